@@ -1,0 +1,132 @@
+//! Logical edits: what a record says (decision D5). Applying them needs no checks, clock, ids, randomness,
+//! and can't fail. They hold no places (rule L1): the store joins payloads with places.
+
+use crate::ids::{GroupId, Ino, SessionId, VolumeId};
+use crate::inode::{FileKind, Inode, Time};
+use crate::name::Name;
+use crate::op::Volume;
+
+/// Names a cross-group change: the group whose record decided it, and a number never reused in that group.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct IntentId {
+    /// The group that holds the intent.
+    pub group: GroupId,
+    /// Number within the group.
+    pub number: u64,
+}
+
+/// Edits that another group must still apply.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Follow {
+    /// The volume that they change.
+    pub volume: VolumeId,
+    /// The group that applies them.
+    pub group: GroupId,
+    /// What it applies.
+    pub edits: Vec<Edit>,
+}
+
+/// A decided cross-group change (rule M3): redone at start-up until every follower has applied its part.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Intent {
+    /// Its name.
+    pub id: IntentId,
+    /// What remains to be done elsewhere.
+    pub follow: Vec<Follow>,
+}
+
+/// Checksums of a payload's blocks, in order. Up to 32 lie inline, so that a write of the commit stream
+/// (below 128 KiB) allocates nothing.
+#[derive(Clone, Debug, Default)]
+pub struct Crcs {
+    inline: [u32; CRCS_INLINE],
+    length: usize,
+    spilled: Vec<u32>,
+}
+
+/// 128 KiB of 4 KiB blocks: what the commit stream carries at most.
+const CRCS_INLINE: usize = crate::limits::BULK_BYTES_MIN / crate::limits::BLOCK_BYTES;
+
+impl Crcs {
+    /// Adds the next block's checksum.
+    pub fn push(&mut self, crc: u32) {
+        if self.spilled.is_empty() && self.length < CRCS_INLINE {
+            self.inline[self.length] = crc;
+        } else {
+            if self.spilled.is_empty() {
+                self.spilled.extend_from_slice(&self.inline[..self.length]);
+            }
+            self.spilled.push(crc);
+        }
+        self.length += 1;
+    }
+    /// The checksums so far.
+    pub fn as_slice(&self) -> &[u32] {
+        if self.spilled.is_empty() { &self.inline[..self.length] } else { &self.spilled }
+    }
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.length
+    }
+    /// True if there is none.
+    pub fn is_empty(&self) -> bool {
+        self.length == 0
+    }
+}
+
+impl FromIterator<u32> for Crcs {
+    fn from_iter<I: IntoIterator<Item = u32>>(iter: I) -> Crcs {
+        let mut crcs = Crcs::default();
+        iter.into_iter().for_each(|crc| crcs.push(crc));
+        crcs
+    }
+}
+
+impl PartialEq for Crcs {
+    fn eq(&self, other: &Crcs) -> bool {
+        self.as_slice() == other.as_slice()
+    }
+}
+
+/// One logical change within one group and volume.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Edit {
+    /// Create an inode, or replace all its attributes.
+    InodePut { ino: Ino, inode: Inode },
+    /// Change counters and raise times, independent of other such edits (rule M2).
+    InodeTouch { ino: Ino, links: i32, entries: i64, mtime: Time, ctime: Time },
+    /// A directory moved: its new parent.
+    InodeParent { ino: Ino, parent: Ino },
+    /// Data was written: raise size and times; clear setuid/setgid if `kill_privileges`.
+    InodeExtend { ino: Ino, size: u64, time: Time, kill_privileges: bool },
+    /// Truncate: the size, the new trim number; blocks from the size up are gone (rule M4).
+    InodeCut { ino: Ino, size: u64, trim: u64, time: Time },
+    /// The inode and all its data are gone.
+    InodeDrop { ino: Ino },
+    /// The inode has no name but is open: purged at start-up or at the last release.
+    OrphanPut { ino: Ino },
+    /// No longer an orphan.
+    OrphanDrop { ino: Ino },
+    /// Name `ino` in directory `dir`; `cookie` is never reused in the group (rule M2).
+    EntryPut { dir: Ino, name: Name, ino: Ino, kind: FileKind, cookie: u64 },
+    /// Remove a name.
+    EntryDrop { dir: Ino, name: Name, cookie: u64 },
+    /// A symbolic link's target.
+    TargetPut { ino: Ino, target: Box<[u8]> },
+    /// Blocks `first .. first + crcs.len()` of `ino` hold the record's payload; one CRC-32C per block.
+    Map { ino: Ino, first: u64, crcs: Crcs },
+    /// A cross-group change was decided here.
+    IntentPut(Intent),
+    /// All followers have applied it.
+    IntentDrop { id: IntentId },
+    /// This group has applied its part of an intent of another group.
+    FollowedPut { id: IntentId },
+    /// The intent is gone, so its mark may go.
+    FollowedDrop { id: IntentId },
+    /// A volume exists (group 0, volume 0).
+    VolumePut(Volume),
+    /// A volume is gone, with all that is in it in this group.
+    VolumeDrop { id: VolumeId },
+    /// Results of a session are no longer needed.
+    SessionDrop { session: SessionId },
+}

@@ -1,0 +1,185 @@
+//! One error type. Callers act on the kind's remedy or on the kind, never on text.
+
+use std::fmt;
+
+/// What went wrong; closed, so that every kind has an errno and a remedy.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Kind {
+    /// No such entry, inode or volume.
+    NotFound,
+    /// The name is taken.
+    Exists,
+    /// The directory has entries.
+    NotEmpty,
+    /// A directory is needed.
+    NotDirectory,
+    /// A directory can't be used here.
+    IsDirectory,
+    /// A name is over 255 bytes.
+    NameTooLong,
+    /// An argument is out of its domain.
+    Invalid,
+    /// Offset or size over the maximum.
+    TooLarge,
+    /// Too many links.
+    TooManyLinks,
+    /// The caller may not do this.
+    Permission,
+    /// The handle or inode number is of an inode that is gone.
+    Stale,
+    /// Not an operation of this object or version.
+    Unsupported,
+    /// No free segment, or no room under the brick's ladder.
+    NoSpace,
+    /// The brick or mount takes no changes.
+    ReadOnly,
+    /// In use by another process or mount.
+    Busy,
+    /// A device, or the kernel, refused an I/O.
+    Io,
+    /// Bytes contradict their checksum or format.
+    Corrupt,
+    /// Written by a newer version.
+    Newer,
+    /// The deadline passed or the daemon is stopping.
+    Interrupted,
+    /// The host lacks something that is needed (io_uring, FUSE, memory).
+    Host,
+}
+
+/// What a caller can do about a kind.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Remedy {
+    /// Tell the client: its request can't be done as asked.
+    RefuseClient,
+    /// Ask again later; nothing was changed.
+    Retry,
+    /// Another copy or a repair tool is needed.
+    Repair,
+    /// The brick must stop taking changes.
+    StopBrick,
+    /// The operator must change the host or the command.
+    Operator,
+}
+
+impl Kind {
+    /// Every kind, for tests that cover them all.
+    pub const ALL: [Kind; 20] = [
+        Kind::NotFound,
+        Kind::Exists,
+        Kind::NotEmpty,
+        Kind::NotDirectory,
+        Kind::IsDirectory,
+        Kind::NameTooLong,
+        Kind::Invalid,
+        Kind::TooLarge,
+        Kind::TooManyLinks,
+        Kind::Permission,
+        Kind::Stale,
+        Kind::Unsupported,
+        Kind::NoSpace,
+        Kind::ReadOnly,
+        Kind::Busy,
+        Kind::Io,
+        Kind::Corrupt,
+        Kind::Newer,
+        Kind::Interrupted,
+        Kind::Host,
+    ];
+
+    /// The Linux errno (positive) that a file system client sees.
+    pub fn errno(self) -> i32 {
+        match self {
+            Kind::NotFound => 2,
+            Kind::Io | Kind::Corrupt => 5,
+            Kind::Busy => 16,
+            Kind::Exists => 17,
+            Kind::NotDirectory => 20,
+            Kind::IsDirectory => 21,
+            Kind::Invalid | Kind::Newer => 22,
+            Kind::TooLarge => 27,
+            Kind::NoSpace => 28,
+            Kind::ReadOnly => 30,
+            Kind::TooManyLinks => 31,
+            Kind::NameTooLong => 36,
+            Kind::NotEmpty => 39,
+            Kind::Permission => 1,
+            Kind::Stale => 116,
+            Kind::Unsupported => 95,
+            Kind::Interrupted => 4,
+            Kind::Host => 38,
+        }
+    }
+
+    /// What to do about it.
+    pub fn remedy(self) -> Remedy {
+        match self {
+            Kind::Corrupt => Remedy::Repair,
+            Kind::Io => Remedy::StopBrick,
+            Kind::Busy | Kind::Interrupted => Remedy::Retry,
+            Kind::Newer | Kind::Host | Kind::ReadOnly => Remedy::Operator,
+            _ => Remedy::RefuseClient,
+        }
+    }
+}
+
+/// An error: kind, what was being done, and context for the operator.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Error {
+    /// Decides what callers do.
+    pub kind: Kind,
+    /// What was refused or failed, and where possible the next step.
+    pub what: &'static str,
+    /// Names, numbers, causes.
+    pub context: Option<Box<str>>,
+}
+
+/// Result with the product's error.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+impl Error {
+    /// An error without context; allocates nothing.
+    pub fn new(kind: Kind, what: &'static str) -> Error {
+        Error { kind, what, context: None }
+    }
+    /// Adds context to what is there.
+    pub fn with(mut self, context: impl fmt::Display) -> Error {
+        let text = match self.context.take() {
+            Some(before) => format!("{before}; {context}"),
+            None => context.to_string(),
+        };
+        self.context = Some(text.into_boxed_str());
+        self
+    }
+    /// An I/O error of the operating system, by its positive errno.
+    pub fn os(what: &'static str, errno: i32) -> Error {
+        let kind = match errno {
+            2 => Kind::NotFound,
+            1 | 13 => Kind::Permission,
+            11 | 16 => Kind::Busy,
+            17 => Kind::Exists,
+            20 => Kind::NotDirectory,
+            28 | 122 => Kind::NoSpace,
+            30 => Kind::ReadOnly,
+            38 => Kind::Host,
+            _ => Kind::Io,
+        };
+        Error::new(kind, what).with(std::io::Error::from_raw_os_error(errno))
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.what)?;
+        match &self.context {
+            Some(context) => write!(f, ": {context}"),
+            None => Ok(()),
+        }
+    }
+}
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}: {self}", self.kind)
+    }
+}
+impl std::error::Error for Error {}

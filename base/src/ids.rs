@@ -1,0 +1,107 @@
+//! Identifiers. None of them is ever reused (rule L2), except segment ids, whose life number tells reuses apart.
+
+use crate::limits::{BLOCKS_PER_LEAF, GROUP_BITS};
+use std::fmt;
+
+macro_rules! id {
+    ($(#[$doc:meta])* $name:ident($inner:ty)) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+        pub struct $name(pub $inner);
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, "{}{}", stringify!($name), self.0)
+            }
+        }
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, "{}", self.0)
+            }
+        }
+    };
+}
+
+id!(/// Placement group: 20 bits are used.
+    GroupId(u32));
+id!(/// A volume; 0 is the brick's own catalogue of volumes.
+    VolumeId(u32));
+id!(/// One copy of a group on a brick; 1 on a single machine.
+    ReplicaId(u64));
+id!(/// A segment of the brick; its life number says which use of it is meant.
+    SegmentId(u32));
+id!(/// How often a segment has been taken into use.
+    Life(u32));
+id!(/// One client's identity.
+    SessionId(u64));
+id!(/// A request of a session; increases within the session.
+    RequestId(u64));
+id!(/// Raft term; 1 under `solo`.
+    Term(u64));
+id!(/// Position of a record within its group's order; the first record has index 1.
+    Index(u64));
+
+/// Inode number: a sequence (43 bits) above the group (20 bits) in which the inode lives (rule M1).
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Ino(pub u64);
+
+impl Ino {
+    /// Joins a group's sequence number and the group.
+    pub fn new(sequence: u64, group: GroupId) -> Ino {
+        assert!(sequence < 1 << 43 && group.0 < 1 << GROUP_BITS);
+        Ino(sequence << GROUP_BITS | u64::from(group.0))
+    }
+    /// The group that owns the inode, its entries (a directory) and its data.
+    pub fn group(self) -> GroupId {
+        GroupId((self.0 & ((1 << GROUP_BITS) - 1)) as u32)
+    }
+    /// The sequence number within the group.
+    pub fn sequence(self) -> u64 {
+        self.0 >> GROUP_BITS
+    }
+}
+
+impl fmt::Debug for Ino {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "i{}.{}", self.group().0, self.sequence())
+    }
+}
+
+impl fmt::Display for Ino {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.0)
+    }
+}
+
+/// Where a 4 KiB block lies on the brick: a segment and the block's number within it.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Place {
+    /// The segment.
+    pub segment: SegmentId,
+    /// Block number within the segment (a segment has at most 65,536 blocks).
+    pub block: u16,
+}
+
+impl Place {
+    /// The place `count` blocks further on in the same segment.
+    pub fn advance(self, count: u32) -> Place {
+        let block = u32::from(self.block) + count;
+        Place { segment: self.segment, block: u16::try_from(block).expect("a run of blocks stays within its segment") }
+    }
+}
+
+/// Names a leaf: the map of `BLOCKS_PER_LEAF` consecutive blocks of an inode.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct LeafKey {
+    /// The inode.
+    pub ino: Ino,
+    /// Number of the leaf within the inode: block number / `BLOCKS_PER_LEAF`.
+    pub leaf: u64,
+}
+
+impl LeafKey {
+    /// The leaf that maps `block` of `ino`, and the block's slot within it.
+    pub fn of(ino: Ino, block: u64) -> (LeafKey, usize) {
+        let leaf = block / BLOCKS_PER_LEAF as u64;
+        (LeafKey { ino, leaf }, (block % BLOCKS_PER_LEAF as u64) as usize)
+    }
+}

@@ -1,0 +1,119 @@
+//! The inode: what a file or directory is, apart from its name and data.
+
+use crate::ids::Ino;
+
+/// Nanoseconds since the epoch; signed, so that dates before 1970 survive. Range: years 1678 to 2262.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default, Hash)]
+pub struct Time(pub i64);
+
+impl Time {
+    /// Whole seconds (rounded down) and the nanoseconds above them.
+    pub fn parts(self) -> (i64, u32) {
+        (self.0.div_euclid(1_000_000_000), self.0.rem_euclid(1_000_000_000) as u32)
+    }
+    /// From seconds and nanoseconds; saturates at the range's ends.
+    pub fn from_parts(seconds: i64, nanos: u32) -> Time {
+        Time(seconds.saturating_mul(1_000_000_000).saturating_add(i64::from(nanos)))
+    }
+    /// A time stamp that never repeats nor goes back: the clock, or one nanosecond after `self` (rule M6).
+    pub fn tick(self, clock: Time) -> Time {
+        Time(clock.0.max(self.0.saturating_add(1)))
+    }
+}
+
+/// What kind of object an inode is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+pub enum FileKind {
+    /// Regular file.
+    File,
+    /// Directory.
+    Directory,
+    /// Symbolic link.
+    Link,
+    /// Named pipe.
+    Fifo,
+    /// Socket.
+    Socket,
+    /// Character device.
+    Character,
+    /// Block device.
+    BlockDevice,
+}
+
+impl FileKind {
+    /// The `S_IFMT` bits of `st_mode`.
+    pub fn mode_bits(self) -> u32 {
+        match self {
+            FileKind::Fifo => 0o010_000,
+            FileKind::Character => 0o020_000,
+            FileKind::Directory => 0o040_000,
+            FileKind::BlockDevice => 0o060_000,
+            FileKind::File => 0o100_000,
+            FileKind::Link => 0o120_000,
+            FileKind::Socket => 0o140_000,
+        }
+    }
+    /// From the `S_IFMT` bits of a mode; None for bits that name no kind.
+    pub fn from_mode(mode: u32) -> Option<FileKind> {
+        let all = [
+            FileKind::File,
+            FileKind::Directory,
+            FileKind::Link,
+            FileKind::Fifo,
+            FileKind::Socket,
+            FileKind::Character,
+            FileKind::BlockDevice,
+        ];
+        all.into_iter().find(|kind| kind.mode_bits() == mode & 0o170_000)
+    }
+}
+
+/// An inode's attributes. `links == 0` means an orphan: unlinked but still open, or a dead directory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Inode {
+    /// Kind of object; never changes.
+    pub kind: FileKind,
+    /// Permission bits with setuid, setgid and sticky: 12 bits.
+    pub mode: u16,
+    /// Owner.
+    pub uid: u32,
+    /// Owning group of users.
+    pub gid: u32,
+    /// Names that point here; for a directory 2 + its subdirectories.
+    pub links: u32,
+    /// Device number of a device node, in the kernel's encoding.
+    pub rdev: u32,
+    /// Project for quota (rule M6); 0 = none.
+    pub project: u32,
+    /// Tells a reused handle from the first (rule M6).
+    pub generation: u32,
+    /// Bytes; for a symbolic link its target's length.
+    pub size: u64,
+    /// Counts truncations; every data operation carries the one it knows (rule M4).
+    pub trim: u64,
+    /// Entries of a directory.
+    pub entries: u64,
+    /// A directory's parent; for others the directory of birth (a hint only).
+    pub parent: Ino,
+    /// Last access.
+    pub atime: Time,
+    /// Last change of data.
+    pub mtime: Time,
+    /// Last change of anything.
+    pub ctime: Time,
+    /// Birth.
+    pub btime: Time,
+    /// A directory that is being removed takes no new entries (rule M3).
+    pub dead: bool,
+}
+
+impl Inode {
+    /// `st_mode`: kind and permissions.
+    pub fn st_mode(&self) -> u32 {
+        self.kind.mode_bits() | u32::from(self.mode)
+    }
+    /// True for a directory.
+    pub fn is_directory(&self) -> bool {
+        self.kind == FileKind::Directory
+    }
+}

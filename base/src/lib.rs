@@ -1,0 +1,21 @@
+//! Ground floor: the words every other room uses.
+//!
+//! Promises: identifiers, operations, replies, logical edits, errors, limits and checksums, as plain values.
+//! Absent by design: no I/O, no clock, no async, no serialisation (who owns a byte layout writes its own).
+#![forbid(unsafe_code)]
+
+pub mod checksum;
+pub mod edit;
+pub mod error;
+pub mod ids;
+pub mod inode;
+pub mod limits;
+pub mod name;
+pub mod op;
+
+pub use edit::{Crcs, Edit, Follow, Intent, IntentId};
+pub use error::{Error, Kind, Remedy, Result};
+pub use ids::{GroupId, Index, Ino, LeafKey, Life, Place, ReplicaId, RequestId, SegmentId, SessionId, Term, VolumeId};
+pub use inode::{FileKind, Inode, Time};
+pub use name::Name;
+pub use op::{At, Attr, DirEntry, Op, Outcome, Reply, SetAttr, SetTime, StatFs, Sync, Volume};

@@ -1,0 +1,46 @@
+//! Every bound of the product in one place; units are in the names.
+
+/// Unit of mapping and of checksums.
+pub const BLOCK_BYTES: usize = 4096;
+/// Blocks mapped by one leaf: 256 KiB of a file.
+pub const BLOCKS_PER_LEAF: usize = 64;
+/// Bits of an inode number that name its group (rule M1).
+pub const GROUP_BITS: u32 = 20;
+/// Groups that `format` creates, so that cross-group code runs from day one (rule M1).
+pub const GROUPS_DEFAULT: u32 = 64;
+/// Longest name in a directory, as in POSIX on Linux.
+pub const NAME_BYTES_MAX: usize = 255;
+/// Longest symbolic link target: PATH_MAX less its terminating zero.
+pub const TARGET_BYTES_MAX: usize = 4095;
+/// Largest file: 16 TiB; the kernel asks for no more from 4 KiB-page file systems of this kind.
+pub const FILE_BYTES_MAX: u64 = 16 << 40;
+/// Largest payload of one operation: what FUSE carries with max_pages 256.
+pub const IO_BYTES_MAX: usize = 1 << 20;
+/// Payloads from this size go to the bulk stream (decision D2).
+pub const BULK_BYTES_MIN: usize = 128 << 10;
+/// Segment size in production; simulation uses small ones.
+pub const SEGMENT_BYTES_DEFAULT: u64 = 64 << 20;
+/// Smallest segment: enough for the largest commit batch, its header and the summary.
+pub const SEGMENT_BYTES_MIN: u64 = 1 << 20;
+/// Largest segment: block numbers within a segment have 16 bits.
+pub const SEGMENT_BYTES_MAX: u64 = 256 << 20;
+/// A batch header (with its records) fits in this many blocks; one suffices for all but rare records.
+pub const HEADER_BLOCKS_MAX: usize = 16;
+/// Results kept per session and group for requests delivered twice (rule R1): above a FUSE mount's
+/// outstanding requests per group in practice; older duplicates are refused, not repeated.
+pub const SESSION_RESULTS_MAX: usize = 64;
+/// Unsynced changes become durable within this time (rule U3), in nanoseconds.
+pub const DURABLE_WITHIN_NS: u64 = 1_000_000_000;
+/// Replay after a crash is estimated to take no longer than this (rule X2), in nanoseconds.
+pub const REPLAY_NS_MAX: u64 = 5_000_000_000;
+/// Entries that one directory read returns at most: bounds the memory of a reply.
+pub const DIR_ENTRIES_MAX: usize = 1024;
+/// Links of one inode at most, as on XFS.
+pub const LINKS_MAX: u32 = 1 << 31;
+/// Volume names are short: they appear in paths and commands.
+pub const VOLUME_NAME_BYTES_MAX: usize = 63;
+/// Smallest brick (rule X5).
+pub const BRICK_BYTES_MIN: u64 = 4 << 30;
+
+const _: () = assert!(SEGMENT_BYTES_MAX / BLOCK_BYTES as u64 == 1 << 16);
+const _: () = assert!(BULK_BYTES_MIN % BLOCK_BYTES == 0 && IO_BYTES_MAX % BLOCK_BYTES == 0);

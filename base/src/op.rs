@@ -1,0 +1,234 @@
+//! What clients can ask, and what they are told: closed enums, shared by every front and layer.
+//! Payload bytes travel beside the operation (see `runtime::buffer`), never inside it.
+
+use crate::ids::{Ino, VolumeId};
+use crate::inode::{Inode, Time};
+use crate::name::Name;
+
+/// Where a write goes (rule M4).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum At {
+    /// Byte offset.
+    Offset(u64),
+    /// The end of the file when the write is ordered (O_APPEND).
+    End,
+}
+
+/// When a change may be acknowledged (rule U3).
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Sync {
+    /// Once ordered in the overlay: buffered writes and changes of names.
+    Ordered,
+    /// Once the device write has completed, without flush: O_DIRECT.
+    Written,
+    /// Once data and what is needed to read it back are durable: O_DSYNC, fdatasync.
+    Data,
+    /// Once everything, time stamps included, is durable: O_SYNC, fsync.
+    All,
+}
+
+/// A time to set.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SetTime {
+    /// The owner's clock.
+    Now,
+    /// A given time.
+    To(Time),
+}
+
+/// Attributes to change; `None` leaves one as it is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct SetAttr {
+    /// New permission bits.
+    pub mode: Option<u16>,
+    /// New owner.
+    pub uid: Option<u32>,
+    /// New owning group of users.
+    pub gid: Option<u32>,
+    /// New size (truncate or extend).
+    pub size: Option<u64>,
+    /// New access time.
+    pub atime: Option<SetTime>,
+    /// New modification time.
+    pub mtime: Option<SetTime>,
+    /// New change time (set only by a kernel that keeps it itself).
+    pub ctime: Option<Time>,
+    /// Clear setuid and setgid as a write or chown by an unprivileged user does (HANDLE_KILLPRIV_V2).
+    pub kill_privileges: bool,
+}
+
+/// One operation. Directory operations name the directory first.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Op {
+    /// Entry -> attributes.
+    Lookup { parent: Ino, name: Name },
+    /// Attributes of an inode.
+    GetAttr { ino: Ino },
+    /// Change attributes; `size` truncates.
+    SetAttr { ino: Ino, set: SetAttr },
+    /// Target of a symbolic link.
+    ReadLink { ino: Ino },
+    /// Create a regular file and open it; without `exclusive` an existing file is returned as it is.
+    Create { parent: Ino, name: Name, mode: u16, exclusive: bool },
+    /// Create a directory.
+    MakeDir { parent: Ino, name: Name, mode: u16 },
+    /// Create a symbolic link.
+    SymLink { parent: Ino, name: Name, target: Box<[u8]> },
+    /// Remove a name that is not a directory's.
+    Unlink { parent: Ino, name: Name },
+    /// Remove an empty directory.
+    RemoveDir { parent: Ino, name: Name },
+    /// Move a name; an existing target is replaced unless `no_replace`.
+    Rename { parent: Ino, name: Name, new_parent: Ino, new_name: Name, no_replace: bool },
+    /// Count an open of the inode (keeps an unlinked file alive); `truncate` = O_TRUNC.
+    Open { ino: Ino, truncate: bool },
+    /// Undo one open.
+    Release { ino: Ino },
+    /// Read up to `length` bytes (at most 1 MiB); the payload comes beside the reply.
+    Read { ino: Ino, offset: u64, length: u32 },
+    /// Write the payload beside the operation (at most 1 MiB).
+    Write { ino: Ino, at: At, sync: Sync, kill_privileges: bool },
+    /// Make an inode's acknowledged changes durable.
+    Fsync { ino: Ino, sync: Sync },
+    /// Entries of a directory after `cookie` (0 = from the start), at most `count`; with attributes if `plus`.
+    ReadDir { ino: Ino, cookie: u64, count: u32, plus: bool },
+    /// Space of the volume.
+    StatFs,
+    /// Make everything acknowledged so far durable.
+    SyncAll,
+    /// Create a volume with its root directory.
+    VolumeCreate { name: Name },
+    /// Delete a volume and all that is in it.
+    VolumeDelete { name: Name },
+    /// All volumes.
+    VolumeList,
+}
+
+impl Op {
+    /// Short name for ledgers and tables.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Op::Lookup { .. } => "lookup",
+            Op::GetAttr { .. } => "getattr",
+            Op::SetAttr { .. } => "setattr",
+            Op::ReadLink { .. } => "readlink",
+            Op::Create { .. } => "create",
+            Op::MakeDir { .. } => "mkdir",
+            Op::SymLink { .. } => "symlink",
+            Op::Unlink { .. } => "unlink",
+            Op::RemoveDir { .. } => "rmdir",
+            Op::Rename { .. } => "rename",
+            Op::Open { .. } => "open",
+            Op::Release { .. } => "release",
+            Op::Read { .. } => "read",
+            Op::Write { sync: Sync::Ordered, .. } => "write",
+            Op::Write { sync: Sync::Written, .. } => "write-direct",
+            Op::Write { .. } => "write-sync",
+            Op::Fsync { .. } => "fsync",
+            Op::ReadDir { .. } => "readdir",
+            Op::StatFs => "statfs",
+            Op::SyncAll => "sync",
+            Op::VolumeCreate { .. } => "volume-create",
+            Op::VolumeDelete { .. } => "volume-delete",
+            Op::VolumeList => "volume-list",
+        }
+    }
+    /// True if the operation may order a record.
+    pub fn mutates(&self) -> bool {
+        match self {
+            Op::Open { truncate, .. } => *truncate,
+            Op::SetAttr { .. }
+            | Op::Create { .. }
+            | Op::MakeDir { .. }
+            | Op::SymLink { .. }
+            | Op::Unlink { .. }
+            | Op::RemoveDir { .. }
+            | Op::Rename { .. }
+            | Op::Release { .. }
+            | Op::Write { .. }
+            | Op::VolumeCreate { .. }
+            | Op::VolumeDelete { .. } => true,
+            _ => false,
+        }
+    }
+}
+
+/// An inode's number and attributes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Attr {
+    /// Its number.
+    pub ino: Ino,
+    /// Its attributes.
+    pub inode: Inode,
+}
+
+/// One entry of a directory.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct DirEntry {
+    /// Position after this entry: pass it to read on.
+    pub cookie: u64,
+    /// What it points to.
+    pub ino: Ino,
+    /// Kind of the target.
+    pub kind: crate::inode::FileKind,
+    /// The name.
+    pub name: Name,
+    /// The target's attributes, if asked for and still there.
+    pub attr: Option<Inode>,
+}
+
+/// Space of a volume, in bytes, and its inodes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct StatFs {
+    /// Usable size.
+    pub size_bytes: u64,
+    /// Free for clients.
+    pub free_bytes: u64,
+}
+
+/// A volume of the brick.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Volume {
+    /// Its id, never reused.
+    pub id: VolumeId,
+    /// Its name.
+    pub name: Name,
+    /// Its root directory.
+    pub root: Ino,
+    /// When it was created.
+    pub created: Time,
+}
+
+/// What a mutating request did: enough to answer it again (rule R1). Kept per session, hence small.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Outcome {
+    /// Done; nothing else to tell.
+    Done,
+    /// An inode was created or found, or a volume's root.
+    Inode(Ino),
+    /// A write went to this offset, with this length.
+    Wrote { offset: u64, length: u32 },
+}
+
+/// The answer to an operation that succeeded. Read's bytes come beside it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Reply {
+    /// Nothing to tell.
+    Done,
+    /// Attributes (lookup, getattr, setattr, create, mkdir, symlink, open).
+    Attr(Attr),
+    /// A link's target.
+    Target(Box<[u8]>),
+    /// Bytes read, beside the reply; shorter than asked only at the end of the file.
+    Data { length: u32 },
+    /// A write's offset and length.
+    Wrote { offset: u64, length: u32 },
+    /// Entries in cookie order; fewer than asked and empty only at the end.
+    Entries(Vec<DirEntry>),
+    /// Space.
+    StatFs(StatFs),
+    /// A volume (create).
+    Volume(Volume),
+    /// All volumes.
+    Volumes(Vec<Volume>),
+}

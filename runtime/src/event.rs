@@ -1,0 +1,60 @@
+//! A condition that tasks wait for: "something changed, look again".
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Mutex;
+use std::task::{Context, Poll, Waker};
+
+/// Wakes all who wait whenever `notify` is called. A waiter takes a ticket *before* it looks at the state that it
+/// waits for, so that no change between looking and waiting is missed.
+#[derive(Default)]
+pub struct Event {
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    count: u64,
+    wakers: Vec<Waker>,
+}
+
+impl Event {
+    /// An event that has not happened yet.
+    pub fn new() -> Event {
+        Event::default()
+    }
+    /// What has happened so far; pass it to `after`.
+    pub fn ticket(&self) -> u64 {
+        self.state.lock().expect("no panic while held").count
+    }
+    /// Wakes everyone who waits.
+    pub fn notify(&self) {
+        let mut state = self.state.lock().expect("no panic while held");
+        state.count += 1;
+        state.wakers.drain(..).for_each(Waker::wake);
+    }
+    /// Ends when `notify` has been called after `ticket` was taken.
+    pub fn after(&self, ticket: u64) -> After<'_> {
+        After { event: self, ticket }
+    }
+}
+
+/// See `Event::after`.
+pub struct After<'a> {
+    event: &'a Event,
+    ticket: u64,
+}
+
+impl Future for After<'_> {
+    type Output = ();
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        let mut state = self.event.state.lock().expect("no panic while held");
+        if state.count != self.ticket {
+            return Poll::Ready(());
+        }
+        if !state.wakers.iter().any(|waker| waker.will_wake(context.waker())) {
+            state.wakers.push(context.waker().clone());
+        }
+        Poll::Pending
+    }
+}

@@ -1,0 +1,252 @@
+//! Where the microseconds went: each request carries a span; at its end the core that served it adds the span to
+//! its own histograms and history. No cache line is shared on the way (mission G3, N1; decision D6).
+
+use crate::clock::Clock;
+use crate::histogram::{Histogram, Summary};
+use std::cell::Cell;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Named places where a request spends time; every nanosecond of it belongs to exactly one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Stage {
+    /// Parsing the request, and whatever no other stage claims.
+    Front,
+    /// Passing the layers above the router.
+    Layers,
+    /// Waiting for admission: bytes ordered but not yet written are bounded.
+    Admit,
+    /// Waiting for an overlapping range of the same file.
+    Range,
+    /// Evaluate, order and overlay insert, under the group's lock.
+    Order,
+    /// Reading the index after a miss.
+    Index,
+    /// Waiting in the log for the batch to be formed and submitted.
+    Queue,
+    /// The batch's device write.
+    Write,
+    /// The device flush.
+    Flush,
+    /// Reading data from the device.
+    Read,
+    /// Computing and comparing checksums.
+    Verify,
+    /// Handing the reply to the client.
+    Reply,
+}
+
+impl Stage {
+    /// All stages, in the order in which a request meets them.
+    pub const ALL: [Stage; 12] = [
+        Stage::Front,
+        Stage::Layers,
+        Stage::Admit,
+        Stage::Range,
+        Stage::Order,
+        Stage::Index,
+        Stage::Queue,
+        Stage::Write,
+        Stage::Flush,
+        Stage::Read,
+        Stage::Verify,
+        Stage::Reply,
+    ];
+    /// The stage's name in tables.
+    pub fn name(self) -> &'static str {
+        match self {
+            Stage::Front => "front",
+            Stage::Layers => "layers",
+            Stage::Admit => "admit",
+            Stage::Range => "range",
+            Stage::Order => "order",
+            Stage::Index => "index",
+            Stage::Queue => "queue",
+            Stage::Write => "write",
+            Stage::Flush => "flush",
+            Stage::Read => "read",
+            Stage::Verify => "verify",
+            Stage::Reply => "reply",
+        }
+    }
+}
+
+const STAGES: usize = Stage::ALL.len();
+
+/// The times of one request; lives in the task that serves it.
+#[derive(Debug)]
+pub struct Span {
+    start_ns: u64,
+    last_ns: Cell<u64>,
+    stages_ns: [Cell<u64>; STAGES],
+    hops: Cell<u32>,
+}
+
+impl Span {
+    /// Starts the clock at `now_ns`.
+    pub fn start(now_ns: u64) -> Span {
+        Span { start_ns: now_ns, last_ns: Cell::new(now_ns), stages_ns: Default::default(), hops: Cell::new(0) }
+    }
+    /// All time since the last mark went to `stage`.
+    pub fn mark(&self, stage: Stage, now_ns: u64) {
+        let spent = now_ns.saturating_sub(self.last_ns.get());
+        self.add(stage, spent);
+        self.last_ns.set(self.last_ns.get().max(now_ns));
+    }
+    /// Of the time since the last mark, the leader's phases are known: they get their part, `Queue` the rest
+    /// (decision D3: a follower's ledger is complete).
+    pub fn mark_commit(&self, write_ns: u64, flush_ns: u64, now_ns: u64) {
+        let spent = now_ns.saturating_sub(self.last_ns.get());
+        let flush = flush_ns.min(spent);
+        let write = write_ns.min(spent - flush);
+        self.add(Stage::Flush, flush);
+        self.add(Stage::Write, write);
+        self.add(Stage::Queue, spent - flush - write);
+        self.last_ns.set(self.last_ns.get().max(now_ns));
+    }
+    fn add(&self, stage: Stage, ns: u64) {
+        let cell = &self.stages_ns[stage as usize];
+        cell.set(cell.get() + ns);
+    }
+    /// The request changed its thread.
+    pub fn hop(&self) {
+        self.hops.set(self.hops.get() + 1);
+    }
+}
+
+/// Operations that are told apart: one row per name, in the order of first use by `Ledger::new`.
+pub type OpRow = usize;
+
+/// The ledgers of all cores.
+pub struct Ledger {
+    names: &'static [&'static str],
+    cores: Vec<CoreLedger>,
+}
+
+struct CoreLedger {
+    rows: Vec<Row>,
+    history: Box<[HistorySlot]>,
+    recorded: AtomicU64,
+}
+
+struct Row {
+    total: Histogram,
+    stages: Vec<Histogram>,
+    hops: AtomicU64,
+}
+
+/// Operations remembered per core (mission G3: the same length as the history that cost Gluster 15,000 IOPS).
+const HISTORY: usize = 1024;
+
+#[derive(Default)]
+struct HistorySlot {
+    row: AtomicU64,
+    end_ns: AtomicU64,
+    total_ns: AtomicU64,
+}
+
+impl Ledger {
+    /// Ledgers for `cores` cores; `names` lists the operations.
+    pub fn new(cores: usize, names: &'static [&'static str]) -> Ledger {
+        let row = || Row {
+            total: Histogram::default(),
+            stages: (0..STAGES).map(|_| Histogram::default()).collect(),
+            hops: AtomicU64::new(0),
+        };
+        let core = || CoreLedger {
+            rows: names.iter().map(|_| row()).collect(),
+            history: (0..HISTORY).map(|_| HistorySlot::default()).collect(),
+            recorded: AtomicU64::new(0),
+        };
+        Ledger { names, cores: (0..cores).map(|_| core()).collect() }
+    }
+    /// The row of an operation's name.
+    pub fn row(&self, name: &str) -> OpRow {
+        self.names.iter().position(|&known| known == name).expect("every operation has a row")
+    }
+    /// Ends a span: to be called on core `core`, by its own thread only.
+    pub fn record(&self, core: usize, row: OpRow, span: &Span, clock: &dyn Clock) {
+        let now_ns = clock.now_ns();
+        span.mark(Stage::Reply, now_ns);
+        let ledger = &self.cores[core];
+        let figures = &ledger.rows[row];
+        let total_ns = now_ns.saturating_sub(span.start_ns);
+        figures.total.record(total_ns);
+        for (stage, ns) in span.stages_ns.iter().enumerate() {
+            if ns.get() > 0 {
+                figures.stages[stage].record(ns.get());
+            }
+        }
+        let hops = figures.hops.load(Ordering::Relaxed) + u64::from(span.hops.get());
+        figures.hops.store(hops, Ordering::Relaxed);
+        let recorded = ledger.recorded.load(Ordering::Relaxed);
+        let slot = &ledger.history[recorded as usize % HISTORY];
+        slot.row.store(row as u64, Ordering::Relaxed);
+        slot.end_ns.store(now_ns, Ordering::Relaxed);
+        slot.total_ns.store(total_ns, Ordering::Relaxed);
+        ledger.recorded.store(recorded + 1, Ordering::Release);
+    }
+    /// Everything so far, over all cores; operations that never ran are left out.
+    pub fn profile(&self) -> Vec<OpProfile> {
+        let rows = self.names.iter().enumerate().map(|(row, &name)| {
+            let mut profile = OpProfile { name, total: Summary::default(), stages: Vec::new(), hops: 0 };
+            let mut stages = vec![Summary::default(); STAGES];
+            for core in &self.cores {
+                core.rows[row].total.add_to(&mut profile.total);
+                for (stage, summary) in stages.iter_mut().enumerate() {
+                    core.rows[row].stages[stage].add_to(summary);
+                }
+                profile.hops += core.rows[row].hops.load(Ordering::Relaxed);
+            }
+            let named = Stage::ALL.into_iter().zip(stages);
+            profile.stages = named.filter(|(_, summary)| summary.count() > 0).collect();
+            profile
+        });
+        rows.filter(|profile| profile.total.count() > 0).collect()
+    }
+    /// The last operations of every core, oldest first: name, end on the monotonic clock, duration (nanoseconds).
+    pub fn history(&self) -> Vec<(&'static str, u64, u64)> {
+        let mut all = Vec::new();
+        for core in &self.cores {
+            let recorded = core.recorded.load(Ordering::Acquire) as usize;
+            for slot in &core.history[..recorded.min(HISTORY)] {
+                let name = self.names[slot.row.load(Ordering::Relaxed) as usize];
+                all.push((name, slot.end_ns.load(Ordering::Relaxed), slot.total_ns.load(Ordering::Relaxed)));
+            }
+        }
+        all.sort_by_key(|&(_, end_ns, _)| end_ns);
+        all
+    }
+}
+
+/// One operation's figures.
+pub struct OpProfile {
+    /// The operation.
+    pub name: &'static str,
+    /// Whole requests.
+    pub total: Summary,
+    /// Stages that took any time.
+    pub stages: Vec<(Stage, Summary)>,
+    /// Changes of thread, over all requests.
+    pub hops: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::noop::StillClock;
+
+    #[test]
+    fn every_nanosecond_belongs_to_one_stage() {
+        let ledger = Ledger::new(1, &["write"]);
+        let span = Span::start(100);
+        span.mark(Stage::Front, 150);
+        span.mark_commit(300, 200, 1150);
+        ledger.record(0, 0, &span, &StillClock(1200));
+        let profile = ledger.profile();
+        let sum: u64 = profile[0].stages.iter().map(|(_, summary)| summary.sum_ns()).sum();
+        assert_eq!(sum, profile[0].total.sum_ns());
+        let of = |wanted| profile[0].stages.iter().find(|(stage, _)| *stage == wanted).map(|(_, s)| s.sum_ns());
+        assert_eq!((of(Stage::Write), of(Stage::Flush), of(Stage::Queue)), (Some(300), Some(200), Some(500)));
+        assert_eq!(ledger.history(), [("write", 1200, 1100)]);
+    }
+}

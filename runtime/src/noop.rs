@@ -1,0 +1,83 @@
+//! Implementations that do nothing: the smallest world, for benches and for tests of what stands above.
+
+use crate::clock::{Clock, Sleep};
+use crate::disk::{Disk, FileId, OpenMode};
+use crate::random::Random;
+use crate::tasks::{MakeTask, Tasks};
+use crate::transfer::{Request, SlotPool, Transfer};
+use base::{Error, Kind, Result, Time};
+use std::sync::Arc;
+
+/// A clock that stands still at the given nanosecond; sleeps end at once.
+pub struct StillClock(pub u64);
+
+impl Clock for StillClock {
+    fn now_ns(&self) -> u64 {
+        self.0
+    }
+    fn wall(&self) -> Time {
+        Time(self.0 as i64)
+    }
+    fn sleep(&self, _: u64) -> Sleep {
+        Box::pin(std::future::ready(()))
+    }
+}
+
+/// Always the same number.
+pub struct Constant(pub u64);
+
+impl Random for Constant {
+    fn next_u64(&self) -> u64 {
+        self.0
+    }
+}
+
+/// One core on which nothing is ever run; blocking jobs run at once, in the caller.
+pub struct NoTasks;
+
+impl Tasks for NoTasks {
+    fn cores(&self) -> usize {
+        1
+    }
+    fn core(&self) -> usize {
+        0
+    }
+    fn spawn(&self, _: usize, _: MakeTask) {}
+    fn blocking(&self, job: Box<dyn FnOnce() + Send>) {
+        job()
+    }
+}
+
+/// A disk that takes every write at once, keeps nothing, and reads zeros.
+pub struct NullDisk(pub Arc<SlotPool>);
+
+impl Disk for NullDisk {
+    fn open(&self, _: &str, _: OpenMode) -> Result<FileId> {
+        Ok(FileId(0))
+    }
+    fn list(&self) -> Result<Vec<String>> {
+        Ok(Vec::new())
+    }
+    fn length(&self, _: FileId) -> Result<u64> {
+        Err(Error::new(Kind::Unsupported, "the null disk has no length"))
+    }
+    fn allocate(&self, _: FileId, _: u64) -> Result<()> {
+        Ok(())
+    }
+    fn sync_names(&self) -> Result<()> {
+        Ok(())
+    }
+    fn free_bytes(&self) -> Result<u64> {
+        Ok(u64::MAX)
+    }
+    fn submit(&self, request: Request) -> Transfer {
+        let (slot, transfer) = self.0.start(request);
+        slot.with_request(|request| {
+            if let Request::Read { buffer, .. } = request {
+                buffer.fill(0);
+            }
+        });
+        slot.finish(Ok(()));
+        transfer
+    }
+}

@@ -1,0 +1,78 @@
+//! Cores and the blocking pool. A core runs its tasks one at a time; tasks are long-lived futures that never
+//! leave their core, so nothing is allocated or handed over per request (decision D4).
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, Waker};
+
+/// A task's future: stays on its core, hence need not be `Send`.
+pub type Local = Pin<Box<dyn Future<Output = ()>>>;
+
+/// Makes a task's future on the core that will run it.
+pub type MakeTask = Box<dyn FnOnce() -> Local + Send>;
+
+/// Where futures and blocking jobs run.
+pub trait Tasks: Send + Sync {
+    /// Number of cores, at least 1.
+    fn cores(&self) -> usize;
+    /// The calling core; 0 when called from outside a core (pool threads, start-up).
+    fn core(&self) -> usize;
+    /// Starts a task on a core. It must yield within about 100 us of CPU work.
+    fn spawn(&self, core: usize, make: MakeTask);
+    /// Runs a blocking job in the adaptive pool.
+    fn blocking(&self, job: Box<dyn FnOnce() + Send>);
+}
+
+struct Shot<T> {
+    value: Option<T>,
+    waker: Option<Waker>,
+}
+
+/// Waits for a blocking job's result.
+pub struct Answer<T> {
+    shot: Arc<Mutex<Shot<T>>>,
+}
+
+impl<T> Future for Answer<T> {
+    type Output = T;
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<T> {
+        let mut shot = self.shot.lock().expect("a job that panics ends the process");
+        match shot.value.take() {
+            Some(value) => Poll::Ready(value),
+            None => {
+                shot.waker = Some(context.waker().clone());
+                Poll::Pending
+            }
+        }
+    }
+}
+
+/// Runs `job` in the pool and waits for its result without blocking the core.
+pub fn run_blocking<T: Send + 'static>(tasks: &dyn Tasks, job: impl FnOnce() -> T + Send + 'static) -> Answer<T> {
+    let shot = Arc::new(Mutex::new(Shot { value: None, waker: None }));
+    let there = shot.clone();
+    tasks.blocking(Box::new(move || {
+        let value = job();
+        let mut shot = there.lock().expect("a job that panics ends the process");
+        shot.value = Some(value);
+        if let Some(waker) = shot.waker.take() {
+            waker.wake();
+        }
+    }));
+    Answer { shot }
+}
+
+/// Lets other tasks of the core run once.
+pub async fn yield_now() {
+    let mut yielded = false;
+    std::future::poll_fn(move |context| {
+        if yielded {
+            return Poll::Ready(());
+        }
+        yielded = true;
+        context.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await
+}

@@ -1,0 +1,119 @@
+//! One device I/O as a future. Its slot owns the buffers until the device is done with them, whatever happens
+//! to the future, and is recycled, so that a warm I/O allocates nothing.
+
+use crate::buffer::{Buf, Slice};
+use crate::disk::FileId;
+use base::Result;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, Waker};
+
+/// What a device can be asked. Offsets and lengths are multiples of 4 KiB.
+pub enum Request {
+    /// Fill the buffer (its length) from `offset`. Reading past the end of the file is an error.
+    Read { file: FileId, offset: u64, buffer: Buf },
+    /// Write the slices one after the other from `offset`. `durable`: the write itself is durable when done
+    /// (FUA or the kernel's write-and-flush; rule U1 says when that is enough).
+    Write { file: FileId, offset: u64, slices: Vec<Slice>, durable: bool },
+    /// Make every write of this file that completed before the submission durable.
+    Flush { file: FileId },
+}
+
+/// A finished I/O, with the buffers handed back.
+pub struct Done {
+    /// Ok when all bytes were transferred.
+    pub result: Result<()>,
+    /// Read: the buffer.
+    pub buffer: Option<Buf>,
+    /// Write: the slices (an empty vector otherwise), so that its allocation can be used again.
+    pub slices: Vec<Slice>,
+}
+
+/// The shared half of a transfer: who performs the I/O fills it and calls `finish`.
+pub struct Slot {
+    state: Mutex<SlotState>,
+}
+
+#[derive(Default)]
+struct SlotState {
+    request: Option<Request>,
+    done: Option<Done>,
+    waker: Option<Waker>,
+}
+
+impl Slot {
+    /// Runs `with` on the request, which stays in the slot while the device works on it.
+    pub fn with_request<R>(&self, with: impl FnOnce(&mut Request) -> R) -> R {
+        let mut state = self.state.lock().expect("no panic while held");
+        with(state.request.as_mut().expect("a submitted slot holds its request"))
+    }
+    /// Ends the transfer: takes the buffers out of the request and wakes the future.
+    pub fn finish(&self, result: Result<()>) {
+        let mut state = self.state.lock().expect("no panic while held");
+        let request = state.request.take().expect("a transfer ends once");
+        let (buffer, slices) = match request {
+            Request::Read { buffer, .. } => (Some(buffer), Vec::new()),
+            Request::Write { slices, .. } => (None, slices),
+            Request::Flush { .. } => (None, Vec::new()),
+        };
+        state.done = Some(Done { result, buffer, slices });
+        if let Some(waker) = state.waker.take() {
+            waker.wake();
+        }
+    }
+}
+
+/// Recycles slots; one per core, so its mutex is uncontended.
+#[derive(Default)]
+pub struct SlotPool {
+    free: Mutex<Vec<Arc<Slot>>>,
+}
+
+impl SlotPool {
+    /// An empty pool.
+    pub fn new() -> Arc<SlotPool> {
+        Arc::new(SlotPool::default())
+    }
+    /// A slot that holds `request`, and the future that waits for it.
+    pub fn start(self: &Arc<SlotPool>, request: Request) -> (Arc<Slot>, Transfer) {
+        let recycled = self.free.lock().expect("no panic while held").pop();
+        let slot = recycled.unwrap_or_else(|| Arc::new(Slot { state: Mutex::default() }));
+        slot.state.lock().expect("no panic while held").request = Some(request);
+        (slot.clone(), Transfer { slot, pool: self.clone() })
+    }
+}
+
+/// Waits for one I/O. Dropping it does not stop the I/O; the slot keeps the buffers until it ends.
+pub struct Transfer {
+    slot: Arc<Slot>,
+    pool: Arc<SlotPool>,
+}
+
+impl Future for Transfer {
+    type Output = Done;
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Done> {
+        let mut state = self.slot.state.lock().expect("no panic while held");
+        match state.done.take() {
+            Some(done) => Poll::Ready(done),
+            None => {
+                state.waker = Some(context.waker().clone());
+                Poll::Pending
+            }
+        }
+    }
+}
+
+impl Drop for Transfer {
+    fn drop(&mut self) {
+        let idle = {
+            let mut state = self.slot.state.lock().expect("no panic while held");
+            state.waker = None;
+            state.request.is_none() && state.done.is_none()
+        };
+        // Performers drop their handle right after `finish`; a slot that one still holds is simply freed.
+        if idle && Arc::strong_count(&self.slot) == 1 {
+            self.pool.free.lock().expect("no panic while held").push(self.slot.clone());
+        }
+    }
+}

@@ -1,0 +1,45 @@
+//! The door to the index engine: an ordered map from keys to values that changes only by checkpoints (rule X1).
+
+pub mod model;
+
+use base::Result;
+
+/// One change of the index.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum IndexEdit {
+    /// Set a key's value.
+    Put(Vec<u8>, Vec<u8>),
+    /// Remove a key, if it is there.
+    Delete(Vec<u8>),
+    /// Remove all keys in `from..to`.
+    DeleteRange(Vec<u8>, Vec<u8>),
+    /// Lay a partial leaf over the key's leaf by `format::leaf::merge`: slots named by the patch replace those of
+    /// the value, a missing value counts as an empty leaf. The engine may put the merge off until it reads.
+    Patch(Vec<u8>, Vec<u8>),
+}
+
+/// A key and its value.
+pub type Pair = (Vec<u8>, Vec<u8>);
+
+/// Merges a patch into a leaf's value: `merge(value, patch) -> value`; both are leaf bytes; associative.
+pub type MergeLeaf = fn(Option<&[u8]>, &[u8]) -> Vec<u8>;
+
+/// The engine. All calls block: they run in the pool, never on a core (rule X1).
+///
+/// Durability: what `write` was given is visible to reads at once; it survives a crash only after a later
+/// `persist`, and then always together with every earlier write. Each write is atomic: after any crash all of its
+/// edits are there or none.
+pub trait Index: Send + Sync {
+    /// A key's value. Errors: `Corrupt` when the stored block fails its checksum (rule X4), `Io`.
+    fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>>;
+    /// The first `count` pairs with `from <= key < to`, in key order.
+    fn scan(&self, from: &[u8], to: &[u8], count: usize) -> Result<Vec<Pair>>;
+    /// Applies all edits, in order, as one atomic change.
+    fn write(&self, edits: Vec<IndexEdit>) -> Result<()>;
+    /// Makes every earlier write durable.
+    fn persist(&self) -> Result<()>;
+    /// Bytes written to the device so far by the engine, as far as it knows; 0 if it does not.
+    fn written_bytes(&self) -> u64;
+    /// Memory that the engine's caches hold, in bytes, as far as it knows.
+    fn memory_bytes(&self) -> u64;
+}

@@ -1,0 +1,3 @@
+//! Floor 2: the brick.
+#![forbid(unsafe_code)]
+pub mod index;
