@@ -1,1 +1,29 @@
-//! names
+//! What an operation on names and inodes does, as logical edits (decision D5: evaluate once, apply blindly).
+//!
+//! Promises: `evaluate` checks everything before it takes any fresh number, so that a miss or an error wastes none;
+//! its edits can be applied without checks, clock, ids or errors; `apply_inode` is the one place that says what an
+//! edit does to an inode.
+//! Absent by design: no I/O, no async, no clock, no store; no permission checks (the kernel makes them:
+//! default_permissions) and no walk up a directory's ancestors (whoever holds the volume's rename token walks).
+#![forbid(unsafe_code)]
+// A miss carries a name by value: it is rare, and the operation allocates nothing on its way.
+#![allow(clippy::result_large_err)]
+
+mod apply;
+mod attributes;
+mod create;
+mod decision;
+mod evaluate;
+mod remove;
+mod rename;
+mod view;
+mod volumes;
+pub mod write;
+
+#[cfg(test)]
+mod tests;
+
+pub use apply::{TIME_KEPT, apply_inode};
+pub use decision::{Decision, Part};
+pub use evaluate::evaluate;
+pub use view::{Caller, Entry, Need, Seen, Stop, View};

@@ -1,0 +1,62 @@
+//! What an edit does to an inode: used by the overlay, by replay and by evaluate itself. It can't fail.
+
+use base::{Edit, Inode, Time};
+
+/// In an `InodeTouch`: this time stays as it is. (The least time, for touches take the maximum; zero would raise
+/// times before 1970.)
+pub const TIME_KEPT: Time = Time(i64::MIN);
+
+/// The inode after `edit`, which must be an edit of this inode; other edits change nothing.
+///
+/// What changes an inode leaves a missing one missing: the inode was dropped after the change was decided.
+/// Counters saturate: a wrong count is damage to be found by a check, not a reason to stop replay.
+pub fn apply_inode(old: Option<Inode>, edit: &Edit) -> Option<Inode> {
+    match edit {
+        Edit::InodePut { inode, .. } => return Some(*inode),
+        Edit::InodeDrop { .. } => return None,
+        _ => {}
+    }
+    let mut inode = old?;
+    match edit {
+        Edit::InodeTouch { links, entries, mtime, ctime, .. } => {
+            inode.links = inode.links.saturating_add_signed(*links);
+            inode.entries = inode.entries.saturating_add_signed(*entries);
+            inode.mtime = inode.mtime.max(*mtime);
+            inode.ctime = inode.ctime.max(*ctime);
+        }
+        Edit::InodeParent { parent, .. } => inode.parent = *parent,
+        Edit::InodeExtend { size, time, kill_privileges, .. } => {
+            inode.size = inode.size.max(*size);
+            raise(&mut inode, *time);
+            if *kill_privileges {
+                inode.mode = mode_without_privileges(&inode);
+            }
+        }
+        Edit::InodeCut { size, trim, time, .. } => {
+            inode.size = *size;
+            inode.trim = *trim;
+            raise(&mut inode, *time);
+        }
+        _ => {}
+    }
+    Some(inode)
+}
+
+fn raise(inode: &mut Inode, time: Time) {
+    inode.mtime = inode.mtime.max(time);
+    inode.ctime = inode.ctime.max(time);
+}
+
+/// Permission bits after a write, truncate or chown by someone unprivileged: without setuid, and without setgid
+/// where the group may execute (elsewhere that bit does not grant anything). Directories keep theirs: there they
+/// mean inheritance.
+pub(crate) fn mode_without_privileges(inode: &Inode) -> u16 {
+    const SETUID: u16 = 0o4000;
+    const SETGID: u16 = 0o2000;
+    const GROUP_EXECUTE: u16 = 0o0010;
+    if inode.is_directory() {
+        return inode.mode;
+    }
+    let mode = inode.mode & !SETUID;
+    if mode & GROUP_EXECUTE != 0 { mode & !SETGID } else { mode }
+}

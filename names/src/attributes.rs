@@ -1,0 +1,86 @@
+//! Changes of an inode's attributes, truncation included.
+
+use crate::apply::{apply_inode, mode_without_privileges};
+use crate::decision::{Decision, Draft};
+use crate::view::{Caller, Stop, View, inode, refuse};
+use base::limits::FILE_BYTES_MAX;
+use base::{Attr, Edit, FileKind, Ino, Inode, Kind, Outcome, Reply, SetAttr, SetTime, Time};
+
+/// Permission bits with setuid, setgid and sticky.
+pub(crate) const MODE_BITS: u16 = 0o7777;
+
+/// SetAttr. A change of size is a cut; whatever else changes is said by replacing the inode, after the cut, so that
+/// times given by the client win over those of the cut.
+pub(crate) fn set(view: &mut dyn View, caller: &Caller, ino: Ino, set: &SetAttr) -> Result<Decision, Stop> {
+    let old = inode(view, ino)?;
+    let now = view.now();
+    let mut draft = Draft::new(caller.volume, ino.group());
+    let mut after_cut = old;
+    if let Some(cut) = resize(ino, &old, set.size, now)? {
+        after_cut = apply_inode(Some(old), &cut).expect("a cut keeps the inode");
+        draft.edit(ino, cut);
+    }
+    let new = changed(&old, after_cut, set, now);
+    if new != after_cut {
+        draft.edit(ino, Edit::InodePut { ino, inode: new });
+    }
+    draft.decide(view, Reply::Attr(Attr { ino, inode: new }), Outcome::Inode(ino))
+}
+
+/// The cut that gives the inode this size; none if it has it.
+fn resize(ino: Ino, old: &Inode, size: Option<u64>, now: Time) -> Result<Option<Edit>, Stop> {
+    let Some(size) = size else { return Ok(None) };
+    match old.kind {
+        FileKind::File => {}
+        FileKind::Directory => return refuse(Kind::IsDirectory, "a directory has no size to set"),
+        _ => return refuse(Kind::Invalid, "only files have a size to set"),
+    }
+    if size > FILE_BYTES_MAX {
+        return refuse(Kind::TooLarge, "a file has at most 16 TiB");
+    }
+    Ok((size != old.size).then(|| cut(ino, old, size, now)))
+}
+
+fn cut(ino: Ino, old: &Inode, size: u64, now: Time) -> Edit {
+    Edit::InodeCut { ino, size, trim: old.trim + 1, time: old.ctime.tick(now) }
+}
+
+/// The inode after the cut with the other attributes set. A client that asks for the present gets the clock, even
+/// if that is earlier than what it set before; only the change time never goes back (rule M6).
+fn changed(old: &Inode, after_cut: Inode, set: &SetAttr, now: Time) -> Inode {
+    let time = |wish: Option<SetTime>, kept: Time| match wish {
+        None => kept,
+        Some(SetTime::Now) => now,
+        Some(SetTime::To(time)) => time,
+    };
+    let mut new = after_cut;
+    new.mode = set.mode.map_or(new.mode, |mode| mode & MODE_BITS);
+    new.uid = set.uid.unwrap_or(new.uid);
+    new.gid = set.gid.unwrap_or(new.gid);
+    new.atime = time(set.atime, new.atime);
+    new.mtime = time(set.mtime, new.mtime);
+    new.ctime = match set.ctime {
+        Some(given) if given > old.ctime => given,
+        _ => old.ctime.tick(now),
+    };
+    if set.kill_privileges {
+        new.mode = mode_without_privileges(&new);
+    }
+    new
+}
+
+/// Open: counted by the group; here only its O_TRUNC is decided, which objects other than files ignore.
+pub(crate) fn open(view: &mut dyn View, caller: &Caller, ino: Ino, truncate: bool) -> Result<Decision, Stop> {
+    let old = inode(view, ino)?;
+    if truncate && old.is_directory() {
+        return refuse(Kind::IsDirectory, "a directory can't be truncated");
+    }
+    if !truncate || old.kind != FileKind::File || old.size == 0 {
+        return Ok(Decision::unchanged(Reply::Attr(Attr { ino, inode: old }), Outcome::Inode(ino)));
+    }
+    let cut = cut(ino, &old, 0, view.now());
+    let inode = apply_inode(Some(old), &cut).expect("a cut keeps the inode");
+    let mut draft = Draft::new(caller.volume, ino.group());
+    draft.edit(ino, cut);
+    draft.decide(view, Reply::Attr(Attr { ino, inode }), Outcome::Inode(ino))
+}

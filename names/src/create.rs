@@ -1,0 +1,156 @@
+//! New files, directories and symbolic links.
+
+use crate::attributes::MODE_BITS;
+use crate::decision::{Decision, Draft};
+use crate::view::{self, Caller, Stop, View, child, entry, refuse};
+use base::limits::{LINKS_MAX, TARGET_BYTES_MAX};
+use base::{Attr, Edit, FileKind, Ino, Inode, Kind, Name, Outcome, Reply, Time};
+
+/// In a directory: what is created there inherits its group, and directories this bit too.
+const SETGID: u16 = 0o2000;
+
+/// What is to be created.
+struct Wish {
+    kind: FileKind,
+    mode: u16,
+    target: Option<Box<[u8]>>,
+}
+
+/// The directory that takes a new name.
+fn home(view: &mut dyn View, parent: Ino) -> Result<Inode, Stop> {
+    let inode = view::directory(view, parent)?;
+    if inode.dead {
+        return refuse(Kind::NotFound, "the directory was removed");
+    }
+    Ok(inode)
+}
+
+/// Create. What is found under the name is returned unless `exclusive`, a symbolic link too: the front resolves it.
+pub(crate) fn file(
+    view: &mut dyn View,
+    caller: &Caller,
+    parent: Ino,
+    name: &Name,
+    mode: u16,
+    exclusive: bool,
+) -> Result<Decision, Stop> {
+    let home = home(view, parent)?;
+    match entry(view, parent, name)? {
+        Some(_) if exclusive => refuse(Kind::Exists, "the name is taken"),
+        Some(found) if found.kind == FileKind::Directory => refuse(Kind::IsDirectory, "the name is a directory's"),
+        Some(found) => {
+            let inode = child(view, found)?;
+            Ok(Decision::unchanged(Reply::Attr(Attr { ino: found.ino, inode }), Outcome::Inode(found.ino)))
+        }
+        None => born(view, caller, (parent, &home), name, Wish { kind: FileKind::File, mode, target: None }),
+    }
+}
+
+/// MakeDir.
+pub(crate) fn directory(
+    view: &mut dyn View,
+    caller: &Caller,
+    parent: Ino,
+    name: &Name,
+    mode: u16,
+) -> Result<Decision, Stop> {
+    let home = vacant(view, parent, name)?;
+    if home.links >= LINKS_MAX {
+        return refuse(Kind::TooManyLinks, "the directory has too many subdirectories");
+    }
+    born(view, caller, (parent, &home), name, Wish { kind: FileKind::Directory, mode, target: None })
+}
+
+/// SymLink.
+pub(crate) fn link(
+    view: &mut dyn View,
+    caller: &Caller,
+    parent: Ino,
+    name: &Name,
+    target: &[u8],
+) -> Result<Decision, Stop> {
+    if target.is_empty() {
+        return refuse(Kind::NotFound, "a symbolic link needs a target");
+    }
+    if target.len() > TARGET_BYTES_MAX {
+        return refuse(Kind::NameTooLong, "a symbolic link's target has at most 4095 bytes");
+    }
+    let home = vacant(view, parent, name)?;
+    let wish = Wish { kind: FileKind::Link, mode: 0o777, target: Some(target.into()) };
+    born(view, caller, (parent, &home), name, wish)
+}
+
+/// The directory, if it can take the name and has no such name.
+fn vacant(view: &mut dyn View, parent: Ino, name: &Name) -> Result<Inode, Stop> {
+    let home = home(view, parent)?;
+    match entry(view, parent, name)? {
+        Some(_) => refuse(Kind::Exists, "the name is taken"),
+        None => Ok(home),
+    }
+}
+
+/// Everything is checked: takes numbers and states the edits. The inode's number comes first: its group is the only
+/// one that may not be at hand.
+fn born(
+    view: &mut dyn View,
+    caller: &Caller,
+    (parent, home): (Ino, &Inode),
+    name: &Name,
+    wish: Wish,
+) -> Result<Decision, Stop> {
+    let now = view.now();
+    let group = if wish.kind == FileKind::Directory { view.spread(parent) } else { parent.group() };
+    let ino = view.fresh_ino(group)?;
+    let cookie = view.fresh_cookie(parent)?;
+    assert!(ino.group() == group, "a fresh number belongs to the group that gave it");
+    let inode = infant(caller, (parent, home), ino, &wish, now);
+    let stamp = home.ctime.tick(now);
+    let links = i32::from(wish.kind == FileKind::Directory);
+    let mut draft = Draft::new(caller.volume, parent.group());
+    draft.edit(parent, Edit::EntryPut { dir: parent, name: *name, ino, kind: wish.kind, cookie });
+    draft.edit(parent, Edit::InodeTouch { ino: parent, links, entries: 1, mtime: stamp, ctime: stamp });
+    draft.edit(ino, Edit::InodePut { ino, inode });
+    if let Some(target) = wish.target {
+        draft.edit(ino, Edit::TargetPut { ino, target });
+    }
+    draft.decide(view, Reply::Attr(Attr { ino, inode }), Outcome::Inode(ino))
+}
+
+fn infant(caller: &Caller, (parent, home): (Ino, &Inode), ino: Ino, wish: &Wish, now: Time) -> Inode {
+    let inherits = home.mode & SETGID != 0;
+    let directory = wish.kind == FileKind::Directory;
+    Inode {
+        kind: wish.kind,
+        mode: (wish.mode & MODE_BITS) | if inherits && directory { SETGID } else { 0 },
+        uid: caller.uid,
+        gid: if inherits { home.gid } else { caller.gid },
+        links: if directory { 2 } else { 1 },
+        size: wish.target.as_ref().map_or(0, |target| target.len() as u64),
+        project: home.project,
+        ..blank(wish.kind, ino, parent, now)
+    }
+}
+
+/// An inode of which only kind, number, parent and times are known. The low half of the sequence serves as
+/// generation: numbers are never reused, so it need only differ between bricks that were restored or cloned.
+pub(crate) fn blank(kind: FileKind, ino: Ino, parent: Ino, now: Time) -> Inode {
+    Inode {
+        kind,
+        mode: 0,
+        uid: 0,
+        gid: 0,
+        links: 0,
+        rdev: 0,
+        project: 0,
+        generation: ino.sequence() as u32,
+        size: 0,
+        trim: 0,
+        entries: 0,
+        parent,
+        atime: now,
+        mtime: now,
+        ctime: now,
+        btime: now,
+        dead: false,
+    }
+}

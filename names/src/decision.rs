@@ -1,0 +1,83 @@
+//! A decision and how it is put together from edits of one or several groups (rule M3).
+//!
+//! Of several groups, the first decides: its record holds an intent that repeats the others' edits. They may be
+//! applied later, once: so a follower's edits say what changes (add, max, put, drop), and rest on nothing that a
+//! record between could have changed.
+
+use crate::view::{Stop, View};
+use base::{Edit, Follow, GroupId, Ino, Intent, Outcome, Reply, VolumeId};
+
+/// What one group applies, as one record.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Part {
+    /// The volume that the edits change.
+    pub volume: VolumeId,
+    /// The group that applies them.
+    pub group: GroupId,
+    /// The edits, in order.
+    pub edits: Vec<Edit>,
+}
+
+/// Decided: what each group applies, the reply, and the small outcome for requests delivered twice.
+///
+/// No parts: nothing changes. One part: one group's record. Several: `parts[0]` decides and ends with the
+/// `IntentPut`, whose `follow` repeats the edits of the others; each of those ends with `FollowedPut`, which
+/// `follow` does not repeat.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Decision {
+    /// What is to be ordered.
+    pub parts: Vec<Part>,
+    /// The answer.
+    pub reply: Reply,
+    /// Enough of the answer to give it again (rule R1).
+    pub outcome: Outcome,
+}
+
+impl Decision {
+    /// A decision that changes nothing.
+    pub(crate) fn unchanged(reply: Reply, outcome: Outcome) -> Decision {
+        Decision { parts: Vec::new(), reply, outcome }
+    }
+}
+
+/// Edits gathered by group; the deciding group is the first.
+pub(crate) struct Draft {
+    parts: Vec<Part>,
+}
+
+impl Draft {
+    /// Begins with the deciding group.
+    pub(crate) fn new(volume: VolumeId, group: GroupId) -> Draft {
+        Draft { parts: vec![Part { volume, group, edits: Vec::with_capacity(4) }] }
+    }
+
+    /// Adds an edit of `ino`'s group: of the inode, or of an entry in the directory `ino`.
+    pub(crate) fn edit(&mut self, ino: Ino, edit: Edit) {
+        let volume = self.parts[0].volume;
+        self.edit_in(volume, ino.group(), edit);
+    }
+
+    /// Adds an edit of a group in another volume than the deciding one.
+    pub(crate) fn edit_in(&mut self, volume: VolumeId, group: GroupId, edit: Edit) {
+        match self.parts.iter_mut().find(|part| part.group == group && part.volume == volume) {
+            Some(part) => part.edits.push(edit),
+            None => self.parts.push(Part { volume, group, edits: vec![edit] }),
+        }
+    }
+
+    /// Joins several groups by an intent of the deciding one.
+    pub(crate) fn decide(mut self, view: &mut dyn View, reply: Reply, outcome: Outcome) -> Result<Decision, Stop> {
+        assert!(self.parts.iter().all(|part| !part.edits.is_empty()), "a group without edits has no part");
+        let (deciding, others) = self.parts.split_first_mut().expect("a draft begins with its deciding group");
+        if !others.is_empty() {
+            let id = view.fresh_intent(deciding.group)?;
+            let follow = others
+                .iter()
+                .map(|part| Follow { volume: part.volume, group: part.group, edits: part.edits.clone() })
+                .collect();
+            others.iter_mut().for_each(|part| part.edits.push(Edit::FollowedPut { id }));
+            deciding.edits.push(Edit::IntentPut(Intent { id, follow }));
+        }
+        Ok(Decision { parts: self.parts, reply, outcome })
+    }
+}

@@ -1,0 +1,70 @@
+//! The door: one operation in, one decision out. Reads of names and attributes are here, changes in their rooms.
+
+use crate::decision::Decision;
+use crate::view::{Caller, Need, Stop, View, child, directory, entry, inode, known, refuse};
+use crate::{attributes, create, remove, rename, volumes};
+use base::{Attr, Error, FileKind, Ino, Kind, Name, Op, Outcome, Reply};
+
+/// Decides what `op` does, or says what is missing for deciding.
+///
+/// Operations on data, directory listings and space are refused as `Unsupported`: the group answers them itself.
+/// A rename of a directory to another parent must have been checked for loops: only a move directly into itself is
+/// refused here.
+pub fn evaluate(op: &Op, caller: &Caller, view: &mut dyn View) -> Result<Decision, Stop> {
+    match op {
+        Op::Lookup { parent, name } => lookup(view, *parent, name),
+        Op::GetAttr { ino } => get_attributes(view, *ino),
+        Op::ReadLink { ino } => read_link(view, *ino),
+        Op::SetAttr { ino, set } => attributes::set(view, caller, *ino, set),
+        Op::Open { ino, truncate } => attributes::open(view, caller, *ino, *truncate),
+        Op::Create { parent, name, mode, exclusive } => create::file(view, caller, *parent, name, *mode, *exclusive),
+        Op::MakeDir { parent, name, mode } => create::directory(view, caller, *parent, name, *mode),
+        Op::SymLink { parent, name, target } => create::link(view, caller, *parent, name, target),
+        Op::Unlink { parent, name } => remove::file(view, caller, *parent, name),
+        Op::RemoveDir { parent, name } => remove::directory(view, caller, *parent, name),
+        Op::Rename { parent, name, new_parent, new_name, no_replace } => {
+            let from = rename::Spot { dir: *parent, name };
+            let to = rename::Spot { dir: *new_parent, name: new_name };
+            rename::rename(view, caller, from, to, *no_replace)
+        }
+        Op::VolumeCreate { name } => volumes::create(view, caller, name),
+        Op::VolumeDelete { name } => volumes::delete(view, name),
+        Op::Release { .. }
+        | Op::Read { .. }
+        | Op::Write { .. }
+        | Op::Fsync { .. }
+        | Op::ReadDir { .. }
+        | Op::StatFs
+        | Op::SyncAll
+        | Op::VolumeList => refuse(Kind::Unsupported, "not an operation on names or attributes"),
+    }
+}
+
+/// The parent is read only when the name is not found: an entry proves that its directory is one.
+fn lookup(view: &mut dyn View, parent: Ino, name: &Name) -> Result<Decision, Stop> {
+    match entry(view, parent, name)? {
+        Some(found) => {
+            let inode = child(view, found)?;
+            Ok(Decision::unchanged(Reply::Attr(Attr { ino: found.ino, inode }), Outcome::Inode(found.ino)))
+        }
+        None => {
+            directory(view, parent)?;
+            refuse(Kind::NotFound, "no such name in the directory")
+        }
+    }
+}
+
+fn get_attributes(view: &mut dyn View, ino: Ino) -> Result<Decision, Stop> {
+    let inode = inode(view, ino)?;
+    Ok(Decision::unchanged(Reply::Attr(Attr { ino, inode }), Outcome::Inode(ino)))
+}
+
+fn read_link(view: &mut dyn View, ino: Ino) -> Result<Decision, Stop> {
+    if inode(view, ino)?.kind != FileKind::Link {
+        return refuse(Kind::Invalid, "only symbolic links have targets");
+    }
+    match known(view.target(ino), Need::Target(ino))? {
+        Some(target) => Ok(Decision::unchanged(Reply::Target(target), Outcome::Done)),
+        None => Err(Error::new(Kind::Corrupt, "a symbolic link has no target").with(ino).into()),
+    }
+}

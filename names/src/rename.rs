@@ -1,0 +1,139 @@
+//! Rename: moves a name, replacing what the new name named. It touches up to five inodes: both directories, the
+//! moved inode, the replaced one; each may live in another group. The new directory's group decides.
+
+use crate::apply::TIME_KEPT;
+use crate::decision::{Decision, Draft};
+use crate::remove::unnamed;
+use crate::view::{Caller, Entry, Stop, View, child, directory, entry, refuse};
+use base::limits::LINKS_MAX;
+use base::{Edit, FileKind, Ino, Inode, Kind, Name, Outcome, Reply, Time};
+
+/// A name in a directory.
+#[derive(Clone, Copy)]
+pub(crate) struct Spot<'a> {
+    pub(crate) dir: Ino,
+    pub(crate) name: &'a Name,
+}
+
+/// What the checks found.
+struct Found {
+    old_home: Inode,
+    new_home: Inode,
+    source: Entry,
+    moved: Inode,
+    target: Option<(Entry, Inode)>,
+}
+
+/// Rename. Two names of one inode: nothing happens (POSIX).
+pub(crate) fn rename(
+    view: &mut dyn View,
+    caller: &Caller,
+    from: Spot,
+    to: Spot,
+    no_replace: bool,
+) -> Result<Decision, Stop> {
+    let old_home = directory(view, from.dir)?;
+    let new_home = if to.dir == from.dir { old_home } else { directory(view, to.dir)? };
+    let Some(source) = entry(view, from.dir, from.name)? else {
+        return refuse(Kind::NotFound, "no such name in the directory");
+    };
+    let replaced = entry(view, to.dir, to.name)?;
+    if no_replace && replaced.is_some() {
+        return refuse(Kind::Exists, "the new name is taken");
+    }
+    if replaced.is_some_and(|replaced| replaced.ino == source.ino) {
+        return Ok(Decision::unchanged(Reply::Done, Outcome::Done));
+    }
+    if new_home.dead {
+        return refuse(Kind::NotFound, "the new directory was removed");
+    }
+    let target = replaceable(view, source, to, replaced)?;
+    let moved = child(view, source)?;
+    let found = Found { old_home, new_home, source, moved, target };
+    if found.new_links(from, to) > 0 && found.new_home.links >= LINKS_MAX {
+        return refuse(Kind::TooManyLinks, "the new directory has too many subdirectories");
+    }
+    decide(view, caller, from, to, &found)
+}
+
+/// Checks that the source can take the new name; what it replaces there.
+fn replaceable(
+    view: &mut dyn View,
+    source: Entry,
+    to: Spot,
+    replaced: Option<Entry>,
+) -> Result<Option<(Entry, Inode)>, Stop> {
+    let is_directory = source.kind == FileKind::Directory;
+    if is_directory && to.dir == source.ino {
+        return refuse(Kind::Invalid, "a directory can't move into itself");
+    }
+    let Some(replaced) = replaced else { return Ok(None) };
+    match (is_directory, replaced.kind == FileKind::Directory) {
+        (true, false) => return refuse(Kind::NotDirectory, "a directory replaces only a directory"),
+        (false, true) => return refuse(Kind::IsDirectory, "only a directory replaces a directory"),
+        _ => {}
+    }
+    let inode = child(view, replaced)?;
+    if is_directory && inode.entries > 0 {
+        return refuse(Kind::NotEmpty, "the directory to replace has entries");
+    }
+    Ok(Some((replaced, inode)))
+}
+
+impl Found {
+    fn is_directory(&self) -> bool {
+        self.source.kind == FileKind::Directory
+    }
+    /// Change of the old directory's links.
+    fn old_links(&self, from: Spot, to: Spot) -> i32 {
+        -i32::from(self.is_directory() && from.dir != to.dir)
+    }
+    /// Change of the new directory's links: a replaced directory leaves as one comes in.
+    fn new_links(&self, from: Spot, to: Spot) -> i32 {
+        let comes = i32::from(self.is_directory() && from.dir != to.dir);
+        comes - i32::from(self.is_directory() && self.target.is_some())
+    }
+}
+
+fn decide(view: &mut dyn View, caller: &Caller, from: Spot, to: Spot, found: &Found) -> Result<Decision, Stop> {
+    let now = view.now();
+    let fate = match &found.target {
+        Some((entry, inode)) => unnamed(view, entry.ino, inode, now)?,
+        None => Vec::new(),
+    };
+    // A replaced entry keeps its place, so that a listing in progress shows the name once.
+    let cookie = match &found.target {
+        Some((entry, _)) => entry.cookie,
+        None => view.fresh_cookie(to.dir)?,
+    };
+    let Entry { ino, kind, cookie: old_cookie } = found.source;
+    let mut draft = Draft::new(caller.volume, to.dir.group());
+    draft.edit(from.dir, Edit::EntryDrop { dir: from.dir, name: *from.name, cookie: old_cookie });
+    draft.edit(to.dir, Edit::EntryPut { dir: to.dir, name: *to.name, ino, kind, cookie });
+    touch_homes(&mut draft, from, to, found, now);
+    let ctime = found.moved.ctime.tick(now);
+    draft.edit(ino, Edit::InodeTouch { ino, links: 0, entries: 0, mtime: TIME_KEPT, ctime });
+    if found.is_directory() && from.dir != to.dir {
+        draft.edit(ino, Edit::InodeParent { ino, parent: to.dir });
+    }
+    if let Some((entry, _)) = &found.target {
+        fate.into_iter().for_each(|edit| draft.edit(entry.ino, edit));
+    }
+    draft.decide(view, Reply::Done, Outcome::Done)
+}
+
+/// Counts and times of the directories: one touch each.
+fn touch_homes(draft: &mut Draft, from: Spot, to: Spot, found: &Found, now: Time) {
+    let came = 1 - i64::from(found.target.is_some());
+    let (old_links, new_links) = (found.old_links(from, to), found.new_links(from, to));
+    let mut touch = |ino, home: &Inode, links, entries| {
+        let stamp = home.ctime.tick(now);
+        draft.edit(ino, Edit::InodeTouch { ino, links, entries, mtime: stamp, ctime: stamp });
+    };
+    if from.dir == to.dir {
+        touch(to.dir, &found.new_home, old_links + new_links, came - 1);
+    } else {
+        touch(from.dir, &found.old_home, old_links, -1);
+        touch(to.dir, &found.new_home, new_links, came);
+    }
+}

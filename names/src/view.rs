@@ -1,0 +1,148 @@
+//! The door through which evaluate sees the state; the group implements it under its locks.
+
+use base::{Error, FileKind, GroupId, Ino, Inode, IntentId, Kind, Name, Time, Volume, VolumeId};
+
+/// What a name points to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Entry {
+    /// The inode.
+    pub ino: Ino,
+    /// Its kind.
+    pub kind: FileKind,
+    /// Position of the entry in its directory (rule M2).
+    pub cookie: u64,
+}
+
+/// An answer of the view.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Seen<T> {
+    /// It is known that it exists (and what it is), or that it does not.
+    Known(Option<T>),
+    /// Its group is at hand, but the index must be read first.
+    Missing,
+    /// It belongs to this group, which is not at hand.
+    Elsewhere(GroupId),
+}
+
+/// What evaluate lacks: the caller fetches it and evaluates again.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Need {
+    /// The inode.
+    Inode(Ino),
+    /// The name's entry in the directory.
+    Entry(Ino, Name),
+    /// The symbolic link's target.
+    Target(Ino),
+    /// The volume of this name.
+    Volume(Name),
+    /// The group, locked.
+    Group(GroupId),
+}
+
+/// Applied state plus everything ordered, within the caller's volume.
+///
+/// Contract: while one `evaluate` runs, answers don't change. A group that has answered `Known` or `Missing` is at
+/// hand for the rest of that run: its `fresh_*` functions then succeed.
+pub trait View {
+    /// An inode with all ordered edits; `Known(None)` = it does not exist.
+    fn inode(&mut self, ino: Ino) -> Seen<Inode>;
+    /// The entry of a name in a directory.
+    fn entry(&mut self, dir: Ino, name: &Name) -> Seen<Entry>;
+    /// A symbolic link's target.
+    fn target(&mut self, ino: Ino) -> Seen<Box<[u8]>>;
+    /// A volume, by name; it belongs to group 0.
+    fn volume(&mut self, name: &Name) -> Seen<Volume>;
+    /// A number never used before in `group`; `Need::Group` if the group is not at hand.
+    fn fresh_ino(&mut self, group: GroupId) -> Result<Ino, Need>;
+    /// A cookie never used before in the directory's group.
+    fn fresh_cookie(&mut self, dir: Ino) -> Result<u64, Need>;
+    /// The name of a new intent of `group`.
+    fn fresh_intent(&mut self, group: GroupId) -> Result<IntentId, Need>;
+    /// A volume id never used before; group 0 gives them out.
+    fn fresh_volume(&mut self) -> Result<VolumeId, Need>;
+    /// Opens held on an inode (they keep an unlinked file alive).
+    fn opens(&mut self, ino: Ino) -> Result<u64, Need>;
+    /// The group in which a new directory below `parent` is born (new directories spread, rule M1). The same answer
+    /// when the same operation is evaluated again.
+    fn spread(&mut self, parent: Ino) -> GroupId;
+    /// The wall clock.
+    fn now(&self) -> Time;
+}
+
+/// Who asks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Caller {
+    /// The volume that inode numbers and names belong to.
+    pub volume: VolumeId,
+    /// The user: owner of what is created.
+    pub uid: u32,
+    /// The user's primary group.
+    pub gid: u32,
+}
+
+/// Why there is no decision. A need carries a name by value, for the same reason as in the crate's head.
+#[allow(clippy::large_enum_variant)]
+#[derive(Clone, PartialEq, Debug)]
+pub enum Stop {
+    /// The operation is refused; this is the answer to the client.
+    Error(Error),
+    /// Fetch this and evaluate again.
+    Need(Need),
+}
+
+impl From<Error> for Stop {
+    fn from(error: Error) -> Stop {
+        Stop::Error(error)
+    }
+}
+
+impl From<Need> for Stop {
+    fn from(need: Need) -> Stop {
+        Stop::Need(need)
+    }
+}
+
+/// A refusal.
+pub(crate) fn refuse<T>(kind: Kind, what: &'static str) -> Result<T, Stop> {
+    Err(Stop::Error(Error::new(kind, what)))
+}
+
+/// What the view knows, or the need that stands for what it lacks.
+pub(crate) fn known<T>(seen: Seen<T>, need: Need) -> Result<Option<T>, Stop> {
+    match seen {
+        Seen::Known(value) => Ok(value),
+        Seen::Missing => Err(Stop::Need(need)),
+        Seen::Elsewhere(group) => Err(Stop::Need(Need::Group(group))),
+    }
+}
+
+/// An inode that a client names by number: gone means that its number is stale.
+pub(crate) fn inode(view: &mut dyn View, ino: Ino) -> Result<Inode, Stop> {
+    match known(view.inode(ino), Need::Inode(ino))? {
+        Some(inode) => Ok(inode),
+        None => refuse(Kind::Stale, "the inode is gone"),
+    }
+}
+
+/// The directory in which a client names an entry.
+pub(crate) fn directory(view: &mut dyn View, ino: Ino) -> Result<Inode, Stop> {
+    let inode = inode(view, ino)?;
+    if !inode.is_directory() {
+        return refuse(Kind::NotDirectory, "names are found only in directories");
+    }
+    Ok(inode)
+}
+
+/// The entry of a name, if there is one.
+pub(crate) fn entry(view: &mut dyn View, dir: Ino, name: &Name) -> Result<Option<Entry>, Stop> {
+    known(view.entry(dir, name), Need::Entry(dir, *name))
+}
+
+/// The inode that an entry points to; both change together, so a dangling entry is damage.
+pub(crate) fn child(view: &mut dyn View, entry: Entry) -> Result<Inode, Stop> {
+    match known(view.inode(entry.ino), Need::Inode(entry.ino))? {
+        Some(inode) if inode.kind == entry.kind => Ok(inode),
+        Some(_) => Err(Error::new(Kind::Corrupt, "entry and inode differ in kind").with(entry.ino).into()),
+        None => Err(Error::new(Kind::Corrupt, "an entry points to no inode").with(entry.ino).into()),
+    }
+}

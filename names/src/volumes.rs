@@ -1,0 +1,50 @@
+//! The catalogue of volumes: volume 0, group 0.
+
+use crate::create::blank;
+use crate::decision::{Decision, Draft};
+use crate::view::{Caller, Need, Stop, View, known, refuse};
+use base::limits::VOLUME_NAME_BYTES_MAX;
+use base::{Edit, FileKind, GroupId, Inode, Kind, Name, Outcome, Reply, Volume, VolumeId};
+
+const CATALOGUE: VolumeId = VolumeId(0);
+const FIRST_GROUP: GroupId = GroupId(0);
+
+/// VolumeCreate: the catalogue decides; the root directory follows in the new volume, in the same group.
+pub(crate) fn create(view: &mut dyn View, caller: &Caller, name: &Name) -> Result<Decision, Stop> {
+    if name.as_bytes().len() > VOLUME_NAME_BYTES_MAX {
+        return refuse(Kind::NameTooLong, "a volume's name has at most 63 bytes");
+    }
+    if find(view, name)?.is_some() {
+        return refuse(Kind::Exists, "a volume has this name");
+    }
+    let now = view.now();
+    let root = view.fresh_ino(FIRST_GROUP)?;
+    let id = view.fresh_volume()?;
+    assert!(id != CATALOGUE, "volume 0 is the catalogue itself");
+    let inode = Inode {
+        mode: 0o755,
+        uid: caller.uid,
+        gid: caller.gid,
+        links: 2,
+        ..blank(FileKind::Directory, root, root, now)
+    };
+    let volume = Volume { id, name: *name, root, created: now };
+    let mut draft = Draft::new(CATALOGUE, FIRST_GROUP);
+    draft.edit_in(CATALOGUE, FIRST_GROUP, Edit::VolumePut(volume));
+    draft.edit_in(id, FIRST_GROUP, Edit::InodePut { ino: root, inode });
+    draft.decide(view, Reply::Volume(volume), Outcome::Inode(root))
+}
+
+/// VolumeDelete: only the catalogue's part; the group sees that every group drops what it holds of the volume.
+pub(crate) fn delete(view: &mut dyn View, name: &Name) -> Result<Decision, Stop> {
+    let Some(volume) = find(view, name)? else {
+        return refuse(Kind::NotFound, "no volume has this name");
+    };
+    let mut draft = Draft::new(CATALOGUE, FIRST_GROUP);
+    draft.edit_in(CATALOGUE, FIRST_GROUP, Edit::VolumeDrop { id: volume.id });
+    draft.decide(view, Reply::Done, Outcome::Done)
+}
+
+fn find(view: &mut dyn View, name: &Name) -> Result<Option<Volume>, Stop> {
+    known(view.volume(name), Need::Volume(*name))
+}

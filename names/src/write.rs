@@ -1,0 +1,95 @@
+//! The pure part of a data write: where it goes, what it does to the inode, which blocks need the old data.
+
+use base::limits::{BLOCK_BYTES, FILE_BYTES_MAX, IO_BYTES_MAX};
+use base::{At, Edit, Error, FileKind, Ino, Inode, Kind, Result, Time};
+
+/// How the first or last block of a write comes to be whole.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Edge {
+    /// The write covers the block.
+    Full,
+    /// What the write leaves of the block lies at or beyond the end of the file: zeros, nothing is read.
+    Zeros,
+    /// The write leaves some of the file's bytes as they are: the old block is needed (rule M5).
+    Merge,
+}
+
+impl Edge {
+    /// True if the write does not cover the block.
+    pub fn is_partial(self) -> bool {
+        self != Edge::Full
+    }
+}
+
+/// What a write does. If it lies within one block, `head` and `tail` speak of the same block and are equal.
+#[derive(Clone, PartialEq, Debug)]
+pub struct WritePlan {
+    /// Where the first byte goes.
+    pub offset: u64,
+    /// How many bytes.
+    pub length: u32,
+    /// The file's size afterwards, if the write makes it grow.
+    pub new_size: Option<u64>,
+    /// The first block's edge.
+    pub head: Edge,
+    /// The last block's edge.
+    pub tail: Edge,
+    /// Number of the first block.
+    pub first_block: u64,
+    /// Number of the last block.
+    pub last_block: u64,
+    /// The edit of the inode.
+    pub extend: Edit,
+}
+
+/// Plans a write of `length` bytes to the inode as ordered so far. Errors: `IsDirectory`, `Invalid` (not a file, or
+/// no or too many bytes), `TooLarge`.
+pub fn evaluate_write(
+    ino: Ino,
+    inode: &Inode,
+    at: At,
+    length: u32,
+    kill_privileges: bool,
+    now: Time,
+) -> Result<WritePlan> {
+    match inode.kind {
+        FileKind::File => {}
+        FileKind::Directory => return Err(Error::new(Kind::IsDirectory, "a directory can't be written")),
+        _ => return Err(Error::new(Kind::Invalid, "only files can be written")),
+    }
+    if length == 0 || length as usize > IO_BYTES_MAX {
+        return Err(Error::new(Kind::Invalid, "a write has 1 byte to 1 MiB"));
+    }
+    let offset = match at {
+        At::Offset(offset) => offset,
+        At::End => inode.size,
+    };
+    let end = match offset.checked_add(u64::from(length)) {
+        Some(end) if end <= FILE_BYTES_MAX => end,
+        _ => return Err(Error::new(Kind::TooLarge, "a file has at most 16 TiB")),
+    };
+    let (first_block, last_block) = (offset / BLOCK_BYTES as u64, (end - 1) / BLOCK_BYTES as u64);
+    let time = inode.ctime.tick(now);
+    Ok(WritePlan {
+        offset,
+        length,
+        new_size: (end > inode.size).then_some(end),
+        head: edge(first_block, offset, end, inode.size),
+        tail: edge(last_block, offset, end, inode.size),
+        first_block,
+        last_block,
+        extend: Edit::InodeExtend { ino, size: end, time, kill_privileges },
+    })
+}
+
+fn edge(block: u64, offset: u64, end: u64, size: u64) -> Edge {
+    let from = block * BLOCK_BYTES as u64;
+    let to = from + BLOCK_BYTES as u64;
+    assert!(from < end && to > offset, "an edge block holds bytes of the write");
+    let (before, after) = (from < offset, end < to);
+    match before || after {
+        false => Edge::Full,
+        true if (before && from < size) || (after && end < size) => Edge::Merge,
+        true => Edge::Zeros,
+    }
+}
