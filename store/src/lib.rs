@@ -1,3 +1,4 @@
 //! Floor 2: the brick.
 #![forbid(unsafe_code)]
+pub mod format;
 pub mod index;

@@ -1,0 +1,262 @@
+//! Bytes of logical edits and of the plain values inside them.
+
+use super::bytes::{Reader, Writer, corrupt};
+use base::{
+    Crcs, Edit, Error, FileKind, Follow, GroupId, Ino, Inode, Intent, IntentId, Kind, Name, Result, SessionId, Time,
+    Volume, VolumeId,
+};
+
+/// Appends an inode (see `docs/format`): fixed size.
+pub fn put_inode(out: &mut Vec<u8>, inode: &Inode) {
+    let mut writer = Writer(out);
+    writer.u16((inode.st_mode() & 0xffff) as u16).u16(u16::from(inode.dead));
+    writer.u32(inode.uid).u32(inode.gid).u32(inode.links).u32(inode.rdev).u32(inode.project).u32(inode.generation);
+    writer.u64(inode.size).u64(inode.trim).u64(inode.entries).u64(inode.parent.0);
+    writer.i64(inode.atime.0).i64(inode.mtime.0).i64(inode.ctime.0).i64(inode.btime.0);
+}
+
+/// Reads an inode.
+pub fn take_inode(reader: &mut Reader<'_>) -> Result<Inode> {
+    let mode = reader.u16()?;
+    let kind = FileKind::from_mode(u32::from(mode)).ok_or_else(|| corrupt("an inode has no known kind"))?;
+    Ok(Inode {
+        kind,
+        mode: mode & 0o7777,
+        dead: reader.u16()? != 0,
+        uid: reader.u32()?,
+        gid: reader.u32()?,
+        links: reader.u32()?,
+        rdev: reader.u32()?,
+        project: reader.u32()?,
+        generation: reader.u32()?,
+        size: reader.u64()?,
+        trim: reader.u64()?,
+        entries: reader.u64()?,
+        parent: Ino(reader.u64()?),
+        atime: Time(reader.i64()?),
+        mtime: Time(reader.i64()?),
+        ctime: Time(reader.i64()?),
+        btime: Time(reader.i64()?),
+    })
+}
+
+/// Appends a kind of object as one byte.
+pub fn put_kind(out: &mut Vec<u8>, kind: FileKind) {
+    out.push((kind.mode_bits() >> 12) as u8);
+}
+
+/// Reads a kind of object.
+pub fn take_kind(reader: &mut Reader<'_>) -> Result<FileKind> {
+    let code = reader.u8()?;
+    FileKind::from_mode(u32::from(code) << 12).ok_or_else(|| corrupt("no such kind of object"))
+}
+
+/// Appends a volume.
+pub fn put_volume(out: &mut Vec<u8>, volume: &Volume) {
+    let mut writer = Writer(out);
+    writer.u32(volume.id.0).u64(volume.root.0).i64(volume.created.0).counted(volume.name.as_bytes());
+}
+
+/// Reads a volume.
+pub fn take_volume(reader: &mut Reader<'_>) -> Result<Volume> {
+    let (id, root, created) = (VolumeId(reader.u32()?), Ino(reader.u64()?), Time(reader.i64()?));
+    Ok(Volume { id, root, created, name: take_name(reader)? })
+}
+
+fn take_name(reader: &mut Reader<'_>) -> Result<Name> {
+    Name::new(reader.counted()?).map_err(|_| corrupt("not a name"))
+}
+
+fn put_intent_id(writer: &mut Writer<'_>, id: IntentId) {
+    writer.u32(id.group.0).u64(id.number);
+}
+
+fn take_intent_id(reader: &mut Reader<'_>) -> Result<IntentId> {
+    Ok(IntentId { group: GroupId(reader.u32()?), number: reader.u64()? })
+}
+
+/// Appends an intent.
+pub fn put_intent(out: &mut Vec<u8>, intent: &Intent) {
+    put_intent_id(&mut Writer(out), intent.id);
+    Writer(out).u8(u8::try_from(intent.follow.len()).expect("a change has few followers"));
+    for follow in &intent.follow {
+        Writer(out).u32(follow.volume.0).u32(follow.group.0).u8(follow.edits.len() as u8);
+        follow.edits.iter().for_each(|edit| put_edit(out, edit));
+    }
+}
+
+/// Reads an intent. Intents do not nest: its edits may hold none (a bound on recursion for hostile bytes).
+pub fn take_intent(reader: &mut Reader<'_>) -> Result<Intent> {
+    let id = take_intent_id(reader)?;
+    let count = reader.u8()?;
+    let mut follow = Vec::new();
+    for _ in 0..count {
+        let (volume, group, edits) = (VolumeId(reader.u32()?), GroupId(reader.u32()?), reader.u8()?);
+        let edits = (0..edits).map(|_| take_edit_within(reader, false)).collect::<Result<_>>()?;
+        follow.push(Follow { volume, group, edits });
+    }
+    Ok(Intent { id, follow })
+}
+
+mod code {
+    pub const INODE_PUT: u8 = 1;
+    pub const INODE_TOUCH: u8 = 2;
+    pub const INODE_PARENT: u8 = 3;
+    pub const INODE_EXTEND: u8 = 4;
+    pub const INODE_CUT: u8 = 5;
+    pub const INODE_DROP: u8 = 6;
+    pub const ORPHAN_PUT: u8 = 7;
+    pub const ORPHAN_DROP: u8 = 8;
+    pub const ENTRY_PUT: u8 = 9;
+    pub const ENTRY_DROP: u8 = 10;
+    pub const TARGET_PUT: u8 = 11;
+    pub const MAP: u8 = 12;
+    pub const INTENT_PUT: u8 = 13;
+    pub const INTENT_DROP: u8 = 14;
+    pub const FOLLOWED_PUT: u8 = 15;
+    pub const FOLLOWED_DROP: u8 = 16;
+    pub const VOLUME_PUT: u8 = 17;
+    pub const VOLUME_DROP: u8 = 18;
+    pub const SESSION_DROP: u8 = 19;
+}
+
+/// Appends one edit: a code byte, then its fields.
+pub fn put_edit(out: &mut Vec<u8>, edit: &Edit) {
+    match edit {
+        Edit::InodePut { .. }
+        | Edit::InodeTouch { .. }
+        | Edit::InodeParent { .. }
+        | Edit::InodeExtend { .. }
+        | Edit::InodeCut { .. }
+        | Edit::InodeDrop { .. }
+        | Edit::OrphanPut { .. }
+        | Edit::OrphanDrop { .. } => put_inode_edit(out, edit),
+        Edit::EntryPut { dir, name, ino, kind, cookie } => {
+            Writer(out).u8(code::ENTRY_PUT).u64(dir.0).u64(ino.0).u64(*cookie);
+            put_kind(out, *kind);
+            Writer(out).counted(name.as_bytes());
+        }
+        Edit::EntryDrop { dir, name, cookie } => {
+            Writer(out).u8(code::ENTRY_DROP).u64(dir.0).u64(*cookie).counted(name.as_bytes());
+        }
+        Edit::TargetPut { ino, target } => {
+            Writer(out).u8(code::TARGET_PUT).u64(ino.0).counted(target);
+        }
+        Edit::Map { ino, first, crcs } => {
+            let mut writer = Writer(out);
+            writer.u8(code::MAP).u64(ino.0).u64(*first).u16(crcs.len() as u16);
+            for &crc in crcs.as_slice() {
+                writer.u32(crc);
+            }
+        }
+        Edit::IntentPut(intent) => {
+            Writer(out).u8(code::INTENT_PUT);
+            put_intent(out, intent);
+        }
+        Edit::IntentDrop { id } => put_intent_id(Writer(out).u8(code::INTENT_DROP), *id),
+        Edit::FollowedPut { id } => put_intent_id(Writer(out).u8(code::FOLLOWED_PUT), *id),
+        Edit::FollowedDrop { id } => put_intent_id(Writer(out).u8(code::FOLLOWED_DROP), *id),
+        Edit::VolumePut(volume) => {
+            Writer(out).u8(code::VOLUME_PUT);
+            put_volume(out, volume);
+        }
+        Edit::VolumeDrop { id } => {
+            Writer(out).u8(code::VOLUME_DROP).u32(id.0);
+        }
+        Edit::SessionDrop { session } => {
+            Writer(out).u8(code::SESSION_DROP).u64(session.0);
+        }
+    }
+}
+
+fn put_inode_edit(out: &mut Vec<u8>, edit: &Edit) {
+    match edit {
+        Edit::InodePut { ino, inode } => {
+            Writer(out).u8(code::INODE_PUT).u64(ino.0);
+            put_inode(out, inode);
+        }
+        Edit::InodeTouch { ino, links, entries, mtime, ctime } => {
+            let mut writer = Writer(out);
+            writer.u8(code::INODE_TOUCH).u64(ino.0).u32(*links as u32).i64(*entries).i64(mtime.0).i64(ctime.0);
+        }
+        Edit::InodeParent { ino, parent } => {
+            Writer(out).u8(code::INODE_PARENT).u64(ino.0).u64(parent.0);
+        }
+        Edit::InodeExtend { ino, size, time, kill_privileges } => {
+            let mut writer = Writer(out);
+            writer.u8(code::INODE_EXTEND).u64(ino.0).u64(*size).i64(time.0).u8(u8::from(*kill_privileges));
+        }
+        Edit::InodeCut { ino, size, trim, time } => {
+            Writer(out).u8(code::INODE_CUT).u64(ino.0).u64(*size).u64(*trim).i64(time.0);
+        }
+        Edit::InodeDrop { ino } => {
+            Writer(out).u8(code::INODE_DROP).u64(ino.0);
+        }
+        Edit::OrphanPut { ino } => {
+            Writer(out).u8(code::ORPHAN_PUT).u64(ino.0);
+        }
+        Edit::OrphanDrop { ino } => {
+            Writer(out).u8(code::ORPHAN_DROP).u64(ino.0);
+        }
+        _ => unreachable!("put_edit passes only inode edits"),
+    }
+}
+
+/// Reads one edit. Errors: `Corrupt`; `Newer` for a code that this build does not know.
+pub fn take_edit(reader: &mut Reader<'_>) -> Result<Edit> {
+    take_edit_within(reader, true)
+}
+
+fn take_edit_within(reader: &mut Reader<'_>, intents: bool) -> Result<Edit> {
+    let tag = reader.u8()?;
+    match tag {
+        code::INODE_PUT..=code::ORPHAN_DROP => take_inode_edit(tag, reader),
+        code::ENTRY_PUT => {
+            let (dir, ino, cookie) = (Ino(reader.u64()?), Ino(reader.u64()?), reader.u64()?);
+            let kind = take_kind(reader)?;
+            Ok(Edit::EntryPut { dir, name: take_name(reader)?, ino, kind, cookie })
+        }
+        code::ENTRY_DROP => {
+            let (dir, cookie) = (Ino(reader.u64()?), reader.u64()?);
+            Ok(Edit::EntryDrop { dir, name: take_name(reader)?, cookie })
+        }
+        code::TARGET_PUT => Ok(Edit::TargetPut { ino: Ino(reader.u64()?), target: reader.counted()?.into() }),
+        code::MAP => {
+            let (ino, first, count) = (Ino(reader.u64()?), reader.u64()?, reader.u16()?);
+            let crcs = (0..count).map(|_| reader.u32()).collect::<Result<Crcs>>()?;
+            Ok(Edit::Map { ino, first, crcs })
+        }
+        code::INTENT_PUT if intents => Ok(Edit::IntentPut(take_intent(reader)?)),
+        code::INTENT_DROP => Ok(Edit::IntentDrop { id: take_intent_id(reader)? }),
+        code::FOLLOWED_PUT => Ok(Edit::FollowedPut { id: take_intent_id(reader)? }),
+        code::FOLLOWED_DROP => Ok(Edit::FollowedDrop { id: take_intent_id(reader)? }),
+        code::VOLUME_PUT => Ok(Edit::VolumePut(take_volume(reader)?)),
+        code::VOLUME_DROP => Ok(Edit::VolumeDrop { id: VolumeId(reader.u32()?) }),
+        code::SESSION_DROP => Ok(Edit::SessionDrop { session: SessionId(reader.u64()?) }),
+        code::INTENT_PUT => Err(corrupt("an intent within an intent")),
+        _ => Err(Error::new(Kind::Newer, "a record holds an edit of a newer version").with(format!("code {tag}"))),
+    }
+}
+
+fn take_inode_edit(tag: u8, reader: &mut Reader<'_>) -> Result<Edit> {
+    let ino = Ino(reader.u64()?);
+    Ok(match tag {
+        code::INODE_PUT => Edit::InodePut { ino, inode: take_inode(reader)? },
+        code::INODE_TOUCH => {
+            let (links, entries) = (reader.u32()? as i32, reader.i64()?);
+            Edit::InodeTouch { ino, links, entries, mtime: Time(reader.i64()?), ctime: Time(reader.i64()?) }
+        }
+        code::INODE_PARENT => Edit::InodeParent { ino, parent: Ino(reader.u64()?) },
+        code::INODE_EXTEND => {
+            let (size, time) = (reader.u64()?, Time(reader.i64()?));
+            Edit::InodeExtend { ino, size, time, kill_privileges: reader.u8()? != 0 }
+        }
+        code::INODE_CUT => {
+            let (size, trim) = (reader.u64()?, reader.u64()?);
+            Edit::InodeCut { ino, size, trim, time: Time(reader.i64()?) }
+        }
+        code::INODE_DROP => Edit::InodeDrop { ino },
+        code::ORPHAN_PUT => Edit::OrphanPut { ino },
+        _ => Edit::OrphanDrop { ino },
+    })
+}

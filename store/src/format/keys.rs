@@ -1,0 +1,196 @@
+//! Index keys (rule X3): group, volume, kind, then what the kind needs, all big-endian, so that a group, or a volume
+//! within a group, is one range. Keys of inodes, entries, targets and leaves end with a 32-bit branch, 0 now.
+
+use base::{GroupId, Ino, IntentId, LeafKey, SegmentId, SessionId, VolumeId};
+
+/// Rows that belong to the brick and not to a group.
+pub const BRICK: GroupId = GroupId(u32::MAX);
+
+mod kind {
+    pub const GROUP: u8 = 0x01;
+    pub const INODE: u8 = 0x10;
+    pub const ENTRY: u8 = 0x11;
+    pub const COOKIE: u8 = 0x12;
+    pub const TARGET: u8 = 0x13;
+    pub const LEAF: u8 = 0x14;
+    pub const ORPHAN: u8 = 0x15;
+    pub const INTENT: u8 = 0x16;
+    pub const FOLLOWED: u8 = 0x17;
+    pub const SESSION: u8 = 0x18;
+    pub const VOLUME: u8 = 0x19;
+    pub const SEGMENT: u8 = 0x30;
+    pub const REPLAY: u8 = 0x31;
+    pub const SUMMARY: u8 = 0x32;
+}
+
+struct Key(Vec<u8>);
+
+impl Key {
+    fn new(group: GroupId, volume: VolumeId, kind: u8) -> Key {
+        let mut bytes = Vec::with_capacity(40);
+        bytes.extend_from_slice(&group.0.to_be_bytes());
+        bytes.extend_from_slice(&volume.0.to_be_bytes());
+        bytes.push(kind);
+        Key(bytes)
+    }
+    fn u64(mut self, value: u64) -> Key {
+        self.0.extend_from_slice(&value.to_be_bytes());
+        self
+    }
+    fn u32(mut self, value: u32) -> Key {
+        self.0.extend_from_slice(&value.to_be_bytes());
+        self
+    }
+    fn branch(self) -> Vec<u8> {
+        self.u32(0).0
+    }
+}
+
+/// A group's counters and applied position.
+pub fn group(group: GroupId) -> Vec<u8> {
+    Key::new(group, VolumeId(0), kind::GROUP).0
+}
+/// An inode; lives in the inode's own group.
+pub fn inode(volume: VolumeId, ino: Ino) -> Vec<u8> {
+    Key::new(ino.group(), volume, kind::INODE).u64(ino.0).branch()
+}
+/// An entry; lives in the directory's group. The zero ends the name: names hold none.
+pub fn entry(volume: VolumeId, dir: Ino, name: &[u8]) -> Vec<u8> {
+    let mut key = Key::new(dir.group(), volume, kind::ENTRY).u64(dir.0);
+    key.0.extend_from_slice(name);
+    key.0.push(0);
+    key.branch()
+}
+/// An entry by its cookie.
+pub fn cookie(volume: VolumeId, dir: Ino, cookie: u64) -> Vec<u8> {
+    Key::new(dir.group(), volume, kind::COOKIE).u64(dir.0).u64(cookie).branch()
+}
+/// A symbolic link's target.
+pub fn target(volume: VolumeId, ino: Ino) -> Vec<u8> {
+    Key::new(ino.group(), volume, kind::TARGET).u64(ino.0).branch()
+}
+/// A leaf.
+pub fn leaf(volume: VolumeId, key: LeafKey) -> Vec<u8> {
+    Key::new(key.ino.group(), volume, kind::LEAF).u64(key.ino.0).u64(key.leaf).branch()
+}
+/// The leaf number in a leaf's key.
+pub fn leaf_number(key: &[u8]) -> u64 {
+    let bytes = key.get(17..25).and_then(|bytes| bytes.try_into().ok());
+    u64::from_be_bytes(bytes.expect("leaf keys have 29 bytes"))
+}
+/// The inode and the leaf number in a leaf's key.
+pub fn leaf_of(key: &[u8]) -> LeafKey {
+    let bytes = key.get(9..17).and_then(|bytes| bytes.try_into().ok());
+    LeafKey { ino: Ino(u64::from_be_bytes(bytes.expect("leaf keys have 29 bytes"))), leaf: leaf_number(key) }
+}
+/// An orphan.
+pub fn orphan(volume: VolumeId, ino: Ino) -> Vec<u8> {
+    Key::new(ino.group(), volume, kind::ORPHAN).u64(ino.0).0
+}
+/// The range of all orphans of a volume in a group.
+pub fn orphans(group: GroupId, volume: VolumeId) -> (Vec<u8>, Vec<u8>) {
+    (Key::new(group, volume, kind::ORPHAN).0, Key::new(group, volume, kind::ORPHAN + 1).0)
+}
+/// The inode in an orphan's key.
+pub fn orphan_ino(key: &[u8]) -> Ino {
+    let bytes = key.get(9..17).and_then(|bytes| bytes.try_into().ok());
+    Ino(u64::from_be_bytes(bytes.expect("orphan keys have 17 bytes")))
+}
+/// An intent, in the group that decided it.
+pub fn intent(id: IntentId) -> Vec<u8> {
+    Key::new(id.group, VolumeId(0), kind::INTENT).u64(id.number).0
+}
+/// The range of all intents of a group.
+pub fn intents(group: GroupId) -> (Vec<u8>, Vec<u8>) {
+    (Key::new(group, VolumeId(0), kind::INTENT).0, Key::new(group, VolumeId(0), kind::INTENT + 1).0)
+}
+/// The mark that `group` has followed an intent.
+pub fn followed(group: GroupId, id: IntentId) -> Vec<u8> {
+    Key::new(group, VolumeId(0), kind::FOLLOWED).u32(id.group.0).u64(id.number).0
+}
+/// The range of all such marks of a group.
+pub fn followed_all(group: GroupId) -> (Vec<u8>, Vec<u8>) {
+    (Key::new(group, VolumeId(0), kind::FOLLOWED).0, Key::new(group, VolumeId(0), kind::FOLLOWED + 1).0)
+}
+/// The intent in a followed mark's key.
+pub fn followed_id(key: &[u8]) -> IntentId {
+    let group = key.get(9..13).and_then(|bytes| bytes.try_into().ok());
+    let number = key.get(13..21).and_then(|bytes| bytes.try_into().ok());
+    IntentId {
+        group: GroupId(u32::from_be_bytes(group.expect("followed keys have 21 bytes"))),
+        number: u64::from_be_bytes(number.expect("followed keys have 21 bytes")),
+    }
+}
+/// A session's last results.
+pub fn session(group: GroupId, session: SessionId) -> Vec<u8> {
+    Key::new(group, VolumeId(0), kind::SESSION).u64(session.0).0
+}
+/// The range of all sessions of a group.
+pub fn sessions(group: GroupId) -> (Vec<u8>, Vec<u8>) {
+    (Key::new(group, VolumeId(0), kind::SESSION).0, Key::new(group, VolumeId(0), kind::SESSION + 1).0)
+}
+/// The session in a session's key.
+pub fn session_id(key: &[u8]) -> SessionId {
+    let bytes = key.get(9..17).and_then(|bytes| bytes.try_into().ok());
+    SessionId(u64::from_be_bytes(bytes.expect("session keys have 17 bytes")))
+}
+/// A volume, in the catalogue of group 0.
+pub fn volume(name: &[u8]) -> Vec<u8> {
+    let mut key = Key::new(GroupId(0), VolumeId(0), kind::VOLUME);
+    key.0.extend_from_slice(name);
+    key.0
+}
+/// The range of all volumes.
+pub fn volumes() -> (Vec<u8>, Vec<u8>) {
+    let group = GroupId(0);
+    (Key::new(group, VolumeId(0), kind::VOLUME).0, Key::new(group, VolumeId(0), kind::VOLUME + 1).0)
+}
+/// Everything of a volume in a group.
+pub fn volume_in_group(group: GroupId, volume: VolumeId) -> (Vec<u8>, Vec<u8>) {
+    (Key::new(group, volume, 0).0, Key::new(group, VolumeId(volume.0 + 1), 0).0)
+}
+/// All leaves of a volume in a group.
+pub fn leaves_in_group(group: GroupId, volume: VolumeId) -> (Vec<u8>, Vec<u8>) {
+    (Key::new(group, volume, kind::LEAF).0, Key::new(group, volume, kind::LEAF + 1).0)
+}
+/// A row of the segment table.
+pub fn segment(segment: SegmentId) -> Vec<u8> {
+    Key::new(BRICK, VolumeId(0), kind::SEGMENT).u32(segment.0).0
+}
+/// The whole segment table.
+pub fn segments() -> (Vec<u8>, Vec<u8>) {
+    (Key::new(BRICK, VolumeId(0), kind::SEGMENT).0, Key::new(BRICK, VolumeId(0), kind::SEGMENT + 1).0)
+}
+/// The segment in a segment row's key.
+pub fn segment_id(key: &[u8]) -> SegmentId {
+    let bytes = key.get(9..13).and_then(|bytes| bytes.try_into().ok());
+    SegmentId(u32::from_be_bytes(bytes.expect("segment keys have 13 bytes")))
+}
+/// Where replay starts.
+pub fn replay() -> Vec<u8> {
+    Key::new(BRICK, VolumeId(0), kind::REPLAY).0
+}
+/// A part of the summary of a segment that is still open: entries from block `first` on.
+pub fn summary(segment: SegmentId, first: u16) -> Vec<u8> {
+    Key::new(BRICK, VolumeId(0), kind::SUMMARY).u32(segment.0).u32(u32::from(first)).0
+}
+/// All parts of a segment's summary.
+pub fn summary_of(segment: SegmentId) -> (Vec<u8>, Vec<u8>) {
+    let after = SegmentId(segment.0 + 1);
+    (summary(segment, 0), summary(after, 0))
+}
+/// The cookies of a directory after one.
+pub fn cookies_after(volume: VolumeId, dir: Ino, after: u64) -> (Vec<u8>, Vec<u8>) {
+    let end = Key::new(dir.group(), volume, kind::COOKIE).u64(dir.0 + 1).0;
+    (cookie(volume, dir, after + 1), end)
+}
+/// The cookie in a cookie's key.
+pub fn cookie_number(key: &[u8]) -> u64 {
+    let bytes = key.get(17..25).and_then(|bytes| bytes.try_into().ok());
+    u64::from_be_bytes(bytes.expect("cookie keys have 29 bytes"))
+}
+/// The leaves of an inode from one on.
+pub fn leaves_from(volume: VolumeId, ino: Ino, first: u64) -> (Vec<u8>, Vec<u8>) {
+    let end = Key::new(ino.group(), volume, kind::LEAF).u64(ino.0 + 1).0;
+    (leaf(volume, LeafKey { ino, leaf: first }), end)
+}

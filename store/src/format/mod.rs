@@ -1,0 +1,35 @@
+//! Every byte that the store puts on a device, and nothing else: the one room that knows these layouts.
+//! `docs/format/` draws them. Little-endian throughout, except index keys, whose order is their meaning.
+
+pub mod batch;
+pub mod bytes;
+pub mod edits;
+pub mod keys;
+pub mod leaf;
+pub mod record;
+pub mod segment;
+pub mod summary;
+pub mod superblock;
+#[cfg(test)]
+mod tests;
+pub mod values;
+
+/// A brick's identity, random at format.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct Uuid(pub [u8; 16]);
+
+impl std::fmt::Display for Uuid {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        for (i, byte) in self.0.iter().enumerate() {
+            let dash = if matches!(i, 4 | 6 | 8 | 10) { "-" } else { "" };
+            write!(f, "{dash}{byte:02x}")?;
+        }
+        Ok(())
+    }
+}
+
+impl std::fmt::Debug for Uuid {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{self}")
+    }
+}

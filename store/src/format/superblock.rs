@@ -1,0 +1,134 @@
+//! The superblock: identity, geometry and feature masks of a brick, and where its log epochs ended (rules L3, L4, X4).
+//! Two copies of one block each in the file `superblock`; updates alternate, the higher sequence number wins.
+
+use super::Uuid;
+use super::bytes::{Reader, Writer, corrupt};
+use base::checksum::crc32c;
+use base::limits::{BLOCK_BYTES, SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN};
+use base::{Error, Kind, Result};
+
+const MAGIC: &[u8; 8] = b"SINTERSB";
+/// Version of this layout; a higher one is refused before anything else is read.
+pub const VERSION: u32 = 1;
+/// Epoch ends kept: start-up checkpoints before the list is full, which trims it.
+pub const EPOCH_ENDS_MAX: usize = 200;
+
+/// Features of a format (rule X4): unknown bits in `incompatible` refuse the brick, in `read_only` allow reading.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Features {
+    /// May be ignored.
+    pub compatible: u64,
+    /// Writing needs to know them.
+    pub read_only: u64,
+    /// Reading needs to know them.
+    pub incompatible: u64,
+}
+
+/// Which life a brick is in.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum State {
+    /// `format` has begun and not ended: holds no data, may be formatted again.
+    Formatting,
+    /// In use.
+    Ready,
+}
+
+/// "Epoch e ends at batch n": whatever follows in its segments is dead (rule L4).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct EpochEnd {
+    /// The epoch.
+    pub epoch: u64,
+    /// Its last valid batch.
+    pub batch: u64,
+}
+
+/// The superblock's content.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Superblock {
+    /// Identity of the brick.
+    pub uuid: Uuid,
+    /// Life of the brick.
+    pub state: State,
+    /// Feature masks.
+    pub features: Features,
+    /// Grows with each update.
+    pub sequence: u64,
+    /// Bytes per segment.
+    pub segment_bytes: u64,
+    /// Segments of the brick, whether made yet or not.
+    pub segments: u32,
+    /// Groups 0..groups exist.
+    pub groups: u32,
+    /// The log's epoch: bumped before the first append after each open.
+    pub epoch: u64,
+    /// Ends of earlier epochs that replay may still meet, ascending.
+    pub ends: Vec<EpochEnd>,
+}
+
+impl Superblock {
+    /// One block of bytes.
+    pub fn encode(&self) -> Vec<u8> {
+        assert!(self.ends.len() <= EPOCH_ENDS_MAX);
+        let mut out = Vec::with_capacity(BLOCK_BYTES);
+        let mut writer = Writer(&mut out);
+        let state = match self.state {
+            State::Formatting => 1,
+            State::Ready => 2,
+        };
+        writer.bytes(MAGIC).u32(VERSION).u32(state).bytes(&self.uuid.0);
+        writer.u64(self.features.compatible).u64(self.features.read_only).u64(self.features.incompatible);
+        writer.u64(self.sequence).u64(self.segment_bytes).u32(self.segments).u32(self.groups).u64(self.epoch);
+        writer.u32(self.ends.len() as u32);
+        for end in &self.ends {
+            writer.u64(end.epoch).u64(end.batch);
+        }
+        assert!(out.len() <= BLOCK_BYTES - 4);
+        out.resize(BLOCK_BYTES - 4, 0);
+        let crc = crc32c(&out);
+        out.extend_from_slice(&crc.to_le_bytes());
+        out
+    }
+
+    /// Checks and reads one copy. Errors: `Corrupt`; `Newer` for a version or incompatible feature that this build
+    /// does not know (a valid copy of a newer version says so even though its layout is unknown).
+    pub fn decode(block: &[u8]) -> Result<Superblock> {
+        let mut reader = Reader::new(block);
+        if reader.bytes(8)? != MAGIC {
+            return Err(corrupt("not a superblock"));
+        }
+        let body = block.get(..BLOCK_BYTES - 4).ok_or_else(|| corrupt("the superblock is cut short"))?;
+        let mut trailer = Reader::new(&block[BLOCK_BYTES - 4..]);
+        if trailer.u32()? != crc32c(body) {
+            return Err(corrupt("the superblock fails its checksum"));
+        }
+        let version = reader.u32()?;
+        if version > VERSION {
+            let error = Error::new(Kind::Newer, "the brick was written by a newer version; upgrade this machine");
+            return Err(error.with(format!("format {version}, this build knows up to {VERSION}")));
+        }
+        let state = match reader.u32()? {
+            1 => State::Formatting,
+            2 => State::Ready,
+            _ => return Err(corrupt("the superblock names no known state")),
+        };
+        let uuid = reader.uuid()?;
+        let features = Features { compatible: reader.u64()?, read_only: reader.u64()?, incompatible: reader.u64()? };
+        if features.incompatible != 0 {
+            let error = Error::new(Kind::Newer, "the brick uses features of a newer version; upgrade this machine");
+            return Err(error.with(format!("incompatible feature bits {:#x}", features.incompatible)));
+        }
+        let sequence = reader.u64()?;
+        let segment_bytes = reader.u64()?;
+        if !(SEGMENT_BYTES_MIN..=SEGMENT_BYTES_MAX).contains(&segment_bytes) || !segment_bytes.is_power_of_two() {
+            return Err(corrupt("the superblock's segment size is out of bounds"));
+        }
+        let (segments, groups, epoch) = (reader.u32()?, reader.u32()?, reader.u64()?);
+        let count = reader.u32()? as usize;
+        if count > EPOCH_ENDS_MAX {
+            return Err(corrupt("the superblock lists too many epochs"));
+        }
+        let end = |reader: &mut Reader<'_>| Ok(EpochEnd { epoch: reader.u64()?, batch: reader.u64()? });
+        let ends = (0..count).map(|_| end(&mut reader)).collect::<Result<_>>()?;
+        Ok(Superblock { uuid, state, features, sequence, segment_bytes, segments, groups, epoch, ends })
+    }
+}

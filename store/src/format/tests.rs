@@ -1,0 +1,165 @@
+use super::*;
+use crate::format::bytes::Reader;
+use crate::format::leaf::{Leaf, Slot};
+use base::*;
+
+#[test]
+fn superblock_survives_and_newer_is_named() {
+    let block = superblock::Superblock {
+        uuid: Uuid([7; 16]),
+        state: superblock::State::Ready,
+        features: Default::default(),
+        sequence: 3,
+        segment_bytes: 1 << 20,
+        segments: 100,
+        groups: 64,
+        epoch: 9,
+        ends: vec![superblock::EpochEnd { epoch: 8, batch: 77 }],
+    };
+    let bytes = block.encode();
+    assert_eq!(superblock::Superblock::decode(&bytes).expect("just encoded"), block);
+    for at in [0, 9, 60, 4095] {
+        let mut bad = bytes.clone();
+        bad[at] ^= 1;
+        assert_eq!(superblock::Superblock::decode(&bad).expect_err("flipped").kind, Kind::Corrupt);
+    }
+    let newer =
+        superblock::Superblock { features: superblock::Features { incompatible: 1, ..Default::default() }, ..block };
+    assert_eq!(superblock::Superblock::decode(&newer.encode()).expect_err("newer").kind, Kind::Newer);
+}
+
+#[test]
+fn records_are_tied_to_their_place_in_the_stream() {
+    let name = Name::new(b"file").expect("a name");
+    let id = IntentId { group: GroupId(3), number: 9 };
+    let edits = vec![
+        Edit::EntryPut { dir: Ino(64), name, ino: Ino(65), kind: FileKind::File, cookie: 5 },
+        Edit::InodeTouch { ino: Ino(64), links: -1, entries: -2, mtime: Time(-5), ctime: Time(6) },
+        Edit::Map { ino: Ino(65), first: 7, crcs: (0..40).collect() },
+        Edit::IntentPut(Intent {
+            id,
+            follow: vec![Follow {
+                volume: VolumeId(1),
+                group: GroupId(4),
+                edits: vec![Edit::InodeDrop { ino: Ino(4) }],
+            }],
+        }),
+    ];
+    let head = record::Head {
+        group: GroupId(0),
+        term: Term(1),
+        index: Index(12),
+        volume: VolumeId(1),
+        session: SessionId(2),
+        request: RequestId(3),
+        outcome: Outcome::Wrote { offset: 9, length: 4 },
+    };
+    let mut replicated = Vec::new();
+    record::encode_replicated(&mut replicated, &head, &edits);
+    let frame = record::Frame { uuid: Uuid([1; 16]), life: Life(2), sequence: 3, replica: ReplicaId(1) };
+    let runs = [record::Run { place: Place { segment: SegmentId(8), block: 9 }, count: 40 }];
+    let mut out = Vec::new();
+    record::put_framed(&mut out, &frame, &runs, &replicated);
+    let take = |bytes: &[u8], uuid, life| record::take_framed(&mut Reader::new(bytes), uuid, life, 3);
+    let (back, back_runs) = take(&out, frame.uuid, frame.life).expect("just encoded");
+    assert_eq!((back.edits, back.outcome, back.index), (edits, head.outcome, head.index));
+    assert_eq!(back_runs, runs);
+    assert!(take(&out, Uuid([2; 16]), frame.life).is_err());
+    assert!(take(&out, frame.uuid, Life(3)).is_err());
+    for at in 0..out.len() {
+        let mut bad = out.clone();
+        bad[at] ^= 0x10;
+        assert!(take(&bad, frame.uuid, frame.life).is_err(), "flip at {at} went unseen");
+    }
+}
+
+#[test]
+fn leaves_merge_as_they_are_laid() {
+    let slot = |n: u32| Slot::Local { place: Place { segment: SegmentId(n), block: n as u16 }, crc: n, birth: 1 };
+    let mut random = runtime::random::SplitMix(5);
+    for _ in 0..500 {
+        let mut leaves = [Leaf::default(), Leaf::default(), Leaf::default()];
+        for leaf in &mut leaves {
+            for _ in 0..random.below(20) {
+                let value = if random.one_in(4) { Slot::Hole } else { slot(random.below(1000) as u32) };
+                leaf.set(random.below(64) as usize, value);
+            }
+        }
+        let [a, b, c] = &leaves;
+        let mut laid = a.clone();
+        laid.lay(b);
+        laid.lay(c);
+        let left = leaf::merge(Some(&leaf::merge(Some(&a.encode()), &b.encode())), &c.encode());
+        let right = leaf::merge(Some(&a.encode()), &leaf::merge(Some(&b.encode()), &c.encode()));
+        assert_eq!(left, right, "the merge must be associative");
+        assert_eq!(Leaf::decode(&left).expect("merged"), laid);
+        let mut cut = laid.clone();
+        cut.truncate(17);
+        assert!(cut.iter().all(|(index, slot)| index < 17 && laid.get(index) == Some(slot)));
+    }
+}
+
+#[test]
+fn batch_headers_know_their_own_bytes() {
+    let header = batch::BatchHeader {
+        uuid: Uuid([3; 16]),
+        epoch: 1,
+        segment: SegmentId(2),
+        life: Life(3),
+        sequence: 4,
+        number: 5,
+        previous_crc: 6,
+        durable_through: 4,
+        header_blocks: 1,
+        payload_blocks: 2,
+        records: 1,
+        records_bytes: 10,
+    };
+    let mut blocks = vec![0xaa; 4096];
+    let crc = header.seal(&mut blocks);
+    assert_eq!(batch::BatchHeader::check(&blocks).expect("just sealed"), (header, crc));
+    for at in [0, 5, 30, 91, 93, 100, 4095] {
+        let mut bad = blocks.clone();
+        bad[at] ^= 4;
+        assert!(batch::BatchHeader::check(&bad).is_err(), "flip at {at} went unseen");
+    }
+}
+
+#[test]
+fn summaries_and_rows_come_back() {
+    let entry = summary::SummaryEntry {
+        block: 9,
+        group: GroupId(1),
+        volume: VolumeId(2),
+        ino: Ino(3),
+        offset: 4,
+        index: Index(5),
+        crc: 6,
+    };
+    let entries = vec![entry; 250];
+    let bytes = summary::encode(Uuid([1; 16]), SegmentId(1), Life(2), &entries);
+    assert_eq!(bytes.len() / 4096, summary::summary_blocks(250));
+    let footer = summary::decode_footer(&bytes[bytes.len() - 4096..]).expect("just encoded");
+    assert_eq!((footer.entries, footer.life), (250, Life(2)));
+    assert_eq!(summary::decode_entries(&summary::encode_entries(&entries)).expect("just encoded"), entries);
+    let row = values::SegmentRow {
+        state: values::SegmentState::Closed,
+        life: Life(4),
+        stream: segment::Stream::Bulk,
+        sequence: 6,
+        used: 7,
+        live: vec![1, 2],
+    };
+    assert_eq!(values::decode_segment(&values::encode_segment(&row)).expect("just encoded"), row);
+    let header = segment::SegmentHeader {
+        uuid: Uuid([1; 16]),
+        segment: SegmentId(5),
+        life: Life(6),
+        stream: segment::Stream::Commit,
+        sequence: 7,
+        epoch: 8,
+    };
+    assert_eq!(segment::SegmentHeader::decode(&header.encode()).expect("just encoded"), header);
+    let key = keys::leaf(VolumeId(1), LeafKey { ino: Ino(77), leaf: 88 });
+    assert_eq!(keys::leaf_of(&key), LeafKey { ino: Ino(77), leaf: 88 });
+}

@@ -1,0 +1,283 @@
+//! Values of index rows other than leaves. Each starts with a version (rule X3).
+
+use super::bytes::{Reader, Writer, corrupt};
+use super::edits;
+use super::segment::Stream;
+use base::{
+    FileKind, GroupId, Index, Ino, Inode, Intent, Life, Name, Outcome, RequestId, Result, SegmentId, Term, Volume,
+};
+
+const VERSION: u8 = 1;
+
+fn versioned() -> Vec<u8> {
+    vec![VERSION]
+}
+
+fn open(bytes: &[u8]) -> Result<Reader<'_>> {
+    let mut reader = Reader::new(bytes);
+    match reader.u8()? {
+        VERSION => Ok(reader),
+        _ => Err(corrupt("a value has no known version")),
+    }
+}
+
+/// An inode's value.
+pub fn encode_inode(inode: &Inode) -> Vec<u8> {
+    let mut out = versioned();
+    edits::put_inode(&mut out, inode);
+    out
+}
+/// Reads an inode.
+pub fn decode_inode(bytes: &[u8]) -> Result<Inode> {
+    edits::take_inode(&mut open(bytes)?)
+}
+
+/// An entry's value: where the name leads, and its cookie.
+pub fn encode_entry(ino: Ino, kind: FileKind, cookie: u64) -> Vec<u8> {
+    let mut out = versioned();
+    edits::put_kind(&mut out, kind);
+    Writer(&mut out).u64(ino.0).u64(cookie);
+    out
+}
+/// Reads an entry.
+pub fn decode_entry(bytes: &[u8]) -> Result<(Ino, FileKind, u64)> {
+    let mut reader = open(bytes)?;
+    let kind = edits::take_kind(&mut reader)?;
+    Ok((Ino(reader.u64()?), kind, reader.u64()?))
+}
+
+/// A cookie's value: the entry's name, target and kind.
+pub fn encode_cookie(name: &[u8], ino: Ino, kind: FileKind) -> Vec<u8> {
+    let mut out = versioned();
+    edits::put_kind(&mut out, kind);
+    Writer(&mut out).u64(ino.0).bytes(name);
+    out
+}
+/// Reads a cookie's value.
+pub fn decode_cookie(bytes: &[u8]) -> Result<(Name, Ino, FileKind)> {
+    let mut reader = open(bytes)?;
+    let kind = edits::take_kind(&mut reader)?;
+    let ino = Ino(reader.u64()?);
+    let name = Name::new(reader.rest()).map_err(|_| corrupt("a cookie leads to no name"))?;
+    Ok((name, ino, kind))
+}
+
+/// A symbolic link's target.
+pub fn encode_target(target: &[u8]) -> Vec<u8> {
+    let mut out = versioned();
+    Writer(&mut out).bytes(target);
+    out
+}
+/// Reads a target.
+pub fn decode_target(bytes: &[u8]) -> Result<Box<[u8]>> {
+    Ok(open(bytes)?.rest().into())
+}
+
+/// A volume's value.
+pub fn encode_volume(volume: &Volume) -> Vec<u8> {
+    let mut out = versioned();
+    edits::put_volume(&mut out, volume);
+    out
+}
+/// Reads a volume.
+pub fn decode_volume(bytes: &[u8]) -> Result<Volume> {
+    edits::take_volume(&mut open(bytes)?)
+}
+
+/// An intent's value.
+pub fn encode_intent(intent: &Intent) -> Vec<u8> {
+    let mut out = versioned();
+    edits::put_intent(&mut out, intent);
+    out
+}
+/// Reads an intent.
+pub fn decode_intent(bytes: &[u8]) -> Result<Intent> {
+    edits::take_intent(&mut open(bytes)?)
+}
+
+/// A mark's value: nothing but that it is there.
+pub fn encode_mark() -> Vec<u8> {
+    versioned()
+}
+
+/// A session's last results, oldest first.
+pub fn encode_results(results: &[(RequestId, Outcome)]) -> Vec<u8> {
+    let mut out = versioned();
+    Writer(&mut out).u16(results.len() as u16);
+    for (request, outcome) in results {
+        let (tag, first, second) = match *outcome {
+            Outcome::Done => (0, 0, 0),
+            Outcome::Inode(ino) => (1, ino.0, 0),
+            Outcome::Wrote { offset, length } => (2, offset, length),
+        };
+        Writer(&mut out).u64(request.0).u8(tag).u64(first).u32(second);
+    }
+    out
+}
+/// Reads a session's results.
+pub fn decode_results(bytes: &[u8]) -> Result<Vec<(RequestId, Outcome)>> {
+    let mut reader = open(bytes)?;
+    let count = reader.u16()?;
+    let result = |reader: &mut Reader<'_>| {
+        let request = RequestId(reader.u64()?);
+        let (tag, first, second) = (reader.u8()?, reader.u64()?, reader.u32()?);
+        let outcome = match tag {
+            0 => Outcome::Done,
+            1 => Outcome::Inode(Ino(first)),
+            2 => Outcome::Wrote { offset: first, length: second },
+            _ => return Err(corrupt("a session's result has no known outcome")),
+        };
+        Ok((request, outcome))
+    };
+    (0..count).map(|_| result(&mut reader)).collect()
+}
+
+/// A group's counters: what makes its numbers fresh, and how far the index holds its order.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct GroupRow {
+    /// The last record that the index includes.
+    pub applied: Index,
+    /// Its term.
+    pub term: Term,
+    /// Next inode sequence.
+    pub next_ino: u64,
+    /// Next entry cookie.
+    pub next_cookie: u64,
+    /// Next intent number.
+    pub next_intent: u64,
+    /// Next volume id (group 0 only).
+    pub next_volume: u32,
+}
+
+/// A group row's value.
+pub fn encode_group(row: &GroupRow) -> Vec<u8> {
+    let mut out = versioned();
+    let mut writer = Writer(&mut out);
+    writer.u64(row.applied.0).u64(row.term.0).u64(row.next_ino).u64(row.next_cookie).u64(row.next_intent);
+    writer.u32(row.next_volume);
+    out
+}
+/// Reads a group row.
+pub fn decode_group(bytes: &[u8]) -> Result<GroupRow> {
+    let mut reader = open(bytes)?;
+    Ok(GroupRow {
+        applied: Index(reader.u64()?),
+        term: Term(reader.u64()?),
+        next_ino: reader.u64()?,
+        next_cookie: reader.u64()?,
+        next_intent: reader.u64()?,
+        next_volume: reader.u32()?,
+    })
+}
+
+/// Where replay starts: the first batch that the index does not include.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct ReplayRow {
+    /// Number of that batch.
+    pub number: u64,
+    /// Checksum of the header before it.
+    pub previous_crc: u32,
+    /// The epoch that previous header was of.
+    pub epoch: u64,
+    /// Where it lies, or would: stream position of the segment.
+    pub sequence: u64,
+    /// The segment.
+    pub segment: SegmentId,
+    /// The block within it.
+    pub block: u16,
+    /// Next stream position for each stream: commit, bulk, cold.
+    pub next_sequence: [u64; 3],
+}
+
+/// The replay row's value.
+pub fn encode_replay(row: &ReplayRow) -> Vec<u8> {
+    let mut out = versioned();
+    let mut writer = Writer(&mut out);
+    writer.u64(row.number).u32(row.previous_crc).u64(row.epoch).u64(row.sequence).u32(row.segment.0).u16(row.block);
+    for &next in &row.next_sequence {
+        writer.u64(next);
+    }
+    out
+}
+/// Reads the replay row.
+pub fn decode_replay(bytes: &[u8]) -> Result<ReplayRow> {
+    let mut reader = open(bytes)?;
+    Ok(ReplayRow {
+        number: reader.u64()?,
+        previous_crc: reader.u32()?,
+        epoch: reader.u64()?,
+        sequence: reader.u64()?,
+        segment: SegmentId(reader.u32()?),
+        block: reader.u16()?,
+        next_sequence: [reader.u64()?, reader.u64()?, reader.u64()?],
+    })
+}
+
+/// What the segment table says of a segment.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SegmentState {
+    /// Never used, or free for another life.
+    Free,
+    /// Being written.
+    Open,
+    /// Full, or left by a process that ended; its summary not yet written.
+    Closed,
+    /// Full and summarised.
+    Sealed,
+}
+
+/// A segment table row: the state and the live bitmap, one bit per block (rule K1).
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct SegmentRow {
+    /// State at the checkpoint.
+    pub state: SegmentState,
+    /// Current (or last) life.
+    pub life: Life,
+    /// Its stream.
+    pub stream: Stream,
+    /// Position in the stream.
+    pub sequence: u64,
+    /// Blocks written from the start, header included.
+    pub used: u32,
+    /// Live bits; empty = none live.
+    pub live: Vec<u64>,
+}
+
+/// A segment row's value.
+pub fn encode_segment(row: &SegmentRow) -> Vec<u8> {
+    let mut out = versioned();
+    let state = match row.state {
+        SegmentState::Free => 0,
+        SegmentState::Open => 1,
+        SegmentState::Closed => 2,
+        SegmentState::Sealed => 3,
+    };
+    let mut writer = Writer(&mut out);
+    writer.u8(state).u8(row.stream.code()).u32(row.life.0).u64(row.sequence).u32(row.used);
+    writer.u32(row.live.len() as u32);
+    for &word in &row.live {
+        writer.u64(word);
+    }
+    out
+}
+/// Reads a segment row.
+pub fn decode_segment(bytes: &[u8]) -> Result<SegmentRow> {
+    let mut reader = open(bytes)?;
+    let state = match reader.u8()? {
+        0 => SegmentState::Free,
+        1 => SegmentState::Open,
+        2 => SegmentState::Closed,
+        3 => SegmentState::Sealed,
+        _ => return Err(corrupt("a segment has no known state")),
+    };
+    let stream = Stream::from_code(reader.u8()?)?;
+    let (life, sequence, used) = (Life(reader.u32()?), reader.u64()?, reader.u32()?);
+    let words = reader.u32()?;
+    let live = (0..words).map(|_| reader.u64()).collect::<Result<_>>()?;
+    Ok(SegmentRow { state, life, stream, sequence, used, live })
+}
+
+/// The group whose rows a key belongs to: for offline checks.
+pub fn key_group(key: &[u8]) -> Option<GroupId> {
+    Some(GroupId(u32::from_be_bytes(key.get(..4)?.try_into().ok()?)))
+}
