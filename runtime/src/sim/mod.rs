@@ -1,1 +1,26 @@
-//! Simulated.
+//! The simulated world (decision D9): clock, cores, blocking pool, randomness and a disk that loses what it may,
+//! all run by one thread and decided by one seed.
+//!
+//! Promises: the same seed and the same code give the same run, bit by bit (`World::fingerprint`); whatever the
+//! durability model in `disk` allows can happen, and nothing that it forbids; a world that is dropped frees all
+//! it held.
+//! Absent by design: threads, real time, the operating system. Jobs of the pool run inline, so a job that waits
+//! for a task would wait for ever.
+
+mod content;
+mod disk;
+mod fault;
+mod image;
+mod pages;
+mod schedule;
+mod trace;
+mod world;
+
+#[cfg(test)]
+mod tests;
+
+pub use disk::{FileFigures, Side, SimDisk};
+pub use fault::{Fail, FaultPlan};
+pub use image::{DiskImage, Survival};
+pub use trace::{TraceEvent, TraceKind};
+pub use world::{Ran, Setup, World};

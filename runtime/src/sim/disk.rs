@@ -1,0 +1,496 @@
+//! The simulated disk: transfers that take their time and end in any order, faults by plan, and a count of durable
+//! steps at each of which the machine can be made to crash.
+
+use super::content::{Content, Fates, Patch};
+use super::fault::{Counter, FaultPlan};
+use super::image::{DiskImage, Survival, rot_mask};
+use super::schedule::Schedule;
+use super::trace::TraceKind;
+use crate::disk::{Disk, FileId, OpenMode};
+use crate::random::SplitMix;
+use crate::transfer::{Request, Slot, SlotPool, Transfer};
+use base::limits::BLOCK_BYTES;
+use base::{Error, Kind, Result};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+/// On which side of a durable step the crash comes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Side {
+    /// Everything before the step has happened, the step has not.
+    Before,
+    /// The step has happened, nothing after it has.
+    After,
+}
+
+/// What was done to one file.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct FileFigures {
+    /// Reads submitted.
+    pub reads: u64,
+    /// Writes submitted, durable or not.
+    pub writes: u64,
+    /// Of these the durable ones.
+    pub durable_writes: u64,
+    /// Flushes submitted.
+    pub flushes: u64,
+    /// Bytes of the reads.
+    pub read_bytes: u64,
+    /// Bytes of the writes.
+    pub written_bytes: u64,
+}
+
+/// The files of a simulated brick.
+pub struct SimDisk {
+    schedule: Arc<Schedule>,
+    slots: Arc<SlotPool>,
+    state: Mutex<State>,
+}
+
+struct State {
+    rng: SplitMix,
+    latency: Latency,
+    capacity_bytes: u64,
+    files: Vec<File>,
+    names: BTreeMap<String, usize>,
+    pending: BTreeMap<u64, Pending>,
+    // Moments: completions, changes of length and submissions of flushes, in one order.
+    sequence: u64,
+    steps: u64,
+    crash_at: Option<(u64, Side)>,
+    crashed: bool,
+    faults: FaultPlan,
+    counters: Counters,
+}
+
+#[derive(Default)]
+struct Counters {
+    reads: Counter,
+    writes: Counter,
+    flushes: Counter,
+    space: Counter,
+    stalls: Counter,
+}
+
+struct File {
+    name: String,
+    name_durable: bool,
+    opened: bool,
+    writable: bool,
+    content: Content,
+    figures: FileFigures,
+}
+
+struct Pending {
+    slot: Arc<Slot>,
+    file: usize,
+    work: Work,
+    fails: bool,
+}
+
+enum Work {
+    Read { offset: u64, early: bool },
+    Write { patch: Patch, durable: bool },
+    Flush { covers: u64 },
+    Refused(Error),
+}
+
+/// Typical times of this world's device, drawn once per world: bugs hide behind one fixed ratio of read, write and
+/// flush times.
+struct Latency {
+    read_ns: u64,
+    write_ns: u64,
+    flush_ns: u64,
+}
+
+impl Latency {
+    fn draw(rng: &mut SplitMix) -> Latency {
+        // From a drive with a protected cache (flush nearly free) to one that flushes in a millisecond.
+        let flush_ns = 5_000 << rng.below(9);
+        Latency { read_ns: 20_000 + rng.below(80_000), write_ns: 10_000 + rng.below(80_000), flush_ns }
+    }
+    /// Half to one and a half times as long as typical, one in 32 up to sixteen times, plus the time of the bytes
+    /// at 4 GiB/s.
+    fn of(&self, work: &Work, rng: &mut SplitMix) -> u64 {
+        let (typical_ns, pages) = match work {
+            Work::Read { .. } => (self.read_ns, 0),
+            Work::Write { patch, .. } => (self.write_ns, patch.pages.len() as u64),
+            Work::Flush { .. } => (self.flush_ns, 0),
+            Work::Refused(_) => (1_000, 0),
+        };
+        let slow = if rng.one_in(32) { 1 + rng.below(16) } else { 1 };
+        slow * (typical_ns / 2 + rng.below(typical_ns)) + pages * 1_000
+    }
+}
+
+fn crashed() -> Error {
+    Error::new(Kind::Io, "the simulated machine has crashed")
+}
+
+impl SimDisk {
+    pub(super) fn new(schedule: Arc<Schedule>, mut rng: SplitMix, image: &DiskImage) -> SimDisk {
+        let file = |(name, file): (&String, _)| File {
+            name: name.clone(),
+            name_durable: true,
+            opened: false,
+            writable: false,
+            content: Content::from_image(file),
+            figures: FileFigures::default(),
+        };
+        let latency = Latency::draw(&mut rng);
+        let state = State {
+            rng,
+            latency,
+            capacity_bytes: image.capacity_bytes,
+            files: image.files.iter().map(file).collect(),
+            names: image.files.keys().cloned().zip(0..).collect(),
+            pending: BTreeMap::new(),
+            sequence: 0,
+            steps: 0,
+            crash_at: None,
+            crashed: false,
+            faults: FaultPlan::default(),
+            counters: Counters::default(),
+        };
+        SimDisk { schedule, slots: SlotPool::new(), state: Mutex::new(state) }
+    }
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().expect("no panic while held")
+    }
+    /// Sets what goes wrong from now on; the operations of each kind are counted anew.
+    pub fn set_faults(&self, faults: FaultPlan) {
+        let mut state = self.state();
+        state.faults = faults;
+        state.counters = Counters::default();
+    }
+    /// Durable steps so far: submitted writes, ended durable writes, ended flushes, calls of `sync_names`.
+    pub fn steps(&self) -> u64 {
+        self.state().steps
+    }
+    /// Crashes the machine at a step; steps count from 1.
+    pub fn crash_at_step(&self, step: u64, side: Side) {
+        let mut state = self.state();
+        assert!(step > state.steps, "step {step} is past: {} steps have happened", state.steps);
+        state.crash_at = Some((step, side));
+    }
+    /// What was done to each file that was opened, by name.
+    pub fn figures(&self) -> BTreeMap<String, FileFigures> {
+        let state = self.state();
+        let opened = state.files.iter().filter(|file| file.opened);
+        opened.map(|file| (file.name.clone(), file.figures)).collect()
+    }
+    /// Rots the byte at `offset` on the medium and in every cache: at least one of its bits changes.
+    pub fn flip_bits(&self, file: FileId, offset: u64, rng: &mut SplitMix) {
+        let mut state = self.state();
+        let content = &mut state.files[file.0 as usize].content;
+        assert!(offset < content.length(), "only bytes of the file can rot");
+        content.flip(offset, rot_mask(rng));
+    }
+    /// What a crash now would leave. The disk itself stays as it is, so that several images can be drawn.
+    pub fn crash_image(&self, survival: Survival, rng: &mut SplitMix) -> DiskImage {
+        let state = self.state();
+        let mut fates = Fates::new(survival, rng);
+        let mut image = DiskImage {
+            capacity_bytes: state.capacity_bytes,
+            wall_ns: self.schedule.wall_ns(),
+            files: BTreeMap::new(),
+        };
+        for (name, &index) in &state.names {
+            let file = &state.files[index];
+            if !file.name_durable && !fates.survives() {
+                continue;
+            }
+            let in_flight = state.pending.values().filter(|pending| pending.file == index);
+            let in_flight: Vec<&Patch> = in_flight.filter_map(Pending::patch).collect();
+            image.files.insert(name.clone(), file.content.crash(&in_flight, &mut fates));
+        }
+        image
+    }
+    /// A transfer's time has come.
+    pub(super) fn end(&self, id: u64) {
+        let mut state = self.state();
+        let pending = state.pending.get(&id).expect("a transfer ends once");
+        let step = matches!(pending.work, Work::Write { durable: true, .. } | Work::Flush { .. });
+        if state.crashed || step && !state.step(&self.schedule) {
+            return;
+        }
+        let pending = state.pending.remove(&id).expect("just seen");
+        let result = state.perform(pending.file, pending.work, pending.fails, &pending.slot);
+        drop(state);
+        self.schedule.note(TraceKind::End, id, u64::from(result.is_err()));
+        pending.slot.finish(result);
+    }
+    /// Forgets all transfers: their buffers go home.
+    pub(super) fn clear(&self) {
+        let pending = std::mem::take(&mut self.state().pending);
+        drop(pending);
+    }
+    fn space(&self, state: &mut State, bytes: u64) -> Result<()> {
+        let State { faults, counters, rng, .. } = state;
+        if counters.space.fails(faults.space, rng) || bytes > state.free_bytes() {
+            return Err(Error::new(Kind::NoSpace, "the simulated disk is full"));
+        }
+        Ok(())
+    }
+}
+
+impl Pending {
+    fn patch(&self) -> Option<&Patch> {
+        match &self.work {
+            Work::Write { patch, .. } => Some(patch),
+            _ => None,
+        }
+    }
+}
+
+impl State {
+    /// Counts a durable step that is about to happen. False: the crash comes first.
+    fn step(&mut self, schedule: &Schedule) -> bool {
+        let step = self.steps + 1;
+        let crash = self.crash_at.filter(|&(at, _)| at == step).map(|(_, side)| side);
+        if crash.is_some() {
+            self.crashed = true;
+            schedule.note(TraceKind::Crash, step, 0);
+            schedule.stop();
+        }
+        let happens = crash != Some(Side::Before);
+        if happens {
+            self.steps = step;
+        }
+        happens
+    }
+    fn tick(&mut self) -> u64 {
+        self.sequence += 1;
+        self.sequence
+    }
+    fn free_bytes(&self) -> u64 {
+        let used = self.files.iter().map(|file| file.content.length()).sum();
+        self.capacity_bytes.saturating_sub(used)
+    }
+    fn file(&mut self, file: FileId) -> &mut File {
+        let file = &mut self.files[file.0 as usize];
+        assert!(file.opened, "file {} was not opened", file.name);
+        file
+    }
+    /// What a request asks for, checked; and the event that it is.
+    fn plan(&mut self, request: &Request) -> (usize, Work, (TraceKind, u64)) {
+        let (file, work, kind) = match request {
+            Request::Read { file, offset, buffer } => {
+                let early = self.rng.one_in(2);
+                let work = match self.check(*file, *offset, buffer.len() as u64) {
+                    Err(error) => Work::Refused(error),
+                    Ok(()) => Work::Read { offset: *offset, early },
+                };
+                (file, work, (TraceKind::Read, *offset))
+            }
+            Request::Write { file, offset, slices, durable } => {
+                for slice in slices {
+                    assert_eq!(slice.len() % BLOCK_BYTES, 0, "slices are whole blocks");
+                    // 512: what direct I/O asks of memory.
+                    assert_eq!(slice.as_ptr() as usize % 512, 0, "slices are aligned in memory");
+                }
+                let patch = Patch::new(*offset, slices.iter().map(|slice| &slice[..]));
+                let checked = self.check(*file, *offset, patch.bytes());
+                let writable = self.file(*file).writable;
+                let work = match checked {
+                    Err(error) => Work::Refused(error),
+                    Ok(()) if !writable => Work::Refused(Error::new(Kind::ReadOnly, "the file was opened read-only")),
+                    Ok(()) => Work::Write { patch, durable: *durable },
+                };
+                (file, work, (TraceKind::Write, *offset))
+            }
+            Request::Flush { file } => {
+                self.file(*file);
+                (file, Work::Flush { covers: self.tick() }, (TraceKind::Flush, 0))
+            }
+        };
+        (file.0 as usize, work, kind)
+    }
+    fn check(&mut self, file: FileId, offset: u64, length: u64) -> Result<()> {
+        let block = BLOCK_BYTES as u64;
+        assert!(offset.is_multiple_of(block) && length.is_multiple_of(block), "offset and length are whole blocks");
+        let file = self.file(file);
+        if offset + length > file.content.length() {
+            let error = Error::new(Kind::Io, "an I/O reaches past the end of the file (allocate comes first)");
+            return Err(error.with(format_args!("{} at {offset}, {length} bytes", file.name)));
+        }
+        Ok(())
+    }
+    /// Counts a transfer and decides whether it fails and how long it takes.
+    fn fate(&mut self, file: usize, work: &Work, bytes: u64) -> (bool, u64) {
+        let State { rng, faults, counters, latency, .. } = self;
+        let figures = &mut self.files[file].figures;
+        let fails = match work {
+            Work::Read { .. } => {
+                figures.reads += 1;
+                figures.read_bytes += bytes;
+                counters.reads.fails(faults.reads, rng)
+            }
+            Work::Write { durable, .. } => {
+                figures.writes += 1;
+                figures.durable_writes += u64::from(*durable);
+                figures.written_bytes += bytes;
+                counters.writes.fails(faults.writes, rng)
+            }
+            Work::Flush { .. } => {
+                figures.flushes += 1;
+                counters.flushes.fails(faults.flushes, rng)
+            }
+            Work::Refused(_) => true,
+        };
+        let stall_ns = if counters.stalls.fails(faults.stalls, rng) { faults.stall_ns } else { 0 };
+        (fails, latency.of(work, rng).saturating_mul(faults.slowness).saturating_add(stall_ns))
+    }
+    /// The effect of a transfer at its end.
+    fn perform(&mut self, file: usize, work: Work, fails: bool, slot: &Slot) -> Result<()> {
+        let sequence = self.tick();
+        let error = || Err(Error::new(Kind::Io, "the simulated device failed"));
+        match work {
+            Work::Refused(error) => return Err(error),
+            Work::Read { .. } if fails => return error(),
+            Work::Read { early: true, .. } => {}
+            Work::Read { offset, early: false } => self.fill(file, offset, slot),
+            Work::Flush { covers } if fails => {
+                self.files[file].content.fail_flush(covers);
+                return error();
+            }
+            Work::Flush { covers } => self.files[file].content.flush(covers),
+            Work::Write { patch, .. } if fails => {
+                // All, nothing or a part of it is there; even if it should have been durable, nobody knows.
+                let content = &mut self.files[file].content;
+                match self.rng.below(3) {
+                    0 => {}
+                    1 => content.write(patch, sequence, false),
+                    _ => content.write(patch.tear(content.live(), &mut self.rng), sequence, false),
+                }
+                return error();
+            }
+            Work::Write { patch, durable } => self.files[file].content.write(patch, sequence, durable),
+        }
+        Ok(())
+    }
+    /// Fills a read's buffer; where writes are in flight, with their sectors or the old ones.
+    fn fill(&mut self, file: usize, offset: u64, slot: &Slot) {
+        let State { files, pending, rng, .. } = self;
+        let live = files[file].content.live();
+        slot.with_request(|request| {
+            let Request::Read { buffer, .. } = request else { unreachable!("the slot of a read") };
+            live.read(offset, buffer);
+            let first = offset / BLOCK_BYTES as u64;
+            let end = first + (buffer.len() / BLOCK_BYTES) as u64;
+            let writes = pending.values().filter(|other| other.file == file).filter_map(Pending::patch);
+            for patch in writes.filter(|patch| patch.first < end && first < patch.first + patch.pages.len() as u64) {
+                let torn = patch.tear(live, rng);
+                for (page, bytes) in (torn.first..).zip(&torn.pages).filter(|(page, _)| (first..end).contains(page)) {
+                    let at = (page - first) as usize * BLOCK_BYTES;
+                    buffer[at..at + BLOCK_BYTES].copy_from_slice(&bytes[..]);
+                }
+            }
+        });
+    }
+}
+
+fn payload(request: &Request) -> (u64, u32) {
+    match request {
+        Request::Read { buffer, .. } => (buffer.len() as u64, 0),
+        Request::Write { slices, .. } => slices.iter().fold((0, 0), |(bytes, crc), slice| {
+            (bytes + slice.len() as u64, base::checksum::crc32c_append(crc, slice))
+        }),
+        Request::Flush { .. } => (0, 0),
+    }
+}
+
+impl Disk for SimDisk {
+    fn open(&self, name: &str, mode: OpenMode) -> Result<FileId> {
+        if name.is_empty() || name.contains('/') {
+            return Err(Error::new(Kind::Invalid, "the disk is flat: a file's name has no slash").with(name));
+        }
+        let mut state = self.state();
+        if state.crashed {
+            return Err(crashed());
+        }
+        let index = match (state.names.get(name).copied(), mode) {
+            (Some(_), OpenMode::Create) => return Err(Error::new(Kind::Exists, "the file exists").with(name)),
+            (Some(index), _) => index,
+            (None, OpenMode::Create) => {
+                self.space(&mut state, 0)?;
+                let index = state.files.len();
+                state.names.insert(name.to_string(), index);
+                state.files.push(File {
+                    name: name.to_string(),
+                    name_durable: false,
+                    opened: false,
+                    writable: false,
+                    content: Content::default(),
+                    figures: FileFigures::default(),
+                });
+                index
+            }
+            (None, _) => return Err(Error::new(Kind::NotFound, "no such file").with(name)),
+        };
+        let file = &mut state.files[index];
+        file.opened = true;
+        file.writable |= mode != OpenMode::ReadOnly;
+        self.schedule.note(TraceKind::Open, index as u64, file.content.length());
+        Ok(FileId(index as u32))
+    }
+    fn list(&self) -> Result<Vec<String>> {
+        Ok(self.state().names.keys().cloned().collect())
+    }
+    fn length(&self, file: FileId) -> Result<u64> {
+        Ok(self.state().file(file).content.length())
+    }
+    fn allocate(&self, file: FileId, bytes: u64) -> Result<()> {
+        assert!(bytes.is_multiple_of(BLOCK_BYTES as u64), "lengths are whole blocks");
+        let mut state = self.state();
+        if state.crashed {
+            return Err(crashed());
+        }
+        let length = state.file(file).content.length();
+        if !state.file(file).writable {
+            return Err(Error::new(Kind::ReadOnly, "the file was opened read-only"));
+        }
+        if bytes > length {
+            self.space(&mut state, bytes - length)?;
+            let sequence = state.tick();
+            state.file(file).content.grow(bytes, sequence);
+            self.schedule.note(TraceKind::Grow, u64::from(file.0), bytes);
+        }
+        Ok(())
+    }
+    fn sync_names(&self) -> Result<()> {
+        let mut state = self.state();
+        if state.crashed || !state.step(&self.schedule) {
+            return Err(crashed());
+        }
+        state.files.iter_mut().for_each(|file| file.name_durable = true);
+        // A journal commit on a typical file system.
+        let spent_ns = 100_000 + state.rng.below(1_000_000);
+        self.schedule.spend(spent_ns);
+        self.schedule.note(TraceKind::Names, state.steps, 0);
+        Ok(())
+    }
+    fn free_bytes(&self) -> Result<u64> {
+        Ok(self.state().free_bytes())
+    }
+    fn submit(&self, request: Request) -> Transfer {
+        let (bytes, checksum) = payload(&request);
+        let mut state = self.state();
+        let (file, work, (kind, detail)) = state.plan(&request);
+        let (slot, transfer) = self.slots.start(request);
+        let write = matches!(work, Work::Write { .. });
+        // After a crash or the world's end nothing reaches the device, and no answer comes back.
+        if state.crashed || self.schedule.stopped() || write && !state.step(&self.schedule) {
+            return transfer;
+        }
+        let (fails, delay_ns) = state.fate(file, &work, bytes);
+        if let Work::Read { offset, early: true } = work {
+            state.fill(file, offset, &slot);
+        }
+        self.schedule.note(kind, file as u64, detail);
+        self.schedule.note(TraceKind::Payload, bytes, u64::from(checksum));
+        let id = self.schedule.add_transfer(delay_ns);
+        state.pending.insert(id, Pending { slot, file, work, fails });
+        transfer
+    }
+}

@@ -1,0 +1,62 @@
+//! What goes wrong on a simulated disk, as a value.
+
+use crate::random::SplitMix;
+
+/// Which of the operations of one kind fail; they are counted from 1 since the plan was set.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Fail {
+    /// None.
+    #[default]
+    Never,
+    /// This one only.
+    Nth(u64),
+    /// This one and all after it.
+    From(u64),
+    /// One in so many, by seed.
+    OneIn(u64),
+}
+
+/// A disk's faults. The default has none.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct FaultPlan {
+    /// Reads that end with an I/O error.
+    pub reads: Fail,
+    /// Writes that end with an I/O error; what they wrote is anything from nothing to all.
+    pub writes: Fail,
+    /// Flushes that end with an I/O error; what they covered never becomes durable by a later flush.
+    pub flushes: Fail,
+    /// Calls of `allocate` and `open(Create)` (counted together) that find no space.
+    pub space: Fail,
+    /// All latencies are this many times longer.
+    pub slowness: u64,
+    /// I/Os that take `stall_ns` longer.
+    pub stalls: Fail,
+    /// How long a stalled I/O takes in addition.
+    pub stall_ns: u64,
+}
+
+impl Default for FaultPlan {
+    fn default() -> FaultPlan {
+        let never = Fail::Never;
+        // 100 ms: what a drive takes that tries hard to read a bad sector or cleans up inside.
+        let stall_ns = 100_000_000;
+        FaultPlan { reads: never, writes: never, flushes: never, space: never, slowness: 1, stalls: never, stall_ns }
+    }
+}
+
+/// Counts the operations of one kind.
+#[derive(Default)]
+pub(super) struct Counter(u64);
+
+impl Counter {
+    /// Counts one; does it fail?
+    pub(super) fn fails(&mut self, fail: Fail, rng: &mut SplitMix) -> bool {
+        self.0 += 1;
+        match fail {
+            Fail::Never => false,
+            Fail::Nth(n) => self.0 == n,
+            Fail::From(n) => self.0 >= n,
+            Fail::OneIn(n) => rng.one_in(n),
+        }
+    }
+}

@@ -1,0 +1,68 @@
+//! What a crash leaves on a simulated disk; a new world can boot from it.
+
+use super::pages::Pages;
+use crate::random::SplitMix;
+use base::checksum::crc32c_append;
+use std::collections::BTreeMap;
+
+/// How kind a crash is to what was not yet durable.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Survival {
+    /// Everything that was not durable is lost: the emptiest legal image.
+    Nothing,
+    /// Everything survives, also what was still in flight: as after a kill -9.
+    Everything,
+    /// By seed, each write for itself: whole, lost, or torn at sectors.
+    Random,
+}
+
+/// The contents of a disk that is switched off. Cheap to clone.
+#[derive(Clone)]
+pub struct DiskImage {
+    pub(super) capacity_bytes: u64,
+    pub(super) wall_ns: i64,
+    pub(super) files: BTreeMap<String, ImageFile>,
+}
+
+/// A file of an image.
+#[derive(Clone, Default)]
+pub(super) struct ImageFile {
+    pub(super) length: u64,
+    pub(super) pages: Pages,
+}
+
+impl DiskImage {
+    /// Names of all files, sorted.
+    pub fn names(&self) -> Vec<String> {
+        self.files.keys().cloned().collect()
+    }
+    /// Length of a file; None if there is no such file.
+    pub fn length(&self, name: &str) -> Option<u64> {
+        Some(self.files.get(name)?.length)
+    }
+    /// Bytes of a file from `offset` on; what is beyond the file's end reads as zero. None if there is no such file.
+    pub fn read(&self, name: &str, offset: u64, length: usize) -> Option<Vec<u8>> {
+        let mut bytes = vec![0; length];
+        self.files.get(name)?.pages.read(offset, &mut bytes);
+        Some(bytes)
+    }
+    /// Rots the byte at `offset`: at least one of its bits changes. Panics if there is no such file or byte.
+    pub fn flip_bits(&mut self, name: &str, offset: u64, rng: &mut SplitMix) {
+        let file = self.files.get_mut(name).expect("the file exists");
+        assert!(offset < file.length, "only bytes of the file can rot");
+        file.pages.flip(offset, rot_mask(rng));
+    }
+    /// A checksum over names, lengths and bytes, to compare images.
+    pub fn checksum(&self) -> u32 {
+        self.files.iter().fold(0, |crc, (name, file)| {
+            let crc = crc32c_append(crc32c_append(crc, name.as_bytes()), &file.length.to_le_bytes());
+            let written = file.pages.iter().filter(|(_, page)| page.iter().any(|&byte| byte != 0));
+            written.fold(crc, |crc, (number, page)| crc32c_append(crc32c_append(crc, &number.to_le_bytes()), &page[..]))
+        })
+    }
+}
+
+/// Which bits of a byte rot: never none.
+pub(super) fn rot_mask(rng: &mut SplitMix) -> u8 {
+    1 + rng.below(255) as u8
+}

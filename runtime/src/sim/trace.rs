@@ -1,0 +1,89 @@
+//! What happened in a simulated world: a hash over everything, and on request the last events themselves.
+
+use std::collections::VecDeque;
+use std::fmt;
+
+/// What an event is; `subject` and `detail` of `TraceEvent` are said in parentheses.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum TraceKind {
+    /// A task was run (task, its core).
+    Poll,
+    /// A timer ended (timer, 0).
+    Timer,
+    /// A job of the blocking pool ran (job, 0).
+    Job,
+    /// A file was opened (file, its length).
+    Open,
+    /// A file grew (file, new length).
+    Grow,
+    /// Names were made durable (durable step, 0).
+    Names,
+    /// A read was submitted (file, offset).
+    Read,
+    /// A write was submitted (file, offset).
+    Write,
+    /// The same write's bytes (length, checksum).
+    Payload,
+    /// A flush was submitted (file, 0).
+    Flush,
+    /// A transfer ended (transfer, 1 if it failed).
+    End,
+    /// The crash that was asked for (durable step, 0).
+    Crash,
+}
+
+/// One event.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct TraceEvent {
+    /// Simulated time.
+    pub at_ns: u64,
+    /// What happened.
+    pub kind: TraceKind,
+    /// To whom; see `TraceKind`.
+    pub subject: u64,
+    /// More about it; see `TraceKind`.
+    pub detail: u64,
+}
+
+impl fmt::Display for TraceEvent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:>15} {:?} {} {}", self.at_ns, self.kind, self.subject, self.detail)
+    }
+}
+
+/// Hashes all events and keeps the last `events_max`.
+#[derive(Default)]
+pub(super) struct Trace {
+    hash: u64,
+    events: VecDeque<TraceEvent>,
+    events_max: usize,
+}
+
+impl Trace {
+    /// Keeps so many events from now on.
+    pub(super) fn keep(&mut self, events_max: usize) {
+        self.events_max = events_max;
+    }
+    /// Adds an event.
+    pub(super) fn note(&mut self, event: TraceEvent) {
+        for word in [event.at_ns, event.kind as u64, event.subject, event.detail] {
+            // The multiplier is 2^64 / the golden ratio, odd; the rotation brings high bits, which multiplying mixes
+            // best, down to where the next word meets them.
+            self.hash = (self.hash ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
+        }
+        if self.events_max > 0 {
+            if self.events.len() >= self.events_max {
+                self.events.pop_front();
+            }
+            self.events.push_back(event);
+        }
+    }
+    /// The hash over all events so far.
+    pub(super) fn fingerprint(&self) -> u64 {
+        self.hash
+    }
+    /// The last events, oldest first.
+    pub(super) fn events(&self) -> Vec<TraceEvent> {
+        self.events.iter().copied().collect()
+    }
+}
