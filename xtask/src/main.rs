@@ -1,1 +1,100 @@
-fn main() {}
+//! The workshop's foreman: `cargo xtask check` holds the house rules, `cargo xtask campaign` runs the long tests.
+//! All checks also run as tests of this package.
+
+mod campaign;
+mod check;
+mod product;
+mod scan;
+mod tree;
+
+use std::process::ExitCode;
+use tree::Tree;
+
+const HELP: &str = "\
+cargo xtask check [NAME ...]    hold the house rules (all, or the named ones)
+cargo xtask list                the house rules
+cargo xtask ratchet             lower the stored sizes to what they have shrunk to
+cargo xtask format-hash         the hash that the document of the disk format must hold
+cargo xtask citations           each rule, and the files that cite it
+cargo xtask product BINARY      refuse a binary that holds seeded bugs
+cargo xtask campaign NAME ...   a long test; see cargo xtask campaign --help
+";
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    match run(&arguments) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(problem) => {
+            eprintln!("{problem}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(arguments: &[String]) -> Result<(), String> {
+    let Some((command, rest)) = arguments.split_first() else { return Err(HELP.to_string()) };
+    match (command.as_str(), rest) {
+        ("check", names) => check_all(names),
+        ("list", []) => {
+            check::ALL.iter().for_each(|check| println!("{:<14} refuses {}", check.name, check.about));
+            Ok(())
+        }
+        ("ratchet", []) => lower_ratchet(),
+        ("format-hash", []) => {
+            let hash = check::format_hash(&load()?).ok_or("there is no disk format yet")?;
+            println!("format-hash: {hash}");
+            Ok(())
+        }
+        ("citations", []) => {
+            print_citations(&load()?);
+            Ok(())
+        }
+        ("product", [binary]) => check_product(binary),
+        ("campaign", rest) => campaign::run(rest),
+        ("help" | "--help", _) => {
+            print!("{HELP}");
+            Ok(())
+        }
+        _ => Err(HELP.to_string()),
+    }
+}
+
+fn load() -> Result<Tree, String> {
+    Tree::load(&tree::root())
+}
+
+fn check_all(names: &[String]) -> Result<(), String> {
+    if let Some(name) = names.iter().find(|name| check::ALL.iter().all(|check| check.name != **name)) {
+        return Err(format!("no check {name}; see cargo xtask list"));
+    }
+    let tree = load()?;
+    let wanted = |check: &&check::Check| names.is_empty() || names.iter().any(|name| name == check.name);
+    let mut problems = Vec::new();
+    for check in check::ALL.iter().filter(wanted) {
+        problems.extend((check.run)(&tree).into_iter().map(|problem| format!("[{}] {problem}", check.name)));
+    }
+    if problems.is_empty() {
+        return Ok(());
+    }
+    Err(format!("{}\n{} problems", problems.join("\n"), problems.len()))
+}
+
+fn lower_ratchet() -> Result<(), String> {
+    let text = check::lowered(&load()?);
+    let path = tree::root().join(check::RATCHET);
+    std::fs::write(&path, text).map_err(|error| format!("{}: {error}", path.display()))
+}
+
+fn print_citations(tree: &Tree) {
+    for (id, paths) in check::citations(tree) {
+        println!("{id:<4} {}", paths.into_iter().collect::<Vec<_>>().join(" "));
+    }
+}
+
+fn check_product(binary: &str) -> Result<(), String> {
+    let declaration = tree::root().join(product::DECLARED_IN);
+    let declaration =
+        std::fs::read_to_string(&declaration).map_err(|error| format!("{}: {error}", declaration.display()))?;
+    let bytes = std::fs::read(binary).map_err(|error| format!("{binary}: {error}"))?;
+    product::check(&declaration, &bytes)
+}

@@ -1,0 +1,94 @@
+//! Campaigns: the long forms of tests that each change runs in a short form. They run the same tests with larger
+//! numbers, handed over in the environment.
+
+use std::process::Command;
+
+/// A campaign: which tests it runs, and the variable that says how long.
+struct Campaign {
+    name: &'static str,
+    about: &'static str,
+    arguments: &'static [&'static str],
+    variable: &'static str,
+    usual: &'static str,
+}
+
+const CAMPAIGNS: [Campaign; 3] = [
+    Campaign {
+        name: "seeds",
+        about: "simulated machines, one per seed: faults, crashes, checkers",
+        arguments: &["-p", "sim"],
+        variable: "SINTER_SEEDS",
+        usual: "10000",
+    },
+    Campaign {
+        name: "kill",
+        about: "the real daemon killed under load on a real mount; nothing acknowledged as durable may be lost",
+        arguments: &["-p", "node", "--test", "kill"],
+        variable: "SINTER_KILLS",
+        usual: "200",
+    },
+    Campaign {
+        name: "fsx",
+        about: "random reads, writes and truncates on the real mount against a model in memory",
+        arguments: &["-p", "node", "--test", "fsx"],
+        variable: "SINTER_FSX_OPS",
+        usual: "1000000",
+    },
+];
+
+/// What `cargo xtask campaign --help` prints.
+pub fn help() -> String {
+    let mut text = "cargo xtask campaign NAME [COUNT]\n\n".to_string();
+    for campaign in &CAMPAIGNS {
+        let Campaign { name, about, variable, usual, .. } = campaign;
+        text += &format!("  {name:<6} {about}\n         COUNT is handed over as {variable}; usually {usual}\n");
+    }
+    text + "\nOther variables of the tests pass through, SINTER_SEED=n for one: the first seed, hence a failed one again.\n"
+}
+
+/// The command that runs a campaign.
+fn command(name: &str, count: Option<&str>) -> Result<Command, String> {
+    let Some(campaign) = CAMPAIGNS.iter().find(|campaign| campaign.name == name) else {
+        return Err(format!("no campaign {name}\n\n{}", help()));
+    };
+    let count = count.unwrap_or(campaign.usual);
+    if count.parse::<u64>().is_err() {
+        return Err(format!("{count} is not a count"));
+    }
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.args(["test", "--release", "--features", "seeded-bugs"]).args(campaign.arguments);
+    command.args(["--", "--nocapture"]).env(campaign.variable, count);
+    Ok(command)
+}
+
+/// Runs a campaign to its end.
+pub fn run(arguments: &[String]) -> Result<(), String> {
+    let [name, rest @ ..] = arguments else { return Err(help()) };
+    if name == "--help" || name == "help" {
+        print!("{}", help());
+        return Ok(());
+    }
+    let mut command = command(name, rest.first().map(String::as_str))?;
+    command.current_dir(crate::tree::root());
+    println!("{command:?}");
+    let status = command.status().map_err(|error| format!("{command:?}: {error}"))?;
+    if status.success() { Ok(()) } else { Err(format!("campaign {name} failed: {status}")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn campaigns_hand_their_count_over() {
+        let shown = format!("{:?}", command("kill", Some("7")).expect("there is such a campaign"));
+        assert!(shown.contains("SINTER_KILLS=\"7\"") && shown.contains("\"kill\""), "{shown}");
+        let shown = format!("{:?}", command("seeds", None).expect("there is such a campaign"));
+        assert!(shown.contains("SINTER_SEEDS=\"10000\""), "{shown}");
+    }
+
+    #[test]
+    fn nonsense_is_refused() {
+        assert!(command("nap", None).is_err() && command("kill", Some("many")).is_err());
+    }
+}

@@ -1,0 +1,72 @@
+//! The house rules that a machine can hold. Each check is a pure function from the tree to a list of problems;
+//! each has a test which shows that it fails on a bad example, and one that runs it on this repository.
+
+mod banned;
+mod dead;
+mod floors;
+mod format;
+mod measured;
+mod options;
+mod rules;
+mod size;
+mod words;
+
+pub use format::format_hash;
+pub use rules::citations;
+pub use size::{RATCHET, lowered};
+
+use crate::tree::Tree;
+
+/// One rule of the house.
+pub struct Check {
+    /// What `cargo xtask check NAME` calls it.
+    pub name: &'static str,
+    /// What it refuses.
+    pub about: &'static str,
+    /// Finds the problems: one line of text each, `path:line: what, and what to do`.
+    pub run: fn(&Tree) -> Vec<String>,
+}
+
+/// All checks.
+pub const ALL: [Check; 14] = [
+    Check { name: "floors", about: "dependencies that point upward or past a fence", run: floors::check },
+    Check { name: "file-names", about: "files called util, common, helper, misc or manager", run: words::file_names },
+    Check { name: "size", about: "files over 800 and functions over 70 product lines", run: size::check },
+    Check { name: "banned", about: "calls that leave the measured, simulated world", run: banned::calls },
+    Check { name: "unsafe", about: "unsafe code outside its rooms", run: banned::unsafe_code },
+    Check { name: "unfinished", about: "marks of unfinished work", run: words::unfinished },
+    Check { name: "stages", about: "stages and counters that nothing feeds", run: measured::check },
+    Check { name: "options", about: "options without unit, bounds or documentation", run: options::check },
+    Check { name: "format", about: "a disk format that changed without its document", run: format::check },
+    Check { name: "dead-files", about: "Rust files that no module declares", run: dead::check },
+    Check { name: "rules", about: "citations of rules that don't exist", run: rules::check },
+    Check { name: "stands-alone", about: "text that names places outside the repository", run: words::stands_alone },
+    Check { name: "heads", about: "product files that don't say what they are for", run: words::heads },
+    Check { name: "lints", about: "packages that don't take the workspace's lints", run: floors::lints },
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A tree of made-up files.
+    pub fn tree(files: &[(&str, &str)]) -> Tree {
+        let mut tree = Tree::default();
+        files.iter().for_each(|(path, text)| tree.add(path, text));
+        tree
+    }
+
+    #[test]
+    fn this_repository_passes() {
+        let tree = Tree::load(&crate::tree::root()).expect("the repository can be read");
+        let problems: Vec<String> = ALL.iter().flat_map(|check| (check.run)(&tree)).collect();
+        assert!(problems.is_empty(), "\n{}", problems.join("\n"));
+    }
+
+    #[test]
+    fn names_differ() {
+        for (at, check) in ALL.iter().enumerate() {
+            assert!(ALL[..at].iter().all(|other| other.name != check.name), "{}", check.name);
+        }
+    }
+}

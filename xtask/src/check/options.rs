@@ -1,0 +1,148 @@
+//! A knob is a question that we failed to answer: each option says its unit and bounds, is documented, and there
+//! are few of them (decision D7).
+
+use crate::scan::{Scan, closing, is_word, line_of};
+use crate::tree::Tree;
+use std::collections::BTreeSet;
+
+/// Fewer than this many different options in all.
+const OPTIONS_MAX: usize = 40;
+/// Where options are documented.
+const DOCUMENTED_IN: [&str; 2] = ["SPECIFICATION.md", "docs/options.md"];
+/// Types of the standard library, and names of our own, whose values have both.
+const NUMERIC: [&str; 15] = [
+    "u8", "u16", "u32", "u64", "usize", "i32", "i64", "f32", "f64", "Bytes", "Size", "ByteSize", "Duration", "Seconds",
+    "Percent",
+];
+
+/// An option as `node` declares it for clap.
+struct Declared {
+    line: usize,
+    /// `--name`; `None` for a positional argument.
+    long: Option<String>,
+    field: String,
+    kind: String,
+    help: String,
+}
+
+/// Refuses options without help, unit, bounds or documentation, and too many of them.
+pub fn check(tree: &Tree) -> Vec<String> {
+    let mut problems = Vec::new();
+    let mut names = BTreeSet::new();
+    let documents = DOCUMENTED_IN.iter().filter_map(|path| tree.files.get(*path));
+    let documents: String = documents.map(|file| file.text.as_str()).collect();
+    for (path, scan) in tree.product().filter(|(path, _)| path.starts_with("node/")) {
+        if scan.product.contains("Arg::new(") {
+            problems.push(format!("{path}: declare options by #[arg], so that this check sees them"));
+        }
+        for option in declared(&tree.files[path].text, scan) {
+            problems.extend(
+                faults(&option, &documents).into_iter().map(|fault| format!("{path}:{}: {fault}", option.line)),
+            );
+            names.extend(option.long);
+        }
+    }
+    if names.len() >= OPTIONS_MAX {
+        problems.push(format!("node: {} options; fewer than {OPTIONS_MAX} are allowed", names.len()));
+    }
+    problems
+}
+
+fn faults(option: &Declared, documents: &str) -> Vec<String> {
+    let mut faults = Vec::new();
+    let name = option.long.as_deref().unwrap_or(&option.field);
+    if option.help.is_empty() {
+        faults.push(format!("{name} has no help"));
+    }
+    let types: Vec<&str> = option.kind.split(|letter: char| !is_word(letter)).collect();
+    let is_numeric = types.iter().any(|name| NUMERIC.contains(name));
+    if is_numeric && !has_unit_and_bounds(&option.help) {
+        faults.push(format!("help of {name} must hold \"(unit; lowest to highest)\""));
+    }
+    if let Some(long) = &option.long
+        && !documents.contains(&format!("`--{long}"))
+    {
+        faults.push(format!("`--{long}` is documented neither in {}", DOCUMENTED_IN.join(" nor in ")));
+    }
+    faults
+}
+
+/// True for "... (bytes; 64 MiB to 1 TiB) ...".
+fn has_unit_and_bounds(help: &str) -> bool {
+    let inside = help.split('(').skip(1).filter_map(|rest| rest.split_once(')'));
+    inside.into_iter().any(|(inner, _)| inner.split_once(';').is_some_and(|(_, bounds)| bounds.contains(" to ")))
+}
+
+fn declared(text: &str, scan: &Scan) -> Vec<Declared> {
+    let starts = scan.product.match_indices("#[arg").map(|(at, _)| at);
+    starts.filter_map(|at| declared_at(text, scan, at)).collect()
+}
+
+fn declared_at(text: &str, scan: &Scan, at: usize) -> Option<Declared> {
+    let end = closing(&scan.product, at + 1)?;
+    let attribute = &scan.uncommented[at..end];
+    let (field, rest) = scan.product[end..].split_once(':')?;
+    let field = field.split_whitespace().last()?.to_string();
+    let kind = rest.split(['\n', '}']).next()?.trim().trim_end_matches(',').to_string();
+    let help_from = |lines: Vec<&str>| -> String {
+        let docs = lines.into_iter().map(str::trim).filter_map(|line| line.strip_prefix("///"));
+        docs.map(str::trim).collect::<Vec<_>>().join(" ")
+    };
+    let before: Vec<&str> = text[..at].lines().rev().skip(1).take_while(|line| is_annotation(line)).collect();
+    let help = help_from(before.into_iter().rev().collect());
+    let long = long_name(attribute, &field);
+    Some(Declared { line: line_of(text, at), long, field, kind, help })
+}
+
+fn is_annotation(line: &str) -> bool {
+    let line = line.trim();
+    line.starts_with("///") || line.starts_with("#[")
+}
+
+/// The option's name: `long = "name"`, or the field's own after a bare `long`.
+fn long_name(attribute: &str, field: &str) -> Option<String> {
+    let (_, inner) = attribute.split_once('(')?;
+    let part = inner.split([',', ')']).map(str::trim).find(|part| part.split([' ', '=']).next() == Some("long"))?;
+    match part.split_once('=') {
+        Some((_, name)) => Some(name.trim().trim_matches('"').to_string()),
+        None => Some(field.replace('_', "-")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::check::tests::tree;
+
+    fn problems(fields: &str) -> Vec<String> {
+        let text = format!("//! Head.\nstruct Up {{\n{fields}}}\n");
+        check(&tree(&[
+            ("node/src/options.rs", &text),
+            ("docs/options.md", "`--memory-max SIZE`, `--json`, `--size`\n"),
+        ]))
+    }
+
+    #[test]
+    fn good_options_pass() {
+        let good = "    /// Memory for everything (bytes; 256 MiB to 1 TiB).\n    #[arg(long, value_parser = parse(1..=2))]\n    \
+                    memory_max: Option<u64>,\n    /// Tell it as JSON.\n    #[arg(short, long = \"json\")]\n    pub as_json: bool,\n    \
+                    /// The brick.\n    #[arg()]\n    data: PathBuf,\n";
+        assert_eq!(problems(good), [""; 0]);
+    }
+
+    #[test]
+    fn each_fault_is_refused() {
+        assert_eq!(problems("    #[arg(long)]\n    json: bool,\n"), ["node/src/options.rs:3: json has no help"]);
+        assert_eq!(problems("    /// Bytes of it.\n    #[arg(long)]\n    size: u64,\n").len(), 1);
+        let undocumented = problems("    /// Faster.\n    #[arg(long)]\n    turbo: bool,\n");
+        assert!(undocumented.len() == 1 && undocumented[0].contains("--turbo"), "{undocumented:?}");
+        assert_eq!(problems("}\nfn f() { Arg::new(1); \n").len(), 1);
+    }
+
+    #[test]
+    fn too_many_options_are_refused() {
+        let many: String =
+            (0..40).map(|n| format!("    /// One.\n    #[arg(long = \"json{n}\")]\n    x: bool,\n")).collect();
+        assert!(problems(&many).iter().any(|problem| problem.contains("40 options")));
+    }
+}

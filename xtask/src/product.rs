@@ -1,0 +1,44 @@
+//! The product's binary never holds the bugs that tests switch on (feature `seeded-bugs`).
+
+/// Where the bugs are declared.
+pub const DECLARED_IN: &str = "runtime/src/seeded.rs";
+
+/// Part of the mangled names of the switch that exists only with the feature; in both of rustc's manglings.
+const SWITCH: &str = "6seeded6switch";
+
+/// Looks for the switch, and for the bugs' names, in a binary.
+pub fn check(declaration: &str, binary: &[u8]) -> Result<(), String> {
+    let (_, body) =
+        declaration.split_once("pub enum Bug {").ok_or("no enum Bug any more: bring this check up to date")?;
+    let body = body.split('}').next().unwrap_or_default();
+    if !declaration.contains("mod switch") {
+        return Err("no module seeded::switch any more: bring this check up to date".to_string());
+    }
+    let names = body.lines().filter_map(|line| line.trim().strip_suffix(','));
+    let names: Vec<&str> = names.filter(|name| name.chars().all(char::is_alphanumeric)).chain([SWITCH]).collect();
+    let holds = |name: &&&str| binary.windows(name.len()).any(|window| window == name.as_bytes());
+    match names.iter().find(holds) {
+        Some(name) => Err(format!("the binary holds {name}: it was built with the feature seeded-bugs")),
+        None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DECLARATION: &str = "pub enum Bug {\n    /// One.\n    TailReused,\n    AckEarly,\n}\nmod switch {}\n";
+
+    #[test]
+    fn a_binary_with_bugs_is_refused() {
+        assert_eq!(check(DECLARATION, b"clean binary"), Ok(()));
+        assert!(check(DECLARATION, b"...AckEarly...").is_err());
+        assert!(check(DECLARATION, b"_ZN7runtime6seeded6switch7PROCESS17h0E").is_err());
+    }
+
+    #[test]
+    fn a_changed_declaration_is_noticed() {
+        assert!(check("mod switch {}", b"").is_err());
+        assert!(check("pub enum Bug {\n}", b"").is_err());
+    }
+}
