@@ -1,0 +1,159 @@
+//! The engine behind the door.
+
+use crate::failure::{Doing, failure};
+use crate::{Options, place};
+use base::{Error, Kind, Result};
+use rocksdb::statistics::Ticker;
+use rocksdb::{DB, FlushOptions, ReadOptions, WaitForCompactOptions, WriteBatch, WriteOptions, properties};
+use std::path::Path;
+use store::index::{Index, IndexEdit, MergeLeaf, Pair};
+
+/// What RocksDB says when the file system knows no direct I/O.
+const NO_DIRECT_IO: &str = "Direct I/O is not supported";
+
+/// An open index. Dropping it persists what was written, as far as the device lets it.
+pub struct RocksIndex {
+    database: DB,
+    /// Holds the statistics that `database` counts in.
+    options: rocksdb::Options,
+    direct: bool,
+    read_only: bool,
+}
+
+impl RocksIndex {
+    /// Opens the index in the directory `path`. `merge` lays patches over leaves; it must be associative and the same
+    /// for as long as the index lives. Blocks.
+    ///
+    /// Errors: `NotFound` without an index, `Exists` when a new one was asked for where one is, `Busy` when another
+    /// process has it open, `Corrupt`, `Permission`, `NoSpace`, `Io`.
+    pub fn open(path: &Path, options: &Options, merge: MergeLeaf) -> Result<RocksIndex> {
+        place::prepare(path, options)?;
+        let opened = match open(path, options, merge, true) {
+            // A file system in memory: tests, and trials of a command.
+            Err(error) if error.as_ref().contains(NO_DIRECT_IO) => open(path, options, merge, false),
+            other => other,
+        };
+        opened.map_err(|error| failure(Doing::Open, error).with(path.display()))
+    }
+
+    /// True if the engine's own I/O bypasses the page cache.
+    pub fn is_direct(&self) -> bool {
+        self.direct
+    }
+
+    /// Waits until no compaction is left to do; for measurements and for tools that stop afterwards.
+    pub fn settle(&self) -> Result<()> {
+        self.database.wait_for_compact(&WaitForCompactOptions::default()).map_err(|error| failure(Doing::Settle, error))
+    }
+
+    /// Bytes of all table files that hold the present state.
+    pub fn stored_bytes(&self) -> u64 {
+        self.property(properties::LIVE_SST_FILES_SIZE)
+    }
+
+    fn property(&self, name: &properties::PropName) -> u64 {
+        // A figure for people: what RocksDB can't tell counts as nothing.
+        self.database.property_int_value(name).ok().flatten().unwrap_or(0)
+    }
+
+    fn writable(&self) -> Result<()> {
+        match self.read_only {
+            true => Err(Error::new(Kind::ReadOnly, "the index was opened to be read only")),
+            false => Ok(()),
+        }
+    }
+}
+
+fn open(path: &Path, options: &Options, merge: MergeLeaf, direct: bool) -> Result<RocksIndex, rocksdb::Error> {
+    let engine = options.engine(merge, direct);
+    let database = match options.read_only {
+        true => DB::open_for_read_only(&engine, path, false)?,
+        false => DB::open(&engine, path)?,
+    };
+    Ok(RocksIndex { database, options: engine, direct, read_only: options.read_only })
+}
+
+fn reading() -> ReadOptions {
+    let mut options = ReadOptions::default();
+    options.set_verify_checksums(true);
+    options
+}
+
+/// Bytes that a batch needs, so that it is allocated once: RocksDB adds a tag and two lengths per edit.
+fn batch_bytes(edits: &[IndexEdit]) -> usize {
+    const OVERHEAD_BYTES: usize = 12;
+    let edit_bytes = |edit: &IndexEdit| match edit {
+        IndexEdit::Put(a, b) | IndexEdit::DeleteRange(a, b) | IndexEdit::Patch(a, b) => a.len() + b.len(),
+        IndexEdit::Delete(key) => key.len(),
+    };
+    edits.iter().map(|edit| edit_bytes(edit) + OVERHEAD_BYTES).sum::<usize>() + OVERHEAD_BYTES
+}
+
+fn batch(edits: &[IndexEdit]) -> WriteBatch {
+    let mut batch = WriteBatch::with_capacity_bytes(batch_bytes(edits));
+    for edit in edits {
+        match edit {
+            IndexEdit::Put(key, value) => batch.put(key, value),
+            IndexEdit::Delete(key) => batch.delete(key),
+            // RocksDB refuses a range that ends before it starts; to the door it is an empty one.
+            IndexEdit::DeleteRange(from, to) if from >= to => {}
+            IndexEdit::DeleteRange(from, to) => batch.delete_range(from, to),
+            IndexEdit::Patch(key, patch) => batch.merge(key, patch),
+        }
+    }
+    batch
+}
+
+impl Index for RocksIndex {
+    fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
+        self.database.get_opt(key, &reading()).map_err(|error| failure(Doing::Read, error))
+    }
+
+    fn scan(&self, from: &[u8], to: &[u8], count: usize) -> Result<Vec<Pair>> {
+        let mut pairs = Vec::new();
+        if from >= to || count == 0 {
+            return Ok(pairs);
+        }
+        let mut options = reading();
+        options.set_iterate_lower_bound(from);
+        options.set_iterate_upper_bound(to);
+        let mut iterator = self.database.raw_iterator_opt(options);
+        iterator.seek(from);
+        while pairs.len() < count {
+            let Some((key, value)) = iterator.item() else { break };
+            pairs.push((key.to_vec(), value.to_vec()));
+            iterator.next();
+        }
+        // An iterator ends at the range's end and at an error alike.
+        iterator.status().map_err(|error| failure(Doing::Read, error))?;
+        assert!(pairs.len() <= count && pairs.is_sorted_by(|a, b| a.0 < b.0));
+        Ok(pairs)
+    }
+
+    fn write(&self, edits: Vec<IndexEdit>) -> Result<()> {
+        self.writable()?;
+        let batch = batch(&edits);
+        // The batch holds its own copy; a checkpoint's edits are the largest thing in memory here.
+        drop(edits);
+        let mut options = WriteOptions::default();
+        options.disable_wal(true);
+        self.database.write_opt(batch, &options).map_err(|error| failure(Doing::Write, error))
+    }
+
+    fn persist(&self) -> Result<()> {
+        self.writable()?;
+        let mut options = FlushOptions::default();
+        options.set_wait(true);
+        self.database.flush_opt(&options).map_err(|error| failure(Doing::Persist, error))
+    }
+
+    fn written_bytes(&self) -> u64 {
+        let count = |ticker| self.options.get_ticker_count(ticker);
+        count(Ticker::FlushWriteBytes) + count(Ticker::CompactWriteBytes)
+    }
+
+    fn memory_bytes(&self) -> u64 {
+        // Memtables are charged to the cache; readers of open tables are not.
+        self.property(properties::BLOCK_CACHE_USAGE) + self.property(properties::ESTIMATE_TABLE_READERS_MEM)
+    }
+}

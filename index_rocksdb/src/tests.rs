@@ -1,0 +1,349 @@
+//! The engine against the model, and what it does when its directory or its files are not as they should be.
+
+use crate::{Options, RocksIndex};
+use base::{Kind, Result};
+use runtime::random::SplitMix;
+use std::fs;
+use std::path::{Path, PathBuf};
+use store::index::model::ModelIndex;
+use store::index::{Index, IndexEdit};
+
+const CACHE_BYTES: usize = 8 << 20;
+
+/// A directory that goes away with the test.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new(name: &str) -> Scratch {
+        let path = std::env::temp_dir().join(format!("sinter-index-{name}-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&path);
+        fs::create_dir_all(&path).expect("the temporary directory is writable");
+        Scratch(path)
+    }
+    fn index(&self) -> PathBuf {
+        self.0.join("index")
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// A small leaf: pairs of slot and content, sorted by slot; a patch has the same form.
+fn lay(value: Option<&[u8]>, patch: &[u8]) -> Vec<u8> {
+    let mut slots: std::collections::BTreeMap<u8, u8> = Default::default();
+    for bytes in [value.unwrap_or_default(), patch] {
+        slots.extend(bytes.chunks_exact(2).map(|pair| (pair[0], pair[1])));
+    }
+    slots.into_iter().flat_map(|(slot, content)| [slot, content]).collect()
+}
+
+fn create(path: &Path) -> RocksIndex {
+    RocksIndex::open(path, &Options::new(CACHE_BYTES).create(), lay).expect("a new index in an empty place")
+}
+
+fn reopen(path: &Path) -> Result<RocksIndex> {
+    RocksIndex::open(path, &Options::new(CACHE_BYTES), lay)
+}
+
+fn refusal(path: &Path, options: &Options) -> base::Error {
+    match RocksIndex::open(path, options, lay) {
+        Err(error) => error,
+        Ok(_) => panic!("{} should not open", path.display()),
+    }
+}
+
+fn key(number: u64) -> Vec<u8> {
+    format!("key{number:04}").into_bytes()
+}
+
+fn put(number: u64, content: u8) -> IndexEdit {
+    // Two bytes per pair of slot and content; long enough that tables have many blocks.
+    IndexEdit::Put(key(number), (0..100).flat_map(|slot| [slot, content]).collect())
+}
+
+fn random_edit(random: &mut SplitMix, keys: u64) -> IndexEdit {
+    let at = random.below(keys);
+    match random.below(10) {
+        0 | 1 => IndexEdit::Put(key(at), vec![random.below(9) as u8 * 7, random.next() as u8]),
+        2 => IndexEdit::Delete(key(at)),
+        // Now and then a range that ends before it starts: nothing is in it.
+        3 => IndexEdit::DeleteRange(key(at + 1), key(at + random.below(6))),
+        _ => IndexEdit::Patch(key(at), vec![random.below(200) as u8, random.next() as u8]),
+    }
+}
+
+/// The model's map refuses ranges that end before they start.
+fn for_model(edits: &[IndexEdit]) -> Vec<IndexEdit> {
+    let empty = |edit: &&IndexEdit| matches!(edit, IndexEdit::DeleteRange(from, to) if from >= to);
+    edits.iter().filter(|edit| !empty(edit)).cloned().collect()
+}
+
+fn compare(index: &dyn Index, model: &dyn Index, random: &mut SplitMix, keys: u64) {
+    for _ in 0..20 {
+        let at = key(random.below(keys));
+        assert_eq!(index.get(&at), model.get(&at));
+        let (from, to, count) = (key(random.below(keys)), key(random.below(keys)), random.below(50) as usize);
+        assert_eq!(index.scan(&from, &to, count), model.scan(&from, &to, count));
+    }
+    assert_eq!(index.scan(b"", b"z", usize::MAX), model.scan(b"", b"z", usize::MAX));
+}
+
+#[test]
+fn answers_like_the_model() {
+    let scratch = Scratch::new("model");
+    let mut random = SplitMix(7);
+    let model = ModelIndex::new(lay);
+    let mut index = create(&scratch.index());
+    for round in 0..300 {
+        // Few keys for many patches of one, many for several tables.
+        let keys = if round % 3 == 0 { 12 } else { 2000 };
+        let edits: Vec<_> = (0..random.below(200)).map(|_| random_edit(&mut random, keys)).collect();
+        model.write(for_model(&edits)).expect("the model takes all");
+        index.write(edits).expect("a healthy disk");
+        match random.below(8) {
+            0 | 1 => index.persist().expect("a healthy disk"),
+            2 => index.settle().expect("a healthy disk"),
+            3 => {
+                drop(index);
+                index = reopen(&scratch.index()).expect("closed in order");
+            }
+            _ => {}
+        }
+        compare(&index, &model, &mut random, keys);
+    }
+}
+
+#[test]
+fn counts_what_it_writes_and_holds() {
+    let scratch = Scratch::new("figures");
+    let index = create(&scratch.index());
+    assert_eq!(index.written_bytes(), 0);
+    index.write((0..2000).map(|number| put(number, 1)).collect()).expect("a healthy disk");
+    assert!(index.memory_bytes() >= 2000 * 200);
+    index.persist().expect("a healthy disk");
+    assert!(index.written_bytes() > 0 && index.stored_bytes() > 0);
+    assert!(index.stored_bytes() <= index.written_bytes());
+}
+
+#[test]
+fn memory_stays_within_the_cache() {
+    let scratch = Scratch::new("memory");
+    let index = create(&scratch.index());
+    for round in 0..40 {
+        index.write((0..5000).map(|number| put(number, round)).collect()).expect("a healthy disk");
+        (0..5000).step_by(7).for_each(|number| drop(index.get(&key(number)).expect("a healthy disk")));
+    }
+    // What was written is 40 MB. The cache is a soft bound: pinned blocks and the batch in flight come on top.
+    assert!(index.memory_bytes() < 2 * CACHE_BYTES as u64, "{}", index.memory_bytes());
+}
+
+#[test]
+fn a_missing_or_unfit_directory_is_named() {
+    let scratch = Scratch::new("unfit");
+    let open = Options::new(CACHE_BYTES);
+    let refused = |path: &Path, options: &Options, kind: Kind| {
+        let error = refusal(path, options);
+        assert_eq!(error.kind, kind, "{error}");
+        let context = error.context.expect("says where");
+        assert!(context.contains(&*path.to_string_lossy()), "{context}");
+    };
+    refused(&scratch.index(), &open, Kind::NotFound);
+    assert!(!scratch.index().exists(), "a refused open makes nothing");
+    refused(&scratch.0.join("a/b"), &open.clone().create(), Kind::NotFound);
+    fs::write(scratch.0.join("file"), b"").expect("writable");
+    refused(&scratch.0.join("file"), &open, Kind::NotDirectory);
+    fs::create_dir(scratch.index()).expect("writable");
+    refused(&scratch.index(), &open, Kind::NotFound);
+    refused(&scratch.index(), &open.clone().read_only(), Kind::NotFound);
+    assert_eq!(refusal(&scratch.index(), &open.clone().create().read_only()).kind, Kind::Invalid);
+
+    drop(create(&scratch.index()));
+    refused(&scratch.index(), &open.clone().create(), Kind::Exists);
+    fs::remove_file(scratch.index().join("CURRENT")).expect("writable");
+    refused(&scratch.index(), &open, Kind::Corrupt);
+    refused(&scratch.index(), &open.create(), Kind::Exists);
+}
+
+#[test]
+fn one_process_writes_and_others_may_read() {
+    let scratch = Scratch::new("lock");
+    let index = create(&scratch.index());
+    index.write(vec![put(1, 1)]).expect("a healthy disk");
+    index.persist().expect("a healthy disk");
+    assert_eq!(refusal(&scratch.index(), &Options::new(CACHE_BYTES)).kind, Kind::Busy);
+    let reader = RocksIndex::open(&scratch.index(), &Options::new(CACHE_BYTES).read_only(), lay).expect("no lock");
+    assert_eq!(reader.get(&key(1)), index.get(&key(1)));
+    let kind = |result: Result<()>| result.expect_err("read-only").kind;
+    assert_eq!(kind(reader.write(vec![put(2, 2)])), Kind::ReadOnly);
+    assert_eq!(kind(reader.persist()), Kind::ReadOnly);
+}
+
+#[test]
+fn a_full_memtable_never_splits_a_write() {
+    let scratch = Scratch::new("large");
+    let index = create(&scratch.index());
+    // Memtables hold 1 MiB at this cache size: each write is several of them.
+    for round in 0..3 {
+        index.write((0..30_000).map(|number| put(number, round)).collect()).expect("a healthy disk");
+    }
+    let reader = RocksIndex::open(&scratch.index(), &Options::new(CACHE_BYTES).read_only(), lay).expect("no lock");
+    let pairs = reader.scan(b"", b"z", usize::MAX).expect("a healthy disk");
+    assert!(pairs.is_empty() || pairs.len() == 30_000, "{}", pairs.len());
+    assert!(pairs.iter().all(|pair| pair.1 == pairs[0].1), "a write is there in part");
+}
+
+/// Files of the index with this ending.
+fn files(path: &Path, named: fn(&str) -> bool) -> Vec<PathBuf> {
+    let entries = fs::read_dir(path).expect("readable").map(|entry| entry.expect("readable").path());
+    let name = |path: &PathBuf| path.file_name().is_some_and(|name| named(&name.to_string_lossy()));
+    let mut files: Vec<_> = entries.filter(name).collect();
+    files.sort();
+    files
+}
+
+fn is_table(name: &str) -> bool {
+    name.ends_with(".sst")
+}
+
+fn is_manifest(name: &str) -> bool {
+    name.starts_with("MANIFEST-")
+}
+
+/// An index of 300 keys in two tables; returns what a scan of it yields.
+fn filled(path: &Path) -> Vec<store::index::Pair> {
+    let index = create(path);
+    for part in 0..2 {
+        index
+            .write((0..300).filter(|number| number % 2 == part).map(|number| put(number, 9)).collect())
+            .expect("healthy");
+        index.persist().expect("healthy");
+    }
+    index.scan(b"", b"z", usize::MAX).expect("healthy")
+}
+
+#[test]
+fn a_flipped_byte_in_a_table_is_corrupt_and_nothing_else() {
+    let scratch = Scratch::new("table");
+    let expected = filled(&scratch.index());
+    let tables = files(&scratch.index(), is_table);
+    assert_eq!(tables.len(), 2);
+    let healthy = fs::read(&tables[0]).expect("readable");
+    let mut random = SplitMix(3);
+    let (mut at_open, mut at_read, mut unread) = (0, 0, 0);
+    for _ in 0..150 {
+        let mut bytes = healthy.clone();
+        let at = random.below(bytes.len() as u64) as usize;
+        bytes[at] ^= 1 << random.below(8);
+        fs::write(&tables[0], &bytes).expect("writable");
+        match reopen(&scratch.index()) {
+            Err(error) => {
+                assert_eq!(error.kind, Kind::Corrupt, "{error}");
+                at_open += 1;
+            }
+            Ok(index) => {
+                let mut failed = false;
+                for (key, value) in &expected {
+                    match index.get(key) {
+                        Ok(found) => assert_eq!(found.as_ref(), Some(value)),
+                        Err(error) => {
+                            assert_eq!(error.kind, Kind::Corrupt, "{error}");
+                            failed = true;
+                        }
+                    }
+                }
+                let scan = index.scan(b"", b"z", usize::MAX);
+                assert_eq!(scan.is_err(), failed || scan.clone().is_err());
+                assert!(scan.is_err() || scan.as_ref() == Ok(&expected));
+                if failed { at_read += 1 } else { unread += 1 }
+            }
+        }
+    }
+    // Bytes that no get needs: table properties, the filter (without it every block is read), padding.
+    assert!(at_read > 75, "{at_open} at open, {at_read} at read, {unread} unread");
+    fs::write(&tables[0], &healthy).expect("writable");
+    let index = reopen(&scratch.index()).expect("restored");
+    assert_eq!(index.scan(b"", b"z", usize::MAX), Ok(expected));
+}
+
+#[test]
+fn a_short_or_missing_table_is_corrupt() {
+    let scratch = Scratch::new("short");
+    filled(&scratch.index());
+    let table = files(&scratch.index(), is_table).remove(0);
+    let bytes = fs::read(&table).expect("readable");
+    fs::write(&table, &bytes[..bytes.len() / 2]).expect("writable");
+    assert_eq!(refusal(&scratch.index(), &Options::new(CACHE_BYTES)).kind, Kind::Corrupt);
+    fs::remove_file(&table).expect("writable");
+    assert_eq!(refusal(&scratch.index(), &Options::new(CACHE_BYTES)).kind, Kind::Corrupt);
+}
+
+#[test]
+fn compaction_of_a_bad_block_stops_writes_not_the_process() {
+    let scratch = Scratch::new("compaction");
+    filled(&scratch.index());
+    let table = files(&scratch.index(), is_table).remove(0);
+    let mut bytes = fs::read(&table).expect("readable");
+    bytes[1000] ^= 1;
+    fs::write(&table, &bytes).expect("writable");
+    let index = reopen(&scratch.index()).expect("the flip is in a data block");
+    let mut outcome = Ok(());
+    for round in 0..40 {
+        let edits = (0..300).map(|number| IndexEdit::Patch(key(number), vec![1, round])).collect();
+        outcome = index.write(edits).and_then(|()| index.persist()).and_then(|()| index.settle());
+        if outcome.is_err() {
+            break;
+        }
+    }
+    assert_eq!(outcome.expect_err("compaction reads every block").kind, Kind::Corrupt);
+    assert_eq!(index.write(vec![put(1, 1)]).expect_err("stopped").kind, Kind::Corrupt);
+}
+
+#[test]
+fn a_merge_that_panics_is_corrupt() {
+    fn panics(_: Option<&[u8]>, patch: &[u8]) -> Vec<u8> {
+        assert!(patch[0] != 66, "a patch that should not be");
+        patch.to_vec()
+    }
+    let scratch = Scratch::new("panic");
+    let index = RocksIndex::open(&scratch.index(), &Options::new(CACHE_BYTES).create(), panics).expect("new");
+    index.write(vec![IndexEdit::Patch(key(1), vec![66]), IndexEdit::Patch(key(2), vec![1])]).expect("merged later");
+    assert_eq!(index.get(&key(1)).expect_err("can't be merged").kind, Kind::Corrupt);
+    assert_eq!(index.get(&key(2)), Ok(Some(vec![1])));
+}
+
+#[test]
+fn a_flipped_byte_in_the_manifest_never_yields_a_wrong_state() {
+    let scratch = Scratch::new("manifest");
+    let expected = filled(&scratch.index());
+    let manifest = files(&scratch.index(), is_manifest).pop().expect("a manifest");
+    let healthy = fs::read(&manifest).expect("readable");
+    let copy = scratch.0.join("copy");
+    let (mut refused, mut older) = (0, Vec::new());
+    for at in 0..healthy.len() {
+        copy_directory(&scratch.index(), &copy);
+        let mut bytes = healthy.clone();
+        bytes[at] ^= 0x10;
+        fs::write(copy.join(manifest.file_name().expect("a file")), &bytes).expect("writable");
+        match RocksIndex::open(&copy, &Options::new(CACHE_BYTES).read_only(), lay) {
+            Err(error) => {
+                assert_eq!(error.kind, Kind::Corrupt, "{error}");
+                refused += 1;
+            }
+            Ok(index) if index.scan(b"", b"z", usize::MAX).as_ref() == Ok(&expected) => {}
+            Ok(_) => older.push(at),
+        }
+    }
+    eprintln!("{refused} refused, {older:?} older of {}", healthy.len());
+}
+
+fn copy_directory(from: &Path, to: &Path) {
+    let _ = fs::remove_dir_all(to);
+    fs::create_dir(to).expect("writable");
+    for entry in fs::read_dir(from).expect("readable") {
+        let entry = entry.expect("readable");
+        fs::copy(entry.path(), to.join(entry.file_name())).expect("copyable");
+    }
+}
