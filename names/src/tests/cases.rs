@@ -1,0 +1,233 @@
+//! Cases that the random test can't reach or does not look at closely.
+
+use super::world::World;
+use crate::{Caller, Need, Stop, TIME_KEPT, apply_inode};
+use base::limits::{LINKS_MAX, TARGET_BYTES_MAX};
+use base::{Edit, FileKind, GroupId, Ino, Inode, Kind, Name, Op, Outcome, Reply, SetAttr, SetTime, Time, VolumeId};
+
+pub(super) fn inode(kind: FileKind) -> Inode {
+    Inode { links: 1, ..crate::create::blank(kind, Ino(1 << 20), Ino(0), Time(10)) }
+}
+
+fn name(text: &str) -> Name {
+    Name::new(text.as_bytes()).expect("a good name")
+}
+
+fn world() -> (World, Ino, Caller) {
+    let (world, root) = World::new(4);
+    let caller = Caller { volume: world.volume, uid: 7, gid: 8 };
+    (world, root, caller)
+}
+
+fn done(world: &mut World, caller: &Caller, op: &Op) -> Ino {
+    let decision = world.decide(op, caller).expect("a good operation");
+    world.apply_all(&decision.parts);
+    match decision.outcome {
+        Outcome::Inode(ino) => ino,
+        _ => Ino(0),
+    }
+}
+
+fn refused(world: &mut World, caller: &Caller, op: &Op) -> Kind {
+    let before = world.numbers;
+    let result = world.decide(op, caller);
+    assert_eq!(world.numbers, before, "a refusal takes no number");
+    match result {
+        Err(Stop::Error(error)) => error.kind,
+        other => panic!("not refused: {other:?}"),
+    }
+}
+
+#[test]
+fn touches_saturate_and_raise() {
+    let touch = |links, entries, mtime| Edit::InodeTouch { ino: Ino(1), links, entries, mtime, ctime: Time(5) };
+    let old = inode(FileKind::Directory);
+    let less = apply_inode(Some(old), &touch(-9, -9, TIME_KEPT)).expect("kept");
+    assert_eq!((less.links, less.entries, less.mtime, less.ctime), (0, 0, Time(10), Time(10)));
+    let more = apply_inode(Some(less), &touch(3, i64::MAX, Time(99))).expect("kept");
+    assert_eq!((more.links, more.entries, more.mtime, more.ctime), (3, i64::MAX as u64, Time(99), Time(10)));
+    let ancient = Inode { mtime: Time(-5), ..old };
+    assert_eq!(apply_inode(Some(ancient), &touch(0, 0, TIME_KEPT)).map(|inode| inode.mtime), Some(Time(-5)));
+}
+
+#[test]
+fn changes_of_a_missing_inode_leave_it_missing() {
+    let ino = Ino(1);
+    for edit in [
+        Edit::InodeTouch { ino, links: 1, entries: 1, mtime: Time(1), ctime: Time(1) },
+        Edit::InodeParent { ino, parent: Ino(2) },
+        Edit::InodeExtend { ino, size: 1, time: Time(1), kill_privileges: true },
+        Edit::InodeCut { ino, size: 1, trim: 1, time: Time(1) },
+        Edit::InodeDrop { ino },
+    ] {
+        assert_eq!(apply_inode(None, &edit), None);
+    }
+    let new = inode(FileKind::File);
+    assert_eq!(apply_inode(None, &Edit::InodePut { ino, inode: new }), Some(new));
+    assert_eq!(apply_inode(Some(new), &Edit::InodeDrop { ino }), None);
+    assert_eq!(apply_inode(Some(new), &Edit::OrphanPut { ino }), Some(new), "says nothing about the inode");
+}
+
+#[test]
+fn touches_commute() {
+    let edits = [
+        Edit::InodeTouch { ino: Ino(1), links: 1, entries: 1, mtime: Time(30), ctime: Time(30) },
+        Edit::InodeTouch { ino: Ino(1), links: 0, entries: 1, mtime: Time(40), ctime: Time(40) },
+        Edit::InodeTouch { ino: Ino(1), links: 0, entries: -1, mtime: TIME_KEPT, ctime: Time(35) },
+        Edit::InodeExtend { ino: Ino(1), size: 7, time: Time(33), kill_privileges: false },
+    ];
+    let start = Inode { entries: 5, ..inode(FileKind::Directory) };
+    let after = |order: [usize; 4]| order.iter().try_fold(start, |inode, at| apply_inode(Some(inode), &edits[*at]));
+    assert_eq!(after([0, 1, 2, 3]), after([3, 1, 0, 2]));
+    assert_eq!(after([0, 1, 2, 3]), after([2, 3, 1, 0]));
+}
+
+#[test]
+fn privileges_go_only_where_they_grant_something() {
+    let killed = |kind, mode| crate::apply::mode_without_privileges(&Inode { mode, ..inode(kind) });
+    assert_eq!(killed(FileKind::File, 0o6755), 0o0755);
+    assert_eq!(killed(FileKind::File, 0o6745), 0o2745, "setgid without group execute grants nothing");
+    assert_eq!(killed(FileKind::File, 0o1777), 0o1777);
+    assert_eq!(killed(FileKind::Directory, 0o2775), 0o2775, "on a directory it means inheritance");
+}
+
+#[test]
+fn a_new_size_is_a_cut_and_the_rest_a_put() {
+    let (mut world, root, caller) = world();
+    let ino = done(&mut world, &caller, &Op::Create { parent: root, name: name("f"), mode: 0o4755, exclusive: true });
+    let created = *world.inode(ino).expect("just created");
+    assert_eq!((created.uid, created.gid, created.links, created.parent), (7, 8, 1, root));
+    assert_eq!(created.generation, ino.sequence() as u32);
+    world.clock = 2000;
+    let only_size = SetAttr { size: Some(5000), ..SetAttr::default() };
+    let cut = Edit::InodeCut { ino, size: 5000, trim: 1, time: Time(2000) };
+    let decision = world.decide(&Op::SetAttr { ino, set: only_size }, &caller).expect("a good size");
+    assert_eq!(decision.parts[0].edits, std::slice::from_ref(&cut));
+    let rest = SetAttr { mtime: Some(SetTime::To(Time(5))), kill_privileges: true, ..only_size };
+    let decision = world.decide(&Op::SetAttr { ino, set: rest }, &caller).expect("a good size");
+    let put = Inode { size: 5000, trim: 1, mtime: Time(5), ctime: Time(2000), mode: 0o755, ..created };
+    assert_eq!(decision.parts[0].edits, [cut, Edit::InodePut { ino, inode: put }]);
+    let same = SetAttr { size: Some(0), ..SetAttr::default() };
+    let decision = world.decide(&Op::SetAttr { ino, set: same }, &caller).expect("a good size");
+    let put = Inode { ctime: Time(2000), ..created };
+    assert_eq!(decision.parts[0].edits, [Edit::InodePut { ino, inode: put }], "the size stays: no cut");
+    assert_eq!(refused(&mut world, &caller, &Op::Open { ino: root, truncate: true }), Kind::IsDirectory);
+}
+
+#[test]
+fn every_need_is_asked_for_by_what_lacks_it() {
+    let (mut world, root, caller) = world();
+    world.spread = Some(GroupId(3));
+    let (_, needs) = world.decide_by_needs(&Op::MakeDir { parent: root, name: name("d"), mode: 0o755 }, &caller);
+    let from_root = |more: &[Need]| {
+        let mut needs = vec![Need::Group(root.group()), Need::Inode(root)];
+        needs.extend(more);
+        needs
+    };
+    assert_eq!(needs, from_root(&[Need::Entry(root, name("d")), Need::Group(GroupId(3))]));
+    let link = Op::SymLink { parent: root, name: name("l"), target: b"x"[..].into() };
+    let ino = done(&mut world, &caller, &link);
+    let (result, needs) = world.decide_by_needs(&Op::ReadLink { ino }, &caller);
+    assert_eq!(needs, [Need::Group(ino.group()), Need::Inode(ino), Need::Target(ino)]);
+    assert_eq!(result.expect("a link").reply, Reply::Target(b"x"[..].into()));
+    let (result, needs) = world.decide_by_needs(&Op::VolumeDelete { name: name("main") }, &caller);
+    assert_eq!(needs, [Need::Group(GroupId(0)), Need::Volume(name("main"))]);
+    assert_eq!(result.expect("there").parts[0].edits, [Edit::VolumeDrop { id: VolumeId(1) }]);
+    let (_, needs) = world.decide_by_needs(&Op::Lookup { parent: root, name: name("l") }, &caller);
+    assert_eq!(needs, [Need::Group(root.group()), Need::Entry(root, name("l")), Need::Inode(ino)]);
+}
+
+/// Both directories, the moved and the replaced inode: each in a group of its own.
+#[test]
+fn a_rename_over_four_groups_loads_them_all() {
+    let (mut world, root, caller) = world();
+    let mut dirs = Vec::new();
+    for (group, text) in [(1, "from"), (2, "to")] {
+        world.spread = Some(GroupId(group));
+        dirs.push(done(&mut world, &caller, &Op::MakeDir { parent: root, name: name(text), mode: 0o755 }));
+    }
+    for (group, dir) in [(3, dirs[0]), (0, dirs[1])] {
+        world.spread = Some(GroupId(group));
+        done(&mut world, &caller, &Op::MakeDir { parent: dir, name: name("x"), mode: 0o755 });
+    }
+    let [parent, new_parent] = dirs[..] else { panic!("two directories") };
+    let op = Op::Rename { parent, name: name("x"), new_parent, new_name: name("x"), no_replace: false };
+    let before = world.numbers;
+    let whole = world.decide(&op, &caller).expect("a good rename");
+    world.numbers = before;
+    let (piecewise, needs) = world.decide_by_needs(&op, &caller);
+    assert_eq!(piecewise.expect("a good rename"), whole);
+    assert_eq!(needs.iter().filter(|need| matches!(need, Need::Group(_))).count(), 4);
+    let groups: Vec<u32> = whole.parts.iter().map(|part| part.group.0).collect();
+    assert_eq!(groups, [2, 1, 3, 0], "the new directory's group decides");
+}
+
+#[test]
+fn volumes_are_made_and_deleted_by_name() {
+    let (mut world, _, caller) = world();
+    let create = |text: &str| Op::VolumeCreate { name: name(text) };
+    assert_eq!(refused(&mut world, &caller, &create("main")), Kind::Exists);
+    assert_eq!(refused(&mut world, &caller, &create(&"v".repeat(64))), Kind::NameTooLong);
+    assert_eq!(refused(&mut world, &caller, &Op::VolumeDelete { name: name("other") }), Kind::NotFound);
+    let decision = world.decide(&create("other"), &caller).expect("a free name");
+    let Reply::Volume(volume) = decision.reply else { panic!("not a volume") };
+    let whose: Vec<_> = decision.parts.iter().map(|part| (part.volume, part.group)).collect();
+    assert_eq!(whose, [(VolumeId(0), GroupId(0)), (volume.id, GroupId(0))]);
+    world.apply_crashed(&decision.parts, 1);
+    let root = world.inodes[&(volume.id, volume.root)];
+    assert_eq!((root.links, root.uid, root.parent, root.kind), (2, 7, volume.root, FileKind::Directory));
+    assert_ne!(volume.id, world.volume);
+    done(&mut world, &caller, &Op::VolumeDelete { name: name("other") });
+    assert!(!world.volumes.contains_key(&name("other")));
+}
+
+#[test]
+fn links_and_targets_have_bounds() {
+    let (mut world, root, caller) = world();
+    let key = (world.volume, root);
+    let dir = done(&mut world, &caller, &Op::MakeDir { parent: root, name: name("d"), mode: 0o755 });
+    done(&mut world, &caller, &Op::MakeDir { parent: dir, name: name("sub"), mode: 0o755 });
+    done(&mut world, &caller, &Op::MakeDir { parent: root, name: name("old"), mode: 0o755 });
+    world.inodes.get_mut(&key).expect("the root").links = LINKS_MAX;
+    let make = Op::MakeDir { parent: root, name: name("e"), mode: 0o755 };
+    assert_eq!(refused(&mut world, &caller, &make), Kind::TooManyLinks);
+    let rename = |text: &str| Op::Rename {
+        parent: dir,
+        name: name("sub"),
+        new_parent: root,
+        new_name: name(text),
+        no_replace: false,
+    };
+    assert_eq!(refused(&mut world, &caller, &rename("e")), Kind::TooManyLinks);
+    done(&mut world, &caller, &rename("old"));
+    let link = |target: &[u8]| Op::SymLink { parent: root, name: name("l"), target: target.into() };
+    assert_eq!(refused(&mut world, &caller, &link(&[b'x'; TARGET_BYTES_MAX + 1])), Kind::NameTooLong);
+    assert_eq!(refused(&mut world, &caller, &link(b"")), Kind::NotFound);
+    let ino = done(&mut world, &caller, &link(&[b'x'; TARGET_BYTES_MAX]));
+    assert_eq!(world.inode(ino).map(|inode| (inode.size, inode.mode)), Some((TARGET_BYTES_MAX as u64, 0o777)));
+}
+
+#[test]
+fn damage_is_reported_and_not_spread() {
+    let (mut world, root, caller) = world();
+    let ino = done(&mut world, &caller, &Op::Create { parent: root, name: name("f"), mode: 0o644, exclusive: true });
+    let old = world.inodes.remove(&(world.volume, ino)).expect("just created");
+    assert_eq!(refused(&mut world, &caller, &Op::Unlink { parent: root, name: name("f") }), Kind::Corrupt);
+    world.inodes.insert((world.volume, ino), Inode { kind: FileKind::Fifo, ..old });
+    assert_eq!(refused(&mut world, &caller, &Op::Lookup { parent: root, name: name("f") }), Kind::Corrupt);
+    world.inodes.insert((world.volume, ino), Inode { kind: FileKind::Link, ..old });
+    assert_eq!(refused(&mut world, &caller, &Op::ReadLink { ino }), Kind::Corrupt);
+}
+
+#[test]
+fn what_other_rooms_do_is_unsupported_here() {
+    let (mut world, root, caller) = world();
+    let (ino, sync) = (root, base::Sync::All);
+    let write = Op::Write { ino, at: base::At::End, sync, kill_privileges: false };
+    let read_dir = Op::ReadDir { ino, cookie: 0, count: 1, plus: false };
+    let read = Op::Read { ino, offset: 0, length: 1 };
+    let others = [Op::Release { ino }, Op::Fsync { ino, sync }, Op::StatFs, Op::SyncAll, Op::VolumeList];
+    for op in others.into_iter().chain([write, read_dir, read]) {
+        assert_eq!(refused(&mut world, &caller, &op), Kind::Unsupported);
+    }
+}

@@ -1,0 +1,317 @@
+//! Random operations: the world decides and applies, the naive file system does the same; they must agree.
+
+use super::SplitMix;
+use super::naive::{Home, Naive, Node};
+use super::world::{Numbers, World};
+use crate::{Caller, Decision, Stop};
+use base::{Attr, Edit, FileKind, Ino, Inode, Kind, Name, Op, Outcome, Reply, SetAttr, SetTime, Time};
+
+const NAMES: [&str; 4] = ["a", "b", "c", "d"];
+const GROUPS: u32 = 5;
+
+struct Pair {
+    random: SplitMix,
+    world: World,
+    naive: Naive,
+    caller: Caller,
+    multi_group: u64,
+}
+
+fn name(text: &str) -> Name {
+    Name::new(text.as_bytes()).expect("a good name")
+}
+
+fn node_of(attr: Attr) -> Node {
+    let Attr { ino, inode } = attr;
+    Node { ino, kind: inode.kind, mode: inode.mode, uid: inode.uid, gid: inode.gid, size: inode.size, target: None }
+}
+
+impl Pair {
+    fn new(seed: u64) -> Pair {
+        let (world, root) = World::new(GROUPS);
+        let caller = Caller { volume: world.volume, uid: 0, gid: 0 };
+        let mut naive = Naive::default();
+        let attr = Attr { ino: root, inode: *world.inode(root).expect("the root") };
+        naive.tree.insert(String::new(), node_of(attr));
+        Pair { random: SplitMix(seed), world, naive, caller, multi_group: 0 }
+    }
+
+    /// Decides twice (all in sight; by needs), checks that both agree and take only the numbers that they use, and
+    /// applies, sometimes with a crash between the groups.
+    fn run(&mut self, op: &Op) -> Result<Reply, Kind> {
+        let before = self.world.numbers;
+        let whole = self.world.decide(op, &self.caller);
+        let after = std::mem::replace(&mut self.world.numbers, before);
+        let (piecewise, _) = self.world.decide_by_needs(op, &self.caller);
+        assert_eq!(whole, piecewise, "{op:?}");
+        assert_eq!(self.world.numbers, after);
+        let decision = match whole {
+            Ok(decision) => decision,
+            Err(Stop::Error(error)) => {
+                assert_eq!(before, after, "an error wasted a number: {op:?}");
+                return Err(error.kind);
+            }
+            Err(Stop::Need(need)) => panic!("{need:?} though all is in sight"),
+        };
+        self.check_numbers(before, &decision);
+        if decision.parts.len() > 1 {
+            self.multi_group += 1;
+        }
+        match self.random.below(2) {
+            0 if !decision.parts.is_empty() => {
+                let kept = 1 + self.random.below(decision.parts.len() as u64) as usize;
+                self.world.apply_crashed(&decision.parts, kept);
+            }
+            _ => self.world.apply_all(&decision.parts),
+        }
+        self.check_reply(&decision);
+        Ok(decision.reply)
+    }
+
+    fn check_numbers(&self, before: Numbers, decision: &Decision) {
+        let used = |counts: fn(&Edit, &Numbers) -> bool| {
+            decision.parts.iter().flat_map(|part| &part.edits).filter(|edit| counts(edit, &before)).count() as u64
+        };
+        let after = self.world.numbers;
+        let inos = used(|edit, before| matches!(edit, Edit::InodePut { ino, .. } if ino.sequence() > before.inos));
+        let cookies = used(|edit, before| matches!(edit, Edit::EntryPut { cookie, .. } if *cookie > before.cookies));
+        let intents = used(|edit, _| matches!(edit, Edit::IntentPut(_)));
+        assert_eq!(after.inos - before.inos, inos);
+        assert_eq!(after.cookies - before.cookies, cookies);
+        assert_eq!(after.intents - before.intents, intents);
+        assert_eq!(intents, u64::from(decision.parts.len() > 1), "several groups are joined by one intent");
+    }
+
+    /// The reply shows the state after the edits.
+    fn check_reply(&self, decision: &Decision) {
+        if let Reply::Attr(Attr { ino, inode }) = decision.reply {
+            assert_eq!(self.world.inode(ino), Some(&inode));
+            assert_eq!(decision.outcome, Outcome::Inode(ino));
+        }
+    }
+
+    fn step(&mut self) {
+        // The clock goes on, stands still, or goes back: times tick all the same.
+        self.world.clock = match self.random.below(10) {
+            0 => self.world.clock - 50,
+            1..=3 => self.world.clock,
+            _ => self.world.clock + 10,
+        };
+        self.caller.uid = self.random.below(3) as u32;
+        self.caller.gid = self.random.below(3) as u32;
+        let home = self.naive.any_home(&mut self.random);
+        let text = *self.random.pick(&NAMES);
+        match self.random.below(100) {
+            0..5 => self.lookup(&home, text),
+            5..35 => self.create(&home, text),
+            35..47 => self.set(),
+            47..50 => self.read_by_number(),
+            50..62 => self.remove(&home, text, false),
+            62..69 => self.remove(&home, text, true),
+            69..88 => self.rename(&home, text),
+            88..94 => self.open(),
+            _ => self.release(),
+        }
+    }
+
+    fn lookup(&mut self, home: &Home, text: &str) {
+        let got = self.run(&Op::Lookup { parent: self.naive.ino(home), name: name(text) });
+        let wanted = self.naive.lookup(home, text);
+        assert_eq!(self.seen(got), wanted);
+    }
+
+    /// A reply's attributes as the naive file system knows them.
+    fn seen(&self, reply: Result<Reply, Kind>) -> Result<Node, Kind> {
+        match reply? {
+            Reply::Attr(attr) => Ok(self.with_target(attr)),
+            other => panic!("not attributes: {other:?}"),
+        }
+    }
+
+    fn with_target(&self, attr: Attr) -> Node {
+        let target = self.world.targets.get(&(self.world.volume, attr.ino)).map(|target| target.to_vec());
+        Node { target, ..node_of(attr) }
+    }
+
+    fn create(&mut self, home: &Home, text: &str) {
+        let (parent, name, mode) = (self.naive.ino(home), name(text), self.random.below(0o10000) as u16);
+        let exclusive = self.random.chance(50);
+        let (op, kind, target) = match self.random.below(6) {
+            0..3 => (Op::Create { parent, name, mode, exclusive }, FileKind::File, None),
+            3..5 => (Op::MakeDir { parent, name, mode }, FileKind::Directory, None),
+            _ => {
+                let target = vec![b'x'; 1 + self.random.below(20) as usize];
+                (Op::SymLink { parent, name, target: target.clone().into() }, FileKind::Link, Some(target))
+            }
+        };
+        let size = target.as_ref().map_or(0, |target| target.len() as u64);
+        let mode = if kind == FileKind::Link { 0o777 } else { mode };
+        let new = Node { ino: Ino(0), kind, mode, uid: self.caller.uid, gid: self.caller.gid, size, target };
+        let got = self.run(&op);
+        let got = self.seen(got);
+        match self.naive.create(home, text, new) {
+            Ok((path, mut node)) => {
+                let got = got.expect("the name was free");
+                node.ino = got.ino;
+                assert_eq!(got, node);
+                assert!(
+                    self.naive.tree.values().all(|old| old.ino != node.ino) && !self.naive.gone.contains(&node.ino)
+                );
+                self.naive.tree.insert(path, node);
+            }
+            Err(Kind::Exists) if matches!(op, Op::Create { exclusive: false, .. }) => {
+                let old = self.naive.lookup(home, text).expect("the name is taken");
+                let wanted = if old.kind == FileKind::Directory { Err(Kind::IsDirectory) } else { Ok(old) };
+                assert_eq!(got, wanted);
+            }
+            Err(kind) => assert_eq!(got, Err(kind)),
+        }
+    }
+
+    fn set(&mut self) {
+        let ino = self.naive.any_ino(&mut self.random);
+        let random = &mut self.random;
+        let clock = self.world.clock;
+        let mut maybe = |bound: u64| random.chance(30).then(|| random.below(bound));
+        let time =
+            |wish: Option<u64>| wish.map(|n| if n < 50 { SetTime::Now } else { SetTime::To(Time(n as i64 - 100)) });
+        let set = SetAttr {
+            mode: maybe(0o10000).map(|mode| mode as u16),
+            uid: maybe(3).map(|uid| uid as u32),
+            gid: maybe(3).map(|gid| gid as u32),
+            size: maybe(3).map(|n| [0, 4096, (16 << 40) + 1][n as usize]),
+            atime: time(maybe(200)),
+            mtime: time(maybe(200)),
+            ctime: maybe(2000).map(|n| Time(n as i64)),
+            kill_privileges: maybe(2) == Some(1),
+        };
+        let old = self.world.inode(ino).copied();
+        let got = self.run(&Op::SetAttr { ino, set });
+        let wanted = self.naive.set(ino, &set);
+        assert_eq!(self.seen(got), wanted);
+        if let (Some(old), true) = (old, wanted.is_ok()) {
+            self.check_times(&old, self.world.inode(ino).expect("still there"), &set, clock);
+        }
+    }
+
+    fn check_times(&self, old: &Inode, new: &Inode, set: &SetAttr, clock: i64) {
+        let resized = new.size != old.size;
+        assert_eq!(new.trim, old.trim + u64::from(resized), "a cut counts (rule M4)");
+        match set.mtime {
+            Some(SetTime::Now) => assert_eq!(new.mtime, Time(clock)),
+            Some(SetTime::To(time)) => assert_eq!(new.mtime, time),
+            None if resized => assert!(new.mtime >= old.mtime && new.mtime > old.ctime),
+            None => assert_eq!(new.mtime, old.mtime),
+        }
+        assert!(new.ctime > old.ctime, "the change time never stands still");
+    }
+
+    fn read_by_number(&mut self) {
+        let ino = self.naive.any_ino(&mut self.random);
+        let got = self.run(&Op::GetAttr { ino });
+        let wanted = self.naive.node(ino).cloned();
+        assert_eq!(self.seen(got), wanted);
+        let got = self.run(&Op::ReadLink { ino });
+        let wanted = match self.naive.node(ino) {
+            Ok(node) => node.target.clone().ok_or(Kind::Invalid),
+            Err(kind) => Err(kind),
+        };
+        assert_eq!(got, wanted.map(|target| Reply::Target(target.into())));
+    }
+
+    fn remove(&mut self, home: &Home, text: &str, directory: bool) {
+        let (parent, name) = (self.naive.ino(home), name(text));
+        let op = if directory { Op::RemoveDir { parent, name } } else { Op::Unlink { parent, name } };
+        let got = self.run(&op);
+        assert_eq!(got, self.naive.remove(home, text, directory).map(|()| Reply::Done));
+    }
+
+    fn rename(&mut self, home: &Home, text: &str) {
+        let other = if self.random.chance(25) { home.clone() } else { self.naive.any_home(&mut self.random) };
+        let new = *self.random.pick(&NAMES);
+        if self.naive.is_deep_loop((home, text), &other) {
+            return;
+        }
+        let no_replace = self.random.chance(10);
+        let op = Op::Rename {
+            parent: self.naive.ino(home),
+            name: name(text),
+            new_parent: self.naive.ino(&other),
+            new_name: name(new),
+            no_replace,
+        };
+        let got = self.run(&op);
+        let wanted = self.naive.rename((home, text), (&other, new), no_replace);
+        assert_eq!(got, wanted.map(|()| Reply::Done), "{op:?}");
+    }
+
+    fn open(&mut self) {
+        let ino = self.naive.any_ino(&mut self.random);
+        let truncate = self.random.chance(30);
+        let got = self.run(&Op::Open { ino, truncate });
+        let wanted = self.naive.open(ino, truncate);
+        assert_eq!(got.as_ref().err(), wanted.as_ref().err());
+        if wanted.is_ok() {
+            *self.world.opens.entry(ino).or_default() += 1;
+        }
+    }
+
+    fn release(&mut self) {
+        let open: Vec<Ino> = self.naive.open.keys().copied().collect();
+        if !open.is_empty() {
+            let ino = *self.random.pick(&open);
+            self.world.release(ino);
+            self.naive.release(ino);
+        }
+    }
+
+    /// The whole tree: same nodes, right counters and parents; nothing beside it but open orphans.
+    fn compare(&self) {
+        let mut todo = vec![(String::new(), self.naive.tree[""].ino)];
+        let mut seen = 0;
+        while let Some((path, ino)) = todo.pop() {
+            seen += 1;
+            let inode = self.world.inode(ino).expect("no dangling entries");
+            assert_eq!(self.with_target(Attr { ino, inode: *inode }), self.naive.tree[&path]);
+            assert_eq!(inode.links, self.naive.links(&path), "links of {path}");
+            let children: Vec<_> = self.world.entries_of(ino).collect();
+            assert_eq!(inode.entries, children.len() as u64, "entries of {path}");
+            for (name, entry) in children {
+                let child = self.world.inode(entry.ino).expect("no dangling entries");
+                assert_eq!(child.kind, entry.kind);
+                assert!(!child.is_directory() || child.parent == ino, "the parent of {path}/{name:?}");
+                todo.push((format!("{path}/{}", String::from_utf8_lossy(name.as_bytes())), entry.ino));
+            }
+        }
+        assert_eq!(seen, self.naive.tree.len());
+        let orphans: Vec<Ino> = self.world.orphans.iter().map(|(_, ino)| *ino).collect();
+        assert_eq!(orphans, self.naive.orphans.keys().copied().collect::<Vec<_>>());
+        assert!(orphans.iter().all(|ino| self.world.inode(*ino).is_some_and(|inode| inode.links == 0)));
+        assert_eq!(self.world.inodes.len(), seen + orphans.len(), "no leaked inodes");
+        assert_eq!(self.world.entries.len(), self.world.cookies.len());
+        let links = self.world.inodes.values().filter(|inode| inode.kind == FileKind::Link).count();
+        assert_eq!(self.world.targets.len(), links, "no leaked targets");
+    }
+}
+
+/// 8 x 20,000 operations on small trees: every pair of cases meets often.
+#[test]
+fn agrees_with_a_naive_file_system() {
+    for seed in 0..8 {
+        let mut pair = Pair::new(seed);
+        for count in 0..20_000 {
+            pair.step();
+            if count % 200 == 0 {
+                pair.compare();
+            }
+        }
+        pair.compare();
+        assert!(pair.multi_group > 1000, "several groups took part in {}", pair.multi_group);
+        while let Some(ino) = pair.naive.open.keys().next().copied() {
+            pair.world.release(ino);
+            pair.naive.release(ino);
+        }
+        pair.compare();
+        assert!(pair.world.orphans.is_empty() && pair.world.opens.is_empty());
+    }
+}
