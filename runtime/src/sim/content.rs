@@ -123,7 +123,8 @@ impl Content {
         self.volatile = doomed;
         self.volatile.extend(later);
         let covered = self.lengths.partition_point(|&(sequence, _)| sequence <= covers);
-        self.durable_length = self.lengths.drain(..covered).last().map_or(self.durable_length, |(_, length)| length);
+        self.durable_length =
+            self.lengths.drain(..covered).next_back().map_or(self.durable_length, |(_, length)| length);
     }
     /// A flush that was submitted at moment `covers` fails: what it covered stays volatile for good.
     pub(super) fn fail_flush(&mut self, covers: u64) {

@@ -12,7 +12,7 @@ use crate::transfer::{Request, Slot, SlotPool, Transfer};
 use base::limits::BLOCK_BYTES;
 use base::{Error, Kind, Result};
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// On which side of a durable step the crash comes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -155,7 +155,8 @@ impl SimDisk {
         SimDisk { schedule, slots: SlotPool::new(), state: Mutex::new(state) }
     }
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().expect("no panic while held")
+        // A panic over a caller's mistake may have poisoned it; the world's end still needs what is in there.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
     /// Sets what goes wrong from now on; the operations of each kind are counted anew.
     pub fn set_faults(&self, faults: FaultPlan) {
@@ -318,27 +319,28 @@ impl State {
     }
     /// Counts a transfer and decides whether it fails and how long it takes.
     fn fate(&mut self, file: usize, work: &Work, bytes: u64) -> (bool, u64) {
-        let State { rng, faults, counters, latency, .. } = self;
-        let figures = &mut self.files[file].figures;
+        let State { rng, faults, counters, latency, files, .. } = self;
+        let figures = &mut files[file].figures;
+        let counts = faults.only.is_none_or(|only| only.0 as usize == file);
         let fails = match work {
             Work::Read { .. } => {
                 figures.reads += 1;
                 figures.read_bytes += bytes;
-                counters.reads.fails(faults.reads, rng)
+                counts && counters.reads.fails(faults.reads, rng)
             }
             Work::Write { durable, .. } => {
                 figures.writes += 1;
                 figures.durable_writes += u64::from(*durable);
                 figures.written_bytes += bytes;
-                counters.writes.fails(faults.writes, rng)
+                counts && counters.writes.fails(faults.writes, rng)
             }
             Work::Flush { .. } => {
                 figures.flushes += 1;
-                counters.flushes.fails(faults.flushes, rng)
+                counts && counters.flushes.fails(faults.flushes, rng)
             }
             Work::Refused(_) => true,
         };
-        let stall_ns = if counters.stalls.fails(faults.stalls, rng) { faults.stall_ns } else { 0 };
+        let stall_ns = if counts && counters.stalls.fails(faults.stalls, rng) { faults.stall_ns } else { 0 };
         (fails, latency.of(work, rng).saturating_mul(faults.slowness).saturating_add(stall_ns))
     }
     /// The effect of a transfer at its end.
@@ -487,9 +489,9 @@ impl Disk for SimDisk {
         if let Work::Read { offset, early: true } = work {
             state.fill(file, offset, &slot);
         }
-        self.schedule.note(kind, file as u64, detail);
-        self.schedule.note(TraceKind::Payload, bytes, u64::from(checksum));
         let id = self.schedule.add_transfer(delay_ns);
+        self.schedule.note(kind, file as u64, detail);
+        self.schedule.note(TraceKind::Transfer, id, u64::from(checksum));
         state.pending.insert(id, Pending { slot, file, work, fails });
         transfer
     }

@@ -1,5 +1,6 @@
 //! What goes wrong on a simulated disk, as a value.
 
+use crate::disk::FileId;
 use crate::random::SplitMix;
 
 /// Which of the operations of one kind fail; they are counted from 1 since the plan was set.
@@ -12,13 +13,15 @@ pub enum Fail {
     Nth(u64),
     /// This one and all after it.
     From(u64),
-    /// One in so many, by seed.
+    /// One in so many (at least 1), by seed.
     OneIn(u64),
 }
 
 /// A disk's faults. The default has none.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FaultPlan {
+    /// Only transfers of this file fail or stall, and only they are counted.
+    pub only: Option<FileId>,
     /// Reads that end with an I/O error.
     pub reads: Fail,
     /// Writes that end with an I/O error; what they wrote is anything from nothing to all.
@@ -40,7 +43,16 @@ impl Default for FaultPlan {
         let never = Fail::Never;
         // 100 ms: what a drive takes that tries hard to read a bad sector or cleans up inside.
         let stall_ns = 100_000_000;
-        FaultPlan { reads: never, writes: never, flushes: never, space: never, slowness: 1, stalls: never, stall_ns }
+        FaultPlan {
+            only: None,
+            reads: never,
+            writes: never,
+            flushes: never,
+            space: never,
+            slowness: 1,
+            stalls: never,
+            stall_ns,
+        }
     }
 }
 

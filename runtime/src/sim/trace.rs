@@ -22,10 +22,10 @@ pub enum TraceKind {
     Read,
     /// A write was submitted (file, offset).
     Write,
-    /// The same write's bytes (length, checksum).
-    Payload,
     /// A flush was submitted (file, 0).
     Flush,
+    /// What was just submitted is under way (transfer, checksum of a write's bytes).
+    Transfer,
     /// A transfer ended (transfer, 1 if it failed).
     End,
     /// The crash that was asked for (durable step, 0).

@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use std::future::Future;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Waker};
 
 /// Stands for the main future in the queue of tasks.
 const MAIN: usize = usize::MAX;
@@ -209,7 +209,7 @@ impl World {
     pub fn fingerprint(&self) -> u64 {
         self.schedule.with_trace(|trace| trace.fingerprint())
     }
-    /// Keeps the last `events_max` events from now on, for `trace`.
+    /// Keeps the last `events_max` events from now on, for `trace`; a panic prints them.
     pub fn keep_trace(&mut self, events_max: usize) {
         self.schedule.with_trace(|trace| trace.keep(events_max));
     }
@@ -304,7 +304,8 @@ impl World {
             (Goal::Main { .. }, None) => panic!("seed {}: deadlock: all wait and nothing is under way", self.seed),
             (Goal::Time { until_ns }, None) => self.schedule.jump(until_ns),
             (Goal::Time { until_ns }, Some(next_ns)) => self.schedule.jump(next_ns.min(until_ns)),
-            (_, next) => self.schedule.jump(next.expect("a transfer or a job is due some time")),
+            (Goal::Main { until_ns }, Some(next_ns)) => self.schedule.jump(next_ns.min(until_ns)),
+            (Goal::Idle, next) => self.schedule.jump(next.expect("what is under way ends some time")),
         }
         false
     }
@@ -328,7 +329,7 @@ impl World {
             Body::Made(future) => future,
         };
         let polled = future.as_mut().poll(&mut Context::from_waker(&task.waker));
-        if let Poll::Pending = polled {
+        if polled.is_pending() {
             task.body = Body::Made(future);
             self.tasks[index] = Some(task);
         }
@@ -338,6 +339,7 @@ impl World {
 impl Drop for World {
     fn drop(&mut self) {
         if std::thread::panicking() {
+            self.trace().iter().for_each(|event| eprintln!("{event}"));
             eprintln!("simulation: seed {}, {} ns, step {}", self.seed, self.schedule.now(), self.steps());
         }
         self.schedule.stop();
