@@ -56,8 +56,11 @@ fn faults(option: &Declared, documents: &str) -> Vec<String> {
     }
     let types: Vec<&str> = option.kind.split(|letter: char| !is_word(letter)).collect();
     let is_numeric = types.iter().any(|name| NUMERIC.contains(name));
-    if is_numeric && !has_unit_and_bounds(&option.help) {
-        faults.push(format!("help of {name} must hold \"(unit; lowest to highest)\""));
+    if is_numeric && !has_unit(&option.help) {
+        faults.push(format!("help of {name} must name its unit: one of {}", UNITS.join(", ")));
+    }
+    if is_numeric && !has_bounds(&option.help) {
+        faults.push(format!("help of {name} must name its bounds, as \"1 to 64\" or \"at least 1, at most 64\""));
     }
     if let Some(long) = &option.long
         && !documents.contains(&format!("`--{long}"))
@@ -67,10 +70,21 @@ fn faults(option: &Declared, documents: &str) -> Vec<String> {
     faults
 }
 
-/// True for "... (bytes; 64 MiB to 1 TiB) ...".
-fn has_unit_and_bounds(help: &str) -> bool {
-    let inside = help.split('(').skip(1).filter_map(|rest| rest.split_once(')'));
-    inside.into_iter().any(|(inner, _)| inner.split_once(';').is_some_and(|(_, bounds)| bounds.contains(" to ")))
+/// One of these words names the unit of a numeric option.
+const UNITS: [&str; 7] = ["bytes", "seconds", "milliseconds", "percent", "count", "number", "numbers"];
+
+fn has_unit(help: &str) -> bool {
+    help.split(|letter: char| !is_word(letter)).any(|word| UNITS.contains(&word.to_lowercase().as_str()))
+}
+
+/// True for "1 to 64" and for "at least 4G and at most 1T".
+fn has_bounds(help: &str) -> bool {
+    let ends_in_number =
+        |text: &str| text.split(' ').next_back().is_some_and(|word| word.starts_with(|c: char| c.is_ascii_digit()));
+    let starts_with_number = |text: &str| text.starts_with(|letter: char| letter.is_ascii_digit());
+    let parts: Vec<&str> = help.split(" to ").collect();
+    let range = parts.windows(2).any(|pair| ends_in_number(pair[0]) && starts_with_number(pair[1]));
+    range || (help.contains("at least ") && help.contains("at most "))
 }
 
 fn declared(text: &str, scan: &Scan) -> Vec<Declared> {
@@ -124,7 +138,7 @@ mod tests {
 
     #[test]
     fn good_options_pass() {
-        let good = "    /// Memory for everything (bytes; 256 MiB to 1 TiB).\n    #[arg(long, value_parser = parse(1..=2))]\n    \
+        let good = "    /// Memory for everything in bytes, 256M to 1T.\n    #[arg(long, value_parser = parse(1..=2))]\n    \
                     memory_max: Option<u64>,\n    /// Tell it as JSON.\n    #[arg(short, long = \"json\")]\n    pub as_json: bool,\n    \
                     /// The brick.\n    #[arg()]\n    data: PathBuf,\n";
         assert_eq!(problems(good), [""; 0]);
@@ -133,7 +147,11 @@ mod tests {
     #[test]
     fn each_fault_is_refused() {
         assert_eq!(problems("    #[arg(long)]\n    json: bool,\n"), ["node/src/options.rs:3: json has no help"]);
-        assert_eq!(problems("    /// Bytes of it.\n    #[arg(long)]\n    size: u64,\n").len(), 1);
+        let numeric = |help: &str| problems(&format!("    /// {help}\n    #[arg(long)]\n    size: Vec<u64>,\n")).len();
+        assert_eq!(numeric("Bytes of it, at least 1 and at most 8."), 0);
+        assert_eq!(numeric("Bytes of it, given to all."), 1);
+        assert_eq!(numeric("The size, 1 to 64."), 1);
+        assert_eq!(numeric("The size."), 2);
         let undocumented = problems("    /// Faster.\n    #[arg(long)]\n    turbo: bool,\n");
         assert!(undocumented.len() == 1 && undocumented[0].contains("--turbo"), "{undocumented:?}");
         assert_eq!(problems("}\nfn f() { Arg::new(1); \n").len(), 1);
