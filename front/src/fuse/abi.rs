@@ -1,0 +1,186 @@
+//! The kernel's side of the protocol: numbers and field-wise access to its messages, after the kernel's
+//! documentation (`include/uapi/linux/fuse.h`, version 7.39). All fields are in the machine's own byte order.
+
+use base::{Error, Kind, Result};
+
+/// Protocol spoken: 7.39 is the first that can name `DIRECT_IO_ALLOW_MMAP`.
+pub const MAJOR: u32 = 7;
+/// See `MAJOR`.
+pub const MINOR: u32 = 39;
+/// Node id of the mount's root.
+pub const ROOT_ID: u64 = 1;
+/// `fuse_in_header`.
+pub const IN_HEADER_BYTES: usize = 40;
+/// `fuse_out_header`.
+pub const OUT_HEADER_BYTES: usize = 16;
+/// Header and `fuse_write_in`: what precedes a write's payload.
+pub const WRITE_HEAD_BYTES: usize = IN_HEADER_BYTES + 40;
+/// `fuse_entry_out`: ids and validity, then the attributes.
+pub const ENTRY_OUT_BYTES: usize = 40 + ATTR_BYTES;
+/// `fuse_attr`.
+pub const ATTR_BYTES: usize = 88;
+/// `fuse_dirent` up to its name.
+pub const DIRENT_BYTES: usize = 24;
+
+/// Request codes.
+pub mod opcode {
+    pub const LOOKUP: u32 = 1;
+    pub const FORGET: u32 = 2;
+    pub const GETATTR: u32 = 3;
+    pub const SETATTR: u32 = 4;
+    pub const READLINK: u32 = 5;
+    pub const SYMLINK: u32 = 6;
+    pub const MKNOD: u32 = 8;
+    pub const MKDIR: u32 = 9;
+    pub const UNLINK: u32 = 10;
+    pub const RMDIR: u32 = 11;
+    pub const RENAME: u32 = 12;
+    pub const LINK: u32 = 13;
+    pub const OPEN: u32 = 14;
+    pub const READ: u32 = 15;
+    pub const WRITE: u32 = 16;
+    pub const STATFS: u32 = 17;
+    pub const RELEASE: u32 = 18;
+    pub const FSYNC: u32 = 20;
+    pub const INIT: u32 = 26;
+    pub const OPENDIR: u32 = 27;
+    pub const READDIR: u32 = 28;
+    pub const RELEASEDIR: u32 = 29;
+    pub const FSYNCDIR: u32 = 30;
+    pub const CREATE: u32 = 35;
+    pub const DESTROY: u32 = 38;
+    pub const IOCTL: u32 = 39;
+    pub const NOTIFY_REPLY: u32 = 41;
+    pub const BATCH_FORGET: u32 = 42;
+    pub const READDIRPLUS: u32 = 44;
+    pub const RENAME2: u32 = 45;
+    pub const SYNCFS: u32 = 50;
+}
+
+/// Flags of INIT, both words as one.
+pub mod init_flag {
+    pub const ASYNC_READ: u64 = 1 << 0;
+    pub const ATOMIC_O_TRUNC: u64 = 1 << 3;
+    pub const BIG_WRITES: u64 = 1 << 5;
+    pub const DO_READDIRPLUS: u64 = 1 << 13;
+    pub const READDIRPLUS_AUTO: u64 = 1 << 14;
+    pub const ASYNC_DIO: u64 = 1 << 15;
+    pub const PARALLEL_DIROPS: u64 = 1 << 18;
+    pub const MAX_PAGES: u64 = 1 << 22;
+    pub const CACHE_SYMLINKS: u64 = 1 << 23;
+    pub const HANDLE_KILLPRIV_V2: u64 = 1 << 28;
+    pub const INIT_EXT: u64 = 1 << 30;
+    pub const DIRECT_IO_ALLOW_MMAP: u64 = 1 << 36;
+}
+
+/// `fuse_setattr_in.valid`.
+pub mod fattr {
+    pub const MODE: u32 = 1 << 0;
+    pub const UID: u32 = 1 << 1;
+    pub const GID: u32 = 1 << 2;
+    pub const SIZE: u32 = 1 << 3;
+    pub const ATIME: u32 = 1 << 4;
+    pub const MTIME: u32 = 1 << 5;
+    pub const ATIME_NOW: u32 = 1 << 7;
+    pub const MTIME_NOW: u32 = 1 << 8;
+    pub const CTIME: u32 = 1 << 10;
+    pub const KILL_SUIDGID: u32 = 1 << 11;
+}
+
+/// Flags of an answer to OPEN or CREATE.
+pub mod fopen {
+    pub const DIRECT_IO: u32 = 1 << 0;
+    pub const KEEP_CACHE: u32 = 1 << 1;
+    pub const NOFLUSH: u32 = 1 << 5;
+    pub const PARALLEL_DIRECT_WRITES: u32 = 1 << 6;
+}
+
+/// `fuse_write_in.write_flags`: written back from the page cache, the handle and its flags are guessed.
+pub const WRITE_CACHE: u32 = 1 << 0;
+/// `fuse_write_in.write_flags`: clear setuid and setgid.
+pub const WRITE_KILL_SUIDGID: u32 = 1 << 2;
+/// `fuse_fsync_in.fsync_flags`.
+pub const FSYNC_FDATASYNC: u32 = 1 << 0;
+/// `open_flags` of OPEN and CREATE: clear setuid and setgid with the truncation.
+pub const OPEN_KILL_SUIDGID: u32 = 1 << 0;
+/// Takes a message apart, front to back; never reads past its end.
+pub struct Fields<'a>(pub &'a [u8]);
+
+impl<'a> Fields<'a> {
+    /// The next `count` bytes.
+    pub fn bytes(&mut self, count: usize) -> Result<&'a [u8]> {
+        let short = || Error::new(Kind::Invalid, "the request is shorter than its fields");
+        let (taken, rest) = self.0.split_at_checked(count).ok_or_else(short)?;
+        self.0 = rest;
+        Ok(taken)
+    }
+    fn array<const N: usize>(&mut self) -> Result<[u8; N]> {
+        Ok(self.bytes(N)?.try_into().expect("`bytes` gave N bytes"))
+    }
+    /// A 16-bit field.
+    #[cfg(test)]
+    pub fn u16(&mut self) -> Result<u16> {
+        Ok(u16::from_ne_bytes(self.array()?))
+    }
+    /// A 32-bit field.
+    pub fn u32(&mut self) -> Result<u32> {
+        Ok(u32::from_ne_bytes(self.array()?))
+    }
+    /// A 64-bit field.
+    pub fn u64(&mut self) -> Result<u64> {
+        Ok(u64::from_ne_bytes(self.array()?))
+    }
+    /// A string up to its NUL, which is consumed.
+    pub fn string(&mut self) -> Result<&'a [u8]> {
+        let open = || Error::new(Kind::Invalid, "a name of the request has no end");
+        let end = self.0.iter().position(|&byte| byte == 0).ok_or_else(open)?;
+        let taken = self.bytes(end)?;
+        self.bytes(1)?;
+        Ok(taken)
+    }
+}
+
+/// Puts a message together, front to back, in memory that is large enough.
+pub struct Writer<'a> {
+    into: &'a mut [u8],
+    length: usize,
+}
+
+impl<'a> Writer<'a> {
+    /// Writes from the start of `into`.
+    pub fn new(into: &'a mut [u8]) -> Writer<'a> {
+        Writer { into, length: 0 }
+    }
+    /// Appends bytes.
+    pub fn bytes(&mut self, bytes: &[u8]) -> &mut Self {
+        self.into[self.length..self.length + bytes.len()].copy_from_slice(bytes);
+        self.length += bytes.len();
+        self
+    }
+    /// Appends a 16-bit field.
+    pub fn u16(&mut self, value: u16) -> &mut Self {
+        self.bytes(&value.to_ne_bytes())
+    }
+    /// Appends a 32-bit field.
+    pub fn u32(&mut self, value: u32) -> &mut Self {
+        self.bytes(&value.to_ne_bytes())
+    }
+    /// Appends a 64-bit field.
+    pub fn u64(&mut self, value: u64) -> &mut Self {
+        self.bytes(&value.to_ne_bytes())
+    }
+    /// Appends `count` zeros.
+    pub fn zeros(&mut self, count: usize) -> &mut Self {
+        self.into[self.length..self.length + count].fill(0);
+        self.length += count;
+        self
+    }
+    /// Bytes written so far.
+    pub fn len(&self) -> usize {
+        self.length
+    }
+    /// Bytes that still fit.
+    pub fn room(&self) -> usize {
+        self.into.len() - self.length
+    }
+}

@@ -1,0 +1,123 @@
+//! Who of a core's tasks reads the device: one at a time holds the baton; the others stand in line.
+//!
+//! Promise: while the baton lies on the ground, either nobody stands in line, or a task that was woken for it, or
+//! the one that has just put it down and has not yet suspended, is about to run.
+
+use std::future::poll_fn;
+use std::sync::Mutex;
+use std::task::{Poll, Waker};
+
+/// All calls come from one core, so its mutex is never contended.
+pub struct Baton {
+    state: Mutex<State>,
+}
+
+struct State {
+    held: bool,
+    ended: bool,
+    /// Tasks in line, last in first out: the one that ran last is the warmest.
+    line: Vec<usize>,
+    /// A task stands in line exactly once while it has a waker here.
+    wakers: Vec<Option<Waker>>,
+}
+
+impl Baton {
+    /// A baton on the ground, for tasks numbered `0..tasks`.
+    pub fn new(tasks: usize) -> Baton {
+        let state = State { held: false, ended: false, line: Vec::with_capacity(tasks), wakers: vec![None; tasks] };
+        Baton { state: Mutex::new(state) }
+    }
+    fn state(&self) -> std::sync::MutexGuard<'_, State> {
+        self.state.lock().expect("no panic while held")
+    }
+    /// Waits for the baton; false when there is nothing left to read.
+    pub async fn take(&self, task: usize) -> bool {
+        poll_fn(|context| {
+            let mut state = self.state();
+            if state.ended {
+                return Poll::Ready(false);
+            }
+            if !state.held {
+                state.held = true;
+                return Poll::Ready(true);
+            }
+            if state.wakers[task].is_none() {
+                state.line.push(task);
+            }
+            state.wakers[task] = Some(context.waker().clone());
+            Poll::Pending
+        })
+        .await
+    }
+    /// Lays the baton down without waking anyone: the caller either takes it again or calls `pass` before it
+    /// suspends.
+    pub fn put_down(&self) {
+        let mut state = self.state();
+        assert!(state.held, "only the holder puts the baton down");
+        state.held = false;
+    }
+    /// Wakes the next in line if the baton lies on the ground.
+    pub fn pass(&self) {
+        let mut state = self.state();
+        if state.held {
+            return;
+        }
+        if let Some(task) = state.line.pop()
+            && let Some(waker) = state.wakers[task].take()
+        {
+            waker.wake();
+        }
+    }
+    /// There is nothing left to read: everyone in line leaves.
+    pub fn end(&self) {
+        let mut state = self.state();
+        state.ended = true;
+        state.line.clear();
+        state.wakers.iter_mut().filter_map(Option::take).for_each(Waker::wake);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::future::Future;
+    use std::pin::pin;
+    use std::task::Context;
+
+    #[test]
+    fn one_holds_it_and_the_next_in_line_gets_it() {
+        let baton = Baton::new(3);
+        let mut context = Context::from_waker(Waker::noop());
+        let mut first = pin!(baton.take(0));
+        let mut second = pin!(baton.take(1));
+        let mut third = pin!(baton.take(2));
+        assert_eq!(first.as_mut().poll(&mut context), Poll::Ready(true));
+        assert!(second.as_mut().poll(&mut context).is_pending());
+        assert!(second.as_mut().poll(&mut context).is_pending(), "a spurious poll does not queue twice");
+        assert!(third.as_mut().poll(&mut context).is_pending());
+        assert_eq!(baton.state().line, [1, 2]);
+        baton.pass();
+        assert_eq!(baton.state().line, [1, 2], "a held baton is not passed");
+        baton.put_down();
+        baton.pass();
+        assert_eq!(third.as_mut().poll(&mut context), Poll::Ready(true));
+        baton.end();
+        assert_eq!(second.as_mut().poll(&mut context), Poll::Ready(false));
+    }
+
+    #[test]
+    fn a_woken_task_that_finds_it_taken_stands_in_line_again() {
+        let baton = Baton::new(2);
+        let mut context = Context::from_waker(Waker::noop());
+        assert_eq!(pin!(baton.take(0)).poll(&mut context), Poll::Ready(true));
+        let mut second = pin!(baton.take(1));
+        assert!(second.as_mut().poll(&mut context).is_pending());
+        baton.put_down();
+        baton.pass();
+        assert_eq!(pin!(baton.take(0)).poll(&mut context), Poll::Ready(true));
+        assert!(second.as_mut().poll(&mut context).is_pending());
+        baton.put_down();
+        baton.pass();
+        assert_eq!(second.as_mut().poll(&mut context), Poll::Ready(true));
+    }
+}

@@ -1,0 +1,119 @@
+//! One core's end of the connection: its clone of the device, and where requests land.
+//!
+//! Promise: a write's payload lands at a 4 KiB boundary, and reaches the stack in a buffer of its own.
+//! A request is read with two parts (rule F4): the first holds exactly what precedes a write's payload, the second
+//! is a buffer of 1 MiB. Other requests that are longer than the first part are joined behind it.
+
+use super::abi::{self, IN_HEADER_BYTES, WRITE_HEAD_BYTES, opcode};
+use super::parse::{self, Ask, Header};
+use super::syscall::errno_of;
+use base::limits::{IO_BYTES_MAX, TARGET_BYTES_MAX};
+use base::{Ino, Result};
+use runtime::{Buf, Runtime};
+use std::fs::File;
+use std::io::{IoSlice, IoSliceMut, Read, Write};
+
+/// Longest part of a request that is looked at, a write's payload apart: SYMLINK with the longest name and target.
+const JOINED_BYTES: usize = IN_HEADER_BYTES + 256 + TARGET_BYTES_MAX + 1;
+
+/// Payloads above this size are taken over with the buffer in which they landed, which holds 1 MiB; smaller ones
+/// are copied into a buffer of their own size: the copy (a few microseconds per 64 KiB, from a warm cache) costs
+/// less than pinning a buffer many times as large until the device write is done.
+const TAKE_OVER_BYTES_MIN: usize = 256 << 10;
+
+/// Where requests land.
+pub struct Landing {
+    head: Box<[u8; JOINED_BYTES]>,
+    body: Buf,
+}
+
+/// What came of reading the device.
+pub enum Received {
+    /// A request of so many bytes lies in the landing.
+    Request(usize),
+    /// There is none now.
+    Nothing,
+    /// The file system is unmounted or its connection was aborted.
+    Ended,
+}
+
+/// A request, parsed.
+pub struct Message {
+    /// Its header.
+    pub header: Header,
+    /// What it asks, or why it can't be understood.
+    pub ask: Result<Ask>,
+    /// Length of a write's payload, which still lies in the landing.
+    pub payload_bytes: usize,
+}
+
+impl Landing {
+    /// An empty landing.
+    pub fn new(runtime: &Runtime) -> Result<Landing> {
+        Ok(Landing { head: Box::new([0; JOINED_BYTES]), body: runtime.buffer(IO_BYTES_MAX)? })
+    }
+    /// Reads one request.
+    pub fn receive(&mut self, device: &File) -> Received {
+        let mut parts = [IoSliceMut::new(&mut self.head[..WRITE_HEAD_BYTES]), IoSliceMut::new(&mut self.body)];
+        loop {
+            let mut reader = device;
+            match reader.read_vectored(&mut parts) {
+                Ok(0) => return Received::Ended,
+                Ok(length) => return Received::Request(length),
+                Err(error) => match errno_of(&error) {
+                    libc::EAGAIN => return Received::Nothing,
+                    // A signal, or a request that was given up while it was being read: there may be another.
+                    libc::EINTR | libc::ENOENT => continue,
+                    _ => return Received::Ended,
+                },
+            }
+        }
+    }
+    /// Parses the request of `total` bytes that lies here. None: not even a header, so nobody to answer to.
+    pub fn parse(&mut self, total: usize, root: Ino) -> Option<Message> {
+        if total < IN_HEADER_BYTES {
+            return None;
+        }
+        let first = total.min(WRITE_HEAD_BYTES);
+        let header = parse::header(&self.head[..first], total).ok()?;
+        let payload_bytes = if header.opcode == opcode::WRITE { total - first } else { 0 };
+        let end = if header.opcode == opcode::WRITE { first } else { self.join(total) };
+        let body = &self.head[IN_HEADER_BYTES..end];
+        let ask = parse::ask(&header, body, payload_bytes, root);
+        Some(Message { header, ask, payload_bytes })
+    }
+    /// Joins the two parts of a request that is no write; the end of what is looked at.
+    fn join(&mut self, total: usize) -> usize {
+        let end = total.min(JOINED_BYTES);
+        if end > WRITE_HEAD_BYTES {
+            self.head[WRITE_HEAD_BYTES..end].copy_from_slice(&self.body[..end - WRITE_HEAD_BYTES]);
+        }
+        end
+    }
+    /// The payload of the write that lies here, in a buffer of its own. Errors: `Host` when there is no memory;
+    /// the payload still lies here then.
+    pub fn payload(&mut self, runtime: &Runtime, length: usize) -> Result<Buf> {
+        if length > TAKE_OVER_BYTES_MIN {
+            let fresh = runtime.buffer(IO_BYTES_MAX)?;
+            let mut taken = std::mem::replace(&mut self.body, fresh);
+            taken.set_len(length);
+            return Ok(taken);
+        }
+        let mut copy = runtime.buffer(length)?;
+        copy.copy_from_slice(&self.body[..length]);
+        Ok(copy)
+    }
+}
+
+/// Sends an answer: its head and the bytes behind it. Errors are the kernel's errno: ENOENT says that nobody
+/// waits for it any more, ENODEV that the connection has ended.
+pub fn send(device: &File, head: &[u8], tail: &[u8]) -> Result<(), i32> {
+    debug_assert!(head.len() >= abi::OUT_HEADER_BYTES);
+    let mut writer = device;
+    let sent = if tail.is_empty() {
+        writer.write(head)
+    } else {
+        writer.write_vectored(&[IoSlice::new(head), IoSlice::new(tail)])
+    };
+    sent.map(drop).map_err(|error| errno_of(&error))
+}

@@ -1,0 +1,255 @@
+//! One request, from what it asks to its answer.
+
+use super::channel::{self, Message};
+use super::parse::{self, Ask, Header};
+use super::reply::{self, Entries, Head};
+use super::rows::Rows;
+use super::serve::{Identity, Target};
+use base::{Attr, Ino, Kind, Op, Reply, RequestId, Result, SetAttr};
+use layer::{Answer, Call, Class, Context};
+use runtime::ledger::OpRow;
+use runtime::{Buf, Runtime, Slice, Span, Stage};
+use std::fs::File;
+use std::sync::Arc;
+
+/// What handling needs; one per core.
+pub struct Handler<T> {
+    pub runtime: Runtime,
+    pub target: Arc<T>,
+    pub identity: Identity,
+    /// The core's own descriptor: an answer must go out where its request came in.
+    pub device: File,
+    pub core: usize,
+    pub rows: Rows,
+}
+
+/// Operations that one request may need: their request numbers lie side by side. Steps are counted in the low
+/// bits of the stack's request number, above which the kernel's own number stands.
+const STEP_BITS: u32 = 2;
+
+/// An answer: its head, and the bytes behind it.
+enum Told {
+    Head(Head),
+    Bytes(Head, Slice),
+    Link(Head, Box<[u8]>),
+    Buffer(Head, Buf),
+    /// A head that leaves the inode open: if nobody takes it, the open is undone.
+    Opened(Head, Ino),
+}
+
+impl<T: Target> Handler<T> {
+    /// Handles one request and answers it.
+    pub async fn handle(&self, message: Message, payload: Option<Result<Buf>>, start_ns: u64) {
+        let unique = message.header.unique;
+        match message.ask {
+            Ok(Ask::Silent) => (),
+            Ok(Ask::Answer(errno)) => self.send(unique, &Head::status(unique, errno), &[]),
+            Ok(Ask::OpenDir) => self.send(unique, &Head::open_dir(unique), &[]),
+            Ok(ask) => self.ask(&message.header, ask, payload, start_ns).await,
+            Err(error) => self.send(unique, &Head::status(unique, reply::errno(&error)), &[]),
+        }
+    }
+    /// Asks the stack, answers, and leaves the request's times in the ledger.
+    async fn ask(&self, header: &Header, ask: Ask, payload: Option<Result<Buf>>, start_ns: u64) {
+        let row = self.row(&ask);
+        let mut context = self.context(header, &ask, start_ns);
+        context.span.mark(Stage::Front, self.runtime.clock.now_ns());
+        match self.tell(&mut context, header.unique, ask, payload).await {
+            Ok(told) => self.answer(&mut context, header.unique, told).await,
+            Err(error) => self.send(header.unique, &Head::status(header.unique, reply::errno(&error)), &[]),
+        }
+        self.runtime.ledger.record(self.core, row, &context.span, &*self.runtime.clock);
+    }
+    fn row(&self, ask: &Ask) -> OpRow {
+        match ask {
+            Ask::Entry(op) | Ask::Node(op) | Ask::Attr(op) | Ask::Done(op) | Ask::Target(op) => self.rows.row(op),
+            Ask::Read(op) | Ask::Write(op) | Ask::Create { op, .. } => self.rows.row(op),
+            Ask::Open { ino, .. } => self.rows.row(&Op::Open { ino: *ino, truncate: false }),
+            Ask::ReadDir { ino, .. } => self.rows.row(&Op::ReadDir { ino: *ino, cookie: 0, count: 0, plus: false }),
+            Ask::StatFs => self.rows.row(&Op::StatFs),
+            Ask::Silent | Ask::Answer(_) | Ask::OpenDir => unreachable!("answered without the stack"),
+        }
+    }
+    fn context(&self, header: &Header, ask: &Ask, start_ns: u64) -> Context {
+        let data = matches!(ask, Ask::Read(_) | Ask::Write(_) | Ask::Done(Op::Fsync { .. }));
+        Context {
+            volume: self.identity.volume,
+            session: self.identity.session,
+            request: RequestId(header.unique << STEP_BITS),
+            uid: header.uid,
+            gid: header.gid,
+            deadline_ns: u64::MAX,
+            class: if data { Class::Foreground } else { Class::Metadata },
+            trace: header.unique,
+            cut: 0,
+            membership: 1,
+            span: Span::start(start_ns),
+        }
+    }
+    async fn tell(&self, context: &mut Context, unique: u64, ask: Ask, payload: Option<Result<Buf>>) -> Result<Told> {
+        let root = self.identity.root;
+        match ask {
+            Ask::Read(op) => self.read(context, unique, op).await,
+            Ask::Write(op) => self.write(context, unique, op, payload).await,
+            Ask::Entry(op) => self.entry(context, unique, op).await,
+            Ask::Attr(op) => Ok(Told::Head(Head::attr(unique, &self.attr(context, op).await?))),
+            Ask::Done(op) => self.call(context, op).await.map(|_| Told::Head(Head::status(unique, 0))),
+            Ask::Target(op) => match self.call(context, op).await? {
+                Reply::Target(target) => Ok(Told::Link(Head::before(unique, target.len()), target)),
+                other => contradiction(&other),
+            },
+            Ask::StatFs => match self.call(context, Op::StatFs).await? {
+                Reply::StatFs(space) => Ok(Told::Head(Head::statfs(unique, &space))),
+                other => contradiction(&other),
+            },
+            Ask::Node(op) => {
+                let attr = self.attr(context, op).await?;
+                self.release(context, attr.ino).await;
+                Ok(Told::Head(Head::entry(unique, &attr, root)))
+            }
+            Ask::Open { ino, flags, kill_privileges } => self.open(context, unique, ino, flags, kill_privileges).await,
+            Ask::Create { op, flags, kill_privileges } => {
+                let attr = self.create(context, op, flags, kill_privileges).await?;
+                Ok(Told::Opened(Head::create(unique, &attr, root, flags), attr.ino))
+            }
+            Ask::ReadDir { ino, offset, size, plus } => self.read_dir(context, unique, ino, offset, size, plus).await,
+            Ask::Silent | Ask::Answer(_) | Ask::OpenDir => unreachable!("answered without the stack"),
+        }
+    }
+    async fn call(&self, context: &Context, op: Op) -> Result<Reply> {
+        Ok(self.target.call(context, Call { op, data: None }).await?.reply)
+    }
+    async fn attr(&self, context: &Context, op: Op) -> Result<Attr> {
+        match self.call(context, op).await? {
+            Reply::Attr(attr) => Ok(attr),
+            other => contradiction(&other),
+        }
+    }
+    async fn entry(&self, context: &Context, unique: u64, op: Op) -> Result<Told> {
+        let lookup = matches!(op, Op::Lookup { .. });
+        match self.attr(context, op).await {
+            Ok(attr) => Ok(Told::Head(Head::entry(unique, &attr, self.identity.root))),
+            Err(error) if lookup && error.kind == Kind::NotFound => Ok(Told::Head(Head::absent(unique))),
+            Err(error) => Err(error),
+        }
+    }
+    async fn read(&self, context: &Context, unique: u64, op: Op) -> Result<Told> {
+        let Answer { reply, data } = self.target.call(context, Call { op, data: None }).await?;
+        match (reply, data) {
+            (Reply::Data { length: 0 }, _) => Ok(Told::Head(Head::before(unique, 0))),
+            (Reply::Data { length }, Some(data)) => {
+                assert_eq!(data.len(), length as usize, "the stack tells how many bytes it gives");
+                Ok(Told::Bytes(Head::before(unique, data.len()), data))
+            }
+            (other, _) => contradiction(&other),
+        }
+    }
+    async fn write(&self, context: &Context, unique: u64, op: Op, payload: Option<Result<Buf>>) -> Result<Told> {
+        let Some(data) = payload.transpose()? else { return Ok(Told::Head(Head::wrote(unique, 0))) };
+        match self.target.call(context, Call { op, data: Some(data) }).await?.reply {
+            Reply::Wrote { length, .. } => Ok(Told::Head(Head::wrote(unique, length))),
+            other => contradiction(&other),
+        }
+    }
+    async fn open(&self, context: &mut Context, unique: u64, ino: Ino, flags: u32, kill: bool) -> Result<Told> {
+        let truncate = truncates(flags);
+        let attr = self.attr(context, Op::Open { ino, truncate }).await?;
+        if truncate && kill && attr.inode.mode & PRIVILEGES != 0 {
+            self.change_opened(context, ino, SetAttr { kill_privileges: true, ..SetAttr::default() }).await?;
+        }
+        Ok(Told::Opened(Head::open(unique, flags), ino))
+    }
+    async fn create(&self, context: &mut Context, op: Op, flags: u32, kill_privileges: bool) -> Result<Attr> {
+        let attr = self.attr(context, op).await?;
+        if !truncates(flags) || attr.inode.size == 0 {
+            return Ok(attr);
+        }
+        // It existed already.
+        let set = SetAttr { size: Some(0), kill_privileges, ..SetAttr::default() };
+        self.change_opened(context, attr.ino, set).await
+    }
+    /// Changes an inode that this request has opened; if that fails, the open is undone.
+    async fn change_opened(&self, context: &mut Context, ino: Ino, set: SetAttr) -> Result<Attr> {
+        next_step(context);
+        let changed = self.attr(context, Op::SetAttr { ino, set }).await;
+        if changed.is_err() {
+            self.release(context, ino).await;
+        }
+        changed
+    }
+    /// Undoes an open that the client does not know of. An error has nobody to be told to.
+    async fn release(&self, context: &mut Context, ino: Ino) {
+        next_step(context);
+        let _ = self.call(context, Op::Release { ino }).await;
+    }
+    async fn read_dir(
+        &self,
+        context: &Context,
+        unique: u64,
+        ino: Ino,
+        offset: u64,
+        size: usize,
+        plus: bool,
+    ) -> Result<Told> {
+        let root = self.identity.root;
+        let mut buffer = self.runtime.buffer(size)?;
+        let mut page = Entries::new(&mut buffer, plus, root);
+        if offset < COOKIE_PARENT {
+            let parent = if ino == root { root } else { self.attr(context, Op::GetAttr { ino }).await?.inode.parent };
+            let fits =
+                (offset == COOKIE_SELF || page.dot(b".", ino, COOKIE_SELF)) && page.dot(b"..", parent, COOKIE_PARENT);
+            assert!(fits, "the smallest buffer that is accepted holds both");
+        }
+        let cookie = if offset <= COOKIE_PARENT { 0 } else { offset };
+        let count = parse::entries_for(page.room(), plus);
+        match self.call(context, Op::ReadDir { ino, cookie, count, plus }).await? {
+            Reply::Entries(entries) => entries.iter().all(|entry| page.push(entry)),
+            other => contradiction(&other),
+        };
+        let length = page.len();
+        buffer.set_len(length);
+        Ok(Told::Buffer(Head::before(unique, length), buffer))
+    }
+    async fn answer(&self, context: &mut Context, unique: u64, told: Told) {
+        match told {
+            Told::Head(head) => self.send(unique, &head, &[]),
+            Told::Bytes(head, bytes) => self.send(unique, &head, &bytes),
+            Told::Link(head, target) => self.send(unique, &head, &target),
+            Told::Buffer(head, buffer) => self.send(unique, &head, &buffer),
+            Told::Opened(head, ino) => {
+                if channel::send(&self.device, head.as_bytes(), &[]).is_err() {
+                    self.release(context, ino).await;
+                }
+            }
+        }
+    }
+    /// Sends an answer. A client that has gone, or an ended connection, needs none. If the kernel does not take the
+    /// bytes (no memory), the client is told of an error instead of waiting for ever.
+    fn send(&self, unique: u64, head: &Head, tail: &[u8]) {
+        match channel::send(&self.device, head.as_bytes(), tail) {
+            Ok(()) | Err(libc::ENOENT | libc::ENODEV) => (),
+            Err(_) => drop(channel::send(&self.device, Head::status(unique, libc::EIO).as_bytes(), &[])),
+        }
+    }
+}
+
+/// Positions behind "." and ".."; the group's own cookies start above.
+const COOKIE_SELF: u64 = 1;
+const COOKIE_PARENT: u64 = 2;
+
+/// setuid and setgid.
+const PRIVILEGES: u16 = 0o6000;
+
+fn truncates(flags: u32) -> bool {
+    flags & libc::O_TRUNC as u32 != 0
+}
+
+/// The request's next operation gets a number of its own (rule R1).
+fn next_step(context: &mut Context) {
+    context.request.0 += 1;
+    assert!(context.request.0 & ((1 << STEP_BITS) - 1) != 0, "a request has at most four operations");
+}
+
+fn contradiction(reply: &Reply) -> ! {
+    panic!("the stack gave an answer of another operation: {reply:?}")
+}

@@ -1,0 +1,153 @@
+//! The handshake at the start of a connection.
+
+use super::abi::{Fields, IN_HEADER_BYTES, MAJOR, MINOR, OUT_HEADER_BYTES, Writer, init_flag, opcode};
+use super::syscall::{errno_of, wait_readable};
+use super::{parse, reply};
+use base::limits::{BLOCK_BYTES, IO_BYTES_MAX};
+use base::{Error, Kind, Result};
+use std::fs::File;
+use std::io::{Read, Write};
+
+/// Features asked for, where the kernel has them (rule F4). Not among them: the writeback cache (rule F2), locks
+/// (they stay in the kernel), DONT_MASK (the kernel applies the umask), EXPORT_SUPPORT.
+const WANTED: u64 = init_flag::ASYNC_READ
+    | init_flag::ATOMIC_O_TRUNC
+    | init_flag::BIG_WRITES
+    | init_flag::DO_READDIRPLUS
+    | init_flag::READDIRPLUS_AUTO
+    | init_flag::ASYNC_DIO
+    | init_flag::PARALLEL_DIROPS
+    | init_flag::MAX_PAGES
+    | init_flag::CACHE_SYMLINKS
+    | init_flag::HANDLE_KILLPRIV_V2
+    | init_flag::INIT_EXT
+    | init_flag::DIRECT_IO_ALLOW_MMAP;
+
+/// Without these the parsing or the buffers would be wrong: Linux 4.20 and later have them.
+const NEEDED: u64 = init_flag::ATOMIC_O_TRUNC | init_flag::BIG_WRITES | init_flag::MAX_PAGES;
+
+/// Requests that the kernel keeps in the background (read-ahead, asynchronous direct I/O) at a time: enough for
+/// 32 jobs of depth 32 (rule F4).
+const BACKGROUND_MAX: u16 = 1024;
+/// From here on the kernel calls the connection congested: three quarters, its own default proportion.
+const CONGESTION: u16 = BACKGROUND_MAX / 4 * 3;
+
+/// The kernel sends INIT within microseconds of mount(2); a machine under heavy load gets time.
+const INIT_TIMEOUT_MS: i32 = 30_000;
+
+/// What both sides agreed on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Agreement {
+    /// The kernel's minor version.
+    pub minor: u32,
+    /// Features in use.
+    pub flags: u64,
+}
+
+/// Answers INIT on the connection's first descriptor.
+pub fn handshake(device: &File) -> Result<Agreement> {
+    // The kernel refuses to read into less than this.
+    let mut message = vec![0; IO_BYTES_MAX + 2 * BLOCK_BYTES];
+    loop {
+        match wait_readable(device, INIT_TIMEOUT_MS) {
+            Ok(true) => (),
+            Ok(false) => return Err(Error::new(Kind::Host, "the kernel did not start the FUSE connection")),
+            Err(libc::EINTR) => continue,
+            Err(errno) => return Err(Error::os("waiting for the FUSE connection", errno)),
+        }
+        let mut reader = device;
+        let length = match reader.read(&mut message) {
+            Ok(length) => length,
+            Err(error) if matches!(errno_of(&error), libc::EAGAIN | libc::EINTR | libc::ENOENT) => continue,
+            Err(error) => return Err(Error::os("reading the FUSE connection's start", errno_of(&error))),
+        };
+        let (answer, agreement) = answer(&message[..length])?;
+        let mut writer = device;
+        writer.write_all(&answer).map_err(|error| Error::os("answering the FUSE handshake", errno_of(&error)))?;
+        if let Some(agreement) = agreement {
+            return Ok(agreement);
+        }
+    }
+}
+
+/// The answer to INIT; no agreement yet if the kernel has to come back with an older major version.
+pub fn answer(message: &[u8]) -> Result<(Vec<u8>, Option<Agreement>)> {
+    let header = parse::header(message, message.len())?;
+    if header.opcode != opcode::INIT {
+        return Err(Error::new(Kind::Host, "the kernel's first FUSE request is not INIT"));
+    }
+    let mut fields = Fields(message.get(IN_HEADER_BYTES..).unwrap_or_default());
+    let (major, minor) = (fields.u32()?, fields.u32()?);
+    if major > MAJOR {
+        return Ok((init_out(header.unique, 0, 0), None));
+    }
+    let old = |missing: u64| {
+        let error = Error::new(Kind::Host, "the kernel's FUSE is too old: Linux 5.12 or later is needed");
+        Err(error.with(format!("it speaks {major}.{minor}, missing features {missing:#x}")))
+    };
+    if major < MAJOR {
+        return old(NEEDED);
+    }
+    let readahead = fields.u32()?;
+    let low = u64::from(fields.u32()?);
+    let high = if low & init_flag::INIT_EXT != 0 { u64::from(fields.u32()?) } else { 0 };
+    let offered = low | high << 32;
+    if offered & NEEDED != NEEDED {
+        return old(NEEDED & !offered);
+    }
+    let flags = WANTED & offered;
+    let agreement = Agreement { minor, flags };
+    Ok((init_out(header.unique, readahead.max(IO_BYTES_MAX as u32), flags), Some(agreement)))
+}
+
+fn init_out(unique: u64, readahead: u32, flags: u64) -> Vec<u8> {
+    let mut body = [0; 64];
+    let mut writer = Writer::new(&mut body);
+    writer.u32(MAJOR).u32(MINOR).u32(readahead).u32(flags as u32);
+    writer.u16(BACKGROUND_MAX).u16(CONGESTION).u32(IO_BYTES_MAX as u32);
+    // Time stamps count single nanoseconds; then pages per request, no DAX alignment, the second word of flags.
+    writer.u32(1).u16((IO_BYTES_MAX / BLOCK_BYTES) as u16).u16(0).u32((flags >> 32) as u32);
+    let mut answer = Vec::with_capacity(OUT_HEADER_BYTES + body.len());
+    answer.extend_from_slice(reply::Head::before(unique, body.len()).as_bytes());
+    answer.extend_from_slice(&body);
+    answer
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fuse::abi::WRITE_HEAD_BYTES;
+
+    fn init(major: u32, flags: u64) -> Vec<u8> {
+        let mut bytes = [0; 104];
+        let mut writer = Writer::new(&mut bytes);
+        writer.u32(104).u32(opcode::INIT).u64(2).zeros(24);
+        writer.u32(major).u32(45).u32(131_072).u32(flags as u32).u32((flags >> 32) as u32);
+        bytes.to_vec()
+    }
+
+    #[test]
+    fn only_wanted_features_are_agreed_on() {
+        let (answer, agreement) = answer(&init(7, u64::MAX)).expect("a modern kernel");
+        assert_eq!(agreement, Some(Agreement { minor: 45, flags: WANTED }));
+        let mut fields = Fields(&answer);
+        assert_eq!(fields.u32().expect("length") as usize, answer.len());
+        assert_eq!((fields.u32(), fields.u64()), (Ok(0), Ok(2)));
+        assert_eq!((fields.u32(), fields.u32(), fields.u32()), (Ok(7), Ok(39), Ok(1 << 20)));
+        assert_eq!(fields.u32(), Ok(WANTED as u32));
+        assert_eq!((fields.u16(), fields.u16(), fields.u32()), (Ok(1024), Ok(768), Ok(1 << 20)));
+        assert_eq!((fields.u32(), fields.u16(), fields.u16()), (Ok(1), Ok(256), Ok(0)));
+        assert_eq!(fields.u32(), Ok((WANTED >> 32) as u32));
+    }
+
+    #[test]
+    fn other_kernels_are_told_what_to_do() {
+        let (_, later) = answer(&init(8, u64::MAX)).expect("a newer major version comes back");
+        assert_eq!(later, None);
+        assert_eq!(answer(&init(6, u64::MAX)).expect_err("too old").kind, Kind::Host);
+        assert_eq!(answer(&init(7, init_flag::BIG_WRITES)).expect_err("too old").kind, Kind::Host);
+        assert!((0..104).all(|cut| answer(&init(7, u64::MAX)[..cut]).is_err()));
+    }
+
+    const _: () = assert!(WRITE_HEAD_BYTES == 80);
+}

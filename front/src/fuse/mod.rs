@@ -1,0 +1,25 @@
+//! The FUSE front: a volume as a mounted file system, over `/dev/fuse` (rules F1 to F5).
+//!
+//! Promises: one long-lived set of tasks per core reads, handles and answers requests on that core's own clone of
+//! the device, without an allocation or a hand-over per warm request (decision D4); payloads land aligned; the
+//! flags of every write decide when it is acknowledged (rule F1); handles are stateless and a node id is an inode
+//! number (rule F5).
+//! Absent by design: no libfuse, no fusermount; no caching of its own (the kernel caches, for one session); no
+//! locks (they stay in the kernel while there is one session), no writeback cache (rule F2).
+
+mod abi;
+mod baton;
+mod channel;
+mod handle;
+mod init;
+mod mount;
+mod mountinfo;
+pub mod parse;
+pub mod reply;
+mod rows;
+mod serve;
+mod syscall;
+
+pub use mount::{Mount, MountOptions, Unmounted, mount};
+pub use rows::OP_NAMES;
+pub use serve::{Identity, Serving, Target, serve};

@@ -1,0 +1,251 @@
+//! Mounting and unmounting, directly by mount(2): no helper program, hence root is needed.
+//!
+//! Promises: a mount point whose daemon died is taken over; a mount point in use is refused; unmounting twice is
+//! harmless, and never takes away what someone else mounted there meanwhile.
+
+use super::init::{self, Agreement};
+use super::{mountinfo, syscall};
+use base::{Error, Kind, Result};
+use std::ffi::{CStr, CString};
+use std::fs::File;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::sync::mpsc;
+use std::time::Duration;
+
+/// Type of our mounts in `/proc/mounts`: the kernel's FUSE, with our name.
+const KIND: &str = "fuse.sinter";
+
+/// A live file system answers a probe at once, unless its machine is overloaded.
+const PROBE_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Dead mounts that may lie on top of each other at one mount point: more were not left by daemons that take over.
+const STACKED_MAX: usize = 16;
+
+/// An unmount that finds the mount busy is tried again this often, since scanners and shells leave soon ...
+const UNMOUNT_ATTEMPTS: usize = 5;
+/// ... at this distance.
+const UNMOUNT_PAUSE: Duration = Duration::from_millis(100);
+
+/// How far the kernel reads ahead of a sequential reader: the largest request, so that such reads come in
+/// requests of 1 MiB. Its default of 128 KiB would keep the device idle between them.
+const READ_AHEAD_KIB: usize = 1024;
+
+/// What to mount where.
+#[derive(Clone, Debug)]
+pub struct MountOptions {
+    /// An existing directory.
+    pub path: PathBuf,
+    /// What `df` and `mount` show as the source.
+    pub source: String,
+    /// Take no changes.
+    pub read_only: bool,
+}
+
+/// How an unmount went.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Unmounted {
+    /// Nobody used it any more.
+    Clean,
+    /// It was in use: no longer reachable by its path, and gone when its last user has left.
+    Detached,
+    /// It was not mounted any more.
+    Already,
+}
+
+/// A mounted file system whose kernel side is ready; requests wait until they are served.
+pub struct Mount {
+    path: PathBuf,
+    entry: mountinfo::Entry,
+    device: File,
+    agreement: Agreement,
+    unmounted: Mutex<bool>,
+}
+
+/// Mounts; the kernel's handshake is done when this returns. Blocks: not to be called on a core.
+///
+/// Errors: `Host` without `/dev/fuse` or with too old a kernel, `Permission` unless root, `NotFound` or
+/// `NotDirectory` for the mount point, `Busy` when something live is mounted there.
+pub fn mount(options: &MountOptions) -> Result<Mount> {
+    let device = open_device()?;
+    let path = resolve(&options.path)?;
+    clear(&path)?;
+    check_directory(&path)?;
+    mount_at(&path, options, &device)?;
+    let ready = ready(path.clone(), device);
+    if ready.is_err() {
+        // Leaves nothing behind; if this fails too, the first error is the one to tell.
+        let _ = syscall::unmount(&c_path(&path)?, libc::MNT_DETACH);
+    }
+    ready
+}
+
+fn open_device() -> Result<File> {
+    syscall::open_device().map_err(|errno| match errno {
+        libc::ENOENT | libc::ENODEV | libc::ENXIO => {
+            Error::new(Kind::Host, "no /dev/fuse: load the kernel's module (modprobe fuse)")
+        }
+        libc::EACCES | libc::EPERM => {
+            Error::new(Kind::Host, "/dev/fuse may not be opened: run as root; in a container, pass the device in")
+        }
+        errno => Error::os("opening /dev/fuse", errno),
+    })
+}
+
+fn c_path(path: &Path) -> Result<CString> {
+    CString::new(path.as_os_str().as_bytes()).map_err(|_| Error::new(Kind::Invalid, "a path with a NUL in it"))
+}
+
+fn c_string(text: &str) -> Result<CString> {
+    CString::new(text).map_err(|_| Error::new(Kind::Invalid, "a mount source with a NUL in it"))
+}
+
+/// The path as the kernel lists it, without links; also for a mount point that is dead.
+fn resolve(path: &Path) -> Result<PathBuf> {
+    let wrong = |error: std::io::Error| {
+        let errno = syscall::errno_of(&error);
+        Error::os("the mount point can't be used (create it with mkdir -p)", errno).with(path.display())
+    };
+    match std::fs::canonicalize(path) {
+        Ok(path) => Ok(path),
+        Err(error) if is_dead(syscall::errno_of(&error)) => {
+            let absolute = std::path::absolute(path).map_err(wrong)?;
+            let (Some(parent), Some(name)) = (absolute.parent(), absolute.file_name()) else {
+                return Err(wrong(error));
+            };
+            Ok(std::fs::canonicalize(parent).map_err(wrong)?.join(name))
+        }
+        Err(error) => Err(wrong(error)),
+    }
+}
+
+/// Errnos of a connection whose daemon is gone.
+fn is_dead(errno: i32) -> bool {
+    matches!(errno, libc::ENOTCONN | libc::ECONNABORTED | libc::ECONNREFUSED)
+}
+
+fn mounted_at(path: &Path) -> Result<Option<mountinfo::Entry>> {
+    let text = std::fs::read("/proc/self/mountinfo")
+        .map_err(|error| Error::os("reading /proc/self/mountinfo", syscall::errno_of(&error)))?;
+    Ok(mountinfo::top_at(&text, path.as_os_str().as_bytes()))
+}
+
+/// Takes our own dead mounts away from the mount point, and refuses anything live.
+fn clear(path: &Path) -> Result<()> {
+    for _ in 0..STACKED_MAX {
+        let Some(top) = mounted_at(path)? else { return Ok(()) };
+        let busy = |what| Err(Error::new(Kind::Busy, what).with(format!("{} ({})", path.display(), top.kind)));
+        if !top.kind.starts_with("fuse") {
+            return busy("another file system is mounted there: unmount it or choose another directory");
+        }
+        match probe(path)? {
+            Some(errno) if is_dead(errno) && top.kind == KIND => {
+                let detached = syscall::unmount(&c_path(path)?, libc::MNT_DETACH);
+                detached.map_err(|errno| Error::os("unmounting what a dead daemon left", errno))?;
+            }
+            Some(errno) if is_dead(errno) => return busy("another program's dead mount is there: unmount it"),
+            _ => return busy("a live mount is there: unmount it, or choose another directory"),
+        }
+    }
+    Err(Error::new(Kind::Busy, "too many dead mounts on top of each other: unmount them").with(path.display()))
+}
+
+/// Asks the file system at `path` something; the errno it gave. In a thread of its own, because a live but stuck
+/// daemon may never answer: that counts as live.
+fn probe(path: &Path) -> Result<Option<i32>> {
+    let path = c_path(path)?;
+    let (sender, receiver) = mpsc::channel();
+    std::thread::spawn(move || sender.send(syscall::probe(&path).err()));
+    Ok(receiver.recv_timeout(PROBE_TIMEOUT).unwrap_or(None))
+}
+
+fn check_directory(path: &Path) -> Result<()> {
+    match std::fs::metadata(path) {
+        Ok(found) if found.is_dir() => Ok(()),
+        Ok(_) => Err(Error::new(Kind::NotDirectory, "the mount point is not a directory").with(path.display())),
+        Err(error) => Err(Error::os("the mount point can't be used", syscall::errno_of(&error)).with(path.display())),
+    }
+}
+
+fn mount_at(path: &Path, options: &MountOptions, device: &File) -> Result<()> {
+    use std::os::fd::AsRawFd;
+    let (uid, gid) = syscall::effective_ids();
+    let details = format!(
+        "fd={},rootmode=40000,user_id={uid},group_id={gid},allow_other,default_permissions",
+        device.as_raw_fd()
+    );
+    let flags = if options.read_only { libc::MS_RDONLY } else { 0 };
+    let (source, kind, details) = (c_string(&options.source)?, c_string(KIND)?, c_string(&details)?);
+    syscall::mount(&source, &c_path(path)?, &kind, &details, flags).map_err(|errno| match errno {
+        libc::EPERM => Error::new(Kind::Permission, "mounting needs root (CAP_SYS_ADMIN)"),
+        libc::ENODEV => Error::new(Kind::Host, "the kernel has no FUSE: load its module (modprobe fuse)"),
+        errno => Error::os("mounting", errno).with(path.display()),
+    })
+}
+
+fn ready(path: PathBuf, device: File) -> Result<Mount> {
+    let gone = || Error::new(Kind::Busy, "the mount was taken away while it was being made");
+    let entry = mounted_at(&path)?.filter(|entry| entry.kind == KIND).ok_or_else(gone)?;
+    let agreement = init::handshake(&device)?;
+    // Not possible where /sys is read-only: sequential reads are slower then, nothing else.
+    let _ = std::fs::write(format!("/sys/class/bdi/{}/read_ahead_kb", entry.device), READ_AHEAD_KIB.to_string());
+    Ok(Mount { path, entry, device, agreement, unmounted: Mutex::new(false) })
+}
+
+impl Mount {
+    /// Where it is mounted.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+    /// The kernel's protocol version (minor) and the features in use.
+    pub fn agreed(&self) -> (u32, u64) {
+        (self.agreement.minor, self.agreement.flags)
+    }
+    /// Another descriptor of the connection, for one core.
+    pub(super) fn clone_device(&self) -> Result<File> {
+        syscall::clone_device(&self.device).map_err(|errno| Error::os("cloning the FUSE descriptor", errno))
+    }
+    /// The kernel has ended the connection: there is nothing left to unmount.
+    pub(super) fn ended(&self) {
+        *self.unmounted.lock().expect("no panic while held") = true;
+    }
+    /// Unmounts. Blocks until open requests are answered, so they must go on being served: not to be called on a
+    /// core. A mount that stays in use is detached.
+    pub fn unmount(&self) -> Result<Unmounted> {
+        let mut unmounted = self.unmounted.lock().expect("no panic while held");
+        let ours = mounted_at(&self.path)?.is_some_and(|top| self.is(&top));
+        if std::mem::replace(&mut *unmounted, true) || !ours {
+            return Ok(Unmounted::Already);
+        }
+        let done = unmount_patiently(&c_path(&self.path)?);
+        *unmounted = done.is_ok();
+        done.map_err(|errno| Error::os("unmounting", errno).with(self.path.display()))
+    }
+    fn is(&self, other: &mountinfo::Entry) -> bool {
+        (self.entry.id, &self.entry.device) == (other.id, &other.device)
+    }
+}
+
+fn unmount_patiently(path: &CStr) -> Result<Unmounted, i32> {
+    for _ in 0..UNMOUNT_ATTEMPTS {
+        match syscall::unmount(path, libc::UMOUNT_NOFOLLOW) {
+            Err(libc::EBUSY) => std::thread::sleep(UNMOUNT_PAUSE),
+            other => return other.map(|()| Unmounted::Clean),
+        }
+    }
+    syscall::unmount(path, libc::MNT_DETACH).map(|()| Unmounted::Detached)
+}
+
+impl Drop for Mount {
+    fn drop(&mut self) {
+        // Closing the last descriptor would leave a dead mount behind. Detaching waits for nobody.
+        let unmounted = *self.unmounted.lock().expect("no panic while held");
+        let ours = || mounted_at(&self.path).is_ok_and(|top| top.is_some_and(|top| self.is(&top)));
+        if let (false, Ok(path)) = (unmounted, c_path(&self.path))
+            && ours()
+        {
+            let _ = syscall::unmount(&path, libc::MNT_DETACH);
+        }
+    }
+}

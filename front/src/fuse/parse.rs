@@ -1,0 +1,312 @@
+//! From the bytes of a request to what is asked of the stack. Pure: whatever the bytes are, the result is a value
+//! or an error, never a panic.
+
+use super::abi::{self, Fields, fattr, opcode};
+use base::limits::{DIR_ENTRIES_MAX, IO_BYTES_MAX, TARGET_BYTES_MAX};
+use base::{At, Error, FileKind, Ino, Kind, Name, Op, Result, SetAttr, SetTime, Sync, Time};
+use runtime::seeded::{self, Bug};
+
+/// The part of a request's header that matters here.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Header {
+    /// What kind of request.
+    pub opcode: u32,
+    /// Number of the request within the connection.
+    pub unique: u64,
+    /// The inode that it is about; 1 = the root.
+    pub nodeid: u64,
+    /// The caller's user.
+    pub uid: u32,
+    /// The caller's group of users.
+    pub gid: u32,
+}
+
+/// What a request asks, by the shape of its answer.
+#[derive(PartialEq, Debug)]
+pub enum Ask {
+    /// Nothing, and no answer is expected.
+    Silent,
+    /// Nothing the stack knows: the answer is this errno (0 = done).
+    Answer(i32),
+    /// An entry with its attributes.
+    Entry(Op),
+    /// An entry, which the operation also opens, though the client did not ask for that.
+    Node(Op),
+    /// Attributes.
+    Attr(Op),
+    /// That it is done.
+    Done(Op),
+    /// A link's target.
+    Target(Op),
+    /// A handle; `kill_privileges`: a truncating open by an unprivileged user.
+    Open { ino: Ino, flags: u32, kill_privileges: bool },
+    /// A directory's handle: nothing to tell the stack, as the kernel refuses to read removed directories.
+    OpenDir,
+    /// An entry and a handle.
+    Create { op: Op, flags: u32, kill_privileges: bool },
+    /// Bytes.
+    Read(Op),
+    /// How much was written.
+    Write(Op),
+    /// The volume's space.
+    StatFs,
+    /// Entries from `offset` on, as much as fits `size` bytes.
+    ReadDir { ino: Ino, offset: u64, size: usize, plus: bool },
+}
+
+/// Smallest buffer for a directory's entries: the largest entry (255 bytes of name, with attributes) fits.
+const READDIR_BYTES_MIN: usize = 512;
+
+const fn invalid(what: &'static str) -> Error {
+    Error { kind: Kind::Invalid, what, context: None }
+}
+
+/// The inode that a node id names.
+pub fn ino_of(nodeid: u64, root: Ino) -> Ino {
+    if nodeid == abi::ROOT_ID { root } else { Ino(nodeid) }
+}
+
+/// Parses the header of a message of `total` bytes, of which `message` holds at least the first 40.
+pub fn header(message: &[u8], total: usize) -> Result<Header> {
+    let mut fields = Fields(message);
+    let length = fields.u32()?;
+    if length as usize != total {
+        return Err(invalid("the request's length is not its header's"));
+    }
+    let opcode = fields.u32()?;
+    let unique = fields.u64()?;
+    let nodeid = fields.u64()?;
+    let (uid, gid) = (fields.u32()?, fields.u32()?);
+    // The process and the length of extensions, which are only sent if negotiated.
+    fields.bytes(8)?;
+    Ok(Header { opcode, unique, nodeid, uid, gid })
+}
+
+/// Parses what follows the header. A write's payload is not part of `body`; its length is `payload_bytes`.
+pub fn ask(header: &Header, body: &[u8], payload_bytes: usize, root: Ino) -> Result<Ask> {
+    let fields = Fields(body);
+    let ino = ino_of(header.nodeid, root);
+    match header.opcode {
+        opcode::READ => read(fields, ino),
+        opcode::WRITE => write(fields, ino, payload_bytes),
+        opcode::GETATTR => Ok(Ask::Attr(Op::GetAttr { ino })),
+        opcode::SETATTR => set_attr(fields, ino),
+        opcode::OPEN | opcode::OPENDIR | opcode::RELEASE | opcode::RELEASEDIR => handle(header.opcode, fields, ino),
+        opcode::FSYNC | opcode::FSYNCDIR => fsync(fields, ino),
+        opcode::READDIR | opcode::READDIRPLUS => read_dir(header.opcode, fields, ino),
+        opcode::READLINK => Ok(Ask::Target(Op::ReadLink { ino })),
+        opcode::STATFS => Ok(Ask::StatFs),
+        opcode::SYNCFS => Ok(Ask::Done(Op::SyncAll)),
+        opcode::LOOKUP
+        | opcode::SYMLINK
+        | opcode::MKNOD
+        | opcode::MKDIR
+        | opcode::UNLINK
+        | opcode::RMDIR
+        | opcode::CREATE => named(header.opcode, fields, ino),
+        opcode::RENAME | opcode::RENAME2 => rename(header.opcode, fields, ino, root),
+        other => Ok(unsupported(other)),
+    }
+}
+
+/// Requests that the stack never sees. ENOSYS makes the kernel stop asking, so it is given exactly where that is
+/// wanted: FLUSH (rule F4), ACCESS, attributes by name, POLL, STATX, TMPFILE, FALLOCATE, COPY_FILE_RANGE, LSEEK,
+/// BMAP, INTERRUPT (a request in progress always ends by itself).
+fn unsupported(code: u32) -> Ask {
+    match code {
+        opcode::FORGET | opcode::BATCH_FORGET | opcode::NOTIFY_REPLY => Ask::Silent,
+        opcode::DESTROY => Ask::Answer(0),
+        opcode::LINK => Ask::Answer(libc::EPERM),
+        opcode::IOCTL => Ask::Answer(libc::ENOTTY),
+        _ => Ask::Answer(libc::ENOSYS),
+    }
+}
+
+fn read(mut fields: Fields<'_>, ino: Ino) -> Result<Ask> {
+    let _handle = fields.u64()?;
+    let offset = fields.u64()?;
+    let length = fields.u32()?;
+    if length as usize > IO_BYTES_MAX {
+        return Err(invalid("a read of more than 1 MiB"));
+    }
+    Ok(Ask::Read(Op::Read { ino, offset, length }))
+}
+
+fn write(mut fields: Fields<'_>, ino: Ino, payload_bytes: usize) -> Result<Ask> {
+    let _handle = fields.u64()?;
+    let offset = fields.u64()?;
+    let size = fields.u32()? as usize;
+    let write_flags = fields.u32()?;
+    let _lock_owner = fields.u64()?;
+    let flags = fields.u32()?;
+    fields.u32()?;
+    if size != payload_bytes || size > IO_BYTES_MAX {
+        return Err(invalid("a write whose payload is not as long as announced"));
+    }
+    let kill_privileges = write_flags & abi::WRITE_KILL_SUIDGID != 0;
+    let (at, sync) = (write_at(write_flags, flags, offset), write_sync(write_flags, flags));
+    Ok(Ask::Write(Op::Write { ino, at, sync, kill_privileges }))
+}
+
+fn has(flags: u32, all: i32) -> bool {
+    flags & all as u32 == all as u32
+}
+
+/// Appending writes go to the file's end as the owner knows it. Not so with O_DIRECT: the kernel may send the
+/// parts of one large asynchronous write side by side, and they keep their order only by the offsets that it
+/// computed while it held the inode's lock.
+fn write_at(write_flags: u32, flags: u32, offset: u64) -> At {
+    let cached = write_flags & abi::WRITE_CACHE != 0;
+    if !cached && has(flags, libc::O_APPEND) && !has(flags, libc::O_DIRECT) { At::End } else { At::Offset(offset) }
+}
+
+/// When a write may be acknowledged (rule F1): with direct I/O the kernel sends no FSYNC, so the flags decide.
+fn write_sync(write_flags: u32, flags: u32) -> Sync {
+    if write_flags & abi::WRITE_CACHE != 0 || seeded::active(Bug::WriteFlagsIgnored) {
+        Sync::Ordered
+    } else if has(flags, libc::O_SYNC) {
+        Sync::All
+    } else if has(flags, libc::O_DSYNC) {
+        Sync::Data
+    } else if has(flags, libc::O_DIRECT) {
+        Sync::Written
+    } else {
+        Sync::Ordered
+    }
+}
+
+fn set_attr(mut fields: Fields<'_>, ino: Ino) -> Result<Ask> {
+    let valid = fields.u32()?;
+    fields.bytes(12)?;
+    let size = fields.u64()?;
+    let _lock_owner = fields.u64()?;
+    let seconds = [fields.u64()?, fields.u64()?, fields.u64()?];
+    let nanos = [fields.u32()?, fields.u32()?, fields.u32()?];
+    let mode = fields.u32()?;
+    fields.u32()?;
+    let (uid, gid) = (fields.u32()?, fields.u32()?);
+    let asked = |flag: u32| valid & flag != 0;
+    let time = |which: usize| Time::from_parts(seconds[which] as i64, nanos[which]);
+    let set_time = |set: u32, now: u32, which: usize| match (asked(now), asked(set)) {
+        (true, _) => Some(SetTime::Now),
+        (false, true) => Some(SetTime::To(time(which))),
+        (false, false) => None,
+    };
+    let set = SetAttr {
+        mode: asked(fattr::MODE).then_some((mode & 0o7777) as u16),
+        uid: asked(fattr::UID).then_some(uid),
+        gid: asked(fattr::GID).then_some(gid),
+        size: asked(fattr::SIZE).then_some(size),
+        atime: set_time(fattr::ATIME, fattr::ATIME_NOW, 0),
+        mtime: set_time(fattr::MTIME, fattr::MTIME_NOW, 1),
+        ctime: asked(fattr::CTIME).then(|| time(2)),
+        kill_privileges: asked(fattr::KILL_SUIDGID),
+    };
+    Ok(Ask::Attr(Op::SetAttr { ino, set }))
+}
+
+fn handle(code: u32, mut fields: Fields<'_>, ino: Ino) -> Result<Ask> {
+    match code {
+        opcode::OPEN => {
+            let flags = fields.u32()?;
+            let kill_privileges = fields.u32()? & abi::OPEN_KILL_SUIDGID != 0;
+            Ok(Ask::Open { ino, flags, kill_privileges })
+        }
+        opcode::OPENDIR => Ok(Ask::OpenDir),
+        opcode::RELEASE => Ok(Ask::Done(Op::Release { ino })),
+        _ => Ok(Ask::Answer(0)),
+    }
+}
+
+fn fsync(mut fields: Fields<'_>, ino: Ino) -> Result<Ask> {
+    let _handle = fields.u64()?;
+    let data_only = fields.u32()? & abi::FSYNC_FDATASYNC != 0;
+    let sync = if data_only { Sync::Data } else { Sync::All };
+    Ok(Ask::Done(Op::Fsync { ino, sync }))
+}
+
+fn read_dir(code: u32, mut fields: Fields<'_>, ino: Ino) -> Result<Ask> {
+    let _handle = fields.u64()?;
+    let offset = fields.u64()?;
+    let size = fields.u32()? as usize;
+    if size < READDIR_BYTES_MIN {
+        return Err(invalid("no entry fits the buffer"));
+    }
+    let size = size.min(IO_BYTES_MAX);
+    Ok(Ask::ReadDir { ino, offset, size, plus: code == opcode::READDIRPLUS })
+}
+
+/// How many entries to ask for so that they about fill `room` bytes: names of 16 bytes are assumed; a reply that
+/// is not quite full costs less than attributes that are fetched and thrown away.
+pub fn entries_for(room: usize, plus: bool) -> u32 {
+    let entry = abi::DIRENT_BYTES + 16 + if plus { abi::ENTRY_OUT_BYTES } else { 0 };
+    (room / entry).clamp(1, DIR_ENTRIES_MAX) as u32
+}
+
+fn named(code: u32, mut fields: Fields<'_>, parent: Ino) -> Result<Ask> {
+    match code {
+        opcode::LOOKUP => Ok(Ask::Entry(Op::Lookup { parent, name: Name::new(fields.string()?)? })),
+        opcode::UNLINK => Ok(Ask::Done(Op::Unlink { parent, name: Name::new(fields.string()?)? })),
+        opcode::RMDIR => Ok(Ask::Done(Op::RemoveDir { parent, name: Name::new(fields.string()?)? })),
+        opcode::SYMLINK => {
+            let name = Name::new(fields.string()?)?;
+            let target = fields.string()?;
+            if target.is_empty() || target.len() > TARGET_BYTES_MAX {
+                return Err(Error::new(Kind::NameTooLong, "a link's target has 1 to 4095 bytes"));
+            }
+            Ok(Ask::Entry(Op::SymLink { parent, name, target: target.into() }))
+        }
+        opcode::MKDIR => {
+            let mode = mode_bits(fields.u32()?);
+            fields.u32()?;
+            Ok(Ask::Entry(Op::MakeDir { parent, name: Name::new(fields.string()?)?, mode }))
+        }
+        opcode::MKNOD => make_node(fields, parent),
+        _ => create(fields, parent),
+    }
+}
+
+/// Permission bits; the kernel has already taken the umask away.
+fn mode_bits(mode: u32) -> u16 {
+    (mode & 0o7777) as u16
+}
+
+fn make_node(mut fields: Fields<'_>, parent: Ino) -> Result<Ask> {
+    let mode = fields.u32()?;
+    // Device number, umask, padding.
+    fields.bytes(12)?;
+    let name = Name::new(fields.string()?)?;
+    match FileKind::from_mode(mode) {
+        Some(FileKind::File) => Ok(Ask::Node(Op::Create { parent, name, mode: mode_bits(mode), exclusive: true })),
+        _ => Ok(Ask::Answer(libc::EPERM)),
+    }
+}
+
+fn create(mut fields: Fields<'_>, parent: Ino) -> Result<Ask> {
+    let flags = fields.u32()?;
+    let mode = mode_bits(fields.u32()?);
+    let _umask = fields.u32()?;
+    let kill_privileges = fields.u32()? & abi::OPEN_KILL_SUIDGID != 0;
+    let name = Name::new(fields.string()?)?;
+    let op = Op::Create { parent, name, mode, exclusive: has(flags, libc::O_EXCL) };
+    Ok(Ask::Create { op, flags, kill_privileges })
+}
+
+fn rename(code: u32, mut fields: Fields<'_>, parent: Ino, root: Ino) -> Result<Ask> {
+    let new_parent = ino_of(fields.u64()?, root);
+    let mut flags = 0;
+    if code == opcode::RENAME2 {
+        flags = fields.u32()?;
+        fields.u32()?;
+    }
+    if flags & !libc::RENAME_NOREPLACE != 0 {
+        return Err(invalid("rename knows only RENAME_NOREPLACE"));
+    }
+    let name = Name::new(fields.string()?)?;
+    let new_name = Name::new(fields.string()?)?;
+    Ok(Ask::Done(Op::Rename { parent, name, new_parent, new_name, no_replace: flags != 0 }))
+}
+
+#[cfg(test)]
+#[path = "parse_tests.rs"]
+mod tests;

@@ -1,0 +1,208 @@
+//! From the stack's answers to the bytes that the kernel expects. Pure.
+
+use super::abi::{self, Writer, fopen};
+use base::limits::{BLOCK_BYTES, NAME_BYTES_MAX};
+use base::{Attr, DirEntry, Error, FileKind, Ino, StatFs};
+
+/// How long the kernel may keep names (absent ones too) and attributes without asking. It is the volume's only
+/// session, so nothing changes but through it: an hour only bounds how long it keeps what it no longer uses.
+const VALID_SECONDS: u64 = 3600;
+
+/// The largest answer of fixed size: header, entry and handle (CREATE).
+const SMALL_BYTES_MAX: usize = abi::OUT_HEADER_BYTES + abi::ENTRY_OUT_BYTES + 16;
+
+/// Errno of an error on its way to the kernel. ENOSYS would make it stop sending that kind of request for ever
+/// (an fsync would then "succeed"), so an error of the stack never becomes that.
+pub fn errno(error: &Error) -> i32 {
+    match error.kind.errno() {
+        libc::ENOSYS => libc::ENOMEM,
+        errno => errno,
+    }
+}
+
+/// An answer's head: the header and what follows it in a fixed shape. Bytes of any number go behind it.
+pub struct Head {
+    bytes: [u8; SMALL_BYTES_MAX],
+    length: usize,
+}
+
+impl Head {
+    fn build(unique: u64, error: i32, tail_bytes: usize, body: impl FnOnce(&mut Writer<'_>)) -> Head {
+        let mut bytes = [0; SMALL_BYTES_MAX];
+        let mut writer = Writer::new(&mut bytes);
+        writer.u32(0).u32(error as u32).u64(unique);
+        body(&mut writer);
+        let length = writer.len();
+        let total = u32::try_from(length + tail_bytes).expect("an answer is at most 1 MiB and its head");
+        bytes[..4].copy_from_slice(&total.to_ne_bytes());
+        Head { bytes, length }
+    }
+    /// The head's bytes.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.bytes[..self.length]
+    }
+    /// "Done" (0) or a positive errno.
+    pub fn status(unique: u64, errno: i32) -> Head {
+        assert!((0..512).contains(&errno), "the kernel refuses other errors");
+        Head::build(unique, -errno, 0, |_| ())
+    }
+    /// Success, with `tail_bytes` behind the head.
+    pub fn before(unique: u64, tail_bytes: usize) -> Head {
+        Head::build(unique, 0, tail_bytes, |_| ())
+    }
+    /// An entry.
+    pub fn entry(unique: u64, attr: &Attr, root: Ino) -> Head {
+        Head::build(unique, 0, 0, |writer| put_entry(writer, attr, root))
+    }
+    /// That there is no such name: remembered like an entry, as node 0.
+    pub fn absent(unique: u64) -> Head {
+        Head::build(unique, 0, 0, |writer| {
+            writer.u64(0).u64(0).u64(VALID_SECONDS).zeros(abi::ENTRY_OUT_BYTES - 24);
+        })
+    }
+    /// Attributes.
+    pub fn attr(unique: u64, attr: &Attr) -> Head {
+        Head::build(unique, 0, 0, |writer| {
+            writer.u64(VALID_SECONDS).u64(0);
+            put_attr(writer, attr);
+        })
+    }
+    /// A handle for an open with these flags.
+    pub fn open(unique: u64, flags: u32) -> Head {
+        Head::build(unique, 0, 0, |writer| put_open(writer, flags))
+    }
+    /// A directory's handle.
+    pub fn open_dir(unique: u64) -> Head {
+        Head::build(unique, 0, 0, |writer| {
+            writer.u64(0).u32(fopen::KEEP_CACHE).u32(0);
+        })
+    }
+    /// An entry and a handle.
+    pub fn create(unique: u64, attr: &Attr, root: Ino, flags: u32) -> Head {
+        Head::build(unique, 0, 0, |writer| {
+            put_entry(writer, attr, root);
+            put_open(writer, flags);
+        })
+    }
+    /// How much was written.
+    pub fn wrote(unique: u64, length: u32) -> Head {
+        Head::build(unique, 0, 0, |writer| {
+            writer.u32(length).u32(0);
+        })
+    }
+    /// The volume's space. Inodes have no limit of their own: as many as blocks are told, since some tools take
+    /// zero for "none left".
+    pub fn statfs(unique: u64, space: &StatFs) -> Head {
+        let block = BLOCK_BYTES as u64;
+        let (blocks, free) = (space.size_bytes / block, space.free_bytes / block);
+        Head::build(unique, 0, 0, |writer| {
+            writer.u64(blocks).u64(free).u64(free).u64(blocks).u64(free);
+            writer.u32(BLOCK_BYTES as u32).u32(NAME_BYTES_MAX as u32).u32(BLOCK_BYTES as u32).zeros(28);
+        })
+    }
+}
+
+/// The node id of an inode: its number, but 1 for the root.
+fn nodeid_of(ino: Ino, root: Ino) -> u64 {
+    if ino == root {
+        return abi::ROOT_ID;
+    }
+    // Sequences start above 0, so no inode but the root can be number 0 or 1 (rule M1).
+    assert!(ino.0 > abi::ROOT_ID, "an inode number that the kernel gives another meaning");
+    ino.0
+}
+
+fn put_entry(writer: &mut Writer<'_>, attr: &Attr, root: Ino) {
+    writer.u64(nodeid_of(attr.ino, root)).u64(u64::from(attr.inode.generation));
+    writer.u64(VALID_SECONDS).u64(VALID_SECONDS).u64(0);
+    put_attr(writer, attr);
+}
+
+fn put_attr(writer: &mut Writer<'_>, attr: &Attr) {
+    let inode = &attr.inode;
+    // st_blocks counts 512 bytes; space is given out in blocks of 4 KiB.
+    let blocks = if inode.kind == FileKind::File { inode.size.div_ceil(BLOCK_BYTES as u64) * 8 } else { 0 };
+    let times = [inode.atime.parts(), inode.mtime.parts(), inode.ctime.parts()];
+    writer.u64(attr.ino.0).u64(inode.size).u64(blocks);
+    for (seconds, _) in times {
+        writer.u64(seconds as u64);
+    }
+    for (_, nanos) in times {
+        writer.u32(nanos);
+    }
+    writer.u32(inode.st_mode()).u32(inode.links).u32(inode.uid).u32(inode.gid).u32(inode.rdev);
+    writer.u32(BLOCK_BYTES as u32).u32(0);
+}
+
+fn put_open(writer: &mut Writer<'_>, flags: u32) {
+    writer.u64(u64::from(flags)).u32(open_flags(flags)).u32(0);
+}
+
+/// How the kernel shall treat an open. Pages stay cached across opens (one session). O_DIRECT, O_DSYNC and
+/// O_SYNC bypass the page cache, with concurrent writers (rule F1). A handle that can't write has nothing to
+/// flush at close; others keep the kernel's own flush of mapped pages, which reports their errors.
+fn open_flags(flags: u32) -> u32 {
+    let mut answer = fopen::KEEP_CACHE;
+    if flags & (libc::O_DIRECT | libc::O_DSYNC | libc::O_SYNC) as u32 != 0 {
+        answer |= fopen::DIRECT_IO | fopen::PARALLEL_DIRECT_WRITES;
+    }
+    if flags & libc::O_ACCMODE as u32 == libc::O_RDONLY as u32 {
+        answer |= fopen::NOFLUSH;
+    }
+    answer
+}
+
+/// Entries of a directory, one behind the other in a buffer.
+pub struct Entries<'a> {
+    writer: Writer<'a>,
+    plus: bool,
+    root: Ino,
+}
+
+impl<'a> Entries<'a> {
+    /// No entry yet; `plus`: with attributes.
+    pub fn new(into: &'a mut [u8], plus: bool, root: Ino) -> Entries<'a> {
+        Entries { writer: Writer::new(into), plus, root }
+    }
+    /// Bytes so far.
+    pub fn len(&self) -> usize {
+        self.writer.len()
+    }
+    /// Bytes that are left.
+    pub fn room(&self) -> usize {
+        self.writer.room()
+    }
+    /// Adds "." or "..", which the kernel never looks up through.
+    pub fn dot(&mut self, name: &'static [u8], ino: Ino, cookie: u64) -> bool {
+        self.put(name, ino, FileKind::Directory, cookie, None)
+    }
+    /// Adds an entry; false if it does not fit.
+    pub fn push(&mut self, entry: &DirEntry) -> bool {
+        let attr = entry.attr.map(|inode| Attr { ino: entry.ino, inode });
+        self.put(entry.name.as_bytes(), entry.ino, entry.kind, entry.cookie, attr)
+    }
+    fn put(&mut self, name: &[u8], ino: Ino, kind: FileKind, cookie: u64, attr: Option<Attr>) -> bool {
+        let plain = abi::DIRENT_BYTES + name.len();
+        let padded = plain.next_multiple_of(8);
+        let needed = padded + if self.plus { abi::ENTRY_OUT_BYTES } else { 0 };
+        if needed > self.writer.room() {
+            return false;
+        }
+        match attr {
+            Some(attr) if self.plus => put_entry(&mut self.writer, &attr, self.root),
+            // Node 0 here means "no attributes told", not "absent".
+            None if self.plus => {
+                self.writer.zeros(abi::ENTRY_OUT_BYTES);
+            }
+            _ => (),
+        }
+        let writer = &mut self.writer;
+        writer.u64(ino.0).u64(cookie).u32(name.len() as u32).u32(kind.mode_bits() >> 12);
+        writer.bytes(name).zeros(padded - plain);
+        true
+    }
+}
+
+#[cfg(test)]
+#[path = "reply_tests.rs"]
+mod tests;

@@ -1,0 +1,115 @@
+//! The ledger's rows of this front: one per operation name.
+
+use base::{Op, Sync};
+use runtime::Ledger;
+use runtime::ledger::OpRow;
+
+/// Every name that `Op::name` gives: what a ledger has to know.
+pub const OP_NAMES: &[&str] = &[
+    "lookup",
+    "getattr",
+    "setattr",
+    "readlink",
+    "create",
+    "mkdir",
+    "symlink",
+    "unlink",
+    "rmdir",
+    "rename",
+    "open",
+    "release",
+    "read",
+    "write",
+    "write-direct",
+    "write-sync",
+    "fsync",
+    "readdir",
+    "statfs",
+    "sync",
+    "volume-create",
+    "volume-delete",
+    "volume-list",
+];
+
+/// Rows of a ledger by operation, looked up once.
+pub struct Rows([OpRow; OP_NAMES.len()]);
+
+impl Rows {
+    /// The ledger's rows; it must know all of `OP_NAMES`.
+    pub fn of(ledger: &Ledger) -> Rows {
+        Rows(std::array::from_fn(|index| ledger.row(OP_NAMES[index])))
+    }
+    /// The row of an operation.
+    pub fn row(&self, op: &Op) -> OpRow {
+        self.0[index(op)]
+    }
+}
+
+/// Position of the operation's name in `OP_NAMES`, without comparing strings.
+fn index(op: &Op) -> usize {
+    match op {
+        Op::Lookup { .. } => 0,
+        Op::GetAttr { .. } => 1,
+        Op::SetAttr { .. } => 2,
+        Op::ReadLink { .. } => 3,
+        Op::Create { .. } => 4,
+        Op::MakeDir { .. } => 5,
+        Op::SymLink { .. } => 6,
+        Op::Unlink { .. } => 7,
+        Op::RemoveDir { .. } => 8,
+        Op::Rename { .. } => 9,
+        Op::Open { .. } => 10,
+        Op::Release { .. } => 11,
+        Op::Read { .. } => 12,
+        Op::Write { sync: Sync::Ordered, .. } => 13,
+        Op::Write { sync: Sync::Written, .. } => 14,
+        Op::Write { .. } => 15,
+        Op::Fsync { .. } => 16,
+        Op::ReadDir { .. } => 17,
+        Op::StatFs => 18,
+        Op::SyncAll => 19,
+        Op::VolumeCreate { .. } => 20,
+        Op::VolumeDelete { .. } => 21,
+        Op::VolumeList => 22,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use base::{At, Ino, Name, SetAttr};
+
+    #[test]
+    fn every_operation_has_the_row_of_its_name() {
+        let (ino, name) = (Ino(1), Name::new(b"n").expect("valid"));
+        let write = |sync| Op::Write { ino, at: At::End, sync, kill_privileges: false };
+        let ops = [
+            Op::Lookup { parent: ino, name },
+            Op::GetAttr { ino },
+            Op::SetAttr { ino, set: SetAttr::default() },
+            Op::ReadLink { ino },
+            Op::Create { parent: ino, name, mode: 0, exclusive: true },
+            Op::MakeDir { parent: ino, name, mode: 0 },
+            Op::SymLink { parent: ino, name, target: Box::default() },
+            Op::Unlink { parent: ino, name },
+            Op::RemoveDir { parent: ino, name },
+            Op::Rename { parent: ino, name, new_parent: ino, new_name: name, no_replace: false },
+            Op::Open { ino, truncate: false },
+            Op::Release { ino },
+            Op::Read { ino, offset: 0, length: 0 },
+            write(Sync::Ordered),
+            write(Sync::Written),
+            write(Sync::Data),
+            Op::Fsync { ino, sync: Sync::All },
+            Op::ReadDir { ino, cookie: 0, count: 0, plus: false },
+            Op::StatFs,
+            Op::SyncAll,
+            Op::VolumeCreate { name },
+            Op::VolumeDelete { name },
+            Op::VolumeList,
+        ];
+        let names: Vec<_> = ops.iter().map(Op::name).collect();
+        assert_eq!(names, OP_NAMES);
+        assert!(ops.iter().enumerate().all(|(at, op)| index(op) == at));
+    }
+}

@@ -1,0 +1,229 @@
+//! Serving a mount: on every core, tasks that each read one request, handle it and answer it.
+//!
+//! Promises: a request is answered exactly once; a task handles one request at a time, on the core that read it;
+//! between reading and answering there is no queue of ours (decision D4).
+
+use super::baton::Baton;
+use super::channel::{Landing, Message, Received};
+use super::handle::Handler;
+use super::mount::{Mount, Unmounted};
+use super::rows::Rows;
+use base::{Error, Ino, Kind, Result, SessionId, VolumeId};
+use layer::{Answer, Call, Context, Stack};
+use runtime::tasks::yield_now;
+use runtime::{Buf, Runtime};
+use std::fs::File;
+use std::future::{Future, poll_fn};
+use std::os::fd::AsRawFd;
+use std::pin::pin;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::{Duration, Instant};
+
+/// Requests in progress per core at most. A device reaches its full speed at a depth of 32 to 64; what comes on
+/// top waits in the kernel, where it can still be merged or given up.
+const TASKS_PER_CORE: usize = 64;
+
+/// A task that answered this many requests without having to wait lets the others run: bounded work per turn
+/// (decision D4; 4 is what the prototype was measured with).
+const TURN_REQUESTS_MAX: usize = 4;
+
+/// A write that finds no buffer waits for one, in steps ...
+const MEMORY_PAUSE_NS: u64 = 1_000_000;
+/// ... at most this often (2 s): then memory does not come back by itself, and ENOMEM is the answer.
+const MEMORY_ATTEMPTS: usize = 2000;
+
+/// What answers operations: the stack, or a test's stand-in.
+pub trait Target: Send + Sync + 'static {
+    /// Passes an operation to whatever answers it.
+    fn call(&self, context: &Context, call: Call) -> impl Future<Output = Result<Answer>>;
+}
+
+impl Target for Stack {
+    fn call(&self, context: &Context, call: Call) -> impl Future<Output = Result<Answer>> {
+        Stack::call(self, context, call)
+    }
+}
+
+/// Whose requests these are.
+#[derive(Clone, Copy, Debug)]
+pub struct Identity {
+    /// The volume.
+    pub volume: VolumeId,
+    /// Its root directory.
+    pub root: Ino,
+    /// The mount's session: a new one for each mount, because the kernel numbers requests from the start again.
+    pub session: SessionId,
+}
+
+/// A mount that is being served.
+pub struct Serving {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    mount: Mount,
+    /// Tasks that still run; at zero the serving has ended.
+    tasks: AtomicUsize,
+    ended: Mutex<bool>,
+    bell: Condvar,
+}
+
+/// What the tasks of one core share.
+struct Core<T> {
+    handler: Handler<T>,
+    landing: Mutex<Landing>,
+    baton: Baton,
+    shared: Arc<Shared>,
+}
+
+/// Starts the tasks of all cores. From now on the file system answers.
+pub fn serve<T: Target>(runtime: &Runtime, mount: Mount, target: Arc<T>, identity: Identity) -> Result<Serving> {
+    let count = runtime.tasks.cores();
+    let devices = (0..count).map(|_| mount.clone_device()).collect::<Result<Vec<File>>>()?;
+    let landings = (0..count).map(|_| Landing::new(runtime)).collect::<Result<Vec<Landing>>>()?;
+    let shared = Arc::new(Shared {
+        mount,
+        tasks: AtomicUsize::new(count * TASKS_PER_CORE),
+        ended: Mutex::new(false),
+        bell: Condvar::new(),
+    });
+    for (number, (device, landing)) in devices.into_iter().zip(landings).enumerate() {
+        let rows = Rows::of(&runtime.ledger);
+        let handler =
+            Handler { runtime: runtime.clone(), target: target.clone(), identity, device, core: number, rows };
+        let core = Arc::new(Core {
+            handler,
+            landing: Mutex::new(landing),
+            baton: Baton::new(TASKS_PER_CORE),
+            shared: shared.clone(),
+        });
+        for task in 0..TASKS_PER_CORE {
+            let core = core.clone();
+            runtime.tasks.spawn(number, Box::new(move || Box::pin(run(core, task))));
+        }
+    }
+    Ok(Serving { shared })
+}
+
+/// One task's life.
+async fn run<T: Target>(core: Arc<Core<T>>, task: usize) {
+    let mut turn = 0;
+    while let Some((message, payload, start_ns)) = core.receive(task).await {
+        let mut handling = pin!(core.handler.handle(message, payload, start_ns));
+        let mut waited = false;
+        poll_fn(|context| {
+            let poll = handling.as_mut().poll(context);
+            if poll.is_pending() && !waited {
+                waited = true;
+                core.baton.pass();
+            }
+            poll
+        })
+        .await;
+        turn = if waited { 0 } else { turn + 1 };
+        if turn == TURN_REQUESTS_MAX {
+            turn = 0;
+            core.baton.pass();
+            yield_now().await;
+        }
+    }
+    core.leave();
+}
+
+impl<T: Target> Core<T> {
+    /// The next request, with a write's payload and the time at which reading it began. The baton lies on the
+    /// ground afterwards. None: nothing will come any more.
+    async fn receive(&self, task: usize) -> Option<(Message, Option<Result<Buf>>, u64)> {
+        if !self.baton.take(task).await {
+            return None;
+        }
+        let runtime = &self.handler.runtime;
+        loop {
+            let start_ns = runtime.clock.now_ns();
+            match self.read() {
+                Ok(Some(message)) => {
+                    let payload = match message.payload_bytes {
+                        0 => None,
+                        length => Some(self.payload(length).await),
+                    };
+                    self.baton.put_down();
+                    return Some((message, payload, start_ns));
+                }
+                Ok(None) => {
+                    if runtime::real::readable(self.handler.device.as_raw_fd()).await.is_err() {
+                        break;
+                    }
+                }
+                Err(Ended) => {
+                    self.shared.mount.ended();
+                    break;
+                }
+            }
+        }
+        self.baton.end();
+        None
+    }
+    /// Reads and parses one request, if there is one.
+    fn read(&self) -> Result<Option<Message>, Ended> {
+        let mut landing = self.landing.lock().expect("no panic while held");
+        loop {
+            match landing.receive(&self.handler.device) {
+                Received::Request(total) => {
+                    if let Some(message) = landing.parse(total, self.handler.identity.root) {
+                        return Ok(Some(message));
+                    }
+                }
+                Received::Nothing => return Ok(None),
+                Received::Ended => return Err(Ended),
+            }
+        }
+    }
+    /// The payload that has landed. While there is no buffer for it, nothing else is read on this core: a full
+    /// memory slows writers down before it refuses them.
+    async fn payload(&self, length: usize) -> Result<Buf> {
+        let runtime = &self.handler.runtime;
+        for _ in 0..MEMORY_ATTEMPTS {
+            let taken = self.landing.lock().expect("no panic while held").payload(runtime, length);
+            match taken {
+                Err(error) if error.kind == Kind::Host => runtime.clock.sleep(MEMORY_PAUSE_NS).await,
+                other => return other,
+            }
+        }
+        Err(Error::new(Kind::Host, "no memory for a write's payload"))
+    }
+    fn leave(&self) {
+        if self.shared.tasks.fetch_sub(1, Ordering::AcqRel) == 1 {
+            *self.shared.ended.lock().expect("no panic while held") = true;
+            self.shared.bell.notify_all();
+        }
+    }
+}
+
+struct Ended;
+
+impl Serving {
+    /// Where it is mounted.
+    pub fn mount(&self) -> &Mount {
+        &self.shared.mount
+    }
+    /// True once nothing is served any more: unmounted, by us or by someone else.
+    pub fn has_ended(&self) -> bool {
+        *self.shared.ended.lock().expect("no panic while held")
+    }
+    /// Blocks until nothing is served any more, or the time is over; false then.
+    pub fn wait(&self, timeout: Duration) -> bool {
+        let ended = self.shared.ended.lock().expect("no panic while held");
+        let (ended, _) =
+            self.shared.bell.wait_timeout_while(ended, timeout, |ended| !*ended).expect("no panic while held");
+        *ended
+    }
+    /// Unmounts and waits until every request is answered. Blocks: not to be called on a core. A mount that is
+    /// still in use is detached and goes on being served until its last user leaves or `timeout` is over.
+    pub fn stop(&self, timeout: Duration) -> Result<Unmounted> {
+        let deadline = Instant::now() + timeout;
+        let unmounted = self.shared.mount.unmount()?;
+        self.wait(deadline.saturating_duration_since(Instant::now()));
+        Ok(unmounted)
+    }
+}
