@@ -1,1 +1,216 @@
-//! Real.
+//! The real world: one thread per core on io_uring, files of a directory past the page cache, the machine's
+//! clocks, and an adaptive pool for what blocks.
+//!
+//! Promises: a transfer's buffers live until the kernel is done with them, whatever happens to its future; a warm
+//! I/O or wake-up allocates nothing; an idle daemon uses no CPU; several worlds fit in one process (tests).
+//! Absent by design: no options beyond `Options` (decision D7), no retry of a failed flush (rule U4).
+
+mod clock;
+mod cores;
+mod device;
+mod disk;
+mod executor;
+mod files;
+mod inbox;
+mod poller;
+mod pool;
+mod reactor;
+mod ring;
+#[cfg(test)]
+mod tests;
+#[cfg(feature = "seeded-bugs")]
+mod volatile;
+
+pub use poller::{Readable, readable};
+pub use pool::PoolSummary;
+
+use crate::random::{Random, SplitMix};
+use crate::{Disk, Ledger, Runtime, Slabs};
+use base::{Error, Kind, Result};
+use std::future::Future;
+use std::path::PathBuf;
+use std::pin::pin;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, mpsc};
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::{JoinHandle, Thread};
+
+/// Cores at most: what an affinity mask holds.
+const CORES_MAX: usize = 1024;
+
+/// How to start.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Number of cores; as many as the process may use, if not given (tests give it).
+    pub cores: Option<usize>,
+    /// The brick's directory; must exist.
+    pub directory: PathBuf,
+    /// Bytes that all buffers together may take.
+    pub memory_max_bytes: u64,
+    /// Operations that the ledger tells apart.
+    pub op_names: &'static [&'static str],
+    /// No file is changed, and the lock is only shared (for checks).
+    pub read_only: bool,
+    /// Unflushed writes stay in memory, as in a drive with a volatile cache, and die with the process.
+    #[cfg(feature = "seeded-bugs")]
+    pub volatile_cache: bool,
+}
+
+impl Options {
+    /// Options for a directory; the other fields can be changed afterwards.
+    pub fn new(directory: PathBuf, memory_max_bytes: u64, op_names: &'static [&'static str]) -> Options {
+        Options {
+            cores: None,
+            directory,
+            memory_max_bytes,
+            op_names,
+            read_only: false,
+            #[cfg(feature = "seeded-bugs")]
+            volatile_cache: false,
+        }
+    }
+}
+
+/// The running cores and the pool. They end with `stop`, or when this is dropped.
+pub struct Reactors {
+    cores: Arc<cores::Cores>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+/// Starts the world. Errors: `Busy` when the brick is in use; `Host` when the machine lacks something, with the
+/// next step; what opening the directory says.
+pub fn start(options: Options) -> Result<(Runtime, Reactors)> {
+    files::raise_open_files();
+    let cpus = cores::cpus();
+    let count = options.cores.unwrap_or(cpus.len());
+    assert!((1..=CORES_MAX).contains(&count), "between 1 and 1024 cores");
+    let files = files::Files::open_directory(&options.directory, options.read_only)?;
+    let inboxes = cores::inboxes(count)?;
+    let world = Arc::new(reactor::World { inboxes, files, foreign_slots: crate::transfer::SlotPool::new() });
+    let threads = cores::start(&world, &cpus)?;
+    let pool = match pool::Pool::start(cpus.len()) {
+        Ok(pool) => pool,
+        Err(error) => {
+            cores::stop(&world, threads);
+            return Err(error);
+        }
+    };
+    let cores = Arc::new(cores::Cores { world, pool });
+    let reactors = Reactors { cores: cores.clone(), threads };
+    let runtime = Runtime {
+        clock: Arc::new(clock::RealClock),
+        disk: disk(&options, &cores)?,
+        tasks: cores,
+        random: Arc::new(Entropy::new()?),
+        slabs: Arc::new(Slabs::new(count, options.memory_max_bytes)),
+        ledger: Arc::new(Ledger::new(count, options.op_names)),
+    };
+    Ok((runtime, reactors))
+}
+
+fn disk(options: &Options, cores: &Arc<cores::Cores>) -> Result<Arc<dyn Disk>> {
+    let disk = disk::RealDisk::new(cores.world.clone());
+    #[cfg(feature = "seeded-bugs")]
+    if options.volatile_cache {
+        let seed = Entropy::new()?.next_u64();
+        return Ok(Arc::new(volatile::VolatileDisk::new(disk, cores.pool.clone(), seed)));
+    }
+    let _ = options;
+    Ok(Arc::new(disk))
+}
+
+impl Reactors {
+    /// Number of cores.
+    pub fn cores(&self) -> usize {
+        self.cores.world.inboxes.len()
+    }
+    /// Runs a future on a core and waits for its result: for start-up and tests, from threads that are not cores.
+    /// Errors: `Interrupted` if the cores ended first.
+    pub fn run<T, F>(&self, core: usize, make: impl FnOnce() -> F + Send + 'static) -> Result<T>
+    where
+        T: Send + 'static,
+        F: Future<Output = T> + 'static,
+    {
+        assert!(current_core().is_none(), "a core must not wait for a core");
+        let (send, receive) = mpsc::channel();
+        let task = move || -> crate::tasks::Local {
+            let future = make();
+            Box::pin(async move {
+                // If nobody waits any more, nobody needs the result.
+                let _ = send.send(future.await);
+            })
+        };
+        self.cores.world.inboxes[core].spawn(Box::new(task));
+        receive.recv().map_err(|_| inbox::stopped())
+    }
+    /// What the pool has done so far.
+    pub fn pool(&self) -> PoolSummary {
+        self.cores.pool.summary()
+    }
+    /// Ends all: drops the tasks of every core, waits for I/O in flight and for the pool's jobs, joins the threads,
+    /// gives up the brick's lock. From then on requests fail with `Interrupted`. Not to be called on a core.
+    pub fn stop(self) {}
+}
+
+impl Drop for Reactors {
+    fn drop(&mut self) {
+        assert!(self.cores.here().is_none(), "a core cannot wait for its own end");
+        cores::stop(&self.cores.world, std::mem::take(&mut self.threads));
+        self.cores.pool.stop();
+        self.cores.world.files.unlock();
+    }
+}
+
+/// The core that the calling thread is, if it is one.
+pub fn current_core() -> Option<usize> {
+    reactor::with_current(|core| core.index)
+}
+
+struct Unpark(Thread);
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Unpark>) {
+        self.0.unpark();
+    }
+}
+
+/// Runs a future on the calling thread, which must not be a core: for start-up, tests and pool jobs. Transfers work
+/// in it; `Clock::sleep` and `readable` do not.
+pub fn block_on<F: Future>(future: F) -> F::Output {
+    assert!(current_core().is_none(), "a core must not block");
+    let mut future = pin!(future);
+    let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
+    let mut context = Context::from_waker(&waker);
+    loop {
+        if let Poll::Ready(output) = future.as_mut().poll(&mut context) {
+            return output;
+        }
+        std::thread::park();
+    }
+}
+
+/// Random numbers that differ from process to process.
+struct Entropy {
+    state: AtomicU64,
+}
+
+impl Entropy {
+    fn new() -> Result<Entropy> {
+        let mut seed = [0u8; 8];
+        // SAFETY: the buffer has this many bytes.
+        let got = unsafe { libc::getrandom(seed.as_mut_ptr().cast(), seed.len(), 0) };
+        if got != seed.len() as isize {
+            let error = std::io::Error::last_os_error();
+            return Err(Error::new(Kind::Host, "no random numbers from the kernel").with(error));
+        }
+        Ok(Entropy { state: AtomicU64::new(u64::from_ne_bytes(seed)) })
+    }
+}
+
+impl Random for Entropy {
+    fn next_u64(&self) -> u64 {
+        // SplitMix's state only counts, so that threads can share it without a lock.
+        const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
+        SplitMix(self.state.fetch_add(GOLDEN, Ordering::Relaxed)).next()
+    }
+}

@@ -1,0 +1,106 @@
+//! The machine's clocks, and the timers of a core.
+
+use super::reactor;
+use crate::clock::{Clock, Sleep};
+use base::Time;
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll, Waker};
+
+/// CLOCK_BOOTTIME and CLOCK_REALTIME, both read without a system call.
+pub(super) struct RealClock;
+
+fn read(clock: libc::clockid_t) -> libc::timespec {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the pointer is to a timespec of ours.
+    let failed = unsafe { libc::clock_gettime(clock, &mut time) };
+    assert!(failed == 0, "Linux has had these clocks since 2.6.39");
+    time
+}
+
+/// Nanoseconds since the machine started, suspended time included.
+pub(super) fn now_ns() -> u64 {
+    let time = read(libc::CLOCK_BOOTTIME);
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
+impl Clock for RealClock {
+    fn now_ns(&self) -> u64 {
+        now_ns()
+    }
+    fn wall(&self) -> Time {
+        let time = read(libc::CLOCK_REALTIME);
+        Time(time.tv_sec * 1_000_000_000 + time.tv_nsec)
+    }
+    fn sleep(&self, ns: u64) -> Sleep {
+        Box::pin(Sleeping { deadline_ns: now_ns().saturating_add(ns), timer: None })
+    }
+}
+
+struct Sleeping {
+    deadline_ns: u64,
+    timer: Option<TimerId>,
+}
+
+impl Future for Sleeping {
+    type Output = ();
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        if now_ns() >= self.deadline_ns {
+            return Poll::Ready(());
+        }
+        let (deadline_ns, timer) = (self.deadline_ns, self.timer);
+        let set = reactor::with_current(|core| core.timers.borrow_mut().set(deadline_ns, timer, context.waker()));
+        self.timer = Some(set.expect("sleep is only awaited on a core's task"));
+        Poll::Pending
+    }
+}
+
+impl Drop for Sleeping {
+    fn drop(&mut self) {
+        if let Some(timer) = self.timer {
+            // Dropped elsewhere, it fires for nothing.
+            reactor::with_current(|core| core.timers.borrow_mut().cancel(timer));
+        }
+    }
+}
+
+/// Deadline first, so that timers sort by it; the number is unique over all cores' timers of one core.
+pub(super) type TimerId = (u64, u64);
+
+/// The timers of one core, by deadline.
+#[derive(Default)]
+pub(super) struct Timers {
+    waiting: BTreeMap<TimerId, Waker>,
+    last: u64,
+}
+
+impl Timers {
+    /// Wakes `waker` at the deadline; `timer` is the one set earlier by the same sleeper.
+    pub fn set(&mut self, deadline_ns: u64, timer: Option<TimerId>, waker: &Waker) -> TimerId {
+        if let Some(timer) = timer
+            && let Some(old) = self.waiting.get_mut(&timer)
+        {
+            old.clone_from(waker);
+            return timer;
+        }
+        self.last += 1;
+        self.waiting.insert((deadline_ns, self.last), waker.clone());
+        (deadline_ns, self.last)
+    }
+    /// Forgets a timer.
+    pub fn cancel(&mut self, timer: TimerId) {
+        self.waiting.remove(&timer);
+    }
+    /// When the next one is due.
+    pub fn next_ns(&self) -> Option<u64> {
+        self.waiting.first_key_value().map(|(&(deadline_ns, _), _)| deadline_ns)
+    }
+    /// Takes one that is due.
+    pub fn pop(&mut self, now_ns: u64) -> Option<Waker> {
+        if self.next_ns()? > now_ns {
+            return None;
+        }
+        self.waiting.pop_first().map(|(_, waker)| waker)
+    }
+}

@@ -1,0 +1,116 @@
+//! Starting and stopping the cores' threads, and the door `Tasks` to them.
+
+use super::inbox::Inbox;
+use super::pool::Pool;
+use super::reactor::{self, World};
+use crate::tasks::{MakeTask, Tasks};
+use base::{Error, Kind, Result};
+use std::sync::{Arc, mpsc};
+use std::thread::JoinHandle;
+
+/// The CPUs that this process may use, at least one.
+pub(super) fn cpus() -> Vec<usize> {
+    let mut set = std::mem::MaybeUninit::<libc::cpu_set_t>::zeroed();
+    let size = std::mem::size_of::<libc::cpu_set_t>();
+    // SAFETY: the pointer is to a set of ours of this size.
+    let result = unsafe { libc::sched_getaffinity(0, size, set.as_mut_ptr()) };
+    // SAFETY: all zeros is a valid, empty set, and the call only sets bits.
+    let set = unsafe { set.assume_init() };
+    // SAFETY: the numbers are within the set.
+    let cpus: Vec<usize> =
+        (0..libc::CPU_SETSIZE as usize).filter(|&cpu| unsafe { libc::CPU_ISSET(cpu, &set) }).collect();
+    // More than 1024 CPUs do not fit in the set: then one core, unpinned, is better than none.
+    if result != 0 || cpus.is_empty() { vec![0] } else { cpus }
+}
+
+fn pin(cpu: usize) {
+    let mut set = std::mem::MaybeUninit::<libc::cpu_set_t>::zeroed();
+    // SAFETY: all zeros is a valid, empty set.
+    let set = unsafe { set.assume_init_mut() };
+    // SAFETY: the number came from such a set.
+    unsafe { libc::CPU_SET(cpu, set) };
+    // SAFETY: the pointer is to a set of ours of this size. If it is refused, the scheduler's choice is as good.
+    let _ = unsafe { libc::sched_setaffinity(0, std::mem::size_of::<libc::cpu_set_t>(), set) };
+}
+
+/// Inboxes for `count` cores.
+pub(super) fn inboxes(count: usize) -> Result<Vec<Arc<Inbox>>> {
+    (0..count).map(|_| Inbox::new().map(Arc::new)).collect()
+}
+
+/// Starts a thread per core, and waits until all run. On an error none is left.
+pub(super) fn start(world: &Arc<World>, cpus: &[usize]) -> Result<Vec<JoinHandle<()>>> {
+    let mut threads = Vec::new();
+    let (ready, answers) = mpsc::channel();
+    let mut first_error = None;
+    for index in 0..world.inboxes.len() {
+        let (world, ready, cpu) = (world.clone(), ready.clone(), cpus[index % cpus.len()]);
+        let body = move || {
+            pin(cpu);
+            reactor::run(world, index, |result| ready.send(result).expect("the starter waits for every core"));
+        };
+        match std::thread::Builder::new().name(format!("sinter-core-{index}")).spawn(body) {
+            Ok(thread) => threads.push(thread),
+            Err(error) => {
+                first_error = Some(Error::new(Kind::Host, "no thread for a core").with(error));
+                break;
+            }
+        }
+    }
+    for _ in 0..threads.len() {
+        if let Err(error) = answers.recv().expect("every core answers") {
+            first_error.get_or_insert(error);
+        }
+    }
+    match first_error {
+        None => Ok(threads),
+        Some(error) => {
+            stop(world, threads);
+            Err(error)
+        }
+    }
+}
+
+/// Ends all cores and waits for their threads.
+pub(super) fn stop(world: &Arc<World>, threads: Vec<JoinHandle<()>>) {
+    world.inboxes.iter().for_each(|inbox| inbox.stop());
+    for thread in threads {
+        thread.join().expect("a panic on a core ends the process");
+    }
+}
+
+/// The cores and the pool, as the rest of the house sees them.
+pub(super) struct Cores {
+    pub world: Arc<World>,
+    pub pool: Arc<Pool>,
+}
+
+impl Cores {
+    /// The calling core, if it is one of this world.
+    pub fn here(&self) -> Option<usize> {
+        let index = |core: &std::rc::Rc<reactor::Core>| Arc::ptr_eq(&core.world, &self.world).then_some(core.index);
+        reactor::with_current(index).flatten()
+    }
+}
+
+impl Tasks for Cores {
+    fn cores(&self) -> usize {
+        self.world.inboxes.len()
+    }
+    fn core(&self) -> usize {
+        self.here().unwrap_or(0)
+    }
+    fn spawn(&self, core: usize, make: MakeTask) {
+        if self.here() != Some(core) {
+            return self.world.inboxes[core].spawn(make);
+        }
+        let here = reactor::current().expect("just looked");
+        // Without the stopping core's tasks nothing would end the new one.
+        if !here.is_stopping() {
+            here.executor.add(&here.inbox, make());
+        }
+    }
+    fn blocking(&self, job: Box<dyn FnOnce() + Send>) {
+        self.pool.run(job);
+    }
+}

@@ -1,0 +1,357 @@
+//! I/O of one core in flight: what the kernel works on, and what to do when it is done. Operations are recycled;
+//! a warm one allocates nothing.
+
+use super::files::{Files, failed};
+use super::ring::{Ring, Wait};
+use crate::disk::FileId;
+use crate::transfer::{Request, Slot};
+use base::limits::BLOCK_BYTES;
+use base::{Error, Kind, Result};
+use io_uring::{cqueue, opcode, squeue, types};
+use std::os::fd::RawFd;
+use std::sync::Arc;
+use std::task::Waker;
+
+/// Tag of the poll on the inbox's eventfd.
+const TAG_BELL: u64 = u64::MAX;
+/// Tag of entries whose completion tells nothing.
+const TAG_IGNORED: u64 = u64::MAX - 1;
+/// Slices per system call (IOV_MAX); longer writes go on where it stopped.
+const SLICES_MAX: usize = 1024;
+/// Times that the kernel may ask us to try again without any progress.
+const RETRIES_MAX: u32 = 100;
+/// Wakes one of the cores that poll a descriptor instead of all of them.
+const EXCLUSIVE: u32 = libc::EPOLLEXCLUSIVE as u32;
+
+/// A completion's meaning for those above.
+pub(super) enum Event {
+    /// Nothing to do.
+    Nothing,
+    /// A transfer ended.
+    Finished(Arc<Slot>, Result<()>),
+    /// A poll ended.
+    Wake(Waker),
+}
+
+enum Work {
+    Free,
+    Transfer(Progress),
+    Poll(PollState),
+}
+
+struct Progress {
+    slot: Arc<Slot>,
+    file: FileId,
+    fd: RawFd,
+    done_bytes: usize,
+    retries: u32,
+}
+
+#[derive(Default)]
+struct PollState {
+    fd: RawFd,
+    exclusive: bool,
+    outcome: Option<i32>,
+    waker: Option<Waker>,
+    abandoned: bool,
+}
+
+struct Op {
+    work: Work,
+    /// Counts uses of the place, so that a completion can be checked to be of this use.
+    generation: u32,
+    iovecs: Vec<libc::iovec>,
+}
+
+/// The operations of one core and its ring.
+pub(super) struct Device {
+    ring: Ring,
+    ops: Vec<Op>,
+    free: Vec<usize>,
+    /// Descriptors and modes by file id, so that the shared table is asked once per file and core.
+    handles: Vec<Option<super::files::Handle>>,
+    bell: RawFd,
+}
+
+impl Device {
+    /// `bell`: the inbox's eventfd.
+    pub fn new(mut ring: Ring, bell: RawFd) -> Device {
+        push_bell(&mut ring, bell);
+        Device { ring, ops: Vec::new(), free: Vec::new(), handles: Vec::new(), bell }
+    }
+    /// Entries that the kernel has not seen yet.
+    pub fn unsubmitted(&self) -> usize {
+        self.ring.unsubmitted()
+    }
+    /// True if completions wait to be handled.
+    pub fn has_completions(&mut self) -> bool {
+        self.ring.has_completions()
+    }
+    /// Shows the kernel what was started.
+    pub fn submit(&mut self) {
+        self.ring.submit();
+    }
+    /// Submits and sleeps until a completion comes or the wait is over.
+    pub fn sleep(&mut self, wait: Wait) {
+        self.ring.enter(wait);
+    }
+    /// Operations that the kernel has not ended.
+    pub fn in_flight(&self) -> usize {
+        self.ops.len() - self.free.len()
+    }
+    /// Gives up the brick's lock.
+    pub fn release(&self) {
+        self.ring.release();
+    }
+    fn take_op(&mut self, work: Work) -> usize {
+        if let Some(index) = self.free.pop() {
+            self.ops[index].work = work;
+            return index;
+        }
+        self.ops.push(Op { work, generation: 0, iovecs: Vec::new() });
+        // So that giving an operation back never allocates.
+        self.free.reserve(self.ops.len());
+        self.ops.len() - 1
+    }
+    fn free_op(&mut self, index: usize) -> Work {
+        let op = &mut self.ops[index];
+        op.generation = op.generation.wrapping_add(1) & (u32::MAX >> 1);
+        self.free.push(index);
+        std::mem::replace(&mut op.work, Work::Free)
+    }
+    fn tag(&self, index: usize) -> u64 {
+        u64::from(self.ops[index].generation) << 32 | index as u64
+    }
+    /// Starts a transfer; hands the slot back if it ended at once.
+    pub fn start(&mut self, slot: Arc<Slot>, files: &Files) -> Option<(Arc<Slot>, Result<()>)> {
+        let (file, writes) = slot.with_request(|request| match request {
+            Request::Read { file, .. } => (*file, false),
+            Request::Write { file, .. } => (*file, true),
+            Request::Flush { file } => (*file, false),
+        });
+        let fd = match self.fd_for(file, writes, files).and_then(|fd| slot.with_request(|r| check(r)).map(|()| fd)) {
+            Ok(fd) => fd,
+            Err(error) => return Some((slot, Err(error.with(files.name(file))))),
+        };
+        let index = self.take_op(Work::Transfer(Progress { slot, file, fd, done_bytes: 0, retries: 0 }));
+        self.issue(index);
+        None
+    }
+    fn fd_for(&mut self, file: FileId, writes: bool, files: &Files) -> Result<RawFd> {
+        let place = file.0 as usize;
+        if self.handles.len() <= place {
+            self.handles.resize(place + 1, None);
+        }
+        let known = self.handles[place].filter(|handle| handle.writable || !writes);
+        // A file that was opened for reading may have been opened for writing since.
+        let handle = known.unwrap_or_else(|| files.handle(file));
+        self.handles[place] = Some(handle);
+        if writes && !handle.writable {
+            return Err(Error::new(Kind::ReadOnly, "the file is open for reading only"));
+        }
+        Ok(handle.fd)
+    }
+    fn issue(&mut self, index: usize) {
+        let tag = self.tag(index);
+        let Op { work, iovecs, .. } = &mut self.ops[index];
+        let Work::Transfer(progress) = work else { panic!("only transfers are issued") };
+        let entry = progress.slot.with_request(|request| entry(request, progress, iovecs)).user_data(tag);
+        // SAFETY: the slot owns the buffers until `finish`, the operation owns slot and iovecs until its completion,
+        // and iovecs lie on the heap, where they stay when `ops` grows.
+        unsafe { self.ring.push(entry) }
+    }
+    /// Handles the next completion, if there is one.
+    pub fn complete(&mut self, files: &Files) -> Option<Event> {
+        let completion = self.ring.next()?;
+        let tag = completion.user_data();
+        if tag == TAG_BELL {
+            if !cqueue::more(completion.flags()) {
+                push_bell(&mut self.ring, self.bell);
+            }
+            return Some(Event::Nothing);
+        }
+        if tag == TAG_IGNORED {
+            return Some(Event::Nothing);
+        }
+        let index = (tag & u64::from(u32::MAX)) as usize;
+        assert!(tag == self.tag(index), "a completion belongs to an operation in flight");
+        Some(match &self.ops[index].work {
+            Work::Transfer(_) => self.complete_transfer(index, completion.result(), files),
+            Work::Poll(_) => self.complete_poll(index, completion.result()),
+            Work::Free => panic!("a completion belongs to an operation in flight"),
+        })
+    }
+    fn complete_transfer(&mut self, index: usize, result: i32, files: &Files) -> Event {
+        let Work::Transfer(progress) = &mut self.ops[index].work else { unreachable!("the caller looked") };
+        let Some(outcome) = progress.slot.clone().with_request(|request| judge(request, progress, result)) else {
+            self.issue(index);
+            return Event::Nothing;
+        };
+        let Work::Transfer(progress) = self.free_op(index) else { unreachable!("the caller looked") };
+        let outcome = outcome.map_err(|error| error.with(files.name(progress.file)));
+        Event::Finished(progress.slot, outcome)
+    }
+
+    /// Starts to wait until `fd` is readable; the number is for the calls below.
+    pub fn poll_start(&mut self, fd: RawFd, waker: &Waker) -> usize {
+        let state = PollState { fd, exclusive: true, waker: Some(waker.clone()), ..PollState::default() };
+        let index = self.take_op(Work::Poll(state));
+        self.push_poll(index);
+        index
+    }
+    fn push_poll(&mut self, index: usize) {
+        let Work::Poll(state) = &self.ops[index].work else { panic!("only polls are polled") };
+        let events = libc::POLLIN as u32 | if state.exclusive { EXCLUSIVE } else { 0 };
+        let entry = opcode::PollAdd::new(types::Fd(state.fd), events).build().user_data(self.tag(index));
+        // SAFETY: the entry points to nothing.
+        unsafe { self.ring.push(entry) }
+    }
+    fn complete_poll(&mut self, index: usize, result: i32) -> Event {
+        let Work::Poll(state) = &mut self.ops[index].work else { unreachable!("the caller looked") };
+        if state.abandoned {
+            self.free_op(index);
+            return Event::Nothing;
+        }
+        if result == -libc::EINVAL && state.exclusive {
+            // Not every kernel and file can: then all who poll are woken.
+            state.exclusive = false;
+            self.push_poll(index);
+            return Event::Nothing;
+        }
+        state.outcome = Some(result);
+        state.waker.take().map_or(Event::Nothing, Event::Wake)
+    }
+    /// The outcome, once there is one; the poll is over then. Otherwise `waker` will be woken.
+    pub fn poll_outcome(&mut self, index: usize, waker: &Waker) -> Option<i32> {
+        let Work::Poll(state) = &mut self.ops[index].work else { panic!("a poll keeps its place") };
+        if let Some(outcome) = state.outcome {
+            self.free_op(index);
+            return Some(outcome);
+        }
+        if !state.waker.as_ref().is_some_and(|old| old.will_wake(waker)) {
+            state.waker = Some(waker.clone());
+        }
+        None
+    }
+    /// Nobody waits any more.
+    pub fn poll_abandon(&mut self, index: usize) {
+        let tag = self.tag(index);
+        let Work::Poll(state) = &mut self.ops[index].work else { panic!("a poll keeps its place") };
+        if state.outcome.is_some() {
+            self.free_op(index);
+            return;
+        }
+        state.abandoned = true;
+        state.waker = None;
+        // Else the kernel would hold the file open for as long as it is not readable.
+        let entry = opcode::PollRemove::new(tag).build().user_data(TAG_IGNORED);
+        // SAFETY: the entry points to nothing.
+        unsafe { self.ring.push(entry) }
+    }
+}
+
+fn push_bell(ring: &mut Ring, bell: RawFd) {
+    let entry = opcode::PollAdd::new(types::Fd(bell), libc::POLLIN as u32).multi(true).build().user_data(TAG_BELL);
+    // SAFETY: the entry points to nothing.
+    unsafe { ring.push(entry) }
+}
+
+fn length(request: &Request) -> usize {
+    match request {
+        Request::Read { buffer, .. } => buffer.len(),
+        Request::Write { slices, .. } => slices.iter().map(|slice| slice.len()).sum(),
+        Request::Flush { .. } => 0,
+    }
+}
+
+/// Whole blocks only: what callers promise, and what O_DIRECT needs.
+fn check(request: &Request) -> Result<()> {
+    let (offset, whole) = match request {
+        Request::Read { offset, buffer, .. } => (*offset, !buffer.is_empty()),
+        Request::Write { offset, slices, .. } => (*offset, !slices.is_empty()),
+        Request::Flush { .. } => return Ok(()),
+    };
+    let block = BLOCK_BYTES as u64;
+    if whole && offset.is_multiple_of(block) && length(request).is_multiple_of(BLOCK_BYTES) {
+        return Ok(());
+    }
+    let context = format!("offset {offset}, {} bytes", length(request));
+    Err(Error::new(Kind::Invalid, "an I/O is of whole blocks").with(context))
+}
+
+/// The entry for what is left of a transfer.
+fn entry(request: &mut Request, progress: &Progress, iovecs: &mut Vec<libc::iovec>) -> squeue::Entry {
+    let (fd, done) = (types::Fd(progress.fd), progress.done_bytes);
+    match request {
+        Request::Read { offset, buffer, .. } => {
+            let rest = &mut buffer[done..];
+            let read = opcode::Read::new(fd, rest.as_mut_ptr(), rest.len() as u32);
+            read.offset(*offset + done as u64).build()
+        }
+        Request::Write { offset, slices, durable, .. } => {
+            let flags = if *durable { libc::RWF_DSYNC } else { 0 };
+            let offset = *offset + done as u64;
+            collect(slices, done, iovecs);
+            if let [only] = iovecs[..] {
+                let write = opcode::Write::new(fd, only.iov_base.cast_const().cast(), only.iov_len as u32);
+                return write.offset(offset).rw_flags(flags).build();
+            }
+            let write = opcode::Writev::new(fd, iovecs.as_ptr(), iovecs.len() as u32);
+            write.offset(offset).rw_flags(flags).build()
+        }
+        Request::Flush { .. } => opcode::Fsync::new(fd).flags(types::FsyncFlags::DATASYNC).build(),
+    }
+}
+
+fn collect(slices: &[crate::buffer::Slice], done_bytes: usize, iovecs: &mut Vec<libc::iovec>) {
+    iovecs.clear();
+    let mut skip = done_bytes;
+    for slice in slices {
+        let from = skip.min(slice.len());
+        skip -= from;
+        let rest = &slice[from..];
+        if !rest.is_empty() {
+            iovecs.push(libc::iovec { iov_base: rest.as_ptr().cast_mut().cast(), iov_len: rest.len() });
+        }
+        if iovecs.len() == SLICES_MAX {
+            break;
+        }
+    }
+}
+
+/// What a completion means for a transfer: `None` = go on with what is left.
+fn judge(request: &Request, progress: &mut Progress, result: i32) -> Option<Result<()>> {
+    let (verb, past_end) = match request {
+        Request::Read { .. } => ("the device cannot read", "a read goes past the end of the file"),
+        Request::Write { .. } => ("the device cannot write", "the device takes no more bytes"),
+        // Never retried, whatever the reason (rule U4): after a failed flush nobody knows what is on the device.
+        Request::Flush { .. } if result < 0 => return Some(Err(Error::os("the device cannot flush", -result))),
+        Request::Flush { .. } => return Some(Ok(())),
+    };
+    let at = |error: Error, progress: &Progress| {
+        let (Request::Read { offset, .. } | Request::Write { offset, .. }) = request else { return error };
+        error.with(format_args!("offset {}", *offset + progress.done_bytes as u64))
+    };
+    if result < 0 {
+        progress.retries += 1;
+        let again = matches!(-result, libc::EINTR | libc::EAGAIN) && progress.retries <= RETRIES_MAX;
+        return if again { None } else { Some(Err(at(Error::os(verb, -result), progress))) };
+    }
+    let done_bytes = progress.done_bytes + result as usize;
+    assert!(done_bytes <= length(request), "the kernel transfers no more than it was asked");
+    if done_bytes == length(request) {
+        return Some(Ok(()));
+    }
+    // Go on from a whole block: O_DIRECT takes nothing else, and a part of a block can simply be done again.
+    let whole_bytes = done_bytes / BLOCK_BYTES * BLOCK_BYTES;
+    if whole_bytes == progress.done_bytes {
+        return Some(Err(at(Error::new(Kind::Io, past_end), progress)));
+    }
+    progress.done_bytes = whole_bytes;
+    None
+}
+
+/// The error of a poll.
+pub(super) fn poll_error(result: i32) -> Error {
+    failed("a descriptor cannot be polled", &std::io::Error::from_raw_os_error(-result))
+}

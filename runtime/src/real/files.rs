@@ -1,0 +1,272 @@
+//! The brick's directory: its lock, its open files, and the calls that change names and lengths (all blocking).
+
+use crate::disk::{FileId, OpenMode};
+use base::{Error, Kind, Result};
+use std::fs::{File, OpenOptions};
+use std::io::{Read, Seek, SeekFrom, Write};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+/// The lock file's name; not one of the brick's files.
+const LOCK: &str = "lock";
+/// How long the kernel may take to end the I/O of a killed process, whose rings hold the lock until then (rule L4).
+const GHOST_MAX: Duration = Duration::from_secs(10);
+
+pub(super) struct Files {
+    path: PathBuf,
+    directory: File,
+    read_only: bool,
+    lock: Mutex<Option<File>>,
+    table: Mutex<Vec<OpenFile>>,
+}
+
+struct OpenFile {
+    name: String,
+    file: OwnedFd,
+    writable: bool,
+}
+
+/// What performing an I/O needs to know of a file.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Handle {
+    pub fd: RawFd,
+    pub writable: bool,
+}
+
+pub(super) fn failed(what: &'static str, error: &std::io::Error) -> Error {
+    Error::os(what, error.raw_os_error().unwrap_or(libc::EIO))
+}
+
+impl Files {
+    /// Opens the directory and takes its lock. Errors: `Busy` when another process or instance has it.
+    pub fn open_directory(path: &Path, read_only: bool) -> Result<Files> {
+        let at = |error: &std::io::Error| failed("the brick's directory cannot be opened", error).with(path.display());
+        let path = std::fs::canonicalize(path).map_err(|error| at(&error))?;
+        let mut options = OpenOptions::new();
+        let directory = options.read(true).custom_flags(libc::O_DIRECTORY).open(&path).map_err(|error| at(&error))?;
+        let lock = Mutex::new(lock(&path, read_only)?);
+        Ok(Files { path, directory, read_only, lock, table: Mutex::default() })
+    }
+    /// The lock's descriptor, for rings to hold.
+    pub fn lock_fd(&self) -> Option<RawFd> {
+        self.lock.lock().expect("no panic while held").as_ref().map(File::as_raw_fd)
+    }
+    /// Lets others have the brick; to be called when no I/O can come any more.
+    pub fn unlock(&self) {
+        self.lock.lock().expect("no panic while held").take();
+    }
+    /// See `Disk::open`.
+    pub fn open(&self, name: &str, mode: OpenMode) -> Result<FileId> {
+        check_name(name)?;
+        if self.read_only && mode == OpenMode::Create {
+            return Err(Error::new(Kind::ReadOnly, "the brick is open for reading only").with(name));
+        }
+        let mut table = self.table.lock().expect("no panic while held");
+        let known = table.iter().position(|open| open.name == name);
+        let at = |error: &std::io::Error| failed("a file of the brick cannot be opened", error).with(name);
+        if mode == OpenMode::Create {
+            let mut options = OpenOptions::new();
+            // Made without O_DIRECT first: a file system that refuses the flag does so after it made the file.
+            options.write(true).create_new(true).mode(0o600);
+            options.open(self.path.join(name)).map_err(|error| at(&error))?;
+            assert!(known.is_none(), "a file that was open has vanished: {name}");
+        }
+        let writable = mode != OpenMode::ReadOnly && !self.read_only;
+        match known {
+            Some(known) if table[known].writable || !writable => return Ok(FileId(known as u32)),
+            _ => {}
+        }
+        let file = open_direct(&self.path.join(name), writable).map_err(|error| at(&error))?;
+        match known {
+            Some(known) => {
+                replace(&table[known].file, &file).map_err(|error| at(&error))?;
+                table[known].writable = true;
+                Ok(FileId(known as u32))
+            }
+            None => {
+                table.push(OpenFile { name: name.to_string(), file: file.into(), writable });
+                Ok(FileId(table.len() as u32 - 1))
+            }
+        }
+    }
+    /// Descriptor and mode of an open file.
+    pub fn handle(&self, file: FileId) -> Handle {
+        let table = self.table.lock().expect("no panic while held");
+        let open = table.get(file.0 as usize).expect("a file id comes from open");
+        Handle { fd: open.file.as_raw_fd(), writable: open.writable }
+    }
+    /// The name of an open file, for messages.
+    pub fn name(&self, file: FileId) -> String {
+        let table = self.table.lock().expect("no panic while held");
+        table.get(file.0 as usize).expect("a file id comes from open").name.clone()
+    }
+    /// See `Disk::list`. The lock and directories (the index lives in one) are not files of the brick.
+    pub fn list(&self) -> Result<Vec<String>> {
+        let at = |error: &std::io::Error| failed("the brick's directory cannot be read", error);
+        let mut names = Vec::new();
+        for entry in std::fs::read_dir(&self.path).map_err(|error| at(&error))? {
+            let entry = entry.map_err(|error| at(&error))?;
+            let is_file = entry.file_type().map_err(|error| at(&error))?.is_file();
+            if let Ok(name) = entry.file_name().into_string()
+                && is_file
+                && name != LOCK
+            {
+                names.push(name);
+            }
+        }
+        names.sort();
+        Ok(names)
+    }
+    fn copy(&self, file: FileId) -> Result<File> {
+        let table = self.table.lock().expect("no panic while held");
+        let open = table.get(file.0 as usize).expect("a file id comes from open");
+        let copy = open.file.try_clone().map(File::from);
+        copy.map_err(|error| failed("no descriptor left", &error).with(&open.name))
+    }
+    /// See `Disk::length`.
+    pub fn length(&self, file: FileId) -> Result<u64> {
+        let metadata = self.copy(file)?.metadata();
+        metadata.map(|data| data.len()).map_err(|error| failed("no length", &error).with(self.name(file)))
+    }
+    /// See `Disk::allocate`.
+    pub fn allocate(&self, file: FileId, bytes: u64) -> Result<()> {
+        if !self.handle(file).writable {
+            return Err(Error::new(Kind::ReadOnly, "the file is open for reading only").with(self.name(file)));
+        }
+        let copy = self.copy(file)?;
+        let length = i64::try_from(bytes).map_err(|_| Error::new(Kind::TooLarge, "no file has this many bytes"))?;
+        loop {
+            // SAFETY: a system call without pointers, on a descriptor that `copy` keeps open.
+            if unsafe { libc::fallocate(copy.as_raw_fd(), 0, 0, length) } == 0 {
+                return Ok(());
+            }
+            let error = std::io::Error::last_os_error();
+            let what = match error.raw_os_error() {
+                Some(libc::EINTR) => continue,
+                Some(libc::EOPNOTSUPP) => "this file system cannot reserve space (fallocate): use XFS or ext4",
+                _ => "space cannot be reserved",
+            };
+            return Err(failed(what, &error).with(self.name(file)).with(format_args!("{bytes} bytes")));
+        }
+    }
+    /// See `Disk::sync_names`.
+    pub fn sync_names(&self) -> Result<()> {
+        self.directory.sync_all().map_err(|error| failed("the brick's directory cannot be synced", &error))
+    }
+    /// See `Disk::free_bytes`.
+    pub fn free_bytes(&self) -> Result<u64> {
+        let mut figures = std::mem::MaybeUninit::<libc::statvfs>::zeroed();
+        // SAFETY: the descriptor is open, and the pointer is to a statvfs of ours.
+        let result = unsafe { libc::fstatvfs(self.directory.as_raw_fd(), figures.as_mut_ptr()) };
+        if result != 0 {
+            let error = std::io::Error::last_os_error();
+            return Err(failed("free space of the brick's file system is unknown", &error));
+        }
+        // SAFETY: the call succeeded, and all zeros would have been a valid value before it.
+        let figures = unsafe { figures.assume_init() };
+        Ok(figures.f_bavail * figures.f_frsize)
+    }
+}
+
+fn check_name(name: &str) -> Result<()> {
+    let bad = name.is_empty() || name.contains(['/', '\0']) || matches!(name, "." | ".." | LOCK);
+    if bad { Err(Error::new(Kind::Invalid, "not a name of a file of the brick").with(name)) } else { Ok(()) }
+}
+
+/// Opens past the page cache; through it where the file system knows no other way. Durable writes and flushes mean
+/// the same either way.
+fn open_direct(path: &Path, writable: bool) -> std::io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.read(true).write(writable);
+    match options.clone().custom_flags(libc::O_DIRECT).open(path) {
+        Err(error) if error.raw_os_error() == Some(libc::EINVAL) => options.open(path),
+        opened => opened,
+    }
+}
+
+/// Makes the old descriptor's number lead to the new file: cores have that number in their caches.
+fn replace(old: &OwnedFd, new: &File) -> std::io::Result<()> {
+    // SAFETY: both descriptors are open; `old` stays owned under the same number.
+    let result = unsafe { libc::dup3(new.as_raw_fd(), old.as_raw_fd(), libc::O_CLOEXEC) };
+    if result < 0 { Err(std::io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// Takes the brick's lock: alone to change it, shared to read it. A reader goes without when there is no lock file.
+fn lock(directory: &Path, read_only: bool) -> Result<Option<File>> {
+    let path = directory.join(LOCK);
+    let mut options = OpenOptions::new();
+    options.read(true);
+    if !read_only {
+        options.write(true).create(true).mode(0o600);
+    }
+    let mut file = match options.open(&path) {
+        Ok(file) => file,
+        Err(error) if read_only && error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(failed("the brick's lock cannot be opened", &error).with(path.display())),
+    };
+    let start = Instant::now();
+    let how = if read_only { libc::LOCK_SH } else { libc::LOCK_EX };
+    loop {
+        // SAFETY: a system call without pointers, on an open descriptor.
+        if unsafe { libc::flock(file.as_raw_fd(), how | libc::LOCK_NB) } == 0 {
+            break;
+        }
+        let error = std::io::Error::last_os_error();
+        match error.raw_os_error() {
+            Some(libc::EINTR) => continue,
+            Some(libc::EWOULDBLOCK) => {}
+            _ => return Err(failed("the brick's lock cannot be taken", &error).with(path.display())),
+        }
+        let holder = holder(&mut file);
+        let gone = holder.is_some_and(is_gone);
+        if gone && start.elapsed() < GHOST_MAX {
+            // The process was killed, and its I/O is still being ended.
+            std::thread::sleep(Duration::from_millis(20));
+            continue;
+        }
+        let busy = Error::new(Kind::Busy, "brick is in use by another daemon").with(directory.display());
+        return Err(match holder {
+            Some(pid) if !gone => busy.with(format_args!("process {pid}")),
+            _ => busy,
+        });
+    }
+    if !read_only {
+        sign(&mut file).map_err(|error| failed("the brick's lock cannot be written", &error).with(path.display()))?;
+    }
+    Ok(Some(file))
+}
+
+/// The process that wrote the lock file last.
+fn holder(file: &mut File) -> Option<i32> {
+    let mut text = String::new();
+    file.seek(SeekFrom::Start(0)).ok()?;
+    file.read_to_string(&mut text).ok()?;
+    text.trim().parse().ok().filter(|&pid| pid > 0)
+}
+
+fn is_gone(pid: i32) -> bool {
+    // SAFETY: signal 0 only asks whether the process exists.
+    let result = unsafe { libc::kill(pid, 0) };
+    result != 0 && std::io::Error::last_os_error().raw_os_error() == Some(libc::ESRCH)
+}
+
+/// For messages only, hence not synced.
+fn sign(file: &mut File) -> std::io::Result<()> {
+    file.set_len(0)?;
+    file.seek(SeekFrom::Start(0))?;
+    file.write_all(format!("{}\n", std::process::id()).as_bytes())
+}
+
+/// Raises this process's limit of open files as far as it may: a brick has a file per GiB.
+pub(super) fn raise_open_files() {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: the pointer is to an rlimit of ours.
+    if unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) } == 0 && limit.rlim_cur < limit.rlim_max {
+        limit.rlim_cur = limit.rlim_max;
+        // SAFETY: as above. If it is refused, the limit stays, and opening too many files says so.
+        let _ = unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &limit) };
+    }
+}

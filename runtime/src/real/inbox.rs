@@ -1,0 +1,133 @@
+//! The way onto a core from other threads: wake-ups, new tasks and I/O requests. A sleeping core is woken by one
+//! write to an eventfd; a running one looks here every turn, so that waking it costs no system call.
+
+use super::executor::Task;
+use crate::tasks::MakeTask;
+use crate::transfer::Slot;
+use base::{Error, Kind, Result};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+
+pub(super) struct Inbox {
+    state: Mutex<State>,
+    /// There is mail; written under the mutex.
+    pending: AtomicBool,
+    /// The core is about to sleep, or sleeps: mail must be announced through the eventfd.
+    asleep: AtomicBool,
+    event: OwnedFd,
+}
+
+#[derive(Default)]
+struct State {
+    mail: Mail,
+    closed: bool,
+}
+
+/// What waits for a core.
+#[derive(Default)]
+pub(super) struct Mail {
+    pub woken: Vec<Arc<Task>>,
+    pub made: Vec<MakeTask>,
+    pub slots: Vec<Arc<Slot>>,
+    pub stop: bool,
+}
+
+impl Inbox {
+    pub fn new() -> Result<Inbox> {
+        // SAFETY: a system call without pointers.
+        let fd = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC) };
+        if fd < 0 {
+            let error = std::io::Error::last_os_error();
+            return Err(Error::new(Kind::Host, "no eventfd: raise the limit of open files (ulimit -n)").with(error));
+        }
+        // SAFETY: the descriptor was just made and is nobody else's.
+        let event = unsafe { OwnedFd::from_raw_fd(fd) };
+        Ok(Inbox { state: Mutex::default(), pending: AtomicBool::new(false), asleep: AtomicBool::new(false), event })
+    }
+    /// Becomes readable whenever mail comes for a sleeping core. It is never read: pollers see its edges.
+    pub fn event_fd(&self) -> RawFd {
+        self.event.as_raw_fd()
+    }
+    /// Adds to the mail; hands `what` back when the core has ended.
+    fn post<T>(&self, what: T, add: impl FnOnce(&mut Mail, T)) -> std::result::Result<(), T> {
+        {
+            let mut state = self.state.lock().expect("no panic while held");
+            if state.closed {
+                return Err(what);
+            }
+            add(&mut state.mail, what);
+            self.pending.store(true, Ordering::SeqCst);
+        }
+        // Either the core sees `pending` before it sleeps, or we see that it is asleep (see `fall_asleep`).
+        if self.asleep.swap(false, Ordering::SeqCst) {
+            self.ring_bell();
+        }
+        Ok(())
+    }
+    fn ring_bell(&self) {
+        let one = 1u64.to_ne_bytes();
+        loop {
+            // SAFETY: the descriptor is open and the buffer has eight bytes.
+            let wrote = unsafe { libc::write(self.event.as_raw_fd(), one.as_ptr().cast(), one.len()) };
+            if wrote == one.len() as isize {
+                return;
+            }
+            let error = std::io::Error::last_os_error();
+            assert!(error.kind() == std::io::ErrorKind::Interrupted, "write to an eventfd: {error}");
+        }
+    }
+    /// A task of this core is to run; for nothing if the core has ended.
+    pub fn wake(&self, task: Arc<Task>) {
+        let _ = self.post(task, |mail, task| mail.woken.push(task));
+    }
+    /// A new task; dropped if the core has ended.
+    pub fn spawn(&self, make: MakeTask) {
+        let _ = self.post(make, |mail, make| mail.made.push(make));
+    }
+    /// An I/O to be performed by this core.
+    pub fn submit(&self, slot: Arc<Slot>) {
+        if let Err(slot) = self.post(slot, |mail, slot| mail.slots.push(slot)) {
+            slot.finish(Err(stopped()));
+        }
+    }
+    /// The core is to end.
+    pub fn stop(&self) {
+        let _ = self.post((), |mail, ()| mail.stop = true);
+    }
+    /// Exchanges an empty `mail` for what has come. False if nothing has.
+    pub fn take(&self, mail: &mut Mail) -> bool {
+        if !self.pending.load(Ordering::Acquire) {
+            return false;
+        }
+        let mut state = self.state.lock().expect("no panic while held");
+        self.pending.store(false, Ordering::SeqCst);
+        // The emptied vectors go back and forth, so that warm mail allocates nothing.
+        std::mem::swap(&mut state.mail, mail);
+        true
+    }
+    /// From now on nothing is taken; the rest is handed out.
+    pub fn close(&self) -> Mail {
+        let mut state = self.state.lock().expect("no panic while held");
+        state.closed = true;
+        std::mem::take(&mut state.mail)
+    }
+    /// Announces that the core will sleep. False if mail has come: then it must not.
+    pub fn fall_asleep(&self) -> bool {
+        self.asleep.store(true, Ordering::SeqCst);
+        let may = !self.pending.load(Ordering::SeqCst);
+        if !may {
+            self.asleep.store(false, Ordering::SeqCst);
+        }
+        may
+    }
+    /// The core runs again.
+    pub fn wake_up(&self) {
+        self.asleep.store(false, Ordering::SeqCst);
+    }
+}
+
+/// What happens to requests of a core that has ended.
+pub(super) fn stopped() -> Error {
+    Error::new(Kind::Interrupted, "the daemon is stopping")
+}

@@ -1,0 +1,303 @@
+//! The adaptive blocking pool (decision D7): as many threads as the jobs need, found by measuring how long jobs
+//! wait, and none of them running when there is nothing to do. There is no setting.
+
+use crate::histogram::{Histogram, Summary};
+use crate::lock::{Lock, LockSummary};
+use base::{Error, Kind, Result};
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex};
+use std::thread::{JoinHandle, Thread};
+use std::time::{Duration, Instant};
+
+/// Threads at most: jobs are reads of one device by the index, and a device that answers in 80 us to 16 at once
+/// gives 200,000 reads a second, more than a brick's cores can use.
+const THREADS_MAX: usize = 16;
+/// A job that has waited this long calls for another thread: several device reads, hence more than a hiccup.
+const WAIT_NS: u64 = 500_000;
+/// Even when threads could only compete for the CPU, a job must not wait this long behind endless others.
+const WAIT_STARVED_NS: u64 = 10_000_000;
+/// A thread that had nothing to do for this long ends.
+const IDLE: Duration = Duration::from_secs(5);
+
+/// A job and when it came.
+type Job = (Box<dyn FnOnce() + Send>, Instant);
+
+struct State {
+    queue: VecDeque<Job>,
+    /// Threads with nothing to do; the last one in gets the next job, so that the others can end.
+    idle: Vec<(usize, Thread)>,
+    threads: usize,
+    threads_peak: usize,
+    next_id: usize,
+    jobs: u64,
+    wait: Histogram,
+    /// Share of a job's time that is CPU, in 1/1024, smoothed over about eight jobs.
+    cpu_share: u64,
+    /// The watcher looks again by itself.
+    watching: bool,
+    stopping: bool,
+}
+
+/// What the pool has done so far.
+#[derive(Clone)]
+pub struct PoolSummary {
+    /// Threads now.
+    pub threads: usize,
+    /// Threads at most at one time.
+    pub threads_peak: usize,
+    /// Jobs that wait now.
+    pub queued: usize,
+    /// Jobs started.
+    pub jobs: u64,
+    /// How long they had waited.
+    pub wait: Summary,
+    /// The queue's lock.
+    pub lock: LockSummary,
+}
+
+/// What decides about one more thread.
+#[derive(Clone, Copy, Debug)]
+struct Need {
+    oldest_wait_ns: u64,
+    threads: usize,
+    cpu_share: u64,
+    cores: usize,
+}
+
+/// One more thread helps if jobs wait and the threads there are do not use up the cores.
+fn should_grow(need: Need) -> bool {
+    if need.threads >= THREADS_MAX || need.oldest_wait_ns < WAIT_NS {
+        return false;
+    }
+    let cpu_used = need.threads as u64 * need.cpu_share;
+    cpu_used < need.cores as u64 * 1024 || need.oldest_wait_ns >= WAIT_STARVED_NS
+}
+
+/// The pool; ends with `stop`.
+pub(super) struct Pool {
+    state: Lock<State>,
+    cores: usize,
+    idle_max: Duration,
+    watcher: Mutex<Option<JoinHandle<()>>>,
+    workers: Mutex<Vec<JoinHandle<()>>>,
+}
+
+impl Pool {
+    /// A pool beside `cores` cores.
+    pub fn start(cores: usize) -> Result<Arc<Pool>> {
+        Pool::start_with(cores, IDLE)
+    }
+    fn start_with(cores: usize, idle_max: Duration) -> Result<Arc<Pool>> {
+        let state = State {
+            queue: VecDeque::new(),
+            idle: Vec::with_capacity(THREADS_MAX),
+            threads: 0,
+            threads_peak: 0,
+            next_id: 0,
+            jobs: 0,
+            wait: Histogram::default(),
+            cpu_share: 0,
+            watching: false,
+            stopping: false,
+        };
+        let state = Lock::new("pool", state);
+        let pool = Arc::new(Pool { state, cores, idle_max, watcher: Mutex::default(), workers: Mutex::default() });
+        let watched = pool.clone();
+        let watcher = std::thread::Builder::new().name("sinter-watch".to_string()).spawn(move || watched.watch());
+        let watcher = watcher.map_err(|error| Error::new(Kind::Host, "no thread for the pool").with(error))?;
+        *pool.watcher.lock().expect("no panic while held") = Some(watcher);
+        pool.add_worker()?;
+        Ok(pool)
+    }
+    /// Adds a job; one short lock, and at most one wake-up.
+    pub fn run(&self, job: Box<dyn FnOnce() + Send>) {
+        let mut state = self.state.lock();
+        if state.stopping {
+            return;
+        }
+        state.queue.push_back((job, Instant::now()));
+        let idle = state.idle.pop().map(|(_, thread)| thread);
+        let watch = idle.is_none() && !state.watching;
+        state.watching |= watch;
+        drop(state);
+        match idle {
+            Some(thread) => thread.unpark(),
+            None if watch => self.wake_watcher(),
+            None => {}
+        }
+    }
+    fn wake_watcher(&self) {
+        if let Some(watcher) = &*self.watcher.lock().expect("no panic while held") {
+            watcher.thread().unpark();
+        }
+    }
+    fn add_worker(self: &Arc<Pool>) -> Result<()> {
+        let id = {
+            let mut state = self.state.lock();
+            state.threads += 1;
+            state.threads_peak = state.threads_peak.max(state.threads);
+            state.next_id += 1;
+            state.next_id
+        };
+        let pool = self.clone();
+        let spawned = std::thread::Builder::new().name(format!("sinter-pool-{id}")).spawn(move || pool.work(id));
+        match spawned {
+            Ok(worker) => {
+                let mut workers = self.workers.lock().expect("no panic while held");
+                workers.retain(|worker| !worker.is_finished());
+                workers.push(worker);
+                Ok(())
+            }
+            Err(error) => {
+                self.state.lock().threads -= 1;
+                Err(Error::new(Kind::Host, "no thread for the pool").with(error))
+            }
+        }
+    }
+    fn watch(self: Arc<Pool>) {
+        loop {
+            let mut state = self.state.lock();
+            if state.stopping {
+                return;
+            }
+            let Some(oldest) = state.queue.front().map(|(_, since)| since.elapsed().as_nanos() as u64) else {
+                state.watching = false;
+                drop(state);
+                std::thread::park();
+                continue;
+            };
+            let need =
+                Need { oldest_wait_ns: oldest, threads: state.threads, cpu_share: state.cpu_share, cores: self.cores };
+            drop(state);
+            if should_grow(need) {
+                // Without another thread the jobs wait for those there are.
+                let _ = self.add_worker();
+            }
+            std::thread::park_timeout(Duration::from_nanos(WAIT_NS));
+        }
+    }
+    fn work(self: Arc<Pool>, id: usize) {
+        let guard = super::reactor::AbortOnPanic;
+        while let Some(job) = self.next_job(id) {
+            let (start, cpu_start_ns) = (Instant::now(), thread_cpu_ns());
+            job();
+            let cpu_ns = thread_cpu_ns() - cpu_start_ns;
+            let share = (cpu_ns * 1024 / (start.elapsed().as_nanos() as u64).max(1)).min(1024);
+            let mut state = self.state.lock();
+            state.cpu_share = (state.cpu_share * 7 + share) / 8;
+        }
+        drop(guard);
+    }
+    /// Waits for a job. `None` when the thread is to end: it is counted out then.
+    fn next_job(&self, id: usize) -> Option<Box<dyn FnOnce() + Send>> {
+        let mut idle_since: Option<Instant> = None;
+        loop {
+            let mut state = self.state.lock();
+            // Whoever woke us has taken us off the list; a timeout or a stray wake-up has not.
+            state.idle.retain(|(idle, _)| *idle != id);
+            if let Some((job, since)) = state.queue.pop_front() {
+                state.jobs += 1;
+                state.wait.record(since.elapsed().as_nanos() as u64);
+                return Some(job);
+            }
+            let since = *idle_since.get_or_insert_with(Instant::now);
+            let over = since.elapsed() >= self.idle_max && state.threads > 1;
+            if over || state.stopping {
+                state.threads -= 1;
+                return None;
+            }
+            state.idle.push((id, std::thread::current()));
+            // The last thread has no reason to look at the clock.
+            let last = state.threads == 1;
+            drop(state);
+            if last {
+                std::thread::park();
+            } else {
+                std::thread::park_timeout(self.idle_max.saturating_sub(since.elapsed()));
+            }
+        }
+    }
+    /// What it has done so far.
+    pub fn summary(&self) -> PoolSummary {
+        let lock = self.state.summary();
+        let state = self.state.lock();
+        PoolSummary {
+            threads: state.threads,
+            threads_peak: state.threads_peak,
+            queued: state.queue.len(),
+            jobs: state.jobs,
+            wait: state.wait.summary(),
+            lock,
+        }
+    }
+    /// Waits for the jobs there are, then ends all threads; later jobs are dropped.
+    pub fn stop(&self) {
+        let idle: Vec<Thread> = {
+            let mut state = self.state.lock();
+            state.stopping = true;
+            state.idle.drain(..).map(|(_, thread)| thread).collect()
+        };
+        idle.iter().for_each(Thread::unpark);
+        let watcher = self.watcher.lock().expect("no panic while held").take();
+        if let Some(watcher) = watcher {
+            watcher.thread().unpark();
+            watcher.join().expect("the watcher does not panic");
+        }
+        // Only the watcher adds workers, so none comes after this.
+        let workers = std::mem::take(&mut *self.workers.lock().expect("no panic while held"));
+        for worker in workers {
+            worker.join().expect("a job that panics ends the process");
+        }
+    }
+}
+
+/// CPU time of the calling thread.
+pub(super) fn thread_cpu_ns() -> u64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the pointer is to a timespec of ours.
+    let failed = unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut time) };
+    assert!(failed == 0, "Linux has this clock");
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc;
+
+    #[test]
+    fn growth_needs_waiting_jobs_and_free_cores() {
+        let need = Need { oldest_wait_ns: WAIT_NS, threads: 2, cpu_share: 100, cores: 2 };
+        assert!(should_grow(need));
+        assert!(!should_grow(Need { oldest_wait_ns: WAIT_NS - 1, ..need }));
+        assert!(!should_grow(Need { threads: THREADS_MAX, ..need }));
+        assert!(!should_grow(Need { cpu_share: 1024, ..need }));
+        assert!(should_grow(Need { cpu_share: 1024, oldest_wait_ns: WAIT_STARVED_NS, ..need }));
+    }
+
+    #[test]
+    fn it_grows_for_jobs_that_block_and_shrinks_when_idle() {
+        let pool = Pool::start_with(2, Duration::from_millis(100)).expect("threads");
+        let (send, receive) = mpsc::channel();
+        for _ in 0..40 {
+            let send = send.clone();
+            pool.run(Box::new(move || {
+                std::thread::sleep(Duration::from_millis(20));
+                send.send(()).expect("the test waits");
+            }));
+        }
+        (0..40).for_each(|_| receive.recv_timeout(Duration::from_secs(20)).expect("every job runs"));
+        let summary = pool.summary();
+        assert!((4..=THREADS_MAX).contains(&summary.threads_peak), "{}", summary.threads_peak);
+        assert_eq!((summary.jobs, summary.wait.count(), summary.queued), (40, 40, 0));
+        let start = Instant::now();
+        while pool.summary().threads > 1 {
+            assert!(start.elapsed() < Duration::from_secs(20), "idle threads end");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        pool.run(Box::new(move || send.send(()).expect("the test waits")));
+        receive.recv_timeout(Duration::from_secs(20)).expect("the last thread still works");
+        pool.stop();
+        assert_eq!(pool.summary().threads, 0);
+    }
+}

@@ -1,0 +1,196 @@
+//! One core: a thread with a ring, timers and tasks, that does a bounded amount of work per turn and then shows the
+//! kernel what was started. Draining everything first would make all requests travel as one batch, so that disk
+//! and CPU alternate (decision D4).
+
+use super::clock::{Timers, now_ns};
+use super::device::{Device, Event};
+use super::executor::Executor;
+use super::files::Files;
+use super::inbox::{Inbox, Mail, stopped};
+use super::ring::{Ring, Wait};
+use crate::transfer::{Slot, SlotPool};
+use base::Result;
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::sync::Arc;
+
+/// Completions handled, and tasks run, per turn; also what may wait unsubmitted before tasks go on. Measured with a
+/// prototype: submitting after at most 4 keeps device and CPU busy at the same time.
+const PER_TURN: usize = 4;
+
+/// What all cores of one world share.
+pub(super) struct World {
+    pub inboxes: Vec<Arc<Inbox>>,
+    pub files: Files,
+    /// Slots for I/O started by threads that are not cores.
+    pub foreign_slots: Arc<SlotPool>,
+}
+
+/// The thread's own half of a core.
+pub(super) struct Core {
+    pub world: Arc<World>,
+    pub index: usize,
+    pub inbox: Arc<Inbox>,
+    pub executor: Executor,
+    pub timers: RefCell<Timers>,
+    pub device: RefCell<Device>,
+    pub slots: Arc<SlotPool>,
+    mail: RefCell<Mail>,
+    stopping: Cell<bool>,
+}
+
+thread_local! {
+    // Wakers, timers and I/O must find the core they are on: a waker cannot carry what never leaves its thread.
+    static CURRENT: RefCell<Option<Rc<Core>>> = const { RefCell::new(None) };
+}
+
+/// Runs `with` on the calling thread's core; `None` if the thread is not a core.
+pub(super) fn with_current<R>(with: impl FnOnce(&Rc<Core>) -> R) -> Option<R> {
+    // After the thread's end there is no core either.
+    CURRENT.try_with(|current| current.borrow().as_ref().map(with)).ok().flatten()
+}
+
+/// The calling thread's core.
+pub(super) fn current() -> Option<Rc<Core>> {
+    with_current(Rc::clone)
+}
+
+/// A panic on a core breaks an invariant while I/O is in flight: the process ends, as the buffers must not be freed.
+pub(super) struct AbortOnPanic;
+
+impl Drop for AbortOnPanic {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            std::process::abort();
+        }
+    }
+}
+
+/// The life of a core's thread. `ready` is told when the core runs, or why it cannot.
+pub(super) fn run(world: Arc<World>, index: usize, ready: impl FnOnce(Result<()>)) {
+    let guard = AbortOnPanic;
+    let core = match Core::new(world, index) {
+        Ok(core) => Rc::new(core),
+        Err(error) => return ready(Err(error)),
+    };
+    CURRENT.set(Some(core.clone()));
+    ready(Ok(()));
+    while !core.stopping.get() {
+        core.turn();
+    }
+    core.wind_down();
+    CURRENT.set(None);
+    assert!(Rc::strong_count(&core) == 1, "nothing on the core outlives its tasks");
+    drop(guard);
+}
+
+impl Core {
+    fn new(world: Arc<World>, index: usize) -> Result<Core> {
+        let ring = Ring::new()?;
+        if let Some(lock) = world.files.lock_fd() {
+            ring.hold(lock)?;
+        }
+        let inbox = world.inboxes[index].clone();
+        let device = RefCell::new(Device::new(ring, inbox.event_fd()));
+        Ok(Core {
+            world,
+            index,
+            inbox,
+            executor: Executor::default(),
+            timers: RefCell::default(),
+            device,
+            slots: SlotPool::new(),
+            mail: RefCell::default(),
+            stopping: Cell::new(false),
+        })
+    }
+    /// True once the core has begun to end: nothing new may be started.
+    pub fn is_stopping(&self) -> bool {
+        self.stopping.get()
+    }
+    /// Starts an I/O of this core.
+    pub fn start(&self, slot: Arc<Slot>) {
+        if self.stopping.get() {
+            return slot.finish(Err(stopped()));
+        }
+        let ended = self.device.borrow_mut().start(slot, &self.world.files);
+        if let Some((slot, result)) = ended {
+            slot.finish(result);
+        }
+    }
+    fn turn(&self) {
+        self.take_mail();
+        self.fire_timers();
+        self.take_completions(PER_TURN);
+        for _ in 0..PER_TURN {
+            if !self.executor.run_one() || self.device.borrow().unsubmitted() >= PER_TURN {
+                break;
+            }
+        }
+        self.submit_or_sleep();
+    }
+    fn take_mail(&self) {
+        let mut mail = self.mail.borrow_mut();
+        if !self.inbox.take(&mut mail) {
+            return;
+        }
+        self.executor.take(&mut mail.woken);
+        mail.slots.drain(..).for_each(|slot| self.start(slot));
+        for make in mail.made.drain(..) {
+            self.executor.add(&self.inbox, make());
+        }
+        self.stopping.set(mail.stop);
+    }
+    fn fire_timers(&self) {
+        if self.timers.borrow().next_ns().is_none() {
+            return;
+        }
+        let now_ns = now_ns();
+        loop {
+            let Some(waker) = self.timers.borrow_mut().pop(now_ns) else { break };
+            waker.wake();
+        }
+    }
+    fn take_completions(&self, count_max: usize) {
+        for _ in 0..count_max {
+            let Some(event) = self.device.borrow_mut().complete(&self.world.files) else { break };
+            match event {
+                Event::Nothing => {}
+                Event::Finished(slot, result) => slot.finish(result),
+                Event::Wake(waker) => waker.wake(),
+            }
+        }
+    }
+    fn submit_or_sleep(&self) {
+        let mut device = self.device.borrow_mut();
+        if self.stopping.get() || !self.executor.is_idle() || device.has_completions() {
+            return device.submit();
+        }
+        if !self.inbox.fall_asleep() {
+            return device.submit();
+        }
+        let next_ns = self.timers.borrow().next_ns();
+        let wait = match next_ns {
+            None => Wait::Forever,
+            Some(next_ns) => match next_ns.saturating_sub(now_ns()) {
+                0 => Wait::No,
+                ns => Wait::ForNs(ns),
+            },
+        };
+        device.sleep(wait);
+        self.inbox.wake_up();
+    }
+    /// Ends the core in order: no more mail, no more tasks, then wait for the I/O that the device still works on.
+    fn wind_down(&self) {
+        let mail = self.inbox.close();
+        mail.slots.into_iter().for_each(|slot| slot.finish(Err(stopped())));
+        drop(mail.made);
+        self.executor.clear();
+        while self.device.borrow().in_flight() > 0 {
+            self.device.borrow_mut().sleep(Wait::Forever);
+            self.take_completions(usize::MAX);
+        }
+        self.executor.clear();
+        self.device.borrow().release();
+    }
+}

@@ -1,0 +1,173 @@
+//! One io_uring: set-up with the best flags that the kernel takes, submission that never drops or blocks, and the
+//! one system call in which a core sleeps. Used by the thread that made it, and by no other.
+
+use base::{Error, Kind, Result};
+use io_uring::types::{SubmitArgs, Timespec};
+use io_uring::{EnterFlags, IoUring, cqueue, squeue};
+use std::collections::VecDeque;
+use std::os::fd::RawFd;
+
+/// Submission entries: a turn submits after a few, so this only has to take a burst; more wait in `backlog`.
+const SUBMISSIONS: u32 = 256;
+/// Completion entries: several device queues deep, so that the kernel's slow overflow list is rarely used.
+const COMPLETIONS: u32 = 4096;
+
+/// How long `enter` may wait for a completion.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Wait {
+    /// Not at all.
+    No,
+    /// At most this many nanoseconds.
+    ForNs(u64),
+    /// Until one comes.
+    Forever,
+}
+
+pub(super) struct Ring {
+    inner: IoUring,
+    unsubmitted: usize,
+    backlog: VecDeque<squeue::Entry>,
+    no_iowait: EnterFlags,
+}
+
+impl Ring {
+    /// A ring for the calling thread. Errors: `Host`, with the next step.
+    pub fn new() -> Result<Ring> {
+        let inner = build().map_err(refused)?;
+        let params = inner.params();
+        if !(params.is_feature_ext_arg() && params.is_feature_nodrop() && params.is_feature_submit_stable()) {
+            return Err(Error::new(Kind::Host, "this kernel's io_uring is too old: use Linux 6.1 or newer"));
+        }
+        // A core that sleeps here is idle, it does not wait for a disk: it must not show up as iowait.
+        let no_iowait = if params.is_feature_no_iowait() { EnterFlags::NO_IOWAIT } else { EnterFlags::empty() };
+        Ok(Ring { inner, unsubmitted: 0, backlog: VecDeque::with_capacity(SUBMISSIONS as usize), no_iowait })
+    }
+    /// Holds a descriptor open for as long as the ring and its I/O live.
+    pub fn hold(&self, fd: RawFd) -> Result<()> {
+        let held = self.inner.submitter().register_files(&[fd]);
+        held.map_err(|error| os("io_uring cannot hold the brick's lock", &error))
+    }
+    /// Gives up the held descriptor at once; closing the ring alone would do so later, in the background.
+    pub fn release(&self) {
+        // The only error is that nothing is registered.
+        let _ = self.inner.submitter().unregister_files();
+    }
+    /// Queues an entry for the next `enter`.
+    ///
+    /// # Safety
+    /// What the entry points to must stay valid until its completion has been taken.
+    pub unsafe fn push(&mut self, entry: squeue::Entry) {
+        if !self.backlog.is_empty() {
+            self.backlog.push_back(entry);
+            return;
+        }
+        // SAFETY: the caller's promise.
+        match unsafe { self.inner.submission().push(&entry) } {
+            Ok(()) => self.unsubmitted += 1,
+            Err(_) => self.backlog.push_back(entry),
+        }
+    }
+    fn refill(&mut self) {
+        let mut queue = self.inner.submission();
+        while let Some(entry) = self.backlog.front() {
+            // SAFETY: whoever pushed it promised that what it points to stays valid.
+            if unsafe { queue.push(entry) }.is_err() {
+                break;
+            }
+            self.backlog.pop_front();
+            self.unsubmitted += 1;
+        }
+    }
+    /// Entries that the kernel has not seen yet.
+    pub fn unsubmitted(&self) -> usize {
+        self.unsubmitted + self.backlog.len()
+    }
+    /// The next completion.
+    pub fn next(&mut self) -> Option<cqueue::Entry> {
+        self.inner.completion().next()
+    }
+    /// True if completions are there for `next`.
+    pub fn has_completions(&mut self) -> bool {
+        !self.inner.completion().is_empty()
+    }
+    /// Shows the kernel what was pushed; cheap when there is nothing to do.
+    pub fn submit(&mut self) {
+        let queue = self.inner.submission();
+        // Deferred completions are only posted by an enter.
+        let deferred = queue.taskrun() || queue.cq_overflow();
+        drop(queue);
+        if self.unsubmitted() > 0 || deferred {
+            self.enter(Wait::No);
+        }
+    }
+    /// Submits and waits for a completion. Returns early when there was more to submit than fits.
+    pub fn enter(&mut self, wait: Wait) {
+        if !self.backlog.is_empty() {
+            self.refill();
+        }
+        let wait = if self.backlog.is_empty() { wait } else { Wait::No };
+        let count = self.unsubmitted as u32;
+        let idle = EnterFlags::GETEVENTS | self.no_iowait;
+        let submitter = self.inner.submitter();
+        let none: Option<&libc::sigset_t> = None;
+        let entered = match wait {
+            // SAFETY: no argument is passed.
+            Wait::No => unsafe { submitter.enter(count, 0, EnterFlags::GETEVENTS.bits(), none) },
+            // SAFETY: as above.
+            Wait::Forever => unsafe { submitter.enter(count, 1, idle.bits(), none) },
+            Wait::ForNs(ns) => {
+                let time = Timespec::new().sec(ns / 1_000_000_000).nsec((ns % 1_000_000_000) as u32);
+                let args = SubmitArgs::new().timespec(&time);
+                // SAFETY: EXT_ARG goes with this argument, which outlives the call.
+                unsafe { submitter.enter(count, 1, (idle | EnterFlags::EXT_ARG).bits(), Some(&args)) }
+            }
+        };
+        if let Err(error) = entered {
+            // Interrupted, timed out, or short of memory or completion space: the next turn goes on from there.
+            let passing = [libc::EINTR, libc::ETIME, libc::EAGAIN, libc::EBUSY];
+            let errno = error.raw_os_error().unwrap_or(0);
+            assert!(passing.contains(&errno), "io_uring_enter: {error}");
+        }
+        self.unsubmitted = self.inner.submission().len();
+    }
+}
+
+/// Tries flags from the best down: who may refuse is an older kernel.
+fn build() -> std::io::Result<IoUring> {
+    let mut last = None;
+    for level in (0..3).rev() {
+        let mut builder = IoUring::builder();
+        builder.dontfork().setup_clamp().setup_cqsize(COMPLETIONS);
+        if level >= 1 {
+            builder.setup_submit_all().setup_coop_taskrun().setup_taskrun_flag();
+        }
+        if level >= 2 {
+            builder.setup_single_issuer().setup_defer_taskrun();
+        }
+        match builder.build(SUBMISSIONS) {
+            Ok(ring) => return Ok(ring),
+            Err(error) if error.raw_os_error() == Some(libc::EINVAL) => last = Some(error),
+            Err(error) => return Err(error),
+        }
+    }
+    Err(last.expect("the loop ran"))
+}
+
+fn os(what: &'static str, error: &std::io::Error) -> Error {
+    Error::os(what, error.raw_os_error().unwrap_or(libc::EIO))
+}
+
+fn refused(error: std::io::Error) -> Error {
+    let what = match error.raw_os_error() {
+        Some(libc::ENOSYS) => "this kernel has no io_uring: use Linux 6.1 or newer",
+        Some(libc::EPERM | libc::EACCES) => {
+            "io_uring is switched off: set sysctl kernel.io_uring_disabled to 0, or allow it in the container's profile"
+        }
+        Some(libc::ENOMEM) => "no memory for io_uring: raise the limit of locked memory (ulimit -l)",
+        Some(libc::EMFILE | libc::ENFILE) => {
+            "no descriptor left for io_uring: raise the limit of open files (ulimit -n)"
+        }
+        _ => "io_uring cannot be set up: use Linux 6.1 or newer",
+    };
+    Error::new(Kind::Host, what).with(error)
+}

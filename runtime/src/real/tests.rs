@@ -1,0 +1,512 @@
+use super::*;
+use crate::buffer::{Buf, Slice};
+use crate::disk::{FileId, OpenMode};
+use crate::transfer::Request;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, AtomicUsize};
+use std::time::{Duration, Instant};
+
+const KIB: usize = 1 << 10;
+const MIB: usize = 1 << 20;
+
+/// A directory that goes away with the test.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new() -> Scratch {
+        static COUNT: AtomicUsize = AtomicUsize::new(0);
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        let path = std::env::temp_dir().join(format!("sinter-real-{}-{number}", std::process::id()));
+        std::fs::create_dir(&path).expect("the temporary directory can be written");
+        Scratch(path)
+    }
+    fn options(&self, cores: usize) -> Options {
+        Options { cores: Some(cores), ..Options::new(self.0.clone(), 64 << 20, &["op"]) }
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        std::fs::remove_dir_all(&self.0).expect("the test made it");
+    }
+}
+
+fn filled(runtime: &Runtime, length: usize, byte: u8) -> Buf {
+    let mut buffer = runtime.buffer(length).expect("within the bound");
+    buffer.fill(byte);
+    buffer
+}
+
+fn whole(buffer: Buf) -> Slice {
+    let length = buffer.len();
+    buffer.share().slice(0..length)
+}
+
+fn make_file(runtime: &Runtime, name: &str, bytes: u64) -> FileId {
+    let file = runtime.disk.open(name, OpenMode::Create).expect("a new file");
+    runtime.disk.allocate(file, bytes).expect("there is space");
+    file
+}
+
+#[test]
+fn io_round_trips_in_all_sizes_from_cores_and_elsewhere() {
+    let scratch = Scratch::new();
+    let (runtime, reactors) = start(scratch.options(2)).expect("io_uring works here");
+    let file = make_file(&runtime, "data", 8 << 20);
+    let work = {
+        let runtime = runtime.clone();
+        move || async move {
+            let mut offset = 0;
+            for (round, length) in [4 * KIB, 12 * KIB, 64 * KIB, 252 * KIB, MIB].into_iter().enumerate() {
+                let byte = round as u8 + 1;
+                let slices = vec![
+                    whole(filled(&runtime, length, byte)),
+                    whole(filled(&runtime, 4 * KIB, 100 + byte)),
+                    whole(filled(&runtime, length, byte)),
+                ];
+                let durable = round % 2 == 0;
+                let (slices, result) = crate::disk::write(&*runtime.disk, file, offset, slices, durable).await;
+                result.expect("the write is within the file");
+                assert_eq!(slices.len(), 3);
+                crate::disk::flush(&*runtime.disk, file).await.expect("it can be flushed");
+                let buffer = filled(&runtime, length.min(MIB - 4 * KIB) + 4 * KIB, 0);
+                let from = offset + (length - length.min(MIB - 4 * KIB)) as u64;
+                let (buffer, result) = crate::disk::read(&*runtime.disk, file, from, buffer).await;
+                result.expect("the read is within the file");
+                let (first, second) = buffer.split_at(buffer.len() - 4 * KIB);
+                assert!(first.iter().all(|&b| b == byte) && second.iter().all(|&b| b == 100 + byte));
+                offset += 2 * length as u64 + 4 * KIB as u64;
+            }
+        }
+    };
+    reactors.run(0, work.clone()).expect("the core runs");
+    reactors.run(1, work.clone()).expect("the core runs");
+    block_on(work());
+    reactors.stop();
+}
+
+#[test]
+fn errors_name_the_file_and_the_place() {
+    let scratch = Scratch::new();
+    let (runtime, reactors) = start(scratch.options(1)).expect("io_uring works here");
+    let file = make_file(&runtime, "short", 8 << 10);
+    let read = |offset, length| {
+        let buffer = filled(&runtime, length, 0);
+        block_on(crate::disk::read(&*runtime.disk, file, offset, buffer)).1
+    };
+    for (offset, length) in [(8 << 10, 4 * KIB), (4 << 10, 8 * KIB), (1 << 30, 4 * KIB)] {
+        let error = read(offset, length).expect_err("it goes past the end");
+        assert_eq!(error.kind, Kind::Io);
+        assert!(error.to_string().contains("short"), "{error}");
+    }
+    read(4 << 10, 4 * KIB).expect("within the file");
+    assert_eq!(read(1, 4 * KIB).expect_err("not a block").kind, Kind::Invalid);
+    assert_eq!(read(0, 100).expect_err("not whole blocks").kind, Kind::Invalid);
+    std::fs::write(scratch.0.join("odd"), [7u8; 6000]).expect("the test may write there");
+    let odd = runtime.disk.open("odd", OpenMode::ReadOnly).expect("it exists");
+    let buffer = filled(&runtime, 8 * KIB, 0);
+    let error = block_on(crate::disk::read(&*runtime.disk, odd, 0, buffer)).1.expect_err("it ends at 6000");
+    assert!(error.to_string().contains("offset 4096"), "{error}");
+    let slices = vec![whole(filled(&runtime, 4 * KIB, 1))];
+    let error = block_on(crate::disk::write(&*runtime.disk, odd, 0, slices, false)).1.expect_err("read only");
+    assert_eq!(error.kind, Kind::ReadOnly);
+    reactors.stop();
+}
+
+#[test]
+fn names_and_modes() {
+    let scratch = Scratch::new();
+    let (runtime, reactors) = start(scratch.options(1)).expect("io_uring works here");
+    let disk = &runtime.disk;
+    std::fs::create_dir(scratch.0.join("index")).expect("the test may write there");
+    assert_eq!(disk.open("a", OpenMode::Existing).expect_err("not there").kind, Kind::NotFound);
+    let b = make_file(&runtime, "b", 4096);
+    let a = make_file(&runtime, "a", 4096);
+    assert_ne!(a, b);
+    assert_eq!(disk.open("a", OpenMode::Create).expect_err("there").kind, Kind::Exists);
+    assert_eq!(disk.open("a", OpenMode::ReadOnly).expect("there"), a);
+    assert_eq!(disk.list().expect("readable"), ["a", "b"]);
+    for bad in ["", ".", "..", "lock", "x/y"] {
+        assert_eq!(disk.open(bad, OpenMode::Existing).expect_err("no name").kind, Kind::Invalid);
+    }
+    disk.sync_names().expect("the directory can be synced");
+    assert_eq!(disk.length(a).expect("open"), 4096);
+    disk.allocate(a, 1 << 20).expect("there is space");
+    assert_eq!(disk.length(a).expect("open"), 1 << 20);
+    assert!(disk.free_bytes().expect("known") > 0);
+    reactors.stop();
+
+    let (runtime, reactors) = start(scratch.options(1)).expect("the lock is free again");
+    let disk = &runtime.disk;
+    let write = |runtime: &Runtime, file| {
+        let slices = vec![whole(filled(runtime, 4 * KIB, 1))];
+        block_on(crate::disk::write(&*runtime.disk, file, 0, slices, true)).1
+    };
+    let a = disk.open("a", OpenMode::ReadOnly).expect("there");
+    assert_eq!(write(&runtime, a).expect_err("read only").kind, Kind::ReadOnly);
+    assert_eq!(disk.open("a", OpenMode::Existing).expect("there"), a);
+    write(&runtime, a).expect("it is open for writing now");
+    reactors.stop();
+}
+
+#[test]
+fn more_io_at_once_than_the_ring_holds() {
+    let scratch = Scratch::new();
+    let (runtime, reactors) = start(scratch.options(2)).expect("io_uring works here");
+    let file = make_file(&runtime, "data", 16 << 20);
+    let blocks = 16 * MIB / (4 * KIB);
+    let there = runtime.clone();
+    reactors
+        .run(1, move || async move {
+            let write = |block: usize| {
+                let slices = vec![whole(filled(&there, 4 * KIB, block as u8))];
+                there.disk.submit(Request::Write { file, offset: block as u64 * 4096, slices, durable: false })
+            };
+            let writes: Vec<_> = (0..blocks).map(write).collect();
+            for write in writes {
+                write.await.result.expect("within the file");
+            }
+            let read = |block: usize| {
+                let buffer = filled(&there, 4 * KIB, 0);
+                there.disk.submit(Request::Read { file, offset: block as u64 * 4096, buffer })
+            };
+            let reads: Vec<_> = (0..blocks).map(read).collect();
+            for (block, read) in reads.into_iter().enumerate() {
+                let done = read.await;
+                done.result.expect("within the file");
+                assert!(done.buffer.expect("of a read").iter().all(|&byte| byte == block as u8));
+            }
+        })
+        .expect("the core runs");
+    reactors.stop();
+}
+
+#[test]
+fn buffers_outlive_dropped_transfers_and_the_end() {
+    let scratch = Scratch::new();
+    let (runtime, reactors) = start(scratch.options(1)).expect("io_uring works here");
+    let file = make_file(&runtime, "data", 4 << 20);
+    let there = runtime.clone();
+    runtime.tasks.spawn(
+        0,
+        Box::new(move || {
+            Box::pin(async move {
+                loop {
+                    let slices = vec![whole(filled(&there, MIB, 9))];
+                    let write = Request::Write { file, offset: MIB as u64, slices, durable: true };
+                    drop(there.disk.submit(write));
+                    crate::tasks::yield_now().await;
+                    let slices = vec![whole(filled(&there, 4 * KIB, 9))];
+                    crate::disk::write(&*there.disk, file, 0, slices, false).await.1.expect("within the file");
+                }
+            })
+        }),
+    );
+    std::thread::sleep(Duration::from_millis(50));
+    reactors.stop();
+    let buffer = filled(&runtime, 4 * KIB, 0);
+    let error = block_on(crate::disk::read(&*runtime.disk, file, 0, buffer)).1.expect_err("all has ended");
+    assert_eq!(error.kind, Kind::Interrupted);
+}
+
+#[test]
+fn wake_ups_cross_cores_and_none_is_lost() {
+    let scratch = Scratch::new();
+    let (runtime, reactors) = start(scratch.options(3)).expect("io_uring works here");
+    // A ring of tasks on all cores that pass a token; a lost wake-up would hang it.
+    const TASKS: usize = 30;
+    const ROUNDS: usize = 2000;
+    let turn = Arc::new(AtomicUsize::new(0));
+    let events: Arc<Vec<crate::Event>> = Arc::new((0..TASKS).map(|_| crate::Event::new()).collect());
+    let (done, finished) = mpsc::channel();
+    for task in 0..TASKS {
+        let (turn, events, done) = (turn.clone(), events.clone(), done.clone());
+        let make = move || -> crate::tasks::Local {
+            Box::pin(async move {
+                for round in 0..ROUNDS {
+                    loop {
+                        let ticket = events[task].ticket();
+                        if turn.load(Ordering::SeqCst) == round * TASKS + task {
+                            break;
+                        }
+                        events[task].after(ticket).await;
+                    }
+                    turn.fetch_add(1, Ordering::SeqCst);
+                    events[(task + 1) % TASKS].notify();
+                }
+                done.send(()).expect("the test waits");
+            })
+        };
+        runtime.tasks.spawn(task % 3, Box::new(make));
+    }
+    for _ in 0..TASKS {
+        finished.recv_timeout(Duration::from_secs(60)).expect("no wake-up is lost");
+    }
+    reactors.stop();
+}
+
+#[test]
+fn wake_ups_from_foreign_threads() {
+    let scratch = Scratch::new();
+    let (runtime, reactors) = start(scratch.options(2)).expect("io_uring works here");
+    let tasks = runtime.tasks.clone();
+    let sum = reactors.run(1, move || async move {
+        let mut sum = 0u64;
+        for number in 0..2000 {
+            sum += crate::tasks::run_blocking(&*tasks, move || number).await;
+        }
+        assert_eq!((tasks.core(), current_core()), (1, Some(1)));
+        sum
+    });
+    assert_eq!(sum.expect("the core runs"), 1999 * 1000);
+    assert_eq!((runtime.tasks.core(), current_core()), (0, None));
+    assert_eq!(reactors.pool().jobs, 2000);
+    reactors.stop();
+}
+
+#[test]
+fn timers_fire_in_order_and_an_idle_world_uses_no_cpu() {
+    let scratch = Scratch::new();
+    let (runtime, reactors) = start(scratch.options(1)).expect("io_uring works here");
+    let (send, receive) = mpsc::channel();
+    for ms in [30u64, 10, 20] {
+        let (clock, send) = (runtime.clock.clone(), send.clone());
+        let make = move || -> crate::tasks::Local {
+            Box::pin(async move {
+                let start_ns = clock.now_ns();
+                // Dropped, it must neither fire nor keep anything.
+                drop(clock.sleep(1_000_000));
+                clock.sleep(ms * 1_000_000).await;
+                send.send((ms, clock.now_ns() - start_ns)).expect("the test waits");
+            })
+        };
+        runtime.tasks.spawn(0, Box::new(make));
+    }
+    for expected in [10, 20, 30] {
+        let (ms, took_ns) = receive.recv_timeout(Duration::from_secs(10)).expect("timers fire");
+        assert_eq!(ms, expected);
+        assert!(took_ns >= ms * 1_000_000, "{ms} ms took {took_ns} ns");
+    }
+    let cpu_ns = || reactors.run(0, || async { pool::thread_cpu_ns() }).expect("the core runs");
+    let before_ns = cpu_ns();
+    std::thread::sleep(Duration::from_millis(500));
+    let used_ns = cpu_ns() - before_ns;
+    assert!(used_ns < 1_000_000, "an idle core used {used_ns} ns in half a second");
+    let wall = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("after 1970");
+    assert!((wall.as_nanos() as i64 - runtime.clock.wall().0).abs() < 1_000_000_000);
+    reactors.stop();
+}
+
+fn pipe() -> (OwnedFd, OwnedFd) {
+    let mut ends = [0; 2];
+    // SAFETY: the array has room for two descriptors.
+    assert_eq!(unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC | libc::O_NONBLOCK) }, 0);
+    // SAFETY: the call has just made both, and nobody else has them.
+    unsafe { (OwnedFd::from_raw_fd(ends[0]), OwnedFd::from_raw_fd(ends[1])) }
+}
+
+#[test]
+fn readiness_of_descriptors() {
+    use std::io::{Read, Write};
+    let scratch = Scratch::new();
+    let (runtime, reactors) = start(scratch.options(2)).expect("io_uring works here");
+    let (reader, writer) = pipe();
+    let (mut reader, mut writer) = (std::fs::File::from(reader), std::fs::File::from(writer));
+    let fd = reader.as_raw_fd();
+    let received = Arc::new(AtomicUsize::new(0));
+    let count = received.clone();
+    let feeder = std::thread::spawn(move || {
+        for _ in 0..500 {
+            writer.write_all(b"x").expect("the pipe has room");
+            std::thread::sleep(Duration::from_micros(100));
+        }
+        writer
+    });
+    let total = reactors.run(0, move || async move {
+        let mut buffer = [0; 64];
+        while count.load(Ordering::Relaxed) < 500 {
+            readable(reader.as_raw_fd()).await.expect("a pipe can be polled");
+            let got = reader.read(&mut buffer).unwrap_or(0);
+            count.fetch_add(got, Ordering::Relaxed);
+        }
+        drop(reader);
+        count.load(Ordering::Relaxed)
+    });
+    assert_eq!(total.expect("the core runs"), 500);
+    drop(feeder.join().expect("no panic"));
+    let closed = reactors.run(1, move || readable(fd)).expect("the core runs");
+    assert_eq!(closed.expect_err("it is closed").kind, Kind::Io);
+    drop(runtime);
+    reactors.stop();
+}
+
+#[test]
+fn waiting_for_readiness_ends_with_the_core_or_the_future() {
+    let scratch = Scratch::new();
+    let (runtime, reactors) = start(scratch.options(1)).expect("io_uring works here");
+    let (reader, writer) = pipe();
+    let fd = reader.as_raw_fd();
+    let dropped = Arc::new(AtomicBool::new(false));
+    let clock = runtime.clock.clone();
+    reactors
+        .run(0, move || async move {
+            for _ in 0..100 {
+                let mut wait = std::pin::pin!(readable(fd));
+                let once = std::future::poll_fn(|context| Poll::Ready(wait.as_mut().poll(context).is_pending()));
+                assert!(once.await);
+            }
+            clock.sleep(1_000_000).await;
+        })
+        .expect("the core runs");
+    let mark = dropped.clone();
+    struct Mark(Arc<AtomicBool>);
+    impl Drop for Mark {
+        fn drop(&mut self) {
+            self.0.store(true, Ordering::SeqCst);
+        }
+    }
+    let make = move || -> crate::tasks::Local {
+        Box::pin(async move {
+            let _mark = Mark(mark);
+            let _ = readable(fd).await;
+        })
+    };
+    runtime.tasks.spawn(0, Box::new(make));
+    std::thread::sleep(Duration::from_millis(20));
+    reactors.stop();
+    assert!(dropped.load(Ordering::SeqCst));
+    drop((reader, writer));
+}
+
+#[test]
+fn a_brick_has_one_daemon() {
+    let scratch = Scratch::new();
+    let (_runtime, reactors) = start(scratch.options(1)).expect("io_uring works here");
+    let refused = |options| start(options).map(|_| ()).expect_err("the brick is in use");
+    let error = refused(scratch.options(1));
+    assert_eq!(error.kind, Kind::Busy);
+    assert!(error.to_string().contains(&format!("process {}", std::process::id())), "{error}");
+    let reading = || Options { read_only: true, ..scratch.options(1) };
+    assert_eq!(refused(reading()).kind, Kind::Busy);
+    reactors.stop();
+
+    let (first, first_reactors) = start(reading()).expect("the lock is free again");
+    let (_second, second_reactors) = start(reading()).expect("readers share");
+    assert_eq!(refused(scratch.options(1)).kind, Kind::Busy);
+    assert_eq!(first.disk.open("x", OpenMode::Create).expect_err("read only").kind, Kind::ReadOnly);
+    drop((first_reactors, second_reactors));
+    for _ in 0..20 {
+        start(scratch.options(1)).expect("stopping gives up the lock at once").1.stop();
+    }
+}
+
+#[test]
+fn a_missing_directory_is_named() {
+    let scratch = Scratch::new();
+    let options = Options::new(scratch.0.join("nowhere"), 1 << 20, &[]);
+    let error = start(options).map(|_| ()).expect_err("it is not there");
+    assert_eq!(error.kind, Kind::NotFound);
+    assert!(error.to_string().contains("nowhere"), "{error}");
+}
+
+#[test]
+fn random_numbers_differ() {
+    let (one, other) = (Entropy::new().expect("seeded"), Entropy::new().expect("seeded"));
+    let all: std::collections::BTreeSet<u64> = (0..1000).flat_map(|_| [one.next_u64(), other.next_u64()]).collect();
+    assert_eq!(all.len(), 2000);
+}
+
+#[test]
+fn tasks_end_with_their_core() {
+    let scratch = Scratch::new();
+    let (runtime, reactors) = start(scratch.options(2)).expect("io_uring works here");
+    let alive = Arc::new(());
+    for core in 0..2 {
+        let (alive, clock) = (alive.clone(), runtime.clock.clone());
+        let make = move || -> crate::tasks::Local {
+            Box::pin(async move {
+                let _alive = alive;
+                clock.sleep(u64::MAX / 2).await;
+            })
+        };
+        runtime.tasks.spawn(core, Box::new(make));
+    }
+    let start = Instant::now();
+    reactors.stop();
+    assert!(start.elapsed() < Duration::from_secs(5));
+    let late = alive.clone();
+    runtime.tasks.spawn(0, Box::new(move || Box::pin(async move { drop(late) })));
+    assert_eq!(Arc::strong_count(&alive), 1);
+}
+
+#[cfg(feature = "seeded-bugs")]
+mod volatile_cache {
+    use super::*;
+
+    fn world(scratch: &Scratch) -> (Runtime, Reactors) {
+        start(Options { volatile_cache: true, ..scratch.options(1) }).expect("io_uring works here")
+    }
+
+    fn write(runtime: &Runtime, file: FileId, block: u64, byte: u8, durable: bool) {
+        let slices = vec![whole(filled(runtime, 4 * KIB, byte))];
+        block_on(crate::disk::write(&*runtime.disk, file, block * 4096, slices, durable)).1.expect("in the file");
+    }
+
+    fn read(runtime: &Runtime, file: FileId, block: u64) -> u8 {
+        let buffer = filled(runtime, 4 * KIB, 255);
+        let (buffer, result) = block_on(crate::disk::read(&*runtime.disk, file, block * 4096, buffer));
+        result.expect("in the file");
+        assert!(buffer.iter().all(|&byte| byte == buffer[0]));
+        buffer[0]
+    }
+
+    #[test]
+    fn what_was_not_flushed_is_lost() {
+        let scratch = Scratch::new();
+        let (runtime, reactors) = world(&scratch);
+        let (a, b) = (make_file(&runtime, "a", 4 << 20), make_file(&runtime, "b", 4 << 20));
+        for block in 0..100 {
+            write(&runtime, a, block, 1, false);
+            write(&runtime, b, block, 2, false);
+        }
+        // One cache: the flush of one file is a flush of all.
+        block_on(crate::disk::flush(&*runtime.disk, b)).expect("it can be flushed");
+        for block in 50..150 {
+            write(&runtime, a, block, 3, false);
+        }
+        write(&runtime, a, 120, 4, true);
+        assert_eq!([read(&runtime, a, 60), read(&runtime, a, 120), read(&runtime, a, 149)], [3, 4, 3]);
+        let buffer = filled(&runtime, MIB, 0);
+        let (buffer, result) = block_on(crate::disk::read(&*runtime.disk, a, 0, buffer));
+        result.expect("in the file");
+        assert_eq!([buffer[49 * 4096], buffer[50 * 4096], buffer[150 * 4096]], [1, 3, 0]);
+        drop((reactors, runtime));
+
+        let (runtime, reactors) = world(&scratch);
+        let open = |name| runtime.disk.open(name, OpenMode::Existing).expect("it is there");
+        let (a, b) = (open("a"), open("b"));
+        assert!((0..50).all(|block| read(&runtime, a, block) == 1));
+        assert!((0..100).all(|block| read(&runtime, b, block) == 2));
+        assert_eq!(read(&runtime, a, 120), 4);
+        let lost = (50..150).filter(|&block| read(&runtime, a, block) < 3).count();
+        assert!(lost > 50, "only blocks written out early survive: {lost} were lost");
+        reactors.stop();
+    }
+
+    #[test]
+    fn its_memory_is_bounded_and_errors_are_the_same() {
+        let scratch = Scratch::new();
+        let (runtime, reactors) = world(&scratch);
+        let file = make_file(&runtime, "a", 300 << 20);
+        for block in (0..300u64).map(|mib| mib * 256) {
+            let slices = vec![whole(filled(&runtime, MIB, block as u8 | 1))];
+            block_on(crate::disk::write(&*runtime.disk, file, block * 4096, slices, false)).1.expect("in the file");
+        }
+        assert!((0..300u64).all(|mib| read(&runtime, file, mib * 256 + 7) == (mib * 256) as u8 | 1));
+        let (_, result) = block_on(crate::disk::read(&*runtime.disk, file, 300 << 20, filled(&runtime, 4 * KIB, 0)));
+        assert_eq!(result.expect_err("past the end").kind, Kind::Io);
+        let (_, result) = block_on(crate::disk::read(&*runtime.disk, file, 5, filled(&runtime, 4 * KIB, 0)));
+        assert_eq!(result.expect_err("no block").kind, Kind::Invalid);
+        reactors.stop();
+    }
+}

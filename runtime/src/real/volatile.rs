@@ -1,0 +1,260 @@
+//! A drive with a volatile write cache, for tests: a plain kill -9 proves nothing about flushes, because the kernel
+//! keeps what was written. Here a write stays in the daemon's memory, and dies with it, until something makes it
+//! durable: a flush of any file writes out the whole cache, as a drive has one; a durable (FUA) write goes through
+//! for itself alone. As drives do, it sometimes writes out old blocks in any order, and it must when it is full.
+//!
+//! Absent by design: speed. Whatever touches a file runs in the pool, one job at a time.
+
+use super::disk::RealDisk;
+use super::files::failed;
+use super::pool::Pool;
+use crate::disk::{Disk, FileId, OpenMode};
+use crate::random::SplitMix;
+use crate::transfer::{Request, Slot, SlotPool, Transfer};
+use base::limits::BLOCK_BYTES;
+use base::{Error, Kind, Result};
+use std::collections::BTreeMap;
+use std::os::fd::BorrowedFd;
+use std::os::unix::fs::FileExt;
+use std::sync::{Arc, Mutex};
+
+/// Memory for cached blocks: what large drives have, roughly.
+const BLOCKS_MAX: usize = (256 << 20) / BLOCK_BYTES;
+/// One block in this many is written out early and out of order.
+const EARLY_ONE_IN: u64 = 64;
+
+/// Aligned for O_DIRECT.
+#[repr(C, align(4096))]
+struct Block([u8; BLOCK_BYTES]);
+
+/// A file and a block number in it.
+type Place = (FileId, u64);
+
+struct Cached {
+    block: Arc<Block>,
+    /// When it was written: tells a block that was written again from the one that went to the file.
+    sequence: u64,
+}
+
+struct Cache {
+    blocks: BTreeMap<Place, Cached>,
+    /// By age.
+    order: BTreeMap<u64, Place>,
+    last: u64,
+    random: SplitMix,
+}
+
+struct Inner {
+    disk: RealDisk,
+    cache: Mutex<Cache>,
+    /// Held while files are written, so that an old block never overtakes a new one.
+    writing: Mutex<()>,
+}
+
+/// The disk behind the cache.
+pub(super) struct VolatileDisk {
+    inner: Arc<Inner>,
+    pool: Arc<Pool>,
+    slots: Arc<SlotPool>,
+}
+
+impl VolatileDisk {
+    /// `seed` decides which blocks are written out early.
+    pub fn new(disk: RealDisk, pool: Arc<Pool>, seed: u64) -> VolatileDisk {
+        let cache = Cache { blocks: BTreeMap::new(), order: BTreeMap::new(), last: 0, random: SplitMix(seed) };
+        let inner = Arc::new(Inner { disk, cache: Mutex::new(cache), writing: Mutex::default() });
+        VolatileDisk { inner, pool, slots: SlotPool::new() }
+    }
+    fn later(&self, slot: Arc<Slot>, job: impl FnOnce(&Inner, &mut Request) -> Result<()> + Send + 'static) {
+        let inner = self.inner.clone();
+        self.pool.run(Box::new(move || {
+            let result = slot.with_request(|request| job(&inner, request));
+            slot.finish(result);
+        }));
+    }
+}
+
+impl Disk for VolatileDisk {
+    fn open(&self, name: &str, mode: OpenMode) -> Result<FileId> {
+        self.inner.disk.open(name, mode)
+    }
+    fn list(&self) -> Result<Vec<String>> {
+        self.inner.disk.list()
+    }
+    fn length(&self, file: FileId) -> Result<u64> {
+        let cache = self.inner.cache.lock().expect("no panic while held");
+        let last = cache.blocks.range((file, 0)..=(file, u64::MAX)).next_back();
+        let end = last.map_or(0, |(&(_, block), _)| (block + 1) * BLOCK_BYTES as u64);
+        drop(cache);
+        Ok(self.inner.disk.length(file)?.max(end))
+    }
+    fn allocate(&self, file: FileId, bytes: u64) -> Result<()> {
+        self.inner.disk.allocate(file, bytes)
+    }
+    fn sync_names(&self) -> Result<()> {
+        self.inner.disk.sync_names()
+    }
+    fn free_bytes(&self) -> Result<u64> {
+        self.inner.disk.free_bytes()
+    }
+    fn submit(&self, request: Request) -> Transfer {
+        let (slot, transfer) = self.slots.start(request);
+        match slot.with_request(|request| check(&self.inner, request)) {
+            Err(error) => slot.finish(Err(error)),
+            Ok(Way::Cache) => {
+                let early = slot.with_request(|request| self.inner.write_cached(request));
+                slot.finish(Ok(()));
+                if let Some(place) = early {
+                    let inner = self.inner.clone();
+                    // A failure keeps the block in the cache, where the next flush will meet it.
+                    self.pool.run(Box::new(move || drop(inner.write_out(&[place]))));
+                }
+            }
+            Ok(Way::Read) => self.later(slot, |inner, request| inner.read(request)),
+            Ok(Way::Durable) => self.later(slot, |inner, request| inner.write_durable(request)),
+            Ok(Way::Flush) => self.later(slot, |inner, _| inner.flush()),
+        }
+        transfer
+    }
+}
+
+enum Way {
+    Cache,
+    Read,
+    Durable,
+    Flush,
+}
+
+/// The same refusals as without the cache.
+fn check(inner: &Inner, request: &Request) -> Result<Way> {
+    let (file, offset, length, way) = match request {
+        Request::Read { file, offset, buffer } => (*file, *offset, buffer.len(), Way::Read),
+        Request::Write { file, offset, slices, durable } => {
+            let length = slices.iter().map(|slice| slice.len()).sum();
+            (*file, *offset, length, if *durable { Way::Durable } else { Way::Cache })
+        }
+        Request::Flush { .. } => return Ok(Way::Flush),
+    };
+    if offset % BLOCK_BYTES as u64 != 0 || length % BLOCK_BYTES != 0 || length == 0 {
+        return Err(Error::new(Kind::Invalid, "an I/O is of whole blocks").with(inner.disk.files().name(file)));
+    }
+    if !matches!(way, Way::Read) && !inner.disk.files().handle(file).writable {
+        return Err(Error::new(Kind::ReadOnly, "the file is open for reading only").with(inner.disk.files().name(file)));
+    }
+    Ok(way)
+}
+
+/// The blocks of a write, copied together.
+fn blocks(request: &Request) -> (FileId, u64, Vec<Arc<Block>>) {
+    let Request::Write { file, offset, slices, .. } = request else { panic!("only writes have blocks") };
+    let bytes: Vec<u8> = slices.iter().flat_map(|slice| slice.iter().copied()).collect();
+    let copy = |chunk: &[u8]| Arc::new(Block(chunk.try_into().expect("whole blocks")));
+    (*file, offset / BLOCK_BYTES as u64, bytes.chunks(BLOCK_BYTES).map(copy).collect())
+}
+
+impl Cache {
+    fn put(&mut self, place: Place, block: Arc<Block>) {
+        self.drop_block(place);
+        self.last += 1;
+        self.order.insert(self.last, place);
+        self.blocks.insert(place, Cached { block, sequence: self.last });
+    }
+    fn drop_block(&mut self, place: Place) {
+        if let Some(old) = self.blocks.remove(&place) {
+            self.order.remove(&old.sequence);
+        }
+    }
+    fn any_place(&mut self) -> Option<Place> {
+        let (&first, _) = self.order.first_key_value()?;
+        let from = first + self.random.below(self.last - first + 1);
+        self.order.range(from..).next().map(|(_, &place)| place)
+    }
+}
+
+impl Inner {
+    /// Puts a plain write into the cache; names a block that is to be written out early.
+    fn write_cached(&self, request: &Request) -> Option<Place> {
+        let (file, first, blocks) = blocks(request);
+        let mut cache = self.cache.lock().expect("no panic while held");
+        for (number, block) in blocks.into_iter().enumerate() {
+            cache.put((file, first + number as u64), block);
+        }
+        let full = cache.blocks.len() > BLOCKS_MAX;
+        let early = if cache.random.one_in(EARLY_ONE_IN) { cache.any_place() } else { None };
+        drop(cache);
+        if full {
+            self.evict();
+        }
+        early
+    }
+    /// Writes out the oldest sixteenth, in the caller: it has filled the cache.
+    fn evict(&self) {
+        let cache = self.cache.lock().expect("no panic while held");
+        let oldest: Vec<Place> = cache.order.values().take(BLOCKS_MAX / 16).copied().collect();
+        drop(cache);
+        // A failure keeps the blocks in the cache, where the next flush will meet them.
+        let _ = self.write_out(&oldest);
+    }
+    fn with_file<R>(&self, file: FileId, with: impl FnOnce(&std::fs::File) -> std::io::Result<R>) -> Result<R> {
+        // SAFETY: files stay open as long as the disk, which `self` owns.
+        let fd = unsafe { BorrowedFd::borrow_raw(self.disk.files().handle(file).fd) };
+        let copy = fd.try_clone_to_owned().map(std::fs::File::from);
+        let result = copy.and_then(|copy| with(&copy));
+        result.map_err(|error| failed("the drive behind the cache", &error).with(self.disk.files().name(file)))
+    }
+    /// Writes cached blocks to their files, without making them durable, and drops them from the cache.
+    fn write_out(&self, places: &[Place]) -> Result<()> {
+        let _writing = self.writing.lock().expect("no panic while held");
+        for &place in places {
+            let cache = self.cache.lock().expect("no panic while held");
+            let Some((block, sequence)) = cache.blocks.get(&place).map(|c| (c.block.clone(), c.sequence)) else {
+                continue;
+            };
+            drop(cache);
+            let (file, number) = place;
+            self.with_file(file, |file| file.write_all_at(&block.0, number * BLOCK_BYTES as u64))?;
+            let mut cache = self.cache.lock().expect("no panic while held");
+            if cache.blocks.get(&place).is_some_and(|cached| cached.sequence == sequence) {
+                cache.drop_block(place);
+            }
+        }
+        Ok(())
+    }
+    fn write_durable(&self, request: &Request) -> Result<()> {
+        let (file, first, blocks) = blocks(request);
+        let _writing = self.writing.lock().expect("no panic while held");
+        for (number, block) in blocks.iter().enumerate() {
+            let number = first + number as u64;
+            self.with_file(file, |file| file.write_all_at(&block.0, number * BLOCK_BYTES as u64))?;
+            // What was cached of this block is older, as an overlapping write in flight has no order.
+            self.cache.lock().expect("no panic while held").drop_block((file, number));
+        }
+        self.with_file(file, |file| file.sync_data())
+    }
+    fn flush(&self) -> Result<()> {
+        let cache = self.cache.lock().expect("no panic while held");
+        let places: Vec<Place> = cache.blocks.keys().copied().collect();
+        drop(cache);
+        self.write_out(&places)?;
+        let mut files: Vec<FileId> = places.into_iter().map(|(file, _)| file).collect();
+        files.dedup();
+        files.into_iter().try_for_each(|file| self.with_file(file, |file| file.sync_data()))
+    }
+    fn read(&self, request: &mut Request) -> Result<()> {
+        let Request::Read { file, offset, buffer } = request else { panic!("only reads read") };
+        let first = *offset / BLOCK_BYTES as u64;
+        let count = (buffer.len() / BLOCK_BYTES) as u64;
+        // Looked up before the file is read: a block that is not cached now is in the file already.
+        let cache = self.cache.lock().expect("no panic while held");
+        let range = cache.blocks.range((*file, first)..(*file, first + count));
+        let cached: BTreeMap<u64, Arc<Block>> = range.map(|(&(_, number), c)| (number, c.block.clone())).collect();
+        drop(cache);
+        for (number, chunk) in (first..).zip(buffer.chunks_mut(BLOCK_BYTES)) {
+            match cached.get(&number) {
+                Some(block) => chunk.copy_from_slice(&block.0),
+                None => self.with_file(*file, |file| file.read_exact_at(chunk, number * BLOCK_BYTES as u64))?,
+            }
+        }
+        Ok(())
+    }
+}
