@@ -15,7 +15,7 @@ struct Ban {
 /// The rooms that touch the operating system or assemble the real world.
 const REAL: &[&str] = &["runtime/src/real", "front/", "node/", "index_rocksdb/"];
 
-const BANS: [Ban; 9] = [
+const BANS: [Ban; 10] = [
     Ban {
         words: &["Instant", "SystemTime", "UNIX_EPOCH"],
         instead: "runtime::Clock, which the simulation controls",
@@ -43,6 +43,11 @@ const BANS: [Ban; 9] = [
         instead: "a figure in the ledger, or an error",
         // A failing simulation prints its seed.
         except: &["runtime/src/real", "runtime/src/sim", "front/", "node/", "index_rocksdb/"],
+    },
+    Ban {
+        words: &["HashMap::new", "HashMap::with_capacity", "HashSet::new", "HashSet::with_capacity"],
+        instead: "BTreeMap, or a hasher without random state: the order of this one differs from run to run",
+        except: REAL,
     },
     Ban { words: &["mpsc::channel"], instead: "sync_channel: no queue without a bound", except: &[] },
     Ban { words: &["static mut", "lazy_static!", "LazyLock"], instead: "a value passed in: no globals", except: &[] },
