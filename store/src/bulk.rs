@@ -1,0 +1,161 @@
+//! The bulk stream (decision D2): large payloads are placed first and ordered later, so that they never delay small
+//! commits. Until a record names them they are dead, and their tickets keep the segment from being sealed (rule U2).
+
+use crate::format::record::Run;
+use crate::log::{Log, Prepared};
+use base::limits::BLOCK_BYTES;
+use base::{Error, Kind, Place, Result, SegmentId};
+use runtime::{Lock, Runtime, Slice};
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+/// The bulk stream of one brick.
+pub struct Bulk {
+    runtime: Runtime,
+    log: Arc<Log>,
+    blocks_usable: u32,
+    state: Lock<State>,
+}
+
+#[derive(Default)]
+struct State {
+    open: Option<(Prepared, u32)>,
+    prepared: VecDeque<Prepared>,
+    wanted: bool,
+    tickets: BTreeMap<SegmentId, u32>,
+    full: Vec<(SegmentId, u32)>,
+}
+
+/// Payload on the device that no record names yet. Dropped by `close` once its record is ordered, or never will be.
+#[must_use]
+pub struct Ticket {
+    runs: Vec<Run>,
+}
+
+impl Ticket {
+    /// Where the payload lies, in its order.
+    pub fn runs(&self) -> &[Run] {
+        &self.runs
+    }
+}
+
+impl Bulk {
+    /// A bulk stream whose segments hold at most `blocks_usable` blocks, header included.
+    pub fn new(runtime: Runtime, log: Arc<Log>, blocks_usable: u32) -> Bulk {
+        Bulk { runtime, log, blocks_usable, state: Lock::new("bulk", State::default()) }
+    }
+
+    /// Writes a payload of whole blocks; returns when the device has taken all of it (not flushed).
+    pub async fn place(&self, payload: Slice) -> Result<Ticket> {
+        assert!(payload.len().is_multiple_of(BLOCK_BYTES) && !payload.is_empty());
+        let blocks = (payload.len() / BLOCK_BYTES) as u32;
+        let spots = self.reserve(blocks).await?;
+        let mut transfers = Vec::with_capacity(spots.len());
+        let mut from = 0;
+        for (prepared, block, count) in &spots {
+            let bytes = *count as usize * BLOCK_BYTES;
+            let slices = vec![payload.slice(from..from + bytes)];
+            let offset = prepared.offset + u64::from(*block) * BLOCK_BYTES as u64;
+            let request = runtime::Request::Write { file: prepared.file, offset, slices, durable: false };
+            transfers.push((prepared.file, self.runtime.disk.submit(request)));
+            from += bytes;
+        }
+        let ticket = Ticket { runs: spots.iter().map(to_run).collect() };
+        let mut result = Ok(());
+        for (file, transfer) in transfers {
+            result = result.and(transfer.await.result);
+            self.log.mark_dirty(file);
+        }
+        if let Err(error) = result {
+            self.log.fail(error.clone().with("bulk write"));
+            self.close(ticket);
+            return Err(error);
+        }
+        Ok(ticket)
+    }
+
+    /// The ticket's record has been ordered, or never will be.
+    pub fn close(&self, ticket: Ticket) {
+        let mut state = self.state.lock();
+        for run in &ticket.runs {
+            let open = state.tickets.get_mut(&run.place.segment).expect("a ticket is closed once");
+            *open -= 1;
+            if *open == 0 {
+                state.tickets.remove(&run.place.segment);
+            }
+        }
+    }
+
+    async fn reserve(&self, blocks: u32) -> Result<Vec<(Prepared, u32, u32)>> {
+        let mut spots = Vec::with_capacity(2);
+        let mut left = blocks;
+        while left > 0 {
+            let ticket = self.log.segment_came.ticket();
+            if self.log.failed().is_some() {
+                return Err(Error::new(Kind::Io, "the brick is read-only after a failed device write"));
+            }
+            match self.reserve_some(left) {
+                Some((prepared, block, count)) => {
+                    spots.push((prepared, block, count));
+                    left -= count;
+                }
+                None => {
+                    self.log.segment_wanted.notify();
+                    self.log.segment_came.after(ticket).await;
+                    if self.log.out_of_space() {
+                        self.close(Ticket { runs: spots.iter().map(to_run).collect() });
+                        return Err(Error::new(Kind::NoSpace, "no free segment"));
+                    }
+                }
+            }
+        }
+        Ok(spots)
+    }
+
+    fn reserve_some(&self, blocks: u32) -> Option<(Prepared, u32, u32)> {
+        let mut state = self.state.lock();
+        if state.open.is_some_and(|(_, next)| next >= self.blocks_usable) {
+            let (prepared, next) = state.open.take().expect("just seen");
+            state.full.push((prepared.segment, next));
+        }
+        if state.open.is_none() {
+            state.open = state.prepared.pop_front().map(|prepared| (prepared, 1));
+            state.wanted = true;
+            self.log.segment_wanted.notify();
+        }
+        let (prepared, next) = state.open.as_mut()?;
+        let count = blocks.min(self.blocks_usable - *next);
+        let spot = (*prepared, *next, count);
+        *next += count;
+        let segment = spot.0.segment;
+        *state.tickets.entry(segment).or_default() += 1;
+        Some(spot)
+    }
+
+    /// True if the stream needs another segment ahead: only once it has been used at all.
+    pub fn wants_segment(&self) -> bool {
+        let state = self.state.lock();
+        state.wanted && state.prepared.is_empty()
+    }
+    /// Hands over a prepared segment.
+    pub fn give(&self, prepared: Prepared) {
+        self.state.lock().prepared.push_back(prepared);
+        self.log.segment_came.notify();
+    }
+    /// Full segments whose payloads have all been ordered (or dropped): they can be sealed.
+    pub fn take_full(&self) -> Vec<(SegmentId, u32)> {
+        let mut state = self.state.lock();
+        let State { full, tickets, .. } = &mut *state;
+        let (held, free) = full.drain(..).partition(|(segment, _)| tickets.contains_key(segment));
+        *full = held;
+        free
+    }
+    /// The lock's figures.
+    pub fn lock_summary(&self) -> runtime::lock::LockSummary {
+        self.state.summary()
+    }
+}
+
+fn to_run((prepared, block, count): &(Prepared, u32, u32)) -> Run {
+    Run { place: Place { segment: prepared.segment, block: *block as u16 }, count: *count as u16 }
+}

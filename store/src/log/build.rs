@@ -1,0 +1,157 @@
+//! Batches being built: records go into header blocks, payloads behind them; places are known as soon as a record
+//! is added, because the number of header blocks is fixed when the batch is opened.
+
+use crate::format::Uuid;
+use crate::format::batch::{BatchHeader, FIXED_BYTES};
+use base::limits::BLOCK_BYTES;
+use base::{Life, Place, SegmentId};
+use runtime::{Buf, FileId, Slice};
+
+/// Payload blocks of a batch at most: 1 MiB keeps one device write short beside small synchronous ones.
+pub const PAYLOAD_BLOCKS_MAX: u32 = 256;
+
+/// The commit segment that batches go to.
+#[derive(Clone, Copy, Debug)]
+pub struct OpenSegment {
+    /// The segment.
+    pub segment: SegmentId,
+    /// Which use of it.
+    pub life: Life,
+    /// Its position in the commit stream.
+    pub sequence: u64,
+    /// Its file.
+    pub file: FileId,
+    /// Byte offset of its first block in the file.
+    pub offset: u64,
+    /// The next free block.
+    pub next_block: u32,
+    /// Payload blocks so far: entries of the summary to come.
+    pub payload_blocks: u32,
+}
+
+/// A batch that still takes records.
+pub struct Building {
+    /// Its first block.
+    pub block: u32,
+    header: Buf,
+    used: usize,
+    records: u16,
+    payload_blocks: u32,
+    slices: Vec<Slice>,
+    /// Somebody waits for its write.
+    pub wants_write: bool,
+    /// Somebody waits for its durability.
+    pub wants_durable: bool,
+    /// When its first record was added.
+    pub since_ns: u64,
+}
+
+/// A finished batch, ready to be written.
+pub struct Batch {
+    /// Its number.
+    pub number: u64,
+    /// The file.
+    pub file: FileId,
+    /// Byte offset in the file.
+    pub offset: u64,
+    /// Header and payload.
+    pub slices: Vec<Slice>,
+    /// All its bytes.
+    pub bytes: u64,
+    /// Somebody waits for its durability.
+    pub wants_durable: bool,
+    /// When its first record was added.
+    pub since_ns: u64,
+}
+
+/// What a batch header says beside what the batch itself knows.
+pub struct Stamp {
+    /// The brick.
+    pub uuid: Uuid,
+    /// The epoch.
+    pub epoch: u64,
+    /// The batch's number.
+    pub number: u64,
+    /// Checksum of the header before.
+    pub previous_crc: u32,
+    /// How far batches are durable now.
+    pub durable_through: u64,
+}
+
+impl Building {
+    /// An empty batch at `block`, with `header` (whole blocks) for its records.
+    pub fn new(block: u32, header: Buf, slices: Vec<Slice>, since_ns: u64) -> Building {
+        assert!(header.len().is_multiple_of(BLOCK_BYTES) && slices.is_empty());
+        let (wants_write, wants_durable) = (false, false);
+        Building {
+            block,
+            header,
+            used: FIXED_BYTES,
+            records: 0,
+            payload_blocks: 0,
+            slices,
+            wants_write,
+            wants_durable,
+            since_ns,
+        }
+    }
+    /// Blocks so far.
+    pub fn blocks(&self) -> u32 {
+        (self.header.len() / BLOCK_BYTES) as u32 + self.payload_blocks
+    }
+    /// Payload blocks so far.
+    pub fn payload_blocks(&self) -> u32 {
+        self.payload_blocks
+    }
+    /// True if a record of so many bytes and payload blocks fits.
+    pub fn fits(&self, bytes: usize, payload_blocks: u32) -> bool {
+        let room = self.payload_blocks + payload_blocks <= PAYLOAD_BLOCKS_MAX || self.payload_blocks == 0;
+        self.used + bytes <= self.header.len() && room && self.records < u16::MAX
+    }
+    /// Where the next payload will lie.
+    pub fn next_place(&self, segment: SegmentId) -> Place {
+        Place { segment, block: (self.block + self.blocks()) as u16 }
+    }
+    /// Adds a record and its payload (whole blocks).
+    pub fn add(&mut self, record: &[u8], payload: &[Slice]) {
+        self.header[self.used..self.used + record.len()].copy_from_slice(record);
+        self.used += record.len();
+        self.records += 1;
+        for slice in payload {
+            assert!(slice.len().is_multiple_of(BLOCK_BYTES));
+            self.payload_blocks += (slice.len() / BLOCK_BYTES) as u32;
+            self.slices.push(slice.clone());
+        }
+    }
+    /// Ends the batch; returns it and its header's checksum.
+    pub fn finish(mut self, segment: &OpenSegment, stamp: &Stamp) -> (Batch, u32) {
+        let header = BatchHeader {
+            uuid: stamp.uuid,
+            epoch: stamp.epoch,
+            segment: segment.segment,
+            life: segment.life,
+            sequence: segment.sequence,
+            number: stamp.number,
+            previous_crc: stamp.previous_crc,
+            durable_through: stamp.durable_through,
+            header_blocks: (self.header.len() / BLOCK_BYTES) as u16,
+            payload_blocks: self.payload_blocks,
+            records: self.records,
+            records_bytes: (self.used - FIXED_BYTES) as u32,
+        };
+        let crc = header.seal(&mut self.header);
+        let bytes = u64::from(self.blocks()) * BLOCK_BYTES as u64;
+        let length = self.header.len();
+        self.slices.insert(0, self.header.share().slice(0..length));
+        let batch = Batch {
+            number: stamp.number,
+            file: segment.file,
+            offset: segment.offset + u64::from(self.block) * BLOCK_BYTES as u64,
+            slices: self.slices,
+            bytes,
+            wants_durable: self.wants_durable,
+            since_ns: self.since_ns,
+        };
+        (batch, crc)
+    }
+}

@@ -1,0 +1,219 @@
+//! When a batch counts as durable: the decisions of rule U1, pure. The log feeds it what was submitted and what
+//! completed; it says how to write the next batch, when to flush, and how far acknowledgements may go.
+
+use runtime::FileId;
+use runtime::seeded::{Bug, active};
+use std::collections::VecDeque;
+
+/// A batch between its submission and its durability.
+#[derive(Clone, Copy, Debug)]
+struct Flight {
+    number: u64,
+    file: FileId,
+    /// Written so that its own completion makes it durable.
+    fua: bool,
+    written: bool,
+    durable: bool,
+    wanted: bool,
+}
+
+/// A flush to perform: of these files; afterwards every batch up to `through` is durable.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Flush {
+    /// Files that hold unflushed bytes.
+    pub files: Vec<FileId>,
+    /// The last batch covered.
+    pub through: u64,
+}
+
+/// Positions: batches up to and including these.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Positions {
+    /// Every batch up to here has been written.
+    pub written: u64,
+    /// Every batch up to here is durable.
+    pub durable: u64,
+}
+
+/// The state; see the module.
+#[derive(Debug, Default)]
+pub struct Commit {
+    flights: VecDeque<Flight>,
+    positions: Positions,
+    /// Files with plain writes completed since the last flush of them was submitted.
+    dirty: Vec<FileId>,
+    plain_writing: usize,
+    flushing: Option<u64>,
+}
+
+impl Commit {
+    /// Everything up to `number` is durable (after recovery).
+    pub fn new(number: u64) -> Commit {
+        Commit { positions: Positions { written: number, durable: number }, ..Commit::default() }
+    }
+    /// How far batches are written and durable.
+    pub fn positions(&self) -> Positions {
+        self.positions
+    }
+    /// Batches submitted and not yet written.
+    pub fn writing(&self) -> usize {
+        self.flights.iter().filter(|flight| !flight.written).count()
+    }
+    /// True if some acknowledged or written batch is not durable.
+    pub fn has_undurable(&self) -> bool {
+        !self.flights.is_empty()
+    }
+    /// Somebody waits for the durability of batch `number`, which has been submitted.
+    pub fn want(&mut self, number: u64) {
+        if let Some(flight) = self.flights.iter_mut().find(|flight| flight.number == number) {
+            flight.wanted = true;
+        }
+    }
+    /// Submits the next batch; returns whether its own write may make it durable: only if nothing, on any file, was
+    /// written without that since the last flush, nor is being written or flushed (rule U1).
+    pub fn submit(&mut self, number: u64, file: FileId, wanted: bool) -> bool {
+        let last = self.flights.back().map_or(self.positions.written, |flight| flight.number);
+        assert!(number == last + 1, "batches are submitted in order");
+        let clean = self.dirty.is_empty() && self.plain_writing == 0 && self.flushing.is_none();
+        let fua = wanted && (clean || active(Bug::FuaAfterPlain));
+        self.plain_writing += usize::from(!fua);
+        self.flights.push_back(Flight { number, file, fua, written: false, durable: false, wanted });
+        fua
+    }
+    /// A batch's write has completed.
+    pub fn written(&mut self, number: u64) {
+        let bug = active(Bug::FuaAfterPlain);
+        let flight = self.flights.iter_mut().find(|flight| flight.number == number);
+        let flight = flight.expect("a batch completes once, after its submission");
+        assert!(!flight.written);
+        flight.written = true;
+        let (fua, file) = (flight.fua, flight.file);
+        if fua {
+            flight.durable = true;
+        } else {
+            self.plain_writing -= 1;
+            self.mark_dirty(file);
+        }
+        if fua && bug {
+            // The seeded mistake: one FUA write is taken for a flush of everything before it.
+            self.flights.iter_mut().filter(|flight| flight.number < number).for_each(|flight| flight.durable = true);
+        }
+        self.advance();
+        if active(Bug::AckOutOfOrder) && fua {
+            self.positions.durable = self.positions.durable.max(number);
+        }
+    }
+    /// A write beside the log (bulk, cold) has completed without flush.
+    pub fn mark_dirty(&mut self, file: FileId) {
+        if !self.dirty.contains(&file) {
+            self.dirty.push(file);
+        }
+    }
+    /// True if `flush` would return one.
+    pub fn flush_due(&self) -> bool {
+        let through = self.positions.written;
+        let due = |flight: &Flight| flight.number <= through && flight.wanted && !flight.durable;
+        self.flushing.is_none() && self.flights.iter().any(due)
+    }
+    /// The flush that is due, if any: somebody waits for a written batch, and no flush is under way. It covers what
+    /// was written before now.
+    pub fn flush(&mut self) -> Option<Flush> {
+        if !self.flush_due() {
+            return None;
+        }
+        let through = self.positions.written;
+        self.flushing = Some(through);
+        Some(Flush { files: std::mem::take(&mut self.dirty), through })
+    }
+    /// The flush under way has completed.
+    pub fn flushed(&mut self) {
+        let through = self.flushing.take().expect("a flush completes once");
+        self.flights.iter_mut().filter(|flight| flight.number <= through).for_each(|flight| flight.durable = true);
+        self.advance();
+    }
+    fn advance(&mut self) {
+        for flight in &self.flights {
+            if flight.number > self.positions.written {
+                if !flight.written {
+                    break;
+                }
+                self.positions.written = flight.number;
+            }
+        }
+        while self.flights.front().is_some_and(|flight| flight.written && flight.durable) {
+            let flight = self.flights.pop_front().expect("just seen");
+            self.positions.durable = self.positions.durable.max(flight.number);
+        }
+        assert!(self.positions.durable <= self.positions.written || active(Bug::AckOutOfOrder));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FILE: FileId = FileId(1);
+    const BULK: FileId = FileId(2);
+
+    #[test]
+    fn a_lone_synchronous_batch_needs_no_flush() {
+        let mut commit = Commit::new(0);
+        assert!(commit.submit(1, FILE, true));
+        commit.written(1);
+        assert_eq!((commit.positions().durable, commit.flush()), (1, None));
+    }
+
+    #[test]
+    fn fua_is_refused_while_plain_bytes_are_unflushed() {
+        let mut commit = Commit::new(0);
+        assert!(!commit.submit(1, FILE, false));
+        assert!(!commit.submit(2, FILE, true), "a plain write is under way");
+        commit.written(1);
+        assert!(!commit.submit(3, FILE, true), "a plain write is unflushed");
+        commit.written(3);
+        assert_eq!(commit.positions(), Positions { written: 1, durable: 0 });
+        assert_eq!(commit.flush(), None, "nobody wants batch 1, and 2 is not written");
+        commit.written(2);
+        let flush = commit.flush().expect("2 and 3 are wanted");
+        assert_eq!(flush, Flush { files: vec![FILE], through: 3 });
+        assert!(!commit.submit(4, FILE, true), "a flush is under way");
+        commit.flushed();
+        assert_eq!(commit.positions().durable, 3);
+    }
+
+    #[test]
+    fn bulk_bytes_are_flushed_before_the_batch_that_names_them_counts() {
+        let mut commit = Commit::new(0);
+        commit.mark_dirty(BULK);
+        assert!(!commit.submit(1, FILE, true));
+        commit.written(1);
+        let flush = commit.flush().expect("wanted");
+        assert_eq!(flush.files, [BULK, FILE]);
+        assert_eq!(commit.positions().durable, 0);
+    }
+
+    #[test]
+    fn acknowledgements_keep_the_log_order() {
+        let mut commit = Commit::new(0);
+        assert!(commit.submit(1, FILE, true));
+        assert!(commit.submit(2, FILE, true));
+        commit.written(2);
+        assert_eq!(commit.positions(), Positions { written: 0, durable: 0 });
+        commit.written(1);
+        assert_eq!(commit.positions(), Positions { written: 2, durable: 2 });
+    }
+
+    #[test]
+    fn a_flush_covers_only_what_was_written_before_it() {
+        let mut commit = Commit::new(0);
+        commit.submit(1, FILE, false);
+        commit.written(1);
+        commit.want(1);
+        let flush = commit.flush().expect("wanted");
+        commit.submit(2, FILE, true);
+        commit.written(2);
+        commit.flushed();
+        assert_eq!((flush.through, commit.positions().durable), (1, 1));
+        assert_eq!(commit.flush().expect("2 is wanted").through, 2);
+    }
+}

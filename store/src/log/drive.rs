@@ -1,0 +1,186 @@
+//! Performs the log's writes and flushes: a few long-lived tasks per core, woken on the core whose request found the
+//! log idle, so that a batch is submitted, completed and acknowledged without a change of thread.
+
+use super::build::Batch;
+use super::core::Flush;
+use super::{Log, State, Waiter};
+use base::limits::DURABLE_WITHIN_NS;
+use base::{Error, Kind, Result};
+use runtime::disk;
+use runtime::seeded::{Bug, active};
+use std::sync::Arc;
+use std::task::{Poll, Waker};
+
+/// Writers per core: as many as batches may be under way, and one to flush beside them.
+const WRITERS: usize = super::WRITING_MAX + 1;
+/// How often unsynced changes are looked after: they must be durable within `DURABLE_WITHIN_NS`, flush included.
+const TICK_NS: u64 = DURABLE_WITHIN_NS / 8;
+
+enum Job {
+    Write { batch: Batch, fua: bool },
+    Flush(Flush),
+    End,
+}
+
+/// Starts the log's tasks on all cores.
+pub fn start(log: &Arc<Log>) {
+    let tasks = log.runtime.tasks.clone();
+    for core in 0..tasks.cores() {
+        for _ in 0..WRITERS {
+            let log = log.clone();
+            tasks.spawn(core, Box::new(move || Box::pin(writer(log, core))));
+        }
+    }
+    let log = log.clone();
+    tasks.spawn(0, Box::new(move || Box::pin(ticker(log))));
+}
+
+async fn writer(log: Arc<Log>, core: usize) {
+    let mut woken = Vec::with_capacity(64);
+    loop {
+        let job = std::future::poll_fn(|context| {
+            let mut state = log.state.lock();
+            match state.take_job(&log) {
+                Some(job) => Poll::Ready(job),
+                None => {
+                    state.idle_writers[core].push(context.waker().clone());
+                    Poll::Pending
+                }
+            }
+        })
+        .await;
+        match job {
+            Job::Write { batch, fua } => write(&log, batch, fua, &mut woken).await,
+            Job::Flush(flush) => perform_flush(&log, flush, &mut woken).await,
+            Job::End => return,
+        }
+        woken.drain(..).for_each(Waker::wake);
+        log.drained.notify();
+    }
+}
+
+async fn write(log: &Log, batch: Batch, fua: bool, woken: &mut Vec<Waker>) {
+    let start_ns = log.runtime.clock.now_ns();
+    let Batch { number, file, offset, slices, bytes, .. } = batch;
+    let (mut slices, result) = disk::write(&*log.runtime.disk, file, offset, slices, fua).await;
+    let result = result.map_err(|error| error.with(format!("log batch {number}")));
+    let payload_bytes: u64 = slices.iter().skip(1).map(|slice| slice.len() as u64).sum();
+    slices.clear();
+    finish(log, result, woken, |state| {
+        state.spare.push(slices);
+        state.pending_bytes -= payload_bytes;
+        state.figures.batches += 1;
+        state.figures.bytes += bytes;
+        state.figures.fua_batches += u64::from(fua);
+        state.phases_ns = (log.runtime.clock.now_ns() - start_ns, 0);
+        state.commit.written(number);
+    });
+}
+
+async fn perform_flush(log: &Log, flush: Flush, woken: &mut Vec<Waker>) {
+    let start_ns = log.runtime.clock.now_ns();
+    let mut result = Ok(());
+    let flushes: Vec<_> =
+        flush.files.iter().map(|&file| log.runtime.disk.submit(runtime::Request::Flush { file })).collect();
+    for flush in flushes {
+        result = result.and(flush.await.result);
+    }
+    finish(log, result.map_err(|error| error.with("log flush")), woken, |state| {
+        state.figures.flushes += 1;
+        state.phases_ns.1 = log.runtime.clock.now_ns() - start_ns;
+        state.commit.flushed();
+    });
+}
+
+/// Takes a completion into the state and collects who can go on. A failure stops the log (rule U4).
+fn finish(log: &Log, result: Result<()>, woken: &mut Vec<Waker>, done: impl FnOnce(&mut State)) {
+    if let Err(error) = result {
+        return log.fail(error);
+    }
+    let mut state = log.state.lock();
+    done(&mut state);
+    let positions = state.commit.positions();
+    let early = active(Bug::AckBeforeFlush);
+    let mut at = 0;
+    while at < state.waiters.len() {
+        let Waiter { batch, durable, .. } = state.waiters[at];
+        let reached = if durable && !early { positions.durable } else { positions.written };
+        if batch <= reached {
+            woken.push(state.waiters.swap_remove(at).waker);
+        } else {
+            at += 1;
+        }
+    }
+    if early {
+        state.acknowledged_early = state.acknowledged_early.max(positions.written);
+    }
+    // The next batch is due: another idle writer of this core takes it while this one wakes the waiters.
+    let core = log.runtime.tasks.core();
+    if state.has_job()
+        && let Some(writer) = state.idle_writers[core].pop()
+    {
+        woken.push(writer);
+    }
+}
+
+impl State {
+    fn take_job(&mut self, log: &Log) -> Option<Job> {
+        if self.failed.is_some() {
+            return self.stopping.then_some(Job::End);
+        }
+        if let Some(flush) = self.commit.flush() {
+            return Some(Job::Flush(flush));
+        }
+        if self.commit.writing() < super::WRITING_MAX {
+            if self.ready.is_empty() && self.building.as_ref().is_some_and(|building| building.wants_write) {
+                self.close_building(log);
+            }
+            if let Some(batch) = self.ready.pop_front() {
+                let fua = self.commit.submit(batch.number, batch.file, batch.wants_durable);
+                return Some(Job::Write { batch, fua });
+            }
+        }
+        let idle = self.building.is_none() && !self.commit.has_undurable();
+        (self.stopping && idle).then_some(Job::End)
+    }
+}
+
+/// Makes unsynced changes durable in time (rule U3) and carries `durable_through` forward when the log rests (L5).
+async fn ticker(log: Arc<Log>) {
+    let mut resting_at = 0;
+    while !log.stopping() {
+        log.runtime.clock.sleep(TICK_NS).await;
+        let now_ns = log.runtime.clock.now_ns();
+        let mut state = log.state.lock();
+        if state.failed.is_some() {
+            continue;
+        }
+        let last = state.next_number - u64::from(state.building.is_none());
+        let building_since = state.building.as_ref().map(|building| building.since_ns);
+        if building_since.is_some_and(|since_ns| now_ns.saturating_sub(since_ns) >= TICK_NS)
+            || (building_since.is_none() && (state.commit.has_undurable() || !state.ready.is_empty()))
+        {
+            state.want(last);
+        }
+        let durable = state.commit.positions().durable;
+        let resting = building_since.is_none() && durable == last && state.last_durable_stamp < durable;
+        if resting && resting_at == last {
+            // An error means that no buffer is left: the next tick tries again.
+            let _ = state.open_empty(&log);
+            // What the empty batch carries is what matters; it need not carry itself.
+            state.last_durable_stamp = last + 1;
+        }
+        resting_at = last;
+        drop(state);
+        log.kick(false);
+    }
+}
+
+/// A flush of every file, outside the log's order: recovery makes what it found durable before it builds on it.
+pub async fn flush_all(log_runtime: &runtime::Runtime, files: &[runtime::FileId]) -> Result<()> {
+    for &file in files {
+        let flushed = disk::flush(&*log_runtime.disk, file).await;
+        flushed.map_err(|error| Error::new(Kind::Io, "a flush failed while opening the brick").with(error))?;
+    }
+    Ok(())
+}

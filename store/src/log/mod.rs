@@ -1,0 +1,576 @@
+//! The log: every change of every group is one record in one shared sequence of batches (decision D1). Group commit
+//! without a dedicated thread: whoever finds the log idle has its own core's writer submit at once, and everyone who
+//! comes while that write is under way rides in the next batch (decision D3).
+//!
+//! Promises: acknowledgements in log order and only by rule U1; the first failed write or flush fails everything
+//! unacknowledged and stops the log for good (rule U4). Does not: know what records mean, or choose segments (see
+//! `prepare`). Owned by the store; one short measured lock.
+
+pub mod build;
+pub mod core;
+pub mod drive;
+
+use self::build::{Batch, Building, OpenSegment, Stamp};
+use self::core::{Commit, Positions};
+use crate::format::Uuid;
+use crate::format::batch::FIXED_BYTES;
+use crate::format::record::{Frame, Run, framed_bytes, put_framed};
+use crate::format::segment::SegmentHeader;
+use crate::format::summary::{SummaryEntry, summary_blocks};
+use crate::format::values::ReplayRow;
+use crate::geometry::Geometry;
+use base::limits::BLOCK_BYTES;
+use base::{Error, GroupId, Index, Ino, Kind, Life, Place, ReplicaId, Result, SegmentId, Sync, VolumeId};
+use runtime::{Event, FileId, Lock, Runtime, Slice, Span};
+use std::collections::{BTreeMap, VecDeque};
+use std::task::Waker;
+
+/// Batches being written at once. Two keep the device busy while the next is built; more would only cut batches
+/// smaller (a 4 KiB header each). To be found by feedback when several devices share a brick.
+const WRITING_MAX: usize = 4;
+/// Payload ordered and not yet written at most, in bytes: bounds memory and what a crash can lose.
+const PENDING_BYTES_MAX: u64 = 64 << 20;
+
+/// A commit segment made ready by `prepare`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Prepared {
+    /// The segment.
+    pub segment: SegmentId,
+    /// Which use of it.
+    pub life: Life,
+    /// Position in the stream.
+    pub sequence: u64,
+    /// Its file.
+    pub file: FileId,
+    /// Byte offset of its first block in the file.
+    pub offset: u64,
+}
+
+/// A payload's blocks as the summary will list them.
+#[derive(Clone, Copy, Debug)]
+pub struct Described<'a> {
+    /// The inode.
+    pub ino: Ino,
+    /// Its first block.
+    pub first: u64,
+    /// One checksum per block.
+    pub crcs: &'a [u32],
+}
+
+/// The payload of a record.
+#[derive(Clone, Copy)]
+pub enum Payload<'a> {
+    /// None.
+    None,
+    /// Rides in the batch.
+    Inline(&'a [Slice]),
+    /// Was placed by the bulk stream.
+    Placed(&'a [Run]),
+}
+
+/// A record to be logged: the replicated part is encoded by the group, which knows its index.
+pub struct Entry<'a> {
+    /// The group, volume and index, for the summary.
+    pub owner: (GroupId, VolumeId, Index),
+    /// Bytes of the replicated part.
+    pub replicated: &'a [u8],
+    /// Where its payload is.
+    pub payload: Payload<'a>,
+    /// What its payload is.
+    pub described: Option<Described<'a>>,
+}
+
+/// Where a record went.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Ordered {
+    /// Its batch: what `wait` waits for.
+    pub batch: u64,
+    /// Its inline payload's first block.
+    pub place: Option<Place>,
+}
+
+struct Waiter {
+    batch: u64,
+    durable: bool,
+    waker: Waker,
+}
+
+struct State {
+    commit: Commit,
+    segment: Option<OpenSegment>,
+    prepared: VecDeque<Prepared>,
+    building: Option<Building>,
+    ready: VecDeque<Batch>,
+    next_number: u64,
+    previous_crc: u32,
+    epoch: u64,
+    waiters: Vec<Waiter>,
+    idle_writers: Vec<Vec<Waker>>,
+    spare: Vec<Vec<Slice>>,
+    scratch: Vec<u8>,
+    summaries: BTreeMap<SegmentId, Vec<SummaryEntry>>,
+    full: Vec<(SegmentId, u32)>,
+    pending_bytes: u64,
+    last_durable_stamp: u64,
+    phases_ns: (u64, u64),
+    figures: Figures,
+    out_of_space: bool,
+    failed: Option<Error>,
+    stopping: bool,
+    /// Seeded bug `AckBeforeFlush` only: what was acknowledged too early.
+    acknowledged_early: u64,
+}
+
+/// What the log has done since start.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Figures {
+    /// Batches written.
+    pub batches: u64,
+    /// Records in them.
+    pub records: u64,
+    /// Bytes written, headers included.
+    pub bytes: u64,
+    /// Batches that were durable by their own write.
+    pub fua_batches: u64,
+    /// Flushes.
+    pub flushes: u64,
+}
+
+/// The log of one brick.
+pub struct Log {
+    runtime: Runtime,
+    uuid: Uuid,
+    segment_blocks: u32,
+    state: Lock<State>,
+    /// Happens when a prepared segment is taken or wanted.
+    pub segment_wanted: Event,
+    /// Happens when a segment was prepared, or none can be.
+    pub segment_came: Event,
+    drained: Event,
+}
+
+/// Where the log goes on after recovery.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Resume {
+    /// Number of the last batch that counts.
+    pub number: u64,
+    /// The epoch of all appends from now on.
+    pub epoch: u64,
+}
+
+impl Log {
+    /// A log that goes on after `resume` in fresh segments.
+    pub fn new(runtime: Runtime, uuid: Uuid, segment_blocks: u32, resume: Resume) -> Log {
+        let cores = runtime.tasks.cores();
+        let state = State {
+            commit: Commit::new(resume.number),
+            segment: None,
+            prepared: VecDeque::new(),
+            building: None,
+            ready: VecDeque::new(),
+            next_number: resume.number + 1,
+            previous_crc: 0,
+            epoch: resume.epoch,
+            waiters: Vec::with_capacity(1024),
+            idle_writers: (0..cores).map(|_| Vec::with_capacity(16)).collect(),
+            spare: Vec::new(),
+            scratch: Vec::with_capacity(2 * BLOCK_BYTES),
+            summaries: BTreeMap::new(),
+            full: Vec::new(),
+            pending_bytes: 0,
+            last_durable_stamp: resume.number,
+            phases_ns: (0, 0),
+            figures: Figures::default(),
+            out_of_space: false,
+            failed: None,
+            stopping: false,
+            acknowledged_early: 0,
+        };
+        let events = || Event::new();
+        Log {
+            runtime,
+            uuid,
+            segment_blocks,
+            state: Lock::new("log", state),
+            segment_wanted: events(),
+            segment_came: events(),
+            drained: events(),
+        }
+    }
+
+    /// Waits until payload may be ordered: what is pending is bounded, and a segment is at hand.
+    pub async fn admit(&self) -> Result<()> {
+        loop {
+            let ticket = self.drained.ticket();
+            {
+                let state = self.state.lock();
+                state.check()?;
+                if state.pending_bytes <= PENDING_BYTES_MAX {
+                    return Ok(());
+                }
+            }
+            self.kick(true);
+            self.drained.after(ticket).await;
+        }
+    }
+
+    /// Appends records, all or none, in order; one batch holds them unless they don't fit. Called under the locks of
+    /// the groups concerned. Errors: `Busy` when no prepared segment is at hand (wait for `segment_came`, then
+    /// evaluate again), `ReadOnly` after a failure (rule U4).
+    pub fn append(&self, entries: &[Entry<'_>], sync: Sync, ordered: &mut Vec<Ordered>) -> Result<()> {
+        let mut state = self.state.lock();
+        state.check()?;
+        state.reserve(self, entries)?;
+        for entry in entries {
+            let one = state.append_one(self, entry)?;
+            ordered.push(one);
+        }
+        let building = state.building.as_mut().expect("append_one leaves the batch of its record open");
+        building.wants_write |= sync >= Sync::Written;
+        building.wants_durable |= sync >= Sync::Data;
+        Ok(())
+    }
+
+    /// Waits until batch `batch` is as safe as `sync` asks. Errors: `Io` if it can't be any more.
+    pub async fn wait(&self, batch: u64, sync: Sync, span: Option<&Span>) -> Result<()> {
+        if sync == Sync::Ordered {
+            self.kick(false);
+            return Ok(());
+        }
+        let durable = sync >= Sync::Data;
+        if durable {
+            self.state.lock().want(batch);
+        }
+        self.kick(false);
+        let (write_ns, flush_ns) = std::future::poll_fn(|context| {
+            let mut state = self.state.lock();
+            let positions = state.commit.positions();
+            let reached = if durable { positions.durable.max(state.acknowledged_early) } else { positions.written };
+            if reached >= batch {
+                return std::task::Poll::Ready(Ok(state.phases_ns));
+            }
+            if let Err(error) = state.check() {
+                return std::task::Poll::Ready(Err(error));
+            }
+            state.waiters.push(Waiter { batch, durable, waker: context.waker().clone() });
+            std::task::Poll::Pending
+        })
+        .await?;
+        if let Some(span) = span {
+            span.mark_commit(write_ns, flush_ns, self.runtime.clock.now_ns());
+        }
+        Ok(())
+    }
+
+    /// The batch that holds the last record so far; 0 if there is none yet.
+    pub fn last_batch(&self) -> u64 {
+        let state = self.state.lock();
+        state.next_number - u64::from(state.building.is_none())
+    }
+
+    /// How far batches are written and durable.
+    pub fn positions(&self) -> Positions {
+        self.state.lock().commit.positions()
+    }
+
+    /// Ends the current batch and says where the next one will start: a replay from there sees every later record.
+    /// Returns it with the last batch before it (rule U5: a checkpoint waits for that one's durability).
+    pub fn cut(&self) -> (ReplayRow, u64) {
+        let mut state = self.state.lock();
+        state.close_building(self);
+        let place = state.segment;
+        let row = ReplayRow {
+            number: state.next_number,
+            previous_crc: state.previous_crc,
+            epoch: state.epoch,
+            sequence: place
+                .map_or_else(|| state.prepared.front().map_or(0, |next| next.sequence), |open| open.sequence),
+            segment: place.map_or(SegmentId(0), |open| open.segment),
+            block: place.map_or(0, |open| open.next_block.min(u32::from(u16::MAX)) as u16),
+            next_sequence: [0; 3],
+        };
+        let last = state.next_number - 1;
+        drop(state);
+        self.kick(true);
+        (row, last)
+    }
+
+    /// Hands the log a prepared segment.
+    pub fn give(&self, prepared: Prepared) {
+        self.state.lock().prepared.push_back(prepared);
+        self.segment_came.notify();
+    }
+    /// Prepared segments at hand.
+    pub fn prepared(&self) -> usize {
+        self.state.lock().prepared.len()
+    }
+    /// A write beside the log has completed without flush.
+    pub fn mark_dirty(&self, file: FileId) {
+        self.state.lock().commit.mark_dirty(file);
+    }
+    /// Segments that are full since the last call: their blocks in use.
+    pub fn take_full(&self) -> Vec<(SegmentId, u32)> {
+        std::mem::take(&mut self.state.lock().full)
+    }
+    /// Adds summary entries that recovery found.
+    pub fn restore_summary(&self, segment: SegmentId, entries: Vec<SummaryEntry>) {
+        self.state.lock().summaries.entry(segment).or_default().extend(entries);
+    }
+    /// The summary entries of a segment so far, from the `from`th on.
+    pub fn summary_from(&self, segment: SegmentId, from: usize) -> Vec<SummaryEntry> {
+        let state = self.state.lock();
+        state.summaries.get(&segment).and_then(|all| all.get(from..)).map(<[_]>::to_vec).unwrap_or_default()
+    }
+    /// Segments that have summary entries, and how many.
+    pub fn summary_lengths(&self) -> Vec<(SegmentId, usize)> {
+        self.state.lock().summaries.iter().map(|(&segment, entries)| (segment, entries.len())).collect()
+    }
+    /// Forgets a segment's summary entries: it is sealed.
+    pub fn drop_summary(&self, segment: SegmentId) {
+        self.state.lock().summaries.remove(&segment);
+    }
+    /// What the log has done since start.
+    pub fn figures(&self) -> Figures {
+        self.state.lock().figures
+    }
+    /// The commit segment's free blocks and the prepared segments: how far the log can go without `prepare`.
+    pub fn lock_summary(&self) -> runtime::lock::LockSummary {
+        self.state.summary()
+    }
+    /// No segment is free: waiters for one are told.
+    pub fn set_out_of_space(&self) {
+        self.state.lock().out_of_space = true;
+        self.segment_came.notify();
+    }
+    /// True if no segment is free.
+    pub fn out_of_space(&self) -> bool {
+        self.state.lock().out_of_space
+    }
+    /// The first failure, if any.
+    pub fn failed(&self) -> Option<Error> {
+        self.state.lock().failed.clone()
+    }
+    /// Fails everything unacknowledged and every later append (rule U4).
+    pub fn fail(&self, error: Error) {
+        let mut state = self.state.lock();
+        state.failed.get_or_insert(error);
+        let waiters = std::mem::take(&mut state.waiters);
+        drop(state);
+        waiters.into_iter().for_each(|waiter| waiter.waker.wake());
+        self.drained.notify();
+        self.segment_came.notify();
+        self.segment_wanted.notify();
+    }
+    /// Seeded bug `TailReused` only: goes on right after the old tail.
+    pub fn reuse_tail(&self, geometry: &Geometry, header: &SegmentHeader, block: u32, crc: u32) {
+        let place = Place { segment: header.segment, block: 0 };
+        let spot = geometry.spot(place).expect("the tail lies in a segment that was read");
+        let mut state = self.state.lock();
+        let SegmentHeader { segment, life, sequence, .. } = *header;
+        let (file, offset) = (spot.file, spot.offset);
+        state.segment =
+            Some(OpenSegment { segment, life, sequence, file, offset, next_block: block, payload_blocks: 0 });
+        state.previous_crc = crc;
+    }
+    /// True for the segment that appends go to.
+    pub fn is_reused(&self, segment: SegmentId) -> bool {
+        self.state.lock().segment.is_some_and(|open| open.segment == segment)
+    }
+    /// Lets the writers end once nothing is left to write.
+    pub fn stop(&self) {
+        let mut state = self.state.lock();
+        state.stopping = true;
+        let idle: Vec<_> = state.idle_writers.iter_mut().flat_map(|wakers| wakers.drain(..)).collect();
+        drop(state);
+        idle.into_iter().for_each(Waker::wake);
+        self.segment_wanted.notify();
+    }
+    /// True once `stop` was called.
+    pub fn stopping(&self) -> bool {
+        self.state.lock().stopping
+    }
+
+    /// Wakes a writer of the calling core if there is something to write; `all`: even if nobody waits for it.
+    fn kick(&self, all: bool) {
+        let mut state = self.state.lock();
+        if all && let Some(building) = state.building.as_mut() {
+            building.wants_write = true;
+        }
+        let waker = if state.has_job() { state.idle_writers[self.runtime.tasks.core()].pop() } else { None };
+        drop(state);
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+}
+
+impl State {
+    fn check(&self) -> Result<()> {
+        match &self.failed {
+            None => Ok(()),
+            Some(cause) => {
+                let what = "the brick is read-only after a failed device write; see `sinter status`, then restart";
+                Err(Error::new(Kind::Io, what).with(cause))
+            }
+        }
+    }
+
+    fn has_job(&self) -> bool {
+        let building = self.building.as_ref().is_some_and(|building| building.wants_write);
+        let write = (building || !self.ready.is_empty()) && self.commit.writing() < WRITING_MAX;
+        write || self.commit.flush_due()
+    }
+
+    fn want(&mut self, batch: u64) {
+        match &mut self.building {
+            Some(building) if batch >= self.next_number => {
+                building.wants_durable = true;
+                building.wants_write = true;
+            }
+            _ => {}
+        }
+        match self.ready.iter_mut().find(|ready| ready.number == batch) {
+            Some(ready) => ready.wants_durable = true,
+            None => self.commit.want(batch),
+        }
+    }
+
+    /// Makes sure that `entries` can be appended without waiting, whatever batches they end up in.
+    fn reserve(&mut self, log: &Log, entries: &[Entry<'_>]) -> Result<()> {
+        let mut blocks = 0;
+        let mut payload = 0;
+        for entry in entries {
+            payload += entry.payload_blocks();
+            blocks += entry.payload_blocks() + header_blocks(entry) as u32;
+        }
+        let fits = |open: &OpenSegment, building: u32| {
+            let summary = summary_blocks((open.payload_blocks + payload) as usize) as u32;
+            open.next_block + building + blocks + summary <= log.segment_blocks
+        };
+        let building = self.building.as_ref().map_or(0, Building::blocks);
+        if self.segment.is_some_and(|open| fits(&open, building)) {
+            return Ok(());
+        }
+        if self.prepared.is_empty() {
+            log.segment_wanted.notify();
+            return Err(Error::new(Kind::Busy, "the log waits for a segment"));
+        }
+        self.next_segment(log);
+        let fresh = self.segment.expect("next_segment opens one");
+        assert!(fits(&fresh, 0), "a fresh segment holds any one change");
+        Ok(())
+    }
+
+    fn next_segment(&mut self, log: &Log) {
+        self.close_building(log);
+        if let Some(open) = self.segment.take() {
+            self.full.push((open.segment, open.next_block));
+        }
+        let Prepared { segment, life, sequence, file, offset } =
+            self.prepared.pop_front().expect("reserve has seen a prepared segment");
+        self.segment = Some(OpenSegment { segment, life, sequence, file, offset, next_block: 1, payload_blocks: 0 });
+        self.summaries.entry(segment).or_default();
+        log.segment_wanted.notify();
+    }
+
+    fn append_one(&mut self, log: &Log, entry: &Entry<'_>) -> Result<Ordered> {
+        let bytes = framed_bytes(entry.runs_max(), entry.replicated.len());
+        let payload_blocks = entry.payload_blocks();
+        if !self.building.as_ref().is_some_and(|building| building.fits(bytes, payload_blocks)) {
+            self.close_building(log);
+            let header = log.runtime.buffer(header_blocks(entry) * BLOCK_BYTES)?;
+            let open = self.segment.expect("reserve has opened a segment");
+            let slices = self.spare.pop().unwrap_or_default();
+            self.building = Some(Building::new(open.next_block, header, slices, log.runtime.clock.now_ns()));
+        }
+        let open = self.segment.as_mut().expect("reserve has opened a segment");
+        let building = self.building.as_mut().expect("just made sure");
+        let place = building.next_place(open.segment);
+        let inline = [Run { place, count: payload_blocks as u16 }];
+        let (runs, slices): (&[Run], &[Slice]) = match entry.payload {
+            Payload::None => (&[], &[]),
+            Payload::Inline(slices) => (&inline, slices),
+            Payload::Placed(runs) => (runs, &[]),
+        };
+        let frame = Frame { uuid: log.uuid, life: open.life, sequence: open.sequence, replica: ReplicaId(1) };
+        self.scratch.clear();
+        put_framed(&mut self.scratch, &frame, runs, entry.replicated);
+        building.add(&self.scratch, slices);
+        open.payload_blocks += payload_blocks;
+        self.pending_bytes += u64::from(payload_blocks) * BLOCK_BYTES as u64;
+        self.figures.records += 1;
+        if let Some(described) = entry.described {
+            describe(&mut self.summaries, entry.owner, &described, runs);
+        }
+        let place = matches!(entry.payload, Payload::Inline(_)).then_some(place);
+        Ok(Ordered { batch: self.next_number, place })
+    }
+
+    fn close_building(&mut self, log: &Log) {
+        let Some(building) = self.building.take() else { return };
+        let open = self.segment.as_mut().expect("a batch is built in a segment");
+        let durable_through = self.commit.positions().durable;
+        let stamp = Stamp {
+            uuid: log.uuid,
+            epoch: self.epoch,
+            number: self.next_number,
+            previous_crc: self.previous_crc,
+            durable_through,
+        };
+        self.last_durable_stamp = durable_through;
+        open.next_block = building.block + building.blocks();
+        let (batch, crc) = building.finish(open, &stamp);
+        self.previous_crc = crc;
+        self.next_number += 1;
+        self.ready.push_back(batch);
+    }
+
+    /// An empty batch that only carries `durable_through` forward (rule L5).
+    fn open_empty(&mut self, log: &Log) -> Result<()> {
+        let Some(open) = self.segment else { return Ok(()) };
+        let room = open.next_block + 1 + summary_blocks(open.payload_blocks as usize) as u32 <= log.segment_blocks;
+        if self.building.is_some() || !room {
+            return Ok(());
+        }
+        let header = log.runtime.buffer(BLOCK_BYTES)?;
+        let mut building = Building::new(open.next_block, header, Vec::new(), log.runtime.clock.now_ns());
+        building.wants_write = true;
+        self.building = Some(building);
+        Ok(())
+    }
+}
+
+fn describe(
+    summaries: &mut BTreeMap<SegmentId, Vec<SummaryEntry>>,
+    (group, volume, index): (GroupId, VolumeId, Index),
+    described: &Described<'_>,
+    runs: &[Run],
+) {
+    let mut crcs = described.crcs.iter().zip(described.first..);
+    for run in runs {
+        let entries = summaries.entry(run.place.segment).or_default();
+        for (block, (&crc, offset)) in (run.place.block..).zip(crcs.by_ref().take(usize::from(run.count))) {
+            entries.push(SummaryEntry { block, group, volume, ino: described.ino, offset, index, crc });
+        }
+    }
+}
+
+fn header_blocks(entry: &Entry<'_>) -> usize {
+    (FIXED_BYTES + framed_bytes(entry.runs_max(), entry.replicated.len())).div_ceil(BLOCK_BYTES)
+}
+
+impl Entry<'_> {
+    fn payload_blocks(&self) -> u32 {
+        match self.payload {
+            Payload::Inline(slices) => slices.iter().map(|slice| (slice.len() / BLOCK_BYTES) as u32).sum(),
+            _ => 0,
+        }
+    }
+    fn runs_max(&self) -> usize {
+        match self.payload {
+            Payload::None => 0,
+            Payload::Inline(_) => 1,
+            Payload::Placed(runs) => runs.len(),
+        }
+    }
+}

@@ -1,0 +1,289 @@
+//! Opening a brick: superblock, segment table, replay, a new epoch, then the log's tasks (rules L4-L6).
+
+use crate::bulk::Bulk;
+use crate::format::keys;
+use crate::format::segment::{SegmentHeader, Stream};
+use crate::format::summary::{self, SummaryEntry, summary_blocks};
+use crate::format::superblock::{EPOCH_ENDS_MAX, EpochEnd, State, Superblock};
+use crate::format::values::{self, ReplayRow, SegmentRow, SegmentState};
+use crate::geometry::Geometry;
+use crate::index::Index;
+use crate::log::{Log, Resume, drive};
+use crate::recovery::{self, Replayed, Tail};
+use crate::segments::Table;
+use crate::{Store, prepare, superblock_file};
+use base::{Edit, Error, GroupId, Kind, Result, SegmentId};
+use runtime::seeded::{Bug, active};
+use runtime::{FileId, Lock, Runtime};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// A brick that has been read but not yet replayed.
+pub struct Opening {
+    runtime: Runtime,
+    index: Arc<dyn Index>,
+    superblock: Superblock,
+    superblock_file: FileId,
+    geometry: Arc<Geometry>,
+    table: Table,
+    headers: BTreeMap<SegmentId, SegmentHeader>,
+    replay: ReplayRow,
+    summaries: BTreeMap<SegmentId, Vec<SummaryEntry>>,
+    /// Something an operator should know: a damaged superblock copy.
+    pub warnings: Vec<String>,
+}
+
+/// What a replay did.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Replay {
+    /// Batches read.
+    pub batches: u64,
+    /// Records read.
+    pub records: u64,
+    /// Nanoseconds taken.
+    pub ns: u64,
+}
+
+impl Opening {
+    /// Reads everything but the log. Errors: `NotFound`, `Corrupt`, `Newer`, `Io`; `Invalid` for a half-formatted
+    /// brick.
+    pub async fn read(runtime: Runtime, index: Arc<dyn Index>, writable: bool) -> Result<Opening> {
+        let found = superblock_file::load(&runtime, writable).await?;
+        let superblock = found.superblock;
+        if superblock.state == State::Formatting {
+            let what = "the brick's format was interrupted: it holds no data; format it again";
+            return Err(Error::new(Kind::Invalid, what));
+        }
+        let mut warnings = Vec::new();
+        if let Some(error) = &found.damaged {
+            warnings.push(format!("one copy of the superblock is damaged, the other is used: {error}"));
+        }
+        let (segment_bytes, segments) = (superblock.segment_bytes, superblock.segments);
+        let geometry = Arc::new(Geometry::open(runtime.disk.clone(), segment_bytes, segments, writable)?);
+        let replay = match index.get(&keys::replay())? {
+            Some(row) => values::decode_replay(&row)?,
+            None => ReplayRow::default(),
+        };
+        let mut table = Table::new(segments);
+        let (from, to) = keys::segments();
+        for (key, value) in index.scan(&from, &to, segments as usize)? {
+            table.restore(keys::segment_id(&key), values::decode_segment(&value)?);
+        }
+        for (next, stored) in table.next_sequence.iter_mut().zip(replay.next_sequence) {
+            *next = (*next).max(stored);
+        }
+        let mut opening = Opening {
+            runtime,
+            index,
+            superblock,
+            superblock_file: found.file,
+            geometry,
+            table,
+            headers: BTreeMap::new(),
+            replay,
+            summaries: BTreeMap::new(),
+            warnings,
+        };
+        opening.read_headers().await?;
+        opening.read_summaries()?;
+        Ok(opening)
+    }
+
+    /// The superblock.
+    pub fn superblock(&self) -> &Superblock {
+        &self.superblock
+    }
+    /// The index.
+    pub fn index(&self) -> &Arc<dyn Index> {
+        &self.index
+    }
+    /// The runtime.
+    pub fn runtime(&self) -> &Runtime {
+        &self.runtime
+    }
+    /// The segment table as of the last checkpoint.
+    pub fn table(&self) -> &Table {
+        &self.table
+    }
+    /// The brick's geometry.
+    pub fn geometry(&self) -> &Geometry {
+        &self.geometry
+    }
+    /// Headers of the segments that are in use.
+    pub fn headers(&self) -> impl Iterator<Item = &SegmentHeader> {
+        self.headers.values()
+    }
+
+    /// Headers of segments that may have been opened since the checkpoint, or whose state it left open.
+    async fn read_headers(&mut self) -> Result<()> {
+        let candidates: Vec<_> = self.table.iter().map(|(segment, row)| (segment, row.state, row.life)).collect();
+        for (segment, state, life) in candidates {
+            let header = recovery::read_header(&self.runtime, &self.geometry, &self.superblock, segment).await?;
+            // A free segment still shows the header of the life that ended.
+            let current = |header: &SegmentHeader| match state {
+                SegmentState::Free => header.life > life,
+                _ => header.life >= life,
+            };
+            if let Some(header) = header.filter(current) {
+                self.headers.insert(segment, header);
+            }
+        }
+        Ok(())
+    }
+
+    fn read_summaries(&mut self) -> Result<()> {
+        for (segment, row) in self.table.iter() {
+            if matches!(row.state, SegmentState::Open | SegmentState::Closed) {
+                let (from, to) = keys::summary_of(segment);
+                let entries = self.summaries.entry(segment).or_default();
+                for (_, value) in self.index.scan(&from, &to, usize::MAX)? {
+                    entries.extend(summary::decode_entries(&value)?);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Walks the log without changing anything; for `check`.
+    pub async fn walk(&self, sink: impl AsyncFnMut(Vec<Replayed>) -> Result<()>) -> Result<Tail> {
+        let segments = self.headers.values().copied().collect();
+        recovery::walk(&self.runtime, &self.geometry, &self.superblock, &self.replay, segments, sink).await
+    }
+
+    /// Replays the log into `sink`, which gets every record at or after the replay position in order, then starts a
+    /// new epoch and the log's tasks. `applied`: the record is above its group's applied position.
+    pub async fn replay(
+        mut self,
+        mut sink: impl AsyncFnMut(Vec<Replayed>) -> Result<()>,
+        applied: impl Fn(GroupId) -> base::Index,
+    ) -> Result<(Arc<Store>, Replay)> {
+        let start_ns = self.runtime.clock.now_ns();
+        let mut records = 0;
+        let mut described = BTreeMap::new();
+        let tail = self
+            .walk(async |chunk| {
+                records += chunk.len() as u64;
+                for replayed in &chunk {
+                    if replayed.record.index > applied(replayed.record.group) {
+                        describe(&mut described, replayed);
+                    }
+                }
+                sink(chunk).await
+            })
+            .await?;
+        let mentioned: BTreeSet<_> = described.keys().copied().collect();
+        for (segment, entries) in described {
+            // A segment that the index calls sealed has its whole summary on the device.
+            if self.table.row(segment).is_some_and(|row| row.state != SegmentState::Sealed) {
+                self.summaries.entry(segment).or_default().extend(entries);
+            }
+        }
+        // What was found may still lie in a drive's cache: it counts from now on, so it must be durable.
+        drive::flush_all(&self.runtime, &self.geometry.all_files()).await?;
+        self.settle_segments(&tail, &mentioned);
+        let store = self.start(&tail).await?;
+        let ns = store.runtime.clock.now_ns() - start_ns;
+        Ok((store, Replay { batches: tail.batches, records, ns }))
+    }
+
+    /// Decides what every segment that was open is now. None is written again in this epoch: late writes of the
+    /// process before hit dead space only (rule L4). One that was open two epochs ago and holds nothing is free.
+    fn settle_segments(&mut self, tail: &Tail, mentioned: &BTreeSet<SegmentId>) {
+        let replay_from = self.replay.sequence;
+        for (segment, header) in &self.headers {
+            let row = self.table.row(*segment).expect("headers are read for the table's segments").clone();
+            let used = self.summaries.get(segment).into_iter().flatten().map(|entry| u32::from(entry.block) + 1).max();
+            let used = used.unwrap_or(1).max(match tail.end {
+                Some((end, block)) if end.segment == *segment => block,
+                _ => row.used,
+            });
+            if header.life > row.life || row.state == SegmentState::Open {
+                let live = if header.life > row.life { Vec::new() } else { row.live.clone() };
+                let SegmentHeader { life, stream, sequence, .. } = *header;
+                self.table
+                    .restore(*segment, SegmentRow { state: SegmentState::Open, life, stream, sequence, used, live });
+                self.table.set_state(*segment, SegmentState::Closed, used);
+            }
+            let unsealed = self.summaries.get(segment).is_some_and(|entries| !entries.is_empty());
+            let dead = row.live.iter().all(|&word| word == 0) && !unsealed && !mentioned.contains(segment);
+            let replayed = header.stream == Stream::Commit && header.sequence >= replay_from;
+            if dead && !replayed && header.life == row.life && header.epoch + 2 <= self.superblock.epoch + 1 {
+                self.table.set_state(*segment, SegmentState::Free, 0);
+            }
+        }
+    }
+
+    async fn start(mut self, tail: &Tail) -> Result<Arc<Store>> {
+        if !active(Bug::TailReused) || tail.end.is_none() {
+            let end = EpochEnd { epoch: self.superblock.epoch, batch: tail.number };
+            self.superblock.ends.retain(|end| end.epoch >= self.replay.epoch);
+            self.superblock.ends.push(end);
+            if self.superblock.ends.len() > EPOCH_ENDS_MAX {
+                let what = "the brick crashed too often without a checkpoint; run `sinter check`";
+                return Err(Error::new(Kind::Corrupt, what));
+            }
+            self.superblock.epoch += 1;
+        }
+        self.superblock.sequence += 1;
+        superblock_file::update(&self.runtime, self.superblock_file, &self.superblock).await?;
+        let blocks = self.geometry.blocks();
+        let resume = Resume { number: tail.number, epoch: self.superblock.epoch };
+        let log = Arc::new(Log::new(self.runtime.clone(), self.superblock.uuid, blocks, resume));
+        if active(Bug::TailReused)
+            && let Some((header, block)) = tail.end
+        {
+            log.reuse_tail(&self.geometry, &header, block, tail.crc);
+        }
+        let sealed: Vec<_> = self.summaries.keys().copied().collect();
+        // The index may hold parts of these: the next checkpoint drops them.
+        let summarised = sealed.iter().map(|&segment| (segment, 0)).collect();
+        for (segment, entries) in self.summaries {
+            log.restore_summary(segment, entries);
+        }
+        let usable = blocks - summary_blocks(blocks as usize) as u32;
+        let store = Arc::new(Store {
+            bulk: Bulk::new(self.runtime.clone(), log.clone(), usable),
+            uuid: self.superblock.uuid,
+            groups: self.superblock.groups,
+            epoch: self.superblock.epoch,
+            index: self.index,
+            log: log.clone(),
+            geometry: self.geometry,
+            table: Lock::new("segments", self.table),
+            summarised: Lock::new("summarised", summarised),
+            replay: Lock::new("replay", self.replay),
+            runtime: self.runtime,
+        });
+        drive::start(&log);
+        let there = store.clone();
+        store.runtime.tasks.spawn(0, Box::new(move || Box::pin(housekeep(there, sealed))));
+        Ok(store)
+    }
+}
+
+/// Seals what the process before left open, then keeps segments ready.
+async fn housekeep(store: Arc<Store>, left_open: Vec<SegmentId>) {
+    for segment in left_open {
+        if !store.log.is_reused(segment)
+            && let Err(error) = prepare::seal(&store, segment).await
+        {
+            return store.log.fail(error.with("sealing a segment after recovery"));
+        }
+    }
+    prepare::run(store).await;
+}
+
+fn describe(described: &mut BTreeMap<SegmentId, Vec<SummaryEntry>>, replayed: &Replayed) {
+    let record = &replayed.record;
+    for edit in &record.edits {
+        let Edit::Map { ino, first, crcs } = edit else { continue };
+        let mut blocks = crcs.as_slice().iter().zip(*first..);
+        for run in &replayed.runs {
+            let entries = described.entry(run.place.segment).or_default();
+            for (block, (&crc, offset)) in (run.place.block..).zip(blocks.by_ref().take(usize::from(run.count))) {
+                let (group, volume, index) = (record.group, record.volume, record.index);
+                entries.push(SummaryEntry { block, group, volume, ino: *ino, offset, index, crc });
+            }
+        }
+    }
+}

@@ -1,0 +1,284 @@
+//! Reading the log back (rules L4-L6): from the replay position of the last durable checkpoint to the last batch that
+//! counts. A bad batch at or below any `durable_through` seen is corruption; above it, it is the torn tail.
+
+use crate::format::batch::BatchHeader;
+use crate::format::bytes::Reader;
+use crate::format::record::{Record, Run, take_framed};
+use crate::format::segment::{SegmentHeader, Stream};
+use crate::format::superblock::Superblock;
+use crate::format::values::ReplayRow;
+use crate::geometry::Geometry;
+use base::checksum::crc32c;
+use base::limits::{BLOCK_BYTES, HEADER_BLOCKS_MAX, IO_BYTES_MAX};
+use base::{Edit, Error, Kind, Place, Result, SegmentId};
+use runtime::{Buf, Runtime, disk};
+use std::collections::VecDeque;
+
+/// Records handed over at once.
+const CHUNK_RECORDS: usize = 4096;
+
+/// One record as the log holds it.
+pub struct Replayed {
+    /// The record.
+    pub record: Record,
+    /// Where its payload lies.
+    pub runs: Vec<Run>,
+    /// Its batch.
+    pub batch: u64,
+}
+
+/// What recovery found.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Tail {
+    /// The last batch that counts; 0 if there never was one.
+    pub number: u64,
+    /// Where it lies: the block after it, in the commit stream's segment.
+    pub end: Option<(SegmentHeader, u32)>,
+    /// The checksum of its header.
+    pub crc: u32,
+    /// Batches read.
+    pub batches: u64,
+}
+
+struct Found {
+    number: u64,
+    payload_blocks: u32,
+    place: Place,
+    records: Vec<Replayed>,
+    end: (SegmentHeader, u32),
+    crc: u32,
+}
+
+/// Reads the headers of segments. None for one that never was in use or belongs to another brick.
+pub async fn read_header(
+    runtime: &Runtime,
+    geometry: &Geometry,
+    superblock: &Superblock,
+    segment: SegmentId,
+) -> Result<Option<SegmentHeader>> {
+    let Some(spot) = geometry.spot(Place { segment, block: 0 }) else { return Ok(None) };
+    let (buffer, result) = disk::read(&*runtime.disk, spot.file, spot.offset, runtime.buffer(BLOCK_BYTES)?).await;
+    result?;
+    let header = SegmentHeader::decode(&buffer).ok();
+    Ok(header.filter(|header| header.uuid == superblock.uuid && header.segment == segment))
+}
+
+/// A window over a segment: replay reads sequentially, in large pieces.
+struct Window<'a> {
+    runtime: &'a Runtime,
+    geometry: &'a Geometry,
+    segment: SegmentId,
+    first: u32,
+    buffer: Option<Buf>,
+}
+
+impl Window<'_> {
+    /// `count` blocks from `block` on; shorter at the segment's end.
+    async fn blocks(&mut self, block: u32, count: u32) -> Result<&[u8]> {
+        let total = self.geometry.blocks();
+        let count = count.min(total - block);
+        let held = self.buffer.as_ref().map_or(0, |buffer| (buffer.len() / BLOCK_BYTES) as u32);
+        if self.buffer.is_none() || block < self.first || block + count > self.first + held {
+            let length = ((total - block) as usize * BLOCK_BYTES).min(IO_BYTES_MAX);
+            let spot = self.geometry.spot(Place { segment: self.segment, block: block as u16 });
+            let spot = spot.ok_or_else(|| Error::new(Kind::Corrupt, "a segment's file is missing"))?;
+            let mut buffer = match self.buffer.take() {
+                Some(buffer) if buffer.capacity() >= length => buffer,
+                _ => self.runtime.buffer(length)?,
+            };
+            buffer.set_len(length);
+            let (buffer, result) = disk::read(&*self.runtime.disk, spot.file, spot.offset, buffer).await;
+            result?;
+            self.first = block;
+            self.buffer = Some(buffer);
+        }
+        let buffer = self.buffer.as_ref().expect("just filled");
+        let from = (block - self.first) as usize * BLOCK_BYTES;
+        Ok(&buffer[from..from + count as usize * BLOCK_BYTES])
+    }
+}
+
+/// Where the chain of batches stands.
+struct Chain<'a> {
+    superblock: &'a Superblock,
+    expected: u64,
+    previous_crc: u32,
+    epoch: u64,
+    durable_seen: u64,
+}
+
+impl Chain<'_> {
+    /// True if the header continues the chain: next number, same epoch and right checksum, or the first batch of a
+    /// later epoch where the superblock says that the epochs between ended before it.
+    fn accepts(&self, header: &BatchHeader) -> bool {
+        if header.number != self.expected {
+            return false;
+        }
+        if header.epoch == self.epoch {
+            return header.previous_crc == self.previous_crc && !self.ended();
+        }
+        let ends_before = |epoch: u64| {
+            let end = self.superblock.ends.iter().find(|end| end.epoch == epoch);
+            end.is_some_and(|end| end.batch < self.expected)
+        };
+        // Epoch 0 is the brick before its first start: it has no batches.
+        let between = (self.epoch.max(1)..header.epoch).all(ends_before);
+        header.epoch > self.epoch && between && header.previous_crc == 0
+    }
+    fn ended(&self) -> bool {
+        let end = self.superblock.ends.iter().find(|end| end.epoch == self.epoch);
+        end.is_some_and(|end| end.batch < self.expected)
+    }
+}
+
+/// Walks the log from `replay` on and hands its records, in order, to `sink`. `segments`: the headers of all commit
+/// segments at or after the replay position. Errors: `Corrupt` by rule L5, `Newer`, `Io`, and what `sink` returns.
+pub async fn walk(
+    runtime: &Runtime,
+    geometry: &Geometry,
+    superblock: &Superblock,
+    replay: &ReplayRow,
+    mut segments: Vec<SegmentHeader>,
+    mut sink: impl AsyncFnMut(Vec<Replayed>) -> Result<()>,
+) -> Result<Tail> {
+    segments.retain(|header| header.stream == Stream::Commit && header.sequence >= replay.sequence);
+    segments.sort_by_key(|header| header.sequence);
+    let mut chain = Chain {
+        superblock,
+        expected: replay.number.max(1),
+        previous_crc: replay.previous_crc,
+        epoch: replay.epoch,
+        durable_seen: 0,
+    };
+    let mut tail = Tail { number: chain.expected - 1, end: None, crc: replay.previous_crc, batches: 0 };
+    let mut pending: VecDeque<Found> = VecDeque::new();
+    let mut ready = Vec::new();
+    let mut ahead = 0;
+    for header in &segments {
+        let mut window = Window { runtime, geometry, segment: header.segment, first: 0, buffer: None };
+        let start = if header.sequence == replay.sequence { u32::from(replay.block).max(1) } else { 1 };
+        let mut block = start;
+        while let Some(found) = next_batch(&mut window, header, &mut chain, block).await? {
+            block = found.end.1;
+            pending.push_back(found);
+            while pending.front().is_some_and(|found| found.number <= chain.durable_seen) {
+                tail.deliver(pending.pop_front().expect("just seen"), &mut ready);
+            }
+            if ready.len() >= CHUNK_RECORDS {
+                sink(std::mem::take(&mut ready)).await?;
+            }
+        }
+        ahead = ahead.max(look_ahead(&mut window, header, &chain, block).await?);
+    }
+    // Above the last `durable_through` a batch counts only if its payload is whole (rule L5).
+    while let Some(found) = pending.pop_front() {
+        if !payload_is_whole(runtime, geometry, &found).await? {
+            break;
+        }
+        tail.deliver(found, &mut ready);
+    }
+    let ended = superblock.ends.last().map_or(0, |end| end.batch);
+    let durable = chain.durable_seen.max(ahead).max(ended);
+    if tail.number < durable {
+        let what = "the log is damaged below its durable end: restore this brick from a replica or backup; nothing was changed";
+        let error = Error::new(Kind::Corrupt, what);
+        return Err(error.with(format!("batch {} is bad, {durable} was durable", tail.number + 1)));
+    }
+    sink(ready).await?;
+    Ok(tail)
+}
+
+impl Tail {
+    fn deliver(&mut self, found: Found, ready: &mut Vec<Replayed>) {
+        assert!(found.number == self.number + 1);
+        self.number = found.number;
+        self.end = Some(found.end);
+        self.crc = found.crc;
+        self.batches += 1;
+        ready.extend(found.records);
+    }
+}
+
+async fn next_batch(
+    window: &mut Window<'_>,
+    segment: &SegmentHeader,
+    chain: &mut Chain<'_>,
+    block: u32,
+) -> Result<Option<Found>> {
+    let Some((header, crc, blocks)) = header_at(window, segment, block).await? else { return Ok(None) };
+    if !chain.accepts(&header) {
+        return Ok(None);
+    }
+    let mut records = Vec::with_capacity(usize::from(header.records));
+    let mut reader = Reader::new(header.records(blocks));
+    for _ in 0..header.records {
+        let (record, runs) = take_framed(&mut reader, segment.uuid, segment.life, segment.sequence)?;
+        records.push(Replayed { record, runs, batch: header.number });
+    }
+    chain.expected += 1;
+    chain.previous_crc = crc;
+    chain.epoch = header.epoch;
+    chain.durable_seen = chain.durable_seen.max(header.durable_through);
+    let first_payload = block + u32::from(header.header_blocks);
+    let place = Place { segment: segment.segment, block: first_payload.min(u32::from(u16::MAX)) as u16 };
+    let end = (*segment, first_payload + header.payload_blocks);
+    Ok(Some(Found { number: header.number, payload_blocks: header.payload_blocks, place, records, end, crc }))
+}
+
+/// A whole, valid batch header of this segment's life at `block`, if there is one.
+async fn header_at<'w>(
+    window: &'w mut Window<'_>,
+    segment: &SegmentHeader,
+    block: u32,
+) -> Result<Option<(BatchHeader, u32, &'w [u8])>> {
+    let total = window.geometry.blocks();
+    if block >= total {
+        return Ok(None);
+    }
+    let Ok(peeked) = BatchHeader::peek(window.blocks(block, 1).await?) else { return Ok(None) };
+    assert!(usize::from(peeked.header_blocks) <= HEADER_BLOCKS_MAX);
+    let blocks = window.blocks(block, u32::from(peeked.header_blocks)).await?;
+    let Ok((header, crc)) = BatchHeader::check(blocks) else { return Ok(None) };
+    let same = (header.uuid, header.segment, header.life, header.sequence)
+        == (segment.uuid, segment.segment, segment.life, segment.sequence);
+    let fits = block + u32::from(header.header_blocks) + header.payload_blocks <= total;
+    Ok((same && fits).then_some((header, crc, blocks)))
+}
+
+/// The highest `durable_through` that any later batch of this segment claims although the chain does not reach it.
+async fn look_ahead(window: &mut Window<'_>, segment: &SegmentHeader, chain: &Chain<'_>, from: u32) -> Result<u64> {
+    let mut durable = 0;
+    for block in from..window.geometry.blocks() {
+        if let Some((header, ..)) = header_at(window, segment, block).await?
+            && header.number >= chain.expected
+            && header.epoch >= chain.epoch
+            && !chain.ended()
+        {
+            durable = durable.max(header.durable_through);
+        }
+    }
+    Ok(durable)
+}
+
+/// Reads a batch's inline payload and compares every block with its record's checksum.
+async fn payload_is_whole(runtime: &Runtime, geometry: &Geometry, found: &Found) -> Result<bool> {
+    for replayed in &found.records {
+        let crcs = replayed.record.edits.iter().find_map(|edit| match edit {
+            Edit::Map { crcs, .. } => Some(crcs.as_slice()),
+            _ => None,
+        });
+        let mut crcs = crcs.unwrap_or_default().iter();
+        for run in &replayed.runs {
+            let mut window = Window { runtime, geometry, segment: run.place.segment, first: 0, buffer: None };
+            for number in 0..u32::from(run.count) {
+                let block = u32::from(run.place.block) + number;
+                let bytes = window.blocks(block, 1).await?;
+                if crcs.next() != Some(&crc32c(bytes)) {
+                    return Ok(false);
+                }
+            }
+        }
+    }
+    assert!(found.payload_blocks == 0 || u32::from(found.place.block) < geometry.blocks());
+    Ok(true)
+}

@@ -1,0 +1,178 @@
+//! The segment table: which segments are free, and which blocks of the others are live (rule K1). The live bits are
+//! exact as of the last checkpoint; between checkpoints they may only overstate.
+
+use crate::format::segment::Stream;
+use crate::format::values::{SegmentRow, SegmentState};
+use base::limits::BLOCK_BYTES;
+use base::{Life, Place, SegmentId};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The table in memory.
+pub struct Table {
+    rows: Vec<SegmentRow>,
+    free: BTreeSet<SegmentId>,
+    /// Rows that the next checkpoint must write.
+    changed: BTreeSet<SegmentId>,
+    /// Next position of each stream.
+    pub next_sequence: [u64; 3],
+}
+
+/// Live bitmaps as a checkpoint will leave them, worked out before it is durable.
+#[derive(Default)]
+pub struct Staged {
+    live: BTreeMap<SegmentId, Vec<u64>>,
+}
+
+/// A segment taken into use.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Taken {
+    /// The segment.
+    pub segment: SegmentId,
+    /// Its new life.
+    pub life: Life,
+    /// Its position in the stream.
+    pub sequence: u64,
+    /// Some of its blocks may never have been written.
+    pub unwritten: bool,
+}
+
+/// Space, in segments and blocks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Space {
+    /// Segments of the brick.
+    pub segments: u64,
+    /// Of these, free.
+    pub free_segments: u64,
+    /// Live blocks as of the last checkpoint.
+    pub live_blocks: u64,
+}
+
+fn stream_slot(stream: Stream) -> usize {
+    usize::from(stream.code()) - 1
+}
+
+impl Table {
+    /// A table of `segments` segments that were never used.
+    pub fn new(segments: u32) -> Table {
+        let row = SegmentRow {
+            state: SegmentState::Free,
+            life: Life(0),
+            stream: Stream::Commit,
+            sequence: 0,
+            used: 0,
+            live: Vec::new(),
+        };
+        Table {
+            rows: vec![row; segments as usize],
+            free: (0..segments).map(SegmentId).collect(),
+            changed: BTreeSet::new(),
+            next_sequence: [1; 3],
+        }
+    }
+    /// Sets a row as the index or recovery found it.
+    pub fn restore(&mut self, segment: SegmentId, row: SegmentRow) {
+        match row.state {
+            SegmentState::Free => self.free.insert(segment),
+            _ => self.free.remove(&segment),
+        };
+        let next = &mut self.next_sequence[stream_slot(row.stream)];
+        *next = (*next).max(row.sequence + 1);
+        self.rows[segment.0 as usize] = row;
+    }
+    /// A row.
+    pub fn row(&self, segment: SegmentId) -> Option<&SegmentRow> {
+        self.rows.get(segment.0 as usize)
+    }
+    /// All rows.
+    pub fn iter(&self) -> impl Iterator<Item = (SegmentId, &SegmentRow)> {
+        self.rows.iter().enumerate().map(|(number, row)| (SegmentId(number as u32), row))
+    }
+    /// Takes a free segment into its next life. None if none is free.
+    pub fn take(&mut self, stream: Stream) -> Option<Taken> {
+        let segment = self.free.pop_first()?;
+        let next = &mut self.next_sequence[stream_slot(stream)];
+        let sequence = *next;
+        *next += 1;
+        let row = &mut self.rows[segment.0 as usize];
+        assert!(row.live.iter().all(|&word| word == 0), "a free segment has no live block");
+        let unwritten = row.life == Life(0) || row.stream != Stream::Commit;
+        *row = SegmentRow {
+            state: SegmentState::Open,
+            life: Life(row.life.0 + 1),
+            stream,
+            sequence,
+            used: 1,
+            live: Vec::new(),
+        };
+        self.changed.insert(segment);
+        Some(Taken { segment, life: row.life, sequence, unwritten })
+    }
+    /// Changes a segment's state and how far it is used.
+    pub fn set_state(&mut self, segment: SegmentId, state: SegmentState, used: u32) {
+        let row = &mut self.rows[segment.0 as usize];
+        row.state = state;
+        row.used = row.used.max(used);
+        if state == SegmentState::Free {
+            assert!(row.live.iter().all(|&word| word == 0), "only a segment without live blocks is freed");
+            self.free.insert(segment);
+        }
+        self.changed.insert(segment);
+    }
+    /// Segments that clients may still fill.
+    pub fn free(&self) -> usize {
+        self.free.len()
+    }
+    /// Space now.
+    pub fn space(&self) -> Space {
+        let live = |row: &SegmentRow| row.live.iter().map(|word| u64::from(word.count_ones())).sum::<u64>();
+        Space {
+            segments: self.rows.len() as u64,
+            free_segments: self.free.len() as u64,
+            live_blocks: self.rows.iter().map(live).sum(),
+        }
+    }
+    /// Marks a block live in a checkpoint's stage.
+    pub fn stage_live(&self, staged: &mut Staged, place: Place) {
+        let word = self.staged_word(staged, place);
+        assert!(*word & 1 << (place.block % 64) == 0, "a block is named by one leaf only");
+        *word |= 1 << (place.block % 64);
+    }
+    /// Marks a block dead in a checkpoint's stage.
+    pub fn stage_dead(&self, staged: &mut Staged, place: Place) {
+        let word = self.staged_word(staged, place);
+        assert!(*word & 1 << (place.block % 64) != 0, "a leaf names only live blocks");
+        *word &= !(1 << (place.block % 64));
+    }
+    fn staged_word<'a>(&self, staged: &'a mut Staged, place: Place) -> &'a mut u64 {
+        let live = staged.live.entry(place.segment).or_insert_with(|| self.rows[place.segment.0 as usize].live.clone());
+        let word = usize::from(place.block / 64);
+        if live.len() <= word {
+            live.resize(word + 1, 0);
+        }
+        &mut live[word]
+    }
+    /// The rows that a checkpoint must write: all that changed, with their staged bits. Forgets that they changed.
+    pub fn stage_rows(&mut self, staged: &Staged) -> Vec<(SegmentId, SegmentRow)> {
+        let mut segments = std::mem::take(&mut self.changed);
+        segments.extend(staged.live.keys());
+        let row = |segment: SegmentId| {
+            let mut row = self.rows[segment.0 as usize].clone();
+            if let Some(live) = staged.live.get(&segment) {
+                row.live.clone_from(live);
+            }
+            (segment, row)
+        };
+        segments.into_iter().map(row).collect()
+    }
+    /// The checkpoint is durable: its bits are now the truth.
+    pub fn commit(&mut self, staged: Staged) {
+        for (segment, live) in staged.live {
+            self.rows[segment.0 as usize].live = live;
+        }
+    }
+}
+
+/// Bytes of a number of blocks.
+pub fn block_bytes(blocks: u64) -> u64 {
+    blocks * BLOCK_BYTES as u64
+}

@@ -1,0 +1,77 @@
+//! The superblock's file: two copies, written alternately, the newer valid one wins.
+
+use crate::format::superblock::Superblock;
+use base::limits::BLOCK_BYTES;
+use base::{Error, Kind, Result};
+use runtime::{FileId, OpenMode, Runtime, disk};
+
+const FILE: &str = "superblock";
+
+/// What was found.
+pub struct Found {
+    /// The newer valid copy.
+    pub superblock: Superblock,
+    /// Why the other copy was not used, if it is damaged.
+    pub damaged: Option<Error>,
+    /// The open file.
+    pub file: FileId,
+}
+
+/// Makes the file with two equal copies, or rewrites both.
+pub async fn create(runtime: &Runtime, superblock: &Superblock) -> Result<FileId> {
+    let exists = runtime.disk.list()?.iter().any(|name| name == FILE);
+    let mode = if exists { OpenMode::Existing } else { OpenMode::Create };
+    let file = runtime.disk.open(FILE, mode)?;
+    runtime.disk.allocate(file, 2 * BLOCK_BYTES as u64)?;
+    for copy in 0..2 {
+        write_copy(runtime, file, superblock, copy).await?;
+    }
+    runtime.disk.sync_names()?;
+    Ok(file)
+}
+
+/// Writes a new version over the older copy, durably.
+pub async fn update(runtime: &Runtime, file: FileId, superblock: &Superblock) -> Result<()> {
+    write_copy(runtime, file, superblock, superblock.sequence % 2).await
+}
+
+async fn write_copy(runtime: &Runtime, file: FileId, superblock: &Superblock, copy: u64) -> Result<()> {
+    let mut buffer = runtime.buffer(BLOCK_BYTES)?;
+    buffer.copy_from_slice(&superblock.encode());
+    let slices = vec![buffer.share().slice(0..BLOCK_BYTES)];
+    let (_, result) = disk::write(&*runtime.disk, file, copy * BLOCK_BYTES as u64, slices, false).await;
+    result?;
+    disk::flush(&*runtime.disk, file).await
+}
+
+/// True if the brick has a superblock file.
+pub fn exists(runtime: &Runtime) -> Result<bool> {
+    Ok(runtime.disk.list()?.iter().any(|name| name == FILE))
+}
+
+/// Reads both copies. Errors: `NotFound` without a superblock file, `Corrupt` if both copies are damaged, `Newer`.
+pub async fn load(runtime: &Runtime, writable: bool) -> Result<Found> {
+    if !exists(runtime)? {
+        return Err(Error::new(Kind::NotFound, "not a brick: there is no superblock; `sinter format` makes one"));
+    }
+    let file = runtime.disk.open(FILE, if writable { OpenMode::Existing } else { OpenMode::ReadOnly })?;
+    let mut copies = Vec::new();
+    for copy in 0..2u64 {
+        let buffer = runtime.buffer(BLOCK_BYTES)?;
+        let (buffer, result) = disk::read(&*runtime.disk, file, copy * BLOCK_BYTES as u64, buffer).await;
+        copies.push(result.and_then(|()| Superblock::decode(&buffer)));
+    }
+    let newer = copies.iter().filter_map(|copy| copy.as_ref().err()).find(|error| error.kind == Kind::Newer);
+    if let Some(error) = newer {
+        return Err(error.clone());
+    }
+    let damaged = copies.iter().find_map(|copy| copy.as_ref().err().cloned());
+    let best = copies.into_iter().flatten().max_by_key(|superblock| superblock.sequence);
+    match best {
+        Some(superblock) => Ok(Found { superblock, damaged, file }),
+        None => {
+            let error = Error::new(Kind::Corrupt, "both copies of the superblock are damaged; restore from a backup");
+            Err(error.with(damaged.map_or(String::new(), |error| error.to_string())))
+        }
+    }
+}
