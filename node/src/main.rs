@@ -1,1 +1,51 @@
-fn main() {}
+//! The binary `sinter`: the command line and the assembly of the real world. Everything else is below.
+//!
+//! Promises: one line on standard error for every failure, an exit code that scripts can act on; a broken
+//! invariant (panic) ends the process at once instead of going on with a state that nobody understands.
+
+mod admin;
+mod assembly;
+mod bench;
+mod cli;
+mod commands;
+mod failure;
+mod host;
+mod memory;
+#[cfg(test)]
+mod scratch;
+mod table;
+
+use clap::Parser;
+use failure::Exit;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    abort_on_panic();
+    let code = match cli::Cli::try_parse() {
+        Ok(cli) => match commands::run(cli) {
+            Ok(exit) => exit as u8,
+            Err(failure) => {
+                eprintln!("sinter: {failure}");
+                failure.exit as u8
+            }
+        },
+        Err(error) => {
+            // Help and version end here too: they go to standard output with code 0.
+            drop(error.print());
+            if error.use_stderr() { Exit::Usage as u8 } else { Exit::Done as u8 }
+        }
+    };
+    ExitCode::from(code)
+}
+
+/// A panic is a broken invariant: say so, then stop all threads. What was acknowledged as durable is on the device.
+fn abort_on_panic() {
+    let say = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        say(panic);
+        eprintln!(
+            "sinter: a bug ended this process; nothing acknowledged as durable is lost; please report the lines above"
+        );
+        std::process::abort();
+    }));
+}

@@ -1,0 +1,217 @@
+//! The requests and replies of the admin socket, as JSON. Promises that each reads back as it was written; times
+//! are nanoseconds, sizes bytes.
+
+use base::{Error, Kind};
+use serde::{Deserialize, Serialize};
+
+/// Longest request line: the longest path (4 KiB) with every byte escaped fits.
+pub const REQUEST_BYTES_MAX: usize = 64 << 10;
+/// Longest reply line: the history of 256 cores fits.
+pub const REPLY_BYTES_MAX: usize = 64 << 20;
+
+/// What a daemon can be asked.
+#[derive(Serialize, Deserialize, Clone, PartialEq, Debug)]
+#[serde(tag = "request", rename_all = "snake_case", deny_unknown_fields)]
+pub enum Request {
+    /// How it is.
+    Status,
+    /// Figures per operation and stage.
+    Profile,
+    /// The last operations.
+    History,
+    /// Create a volume.
+    VolumeCreate { name: String },
+    /// All volumes.
+    VolumeList,
+    /// One volume.
+    VolumeInfo { name: String },
+    /// Delete a volume.
+    VolumeDelete { name: String },
+    /// Mount a volume at an absolute path.
+    Mount { volume: String, path: String },
+    /// Unmount what is mounted at an absolute path.
+    Umount { path: String, lazy: bool },
+    /// End the daemon as SIGTERM does.
+    Shutdown,
+}
+
+/// One reply line.
+#[derive(Serialize, Deserialize, PartialEq, Debug)]
+#[serde(rename_all = "snake_case")]
+pub enum Response {
+    /// It was done.
+    Answer(Answer),
+    /// It was not.
+    Refusal(Refusal),
+}
+
+/// What a daemon tells.
+#[derive(Serialize, Deserialize, PartialEq, Debug)]
+#[serde(rename_all = "snake_case")]
+pub enum Answer {
+    /// Nothing to tell.
+    Done,
+    /// How it is.
+    Status(Status),
+    /// Figures per operation.
+    Profile(Vec<Operation>),
+    /// The last operations, oldest first.
+    History(Vec<Past>),
+    /// A volume.
+    Volume(Volume),
+    /// All volumes.
+    Volumes(Vec<Volume>),
+}
+
+/// Why a request was not done.
+#[derive(Serialize, Deserialize, PartialEq, Debug)]
+pub struct Refusal {
+    /// Name of the error's kind.
+    pub kind: String,
+    /// What was refused, and context.
+    pub text: String,
+}
+
+impl Refusal {
+    /// From an error.
+    pub fn of(error: &Error) -> Refusal {
+        Refusal { kind: format!("{:?}", error.kind), text: error.to_string() }
+    }
+    /// The error's kind; `Io` for one that this build does not know.
+    pub fn kind(&self) -> Kind {
+        let known = Kind::ALL.into_iter().find(|kind| format!("{kind:?}") == self.kind);
+        known.unwrap_or(Kind::Io)
+    }
+}
+
+/// How a daemon and its brick are.
+#[derive(Serialize, Deserialize, Clone, PartialEq, Debug, Default)]
+pub struct Status {
+    /// The daemon's version.
+    pub version: String,
+    /// Its process.
+    pub pid: u32,
+    /// Since the brick was opened.
+    pub uptime_seconds: u64,
+    /// Reactor threads.
+    pub cores: u32,
+    /// The brick's identity.
+    pub brick: String,
+    /// Why the brick takes no changes, if so.
+    pub read_only: Option<String>,
+    /// Usable size.
+    pub size_bytes: u64,
+    /// Free for clients.
+    pub free_bytes: u64,
+    /// Bytes per segment.
+    pub segment_bytes: u64,
+    /// Segments, made or not.
+    pub segments: u64,
+    /// Placement groups.
+    pub groups: u64,
+    /// Bytes of I/O buffers taken from the system.
+    pub buffer_bytes: u64,
+    /// Bound of the daemon's memory.
+    pub memory_max_bytes: u64,
+    /// What is mounted.
+    pub mounts: Vec<Mounted>,
+    /// Further figures of the store, by name.
+    pub figures: Vec<Figure>,
+}
+
+/// A mounted volume.
+#[derive(Serialize, Deserialize, Clone, PartialEq, Debug)]
+pub struct Mounted {
+    /// The volume's name.
+    pub volume: String,
+    /// Where.
+    pub path: String,
+}
+
+/// A named number.
+#[derive(Serialize, Deserialize, Clone, PartialEq, Debug)]
+pub struct Figure {
+    /// What it counts, with its unit.
+    pub name: String,
+    /// How many.
+    pub value: u64,
+}
+
+/// Figures of one duration.
+#[derive(Serialize, Deserialize, Clone, Copy, PartialEq, Debug, Default)]
+pub struct Times {
+    /// How many were measured.
+    pub count: u64,
+    /// The shortest.
+    pub min_ns: u64,
+    /// The mean.
+    pub mean_ns: u64,
+    /// Half take no longer.
+    pub p50_ns: u64,
+    /// 99 of 100 take no longer.
+    pub p99_ns: u64,
+    /// The longest.
+    pub max_ns: u64,
+}
+
+impl Times {
+    /// From a histogram's sum.
+    pub fn of(summary: &runtime::histogram::Summary) -> Times {
+        Times {
+            count: summary.count(),
+            min_ns: summary.min_ns(),
+            mean_ns: summary.mean_ns(),
+            p50_ns: summary.quantile_ns(0.5),
+            p99_ns: summary.quantile_ns(0.99),
+            max_ns: summary.max_ns(),
+        }
+    }
+}
+
+/// One operation's figures.
+#[derive(Serialize, Deserialize, Clone, PartialEq, Debug)]
+pub struct Operation {
+    /// The operation.
+    pub name: String,
+    /// Whole requests.
+    pub total: Times,
+    /// Changes of thread, over all requests.
+    pub hops: u64,
+    /// Stages that took time, in the order in which a request meets them.
+    pub stages: Vec<StageTimes>,
+}
+
+/// One stage's figures.
+#[derive(Serialize, Deserialize, Clone, PartialEq, Debug)]
+pub struct StageTimes {
+    /// The stage.
+    pub stage: String,
+    /// Requests that spent time in it, and how long.
+    pub times: Times,
+}
+
+/// One operation of the past.
+#[derive(Serialize, Deserialize, Clone, PartialEq, Debug)]
+pub struct Past {
+    /// The operation.
+    pub name: String,
+    /// When it ended, on the monotonic clock.
+    pub end_ns: u64,
+    /// How long it took.
+    pub duration_ns: u64,
+}
+
+/// A volume.
+#[derive(Serialize, Deserialize, Clone, PartialEq, Debug)]
+pub struct Volume {
+    /// Its id, never reused.
+    pub id: u32,
+    /// Its name.
+    pub name: String,
+    /// Inode number of its root directory.
+    pub root: u64,
+    /// When it was created: nanoseconds since 1970.
+    pub created_ns: i64,
+    /// Where it is mounted.
+    pub mounts: Vec<String>,
+}

@@ -1,0 +1,170 @@
+//! The daemon's side of the admin socket: plain threads that never run on a core. Promises that a bad or slow client
+//! harms no one: lines are bounded, connections are bounded, reads time out, malformed requests are answered.
+
+use super::SocketPath;
+use super::protocol::{Answer, REQUEST_BYTES_MAX, Refusal, Request, Response};
+use base::{Error, Kind, Result};
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// Connections served at once: operators and their scripts, not clients.
+const CONNECTIONS_MAX: usize = 16;
+/// A connection is given up when its client sends no request for this long.
+const IDLE: Duration = Duration::from_secs(30);
+/// How often a waiting connection looks whether the daemon is stopping.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// Answers requests; called on the socket's own threads, may block.
+pub trait Daemon: Send + Sync {
+    /// Does what is asked.
+    fn answer(&self, request: Request) -> Result<Answer>;
+}
+
+struct Shared {
+    daemon: Arc<dyn Daemon>,
+    stopping: AtomicBool,
+    connections: AtomicUsize,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+}
+
+/// A listening socket; `stop` ends it and removes its file.
+pub struct Server {
+    shared: Arc<Shared>,
+    socket: SocketPath,
+    accepting: JoinHandle<()>,
+}
+
+impl Server {
+    /// Listens in the brick's directory. The caller holds the brick's lock: a socket file that is already there is
+    /// left over from a daemon that died, and is replaced.
+    pub fn start(data: &Path, daemon: Arc<dyn Daemon>) -> std::io::Result<Server> {
+        let socket = SocketPath::of(data)?;
+        match std::fs::remove_file(&socket.path) {
+            Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        let listener = UnixListener::bind(&socket.path)?;
+        std::fs::set_permissions(&socket.path, std::fs::Permissions::from_mode(0o600))?;
+        let shared = Arc::new(Shared {
+            daemon,
+            stopping: AtomicBool::new(false),
+            connections: AtomicUsize::new(0),
+            threads: Mutex::default(),
+        });
+        let there = shared.clone();
+        let accepting = std::thread::Builder::new().name("admin".into()).spawn(move || accept(&listener, &there))?;
+        Ok(Server { shared, socket, accepting })
+    }
+
+    /// Ends: requests being served are finished, no further one is taken, the socket file is removed.
+    pub fn stop(self) {
+        self.shared.stopping.store(true, Ordering::Release);
+        // Wakes the accepting thread; if that fails, it has already ended.
+        drop(UnixStream::connect(&self.socket.path));
+        self.accepting.join().expect("a thread that panics ends the process");
+        let threads = std::mem::take(&mut *self.shared.threads.lock().expect("no panic while held"));
+        threads.into_iter().for_each(|thread| thread.join().expect("a thread that panics ends the process"));
+        drop(std::fs::remove_file(&self.socket.path));
+    }
+}
+
+fn accept(listener: &UnixListener, shared: &Arc<Shared>) {
+    loop {
+        let connection = listener.accept();
+        if shared.stopping.load(Ordering::Acquire) {
+            return;
+        }
+        match connection {
+            Ok((stream, _)) => start_connection(stream, shared),
+            // Out of descriptors or memory: both pass.
+            Err(_) => std::thread::sleep(LOOK),
+        }
+    }
+}
+
+fn start_connection(mut stream: UnixStream, shared: &Arc<Shared>) {
+    if shared.connections.fetch_add(1, Ordering::AcqRel) >= CONNECTIONS_MAX {
+        shared.connections.fetch_sub(1, Ordering::AcqRel);
+        let error = Error::new(Kind::Busy, "too many admin connections; close one");
+        drop(send(&mut stream, &Response::Refusal(Refusal::of(&error))));
+        return;
+    }
+    let there = shared.clone();
+    let serve = move || {
+        // An error here is the client's: it went away or stopped reading.
+        drop(serve_connection(stream, &there));
+        there.connections.fetch_sub(1, Ordering::AcqRel);
+    };
+    let started = std::thread::Builder::new().name("admin-connection".into()).spawn(serve);
+    let mut threads = shared.threads.lock().expect("no panic while held");
+    threads.retain(|thread| !thread.is_finished());
+    match started {
+        Ok(thread) => threads.push(thread),
+        Err(_) => drop(shared.connections.fetch_sub(1, Ordering::AcqRel)),
+    }
+}
+
+fn serve_connection(stream: UnixStream, shared: &Shared) -> std::io::Result<()> {
+    stream.set_read_timeout(Some(LOOK))?;
+    stream.set_write_timeout(Some(IDLE))?;
+    let mut writer = stream.try_clone()?;
+    let mut reader = BufReader::new(stream);
+    while let Some(line) = read_line(&mut reader, &shared.stopping)? {
+        let too_long = line.len() > REQUEST_BYTES_MAX;
+        send(&mut writer, &respond(&line, shared.daemon.as_ref()))?;
+        if too_long {
+            return Ok(());
+        }
+    }
+    Ok(())
+}
+
+/// The next line without its end; one byte more than allowed if it is too long; nothing at the end, when the client
+/// is idle for too long, or when the daemon stops.
+fn read_line(reader: &mut BufReader<UnixStream>, stopping: &AtomicBool) -> std::io::Result<Option<Vec<u8>>> {
+    let mut line = Vec::new();
+    let mut idle = Duration::ZERO;
+    loop {
+        let room = (REQUEST_BYTES_MAX + 1 - line.len()) as u64;
+        match reader.by_ref().take(room).read_until(b'\n', &mut line) {
+            Ok(_) if line.ends_with(b"\n") => {
+                line.pop();
+                return Ok(Some(line));
+            }
+            Ok(_) if line.len() > REQUEST_BYTES_MAX => return Ok(Some(line)),
+            Ok(_) => return Ok(None),
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
+                idle += LOOK;
+                if idle >= IDLE || stopping.load(Ordering::Acquire) {
+                    return Ok(None);
+                }
+            }
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+fn respond(line: &[u8], daemon: &dyn Daemon) -> Response {
+    let answer = parse(line).and_then(|request| daemon.answer(request));
+    answer.map_or_else(|error| Response::Refusal(Refusal::of(&error)), Response::Answer)
+}
+
+fn parse(line: &[u8]) -> Result<Request> {
+    if line.len() > REQUEST_BYTES_MAX {
+        return Err(Error::new(Kind::Invalid, "the request line is too long").with(REQUEST_BYTES_MAX));
+    }
+    serde_json::from_slice(line).map_err(|error| Error::new(Kind::Invalid, "not a request").with(error))
+}
+
+fn send(stream: &mut UnixStream, response: &Response) -> std::io::Result<()> {
+    let mut line = serde_json::to_vec(response)?;
+    line.push(b'\n');
+    stream.write_all(&line)
+}

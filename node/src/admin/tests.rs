@@ -1,0 +1,179 @@
+//! The socket under good, bad and slow clients.
+
+use super::client::Client;
+use super::protocol::*;
+use super::server::{Daemon, Server};
+use super::{SOCKET, SocketPath};
+use crate::failure::Exit;
+use crate::scratch::Scratch;
+use base::{Error, Kind, Result};
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::Path;
+use std::sync::Arc;
+
+struct Fake;
+
+fn volume(name: &str) -> Volume {
+    Volume { id: 1, name: name.to_string(), root: 1 << 20, created_ns: -5, mounts: vec!["/mnt/a b".into()] }
+}
+
+impl Daemon for Fake {
+    fn answer(&self, request: Request) -> Result<Answer> {
+        match request {
+            Request::Status => Ok(Answer::Status(Status { version: "1".into(), ..Status::default() })),
+            Request::VolumeInfo { name } => Ok(Answer::Volume(volume(&name))),
+            Request::VolumeDelete { name } => Err(Error::new(Kind::Busy, "the volume is mounted").with(name)),
+            _ => Ok(Answer::Done),
+        }
+    }
+}
+
+fn raw(data: &Path) -> BufReader<UnixStream> {
+    let socket = SocketPath::of(data).expect("the directory is there");
+    BufReader::new(UnixStream::connect(&socket.path).expect("a server listens"))
+}
+
+fn exchange(connection: &mut BufReader<UnixStream>, line: &[u8]) -> Response {
+    // A server that refuses the connection does not read.
+    drop(connection.get_mut().write_all(line));
+    let mut reply = String::new();
+    connection.read_line(&mut reply).expect("the server answers");
+    serde_json::from_str(&reply).expect("a reply is JSON")
+}
+
+fn refused_with(response: Response) -> Kind {
+    match response {
+        Response::Refusal(refusal) => refusal.kind(),
+        Response::Answer(answer) => panic!("not refused: {answer:?}"),
+    }
+}
+
+#[test]
+fn requests_and_replies_read_back_as_written() {
+    let name = || "a\"\\\u{e9}".to_string();
+    let requests = [
+        Request::Status,
+        Request::Profile,
+        Request::History,
+        Request::VolumeCreate { name: name() },
+        Request::VolumeList,
+        Request::VolumeInfo { name: name() },
+        Request::VolumeDelete { name: name() },
+        Request::Mount { volume: name(), path: "/m\n".into() },
+        Request::Umount { path: "/m".into(), lazy: true },
+        Request::Shutdown,
+    ];
+    for request in requests {
+        let line = serde_json::to_string(&request).expect("requests are JSON");
+        assert!(!line.contains('\n'), "{line}");
+        assert_eq!(serde_json::from_str::<Request>(&line).expect("reads back"), request);
+    }
+    let times = Times { count: 1, min_ns: 2, mean_ns: 3, p50_ns: 4, p99_ns: 5, max_ns: u64::MAX };
+    let stages = vec![StageTimes { stage: "queue".into(), times }];
+    let answers = [
+        Answer::Done,
+        Answer::Status(Status { read_only: Some("EIO".into()), ..Status::default() }),
+        Answer::Profile(vec![Operation { name: "read".into(), total: times, hops: 1, stages }]),
+        Answer::History(vec![Past { name: "read".into(), end_ns: 1, duration_ns: 2 }]),
+        Answer::Volume(volume("a")),
+        Answer::Volumes(vec![volume("a"), volume("b")]),
+    ];
+    for answer in answers {
+        let response = Response::Answer(answer);
+        let line = serde_json::to_string(&response).expect("replies are JSON");
+        assert_eq!(serde_json::from_str::<Response>(&line).expect("reads back"), response);
+    }
+    for kind in Kind::ALL {
+        assert_eq!(Refusal::of(&Error::new(kind, "x")).kind(), kind);
+    }
+}
+
+#[test]
+fn a_client_is_answered_and_refused() {
+    let scratch = Scratch::new();
+    let server = Server::start(scratch.path(), Arc::new(Fake)).expect("the directory is writable");
+    let mut client = Client::need(scratch.path()).expect("it listens");
+    let answer = client.ask(&Request::VolumeInfo { name: "a".into() }).expect("answered");
+    assert_eq!(answer, Answer::Volume(volume("a")));
+    let refused = client.ask(&Request::VolumeDelete { name: "v".into() }).expect_err("refused");
+    assert_eq!((refused.exit, refused.to_string().as_str()), (Exit::InUse, "the volume is mounted: v"));
+    let mode = std::fs::metadata(scratch.path().join(SOCKET)).expect("it exists").permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    server.stop();
+    assert!(!scratch.path().join(SOCKET).exists());
+    assert!(Client::connect(scratch.path()).expect("the directory is there").is_none());
+}
+
+#[test]
+fn bad_lines_are_refused_and_harm_nobody() {
+    let scratch = Scratch::new();
+    let server = Server::start(scratch.path(), Arc::new(Fake)).expect("the directory is writable");
+    let mut connection = raw(scratch.path());
+    let bad: [&[u8]; 6] = [
+        b"\n",
+        b"{\n",
+        b"{\"request\":\"fly\"}\n",
+        b"{\"request\":\"mount\",\"volume\":1,\"path\":\"/\"}\n",
+        b"{\"request\":\"volume_info\",\"name\":\"a\",\"more\":1}\n",
+        b"\xff\xfe\n",
+    ];
+    for line in bad {
+        assert_eq!(refused_with(exchange(&mut connection, line)), Kind::Invalid);
+    }
+    let good = exchange(&mut connection, b"{\"request\":\"volume_info\",\"name\":\"a\"}\n");
+    assert_eq!(good, Response::Answer(Answer::Volume(volume("a"))));
+    let mut endless = raw(scratch.path());
+    assert_eq!(refused_with(exchange(&mut endless, &vec![b'x'; REQUEST_BYTES_MAX + 1])), Kind::Invalid);
+    server.stop();
+}
+
+#[test]
+fn idle_connections_neither_block_others_nor_the_end() {
+    let scratch = Scratch::new();
+    let server = Server::start(scratch.path(), Arc::new(Fake)).expect("the directory is writable");
+    let mut half = raw(scratch.path());
+    half.get_mut().write_all(b"{\"request\":").expect("the server reads");
+    let idle: Vec<_> = (0..8).map(|_| raw(scratch.path())).collect();
+    let mut client = Client::need(scratch.path()).expect("it listens");
+    assert_eq!(client.ask(&Request::Shutdown).expect("answered"), Answer::Done);
+    server.stop();
+    drop((half, idle));
+}
+
+#[test]
+fn connections_are_bounded() {
+    let scratch = Scratch::new();
+    let server = Server::start(scratch.path(), Arc::new(Fake)).expect("the directory is writable");
+    let mut served = Vec::new();
+    let mut refused = 0;
+    for _ in 0..20 {
+        let mut connection = raw(scratch.path());
+        match exchange(&mut connection, b"{\"request\":\"status\"}\n") {
+            Response::Answer(_) => served.push(connection),
+            Response::Refusal(refusal) => {
+                assert_eq!(refusal.kind(), Kind::Busy);
+                refused += 1;
+            }
+        }
+    }
+    assert_eq!((served.len(), refused), (16, 4));
+    server.stop();
+}
+
+#[test]
+fn a_stale_socket_is_replaced_and_long_paths_work() {
+    let scratch = Scratch::new();
+    let data = scratch.path().join("d".repeat(200));
+    std::fs::create_dir(&data).expect("the scratch directory is writable");
+    // A listener that is dropped leaves its file, as a killed daemon does.
+    drop(UnixListener::bind(&SocketPath::of(&data).expect("it is there").path).expect("a free name"));
+    assert!(Client::connect(&data).expect("it can be asked").is_none());
+    let server = Server::start(&data, Arc::new(Fake)).expect("replaces the stale socket");
+    assert_eq!(Client::need(&data).expect("it listens").ask(&Request::Shutdown).expect("answered"), Answer::Done);
+    server.stop();
+    let missing = Client::need(&data).err().expect("nobody listens");
+    assert!(missing.to_string().contains("sinter serve"), "{missing}");
+    assert!(Client::connect(&scratch.path().join("absent")).is_err());
+}

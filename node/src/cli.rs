@@ -1,0 +1,325 @@
+//! The command line: every command, option, unit, bound and default. Promises that a wrong line is refused before
+//! anything is touched (exit code 2, with a hint).
+
+use base::limits::{
+    BRICK_BYTES_MIN, GROUPS_DEFAULT, SEGMENT_BYTES_DEFAULT, SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN, VOLUME_NAME_BYTES_MAX,
+};
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use std::path::PathBuf;
+
+const EXIT_CODES: &str = "\
+Exit codes:
+  0  done, or nothing found
+  1  failed, or `check` has findings
+  2  wrong command line, or `check` could not look
+  3  the brick or the mount point is in use
+  4  the host lacks something (FUSE, io_uring, memory)
+  5  the brick is corrupt and needs repair
+  6  the brick was written by a newer version
+
+Sizes are bytes; the suffixes K, M, G and T mean powers of 1024.
+
+A first try:
+  mkdir /mnt/sinter
+  sinter up /srv/brick /mnt/sinter";
+
+/// Software-defined storage for flash and hybrid servers: one binary, one command.
+#[derive(Parser, Debug)]
+#[command(name = "sinter", version, after_help = EXIT_CODES, disable_help_subcommand = true)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// The commands.
+#[derive(Subcommand, Debug)]
+pub enum Command {
+    /// Serve a brick and mount a volume of it, until SIGINT or SIGTERM; formats the brick on first use
+    Up(Up),
+    /// Make an empty directory a brick
+    Format(Format),
+    /// Serve a brick without mounting anything, until SIGINT or SIGTERM
+    Serve(Serve),
+    /// Ask a brick's daemon to mount a volume
+    Mount(Mount),
+    /// Unmount a volume
+    Umount(Umount),
+    /// Create, list, describe or delete volumes
+    #[command(subcommand)]
+    Volume(Volume),
+    /// What a brick's daemon is doing
+    Status(Shown),
+    /// Read a whole brick and report everything that is wrong with it; needs that no daemon serves it
+    Check(Shown),
+    /// Where the time went: per operation and stage
+    Profile(Profile),
+    /// Measure any directory
+    #[command(subcommand)]
+    Bench(Bench),
+    /// Print the completion script of a shell
+    Completions {
+        /// The shell
+        shell: clap_complete::Shell,
+    },
+    /// Print the manual page, or write one page per command
+    Man {
+        /// Directory that receives the pages; without it the main page goes to standard output
+        directory: Option<PathBuf>,
+    },
+}
+
+/// What a brick is formatted with.
+#[derive(Args, Debug, Clone)]
+pub struct Geometry {
+    /// Size of a new brick in bytes, at least 4G and at most 1024T [default: 80% of the free space]
+    #[arg(long, value_name = "BYTES", value_parser = brick_bytes)]
+    pub size: Option<u64>,
+    /// Segment size of a new brick in bytes: a power of two, 1M to 256M [default: 64M]
+    #[arg(long, value_name = "BYTES", value_parser = segment_bytes, default_value_t = SEGMENT_BYTES_DEFAULT, hide_default_value = true)]
+    pub segment_size: u64,
+    /// Placement groups of a new brick (a count), 1 to 1024 [default: 64]
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=1024), default_value_t = GROUPS_DEFAULT, hide_default_value = true)]
+    pub groups: u32,
+}
+
+/// What a daemon may take.
+#[derive(Args, Debug, Clone)]
+pub struct Resources {
+    /// Memory for everything in bytes, 256M to 1T [default: 25% of the machine's or the control group's]
+    #[arg(long, value_name = "BYTES", value_parser = memory_bytes)]
+    pub memory_max: Option<u64>,
+}
+
+/// `sinter up`.
+#[derive(Args, Debug)]
+pub struct Up {
+    /// Directory of the brick; made if only its last component is missing
+    pub data: PathBuf,
+    /// Directory at which the volume appears
+    pub mount: PathBuf,
+    /// Volume to mount: a name of 1 to 63 bytes; it is created if the brick has no volume of this name
+    #[arg(long, value_name = "NAME", value_parser = volume_name, default_value = "default")]
+    pub volume: String,
+    #[command(flatten)]
+    pub geometry: Geometry,
+    #[command(flatten)]
+    pub resources: Resources,
+}
+
+/// `sinter format`.
+#[derive(Args, Debug)]
+pub struct Format {
+    /// Directory of the brick: empty, or half-formatted
+    pub data: PathBuf,
+    #[command(flatten)]
+    pub geometry: Geometry,
+}
+
+/// `sinter serve`.
+#[derive(Args, Debug)]
+pub struct Serve {
+    /// Directory of the brick
+    pub data: PathBuf,
+    #[command(flatten)]
+    pub resources: Resources,
+}
+
+/// `sinter mount`.
+#[derive(Args, Debug)]
+pub struct Mount {
+    /// Directory of the brick; its daemon must be running
+    pub data: PathBuf,
+    /// Volume to mount
+    #[arg(value_parser = volume_name)]
+    pub volume: String,
+    /// Directory at which the volume appears
+    pub mount: PathBuf,
+}
+
+/// `sinter umount`.
+#[derive(Args, Debug)]
+pub struct Umount {
+    /// Where the volume is mounted
+    pub mount: PathBuf,
+    /// Take the mount away although files are open; they work until they are closed [default: off]
+    #[arg(long)]
+    pub lazy: bool,
+}
+
+/// `sinter volume`.
+#[derive(Subcommand, Debug)]
+pub enum Volume {
+    /// Create an empty volume
+    Create(VolumeNamed),
+    /// List all volumes
+    List(Shown),
+    /// Describe one volume
+    Info(VolumeNamed),
+    /// Delete a volume and everything in it
+    Delete(VolumeNamed),
+}
+
+/// A volume of a brick.
+#[derive(Args, Debug)]
+pub struct VolumeNamed {
+    /// Directory of the brick, served or not
+    pub data: PathBuf,
+    /// The volume's name: 1 to 63 bytes, letters, digits, dot, dash and underscore
+    #[arg(value_parser = volume_name)]
+    pub name: String,
+    /// Print JSON [default: a table]
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// A brick of which something is shown.
+#[derive(Args, Debug)]
+pub struct Shown {
+    /// Directory of the brick
+    pub data: PathBuf,
+    /// Print JSON [default: a table]
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `sinter profile`.
+#[derive(Args, Debug)]
+pub struct Profile {
+    /// Directory of the brick; its daemon must be running
+    pub data: PathBuf,
+    /// Print JSON [default: a table]
+    #[arg(long)]
+    pub json: bool,
+    /// The last operations one by one instead of sums [default: off]
+    #[arg(long)]
+    pub history: bool,
+}
+
+/// `sinter bench`.
+#[derive(Subcommand, Debug)]
+pub enum Bench {
+    /// Synchronous 4 KiB writers: how many writes become durable per second, and how long each takes
+    Sync(BenchSync),
+    /// Random 4 KiB reads and writes past the page cache
+    Random(BenchRandom),
+}
+
+/// What both benches take.
+#[derive(Args, Debug, Clone)]
+pub struct BenchTarget {
+    /// Directory to measure; the files made in it are removed at the end
+    pub directory: PathBuf,
+    /// Seconds per measurement, 1 to 3600
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=3600), default_value_t = 5)]
+    pub time: u64,
+    /// Bytes of each writer's file, 64K to 1T [default: 16M for sync, 256M for random]
+    #[arg(long, value_name = "BYTES", value_parser = bench_bytes)]
+    pub size: Option<u64>,
+    /// Print JSON [default: a table]
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// How a synchronous writer makes its write durable.
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SyncMode {
+    /// Overwrite a block of a file opened with O_DSYNC
+    OverwriteDsync,
+    /// Append a block, then fdatasync
+    AppendFdatasync,
+    /// Overwrite a block, then fsync
+    Fsync,
+}
+
+/// `sinter bench sync`.
+#[derive(Args, Debug)]
+pub struct BenchSync {
+    #[command(flatten)]
+    pub target: BenchTarget,
+    /// Numbers of writers to measure, a list; each 1 to 64
+    #[arg(long, value_name = "COUNT", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=64), default_value = "1,2,4,8,16,32,64")]
+    pub writers: Vec<u32>,
+    /// Ways to make a write durable, a list [default: all]
+    #[arg(long, value_name = "MODE", value_delimiter = ',')]
+    pub mode: Vec<SyncMode>,
+    /// Bypass the page cache (O_DIRECT) [default: off]
+    #[arg(long)]
+    pub direct: bool,
+}
+
+/// `sinter bench random`.
+#[derive(Args, Debug)]
+pub struct BenchRandom {
+    #[command(flatten)]
+    pub target: BenchTarget,
+    /// Files worked on at the same time (a count), 1 to 64 [default: 4]
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub jobs: Option<u32>,
+    /// Requests in flight per file (a count), 1 to 64; jobs x depth is at most 64 [default: 8, or 1 if --jobs is given]
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub depth: Option<u32>,
+}
+
+/// Largest brick that the command line accepts: 1 PiB, far above one server's flash.
+const BRICK_BYTES_MAX: u64 = 1 << 50;
+/// Below this the daemon's fixed structures (slabs, index cache, overlays) leave no room for requests.
+const MEMORY_BYTES_MIN: u64 = 256 << 20;
+/// Above any server's memory today.
+const MEMORY_BYTES_MAX: u64 = 1 << 40;
+
+/// Reads a number of bytes with an optional suffix.
+fn bytes(text: &str) -> Result<u64, String> {
+    let hint = "a whole number of bytes, with K, M, G or T for powers of 1024, such as 64M";
+    let (digits, shift) = match text.char_indices().last() {
+        Some((at, 'k' | 'K')) => (&text[..at], 10),
+        Some((at, 'm' | 'M')) => (&text[..at], 20),
+        Some((at, 'g' | 'G')) => (&text[..at], 30),
+        Some((at, 't' | 'T')) => (&text[..at], 40),
+        _ => (text, 0),
+    };
+    let all_digits = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
+    let number = digits.parse::<u64>().ok().filter(|_| all_digits).ok_or_else(|| hint.to_string())?;
+    number.checked_mul(1 << shift).ok_or_else(|| "more bytes than any machine has".to_string())
+}
+
+fn bytes_within(text: &str, least: u64, most: u64) -> Result<u64, String> {
+    let value = bytes(text)?;
+    if (least..=most).contains(&value) {
+        return Ok(value);
+    }
+    Err(format!("must be {} to {} bytes", crate::table::exact_bytes(least), crate::table::exact_bytes(most)))
+}
+
+fn brick_bytes(text: &str) -> Result<u64, String> {
+    bytes_within(text, BRICK_BYTES_MIN, BRICK_BYTES_MAX)
+}
+
+fn memory_bytes(text: &str) -> Result<u64, String> {
+    bytes_within(text, MEMORY_BYTES_MIN, MEMORY_BYTES_MAX)
+}
+
+fn bench_bytes(text: &str) -> Result<u64, String> {
+    let value = bytes_within(text, 64 << 10, 1 << 40)?;
+    if value.is_multiple_of(4096) { Ok(value) } else { Err("must be a multiple of 4096 bytes".to_string()) }
+}
+
+fn segment_bytes(text: &str) -> Result<u64, String> {
+    let value = bytes_within(text, SEGMENT_BYTES_MIN, SEGMENT_BYTES_MAX)?;
+    if value.is_power_of_two() { Ok(value) } else { Err("must be a power of two, such as 64M".to_string()) }
+}
+
+/// Volume names appear in commands, mount tables and JSON: no bytes that need quoting there.
+fn volume_name(text: &str) -> Result<String, String> {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
+    if text.len() > VOLUME_NAME_BYTES_MAX {
+        return Err(format!("at most {VOLUME_NAME_BYTES_MAX} bytes"));
+    }
+    if text.is_empty() || text.starts_with(['-', '.']) || !text.bytes().all(plain) {
+        return Err("letters, digits, dot, dash and underscore, not starting with a dot or a dash".to_string());
+    }
+    Ok(text.to_string())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,155 @@
+//! Good lines are understood, bad ones refused with a hint, and every option says what it takes.
+
+use super::*;
+use clap::CommandFactory;
+use std::collections::BTreeSet;
+
+fn parse(line: &str) -> Result<Cli, clap::Error> {
+    Cli::try_parse_from(line.split_whitespace())
+}
+
+fn refused(line: &str) -> String {
+    let error = parse(line).expect_err(line);
+    assert!(error.use_stderr(), "{line}");
+    assert_eq!(error.exit_code(), 2, "{line}");
+    error.to_string()
+}
+
+#[test]
+fn the_definition_is_sound() {
+    Cli::command().debug_assert();
+}
+
+#[test]
+fn up_has_defaults() {
+    let Command::Up(up) = parse("sinter up /data /mnt").expect("a good line").command else { panic!("not up") };
+    assert_eq!((up.data, up.mount, up.volume.as_str()), ("/data".into(), "/mnt".into(), "default"));
+    assert_eq!((up.geometry.size, up.geometry.segment_size, up.geometry.groups), (None, 64 << 20, 64));
+    assert_eq!(up.resources.memory_max, None);
+}
+
+#[test]
+fn sizes_take_suffixes() {
+    let line = "sinter up /data /mnt --size 20G --segment-size 1m --groups 8 --memory-max 1073741824 --volume a.b-c_1";
+    let Command::Up(up) = parse(line).expect("a good line").command else { panic!("not up") };
+    let geometry = (up.geometry.size, up.geometry.segment_size, up.geometry.groups);
+    assert_eq!(geometry, (Some(20 << 30), 1 << 20, 8));
+    assert_eq!((up.resources.memory_max, up.volume.as_str()), (Some(1 << 30), "a.b-c_1"));
+}
+
+#[test]
+fn lists_are_understood() {
+    let line = "sinter bench sync /d --writers 1,64 --mode fsync,append-fdatasync --time 1 --size 64K --json --direct";
+    let Command::Bench(Bench::Sync(sync)) = parse(line).expect("a good line").command else { panic!("not bench") };
+    assert_eq!((sync.writers, sync.mode), (vec![1, 64], vec![SyncMode::Fsync, SyncMode::AppendFdatasync]));
+    assert_eq!((sync.target.time, sync.target.size, sync.target.json, sync.direct), (1, Some(64 << 10), true, true));
+    let Command::Bench(Bench::Sync(sync)) = parse("sinter bench sync /d").expect("a good line").command else {
+        panic!("not bench")
+    };
+    assert_eq!((sync.writers, sync.mode.len()), (vec![1, 2, 4, 8, 16, 32, 64], 0));
+}
+
+#[test]
+fn every_command_is_understood() {
+    let lines = [
+        "sinter format /d --size 4G",
+        "sinter serve /d --memory-max 256M",
+        "sinter mount /d default /m",
+        "sinter umount /m --lazy",
+        "sinter volume create /d a",
+        "sinter volume list /d --json",
+        "sinter volume info /d a --json",
+        "sinter volume delete /d a",
+        "sinter status /d --json",
+        "sinter check /d --json",
+        "sinter profile /d --json --history",
+        "sinter bench random /d --jobs 1 --depth 64",
+        "sinter completions bash",
+        "sinter man",
+        "sinter man /pages",
+    ];
+    for line in lines {
+        assert!(parse(line).is_ok(), "{line}");
+    }
+}
+
+#[test]
+fn bad_lines_are_refused_with_a_hint() {
+    let cases = [
+        ("sinter", "Usage"),
+        ("sinter fly", "unrecognized subcommand"),
+        ("sinter up /d", "<MOUNT>"),
+        ("sinter up /d /m /more", "unexpected argument"),
+        ("sinter up /d /m --sise 4G", "--size"),
+        ("sinter up /d /m --size", "value is required"),
+        ("sinter up /d /m --size big", "whole number of bytes"),
+        ("sinter up /d /m --size 4.5G", "whole number of bytes"),
+        ("sinter up /d /m --size +4G", "whole number of bytes"),
+        ("sinter up /d /m --size G", "whole number of bytes"),
+        ("sinter up /d /m --size=-1", "whole number of bytes"),
+        ("sinter up /d /m --size 4095M", "4G to 1024T"),
+        ("sinter up /d /m --size 1025T", "4G to 1024T"),
+        ("sinter up /d /m --size 99999999999T", "more bytes"),
+        ("sinter up /d /m --segment-size 3M", "power of two"),
+        ("sinter up /d /m --segment-size 512K", "1M to 256M"),
+        ("sinter up /d /m --segment-size 512M", "1M to 256M"),
+        ("sinter up /d /m --groups 0", "1..=1024"),
+        ("sinter up /d /m --groups many", "invalid digit"),
+        ("sinter up /d /m --memory-max 255M", "256M to 1T"),
+        ("sinter up /d /m --volume a/b", "letters, digits"),
+        ("sinter up /d /m --volume .hidden", "letters, digits"),
+        ("sinter volume create /d ä", "letters, digits"),
+        ("sinter volume create /d", "<NAME>"),
+        ("sinter volume", "Usage"),
+        ("sinter bench sync /d --writers 65", "1..=64"),
+        ("sinter bench sync /d --writers 1,,2", "invalid value"),
+        ("sinter bench sync /d --mode osync", "overwrite-dsync"),
+        ("sinter bench sync /d --time 0", "1..=3600"),
+        ("sinter bench sync /d --size 100000", "multiple of 4096"),
+        ("sinter bench random /d --jobs 65", "1..=64"),
+        ("sinter completions dos", "bash"),
+    ];
+    for (line, hint) in cases {
+        let text = refused(line);
+        assert!(text.contains(hint), "{line}: {hint:?} is not in\n{text}");
+        assert!(text.contains("--help") || text.contains("Usage"), "{line}:\n{text}");
+    }
+    let long = format!("sinter volume create /d {}", "x".repeat(64));
+    assert!(refused(&long).contains("63 bytes"));
+}
+
+#[test]
+fn help_and_version_are_not_failures() {
+    for (line, expected) in [
+        ("sinter --version", concat!("sinter ", env!("CARGO_PKG_VERSION"))),
+        ("sinter --help", "Exit codes:"),
+        ("sinter up --help", "--memory-max"),
+    ] {
+        let shown = parse(line).expect_err("shown instead of parsed");
+        assert_eq!((shown.use_stderr(), shown.exit_code()), (false, 0));
+        assert!(shown.to_string().contains(expected), "{line}:\n{shown}");
+    }
+}
+
+/// All arguments of all commands, with the command's name.
+fn arguments(command: &clap::Command) -> Vec<(String, clap::Arg)> {
+    let own = command.get_arguments().map(|argument| (command.get_name().to_string(), argument.clone()));
+    own.chain(command.get_subcommands().flat_map(arguments)).collect()
+}
+
+#[test]
+fn every_option_says_what_it_takes_and_there_are_few() {
+    let all = arguments(&Cli::command());
+    let mut names = BTreeSet::new();
+    for (command, argument) in &all {
+        let help = argument.get_help().map(|help| help.to_string()).unwrap_or_default();
+        let name = argument.get_id();
+        assert!(!help.is_empty(), "{command}: {name} has no help");
+        let Some(long) = argument.get_long() else { continue };
+        names.insert(long);
+        let shown = !argument.get_default_values().is_empty() && !argument.is_hide_default_value_set();
+        assert!(shown || help.contains("[default: "), "{command}: --{name} does not say its default");
+    }
+    // Decision D7.
+    assert!(names.len() < 40, "{names:?}");
+}

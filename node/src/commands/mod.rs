@@ -1,0 +1,44 @@
+//! The commands: each checks its input, does one thing, prints its result to standard output.
+
+mod bench;
+mod brick;
+mod pages;
+mod profile;
+mod status;
+mod volume;
+
+use crate::cli::{Cli, Command};
+use crate::failure::{Exit, Failure};
+use std::io::Write;
+
+/// Runs a command; the exit code if it could be done.
+pub fn run(cli: Cli) -> Result<Exit, Failure> {
+    match cli.command {
+        Command::Up(options) => brick::up(&options),
+        Command::Format(options) => brick::format(&options),
+        Command::Serve(options) => brick::serve(&options),
+        Command::Mount(options) => volume::mount(&options),
+        Command::Umount(options) => volume::umount(&options),
+        Command::Volume(command) => volume::run(&command),
+        Command::Status(options) => status::run(&options),
+        Command::Check(options) => brick::check(&options),
+        Command::Profile(options) => profile::run(&options),
+        Command::Bench(command) => bench::run(&command),
+        Command::Completions { shell } => pages::completions(shell),
+        Command::Man { directory } => pages::man(directory.as_deref()),
+    }
+}
+
+/// Prints a result.
+fn print(text: &str) -> Result<(), Failure> {
+    let mut out = std::io::stdout().lock();
+    out.write_all(text.as_bytes())
+        .and_then(|()| out.flush())
+        .map_err(|error| Failure::io("can't write to standard output", &error))
+}
+
+/// Prints a value as JSON.
+fn print_json(value: &impl serde::Serialize) -> Result<(), Failure> {
+    let text = serde_json::to_string_pretty(value).expect("replies are plain data, which is JSON");
+    print(&(text + "\n"))
+}

@@ -1,0 +1,94 @@
+//! `sinter profile`: where the time of a daemon's requests went.
+
+use super::{print, print_json};
+use crate::admin::client::{Client, unexpected};
+use crate::admin::protocol::{Answer, Operation, Past, Request, Times};
+use crate::cli::Profile;
+use crate::failure::{Exit, Failure};
+use crate::table::{Align, Table, count, duration};
+
+/// Asks the daemon and shows its answer.
+pub fn run(options: &Profile) -> Result<Exit, Failure> {
+    let request = if options.history { Request::History } else { Request::Profile };
+    match Client::need(&options.data)?.ask(&request)? {
+        Answer::Profile(operations) if options.json => print_json(&operations)?,
+        Answer::Profile(operations) => print(&profile_table(&operations))?,
+        Answer::History(past) if options.json => print_json(&past)?,
+        Answer::History(past) => print(&history_table(&past))?,
+        _ => return Err(unexpected()),
+    }
+    Ok(Exit::Done)
+}
+
+/// One row per operation, then one per stage; a stage's share is of its operation's whole time.
+fn profile_table(operations: &[Operation]) -> String {
+    let right = Align::Right;
+    let mut table = Table::new(&[
+        ("operation", Align::Left),
+        ("count", right),
+        ("share", right),
+        ("min", right),
+        ("mean", right),
+        ("p50", right),
+        ("p99", right),
+        ("max", right),
+        ("hops", right),
+    ]);
+    let mut row = |name: String, times: &Times, share: String, hops: String| {
+        let figures = [times.min_ns, times.mean_ns, times.p50_ns, times.p99_ns, times.max_ns].map(duration);
+        let mut cells = vec![name, count(times.count), share];
+        cells.extend(figures);
+        cells.push(hops);
+        table.row(cells);
+    };
+    for operation in operations {
+        row(operation.name.clone(), &operation.total, String::new(), count(operation.hops));
+        let whole = total_ns(&operation.total).max(1.0);
+        for stage in &operation.stages {
+            let share = format!("{:.1}%", 100.0 * total_ns(&stage.times) / whole);
+            row(format!("  {}", stage.stage), &stage.times, share, String::new());
+        }
+    }
+    table.render()
+}
+
+fn total_ns(times: &Times) -> f64 {
+    times.mean_ns as f64 * times.count as f64
+}
+
+/// One row per operation; when it ended is told against the last one.
+fn history_table(past: &[Past]) -> String {
+    let mut table = Table::new(&[("ended", Align::Right), ("operation", Align::Left), ("took", Align::Right)]);
+    let last_ns = past.iter().map(|one| one.end_ns).max().unwrap_or(0);
+    for one in past {
+        table.row(vec![format!("-{}", duration(last_ns - one.end_ns)), one.name.clone(), duration(one.duration_ns)]);
+    }
+    table.render()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::admin::protocol::StageTimes;
+
+    #[test]
+    fn a_profile_reads_well() {
+        let times = |mean_ns| Times { count: 2, min_ns: 1000, mean_ns, p50_ns: 1500, p99_ns: 2500, max_ns: 3000 };
+        let stages = vec![StageTimes { stage: "flush".into(), times: times(1500) }];
+        let operations = [Operation { name: "fsync".into(), total: times(2000), hops: 3, stages }];
+        let expected = "\
+operation  count  share      min     mean      p50      p99      max  hops
+fsync          2         1.00 us  2.00 us  1.50 us  2.50 us  3.00 us     3
+  flush        2  75.0%  1.00 us  1.50 us  1.50 us  2.50 us  3.00 us
+";
+        assert_eq!(profile_table(&operations), expected);
+    }
+
+    #[test]
+    fn a_history_reads_well() {
+        let past = |name: &str, end_ns, duration_ns| Past { name: name.into(), end_ns, duration_ns };
+        let table = history_table(&[past("read", 1_000, 50_000), past("fsync", 3_001_000, 1_000_000)]);
+        assert_eq!(table, "   ended  operation     took\n-3.00 ms  read       50.0 us\n   -0 ns  fsync      1.00 ms\n");
+        assert_eq!(history_table(&[]), "ended  operation  took\n");
+    }
+}

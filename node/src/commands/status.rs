@@ -1,0 +1,77 @@
+//! `sinter status`: how a brick's daemon is.
+
+use super::{print, print_json};
+use crate::admin::client::{Client, unexpected};
+use crate::admin::protocol::{Answer, Request, Status};
+use crate::cli::Shown;
+use crate::failure::{Exit, Failure};
+use crate::table::{Align, Table, bytes, count};
+
+/// Asks the daemon and shows its answer.
+pub fn run(options: &Shown) -> Result<Exit, Failure> {
+    let Answer::Status(status) = Client::need(&options.data)?.ask(&Request::Status)? else {
+        return Err(unexpected());
+    };
+    if options.json {
+        print_json(&status)?
+    } else {
+        print(&table(&status))?
+    }
+    Ok(Exit::Done)
+}
+
+fn table(status: &Status) -> String {
+    let mut table = Table::new(&[("", Align::Left), ("", Align::Left)]);
+    let mut row = |name: &str, value: String| table.row(vec![name.to_string(), value]);
+    row("version", status.version.clone());
+    row("process", status.pid.to_string());
+    row("up", format!("{} s", count(status.uptime_seconds)));
+    row("brick", status.brick.clone());
+    row("state", status.read_only.as_ref().map_or("ready".to_string(), |why| format!("read-only: {why}")));
+    row("size", bytes(status.size_bytes));
+    row("free", bytes(status.free_bytes));
+    row("segments", format!("{} of {}", count(status.segments), bytes(status.segment_bytes)));
+    row("groups", count(status.groups));
+    row("cores", status.cores.to_string());
+    row("buffers", format!("{} of at most {}", bytes(status.buffer_bytes), bytes(status.memory_max_bytes)));
+    for mounted in &status.mounts {
+        row("mount", format!("{} at {}", mounted.volume, mounted.path));
+    }
+    for figure in &status.figures {
+        row(&figure.name, count(figure.value));
+    }
+    // The columns have no names: the first line is empty.
+    table.render().trim_start().to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::admin::protocol::{Figure, Mounted};
+
+    #[test]
+    fn a_status_reads_well() {
+        let status = Status {
+            version: "0.1.0".into(),
+            pid: 7,
+            size_bytes: 4 << 30,
+            segment_bytes: 64 << 20,
+            segments: 64,
+            read_only: Some("a write failed: EIO".into()),
+            mounts: vec![Mounted { volume: "default".into(), path: "/mnt".into() }],
+            figures: vec![Figure { name: "checkpoints".into(), value: 1234 }],
+            ..Status::default()
+        };
+        let text = table(&status);
+        for line in [
+            "version      0.1.0",
+            "state        read-only: a write failed: EIO",
+            "size         4 GiB",
+            "segments     64 of 64 MiB",
+            "mount        default at /mnt",
+            "checkpoints  1,234",
+        ] {
+            assert!(text.lines().any(|own| own == line), "{line:?} is missing in\n{text}");
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! Volumes: creating, listing, describing, deleting, mounting and unmounting them. A running daemon is asked;
+//! without one, the brick is opened for the moment.
+
+use super::{print, print_json};
+use crate::admin::client::{Client, unexpected};
+use crate::admin::protocol::{Answer, Request, Volume};
+use crate::assembly;
+use crate::cli;
+use crate::failure::{Exit, Failure};
+use crate::host;
+use crate::table::{Align, Table};
+use std::path::{Path, PathBuf};
+
+/// Runs `sinter volume ...`.
+pub fn run(command: &cli::Volume) -> Result<Exit, Failure> {
+    let (data, json, request) = match command {
+        cli::Volume::Create(of) => (&of.data, of.json, Request::VolumeCreate { name: of.name.clone() }),
+        cli::Volume::List(of) => (&of.data, of.json, Request::VolumeList),
+        cli::Volume::Info(of) => (&of.data, of.json, Request::VolumeInfo { name: of.name.clone() }),
+        cli::Volume::Delete(of) => (&of.data, of.json, Request::VolumeDelete { name: of.name.clone() }),
+    };
+    let answer = match Client::connect(data)? {
+        Some(mut client) => client.ask(&request)?,
+        None => assembly::answer_offline(data, request)?,
+    };
+    match answer {
+        Answer::Volumes(volumes) if json => print_json(&volumes)?,
+        Answer::Volumes(volumes) => print(&table(&volumes))?,
+        Answer::Volume(volume) if json => print_json(&volume)?,
+        Answer::Volume(volume) => print(&table(&[volume]))?,
+        Answer::Done => {}
+        _ => return Err(unexpected()),
+    }
+    Ok(Exit::Done)
+}
+
+fn table(volumes: &[Volume]) -> String {
+    let columns =
+        [("volume", Align::Left), ("id", Align::Right), ("created (UTC)", Align::Left), ("mounted at", Align::Left)];
+    let mut table = Table::new(&columns);
+    for volume in volumes {
+        let mounts = volume.mounts.join(", ");
+        table.row(vec![volume.name.clone(), volume.id.to_string(), utc(volume.created_ns), mounts]);
+    }
+    table.render()
+}
+
+/// `2026-11-21 06:48:45`, from nanoseconds since 1970 (days to dates after Howard Hinnant, "chrono-Compatible
+/// Low-Level Date Algorithms").
+fn utc(ns: i64) -> String {
+    let seconds = ns.div_euclid(1_000_000_000);
+    let (days, second) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
+    // Days are counted from 1 March of year 0, so that leap days come last; 146,097 days are 400 years.
+    let days = days + 719_468;
+    let (era, day_of_era) = (days.div_euclid(146_097), days.rem_euclid(146_097));
+    let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let from_march = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * from_march + 2) / 5 + 1;
+    let month = if from_march < 10 { from_march + 3 } else { from_march - 9 };
+    let year = era * 400 + year_of_era + i64::from(month <= 2);
+    format!("{year:04}-{month:02}-{day:02} {:02}:{:02}:{:02}", second / 3_600, second / 60 % 60, second % 60)
+}
+
+/// `sinter mount`: the daemon mounts.
+pub fn mount(options: &cli::Mount) -> Result<Exit, Failure> {
+    let path = absolute(&options.mount)?;
+    let mut client = Client::need(&options.data)?;
+    client.ask(&Request::Mount { volume: options.volume.clone(), path: text_of(&path)? })?;
+    Ok(Exit::Done)
+}
+
+/// The daemon has another working directory, so it gets an absolute path. Not followed: a link could change.
+fn absolute(path: &Path) -> Result<PathBuf, Failure> {
+    std::path::absolute(path).map_err(|error| Failure::io(format!("can't use {}", path.display()), &error))
+}
+
+fn text_of(path: &Path) -> Result<String, Failure> {
+    let text = path.to_str().map(str::to_string);
+    text.ok_or_else(|| Failure::new(Exit::Usage, format!("{} is not text (UTF-8)", path.display())))
+}
+
+/// `sinter umount`: done here; the daemon notices.
+pub fn umount(options: &cli::Umount) -> Result<Exit, Failure> {
+    let path = resolved(&options.mount)?;
+    let shown = path.display();
+    let mounted = host::mounted_at(&path).map_err(|error| Failure::io("can't read the mount table", &error))?;
+    match mounted {
+        Some(entry) if entry.kind == "fuse.sinter" => {}
+        Some(entry) => {
+            let failure = Failure::new(Exit::Failed, format!("at {shown} is no volume, but {}", entry.kind));
+            return Err(failure.next(format!("use umount {shown} if that is what you want")));
+        }
+        None => {
+            let failure = Failure::new(Exit::Failed, format!("nothing is mounted at {shown}"));
+            return Err(failure.next("`sinter status` lists the mounts of a brick"));
+        }
+    }
+    host::unmount(&path, options.lazy).map_err(|error| {
+        let failure = Failure::io(format!("can't unmount {shown}"), &error);
+        match error.raw_os_error() {
+            Some(libc::EBUSY) => failure.next(format!("close what uses it (fuser -vm {shown}), or give --lazy")),
+            _ => failure,
+        }
+    })?;
+    Ok(Exit::Done)
+}
+
+/// The mount point as the mount table names it. The mount itself may be dead, so only its parent is asked.
+fn resolved(path: &Path) -> Result<PathBuf, Failure> {
+    let absolute = absolute(path)?;
+    let resolved = match (absolute.parent(), absolute.file_name()) {
+        (Some(parent), Some(name)) => parent.canonicalize().map(|parent| parent.join(name)),
+        _ => Ok(absolute),
+    };
+    resolved.map_err(|error| Failure::io(format!("can't find {}", path.display()), &error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dates_are_right() {
+        let cases = [
+            (0, "1970-01-01 00:00:00"),
+            (-1, "1969-12-31 23:59:59"),
+            (951_782_400_000_000_000, "2000-02-29 00:00:00"),
+            (1_795_243_725_999_999_999, "2026-11-21 06:48:45"),
+            (4_102_444_799_000_000_000, "2099-12-31 23:59:59"),
+        ];
+        for (ns, expected) in cases {
+            assert_eq!(utc(ns), expected);
+        }
+    }
+
+    #[test]
+    fn volumes_read_well() {
+        let volume =
+            Volume { id: 1, name: "default".into(), root: 5, created_ns: 0, mounts: vec!["/a".into(), "/b".into()] };
+        let expected = "volume   id  created (UTC)        mounted at\ndefault   1  1970-01-01 00:00:00  /a, /b\n";
+        assert_eq!(table(&[volume]), expected);
+    }
+
+    #[test]
+    fn only_volumes_are_unmounted() {
+        let of = |path: &str| cli::Umount { mount: path.into(), lazy: false };
+        let error = umount(&of("/proc")).expect_err("not ours");
+        assert!(error.to_string().contains("no volume, but proc"), "{error}");
+        let error = umount(&of("/usr")).expect_err("no mount point");
+        assert!(error.to_string().contains("nothing is mounted at /usr"), "{error}");
+        assert!(umount(&of("/absent/absent")).is_err());
+    }
+}

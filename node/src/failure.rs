@@ -1,0 +1,126 @@
+//! How a command fails: one line on standard error (what, context, next step) and an exit code that scripts can
+//! act on.
+
+use base::{Error, Kind};
+use std::fmt;
+
+/// The exit codes; `sinter --help` lists them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum Exit {
+    /// Done, or nothing found.
+    Done = 0,
+    /// Failed, or findings.
+    Failed = 1,
+    /// Wrong command line, or `check` could not look.
+    Usage = 2,
+    /// Brick or mount point in use.
+    InUse = 3,
+    /// The host lacks something.
+    Host = 4,
+    /// The brick needs repair.
+    Corrupt = 5,
+    /// The brick is from a newer version.
+    Newer = 6,
+}
+
+impl Exit {
+    /// The code for an error of this kind.
+    pub fn of(kind: Kind) -> Exit {
+        match kind {
+            Kind::Busy => Exit::InUse,
+            Kind::Host => Exit::Host,
+            Kind::Corrupt => Exit::Corrupt,
+            Kind::Newer => Exit::Newer,
+            _ => Exit::Failed,
+        }
+    }
+}
+
+/// Why a command ended without doing what was asked.
+#[derive(Debug)]
+pub struct Failure {
+    /// The exit code.
+    pub exit: Exit,
+    text: String,
+    next: Option<String>,
+}
+
+impl Failure {
+    /// A failure in own words.
+    pub fn new(exit: Exit, text: impl fmt::Display) -> Failure {
+        Failure { exit, text: one_line(&text.to_string()), next: None }
+    }
+    /// An error met while doing `what`; the kind decides the exit code and, unless told otherwise, the next step.
+    pub fn of(what: impl fmt::Display, error: &Error) -> Failure {
+        let failure = Failure::new(Exit::of(error.kind), format!("{what}: {error}"));
+        Failure { next: next_step(error.kind).map(str::to_string), ..failure }
+    }
+    /// An error of the operating system met while doing `what`.
+    pub fn io(what: impl fmt::Display, error: &std::io::Error) -> Failure {
+        match error.raw_os_error() {
+            Some(errno) => {
+                let known = Error::os("", errno);
+                let failure = Failure::new(Exit::of(known.kind), format!("{what}: {error}"));
+                Failure { next: next_step(known.kind).map(str::to_string), ..failure }
+            }
+            None => Failure::new(Exit::Failed, format!("{what}: {error}")),
+        }
+    }
+    /// Sets the next step.
+    pub fn next(mut self, step: impl fmt::Display) -> Failure {
+        self.next = Some(one_line(&step.to_string()));
+        self
+    }
+}
+
+/// Names and causes may hold line breaks; a message is one line all the same.
+fn one_line(text: &str) -> String {
+    text.replace(['\n', '\r'], " ")
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)?;
+        match &self.next {
+            Some(next) => write!(f, "; next step: {next}"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// What an operator does about an error of this kind when nothing better is known.
+fn next_step(kind: Kind) -> Option<&'static str> {
+    match kind {
+        Kind::Busy => Some("stop the other process that uses it, then try again"),
+        Kind::Corrupt => Some("keep a copy of the brick, then run `sinter check`"),
+        Kind::Newer => Some("install a newer sinter"),
+        Kind::NoSpace => Some("free space on the file system that holds the brick"),
+        Kind::Permission => Some("run it as root, or as the owner of the brick"),
+        Kind::ReadOnly => Some("make the file system writable, or choose another directory"),
+        Kind::Host => Some("see the host's requirements: Linux 6.1 or newer with io_uring and FUSE"),
+        Kind::Io => Some("look at the kernel's log for errors of the device"),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn failures_are_one_line_with_a_next_step() {
+        let error = Error::new(Kind::Newer, "format 9").with("line\nbreak");
+        let failure = Failure::of("can't open the brick /b", &error);
+        let expected = "can't open the brick /b: format 9: line break; next step: install a newer sinter";
+        assert_eq!((failure.to_string().as_str(), failure.exit as u8), (expected, 6));
+        let own = Failure::new(Exit::InUse, "busy").next("wait\r\n");
+        assert_eq!((own.to_string().as_str(), own.exit as u8), ("busy; next step: wait  ", 3));
+    }
+
+    #[test]
+    fn system_errors_find_their_code() {
+        let of = |errno| Failure::io("x", &std::io::Error::from_raw_os_error(errno)).exit;
+        assert_eq!([16, 38, 28].map(of), [Exit::InUse, Exit::Host, Exit::Failed]);
+    }
+}
