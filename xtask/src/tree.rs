@@ -84,10 +84,12 @@ impl Tree {
     fn test_files(&self) -> BTreeSet<String> {
         let mut tests = BTreeSet::new();
         for (path, scan) in self.rust() {
-            let in_tests = path.split('/').any(|part| part == "tests" || part == "benches");
+            let in_tests = path.split('/').any(|part| matches!(part, "tests" | "benches" | "examples"));
             if in_tests || path.ends_with("/tests.rs") {
                 tests.insert(path.to_string());
             }
+            let directory = path.rsplit_once('/').map_or("", |(directory, _)| directory);
+            tests.extend(scan.test_paths.iter().map(|file| format!("{directory}/{file}")));
             for module in &scan.test_modules {
                 let candidates = module_files(path, module);
                 let below = format!("{}/", candidates[0].trim_end_matches(".rs"));
@@ -158,4 +160,48 @@ fn read_package(package: &Value, prefix: &str) -> Package {
 pub fn root() -> PathBuf {
     let own = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
     own.parent().expect("xtask lies in the workspace").to_path_buf()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn modules_lie_where_rust_looks_for_them() {
+        assert_eq!(module_files("store/src/lib.rs", "log"), ["store/src/log.rs", "store/src/log/mod.rs"]);
+        assert_eq!(
+            module_files("store/src/log/core.rs", "a"),
+            ["store/src/log/core/a.rs", "store/src/log/core/a/mod.rs"]
+        );
+        assert_eq!(module_files("store/tests/model.rs", "a"), ["store/tests/a.rs", "store/tests/a/mod.rs"]);
+        assert_eq!(module_files("bench/src/bin/run.rs", "a")[0], "bench/src/bin/a.rs");
+    }
+
+    #[test]
+    fn tests_are_told_from_the_product() {
+        let mut tree = Tree::default();
+        tree.add(
+            "a/src/lib.rs",
+            "mod kept;\n#[cfg(test)]\nmod script;\n#[cfg(test)]\n#[path = \"odd.rs\"]\nmod even;\n",
+        );
+        for path in ["a/src/kept.rs", "a/src/script/mod.rs", "a/src/script/deep.rs", "a/src/odd.rs"] {
+            tree.add(path, "");
+        }
+        for path in ["a/tests/b.rs", "a/src/log/tests.rs", "a/benches/c.rs", "a/examples/d.rs"] {
+            tree.add(path, "");
+        }
+        let product: Vec<&str> = tree.product().map(|(path, _)| path).collect();
+        assert_eq!(product, ["a/src/kept.rs", "a/src/lib.rs"]);
+    }
+
+    #[test]
+    fn this_repository_is_read() {
+        let tree = Tree::load(&root()).expect("cargo metadata works");
+        let own = tree.packages.iter().find(|package| package.name == "xtask").expect("this package is there");
+        assert_eq!(
+            (own.roots.as_slice(), own.dependencies.as_slice()),
+            (&["xtask/src/main.rs".to_string()][..], &["serde_json".to_string()][..])
+        );
+        assert!(tree.files.contains_key("README.md") && tree.files.contains_key("xtask/src/tree.rs"));
+    }
 }

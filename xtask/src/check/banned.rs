@@ -74,17 +74,18 @@ pub fn calls(tree: &Tree) -> Vec<String> {
     problems
 }
 
-/// The rooms that may hold unsafe code.
-const UNSAFE_ROOMS: [&str; 3] = ["runtime/src/real", "runtime/src/buffer.rs", "front/src/fuse"];
+/// The rooms that may hold unsafe code: each is the one place where its package calls the kernel.
+const UNSAFE_ROOMS: [&str; 4] = ["runtime/src/real", "runtime/src/buffer.rs", "front/src/fuse", "node/src/host.rs"];
 
-/// Refuses unsafe code elsewhere, tests included.
+/// Refuses unsafe code elsewhere. Tests may call the kernel; clippy sees to it that they too say why that is sound.
 pub fn unsafe_code(tree: &Tree) -> Vec<String> {
     let mut problems = Vec::new();
-    for (path, scan) in tree.rust().filter(|(path, _)| !UNSAFE_ROOMS.iter().any(|room| path.starts_with(room))) {
-        let places = words(&scan.code, "unsafe");
-        problems.extend(
-            places.map(|at| format!("{path}:{}: unsafe only in {}", line_of(&scan.code, at), UNSAFE_ROOMS.join(", "))),
-        );
+    for (path, scan) in tree.product().filter(|(path, _)| !UNSAFE_ROOMS.iter().any(|room| path.starts_with(room))) {
+        let places = words(&scan.product, "unsafe");
+        problems
+            .extend(places.map(|at| {
+                format!("{path}:{}: unsafe only in {}", line_of(&scan.product, at), UNSAFE_ROOMS.join(", "))
+            }));
     }
     problems
 }
@@ -114,7 +115,8 @@ mod tests {
     fn unsafe_code_stays_in_its_rooms() {
         let text = "fn f() { unsafe { g() } }\n";
         assert_eq!(unsafe_code(&tree(&[("store/src/a.rs", text)])).len(), 1);
-        assert_eq!(unsafe_code(&tree(&[("node/tests/a.rs", text)])).len(), 1);
+        assert_eq!(unsafe_code(&tree(&[("sim/src/a.rs", text)])).len(), 1);
+        assert_eq!(unsafe_code(&tree(&[("front/tests/a.rs", text)])), [""; 0]);
         assert_eq!(
             unsafe_code(&tree(&[("runtime/src/real/ring.rs", text), ("front/src/fuse/door.rs", text)])),
             [""; 0]

@@ -5,6 +5,7 @@ mod banned;
 mod dead;
 mod floors;
 mod format;
+mod links;
 mod measured;
 mod options;
 mod rules;
@@ -28,7 +29,7 @@ pub struct Check {
 }
 
 /// All checks.
-pub const ALL: [Check; 14] = [
+pub const ALL: [Check; 15] = [
     Check { name: "floors", about: "dependencies that point upward or past a fence", run: floors::check },
     Check { name: "file-names", about: "files called util, common, helper, misc or manager", run: words::file_names },
     Check { name: "size", about: "files over 800 and functions over 70 product lines", run: size::check },
@@ -42,6 +43,7 @@ pub const ALL: [Check; 14] = [
     Check { name: "rules", about: "citations of rules that don't exist", run: rules::check },
     Check { name: "stands-alone", about: "text that names places outside the repository", run: words::stands_alone },
     Check { name: "heads", about: "product files that don't say what they are for", run: words::heads },
+    Check { name: "links", about: "links that lead nowhere", run: links::check },
     Check { name: "lints", about: "packages that don't take the workspace's lints", run: floors::lints },
 ];
 

@@ -22,6 +22,8 @@ pub struct Scan {
     pub comments: String,
     /// Modules that are declared behind `cfg(test)`.
     pub test_modules: Vec<String>,
+    /// Files that such modules name by `#[path]`, from this file's directory.
+    pub test_paths: Vec<String>,
     /// All lines of the file, comments included, without those of test code.
     pub product_lines: usize,
 }
@@ -51,7 +53,7 @@ impl Scan {
         let uncommented = blank(text, |at| parts[at] != Part::Comment);
         let code = blank(text, |at| parts[at] == Part::Code);
         let comments = blank(text, |at| parts[at] == Part::Comment);
-        let mut test_modules = Vec::new();
+        let (mut test_modules, mut test_paths) = (Vec::new(), Vec::new());
         let mut product = code.clone();
         let mut product_lines = text.lines().count();
         for (start, end) in test_items(&code, &uncommented) {
@@ -60,11 +62,13 @@ impl Scan {
                 && let Some(name) = words.get(at + 1).and_then(|word| word.strip_suffix(';'))
             {
                 test_modules.push(name.to_string());
+                let path = uncommented[start..end].split_once("#[path = \"").and_then(|(_, rest)| rest.split_once('"'));
+                test_paths.extend(path.map(|(path, _)| path.to_string()));
             }
             product = blank(&product, |at| at < start || at >= end);
             product_lines = product_lines.saturating_sub(text[start..end].lines().count());
         }
-        Scan { uncommented, code, product, comments, test_modules, product_lines }
+        Scan { uncommented, code, product, comments, test_modules, test_paths, product_lines }
     }
     /// Functions of the product that have a body.
     pub fn functions(&self) -> Vec<Function> {
