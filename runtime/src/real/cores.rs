@@ -41,7 +41,7 @@ pub(super) fn inboxes(count: usize) -> Result<Vec<Arc<Inbox>>> {
 /// Starts a thread per core, and waits until all run. On an error none is left.
 pub(super) fn start(world: &Arc<World>, cpus: &[usize]) -> Result<Vec<JoinHandle<()>>> {
     let mut threads = Vec::new();
-    let (ready, answers) = mpsc::channel();
+    let (ready, answers) = mpsc::sync_channel(world.inboxes.len());
     let mut first_error = None;
     for index in 0..world.inboxes.len() {
         let (world, ready, cpu) = (world.clone(), ready.clone(), cpus[index % cpus.len()]);

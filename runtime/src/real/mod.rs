@@ -132,7 +132,7 @@ impl Reactors {
         F: Future<Output = T> + 'static,
     {
         assert!(current_core().is_none(), "a core must not wait for a core");
-        let (send, receive) = mpsc::channel();
+        let (send, receive) = mpsc::sync_channel(1);
         let task = move || -> crate::tasks::Local {
             let future = make();
             Box::pin(async move {

@@ -278,7 +278,7 @@ mod tests {
     #[test]
     fn it_grows_for_jobs_that_block_and_shrinks_when_idle() {
         let pool = Pool::start_with(2, Duration::from_millis(100)).expect("threads");
-        let (send, receive) = mpsc::channel();
+        let (send, receive) = mpsc::sync_channel(40);
         for _ in 0..40 {
             let send = send.clone();
             pool.run(Box::new(move || {

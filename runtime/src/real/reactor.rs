@@ -120,6 +120,10 @@ impl Core {
     }
     fn turn(&self) {
         self.take_mail();
+        if self.stopping.get() {
+            // No task may meet a core that refuses its I/O.
+            return;
+        }
         self.fire_timers();
         self.take_completions(PER_TURN);
         for _ in 0..PER_TURN {
@@ -163,7 +167,7 @@ impl Core {
     }
     fn submit_or_sleep(&self) {
         let mut device = self.device.borrow_mut();
-        if self.stopping.get() || !self.executor.is_idle() || device.has_completions() {
+        if !self.executor.is_idle() || device.has_completions() {
             return device.submit();
         }
         if !self.inbox.fall_asleep() {

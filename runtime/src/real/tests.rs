@@ -218,7 +218,7 @@ fn wake_ups_cross_cores_and_none_is_lost() {
     const ROUNDS: usize = 2000;
     let turn = Arc::new(AtomicUsize::new(0));
     let events: Arc<Vec<crate::Event>> = Arc::new((0..TASKS).map(|_| crate::Event::new()).collect());
-    let (done, finished) = mpsc::channel();
+    let (done, finished) = mpsc::sync_channel(TASKS);
     for task in 0..TASKS {
         let (turn, events, done) = (turn.clone(), events.clone(), done.clone());
         let make = move || -> crate::tasks::Local {
@@ -268,7 +268,7 @@ fn wake_ups_from_foreign_threads() {
 fn timers_fire_in_order_and_an_idle_world_uses_no_cpu() {
     let scratch = Scratch::new();
     let (runtime, reactors) = start(scratch.options(1)).expect("io_uring works here");
-    let (send, receive) = mpsc::channel();
+    let (send, receive) = mpsc::sync_channel(3);
     for ms in [30u64, 10, 20] {
         let (clock, send) = (runtime.clock.clone(), send.clone());
         let make = move || -> crate::tasks::Local {

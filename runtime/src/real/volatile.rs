@@ -8,12 +8,13 @@
 use super::disk::RealDisk;
 use super::files::failed;
 use super::pool::Pool;
+use crate::buffer::Slabs;
 use crate::disk::{Disk, FileId, OpenMode};
 use crate::random::SplitMix;
 use crate::transfer::{Request, Slot, SlotPool, Transfer};
 use base::limits::BLOCK_BYTES;
 use base::{Error, Kind, Result};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::BorrowedFd;
 use std::os::unix::fs::FileExt;
 use std::sync::{Arc, Mutex};
@@ -23,9 +24,12 @@ const BLOCKS_MAX: usize = (256 << 20) / BLOCK_BYTES;
 /// One block in this many is written out early and out of order.
 const EARLY_ONE_IN: u64 = 64;
 
-/// Aligned for O_DIRECT.
-#[repr(C, align(4096))]
-struct Block([u8; BLOCK_BYTES]);
+/// Blocks that one system call moves at most: a scratch buffer's worth.
+const RUN_BLOCKS_MAX: usize = (1 << 20) / BLOCK_BYTES;
+/// Scratch buffers: two chunks for each thread of the pool would be twice what is needed.
+const SCRATCH_BYTES_MAX: u64 = 64 << 20;
+
+type Block = [u8; BLOCK_BYTES];
 
 /// A file and a block number in it.
 type Place = (FileId, u64);
@@ -47,6 +51,8 @@ struct Cache {
 struct Inner {
     disk: RealDisk,
     cache: Mutex<Cache>,
+    /// Aligned memory for O_DIRECT. The requests' own buffers are not used: a slot must not be held for long.
+    scratch: Slabs,
     /// Held while files are written, so that an old block never overtakes a new one.
     writing: Mutex<()>,
 }
@@ -62,13 +68,14 @@ impl VolatileDisk {
     /// `seed` decides which blocks are written out early.
     pub fn new(disk: RealDisk, pool: Arc<Pool>, seed: u64) -> VolatileDisk {
         let cache = Cache { blocks: BTreeMap::new(), order: BTreeMap::new(), last: 0, random: SplitMix(seed) };
-        let inner = Arc::new(Inner { disk, cache: Mutex::new(cache), writing: Mutex::default() });
+        let scratch = Slabs::new(1, SCRATCH_BYTES_MAX);
+        let inner = Arc::new(Inner { disk, cache: Mutex::new(cache), scratch, writing: Mutex::default() });
         VolatileDisk { inner, pool, slots: SlotPool::new() }
     }
-    fn later(&self, slot: Arc<Slot>, job: impl FnOnce(&Inner, &mut Request) -> Result<()> + Send + 'static) {
+    fn later(&self, slot: Arc<Slot>, job: impl FnOnce(&Inner, &Slot) -> Result<()> + Send + 'static) {
         let inner = self.inner.clone();
         self.pool.run(Box::new(move || {
-            let result = slot.with_request(|request| job(&inner, request));
+            let result = job(&inner, &slot);
             slot.finish(result);
         }));
     }
@@ -110,9 +117,9 @@ impl Disk for VolatileDisk {
                     self.pool.run(Box::new(move || drop(inner.write_out(&[place]))));
                 }
             }
-            Ok(Way::Read) => self.later(slot, |inner, request| inner.read(request)),
-            Ok(Way::Durable) => self.later(slot, |inner, request| inner.write_durable(request)),
-            Ok(Way::Flush) => self.later(slot, |inner, _| inner.flush()),
+            Ok(Way::Read) => self.later(slot, Inner::read),
+            Ok(Way::Durable) => self.later(slot, Inner::write_durable),
+            Ok(Way::Flush) => self.later(slot, Inner::flush),
         }
         transfer
     }
@@ -148,7 +155,7 @@ fn check(inner: &Inner, request: &Request) -> Result<Way> {
 fn blocks(request: &Request) -> (FileId, u64, Vec<Arc<Block>>) {
     let Request::Write { file, offset, slices, .. } = request else { panic!("only writes have blocks") };
     let bytes: Vec<u8> = slices.iter().flat_map(|slice| slice.iter().copied()).collect();
-    let copy = |chunk: &[u8]| Arc::new(Block(chunk.try_into().expect("whole blocks")));
+    let copy = |chunk: &[u8]| -> Arc<Block> { Arc::new(chunk.try_into().expect("whole blocks")) };
     (*file, offset / BLOCK_BYTES as u64, bytes.chunks(BLOCK_BYTES).map(copy).collect())
 }
 
@@ -205,56 +212,91 @@ impl Inner {
     /// Writes cached blocks to their files, without making them durable, and drops them from the cache.
     fn write_out(&self, places: &[Place]) -> Result<()> {
         let _writing = self.writing.lock().expect("no panic while held");
-        for &place in places {
-            let cache = self.cache.lock().expect("no panic while held");
-            let Some((block, sequence)) = cache.blocks.get(&place).map(|c| (c.block.clone(), c.sequence)) else {
-                continue;
-            };
-            drop(cache);
-            let (file, number) = place;
-            self.with_file(file, |file| file.write_all_at(&block.0, number * BLOCK_BYTES as u64))?;
-            let mut cache = self.cache.lock().expect("no panic while held");
+        let adjacent = |a: &Place, b: &Place| a.0 == b.0 && a.1 + 1 == b.1;
+        places.chunk_by(adjacent).flat_map(|run| run.chunks(RUN_BLOCKS_MAX)).try_for_each(|run| self.write_run(run))
+    }
+    /// Those blocks of the run that are still cached.
+    fn write_run(&self, run: &[Place]) -> Result<()> {
+        let cache = self.cache.lock().expect("no panic while held");
+        let found: Vec<(Place, Arc<Block>, u64)> = run
+            .iter()
+            .filter_map(|place| cache.blocks.get(place).map(|cached| (*place, cached.block.clone(), cached.sequence)))
+            .collect();
+        drop(cache);
+        for part in found.chunk_by(|a, b| a.0.1 + 1 == b.0.1) {
+            let blocks: Vec<Arc<Block>> = part.iter().map(|(_, block, _)| block.clone()).collect();
+            self.write_blocks(part[0].0, &blocks)?;
+        }
+        let mut cache = self.cache.lock().expect("no panic while held");
+        for (place, _, sequence) in found {
             if cache.blocks.get(&place).is_some_and(|cached| cached.sequence == sequence) {
                 cache.drop_block(place);
             }
         }
         Ok(())
     }
-    fn write_durable(&self, request: &Request) -> Result<()> {
-        let (file, first, blocks) = blocks(request);
-        let _writing = self.writing.lock().expect("no panic while held");
-        for (number, block) in blocks.iter().enumerate() {
-            let number = first + number as u64;
-            self.with_file(file, |file| file.write_all_at(&block.0, number * BLOCK_BYTES as u64))?;
-            // What was cached of this block is older, as an overlapping write in flight has no order.
-            self.cache.lock().expect("no panic while held").drop_block((file, number));
+    /// One write to a file.
+    fn write_blocks(&self, (file, first): Place, blocks: &[Arc<Block>]) -> Result<()> {
+        for (number, run) in blocks.chunks(RUN_BLOCKS_MAX).enumerate() {
+            let mut scratch = self.scratch.take(0, run.len() * BLOCK_BYTES)?;
+            for (chunk, block) in scratch.chunks_mut(BLOCK_BYTES).zip(run) {
+                chunk.copy_from_slice(&block[..]);
+            }
+            let offset = (first + (number * RUN_BLOCKS_MAX) as u64) * BLOCK_BYTES as u64;
+            self.with_file(file, |file| file.write_all_at(&scratch, offset))?;
         }
+        Ok(())
+    }
+    fn write_durable(&self, slot: &Slot) -> Result<()> {
+        let (file, first, blocks) = slot.with_request(|request| blocks(request));
+        let _writing = self.writing.lock().expect("no panic while held");
+        self.write_blocks((file, first), &blocks)?;
+        // What was cached of these blocks is older, as overlapping writes in flight have no order.
+        let mut cache = self.cache.lock().expect("no panic while held");
+        (first..first + blocks.len() as u64).for_each(|number| cache.drop_block((file, number)));
+        drop(cache);
         self.with_file(file, |file| file.sync_data())
     }
-    fn flush(&self) -> Result<()> {
+    fn flush(&self, slot: &Slot) -> Result<()> {
         let cache = self.cache.lock().expect("no panic while held");
         let places: Vec<Place> = cache.blocks.keys().copied().collect();
         drop(cache);
         self.write_out(&places)?;
-        let mut files: Vec<FileId> = places.into_iter().map(|(file, _)| file).collect();
-        files.dedup();
+        let mut files: BTreeSet<FileId> = places.into_iter().map(|(file, _)| file).collect();
+        files.insert(slot.with_request(|request| match request {
+            Request::Flush { file } => *file,
+            _ => panic!("only flushes flush"),
+        }));
         files.into_iter().try_for_each(|file| self.with_file(file, |file| file.sync_data()))
     }
-    fn read(&self, request: &mut Request) -> Result<()> {
-        let Request::Read { file, offset, buffer } = request else { panic!("only reads read") };
-        let first = *offset / BLOCK_BYTES as u64;
-        let count = (buffer.len() / BLOCK_BYTES) as u64;
+    fn read(&self, slot: &Slot) -> Result<()> {
+        let (file, first, length) = slot.with_request(|request| {
+            let Request::Read { file, offset, buffer } = request else { panic!("only reads read") };
+            (*file, *offset / BLOCK_BYTES as u64, buffer.len())
+        });
+        let mut scratch = self.scratch.take(0, length)?;
+        let end = first + (length / BLOCK_BYTES) as u64;
         // Looked up before the file is read: a block that is not cached now is in the file already.
         let cache = self.cache.lock().expect("no panic while held");
-        let range = cache.blocks.range((*file, first)..(*file, first + count));
+        let range = cache.blocks.range((file, first)..(file, end));
         let cached: BTreeMap<u64, Arc<Block>> = range.map(|(&(_, number), c)| (number, c.block.clone())).collect();
         drop(cache);
-        for (number, chunk) in (first..).zip(buffer.chunks_mut(BLOCK_BYTES)) {
-            match cached.get(&number) {
-                Some(block) => chunk.copy_from_slice(&block.0),
-                None => self.with_file(*file, |file| file.read_exact_at(chunk, number * BLOCK_BYTES as u64))?,
+        let numbers: Vec<u64> = (first..end).collect();
+        for run in numbers.chunk_by(|a, b| cached.contains_key(a) == cached.contains_key(b)) {
+            let from = (run[0] - first) as usize * BLOCK_BYTES;
+            let part = &mut scratch[from..from + run.len() * BLOCK_BYTES];
+            if !cached.contains_key(&run[0]) {
+                self.with_file(file, |file| file.read_exact_at(part, run[0] * BLOCK_BYTES as u64))?;
+                continue;
+            }
+            for (chunk, number) in part.chunks_mut(BLOCK_BYTES).zip(run) {
+                chunk.copy_from_slice(&cached[number][..]);
             }
         }
+        slot.with_request(|request| {
+            let Request::Read { buffer, .. } = request else { panic!("only reads read") };
+            buffer.copy_from_slice(&scratch);
+        });
         Ok(())
     }
 }
