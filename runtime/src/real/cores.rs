@@ -111,6 +111,7 @@ impl Tasks for Cores {
         }
     }
     fn blocking(&self, job: Box<dyn FnOnce() + Send>) {
-        self.pool.run(job);
+        // After the end nobody is left to miss the job: the cores, and with them all tasks, ended before the pool.
+        let _ = self.pool.run(job);
     }
 }

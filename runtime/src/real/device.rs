@@ -1,6 +1,8 @@
 //! I/O of one core in flight: what the kernel works on, and what to do when it is done. Operations are recycled;
 //! a warm one allocates nothing.
 
+use super::clock::now_ns;
+use super::figures::{Figures, Verb};
 use super::files::{Files, failed};
 use super::ring::{Ring, Wait};
 use crate::disk::FileId;
@@ -41,6 +43,8 @@ enum Work {
 
 struct Progress {
     slot: Arc<Slot>,
+    verb: Verb,
+    start_ns: u64,
     file: FileId,
     fd: RawFd,
     done_bytes: usize,
@@ -71,13 +75,14 @@ pub(super) struct Device {
     /// Descriptors and modes by file id, so that the shared table is asked once per file and core.
     handles: Vec<Option<super::files::Handle>>,
     bell: RawFd,
+    figures: Arc<Figures>,
 }
 
 impl Device {
     /// `bell`: the inbox's eventfd.
-    pub fn new(mut ring: Ring, bell: RawFd) -> Device {
+    pub fn new(mut ring: Ring, bell: RawFd, figures: Arc<Figures>) -> Device {
         push_bell(&mut ring, bell);
-        Device { ring, ops: Vec::new(), free: Vec::new(), handles: Vec::new(), bell }
+        Device { ring, ops: Vec::new(), free: Vec::new(), handles: Vec::new(), bell, figures }
     }
     /// Entries that the kernel has not seen yet.
     pub fn unsubmitted(&self) -> usize {
@@ -124,16 +129,25 @@ impl Device {
     }
     /// Starts a transfer; hands the slot back if it ended at once.
     pub fn start(&mut self, slot: Arc<Slot>, files: &Files) -> Option<(Arc<Slot>, Result<()>)> {
-        let (file, writes) = slot.with_request(|request| match request {
-            Request::Read { file, .. } => (*file, false),
-            Request::Write { file, .. } => (*file, true),
-            Request::Flush { file } => (*file, false),
+        let (file, verb) = slot.with_request(|request| match request {
+            Request::Read { file, .. } => (*file, Verb::Read),
+            Request::Write { file, .. } => (*file, Verb::Write),
+            Request::Flush { file } => (*file, Verb::Flush),
         });
+        let writes = verb == Verb::Write;
         let fd = match self.fd_for(file, writes, files).and_then(|fd| slot.with_request(|r| check(r)).map(|()| fd)) {
             Ok(fd) => fd,
             Err(error) => return Some((slot, Err(error.with(files.name(file))))),
         };
-        let index = self.take_op(Work::Transfer(Progress { slot, file, fd, done_bytes: 0, retries: 0 }));
+        let index = self.take_op(Work::Transfer(Progress {
+            slot,
+            verb,
+            start_ns: now_ns(),
+            file,
+            fd,
+            done_bytes: 0,
+            retries: 0,
+        }));
         self.issue(index);
         None
     }
@@ -188,6 +202,9 @@ impl Device {
             return Event::Nothing;
         };
         let Work::Transfer(progress) = self.free_op(index) else { unreachable!("the caller looked") };
+        if outcome.is_ok() {
+            self.figures.io(progress.verb, progress.start_ns);
+        }
         let outcome = outcome.map_err(|error| error.with(files.name(progress.file)));
         Event::Finished(progress.slot, outcome)
     }

@@ -1,6 +1,8 @@
 //! Runs one core's tasks. A task is in the run queue at most once; waking it allocates nothing, from its own core
 //! or from any other thread.
 
+use super::clock::now_ns;
+use super::figures::Figures;
 use super::inbox::Inbox;
 use super::reactor;
 use crate::tasks::Local;
@@ -90,12 +92,17 @@ impl Executor {
         self.queue.borrow().is_empty()
     }
     /// Polls the next task of the queue. False if there is none.
-    pub fn run_one(&self) -> bool {
+    pub fn run_one(&self, figures: &Figures) -> bool {
         let Some(task) = self.queue.borrow_mut().pop_front() else { return false };
         // From here on a wake-up queues it again; acquires what wakers wrote before.
         task.queued.swap(false, Ordering::AcqRel);
         let Some((mut future, waker)) = self.lift(&task) else { return true };
-        match future.as_mut().poll(&mut Context::from_waker(&waker)) {
+        let start_ns = figures.run().then(now_ns);
+        let polled = future.as_mut().poll(&mut Context::from_waker(&waker));
+        if let Some(start_ns) = start_ns {
+            figures.ran_since(start_ns);
+        }
+        match polled {
             Poll::Pending => self.put_back(&task, (future, waker)),
             Poll::Ready(()) => self.remove(&task),
         }

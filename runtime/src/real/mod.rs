@@ -10,6 +10,7 @@ mod cores;
 mod device;
 mod disk;
 mod executor;
+mod figures;
 mod files;
 mod inbox;
 mod poller;
@@ -21,6 +22,7 @@ mod tests;
 #[cfg(feature = "seeded-bugs")]
 mod volatile;
 
+pub use figures::{CoreSummary, Probe};
 pub use poller::{Readable, readable};
 pub use pool::PoolSummary;
 
@@ -85,8 +87,12 @@ pub fn start(options: Options) -> Result<(Runtime, Reactors)> {
     let count = options.cores.unwrap_or(cpus.len());
     assert!((1..=CORES_MAX).contains(&count), "between 1 and 1024 cores");
     let files = files::Files::open_directory(&options.directory, options.read_only)?;
-    let inboxes = cores::inboxes(count)?;
-    let world = Arc::new(reactor::World { inboxes, files, foreign_slots: crate::transfer::SlotPool::new() });
+    let world = Arc::new(reactor::World {
+        inboxes: cores::inboxes(count)?,
+        figures: (0..count).map(|_| Arc::default()).collect(),
+        files,
+        foreign_slots: crate::transfer::SlotPool::new(),
+    });
     let threads = cores::start(&world, &cpus)?;
     let pool = match pool::Pool::start(cpus.len()) {
         Ok(pool) => pool,
@@ -143,9 +149,9 @@ impl Reactors {
         self.cores.world.inboxes[core].spawn(Box::new(task));
         receive.recv().map_err(|_| inbox::stopped())
     }
-    /// What the pool has done so far.
-    pub fn pool(&self) -> PoolSummary {
-        self.cores.pool.summary()
+    /// A handle to what cores and pool have done so far.
+    pub fn probe(&self) -> Probe {
+        Probe(self.cores.clone())
     }
     /// Ends all: drops the tasks of every core, waits for I/O in flight and for the pool's jobs, joins the threads,
     /// gives up the brick's lock. From then on requests fail with `Interrupted`. Not to be called on a core.

@@ -109,11 +109,11 @@ impl Pool {
         pool.add_worker()?;
         Ok(pool)
     }
-    /// Adds a job; one short lock, and at most one wake-up.
-    pub fn run(&self, job: Box<dyn FnOnce() + Send>) {
+    /// Adds a job; one short lock, and at most one wake-up. False if the pool has ended: the job was dropped.
+    pub fn run(&self, job: Box<dyn FnOnce() + Send>) -> bool {
         let mut state = self.state.lock();
         if state.stopping {
-            return;
+            return false;
         }
         state.queue.push_back((job, Instant::now()));
         let idle = state.idle.pop().map(|(_, thread)| thread);
@@ -125,6 +125,7 @@ impl Pool {
             None if watch => self.wake_watcher(),
             None => {}
         }
+        true
     }
     fn wake_watcher(&self) {
         if let Some(watcher) = &*self.watcher.lock().expect("no panic while held") {

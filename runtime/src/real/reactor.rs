@@ -5,6 +5,7 @@
 use super::clock::{Timers, now_ns};
 use super::device::{Device, Event};
 use super::executor::Executor;
+use super::figures::Figures;
 use super::files::Files;
 use super::inbox::{Inbox, Mail, stopped};
 use super::ring::{Ring, Wait};
@@ -21,6 +22,7 @@ const PER_TURN: usize = 4;
 /// What all cores of one world share.
 pub(super) struct World {
     pub inboxes: Vec<Arc<Inbox>>,
+    pub figures: Vec<Arc<Figures>>,
     pub files: Files,
     /// Slots for I/O started by threads that are not cores.
     pub foreign_slots: Arc<SlotPool>,
@@ -35,6 +37,7 @@ pub(super) struct Core {
     pub timers: RefCell<Timers>,
     pub device: RefCell<Device>,
     pub slots: Arc<SlotPool>,
+    figures: Arc<Figures>,
     mail: RefCell<Mail>,
     stopping: Cell<bool>,
 }
@@ -91,7 +94,8 @@ impl Core {
             ring.hold(lock)?;
         }
         let inbox = world.inboxes[index].clone();
-        let device = RefCell::new(Device::new(ring, inbox.event_fd()));
+        let figures = world.figures[index].clone();
+        let device = RefCell::new(Device::new(ring, inbox.event_fd(), figures.clone()));
         Ok(Core {
             world,
             index,
@@ -100,6 +104,7 @@ impl Core {
             timers: RefCell::default(),
             device,
             slots: SlotPool::new(),
+            figures,
             mail: RefCell::default(),
             stopping: Cell::new(false),
         })
@@ -119,6 +124,7 @@ impl Core {
         }
     }
     fn turn(&self) {
+        self.figures.turn();
         self.take_mail();
         if self.stopping.get() {
             // No task may meet a core that refuses its I/O.
@@ -127,7 +133,7 @@ impl Core {
         self.fire_timers();
         self.take_completions(PER_TURN);
         for _ in 0..PER_TURN {
-            if !self.executor.run_one() || self.device.borrow().unsubmitted() >= PER_TURN {
+            if !self.executor.run_one(&self.figures) || self.device.borrow().unsubmitted() >= PER_TURN {
                 break;
             }
         }
@@ -181,6 +187,7 @@ impl Core {
                 ns => Wait::ForNs(ns),
             },
         };
+        self.figures.sleep();
         device.sleep(wait);
         self.inbox.wake_up();
     }

@@ -7,6 +7,7 @@
 
 use super::disk::RealDisk;
 use super::files::failed;
+use super::inbox::stopped;
 use super::pool::Pool;
 use crate::buffer::Slabs;
 use crate::disk::{Disk, FileId, OpenMode};
@@ -73,11 +74,14 @@ impl VolatileDisk {
         VolatileDisk { inner, pool, slots: SlotPool::new() }
     }
     fn later(&self, slot: Arc<Slot>, job: impl FnOnce(&Inner, &Slot) -> Result<()> + Send + 'static) {
-        let inner = self.inner.clone();
-        self.pool.run(Box::new(move || {
-            let result = job(&inner, &slot);
-            slot.finish(result);
+        let (inner, there) = (self.inner.clone(), slot.clone());
+        let accepted = self.pool.run(Box::new(move || {
+            let result = job(&inner, &there);
+            there.finish(result);
         }));
+        if !accepted {
+            slot.finish(Err(stopped()));
+        }
     }
 }
 
@@ -114,7 +118,7 @@ impl Disk for VolatileDisk {
                 if let Some(place) = early {
                     let inner = self.inner.clone();
                     // A failure keeps the block in the cache, where the next flush will meet it.
-                    self.pool.run(Box::new(move || drop(inner.write_out(&[place]))));
+                    let _ = self.pool.run(Box::new(move || drop(inner.write_out(&[place]))));
                 }
             }
             Ok(Way::Read) => self.later(slot, Inner::read),
