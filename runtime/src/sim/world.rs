@@ -343,7 +343,7 @@ impl Drop for World {
             eprintln!("simulation: seed {}, {} ns, step {}", self.seed, self.schedule.now(), self.steps());
         }
         self.schedule.stop();
-        // Tasks hold the runtime and the runtime's queues hold tasks: cut here. Nothing is added once stopped.
+        // Tasks hold the runtime, whose queues hold tasks and wakers: cut here. Nothing is added once stopped.
         self.tasks.clear();
         self.schedule.clear();
         self.disk.clear();

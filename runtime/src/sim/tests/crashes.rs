@@ -1,6 +1,8 @@
 //! Crashes at chosen steps.
 
 use super::*;
+use crate::Slabs;
+use std::sync::Arc;
 
 /// How a small store writes its data and the header that says so.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -35,8 +37,13 @@ async fn store(runtime: &Runtime, protocol: Protocol, acknowledged: &std::cell::
 }
 
 /// Crashes a run at one step; gives the images, or None if the run has fewer steps.
-fn crashed(seed: u64, protocol: Protocol, step: u64, side: Side) -> Option<(bool, Vec<DiskImage>)> {
-    let mut world = World::new(seed);
+fn crashed(
+    slabs: &Arc<Slabs>,
+    (seed, protocol): (u64, Protocol),
+    step: u64,
+    side: Side,
+) -> Option<(bool, Vec<DiskImage>)> {
+    let mut world = World::with_slabs(seed, slabs.clone());
     let runtime = world.runtime();
     world.crash_at_step(step, side);
     let acknowledged = std::cell::Cell::new(false);
@@ -60,10 +67,13 @@ fn crashed(seed: u64, protocol: Protocol, step: u64, side: Side) -> Option<(bool
 /// Runs until the end of the protocol with a crash at every step; counts the images in which the header promises
 /// data that is not there, and the steps.
 fn enumerate(seed: u64, protocol: Protocol) -> (usize, u64) {
+    let slabs = World::new(0).runtime().slabs;
     let mut broken = 0;
     for step in 1.. {
         for side in [Side::Before, Side::After] {
-            let Some((acknowledged, images)) = crashed(seed, protocol, step, side) else { return (broken, step - 1) };
+            let Some((acknowledged, images)) = crashed(&slabs, (seed, protocol), step, side) else {
+                return (broken, step - 1);
+            };
             assert!(!acknowledged, "the acknowledgement comes after the last step");
             for image in images.iter().filter(|image| !image.names().is_empty()) {
                 let header = page(image, "a", 0).contains(&HEADER);
@@ -91,24 +101,20 @@ fn a_wrong_protocol_is_caught() {
 
 #[test]
 fn the_sides_of_a_step_differ() {
+    let slabs = World::new(0).runtime().slabs;
     for seed in 0..SEEDS {
-        for (step, present) in [(1, false), (2, false)] {
-            // Before the names are durable nothing survives the hardest crash.
-            let (_, images) = crashed(seed, Protocol::Right, step, Side::Before).expect("there are 6 steps");
-            assert_eq!(!images[8].names().is_empty(), present);
-        }
-        let (_, images) = crashed(seed, Protocol::Right, 2, Side::After).expect("there are 6 steps");
-        assert!(images.iter().all(|image| image.length("a") == Some(PAGES * 4096)));
-        let header = |side| {
-            let (_, images) = crashed(seed, Protocol::Right, 6, side).expect("there are 6 steps");
-            images.iter().filter(|image| page(image, "a", 0) == [HEADER; 8]).count()
+        let images = |step, side| {
+            let crashed = crashed(&slabs, (seed, Protocol::Right), step, side);
+            crashed.expect("there are 6 steps").1
         };
+        // Before the names are durable nothing survives the hardest crash, the ninth image.
+        assert!(images(1, Side::Before)[8].names().is_empty() && images(2, Side::Before)[8].names().is_empty());
+        assert!(images(2, Side::After).iter().all(|image| image.length("a") == Some(PAGES * 4096)));
+        let header = |side| images(6, side).iter().filter(|image| page(image, "a", 0) == [HEADER; 8]).count();
         assert!(header(Side::Before) < 10 && header(Side::After) == 10);
-        // Not yet submitted, it can't be there; submitted, it can.
-        let (_, images) = crashed(seed, Protocol::Right, 5, Side::Before).expect("there are 6 steps");
-        assert!(images.iter().all(|image| page(image, "a", 0) == [0; 8]));
-        let (_, images) = crashed(seed, Protocol::Right, 5, Side::After).expect("there are 6 steps");
-        assert_eq!(page(&images[9], "a", 0), [HEADER; 8]);
+        // Not yet submitted, it can't be there; submitted, it can: the tenth image has all there is.
+        assert!(images(5, Side::Before).iter().all(|image| page(image, "a", 0) == [0; 8]));
+        assert_eq!(page(&images(5, Side::After)[9], "a", 0), [HEADER; 8]);
     }
 }
 
