@@ -48,9 +48,9 @@ pub struct Message {
 }
 
 impl Landing {
-    /// An empty landing.
-    pub fn new(runtime: &Runtime) -> Result<Landing> {
-        Ok(Landing { head: Box::new([0; JOINED_BYTES]), body: runtime.buffer(IO_BYTES_MAX)? })
+    /// An empty landing of a core.
+    pub fn new(runtime: &Runtime, core: usize) -> Result<Landing> {
+        Ok(Landing { head: Box::new([0; JOINED_BYTES]), body: runtime.slabs.take(core, IO_BYTES_MAX)? })
     }
     /// Reads one request.
     pub fn receive(&mut self, device: &File) -> Received {

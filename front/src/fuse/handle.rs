@@ -206,7 +206,7 @@ impl<T: Target> Handler<T> {
             Reply::Entries(entries) => entries.iter().all(|entry| page.push(entry)),
             other => contradiction(&other),
         };
-        let length = page.len();
+        let length = page.used();
         buffer.set_len(length);
         Ok(Told::Buffer(Head::before(unique, length), buffer))
     }

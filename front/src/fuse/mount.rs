@@ -28,6 +28,10 @@ const UNMOUNT_ATTEMPTS: usize = 5;
 /// ... at this distance.
 const UNMOUNT_PAUSE: Duration = Duration::from_millis(100);
 
+/// Unmounts what nobody serves: without ending the connection first, the kernel would wait for us to write back
+/// mapped pages.
+const ABANDON: libc::c_int = libc::MNT_FORCE | libc::MNT_DETACH;
+
 /// How far the kernel reads ahead of a sequential reader: the largest request, so that such reads come in
 /// requests of 1 MiB. Its default of 128 KiB would keep the device idle between them.
 const READ_AHEAD_KIB: usize = 1024;
@@ -76,7 +80,7 @@ pub fn mount(options: &MountOptions) -> Result<Mount> {
     let ready = ready(path.clone(), device);
     if ready.is_err() {
         // Leaves nothing behind; if this fails too, the first error is the one to tell.
-        let _ = syscall::unmount(&c_path(&path)?, libc::MNT_DETACH);
+        let _ = syscall::unmount(&c_path(&path)?, ABANDON);
     }
     ready
 }
@@ -239,13 +243,13 @@ fn unmount_patiently(path: &CStr) -> Result<Unmounted, i32> {
 
 impl Drop for Mount {
     fn drop(&mut self) {
-        // Closing the last descriptor would leave a dead mount behind. Detaching waits for nobody.
+        // Closing the last descriptor would leave a dead mount behind. Nobody serves it any more.
         let unmounted = *self.unmounted.lock().expect("no panic while held");
         let ours = || mounted_at(&self.path).is_ok_and(|top| top.is_some_and(|top| self.is(&top)));
         if let (false, Ok(path)) = (unmounted, c_path(&self.path))
             && ours()
         {
-            let _ = syscall::unmount(&path, libc::MNT_DETACH);
+            let _ = syscall::unmount(&path, ABANDON);
         }
     }
 }

@@ -165,7 +165,7 @@ impl<'a> Entries<'a> {
         Entries { writer: Writer::new(into), plus, root }
     }
     /// Bytes so far.
-    pub fn len(&self) -> usize {
+    pub fn used(&self) -> usize {
         self.writer.len()
     }
     /// Bytes that are left.

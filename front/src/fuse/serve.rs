@@ -81,7 +81,7 @@ struct Core<T> {
 pub fn serve<T: Target>(runtime: &Runtime, mount: Mount, target: Arc<T>, identity: Identity) -> Result<Serving> {
     let count = runtime.tasks.cores();
     let devices = (0..count).map(|_| mount.clone_device()).collect::<Result<Vec<File>>>()?;
-    let landings = (0..count).map(|_| Landing::new(runtime)).collect::<Result<Vec<Landing>>>()?;
+    let landings = (0..count).map(|core| Landing::new(runtime, core)).collect::<Result<Vec<Landing>>>()?;
     let shared = Arc::new(Shared {
         mount,
         tasks: AtomicUsize::new(count * TASKS_PER_CORE),
@@ -108,6 +108,8 @@ pub fn serve<T: Target>(runtime: &Runtime, mount: Mount, target: Arc<T>, identit
 
 /// One task's life.
 async fn run<T: Target>(core: Arc<Core<T>>, task: usize) {
+    // Also when the cores are stopped, which drops their tasks.
+    let _leave = Leave(core.shared.clone());
     let mut turn = 0;
     while let Some((message, payload, start_ns)) = core.receive(task).await {
         let mut handling = pin!(core.handler.handle(message, payload, start_ns));
@@ -128,7 +130,18 @@ async fn run<T: Target>(core: Arc<Core<T>>, task: usize) {
             yield_now().await;
         }
     }
-    core.leave();
+}
+
+/// Tells the serving that a task has ended.
+struct Leave(Arc<Shared>);
+
+impl Drop for Leave {
+    fn drop(&mut self) {
+        if self.0.tasks.fetch_sub(1, Ordering::AcqRel) == 1 {
+            *self.0.ended.lock().expect("no panic while held") = true;
+            self.0.bell.notify_all();
+        }
+    }
 }
 
 impl<T: Target> Core<T> {
@@ -191,12 +204,6 @@ impl<T: Target> Core<T> {
             }
         }
         Err(Error::new(Kind::Host, "no memory for a write's payload"))
-    }
-    fn leave(&self) {
-        if self.shared.tasks.fetch_sub(1, Ordering::AcqRel) == 1 {
-            *self.shared.ended.lock().expect("no panic while held") = true;
-            self.shared.bell.notify_all();
-        }
     }
 }
 

@@ -1,0 +1,129 @@
+//! Mounting, unmounting, and what comes between.
+
+use crate::{Fixture, LONG, directory, eventually, options, possible};
+use base::Kind;
+use front::fuse::{self, Unmounted};
+use std::ffi::CString;
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+/// Names the directory in which `a_daemon_that_never_ends` is to mount.
+const DAEMON_DIRECTORY: &str = "SINTER_FRONT_TEST_DIRECTORY";
+
+/// Not a test of its own: the process that others start in order to kill it.
+#[test]
+fn a_daemon_that_never_ends() {
+    if let Some(directory) = std::env::var_os(DAEMON_DIRECTORY) {
+        // It must not use its own mount: killed meanwhile, it would wait for its own answer and never end.
+        let _fixture = Fixture::at(directory.into());
+        loop {
+            std::thread::park();
+        }
+    }
+}
+
+fn is_mounted(directory: &Path) -> bool {
+    let mount = directory.join("mount").display().to_string();
+    fs::read_to_string("/proc/mounts").expect("always there").contains(&mount)
+}
+
+/// Mounts in another process, and kills that.
+fn leave_dead_mount(directory: &Path) {
+    let mut daemon = Command::new(std::env::current_exe().expect("we run"));
+    daemon.args(["--exact", "life::a_daemon_that_never_ends"]).env(DAEMON_DIRECTORY, directory);
+    let mut daemon = daemon.stdout(Stdio::null()).spawn().expect("starts");
+    let ready = directory.join("mount/ready");
+    eventually("the daemon serves", || is_mounted(directory));
+    fs::write(&ready, b"yes").expect("it works");
+    daemon.kill().expect("it runs");
+    daemon.wait().expect("it ends");
+    let error = fs::read_dir(directory.join("mount")).expect_err("nobody serves it");
+    assert_eq!(error.raw_os_error(), Some(libc::ENOTCONN));
+}
+
+#[test]
+fn a_dead_mount_is_taken_over() {
+    if !possible() {
+        return;
+    }
+    let directory = directory();
+    leave_dead_mount(&directory);
+    let fixture = Fixture::at(directory.clone());
+    assert!(!fixture.path("ready").exists());
+    fs::write(fixture.path("new"), b"x").expect("it works");
+    drop(fixture);
+    assert!(!directory.exists(), "nothing is mounted below it any more");
+}
+
+#[test]
+fn a_mount_point_in_use_is_refused() {
+    let Some(fixture) = Fixture::new() else { return };
+    let error = fuse::mount(&options(&fixture.path(""))).err().expect("busy");
+    assert_eq!(error.kind, Kind::Busy);
+    assert!(error.to_string().contains("unmount it"), "{error}");
+    fs::write(fixture.path("f"), b"x").expect("the first mount lives on");
+    let error = fuse::mount(&options(Path::new("/proc"))).err().expect("busy");
+    assert_eq!(error.kind, Kind::Busy);
+}
+
+#[test]
+fn wrong_mount_points_are_explained() {
+    if !possible() {
+        return;
+    }
+    let directory = directory();
+    let kind = |path: &Path| fuse::mount(&options(path)).err().map(|error| error.kind);
+    assert_eq!(kind(&directory.join("absent")), Some(Kind::NotFound));
+    fs::write(directory.join("file"), b"").expect("a file");
+    assert_eq!(kind(&directory.join("file")), Some(Kind::NotDirectory));
+    fs::remove_dir_all(directory).expect("nothing is mounted");
+}
+
+#[test]
+fn a_mount_that_is_never_served_leaves_nothing_behind() {
+    if !possible() {
+        return;
+    }
+    let directory = directory();
+    let mount = fuse::mount(&options(&directory.join("mount"))).expect("mounts");
+    assert!(mount.agreed().0 >= 28);
+    drop(mount);
+    fs::remove_dir_all(directory).expect("nothing is mounted");
+}
+
+#[test]
+fn an_unmount_from_outside_ends_the_serving() {
+    let Some(fixture) = Fixture::new() else { return };
+    let path = CString::new(fixture.path("").as_os_str().as_bytes()).expect("no NUL");
+    // SAFETY: a string that outlives the call.
+    assert_eq!(unsafe { libc::umount2(path.as_ptr(), 0) }, 0);
+    assert!(fixture.serving().wait(LONG), "the tasks have left");
+    assert!(fixture.serving().has_ended());
+    assert_eq!(fixture.serving().stop(LONG), Ok(Unmounted::Already));
+}
+
+#[test]
+fn stopping_twice_is_harmless() {
+    let Some(fixture) = Fixture::new() else { return };
+    assert_eq!(fixture.serving().stop(LONG), Ok(Unmounted::Clean));
+    assert!(fixture.serving().has_ended());
+    assert_eq!(fixture.serving().stop(LONG), Ok(Unmounted::Already));
+}
+
+#[test]
+fn a_busy_mount_is_detached_and_served_to_the_last() {
+    let Some(fixture) = Fixture::new() else { return };
+    let path = fixture.path("f");
+    fs::write(&path, b"held").expect("create");
+    let held = fs::OpenOptions::new().read(true).write(true).open(&path).expect("open");
+    let stopped = fixture.serving().stop(std::time::Duration::from_millis(100));
+    assert_eq!(stopped, Ok(Unmounted::Detached));
+    assert!(!path.exists(), "the path is free");
+    assert!(!fixture.serving().has_ended());
+    std::os::unix::fs::FileExt::write_all_at(&held, b"more", 0).expect("the user is still served");
+    held.sync_all().expect("fsync");
+    drop(held);
+    assert!(fixture.serving().wait(LONG), "the last user has left");
+}

@@ -1,0 +1,99 @@
+//! The front on a real mount, over a file tree in memory. Needs root and /dev/fuse; says so and passes otherwise.
+
+mod durable;
+mod life;
+mod memory;
+mod names;
+mod traffic;
+
+use base::{SessionId, VolumeId};
+use front::fuse::{self, Identity, MountOptions, OP_NAMES, Serving};
+use memory::Memory;
+use runtime::Runtime;
+use runtime::real::{Options, Reactors};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+/// Longer than anything here takes, even on a loaded machine.
+pub const LONG: Duration = Duration::from_secs(30);
+
+/// A mounted file tree; unmounted and removed when dropped.
+pub struct Fixture {
+    pub serving: Option<Serving>,
+    pub memory: Arc<Memory>,
+    pub runtime: Runtime,
+    pub directory: PathBuf,
+    reactors: Option<Reactors>,
+}
+
+/// False, with a word about it, where this machine can't mount.
+pub fn possible() -> bool {
+    // SAFETY: takes nothing, can't fail.
+    let root = unsafe { libc::geteuid() } == 0;
+    let possible = root && Path::new("/dev/fuse").exists();
+    if !possible {
+        eprintln!("skipped: needs root and /dev/fuse");
+    }
+    possible
+}
+
+/// A directory of our own, with `mount` and `brick` in it.
+pub fn directory() -> PathBuf {
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    let number = COUNT.fetch_add(1, Ordering::Relaxed);
+    let directory = std::env::temp_dir().join(format!("sinter-front-{}-{number}", std::process::id()));
+    std::fs::create_dir_all(directory.join("mount")).expect("a temporary directory");
+    std::fs::create_dir_all(directory.join("brick")).expect("a temporary directory");
+    directory
+}
+
+pub fn options(path: &Path) -> MountOptions {
+    MountOptions { path: path.to_path_buf(), source: "test".into(), read_only: false }
+}
+
+impl Fixture {
+    pub fn new() -> Option<Fixture> {
+        possible().then(|| Fixture::at(directory()))
+    }
+    pub fn at(directory: PathBuf) -> Fixture {
+        let world = Options { cores: Some(2), ..Options::new(directory.join("brick"), 512 << 20, OP_NAMES) };
+        let (runtime, reactors) = runtime::real::start(world).expect("the cores start");
+        let mount = fuse::mount(&options(&directory.join("mount"))).expect("it can be mounted");
+        let memory = Arc::new(Memory::new(&runtime));
+        let identity = Identity { volume: VolumeId(1), root: memory::root(), session: SessionId(1) };
+        let serving = fuse::serve(&runtime, mount, memory.clone(), identity).expect("it can be served");
+        Fixture { serving: Some(serving), memory, runtime, directory, reactors: Some(reactors) }
+    }
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.directory.join("mount").join(name)
+    }
+    pub fn serving(&self) -> &Serving {
+        self.serving.as_ref().expect("there until dropped")
+    }
+}
+
+impl Drop for Fixture {
+    fn drop(&mut self) {
+        let serving = self.serving.take().expect("dropped once");
+        let stopped = serving.stop(LONG);
+        drop(serving);
+        drop(self.reactors.take());
+        let _ = std::fs::remove_dir_all(self.directory.join("brick"));
+        let _ = std::fs::remove_dir(self.directory.join("mount"));
+        let _ = std::fs::remove_dir(&self.directory);
+        if !std::thread::panicking() {
+            stopped.expect("it can be unmounted");
+        }
+    }
+}
+
+/// Waits until `condition` holds.
+pub fn eventually(what: &str, condition: impl Fn() -> bool) {
+    let start = Instant::now();
+    while !condition() {
+        assert!(start.elapsed() < LONG, "never happened: {what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
