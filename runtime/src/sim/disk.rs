@@ -443,7 +443,6 @@ impl Disk for SimDisk {
         Ok(self.state().file(file).content.length())
     }
     fn allocate(&self, file: FileId, bytes: u64) -> Result<()> {
-        assert!(bytes.is_multiple_of(BLOCK_BYTES as u64), "lengths are whole blocks");
         let mut state = self.state();
         if state.crashed {
             return Err(crashed());
