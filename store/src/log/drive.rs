@@ -9,6 +9,7 @@ use base::{Error, Kind, Result};
 use runtime::disk;
 use runtime::seeded::{Bug, active};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::task::{Poll, Waker};
 
 /// Writers per core: as many as batches may be under way, and one to flush beside them.
@@ -100,6 +101,7 @@ fn finish(log: &Log, result: Result<()>, woken: &mut Vec<Waker>, done: impl FnOn
     let mut state = log.state.lock();
     done(&mut state);
     let positions = state.commit.positions();
+    log.written.store(positions.written, Ordering::Release);
     let early = active(Bug::AckBeforeFlush);
     let mut at = 0;
     while at < state.waiters.len() {

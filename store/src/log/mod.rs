@@ -23,6 +23,7 @@ use base::limits::BLOCK_BYTES;
 use base::{Error, GroupId, Index, Ino, Kind, Life, Place, ReplicaId, Result, SegmentId, Sync, VolumeId};
 use runtime::{Event, FileId, Lock, Runtime, Slice, Span};
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::Waker;
 
 /// Batches being written at once. Two keep the device busy while the next is built; more would only cut batches
@@ -142,6 +143,7 @@ pub struct Log {
     uuid: Uuid,
     segment_blocks: u32,
     state: Lock<State>,
+    written: AtomicU64,
     /// Happens when a prepared segment is taken or wanted.
     pub segment_wanted: Event,
     /// Happens when a segment was prepared, or none can be.
@@ -192,6 +194,7 @@ impl Log {
             uuid,
             segment_blocks,
             state: Lock::new("log", state),
+            written: AtomicU64::new(resume.number),
             segment_wanted: events(),
             segment_came: events(),
             drained: events(),
@@ -225,10 +228,18 @@ impl Log {
             let one = state.append_one(self, entry)?;
             ordered.push(one);
         }
-        let building = state.building.as_mut().expect("append_one leaves the batch of its record open");
-        building.wants_write |= sync >= Sync::Written;
-        building.wants_durable |= sync >= Sync::Data;
+        state.note_wants(sync);
         Ok(())
+    }
+
+    /// Appends one record; as `append`.
+    pub fn append_one_record(&self, entry: &Entry<'_>, sync: Sync) -> Result<Ordered> {
+        let mut state = self.state.lock();
+        state.check()?;
+        state.reserve(self, std::slice::from_ref(entry))?;
+        let ordered = state.append_one(self, entry)?;
+        state.note_wants(sync);
+        Ok(ordered)
     }
 
     /// Waits until batch `batch` is as safe as `sync` asks. Errors: `Io` if it can't be any more.
@@ -266,6 +277,11 @@ impl Log {
     pub fn last_batch(&self) -> u64 {
         let state = self.state.lock();
         state.next_number - u64::from(state.building.is_none())
+    }
+
+    /// Every batch up to here has been written; no lock is taken, so it may lag.
+    pub fn written(&self) -> u64 {
+        self.written.load(Ordering::Acquire)
     }
 
     /// How far batches are written and durable.
@@ -413,6 +429,12 @@ impl State {
                 Err(Error::new(Kind::Io, what).with(cause))
             }
         }
+    }
+
+    fn note_wants(&mut self, sync: Sync) {
+        let building = self.building.as_mut().expect("append_one leaves the batch of its record open");
+        building.wants_write |= sync >= Sync::Written;
+        building.wants_durable |= sync >= Sync::Data;
     }
 
     fn has_job(&self) -> bool {

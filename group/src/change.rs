@@ -1,0 +1,410 @@
+//! Operations on names and attributes: evaluate under the locks of the groups concerned, order, apply (decision D5).
+
+use crate::context::Context;
+use crate::held::{GroupSet, Held, HeldView};
+use crate::load::wanted;
+use crate::state::Range;
+use crate::token::TokenGuard;
+use crate::{Answer, Groups, Position};
+use base::limits::BLOCK_BYTES;
+use base::{
+    Attr, Crcs, Edit, Error, Follow, GroupId, Ino, Intent, Kind, Op, Outcome, Reply, RequestId, Result, SessionId,
+    Sync, VolumeId,
+};
+use names::{Caller, Decision, Need, Part, Seen, Stop, evaluate};
+use runtime::{Slice, Stage};
+use store::format::record::{Run, encode_replicated};
+use store::log::{Described, Entry, Ordered, Payload};
+
+/// A payload that a change carries beside its edits: blocks of one inode.
+pub(crate) struct Attached {
+    /// The inode.
+    pub ino: Ino,
+    /// First block.
+    pub first: u64,
+    /// The blocks.
+    pub slice: Slice,
+    /// Their checksums.
+    pub crcs: Crcs,
+}
+
+enum Step {
+    Ordered { decision: Decision, batch: u64, position: Option<Position> },
+    Again(Box<Outcome>),
+    Load(Need),
+    Segment(u64),
+    Range(u64, GroupId),
+    Token(Ino),
+}
+
+impl Groups {
+    /// Evaluates and orders an operation on names or attributes; waits as `sync` asks.
+    pub(crate) async fn change(&self, context: &Context, op: &Op, sync: Sync) -> Result<Answer> {
+        self.change_with(context, op, sync, None, None).await
+    }
+
+    /// As `change`, with blocks that go into the same record and the range lock held for them.
+    pub(crate) async fn change_with(
+        &self,
+        context: &Context,
+        op: &Op,
+        sync: Sync,
+        attached: Option<&Attached>,
+        range: Option<u64>,
+    ) -> Result<Answer> {
+        let mut set = first_groups(op);
+        let mut token: Option<(TokenGuard<'_>, Ino)> = None;
+        self.throttle(op.mutates()).await?;
+        loop {
+            let moved = token.as_ref().map(|(_, ino)| *ino);
+            let step = self.try_change(context, op, sync, &mut set, attached, range, moved)?;
+            context.span.mark(Stage::Order, self.now_ns());
+            match step {
+                Step::Ordered { decision, batch, position } => {
+                    if batch > 0 {
+                        self.store().log.wait(batch, sync, Some(&context.span)).await?;
+                    }
+                    return Ok(Answer { reply: decision.reply, data: None, position });
+                }
+                Step::Again(outcome) => return self.repeat(context, op, *outcome).await,
+                Step::Load(Need::Group(group)) => set.insert(group),
+                Step::Load(need) => {
+                    let wanted = wanted(need).expect("the other needs are of the index");
+                    // Volumes are of the catalogue, whatever volume the caller is on.
+                    self.load(self.volume_of(context, op), vec![wanted]).await?;
+                    context.span.mark(Stage::Index, self.now_ns());
+                }
+                Step::Segment(ticket) => {
+                    self.wait_for_segment(ticket).await?;
+                    context.span.mark(Stage::Admit, self.now_ns());
+                }
+                Step::Range(ticket, group) => {
+                    self.state(group).ranges.after(ticket).await;
+                    context.span.mark(Stage::Range, self.now_ns());
+                }
+                Step::Token(ino) => {
+                    drop(token.take());
+                    let guard = self.rename_token().take().await;
+                    if let Op::Rename { new_parent, .. } = op {
+                        self.refuse_loop(context, ino, *new_parent).await?;
+                    }
+                    token = Some((guard, ino));
+                    context.span.mark(Stage::Range, self.now_ns());
+                }
+            }
+        }
+    }
+
+    #[allow(clippy::too_many_arguments)]
+    fn try_change(
+        &self,
+        context: &Context,
+        op: &Op,
+        sync: Sync,
+        set: &mut GroupSet,
+        attached: Option<&Attached>,
+        range: Option<u64>,
+        token: Option<Ino>,
+    ) -> Result<Step> {
+        let segment = self.store().log.segment_came.ticket();
+        let mut held = Held::new(self, set);
+        let deciding = deciding_group(op);
+        if op.mutates()
+            && let Some(outcome) = held.of(deciding).result(context.session, context.request)
+        {
+            return Ok(Step::Again(Box::new(outcome)));
+        }
+        if let Some((ino, first)) = truncated(op) {
+            let group = self.state(ino.group());
+            let ticket = group.ranges.ticket();
+            let blocks = Range { volume: context.volume, ino, first, last: u64::MAX };
+            if held.of(ino.group()).is_held(&blocks, range) {
+                return Ok(Step::Range(ticket, ino.group()));
+            }
+        }
+        let volume = self.volume_of(context, op);
+        let caller = Caller { volume, uid: context.uid, gid: context.gid };
+        let spread = self.spread(context, op);
+        let now = self.store().runtime.clock.wall();
+        let mut view = HeldView { held: &mut held, volume, now, spread };
+        let mut decision = match evaluate(op, &caller, &mut view) {
+            Ok(decision) => decision,
+            Err(Stop::Error(error)) => return Err(error),
+            Err(Stop::Need(need)) => return Ok(Step::Load(need)),
+        };
+        if let Some(ino) = moved_directory(&decision)
+            && token != Some(ino)
+        {
+            return Ok(Step::Token(ino));
+        }
+        if matches!(op, Op::VolumeDelete { .. }) {
+            self.drop_everywhere(&mut held, &mut decision);
+        }
+        if let Some(attached) = attached {
+            let part = decision.parts.first_mut().expect("a truncation has a part");
+            let Attached { ino, first, crcs, .. } = attached;
+            part.edits.push(Edit::Map { ino: *ino, first: *first, crcs: crcs.clone() });
+        }
+        let batch = match self.order(&mut held, context, &decision, attached, sync) {
+            Err(error) if error.kind == Kind::Busy => return Ok(Step::Segment(segment)),
+            ordered => ordered?,
+        };
+        let position = decision.parts.first().map(|part| self.position(&mut held, part.group, sync));
+        count_open(op, &decision, &mut held, volume);
+        Ok(Step::Ordered { decision, batch, position })
+    }
+
+    /// Where the answer stands in its group's order (rule R1).
+    fn position(&self, held: &mut Held<'_>, group: GroupId, sync: Sync) -> Position {
+        let row = held.of(group).row;
+        Position { group, term: row.term, index: row.applied, durable: sync >= Sync::Data }
+    }
+
+    /// Orders a decision: one record per part; several parts are joined by an intent, whose end and marks follow in
+    /// the same append, because one log keeps their order (rule M3). Returns the batch of the last record; 0 if
+    /// nothing changes. All or nothing.
+    pub(crate) fn order(
+        &self,
+        held: &mut Held<'_>,
+        context: &Context,
+        decision: &Decision,
+        attached: Option<&Attached>,
+        sync: Sync,
+    ) -> Result<u64> {
+        if decision.parts.is_empty() {
+            return Ok(0);
+        }
+        let mut records: Vec<(Part, SessionId, RequestId, Outcome)> = Vec::with_capacity(2 * decision.parts.len());
+        for (number, part) in decision.parts.iter().enumerate() {
+            let asked = if number == 0 { (context.session, context.request) } else { (SessionId(0), RequestId(0)) };
+            records.push((part.clone(), asked.0, asked.1, decision.outcome));
+        }
+        for part in endings(decision) {
+            records.push((part, SessionId(0), RequestId(0), Outcome::Done));
+        }
+        self.order_records(held, &records, attached, sync)
+    }
+
+    /// Appends records of any groups held and applies them.
+    pub(crate) fn order_records(
+        &self,
+        held: &mut Held<'_>,
+        records: &[(Part, SessionId, RequestId, Outcome)],
+        attached: Option<&Attached>,
+        sync: Sync,
+    ) -> Result<u64> {
+        let mut heads = Vec::with_capacity(records.len());
+        let mut encoded = Vec::with_capacity(records.len());
+        for (part, session, request, outcome) in records {
+            let earlier = records[..heads.len()].iter().filter(|(before, ..)| before.group == part.group).count();
+            let mut head = held.of(part.group).head(part.volume, *session, *request, *outcome);
+            head.index.0 += earlier as u64;
+            let mut bytes = Vec::with_capacity(256);
+            encode_replicated(&mut bytes, &head, &part.edits);
+            heads.push(head);
+            encoded.push(bytes);
+        }
+        let entries: Vec<Entry<'_>> = (heads.iter().zip(&encoded).enumerate())
+            .map(|(number, (head, replicated))| {
+                let attached = attached.filter(|_| number == 0);
+                let described = attached.map(|a| Described { ino: a.ino, first: a.first, crcs: a.crcs.as_slice() });
+                let payload = attached.map_or(Payload::None, |a| Payload::Inline(std::slice::from_ref(&a.slice)));
+                Entry { owner: (head.group, head.volume, head.index), replicated, payload, described }
+            })
+            .collect();
+        let mut ordered: Vec<Ordered> = Vec::with_capacity(entries.len());
+        self.store().log.append(&entries, sync, &mut ordered)?;
+        let written = self.store().log.written();
+        let birth = self.store().epoch as u32;
+        for (((part, ..), head), ordered) in records.iter().zip(&heads).zip(&ordered) {
+            let state = held.of(part.group);
+            state.release_payloads(written);
+            let run = ordered
+                .place
+                .map(|place| Run { place, count: attached.map_or(0, |attached| attached.crcs.len() as u16) });
+            for edit in &part.edits {
+                state.apply(part.volume, edit, ordered.batch, run.as_slice(), birth);
+            }
+            if let Some(attached) = attached.filter(|_| ordered.place.is_some()) {
+                let slice = std::slice::from_ref(&attached.slice);
+                state.hold_payload(part.volume, attached.ino, attached.first, slice, ordered.batch);
+            }
+            state.ordered(head);
+            self.note_overlay(state);
+        }
+        Ok(ordered.last().map_or(0, |ordered| ordered.batch))
+    }
+
+    /// Answers a request that was delivered before from its kept result (rule R1).
+    async fn repeat(&self, context: &Context, op: &Op, outcome: Outcome) -> Result<Answer> {
+        let reply = match outcome {
+            Outcome::Done => Reply::Done,
+            Outcome::Wrote { offset, length } => Reply::Wrote { offset, length },
+            Outcome::Inode(ino) => match op {
+                Op::VolumeCreate { name } => {
+                    let volumes = self.volumes().await?;
+                    let volume = volumes.into_iter().find(|volume| volume.name == *name);
+                    Reply::Volume(volume.ok_or_else(|| Error::new(Kind::NotFound, "the volume is gone again"))?)
+                }
+                _ => Reply::Attr(self.attributes(context, ino).await?),
+            },
+        };
+        Ok(Answer { reply, data: None, position: None })
+    }
+
+    /// An inode's attributes. Errors: `Stale` if it is gone.
+    pub(crate) async fn attributes(&self, context: &Context, ino: Ino) -> Result<Attr> {
+        loop {
+            let seen = self.state(ino.group()).state.lock().inode(context.volume, ino);
+            match seen {
+                Seen::Known(Some(inode)) => return Ok(Attr { ino, inode }),
+                Seen::Known(None) => return Err(Error::new(Kind::Stale, "the inode is gone")),
+                _ => self.load(context.volume, vec![crate::load::Wanted::Inode(ino)]).await?,
+            }
+        }
+    }
+
+    /// Walks from `parent` up to the root; a directory may not move below itself. Called with the rename token.
+    async fn refuse_loop(&self, context: &Context, moved: Ino, parent: Ino) -> Result<()> {
+        let mut at = parent;
+        loop {
+            if at == moved {
+                return Err(Error::new(Kind::Invalid, "a directory can't be moved below itself"));
+            }
+            let above = self.attributes(context, at).await?.inode.parent;
+            if above == at {
+                return Ok(());
+            }
+            at = above;
+        }
+    }
+
+    /// Deleting a volume: every group drops what it has of it, as followers of the catalogue's record.
+    fn drop_everywhere(&self, held: &mut Held<'_>, decision: &mut Decision) {
+        let deciding = decision.parts.first_mut().expect("a deletion has a part");
+        let Some(Edit::VolumeDrop { id }) = deciding.edits.first() else { return };
+        let id = *id;
+        let state = held.of(deciding.group);
+        let intent = base::IntentId { group: deciding.group, number: state.row.next_intent };
+        state.row.next_intent += 1;
+        let others = (0..self.states().len() as u32).map(GroupId).filter(|group| *group != deciding.group);
+        let follow: Vec<_> =
+            others.map(|group| Follow { volume: VolumeId(0), group, edits: vec![Edit::VolumeDrop { id }] }).collect();
+        deciding.edits.push(Edit::IntentPut(Intent { id: intent, follow: follow.clone() }));
+        for Follow { volume, group, mut edits } in follow {
+            edits.push(Edit::FollowedPut { id: intent });
+            decision.parts.push(Part { volume, group, edits });
+        }
+    }
+
+    /// One open less; the last one of an orphan frees it.
+    pub(crate) async fn release(&self, context: &Context, ino: Ino) -> Result<Answer> {
+        let done = Answer { reply: Reply::Done, data: None, position: None };
+        loop {
+            let segment = self.store().log.segment_came.ticket();
+            let mut held = Held::new(self, &GroupSet::one(ino.group()));
+            let state = held.of(ino.group());
+            let opens = state.opens.get(&(context.volume, ino)).copied().unwrap_or(0);
+            if opens > 1 {
+                state.opens.insert((context.volume, ino), opens - 1);
+                return Ok(done);
+            }
+            match state.inode(context.volume, ino) {
+                Seen::Known(Some(inode)) if inode.links == 0 => {
+                    let edits = vec![Edit::InodeDrop { ino }, Edit::OrphanDrop { ino }];
+                    let part = Part { volume: context.volume, group: ino.group(), edits };
+                    let record = (part, SessionId(0), RequestId(0), Outcome::Done);
+                    match self.order_records(&mut held, &[record], None, Sync::Ordered) {
+                        Err(error) if error.kind == Kind::Busy => {
+                            drop(held);
+                            self.wait_for_segment(segment).await?;
+                            continue;
+                        }
+                        ordered => ordered?,
+                    };
+                }
+                Seen::Known(_) => {}
+                _ => {
+                    drop(held);
+                    self.load(context.volume, vec![crate::load::Wanted::Inode(ino)]).await?;
+                    continue;
+                }
+            }
+            held.of(ino.group()).opens.remove(&(context.volume, ino));
+            return Ok(done);
+        }
+    }
+}
+
+/// The records that end a cross-group change: the intent first, then the followers' marks.
+pub(crate) fn endings(decision: &Decision) -> Vec<Part> {
+    let intent = decision.parts[0].edits.iter().find_map(|edit| match edit {
+        Edit::IntentPut(intent) => Some(intent),
+        _ => None,
+    });
+    let Some(Intent { id, follow }) = intent else { return Vec::new() };
+    let end = |group, edit| Part { volume: VolumeId(0), group, edits: vec![edit] };
+    let mut endings = vec![end(id.group, Edit::IntentDrop { id: *id })];
+    endings.extend(follow.iter().map(|follow| end(follow.group, Edit::FollowedDrop { id: *id })));
+    endings
+}
+
+/// The groups that an operation concerns for certain.
+fn first_groups(op: &Op) -> GroupSet {
+    if matches!(op, Op::VolumeDelete { .. }) {
+        return GroupSet::all();
+    }
+    let mut set = GroupSet::one(deciding_group(op));
+    if let Op::Rename { parent, .. } = op {
+        set.insert(parent.group());
+    }
+    set
+}
+
+/// The group whose record decides an operation.
+fn deciding_group(op: &Op) -> GroupId {
+    match op {
+        Op::Lookup { parent, .. }
+        | Op::Create { parent, .. }
+        | Op::MakeDir { parent, .. }
+        | Op::SymLink { parent, .. }
+        | Op::Unlink { parent, .. }
+        | Op::RemoveDir { parent, .. } => parent.group(),
+        Op::Rename { new_parent, .. } => new_parent.group(),
+        Op::GetAttr { ino }
+        | Op::SetAttr { ino, .. }
+        | Op::ReadLink { ino }
+        | Op::Open { ino, .. }
+        | Op::Release { ino }
+        | Op::Read { ino, .. }
+        | Op::Write { ino, .. }
+        | Op::Fsync { ino, .. }
+        | Op::ReadDir { ino, .. } => ino.group(),
+        Op::StatFs | Op::SyncAll | Op::VolumeCreate { .. } | Op::VolumeDelete { .. } | Op::VolumeList => GroupId(0),
+    }
+}
+
+/// The first block that a truncation may remove.
+fn truncated(op: &Op) -> Option<(Ino, u64)> {
+    match op {
+        Op::SetAttr { ino, set } => set.size.map(|size| (*ino, size / BLOCK_BYTES as u64)),
+        Op::Open { ino, truncate: true } => Some((*ino, 0)),
+        _ => None,
+    }
+}
+
+/// The directory that a decision moves to another parent.
+fn moved_directory(decision: &Decision) -> Option<Ino> {
+    let mut edits = decision.parts.iter().flat_map(|part| &part.edits);
+    edits.find_map(|edit| match edit {
+        Edit::InodeParent { ino, .. } => Some(*ino),
+        _ => None,
+    })
+}
+
+/// Open and create hold the inode, so that unlinking it does not free it (rule R2: opens belong to sessions).
+fn count_open(op: &Op, decision: &Decision, held: &mut Held<'_>, volume: VolumeId) {
+    if let (Op::Open { .. } | Op::Create { .. }, Reply::Attr(Attr { ino, .. })) = (op, &decision.reply) {
+        *held.of(ino.group()).opens.entry((volume, *ino)).or_insert(0) += 1;
+    }
+}

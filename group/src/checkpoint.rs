@@ -1,0 +1,80 @@
+//! When the overlay goes to the index (rule X2): by its size or by how long a replay would take, never by the clock.
+//! Only records below the durable position go (rule U5).
+
+use crate::Groups;
+use base::{Result, Sync};
+use runtime::seeded::{Bug, active};
+use runtime::tasks::run_blocking;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use store::GroupPart;
+
+/// How often the replay estimate is looked at: it grows by the log's bytes, at most a few GB/s.
+const LOOK_NS: u64 = 100_000_000;
+
+/// The checkpoint task: runs until the groups close or the log fails.
+pub async fn run(groups: Arc<Groups>) {
+    while !groups.closing.load(Ordering::Acquire) {
+        groups.store().runtime.clock.sleep(LOOK_NS).await;
+        if groups.checkpoint_is_due()
+            && let Err(error) = groups.checkpoint().await
+        {
+            groups.store().log.fail(error.with("checkpoint"));
+            groups.checkpointed.notify();
+            return;
+        }
+    }
+}
+
+impl Groups {
+    fn checkpoint_is_due(&self) -> bool {
+        let limits = &self.options;
+        let figures = self.store().log.figures();
+        let base = self.checkpoint_base.lock();
+        self.overlay_bytes.load(Ordering::Relaxed) >= limits.overlay_bytes
+            || figures.bytes - base.bytes >= limits.replay_bytes
+            || figures.records - base.records >= limits.replay_records
+    }
+
+    /// Brings the index up to everything ordered so far. One at a time.
+    pub async fn checkpoint(&self) -> Result<()> {
+        let _one = self.checkpoint_token.take().await;
+        let figures = self.store().log.figures();
+        // The cut comes first: what is ordered between it and a group's freeze is in both, and replay skips it by
+        // its index.
+        let (replay, last) = self.store().log.cut();
+        let mut frozen = Vec::new();
+        for group in self.states() {
+            let mut state = group.state.lock();
+            let counted = state.counted_bytes as u64;
+            if state.freeze() {
+                let generation = state.frozen.clone().expect("just frozen");
+                self.overlay_bytes.fetch_sub(counted, Ordering::Relaxed);
+                frozen.push((state.group, state.row, generation));
+            }
+        }
+        if !active(Bug::AppliedBeforeDurable) {
+            // A record may have been ordered after the cut and before its group was frozen.
+            let last = last.max(self.store().log.last_batch());
+            self.store().log.wait(last, Sync::All, None).await?;
+        }
+        let store = self.store().clone();
+        let write = move || {
+            let parts = frozen.iter().map(|(group, row, generation)| GroupPart {
+                group: *group,
+                row: *row,
+                changes: generation.changes(),
+            });
+            store::checkpoint::write(&store, replay, parts.collect())
+        };
+        run_blocking(&*self.store().runtime.tasks, write).await?;
+        for group in self.states() {
+            let merged = group.state.lock().merged();
+            drop(merged);
+        }
+        *self.checkpoint_base.lock() = figures;
+        self.checkpoints.fetch_add(1, Ordering::Relaxed);
+        self.checkpointed.notify();
+        Ok(())
+    }
+}

@@ -1,0 +1,140 @@
+//! The locks of the groups that one evaluation needs, taken in ascending order, and what evaluate sees through them.
+//! No await while they are held: what is missing is loaded after they were let go, then evaluate runs again.
+
+use crate::Groups;
+use crate::state::State;
+use base::{GroupId, Ino, Inode, IntentId, Name, Time, Volume, VolumeId};
+use names::{Entry, Need, Seen, View};
+use runtime::lock::Guard;
+
+/// Groups that one operation locks at most, but for the deletion of a volume, which takes all.
+const FEW: usize = 8;
+
+/// A small ascending set of groups.
+#[derive(Clone, Debug, Default)]
+pub struct GroupSet {
+    few: [GroupId; FEW],
+    length: usize,
+    all: bool,
+}
+
+impl GroupSet {
+    /// One group.
+    pub fn one(group: GroupId) -> GroupSet {
+        let mut set = GroupSet::default();
+        set.insert(group);
+        set
+    }
+    /// Every group of the brick.
+    pub fn all() -> GroupSet {
+        GroupSet { all: true, ..GroupSet::default() }
+    }
+    /// Adds a group.
+    pub fn insert(&mut self, group: GroupId) {
+        let at = self.few[..self.length].partition_point(|&known| known < group);
+        if self.few[..self.length].get(at) != Some(&group) {
+            assert!(self.length < FEW, "an operation concerns few groups");
+            self.few.copy_within(at..self.length, at + 1);
+            self.few[at] = group;
+            self.length += 1;
+        }
+    }
+}
+
+/// Locked groups.
+pub struct Held<'a> {
+    guards: Vec<Guard<'a, State>>,
+    first: Option<Guard<'a, State>>,
+}
+
+impl<'a> Held<'a> {
+    /// Locks them in ascending order.
+    pub fn new(groups: &'a Groups, set: &GroupSet) -> Held<'a> {
+        if set.all {
+            return Held { first: None, guards: groups.states().iter().map(|group| group.state.lock()).collect() };
+        }
+        let mut guards = set.few[..set.length].iter().map(|&group| groups.state(group).state.lock());
+        // One group is the common case: it allocates nothing.
+        Held { first: guards.next(), guards: guards.collect() }
+    }
+    /// A group's state, if it is held.
+    pub fn get(&mut self, group: GroupId) -> Option<&mut State> {
+        let all = self.first.iter_mut().chain(&mut self.guards);
+        all.map(|guard| &mut **guard).find(|state| state.group == group)
+    }
+    /// A group's state, which evaluate has seen.
+    pub fn of(&mut self, group: GroupId) -> &mut State {
+        self.get(group).expect("evaluate has seen this group")
+    }
+}
+
+/// What evaluate sees of one volume through held groups.
+pub struct HeldView<'h, 'a> {
+    /// The groups.
+    pub held: &'h mut Held<'a>,
+    /// The volume.
+    pub volume: VolumeId,
+    /// The wall clock.
+    pub now: Time,
+    /// Where a new directory goes.
+    pub spread: GroupId,
+}
+
+impl HeldView<'_, '_> {
+    fn see<T>(&mut self, group: GroupId, with: impl FnOnce(&mut State, VolumeId) -> Seen<T>) -> Seen<T> {
+        let volume = self.volume;
+        match self.held.get(group) {
+            Some(state) => with(state, volume),
+            None => Seen::Elsewhere(group),
+        }
+    }
+    fn fresh(&mut self, group: GroupId) -> Result<&mut State, Need> {
+        self.held.get(group).ok_or(Need::Group(group))
+    }
+}
+
+impl View for HeldView<'_, '_> {
+    fn inode(&mut self, ino: Ino) -> Seen<Inode> {
+        self.see(ino.group(), |state, volume| state.inode(volume, ino))
+    }
+    fn entry(&mut self, dir: Ino, name: &Name) -> Seen<Entry> {
+        self.see(dir.group(), |state, volume| state.entry(volume, dir, name))
+    }
+    fn target(&mut self, ino: Ino) -> Seen<Box<[u8]>> {
+        self.see(ino.group(), |state, volume| state.target(volume, ino))
+    }
+    fn volume(&mut self, name: &Name) -> Seen<Volume> {
+        self.see(GroupId(0), |state, _| state.volume(name))
+    }
+    fn fresh_ino(&mut self, group: GroupId) -> Result<Ino, Need> {
+        let state = self.fresh(group)?;
+        state.row.next_ino += 1;
+        Ok(Ino::new(state.row.next_ino - 1, group))
+    }
+    fn fresh_cookie(&mut self, dir: Ino) -> Result<u64, Need> {
+        let state = self.fresh(dir.group())?;
+        state.row.next_cookie += 1;
+        Ok(state.row.next_cookie - 1)
+    }
+    fn fresh_intent(&mut self, group: GroupId) -> Result<IntentId, Need> {
+        let state = self.fresh(group)?;
+        state.row.next_intent += 1;
+        Ok(IntentId { group, number: state.row.next_intent - 1 })
+    }
+    fn fresh_volume(&mut self) -> Result<VolumeId, Need> {
+        let state = self.fresh(GroupId(0))?;
+        state.row.next_volume += 1;
+        Ok(VolumeId(state.row.next_volume - 1))
+    }
+    fn opens(&mut self, ino: Ino) -> Result<u64, Need> {
+        let volume = self.volume;
+        let state = self.fresh(ino.group())?;
+        Ok(state.opens.get(&(volume, ino)).copied().unwrap_or(0))
+    }
+    fn spread(&mut self, _: Ino) -> GroupId {
+        self.spread
+    }
+    fn now(&self) -> Time {
+        self.now
+    }
+}

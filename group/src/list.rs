@@ -1,0 +1,130 @@
+//! Directory listings: the index's page under the overlay's changes, walked by cookie, so that a listing is stable
+//! while the directory changes (rule M2).
+
+use crate::context::Context;
+use crate::load::Wanted;
+use crate::overlay::CookieEntry;
+use crate::{Answer, Groups};
+use base::limits::DIR_ENTRIES_MAX;
+use base::{DirEntry, Error, Ino, Inode, Kind, Reply, Result, Volume, VolumeId};
+use names::Seen;
+use runtime::Stage;
+use runtime::tasks::run_blocking;
+use std::collections::BTreeMap;
+use store::format::{keys, values};
+
+type Page = BTreeMap<u64, CookieEntry>;
+
+impl Groups {
+    /// Entries of `dir` after `after`, at most `count`.
+    pub(crate) async fn read_dir(
+        &self,
+        context: &Context,
+        dir: Ino,
+        after: u64,
+        count: u32,
+        plus: bool,
+    ) -> Result<Answer> {
+        if !self.attributes(context, dir).await?.inode.is_directory() {
+            return Err(Error::new(Kind::NotDirectory, "only directories can be listed"));
+        }
+        let count = (count as usize).clamp(1, DIR_ENTRIES_MAX);
+        let page = self.page(context.volume, dir, after, count).await?;
+        context.span.mark(Stage::Index, self.now_ns());
+        let mut entries: Vec<DirEntry> = page
+            .into_iter()
+            .map(|(cookie, (name, ino, kind))| DirEntry { cookie, ino, kind, name, attr: None })
+            .collect();
+        if plus {
+            self.fill_attributes(context, &mut entries).await?;
+        }
+        Ok(Answer { reply: Reply::Entries(entries), data: None, position: None })
+    }
+
+    async fn page(&self, volume: VolumeId, dir: Ino, after: u64, count: usize) -> Result<Page> {
+        let group = self.state(dir.group());
+        loop {
+            let merges = group.state.lock().merges;
+            let index = self.store().index.clone();
+            let (from, to) = keys::cookies_after(volume, dir, after);
+            let read = move || -> Result<(Page, bool)> {
+                let rows = index.scan(&from, &to, count)?;
+                let full = rows.len() == count;
+                let entry =
+                    |(key, value): (Vec<u8>, Vec<u8>)| Ok((keys::cookie_number(&key), values::decode_cookie(&value)?));
+                Ok((rows.into_iter().map(entry).collect::<Result<_>>()?, full))
+            };
+            let (mut page, full) = run_blocking(&*self.store().runtime.tasks, read).await?;
+            let state = group.state.lock();
+            if state.merges != merges {
+                continue;
+            }
+            // Beyond the last row of a full page the index was not read: overlay entries there must wait.
+            let end = if full { page.last_key_value().map_or(u64::MAX, |(&cookie, _)| cookie) } else { u64::MAX };
+            for generation in state.frozen.as_deref().into_iter().chain([&state.active]) {
+                let Some(cookies) = generation.cookies.get(&(volume, dir)) else { continue };
+                for (&cookie, entry) in cookies.range(after.saturating_add(1)..=end) {
+                    match entry {
+                        Some(entry) => page.insert(cookie, *entry),
+                        None => page.remove(&cookie),
+                    };
+                }
+            }
+            drop(state);
+            if page.is_empty() && full {
+                // Every row of the page was removed since: read on behind it.
+                return Box::pin(self.page(volume, dir, end, count)).await;
+            }
+            while page.len() > count {
+                page.pop_last();
+            }
+            return Ok(page);
+        }
+    }
+
+    async fn fill_attributes(&self, context: &Context, entries: &mut [DirEntry]) -> Result<()> {
+        for _ in 0..2 {
+            let mut missing = Vec::new();
+            for entry in entries.iter_mut().filter(|entry| entry.attr.is_none()) {
+                match self.known_inode(context.volume, entry.ino) {
+                    Seen::Known(inode) => entry.attr = inode,
+                    _ => missing.push(Wanted::Inode(entry.ino)),
+                }
+            }
+            if missing.is_empty() {
+                return Ok(());
+            }
+            self.load(context.volume, missing).await?;
+            context.span.mark(Stage::Index, self.now_ns());
+        }
+        Ok(())
+    }
+
+    fn known_inode(&self, volume: VolumeId, ino: Ino) -> Seen<Inode> {
+        self.state(ino.group()).state.lock().inode(volume, ino)
+    }
+
+    /// All volumes, by name.
+    pub async fn volumes(&self) -> Result<Vec<Volume>> {
+        let group = self.state(base::GroupId(0));
+        loop {
+            let merges = group.state.lock().merges;
+            let index = self.store().index.clone();
+            let read = move || {
+                let (from, to) = keys::volumes();
+                index.scan(&from, &to, usize::MAX)
+            };
+            let rows = run_blocking(&*self.store().runtime.tasks, read).await?;
+            let stored: Result<Vec<_>> = rows.iter().map(|(_, value)| values::decode_volume(value)).collect();
+            let mut volumes: BTreeMap<_, _> = stored?.into_iter().map(|volume| (volume.name, Some(volume))).collect();
+            let state = group.state.lock();
+            if state.merges != merges {
+                continue;
+            }
+            for generation in state.frozen.as_deref().into_iter().chain([&state.active]) {
+                volumes.extend(generation.volumes.iter().map(|(name, volume)| (*name, *volume)));
+            }
+            return Ok(volumes.into_values().flatten().collect());
+        }
+    }
+}

@@ -1,0 +1,247 @@
+//! Opening the groups of a brick: replay, redo of intents, purge of orphans (rules L6, M3, K6).
+
+use crate::held::{GroupSet, Held};
+use crate::load::{Wanted, load_blocking};
+use crate::state::{CacheSizes, State};
+use crate::{Group, Groups, Options};
+use base::{Edit, GroupId, Ino, Intent, IntentId, Outcome, RequestId, Result, SessionId, Sync, VolumeId};
+use names::{Part, Seen};
+use runtime::seeded::{Bug, active};
+use runtime::tasks::run_blocking;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use store::format::values::GroupRow;
+use store::format::{keys, values};
+use store::index::Index;
+use store::{Opening, Replay, Replayed};
+
+/// Bytes that cached names and leaves take each, roughly: for turning a budget into entries.
+const NAME_BYTES: u64 = 400;
+const LEAF_BYTES: u64 = 1200;
+
+/// Reads each group's row and sessions.
+fn read_groups(index: &dyn Index, count: u32, options: &Options) -> Result<Vec<Group>> {
+    let each = options.cache_bytes / u64::from(count);
+    let sizes = CacheSizes {
+        names: (each / 4 / NAME_BYTES).max(64) as usize,
+        leaves: (each / 2 / LEAF_BYTES).max(16) as usize,
+    };
+    let group = |number| {
+        let group = GroupId(number);
+        let row = match index.get(&keys::group(group))? {
+            Some(row) => values::decode_group(&row)?,
+            // Inode 0 is nobody's; inode 1 of a group may clash with FUSE's root number; cookies up to 2 are "." and
+            // "..". Volume 0 is the catalogue.
+            None => GroupRow { next_ino: 2, next_cookie: 3, next_intent: 1, next_volume: 1, ..GroupRow::default() },
+        };
+        let mut state = State::new(group, row, sizes);
+        let (from, to) = keys::sessions(group);
+        for (key, value) in index.scan(&from, &to, usize::MAX)? {
+            state.results.insert(keys::session_id(&key), values::decode_results(&value)?.into());
+        }
+        Ok(Group::new(state))
+    };
+    (0..count).map(group).collect()
+}
+
+/// Applies replayed records to groups that nobody uses yet; blocking.
+fn apply(groups: &[Group], index: &dyn Index, epoch: u32, records: Vec<Replayed>) -> Result<()> {
+    for Replayed { record, runs, batch } in records {
+        let Some(group) = groups.get(record.group.0 as usize) else {
+            let what = "the log holds a record of a group that the brick does not have";
+            return Err(base::Error::new(base::Kind::Corrupt, what).with(record.group));
+        };
+        let mut state = group.state.lock();
+        if record.index <= state.row.applied {
+            continue;
+        }
+        for edit in &record.edits {
+            if let Some(ino) = rests_on(edit)
+                && matches!(state.inode(record.volume, ino), Seen::Missing)
+            {
+                load_blocking(index, &mut state, record.volume, &Wanted::Inode(ino))?;
+            }
+            state.apply(record.volume, edit, batch, &runs, epoch);
+        }
+        let mut head = state.head(record.volume, record.session, record.request, record.outcome);
+        if head.index != record.index {
+            let error = base::Error::new(base::Kind::Corrupt, "a record is missing from a group's order");
+            return Err(error.with(format!("group {}: {} after {}", record.group, record.index, state.row.applied)));
+        }
+        head.term = record.term;
+        state.ordered(&head);
+    }
+    Ok(())
+}
+
+/// The inode whose present value an edit changes.
+pub(crate) fn rests_on(edit: &Edit) -> Option<Ino> {
+    match edit {
+        Edit::InodeTouch { ino, .. }
+        | Edit::InodeParent { ino, .. }
+        | Edit::InodeExtend { ino, .. }
+        | Edit::InodeCut { ino, .. } => Some(*ino),
+        _ => None,
+    }
+}
+
+impl Groups {
+    /// Replays the log, redoes what was left half-done, and starts the checkpoint task.
+    pub async fn open(opening: Opening, options: Options) -> Result<(Arc<Groups>, Replay)> {
+        let runtime = opening.runtime().clone();
+        let index = opening.index().clone();
+        let superblock = opening.superblock();
+        // The birth of replayed blocks is the epoch that they were written in or a later one: it only orders.
+        let (count, epoch) = (superblock.groups, superblock.epoch as u32);
+        let reading = (index.clone(), options);
+        let groups = run_blocking(&*runtime.tasks, move || read_groups(&*reading.0, count, &reading.1)).await?;
+        let groups = Arc::new(groups);
+        let sink = async |records: Vec<Replayed>| {
+            let (groups, index) = (groups.clone(), index.clone());
+            run_blocking(&*runtime.tasks, move || apply(&groups, &*index, epoch, records)).await
+        };
+        let applied: Vec<_> = groups.iter().map(|group| group.state.lock().row.applied).collect();
+        let (store, replay) = opening.replay(sink, |group| applied[group.0 as usize]).await?;
+        let Ok(states) = Arc::try_unwrap(groups) else { unreachable!("the jobs that shared the groups have ended") };
+        let groups = Arc::new(Groups::new(store, states, options));
+        if !active(Bug::IntentNotRedone) {
+            groups.redo_intents().await?;
+        }
+        groups.purge_orphans().await?;
+        let there = groups.clone();
+        groups.store().runtime.tasks.spawn(0, Box::new(move || Box::pin(crate::checkpoint::run(there))));
+        Ok((groups, replay))
+    }
+
+    /// Every intent that is still there: what its followers lack is done, then the intent ends.
+    async fn redo_intents(&self) -> Result<()> {
+        let (intents, mut marks) = self.standing_intents().await?;
+        for intent in intents.values() {
+            for follow in &intent.follow {
+                if !marks.contains(&(follow.group, intent.id)) {
+                    let mut edits = follow.edits.clone();
+                    edits.push(Edit::FollowedPut { id: intent.id });
+                    self.order_here(Part { volume: follow.volume, group: follow.group, edits }).await?;
+                    marks.insert((follow.group, intent.id));
+                }
+            }
+            let end = Edit::IntentDrop { id: intent.id };
+            self.order_here(Part { volume: VolumeId(0), group: intent.id.group, edits: vec![end] }).await?;
+        }
+        for (group, id) in marks {
+            self.order_here(Part { volume: VolumeId(0), group, edits: vec![Edit::FollowedDrop { id }] }).await?;
+        }
+        Ok(())
+    }
+
+    /// Intents and followed marks, from the index and the overlay.
+    async fn standing_intents(&self) -> Result<(BTreeMap<IntentId, Intent>, BTreeSet<(GroupId, IntentId)>)> {
+        let index = self.store().index.clone();
+        let count = self.states().len() as u32;
+        let read = move || -> Result<_> {
+            let (mut intents, mut marks) = (BTreeMap::new(), BTreeSet::new());
+            for group in (0..count).map(GroupId) {
+                let (from, to) = keys::intents(group);
+                for (_, value) in index.scan(&from, &to, usize::MAX)? {
+                    let intent = values::decode_intent(&value)?;
+                    intents.insert(intent.id, intent);
+                }
+                let (from, to) = keys::followed_all(group);
+                let rows = index.scan(&from, &to, usize::MAX)?;
+                marks.extend(rows.iter().map(|(key, _)| (group, keys::followed_id(key))));
+            }
+            Ok((intents, marks))
+        };
+        let (mut intents, mut marks) = run_blocking(&*self.store().runtime.tasks, read).await?;
+        for group in self.states() {
+            let state = group.state.lock();
+            for (id, intent) in &state.active.intents {
+                match intent {
+                    Some(intent) => drop(intents.insert(*id, intent.clone())),
+                    None => drop(intents.remove(id)),
+                }
+            }
+            for (id, followed) in &state.active.followed {
+                match followed {
+                    true => drop(marks.insert((state.group, *id))),
+                    false => drop(marks.remove(&(state.group, *id))),
+                }
+            }
+        }
+        Ok((intents, marks))
+    }
+
+    /// Frees inodes that had no name but were open when the process ended (rule K6).
+    async fn purge_orphans(&self) -> Result<()> {
+        let index = self.store().index.clone();
+        let volumes: Vec<_> = self.volumes().await?.into_iter().map(|volume| volume.id).collect();
+        let count = self.states().len() as u32;
+        let read = move || -> Result<_> {
+            let mut orphans = BTreeSet::new();
+            for group in (0..count).map(GroupId) {
+                for &volume in &volumes {
+                    let (from, to) = keys::orphans(group, volume);
+                    let rows = index.scan(&from, &to, usize::MAX)?;
+                    orphans.extend(rows.iter().map(|(key, _)| (volume, keys::orphan_ino(key))));
+                }
+            }
+            Ok(orphans)
+        };
+        let mut orphans = run_blocking(&*self.store().runtime.tasks, read).await?;
+        for group in self.states() {
+            for (key, is) in &group.state.lock().active.orphans {
+                match is {
+                    true => drop(orphans.insert(*key)),
+                    false => drop(orphans.remove(key)),
+                }
+            }
+        }
+        for (volume, ino) in orphans {
+            let edits = vec![Edit::InodeDrop { ino }, Edit::OrphanDrop { ino }];
+            self.order_here(Part { volume, group: ino.group(), edits }).await?;
+        }
+        Ok(())
+    }
+
+    /// Forgets every session's results: their clients ended with the process that served them.
+    pub async fn drop_sessions(&self) -> Result<()> {
+        for group in self.states() {
+            let (id, sessions): (_, Vec<_>) = {
+                let state = group.state.lock();
+                (state.group, state.results.keys().copied().collect())
+            };
+            for session in sessions {
+                let edits = vec![Edit::SessionDrop { session }];
+                self.order_here(Part { volume: VolumeId(0), group: id, edits }).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Orders one record on the brick's own behalf.
+    async fn order_here(&self, part: Part) -> Result<()> {
+        let rests: Vec<_> = part.edits.iter().filter_map(rests_on).collect();
+        loop {
+            let ticket = self.store().log.segment_came.ticket();
+            let missing: Vec<_> = {
+                let mut held = Held::new(self, &GroupSet::one(part.group));
+                let state = held.of(part.group);
+                let gone = |ino: &&Ino| matches!(state.inode(part.volume, **ino), Seen::Missing);
+                let missing: Vec<_> = rests.iter().filter(gone).map(|ino| Wanted::Inode(*ino)).collect();
+                if missing.is_empty() {
+                    let record = (part.clone(), SessionId(0), RequestId(0), Outcome::Done);
+                    match self.order_records(&mut held, &[record], None, Sync::Ordered) {
+                        Err(error) if error.kind == base::Kind::Busy => {}
+                        ordered => return ordered.map(drop),
+                    }
+                }
+                missing
+            };
+            if missing.is_empty() {
+                self.wait_for_segment(ticket).await?;
+            } else {
+                self.load(part.volume, missing).await?;
+            }
+        }
+    }
+}

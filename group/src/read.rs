@@ -1,0 +1,201 @@
+//! Data reads: places from overlay, leaf cache or index; straight into the reply's buffer where one device read does
+//! it; every block's checksum compared before a byte is given out (rule K8).
+
+use crate::context::Context;
+use crate::load::Wanted;
+use crate::state::Block;
+use crate::{Answer, Groups};
+use base::limits::BLOCK_BYTES;
+use base::{Crcs, Error, Ino, Kind, LeafKey, Place, Reply, Result};
+use names::Seen;
+use runtime::{Buf, Slice, Stage};
+
+/// Consecutive blocks of one kind.
+enum Extent {
+    Hole { blocks: u32 },
+    Memory { slice: Slice },
+    Device { place: Place, blocks: u32, crcs: Crcs },
+}
+
+impl Extent {
+    fn blocks(&self) -> u32 {
+        match self {
+            Extent::Hole { blocks } | Extent::Device { blocks, .. } => *blocks,
+            Extent::Memory { .. } => 1,
+        }
+    }
+}
+
+/// What a read found under the lock: the first extent inline, because most reads have one.
+struct Extents {
+    first: Option<Extent>,
+    more: Vec<Extent>,
+    offset: u64,
+    length: u32,
+}
+
+enum Plan {
+    Ready(Extents),
+    Missing(Wanted),
+}
+
+impl Groups {
+    /// Reads up to `length` bytes; fewer only at the end of the file.
+    pub(crate) async fn read(&self, context: &Context, ino: Ino, offset: u64, length: u32) -> Result<Answer> {
+        let mut retried = false;
+        loop {
+            let extents = match self.plan_read(context, ino, offset, length)? {
+                Plan::Ready(extents) => extents,
+                Plan::Missing(wanted) => {
+                    self.load(context.volume, vec![wanted]).await?;
+                    context.span.mark(Stage::Index, self.now_ns());
+                    continue;
+                }
+            };
+            context.span.mark(Stage::Order, self.now_ns());
+            let length = extents.length;
+            match self.fetch(context, extents).await {
+                Ok(data) => return Ok(Answer { reply: Reply::Data { length }, data, position: None }),
+                // The block may have moved between look-up and read: once more, then it is damage (rule K8).
+                Err(error) if error.kind == Kind::Corrupt && !retried => retried = true,
+                Err(error) => return Err(error.with(format!("inode {ino}, offset {offset}"))),
+            }
+        }
+    }
+
+    fn plan_read(&self, context: &Context, ino: Ino, offset: u64, length: u32) -> Result<Plan> {
+        let mut state = self.state(ino.group()).state.lock();
+        let inode = match state.inode(context.volume, ino) {
+            Seen::Known(Some(inode)) => inode,
+            Seen::Known(None) => return Err(Error::new(Kind::Stale, "the file is gone")),
+            _ => return Ok(Plan::Missing(Wanted::Inode(ino))),
+        };
+        if inode.is_directory() {
+            return Err(Error::new(Kind::IsDirectory, "a directory can't be read as a file"));
+        }
+        let length = inode.size.saturating_sub(offset).min(u64::from(length)) as u32;
+        let mut extents = Extents { first: None, more: Vec::new(), offset, length };
+        if length == 0 {
+            return Ok(Plan::Ready(extents));
+        }
+        state.release_payloads(self.store().log.written());
+        let last = (offset + u64::from(length) - 1) / BLOCK_BYTES as u64;
+        for block in offset / BLOCK_BYTES as u64..=last {
+            match state.block(context.volume, ino, block) {
+                Block::Missing => return Ok(Plan::Missing(Wanted::Leaf(LeafKey::of(ino, block).0))),
+                found => extents.push(found),
+            }
+        }
+        Ok(Plan::Ready(extents))
+    }
+
+    async fn fetch(&self, context: &Context, extents: Extents) -> Result<Option<Slice>> {
+        let skip = (extents.offset % BLOCK_BYTES as u64) as usize;
+        let range = skip..skip + extents.length as usize;
+        match (&extents.first, extents.more.is_empty()) {
+            (None, _) => Ok(None),
+            (Some(Extent::Memory { slice }), true) => Ok(Some(slice.slice(range))),
+            (Some(Extent::Device { place, blocks, crcs }), true) if range.end <= *blocks as usize * BLOCK_BYTES => {
+                let buffer = self.read_run(context, *place, *blocks, crcs).await?;
+                Ok(Some(buffer.share().slice(range)))
+            }
+            _ => self.assemble(context, &extents, skip).await.map(Some),
+        }
+    }
+
+    /// Reads a run of blocks and compares their checksums.
+    async fn read_run(&self, context: &Context, place: Place, blocks: u32, crcs: &Crcs) -> Result<Buf> {
+        let buffer = self.store().runtime.buffer(blocks as usize * BLOCK_BYTES)?;
+        let (buffer, result) = self.store().read(place, blocks, buffer).await;
+        context.span.mark(Stage::Read, self.now_ns());
+        result?;
+        let verified = store::verify(&buffer, crcs.as_slice().iter().copied());
+        context.span.mark(Stage::Verify, self.now_ns());
+        verified.map_err(|number| {
+            let error = Error::new(Kind::Corrupt, "a block differs from its checksum; restore the file");
+            error.with(format!("segment {} block {}", place.segment, usize::from(place.block) + number))
+        })?;
+        Ok(buffer)
+    }
+
+    async fn assemble(&self, context: &Context, extents: &Extents, skip: usize) -> Result<Slice> {
+        let length = extents.length as usize;
+        let mut out = self.store().runtime.buffer(length)?;
+        let mut at = 0;
+        for extent in extents.first.iter().chain(&extents.more) {
+            let bytes = extent.blocks() as usize * BLOCK_BYTES;
+            let (from, to) = (at.max(skip), (at + bytes).min(skip + length));
+            let (target, source) = (from - skip..to - skip, from - at..to - at);
+            match extent {
+                Extent::Hole { .. } => out[target].fill(0),
+                Extent::Memory { slice } => out[target].copy_from_slice(&slice[source]),
+                Extent::Device { place, blocks, crcs } => {
+                    let buffer = self.read_run(context, *place, *blocks, crcs).await?;
+                    out[target].copy_from_slice(&buffer[source]);
+                }
+            }
+            at += bytes;
+        }
+        Ok(out.share().slice(0..length))
+    }
+
+    /// One block as the file holds it, zeros where it holds nothing; its range is locked by the caller.
+    pub(crate) async fn read_block(&self, context: &Context, ino: Ino, block: u64) -> Result<Buf> {
+        loop {
+            let found = {
+                let mut state = self.state(ino.group()).state.lock();
+                state.release_payloads(self.store().log.written());
+                state.block(context.volume, ino, block)
+            };
+            match found {
+                Block::Missing => {
+                    self.load(context.volume, vec![Wanted::Leaf(LeafKey::of(ino, block).0)]).await?;
+                }
+                Block::Device { place, crc } => {
+                    return self.read_run(context, place, 1, &std::iter::once(crc).collect()).await;
+                }
+                Block::Hole => {
+                    let mut buffer = self.store().runtime.buffer(BLOCK_BYTES)?;
+                    buffer.fill(0);
+                    return Ok(buffer);
+                }
+                Block::Memory(slice) => {
+                    let mut buffer = self.store().runtime.buffer(BLOCK_BYTES)?;
+                    buffer.copy_from_slice(&slice);
+                    return Ok(buffer);
+                }
+            }
+        }
+    }
+}
+
+impl Extents {
+    fn push(&mut self, found: Block) {
+        // A device read is one buffer: at most 256 blocks.
+        const BLOCKS_MAX: u32 = (base::limits::IO_BYTES_MAX / BLOCK_BYTES) as u32;
+        let last = self.more.last_mut().or(self.first.as_mut());
+        match (last, &found) {
+            (Some(Extent::Hole { blocks }), Block::Hole) => return *blocks += 1,
+            (Some(Extent::Device { place, blocks, crcs }), Block::Device { place: next, crc })
+                if next.segment == place.segment
+                    && u32::from(next.block) == u32::from(place.block) + *blocks
+                    && *blocks < BLOCKS_MAX =>
+            {
+                *blocks += 1;
+                return crcs.push(*crc);
+            }
+            _ => {}
+        }
+        let extent = match found {
+            Block::Hole => Extent::Hole { blocks: 1 },
+            Block::Memory(slice) => Extent::Memory { slice },
+            Block::Device { place, crc } => Extent::Device { place, blocks: 1, crcs: std::iter::once(crc).collect() },
+            Block::Missing => unreachable!("missing leaves are loaded first"),
+        };
+        if self.first.is_none() {
+            self.first = Some(extent);
+        } else {
+            self.more.push(extent);
+        }
+    }
+}

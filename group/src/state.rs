@@ -1,0 +1,432 @@
+//! A group's state in memory: overlay generations above caches of the index, counters, opens, session results. All
+//! of it is behind the group's one short lock.
+
+use crate::cache::Cache;
+use crate::hash::Map;
+use crate::overlay::{Generation, InodeSlot, blocks_of};
+use base::limits::{BLOCK_BYTES, SESSION_RESULTS_MAX};
+use base::{
+    Edit, GroupId, Index, Ino, Inode, LeafKey, Name, Outcome, Place, RequestId, SessionId, Term, Volume, VolumeId,
+};
+use names::{Entry, Seen, apply_inode};
+use runtime::Slice;
+use std::collections::VecDeque;
+use std::sync::Arc;
+use store::format::leaf::{Leaf, Slot};
+use store::format::record::{Head, Run};
+use store::format::values::GroupRow;
+
+/// Blocks of a range lock: inclusive.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Range {
+    /// The volume.
+    pub volume: VolumeId,
+    /// The file.
+    pub ino: Ino,
+    /// First block.
+    pub first: u64,
+    /// Last block.
+    pub last: u64,
+}
+
+/// A range that is held, by its number.
+pub type RangeId = u64;
+
+/// Results of a session's last requests, oldest first.
+pub type Results = VecDeque<(RequestId, Outcome)>;
+
+/// What a block is, for a reader.
+pub enum Block {
+    /// Zeros.
+    Hole,
+    /// Still in memory: its device write may not have completed (rule K8).
+    Memory(Slice),
+    /// On the device.
+    Device {
+        /// Where.
+        place: Place,
+        /// Its checksum.
+        crc: u32,
+    },
+    /// The leaf must be read from the index first.
+    Missing,
+}
+
+/// See the module.
+pub struct State {
+    /// The group.
+    pub group: GroupId,
+    /// Takes edits.
+    pub active: Generation,
+    /// Waits for its checkpoint.
+    pub frozen: Option<Arc<Generation>>,
+    /// Grows whenever a frozen generation has gone to the index: what was read from the index before is then stale.
+    pub merges: u64,
+    /// Counters; `applied` is the last record ordered.
+    pub row: GroupRow,
+    /// Opens held by sessions.
+    pub opens: Map<(VolumeId, Ino), u64>,
+    /// Results of sessions' last requests (rule R1).
+    pub results: Map<SessionId, Results>,
+    /// Index content, by key. `None` = the index has no such key.
+    pub inodes: Cache<(VolumeId, Ino), Option<Inode>>,
+    entries: Cache<(VolumeId, Ino, Box<[u8]>), Option<Entry>>,
+    targets: Cache<(VolumeId, Ino), Option<Box<[u8]>>>,
+    leaves: Cache<(VolumeId, LeafKey), Leaf>,
+    volumes: Map<Name, Option<Volume>>,
+    ranges: Vec<(RangeId, Range)>,
+    next_range: RangeId,
+    pending: Map<(VolumeId, Ino, u64), (u64, Slice)>,
+    pending_order: VecDeque<(u64, (VolumeId, Ino, u64))>,
+    /// How much of the active generation's bytes the brick's total includes.
+    pub counted_bytes: usize,
+    key_scratch: Option<Box<[u8]>>,
+    /// Scratch for encoding records.
+    pub encoded: Vec<u8>,
+}
+
+/// How many entries the caches of one group may hold.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct CacheSizes {
+    /// Inodes, entries and targets, each.
+    pub names: usize,
+    /// Leaves.
+    pub leaves: usize,
+}
+
+impl State {
+    /// A group as the index holds it.
+    pub fn new(group: GroupId, row: GroupRow, sizes: CacheSizes) -> State {
+        State {
+            group,
+            active: Generation::default(),
+            frozen: None,
+            merges: 0,
+            row,
+            opens: Map::default(),
+            results: Map::default(),
+            inodes: Cache::new(sizes.names),
+            entries: Cache::new(sizes.names),
+            targets: Cache::new(sizes.names / 16),
+            leaves: Cache::new(sizes.leaves),
+            volumes: Map::default(),
+            ranges: Vec::with_capacity(64),
+            next_range: 1,
+            pending: Map::default(),
+            pending_order: VecDeque::new(),
+            counted_bytes: 0,
+            key_scratch: None,
+            encoded: Vec::with_capacity(1024),
+        }
+    }
+
+    /// An inode with all ordered edits.
+    pub fn inode(&mut self, volume: VolumeId, ino: Ino) -> Seen<Inode> {
+        if let Some(slot) = self.inode_slot(volume, ino) {
+            return Seen::Known(slot.inode);
+        }
+        match self.inodes.get(&(volume, ino)) {
+            Some(inode) => Seen::Known(*inode),
+            None => Seen::Missing,
+        }
+    }
+    /// The inode in the overlay, if it has changed since the last checkpoint.
+    pub fn inode_slot(&self, volume: VolumeId, ino: Ino) -> Option<InodeSlot> {
+        let frozen = || self.frozen.as_ref()?.inodes.get(&(volume, ino));
+        self.active.inodes.get(&(volume, ino)).or_else(frozen).copied()
+    }
+    /// The entry of a name.
+    pub fn entry(&mut self, volume: VolumeId, dir: Ino, name: &Name) -> Seen<Entry> {
+        let within = |generation: &Generation| {
+            generation.entries.get(&(volume, dir)).and_then(|names| names.get(name.as_bytes())).copied()
+        };
+        if let Some(entry) = within(&self.active).or_else(|| self.frozen.as_deref().and_then(within)) {
+            return Seen::Known(entry);
+        }
+        // The cache wants an owned name; one allocation is kept and filled anew while lengths allow.
+        let key = (volume, dir, self.name_key(name));
+        let seen = match self.entries.get(&key) {
+            Some(entry) => Seen::Known(*entry),
+            None => Seen::Missing,
+        };
+        self.key_scratch = Some(key.2);
+        seen
+    }
+    fn name_key(&mut self, name: &Name) -> Box<[u8]> {
+        match self.key_scratch.take() {
+            Some(mut scratch) if scratch.len() == name.as_bytes().len() => {
+                scratch.copy_from_slice(name.as_bytes());
+                scratch
+            }
+            _ => name.as_bytes().into(),
+        }
+    }
+    /// A link's target.
+    pub fn target(&mut self, volume: VolumeId, ino: Ino) -> Seen<Box<[u8]>> {
+        let frozen = || self.frozen.as_ref()?.targets.get(&(volume, ino)).cloned();
+        if let Some(target) = self.active.targets.get(&(volume, ino)).cloned().or_else(frozen) {
+            return Seen::Known(target);
+        }
+        match self.targets.get(&(volume, ino)) {
+            Some(target) => Seen::Known(target.clone()),
+            None => Seen::Missing,
+        }
+    }
+    /// A volume of the catalogue.
+    pub fn volume(&self, name: &Name) -> Seen<Volume> {
+        let frozen = || self.frozen.as_ref()?.volumes.get(name).copied();
+        let overlay = self.active.volumes.get(name).copied().or_else(frozen);
+        match overlay.or_else(|| self.volumes.get(name).copied()) {
+            Some(volume) => Seen::Known(volume),
+            None => Seen::Missing,
+        }
+    }
+    /// What a block of a file is.
+    pub fn block(&mut self, volume: VolumeId, ino: Ino, block: u64) -> Block {
+        if let Some((_, slice)) = self.pending.get(&(volume, ino, block)) {
+            return Block::Memory(slice.clone());
+        }
+        let frozen = || self.frozen.as_ref()?.slot(volume, ino, block);
+        let slot = self.active.slot(volume, ino, block).or_else(frozen);
+        let (key, index) = LeafKey::of(ino, block);
+        let slot = match slot {
+            Some(slot) => slot,
+            None => match self.leaves.get(&(volume, key)) {
+                Some(leaf) => leaf.get(index).unwrap_or(Slot::Hole),
+                None => return Block::Missing,
+            },
+        };
+        match slot {
+            Slot::Hole => Block::Hole,
+            Slot::Local { place, crc, .. } => Block::Device { place, crc },
+        }
+    }
+
+    // What the index holds, taken into the caches.
+
+    /// An inode was read from the index.
+    pub fn learn_inode(&mut self, volume: VolumeId, ino: Ino, inode: Option<Inode>) {
+        self.inodes.insert((volume, ino), inode);
+    }
+    /// An entry was read from the index.
+    pub fn learn_entry(&mut self, volume: VolumeId, dir: Ino, name: &Name, entry: Option<Entry>) {
+        self.entries.insert((volume, dir, name.as_bytes().into()), entry);
+    }
+    /// A target was read from the index.
+    pub fn learn_target(&mut self, volume: VolumeId, ino: Ino, target: Option<Box<[u8]>>) {
+        self.targets.insert((volume, ino), target);
+    }
+    /// A volume was read from the index.
+    pub fn learn_volume(&mut self, name: &Name, volume: Option<Volume>) {
+        self.volumes.insert(*name, volume);
+    }
+    /// A leaf was read from the index.
+    pub fn learn_leaf(&mut self, volume: VolumeId, key: LeafKey, leaf: Leaf) {
+        self.leaves.insert((volume, key), leaf);
+    }
+
+    /// Applies one edit of a record in `batch`. `runs`: where the record's payload lies; `birth`: the log epoch.
+    /// Inodes that the edit changes without replacing them are in memory: whoever decided it has seen them, and
+    /// replay loads them first.
+    pub fn apply(&mut self, volume: VolumeId, edit: &Edit, batch: u64, runs: &[Run], birth: u32) {
+        match edit {
+            Edit::Map { ino, first, crcs } => self.apply_map(volume, *ino, *first, crcs.as_slice(), runs, birth),
+            Edit::InodePut { ino, .. }
+            | Edit::InodeTouch { ino, .. }
+            | Edit::InodeParent { ino, .. }
+            | Edit::InodeExtend { ino, .. }
+            | Edit::InodeCut { ino, .. }
+            | Edit::InodeDrop { ino } => self.apply_inode(volume, *ino, edit, batch),
+            Edit::SessionDrop { session } => {
+                self.results.remove(session);
+                self.active.apply(volume, edit);
+            }
+            _ => {
+                self.note_fresh(edit);
+                self.active.apply(volume, edit);
+                if let Edit::VolumeDrop { id } = edit {
+                    self.forget_volume(*id);
+                }
+            }
+        }
+    }
+
+    fn apply_inode(&mut self, volume: VolumeId, ino: Ino, edit: &Edit, batch: u64) {
+        let old = match (edit, self.inode(volume, ino)) {
+            (Edit::InodePut { .. } | Edit::InodeDrop { .. }, _) => None,
+            (_, Seen::Known(old)) => old,
+            _ => panic!("an edit changes inode {ino:?}, which was not loaded"),
+        };
+        let new = apply_inode(old, edit);
+        match edit {
+            Edit::InodePut { .. } => self.row.next_ino = self.row.next_ino.max(ino.sequence() + 1),
+            Edit::InodeCut { size, .. } => self.cut(volume, ino, blocks_of(*size)),
+            Edit::InodeDrop { .. } => {
+                self.cut(volume, ino, 0);
+                self.active.targets.insert((volume, ino), None);
+            }
+            _ => {}
+        }
+        self.active.set_inode(volume, ino, new, batch);
+    }
+
+    fn apply_map(&mut self, volume: VolumeId, ino: Ino, first: u64, crcs: &[u32], runs: &[Run], birth: u32) {
+        let mut blocks = crcs.iter().zip(first..);
+        for run in runs {
+            for (number, (&crc, block)) in blocks.by_ref().take(usize::from(run.count)).enumerate() {
+                let place = run.place.advance(number as u32);
+                self.pending.remove(&(volume, ino, block));
+                self.active.map(volume, ino, block, Slot::Local { place, crc, birth });
+            }
+        }
+        assert!(blocks.next().is_none(), "every block of a payload has a place");
+    }
+
+    /// Blocks from `first` on are gone, in memory too.
+    fn cut(&mut self, volume: VolumeId, ino: Ino, first: u64) {
+        self.active.cut(volume, ino, first);
+        if !self.pending.is_empty() {
+            self.pending.retain(|(of, file, block), _| *of != volume || *file != ino || *block < first);
+        }
+    }
+
+    /// Numbers that an edit uses are never given out again.
+    fn note_fresh(&mut self, edit: &Edit) {
+        let row = &mut self.row;
+        match edit {
+            Edit::EntryPut { cookie, .. } => row.next_cookie = row.next_cookie.max(cookie + 1),
+            Edit::IntentPut(intent) => row.next_intent = row.next_intent.max(intent.id.number + 1),
+            Edit::VolumePut(volume) => row.next_volume = row.next_volume.max(volume.id.0 + 1),
+            _ => {}
+        }
+    }
+
+    fn forget_volume(&mut self, id: VolumeId) {
+        // The catalogue is keyed by name: find the volume's row, in the overlay or below it.
+        let known = self.volumes.values().flatten().copied();
+        let frozen = self.frozen.iter().flat_map(|frozen| frozen.volumes.values().flatten().copied());
+        let active = self.active.volumes.values().flatten().copied();
+        let name = known.chain(frozen).chain(active).find(|volume| volume.id == id).map(|volume| volume.name);
+        if let Some(name) = name {
+            self.active.volumes.insert(name, None);
+        }
+        self.inodes.retain(|(volume, _), _| *volume != id);
+        self.entries.retain(|(volume, ..), _| *volume != id);
+        self.leaves.retain(|(volume, _), _| *volume != id);
+        self.targets.retain(|(volume, _), _| *volume != id);
+        self.pending.retain(|(volume, ..), _| *volume != id);
+    }
+
+    /// Keeps a payload readable until its device write completes (rule K8).
+    pub fn hold_payload(&mut self, volume: VolumeId, ino: Ino, first: u64, payload: &[Slice], batch: u64) {
+        let mut block = first;
+        for slice in payload {
+            for at in (0..slice.len()).step_by(BLOCK_BYTES) {
+                let key = (volume, ino, block);
+                self.pending.insert(key, (batch, slice.slice(at..at + BLOCK_BYTES)));
+                self.pending_order.push_back((batch, key));
+                block += 1;
+            }
+        }
+    }
+    /// Lets go of payloads whose batches have been written.
+    pub fn release_payloads(&mut self, written: u64) {
+        while self.pending_order.front().is_some_and(|(batch, _)| *batch <= written) {
+            let (batch, key) = self.pending_order.pop_front().expect("just seen");
+            if self.pending.get(&key).is_some_and(|(held, _)| *held <= batch) {
+                self.pending.remove(&key);
+            }
+        }
+    }
+
+    /// The head of the group's next record.
+    pub fn head(&self, volume: VolumeId, session: SessionId, request: RequestId, outcome: Outcome) -> Head {
+        let index = Index(self.row.applied.0 + 1);
+        Head { group: self.group, term: Term(1), index, volume, session, request, outcome }
+    }
+    /// A record has been ordered: its number is used, and its result kept if a session asked.
+    pub fn ordered(&mut self, head: &Head) {
+        assert!(head.index.0 == self.row.applied.0 + 1, "records are applied in order");
+        self.row.applied = head.index;
+        self.row.term = head.term;
+        self.active.records += 1;
+        if head.session != SessionId(0) {
+            let results = self.results.entry(head.session).or_default();
+            if results.len() == SESSION_RESULTS_MAX {
+                results.pop_front();
+            }
+            results.push_back((head.request, head.outcome));
+            self.active.sessions.entry(head.session).or_insert(None);
+        }
+    }
+    /// The result of a request that was delivered before.
+    pub fn result(&self, session: SessionId, request: RequestId) -> Option<Outcome> {
+        let results = self.results.get(&session)?;
+        results.iter().rev().find(|(known, _)| *known == request).map(|(_, outcome)| *outcome)
+    }
+
+    /// Locks a range of blocks, or None if it overlaps one that is held.
+    pub fn hold_range(&mut self, range: Range) -> Option<RangeId> {
+        if self.is_held(&range, None) {
+            return None;
+        }
+        let id = self.next_range;
+        self.next_range += 1;
+        self.ranges.push((id, range));
+        Some(id)
+    }
+    /// True if somebody else holds an overlapping range.
+    pub fn is_held(&self, range: &Range, mine: Option<RangeId>) -> bool {
+        self.ranges.iter().any(|(id, held)| {
+            let same = held.volume == range.volume && held.ino == range.ino;
+            same && held.first <= range.last && range.first <= held.last && Some(*id) != mine
+        })
+    }
+    /// Unlocks a range.
+    pub fn release_range(&mut self, id: RangeId) {
+        self.ranges.retain(|(held, _)| *held != id);
+    }
+
+    /// Freezes the active generation for a checkpoint; false if it is empty.
+    pub fn freeze(&mut self) -> bool {
+        assert!(self.frozen.is_none(), "one checkpoint at a time");
+        if self.active.is_empty() {
+            return false;
+        }
+        self.counted_bytes = 0;
+        let mut generation = std::mem::take(&mut self.active);
+        for (session, results) in &mut generation.sessions {
+            *results = self.results.get(session).map(|results| results.iter().copied().collect());
+        }
+        self.frozen = Some(Arc::new(generation));
+        true
+    }
+    /// The frozen generation is in the index: what it said moves to the caches.
+    /// Returns the generation, to be dropped outside the lock.
+    pub fn merged(&mut self) -> Option<Arc<Generation>> {
+        let frozen = self.frozen.take()?;
+        self.merges += 1;
+        for (key, slot) in &frozen.inodes {
+            self.inodes.insert(*key, slot.inode);
+        }
+        for ((volume, dir), names) in &frozen.entries {
+            for (name, entry) in names {
+                self.entries.insert((*volume, *dir, name.clone()), *entry);
+            }
+        }
+        for (key, target) in &frozen.targets {
+            self.targets.remove(key);
+            if target.is_some() {
+                self.targets.insert(*key, target.clone());
+            }
+        }
+        if !frozen.cuts.is_empty() {
+            self.leaves.retain(|(volume, key), _| !frozen.cuts.contains_key(&(*volume, key.ino)));
+        }
+        for (key, patch) in &frozen.leaves {
+            self.leaves.change(key, |leaf| leaf.lay(patch));
+        }
+        self.volumes.extend(frozen.volumes.iter().map(|(name, volume)| (*name, *volume)));
+        Some(frozen)
+    }
+}

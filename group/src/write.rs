@@ -1,0 +1,379 @@
+//! Data writes. Aligned writes go straight from the client's buffer; others are made whole blocks first, merged with
+//! what the file holds under a range lock (rule M5). Large payloads are placed before they are ordered (rule U2).
+
+use crate::change::Attached;
+use crate::context::Context;
+use crate::state::{Range, RangeId};
+use crate::{Answer, Group, Groups, Position};
+use base::checksum::crc32c;
+use base::limits::{BLOCK_BYTES, BULK_BYTES_MIN, IO_BYTES_MAX};
+use base::{At, Crcs, Edit, Error, Ino, Inode, Kind, Op, Outcome, Reply, Result, SetAttr, Sync};
+use names::Seen;
+use names::write::{Edge, WritePlan, evaluate_write};
+use runtime::{Buf, Slice, Stage};
+use store::bulk::Ticket;
+use store::format::record::{Run, encode_replicated};
+use store::log::{Described, Entry, Ordered, Payload};
+
+/// One write as asked.
+#[derive(Clone, Copy)]
+pub(crate) struct Write {
+    pub ino: Ino,
+    pub at: At,
+    pub length: u32,
+    pub sync: Sync,
+    pub kill_privileges: bool,
+}
+
+/// A write's whole blocks: at most two pieces, because a 1 MiB write that is not aligned covers 257 blocks and no
+/// buffer holds more than 256.
+struct Blocks {
+    slices: [Option<Slice>; 2],
+    crcs: Crcs,
+}
+
+/// Unlocks a range when dropped, and wakes who waits for it.
+struct RangeHold<'a> {
+    group: &'a Group,
+    id: RangeId,
+}
+
+impl Drop for RangeHold<'_> {
+    fn drop(&mut self) {
+        self.group.state.lock().release_range(self.id);
+        self.group.ranges.notify();
+    }
+}
+
+enum Try {
+    Ordered(u64, Reply, Position),
+    /// Evaluate again: the file has changed since the payload was made.
+    Changed,
+    Wait(u64),
+    Segment(u64),
+    Load,
+}
+
+impl Groups {
+    /// Writes `data` and waits as the operation asks.
+    pub(crate) async fn write(&self, context: &Context, write: Write, data: Buf) -> Result<Answer> {
+        if data.len() != write.length as usize {
+            return Err(Error::new(Kind::Invalid, "a write's length and payload differ"));
+        }
+        self.throttle(true).await?;
+        self.store().log.admit().await?;
+        if !self.store().has_room_for_data() {
+            return Err(Error::new(Kind::NoSpace, "the brick is full; delete something, or add space"));
+        }
+        context.span.mark(Stage::Admit, self.now_ns());
+        if let Some(answer) = self.written_before(context, &write) {
+            return Ok(answer);
+        }
+        let aligned = |offset: u64| offset.is_multiple_of(BLOCK_BYTES as u64);
+        match write.at {
+            At::Offset(offset) if aligned(offset) && aligned(u64::from(write.length)) => {
+                self.write_aligned(context, write, data).await
+            }
+            _ => self.write_unaligned(context, write, data).await,
+        }
+    }
+
+    fn written_before(&self, context: &Context, write: &Write) -> Option<Answer> {
+        let state = self.state(write.ino.group()).state.lock();
+        match state.result(context.session, context.request) {
+            Some(Outcome::Wrote { offset, length }) => {
+                Some(Answer { reply: Reply::Wrote { offset, length }, data: None, position: None })
+            }
+            _ => None,
+        }
+    }
+
+    async fn write_aligned(&self, context: &Context, write: Write, data: Buf) -> Result<Answer> {
+        let crcs: Crcs = data.chunks(BLOCK_BYTES).map(crc32c).collect();
+        context.span.mark(Stage::Verify, self.now_ns());
+        let length = data.len();
+        let blocks = Blocks { slices: [Some(data.share().slice(0..length)), None], crcs };
+        self.order_blocks(context, write, None, blocks, None).await
+    }
+
+    /// Holds the range, makes the payload whole blocks, orders it; starts over if the file changed underneath (its
+    /// end may move under an appending writer only while it waits for the range).
+    async fn write_unaligned(&self, context: &Context, write: Write, data: Buf) -> Result<Answer> {
+        loop {
+            let (hold, plan) = self.hold_write(context, &write).await?;
+            let blocks = self.make_blocks(context, write.ino, &plan, &data).await?;
+            context.span.mark(Stage::Verify, self.now_ns());
+            match self.order_blocks(context, write, Some(&plan), blocks, Some(hold.id)).await {
+                Err(error) if error.kind == Kind::Interrupted => continue,
+                answer => return answer,
+            }
+        }
+    }
+
+    /// Plans the write and locks its blocks; an append locks everything from the end on.
+    async fn hold_write(&self, context: &Context, write: &Write) -> Result<(RangeHold<'_>, WritePlan)> {
+        let group = self.state(write.ino.group());
+        loop {
+            let ticket = group.ranges.ticket();
+            let held = {
+                let mut state = group.state.lock();
+                match state.inode(context.volume, write.ino) {
+                    Seen::Known(inode) => {
+                        let plan = self.plan(write, inode)?;
+                        let last = if write.at == At::End { u64::MAX } else { plan.last_block };
+                        let range = Range { volume: context.volume, ino: write.ino, first: plan.first_block, last };
+                        Some(state.hold_range(range).map(|id| (id, plan)))
+                    }
+                    _ => None,
+                }
+            };
+            match held {
+                Some(Some((id, plan))) => return Ok((RangeHold { group, id }, plan)),
+                Some(None) => {
+                    group.ranges.after(ticket).await;
+                    context.span.mark(Stage::Range, self.now_ns());
+                }
+                None => self.load_inode(context, write.ino).await?,
+            }
+        }
+    }
+
+    fn plan(&self, write: &Write, inode: Option<Inode>) -> Result<WritePlan> {
+        let inode = inode.ok_or_else(|| Error::new(Kind::Stale, "the file is gone"))?;
+        let now = self.store().runtime.clock.wall();
+        evaluate_write(write.ino, &inode, write.at, write.length, write.kill_privileges, now)
+    }
+
+    async fn load_inode(&self, context: &Context, ino: Ino) -> Result<()> {
+        self.load(context.volume, vec![crate::load::Wanted::Inode(ino)]).await?;
+        context.span.mark(Stage::Index, self.now_ns());
+        Ok(())
+    }
+
+    async fn make_blocks(&self, context: &Context, ino: Ino, plan: &WritePlan, data: &Buf) -> Result<Blocks> {
+        let count = (plan.last_block - plan.first_block + 1) as usize;
+        let total = count * BLOCK_BYTES;
+        let mut pieces = [Some(self.store().runtime.buffer(total.min(IO_BYTES_MAX))?), None];
+        if total > IO_BYTES_MAX {
+            pieces[1] = Some(self.store().runtime.buffer(total - IO_BYTES_MAX)?);
+        }
+        let within = (plan.offset - plan.first_block * BLOCK_BYTES as u64) as usize;
+        let end = within + data.len();
+        let mut crcs = Crcs::default();
+        let mut slices = [None, None];
+        for (number, piece) in pieces.into_iter().enumerate() {
+            let Some(mut piece) = piece else { continue };
+            let base = number * IO_BYTES_MAX;
+            for (index, block) in piece.chunks_mut(BLOCK_BYTES).enumerate() {
+                let from = base + index * BLOCK_BYTES;
+                let number = plan.first_block + (from / BLOCK_BYTES) as u64;
+                let edge = edge_of(plan, number);
+                if edge == Edge::Merge {
+                    let old = self.read_block(context, ino, number).await?;
+                    block.copy_from_slice(&old);
+                } else if edge == Edge::Zeros {
+                    block.fill(0);
+                }
+                let (first, last) = (within.max(from), end.min(from + BLOCK_BYTES));
+                block[first - from..last - from].copy_from_slice(&data[first - within..last - within]);
+                crcs.push(crc32c(block));
+            }
+            let length = piece.len();
+            slices[number] = Some(piece.share().slice(0..length));
+        }
+        Ok(Blocks { slices, crcs })
+    }
+
+    /// Orders whole blocks. `planned`: what the payload was made for; if the file no longer agrees, `Interrupted`.
+    async fn order_blocks(
+        &self,
+        context: &Context,
+        write: Write,
+        planned: Option<&WritePlan>,
+        blocks: Blocks,
+        mine: Option<RangeId>,
+    ) -> Result<Answer> {
+        let mut tickets = Vec::new();
+        if blocks.crcs.len() * BLOCK_BYTES >= BULK_BYTES_MIN {
+            for slice in blocks.slices.iter().flatten() {
+                match self.store().bulk.place(slice.clone()).await {
+                    Ok(ticket) => tickets.push(ticket),
+                    Err(error) => {
+                        tickets.into_iter().for_each(|ticket| self.store().bulk.close(ticket));
+                        return Err(error);
+                    }
+                }
+            }
+            context.span.mark(Stage::Write, self.now_ns());
+        }
+        let ordered = self.order_until_done(context, &write, planned, &blocks, mine, &tickets).await;
+        tickets.into_iter().for_each(|ticket| self.store().bulk.close(ticket));
+        let (batch, reply, position) = ordered?;
+        self.store().log.wait(batch, write.sync, Some(&context.span)).await?;
+        Ok(Answer { reply, data: None, position: Some(position) })
+    }
+
+    async fn order_until_done(
+        &self,
+        context: &Context,
+        write: &Write,
+        planned: Option<&WritePlan>,
+        blocks: &Blocks,
+        mine: Option<RangeId>,
+        tickets: &[Ticket],
+    ) -> Result<(u64, Reply, Position)> {
+        let group = self.state(write.ino.group());
+        loop {
+            let tried = self.try_order(context, group, write, planned, blocks, mine, tickets)?;
+            context.span.mark(Stage::Order, self.now_ns());
+            match tried {
+                Try::Ordered(batch, reply, position) => return Ok((batch, reply, position)),
+                Try::Changed => return Err(Error::new(Kind::Interrupted, "the file changed underneath")),
+                Try::Wait(ticket) => {
+                    group.ranges.after(ticket).await;
+                    context.span.mark(Stage::Range, self.now_ns());
+                }
+                Try::Segment(ticket) => {
+                    self.wait_for_segment(ticket).await?;
+                    context.span.mark(Stage::Admit, self.now_ns());
+                }
+                Try::Load => self.load_inode(context, write.ino).await?,
+            }
+        }
+    }
+
+    #[allow(clippy::too_many_arguments)]
+    fn try_order(
+        &self,
+        context: &Context,
+        group: &Group,
+        write: &Write,
+        planned: Option<&WritePlan>,
+        blocks: &Blocks,
+        mine: Option<RangeId>,
+        tickets: &[Ticket],
+    ) -> Result<Try> {
+        let segment = self.store().log.segment_came.ticket();
+        let range_ticket = group.ranges.ticket();
+        let mut state = group.state.lock();
+        let inode = match state.inode(context.volume, write.ino) {
+            Seen::Known(inode) => inode,
+            _ => return Ok(Try::Load),
+        };
+        let plan = self.plan(write, inode)?;
+        if planned.is_some_and(|planned| !same_blocks(planned, &plan)) {
+            return Ok(Try::Changed);
+        }
+        let range = Range { volume: context.volume, ino: write.ino, first: plan.first_block, last: plan.last_block };
+        if state.is_held(&range, mine) {
+            return Ok(Try::Wait(range_ticket));
+        }
+        let outcome = Outcome::Wrote { offset: plan.offset, length: write.length };
+        let head = state.head(context.volume, context.session, context.request, outcome);
+        let map = Edit::Map { ino: write.ino, first: plan.first_block, crcs: blocks.crcs.clone() };
+        let edits = [map, plan.extend];
+        let mut encoded = std::mem::take(&mut state.encoded);
+        encoded.clear();
+        encode_replicated(&mut encoded, &head, &edits);
+        let mut runs = [NO_RUN; 4];
+        let appended = self.append_blocks(&head, &encoded, &edits, blocks, tickets, write.sync, &mut runs);
+        state.encoded = encoded;
+        let (ordered, runs) = match appended {
+            Err(error) if error.kind == Kind::Busy => return Ok(Try::Segment(segment)),
+            appended => appended?,
+        };
+        state.release_payloads(self.store().log.written());
+        for edit in &edits {
+            state.apply(context.volume, edit, ordered.batch, runs, self.store().epoch as u32);
+        }
+        if tickets.is_empty() {
+            let slice = blocks.slices[0].as_slice();
+            state.hold_payload(context.volume, write.ino, plan.first_block, slice, ordered.batch);
+        }
+        state.ordered(&head);
+        self.note_overlay(&mut state);
+        let durable = write.sync >= Sync::Data;
+        let position = Position { group: head.group, term: head.term, index: head.index, durable };
+        let reply = Reply::Wrote { offset: plan.offset, length: write.length };
+        Ok(Try::Ordered(ordered.batch, reply, position))
+    }
+
+    #[allow(clippy::too_many_arguments)]
+    fn append_blocks<'r>(
+        &self,
+        head: &store::format::record::Head,
+        replicated: &[u8],
+        edits: &[Edit; 2],
+        blocks: &Blocks,
+        tickets: &[Ticket],
+        sync: Sync,
+        runs: &'r mut [Run; 4],
+    ) -> Result<(Ordered, &'r [Run])> {
+        let Edit::Map { ino, first, crcs } = &edits[0] else { unreachable!("the first edit maps the payload") };
+        let described = Some(Described { ino: *ino, first: *first, crcs: crcs.as_slice() });
+        let mut count = 0;
+        for run in tickets.iter().flat_map(Ticket::runs) {
+            runs[count] = *run;
+            count += 1;
+        }
+        let payload = match &blocks.slices {
+            [Some(slice), None] if tickets.is_empty() => Payload::Inline(std::slice::from_ref(slice)),
+            _ => Payload::Placed(&runs[..count]),
+        };
+        let inline = matches!(payload, Payload::Inline(_));
+        let owner = (head.group, head.volume, head.index);
+        let ordered = self.store().log.append_one_record(&Entry { owner, replicated, payload, described }, sync)?;
+        if inline {
+            let place = ordered.place.expect("inline payloads are placed by the log");
+            runs[0] = Run { place, count: crcs.len() as u16 };
+            count = 1;
+        }
+        Ok((ordered, &runs[..count]))
+    }
+
+    /// Truncates to a size within a block: the rest of that block is logged as zeros in the same record (rule M5).
+    pub(crate) async fn set_attributes(&self, context: &Context, ino: Ino, set: SetAttr) -> Result<Answer> {
+        let op = Op::SetAttr { ino, set };
+        let Some(size) = set.size else { return self.change(context, &op, Sync::Ordered).await };
+        let within = (size % BLOCK_BYTES as u64) as usize;
+        let group = self.state(ino.group());
+        loop {
+            let before = self.attributes(context, ino).await?.inode;
+            if within == 0 || size >= before.size {
+                return self.change(context, &op, Sync::Ordered).await;
+            }
+            let block = size / BLOCK_BYTES as u64;
+            let range = Range { volume: context.volume, ino, first: block, last: u64::MAX };
+            let ticket = group.ranges.ticket();
+            let held = group.state.lock().hold_range(range);
+            let Some(id) = held else {
+                group.ranges.after(ticket).await;
+                continue;
+            };
+            let hold = RangeHold { group, id };
+            let mut tail = self.read_block(context, ino, block).await?;
+            tail[within..].fill(0);
+            let crcs = std::iter::once(crc32c(&tail)).collect();
+            let slice = tail.share().slice(0..BLOCK_BYTES);
+            let attached = Attached { ino, first: block, slice, crcs };
+            return self.change_with(context, &op, Sync::Ordered, Some(&attached), Some(hold.id)).await;
+        }
+    }
+}
+
+const NO_RUN: Run = Run { place: base::Place { segment: base::SegmentId(0), block: 0 }, count: 0 };
+
+fn edge_of(plan: &WritePlan, block: u64) -> Edge {
+    if block == plan.first_block {
+        plan.head
+    } else if block == plan.last_block {
+        plan.tail
+    } else {
+        Edge::Full
+    }
+}
+
+/// True if a payload made for one plan serves another: the same blocks, and no edge that needs more of the file.
+fn same_blocks(made: &WritePlan, now: &WritePlan) -> bool {
+    made.offset == now.offset && (made.head, made.tail) == (now.head, now.tail)
+}
