@@ -134,7 +134,7 @@ impl<T: Target> Handler<T> {
         }
     }
     async fn read(&self, context: &Context, unique: u64, op: Op) -> Result<Told> {
-        let Answer { reply, data } = self.target.call(context, Call { op, data: None }).await?;
+        let Answer { reply, data, .. } = self.target.call(context, Call { op, data: None }).await?;
         match (reply, data) {
             (Reply::Data { length: 0 }, _) => Ok(Told::Head(Head::before(unique, 0))),
             (Reply::Data { length }, Some(data)) => {

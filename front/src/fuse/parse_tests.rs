@@ -1,1 +1,243 @@
+//! What requests mean, byte by byte, and that no bytes can harm.
 
+use super::super::abi::{IN_HEADER_BYTES, Writer};
+use super::*;
+use runtime::random::SplitMix;
+
+const ROOT: Ino = Ino(1 << 20 | 5);
+const NODE: u64 = 77 << 20 | 3;
+
+fn header_of(opcode: u32) -> Header {
+    Header { opcode, unique: 10, nodeid: NODE, uid: 1000, gid: 100 }
+}
+
+fn body(build: impl for<'a, 'b> FnOnce(&'a mut Writer<'b>) -> &'a mut Writer<'b>) -> Vec<u8> {
+    let mut bytes = vec![0; 8192];
+    let mut writer = Writer::new(&mut bytes);
+    build(&mut writer);
+    let length = writer.len();
+    bytes.truncate(length);
+    bytes
+}
+
+fn asked(opcode: u32, build: impl for<'a, 'b> FnOnce(&'a mut Writer<'b>) -> &'a mut Writer<'b>) -> Result<Ask> {
+    ask(&header_of(opcode), &body(build), 0, ROOT)
+}
+
+fn name(text: &str) -> Name {
+    Name::new(text.as_bytes()).expect("a valid name")
+}
+
+#[test]
+fn headers() {
+    let bytes = body(|w| w.u32(40).u32(opcode::GETATTR).u64(8).u64(1).u32(5).u32(6).u32(7).u32(0));
+    assert_eq!(header(&bytes, 40), Ok(Header { opcode: opcode::GETATTR, unique: 8, nodeid: 1, uid: 5, gid: 6 }));
+    assert!(header(&bytes, 41).is_err(), "the length must be what was read");
+    assert!((0..40).all(|cut| header(&bytes[..cut], 40).is_err()));
+    assert_eq!((ino_of(1, ROOT), ino_of(NODE, ROOT)), (ROOT, Ino(NODE)));
+}
+
+fn write_of(write_flags: u32, flags: i32) -> Op {
+    let bytes = body(|w| w.u64(0).u64(8192).u32(4096).u32(write_flags).u64(0).u32(flags as u32).u32(0));
+    match ask(&header_of(opcode::WRITE), &bytes, 4096, ROOT) {
+        Ok(Ask::Write(op)) => op,
+        other => panic!("not a write: {other:?}"),
+    }
+}
+
+#[test]
+fn the_flags_of_a_write_say_when_it_is_acknowledged() {
+    let op = |at, sync| Op::Write { ino: Ino(NODE), at, sync, kill_privileges: false };
+    let (here, none) = (At::Offset(8192), 0);
+    assert_eq!(write_of(none, libc::O_RDWR), op(here, Sync::Ordered));
+    assert_eq!(write_of(none, libc::O_DIRECT), op(here, Sync::Written));
+    assert_eq!(write_of(none, libc::O_DSYNC), op(here, Sync::Data));
+    assert_eq!(write_of(none, libc::O_DSYNC | libc::O_DIRECT), op(here, Sync::Data));
+    assert_eq!(write_of(none, libc::O_SYNC), op(here, Sync::All));
+    assert_eq!(write_of(abi::WRITE_CACHE, libc::O_SYNC), op(here, Sync::Ordered));
+    let kill = Op::Write { ino: Ino(NODE), at: here, sync: Sync::Ordered, kill_privileges: true };
+    assert_eq!(write_of(abi::WRITE_KILL_SUIDGID, 0), kill);
+}
+
+#[cfg(feature = "seeded-bugs")]
+#[test]
+fn the_seeded_bug_forgets_the_flags() {
+    seeded::set(Some(Bug::WriteFlagsIgnored));
+    let sync = |flags| match write_of(0, flags) {
+        Op::Write { sync, .. } => sync,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!((sync(libc::O_DSYNC), sync(libc::O_DIRECT)), (Sync::Ordered, Sync::Ordered));
+    seeded::set(None);
+    assert_eq!(sync(libc::O_DSYNC), Sync::Data);
+}
+
+#[test]
+fn appends_go_to_the_end_unless_parts_may_overtake_each_other() {
+    let at = |write_flags, flags| match write_of(write_flags, flags) {
+        Op::Write { at, .. } => at,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(at(0, libc::O_APPEND), At::End);
+    assert_eq!(at(0, libc::O_APPEND | libc::O_DSYNC), At::End);
+    assert_eq!(at(0, libc::O_APPEND | libc::O_DIRECT), At::Offset(8192));
+    assert_eq!(at(abi::WRITE_CACHE, libc::O_APPEND), At::Offset(8192));
+}
+
+#[test]
+fn a_payload_has_the_announced_length() {
+    let write = |announced: u32, landed| {
+        let bytes = body(|w| w.u64(0).u64(0).u32(announced).u32(0).u64(0).u32(0).u32(0));
+        ask(&header_of(opcode::WRITE), &bytes, landed, ROOT)
+    };
+    assert!(write(4096, 4096).is_ok() && write(0, 0).is_ok());
+    assert!(write(4096, 4095).is_err() && write(4096, 4097).is_err());
+    assert!(write((1 << 20) + 1, (1 << 20) + 1).is_err());
+    let read = |length: u32| asked(opcode::READ, |w| w.u64(0).u64(5).u32(length).u32(0).u64(0).u32(0).u32(0));
+    assert_eq!(read(1 << 20), Ok(Ask::Read(Op::Read { ino: Ino(NODE), offset: 5, length: 1 << 20 })));
+    assert!(read((1 << 20) + 1).is_err());
+}
+
+fn set_of(valid: u32) -> SetAttr {
+    let parsed = asked(opcode::SETATTR, |w| {
+        w.u32(valid)
+            .u32(0)
+            .u64(0)
+            .u64(4711)
+            .u64(0)
+            .u64(-1i64 as u64)
+            .u64(2)
+            .u64(3)
+            .u32(10)
+            .u32(20)
+            .u32(30)
+            .u32(0o104_755)
+            .u32(0)
+            .u32(12)
+            .u32(34)
+            .u32(0)
+    });
+    match parsed {
+        Ok(Ask::Attr(Op::SetAttr { ino: Ino(NODE), set })) => set,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn only_the_marked_attributes_are_set() {
+    let none = SetAttr::default();
+    assert_eq!(set_of(0), none);
+    assert_eq!(set_of(fattr::MODE), SetAttr { mode: Some(0o4755), ..none });
+    assert_eq!(set_of(fattr::UID | fattr::GID), SetAttr { uid: Some(12), gid: Some(34), ..none });
+    assert_eq!(set_of(fattr::SIZE), SetAttr { size: Some(4711), ..none });
+    assert_eq!(set_of(fattr::KILL_SUIDGID), SetAttr { kill_privileges: true, ..none });
+    let time = |seconds, nanos| Some(SetTime::To(Time::from_parts(seconds, nanos)));
+    assert_eq!(set_of(fattr::ATIME), SetAttr { atime: time(-1, 10), ..none });
+    assert_eq!(set_of(fattr::MTIME), SetAttr { mtime: time(2, 20), ..none });
+    assert_eq!(set_of(fattr::CTIME), SetAttr { ctime: Some(Time::from_parts(3, 30)), ..none });
+    assert_eq!(set_of(fattr::ATIME | fattr::ATIME_NOW).atime, Some(SetTime::Now));
+    assert_eq!(set_of(fattr::MTIME | fattr::MTIME_NOW).mtime, Some(SetTime::Now));
+}
+
+#[test]
+fn names_are_taken_apart() {
+    let parent = Ino(NODE);
+    let string = |code, text: &str| asked(code, |w| w.bytes(text.as_bytes()).bytes(&[0]));
+    assert_eq!(string(opcode::LOOKUP, "a"), Ok(Ask::Entry(Op::Lookup { parent, name: name("a") })));
+    assert_eq!(string(opcode::UNLINK, "a"), Ok(Ask::Done(Op::Unlink { parent, name: name("a") })));
+    assert_eq!(string(opcode::RMDIR, "a"), Ok(Ask::Done(Op::RemoveDir { parent, name: name("a") })));
+    assert_eq!(string(opcode::LOOKUP, "").expect_err("empty").kind, Kind::Invalid);
+    let open = asked(opcode::LOOKUP, |w| w.bytes(b"no end"));
+    assert_eq!(open.expect_err("no terminator").kind, Kind::Invalid);
+    let symlink = asked(opcode::SYMLINK, |w| w.bytes(b"link\0to/here\0"));
+    let target = Box::from(&b"to/here"[..]);
+    assert_eq!(symlink, Ok(Ask::Entry(Op::SymLink { parent, name: name("link"), target })));
+    let long = asked(opcode::SYMLINK, |w| w.bytes(b"link\0").bytes(&[b'x'; 4096]).bytes(&[0]));
+    assert_eq!(long.expect_err("over PATH_MAX").kind, Kind::NameTooLong);
+    let mkdir = asked(opcode::MKDIR, |w| w.u32(0o41_777).u32(0o22).bytes(b"d\0"));
+    assert_eq!(mkdir, Ok(Ask::Entry(Op::MakeDir { parent, name: name("d"), mode: 0o1777 })));
+}
+
+#[test]
+fn nodes_and_creates() {
+    let parent = Ino(NODE);
+    let node = |mode: u32| asked(opcode::MKNOD, move |w| w.u32(mode).u32(0).u32(0).u32(0).bytes(b"n\0"));
+    let op = Op::Create { parent, name: name("n"), mode: 0o644, exclusive: true };
+    assert_eq!(node(libc::S_IFREG | 0o644), Ok(Ask::Node(op)));
+    assert_eq!(node(libc::S_IFIFO | 0o644), Ok(Ask::Answer(libc::EPERM)));
+    let create = |flags: i32, kill: u32| {
+        asked(opcode::CREATE, move |w| w.u32(flags as u32).u32(0o100_600).u32(0).u32(kill).bytes(b"n\0"))
+    };
+    let made = |exclusive, flags: i32, kill_privileges| {
+        let op = Op::Create { parent, name: name("n"), mode: 0o600, exclusive };
+        Ok(Ask::Create { op, flags: flags as u32, kill_privileges })
+    };
+    assert_eq!(create(libc::O_RDWR, 0), made(false, libc::O_RDWR, false));
+    assert_eq!(create(libc::O_EXCL, 1), made(true, libc::O_EXCL, true));
+    let open = asked(opcode::OPEN, |w| w.u32(libc::O_TRUNC as u32).u32(1));
+    assert_eq!(open, Ok(Ask::Open { ino: parent, flags: libc::O_TRUNC as u32, kill_privileges: true }));
+}
+
+#[test]
+fn renames() {
+    let renamed = |new_parent, no_replace| {
+        let (name, new_name) = (name("a"), name("b"));
+        Ok(Ask::Done(Op::Rename { parent: Ino(NODE), name, new_parent, new_name, no_replace }))
+    };
+    assert_eq!(asked(opcode::RENAME, |w| w.u64(1).bytes(b"a\0b\0")), renamed(ROOT, false));
+    let flagged = |flags: u32| asked(opcode::RENAME2, move |w| w.u64(9).u32(flags).u32(0).bytes(b"a\0b\0"));
+    assert_eq!(flagged(0), renamed(Ino(9), false));
+    assert_eq!(flagged(libc::RENAME_NOREPLACE), renamed(Ino(9), true));
+    for flags in [libc::RENAME_EXCHANGE, libc::RENAME_WHITEOUT, 8] {
+        assert_eq!(flagged(flags).expect_err("unknown flag").kind, Kind::Invalid);
+    }
+}
+
+#[test]
+fn directories_are_read_in_pages() {
+    let read = |opcode, size: u32| asked(opcode, move |w| w.u64(0).u64(7).u32(size).u32(0).u64(0).u32(0).u32(0));
+    let expected = |size, plus| Ok(Ask::ReadDir { ino: Ino(NODE), offset: 7, size, plus });
+    assert_eq!(read(opcode::READDIR, 4096), expected(4096, false));
+    assert_eq!(read(opcode::READDIRPLUS, 4 << 20), expected(1 << 20, true));
+    assert!(read(opcode::READDIR, 511).is_err());
+    assert_eq!((entries_for(4096, false), entries_for(4096, true)), (102, 24));
+    assert_eq!((entries_for(0, true), entries_for(1 << 20, false)), (1, 1024));
+}
+
+#[test]
+fn what_the_kernel_should_not_ask_again_is_told_so() {
+    const FLUSH: u32 = 25;
+    let answers = |code| asked(code, |w| w);
+    // getxattr, setxattr, listxattr, access, flush, fallocate, lseek, copy_file_range, poll, interrupt, statx.
+    for code in [22, 21, 23, 34, FLUSH, 43, 46, 47, 40, 36, 52, 4711] {
+        assert_eq!(answers(code), Ok(Ask::Answer(libc::ENOSYS)), "{code}");
+    }
+    for code in [opcode::FORGET, opcode::BATCH_FORGET, opcode::NOTIFY_REPLY] {
+        assert_eq!(answers(code), Ok(Ask::Silent));
+    }
+    assert_eq!(answers(opcode::RELEASEDIR), Ok(Ask::Answer(0)));
+    assert_eq!(answers(opcode::OPENDIR), Ok(Ask::OpenDir));
+    assert_eq!(answers(opcode::SYNCFS), Ok(Ask::Done(Op::SyncAll)));
+    for (flags, sync) in [(1u32, Sync::Data), (0, Sync::All)] {
+        let fsync = asked(opcode::FSYNC, |w| w.u64(0).u32(flags).u32(0));
+        assert_eq!(fsync, Ok(Ask::Done(Op::Fsync { ino: Ino(NODE), sync })));
+    }
+}
+
+#[test]
+fn no_bytes_can_harm() {
+    let mut random = SplitMix(7);
+    for round in 0..200_000u64 {
+        let length = random.below(300) as usize;
+        let zeros = random.below(4);
+        let byte = |random: &mut SplitMix| if random.below(4) < zeros { 0 } else { random.next() as u8 };
+        let mut bytes: Vec<u8> = (0..length).map(|_| byte(&mut random)).collect();
+        if length >= IN_HEADER_BYTES && round % 2 == 0 {
+            bytes[..4].copy_from_slice(&(length as u32).to_ne_bytes());
+            bytes[4..8].copy_from_slice(&(random.below(60) as u32).to_ne_bytes());
+        }
+        if let Ok(header) = header(&bytes, length) {
+            let _ = ask(&header, &bytes[IN_HEADER_BYTES..], random.below(5000) as usize, ROOT);
+        }
+    }
+}

@@ -1,1 +1,155 @@
+//! Answers, byte by byte.
 
+use super::super::abi::Fields;
+use super::*;
+use base::{GroupId, Inode, Kind, Name, Time};
+
+const ROOT: Ino = Ino(1 << 20);
+
+fn inode(kind: FileKind) -> Inode {
+    Inode {
+        kind,
+        mode: 0o4755,
+        uid: 1,
+        gid: 2,
+        links: 3,
+        rdev: 4,
+        project: 0,
+        generation: 5,
+        size: 4097,
+        trim: 0,
+        entries: 0,
+        parent: ROOT,
+        atime: Time(-1),
+        mtime: Time(1_000_000_007),
+        ctime: Time(3),
+        btime: Time(0),
+        dead: false,
+    }
+}
+
+fn attr() -> Attr {
+    Attr { ino: Ino::new(9, GroupId(1)), inode: inode(FileKind::File) }
+}
+
+/// Checks the header and gives what follows.
+fn opened<'a>(head: &'a Head, error: i32, tail_bytes: usize) -> Fields<'a> {
+    let mut fields = Fields(head.as_bytes());
+    assert_eq!(fields.u32(), Ok((head.as_bytes().len() + tail_bytes) as u32));
+    assert_eq!((fields.u32(), fields.u64()), (Ok(-error as u32), Ok(42)));
+    fields
+}
+
+fn check_attr(fields: &mut Fields<'_>) {
+    assert_eq!((fields.u64(), fields.u64(), fields.u64()), (Ok(9 << 20 | 1), Ok(4097), Ok(16)));
+    assert_eq!((fields.u64(), fields.u64(), fields.u64()), (Ok(-1i64 as u64), Ok(1), Ok(0)));
+    assert_eq!((fields.u32(), fields.u32(), fields.u32()), (Ok(999_999_999), Ok(7), Ok(3)));
+    assert_eq!((fields.u32(), fields.u32()), (Ok(0o104_755), Ok(3)));
+    assert_eq!((fields.u32(), fields.u32(), fields.u32()), (Ok(1), Ok(2), Ok(4)));
+    assert_eq!((fields.u32(), fields.u32()), (Ok(4096), Ok(0)));
+}
+
+#[test]
+fn statuses() {
+    assert!(opened(&Head::status(42, 0), 0, 0).0.is_empty());
+    assert!(opened(&Head::status(42, 2), 2, 0).0.is_empty());
+    assert!(opened(&Head::before(42, 1 << 20), 0, 1 << 20).0.is_empty());
+    let mut wrote = Head::wrote(42, 4096);
+    assert_eq!(opened(&wrote, 0, 0).u32(), Ok(4096));
+    wrote = Head::open_dir(42);
+    assert_eq!(opened(&wrote, 0, 0).0.len(), 16);
+}
+
+#[test]
+fn entries_and_attributes() {
+    let head = Head::entry(42, &attr(), ROOT);
+    let mut fields = opened(&head, 0, 0);
+    assert_eq!((fields.u64(), fields.u64()), (Ok(9 << 20 | 1), Ok(5)));
+    assert_eq!((fields.u64(), fields.u64(), fields.u64()), (Ok(VALID_SECONDS), Ok(VALID_SECONDS), Ok(0)));
+    check_attr(&mut fields);
+    assert!(fields.0.is_empty());
+    let head = Head::attr(42, &attr());
+    let mut fields = opened(&head, 0, 0);
+    assert_eq!((fields.u64(), fields.u64()), (Ok(VALID_SECONDS), Ok(0)));
+    check_attr(&mut fields);
+    assert!(fields.0.is_empty());
+    let head = Head::absent(42);
+    let mut fields = opened(&head, 0, 0);
+    assert_eq!((fields.u64(), fields.u64(), fields.u64()), (Ok(0), Ok(0), Ok(VALID_SECONDS)));
+    assert_eq!(fields.0.len(), abi::ENTRY_OUT_BYTES - 24);
+    let root = Head::entry(42, &Attr { ino: ROOT, inode: inode(FileKind::Directory) }, ROOT);
+    assert_eq!(opened(&root, 0, 0).u64(), Ok(abi::ROOT_ID));
+}
+
+#[test]
+fn opens_bypass_the_cache_where_the_flags_say_so() {
+    let direct = fopen::DIRECT_IO | fopen::PARALLEL_DIRECT_WRITES;
+    let cases = [
+        (libc::O_RDONLY, fopen::KEEP_CACHE | fopen::NOFLUSH),
+        (libc::O_RDWR, fopen::KEEP_CACHE),
+        (libc::O_WRONLY | libc::O_APPEND, fopen::KEEP_CACHE),
+        (libc::O_RDWR | libc::O_DIRECT, fopen::KEEP_CACHE | direct),
+        (libc::O_RDWR | libc::O_DSYNC, fopen::KEEP_CACHE | direct),
+        (libc::O_WRONLY | libc::O_SYNC, fopen::KEEP_CACHE | direct),
+    ];
+    for (flags, expected) in cases {
+        let head = Head::open(42, flags as u32);
+        let mut fields = opened(&head, 0, 0);
+        assert_eq!((fields.u64(), fields.u32(), fields.u32()), (Ok(flags as u64), Ok(expected), Ok(0)), "{flags:#o}");
+        let head = Head::create(42, &attr(), ROOT, flags as u32);
+        let mut fields = opened(&head, 0, 0);
+        fields.bytes(abi::ENTRY_OUT_BYTES).expect("the entry");
+        assert_eq!((fields.u64(), fields.u32(), fields.u32()), (Ok(flags as u64), Ok(expected), Ok(0)));
+    }
+}
+
+#[test]
+fn space() {
+    let head = Head::statfs(42, &StatFs { size_bytes: 40_960, free_bytes: 8191 });
+    let mut fields = opened(&head, 0, 0);
+    assert_eq!((fields.u64(), fields.u64(), fields.u64()), (Ok(10), Ok(1), Ok(1)));
+    assert_eq!((fields.u64(), fields.u64()), (Ok(10), Ok(1)));
+    assert_eq!((fields.u32(), fields.u32(), fields.u32()), (Ok(4096), Ok(255), Ok(4096)));
+    assert_eq!(fields.0, [0; 28]);
+}
+
+fn entry(name: &str, attr: Option<Inode>) -> DirEntry {
+    let name = Name::new(name.as_bytes()).expect("a valid name");
+    DirEntry { cookie: 17, ino: Ino::new(9, GroupId(1)), kind: FileKind::Link, name, attr }
+}
+
+#[test]
+fn a_page_of_entries() {
+    let mut bytes = [0xff; 100];
+    let mut page = Entries::new(&mut bytes, false, ROOT);
+    assert!(page.dot(b".", ROOT, 1));
+    assert!(page.push(&entry("twelve bytes", None)));
+    assert_eq!((page.used(), page.room()), (72, 28));
+    assert!(!page.push(&entry("12345", None)), "five bytes do not fit in 28");
+    assert!(page.used() == 72, "nothing is left of what did not fit");
+    let mut fields = Fields(&bytes);
+    assert_eq!((fields.u64(), fields.u64(), fields.u32(), fields.u32()), (Ok(ROOT.0), Ok(1), Ok(1), Ok(4)));
+    assert_eq!(fields.bytes(8), Ok(&b".\0\0\0\0\0\0\0"[..]));
+    assert_eq!((fields.u64(), fields.u64(), fields.u32(), fields.u32()), (Ok(9 << 20 | 1), Ok(17), Ok(12), Ok(10)));
+    assert_eq!(fields.bytes(16), Ok(&b"twelve bytes\0\0\0\0"[..]));
+}
+
+#[test]
+fn entries_with_attributes_count_as_looked_up_and_others_do_not() {
+    let mut bytes = [0xff; 1024];
+    let mut page = Entries::new(&mut bytes, true, ROOT);
+    assert!(page.push(&entry("a", Some(inode(FileKind::File)))));
+    assert!(page.push(&entry("b", None)));
+    let size = abi::ENTRY_OUT_BYTES + 32;
+    assert_eq!(page.used(), 2 * size);
+    assert_eq!(Fields(&bytes).u64(), Ok(9 << 20 | 1));
+    assert_eq!(bytes[size..size + abi::ENTRY_OUT_BYTES], [0; abi::ENTRY_OUT_BYTES]);
+}
+
+#[test]
+fn no_error_of_the_stack_makes_the_kernel_stop_asking() {
+    for kind in Kind::ALL {
+        let errno = errno(&Error::new(kind, ""));
+        assert!((1..512).contains(&errno) && errno != libc::ENOSYS, "{kind:?}");
+    }
+}
