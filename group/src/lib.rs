@@ -105,7 +105,6 @@ pub struct Groups {
     checkpoint_base: Lock<Figures>,
     checkpointed: Event,
     checkpoints: AtomicU64,
-    spread: AtomicU64,
     closing: AtomicBool,
 }
 
@@ -127,7 +126,6 @@ impl Groups {
             checkpoint_base: Lock::new("checkpoint", Figures::default()),
             checkpointed: Event::new(),
             checkpoints: AtomicU64::new(0),
-            spread: AtomicU64::new(0),
             closing: AtomicBool::new(false),
         }
     }
@@ -230,13 +228,14 @@ impl Groups {
         }
     }
 
-    /// The group of a new directory: round robin, so that directories spread evenly (rule M1). The request's number
-    /// keeps the answer the same when the operation is evaluated again.
+    /// The group of a new directory: by the request's number, so that directories spread evenly (rule M1) and the
+    /// answer stays the same when the operation is evaluated again. The multiplier (2^64 over the golden ratio) mixes
+    /// the number's bits: FUSE's request numbers are all even.
     pub(crate) fn spread(&self, context: &Context, op: &Op) -> GroupId {
         match op {
             Op::MakeDir { .. } => {
-                let at = if context.request.0 == 0 { self.spread.load(Ordering::Relaxed) } else { context.request.0 };
-                GroupId((at % self.groups.len() as u64) as u32)
+                let mixed = context.request.0.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
+                GroupId((mixed % self.groups.len() as u64) as u32)
             }
             _ => GroupId(0),
         }

@@ -6,6 +6,7 @@
 
 pub mod brick;
 pub mod bulk;
+pub mod check;
 pub mod checkpoint;
 pub mod format;
 pub mod geometry;

@@ -23,6 +23,9 @@ mod kind {
     pub const SUMMARY: u8 = 0x32;
 }
 
+/// A range of keys: from (included) to (excluded).
+pub type Bounds = (Vec<u8>, Vec<u8>);
+
 struct Key(Vec<u8>);
 
 impl Key {
@@ -88,7 +91,7 @@ pub fn orphan(volume: VolumeId, ino: Ino) -> Vec<u8> {
     Key::new(ino.group(), volume, kind::ORPHAN).u64(ino.0).0
 }
 /// The range of all orphans of a volume in a group.
-pub fn orphans(group: GroupId, volume: VolumeId) -> (Vec<u8>, Vec<u8>) {
+pub fn orphans(group: GroupId, volume: VolumeId) -> Bounds {
     (Key::new(group, volume, kind::ORPHAN).0, Key::new(group, volume, kind::ORPHAN + 1).0)
 }
 /// The inode in an orphan's key.
@@ -101,7 +104,7 @@ pub fn intent(id: IntentId) -> Vec<u8> {
     Key::new(id.group, VolumeId(0), kind::INTENT).u64(id.number).0
 }
 /// The range of all intents of a group.
-pub fn intents(group: GroupId) -> (Vec<u8>, Vec<u8>) {
+pub fn intents(group: GroupId) -> Bounds {
     (Key::new(group, VolumeId(0), kind::INTENT).0, Key::new(group, VolumeId(0), kind::INTENT + 1).0)
 }
 /// The mark that `group` has followed an intent.
@@ -109,7 +112,7 @@ pub fn followed(group: GroupId, id: IntentId) -> Vec<u8> {
     Key::new(group, VolumeId(0), kind::FOLLOWED).u32(id.group.0).u64(id.number).0
 }
 /// The range of all such marks of a group.
-pub fn followed_all(group: GroupId) -> (Vec<u8>, Vec<u8>) {
+pub fn followed_all(group: GroupId) -> Bounds {
     (Key::new(group, VolumeId(0), kind::FOLLOWED).0, Key::new(group, VolumeId(0), kind::FOLLOWED + 1).0)
 }
 /// The intent in a followed mark's key.
@@ -126,7 +129,7 @@ pub fn session(group: GroupId, session: SessionId) -> Vec<u8> {
     Key::new(group, VolumeId(0), kind::SESSION).u64(session.0).0
 }
 /// The range of all sessions of a group.
-pub fn sessions(group: GroupId) -> (Vec<u8>, Vec<u8>) {
+pub fn sessions(group: GroupId) -> Bounds {
     (Key::new(group, VolumeId(0), kind::SESSION).0, Key::new(group, VolumeId(0), kind::SESSION + 1).0)
 }
 /// The session in a session's key.
@@ -141,16 +144,29 @@ pub fn volume(name: &[u8]) -> Vec<u8> {
     key.0
 }
 /// The range of all volumes.
-pub fn volumes() -> (Vec<u8>, Vec<u8>) {
+pub fn volumes() -> Bounds {
     let group = GroupId(0);
     (Key::new(group, VolumeId(0), kind::VOLUME).0, Key::new(group, VolumeId(0), kind::VOLUME + 1).0)
 }
 /// Everything of a volume in a group.
-pub fn volume_in_group(group: GroupId, volume: VolumeId) -> (Vec<u8>, Vec<u8>) {
+pub fn volume_in_group(group: GroupId, volume: VolumeId) -> Bounds {
     (Key::new(group, volume, 0).0, Key::new(group, VolumeId(volume.0 + 1), 0).0)
 }
+/// All inodes of a volume in a group.
+pub fn inodes_in_group(group: GroupId, volume: VolumeId) -> Bounds {
+    (Key::new(group, volume, kind::INODE).0, Key::new(group, volume, kind::INODE + 1).0)
+}
+/// All cookies of a volume in a group.
+pub fn cookies_in_group(group: GroupId, volume: VolumeId) -> Bounds {
+    (Key::new(group, volume, kind::COOKIE).0, Key::new(group, volume, kind::COOKIE + 1).0)
+}
+/// The inode that an inode's, entry's, cookie's or target's key begins with.
+pub fn first_ino(key: &[u8]) -> Ino {
+    let bytes = key.get(9..17).and_then(|bytes| bytes.try_into().ok());
+    Ino(u64::from_be_bytes(bytes.expect("keys of inodes and directories have an inode number")))
+}
 /// All leaves of a volume in a group.
-pub fn leaves_in_group(group: GroupId, volume: VolumeId) -> (Vec<u8>, Vec<u8>) {
+pub fn leaves_in_group(group: GroupId, volume: VolumeId) -> Bounds {
     (Key::new(group, volume, kind::LEAF).0, Key::new(group, volume, kind::LEAF + 1).0)
 }
 /// A row of the segment table.
@@ -158,7 +174,7 @@ pub fn segment(segment: SegmentId) -> Vec<u8> {
     Key::new(BRICK, VolumeId(0), kind::SEGMENT).u32(segment.0).0
 }
 /// The whole segment table.
-pub fn segments() -> (Vec<u8>, Vec<u8>) {
+pub fn segments() -> Bounds {
     (Key::new(BRICK, VolumeId(0), kind::SEGMENT).0, Key::new(BRICK, VolumeId(0), kind::SEGMENT + 1).0)
 }
 /// The segment in a segment row's key.
@@ -175,12 +191,12 @@ pub fn summary(segment: SegmentId, first: u16) -> Vec<u8> {
     Key::new(BRICK, VolumeId(0), kind::SUMMARY).u32(segment.0).u32(u32::from(first)).0
 }
 /// All parts of a segment's summary.
-pub fn summary_of(segment: SegmentId) -> (Vec<u8>, Vec<u8>) {
+pub fn summary_of(segment: SegmentId) -> Bounds {
     let after = SegmentId(segment.0 + 1);
     (summary(segment, 0), summary(after, 0))
 }
 /// The cookies of a directory after one.
-pub fn cookies_after(volume: VolumeId, dir: Ino, after: u64) -> (Vec<u8>, Vec<u8>) {
+pub fn cookies_after(volume: VolumeId, dir: Ino, after: u64) -> Bounds {
     let end = Key::new(dir.group(), volume, kind::COOKIE).u64(dir.0 + 1).0;
     (cookie(volume, dir, after + 1), end)
 }
@@ -190,7 +206,7 @@ pub fn cookie_number(key: &[u8]) -> u64 {
     u64::from_be_bytes(bytes.expect("cookie keys have 29 bytes"))
 }
 /// The leaves of an inode from one on.
-pub fn leaves_from(volume: VolumeId, ino: Ino, first: u64) -> (Vec<u8>, Vec<u8>) {
+pub fn leaves_from(volume: VolumeId, ino: Ino, first: u64) -> Bounds {
     let end = Key::new(ino.group(), volume, kind::LEAF).u64(ino.0 + 1).0;
     (leaf(volume, LeafKey { ino, leaf: first }), end)
 }
