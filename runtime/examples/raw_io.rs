@@ -1,5 +1,5 @@
-//! What the reactor costs: 4 KiB random reads and writes at depth 32 on one core, beside fio with libaio on the
-//! same file. Run it on a quiet machine: `cargo run --release --example raw_io [directory]`.
+//! What the reactor costs: 4 KiB random reads and writes on one core, beside fio with libaio on the
+//! same file. Run it on a quiet machine: `cargo run --release --example raw_io [directory [depth]]` (depth 32).
 
 use runtime::disk::FileId;
 use runtime::random::SplitMix;
@@ -11,18 +11,18 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 const FILE_BYTES: u64 = 1 << 30;
-const DEPTH: u64 = 32;
 const RUN: Duration = Duration::from_secs(4);
 
 fn main() {
     let parent = std::env::args().nth(1).map_or_else(std::env::temp_dir, PathBuf::from);
+    let depth = std::env::args().nth(2).map_or(32, |depth| depth.parse().expect("a number"));
     let directory = parent.join(format!("sinter-raw-io-{}", std::process::id()));
     std::fs::create_dir(&directory).expect("the directory can be written");
     prepare(&directory);
     for round in 1..=3 {
         for write in [false, true] {
-            let fio = fio(&directory, write);
-            let ours = ours(&directory, write);
+            let fio = fio(&directory, write, depth);
+            let ours = ours(&directory, write, depth);
             let name = if write { "write" } else { "read" };
             println!("round {round} {name}: ours {ours:.0}/s, fio {fio:.0}/s, ratio {:.2}", ours / fio);
         }
@@ -43,14 +43,14 @@ fn prepare(directory: &Path) {
 }
 
 /// I/Os per second of fio.
-fn fio(directory: &Path, write: bool) -> f64 {
+fn fio(directory: &Path, write: bool, depth: u64) -> f64 {
     let rw = if write { "randwrite" } else { "randread" };
     let output = Command::new("fio")
         .args(["--name=raw", "--ioengine=libaio", "--direct=1", "--bs=4k", "--time_based=1", "--terse-version=3"])
         .args(["--output-format=terse", "--randrepeat=0", "--norandommap=1"])
         .arg(format!("--filename={}", directory.join("data").display()))
         .arg(format!("--size={FILE_BYTES}"))
-        .arg(format!("--iodepth={DEPTH}"))
+        .arg(format!("--iodepth={depth}"))
         .arg(format!("--runtime={}", RUN.as_secs()))
         .arg(format!("--rw={rw}"))
         .output()
@@ -62,12 +62,12 @@ fn fio(directory: &Path, write: bool) -> f64 {
 }
 
 /// I/Os per second of one core.
-fn ours(directory: &Path, write: bool) -> f64 {
+fn ours(directory: &Path, write: bool, depth: u64) -> f64 {
     let options = real::Options { cores: Some(1), ..real::Options::new(directory.to_path_buf(), 64 << 20, &[]) };
     let (runtime, reactors) = real::start(options).expect("io_uring works here");
     let file = runtime.disk.open("data", OpenMode::Existing).expect("it was made");
     let count = Arc::new(AtomicU64::new(0));
-    for number in 0..DEPTH {
+    for number in 0..depth {
         let (there, count) = (runtime.clone(), count.clone());
         let make = move || -> runtime::tasks::Local { Box::pin(load(there, file, write, number, count)) };
         runtime.tasks.spawn(0, Box::new(make));

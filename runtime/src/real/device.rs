@@ -372,3 +372,54 @@ fn judge(request: &Request, progress: &mut Progress, result: i32) -> Option<Resu
 pub(super) fn poll_error(result: i32) -> Error {
     failed("a descriptor cannot be polled", &std::io::Error::from_raw_os_error(-result))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::buffer::{Slabs, Slice};
+    use crate::transfer::SlotPool;
+
+    fn slices(slabs: &Slabs, lengths: &[usize]) -> Vec<Slice> {
+        let take = |&length: &usize| slabs.take(0, length).expect("within the bound").share().slice(0..length);
+        lengths.iter().map(take).collect()
+    }
+
+    fn progress() -> Progress {
+        let (slot, _) = SlotPool::new().start(Request::Flush { file: FileId(0) });
+        Progress { slot, verb: Verb::Write, start_ns: 0, file: FileId(0), fd: -1, done_bytes: 0, retries: 0 }
+    }
+
+    #[test]
+    fn short_transfers_go_on_from_a_whole_block() {
+        let slabs = Slabs::new(1, 16 << 20);
+        let slices = slices(&slabs, &[8192, 4096, 16384]);
+        let mut iovecs = Vec::new();
+        collect(&slices, 10 << 10, &mut iovecs);
+        assert_eq!(iovecs.iter().map(|iovec| iovec.iov_len).collect::<Vec<_>>(), [2048, 16384]);
+        let request = Request::Write { file: FileId(0), offset: 0, slices, durable: true };
+        let mut progress = progress();
+        assert!(judge(&request, &mut progress, 9000).is_none());
+        assert_eq!(progress.done_bytes, 8192);
+        assert_eq!(judge(&request, &mut progress, 20480), Some(Ok(())));
+        let error = judge(&request, &mut progress, 100).expect("no progress").expect_err("no progress");
+        assert!(error.kind == Kind::Io && error.to_string().contains("offset 8192"), "{error}");
+    }
+
+    #[test]
+    fn interrupted_io_is_tried_again_but_a_flush_never() {
+        let mut progress = progress();
+        let slices = slices(&Slabs::new(1, 2 << 20), &[4096]);
+        let write = Request::Write { file: FileId(0), offset: 0, slices, durable: false };
+        for _ in 0..RETRIES_MAX {
+            assert!(judge(&write, &mut progress, -libc::EINTR).is_none());
+        }
+        assert!(judge(&write, &mut progress, -libc::EAGAIN).expect("it gives up").is_err());
+        for (errno, kind) in [(libc::EIO, Kind::Io), (libc::ENOSPC, Kind::NoSpace)] {
+            let error = judge(&write, &mut progress, -errno).expect("it ends").expect_err("it failed");
+            assert_eq!(error.kind, kind);
+        }
+        let flush = Request::Flush { file: FileId(0) };
+        assert!(judge(&flush, &mut progress, -libc::EINTR).expect("it ends").is_err());
+        assert_eq!(judge(&flush, &mut progress, 0), Some(Ok(())));
+    }
+}

@@ -253,7 +253,7 @@ impl Pool {
 }
 
 /// CPU time of the calling thread.
-pub(super) fn thread_cpu_ns() -> u64 {
+fn thread_cpu_ns() -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: the pointer is to a timespec of ours.
     let failed = unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut time) };
