@@ -77,6 +77,32 @@ fn direct_and_cached_views_agree() {
     assert_eq!(seen.0, [2; 8192]);
 }
 
+/// The kernel drops cached pages before and after a direct write; a cached read in between must not bring old
+/// bytes back for good.
+#[test]
+fn cached_reads_beside_direct_writes_leave_nothing_stale() {
+    let Some(fixture) = Fixture::new() else { return };
+    let (cached, direct) = (open(&fixture, 0), open(&fixture, libc::O_DIRECT));
+    cached.write_all_at(&[0; 8192], 0).expect("write");
+    let done = std::sync::atomic::AtomicBool::new(false);
+    for round in 1..=100u8 {
+        done.store(false, std::sync::atomic::Ordering::Release);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let mut seen = [0; 8192];
+                while !done.load(std::sync::atomic::Ordering::Acquire) {
+                    cached.read_exact_at(&mut seen, 0).expect("read");
+                }
+            });
+            direct.write_all_at(&Pages([round; 8192]).0, 0).expect("write");
+            done.store(true, std::sync::atomic::Ordering::Release);
+        });
+        let mut seen = [0; 8192];
+        cached.read_exact_at(&mut seen, 0).expect("read");
+        assert_eq!(seen, [round; 8192], "round {round}");
+    }
+}
+
 #[test]
 fn appends_of_two_handles_never_overlap() {
     let Some(fixture) = Fixture::new() else { return };

@@ -1,4 +1,7 @@
 //! The front on a real mount, over a file tree in memory. Needs root and /dev/fuse; says so and passes otherwise.
+//!
+//! Clients and daemon are one process here, so a run that is killed while a client waits leaves a process that can't
+//! end: `umount -f` its mount.
 
 mod durable;
 mod life;
@@ -58,7 +61,10 @@ impl Fixture {
         possible().then(|| Fixture::at(directory()))
     }
     pub fn at(directory: PathBuf) -> Fixture {
-        let world = Options { cores: Some(2), ..Options::new(directory.join("brick"), 512 << 20, OP_NAMES) };
+        Fixture::with_memory(directory, 512 << 20)
+    }
+    pub fn with_memory(directory: PathBuf, memory_max_bytes: u64) -> Fixture {
+        let world = Options { cores: Some(2), ..Options::new(directory.join("brick"), memory_max_bytes, OP_NAMES) };
         let (runtime, reactors) = runtime::real::start(world).expect("the cores start");
         let mount = fuse::mount(&options(&directory.join("mount"))).expect("it can be mounted");
         let memory = Arc::new(Memory::new(&runtime));

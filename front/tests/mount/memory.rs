@@ -69,7 +69,7 @@ impl Memory {
         let mut buffer = self.runtime.buffer(end - start)?;
         buffer.copy_from_slice(&data[start..end]);
         let slice: Slice = buffer.share().slice(0..end - start);
-        Ok(Answer { reply: Reply::Data { length: (end - start) as u32 }, data: Some(slice) })
+        Ok(Answer { reply: Reply::Data { length: (end - start) as u32 }, data: Some(slice), position: None })
     }
     fn write(&self, ino: Ino, at: At, data: &Buf, now: Time) -> Result<Reply> {
         if data.len() >= 4096 && !(data.as_ptr() as usize).is_multiple_of(4096) {
@@ -114,7 +114,7 @@ impl Target for Memory {
             }
             op => self.tree.lock().expect("no panic").answer(context, op, now),
         };
-        Ok(Answer { reply: reply?, data: None })
+        Ok(Answer { reply: reply?, data: None, position: None })
     }
 }
 

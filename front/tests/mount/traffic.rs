@@ -95,3 +95,33 @@ fn dd_in_parallel() {
         assert_eq!(fs::metadata(fixture.path(&format!("dd{number}"))).expect("stat").len(), 24 << 20);
     }
 }
+
+#[test]
+fn a_full_memory_makes_writers_wait_before_it_refuses_them() {
+    if !crate::possible() {
+        return;
+    }
+    let fixture = Fixture::with_memory(crate::directory(), 16 << 20);
+    let path = fixture.path("f");
+    let file = OpenOptions::new().write(true).create(true).truncate(true).open(&path).expect("create");
+    let mut hoard = Vec::new();
+    // What a slab has taken once serves only its own core and class, so the hoard must be of the kind that is missed.
+    let mut core = 0;
+    while let Ok(buffer) = fixture.runtime.slabs.take(core, 4096) {
+        hoard.push(buffer);
+        core = 1 - core;
+    }
+    while let Ok(buffer) = fixture.runtime.slabs.take(1 - core, 4096) {
+        hoard.push(buffer);
+    }
+    let start = std::time::Instant::now();
+    std::thread::scope(|scope| {
+        let writer = scope.spawn(|| file.write_all_at(&[1; 4096], 0));
+        std::thread::sleep(std::time::Duration::from_millis(300));
+        assert!(!writer.is_finished(), "it waits for memory");
+        hoard.clear();
+        writer.join().expect("no panic").expect("it was not refused");
+    });
+    assert!(start.elapsed().as_millis() >= 300);
+    assert_eq!(fs::read(&path).expect("read"), [1; 4096]);
+}

@@ -1,0 +1,108 @@
+//! Mounts a volume that keeps nothing, to measure what the front and the kernel's FUSE cost without a disk:
+//! `null_mount DIRECTORY [SECONDS]`. Every name starting with "f" is a file of 1 GiB; reads give zeros, writes vanish.
+//! Afterwards the ledger is printed: where the time of each operation went.
+
+use base::{Attr, DirEntry, Error, FileKind, GroupId, Ino, Inode, Kind, Op, Reply, Result, SessionId, StatFs, Time};
+use front::fuse::{self, Identity, MountOptions, OP_NAMES, Target};
+use layer::{Answer, Call, Context};
+use runtime::{Runtime, Shared};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+const FILE_BYTES: u64 = 1 << 30;
+
+struct Null {
+    zeros: Shared,
+}
+
+fn root() -> Ino {
+    Ino::new(1, GroupId(0))
+}
+
+fn attr(ino: Ino) -> Attr {
+    let directory = ino == root();
+    let kind = if directory { FileKind::Directory } else { FileKind::File };
+    let zero = Time(0);
+    let inode = Inode {
+        kind,
+        mode: 0o777,
+        uid: 0,
+        gid: 0,
+        links: 1,
+        rdev: 0,
+        project: 0,
+        generation: 0,
+        size: if directory { 0 } else { FILE_BYTES },
+        trim: 0,
+        entries: 0,
+        parent: root(),
+        atime: zero,
+        mtime: zero,
+        ctime: zero,
+        btime: zero,
+        dead: false,
+    };
+    Attr { ino, inode }
+}
+
+impl Target for Null {
+    async fn call(&self, _: &Context, call: Call) -> Result<Answer> {
+        let mut data = None;
+        let reply = match call.op {
+            Op::Read { length, .. } => {
+                data = Some(self.zeros.slice(0..length as usize));
+                Reply::Data { length }
+            }
+            Op::Write { .. } => {
+                Reply::Wrote { offset: 0, length: call.data.as_ref().map_or(0, |data| data.len() as u32) }
+            }
+            Op::Lookup { name, .. } | Op::Create { name, .. } => {
+                let bytes = name.as_bytes();
+                if bytes[0] != b'f' {
+                    return Err(Error::new(Kind::NotFound, "names start with f"));
+                }
+                let sum = bytes.iter().fold(7u64, |sum, &byte| sum * 31 % 1_000_003 + u64::from(byte));
+                Reply::Attr(attr(Ino::new(sum, GroupId(1))))
+            }
+            Op::GetAttr { ino } | Op::Open { ino, .. } | Op::SetAttr { ino, .. } => Reply::Attr(attr(ino)),
+            Op::ReadDir { .. } => Reply::Entries(Vec::<DirEntry>::new()),
+            Op::StatFs => Reply::StatFs(StatFs { size_bytes: 1 << 40, free_bytes: 1 << 40 }),
+            _ => Reply::Done,
+        };
+        Ok(Answer { reply, data, position: None })
+    }
+}
+
+fn print(runtime: &Runtime) {
+    for row in runtime.ledger.profile() {
+        let total = &row.total;
+        println!("{:>12} {:>10} mean {:>7} ns", row.name, total.count(), total.sum_ns() / total.count());
+        for (stage, figures) in row.stages {
+            println!("{:>24} mean {:>7} ns", stage.name(), figures.sum_ns() / total.count());
+        }
+    }
+}
+
+fn main() -> Result<()> {
+    let mut arguments = std::env::args().skip(1);
+    let path = PathBuf::from(arguments.next().expect("usage: null_mount DIRECTORY [SECONDS]"));
+    let seconds = arguments.next().map_or(u64::MAX >> 1, |text| text.parse().expect("a number of seconds"));
+    let brick = std::env::temp_dir().join(format!("sinter-null-{}", std::process::id()));
+    std::fs::create_dir_all(&brick).expect("a temporary directory");
+    let options = runtime::real::Options::new(brick.clone(), 1 << 30, OP_NAMES);
+    let (runtime, reactors) = runtime::real::start(options)?;
+    let mount = fuse::mount(&MountOptions { path, source: "null".into(), read_only: false })?;
+    let mut zeros = runtime.buffer(1 << 20)?;
+    zeros.fill(0);
+    let identity = Identity { volume: base::VolumeId(1), root: root(), session: SessionId(1) };
+    let serving = fuse::serve(&runtime, mount, Arc::new(Null { zeros: zeros.share() }), identity)?;
+    if !serving.wait(Duration::from_secs(seconds)) {
+        serving.stop(Duration::from_secs(10))?;
+    }
+    print(&runtime);
+    drop(serving);
+    drop(reactors);
+    let _ = std::fs::remove_dir_all(brick);
+    Ok(())
+}
