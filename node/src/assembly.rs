@@ -1,11 +1,347 @@
-//! Where the concrete types meet.
+//! Where the concrete types meet: the real world, the index engine, the store, the groups, the stack and the FUSE
+//! front become one brick. The only file that names them all.
 
-use crate::admin::protocol::{Answer, Request};
+use crate::admin::protocol::{Answer, Figure, Request, Status};
+use crate::cli::Geometry;
+use crate::daemon::{described, say};
+use crate::directory;
 use crate::failure::{Exit, Failure};
+use base::{Error, Kind, Name, Op, Reply, RequestId, Result, SessionId, StatFs, VolumeId};
+use front::fuse::{Identity, MountOptions, OP_NAMES, Serving};
+use group::{Class, Context, Groups};
+use index_rocksdb::RocksIndex;
+use layer::Stack;
+use runtime::real::{self, Reactors};
+use runtime::{Ledger, Runtime, Span, tasks};
 use std::path::Path;
+use std::sync::{Arc, Mutex};
+use store::brick::{FormatOptions, Found, format_brick, look};
+use store::check::Report;
+use store::format::leaf::merge;
+use store::index::Index;
+
+/// The index's directory in the brick's.
+pub const INDEX: &str = "index";
+
+/// Of `memory_max`, I/O buffers take at most a half and the index's caches an eighth; the groups' caches and overlays
+/// have the rest (`group::Options::for_memory`: a quarter, and twice a sixteenth while a checkpoint runs).
+const BUFFERS_SHARE: u64 = 2;
+const INDEX_SHARE: u64 = 8;
+/// A new index is written once and closed.
+const FORMAT_CACHE_BYTES: usize = 8 << 20;
+
+/// What a format made.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Formatted {
+    /// Bytes of the brick's segments.
+    pub size_bytes: u64,
+    /// Groups.
+    pub groups: u32,
+    /// An earlier format had been interrupted.
+    pub again: bool,
+}
+
+/// What to do with a directory that is no brick yet.
+#[derive(Clone, Copy, Debug)]
+pub enum IfNew<'a> {
+    /// Refuse it.
+    Refuse,
+    /// Format it.
+    Format(&'a Geometry),
+}
+
+/// An open brick, ready to be served.
+pub struct Brick {
+    runtime: Runtime,
+    reactors: Mutex<Option<Arc<Reactors>>>,
+    groups: Arc<Groups>,
+    shape: Status,
+    warnings: Vec<String>,
+    formatted: Option<Formatted>,
+}
+
+fn start(data: &Path, memory_max: u64, read_only: bool) -> Result<(Runtime, Reactors)> {
+    let mut options = real::Options::new(data.to_path_buf(), memory_max / BUFFERS_SHARE, OP_NAMES);
+    options.read_only = read_only;
+    #[cfg(feature = "seeded-bugs")]
+    {
+        options.volatile_cache = crate::test_switches::volatile_cache();
+    }
+    real::start(options)
+}
+
+/// Runs a future on core 0 and waits for it, from a plain thread.
+fn on_core<T: Send + 'static, F>(reactors: &Reactors, make: impl FnOnce() -> F + Send + 'static) -> Result<T>
+where
+    F: Future<Output = Result<T>> + 'static,
+{
+    reactors.run(0, make)?
+}
+
+/// Formats the directory unless it is a brick already.
+fn format_if_new(
+    data: &Path,
+    geometry: &Geometry,
+    runtime: &Runtime,
+    reactors: &Reactors,
+) -> Result<Option<Formatted>, Failure> {
+    let failed = |error: Error| Failure::of(format!("can't format {}", data.display()), &error);
+    let world = runtime.clone();
+    let again = match on_core(reactors, move || async move { look(&world).await }).map_err(failed)? {
+        Found::Brick(_) => return Ok(None),
+        Found::HalfFormatted => true,
+        Found::Empty => false,
+    };
+    directory::check_empty(data)?;
+    let options = FormatOptions {
+        size_bytes: geometry.size,
+        segment_bytes: geometry.segment_size,
+        groups: geometry.groups,
+        ..FormatOptions::default()
+    };
+    let (world, path) = (runtime.clone(), data.join(INDEX));
+    let superblock = on_core(reactors, move || async move {
+        let tasks = world.tasks.clone();
+        format_brick(&world, options, async move || tasks::run_blocking(&*tasks, move || new_index(&path)).await).await
+    });
+    let superblock = superblock.map_err(failed)?;
+    let size_bytes = u64::from(superblock.segments) * superblock.segment_bytes;
+    Ok(Some(Formatted { size_bytes, groups: superblock.groups, again }))
+}
+
+/// Makes an empty index. What is there is of a format that was interrupted: the superblock says so.
+fn new_index(path: &Path) -> Result<()> {
+    match std::fs::remove_dir_all(path) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            let errno = error.raw_os_error().unwrap_or(libc::EIO);
+            return Err(Error::os("the index of an interrupted format can't be removed", errno).with(path.display()));
+        }
+        _ => {}
+    }
+    RocksIndex::open(path, &index_rocksdb::Options::new(FORMAT_CACHE_BYTES).create(), merge)?.persist()
+}
+
+/// Makes a brick. Errors: it is one already; what formatting says.
+pub fn format(data: &Path, geometry: &Geometry, memory_max: u64) -> Result<Formatted, Failure> {
+    let failed = |error: Error| Failure::of(format!("can't format {}", data.display()), &error);
+    let (runtime, reactors) = start(data, memory_max, false).map_err(failed)?;
+    let formatted = format_if_new(data, geometry, &runtime, &reactors)?;
+    formatted.ok_or_else(|| {
+        let failure = Failure::new(Exit::Failed, format!("{} is a brick already", data.display()));
+        failure.next("start it with `sinter up` or `sinter serve`, or give another directory")
+    })
+}
+
+impl Brick {
+    /// Opens a brick: replays its log and makes it ready for requests.
+    pub fn open(data: &Path, if_new: IfNew<'_>, memory_max: u64) -> Result<Brick, Failure> {
+        let failed = |error: Error| Failure::of(format!("can't open the brick {}", data.display()), &error);
+        let (runtime, reactors) = start(data, memory_max, false).map_err(failed)?;
+        let formatted = match if_new {
+            IfNew::Format(geometry) => format_if_new(data, geometry, &runtime, &reactors)?,
+            IfNew::Refuse => None,
+        };
+        check_superblock(&runtime, &reactors).map_err(failed)?;
+        let cache_bytes = (memory_max / INDEX_SHARE) as usize;
+        let index = RocksIndex::open(&data.join(INDEX), &index_rocksdb::Options::new(cache_bytes), merge);
+        let index: Arc<dyn Index> = Arc::new(index.map_err(failed)?);
+        let world = runtime.clone();
+        let opened = on_core(&reactors, move || open_groups(world, index, memory_max));
+        let (groups, shape, warnings) = opened.map_err(failed)?;
+        let shape = Status { memory_max_bytes: memory_max, cores: reactors.cores() as u32, ..shape };
+        let reactors = Mutex::new(Some(Arc::new(reactors)));
+        Ok(Brick { runtime, reactors, groups, shape, warnings, formatted })
+    }
+}
+
+/// A brick whose superblock is bad, half-written or of a newer version is told before its index is opened.
+fn check_superblock(runtime: &Runtime, reactors: &Reactors) -> Result<()> {
+    let world = runtime.clone();
+    let found = on_core(reactors, move || async move { look(&world).await })?;
+    match found {
+        Found::Brick(_) => Ok(()),
+        Found::HalfFormatted => Err(Error::new(Kind::Invalid, "its format was interrupted: format it again")),
+        Found::Empty => Err(Error::new(Kind::NotFound, "not a brick: `sinter format` makes one")),
+    }
+}
+
+async fn open_groups(
+    runtime: Runtime,
+    index: Arc<dyn Index>,
+    memory_max: u64,
+) -> Result<(Arc<Groups>, Status, Vec<String>)> {
+    let opening = store::Opening::read(runtime, index, true).await?;
+    let superblock = opening.superblock();
+    let shape = Status {
+        brick: superblock.uuid.to_string(),
+        segments: u64::from(superblock.segments),
+        segment_bytes: superblock.segment_bytes,
+        groups: u64::from(superblock.groups),
+        ..Status::default()
+    };
+    let mut warnings = opening.warnings.clone();
+    let (groups, replay) = Groups::open(opening, group::Options::for_memory(memory_max)).await?;
+    if replay.records > 0 {
+        let (records, batches, ms) = (replay.records, replay.batches, replay.ns / 1_000_000);
+        warnings.push(format!("replayed {records} records in {batches} batches of the log in {ms} ms"));
+    }
+    Ok((groups, shape, warnings))
+}
+
+impl Brick {
+    /// What an operator should know about the opening.
+    pub fn warnings(&self) -> &[String] {
+        &self.warnings
+    }
+    /// What was formatted on the way, if anything.
+    pub fn formatted(&self) -> Option<Formatted> {
+        self.formatted
+    }
+    /// The times of all requests.
+    pub fn ledger(&self) -> &Ledger {
+        &self.runtime.ledger
+    }
+
+    fn reactors(&self) -> Result<Arc<Reactors>> {
+        let reactors = self.reactors.lock().expect("no panic while held");
+        reactors.clone().ok_or_else(|| Error::new(Kind::Interrupted, "the brick is closed"))
+    }
+
+    /// Passes an operation on the brick's catalogue to the groups.
+    fn call(&self, op: Op) -> Result<Reply> {
+        let (groups, runtime) = (self.groups.clone(), self.runtime.clone());
+        let reactors = self.reactors()?;
+        on_core(&reactors, move || async move {
+            let context = Context {
+                volume: VolumeId(0),
+                session: SessionId(0),
+                request: RequestId(0),
+                uid: 0,
+                gid: 0,
+                deadline_ns: u64::MAX,
+                class: Class::Metadata,
+                trace: 0,
+                cut: 0,
+                membership: 1,
+                span: Span::start(runtime.clock.now_ns()),
+            };
+            groups.call(&context, op, None).await.map(|answer| answer.reply)
+        })
+    }
+
+    /// All volumes, by name.
+    pub fn volumes(&self) -> Result<Vec<base::Volume>> {
+        match self.call(Op::VolumeList)? {
+            Reply::Volumes(mut volumes) => {
+                volumes.sort_by_key(|volume| volume.name);
+                Ok(volumes)
+            }
+            other => panic!("a list of volumes is answered with one, not {other:?}"),
+        }
+    }
+    /// Creates a volume; durable when this returns.
+    pub fn create_volume(&self, name: &Name) -> Result<base::Volume> {
+        match self.call(Op::VolumeCreate { name: *name })? {
+            Reply::Volume(volume) => {
+                self.call(Op::SyncAll)?;
+                Ok(volume)
+            }
+            other => panic!("a created volume is answered with it, not {other:?}"),
+        }
+    }
+    /// Deletes a volume; durable when this returns.
+    pub fn delete_volume(&self, name: &Name) -> Result<()> {
+        self.call(Op::VolumeDelete { name: *name })?;
+        self.call(Op::SyncAll).map(drop)
+    }
+
+    /// Mounts a volume and serves it. Blocks; not on a core.
+    pub fn serve(&self, volume: &base::Volume, path: &Path) -> Result<Serving> {
+        let source = String::from_utf8_lossy(volume.name.as_bytes()).into_owned();
+        let mount = front::fuse::mount(&MountOptions { path: path.to_path_buf(), source, read_only: false })?;
+        let stack = Arc::new(Stack::new(self.groups.clone(), Vec::new()));
+        // Never zero, which means "no session".
+        let session = SessionId(self.runtime.random.next_u64() | 1);
+        front::fuse::serve(&self.runtime, mount, stack, Identity { volume: volume.id, root: volume.root, session })
+    }
+
+    /// How the brick is.
+    pub fn status(&self) -> Status {
+        let store = self.groups.store();
+        let StatFs { size_bytes, free_bytes } = store.statfs();
+        let log = store.log.figures();
+        let figure = |name: &str, value: u64| Figure { name: name.to_string(), value };
+        Status {
+            read_only: store.log.failed().map(|error| error.to_string()),
+            size_bytes,
+            free_bytes,
+            buffer_bytes: self.runtime.slabs.bytes(),
+            figures: vec![
+                figure("log batches", log.batches),
+                figure("log records", log.records),
+                figure("log bytes", log.bytes),
+                figure("log flushes", log.flushes),
+                figure("durable writes without flush", log.fua_batches),
+                figure("replay bytes now", store.replay_bytes()),
+                figure("checkpoints", self.groups.checkpoints()),
+                figure("overlay bytes", self.groups.overlay_bytes()),
+                figure("index bytes written", store.index.written_bytes()),
+                figure("index memory bytes", store.index.memory_bytes()),
+            ],
+            ..self.shape.clone()
+        }
+    }
+
+    /// Makes everything durable, checkpoints and stops. Mounts must have ended.
+    pub fn close(&self) -> Result<()> {
+        let reactors = self.reactors.lock().expect("no panic while held").take();
+        let Some(reactors) = reactors else { return Ok(()) };
+        let groups = self.groups.clone();
+        let closed = on_core(&reactors, move || async move { groups.close().await });
+        let alone = Arc::try_unwrap(reactors);
+        alone.ok().expect("nobody calls a brick that is being closed").stop();
+        closed
+    }
+}
+
+/// Reads a whole brick that nobody serves, and changes nothing. `progress` is told what is being read.
+pub fn check(data: &Path, memory_max: u64, mut progress: impl FnMut(&str) + Send + 'static) -> Result<Report, Failure> {
+    let failed = |error: Error| Failure::of(format!("can't check {}", data.display()), &error);
+    let (runtime, reactors) = start(data, memory_max, true).map_err(failed)?;
+    check_superblock(&runtime, &reactors).map_err(failed)?;
+    let options = index_rocksdb::Options::new((memory_max / INDEX_SHARE) as usize).read_only();
+    let index: Arc<dyn Index> = Arc::new(RocksIndex::open(&data.join(INDEX), &options, merge).map_err(failed)?);
+    let report = on_core(&reactors, move || async move {
+        let opening = store::Opening::read(runtime, index, false).await?;
+        store::check::check(&opening, &mut progress).await
+    });
+    report.map_err(failed)
+}
 
 /// Answers one request on a brick that no daemon serves.
-pub fn answer_offline(data: &Path, _request: Request) -> Result<Answer, Failure> {
-    let failure = Failure::new(Exit::Failed, format!("no daemon serves {}", data.display()));
-    Err(failure.next("start one"))
+pub fn answer_offline(data: &Path, request: Request, memory_max: u64) -> Result<Answer, Failure> {
+    let brick = Brick::open(data, IfNew::Refuse, memory_max)?;
+    brick.warnings().iter().for_each(|warning| say(warning));
+    let answer = answer(&brick, request);
+    let closed = brick.close();
+    let failed = |error: Error| Failure::of(format!("brick {}", data.display()), &error);
+    closed.map_err(failed)?;
+    answer.map_err(failed)
+}
+
+fn answer(brick: &Brick, request: Request) -> Result<Answer> {
+    let one = |name: String| {
+        let wanted = Name::new(name.as_bytes())?;
+        let found = brick.volumes()?.into_iter().find(|volume| volume.name == wanted);
+        found.ok_or_else(|| Error::new(Kind::NotFound, "no volume of this name").with(name))
+    };
+    match request {
+        Request::VolumeList => Ok(Answer::Volumes(brick.volumes()?.iter().map(described).collect())),
+        Request::VolumeInfo { name } => Ok(Answer::Volume(described(&one(name)?))),
+        Request::VolumeCreate { name } => {
+            Ok(Answer::Volume(described(&brick.create_volume(&Name::new(name.as_bytes())?)?)))
+        }
+        Request::VolumeDelete { name } => brick.delete_volume(&one(name)?.name).map(|()| Answer::Done),
+        _ => Err(Error::new(Kind::Unsupported, "this needs a running daemon")),
+    }
 }

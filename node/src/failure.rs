@@ -67,6 +67,10 @@ impl Failure {
             None => Failure::new(Exit::Failed, format!("{what}: {error}")),
         }
     }
+    /// Sets the exit code.
+    pub fn exit(self, exit: Exit) -> Failure {
+        Failure { exit, ..self }
+    }
     /// Sets the next step.
     pub fn next(mut self, step: impl fmt::Display) -> Failure {
         self.next = Some(one_line(&step.to_string()));

@@ -8,12 +8,16 @@ mod assembly;
 mod bench;
 mod cli;
 mod commands;
+mod daemon;
+mod directory;
 mod failure;
 mod host;
 mod memory;
 #[cfg(test)]
 mod scratch;
 mod table;
+#[cfg(feature = "seeded-bugs")]
+mod test_switches;
 
 use clap::Parser;
 use failure::Exit;

@@ -1,32 +1,215 @@
 //! Commands that open a brick themselves: up, serve, format, check.
 
-use crate::cli::{Format, Serve, Shown, Up};
+use super::{print, print_json};
+use crate::assembly::{self, Brick, Formatted, IfNew};
+use crate::cli::{Format, Resources, Serve, Shown, Up};
+use crate::daemon::{Running, say};
+use crate::directory;
 use crate::failure::{Exit, Failure};
+use crate::host::{self, Signals};
+use crate::memory;
+use crate::table::{Align, Table, bytes, count};
+use std::path::{Path, PathBuf};
 
-fn not_yet(what: &str) -> Failure {
-    Failure::new(Exit::Failed, format!("{what} is being assembled"))
+/// `sinter up`: a brick, its default volume, one mount, until a signal or an unmount.
+pub fn up(options: &Up) -> Result<Exit, Failure> {
+    let signals = become_daemon()?;
+    // Looked at before anything is formatted.
+    let mount = mount_point(&options.mount)?;
+    let data = directory::make(&options.data)?;
+    refuse_inside(&data, &mount)?;
+    let running = open(&data, IfNew::Format(&options.geometry), memory_max(&options.resources), signals)?;
+    match mounted(&running, &options.volume, &mount) {
+        Ok(path) => {
+            let ready = format!("ready: volume {} at {}, sinter {}\n", options.volume, path.display(), version());
+            // Whoever started it may have stopped listening; the mount is what counts.
+            drop(print(&ready));
+            running.wait(Some(&path));
+            running.end()?;
+            Ok(Exit::Done)
+        }
+        Err(failure) => {
+            // Leaves nothing behind; the first failure is the one to tell.
+            drop(running.end());
+            Err(failure)
+        }
+    }
 }
 
-/// `sinter up`.
-pub fn up(options: &Up) -> Result<Exit, Failure> {
-    let _ = options;
-    Err(not_yet("up"))
+fn mounted(running: &Running, volume: &str, path: &Path) -> Result<PathBuf, Failure> {
+    let created = running.daemon().ensure_volume(volume);
+    created.map_err(|error| Failure::of(format!("can't create volume {volume}"), &error))?;
+    running.daemon().mount(volume, path).map_err(|error| Failure::of(format!("can't mount volume {volume}"), &error))
+}
+
+/// `sinter serve`: a brick and its admin socket, until a signal.
+pub fn serve(options: &Serve) -> Result<Exit, Failure> {
+    let signals = become_daemon()?;
+    let data = directory::existing(&options.data)?;
+    let running = open(&data, IfNew::Refuse, memory_max(&options.resources), signals)?;
+    drop(print(&format!("ready: brick {}, sinter {}\n", data.display(), version())));
+    running.wait(None);
+    running.end()?;
+    Ok(Exit::Done)
 }
 
 /// `sinter format`.
 pub fn format(options: &Format) -> Result<Exit, Failure> {
-    let _ = options;
-    Err(not_yet("format"))
+    host::make_files_private();
+    let data = directory::make(&options.data)?;
+    let formatted = assembly::format(&data, &options.geometry, memory::default_max_bytes())?;
+    print(&format!(
+        "{}
+",
+        described(&data, &formatted)
+    ))?;
+    Ok(Exit::Done)
 }
 
-/// `sinter serve`.
-pub fn serve(options: &Serve) -> Result<Exit, Failure> {
-    let _ = options;
-    Err(not_yet("serve"))
-}
-
-/// `sinter check`.
+/// `sinter check`: exit codes as file system checkers have them.
 pub fn check(options: &Shown) -> Result<Exit, Failure> {
-    let _ = options;
-    Err(not_yet("check"))
+    let looked = directory::existing(&options.data)
+        .and_then(|data| assembly::check(&data, memory::default_max_bytes(), |what| say(&format!("checking: {what}"))));
+    let report = looked.map_err(|failure| failure.exit(Exit::Usage))?;
+    let checked = Checked::of(&report);
+    if options.json {
+        print_json(&checked)?
+    } else {
+        print(&checked.text())?
+    }
+    Ok(if checked.findings.is_empty() { Exit::Done } else { Exit::Failed })
+}
+
+/// What a check counted and found, as JSON shows it.
+#[derive(serde::Serialize)]
+struct Checked {
+    inodes: u64,
+    entries: u64,
+    blocks: u64,
+    segments: u64,
+    log_batches: u64,
+    log_records: u64,
+    intents: u64,
+    orphans: u64,
+    findings: Vec<String>,
+}
+
+impl Checked {
+    fn of(report: &store::check::Report) -> Checked {
+        Checked {
+            inodes: report.inodes,
+            entries: report.entries,
+            blocks: report.blocks,
+            segments: report.segments,
+            log_batches: report.batches,
+            log_records: report.records,
+            intents: report.intents,
+            orphans: report.orphans,
+            findings: report.findings.clone(),
+        }
+    }
+    fn text(&self) -> String {
+        let mut table = Table::new(&[("checked", Align::Left), ("count", Align::Right)]);
+        for (name, value) in [
+            ("inodes", self.inodes),
+            ("directory entries", self.entries),
+            ("mapped blocks", self.blocks),
+            ("segments in use", self.segments),
+            ("log batches since the last checkpoint", self.log_batches),
+            ("log records since the last checkpoint", self.log_records),
+            ("changes to complete at the next start", self.intents),
+            ("orphans to free at the next start", self.orphans),
+        ] {
+            table.row(vec![name.to_string(), count(value)]);
+        }
+        let findings: String = self.findings.iter().map(|finding| format!("finding: {finding}\n")).collect();
+        format!("{}{findings}{} findings\n", table.render(), self.findings.len())
+    }
+}
+
+fn version() -> &'static str {
+    env!("CARGO_PKG_VERSION")
+}
+
+fn described(data: &Path, formatted: &Formatted) -> String {
+    let again = if formatted.again { " again, because an earlier format was interrupted," } else { "" };
+    let Formatted { size_bytes, groups, .. } = formatted;
+    format!("formatted{again} {}: {}, {groups} groups", data.display(), bytes(*size_bytes))
+}
+
+fn memory_max(resources: &Resources) -> u64 {
+    resources.memory_max.unwrap_or_else(memory::default_max_bytes)
+}
+
+/// What every daemon does before it starts a thread or makes a file.
+fn become_daemon() -> Result<Signals, Failure> {
+    host::make_files_private();
+    host::become_io_flusher();
+    #[cfg(feature = "seeded-bugs")]
+    crate::test_switches::apply()?;
+    Signals::block().map_err(|error| Failure::io("can't watch for signals", &error))
+}
+
+fn open(data: &Path, if_new: IfNew<'_>, memory_max: u64, signals: Signals) -> Result<Running, Failure> {
+    let brick = Brick::open(data, if_new, memory_max)?;
+    if let Some(formatted) = brick.formatted() {
+        say(&described(data, &formatted));
+    }
+    brick.warnings().iter().for_each(|warning| say(warning));
+    Running::start(brick, data, signals)
+}
+
+/// The mount point's path. A dead mount there can't be resolved; mounting will take it over or say what it is.
+fn mount_point(path: &Path) -> Result<PathBuf, Failure> {
+    let shown = path.display();
+    match std::fs::metadata(path) {
+        Ok(found) if found.is_dir() => path.canonicalize().map_err(|error| Failure::io(shown, &error)),
+        Ok(_) => {
+            let failure = Failure::new(Exit::Usage, format!("the mount point {shown} is not a directory"));
+            Err(failure.next("give an empty directory"))
+        }
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            let failure = Failure::new(Exit::Usage, format!("the mount point {shown} does not exist"));
+            Err(failure.next(format!("mkdir -p {shown}")))
+        }
+        Err(error) if error.raw_os_error() == Some(libc::ENOTCONN) => {
+            std::path::absolute(path).map_err(|error| Failure::io(shown, &error))
+        }
+        Err(error) => Err(Failure::io(format!("can't use the mount point {shown}"), &error)),
+    }
+}
+
+/// A brick below its own mount would wait for itself; a mount over the brick would hide it.
+fn refuse_inside(data: &Path, mount: &Path) -> Result<(), Failure> {
+    if data.starts_with(mount) || mount.starts_with(data) {
+        let text = format!("the brick {} and the mount point {} contain each other", data.display(), mount.display());
+        return Err(Failure::new(Exit::Usage, text).next("give a mount point beside the brick"));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scratch::Scratch;
+
+    #[test]
+    fn mount_points_are_looked_at() {
+        let scratch = Scratch::new();
+        assert!(mount_point(scratch.path()).is_ok());
+        let absent = mount_point(&scratch.path().join("absent")).expect_err("not there");
+        assert!(absent.exit == Exit::Usage && absent.to_string().contains("mkdir -p"), "{absent}");
+        let file = scratch.path().join("file");
+        std::fs::write(&file, "").expect("writable");
+        assert_eq!(mount_point(&file).expect_err("a file").exit, Exit::Usage);
+    }
+
+    #[test]
+    fn brick_and_mount_are_beside_each_other() {
+        let refused = |data: &str, mount: &str| refuse_inside(Path::new(data), Path::new(mount)).is_err();
+        assert!(refused("/a/b", "/a"));
+        assert!(refused("/a", "/a/b"));
+        assert!(refused("/a", "/a"));
+        assert!(!refused("/ab", "/a"));
+    }
 }

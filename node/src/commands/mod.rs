@@ -9,10 +9,14 @@ mod volume;
 
 use crate::cli::{Cli, Command};
 use crate::failure::{Exit, Failure};
+use crate::host;
 use std::io::Write;
 
 /// Runs a command; the exit code if it could be done.
 pub fn run(cli: Cli) -> Result<Exit, Failure> {
+    if !matches!(cli.command, Command::Up(_) | Command::Serve(_)) {
+        host::end_on_broken_pipe();
+    }
     match cli.command {
         Command::Up(options) => brick::up(&options),
         Command::Format(options) => brick::format(&options),

@@ -6,8 +6,10 @@ use crate::admin::client::{Client, unexpected};
 use crate::admin::protocol::{Answer, Request, Volume};
 use crate::assembly;
 use crate::cli;
+use crate::directory;
 use crate::failure::{Exit, Failure};
 use crate::host;
+use crate::memory;
 use crate::table::{Align, Table};
 use std::path::{Path, PathBuf};
 
@@ -21,7 +23,7 @@ pub fn run(command: &cli::Volume) -> Result<Exit, Failure> {
     };
     let answer = match Client::connect(data)? {
         Some(mut client) => client.ask(&request)?,
-        None => assembly::answer_offline(data, request)?,
+        None => assembly::answer_offline(&directory::existing(data)?, request, memory::default_max_bytes())?,
     };
     match answer {
         Answer::Volumes(volumes) if json => print_json(&volumes)?,

@@ -1,0 +1,295 @@
+//! A brick being served: its mounts, its admin socket, its end. Promises that the end is orderly whatever asks for it
+//! (a signal, the socket, somebody who unmounts): mounts first, then everything durable, then a checkpoint.
+
+use crate::admin::protocol::{self, Answer, Operation, Past, Request, StageTimes, Status, Times};
+use crate::admin::server::{self, Server};
+use crate::assembly::Brick;
+use crate::failure::Failure;
+use crate::host::{self, Signals};
+use base::{Error, Kind, Name, Result};
+use front::fuse::{Serving, Unmounted};
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+/// A mount that stays in use when the daemon ends is served for this long after it was detached.
+const UNMOUNT_PATIENCE: Duration = Duration::from_secs(20);
+/// How often the watcher of a mount looks whether it has ended.
+const WATCH: Duration = Duration::from_secs(3600);
+/// Events waiting for the main thread: it acts on the first one that ends the daemon.
+const EVENTS_MAX: usize = 64;
+
+/// Why the daemon might end.
+#[derive(Clone, PartialEq, Eq, Debug)]
+enum Event {
+    Signal(&'static str),
+    Shutdown,
+    Unmounted(PathBuf),
+}
+
+/// A mounted volume.
+struct Mounted {
+    volume: String,
+    path: PathBuf,
+    serving: Arc<Serving>,
+}
+
+/// A brick, its mounts and who may end it.
+pub struct Daemon {
+    brick: Brick,
+    started: Instant,
+    mounts: Mutex<Vec<Mounted>>,
+    /// Held while a volume is mounted or deleted: none is deleted while it is being mounted.
+    changing: Mutex<()>,
+    events: SyncSender<Event>,
+}
+
+/// A running daemon, seen from its main thread.
+pub struct Running {
+    daemon: Arc<Daemon>,
+    server: Server,
+    events: Receiver<Event>,
+}
+
+impl Running {
+    /// Starts the admin socket and the watch for signals. `signals` was made before any thread.
+    pub fn start(brick: Brick, data: &Path, mut signals: Signals) -> Result<Running, Failure> {
+        let (sender, events) = sync_channel(EVENTS_MAX);
+        let ring = sender.clone();
+        let watch = move || {
+            while let Ok(name) = signals.wait() {
+                if ring.send(Event::Signal(name)).is_err() {
+                    return;
+                }
+            }
+        };
+        let spawned = std::thread::Builder::new().name("signals".into()).spawn(watch);
+        spawned.map_err(|error| Failure::io("can't watch for signals", &error))?;
+        let daemon = Arc::new(Daemon {
+            brick,
+            started: Instant::now(),
+            mounts: Mutex::default(),
+            changing: Mutex::default(),
+            events: sender,
+        });
+        let server = Server::start(data, daemon.clone())
+            .map_err(|error| Failure::io(format!("can't make the admin socket in {}", data.display()), &error))?;
+        Ok(Running { daemon, server, events })
+    }
+
+    /// The daemon.
+    pub fn daemon(&self) -> &Daemon {
+        &self.daemon
+    }
+
+    /// Waits for a reason to end: a signal, a shutdown by the socket, or, if `mount` is given, its unmounting.
+    pub fn wait(&self, mount: Option<&Path>) {
+        loop {
+            match self.events.recv().expect("the daemon holds a sender") {
+                Event::Unmounted(path) => {
+                    self.daemon.forget_ended();
+                    if mount == Some(path.as_path()) {
+                        return say(&format!("{} was unmounted: ending", path.display()));
+                    }
+                }
+                Event::Signal(name) => return say(&format!("{name}: ending")),
+                Event::Shutdown => return say("asked to end: ending"),
+            }
+        }
+    }
+
+    /// Ends everything in order.
+    pub fn end(self) -> Result<(), Failure> {
+        self.server.stop();
+        self.daemon.unmount_all();
+        self.daemon.brick.close().map_err(|error| Failure::of("the brick was not closed cleanly", &error))
+    }
+}
+
+/// Tells an operator what happens, on standard error.
+pub fn say(text: &str) {
+    eprintln!("sinter: {text}");
+}
+
+impl Daemon {
+    /// Mounts a volume; it answers when this returns. The path as the kernel knows it.
+    pub fn mount(&self, volume: &str, path: &Path) -> Result<PathBuf> {
+        let _alone = self.changing.lock().expect("no panic while held");
+        let found = self.volume(volume)?;
+        let serving = Arc::new(self.brick.serve(&found, path)?);
+        let path = serving.mount().path().to_path_buf();
+        if let Err(error) = answers(&path).and_then(|()| self.watch(serving.clone(), path.clone())) {
+            // The first error is the one to tell.
+            drop(serving.stop(UNMOUNT_PATIENCE));
+            return Err(error);
+        }
+        let mounted = Mounted { volume: volume.to_string(), path: path.clone(), serving };
+        self.mounts.lock().expect("no panic while held").push(mounted);
+        Ok(path)
+    }
+
+    fn watch(&self, serving: Arc<Serving>, path: PathBuf) -> Result<()> {
+        let events = self.events.clone();
+        let watch = move || {
+            while !serving.wait(WATCH) {}
+            drop(serving);
+            // When the daemon is ending, nobody listens any more.
+            drop(events.send(Event::Unmounted(path)));
+        };
+        let spawned = std::thread::Builder::new().name("mount".into()).spawn(watch);
+        spawned.map(drop).map_err(|error| Error::new(Kind::Host, "no thread for a mount").with(error))
+    }
+
+    /// The volume's catalogue row.
+    fn volume(&self, name: &str) -> Result<base::Volume> {
+        let wanted = Name::new(name.as_bytes())?;
+        let found = self.brick.volumes()?.into_iter().find(|volume| volume.name == wanted);
+        found.ok_or_else(|| Error::new(Kind::NotFound, "no volume of this name (sinter volume list)").with(name))
+    }
+
+    /// Creates the volume if there is none of this name; true if it did.
+    pub fn ensure_volume(&self, name: &str) -> Result<bool> {
+        match self.volume(name) {
+            Err(error) if error.kind == Kind::NotFound => {
+                self.brick.create_volume(&Name::new(name.as_bytes())?).map(|_| true)
+            }
+            found => found.map(|_| false),
+        }
+    }
+
+    fn forget_ended(&self) {
+        self.mounts.lock().expect("no panic while held").retain(|mounted| !mounted.serving.has_ended());
+    }
+
+    fn unmount_all(&self) {
+        let mounts = std::mem::take(&mut *self.mounts.lock().expect("no panic while held"));
+        for mounted in mounts {
+            let path = mounted.path.display();
+            match mounted.serving.stop(UNMOUNT_PATIENCE) {
+                Ok(Unmounted::Detached) if !mounted.serving.has_ended() => {
+                    say(&format!("files of {path} are still open: their programs get errors from now on"));
+                }
+                Ok(_) => {}
+                Err(error) => say(&format!("{path} could not be unmounted: {error}")),
+            }
+        }
+    }
+
+    fn unmount(&self, path: &Path, lazy: bool) -> Result<()> {
+        let known = self.mounts.lock().expect("no panic while held").iter().any(|mounted| mounted.path == path);
+        if !known {
+            return Err(Error::new(Kind::NotFound, "this daemon has mounted nothing there").with(path.display()));
+        }
+        host::unmount(path, lazy).map_err(|error| {
+            let errno = error.raw_os_error().unwrap_or(libc::EIO);
+            Error::os("can't unmount; close what uses it, or detach it with --lazy", errno).with(path.display())
+        })
+    }
+
+    fn delete_volume(&self, name: &str) -> Result<()> {
+        let _alone = self.changing.lock().expect("no panic while held");
+        let found = self.volume(name)?;
+        let mounted = self.mounts_of(name);
+        if let Some(path) = mounted.first() {
+            let error = Error::new(Kind::Busy, "the volume is mounted; unmount it first");
+            return Err(error.with(format!("{name} at {path}")));
+        }
+        self.brick.delete_volume(&found.name)
+    }
+
+    fn mounts_of(&self, volume: &str) -> Vec<String> {
+        self.forget_ended();
+        let mounts = self.mounts.lock().expect("no panic while held");
+        let of = mounts.iter().filter(|mounted| mounted.volume == volume);
+        of.map(|mounted| mounted.path.display().to_string()).collect()
+    }
+
+    fn describe(&self, volume: &base::Volume) -> protocol::Volume {
+        let mut described = described(volume);
+        described.mounts = self.mounts_of(&described.name);
+        described
+    }
+
+    fn status(&self) -> Status {
+        self.forget_ended();
+        let mounts = self.mounts.lock().expect("no panic while held");
+        let told = mounts.iter().map(|mounted| protocol::Mounted {
+            volume: mounted.volume.clone(),
+            path: mounted.path.display().to_string(),
+        });
+        Status {
+            version: env!("CARGO_PKG_VERSION").to_string(),
+            pid: std::process::id(),
+            uptime_seconds: self.started.elapsed().as_secs(),
+            mounts: told.collect(),
+            ..self.brick.status()
+        }
+    }
+}
+
+impl server::Daemon for Daemon {
+    fn answer(&self, request: Request) -> Result<Answer> {
+        match request {
+            Request::Status => Ok(Answer::Status(self.status())),
+            Request::Profile => Ok(Answer::Profile(profile(self.brick.ledger()))),
+            Request::History => Ok(Answer::History(history(self.brick.ledger()))),
+            Request::VolumeCreate { name } => {
+                let volume = self.brick.create_volume(&Name::new(name.as_bytes())?)?;
+                Ok(Answer::Volume(self.describe(&volume)))
+            }
+            Request::VolumeList => {
+                let volumes = self.brick.volumes()?;
+                Ok(Answer::Volumes(volumes.iter().map(|volume| self.describe(volume)).collect()))
+            }
+            Request::VolumeInfo { name } => Ok(Answer::Volume(self.describe(&self.volume(&name)?))),
+            Request::VolumeDelete { name } => self.delete_volume(&name).map(|()| Answer::Done),
+            Request::Mount { volume, path } => self.mount(&volume, Path::new(&path)).map(|_| Answer::Done),
+            Request::Umount { path, lazy } => self.unmount(Path::new(&path), lazy).map(|()| Answer::Done),
+            Request::Shutdown => {
+                // Full only when the daemon is ending already.
+                drop(self.events.try_send(Event::Shutdown));
+                Ok(Answer::Done)
+            }
+        }
+    }
+}
+
+/// The first answer of a mount itself.
+fn answers(path: &Path) -> Result<()> {
+    let silent = |error: std::io::Error| {
+        let errno = error.raw_os_error().unwrap_or(libc::EIO);
+        Error::os("the mount does not answer", errno).with(path.display())
+    };
+    std::fs::metadata(path).map(drop).map_err(silent)
+}
+
+/// A volume as the protocol tells it, without its mounts.
+pub fn described(volume: &base::Volume) -> protocol::Volume {
+    protocol::Volume {
+        id: volume.id.0,
+        name: String::from_utf8_lossy(volume.name.as_bytes()).into_owned(),
+        root: volume.root.0,
+        created_ns: volume.created.0,
+        mounts: Vec::new(),
+    }
+}
+
+fn profile(ledger: &runtime::Ledger) -> Vec<Operation> {
+    let operation = |profile: runtime::ledger::OpProfile| Operation {
+        name: profile.name.to_string(),
+        total: Times::of(&profile.total),
+        hops: profile.hops,
+        stages: profile
+            .stages
+            .iter()
+            .map(|(stage, summary)| StageTimes { stage: stage.name().to_string(), times: Times::of(summary) })
+            .collect(),
+    };
+    ledger.profile().into_iter().map(operation).collect()
+}
+
+fn history(ledger: &runtime::Ledger) -> Vec<Past> {
+    let past = |(name, end_ns, duration_ns): (&str, u64, u64)| Past { name: name.to_string(), end_ns, duration_ns };
+    ledger.history().into_iter().map(past).collect()
+}

@@ -1,0 +1,97 @@
+//! The directory that is or becomes a brick, before it is opened: it exists, and nothing of somebody else's is in it.
+
+use crate::failure::{Exit, Failure};
+use std::fs::File;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+
+/// What may lie in a directory that becomes a brick: the lock, the remains of a format that was interrupted, a socket
+/// of a killed daemon, and what a file system brings along.
+const INNOCENT: [&str; 5] = ["lock", "superblock", crate::assembly::INDEX, crate::admin::SOCKET, "lost+found"];
+
+/// The directory's path without links; makes it if only its last component is missing.
+pub fn make(data: &Path) -> Result<PathBuf, Failure> {
+    match std::fs::create_dir(data) {
+        Ok(()) => sync_parent(data)?,
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            let parent = data.parent().unwrap_or(data).display();
+            let failure = Failure::new(Exit::Usage, format!("can't make {}: {parent} does not exist", data.display()));
+            return Err(failure.next(format!("check the path, or: mkdir -p {parent}")));
+        }
+        Err(error) => return Err(Failure::io(format!("can't make the brick's directory {}", data.display()), &error)),
+    }
+    existing(data)
+}
+
+/// The directory's path without links; it must exist.
+pub fn existing(data: &Path) -> Result<PathBuf, Failure> {
+    let shown = data.display();
+    let path = data.canonicalize().map_err(|error| match error.kind() {
+        ErrorKind::NotFound => {
+            let failure = Failure::new(Exit::Usage, format!("{shown} does not exist"));
+            failure.next(format!("check the path; `sinter format {shown}` makes a brick"))
+        }
+        _ => Failure::io(format!("can't open {shown}"), &error),
+    })?;
+    if !path.is_dir() {
+        let failure = Failure::new(Exit::Usage, format!("{shown} is not a directory"));
+        return Err(failure.next("give the directory of a brick, or an empty one"));
+    }
+    Ok(path)
+}
+
+/// A new brick must survive a crash with its name.
+fn sync_parent(data: &Path) -> Result<(), Failure> {
+    let absolute = std::path::absolute(data).map_err(|error| Failure::io(data.display(), &error))?;
+    let parent = absolute.parent().expect("a directory that was just made has a parent");
+    let synced = File::open(parent).and_then(|parent| parent.sync_all());
+    synced.map_err(|error| Failure::io(format!("can't sync {}", parent.display()), &error))
+}
+
+/// Refuses a directory that holds something that no format left there.
+pub fn check_empty(data: &Path) -> Result<(), Failure> {
+    let failed = |error: std::io::Error| Failure::io(format!("can't list {}", data.display()), &error);
+    for entry in std::fs::read_dir(data).map_err(failed)? {
+        let name = entry.map_err(failed)?.file_name();
+        if !INNOCENT.iter().any(|innocent| name == *innocent) {
+            let text = format!("{} is neither empty nor a brick: it holds {}", data.display(), name.to_string_lossy());
+            return Err(Failure::new(Exit::Failed, text).next("give an empty directory"));
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scratch::Scratch;
+
+    #[test]
+    fn only_the_last_component_is_made() {
+        let scratch = Scratch::new();
+        let data = scratch.path().join("brick");
+        assert_eq!(make(&data).expect("made"), make(&data).expect("there already"));
+        let deep = make(&scratch.path().join("a/b")).expect_err("the parent is missing");
+        assert_eq!(deep.exit, Exit::Usage);
+        assert!(deep.to_string().contains("mkdir -p"), "{deep}");
+        let file = scratch.path().join("file");
+        std::fs::write(&file, "").expect("writable");
+        assert!(make(&file).expect_err("a file").to_string().contains("not a directory"));
+        let absent = existing(&scratch.path().join("absent")).expect_err("not there");
+        assert!(absent.to_string().contains("sinter format"), "{absent}");
+    }
+
+    #[test]
+    fn what_is_somebody_elses_is_refused() {
+        let scratch = Scratch::new();
+        assert!(check_empty(scratch.path()).is_ok());
+        for innocent in ["lock", "index"] {
+            std::fs::create_dir(scratch.path().join(innocent)).expect("writable");
+        }
+        assert!(check_empty(scratch.path()).is_ok());
+        std::fs::create_dir(scratch.path().join("photos")).expect("writable");
+        let refused = check_empty(scratch.path()).expect_err("not empty");
+        assert!(refused.to_string().contains("photos"), "{refused}");
+    }
+}

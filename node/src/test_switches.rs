@@ -1,0 +1,33 @@
+//! Switches for the test suite, compiled in only with the feature `seeded-bugs`: a volatile write cache that dies
+//! with the process, and single wrong decisions that the suite must catch. Never in a product build.
+
+use crate::daemon::say;
+use crate::failure::{Exit, Failure};
+use runtime::seeded::{Bug, set_for_process};
+
+const VOLATILE_CACHE: &str = "SINTER_TEST_VOLATILE_CACHE";
+const BUG: &str = "SINTER_TEST_BUG";
+
+/// Reads the switches from the environment, and says loudly what is on.
+pub fn apply() -> Result<(), Failure> {
+    if volatile_cache() {
+        say(
+            "WARNING: TEST BUILD: unflushed writes stay in memory and die with this process (SINTER_TEST_VOLATILE_CACHE)",
+        );
+    }
+    let Some(name) = std::env::var_os(BUG) else { return Ok(()) };
+    let name = name.to_string_lossy().into_owned();
+    let bug = Bug::ALL.into_iter().find(|bug| format!("{bug:?}") == name);
+    let bug = bug.ok_or_else(|| {
+        let failure = Failure::new(Exit::Usage, format!("{BUG}={name}: there is no such bug"));
+        failure.next(format!("one of {:?}", Bug::ALL))
+    })?;
+    say(&format!("WARNING: TEST BUILD: this process makes a mistake on purpose, data will be lost ({BUG}={name})"));
+    set_for_process(bug);
+    Ok(())
+}
+
+/// True if the volatile write cache is asked for.
+pub fn volatile_cache() -> bool {
+    std::env::var_os(VOLATILE_CACHE).is_some_and(|value| value == "1")
+}
