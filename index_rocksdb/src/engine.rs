@@ -1,11 +1,13 @@
 //! The engine behind the door.
 
 use crate::failure::{Doing, failure};
+use crate::mark::Mark;
 use crate::{Options, place};
 use base::{Error, Kind, Result};
 use rocksdb::statistics::Ticker;
 use rocksdb::{DB, FlushOptions, ReadOptions, WaitForCompactOptions, WriteBatch, WriteOptions, properties};
 use std::path::Path;
+use std::sync::Mutex;
 use store::index::{Index, IndexEdit, MergeLeaf, Pair};
 
 /// What RocksDB says when the file system knows no direct I/O.
@@ -16,6 +18,8 @@ pub struct RocksIndex {
     database: DB,
     /// Holds the statistics that `database` counts in.
     options: rocksdb::Options,
+    /// Held while a persist marks how far it came; so persists go one at a time.
+    mark: Mutex<Mark>,
     direct: bool,
     read_only: bool,
 }
@@ -28,12 +32,19 @@ impl RocksIndex {
     /// process has it open, `Corrupt`, `Permission`, `NoSpace`, `Io`.
     pub fn open(path: &Path, options: &Options, merge: MergeLeaf) -> Result<RocksIndex> {
         place::prepare(path, options)?;
-        let opened = match open(path, options, merge, true) {
-            // A file system in memory: tests, and trials of a command.
-            Err(error) if error.as_ref().contains(NO_DIRECT_IO) => open(path, options, merge, false),
-            other => other,
-        };
-        opened.map_err(|error| failure(Doing::Open, error).with(path.display()))
+        // Before RocksDB's own files: an index without a mark must not come to be.
+        let mark = if options.create { Mark::create(path) } else { Mark::open(path, options.read_only) };
+        let mark = mark.map_err(|error| error.with(path.display()))?;
+        let failed = |error| failure(Doing::Open, error).with(path.display());
+        if !options.create {
+            // A look that changes nothing: opening to write deletes the tables that the manifest doesn't know, and with
+            // them what a repair would need.
+            let (seen, ..) = open(path, &options.clone().read_only(), merge).map_err(failed)?;
+            mark.check(seen.latest_sequence_number()).map_err(|error| error.with(path.display()))?;
+        }
+        let (database, engine, direct) = open(path, options, merge).map_err(failed)?;
+        assert!(database.latest_sequence_number() >= mark.sequence(), "the look before has checked it");
+        Ok(RocksIndex { database, options: engine, mark: Mutex::new(mark), direct, read_only: options.read_only })
     }
 
     /// True if the engine's own I/O bypasses the page cache.
@@ -64,13 +75,21 @@ impl RocksIndex {
     }
 }
 
-fn open(path: &Path, options: &Options, merge: MergeLeaf, direct: bool) -> Result<RocksIndex, rocksdb::Error> {
-    let engine = options.engine(merge, direct);
-    let database = match options.read_only {
-        true => DB::open_for_read_only(&engine, path, false)?,
-        false => DB::open(&engine, path)?,
+/// Opens the database; says whether its I/O is direct.
+fn open(path: &Path, options: &Options, merge: MergeLeaf) -> Result<(DB, rocksdb::Options, bool), rocksdb::Error> {
+    let attempt = |direct: bool| -> Result<_, rocksdb::Error> {
+        let engine = options.engine(merge, direct);
+        let database = match options.read_only {
+            true => DB::open_for_read_only(&engine, path, false)?,
+            false => DB::open(&engine, path)?,
+        };
+        Ok((database, engine, direct))
     };
-    Ok(RocksIndex { database, options: engine, direct, read_only: options.read_only })
+    match attempt(true) {
+        // A file system in memory: tests, and trials of a command.
+        Err(error) if error.as_ref().contains(NO_DIRECT_IO) => attempt(false),
+        other => other,
+    }
 }
 
 fn reading() -> ReadOptions {
@@ -142,9 +161,13 @@ impl Index for RocksIndex {
 
     fn persist(&self) -> Result<()> {
         self.writable()?;
+        let mut mark = self.mark.lock().expect("no panic while held");
+        // Read before the flush: later writes may be in it, earlier ones are.
+        let sequence = self.database.latest_sequence_number();
         let mut options = FlushOptions::default();
         options.set_wait(true);
-        self.database.flush_opt(&options).map_err(|error| failure(Doing::Persist, error))
+        self.database.flush_opt(&options).map_err(|error| failure(Doing::Persist, error))?;
+        mark.advance(sequence)
     }
 
     fn written_bytes(&self) -> u64 {

@@ -7,19 +7,19 @@
 //!   leaves a prefix of the writes. `tests/crash.rs` kills a writing process to see it.
 //! - `persist` returns after the table file, its directory and the manifest were synced, and not before every
 //!   earlier memtable is in the manifest too.
+//! - An index that opens without something that was persisted is `Corrupt` (`mark`).
 //! - Every block's checksum is verified when it is read from the device. What fails is `Corrupt`, never a panic and
 //!   never a wrong value; a merge function that panics is `Corrupt` too.
 //! - Memory is bounded by `Options::cache_bytes` (blocks, their indexes and filters, memtables) and the largest
 //!   write in flight. Flush and compaction bypass the page cache and are paced.
 //!
 //! Not here: what keys and values mean, when to checkpoint, caching of decoded leaves.
-//!
-//! Limit: a manifest whose last record was cut off opens as it was before that record. Only who knows what was
-//! persisted last can tell (see `tests.rs`, `a_cut_manifest_is_an_older_index`).
 #![forbid(unsafe_code)]
 
 mod engine;
 mod failure;
+mod manifest;
+mod mark;
 mod options;
 mod place;
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! The directory before RocksDB sees it: RocksDB would make what is missing and delete tables that it doesn't know.
 
-use crate::Options;
+use crate::{Options, manifest};
 use base::{Error, Kind, Result};
 use std::fs::{self, File};
 use std::io;
@@ -24,7 +24,8 @@ pub(crate) fn prepare(path: &Path, options: &Options) -> Result<()> {
         return Err(Error::new(Kind::Invalid, "a new index can't be read-only"));
     }
     match (look(path)?, options.create) {
-        (Found::Index, false) | (Found::Empty, true) => Ok(()),
+        (Found::Index, false) => manifest::check(path),
+        (Found::Empty, true) => Ok(()),
         (Found::Absent, true) => make(path),
         (Found::Absent, false) => Err(Error::new(Kind::NotFound, "no index here: format the brick first")),
         (Found::Empty, false) => {

@@ -314,29 +314,93 @@ fn a_merge_that_panics_is_corrupt() {
     assert_eq!(index.get(&key(2)), Ok(Some(vec![1])));
 }
 
-#[test]
-fn a_flipped_byte_in_the_manifest_never_yields_a_wrong_state() {
-    let scratch = Scratch::new("manifest");
+/// Opens copies of a filled index in which `spoil` has changed a file; each must hold everything or be corrupt.
+/// Returns how many were corrupt.
+fn whole_or_corrupt(name: &str, named: fn(&str) -> bool, spoiled: fn(&[u8]) -> Vec<Vec<u8>>) -> (usize, usize) {
+    let scratch = Scratch::new(name);
     let expected = filled(&scratch.index());
-    let manifest = files(&scratch.index(), is_manifest).pop().expect("a manifest");
-    let healthy = fs::read(&manifest).expect("readable");
+    let file = files(&scratch.index(), named).pop().expect("the file is there");
     let copy = scratch.0.join("copy");
-    let (mut refused, mut older) = (0, Vec::new());
-    for at in 0..healthy.len() {
+    let images = spoiled(&fs::read(&file).expect("readable"));
+    let mut corrupt = 0;
+    for (number, image) in images.iter().enumerate() {
         copy_directory(&scratch.index(), &copy);
-        let mut bytes = healthy.clone();
-        bytes[at] ^= 0x10;
-        fs::write(copy.join(manifest.file_name().expect("a file")), &bytes).expect("writable");
-        match RocksIndex::open(&copy, &Options::new(CACHE_BYTES).read_only(), lay) {
+        fs::write(copy.join(file.file_name().expect("a file")), image).expect("writable");
+        let options = Options::new(CACHE_BYTES);
+        let options = if number % 2 == 0 { options.read_only() } else { options };
+        match RocksIndex::open(&copy, &options, lay) {
             Err(error) => {
-                assert_eq!(error.kind, Kind::Corrupt, "{error}");
-                refused += 1;
+                assert_eq!(error.kind, Kind::Corrupt, "{name} {number}: {error}");
+                assert_eq!(files(&copy, is_table).len(), 2, "what a repair needs is left alone");
+                corrupt += 1;
             }
-            Ok(index) if index.scan(b"", b"z", usize::MAX).as_ref() == Ok(&expected) => {}
-            Ok(_) => older.push(at),
+            Ok(index) => assert_eq!(index.scan(b"", b"z", usize::MAX).as_ref(), Ok(&expected), "{name} {number}"),
         }
     }
-    eprintln!("{refused} refused, {older:?} older of {}", healthy.len());
+    (corrupt, images.len())
+}
+
+fn flips(bytes: &[u8]) -> Vec<Vec<u8>> {
+    let flip = |bit: usize| {
+        let mut image = bytes.to_vec();
+        image[bit / 8] ^= 1 << (bit % 8);
+        image
+    };
+    // Every third bit: all bits of a byte are met within three bytes.
+    (0..bytes.len() * 8).step_by(3).map(flip).collect()
+}
+
+fn cuts(bytes: &[u8]) -> Vec<Vec<u8>> {
+    (0..bytes.len()).map(|length| bytes[..length].to_vec()).collect()
+}
+
+#[test]
+fn a_flipped_bit_in_the_manifest_is_corrupt() {
+    let (corrupt, all) = whole_or_corrupt("manifest-flip", is_manifest, flips);
+    // The last record repeats what is known: without it nothing is missing.
+    assert!(corrupt > all * 9 / 10, "{corrupt} of {all}");
+}
+
+#[test]
+fn a_cut_manifest_is_corrupt() {
+    let (corrupt, all) = whole_or_corrupt("manifest-cut", is_manifest, cuts);
+    assert!(corrupt > all * 9 / 10, "{corrupt} of {all}");
+}
+
+#[test]
+fn a_spoiled_current_is_corrupt() {
+    let is_current = |name: &str| name == "CURRENT";
+    let (corrupt, all) = whole_or_corrupt("current-flip", is_current, flips);
+    assert_eq!(corrupt, all);
+    whole_or_corrupt("current-cut", is_current, cuts);
+}
+
+#[test]
+fn a_mark_survives_one_bad_slot_and_not_two() {
+    let is_mark = |name: &str| name == "PERSISTED";
+    let in_slots = |bytes: &[u8]| {
+        let byte = |at: usize| [&bytes[..at], &[bytes[at] ^ 4], &bytes[at + 1..]].concat();
+        (0..28).chain(4096..4124).map(byte).collect()
+    };
+    let (corrupt, _) = whole_or_corrupt("mark-flip", is_mark, in_slots);
+    assert_eq!(corrupt, 0, "a flip spoils one slot, the other holds");
+    let (corrupt, _) = whole_or_corrupt("mark-none", is_mark, |bytes| vec![vec![], vec![0; bytes.len()]]);
+    assert_eq!(corrupt, 2);
+}
+
+#[test]
+fn edits_that_cancel_out_move_the_mark_too() {
+    let scratch = Scratch::new("cancel");
+    let index = create(&scratch.index());
+    for _ in 0..3 {
+        index.write(vec![put(1, 1), IndexEdit::Delete(key(1))]).expect("healthy");
+        index.persist().expect("healthy");
+        index.persist().expect("nothing to do");
+    }
+    index.settle().expect("healthy");
+    drop(index);
+    let index = reopen(&scratch.index()).expect("nothing is missing");
+    assert_eq!(index.scan(b"", b"z", usize::MAX), Ok(vec![]));
 }
 
 fn copy_directory(from: &Path, to: &Path) {

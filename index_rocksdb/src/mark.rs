@@ -1,0 +1,126 @@
+//! How far the index was persisted, in a file of its own.
+//!
+//! RocksDB takes a manifest whose last record is cut short for one that a crash tore, and opens what was before it:
+//! right for a record that was never synced, wrong for a synced one whose length lost a bit (`tests.rs` flips each).
+//! The state would be an older checkpoint's, while segments that it needs may have been reused. Hence, after each
+//! persist, the sequence number that it covered is synced into `PERSISTED`; an index that opens below it is corrupt.
+//!
+//! Bytes: two slots of 28, 4 KiB apart, written in turn, so that a torn write leaves the other: "SIXM", version 1
+//! (u32), turn (u64), sequence number (u64), CRC-32C of these (u32); little-endian.
+
+use base::checksum::crc32c;
+use base::{Error, Kind, Result};
+use std::fs::{File, OpenOptions};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+/// The file's name in the index's directory; RocksDB leaves names alone that it doesn't know.
+const NAME: &str = "PERSISTED";
+const MAGIC: u32 = u32::from_le_bytes(*b"SIXM");
+const VERSION: u32 = 1;
+const SLOT_BYTES: usize = 28;
+/// Slots lie in different device blocks: one torn block spoils one slot.
+const SLOT_STRIDE_BYTES: u64 = 4096;
+const SLOTS: u64 = 2;
+
+/// What a slot says.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+struct Slot {
+    /// Grows by one with each mark; the higher slot is the present one.
+    turn: u64,
+    /// RocksDB's sequence number: edits so far.
+    sequence: u64,
+}
+
+impl Slot {
+    fn encode(self) -> [u8; SLOT_BYTES] {
+        let mut bytes = [0; SLOT_BYTES];
+        bytes[..4].copy_from_slice(&MAGIC.to_le_bytes());
+        bytes[4..8].copy_from_slice(&VERSION.to_le_bytes());
+        bytes[8..16].copy_from_slice(&self.turn.to_le_bytes());
+        bytes[16..24].copy_from_slice(&self.sequence.to_le_bytes());
+        let crc = crc32c(&bytes[..24]);
+        bytes[24..].copy_from_slice(&crc.to_le_bytes());
+        bytes
+    }
+    fn decode(bytes: &[u8; SLOT_BYTES]) -> Option<Slot> {
+        let u32_at = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().expect("4 bytes"));
+        let u64_at = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("8 bytes"));
+        let good = u32_at(0) == MAGIC && u32_at(4) == VERSION && u32_at(24) == crc32c(&bytes[..24]);
+        good.then(|| Slot { turn: u64_at(8), sequence: u64_at(16) })
+    }
+}
+
+/// The open file.
+pub(crate) struct Mark {
+    file: File,
+    last: Slot,
+}
+
+impl Mark {
+    /// Makes the file of a new index, durably; one that an attempt before left is overwritten.
+    pub(crate) fn create(directory: &Path) -> Result<Mark> {
+        let path = directory.join(NAME);
+        let make = || {
+            let file = OpenOptions::new().read(true).write(true).create(true).truncate(true).open(&path)?;
+            for turn in 0..SLOTS {
+                file.write_all_at(&Slot { turn, sequence: 0 }.encode(), turn * SLOT_STRIDE_BYTES)?;
+            }
+            file.sync_all()?;
+            File::open(directory)?.sync_all()?;
+            Ok(file)
+        };
+        let file = make().map_err(|error| failed("the index's mark can't be made: check its directory", error))?;
+        Ok(Mark { file, last: Slot { turn: SLOTS - 1, sequence: 0 } })
+    }
+
+    /// Opens the file of an existing index. Errors: `Corrupt` when it is gone or neither slot is whole.
+    pub(crate) fn open(directory: &Path, read_only: bool) -> Result<Mark> {
+        let lost = || Error::new(Kind::Corrupt, "the index has lost its file PERSISTED: rebuild or replace it");
+        let file = match OpenOptions::new().read(true).write(!read_only).open(directory.join(NAME)) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Err(lost()),
+            other => other.map_err(|error| failed("the index's mark can't be opened: check its mode", error))?,
+        };
+        let mut bytes = [0; SLOT_BYTES];
+        let slots = (0..SLOTS).filter_map(|slot| {
+            file.read_exact_at(&mut bytes, slot * SLOT_STRIDE_BYTES).ok().and_then(|()| Slot::decode(&bytes))
+        });
+        let last = slots.max_by_key(|slot| slot.turn).ok_or_else(lost)?;
+        Ok(Mark { file, last })
+    }
+
+    /// The sequence number persisted last.
+    pub(crate) fn sequence(&self) -> u64 {
+        self.last.sequence
+    }
+
+    /// Checks that an index at `sequence` has all that was persisted. Errors: `Corrupt`.
+    pub(crate) fn check(&self, sequence: u64) -> Result<()> {
+        if sequence >= self.last.sequence {
+            return Ok(());
+        }
+        let error = Error::new(Kind::Corrupt, "the index lacks what was persisted: rebuild or replace it");
+        Err(error.with(format!("at {sequence} of {}", self.last.sequence)))
+    }
+
+    /// Marks, durably, that everything up to `sequence` is.
+    pub(crate) fn advance(&mut self, sequence: u64) -> Result<()> {
+        assert!(sequence >= self.last.sequence, "sequence numbers only grow");
+        if sequence == self.last.sequence {
+            return Ok(());
+        }
+        let next = Slot { turn: self.last.turn + 1, sequence };
+        let at = next.turn % SLOTS * SLOT_STRIDE_BYTES;
+        let written = self.file.write_all_at(&next.encode(), at).and_then(|()| self.file.sync_data());
+        written.map_err(|error| failed("the index's mark can't be written: check its device, then restart", error))?;
+        self.last = next;
+        Ok(())
+    }
+}
+
+fn failed(what: &'static str, error: std::io::Error) -> Error {
+    match error.raw_os_error() {
+        Some(errno) => Error::os(what, errno),
+        None => Error::new(Kind::Io, what).with(error),
+    }
+}
