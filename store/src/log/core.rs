@@ -42,6 +42,8 @@ pub struct Commit {
     positions: Positions,
     /// Files with plain writes completed since the last flush of them was submitted.
     dirty: Vec<FileId>,
+    /// The list of an earlier flush, so that a warm flush allocates nothing.
+    spare: Vec<FileId>,
     plain_writing: usize,
     flushing: Option<u64>,
 }
@@ -123,7 +125,13 @@ impl Commit {
         }
         let through = self.positions.written;
         self.flushing = Some(through);
-        Some(Flush { files: std::mem::take(&mut self.dirty), through })
+        let files = std::mem::replace(&mut self.dirty, std::mem::take(&mut self.spare));
+        Some(Flush { files, through })
+    }
+    /// Takes a performed flush's list back, to be used again.
+    pub fn reuse(&mut self, mut files: Vec<FileId>) {
+        files.clear();
+        self.spare = files;
     }
     /// The flush under way has completed.
     pub fn flushed(&mut self) {

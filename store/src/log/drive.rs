@@ -38,6 +38,7 @@ pub fn start(log: &Arc<Log>) {
 
 async fn writer(log: Arc<Log>, core: usize) {
     let mut woken = Vec::with_capacity(64);
+    let mut flushes = Vec::with_capacity(8);
     loop {
         let job = std::future::poll_fn(|context| {
             let mut state = log.state.lock();
@@ -52,7 +53,7 @@ async fn writer(log: Arc<Log>, core: usize) {
         .await;
         match job {
             Job::Write { batch, fua } => write(&log, batch, fua, &mut woken).await,
-            Job::Flush(flush) => perform_flush(&log, flush, &mut woken).await,
+            Job::Flush(flush) => perform_flush(&log, flush, &mut flushes, &mut woken).await,
             Job::End => return,
         }
         woken.drain(..).for_each(Waker::wake);
@@ -78,18 +79,18 @@ async fn write(log: &Log, batch: Batch, fua: bool, woken: &mut Vec<Waker>) {
     });
 }
 
-async fn perform_flush(log: &Log, flush: Flush, woken: &mut Vec<Waker>) {
+async fn perform_flush(log: &Log, flush: Flush, flushes: &mut Vec<runtime::Transfer>, woken: &mut Vec<Waker>) {
     let start_ns = log.runtime.clock.now_ns();
     let mut result = Ok(());
-    let flushes: Vec<_> =
-        flush.files.iter().map(|&file| log.runtime.disk.submit(runtime::Request::Flush { file })).collect();
-    for flush in flushes {
+    flushes.extend(flush.files.iter().map(|&file| log.runtime.disk.submit(runtime::Request::Flush { file })));
+    for flush in flushes.drain(..) {
         result = result.and(flush.await.result);
     }
     finish(log, result.map_err(|error| error.with("log flush")), woken, |state| {
         state.figures.flushes += 1;
         state.phases_ns.1 = log.runtime.clock.now_ns() - start_ns;
         state.commit.flushed();
+        state.commit.reuse(flush.files);
     });
 }
 

@@ -491,7 +491,8 @@ impl State {
         let Prepared { segment, life, sequence, file, offset } =
             self.prepared.pop_front().expect("reserve has seen a prepared segment");
         self.segment = Some(OpenSegment { segment, life, sequence, file, offset, next_block: 1, payload_blocks: 0 });
-        self.summaries.entry(segment).or_default();
+        // Room for a whole segment: a write never makes it grow.
+        self.summaries.entry(segment).or_insert_with(|| Vec::with_capacity(log.segment_blocks as usize));
         log.segment_wanted.notify();
     }
 
@@ -555,7 +556,8 @@ impl State {
             return Ok(());
         }
         let header = log.runtime.buffer(BLOCK_BYTES)?;
-        let mut building = Building::new(open.next_block, header, Vec::new(), log.runtime.clock.now_ns());
+        let slices = self.spare.pop().unwrap_or_default();
+        let mut building = Building::new(open.next_block, header, slices, log.runtime.clock.now_ns());
         building.wants_write = true;
         self.building = Some(building);
         Ok(())
