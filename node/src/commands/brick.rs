@@ -172,7 +172,7 @@ fn mount_point(path: &Path) -> Result<PathBuf, Failure> {
             let failure = Failure::new(Exit::Usage, format!("the mount point {shown} does not exist"));
             Err(failure.next(format!("mkdir -p {shown}")))
         }
-        Err(error) if error.raw_os_error() == Some(libc::ENOTCONN) => {
+        Err(error) if matches!(error.raw_os_error(), Some(libc::ENOTCONN | libc::ECONNABORTED)) => {
             std::path::absolute(path).map_err(|error| Failure::io(shown, &error))
         }
         Err(error) => Err(Failure::io(format!("can't use the mount point {shown}"), &error)),

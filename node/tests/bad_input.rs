@@ -1,0 +1,300 @@
+//! Bad input and bad surroundings: each is refused with one clear line, the next step and the right exit code or
+//! errno; nothing is lost by it.
+
+mod daemon;
+
+use base::checksum::crc32c;
+use daemon::{Daemon, Home, Scratch, fail, refused, run, sinter, succeed, system, text};
+use std::fs::{File, OpenOptions};
+use std::io::Write;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::process::Command;
+
+const ENOSPC: i32 = 28;
+const ENOTCONN: i32 = 107;
+/// What a request gets that was on its way when the daemon died.
+const ECONNABORTED: i32 = 103;
+const EFBIG: i32 = 27;
+const ENAMETOOLONG: i32 = 36;
+
+/// A brick with a volume and one file in it, not served.
+fn used_brick(name: &str) -> Home {
+    let home = Home::new(name);
+    let daemon = home.up();
+    std::fs::write(home.mount.join("kept"), "kept").expect("the mount is writable");
+    daemon.terminate();
+    home
+}
+
+/// The brick starts and still has its file.
+fn is_unharmed(home: &Home) -> String {
+    let daemon = home.up();
+    assert_eq!(std::fs::read_to_string(home.mount.join("kept")).expect("it is there"), "kept");
+    daemon.terminate()
+}
+
+#[test]
+fn wrong_lines_end_with_code_2_and_a_hint() {
+    for line in [&["up", "/d"][..], &["up", "/d", "/m", "--sise", "4G"], &["up", "/d", "/m", "--size", "1G"], &["fly"]]
+    {
+        let output = run(line);
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{line:?}: {errors}");
+        assert!(errors.contains("--help"), "{line:?}: {errors}");
+    }
+    assert!(succeed(&["--version"]).starts_with("sinter "));
+    assert!(succeed(&["--help"]).contains("Exit codes:"));
+    assert!(succeed(&["completions", "bash"]).contains("_sinter"));
+    assert!(succeed(&["man"]).contains(".TH sinter"));
+    let pages = Scratch::new("pages");
+    succeed(&["man", text(pages.path())]);
+    assert!(pages.join("sinter-bench-sync.1").exists());
+}
+
+#[test]
+fn missing_directories_are_named() {
+    let home = Home::new("missing");
+    let (data, mount) = (text(&home.data), text(&home.mount));
+    fail(&["up", &format!("{data}/deep"), mount], 2, &["does not exist", "mkdir -p"]);
+    fail(&["up", data, &format!("{mount}/absent")], 2, &["mount point", "does not exist", "mkdir -p"]);
+    assert!(!home.data.exists(), "nothing is made for a line that can't work");
+    fail(&["serve", data], 2, &["does not exist", "sinter format"]);
+    fail(&["check", data], 2, &["does not exist"]);
+    fail(&["volume", "list", data], 1, &["no brick", "sinter format"]);
+    fail(&["status", mount], 1, &["no daemon serves", "sinter serve"]);
+    fail(&["umount", mount], 1, &["nothing is mounted"]);
+    fail(&["up", mount, mount], 2, &["contain each other"]);
+    std::fs::write(home.mount.join("photo"), "").expect("the scratch directory is writable");
+    fail(&["format", mount], 1, &["not empty", "photo"]);
+    fail(&["serve", mount], 1, &["not empty", "photo"]);
+}
+
+#[test]
+fn a_read_only_directory_is_refused() {
+    let home = used_brick("read-only");
+    system("mount", &["--bind", text(&home.data), text(&home.data)]);
+    system("mount", &["-o", "remount,bind,ro", text(&home.data)]);
+    home.refused(1, &["Read-only file system", "next step"]);
+    // Looking is possible.
+    home.check();
+    system("umount", &[text(&home.data)]);
+    is_unharmed(&home);
+}
+
+#[test]
+fn a_brick_in_use_is_refused() {
+    let home = Home::new("in-use");
+    let daemon = home.up();
+    let other = home.scratch.directory("other");
+    let pid = daemon.pid().to_string();
+    fail(&["up", text(&home.data), text(&other)], 3, &["in use", &pid, "next step"]);
+    fail(&["format", text(&home.data)], 3, &["in use"]);
+    fail(&["check", text(&home.data)], 2, &["in use"]);
+    std::fs::write(home.mount.join("works"), "").expect("the daemon is not disturbed");
+    daemon.terminate();
+}
+
+#[test]
+fn a_mount_point_in_use_is_refused() {
+    let home = used_brick("mounted");
+    system("mount", &["-t", "tmpfs", "-o", "size=1m", "tmpfs", text(&home.mount)]);
+    home.refused(3, &["mounted there", "next step"]);
+    system("umount", &[text(&home.mount)]);
+    let daemon = home.up();
+    // A live volume of another daemon counts as in use too.
+    let other = Home::new("mounted-other");
+    fail(&["up", text(&other.data), text(&home.mount), "--size", "4G"], 3, &["mount", "next step"]);
+    daemon.terminate();
+    is_unharmed(&home);
+}
+
+#[test]
+fn a_stale_mount_is_taken_over_or_unmounted() {
+    let home = used_brick("stale");
+    home.up().kill();
+    // Attributes may still come from the kernel's cache; a listing does not.
+    let dead = std::fs::read_dir(&home.mount).expect_err("its daemon is gone");
+    assert!(matches!(dead.raw_os_error(), Some(ENOTCONN | ECONNABORTED)), "{dead}");
+    is_unharmed(&home);
+    home.up().kill();
+    succeed(&["umount", text(&home.mount)]);
+    assert!(std::fs::metadata(&home.mount).is_ok());
+    is_unharmed(&home);
+}
+
+/// Changes both copies of the superblock and makes their checksums right again.
+fn patch_superblock(data: &Path, patch: impl Fn(&mut [u8])) {
+    let file = OpenOptions::new().read(true).write(true).open(data.join("superblock")).expect("a brick");
+    for copy in 0..2 {
+        let mut block = [0; 4096];
+        file.read_exact_at(&mut block, copy * 4096).expect("two copies");
+        patch(&mut block);
+        let crc = crc32c(&block[..4092]);
+        block[4092..].copy_from_slice(&crc.to_le_bytes());
+        file.write_all_at(&block, copy * 4096).expect("two copies");
+    }
+}
+
+// Layout of the superblock (store/src/format/superblock.rs): magic, version, state.
+const VERSION_AT: usize = 8;
+const STATE_AT: usize = 12;
+const FORMATTING: u32 = 1;
+
+#[test]
+fn a_newer_brick_is_refused() {
+    let home = used_brick("newer");
+    let set = |version: u32| {
+        patch_superblock(&home.data, |block| block[VERSION_AT..][..4].copy_from_slice(&version.to_le_bytes()));
+    };
+    set(9);
+    home.refused(6, &["newer", "format 9", "next step"]);
+    fail(&["serve", text(&home.data)], 6, &["newer"]);
+    fail(&["check", text(&home.data)], 2, &["newer"]);
+    fail(&["format", text(&home.data)], 6, &["newer"]);
+    set(1);
+    is_unharmed(&home);
+}
+
+#[test]
+fn a_half_formatted_brick_is_formatted_again() {
+    let home = Home::new("half");
+    succeed(&["format", text(&home.data), "--size", "4G"]);
+    patch_superblock(&home.data, |block| block[STATE_AT..][..4].copy_from_slice(&FORMATTING.to_le_bytes()));
+    fail(&["serve", text(&home.data)], 1, &["interrupted", "format"]);
+    let errors = home.up().terminate();
+    assert!(errors.contains("formatted again"), "{errors}");
+    // Cut off before its first block was whole.
+    let cut = Home::new("cut");
+    std::fs::create_dir(&cut.data).expect("the scratch directory is writable");
+    std::fs::write(cut.data.join("superblock"), [0; 8192]).expect("the scratch directory is writable");
+    let errors = cut.up().terminate();
+    assert!(errors.contains("formatted again"), "{errors}");
+}
+
+#[test]
+fn one_damaged_superblock_is_survived_and_said() {
+    let home = used_brick("damaged");
+    let damage = |copy: u64| {
+        let file = OpenOptions::new().write(true).open(home.data.join("superblock")).expect("a brick");
+        file.write_all_at(b"damage", copy * 4096 + 100).expect("two copies");
+    };
+    damage(0);
+    let output = run(&["check", text(&home.data)]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&output.stdout).contains("superblock"), "{output:?}");
+    let errors = is_unharmed(&home);
+    assert!(errors.contains("one copy of the superblock is damaged"), "{errors}");
+    damage(0);
+    damage(1);
+    home.refused(5, &["both copies", "next step"]);
+    fail(&["format", text(&home.data)], 5, &["both copies"]);
+}
+
+#[test]
+fn a_host_without_fuse_is_named() {
+    let home = Home::new("no-fuse");
+    let script = "mount -t tmpfs none /dev && exec \"$@\"";
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "sh", "-c", script, "sh", env!("CARGO_BIN_EXE_sinter"), "up"]);
+    command.arg(&home.data).arg(&home.mount).args(["--size", "4G"]);
+    let output = command.stdin(std::process::Stdio::null()).output().expect("unshare is installed");
+    refused(&output, 4, &["/dev/fuse", "next step"], "without /dev/fuse");
+    // Nothing is left that stands in the way of a second try.
+    home.up().terminate();
+}
+
+#[test]
+fn a_file_system_that_is_too_small_is_refused() {
+    let home = Home::new("small");
+    std::fs::create_dir(&home.data).expect("the scratch directory is writable");
+    system("mount", &["-t", "tmpfs", "-o", "size=64m", "tmpfs", text(&home.data)]);
+    fail(&["format", text(&home.data)], 1, &["room", "next step"]);
+    home.refused(1, &["free", "next step"]);
+}
+
+/// A brick on a file system of its own, so that it can be filled without filling the machine's.
+fn on_own_file_system(home: &Home, bytes: u64) {
+    let image = home.scratch.join("image");
+    File::create(&image).and_then(|file| file.set_len(bytes)).expect("the scratch directory is writable");
+    system("mkfs.ext4", &["-q", "-m", "0", text(&image)]);
+    std::fs::create_dir(&home.data).expect("the scratch directory is writable");
+    system("mount", &["-o", "loop", text(&image), text(&home.data)]);
+}
+
+/// Writes files of 8 MiB until there is no space; their number.
+fn fill(directory: &Path) -> usize {
+    let content = vec![7; 8 << 20];
+    for number in 0.. {
+        let made = File::create(directory.join(format!("fill-{number}")));
+        let done = made.and_then(|mut file| file.write_all(&content).and_then(|()| file.sync_all()));
+        if let Err(error) = done {
+            assert_eq!(error.raw_os_error(), Some(ENOSPC), "{error}");
+            return number;
+        }
+    }
+    unreachable!("no disk is endless")
+}
+
+#[test]
+fn a_full_disk_is_enospc_and_loses_nothing() {
+    let home = Home::new("full");
+    on_own_file_system(&home, 5 << 30);
+    let daemon = home.up();
+    std::fs::write(home.mount.join("kept"), "kept").expect("the mount is writable");
+    // Somebody else takes the rest of the file system: the brick can't make its files any more.
+    let free = Command::new("df").args(["--output=avail", "-B1", text(&home.data)]).output().expect("df is installed");
+    let free: u64 =
+        String::from_utf8_lossy(&free.stdout).lines().last().expect("a figure").trim().parse().expect("bytes");
+    system("fallocate", &["-l", &(free - (32 << 20)).to_string(), text(&home.data.join("other"))]);
+    let filled = fill(&home.mount);
+    assert!(filled > 0, "the space that the brick has is used");
+    assert_eq!(std::fs::read_to_string(home.mount.join("kept")).expect("it is there"), "kept");
+    // Deleting works on a full brick (rule K5).
+    for number in 0..=filled {
+        drop(std::fs::remove_file(home.mount.join(format!("fill-{number}"))));
+    }
+    let left = std::fs::read_dir(&home.mount).expect("it can be listed").count();
+    assert_eq!(left, 1, "only what was kept is left");
+    daemon.terminate();
+    std::fs::remove_file(home.data.join("other")).expect("it was made above");
+    is_unharmed(&home);
+    home.check();
+}
+
+#[test]
+fn limits_have_their_errnos() {
+    let home = Home::new("limits");
+    let daemon = home.up();
+    let long = "n".repeat(256);
+    let error = File::create(home.mount.join(&long)).expect_err("too long");
+    assert_eq!(error.raw_os_error(), Some(ENAMETOOLONG));
+    let longest = home.mount.join("n".repeat(255));
+    let file = File::create(&longest).expect("the longest name");
+    let end = base::limits::FILE_BYTES_MAX;
+    file.write_all_at(b"end", end - 3).expect("the last bytes of the largest file");
+    let error = file.write_all_at(b"over", end).expect_err("beyond the maximum");
+    assert_eq!(error.raw_os_error(), Some(EFBIG));
+    let error = file.set_len(end + 1).expect_err("beyond the maximum");
+    assert_eq!(error.raw_os_error(), Some(EFBIG));
+    assert_eq!(file.metadata().expect("still there").len(), end);
+    drop(file);
+    std::fs::remove_file(&longest).expect("it can be removed");
+    daemon.terminate();
+    home.check();
+}
+
+#[test]
+fn an_unknown_test_switch_does_nothing_in_the_product() {
+    let home = Home::new("switch");
+    let mut command = home.command();
+    command.env("SINTER_TEST_BUG", "NoSuchBug");
+    if cfg!(feature = "seeded-bugs") {
+        let output = command.output().expect("the binary runs");
+        refused(&output, 2, &["NoSuchBug", "AckBeforeFlush"], "an unknown bug");
+    } else {
+        let errors = Daemon::start(command).terminate();
+        assert!(!errors.contains("TEST BUILD"), "{errors}");
+    }
+    assert!(sinter().arg("--version").env("SINTER_TEST_BUG", "x").status().expect("the binary runs").success());
+}

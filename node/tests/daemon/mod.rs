@@ -1,0 +1,225 @@
+//! A real daemon on a real mount, for end-to-end tests. They need root and /dev/fuse.
+
+#![allow(dead_code)] // Each test program uses its own part.
+
+use std::io::{BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, sync_channel};
+use std::time::{Duration, Instant};
+
+/// How long anything may take on a machine that is busy with other tests.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// The binary under test.
+pub fn sinter() -> Command {
+    Command::new(env!("CARGO_BIN_EXE_sinter"))
+}
+
+/// Runs a command of the binary to its end.
+pub fn run(arguments: &[&str]) -> Output {
+    sinter().args(arguments).stdin(Stdio::null()).output().expect("the binary runs")
+}
+
+/// Runs a command that must succeed; its standard output.
+pub fn succeed(arguments: &[&str]) -> String {
+    let output = run(arguments);
+    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{arguments:?}: {:?}: {errors}", output.status);
+    String::from_utf8(output.stdout).expect("text")
+}
+
+/// Runs a command that must fail with this exit code and one line that holds all of `parts`.
+pub fn fail(arguments: &[&str], code: i32, parts: &[&str]) -> String {
+    let output = run(arguments);
+    refused(&output, code, parts, &format!("{arguments:?}"))
+}
+
+/// Checks that a command failed as it should; its last line of standard error.
+pub fn refused(output: &Output, code: i32, parts: &[&str], what: &str) -> String {
+    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(code), "{what}: {errors}");
+    let last = errors.lines().last().unwrap_or_default().to_string();
+    for part in parts {
+        assert!(last.contains(part), "{what}: {part:?} is not in {last:?}");
+    }
+    assert!(String::from_utf8_lossy(&output.stdout).is_empty(), "{what}: nothing is ready");
+    last
+}
+
+/// Runs a program of the system that must succeed.
+pub fn system(program: &str, arguments: &[&str]) {
+    let output = Command::new(program).args(arguments).output().expect("the program is installed");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{program} {arguments:?}: {errors}");
+}
+
+/// A directory for one test; mounts below it and the directory itself go when it is dropped.
+pub struct Scratch(PathBuf);
+
+impl Scratch {
+    /// An empty directory, on a file system that knows direct I/O.
+    pub fn new(name: &str) -> Scratch {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let path = std::env::temp_dir().join(format!("sinter-{name}-{}-{number}", std::process::id()));
+        std::fs::create_dir(&path).expect("the temporary directory is writable");
+        Scratch(path)
+    }
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+    /// The path of something in it.
+    pub fn join(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+    /// A directory in it.
+    pub fn directory(&self, name: &str) -> PathBuf {
+        let path = self.join(name);
+        std::fs::create_dir(&path).expect("the scratch directory is writable");
+        path
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        for _ in 0..10 {
+            let below = mounts_below(&self.0);
+            for mount in below.iter().rev() {
+                drop(Command::new("umount").arg("-l").arg(mount).output());
+            }
+            if below.is_empty() {
+                break;
+            }
+        }
+        drop(std::fs::remove_dir_all(&self.0));
+    }
+}
+
+/// Mount points below a path. The tests' paths hold nothing that the mount table escapes.
+pub fn mounts_below(path: &Path) -> Vec<String> {
+    let table = std::fs::read_to_string("/proc/self/mounts").expect("/proc is mounted");
+    let points = table.lines().filter_map(|line| line.split(' ').nth(1));
+    points.filter(|point| Path::new(point).starts_with(path)).map(str::to_string).collect()
+}
+
+/// A path as text.
+pub fn text(path: &Path) -> &str {
+    path.to_str().expect("the tests' paths are text")
+}
+
+/// A brick's directory and a mount point, in a scratch directory of their own.
+pub struct Home {
+    /// Holds both.
+    pub scratch: Scratch,
+    /// The brick.
+    pub data: PathBuf,
+    /// Where it is mounted.
+    pub mount: PathBuf,
+}
+
+impl Home {
+    /// Neither formatted nor mounted.
+    pub fn new(name: &str) -> Home {
+        let scratch = Scratch::new(name);
+        let (data, mount) = (scratch.join("data"), scratch.directory("mount"));
+        Home { scratch, data, mount }
+    }
+    /// `sinter up` on both, with a brick of the smallest size.
+    pub fn command(&self) -> Command {
+        let mut command = sinter();
+        command.arg("up").arg(&self.data).arg(&self.mount).args(["--size", "4G"]);
+        command
+    }
+    /// A running daemon.
+    pub fn up(&self) -> Daemon {
+        Daemon::start(self.command())
+    }
+    /// A daemon that is expected to fail at once.
+    pub fn refused(&self, code: i32, parts: &[&str]) -> String {
+        let output = self.command().stdin(Stdio::null()).output().expect("the binary runs");
+        refused(&output, code, parts, "up")
+    }
+    /// The offline check finds nothing.
+    pub fn check(&self) {
+        let output = run(&["check", text(&self.data)]);
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(0), "{said}{errors}");
+    }
+}
+
+/// A daemon that has said that it is ready.
+pub struct Daemon {
+    child: Child,
+    /// The line that it said.
+    pub ready: String,
+    /// Standard error so far; complete when the daemon has ended.
+    errors: std::thread::JoinHandle<String>,
+}
+
+impl Daemon {
+    /// Starts a daemon and waits for its `ready`.
+    pub fn start(mut command: Command) -> Daemon {
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().expect("the binary runs");
+        let mut stderr = child.stderr.take().expect("piped");
+        let errors = std::thread::spawn(move || {
+            let mut text = String::new();
+            drop(stderr.read_to_string(&mut text));
+            text
+        });
+        let stdout = BufReader::new(child.stdout.take().expect("piped"));
+        let (sender, lines) = sync_channel(16);
+        std::thread::spawn(move || {
+            for line in stdout.lines().map_while(Result::ok) {
+                if sender.send(line).is_err() {
+                    return;
+                }
+            }
+        });
+        match lines.recv_timeout(PATIENCE) {
+            Ok(line) if line.starts_with("ready") => Daemon { child, ready: line, errors },
+            Ok(line) => panic!("not ready: {line}"),
+            Err(why) => {
+                drop(child.kill());
+                let status = child.wait().expect("it can be waited for");
+                let ended = if why == RecvTimeoutError::Timeout { "too slow" } else { "ended" };
+                panic!("{ended} before ready: {status}: {}", errors.join().expect("no panic"));
+            }
+        }
+    }
+    /// Its process.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+    /// Sends a signal by its name.
+    pub fn signal(&self, name: &str) {
+        system("kill", &[&format!("-{name}"), &self.child.id().to_string()]);
+    }
+    /// Waits for its end; its status and all that it said on standard error.
+    pub fn wait(mut self) -> (ExitStatus, String) {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            if let Some(status) = self.child.try_wait().expect("it can be waited for") {
+                return (status, self.errors.join().expect("no panic"));
+            }
+            assert!(Instant::now() < deadline, "the daemon does not end");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+    /// Ends it by SIGTERM; it must end cleanly. What it said on standard error.
+    pub fn terminate(self) -> String {
+        self.signal("TERM");
+        let (status, errors) = self.wait();
+        assert_eq!(status.code(), Some(0), "{errors}");
+        errors
+    }
+    /// Kills it as a crash would.
+    pub fn kill(mut self) {
+        self.child.kill().expect("it runs");
+        self.child.wait().expect("it can be waited for");
+    }
+}

@@ -1,0 +1,202 @@
+//! What was stored survives: the daemon's orderly end, its kill, and a remount, on a real mount. `SINTER_FILES` sets
+//! the number of files (2,000 if not set).
+
+mod daemon;
+#[path = "daemon/tree.rs"]
+mod tree;
+
+use daemon::{Daemon, Home, Scratch, mounts_below, succeed, system, text};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::Path;
+use std::time::Duration;
+
+const O_DSYNC: i32 = 0o10000;
+
+fn files() -> u64 {
+    let set = std::env::var("SINTER_FILES").ok();
+    set.map_or(2000, |text| text.parse().expect("SINTER_FILES is a number"))
+}
+
+/// A tree outside of the mount, and its copy in it.
+fn copied(home: &Home, files: u64, seed: u64) -> Scratch {
+    let source = Scratch::new("source");
+    tree::make(source.path(), files, seed);
+    system("cp", &["-a", &format!("{}/.", text(source.path())), text(&home.mount)]);
+    source
+}
+
+fn is_mounted(path: &Path) -> bool {
+    !mounts_below(path).is_empty()
+}
+
+#[test]
+fn a_tree_survives_an_orderly_restart() {
+    let home = Home::new("restart");
+    let daemon = home.up();
+    assert!(daemon.ready.starts_with("ready: volume default at "), "{}", daemon.ready);
+    let source = copied(&home, files(), 1);
+    let count = tree::compare(source.path(), &home.mount);
+    assert!(count as u64 > files());
+    daemon.terminate();
+    assert!(!is_mounted(&home.mount), "SIGTERM leaves nothing behind");
+    assert!(!home.data.join("admin.sock").exists(), "SIGTERM leaves nothing behind");
+    home.check();
+    let daemon = home.up();
+    tree::compare(source.path(), &home.mount);
+    daemon.terminate();
+    home.check();
+}
+
+fn survive_kill(home: &Home, start: impl Fn() -> Daemon) {
+    let daemon = start();
+    let source = copied(home, files(), 2);
+    system("sync", &[]);
+    // The kernel does not always hand `sync` to a FUSE file system; after a second all is durable by itself (rule U3).
+    std::thread::sleep(Duration::from_secs(2));
+    daemon.kill();
+    // The dead mount is taken over.
+    let daemon = start();
+    tree::compare(source.path(), &home.mount);
+    daemon.terminate();
+    home.check();
+}
+
+#[test]
+fn a_tree_survives_a_kill() {
+    let home = Home::new("kill");
+    survive_kill(&home, || home.up());
+}
+
+#[cfg(feature = "seeded-bugs")]
+#[test]
+fn a_tree_survives_a_kill_that_takes_unflushed_writes() {
+    let home = Home::new("volatile");
+    survive_kill(&home, || {
+        let mut command = home.command();
+        command.env("SINTER_TEST_VOLATILE_CACHE", "1");
+        Daemon::start(command)
+    });
+}
+
+/// Writers each overwrite and append with O_DSYNC until the daemon is killed; what was acknowledged must be there.
+fn survive_kill_while_writing(home: &Home, start: impl Fn() -> Daemon) {
+    let daemon = start();
+    let writers: Vec<_> = (0..4u64)
+        .map(|writer| {
+            let path = home.mount.join(format!("log-{writer}"));
+            let mut options = std::fs::OpenOptions::new();
+            options.write(true).create(true).truncate(false).custom_flags(O_DSYNC);
+            let file = options.open(&path).expect("the mount is writable");
+            std::thread::spawn(move || {
+                let mut acknowledged = 0u64;
+                loop {
+                    let block = [acknowledged.to_le_bytes(), writer.to_le_bytes()].concat().repeat(256);
+                    if file.write_all_at(&block, acknowledged * 4096).is_err() {
+                        return acknowledged;
+                    }
+                    acknowledged += 1;
+                }
+            })
+        })
+        .collect();
+    std::thread::sleep(Duration::from_secs(3));
+    daemon.kill();
+    let acknowledged: Vec<u64> = writers.into_iter().map(|writer| writer.join().expect("no panic")).collect();
+    let daemon = start();
+    for (writer, &count) in acknowledged.iter().enumerate() {
+        assert!(count > 0, "writer {writer} got nothing acknowledged");
+        let content = std::fs::read(home.mount.join(format!("log-{writer}"))).expect("the file is there");
+        assert!(content.len() as u64 >= count * 4096, "writer {writer}: {} bytes of {count} blocks", content.len());
+        for (number, block) in content.chunks(4096).take(count as usize).enumerate() {
+            let expected = [(number as u64).to_le_bytes(), (writer as u64).to_le_bytes()].concat().repeat(256);
+            assert!(block == expected, "writer {writer}: block {number} of {count} acknowledged ones differs");
+        }
+    }
+    daemon.terminate();
+    home.check();
+}
+
+#[test]
+fn acknowledged_synchronous_writes_survive_a_kill() {
+    let home = Home::new("dsync");
+    survive_kill_while_writing(&home, || home.up());
+}
+
+#[cfg(feature = "seeded-bugs")]
+#[test]
+fn acknowledged_synchronous_writes_survive_a_kill_that_takes_unflushed_writes() {
+    let home = Home::new("dsync-volatile");
+    survive_kill_while_writing(&home, || {
+        let mut command = home.command();
+        command.env("SINTER_TEST_VOLATILE_CACHE", "1");
+        Daemon::start(command)
+    });
+}
+
+#[test]
+fn unmounting_ends_the_daemon_and_keeps_everything() {
+    let home = Home::new("umount");
+    let daemon = home.up();
+    let source = copied(&home, 50, 3);
+    succeed(&["umount", text(&home.mount)]);
+    let (status, errors) = daemon.wait();
+    assert_eq!(status.code(), Some(0), "{errors}");
+    let daemon = home.up();
+    tree::compare(source.path(), &home.mount);
+    daemon.signal("INT");
+    assert_eq!(daemon.wait().0.code(), Some(0));
+}
+
+#[test]
+fn a_daemon_ends_although_its_mount_is_in_use() {
+    let home = Home::new("in-use");
+    let daemon = home.up();
+    let open = std::fs::File::create(home.mount.join("open")).expect("the mount is writable");
+    open.write_all_at(b"kept", 0).expect("the mount is writable");
+    daemon.terminate();
+    assert!(!is_mounted(&home.mount));
+    drop(open);
+    let daemon = home.up();
+    assert_eq!(std::fs::read(home.mount.join("open")).expect("it is there"), b"kept");
+    daemon.terminate();
+}
+
+#[test]
+fn a_served_brick_mounts_many_volumes() {
+    let home = Home::new("serve");
+    let data = text(&home.data);
+    let formatted = succeed(&["format", data, "--size", "4G"]);
+    assert!(formatted.contains("4 GiB, 64 groups"), "{formatted}");
+    // Without a daemon the brick is opened for the moment.
+    succeed(&["volume", "create", data, "one"]);
+    let mut serve = daemon::sinter();
+    serve.args(["serve", data]);
+    let served = Daemon::start(serve);
+    succeed(&["volume", "create", data, "two"]);
+    let list = succeed(&["volume", "list", data]);
+    assert!(list.contains("one") && list.contains("two"), "{list}");
+    let other = home.scratch.directory("other");
+    succeed(&["mount", data, "one", text(&home.mount)]);
+    succeed(&["mount", data, "two", text(&other)]);
+    std::fs::write(home.mount.join("file"), "first").expect("the mount is writable");
+    std::fs::write(other.join("file"), "second").expect("the mount is writable");
+    assert_eq!(std::fs::read_to_string(home.mount.join("file")).expect("it is there"), "first");
+    let status: serde_json::Value =
+        serde_json::from_str(&succeed(&["status", data, "--json"])).expect("status is JSON");
+    assert_eq!(status["mounts"].as_array().map(Vec::len), Some(2));
+    let profile: serde_json::Value =
+        serde_json::from_str(&succeed(&["profile", data, "--json"])).expect("a profile is JSON");
+    let writes = profile.as_array().and_then(|all| all.iter().find(|one| one["name"] == "write")).expect("two writes");
+    assert_eq!(writes["total"]["count"], 2);
+    assert!(succeed(&["profile", data, "--history"]).contains("write"));
+    daemon::fail(&["volume", "delete", data, "one"], 3, &["is mounted", "one"]);
+    daemon::fail(&["volume", "create", data, "one"], 1, &["volume"]);
+    daemon::fail(&["mount", data, "three", text(&home.mount)], 1, &["three"]);
+    succeed(&["umount", text(&other)]);
+    succeed(&["volume", "delete", data, "two"]);
+    served.terminate();
+    assert!(!is_mounted(&home.mount));
+    daemon::fail(&["volume", "info", data, "two"], 1, &["two"]);
+    assert!(succeed(&["volume", "info", data, "one", "--json"]).contains("\"one\""));
+    home.check();
+}
