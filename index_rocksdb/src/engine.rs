@@ -36,14 +36,15 @@ impl RocksIndex {
         let mark = if options.create { Mark::create(path) } else { Mark::open(path, options.read_only) };
         let mark = mark.map_err(|error| error.with(path.display()))?;
         let failed = |error| failure(Doing::Open, error).with(path.display());
+        let lacking = |error: Error| error.with(path.display());
         if !options.create {
             // A look that changes nothing: opening to write deletes the tables that the manifest doesn't know, and with
             // them what a repair would need.
             let (seen, ..) = open(path, &options.clone().read_only(), merge).map_err(failed)?;
-            mark.check(seen.latest_sequence_number()).map_err(|error| error.with(path.display()))?;
+            mark.check(seen.latest_sequence_number()).map_err(lacking)?;
         }
         let (database, engine, direct) = open(path, options, merge).map_err(failed)?;
-        assert!(database.latest_sequence_number() >= mark.sequence(), "the look before has checked it");
+        mark.check(database.latest_sequence_number()).map_err(lacking)?;
         Ok(RocksIndex { database, options: engine, mark: Mutex::new(mark), direct, read_only: options.read_only })
     }
 

@@ -89,11 +89,6 @@ impl Mark {
         Ok(Mark { file, last })
     }
 
-    /// The sequence number persisted last.
-    pub(crate) fn sequence(&self) -> u64 {
-        self.last.sequence
-    }
-
     /// Checks that an index at `sequence` has all that was persisted. Errors: `Corrupt`.
     pub(crate) fn check(&self, sequence: u64) -> Result<()> {
         if sequence >= self.last.sequence {

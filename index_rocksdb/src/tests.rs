@@ -255,7 +255,7 @@ fn a_flipped_byte_in_a_table_is_corrupt_and_nothing_else() {
                     }
                 }
                 let scan = index.scan(b"", b"z", usize::MAX);
-                assert_eq!(scan.is_err(), failed || scan.clone().is_err());
+                assert!(scan.is_err() || !failed, "a scan reads what a get reads");
                 assert!(scan.is_err() || scan.as_ref() == Ok(&expected));
                 if failed { at_read += 1 } else { unread += 1 }
             }

@@ -19,6 +19,7 @@ use std::hint::black_box;
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 use std::time::Instant;
+use ways::Nested;
 
 /// Requests per sample: some 10 ms.
 const REQUESTS: u64 = 100_000;
@@ -49,54 +50,49 @@ fn sample(request: &dyn Fn(&mut Op) -> Result<Reply>) -> f64 {
     start.elapsed().as_nanos() as f64 / REQUESTS as f64
 }
 
-/// One way through a stack; `request` answers one operation.
+/// Answers one operation through a stack.
+type Request = Box<dyn Fn(&mut Op) -> Result<Reply>>;
+
+/// One way through a stack, above a bottom that waits or not.
 struct Way {
     name: &'static str,
     waits: bool,
     layers: usize,
-    request: Box<dyn Fn(&mut Op) -> Result<Reply>>,
+    request: Request,
     samples: Vec<f64>,
 }
 
-/// Adds a way with and without layers, above a bottom that waits or not.
-macro_rules! way {
-    ($ways:ident, $name:literal, $make:expr) => {
-        for waits in [false, true] {
-            for layers in [0, LAYERS] {
-                let request: Box<dyn Fn(&mut Op) -> Result<Reply>> = $make(layers, waits);
-                $ways.push(Way { name: $name, waits, layers, request, samples: Vec::new() });
-            }
-        }
-    };
+/// A way without and with layers, for both bottoms.
+fn way(name: &'static str, make: fn(usize, bool) -> Request) -> Vec<Way> {
+    let cases = [(false, 0), (false, LAYERS), (true, 0), (true, LAYERS)];
+    let one = |(waits, layers)| Way { name, waits, layers, request: make(layers, waits), samples: Vec::new() };
+    cases.map(one).into()
 }
 
 fn ways() -> Vec<Way> {
-    let mut ways = Vec::new();
-    way!(ways, "boxed", |layers, waits| {
+    let boxed = way("boxed", |layers, waits| {
         let stack = ways::boxed(layers, waits);
-        Box::new(move |op: &mut Op| run(stack.call(op)))
+        Box::new(move |op| run(stack.call(op)))
     });
-    way!(ways, "flat", |layers, waits| {
+    let flat = way("flat", |layers, waits| {
         let stack = ways::Flat::new(layers, waits);
-        Box::new(move |op: &mut Op| run(stack.call(op)))
+        Box::new(move |op| run(stack.call(op)))
     });
-    way!(ways, "flat-async", |layers, waits| {
+    let flat_async = way("flat-async", |layers, waits| {
         let stack = ways::Flat::new(layers, waits);
-        Box::new(move |op: &mut Op| run(stack.call_async(op)))
+        Box::new(move |op| run(stack.call_async(op)))
     });
-    way!(ways, "static", |layers, waits| -> Box<dyn Fn(&mut Op) -> Result<Reply>> {
-        match layers {
-            0 => {
-                let stack = ways::Bottom { waits };
-                Box::new(move |op: &mut Op| run(ways::Nested::call(&stack, op)))
-            }
-            _ => {
-                let stack = ways::nested(waits);
-                Box::new(move |op: &mut Op| run(ways::Nested::call(&stack, op)))
-            }
+    let nested = way("static", |layers, waits| match layers {
+        0 => {
+            let stack = ways::Bottom { waits };
+            Box::new(move |op| run(ways::Nested::call(&stack, op)))
+        }
+        _ => {
+            let stack = ways::nested(waits);
+            Box::new(move |op| run(stack.call(op)))
         }
     });
-    ways
+    [boxed, flat, flat_async, nested].into_iter().flatten().collect()
 }
 
 fn main() {

@@ -6,7 +6,8 @@
 //! Settings, each `name=value`; a list of forms runs in turn, `rounds` times over:
 //! form, directory, blocks (in the set), writes (per checkpoint), checkpoints, persist (checkpoints per persist),
 //! cache (MiB), compression (lz4, none), compaction (levelled, universal), tables (flushed tables before a merge),
-//! segments (1: with rows of the segment table), rounds, settle (1: wait for compaction after each persist).
+//! pace (MiB/s of background writing), segments (1: with rows of the segment table), rounds, settle (1: wait for
+//! compaction after each persist).
 
 mod forms;
 mod set;
@@ -31,6 +32,7 @@ struct Settings {
     persist: u64,
     cache_bytes: usize,
     shape: Shape,
+    pace_bytes: u64,
     segments: bool,
     settle: bool,
     rounds: u64,
@@ -47,6 +49,8 @@ impl Default for Settings {
             persist: 1,
             cache_bytes: 64 << 20,
             shape: Shape::default(),
+            // Higher than the device's: the pace is not what is measured.
+            pace_bytes: 4 << 30,
             segments: false,
             settle: true,
             rounds: 1,
@@ -74,6 +78,7 @@ impl Settings {
             "persist" => self.persist = number.ok()?,
             "cache" => self.cache_bytes = (number.ok()? as usize) << 20,
             "tables" => self.shape.flushed_tables = number.ok()? as i32,
+            "pace" => self.pace_bytes = number.ok()? << 20,
             "segments" => self.segments = number.ok()? == 1,
             "settle" => self.settle = number.ok()? == 1,
             "rounds" => self.rounds = number.ok()?,
@@ -98,8 +103,7 @@ impl Settings {
     fn options(&self) -> Options {
         let mut options = Options::new(self.cache_bytes);
         options.shape = self.shape;
-        // The pace is not what is measured here.
-        options.write_bytes_per_second = 4 << 30;
+        options.write_bytes_per_second = self.pace_bytes;
         options
     }
 }
