@@ -64,6 +64,8 @@ impl Landing {
                     libc::EAGAIN => return Received::Nothing,
                     // A signal, or a request that was given up while it was being read: there may be another.
                     libc::EINTR | libc::ENOENT => continue,
+                    // The kernel could not copy this one and has told its client so.
+                    libc::ENOMEM | libc::EIO => return Received::Nothing,
                     _ => return Received::Ended,
                 },
             }

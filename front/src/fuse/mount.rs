@@ -62,6 +62,7 @@ pub enum Unmounted {
 pub struct Mount {
     path: PathBuf,
     entry: mountinfo::Entry,
+    unique_id: Option<u64>,
     device: File,
     agreement: Agreement,
     unmounted: Mutex<bool>,
@@ -159,7 +160,7 @@ fn clear(path: &Path) -> Result<()> {
 /// daemon may never answer: that counts as live.
 fn probe(path: &Path) -> Result<Option<i32>> {
     let path = c_path(path)?;
-    let (sender, receiver) = mpsc::channel();
+    let (sender, receiver) = mpsc::sync_channel(1);
     std::thread::spawn(move || sender.send(syscall::probe(&path).err()));
     Ok(receiver.recv_timeout(PROBE_TIMEOUT).unwrap_or(None))
 }
@@ -192,9 +193,10 @@ fn ready(path: PathBuf, device: File) -> Result<Mount> {
     let gone = || Error::new(Kind::Busy, "the mount was taken away while it was being made");
     let entry = mounted_at(&path)?.filter(|entry| entry.kind == KIND).ok_or_else(gone)?;
     let agreement = init::handshake(&device)?;
+    let unique_id = syscall::unique_mount_id(&c_path(&path)?);
     // Not possible where /sys is read-only: sequential reads are slower then, nothing else.
     let _ = std::fs::write(format!("/sys/class/bdi/{}/read_ahead_kb", entry.device), READ_AHEAD_KIB.to_string());
-    Ok(Mount { path, entry, device, agreement, unmounted: Mutex::new(false) })
+    Ok(Mount { path, entry, unique_id, device, agreement, unmounted: Mutex::new(false) })
 }
 
 impl Mount {
@@ -210,24 +212,23 @@ impl Mount {
     pub(super) fn clone_device(&self) -> Result<File> {
         syscall::clone_device(&self.device).map_err(|errno| Error::os("cloning the FUSE descriptor", errno))
     }
-    /// The kernel has ended the connection: there is nothing left to unmount.
-    pub(super) fn ended(&self) {
-        *self.unmounted.lock().expect("no panic while held") = true;
-    }
     /// Unmounts. Blocks until open requests are answered, so they must go on being served: not to be called on a
     /// core. A mount that stays in use is detached.
     pub fn unmount(&self) -> Result<Unmounted> {
         let mut unmounted = self.unmounted.lock().expect("no panic while held");
-        let ours = mounted_at(&self.path)?.is_some_and(|top| self.is(&top));
-        if std::mem::replace(&mut *unmounted, true) || !ours {
+        if *unmounted || !self.is_on_top()? {
             return Ok(Unmounted::Already);
         }
         let done = unmount_patiently(&c_path(&self.path)?);
         *unmounted = done.is_ok();
         done.map_err(|errno| Error::os("unmounting", errno).with(self.path.display()))
     }
-    fn is(&self, other: &mountinfo::Entry) -> bool {
-        (self.entry.id, &self.entry.device) == (other.id, &other.device)
+    /// Whether what is mounted at the path is still ours. Numbers of mounts and of file systems are soon given to
+    /// others; newer kernels have one that never is.
+    fn is_on_top(&self) -> Result<bool> {
+        let Some(top) = mounted_at(&self.path)? else { return Ok(false) };
+        let same = (self.entry.id, &self.entry.device) == (top.id, &top.device);
+        Ok(same && self.unique_id == syscall::unique_mount_id(&c_path(&self.path)?))
     }
 }
 
@@ -245,10 +246,7 @@ impl Drop for Mount {
     fn drop(&mut self) {
         // Closing the last descriptor would leave a dead mount behind. Nobody serves it any more.
         let unmounted = *self.unmounted.lock().expect("no panic while held");
-        let ours = || mounted_at(&self.path).is_ok_and(|top| top.is_some_and(|top| self.is(&top)));
-        if let (false, Ok(path)) = (unmounted, c_path(&self.path))
-            && ours()
-        {
+        if let (false, Ok(true), Ok(path)) = (unmounted, self.is_on_top(), c_path(&self.path)) {
             let _ = syscall::unmount(&path, ABANDON);
         }
     }

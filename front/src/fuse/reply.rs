@@ -71,10 +71,11 @@ impl Head {
     pub fn open(unique: u64, flags: u32) -> Head {
         Head::build(unique, 0, 0, |writer| put_open(writer, flags))
     }
-    /// A directory's handle.
+    /// A directory's handle. The kernel does not cache what it lists: it would look each name up one by one then,
+    /// where a reading with attributes brings them in pages.
     pub fn open_dir(unique: u64) -> Head {
         Head::build(unique, 0, 0, |writer| {
-            writer.u64(0).u32(fopen::KEEP_CACHE).u32(0);
+            writer.zeros(16);
         })
     }
     /// An entry and a handle.

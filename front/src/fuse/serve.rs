@@ -17,7 +17,7 @@ use std::future::{Future, poll_fn};
 use std::os::fd::AsRawFd;
 use std::pin::pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 /// Requests in progress per core at most. A device reaches its full speed at a depth of 32 to 64; what comes on
@@ -154,50 +154,35 @@ impl<T: Target> Core<T> {
         let runtime = &self.handler.runtime;
         loop {
             let start_ns = runtime.clock.now_ns();
-            match self.read() {
-                Ok(Some(message)) => {
-                    let payload = match message.payload_bytes {
-                        0 => None,
-                        length => Some(self.payload(length).await),
-                    };
-                    self.baton.put_down();
-                    return Some((message, payload, start_ns));
-                }
-                Ok(None) => {
-                    if runtime::real::readable(self.handler.device.as_raw_fd()).await.is_err() {
-                        break;
-                    }
-                }
-                Err(Ended) => {
-                    self.shared.mount.ended();
-                    break;
-                }
-            }
+            let total = match self.landing().receive(&self.handler.device) {
+                Received::Request(total) => total,
+                Received::Nothing => match runtime::real::readable(self.handler.device.as_raw_fd()).await {
+                    Ok(()) => continue,
+                    Err(_) => break,
+                },
+                Received::Ended => break,
+            };
+            let parsed = self.landing().parse(total, self.handler.identity.root);
+            let Some(message) = parsed else { continue };
+            let payload = match message.payload_bytes {
+                0 => None,
+                length => Some(self.payload(length).await),
+            };
+            self.baton.put_down();
+            return Some((message, payload, start_ns));
         }
         self.baton.end();
         None
     }
-    /// Reads and parses one request, if there is one.
-    fn read(&self) -> Result<Option<Message>, Ended> {
-        let mut landing = self.landing.lock().expect("no panic while held");
-        loop {
-            match landing.receive(&self.handler.device) {
-                Received::Request(total) => {
-                    if let Some(message) = landing.parse(total, self.handler.identity.root) {
-                        return Ok(Some(message));
-                    }
-                }
-                Received::Nothing => return Ok(None),
-                Received::Ended => return Err(Ended),
-            }
-        }
+    fn landing(&self) -> MutexGuard<'_, Landing> {
+        self.landing.lock().expect("no panic while held")
     }
     /// The payload that has landed. While there is no buffer for it, nothing else is read on this core: a full
     /// memory slows writers down before it refuses them.
     async fn payload(&self, length: usize) -> Result<Buf> {
         let runtime = &self.handler.runtime;
         for _ in 0..MEMORY_ATTEMPTS {
-            let taken = self.landing.lock().expect("no panic while held").payload(runtime, length);
+            let taken = self.landing().payload(runtime, length);
             match taken {
                 Err(error) if error.kind == Kind::Host => runtime.clock.sleep(MEMORY_PAUSE_NS).await,
                 other => return other,
@@ -206,8 +191,6 @@ impl<T: Target> Core<T> {
         Err(Error::new(Kind::Host, "no memory for a write's payload"))
     }
 }
-
-struct Ended;
 
 impl Serving {
     /// Where it is mounted.

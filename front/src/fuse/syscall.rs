@@ -60,6 +60,18 @@ pub fn probe(path: &CStr) -> Result<(), i32> {
     if result == 0 { Ok(()) } else { Err(errno()) }
 }
 
+/// A number that no other mount ever has, of what is mounted at `path`; None before Linux 6.8. The file system is
+/// not asked.
+pub fn unique_mount_id(path: &CStr) -> Option<u64> {
+    // SAFETY: all-zero bytes are a valid value of this plain structure of integers.
+    let mut found: libc::statx = unsafe { std::mem::zeroed() };
+    let flags = libc::AT_STATX_DONT_SYNC | libc::AT_NO_AUTOMOUNT;
+    // SAFETY: the path is a string with its terminator, the structure is writable, both outlive the call.
+    let result =
+        unsafe { libc::statx(libc::AT_FDCWD, path.as_ptr(), flags, libc::STATX_MNT_ID_UNIQUE, &raw mut found) };
+    (result == 0 && found.stx_mask & libc::STATX_MNT_ID_UNIQUE != 0).then_some(found.stx_mnt_id)
+}
+
 /// Blocks until the descriptor is readable (or broken); false when the time is over.
 pub fn wait_readable(file: &File, timeout_ms: i32) -> Result<bool, i32> {
     let mut poll = libc::pollfd { fd: file.as_raw_fd(), events: libc::POLLIN, revents: 0 };

@@ -7,6 +7,7 @@ mod durable;
 mod life;
 mod memory;
 mod names;
+mod random;
 mod traffic;
 
 use base::{SessionId, VolumeId};

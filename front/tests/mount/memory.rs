@@ -104,8 +104,11 @@ impl Target for Memory {
         }
         let reply = match call.op {
             Op::Read { ino, offset, length } => return self.read(ino, offset, length),
-            Op::Write { ino, at, sync, .. } => {
+            Op::Write { ino, at, sync, kill_privileges } => {
                 self.syncs.lock().expect("no panic").push(("write", sync));
+                if kill_privileges {
+                    self.tree.lock().expect("no panic").node_mut(ino)?.inode.mode &= !0o6000;
+                }
                 self.write(ino, at, &call.data.expect("a write has a payload"), now)
             }
             Op::Fsync { sync, .. } => {

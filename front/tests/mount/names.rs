@@ -144,3 +144,38 @@ fn special_requests_are_refused_or_left_to_the_kernel() {
     assert_eq!(copied, 10);
     eventually("the node's open is undone", || fixture.memory.opens() == 0);
 }
+
+/// Runs a shell command in the mount as nobody.
+fn as_nobody(fixture: &Fixture, command: &str) -> bool {
+    use std::os::unix::process::CommandExt;
+    let mut shell = std::process::Command::new("sh");
+    shell.arg("-c").arg(command).uid(65_534).gid(65_534).current_dir(fixture.path(""));
+    shell.status().expect("sh runs").success()
+}
+
+#[test]
+fn other_users_get_their_own_files_and_no_more_than_their_rights() {
+    let Some(fixture) = Fixture::new() else { return };
+    fs::set_permissions(fixture.path(""), fs::Permissions::from_mode(0o777)).expect("chmod");
+    fs::write(fixture.path("secret"), b"x").expect("create");
+    fs::set_permissions(fixture.path("secret"), fs::Permissions::from_mode(0o600)).expect("chmod");
+    assert!(!as_nobody(&fixture, "cat secret 2>/dev/null"));
+    assert!(as_nobody(&fixture, "umask 027; echo hi > theirs; mkdir dir; ln -s theirs link"));
+    let found = fs::metadata(fixture.path("theirs")).expect("stat");
+    assert_eq!((found.uid(), found.gid(), found.mode()), (65_534, 65_534, 0o100_640));
+    assert_eq!(fs::metadata(fixture.path("dir")).expect("stat").mode(), 0o040_750);
+    assert_eq!(fs::symlink_metadata(fixture.path("link")).expect("stat").uid(), 65_534);
+}
+
+#[test]
+fn writing_by_others_takes_setuid_away() {
+    let Some(fixture) = Fixture::new() else { return };
+    for (number, command) in ["echo x >> suid", "echo x > suid", "truncate -s 1 suid"].into_iter().enumerate() {
+        let path = fixture.path("suid");
+        fs::write(&path, b"program").expect("create");
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o6777)).expect("chmod");
+        assert!(as_nobody(&fixture, command));
+        assert_eq!(fs::metadata(&path).expect("stat").mode() & 0o6000, 0, "case {number}");
+        fs::remove_file(&path).expect("unlink");
+    }
+}
