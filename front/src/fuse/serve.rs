@@ -154,7 +154,8 @@ impl<T: Target> Core<T> {
         let runtime = &self.handler.runtime;
         loop {
             let start_ns = runtime.clock.now_ns();
-            let total = match self.landing().receive(&self.handler.device) {
+            let received = self.landing().receive(&self.handler.device);
+            let total = match received {
                 Received::Request(total) => total,
                 Received::Nothing => match runtime::real::readable(self.handler.device.as_raw_fd()).await {
                     Ok(()) => continue,
