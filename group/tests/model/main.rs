@@ -1,0 +1,6 @@
+//! The groups of a brick as their clients see them, in a simulated world: against a plain model, side by side, twice
+//! delivered, across groups, over many volumes, to the last byte of space.
+
+mod plain;
+mod random;
+mod rig;

@@ -1,0 +1,281 @@
+//! A brick in a simulated world with one volume, and clients of it.
+
+use base::{At, Attr, DirEntry, Ino, Kind, Name, Op, Reply, RequestId, Result, SessionId, SetAttr, Sync, Volume};
+use group::{Answer, Class, Context, Groups, Options};
+use runtime::{Event, Runtime, Span, tasks::Local};
+use std::cell::Cell;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use store::index::model::ModelIndex;
+use store::{FormatOptions, Opening, check};
+
+/// The smallest segment: many of them are filled in a short test.
+pub const SEGMENT_BYTES: u64 = base::limits::SEGMENT_BYTES_MIN;
+
+/// What the brick is like.
+#[derive(Clone, Copy)]
+pub struct Shape {
+    /// Segments of `SEGMENT_BYTES`.
+    pub segments: u64,
+    /// Groups.
+    pub groups: u32,
+    /// As in `Options`.
+    pub overlay_bytes: u64,
+    /// As in `Options`.
+    pub cache_bytes: u64,
+}
+
+impl Shape {
+    /// 256 MiB, eight groups, checkpoints only when asked for, caches of the least size.
+    pub const SMALL: Shape = Shape { segments: 256, groups: 8, overlay_bytes: 64 << 20, cache_bytes: 1 };
+
+    fn options(&self) -> Options {
+        let Shape { overlay_bytes, cache_bytes, .. } = *self;
+        Options { overlay_bytes, replay_bytes: u64::MAX, replay_records: u64::MAX, cache_bytes }
+    }
+}
+
+/// The brick; see the module.
+pub struct Rig {
+    pub runtime: Runtime,
+    pub index: ModelIndex,
+    pub groups: Arc<Groups>,
+    pub volume: Volume,
+    shape: Shape,
+    session: SessionId,
+    request: Arc<AtomicU64>,
+}
+
+pub fn name(text: &str) -> Name {
+    Name::new(text.as_bytes()).expect("a name")
+}
+
+async fn open(runtime: &Runtime, index: &ModelIndex, shape: &Shape) -> Arc<Groups> {
+    let opening = Opening::read(runtime.clone(), Arc::new(index.clone()), true).await.expect("a healthy brick opens");
+    Groups::open(opening, shape.options()).await.expect("a healthy brick replays").0
+}
+
+/// The offline check of a closed brick finds nothing.
+async fn check_closed(runtime: &Runtime, index: &ModelIndex) {
+    let index = Arc::new(index.clone());
+    let opening = Opening::read(runtime.clone(), index, false).await.expect("a closed brick opens");
+    let report = check::check(&opening, &mut |_| ()).await.expect("a closed brick can be checked");
+    assert_eq!(report.findings, Vec::<String>::new());
+}
+
+impl Rig {
+    /// A fresh brick with the volume "main".
+    pub async fn new(runtime: Runtime, shape: Shape) -> Rig {
+        let options = FormatOptions {
+            size_bytes: Some(shape.segments * SEGMENT_BYTES),
+            segment_bytes: SEGMENT_BYTES,
+            groups: shape.groups,
+            size_bytes_min: 0,
+        };
+        store::format_brick(&runtime, options, async || Ok(())).await.expect("an empty disk can be formatted");
+        let index = ModelIndex::new(store::format::leaf::merge);
+        let groups = open(&runtime, &index, &shape).await;
+        let none = Volume { id: base::VolumeId(0), name: name("none"), root: Ino(0), created: base::Time(0) };
+        let (session, request) = (SessionId(1), Arc::new(AtomicU64::new(1)));
+        let mut rig = Rig { runtime, index, groups, volume: none, shape, session, request };
+        rig.volume = rig.new_volume("main").await;
+        rig
+    }
+    /// Another volume.
+    pub async fn new_volume(&self, text: &str) -> Volume {
+        match self.call(Op::VolumeCreate { name: name(text) }, None).await.map(|answer| answer.reply) {
+            Ok(Reply::Volume(volume)) => volume,
+            other => panic!("a new volume: {other:?}"),
+        }
+    }
+    /// The same brick for another client, and perhaps another volume.
+    pub fn client(&self, session: u64, volume: Volume) -> Rig {
+        let (runtime, index, groups) = (self.runtime.clone(), self.index.clone(), self.groups.clone());
+        let (session, request) = (SessionId(session), Arc::new(AtomicU64::new(1)));
+        Rig { runtime, index, groups, volume, shape: self.shape, session, request }
+    }
+    /// Closes the brick, checks all that lies on it, and opens it again.
+    pub async fn reopen(self) -> Rig {
+        let Rig { runtime, index, groups, volume, shape, session, request } = self;
+        groups.close().await.expect("a healthy brick closes");
+        let store = groups.store().clone();
+        drop(groups);
+        // A process would end here. This world goes on: its tasks must have ended before a successor begins.
+        while Arc::strong_count(&store) > 1 {
+            runtime.clock.sleep(1_000_000).await;
+        }
+        drop(store);
+        check_closed(&runtime, &index).await;
+        let groups = open(&runtime, &index, &shape).await;
+        Rig { runtime, index, groups, volume, shape, session, request }
+    }
+    /// A checkpoint now.
+    pub async fn checkpoint(&self) {
+        self.groups.checkpoint().await.expect("a healthy brick checkpoints");
+    }
+    /// Starts a checkpoint that runs beside what follows.
+    pub fn checkpoint_beside(&self) {
+        let groups = self.groups.clone();
+        let task = move || -> Local {
+            Box::pin(async move { groups.checkpoint().await.expect("a healthy brick checkpoints") })
+        };
+        self.runtime.tasks.spawn(1, Box::new(task));
+    }
+    /// The context of this client's next request.
+    pub fn context(&self) -> Context {
+        self.context_of(self.request.fetch_add(1, Ordering::Relaxed))
+    }
+    /// The context of a request of this client.
+    pub fn context_of(&self, request: u64) -> Context {
+        Context {
+            volume: self.volume.id,
+            session: self.session,
+            request: RequestId(request),
+            uid: 7,
+            gid: 8,
+            deadline_ns: u64::MAX,
+            class: Class::Foreground,
+            trace: 0,
+            cut: 0,
+            membership: 1,
+            span: Span::start(self.runtime.clock.now_ns()),
+        }
+    }
+    /// Performs an operation.
+    pub async fn call(&self, op: Op, data: Option<&[u8]>) -> Result<Answer> {
+        self.call_as(&self.context(), op, data).await
+    }
+    /// Performs an operation as a given request.
+    pub async fn call_as(&self, context: &Context, op: Op, data: Option<&[u8]>) -> Result<Answer> {
+        let data = data.map(|bytes| {
+            let mut buffer = self.runtime.buffer(bytes.len()).expect("within the bound");
+            buffer.copy_from_slice(bytes);
+            buffer
+        });
+        self.groups.call(context, op, data).await
+    }
+
+    // What tests want most, with errors as kinds.
+
+    /// The attributes that an operation tells.
+    pub async fn attr(&self, op: Op) -> Result<Attr, Kind> {
+        match self.call(op, None).await.map(|answer| answer.reply) {
+            Ok(Reply::Attr(attr)) => Ok(attr),
+            Ok(other) => panic!("attributes: {other:?}"),
+            Err(error) => Err(error.kind),
+        }
+    }
+    /// An operation that has nothing to tell.
+    pub async fn done(&self, op: Op) -> Result<(), Kind> {
+        match self.call(op, None).await.map(|answer| answer.reply) {
+            Ok(Reply::Done) => Ok(()),
+            Ok(other) => panic!("nothing: {other:?}"),
+            Err(error) => Err(error.kind),
+        }
+    }
+    /// Creates a file; it is not left open.
+    pub async fn create(&self, parent: Ino, text: &str) -> Result<Ino, Kind> {
+        let op = Op::Create { parent, name: name(text), mode: 0o644, exclusive: true };
+        let ino = self.attr(op).await?.ino;
+        self.done(Op::Release { ino }).await.map(|()| ino)
+    }
+    /// Creates a directory.
+    pub async fn mkdir(&self, parent: Ino, text: &str) -> Result<Ino, Kind> {
+        Ok(self.attr(Op::MakeDir { parent, name: name(text), mode: 0o755 }).await?.ino)
+    }
+    /// The inode of a name.
+    pub async fn lookup(&self, parent: Ino, text: &str) -> Result<Ino, Kind> {
+        Ok(self.attr(Op::Lookup { parent, name: name(text) }).await?.ino)
+    }
+    /// Writes; returns the offset.
+    pub async fn write(&self, ino: Ino, at: At, bytes: &[u8], sync: Sync) -> Result<u64, Kind> {
+        let op = Op::Write { ino, at, sync, kill_privileges: false };
+        match self.call(op, Some(bytes)).await.map(|answer| answer.reply) {
+            Ok(Reply::Wrote { offset, length }) if length as usize == bytes.len() => Ok(offset),
+            Ok(other) => panic!("a write: {other:?}"),
+            Err(error) => Err(error.kind),
+        }
+    }
+    /// Reads.
+    pub async fn read(&self, ino: Ino, offset: u64, length: usize) -> Result<Vec<u8>, Kind> {
+        match self.call(Op::Read { ino, offset, length: length as u32 }, None).await {
+            Ok(Answer { reply: Reply::Data { length }, data, .. }) => {
+                let bytes = data.map_or(Vec::new(), |data| data.to_vec());
+                assert_eq!(bytes.len(), length as usize, "the reply says how many bytes it brings");
+                Ok(bytes)
+            }
+            Ok(other) => panic!("a read: {:?}", other.reply),
+            Err(error) => Err(error.kind),
+        }
+    }
+    /// Sets a size.
+    pub async fn truncate(&self, ino: Ino, size: u64) -> Result<Attr, Kind> {
+        self.attr(Op::SetAttr { ino, set: SetAttr { size: Some(size), ..SetAttr::default() } }).await
+    }
+    /// A page of a directory.
+    pub async fn page(&self, ino: Ino, cookie: u64, count: u32) -> Result<Vec<DirEntry>, Kind> {
+        match self.call(Op::ReadDir { ino, cookie, count, plus: true }, None).await.map(|answer| answer.reply) {
+            Ok(Reply::Entries(entries)) => Ok(entries),
+            Ok(other) => panic!("a listing: {other:?}"),
+            Err(error) => Err(error.kind),
+        }
+    }
+    /// A whole directory, in pages.
+    pub async fn list(&self, ino: Ino, count: u32) -> Result<Vec<DirEntry>, Kind> {
+        let mut all = Vec::new();
+        loop {
+            let cookie = all.last().map_or(0, |entry: &DirEntry| entry.cookie);
+            let page = self.page(ino, cookie, count).await?;
+            assert!(page.len() <= count as usize, "a page has at most as many entries as were asked for");
+            if page.is_empty() {
+                return Ok(all);
+            }
+            all.extend(page);
+        }
+    }
+    /// Free bytes as told to clients.
+    pub async fn free_bytes(&self) -> u64 {
+        match self.call(Op::StatFs, None).await.map(|answer| answer.reply) {
+            Ok(Reply::StatFs(space)) => space.free_bytes,
+            other => panic!("space: {other:?}"),
+        }
+    }
+}
+
+/// Runs tasks spread over the cores and waits for all.
+pub async fn together<F>(runtime: &Runtime, make: impl Iterator<Item = F>)
+where
+    F: FnOnce() -> Local + Send + 'static,
+{
+    let left = Arc::new((AtomicU64::new(0), Event::new()));
+    for (number, make) in make.enumerate() {
+        left.0.fetch_add(1, Ordering::Relaxed);
+        let left = left.clone();
+        let task = move || -> Local {
+            let task = make();
+            Box::pin(async move {
+                task.await;
+                left.0.fetch_sub(1, Ordering::Relaxed);
+                left.1.notify();
+            })
+        };
+        runtime.tasks.spawn(number % runtime.tasks.cores(), Box::new(task));
+    }
+    loop {
+        let ticket = left.1.ticket();
+        if left.0.load(Ordering::Relaxed) == 0 {
+            return;
+        }
+        left.1.after(ticket).await;
+    }
+}
+
+/// Bytes that tell where they were written: each write of a test has its own tag.
+pub fn pattern(tag: u64, length: usize) -> Vec<u8> {
+    let state = Cell::new(tag.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
+    let next = || {
+        state.set(state.get().wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407));
+        (state.get() >> 56) as u8
+    };
+    (0..length).map(|_| next()).collect()
+}
