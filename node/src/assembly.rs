@@ -92,7 +92,10 @@ fn format_if_new(
         Found::HalfFormatted => true,
         Found::Empty => false,
     };
-    directory::check_empty(data)?;
+    directory::check_empty(data).map_err(|failure| match again {
+        true => unreadable(data),
+        false => failure,
+    })?;
     let options = FormatOptions {
         size_bytes: geometry.size,
         segment_bytes: geometry.segment_size,
@@ -107,6 +110,12 @@ fn format_if_new(
     let superblock = superblock.map_err(failed)?;
     let size_bytes = u64::from(superblock.segments) * superblock.segment_bytes;
     Ok(Some(Formatted { size_bytes, groups: superblock.groups, again }))
+}
+
+/// A format ends before the first segment is made: who has one has no superblock any more.
+fn unreadable(data: &Path) -> Failure {
+    let text = format!("{} holds segments, but both copies of its superblock are unreadable", data.display());
+    Failure::new(Exit::Corrupt, text).next("keep a copy of the brick, and restore from a backup")
 }
 
 /// Makes an empty index. What is there is of a format that was interrupted: the superblock says so.

@@ -15,6 +15,8 @@ use std::time::{Duration, Instant};
 
 /// A mount that stays in use when the daemon ends is served for this long after it was detached.
 const UNMOUNT_PATIENCE: Duration = Duration::from_secs(20);
+/// How long the last requests of a mount that was taken away may take.
+const LAST_REQUESTS: Duration = Duration::from_secs(2);
 /// How often the watcher of a mount looks whether it has ended.
 const WATCH: Duration = Duration::from_secs(3600);
 /// Events waiting for the main thread: it acts on the first one that ends the daemon.
@@ -190,12 +192,26 @@ impl Daemon {
     fn delete_volume(&self, name: &str) -> Result<()> {
         let _alone = self.changing.lock().expect("no panic while held");
         let found = self.volume(name)?;
+        self.await_unmounted(name);
         let mounted = self.mounts_of(name);
         if let Some(path) = mounted.first() {
             let error = Error::new(Kind::Busy, "the volume is mounted; unmount it first");
             return Err(error.with(format!("{name} at {path}")));
         }
         self.brick.delete_volume(&found.name)
+    }
+
+    /// A mount that has just been taken away is served for a moment more.
+    fn await_unmounted(&self, volume: &str) {
+        let mounts = self.mounts.lock().expect("no panic while held");
+        let of = mounts.iter().filter(|mounted| mounted.volume == volume);
+        let gone = of.filter(|mounted| host::mounted_at(&mounted.path).is_ok_and(|entry| entry.is_none()));
+        let ending: Vec<_> = gone.map(|mounted| mounted.serving.clone()).collect();
+        drop(mounts);
+        for serving in ending {
+            // If it goes on, its files are open: the volume is in use.
+            serving.wait(LAST_REQUESTS);
+        }
     }
 
     fn mounts_of(&self, volume: &str) -> Vec<String> {
