@@ -157,7 +157,7 @@ pub struct Daemon {
     /// The line that it said.
     pub ready: String,
     /// Standard error so far; complete when the daemon has ended.
-    errors: std::thread::JoinHandle<String>,
+    errors: Option<std::thread::JoinHandle<String>>,
 }
 
 impl Daemon {
@@ -181,7 +181,7 @@ impl Daemon {
             }
         });
         match lines.recv_timeout(PATIENCE) {
-            Ok(line) if line.starts_with("ready") => Daemon { child, ready: line, errors },
+            Ok(line) if line.starts_with("ready") => Daemon { child, ready: line, errors: Some(errors) },
             Ok(line) => panic!("not ready: {line}"),
             Err(why) => {
                 drop(child.kill());
@@ -204,7 +204,7 @@ impl Daemon {
         let deadline = Instant::now() + PATIENCE;
         loop {
             if let Some(status) = self.child.try_wait().expect("it can be waited for") {
-                return (status, self.errors.join().expect("no panic"));
+                return (status, self.said());
             }
             assert!(Instant::now() < deadline, "the daemon does not end");
             std::thread::sleep(Duration::from_millis(20));
@@ -217,9 +217,25 @@ impl Daemon {
         assert_eq!(status.code(), Some(0), "{errors}");
         errors
     }
+    fn said(&mut self) -> String {
+        self.errors.take().map(|errors| errors.join().expect("no panic")).unwrap_or_default()
+    }
     /// Kills it as a crash would.
     pub fn kill(mut self) {
         self.child.kill().expect("it runs");
         self.child.wait().expect("it can be waited for");
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        // A test that failed leaves no daemon behind, and shows what it said.
+        if self.child.try_wait().is_ok_and(|status| status.is_none()) {
+            drop(self.child.kill());
+            drop(self.child.wait());
+        }
+        if std::thread::panicking() {
+            eprintln!("the daemon said:\n{}", self.said());
+        }
     }
 }
