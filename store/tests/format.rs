@@ -1,0 +1,289 @@
+//! The drawings in `docs/format/`, offset by offset: what they say is what the code writes.
+
+use base::checksum::crc32c;
+use base::*;
+use store::format::batch::BatchHeader;
+use store::format::edits::put_edit;
+use store::format::leaf::{Leaf, Slot};
+use store::format::record::{Frame, Head, Run, encode_replicated, put_framed};
+use store::format::segment::{SegmentHeader, Stream};
+use store::format::superblock::{EpochEnd, Features, State, Superblock};
+use store::format::values::{self, GroupRow, ReplayRow, SegmentRow, SegmentState};
+use store::format::{Uuid, keys, summary};
+
+const UUID: Uuid = Uuid([0xab; 16]);
+
+/// The number of `size` bytes at `at`, little-endian.
+fn number(bytes: &[u8], at: usize, size: usize) -> u64 {
+    bytes[at..at + size].iter().rev().fold(0, |number, &byte| number << 8 | u64::from(byte))
+}
+
+/// Fields as a drawing gives them: offset, size, value.
+fn drawn(bytes: &[u8], fields: &[(usize, usize, u64)]) {
+    for &(at, size, value) in fields {
+        assert_eq!(number(bytes, at, size), value, "at byte {at}");
+    }
+}
+
+#[test]
+fn superblock() {
+    let superblock = Superblock {
+        uuid: UUID,
+        state: State::Ready,
+        features: Features { compatible: 1, read_only: 2, incompatible: 0 },
+        sequence: 4,
+        segment_bytes: 1 << 20,
+        segments: 6,
+        groups: 7,
+        epoch: 8,
+        ends: vec![EpochEnd { epoch: 9, batch: 10 }, EpochEnd { epoch: 11, batch: 12 }],
+    };
+    let bytes = superblock.encode();
+    assert_eq!((bytes.len(), &bytes[..8], &bytes[16..32]), (4096, &b"SINTERSB"[..], &UUID.0[..]));
+    let crc = u64::from(crc32c(&bytes[..4092]));
+    drawn(&bytes, &[(8, 4, 1), (12, 4, 2), (32, 8, 1), (40, 8, 2), (48, 8, 0), (56, 8, 4), (64, 8, 1 << 20)]);
+    drawn(&bytes, &[(72, 4, 6), (76, 4, 7), (80, 8, 8), (88, 4, 2), (92, 8, 9), (100, 8, 10), (108, 8, 11)]);
+    drawn(&bytes, &[(116, 8, 12), (124, 8, 0), (4092, 4, crc)]);
+}
+
+#[test]
+fn segment_header() {
+    let (segment, life) = (SegmentId(3), Life(4));
+    let header = SegmentHeader { uuid: UUID, segment, life, stream: Stream::Cold, sequence: 5, epoch: 6 };
+    let bytes = header.encode();
+    assert_eq!((bytes.len(), &bytes[..8], &bytes[8..24]), (4096, &b"SINTSEG1"[..], &UUID.0[..]));
+    drawn(&bytes, &[(24, 4, 3), (28, 4, 4), (32, 8, 3), (40, 8, 5), (48, 8, 6), (56, 8, 0)]);
+    drawn(&bytes, &[(64, 4, u64::from(crc32c(&bytes[..64])))]);
+    let codes = [Stream::Commit, Stream::Bulk, Stream::Cold].map(Stream::code);
+    assert_eq!(codes, [1, 2, 3]);
+}
+
+#[test]
+fn batch_header() {
+    let header = BatchHeader {
+        uuid: UUID,
+        epoch: 2,
+        segment: SegmentId(3),
+        life: Life(4),
+        sequence: 5,
+        number: 6,
+        previous_crc: 7,
+        durable_through: 8,
+        header_blocks: 2,
+        payload_blocks: 10,
+        records: 11,
+        records_bytes: 5000,
+    };
+    let mut bytes = vec![0xcc; 8192];
+    let crc = header.seal(&mut bytes);
+    assert_eq!((&bytes[..4], &bytes[8..24]), (&b"SBAT"[..], &UUID.0[..]));
+    drawn(&bytes, &[(4, 4, 7), (24, 8, 2), (32, 4, 3), (36, 4, 4), (40, 8, 5), (48, 8, 6), (56, 8, 8), (64, 2, 2)]);
+    drawn(&bytes, &[(66, 2, 11), (68, 4, 10), (72, 4, 5000), (76, 8, 0), (84, 8, 0), (92, 4, u64::from(crc))]);
+    assert!(bytes[96..5096].iter().all(|&byte| byte == 0xcc) && bytes[5096..].iter().all(|&byte| byte == 0));
+    let covered = [&bytes[..92], &bytes[96..]].concat();
+    assert_eq!(crc, crc32c(&covered));
+}
+
+#[test]
+fn record() {
+    let head = Head {
+        group: GroupId(1),
+        term: Term(2),
+        index: Index(3),
+        volume: VolumeId(4),
+        session: SessionId(5),
+        request: RequestId(6),
+        outcome: Outcome::Wrote { offset: 7, length: 8 },
+    };
+    let mut replicated = Vec::new();
+    encode_replicated(&mut replicated, &head, &[Edit::InodeDrop { ino: Ino(9) }]);
+    drawn(&replicated, &[(0, 1, 1), (1, 1, 1), (2, 2, 0), (4, 4, 1), (8, 8, 2), (16, 8, 3), (24, 4, 4), (28, 8, 5)]);
+    drawn(&replicated, &[(36, 8, 6), (44, 1, 2), (45, 8, 7), (53, 4, 8), (57, 2, 1), (59, 1, 6), (60, 8, 9)]);
+    let frame = Frame { uuid: UUID, life: Life(11), sequence: 12, replica: ReplicaId(13) };
+    let runs = [Run { place: Place { segment: SegmentId(14), block: 15 }, count: 16 }];
+    let mut bytes = Vec::new();
+    put_framed(&mut bytes, &frame, &runs, &replicated);
+    let crc = u64::from(crc32c(&[&UUID.0[..], &bytes[8..]].concat()));
+    drawn(&bytes, &[(0, 4, bytes.len() as u64), (4, 4, crc), (8, 4, 11), (12, 8, 12), (20, 8, 13), (28, 2, 1)]);
+    drawn(&bytes, &[(30, 4, 14), (34, 2, 15), (36, 2, 16)]);
+    assert_eq!(bytes[38..], replicated);
+    for (outcome, tag, first) in [(Outcome::Done, 0, 0), (Outcome::Inode(Ino(5)), 1, 5)] {
+        let mut bytes = Vec::new();
+        encode_replicated(&mut bytes, &Head { outcome, ..head }, &[]);
+        drawn(&bytes, &[(44, 1, tag), (45, 8, first), (53, 4, 0)]);
+    }
+}
+
+fn inode() -> Inode {
+    Inode {
+        kind: FileKind::File,
+        mode: 0o644,
+        uid: 1,
+        gid: 2,
+        links: 3,
+        rdev: 4,
+        project: 5,
+        generation: 6,
+        size: 7,
+        trim: 8,
+        entries: 9,
+        parent: Ino(10),
+        atime: Time(11),
+        mtime: Time(12),
+        ctime: Time(13),
+        btime: Time(-1),
+        dead: true,
+    }
+}
+
+/// The inode's drawing, from `at` on.
+fn inode_drawn(bytes: &[u8], at: usize) {
+    let small = [(0, 2, 0o100_644), (2, 2, 1), (4, 4, 1), (8, 4, 2), (12, 4, 3), (16, 4, 4), (20, 4, 5), (24, 4, 6)];
+    let large = [(28, 8, 7), (36, 8, 8), (44, 8, 9), (52, 8, 10), (60, 8, 11), (68, 8, 12), (76, 8, 13)];
+    let last = [(84, 8, u64::MAX)];
+    for &(offset, size, value) in small.iter().chain(&large).chain(&last) {
+        drawn(bytes, &[(at + offset, size, value)]);
+    }
+}
+
+#[test]
+fn edits_and_their_codes() {
+    let (ino, time) = (Ino(2), Time(3));
+    let name = Name::new(b"xyz").expect("a name");
+    let id = IntentId { group: GroupId(4), number: 5 };
+    let volume = Volume { id: VolumeId(6), name, root: Ino(7), created: Time(8) };
+    let (mtime, ctime) = (Time(9), Time(10));
+    let follow = vec![Follow { volume: VolumeId(1), group: GroupId(2), edits: vec![Edit::InodeDrop { ino }] }];
+    let rows: Vec<(u8, usize, Edit)> = vec![
+        (1, 100, Edit::InodePut { ino, inode: inode() }),
+        (2, 36, Edit::InodeTouch { ino, links: -1, entries: -2, mtime, ctime }),
+        (3, 16, Edit::InodeParent { ino, parent: Ino(5) }),
+        (4, 25, Edit::InodeExtend { ino, size: 4, time, kill_privileges: true }),
+        (5, 32, Edit::InodeCut { ino, size: 4, trim: 5, time }),
+        (6, 8, Edit::InodeDrop { ino }),
+        (7, 8, Edit::OrphanPut { ino }),
+        (8, 8, Edit::OrphanDrop { ino }),
+        (9, 25 + 5, Edit::EntryPut { dir: ino, name, ino: Ino(3), kind: FileKind::Link, cookie: 4 }),
+        (10, 16 + 5, Edit::EntryDrop { dir: ino, name, cookie: 4 }),
+        (11, 8 + 2 + 4, Edit::TargetPut { ino, target: (*b"goal").into() }),
+        (12, 18 + 3 * 4, Edit::Map { ino, first: 3, crcs: (7..10).collect() }),
+        (13, 12 + 1 + 9 + 9, Edit::IntentPut(Intent { id, follow })),
+        (14, 12, Edit::IntentDrop { id }),
+        (15, 12, Edit::FollowedPut { id }),
+        (16, 12, Edit::FollowedDrop { id }),
+        (17, 20 + 5, Edit::VolumePut(volume)),
+        (18, 4, Edit::VolumeDrop { id: VolumeId(6) }),
+        (19, 8, Edit::SessionDrop { session: SessionId(2) }),
+    ];
+    for (code, length, edit) in rows {
+        let mut bytes = Vec::new();
+        put_edit(&mut bytes, &edit);
+        assert_eq!((bytes[0], bytes.len() - 1), (code, length), "{edit:?}");
+        match code {
+            1 => inode_drawn(&bytes, 9),
+            2 => drawn(&bytes, &[(9, 4, 0xffff_ffff), (13, 8, u64::MAX - 1), (21, 8, 9), (29, 8, 10)]),
+            9 => drawn(&bytes, &[(1, 8, 2), (9, 8, 3), (17, 8, 4), (25, 1, 10), (26, 2, 3), (28, 1, b'x'.into())]),
+            12 => drawn(&bytes, &[(1, 8, 2), (9, 8, 3), (17, 2, 3), (19, 4, 7), (27, 4, 9)]),
+            13 => drawn(&bytes, &[(1, 4, 4), (5, 8, 5), (13, 1, 1), (14, 4, 1), (18, 4, 2), (22, 1, 1), (23, 1, 6)]),
+            17 => drawn(&bytes, &[(1, 4, 6), (5, 8, 7), (13, 8, 8), (21, 2, 3)]),
+            _ => {}
+        }
+    }
+}
+
+#[test]
+fn summary_at_a_segments_end() {
+    let entry = summary::SummaryEntry {
+        block: 1,
+        group: GroupId(2),
+        volume: VolumeId(3),
+        ino: Ino(4),
+        offset: 5,
+        index: Index(6),
+        crc: 7,
+    };
+    let bytes = summary::encode(UUID, SegmentId(8), Life(9), &[entry; 103]);
+    // 103 entries of 40 bytes are more than one block; the footer's block comes after them.
+    assert_eq!(bytes.len(), 3 * 4096);
+    drawn(&bytes, &[(0, 2, 1), (2, 2, 0), (4, 4, 2), (8, 4, 3), (12, 4, 7), (16, 8, 4), (24, 8, 5), (32, 8, 6)]);
+    let footer = &bytes[8192..];
+    assert_eq!((&footer[..8], &footer[8..24]), (&b"SINTSUM1"[..], &UUID.0[..]));
+    let (entries, own) = (u64::from(crc32c(&bytes[..103 * 40])), u64::from(crc32c(&footer[..40])));
+    drawn(footer, &[(24, 4, 8), (28, 4, 9), (32, 4, 103), (36, 4, entries), (40, 4, own)]);
+}
+
+#[test]
+fn keys_are_big_endian() {
+    let (volume, ino) = (VolumeId(0x0102_0304), Ino::new(5, GroupId(6)));
+    let id = IntentId { group: GroupId(6), number: 8 };
+    let part = |numbers: &[(u64, usize)]| {
+        let bytes = numbers.iter().flat_map(|(number, size)| number.to_be_bytes()[8 - size..].to_vec());
+        bytes.collect::<Vec<u8>>()
+    };
+    let own = |kind: u64| part(&[(6, 4), (0x0102_0304, 4), (kind, 1), (ino.0, 8)]);
+    let with = |mut key: Vec<u8>, more: &[(u64, usize)]| {
+        key.extend(part(more));
+        key
+    };
+    let (brick, group) =
+        (|kind| part(&[(0xffff_ffff, 4), (0, 4), (kind, 1)]), |kind| part(&[(6, 4), (0, 4), (kind, 1)]));
+    assert_eq!(keys::group(GroupId(6)), group(0x01));
+    assert_eq!(keys::inode(volume, ino), with(own(0x10), &[(0, 4)]));
+    assert_eq!(keys::entry(volume, ino, b"ab"), with(own(0x11), &[(0x6162, 2), (0, 1), (0, 4)]));
+    assert_eq!(keys::cookie(volume, ino, 7), with(own(0x12), &[(7, 8), (0, 4)]));
+    assert_eq!(keys::target(volume, ino), with(own(0x13), &[(0, 4)]));
+    assert_eq!(keys::leaf(volume, LeafKey { ino, leaf: 7 }), with(own(0x14), &[(7, 8), (0, 4)]));
+    assert_eq!(keys::orphan(volume, ino), own(0x15));
+    assert_eq!(keys::intent(id), with(group(0x16), &[(8, 8)]));
+    assert_eq!(keys::followed(GroupId(6), id), with(group(0x17), &[(6, 4), (8, 8)]));
+    assert_eq!(keys::session(GroupId(6), SessionId(9)), with(group(0x18), &[(9, 8)]));
+    assert_eq!(keys::volume(b"ab"), part(&[(0, 8), (0x19, 1), (0x6162, 2)]));
+    assert_eq!(keys::segment(SegmentId(3)), with(brick(0x30), &[(3, 4)]));
+    assert_eq!(keys::replay(), brick(0x31));
+    assert_eq!(keys::summary(SegmentId(3), 4), with(brick(0x32), &[(3, 4), (4, 4)]));
+}
+
+#[test]
+fn values_of_the_index() {
+    let row =
+        GroupRow { applied: Index(1), term: Term(2), next_ino: 3, next_cookie: 4, next_intent: 5, next_volume: 6 };
+    let bytes = values::encode_group(&row);
+    drawn(&bytes, &[(0, 1, 1), (1, 8, 1), (9, 8, 2), (17, 8, 3), (25, 8, 4), (33, 8, 5), (41, 4, 6)]);
+    assert_eq!((bytes.len(), values::encode_mark()), (45, vec![1]));
+    let bytes = values::encode_inode(&inode());
+    assert_eq!(bytes.len(), 93);
+    inode_drawn(&bytes, 1);
+    let bytes = values::encode_entry(Ino(2), FileKind::Directory, 3);
+    drawn(&bytes, &[(0, 1, 1), (1, 1, 4), (2, 8, 2), (10, 8, 3)]);
+    let bytes = values::encode_cookie(b"ab", Ino(2), FileKind::Fifo);
+    drawn(&bytes, &[(1, 1, 1), (2, 8, 2), (10, 2, number(b"ab", 0, 2))]);
+    let results = [(RequestId(2), Outcome::Wrote { offset: 3, length: 4 })];
+    drawn(&values::encode_results(&results), &[(1, 2, 1), (3, 8, 2), (11, 1, 2), (12, 8, 3), (20, 4, 4)]);
+    let live = vec![u64::MAX, 1];
+    let (life, stream, state) = (Life(2), Stream::Bulk, SegmentState::Sealed);
+    let bytes = values::encode_segment(&SegmentRow { state, life, stream, sequence: 3, used: 4, live });
+    drawn(&bytes, &[(1, 1, 3), (2, 1, 2), (3, 4, 2), (7, 8, 3), (15, 4, 4), (19, 4, 2), (23, 8, u64::MAX), (31, 8, 1)]);
+    let replay = ReplayRow {
+        number: 1,
+        previous_crc: 2,
+        epoch: 3,
+        sequence: 4,
+        segment: SegmentId(5),
+        block: 6,
+        next_sequence: [7, 8, 9],
+    };
+    let bytes = values::encode_replay(&replay);
+    drawn(&bytes, &[(1, 8, 1), (9, 4, 2), (13, 8, 3), (21, 8, 4), (29, 4, 5), (33, 2, 6)]);
+    drawn(&bytes, &[(35, 8, 7), (43, 8, 8), (51, 8, 9)]);
+}
+
+#[test]
+fn leaf() {
+    let mut leaf = Leaf::default();
+    leaf.set(63, Slot::Hole);
+    leaf.set(1, Slot::Local { place: Place { segment: SegmentId(2), block: 3 }, crc: 4, birth: 5 });
+    let bytes = leaf.encode();
+    assert_eq!(bytes.len(), 10 + 2 * 16);
+    drawn(&bytes, &[(0, 1, 1), (1, 1, 0), (2, 8, 1 << 63 | 2)]);
+    drawn(&bytes, &[(10, 1, 1), (11, 1, 0), (12, 2, 3), (14, 4, 2), (18, 4, 4), (22, 4, 5), (26, 8, 0), (34, 8, 0)]);
+}
