@@ -66,7 +66,11 @@ impl Groups {
                     }
                     return Ok(Answer { reply: decision.reply, data: None, position });
                 }
-                Step::Again(outcome) => return self.repeat(context, op, *outcome).await,
+                Step::Again(outcome) => {
+                    // The first delivery's batch is not kept; it is no later than the log's last one.
+                    self.store().log.wait(self.store().log.last_batch(), sync, Some(&context.span)).await?;
+                    return self.repeat(context, op, *outcome).await;
+                }
                 Step::Load(Need::Group(group)) => set.insert(group),
                 Step::Load(need) => {
                     let wanted = wanted(need).expect("the other needs are of the index");

@@ -3,7 +3,7 @@
 
 use crate::change::Attached;
 use crate::context::Context;
-use crate::state::{Range, RangeId};
+use crate::state::{Range, RangeId, State};
 use crate::{Answer, Group, Groups, Position};
 use base::checksum::crc32c;
 use base::limits::{BLOCK_BYTES, BULK_BYTES_MIN, IO_BYTES_MAX};
@@ -46,7 +46,7 @@ impl Drop for RangeHold<'_> {
 }
 
 enum Try {
-    Ordered(u64, Reply, Position),
+    Ordered(u64, Reply, Option<Position>),
     /// Evaluate again: the file has changed since the payload was made.
     Changed,
     Wait(u64),
@@ -66,8 +66,10 @@ impl Groups {
             return Err(Error::new(Kind::NoSpace, "the brick is full; delete something, or add space"));
         }
         context.span.mark(Stage::Admit, self.now_ns());
-        if let Some(answer) = self.written_before(context, &write) {
-            return Ok(answer);
+        let before = written_before(&self.state(write.ino.group()).state.lock(), context);
+        if let Some((batch, reply)) = before.map(|reply| (self.store().log.last_batch(), reply)) {
+            self.store().log.wait(batch, write.sync, Some(&context.span)).await?;
+            return Ok(Answer { reply, data: None, position: None });
         }
         let aligned = |offset: u64| offset.is_multiple_of(BLOCK_BYTES as u64);
         match write.at {
@@ -75,16 +77,6 @@ impl Groups {
                 self.write_aligned(context, write, data).await
             }
             _ => self.write_unaligned(context, write, data).await,
-        }
-    }
-
-    fn written_before(&self, context: &Context, write: &Write) -> Option<Answer> {
-        let state = self.state(write.ino.group()).state.lock();
-        match state.result(context.session, context.request) {
-            Some(Outcome::Wrote { offset, length }) => {
-                Some(Answer { reply: Reply::Wrote { offset, length }, data: None, position: None })
-            }
-            _ => None,
         }
     }
 
@@ -210,7 +202,7 @@ impl Groups {
         tickets.into_iter().for_each(|ticket| self.store().bulk.close(ticket));
         let (batch, reply, position) = ordered?;
         self.store().log.wait(batch, write.sync, Some(&context.span)).await?;
-        Ok(Answer { reply, data: None, position: Some(position) })
+        Ok(Answer { reply, data: None, position })
     }
 
     async fn order_until_done(
@@ -221,7 +213,7 @@ impl Groups {
         blocks: &Blocks,
         mine: Option<RangeId>,
         tickets: &[Ticket],
-    ) -> Result<(u64, Reply, Position)> {
+    ) -> Result<(u64, Reply, Option<Position>)> {
         let group = self.state(write.ino.group());
         loop {
             let tried = self.try_order(context, group, write, planned, blocks, mine, tickets)?;
@@ -256,6 +248,10 @@ impl Groups {
         let segment = self.store().log.segment_came.ticket();
         let range_ticket = group.ranges.ticket();
         let mut state = group.state.lock();
+        // Again, under the lock that orders: the first delivery may have been under way when this one came.
+        if let Some(reply) = written_before(&state, context) {
+            return Ok(Try::Ordered(self.store().log.last_batch(), reply, None));
+        }
         let inode = match state.inode(context.volume, write.ino) {
             Seen::Known(inode) => inode,
             _ => return Ok(Try::Load),
@@ -295,7 +291,7 @@ impl Groups {
         let durable = write.sync >= Sync::Data;
         let position = Position { group: head.group, term: head.term, index: head.index, durable };
         let reply = Reply::Wrote { offset: plan.offset, length: write.length };
-        Ok(Try::Ordered(ordered.batch, reply, position))
+        Ok(Try::Ordered(ordered.batch, reply, Some(position)))
     }
 
     #[allow(clippy::too_many_arguments)]
@@ -358,6 +354,14 @@ impl Groups {
             let attached = Attached { ino, first: block, slice, crcs };
             return self.change_with(context, &op, Sync::Ordered, Some(&attached), Some(hold.id)).await;
         }
+    }
+}
+
+/// The answer to a write that was delivered before (rule R1). Its batch is not kept: the log's last one is no earlier.
+fn written_before(state: &State, context: &Context) -> Option<Reply> {
+    match state.result(context.session, context.request)? {
+        Outcome::Wrote { offset, length } => Some(Reply::Wrote { offset, length }),
+        _ => None,
     }
 }
 
