@@ -59,8 +59,10 @@ pub async fn look(runtime: &Runtime) -> Result<Found> {
         };
     }
     let found = match superblock_file::load(runtime, false).await {
-        // Both copies unreadable in a file shorter than two blocks: the very first write was cut off.
-        Err(error) if error.kind == Kind::Io && runtime.disk.list()?.len() <= 2 => return Ok(Found::HalfFormatted),
+        // Neither copy is whole and no segment was ever made: the very first writes were cut off.
+        Err(error) if matches!(error.kind, Kind::Io | Kind::Corrupt) && runtime.disk.list()?.len() <= 2 => {
+            return Ok(Found::HalfFormatted);
+        }
         found => found?,
     };
     match found.superblock.state {

@@ -32,20 +32,28 @@ fn file_name(number: usize) -> String {
 }
 
 impl Geometry {
-    /// Opens the data files that exist.
+    /// Opens the data files that exist. One that is too short was being made when a crash came: no segment of it was
+    /// ever used, because each is flushed before its first use, which makes the file's length durable.
     pub fn open(disk: Arc<dyn Disk>, segment_bytes: u64, segments: u32, writable: bool) -> Result<Geometry> {
         let names = disk.list()?;
         let mode = if writable { OpenMode::Existing } else { OpenMode::ReadOnly };
         let per_file = (FILE_BYTES / segment_bytes) as usize;
-        let mut files = Vec::new();
-        for number in 0..(segments as usize).div_ceil(per_file) {
+        let count = (segments as usize).div_ceil(per_file);
+        let geometry = Geometry { segment_bytes, segments, files: Lock::new("files", vec![None; count]), disk };
+        for number in 0..count {
             let name = file_name(number);
-            files.push(match names.contains(&name) {
-                true => Some(disk.open(&name, mode)?),
-                false => None,
-            });
+            if names.contains(&name) {
+                let file = geometry.disk.open(&name, mode)?;
+                let whole = geometry.disk.length(file)? >= geometry.file_bytes(number);
+                geometry.files.lock()[number] = whole.then_some(file);
+            }
         }
-        Ok(Geometry { segment_bytes, segments, files: Lock::new("files", files), disk })
+        Ok(geometry)
+    }
+    /// Bytes of a data file: the last one may hold fewer segments.
+    fn file_bytes(&self, number: usize) -> u64 {
+        let first = number as u64 * self.per_file();
+        self.per_file().min(u64::from(self.segments) - first) * self.segment_bytes
     }
     /// Blocks per segment, header included.
     pub fn blocks(&self) -> u32 {
@@ -67,10 +75,10 @@ impl Geometry {
         if self.files.lock()[number].is_some() {
             return Ok(());
         }
-        let file = self.disk.open(&file_name(number), OpenMode::Create)?;
-        let first = number as u64 * self.per_file();
-        let count = self.per_file().min(u64::from(self.segments) - first);
-        self.disk.allocate(file, count * self.segment_bytes)?;
+        let name = file_name(number);
+        let begun = self.disk.list()?.contains(&name);
+        let file = self.disk.open(&name, if begun { OpenMode::Existing } else { OpenMode::Create })?;
+        self.disk.allocate(file, self.file_bytes(number))?;
         self.disk.sync_names()?;
         self.files.lock()[number] = Some(file);
         Ok(())

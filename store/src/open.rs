@@ -173,9 +173,14 @@ impl Opening {
             .await?;
         let mentioned: BTreeSet<_> = described.keys().copied().collect();
         for (segment, entries) in described {
-            // A segment that the index calls sealed has its whole summary on the device.
-            if self.table.row(segment).is_some_and(|row| row.state != SegmentState::Sealed) {
-                self.summaries.entry(segment).or_default().extend(entries);
+            // A segment that the index calls sealed has its whole summary on the device, unless that was another life.
+            let life = self.headers.get(&segment).map(|header| header.life);
+            if self.table.row(segment).is_some_and(|row| row.state != SegmentState::Sealed || life > Some(row.life)) {
+                let all = self.summaries.entry(segment).or_default();
+                all.extend(entries);
+                // A checkpoint writes entries of records that came after its groups were frozen: replay finds them too.
+                all.sort_by_key(|entry| entry.block);
+                all.dedup_by_key(|entry| entry.block);
             }
         }
         // What was found may still lie in a drive's cache: it counts from now on, so it must be durable.
@@ -208,8 +213,20 @@ impl Opening {
             let dead = row.live.iter().all(|&word| word == 0) && !unsealed && !mentioned.contains(segment);
             let replayed = header.stream == Stream::Commit && header.sequence >= replay_from;
             if dead && !replayed && header.life == row.life && header.epoch + 2 <= self.superblock.epoch + 1 {
+                // An empty summary would have it sealed beside its next life.
+                self.summaries.remove(segment);
                 self.table.set_state(*segment, SegmentState::Free, 0);
             }
+        }
+        // Taken into a life whose header never became durable: nothing was written in it (see `prepare`).
+        let unused = self.table.iter().filter(|(segment, row)| {
+            let dead = row.live.iter().all(|&word| word == 0);
+            row.state != SegmentState::Free && dead && !self.headers.contains_key(segment)
+        });
+        let unused: Vec<_> = unused.map(|(segment, _)| segment).collect();
+        for segment in unused {
+            self.summaries.remove(&segment);
+            self.table.set_state(segment, SegmentState::Free, 0);
         }
     }
 

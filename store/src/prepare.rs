@@ -106,6 +106,10 @@ pub async fn seal(store: &Arc<Store>, segment: SegmentId) -> Result<()> {
     let bytes = summary::encode(store.uuid, segment, life, &entries);
     let blocks = store.geometry.blocks() as usize;
     let first = blocks - bytes.len() / BLOCK_BYTES;
+    assert!(
+        entries.last().is_none_or(|last| usize::from(last.block) < first),
+        "a summary lies behind what it tells of"
+    );
     for (number, part) in bytes.chunks(IO_BYTES_MAX).enumerate() {
         let mut buffer = store.runtime.buffer(part.len())?;
         buffer.copy_from_slice(part);

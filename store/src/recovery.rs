@@ -111,11 +111,11 @@ impl Chain<'_> {
     /// True if the header continues the chain: next number, same epoch and right checksum, or the first batch of a
     /// later epoch where the superblock says that the epochs between ended before it.
     fn accepts(&self, header: &BatchHeader) -> bool {
-        if header.number != self.expected {
+        if header.number != self.expected || self.ended(header.epoch) {
             return false;
         }
         if header.epoch == self.epoch {
-            return header.previous_crc == self.previous_crc && !self.ended();
+            return header.previous_crc == self.previous_crc;
         }
         let ends_before = |epoch: u64| {
             let end = self.superblock.ends.iter().find(|end| end.epoch == epoch);
@@ -125,8 +125,9 @@ impl Chain<'_> {
         let between = (self.epoch.max(1)..header.epoch).all(ends_before);
         header.epoch > self.epoch && between && header.previous_crc == 0
     }
-    fn ended(&self) -> bool {
-        let end = self.superblock.ends.iter().find(|end| end.epoch == self.epoch);
+    /// True if the epoch ended before the next batch: what follows of it is dead, a whole header with a torn payload too.
+    fn ended(&self, epoch: u64) -> bool {
+        let end = self.superblock.ends.iter().find(|end| end.epoch == epoch);
         end.is_some_and(|end| end.batch < self.expected)
     }
 }
@@ -252,7 +253,7 @@ async fn look_ahead(window: &mut Window<'_>, segment: &SegmentHeader, chain: &Ch
         if let Some((header, ..)) = header_at(window, segment, block).await?
             && header.number >= chain.expected
             && header.epoch >= chain.epoch
-            && !chain.ended()
+            && !chain.ended(header.epoch)
         {
             durable = durable.max(header.durable_through);
         }
