@@ -174,6 +174,17 @@ impl SimDisk {
         assert!(step > state.steps, "step {step} is past: {} steps have happened", state.steps);
         state.crash_at = Some((step, side));
     }
+    /// Crashes the machine at this moment, between two steps: for what has steps of its own, as an index engine.
+    pub fn crash_now(&self) {
+        let mut state = self.state();
+        state.crashed = true;
+        self.schedule.note(TraceKind::Crash, state.steps, 0);
+        self.schedule.stop();
+    }
+    /// True once the machine has crashed.
+    pub fn has_crashed(&self) -> bool {
+        self.state().crashed
+    }
     /// What was done to each file that was opened, by name.
     pub fn figures(&self) -> BTreeMap<String, FileFigures> {
         let state = self.state();

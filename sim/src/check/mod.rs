@@ -1,0 +1,7 @@
+//! The checkers. Each takes what the clients were told and what a crash left, and says what contradicts a promise.
+
+pub mod durable;
+pub mod prefix;
+pub mod readback;
+pub mod summaries;
+pub mod tree;

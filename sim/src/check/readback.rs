@@ -1,0 +1,151 @@
+//! Reads a whole volume back through a running daemon, as a client would, and compares it with the model.
+
+use crate::model::{Model, Node};
+use crate::world::{Served, context};
+use base::{Attr, DirEntry, Error, FileKind, Ino, Kind, Op, Reply, RequestId, Result, SessionId, VolumeId};
+use group::Answer;
+use layer::Call;
+use std::collections::BTreeMap;
+
+/// Bytes per read: several per file, so that runs, holes and edges meet in all ways.
+const READ_BYTES: u32 = 100_000;
+
+struct Reader<'a> {
+    served: &'a Served,
+    volume: VolumeId,
+    found: Model,
+}
+
+impl Reader<'_> {
+    async fn ask(&self, op: Op) -> Result<Answer> {
+        let what = format!("{op:?}");
+        let context = context(self.volume, (SessionId(u64::MAX), RequestId(1)));
+        self.served.stack.call(&context, Call { op, data: None }).await.map_err(|error| error.with(what))
+    }
+    async fn attributes(&self, ino: Ino) -> Result<Attr> {
+        match self.ask(Op::GetAttr { ino }).await?.reply {
+            Reply::Attr(attr) if attr.ino == ino => Ok(attr),
+            other => Err(wrong(format!("{other:?}"))),
+        }
+    }
+    async fn entries(&self, ino: Ino) -> Result<Vec<DirEntry>> {
+        let (mut all, mut cookie): (Vec<DirEntry>, u64) = (Vec::new(), 0);
+        loop {
+            let Reply::Entries(entries) = self.ask(Op::ReadDir { ino, cookie, count: 5, plus: true }).await?.reply
+            else {
+                return Err(wrong("a directory read has no entries".into()));
+            };
+            let Some(last) = entries.last() else { return Ok(all) };
+            if last.cookie <= cookie {
+                return Err(wrong(format!("cookies go back in {ino:?}")));
+            }
+            cookie = last.cookie;
+            all.extend(entries);
+        }
+    }
+    async fn bytes(&self, ino: Ino, size: u64) -> Result<Vec<u8>> {
+        let mut bytes = Vec::with_capacity(size as usize);
+        loop {
+            let offset = bytes.len() as u64;
+            let answer = self.ask(Op::Read { ino, offset, length: READ_BYTES }).await?;
+            match answer.data {
+                Some(data) => bytes.extend_from_slice(&data),
+                None => return Ok(bytes),
+            }
+        }
+    }
+    async fn node(&mut self, ino: Ino) -> Result<Vec<DirEntry>> {
+        let attr = self.attributes(ino).await?.inode;
+        let mut node = Node {
+            kind: attr.kind,
+            mode: attr.mode,
+            links: attr.links,
+            parent: attr.is_directory().then_some(attr.parent),
+            bytes: Vec::new(),
+            target: Vec::new(),
+            entries: BTreeMap::new(),
+        };
+        let mut entries = Vec::new();
+        match attr.kind {
+            FileKind::Directory => entries = self.entries(ino).await?,
+            FileKind::Link => match self.ask(Op::ReadLink { ino }).await?.reply {
+                Reply::Target(target) => node.target = target.to_vec(),
+                other => return Err(wrong(format!("{other:?}"))),
+            },
+            _ => node.bytes = self.bytes(ino, attr.size).await?,
+        }
+        if attr.kind == FileKind::File && node.bytes.len() as u64 != attr.size {
+            return Err(wrong(format!("{ino:?} has {} bytes, its size is {}", node.bytes.len(), attr.size)));
+        }
+        if attr.entries != entries.len() as u64 {
+            return Err(wrong(format!("{ino:?} lists {} entries and counts {}", entries.len(), attr.entries)));
+        }
+        for entry in &entries {
+            if node.entries.insert(entry.name, entry.ino).is_some() {
+                return Err(wrong(format!("{ino:?} lists {:?} twice", entry.name)));
+            }
+        }
+        self.found.nodes.insert(ino, node);
+        Ok(entries)
+    }
+}
+
+fn wrong(what: String) -> Error {
+    Error::new(Kind::Corrupt, "the volume contradicts itself").with(what)
+}
+
+/// Everything that can be reached from the volume's root; empty if there is no volume.
+pub async fn read(served: &Served) -> Result<Model> {
+    let Some(volume) = served.groups.volumes().await?.into_iter().find(|v| v.name == crate::world::volume_name())
+    else {
+        return Ok(Model::default());
+    };
+    let found = Model { root: Some(volume.root), nodes: BTreeMap::new() };
+    let mut reader = Reader { served, volume: volume.id, found };
+    let mut open = vec![volume.root];
+    while let Some(ino) = open.pop() {
+        for entry in reader.node(ino).await? {
+            let same = entry.attr.as_ref().is_some_and(|inode| inode.kind == entry.kind);
+            let lookup = reader.ask(Op::Lookup { parent: ino, name: entry.name }).await?;
+            let leads = matches!(&lookup.reply, Reply::Attr(attr) if attr.ino == entry.ino);
+            if !same || !leads {
+                return Err(wrong(format!("{ino:?}: listing, lookup and inode of {:?} differ", entry.name)));
+            }
+            if !reader.found.nodes.contains_key(&entry.ino) {
+                open.push(entry.ino);
+            }
+        }
+    }
+    Ok(reader.found)
+}
+
+/// Compares; says the first difference.
+pub fn compare(expected: &Model, found: &Model) -> std::result::Result<(), String> {
+    if expected.root != found.root {
+        return Err(format!("the volume's root is {:?}, expected {:?}", found.root, expected.root));
+    }
+    for (ino, node) in &expected.nodes {
+        let Some(there) = found.nodes.get(ino) else {
+            return Err(format!("{ino:?} can't be reached, expected {:?} of {} bytes", node.kind, node.bytes.len()));
+        };
+        compare_nodes(*ino, node, there)?;
+    }
+    match found.nodes.keys().find(|ino| !expected.nodes.contains_key(ino)) {
+        Some(ino) => Err(format!("{ino:?} is there, but should be gone")),
+        None => Ok(()),
+    }
+}
+
+fn compare_nodes(ino: Ino, expected: &Node, found: &Node) -> std::result::Result<(), String> {
+    if expected == found {
+        return Ok(());
+    }
+    let what = |node: &Node| {
+        let Node { kind, mode, links, parent, bytes, target, entries } = node;
+        let (size, target) = (bytes.len(), target.len());
+        format!("{kind:?} {mode:o} {links} links, parent {parent:?}, {size} bytes, target {target}, {entries:?}")
+    };
+    let at = expected.bytes.iter().zip(&found.bytes).position(|(one, other)| one != other);
+    let at = at.map_or(String::new(), |at| format!("; bytes differ from {at} on (block {})", at / 4096));
+    Err(format!("{ino:?} is {}, expected {}{at}", what(found), what(expected)))
+}

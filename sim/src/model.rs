@@ -1,0 +1,170 @@
+//! A file system as naive as can be: what the requests mean, applied one after the other in the log's order. It knows
+//! nothing of groups, edits, blocks or checkpoints.
+
+use crate::history::{Key, payload};
+use base::{FileKind, Ino, Name, Op, Outcome};
+use std::collections::BTreeMap;
+
+/// A file, directory or link.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Node {
+    /// What it is.
+    pub kind: FileKind,
+    /// Permissions.
+    pub mode: u16,
+    /// Names that lead to it; for a directory 2 and its subdirectories.
+    pub links: u32,
+    /// A directory's parent.
+    pub parent: Option<Ino>,
+    /// A file's bytes.
+    pub bytes: Vec<u8>,
+    /// A link's target.
+    pub target: Vec<u8>,
+    /// A directory's entries.
+    pub entries: BTreeMap<Name, Ino>,
+}
+
+impl Node {
+    fn new(kind: FileKind, mode: u16, parent: Ino) -> Node {
+        let directory = kind == FileKind::Directory;
+        Node {
+            kind,
+            mode,
+            links: if directory { 2 } else { 1 },
+            parent: directory.then_some(parent),
+            bytes: Vec::new(),
+            target: Vec::new(),
+            entries: BTreeMap::new(),
+        }
+    }
+}
+
+/// All nodes of the one volume.
+#[derive(Clone, Default, PartialEq, Eq, Debug)]
+pub struct Model {
+    /// The volume's root, once there is a volume.
+    pub root: Option<Ino>,
+    /// By number; those without links are unlinked but open.
+    pub nodes: BTreeMap<Ino, Node>,
+}
+
+impl Model {
+    /// Applies a request that had an effect. Errors: the request can't have had an effect here, so the order of
+    /// records that says so is wrong.
+    pub fn apply(&mut self, key: Key, op: &Op, length: u32, outcome: Outcome) -> Result<(), String> {
+        match (op, outcome) {
+            (Op::VolumeCreate { .. }, Outcome::Inode(ino)) => {
+                self.root = Some(ino);
+                self.nodes.insert(ino, Node::new(FileKind::Directory, 0o755, ino));
+                Ok(())
+            }
+            (Op::Create { parent, name, mode, .. }, Outcome::Inode(ino)) => {
+                self.born(*parent, name, ino, Node::new(FileKind::File, *mode, *parent))
+            }
+            (Op::MakeDir { parent, name, mode }, Outcome::Inode(ino)) => {
+                self.born(*parent, name, ino, Node::new(FileKind::Directory, *mode, *parent))
+            }
+            (Op::SymLink { parent, name, target }, Outcome::Inode(ino)) => {
+                let node = Node { target: target.to_vec(), ..Node::new(FileKind::Link, 0o777, *parent) };
+                self.born(*parent, name, ino, node)
+            }
+            (Op::Unlink { parent, name }, _) => self.remove(*parent, name, false),
+            (Op::RemoveDir { parent, name }, _) => self.remove(*parent, name, true),
+            (Op::Rename { parent, name, new_parent, new_name, .. }, _) => {
+                self.rename((*parent, name), (*new_parent, new_name))
+            }
+            (Op::SetAttr { ino, set }, _) => {
+                let node = self.node(*ino)?;
+                node.mode = set.mode.unwrap_or(node.mode);
+                if let Some(size) = set.size {
+                    node.bytes.resize(size as usize, 0);
+                }
+                Ok(())
+            }
+            (Op::Open { ino, truncate: true }, _) => {
+                self.node(*ino)?.bytes.clear();
+                Ok(())
+            }
+            (Op::Write { ino, .. }, Outcome::Wrote { offset, length: wrote }) if wrote == length => {
+                let bytes = &mut self.node(*ino)?.bytes;
+                let (from, to) = (offset as usize, offset as usize + length as usize);
+                if bytes.len() < to {
+                    bytes.resize(to, 0);
+                }
+                payload(key, &mut bytes[from..to]);
+                Ok(())
+            }
+            _ => Err(format!("{op:?} can't have had the outcome {outcome:?}")),
+        }
+    }
+
+    /// What a restart frees: nobody has a file open any more.
+    pub fn purge(&mut self) {
+        self.nodes.retain(|_, node| node.links > 0);
+    }
+
+    fn node(&mut self, ino: Ino) -> Result<&mut Node, String> {
+        self.nodes.get_mut(&ino).ok_or_else(|| format!("inode {ino:?} is not there"))
+    }
+
+    fn directory(&mut self, ino: Ino) -> Result<&mut Node, String> {
+        let node = self.node(ino)?;
+        if node.kind != FileKind::Directory || node.links == 0 {
+            return Err(format!("inode {ino:?} is no directory that takes names"));
+        }
+        Ok(node)
+    }
+
+    fn born(&mut self, parent: Ino, name: &Name, ino: Ino, node: Node) -> Result<(), String> {
+        if self.nodes.contains_key(&ino) {
+            return Err(format!("inode number {ino:?} was given out twice"));
+        }
+        let directory = node.kind == FileKind::Directory;
+        let home = self.directory(parent)?;
+        if home.entries.insert(*name, ino).is_some() {
+            return Err(format!("the name {name:?} in {parent:?} was taken"));
+        }
+        home.links += u32::from(directory);
+        self.nodes.insert(ino, node);
+        Ok(())
+    }
+
+    fn take(&mut self, parent: Ino, name: &Name) -> Result<Ino, String> {
+        let home = self.directory(parent)?;
+        home.entries.remove(name).ok_or_else(|| format!("there was no name {name:?} in {parent:?}"))
+    }
+
+    fn unname(&mut self, parent: Ino, ino: Ino) -> Result<(), String> {
+        let node = self.node(ino)?;
+        let directory = node.kind == FileKind::Directory;
+        if !node.entries.is_empty() {
+            return Err(format!("directory {ino:?} had entries"));
+        }
+        node.links = if directory { 0 } else { node.links - 1 };
+        self.node(parent)?.links -= u32::from(directory);
+        Ok(())
+    }
+
+    fn remove(&mut self, parent: Ino, name: &Name, directory: bool) -> Result<(), String> {
+        let ino = self.take(parent, name)?;
+        if (self.node(ino)?.kind == FileKind::Directory) != directory {
+            return Err(format!("{ino:?} was removed as what it is not"));
+        }
+        self.unname(parent, ino)
+    }
+
+    fn rename(&mut self, (from, name): (Ino, &Name), (to, new_name): (Ino, &Name)) -> Result<(), String> {
+        let ino = self.take(from, name)?;
+        let directory = self.node(ino)?.kind == FileKind::Directory;
+        let replaced = self.directory(to)?.entries.insert(*new_name, ino);
+        if let Some(replaced) = replaced {
+            self.unname(to, replaced)?;
+        }
+        if directory {
+            self.node(from)?.links -= 1;
+            self.node(to)?.links += 1;
+            self.node(ino)?.parent = Some(to);
+        }
+        Ok(())
+    }
+}

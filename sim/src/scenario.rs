@@ -1,0 +1,372 @@
+//! The life of a brick by one seed: several lives of its daemon, each ended by a crash or a clean stop, and all
+//! checks on what each of them left.
+
+use crate::check::prefix::{Before, Evidence};
+use crate::check::{durable, prefix, readback, tree};
+use crate::history::{History, Key};
+use crate::model::Model;
+use crate::workload::{Client, Profile, Shared};
+use crate::world::{Image, Machine, Served, format, serve, volume_name};
+use base::{FileKind, Kind, Op, Outcome, RequestId, SessionId};
+use group::Options;
+use runtime::random::SplitMix;
+use runtime::sim::{Ran, Side, Survival};
+use runtime::{Runtime, Slabs};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// A promise that does not hold, and how the brick got there.
+#[derive(Clone, Debug)]
+pub struct Failure {
+    /// The seed.
+    pub seed: u64,
+    /// What is wrong.
+    pub what: String,
+}
+
+/// What a seed did.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub struct Summary {
+    /// Crash images that were checked.
+    pub images: u64,
+    /// Calls by clients.
+    pub calls: u64,
+    /// Changes found in logs.
+    pub changes: u64,
+    /// Lives of the daemon.
+    pub lives: u64,
+    /// Changes that were answered and then lost, as they may be when they were not durable.
+    pub lost: u64,
+    /// Crashes during recovery.
+    pub recoveries_crashed: u64,
+    /// A hash over everything that happened.
+    pub fingerprint: u64,
+}
+
+impl Summary {
+    /// Adds another seed's.
+    pub fn add(&mut self, other: &Summary) {
+        self.images += other.images;
+        self.calls += other.calls;
+        self.changes += other.changes;
+        self.lives += other.lives;
+        self.lost += other.lost;
+        self.recoveries_crashed += other.recoveries_crashed;
+        self.mix(other.fingerprint);
+    }
+    fn mix(&mut self, value: u64) {
+        self.fingerprint = (self.fingerprint.rotate_left(7) ^ value).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    }
+}
+
+/// How a life ends.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum End {
+    /// The machine crashes at a durable step of the disk.
+    Step(u64, Side),
+    /// It crashes at a step of the index engine.
+    IndexStep(u64),
+    /// It crashes when the clients have ended.
+    Quiet,
+    /// The daemon stops, then the machine is switched off.
+    Stop,
+}
+
+/// What a life was told to do before it ended.
+struct Life {
+    history: History,
+    checkpointed: Option<u64>,
+    crashed_ns: u64,
+    recovered: bool,
+}
+
+/// What an image was found to be.
+#[derive(Clone)]
+struct State {
+    formatted: bool,
+    before: Before,
+    model: Model,
+    /// Every change that ever took effect.
+    earlier: BTreeMap<Key, Outcome>,
+}
+
+struct Scenario<'a> {
+    rng: SplitMix,
+    slabs: &'a Arc<Slabs>,
+    profile: Profile,
+    groups: u32,
+    summary: Summary,
+    told: &'a dyn Fn(&str),
+    /// Format has said that it is done.
+    format_done: bool,
+    image: Option<Image>,
+    state: State,
+}
+
+/// Runs a seed to its end.
+pub fn run(seed: u64, slabs: &Arc<Slabs>) -> Result<Summary, Failure> {
+    tell(seed, slabs, &|_| {})
+}
+
+/// Runs a seed to its end and tells what happens.
+pub fn tell(seed: u64, slabs: &Arc<Slabs>, told: &dyn Fn(&str)) -> Result<Summary, Failure> {
+    let mut rng = SplitMix(seed);
+    let profile = Profile::draw(&mut rng);
+    let groups = 1 + rng.below(6) as u32;
+    let state =
+        State { formatted: false, before: Before::default(), model: Model::default(), earlier: BTreeMap::new() };
+    let mut scenario = Scenario {
+        rng,
+        slabs,
+        profile,
+        groups,
+        summary: Summary::default(),
+        told,
+        format_done: false,
+        image: None,
+        state,
+    };
+    let lives = 1 + scenario.rng.below(4);
+    for life in 0..lives {
+        if let Err(what) = scenario.life(life) {
+            return Err(Failure { seed, what });
+        }
+    }
+    Ok(scenario.summary)
+}
+
+impl Scenario<'_> {
+    fn tell(&self, line: String) {
+        (self.told)(&line);
+    }
+
+    fn options(&mut self) -> Options {
+        Options {
+            overlay_bytes: 4 << (10 + self.rng.below(10)),
+            replay_bytes: 1 << (16 + self.rng.below(10)),
+            replay_records: 8 << self.rng.below(10),
+            cache_bytes: 1 << (10 + self.rng.below(14)),
+        }
+    }
+
+    fn end(&mut self) -> End {
+        let side = if self.rng.one_in(2) { Side::Before } else { Side::After };
+        let steps = 20 + self.profile.clients * self.profile.calls * 2;
+        match self.rng.below(16) {
+            // Format and recovery take about a dozen steps.
+            0..3 => End::Step(1 + self.rng.below(25), side),
+            3..11 => End::Step(1 + self.rng.below(steps), side),
+            11..13 => End::IndexStep(1 + self.rng.below(8)),
+            13..15 => End::Quiet,
+            _ => End::Stop,
+        }
+    }
+
+    fn life(&mut self, number: u64) -> Result<(), String> {
+        let end = self.end();
+        let mut machine = Machine::boot(self.rng.next(), self.image.take(), self.slabs);
+        match end {
+            End::Step(step, side) => machine.world.crash_at_step(step, side),
+            End::IndexStep(step) => machine.index.crash_at_step(step),
+            _ => {}
+        }
+        let options = self.options();
+        self.tell(format!("life {number}: ends by {end:?}; {options:?}"));
+        let shared = Shared::new();
+        let (runtime, index) = (machine.runtime(), machine.index.clone());
+        let rng = SplitMix(self.rng.next());
+        let mut formatted = false;
+        let mut served = None;
+        let ran = machine.world.run(async {
+            if !self.state.formatted {
+                format(&runtime, self.groups).await?;
+                formatted = true;
+            }
+            let daemon = serve(runtime.clone(), index, options).await?;
+            served = Some(daemon.clone());
+            self.work(&runtime, &daemon, &shared, number, rng).await?;
+            if end == End::Stop { daemon.groups.close().await } else { Ok(()) }
+        });
+        self.format_done |= formatted;
+        let recovered = served.is_some();
+        drop(served);
+        if let Ran::Finished(Err(error)) = ran {
+            return Err(format!("life {number} ended with an error: {error:?}"));
+        }
+        let life = Life {
+            history: shared.history(),
+            checkpointed: shared.checkpointed(),
+            crashed_ns: runtime.clock.now_ns(),
+            recovered,
+        };
+        self.summary.lives += 1;
+        self.summary.calls += life.history.calls().len() as u64;
+        self.summary.recoveries_crashed += u64::from(!life.recovered);
+        self.summary.mix(machine.world.fingerprint());
+        self.tell(format!("  {} calls, {} steps of the disk", life.history.calls().len(), machine.world.steps()));
+        let stopped = end == End::Stop && matches!(ran, Ran::Finished(_));
+        self.check_images(&machine, &life, stopped)
+    }
+
+    /// The clients of one life.
+    async fn work(
+        &self,
+        runtime: &Runtime,
+        served: &Served,
+        shared: &Arc<Shared>,
+        number: u64,
+        mut rng: SplitMix,
+    ) -> base::Result<()> {
+        let session = |client: u64| SessionId(1 + number * 100 + client);
+        let mut client = |number| {
+            let (runtime, profile, rng) = (runtime.clone(), self.profile.clone(), SplitMix(rng.next()));
+            Client::new(runtime, served.clone(), shared.clone(), profile, session(number), rng)
+        };
+        let mut first = client(0);
+        let key = (session(0), RequestId(1));
+        let name = volume_name();
+        let volume = match served.groups.volume(&name).await {
+            Ok(volume) => volume,
+            Err(_) => {
+                first.deliver(key, Op::VolumeCreate { name }, 0).await?;
+                served.groups.volume(&name).await?
+            }
+        };
+        shared.found_volume(volume.id, volume.root);
+        let known = |wanted: FileKind| {
+            let nodes = self.state.model.nodes.iter().filter(move |(_, node)| node.kind == wanted);
+            nodes.map(|(ino, _)| *ino).filter(|ino| *ino != volume.root).collect()
+        };
+        let entries = self.state.model.nodes.iter().flat_map(|(dir, node)| {
+            node.entries.iter().map(|(name, ino)| (*dir, *name, self.state.model.nodes[ino].kind))
+        });
+        shared.found(known(FileKind::Directory), known(FileKind::File), entries.collect());
+        for number in 1..=self.profile.clients {
+            client(number).start(number as usize % runtime.tasks.cores());
+        }
+        first.end();
+        shared.all_ended().await;
+        Ok(())
+    }
+
+    /// Draws images of the moment, checks each, and goes on with one of them.
+    fn check_images(&mut self, machine: &Machine, life: &Life, stopped: bool) -> Result<(), String> {
+        let mut survivals = vec![Survival::Random, Survival::Random];
+        survivals.push(if self.rng.one_in(2) { Survival::Nothing } else { Survival::Everything });
+        let chosen = self.rng.below(survivals.len() as u64) as usize;
+        let mut next = None;
+        for (number, survival) in survivals.into_iter().enumerate() {
+            let image = machine.crash(survival, &mut self.rng);
+            self.tell(format!("  image {number}: {survival:?}"));
+            let state = self.check_image(image.clone(), life, stopped)?;
+            self.summary.images += 1;
+            if number == chosen {
+                next = Some((image, state));
+            }
+        }
+        let (image, state) = next.expect("one was chosen");
+        self.image = Some(image);
+        self.state = state;
+        Ok(())
+    }
+
+    fn check_image(&mut self, image: Image, life: &Life, stopped: bool) -> Result<State, String> {
+        let mut machine = Machine::boot(self.rng.next(), Some(image), self.slabs);
+        let (runtime, index) = (machine.runtime(), machine.index.clone());
+        let before = self.state.before;
+        let read = machine.world.block_on(async {
+            if !self.format_done && !is_brick(&runtime).await? {
+                return Ok(None);
+            }
+            prefix::read(&runtime, &index, &before).await.map(Some)
+        });
+        let evidence = read.map_err(|error| format!("the image can't be read: {error:?}"))?;
+        let Some(evidence) = evidence else {
+            self.tell("    not formatted yet".into());
+            return Ok(self.state.clone());
+        };
+        let checked = self.check_evidence(&evidence, life, stopped);
+        let Ok(state) = checked else {
+            let Evidence { last, tail, replay, epoch, .. } = &evidence;
+            self.tell(format!("    epoch {epoch}, tail {tail}, {last:?}, {replay:?}"));
+            return checked;
+        };
+        let reopen = self.rng.one_in(3);
+        let (first, second) = (self.options(), self.options());
+        let model = &state.model;
+        let checked = machine.world.block_on(async {
+            check_tree(&runtime, &index, first, model).await?;
+            if reopen { check_tree(&runtime, &index, second, model).await } else { Ok(()) }
+        });
+        checked?;
+        self.summary.mix(machine.world.fingerprint());
+        Ok(state)
+    }
+
+    fn check_evidence(&mut self, evidence: &Evidence, life: &Life, stopped: bool) -> Result<State, String> {
+        let Evidence { logged, tail, replay, .. } = evidence;
+        let earlier = &self.state.earlier;
+        prefix::check(&life.history, evidence, earlier)?;
+        durable::check(&life.history, evidence, earlier, Some(life.crashed_ns))?;
+        if let Some(checkpointed) = life.checkpointed
+            && replay.number <= checkpointed
+        {
+            return Err(format!(
+                "a checkpoint up to batch {checkpointed} ended, but replay begins at {}",
+                replay.number
+            ));
+        }
+        if stopped && *tail >= replay.number {
+            return Err(format!("a clean stop leaves batches {} to {tail} to replay", replay.number));
+        }
+        let mut state = self.state.clone();
+        state.formatted = true;
+        state.before = Before { replay: *replay, tail: *tail };
+        let requests = life.history.requests();
+        for logged in logged {
+            let call = requests[&logged.key];
+            let applied = state.model.apply(logged.key, &call.op, call.length, logged.outcome);
+            applied.map_err(|what| format!("{what}: {logged:?} {call:?}"))?;
+            state.earlier.insert(logged.key, logged.outcome);
+        }
+        state.model.purge();
+        let answered = life.history.calls().iter().filter(|call| {
+            let placed = call.done().is_some_and(|(_, told)| told.position.is_some());
+            placed && !state.earlier.contains_key(&call.key)
+        });
+        let lost = answered.count() as u64;
+        self.summary.changes += logged.len() as u64;
+        self.summary.lost += lost;
+        self.tell(format!(
+            "    {} changes up to batch {tail}, replay from {}, {lost} lost",
+            logged.len(),
+            replay.number
+        ));
+        Ok(state)
+    }
+}
+
+async fn is_brick(runtime: &Runtime) -> base::Result<bool> {
+    Ok(matches!(store::brick::look(runtime).await?, store::brick::Found::Brick(_)))
+}
+
+/// Starts the brick, compares all of it with the model, stops it, and checks it offline.
+async fn check_tree(
+    runtime: &Runtime,
+    index: &Arc<crate::index::CrashIndex>,
+    options: Options,
+    model: &Model,
+) -> Result<(), String> {
+    let served = match serve(runtime.clone(), index.clone(), options).await {
+        Ok(served) => served,
+        Err(error) => return Err(format!("the brick does not start: {error:?}")),
+    };
+    let found = match readback::read(&served).await {
+        Ok(found) => found,
+        Err(error) if error.kind == Kind::Corrupt => return Err(format!("damage: {error:?}")),
+        Err(error) => return Err(format!("the volume can't be read: {error:?}")),
+    };
+    readback::compare(model, &found)?;
+    served.groups.close().await.map_err(|error| format!("the brick does not stop: {error:?}"))?;
+    tree::check(runtime, index).await
+}

@@ -1,0 +1,528 @@
+//! Clients: tasks on all cores that ask for whatever a seed comes up with, tell the history what they asked and were
+//! told, and deliver some requests twice.
+
+use crate::history::{History, Key, payload};
+use crate::world::{Served, context};
+use base::{At, FileKind, Ino, Kind, Name, Op, RequestId, SessionId, SetAttr, Sync, VolumeId};
+use group::Answer;
+use layer::Call;
+use runtime::random::SplitMix;
+use runtime::{Event, Runtime};
+use std::future::Future;
+use std::pin::pin;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::task::Poll;
+
+/// Files stay this small, so that a model in memory is cheap and several leaves are still met.
+const FILE_BYTES_MAX: u64 = 600 << 10;
+/// Names per directory: few, so that clients meet.
+const NAMES: u64 = 9;
+/// Opens that a client holds at most.
+const HANDLES_MAX: usize = 5;
+
+/// What clients do, by weight. Drawn per seed: a seed that does only some things does them far more often.
+const DEEDS: [(Deed, u64); 19] = [
+    (Deed::Create, 8),
+    (Deed::MakeDir, 5),
+    (Deed::SymLink, 2),
+    (Deed::Unlink, 5),
+    (Deed::RemoveDir, 2),
+    (Deed::Rename, 7),
+    (Deed::Mode, 2),
+    (Deed::Truncate, 4),
+    (Deed::Open, 2),
+    (Deed::OpenTruncate, 2),
+    (Deed::Release, 2),
+    (Deed::Write, 14),
+    (Deed::Append, 5),
+    (Deed::Fsync, 5),
+    (Deed::SyncAll, 1),
+    (Deed::List, 2),
+    (Deed::Read, 6),
+    (Deed::Checkpoint, 2),
+    (Deed::Sleep, 2),
+];
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Deed {
+    Create,
+    MakeDir,
+    SymLink,
+    Unlink,
+    RemoveDir,
+    Rename,
+    Mode,
+    Truncate,
+    Open,
+    OpenTruncate,
+    Release,
+    Write,
+    Append,
+    Fsync,
+    SyncAll,
+    List,
+    Read,
+    Checkpoint,
+    Sleep,
+}
+
+/// How clients behave; drawn once per seed.
+#[derive(Clone, Debug)]
+pub struct Profile {
+    weights: Vec<u64>,
+    /// Weights of the four classes of durability.
+    syncs: [u64; 4],
+    /// One mutating request in so many is delivered twice.
+    twice_one_in: u64,
+    /// One write in so many is large enough for the bulk stream.
+    large_one_in: u64,
+    /// Clients.
+    pub clients: u64,
+    /// Calls per client and life.
+    pub calls: u64,
+    /// The longest pause.
+    pause_ns: u64,
+}
+
+impl Profile {
+    /// A profile by seed.
+    pub fn draw(rng: &mut SplitMix) -> Profile {
+        let swarm = rng.one_in(2);
+        let weight = |&(_, weight): &(Deed, u64), rng: &mut SplitMix| match swarm {
+            true => weight * [0, 1, 1, 4][rng.below(4) as usize],
+            false => weight,
+        };
+        let mut weights: Vec<u64> = DEEDS.iter().map(|deed| weight(deed, rng)).collect();
+        // Without files there is nothing to do.
+        weights[0] = weights[0].max(4);
+        Profile {
+            weights,
+            syncs: [1 + rng.below(8), rng.below(4), 1 + rng.below(4), rng.below(3)],
+            twice_one_in: 4 + rng.below(12),
+            large_one_in: 4 + rng.below(20),
+            clients: 1 + rng.below(6),
+            calls: 8 + rng.below(40),
+            pause_ns: 1 << rng.below(31),
+        }
+    }
+}
+
+/// What clients have learned of the volume; may be out of date.
+#[derive(Default)]
+struct Known {
+    dirs: Vec<Ino>,
+    files: Vec<Ino>,
+    entries: Vec<(Ino, Name, FileKind)>,
+}
+
+/// What the clients of one life share.
+pub struct Shared {
+    state: Mutex<State>,
+    /// Happens when a client has ended.
+    ended: Event,
+}
+
+struct State {
+    history: History,
+    known: Known,
+    volume: VolumeId,
+    running: u64,
+    checkpointed: Option<u64>,
+}
+
+impl Shared {
+    /// Nothing asked yet; `again`: what is known from earlier lives.
+    pub fn new() -> Arc<Shared> {
+        let state = State {
+            history: History::default(),
+            known: Known::default(),
+            volume: VolumeId(0),
+            running: 0,
+            checkpointed: None,
+        };
+        Arc::new(Shared { state: Mutex::new(state), ended: Event::new() })
+    }
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().expect("no panic while held")
+    }
+    /// The calls so far.
+    pub fn history(&self) -> History {
+        self.state().history.clone()
+    }
+    /// Every batch up to this one is in the index, by a checkpoint that has ended.
+    pub fn checkpointed(&self) -> Option<u64> {
+        self.state().checkpointed
+    }
+    /// The volume and its root are known.
+    pub fn found_volume(&self, volume: VolumeId, root: Ino) {
+        let mut state = self.state();
+        state.volume = volume;
+        state.known.dirs.push(root);
+    }
+    /// What earlier lives left.
+    pub fn found(&self, dirs: Vec<Ino>, files: Vec<Ino>, entries: Vec<(Ino, Name, FileKind)>) {
+        let known = &mut self.state().known;
+        known.dirs.extend(dirs);
+        known.files.extend(files);
+        known.entries.extend(entries);
+    }
+    /// Waits until all clients have ended.
+    pub async fn all_ended(&self) {
+        loop {
+            let ticket = self.ended.ticket();
+            if self.state().running == 0 {
+                return;
+            }
+            self.ended.after(ticket).await;
+        }
+    }
+}
+
+/// A client.
+pub struct Client {
+    runtime: Runtime,
+    served: Served,
+    shared: Arc<Shared>,
+    profile: Profile,
+    rng: SplitMix,
+    session: SessionId,
+    request: u64,
+    handles: Vec<Ino>,
+}
+
+impl Client {
+    /// A client with a session of its own.
+    pub fn new(
+        runtime: Runtime,
+        served: Served,
+        shared: Arc<Shared>,
+        profile: Profile,
+        session: SessionId,
+        rng: SplitMix,
+    ) -> Client {
+        shared.state().running += 1;
+        Client { runtime, served, shared, profile, rng, session, request: 0, handles: Vec::new() }
+    }
+
+    /// Starts it on a core.
+    pub fn start(mut self, core: usize) {
+        let tasks = self.runtime.tasks.clone();
+        tasks.spawn(
+            core,
+            Box::new(move || {
+                Box::pin(async move {
+                    for _ in 0..self.profile.calls {
+                        self.step().await;
+                    }
+                    self.shared.state().running -= 1;
+                    self.shared.ended.notify();
+                })
+            }),
+        );
+    }
+
+    /// Ends without having started.
+    pub fn end(self) {
+        self.shared.state().running -= 1;
+        self.shared.ended.notify();
+    }
+
+    /// Delivers a request of an earlier life, or of this client, again.
+    pub async fn deliver(&mut self, key: Key, op: Op, length: u32) -> base::Result<Answer> {
+        let data = match op {
+            Op::Write { .. } => {
+                let mut buffer = self.runtime.buffer(length as usize)?;
+                payload(key, &mut buffer);
+                Some(buffer)
+            }
+            _ => None,
+        };
+        let (call, volume) = {
+            let mut state = self.shared.state();
+            (state.history.call(key, op.clone(), length), state.volume)
+        };
+        let volume = if matches!(op, Op::VolumeCreate { .. }) { VolumeId(0) } else { volume };
+        let context = context(volume, key);
+        let answer = self.served.stack.call(&context, Call { op, data }).await;
+        let now_ns = self.runtime.clock.now_ns();
+        self.shared.state().history.answer(call, now_ns, &answer);
+        answer
+    }
+
+    async fn step(&mut self) {
+        let deed = self.choose();
+        match deed {
+            Deed::Sleep => {
+                let ns = self.rng.below(self.profile.pause_ns);
+                self.runtime.clock.sleep(ns).await;
+            }
+            Deed::Checkpoint => self.checkpoint().await,
+            _ => {
+                let Some((op, length)) = self.wish(deed) else { return };
+                self.request += 1;
+                let key = (self.session, RequestId(self.request));
+                self.perform(key, op, length).await;
+            }
+        }
+    }
+
+    async fn perform(&mut self, key: Key, op: Op, length: u32) {
+        let twice = op.mutates() && !matches!(op, Op::Release { .. }) && self.rng.one_in(self.profile.twice_one_in);
+        let at_once = twice && self.rng.one_in(2);
+        let answer = if at_once {
+            let mut other = self.twin();
+            let (first, second) = (self.deliver(key, op.clone(), length), other.deliver(key, op.clone(), length));
+            join(first, second).await
+        } else {
+            self.deliver(key, op.clone(), length).await
+        };
+        if twice && !at_once && answer.as_ref().is_ok_and(|answer| answer.position.is_some()) {
+            // Its answer is the first one's: the checker compares.
+            let _ = self.deliver(key, op.clone(), length).await;
+        }
+        self.learn(&op, &answer);
+    }
+
+    /// The same client, to deliver a request beside itself.
+    fn twin(&self) -> Client {
+        Client {
+            runtime: self.runtime.clone(),
+            served: self.served.clone(),
+            shared: self.shared.clone(),
+            profile: self.profile.clone(),
+            rng: self.rng.clone(),
+            session: self.session,
+            request: self.request,
+            handles: Vec::new(),
+        }
+    }
+
+    async fn checkpoint(&mut self) {
+        let last = self.served.groups.store().log.last_batch();
+        if self.served.groups.checkpoint().await.is_ok() {
+            let mut state = self.shared.state();
+            state.checkpointed = state.checkpointed.max(Some(last));
+        }
+    }
+
+    fn choose(&mut self) -> Deed {
+        let all: u64 = self.profile.weights.iter().sum();
+        let mut draw = self.rng.below(all);
+        for ((deed, _), weight) in DEEDS.iter().zip(&self.profile.weights) {
+            if draw < *weight {
+                return *deed;
+            }
+            draw -= weight;
+        }
+        unreachable!("the draw is below the sum of the weights")
+    }
+
+    fn sync(&mut self) -> Sync {
+        let all: u64 = self.profile.syncs.iter().sum();
+        let mut draw = self.rng.below(all);
+        for (sync, weight) in [Sync::Ordered, Sync::Written, Sync::Data, Sync::All].into_iter().zip(self.profile.syncs)
+        {
+            if draw < weight {
+                return sync;
+            }
+            draw -= weight;
+        }
+        unreachable!("the draw is below the sum of the weights")
+    }
+
+    fn name(&mut self) -> Name {
+        let number = self.rng.below(NAMES);
+        // Long names make records that fill a batch's header, so that one change is spread over several batches.
+        let text = if number < 4 { format!("n{number}") } else { format!("{number}").repeat(250) };
+        Name::new(text.as_bytes()).expect("a good name")
+    }
+
+    /// What a deed asks for; None if there is nothing to do it with.
+    fn wish(&mut self, deed: Deed) -> Option<(Op, u32)> {
+        let name = self.name();
+        let dir = self.any(|known| &known.dirs)?;
+        let file = self.handle_or_file();
+        let op = match deed {
+            Deed::Create => Op::Create { parent: dir, name, mode: 0o644, exclusive: self.rng.one_in(2) },
+            Deed::MakeDir => Op::MakeDir { parent: dir, name, mode: 0o755 },
+            Deed::SymLink => {
+                let target = vec![b't'; 1 + self.rng.below(300) as usize].into();
+                Op::SymLink { parent: dir, name, target }
+            }
+            Deed::Unlink => self.unlink(dir, name),
+            Deed::RemoveDir => {
+                let (parent, name) = self.entry(|kind| kind == FileKind::Directory).unwrap_or((dir, name));
+                Op::RemoveDir { parent, name }
+            }
+            Deed::Rename => self.rename(dir, name),
+            Deed::Mode => {
+                let ino = if self.rng.one_in(3) { dir } else { file? };
+                let set = SetAttr { mode: Some(self.rng.below(0o1000) as u16), ..SetAttr::default() };
+                Op::SetAttr { ino, set }
+            }
+            Deed::Truncate => {
+                let size = match self.rng.below(4) {
+                    0 => 0,
+                    1 => self.rng.below(FILE_BYTES_MAX / 4096) * 4096,
+                    _ => self.rng.below(FILE_BYTES_MAX / 4),
+                };
+                Op::SetAttr { ino: file?, set: SetAttr { size: Some(size), ..SetAttr::default() } }
+            }
+            Deed::Open => Op::Open { ino: file?, truncate: false },
+            Deed::OpenTruncate => Op::Open { ino: file?, truncate: true },
+            Deed::Release => Op::Release { ino: self.handles.pop()? },
+            Deed::Write => return self.write(file?),
+            Deed::Append => {
+                let length = 1 + self.rng.below(9000) as u32;
+                let (ino, sync) = (file?, self.sync());
+                return Some((Op::Write { ino, at: At::End, sync, kill_privileges: false }, length));
+            }
+            Deed::Fsync => {
+                let ino = if self.rng.one_in(3) { dir } else { file? };
+                Op::Fsync { ino, sync: if self.rng.one_in(2) { Sync::All } else { Sync::Data } }
+            }
+            Deed::SyncAll => Op::SyncAll,
+            Deed::List => Op::ReadDir { ino: dir, cookie: 0, count: 100, plus: self.rng.one_in(2) },
+            Deed::Read => {
+                let offset = self.rng.below(FILE_BYTES_MAX / 4);
+                Op::Read { ino: file?, offset, length: 1 + self.rng.below(200_000) as u32 }
+            }
+            Deed::Checkpoint | Deed::Sleep => unreachable!("no request"),
+        };
+        Some((op, 0))
+    }
+
+    fn unlink(&mut self, dir: Ino, name: Name) -> Op {
+        let (parent, name) = self.entry(|kind| kind != FileKind::Directory).unwrap_or((dir, name));
+        Op::Unlink { parent, name }
+    }
+
+    fn rename(&mut self, new_parent: Ino, new_name: Name) -> Op {
+        let (parent, name) = self.entry(|_| true).unwrap_or((new_parent, new_name));
+        // Half of the time onto a name that is known to be taken.
+        let target = if self.rng.one_in(2) { self.entry(|_| true) } else { None };
+        let (new_parent, new_name) = target.unwrap_or((new_parent, new_name));
+        Op::Rename { parent, name, new_parent, new_name, no_replace: self.rng.one_in(8) }
+    }
+
+    fn write(&mut self, ino: Ino) -> Option<(Op, u32)> {
+        let (offset, length) = if self.rng.one_in(self.profile.large_one_in) {
+            (self.rng.below(FILE_BYTES_MAX / 8192) * 4096, (128 << 10) + self.rng.below(19) * 4096)
+        } else {
+            match self.rng.below(3) {
+                0 => (self.rng.below(40) * 4096, (1 + self.rng.below(6)) * 4096),
+                1 => (self.rng.below(60) * 512, 512 * (1 + self.rng.below(12))),
+                _ => (self.rng.below(200_000), 1 + self.rng.below(10_000)),
+            }
+        };
+        let sync = self.sync();
+        Some((Op::Write { ino, at: At::Offset(offset), sync, kill_privileges: false }, length as u32))
+    }
+
+    fn any<T: Copy>(&mut self, of: impl Fn(&Known) -> &Vec<T>) -> Option<T> {
+        let state = self.shared.state.lock().expect("no panic while held");
+        let all = of(&state.known);
+        if all.is_empty() { None } else { Some(all[self.rng.below(all.len() as u64) as usize]) }
+    }
+
+    fn handle_or_file(&mut self) -> Option<Ino> {
+        if !self.handles.is_empty() && self.rng.one_in(2) {
+            return Some(self.handles[self.rng.below(self.handles.len() as u64) as usize]);
+        }
+        self.any(|known| &known.files)
+    }
+
+    /// A name that is known, of a wanted kind, seven times in eight.
+    fn entry(&mut self, wanted: impl Fn(FileKind) -> bool) -> Option<(Ino, Name)> {
+        if self.rng.one_in(8) {
+            return None;
+        }
+        let state = self.shared.state.lock().expect("no panic while held");
+        let all: Vec<_> = state.known.entries.iter().filter(|(.., kind)| wanted(*kind)).collect();
+        if all.is_empty() {
+            return None;
+        }
+        let &&(dir, name, _) = &all[self.rng.below(all.len() as u64) as usize];
+        Some((dir, name))
+    }
+
+    fn learn(&mut self, op: &Op, answer: &base::Result<Answer>) {
+        let mut state = self.shared.state.lock().expect("no panic while held");
+        let known = &mut state.known;
+        let born = match answer {
+            Ok(Answer { reply: base::Reply::Attr(attr), .. }) => Some(*attr),
+            Ok(_) => None,
+            Err(error) => {
+                if error.kind == Kind::Stale {
+                    known.forget(op);
+                }
+                return;
+            }
+        };
+        match op {
+            Op::Create { parent, name, .. } | Op::MakeDir { parent, name, .. } | Op::SymLink { parent, name, .. } => {
+                let Some(attr) = born else { return };
+                known.entries.push((*parent, *name, attr.inode.kind));
+                match attr.inode.kind {
+                    FileKind::Directory => known.dirs.push(attr.ino),
+                    FileKind::File => known.files.push(attr.ino),
+                    _ => {}
+                }
+                if matches!(op, Op::Create { .. }) {
+                    self.handles.push(attr.ino);
+                }
+            }
+            Op::Open { ino, .. } => self.handles.push(*ino),
+            Op::Unlink { parent, name } | Op::RemoveDir { parent, name } => {
+                known.entries.retain(|(dir, known, _)| (dir, known) != (parent, name));
+            }
+            Op::Rename { parent, name, new_parent, new_name, .. } => {
+                let moved = known.entries.iter().find(|(dir, known, _)| (dir, known) == (parent, name)).copied();
+                known.entries.retain(|(dir, known, _)| (dir, known) != (parent, name));
+                known.entries.extend(moved.map(|(.., kind)| (*new_parent, *new_name, kind)));
+            }
+            _ => {}
+        }
+        drop(state);
+        if self.handles.len() > HANDLES_MAX {
+            // Kept open until the life ends: a file that is unlinked meanwhile becomes an orphan.
+            self.handles.remove(0);
+        }
+    }
+}
+
+impl Known {
+    /// Something that an operation named is gone.
+    fn forget(&mut self, op: &Op) {
+        let gone = match op {
+            Op::SetAttr { ino, .. } | Op::Open { ino, .. } | Op::Write { ino, .. } | Op::Read { ino, .. } => *ino,
+            Op::Create { parent, .. } | Op::MakeDir { parent, .. } | Op::SymLink { parent, .. } => *parent,
+            _ => return,
+        };
+        self.files.retain(|file| *file != gone);
+        // The root stays, whatever happens: it comes first.
+        let root = self.dirs.first().copied();
+        self.dirs.retain(|dir| *dir != gone || Some(*dir) == root);
+    }
+}
+
+/// Both at once, on one task; the first one's value.
+async fn join<T>(first: impl Future<Output = T>, second: impl Future<Output = T>) -> T {
+    let (mut first, mut second) = (pin!(first), pin!(second));
+    let (mut one, mut other) = (None, None);
+    std::future::poll_fn(|context| {
+        if one.is_none()
+            && let Poll::Ready(value) = first.as_mut().poll(context)
+        {
+            one = Some(value);
+        }
+        if other.is_none()
+            && let Poll::Ready(value) = second.as_mut().poll(context)
+        {
+            other = Some(value);
+        }
+        if one.is_some() && other.is_some() { Poll::Ready(()) } else { Poll::Pending }
+    })
+    .await;
+    one.expect("both are there")
+}

@@ -1,0 +1,110 @@
+//! A brick on a simulated machine: boot, serve, crash to an image, boot again.
+
+use crate::index::CrashIndex;
+use base::limits::SEGMENT_BYTES_MIN;
+use base::{Name, Result, VolumeId};
+use group::{Class, Context, Groups, Options};
+use layer::Stack;
+use runtime::random::SplitMix;
+use runtime::sim::{DiskImage, Setup, Survival, World};
+use runtime::{Runtime, Slabs, Span};
+use std::sync::Arc;
+use store::index::model::ModelIndex;
+use store::{FormatOptions, Opening, Replay};
+
+/// What a crash leaves: disk and index.
+#[derive(Clone)]
+pub struct Image {
+    /// The brick's files.
+    pub disk: DiskImage,
+    /// The index engine's files.
+    pub index: ModelIndex,
+}
+
+/// A machine with one brick.
+pub struct Machine {
+    /// The simulated world; the brick's daemon is its only process.
+    pub world: World,
+    /// The brick's index.
+    pub index: Arc<CrashIndex>,
+}
+
+/// A daemon that serves.
+#[derive(Clone)]
+pub struct Served {
+    /// The groups.
+    pub groups: Arc<Groups>,
+    /// The stack above them.
+    pub stack: Arc<Stack>,
+    /// What the start replayed.
+    pub replay: Replay,
+}
+
+impl Machine {
+    /// Boots a machine, from an image or with an empty disk.
+    pub fn boot(seed: u64, image: Option<Image>, slabs: &Arc<Slabs>) -> Machine {
+        let (disk, index) = image.map(|image| (image.disk, image.index)).unzip();
+        // A minute is far more than any operation may take; a simulated hour of an idle daemon's timers takes real
+        // seconds.
+        let patience_ns = 120_000_000_000;
+        let world = World::with(Setup { image: disk, slabs: Some(slabs.clone()), patience_ns, ..Setup::new(seed) });
+        let index = Arc::new(CrashIndex::new(index, world.disk().clone()));
+        Machine { world, index }
+    }
+    /// The machine's runtime.
+    pub fn runtime(&self) -> Runtime {
+        self.world.runtime()
+    }
+    /// What a crash now leaves.
+    pub fn crash(&self, survival: Survival, rng: &mut SplitMix) -> Image {
+        let index = self.index.crashed(rng);
+        Image { disk: self.world.crash_as(survival, rng), index }
+    }
+}
+
+/// Slabs for machines of one thread.
+pub fn slabs() -> Arc<Slabs> {
+    World::new(0).runtime().slabs
+}
+
+/// The size of a simulated brick: segments as small as they may be, enough of them for all lives of a seed without
+/// a cleaner.
+const SEGMENTS: u64 = 512;
+
+/// Formats the empty disk.
+pub async fn format(runtime: &Runtime, groups: u32) -> Result<()> {
+    let size = Some(SEGMENTS * SEGMENT_BYTES_MIN);
+    let options = FormatOptions { size_bytes: size, segment_bytes: SEGMENT_BYTES_MIN, groups, size_bytes_min: 0 };
+    store::format_brick(runtime, options, async || Ok(())).await.map(drop)
+}
+
+/// Starts the brick's daemon.
+pub async fn serve(runtime: Runtime, index: Arc<CrashIndex>, options: Options) -> Result<Served> {
+    let opening = Opening::read(runtime, index, true).await?;
+    let (groups, replay) = Groups::open(opening, options).await?;
+    let stack = Arc::new(Stack::new(groups.clone(), Vec::new()));
+    Ok(Served { groups, stack, replay })
+}
+
+/// The context of a request.
+pub fn context(volume: VolumeId, key: crate::history::Key) -> Context {
+    let (session, request) = key;
+    Context {
+        volume,
+        session,
+        request,
+        uid: 0,
+        gid: 0,
+        deadline_ns: u64::MAX,
+        class: Class::Foreground,
+        trace: 0,
+        cut: 0,
+        membership: 1,
+        span: Span::start(0),
+    }
+}
+
+/// The one volume's name.
+pub fn volume_name() -> Name {
+    Name::new(b"main").expect("a good name")
+}
