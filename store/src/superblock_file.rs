@@ -68,6 +68,11 @@ pub async fn load(runtime: &Runtime, writable: bool) -> Result<Found> {
     let damaged = copies.iter().find_map(|copy| copy.as_ref().err().cloned());
     let best = copies.into_iter().flatten().max_by_key(|superblock| superblock.sequence);
     match best {
+        Some(superblock) if writable && superblock.features.read_only != 0 => {
+            let error =
+                Error::new(Kind::Newer, "a newer version wrote the brick: it may only be read; upgrade this machine");
+            Err(error.with(format!("read-only feature bits {:#x}", superblock.features.read_only)))
+        }
         Some(superblock) => Ok(Found { superblock, damaged, file }),
         None => {
             let error = Error::new(Kind::Corrupt, "both copies of the superblock are damaged; restore from a backup");
