@@ -151,9 +151,7 @@ impl Brick {
             IfNew::Refuse => None,
         };
         check_superblock(&runtime, &reactors).map_err(failed)?;
-        let cache_bytes = (memory_max / INDEX_SHARE) as usize;
-        let index = RocksIndex::open(&data.join(INDEX), &index_rocksdb::Options::new(cache_bytes), merge);
-        let index: Arc<dyn Index> = Arc::new(index.map_err(failed)?);
+        let index = open_index(data, index_options(memory_max)).map_err(failed)?;
         let world = runtime.clone();
         let opened = on_core(&reactors, move || open_groups(world, index, memory_max));
         let (groups, shape, warnings) = opened.map_err(failed)?;
@@ -172,6 +170,19 @@ fn check_superblock(runtime: &Runtime, reactors: &Reactors) -> Result<()> {
         Found::HalfFormatted => Err(Error::new(Kind::Invalid, "its format was interrupted: format it again")),
         Found::Empty => Err(Error::new(Kind::NotFound, "not a brick: `sinter format` makes one")),
     }
+}
+
+fn index_options(memory_max: u64) -> index_rocksdb::Options {
+    index_rocksdb::Options::new((memory_max / INDEX_SHARE) as usize)
+}
+
+/// Opens the index of a brick; its superblock says that it has one.
+fn open_index(data: &Path, options: index_rocksdb::Options) -> Result<Arc<dyn Index>> {
+    let index = RocksIndex::open(&data.join(INDEX), &options, merge).map_err(|error| match error.kind {
+        Kind::NotFound => Error::new(Kind::Corrupt, "the brick has lost its index").with(data.join(INDEX).display()),
+        _ => error,
+    })?;
+    Ok(Arc::new(index))
 }
 
 async fn open_groups(
@@ -318,8 +329,7 @@ pub fn check(data: &Path, memory_max: u64, mut progress: impl FnMut(&str) + Send
     let failed = |error: Error| Failure::of(format!("can't check {}", data.display()), &error);
     let (runtime, reactors) = start(data, memory_max, true).map_err(failed)?;
     check_superblock(&runtime, &reactors).map_err(failed)?;
-    let options = index_rocksdb::Options::new((memory_max / INDEX_SHARE) as usize).read_only();
-    let index: Arc<dyn Index> = Arc::new(RocksIndex::open(&data.join(INDEX), &options, merge).map_err(failed)?);
+    let index = open_index(data, index_options(memory_max).read_only()).map_err(failed)?;
     let report = on_core(&reactors, move || async move {
         let opening = store::Opening::read(runtime, index, false).await?;
         store::check::check(&opening, &mut progress).await

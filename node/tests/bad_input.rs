@@ -7,10 +7,12 @@ use base::checksum::crc32c;
 use daemon::{Daemon, Home, Scratch, fail, refused, run, sinter, succeed, system, text};
 use std::fs::{File, OpenOptions};
 use std::io::Write;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 use std::process::Command;
 
+const O_DSYNC: i32 = 0o10000;
+const EIO: i32 = 5;
 const ENOSPC: i32 = 28;
 const ENOTCONN: i32 = 107;
 /// What a request gets that was on its way when the daemon died.
@@ -189,6 +191,92 @@ fn one_damaged_superblock_is_survived_and_said() {
     damage(1);
     home.refused(5, &["both copies", "next step"]);
     fail(&["format", text(&home.data)], 5, &["both copies"]);
+}
+
+/// A block that is found on the device by its content.
+fn marked(number: u64) -> Vec<u8> {
+    [0x5eed_0000_0000_0000u64 + number, !number].map(u64::to_le_bytes).concat().repeat(256)
+}
+
+/// Where the first data file holds a block of this content.
+fn find_block(home: &Home, content: &[u8]) -> u64 {
+    let file = File::open(home.data.join("segments-00000")).expect("a brick in use has segments");
+    let mut chunk = vec![0; 1 << 20];
+    for offset in (0..1 << 30).step_by(chunk.len()) {
+        file.read_exact_at(&mut chunk, offset).expect("the file has 1 GiB");
+        if let Some(at) = chunk.chunks(4096).position(|block| block == content) {
+            return offset + at as u64 * 4096;
+        }
+    }
+    panic!("the block is not on the device");
+}
+
+/// Flips a bit; doing it twice undoes it.
+fn flip(home: &Home, at: u64) {
+    let options = OpenOptions::new().read(true).write(true).open(home.data.join("segments-00000"));
+    let file = options.expect("a brick in use has segments");
+    let mut byte = [0];
+    file.read_exact_at(&mut byte, at).expect("within the file");
+    file.write_all_at(&[byte[0] ^ 4], at).expect("within the file");
+}
+
+#[test]
+fn a_damaged_log_is_refused_and_left_as_it_is() {
+    let home = Home::new("log");
+    let daemon = home.up();
+    let mut options = OpenOptions::new();
+    options.write(true).create(true).truncate(true).custom_flags(O_DSYNC);
+    let file = options.open(home.mount.join("log")).expect("the mount is writable");
+    for number in 0..100 {
+        file.write_all_at(&marked(number), number * 4096).expect("the mount is writable");
+    }
+    daemon.kill();
+    drop(file);
+    // The header block of a batch lies before its payload (rule L3).
+    let header = find_block(&home, &marked(20)) - 4096;
+    flip(&home, header + 40);
+    home.refused(5, &["damaged", "durable", "next step"]);
+    let output = run(&["check", text(&home.data)]);
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    assert!(String::from_utf8_lossy(&output.stdout).contains("finding: log"), "{output:?}");
+    flip(&home, header + 40);
+    let daemon = home.up();
+    let content = std::fs::read(home.mount.join("log")).expect("it is there");
+    let expected: Vec<u8> = (0..100).flat_map(marked).collect();
+    assert!(content == expected, "every acknowledged write is there");
+    daemon.terminate();
+    home.check();
+}
+
+#[test]
+fn a_lost_index_is_named() {
+    let home = used_brick("index");
+    let (index, away) = (home.data.join("index"), home.scratch.join("away"));
+    std::fs::rename(&index, &away).expect("one file system");
+    home.refused(5, &["lost its index", "next step"]);
+    fail(&["check", text(&home.data)], 2, &["lost its index"]);
+    fail(&["format", text(&home.data)], 1, &["already"]);
+    std::fs::rename(&away, &index).expect("one file system");
+    is_unharmed(&home);
+}
+
+#[test]
+fn damaged_data_is_an_error_never_wrong_bytes() {
+    let home = used_brick("data");
+    let daemon = home.up();
+    std::fs::write(home.mount.join("victim"), marked(1)).expect("the mount is writable");
+    daemon.terminate();
+    let at = find_block(&home, &marked(1));
+    flip(&home, at + 1000);
+    let daemon = home.up();
+    let error = std::fs::read(home.mount.join("victim")).expect_err("its checksum does not match");
+    assert_eq!(error.raw_os_error(), Some(EIO));
+    assert_eq!(std::fs::read_to_string(home.mount.join("kept")).expect("not damaged"), "kept");
+    daemon.terminate();
+    flip(&home, at + 1000);
+    let daemon = home.up();
+    assert!(std::fs::read(home.mount.join("victim")).expect("it is there") == marked(1));
+    daemon.terminate();
 }
 
 #[test]
