@@ -1,4 +1,4 @@
-//! The superblock's file: two copies, written alternately, the newer valid one wins.
+//! The superblock's file: two copies, written one after the other, the newer valid one wins.
 
 use crate::format::superblock::Superblock;
 use base::limits::BLOCK_BYTES;
@@ -30,9 +30,12 @@ pub async fn create(runtime: &Runtime, superblock: &Superblock) -> Result<FileId
     Ok(file)
 }
 
-/// Writes a new version over the older copy, durably.
+/// Writes a new version over both copies, durably, one after the other: a crash leaves one whole, and a copy that rots
+/// later is no loss, for an older one would not know the last epoch.
 pub async fn update(runtime: &Runtime, file: FileId, superblock: &Superblock) -> Result<()> {
-    write_copy(runtime, file, superblock, superblock.sequence % 2).await
+    let first = superblock.sequence % 2;
+    write_copy(runtime, file, superblock, first).await?;
+    write_copy(runtime, file, superblock, 1 - first).await
 }
 
 async fn write_copy(runtime: &Runtime, file: FileId, superblock: &Superblock, copy: u64) -> Result<()> {

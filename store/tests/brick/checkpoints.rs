@@ -1,0 +1,206 @@
+//! Checkpoints: atomic, exact in their live bits, and replay goes on where they end (rules X1, K1, U5).
+
+use crate::rig::{Brick, Map, boot, file, format, index_map, payload};
+use base::{Place, Result, SegmentId, Sync};
+use runtime::random::SplitMix;
+use runtime::sim::{Survival, World};
+use std::collections::{BTreeMap, BTreeSet};
+use store::format::superblock::EPOCH_ENDS_MAX;
+use store::format::{keys, values};
+use store::index::model::ModelIndex;
+use store::index::{Index, IndexEdit, Pair};
+
+/// An engine whose persist never ends well: a crash comes first.
+#[derive(Clone)]
+struct Unpersisted(ModelIndex);
+
+impl Index for Unpersisted {
+    fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
+        self.0.get(key)
+    }
+    fn scan(&self, from: &[u8], to: &[u8], count: usize) -> Result<Vec<Pair>> {
+        self.0.scan(from, to, count)
+    }
+    fn write(&self, edits: Vec<IndexEdit>) -> Result<()> {
+        self.0.write(edits)
+    }
+    fn persist(&self) -> Result<()> {
+        Err(base::Error::new(base::Kind::Io, "the power fails first"))
+    }
+    fn written_bytes(&self) -> u64 {
+        0
+    }
+    fn memory_bytes(&self) -> u64 {
+        0
+    }
+}
+
+/// Random overwrites, some of them large.
+async fn overwrite(brick: &Brick, rng: &mut SplitMix, count: u64) {
+    for _ in 0..count {
+        let tag = rng.next() >> 24;
+        let (ino, first) = (file(rng.below(3)), rng.below(200));
+        if rng.one_in(8) {
+            let bytes = payload(tag, 32 + rng.below(8) as usize);
+            brick.write_bulk(ino, first, &bytes, Sync::Data).await.expect("a healthy brick writes");
+        } else {
+            let bytes = payload(tag, 1 + rng.below(6) as usize);
+            let sync = if rng.one_in(2) { Sync::Data } else { Sync::Ordered };
+            brick.write(ino, first, &bytes, sync).await.expect("a healthy brick writes");
+        }
+    }
+}
+
+fn live_places(index: &dyn Index) -> BTreeSet<Place> {
+    let (from, to) = keys::segments();
+    let mut live = BTreeSet::new();
+    for (key, value) in index.scan(&from, &to, usize::MAX).expect("the model index reads") {
+        let (segment, row) = (keys::segment_id(&key), values::decode_segment(&value).expect("a segment's row"));
+        for (word, bits) in row.live.iter().enumerate() {
+            let set = (0..64).filter(|bit| bits & 1 << bit != 0);
+            live.extend(set.map(|bit| Place { segment, block: (word * 64 + bit) as u16 }));
+        }
+    }
+    live
+}
+
+fn places(map: &Map) -> BTreeSet<Place> {
+    map.values().map(|(place, _)| *place).collect()
+}
+
+#[test]
+fn live_bits_are_the_leaves_at_every_checkpoint() {
+    for seed in 1..5 {
+        let mut world = World::new(seed);
+        let runtime = world.runtime();
+        world.block_on(async {
+            let mut rng = SplitMix(seed);
+            let index = format(&runtime, 64).await;
+            let mut brick = Brick::open(&runtime, index.clone()).await.expect("just formatted");
+            let mut expected = Map::new();
+            for round in 0..12 {
+                overwrite(&brick, &mut rng, 12).await;
+                brick.fresh.lock().expect("no panic while held").iter().for_each(|one| one.lay_over(&mut expected));
+                brick.checkpoint().await.expect("a healthy brick checkpoints");
+                let map = index_map(&index);
+                assert_eq!(map, expected, "seed {seed}, round {round}");
+                let mapped = places(&map);
+                assert_eq!(mapped.len(), map.len(), "no place is named twice");
+                assert_eq!(live_places(&index), mapped, "seed {seed}, round {round}");
+                if round % 4 == 3 {
+                    brick.stop().await;
+                    brick = Brick::open(&runtime, index.clone()).await.expect("a healthy brick opens");
+                    assert_eq!(brick.map(), expected, "seed {seed}, round {round}");
+                }
+            }
+            brick.read_all().await;
+        });
+    }
+}
+
+#[test]
+fn a_checkpoint_is_there_as_a_whole_or_not_at_all() {
+    for seed in 1..8 {
+        let mut world = World::new(seed);
+        let runtime = world.runtime();
+        let (index, expected) = world.block_on(async {
+            let mut rng = SplitMix(seed);
+            let index = format(&runtime, 64).await;
+            let brick = Brick::open(&runtime, index.clone()).await.expect("just formatted");
+            overwrite(&brick, &mut rng, 20).await;
+            brick.checkpoint().await.expect("a healthy brick checkpoints");
+            overwrite(&brick, &mut rng, 5).await;
+            brick.stop().await;
+            let index = Unpersisted(index);
+            let brick = Brick::open(&runtime, index.clone()).await.expect("a healthy brick opens");
+            overwrite(&brick, &mut rng, 20).await;
+            let expected = brick.map();
+            brick.checkpoint().await.expect_err("its persist fails");
+            (index.0, expected)
+        });
+        assert_eq!(index.unpersisted(), 1, "a checkpoint is one write");
+        let image = world.crash_as(Survival::Nothing, &mut SplitMix(seed));
+        for kept in [0, 1] {
+            let mut after = boot(seed, &image);
+            let runtime = after.runtime();
+            after.block_on(async {
+                let index = index.crashed(kept);
+                let brick = Brick::open(&runtime, index.clone()).await.expect("a crash leaves a brick that opens");
+                assert_eq!(brick.map(), expected, "seed {seed}, {kept} kept");
+                brick.read_all().await;
+                brick.checkpoint().await.expect("a healthy brick checkpoints");
+                assert_eq!(index_map(&index), expected);
+                assert_eq!(live_places(&index), places(&expected));
+            });
+        }
+    }
+}
+
+#[test]
+fn the_ends_of_epochs_are_kept_only_while_replay_may_meet_them() {
+    let mut world = World::new(4);
+    let runtime = world.runtime();
+    let index = world.block_on(format(&runtime, 900));
+    let mut rng = SplitMix(4);
+    for life in 0..EPOCH_ENDS_MAX as u64 + 20 {
+        let runtime = world.runtime();
+        world.block_on(async {
+            let brick = Brick::open(&runtime, index.clone()).await.expect("it crashed not too often");
+            brick.write(file(1), life, &payload(life, 1), Sync::Data).await.expect("a healthy brick writes");
+            if life % 50 == 49 {
+                brick.checkpoint().await.expect("a healthy brick checkpoints");
+            }
+        });
+        let image = world.crash_as(Survival::Nothing, &mut rng);
+        let ends = crate::rig::superblock_of(&image).ends.len() as u64;
+        assert!(ends <= 52, "life {life}: {ends} ends");
+        world = boot(rng.next(), &image);
+    }
+    let runtime = world.runtime();
+    world.block_on(async {
+        let brick = Brick::open(&runtime, index.clone()).await.expect("a crash leaves a brick that opens");
+        assert_eq!(brick.map().len(), EPOCH_ENDS_MAX + 20);
+        brick.read_all().await;
+    });
+}
+
+#[test]
+fn too_many_crashes_without_a_checkpoint_are_said_before_anything_is_lost() {
+    let mut world = World::new(5);
+    let runtime = world.runtime();
+    let index = world.block_on(format(&runtime, 900));
+    let mut rng = SplitMix(5);
+    let mut lives = 0;
+    let refused = loop {
+        let runtime = world.runtime();
+        let opened = world.block_on(async {
+            let brick = Brick::open(&runtime, index.clone()).await?;
+            brick.write(file(1), lives, &payload(lives, 1), Sync::Data).await.map(drop)
+        });
+        match opened {
+            Ok(()) => lives += 1,
+            Err(error) => break error,
+        }
+        world = boot(rng.next(), &world.crash_as(Survival::Nothing, &mut rng));
+    };
+    assert_eq!((refused.kind, lives), (base::Kind::Corrupt, EPOCH_ENDS_MAX as u64), "{refused}");
+}
+
+#[test]
+fn only_segments_in_use_have_rows() {
+    let mut world = World::new(6);
+    let runtime = world.runtime();
+    world.block_on(async {
+        let index = format(&runtime, 64).await;
+        let brick = Brick::open(&runtime, index.clone()).await.expect("just formatted");
+        brick.write(file(1), 0, &payload(1, 1), Sync::Data).await.expect("a healthy brick writes");
+        brick.checkpoint().await.expect("a healthy brick checkpoints");
+        let (from, to) = keys::segments();
+        let rows = index.scan(&from, &to, usize::MAX).expect("the model index reads");
+        let states: BTreeMap<SegmentId, _> = (rows.iter())
+            .map(|(key, value)| (keys::segment_id(key), values::decode_segment(value).expect("a row").state))
+            .collect();
+        assert!(states.len() < 8, "{states:?}");
+        assert_eq!(states[&SegmentId(0)], values::SegmentState::Open);
+    });
+}

@@ -1,0 +1,212 @@
+//! Group commit: who is acknowledged when, and what a crash then leaves (rules U1, U3, L4, L5).
+
+use crate::rig::{Brick, Written, boot, file, format, payload, superblock_of};
+use base::Sync;
+use runtime::random::SplitMix;
+use runtime::sim::{DiskImage, Survival, World};
+use runtime::{Event, tasks::Local};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use store::format::batch::BatchHeader;
+
+/// Everything that was acknowledged as durable at some moment, and what a crash at that moment leaves.
+struct Moment {
+    acknowledged: Vec<Written>,
+    image: DiskImage,
+}
+
+struct Writers {
+    brick: Brick,
+    acknowledged: Mutex<Vec<Written>>,
+    moments: Mutex<Vec<Moment>>,
+    left: AtomicU64,
+    ended: Event,
+}
+
+/// One of several writers: durable writes, one after the other; draws an image of a crash now and then.
+async fn writer(writers: Arc<Writers>, disk: Arc<runtime::sim::SimDisk>, mine: u64, rounds: u64) {
+    let mut rng = SplitMix(mine);
+    for round in 0..rounds {
+        let bytes = payload(mine * 1000 + round, 1);
+        let sync = if rng.one_in(4) { Sync::Ordered } else { Sync::Data };
+        let written = writers.brick.write(file(mine), round, &bytes, sync).await.expect("a healthy brick writes");
+        if sync == Sync::Ordered {
+            continue;
+        }
+        let mut acknowledged = writers.acknowledged.lock().expect("no panic while held");
+        acknowledged.push(written);
+        if rng.one_in(10) {
+            let survival = if rng.one_in(2) { Survival::Nothing } else { Survival::Random };
+            let (image, acknowledged) = (disk.crash_image(survival, &mut rng), acknowledged.clone());
+            writers.moments.lock().expect("no panic while held").push(Moment { acknowledged, image });
+        }
+    }
+    writers.left.fetch_sub(1, Ordering::Relaxed);
+    writers.ended.notify();
+}
+
+#[test]
+fn concurrent_durable_writes_share_batches_and_survive_from_their_acknowledgement_on() {
+    const WRITERS: u64 = 16;
+    const ROUNDS: u64 = 20;
+    for seed in 1..4 {
+        let mut world = World::new(seed);
+        let (runtime, disk) = (world.runtime(), world.disk().clone());
+        let (writers, index) = world.block_on(async {
+            let index = format(&runtime, 32).await;
+            let brick = Brick::open(&runtime, index.clone()).await.expect("just formatted");
+            let (acknowledged, moments, left) = (Mutex::default(), Mutex::default(), AtomicU64::new(WRITERS));
+            let writers = Arc::new(Writers { brick, acknowledged, moments, left, ended: Event::new() });
+            for mine in 0..WRITERS {
+                let (writers, disk) = (writers.clone(), disk.clone());
+                let task = move || -> Local { Box::pin(writer(writers, disk, mine, ROUNDS)) };
+                runtime.tasks.spawn(mine as usize % 2, Box::new(task));
+            }
+            while writers.left.load(Ordering::Relaxed) > 0 {
+                let ticket = writers.ended.ticket();
+                if writers.left.load(Ordering::Relaxed) > 0 {
+                    writers.ended.after(ticket).await;
+                }
+            }
+            (writers, index)
+        });
+        let figures = writers.brick.store.log.figures();
+        assert_eq!(figures.records, WRITERS * ROUNDS);
+        assert!(figures.batches < figures.records / 3, "{figures:?}");
+        assert!(figures.flushes + figures.fua_batches <= figures.batches, "{figures:?}");
+        let moments = std::mem::take(&mut *writers.moments.lock().expect("no panic while held"));
+        assert!(moments.len() > 10);
+        for (number, Moment { acknowledged, image }) in moments.iter().enumerate() {
+            let mut after = boot(seed + number as u64, image);
+            let runtime = after.runtime();
+            after.block_on(async {
+                let brick = Brick::open(&runtime, index.crashed(0)).await.expect("a crash leaves a brick that opens");
+                // `open` has seen that nothing is missing before the last record that came back.
+                let fresh = brick.fresh.lock().expect("no panic while held").clone();
+                for written in acknowledged {
+                    assert_eq!(fresh.get(written.index as usize - 1), Some(written), "seed {seed}, crash {number}");
+                }
+                brick.read_all().await;
+            });
+        }
+    }
+}
+
+#[test]
+fn what_nobody_synced_is_durable_within_a_second() {
+    for seed in 1..20 {
+        let mut world = World::new(seed);
+        let runtime = world.runtime();
+        let (brick, index) = world.block_on(async {
+            let index = format(&runtime, 16).await;
+            let brick = Brick::open(&runtime, index.clone()).await.expect("just formatted");
+            // At any phase of the timer.
+            runtime.clock.sleep(seed * 37_000_000).await;
+            let tickets = [Sync::Ordered, Sync::Written, Sync::Ordered];
+            for (number, sync) in tickets.into_iter().enumerate() {
+                let bytes = payload(number as u64, 2);
+                brick.write(file(1), number as u64 * 2, &bytes, sync).await.expect("a healthy brick writes");
+            }
+            (brick, index)
+        });
+        world.run_for(base::limits::DURABLE_WITHIN_NS);
+        let image = world.crash_as(Survival::Nothing, &mut SplitMix(seed));
+        let expected = brick.map();
+        let mut after = boot(seed, &image);
+        let runtime = after.runtime();
+        after.block_on(async {
+            let brick = Brick::open(&runtime, index.crashed(0)).await.expect("a crash leaves a brick that opens");
+            assert_eq!(brick.map(), expected, "seed {seed}");
+            brick.read_all().await;
+        });
+    }
+}
+
+/// Headers of all batches in an image that lie one after the other from block 1 of segment `segment` on.
+fn batches_of(image: &DiskImage, segment: u64) -> Vec<BatchHeader> {
+    let mut batches = Vec::new();
+    let mut block = 1;
+    loop {
+        let at = segment * crate::rig::SEGMENT_BYTES + block * 4096;
+        let bytes = image.read("segments-00000", at, 4096).expect("the file was made");
+        let Ok((header, _)) = BatchHeader::check(&bytes) else { return batches };
+        block += u64::from(header.header_blocks) + u64::from(header.payload_blocks);
+        batches.push(header);
+    }
+}
+
+#[test]
+fn an_idle_log_says_once_that_all_is_durable_and_rests() {
+    let mut world = World::new(3);
+    let runtime = world.runtime();
+    let brick = world.block_on(async {
+        let index = format(&runtime, 16).await;
+        let brick = Brick::open(&runtime, index).await.expect("just formatted");
+        for number in 0..5 {
+            brick.write(file(1), number, &payload(number, 1), Sync::Data).await.expect("a healthy brick writes");
+        }
+        brick
+    });
+    world.run_for(2_000_000_000);
+    let last = brick.store.log.last_batch();
+    let image = world.crash_as(Survival::Nothing, &mut SplitMix(1));
+    let batches = batches_of(&image, 0);
+    let (empty, records) = batches.split_last().expect("batches were written");
+    assert!(records.iter().all(|batch| batch.records == 1), "one record at a time: {records:?}");
+    assert_eq!((empty.records, empty.number, empty.durable_through), (0, last, last - 1));
+    let (steps, figures) = (world.steps(), brick.store.log.figures());
+    world.run_for(60_000_000_000);
+    assert_eq!((world.steps(), brick.store.log.figures()), (steps, figures), "an idle brick writes nothing");
+    // And again after the next change.
+    world.block_on(async {
+        brick.write(file(1), 9, &payload(9, 1), Sync::Ordered).await.expect("a healthy brick writes");
+    });
+    world.run_for(2_000_000_000);
+    let image = world.crash_as(Survival::Nothing, &mut SplitMix(1));
+    let batches = batches_of(&image, 0);
+    assert_eq!(batches.len() as u64, last + 2, "one with the change, one empty");
+    assert_eq!(batches.last().map(|batch| (batch.records, batch.durable_through)), Some((0, last + 1)));
+}
+
+#[test]
+fn crashes_one_after_the_other_keep_the_records_of_all_epochs() {
+    for seed in 1..6 {
+        let mut rng = SplitMix(seed);
+        let mut world = World::new(seed);
+        let index = {
+            let runtime = world.runtime();
+            world.block_on(async { format(&runtime, 64).await })
+        };
+        let mut expected = Vec::new();
+        for life in 0..12 {
+            let runtime = world.runtime();
+            let index = index.crashed(0);
+            let (brick, durable) = world.block_on(async {
+                let brick = Brick::open(&runtime, index).await.expect("a crash leaves a brick that opens");
+                let fresh = brick.fresh.lock().expect("no panic while held").clone();
+                assert_eq!(fresh[..expected.len()], expected[..], "seed {seed}, life {life}");
+                brick.read_all().await;
+                // Some lives write nothing, some leave a tail that may or may not survive.
+                let (synced, loose) = (rng.below(4), rng.below(4));
+                for number in 0..synced {
+                    let bytes = payload(life * 100 + number, 1 + rng.below(3) as usize);
+                    brick.write(file(life), number, &bytes, Sync::Data).await.expect("a healthy brick writes");
+                }
+                let durable = brick.applied.load(Ordering::Relaxed) as usize;
+                for number in 0..loose {
+                    let sync = if rng.one_in(2) { Sync::Ordered } else { Sync::Written };
+                    let bytes = payload(life * 100 + 50 + number, 1 + rng.below(3) as usize);
+                    brick.write(file(life), 100 + number, &bytes, sync).await.expect("a healthy brick writes");
+                }
+                (brick, durable)
+            });
+            let fresh = brick.fresh.lock().expect("no panic while held").clone();
+            assert_eq!(brick.store.epoch, life + 1, "each opening begins an epoch");
+            // What came back from the life before counts from then on.
+            expected = fresh[..durable.max(expected.len())].to_vec();
+            let image = world.crash_as(Survival::Random, &mut rng);
+            assert_eq!(superblock_of(&image).ends.len() as u64, life + 1, "no checkpoint has trimmed the ends");
+            world = boot(rng.next(), &image);
+        }
+    }
+}

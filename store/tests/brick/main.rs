@@ -1,0 +1,8 @@
+//! A brick in a simulated world: group commit, crashes, damage, checkpoints, space.
+
+mod checkpoints;
+mod commit;
+mod damage;
+mod rig;
+mod space;
+mod summaries;

@@ -1,0 +1,88 @@
+//! Space: the end of it is told cleanly, and dead segments come back (rules K3, K5, L4).
+
+use crate::rig::{Brick, Map, SEGMENT_BLOCKS, file, format, payload};
+use base::{Kind, Sync};
+use runtime::sim::World;
+
+#[test]
+fn a_full_brick_says_so_and_keeps_what_it_has() {
+    let mut world = World::new(1);
+    let runtime = world.runtime();
+    world.block_on(async {
+        let index = format(&runtime, 12).await;
+        let brick = Brick::open(&runtime, index.clone()).await.expect("just formatted");
+        let free = brick.space_free();
+        let mut blocks = 0;
+        let refused = loop {
+            match brick.write(file(1), blocks, &payload(blocks, 8), Sync::Data).await {
+                Ok(_) => blocks += 8,
+                Err(error) => break error,
+            }
+            assert!(blocks < 12 * SEGMENT_BLOCKS, "more than the brick holds");
+            assert!(brick.space_free() <= free);
+        };
+        assert_eq!(refused.kind, Kind::NoSpace, "{refused}");
+        assert!(blocks > 10 * SEGMENT_BLOCKS, "{blocks} blocks fit into 12 segments");
+        assert_eq!(brick.store.log.failed(), None, "the brick is full, not broken");
+        brick.read_all().await;
+        brick.checkpoint().await.expect("a full brick checkpoints");
+        let expected = brick.map();
+        brick.stop().await;
+        let brick = Brick::open(&runtime, index).await.expect("a full brick opens");
+        assert_eq!(brick.map(), expected);
+        brick.read_all().await;
+    });
+}
+
+#[test]
+fn bulk_stops_while_the_log_still_has_room() {
+    let mut world = World::new(2);
+    let runtime = world.runtime();
+    world.block_on(async {
+        let index = format(&runtime, 16).await;
+        let brick = Brick::open(&runtime, index).await.expect("just formatted");
+        let mut blocks = 0;
+        let refused = loop {
+            match brick.write_bulk(file(1), blocks, &payload(blocks, 64), Sync::Data).await {
+                Ok(_) => blocks += 64,
+                Err(error) => break error,
+            }
+            assert!(blocks < 16 * SEGMENT_BLOCKS, "more than the brick holds");
+        };
+        assert_eq!(refused.kind, Kind::NoSpace, "{refused}");
+        // Deletions and the like go through the log.
+        for number in 0..SEGMENT_BLOCKS {
+            brick.write(file(2), number, &payload(number, 1), Sync::Data).await.expect("the log has a reserve");
+        }
+        brick.read_all().await;
+    });
+}
+
+#[test]
+fn dead_segments_are_free_after_restarts() {
+    let mut world = World::new(3);
+    let runtime = world.runtime();
+    world.block_on(async {
+        let index = format(&runtime, 40).await;
+        let mut brick = Brick::open(&runtime, index.clone()).await.expect("just formatted");
+        let mut tag = 0;
+        let mut least = u64::MAX;
+        // Ten times the brick's size in all, over the same few blocks.
+        for _ in 0..40 {
+            let mut expected = Map::new();
+            for round in 0..10 * SEGMENT_BLOCKS / 30 {
+                tag += 1;
+                let first = round % 8 * 30;
+                let written = brick.write(file(1), first, &payload(tag, 30), Sync::Ordered).await;
+                written.expect("space comes back").lay_over(&mut expected);
+            }
+            brick.checkpoint().await.expect("a healthy brick checkpoints");
+            least = least.min(brick.space_free());
+            brick.stop().await;
+            brick = Brick::open(&runtime, index.clone()).await.expect("a healthy brick opens");
+            assert_eq!(brick.map(), expected);
+            brick.read_all().await;
+        }
+        assert!(least > 4, "{least} segments were free at worst");
+    });
+}
