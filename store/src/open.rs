@@ -146,8 +146,25 @@ impl Opening {
 
     /// Walks the log without changing anything; for `check`.
     pub async fn walk(&self, sink: impl AsyncFnMut(Vec<Replayed>) -> Result<()>) -> Result<Tail> {
+        self.refuse_missing_segment()?;
         let segments = self.headers.values().copied().collect();
         recovery::walk(&self.runtime, &self.geometry, &self.superblock, &self.replay, segments, sink).await
+    }
+
+    /// A checkpoint names a commit segment only once its header is durable: if replay needs one that has no valid
+    /// header now, the device has lost it and all that was acknowledged in it (rule L5).
+    fn refuse_missing_segment(&self) -> Result<()> {
+        let lost = self.table.iter().find(|(segment, row)| {
+            let needed = row.stream == Stream::Commit && row.sequence >= self.replay.sequence;
+            row.state != SegmentState::Free && needed && !self.headers.contains_key(segment)
+        });
+        match lost {
+            None => Ok(()),
+            Some((segment, _)) => {
+                let what = "the header of a log segment is damaged: restore this brick from a replica or backup";
+                Err(Error::new(Kind::Corrupt, what).with(format!("segment {segment}")))
+            }
+        }
     }
 
     /// Replays the log into `sink`, which gets every record at or after the replay position in order, then starts a
@@ -218,7 +235,7 @@ impl Opening {
                 self.table.set_state(*segment, SegmentState::Free, 0);
             }
         }
-        // Taken into a life whose header never became durable: nothing was written in it (see `prepare`).
+        // Without a header and without a live block: nothing is lost with it.
         let unused = self.table.iter().filter(|(segment, row)| {
             let dead = row.live.iter().all(|&word| word == 0);
             row.state != SegmentState::Free && dead && !self.headers.contains_key(segment)

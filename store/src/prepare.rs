@@ -87,6 +87,7 @@ async fn prepare(store: &Arc<Store>, stream: Stream) -> Result<Prepared> {
     let (_, result) = disk::write(&*store.runtime.disk, spot.file, spot.offset, slices, false).await;
     result?;
     disk::flush(&*store.runtime.disk, spot.file).await?;
+    store.table.lock().note_ready(segment);
     Ok(Prepared { segment, life, sequence, file: spot.file, offset: spot.offset })
 }
 

@@ -87,7 +87,8 @@ impl Table {
     pub fn iter(&self) -> impl Iterator<Item = (SegmentId, &SegmentRow)> {
         self.rows.iter().enumerate().map(|(number, row)| (SegmentId(number as u32), row))
     }
-    /// Takes a free segment into its next life. None if none is free.
+    /// Takes a free segment into its next life. None if none is free. No checkpoint tells before `note_ready`: a row
+    /// that says "in use" proves that a header is on the device.
     pub fn take(&mut self, stream: Stream) -> Option<Taken> {
         let segment = self.free.pop_first()?;
         let next = &mut self.next_sequence[stream_slot(stream)];
@@ -104,8 +105,12 @@ impl Table {
             used: 1,
             live: Vec::new(),
         };
-        self.changed.insert(segment);
+        self.changed.remove(&segment);
         Some(Taken { segment, life: row.life, sequence, unwritten })
+    }
+    /// The header of a segment taken is durable.
+    pub fn note_ready(&mut self, segment: SegmentId) {
+        self.changed.insert(segment);
     }
     /// Changes a segment's state and how far it is used.
     pub fn set_state(&mut self, segment: SegmentId, state: SegmentState, used: u32) {

@@ -29,7 +29,7 @@ pub struct File {
 pub struct Package {
     /// Its name, which is also its directory.
     pub name: String,
-    /// Names of packages that it depends on, in any way.
+    /// Names of packages that it depends on, but for those that only its tests use.
     pub dependencies: Vec<String>,
     /// Files from which its targets are compiled.
     pub roots: Vec<String>,
@@ -151,7 +151,12 @@ fn read_package(package: &Value, prefix: &str) -> Package {
     let root = |target: &Value| text(&target["src_path"]).trim_start_matches(prefix).to_string();
     Package {
         name: text(&package["name"]),
-        dependencies: list(&package["dependencies"]).iter().map(|dependency| text(&dependency["name"])).collect(),
+        // What only tests use does not reach the product; the fence around heavy dependencies is cargo's lock file.
+        dependencies: list(&package["dependencies"])
+            .iter()
+            .filter(|dependency| dependency["kind"] != "dev")
+            .map(|dependency| text(&dependency["name"]))
+            .collect(),
         roots: list(&package["targets"]).iter().map(root).collect(),
     }
 }

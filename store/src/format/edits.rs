@@ -78,7 +78,7 @@ fn take_intent_id(reader: &mut Reader<'_>) -> Result<IntentId> {
 /// Appends an intent.
 pub fn put_intent(out: &mut Vec<u8>, intent: &Intent) {
     put_intent_id(&mut Writer(out), intent.id);
-    Writer(out).u8(u8::try_from(intent.follow.len()).expect("a change has few followers"));
+    Writer(out).u16(u16::try_from(intent.follow.len()).expect("a change has at most one follower per group"));
     for follow in &intent.follow {
         Writer(out).u32(follow.volume.0).u32(follow.group.0).u8(follow.edits.len() as u8);
         follow.edits.iter().for_each(|edit| put_edit(out, edit));
@@ -88,7 +88,7 @@ pub fn put_intent(out: &mut Vec<u8>, intent: &Intent) {
 /// Reads an intent. Intents do not nest: its edits may hold none (a bound on recursion for hostile bytes).
 pub fn take_intent(reader: &mut Reader<'_>) -> Result<Intent> {
     let id = take_intent_id(reader)?;
-    let count = reader.u8()?;
+    let count = reader.u16()?;
     let mut follow = Vec::new();
     for _ in 0..count {
         let (volume, group, edits) = (VolumeId(reader.u32()?), GroupId(reader.u32()?), reader.u8()?);

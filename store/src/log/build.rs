@@ -99,6 +99,10 @@ impl Building {
     pub fn blocks(&self) -> u32 {
         (self.header.len() / BLOCK_BYTES) as u32 + self.payload_blocks
     }
+    /// True if it holds no record.
+    pub fn is_empty(&self) -> bool {
+        self.records == 0
+    }
     /// Payload blocks so far.
     pub fn payload_blocks(&self) -> u32 {
         self.payload_blocks

@@ -170,8 +170,6 @@ async fn ticker(log: Arc<Log>) {
         if resting && resting_at == last {
             // An error means that no buffer is left: the next tick tries again.
             let _ = state.open_empty(&log);
-            // What the empty batch carries is what matters; it need not carry itself.
-            state.last_durable_stamp = last + 1;
         }
         resting_at = last;
         drop(state);

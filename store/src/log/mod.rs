@@ -459,12 +459,8 @@ impl State {
 
     /// Makes sure that `entries` can be appended without waiting, whatever batches they end up in.
     fn reserve(&mut self, log: &Log, entries: &[Entry<'_>]) -> Result<()> {
-        let mut blocks = 0;
-        let mut payload = 0;
-        for entry in entries {
-            payload += entry.payload_blocks();
-            blocks += entry.payload_blocks() + header_blocks(entry) as u32;
-        }
+        let payload: u32 = entries.iter().map(Entry::payload_blocks).sum();
+        let blocks = payload + header_blocks_of_all(entries);
         let fits = |open: &OpenSegment, building: u32| {
             let summary = summary_blocks((open.payload_blocks + payload) as usize) as u32;
             open.next_block + building + blocks + summary <= log.segment_blocks
@@ -540,7 +536,8 @@ impl State {
             previous_crc: self.previous_crc,
             durable_through,
         };
-        self.last_durable_stamp = durable_through;
+        // An empty batch only carries the position forward: it need not be carried itself, or the log would never rest.
+        self.last_durable_stamp = if building.is_empty() { self.next_number } else { durable_through };
         open.next_block = building.block + building.blocks();
         let (batch, crc) = building.finish(open, &stamp);
         self.previous_crc = crc;
@@ -577,6 +574,22 @@ fn describe(
             entries.push(SummaryEntry { block, group, volume, ino: described.ino, offset, index, crc });
         }
     }
+}
+
+/// Header blocks that records take at most, one after the other: a batch under way only makes it fewer.
+fn header_blocks_of_all(entries: &[Entry<'_>]) -> u32 {
+    let (mut blocks, mut room) = (0, 0);
+    for entry in entries {
+        let bytes = framed_bytes(entry.runs_max(), entry.replicated.len());
+        // A payload may end the batch before its header is full.
+        if bytes > room || entry.payload_blocks() > 0 {
+            let own = header_blocks(entry);
+            blocks += own as u32;
+            room = own * BLOCK_BYTES - FIXED_BYTES;
+        }
+        room -= bytes;
+    }
+    blocks
 }
 
 fn header_blocks(entry: &Entry<'_>) -> usize {

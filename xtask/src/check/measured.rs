@@ -57,10 +57,14 @@ fn names(body: &str, mark: char) -> Vec<&str> {
     body.lines().filter_map(before_mark).collect()
 }
 
-/// True if a product file other than the one that declares the stage names it.
+/// True if a product file other than the one that declares the stage names it, or that one gives it time.
 fn is_marked(product: &[(&str, &str)], declared_in: &str, stage: &str) -> bool {
     let name = format!("Stage::{stage}");
-    product.iter().any(|(path, text)| *path != declared_in && words(text, &name).next().is_some())
+    let given = [format!(".mark({name},"), format!(".add({name},")];
+    product.iter().any(|(path, text)| match *path == declared_in {
+        true => given.iter().any(|call| text.contains(call)),
+        false => words(text, &name).next().is_some(),
+    })
 }
 
 /// Calls that only look at a figure; any other call is taken to feed it.
