@@ -167,7 +167,7 @@ fn edits_and_their_codes() {
         (10, 16 + 5, Edit::EntryDrop { dir: ino, name, cookie: 4 }),
         (11, 8 + 2 + 4, Edit::TargetPut { ino, target: (*b"goal").into() }),
         (12, 18 + 3 * 4, Edit::Map { ino, first: 3, crcs: (7..10).collect() }),
-        (13, 12 + 1 + 9 + 9, Edit::IntentPut(Intent { id, follow })),
+        (13, 12 + 2 + 9 + 9, Edit::IntentPut(Intent { id, follow })),
         (14, 12, Edit::IntentDrop { id }),
         (15, 12, Edit::FollowedPut { id }),
         (16, 12, Edit::FollowedDrop { id }),
@@ -184,7 +184,7 @@ fn edits_and_their_codes() {
             2 => drawn(&bytes, &[(9, 4, 0xffff_ffff), (13, 8, u64::MAX - 1), (21, 8, 9), (29, 8, 10)]),
             9 => drawn(&bytes, &[(1, 8, 2), (9, 8, 3), (17, 8, 4), (25, 1, 10), (26, 2, 3), (28, 1, b'x'.into())]),
             12 => drawn(&bytes, &[(1, 8, 2), (9, 8, 3), (17, 2, 3), (19, 4, 7), (27, 4, 9)]),
-            13 => drawn(&bytes, &[(1, 4, 4), (5, 8, 5), (13, 1, 1), (14, 4, 1), (18, 4, 2), (22, 1, 1), (23, 1, 6)]),
+            13 => drawn(&bytes, &[(1, 4, 4), (5, 8, 5), (13, 2, 1), (15, 4, 1), (19, 4, 2), (23, 1, 1), (24, 1, 6)]),
             17 => drawn(&bytes, &[(1, 4, 6), (5, 8, 7), (13, 8, 8), (21, 2, 3)]),
             _ => {}
         }
