@@ -98,9 +98,8 @@ fn synchronous(home: &Home, writers: u32) -> Synchronous {
     Synchronous { writes_per_second: write["iops"].as_f64().expect("fio measures"), writes, batches }
 }
 
-/// Four batches may be on their way at once, so that 16 writers that wait for each other's come at most four to a
-/// batch; how many do depends on the machine: 2.4 were seen on two busy cores.
-const WRITES_PER_BATCH_MIN: f64 = 2.0;
+/// One durable batch is on its way at a time, and the next gathers who comes meanwhile.
+const WRITES_PER_BATCH_MIN: f64 = 5.0;
 /// Of the throughput of 16 writers to that of one.
 const SPEEDUP_MIN: f64 = 4.0;
 

@@ -65,6 +65,10 @@ impl Commit {
     pub fn has_undurable(&self) -> bool {
         !self.flights.is_empty()
     }
+    /// True while somebody waits for the durability of a submitted batch.
+    pub fn is_committing(&self) -> bool {
+        self.flights.iter().any(|flight| flight.wanted && !flight.durable)
+    }
     /// Somebody waits for the durability of batch `number`, which has been submitted.
     pub fn want(&mut self, number: u64) {
         if let Some(flight) = self.flights.iter_mut().find(|flight| flight.number == number) {

@@ -135,7 +135,7 @@ impl State {
             return Some(Job::Flush(flush));
         }
         if self.commit.writing() < super::WRITING_MAX {
-            if self.ready.is_empty() && self.building.as_ref().is_some_and(|building| building.wants_write) {
+            if self.ready.is_empty() && self.building_is_due() {
                 self.close_building(log);
             }
             if let Some(batch) = self.ready.pop_front() {

@@ -438,9 +438,15 @@ impl State {
     }
 
     fn has_job(&self) -> bool {
-        let building = self.building.as_ref().is_some_and(|building| building.wants_write);
-        let write = (building || !self.ready.is_empty()) && self.commit.writing() < WRITING_MAX;
-        write || self.commit.flush_due()
+        let write = self.building_is_due() || !self.ready.is_empty();
+        (write && self.commit.writing() < WRITING_MAX) || self.commit.flush_due()
+    }
+
+    /// True if the batch being built should be written now. While one durable batch is under way, the next one
+    /// gathers everyone who comes meanwhile: that is the group commit (decision D3).
+    fn building_is_due(&self) -> bool {
+        let gathers = |building: &Building| building.wants_durable && self.commit.is_committing();
+        self.building.as_ref().is_some_and(|building| building.wants_write && !gathers(building))
     }
 
     fn want(&mut self, batch: u64) {
