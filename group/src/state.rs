@@ -74,6 +74,8 @@ pub struct State {
     targets: Cache<(VolumeId, Ino), Option<Box<[u8]>>>,
     leaves: Cache<(VolumeId, LeafKey), Leaf>,
     volumes: Map<Name, Option<Volume>>,
+    /// Volumes dropped since start: the index may hold rows of them until the next checkpoint.
+    dropped: Vec<VolumeId>,
     ranges: Vec<(RangeId, Range)>,
     next_range: RangeId,
     pending: Map<(VolumeId, Ino, u64), (u64, Slice)>,
@@ -110,6 +112,7 @@ impl State {
             targets: Cache::new(sizes.names / 16),
             leaves: Cache::new(sizes.leaves),
             volumes: Map::default(),
+            dropped: Vec::new(),
             ranges: Vec::with_capacity(64),
             next_range: 1,
             pending: Map::default(),
@@ -122,6 +125,9 @@ impl State {
 
     /// An inode with all ordered edits.
     pub fn inode(&mut self, volume: VolumeId, ino: Ino) -> Seen<Inode> {
+        if self.dropped.contains(&volume) {
+            return Seen::Known(None);
+        }
         if let Some(slot) = self.inode_slot(volume, ino) {
             return Seen::Known(slot.inode);
         }
@@ -137,6 +143,9 @@ impl State {
     }
     /// The entry of a name.
     pub fn entry(&mut self, volume: VolumeId, dir: Ino, name: &Name) -> Seen<Entry> {
+        if self.dropped.contains(&volume) {
+            return Seen::Known(None);
+        }
         let within = |generation: &Generation| {
             generation.entries.get(&(volume, dir)).and_then(|names| names.get(name.as_bytes())).copied()
         };
@@ -315,6 +324,7 @@ impl State {
         self.leaves.retain(|(volume, _), _| *volume != id);
         self.targets.retain(|(volume, _), _| *volume != id);
         self.pending.retain(|(volume, ..), _| *volume != id);
+        self.dropped.push(id);
     }
 
     /// Keeps a payload readable until its device write completes (rule K8).

@@ -61,6 +61,7 @@ async fn check_closed(runtime: &Runtime, index: &ModelIndex) {
     let opening = Opening::read(runtime.clone(), index, false).await.expect("a closed brick opens");
     let report = check::check(&opening, &mut |_| ()).await.expect("a closed brick can be checked");
     assert_eq!(report.findings, Vec::<String>::new());
+    assert_eq!(report.intents, 0, "every change between groups has ended");
 }
 
 impl Rig {
@@ -108,6 +109,14 @@ impl Rig {
         check_closed(&runtime, &index).await;
         let groups = open(&runtime, &index, &shape).await;
         Rig { runtime, index, groups, volume, shape, session, request }
+    }
+    /// The brick as another world finds it after a crash of this one; `kept`: checkpoints that the index engine had
+    /// made durable beyond those that it had to.
+    pub async fn after_crash(&self, runtime: Runtime, kept: usize) -> Rig {
+        let (index, shape) = (self.index.crashed(kept), self.shape);
+        let groups = open(&runtime, &index, &shape).await;
+        let (session, request) = (SessionId(self.session.0 + 1000), Arc::new(AtomicU64::new(1)));
+        Rig { runtime, index, groups, volume: self.volume, shape, session, request }
     }
     /// A checkpoint now.
     pub async fn checkpoint(&self) {

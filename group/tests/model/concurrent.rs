@@ -1,0 +1,255 @@
+//! Many clients at the same time: nothing is lost, nothing is torn, nothing waits for ever (rules M5, M2, M3).
+
+use crate::rig::{Rig, Shape, name, pattern, together};
+use base::{At, Ino, Kind, Op, Sync};
+use runtime::random::SplitMix;
+use runtime::sim::World;
+use runtime::tasks::Local;
+use std::sync::{Arc, Mutex};
+
+/// Runs `clients` clients of one brick beside each other, with a checkpoint now and then, and hands the rig back.
+async fn beside<F>(rig: Rig, clients: u64, client: impl Fn(Arc<Rig>, u64) -> F + Copy + Send + 'static) -> Rig
+where
+    F: Future<Output = ()> + 'static,
+{
+    let all = (1..=clients).map(|number| Arc::new(rig.client(number + 1, rig.volume)));
+    let tasks = all.zip(1..).map(|(own, number)| move || -> Local { Box::pin(client(own, number)) });
+    let groups = rig.groups.clone();
+    let checkpoints = move || -> Local {
+        Box::pin(async move {
+            for _ in 0..5 {
+                groups.store().runtime.clock.sleep(3_000_000).await;
+                groups.checkpoint().await.expect("a healthy brick checkpoints");
+            }
+        })
+    };
+    rig.runtime.tasks.spawn(0, Box::new(checkpoints));
+    together(&rig.runtime, tasks).await;
+    rig
+}
+
+fn in_world(seed: u64, test: impl AsyncFnOnce(Rig)) {
+    let mut world = World::new(seed);
+    let runtime = world.runtime();
+    world.block_on(async { test(Rig::new(runtime, Shape::SMALL).await).await });
+}
+
+/// A length: small, whole blocks, or large enough for the bulk stream.
+fn length(rng: &mut SplitMix) -> usize {
+    match rng.below(12) {
+        0 => 128 << 10,
+        1 => 100_000 + rng.below(60_000) as usize,
+        2..6 => 4096 * (1 + rng.below(3) as usize),
+        _ => 1 + rng.below(9000) as usize,
+    }
+}
+
+#[test]
+fn appends_of_many_never_overlap_nor_get_lost() {
+    for seed in 1..4 {
+        in_world(seed, async |rig| {
+            let file = rig.create(rig.volume.root, "log").await.expect("a new file");
+            let done = Arc::new(Mutex::new(Vec::new()));
+            let shared = SHARED.replace(Some(done.clone()));
+            assert!(shared.is_none());
+            let rig = beside(rig, 8, move |own: Arc<Rig>, number| async move {
+                let mut rng = SplitMix(seed * 100 + number);
+                for round in 0..12 {
+                    let tag = number * 1000 + round;
+                    let bytes = pattern(tag, length(&mut rng));
+                    let sync = if rng.one_in(3) { Sync::Data } else { Sync::Ordered };
+                    let offset = own.write(file, At::End, &bytes, sync).await.expect("an append");
+                    note(offset, tag, bytes.len());
+                }
+            })
+            .await;
+            SHARED.replace(None);
+            let mut done = done.lock().expect("no panic while held").clone();
+            done.sort();
+            let mut end = 0;
+            for &(offset, tag, length) in &done {
+                assert_eq!(offset, end, "seed {seed}: appends follow each other without gap or overlap");
+                end += length as u64;
+                let mut told = Vec::new();
+                while told.len() < length {
+                    told.extend(rig.read(file, offset + told.len() as u64, length - told.len()).await.expect("a file"));
+                }
+                assert!(told == pattern(tag, length), "seed {seed}: append {tag} at {offset}");
+            }
+            assert_eq!(rig.attr(Op::GetAttr { ino: file }).await.expect("a file").inode.size, end);
+            rig.reopen().await;
+        });
+    }
+}
+
+type Done = Arc<Mutex<Vec<(u64, u64, usize)>>>;
+thread_local! {
+    /// Where clients of the running world note what they did: tasks are made from functions that capture little.
+    static SHARED: std::cell::RefCell<Option<Done>> = const { std::cell::RefCell::new(None) };
+}
+
+fn note(offset: u64, tag: u64, length: usize) {
+    SHARED.with_borrow(|shared| {
+        let shared = shared.as_ref().expect("set by the test");
+        shared.lock().expect("no panic while held").push((offset, tag, length));
+    });
+}
+
+#[test]
+fn neighbours_within_a_block_keep_their_bytes() {
+    // Not a divisor of 4096: pieces share blocks, and some cross from one into the next.
+    const PIECE: u64 = 700;
+    for seed in 1..4 {
+        in_world(seed, async |rig| {
+            let file = rig.create(rig.volume.root, "shared").await.expect("a new file");
+            let rig = beside(rig, 10, move |own: Arc<Rig>, number| async move {
+                let mut rng = SplitMix(seed * 100 + number);
+                for round in 0..15 {
+                    let at = (round * 10 + number - 1) * PIECE;
+                    let bytes = pattern(number * 1000 + round, PIECE as usize);
+                    let sync = if rng.one_in(3) { Sync::Data } else { Sync::Ordered };
+                    own.write(file, At::Offset(at), &bytes, sync).await.expect("a write");
+                }
+            })
+            .await;
+            let told = rig.read(file, 0, 200_000).await.expect("a file");
+            assert_eq!(told.len() as u64, 150 * PIECE);
+            for (piece, bytes) in (0..).zip(told.chunks(PIECE as usize)) {
+                let (round, number) = (piece / 10, piece % 10 + 1);
+                assert!(bytes == pattern(number * 1000 + round, PIECE as usize), "seed {seed}: piece {piece}");
+            }
+            rig.reopen().await;
+        });
+    }
+}
+
+#[test]
+fn overlapping_writes_and_reads_are_never_torn() {
+    for seed in 1..4 {
+        for (offset, length) in [(100, 9000), (0, 8192), (4096, 128 << 10), (50, 300_000)] {
+            in_world(seed, async move |rig| {
+                let file = rig.create(rig.volume.root, "fought over").await.expect("a new file");
+                rig.write(file, At::Offset(offset), &vec![255; length], Sync::Ordered).await.expect("a write");
+                let rig = beside(rig, 8, move |own: Arc<Rig>, number| async move {
+                    for round in 0..8 {
+                        if number <= 4 {
+                            let bytes = vec![(number * 10 + round) as u8; length];
+                            own.write(file, At::Offset(offset), &bytes, Sync::Ordered).await.expect("a write");
+                        } else {
+                            let told = own.read(file, offset, length).await.expect("a file");
+                            assert_eq!(told.len(), length);
+                            assert!(told.iter().all(|byte| *byte == told[0]), "seed {seed}: a torn read");
+                        }
+                    }
+                })
+                .await;
+                let told = rig.read(file, offset, length).await.expect("a file");
+                assert!(told.iter().all(|byte| *byte == told[0]), "seed {seed}: a torn write");
+                rig.reopen().await;
+            });
+        }
+    }
+}
+
+#[test]
+fn appends_and_truncations_leave_whole_records() {
+    const RECORD: usize = 96;
+    for seed in 1..5 {
+        in_world(seed, async |rig| {
+            let file = rig.create(rig.volume.root, "log").await.expect("a new file");
+            let rig = beside(rig, 7, move |own: Arc<Rig>, number| async move {
+                for round in 0..25 {
+                    if number == 7 {
+                        own.truncate(file, 0).await.expect("a truncation");
+                        own.runtime.clock.sleep(400_000).await;
+                    } else {
+                        let bytes = vec![(number * 30 + round) as u8; RECORD];
+                        own.write(file, At::End, &bytes, Sync::Ordered).await.expect("an append");
+                    }
+                }
+            })
+            .await;
+            let told = rig.read(file, 0, 1 << 20).await.expect("a file");
+            assert_eq!(told.len() % RECORD, 0, "seed {seed}");
+            let whole = |record: &[u8]| record.iter().all(|byte| *byte == record[0] && *byte != 0);
+            assert!(told.chunks(RECORD).all(whole), "seed {seed}: a hole or a torn record");
+            rig.reopen().await;
+        });
+    }
+}
+
+#[test]
+fn creates_in_one_directory_all_count_and_a_name_is_won_once() {
+    for seed in 1..4 {
+        in_world(seed, async |rig| {
+            let dir = rig.mkdir(rig.volume.root, "crowd").await.expect("a new directory");
+            let done = Arc::new(Mutex::new(Vec::new()));
+            SHARED.replace(Some(done.clone()));
+            let rig = beside(rig, 16, move |own: Arc<Rig>, number| async move {
+                for round in 0..10 {
+                    own.create(dir, &format!("{number}-{round}")).await.expect("a name of one's own");
+                    match own.create(dir, &format!("prize {round}")).await {
+                        Ok(ino) => note(round, ino.0, 0),
+                        Err(kind) => assert_eq!(kind, Kind::Exists),
+                    }
+                }
+            })
+            .await;
+            SHARED.replace(None);
+            let mut prizes = done.lock().expect("no panic while held").clone();
+            prizes.sort();
+            let rounds: Vec<_> = prizes.iter().map(|(round, ..)| *round).collect();
+            assert_eq!(rounds, (0..10).collect::<Vec<_>>(), "seed {seed}: each prize has one winner");
+            for (round, ino, _) in prizes {
+                assert_eq!(rig.lookup(dir, &format!("prize {round}")).await, Ok(Ino(ino)));
+            }
+            assert_eq!(rig.attr(Op::GetAttr { ino: dir }).await.expect("a directory").inode.entries, 170);
+            let listed = rig.list(dir, 13).await.expect("a directory");
+            assert_eq!(listed.len(), 170);
+            rig.reopen().await;
+        });
+    }
+}
+
+#[test]
+fn renames_across_directories_keep_the_tree_a_tree() {
+    for seed in 1..6 {
+        in_world(seed, async |rig| {
+            let mut dirs = vec![rig.volume.root];
+            for number in 0..6 {
+                dirs.push(rig.mkdir(rig.volume.root, &format!("d{number}")).await.expect("a new directory"));
+            }
+            let dirs: [Ino; 7] = dirs.try_into().expect("seven");
+            let rig = beside(rig, 8, move |own: Arc<Rig>, number| async move {
+                let mut rng = SplitMix(seed * 100 + number);
+                for _ in 0..30 {
+                    let mut any = || dirs[rng.below(7) as usize];
+                    let (parent, new_parent) = (any(), any());
+                    // Six names, so that clients meet: also directories below each other.
+                    let mut any = || name(&format!("d{}", rng.below(6)));
+                    let (one, other) = (any(), any());
+                    let op = match rng.below(6) {
+                        0 => Op::MakeDir { parent, name: one, mode: 0o755 },
+                        1 => Op::RemoveDir { parent, name: one },
+                        2 => Op::Create { parent, name: one, mode: 0o644, exclusive: true },
+                        3 => Op::Unlink { parent, name: one },
+                        _ => Op::Rename { parent, name: one, new_parent, new_name: other, no_replace: rng.one_in(3) },
+                    };
+                    let created = matches!(op, Op::Create { .. });
+                    match own.call(op.clone(), None).await.map(|answer| answer.reply) {
+                        Ok(base::Reply::Attr(attr)) if created => {
+                            own.done(Op::Release { ino: attr.ino }).await.expect("it is open");
+                        }
+                        Ok(_) => {}
+                        Err(error) => {
+                            assert_eq!(error.kind.remedy(), base::error::Remedy::RefuseClient, "{op:?}: {error:?}")
+                        }
+                    }
+                }
+            })
+            .await;
+            // The check within counts every link and entry, and looks for what has no name.
+            rig.reopen().await;
+        });
+    }
+}
