@@ -198,7 +198,7 @@ pub fn summary_of(segment: SegmentId) -> Bounds {
 /// The cookies of a directory after one.
 pub fn cookies_after(volume: VolumeId, dir: Ino, after: u64) -> Bounds {
     let end = Key::new(dir.group(), volume, kind::COOKIE).u64(dir.0 + 1).0;
-    (cookie(volume, dir, after + 1), end)
+    (cookie(volume, dir, after.saturating_add(1)), end)
 }
 /// The cookie in a cookie's key.
 pub fn cookie_number(key: &[u8]) -> u64 {
