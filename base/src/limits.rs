@@ -43,4 +43,4 @@ pub const VOLUME_NAME_BYTES_MAX: usize = 63;
 pub const BRICK_BYTES_MIN: u64 = 4 << 30;
 
 const _: () = assert!(SEGMENT_BYTES_MAX / BLOCK_BYTES as u64 == 1 << 16);
-const _: () = assert!(BULK_BYTES_MIN % BLOCK_BYTES == 0 && IO_BYTES_MAX % BLOCK_BYTES == 0);
+const _: () = assert!(BULK_BYTES_MIN.is_multiple_of(BLOCK_BYTES) && IO_BYTES_MAX.is_multiple_of(BLOCK_BYTES));

@@ -12,7 +12,8 @@ pub trait Random: Send + Sync {
 pub struct SplitMix(pub u64);
 
 impl SplitMix {
-    /// 64 random bits.
+    /// 64 random bits. (Not an iterator: it never ends, and callers want the number, not an option.)
+    #[allow(clippy::should_implement_trait)]
     pub fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;

@@ -59,8 +59,9 @@ pub async fn look(runtime: &Runtime) -> Result<Found> {
         };
     }
     let found = match superblock_file::load(runtime, false).await {
-        // Neither copy is whole and no segment was ever made: the very first writes were cut off.
-        Err(error) if matches!(error.kind, Kind::Io | Kind::Corrupt) && runtime.disk.list()?.len() <= 2 => {
+        // Neither copy is whole and there is nothing else: the very first writes were cut off. With any other file
+        // it may be a brick whose superblock was lost (rule Q5).
+        Err(error) if matches!(error.kind, Kind::Io | Kind::Corrupt) && is_alone(runtime)? => {
             return Ok(Found::HalfFormatted);
         }
         found => found?,
@@ -69,6 +70,10 @@ pub async fn look(runtime: &Runtime) -> Result<Found> {
         State::Formatting => Ok(Found::HalfFormatted),
         State::Ready => Ok(Found::Brick(Box::new(found.superblock))),
     }
+}
+
+fn is_alone(runtime: &Runtime) -> Result<bool> {
+    Ok(runtime.disk.list()?.iter().all(|name| name == superblock_file::FILE || INNOCENT.contains(&name.as_str())))
 }
 
 /// Formats an empty or half-formatted directory; `index` is called in between to make the empty index durable.

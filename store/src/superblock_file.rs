@@ -5,7 +5,8 @@ use base::limits::BLOCK_BYTES;
 use base::{Error, Kind, Result};
 use runtime::{FileId, OpenMode, Runtime, disk};
 
-const FILE: &str = "superblock";
+/// The file's name.
+pub const FILE: &str = "superblock";
 
 /// What was found.
 pub struct Found {
