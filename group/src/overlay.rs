@@ -23,13 +23,16 @@ pub struct InodeSlot {
 /// A directory's entry by cookie.
 pub type CookieEntry = (Name, Ino, FileKind);
 
+/// A directory's changed names.
+pub type NamesOf = BTreeMap<Box<[u8]>, Option<Entry>>;
+
 /// See the module. `None` values say that the key is gone.
 #[derive(Default)]
 pub struct Generation {
     /// Inodes.
     pub inodes: Map<(VolumeId, Ino), InodeSlot>,
     /// Entries by directory and name.
-    pub entries: Map<(VolumeId, Ino), BTreeMap<Box<[u8]>, Option<Entry>>>,
+    pub entries: Map<(VolumeId, Ino), NamesOf>,
     /// Entries by directory and cookie.
     pub cookies: Map<(VolumeId, Ino), BTreeMap<u64, Option<CookieEntry>>>,
     /// Targets of symbolic links.

@@ -32,6 +32,9 @@ pub struct Range {
 /// A range that is held, by its number.
 pub type RangeId = u64;
 
+/// A name in a directory of a volume.
+type NameKey = (VolumeId, Ino, Box<[u8]>);
+
 /// Results of a session's last requests, oldest first.
 pub type Results = VecDeque<(RequestId, Outcome)>;
 
@@ -70,7 +73,7 @@ pub struct State {
     pub results: Map<SessionId, Results>,
     /// Index content, by key. `None` = the index has no such key.
     pub inodes: Cache<(VolumeId, Ino), Option<Inode>>,
-    entries: Cache<(VolumeId, Ino, Box<[u8]>), Option<Entry>>,
+    entries: Cache<NameKey, Option<Entry>>,
     targets: Cache<(VolumeId, Ino), Option<Box<[u8]>>>,
     leaves: Cache<(VolumeId, LeafKey), Leaf>,
     volumes: Map<Name, Option<Volume>>,
