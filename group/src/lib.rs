@@ -262,10 +262,10 @@ impl Groups {
         if let Some(error) = log.failed() {
             return Err(error);
         }
+        log.segment_wanted.notify();
         if log.out_of_space() && log.prepared() == 0 {
             return Err(Error::new(Kind::NoSpace, "the brick has no free segment left for its log"));
         }
-        log.segment_wanted.notify();
         log.segment_came.after(ticket).await;
         Ok(())
     }

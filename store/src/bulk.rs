@@ -22,6 +22,7 @@ struct State {
     open: Option<(Prepared, u32)>,
     prepared: VecDeque<Prepared>,
     wanted: bool,
+    out_of_space: bool,
     tickets: BTreeMap<SegmentId, u32>,
     full: Vec<(SegmentId, u32)>,
 }
@@ -102,7 +103,7 @@ impl Bulk {
                 None => {
                     self.log.segment_wanted.notify();
                     self.log.segment_came.after(ticket).await;
-                    if self.log.out_of_space() {
+                    if self.state.lock().out_of_space {
                         self.close(Ticket { runs: spots.iter().map(to_run).collect() });
                         return Err(Error::new(Kind::NoSpace, "no free segment"));
                     }
@@ -121,6 +122,8 @@ impl Bulk {
         if state.open.is_none() {
             state.open = state.prepared.pop_front().map(|prepared| (prepared, 1));
             state.wanted = true;
+            // Space may have come back since.
+            state.out_of_space = false;
             self.log.segment_wanted.notify();
         }
         let (prepared, next) = state.open.as_mut()?;
@@ -136,6 +139,11 @@ impl Bulk {
     pub fn wants_segment(&self) -> bool {
         let state = self.state.lock();
         state.wanted && state.prepared.is_empty()
+    }
+    /// No segment is free for data: waiters for one are told.
+    pub fn set_out_of_space(&self) {
+        self.state.lock().out_of_space = true;
+        self.log.segment_came.notify();
     }
     /// Hands over a prepared segment.
     pub fn give(&self, prepared: Prepared) {

@@ -24,10 +24,7 @@ pub async fn run(store: Arc<Store>) {
             return;
         }
         if let Err(error) = step(&store).await {
-            match error.kind {
-                Kind::NoSpace => store.log.set_out_of_space(),
-                _ => return store.log.fail(error.with("preparing a segment")),
-            }
+            return store.log.fail(error.with("preparing a segment"));
         }
         store.log.segment_wanted.after(ticket).await;
     }
@@ -35,12 +32,19 @@ pub async fn run(store: Arc<Store>) {
 
 async fn step(store: &Arc<Store>) -> Result<()> {
     while store.log.prepared() < COMMIT_AHEAD {
-        let prepared = prepare(store, Stream::Commit).await?;
-        store.log.give(prepared);
+        match prepare(store, Stream::Commit).await {
+            Err(error) if error.kind == Kind::NoSpace => {
+                store.log.set_out_of_space();
+                break;
+            }
+            prepared => store.log.give(prepared?),
+        }
     }
     if store.bulk.wants_segment() {
-        let prepared = prepare(store, Stream::Bulk).await?;
-        store.bulk.give(prepared);
+        match prepare(store, Stream::Bulk).await {
+            Err(error) if error.kind == Kind::NoSpace => store.bulk.set_out_of_space(),
+            prepared => store.bulk.give(prepared?),
+        }
     }
     seal_full(store).await
 }
@@ -68,7 +72,11 @@ async fn prepare(store: &Arc<Store>, stream: Stream) -> Result<Prepared> {
     let (segment, life, sequence) = (taken.segment, taken.life, taken.sequence);
     let place = Place { segment, block: 0 };
     let geometry = store.geometry.clone();
-    tasks::run_blocking(&*store.runtime.tasks, move || geometry.make(segment)).await?;
+    let made = tasks::run_blocking(&*store.runtime.tasks, move || geometry.make(segment)).await;
+    if let Err(error) = made {
+        store.table.lock().give_back(segment);
+        return Err(error);
+    }
     let spot = store.geometry.spot(place).expect("the segment's file has just been made");
     if taken.unwritten && stream == Stream::Commit {
         let zeros = zeros(store)?;

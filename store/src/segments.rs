@@ -108,6 +108,14 @@ impl Table {
         self.changed.remove(&segment);
         Some(Taken { segment, life: row.life, sequence, unwritten })
     }
+    /// A segment taken could not be made ready: nothing was written in this life.
+    pub fn give_back(&mut self, segment: SegmentId) {
+        // Not of the commit stream: whoever takes it next initialises all of it.
+        let row = &mut self.rows[segment.0 as usize];
+        (row.state, row.stream) = (SegmentState::Free, Stream::Bulk);
+        self.free.insert(segment);
+        self.changed.insert(segment);
+    }
     /// The header of a segment taken is durable.
     pub fn note_ready(&mut self, segment: SegmentId) {
         self.changed.insert(segment);

@@ -145,7 +145,7 @@ fn names_of_full_length() {
         rig.done(Op::Rename { parent: root, name, new_parent: dir, new_name, no_replace: true }).await.expect("free");
         let rig = rig.reopen().await;
         assert_eq!(rig.lookup(dir, &other).await, Ok(ino));
-        assert_eq!(texts(&rig.list(root, 10).await.expect("a directory")), [other.clone()]);
+        assert_eq!(texts(&rig.list(root, 10).await.expect("a directory")), [other]);
         assert!(Name::new("n".repeat(256).as_bytes()).is_err_and(|error| error.kind == Kind::NameTooLong));
     });
 }

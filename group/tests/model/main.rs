@@ -3,6 +3,7 @@
 
 mod concurrent;
 mod durable;
+mod failure;
 mod listing;
 mod plain;
 mod random;

@@ -80,7 +80,7 @@ impl Run {
 
     fn op(&mut self) -> (Op, Vec<u8>) {
         match self.rng.below(100) {
-            0..24 => return self.write(),
+            0..24 => self.write(),
             choice @ 24..48 => (self.data_op(choice), Vec::new()),
             choice => (self.name_op(choice), Vec::new()),
         }
@@ -201,7 +201,7 @@ fn run(seed: u64, steps: u64) {
     let runtime = world.runtime();
     world.block_on(async {
         // Half of the seeds checkpoint by themselves too, all the time.
-        let overlay_bytes = if seed % 2 == 0 { 100 << 10 } else { Shape::SMALL.overlay_bytes };
+        let overlay_bytes = if seed.is_multiple_of(2) { 100 << 10 } else { Shape::SMALL.overlay_bytes };
         let shape = Shape { segments: 1024, overlay_bytes, ..Shape::SMALL };
         let rig = Rig::new(runtime, shape).await;
         let plain = Plain::new(rig.volume.root, (7, 8));

@@ -7,6 +7,7 @@ use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use store::index::model::ModelIndex;
+use store::index::{Index, IndexEdit};
 use store::{FormatOptions, Opening, check};
 
 /// The smallest segment: many of them are filled in a short test.
@@ -55,6 +56,17 @@ async fn open(runtime: &Runtime, index: &ModelIndex, shape: &Shape) -> Arc<Group
     Groups::open(opening, shape.options()).await.expect("a healthy brick replays").0
 }
 
+/// Formats the world's empty disk.
+pub async fn format(runtime: &Runtime, shape: Shape) {
+    let options = FormatOptions {
+        size_bytes: Some(shape.segments * SEGMENT_BYTES),
+        segment_bytes: SEGMENT_BYTES,
+        groups: shape.groups,
+        size_bytes_min: 0,
+    };
+    store::format_brick(runtime, options, async || Ok(())).await.expect("an empty disk can be formatted");
+}
+
 /// The offline check of a closed brick finds nothing.
 async fn check_closed(runtime: &Runtime, index: &ModelIndex) {
     let index = Arc::new(index.clone());
@@ -67,20 +79,23 @@ async fn check_closed(runtime: &Runtime, index: &ModelIndex) {
 impl Rig {
     /// A fresh brick with the volume "main".
     pub async fn new(runtime: Runtime, shape: Shape) -> Rig {
-        let options = FormatOptions {
-            size_bytes: Some(shape.segments * SEGMENT_BYTES),
-            segment_bytes: SEGMENT_BYTES,
-            groups: shape.groups,
-            size_bytes_min: 0,
-        };
-        store::format_brick(&runtime, options, async || Ok(())).await.expect("an empty disk can be formatted");
+        format(&runtime, shape).await;
+        let mut rig = Rig::found(runtime, shape).await;
+        rig.volume = rig.new_volume("main").await;
+        rig
+    }
+    /// A brick that was formatted and never opened.
+    pub async fn found(runtime: Runtime, shape: Shape) -> Rig {
         let index = ModelIndex::new(store::format::leaf::merge);
         let groups = open(&runtime, &index, &shape).await;
         let none = Volume { id: base::VolumeId(0), name: name("none"), root: Ino(0), created: base::Time(0) };
         let (session, request) = (SessionId(1), Arc::new(AtomicU64::new(1)));
-        let mut rig = Rig { runtime, index, groups, volume: none, shape, session, request };
-        rig.volume = rig.new_volume("main").await;
-        rig
+        Rig { runtime, index, groups, volume: none, shape, session, request }
+    }
+    /// Puts bytes into a row of the index that are none of ours.
+    pub fn spoil(&self, key: Vec<u8>) {
+        assert!(self.index.get(&key).is_ok_and(|value| value.is_some()), "the row is there");
+        self.index.write(vec![IndexEdit::Put(key, vec![77; 40])]).expect("the model index writes");
     }
     /// Another volume.
     pub async fn new_volume(&self, text: &str) -> Volume {

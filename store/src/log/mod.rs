@@ -313,7 +313,10 @@ impl Log {
 
     /// Hands the log a prepared segment.
     pub fn give(&self, prepared: Prepared) {
-        self.state.lock().prepared.push_back(prepared);
+        let mut state = self.state.lock();
+        state.out_of_space = false;
+        state.prepared.push_back(prepared);
+        drop(state);
         self.segment_came.notify();
     }
     /// Prepared segments at hand.

@@ -1,0 +1,190 @@
+//! Devices that fail, lie or fill: what clients are told, and what they still have (rules U4, K8, X4, K5).
+
+use crate::rig::{Rig, Shape, format, name, pattern};
+use base::{At, Kind, Op, SetAttr, Sync};
+use runtime::random::SplitMix;
+use runtime::sim::{Fail, FaultPlan, SimDisk, Survival, World};
+use runtime::{FileId, OpenMode, Runtime};
+
+const DATA: &str = "segments-00000";
+
+fn data_file(runtime: &Runtime) -> FileId {
+    runtime.disk.open(DATA, OpenMode::Existing).expect("the brick has made it")
+}
+
+fn flushes(disk: &SimDisk) -> u64 {
+    disk.figures()[DATA].flushes
+}
+
+#[test]
+fn a_failed_write_or_flush_ends_changes_until_a_restart() {
+    let writes = FaultPlan { writes: Fail::From(1), ..FaultPlan::default() };
+    let flush = FaultPlan { flushes: Fail::Nth(1), ..FaultPlan::default() };
+    for (seed, plan) in (1..).zip([writes, flush, writes, flush]) {
+        let mut world = World::new(seed);
+        let (runtime, disk) = (world.runtime(), world.disk().clone());
+        let rig = world.block_on(async {
+            let rig = Rig::new(runtime, Shape::SMALL).await;
+            let root = rig.volume.root;
+            let kept = rig.create(root, "kept").await.expect("a new file");
+            rig.write(kept, At::End, &pattern(1, 50_000), Sync::All).await.expect("a write");
+            let file = rig.create(root, "file").await.expect("a new file");
+            rig.write(file, At::End, &pattern(2, 5000), Sync::Data).await.expect("a write");
+            rig.runtime.clock.sleep(50_000_000).await;
+            let only = Some(data_file(&rig.runtime));
+            disk.set_faults(FaultPlan { only, ..plan });
+            // Enough without a flush that the durable one needs one.
+            rig.write(file, At::End, &pattern(3, 5000), Sync::Ordered).await.expect("nothing has failed yet");
+            let _ = rig.write(file, At::End, &pattern(4, 4096), Sync::Written).await;
+            assert_eq!(rig.write(file, At::End, &pattern(5, 5000), Sync::Data).await, Err(Kind::Io));
+            disk.set_faults(FaultPlan::default());
+            let before = flushes(&disk);
+            // Nothing is tried again, and every handle of the file is told, again and again.
+            for sync in [Sync::Data, Sync::All, Sync::Data] {
+                assert_eq!(rig.done(Op::Fsync { ino: file, sync }).await, Err(Kind::Io));
+            }
+            assert_eq!(rig.done(Op::SyncAll).await, Err(Kind::Io));
+            // What was durable is.
+            rig.done(Op::Fsync { ino: kept, sync: Sync::All }).await.expect("it was durable before");
+            assert_eq!(rig.create(root, "late").await, Err(Kind::Io));
+            assert_eq!(rig.write(kept, At::Offset(0), &[1], Sync::Ordered).await, Err(Kind::Io));
+            assert_eq!(rig.write(kept, At::Offset(0), &pattern(6, 1 << 20), Sync::Ordered).await, Err(Kind::Io));
+            assert_eq!(rig.done(Op::Unlink { parent: root, name: name("kept") }).await, Err(Kind::Io));
+            assert_eq!(rig.truncate(kept, 10).await.err(), Some(Kind::Io));
+            assert!(rig.groups.checkpoint().await.is_err());
+            // Reading goes on.
+            assert!(rig.read(kept, 0, 60_000).await == Ok(pattern(1, 50_000)));
+            assert_eq!(rig.lookup(root, "kept").await, Ok(kept));
+            rig.runtime.clock.sleep(3_000_000_000).await;
+            assert_eq!(flushes(&disk), before, "a failed flush is not tried again");
+            assert!(rig.groups.close().await.is_err(), "and closing says so");
+            rig
+        });
+        let mut after = World::from_image(seed, world.crash_as(Survival::Nothing, &mut SplitMix(seed)));
+        let runtime = after.runtime();
+        after.block_on(async {
+            let rig = rig.after_crash(runtime, 0).await;
+            let root = rig.volume.root;
+            let kept = rig.lookup(root, "kept").await.expect("it was durable");
+            assert!(rig.read(kept, 0, 60_000).await == Ok(pattern(1, 50_000)));
+            let file = rig.lookup(root, "file").await.expect("it was durable");
+            assert!(rig.read(file, 0, 5000).await == Ok(pattern(2, 5000)));
+            rig.write(file, At::End, &pattern(7, 5000), Sync::Data).await.expect("a restart mends it");
+            rig.reopen().await;
+        });
+    }
+}
+
+#[test]
+fn a_failed_read_is_that_reads_error_only() {
+    let mut world = World::new(1);
+    let (runtime, disk) = (world.runtime(), world.disk().clone());
+    world.block_on(async {
+        let rig = Rig::new(runtime, Shape::SMALL).await;
+        let file = rig.create(rig.volume.root, "file").await.expect("a new file");
+        rig.write(file, At::End, &pattern(1, 50_000), Sync::All).await.expect("a write");
+        rig.runtime.clock.sleep(50_000_000).await;
+        disk.set_faults(FaultPlan { reads: Fail::Nth(1), ..FaultPlan::default() });
+        assert_eq!(rig.read(file, 8192, 4096).await, Err(Kind::Io));
+        assert!(rig.read(file, 0, 60_000).await == Ok(pattern(1, 50_000)));
+        rig.write(file, At::Offset(100), &pattern(2, 10), Sync::Data).await.expect("the brick is well");
+        rig.reopen().await;
+    });
+}
+
+#[test]
+fn damaged_blocks_are_errors_and_never_turn_into_data() {
+    for large in [false, true] {
+        let mut world = World::new(2);
+        let (runtime, disk) = (world.runtime(), world.disk().clone());
+        world.block_on(async {
+            let rig = Rig::new(runtime, Shape::SMALL).await;
+            let file = rig.create(rig.volume.root, "file").await.expect("a new file");
+            let length = if large { 200_000 } else { 40_000 };
+            let mut own = pattern(1, length);
+            rig.write(file, At::End, &own, Sync::All).await.expect("a write");
+            rig.checkpoint().await;
+            // The block's bytes are somewhere on the device: find them, and let one rot.
+            let block = 5 * 4096..6 * 4096;
+            let wanted = own[block.clone()].to_vec();
+            let image = disk.crash_image(Survival::Everything, &mut SplitMix(1));
+            let blocks = image.length(DATA).expect("it was made") / 4096;
+            let at = (0..blocks).find(|at| image.read(DATA, at * 4096, 4096).as_ref() == Some(&wanted));
+            let at = at.expect("the block is on the device") * 4096;
+            disk.flip_bits(data_file(&rig.runtime), at + 77, &mut SplitMix(3));
+            assert_eq!(rig.read(file, 5 * 4096 + 10, 20).await, Err(Kind::Corrupt));
+            assert_eq!(rig.read(file, 0, length).await, Err(Kind::Corrupt), "no part of it passes for the whole");
+            assert!(rig.read(file, 0, 5 * 4096).await == Ok(own[..5 * 4096].to_vec()));
+            assert!(rig.read(file, 6 * 4096, length).await == Ok(own[6 * 4096..].to_vec()));
+            // Merging with the damaged block would give it a good checksum.
+            for sync in [Sync::Ordered, Sync::Data] {
+                assert_eq!(rig.write(file, At::Offset(5 * 4096 + 1), &[1, 2], sync).await, Err(Kind::Corrupt));
+            }
+            let set = SetAttr { size: Some(5 * 4096 + 9), ..SetAttr::default() };
+            assert_eq!(rig.attr(Op::SetAttr { ino: file, set }).await.err(), Some(Kind::Corrupt));
+            assert_eq!(rig.read(file, 5 * 4096, 1).await, Err(Kind::Corrupt));
+            // A whole new block heals it.
+            own[block].copy_from_slice(&pattern(9, 4096));
+            let healed = rig.write(file, At::Offset(5 * 4096), &pattern(9, 4096), Sync::Data).await;
+            assert_eq!(healed, Ok(5 * 4096));
+            assert!(rig.read(file, 0, length).await == Ok(own));
+            rig.reopen().await;
+        });
+    }
+}
+
+#[test]
+fn a_damaged_index_row_is_its_files_error() {
+    let mut world = World::new(3);
+    let runtime = world.runtime();
+    world.block_on(async {
+        let rig = Rig::new(runtime, Shape::SMALL).await;
+        let root = rig.volume.root;
+        let (bad, good) = (rig.create(root, "bad").await, rig.create(root, "good").await);
+        let (bad, good) = (bad.expect("a new file"), good.expect("a new file"));
+        for file in [bad, good] {
+            rig.write(file, At::End, &pattern(file.0, 50_000), Sync::Ordered).await.expect("a write");
+        }
+        // The cache must not know the leaf.
+        let rig = rig.reopen().await;
+        let key = store::format::keys::leaf(rig.volume.id, base::LeafKey { ino: bad, leaf: 0 });
+        rig.spoil(key);
+        assert_eq!(rig.read(bad, 0, 4096).await, Err(Kind::Corrupt));
+        assert_eq!(rig.write(bad, At::Offset(1), &[1], Sync::Ordered).await, Err(Kind::Corrupt));
+        assert!(rig.read(good, 0, 50_000).await == Ok(pattern(good.0, 50_000)));
+        assert_eq!(rig.lookup(root, "bad").await, Ok(bad));
+    });
+}
+
+#[test]
+fn a_host_without_space_is_told_and_forgotten_once_there_is_some() {
+    let mut world = World::new(4);
+    let (runtime, disk) = (world.runtime(), world.disk().clone());
+    world.block_on(async {
+        format(&runtime, Shape::SMALL).await;
+        // The first data file can't be made: nothing can be ordered.
+        disk.set_faults(FaultPlan { space: Fail::From(1), ..FaultPlan::default() });
+        let mut rig = Rig::found(runtime.clone(), Shape::SMALL).await;
+        for _ in 0..5 {
+            let refused = rig.call(Op::VolumeCreate { name: name("main") }, None).await;
+            assert_eq!(refused.err().map(|error| error.kind), Some(Kind::NoSpace));
+        }
+        disk.set_faults(FaultPlan::default());
+        let tries = [(); 10].map(|()| name("main"));
+        let mut made = None;
+        for name in tries {
+            if let Ok(answer) = rig.call(Op::VolumeCreate { name }, None).await {
+                made = Some(answer.reply);
+                break;
+            }
+            runtime.clock.sleep(10_000_000).await;
+        }
+        let Some(base::Reply::Volume(volume)) = made else { panic!("there is space again: {made:?}") };
+        rig.volume = volume;
+        let file = rig.create(volume.root, "file").await.expect("a new file");
+        rig.write(file, At::End, &pattern(1, 1 << 20), Sync::Data).await.expect("there is space again");
+        let space = rig.groups.store().space();
+        assert!(space.free_segments > 245, "segments were lost to the failed attempts: {space:?}");
+        rig.reopen().await;
+    });
+}
