@@ -10,6 +10,7 @@ use runtime::seeded::{Bug, active};
 use runtime::tasks::run_blocking;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use store::format::superblock::EPOCH_ENDS_MAX;
 use store::format::values::GroupRow;
 use store::format::{keys, values};
 use store::index::Index;
@@ -61,6 +62,9 @@ fn apply(groups: &[Group], index: &dyn Index, epoch: u32, records: Vec<Replayed>
             {
                 load_blocking(index, &mut state, record.volume, &Wanted::Inode(ino))?;
             }
+            if matches!(edit, Edit::VolumeDrop { .. }) {
+                load_volumes(index, &mut state)?;
+            }
             state.apply(record.volume, edit, batch, &runs, epoch);
         }
         let mut head = state.head(record.volume, record.session, record.request, record.outcome);
@@ -70,6 +74,16 @@ fn apply(groups: &[Group], index: &dyn Index, epoch: u32, records: Vec<Replayed>
         }
         head.term = record.term;
         state.ordered(&head);
+    }
+    Ok(())
+}
+
+/// A volume is dropped by its id, its row has its name as key: the row must be in memory to be found.
+fn load_volumes(index: &dyn Index, state: &mut State) -> Result<()> {
+    let (from, to) = keys::volumes();
+    for (_, value) in index.scan(&from, &to, usize::MAX)? {
+        let volume = values::decode_volume(&value)?;
+        state.learn_volume(&volume.name, Some(volume));
     }
     Ok(())
 }
@@ -108,6 +122,10 @@ impl Groups {
             groups.redo_intents().await?;
         }
         groups.purge_orphans().await?;
+        // A daemon that is killed again and again before its first checkpoint must not fill the superblock's list.
+        if groups.store().epoch_ends > EPOCH_ENDS_MAX / 2 {
+            groups.checkpoint().await?;
+        }
         let there = groups.clone();
         groups.store().runtime.tasks.spawn(0, Box::new(move || Box::pin(crate::checkpoint::run(there))));
         Ok((groups, replay))

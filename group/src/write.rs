@@ -66,18 +66,31 @@ impl Groups {
             return Err(Error::new(Kind::NoSpace, "the brick is full; delete something, or add space"));
         }
         context.span.mark(Stage::Admit, self.now_ns());
-        let before = written_before(&self.state(write.ino.group()).state.lock(), context);
-        if let Some((batch, reply)) = before.map(|reply| (self.store().log.last_batch(), reply)) {
-            self.store().log.wait(batch, write.sync, Some(&context.span)).await?;
-            return Ok(Answer { reply, data: None, position: None });
+        if let Some(answer) = self.write_again(context, &write).await? {
+            return Ok(answer);
         }
         let aligned = |offset: u64| offset.is_multiple_of(BLOCK_BYTES as u64);
-        match write.at {
+        let answer = match write.at {
             At::Offset(offset) if aligned(offset) && aligned(u64::from(write.length)) => {
                 self.write_aligned(context, write, data).await
             }
             _ => self.write_unaligned(context, write, data).await,
+        };
+        match answer {
+            // The file has gone, but perhaps only since another delivery of this write took effect.
+            Err(error) if error.kind == Kind::Stale => self.write_again(context, &write).await?.ok_or(error),
+            answer => answer,
         }
+    }
+
+    /// The answer to a write that was delivered before (rule R1). Its batch is not kept: the log's last one is no
+    /// earlier.
+    async fn write_again(&self, context: &Context, write: &Write) -> Result<Option<Answer>> {
+        let reply = written_before(&self.state(write.ino.group()).state.lock(), context);
+        if reply.is_some() {
+            self.store().log.wait(self.store().log.last_batch(), write.sync, Some(&context.span)).await?;
+        }
+        Ok(reply.map(|reply| Answer { reply, data: None, position: None }))
     }
 
     async fn write_aligned(&self, context: &Context, write: Write, data: Buf) -> Result<Answer> {
@@ -357,7 +370,7 @@ impl Groups {
     }
 }
 
-/// The answer to a write that was delivered before (rule R1). Its batch is not kept: the log's last one is no earlier.
+/// The reply to a write that was delivered before.
 fn written_before(state: &State, context: &Context) -> Option<Reply> {
     match state.result(context.session, context.request)? {
         Outcome::Wrote { offset, length } => Some(Reply::Wrote { offset, length }),

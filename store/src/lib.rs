@@ -46,6 +46,8 @@ pub struct Store {
     pub groups: u32,
     /// The log's epoch.
     pub epoch: u64,
+    /// Ends of earlier epochs that the superblock still lists: a checkpoint lets the next start drop them.
+    pub epoch_ends: usize,
     /// The index engine. Its calls block: pool only.
     pub index: Arc<dyn Index>,
     /// The log.

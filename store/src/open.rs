@@ -280,6 +280,7 @@ impl Opening {
             uuid: self.superblock.uuid,
             groups: self.superblock.groups,
             epoch: self.superblock.epoch,
+            epoch_ends: self.superblock.ends.len(),
             index: self.index,
             log: log.clone(),
             geometry: self.geometry,

@@ -156,7 +156,8 @@ impl Commit {
             let flight = self.flights.pop_front().expect("just seen");
             self.positions.durable = self.positions.durable.max(flight.number);
         }
-        assert!(self.positions.durable <= self.positions.written || active(Bug::AckOutOfOrder));
+        let in_order = self.positions.durable <= self.positions.written || active(Bug::AckOutOfOrder);
+        assert!(in_order, "what is durable has been written");
     }
 }
 
