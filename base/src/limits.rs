@@ -27,7 +27,7 @@ pub const SEGMENT_BYTES_MAX: u64 = 256 << 20;
 /// A batch header (with its records) fits in this many blocks; one suffices for all but rare records.
 pub const HEADER_BLOCKS_MAX: usize = 16;
 /// Results kept per session and group for requests delivered twice (rule R1): above a FUSE mount's
-/// outstanding requests per group in practice; older duplicates are refused, not repeated.
+/// outstanding requests per group in practice. A duplicate older than these is performed again.
 pub const SESSION_RESULTS_MAX: usize = 64;
 /// Unsynced changes become durable within this time (rule U3), in nanoseconds.
 pub const DURABLE_WITHIN_NS: u64 = 1_000_000_000;
