@@ -237,6 +237,14 @@ async fn measure(runtime: Runtime) -> Vec<(Kind, Sites)> {
     results
 }
 
+/// Call sites of tasks that run by the clock and not by requests: their timers, and the one-slice lists with which
+/// segments are prepared ahead. How often they are met depends on how long the test takes.
+fn is_background(site: &str) -> bool {
+    ["new<runtime::real::clock::Sleeping>", "new_uninit<[runtime::buffer::Slice; 1]>"]
+        .iter()
+        .any(|background| site.contains(background))
+}
+
 #[test]
 fn a_warm_request_allocates_nothing() {
     let directory = std::env::temp_dir().join(format!("sinter-no-alloc-stack-{}", std::process::id()));
@@ -252,6 +260,7 @@ fn a_warm_request_allocates_nothing() {
             println!("  {times:>6} {site}");
         }
     }
-    let dirty: Vec<_> = results.iter().filter(|(_, sites)| !sites.is_empty()).map(|(kind, _)| *kind).collect();
+    let of_requests = |sites: &BTreeMap<String, u64>| sites.keys().any(|site| !is_background(site));
+    let dirty: Vec<_> = results.iter().filter(|(_, sites)| of_requests(sites)).map(|(kind, _)| *kind).collect();
     assert_eq!(dirty, [], "these kinds allocate; see the call sites above");
 }
