@@ -354,7 +354,7 @@ pub(crate) fn endings(decision: &Decision) -> Vec<Part> {
 }
 
 /// The groups that an operation concerns for certain.
-fn first_groups(op: &Op) -> GroupSet {
+pub(crate) fn first_groups(op: &Op) -> GroupSet {
     if matches!(op, Op::VolumeDelete { .. }) {
         return GroupSet::all();
     }

@@ -39,6 +39,10 @@ impl GroupSet {
             self.length += 1;
         }
     }
+    /// True if all of them are among the brick's `count` groups.
+    pub fn fits(&self, count: usize) -> bool {
+        self.few[..self.length].last().is_none_or(|last| (last.0 as usize) < count)
+    }
 }
 
 /// Locked groups.

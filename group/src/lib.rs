@@ -132,6 +132,10 @@ impl Groups {
 
     /// Performs one operation. `data`: a write's payload.
     pub async fn call(&self, context: &Context, op: Op, data: Option<Buf>) -> Result<Answer> {
+        // Clients make up inode numbers (NFS handles, hostile fronts): a group that is not there holds no inode.
+        if !change::first_groups(&op).fits(self.groups.len()) {
+            return Err(Error::new(Kind::Stale, "no such group: the inode number is of another brick"));
+        }
         match op {
             Op::Read { ino, offset, length } => self.read(context, ino, offset, length).await,
             Op::Write { ino, at, sync, kill_privileges } => {
@@ -207,8 +211,7 @@ impl Groups {
     }
 
     pub(crate) fn state(&self, group: GroupId) -> &Group {
-        // Clients make up inode numbers (NFS handles, hostile fronts): a group that is not there holds no inode.
-        self.groups.get(group.0 as usize).unwrap_or(&self.groups[0])
+        &self.groups[group.0 as usize]
     }
     pub(crate) fn states(&self) -> &[Group] {
         &self.groups

@@ -5,7 +5,7 @@ use crate::context::Context;
 use crate::load::Wanted;
 use crate::state::Block;
 use crate::{Answer, Groups};
-use base::limits::BLOCK_BYTES;
+use base::limits::{BLOCK_BYTES, IO_BYTES_MAX};
 use base::{Crcs, Error, Ino, Kind, LeafKey, Place, Reply, Result};
 use names::Seen;
 use runtime::{Buf, Slice, Stage};
@@ -42,6 +42,9 @@ enum Plan {
 impl Groups {
     /// Reads up to `length` bytes; fewer only at the end of the file.
     pub(crate) async fn read(&self, context: &Context, ino: Ino, offset: u64, length: u32) -> Result<Answer> {
+        if length as usize > IO_BYTES_MAX {
+            return Err(Error::new(Kind::Invalid, "a read has at most 1 MiB"));
+        }
         let mut retried = false;
         loop {
             let extents = match self.plan_read(context, ino, offset, length)? {
@@ -172,7 +175,7 @@ impl Groups {
 impl Extents {
     fn push(&mut self, found: Block) {
         // A device read is one buffer: at most 256 blocks.
-        const BLOCKS_MAX: u32 = (base::limits::IO_BYTES_MAX / BLOCK_BYTES) as u32;
+        const BLOCKS_MAX: u32 = (IO_BYTES_MAX / BLOCK_BYTES) as u32;
         let last = self.more.last_mut().or(self.first.as_mut());
         match (last, &found) {
             (Some(Extent::Hole { blocks }), Block::Hole) => return *blocks += 1,

@@ -9,5 +9,6 @@ mod plain;
 mod random;
 mod rig;
 mod space;
+mod strangers;
 mod twice;
 mod volumes;
