@@ -60,15 +60,15 @@ impl Groups {
         if data.len() != write.length as usize {
             return Err(Error::new(Kind::Invalid, "a write's length and payload differ"));
         }
+        if let Some(answer) = self.write_again(context, &write).await? {
+            return Ok(answer);
+        }
         self.throttle(true).await?;
         self.store().log.admit().await?;
         if !self.store().has_room_for_data() {
             return Err(Error::new(Kind::NoSpace, "the brick is full; delete something, or add space"));
         }
         context.span.mark(Stage::Admit, self.now_ns());
-        if let Some(answer) = self.write_again(context, &write).await? {
-            return Ok(answer);
-        }
         let aligned = |offset: u64| offset.is_multiple_of(BLOCK_BYTES as u64);
         let answer = match write.at {
             At::Offset(offset) if aligned(offset) && aligned(u64::from(write.length)) => {
@@ -345,14 +345,13 @@ impl Groups {
         let op = Op::SetAttr { ino, set };
         let Some(size) = set.size else { return self.change(context, &op, Sync::Ordered).await };
         let within = (size % BLOCK_BYTES as u64) as usize;
+        if within == 0 {
+            return self.change(context, &op, Sync::Ordered).await;
+        }
         let group = self.state(ino.group());
+        let block = size / BLOCK_BYTES as u64;
+        let range = Range { volume: context.volume, ino, first: block, last: u64::MAX };
         loop {
-            let before = self.attributes(context, ino).await?.inode;
-            if within == 0 || size >= before.size {
-                return self.change(context, &op, Sync::Ordered).await;
-            }
-            let block = size / BLOCK_BYTES as u64;
-            let range = Range { volume: context.volume, ino, first: block, last: u64::MAX };
             let ticket = group.ranges.ticket();
             let held = group.state.lock().hold_range(range);
             let Some(id) = held else {
@@ -360,6 +359,10 @@ impl Groups {
                 continue;
             };
             let hold = RangeHold { group, id };
+            // Looked at under the range: from here on no write moves the end past this block.
+            if size >= self.attributes(context, ino).await?.inode.size {
+                return self.change_with(context, &op, Sync::Ordered, None, Some(hold.id)).await;
+            }
             let mut tail = self.read_block(context, ino, block).await?;
             tail[within..].fill(0);
             let crcs = std::iter::once(crc32c(&tail)).collect();

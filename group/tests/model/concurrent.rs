@@ -179,6 +179,41 @@ fn appends_and_truncations_leave_whole_records() {
 }
 
 #[test]
+fn what_a_truncation_cut_off_stays_zero() {
+    for seed in 1..30 {
+        in_world(seed, async |rig| {
+            for (size, length) in [(5000, 8192), (5000, 9000), (5000, 150_000), (4097, 8192)] {
+                let file = rig.create(rig.volume.root, &format!("file {size} {length}")).await.expect("a new file");
+                rig.write(file, At::Offset(0), &[1; 100], Sync::Ordered).await.expect("a write");
+                let mut rng = SplitMix(seed);
+                let pauses = [rng.below(20_000), rng.below(20_000)];
+                let clients = (0..2).map(|number| {
+                    let own = rig.client(file.0 * 2 + number, rig.volume);
+                    move || -> Local {
+                        Box::pin(async move {
+                            own.runtime.clock.sleep(pauses[number as usize]).await;
+                            if number == 0 {
+                                own.truncate(file, size).await.expect("a file can be cut");
+                            } else {
+                                own.write(file, At::Offset(0), &vec![7; length], Sync::Ordered).await.expect("a write");
+                            }
+                        })
+                    }
+                });
+                together(&rig.runtime, clients).await;
+                // Either came last.
+                let now = rig.attr(Op::GetAttr { ino: file }).await.expect("a file").inode.size;
+                assert!(now == size || now == length as u64, "seed {seed}: {now}");
+                rig.truncate(file, 200_000).await.expect("a file can grow");
+                let told = rig.read(file, 0, 200_000).await.expect("a file");
+                let beyond = &told[now as usize..];
+                assert!(beyond.iter().all(|byte| *byte == 0), "seed {seed}: bytes beyond {now} of {length} came back");
+            }
+        });
+    }
+}
+
+#[test]
 fn creates_in_one_directory_all_count_and_a_name_is_won_once() {
     for seed in 1..4 {
         in_world(seed, async |rig| {
