@@ -81,7 +81,8 @@ impl Commit {
         let last = self.flights.back().map_or(self.positions.written, |flight| flight.number);
         assert!(number == last + 1, "batches are submitted in order");
         let clean = self.dirty.is_empty() && self.plain_writing == 0 && self.flushing.is_none();
-        let fua = wanted && (clean || active(Bug::FuaAfterPlain));
+        // With the seeded early acknowledgement every durable batch takes the way that has a flush to be early for.
+        let fua = wanted && (clean || active(Bug::FuaAfterPlain)) && !active(Bug::AckBeforeFlush);
         self.plain_writing += usize::from(!fua);
         self.flights.push_back(Flight { number, file, fua, written: false, durable: false, wanted });
         fua
