@@ -118,7 +118,8 @@ impl Opening {
     async fn read_headers(&mut self) -> Result<()> {
         let candidates: Vec<_> = self.table.iter().map(|(segment, row)| (segment, row.state, row.life)).collect();
         for (segment, state, life) in candidates {
-            let header = recovery::read_header(&self.runtime, &self.geometry, &self.superblock, segment).await?;
+            let asked = (segment, life);
+            let header = recovery::read_header(&self.runtime, &self.geometry, &self.superblock, asked).await?;
             // A free segment still shows the header of the life that ended.
             let current = |header: &SegmentHeader| match state {
                 SegmentState::Free => header.life > life,
@@ -158,13 +159,7 @@ impl Opening {
             let needed = row.stream == Stream::Commit && row.sequence >= self.replay.sequence;
             row.state != SegmentState::Free && needed && !self.headers.contains_key(segment)
         });
-        match lost {
-            None => Ok(()),
-            Some((segment, _)) => {
-                let what = "the header of a log segment is damaged: restore this brick from a replica or backup";
-                Err(Error::new(Kind::Corrupt, what).with(format!("segment {segment}")))
-            }
-        }
+        lost.map_or(Ok(()), |(segment, _)| Err(recovery::header_lost(segment)))
     }
 
     /// Replays the log into `sink`, which gets every record at or after the replay position in order, then starts a
@@ -189,6 +184,10 @@ impl Opening {
             })
             .await?;
         let mentioned: BTreeSet<_> = described.keys().copied().collect();
+        // Without its header a segment would count as free, and what these records say lies in it would be overwritten.
+        if let Some(segment) = mentioned.iter().find(|segment| !self.headers.contains_key(segment)) {
+            return Err(recovery::header_lost(*segment));
+        }
         for (segment, entries) in described {
             // A segment that the index calls sealed has its whole summary on the device, unless that was another life.
             let life = self.headers.get(&segment).map(|header| header.life);

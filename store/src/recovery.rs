@@ -10,7 +10,7 @@ use crate::format::values::ReplayRow;
 use crate::geometry::Geometry;
 use base::checksum::crc32c;
 use base::limits::{BLOCK_BYTES, HEADER_BLOCKS_MAX, IO_BYTES_MAX};
-use base::{Edit, Error, Kind, Place, Result, SegmentId};
+use base::{Edit, Error, Kind, Life, Place, Result, SegmentId};
 use runtime::{Buf, Runtime, disk};
 use std::collections::VecDeque;
 
@@ -49,18 +49,32 @@ struct Found {
     crc: u32,
 }
 
-/// Reads the headers of segments. None for one that never was in use or belongs to another brick.
+/// Reads the headers of segments. None for one that never was in use or belongs to another brick. Errors: `Corrupt` if
+/// there is no header, but behind it a batch of a life after `known`: headers are durable before batches are written.
 pub async fn read_header(
     runtime: &Runtime,
     geometry: &Geometry,
     superblock: &Superblock,
-    segment: SegmentId,
+    (segment, known): (SegmentId, Life),
 ) -> Result<Option<SegmentHeader>> {
     let Some(spot) = geometry.spot(Place { segment, block: 0 }) else { return Ok(None) };
-    let (buffer, result) = disk::read(&*runtime.disk, spot.file, spot.offset, runtime.buffer(BLOCK_BYTES)?).await;
+    let (buffer, result) = disk::read(&*runtime.disk, spot.file, spot.offset, runtime.buffer(2 * BLOCK_BYTES)?).await;
     result?;
-    let header = SegmentHeader::decode(&buffer).ok();
-    Ok(header.filter(|header| header.uuid == superblock.uuid && header.segment == segment))
+    if let Ok(header) = SegmentHeader::decode(&buffer) {
+        return Ok(Some(header).filter(|header| header.uuid == superblock.uuid && header.segment == segment));
+    }
+    match BatchHeader::peek(&buffer[BLOCK_BYTES..]) {
+        Ok(batch) if (batch.uuid, batch.segment) == (superblock.uuid, segment) && batch.life > known => {
+            Err(header_lost(segment))
+        }
+        _ => Ok(None),
+    }
+}
+
+/// Opening stops where a segment that is needed has lost its header (rule L5).
+pub fn header_lost(segment: SegmentId) -> Error {
+    let what = "the header of a segment in use is damaged: restore this brick from a replica or backup";
+    Error::new(Kind::Corrupt, what).with(format!("segment {segment}"))
 }
 
 /// A window over a segment: replay reads sequentially, in large pieces.
