@@ -260,7 +260,8 @@ impl Opening {
         self.superblock.sequence += 1;
         superblock_file::update(&self.runtime, self.superblock_file, &self.superblock).await?;
         let blocks = self.geometry.blocks();
-        let resume = Resume { number: tail.number, epoch: self.superblock.epoch };
+        let sequence = self.table.next_in(Stream::Commit);
+        let resume = Resume { number: tail.number, epoch: self.superblock.epoch, sequence };
         let log = Arc::new(Log::new(self.runtime.clone(), self.superblock.uuid, blocks, resume));
         if active(Bug::TailReused)
             && let Some((header, block)) = tail.end

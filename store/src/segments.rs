@@ -87,6 +87,10 @@ impl Table {
     pub fn iter(&self) -> impl Iterator<Item = (SegmentId, &SegmentRow)> {
         self.rows.iter().enumerate().map(|(number, row)| (SegmentId(number as u32), row))
     }
+    /// Position in its stream of the next segment taken.
+    pub fn next_in(&self, stream: Stream) -> u64 {
+        self.next_sequence[stream_slot(stream)]
+    }
     /// Takes a free segment into its next life. None if none is free. No checkpoint tells before `note_ready`: a row
     /// that says "in use" proves that a header is on the device.
     pub fn take(&mut self, stream: Stream) -> Option<Taken> {

@@ -105,6 +105,8 @@ struct State {
     next_number: u64,
     previous_crc: u32,
     epoch: u64,
+    /// Where this log's segments begin in the stream.
+    first_sequence: u64,
     waiters: Vec<Waiter>,
     idle_writers: Vec<Vec<Waker>>,
     spare: Vec<Vec<Slice>>,
@@ -158,6 +160,8 @@ pub struct Resume {
     pub number: u64,
     /// The epoch of all appends from now on.
     pub epoch: u64,
+    /// Position in the stream of the first segment that will be appended to.
+    pub sequence: u64,
 }
 
 impl Log {
@@ -173,6 +177,7 @@ impl Log {
             next_number: resume.number + 1,
             previous_crc: 0,
             epoch: resume.epoch,
+            first_sequence: resume.sequence,
             waiters: Vec::with_capacity(1024),
             idle_writers: (0..cores).map(|_| Vec::with_capacity(16)).collect(),
             spare: Vec::new(),
@@ -299,8 +304,7 @@ impl Log {
             number: state.next_number,
             previous_crc: state.previous_crc,
             epoch: state.epoch,
-            sequence: place
-                .map_or_else(|| state.prepared.front().map_or(0, |next| next.sequence), |open| open.sequence),
+            sequence: place.map_or(state.first_sequence, |open| open.sequence),
             segment: place.map_or(SegmentId(0), |open| open.segment),
             block: place.map_or(0, |open| open.next_block.min(u32::from(u16::MAX)) as u16),
             next_sequence: [0; 3],

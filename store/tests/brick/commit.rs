@@ -1,6 +1,6 @@
 //! Group commit: who is acknowledged when, and what a crash then leaves (rules U1, U3, L4, L5).
 
-use crate::rig::{Brick, Written, boot, file, format, payload, superblock_of};
+use crate::rig::{Brick, Written, boot, file, format, payload, seeds, superblock_of};
 use base::Sync;
 use runtime::random::SplitMix;
 use runtime::sim::{DiskImage, Survival, World};
@@ -49,7 +49,7 @@ async fn writer(writers: Arc<Writers>, disk: Arc<runtime::sim::SimDisk>, mine: u
 fn concurrent_durable_writes_share_batches_and_survive_from_their_acknowledgement_on() {
     const WRITERS: u64 = 16;
     const ROUNDS: u64 = 20;
-    for seed in 1..4 {
+    for seed in seeds(1..4) {
         let mut world = World::new(seed);
         let (runtime, disk) = (world.runtime(), world.disk().clone());
         let (writers, index) = world.block_on(async {
@@ -94,7 +94,7 @@ fn concurrent_durable_writes_share_batches_and_survive_from_their_acknowledgemen
 
 #[test]
 fn what_nobody_synced_is_durable_within_a_second() {
-    for seed in 1..20 {
+    for seed in seeds(1..20) {
         let mut world = World::new(seed);
         let runtime = world.runtime();
         let (brick, index) = world.block_on(async {
@@ -170,7 +170,7 @@ fn an_idle_log_says_once_that_all_is_durable_and_rests() {
 
 #[test]
 fn crashes_one_after_the_other_keep_the_records_of_all_epochs() {
-    for seed in 1..6 {
+    for seed in seeds(1..6) {
         let mut rng = SplitMix(seed);
         let mut world = World::new(seed);
         let index = {
