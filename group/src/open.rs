@@ -62,7 +62,7 @@ fn apply(groups: &[Group], index: &dyn Index, epoch: u32, records: Vec<Replayed>
             {
                 load_blocking(index, &mut state, record.volume, &Wanted::Inode(ino))?;
             }
-            if matches!(edit, Edit::VolumeDrop { .. }) {
+            if matches!(edit, Edit::VolumeDrop { .. }) && record.group == GroupId(0) {
                 load_volumes(index, &mut state)?;
             }
             state.apply(record.volume, edit, batch, &runs, epoch);
@@ -78,7 +78,8 @@ fn apply(groups: &[Group], index: &dyn Index, epoch: u32, records: Vec<Replayed>
     Ok(())
 }
 
-/// A volume is dropped by its id, its row has its name as key: the row must be in memory to be found.
+/// A volume is dropped by its id, its row in the catalogue's group has its name as key: it must be in memory to be
+/// found.
 fn load_volumes(index: &dyn Index, state: &mut State) -> Result<()> {
     let (from, to) = keys::volumes();
     for (_, value) in index.scan(&from, &to, usize::MAX)? {

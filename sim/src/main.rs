@@ -8,6 +8,15 @@ fn main() {
         let at = arguments.iter().position(|argument| argument == name)?;
         arguments.get(at + 1)?.parse::<u64>().ok()
     };
+    #[cfg(feature = "seeded-bugs")]
+    let bug = {
+        let name = arguments.iter().position(|argument| argument == "--bug").and_then(|at| arguments.get(at + 1));
+        name.and_then(|name| runtime::seeded::Bug::ALL.into_iter().find(|bug| format!("{bug:?}") == *name))
+    };
+    #[cfg(feature = "seeded-bugs")]
+    if let Some(bug) = bug {
+        runtime::seeded::set_for_process(bug);
+    }
     let (first, count) = (number("--seed").unwrap_or(0), number("--seeds").unwrap_or(1));
     if count == 1 {
         let told = campaign::run_one(first, |seed| {

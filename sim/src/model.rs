@@ -58,6 +58,11 @@ impl Model {
                 self.nodes.insert(ino, Node::new(FileKind::Directory, 0o755, ino));
                 Ok(())
             }
+            (Op::VolumeDelete { .. }, _) => {
+                self.root = None;
+                self.nodes.clear();
+                Ok(())
+            }
             (Op::Create { parent, name, mode, .. }, Outcome::Inode(ino)) => {
                 self.born(*parent, name, ino, Node::new(FileKind::File, *mode, *parent))
             }

@@ -1,13 +1,16 @@
 //! The life of a brick by one seed: several lives of its daemon, each ended by a crash or a clean stop, and all
 //! checks on what each of them left.
 
+use crate::check::answers::{self, Excuse};
 use crate::check::prefix::{Before, Evidence};
+use crate::check::readback::Found;
 use crate::check::{durable, prefix, readback, tree};
-use crate::history::{History, Key};
+use crate::history::{Call, History, Key};
 use crate::model::Model;
 use crate::workload::{Client, Profile, Shared};
-use crate::world::{Image, Machine, Served, format, serve, volume_name};
-use base::{FileKind, Kind, Op, Outcome, RequestId, SessionId};
+use crate::world::{Image, Machine, SEGMENTS_AMPLE, Served, context, format, serve, volume_name};
+use base::limits::SEGMENT_BYTES_MIN;
+use base::{FileKind, Kind, Op, Outcome, RequestId, SessionId, VolumeId};
 use group::Options;
 use runtime::random::SplitMix;
 use runtime::sim::{Ran, Side, Survival};
@@ -39,6 +42,8 @@ pub struct Summary {
     pub lost: u64,
     /// Crashes during recovery.
     pub recoveries_crashed: u64,
+    /// Writes of killed processes that landed while the next one ran.
+    pub late: u64,
     /// A hash over everything that happened.
     pub fingerprint: u64,
 }
@@ -52,12 +57,17 @@ impl Summary {
         self.lives += other.lives;
         self.lost += other.lost;
         self.recoveries_crashed += other.recoveries_crashed;
-        self.mix(other.fingerprint);
+        self.late += other.late;
+        // In any order: seeds run on several threads.
+        self.fingerprint = self.fingerprint.wrapping_add(other.fingerprint);
     }
     fn mix(&mut self, value: u64) {
         self.fingerprint = (self.fingerprint.rotate_left(7) ^ value).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     }
 }
+
+/// The checkers' own requests.
+const NOBODY: Key = (SessionId(0), RequestId(0));
 
 /// How a life ends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -68,6 +78,8 @@ enum End {
     IndexStep(u64),
     /// It crashes when the clients have ended.
     Quiet,
+    /// As `Quiet`, after everything was synced.
+    Synced,
     /// The daemon stops, then the machine is switched off.
     Stop,
 }
@@ -78,6 +90,8 @@ struct Life {
     checkpointed: Option<u64>,
     crashed_ns: u64,
     recovered: bool,
+    /// What the volume was when everything had been synced.
+    settled: Option<Found>,
 }
 
 /// What an image was found to be.
@@ -85,6 +99,7 @@ struct Life {
 struct State {
     formatted: bool,
     before: Before,
+    /// Unlinked open files are still in it: late writes may concern them.
     model: Model,
     /// Every change that ever took effect.
     earlier: BTreeMap<Key, Outcome>,
@@ -94,13 +109,16 @@ struct Scenario<'a> {
     rng: SplitMix,
     slabs: &'a Arc<Slabs>,
     profile: Profile,
-    groups: u32,
     summary: Summary,
     told: &'a dyn Fn(&str),
     /// Format has said that it is done.
     format_done: bool,
     image: Option<Image>,
     state: State,
+    /// Calls of a killed life, whose late writes may still bring their changes.
+    ghosts: BTreeMap<Key, Call>,
+    /// Requests of the life before, to be delivered again.
+    echoes: Vec<(Key, Op, u32)>,
 }
 
 /// Runs a seed to its end.
@@ -112,19 +130,19 @@ pub fn run(seed: u64, slabs: &Arc<Slabs>) -> Result<Summary, Failure> {
 pub fn tell(seed: u64, slabs: &Arc<Slabs>, told: &dyn Fn(&str)) -> Result<Summary, Failure> {
     let mut rng = SplitMix(seed);
     let profile = Profile::draw(&mut rng);
-    let groups = 1 + rng.below(6) as u32;
     let state =
         State { formatted: false, before: Before::default(), model: Model::default(), earlier: BTreeMap::new() };
     let mut scenario = Scenario {
         rng,
         slabs,
         profile,
-        groups,
         summary: Summary::default(),
         told,
         format_done: false,
         image: None,
         state,
+        ghosts: BTreeMap::new(),
+        echoes: Vec::new(),
     };
     let lives = 1 + scenario.rng.below(4);
     for life in 0..lives {
@@ -157,14 +175,15 @@ impl Scenario<'_> {
             0..3 => End::Step(1 + self.rng.below(25), side),
             3..11 => End::Step(1 + self.rng.below(steps), side),
             11..13 => End::IndexStep(1 + self.rng.below(8)),
-            13..15 => End::Quiet,
+            13 => End::Quiet,
+            14 => End::Synced,
             _ => End::Stop,
         }
     }
 
     fn life(&mut self, number: u64) -> Result<(), String> {
         let end = self.end();
-        let mut machine = Machine::boot(self.rng.next(), self.image.take(), self.slabs);
+        let mut machine = Machine::boot(self.rng.next(), self.profile.cores, self.image.take(), self.slabs);
         match end {
             End::Step(step, side) => machine.world.crash_at_step(step, side),
             End::IndexStep(step) => machine.index.crash_at_step(step),
@@ -172,19 +191,23 @@ impl Scenario<'_> {
         }
         let options = self.options();
         self.tell(format!("life {number}: ends by {end:?}; {options:?}"));
-        let shared = Shared::new();
+        let shared = Shared::new(std::mem::take(&mut self.echoes));
         let (runtime, index) = (machine.runtime(), machine.index.clone());
         let rng = SplitMix(self.rng.next());
         let mut formatted = false;
-        let mut served = None;
+        let (mut served, mut settled) = (None, None);
         let ran = machine.world.run(async {
             if !self.state.formatted {
-                format(&runtime, self.groups).await?;
+                format(&runtime, self.profile.groups, self.profile.segments).await?;
                 formatted = true;
             }
             let daemon = serve(runtime.clone(), index, options).await?;
             served = Some(daemon.clone());
             self.work(&runtime, &daemon, &shared, number, rng).await?;
+            if end == End::Synced || end == End::Stop {
+                daemon.groups.call(&context(VolumeId(0), NOBODY), Op::SyncAll, None).await?;
+                settled = Some(readback::read(&daemon).await?);
+            }
             if end == End::Stop { daemon.groups.close().await } else { Ok(()) }
         });
         self.format_done |= formatted;
@@ -198,13 +221,17 @@ impl Scenario<'_> {
             checkpointed: shared.checkpointed(),
             crashed_ns: runtime.clock.now_ns(),
             recovered,
+            settled: if matches!(ran, Ran::Finished(_)) { settled } else { None },
         };
         self.summary.lives += 1;
         self.summary.calls += life.history.calls().len() as u64;
         self.summary.recoveries_crashed += u64::from(!life.recovered);
         self.summary.mix(machine.world.fingerprint());
         self.tell(format!("  {} calls, {} steps of the disk", life.history.calls().len(), machine.world.steps()));
+        let excuse = Excuse { small: self.profile.segments < SEGMENTS_AMPLE, faulty: false };
+        answers::check(&life.history, &self.state.earlier, excuse)?;
         let stopped = end == End::Stop && matches!(ran, Ran::Finished(_));
+        self.choose_echoes(&life);
         self.check_images(&machine, &life, stopped)
     }
 
@@ -249,8 +276,23 @@ impl Scenario<'_> {
         Ok(())
     }
 
+    /// Requests of this life that the next one gets again: those that were under way, and some that were answered.
+    fn choose_echoes(&mut self, life: &Life) {
+        for (key, call) in life.history.requests() {
+            let volume = matches!(call.op, Op::VolumeCreate { .. } | Op::VolumeDelete { .. });
+            let repeatable = call.op.mutates() && !matches!(call.op, Op::Release { .. }) && !volume;
+            let refused = call.ack.as_ref().is_some_and(|ack| ack.told.is_err());
+            if repeatable && !refused && (call.ack.is_none() || self.rng.one_in(8)) {
+                self.echoes.push((key, call.op.clone(), call.length));
+            }
+        }
+    }
+
     /// Draws images of the moment, checks each, and goes on with one of them.
     fn check_images(&mut self, machine: &Machine, life: &Life, stopped: bool) -> Result<(), String> {
+        if !stopped && self.rng.one_in(4) {
+            return self.kill(machine, life);
+        }
         let mut survivals = vec![Survival::Random, Survival::Random];
         survivals.push(if self.rng.one_in(2) { Survival::Nothing } else { Survival::Everything });
         let chosen = self.rng.below(survivals.len() as u64) as usize;
@@ -267,11 +309,32 @@ impl Scenario<'_> {
         let (image, state) = next.expect("one was chosen");
         self.image = Some(image);
         self.state = state;
+        self.ghosts.clear();
+        Ok(())
+    }
+
+    /// Kills the process alone: all that was written stays, and what was in flight may land in the next life.
+    fn kill(&mut self, machine: &Machine, life: &Life) -> Result<(), String> {
+        // Writes of the superblock and of segments being made ready have no dead space to hit: the brick's lock, which
+        // outlives I/O in flight, is all that keeps them from the next process. Here there is no lock.
+        let unlocked = |file: &str, at: u64| file != "superblock" && !at.is_multiple_of(SEGMENT_BYTES_MIN);
+        let disk = machine.world.kill(&mut self.rng).keep_late(unlocked);
+        let late: Vec<_> = disk.late_writes().map(|(file, at)| format!("{file}+{at}")).collect();
+        self.tell(format!("  killed; late writes: {}", late.join(" ")));
+        let index = machine.index.crashed(&mut self.rng);
+        let image = Image { disk: disk.clone().keep_late(|_, _| false), index: index.clone() };
+        self.state = self.check_image(image, life, false)?;
+        self.summary.images += 1;
+        self.summary.late += late.len() as u64;
+        let requests = life.history.requests();
+        let ghosts = requests.into_iter().filter(|(key, _)| !self.state.earlier.contains_key(key));
+        self.ghosts.extend(ghosts.map(|(key, call)| (key, call.clone())));
+        self.image = Some(Image { disk, index });
         Ok(())
     }
 
     fn check_image(&mut self, image: Image, life: &Life, stopped: bool) -> Result<State, String> {
-        let mut machine = Machine::boot(self.rng.next(), Some(image), self.slabs);
+        let mut machine = Machine::boot(self.rng.next(), self.profile.cores, Some(image), self.slabs);
         let (runtime, index) = (machine.runtime(), machine.index.clone());
         let before = self.state.before;
         let read = machine.world.block_on(async {
@@ -293,10 +356,14 @@ impl Scenario<'_> {
         };
         let reopen = self.rng.one_in(3);
         let (first, second) = (self.options(), self.options());
-        let model = &state.model;
+        let mut model = state.model.clone();
+        model.purge();
+        let model = &model;
         let checked = machine.world.block_on(async {
-            check_tree(&runtime, &index, first, model).await?;
-            if reopen { check_tree(&runtime, &index, second, model).await } else { Ok(()) }
+            tree::check_crashed(&runtime, &index).await?;
+            let settled = life.settled.as_ref();
+            check_tree(&runtime, &index, first, model, settled).await?;
+            if reopen { check_tree(&runtime, &index, second, model, settled).await } else { Ok(()) }
         });
         checked?;
         self.summary.mix(machine.world.fingerprint());
@@ -306,7 +373,11 @@ impl Scenario<'_> {
     fn check_evidence(&mut self, evidence: &Evidence, life: &Life, stopped: bool) -> Result<State, String> {
         let Evidence { logged, tail, replay, .. } = evidence;
         let earlier = &self.state.earlier;
-        prefix::check(&life.history, evidence, earlier)?;
+        let mut requests = life.history.requests();
+        for (key, ghost) in &self.ghosts {
+            requests.entry(*key).or_insert(ghost);
+        }
+        prefix::check(&life.history, evidence, earlier, &requests)?;
         durable::check(&life.history, evidence, earlier, Some(life.crashed_ns))?;
         if let Some(checkpointed) = life.checkpointed
             && replay.number <= checkpointed
@@ -322,14 +393,12 @@ impl Scenario<'_> {
         let mut state = self.state.clone();
         state.formatted = true;
         state.before = Before { replay: *replay, tail: *tail };
-        let requests = life.history.requests();
         for logged in logged {
             let call = requests[&logged.key];
             let applied = state.model.apply(logged.key, &call.op, call.length, logged.outcome);
             applied.map_err(|what| format!("{what}: {logged:?} {call:?}"))?;
             state.earlier.insert(logged.key, logged.outcome);
         }
-        state.model.purge();
         let answered = life.history.calls().iter().filter(|call| {
             let placed = call.done().is_some_and(|(_, told)| told.position.is_some());
             placed && !state.earlier.contains_key(&call.key)
@@ -356,6 +425,7 @@ async fn check_tree(
     index: &Arc<crate::index::CrashIndex>,
     options: Options,
     model: &Model,
+    settled: Option<&Found>,
 ) -> Result<(), String> {
     let served = match serve(runtime.clone(), index.clone(), options).await {
         Ok(served) => served,
@@ -366,7 +436,10 @@ async fn check_tree(
         Err(error) if error.kind == Kind::Corrupt => return Err(format!("damage: {error:?}")),
         Err(error) => return Err(format!("the volume can't be read: {error:?}")),
     };
-    readback::compare(model, &found)?;
+    readback::compare(model, &found.model)?;
+    if let Some(settled) = settled {
+        readback::compare_found(settled, &found)?;
+    }
     served.groups.close().await.map_err(|error| format!("the brick does not stop: {error:?}"))?;
     tree::check(runtime, index).await
 }

@@ -2,7 +2,7 @@
 //! told, and deliver some requests twice.
 
 use crate::history::{History, Key, payload};
-use crate::world::{Served, context};
+use crate::world::{CORES_MAX, SEGMENTS_AMPLE, Served, context, volume_name};
 use base::{At, FileKind, Ino, Kind, Name, Op, RequestId, SessionId, SetAttr, Sync, VolumeId};
 use group::Answer;
 use layer::Call;
@@ -21,7 +21,7 @@ const NAMES: u64 = 9;
 const HANDLES_MAX: usize = 5;
 
 /// What clients do, by weight. Drawn per seed: a seed that does only some things does them far more often.
-const DEEDS: [(Deed, u64); 19] = [
+const DEEDS: [(Deed, u64); 21] = [
     (Deed::Create, 8),
     (Deed::MakeDir, 5),
     (Deed::SymLink, 2),
@@ -41,6 +41,8 @@ const DEEDS: [(Deed, u64); 19] = [
     (Deed::Read, 6),
     (Deed::Checkpoint, 2),
     (Deed::Sleep, 2),
+    (Deed::Echo, 2),
+    (Deed::DropVolume, 0),
 ];
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -64,6 +66,9 @@ enum Deed {
     Read,
     Checkpoint,
     Sleep,
+    /// Deliver a request of an earlier life again.
+    Echo,
+    DropVolume,
 }
 
 /// How clients behave; drawn once per seed.
@@ -82,6 +87,12 @@ pub struct Profile {
     pub calls: u64,
     /// The longest pause.
     pause_ns: u64,
+    /// Groups of the brick.
+    pub groups: u32,
+    /// Its segments.
+    pub segments: u64,
+    /// Cores of the machine.
+    pub cores: usize,
 }
 
 impl Profile {
@@ -95,6 +106,7 @@ impl Profile {
         let mut weights: Vec<u64> = DEEDS.iter().map(|deed| weight(deed, rng)).collect();
         // Without files there is nothing to do.
         weights[0] = weights[0].max(4);
+        weights[DEEDS.len() - 1] = u64::from(rng.one_in(12));
         Profile {
             weights,
             syncs: [1 + rng.below(8), rng.below(4), 1 + rng.below(4), rng.below(3)],
@@ -103,6 +115,9 @@ impl Profile {
             clients: 1 + rng.below(6),
             calls: 8 + rng.below(40),
             pause_ns: 1 << rng.below(31),
+            groups: if rng.one_in(16) { 64 } else { 1 + rng.below(6) as u32 },
+            segments: if rng.one_in(6) { 12 + rng.below(30) } else { SEGMENTS_AMPLE },
+            cores: 1 + rng.below(CORES_MAX as u64) as usize,
         }
     }
 }
@@ -128,17 +143,19 @@ struct State {
     volume: VolumeId,
     running: u64,
     checkpointed: Option<u64>,
+    echoes: Vec<(Key, Op, u32)>,
 }
 
 impl Shared {
-    /// Nothing asked yet; `again`: what is known from earlier lives.
-    pub fn new() -> Arc<Shared> {
+    /// Nothing asked yet; `echoes`: requests of the life before that may be delivered again.
+    pub fn new(echoes: Vec<(Key, Op, u32)>) -> Arc<Shared> {
         let state = State {
             history: History::default(),
             known: Known::default(),
             volume: VolumeId(0),
             running: 0,
             checkpointed: None,
+            echoes,
         };
         Arc::new(Shared { state: Mutex::new(state), ended: Event::new() })
     }
@@ -257,6 +274,13 @@ impl Client {
                 self.runtime.clock.sleep(ns).await;
             }
             Deed::Checkpoint => self.checkpoint().await,
+            Deed::Echo => {
+                let echo = self.shared.state().echoes.pop();
+                if let Some((key, op, length)) = echo {
+                    // The checker compares the answer.
+                    let _ = self.deliver(key, op, length).await;
+                }
+            }
             _ => {
                 let Some((op, length)) = self.wish(deed) else { return };
                 self.request += 1;
@@ -387,7 +411,8 @@ impl Client {
                 let offset = self.rng.below(FILE_BYTES_MAX / 4);
                 Op::Read { ino: file?, offset, length: 1 + self.rng.below(200_000) as u32 }
             }
-            Deed::Checkpoint | Deed::Sleep => unreachable!("no request"),
+            Deed::DropVolume => Op::VolumeDelete { name: volume_name() },
+            Deed::Checkpoint | Deed::Sleep | Deed::Echo => unreachable!("no request"),
         };
         Some((op, 0))
     }

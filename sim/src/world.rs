@@ -42,12 +42,13 @@ pub struct Served {
 
 impl Machine {
     /// Boots a machine, from an image or with an empty disk.
-    pub fn boot(seed: u64, image: Option<Image>, slabs: &Arc<Slabs>) -> Machine {
+    pub fn boot(seed: u64, cores: usize, image: Option<Image>, slabs: &Arc<Slabs>) -> Machine {
         let (disk, index) = image.map(|image| (image.disk, image.index)).unzip();
         // A minute is far more than any operation may take; a simulated hour of an idle daemon's timers takes real
         // seconds.
         let patience_ns = 120_000_000_000;
-        let world = World::with(Setup { image: disk, slabs: Some(slabs.clone()), patience_ns, ..Setup::new(seed) });
+        let slabs = Some(slabs.clone());
+        let world = World::with(Setup { image: disk, slabs, cores, patience_ns, ..Setup::new(seed) });
         let index = Arc::new(CrashIndex::new(index, world.disk().clone()));
         Machine { world, index }
     }
@@ -64,16 +65,17 @@ impl Machine {
 
 /// Slabs for machines of one thread.
 pub fn slabs() -> Arc<Slabs> {
-    World::new(0).runtime().slabs
+    World::with(Setup { cores: CORES_MAX, ..Setup::new(0) }).runtime().slabs
 }
 
-/// The size of a simulated brick: segments as small as they may be, enough of them for all lives of a seed without
-/// a cleaner.
-const SEGMENTS: u64 = 512;
+/// Cores of a simulated machine at most.
+pub const CORES_MAX: usize = 3;
+/// Segments of a brick that is never full: enough for all lives of a seed without a cleaner.
+pub const SEGMENTS_AMPLE: u64 = 512;
 
-/// Formats the empty disk.
-pub async fn format(runtime: &Runtime, groups: u32) -> Result<()> {
-    let size = Some(SEGMENTS * SEGMENT_BYTES_MIN);
+/// Formats the empty disk: segments as small as they may be.
+pub async fn format(runtime: &Runtime, groups: u32, segments: u64) -> Result<()> {
+    let size = Some(segments * SEGMENT_BYTES_MIN);
     let options = FormatOptions { size_bytes: size, segment_bytes: SEGMENT_BYTES_MIN, groups, size_bytes_min: 0 };
     store::format_brick(runtime, options, async || Ok(())).await.map(drop)
 }

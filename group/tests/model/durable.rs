@@ -1,6 +1,6 @@
 //! What is durable when, as a client can tell: by flushes that are not made, and by crashes (rules U1, U3, U5, K8).
 
-use crate::rig::{Rig, Shape, name, pattern};
+use crate::rig::{Rig, Shape, name, pattern, seeds};
 use base::limits::{FILE_BYTES_MAX, IO_BYTES_MAX};
 use base::{At, Kind, Op, Sync};
 use runtime::random::SplitMix;
@@ -42,7 +42,7 @@ fn fsync_of_what_is_durable_asks_nothing_of_the_device() {
 
 #[test]
 fn what_was_synced_survives_and_the_rest_is_a_prefix() {
-    for seed in 1..12 {
+    for seed in seeds(1..12) {
         let mut world = World::new(seed);
         let runtime = world.runtime();
         let mut rng = SplitMix(seed);
@@ -96,7 +96,7 @@ fn what_was_synced_survives_and_the_rest_is_a_prefix() {
 
 #[test]
 fn a_rename_over_a_file_leaves_the_old_or_the_whole_new_one() {
-    for seed in 1..15 {
+    for seed in seeds(1..15) {
         let mut world = World::new(seed);
         let runtime = world.runtime();
         let mut rng = SplitMix(seed);
@@ -132,7 +132,7 @@ fn a_rename_over_a_file_leaves_the_old_or_the_whole_new_one() {
 
 #[test]
 fn large_writes_go_anywhere() {
-    for seed in 1..3 {
+    for seed in seeds(1..3) {
         let mut world = World::new(seed);
         let runtime = world.runtime();
         world.block_on(async {
@@ -196,7 +196,7 @@ fn files_end_at_16_tib() {
 
 #[test]
 fn blocks_are_readable_while_their_write_is_under_way() {
-    for seed in 1..6 {
+    for seed in seeds(1..6) {
         let mut world = World::new(seed);
         let (runtime, disk) = (world.runtime(), world.disk().clone());
         world.block_on(async {

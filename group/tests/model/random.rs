@@ -1,7 +1,7 @@
 //! Random operations against the plain model, with checkpoints, index misses, and restarts in between.
 
 use crate::plain::Plain;
-use crate::rig::{Rig, Shape, pattern};
+use crate::rig::{Rig, Shape, pattern, seeds};
 use base::limits::{FILE_BYTES_MAX, IO_BYTES_MAX, NAME_BYTES_MAX};
 use base::{At, FileKind, Ino, Name, Op, SetAttr, Sync};
 use runtime::random::SplitMix;
@@ -233,11 +233,7 @@ fn run(seed: u64, steps: u64) {
 
 #[test]
 fn random_operations_agree_with_a_plain_model() {
-    // Many seeds by hand: SEEDS=1000..2000.
-    let seeds = std::env::var("SEEDS").unwrap_or("1..4".into());
-    let (from, to) = seeds.split_once("..").expect("SEEDS=from..to");
-    let bound = |text: &str| text.parse::<u64>().expect("SEEDS=from..to, numbers");
-    for seed in bound(from)..bound(to) {
+    for seed in seeds(1..4) {
         println!("seed {seed}");
         run(seed, 1200);
     }

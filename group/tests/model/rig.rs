@@ -303,3 +303,11 @@ pub fn pattern(tag: u64, length: usize) -> Vec<u8> {
     };
     (0..length).map(|_| next()).collect()
 }
+
+/// The seeds of a test: few by default, others by hand (`SEEDS=1000..2000`).
+pub fn seeds(few: std::ops::Range<u64>) -> std::ops::Range<u64> {
+    let Ok(asked) = std::env::var("SEEDS") else { return few };
+    let bound = |text: &str| text.parse().expect("SEEDS=from..to, numbers");
+    let (from, to) = asked.split_once("..").expect("SEEDS=from..to");
+    bound(from)..bound(to)
+}

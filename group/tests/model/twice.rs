@@ -1,6 +1,6 @@
 //! A request delivered twice has one effect and one reply, at once, later, and after a restart (rule R1).
 
-use crate::rig::{Rig, Shape, name, together};
+use crate::rig::{Rig, Shape, name, seeds, together};
 use base::{At, Ino, Kind, Op, Reply, SetAttr, Sync};
 use group::Answer;
 use runtime::sim::World;
@@ -94,7 +94,7 @@ fn a_second_delivery_repeats_the_answer_and_nothing_else() {
 
 #[test]
 fn deliveries_at_the_same_time_have_one_effect() {
-    for seed in 1..10 {
+    for seed in seeds(1..10) {
         let mut world = World::new(seed);
         let runtime = world.runtime();
         world.block_on(async {

@@ -1,6 +1,6 @@
 //! Volumes: made, listed, deleted with all that is in them, and apart from each other.
 
-use crate::rig::{Rig, Shape, name, pattern};
+use crate::rig::{Rig, Shape, name, pattern, seeds};
 use base::{At, Kind, Op, Sync, Volume};
 use runtime::random::SplitMix;
 use runtime::sim::World;
@@ -73,7 +73,7 @@ fn a_volume_goes_with_all_that_is_in_it() {
 
 #[test]
 fn many_volumes_come_and_go_beside_checkpoints_and_restarts() {
-    for seed in 1..4 {
+    for seed in seeds(1..4) {
         let mut world = World::new(seed);
         let runtime = world.runtime();
         world.block_on(async {

@@ -10,7 +10,9 @@ use std::sync::Arc;
 /// Consecutive pages to be written.
 #[derive(Clone)]
 pub(super) struct Patch {
+    /// Number of the first page.
     pub(super) first: u64,
+    /// The pages' bytes.
     pub(super) pages: Vec<Page>,
 }
 

@@ -54,6 +54,8 @@ struct State {
     files: Vec<File>,
     names: BTreeMap<String, usize>,
     pending: BTreeMap<u64, Pending>,
+    // Writes of a process before, by the event at which they land: file and pages.
+    late: BTreeMap<u64, (usize, Patch)>,
     // Moments: completions, changes of length and submissions of flushes, in one order.
     sequence: u64,
     steps: u64,
@@ -145,6 +147,7 @@ impl SimDisk {
             files: image.files.iter().map(file).collect(),
             names: image.files.keys().cloned().zip(0..).collect(),
             pending: BTreeMap::new(),
+            late: BTreeMap::new(),
             sequence: 0,
             steps: 0,
             crash_at: None,
@@ -152,7 +155,20 @@ impl SimDisk {
             faults: FaultPlan::default(),
             counters: Counters::default(),
         };
-        SimDisk { schedule, slots: SlotPool::new(), state: Mutex::new(state) }
+        let disk = SimDisk { schedule, slots: SlotPool::new(), state: Mutex::new(state) };
+        disk.expect_late(image);
+        disk
+    }
+    fn expect_late(&self, image: &DiskImage) {
+        let mut state = self.state();
+        for (name, patch) in &image.late {
+            // From at once to a third of a second: before, during and after a recovery.
+            let bits = 10 + state.rng.below(19);
+            let delay_ns = state.rng.below(1 << bits);
+            let id = self.schedule.add_transfer(delay_ns);
+            let file = state.names[name];
+            state.late.insert(id, (file, patch.clone()));
+        }
     }
     fn state(&self) -> MutexGuard<'_, State> {
         // A panic over a caller's mistake may have poisoned it; the world's end still needs what is in there.
@@ -206,6 +222,7 @@ impl SimDisk {
             capacity_bytes: state.capacity_bytes,
             wall_ns: self.schedule.wall_ns(),
             files: BTreeMap::new(),
+            late: Vec::new(),
         };
         for (name, &index) in &state.names {
             let file = &state.files[index];
@@ -213,14 +230,38 @@ impl SimDisk {
                 continue;
             }
             let in_flight = state.pending.values().filter(|pending| pending.file == index);
-            let in_flight: Vec<&Patch> = in_flight.filter_map(Pending::patch).collect();
+            let late = state.late.values().filter(|(file, _)| *file == index).map(|(_, patch)| patch);
+            let in_flight: Vec<&Patch> = in_flight.filter_map(Pending::patch).chain(late).collect();
             image.files.insert(name.clone(), file.content.crash(&in_flight, &mut fates));
         }
         image
     }
+    /// What is left when the process alone was killed, not the machine: all that was written stays, and what was in
+    /// flight is done too, now or late.
+    pub(super) fn kill_image(&self, rng: &mut SplitMix) -> DiskImage {
+        self.crash_now();
+        let mut state = self.state();
+        let mut late = Vec::new();
+        let in_flight: Vec<u64> = state.pending.keys().copied().collect();
+        for id in in_flight {
+            let file = state.pending[&id].file;
+            let Some(patch) = state.pending[&id].patch().cloned() else { continue };
+            if rng.one_in(2) {
+                late.push((state.files[file].name.clone(), patch));
+                state.pending.remove(&id);
+            }
+        }
+        drop(state);
+        DiskImage { late, ..self.crash_image(Survival::Everything, rng) }
+    }
     /// A transfer's time has come.
     pub(super) fn end(&self, id: u64) {
         let mut state = self.state();
+        if let Some((file, patch)) = state.late.remove(&id) {
+            let sequence = state.tick();
+            self.schedule.note(TraceKind::End, id, 0);
+            return state.files[file].content.write(patch, sequence, false);
+        }
         let pending = state.pending.get(&id).expect("a transfer ends once");
         let step = matches!(pending.work, Work::Write { durable: true, .. } | Work::Flush { .. });
         if state.crashed || step && !state.step(&self.schedule) {
@@ -234,8 +275,10 @@ impl SimDisk {
     }
     /// Forgets all transfers: their buffers go home.
     pub(super) fn clear(&self) {
-        let pending = std::mem::take(&mut self.state().pending);
-        drop(pending);
+        let mut state = self.state();
+        let (pending, late) = (std::mem::take(&mut state.pending), std::mem::take(&mut state.late));
+        drop(state);
+        drop((pending, late));
     }
     fn space(&self, state: &mut State, bytes: u64) -> Result<()> {
         let State { faults, counters, rng, .. } = state;

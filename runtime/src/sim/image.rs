@@ -1,8 +1,10 @@
 //! What a crash leaves on a simulated disk; a new world can boot from it.
 
+use super::content::Patch;
 use super::pages::Pages;
 use crate::random::SplitMix;
 use base::checksum::crc32c_append;
+use base::limits::BLOCK_BYTES;
 use std::collections::BTreeMap;
 
 /// How kind a crash is to what was not yet durable.
@@ -22,6 +24,8 @@ pub struct DiskImage {
     pub(super) capacity_bytes: u64,
     pub(super) wall_ns: i64,
     pub(super) files: BTreeMap<String, ImageFile>,
+    /// Writes of a killed process that land while the next world runs: file and pages.
+    pub(super) late: Vec<(String, Patch)>,
 }
 
 /// A file of an image.
@@ -51,6 +55,15 @@ impl DiskImage {
         let file = self.files.get_mut(name).expect("the file exists");
         assert!(offset < file.length, "only bytes of the file can rot");
         file.pages.flip(offset, rot_mask(rng));
+    }
+    /// Writes that will land late, by file and byte offset; see `World::kill`.
+    pub fn late_writes(&self) -> impl Iterator<Item = (&str, u64)> {
+        self.late.iter().map(|(name, patch)| (name.as_str(), patch.first * BLOCK_BYTES as u64))
+    }
+    /// The same disk with only those late writes that `keep` wants.
+    pub fn keep_late(mut self, mut keep: impl FnMut(&str, u64) -> bool) -> DiskImage {
+        self.late.retain(|(name, patch)| keep(name, patch.first * BLOCK_BYTES as u64));
+        self
     }
     /// A checksum over names, lengths and bytes, to compare images.
     pub fn checksum(&self) -> u32 {

@@ -121,7 +121,12 @@ impl World {
     pub fn with(setup: Setup) -> World {
         assert!(setup.cores > 0, "a machine has a core");
         let mut rng = SplitMix(setup.seed);
-        let blank = || DiskImage { capacity_bytes: setup.capacity_bytes, wall_ns: WALL_NS, files: BTreeMap::new() };
+        let blank = || DiskImage {
+            capacity_bytes: setup.capacity_bytes,
+            wall_ns: WALL_NS,
+            files: BTreeMap::new(),
+            late: Vec::new(),
+        };
         let image = setup.image.unwrap_or_else(blank);
         // A reboot takes up to a minute.
         let wall_ns = image.wall_ns + rng.below(60_000_000_000) as i64;
@@ -200,6 +205,11 @@ impl World {
     /// What a crash of a certain kind leaves at this moment.
     pub fn crash_as(&self, survival: Survival, rng: &mut SplitMix) -> DiskImage {
         self.disk.crash_image(survival, rng)
+    }
+    /// What is left when the process is killed and the machine goes on: all writes stay, and those in flight may land
+    /// while the next world runs already (rule L4). To be called once: this world is over.
+    pub fn kill(&self, rng: &mut SplitMix) -> DiskImage {
+        self.disk.kill_image(rng)
     }
     /// Moves the wall clock, and only that, forward or back.
     pub fn jump_wall(&mut self, ns: i64) {

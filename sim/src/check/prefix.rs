@@ -88,13 +88,13 @@ pub async fn read(runtime: &Runtime, index: &Arc<CrashIndex>, before: &Before) -
     Ok(Evidence { logged, last, tail, replay, epoch: superblock.epoch })
 }
 
-/// Checks that what is there is a prefix of what was told.
+/// Checks that what is there is a prefix of what was told. `requests`: everything that was ever asked and may show up.
 pub fn check(
     history: &History,
     evidence: &Evidence,
     earlier: &BTreeMap<Key, Outcome>,
+    requests: &BTreeMap<Key, &Call>,
 ) -> std::result::Result<(), String> {
-    let requests = history.requests();
     let mut effects: BTreeMap<Key, Logged> = BTreeMap::new();
     for logged in &evidence.logged {
         if !requests.contains_key(&logged.key) {

@@ -2,7 +2,9 @@
 
 use crate::model::{Model, Node};
 use crate::world::{Served, context};
-use base::{Attr, DirEntry, Error, FileKind, Ino, Kind, Op, Reply, RequestId, Result, SessionId, VolumeId};
+use base::{
+    Attr, DirEntry, Error, FileKind, Ino, Inode, Kind, Name, Op, Reply, RequestId, Result, SessionId, VolumeId,
+};
 use group::Answer;
 use layer::Call;
 use std::collections::BTreeMap;
@@ -10,10 +12,21 @@ use std::collections::BTreeMap;
 /// Bytes per read: several per file, so that runs, holes and edges meet in all ways.
 const READ_BYTES: u32 = 100_000;
 
+/// A volume as it reads.
+#[derive(Clone, Default, PartialEq, Debug)]
+pub struct Found {
+    /// What the model speaks of.
+    pub model: Model,
+    /// All attributes, times included.
+    pub inodes: BTreeMap<Ino, Inode>,
+    /// Where each entry stands in its directory's listing.
+    pub cookies: BTreeMap<(Ino, u64), Name>,
+}
+
 struct Reader<'a> {
     served: &'a Served,
     volume: VolumeId,
-    found: Model,
+    found: Found,
 }
 
 impl Reader<'_> {
@@ -85,7 +98,9 @@ impl Reader<'_> {
                 return Err(wrong(format!("{ino:?} lists {:?} twice", entry.name)));
             }
         }
-        self.found.nodes.insert(ino, node);
+        self.found.model.nodes.insert(ino, node);
+        self.found.inodes.insert(ino, attr);
+        self.found.cookies.extend(entries.iter().map(|entry| ((ino, entry.cookie), entry.name)));
         Ok(entries)
     }
 }
@@ -95,13 +110,13 @@ fn wrong(what: String) -> Error {
 }
 
 /// Everything that can be reached from the volume's root; empty if there is no volume.
-pub async fn read(served: &Served) -> Result<Model> {
+pub async fn read(served: &Served) -> Result<Found> {
     let Some(volume) = served.groups.volumes().await?.into_iter().find(|v| v.name == crate::world::volume_name())
     else {
-        return Ok(Model::default());
+        return Ok(Found::default());
     };
-    let found = Model { root: Some(volume.root), nodes: BTreeMap::new() };
-    let mut reader = Reader { served, volume: volume.id, found };
+    let mut reader = Reader { served, volume: volume.id, found: Found::default() };
+    reader.found.model.root = Some(volume.root);
     let mut open = vec![volume.root];
     while let Some(ino) = open.pop() {
         for entry in reader.node(ino).await? {
@@ -111,7 +126,7 @@ pub async fn read(served: &Served) -> Result<Model> {
             if !same || !leads {
                 return Err(wrong(format!("{ino:?}: listing, lookup and inode of {:?} differ", entry.name)));
             }
-            if !reader.found.nodes.contains_key(&entry.ino) {
+            if !reader.found.model.nodes.contains_key(&entry.ino) {
                 open.push(entry.ino);
             }
         }
@@ -119,7 +134,22 @@ pub async fn read(served: &Served) -> Result<Model> {
     Ok(reader.found)
 }
 
-/// Compares; says the first difference.
+/// Compares what was read before a stop with what is read after it: nothing may differ, times included.
+pub fn compare_found(before: &Found, after: &Found) -> std::result::Result<(), String> {
+    compare(&before.model, &after.model)?;
+    for (ino, inode) in &before.inodes {
+        let there = &after.inodes[ino];
+        if inode != there {
+            return Err(format!("{ino:?} was {inode:?} before the stop and is {there:?} after it"));
+        }
+    }
+    if before.cookies != after.cookies {
+        return Err("entries have changed their places in their directories' listings (rule M2)".into());
+    }
+    Ok(())
+}
+
+/// Compares with the model; says the first difference.
 pub fn compare(expected: &Model, found: &Model) -> std::result::Result<(), String> {
     if expected.root != found.root {
         return Err(format!("the volume's root is {:?}, expected {:?}", found.root, expected.root));
