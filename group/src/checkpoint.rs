@@ -16,11 +16,7 @@ const LOOK_NS: u64 = 100_000_000;
 pub async fn run(groups: Arc<Groups>) {
     while !groups.closing.load(Ordering::Acquire) {
         groups.store().runtime.clock.sleep(LOOK_NS).await;
-        if groups.checkpoint_is_due()
-            && let Err(error) = groups.checkpoint().await
-        {
-            groups.store().log.fail(error.with("checkpoint"));
-            groups.checkpointed.notify();
+        if groups.checkpoint_is_due() && groups.checkpoint().await.is_err() {
             return;
         }
     }
@@ -36,9 +32,22 @@ impl Groups {
             || figures.records - base.records >= limits.replay_records
     }
 
-    /// Brings the index up to everything ordered so far. One at a time.
+    /// Brings the index up to everything ordered so far. One at a time. If that fails the brick takes no more changes
+    /// (rule U4): what was frozen for the index has not got there, and the log alone still has it.
     pub async fn checkpoint(&self) -> Result<()> {
         let _one = self.checkpoint_token.take().await;
+        let done = match self.store().log.failed() {
+            None => self.merge_overlays().await,
+            Some(error) => Err(error),
+        };
+        if let Err(error) = &done {
+            self.store().log.fail(error.clone().with("checkpoint"));
+        }
+        self.checkpointed.notify();
+        done
+    }
+
+    async fn merge_overlays(&self) -> Result<()> {
         let figures = self.store().log.figures();
         // The cut comes first: what is ordered between it and a group's freeze is in both, and replay skips it by
         // its index.
@@ -74,7 +83,6 @@ impl Groups {
         }
         *self.checkpoint_base.lock() = figures;
         self.checkpoints.fetch_add(1, Ordering::Relaxed);
-        self.checkpointed.notify();
         Ok(())
     }
 }

@@ -161,7 +161,13 @@ impl Groups {
     }
 
     async fn fsync(&self, context: &Context, ino: base::Ino, sync: Sync) -> Result<Answer> {
-        let slot = self.state(ino.group()).state.lock().inode_slot(context.volume, ino);
+        let slot = {
+            let state = self.state(ino.group()).state.lock();
+            if state.is_dropped(context.volume) {
+                return Err(Error::new(Kind::Stale, "the volume was deleted"));
+            }
+            state.inode_slot(context.volume, ino)
+        };
         // Nothing in the overlay: everything of the inode is in the index, hence durable (rule U5).
         if let Some(slot) = slot {
             self.store.log.wait(slot.batch, sync.max(Sync::Data), Some(&context.span)).await?;

@@ -126,9 +126,13 @@ impl State {
         }
     }
 
+    /// True if the volume was deleted since start.
+    pub fn is_dropped(&self, volume: VolumeId) -> bool {
+        self.dropped.contains(&volume)
+    }
     /// An inode with all ordered edits.
     pub fn inode(&mut self, volume: VolumeId, ino: Ino) -> Seen<Inode> {
-        if self.dropped.contains(&volume) {
+        if self.is_dropped(volume) {
             return Seen::Known(None);
         }
         if let Some(slot) = self.inode_slot(volume, ino) {
@@ -146,7 +150,7 @@ impl State {
     }
     /// The entry of a name.
     pub fn entry(&mut self, volume: VolumeId, dir: Ino, name: &Name) -> Seen<Entry> {
-        if self.dropped.contains(&volume) {
+        if self.is_dropped(volume) {
             return Seen::Known(None);
         }
         let within = |generation: &Generation| {

@@ -1,14 +1,36 @@
 //! Many seeds, on all cores of the real machine. Which seeds: `SINTER_SEED` and `SINTER_SEEDS` say, else the day does,
 //! so that every day's runs try others.
 
-use crate::scenario::{Failure, Summary};
+use crate::scenario::{self, Plan, Summary};
+use crate::workload::Focus;
 use crate::world::slabs;
 use runtime::Slabs;
+use std::fmt;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
+
+/// A promise that was broken.
+#[derive(Clone, Debug)]
+pub struct Failure {
+    /// What was run.
+    pub plan: Plan,
+    /// What was found.
+    pub what: String,
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Plan { seed, focus, once } = self.plan;
+        writeln!(out, "seed {seed} ({focus:?}): {}", self.what)?;
+        match once {
+            None => write!(out, "  replay: cargo run -p sim --release -- --seed {seed} --focus {focus:?}"),
+            Some(end) => write!(out, "  one life only, which ended by {end:?}"),
+        }
+    }
+}
 
 /// Seeds of a day: more than any campaign runs, so that days don't overlap.
 const SEEDS_OF_A_DAY: u64 = 100_000_000;
@@ -21,20 +43,18 @@ pub fn seeds(usual: u64) -> Range<u64> {
     first..first + number("SINTER_SEEDS").unwrap_or(usual)
 }
 
-/// Runs one seed; a panic is a failure like any other.
-pub fn run_one<R>(seed: u64, run: impl FnOnce(u64) -> Result<R, Failure>) -> Result<R, Failure> {
-    catch_unwind(AssertUnwindSafe(|| run(seed))).unwrap_or_else(|panic| {
+/// Runs one plan; a panic is a failure like any other.
+pub fn run_one(plan: Plan, slabs: &Arc<Slabs>, told: &dyn Fn(&str)) -> Result<Summary, Failure> {
+    let run = || scenario::run(plan, slabs, told).map_err(|what| Failure { plan, what });
+    catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<String>().map(String::as_str);
         let text = text.or(panic.downcast_ref::<&str>().copied()).unwrap_or("of unknown cause");
-        Err(Failure { seed, what: format!("panic: {text}") })
+        Err(Failure { plan, what: format!("panic: {text}") })
     })
 }
 
-/// Runs seeds on `threads` threads until `failures_max` have failed.
-pub fn run_many<F>(seeds: Range<u64>, threads: usize, failures_max: usize, run: F) -> (Summary, Vec<Failure>)
-where
-    F: Fn(u64, &Arc<Slabs>) -> Result<Summary, Failure> + Sync,
-{
+/// Runs seeds on all cores until `failures_max` have failed.
+pub fn run_many(seeds: Range<u64>, focus: Focus, failures_max: usize) -> (Summary, Vec<Failure>) {
     let next = AtomicU64::new(seeds.start);
     let work = || {
         let (mut total, mut failures, mut slabs) = (Summary::default(), Vec::new(), slabs());
@@ -43,7 +63,7 @@ where
             if seed >= seeds.end || failures.len() >= failures_max {
                 return (total, failures);
             }
-            match run_one(seed, |seed| run(seed, &slabs)) {
+            match run_one(Plan { focus, ..Plan::new(seed) }, &slabs, &|_| {}) {
                 Ok(summary) => total.add(&summary),
                 Err(failure) => {
                     failures.push(failure);
@@ -53,6 +73,7 @@ where
             }
         }
     };
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let mut sum = (Summary::default(), Vec::new());
     std::thread::scope(|scope| {
         let workers: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
@@ -62,12 +83,6 @@ where
             sum.1.extend(failures);
         }
     });
-    sum.1.sort_by_key(|failure| failure.seed);
+    sum.1.sort_by_key(|failure| failure.plan.seed);
     sum
-}
-
-/// Says how to replay a failure.
-pub fn replay(failure: &Failure) -> String {
-    let Failure { seed, what } = failure;
-    format!("seed {seed}: {what}\n  replay: cargo run -p sim --release -- --seed {seed}")
 }

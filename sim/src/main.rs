@@ -1,6 +1,9 @@
-//! Tells the story of one seed, or runs many: `cargo run -p sim --release -- --seed 7`, `-- --seed 0 --seeds 1000`.
+//! Tells the story of one seed, or runs many: `cargo run -p sim --release -- --seed 7`, `-- --seed 0 --seeds 1000`;
+//! `--focus Faults` and its like say what the seeds are about, `--bug TailReused` and its like switch a bug on.
 
 use sim::campaign;
+use sim::scenario::Plan;
+use sim::workload::Focus;
 
 fn main() {
     let arguments: Vec<String> = std::env::args().collect();
@@ -17,23 +20,23 @@ fn main() {
     if let Some(bug) = bug {
         runtime::seeded::set_for_process(bug);
     }
+    let focus = arguments.iter().position(|argument| argument == "--focus").and_then(|at| arguments.get(at + 1));
+    let focus = focus.and_then(|name| Focus::ALL.into_iter().find(|focus| format!("{focus:?}") == *name));
+    let focus = focus.unwrap_or_default();
+    let plan = |seed| Plan { focus, ..Plan::new(seed) };
     let (first, count) = (number("--seed").unwrap_or(0), number("--seeds").unwrap_or(1));
     if count == 1 {
-        let told = campaign::run_one(first, |seed| {
-            sim::scenario::tell(seed, &sim::world::slabs(), &|line| println!("{line}"))
-        });
-        match told {
+        match campaign::run_one(plan(first), &sim::world::slabs(), &|line| println!("{line}")) {
             Ok(summary) => println!("every promise was kept: {summary:?}"),
             Err(failure) => {
-                println!("seed {first}: {}", failure.what);
+                println!("{failure}");
                 std::process::exit(1);
             }
         }
         return;
     }
-    let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    let (total, failures) = campaign::run_many(first..first + count, threads, usize::MAX, sim::scenario::run);
-    failures.iter().for_each(|failure| println!("{}", campaign::replay(failure)));
+    let (total, failures) = campaign::run_many(first..first + count, focus, usize::MAX);
+    failures.iter().for_each(|failure| println!("{failure}"));
     println!("{total:?}, {} failures", failures.len());
     std::process::exit(i32::from(!failures.is_empty()));
 }

@@ -7,25 +7,16 @@ use crate::check::readback::Found;
 use crate::check::{durable, prefix, readback, tree};
 use crate::history::{Call, History, Key};
 use crate::model::Model;
-use crate::workload::{Client, Profile, Shared};
+use crate::workload::{Client, Focus, Profile, Shared};
 use crate::world::{Image, Machine, SEGMENTS_AMPLE, Served, context, format, serve, volume_name};
 use base::limits::SEGMENT_BYTES_MIN;
 use base::{FileKind, Kind, Op, Outcome, RequestId, SessionId, VolumeId};
 use group::Options;
 use runtime::random::SplitMix;
-use runtime::sim::{Ran, Side, Survival};
+use runtime::sim::{Fail, FaultPlan, Ran, Side, Survival};
 use runtime::{Runtime, Slabs};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-
-/// A promise that does not hold, and how the brick got there.
-#[derive(Clone, Debug)]
-pub struct Failure {
-    /// The seed.
-    pub seed: u64,
-    /// What is wrong.
-    pub what: String,
-}
 
 /// What a seed did.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
@@ -44,6 +35,10 @@ pub struct Summary {
     pub recoveries_crashed: u64,
     /// Writes of killed processes that landed while the next one ran.
     pub late: u64,
+    /// Steps of the disks: durable writes and flushes.
+    pub steps: u64,
+    /// Answers that blamed a failing device.
+    pub blamed: u64,
     /// A hash over everything that happened.
     pub fingerprint: u64,
 }
@@ -58,6 +53,8 @@ impl Summary {
         self.lost += other.lost;
         self.recoveries_crashed += other.recoveries_crashed;
         self.late += other.late;
+        self.steps += other.steps;
+        self.blamed += other.blamed;
         // In any order: seeds run on several threads.
         self.fingerprint = self.fingerprint.wrapping_add(other.fingerprint);
     }
@@ -71,7 +68,7 @@ const NOBODY: Key = (SessionId(0), RequestId(0));
 
 /// How a life ends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum End {
+pub enum End {
     /// The machine crashes at a durable step of the disk.
     Step(u64, Side),
     /// It crashes at a step of the index engine.
@@ -88,7 +85,8 @@ enum End {
 struct Life {
     history: History,
     checkpointed: Option<u64>,
-    crashed_ns: u64,
+    /// When it ended, if nothing failed before.
+    crashed_ns: Option<u64>,
     recovered: bool,
     /// What the volume was when everything had been synced.
     settled: Option<Found>,
@@ -109,6 +107,9 @@ struct Scenario<'a> {
     rng: SplitMix,
     slabs: &'a Arc<Slabs>,
     profile: Profile,
+    focus: Focus,
+    /// How every life ends, if not as drawn.
+    ends: Option<End>,
     summary: Summary,
     told: &'a dyn Fn(&str),
     /// Format has said that it is done.
@@ -121,21 +122,37 @@ struct Scenario<'a> {
     echoes: Vec<(Key, Op, u32)>,
 }
 
-/// Runs a seed to its end.
-pub fn run(seed: u64, slabs: &Arc<Slabs>) -> Result<Summary, Failure> {
-    tell(seed, slabs, &|_| {})
+/// What to run.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Plan {
+    /// Decides everything else.
+    pub seed: u64,
+    /// What it is about.
+    pub focus: Focus,
+    /// One life only, which ends like this.
+    pub once: Option<End>,
 }
 
-/// Runs a seed to its end and tells what happens.
-pub fn tell(seed: u64, slabs: &Arc<Slabs>, told: &dyn Fn(&str)) -> Result<Summary, Failure> {
+impl Plan {
+    /// A seed about everything.
+    pub fn new(seed: u64) -> Plan {
+        Plan { seed, focus: Focus::Any, once: None }
+    }
+}
+
+/// Runs a plan to its end and tells what happens. Errors: the promise that was broken.
+pub fn run(plan: Plan, slabs: &Arc<Slabs>, told: &dyn Fn(&str)) -> Result<Summary, String> {
+    let Plan { seed, focus, once } = plan;
     let mut rng = SplitMix(seed);
-    let profile = Profile::draw(&mut rng);
+    let profile = Profile::draw(&mut rng).focused(focus);
     let state =
         State { formatted: false, before: Before::default(), model: Model::default(), earlier: BTreeMap::new() };
     let mut scenario = Scenario {
         rng,
         slabs,
         profile,
+        focus,
+        ends: once,
         summary: Summary::default(),
         told,
         format_done: false,
@@ -144,11 +161,10 @@ pub fn tell(seed: u64, slabs: &Arc<Slabs>, told: &dyn Fn(&str)) -> Result<Summar
         ghosts: BTreeMap::new(),
         echoes: Vec::new(),
     };
-    let lives = 1 + scenario.rng.below(4);
+    let drawn = 1 + scenario.rng.below(4);
+    let lives = if once.is_some() { 1 } else { drawn };
     for life in 0..lives {
-        if let Err(what) = scenario.life(life) {
-            return Err(Failure { seed, what });
-        }
+        scenario.life(life)?;
     }
     Ok(scenario.summary)
 }
@@ -170,7 +186,7 @@ impl Scenario<'_> {
     fn end(&mut self) -> End {
         let side = if self.rng.one_in(2) { Side::Before } else { Side::After };
         let steps = 20 + self.profile.clients * self.profile.calls * 2;
-        match self.rng.below(16) {
+        let drawn = match self.rng.below(16) {
             // Format and recovery take about a dozen steps.
             0..3 => End::Step(1 + self.rng.below(25), side),
             3..11 => End::Step(1 + self.rng.below(steps), side),
@@ -178,7 +194,25 @@ impl Scenario<'_> {
             13 => End::Quiet,
             14 => End::Synced,
             _ => End::Stop,
+        };
+        self.ends.unwrap_or(drawn)
+    }
+
+    /// What will fail in this life, if anything.
+    fn faults(&mut self) -> Option<FaultPlan> {
+        if self.focus != Focus::Faults || self.rng.one_in(3) {
+            return None;
         }
+        let rare = |rng: &mut SplitMix| Fail::OneIn(8 << rng.below(8));
+        let mut plan = FaultPlan::default();
+        match self.rng.below(5) {
+            0 => plan.reads = rare(&mut self.rng),
+            1 => plan.writes = rare(&mut self.rng),
+            2 => plan.flushes = rare(&mut self.rng),
+            3 => plan.space = Fail::OneIn(1 + self.rng.below(4)),
+            _ => (plan.stalls, plan.slowness) = (rare(&mut self.rng), 1 + self.rng.below(50)),
+        }
+        Some(plan)
     }
 
     fn life(&mut self, number: u64) -> Result<(), String> {
@@ -191,18 +225,27 @@ impl Scenario<'_> {
         }
         let options = self.options();
         self.tell(format!("life {number}: ends by {end:?}; {options:?}"));
+        let faults = self.faults();
+        let at_start = self.rng.one_in(4);
+        if let Some(faults) = &faults {
+            self.tell(format!("  faults: {faults:?}, from the start: {at_start}"));
+        }
+        let disk = machine.world.disk().clone();
+        let fail = |when: bool| faults.into_iter().filter(|_| when).for_each(|plan| disk.set_faults(plan));
         let shared = Shared::new(std::mem::take(&mut self.echoes));
         let (runtime, index) = (machine.runtime(), machine.index.clone());
         let rng = SplitMix(self.rng.next());
         let mut formatted = false;
         let (mut served, mut settled) = (None, None);
         let ran = machine.world.run(async {
+            fail(at_start);
             if !self.state.formatted {
                 format(&runtime, self.profile.groups, self.profile.segments).await?;
                 formatted = true;
             }
             let daemon = serve(runtime.clone(), index, options).await?;
             served = Some(daemon.clone());
+            fail(!at_start);
             self.work(&runtime, &daemon, &shared, number, rng).await?;
             if end == End::Synced || end == End::Stop {
                 daemon.groups.call(&context(VolumeId(0), NOBODY), Op::SyncAll, None).await?;
@@ -213,13 +256,16 @@ impl Scenario<'_> {
         self.format_done |= formatted;
         let recovered = served.is_some();
         drop(served);
-        if let Ran::Finished(Err(error)) = ran {
+        let excuse = Excuse { small: self.profile.segments < SEGMENTS_AMPLE, faulty: faults.is_some() };
+        if let Ran::Finished(Err(error)) = &ran
+            && !excuse.covers(error.kind)
+        {
             return Err(format!("life {number} ended with an error: {error:?}"));
         }
         let life = Life {
             history: shared.history(),
             checkpointed: shared.checkpointed(),
-            crashed_ns: runtime.clock.now_ns(),
+            crashed_ns: faults.is_none().then(|| runtime.clock.now_ns()),
             recovered,
             settled: if matches!(ran, Ran::Finished(_)) { settled } else { None },
         };
@@ -228,9 +274,10 @@ impl Scenario<'_> {
         self.summary.recoveries_crashed += u64::from(!life.recovered);
         self.summary.mix(machine.world.fingerprint());
         self.tell(format!("  {} calls, {} steps of the disk", life.history.calls().len(), machine.world.steps()));
-        let excuse = Excuse { small: self.profile.segments < SEGMENTS_AMPLE, faulty: false };
+        self.summary.steps += machine.world.steps();
+        self.summary.blamed += answers::blaming(&life.history);
         answers::check(&life.history, &self.state.earlier, excuse)?;
-        let stopped = end == End::Stop && matches!(ran, Ran::Finished(_));
+        let stopped = end == End::Stop && matches!(ran, Ran::Finished(Ok(())));
         self.choose_echoes(&life);
         self.check_images(&machine, &life, stopped)
     }
@@ -378,7 +425,7 @@ impl Scenario<'_> {
             requests.entry(*key).or_insert(ghost);
         }
         prefix::check(&life.history, evidence, earlier, &requests)?;
-        durable::check(&life.history, evidence, earlier, Some(life.crashed_ns))?;
+        durable::check(&life.history, evidence, earlier, life.crashed_ns)?;
         if let Some(checkpointed) = life.checkpointed
             && replay.number <= checkpointed
         {

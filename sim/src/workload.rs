@@ -71,6 +71,25 @@ enum Deed {
     DropVolume,
 }
 
+/// What seeds are to be about.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Focus {
+    /// Everything.
+    #[default]
+    Any,
+    /// Small durable writes of many clients, beside checkpoints: several batches are under way at any moment.
+    DurableWrites,
+    /// Directories made, removed and renamed between groups: each is several records.
+    CrossGroup,
+    /// The device fails now and then, or the host has no space.
+    Faults,
+}
+
+impl Focus {
+    /// All of them, to name one on a command line.
+    pub const ALL: [Focus; 4] = [Focus::Any, Focus::DurableWrites, Focus::CrossGroup, Focus::Faults];
+}
+
 /// How clients behave; drawn once per seed.
 #[derive(Clone, Debug)]
 pub struct Profile {
@@ -119,6 +138,26 @@ impl Profile {
             segments: if rng.one_in(6) { 12 + rng.below(30) } else { SEGMENTS_AMPLE },
             cores: 1 + rng.below(CORES_MAX as u64) as usize,
         }
+    }
+    /// The same profile, with the weight on what the focus is about.
+    pub fn focused(mut self, focus: Focus) -> Profile {
+        let only = |deeds: &[Deed]| {
+            let weight = |&(deed, weight): &(Deed, u64)| if deeds.contains(&deed) { weight.max(5) } else { 0 };
+            DEEDS.iter().map(weight).collect()
+        };
+        match focus {
+            Focus::Any | Focus::Faults => {}
+            Focus::DurableWrites => {
+                self.weights = only(&[Deed::Create, Deed::Write, Deed::Append, Deed::Fsync, Deed::Checkpoint]);
+                self.syncs = [1, 0, 8, 0];
+                (self.clients, self.large_one_in, self.pause_ns) = (6, 1000, 1);
+            }
+            Focus::CrossGroup => {
+                self.weights = only(&[Deed::Create, Deed::MakeDir, Deed::Unlink, Deed::RemoveDir, Deed::Rename]);
+                self.groups = self.groups.max(3);
+            }
+        }
+        self
     }
 }
 

@@ -27,6 +27,8 @@ pub struct Opening {
     geometry: Arc<Geometry>,
     table: Table,
     headers: BTreeMap<SegmentId, SegmentHeader>,
+    /// Segments with a batch behind the header.
+    begun: BTreeSet<SegmentId>,
     replay: ReplayRow,
     summaries: BTreeMap<SegmentId, Vec<SummaryEntry>>,
     /// Something an operator should know: a damaged superblock copy.
@@ -80,6 +82,7 @@ impl Opening {
             geometry,
             table,
             headers: BTreeMap::new(),
+            begun: BTreeSet::new(),
             replay,
             summaries: BTreeMap::new(),
             warnings,
@@ -125,8 +128,10 @@ impl Opening {
                 SegmentState::Free => header.life > life,
                 _ => header.life >= life,
             };
-            if let Some(header) = header.filter(current) {
-                self.headers.insert(segment, header);
+            let Some((header, begun)) = header.filter(|(header, _)| current(header)) else { continue };
+            self.headers.insert(segment, header);
+            if begun {
+                self.begun.insert(segment);
             }
         }
         Ok(())
@@ -208,7 +213,8 @@ impl Opening {
     }
 
     /// Decides what every segment that was open is now. None is written again in this epoch: late writes of the
-    /// process before hit dead space only (rule L4). One that was open two epochs ago and holds nothing is free.
+    /// process before hit dead space only (rule L4). One that was open two epochs ago and holds nothing is free, also
+    /// if no checkpoint has known it: a brick that crashes again and again keeps its space.
     fn settle_segments(&mut self, tail: &Tail, mentioned: &BTreeSet<SegmentId>) {
         let replay_from = self.replay.sequence;
         for (segment, header) in &self.headers {
@@ -218,17 +224,23 @@ impl Opening {
                 Some((end, block)) if end.segment == *segment => block,
                 _ => row.used,
             });
-            if header.life > row.life || row.state == SegmentState::Open {
-                let live = if header.life > row.life { Vec::new() } else { row.live.clone() };
-                let SegmentHeader { life, stream, sequence, .. } = *header;
+            let SegmentHeader { life, stream, sequence, epoch, .. } = *header;
+            let old = epoch < self.superblock.epoch;
+            if life > row.life && old && !self.begun.contains(segment) && !mentioned.contains(segment) {
+                let row = SegmentRow { state: SegmentState::Free, life, stream, sequence, used: 0, live: Vec::new() };
+                self.table.restore(*segment, row);
+                continue;
+            }
+            if life > row.life || row.state == SegmentState::Open {
+                let live = if life > row.life { Vec::new() } else { row.live.clone() };
                 self.table
                     .restore(*segment, SegmentRow { state: SegmentState::Open, life, stream, sequence, used, live });
                 self.table.set_state(*segment, SegmentState::Closed, used);
             }
             let unsealed = self.summaries.get(segment).is_some_and(|entries| !entries.is_empty());
             let dead = row.live.iter().all(|&word| word == 0) && !unsealed && !mentioned.contains(segment);
-            let replayed = header.stream == Stream::Commit && header.sequence >= replay_from;
-            if dead && !replayed && header.life == row.life && header.epoch + 2 <= self.superblock.epoch + 1 {
+            let replayed = stream == Stream::Commit && sequence >= replay_from;
+            if dead && !replayed && life == row.life && old {
                 // An empty summary would have it sealed beside its next life.
                 self.summaries.remove(segment);
                 self.table.set_state(*segment, SegmentState::Free, 0);

@@ -49,24 +49,25 @@ struct Found {
     crc: u32,
 }
 
-/// Reads the headers of segments. None for one that never was in use or belongs to another brick. Errors: `Corrupt` if
-/// there is no header, but behind it a batch of a life after `known`: headers are durable before batches are written.
+/// Reads a segment's header, and whether a batch of the same life begins behind it. None for a segment that never was
+/// in use or belongs to another brick. Errors: `Corrupt` if there is no header, but behind it a batch of a life after
+/// `known`: headers are durable before batches are written.
 pub async fn read_header(
     runtime: &Runtime,
     geometry: &Geometry,
     superblock: &Superblock,
     (segment, known): (SegmentId, Life),
-) -> Result<Option<SegmentHeader>> {
+) -> Result<Option<(SegmentHeader, bool)>> {
     let Some(spot) = geometry.spot(Place { segment, block: 0 }) else { return Ok(None) };
     let (buffer, result) = disk::read(&*runtime.disk, spot.file, spot.offset, runtime.buffer(2 * BLOCK_BYTES)?).await;
     result?;
-    if let Ok(header) = SegmentHeader::decode(&buffer) {
-        return Ok(Some(header).filter(|header| header.uuid == superblock.uuid && header.segment == segment));
-    }
-    match BatchHeader::peek(&buffer[BLOCK_BYTES..]) {
-        Ok(batch) if (batch.uuid, batch.segment) == (superblock.uuid, segment) && batch.life > known => {
-            Err(header_lost(segment))
+    let batch = BatchHeader::peek(&buffer[BLOCK_BYTES..]).ok();
+    let batch = batch.filter(|batch| (batch.uuid, batch.segment) == (superblock.uuid, segment));
+    match SegmentHeader::decode(&buffer) {
+        Ok(header) if (header.uuid, header.segment) == (superblock.uuid, segment) => {
+            Ok(Some((header, batch.is_some_and(|batch| batch.life == header.life))))
         }
+        Err(_) if batch.is_some_and(|batch| batch.life > known) => Err(header_lost(segment)),
         _ => Ok(None),
     }
 }

@@ -53,7 +53,8 @@ pub fn exists(runtime: &Runtime) -> Result<bool> {
     Ok(runtime.disk.list()?.iter().any(|name| name == FILE))
 }
 
-/// Reads both copies. Errors: `NotFound` without a superblock file, `Corrupt` if both copies are damaged, `Newer`.
+/// Reads both copies. Errors: `NotFound` without a superblock file, `Corrupt` if both copies are damaged, `Io` if
+/// they can't be read, `Newer`.
 pub async fn load(runtime: &Runtime, writable: bool) -> Result<Found> {
     if !exists(runtime)? {
         return Err(Error::new(Kind::NotFound, "not a brick: there is no superblock; `sinter format` makes one"));
@@ -69,7 +70,8 @@ pub async fn load(runtime: &Runtime, writable: bool) -> Result<Found> {
     if let Some(error) = newer {
         return Err(error.clone());
     }
-    let damaged = copies.iter().find_map(|copy| copy.as_ref().err().cloned());
+    let errors = || copies.iter().filter_map(|copy| copy.as_ref().err());
+    let damaged = errors().find(|error| error.kind == Kind::Io).or_else(|| errors().next()).cloned();
     let best = copies.into_iter().flatten().max_by_key(|superblock| superblock.sequence);
     match best {
         Some(superblock) if writable && superblock.features.read_only != 0 => {
@@ -78,6 +80,12 @@ pub async fn load(runtime: &Runtime, writable: bool) -> Result<Found> {
             Err(error.with(format!("read-only feature bits {:#x}", superblock.features.read_only)))
         }
         Some(superblock) => Ok(Found { superblock, damaged, file }),
+        // A device that fails may have them all the same.
+        None if damaged.as_ref().is_some_and(|error| error.kind == Kind::Io) => {
+            let error =
+                Error::new(Kind::Io, "the superblock can't be read; see the system log for the device's errors");
+            Err(error.with(damaged.map_or(String::new(), |error| error.to_string())))
+        }
         None => {
             let error = Error::new(Kind::Corrupt, "both copies of the superblock are damaged; restore from a backup");
             Err(error.with(damaged.map_or(String::new(), |error| error.to_string())))

@@ -140,6 +140,9 @@ fn a_brick_of_many_groups_deletes_a_volume() {
         }
         rig.done(Op::VolumeDelete { name: name("other") }).await.expect("it is there");
         assert_eq!(client.attr(Op::GetAttr { ino: other.root }).await.err(), Some(Kind::Stale));
+        // What is gone is not durable: its deletion may be lost yet.
+        let synced = client.call(Op::Fsync { ino: other.root, sync: Sync::All }, None).await;
+        assert_eq!(synced.map(|_| ()).map_err(|error| error.kind), Err(Kind::Stale));
         drop(client);
         assert_eq!(names(&rig.reopen().await).await, ["main"]);
     });

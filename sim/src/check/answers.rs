@@ -15,15 +15,21 @@ pub struct Excuse {
 }
 
 impl Excuse {
-    /// True if this answer needs no explanation.
-    fn covers(self, kind: Kind) -> bool {
+    /// True if an answer of this kind needs no explanation.
+    pub fn covers(self, kind: Kind) -> bool {
         match kind {
-            Kind::NoSpace => self.small,
+            Kind::NoSpace => self.small || self.faulty,
             Kind::Io | Kind::ReadOnly => self.faulty,
             Kind::Busy | Kind::Corrupt | Kind::Newer | Kind::Interrupted | Kind::Host => false,
             _ => true,
         }
     }
+}
+
+/// Answers that blame the device.
+pub fn blaming(history: &History) -> u64 {
+    let blames = |call: &&Call| call.ack.as_ref().is_some_and(|ack| matches!(ack.told, Err(Kind::Io | Kind::ReadOnly)));
+    history.calls().iter().filter(blames).count() as u64
 }
 
 /// Checks all answers. `earlier`: outcomes of requests that took effect in an earlier life.

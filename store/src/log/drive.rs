@@ -94,12 +94,16 @@ async fn perform_flush(log: &Log, flush: Flush, flushes: &mut Vec<runtime::Trans
     });
 }
 
-/// Takes a completion into the state and collects who can go on. A failure stops the log (rule U4).
+/// Takes a completion into the state and collects who can go on. A failure stops the log (rule U4): this one's, or one
+/// beside the log. What a failed flush covered may be lost, though a later flush of the same file succeeds.
 fn finish(log: &Log, result: Result<()>, woken: &mut Vec<Waker>, done: impl FnOnce(&mut State)) {
     if let Err(error) = result {
         return log.fail(error);
     }
     let mut state = log.state.lock();
+    if state.failed.is_some() {
+        return;
+    }
     done(&mut state);
     let positions = state.commit.positions();
     log.written.store(positions.written, Ordering::Release);

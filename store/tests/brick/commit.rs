@@ -1,12 +1,14 @@
 //! Group commit: who is acknowledged when, and what a crash then leaves (rules U1, U3, L4, L5).
 
 use crate::rig::{Brick, Written, boot, file, format, payload, seeds, superblock_of};
-use base::Sync;
+use base::{Error, Kind, Sync};
 use runtime::random::SplitMix;
 use runtime::sim::{DiskImage, Survival, World};
 use runtime::{Event, tasks::Local};
+use std::future::Future;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
+use std::task::Poll;
 use store::format::batch::BatchHeader;
 
 /// Everything that was acknowledged as durable at some moment, and what a crash at that moment leaves.
@@ -209,4 +211,31 @@ fn crashes_one_after_the_other_keep_the_records_of_all_epochs() {
             world = boot(rng.next(), &image);
         }
     }
+}
+
+/// Another task's flush of the same file has failed: what it covered may be lost, though the log's own flush succeeds.
+#[test]
+fn nothing_becomes_durable_after_a_failure() {
+    let mut world = World::new(1);
+    let runtime = world.runtime();
+    world.block_on(async {
+        let index = format(&runtime, 16).await;
+        let brick = Brick::open(&runtime, index).await.expect("a fresh brick opens");
+        let written = brick.write(file(1), 0, &payload(1, 1), Sync::Written).await.expect("there is room");
+        let log = &brick.store.log;
+        let mut waiting = std::pin::pin!(log.wait(written.batch, Sync::Data, None));
+        // The flush is under way after this.
+        std::future::poll_fn(|context| {
+            assert!(waiting.as_mut().poll(context).is_pending());
+            Poll::Ready(())
+        })
+        .await;
+        runtime.clock.sleep(1).await;
+        log.fail(Error::new(Kind::Io, "a flush failed"));
+        assert_eq!(waiting.await.map_err(|error| error.kind), Err(Kind::Io));
+        runtime.clock.sleep(3_000_000_000).await;
+        let told = log.wait(written.batch, Sync::Data, None).await;
+        assert_eq!(told.map_err(|error| error.kind), Err(Kind::Io));
+        assert!(log.positions().durable < written.batch);
+    });
 }

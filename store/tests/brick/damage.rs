@@ -3,7 +3,8 @@
 use crate::rig::{Brick, SEGMENT_BYTES, boot, file, format, payload, try_format};
 use base::{Kind, Sync};
 use runtime::random::SplitMix;
-use runtime::sim::{DiskImage, Survival, World};
+use runtime::sim::{DiskImage, Fail, FaultPlan, Survival, World};
+use std::sync::Arc;
 use store::Opening;
 use store::brick::{Found, look};
 use store::format::batch::BatchHeader;
@@ -306,4 +307,19 @@ fn a_rotten_header_of_a_bulk_segment_does_not_make_it_free() {
         bad.flip_bits(DATA, u64::from(segment.0) * SEGMENT_BYTES + 20, &mut SplitMix(1));
         assert_eq!(opened(&bad, &index), Err(Kind::Corrupt), "checkpointed {checkpointed}");
     }
+}
+
+#[test]
+fn a_superblock_that_cannot_be_read_is_no_damage() {
+    let mut world = World::new(1);
+    let runtime = world.runtime();
+    let disk = world.disk().clone();
+    world.block_on(async {
+        let index = format(&runtime, 16).await;
+        disk.set_faults(FaultPlan { reads: Fail::From(1), ..FaultPlan::default() });
+        let refused = Opening::read(runtime.clone(), Arc::new(index.clone()), true).await.map(drop);
+        assert_eq!(refused.map_err(|error| error.kind), Err(Kind::Io));
+        disk.set_faults(FaultPlan::default());
+        Brick::open(&runtime, index).await.expect("the device works again");
+    });
 }

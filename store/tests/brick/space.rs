@@ -86,3 +86,19 @@ fn dead_segments_are_free_after_restarts() {
         assert!(least > 4, "{least} segments were free at worst");
     });
 }
+
+#[test]
+fn a_brick_that_starts_again_and_again_keeps_its_space() {
+    let mut world = World::new(1);
+    let runtime = world.runtime();
+    world.block_on(async {
+        let index = format(&runtime, 12).await;
+        for round in 0..30 {
+            let brick = Brick::open(&runtime, index.clone()).await.expect("the brick opens");
+            // Its segments are made ready meanwhile.
+            runtime.clock.sleep(1_000_000_000).await;
+            assert!(brick.space_free() >= 6, "start {round}: {} segments are free", brick.space_free());
+            brick.stop().await;
+        }
+    });
+}
