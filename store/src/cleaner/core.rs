@@ -1,0 +1,430 @@
+//! The cleaner's decisions, pure: which segments are cleaned (`choose`), and how fast, beside which client delay
+//! (`Controller`). Integers only, so that a step gives the same answer on every machine.
+//!
+//! The controller holds one quantity, the level: segments that can be opened now or after the next checkpoint. Marks
+//! divide the reserve that a full brick still has (rule K5):
+//!
+//! ```text
+//! 0 ... floor ........ low ........ target ........ high ........ ahead ... reserve
+//!       delay at cap   delay begins cleaning at the cleaning      cleaning ahead stops,
+//!                      cleaning at  clients' pace   stops         with cheap victims,
+//!                      full speed                                 while clients rest
+//! ```
+
+use base::SegmentId;
+use std::cmp::Ordering;
+
+/// A sealed segment that may be cleaned.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Candidate {
+    /// The segment.
+    pub segment: SegmentId,
+    /// Live blocks as of the last checkpoint.
+    pub live: u32,
+    /// Data blocks that it can hold.
+    pub blocks: u32,
+    /// How many segments, of any stream, were opened after it.
+    pub age: u64,
+}
+
+impl Candidate {
+    /// Cost and benefit, best first: the free space gained, weighted by how long it will stay, for reading the whole
+    /// segment and writing what lives: (1 - u) * age / (1 + u) (Rosenblum and Ousterhout, "The design and
+    /// implementation of a log-structured file system", 1991). Age counts from 1, so that the youngest still compare.
+    fn better(&self, other: &Candidate) -> Ordering {
+        let benefit = |one: &Candidate, two: &Candidate| {
+            u128::from(one.blocks - one.live) * (u128::from(one.age) + 1) * u128::from(two.blocks + two.live)
+        };
+        let dead_first = (self.live > 0).cmp(&(other.live > 0));
+        let score = benefit(other, self).cmp(&benefit(self, other));
+        dead_first.then(score).then(self.segment.cmp(&other.segment))
+    }
+}
+
+/// The victims, at most `max`, chosen by cost and benefit; full segments never. Those without a live block come first,
+/// as they cost nothing; the others from young to old, because survivors are written in this order, and blocks of like
+/// age will die at like times.
+pub fn choose(candidates: &[Candidate], max: usize) -> Vec<SegmentId> {
+    assert!(candidates.iter().all(|one| one.live <= one.blocks), "no more blocks live than there are");
+    let gains = |one: &&Candidate| one.live < one.blocks || one.live == 0;
+    let mut victims: Vec<Candidate> = candidates.iter().filter(gains).copied().collect();
+    if victims.len() > max {
+        // A large brick has a million candidates, and few are wanted: no full sort.
+        if max > 0 {
+            victims.select_nth_unstable_by(max - 1, Candidate::better);
+        }
+        victims.truncate(max);
+    }
+    victims.sort_unstable_by_key(|one| (one.live > 0, one.age, one.segment));
+    victims.into_iter().map(|one| one.segment).collect()
+}
+
+/// Marks of the level, in segments.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Thresholds {
+    /// What a full brick has beyond its live blocks (rule K5): free, open, or dead blocks in sealed segments.
+    pub reserve: u32,
+    /// Only the cleaner, deletions and checkpoints may take the last ones: clients are held.
+    pub floor: u32,
+    /// The clients' delay begins, and cleaning is at full speed.
+    pub low: u32,
+    /// The setpoint: cleaning keeps the clients' pace.
+    pub target: u32,
+    /// Cleaning stops.
+    pub high: u32,
+    /// Cleaning ahead stops.
+    pub ahead: u32,
+}
+
+/// For the cleaner's output, the commit segment that takes its move records, and deletions; one more for each while
+/// the first waits for a checkpoint.
+const FLOOR_SEGMENTS_MAX: u32 = 4;
+/// Distance of two marks. 64 segments are 4 GiB: a device that writes 2 GiB/s needs two seconds for them, longer than
+/// a slice of a checkpoint takes. More would only take dead space from the victims, and make them fuller.
+const STEP_SEGMENTS_MAX: u32 = 64;
+
+impl Thresholds {
+    /// Marks of a brick.
+    pub fn new(segments: u32) -> Thresholds {
+        // Rule K5: 10%, at least 16 segments; bricks of less than 32 (simulation only) keep half.
+        let reserve = (segments / 10).max(16.min(segments / 2));
+        let floor = (reserve / 3).clamp(1, FLOOR_SEGMENTS_MAX);
+        // A sixteenth of the reserve each: at the target, most of it is left to be dead blocks in victims. Two
+        // segments at least, where there are so many, because free segments come and go in whole ones.
+        let step = (reserve / 16).clamp((reserve / 8).clamp(1, 2), STEP_SEGMENTS_MAX);
+        // A range of one segment would make the delay a switch.
+        let low = floor + step.max(2);
+        let (target, high) = (low + step, low + 2 * step);
+        Thresholds { reserve, floor, low, target, high, ahead: high.max(floor + reserve / 2) }
+    }
+}
+
+/// What the controller sees.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Sight {
+    /// The clock.
+    pub now_ns: u64,
+    /// Segments that can be opened now: the free list, and those prepared ahead.
+    pub free: u32,
+    /// Segments without a live block, moved away or dead, that will be free after the next checkpoint.
+    pub emptied: u32,
+    /// All segments.
+    pub segments: u32,
+    /// Blocks that clients have had admitted since start.
+    pub client_blocks: u64,
+    /// Blocks that the cleaner has moved since start.
+    pub moved_blocks: u64,
+    /// The best victim's live blocks, and the data blocks it can hold. None if there is no victim.
+    pub best_victim: Option<(u32, u32)>,
+}
+
+/// What the drive does until the next step. It steps again when the slice is done and the pause over.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Pace {
+    /// Blocks that the cleaner may move; 0: it rests.
+    pub slice_blocks: u32,
+    /// Pause after the slice.
+    pub pause_ns: u64,
+    /// What a client's write waits, per block. Blocks of all clients together are spaced by it: otherwise more clients
+    /// would wait for less.
+    pub client_delay_ns: u64,
+    /// A checkpoint should begin: segments wait for it, or dead blocks do. Told once; the drive remembers it while a
+    /// checkpoint that began earlier still runs.
+    pub checkpoint: bool,
+    /// For status.
+    pub state: State,
+}
+
+/// What the cleaner does.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum State {
+    /// Nothing.
+    Idle,
+    /// Cleans ahead of time while clients rest.
+    Ahead,
+    /// Cleans beside the clients.
+    Cleaning,
+    /// Cleans at full speed, and clients are slowed.
+    Slowing,
+    /// Nothing to clean and nothing free.
+    Full,
+}
+
+impl State {
+    /// One sentence for an operator.
+    pub fn reason(self) -> &'static str {
+        match self {
+            State::Idle => "enough segments are free; the cleaner rests",
+            State::Ahead => "clients rest; the cleaner frees segments ahead of time",
+            State::Cleaning => "the cleaner keeps pace with the clients' writes",
+            State::Slowing => "free segments are short; clients' writes are slowed until the cleaner has caught up",
+            State::Full => "no segment is free and every block is live; delete data or add a brick",
+        }
+    }
+}
+
+/// One, in fractions of 2^-16.
+const ONE: u64 = 1 << 16;
+/// One step moves at most 256 KiB: what a device does in about a millisecond, so that clients' I/O gets through.
+const SLICE_BLOCKS_MAX: u64 = 64;
+/// Smallest slice while clients write: below it, fixed costs of a move (a record, a wake) dominate.
+const SLICE_BLOCKS_MIN: u64 = 16;
+/// Longest time between steps: a client at 1 GiB/s fills a third of a segment in it.
+const PAUSE_NS_MAX: u64 = 20_000_000;
+/// Longest delay per block: 20 blocks in a second still pass.
+const DELAY_NS_MAX: u64 = 50_000_000;
+/// The cap is never below, so that a burst against a fast device is stopped in time as well.
+const DELAY_CAP_NS_MIN: u64 = 1_000_000;
+/// Clients that had nothing admitted for so long are idle.
+const IDLE_NS: u64 = 100_000_000;
+/// No victim for so long, in spite of a checkpoint asked for: there is none.
+const FULL_NS: u64 = 1_000_000_000;
+/// Time constants: the level follows what is counted in 1 s (a segment's come and go is smoothed by what was written
+/// and moved meanwhile); rates and utilisation in half a second.
+const LEVEL_NS: u64 = 1_000_000_000;
+const RATE_NS: u64 = 500_000_000;
+/// Bounds of what moving one block takes: 4 GB/s and 200 KB/s.
+const MOVE_NS: (u64, u64) = (1_000, 20_000_000);
+/// Before the first move was seen: 200 MB/s, reading and writing.
+const MOVE_NS_FIRST: u64 = 20_000;
+/// A rule of three with a victim that has less than 1/64 dead blocks asks for nonsense.
+const UTILISATION_MAX: u64 = ONE - ONE / 64;
+/// Blocks of a segment of 64 MiB, until a victim was seen.
+const SEGMENT_BLOCKS_FIRST: u64 = 16_384;
+
+/// What was seen and answered last.
+#[derive(Clone, Copy, Debug)]
+struct Before {
+    sight: Sight,
+    slice_blocks: u32,
+    pause_ns: u64,
+}
+
+/// What happened since.
+#[derive(Clone, Copy, Debug, Default)]
+struct Passed {
+    ns: u64,
+    client_blocks: u64,
+    moved_blocks: u64,
+}
+
+/// The controller's state.
+#[derive(Clone, Debug)]
+pub struct Controller {
+    marks: Thresholds,
+    before: Option<Before>,
+    /// Estimate of free segments and three quarters of the emptied ones, in `ONE`s. It is smooth where the count is not.
+    level: i64,
+    segment_blocks: u64,
+    /// Blocks that clients have admitted in a second, in 1/256.
+    client_rate: u64,
+    /// Live part of victims, in `ONE`s.
+    utilisation: u64,
+    /// What moving one block takes.
+    move_ns: u64,
+    client_at_ns: u64,
+    victim_at_ns: u64,
+    /// What was seen when a checkpoint was asked for last.
+    asked: Sight,
+}
+
+impl Controller {
+    /// A controller for a brick.
+    pub fn new(segments: u32) -> Controller {
+        let nothing =
+            Sight { now_ns: 0, free: 0, emptied: 0, segments, client_blocks: 0, moved_blocks: 0, best_victim: None };
+        Controller {
+            marks: Thresholds::new(segments),
+            before: None,
+            level: 0,
+            segment_blocks: SEGMENT_BLOCKS_FIRST,
+            client_rate: 0,
+            utilisation: ONE / 2,
+            move_ns: MOVE_NS_FIRST,
+            client_at_ns: 0,
+            victim_at_ns: 0,
+            asked: nothing,
+        }
+    }
+    /// The marks, for status.
+    pub fn thresholds(&self) -> Thresholds {
+        self.marks
+    }
+    /// One step.
+    pub fn step(&mut self, sight: &Sight) -> Pace {
+        assert!(sight.free <= sight.segments, "no more segments free than there are");
+        // Bricks grow.
+        self.marks = Thresholds::new(sight.segments);
+        let passed = self.passed(sight);
+        self.learn(sight, passed);
+        self.follow(sight, passed);
+        let idle = sight.now_ns - self.client_at_ns >= IDLE_NS;
+        let checkpoint = self.wants_checkpoint(sight);
+        if checkpoint {
+            self.asked = *sight;
+        }
+        let (slice_blocks, pause_ns) = self.slice(self.wanted_rate(sight, idle));
+        let full = self.is_full(sight);
+        let client_delay_ns = if full { DELAY_NS_MAX } else { self.delay_ns() };
+        let state = match () {
+            () if full => State::Full,
+            () if client_delay_ns > 0 => State::Slowing,
+            () if slice_blocks == 0 => State::Idle,
+            () if idle => State::Ahead,
+            () => State::Cleaning,
+        };
+        assert!(client_delay_ns <= DELAY_NS_MAX && pause_ns <= PAUSE_NS_MAX);
+        assert!(u64::from(slice_blocks) <= SLICE_BLOCKS_MAX);
+        self.before = Some(Before { sight: *sight, slice_blocks, pause_ns });
+        Pace { slice_blocks, pause_ns, client_delay_ns, checkpoint, state }
+    }
+
+    fn passed(&self, sight: &Sight) -> Passed {
+        let Some(Before { sight: before, .. }) = &self.before else { return Passed::default() };
+        assert!(sight.now_ns >= before.now_ns, "the clock does not go back");
+        assert!(sight.client_blocks >= before.client_blocks && sight.moved_blocks >= before.moved_blocks);
+        Passed {
+            ns: sight.now_ns - before.now_ns,
+            client_blocks: sight.client_blocks - before.client_blocks,
+            moved_blocks: sight.moved_blocks - before.moved_blocks,
+        }
+    }
+    /// Rates, and what victims and moves cost.
+    fn learn(&mut self, sight: &Sight, passed: Passed) {
+        let first = self.before.is_none();
+        if first || passed.client_blocks > 0 {
+            self.client_at_ns = sight.now_ns;
+        }
+        if passed.ns > 0 {
+            let rate = u128::from(passed.client_blocks) * 256 * 1_000_000_000 / u128::from(passed.ns);
+            self.client_rate = towards(self.client_rate, rate.min(1 << 40) as u64, passed.ns, RATE_NS);
+        }
+        if let Some((live, blocks)) = sight.best_victim {
+            assert!(live <= blocks && blocks > 0, "a victim has blocks");
+            self.segment_blocks = blocks.into();
+            let utilisation = (u64::from(live) * ONE / u64::from(blocks)).min(UTILISATION_MAX);
+            let constant_ns = if first { 0 } else { RATE_NS };
+            self.utilisation = towards(self.utilisation, utilisation, passed.ns.max(1), constant_ns);
+        }
+        if first || sight.best_victim.is_some_and(|(live, blocks)| live < blocks) {
+            self.victim_at_ns = sight.now_ns;
+        }
+        let paused_ns = self.before.map_or(0, |before| before.pause_ns);
+        if passed.moved_blocks > 0 {
+            let taken_ns = passed.ns.saturating_sub(paused_ns) / passed.moved_blocks;
+            // An eighth of each observation: one slow slice is no news.
+            self.move_ns = towards(self.move_ns, taken_ns.clamp(MOVE_NS.0, MOVE_NS.1), 1, 7);
+        }
+    }
+    /// Brings the level up to date. Between two changes of the counts it follows the blocks that were written and
+    /// moved; towards the counts it is drawn slowly, and never further from them than one segment.
+    fn follow(&mut self, sight: &Sight, passed: Passed) {
+        let counted = i64::from(sight.free) * ONE as i64 + i64::from(sight.emptied) * (ONE as i64 * 3 / 4);
+        if self.before.is_none() {
+            self.level = counted;
+            return;
+        }
+        // Of what the cleaner frees it fills `utilisation` again.
+        let gain = (passed.moved_blocks * (ONE - self.utilisation)) / self.utilisation.max(ONE / 16);
+        let change = (gain as i64 - passed.client_blocks as i64) * ONE as i64 / self.segment_blocks as i64;
+        let ahead = self.level + change - counted;
+        // Two segments' worth of traffic weigh as much as the time constant.
+        let traffic = passed.client_blocks + passed.moved_blocks;
+        let weight_ns = passed.ns + traffic * LEVEL_NS / (2 * self.segment_blocks);
+        let ahead = ahead - (i128::from(ahead) * i128::from(weight_ns) / i128::from(weight_ns + LEVEL_NS)) as i64;
+        self.level = counted + ahead.clamp(-(ONE as i64), ONE as i64);
+    }
+    /// How far the level lies between two marks, from 0 at `from` to `ONE` at `to`, where `to` is below.
+    fn below(&self, from: u32, to: u32) -> u64 {
+        assert!(from > to);
+        let depth = i64::from(from) * ONE as i64 - self.level;
+        depth.clamp(0, i64::from(from - to) * ONE as i64) as u64 / u64::from(from - to)
+    }
+    /// Blocks that must be moved for the space of one that a client writes, in `ONE`s.
+    fn moves_per_block(&self) -> u64 {
+        self.utilisation * ONE / (ONE - self.utilisation)
+    }
+    /// Blocks per second at full speed: a ninth of the time remains for clients' I/O.
+    fn rate_max(&self) -> u64 {
+        1_000_000_000 / (self.move_ns + self.move_ns / 8)
+    }
+    /// Blocks per second that the cleaner should move.
+    fn wanted_rate(&self, sight: &Sight, idle: bool) -> u64 {
+        let Some((live, blocks)) = sight.best_victim.filter(|(live, blocks)| live < blocks) else { return 0 };
+        let rate_max = self.rate_max();
+        let pace = (u128::from(self.client_rate) * u128::from(self.moves_per_block()) / u128::from(ONE * 256)) as u64;
+        let pace = pace.min(rate_max);
+        let Thresholds { low, target, high, ahead, .. } = self.marks;
+        // Nothing at `high`, the clients' pace at `target`, everything at `low`.
+        let over = pace * self.below(high, target) / ONE;
+        let under = (rate_max - pace) * self.below(target, low) / ONE;
+        let steady = over + under;
+        if !idle {
+            return steady;
+        }
+        // Wear is the price of cleaning ahead: the fuller the victim, the less of it.
+        let goal = match u64::from(live) * ONE / u64::from(blocks) {
+            utilisation if utilisation < ONE / 2 => ahead,
+            utilisation if utilisation < ONE * 3 / 4 => high,
+            _ => target,
+        };
+        if self.level < i64::from(goal) * ONE as i64 { steady.max(rate_max / 2) } else { 0 }
+    }
+    /// A slice and the pause after it, for a number of blocks per second.
+    fn slice(&self, rate: u64) -> (u32, u64) {
+        // The largest slice at full speed, the smallest at none.
+        let share = rate * ONE / self.rate_max();
+        let slice = SLICE_BLOCKS_MIN + (SLICE_BLOCKS_MAX - SLICE_BLOCKS_MIN) * share.min(ONE) / ONE;
+        let work_ns = slice * self.move_ns;
+        let period_ns = if rate == 0 { u64::MAX } else { slice * 1_000_000_000 / rate };
+        if period_ns > work_ns + PAUSE_NS_MAX {
+            // Slower than the longest pause allows: less at a time.
+            let slice = rate * PAUSE_NS_MAX / 1_000_000_000;
+            return (slice.min(SLICE_BLOCKS_MIN) as u32, PAUSE_NS_MAX);
+        }
+        (slice as u32, (period_ns - work_ns.min(period_ns)).max(work_ns / 8).min(PAUSE_NS_MAX))
+    }
+    /// The clients' delay per block: unit * x^2 / (1 - x), where x goes from 0 at the low mark to 1 at the floor. The
+    /// unit is what the cleaner takes to make room for a block, so that the balance lies in the middle of the
+    /// curve, near x = 0.6, on slow and on fast devices, with cheap and with dear victims.
+    fn delay_ns(&self) -> u64 {
+        let unit_ns = (self.move_ns * self.moves_per_block() / ONE).max(self.move_ns / 4);
+        let cap_ns = (16 * unit_ns).clamp(DELAY_CAP_NS_MIN, DELAY_NS_MAX);
+        let x = self.below(self.marks.low, self.marks.floor);
+        assert!(x <= ONE);
+        if x == ONE {
+            return cap_ns;
+        }
+        ((u128::from(unit_ns) * u128::from(x * x / ONE) / u128::from(ONE - x)) as u64).min(cap_ns)
+    }
+    /// Nothing free, nothing that will be, and nothing to clean.
+    fn is_full(&self, sight: &Sight) -> bool {
+        let lasting = sight.now_ns - self.victim_at_ns >= FULL_NS;
+        lasting && sight.free + sight.emptied <= self.marks.floor
+    }
+    /// Whether a checkpoint should begin. The fewer segments are free, the fewer wait for it.
+    fn wants_checkpoint(&self, sight: &Sight) -> bool {
+        let Thresholds { floor, low, target, high, .. } = self.marks;
+        let since_ns = sight.now_ns - self.asked.now_ns;
+        // What is emptied may also wait for readers: asking again in each step would not help.
+        let rest_ns = if sight.free <= low { 50_000_000 } else { 250_000_000 };
+        if since_ns < rest_ns {
+            return false;
+        }
+        let batch = (sight.free.saturating_sub(floor) / 2).clamp(1, high - target);
+        if sight.emptied >= batch {
+            return true;
+        }
+        // Blocks that died since the last checkpoint are not seen yet: where victims are dear, look again.
+        let written = sight.client_blocks - self.asked.client_blocks;
+        let dear = sight.best_victim.is_none_or(|(live, blocks)| u64::from(live) * 8 >= u64::from(blocks) * 7);
+        let enough = written >= self.segment_blocks / 2 || written > 0 && since_ns >= FULL_NS;
+        sight.free + sight.emptied <= target && dear && enough
+    }
+}
+
+/// A low-pass: how far a value goes towards what was seen, for so much time passed.
+fn towards(value: u64, seen: u64, passed: u64, constant: u64) -> u64 {
+    let step = (i128::from(seen) - i128::from(value)) * i128::from(passed) / i128::from(passed + constant);
+    (i128::from(value) + step) as u64
+}
