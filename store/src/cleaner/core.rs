@@ -129,7 +129,7 @@ pub struct Pace {
     /// would wait for less.
     pub client_delay_ns: u64,
     /// A checkpoint should begin: segments wait for it, or dead blocks do. Told once; the drive remembers it while a
-    /// checkpoint that began earlier still runs.
+    /// checkpoint that began earlier still runs, and leaves out one that would have nothing new.
     pub checkpoint: bool,
     /// For status.
     pub state: State,
@@ -179,6 +179,10 @@ const DELAY_CAP_NS_MIN: u64 = 1_000_000;
 const IDLE_NS: u64 = 100_000_000;
 /// No victim for so long, in spite of a checkpoint asked for: there is none.
 const FULL_NS: u64 = 1_000_000_000;
+/// While the cleaner waits for a checkpoint it looks this often.
+const SPARE_NS: u64 = 2_000_000;
+/// Checkpoints are asked for at most so often; the second where only the cleaner may still open segments.
+const CHECKPOINT_NS: (u64, u64) = (250_000_000, 50_000_000);
 /// Time constants: the level follows what is counted in 1 s (a segment's come and go is smoothed by what was written
 /// and moved meanwhile); rates and utilisation in half a second.
 const LEVEL_NS: u64 = 1_000_000_000;
@@ -196,7 +200,6 @@ const SEGMENT_BLOCKS_FIRST: u64 = 16_384;
 #[derive(Clone, Copy, Debug)]
 struct Before {
     sight: Sight,
-    slice_blocks: u32,
     pause_ns: u64,
 }
 
@@ -213,7 +216,7 @@ struct Passed {
 pub struct Controller {
     marks: Thresholds,
     before: Option<Before>,
-    /// Estimate of free segments and three quarters of the emptied ones, in `ONE`s. It is smooth where the count is not.
+    /// Estimate of free segments and a part of the emptied ones, in `ONE`s. It is smooth where the count is not.
     level: i64,
     segment_blocks: u64,
     /// Blocks that clients have admitted in a second, in 1/256.
@@ -224,6 +227,8 @@ pub struct Controller {
     move_ns: u64,
     client_at_ns: u64,
     victim_at_ns: u64,
+    /// When the last segments began to be spared for what a checkpoint frees.
+    spare_at_ns: Option<u64>,
     /// What was seen when a checkpoint was asked for last.
     asked: Sight,
 }
@@ -243,6 +248,7 @@ impl Controller {
             move_ns: MOVE_NS_FIRST,
             client_at_ns: 0,
             victim_at_ns: 0,
+            spare_at_ns: None,
             asked: nothing,
         }
     }
@@ -263,7 +269,8 @@ impl Controller {
         if checkpoint {
             self.asked = *sight;
         }
-        let (slice_blocks, pause_ns) = self.slice(self.wanted_rate(sight, idle));
+        let (slice_blocks, pause_ns) =
+            if self.is_sparing(sight) { (0, SPARE_NS) } else { self.slice(self.wanted_rate(sight, idle)) };
         let full = self.is_full(sight);
         let client_delay_ns = if full { DELAY_NS_MAX } else { self.delay_ns() };
         let state = match () {
@@ -275,7 +282,7 @@ impl Controller {
         };
         assert!(client_delay_ns <= DELAY_NS_MAX && pause_ns <= PAUSE_NS_MAX);
         assert!(u64::from(slice_blocks) <= SLICE_BLOCKS_MAX);
-        self.before = Some(Before { sight: *sight, slice_blocks, pause_ns });
+        self.before = Some(Before { sight: *sight, pause_ns });
         Pace { slice_blocks, pause_ns, client_delay_ns, checkpoint, state }
     }
 
@@ -319,7 +326,10 @@ impl Controller {
     /// Brings the level up to date. Between two changes of the counts it follows the blocks that were written and
     /// moved; towards the counts it is drawn slowly, and never further from them than one segment.
     fn follow(&mut self, sight: &Sight, passed: Passed) {
-        let counted = i64::from(sight.free) * ONE as i64 + i64::from(sight.emptied) * (ONE as i64 * 3 / 4);
+        // Emptied segments are nearly as good as free ones, but no more of them than there are free: where nearly all
+        // wait for a checkpoint, clients must leave the cleaner the few that it can fill meanwhile.
+        let emptied = (i64::from(sight.emptied) * (ONE as i64 * 3 / 4)).min(i64::from(sight.free) * ONE as i64);
+        let counted = i64::from(sight.free) * ONE as i64 + emptied;
         if self.before.is_none() {
             self.level = counted;
             return;
@@ -397,6 +407,14 @@ impl Controller {
         }
         ((u128::from(unit_ns) * u128::from(x * x / ONE) / u128::from(ONE - x)) as u64).min(cap_ns)
     }
+    /// So few segments are free that the cleaner waits for the checkpoint that brings more, instead of opening the
+    /// last. Only for a while: what is emptied may be pinned for long, and then moving on is the way out.
+    fn is_sparing(&mut self, sight: &Sight) -> bool {
+        let short = sight.emptied > 0 && sight.free <= self.marks.floor / 2;
+        let since_ns = self.spare_at_ns.filter(|_| short).or(short.then_some(sight.now_ns));
+        self.spare_at_ns = since_ns;
+        since_ns.is_some_and(|since_ns| sight.now_ns - since_ns < FULL_NS)
+    }
     /// Nothing free, nothing that will be, and nothing to clean.
     fn is_full(&self, sight: &Sight) -> bool {
         let lasting = sight.now_ns - self.victim_at_ns >= FULL_NS;
@@ -407,7 +425,7 @@ impl Controller {
         let Thresholds { floor, low, target, high, .. } = self.marks;
         let since_ns = sight.now_ns - self.asked.now_ns;
         // What is emptied may also wait for readers: asking again in each step would not help.
-        let rest_ns = if sight.free <= low { 50_000_000 } else { 250_000_000 };
+        let rest_ns = if sight.free <= floor { CHECKPOINT_NS.1 } else { CHECKPOINT_NS.0 };
         if since_ns < rest_ns {
             return false;
         }
@@ -415,11 +433,13 @@ impl Controller {
         if sight.emptied >= batch {
             return true;
         }
-        // Blocks that died since the last checkpoint are not seen yet: where victims are dear, look again.
+        // Blocks that died since the last checkpoint are not seen yet: where victims are dear, look again. Deletions
+        // are not counted: a brick that is short looks once in a second anyway.
         let written = sight.client_blocks - self.asked.client_blocks;
         let dear = sight.best_victim.is_none_or(|(live, blocks)| u64::from(live) * 8 >= u64::from(blocks) * 7);
-        let enough = written >= self.segment_blocks / 2 || written > 0 && since_ns >= FULL_NS;
-        sight.free + sight.emptied <= target && dear && enough
+        let reclaimable = sight.free + sight.emptied;
+        let lasting = since_ns >= FULL_NS && (written > 0 || reclaimable <= low);
+        reclaimable <= target && dear && (written >= self.segment_blocks / 2 || lasting)
     }
 }
 

@@ -1,0 +1,296 @@
+//! The core against the model of a brick: scripts, and properties over many seeds.
+
+mod plant;
+
+use super::{Candidate, Controller, Sight, State, Thresholds, choose};
+use base::SegmentId;
+use plant::{Load, Plant, Shape, Window};
+use runtime::random::SplitMix;
+
+const MS: u64 = 1_000_000;
+
+/// What a script may ask for, beside a mere run.
+struct Script {
+    name: &'static str,
+    plant: Plant,
+    delay_max_ns: u64,
+}
+
+impl Script {
+    fn run(name: &'static str, text: &str) -> Script {
+        let lines =
+            || text.lines().filter(|line| !line.starts_with('#')).map(|line| line.split(' ').collect::<Vec<_>>());
+        let number = |key: &str| {
+            let value = lines().find(|words| words[0] == key).map(|words| words[1].parse::<u64>().expect("a number"));
+            value.unwrap_or_else(|| panic!("{name}: no {key}"))
+        };
+        let shape = Shape {
+            segments: number("segments") as u32,
+            blocks: number("blocks") as u32,
+            fill_percent: number("fill_percent"),
+            device_ns: number("device_ns"),
+            client_ns: number("client_ns"),
+            checkpoint_ms: number("checkpoint_ms"),
+            checkpoint_every_ms: 5_000,
+            seed: 1,
+        };
+        let mut script = Script { name, plant: Plant::new(shape), delay_max_ns: 0 };
+        for words in lines() {
+            match words[..] {
+                ["run", load, ms] => script.phase(load_of(load), ms.parse().expect("a number")),
+                ["delete"] => script.plant.delete_all(),
+                ["expect", what, value] => script.expect(what, value),
+                [_, _] => {}
+                _ => panic!("{name}: {words:?}"),
+            }
+        }
+        script.report();
+        script
+    }
+    fn phase(&mut self, load: Load, ms: u64) {
+        self.delay_max_ns = 0;
+        for _ in 0..ms {
+            self.plant.run(load, MS);
+            self.delay_max_ns = self.delay_max_ns.max(self.plant.pace.client_delay_ns);
+        }
+    }
+    fn expect(&self, what: &str, value: &str) {
+        let (name, plant) = (self.name, &self.plant);
+        if what == "state" {
+            return assert_eq!(format!("{:?}", plant.pace.state), value, "{name}");
+        }
+        let bound: u64 = value.parse().expect("a number");
+        let windows = full_seconds(plant);
+        let (least, seen) = match what {
+            "free_min" => (bound, plant.free_min.into()),
+            "free_at_end" => (bound, plant.free().into()),
+            "window_min" => (bound, windows.iter().map(|one| one.client_blocks).min().expect("a second passed")),
+            "steady_percent" => (bound, steadiness(windows)),
+            "moved_max" => (plant.moved_blocks, bound),
+            "delay_max_us" => (self.delay_max_ns, bound * 1_000),
+            "amplification_percent_of_model" => {
+                let (seen, model) = amplification(plant);
+                ((seen * 100.0) as u64, (model * bound as f64) as u64)
+            }
+            _ => panic!("{name}: {what} is not known"),
+        };
+        assert!(least <= seen, "{name}: {what}: {least} is more than {seen}; {}", self.summary());
+    }
+    fn summary(&self) -> String {
+        let (plant, windows) = (&self.plant, full_seconds(&self.plant));
+        let rates: Vec<u64> = windows.iter().map(|one| one.client_blocks).collect();
+        let (seen, model) = amplification(plant);
+        format!(
+            "free {} (least {}), amplification {seen:.2} (model {model:.2}), steady {}%, held {}, checkpoints {}, \
+             delay {} us, {:?}, blocks per second {rates:?}",
+            plant.free(),
+            plant.free_min,
+            steadiness(windows),
+            plant.held,
+            plant.checkpoints,
+            plant.pace.client_delay_ns / 1_000,
+            plant.pace.state,
+        )
+    }
+    fn report(&self) {
+        println!("{}: {}", self.name, self.summary());
+    }
+}
+
+fn load_of(word: &str) -> Load {
+    match word {
+        "idle" => Load::Idle,
+        "uniform" => Load::Uniform,
+        "hot" => Load::Hot,
+        "zipf" => Load::Zipf,
+        "append" => Load::Append,
+        _ => panic!("{word} is no load"),
+    }
+}
+
+fn full_seconds(plant: &Plant) -> &[Window] {
+    plant.windows.split_last().expect("there is always one").1
+}
+
+/// The least of a second's client blocks in the last third, in percent of the mean.
+fn steadiness(windows: &[Window]) -> u64 {
+    let last = &windows[windows.len() * 2 / 3..];
+    let sum: u64 = last.iter().map(|one| one.client_blocks).sum();
+    let least = last.iter().map(|one| one.client_blocks).min().unwrap_or(0);
+    (least * 100 * last.len() as u64).checked_div(sum).unwrap_or(0)
+}
+
+/// Blocks written per client block in the second half, and what a model says that cleans the oldest first, under
+/// uniform writes: 1 / (1 - u), where (1 - u) / -ln u is the live part of all segments that hold data.
+fn amplification(plant: &Plant) -> (f64, f64) {
+    let windows = full_seconds(plant);
+    let last = &windows[windows.len() / 2..];
+    let clients: u64 = last.iter().map(|one| one.client_blocks).sum();
+    let moved: u64 = last.iter().map(|one| one.moved_blocks).sum();
+    let reclaimable = last.iter().map(|one| f64::from(one.reclaimable)).sum::<f64>() / last.len().max(1) as f64;
+    // Two segments are open, half used each.
+    let live = plant.logical_blocks() as f64 / plant.blocks_of(1) as f64 / (plant.segments() - reclaimable - 1.0);
+    let (mut low, mut high) = (1e-9, 1.0 - 1e-9);
+    for _ in 0..60 {
+        let middle: f64 = (low + high) / 2.0;
+        if (1.0 - middle) / -middle.ln() < live { low = middle } else { high = middle }
+    }
+    ((clients + moved) as f64 / clients.max(1) as f64, 1.0 / (1.0 - low))
+}
+
+macro_rules! scripts {
+    ($($name:ident)*) => { $(
+        #[test]
+        fn $name() {
+            Script::run(stringify!($name), include_str!(concat!("testdata/", stringify!($name), ".txt")));
+        }
+    )* };
+}
+scripts! { uniform paced burst nearly_full all_live all_dead hot zipf tiny whole large }
+
+/// A brick somewhere between a toy and a small product, with clients that want about what its device gives.
+fn shape(seed: u64) -> Shape {
+    let random = &mut SplitMix(seed);
+    let device_ns = 10_000 << random.below(4);
+    let blocks = 512 << random.below(3);
+    Shape {
+        segments: 24 + random.below(200) as u32,
+        blocks,
+        fill_percent: 20 + random.below(76),
+        device_ns,
+        client_ns: device_ns * (8 + random.below(32)) / 8,
+        // At most as long as the clients take for two segments: a checkpoint slice is short beside 64 MiB.
+        checkpoint_ms: (1 + random.below(2 * u64::from(blocks) * device_ns) / MS).min(200),
+        checkpoint_every_ms: 5_000,
+        seed,
+    }
+}
+
+fn check_progress(seed: u64, plant: &Plant, steady: bool) {
+    let windows = full_seconds(plant);
+    let rates: Vec<u64> = windows.iter().map(|one| one.client_blocks).collect();
+    let thresholds = plant.controller.thresholds();
+    let context = format!("seed {seed}: {:?} {thresholds:?} free least {} {rates:?}", shape(seed), plant.free_min);
+    println!("{context}, steady {}%", steadiness(windows));
+    assert!(rates.iter().all(|&rate| rate > 0), "a second without progress: {context}");
+    assert!(plant.free_min > 0, "the last segment was opened: {context}");
+    let needed = plant.free_min <= thresholds.target;
+    assert!(plant.moved_blocks > 0 || !needed, "the cleaner starved: {context}");
+    assert!(!steady || steadiness(windows) >= 50, "a limit cycle: {context}");
+}
+
+#[test]
+fn both_sides_make_progress_without_a_limit_cycle() {
+    for seed in 1..=24 {
+        let mut plant = Plant::new(shape(seed));
+        plant.run(Load::Uniform, 24_000 * MS);
+        check_progress(seed, &plant, true);
+    }
+}
+
+#[test]
+fn changing_loads_do_not_stop_clients() {
+    for seed in 101..=116 {
+        let mut plant = Plant::new(shape(seed));
+        let random = &mut SplitMix(seed ^ 0xfeed);
+        for _ in 0..8 {
+            let load = [Load::Uniform, Load::Hot, Load::Zipf][random.below(3) as usize];
+            plant.run(load, 3_000 * MS);
+        }
+        check_progress(seed, &plant, false);
+    }
+}
+
+#[test]
+fn delay_is_monotone_in_free_segments() {
+    for seed in 1..=8 {
+        let mut plant = Plant::new(Shape { fill_percent: 90, ..shape(seed) });
+        for _ in 0..200 {
+            plant.run(Load::Uniform, 20 * MS);
+            let sight = plant.sight();
+            let delay_ns = |free| plant.controller.clone().step(&Sight { free, ..sight }).client_delay_ns;
+            let delays_ns: Vec<u64> = (0..=sight.segments).map(delay_ns).collect();
+            assert!(delays_ns.is_sorted_by(|one, two| one >= two), "{delays_ns:?}");
+            assert!(*delays_ns.last().expect("some") == 0, "an empty brick slows nobody");
+        }
+    }
+}
+
+#[test]
+fn marks_lie_in_order_within_the_reserve() {
+    for segments in (8..5_000).chain([100_000, 1_000_000, u32::MAX]) {
+        let Thresholds { reserve, floor, low, target, high, ahead } = Thresholds::new(segments);
+        assert!(0 < floor && floor < low && low < target && target < high && high <= ahead, "{segments}");
+        assert!(ahead < segments && (reserve < 12 || ahead <= reserve), "{segments}");
+        assert!(reserve < 16 || high <= reserve * 5 / 8, "{segments}: most dead space would be left for victims");
+    }
+    let marks = |reserve, floor, low, target, high, ahead| Thresholds { reserve, floor, low, target, high, ahead };
+    assert_eq!(Thresholds::new(12), marks(6, 2, 4, 5, 6, 6));
+    assert_eq!(Thresholds::new(160), marks(16, 4, 6, 8, 10, 12));
+    assert_eq!(Thresholds::new(16_000), marks(1_600, 4, 68, 132, 196, 804));
+}
+
+fn candidate(segment: u32, live: u32, age: u64) -> Candidate {
+    Candidate { segment: SegmentId(segment), live, blocks: 100, age }
+}
+
+fn chosen(candidates: &[Candidate], max: usize) -> Vec<u32> {
+    choose(candidates, max).into_iter().map(|segment| segment.0).collect()
+}
+
+#[test]
+fn victims_are_chosen_by_cost_and_benefit() {
+    let full = candidate(1, 100, 1_000);
+    assert_eq!(chosen(&[full], 9), [0; 0]);
+    let (dead, young, old) = (candidate(2, 0, 0), candidate(3, 40, 10), candidate(4, 70, 100));
+    assert_eq!(chosen(&[full, old, young, dead], 9), [2, 3, 4], "the dead first, then young to old");
+    assert_eq!(chosen(&[full, old, young, dead], 2), [2, 4], "an old one frees its space for longer");
+    assert_eq!(chosen(&[full, old, young, dead], 1), [2]);
+    assert_eq!(chosen(&[old, young], 0), [0; 0]);
+    assert_eq!(chosen(&[candidate(8, 50, 5), candidate(7, 50, 5), candidate(6, 50, 5)], 2), [6, 7]);
+    assert_eq!(chosen(&[candidate(1, 60, 0), candidate(2, 50, 0)], 1), [2], "the youngest compare by what lives");
+}
+
+#[test]
+fn victims_are_those_of_a_full_sort() {
+    let random = &mut SplitMix(5);
+    for _ in 0..200 {
+        let count = 1 + random.below(60) as u32;
+        let one = |segment| candidate(segment, random.below(101) as u32, random.below(1_000));
+        let candidates: Vec<Candidate> = (0..count).map(one).collect();
+        let max = random.below(20) as usize;
+        let score = |one: &Candidate| f64::from(100 - one.live) * (one.age + 1) as f64 / f64::from(100 + one.live);
+        let mut sorted: Vec<&Candidate> = candidates.iter().filter(|one| one.live < 100).collect();
+        sorted.sort_by(|one, two| (one.live > 0).cmp(&(two.live > 0)).then(score(two).total_cmp(&score(one))));
+        sorted.truncate(max);
+        let mut expected: Vec<u64> = sorted.iter().map(|one| (score(one) * 1e6) as u64).collect();
+        let victims = chosen(&candidates, max);
+        let mut seen: Vec<u64> = victims.iter().map(|&id| (score(&candidates[id as usize]) * 1e6) as u64).collect();
+        expected.sort_unstable();
+        seen.sort_unstable();
+        assert_eq!(seen, expected);
+    }
+}
+
+#[test]
+fn a_deletion_on_a_full_brick_is_found() {
+    let mut controller = Controller::new(100);
+    let mut sight =
+        Sight { now_ns: 0, free: 4, emptied: 0, segments: 100, client_blocks: 7, moved_blocks: 0, best_victim: None };
+    let mut checkpoints = 0;
+    for _ in 0..500 {
+        sight.now_ns += 20 * MS;
+        checkpoints += u32::from(controller.step(&sight).checkpoint);
+    }
+    assert!((5..=11).contains(&checkpoints), "about one in a second: {checkpoints}");
+    assert_eq!(controller.step(&sight).state, State::Full);
+    sight.emptied = 3;
+    sight.now_ns += 50 * MS;
+    let pace = controller.step(&sight);
+    assert!(pace.checkpoint && pace.state == State::Slowing, "{pace:?}");
+    (sight.free, sight.emptied) = (40, 0);
+    assert_eq!(controller.step(&sight).client_delay_ns, 0);
+    for state in [State::Idle, State::Ahead, State::Cleaning, State::Slowing, State::Full] {
+        assert!(!state.reason().is_empty() && !state.reason().ends_with('.'));
+    }
+}
