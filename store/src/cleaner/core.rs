@@ -182,7 +182,7 @@ const FULL_NS: u64 = 1_000_000_000;
 /// While the cleaner waits for a checkpoint it looks this often.
 const SPARE_NS: u64 = 2_000_000;
 /// Checkpoints are asked for at most so often; the second where only the cleaner may still open segments.
-const CHECKPOINT_NS: (u64, u64) = (250_000_000, 50_000_000);
+const CHECKPOINT_NS: (u64, u64) = (250_000_000, 100_000_000);
 /// Time constants: the level follows what is counted in 1 s (a segment's come and go is smoothed by what was written
 /// and moved meanwhile); rates and utilisation in half a second.
 const LEVEL_NS: u64 = 1_000_000_000;
@@ -201,6 +201,7 @@ const SEGMENT_BLOCKS_FIRST: u64 = 16_384;
 struct Before {
     sight: Sight,
     pause_ns: u64,
+    sparing: bool,
 }
 
 /// What happened since.
@@ -227,6 +228,8 @@ pub struct Controller {
     move_ns: u64,
     client_at_ns: u64,
     victim_at_ns: u64,
+    /// Share of the time, in `ONE`s, that the cleaner waited for checkpoints.
+    spared: u64,
     /// When the last segments began to be spared for what a checkpoint frees.
     spare_at_ns: Option<u64>,
     /// What was seen when a checkpoint was asked for last.
@@ -248,6 +251,7 @@ impl Controller {
             move_ns: MOVE_NS_FIRST,
             client_at_ns: 0,
             victim_at_ns: 0,
+            spared: 0,
             spare_at_ns: None,
             asked: nothing,
         }
@@ -269,8 +273,10 @@ impl Controller {
         if checkpoint {
             self.asked = *sight;
         }
-        let (slice_blocks, pause_ns) =
-            if self.is_sparing(sight) { (0, SPARE_NS) } else { self.slice(self.wanted_rate(sight, idle)) };
+        let sparing = self.is_sparing(sight);
+        let rate = if sparing { 0 } else { self.wanted_rate(sight, idle) };
+        let (slice_blocks, longest_ns) = self.slice(rate);
+        let pause_ns = if sparing { SPARE_NS } else { longest_ns };
         let full = self.is_full(sight);
         let client_delay_ns = if full { DELAY_NS_MAX } else { self.delay_ns() };
         let state = match () {
@@ -282,7 +288,7 @@ impl Controller {
         };
         assert!(client_delay_ns <= DELAY_NS_MAX && pause_ns <= PAUSE_NS_MAX);
         assert!(u64::from(slice_blocks) <= SLICE_BLOCKS_MAX);
-        self.before = Some(Before { sight: *sight, pause_ns });
+        self.before = Some(Before { sight: *sight, pause_ns, sparing });
         Pace { slice_blocks, pause_ns, client_delay_ns, checkpoint, state }
     }
 
@@ -316,9 +322,11 @@ impl Controller {
         if first || sight.best_victim.is_some_and(|(live, blocks)| live < blocks) {
             self.victim_at_ns = sight.now_ns;
         }
+        let spared = if self.before.is_some_and(|before| before.sparing) { ONE } else { 0 };
+        self.spared = towards(self.spared, spared, passed.ns.max(1), RATE_NS).min(ONE - ONE / 16);
         let paused_ns = self.before.map_or(0, |before| before.pause_ns);
-        if passed.moved_blocks > 0 {
-            let taken_ns = passed.ns.saturating_sub(paused_ns) / passed.moved_blocks;
+        let worked_ns = passed.ns.saturating_sub(paused_ns);
+        if let Some(taken_ns) = worked_ns.checked_div(passed.moved_blocks) {
             // An eighth of each observation: one slow slice is no news.
             self.move_ns = towards(self.move_ns, taken_ns.clamp(MOVE_NS.0, MOVE_NS.1), 1, 7);
         }
@@ -386,7 +394,7 @@ impl Controller {
         let share = rate * ONE / self.rate_max();
         let slice = SLICE_BLOCKS_MIN + (SLICE_BLOCKS_MAX - SLICE_BLOCKS_MIN) * share.min(ONE) / ONE;
         let work_ns = slice * self.move_ns;
-        let period_ns = if rate == 0 { u64::MAX } else { slice * 1_000_000_000 / rate };
+        let period_ns = (slice * 1_000_000_000).checked_div(rate).unwrap_or(u64::MAX);
         if period_ns > work_ns + PAUSE_NS_MAX {
             // Slower than the longest pause allows: less at a time.
             let slice = rate * PAUSE_NS_MAX / 1_000_000_000;
@@ -394,18 +402,21 @@ impl Controller {
         }
         (slice as u32, (period_ns - work_ns.min(period_ns)).max(work_ns / 8).min(PAUSE_NS_MAX))
     }
-    /// The clients' delay per block: unit * x^2 / (1 - x), where x goes from 0 at the low mark to 1 at the floor. The
-    /// unit is what the cleaner takes to make room for a block, so that the balance lies in the middle of the
-    /// curve, near x = 0.6, on slow and on fast devices, with cheap and with dear victims.
+    /// The clients' delay per block: unit * 4 * x^2 / (1 - x), where x goes from 0 at the low mark to 1 at the floor.
+    /// The unit is what the cleaner takes to make room for a block, so that the balance, at two or three units (clients
+    /// and cleaner share the device), lies in the middle of the curve, near x = 0.5, on slow and on fast devices, with
+    /// cheap and with dear victims.
     fn delay_ns(&self) -> u64 {
-        let unit_ns = (self.move_ns * self.moves_per_block() / ONE).max(self.move_ns / 4);
+        // Time in which the cleaner waits for checkpoints counts too.
+        let move_ns = self.move_ns * ONE / (ONE - self.spared);
+        let unit_ns = (move_ns * self.moves_per_block() / ONE).max(move_ns / 4);
         let cap_ns = (16 * unit_ns).clamp(DELAY_CAP_NS_MIN, DELAY_NS_MAX);
         let x = self.below(self.marks.low, self.marks.floor);
         assert!(x <= ONE);
         if x == ONE {
             return cap_ns;
         }
-        ((u128::from(unit_ns) * u128::from(x * x / ONE) / u128::from(ONE - x)) as u64).min(cap_ns)
+        ((4 * u128::from(unit_ns) * u128::from(x * x / ONE) / u128::from(ONE - x)) as u64).min(cap_ns)
     }
     /// So few segments are free that the cleaner waits for the checkpoint that brings more, instead of opening the
     /// last. Only for a while: what is emptied may be pinned for long, and then moving on is the way out.

@@ -146,7 +146,7 @@ macro_rules! scripts {
         }
     )* };
 }
-scripts! { uniform paced burst nearly_full all_live all_dead hot zipf tiny whole large }
+scripts! { uniform paced burst nearly_full all_live all_dead hot zipf tiny whole large late rest }
 
 /// A brick somewhere between a toy and a small product, with clients that want about what its device gives.
 fn shape(seed: u64) -> Shape {
@@ -285,7 +285,7 @@ fn a_deletion_on_a_full_brick_is_found() {
     assert!((5..=11).contains(&checkpoints), "about one in a second: {checkpoints}");
     assert_eq!(controller.step(&sight).state, State::Full);
     sight.emptied = 3;
-    sight.now_ns += 50 * MS;
+    sight.now_ns += 100 * MS;
     let pace = controller.step(&sight);
     assert!(pace.checkpoint && pace.state == State::Slowing, "{pace:?}");
     (sight.free, sight.emptied) = (40, 0);
