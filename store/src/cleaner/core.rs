@@ -234,6 +234,8 @@ pub struct Controller {
     spare_at_ns: Option<u64>,
     /// What was seen when a checkpoint was asked for last.
     asked: Sight,
+    /// The fewest emptied segments seen since: what no checkpoint frees for now.
+    stuck: u32,
 }
 
 impl Controller {
@@ -254,6 +256,7 @@ impl Controller {
             spared: 0,
             spare_at_ns: None,
             asked: nothing,
+            stuck: 0,
         }
     }
     /// The marks, for status.
@@ -269,9 +272,10 @@ impl Controller {
         self.learn(sight, passed);
         self.follow(sight, passed);
         let idle = sight.now_ns - self.client_at_ns >= IDLE_NS;
+        self.stuck = self.stuck.min(sight.emptied);
         let checkpoint = self.wants_checkpoint(sight);
         if checkpoint {
-            self.asked = *sight;
+            (self.asked, self.stuck) = (*sight, sight.emptied);
         }
         let sparing = self.is_sparing(sight);
         let rate = if sparing { 0 } else { self.wanted_rate(sight, idle) };
@@ -435,13 +439,14 @@ impl Controller {
     fn wants_checkpoint(&self, sight: &Sight) -> bool {
         let Thresholds { floor, low, target, high, .. } = self.marks;
         let since_ns = sight.now_ns - self.asked.now_ns;
-        // What is emptied may also wait for readers: asking again in each step would not help.
         let rest_ns = if sight.free <= floor { CHECKPOINT_NS.1 } else { CHECKPOINT_NS.0 };
         if since_ns < rest_ns {
             return false;
         }
         let batch = (sight.free.saturating_sub(floor) / 2).clamp(1, high - target);
-        if sight.emptied >= batch {
+        // Pinned by readers, or not counted yet: those are asked for again once in a second only, if there is room.
+        let patient = sight.free > floor && since_ns < FULL_NS;
+        if sight.emptied - if patient { self.stuck } else { 0 } >= batch {
             return true;
         }
         // Blocks that died since the last checkpoint are not seen yet: where victims are dear, look again. Deletions

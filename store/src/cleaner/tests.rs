@@ -294,3 +294,25 @@ fn a_deletion_on_a_full_brick_is_found() {
         assert!(!state.reason().is_empty() && !state.reason().ends_with('.'));
     }
 }
+
+#[test]
+fn pinned_segments_do_not_cause_checkpoint_after_checkpoint() {
+    let mut controller = Controller::new(100);
+    let mut checkpoints = 0;
+    for step in 0..500 {
+        checkpoints += u32::from(
+            controller
+                .step(&Sight {
+                    now_ns: step * 20 * MS,
+                    free: 9,
+                    emptied: 5,
+                    segments: 100,
+                    client_blocks: step * 100,
+                    moved_blocks: step,
+                    best_victim: Some((8_000, 16_000)),
+                })
+                .checkpoint,
+        );
+    }
+    assert!((5..=11).contains(&checkpoints), "about one in a second: {checkpoints}");
+}
