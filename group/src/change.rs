@@ -55,6 +55,9 @@ impl Groups {
         let mut set = first_groups(op);
         let mut token: Option<(TokenGuard<'_>, Ino)> = None;
         self.throttle(op.mutates()).await?;
+        if op.mutates() {
+            self.admit_change().await?;
+        }
         loop {
             let moved = token.as_ref().map(|(_, ino)| *ino);
             let step = self.try_change(context, op, sync, &mut set, attached, range, moved)?;

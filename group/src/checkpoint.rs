@@ -16,7 +16,8 @@ const LOOK_NS: u64 = 100_000_000;
 pub async fn run(groups: Arc<Groups>) {
     while !groups.closing.load(Ordering::Acquire) {
         groups.store().runtime.clock.sleep(LOOK_NS).await;
-        if groups.checkpoint_is_due() && groups.checkpoint().await.is_err() {
+        let wanted = groups.checkpoint_wanted.swap(false, Ordering::AcqRel);
+        if (wanted || groups.checkpoint_is_due()) && groups.checkpoint().await.is_err() {
             return;
         }
     }
@@ -36,6 +37,11 @@ impl Groups {
     /// (rule U4): what was frozen for the index has not got there, and the log alone still has it.
     pub async fn checkpoint(&self) -> Result<()> {
         let _one = self.checkpoint_token.take().await;
+        self.checkpoint_now().await
+    }
+
+    /// As `checkpoint`, by the holder of the checkpoint token.
+    pub(crate) async fn checkpoint_now(&self) -> Result<()> {
         let done = match self.store().log.failed() {
             None => self.merge_overlays().await,
             Some(error) => Err(error),
@@ -51,7 +57,7 @@ impl Groups {
         let figures = self.store().log.figures();
         // The cut comes first: what is ordered between it and a group's freeze is in both, and replay skips it by
         // its index.
-        let (replay, last) = self.store().log.cut();
+        let (replay, last) = self.store().cut();
         let mut frozen = Vec::new();
         for group in self.states() {
             let mut state = group.state.lock();

@@ -6,9 +6,11 @@
 //! group (rule Q1).
 #![forbid(unsafe_code)]
 
+mod admit;
 mod cache;
 mod change;
 mod checkpoint;
+pub mod clean;
 pub mod context;
 mod hash;
 mod held;
@@ -105,6 +107,9 @@ pub struct Groups {
     checkpoint_base: Lock<Figures>,
     checkpointed: Event,
     checkpoints: AtomicU64,
+    /// The cleaner has emptied segments that a checkpoint frees.
+    checkpoint_wanted: AtomicBool,
+    cleaner: Lock<clean::Status>,
     closing: AtomicBool,
 }
 
@@ -126,6 +131,8 @@ impl Groups {
             checkpoint_base: Lock::new("checkpoint", Figures::default()),
             checkpointed: Event::new(),
             checkpoints: AtomicU64::new(0),
+            checkpoint_wanted: AtomicBool::new(false),
+            cleaner: Lock::new("cleaner", clean::Status::default()),
             closing: AtomicBool::new(false),
         }
     }
@@ -152,7 +159,7 @@ impl Groups {
                 self.sync_all(context).await?;
                 Ok(told(Reply::Done))
             }
-            Op::StatFs => Ok(told(Reply::StatFs(self.store.statfs()))),
+            Op::StatFs => Ok(told(Reply::StatFs(self.store.space.statfs()))),
             Op::VolumeList => Ok(told(Reply::Volumes(self.volumes().await?))),
             // Volumes are made and deleted for good.
             Op::VolumeCreate { .. } | Op::VolumeDelete { .. } => self.change(context, &op, Sync::All).await,
@@ -265,11 +272,14 @@ impl Groups {
         Ok(())
     }
 
-    /// Waits until the log has another segment. Errors: `NoSpace`.
+    /// Waits until the log has another segment. Errors: `NoSpace`, `Interrupted` if the brick closes.
     pub(crate) async fn wait_for_segment(&self, ticket: u64) -> Result<()> {
         let log = &self.store.log;
         if let Some(error) = log.failed() {
             return Err(error);
+        }
+        if log.stopping() {
+            return Err(closing());
         }
         log.segment_wanted.notify();
         if log.out_of_space() && log.prepared() == 0 {
@@ -285,6 +295,10 @@ impl Groups {
         state.counted_bytes += grown;
         self.overlay_bytes.fetch_add(grown as u64, Ordering::Relaxed);
     }
+}
+
+pub(crate) fn closing() -> Error {
+    Error::new(Kind::Interrupted, "the brick is being closed")
 }
 
 fn told(reply: Reply) -> Answer {

@@ -2,7 +2,7 @@
 
 use crate::held::{GroupSet, Held};
 use crate::load::{Wanted, load_blocking};
-use crate::state::{CacheSizes, State};
+use crate::state::{Block, CacheSizes, State};
 use crate::{Group, Groups, Options};
 use base::{Edit, GroupId, Ino, Intent, IntentId, Outcome, RequestId, Result, SessionId, Sync, VolumeId};
 use names::{Part, Seen};
@@ -10,6 +10,7 @@ use runtime::seeded::{Bug, active};
 use runtime::tasks::run_blocking;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use store::format::record::{Logged, Moves, Run};
 use store::format::superblock::EPOCH_ENDS_MAX;
 use store::format::values::GroupRow;
 use store::format::{keys, values};
@@ -47,7 +48,14 @@ fn read_groups(index: &dyn Index, count: u32, options: &Options) -> Result<Vec<G
 
 /// Applies replayed records to groups that nobody uses yet; blocking.
 fn apply(groups: &[Group], index: &dyn Index, epoch: u32, records: Vec<Replayed>) -> Result<()> {
-    for Replayed { record, runs, batch } in records {
+    for Replayed { logged, runs, batch } in records {
+        let record = match logged {
+            Logged::Record(record) => record,
+            Logged::Moves(moves) => {
+                apply_moves(groups, index, &moves, &runs)?;
+                continue;
+            }
+        };
         let Some(group) = groups.get(record.group.0 as usize) else {
             let what = "the log holds a record of a group that the brick does not have";
             return Err(base::Error::new(base::Kind::Corrupt, what).with(record.group));
@@ -74,6 +82,21 @@ fn apply(groups: &[Group], index: &dyn Index, epoch: u32, records: Vec<Replayed>
         }
         head.term = record.term;
         state.ordered(&head);
+    }
+    Ok(())
+}
+
+/// What the cleaner had moved: decided again, block by block, with the same result (rule K2).
+fn apply_moves(groups: &[Group], index: &dyn Index, moves: &Moves, runs: &[Run]) -> Result<()> {
+    let Some(group) = groups.get(moves.group.0 as usize) else { return Ok(()) };
+    let mut state = group.state.lock();
+    let places = runs.iter().flat_map(|run| (0..u32::from(run.count)).map(|number| run.place.advance(number)));
+    for (moved, place) in moves.blocks.iter().zip(places) {
+        if matches!(state.block(moves.volume, moved.ino, moved.block), Block::Missing) {
+            let wanted = Wanted::Leaf(base::LeafKey::of(moved.ino, moved.block).0);
+            load_blocking(index, &mut state, moves.volume, &wanted)?;
+        }
+        state.move_block(moves.volume, moved, place);
     }
     Ok(())
 }
@@ -119,6 +142,12 @@ impl Groups {
         let (store, replay) = opening.replay(sink, |group| applied[group.0 as usize]).await?;
         let Ok(states) = Arc::try_unwrap(groups) else { unreachable!("the jobs that shared the groups have ended") };
         let groups = Arc::new(Groups::new(store, states, options));
+        // First: what follows may need space on a full brick.
+        let tasks = groups.store().runtime.tasks.clone();
+        let there = groups.clone();
+        tasks.spawn(0, Box::new(move || Box::pin(crate::checkpoint::run(there))));
+        let there = groups.clone();
+        tasks.spawn(tasks.cores() - 1, Box::new(move || Box::pin(crate::clean::run(there))));
         if !active(Bug::IntentNotRedone) {
             groups.redo_intents().await?;
         }
@@ -127,8 +156,6 @@ impl Groups {
         if groups.store().epoch_ends > EPOCH_ENDS_MAX / 2 {
             groups.checkpoint().await?;
         }
-        let there = groups.clone();
-        groups.store().runtime.tasks.spawn(0, Box::new(move || Box::pin(crate::checkpoint::run(there))));
         Ok((groups, replay))
     }
 

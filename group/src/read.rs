@@ -47,6 +47,7 @@ impl Groups {
         }
         let mut retried = false;
         loop {
+            let _pin = self.store().pin();
             let extents = match self.plan_read(context, ino, offset, length)? {
                 Plan::Ready(extents) => extents,
                 Plan::Missing(wanted) => {
@@ -145,6 +146,7 @@ impl Groups {
     /// One block as the file holds it, zeros where it holds nothing; its range is locked by the caller.
     pub(crate) async fn read_block(&self, context: &Context, ino: Ino, block: u64) -> Result<Buf> {
         loop {
+            let _pin = self.store().pin();
             let found = {
                 let mut state = self.state(ino.group()).state.lock();
                 state.release_payloads(self.store().log.written());

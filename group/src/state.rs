@@ -10,10 +10,11 @@ use base::{
 };
 use names::{Entry, Seen, apply_inode};
 use runtime::Slice;
+use runtime::seeded::{Bug, active};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use store::format::leaf::{Leaf, Slot};
-use store::format::record::{Head, Run};
+use store::format::record::{Head, Moved, Run};
 use store::format::values::GroupRow;
 
 /// Blocks of a range lock: inclusive.
@@ -202,19 +203,32 @@ impl State {
         if let Some((_, slice)) = self.pending.get(&(volume, ino, block)) {
             return Block::Memory(slice.clone());
         }
+        match self.slot(volume, ino, block) {
+            None => Block::Missing,
+            Some(Slot::Hole) => Block::Hole,
+            Some(Slot::Local { place, crc, .. }) => Block::Device { place, crc },
+        }
+    }
+    /// A block's slot; None if its leaf is not in memory.
+    pub fn slot(&mut self, volume: VolumeId, ino: Ino, block: u64) -> Option<Slot> {
         let frozen = || self.frozen.as_ref()?.slot(volume, ino, block);
         let slot = self.active.slot(volume, ino, block).or_else(frozen);
         let (key, index) = LeafKey::of(ino, block);
-        let slot = match slot {
-            Some(slot) => slot,
-            None => match self.leaves.get(&(volume, key)) {
-                Some(leaf) => leaf.get(index).unwrap_or(Slot::Hole),
-                None => return Block::Missing,
-            },
-        };
-        match slot {
-            Slot::Hole => Block::Hole,
-            Slot::Local { place, crc, .. } => Block::Device { place, crc },
+        slot.or_else(|| Some(self.leaves.get(&(volume, key))?.get(index).unwrap_or(Slot::Hole)))
+    }
+    /// True if the block still is where the cleaner has copied it from; false also if its leaf is not in memory.
+    pub fn is_at(&mut self, volume: VolumeId, moved: &Moved) -> bool {
+        let at = self.slot(volume, moved.ino, moved.block);
+        matches!(at, Some(Slot::Local { place, .. }) if place == moved.old) && !self.is_dropped(volume)
+    }
+    /// The block lies at `place` now, if nobody has changed it since it was copied (rule K2).
+    pub fn move_block(&mut self, volume: VolumeId, moved: &Moved, place: Place) {
+        if !self.is_at(volume, moved) && !active(Bug::MoveUnconditional) {
+            return;
+        }
+        if let Some(Slot::Local { crc, birth, .. }) = self.slot(volume, moved.ino, moved.block) {
+            self.active.map(volume, moved.ino, moved.block, Slot::Local { place, crc, birth });
+            self.active.records += 1;
         }
     }
 

@@ -65,10 +65,8 @@ impl Groups {
         }
         self.throttle(true).await?;
         self.store().log.admit().await?;
-        if !self.store().has_room_for_data() {
-            return Err(Error::new(Kind::NoSpace, "the brick is full; delete something, or add space"));
-        }
-        context.span.mark(Stage::Admit, self.now_ns());
+        // The edges of an unaligned write are blocks too.
+        self.admit_data(context, (u64::from(write.length) + 2 * BLOCK_BYTES as u64 - 2) / BLOCK_BYTES as u64).await?;
         let aligned = |offset: u64| offset.is_multiple_of(BLOCK_BYTES as u64);
         let answer = match write.at {
             At::Offset(offset) if aligned(offset) && aligned(u64::from(write.length)) => {

@@ -1,11 +1,12 @@
 //! Where the concrete types meet: the real world, the index engine, the store, the groups, the stack and the FUSE
 //! front become one brick. The only file that names them all.
 
-use crate::admin::protocol::{Answer, Figure, Request, Status};
+use crate::admin::protocol::{Answer, Figure, Request, Space, Status};
 use crate::cli::Geometry;
 use crate::daemon::{described, say};
 use crate::directory;
 use crate::failure::{Exit, Failure};
+use base::limits::BLOCK_BYTES;
 use base::{Error, Kind, Name, Op, Reply, RequestId, Result, SessionId, StatFs, VolumeId};
 use front::fuse::{Identity, MountOptions, OP_NAMES, Serving};
 use group::{Class, Context, Groups};
@@ -17,6 +18,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 use store::brick::{FormatOptions, Found, format_brick, look};
 use store::check::Report;
+use store::cleaner::State;
 use store::format::leaf::merge;
 use store::index::Index;
 
@@ -288,13 +290,18 @@ impl Brick {
     /// How the brick is.
     pub fn status(&self) -> Status {
         let store = self.groups.store();
-        let StatFs { size_bytes, free_bytes } = store.statfs();
+        let StatFs { size_bytes, free_bytes } = store.space.statfs();
         let log = store.log.figures();
+        let cleaner = self.groups.cleaner();
+        let space = space(store);
         let figure = |name: &str, value: u64| Figure { name: name.to_string(), value };
         Status {
             read_only: store.log.failed().map(|error| error.to_string()),
             size_bytes,
             free_bytes,
+            space,
+            cleaner: cleaner.state.map_or("has not looked yet", State::reason).to_string(),
+            warnings: warnings(size_bytes, free_bytes),
             buffer_bytes: self.runtime.slabs.bytes(),
             figures: vec![
                 figure("log batches", log.batches),
@@ -305,6 +312,8 @@ impl Brick {
                 figure("replay bytes now", store.replay_bytes()),
                 figure("checkpoints", self.groups.checkpoints()),
                 figure("overlay bytes", self.groups.overlay_bytes()),
+                figure("segments emptied by the cleaner", cleaner.emptied_segments),
+                figure("write delay ns per block", cleaner.client_delay_ns),
                 figure("index bytes written", store.index.written_bytes()),
                 figure("index memory bytes", store.index.memory_bytes()),
             ],
@@ -322,6 +331,31 @@ impl Brick {
         alone.ok().expect("nobody calls a brick that is being closed").stop();
         closed
     }
+}
+
+fn space(store: &store::Store) -> Space {
+    let segments = store.segments();
+    let segment_bytes = store.segment_bytes();
+    let block = BLOCK_BYTES as u64;
+    let physical_bytes = segments.segments * segment_bytes;
+    let (logical_bytes, free_bytes) = (segments.live_blocks * block, segments.free_segments * segment_bytes);
+    let placed = store.bulk.placed_blocks() + store.cold.placed_blocks();
+    Space {
+        physical_bytes,
+        logical_bytes,
+        free_bytes,
+        reclaimable_bytes: physical_bytes.saturating_sub(free_bytes + logical_bytes),
+        client_bytes: store.space.admitted() * block,
+        device_bytes: store.log.figures().bytes + placed * block + store.index.written_bytes(),
+        moved_bytes: store.space.moved() * block,
+    }
+}
+
+/// Below a tenth of its size a brick wants attention: the fuller, the more the cleaner has to move.
+fn warnings(size_bytes: u64, free_bytes: u64) -> Vec<String> {
+    let short = free_bytes < size_bytes / 10;
+    let what = || format!("{}% is free: delete data, or add space", free_bytes * 100 / size_bytes.max(1));
+    short.then(what).into_iter().collect()
 }
 
 /// Reads a whole brick that nobody serves, and changes nothing. `progress` is told what is being read.

@@ -20,11 +20,19 @@ pub enum Bug {
     WriteFlagsIgnored,
     /// Waiters for durability are woken when the write completes, before the flush (rule U1).
     AckBeforeFlush,
+    /// The cleaner's move overwrites whatever the block's owner says now (rule K2).
+    MoveUnconditional,
+    /// Segments are freed before the checkpoint that empties them is durable (rule K3).
+    FreedBeforeCheckpoint,
+    /// A segment that was freed is freed again by the next checkpoint, though it is in use (rule K3).
+    FreedTwice,
+    /// The live bitmaps are not part of the checkpoint (rule K1).
+    BitmapDropped,
 }
 
 impl Bug {
     /// Every bug, for tests and for naming one on a command line.
-    pub const ALL: [Bug; 8] = [
+    pub const ALL: [Bug; 12] = [
         Bug::FuaAfterPlain,
         Bug::AckOutOfOrder,
         Bug::TailReused,
@@ -33,6 +41,10 @@ impl Bug {
         Bug::IntentNotRedone,
         Bug::WriteFlagsIgnored,
         Bug::AckBeforeFlush,
+        Bug::MoveUnconditional,
+        Bug::FreedBeforeCheckpoint,
+        Bug::FreedTwice,
+        Bug::BitmapDropped,
     ];
 }
 

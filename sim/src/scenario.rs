@@ -2,7 +2,7 @@
 //! checks on what each of them left.
 
 use crate::check::answers::{self, Excuse};
-use crate::check::prefix::{Before, Evidence};
+use crate::check::prefix::{Evidence, Witness};
 use crate::check::readback::Found;
 use crate::check::{durable, prefix, readback, tree};
 use crate::history::{Call, History, Key};
@@ -39,6 +39,8 @@ pub struct Summary {
     pub steps: u64,
     /// Answers that blamed a failing device.
     pub blamed: u64,
+    /// Blocks that the cleaner has moved.
+    pub moved: u64,
     /// A hash over everything that happened.
     pub fingerprint: u64,
 }
@@ -55,6 +57,7 @@ impl Summary {
         self.late += other.late;
         self.steps += other.steps;
         self.blamed += other.blamed;
+        self.moved += other.moved;
         // In any order: seeds run on several threads.
         self.fingerprint = self.fingerprint.wrapping_add(other.fingerprint);
     }
@@ -84,6 +87,7 @@ pub enum End {
 /// What a life was told to do before it ended.
 struct Life {
     history: History,
+    witness: Witness,
     checkpointed: Option<u64>,
     /// When it ended, if nothing failed before.
     crashed_ns: Option<u64>,
@@ -96,7 +100,8 @@ struct Life {
 #[derive(Clone)]
 struct State {
     formatted: bool,
-    before: Before,
+    /// The last batch that counted.
+    tail: u64,
     /// Unlinked open files are still in it: late writes may concern them.
     model: Model,
     /// Every change that ever took effect.
@@ -116,6 +121,8 @@ struct Scenario<'a> {
     format_done: bool,
     image: Option<Image>,
     state: State,
+    /// What a killed life wrote.
+    inherited: Witness,
     /// Calls of a killed life, whose late writes may still bring their changes.
     ghosts: BTreeMap<Key, Call>,
     /// Requests of the life before, to be delivered again.
@@ -145,8 +152,7 @@ pub fn run(plan: Plan, slabs: &Arc<Slabs>, told: &dyn Fn(&str)) -> Result<Summar
     let Plan { seed, focus, once } = plan;
     let mut rng = SplitMix(seed);
     let profile = Profile::draw(&mut rng).focused(focus);
-    let state =
-        State { formatted: false, before: Before::default(), model: Model::default(), earlier: BTreeMap::new() };
+    let state = State { formatted: false, tail: 0, model: Model::default(), earlier: BTreeMap::new() };
     let mut scenario = Scenario {
         rng,
         slabs,
@@ -158,6 +164,7 @@ pub fn run(plan: Plan, slabs: &Arc<Slabs>, told: &dyn Fn(&str)) -> Result<Summar
         format_done: false,
         image: None,
         state,
+        inherited: Witness::default(),
         ghosts: BTreeMap::new(),
         echoes: Vec::new(),
     };
@@ -232,6 +239,8 @@ impl Scenario<'_> {
         }
         let disk = machine.world.disk().clone();
         let fail = |when: bool| faults.into_iter().filter(|_| when).for_each(|plan| disk.set_faults(plan));
+        let witness = std::mem::take(&mut self.inherited);
+        witness.listen_to(&disk);
         let shared = Shared::new(std::mem::take(&mut self.echoes));
         let (runtime, index) = (machine.runtime(), machine.index.clone());
         let rng = SplitMix(self.rng.next());
@@ -255,6 +264,7 @@ impl Scenario<'_> {
         });
         self.format_done |= formatted;
         let recovered = served.is_some();
+        self.summary.moved += served.as_ref().map_or(0, |served: &Served| served.groups.cleaner().moved_blocks);
         drop(served);
         let excuse = Excuse { small: self.profile.segments < SEGMENTS_AMPLE, faulty: faults.is_some() };
         if let Ran::Finished(Err(error)) = &ran
@@ -264,6 +274,7 @@ impl Scenario<'_> {
         }
         let life = Life {
             history: shared.history(),
+            witness,
             checkpointed: shared.checkpointed(),
             crashed_ns: faults.is_none().then(|| runtime.clock.now_ns()),
             recovered,
@@ -375,6 +386,7 @@ impl Scenario<'_> {
         self.summary.late += late.len() as u64;
         let requests = life.history.requests();
         let ghosts = requests.into_iter().filter(|(key, _)| !self.state.earlier.contains_key(key));
+        self.inherited = life.witness.inherited();
         self.ghosts.extend(ghosts.map(|(key, call)| (key, call.clone())));
         self.image = Some(Image { disk, index });
         Ok(())
@@ -383,12 +395,12 @@ impl Scenario<'_> {
     fn check_image(&mut self, image: Image, life: &Life, stopped: bool) -> Result<State, String> {
         let mut machine = Machine::boot(self.rng.next(), self.profile.cores, Some(image), self.slabs);
         let (runtime, index) = (machine.runtime(), machine.index.clone());
-        let before = self.state.before;
+        let before = self.state.tail;
         let read = machine.world.block_on(async {
             if !self.format_done && !is_brick(&runtime).await? {
                 return Ok(None);
             }
-            prefix::read(&runtime, &index, &before).await.map(Some)
+            prefix::read(&runtime, &index, before, &life.witness).await.map(Some)
         });
         let evidence = read.map_err(|error| format!("the image can't be read: {error:?}"))?;
         let Some(evidence) = evidence else {
@@ -439,7 +451,7 @@ impl Scenario<'_> {
         }
         let mut state = self.state.clone();
         state.formatted = true;
-        state.before = Before { replay: *replay, tail: *tail };
+        state.tail = *tail;
         for logged in logged {
             let call = requests[&logged.key];
             let applied = state.model.apply(logged.key, &call.op, call.length, logged.outcome);

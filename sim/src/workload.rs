@@ -83,11 +83,13 @@ pub enum Focus {
     CrossGroup,
     /// The device fails now and then, or the host has no space.
     Faults,
+    /// Small bricks, written over and over: the cleaner must work.
+    Cleaner,
 }
 
 impl Focus {
     /// All of them, to name one on a command line.
-    pub const ALL: [Focus; 4] = [Focus::Any, Focus::DurableWrites, Focus::CrossGroup, Focus::Faults];
+    pub const ALL: [Focus; 5] = [Focus::Any, Focus::DurableWrites, Focus::CrossGroup, Focus::Faults, Focus::Cleaner];
 }
 
 /// How clients behave; drawn once per seed.
@@ -135,7 +137,7 @@ impl Profile {
             calls: 8 + rng.below(40),
             pause_ns: 1 << rng.below(31),
             groups: if rng.one_in(16) { 64 } else { 1 + rng.below(6) as u32 },
-            segments: if rng.one_in(6) { 12 + rng.below(30) } else { SEGMENTS_AMPLE },
+            segments: if rng.one_in(6) { 32 + rng.below(30) } else { SEGMENTS_AMPLE },
             cores: 1 + rng.below(CORES_MAX as u64) as usize,
         }
     }
@@ -155,6 +157,17 @@ impl Profile {
             Focus::CrossGroup => {
                 self.weights = only(&[Deed::Create, Deed::MakeDir, Deed::Unlink, Deed::RemoveDir, Deed::Rename]);
                 self.groups = self.groups.max(3);
+            }
+            Focus::Cleaner => {
+                let deeds = [Deed::Create, Deed::Write, Deed::Append, Deed::Truncate, Deed::Unlink, Deed::Fsync];
+                self.weights = only(&[&deeds[..], &[Deed::Read, Deed::Checkpoint, Deed::Sleep]].concat());
+                self.weights[DEEDS.iter().position(|(deed, _)| *deed == Deed::Write).expect("it is one")] = 60;
+                (self.clients, self.calls, self.large_one_in) = (4, 150, 2);
+                // Half of the seeds leave the cleaner time, the others race with it.
+                if self.pause_ns > 1 << 15 {
+                    self.pause_ns = 100_000_000;
+                }
+                self.segments = 32 + self.segments % 8;
             }
         }
         self

@@ -1,20 +1,26 @@
-//! The bulk stream (decision D2): large payloads are placed first and ordered later, so that they never delay small
-//! commits. Until a record names them they are dead, and their tickets keep the segment from being sealed (rule U2).
+//! Streams of payload alone: bulk (decision D2: large payloads are placed first and ordered later, so that they never
+//! delay small commits) and cold (what the cleaner moves). Until a record names it, a payload is dead, and its ticket
+//! keeps the segment from being sealed (rule U2).
 
 use crate::format::record::Run;
+use crate::format::segment::Stream;
 use crate::log::{Log, Prepared};
 use base::limits::BLOCK_BYTES;
 use base::{Error, Kind, Place, Result, SegmentId};
 use runtime::{Lock, Runtime, Slice};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The bulk stream of one brick.
+/// A stream of payload of one brick.
 pub struct Bulk {
+    /// Which.
+    pub stream: Stream,
     runtime: Runtime,
     log: Arc<Log>,
     blocks_usable: u32,
     state: Lock<State>,
+    placed: AtomicU64,
 }
 
 #[derive(Default)]
@@ -41,9 +47,17 @@ impl Ticket {
 }
 
 impl Bulk {
-    /// A bulk stream whose segments hold at most `blocks_usable` blocks, header included.
-    pub fn new(runtime: Runtime, log: Arc<Log>, blocks_usable: u32) -> Bulk {
-        Bulk { runtime, log, blocks_usable, state: Lock::new("bulk", State::default()) }
+    /// A stream whose segments hold at most `blocks_usable` blocks, header included.
+    pub fn new(stream: Stream, runtime: Runtime, log: Arc<Log>, blocks_usable: u32) -> Bulk {
+        let name = if stream == Stream::Cold { "cold" } else { "bulk" };
+        Bulk {
+            stream,
+            runtime,
+            log,
+            blocks_usable,
+            state: Lock::new(name, State::default()),
+            placed: AtomicU64::new(0),
+        }
     }
 
     /// Writes a payload of whole blocks; returns when the device has taken all of it (not flushed).
@@ -51,6 +65,7 @@ impl Bulk {
         assert!(payload.len().is_multiple_of(BLOCK_BYTES) && !payload.is_empty());
         let blocks = (payload.len() / BLOCK_BYTES) as u32;
         let spots = self.reserve(blocks).await?;
+        self.placed.fetch_add(u64::from(blocks), Ordering::Relaxed);
         let mut transfers = Vec::with_capacity(spots.len());
         let mut from = 0;
         for (prepared, block, count) in &spots {
@@ -95,10 +110,19 @@ impl Bulk {
             if self.log.failed().is_some() {
                 return Err(Error::new(Kind::Io, "the brick is read-only after a failed device write"));
             }
+            if self.log.stopping() {
+                return Err(Error::new(Kind::Interrupted, "the brick is being closed"));
+            }
             match self.reserve_some(left) {
                 Some((prepared, block, count)) => {
                     spots.push((prepared, block, count));
                     left -= count;
+                }
+                None if self.stream == Stream::Cold => {
+                    // The cleaner goes on with what frees segments otherwise, and tries again.
+                    self.log.segment_wanted.notify();
+                    self.close(Ticket { runs: spots.iter().map(to_run).collect() });
+                    return Err(Error::new(Kind::Busy, "the cleaner waits for a segment"));
                 }
                 None => {
                     self.log.segment_wanted.notify();
@@ -135,6 +159,10 @@ impl Bulk {
         Some(spot)
     }
 
+    /// Blocks written since start.
+    pub fn placed_blocks(&self) -> u64 {
+        self.placed.load(Ordering::Relaxed)
+    }
     /// True if the stream needs another segment ahead: only once it has been used at all.
     pub fn wants_segment(&self) -> bool {
         let state = self.state.lock();

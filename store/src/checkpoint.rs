@@ -70,6 +70,9 @@ struct Work {
 /// Writes a checkpoint and makes it durable. Every record up to the parts' applied positions is durable in the log
 /// (rule U5), and `replay` lies at or before the first record above them. Errors: `Io`, `Corrupt` (rule X4).
 pub fn write(store: &Store, replay: ReplayRow, parts: Vec<GroupPart>) -> Result<()> {
+    if active(Bug::FreedBeforeCheckpoint) {
+        store.index.persist()?;
+    }
     let mut work = Work::default();
     for part in parts {
         work.edits.push(IndexEdit::Put(keys::group(part.group), values::encode_group(&part.row)));
@@ -83,16 +86,25 @@ pub fn write(store: &Store, replay: ReplayRow, parts: Vec<GroupPart>) -> Result<
     let replay = {
         let mut table = store.table.lock();
         for (segment, row) in table.stage_rows(&staged) {
-            edits.push(segment_row(segment, &row));
+            if !active(Bug::BitmapDropped) || row.live.is_empty() {
+                edits.push(segment_row(segment, &row));
+            }
         }
         ReplayRow { next_sequence: table.next_sequence, ..replay }
     };
     edits.push(IndexEdit::Put(keys::replay(), values::encode_replay(&replay)));
     store.index.write(edits)?;
-    if !active(Bug::CheckpointDropped) {
+    // The seeded early freeing makes a checkpoint durable only when the next one comes.
+    if !active(Bug::CheckpointDropped) && !active(Bug::FreedBeforeCheckpoint) {
         store.index.persist()?;
     }
-    store.table.lock().commit(staged);
+    {
+        let mut table = store.table.lock();
+        table.commit(staged);
+        table.free_dead(replay.sequence);
+        store.space.measured(table.space().live_blocks);
+    }
+    store.let_go();
     *store.summarised.lock() = summaries;
     *store.replay.lock() = replay;
     Ok(())

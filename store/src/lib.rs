@@ -8,14 +8,17 @@ pub mod brick;
 pub mod bulk;
 pub mod check;
 pub mod checkpoint;
+pub mod cleaner;
 pub mod format;
 pub mod geometry;
 pub mod index;
 pub mod log;
 pub mod open;
+pub mod pins;
 pub mod prepare;
 pub mod recovery;
 pub mod segments;
+pub mod space;
 pub mod superblock_file;
 
 pub use brick::{FormatOptions, format_brick};
@@ -24,9 +27,10 @@ pub use open::{Opening, Replay};
 pub use recovery::Replayed;
 
 use base::checksum::crc32c;
-use base::limits::BLOCK_BYTES;
-use base::{Error, Kind, Place, Result, SegmentId, StatFs};
+use base::limits::{BLOCK_BYTES, IO_BYTES_MAX};
+use base::{Error, Kind, Place, Result, SegmentId};
 use format::Uuid;
+use format::summary::{self, SummaryEntry};
 use format::values::ReplayRow;
 use geometry::Geometry;
 use index::Index;
@@ -35,6 +39,10 @@ use runtime::{Buf, Lock, Runtime, disk};
 use segments::Table;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+
+/// By then no write of a killed process is in flight (rule L4): the kernel gives up on a command after 30 s. The brick's
+/// lock outlives such writes too; this is for hosts where it does not.
+const LATE_WRITES_NS: u64 = 30_000_000_000;
 
 /// An open brick.
 pub struct Store {
@@ -54,6 +62,14 @@ pub struct Store {
     pub log: Arc<Log>,
     /// The bulk stream.
     pub bulk: bulk::Bulk,
+    /// The stream of what the cleaner moves.
+    pub cold: bulk::Bulk,
+    /// What clients may still write.
+    pub space: space::Space,
+    /// When the brick was opened.
+    opened_ns: u64,
+    /// Readers in flight.
+    pins: pins::Pins,
     geometry: Arc<Geometry>,
     table: Lock<Table>,
     /// Summary entries of open segments that the index holds.
@@ -73,23 +89,70 @@ impl Store {
         }
     }
 
-    /// Space for clients, in bytes. A block counts as taken from its segment's first use until the segment is freed.
-    pub fn statfs(&self) -> StatFs {
-        let space = self.table.lock().space();
-        let usable = |segments: u64| segments * self.geometry.segment_bytes / 100 * 98;
-        let reserve = (prepare::DATA_RESERVE_SEGMENTS + 2) as u64;
-        StatFs {
-            size_bytes: usable(space.segments.saturating_sub(reserve)),
-            free_bytes: usable(space.free_segments.saturating_sub(reserve)),
-        }
+    /// Bytes of a segment.
+    pub fn segment_bytes(&self) -> u64 {
+        self.geometry.segment_bytes
     }
-    /// Space in segments and blocks.
-    pub fn space(&self) -> segments::Space {
+    /// Segments and blocks.
+    pub fn segments(&self) -> segments::Space {
         self.table.lock().space()
     }
-    /// True if client data may take more segments (the rest is for deletions and checkpoints, rule K5).
-    pub fn has_room_for_data(&self) -> bool {
-        self.table.lock().free() >= prepare::DATA_RESERVE_SEGMENTS
+    /// Segments that streams may still open, those made ready included.
+    pub fn free_segments(&self) -> usize {
+        self.table.lock().free() + self.log.prepared()
+    }
+    /// Segments that the cleaner may choose from.
+    pub fn cleanable(&self) -> Vec<cleaner::Candidate> {
+        let replay = self.replay.lock().sequence;
+        let table = self.table.lock();
+        let blocks = self.geometry.blocks();
+        let candidate = |(segment, row, live): (SegmentId, &format::values::SegmentRow, u32)| cleaner::Candidate {
+            segment,
+            live,
+            blocks,
+            age: table.age(row),
+        };
+        table.cleanable(replay).map(candidate).collect()
+    }
+    /// True if the last checkpoint found live blocks in a segment.
+    pub fn is_live(&self, segment: SegmentId) -> bool {
+        self.table.lock().is_live(segment)
+    }
+    /// Reads the summary of a sealed segment; of its entries those that were live at the last checkpoint. Errors:
+    /// `Corrupt` if it is no summary of the segment's life, `Io`.
+    pub async fn live_of(&self, segment: SegmentId) -> Result<Vec<SummaryEntry>> {
+        let last = Place { segment, block: (self.geometry.blocks() - 1) as u16 };
+        let (footer, result) = self.read(last, 1, self.runtime.buffer(BLOCK_BYTES)?).await;
+        result?;
+        let footer = summary::decode_footer(&footer)?;
+        let (life, live) = {
+            let table = self.table.lock();
+            let row = table.row(segment).expect("the table has chosen it");
+            (row.life, row.live.clone())
+        };
+        if (footer.uuid, footer.segment, footer.life) != (self.uuid, segment, life) {
+            return Err(Error::new(Kind::Corrupt, "a summary is of another life").with(format!("segment {segment}")));
+        }
+        let bytes = footer.entries as usize * summary::ENTRY_BYTES;
+        let mut block = self.geometry.blocks() - summary::summary_blocks(footer.entries as usize) as u32;
+        let mut entries = Vec::with_capacity(bytes);
+        while entries.len() < bytes {
+            let count = (bytes - entries.len()).min(IO_BYTES_MAX).div_ceil(BLOCK_BYTES) as u32;
+            let buffer = self.runtime.buffer(count as usize * BLOCK_BYTES)?;
+            let (buffer, result) = self.read(Place { segment, block: block as u16 }, count, buffer).await;
+            result?;
+            entries.extend_from_slice(&buffer);
+            block += count;
+        }
+        entries.truncate(bytes);
+        if crc32c(&entries) != footer.crc {
+            return Err(Error::new(Kind::Corrupt, "a summary fails its checksum").with(format!("segment {segment}")));
+        }
+        let mut entries = summary::decode_entries(&entries)?;
+        entries.retain(|entry| {
+            live.get(usize::from(entry.block / 64)).is_some_and(|word| word & 1 << (entry.block % 64) != 0)
+        });
+        Ok(entries)
     }
     /// Bytes of log that a replay would read now.
     pub fn replay_bytes(&self) -> u64 {
@@ -104,11 +167,44 @@ impl Store {
     }
     /// The locks' figures.
     pub fn lock_summaries(&self) -> Vec<runtime::lock::LockSummary> {
-        vec![self.log.lock_summary(), self.bulk.lock_summary(), self.table.summary()]
+        vec![self.log.lock_summary(), self.bulk.lock_summary(), self.cold.lock_summary(), self.table.summary()]
+    }
+    /// Announces a reader: while its pin lives, no segment in which it has looked up a place since is written again
+    /// (rule K8).
+    pub fn pin(&self) -> pins::Pin<'_> {
+        self.pins.pin(self.runtime.tasks.core())
+    }
+    /// Gives segments that were freed, and that nobody reads any more, to those who wait for one.
+    pub fn let_go(&self) {
+        let mut table = self.table.lock();
+        if self.runtime.clock.now_ns() - self.opened_ns >= LATE_WRITES_NS {
+            table.release_held_back();
+        }
+        let before = table.free();
+        if table.let_go(self.pins.ended()) {
+            self.pins.end_phase();
+            // Mostly nobody reads at this moment.
+            table.let_go(self.pins.ended());
+        }
+        let more = table.free() > before;
+        drop(table);
+        if more {
+            self.log.segment_wanted.notify();
+            self.space.came.notify();
+        }
+    }
+    /// Begins a checkpoint: ends the current batch and says where a replay starts that sees every later record, and
+    /// the last batch before (see `Log::cut`).
+    pub fn cut(&self) -> (ReplayRow, u64) {
+        // First: who names a segment that is sealed by now has been ordered.
+        self.table.lock().begin_checkpoint();
+        self.space.begin_checkpoint();
+        self.log.cut()
     }
     /// Ends the log's tasks once all is written.
     pub fn stop(&self) {
         self.log.stop();
+        self.space.came.notify();
     }
 }
 

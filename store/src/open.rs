@@ -2,6 +2,7 @@
 
 use crate::bulk::Bulk;
 use crate::format::keys;
+use crate::format::record::{Logged, Moved};
 use crate::format::segment::{SegmentHeader, Stream};
 use crate::format::summary::{self, SummaryEntry, summary_blocks};
 use crate::format::superblock::{EPOCH_ENDS_MAX, EpochEnd, State, Superblock};
@@ -9,8 +10,10 @@ use crate::format::values::{self, ReplayRow, SegmentRow, SegmentState};
 use crate::geometry::Geometry;
 use crate::index::Index;
 use crate::log::{Log, Resume, drive};
+use crate::pins::Pins;
 use crate::recovery::{self, Replayed, Tail};
 use crate::segments::Table;
+use crate::space::Space;
 use crate::{Store, prepare, superblock_file};
 use base::{Edit, Error, GroupId, Kind, Result, SegmentId};
 use runtime::seeded::{Bug, active};
@@ -181,9 +184,7 @@ impl Opening {
             .walk(async |chunk| {
                 records += chunk.len() as u64;
                 for replayed in &chunk {
-                    if replayed.record.index > applied(replayed.record.group) {
-                        describe(&mut described, replayed);
-                    }
+                    describe(&mut described, replayed, &applied);
                 }
                 sink(chunk).await
             })
@@ -236,6 +237,9 @@ impl Opening {
                 self.table
                     .restore(*segment, SegmentRow { state: SegmentState::Open, life, stream, sequence, used, live });
                 self.table.set_state(*segment, SegmentState::Closed, used);
+                if !old {
+                    self.table.hold_back(*segment);
+                }
             }
             let unsealed = self.summaries.get(segment).is_some_and(|entries| !entries.is_empty());
             let dead = row.live.iter().all(|&word| word == 0) && !unsealed && !mentioned.contains(segment);
@@ -288,7 +292,11 @@ impl Opening {
         }
         let usable = blocks - summary_blocks(blocks as usize) as u32;
         let store = Arc::new(Store {
-            bulk: Bulk::new(self.runtime.clone(), log.clone(), usable),
+            bulk: Bulk::new(Stream::Bulk, self.runtime.clone(), log.clone(), usable),
+            cold: Bulk::new(Stream::Cold, self.runtime.clone(), log.clone(), usable),
+            space: Space::new(self.superblock.segments, usable - 1, self.table.space().live_blocks),
+            opened_ns: self.runtime.clock.now_ns(),
+            pins: Pins::new(self.runtime.tasks.cores()),
             uuid: self.superblock.uuid,
             groups: self.superblock.groups,
             epoch: self.superblock.epoch,
@@ -320,17 +328,36 @@ async fn housekeep(store: Arc<Store>, left_open: Vec<SegmentId>) {
     prepare::run(store).await;
 }
 
-fn describe(described: &mut BTreeMap<SegmentId, Vec<SummaryEntry>>, replayed: &Replayed) {
-    let record = &replayed.record;
-    for edit in &record.edits {
-        let Edit::Map { ino, first, crcs } = edit else { continue };
-        let mut blocks = crcs.as_slice().iter().zip(*first..);
+fn describe(
+    described: &mut BTreeMap<SegmentId, Vec<SummaryEntry>>,
+    replayed: &Replayed,
+    applied: &impl Fn(GroupId) -> base::Index,
+) {
+    let mut add = |entries: &mut dyn Iterator<Item = SummaryEntry>| {
         for run in &replayed.runs {
-            let entries = described.entry(run.place.segment).or_default();
-            for (block, (&crc, offset)) in (run.place.block..).zip(blocks.by_ref().take(usize::from(run.count))) {
-                let (group, volume, index) = (record.group, record.volume, record.index);
-                entries.push(SummaryEntry { block, group, volume, ino: *ino, offset, index, crc });
+            let of_segment = described.entry(run.place.segment).or_default();
+            let blocks = (run.place.block..).zip(entries.take(usize::from(run.count)));
+            of_segment.extend(blocks.map(|(block, entry)| SummaryEntry { block, ..entry }));
+        }
+    };
+    match &replayed.logged {
+        Logged::Record(record) if record.index > applied(record.group) => {
+            let (group, volume, index) = (record.group, record.volume, record.index);
+            for edit in &record.edits {
+                let Edit::Map { ino, first, crcs } = edit else { continue };
+                let blocks = crcs.as_slice().iter().zip(*first..);
+                let entry = |(&crc, offset)| SummaryEntry { block: 0, group, volume, ino: *ino, offset, index, crc };
+                add(&mut blocks.map(entry));
             }
+        }
+        Logged::Record(_) => {}
+        Logged::Moves(moves) => {
+            let (group, volume) = (moves.group, moves.volume);
+            let entry = |moved: &Moved| {
+                let Moved { ino, block: offset, crc, index, .. } = *moved;
+                SummaryEntry { block: 0, group, volume, ino, offset, index, crc }
+            };
+            add(&mut moves.blocks.iter().map(entry));
         }
     }
 }

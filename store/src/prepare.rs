@@ -6,15 +6,14 @@ use crate::format::segment::{SegmentHeader, Stream};
 use crate::format::summary;
 use crate::format::values::SegmentState;
 use crate::log::Prepared;
+use crate::space::BULK_RESERVE_SEGMENTS;
 use base::limits::{BLOCK_BYTES, IO_BYTES_MAX};
-use base::{Error, Kind, Place, Result, SegmentId};
+use base::{Kind, Place, Result, SegmentId};
 use runtime::{Slice, disk, tasks};
 use std::sync::Arc;
 
 /// Commit segments ready ahead: one to switch to at once, one more while the next is being filled with zeros.
 const COMMIT_AHEAD: usize = 2;
-/// Free segments that client data may not take: the log of deletions, attributes and checkpoints needs room (K5).
-pub const DATA_RESERVE_SEGMENTS: usize = 4;
 
 /// Runs until the log stops.
 pub async fn run(store: Arc<Store>) {
@@ -33,17 +32,29 @@ pub async fn run(store: Arc<Store>) {
 async fn step(store: &Arc<Store>) -> Result<()> {
     while store.log.prepared() < COMMIT_AHEAD {
         match prepare(store, Stream::Commit).await {
+            Ok(Some(prepared)) => store.log.give(prepared),
+            Ok(None) if store.space.reclaims() => break,
+            // The brick is full of live data, or its host has no space.
+            Ok(None) => {
+                store.log.set_out_of_space();
+                break;
+            }
             Err(error) if error.kind == Kind::NoSpace => {
                 store.log.set_out_of_space();
                 break;
             }
-            prepared => store.log.give(prepared?),
+            Err(error) => return Err(error),
         }
     }
-    if store.bulk.wants_segment() {
-        match prepare(store, Stream::Bulk).await {
-            Err(error) if error.kind == Kind::NoSpace => store.bulk.set_out_of_space(),
-            prepared => store.bulk.give(prepared?),
+    for stream in [&store.cold, &store.bulk] {
+        if stream.wants_segment() {
+            match prepare(store, stream.stream).await {
+                Ok(Some(prepared)) => stream.give(prepared),
+                Ok(None) if store.space.reclaims() => {}
+                Ok(None) => stream.set_out_of_space(),
+                Err(error) if error.kind == Kind::NoSpace => stream.set_out_of_space(),
+                Err(error) => return Err(error),
+            }
         }
     }
     seal_full(store).await
@@ -53,6 +64,7 @@ async fn step(store: &Arc<Store>) -> Result<()> {
 pub async fn seal_full(store: &Arc<Store>) -> Result<()> {
     let mut full = store.log.take_full();
     full.extend(store.bulk.take_full());
+    full.extend(store.cold.take_full());
     for (segment, used) in full {
         store.table.lock().set_state(segment, SegmentState::Closed, used);
         seal(store, segment).await?;
@@ -60,15 +72,17 @@ pub async fn seal_full(store: &Arc<Store>) -> Result<()> {
     Ok(())
 }
 
-async fn prepare(store: &Arc<Store>, stream: Stream) -> Result<Prepared> {
+/// Takes a free segment and makes it ready; None if the stream may not have one now. Errors: `NoSpace` if the host has
+/// no space for it, `Io`.
+async fn prepare(store: &Arc<Store>, stream: Stream) -> Result<Option<Prepared>> {
     let taken = {
         let mut table = store.table.lock();
-        if stream == Stream::Bulk && table.free() <= DATA_RESERVE_SEGMENTS {
-            return Err(Error::new(Kind::NoSpace, "no free segment for data"));
+        if stream == Stream::Bulk && table.free() <= BULK_RESERVE_SEGMENTS {
+            return Ok(None);
         }
         table.take(stream)
     };
-    let taken = taken.ok_or_else(|| Error::new(Kind::NoSpace, "no free segment"))?;
+    let Some(taken) = taken else { return Ok(None) };
     let (segment, life, sequence) = (taken.segment, taken.life, taken.sequence);
     let place = Place { segment, block: 0 };
     let geometry = store.geometry.clone();
@@ -96,7 +110,7 @@ async fn prepare(store: &Arc<Store>, stream: Stream) -> Result<Prepared> {
     result?;
     disk::flush(&*store.runtime.disk, spot.file).await?;
     store.table.lock().note_ready(segment);
-    Ok(Prepared { segment, life, sequence, file: spot.file, offset: spot.offset })
+    Ok(Some(Prepared { segment, life, sequence, file: spot.file, offset: spot.offset }))
 }
 
 fn zeros(store: &Store) -> Result<Slice> {

@@ -3,7 +3,7 @@
 
 use crate::format::batch::BatchHeader;
 use crate::format::bytes::Reader;
-use crate::format::record::{Record, Run, take_framed};
+use crate::format::record::{Logged, Run, take_framed};
 use crate::format::segment::{SegmentHeader, Stream};
 use crate::format::superblock::Superblock;
 use crate::format::values::ReplayRow;
@@ -19,8 +19,8 @@ const CHUNK_RECORDS: usize = 4096;
 
 /// One record as the log holds it.
 pub struct Replayed {
-    /// The record.
-    pub record: Record,
+    /// What it says.
+    pub logged: Logged,
     /// Where its payload lies.
     pub runs: Vec<Run>,
     /// Its batch.
@@ -228,8 +228,8 @@ async fn next_batch(
     let mut records = Vec::with_capacity(usize::from(header.records));
     let mut reader = Reader::new(header.records(blocks));
     for _ in 0..header.records {
-        let (record, runs) = take_framed(&mut reader, segment.uuid, segment.life, segment.sequence)?;
-        records.push(Replayed { record, runs, batch: header.number });
+        let (logged, runs) = take_framed(&mut reader, segment.uuid, segment.life, segment.sequence)?;
+        records.push(Replayed { logged, runs, batch: header.number });
     }
     chain.expected += 1;
     chain.previous_crc = crc;
@@ -276,20 +276,29 @@ async fn look_ahead(window: &mut Window<'_>, segment: &SegmentHeader, chain: &Ch
     Ok(durable)
 }
 
+fn crcs_of(logged: &Logged) -> Vec<u32> {
+    match logged {
+        Logged::Moves(moves) => moves.blocks.iter().map(|moved| moved.crc).collect(),
+        Logged::Record(record) => {
+            let map = |edit: &Edit| match edit {
+                Edit::Map { crcs, .. } => Some(crcs.as_slice().to_vec()),
+                _ => None,
+            };
+            record.edits.iter().find_map(map).unwrap_or_default()
+        }
+    }
+}
+
 /// Reads a batch's inline payload and compares every block with its record's checksum.
 async fn payload_is_whole(runtime: &Runtime, geometry: &Geometry, found: &Found) -> Result<bool> {
     for replayed in &found.records {
-        let crcs = replayed.record.edits.iter().find_map(|edit| match edit {
-            Edit::Map { crcs, .. } => Some(crcs.as_slice()),
-            _ => None,
-        });
-        let mut crcs = crcs.unwrap_or_default().iter();
+        let mut crcs = crcs_of(&replayed.logged).into_iter();
         for run in &replayed.runs {
             let mut window = Window { runtime, geometry, segment: run.place.segment, first: 0, buffer: None };
             for number in 0..u32::from(run.count) {
                 let block = u32::from(run.place.block) + number;
                 let bytes = window.blocks(block, 1).await?;
-                if crcs.next() != Some(&crc32c(bytes)) {
+                if crcs.next() != Some(crc32c(bytes)) {
                     return Ok(false);
                 }
             }

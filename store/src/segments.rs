@@ -5,16 +5,40 @@ use crate::format::segment::Stream;
 use crate::format::values::{SegmentRow, SegmentState};
 use base::limits::BLOCK_BYTES;
 use base::{Life, Place, SegmentId};
+use runtime::seeded::{Bug, active};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The table in memory.
 pub struct Table {
     rows: Vec<SegmentRow>,
+    /// Live blocks of each row as of the last checkpoint.
+    live: Vec<u32>,
+    live_blocks: u64,
+    /// Sealed segments without a live block that the last checkpoint could not free yet.
+    dead_waiting: u64,
+    /// The checkpoint, counted from start, before whose cut the segment was sealed.
+    sealed_before: Vec<u32>,
+    /// The checkpoint that begins next.
+    checkpoint: u32,
     free: BTreeSet<SegmentId>,
+    /// Freed, but readers that looked up a place before may still read there (rule K8).
+    leaving: Leaving,
+    /// Seeded bug `FreedTwice` only: what the last checkpoint freed.
+    freed_before: Vec<SegmentId>,
+    /// Left open by the process before this one: not taken again in this epoch (rule L4).
+    held_back: BTreeSet<SegmentId>,
     /// Rows that the next checkpoint must write.
     changed: BTreeSet<SegmentId>,
     /// Next position of each stream.
     pub next_sequence: [u64; 3],
+}
+
+/// Segments between "free" and "may be taken": those freed since the readers' phase ended last, and those that wait for
+/// the readers of the phase before.
+#[derive(Default)]
+struct Leaving {
+    since: Vec<SegmentId>,
+    waiting: Vec<SegmentId>,
 }
 
 /// Live bitmaps as a checkpoint will leave them, worked out before it is durable.
@@ -43,6 +67,8 @@ pub struct Space {
     pub segments: u64,
     /// Of these, free.
     pub free_segments: u64,
+    /// Segments without a live block that are freed once a checkpoint or the last readers have ended.
+    pub emptied_segments: u64,
     /// Live blocks as of the last checkpoint.
     pub live_blocks: u64,
 }
@@ -64,10 +90,22 @@ impl Table {
         };
         Table {
             rows: vec![row; segments as usize],
+            live: vec![0; segments as usize],
+            live_blocks: 0,
+            dead_waiting: 0,
+            sealed_before: vec![0; segments as usize],
+            checkpoint: 1,
+            leaving: Leaving::default(),
+            freed_before: Vec::new(),
+            held_back: BTreeSet::new(),
             free: (0..segments).map(SegmentId).collect(),
             changed: BTreeSet::new(),
             next_sequence: [1; 3],
         }
+    }
+    /// The process before this one has no write in flight any more.
+    pub fn release_held_back(&mut self) {
+        self.held_back.clear();
     }
     /// Sets a row as the index or recovery found it.
     pub fn restore(&mut self, segment: SegmentId, row: SegmentRow) {
@@ -77,7 +115,17 @@ impl Table {
         };
         let next = &mut self.next_sequence[stream_slot(row.stream)];
         *next = (*next).max(row.sequence + 1);
+        self.set_live(segment, ones(&row.live));
         self.rows[segment.0 as usize] = row;
+    }
+    fn set_live(&mut self, segment: SegmentId, live: u32) {
+        let counted = &mut self.live[segment.0 as usize];
+        self.live_blocks = self.live_blocks - u64::from(*counted) + u64::from(live);
+        *counted = live;
+    }
+    /// The process before this one left the segment open: its late writes may still hit it.
+    pub fn hold_back(&mut self, segment: SegmentId) {
+        self.held_back.insert(segment);
     }
     /// A row.
     pub fn row(&self, segment: SegmentId) -> Option<&SegmentRow> {
@@ -133,7 +181,71 @@ impl Table {
             assert!(row.live.iter().all(|&word| word == 0), "only a segment without live blocks is freed");
             self.free.insert(segment);
         }
+        if state == SegmentState::Sealed {
+            self.sealed_before[segment.0 as usize] = self.checkpoint;
+        }
         self.changed.insert(segment);
+    }
+
+    /// A checkpoint makes its cut: what was sealed before has all its records in it.
+    pub fn begin_checkpoint(&mut self) {
+        self.checkpoint += 1;
+    }
+    /// A checkpoint is durable (rule K3): sealed segments without a live block are freed, if all records that lie in
+    /// them or name them are part of it. `replay_sequence`: where replay would start.
+    pub fn free_dead(&mut self, replay_sequence: u64) {
+        let mut dead: Vec<_> = self.dead(replay_sequence).collect();
+        if active(Bug::FreedTwice) {
+            dead.append(&mut self.freed_before);
+            self.freed_before.clone_from(&dead);
+        }
+        for &segment in &dead {
+            self.rows[segment.0 as usize].state = SegmentState::Free;
+        }
+        // Those of the log that replay would still read.
+        self.dead_waiting = self.dead(u64::MAX).count() as u64;
+        self.changed.extend(&dead);
+        self.leaving.since.extend(dead);
+    }
+    fn dead(&self, replay_sequence: u64) -> impl Iterator<Item = SegmentId> + '_ {
+        self.iter().filter_map(move |(segment, row)| {
+            let number = segment.0 as usize;
+            let past = row.stream != Stream::Commit || row.sequence < replay_sequence;
+            let dead = row.state == SegmentState::Sealed && self.live[number] == 0;
+            let known = self.sealed_before[number] < self.checkpoint && !self.held_back.contains(&segment);
+            (dead && past && known).then_some(segment)
+        })
+    }
+    /// Segments that were freed may be taken once all readers of this moment have ended; `ended` tells whether those
+    /// of the moment before have. Returns true if a new moment begins.
+    pub fn let_go(&mut self, ended: bool) -> bool {
+        if ended {
+            self.free.extend(std::mem::take(&mut self.leaving.waiting));
+        }
+        let begins = ended && self.leaving.waiting.is_empty() && !self.leaving.since.is_empty();
+        if begins {
+            self.leaving.waiting = std::mem::take(&mut self.leaving.since);
+        }
+        begins
+    }
+    /// How many segments were opened since this one, over all streams, as far as their sequences tell.
+    pub fn age(&self, row: &SegmentRow) -> u64 {
+        let next = self.next_in(row.stream);
+        (next - row.sequence) * self.next_sequence.iter().sum::<u64>() / next
+    }
+    /// True if the last checkpoint found live blocks in a segment.
+    pub fn is_live(&self, segment: SegmentId) -> bool {
+        self.live[segment.0 as usize] > 0
+    }
+    /// Sealed segments whose records are all in the last checkpoint: what the cleaner may choose from (rule K1).
+    pub fn cleanable(&self, replay_sequence: u64) -> impl Iterator<Item = (SegmentId, &SegmentRow, u32)> {
+        self.iter().filter_map(move |(segment, row)| {
+            let number = segment.0 as usize;
+            let past = row.stream != Stream::Commit || row.sequence < replay_sequence;
+            let known = self.sealed_before[number] < self.checkpoint && !self.held_back.contains(&segment);
+            let sealed = row.state == SegmentState::Sealed && self.live[number] > 0;
+            (sealed && past && known).then(|| (segment, row, self.live[number]))
+        })
     }
     /// Segments that clients may still fill.
     pub fn free(&self) -> usize {
@@ -141,11 +253,12 @@ impl Table {
     }
     /// Space now.
     pub fn space(&self) -> Space {
-        let live = |row: &SegmentRow| row.live.iter().map(|word| u64::from(word.count_ones())).sum::<u64>();
+        let leaving = self.leaving.since.len() + self.leaving.waiting.len();
         Space {
             segments: self.rows.len() as u64,
             free_segments: self.free.len() as u64,
-            live_blocks: self.rows.iter().map(live).sum(),
+            emptied_segments: self.dead_waiting + leaving as u64,
+            live_blocks: self.live_blocks,
         }
     }
     /// Marks a block live in a checkpoint's stage.
@@ -184,9 +297,14 @@ impl Table {
     /// The checkpoint is durable: its bits are now the truth.
     pub fn commit(&mut self, staged: Staged) {
         for (segment, live) in staged.live {
+            self.set_live(segment, ones(&live));
             self.rows[segment.0 as usize].live = live;
         }
     }
+}
+
+fn ones(words: &[u64]) -> u32 {
+    words.iter().map(|word| word.count_ones()).sum()
 }
 
 /// Bytes of a number of blocks.

@@ -183,7 +183,7 @@ fn a_host_without_space_is_told_and_forgotten_once_there_is_some() {
         rig.volume = volume;
         let file = rig.create(volume.root, "file").await.expect("a new file");
         rig.write(file, At::End, &pattern(1, 1 << 20), Sync::Data).await.expect("there is space again");
-        let space = rig.groups.store().space();
+        let space = rig.groups.store().segments();
         assert!(space.free_segments > 245, "segments were lost to the failed attempts: {space:?}");
         rig.reopen().await;
     });

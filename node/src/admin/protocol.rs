@@ -115,8 +115,33 @@ pub struct Status {
     pub memory_max_bytes: u64,
     /// What is mounted.
     pub mounts: Vec<Mounted>,
+    /// What the size is made of.
+    pub space: Space,
+    /// What the cleaner does, and why.
+    pub cleaner: String,
+    /// What an operator should do something about before it hurts.
+    pub warnings: Vec<String>,
     /// Further figures of the store, by name.
     pub figures: Vec<Figure>,
+}
+
+/// A brick's space, in bytes.
+#[derive(Serialize, Deserialize, Clone, Copy, PartialEq, Debug, Default)]
+pub struct Space {
+    /// All segments.
+    pub physical_bytes: u64,
+    /// Data that files still have, as of the last checkpoint.
+    pub logical_bytes: u64,
+    /// Segments that can be taken at once.
+    pub free_bytes: u64,
+    /// Segments in use less the data in them: the cleaner gets most of it back.
+    pub reclaimable_bytes: u64,
+    /// Clients' writes since start.
+    pub client_bytes: u64,
+    /// Of log, bulk and cold stream and index, written since start.
+    pub device_bytes: u64,
+    /// Of these, moved by the cleaner.
+    pub moved_bytes: u64,
 }
 
 /// A mounted volume.

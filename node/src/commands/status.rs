@@ -2,7 +2,7 @@
 
 use super::{print, print_json};
 use crate::admin::client::{Client, unexpected};
-use crate::admin::protocol::{Answer, Request, Status};
+use crate::admin::protocol::{Answer, Request, Space, Status};
 use crate::cli::Shown;
 use crate::failure::{Exit, Failure};
 use crate::table::{Align, Table, bytes, count};
@@ -30,6 +30,20 @@ fn table(status: &Status) -> String {
     row("state", status.read_only.as_ref().map_or("ready".to_string(), |why| format!("read-only: {why}")));
     row("size", bytes(status.size_bytes));
     row("free", bytes(status.free_bytes));
+    let Space { physical_bytes, logical_bytes, reclaimable_bytes, client_bytes, device_bytes, .. } = status.space;
+    row("physical", bytes(physical_bytes));
+    row("data", bytes(logical_bytes));
+    row("reclaimable", bytes(reclaimable_bytes));
+    if let Some(hundredths) = (device_bytes * 100).checked_div(client_bytes) {
+        row(
+            "written",
+            format!("{}, {}.{:02} times what clients wrote", bytes(device_bytes), hundredths / 100, hundredths % 100),
+        );
+    }
+    row("cleaner", status.cleaner.clone());
+    for warning in &status.warnings {
+        row("warning", warning.clone());
+    }
     row("segments", format!("{} of {}", count(status.segments), bytes(status.segment_bytes)));
     row("groups", count(status.groups));
     row("cores", status.cores.to_string());
@@ -59,6 +73,8 @@ mod tests {
             segments: 64,
             read_only: Some("a write failed: EIO".into()),
             mounts: vec![Mounted { volume: "default".into(), path: "/mnt".into() }],
+            space: Space { client_bytes: 1 << 30, device_bytes: 3 << 29, ..Space::default() },
+            warnings: vec!["3% is free".into()],
             figures: vec![Figure { name: "checkpoints".into(), value: 1234 }],
             ..Status::default()
         };
@@ -69,6 +85,8 @@ mod tests {
             "size         4 GiB",
             "segments     64 of 64 MiB",
             "mount        default at /mnt",
+            "warning      3% is free",
+            "written      1.5 GiB, 1.50 times what clients wrote",
             "checkpoints  1,234",
         ] {
             assert!(text.lines().any(|own| own == line), "{line:?} is missing in\n{text}");

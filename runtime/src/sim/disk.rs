@@ -63,7 +63,11 @@ struct State {
     crashed: bool,
     faults: FaultPlan,
     counters: Counters,
+    tap: Option<Tap>,
 }
+
+/// Hears of the first slice of every write that is submitted.
+pub type Tap = Box<dyn FnMut(&[u8]) + Send>;
 
 #[derive(Default)]
 struct Counters {
@@ -154,6 +158,7 @@ impl SimDisk {
             crashed: false,
             faults: FaultPlan::default(),
             counters: Counters::default(),
+            tap: None,
         };
         let disk = SimDisk { schedule, slots: SlotPool::new(), state: Mutex::new(state) };
         disk.expect_late(image);
@@ -173,6 +178,10 @@ impl SimDisk {
     fn state(&self) -> MutexGuard<'_, State> {
         // A panic over a caller's mistake may have poisoned it; the world's end still needs what is in there.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+    /// Has somebody listen to what is written from now on.
+    pub fn set_tap(&self, tap: Tap) {
+        self.state().tap = Some(tap);
     }
     /// Sets what goes wrong from now on; the operations of each kind are counted anew.
     pub fn set_faults(&self, faults: FaultPlan) {
@@ -343,6 +352,9 @@ impl State {
                     assert_eq!(slice.len() % BLOCK_BYTES, 0, "slices are whole blocks");
                     // 512: what direct I/O asks of memory.
                     assert_eq!(slice.as_ptr() as usize % 512, 0, "slices are aligned in memory");
+                }
+                if let (Some(tap), Some(first)) = (self.tap.as_mut(), slices.first()) {
+                    tap(first);
                 }
                 let patch = Patch::new(*offset, slices.iter().map(|slice| &slice[..]));
                 let checked = self.check(*file, *offset, patch.bytes());

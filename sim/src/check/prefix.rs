@@ -1,21 +1,26 @@
 //! After a crash, each group's state is a prefix of what it ordered. The brick's groups share one log, so more holds:
-//! what is there is a prefix of the log itself. Reads the log as it lies on the device, and joins its records with
-//! the clients' calls.
+//! what is there is a prefix of the log itself. The disk's writes tell what the log was given (segments that are freed
+//! take their records along); how far it reaches in an image is read as it lies there, and joined with the clients'
+//! calls.
 
 use crate::history::{Call, History, Key};
 use crate::index::CrashIndex;
 use base::{GroupId, Index, Outcome, Result};
 use runtime::Runtime;
+use runtime::sim::SimDisk;
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::ops::RangeBounds;
+use std::sync::{Arc, Mutex};
 use store::Opening;
+use store::format::batch::BatchHeader;
+use store::format::bytes::Reader;
+use store::format::keys;
+use store::format::record::{self, take_framed};
 use store::format::values::{self, ReplayRow};
-use store::format::{keys, segment::SegmentHeader};
 use store::index::Index as _;
-use store::recovery;
 
 /// One client's change, as the log holds it.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Logged {
     /// The deciding group.
     pub group: GroupId,
@@ -44,17 +49,47 @@ pub struct Evidence {
     pub epoch: u64,
 }
 
-/// What was known when the life began that this image ended.
-#[derive(Clone, Copy, Default, Debug)]
-pub struct Before {
-    /// Where replay began: everything after it is still in the log.
-    pub replay: ReplayRow,
-    /// The last batch that counted.
-    pub tail: u64,
+/// Clients' changes by batch, as they were written in one life.
+#[derive(Clone, Default, Debug)]
+pub struct Witness(Arc<Mutex<BTreeMap<u64, Vec<Logged>>>>);
+
+impl Witness {
+    /// Hears from now on what is written to a disk.
+    pub fn listen_to(&self, disk: &SimDisk) {
+        let hears = self.clone();
+        disk.set_tap(Box::new(move |bytes| hears.hear(bytes)));
+    }
+    /// Hears of a write's first slice: a batch begins with its header.
+    fn hear(&self, bytes: &[u8]) {
+        let Ok((header, _)) = BatchHeader::check(bytes) else { return };
+        let mut reader = Reader::new(header.records(bytes));
+        let mut records = Vec::new();
+        for _ in 0..header.records {
+            let taken = take_framed(&mut reader, header.uuid, header.life, header.sequence);
+            let (logged, _) = taken.expect("the log writes what can be read");
+            records.extend(of_client(logged, header.number));
+        }
+        self.0.lock().expect("no panic while held").insert(header.number, records);
+    }
+    /// The same, for a life that may find late batches of this one: its own replace them.
+    pub fn inherited(&self) -> Witness {
+        Witness(Arc::new(Mutex::new(self.0.lock().expect("no panic while held").clone())))
+    }
+    fn batches(&self, range: impl RangeBounds<u64>) -> Vec<Logged> {
+        self.0.lock().expect("no panic while held").range(range).flat_map(|(_, logged)| logged).copied().collect()
+    }
 }
 
-/// Reads an image. Errors: it can't be read, which no crash excuses.
-pub async fn read(runtime: &Runtime, index: &Arc<CrashIndex>, before: &Before) -> Result<Evidence> {
+fn of_client(logged: record::Logged, batch: u64) -> Option<Logged> {
+    let record::Logged::Record(record) = logged else { return None };
+    let (group, index, outcome) = (record.group, record.index, record.outcome);
+    let key = (record.session, record.request);
+    (record.session.0 != 0).then_some(Logged { group, index, key, outcome, batch })
+}
+
+/// Reads an image that a life has left. `before`: the last batch that counted when it began. Errors: it can't be read,
+/// which no crash excuses.
+pub async fn read(runtime: &Runtime, index: &Arc<CrashIndex>, before: u64, witness: &Witness) -> Result<Evidence> {
     let opening = Opening::read(runtime.clone(), index.clone(), false).await?;
     let replay = match index.get(&keys::replay())? {
         Some(row) => values::decode_replay(&row)?,
@@ -66,26 +101,26 @@ pub async fn read(runtime: &Runtime, index: &Arc<CrashIndex>, before: &Before) -
             last.insert(group, values::decode_group(&row)?.applied);
         }
     }
-    let mut logged = Vec::new();
-    let mut seen: BTreeMap<GroupId, Index> = BTreeMap::new();
-    let segments: Vec<SegmentHeader> = opening.headers().copied().collect();
+    let mut walked = Vec::new();
     let sink = async |records: Vec<store::Replayed>| {
-        for store::Replayed { record, batch, .. } in records {
-            seen.insert(record.group, record.index);
-            if record.session.0 != 0 && batch > before.tail {
-                let (group, index, outcome) = (record.group, record.index, record.outcome);
-                logged.push(Logged { group, index, key: (record.session, record.request), outcome, batch });
+        for store::Replayed { logged, batch, .. } in records {
+            if let record::Logged::Record(record) = &logged {
+                let last = last.entry(record.group).or_default();
+                *last = record.index.max(*last);
             }
+            walked.extend(of_client(logged, batch).filter(|_| batch > before));
         }
         Ok(())
     };
-    let (geometry, superblock) = (opening.geometry(), opening.superblock());
-    let tail = recovery::walk(runtime, geometry, superblock, &before.replay, segments, sink).await?.number;
-    for (group, index) in seen {
-        let last = last.entry(group).or_default();
-        *last = index.max(*last);
+    let tail = opening.walk(sink).await?.number;
+    let logged = witness.batches(before + 1..tail.max(before) + 1);
+    let from = replay.number.max(before + 1);
+    let told: Vec<_> = logged.iter().filter(|logged| logged.batch >= from).collect();
+    if !told.iter().copied().eq(&walked) {
+        let what = "the log on the device differs from what was written";
+        return Err(base::Error::new(base::Kind::Corrupt, what).with(format!("{walked:?} {told:?}")));
     }
-    Ok(Evidence { logged, last, tail, replay, epoch: superblock.epoch })
+    Ok(Evidence { logged, last, tail, replay, epoch: opening.superblock().epoch })
 }
 
 /// Checks that what is there is a prefix of what was told. `requests`: everything that was ever asked and may show up.

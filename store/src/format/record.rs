@@ -11,8 +11,10 @@ use base::{
 
 /// Version of the replicated part.
 const VERSION: u8 = 1;
-/// The kind of record that changes a group's state; cleaner moves, terms and membership get theirs when they come.
+/// The kind of record that changes a group's state; terms and membership get theirs when they come.
 const KIND_EDITS: u8 = 1;
+/// The kind of record that says where the cleaner has moved blocks to: local, outside the group's order (rule K2).
+const KIND_MOVES: u8 = 2;
 /// Bytes of the frame before the runs.
 const FRAME_BYTES: usize = 30;
 
@@ -81,13 +83,85 @@ pub struct Head {
     pub outcome: Outcome,
 }
 
-fn decode_replicated(bytes: &[u8]) -> Result<Record> {
+/// A block that the cleaner has copied: it counts only while the block's owner still maps it to `old` (rule K2).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Moved {
+    /// The file.
+    pub ino: Ino,
+    /// The block of the file.
+    pub block: u64,
+    /// Where it was.
+    pub old: Place,
+    /// Its checksum.
+    pub crc: u32,
+    /// The record that wrote it, for the summary.
+    pub index: Index,
+}
+
+/// Blocks of one group and volume that were moved; the frame's runs say where to, in their order.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Moves {
+    /// The group.
+    pub group: GroupId,
+    /// The volume.
+    pub volume: VolumeId,
+    /// The blocks.
+    pub blocks: Vec<Moved>,
+}
+
+/// What the log holds.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Logged {
+    /// A change of a group.
+    Record(Record),
+    /// Work of the cleaner.
+    Moves(Moves),
+}
+
+/// Bytes of one moved block in a record.
+pub const MOVED_BYTES: usize = 36;
+
+/// Appends a record of moves.
+pub fn encode_moves(out: &mut Vec<u8>, moves: &Moves) {
+    let mut writer = Writer(out);
+    writer.u8(KIND_MOVES).u8(VERSION).u8(0).u8(0).u32(moves.group.0).u32(moves.volume.0);
+    writer.u16(u16::try_from(moves.blocks.len()).expect("a record has few moves"));
+    for moved in &moves.blocks {
+        writer.u64(moved.ino.0).u64(moved.block).u32(moved.old.segment.0).u16(moved.old.block).u16(0);
+        writer.u32(moved.crc).u64(moved.index.0);
+    }
+}
+
+fn take_moves(reader: &mut Reader<'_>) -> Result<Moves> {
+    let (group, volume, count) = (GroupId(reader.u32()?), VolumeId(reader.u32()?), reader.u16()?);
+    let moved = |reader: &mut Reader<'_>| {
+        let (ino, block) = (Ino(reader.u64()?), reader.u64()?);
+        let old = Place { segment: SegmentId(reader.u32()?), block: reader.u16()? };
+        reader.u16()?;
+        Ok(Moved { ino, block, old, crc: reader.u32()?, index: Index(reader.u64()?) })
+    };
+    let blocks = (0..count).map(|_| moved(reader)).collect::<Result<_>>()?;
+    Ok(Moves { group, volume, blocks })
+}
+
+fn decode_logged(bytes: &[u8]) -> Result<Logged> {
     let mut reader = Reader::new(bytes);
     let (kind, version, _skippable, _) = (reader.u8()?, reader.u8()?, reader.u8()?, reader.u8()?);
-    if kind != KIND_EDITS || version != VERSION {
-        let error = Error::new(Kind::Newer, "the log holds a record of a newer version; upgrade this machine");
-        return Err(error.with(format!("record kind {kind} version {version}")));
+    let logged = match (kind, version) {
+        (KIND_EDITS, VERSION) => Logged::Record(take_record(&mut reader)?),
+        (KIND_MOVES, VERSION) => Logged::Moves(take_moves(&mut reader)?),
+        _ => {
+            let error = Error::new(Kind::Newer, "the log holds a record of a newer version; upgrade this machine");
+            return Err(error.with(format!("record kind {kind} version {version}")));
+        }
+    };
+    if !reader.is_empty() {
+        return Err(corrupt("a record has bytes after its end"));
     }
+    Ok(logged)
+}
+
+fn take_record(reader: &mut Reader<'_>) -> Result<Record> {
     let (group, term, index) = (GroupId(reader.u32()?), Term(reader.u64()?), Index(reader.u64()?));
     let volume = VolumeId(reader.u32()?);
     let (session, request) = (SessionId(reader.u64()?), RequestId(reader.u64()?));
@@ -99,10 +173,7 @@ fn decode_replicated(bytes: &[u8]) -> Result<Record> {
         _ => return Err(corrupt("a record has no known outcome")),
     };
     let count = reader.u16()?;
-    let edits = (0..count).map(|_| take_edit(&mut reader)).collect::<Result<_>>()?;
-    if !reader.is_empty() {
-        return Err(corrupt("a record has bytes after its last edit"));
-    }
+    let edits = (0..count).map(|_| take_edit(reader)).collect::<Result<_>>()?;
     Ok(Record { group, term, index, volume, session, request, outcome, edits })
 }
 
@@ -145,7 +216,7 @@ fn framed_crc(uuid: Uuid, framed: &[u8]) -> u32 {
 }
 
 /// Reads the next framed record and checks that it belongs here. Errors: `Corrupt`, `Newer`.
-pub fn take_framed(reader: &mut Reader<'_>, uuid: Uuid, life: Life, sequence: u64) -> Result<(Record, Vec<Run>)> {
+pub fn take_framed(reader: &mut Reader<'_>, uuid: Uuid, life: Life, sequence: u64) -> Result<(Logged, Vec<Run>)> {
     let length = Reader::new(reader.rest()).u32()? as usize;
     if length < FRAME_BYTES {
         return Err(corrupt("a record is shorter than its frame"));
@@ -165,5 +236,5 @@ pub fn take_framed(reader: &mut Reader<'_>, uuid: Uuid, life: Life, sequence: u6
         Ok(Run { place, count: fields.u16()? })
     };
     let runs = (0..count).map(|_| run(&mut fields)).collect::<Result<_>>()?;
-    Ok((decode_replicated(fields.rest())?, runs))
+    Ok((decode_logged(fields.rest())?, runs))
 }

@@ -8,7 +8,7 @@ use base::limits::BLOCK_BYTES;
 use base::{GroupId, Index, Ino, Life, Result, SegmentId, VolumeId};
 
 const MAGIC: &[u8; 8] = b"SINTSUM1";
-const ENTRY_BYTES: usize = 40;
+pub const ENTRY_BYTES: usize = 40;
 
 /// What one block of a segment was written as.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

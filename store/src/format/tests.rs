@@ -62,6 +62,7 @@ fn records_are_tied_to_their_place_in_the_stream() {
     record::put_framed(&mut out, &frame, &runs, &replicated);
     let take = |bytes: &[u8], uuid, life| record::take_framed(&mut Reader::new(bytes), uuid, life, 3);
     let (back, back_runs) = take(&out, frame.uuid, frame.life).expect("just encoded");
+    let record::Logged::Record(back) = back else { panic!("it was a change") };
     assert_eq!((back.edits, back.outcome, back.index), (edits, head.outcome, head.index));
     assert_eq!(back_runs, runs);
     assert!(take(&out, Uuid([2; 16]), frame.life).is_err());
@@ -71,6 +72,25 @@ fn records_are_tied_to_their_place_in_the_stream() {
         bad[at] ^= 0x10;
         assert!(take(&bad, frame.uuid, frame.life).is_err(), "flip at {at} went unseen");
     }
+}
+
+#[test]
+fn moves_come_back() {
+    let moved = |number: u64| record::Moved {
+        ino: Ino(number),
+        block: number << 33,
+        old: Place { segment: SegmentId(7), block: number as u16 },
+        crc: number as u32,
+        index: Index(number * 3),
+    };
+    let moves = record::Moves { group: GroupId(5), volume: VolumeId(2), blocks: (1..40).map(moved).collect() };
+    let mut bytes = Vec::new();
+    record::encode_moves(&mut bytes, &moves);
+    let frame = record::Frame { uuid: Uuid([1; 16]), life: Life(2), sequence: 3, replica: ReplicaId(1) };
+    let mut out = Vec::new();
+    record::put_framed(&mut out, &frame, &[], &bytes);
+    let (back, _) = record::take_framed(&mut Reader::new(&out), frame.uuid, frame.life, 3).expect("just encoded");
+    assert_eq!(back, record::Logged::Moves(moves));
 }
 
 #[test]

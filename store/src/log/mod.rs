@@ -14,7 +14,7 @@ use self::build::{Batch, Building, OpenSegment, Stamp};
 use self::core::{Commit, Positions};
 use crate::format::Uuid;
 use crate::format::batch::FIXED_BYTES;
-use crate::format::record::{Frame, Run, framed_bytes, put_framed};
+use crate::format::record::{Frame, MOVED_BYTES, Moved, Moves, Run, encode_moves, framed_bytes, put_framed};
 use crate::format::segment::SegmentHeader;
 use crate::format::summary::{SummaryEntry, summary_blocks};
 use crate::format::values::ReplayRow;
@@ -247,6 +247,28 @@ impl Log {
         Ok(ordered)
     }
 
+    /// Appends the cleaner's record; as `append`. `runs`: where the blocks have been copied to.
+    pub fn append_moves(&self, moves: &Moves, runs: &[Run]) -> Result<Ordered> {
+        let mut replicated = Vec::with_capacity(16 + MOVED_BYTES * moves.blocks.len());
+        encode_moves(&mut replicated, moves);
+        let owner = (moves.group, moves.volume, Index(0));
+        let entry = Entry { owner, replicated: &replicated, payload: Payload::Placed(runs), described: None };
+        let mut state = self.state.lock();
+        state.check()?;
+        state.reserve(self, std::slice::from_ref(&entry))?;
+        let ordered = state.append_one(self, &entry)?;
+        let mut blocks = moves.blocks.iter();
+        for run in runs {
+            let entries = state.summaries.entry(run.place.segment).or_default();
+            for (block, moved) in (run.place.block..).zip(blocks.by_ref().take(usize::from(run.count))) {
+                let Moved { ino, block: offset, crc, index, .. } = *moved;
+                let (group, volume) = (moves.group, moves.volume);
+                entries.push(SummaryEntry { block, group, volume, ino, offset, index, crc });
+            }
+        }
+        Ok(ordered)
+    }
+
     /// Waits until batch `batch` is as safe as `sync` asks. Errors: `Io` if it can't be any more.
     pub async fn wait(&self, batch: u64, sync: Sync, span: Option<&Span>) -> Result<()> {
         if sync == Sync::Ordered {
@@ -407,6 +429,7 @@ impl Log {
         drop(state);
         idle.into_iter().for_each(Waker::wake);
         self.segment_wanted.notify();
+        self.segment_came.notify();
     }
     /// True once `stop` was called.
     pub fn stopping(&self) -> bool {

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use store::format::keys;
 use store::format::leaf::{Leaf, Slot};
-use store::format::record::{Head, Run, encode_replicated};
+use store::format::record::{Head, Logged, Run, encode_replicated};
 use store::format::superblock::Superblock;
 use store::format::values::{self, GroupRow, ReplayRow};
 use store::index::Index as Engine;
@@ -78,7 +78,8 @@ pub fn payload(tag: u64, blocks: usize) -> Vec<u8> {
 }
 
 fn from_replay(replayed: Replayed) -> Written {
-    let Replayed { record, runs, batch } = replayed;
+    let Replayed { logged, runs, batch } = replayed;
+    let Logged::Record(record) = logged else { panic!("nothing was moved") };
     let [Edit::Map { ino, first, crcs }] = &record.edits[..] else { panic!("these records map blocks") };
     Written { index: record.index.0, ino: *ino, first: *first, crcs: crcs.as_slice().to_vec(), runs, batch }
 }
@@ -91,7 +92,7 @@ impl Brick {
         let applied = row.unwrap_or_default().applied;
         let mut fresh: Vec<Written> = Vec::new();
         let sink = async |records: Vec<Replayed>| {
-            fresh.extend(records.into_iter().filter(|one| one.record.index > applied).map(from_replay));
+            fresh.extend(records.into_iter().map(from_replay).filter(|one| one.index > applied.0));
             Ok(())
         };
         let (store, _) = opening.replay(sink, |_| applied).await?;
@@ -192,7 +193,7 @@ impl Brick {
     }
     /// The first half of a checkpoint: what it will write, all of it durable in the log.
     async fn ready_for_checkpoint(&self) -> Result<(ReplayRow, Vec<Change>)> {
-        let (replay, last) = self.store.log.cut();
+        let (replay, last) = self.store.cut();
         let mut leaves: BTreeMap<LeafKey, Leaf> = BTreeMap::new();
         for ((ino, block), (place, crc)) in self.fresh_map() {
             let (key, slot) = LeafKey::of(ino, block);
@@ -216,7 +217,7 @@ impl Brick {
     }
     /// Free segments.
     pub fn space_free(&self) -> u64 {
-        self.store.space().free_segments
+        self.store.segments().free_segments
     }
     /// Ends the brick's tasks, as a process's end would.
     pub async fn stop(self) {

@@ -1,0 +1,366 @@
+//! The cleaner's drive (rules K1-K4): asks the controller, copies live blocks of victims to the cold stream, and lets
+//! each block's owner decide whether the copy counts. It runs in bounded slices beside the clients.
+
+use crate::Groups;
+use crate::load::Wanted;
+use base::limits::BLOCK_BYTES;
+use base::{GroupId, Kind, LeafKey, Place, Result, SegmentId, VolumeId};
+use runtime::Slice;
+use runtime::seeded::{Bug, active};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use store::cleaner::{Controller, Pace, Sight, State, choose};
+use store::format::record::{Moved, Moves, Run};
+use store::format::summary::SummaryEntry;
+
+/// Pause while there is nothing to do: as often as checkpoints are looked for.
+const REST_NS: u64 = 100_000_000;
+/// Leaves that a record of moves concerns at most: the smallest cache holds twice as many.
+const LEAVES_MAX: usize = 8;
+/// Shortest pause: about what a timer takes.
+const PAUSE_NS_MIN: u64 = 50_000;
+/// Victims chosen at once: between two choices their order does not change much.
+const VICTIMS_MAX: usize = 16;
+/// Dead blocks read along with live ones: one transfer of a few blocks more costs less than another transfer.
+const GAP_BLOCKS_MAX: u16 = 3;
+
+/// What the cleaner does, for status.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Status {
+    /// Its state, and why; None before its first look.
+    pub state: Option<State>,
+    /// Nanoseconds between clients' blocks; 0: they are not slowed.
+    pub client_delay_ns: u64,
+    /// Blocks moved since start.
+    pub moved_blocks: u64,
+    /// Segments emptied since start.
+    pub emptied_segments: u64,
+}
+
+/// A segment being emptied.
+struct Victim {
+    segment: SegmentId,
+    entries: Vec<SummaryEntry>,
+    next: usize,
+}
+
+struct Cleaner {
+    groups: Arc<Groups>,
+    controller: Controller,
+    /// Chosen, best first.
+    chosen: VecDeque<SegmentId>,
+    victim: Option<Victim>,
+    /// Emptied, and checkpoints that had ended by then.
+    emptied: Vec<(SegmentId, u64)>,
+    /// Segments with a block that can't be read: they stay as they are.
+    damaged: Vec<SegmentId>,
+    best: Option<(u32, u32)>,
+    /// Checkpoints that had ended when there was nothing to choose from.
+    found_none_at: Option<u64>,
+    moved_blocks: u64,
+    emptied_segments: u64,
+}
+
+/// The cleaner's task: runs until the groups close or the log fails.
+pub async fn run(groups: Arc<Groups>) {
+    let segments = groups.store().segments().segments as u32;
+    let mut cleaner = Cleaner {
+        groups,
+        controller: Controller::new(segments),
+        chosen: VecDeque::new(),
+        victim: None,
+        emptied: Vec::new(),
+        damaged: Vec::new(),
+        best: None,
+        found_none_at: None,
+        moved_blocks: 0,
+        emptied_segments: 0,
+    };
+    let mut admitted_before = 0;
+    while !cleaner.groups.closing.load(Ordering::Acquire) && cleaner.groups.store().log.failed().is_none() {
+        let pace = cleaner.look();
+        let mut starved = false;
+        let moved = match cleaner.work(pace.slice_blocks).await {
+            Ok(moved) => moved,
+            // Without a segment of its own it can't free any: only a checkpoint can.
+            Err(error) if error.kind == Kind::Busy => {
+                cleaner.groups.checkpoint_wanted.store(true, Ordering::Release);
+                starved = true;
+                0
+            }
+            // Out of memory for a moment; whatever else fails has stopped the log.
+            Err(_) => 0,
+        };
+        cleaner.moved_blocks += moved;
+        cleaner.groups.store().space.note_moved(moved);
+        let admitted = cleaner.groups.store().space.admitted();
+        let rests = pace.state == State::Idle && admitted == admitted_before;
+        admitted_before = admitted;
+        // A slice of dead blocks alone takes no time: others must get their turn all the same.
+        let pause_ns = if rests || starved { REST_NS } else { pace.pause_ns.max(PAUSE_NS_MIN) };
+        cleaner.groups.store().runtime.clock.sleep(pause_ns).await;
+    }
+    cleaner.groups.store().space.set_pace(0, false);
+}
+
+impl Groups {
+    /// What the cleaner does.
+    pub fn cleaner(&self) -> Status {
+        *self.cleaner.lock()
+    }
+}
+
+impl Cleaner {
+    /// One step of the controller, and what it decides for others.
+    fn look(&mut self) -> Pace {
+        let store = self.groups.store().clone();
+        store.let_go();
+        let ended = self.groups.checkpoints();
+        // A checkpoint that began after the last move finds them empty: at the latest the second to end since.
+        self.emptied.retain(|(segment, at)| ended < at + 2 && store.is_live(*segment));
+        if self.chosen.is_empty() && self.victim.is_none() && self.found_none_at != Some(ended) {
+            self.choose();
+            self.found_none_at = self.chosen.is_empty().then_some(ended);
+        }
+        let space = store.segments();
+        let sight = Sight {
+            now_ns: store.runtime.clock.now_ns(),
+            free: (space.free_segments as u32 + store.log.prepared() as u32).min(space.segments as u32),
+            emptied: space.emptied_segments as u32 + self.emptied.len() as u32,
+            segments: space.segments as u32,
+            client_blocks: store.space.admitted(),
+            moved_blocks: self.moved_blocks,
+            best_victim: self.best,
+        };
+        let pace = self.controller.step(&sight);
+        store.space.set_pace(pace.client_delay_ns, pace.state != State::Full);
+        if pace.checkpoint {
+            self.groups.checkpoint_wanted.store(true, Ordering::Release);
+        }
+        *self.groups.cleaner.lock() = Status {
+            state: Some(pace.state),
+            client_delay_ns: pace.client_delay_ns,
+            moved_blocks: self.moved_blocks,
+            emptied_segments: self.emptied_segments,
+        };
+        pace
+    }
+
+    fn choose(&mut self) {
+        let mut candidates = self.groups.store().cleanable();
+        let busy = |segment: &SegmentId| {
+            self.damaged.contains(segment)
+                || self.emptied.iter().any(|(emptied, _)| emptied == segment)
+                || self.victim.as_ref().is_some_and(|victim| victim.segment == *segment)
+        };
+        candidates.retain(|candidate| !busy(&candidate.segment));
+        self.chosen = choose(&candidates, VICTIMS_MAX).into();
+        let best = candidates.iter().filter(|candidate| self.chosen.contains(&candidate.segment));
+        self.best = best.map(|candidate| (candidate.live, candidate.blocks)).min();
+    }
+
+    /// Moves up to `blocks` blocks. Returns how many copies count.
+    async fn work(&mut self, blocks: u32) -> Result<u64> {
+        if blocks == 0 {
+            return Ok(0);
+        }
+        if self.victim.is_none() {
+            let Some(segment) = self.chosen.pop_front() else { return Ok(0) };
+            match self.groups.store().live_of(segment).await {
+                Ok(mut entries) => {
+                    entries.sort_by_key(|entry| entry.block);
+                    self.victim = Some(Victim { segment, entries, next: 0 });
+                }
+                // Its owner may have emptied it meanwhile; if not, `check` and scrub tell.
+                Err(error) if error.kind == Kind::Corrupt => self.damaged.push(segment),
+                Err(error) => return Err(error),
+            }
+        }
+        let Some(victim) = self.victim.as_mut() else { return Ok(0) };
+        let until = (victim.next + blocks as usize).min(victim.entries.len());
+        let slice = victim.entries[victim.next..until].to_vec();
+        let (segment, last) = (victim.segment, until == victim.entries.len());
+        let moved = move_blocks(&self.groups, segment, &slice).await;
+        match &moved {
+            Err(error) if error.kind == Kind::Corrupt => {
+                self.damaged.push(segment);
+                self.victim = None;
+            }
+            Err(_) => {}
+            Ok(_) if last => {
+                self.emptied.push((segment, self.groups.checkpoints()));
+                self.emptied_segments += 1;
+                self.victim = None;
+            }
+            Ok(_) => self.victim.as_mut().expect("it is being emptied").next = until,
+        }
+        moved
+    }
+}
+
+/// A live block that is to be moved.
+fn moved_of(segment: SegmentId, entry: &SummaryEntry) -> Moved {
+    let old = Place { segment, block: entry.block };
+    Moved { ino: entry.ino, block: entry.offset, old, crc: entry.crc, index: entry.index }
+}
+
+/// Copies blocks of a segment to the cold stream and has their owners take the copies. Returns how many count. Errors:
+/// `Corrupt` if a block that is still in use differs from its checksum; `NoSpace`, `Io`.
+async fn move_blocks(groups: &Groups, segment: SegmentId, entries: &[SummaryEntry]) -> Result<u64> {
+    let _pin = groups.store().pin();
+    let live = still_there(groups, segment, entries).await?;
+    if live.is_empty() {
+        return Ok(0);
+    }
+    let copy = read_blocks(groups, segment, &live).await?;
+    let ticket = groups.store().cold.place(copy).await?;
+    let places: Vec<Place> =
+        ticket.runs().iter().flat_map(|run| (0..u32::from(run.count)).map(|n| run.place.advance(n))).collect();
+    let mut owners: BTreeMap<(GroupId, VolumeId), Vec<(Moved, Place)>> = BTreeMap::new();
+    for (entry, place) in live.iter().zip(places) {
+        owners.entry((entry.group, entry.volume)).or_default().push((moved_of(segment, entry), place));
+    }
+    let mut count = 0;
+    let mut result = Ok(());
+    for ((group, volume), moves) in owners {
+        match order_moves(groups, group, volume, &moves).await {
+            Ok(moved) => count += moved,
+            Err(error) => result = Err(error),
+        }
+    }
+    groups.store().cold.close(ticket);
+    result.map(|()| count)
+}
+
+/// Those blocks whose owners still have them there.
+async fn still_there(groups: &Groups, segment: SegmentId, entries: &[SummaryEntry]) -> Result<Vec<SummaryEntry>> {
+    let known = |entry: &&SummaryEntry| (entry.group.0 as usize) < groups.states().len();
+    let mut missing: BTreeMap<VolumeId, BTreeSet<LeafKey>> = BTreeMap::new();
+    for entry in entries.iter().filter(known) {
+        if groups.state(entry.group).state.lock().slot(entry.volume, entry.ino, entry.offset).is_none() {
+            missing.entry(entry.volume).or_default().insert(LeafKey::of(entry.ino, entry.offset).0);
+        }
+    }
+    // In one trip to the pool, as far as the caches hold them.
+    for (volume, leaves) in missing {
+        groups.load(volume, leaves.into_iter().map(Wanted::Leaf).collect()).await?;
+    }
+    let mut there = Vec::with_capacity(entries.len());
+    for entry in entries.iter().filter(known) {
+        let moved = moved_of(segment, entry);
+        loop {
+            let known = {
+                let mut state = groups.state(entry.group).state.lock();
+                let slot = state.slot(entry.volume, entry.ino, entry.offset);
+                slot.map(|_| state.is_at(entry.volume, &moved))
+            };
+            match known {
+                Some(true) => there.push(*entry),
+                Some(false) => {}
+                None => {
+                    groups.load(entry.volume, vec![Wanted::Leaf(LeafKey::of(entry.ino, entry.offset).0)]).await?;
+                    continue;
+                }
+            }
+            break;
+        }
+    }
+    Ok(there)
+}
+
+/// The blocks, one after the other, each compared with its checksum.
+async fn read_blocks(groups: &Groups, segment: SegmentId, entries: &[SummaryEntry]) -> Result<Slice> {
+    let store = groups.store();
+    let mut copy = store.runtime.buffer(entries.len() * BLOCK_BYTES)?;
+    let mut at = 0;
+    for run in entries.chunk_by(|one, next| next.block - one.block <= GAP_BLOCKS_MAX + 1) {
+        let first = run[0].block;
+        let count = run[run.len() - 1].block - first + 1;
+        let buffer = store.runtime.buffer(usize::from(count) * BLOCK_BYTES)?;
+        let (buffer, result) = store.read(Place { segment, block: first }, u32::from(count), buffer).await;
+        result?;
+        for entry in run {
+            let from = usize::from(entry.block - first) * BLOCK_BYTES;
+            let block = &buffer[from..from + BLOCK_BYTES];
+            store::verify(block, std::iter::once(entry.crc)).map_err(|_| {
+                let error = base::Error::new(Kind::Corrupt, "a block differs from its checksum; restore the file");
+                error.with(format!("segment {segment} block {}", entry.block))
+            })?;
+            copy[at..at + BLOCK_BYTES].copy_from_slice(block);
+            at += BLOCK_BYTES;
+        }
+    }
+    Ok(copy.share().slice(0..at))
+}
+
+/// Orders moves of one owner, record by record. Returns how many count.
+async fn order_moves(groups: &Groups, group: GroupId, volume: VolumeId, moves: &[(Moved, Place)]) -> Result<u64> {
+    let leaf = |moved: &Moved| LeafKey::of(moved.ino, moved.block).0;
+    let mut count = 0;
+    let mut left = moves;
+    while !left.is_empty() {
+        let mut leaves = BTreeSet::new();
+        let few = left.iter().take_while(|(moved, _)| {
+            leaves.insert(leaf(moved));
+            leaves.len() <= LEAVES_MAX
+        });
+        let (now, later) = left.split_at(few.count());
+        count += order_record(groups, group, volume, now).await?;
+        left = later;
+    }
+    Ok(count)
+}
+
+/// Orders one record of moves and applies it: those blocks that are still where they were copied from.
+async fn order_record(groups: &Groups, group: GroupId, volume: VolumeId, moves: &[(Moved, Place)]) -> Result<u64> {
+    loop {
+        let ticket = groups.store().log.segment_came.ticket();
+        match try_record(groups, group, volume, moves) {
+            Ok(Tried::Ordered(count)) => return Ok(count),
+            Ok(Tried::Load(leaves)) => groups.load(volume, leaves).await?,
+            Err(error) if error.kind == Kind::Busy => groups.wait_for_segment(ticket).await?,
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+enum Tried {
+    Ordered(u64),
+    Load(Vec<Wanted>),
+}
+
+fn try_record(groups: &Groups, group: GroupId, volume: VolumeId, moves: &[(Moved, Place)]) -> Result<Tried> {
+    let mut state = groups.state(group).state.lock();
+    let mut kept = Vec::with_capacity(moves.len());
+    let mut missing = Vec::new();
+    for (moved, place) in moves {
+        if state.slot(volume, moved.ino, moved.block).is_none() {
+            missing.push(Wanted::Leaf(LeafKey::of(moved.ino, moved.block).0));
+        } else if state.is_at(volume, moved) || active(Bug::MoveUnconditional) {
+            kept.push((*moved, *place));
+        }
+    }
+    if !missing.is_empty() {
+        return Ok(Tried::Load(missing));
+    }
+    if !kept.is_empty() {
+        let blocks = kept.iter().map(|(moved, _)| *moved).collect();
+        groups.store().log.append_moves(&Moves { group, volume, blocks }, &runs_of(&kept))?;
+        kept.iter().for_each(|(moved, place)| state.move_block(volume, moved, *place));
+        groups.note_overlay(&mut state);
+    }
+    Ok(Tried::Ordered(kept.len() as u64))
+}
+
+/// Consecutive places as runs.
+fn runs_of(moves: &[(Moved, Place)]) -> Vec<Run> {
+    let mut runs: Vec<Run> = Vec::new();
+    for (_, place) in moves {
+        match runs.last_mut() {
+            Some(run) if run.place.advance(u32::from(run.count)) == *place => run.count += 1,
+            _ => runs.push(Run { place: *place, count: 1 }),
+        }
+    }
+    runs
+}

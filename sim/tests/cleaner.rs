@@ -1,0 +1,17 @@
+//! Small bricks that are written over and over: crashes while the cleaner moves blocks and segments are freed and taken
+//! again (rules K1-K3).
+
+use sim::campaign;
+use sim::workload::Focus;
+
+/// About 30 s on two cores: lives are long, because bricks must fill.
+const SEEDS: u64 = 250;
+
+#[test]
+fn promises_hold_while_the_cleaner_works() {
+    let (total, failures) = campaign::run_many(campaign::seeds(SEEDS), Focus::Cleaner, 5);
+    println!("{total:?}");
+    let told: Vec<_> = failures.iter().map(ToString::to_string).collect();
+    assert!(failures.is_empty(), "{}", told.join("\n"));
+    assert!(total.moved > 100 * SEEDS, "the cleaner has worked: {total:?}");
+}

@@ -1,0 +1,122 @@
+//! Space as clients see it: admission by logical bytes, physical room, and how much the cleaner slows them (rules K4,
+//! K5). Clients never hear "full" because the cleaner lags: they wait for it.
+
+use crate::cleaner::Thresholds;
+use base::StatFs;
+use base::limits::BLOCK_BYTES;
+use runtime::Event;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+/// Free segments that the bulk stream leaves to the log and the cleaner.
+pub const BULK_RESERVE_SEGMENTS: usize = 2;
+
+/// Longest time that one write waits for its turn.
+const WAIT_NS_MAX: u64 = 500_000_000;
+
+/// What clients may still write; one per brick.
+pub struct Space {
+    usable_blocks: u64,
+    marks: Thresholds,
+    /// Blocks admitted since start, overwrites included.
+    admitted: AtomicU64,
+    /// What `admitted` may grow to by the last measurement.
+    limit: AtomicU64,
+    /// `admitted` when the checkpoint under way made its cut.
+    cut: AtomicU64,
+    /// Nanoseconds between blocks of all clients together.
+    delay_ns: AtomicU64,
+    /// When the next block's turn comes.
+    turn_ns: AtomicU64,
+    /// A cleaner runs, and has not found the brick full of live data.
+    reclaims: AtomicBool,
+    /// Blocks that the cleaner has moved since start.
+    moved: AtomicU64,
+    /// Happens when segments became free, or none will.
+    pub came: Event,
+}
+
+impl Space {
+    /// A brick of `segments` segments that take `segment_blocks` blocks of data each; `live` of them are live.
+    pub fn new(segments: u32, segment_blocks: u32, live: u64) -> Space {
+        let marks = Thresholds::new(segments);
+        let usable_blocks = u64::from(segments - marks.reserve) * u64::from(segment_blocks);
+        Space {
+            usable_blocks,
+            marks,
+            admitted: AtomicU64::new(0),
+            limit: AtomicU64::new(usable_blocks.saturating_sub(live)),
+            cut: AtomicU64::new(0),
+            delay_ns: AtomicU64::new(0),
+            turn_ns: AtomicU64::new(0),
+            reclaims: AtomicBool::new(false),
+            moved: AtomicU64::new(0),
+            came: Event::new(),
+        }
+    }
+    /// Admits blocks if they fit even if none of them overwrites another. False: measure by a checkpoint, then they
+    /// fit or the brick is full.
+    pub fn admit(&self, blocks: u64) -> bool {
+        let limit = self.limit.load(Ordering::Acquire);
+        let after = |before: u64| Some(before + blocks).filter(|after| *after <= limit);
+        self.admitted.fetch_update(Ordering::AcqRel, Ordering::Acquire, after).is_ok()
+    }
+    /// Blocks admitted since start.
+    pub fn admitted(&self) -> u64 {
+        self.admitted.load(Ordering::Acquire)
+    }
+    /// A checkpoint makes its cut.
+    pub fn begin_checkpoint(&self) {
+        self.cut.store(self.admitted(), Ordering::Release);
+    }
+    /// A checkpoint has counted the live blocks as of its cut.
+    pub fn measured(&self, live: u64) {
+        let limit = (self.usable_blocks + self.cut.load(Ordering::Acquire)).saturating_sub(live);
+        self.limit.store(limit, Ordering::Release);
+    }
+    /// Bytes for clients: all, and those that may still be written.
+    pub fn statfs(&self) -> StatFs {
+        let free = self.limit.load(Ordering::Acquire).saturating_sub(self.admitted());
+        let block = BLOCK_BYTES as u64;
+        StatFs { size_bytes: self.usable_blocks * block, free_bytes: free.min(self.usable_blocks) * block }
+    }
+    /// The moment at which a write of so many blocks has its turn, if clients are slowed: so they don't outrun the
+    /// cleaner.
+    pub fn turn(&self, now_ns: u64, blocks: u64) -> Option<u64> {
+        let delay_ns = self.delay_ns.load(Ordering::Relaxed).saturating_mul(blocks);
+        if delay_ns == 0 {
+            return None;
+        }
+        let later = |turn_ns: u64| Some(turn_ns.max(now_ns) + delay_ns);
+        let before =
+            self.turn_ns.fetch_update(Ordering::AcqRel, Ordering::Acquire, later).expect("there is a later one");
+        // One large write does not wait for all its blocks' turns: those who come next do.
+        Some((before.max(now_ns) + delay_ns).min(now_ns + WAIT_NS_MAX))
+    }
+    /// Free segments below which client data waits.
+    pub fn floor_for_data(&self) -> usize {
+        self.marks.floor as usize
+    }
+    /// Free segments below which changes of names wait.
+    pub fn floor_for_names(&self) -> usize {
+        self.marks.floor as usize / 2
+    }
+    /// What the cleaner's controller has decided: the delay, and whether anything can be reclaimed.
+    pub fn set_pace(&self, delay_ns: u64, reclaims: bool) {
+        self.delay_ns.store(delay_ns, Ordering::Relaxed);
+        if self.reclaims.swap(reclaims, Ordering::AcqRel) != reclaims {
+            self.came.notify();
+        }
+    }
+    /// True if waiting for a free segment makes sense.
+    pub fn reclaims(&self) -> bool {
+        self.reclaims.load(Ordering::Acquire)
+    }
+    /// The cleaner has moved blocks.
+    pub fn note_moved(&self, blocks: u64) {
+        self.moved.fetch_add(blocks, Ordering::Relaxed);
+    }
+    /// Blocks that the cleaner has moved since start.
+    pub fn moved(&self) -> u64 {
+        self.moved.load(Ordering::Relaxed)
+    }
+}
