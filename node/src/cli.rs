@@ -203,6 +203,8 @@ pub enum Bench {
     Sync(BenchSync),
     /// Random 4 KiB reads and writes past the page cache
     Random(BenchRandom),
+    /// Random 4 KiB overwrites of a filled brick, second by second: what it does for life
+    Steady(BenchSteady),
 }
 
 /// What both benches take.
@@ -213,7 +215,7 @@ pub struct BenchTarget {
     /// Seconds per measurement, 1 to 3600
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=3600), default_value_t = 5)]
     pub time: u64,
-    /// Bytes of each writer's file, 64K to 1T [default: 16M for sync, 256M for random]
+    /// Bytes of each file, 64K to 1T [default: 16M for sync, 256M for random, by --fill for steady]
     #[arg(long, value_name = "BYTES", value_parser = bench_bytes)]
     pub size: Option<u64>,
     /// Print JSON [default: a table]
@@ -259,6 +261,22 @@ pub struct BenchRandom {
     /// Requests in flight per file (a count), 1 to 64; jobs x depth is at most 64 [default: 8, or 1 if --jobs is given]
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=64))]
     pub depth: Option<u32>,
+}
+
+/// `sinter bench steady`.
+#[derive(Args, Debug)]
+pub struct BenchSteady {
+    #[command(flatten)]
+    pub target: BenchTarget,
+    /// Percent of the brick's size to fill first, 1 to 95
+    #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u64).range(1..=95), default_value_t = 80)]
+    pub fill: u64,
+    /// Few blocks get most writes, by Zipf's law [default: uniform]
+    #[arg(long)]
+    pub zipf: bool,
+    /// Data directory of a running daemon that tells what its device wrote [default: none]
+    #[arg(long, value_name = "DATA")]
+    pub brick: Option<PathBuf>,
 }
 
 /// Largest brick that the command line accepts: 1 PiB, far above one server's flash.

@@ -43,6 +43,17 @@ pub fn run(
     progress: &mut Progress,
     interrupted: &AtomicBool,
 ) -> std::io::Result<Measured> {
+    run_watched(workers, time, progress, interrupted, |_| {})
+}
+
+/// As `run`; `watch` hears once a second how many operations are done.
+pub fn run_watched(
+    workers: Vec<Worker>,
+    time: Duration,
+    progress: &mut Progress,
+    interrupted: &AtomicBool,
+    mut watch: impl FnMut(u64),
+) -> std::io::Result<Measured> {
     let shared = Arc::new(Shared {
         start: Barrier::new(workers.len() + 1),
         stop: AtomicBool::new(false),
@@ -57,9 +68,15 @@ pub fn run(
         .collect();
     shared.start.wait();
     let begin = Instant::now();
+    let mut told = 0;
     while begin.elapsed() < time && !shared.stop.load(Ordering::Relaxed) && !interrupted.load(Ordering::Relaxed) {
         std::thread::sleep(Duration::from_millis(20).min(time));
-        progress.tick(begin.elapsed(), time, shared.done.load(Ordering::Relaxed));
+        let done = shared.done.load(Ordering::Relaxed);
+        progress.tick(begin.elapsed(), time, done);
+        if begin.elapsed().as_secs() > told {
+            told += 1;
+            watch(done);
+        }
     }
     shared.stop.store(true, Ordering::Relaxed);
     let results: Vec<_> = threads.into_iter().map(|thread| thread.join().expect("a panic ends the process")).collect();

@@ -4,6 +4,7 @@
 mod engine;
 pub mod random;
 pub mod report;
+pub mod steady;
 pub mod sync;
 
 #[cfg(test)]

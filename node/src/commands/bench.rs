@@ -2,8 +2,8 @@
 
 use super::print;
 use crate::bench::report::{Progress, Report};
-use crate::bench::{random, sync};
-use crate::cli::{Bench, BenchRandom, BenchSync, BenchTarget};
+use crate::bench::{random, steady, sync};
+use crate::cli::{Bench, BenchRandom, BenchSteady, BenchSync, BenchTarget};
 use crate::failure::{Exit, Failure};
 use crate::host::Signals;
 use std::sync::Arc;
@@ -17,15 +17,11 @@ const DEPTH_DEFAULT: u32 = 8;
 /// Runs a bench.
 pub fn run(command: &Bench) -> Result<Exit, Failure> {
     let interrupted = watch_signals()?;
-    let report = match command {
-        Bench::Sync(options) => run_sync(options, &interrupted)?,
-        Bench::Random(options) => run_random(options, &interrupted)?,
-    };
-    let target = match command {
-        Bench::Sync(options) => &options.target,
-        Bench::Random(options) => &options.target,
-    };
-    show(&report, target)?;
+    match command {
+        Bench::Sync(options) => show(&run_sync(options, &interrupted)?, &options.target)?,
+        Bench::Random(options) => show(&run_random(options, &interrupted)?, &options.target)?,
+        Bench::Steady(options) => run_steady(options, &interrupted)?,
+    }
     Ok(if interrupted.load(Ordering::Relaxed) { Exit::Failed } else { Exit::Done })
 }
 
@@ -49,6 +45,18 @@ fn run_random(options: &BenchRandom, interrupted: &AtomicBool) -> Result<Report,
         time: Duration::from_secs(options.target.time),
     };
     random::measure(&options.target.directory, &plan, &mut Progress::new(), interrupted)
+}
+
+fn run_steady(options: &BenchSteady, interrupted: &AtomicBool) -> Result<(), Failure> {
+    let plan = steady::Plan {
+        fill_percent: options.fill,
+        file_bytes: options.target.size,
+        zipf: options.zipf,
+        brick: options.brick.clone(),
+        time: Duration::from_secs(options.target.time),
+    };
+    let report = steady::measure(&options.target.directory, &plan, &mut Progress::new(), interrupted)?;
+    if options.target.json { print(&report.json()) } else { print(&report.table()) }
 }
 
 fn show(report: &Report, target: &BenchTarget) -> Result<(), Failure> {

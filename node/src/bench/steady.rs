@@ -1,0 +1,248 @@
+//! `sinter bench steady`: fills a file system to a level, then overwrites random 4 KiB blocks for long, and tells each
+//! second's writes: whether what a device or a file system does when it is new is what it does for life.
+
+use super::engine::{BLOCK_BYTES, Ground, Worker, random_bytes, run_watched};
+use super::report::Progress;
+use crate::admin::client::Client;
+use crate::admin::protocol::{Answer, Request, Space, Status};
+use crate::failure::{Exit, Failure};
+use crate::table::{Align, Table, bytes, count};
+use runtime::random::SplitMix;
+use serde::Serialize;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+const FILE: &str = "steady";
+/// Writers: enough to keep a flash device busy.
+const THREADS: u32 = 32;
+/// Seconds at the end, and after the first as many, that are compared.
+const SPAN_SECONDS: usize = 60;
+
+/// What to measure.
+pub struct Plan {
+    /// Percent of the brick's size that is filled first.
+    pub fill_percent: u64,
+    /// Bytes to fill instead.
+    pub file_bytes: Option<u64>,
+    /// Few blocks get most of the writes.
+    pub zipf: bool,
+    /// A brick whose daemon tells what its device wrote.
+    pub brick: Option<PathBuf>,
+    /// How long.
+    pub time: Duration,
+}
+
+/// What was found.
+#[derive(Serialize, Clone, PartialEq, Debug)]
+pub struct Report {
+    /// Which bench.
+    pub bench: &'static str,
+    /// The directory.
+    pub directory: String,
+    /// Bytes of the file that was overwritten.
+    pub file_bytes: u64,
+    /// Some blocks get more writes than others.
+    pub zipf: bool,
+    /// Writes of each second.
+    pub windows: Vec<u64>,
+    /// Writes per second.
+    pub mean: u64,
+    /// The slowest second's writes.
+    pub least: u64,
+    /// The mean of the minute after the first; of the first half of a shorter run.
+    pub early_mean: u64,
+    /// The mean of the last minute; of the last half of a shorter run.
+    pub late_mean: u64,
+    /// Half of the writes took no longer.
+    pub p50_ns: u64,
+    /// 99 of 100 took no longer.
+    pub p99_ns: u64,
+    /// The longest.
+    pub max_ns: u64,
+    /// What the brick's device wrote per byte that clients wrote.
+    pub amplification: Option<f64>,
+    /// What a log with this fill must write at least under uniform overwrite.
+    pub model: Option<f64>,
+}
+
+/// Fills and overwrites.
+pub fn measure(
+    directory: &Path,
+    plan: &Plan,
+    progress: &mut Progress,
+    interrupted: &AtomicBool,
+) -> Result<Report, Failure> {
+    let file_bytes = match (plan.file_bytes, plan.brick.as_deref()) {
+        (Some(bytes), _) => bytes,
+        (None, Some(brick)) => status_of(brick)?.size_bytes / 100 * plan.fill_percent,
+        (None, None) => {
+            let failure = Failure::new(Exit::Usage, "how much is to be filled is not known");
+            return Err(failure.next("give --size, or --brick with the data directory of the daemon that serves it"));
+        }
+    };
+    let ground = Ground::make(directory)?;
+    let failed = |error: std::io::Error| Failure::io(format!("bench in {}", directory.display()), &error);
+    let file_bytes = file_bytes / BLOCK_BYTES * BLOCK_BYTES;
+    progress.begin(format!("laying out {}", bytes(file_bytes)));
+    ground.lay_out(FILE, file_bytes, 1, interrupted).map_err(failed)?;
+    let before = plan.brick.as_deref().map(space_of).transpose()?;
+    progress.begin(format!("overwriting {}", if plan.zipf { "by Zipf's law" } else { "uniformly" }));
+    let workers = (0..THREADS).map(|thread| worker(&ground, thread, file_bytes, plan.zipf));
+    let workers = workers.collect::<std::io::Result<Vec<Worker>>>().map_err(failed)?;
+    let mut windows = Vec::new();
+    let mut seen = 0;
+    let watch = |done: u64| {
+        windows.push(done - seen);
+        seen = done;
+    };
+    let measured = run_watched(workers, plan.time, progress, interrupted, watch).map_err(failed)?;
+    let after = plan.brick.as_deref().map(space_of).transpose()?;
+    progress.end();
+    let spent = before.zip(after);
+    let span = SPAN_SECONDS.min(windows.len() / 2);
+    let mean = |part: &[u64]| part.iter().sum::<u64>() / part.len().max(1) as u64;
+    let early = if windows.len() >= 3 * SPAN_SECONDS { SPAN_SECONDS } else { 0 };
+    Ok(Report {
+        bench: "steady",
+        directory: directory.display().to_string(),
+        file_bytes,
+        zipf: plan.zipf,
+        mean: mean(&windows),
+        least: windows.iter().copied().min().unwrap_or(0),
+        early_mean: mean(&windows[early..early + span]),
+        late_mean: mean(&windows[windows.len() - span..]),
+        p50_ns: measured.latency.quantile_ns(0.5),
+        p99_ns: measured.latency.quantile_ns(0.99),
+        max_ns: measured.latency.max_ns(),
+        amplification: spent.map(|(before, after)| {
+            let written = (after.device_bytes - before.device_bytes) as f64;
+            written / (after.client_bytes - before.client_bytes).max(1) as f64
+        }),
+        model: after.filter(|_| !plan.zipf).map(|after| {
+            // Free segments hold nothing that could be overwritten.
+            model(after.logical_bytes as f64 / (after.physical_bytes - after.free_bytes).max(1) as f64)
+        }),
+        windows,
+    })
+}
+
+fn space_of(brick: &Path) -> Result<Space, Failure> {
+    status_of(brick).map(|status| status.space)
+}
+
+fn status_of(brick: &Path) -> Result<Status, Failure> {
+    match Client::need(brick)?.ask(&Request::Status)? {
+        Answer::Status(status) => Ok(status),
+        _ => Err(Failure::new(Exit::Failed, "the daemon answered something else than its status")),
+    }
+}
+
+/// Write amplification of a log under uniform overwrite: a segment is reclaimed when a part `u` of it is still live,
+/// where fill = (1 - u) / -ln u, and each reclaimed segment makes room for 1 - u (source: Menon, "A performance
+/// comparison of RAID-5 and log-structured arrays"; Rosenblum and Ousterhout for the cost).
+fn model(fill: f64) -> f64 {
+    let (mut low, mut high) = (1e-9, 1.0 - 1e-9);
+    for _ in 0..100 {
+        let u: f64 = (low + high) / 2.0;
+        if (1.0 - u) / -u.ln() < fill { low = u } else { high = u }
+    }
+    1.0 / (1.0 - low)
+}
+
+fn worker(ground: &Ground, thread: u32, file_bytes: u64, zipf: bool) -> std::io::Result<Worker> {
+    let file = ground.open(FILE, libc::O_DIRECT)?;
+    let blocks = (file_bytes / BLOCK_BYTES).max(1);
+    let stride = stride(blocks);
+    let mut random = SplitMix(u64::from(thread) << 1);
+    let block = random_bytes(BLOCK_BYTES as usize, random.next())?;
+    Ok(Box::new(move || {
+        let number = if zipf { zipf_rank(&mut random, blocks) * stride % blocks } else { random.below(blocks) };
+        file.write_all_at(&block, number * BLOCK_BYTES)
+    }))
+}
+
+/// A rank from 0 by Zipf's law with exponent 1: the chance of rank r is as 1/r, so its logarithm is uniform.
+fn zipf_rank(random: &mut SplitMix, blocks: u64) -> u64 {
+    let uniform = random.below(1 << 53) as f64 / (1u64 << 53) as f64;
+    ((blocks as f64).powf(uniform) as u64).min(blocks) - 1
+}
+
+/// A step with which ranks are spread over the file, each on a block of its own: about the golden section of it, and
+/// without a common factor. Files have less than 2^32 blocks (16 TiB), so a product fits.
+fn stride(blocks: u64) -> u64 {
+    let common = |mut one: u64, mut other: u64| {
+        while other > 0 {
+            (one, other) = (other, one % other);
+        }
+        one
+    };
+    let golden = blocks * 618 / 1000 + 1;
+    (golden..).find(|step| common(*step, blocks) == 1).expect("every number has a neighbour without a common factor")
+}
+
+impl Report {
+    /// For people.
+    pub fn table(&self) -> String {
+        let mut table = Table::new(&[("", Align::Left), ("", Align::Left)]);
+        let mut row = |name: &str, value: String| table.row(vec![name.to_string(), value]);
+        let percent = |part: u64, of: u64| format!("{} ({}%)", count(part), part * 100 / of.max(1));
+        row("overwritten", format!("{}, {}", bytes(self.file_bytes), if self.zipf { "Zipf" } else { "uniform" }));
+        row("seconds", count(self.windows.len() as u64));
+        row("writes/s", count(self.mean));
+        row("slowest second", percent(self.least, self.mean));
+        row("early", count(self.early_mean));
+        row("late", percent(self.late_mean, self.early_mean));
+        row("p50", crate::table::duration(self.p50_ns));
+        row("p99", crate::table::duration(self.p99_ns));
+        row("max", crate::table::duration(self.max_ns));
+        if let Some(amplification) = self.amplification {
+            row("device bytes per client byte", format!("{amplification:.2}"));
+        }
+        if let Some(model) = self.model {
+            row("the cleaner's model", format!("{model:.2}"));
+        }
+        table.render().trim_start().to_string()
+    }
+    /// For programs.
+    pub fn json(&self) -> String {
+        serde_json::to_string_pretty(self).expect("strings and finite numbers are JSON") + "\n"
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_model_is_the_known_curve() {
+        // From the formula by hand: u = 0.5 belongs to fill 0.7213, and costs 2.
+        assert!((model(0.7213) - 2.0).abs() < 0.01, "{}", model(0.7213));
+        assert!(model(0.3) < 1.05 && model(0.9) > 4.0 && model(0.9) < 6.0, "{} {}", model(0.3), model(0.9));
+    }
+
+    #[test]
+    fn zipf_prefers_few_blocks() {
+        let mut random = SplitMix(1);
+        let mut seen = std::collections::BTreeMap::new();
+        for _ in 0..10_000 {
+            let block = zipf_rank(&mut random, 1000) * stride(1000) % 1000;
+            *seen.entry(block).or_insert(0u32) += 1;
+        }
+        let most = seen.values().max().copied().unwrap_or(0);
+        assert!(most > 1000 && seen.len() > 500, "{most} of 10,000 on one block, {} blocks", seen.len());
+    }
+
+    #[test]
+    fn a_short_run_tells_every_second() {
+        let scratch = crate::scratch::Scratch::new();
+        let plan =
+            Plan { fill_percent: 1, file_bytes: Some(1 << 20), zipf: false, brick: None, time: Duration::from_secs(2) };
+        let mut progress = Progress::to(Box::new(std::io::sink()), false);
+        let report = measure(scratch.path(), &plan, &mut progress, &AtomicBool::new(false));
+        let report = report.unwrap_or_else(|failure| panic!("{failure:?}"));
+        assert!((1..=3).contains(&report.windows.len()) && report.mean > 0, "{report:?}");
+        assert!(report.table().contains("slowest second"));
+    }
+}
