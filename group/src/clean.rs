@@ -4,7 +4,7 @@
 use crate::Groups;
 use crate::load::Wanted;
 use base::limits::BLOCK_BYTES;
-use base::{GroupId, Kind, LeafKey, Place, Result, SegmentId, VolumeId};
+use base::{GroupId, Kind, LeafKey, Life, Place, Result, SegmentId, VolumeId};
 use runtime::Slice;
 use runtime::seeded::{Bug, active};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -41,6 +41,7 @@ pub struct Status {
 /// A segment being emptied.
 struct Victim {
     segment: SegmentId,
+    life: Life,
     entries: Vec<SummaryEntry>,
     next: usize,
 }
@@ -53,8 +54,8 @@ struct Cleaner {
     victim: Option<Victim>,
     /// Emptied, and checkpoints that had ended by then.
     emptied: Vec<(SegmentId, u64)>,
-    /// Segments with a block that can't be read: they stay as they are.
-    damaged: Vec<SegmentId>,
+    /// Lives of segments with a block or a summary that can't be read: they stay as they are.
+    damaged: Vec<(SegmentId, Life)>,
     best: Option<(u32, u32)>,
     /// Checkpoints that had ended when there was nothing to choose from.
     found_none_at: Option<u64>,
@@ -150,7 +151,7 @@ impl Cleaner {
     fn choose(&mut self) {
         let mut candidates = self.groups.store().cleanable();
         let busy = |segment: &SegmentId| {
-            self.damaged.contains(segment)
+            self.damaged.contains(&(*segment, self.life(*segment)))
                 || self.emptied.iter().any(|(emptied, _)| emptied == segment)
                 || self.victim.as_ref().is_some_and(|victim| victim.segment == *segment)
         };
@@ -160,6 +161,10 @@ impl Cleaner {
         self.best = best.map(|candidate| (candidate.live, candidate.blocks)).min();
     }
 
+    fn life(&self, segment: SegmentId) -> Life {
+        self.groups.store().life(segment)
+    }
+
     /// Moves up to `blocks` blocks. Returns how many copies count.
     async fn work(&mut self, blocks: u32) -> Result<u64> {
         if blocks == 0 {
@@ -167,24 +172,25 @@ impl Cleaner {
         }
         if self.victim.is_none() {
             let Some(segment) = self.chosen.pop_front() else { return Ok(0) };
+            // It may be freed, and be in its next life, by the time its summary is read.
+            let life = self.life(segment);
             match self.groups.store().live_of(segment).await {
                 Ok(mut entries) => {
                     entries.sort_by_key(|entry| entry.block);
-                    self.victim = Some(Victim { segment, entries, next: 0 });
+                    self.victim = Some(Victim { segment, life, entries, next: 0 });
                 }
-                // Its owner may have emptied it meanwhile; if not, `check` and scrub tell.
-                Err(error) if error.kind == Kind::Corrupt => self.damaged.push(segment),
+                Err(error) if error.kind == Kind::Corrupt => self.damaged.push((segment, life)),
                 Err(error) => return Err(error),
             }
         }
         let Some(victim) = self.victim.as_mut() else { return Ok(0) };
         let until = (victim.next + blocks as usize).min(victim.entries.len());
         let slice = victim.entries[victim.next..until].to_vec();
-        let (segment, last) = (victim.segment, until == victim.entries.len());
+        let (segment, life, last) = (victim.segment, victim.life, until == victim.entries.len());
         let moved = move_blocks(&self.groups, segment, &slice).await;
         match &moved {
             Err(error) if error.kind == Kind::Corrupt => {
-                self.damaged.push(segment);
+                self.damaged.push((segment, life));
                 self.victim = None;
             }
             Err(_) => {}
@@ -208,12 +214,16 @@ fn moved_of(segment: SegmentId, entry: &SummaryEntry) -> Moved {
 /// Copies blocks of a segment to the cold stream and has their owners take the copies. Returns how many count. Errors:
 /// `Corrupt` if a block that is still in use differs from its checksum; `NoSpace`, `Io`.
 async fn move_blocks(groups: &Groups, segment: SegmentId, entries: &[SummaryEntry]) -> Result<u64> {
-    let _pin = groups.store().pin();
-    let live = still_there(groups, segment, entries).await?;
-    if live.is_empty() {
-        return Ok(0);
-    }
-    let copy = read_blocks(groups, segment, &live).await?;
+    let (live, copy) = {
+        // Let go before anything waits for a segment: freed ones wait for readers.
+        let _pin = groups.store().pin();
+        let live = still_there(groups, segment, entries).await?;
+        if live.is_empty() {
+            return Ok(0);
+        }
+        let copy = read_blocks(groups, segment, &live).await?;
+        (live, copy)
+    };
     let ticket = groups.store().cold.place(copy).await?;
     let places: Vec<Place> =
         ticket.runs().iter().flat_map(|run| (0..u32::from(run.count)).map(|n| run.place.advance(n))).collect();

@@ -219,7 +219,9 @@ impl State {
     /// True if the block still is where the cleaner has copied it from; false also if its leaf is not in memory.
     pub fn is_at(&mut self, volume: VolumeId, moved: &Moved) -> bool {
         let at = self.slot(volume, moved.ino, moved.block);
-        matches!(at, Some(Slot::Local { place, .. }) if place == moved.old) && !self.is_dropped(volume)
+        // The checksum tells the place's lives apart.
+        let same = |place, crc| (place, crc) == (moved.old, moved.crc);
+        matches!(at, Some(Slot::Local { place, crc, .. }) if same(place, crc)) && !self.is_dropped(volume)
     }
     /// The block lies at `place` now, if nobody has changed it since it was copied (rule K2).
     pub fn move_block(&mut self, volume: VolumeId, moved: &Moved, place: Place) {

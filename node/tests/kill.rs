@@ -8,8 +8,8 @@
 mod claims;
 mod daemon;
 
-use claims::{Appended, Blocks, Claim, Replaced, Small, Syncing};
-use daemon::{Daemon, Home};
+use claims::{Appended, Blocks, Churn, Claim, Replaced, Small, Syncing};
+use daemon::{Daemon, Home, succeed, text};
 use runtime::random::SplitMix;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -83,20 +83,32 @@ struct Found {
     violations: Vec<String>,
     kills: u64,
     acknowledged: u64,
+    moved_bytes: u64,
+}
+
+/// What the cleaner has moved since the daemon started.
+fn moved_bytes(home: &Home) -> u64 {
+    let status: serde_json::Value =
+        serde_json::from_str(&succeed(&["status", text(&home.data), "--json"])).expect("status prints JSON");
+    status["space"]["moved_bytes"].as_u64().expect("a number of bytes")
 }
 
 /// Loads, kills and checks until `kills` are done, or until the first violations.
-fn torture(home: &Home, kills: u64, seed: u64, bug: Option<&str>) -> Found {
+fn torture(home: &Home, kills: u64, seed: u64, bug: Option<&str>, churn: Option<(u64, u64)>) -> Found {
     let mut random = SplitMix(seed);
     let mut found = Found::default();
     let mut kept = blocks(home);
-    let overwritten = kept.len();
     let mut past = Vec::new();
     let mut daemon = start(home, bug);
+    if let Some((bytes, again)) = churn {
+        kept.push(Box::new(Churn::lay_out(&home.mount, bytes, again)));
+    }
+    let overwritten = kept.len();
     while found.kills < kills && found.violations.is_empty() {
         let killed = Arc::new(AtomicBool::new(false));
         let workers = spawn(round_claims(home, found.kills, kept), random.next(), &killed);
         std::thread::sleep(Duration::from_millis(50 + random.below(350)));
+        found.moved_bytes += moved_bytes(home);
         killed.store(true, Ordering::SeqCst);
         daemon.kill();
         let mut claims: Vec<_> = workers.into_iter().map(join).collect();
@@ -118,7 +130,7 @@ fn torture(home: &Home, kills: u64, seed: u64, bug: Option<&str>) -> Found {
 #[test]
 fn nothing_acknowledged_as_durable_is_lost_by_kills() {
     let home = Home::new("kills");
-    let found = torture(&home, kills(), 1, None);
+    let found = torture(&home, kills(), 1, None, None);
     assert!(found.violations.is_empty(), "kill {}: {:#?}", found.kills, found.violations);
     println!("{} kills, {} durable acknowledgements, no violation", found.kills, found.acknowledged);
     assert!(found.acknowledged > found.kills * 20, "only {} acknowledgements", found.acknowledged);
@@ -128,7 +140,19 @@ fn nothing_acknowledged_as_durable_is_lost_by_kills() {
 #[test]
 fn an_acknowledgement_before_the_flush_is_noticed() {
     let home = Home::new("kills-seeded");
-    let found = torture(&home, 100, 2, Some("AckBeforeFlush"));
+    let found = torture(&home, 100, 2, Some("AckBeforeFlush"), None);
     assert!(!found.violations.is_empty(), "{} kills noticed nothing", found.kills);
     println!("noticed at kill {}: {}", found.kills, found.violations[0]);
+}
+
+/// The same on a brick of 4 GiB that is full but for what the cleaner frees.
+#[test]
+fn nothing_is_lost_by_kills_while_the_cleaner_works() {
+    let home = Home::new("kills-cleaner");
+    let found = torture(&home, kills().div_ceil(2), 3, None, Some((3200 << 20, 850 << 20)));
+    assert!(found.violations.is_empty(), "kill {}: {:#?}", found.kills, found.violations);
+    let Found { kills, acknowledged, moved_bytes, .. } = found;
+    println!("{kills} kills, {acknowledged} durable acknowledgements, {moved_bytes} bytes moved, no violation");
+    assert!(moved_bytes > kills * (1 << 20), "the cleaner has moved {moved_bytes} bytes only");
+    home.check();
 }

@@ -114,6 +114,10 @@ impl Store {
         };
         table.cleanable(replay).map(candidate).collect()
     }
+    /// The life that a segment is in.
+    pub fn life(&self, segment: SegmentId) -> base::Life {
+        self.table.lock().row(segment).map_or(base::Life(0), |row| row.life)
+    }
     /// True if the last checkpoint found live blocks in a segment.
     pub fn is_live(&self, segment: SegmentId) -> bool {
         self.table.lock().is_live(segment)

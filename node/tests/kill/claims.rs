@@ -307,6 +307,56 @@ impl Claim for Replaced {
 }
 
 /// Makes the names in a file's directory durable.
+/// A large file of which random parts are overwritten all the time, without any promise: it makes the cleaner work.
+pub struct Churn {
+    path: PathBuf,
+    bytes: u64,
+}
+
+impl Churn {
+    /// Bytes of one write.
+    const PIECE: u64 = 64 << 10;
+
+    /// Lays out a file of `bytes` bytes, and overwrites random parts of it, `again` bytes in all.
+    pub fn lay_out(directory: &Path, bytes: u64, again: u64) -> Churn {
+        let path = directory.join("churn");
+        let file = File::create(&path).expect("the mount is writable");
+        let piece = vec![7; 1 << 20];
+        for offset in (0..bytes).step_by(1 << 20) {
+            file.write_all_at(&piece, offset).expect("there is room");
+        }
+        let mut random = SplitMix(bytes);
+        for _ in 0..again / Churn::PIECE {
+            let offset = random.below(bytes / Churn::PIECE) * Churn::PIECE;
+            file.write_all_at(&piece[..Churn::PIECE as usize], offset).expect("there is room");
+        }
+        file.sync_all().expect("the mount is writable");
+        Churn { path, bytes }
+    }
+}
+
+impl Claim for Churn {
+    fn name(&self) -> String {
+        self.path.display().to_string()
+    }
+    fn work(&mut self, random: &mut SplitMix) -> Result<()> {
+        let file = File::options().write(true).open(&self.path)?;
+        let piece = vec![8; Churn::PIECE as usize];
+        loop {
+            file.write_all_at(&piece, random.below(self.bytes / Churn::PIECE) * Churn::PIECE)?;
+        }
+    }
+    fn acknowledged(&self) -> u64 {
+        0
+    }
+    fn check(&mut self, violations: &mut Vec<String>) {
+        let length = std::fs::metadata(&self.path).map(|metadata| metadata.len()).ok();
+        if length != Some(self.bytes) {
+            violations.push(format!("{} has {length:?} bytes of {}", self.name(), self.bytes));
+        }
+    }
+}
+
 fn sync_directory(file: &Path) -> Result<()> {
     File::open(file.parent().expect("files are in directories"))?.sync_all()
 }
