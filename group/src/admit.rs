@@ -14,19 +14,19 @@ fn full() -> Error {
 impl Groups {
     /// Lets `blocks` blocks of client data in. Errors: `NoSpace` if the brick's live data leaves no room for them.
     pub(crate) async fn admit_data(&self, context: &Context, blocks: u64) -> Result<()> {
-        while !self.store().space.admit(blocks) {
-            // Overwrites have been counted as new blocks so far; a checkpoint tells.
+        let space = &self.store().space;
+        while !space.admit(blocks) {
+            // Overwrites have been counted as new blocks so far, and what was deleted as if it were there: checkpoints
+            // tell.
             let arrived = self.checkpoints();
             if self.is_measured() {
+                // One may have ended in between.
+                if space.admit(blocks) {
+                    break;
+                }
                 return Err(full());
             }
             self.checkpoint_after(arrived).await?;
-            if self.store().space.admit(blocks) {
-                break;
-            }
-            if self.is_measured() {
-                return Err(full());
-            }
         }
         self.wait_for_room(self.store().space.floor_for_data()).await?;
         if let Some(turn_ns) = self.store().space.turn(self.now_ns(), blocks) {
@@ -64,10 +64,12 @@ impl Groups {
         }
     }
 
-    /// True if nothing has been ordered since the last checkpoint: it has counted every live block.
+    /// True if nothing has been ordered since the last checkpoint, which had nothing left to free: it has counted every
+    /// live block and no other.
     fn is_measured(&self) -> bool {
         let base = self.checkpoint_base.lock();
-        self.checkpoints() > 0 && self.store().log.figures().records == base.records
+        let settled = self.checkpoints() > 0 && !self.is_freeing();
+        settled && self.store().log.figures().records == base.records
     }
 
     /// One checkpoint that began after now, by whoever runs it.

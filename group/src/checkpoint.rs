@@ -12,13 +12,28 @@ use store::GroupPart;
 /// How often the replay estimate is looked at: it grows by the log's bytes, at most a few GB/s.
 const LOOK_NS: u64 = 100_000_000;
 
+/// Pause between checkpoints that are made only to free what was cut, in multiples of the time that the last one took:
+/// clients keep most of the device and of a core.
+const FREE_PAUSE: u64 = 4;
+
 /// The checkpoint task: runs until the groups close or the log fails.
 pub async fn run(groups: Arc<Groups>) {
-    while !groups.closing.load(Ordering::Acquire) {
-        groups.store().runtime.clock.sleep(LOOK_NS).await;
-        let wanted = groups.checkpoint_wanted.swap(false, Ordering::AcqRel);
-        if (wanted || groups.checkpoint_is_due()) && groups.checkpoint().await.is_err() {
+    let clock = groups.store().runtime.clock.clone();
+    let mut free_from_ns = 0;
+    loop {
+        clock.sleep(LOOK_NS).await;
+        if groups.closing.load(Ordering::Acquire) {
             return;
+        }
+        let began_ns = clock.now_ns();
+        let wanted = groups.checkpoint_wanted.swap(false, Ordering::AcqRel);
+        let frees = groups.is_freeing() && began_ns >= free_from_ns;
+        if wanted || frees || groups.checkpoint_is_due() {
+            if groups.checkpoint().await.is_err() {
+                return;
+            }
+            let ended_ns = clock.now_ns();
+            free_from_ns = ended_ns + FREE_PAUSE * (ended_ns - began_ns);
         }
     }
 }
@@ -63,9 +78,10 @@ impl Groups {
             let mut state = group.state.lock();
             let counted = state.counted_bytes as u64;
             if state.freeze() {
-                let generation = state.frozen.clone().expect("just frozen");
                 self.overlay_bytes.fetch_sub(counted, Ordering::Relaxed);
-                frozen.push((state.group, state.row, generation));
+            }
+            if state.frozen.is_some() || !state.purges.is_empty() {
+                frozen.push((state.group, state.row, state.frozen.clone(), state.purges.clone()));
             }
         }
         if !active(Bug::AppliedBeforeDurable) {
@@ -73,18 +89,18 @@ impl Groups {
             let last = last.max(self.store().log.last_batch());
             self.store().log.wait(last, Sync::All, None).await?;
         }
-        let store = self.store().clone();
+        let (store, limits) = (self.store().clone(), self.options.free);
         let write = move || {
-            let parts = frozen.iter().map(|(group, row, generation)| GroupPart {
-                group: *group,
-                row: *row,
-                changes: generation.changes(),
+            let parts = frozen.into_iter().map(|(group, row, generation, purges)| {
+                let changes = generation.map_or(Vec::new(), |generation| generation.changes());
+                GroupPart { group, row, changes, purges }
             });
-            store::checkpoint::write(&store, replay, parts.collect())
+            store::checkpoint::write(&store, replay, parts.collect(), limits)
         };
-        run_blocking(&*self.store().runtime.tasks, write).await?;
-        for group in self.states() {
-            let merged = group.state.lock().merged();
+        let left = run_blocking(&*self.store().runtime.tasks, write).await?;
+        self.purging.store(left.iter().any(|(_, purges)| !purges.is_empty()), Ordering::Release);
+        for (group, purges) in left {
+            let merged = self.state(group).state.lock().merged(purges);
             drop(merged);
         }
         *self.checkpoint_base.lock() = figures;

@@ -45,6 +45,8 @@ pub struct Options {
     pub replay_records: u64,
     /// Bytes for all caches together.
     pub cache_bytes: u64,
+    /// How much a checkpoint frees of what was cut.
+    pub free: store::FreeLimits,
 }
 
 impl Options {
@@ -56,6 +58,7 @@ impl Options {
             replay_bytes: 1 << 30,
             replay_records: 400_000,
             cache_bytes: memory_max_bytes / 4,
+            free: store::FreeLimits::default(),
         }
     }
 }
@@ -109,6 +112,8 @@ pub struct Groups {
     checkpoints: AtomicU64,
     /// The cleaner has emptied segments that a checkpoint frees.
     checkpoint_wanted: AtomicBool,
+    /// Checkpoints have more to free of what was cut.
+    purging: AtomicBool,
     cleaner: Lock<clean::Status>,
     closing: AtomicBool,
 }
@@ -121,6 +126,7 @@ impl Groups {
             state.counted_bytes as u64
         };
         let bytes = groups.iter().map(count).sum();
+        let purging = groups.iter().any(|group| !group.state.lock().purges.is_empty());
         Groups {
             store,
             groups,
@@ -132,6 +138,7 @@ impl Groups {
             checkpointed: Event::new(),
             checkpoints: AtomicU64::new(0),
             checkpoint_wanted: AtomicBool::new(false),
+            purging: AtomicBool::new(purging),
             cleaner: Lock::new("cleaner", clean::Status::default()),
             closing: AtomicBool::new(false),
         }
@@ -209,6 +216,10 @@ impl Groups {
     /// The brick below.
     pub fn store(&self) -> &Arc<Store> {
         &self.store
+    }
+    /// True while checkpoints have more to free of what was cut or deleted (rule K6).
+    pub fn is_freeing(&self) -> bool {
+        self.purging.load(Ordering::Acquire)
     }
     /// Checkpoints since start.
     pub fn checkpoints(&self) -> u64 {

@@ -15,6 +15,7 @@ use store::format::superblock::EPOCH_ENDS_MAX;
 use store::format::values::GroupRow;
 use store::format::{keys, values};
 use store::index::Index;
+use store::purge::Purges;
 use store::{Opening, Replay, Replayed};
 
 /// Bytes that cached names and leaves take each, roughly: for turning a budget into entries.
@@ -28,6 +29,10 @@ fn read_groups(index: &dyn Index, count: u32, options: &Options) -> Result<Vec<G
         names: (each / 4 / NAME_BYTES).max(64) as usize,
         leaves: (each / 2 / LEAF_BYTES).max(16) as usize,
     };
+    let (from, to) = keys::volumes();
+    let volumes = index.scan(&from, &to, usize::MAX)?;
+    let volumes = volumes.iter().map(|(_, value)| values::decode_volume(value).map(|volume| volume.id));
+    let volumes: Vec<_> = volumes.collect::<Result<_>>()?;
     let group = |number| {
         let group = GroupId(number);
         let row = match index.get(&keys::group(group))? {
@@ -36,7 +41,7 @@ fn read_groups(index: &dyn Index, count: u32, options: &Options) -> Result<Vec<G
             // "..". Volume 0 is the catalogue.
             None => GroupRow { next_ino: 2, next_cookie: 3, next_intent: 1, next_volume: 1, ..GroupRow::default() },
         };
-        let mut state = State::new(group, row, sizes);
+        let mut state = State::new(group, row, Purges::read(index, group, &volumes)?, sizes);
         let (from, to) = keys::sessions(group);
         for (key, value) in index.scan(&from, &to, usize::MAX)? {
             state.results.insert(keys::session_id(&key), values::decode_results(&value)?.into());

@@ -39,8 +39,8 @@ pub struct Generation {
     pub targets: Map<(VolumeId, Ino), Option<Box<[u8]>>>,
     /// Leaves: only the slots that changed.
     pub leaves: BTreeMap<(VolumeId, LeafKey), Leaf>,
-    /// Blocks of older generations and of the index from this one on are gone.
-    pub cuts: Map<(VolumeId, Ino), u64>,
+    /// Blocks of older generations and of the index from this one on are gone, by the truncation of this trim number.
+    pub cuts: Map<(VolumeId, Ino), (u64, u64)>,
     /// Orphans, and inodes that are none any more.
     pub orphans: BTreeMap<(VolumeId, Ino), bool>,
     /// Intents decided here.
@@ -81,8 +81,8 @@ impl Generation {
         let (key, index) = LeafKey::of(ino, block);
         let slot = self.leaves.get(&(volume, key)).and_then(|leaf| leaf.get(index));
         slot.or_else(|| {
-            let cut = self.cuts.get(&(volume, ino))?;
-            (*cut <= block).then_some(Slot::Hole)
+            let (first, _) = self.cuts.get(&(volume, ino))?;
+            (*first <= block).then_some(Slot::Hole)
         })
     }
     /// Maps a block.
@@ -96,10 +96,10 @@ impl Generation {
         leaf.set(index, slot);
         self.bytes += (leaf.len() - before) * SLOT_BYTES;
     }
-    /// Removes blocks from `first` on.
-    pub fn cut(&mut self, volume: VolumeId, ino: Ino, first: u64) {
-        let cut = self.cuts.entry((volume, ino)).or_insert(u64::MAX);
-        *cut = first.min(*cut);
+    /// Removes blocks from `first` on, by the truncation of this trim number.
+    pub fn cut(&mut self, volume: VolumeId, ino: Ino, first: u64, trim: u64) {
+        let cut = self.cuts.entry((volume, ino)).or_insert((first, trim));
+        *cut = (first.min(cut.0), trim);
         let (boundary, index) = LeafKey::of(ino, first);
         let end = LeafKey { ino, leaf: u64::MAX };
         let gone: Vec<_> = self.leaves.range((volume, boundary)..=(volume, end)).map(|(key, _)| *key).collect();
@@ -172,8 +172,8 @@ impl Generation {
     /// The generation as a checkpoint takes it: cuts before leaves, drops of volumes last.
     pub fn changes(&self) -> Vec<Change> {
         let mut changes = Vec::with_capacity(self.inodes.len() + self.leaves.len() + 8);
-        for (&(volume, ino), &first) in &self.cuts {
-            changes.push(Change::Cut(volume, ino, first));
+        for (&(volume, ino), &(first, trim)) in &self.cuts {
+            changes.push(Change::Cut(volume, ino, first, trim));
         }
         for (&(volume, ino), slot) in &self.inodes {
             changes.push(Change::Inode(volume, ino, slot.inode));

@@ -16,6 +16,7 @@ use std::sync::Arc;
 use store::format::leaf::{Leaf, Slot};
 use store::format::record::{Head, Moved, Run};
 use store::format::values::GroupRow;
+use store::purge::{DROPPED, Purges};
 
 /// Blocks of a range lock: inclusive.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -64,8 +65,11 @@ pub struct State {
     pub active: Generation,
     /// Waits for its checkpoint.
     pub frozen: Option<Arc<Generation>>,
-    /// Grows whenever a frozen generation has gone to the index: what was read from the index before is then stale.
+    /// Grows with every checkpoint that changed the group's part of the index: what was read from there before is then
+    /// stale.
     pub merges: u64,
+    /// What the index still holds of inodes and volumes that are gone.
+    pub purges: Arc<Purges>,
     /// Counters; `applied` is the last record ordered.
     pub row: GroupRow,
     /// Opens held by sessions.
@@ -102,12 +106,13 @@ pub struct CacheSizes {
 
 impl State {
     /// A group as the index holds it.
-    pub fn new(group: GroupId, row: GroupRow, sizes: CacheSizes) -> State {
+    pub fn new(group: GroupId, row: GroupRow, purges: Purges, sizes: CacheSizes) -> State {
         State {
             group,
             active: Generation::default(),
             frozen: None,
             merges: 0,
+            purges: Arc::new(purges),
             row,
             opens: Map::default(),
             results: Map::default(),
@@ -252,9 +257,10 @@ impl State {
     pub fn learn_volume(&mut self, name: &Name, volume: Option<Volume>) {
         self.volumes.insert(*name, volume);
     }
-    /// A leaf was read from the index.
+    /// A leaf was read from the index; a stale one says nothing (rule K6).
     pub fn learn_leaf(&mut self, volume: VolumeId, key: LeafKey, leaf: Leaf) {
-        self.leaves.insert((volume, key), leaf);
+        let counts = leaf.trim >= self.purges.trim_of(volume, key) || active(Bug::StaleLeafRead);
+        self.leaves.insert((volume, key), if counts { leaf } else { Leaf::default() });
     }
 
     /// Applies one edit of a record in `batch`. `runs`: where the record's payload lies; `birth`: the log epoch.
@@ -292,9 +298,9 @@ impl State {
         let new = apply_inode(old, edit);
         match edit {
             Edit::InodePut { .. } => self.row.next_ino = self.row.next_ino.max(ino.sequence() + 1),
-            Edit::InodeCut { size, .. } => self.cut(volume, ino, blocks_of(*size)),
+            Edit::InodeCut { size, trim, .. } => self.cut(volume, ino, blocks_of(*size), *trim),
             Edit::InodeDrop { .. } => {
-                self.cut(volume, ino, 0);
+                self.cut(volume, ino, 0, DROPPED);
                 self.active.targets.insert((volume, ino), None);
             }
             _ => {}
@@ -315,8 +321,8 @@ impl State {
     }
 
     /// Blocks from `first` on are gone, in memory too.
-    fn cut(&mut self, volume: VolumeId, ino: Ino, first: u64) {
-        self.active.cut(volume, ino, first);
+    fn cut(&mut self, volume: VolumeId, ino: Ino, first: u64, trim: u64) {
+        self.active.cut(volume, ino, first, trim);
         if !self.pending.is_empty() {
             self.pending.retain(|(of, file, block), _| *of != volume || *file != ino || *block < first);
         }
@@ -434,11 +440,12 @@ impl State {
         self.frozen = Some(Arc::new(generation));
         true
     }
-    /// The frozen generation is in the index: what it said moves to the caches.
+    /// A checkpoint is durable: what the frozen generation said moves to the caches. `purges`: what is left to free.
     /// Returns the generation, to be dropped outside the lock.
-    pub fn merged(&mut self) -> Option<Arc<Generation>> {
-        let frozen = self.frozen.take()?;
+    pub fn merged(&mut self, purges: Arc<Purges>) -> Option<Arc<Generation>> {
         self.merges += 1;
+        self.purges = purges;
+        let frozen = self.frozen.take()?;
         for (key, slot) in &frozen.inodes {
             self.inodes.insert(*key, slot.inode);
         }

@@ -28,11 +28,15 @@ pub enum Bug {
     FreedTwice,
     /// The live bitmaps are not part of the checkpoint (rule K1).
     BitmapDropped,
+    /// Leaves that a truncation left behind are read as if they counted (rule K6).
+    StaleLeafRead,
+    /// A checkpoint does not note what it leaves to free (rule K6).
+    PurgeForgotten,
 }
 
 impl Bug {
     /// Every bug, for tests and for naming one on a command line.
-    pub const ALL: [Bug; 12] = [
+    pub const ALL: [Bug; 14] = [
         Bug::FuaAfterPlain,
         Bug::AckOutOfOrder,
         Bug::TailReused,
@@ -45,6 +49,8 @@ impl Bug {
         Bug::FreedBeforeCheckpoint,
         Bug::FreedTwice,
         Bug::BitmapDropped,
+        Bug::StaleLeafRead,
+        Bug::PurgeForgotten,
     ];
 }
 

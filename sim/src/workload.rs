@@ -85,11 +85,14 @@ pub enum Focus {
     Faults,
     /// Small bricks, written over and over: the cleaner must work.
     Cleaner,
+    /// Files cut, dropped and written again: what is left of them is freed in steps.
+    Cuts,
 }
 
 impl Focus {
     /// All of them, to name one on a command line.
-    pub const ALL: [Focus; 5] = [Focus::Any, Focus::DurableWrites, Focus::CrossGroup, Focus::Faults, Focus::Cleaner];
+    pub const ALL: [Focus; 6] =
+        [Focus::Any, Focus::DurableWrites, Focus::CrossGroup, Focus::Faults, Focus::Cleaner, Focus::Cuts];
 }
 
 /// How clients behave; drawn once per seed.
@@ -157,6 +160,12 @@ impl Profile {
             Focus::CrossGroup => {
                 self.weights = only(&[Deed::Create, Deed::MakeDir, Deed::Unlink, Deed::RemoveDir, Deed::Rename]);
                 self.groups = self.groups.max(3);
+            }
+            Focus::Cuts => {
+                let deeds = [Deed::Create, Deed::Write, Deed::Truncate, Deed::OpenTruncate, Deed::Unlink];
+                self.weights = only(&[&deeds[..], &[Deed::Read, Deed::Checkpoint, Deed::Sleep]].concat());
+                // Quick, so that much happens before all is freed.
+                (self.calls, self.large_one_in, self.pause_ns) = (100, 2, self.pause_ns.min(1 << 22));
             }
             Focus::Cleaner => {
                 let deeds = [Deed::Create, Deed::Write, Deed::Append, Deed::Truncate, Deed::Unlink, Deed::Fsync];

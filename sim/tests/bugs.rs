@@ -83,3 +83,13 @@ fn a_segment_that_is_freed_twice() {
 fn live_bitmaps_that_are_not_in_the_checkpoint() {
     caught(Bug::BitmapDropped, Focus::Cleaner);
 }
+
+#[test]
+fn leaves_that_a_truncation_left_behind_are_read() {
+    caught(Bug::StaleLeafRead, Focus::Cuts);
+}
+
+#[test]
+fn what_is_left_to_free_is_forgotten() {
+    caught(Bug::PurgeForgotten, Focus::Cuts);
+}

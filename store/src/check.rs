@@ -6,6 +6,7 @@ use crate::format::segment::SegmentHeader;
 use crate::format::values::SegmentState;
 use crate::format::{keys, summary, values};
 use crate::open::Opening;
+use crate::purge::Purges;
 use base::limits::{BLOCK_BYTES, BLOCKS_PER_LEAF};
 use base::{FileKind, GroupId, Ino, Inode, Place, Result, SegmentId, VolumeId};
 use runtime::disk;
@@ -52,11 +53,19 @@ struct Check<'a> {
     report: Report,
     names: Names,
     live: BTreeMap<SegmentId, Vec<u64>>,
+    /// What the group that is looked at has yet to free.
+    purges: Purges,
 }
 
 /// Checks a brick that nobody serves. Errors: only if the check itself can't go on.
 pub async fn check(opening: &Opening, progress: &mut dyn FnMut(&str)) -> Result<Report> {
-    let mut check = Check { opening, report: Report::default(), names: Names::default(), live: BTreeMap::new() };
+    let mut check = Check {
+        opening,
+        report: Report::default(),
+        names: Names::default(),
+        live: BTreeMap::new(),
+        purges: Purges::default(),
+    };
     check.report.findings.extend(opening.warnings.iter().cloned());
     progress("log");
     check.log().await;
@@ -115,6 +124,7 @@ impl Check<'_> {
 
     fn group(&mut self, group: GroupId) -> Result<()> {
         let volumes: Vec<_> = self.names.roots.keys().copied().collect();
+        self.purges = Purges::read(&**self.opening.index(), group, &volumes)?;
         for volume in volumes {
             self.each(keys::inodes_in_group(group, volume), |check, key, value| {
                 check.inode(volume, key, value);
@@ -126,6 +136,11 @@ impl Check<'_> {
                 check.leaf(volume, key, value);
             })?;
             self.each(keys::orphans(group, volume), |check, _, _| check.report.orphans += 1)?;
+        }
+        for volume in self.purges.volumes.clone() {
+            self.each(keys::leaves_in_group(group, volume), |check, key, value| {
+                check.leaf(volume, key, value);
+            })?;
         }
         self.each(keys::intents(group), |check, _, _| check.report.intents += 1)
     }
@@ -166,10 +181,12 @@ impl Check<'_> {
             Ok(leaf) => leaf,
             Err(error) => return self.find(format!("inode {:?}, leaf {}: {error}", at.ino, at.leaf)),
         };
-        let Some(inode) = self.names.inodes.get(&(volume, at.ino)) else {
-            return self.find(format!("leaf {} of inode {:?}, which does not exist", at.leaf, at.ino));
+        let blocks = match self.names.inodes.get(&(volume, at.ino)) {
+            // To be freed: its blocks are still in use.
+            _ if leaf.trim < self.purges.trim_of(volume, at) => u64::MAX,
+            Some(inode) => inode.size.div_ceil(BLOCK_BYTES as u64),
+            None => return self.find(format!("leaf {} of inode {:?}, which does not exist", at.leaf, at.ino)),
         };
-        let blocks = inode.size.div_ceil(BLOCK_BYTES as u64);
         for (index, slot) in leaf.iter() {
             let Slot::Local { place, .. } = slot else { continue };
             self.report.blocks += 1;

@@ -1,11 +1,13 @@
 //! Checkpoints (rule X1): what groups have merged since the last one goes to the index as one atomic batch, with each
-//! group's applied position, the live bitmaps and the place where replay starts. Blocking: runs in the pool.
+//! group's applied position, the live bitmaps and the place where replay starts. What truncations and unlinks have left
+//! is freed on the way, so many leaves at a time (rule K6). Blocking: runs in the pool.
 
 use crate::Store;
 use crate::format::leaf::{Leaf, Slot};
 use crate::format::values::{self, GroupRow, ReplayRow, SegmentRow};
 use crate::format::{keys, summary};
 use crate::index::IndexEdit;
+use crate::purge::Purges;
 use crate::segments::Staged;
 use base::limits::BLOCKS_PER_LEAF;
 use base::{
@@ -14,6 +16,8 @@ use base::{
 };
 use runtime::seeded::{Bug, active};
 use std::collections::BTreeMap;
+use std::ops::Bound;
+use std::sync::Arc;
 
 /// One merged change of a group: the last word on its key.
 #[derive(Clone, PartialEq, Debug)]
@@ -26,8 +30,9 @@ pub enum Change {
     Cookie(VolumeId, Ino, u64, Option<(Name, Ino, FileKind)>),
     /// A symbolic link's target, or its end.
     Target(VolumeId, Ino, Option<Box<[u8]>>),
-    /// Blocks of the inode from this one on, as far as the index knows them, are gone. Comes before leaves.
-    Cut(VolumeId, Ino, u64),
+    /// Blocks of the inode from this one on, as far as the index knows them, are gone by the truncation of this trim
+    /// number (`purge::DROPPED`: with the inode). Comes before leaves.
+    Cut(VolumeId, Ino, u64, u64),
     /// Slots laid over a leaf.
     Leaf(VolumeId, LeafKey, Leaf),
     /// The inode is an orphan, or no longer.
@@ -52,10 +57,33 @@ pub struct GroupPart {
     pub row: GroupRow,
     /// Cuts before leaves, drops of volumes last.
     pub changes: Vec<Change>,
+    /// What earlier checkpoints have left to free; the checkpoint brings it up to date.
+    pub purges: Arc<Purges>,
 }
 
-/// Index rows per scan: bounds memory while a large file's leaves are freed.
-const SCAN_ROWS: usize = 1000;
+/// How much one checkpoint frees of what was cut or dropped: bounds its time and memory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct FreeLimits {
+    /// Leaves of one inode that the checkpoint which takes its cut frees at once: small files leave no purge behind.
+    pub at_once: usize,
+    /// Slots of leaves that a checkpoint frees at once, over all inodes.
+    pub slots_at_once: usize,
+    /// Slots of leaves that a checkpoint frees of what earlier ones have left.
+    pub slots_later: usize,
+}
+
+impl Default for FreeLimits {
+    /// 16 MiB of a file at once. A mebislot is 4 GiB of dense files or 116,000 files of one block, as many as an overlay
+    /// tells of: about 1 s, and 30 MB of memory. What is left has time.
+    fn default() -> FreeLimits {
+        FreeLimits { at_once: 64, slots_at_once: 1 << 20, slots_later: 1 << 18 }
+    }
+}
+
+/// What a leaf costs beside its slots, in slots: key, map entry, look-up.
+const LEAF_SLOTS: usize = 8;
+/// Index rows per scan.
+const SCAN_ROWS: usize = 256;
 /// A leaf with more changed slots than this is written whole: a patch of 16-byte slots would be as large.
 const PATCH_SLOTS_MAX: usize = 24;
 
@@ -65,20 +93,34 @@ struct Work {
     /// Leaves touched: what the index holds, what it shall hold.
     leaves: BTreeMap<Vec<u8>, (Leaf, Leaf)>,
     staged: Staged,
+    /// Slots that may still be freed at once.
+    budget: usize,
 }
 
 /// Writes a checkpoint and makes it durable. Every record up to the parts' applied positions is durable in the log
-/// (rule U5), and `replay` lies at or before the first record above them. Errors: `Io`, `Corrupt` (rule X4).
-pub fn write(store: &Store, replay: ReplayRow, parts: Vec<GroupPart>) -> Result<()> {
+/// (rule U5), and `replay` lies at or before the first record above them. Returns what each part's group has left to
+/// free. Errors: `Io`, `Corrupt` (rule X4).
+pub fn write(
+    store: &Store,
+    replay: ReplayRow,
+    parts: Vec<GroupPart>,
+    limits: FreeLimits,
+) -> Result<Vec<(GroupId, Arc<Purges>)>> {
     if active(Bug::FreedBeforeCheckpoint) {
         store.index.persist()?;
     }
-    let mut work = Work::default();
-    for part in parts {
-        work.edits.push(IndexEdit::Put(keys::group(part.group), values::encode_group(&part.row)));
-        for change in part.changes {
-            work.take(store, part.group, change)?;
+    let mut work = Work { budget: limits.slots_at_once, ..Work::default() };
+    let mut left = Vec::with_capacity(parts.len());
+    for GroupPart { group, row, changes, mut purges } in parts {
+        work.edits.push(IndexEdit::Put(keys::group(group), values::encode_group(&row)));
+        for change in changes {
+            work.take(store, group, &mut purges, change, limits)?;
         }
+        left.push((group, purges));
+    }
+    work.budget = limits.slots_later;
+    for (group, purges) in &mut left {
+        work.free(store, *group, purges)?;
     }
     work.finish_leaves(store);
     let Work { mut edits, staged, .. } = work;
@@ -107,7 +149,7 @@ pub fn write(store: &Store, replay: ReplayRow, parts: Vec<GroupPart>) -> Result<
     store.let_go();
     *store.summarised.lock() = summaries;
     *store.replay.lock() = replay;
-    Ok(())
+    Ok(left)
 }
 
 fn segment_row(segment: SegmentId, row: &SegmentRow) -> IndexEdit {
@@ -149,7 +191,14 @@ impl Work {
         });
     }
 
-    fn take(&mut self, store: &Store, group: GroupId, change: Change) -> Result<()> {
+    fn take(
+        &mut self,
+        store: &Store,
+        group: GroupId,
+        purges: &mut Arc<Purges>,
+        change: Change,
+        limits: FreeLimits,
+    ) -> Result<()> {
         match change {
             Change::Inode(volume, ino, inode) => {
                 self.put(keys::inode(volume, ino), inode.map(|inode| values::encode_inode(&inode)));
@@ -165,8 +214,8 @@ impl Work {
             Change::Target(volume, ino, target) => {
                 self.put(keys::target(volume, ino), target.map(|target| values::encode_target(&target)));
             }
-            Change::Cut(volume, ino, first) => self.cut(store, volume, ino, first)?,
-            Change::Leaf(volume, key, patch) => self.leaf(store, volume, key)?.lay(&patch),
+            Change::Cut(volume, ino, first, trim) => self.cut(store, purges, (volume, ino), (first, trim), limits)?,
+            Change::Leaf(volume, key, patch) => self.leaf(store, purges, volume, key)?.lay(&patch),
             Change::Orphan(volume, ino, is) => {
                 self.put(keys::orphan(volume, ino), is.then(values::encode_mark));
             }
@@ -180,58 +229,132 @@ impl Work {
             Change::Volume(name, volume) => {
                 self.put(keys::volume(name.as_bytes()), volume.map(|volume| values::encode_volume(&volume)));
             }
-            Change::VolumeDrop(volume) => self.drop_volume(store, group, volume)?,
+            Change::VolumeDrop(volume) => self.drop_volume(group, purges, volume),
         }
         Ok(())
     }
 
-    fn leaf(&mut self, store: &Store, volume: VolumeId, key: LeafKey) -> Result<&mut Leaf> {
-        let key = keys::leaf(volume, key);
+    /// A leaf as it shall be: what the index holds, unless that is stale.
+    fn leaf(&mut self, store: &Store, purges: &Purges, volume: VolumeId, at: LeafKey) -> Result<&mut Leaf> {
+        let (key, trim) = (keys::leaf(volume, at), purges.trim_of(volume, at));
         if !self.leaves.contains_key(&key) {
             let old = store.index.get(&key)?.map(|value| Leaf::decode(&value)).transpose()?.unwrap_or_default();
-            self.leaves.insert(key.clone(), (old.clone(), old));
+            let new = if old.trim < trim { Leaf::default() } else { old.clone() };
+            self.leaves.insert(key.clone(), (old, new));
         }
-        Ok(&mut self.leaves.get_mut(&key).expect("just inserted").1)
+        let leaf = &mut self.leaves.get_mut(&key).expect("just touched").1;
+        leaf.trim = leaf.trim.max(trim);
+        Ok(leaf)
     }
 
-    fn cut(&mut self, store: &Store, volume: VolumeId, ino: Ino, first: u64) -> Result<()> {
-        let (from, to) = keys::leaves_from(volume, ino, first / BLOCKS_PER_LEAF as u64);
-        self.each_leaf(store, from, to, |key, leaf| {
-            let kept = first.saturating_sub(keys::leaf_number(key) * BLOCKS_PER_LEAF as u64);
-            if (kept as usize) < BLOCKS_PER_LEAF {
-                leaf.truncate(kept as usize);
-            }
-        })
-    }
-
-    fn drop_volume(&mut self, store: &Store, group: GroupId, volume: VolumeId) -> Result<()> {
-        let (from, to) = keys::leaves_in_group(group, volume);
-        self.each_leaf(store, from, to, |_, leaf| *leaf = Leaf::default())?;
-        let (from, to) = keys::volume_in_group(group, volume);
-        // Leaves of this volume that the same checkpoint changed must not come back.
-        self.leaves.range_mut(from.clone()..to.clone()).for_each(|(_, (_, new))| *new = Leaf::default());
-        self.edits.push(IndexEdit::DeleteRange(from, to));
+    /// Frees an inode's leaves from block `first` on, as far as limits allow; what is left becomes a purge.
+    fn cut(
+        &mut self,
+        store: &Store,
+        purges: &mut Arc<Purges>,
+        (volume, ino): (VolumeId, Ino),
+        (first, trim): (u64, u64),
+        limits: FreeLimits,
+    ) -> Result<()> {
+        let whole = first.div_ceil(BLOCKS_PER_LEAF as u64);
+        if first < whole * BLOCKS_PER_LEAF as u64 {
+            let (at, kept) = LeafKey::of(ino, first);
+            self.leaf(store, purges, volume, at)?.truncate(kept);
+        }
+        let (mut from, to) = keys::leaves_from(volume, ino, whole);
+        let rows = match self.budget {
+            0 => Vec::new(),
+            _ => store.index.scan(&from, &to, limits.at_once)?,
+        };
+        let done = self.budget > 0 && rows.len() < limits.at_once;
+        for (key, value) in rows {
+            from = key.clone();
+            self.erase(key, Leaf::decode(&value)?);
+        }
+        if !done {
+            let next = keys::leaf_number(&from);
+            Arc::make_mut(purges).cut(volume, ino, whole, trim, next);
+            self.put_purge(purges, volume, ino);
+        }
         Ok(())
     }
 
-    /// Changes every leaf that the index holds in a range.
-    fn each_leaf(
-        &mut self,
-        store: &Store,
-        mut from: Vec<u8>,
-        to: Vec<u8>,
-        change: impl Fn(&[u8], &mut Leaf),
-    ) -> Result<()> {
-        loop {
-            let rows = store.index.scan(&from, &to, SCAN_ROWS)?;
-            let Some((last, _)) = rows.last() else { return Ok(()) };
-            from = [last.as_slice(), &[0]].concat();
-            for (key, value) in rows {
-                let old = Leaf::decode(&value)?;
-                let (_, new) = self.leaves.entry(key.clone()).or_insert_with(|| (old.clone(), old));
-                change(&key, new);
+    /// A leaf is gone.
+    fn erase(&mut self, key: Vec<u8>, old: Leaf) {
+        self.budget = self.budget.saturating_sub(old.len() + LEAF_SLOTS);
+        self.leaves.entry(key).or_insert((old, Leaf::default())).1 = Leaf::default();
+    }
+
+    fn put_purge(&mut self, purges: &Purges, volume: VolumeId, ino: Ino) {
+        if active(Bug::PurgeForgotten) {
+            return;
+        }
+        self.put(keys::purge(volume, ino), purges.inodes.get(&(volume, ino)).map(values::encode_purge));
+    }
+
+    fn drop_volume(&mut self, group: GroupId, purges: &mut Arc<Purges>, volume: VolumeId) {
+        // Leaves of this volume that the same checkpoint changed must not come back.
+        let (from, to) = keys::leaves_in_group(group, volume);
+        self.leaves.range_mut(from..to).for_each(|(_, (_, new))| *new = Leaf::default());
+        let others = keys::volume_but_leaves(group, volume);
+        self.edits.extend(others.map(|(from, to)| IndexEdit::DeleteRange(from, to)));
+        Arc::make_mut(purges).drop_volume(volume);
+        self.put(keys::purged_volume(group, volume), Some(values::encode_mark()));
+    }
+
+    /// Goes on freeing what earlier checkpoints have left of a group, as far as the budget goes.
+    fn free(&mut self, store: &Store, group: GroupId, purges: &mut Arc<Purges>) -> Result<()> {
+        while self.budget > 0
+            && let Some(&volume) = purges.volumes.first()
+        {
+            let (from, to) = keys::leaves_in_group(group, volume);
+            if self.free_rows(store, purges, volume, (from, to))?.is_none() {
+                Arc::make_mut(purges).volumes.remove(&volume);
+                self.put(keys::purged_volume(group, volume), None);
             }
         }
+        let mut after = None;
+        while self.budget > 0 {
+            let begin = after.map_or(Bound::Unbounded, Bound::Excluded);
+            let Some((&(volume, ino), purge)) = purges.inodes.range((begin, Bound::Unbounded)).next() else { break };
+            let next = self.free_rows(store, purges, volume, keys::leaves_from(volume, ino, purge.next))?;
+            let inodes = &mut Arc::make_mut(purges).inodes;
+            match next {
+                Some(next) => inodes.get_mut(&(volume, ino)).expect("just seen").next = next,
+                None => drop(inodes.remove(&(volume, ino))),
+            }
+            self.put_purge(purges, volume, ino);
+            after = next.map_or(Some((volume, ino)), |_| after);
+        }
+        Ok(())
+    }
+
+    /// Frees the stale leaves of a range while the budget lasts. Returns the leaf at which to go on; None if all is done.
+    fn free_rows(
+        &mut self,
+        store: &Store,
+        purges: &Purges,
+        volume: VolumeId,
+        (mut from, to): keys::Bounds,
+    ) -> Result<Option<u64>> {
+        while self.budget > 0 {
+            let count = SCAN_ROWS.min(self.budget.div_ceil(LEAF_SLOTS));
+            let rows = store.index.scan(&from, &to, count)?;
+            let last = rows.len() < count;
+            for (key, value) in rows {
+                from = [key.as_slice(), &[0]].concat();
+                self.budget = self.budget.saturating_sub(1);
+                let old = Leaf::decode(&value)?;
+                // One that this checkpoint has written is new.
+                if !self.leaves.contains_key(&key) && old.trim < purges.trim_of(volume, keys::leaf_of(&key)) {
+                    self.erase(key, old);
+                }
+            }
+            if last {
+                return Ok(None);
+            }
+        }
+        Ok(Some(keys::leaf_number(&from)))
     }
 
     /// Turns the touched leaves into index edits and live bits.
@@ -258,7 +381,7 @@ impl Work {
             }
             let edit = if new.is_empty() {
                 IndexEdit::Delete(key)
-            } else if patch.len() <= PATCH_SLOTS_MAX && patch.len() < new.len() {
+            } else if patch.len() <= PATCH_SLOTS_MAX && patch.len() < new.len() && old.trim == new.trim {
                 IndexEdit::Patch(key, patch.encode())
             } else {
                 IndexEdit::Put(key, new.encode())

@@ -16,13 +16,14 @@ pub mod log;
 pub mod open;
 pub mod pins;
 pub mod prepare;
+pub mod purge;
 pub mod recovery;
 pub mod segments;
 pub mod space;
 pub mod superblock_file;
 
 pub use brick::{FormatOptions, format_brick};
-pub use checkpoint::{Change, GroupPart};
+pub use checkpoint::{Change, FreeLimits, GroupPart};
 pub use open::{Opening, Replay};
 pub use recovery::Replayed;
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use store::index::model::ModelIndex;
 use store::index::{Index, IndexEdit};
-use store::{FormatOptions, Opening, check};
+use store::{FormatOptions, FreeLimits, Opening, check};
 
 /// The smallest segment: many of them are filled in a short test.
 pub const SEGMENT_BYTES: u64 = base::limits::SEGMENT_BYTES_MIN;
@@ -32,7 +32,9 @@ impl Shape {
 
     fn options(&self) -> Options {
         let Shape { overlay_bytes, cache_bytes, .. } = *self;
-        Options { overlay_bytes, replay_bytes: u64::MAX, replay_records: u64::MAX, cache_bytes }
+        // So little that most cuts leave something to later checkpoints.
+        let free = FreeLimits { at_once: 1, slots_at_once: 64, slots_later: 256 };
+        Options { overlay_bytes, replay_bytes: u64::MAX, replay_records: u64::MAX, cache_bytes, free }
     }
 }
 
@@ -136,6 +138,13 @@ impl Rig {
     /// A checkpoint now.
     pub async fn checkpoint(&self) {
         self.groups.checkpoint().await.expect("a healthy brick checkpoints");
+    }
+    /// Checkpoints until all that was cut is freed.
+    pub async fn settle(&self) {
+        self.checkpoint().await;
+        while self.groups.is_freeing() {
+            self.checkpoint().await;
+        }
     }
     /// Starts a checkpoint that runs beside what follows.
     pub fn checkpoint_beside(&self) {

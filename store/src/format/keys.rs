@@ -18,6 +18,8 @@ mod kind {
     pub const FOLLOWED: u8 = 0x17;
     pub const SESSION: u8 = 0x18;
     pub const VOLUME: u8 = 0x19;
+    pub const PURGE: u8 = 0x1a;
+    pub const PURGED_VOLUME: u8 = 0x1b;
     pub const SEGMENT: u8 = 0x30;
     pub const REPLAY: u8 = 0x31;
     pub const SUMMARY: u8 = 0x32;
@@ -168,6 +170,33 @@ pub fn first_ino(key: &[u8]) -> Ino {
 /// All leaves of a volume in a group.
 pub fn leaves_in_group(group: GroupId, volume: VolumeId) -> Bounds {
     (Key::new(group, volume, kind::LEAF).0, Key::new(group, volume, kind::LEAF + 1).0)
+}
+/// What is left to free of an inode that was cut or dropped.
+pub fn purge(volume: VolumeId, ino: Ino) -> Vec<u8> {
+    Key::new(ino.group(), volume, kind::PURGE).u64(ino.0).0
+}
+/// A volume that was deleted, and has leaves left in a group.
+pub fn purged_volume(group: GroupId, volume: VolumeId) -> Vec<u8> {
+    Key::new(group, VolumeId(0), kind::PURGED_VOLUME).u32(volume.0).0
+}
+/// All such volumes of a group.
+pub fn purged_volumes(group: GroupId) -> Bounds {
+    (Key::new(group, VolumeId(0), kind::PURGED_VOLUME).0, Key::new(group, VolumeId(0), kind::PURGED_VOLUME + 1).0)
+}
+/// The volume in a purged volume's key.
+pub fn purged_volume_id(key: &[u8]) -> VolumeId {
+    let bytes = key.get(9..13).and_then(|bytes| bytes.try_into().ok());
+    VolumeId(u32::from_be_bytes(bytes.expect("keys of purged volumes have 13 bytes")))
+}
+/// All purges of a volume's inodes in a group.
+pub fn purges(group: GroupId, volume: VolumeId) -> Bounds {
+    (Key::new(group, volume, kind::PURGE).0, Key::new(group, volume, kind::PURGE + 1).0)
+}
+/// What a volume has in a group besides leaves: what comes before them, and what comes after.
+pub fn volume_but_leaves(group: GroupId, volume: VolumeId) -> [Bounds; 2] {
+    let (leaves, after) = leaves_in_group(group, volume);
+    let (from, to) = volume_in_group(group, volume);
+    [(from, leaves), (after, to)]
 }
 /// A row of the segment table.
 pub fn segment(segment: SegmentId) -> Vec<u8> {

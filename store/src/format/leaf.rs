@@ -8,6 +8,9 @@ use base::{Place, Result, SegmentId};
 const VERSION: u8 = 1;
 /// Version, flags, mask.
 const HEAD_BYTES: usize = 10;
+/// In the flags: the trim number follows the head.
+const HAS_TRIM: u8 = 1;
+const TRIM_BYTES: usize = 8;
 /// Bytes per slot.
 pub const SLOT_BYTES: usize = 16;
 
@@ -39,6 +42,9 @@ mod tag {
 pub struct Leaf {
     mask: u64,
     slots: Vec<Slot>,
+    /// The latest truncation of the inode that this leaf is newer than, if that was not yet carried out everywhere when
+    /// the leaf was written (rule K6, see `purge`); 0 = none.
+    pub trim: u64,
 }
 
 impl Leaf {
@@ -66,6 +72,7 @@ impl Leaf {
     /// Lays `patch` over this leaf.
     pub fn lay(&mut self, patch: &Leaf) {
         patch.iter().for_each(|(index, slot)| self.set(index, slot));
+        self.trim = self.trim.max(patch.trim);
     }
     /// The set slots: block index within the leaf, slot.
     pub fn iter(&self) -> impl Iterator<Item = (usize, Slot)> + '_ {
@@ -82,7 +89,7 @@ impl Leaf {
     }
     /// Removes holes, which say nothing in a whole leaf.
     pub fn without_holes(&self) -> Leaf {
-        let mut leaf = Leaf::default();
+        let mut leaf = Leaf { trim: self.trim, ..Leaf::default() };
         self.iter().filter(|(_, slot)| *slot != Slot::Hole).for_each(|(index, slot)| leaf.set(index, slot));
         leaf
     }
@@ -92,8 +99,7 @@ impl Leaf {
 
     /// The leaf's bytes.
     pub fn encode(&self) -> Vec<u8> {
-        let mut out = Vec::with_capacity(HEAD_BYTES + SLOT_BYTES * self.slots.len());
-        Writer(&mut out).u8(VERSION).u8(0).u64(self.mask);
+        let mut out = head(self.mask, self.trim);
         for slot in &self.slots {
             let mut writer = Writer(&mut out);
             match *slot {
@@ -112,8 +118,9 @@ impl Leaf {
         if reader.u8()? != VERSION {
             return Err(corrupt("a leaf has no known version"));
         }
-        reader.u8()?;
+        let flags = reader.u8()?;
         let mask = reader.u64()?;
+        let trim = if flags & HAS_TRIM != 0 { reader.u64()? } else { 0 };
         let slot = |reader: &mut Reader<'_>| {
             let (tag, _stored, block) = (reader.u8()?, reader.u8()?, reader.u16()?);
             let (segment, crc, birth) = (SegmentId(reader.u32()?), reader.u32()?, reader.u32()?);
@@ -127,7 +134,7 @@ impl Leaf {
         if !reader.is_empty() {
             return Err(corrupt("a leaf has bytes after its last slot"));
         }
-        Ok(Leaf { mask, slots })
+        Ok(Leaf { mask, slots, trim })
     }
 }
 
@@ -135,17 +142,15 @@ impl Leaf {
 /// Associative. Bytes that are no leaf yield an empty value, which `decode` reports as corrupt when it is read.
 pub fn merge(value: Option<&[u8]>, patch: &[u8]) -> Vec<u8> {
     let Some(value) = value else { return patch.to_vec() };
-    let (Some((below, below_slots)), Some((above, above_slots))) = (split(value), split(patch)) else {
+    let (Some(below), Some(above)) = (split(value), split(patch)) else {
         return Vec::new();
     };
-    let mask = below | above;
-    let mut out = Vec::with_capacity(HEAD_BYTES + SLOT_BYTES * mask.count_ones() as usize);
-    Writer(&mut out).u8(VERSION).u8(0).u64(mask);
-    let (mut below_slots, mut above_slots) = (below_slots.iter(), above_slots.iter());
+    let mut out = head(below.mask | above.mask, below.trim.max(above.trim));
+    let (mut below_slots, mut above_slots) = (below.slots.iter(), above.slots.iter());
     for index in 0..BLOCKS_PER_LEAF {
         let bit = 1u64 << index;
-        let lower = if below & bit != 0 { below_slots.next() } else { None };
-        let upper = if above & bit != 0 { above_slots.next() } else { None };
+        let lower = if below.mask & bit != 0 { below_slots.next() } else { None };
+        let upper = if above.mask & bit != 0 { above_slots.next() } else { None };
         if let Some(slot) = upper.or(lower) {
             out.extend_from_slice(slot);
         }
@@ -153,8 +158,33 @@ pub fn merge(value: Option<&[u8]>, patch: &[u8]) -> Vec<u8> {
     out
 }
 
-fn split(bytes: &[u8]) -> Option<(u64, &[[u8; SLOT_BYTES]])> {
+/// The bytes before the slots, with room for those.
+fn head(mask: u64, trim: u64) -> Vec<u8> {
+    let mut out = Vec::with_capacity(HEAD_BYTES + TRIM_BYTES + SLOT_BYTES * mask.count_ones() as usize);
+    match trim {
+        0 => Writer(&mut out).u8(VERSION).u8(0).u64(mask),
+        _ => Writer(&mut out).u8(VERSION).u8(HAS_TRIM).u64(mask).u64(trim),
+    };
+    out
+}
+
+/// A leaf's bytes, taken apart.
+struct Parts<'a> {
+    mask: u64,
+    trim: u64,
+    slots: &'a [[u8; SLOT_BYTES]],
+}
+
+fn split(bytes: &[u8]) -> Option<Parts<'_>> {
     let mask = u64::from_le_bytes(bytes.get(2..HEAD_BYTES)?.try_into().ok()?);
-    let (slots, rest) = bytes[HEAD_BYTES..].as_chunks::<SLOT_BYTES>();
-    (bytes[0] == VERSION && rest.is_empty() && slots.len() == mask.count_ones() as usize).then_some((mask, slots))
+    let (trim, slots) = match bytes[1] & HAS_TRIM {
+        0 => (0, &bytes[HEAD_BYTES..]),
+        _ => {
+            let (trim, slots) = bytes[HEAD_BYTES..].split_first_chunk::<TRIM_BYTES>()?;
+            (u64::from_le_bytes(*trim), slots)
+        }
+    };
+    let (slots, rest) = slots.as_chunks::<SLOT_BYTES>();
+    let whole = bytes[0] == VERSION && rest.is_empty() && slots.len() == mask.count_ones() as usize;
+    whole.then_some(Parts { mask, trim, slots })
 }

@@ -104,6 +104,8 @@ fn leaves_merge_as_they_are_laid() {
                 let value = if random.one_in(4) { Slot::Hole } else { slot(random.below(1000) as u32) };
                 leaf.set(random.below(64) as usize, value);
             }
+            leaf.trim = random.below(3);
+            assert_eq!(Leaf::decode(&leaf.encode()), Ok(leaf.clone()));
         }
         let [a, b, c] = &leaves;
         let mut laid = a.clone();

@@ -3,6 +3,7 @@
 use super::bytes::{Reader, Writer, corrupt};
 use super::edits;
 use super::segment::Stream;
+use crate::purge::Purge;
 use base::{
     FileKind, GroupId, Index, Ino, Inode, Intent, Life, Name, Outcome, RequestId, Result, SegmentId, Term, Volume,
 };
@@ -98,6 +99,23 @@ pub fn decode_intent(bytes: &[u8]) -> Result<Intent> {
 /// A mark's value: nothing but that it is there.
 pub fn encode_mark() -> Vec<u8> {
     versioned()
+}
+
+/// What is left of an inode that was cut: where freeing goes on, and the cuts.
+pub fn encode_purge(purge: &Purge) -> Vec<u8> {
+    let mut out = versioned();
+    Writer(&mut out).u64(purge.next).u32(purge.cuts.len() as u32);
+    for (first, trim) in &purge.cuts {
+        Writer(&mut out).u64(*first).u64(*trim);
+    }
+    out
+}
+/// Reads a purge.
+pub fn decode_purge(bytes: &[u8]) -> Result<Purge> {
+    let mut reader = open(bytes)?;
+    let (next, count) = (reader.u64()?, reader.u32()?);
+    let cuts = (0..count).map(|_| Ok((reader.u64()?, reader.u64()?))).collect::<Result<_>>()?;
+    Ok(Purge { next, cuts })
 }
 
 /// A session's last results, oldest first.

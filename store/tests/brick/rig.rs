@@ -18,7 +18,7 @@ use store::format::values::{self, GroupRow, ReplayRow};
 use store::index::Index as Engine;
 use store::index::model::ModelIndex;
 use store::log::{Described, Entry, Payload};
-use store::{Change, FormatOptions, GroupPart, Opening, Store, recovery::Replayed};
+use store::{Change, FormatOptions, FreeLimits, GroupPart, Opening, Store, recovery::Replayed};
 
 /// The smallest: 256 blocks.
 pub const SEGMENT_BYTES: u64 = SEGMENT_BYTES_MIN;
@@ -185,9 +185,12 @@ impl Brick {
     pub async fn checkpoint(&self) -> Result<()> {
         let (replay, changes) = self.ready_for_checkpoint().await?;
         let row = GroupRow { applied: Index(self.applied.load(Ordering::Relaxed)), ..GroupRow::default() };
-        let part = GroupPart { group: GROUP, row, changes };
+        let part = GroupPart { group: GROUP, row, changes, purges: Arc::default() };
         let store = self.store.clone();
-        tasks::run_blocking(&*self.runtime.tasks, move || store::checkpoint::write(&store, replay, vec![part])).await?;
+        tasks::run_blocking(&*self.runtime.tasks, move || {
+            store::checkpoint::write(&store, replay, vec![part], FreeLimits::default())
+        })
+        .await?;
         self.fresh.lock().expect("no panic while held").clear();
         Ok(())
     }
