@@ -3,20 +3,21 @@
 
 use crate::Groups;
 use crate::load::Wanted;
+use crate::state::State;
 use base::limits::BLOCK_BYTES;
 use base::{GroupId, Kind, LeafKey, Life, Place, Result, SegmentId, VolumeId};
 use runtime::Slice;
 use runtime::seeded::{Bug, active};
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use store::cleaner::{Controller, Pace, Sight, State, choose};
+use store::cleaner::{Controller, Pace, Sight, State as Doing, choose};
 use store::format::record::{Moved, Moves, Run};
 use store::format::summary::SummaryEntry;
 
 /// Pause while there is nothing to do: as often as checkpoints are looked for.
 const REST_NS: u64 = 100_000_000;
-/// Leaves that a record of moves concerns at most: the smallest cache holds twice as many.
+/// Leaves that are loaded for one record at most: the smallest cache holds twice as many.
 const LEAVES_MAX: usize = 8;
 /// Shortest pause: about what a timer takes.
 const PAUSE_NS_MIN: u64 = 50_000;
@@ -29,7 +30,7 @@ const GAP_BLOCKS_MAX: u16 = 3;
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Status {
     /// Its state, and why; None before its first look.
-    pub state: Option<State>,
+    pub state: Option<Doing>,
     /// Nanoseconds between clients' blocks; 0: they are not slowed.
     pub client_delay_ns: u64,
     /// Blocks moved since start.
@@ -96,7 +97,7 @@ pub async fn run(groups: Arc<Groups>) {
         cleaner.moved_blocks += moved;
         cleaner.groups.store().space.note_moved(moved);
         let admitted = cleaner.groups.store().space.admitted();
-        let rests = pace.state == State::Idle && admitted == admitted_before;
+        let rests = pace.state == Doing::Idle && admitted == admitted_before;
         admitted_before = admitted;
         // A slice of dead blocks alone takes no time: others must get their turn all the same.
         let pause_ns = if rests || starved { REST_NS } else { pace.pause_ns.max(PAUSE_NS_MIN) };
@@ -135,7 +136,7 @@ impl Cleaner {
             best_victim: self.best,
         };
         let pace = self.controller.step(&sight);
-        store.space.set_pace(pace.client_delay_ns, pace.state != State::Full);
+        store.space.set_pace(pace.client_delay_ns, pace.state != Doing::Full);
         if pace.checkpoint {
             self.groups.checkpoint_wanted.store(true, Ordering::Release);
         }
@@ -187,7 +188,7 @@ impl Cleaner {
         let until = (victim.next + blocks as usize).min(victim.entries.len());
         let slice = victim.entries[victim.next..until].to_vec();
         let (segment, life, last) = (victim.segment, victim.life, until == victim.entries.len());
-        let moved = move_blocks(&self.groups, segment, &slice).await;
+        let moved = move_blocks(&self.groups, (segment, life), &slice).await;
         match &moved {
             Err(error) if error.kind == Kind::Corrupt => {
                 self.damaged.push((segment, life));
@@ -213,11 +214,12 @@ fn moved_of(segment: SegmentId, entry: &SummaryEntry) -> Moved {
 
 /// Copies blocks of a segment to the cold stream and has their owners take the copies. Returns how many count. Errors:
 /// `Corrupt` if a block that is still in use differs from its checksum; `NoSpace`, `Io`.
-async fn move_blocks(groups: &Groups, segment: SegmentId, entries: &[SummaryEntry]) -> Result<u64> {
+async fn move_blocks(groups: &Groups, victim: (SegmentId, Life), entries: &[SummaryEntry]) -> Result<u64> {
+    let segment = victim.0;
     let (live, copy) = {
         // Let go before anything waits for a segment: freed ones wait for readers.
         let _pin = groups.store().pin();
-        let live = still_there(groups, segment, entries).await?;
+        let live = still_there(groups, victim, entries).await?;
         if live.is_empty() {
             return Ok(0);
         }
@@ -234,7 +236,7 @@ async fn move_blocks(groups: &Groups, segment: SegmentId, entries: &[SummaryEntr
     let mut count = 0;
     let mut result = Ok(());
     for ((group, volume), moves) in owners {
-        match order_moves(groups, group, volume, &moves).await {
+        match order_moves(groups, victim.1, (group, volume), &moves).await {
             Ok(moved) => count += moved,
             Err(error) => result = Err(error),
         }
@@ -244,39 +246,37 @@ async fn move_blocks(groups: &Groups, segment: SegmentId, entries: &[SummaryEntr
 }
 
 /// Those blocks whose owners still have them there.
-async fn still_there(groups: &Groups, segment: SegmentId, entries: &[SummaryEntry]) -> Result<Vec<SummaryEntry>> {
+async fn still_there(
+    groups: &Groups,
+    victim: (SegmentId, Life),
+    entries: &[SummaryEntry],
+) -> Result<Vec<SummaryEntry>> {
     let known = |entry: &&SummaryEntry| (entry.group.0 as usize) < groups.states().len();
-    let mut missing: BTreeMap<VolumeId, BTreeSet<LeafKey>> = BTreeMap::new();
-    for entry in entries.iter().filter(known) {
-        if groups.state(entry.group).state.lock().slot(entry.volume, entry.ino, entry.offset).is_none() {
-            missing.entry(entry.volume).or_default().insert(LeafKey::of(entry.ino, entry.offset).0);
-        }
-    }
-    // In one trip to the pool, as far as the caches hold them.
-    for (volume, leaves) in missing {
-        groups.load(volume, leaves.into_iter().map(Wanted::Leaf).collect()).await?;
-    }
     let mut there = Vec::with_capacity(entries.len());
     for entry in entries.iter().filter(known) {
-        let moved = moved_of(segment, entry);
-        loop {
-            let known = {
-                let mut state = groups.state(entry.group).state.lock();
-                let slot = state.slot(entry.volume, entry.ino, entry.offset);
-                slot.map(|_| state.is_at(entry.volume, &moved))
-            };
+        let moved = moved_of(victim.0, entry);
+        let is_there = loop {
+            let known = is_there(groups, victim.1, &mut groups.state(entry.group).state.lock(), entry.volume, &moved);
             match known {
-                Some(true) => there.push(*entry),
-                Some(false) => {}
-                None => {
-                    groups.load(entry.volume, vec![Wanted::Leaf(LeafKey::of(entry.ino, entry.offset).0)]).await?;
-                    continue;
-                }
+                Some(is_there) => break is_there,
+                None => groups.load(entry.volume, vec![leaf_of(&moved)]).await?,
             }
-            break;
+        };
+        if is_there {
+            there.push(*entry);
         }
     }
     Ok(there)
+}
+
+/// Whether a block still is where it is to be moved from; None if its leaf must be loaded first.
+fn is_there(groups: &Groups, life: Life, state: &mut State, volume: VolumeId, moved: &Moved) -> Option<bool> {
+    let indexed = groups.store().is_live_block(moved.old, life);
+    state.is_at(volume, moved, Some(indexed))
+}
+
+fn leaf_of(moved: &Moved) -> Wanted {
+    Wanted::Leaf(LeafKey::of(moved.ino, moved.block).0)
 }
 
 /// The blocks, one after the other, each compared with its checksum.
@@ -304,31 +304,24 @@ async fn read_blocks(groups: &Groups, segment: SegmentId, entries: &[SummaryEntr
     Ok(copy.share().slice(0..at))
 }
 
-/// Orders moves of one owner, record by record. Returns how many count.
-async fn order_moves(groups: &Groups, group: GroupId, volume: VolumeId, moves: &[(Moved, Place)]) -> Result<u64> {
-    let leaf = |moved: &Moved| LeafKey::of(moved.ino, moved.block).0;
-    let mut count = 0;
-    let mut left = moves;
-    while !left.is_empty() {
-        let mut leaves = BTreeSet::new();
-        let few = left.iter().take_while(|(moved, _)| {
-            leaves.insert(leaf(moved));
-            leaves.len() <= LEAVES_MAX
-        });
-        let (now, later) = left.split_at(few.count());
-        count += order_record(groups, group, volume, now).await?;
-        left = later;
-    }
-    Ok(count)
-}
-
-/// Orders one record of moves and applies it: those blocks that are still where they were copied from.
-async fn order_record(groups: &Groups, group: GroupId, volume: VolumeId, moves: &[(Moved, Place)]) -> Result<u64> {
+/// Orders a record of one owner's moves and applies it: those blocks that are still where they were copied from.
+/// Returns how many.
+async fn order_moves(
+    groups: &Groups,
+    life: Life,
+    (group, volume): (GroupId, VolumeId),
+    moves: &[(Moved, Place)],
+) -> Result<u64> {
     loop {
         let ticket = groups.store().log.segment_came.ticket();
-        match try_record(groups, group, volume, moves) {
+        match try_record(groups, life, (group, volume), moves) {
             Ok(Tried::Ordered(count)) => return Ok(count),
-            Ok(Tried::Load(leaves)) => groups.load(volume, leaves).await?,
+            Ok(Tried::Load(leaves)) if leaves.len() <= LEAVES_MAX => groups.load(volume, leaves).await?,
+            Ok(Tried::Load(_)) => {
+                let (some, others) = moves.split_at(moves.len() / 2);
+                let count = Box::pin(order_moves(groups, life, (group, volume), some)).await?;
+                return Ok(count + Box::pin(order_moves(groups, life, (group, volume), others)).await?);
+            }
             Err(error) if error.kind == Kind::Busy => groups.wait_for_segment(ticket).await?,
             Err(error) => return Err(error),
         }
@@ -340,15 +333,20 @@ enum Tried {
     Load(Vec<Wanted>),
 }
 
-fn try_record(groups: &Groups, group: GroupId, volume: VolumeId, moves: &[(Moved, Place)]) -> Result<Tried> {
+fn try_record(
+    groups: &Groups,
+    life: Life,
+    (group, volume): (GroupId, VolumeId),
+    moves: &[(Moved, Place)],
+) -> Result<Tried> {
     let mut state = groups.state(group).state.lock();
     let mut kept = Vec::with_capacity(moves.len());
     let mut missing = Vec::new();
     for (moved, place) in moves {
-        if state.slot(volume, moved.ino, moved.block).is_none() {
-            missing.push(Wanted::Leaf(LeafKey::of(moved.ino, moved.block).0));
-        } else if state.is_at(volume, moved) || active(Bug::MoveUnconditional) {
-            kept.push((*moved, *place));
+        match is_there(groups, life, &mut state, volume, moved) {
+            None => missing.push(leaf_of(moved)),
+            Some(is_there) if is_there || active(Bug::MoveUnconditional) => kept.push((*moved, *place)),
+            Some(_) => {}
         }
     }
     if !missing.is_empty() {

@@ -101,7 +101,9 @@ fn apply_moves(groups: &[Group], index: &dyn Index, moves: &Moves, runs: &[Run])
             let wanted = Wanted::Leaf(base::LeafKey::of(moved.ino, moved.block).0);
             load_blocking(index, &mut state, moves.volume, &wanted)?;
         }
-        state.move_block(moves.volume, moved, place);
+        if state.is_at(moves.volume, moved, None) == Some(true) || active(Bug::MoveUnconditional) {
+            state.move_block(moves.volume, moved, place);
+        }
     }
     Ok(())
 }

@@ -13,7 +13,7 @@ use runtime::Slice;
 use runtime::seeded::{Bug, active};
 use std::collections::VecDeque;
 use std::sync::Arc;
-use store::format::leaf::{Leaf, Slot};
+use store::format::leaf::{BIRTH_KEPT, Leaf, Slot};
 use store::format::record::{Head, Moved, Run};
 use store::format::values::GroupRow;
 use store::purge::{DROPPED, Purges};
@@ -216,27 +216,41 @@ impl State {
     }
     /// A block's slot; None if its leaf is not in memory.
     pub fn slot(&mut self, volume: VolumeId, ino: Ino, block: u64) -> Option<Slot> {
-        let frozen = || self.frozen.as_ref()?.slot(volume, ino, block);
-        let slot = self.active.slot(volume, ino, block).or_else(frozen);
         let (key, index) = LeafKey::of(ino, block);
+        let slot = self.overlay_slot(volume, ino, block);
         slot.or_else(|| Some(self.leaves.get(&(volume, key))?.get(index).unwrap_or(Slot::Hole)))
     }
-    /// True if the block still is where the cleaner has copied it from; false also if its leaf is not in memory.
-    pub fn is_at(&mut self, volume: VolumeId, moved: &Moved) -> bool {
-        let at = self.slot(volume, moved.ino, moved.block);
-        // The checksum tells the place's lives apart.
-        let same = |place, crc| (place, crc) == (moved.old, moved.crc);
-        matches!(at, Some(Slot::Local { place, crc, .. }) if same(place, crc)) && !self.is_dropped(volume)
+    /// What has been ordered about a block since the index was brought up to date; None if nothing.
+    fn overlay_slot(&self, volume: VolumeId, ino: Ino, block: u64) -> Option<Slot> {
+        let frozen = || self.frozen.as_ref()?.slot(volume, ino, block);
+        self.active.slot(volume, ino, block).or_else(frozen)
     }
-    /// The block lies at `place` now, if nobody has changed it since it was copied (rule K2).
+    /// Whether the block still is where the cleaner has copied it from; None if its leaf must be loaded to tell.
+    /// `indexed`: whether the last durable checkpoint has it there, if that is known without the leaf: the live bitmap
+    /// is exact for that (rule K1), and what came later is in the overlay.
+    pub fn is_at(&mut self, volume: VolumeId, moved: &Moved, indexed: Option<bool>) -> Option<bool> {
+        if self.is_dropped(volume) {
+            return Some(false);
+        }
+        // A leaf that is to be freed has blocks that are marked live and are nobody's.
+        let purged = self.purges.trim_of(volume, LeafKey::of(moved.ino, moved.block).0) > 0;
+        let at = match (self.overlay_slot(volume, moved.ino, moved.block), indexed) {
+            (None, Some(indexed)) if !purged => return Some(indexed),
+            (None, _) => self.slot(volume, moved.ino, moved.block)?,
+            (Some(slot), _) => slot,
+        };
+        // The checksum tells the place's lives apart.
+        Some(matches!(at, Slot::Local { place, crc, .. } if (place, crc) == (moved.old, moved.crc)))
+    }
+    /// The block lies at `place` now (rule K2). Where its leaf is not in memory its birth is not known: the checkpoint
+    /// keeps it.
     pub fn move_block(&mut self, volume: VolumeId, moved: &Moved, place: Place) {
-        if !self.is_at(volume, moved) && !active(Bug::MoveUnconditional) {
-            return;
-        }
-        if let Some(Slot::Local { crc, birth, .. }) = self.slot(volume, moved.ino, moved.block) {
-            self.active.map(volume, moved.ino, moved.block, Slot::Local { place, crc, birth });
-            self.active.records += 1;
-        }
+        let birth = match self.slot(volume, moved.ino, moved.block) {
+            Some(Slot::Local { birth, .. }) => birth,
+            _ => BIRTH_KEPT,
+        };
+        self.active.map(volume, moved.ino, moved.block, Slot::Local { place, crc: moved.crc, birth });
+        self.active.records += 1;
     }
 
     // What the index holds, taken into the caches.

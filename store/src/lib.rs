@@ -119,6 +119,13 @@ impl Store {
     pub fn life(&self, segment: SegmentId) -> base::Life {
         self.table.lock().row(segment).map_or(base::Life(0), |row| row.life)
     }
+    /// True if a block of a segment's life was live at the last checkpoint (rule K1).
+    pub fn is_live_block(&self, place: Place, life: base::Life) -> bool {
+        let table = self.table.lock();
+        let word = |row: &format::values::SegmentRow| row.live.get(usize::from(place.block / 64)).copied();
+        let row = table.row(place.segment).filter(|row| row.life == life);
+        row.and_then(word).is_some_and(|word| word & 1 << (place.block % 64) != 0)
+    }
     /// True if the last checkpoint found live blocks in a segment.
     pub fn is_live(&self, segment: SegmentId) -> bool {
         self.table.lock().is_live(segment)

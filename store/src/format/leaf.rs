@@ -25,10 +25,14 @@ pub enum Slot {
         place: Place,
         /// CRC-32C of its 4 KiB.
         crc: u32,
-        /// The low 32 bits of the log epoch in which it was written.
+        /// The low 32 bits of the log epoch in which it was written. In an overlay's patch `BIRTH_KEPT`: the block was
+        /// only moved.
         birth: u32,
     },
 }
+
+/// No epoch: the leaf that the patch is laid over knows the block's birth.
+pub const BIRTH_KEPT: u32 = 0;
 
 mod tag {
     pub const HOLE: u8 = 0;
@@ -71,7 +75,15 @@ impl Leaf {
     }
     /// Lays `patch` over this leaf.
     pub fn lay(&mut self, patch: &Leaf) {
-        patch.iter().for_each(|(index, slot)| self.set(index, slot));
+        for (index, slot) in patch.iter() {
+            let slot = match (slot, self.get(index)) {
+                (Slot::Local { place, crc, birth: BIRTH_KEPT }, Some(Slot::Local { birth, .. })) => {
+                    Slot::Local { place, crc, birth }
+                }
+                _ => slot,
+            };
+            self.set(index, slot);
+        }
         self.trim = self.trim.max(patch.trim);
     }
     /// The set slots: block index within the leaf, slot.
