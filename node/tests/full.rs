@@ -219,6 +219,8 @@ fn a_full_brick_survives_a_kill() {
     killed.store(true, Ordering::SeqCst);
     daemon.kill();
     writers.into_iter().for_each(|writer| writer.join().expect("no other failure than full"));
+    // What the kill left is no damage.
+    home.check();
     let started = Instant::now();
     let daemon = start(&home);
     println!("ready {:?} after the kill", started.elapsed());

@@ -26,7 +26,7 @@ const LOOK: Duration = Duration::from_secs(2);
 /// No operation takes longer: clients wait for the cleaner for half a second at most, for a device that others use as
 /// well for some more.
 const SLOWEST: Duration = Duration::from_secs(5);
-/// How much more memory the daemon may hold than in the first fifth of the time, and minute: what one checkpoint takes for a
+/// How much more memory the daemon may hold than in the first fifth of the time: what one checkpoint takes for a
 /// moment (an overlay of 16 MiB at this bound of memory, its edits, the engine's memtable), if none of those in the
 /// first fifth was seen at its peak.
 const GROWTH_BYTES: u64 = 48 << 20;

@@ -19,6 +19,7 @@ use crate::open::Opening;
 use base::{GroupId, Result, SegmentId, VolumeId};
 use blocks::Claims;
 use names::Names;
+use runtime::Clock;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Findings that are listed; a brick that lost a file of segments would have millions.
@@ -85,20 +86,20 @@ impl Means {
                  and restore the rest from a backup"
             }
             Means::AtRisk => {
-                "it can be read, but new data may overwrite it: copy it to another brick before anything is written \
-                 to this one"
+                "it can be read (`find MOUNT -inum NUMBER` tells its name), but new data may overwrite it: copy it to \
+                 another brick before anything is written to this one"
             }
             Means::Names => {
                 "data is intact, but a name or a count is wrong: copy what can be reached to another brick, and \
                  compare it with a backup"
             }
             Means::Differs => {
-                "either the map or the summary is damaged, and reads may fail: copy the file to another brick, and \
-                 restore it from a backup if that fails"
+                "either the map or the summary is damaged, and reads may fail: copy the file (`find MOUNT -inum NUMBER` \
+                 tells its name) to another brick, and restore it from a backup if that fails"
             }
             Means::Untold => {
                 "the data can be read, but the cleaner can't empty the segment, and the map could not be built again \
-                 from it: copy the file, then delete the old one"
+                 from it: copy the file (`find MOUNT -inum NUMBER` tells its name), then delete the old one"
             }
             Means::Leak => {
                 "no data is missing, but this space does not come back: it is free once all was copied to a new brick"
@@ -152,21 +153,26 @@ pub async fn check(opening: &Opening, progress: Progress<'_>) -> Result<Report> 
     Ok(check.report)
 }
 
-/// Tells each tenth of the way once.
-struct Tenths {
+/// Between two messages of one pass: who waits sees that it goes on, and a small brick's check says little.
+const TELL_NS: u64 = 2_000_000_000;
+
+/// Tells now and then how far a pass is.
+struct Percent<'a> {
     what: &'static str,
-    told: u64,
+    clock: &'a dyn Clock,
+    told_ns: u64,
 }
 
-impl Tenths {
-    fn new(what: &'static str) -> Tenths {
-        Tenths { what, told: 0 }
+impl<'a> Percent<'a> {
+    fn new(what: &'static str, opening: &'a Opening) -> Percent<'a> {
+        let clock = &*opening.runtime().clock;
+        Percent { what, clock, told_ns: clock.now_ns() }
     }
     fn tell(&mut self, done: u64, of: u64, progress: Progress<'_>) {
-        let tenth = done * 10 / of.max(1);
-        if tenth > self.told && tenth < 10 {
-            self.told = tenth;
-            progress(&format!("{}, {}%", self.what, tenth * 10));
+        let now_ns = self.clock.now_ns();
+        if now_ns >= self.told_ns + TELL_NS {
+            self.told_ns = now_ns;
+            progress(&format!("{}, {}%", self.what, done * 100 / of.max(1)));
         }
     }
 }

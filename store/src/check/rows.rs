@@ -2,7 +2,7 @@
 //! entries, cookies, targets and leaves.
 
 use super::blocks::Owner;
-use super::{Check, Means, Progress, Tenths};
+use super::{Check, Means, Percent, Progress};
 use crate::format::keys::{self, Row};
 use crate::format::leaf::{Leaf, Slot};
 use crate::format::values;
@@ -32,7 +32,7 @@ impl Check<'_> {
         mut with: impl FnMut(&mut Self, &[u8], &[u8]) -> Result<()>,
     ) -> Result<()> {
         let (mut from, to) = keys::all();
-        let mut tenths = Tenths::new(what);
+        let mut percent = Percent::new(what, self.opening);
         loop {
             let rows = self.opening.index().scan(&from, &to, ROWS)?;
             let Some((last, _)) = rows.last() else { return Ok(()) };
@@ -41,7 +41,7 @@ impl Check<'_> {
                 with(self, key, value)?;
             }
             if let Some((group, ..)) = keys::row(last) {
-                tenths.tell(u64::from(group.0.min(self.groups())), u64::from(self.groups()), progress);
+                percent.tell(u64::from(group.0.min(self.groups())), u64::from(self.groups()), progress);
             }
         }
     }

@@ -1,7 +1,7 @@
 //! Segments against the index: live bits, headers, and the summaries that tell of each block whose it is.
 
 use super::blocks::{Claims, beyond};
-use super::{Check, Means, Progress, Tenths};
+use super::{Check, Means, Percent, Progress};
 use crate::format::segment::SegmentHeader;
 use crate::format::summary::SummaryEntry;
 use crate::format::values::{SegmentRow, SegmentState};
@@ -20,10 +20,10 @@ impl Check<'_> {
         let headers: BTreeMap<_, SegmentHeader> =
             self.opening.headers().map(|header| (header.segment, *header)).collect();
         let mut suspects = Vec::new();
-        let mut tenths = Tenths::new("segments");
+        let mut percent = Percent::new("segments", self.opening);
         let opening = self.opening;
         for (segment, row) in opening.table().iter() {
-            tenths.tell(u64::from(segment.0), u64::from(opening.geometry().segments), progress);
+            percent.tell(u64::from(segment.0), u64::from(opening.geometry().segments), progress);
             let claims = self.claims.remove(&segment).unwrap_or_default();
             let leaked = beyond(&row.live, &claims.bits);
             if leaked > 0 {
