@@ -68,12 +68,16 @@ struct Series(Vec<Sample>);
 
 impl Series {
     fn show(&self) {
-        println!("  seconds  resident MB  logical MB  free segments  client MB  device MB  cleaner");
+        println!(
+            "  seconds  resident MB  buffers  index  overlay  logical MB  free segments  client MB  device MB  cleaner"
+        );
         for Sample { at, resident, space } in &self.0 {
-            let Space { logical, free, segment, client, device, cleaner, .. } = space;
+            let Space { logical, free, segment, client, device, memory, cleaner, .. } = space;
+            let [buffers, index, overlay] = memory.map(|bytes| bytes >> 20);
             let (at, free) = (at.as_secs(), free / segment);
             let [resident, logical, client, device] = [*resident, *logical, *client, *device].map(|bytes| bytes >> 20);
-            println!("{at:9}  {resident:11}  {logical:10}  {free:13}  {client:9}  {device:9}  {cleaner}");
+            print!("{at:9}  {resident:11}  {buffers:7}  {index:5}  {overlay:7}");
+            println!("  {logical:10}  {free:13}  {client:9}  {device:9}  {cleaner}");
         }
     }
     /// The most memory early on, and later.

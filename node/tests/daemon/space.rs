@@ -33,6 +33,8 @@ pub struct Space {
     pub moved: u64,
     /// Checkpoints so far.
     pub checkpoints: u64,
+    /// Memory as the daemon knows it: I/O buffers, the index engine, the overlays.
+    pub memory: [u64; 3],
     /// What the cleaner does.
     pub cleaner: String,
 }
@@ -60,6 +62,7 @@ pub fn space(home: &Home) -> Space {
         device: part("device_bytes"),
         moved: part("moved_bytes"),
         checkpoints: figure("checkpoints"),
+        memory: [top("buffer_bytes"), figure("index memory bytes"), figure("overlay bytes")],
         cleaner: status["cleaner"].as_str().expect("text").to_string(),
     }
 }
