@@ -362,6 +362,10 @@ impl Groups {
                 return self.change_with(context, &op, Sync::Ordered, None, Some(hold.id)).await;
             }
             let mut tail = self.read_block(context, ino, block).await?;
+            // A hole stays a hole.
+            if tail[within..].iter().all(|&byte| byte == 0) {
+                return self.change_with(context, &op, Sync::Ordered, None, Some(hold.id)).await;
+            }
             tail[within..].fill(0);
             let crcs = std::iter::once(crc32c(&tail)).collect();
             let slice = tail.share().slice(0..BLOCK_BYTES);

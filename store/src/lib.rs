@@ -20,6 +20,7 @@ pub mod purge;
 pub mod recovery;
 pub mod segments;
 pub mod space;
+pub mod summaries;
 pub mod superblock_file;
 
 pub use brick::{FormatOptions, format_brick};
@@ -28,10 +29,10 @@ pub use open::{Opening, Replay};
 pub use recovery::Replayed;
 
 use base::checksum::crc32c;
-use base::limits::{BLOCK_BYTES, IO_BYTES_MAX};
+use base::limits::BLOCK_BYTES;
 use base::{Error, Kind, Place, Result, SegmentId};
 use format::Uuid;
-use format::summary::{self, SummaryEntry};
+use format::summary::SummaryEntry;
 use format::values::ReplayRow;
 use geometry::Geometry;
 use index::Index;
@@ -133,34 +134,12 @@ impl Store {
     /// Reads the summary of a sealed segment; of its entries those that were live at the last checkpoint. Errors:
     /// `Corrupt` if it is no summary of the segment's life, `Io`.
     pub async fn live_of(&self, segment: SegmentId) -> Result<Vec<SummaryEntry>> {
-        let last = Place { segment, block: (self.geometry.blocks() - 1) as u16 };
-        let (footer, result) = self.read(last, 1, self.runtime.buffer(BLOCK_BYTES)?).await;
-        result?;
-        let footer = summary::decode_footer(&footer)?;
         let (life, live) = {
             let table = self.table.lock();
             let row = table.row(segment).expect("the table has chosen it");
             (row.life, row.live.clone())
         };
-        if (footer.uuid, footer.segment, footer.life) != (self.uuid, segment, life) {
-            return Err(Error::new(Kind::Corrupt, "a summary is of another life").with(format!("segment {segment}")));
-        }
-        let bytes = footer.entries as usize * summary::ENTRY_BYTES;
-        let mut block = self.geometry.blocks() - summary::summary_blocks(footer.entries as usize) as u32;
-        let mut entries = Vec::with_capacity(bytes);
-        while entries.len() < bytes {
-            let count = (bytes - entries.len()).min(IO_BYTES_MAX).div_ceil(BLOCK_BYTES) as u32;
-            let buffer = self.runtime.buffer(count as usize * BLOCK_BYTES)?;
-            let (buffer, result) = self.read(Place { segment, block: block as u16 }, count, buffer).await;
-            result?;
-            entries.extend_from_slice(&buffer);
-            block += count;
-        }
-        entries.truncate(bytes);
-        if crc32c(&entries) != footer.crc {
-            return Err(Error::new(Kind::Corrupt, "a summary fails its checksum").with(format!("segment {segment}")));
-        }
-        let mut entries = summary::decode_entries(&entries)?;
+        let mut entries = summaries::read(&self.runtime, &self.geometry, (self.uuid, segment, life)).await?;
         entries.retain(|entry| {
             live.get(usize::from(entry.block / 64)).is_some_and(|word| word & 1 << (entry.block % 64) != 0)
         });

@@ -115,6 +115,11 @@ impl Opening {
     pub fn geometry(&self) -> &Geometry {
         &self.geometry
     }
+    /// Summary entries of a segment that the last checkpoint found open or closed: the index holds them until it is
+    /// sealed.
+    pub fn unsealed_summary(&self, segment: SegmentId) -> &[SummaryEntry] {
+        self.summaries.get(&segment).map_or(&[], Vec::as_slice)
+    }
     /// Headers of the segments that are in use.
     pub fn headers(&self) -> impl Iterator<Item = &SegmentHeader> {
         self.headers.values()

@@ -144,7 +144,10 @@ pub async fn seal(store: &Arc<Store>, segment: SegmentId) -> Result<()> {
         result?;
         disk::flush(&*store.runtime.disk, spot.file).await?;
     }
+    // One step for a checkpoint in the pool: without its entries in the index, a segment that is not called sealed would
+    // get an empty summary after a crash.
+    let mut table = store.table.lock();
+    table.set_state(segment, SegmentState::Sealed, 0);
     store.log.drop_summary(segment);
-    store.table.lock().set_state(segment, SegmentState::Sealed, 0);
     Ok(())
 }

@@ -12,7 +12,7 @@ struct Campaign {
     usual: &'static str,
 }
 
-const CAMPAIGNS: [Campaign; 3] = [
+const CAMPAIGNS: [Campaign; 5] = [
     Campaign {
         name: "seeds",
         about: "simulated machines, one per seed: faults, crashes, checkers",
@@ -33,6 +33,20 @@ const CAMPAIGNS: [Campaign; 3] = [
         arguments: &["-p", "node", "--test", "fsx"],
         variable: "SINTER_FSX_OPS",
         usual: "1000000",
+    },
+    Campaign {
+        name: "full",
+        about: "a brick on a real mount filled to its last block and emptied, in rounds; and killed while it is full",
+        arguments: &["-p", "node", "--test", "full"],
+        variable: "SINTER_FULL_ROUNDS",
+        usual: "10",
+    },
+    Campaign {
+        name: "soak",
+        about: "seconds of churn on a nearly full brick: content, space to the byte, memory, the slowest operations",
+        arguments: &["-p", "node", "--test", "soak"],
+        variable: "SINTER_SOAK",
+        usual: "3600",
     },
 ];
 

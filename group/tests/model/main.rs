@@ -1,6 +1,7 @@
 //! The groups of a brick as their clients see them, in a simulated world: against a plain model, side by side, twice
 //! delivered, across groups, over many volumes, to the last byte of space.
 
+mod check;
 mod concurrent;
 mod durable;
 mod failure;

@@ -69,13 +69,11 @@ pub async fn format(runtime: &Runtime, shape: Shape) {
     store::format_brick(runtime, options, async || Ok(())).await.expect("an empty disk can be formatted");
 }
 
-/// The offline check of a closed brick finds nothing.
-async fn check_closed(runtime: &Runtime, index: &ModelIndex) {
+/// What the offline check says of a closed brick.
+pub async fn checked(runtime: &Runtime, index: &ModelIndex) -> check::Report {
     let index = Arc::new(index.clone());
     let opening = Opening::read(runtime.clone(), index, false).await.expect("a closed brick opens");
-    let report = check::check(&opening, &mut |_| ()).await.expect("a closed brick can be checked");
-    assert_eq!(report.findings, Vec::<String>::new());
-    assert_eq!(report.intents, 0, "every change between groups has ended");
+    check::check(&opening, &mut |_| ()).await.expect("a closed brick can be checked")
 }
 
 impl Rig {
@@ -112,9 +110,9 @@ impl Rig {
         let (session, request) = (SessionId(session), Arc::new(AtomicU64::new(1)));
         Rig { runtime, index, groups, volume, shape: self.shape, session, request }
     }
-    /// Closes the brick, checks all that lies on it, and opens it again.
-    pub async fn reopen(self) -> Rig {
-        let Rig { runtime, index, groups, volume, shape, session, request } = self;
+    /// Closes the brick and checks all that lies on it.
+    pub async fn close(self) -> (Runtime, ModelIndex) {
+        let Rig { runtime, index, groups, .. } = self;
         groups.close().await.expect("a healthy brick closes");
         let store = groups.store().clone();
         drop(groups);
@@ -123,7 +121,15 @@ impl Rig {
             runtime.clock.sleep(1_000_000).await;
         }
         drop(store);
-        check_closed(&runtime, &index).await;
+        let report = checked(&runtime, &index).await;
+        assert_eq!(report.findings, Vec::<String>::new());
+        assert_eq!(report.intents, 0, "every change between groups has ended");
+        (runtime, index)
+    }
+    /// Closes the brick, checks it, and opens it again.
+    pub async fn reopen(self) -> Rig {
+        let (volume, shape, session, request) = (self.volume, self.shape, self.session, self.request.clone());
+        let (runtime, index) = self.close().await;
         let groups = open(&runtime, &index, &shape).await;
         Rig { runtime, index, groups, volume, shape, session, request }
     }

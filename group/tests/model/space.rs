@@ -2,6 +2,7 @@
 //! (rule K5).
 
 use crate::rig::{Rig, SEGMENT_BYTES, Shape, name, pattern};
+use base::limits::BLOCK_BYTES;
 use base::{At, Ino, Kind, Op, Sync};
 use runtime::sim::World;
 
@@ -114,5 +115,34 @@ fn a_large_file_that_was_cut_is_freed_step_by_step() {
         rig.done(op).await.expect("a name can be removed");
         rig.settle().await;
         assert_eq!(rig.free_bytes().await, free_at_first);
+    });
+}
+
+#[test]
+fn truncating_within_a_hole_takes_no_block() {
+    let mut world = World::new(1);
+    let runtime = world.runtime();
+    world.block_on(async {
+        let rig = Rig::new(runtime, Shape::SMALL).await;
+        let file = rig.create(rig.volume.root, "sparse").await.expect("there is room");
+        let block = BLOCK_BYTES as u64;
+        let bytes = pattern(1, 2 * BLOCK_BYTES);
+        rig.write(file, At::Offset(0), &bytes, Sync::Ordered).await.expect("there is room");
+        // Grown by holes, cut within one of them, grown again.
+        for size in [10 * block + 100, 5 * block + 50, 7 * block] {
+            rig.truncate(file, size).await.expect("there is room");
+        }
+        rig.checkpoint().await;
+        assert_eq!(rig.groups.store().segments().live_blocks, 2);
+        // What is cut off within data reads as zeros, whether it was rewritten or was zeros already.
+        for size in [block + 100, 3 * block, block + 2000, 3 * block] {
+            rig.truncate(file, size).await.expect("there is room");
+        }
+        let read = rig.read(file, 0, 3 * BLOCK_BYTES).await.expect("it is there");
+        assert_eq!(&read[..BLOCK_BYTES + 100], &bytes[..BLOCK_BYTES + 100]);
+        assert!(read[BLOCK_BYTES + 100..].iter().all(|&byte| byte == 0));
+        rig.checkpoint().await;
+        assert_eq!(rig.groups.store().segments().live_blocks, 2);
+        rig.close().await;
     });
 }

@@ -4,5 +4,4 @@ pub mod answers;
 pub mod durable;
 pub mod prefix;
 pub mod readback;
-pub mod summaries;
 pub mod tree;

@@ -25,6 +25,80 @@ mod kind {
     pub const SUMMARY: u8 = 0x32;
 }
 
+/// What a row of the index is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Row {
+    /// A group's counters.
+    Group,
+    /// An inode.
+    Inode,
+    /// An entry by its name.
+    Entry,
+    /// An entry by its cookie.
+    Cookie,
+    /// A symbolic link's target.
+    Target,
+    /// A leaf.
+    Leaf,
+    /// An orphan.
+    Orphan,
+    /// An intent.
+    Intent,
+    /// The mark that an intent was followed.
+    Followed,
+    /// A session's results.
+    Session,
+    /// A volume of the catalogue.
+    Volume,
+    /// What is left to free of an inode.
+    Purge,
+    /// What is left to free of a volume.
+    PurgedVolume,
+    /// A segment's state and live bits.
+    Segment,
+    /// Where replay starts.
+    Replay,
+    /// A part of the summary of an open segment.
+    Summary,
+}
+
+impl Row {
+    /// True for what goes with its volume.
+    pub fn is_of_volume(self) -> bool {
+        use Row::{Cookie, Entry, Inode, Leaf, Orphan, Purge, Target};
+        matches!(self, Inode | Entry | Cookie | Target | Leaf | Orphan | Purge)
+    }
+}
+
+/// Group, volume and kind of a row, by its key; None if no such key is written here.
+pub fn row(key: &[u8]) -> Option<(GroupId, VolumeId, Row)> {
+    let group = GroupId(u32::from_be_bytes(key.get(..4)?.try_into().ok()?));
+    let volume = VolumeId(u32::from_be_bytes(key.get(4..8)?.try_into().ok()?));
+    let (kind, length) = (*key.get(8)?, key.len());
+    let row = match (kind, length) {
+        (kind::GROUP, 9) => Row::Group,
+        (kind::INODE, 21) => Row::Inode,
+        // Directory, a name of at least a byte, its end, branch.
+        (kind::ENTRY, 23..) => Row::Entry,
+        (kind::COOKIE, 29) => Row::Cookie,
+        (kind::TARGET, 21) => Row::Target,
+        (kind::LEAF, 29) => Row::Leaf,
+        (kind::ORPHAN, 17) => Row::Orphan,
+        (kind::INTENT, 17) => Row::Intent,
+        (kind::FOLLOWED, 21) => Row::Followed,
+        (kind::SESSION, 17) => Row::Session,
+        (kind::VOLUME, 10..) => Row::Volume,
+        (kind::PURGE, 17) => Row::Purge,
+        (kind::PURGED_VOLUME, 13) => Row::PurgedVolume,
+        (kind::SEGMENT, 13) => Row::Segment,
+        (kind::REPLAY, 9) => Row::Replay,
+        (kind::SUMMARY, 17) => Row::Summary,
+        _ => return None,
+    };
+    let of_brick = matches!(row, Row::Segment | Row::Replay | Row::Summary);
+    (of_brick == (group == BRICK)).then_some((group, volume, row))
+}
+
 /// A range of keys: from (included) to (excluded).
 pub type Bounds = (Vec<u8>, Vec<u8>);
 
@@ -201,6 +275,11 @@ pub fn volume_but_leaves(group: GroupId, volume: VolumeId) -> [Bounds; 2] {
 /// A row of the segment table.
 pub fn segment(segment: SegmentId) -> Vec<u8> {
     Key::new(BRICK, VolumeId(0), kind::SEGMENT).u32(segment.0).0
+}
+/// Every row that there is.
+pub fn all() -> Bounds {
+    // Kinds are below 0xff.
+    (Vec::new(), Key::new(BRICK, VolumeId(u32::MAX), u8::MAX).0)
 }
 /// The whole segment table.
 pub fn segments() -> Bounds {

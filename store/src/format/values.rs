@@ -4,9 +4,7 @@ use super::bytes::{Reader, Writer, corrupt};
 use super::edits;
 use super::segment::Stream;
 use crate::purge::Purge;
-use base::{
-    FileKind, GroupId, Index, Ino, Inode, Intent, Life, Name, Outcome, RequestId, Result, SegmentId, Term, Volume,
-};
+use base::{FileKind, Index, Ino, Inode, Intent, Life, Name, Outcome, RequestId, Result, SegmentId, Term, Volume};
 
 const VERSION: u8 = 1;
 
@@ -293,9 +291,4 @@ pub fn decode_segment(bytes: &[u8]) -> Result<SegmentRow> {
     let words = reader.u32()?;
     let live = (0..words).map(|_| reader.u64()).collect::<Result<_>>()?;
     Ok(SegmentRow { state, life, stream, sequence, used, live })
-}
-
-/// The group whose rows a key belongs to: for offline checks.
-pub fn key_group(key: &[u8]) -> Option<GroupId> {
-    Some(GroupId(u32::from_be_bytes(key.get(..4)?.try_into().ok()?)))
 }

@@ -1,0 +1,87 @@
+//! Which blocks the leaves name, and for whom: a bit per block, and the owners of a segment's blocks in one digest, so
+//! that memory does not grow with what they are.
+
+use crate::format::summary::SummaryEntry;
+use base::{GroupId, Ino, VolumeId};
+use runtime::random::SplitMix;
+
+/// Whose block it is, and what it must hold: a leaf says it, and the summary of the block's segment.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Owner {
+    /// The group.
+    pub group: GroupId,
+    /// The volume.
+    pub volume: VolumeId,
+    /// The inode.
+    pub ino: Ino,
+    /// The block's number within the inode.
+    pub offset: u64,
+    /// CRC-32C of the block.
+    pub crc: u32,
+}
+
+impl Owner {
+    /// What a summary says.
+    pub fn told(entry: &SummaryEntry) -> Owner {
+        let SummaryEntry { group, volume, ino, offset, crc, .. } = *entry;
+        Owner { group, volume, ino, offset, crc }
+    }
+    /// 64 bits that differ from those of any other owner or block but by a chance of 2^-64.
+    fn mark(&self, block: u16) -> u64 {
+        let word = |high: u32, low: u32| u64::from(high) << 32 | u64::from(low);
+        let words = [u64::from(block), word(self.group.0, self.volume.0), self.ino.0, self.offset, u64::from(self.crc)];
+        words.into_iter().fold(0, |mark, word| SplitMix(mark ^ word).next())
+    }
+}
+
+/// What leaves name in one segment.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Claims {
+    /// Named blocks.
+    pub bits: Vec<u64>,
+    /// Blocks that were named again.
+    pub twice: Vec<u16>,
+    digest: u64,
+}
+
+impl Claims {
+    /// A leaf names a block.
+    pub fn add(&mut self, block: u16, owner: &Owner) {
+        let (word, bit) = at(block);
+        if self.bits.len() <= word {
+            self.bits.resize(word + 1, 0);
+        }
+        if self.bits[word] & bit != 0 {
+            self.twice.push(block);
+        }
+        self.bits[word] |= bit;
+        // A sum does not depend on the order in which leaves come.
+        self.digest = self.digest.wrapping_add(owner.mark(block));
+    }
+    /// True if a leaf names the block.
+    pub fn has(&self, block: u16) -> bool {
+        is_set(&self.bits, block)
+    }
+    /// True if a summary says of all named blocks what leaves say.
+    pub fn are_told(&self, entries: &[SummaryEntry]) -> bool {
+        let named = entries.iter().filter(|entry| self.has(entry.block));
+        let digest = named.fold(0u64, |sum, entry| sum.wrapping_add(Owner::told(entry).mark(entry.block)));
+        digest == self.digest
+    }
+}
+
+fn at(block: u16) -> (usize, u64) {
+    (usize::from(block / 64), 1 << (block % 64))
+}
+
+/// True if the block's bit is set.
+pub fn is_set(bits: &[u64], block: u16) -> bool {
+    let (word, bit) = at(block);
+    bits.get(word).is_some_and(|word| word & bit != 0)
+}
+
+/// How many bits of `these` are not set in `those`.
+pub fn beyond(these: &[u64], those: &[u64]) -> u32 {
+    let word = |(at, &bits): (usize, &u64)| (bits & !those.get(at).copied().unwrap_or(0)).count_ones();
+    these.iter().enumerate().map(word).sum()
+}

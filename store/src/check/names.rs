@@ -1,0 +1,100 @@
+//! Names against inodes: every count says what is there, every name leads somewhere, every inode has a name.
+
+use super::{Check, Means};
+use base::{FileKind, Ino, Inode, VolumeId};
+use std::collections::BTreeMap;
+
+/// What the check keeps of an inode.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Known {
+    pub kind: FileKind,
+    pub links: u32,
+    pub size: u64,
+    pub entries: u64,
+}
+
+impl From<&Inode> for Known {
+    fn from(inode: &Inode) -> Known {
+        let Inode { kind, links, size, entries, .. } = *inode;
+        Known { kind, links, size, entries }
+    }
+}
+
+/// An inode, and what was found to lead to it or to be in it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) struct Found {
+    /// None: something leads to it, but it is not there.
+    pub inode: Option<Known>,
+    /// Entries that point to it.
+    pub links: u32,
+    /// Of its entries those that are directories.
+    pub subdirectories: u32,
+    /// Its entries, by name and by cookie.
+    pub names: u64,
+    pub cookies: u64,
+}
+
+#[derive(Default)]
+pub(super) struct Names {
+    inodes: BTreeMap<(VolumeId, Ino), Found>,
+    pub roots: BTreeMap<VolumeId, Ino>,
+}
+
+impl Names {
+    pub fn of(&mut self, volume: VolumeId, ino: Ino) -> &mut Found {
+        self.inodes.entry((volume, ino)).or_default()
+    }
+    pub fn inode(&self, volume: VolumeId, ino: Ino) -> Option<Known> {
+        self.inodes.get(&(volume, ino)).and_then(|found| found.inode)
+    }
+}
+
+impl Check<'_> {
+    pub(super) fn names(&mut self) {
+        if !self.is_settled() {
+            return;
+        }
+        let names = std::mem::take(&mut self.names);
+        for (&(volume, ino), found) in &names.inodes {
+            let root = names.roots.get(&volume) == Some(&ino);
+            match &found.inode {
+                Some(inode) => self.counts((volume, ino), inode, found, root),
+                None if found.links > 0 => {
+                    let finding = format!("an entry of volume {volume} leads to inode {ino}, which is not there");
+                    self.find(finding, Means::Unreadable);
+                }
+                None => {
+                    let finding = format!("entries of directory {ino} of volume {volume}, which is not there");
+                    self.find(finding, Means::Unreadable);
+                }
+            }
+        }
+        for (&volume, &root) in &names.roots {
+            if names.inode(volume, root).is_none() {
+                self.find(format!("volume {volume} has no root directory {root}"), Means::Unreadable);
+            }
+        }
+    }
+
+    fn counts(&mut self, (volume, ino): (VolumeId, Ino), inode: &Known, found: &Found, root: bool) {
+        let directory = inode.kind == FileKind::Directory;
+        let links = match directory {
+            true if inode.links == 0 => 0,
+            true => 2 + found.subdirectories,
+            false => found.links,
+        };
+        if inode.links != links {
+            let says = inode.links;
+            self.find(format!("inode {ino} of volume {volume} says {says} links, has {links}"), Means::Names);
+        }
+        if directory && (inode.entries, found.names) != (found.cookies, found.cookies) {
+            let (says, Found { names, cookies, .. }) = (inode.entries, found);
+            let finding =
+                format!("directory {ino} of volume {volume} says {says} entries, has {names} and lists {cookies}");
+            self.find(finding, Means::Names);
+        }
+        if !root && inode.links > 0 && found.links == 0 {
+            self.find(format!("inode {ino} of volume {volume} has no name and is no orphan"), Means::Names);
+        }
+    }
+}
