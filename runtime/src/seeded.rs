@@ -26,13 +26,15 @@ pub enum Bug {
     FreedBeforeCheckpoint,
     /// A segment that was freed is freed again by the next checkpoint, though it is in use (rule K3).
     FreedTwice,
+    /// Segments are discarded before the checkpoint that empties them is durable (rule K3).
+    DiscardedBeforeCheckpoint,
     /// The live bitmaps are not part of the checkpoint (rule K1).
     BitmapDropped,
 }
 
 impl Bug {
     /// Every bug, for tests and for naming one on a command line.
-    pub const ALL: [Bug; 12] = [
+    pub const ALL: [Bug; 13] = [
         Bug::FuaAfterPlain,
         Bug::AckOutOfOrder,
         Bug::TailReused,
@@ -44,6 +46,7 @@ impl Bug {
         Bug::MoveUnconditional,
         Bug::FreedBeforeCheckpoint,
         Bug::FreedTwice,
+        Bug::DiscardedBeforeCheckpoint,
         Bug::BitmapDropped,
     ];
 }
