@@ -50,6 +50,9 @@ impl Device<'_> {
     /// Refuses a device with anything at its beginning or end but `own` label, of a format that was interrupted. Errors:
     /// `Exists`, naming the brick if it is one's.
     pub async fn refuse_foreign(&self, own: Option<Uuid>) -> Result<()> {
+        if self.bytes < 2 * EDGE_BYTES {
+            return Err(Error::new(Kind::NoSpace, "the device is far too small for a brick: give another one"));
+        }
         let forced = "`sinter format --force` destroys it";
         match self.label().await {
             Ok(label) if Some(label.uuid) == own => return Ok(()),
@@ -124,8 +127,9 @@ impl Device<'_> {
     }
     /// The label. Errors: `Corrupt` if there is none, `Newer`, `Io`.
     async fn label(&self) -> Result<Label> {
+        // As one whose medium was taken out.
         if self.bytes < SEGMENTS_AT {
-            return Err(Error::new(Kind::NoSpace, "the device is smaller than a label"));
+            return Err(Error::new(Kind::Corrupt, "the device is smaller than its label"));
         }
         let mut last = None;
         for copy in 0..COPIES {
@@ -144,8 +148,8 @@ impl Device<'_> {
     /// Where beginning and end begin, one I/O each. Behind the last whole block nobody looks.
     fn edges(&self) -> impl Iterator<Item = u64> {
         let end = self.bytes / BLOCK_BYTES as u64 * BLOCK_BYTES as u64;
-        let last = end.checked_sub(EDGE_BYTES).filter(|last| *last >= EDGE_BYTES);
-        [0].into_iter().chain(last)
+        assert!(end >= 2 * EDGE_BYTES, "a brick has been found to fit");
+        [0, end - EDGE_BYTES].into_iter()
     }
     fn buffer(&self) -> Result<runtime::Buf> {
         self.runtime.buffer(IO_BYTES_MAX)

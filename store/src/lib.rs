@@ -180,6 +180,10 @@ impl Store {
         });
         segments.count() as u64 * self.geometry.segment_bytes
     }
+    /// True if the segments lie on a block device.
+    pub fn on_device(&self) -> bool {
+        self.geometry.device().is_some()
+    }
     /// Bytes of the device that were discarded since start.
     pub fn discarded_bytes(&self) -> u64 {
         self.discarded_bytes.load(Ordering::Relaxed)

@@ -39,6 +39,8 @@ pub struct FileFigures {
     pub read_bytes: u64,
     /// Bytes of the writes.
     pub written_bytes: u64,
+    /// Discards, refused ones too.
+    pub discards: u64,
     /// Bytes that were discarded.
     pub discarded_bytes: u64,
 }
@@ -78,6 +80,7 @@ struct Counters {
     writes: Counter,
     flushes: Counter,
     space: Counter,
+    discards: Counter,
     stalls: Counter,
 }
 
@@ -554,6 +557,11 @@ impl Disk for SimDisk {
             return Err(Error::new(Kind::Unsupported, "only devices are told what nobody needs"));
         }
         state.check(file, offset, bytes)?;
+        state.file(file).figures.discards += 1;
+        let State { faults, counters, rng, .. } = &mut *state;
+        if counters.discards.fails(faults.discards, rng) {
+            return Err(Error::new(Kind::Unsupported, "the simulated device has no use for discards"));
+        }
         if state.crashed || !state.step(&self.schedule) {
             return Err(crashed());
         }

@@ -4,7 +4,7 @@ use crate::rig::{Brick, Map, SEGMENT_BYTES, boot, file, format_as, payload, seed
 use base::{Kind, Result, Sync};
 use runtime::disk::{self, DEVICE};
 use runtime::random::SplitMix;
-use runtime::sim::{DiskImage, Ran, Setup, Side, Survival, World};
+use runtime::sim::{DiskImage, Fail, FaultPlan, Ran, Setup, Side, Survival, World};
 use runtime::{OpenMode, Runtime};
 use store::brick::{Found, look};
 use store::device::Foreign;
@@ -106,6 +106,21 @@ fn segments_are_not_discarded_while_few_are_free() {
 }
 
 #[test]
+fn a_device_that_has_no_use_for_discards_is_asked_once() {
+    let mut world = blank(10);
+    let runtime = world.runtime();
+    world.disk().set_faults(FaultPlan { discards: Fail::From(1), ..FaultPlan::default() });
+    world.block_on(async {
+        let index = format(&runtime).await.expect("a blank device");
+        let brick = Brick::open(&runtime, index).await.expect("just formatted");
+        churn(&brick, &mut SplitMix(10), 30, 24).await;
+        assert_eq!(brick.store.discarded_bytes(), 0);
+        brick.read_all().await;
+    });
+    assert_eq!(world.disk().figures()[DEVICE].discards, 1);
+}
+
+#[test]
 fn a_brick_in_a_directory_is_never_discarded() {
     let mut world = World::new(4);
     let runtime = world.runtime();
@@ -115,7 +130,7 @@ fn a_brick_in_a_directory_is_never_discarded() {
         churn(&brick, &mut SplitMix(4), 30, 24).await;
         assert_eq!(brick.store.discarded_bytes(), 0);
     });
-    assert!(world.disk().figures().values().all(|figures| figures.discarded_bytes == 0));
+    assert!(world.disk().figures().values().all(|figures| figures.discards == 0));
 }
 
 /// Writes a block of ones, as somebody else would.
