@@ -41,6 +41,14 @@ pub const LINKS_MAX: u32 = 1 << 31;
 pub const VOLUME_NAME_BYTES_MAX: usize = 63;
 /// Smallest brick (rule X5).
 pub const BRICK_BYTES_MIN: u64 = 4 << 30;
+/// Least free space for the index of a brick whose segments lie on a device: RocksDB's own files, and room to compact.
+pub const INDEX_BYTES_MIN: u64 = 1 << 30;
+/// The index of a larger brick needs a fiftieth of its size: a leaf of 64 blocks takes about 1.3 KiB of 256 KiB, and
+/// small files take more.
+pub const INDEX_PARTS: u64 = 50;
+/// Freed segments of a device are discarded no faster than this, in bytes per second: drives overwrite about as fast,
+/// and a discard is in the way of reads and writes.
+pub const DISCARD_BYTES_PER_SECOND: u64 = 1 << 30;
 
 const _: () = assert!(SEGMENT_BYTES_MAX / BLOCK_BYTES as u64 == 1 << 16);
 const _: () = assert!(BULK_BYTES_MIN.is_multiple_of(BLOCK_BYTES) && IO_BYTES_MAX.is_multiple_of(BLOCK_BYTES));

@@ -24,7 +24,13 @@ fn context(request: u64) -> Context {
 
 async fn groups(runtime: runtime::Runtime) -> Arc<Groups> {
     let size = Some(64 * SEGMENT_BYTES_MIN);
-    let options = FormatOptions { size_bytes: size, segment_bytes: SEGMENT_BYTES_MIN, groups: 4, size_bytes_min: 0 };
+    let options = FormatOptions {
+        size_bytes: size,
+        segment_bytes: SEGMENT_BYTES_MIN,
+        groups: 4,
+        size_bytes_min: 0,
+        device: None,
+    };
     store::format_brick(&runtime, options, async || Ok(())).await.expect("an empty disk can be formatted");
     let index = Arc::new(ModelIndex::new(store::format::leaf::merge));
     let opening = Opening::read(runtime, index, true).await.expect("just formatted");

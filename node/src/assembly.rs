@@ -19,7 +19,9 @@ use std::sync::{Arc, Mutex};
 use store::brick::{FormatOptions, Found, format_brick, look};
 use store::check::Report;
 use store::cleaner::State;
+use store::device::Foreign;
 use store::format::leaf::merge;
+use store::format::superblock::Superblock;
 use store::index::Index;
 
 /// The index's directory in the brick's.
@@ -62,9 +64,10 @@ pub struct Brick {
     formatted: Option<Formatted>,
 }
 
-fn start(data: &Path, memory_max: u64, read_only: bool) -> Result<(Runtime, Reactors)> {
+fn start(data: &Path, device: Option<&Path>, memory_max: u64, read_only: bool) -> Result<(Runtime, Reactors)> {
     let mut options = real::Options::new(data.to_path_buf(), memory_max / BUFFERS_SHARE, OP_NAMES);
     options.read_only = read_only;
+    options.device = device.map(Path::to_path_buf);
     #[cfg(feature = "seeded-bugs")]
     {
         options.volatile_cache = crate::test_switches::volatile_cache();
@@ -84,8 +87,8 @@ where
 fn format_if_new(
     data: &Path,
     geometry: &Geometry,
-    runtime: &Runtime,
-    reactors: &Reactors,
+    foreign: Foreign,
+    (runtime, reactors): (&Runtime, &Reactors),
 ) -> Result<Option<Formatted>, Failure> {
     let failed = |error: Error| Failure::of(format!("can't format {}", data.display()), &error);
     let world = runtime.clone();
@@ -94,7 +97,7 @@ fn format_if_new(
         Found::HalfFormatted => true,
         Found::Empty => false,
     };
-    directory::check_empty(data).map_err(|failure| match again {
+    directory::check_empty(data, again).map_err(|failure| match again {
         true => unreadable(data),
         false => failure,
     })?;
@@ -102,12 +105,17 @@ fn format_if_new(
         size_bytes: geometry.size,
         segment_bytes: geometry.segment_size,
         groups: geometry.groups,
+        device: geometry.device.as_ref().map(|_| foreign),
         ..FormatOptions::default()
     };
-    let (world, path) = (runtime.clone(), data.join(INDEX));
+    let (world, path, device) = (runtime.clone(), data.to_path_buf(), geometry.device.clone());
     let superblock = on_core(reactors, move || async move {
         let tasks = world.tasks.clone();
-        format_brick(&world, options, async move || tasks::run_blocking(&*tasks, move || new_index(&path)).await).await
+        let beside = move || {
+            directory::link_device(&path, device.as_deref())?;
+            new_index(&path.join(INDEX))
+        };
+        format_brick(&world, options, async move || tasks::run_blocking(&*tasks, beside).await).await
     });
     let superblock = superblock.map_err(failed)?;
     let size_bytes = u64::from(superblock.segments) * superblock.segment_bytes;
@@ -133,10 +141,11 @@ fn new_index(path: &Path) -> Result<()> {
 }
 
 /// Makes a brick. Errors: it is one already; what formatting says.
-pub fn format(data: &Path, geometry: &Geometry, memory_max: u64) -> Result<Formatted, Failure> {
+pub fn format(data: &Path, geometry: &Geometry, force: bool, memory_max: u64) -> Result<Formatted, Failure> {
     let failed = |error: Error| Failure::of(format!("can't format {}", data.display()), &error);
-    let (runtime, reactors) = start(data, memory_max, false).map_err(failed)?;
-    let formatted = format_if_new(data, geometry, &runtime, &reactors)?;
+    let (runtime, reactors) = start(data, geometry.device.as_deref(), memory_max, false).map_err(failed)?;
+    let foreign = if force { Foreign::Destroy } else { Foreign::Keep };
+    let formatted = format_if_new(data, geometry, foreign, (&runtime, &reactors))?;
     formatted.ok_or_else(|| {
         let failure = Failure::new(Exit::Failed, format!("{} is a brick already", data.display()));
         failure.next("start it with `sinter up` or `sinter serve`, or give another directory")
@@ -144,19 +153,27 @@ pub fn format(data: &Path, geometry: &Geometry, memory_max: u64) -> Result<Forma
 }
 
 impl Brick {
-    /// Opens a brick: replays its log and makes it ready for requests.
-    pub fn open(data: &Path, if_new: IfNew<'_>, memory_max: u64) -> Result<Brick, Failure> {
+    /// Opens a brick: replays its log and makes it ready for requests. `device`: where its block device is now, if
+    /// somebody said so; it is remembered once it has proved to be the brick's.
+    pub fn open(data: &Path, if_new: IfNew<'_>, device: Option<&Path>, memory_max: u64) -> Result<Brick, Failure> {
         let failed = |error: Error| Failure::of(format!("can't open the brick {}", data.display()), &error);
-        let (runtime, reactors) = start(data, memory_max, false).map_err(failed)?;
+        let (runtime, reactors) = start(data, device, memory_max, false).map_err(failed)?;
         let formatted = match if_new {
-            IfNew::Format(geometry) => format_if_new(data, geometry, &runtime, &reactors)?,
+            IfNew::Format(geometry) => format_if_new(data, geometry, Foreign::Keep, (&runtime, &reactors))?,
             IfNew::Refuse => None,
         };
-        check_superblock(&runtime, &reactors).map_err(failed)?;
+        let superblock = check_superblock(&runtime, &reactors).map_err(failed)?;
+        if device.is_some() && !superblock.on_device() {
+            let what = "the brick's segments lie in its directory: leave --device out";
+            return Err(failed(Error::new(Kind::Invalid, what)));
+        }
         let index = open_index(data, index_options(memory_max)).map_err(failed)?;
         let world = runtime.clone();
         let opened = on_core(&reactors, move || open_groups(world, index, memory_max));
         let (groups, shape, warnings) = opened.map_err(failed)?;
+        if device.is_some() {
+            directory::link_device(data, device).map_err(failed)?;
+        }
         let shape = Status { memory_max_bytes: memory_max, cores: reactors.cores() as u32, ..shape };
         let reactors = Mutex::new(Some(Arc::new(reactors)));
         Ok(Brick { runtime, reactors, groups, shape, warnings, formatted })
@@ -164,11 +181,11 @@ impl Brick {
 }
 
 /// A brick whose superblock is bad, half-written or of a newer version is told before its index is opened.
-fn check_superblock(runtime: &Runtime, reactors: &Reactors) -> Result<()> {
+fn check_superblock(runtime: &Runtime, reactors: &Reactors) -> Result<Superblock> {
     let world = runtime.clone();
     let found = on_core(reactors, move || async move { look(&world).await })?;
     match found {
-        Found::Brick(_) => Ok(()),
+        Found::Brick(superblock) => Ok(*superblock),
         Found::HalfFormatted => Err(Error::new(Kind::Invalid, "its format was interrupted: format it again")),
         Found::Empty => Err(Error::new(Kind::NotFound, "not a brick: `sinter format` makes one")),
     }
@@ -196,7 +213,6 @@ async fn open_groups(
     let superblock = opening.superblock();
     let shape = Status {
         brick: superblock.uuid.to_string(),
-        segments: u64::from(superblock.segments),
         segment_bytes: superblock.segment_bytes,
         groups: u64::from(superblock.groups),
         ..Status::default()
@@ -277,6 +293,13 @@ impl Brick {
         self.call(Op::SyncAll).map(drop)
     }
 
+    /// Gives the brick more room; durable when this returns.
+    pub fn grow(&self, size_bytes: Option<u64>) -> Result<Answer> {
+        let (groups, reactors) = (self.groups.clone(), self.reactors()?);
+        let grown = on_core(&reactors, move || async move { store::grow::grow(groups.store(), size_bytes).await })?;
+        Ok(Answer::Grown { before_bytes: grown.before_bytes, bytes: grown.bytes })
+    }
+
     /// Mounts a volume and serves it. Blocks; not on a core.
     pub fn serve(&self, volume: &base::Volume, path: &Path) -> Result<Serving> {
         let source = String::from_utf8_lossy(volume.name.as_bytes()).into_owned();
@@ -299,6 +322,7 @@ impl Brick {
             read_only: store.log.failed().map(|error| error.to_string()),
             size_bytes,
             free_bytes,
+            segments: store.segments().segments,
             space,
             cleaner: cleaner.state.map_or("has not looked yet", State::reason).to_string(),
             warnings: warnings(size_bytes, free_bytes),
@@ -314,6 +338,7 @@ impl Brick {
                 figure("overlay bytes", self.groups.overlay_bytes()),
                 figure("segments emptied by the cleaner", cleaner.emptied_segments),
                 figure("write delay ns per block", cleaner.client_delay_ns),
+                figure("bytes discarded", store.discarded_bytes()),
                 figure("index bytes written", store.index.written_bytes()),
                 figure("index memory bytes", store.index.memory_bytes()),
             ],
@@ -361,7 +386,7 @@ fn warnings(size_bytes: u64, free_bytes: u64) -> Vec<String> {
 /// Reads a whole brick that nobody serves, and changes nothing. `progress` is told what is being read.
 pub fn check(data: &Path, memory_max: u64, mut progress: impl FnMut(&str) + Send + 'static) -> Result<Report, Failure> {
     let failed = |error: Error| Failure::of(format!("can't check {}", data.display()), &error);
-    let (runtime, reactors) = start(data, memory_max, true).map_err(failed)?;
+    let (runtime, reactors) = start(data, None, memory_max, true).map_err(failed)?;
     check_superblock(&runtime, &reactors).map_err(failed)?;
     let index = open_index(data, index_options(memory_max).read_only()).map_err(failed)?;
     let report = on_core(&reactors, move || async move {
@@ -373,7 +398,7 @@ pub fn check(data: &Path, memory_max: u64, mut progress: impl FnMut(&str) + Send
 
 /// Answers one request on a brick that no daemon serves.
 pub fn answer_offline(data: &Path, request: Request, memory_max: u64) -> Result<Answer, Failure> {
-    let brick = Brick::open(data, IfNew::Refuse, memory_max)?;
+    let brick = Brick::open(data, IfNew::Refuse, None, memory_max)?;
     brick.warnings().iter().for_each(|warning| say(warning));
     let answer = answer(&brick, request);
     let closed = brick.close();
@@ -394,6 +419,7 @@ fn answer(brick: &Brick, request: Request) -> Result<Answer> {
         Request::VolumeCreate { name } => {
             Ok(Answer::Volume(described(&brick.create_volume(&Name::new(name.as_bytes())?)?)))
         }
+        Request::Grow { size_bytes } => brick.grow(size_bytes),
         Request::VolumeDelete { name } => brick.delete_volume(&one(name)?.name).map(|()| Answer::Done),
         _ => Err(Error::new(Kind::Unsupported, "this needs a running daemon")),
     }

@@ -48,6 +48,8 @@ pub enum Command {
     /// Create, list, describe or delete volumes
     #[command(subcommand)]
     Volume(Volume),
+    /// Give a brick more room, served or not
+    Grow(Grow),
     /// What a brick's daemon is doing
     Status(Shown),
     /// Read a whole brick and report everything that is wrong with it; needs that no daemon serves it
@@ -72,7 +74,7 @@ pub enum Command {
 /// What a brick is formatted with.
 #[derive(Args, Debug, Clone)]
 pub struct Geometry {
-    /// Size of a new brick in bytes, at least 4G and at most 1024T [default: 80% of the free space]
+    /// Size of a new brick in bytes, at least 4G and at most 1024T [default: 80% of the free space, or the whole device]
     #[arg(long, value_name = "BYTES", value_parser = brick_bytes)]
     pub size: Option<u64>,
     /// Segment size of a new brick in bytes: a power of two, 1M to 256M [default: 64M]
@@ -81,6 +83,9 @@ pub struct Geometry {
     /// Placement groups of a new brick (a count), 1 to 1024 [default: 64]
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=1024), default_value_t = GROUPS_DEFAULT, hide_default_value = true)]
     pub groups: u32,
+    /// Block device for the segments of a new brick, or where the device of a brick is now [default: they lie in DATA]
+    #[arg(long, value_name = "PATH")]
+    pub device: Option<PathBuf>,
 }
 
 /// What a daemon may take.
@@ -114,6 +119,9 @@ pub struct Format {
     pub data: PathBuf,
     #[command(flatten)]
     pub geometry: Geometry,
+    /// Destroy what the device holds [default: refuse a device that holds anything]
+    #[arg(long, requires = "device")]
+    pub force: bool,
 }
 
 /// `sinter serve`.
@@ -121,8 +129,21 @@ pub struct Format {
 pub struct Serve {
     /// Directory of the brick
     pub data: PathBuf,
+    /// Where the brick's block device is now, if its name has changed [default: as at the last start]
+    #[arg(long, value_name = "PATH")]
+    pub device: Option<PathBuf>,
     #[command(flatten)]
     pub resources: Resources,
+}
+
+/// `sinter grow`.
+#[derive(Args, Debug)]
+pub struct Grow {
+    /// Directory of the brick
+    pub data: PathBuf,
+    /// Its new size in bytes, at least 4G and at most 1024T [default: 80% of what is free is added, or all of the device]
+    #[arg(long, value_name = "BYTES", value_parser = brick_bytes)]
+    pub size: Option<u64>,
 }
 
 /// `sinter mount`.

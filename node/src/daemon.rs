@@ -262,6 +262,7 @@ impl server::Daemon for Daemon {
             Request::VolumeDelete { name } => self.delete_volume(&name).map(|()| Answer::Done),
             Request::Mount { volume, path } => self.mount(&volume, Path::new(&path)).map(|_| Answer::Done),
             Request::Umount { path, lazy } => self.unmount(Path::new(&path), lazy).map(|()| Answer::Done),
+            Request::Grow { size_bytes } => self.brick.grow(size_bytes),
             Request::Shutdown => {
                 // Full only when the daemon is ending already.
                 drop(self.events.try_send(Event::Shutdown));

@@ -1,6 +1,7 @@
 //! The directory that is or becomes a brick, before it is opened: it exists, and nothing of somebody else's is in it.
 
 use crate::failure::{Exit, Failure};
+use base::{Error, Result as Outcome};
 use std::fs::File;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -49,12 +50,41 @@ fn sync_parent(data: &Path) -> Result<(), Failure> {
     synced.map_err(|error| Failure::io(format!("can't sync {}", parent.display()), &error))
 }
 
-/// Refuses a directory that holds something that no format left there.
-pub fn check_empty(data: &Path) -> Result<(), Failure> {
+/// The link in the directory that says where the brick's block device is.
+const DEVICE: &str = runtime::disk::DEVICE;
+/// The link before it has its name.
+const DEVICE_NEW: &str = "device.new";
+
+/// Has the directory say durably where the block device is, or that there is none.
+pub fn link_device(data: &Path, device: Option<&Path>) -> Outcome<()> {
+    let failed = |error: std::io::Error| {
+        let errno = error.raw_os_error().unwrap_or(libc::EIO);
+        Error::os("the link to the block device can't be made", errno).with(data.join(DEVICE).display())
+    };
+    let gone = |name: &str| match std::fs::remove_file(data.join(name)) {
+        Err(error) if error.kind() != ErrorKind::NotFound => Err(failed(error)),
+        _ => Ok(()),
+    };
+    gone(DEVICE_NEW)?;
+    match device {
+        None => gone(DEVICE)?,
+        Some(device) => {
+            let device = std::path::absolute(device).map_err(failed)?;
+            std::os::unix::fs::symlink(device, data.join(DEVICE_NEW)).map_err(failed)?;
+            std::fs::rename(data.join(DEVICE_NEW), data.join(DEVICE)).map_err(failed)?;
+        }
+    }
+    File::open(data).and_then(|directory| directory.sync_all()).map_err(failed)
+}
+
+/// Refuses a directory that holds something that no format left there; `again`: one was begun there.
+pub fn check_empty(data: &Path, again: bool) -> Result<(), Failure> {
     let failed = |error: std::io::Error| Failure::io(format!("can't list {}", data.display()), &error);
     for entry in std::fs::read_dir(data).map_err(failed)? {
-        let name = entry.map_err(failed)?.file_name();
-        if !INNOCENT.iter().any(|innocent| name == *innocent) {
+        let entry = entry.map_err(failed)?;
+        let name = entry.file_name();
+        let link = again && (name == DEVICE || name == DEVICE_NEW) && entry.file_type().is_ok_and(|it| it.is_symlink());
+        if !link && !INNOCENT.iter().any(|innocent| name == *innocent) {
             let text = format!("{} is neither empty nor a brick: it holds {}", data.display(), name.to_string_lossy());
             return Err(Failure::new(Exit::Failed, text).next("give an empty directory"));
         }
@@ -83,15 +113,29 @@ mod tests {
     }
 
     #[test]
+    fn the_device_is_linked_again_and_again() {
+        let scratch = Scratch::new();
+        let there = || std::fs::read_link(scratch.path().join(DEVICE)).ok();
+        for path in ["/dev/one", "/dev/two"] {
+            link_device(scratch.path(), Some(Path::new(path))).expect("writable");
+            assert_eq!(there().as_deref(), Some(Path::new(path)));
+        }
+        assert!(check_empty(scratch.path(), true).is_ok(), "a format left it");
+        assert!(check_empty(scratch.path(), false).is_err(), "nobody knows whose it is");
+        link_device(scratch.path(), None).expect("writable");
+        assert_eq!(there(), None);
+    }
+
+    #[test]
     fn what_is_somebody_elses_is_refused() {
         let scratch = Scratch::new();
-        assert!(check_empty(scratch.path()).is_ok());
+        assert!(check_empty(scratch.path(), false).is_ok());
         for innocent in ["lock", "index"] {
             std::fs::create_dir(scratch.path().join(innocent)).expect("writable");
         }
-        assert!(check_empty(scratch.path()).is_ok());
+        assert!(check_empty(scratch.path(), false).is_ok());
         std::fs::create_dir(scratch.path().join("photos")).expect("writable");
-        let refused = check_empty(scratch.path()).expect_err("not empty");
+        let refused = check_empty(scratch.path(), false).expect_err("not empty");
         assert!(refused.to_string().contains("photos"), "{refused}");
     }
 }

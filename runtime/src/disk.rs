@@ -13,6 +13,10 @@ use base::Result;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct FileId(pub u32);
 
+/// The name under which the brick's block device is opened, if its segments lie on one (rule X5). It has its length,
+/// is there or not, and is none of the names that `list` tells or `sync_names` makes durable.
+pub const DEVICE: &str = "device";
+
 /// How to open a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum OpenMode {
@@ -38,6 +42,10 @@ pub trait Disk: Send + Sync {
     fn sync_names(&self) -> Result<()>;
     /// Free bytes of the file system that holds the brick.
     fn free_bytes(&self) -> Result<u64>;
+    /// Tells the block device that nobody needs these bytes: they read as anything until they are written again, and
+    /// whether a crash finds the old ones there is open. Blocks. Errors: `Unsupported` for files, and for a device that
+    /// has no use for it.
+    fn discard(&self, file: FileId, offset: u64, bytes: u64) -> Result<()>;
     /// Starts an I/O; to be called on a core.
     fn submit(&self, request: Request) -> Transfer;
 }

@@ -70,6 +70,9 @@ impl Disk for NullDisk {
     fn free_bytes(&self) -> Result<u64> {
         Ok(u64::MAX)
     }
+    fn discard(&self, _: FileId, _: u64, _: u64) -> Result<()> {
+        Err(Error::new(Kind::Unsupported, "the null disk has nothing to discard"))
+    }
     fn submit(&self, request: Request) -> Transfer {
         let (slot, transfer) = self.0.start(request);
         slot.with_request(|request| {

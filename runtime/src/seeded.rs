@@ -26,6 +26,8 @@ pub enum Bug {
     FreedBeforeCheckpoint,
     /// A segment that was freed is freed again by the next checkpoint, though it is in use (rule K3).
     FreedTwice,
+    /// Segments are discarded before the checkpoint that empties them is durable (rule K3).
+    DiscardedBeforeCheckpoint,
     /// The live bitmaps are not part of the checkpoint (rule K1).
     BitmapDropped,
     /// Leaves that a truncation left behind are read as if they counted (rule K6).
@@ -36,7 +38,7 @@ pub enum Bug {
 
 impl Bug {
     /// Every bug, for tests and for naming one on a command line.
-    pub const ALL: [Bug; 14] = [
+    pub const ALL: [Bug; 15] = [
         Bug::FuaAfterPlain,
         Bug::AckOutOfOrder,
         Bug::TailReused,
@@ -48,6 +50,7 @@ impl Bug {
         Bug::MoveUnconditional,
         Bug::FreedBeforeCheckpoint,
         Bug::FreedTwice,
+        Bug::DiscardedBeforeCheckpoint,
         Bug::BitmapDropped,
         Bug::StaleLeafRead,
         Bug::PurgeForgotten,

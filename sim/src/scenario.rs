@@ -41,6 +41,8 @@ pub struct Summary {
     pub blamed: u64,
     /// Blocks that the cleaner has moved.
     pub moved: u64,
+    /// Segments that were discarded.
+    pub discarded: u64,
     /// A hash over everything that happened.
     pub fingerprint: u64,
 }
@@ -58,8 +60,14 @@ impl Summary {
         self.steps += other.steps;
         self.blamed += other.blamed;
         self.moved += other.moved;
+        self.discarded += other.discarded;
         // In any order: seeds run on several threads.
         self.fingerprint = self.fingerprint.wrapping_add(other.fingerprint);
+    }
+    fn count(&mut self, machine: &Machine) {
+        self.discarded += machine.discarded();
+        self.steps += machine.world.steps();
+        self.mix(machine.world.fingerprint());
     }
     fn mix(&mut self, value: u64) {
         self.fingerprint = (self.fingerprint.rotate_left(7) ^ value).wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -227,9 +235,15 @@ impl Scenario<'_> {
         Some(plan)
     }
 
+    fn boot(&mut self) -> Machine {
+        let segments = self.profile.device.then_some(self.profile.segments);
+        let (seed, image) = (self.rng.next(), self.image.take());
+        Machine::boot_with(seed, self.profile.cores, image, segments, self.slabs)
+    }
+
     fn life(&mut self, number: u64) -> Result<(), String> {
         let end = self.end();
-        let mut machine = Machine::boot(self.rng.next(), self.profile.cores, self.image.take(), self.slabs);
+        let mut machine = self.boot();
         match end {
             End::Step(step, side) => machine.world.crash_at_step(step, side),
             End::IndexStep(step) => machine.index.crash_at_step(step),
@@ -254,7 +268,7 @@ impl Scenario<'_> {
         let ran = machine.world.run(async {
             fail(at_start);
             if !self.state.formatted {
-                format(&runtime, self.profile.groups, self.profile.segments).await?;
+                format(&runtime, &self.profile).await?;
                 formatted = true;
             }
             let daemon = serve(runtime.clone(), index, options).await?;
@@ -288,9 +302,8 @@ impl Scenario<'_> {
         self.summary.lives += 1;
         self.summary.calls += life.history.calls().len() as u64;
         self.summary.recoveries_crashed += u64::from(!life.recovered);
-        self.summary.mix(machine.world.fingerprint());
+        self.summary.count(&machine);
         self.tell(format!("  {} calls, {} steps of the disk", life.history.calls().len(), machine.world.steps()));
-        self.summary.steps += machine.world.steps();
         self.summary.blamed += answers::blaming(&life.history);
         answers::check(&life.history, &self.state.earlier, excuse)?;
         let stopped = end == End::Stop && matches!(ran, Ran::Finished(Ok(())));

@@ -115,6 +115,8 @@ pub struct Profile {
     pub groups: u32,
     /// Its segments.
     pub segments: u64,
+    /// They lie on a block device, and freed ones are discarded.
+    pub device: bool,
     /// Cores of the machine.
     pub cores: usize,
 }
@@ -142,6 +144,7 @@ impl Profile {
             groups: if rng.one_in(16) { 64 } else { 1 + rng.below(6) as u32 },
             segments: if rng.one_in(6) { 32 + rng.below(30) } else { SEGMENTS_AMPLE },
             cores: 1 + rng.below(CORES_MAX as u64) as usize,
+            device: rng.one_in(3),
         }
     }
     /// The same profile, with the weight on what the focus is about.

@@ -1,6 +1,7 @@
 //! A brick on a simulated machine: boot, serve, crash to an image, boot again.
 
 use crate::index::CrashIndex;
+use crate::workload::Profile;
 use base::limits::SEGMENT_BYTES_MIN;
 use base::{Name, Result, VolumeId};
 use group::{Class, Context, Groups, Options};
@@ -9,6 +10,8 @@ use runtime::random::SplitMix;
 use runtime::sim::{DiskImage, Setup, Survival, World};
 use runtime::{Runtime, Slabs, Span};
 use std::sync::Arc;
+use store::device::Foreign;
+use store::format::label::SEGMENTS_AT;
 use store::index::model::ModelIndex;
 use store::{FormatOptions, Opening, Replay};
 
@@ -43,18 +46,33 @@ pub struct Served {
 impl Machine {
     /// Boots a machine, from an image or with an empty disk.
     pub fn boot(seed: u64, cores: usize, image: Option<Image>, slabs: &Arc<Slabs>) -> Machine {
+        Machine::boot_with(seed, cores, image, None, slabs)
+    }
+    /// Boots a machine with a block device for so many segments.
+    pub fn boot_with(
+        seed: u64,
+        cores: usize,
+        image: Option<Image>,
+        device_segments: Option<u64>,
+        slabs: &Arc<Slabs>,
+    ) -> Machine {
         let (disk, index) = image.map(|image| (image.disk, image.index)).unzip();
         // A minute is far more than any operation may take; a simulated hour of an idle daemon's timers takes real
         // seconds.
         let patience_ns = 120_000_000_000;
         let slabs = Some(slabs.clone());
-        let world = World::with(Setup { image: disk, slabs, cores, patience_ns, ..Setup::new(seed) });
+        let device_bytes = device_segments.map(|segments| SEGMENTS_AT + segments * SEGMENT_BYTES_MIN);
+        let world = World::with(Setup { image: disk, slabs, cores, patience_ns, device_bytes, ..Setup::new(seed) });
         let index = Arc::new(CrashIndex::new(index, world.disk().clone()));
         Machine { world, index }
     }
     /// The machine's runtime.
     pub fn runtime(&self) -> Runtime {
         self.world.runtime()
+    }
+    /// Segments that were discarded.
+    pub fn discarded(&self) -> u64 {
+        self.world.disk().figures().values().map(|figures| figures.discarded_bytes / SEGMENT_BYTES_MIN).sum()
     }
     /// What a crash now leaves.
     pub fn crash(&self, survival: Survival, rng: &mut SplitMix) -> Image {
@@ -73,10 +91,15 @@ pub const CORES_MAX: usize = 3;
 /// Segments of a brick that is never full: enough for all lives of a seed without a cleaner.
 pub const SEGMENTS_AMPLE: u64 = 512;
 
-/// Formats the empty disk: segments as small as they may be.
-pub async fn format(runtime: &Runtime, groups: u32, segments: u64) -> Result<()> {
-    let size = Some(segments * SEGMENT_BYTES_MIN);
-    let options = FormatOptions { size_bytes: size, segment_bytes: SEGMENT_BYTES_MIN, groups, size_bytes_min: 0 };
+/// Formats the empty disk or device: segments as small as they may be.
+pub async fn format(runtime: &Runtime, profile: &Profile) -> Result<()> {
+    let options = FormatOptions {
+        size_bytes: Some(profile.segments * SEGMENT_BYTES_MIN),
+        segment_bytes: SEGMENT_BYTES_MIN,
+        groups: profile.groups,
+        size_bytes_min: 0,
+        device: profile.device.then_some(Foreign::Keep),
+    };
     store::format_brick(runtime, options, async || Ok(())).await.map(drop)
 }
 

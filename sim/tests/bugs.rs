@@ -75,6 +75,11 @@ fn segments_freed_before_the_checkpoint_is_durable() {
 }
 
 #[test]
+fn segments_discarded_before_the_checkpoint_is_durable() {
+    caught(Bug::DiscardedBeforeCheckpoint, Focus::Cleaner);
+}
+
+#[test]
 fn a_segment_that_is_freed_twice() {
     caught(Bug::FreedTwice, Focus::Cleaner);
 }

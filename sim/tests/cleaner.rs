@@ -14,4 +14,5 @@ fn promises_hold_while_the_cleaner_works() {
     let told: Vec<_> = failures.iter().map(ToString::to_string).collect();
     assert!(failures.is_empty(), "{}", told.join("\n"));
     assert!(total.moved > 100 * SEEDS, "the cleaner has worked: {total:?}");
+    assert!(total.discarded > SEEDS, "freed segments of devices were discarded: {total:?}");
 }

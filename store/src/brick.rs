@@ -1,18 +1,24 @@
 //! Formatting a brick. Its superblock says "formatting" from the first durable byte to the last, so that an
 //! interrupted format is recognised and may be repeated, and nothing else ever is taken for one (rule Q5).
 
+use crate::device::{Device, Foreign};
 use crate::format::Uuid;
-use crate::format::superblock::{Features, State, Superblock};
+use crate::format::superblock::{Features, ON_DEVICE, State, Superblock};
 use crate::superblock_file;
-use base::limits::{BRICK_BYTES_MIN, GROUPS_DEFAULT, SEGMENT_BYTES_DEFAULT, SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN};
+use base::limits::{
+    BRICK_BYTES_MIN, GROUPS_DEFAULT, INDEX_BYTES_MIN, INDEX_PARTS, SEGMENT_BYTES_DEFAULT, SEGMENT_BYTES_MAX,
+    SEGMENT_BYTES_MIN,
+};
 use base::{Error, Kind, Result};
 use runtime::Runtime;
 
 /// What to format.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FormatOptions {
-    /// Bytes of the brick; None = 80% of the file system's free space (rule X5).
+    /// Bytes of the brick; None = 80% of the file system's free space, or the whole device (rule X5).
     pub size_bytes: Option<u64>,
+    /// Segments lie on the brick's block device, and what becomes of what is on it; None = in files.
+    pub device: Option<Foreign>,
     /// Bytes per segment: a power of two.
     pub segment_bytes: u64,
     /// Groups to create.
@@ -25,6 +31,7 @@ impl Default for FormatOptions {
     fn default() -> FormatOptions {
         FormatOptions {
             size_bytes: None,
+            device: None,
             segment_bytes: SEGMENT_BYTES_DEFAULT,
             groups: GROUPS_DEFAULT,
             size_bytes_min: BRICK_BYTES_MIN,
@@ -87,22 +94,34 @@ pub async fn format_brick(
         let error = Error::new(Kind::Exists, "the directory is a brick already; start it with `sinter up`");
         return Err(error.with(format!("uuid {}", superblock.uuid)));
     }
-    let segments = segments_of(runtime, &options)?;
-    let mut uuid = [0; 16];
-    uuid[..8].copy_from_slice(&runtime.random.next_u64().to_le_bytes());
-    uuid[8..].copy_from_slice(&runtime.random.next_u64().to_le_bytes());
+    // One of a format that was interrupted: its device bears it already.
+    let half = match superblock_file::exists(runtime)? {
+        true => superblock_file::load(runtime, false).await.ok().map(|found| found.superblock.uuid),
+        false => None,
+    };
+    let device = match options.device {
+        Some(_) => Some(Device::open(runtime, true)?),
+        None => None,
+    };
+    if let (Some(device), Some(Foreign::Keep)) = (&device, options.device) {
+        device.refuse_foreign(half).await?;
+    }
+    let incompatible = if device.is_some() { ON_DEVICE } else { 0 };
     let mut superblock = Superblock {
-        uuid: Uuid(uuid),
+        uuid: half.unwrap_or_else(|| new_uuid(runtime)),
         state: State::Formatting,
-        features: Features::default(),
+        features: Features { incompatible, ..Features::default() },
         sequence: 1,
         segment_bytes: options.segment_bytes,
-        segments,
+        segments: segments_of(runtime, &options, device.as_ref())?,
         groups: options.groups,
         epoch: 0,
         ends: Vec::new(),
     };
     superblock_file::create(runtime, &superblock).await?;
+    if let Some(device) = &device {
+        device.claim(&superblock).await?;
+    }
     index().await?;
     superblock.state = State::Ready;
     superblock.sequence = 2;
@@ -110,8 +129,15 @@ pub async fn format_brick(
     Ok(superblock)
 }
 
-fn segments_of(runtime: &Runtime, options: &FormatOptions) -> Result<u32> {
-    let FormatOptions { size_bytes, segment_bytes, groups, size_bytes_min } = *options;
+fn new_uuid(runtime: &Runtime) -> Uuid {
+    let mut uuid = [0; 16];
+    uuid[..8].copy_from_slice(&runtime.random.next_u64().to_le_bytes());
+    uuid[8..].copy_from_slice(&runtime.random.next_u64().to_le_bytes());
+    Uuid(uuid)
+}
+
+fn segments_of(runtime: &Runtime, options: &FormatOptions, device: Option<&Device<'_>>) -> Result<u32> {
+    let FormatOptions { size_bytes, segment_bytes, groups, size_bytes_min, .. } = *options;
     if !(SEGMENT_BYTES_MIN..=SEGMENT_BYTES_MAX).contains(&segment_bytes) || !segment_bytes.is_power_of_two() {
         return Err(Error::new(Kind::Invalid, "a segment is a power of two between 1 MiB and 256 MiB"));
     }
@@ -119,14 +145,31 @@ fn segments_of(runtime: &Runtime, options: &FormatOptions) -> Result<u32> {
         return Err(Error::new(Kind::Invalid, "a brick has 1 to 4096 groups"));
     }
     let free_bytes = runtime.disk.free_bytes()?;
-    let size_bytes = size_bytes.unwrap_or(free_bytes / 5 * 4);
+    let (default_bytes, room_bytes) = match device {
+        Some(device) => (device.room_bytes(), device.room_bytes()),
+        None => (free_bytes / 5 * 4, free_bytes),
+    };
+    let size_bytes = size_bytes.unwrap_or(default_bytes);
     if size_bytes < size_bytes_min {
         let error = Error::new(Kind::NoSpace, "a brick needs more room: free some, or name a larger file system");
         return Err(error.with(format!("{size_bytes} bytes of at least {size_bytes_min}")));
     }
-    if size_bytes > free_bytes {
-        let error = Error::new(Kind::NoSpace, "the file system has less free space than the brick's size");
-        return Err(error.with(format!("{size_bytes} bytes wanted, {free_bytes} free")));
+    if size_bytes > room_bytes {
+        let what = "the file system or device has less free space than the brick's size";
+        return Err(Error::new(Kind::NoSpace, what).with(format!("{size_bytes} bytes wanted, {room_bytes} free")));
+    }
+    if device.is_some() {
+        refuse_little_for_index(free_bytes, size_bytes)?;
     }
     u32::try_from(size_bytes / segment_bytes).map_err(|_| Error::new(Kind::Invalid, "too many segments"))
+}
+
+/// The index of a brick on a device has a file system of its own kind: what segments leave it elsewhere must be there.
+pub fn refuse_little_for_index(free_bytes: u64, size_bytes: u64) -> Result<()> {
+    let needed = INDEX_BYTES_MIN.max(size_bytes / INDEX_PARTS);
+    if free_bytes >= needed {
+        return Ok(());
+    }
+    let error = Error::new(Kind::NoSpace, "the directory has too little free space for the index of such a device");
+    Err(error.with(format!("{free_bytes} bytes free, {needed} needed; free some, or name a larger file system")))
 }

@@ -136,6 +136,9 @@ pub fn write(
     };
     edits.push(IndexEdit::Put(keys::replay(), values::encode_replay(&replay)));
     store.index.write(edits)?;
+    if active(Bug::DiscardedBeforeCheckpoint) {
+        crate::discard::too_early(store, &staged, replay.sequence)?;
+    }
     // The seeded early freeing makes a checkpoint durable only when the next one comes.
     if !active(Bug::CheckpointDropped) && !active(Bug::FreedBeforeCheckpoint) {
         store.index.persist()?;

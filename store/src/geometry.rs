@@ -1,5 +1,7 @@
-//! Where segments lie in the brick's files: files of 1 GiB (rule K7), made as needed, each a run of segments.
+//! Where the brick's segments lie: in files of 1 GiB (rule K7), made as needed, each a run of segments; or on a block
+//! device, one after the other (rule X5).
 
+use crate::format::label::SEGMENTS_AT;
 use base::limits::BLOCK_BYTES;
 use base::{Place, Result, SegmentId};
 use runtime::{Disk, FileId, Lock, OpenMode};
@@ -12,10 +14,19 @@ const FILE_BYTES: u64 = 1 << 30;
 pub struct Geometry {
     /// Bytes per segment.
     pub segment_bytes: u64,
-    /// Segments of the brick, made or not.
-    pub segments: u32,
-    files: Lock<Vec<Option<FileId>>>,
+    home: Home,
     disk: Arc<dyn Disk>,
+}
+
+enum Home {
+    Files(Lock<Files>),
+    Device(FileId),
+}
+
+struct Files {
+    /// Segments for which files are made: those of the brick, and those by which it is about to grow.
+    segments: u32,
+    open: Vec<Option<FileId>>,
 }
 
 /// A block range's file and byte offset.
@@ -38,22 +49,27 @@ impl Geometry {
         let names = disk.list()?;
         let mode = if writable { OpenMode::Existing } else { OpenMode::ReadOnly };
         let per_file = (FILE_BYTES / segment_bytes) as usize;
-        let count = (segments as usize).div_ceil(per_file);
-        let geometry = Geometry { segment_bytes, segments, files: Lock::new("files", vec![None; count]), disk };
-        for number in 0..count {
+        let mut files = Files { segments, open: vec![None; (segments as usize).div_ceil(per_file)] };
+        for number in 0..files.open.len() {
             let name = file_name(number);
             if names.contains(&name) {
-                let file = geometry.disk.open(&name, mode)?;
-                let whole = geometry.disk.length(file)? >= geometry.file_bytes(number);
-                geometry.files.lock()[number] = whole.then_some(file);
+                let file = disk.open(&name, mode)?;
+                let whole = disk.length(file)? >= files.bytes(number, segment_bytes);
+                files.open[number] = whole.then_some(file);
             }
         }
-        Ok(geometry)
+        Ok(Geometry { segment_bytes, home: Home::Files(Lock::new("files", files)), disk })
     }
-    /// Bytes of a data file: the last one may hold fewer segments.
-    fn file_bytes(&self, number: usize) -> u64 {
-        let first = number as u64 * self.per_file();
-        self.per_file().min(u64::from(self.segments) - first) * self.segment_bytes
+    /// Segments on a device that was found to be the brick's and long enough.
+    pub fn on_device(disk: Arc<dyn Disk>, segment_bytes: u64, device: FileId) -> Geometry {
+        Geometry { segment_bytes, home: Home::Device(device), disk }
+    }
+    /// The block device, if the segments lie on one.
+    pub fn device(&self) -> Option<FileId> {
+        match &self.home {
+            Home::Files(_) => None,
+            Home::Device(file) => Some(*file),
+        }
     }
     /// Blocks per segment, header included.
     pub fn blocks(&self) -> u32 {
@@ -64,27 +80,88 @@ impl Geometry {
     }
     /// Where a place lies; None if its file was never made.
     pub fn spot(&self, place: Place) -> Option<Spot> {
-        let number = u64::from(place.segment.0) / self.per_file();
-        let within = u64::from(place.segment.0) % self.per_file();
-        let file = (*self.files.lock().get(number as usize)?)?;
-        Some(Spot { file, offset: within * self.segment_bytes + u64::from(place.block) * BLOCK_BYTES as u64 })
+        let segment = u64::from(place.segment.0);
+        let (file, start) = match &self.home {
+            Home::Device(file) => (*file, SEGMENTS_AT + segment * self.segment_bytes),
+            Home::Files(files) => {
+                let file = *files.lock().open.get((segment / self.per_file()) as usize)?;
+                (file?, segment % self.per_file() * self.segment_bytes)
+            }
+        };
+        Some(Spot { file, offset: start + u64::from(place.block) * BLOCK_BYTES as u64 })
     }
     /// Makes the segment's file if it is not there, wholly reserved and durable; blocks. Errors: `NoSpace`, `Io`.
     pub fn make(&self, segment: SegmentId) -> Result<()> {
+        let Home::Files(files) = &self.home else { return Ok(()) };
         let number = (u64::from(segment.0) / self.per_file()) as usize;
-        if self.files.lock()[number].is_some() {
+        if files.lock().open[number].is_some() {
             return Ok(());
         }
         let name = file_name(number);
         let begun = self.disk.list()?.contains(&name);
         let file = self.disk.open(&name, if begun { OpenMode::Existing } else { OpenMode::Create })?;
-        self.disk.allocate(file, self.file_bytes(number))?;
-        self.disk.sync_names()?;
-        self.files.lock()[number] = Some(file);
-        Ok(())
+        loop {
+            let bytes = files.lock().bytes(number, self.segment_bytes);
+            self.disk.allocate(file, bytes)?;
+            self.disk.sync_names()?;
+            let mut files = files.lock();
+            // The brick may have grown meanwhile: then this file must be longer before it counts as made.
+            if files.bytes(number, self.segment_bytes) <= bytes {
+                files.open[number] = Some(file);
+                return Ok(());
+            }
+        }
+    }
+    /// Makes ready for more segments; blocks. Returns the file that was made longer and must be flushed before the
+    /// superblock says that the segments are there: a start takes a file for unmade that is shorter than it should be.
+    /// Errors: `NoSpace`, `Io`; then nothing has changed that anybody sees.
+    pub fn extend(&self, segments: u32) -> Result<Option<FileId>> {
+        let Home::Files(files) = &self.home else { return Ok(None) };
+        let (before, last) = {
+            let mut files = files.lock();
+            let before = files.segments;
+            assert!(before <= segments, "bricks don't shrink");
+            let last = files.open.len() - 1;
+            let count = u64::from(segments).div_ceil(self.per_file()) as usize;
+            files.segments = segments;
+            files.open.resize(count, None);
+            (before, files.open[last].map(|file| (file, files.bytes(last, self.segment_bytes))))
+        };
+        // A file that is being made now sees the new number when it is done.
+        let Some((file, bytes)) = last else { return Ok(None) };
+        if let Err(error) = self.disk.allocate(file, bytes) {
+            self.give_up_extending(before);
+            return Err(error);
+        }
+        Ok(Some(file))
+    }
+    /// The brick did not grow after all. Files that are longer than they need be do no harm.
+    pub fn give_up_extending(&self, segments: u32) {
+        let Home::Files(files) = &self.home else { return };
+        let mut files = files.lock();
+        files.segments = segments;
+        files.open.truncate(u64::from(segments).div_ceil(self.per_file()) as usize);
+    }
+    /// Bytes of the files that have been made.
+    pub fn made_bytes(&self) -> u64 {
+        let Home::Files(files) = &self.home else { return 0 };
+        let files = files.lock();
+        let made = files.open.iter().enumerate().filter(|(_, file)| file.is_some());
+        made.map(|(number, _)| files.bytes(number, self.segment_bytes)).sum()
     }
     /// Every open data file.
     pub fn all_files(&self) -> Vec<FileId> {
-        self.files.lock().iter().copied().flatten().collect()
+        match &self.home {
+            Home::Device(file) => vec![*file],
+            Home::Files(files) => files.lock().open.iter().copied().flatten().collect(),
+        }
+    }
+}
+
+impl Files {
+    /// Bytes of a data file: the last one may hold fewer segments.
+    fn bytes(&self, number: usize, segment_bytes: u64) -> u64 {
+        let per_file = FILE_BYTES / segment_bytes;
+        per_file.min(u64::from(self.segments) - number as u64 * per_file) * segment_bytes
     }
 }

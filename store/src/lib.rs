@@ -9,8 +9,11 @@ pub mod bulk;
 pub mod check;
 pub mod checkpoint;
 pub mod cleaner;
+pub mod device;
+pub mod discard;
 pub mod format;
 pub mod geometry;
+pub mod grow;
 pub mod index;
 pub mod log;
 pub mod open;
@@ -33,14 +36,16 @@ use base::limits::BLOCK_BYTES;
 use base::{Error, Kind, Place, Result, SegmentId};
 use format::Uuid;
 use format::summary::SummaryEntry;
+use format::superblock::Superblock;
 use format::values::ReplayRow;
 use geometry::Geometry;
 use index::Index;
 use log::Log;
-use runtime::{Buf, Lock, Runtime, disk};
+use runtime::{Buf, FileId, Lock, Runtime, disk};
 use segments::Table;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// By then no write of a killed process is in flight (rule L4): the kernel gives up on a command after 30 s. The brick's
 /// lock outlives such writes too; this is for hosts where it does not.
@@ -72,6 +77,12 @@ pub struct Store {
     opened_ns: u64,
     /// Readers in flight.
     pins: pins::Pins,
+    /// As it was written last.
+    superblock: Lock<Superblock>,
+    superblock_file: FileId,
+    /// Somebody has more segments made.
+    growing: AtomicBool,
+    discarded_bytes: AtomicU64,
     geometry: Arc<Geometry>,
     table: Lock<Table>,
     /// Summary entries of open segments that the index holds.
@@ -155,6 +166,14 @@ impl Store {
                 && row.sequence >= start
         });
         segments.count() as u64 * self.geometry.segment_bytes
+    }
+    /// True if the segments lie on a block device.
+    pub fn on_device(&self) -> bool {
+        self.geometry.device().is_some()
+    }
+    /// Bytes of the device that were discarded since start.
+    pub fn discarded_bytes(&self) -> u64 {
+        self.discarded_bytes.load(Ordering::Relaxed)
     }
     /// The locks' figures.
     pub fn lock_summaries(&self) -> Vec<runtime::lock::LockSummary> {

@@ -1,6 +1,7 @@
 //! Opening a brick: superblock, segment table, replay, a new epoch, then the log's tasks (rules L4-L6).
 
 use crate::bulk::Bulk;
+use crate::device::Device;
 use crate::format::keys;
 use crate::format::record::{Logged, Moved};
 use crate::format::segment::{SegmentHeader, Stream};
@@ -14,12 +15,13 @@ use crate::pins::Pins;
 use crate::recovery::{self, Replayed, Tail};
 use crate::segments::Table;
 use crate::space::Space;
-use crate::{Store, prepare, superblock_file};
+use crate::{Store, discard, prepare, superblock_file};
 use base::{Edit, Error, GroupId, Kind, Result, SegmentId};
 use runtime::seeded::{Bug, active};
 use runtime::{FileId, Lock, Runtime};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 
 /// A brick that has been read but not yet replayed.
 pub struct Opening {
@@ -63,8 +65,8 @@ impl Opening {
         if let Some(error) = &found.damaged {
             warnings.push(format!("one copy of the superblock is damaged, the other is used: {error}"));
         }
-        let (segment_bytes, segments) = (superblock.segment_bytes, superblock.segments);
-        let geometry = Arc::new(Geometry::open(runtime.disk.clone(), segment_bytes, segments, writable)?);
+        let segments = superblock.segments;
+        let geometry = Arc::new(open_geometry(&runtime, &superblock, writable).await?);
         let replay = match index.get(&keys::replay())? {
             Some(row) => values::decode_replay(&row)?,
             None => ReplayRow::default(),
@@ -308,6 +310,10 @@ impl Opening {
             epoch_ends: self.superblock.ends.len(),
             index: self.index,
             log: log.clone(),
+            superblock: Lock::new("superblock", self.superblock),
+            superblock_file: self.superblock_file,
+            growing: AtomicBool::new(false),
+            discarded_bytes: AtomicU64::new(0),
             geometry: self.geometry,
             table: Lock::new("segments", self.table),
             summarised: Lock::new("summarised", summarised),
@@ -317,8 +323,22 @@ impl Opening {
         drive::start(&log);
         let there = store.clone();
         store.runtime.tasks.spawn(0, Box::new(move || Box::pin(housekeep(there, sealed))));
+        if store.geometry.device().is_some() {
+            let there = store.clone();
+            store.runtime.tasks.spawn(0, Box::new(move || Box::pin(discard::run(there))));
+        }
         Ok(store)
     }
+}
+
+async fn open_geometry(runtime: &Runtime, superblock: &Superblock, writable: bool) -> Result<Geometry> {
+    let (disk, segment_bytes) = (runtime.disk.clone(), superblock.segment_bytes);
+    if !superblock.on_device() {
+        return Geometry::open(disk, segment_bytes, superblock.segments, writable);
+    }
+    let device = Device::open(runtime, writable)?;
+    device.verify(superblock).await?;
+    Ok(Geometry::on_device(disk, segment_bytes, device.file))
 }
 
 /// Seals what the process before left open, then keeps segments ready.

@@ -92,7 +92,9 @@ async fn prepare(store: &Arc<Store>, stream: Stream) -> Result<Option<Prepared>>
         return Err(error);
     }
     let spot = store.geometry.spot(place).expect("the segment's file has just been made");
-    if taken.unwritten && stream == Stream::Commit {
+    // A device has no file system whose metadata a first write would change, and replay never trusts what it did not
+    // write in this life: neither a blank segment nor a discarded one is filled.
+    if taken.unwritten && stream == Stream::Commit && store.geometry.device().is_none() {
         let zeros = zeros(store)?;
         let mut at = 0;
         while at < store.geometry.segment_bytes {

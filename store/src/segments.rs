@@ -23,6 +23,10 @@ pub struct Table {
     free: BTreeSet<SegmentId>,
     /// Freed, but readers that looked up a place before may still read there (rule K8).
     leaving: Leaving,
+    /// Freed in this run and not yet discarded; those that are not free yet are on their way. One that was freed by recovery is none: its life may not be durable, and its header alone tells it.
+    undiscarded: BTreeSet<SegmentId>,
+    /// Being discarded: not free for so long.
+    discarding: Option<SegmentId>,
     /// Seeded bug `FreedTwice` only: what the last checkpoint freed.
     freed_before: Vec<SegmentId>,
     /// Left open by the process before this one: not taken again in this epoch (rule L4).
@@ -77,25 +81,24 @@ fn stream_slot(stream: Stream) -> usize {
     usize::from(stream.code()) - 1
 }
 
+fn never_used() -> SegmentRow {
+    let stream = Stream::Commit;
+    SegmentRow { state: SegmentState::Free, life: Life(0), stream, sequence: 0, used: 0, live: Vec::new() }
+}
+
 impl Table {
     /// A table of `segments` segments that were never used.
     pub fn new(segments: u32) -> Table {
-        let row = SegmentRow {
-            state: SegmentState::Free,
-            life: Life(0),
-            stream: Stream::Commit,
-            sequence: 0,
-            used: 0,
-            live: Vec::new(),
-        };
         Table {
-            rows: vec![row; segments as usize],
+            rows: vec![never_used(); segments as usize],
             live: vec![0; segments as usize],
             live_blocks: 0,
             dead_waiting: 0,
             sealed_before: vec![0; segments as usize],
             checkpoint: 1,
             leaving: Leaving::default(),
+            undiscarded: BTreeSet::new(),
+            discarding: None,
             freed_before: Vec::new(),
             held_back: BTreeSet::new(),
             free: (0..segments).map(SegmentId).collect(),
@@ -143,6 +146,7 @@ impl Table {
     /// that says "in use" proves that a header is on the device.
     pub fn take(&mut self, stream: Stream) -> Option<Taken> {
         let segment = self.free.pop_first()?;
+        self.undiscarded.remove(&segment);
         let next = &mut self.next_sequence[stream_slot(stream)];
         let sequence = *next;
         *next += 1;
@@ -205,6 +209,7 @@ impl Table {
         // Those of the log that replay would still read.
         self.dead_waiting = self.dead(u64::MAX).count() as u64;
         self.changed.extend(&dead);
+        self.undiscarded.extend(&dead);
         self.leaving.since.extend(dead);
     }
     fn dead(&self, replay_sequence: u64) -> impl Iterator<Item = SegmentId> + '_ {
@@ -227,6 +232,43 @@ impl Table {
             self.leaving.waiting = std::mem::take(&mut self.leaving.since);
         }
         begins
+    }
+    /// Takes a free segment out to be discarded, if at least `least` are left. None if there is none to discard.
+    pub fn begin_discard(&mut self, least: usize) -> Option<SegmentId> {
+        assert!(self.discarding.is_none(), "one at a time");
+        if self.free.len() <= least {
+            return None;
+        }
+        // The first ones are taken first: they will be written soon anyway.
+        let segment = *self.undiscarded.iter().rev().find(|segment| self.free.contains(segment))?;
+        self.free.remove(&segment);
+        self.discarding = Some(segment);
+        self.discarding
+    }
+    /// It may be taken again.
+    pub fn end_discard(&mut self) {
+        let segment = self.discarding.take().expect("one was taken out");
+        self.undiscarded.remove(&segment);
+        self.free.insert(segment);
+    }
+    /// Seeded bug `DiscardedBeforeCheckpoint` only: segments that are empty once the checkpoint is durable.
+    pub fn about_to_die(&self, staged: &Staged, replay_sequence: u64) -> Vec<SegmentId> {
+        let empty = |(segment, live): (&SegmentId, &Vec<u64>)| {
+            let row = &self.rows[segment.0 as usize];
+            let past = row.stream != Stream::Commit || row.sequence < replay_sequence;
+            let known = self.sealed_before[segment.0 as usize] < self.checkpoint;
+            (ones(live) == 0 && row.state == SegmentState::Sealed && past && known).then_some(*segment)
+        };
+        staged.live.iter().filter_map(empty).collect()
+    }
+    /// More segments, never used so far.
+    pub fn grow(&mut self, segments: u32) {
+        let before = self.rows.len() as u32;
+        assert!(segments >= before, "bricks don't shrink");
+        self.rows.resize(segments as usize, never_used());
+        self.live.resize(segments as usize, 0);
+        self.sealed_before.resize(segments as usize, 0);
+        self.free.extend((before..segments).map(SegmentId));
     }
     /// How many segments were opened since this one, over all streams, as far as their sequences tell.
     pub fn age(&self, row: &SegmentRow) -> u64 {
@@ -256,7 +298,7 @@ impl Table {
         let leaving = self.leaving.since.len() + self.leaving.waiting.len();
         Space {
             segments: self.rows.len() as u64,
-            free_segments: self.free.len() as u64,
+            free_segments: self.free.len() as u64 + u64::from(self.discarding.is_some()),
             emptied_segments: self.dead_waiting + leaving as u64,
             live_blocks: self.live_blocks,
         }

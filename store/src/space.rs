@@ -5,7 +5,7 @@ use crate::cleaner::Thresholds;
 use base::StatFs;
 use base::limits::BLOCK_BYTES;
 use runtime::Event;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 /// Free segments that the bulk stream leaves to the log and the cleaner.
 pub const BULK_RESERVE_SEGMENTS: usize = 2;
@@ -15,8 +15,10 @@ const WAIT_NS_MAX: u64 = 500_000_000;
 
 /// What clients may still write; one per brick.
 pub struct Space {
-    usable_blocks: u64,
-    marks: Thresholds,
+    /// Data blocks of a segment.
+    segment_blocks: u32,
+    /// Segments of the brick: it may grow. Marks and usable blocks follow from them.
+    segments: AtomicU32,
     /// Blocks admitted since start, overwrites included.
     admitted: AtomicU64,
     /// What `admitted` may grow to by the last measurement.
@@ -38,11 +40,10 @@ pub struct Space {
 impl Space {
     /// A brick of `segments` segments that take `segment_blocks` blocks of data each; `live` of them are live.
     pub fn new(segments: u32, segment_blocks: u32, live: u64) -> Space {
-        let marks = Thresholds::new(segments);
-        let usable_blocks = u64::from(segments - marks.reserve) * u64::from(segment_blocks);
+        let usable_blocks = usable(segments, segment_blocks);
         Space {
-            usable_blocks,
-            marks,
+            segment_blocks,
+            segments: AtomicU32::new(segments),
             admitted: AtomicU64::new(0),
             limit: AtomicU64::new(usable_blocks.saturating_sub(live)),
             cut: AtomicU64::new(0),
@@ -52,6 +53,18 @@ impl Space {
             moved: AtomicU64::new(0),
             came: Event::new(),
         }
+    }
+    fn usable_blocks(&self) -> u64 {
+        usable(self.segments.load(Ordering::Acquire), self.segment_blocks)
+    }
+    fn marks(&self) -> Thresholds {
+        Thresholds::new(self.segments.load(Ordering::Acquire))
+    }
+    /// The brick has more segments. No checkpoint measures at the same time: both hold the table's lock.
+    pub fn grow(&self, segments: u32) {
+        let before = self.usable_blocks();
+        self.segments.store(segments, Ordering::Release);
+        self.limit.fetch_add(self.usable_blocks() - before, Ordering::AcqRel);
     }
     /// Admits blocks if they fit even if none of them overwrites another. False: measure by a checkpoint, then they
     /// fit or the brick is full.
@@ -70,14 +83,15 @@ impl Space {
     }
     /// A checkpoint has counted the live blocks as of its cut.
     pub fn measured(&self, live: u64) {
-        let limit = (self.usable_blocks + self.cut.load(Ordering::Acquire)).saturating_sub(live);
+        let limit = (self.usable_blocks() + self.cut.load(Ordering::Acquire)).saturating_sub(live);
         self.limit.store(limit, Ordering::Release);
     }
     /// Bytes for clients: all, and those that may still be written.
     pub fn statfs(&self) -> StatFs {
         let free = self.limit.load(Ordering::Acquire).saturating_sub(self.admitted());
         let block = BLOCK_BYTES as u64;
-        StatFs { size_bytes: self.usable_blocks * block, free_bytes: free.min(self.usable_blocks) * block }
+        let usable_blocks = self.usable_blocks();
+        StatFs { size_bytes: usable_blocks * block, free_bytes: free.min(usable_blocks) * block }
     }
     /// The moment at which a write of so many blocks has its turn, if clients are slowed: so they don't outrun the
     /// cleaner.
@@ -94,11 +108,15 @@ impl Space {
     }
     /// Free segments below which client data waits.
     pub fn floor_for_data(&self) -> usize {
-        self.marks.floor as usize
+        self.marks().floor as usize
+    }
+    /// Free segments below which the cleaner works at the clients' pace: no time to discard any.
+    pub fn target(&self) -> usize {
+        self.marks().target as usize
     }
     /// Free segments below which changes of names wait.
     pub fn floor_for_names(&self) -> usize {
-        self.marks.floor as usize / 2
+        self.marks().floor as usize / 2
     }
     /// What the cleaner's controller has decided: the delay, and whether anything can be reclaimed.
     pub fn set_pace(&self, delay_ns: u64, reclaims: bool) {
@@ -119,4 +137,9 @@ impl Space {
     pub fn moved(&self) -> u64 {
         self.moved.load(Ordering::Relaxed)
     }
+}
+
+/// Blocks for clients (rule K5).
+fn usable(segments: u32, segment_blocks: u32) -> u64 {
+    u64::from(segments - Thresholds::new(segments).reserve) * u64::from(segment_blocks)
 }

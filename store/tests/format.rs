@@ -4,6 +4,7 @@ use base::checksum::crc32c;
 use base::*;
 use store::format::batch::BatchHeader;
 use store::format::edits::put_edit;
+use store::format::label::Label;
 use store::format::leaf::{Leaf, Slot};
 use store::format::record::{Frame, Head, Run, encode_replicated, put_framed};
 use store::format::segment::{SegmentHeader, Stream};
@@ -44,6 +45,27 @@ fn superblock() {
     drawn(&bytes, &[(8, 4, 1), (12, 4, 2), (32, 8, 1), (40, 8, 2), (48, 8, 0), (56, 8, 4), (64, 8, 1 << 20)]);
     drawn(&bytes, &[(72, 4, 6), (76, 4, 7), (80, 8, 8), (88, 4, 2), (92, 8, 9), (100, 8, 10), (108, 8, 11)]);
     drawn(&bytes, &[(116, 8, 12), (124, 8, 0), (4092, 4, crc)]);
+}
+
+#[test]
+fn label() {
+    let label = Label { uuid: UUID, segment_bytes: 1 << 20, segments: 6 };
+    let bytes = label.encode();
+    assert_eq!((bytes.len(), &bytes[..8], &bytes[12..28]), (4096, &b"SINTERDV"[..], &UUID.0[..]));
+    let crc = u64::from(crc32c(&bytes[..508]));
+    drawn(&bytes, &[(8, 4, 1), (28, 8, 1 << 20), (36, 4, 6), (40, 8, 0), (508, 4, crc), (512, 8, 0)]);
+    assert_eq!(Label::decode(&bytes), Ok(label));
+    let mut newer = bytes.clone();
+    newer[8] = 2;
+    let crc = crc32c(&newer[..508]).to_le_bytes();
+    newer[508..512].copy_from_slice(&crc);
+    assert_eq!(Label::decode(&newer).map_err(|error| error.kind), Err(Kind::Newer));
+    let kind = |at: usize| {
+        let mut bad = bytes.clone();
+        bad[at] ^= 1;
+        Label::decode(&bad).map_err(|error| error.kind)
+    };
+    assert!([0, 9, 20, 300, 510].into_iter().all(|at| kind(at) == Err(Kind::Corrupt)));
 }
 
 #[test]

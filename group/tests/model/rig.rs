@@ -65,6 +65,7 @@ pub async fn format(runtime: &Runtime, shape: Shape) {
         segment_bytes: SEGMENT_BYTES,
         groups: shape.groups,
         size_bytes_min: 0,
+        device: None,
     };
     store::format_brick(runtime, options, async || Ok(())).await.expect("an empty disk can be formatted");
 }

@@ -31,6 +31,8 @@ pub enum Request {
     Mount { volume: String, path: String },
     /// Unmount what is mounted at an absolute path.
     Umount { path: String, lazy: bool },
+    /// More room for the brick: its new size, or what there is.
+    Grow { size_bytes: Option<u64> },
     /// End the daemon as SIGTERM does.
     Shutdown,
 }
@@ -61,6 +63,8 @@ pub enum Answer {
     Volume(Volume),
     /// All volumes.
     Volumes(Vec<Volume>),
+    /// The brick's size, before and now.
+    Grown { before_bytes: u64, bytes: u64 },
 }
 
 /// Why a request was not done.

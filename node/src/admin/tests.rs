@@ -63,6 +63,7 @@ fn requests_and_replies_read_back_as_written() {
         Request::VolumeDelete { name: name() },
         Request::Mount { volume: name(), path: "/m\n".into() },
         Request::Umount { path: "/m".into(), lazy: true },
+        Request::Grow { size_bytes: Some(1 << 40) },
         Request::Shutdown,
     ];
     for request in requests {
@@ -79,6 +80,7 @@ fn requests_and_replies_read_back_as_written() {
         Answer::History(vec![Past { name: "read".into(), end_ns: 1, duration_ns: 2 }]),
         Answer::Volume(volume("a")),
         Answer::Volumes(vec![volume("a"), volume("b")]),
+        Answer::Grown { before_bytes: 1, bytes: 2 },
     ];
     for answer in answers {
         let response = Response::Answer(answer);

@@ -1,8 +1,10 @@
 //! Commands that open a brick themselves: up, serve, format, check.
 
 use super::{print, print_json};
+use crate::admin::client::{Client, unexpected};
+use crate::admin::protocol::{Answer, Request};
 use crate::assembly::{self, Brick, Formatted, IfNew};
-use crate::cli::{Format, Resources, Serve, Shown, Up};
+use crate::cli::{Format, Grow, Resources, Serve, Shown, Up};
 use crate::daemon::{Running, say};
 use crate::directory;
 use crate::failure::{Exit, Failure};
@@ -18,7 +20,7 @@ pub fn up(options: &Up) -> Result<Exit, Failure> {
     let mount = mount_point(&options.mount)?;
     let data = directory::make(&options.data)?;
     refuse_inside(&data, &mount)?;
-    let running = open(&data, IfNew::Format(&options.geometry), memory_max(&options.resources), signals)?;
+    let running = open(&data, IfNew::Format(&options.geometry), &options.geometry.device, &options.resources, signals)?;
     match mounted(&running, &options.volume, &mount) {
         Ok(path) => {
             let ready = format!("ready: volume {} at {}, sinter {}\n", options.volume, path.display(), version());
@@ -46,7 +48,7 @@ fn mounted(running: &Running, volume: &str, path: &Path) -> Result<PathBuf, Fail
 pub fn serve(options: &Serve) -> Result<Exit, Failure> {
     let signals = become_daemon()?;
     let data = directory::existing(&options.data)?;
-    let running = open(&data, IfNew::Refuse, memory_max(&options.resources), signals)?;
+    let running = open(&data, IfNew::Refuse, &options.device, &options.resources, signals)?;
     drop(print(&format!("ready: brick {}, sinter {}\n", data.display(), version())));
     running.wait(None);
     running.end()?;
@@ -57,12 +59,30 @@ pub fn serve(options: &Serve) -> Result<Exit, Failure> {
 pub fn format(options: &Format) -> Result<Exit, Failure> {
     host::make_files_private();
     let data = directory::make(&options.data)?;
-    let formatted = assembly::format(&data, &options.geometry, memory::default_max_bytes())?;
+    let formatted = assembly::format(&data, &options.geometry, options.force, memory::default_max_bytes())?;
     print(&format!(
         "{}
 ",
         described(&data, &formatted)
     ))?;
+    Ok(Exit::Done)
+}
+
+/// `sinter grow`: by its daemon, or here if no daemon serves the brick.
+pub fn grow(options: &Grow) -> Result<Exit, Failure> {
+    let request = Request::Grow { size_bytes: options.size };
+    let answer = match Client::connect(&options.data)? {
+        Some(mut client) => client.ask(&request)?,
+        None => {
+            let data = directory::existing(&options.data)?;
+            assembly::answer_offline(&data, request, memory::default_max_bytes())?
+        }
+    };
+    let Answer::Grown { before_bytes, bytes: now_bytes } = answer else { return Err(unexpected()) };
+    print(&match now_bytes == before_bytes {
+        true => format!("nothing to add: the brick has {} already\n", bytes(before_bytes)),
+        false => format!("grown from {} to {}\n", bytes(before_bytes), bytes(now_bytes)),
+    })?;
     Ok(Exit::Done)
 }
 
@@ -150,8 +170,14 @@ fn become_daemon() -> Result<Signals, Failure> {
     Signals::block().map_err(|error| Failure::io("can't watch for signals", &error))
 }
 
-fn open(data: &Path, if_new: IfNew<'_>, memory_max: u64, signals: Signals) -> Result<Running, Failure> {
-    let brick = Brick::open(data, if_new, memory_max)?;
+fn open(
+    data: &Path,
+    if_new: IfNew<'_>,
+    device: &Option<PathBuf>,
+    resources: &Resources,
+    signals: Signals,
+) -> Result<Running, Failure> {
+    let brick = Brick::open(data, if_new, device.as_deref(), memory_max(resources))?;
     if let Some(formatted) = brick.formatted() {
         say(&described(data, &formatted));
     }

@@ -24,6 +24,7 @@ pub fn run(cli: Cli) -> Result<Exit, Failure> {
         Command::Mount(options) => volume::mount(&options),
         Command::Umount(options) => volume::umount(&options),
         Command::Volume(command) => volume::run(&command),
+        Command::Grow(options) => brick::grow(&options),
         Command::Status(options) => status::run(&options),
         Command::Check(options) => brick::check(&options),
         Command::Profile(options) => profile::run(&options),

@@ -40,6 +40,9 @@ impl Disk for RealDisk {
     fn free_bytes(&self) -> Result<u64> {
         self.files().free_bytes()
     }
+    fn discard(&self, file: FileId, offset: u64, bytes: u64) -> Result<()> {
+        self.files().discard(file, offset, bytes)
+    }
     fn submit(&self, request: Request) -> Transfer {
         let mut request = Some(request);
         let here = reactor::with_current(|core| {

@@ -1,6 +1,7 @@
 //! The brick's directory: its lock, its open files, and the calls that change names and lengths (all blocking).
 
-use crate::disk::{FileId, OpenMode};
+use super::block_device;
+use crate::disk::{DEVICE, FileId, OpenMode};
 use base::{Error, Kind, Result};
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Seek, SeekFrom, Write};
@@ -18,6 +19,8 @@ const GHOST_MAX: Duration = Duration::from_secs(10);
 pub(super) struct Files {
     path: PathBuf,
     directory: File,
+    /// Where the block device is, if somebody said so.
+    device: Option<PathBuf>,
     read_only: bool,
     lock: Mutex<Option<File>>,
     table: Mutex<Vec<OpenFile>>,
@@ -42,13 +45,13 @@ pub(super) fn failed(what: &'static str, error: &std::io::Error) -> Error {
 
 impl Files {
     /// Opens the directory and takes its lock. Errors: `Busy` when another process or instance has it.
-    pub fn open_directory(path: &Path, read_only: bool) -> Result<Files> {
+    pub fn open_directory(path: &Path, device: Option<PathBuf>, read_only: bool) -> Result<Files> {
         let at = |error: &std::io::Error| failed("the brick's directory cannot be opened", error).with(path.display());
         let path = std::fs::canonicalize(path).map_err(|error| at(&error))?;
         let mut options = OpenOptions::new();
         let directory = options.read(true).custom_flags(libc::O_DIRECTORY).open(&path).map_err(|error| at(&error))?;
         let lock = Mutex::new(lock(&path, read_only)?);
-        Ok(Files { path, directory, read_only, lock, table: Mutex::default() })
+        Ok(Files { path, directory, device, read_only, lock, table: Mutex::default() })
     }
     /// The lock's descriptor, for rings to hold.
     pub fn lock_fd(&self) -> Option<RawFd> {
@@ -66,6 +69,9 @@ impl Files {
         }
         let mut table = self.table.lock().expect("no panic while held");
         let known = table.iter().position(|open| open.name == name);
+        if name == DEVICE {
+            return self.open_device(&mut table, known, mode);
+        }
         let at = |error: &std::io::Error| failed("a file of the brick cannot be opened", error).with(name);
         if mode == OpenMode::Create {
             let mut options = OpenOptions::new();
@@ -91,6 +97,19 @@ impl Files {
                 Ok(FileId(table.len() as u32 - 1))
             }
         }
+    }
+    fn open_device(&self, table: &mut Vec<OpenFile>, known: Option<usize>, mode: OpenMode) -> Result<FileId> {
+        assert!(mode != OpenMode::Create, "a device is there or not");
+        if let Some(known) = known {
+            return Ok(FileId(known as u32));
+        }
+        let writable = mode != OpenMode::ReadOnly && !self.read_only;
+        let link = || std::fs::canonicalize(self.path.join(DEVICE));
+        let path = self.device.clone().map_or_else(link, Ok);
+        let path = path.map_err(|error| block_device::not_found(&self.path.join(DEVICE), &error))?;
+        let file = block_device::open(&path, writable)?;
+        table.push(OpenFile { name: DEVICE.to_string(), file: file.into(), writable });
+        Ok(FileId(table.len() as u32 - 1))
     }
     /// Descriptor and mode of an open file.
     pub fn handle(&self, file: FileId) -> Handle {
@@ -128,13 +147,29 @@ impl Files {
     }
     /// See `Disk::length`.
     pub fn length(&self, file: FileId) -> Result<u64> {
-        let metadata = self.copy(file)?.metadata();
-        metadata.map(|data| data.len()).map_err(|error| failed("no length", &error).with(self.name(file)))
+        let mut copy = self.copy(file)?;
+        // A device's metadata knows no length. Nothing else uses the position.
+        let length =
+            if self.is_device(file) { copy.seek(SeekFrom::End(0)) } else { copy.metadata().map(|data| data.len()) };
+        length.map_err(|error| failed("no length", &error).with(self.name(file)))
+    }
+    fn is_device(&self, file: FileId) -> bool {
+        self.name(file) == DEVICE
+    }
+    /// See `Disk::discard`.
+    pub fn discard(&self, file: FileId, offset: u64, bytes: u64) -> Result<()> {
+        if !self.is_device(file) {
+            return Err(Error::new(Kind::Unsupported, "only devices are told what nobody needs").with(self.name(file)));
+        }
+        block_device::discard(&self.copy(file)?, offset, bytes)
     }
     /// See `Disk::allocate`.
     pub fn allocate(&self, file: FileId, bytes: u64) -> Result<()> {
         if !self.handle(file).writable {
             return Err(Error::new(Kind::ReadOnly, "the file is open for reading only").with(self.name(file)));
+        }
+        if self.is_device(file) {
+            return Err(Error::new(Kind::Unsupported, "a device has the length that it has"));
         }
         let copy = self.copy(file)?;
         let length = i64::try_from(bytes).map_err(|_| Error::new(Kind::TooLarge, "no file has this many bytes"))?;

@@ -5,6 +5,7 @@
 //! I/O or wake-up allocates nothing; an idle daemon uses no CPU; several worlds fit in one process (tests).
 //! Absent by design: no options beyond `Options` (decision D7), no retry of a failed flush (rule U4).
 
+mod block_device;
 mod clock;
 mod cores;
 mod device;
@@ -51,6 +52,8 @@ pub struct Options {
     pub memory_max_bytes: u64,
     /// Operations that the ledger tells apart.
     pub op_names: &'static [&'static str],
+    /// The block device of the brick; the link `device` in its directory says where it is, if not given.
+    pub device: Option<PathBuf>,
     /// No file is changed, and the lock is only shared (for checks).
     pub read_only: bool,
     /// Unflushed writes stay in memory, as in a drive with a volatile cache, and die with the process.
@@ -66,6 +69,7 @@ impl Options {
             directory,
             memory_max_bytes,
             op_names,
+            device: None,
             read_only: false,
             #[cfg(feature = "seeded-bugs")]
             volatile_cache: false,
@@ -86,7 +90,7 @@ pub fn start(options: Options) -> Result<(Runtime, Reactors)> {
     let cpus = cores::cpus();
     let count = options.cores.unwrap_or(cpus.len());
     assert!((1..=CORES_MAX).contains(&count), "between 1 and 1024 cores");
-    let files = files::Files::open_directory(&options.directory, options.read_only)?;
+    let files = files::Files::open_directory(&options.directory, options.device.clone(), options.read_only)?;
     let world = Arc::new(reactor::World {
         inboxes: cores::inboxes(count)?,
         figures: (0..count).map(|_| Arc::default()).collect(),

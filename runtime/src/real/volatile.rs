@@ -108,6 +108,9 @@ impl Disk for VolatileDisk {
     fn free_bytes(&self) -> Result<u64> {
         self.inner.disk.free_bytes()
     }
+    fn discard(&self, file: FileId, offset: u64, bytes: u64) -> Result<()> {
+        self.inner.discard(file, offset, bytes)
+    }
     fn submit(&self, request: Request) -> Transfer {
         let (slot, transfer) = self.slots.start(request);
         match slot.with_request(|request| check(&self.inner, request)) {
@@ -272,6 +275,15 @@ impl Inner {
             _ => panic!("only flushes flush"),
         }));
         files.into_iter().try_for_each(|file| self.with_file(file, |file| file.sync_data()))
+    }
+    /// Nothing cached comes back over what was discarded.
+    fn discard(&self, file: FileId, offset: u64, bytes: u64) -> Result<()> {
+        let _writing = self.writing.lock().expect("no panic while held");
+        let (first, count) = (offset / BLOCK_BYTES as u64, bytes / BLOCK_BYTES as u64);
+        let mut cache = self.cache.lock().expect("no panic while held");
+        (first..first + count).for_each(|number| cache.drop_block((file, number)));
+        drop(cache);
+        self.disk.discard(file, offset, bytes)
     }
     fn read(&self, slot: &Slot) -> Result<()> {
         let (file, first, length) = slot.with_request(|request| {

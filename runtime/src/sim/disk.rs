@@ -4,9 +4,10 @@
 use super::content::{Content, Fates, Patch};
 use super::fault::{Counter, FaultPlan};
 use super::image::{DiskImage, Survival, rot_mask};
+use super::pages::Page;
 use super::schedule::Schedule;
 use super::trace::TraceKind;
-use crate::disk::{Disk, FileId, OpenMode};
+use crate::disk::{DEVICE, Disk, FileId, OpenMode};
 use crate::random::SplitMix;
 use crate::transfer::{Request, Slot, SlotPool, Transfer};
 use base::limits::BLOCK_BYTES;
@@ -38,6 +39,10 @@ pub struct FileFigures {
     pub read_bytes: u64,
     /// Bytes of the writes.
     pub written_bytes: u64,
+    /// Discards, refused ones too.
+    pub discards: u64,
+    /// Bytes that were discarded.
+    pub discarded_bytes: u64,
 }
 
 /// The files of a simulated brick.
@@ -75,6 +80,7 @@ struct Counters {
     writes: Counter,
     flushes: Counter,
     space: Counter,
+    discards: Counter,
     stalls: Counter,
 }
 
@@ -328,7 +334,8 @@ impl State {
         self.sequence
     }
     fn free_bytes(&self) -> u64 {
-        let used = self.files.iter().map(|file| file.content.length()).sum();
+        let files = self.files.iter().filter(|file| file.name != DEVICE);
+        let used = files.map(|file| file.content.length()).sum();
         self.capacity_bytes.saturating_sub(used)
     }
     fn file(&mut self, file: FileId) -> &mut File {
@@ -478,6 +485,7 @@ impl Disk for SimDisk {
             return Err(crashed());
         }
         let index = match (state.names.get(name).copied(), mode) {
+            (_, OpenMode::Create) if name == DEVICE => panic!("a device is there or not"),
             (Some(_), OpenMode::Create) => return Err(Error::new(Kind::Exists, "the file exists").with(name)),
             (Some(index), _) => index,
             (None, OpenMode::Create) => {
@@ -503,7 +511,7 @@ impl Disk for SimDisk {
         Ok(FileId(index as u32))
     }
     fn list(&self) -> Result<Vec<String>> {
-        Ok(self.state().names.keys().cloned().collect())
+        Ok(self.state().names.keys().filter(|name| *name != DEVICE).cloned().collect())
     }
     fn length(&self, file: FileId) -> Result<u64> {
         Ok(self.state().file(file).content.length())
@@ -514,6 +522,9 @@ impl Disk for SimDisk {
             return Err(crashed());
         }
         let length = state.file(file).content.length();
+        if state.file(file).name == DEVICE {
+            return Err(Error::new(Kind::Unsupported, "a device has the length that it has"));
+        }
         if !state.file(file).writable {
             return Err(Error::new(Kind::ReadOnly, "the file was opened read-only"));
         }
@@ -539,6 +550,36 @@ impl Disk for SimDisk {
     }
     fn free_bytes(&self) -> Result<u64> {
         Ok(self.state().free_bytes())
+    }
+    fn discard(&self, file: FileId, offset: u64, bytes: u64) -> Result<()> {
+        let mut state = self.state();
+        if state.file(file).name != DEVICE {
+            return Err(Error::new(Kind::Unsupported, "only devices are told what nobody needs"));
+        }
+        state.check(file, offset, bytes)?;
+        state.file(file).figures.discards += 1;
+        let State { faults, counters, rng, .. } = &mut *state;
+        if counters.discards.fails(faults.discards, rng) {
+            return Err(Error::new(Kind::Unsupported, "the simulated device has no use for discards"));
+        }
+        if state.crashed || !state.step(&self.schedule) {
+            return Err(crashed());
+        }
+        // Some devices give zeros from then on, some what they like; some forget at once, some with their next flush.
+        let mut page: Page = Arc::new([0; BLOCK_BYTES]);
+        if state.rng.one_in(2) {
+            Arc::make_mut(&mut page).fill(state.rng.next() as u8);
+        }
+        let count = bytes / BLOCK_BYTES as u64;
+        let patch = Patch { first: offset / BLOCK_BYTES as u64, pages: (0..count).map(|_| page.clone()).collect() };
+        let (sequence, at_once) = (state.tick(), state.rng.one_in(2));
+        let file_state = state.file(file);
+        file_state.content.write(patch, sequence, at_once);
+        file_state.figures.discarded_bytes += bytes;
+        let spent_ns = 50_000 + state.rng.below(500_000);
+        self.schedule.spend(spent_ns);
+        self.schedule.note(TraceKind::Discard, offset, bytes);
+        Ok(())
     }
     fn submit(&self, request: Request) -> Transfer {
         let (bytes, checksum) = payload(&request);

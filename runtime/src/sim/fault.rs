@@ -30,6 +30,8 @@ pub struct FaultPlan {
     pub flushes: Fail,
     /// Calls of `allocate` and `open(Create)` (counted together) that find no space.
     pub space: Fail,
+    /// Discards that the device has no use for.
+    pub discards: Fail,
     /// All latencies are this many times longer.
     pub slowness: u64,
     /// I/Os that take `stall_ns` longer.
@@ -49,6 +51,7 @@ impl Default for FaultPlan {
             writes: never,
             flushes: never,
             space: never,
+            discards: never,
             slowness: 1,
             stalls: never,
             stall_ns,

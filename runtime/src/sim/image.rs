@@ -56,6 +56,16 @@ impl DiskImage {
         assert!(offset < file.length, "only bytes of the file can rot");
         file.pages.flip(offset, rot_mask(rng));
     }
+    /// The same disk with another one's file in the place of its own.
+    pub fn with_file_of(mut self, other: &DiskImage, name: &str) -> DiskImage {
+        self.files.insert(name.to_string(), other.files[name].clone());
+        self
+    }
+    /// The same disk without a file.
+    pub fn without(mut self, name: &str) -> DiskImage {
+        self.files.remove(name);
+        self
+    }
     /// Writes that will land late, by file and byte offset; see `World::kill`.
     pub fn late_writes(&self) -> impl Iterator<Item = (&str, u64)> {
         self.late.iter().map(|(name, patch)| (name.as_str(), patch.first * BLOCK_BYTES as u64))

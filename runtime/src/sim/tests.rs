@@ -6,7 +6,7 @@ mod faults;
 mod scheduling;
 
 use super::*;
-use crate::disk::{self, FileId, OpenMode};
+use crate::disk::{self, DEVICE, FileId, OpenMode};
 use crate::random::SplitMix;
 use crate::transfer::{Request, Transfer};
 use crate::{Runtime, Slice};

@@ -24,6 +24,8 @@ pub enum TraceKind {
     Write,
     /// A flush was submitted (file, 0).
     Flush,
+    /// A range of the device was discarded (offset, bytes).
+    Discard,
     /// What was just submitted is under way (transfer, checksum of a write's bytes).
     Transfer,
     /// A transfer ended (transfer, 1 if it failed).

@@ -6,6 +6,7 @@ use super::schedule::{Due, Schedule, SimClock, TaskWaker};
 use super::trace::{TraceEvent, TraceKind};
 use crate::Runtime;
 use crate::buffer::Slabs;
+use crate::disk::DEVICE;
 use crate::ledger::Ledger;
 use crate::random::SplitMix;
 use crate::tasks::{Local, MakeTask};
@@ -34,6 +35,8 @@ pub struct Setup {
     pub image: Option<DiskImage>,
     /// Bytes of an empty disk.
     pub capacity_bytes: u64,
+    /// Bytes of a blank block device beside it; None: as in the image, or none. One that grew keeps what it holds.
+    pub device_bytes: Option<u64>,
     /// Slabs of an earlier world of this thread with at least as many cores; None: new ones.
     pub slabs: Option<Arc<Slabs>>,
     /// Operations of the ledger.
@@ -50,6 +53,7 @@ impl Setup {
             cores: 2,
             image: None,
             capacity_bytes: 64 << 30,
+            device_bytes: None,
             slabs: None,
             names: &[],
             patience_ns: 3_600_000_000_000,
@@ -127,7 +131,10 @@ impl World {
             files: BTreeMap::new(),
             late: Vec::new(),
         };
-        let image = setup.image.unwrap_or_else(blank);
+        let mut image = setup.image.unwrap_or_else(blank);
+        if let Some(bytes) = setup.device_bytes {
+            image.files.entry(DEVICE.to_string()).or_default().length = bytes;
+        }
         // A reboot takes up to a minute.
         let wall_ns = image.wall_ns + rng.below(60_000_000_000) as i64;
         let schedule = Arc::new(Schedule::new(SplitMix(rng.next()), setup.cores, wall_ns));

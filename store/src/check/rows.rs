@@ -222,7 +222,7 @@ impl Check<'_> {
 
     fn claim(&mut self, place: Place, owner: &Owner) {
         let geometry = self.opening.geometry();
-        if u32::from(place.block) >= geometry.blocks() || place.segment.0 >= geometry.segments {
+        if u32::from(place.block) >= geometry.blocks() || place.segment.0 >= self.opening.superblock().segments {
             let Owner { volume, ino, offset, .. } = owner;
             let finding = format!("block {offset} of inode {ino} of volume {volume} lies outside the brick: {place:?}");
             return self.find(finding, Means::Unreadable);

@@ -23,7 +23,7 @@ impl Check<'_> {
         let mut percent = Percent::new("segments", self.opening);
         let opening = self.opening;
         for (segment, row) in opening.table().iter() {
-            percent.tell(u64::from(segment.0), u64::from(opening.geometry().segments), progress);
+            percent.tell(u64::from(segment.0), u64::from(opening.superblock().segments), progress);
             let claims = self.claims.remove(&segment).unwrap_or_default();
             let leaked = beyond(&row.live, &claims.bits);
             if leaked > 0 {

@@ -5,6 +5,7 @@ pub mod batch;
 pub mod bytes;
 pub mod edits;
 pub mod keys;
+pub mod label;
 pub mod leaf;
 pub mod record;
 pub mod segment;

@@ -13,6 +13,11 @@ pub const VERSION: u32 = 1;
 /// Epoch ends kept: start-up checkpoints before the list is full, which trims it.
 pub const EPOCH_ENDS_MAX: usize = 200;
 
+/// Incompatible feature: the segments lie on a block device (rule X5), not in files.
+pub const ON_DEVICE: u64 = 1;
+/// Incompatible features that this build knows.
+const INCOMPATIBLE_KNOWN: u64 = ON_DEVICE;
+
 /// Features of a format (rule X4): unknown bits in `incompatible` refuse the brick, in `read_only` allow reading.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Features {
@@ -66,6 +71,10 @@ pub struct Superblock {
 }
 
 impl Superblock {
+    /// True if the segments lie on a block device.
+    pub fn on_device(&self) -> bool {
+        self.features.incompatible & ON_DEVICE != 0
+    }
     /// One block of bytes.
     pub fn encode(&self) -> Vec<u8> {
         assert!(self.ends.len() <= EPOCH_ENDS_MAX);
@@ -113,7 +122,7 @@ impl Superblock {
         };
         let uuid = reader.uuid()?;
         let features = Features { compatible: reader.u64()?, read_only: reader.u64()?, incompatible: reader.u64()? };
-        if features.incompatible != 0 {
+        if features.incompatible & !INCOMPATIBLE_KNOWN != 0 {
             let error = Error::new(Kind::Newer, "the brick uses features of a newer version; upgrade this machine");
             return Err(error.with(format!("incompatible feature bits {:#x}", features.incompatible)));
         }

@@ -23,8 +23,10 @@ fn superblock_survives_and_newer_is_named() {
         bad[at] ^= 1;
         assert_eq!(superblock::Superblock::decode(&bad).expect_err("flipped").kind, Kind::Corrupt);
     }
-    let newer =
-        superblock::Superblock { features: superblock::Features { incompatible: 1, ..Default::default() }, ..block };
+    let newer = superblock::Superblock {
+        features: superblock::Features { incompatible: 1 << 63, ..Default::default() },
+        ..block
+    };
     assert_eq!(superblock::Superblock::decode(&newer.encode()).expect_err("newer").kind, Kind::Newer);
 }
 

@@ -387,6 +387,10 @@ impl Log {
         self.state.lock().out_of_space = true;
         self.segment_came.notify();
     }
+    /// There are segments again that somebody will make ready.
+    pub fn clear_out_of_space(&self) {
+        self.state.lock().out_of_space = false;
+    }
     /// True if no segment is free.
     pub fn out_of_space(&self) -> bool {
         self.state.lock().out_of_space

@@ -193,7 +193,7 @@ fn a_newer_brick_is_refused_by_name() {
     let (image, index) = brick_at_rest(5, 0);
     let [one, other] = copies(&image);
     let newer = |features: Features, superblock: &Superblock| Superblock { features, ..superblock.clone() }.encode();
-    let incompatible = Features { incompatible: 1, ..Features::default() };
+    let incompatible = Features { incompatible: 1 << 63, ..Features::default() };
     let read_only = Features { read_only: 1, ..Features::default() };
     let compatible = Features { compatible: 1, ..Features::default() };
     let both = |features| with_copies(&image, [&newer(features, &one), &newer(features, &other)]);

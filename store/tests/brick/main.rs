@@ -3,6 +3,8 @@
 mod checkpoints;
 mod commit;
 mod damage;
+mod device;
+mod grow;
 mod rig;
 mod space;
 mod summaries;

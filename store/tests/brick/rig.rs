@@ -10,6 +10,7 @@ use runtime::{Runtime, tasks};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
+use store::device::Foreign;
 use store::format::keys;
 use store::format::leaf::{Leaf, Slot};
 use store::format::record::{Head, Logged, Run, encode_replicated};
@@ -62,8 +63,12 @@ pub async fn format(runtime: &Runtime, segments: u64) -> ModelIndex {
 
 /// Formats, if the world lasts that long.
 pub async fn try_format(runtime: &Runtime, segments: u64) -> Result<ModelIndex> {
-    let size_bytes = Some(segments * SEGMENT_BYTES);
-    let options = FormatOptions { size_bytes, segment_bytes: SEGMENT_BYTES, groups: 1, size_bytes_min: 0 };
+    format_as(runtime, Some(segments * SEGMENT_BYTES), None).await
+}
+
+/// Formats, perhaps on the world's device.
+pub async fn format_as(runtime: &Runtime, size_bytes: Option<u64>, device: Option<Foreign>) -> Result<ModelIndex> {
+    let options = FormatOptions { size_bytes, segment_bytes: SEGMENT_BYTES, groups: 1, size_bytes_min: 0, device };
     store::format_brick(runtime, options, async || Ok(())).await?;
     Ok(ModelIndex::new(store::format::leaf::merge))
 }

@@ -216,3 +216,30 @@ fn an_image_is_all_durable_and_lives_on() {
     assert_eq!((page(&image, "a", 1), page(&later, "a", 1)), (vec![1; 8], vec![2; 8]));
     assert_ne!(later.checksum(), image.checksum());
 }
+
+#[test]
+fn a_discard_destroys_what_was_there_now_and_perhaps_again_after_a_crash() {
+    let (mut zeros, mut old) = (0, 0);
+    for seed in 0..SEEDS {
+        let mut world = World::with(Setup { device_bytes: Some(64 << 10), ..Setup::new(seed) });
+        let runtime = world.runtime();
+        world.block_on(async {
+            let device = runtime.disk.open(DEVICE, OpenMode::Existing).expect("it is there");
+            assert_eq!(runtime.disk.list(), Ok(Vec::new()), "it is no name of the directory");
+            assert_eq!(runtime.disk.length(device), Ok(64 << 10));
+            assert_eq!(runtime.disk.allocate(device, 128 << 10).map_err(|error| error.kind), Err(Kind::Unsupported));
+            write(&runtime, device, 3, 7, true).await;
+            write(&runtime, device, 4, 8, true).await;
+            runtime.disk.discard(device, 3 * 4096, 4096).expect("a device");
+            assert_ne!(uniform(&read(&runtime, device, 3).await), Some(7));
+            assert_eq!(uniform(&read(&runtime, device, 4).await), Some(8));
+            let file = create(&runtime, "a").await;
+            assert_eq!(runtime.disk.discard(file, 0, 4096).map_err(|error| error.kind), Err(Kind::Unsupported));
+        });
+        let image = world.crash_as(Survival::Nothing, &mut SplitMix(seed));
+        assert_eq!(page(&image, DEVICE, 4), [8; 8]);
+        zeros += u64::from(page(&image, DEVICE, 3) == [0; 8]);
+        old += u64::from(page(&image, DEVICE, 3) == [7; 8]);
+    }
+    assert!(zeros > SEEDS / 8 && old > SEEDS / 8, "{zeros} {old} of {SEEDS}");
+}

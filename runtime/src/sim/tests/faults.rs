@@ -228,6 +228,8 @@ fn figures_count_what_was_submitted() {
             flushes: 2,
             read_bytes: 4096,
             written_bytes: 8192,
+            discards: 0,
+            discarded_bytes: 0,
         };
         assert_eq!(disk.figures()["a"], expected);
     });

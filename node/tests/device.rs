@@ -1,0 +1,243 @@
+//! Bricks on real block devices, and bricks that grow: loop devices over files. They need root and /dev/fuse.
+
+mod daemon;
+
+use daemon::{Daemon, Home, fail, run, sinter, succeed, system, text};
+use std::fs::File;
+use std::io::{Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+const GIB: u64 = 1 << 30;
+
+/// A loop device over a sparse file of its own.
+struct Loop {
+    file: PathBuf,
+    device: PathBuf,
+}
+
+impl Loop {
+    /// None where there are no loop devices.
+    fn new(home: &Home, name: &str, bytes: u64) -> Option<Loop> {
+        let file = home.scratch.join(name);
+        File::create(&file).and_then(|made| made.set_len(bytes)).expect("the scratch directory is writable");
+        let found = Command::new("losetup").args(["--find", "--show"]).arg(&file).output();
+        let found = found.ok().filter(|found| found.status.success());
+        let device = found.map(|found| String::from_utf8_lossy(&found.stdout).trim().into());
+        if device.is_none() {
+            eprintln!("skipped: needs root and loop devices");
+        }
+        device.map(|device| Loop { file, device })
+    }
+    fn path(&self) -> &str {
+        text(&self.device)
+    }
+    /// Makes the device larger beneath whoever has it open.
+    fn grow(&self, bytes: u64) {
+        File::options().write(true).open(&self.file).and_then(|file| file.set_len(bytes)).expect("it is there");
+        system("losetup", &["--set-capacity", self.path()]);
+    }
+    /// Bytes that the file below really takes.
+    fn used_bytes(&self) -> u64 {
+        std::os::unix::fs::MetadataExt::blocks(&std::fs::metadata(&self.file).expect("it is there")) * 512
+    }
+}
+
+impl Drop for Loop {
+    fn drop(&mut self) {
+        drop(Command::new("losetup").arg("--detach").arg(&self.device).status());
+        // It is gone when the last who had it open is: the kernel takes a moment for a process that has ended.
+        let name = self.device.file_name().expect("a device has a name").to_os_string();
+        let backing = Path::new("/sys/block").join(name).join("loop/backing_file");
+        for _ in 0..200 {
+            if !backing.exists() {
+                return;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        }
+    }
+}
+
+fn up(home: &Home, more: &[&str]) -> Daemon {
+    let mut command = sinter();
+    command.arg("up").arg(&home.data).arg(&home.mount).args(more);
+    Daemon::start(command)
+}
+
+/// Bytes that tell where they belong.
+fn pattern(seed: u64, bytes: usize) -> Vec<u8> {
+    let mut state = seed | 1;
+    let word = move || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        state.to_le_bytes()
+    };
+    std::iter::repeat_with(word).take(bytes / 8).flatten().collect()
+}
+
+fn write_synced(path: &Path, seed: u64, mib: u64) -> std::io::Result<()> {
+    let mut file = File::create(path)?;
+    for number in 0..mib {
+        file.write_all(&pattern(seed << 32 | number << 1, 1 << 20))?;
+    }
+    file.sync_all()
+}
+
+fn verify(path: &Path, seed: u64, mib: u64) {
+    let mut file = File::options().read(true).custom_flags(0).open(path).expect("the file is there");
+    let mut bytes = vec![0; 1 << 20];
+    for number in 0..mib {
+        file.read_exact(&mut bytes).expect("it is whole");
+        assert!(bytes == pattern(seed << 32 | number << 1, 1 << 20), "{} differs at {number} MiB", path.display());
+    }
+}
+
+/// A figure of `sinter status`.
+fn figure(home: &Home, name: &str) -> u64 {
+    let status = succeed(&["status", "--json", text(&home.data)]);
+    let status: serde_json::Value = serde_json::from_str(&status).expect("JSON");
+    let figures = status["figures"].as_array().expect("figures");
+    let found = figures.iter().find(|figure| figure["name"] == name).expect("the figure is there");
+    found["value"].as_u64().expect("a number")
+}
+
+#[test]
+fn a_brick_on_a_device_survives_a_kill_and_discards_what_it_freed() {
+    let home = Home::new("device");
+    let Some(device) = Loop::new(&home, "flash", 5 * GIB) else { return };
+    let formatted = succeed(&["format", text(&home.data), "--device", device.path(), "--segment-size", "8M"]);
+    assert!(formatted.contains("formatted"), "{formatted}");
+    let daemon = up(&home, &[]);
+    write_synced(&home.mount.join("kept"), 1, 64).expect("there is room");
+    // Held while it is served.
+    fail(&["format", text(&home.scratch.join("other")), "--device", device.path(), "--force"], 3, &["in use"]);
+    daemon.kill();
+    let daemon = up(&home, &[]);
+    verify(&home.mount.join("kept"), 1, 64);
+    write_synced(&home.mount.join("gone"), 2, 600).expect("there is room");
+    let full = device.used_bytes();
+    std::fs::remove_file(home.mount.join("gone")).expect("it is there");
+    let mut round = 0;
+    while figure(&home, "bytes discarded") < 300 << 20 {
+        // Through the log, until a gigabyte of it makes a checkpoint begin: what is gone is counted then.
+        let mut file = File::create(home.mount.join("small")).expect("there is room");
+        (0..1024).for_each(|_| file.write_all(&[7; 64 << 10]).expect("there is room"));
+        round += 1;
+        assert!(round < 60, "{} of 600 MiB were discarded", figure(&home, "bytes discarded") >> 20);
+    }
+    // Every round has written at least its own bytes, and no segment was taken twice.
+    let (used, written) = (device.used_bytes(), full + round * (64 << 20));
+    assert!(used + (150 << 20) < written, "{used} bytes are used, of {written} written");
+    verify(&home.mount.join("kept"), 1, 64);
+    daemon.terminate();
+    home.check();
+    let segments = std::fs::read_dir(&home.data).expect("it is there");
+    let segments = segments.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+    assert!(segments.filter(|name| name.starts_with("segments-")).count() == 0, "they lie on the device");
+}
+
+#[test]
+fn what_a_device_holds_is_not_destroyed_by_mistake() {
+    let home = Home::new("foreign");
+    let Some(device) = Loop::new(&home, "flash", 5 * GIB) else { return };
+    system("mkfs.ext4", &["-q", device.path()]);
+    let format = |data: &Path, more: &[&str]| {
+        let line = [&["format", text(data), "--device", device.path()], more].concat();
+        run(&line)
+    };
+    let told = |output: std::process::Output, code: i32, part: &str| {
+        let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.code() == Some(code) && errors.contains(part), "{:?}: {errors}", output.status);
+    };
+    told(format(&home.data, &[]), 1, "--force");
+    let mounted = home.scratch.directory("ext4");
+    system("mount", &[device.path(), text(&mounted)]);
+    std::fs::write(mounted.join("file"), "precious").expect("it is mounted");
+    told(format(&home.data, &["--force"]), 3, "mounted or in use");
+    assert_eq!(std::fs::read(mounted.join("file")).expect("it is there"), b"precious");
+    system("umount", &[text(&mounted)]);
+    told(format(&home.data, &["--force"]), 0, "");
+    let second = home.scratch.join("second");
+    told(format(&second, &[]), 1, "another brick");
+    // The first brick has lost its device then, and says so.
+    told(format(&second, &["--force"]), 0, "");
+    fail(&["serve", text(&home.data)], 1, &["another brick", "--device"]);
+}
+
+#[test]
+fn a_device_with_another_name_is_found_when_told() {
+    let home = Home::new("renamed");
+    let Some(device) = Loop::new(&home, "flash", 5 * GIB) else { return };
+    let daemon = up(&home, &["--device", device.path()]);
+    write_synced(&home.mount.join("file"), 1, 4).expect("there is room");
+    daemon.terminate();
+    let (other, file) = (Loop::new(&home, "blank", 5 * GIB).expect("another one"), device.file.clone());
+    drop(device);
+    fail(&["serve", text(&home.data)], 1, &["--device"]);
+    fail(&["serve", text(&home.data), "--device", other.path()], 1, &["no label"]);
+    let found = Command::new("losetup").args(["--find", "--show"]).arg(&file).output().expect("losetup runs");
+    let again = Loop { file, device: String::from_utf8_lossy(&found.stdout).trim().into() };
+    up(&home, &["--device", again.path()]).terminate();
+    let daemon = up(&home, &[]);
+    verify(&home.mount.join("file"), 1, 4);
+    daemon.terminate();
+    home.check();
+    let plain = Home::new("plain");
+    plain.up().terminate();
+    fail(&["serve", text(&plain.data), "--device", again.path()], 1, &["leave --device out"]);
+}
+
+/// Writes files until the brick is full; how many are whole.
+fn fill(home: &Home, from: u64) -> u64 {
+    for number in from.. {
+        let path = home.mount.join(format!("file-{number}"));
+        if let Err(error) = write_synced(&path, number, 64) {
+            assert_eq!(error.raw_os_error(), Some(libc::ENOSPC), "{error}");
+            std::fs::remove_file(path).expect("deleting works on a full brick");
+            return number;
+        }
+    }
+    unreachable!("no brick holds so much")
+}
+
+fn grown_while_served(home: &Home, daemon: Daemon, line: &[&str], again: &[&str]) {
+    let full = fill(home, 0);
+    assert!(full > 20, "{full} files of 64 MiB");
+    let said = succeed(line);
+    assert!(said.contains("grown from"), "{said}");
+    // Refused: less than it has.
+    fail(&["grow", text(&home.data), "--size", "4G"], 1, &["can't shrink"]);
+    for number in full..full + 6 {
+        write_synced(&home.mount.join(format!("file-{number}")), number, 64).expect("it has grown");
+    }
+    daemon.kill();
+    let daemon = up(home, again);
+    (0..full + 6).for_each(|number| verify(&home.mount.join(format!("file-{number}")), number, 64));
+    daemon.terminate();
+    home.check();
+}
+
+#[test]
+fn a_full_brick_in_a_directory_grows_while_it_is_served() {
+    let home = Home::new("grow");
+    let daemon = home.up();
+    let data = text(&home.data).to_string();
+    grown_while_served(&home, daemon, &["grow", &data, "--size", "5G"], &[]);
+    // And while it is not.
+    let said = succeed(&["grow", &data, "--size", "6G"]);
+    assert!(said.contains("6 GiB"), "{said}");
+    home.check();
+}
+
+#[test]
+fn a_full_brick_on_a_device_grows_with_it() {
+    let home = Home::new("grow-device");
+    let Some(device) = Loop::new(&home, "flash", 4 * GIB + (1 << 20)) else { return };
+    let daemon = up(&home, &["--device", device.path(), "--segment-size", "16M"]);
+    let data = text(&home.data).to_string();
+    let said = succeed(&["grow", &data]);
+    assert!(said.contains("nothing to add"), "{said}");
+    fail(&["grow", &data, "--size", "5G"], 1, &["too little space"]);
+    device.grow(5 * GIB);
+    grown_while_served(&home, daemon, &["grow", &data], &[]);
+}

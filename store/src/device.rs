@@ -1,0 +1,157 @@
+//! A brick's block device (rule X5): its label, in two copies in the first MiB, and the search for foreign data before
+//! a format. Promises that nothing is written to a device that holds anything, unless the operator insists. Absent by
+//! design: who else has it open, which `runtime` keeps out.
+
+use crate::format::Uuid;
+use crate::format::label::{Label, SEGMENTS_AT};
+use crate::format::superblock::Superblock;
+use base::limits::{BLOCK_BYTES, IO_BYTES_MAX};
+use base::{Error, Kind, Result};
+use runtime::disk::DEVICE;
+use runtime::{FileId, OpenMode, Runtime, disk};
+
+/// What a format does with a device that holds something.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Foreign {
+    /// Refuses it.
+    Keep,
+    /// Takes it, and what it holds is lost.
+    Destroy,
+}
+
+/// Copies of the label: a block that can't be read any more is no loss.
+const COPIES: u64 = 2;
+/// How much of a device's beginning and end a format reads and clears. Partition tables, file systems, RAID and
+/// volume managers all keep something there.
+const EDGE_BYTES: u64 = SEGMENTS_AT;
+const _: () = assert!(EDGE_BYTES == IO_BYTES_MAX as u64);
+
+/// An open device.
+pub struct Device<'a> {
+    runtime: &'a Runtime,
+    /// The device.
+    pub file: FileId,
+    /// Its length.
+    pub bytes: u64,
+}
+
+impl Device<'_> {
+    /// Opens the brick's device. Errors: `NotFound`, `Busy`, and what the runtime refuses.
+    pub fn open(runtime: &Runtime, writable: bool) -> Result<Device<'_>> {
+        let mode = if writable { OpenMode::Existing } else { OpenMode::ReadOnly };
+        let file = runtime.disk.open(DEVICE, mode)?;
+        let bytes = runtime.disk.length(file)?;
+        Ok(Device { runtime, file, bytes })
+    }
+    /// Bytes that segments may take.
+    pub fn room_bytes(&self) -> u64 {
+        self.bytes.saturating_sub(SEGMENTS_AT)
+    }
+    /// Refuses a device with anything at its beginning or end but `own` label, of a format that was interrupted. Errors:
+    /// `Exists`, naming the brick if it is one's.
+    pub async fn refuse_foreign(&self, own: Option<Uuid>) -> Result<()> {
+        if self.bytes < 2 * EDGE_BYTES {
+            return Err(Error::new(Kind::NoSpace, "the device is far too small for a brick: give another one"));
+        }
+        let forced = "`sinter format --force` destroys it";
+        match self.label().await {
+            Ok(label) if Some(label.uuid) == own => return Ok(()),
+            Ok(label) => {
+                let error = Error::new(Kind::Exists, "the device belongs to another brick; give another one");
+                return Err(error.with(format!("brick {}; {forced}", label.uuid)));
+            }
+            Err(error) if error.kind == Kind::Corrupt => {}
+            Err(error) => return Err(error),
+        }
+        for at in self.edges() {
+            let (block, result) = disk::read(&*self.runtime.disk, self.file, at, self.buffer()?).await;
+            result?;
+            if let Some(byte) = block.iter().position(|&byte| byte != 0) {
+                let error = Error::new(Kind::Exists, "the device holds data; give an empty one");
+                return Err(error.with(format!("at byte {}; {forced}", at + byte as u64)));
+            }
+        }
+        Ok(())
+    }
+    /// Makes the device the brick's, durably: the label first, so that a format that was interrupted knows its own
+    /// device, then zeros over what else would tell of something that is gone.
+    pub async fn claim(&self, superblock: &Superblock) -> Result<()> {
+        self.write_label(superblock).await?;
+        for at in self.edges() {
+            let mut zeros = self.buffer()?;
+            zeros.fill(0);
+            let length = zeros.len();
+            let skip = if at == 0 { COPIES as usize * BLOCK_BYTES } else { 0 };
+            let slices = vec![zeros.share().slice(skip..length)];
+            disk::write(&*self.runtime.disk, self.file, at + skip as u64, slices, false).await.1?;
+        }
+        disk::flush(&*self.runtime.disk, self.file).await
+    }
+    /// Writes both copies, durably, one after the other.
+    pub async fn write_label(&self, superblock: &Superblock) -> Result<()> {
+        let Superblock { uuid, segment_bytes, segments, .. } = *superblock;
+        let label = Label { uuid, segment_bytes, segments }.encode();
+        for copy in 0..COPIES {
+            let mut buffer = self.runtime.buffer(BLOCK_BYTES)?;
+            buffer.copy_from_slice(&label);
+            let slices = vec![buffer.share().slice(0..BLOCK_BYTES)];
+            disk::write(&*self.runtime.disk, self.file, copy * BLOCK_BYTES as u64, slices, false).await.1?;
+            disk::flush(&*self.runtime.disk, self.file).await?;
+        }
+        Ok(())
+    }
+    /// Makes sure that the device is the brick's, and whole. Errors: `NotFound` if it is another one, `Corrupt`.
+    pub async fn verify(&self, superblock: &Superblock) -> Result<()> {
+        let mend = "give the right one with --device";
+        let label = match self.label().await {
+            Err(error) if error.kind == Kind::Corrupt => {
+                let what = "the device has no label: it is not the brick's, or was overwritten";
+                return Err(Error::new(Kind::NotFound, what).with(mend));
+            }
+            label => label?,
+        };
+        if label.uuid != superblock.uuid {
+            let error = Error::new(Kind::NotFound, "the device belongs to another brick");
+            return Err(error.with(format!("it says {}, the brick is {}; {mend}", label.uuid, superblock.uuid)));
+        }
+        let needed = SEGMENTS_AT + u64::from(superblock.segments) * superblock.segment_bytes;
+        if label.segment_bytes != superblock.segment_bytes || label.segments < superblock.segments {
+            let error = Error::new(Kind::Corrupt, "label and superblock differ: restore the brick from a backup");
+            return Err(error.with(format!("{label:?}")));
+        }
+        if self.bytes < needed {
+            let error = Error::new(Kind::Corrupt, "the device is smaller than the brick on it: make it larger again");
+            return Err(error.with(format!("{} of {needed} bytes", self.bytes)));
+        }
+        Ok(())
+    }
+    /// The label. Errors: `Corrupt` if there is none, `Newer`, `Io`.
+    async fn label(&self) -> Result<Label> {
+        // As one whose medium was taken out.
+        if self.bytes < SEGMENTS_AT {
+            return Err(Error::new(Kind::Corrupt, "the device is smaller than its label"));
+        }
+        let mut last = None;
+        for copy in 0..COPIES {
+            let buffer = self.runtime.buffer(BLOCK_BYTES)?;
+            let at = copy * BLOCK_BYTES as u64;
+            let (buffer, result) = disk::read(&*self.runtime.disk, self.file, at, buffer).await;
+            match result.and_then(|()| Label::decode(&buffer)) {
+                // A brick that grows writes the first copy first: it is never the older one, but it may rot.
+                Ok(label) => return Ok(label),
+                Err(error) if last.is_none() || error.kind != Kind::Corrupt => last = Some(error),
+                Err(_) => {}
+            }
+        }
+        Err(last.expect("there are copies"))
+    }
+    /// Where beginning and end begin, one I/O each. Behind the last whole block nobody looks.
+    fn edges(&self) -> impl Iterator<Item = u64> {
+        let end = self.bytes / BLOCK_BYTES as u64 * BLOCK_BYTES as u64;
+        assert!(end >= 2 * EDGE_BYTES, "a brick has been found to fit");
+        [0, end - EDGE_BYTES].into_iter()
+    }
+    fn buffer(&self) -> Result<runtime::Buf> {
+        self.runtime.buffer(IO_BYTES_MAX)
+    }
+}

@@ -1,0 +1,58 @@
+//! Tells a block device which segments nobody needs any more (rules K3, K7): one background task, one free segment at a
+//! time, while there are more than enough. What is not discarded by the time it is taken again just is not. Absent by
+//! design: files, which are used again without holes; memory of what was discarded, beyond the process.
+
+use crate::Store;
+use crate::segments::Staged;
+use base::limits::DISCARD_BYTES_PER_SECOND;
+use base::{Kind, Place, Result, SegmentId};
+use runtime::tasks;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// After a discard the device is left alone for so many times as long as it took: clients keep nine tenths of a drive
+/// that discards slowly.
+const REST_TIMES: u64 = 9;
+
+/// Runs until the log stops, or the device shows that it has no use for it.
+pub async fn run(store: Arc<Store>) {
+    loop {
+        let ticket = store.space.came.ticket();
+        if store.log.stopping() || store.log.failed().is_some() {
+            return;
+        }
+        // Above the target, so that a segment that is away does not make the cleaner work.
+        let begun = store.table.lock().begin_discard(store.space.target() + 1);
+        let Some(segment) = begun else {
+            store.space.came.after(ticket).await;
+            continue;
+        };
+        let start_ns = store.runtime.clock.now_ns();
+        let there = store.clone();
+        let done = tasks::run_blocking(&*store.runtime.tasks, move || discard(&there, segment)).await;
+        store.table.lock().end_discard();
+        // Whoever found no segment meanwhile.
+        store.log.segment_wanted.notify();
+        store.space.came.notify();
+        match done {
+            // Nothing depends on it: a device that refuses one is not asked again.
+            Err(_) => return,
+            Ok(()) => drop(store.discarded_bytes.fetch_add(store.segment_bytes(), Ordering::Relaxed)),
+        }
+        let taken_ns = store.runtime.clock.now_ns() - start_ns;
+        let share_ns = store.segment_bytes() * 1_000_000_000 / DISCARD_BYTES_PER_SECOND;
+        store.runtime.clock.sleep(share_ns.max(taken_ns * REST_TIMES)).await;
+    }
+}
+
+fn discard(store: &Store, segment: SegmentId) -> Result<()> {
+    let spot = store.geometry.spot(Place { segment, block: 0 }).expect("a device has all segments");
+    store.runtime.disk.discard(spot.file, spot.offset, store.segment_bytes())
+}
+
+/// Seeded bug `DiscardedBeforeCheckpoint` only: what the checkpoint, not durable yet, leaves empty.
+pub fn too_early(store: &Store, staged: &Staged, replay_sequence: u64) -> Result<()> {
+    let dying = store.table.lock().about_to_die(staged, replay_sequence);
+    let discarded = dying.into_iter().try_for_each(|segment| discard(store, segment));
+    discarded.or_else(|error| if error.kind == Kind::Unsupported { Ok(()) } else { Err(error) })
+}

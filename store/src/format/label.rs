@@ -1,0 +1,56 @@
+//! The label of a block device: whose segments lie on it. All of it fits in one 512-byte sector, so that a crash leaves
+//! the old one or the new one.
+
+use super::Uuid;
+use super::bytes::{Reader, Writer, corrupt};
+use base::checksum::crc32c;
+use base::limits::BLOCK_BYTES;
+use base::{Error, Kind, Result};
+
+const MAGIC: &[u8; 8] = b"SINTERDV";
+/// Version of this layout.
+pub const VERSION: u32 = 1;
+/// What a device never tears.
+const SECTOR_BYTES: usize = 512;
+/// The segments begin here. So they lie as the drive's own pages and stripes do, and there is room to grow.
+pub const SEGMENTS_AT: u64 = 1 << 20;
+
+/// The label's content.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Label {
+    /// The brick.
+    pub uuid: Uuid,
+    /// Bytes per segment.
+    pub segment_bytes: u64,
+    /// Segments of the brick, or more: a brick that grows writes its label first.
+    pub segments: u32,
+}
+
+impl Label {
+    /// One block of bytes.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::with_capacity(BLOCK_BYTES);
+        Writer(&mut out).bytes(MAGIC).u32(VERSION).bytes(&self.uuid.0).u64(self.segment_bytes).u32(self.segments);
+        out.resize(SECTOR_BYTES - 4, 0);
+        let crc = crc32c(&out);
+        out.extend_from_slice(&crc.to_le_bytes());
+        out.resize(BLOCK_BYTES, 0);
+        out
+    }
+    /// Checks and reads one copy. Errors: `Corrupt`, also for what is no label; `Newer`.
+    pub fn decode(block: &[u8]) -> Result<Label> {
+        let sector = block.get(..SECTOR_BYTES).ok_or_else(|| corrupt("a device's label is cut short"))?;
+        let (body, crc) = sector.split_at(SECTOR_BYTES - 4);
+        let mut reader = Reader::new(body);
+        if reader.bytes(8)? != MAGIC {
+            return Err(corrupt("no label of a brick"));
+        }
+        if Reader::new(crc).u32()? != crc32c(body) {
+            return Err(corrupt("a device's label fails its checksum"));
+        }
+        if reader.u32()? > VERSION {
+            return Err(Error::new(Kind::Newer, "a newer version wrote the device's label; upgrade this machine"));
+        }
+        Ok(Label { uuid: reader.uuid()?, segment_bytes: reader.u64()?, segments: reader.u32()? })
+    }
+}
