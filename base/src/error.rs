@@ -31,6 +31,8 @@ pub enum Kind {
     Unsupported,
     /// No free segment, or no room under the brick's ladder.
     NoSpace,
+    /// The volume has reached its size.
+    Quota,
     /// The brick or mount takes no changes.
     ReadOnly,
     /// In use by another process or mount.
@@ -64,7 +66,7 @@ pub enum Remedy {
 
 impl Kind {
     /// Every kind, for tests that cover them all.
-    pub const ALL: [Kind; 20] = [
+    pub const ALL: [Kind; 21] = [
         Kind::NotFound,
         Kind::Exists,
         Kind::NotEmpty,
@@ -78,6 +80,7 @@ impl Kind {
         Kind::Stale,
         Kind::Unsupported,
         Kind::NoSpace,
+        Kind::Quota,
         Kind::ReadOnly,
         Kind::Busy,
         Kind::Io,
@@ -105,6 +108,7 @@ impl Kind {
             Kind::NotEmpty => 39,
             Kind::Permission => 1,
             Kind::Stale => 116,
+            Kind::Quota => 122,
             Kind::Unsupported => 95,
             Kind::Interrupted => 4,
             Kind::Host => 38,
@@ -159,7 +163,8 @@ impl Error {
             11 | 16 => Kind::Busy,
             17 => Kind::Exists,
             20 => Kind::NotDirectory,
-            28 | 122 => Kind::NoSpace,
+            28 => Kind::NoSpace,
+            122 => Kind::Quota,
             30 => Kind::ReadOnly,
             38 => Kind::Host,
             _ => Kind::Io,

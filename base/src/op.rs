@@ -96,8 +96,8 @@ pub enum Op {
     StatFs,
     /// Make everything acknowledged so far durable.
     SyncAll,
-    /// Create a volume with its root directory.
-    VolumeCreate { name: Name },
+    /// Create a volume with its root directory; it takes at most so many bytes of data, if said.
+    VolumeCreate { name: Name, size_bytes: Option<u64> },
     /// Delete a volume and all that is in it.
     VolumeDelete { name: Name },
     /// All volumes.
@@ -197,6 +197,8 @@ pub struct Volume {
     pub root: Ino,
     /// When it was created.
     pub created: Time,
+    /// Bytes of data that it may hold; None: as many as the brick.
+    pub size_bytes: Option<u64>,
 }
 
 /// What a mutating request did: enough to answer it again (rule R1). Kept per session, hence small.

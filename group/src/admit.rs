@@ -1,39 +1,113 @@
-//! Admission of client data (rules K4, K5): by logical bytes, so that a full brick says so; then at the pace that the
-//! cleaner keeps up with. Deletions and changes of names pass where data waits.
+//! Admission of client data (rules K4, K5): by logical bytes, so that a full brick or volume says so; then at the pace that
+//! the cleaner keeps up with. Deletions and changes of names pass where data waits.
 
 use crate::Groups;
 use crate::context::Context;
-use base::{Error, Kind, Result};
+use crate::load::Wanted;
+use base::limits::BLOCK_BYTES;
+use base::{Error, Ino, Kind, LeafKey, Result, StatFs, Volume, VolumeId};
 use runtime::Stage;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use store::format::leaf::Slot;
+use store::space::{Admission, Admitted};
 
 fn full() -> Error {
     Error::new(Kind::NoSpace, "the brick is full; delete something, or add space")
 }
 
+fn volume_full() -> Error {
+    Error::new(Kind::Quota, "the volume has reached its size; delete something in it")
+}
+
+/// A volume with a bound of its own.
+pub(crate) struct Quota {
+    bound_blocks: u64,
+    admission: Admission,
+}
+
+impl Quota {
+    /// A checkpoint makes its cut.
+    pub fn begin_checkpoint(&self) {
+        self.admission.begin_checkpoint();
+    }
+}
+
+/// Blocks of a file that a client is about to write.
+#[derive(Clone, Copy)]
+pub(crate) struct Blocks {
+    pub ino: Ino,
+    /// The first one; None for an append.
+    pub first: Option<u64>,
+    pub count: u64,
+}
+
 impl Groups {
-    /// Lets `blocks` blocks of client data in. Errors: `NoSpace` if the brick's live data leaves no room for them.
-    pub(crate) async fn admit_data(&self, context: &Context, blocks: u64) -> Result<()> {
-        let space = &self.store().space;
-        while !space.admit(blocks) {
+    /// Lets blocks of client data in; the guard is kept until they are ordered. Errors: `NoSpace` if the brick's live data
+    /// leaves no room for them, `Quota` if the volume's does not.
+    pub(crate) async fn admit_data<'a>(
+        &'a self,
+        context: &Context,
+        quota: Option<&'a Quota>,
+        blocks: Blocks,
+    ) -> Result<(Admitted<'a>, Option<Admitted<'a>>)> {
+        let admitted = loop {
+            let error = match self.admit(quota, blocks.count) {
+                Ok(admitted) => break admitted,
+                Err(error) => error,
+            };
+            if self.overwrites(context, blocks).await? {
+                let quota = quota.map(|quota| quota.admission.admit_overwrite(blocks.count));
+                break (self.store().space.admission.admit_overwrite(blocks.count), quota);
+            }
             // Overwrites have been counted as new blocks so far, and what was deleted as if it were there: checkpoints
             // tell.
             let arrived = self.checkpoints();
-            if self.is_measured() {
+            if self.is_measured(quota) {
                 // One may have ended in between.
-                if space.admit(blocks) {
-                    break;
-                }
-                return Err(full());
+                break self.admit(quota, blocks.count).map_err(|_| error)?;
             }
             self.checkpoint_after(arrived).await?;
-        }
+        };
         self.wait_for_room(self.store().space.floor_for_data()).await?;
-        if let Some(turn_ns) = self.store().space.turn(self.now_ns(), blocks) {
+        if let Some(turn_ns) = self.store().space.turn(self.now_ns(), blocks.count) {
             self.store().runtime.clock.sleep(turn_ns.saturating_sub(self.now_ns())).await;
         }
         context.span.mark(Stage::Admit, self.now_ns());
-        Ok(())
+        Ok(admitted)
+    }
+
+    fn admit<'a>(&'a self, quota: Option<&'a Quota>, blocks: u64) -> Result<(Admitted<'a>, Option<Admitted<'a>>)> {
+        let brick = &self.store().space.admission;
+        let admitted = brick.admit(blocks).ok_or_else(full)?;
+        let Some(quota) = quota else { return Ok((admitted, None)) };
+        match quota.admission.admit(blocks) {
+            Some(of_volume) => Ok((admitted, Some(of_volume))),
+            None => {
+                brick.take_back(blocks);
+                Err(volume_full())
+            }
+        }
+    }
+
+    /// True if every block is mapped already: writing it takes no room. A truncation that comes between makes it a new one;
+    /// the reserve has room for as many as are in flight.
+    async fn overwrites(&self, context: &Context, blocks: Blocks) -> Result<bool> {
+        let Some(first) = blocks.first else { return Ok(false) };
+        for block in first..first + blocks.count {
+            loop {
+                let slot = self.state(blocks.ino.group()).state.lock().slot(context.volume, blocks.ino, block);
+                match slot {
+                    Some(Slot::Local { .. }) => break,
+                    Some(Slot::Hole) => return Ok(false),
+                    None => {
+                        let leaf = Wanted::Leaf(LeafKey::of(blocks.ino, block).0);
+                        self.load(context.volume, vec![leaf]).await?;
+                    }
+                }
+            }
+        }
+        Ok(true)
     }
 
     /// Lets a change of names in: it stops only above what the cleaner itself needs.
@@ -64,11 +138,13 @@ impl Groups {
         }
     }
 
-    /// True if nothing has been ordered since the last checkpoint, which had nothing left to free: it has counted every
-    /// live block and no other.
-    fn is_measured(&self) -> bool {
+    /// True if nothing has been ordered since the last checkpoint, nothing is about to be, and that one had nothing left to
+    /// free: it has counted every live block and no other.
+    fn is_measured(&self, quota: Option<&Quota>) -> bool {
+        let flies =
+            !self.store().space.admission.is_settled() || quota.is_some_and(|quota| !quota.admission.is_settled());
         let base = self.checkpoint_base.lock();
-        let settled = self.checkpoints() > 0 && !self.is_freeing();
+        let settled = self.checkpoints() > 0 && !self.is_freeing() && !flies;
         settled && self.store().log.figures().records == base.records
     }
 
@@ -77,5 +153,37 @@ impl Groups {
         let _one = self.checkpoint_token.take().await;
         // Two have ended since: the second began after this call.
         if self.checkpoints.load(Ordering::Relaxed) >= arrived + 2 { Ok(()) } else { self.checkpoint_now().await }
+    }
+
+    /// A volume is there: its bound counts from now on.
+    pub(crate) fn note_volume(&self, volume: &Volume) {
+        let Some(bytes) = volume.size_bytes else { return };
+        let bound_blocks = bytes / BLOCK_BYTES as u64;
+        let used = self.used_blocks(volume.id);
+        let quota = || Arc::new(Quota { bound_blocks, admission: Admission::new(bound_blocks.saturating_sub(used)) });
+        self.quotas.lock().entry(volume.id).or_insert_with(quota);
+        self.has_quotas.store(true, Ordering::Release);
+    }
+    /// The volume's bound, if it has one.
+    pub(crate) fn quota(&self, volume: VolumeId) -> Option<Arc<Quota>> {
+        // Most bricks have none: no lock for those.
+        let some = self.has_quotas.load(Ordering::Acquire);
+        some.then(|| self.quotas.lock().get(&volume).cloned()).flatten()
+    }
+    /// A checkpoint has counted what volumes use.
+    pub(crate) fn measure_quotas(&self) {
+        for (volume, quota) in self.quotas.lock().iter() {
+            quota.admission.measured(quota.bound_blocks, self.used_blocks(*volume));
+        }
+    }
+    fn used_blocks(&self, volume: VolumeId) -> u64 {
+        self.store().usage(volume).values().map(|usage| usage.blocks).sum()
+    }
+    /// Space as clients of a volume see it.
+    pub(crate) fn statfs(&self, volume: VolumeId) -> StatFs {
+        let brick = self.store().space.statfs();
+        let Some(quota) = self.quota(volume) else { return brick };
+        let (size, free) = (quota.bound_blocks * BLOCK_BYTES as u64, quota.admission.room() * BLOCK_BYTES as u64);
+        StatFs { size_bytes: size, free_bytes: free.min(size).min(brick.free_bytes) }
     }
 }

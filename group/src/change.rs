@@ -248,7 +248,7 @@ impl Groups {
             Outcome::Done => Reply::Done,
             Outcome::Wrote { offset, length } => Reply::Wrote { offset, length },
             Outcome::Inode(ino) => match op {
-                Op::VolumeCreate { name } => {
+                Op::VolumeCreate { name, .. } => {
                     let volumes = self.volumes().await?;
                     let volume = volumes.into_iter().find(|volume| volume.name == *name);
                     Reply::Volume(volume.ok_or_else(|| Error::new(Kind::NotFound, "the volume is gone again"))?)

@@ -72,6 +72,7 @@ impl Groups {
         let figures = self.store().log.figures();
         // The cut comes first: what is ordered between it and a group's freeze is in both, and replay skips it by
         // its index.
+        self.quotas.lock().values().for_each(|quota| quota.begin_checkpoint());
         let (replay, last) = self.store().cut();
         let mut frozen = Vec::new();
         for group in self.states() {
@@ -103,6 +104,7 @@ impl Groups {
             let merged = self.state(group).state.lock().merged(purges);
             drop(merged);
         }
+        self.measure_quotas();
         *self.checkpoint_base.lock() = figures;
         self.checkpoints.fetch_add(1, Ordering::Relaxed);
         Ok(())

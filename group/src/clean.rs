@@ -96,7 +96,7 @@ pub async fn run(groups: Arc<Groups>) {
         };
         cleaner.moved_blocks += moved;
         cleaner.groups.store().space.note_moved(moved);
-        let admitted = cleaner.groups.store().space.admitted();
+        let admitted = cleaner.groups.store().space.admission.admitted();
         let rests = pace.state == Doing::Idle && admitted == admitted_before;
         admitted_before = admitted;
         // A slice of dead blocks alone takes no time: others must get their turn all the same.
@@ -131,12 +131,16 @@ impl Cleaner {
             free: (space.free_segments as u32 + store.log.prepared() as u32).min(space.segments as u32),
             emptied: space.emptied_segments as u32 + self.emptied.len() as u32,
             segments: space.segments as u32,
-            client_blocks: store.space.admitted(),
+            client_blocks: store.space.admission.admitted(),
             moved_blocks: self.moved_blocks,
             best_victim: self.best,
         };
         let pace = self.controller.step(&sight);
         store.space.set_pace(pace.client_delay_ns, pace.state != Doing::Full);
+        if pace.state == Doing::Full {
+            // Who waits for a segment must hear that none will come.
+            store.log.segment_wanted.notify();
+        }
         if pace.checkpoint {
             self.groups.checkpoint_wanted.store(true, Ordering::Release);
         }

@@ -28,6 +28,7 @@ pub use context::{Class, Context};
 use base::{Error, GroupId, Index, Kind, Op, Reply, Result, Sync, Term, Volume, VolumeId};
 use runtime::{Buf, Event, Lock, Slice};
 use state::State;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use store::Store;
@@ -114,6 +115,9 @@ pub struct Groups {
     checkpoint_wanted: AtomicBool,
     /// Checkpoints have more to free of what was cut.
     purging: AtomicBool,
+    /// Volumes with a bound of their own.
+    quotas: Lock<BTreeMap<VolumeId, Arc<admit::Quota>>>,
+    has_quotas: AtomicBool,
     cleaner: Lock<clean::Status>,
     closing: AtomicBool,
 }
@@ -139,6 +143,8 @@ impl Groups {
             checkpoints: AtomicU64::new(0),
             checkpoint_wanted: AtomicBool::new(false),
             purging: AtomicBool::new(purging),
+            quotas: Lock::new("quotas", BTreeMap::new()),
+            has_quotas: AtomicBool::new(false),
             cleaner: Lock::new("cleaner", clean::Status::default()),
             closing: AtomicBool::new(false),
         }
@@ -166,10 +172,16 @@ impl Groups {
                 self.sync_all(context).await?;
                 Ok(told(Reply::Done))
             }
-            Op::StatFs => Ok(told(Reply::StatFs(self.store.space.statfs()))),
+            Op::StatFs => Ok(told(Reply::StatFs(self.statfs(context.volume)))),
             Op::VolumeList => Ok(told(Reply::Volumes(self.volumes().await?))),
             // Volumes are made and deleted for good.
-            Op::VolumeCreate { .. } | Op::VolumeDelete { .. } => self.change(context, &op, Sync::All).await,
+            Op::VolumeCreate { .. } | Op::VolumeDelete { .. } => {
+                let answer = self.change(context, &op, Sync::All).await?;
+                if let Reply::Volume(volume) = &answer.reply {
+                    self.note_volume(volume);
+                }
+                Ok(answer)
+            }
             _ => self.change(context, &op, Sync::Ordered).await,
         }
     }

@@ -125,7 +125,8 @@ pub(crate) fn rests_on(edit: &Edit) -> Option<Ino> {
         Edit::InodeTouch { ino, .. }
         | Edit::InodeParent { ino, .. }
         | Edit::InodeExtend { ino, .. }
-        | Edit::InodeCut { ino, .. } => Some(*ino),
+        | Edit::InodeCut { ino, .. }
+        | Edit::InodeDrop { ino } => Some(*ino),
         _ => None,
     }
 }
@@ -149,7 +150,12 @@ impl Groups {
         let (store, replay) = opening.replay(sink, |group| applied[group.0 as usize]).await?;
         let Ok(states) = Arc::try_unwrap(groups) else { unreachable!("the jobs that shared the groups have ended") };
         let groups = Arc::new(Groups::new(store, states, options));
-        // First: what follows may need space on a full brick.
+        for volume in groups.volumes().await? {
+            groups.note_volume(&volume);
+        }
+        // First: what follows may need space on a full brick. Nobody has looked yet whether anything can be reclaimed: a
+        // crash holds segments back, and a checkpoint may bring others.
+        groups.store().expect_space();
         let tasks = groups.store().runtime.tasks.clone();
         let there = groups.clone();
         tasks.spawn(0, Box::new(move || Box::pin(crate::checkpoint::run(there))));

@@ -4,12 +4,12 @@
 use crate::hash::Map;
 use base::limits::BLOCK_BYTES;
 use base::{
-    Edit, FileKind, Ino, Inode, Intent, IntentId, LeafKey, Name, Outcome, RequestId, SessionId, Volume, VolumeId,
+    Edit, FileKind, Ino, Inode, Intent, IntentId, LeafKey, Name, Outcome, Place, RequestId, SessionId, Volume, VolumeId,
 };
 use names::Entry;
 use std::collections::BTreeMap;
-use store::Change;
 use store::format::leaf::{Leaf, Slot};
+use store::{Change, Cut};
 
 /// An inode as this generation leaves it, and the batch of its last change: what fsync waits for.
 #[derive(Clone, Copy, Debug)]
@@ -22,6 +22,15 @@ pub struct InodeSlot {
 
 /// A directory's entry by cookie.
 pub type CookieEntry = (Name, Ino, FileKind);
+
+/// What has changed of a leaf.
+#[derive(Clone, Default, Debug)]
+pub struct Patch {
+    /// The slots.
+    pub leaf: Leaf,
+    /// Where the index has the blocks that the cleaner moved: a checkpoint that knows it need not read the leaf.
+    pub moved: Vec<(usize, Place)>,
+}
 
 /// A directory's changed names.
 pub type NamesOf = BTreeMap<Box<[u8]>, Option<Entry>>;
@@ -38,9 +47,11 @@ pub struct Generation {
     /// Targets of symbolic links.
     pub targets: Map<(VolumeId, Ino), Option<Box<[u8]>>>,
     /// Leaves: only the slots that changed.
-    pub leaves: BTreeMap<(VolumeId, LeafKey), Leaf>,
-    /// Blocks of older generations and of the index from this one on are gone, by the truncation of this trim number.
-    pub cuts: Map<(VolumeId, Ino), (u64, u64)>,
+    pub leaves: BTreeMap<(VolumeId, LeafKey), Patch>,
+    /// What of older generations and of the index is gone.
+    pub cuts: Map<(VolumeId, Ino), Cut>,
+    /// So many more or fewer inodes of a project.
+    pub births: BTreeMap<(VolumeId, u32), i64>,
     /// Orphans, and inodes that are none any more.
     pub orphans: BTreeMap<(VolumeId, Ino), bool>,
     /// Intents decided here.
@@ -79,36 +90,41 @@ impl Generation {
     /// What this generation says of a block: a slot, `Hole` for what it cut, or None if it says nothing.
     pub fn slot(&self, volume: VolumeId, ino: Ino, block: u64) -> Option<Slot> {
         let (key, index) = LeafKey::of(ino, block);
-        let slot = self.leaves.get(&(volume, key)).and_then(|leaf| leaf.get(index));
+        let slot = self.leaves.get(&(volume, key)).and_then(|patch| patch.leaf.get(index));
         slot.or_else(|| {
-            let (first, _) = self.cuts.get(&(volume, ino))?;
-            (*first <= block).then_some(Slot::Hole)
+            let cut = self.cuts.get(&(volume, ino))?;
+            (cut.first <= block).then_some(Slot::Hole)
         })
     }
-    /// Maps a block.
-    pub fn map(&mut self, volume: VolumeId, ino: Ino, block: u64, slot: Slot) {
+    /// Maps a block. `moved_from`: the cleaner has moved it, and the index still has it there.
+    pub fn map(&mut self, volume: VolumeId, ino: Ino, block: u64, slot: Slot, moved_from: Option<Place>) {
         let (key, index) = LeafKey::of(ino, block);
-        let leaf = self.leaves.entry((volume, key)).or_insert_with(|| {
+        let patch = self.leaves.entry((volume, key)).or_insert_with(|| {
             self.bytes += LEAF_BYTES;
-            Leaf::default()
+            Patch::default()
         });
-        let before = leaf.len();
-        leaf.set(index, slot);
-        self.bytes += (leaf.len() - before) * SLOT_BYTES;
+        let before = patch.leaf.len() + patch.moved.len();
+        patch.leaf.set(index, slot);
+        patch.moved.retain(|(moved, _)| *moved != index);
+        patch.moved.extend(moved_from.map(|place| (index, place)));
+        let after = patch.leaf.len() + patch.moved.len();
+        self.bytes += after.saturating_sub(before) * SLOT_BYTES;
     }
-    /// Removes blocks from `first` on, by the truncation of this trim number.
-    pub fn cut(&mut self, volume: VolumeId, ino: Ino, first: u64, trim: u64) {
-        let cut = self.cuts.entry((volume, ino)).or_insert((first, trim));
-        *cut = (first.min(cut.0), trim);
+    /// Removes blocks.
+    pub fn cut(&mut self, cut: Cut) {
+        let Cut { volume, ino, first, .. } = cut;
+        let before = self.cuts.get(&(volume, ino)).map_or(first, |before| before.first);
+        self.cuts.insert((volume, ino), Cut { first: first.min(before), ..cut });
         let (boundary, index) = LeafKey::of(ino, first);
         let end = LeafKey { ino, leaf: u64::MAX };
         let gone: Vec<_> = self.leaves.range((volume, boundary)..=(volume, end)).map(|(key, _)| *key).collect();
         for key in gone {
-            let leaf = self.leaves.get_mut(&key).expect("just seen");
+            let patch = self.leaves.get_mut(&key).expect("just seen");
             if key.1 == boundary {
-                leaf.truncate(index);
+                patch.leaf.truncate(index);
+                patch.moved.retain(|(moved, _)| *moved < index);
             }
-            if key.1 != boundary || leaf.is_empty() {
+            if key.1 != boundary || patch.leaf.is_empty() {
                 self.leaves.remove(&key);
             }
         }
@@ -166,15 +182,20 @@ impl Generation {
         self.targets.retain(|(volume, _), _| *volume != id);
         self.leaves.retain(|(volume, _), _| *volume != id);
         self.cuts.retain(|(volume, _), _| *volume != id);
+        self.births.retain(|(volume, _), _| *volume != id);
         self.orphans.retain(|(volume, _), _| *volume != id);
+    }
+
+    /// The project of an inode that has been written: a write changes its inode too.
+    fn project(&self, volume: VolumeId, ino: Ino) -> u32 {
+        self.inodes.get(&(volume, ino)).and_then(|slot| slot.inode).map_or(0, |inode| inode.project)
     }
 
     /// The generation as a checkpoint takes it: cuts before leaves, drops of volumes last.
     pub fn changes(&self) -> Vec<Change> {
         let mut changes = Vec::with_capacity(self.inodes.len() + self.leaves.len() + 8);
-        for (&(volume, ino), &(first, trim)) in &self.cuts {
-            changes.push(Change::Cut(volume, ino, first, trim));
-        }
+        changes.extend(self.cuts.values().map(|cut| Change::Cut(*cut)));
+        changes.extend(self.births.iter().map(|(&(volume, project), &more)| Change::Inodes(volume, project, more)));
         for (&(volume, ino), slot) in &self.inodes {
             changes.push(Change::Inode(volume, ino, slot.inode));
         }
@@ -190,8 +211,11 @@ impl Generation {
         for (&(volume, ino), target) in &self.targets {
             changes.push(Change::Target(volume, ino, target.clone()));
         }
-        for (&(volume, key), leaf) in &self.leaves {
-            changes.push(Change::Leaf(volume, key, leaf.clone()));
+        for (&(volume, key), patch) in &self.leaves {
+            changes.push(match patch.moved.len() == patch.leaf.len() {
+                true => Change::Moved(volume, key, patch.leaf.clone(), patch.moved.clone()),
+                false => Change::Leaf(volume, key, patch.leaf.clone(), self.project(volume, key.ino)),
+            });
         }
         changes.extend(self.orphans.iter().map(|(&(volume, ino), &is)| Change::Orphan(volume, ino, is)));
         changes.extend(self.intents.iter().map(|(&id, intent)| Change::Intent(id, intent.clone())));

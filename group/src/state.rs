@@ -13,6 +13,7 @@ use runtime::Slice;
 use runtime::seeded::{Bug, active};
 use std::collections::VecDeque;
 use std::sync::Arc;
+use store::Cut;
 use store::format::leaf::{BIRTH_KEPT, Leaf, Slot};
 use store::format::record::{Head, Moved, Run};
 use store::format::values::GroupRow;
@@ -72,6 +73,8 @@ pub struct State {
     pub purges: Arc<Purges>,
     /// Counters; `applied` is the last record ordered.
     pub row: GroupRow,
+    /// Sequences of inodes from this one on were never used; the row's are given out before.
+    born: u64,
     /// Opens held by sessions.
     pub opens: Map<(VolumeId, Ino), u64>,
     /// Results of sessions' last requests (rule R1).
@@ -113,6 +116,7 @@ impl State {
             frozen: None,
             merges: 0,
             purges: Arc::new(purges),
+            born: row.next_ino,
             row,
             opens: Map::default(),
             results: Map::default(),
@@ -242,14 +246,16 @@ impl State {
         // The checksum tells the place's lives apart.
         Some(matches!(at, Slot::Local { place, crc, .. } if (place, crc) == (moved.old, moved.crc)))
     }
-    /// The block lies at `place` now (rule K2). Where its leaf is not in memory its birth is not known: the checkpoint
-    /// keeps it.
+    /// The block lies at `place` now (rule K2). It was born earlier: the checkpoint keeps that.
     pub fn move_block(&mut self, volume: VolumeId, moved: &Moved, place: Place) {
-        let birth = match self.slot(volume, moved.ino, moved.block) {
+        let overlaid = self.overlay_slot(volume, moved.ino, moved.block);
+        let birth = match overlaid {
             Some(Slot::Local { birth, .. }) => birth,
             _ => BIRTH_KEPT,
         };
-        self.active.map(volume, moved.ino, moved.block, Slot::Local { place, crc: moved.crc, birth });
+        // Unless the bug that moves unconditionally is on, nothing lies over what the index has.
+        let from = overlaid.is_none().then_some(moved.old);
+        self.active.map(volume, moved.ino, moved.block, Slot::Local { place, crc: moved.crc, birth }, from);
         self.active.records += 1;
     }
 
@@ -305,16 +311,27 @@ impl State {
 
     fn apply_inode(&mut self, volume: VolumeId, ino: Ino, edit: &Edit, batch: u64) {
         let old = match (edit, self.inode(volume, ino)) {
-            (Edit::InodePut { .. } | Edit::InodeDrop { .. }, _) => None,
+            (Edit::InodePut { .. }, _) => None,
             (_, Seen::Known(old)) => old,
             _ => panic!("an edit changes inode {ino:?}, which was not loaded"),
         };
         let new = apply_inode(old, edit);
+        let project = old.or(new).map_or(0, |inode| inode.project);
         match edit {
-            Edit::InodePut { .. } => self.row.next_ino = self.row.next_ino.max(ino.sequence() + 1),
-            Edit::InodeCut { size, trim, .. } => self.cut(volume, ino, blocks_of(*size), *trim),
+            // A number that was never used is a birth; any other replaces attributes.
+            Edit::InodePut { .. } if ino.sequence() >= self.born => {
+                *self.active.births.entry((volume, project)).or_default() += 1;
+                self.born = ino.sequence() + 1;
+                self.row.next_ino = self.row.next_ino.max(self.born);
+            }
+            Edit::InodeCut { size, trim, .. } => {
+                self.cut(Cut { volume, ino, project, first: blocks_of(*size), trim: *trim });
+            }
             Edit::InodeDrop { .. } => {
-                self.cut(volume, ino, 0, DROPPED);
+                if old.is_some() {
+                    *self.active.births.entry((volume, project)).or_default() -= 1;
+                }
+                self.cut(Cut { volume, ino, project, first: 0, trim: DROPPED });
                 self.active.targets.insert((volume, ino), None);
             }
             _ => {}
@@ -328,15 +345,16 @@ impl State {
             for (number, (&crc, block)) in blocks.by_ref().take(usize::from(run.count)).enumerate() {
                 let place = run.place.advance(number as u32);
                 self.pending.remove(&(volume, ino, block));
-                self.active.map(volume, ino, block, Slot::Local { place, crc, birth });
+                self.active.map(volume, ino, block, Slot::Local { place, crc, birth }, None);
             }
         }
         assert!(blocks.next().is_none(), "every block of a payload has a place");
     }
 
-    /// Blocks from `first` on are gone, in memory too.
-    fn cut(&mut self, volume: VolumeId, ino: Ino, first: u64, trim: u64) {
-        self.active.cut(volume, ino, first, trim);
+    /// Blocks are gone, in memory too.
+    fn cut(&mut self, cut: Cut) {
+        let Cut { volume, ino, first, .. } = cut;
+        self.active.cut(cut);
         if !self.pending.is_empty() {
             self.pending.retain(|(of, file, block), _| *of != volume || *file != ino || *block < first);
         }
@@ -478,7 +496,7 @@ impl State {
             self.leaves.retain(|(volume, key), _| !frozen.cuts.contains_key(&(*volume, key.ino)));
         }
         for (key, patch) in &frozen.leaves {
-            self.leaves.change(key, |leaf| leaf.lay(patch));
+            self.leaves.change(key, |leaf| leaf.lay(&patch.leaf));
         }
         self.volumes.extend(frozen.volumes.iter().map(|(name, volume)| (*name, *volume)));
         Some(frozen)

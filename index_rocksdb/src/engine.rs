@@ -129,6 +129,11 @@ impl Index for RocksIndex {
         self.database.get_opt(key, &reading()).map_err(|error| failure(Doing::Read, error))
     }
 
+    fn get_many(&self, keys: &[Vec<u8>]) -> Result<Vec<Option<Vec<u8>>>> {
+        let found = self.database.multi_get_opt(keys, &reading());
+        found.into_iter().map(|value| value.map_err(|error| failure(Doing::Read, error))).collect()
+    }
+
     fn scan(&self, from: &[u8], to: &[u8], count: usize) -> Result<Vec<Pair>> {
         let mut pairs = Vec::new();
         if from >= to || count == 0 {

@@ -56,7 +56,9 @@ fn fault_and_delay_act_on_what_they_name_and_are_counted() {
         let error = stack.call(&context(2), list()).await.err().expect("every second one fails");
         assert_eq!(error.kind, Kind::Busy);
         let name = Name::new(b"other").expect("a name");
-        assert!(stack.call(&context(3), Call { op: Op::VolumeCreate { name }, data: None }).await.is_ok());
+        assert!(
+            stack.call(&context(3), Call { op: Op::VolumeCreate { name, size_bytes: None }, data: None }).await.is_ok()
+        );
         let hops = stack.hops();
         assert_eq!((hops[0].name, hops[0].calls, hops[0].answered), ("delay", 3, 0));
         assert_eq!((hops[1].name, hops[1].calls, hops[1].answered), ("fault", 3, 1));

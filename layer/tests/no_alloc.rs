@@ -177,7 +177,9 @@ async fn client(runtime: Runtime) -> Client {
     let (volume, none) = (VolumeId(0), base::Ino(0));
     let mut client = Client { runtime, stack, volume, root: none, file: none, request: Cell::new(0) };
     let name = Name::new(b"volume").expect("a name");
-    let Reply::Volume(volume) = client.call(Op::VolumeCreate { name }, None).await else { panic!("a volume is told") };
+    let Reply::Volume(volume) = client.call(Op::VolumeCreate { name, size_bytes: None }, None).await else {
+        panic!("a volume is told")
+    };
     (client.volume, client.root) = (volume.id, volume.root);
     let create =
         Op::Create { parent: client.root, name: Name::new(b"file").expect("a name"), mode: 0o644, exclusive: true };

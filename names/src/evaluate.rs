@@ -27,7 +27,7 @@ pub fn evaluate(op: &Op, caller: &Caller, view: &mut dyn View) -> Result<Decisio
             let to = rename::Spot { dir: *new_parent, name: new_name };
             rename::rename(view, caller, from, to, *no_replace)
         }
-        Op::VolumeCreate { name } => volumes::create(view, caller, name),
+        Op::VolumeCreate { name, size_bytes } => volumes::create(view, caller, name, *size_bytes),
         Op::VolumeDelete { name } => volumes::delete(view, name),
         Op::Release { .. }
         | Op::Read { .. }

@@ -10,7 +10,12 @@ const CATALOGUE: VolumeId = VolumeId(0);
 const FIRST_GROUP: GroupId = GroupId(0);
 
 /// VolumeCreate: the catalogue decides; the root directory follows in the new volume, in the same group.
-pub(crate) fn create(view: &mut dyn View, caller: &Caller, name: &Name) -> Result<Decision, Stop> {
+pub(crate) fn create(
+    view: &mut dyn View,
+    caller: &Caller,
+    name: &Name,
+    size_bytes: Option<u64>,
+) -> Result<Decision, Stop> {
     if name.as_bytes().len() > VOLUME_NAME_BYTES_MAX {
         return refuse(Kind::NameTooLong, "a volume's name has at most 63 bytes");
     }
@@ -28,7 +33,7 @@ pub(crate) fn create(view: &mut dyn View, caller: &Caller, name: &Name) -> Resul
         links: 2,
         ..blank(FileKind::Directory, root, root, now)
     };
-    let volume = Volume { id, name: *name, root, created: now };
+    let volume = Volume { id, name: *name, root, created: now, size_bytes };
     let mut draft = Draft::new(CATALOGUE, FIRST_GROUP);
     draft.edit_in(CATALOGUE, FIRST_GROUP, Edit::VolumePut(volume));
     draft.edit_in(id, FIRST_GROUP, Edit::InodePut { ino: root, inode });

@@ -278,8 +278,8 @@ impl Brick {
         }
     }
     /// Creates a volume; durable when this returns.
-    pub fn create_volume(&self, name: &Name) -> Result<base::Volume> {
-        match self.call(Op::VolumeCreate { name: *name })? {
+    pub fn create_volume(&self, name: &Name, size_bytes: Option<u64>) -> Result<base::Volume> {
+        match self.call(Op::VolumeCreate { name: *name, size_bytes })? {
             Reply::Volume(volume) => {
                 self.call(Op::SyncAll)?;
                 Ok(volume)
@@ -370,7 +370,7 @@ fn space(store: &store::Store) -> Space {
         logical_bytes,
         free_bytes,
         reclaimable_bytes: physical_bytes.saturating_sub(free_bytes + logical_bytes),
-        client_bytes: store.space.admitted() * block,
+        client_bytes: store.space.admission.admitted() * block,
         device_bytes: store.log.figures().bytes + placed * block + store.index.written_bytes(),
         moved_bytes: store.space.moved() * block,
     }
@@ -416,8 +416,8 @@ fn answer(brick: &Brick, request: Request) -> Result<Answer> {
     match request {
         Request::VolumeList => Ok(Answer::Volumes(brick.volumes()?.iter().map(described).collect())),
         Request::VolumeInfo { name } => Ok(Answer::Volume(described(&one(name)?))),
-        Request::VolumeCreate { name } => {
-            Ok(Answer::Volume(described(&brick.create_volume(&Name::new(name.as_bytes())?)?)))
+        Request::VolumeCreate { name, size_bytes } => {
+            Ok(Answer::Volume(described(&brick.create_volume(&Name::new(name.as_bytes())?, size_bytes)?)))
         }
         Request::Grow { size_bytes } => brick.grow(size_bytes),
         Request::VolumeDelete { name } => brick.delete_volume(&one(name)?.name).map(|()| Answer::Done),

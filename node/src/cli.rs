@@ -172,13 +172,23 @@ pub struct Umount {
 #[derive(Subcommand, Debug)]
 pub enum Volume {
     /// Create an empty volume
-    Create(VolumeNamed),
+    Create(VolumeCreate),
     /// List all volumes
     List(Shown),
     /// Describe one volume
     Info(VolumeNamed),
     /// Delete a volume and everything in it
     Delete(VolumeNamed),
+}
+
+/// `sinter volume create`.
+#[derive(Args, Debug)]
+pub struct VolumeCreate {
+    #[command(flatten)]
+    pub volume: VolumeNamed,
+    /// Bytes of data that the volume may hold, at least 1M and at most 1024T; writes beyond fail with EDQUOT [default: as the brick]
+    #[arg(long, value_name = "BYTES", value_parser = volume_bytes)]
+    pub size: Option<u64>,
 }
 
 /// A volume of a brick.
@@ -302,6 +312,8 @@ pub struct BenchSteady {
 
 /// Largest brick that the command line accepts: 1 PiB, far above one server's flash.
 const BRICK_BYTES_MAX: u64 = 1 << 50;
+/// One write's worth.
+const VOLUME_BYTES_MIN: u64 = 1 << 20;
 /// Below this the daemon's fixed structures (slabs, index cache, overlays) leave no room for requests.
 const MEMORY_BYTES_MIN: u64 = 256 << 20;
 /// Above any server's memory today.
@@ -332,6 +344,10 @@ fn bytes_within(text: &str, least: u64, most: u64) -> Result<u64, String> {
 
 fn brick_bytes(text: &str) -> Result<u64, String> {
     bytes_within(text, BRICK_BYTES_MIN, BRICK_BYTES_MAX)
+}
+
+fn volume_bytes(text: &str) -> Result<u64, String> {
+    bytes_within(text, VOLUME_BYTES_MIN, BRICK_BYTES_MAX)
 }
 
 fn memory_bytes(text: &str) -> Result<u64, String> {

@@ -154,7 +154,7 @@ impl Daemon {
     pub fn ensure_volume(&self, name: &str) -> Result<bool> {
         match self.volume(name) {
             Err(error) if error.kind == Kind::NotFound => {
-                self.brick.create_volume(&Name::new(name.as_bytes())?).map(|_| true)
+                self.brick.create_volume(&Name::new(name.as_bytes())?, None).map(|_| true)
             }
             found => found.map(|_| false),
         }
@@ -250,8 +250,8 @@ impl server::Daemon for Daemon {
             Request::Status => Ok(Answer::Status(self.status())),
             Request::Profile => Ok(Answer::Profile(profile(self.brick.ledger()))),
             Request::History => Ok(Answer::History(history(self.brick.ledger()))),
-            Request::VolumeCreate { name } => {
-                let volume = self.brick.create_volume(&Name::new(name.as_bytes())?)?;
+            Request::VolumeCreate { name, size_bytes } => {
+                let volume = self.brick.create_volume(&Name::new(name.as_bytes())?, size_bytes)?;
                 Ok(Answer::Volume(self.describe(&volume)))
             }
             Request::VolumeList => {
@@ -288,6 +288,7 @@ pub fn described(volume: &base::Volume) -> protocol::Volume {
         name: String::from_utf8_lossy(volume.name.as_bytes()).into_owned(),
         root: volume.root.0,
         created_ns: volume.created.0,
+        size_bytes: volume.size_bytes,
         mounts: Vec::new(),
     }
 }

@@ -331,7 +331,7 @@ impl Scenario<'_> {
         let volume = match served.groups.volume(&name).await {
             Ok(volume) => volume,
             Err(_) => {
-                first.deliver(key, Op::VolumeCreate { name }, 0).await?;
+                first.deliver(key, Op::VolumeCreate { name, size_bytes: None }, 0).await?;
                 served.groups.volume(&name).await?
             }
         };

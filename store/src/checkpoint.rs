@@ -3,16 +3,17 @@
 //! is freed on the way, so many leaves at a time (rule K6). Blocking: runs in the pool.
 
 use crate::Store;
-use crate::format::leaf::{Leaf, Slot};
+use crate::format::leaf::{self, Encoded, Leaf, Slot};
 use crate::format::values::{self, GroupRow, ReplayRow, SegmentRow};
 use crate::format::{keys, summary};
 use crate::index::IndexEdit;
 use crate::purge::Purges;
 use crate::segments::Staged;
+use crate::usage::{self, User};
 use base::limits::BLOCKS_PER_LEAF;
 use base::{
-    FileKind, GroupId, Ino, Inode, Intent, IntentId, LeafKey, Name, Outcome, RequestId, Result, SegmentId, SessionId,
-    Volume, VolumeId,
+    FileKind, GroupId, Ino, Inode, Intent, IntentId, LeafKey, Name, Outcome, Place, RequestId, Result, SegmentId,
+    SessionId, Volume, VolumeId,
 };
 use runtime::seeded::{Bug, active};
 use std::collections::BTreeMap;
@@ -30,11 +31,14 @@ pub enum Change {
     Cookie(VolumeId, Ino, u64, Option<(Name, Ino, FileKind)>),
     /// A symbolic link's target, or its end.
     Target(VolumeId, Ino, Option<Box<[u8]>>),
-    /// Blocks of the inode from this one on, as far as the index knows them, are gone by the truncation of this trim
-    /// number (`purge::DROPPED`: with the inode). Comes before leaves.
-    Cut(VolumeId, Ino, u64, u64),
-    /// Slots laid over a leaf.
-    Leaf(VolumeId, LeafKey, Leaf),
+    /// Blocks of an inode are gone. Comes before leaves.
+    Cut(Cut),
+    /// So many more or fewer inodes of a project.
+    Inodes(VolumeId, u32, i64),
+    /// Slots laid over a leaf of an inode of this project.
+    Leaf(VolumeId, LeafKey, Leaf, u32),
+    /// The same, of blocks that the cleaner moved and nobody else has touched: slot by slot, where the index has them.
+    Moved(VolumeId, LeafKey, Leaf, Vec<(usize, Place)>),
     /// The inode is an orphan, or no longer.
     Orphan(VolumeId, Ino, bool),
     /// An intent decided here, or its end.
@@ -47,6 +51,21 @@ pub enum Change {
     Volume(Name, Option<Volume>),
     /// All that a volume has in this group is gone. Comes after everything else.
     VolumeDrop(VolumeId),
+}
+
+/// Blocks that are gone, as far as the index knows them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Cut {
+    /// The volume.
+    pub volume: VolumeId,
+    /// The inode.
+    pub ino: Ino,
+    /// Its project.
+    pub project: u32,
+    /// The first block that is gone.
+    pub first: u64,
+    /// The truncation's trim number; `purge::DROPPED`: with the inode.
+    pub trim: u64,
 }
 
 /// What one group adds to a checkpoint.
@@ -82,16 +101,40 @@ impl Default for FreeLimits {
 
 /// What a leaf costs beside its slots, in slots: key, map entry, look-up.
 const LEAF_SLOTS: usize = 8;
+/// Leaves read in one go.
+const LEAVES_AT_ONCE: usize = 256;
 /// Index rows per scan.
 const SCAN_ROWS: usize = 256;
 /// A leaf with more changed slots than this is written whole: a patch of 16-byte slots would be as large.
 const PATCH_SLOTS_MAX: usize = 24;
 
+/// Slots to be laid over a leaf of a project.
+struct Patch {
+    volume: VolumeId,
+    at: LeafKey,
+    patch: Leaf,
+    project: u32,
+}
+
+/// A leaf: what the index holds, what it shall hold, and whose it is; None of a volume that goes.
+struct Touched {
+    old: Leaf,
+    new: Leaf,
+    project: Option<u32>,
+}
+
 #[derive(Default)]
 struct Work {
     edits: Vec<IndexEdit>,
-    /// Leaves touched: what the index holds, what it shall hold.
-    leaves: BTreeMap<Vec<u8>, (Leaf, Leaf)>,
+    /// Leaves touched.
+    leaves: BTreeMap<Vec<u8>, Touched>,
+    /// By how much what projects use changes.
+    usage: BTreeMap<User, usage::Change>,
+    /// Volumes that go, with what was counted for them.
+    dropped: Vec<(GroupId, VolumeId)>,
+    /// Blocks that died, and that live now, by patches of leaves that were not read whole.
+    dead: Vec<Place>,
+    live: Vec<Place>,
     staged: Staged,
     /// Slots that may still be freed at once.
     budget: usize,
@@ -113,8 +156,15 @@ pub fn write(
     let mut left = Vec::with_capacity(parts.len());
     for GroupPart { group, row, changes, mut purges } in parts {
         work.edits.push(IndexEdit::Put(keys::group(group), values::encode_group(&row)));
+        let mut patches = Vec::new();
         for change in changes {
-            work.take(store, group, &mut purges, change, limits)?;
+            match change {
+                Change::Leaf(volume, at, patch, project) => patches.push(Patch { volume, at, patch, project }),
+                change => work.take(store, group, &mut purges, change, limits)?,
+            }
+        }
+        for some in patches.chunks(LEAVES_AT_ONCE) {
+            work.patch(store, &purges, some)?;
         }
         left.push((group, purges));
     }
@@ -123,7 +173,12 @@ pub fn write(
         work.free(store, *group, purges)?;
     }
     work.finish_leaves(store);
-    let Work { mut edits, staged, .. } = work;
+    let Work { mut edits, staged, usage, dropped, .. } = work;
+    let used = store.usages.lock().changed(&usage);
+    // What goes with its volume has no row any more.
+    let used: Vec<_> =
+        used.into_iter().filter(|((group, volume, _), _)| !dropped.contains(&(*group, *volume))).collect();
+    edits.extend(used.iter().map(|(user, usage)| usage::row(*user, usage)));
     let summaries = summary_rows(store, &mut edits);
     let replay = {
         let mut table = store.table.lock();
@@ -149,6 +204,7 @@ pub fn write(
         table.free_dead(replay.sequence);
         store.space.measured(table.space().live_blocks);
     }
+    store.usages.lock().commit(used, &dropped);
     store.let_go();
     *store.summarised.lock() = summaries;
     *store.replay.lock() = replay;
@@ -217,8 +273,14 @@ impl Work {
             Change::Target(volume, ino, target) => {
                 self.put(keys::target(volume, ino), target.map(|target| values::encode_target(&target)));
             }
-            Change::Cut(volume, ino, first, trim) => self.cut(store, purges, (volume, ino), (first, trim), limits)?,
-            Change::Leaf(volume, key, patch) => self.leaf(store, purges, volume, key)?.lay(&patch),
+            Change::Cut(cut) => self.cut(store, purges, &cut, limits)?,
+            Change::Inodes(volume, project, more) => {
+                self.usage.entry((group, volume, project)).or_default().inodes += more;
+            }
+            Change::Leaf(volume, at, patch, project) => {
+                self.patch(store, purges, &[Patch { volume, at, patch, project }])?;
+            }
+            Change::Moved(volume, key, patch, from) => self.moved(store, purges, (volume, key), &patch, &from)?,
             Change::Orphan(volume, ino, is) => {
                 self.put(keys::orphan(volume, ino), is.then(values::encode_mark));
             }
@@ -238,31 +300,93 @@ impl Work {
     }
 
     /// A leaf as it shall be: what the index holds, unless that is stale.
-    fn leaf(&mut self, store: &Store, purges: &Purges, volume: VolumeId, at: LeafKey) -> Result<&mut Leaf> {
+    fn leaf(
+        &mut self,
+        store: &Store,
+        purges: &Purges,
+        (volume, project): (VolumeId, u32),
+        at: LeafKey,
+    ) -> Result<&mut Leaf> {
         let (key, trim) = (keys::leaf(volume, at), purges.trim_of(volume, at));
         if !self.leaves.contains_key(&key) {
             let old = store.index.get(&key)?.map(|value| Leaf::decode(&value)).transpose()?.unwrap_or_default();
             let new = if old.trim < trim { Leaf::default() } else { old.clone() };
-            self.leaves.insert(key.clone(), (old, new));
+            self.leaves.insert(key.clone(), Touched { old, new, project: Some(project) });
         }
-        let leaf = &mut self.leaves.get_mut(&key).expect("just touched").1;
+        let leaf = &mut self.leaves.get_mut(&key).expect("just touched").new;
         leaf.trim = leaf.trim.max(trim);
         Ok(leaf)
     }
 
-    /// Frees an inode's leaves from block `first` on, as far as limits allow; what is left becomes a purge.
-    fn cut(
+    /// Lays patches over leaves. Most say only where blocks lie now: of those leaves a few slots are read, and the rest is
+    /// the engine's to merge.
+    fn patch(&mut self, store: &Store, purges: &Purges, patches: &[Patch]) -> Result<()> {
+        let (plain, others): (Vec<_>, Vec<_>) = patches.iter().partition(|one| {
+            let touched = self.leaves.contains_key(&keys::leaf(one.volume, one.at));
+            let maps = one.patch.iter().all(|(_, slot)| slot != Slot::Hole);
+            maps && !touched && purges.trim_of(one.volume, one.at) == 0
+        });
+        for Patch { volume, at, patch, project } in others {
+            self.leaf(store, purges, (*volume, *project), *at)?.lay(patch);
+        }
+        let keys: Vec<_> = plain.iter().map(|one| keys::leaf(one.volume, one.at)).collect();
+        let leaves = store.index.get_many(&keys)?;
+        for ((one, key), old) in plain.into_iter().zip(keys).zip(leaves) {
+            let old = old.unwrap_or_else(|| Leaf::default().encode());
+            let leaf = Encoded::new(&old)?;
+            let mut more = 0;
+            for (slot, value) in one.patch.iter() {
+                let Slot::Local { place, .. } = value else { unreachable!("it maps") };
+                match leaf.place(slot)? {
+                    Some(before) => self.dead.push(before),
+                    None => more += 1,
+                }
+                self.live.push(place);
+            }
+            if more > 0 {
+                self.usage.entry((one.at.ino.group(), one.volume, one.project)).or_default().blocks += more;
+            }
+            let patch = one.patch.encode();
+            let small = one.patch.len() <= PATCH_SLOTS_MAX && one.patch.len() < leaf.len();
+            self.edits.push(match small {
+                true => IndexEdit::Patch(key, patch),
+                false => IndexEdit::Put(key, leaf::merge(Some(&old), &patch)),
+            });
+        }
+        Ok(())
+    }
+
+    /// Moved blocks: their leaf need not be read, unless a truncation is still to be carried out in it.
+    fn moved(
         &mut self,
         store: &Store,
-        purges: &mut Arc<Purges>,
-        (volume, ino): (VolumeId, Ino),
-        (first, trim): (u64, u64),
-        limits: FreeLimits,
+        purges: &Purges,
+        (volume, at): (VolumeId, LeafKey),
+        patch: &Leaf,
+        from: &[(usize, Place)],
     ) -> Result<()> {
+        let key = keys::leaf(volume, at);
+        if self.leaves.contains_key(&key) || purges.trim_of(volume, at) > 0 {
+            // Whose it is does not matter: as many blocks as before are mapped.
+            self.leaf(store, purges, (volume, 0), at)?.lay(patch);
+            return Ok(());
+        }
+        for (slot, old) in from {
+            let Some(Slot::Local { place, .. }) = patch.get(*slot) else { unreachable!("a moved block has a place") };
+            self.dead.push(*old);
+            self.live.push(place);
+        }
+        self.edits.push(IndexEdit::Patch(key, patch.encode()));
+        Ok(())
+    }
+
+    /// Frees the leaves of what is cut, as far as limits allow; what is left becomes a purge.
+    fn cut(&mut self, store: &Store, purges: &mut Arc<Purges>, cut: &Cut, limits: FreeLimits) -> Result<()> {
+        let Cut { volume, ino, project, first, trim } = *cut;
         let whole = first.div_ceil(BLOCKS_PER_LEAF as u64);
         if first < whole * BLOCKS_PER_LEAF as u64 {
             let (at, kept) = LeafKey::of(ino, first);
-            self.leaf(store, purges, volume, at)?.truncate(kept);
+            self.leaf(store, purges, (volume, project), at)?.truncate(kept);
         }
         let (mut from, to) = keys::leaves_from(volume, ino, whole);
         let rows = match self.budget {
@@ -272,20 +396,21 @@ impl Work {
         let done = self.budget > 0 && rows.len() < limits.at_once;
         for (key, value) in rows {
             from = key.clone();
-            self.erase(key, Leaf::decode(&value)?);
+            self.erase(key, Leaf::decode(&value)?, Some(project));
         }
         if !done {
             let next = keys::leaf_number(&from);
-            Arc::make_mut(purges).cut(volume, ino, whole, trim, next);
+            Arc::make_mut(purges).cut((volume, ino), project, whole, trim, next);
             self.put_purge(purges, volume, ino);
         }
         Ok(())
     }
 
     /// A leaf is gone.
-    fn erase(&mut self, key: Vec<u8>, old: Leaf) {
+    fn erase(&mut self, key: Vec<u8>, old: Leaf, project: Option<u32>) {
         self.budget = self.budget.saturating_sub(old.len() + LEAF_SLOTS);
-        self.leaves.entry(key).or_insert((old, Leaf::default())).1 = Leaf::default();
+        let gone = Touched { old, new: Leaf::default(), project };
+        self.leaves.entry(key).or_insert(gone).new = Leaf::default();
     }
 
     fn put_purge(&mut self, purges: &Purges, volume: VolumeId, ino: Ino) {
@@ -298,7 +423,10 @@ impl Work {
     fn drop_volume(&mut self, group: GroupId, purges: &mut Arc<Purges>, volume: VolumeId) {
         // Leaves of this volume that the same checkpoint changed must not come back.
         let (from, to) = keys::leaves_in_group(group, volume);
-        self.leaves.range_mut(from..to).for_each(|(_, (_, new))| *new = Leaf::default());
+        self.leaves.range_mut(from..to).for_each(|(_, touched)| {
+            (touched.new, touched.project) = (Leaf::default(), None);
+        });
+        self.dropped.push((group, volume));
         let others = keys::volume_but_leaves(group, volume);
         self.edits.extend(others.map(|(from, to)| IndexEdit::DeleteRange(from, to)));
         Arc::make_mut(purges).drop_volume(volume);
@@ -311,7 +439,7 @@ impl Work {
             && let Some(&volume) = purges.volumes.first()
         {
             let (from, to) = keys::leaves_in_group(group, volume);
-            if self.free_rows(store, purges, volume, (from, to))?.is_none() {
+            if self.free_rows(store, purges, (volume, None), (from, to))?.is_none() {
                 Arc::make_mut(purges).volumes.remove(&volume);
                 self.put(keys::purged_volume(group, volume), None);
             }
@@ -320,7 +448,8 @@ impl Work {
         while self.budget > 0 {
             let begin = after.map_or(Bound::Unbounded, Bound::Excluded);
             let Some((&(volume, ino), purge)) = purges.inodes.range((begin, Bound::Unbounded)).next() else { break };
-            let next = self.free_rows(store, purges, volume, keys::leaves_from(volume, ino, purge.next))?;
+            let of = (volume, Some(purge.project));
+            let next = self.free_rows(store, purges, of, keys::leaves_from(volume, ino, purge.next))?;
             let inodes = &mut Arc::make_mut(purges).inodes;
             match next {
                 Some(next) => inodes.get_mut(&(volume, ino)).expect("just seen").next = next,
@@ -337,7 +466,7 @@ impl Work {
         &mut self,
         store: &Store,
         purges: &Purges,
-        volume: VolumeId,
+        (volume, project): (VolumeId, Option<u32>),
         (mut from, to): keys::Bounds,
     ) -> Result<Option<u64>> {
         while self.budget > 0 {
@@ -350,7 +479,7 @@ impl Work {
                 let old = Leaf::decode(&value)?;
                 // One that this checkpoint has written is new.
                 if !self.leaves.contains_key(&key) && old.trim < purges.trim_of(volume, keys::leaf_of(&key)) {
-                    self.erase(key, old);
+                    self.erase(key, old, project);
                 }
             }
             if last {
@@ -363,9 +492,15 @@ impl Work {
     /// Turns the touched leaves into index edits and live bits.
     fn finish_leaves(&mut self, store: &Store) {
         let table = store.table.lock();
-        for (key, (old, new)) in std::mem::take(&mut self.leaves) {
+        self.dead.drain(..).for_each(|place| table.stage_dead(&mut self.staged, place));
+        self.live.drain(..).for_each(|place| table.stage_live(&mut self.staged, place));
+        for (key, Touched { old, new, project }) in std::mem::take(&mut self.leaves) {
             let new = new.without_holes();
             let mut patch = Leaf::default();
+            if let (Some(project), Some((group, volume, _))) = (project, keys::row(&key)) {
+                let used = &mut self.usage.entry((group, volume, project)).or_default().blocks;
+                *used += new.places().count() as i64 - old.places().count() as i64;
+            }
             for index in 0..BLOCKS_PER_LEAF {
                 let (before, after) = (old.get(index), new.get(index));
                 if before == after {

@@ -25,9 +25,10 @@ pub mod segments;
 pub mod space;
 pub mod summaries;
 pub mod superblock_file;
+pub mod usage;
 
 pub use brick::{FormatOptions, format_brick};
-pub use checkpoint::{Change, FreeLimits, GroupPart};
+pub use checkpoint::{Change, Cut, FreeLimits, GroupPart};
 pub use open::{Opening, Replay};
 pub use recovery::Replayed;
 
@@ -89,6 +90,8 @@ pub struct Store {
     summarised: Lock<BTreeMap<SegmentId, usize>>,
     /// Where replay starts by the last durable checkpoint.
     replay: Lock<ReplayRow>,
+    /// What volumes use, as of the last checkpoint.
+    usages: Lock<usage::Usages>,
 }
 
 impl Store {
@@ -130,6 +133,10 @@ impl Store {
     /// The life that a segment is in.
     pub fn life(&self, segment: SegmentId) -> base::Life {
         self.table.lock().row(segment).map_or(base::Life(0), |row| row.life)
+    }
+    /// What a volume used at the last checkpoint, by project.
+    pub fn usage(&self, volume: base::VolumeId) -> BTreeMap<u32, usage::Usage> {
+        self.usages.lock().of_volume(volume)
     }
     /// True if a block of a segment's life was live at the last checkpoint (rule K1).
     pub fn is_live_block(&self, place: Place, life: base::Life) -> bool {
@@ -203,12 +210,18 @@ impl Store {
             self.space.came.notify();
         }
     }
+    /// A cleaner will run: until it says otherwise, who needs a segment waits for it.
+    pub fn expect_space(&self) {
+        self.space.set_pace(0, true);
+        self.log.clear_out_of_space();
+        self.log.segment_wanted.notify();
+    }
     /// Begins a checkpoint: ends the current batch and says where a replay starts that sees every later record, and
     /// the last batch before (see `Log::cut`).
     pub fn cut(&self) -> (ReplayRow, u64) {
         // First: who names a segment that is sealed by now has been ordered.
         self.table.lock().begin_checkpoint();
-        self.space.begin_checkpoint();
+        self.space.admission.begin_checkpoint();
         self.log.cut()
     }
     /// Ends the log's tasks once all is written.

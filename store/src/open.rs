@@ -15,6 +15,7 @@ use crate::pins::Pins;
 use crate::recovery::{self, Replayed, Tail};
 use crate::segments::Table;
 use crate::space::Space;
+use crate::usage::Usages;
 use crate::{Store, discard, prepare, superblock_file};
 use base::{Edit, Error, GroupId, Kind, Result, SegmentId};
 use runtime::seeded::{Bug, active};
@@ -298,7 +299,13 @@ impl Opening {
             log.restore_summary(segment, entries);
         }
         let usable = blocks - summary_blocks(blocks as usize) as u32;
+        let (from, to) = keys::volumes();
+        let volumes = self.index.scan(&from, &to, usize::MAX)?;
+        let volumes = volumes.iter().map(|(_, value)| values::decode_volume(value).map(|volume| volume.id));
+        let volumes: Vec<_> = volumes.collect::<Result<_>>()?;
+        let usages = Usages::read(&*self.index, self.superblock.groups, &volumes)?;
         let store = Arc::new(Store {
+            usages: Lock::new("usages", usages),
             bulk: Bulk::new(Stream::Bulk, self.runtime.clone(), log.clone(), usable),
             cold: Bulk::new(Stream::Cold, self.runtime.clone(), log.clone(), usable),
             space: Space::new(self.superblock.segments, usable - 1, self.table.space().live_blocks),

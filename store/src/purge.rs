@@ -17,6 +17,8 @@ pub const DROPPED: u64 = u64::MAX;
 /// What is left of one inode.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Purge {
+    /// Whose blocks they are, for the count of what it uses.
+    pub project: u32,
     /// Leaves before this one are done.
     pub next: u64,
     /// Cuts that are not done: first leaf, trim number; both rise. One more per checkpoint at most, and each of those
@@ -26,8 +28,8 @@ pub struct Purge {
 
 impl Purge {
     /// Leaves from `first` on are gone unless they are as new as `trim`; those before `next` need no look.
-    fn new(first: u64, trim: u64, next: u64) -> Purge {
-        Purge { next, cuts: vec![(first, trim)] }
+    fn new(project: u32, first: u64, trim: u64, next: u64) -> Purge {
+        Purge { project, next, cuts: vec![(first, trim)] }
     }
     /// One more cut; the latest.
     fn cut(&mut self, first: u64, trim: u64, next: u64) {
@@ -78,11 +80,12 @@ impl Purges {
             None => 0,
         }
     }
-    /// Leaves of an inode from `first` on are gone unless they are as new as `trim`; those before `next` need no look.
-    pub fn cut(&mut self, volume: VolumeId, ino: Ino, first: u64, trim: u64, next: u64) {
+    /// Leaves of an inode of a project from `first` on are gone unless they are as new as `trim`; those before `next` need
+    /// no look.
+    pub fn cut(&mut self, (volume, ino): (VolumeId, Ino), project: u32, first: u64, trim: u64, next: u64) {
         match self.inodes.get_mut(&(volume, ino)) {
             Some(purge) => purge.cut(first, trim, next),
-            None => drop(self.inodes.insert((volume, ino), Purge::new(first, trim, next))),
+            None => drop(self.inodes.insert((volume, ino), Purge::new(project, first, trim, next))),
         }
     }
     /// All leaves of a volume are gone.
@@ -106,17 +109,17 @@ mod tests {
     #[test]
     fn a_leaf_must_be_as_new_as_the_latest_cut_that_it_lies_in() {
         let mut purges = Purges::default();
-        purges.cut(VOLUME, INO, 4, 1, 6);
+        purges.cut((VOLUME, INO), 0, 4, 1, 6);
         assert_eq!(trims(&purges), [0, 0, 0, 0, 1, 1, 1, 1]);
         // Later and further out: the earlier one still holds below it.
-        purges.cut(VOLUME, INO, 6, 2, 6);
+        purges.cut((VOLUME, INO), 0, 6, 2, 6);
         assert_eq!(trims(&purges), [0, 0, 0, 0, 1, 1, 2, 2]);
         assert_eq!(purges.inodes[&(VOLUME, INO)].next, 6);
         // Later and further in: the earlier ones say nothing any more, and freeing goes back.
-        purges.cut(VOLUME, INO, 2, 3, 3);
+        purges.cut((VOLUME, INO), 0, 2, 3, 3);
         assert_eq!(trims(&purges), [0, 0, 3, 3, 3, 3, 3, 3]);
-        assert_eq!(purges.inodes[&(VOLUME, INO)], Purge { next: 3, cuts: vec![(2, 3)] });
-        purges.cut(VOLUME, INO, 0, DROPPED, 0);
+        assert_eq!(purges.inodes[&(VOLUME, INO)], Purge { project: 0, next: 3, cuts: vec![(2, 3)] });
+        purges.cut((VOLUME, INO), 0, 0, DROPPED, 0);
         assert_eq!(trims(&purges), [DROPPED; 8]);
         purges.drop_volume(VOLUME);
         assert!(purges.inodes.is_empty());

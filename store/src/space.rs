@@ -10,8 +10,90 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 /// Free segments that the bulk stream leaves to the log and the cleaner.
 pub const BULK_RESERVE_SEGMENTS: usize = 2;
 
+/// Turns come at multiples of this: writes that wait anyway go on together, in one batch of the log with one header. One
+/// by one they would write a header block for every two or three of theirs, which the cleaner has to make room for.
+const TURN_NS: u64 = 1_000_000;
 /// Longest time that one write waits for its turn.
 const WAIT_NS_MAX: u64 = 500_000_000;
+
+/// Admission of blocks against a bound: what a checkpoint has counted, and all that was admitted since as if nothing of it
+/// had overwritten anything.
+#[derive(Default)]
+pub struct Admission {
+    /// Blocks admitted since start, overwrites included.
+    admitted: AtomicU64,
+    /// What `admitted` may grow to by the last measurement.
+    limit: AtomicU64,
+    /// Of these, not known to be ordered yet: a checkpoint may not find them.
+    in_flight: AtomicU64,
+    /// What was admitted and ordered when the checkpoint under way made its cut.
+    cut: AtomicU64,
+}
+
+/// Blocks that were admitted, until their write has been ordered, or has failed.
+pub struct Admitted<'a> {
+    admission: &'a Admission,
+    blocks: u64,
+}
+
+impl Drop for Admitted<'_> {
+    fn drop(&mut self) {
+        self.admission.in_flight.fetch_sub(self.blocks, Ordering::AcqRel);
+    }
+}
+
+impl Admission {
+    /// So many blocks may still be admitted.
+    pub fn new(room: u64) -> Admission {
+        Admission { limit: AtomicU64::new(room), ..Admission::default() }
+    }
+    /// Admits blocks if they fit even if none of them overwrites another. None: measure by a checkpoint, then they fit or
+    /// there is no room.
+    pub fn admit(&self, blocks: u64) -> Option<Admitted<'_>> {
+        // First: a cut between the two takes them for in flight, which is right.
+        let admitted = self.fly(blocks);
+        let limit = self.limit.load(Ordering::Acquire);
+        let after = |before: u64| Some(before + blocks).filter(|after| *after <= limit);
+        let fits = self.admitted.fetch_update(Ordering::AcqRel, Ordering::Acquire, after).is_ok();
+        fits.then_some(admitted)
+    }
+    /// Admits blocks that take no room, as they overwrite others.
+    pub fn admit_overwrite(&self, blocks: u64) -> Admitted<'_> {
+        let admitted = self.fly(blocks);
+        self.admitted.fetch_add(blocks, Ordering::AcqRel);
+        admitted
+    }
+    fn fly(&self, blocks: u64) -> Admitted<'_> {
+        self.in_flight.fetch_add(blocks, Ordering::AcqRel);
+        Admitted { admission: self, blocks }
+    }
+    /// Blocks that were admitted are not written after all.
+    pub fn take_back(&self, blocks: u64) {
+        self.admitted.fetch_sub(blocks, Ordering::AcqRel);
+    }
+    /// True if every write that was admitted has ended.
+    pub fn is_settled(&self) -> bool {
+        self.in_flight.load(Ordering::Acquire) == 0
+    }
+    /// Blocks admitted since start.
+    pub fn admitted(&self) -> u64 {
+        self.admitted.load(Ordering::Acquire)
+    }
+    /// A checkpoint makes its cut. What is in flight may be in it or not: until the next one it counts as not.
+    pub fn begin_checkpoint(&self) {
+        let in_flight = self.in_flight.load(Ordering::Acquire);
+        self.cut.store(self.admitted().saturating_sub(in_flight), Ordering::Release);
+    }
+    /// A checkpoint has counted the live blocks as of its cut.
+    pub fn measured(&self, bound: u64, live: u64) {
+        let limit = (bound + self.cut.load(Ordering::Acquire)).saturating_sub(live);
+        self.limit.store(limit, Ordering::Release);
+    }
+    /// Blocks that may still be admitted.
+    pub fn room(&self) -> u64 {
+        self.limit.load(Ordering::Acquire).saturating_sub(self.admitted())
+    }
+}
 
 /// What clients may still write; one per brick.
 pub struct Space {
@@ -19,12 +101,8 @@ pub struct Space {
     segment_blocks: u32,
     /// Segments of the brick: it may grow. Marks and usable blocks follow from them.
     segments: AtomicU32,
-    /// Blocks admitted since start, overwrites included.
-    admitted: AtomicU64,
-    /// What `admitted` may grow to by the last measurement.
-    limit: AtomicU64,
-    /// `admitted` when the checkpoint under way made its cut.
-    cut: AtomicU64,
+    /// Of clients' blocks.
+    pub admission: Admission,
     /// Nanoseconds between blocks of all clients together.
     delay_ns: AtomicU64,
     /// When the next block's turn comes.
@@ -44,9 +122,7 @@ impl Space {
         Space {
             segment_blocks,
             segments: AtomicU32::new(segments),
-            admitted: AtomicU64::new(0),
-            limit: AtomicU64::new(usable_blocks.saturating_sub(live)),
-            cut: AtomicU64::new(0),
+            admission: Admission::new(usable_blocks.saturating_sub(live)),
             delay_ns: AtomicU64::new(0),
             turn_ns: AtomicU64::new(0),
             reclaims: AtomicBool::new(false),
@@ -64,37 +140,21 @@ impl Space {
     pub fn grow(&self, segments: u32) {
         let before = self.usable_blocks();
         self.segments.store(segments, Ordering::Release);
-        self.limit.fetch_add(self.usable_blocks() - before, Ordering::AcqRel);
-    }
-    /// Admits blocks if they fit even if none of them overwrites another. False: measure by a checkpoint, then they
-    /// fit or the brick is full.
-    pub fn admit(&self, blocks: u64) -> bool {
-        let limit = self.limit.load(Ordering::Acquire);
-        let after = |before: u64| Some(before + blocks).filter(|after| *after <= limit);
-        self.admitted.fetch_update(Ordering::AcqRel, Ordering::Acquire, after).is_ok()
-    }
-    /// Blocks admitted since start.
-    pub fn admitted(&self) -> u64 {
-        self.admitted.load(Ordering::Acquire)
-    }
-    /// A checkpoint makes its cut.
-    pub fn begin_checkpoint(&self) {
-        self.cut.store(self.admitted(), Ordering::Release);
+        self.admission.limit.fetch_add(self.usable_blocks() - before, Ordering::AcqRel);
     }
     /// A checkpoint has counted the live blocks as of its cut.
     pub fn measured(&self, live: u64) {
-        let limit = (self.usable_blocks() + self.cut.load(Ordering::Acquire)).saturating_sub(live);
-        self.limit.store(limit, Ordering::Release);
+        self.admission.measured(self.usable_blocks(), live);
     }
     /// Bytes for clients: all, and those that may still be written.
     pub fn statfs(&self) -> StatFs {
-        let free = self.limit.load(Ordering::Acquire).saturating_sub(self.admitted());
+        let free = self.admission.room();
         let block = BLOCK_BYTES as u64;
         let usable_blocks = self.usable_blocks();
         StatFs { size_bytes: usable_blocks * block, free_bytes: free.min(usable_blocks) * block }
     }
-    /// The moment at which a write of so many blocks has its turn, if clients are slowed: so they don't outrun the
-    /// cleaner.
+    /// The moment at which a write of so many blocks has its turn, if clients are slowed and others come first: blocks are
+    /// spaced so that clients don't outrun the cleaner, and who keeps that pace by itself does not wait.
     pub fn turn(&self, now_ns: u64, blocks: u64) -> Option<u64> {
         let delay_ns = self.delay_ns.load(Ordering::Relaxed).saturating_mul(blocks);
         if delay_ns == 0 {
@@ -104,7 +164,7 @@ impl Space {
         let before =
             self.turn_ns.fetch_update(Ordering::AcqRel, Ordering::Acquire, later).expect("there is a later one");
         // One large write does not wait for all its blocks' turns: those who come next do.
-        Some((before.max(now_ns) + delay_ns).min(now_ns + WAIT_NS_MAX))
+        (before > now_ns).then(|| before.next_multiple_of(TURN_NS).min(now_ns + WAIT_NS_MAX))
     }
     /// Free segments below which client data waits.
     pub fn floor_for_data(&self) -> usize {

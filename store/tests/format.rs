@@ -173,7 +173,7 @@ fn edits_and_their_codes() {
     let (ino, time) = (Ino(2), Time(3));
     let name = Name::new(b"xyz").expect("a name");
     let id = IntentId { group: GroupId(4), number: 5 };
-    let volume = Volume { id: VolumeId(6), name, root: Ino(7), created: Time(8) };
+    let volume = Volume { id: VolumeId(6), name, root: Ino(7), created: Time(8), size_bytes: Some(9) };
     let (mtime, ctime) = (Time(9), Time(10));
     let follow = vec![Follow { volume: VolumeId(1), group: GroupId(2), edits: vec![Edit::InodeDrop { ino }] }];
     let rows: Vec<(u8, usize, Edit)> = vec![
@@ -193,7 +193,7 @@ fn edits_and_their_codes() {
         (14, 12, Edit::IntentDrop { id }),
         (15, 12, Edit::FollowedPut { id }),
         (16, 12, Edit::FollowedDrop { id }),
-        (17, 20 + 5, Edit::VolumePut(volume)),
+        (17, 28 + 5, Edit::VolumePut(volume)),
         (18, 4, Edit::VolumeDrop { id: VolumeId(6) }),
         (19, 8, Edit::SessionDrop { session: SessionId(2) }),
     ];

@@ -104,7 +104,7 @@ mod tests {
             Op::ReadDir { ino, cookie: 0, count: 0, plus: false },
             Op::StatFs,
             Op::SyncAll,
-            Op::VolumeCreate { name },
+            Op::VolumeCreate { name, size_bytes: None },
             Op::VolumeDelete { name },
             Op::VolumeList,
         ];

@@ -166,14 +166,14 @@ fn a_host_without_space_is_told_and_forgotten_once_there_is_some() {
         disk.set_faults(FaultPlan { space: Fail::From(1), ..FaultPlan::default() });
         let mut rig = Rig::found(runtime.clone(), Shape::SMALL).await;
         for _ in 0..5 {
-            let refused = rig.call(Op::VolumeCreate { name: name("main") }, None).await;
+            let refused = rig.call(Op::VolumeCreate { name: name("main"), size_bytes: None }, None).await;
             assert_eq!(refused.err().map(|error| error.kind), Some(Kind::NoSpace));
         }
         disk.set_faults(FaultPlan::default());
         let tries = [(); 10].map(|()| name("main"));
         let mut made = None;
         for name in tries {
-            if let Ok(answer) = rig.call(Op::VolumeCreate { name }, None).await {
+            if let Ok(answer) = rig.call(Op::VolumeCreate { name, size_bytes: None }, None).await {
                 made = Some(answer.reply);
                 break;
             }

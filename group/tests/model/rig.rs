@@ -89,7 +89,13 @@ impl Rig {
     pub async fn found(runtime: Runtime, shape: Shape) -> Rig {
         let index = ModelIndex::new(store::format::leaf::merge);
         let groups = open(&runtime, &index, &shape).await;
-        let none = Volume { id: base::VolumeId(0), name: name("none"), root: Ino(0), created: base::Time(0) };
+        let none = Volume {
+            id: base::VolumeId(0),
+            name: name("none"),
+            root: Ino(0),
+            created: base::Time(0),
+            size_bytes: None,
+        };
         let (session, request) = (SessionId(1), Arc::new(AtomicU64::new(1)));
         Rig { runtime, index, groups, volume: none, shape, session, request }
     }
@@ -100,7 +106,8 @@ impl Rig {
     }
     /// Another volume.
     pub async fn new_volume(&self, text: &str) -> Volume {
-        match self.call(Op::VolumeCreate { name: name(text) }, None).await.map(|answer| answer.reply) {
+        match self.call(Op::VolumeCreate { name: name(text), size_bytes: None }, None).await.map(|answer| answer.reply)
+        {
             Ok(Reply::Volume(volume)) => volume,
             other => panic!("a new volume: {other:?}"),
         }

@@ -3,7 +3,7 @@
 
 use crate::rig::{Rig, SEGMENT_BYTES, Shape, name, pattern};
 use base::limits::BLOCK_BYTES;
-use base::{At, Ino, Kind, Op, Sync};
+use base::{At, Ino, Kind, Op, Reply, Sync};
 use runtime::sim::World;
 
 /// Half of so small a brick is for the cleaner: 16 segments of data.
@@ -144,5 +144,61 @@ fn truncating_within_a_hole_takes_no_block() {
         rig.checkpoint().await;
         assert_eq!(rig.groups.store().segments().live_blocks, 2);
         rig.close().await;
+    });
+}
+
+/// A volume with a size of its own is full when its data fills it, whatever the brick has; what is in it can be overwritten
+/// and deleted; what it uses is known to the block, across restarts (rules K5, M6).
+#[test]
+fn a_volume_is_full_at_its_size() {
+    const SIZE: u64 = 4 << 20;
+    let mut world = World::new(3);
+    let runtime = world.runtime();
+    world.block_on(async {
+        let mut rig = Rig::new(runtime, Shape::SMALL).await;
+        let op = Op::VolumeCreate { name: name("small"), size_bytes: Some(SIZE) };
+        let Ok(Reply::Volume(volume)) = rig.call(op, None).await.map(|answer| answer.reply) else {
+            panic!("a volume is told");
+        };
+        for round in 0..3 {
+            let client = rig.client(9 + round, volume);
+            let file = client.create(volume.root, "file").await.expect("a new file");
+            let mut length = 0;
+            let refused = loop {
+                match client.write(file, At::End, &pattern(round, 64 << 10), Sync::Data).await {
+                    Ok(_) => length += 64 << 10,
+                    Err(kind) => break kind,
+                }
+            };
+            assert_eq!((refused, length), (Kind::Quota, SIZE));
+            assert_eq!(client.free_bytes().await, 0);
+            assert!(rig.free_bytes().await > 100 * SIZE / 4, "the brick has room");
+            let other = rig.create(rig.volume.root, &format!("f{round}")).await.expect("a new file");
+            rig.write(other, At::End, &pattern(round, 4096), Sync::Data).await.expect("another volume has room");
+            // What is there can be written over, names made and removed.
+            client.write(file, At::Offset(8192), &pattern(7, 8192), Sync::Data).await.expect("an overwrite");
+            client.mkdir(volume.root, "dir").await.expect("a name");
+            assert!(client.read(file, 8192, 8192).await == Ok(pattern(7, 8192)));
+            if round == 1 {
+                rig.checkpoint().await;
+                drop(client);
+                rig = rig.reopen().await;
+            } else {
+                rig.checkpoint().await;
+            }
+            let used = rig.groups.store().usage(volume.id);
+            let blocks: Vec<_> = used.iter().map(|(project, usage)| (*project, usage.blocks, usage.inodes)).collect();
+            // Root, file, directory.
+            assert_eq!(blocks, [(0, SIZE / 4096, 3)]);
+            let client = rig.client(90 + round, volume);
+            for op in [
+                Op::Unlink { parent: volume.root, name: name("file") },
+                Op::RemoveDir { parent: volume.root, name: name("dir") },
+            ] {
+                client.done(op).await.expect("it can be removed");
+            }
+            rig.settle().await;
+            assert_eq!(client.free_bytes().await, SIZE);
+        }
     });
 }

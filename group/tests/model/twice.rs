@@ -36,7 +36,7 @@ async fn changes(rig: &Rig) -> Vec<(Op, Option<Vec<u8>>)> {
             },
             None,
         ),
-        (Op::VolumeCreate { name: name("another") }, None),
+        (Op::VolumeCreate { name: name("another"), size_bytes: None }, None),
     ]
 }
 

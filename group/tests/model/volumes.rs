@@ -18,10 +18,10 @@ fn a_volume_goes_with_all_that_is_in_it() {
         let runtime = world.runtime();
         world.block_on(async {
             let mut rig = Rig::new(runtime, Shape::SMALL).await;
-            let twice = rig.call(Op::VolumeCreate { name: name("main") }, None).await;
+            let twice = rig.call(Op::VolumeCreate { name: name("main"), size_bytes: None }, None).await;
             assert_eq!(twice.err().map(|error| error.kind), Some(Kind::Exists));
             let long = "n".repeat(64);
-            let refused = rig.call(Op::VolumeCreate { name: name(&long) }, None).await;
+            let refused = rig.call(Op::VolumeCreate { name: name(&long), size_bytes: None }, None).await;
             assert_eq!(refused.err().map(|error| error.kind), Some(Kind::NameTooLong));
             let other = rig.new_volume("other").await;
             let client = rig.client(9, other);

@@ -165,7 +165,7 @@ fn a_rename_over_four_groups_loads_them_all() {
 #[test]
 fn volumes_are_made_and_deleted_by_name() {
     let (mut world, _, caller) = world();
-    let create = |text: &str| Op::VolumeCreate { name: name(text) };
+    let create = |text: &str| Op::VolumeCreate { name: name(text), size_bytes: None };
     assert_eq!(refused(&mut world, &caller, &create("main")), Kind::Exists);
     assert_eq!(refused(&mut world, &caller, &create(&"v".repeat(64))), Kind::NameTooLong);
     assert_eq!(refused(&mut world, &caller, &Op::VolumeDelete { name: name("other") }), Kind::NotFound);

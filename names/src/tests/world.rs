@@ -134,7 +134,7 @@ impl World {
         let mut world = World { groups, clock: 1000, ..World::default() };
         let name = Name::new(b"main").expect("a good name");
         let caller = Caller { volume: VolumeId(0), uid: 0, gid: 0 };
-        let decision = world.decide(&Op::VolumeCreate { name }, &caller).expect("the first volume");
+        let decision = world.decide(&Op::VolumeCreate { name, size_bytes: None }, &caller).expect("the first volume");
         world.apply_all(&decision.parts);
         world.volume = world.volumes[&name].id;
         let root = world.volumes[&name].root;

@@ -20,7 +20,12 @@ pub enum Request {
     /// The last operations.
     History,
     /// Create a volume.
-    VolumeCreate { name: String },
+    VolumeCreate {
+        /// Its name.
+        name: String,
+        /// Bytes of data that it may hold; None: as many as the brick.
+        size_bytes: Option<u64>,
+    },
     /// All volumes.
     VolumeList,
     /// One volume.
@@ -241,6 +246,8 @@ pub struct Volume {
     pub root: u64,
     /// When it was created: nanoseconds since 1970.
     pub created_ns: i64,
+    /// Bytes of data that it may hold; None: as many as the brick.
+    pub size_bytes: Option<u64>,
     /// Where it is mounted.
     pub mounts: Vec<String>,
 }

@@ -16,7 +16,14 @@ use std::sync::Arc;
 struct Fake;
 
 fn volume(name: &str) -> Volume {
-    Volume { id: 1, name: name.to_string(), root: 1 << 20, created_ns: -5, mounts: vec!["/mnt/a b".into()] }
+    Volume {
+        id: 1,
+        name: name.to_string(),
+        root: 1 << 20,
+        created_ns: -5,
+        size_bytes: None,
+        mounts: vec!["/mnt/a b".into()],
+    }
 }
 
 impl Daemon for Fake {
@@ -57,7 +64,7 @@ fn requests_and_replies_read_back_as_written() {
         Request::Status,
         Request::Profile,
         Request::History,
-        Request::VolumeCreate { name: name() },
+        Request::VolumeCreate { name: name(), size_bytes: Some(1 << 30) },
         Request::VolumeList,
         Request::VolumeInfo { name: name() },
         Request::VolumeDelete { name: name() },

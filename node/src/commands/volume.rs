@@ -10,13 +10,16 @@ use crate::directory;
 use crate::failure::{Exit, Failure};
 use crate::host;
 use crate::memory;
-use crate::table::{Align, Table};
+use crate::table::{Align, Table, bytes};
 use std::path::{Path, PathBuf};
 
 /// Runs `sinter volume ...`.
 pub fn run(command: &cli::Volume) -> Result<Exit, Failure> {
     let (data, json, request) = match command {
-        cli::Volume::Create(of) => (&of.data, of.json, Request::VolumeCreate { name: of.name.clone() }),
+        cli::Volume::Create(of) => {
+            let request = Request::VolumeCreate { name: of.volume.name.clone(), size_bytes: of.size };
+            (&of.volume.data, of.volume.json, request)
+        }
         cli::Volume::List(of) => (&of.data, of.json, Request::VolumeList),
         cli::Volume::Info(of) => (&of.data, of.json, Request::VolumeInfo { name: of.name.clone() }),
         cli::Volume::Delete(of) => (&of.data, of.json, Request::VolumeDelete { name: of.name.clone() }),
@@ -37,12 +40,18 @@ pub fn run(command: &cli::Volume) -> Result<Exit, Failure> {
 }
 
 fn table(volumes: &[Volume]) -> String {
-    let columns =
-        [("volume", Align::Left), ("id", Align::Right), ("created (UTC)", Align::Left), ("mounted at", Align::Left)];
+    let columns = [
+        ("volume", Align::Left),
+        ("id", Align::Right),
+        ("size", Align::Right),
+        ("created (UTC)", Align::Left),
+        ("mounted at", Align::Left),
+    ];
     let mut table = Table::new(&columns);
     for volume in volumes {
         let mounts = volume.mounts.join(", ");
-        table.row(vec![volume.name.clone(), volume.id.to_string(), utc(volume.created_ns), mounts]);
+        let size = volume.size_bytes.map_or("as the brick".to_string(), bytes);
+        table.row(vec![volume.name.clone(), volume.id.to_string(), size, utc(volume.created_ns), mounts]);
     }
     table.render()
 }
@@ -138,9 +147,16 @@ mod tests {
 
     #[test]
     fn volumes_read_well() {
-        let volume =
-            Volume { id: 1, name: "default".into(), root: 5, created_ns: 0, mounts: vec!["/a".into(), "/b".into()] };
-        let expected = "volume   id  created (UTC)        mounted at\ndefault   1  1970-01-01 00:00:00  /a, /b\n";
+        let volume = Volume {
+            id: 1,
+            name: "default".into(),
+            root: 5,
+            created_ns: 0,
+            size_bytes: Some(1 << 30),
+            mounts: vec!["/a".into(), "/b".into()],
+        };
+        let expected =
+            "volume   id   size  created (UTC)        mounted at\ndefault   1  1 GiB  1970-01-01 00:00:00  /a, /b\n";
         assert_eq!(table(&[volume]), expected);
     }
 

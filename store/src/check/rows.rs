@@ -85,7 +85,7 @@ impl Check<'_> {
             Row::Orphan => self.report.orphans += 1,
             // Read when the brick is opened, or only then used.
             Row::Group | Row::Intent | Row::Followed | Row::Session | Row::Volume => {}
-            Row::Purge | Row::PurgedVolume => {}
+            Row::Purge | Row::PurgedVolume | Row::Usage => {}
             Row::Segment | Row::Replay | Row::Summary => {}
         }
         Ok(())
@@ -96,7 +96,9 @@ impl Check<'_> {
         match row {
             Row::Segment | Row::Replay | Row::Summary => true,
             Row::Volume => group == GroupId(0),
-            Row::Group | Row::Intent | Row::Followed | Row::Session | Row::PurgedVolume => group.0 < self.groups(),
+            Row::Group | Row::Intent | Row::Followed | Row::Session | Row::PurgedVolume | Row::Usage => {
+                group.0 < self.groups()
+            }
             Row::Inode | Row::Entry | Row::Cookie | Row::Target | Row::Leaf | Row::Orphan | Row::Purge => {
                 group.0 < self.groups() && keys::first_ino(key).group() == group
             }

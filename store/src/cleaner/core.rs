@@ -6,9 +6,9 @@
 //!
 //! ```text
 //! 0 ... floor ........ low ........ target ........ high ........ ahead ... reserve
-//!       delay at cap   delay begins cleaning at the cleaning      cleaning ahead stops,
-//!                      cleaning at  clients' pace   stops         with cheap victims,
-//!                      full speed                                 while clients rest
+//!       delay at cap   cleaning at  delay begins,    cleaning      cleaning ahead stops,
+//!                      full speed   cleaning at the  stops         with cheap victims,
+//!                                   clients' pace                  while clients rest
 //! ```
 
 use base::SegmentId;
@@ -66,9 +66,9 @@ pub struct Thresholds {
     pub reserve: u32,
     /// Only the cleaner, deletions and checkpoints may take the last ones: clients are held.
     pub floor: u32,
-    /// The clients' delay begins, and cleaning is at full speed.
+    /// Cleaning is at full speed.
     pub low: u32,
-    /// The setpoint: cleaning keeps the clients' pace.
+    /// The clients' delay begins, and cleaning keeps their pace.
     pub target: u32,
     /// Cleaning stops.
     pub high: u32,
@@ -89,9 +89,9 @@ impl Thresholds {
         // Rule K5: 10%, at least 16 segments; bricks of less than 32 (simulation only) keep half.
         let reserve = (segments / 10).max(16.min(segments / 2));
         let floor = (reserve / 3).clamp(1, FLOOR_SEGMENTS_MAX);
-        // A sixteenth of the reserve each: at the target, most of it is left to be dead blocks in victims. Two
-        // segments at least, where there are so many, because free segments come and go in whole ones.
-        let step = (reserve / 16).clamp((reserve / 8).clamp(1, 2), STEP_SEGMENTS_MAX);
+        // An eighth of the reserve each: at the target, most of it is left to be dead blocks in victims. Two segments at
+        // least, where there are so many, because free segments come and go in whole ones.
+        let step = (reserve / 8).clamp(1, STEP_SEGMENTS_MAX);
         // A range of one segment would make the delay a switch.
         let low = floor + step.max(2);
         let (target, high) = (low + step, low + 2 * step);
@@ -187,6 +187,12 @@ const CHECKPOINT_NS: (u64, u64) = (250_000_000, 100_000_000);
 /// and moved meanwhile); rates and utilisation in half a second.
 const LEVEL_NS: u64 = 1_000_000_000;
 const RATE_NS: u64 = 500_000_000;
+/// Time constant of what clients' delay is a multiple of. With a delay curve that answers a segment more or less by half
+/// again as much, a brick that uses a segment per second is damped well above critically with it.
+const PACE_NS: u64 = 5_000_000_000;
+/// The delay is at most so many times what making room for a block takes: clients that were slow for another reason are
+/// not held back by it.
+const UNITS_MAX: u64 = 16;
 /// Bounds of what moving one block takes: 4 GB/s and 200 KB/s.
 const MOVE_NS: (u64, u64) = (1_000, 20_000_000);
 /// Before the first move was seen: 200 MB/s, reading and writing.
@@ -222,6 +228,10 @@ pub struct Controller {
     segment_blocks: u64,
     /// Blocks that clients have admitted in a second, in 1/256.
     client_rate: u64,
+    /// The same, over so long that one checkpoint's segments don't show.
+    paced_rate: u64,
+    /// How long clients have been seen, up to `PACE_NS`.
+    seen_ns: u64,
     /// Live part of victims, in `ONE`s.
     utilisation: u64,
     /// What moving one block takes.
@@ -249,6 +259,8 @@ impl Controller {
             level: 0,
             segment_blocks: SEGMENT_BLOCKS_FIRST,
             client_rate: 0,
+            paced_rate: 0,
+            seen_ns: 0,
             utilisation: ONE / 2,
             move_ns: MOVE_NS_FIRST,
             client_at_ns: 0,
@@ -285,7 +297,7 @@ impl Controller {
         let client_delay_ns = if full { DELAY_NS_MAX } else { self.delay_ns() };
         let state = match () {
             () if full => State::Full,
-            () if client_delay_ns > 0 => State::Slowing,
+            () if self.is_slowing(client_delay_ns) => State::Slowing,
             () if slice_blocks == 0 => State::Idle,
             () if idle => State::Ahead,
             () => State::Cleaning,
@@ -315,6 +327,14 @@ impl Controller {
         if passed.ns > 0 {
             let rate = u128::from(passed.client_blocks) * 256 * 1_000_000_000 / u128::from(passed.ns);
             self.client_rate = towards(self.client_rate, rate.min(1 << 40) as u64, passed.ns, RATE_NS);
+            // At first the mean of all that was seen.
+            self.seen_ns = (self.seen_ns + passed.ns).min(PACE_NS);
+            self.paced_rate = towards(
+                self.paced_rate,
+                rate.min(1 << 40) as u64,
+                passed.ns,
+                self.seen_ns - passed.ns.min(self.seen_ns),
+            );
         }
         if let Some((live, blocks)) = sight.best_victim {
             assert!(live <= blocks && blocks > 0, "a victim has blocks");
@@ -338,9 +358,11 @@ impl Controller {
     /// Brings the level up to date. Between two changes of the counts it follows the blocks that were written and
     /// moved; towards the counts it is drawn slowly, and never further from them than one segment.
     fn follow(&mut self, sight: &Sight, passed: Passed) {
-        // Emptied segments are nearly as good as free ones, but no more of them than there are free: where nearly all
-        // wait for a checkpoint, clients must leave the cleaner the few that it can fill meanwhile.
-        let emptied = (i64::from(sight.emptied) * (ONE as i64 * 3 / 4)).min(i64::from(sight.free) * ONE as i64);
+        // Emptied segments are nearly as good as free ones, but no more of them than there are free above the floor: until
+        // a checkpoint has come, clients have only those, and their delay must have grown to its cap when the last of
+        // them is used.
+        let room = i64::from(sight.free.saturating_sub(self.marks.floor)) * ONE as i64;
+        let emptied = (i64::from(sight.emptied) * (ONE as i64 * 3 / 4)).min(room);
         let counted = i64::from(sight.free) * ONE as i64 + emptied;
         if self.before.is_none() {
             self.level = counted;
@@ -406,21 +428,28 @@ impl Controller {
         }
         (slice as u32, (period_ns - work_ns.min(period_ns)).max(work_ns / 8).min(PAUSE_NS_MAX))
     }
-    /// The clients' delay per block: unit * 4 * x^2 / (1 - x), where x goes from 0 at the low mark to 1 at the floor.
-    /// The unit is what the cleaner takes to make room for a block, so that the balance, at two or three units (clients
-    /// and cleaner share the device), lies in the middle of the curve, near x = 0.5, on slow and on fast devices, with
-    /// cheap and with dear victims.
+    /// The clients' delay per block: unit * 2x^2 / (1 - x), where x goes from 0 at the target to 1 at the floor. The unit
+    /// is the spacing that clients had of late, so that the balance lies at x = 0.5 whatever limits the cleaner (its
+    /// device, a core that it shares with the clients), and the delay does not swing with the few segments that come and
+    /// go. It learns slowly; the curve is what answers at once.
     fn delay_ns(&self) -> u64 {
-        // Time in which the cleaner waits for checkpoints counts too.
+        // What the cleaner takes to make room for a block; time in which it waits for checkpoints counts too.
         let move_ns = self.move_ns * ONE / (ONE - self.spared);
-        let unit_ns = (move_ns * self.moves_per_block() / ONE).max(move_ns / 4);
-        let cap_ns = (16 * unit_ns).clamp(DELAY_CAP_NS_MIN, DELAY_NS_MAX);
-        let x = self.below(self.marks.low, self.marks.floor);
+        let room_ns = (move_ns * self.moves_per_block() / ONE).max(move_ns / 4);
+        let spacing_ns = 256_000_000_000 / self.paced_rate.max(1);
+        let unit_ns = spacing_ns.min(UNITS_MAX * room_ns);
+        let cap_ns = (UNITS_MAX * room_ns).clamp(DELAY_CAP_NS_MIN, DELAY_NS_MAX);
+        let x = self.below(self.marks.target, self.marks.floor);
         assert!(x <= ONE);
         if x == ONE {
             return cap_ns;
         }
-        ((4 * u128::from(unit_ns) * u128::from(x * x / ONE) / u128::from(ONE - x)) as u64).min(cap_ns)
+        ((2 * u128::from(unit_ns) * u128::from(x * x / ONE) / u128::from(ONE - x)) as u64).min(cap_ns)
+    }
+    /// Clients that keep twice that spacing by themselves don't feel it.
+    fn is_slowing(&self, delay_ns: u64) -> bool {
+        let felt = u128::from(delay_ns) * u128::from(self.client_rate) >= 256 * 500_000_000;
+        felt || self.level < i64::from(self.marks.low) * ONE as i64
     }
     /// So few segments are free that the cleaner waits for the checkpoint that brings more, instead of opening the
     /// last. Only for a while: what is emptied may be pinned for long, and then moving on is the way out.

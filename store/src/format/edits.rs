@@ -55,12 +55,14 @@ pub fn take_kind(reader: &mut Reader<'_>) -> Result<FileKind> {
 pub fn put_volume(out: &mut Vec<u8>, volume: &Volume) {
     let mut writer = Writer(out);
     writer.u32(volume.id.0).u64(volume.root.0).i64(volume.created.0).counted(volume.name.as_bytes());
+    writer.u64(volume.size_bytes.unwrap_or(0));
 }
 
 /// Reads a volume.
 pub fn take_volume(reader: &mut Reader<'_>) -> Result<Volume> {
     let (id, root, created) = (VolumeId(reader.u32()?), Ino(reader.u64()?), Time(reader.i64()?));
-    Ok(Volume { id, root, created, name: take_name(reader)? })
+    let name = take_name(reader)?;
+    Ok(Volume { id, root, created, name, size_bytes: Some(reader.u64()?).filter(|bytes| *bytes > 0) })
 }
 
 fn take_name(reader: &mut Reader<'_>) -> Result<Name> {

@@ -20,6 +20,7 @@ mod kind {
     pub const VOLUME: u8 = 0x19;
     pub const PURGE: u8 = 0x1a;
     pub const PURGED_VOLUME: u8 = 0x1b;
+    pub const USAGE: u8 = 0x1c;
     pub const SEGMENT: u8 = 0x30;
     pub const REPLAY: u8 = 0x31;
     pub const SUMMARY: u8 = 0x32;
@@ -54,6 +55,8 @@ pub enum Row {
     Purge,
     /// What is left to free of a volume.
     PurgedVolume,
+    /// What a project uses.
+    Usage,
     /// A segment's state and live bits.
     Segment,
     /// Where replay starts.
@@ -65,8 +68,8 @@ pub enum Row {
 impl Row {
     /// True for what goes with its volume.
     pub fn is_of_volume(self) -> bool {
-        use Row::{Cookie, Entry, Inode, Leaf, Orphan, Purge, Target};
-        matches!(self, Inode | Entry | Cookie | Target | Leaf | Orphan | Purge)
+        use Row::{Cookie, Entry, Inode, Leaf, Orphan, Purge, Target, Usage};
+        matches!(self, Inode | Entry | Cookie | Target | Leaf | Orphan | Purge | Usage)
     }
 }
 
@@ -90,6 +93,7 @@ pub fn row(key: &[u8]) -> Option<(GroupId, VolumeId, Row)> {
         (kind::VOLUME, 10..) => Row::Volume,
         (kind::PURGE, 17) => Row::Purge,
         (kind::PURGED_VOLUME, 13) => Row::PurgedVolume,
+        (kind::USAGE, 13) => Row::Usage,
         (kind::SEGMENT, 13) => Row::Segment,
         (kind::REPLAY, 9) => Row::Replay,
         (kind::SUMMARY, 17) => Row::Summary,
@@ -261,6 +265,19 @@ pub fn purged_volumes(group: GroupId) -> Bounds {
 pub fn purged_volume_id(key: &[u8]) -> VolumeId {
     let bytes = key.get(9..13).and_then(|bytes| bytes.try_into().ok());
     VolumeId(u32::from_be_bytes(bytes.expect("keys of purged volumes have 13 bytes")))
+}
+/// What a project of a volume uses in a group.
+pub fn usage(group: GroupId, volume: VolumeId, project: u32) -> Vec<u8> {
+    Key::new(group, volume, kind::USAGE).u32(project).0
+}
+/// All usage rows of a volume in a group.
+pub fn usages(group: GroupId, volume: VolumeId) -> Bounds {
+    (Key::new(group, volume, kind::USAGE).0, Key::new(group, volume, kind::USAGE + 1).0)
+}
+/// The project in a usage row's key.
+pub fn usage_project(key: &[u8]) -> u32 {
+    let bytes = key.get(9..13).and_then(|bytes| bytes.try_into().ok());
+    u32::from_be_bytes(bytes.expect("keys of usage rows have 13 bytes"))
 }
 /// All purges of a volume's inodes in a group.
 pub fn purges(group: GroupId, volume: VolumeId) -> Bounds {

@@ -13,6 +13,8 @@ const HAS_TRIM: u8 = 1;
 const TRIM_BYTES: usize = 8;
 /// Bytes per slot.
 pub const SLOT_BYTES: usize = 16;
+/// Where in a slot the birth lies, to its end.
+const BIRTH: usize = 12;
 
 /// What a slot says of its block.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -33,6 +35,8 @@ pub enum Slot {
 
 /// No epoch: the leaf that the patch is laid over knows the block's birth.
 pub const BIRTH_KEPT: u32 = 0;
+/// The first epoch. Nobody moves a hole; but laying must be associative for whatever is laid.
+const BIRTH_LOST: u32 = 1;
 
 mod tag {
     pub const HOLE: u8 = 0;
@@ -77,7 +81,8 @@ impl Leaf {
     pub fn lay(&mut self, patch: &Leaf) {
         for (index, slot) in patch.iter() {
             let slot = match (slot, self.get(index)) {
-                (Slot::Local { place, crc, birth: BIRTH_KEPT }, Some(Slot::Local { birth, .. })) => {
+                (Slot::Local { place, crc, birth: BIRTH_KEPT }, Some(below)) => {
+                    let birth = if let Slot::Local { birth, .. } = below { birth } else { BIRTH_LOST };
                     Slot::Local { place, crc, birth }
                 }
                 _ => slot,
@@ -90,6 +95,13 @@ impl Leaf {
     pub fn iter(&self) -> impl Iterator<Item = (usize, Slot)> + '_ {
         let set = (0..BLOCKS_PER_LEAF).filter(|index| self.mask & 1 << index != 0);
         set.zip(self.slots.iter().copied())
+    }
+    /// Where its blocks lie.
+    pub fn places(&self) -> impl Iterator<Item = Place> + '_ {
+        self.slots.iter().filter_map(|slot| match slot {
+            Slot::Local { place, .. } => Some(*place),
+            Slot::Hole => None,
+        })
     }
     /// How many slots are set.
     pub fn len(&self) -> usize {
@@ -163,8 +175,13 @@ pub fn merge(value: Option<&[u8]>, patch: &[u8]) -> Vec<u8> {
         let bit = 1u64 << index;
         let lower = if below.mask & bit != 0 { below_slots.next() } else { None };
         let upper = if above.mask & bit != 0 { above_slots.next() } else { None };
-        if let Some(slot) = upper.or(lower) {
-            out.extend_from_slice(slot);
+        let Some(slot) = upper.or(lower) else { continue };
+        out.extend_from_slice(slot);
+        let moved = slot[0] == tag::LOCAL && slot[BIRTH..] == BIRTH_KEPT.to_le_bytes();
+        if let (true, Some(lower)) = (moved, lower) {
+            let birth = out.len() - (SLOT_BYTES - BIRTH);
+            let lost = BIRTH_LOST.to_le_bytes();
+            out[birth..].copy_from_slice(if lower[0] == tag::LOCAL { &lower[BIRTH..] } else { &lost });
         }
     }
     out
@@ -178,6 +195,44 @@ fn head(mask: u64, trim: u64) -> Vec<u8> {
         _ => Writer(&mut out).u8(VERSION).u8(HAS_TRIM).u64(mask).u64(trim),
     };
     out
+}
+
+/// A leaf's bytes, of which few slots are read.
+pub struct Encoded<'a>(Parts<'a>);
+
+impl Encoded<'_> {
+    /// Errors: `Corrupt` if the bytes are no leaf.
+    pub fn new(bytes: &[u8]) -> Result<Encoded<'_>> {
+        match bytes.len() >= HEAD_BYTES {
+            true => split(bytes).map(Encoded).ok_or_else(|| corrupt("these bytes are no leaf")),
+            false => Err(corrupt("a leaf is cut off")),
+        }
+    }
+    /// How many slots are set.
+    pub fn len(&self) -> usize {
+        self.0.slots.len()
+    }
+    /// True if no slot is set.
+    pub fn is_empty(&self) -> bool {
+        self.0.slots.is_empty()
+    }
+    /// Where a block lies; None if the leaf does not map it. Errors: `Corrupt`.
+    pub fn place(&self, index: usize) -> Result<Option<Place>> {
+        let bit = 1u64 << index;
+        if self.0.mask & bit == 0 {
+            return Ok(None);
+        }
+        let slot = &self.0.slots[(self.0.mask & (bit - 1)).count_ones() as usize];
+        match slot[0] {
+            tag::HOLE => Ok(None),
+            tag::LOCAL => {
+                let block = u16::from_le_bytes([slot[2], slot[3]]);
+                let segment = SegmentId(u32::from_le_bytes([slot[4], slot[5], slot[6], slot[7]]));
+                Ok(Some(Place { segment, block }))
+            }
+            _ => Err(corrupt("a leaf's slot has no known tag")),
+        }
+    }
 }
 
 /// A leaf's bytes, taken apart.

@@ -97,7 +97,8 @@ fn moves_come_back() {
 
 #[test]
 fn leaves_merge_as_they_are_laid() {
-    let slot = |n: u32| Slot::Local { place: Place { segment: SegmentId(n), block: n as u16 }, crc: n, birth: 1 };
+    // One in three was only moved, and keeps the birth that it finds below.
+    let slot = |n: u32| Slot::Local { place: Place { segment: SegmentId(n), block: n as u16 }, crc: n, birth: n % 3 };
     let mut random = runtime::random::SplitMix(5);
     for _ in 0..500 {
         let mut leaves = [Leaf::default(), Leaf::default(), Leaf::default()];
@@ -107,6 +108,15 @@ fn leaves_merge_as_they_are_laid() {
                 leaf.set(random.below(64) as usize, value);
             }
             leaf.trim = random.below(3);
+            let bytes = leaf.encode();
+            let encoded = leaf::Encoded::new(&bytes).expect("a leaf");
+            for index in 0..64 {
+                let place = leaf
+                    .get(index)
+                    .and_then(|slot| if let Slot::Local { place, .. } = slot { Some(place) } else { None });
+                assert_eq!((encoded.place(index), encoded.len()), (Ok(place), leaf.len()));
+            }
+            assert!(leaf::Encoded::new(&bytes[..bytes.len() - 1]).is_err());
             assert_eq!(Leaf::decode(&leaf.encode()), Ok(leaf.clone()));
         }
         let [a, b, c] = &leaves;

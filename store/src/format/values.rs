@@ -4,6 +4,7 @@ use super::bytes::{Reader, Writer, corrupt};
 use super::edits;
 use super::segment::Stream;
 use crate::purge::Purge;
+use crate::usage::Usage;
 use base::{FileKind, Index, Ino, Inode, Intent, Life, Name, Outcome, RequestId, Result, SegmentId, Term, Volume};
 
 const VERSION: u8 = 1;
@@ -102,7 +103,7 @@ pub fn encode_mark() -> Vec<u8> {
 /// What is left of an inode that was cut: where freeing goes on, and the cuts.
 pub fn encode_purge(purge: &Purge) -> Vec<u8> {
     let mut out = versioned();
-    Writer(&mut out).u64(purge.next).u32(purge.cuts.len() as u32);
+    Writer(&mut out).u32(purge.project).u64(purge.next).u32(purge.cuts.len() as u32);
     for (first, trim) in &purge.cuts {
         Writer(&mut out).u64(*first).u64(*trim);
     }
@@ -111,9 +112,21 @@ pub fn encode_purge(purge: &Purge) -> Vec<u8> {
 /// Reads a purge.
 pub fn decode_purge(bytes: &[u8]) -> Result<Purge> {
     let mut reader = open(bytes)?;
-    let (next, count) = (reader.u64()?, reader.u32()?);
+    let (project, next, count) = (reader.u32()?, reader.u64()?, reader.u32()?);
     let cuts = (0..count).map(|_| Ok((reader.u64()?, reader.u64()?))).collect::<Result<_>>()?;
-    Ok(Purge { next, cuts })
+    Ok(Purge { project, next, cuts })
+}
+
+/// What a project uses.
+pub fn encode_usage(usage: &Usage) -> Vec<u8> {
+    let mut out = versioned();
+    Writer(&mut out).u64(usage.blocks).u64(usage.inodes);
+    out
+}
+/// Reads what a project uses.
+pub fn decode_usage(bytes: &[u8]) -> Result<Usage> {
+    let mut reader = open(bytes)?;
+    Ok(Usage { blocks: reader.u64()?, inodes: reader.u64()? })
 }
 
 /// A session's last results, oldest first.

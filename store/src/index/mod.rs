@@ -32,6 +32,10 @@ pub type MergeLeaf = fn(Option<&[u8]>, &[u8]) -> Vec<u8>;
 pub trait Index: Send + Sync {
     /// A key's value. Errors: `Corrupt` when the stored block fails its checksum (rule X4), `Io`.
     fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>>;
+    /// The values of many keys, which come in ascending order. Errors: as `get`.
+    fn get_many(&self, keys: &[Vec<u8>]) -> Result<Vec<Option<Vec<u8>>>> {
+        keys.iter().map(|key| self.get(key)).collect()
+    }
     /// The first `count` pairs with `from <= key < to`, in key order.
     fn scan(&self, from: &[u8], to: &[u8], count: usize) -> Result<Vec<Pair>>;
     /// Applies all edits, in order, as one atomic change.

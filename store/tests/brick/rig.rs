@@ -208,7 +208,7 @@ impl Brick {
             leaves.entry(key).or_default().set(slot, Slot::Local { place, crc, birth: 1 });
         }
         self.store.log.wait(last, Sync::All, None).await?;
-        let changes = leaves.into_iter().map(|(key, leaf)| Change::Leaf(VOLUME, key, leaf)).collect();
+        let changes = leaves.into_iter().map(|(key, leaf)| Change::Leaf(VOLUME, key, leaf, 0)).collect();
         Ok((replay, changes))
     }
     /// What records above the last checkpoint say.

@@ -1,0 +1,82 @@
+//! What each project of each volume uses (rule M6): inodes, by what records say of births and ends; blocks, by what a
+//! checkpoint finds mapped before and after. Kept per group, because a group may move to another brick, and exact as of
+//! the last checkpoint: its rows are in the checkpoint's own batch.
+
+use crate::format::{keys, values};
+use crate::index::{Index, IndexEdit};
+use base::{GroupId, Result, VolumeId};
+use std::collections::BTreeMap;
+
+/// Whose use is counted: group, volume, project.
+pub type User = (GroupId, VolumeId, u32);
+
+/// What is used.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Usage {
+    /// Mapped blocks, those included that are yet to be freed.
+    pub blocks: u64,
+    /// Inodes of any kind.
+    pub inodes: u64,
+}
+
+/// By how much it changes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Change {
+    /// Blocks.
+    pub blocks: i64,
+    /// Inodes.
+    pub inodes: i64,
+}
+
+/// All of a brick.
+#[derive(Default)]
+pub struct Usages {
+    users: BTreeMap<User, Usage>,
+}
+
+impl Usages {
+    /// Reads the rows of all groups. `volumes`: those that the catalogue has.
+    pub fn read(index: &dyn Index, groups: u32, volumes: &[VolumeId]) -> Result<Usages> {
+        let mut usages = Usages::default();
+        for group in (0..groups).map(GroupId) {
+            for &volume in volumes {
+                let (from, to) = keys::usages(group, volume);
+                for (key, value) in index.scan(&from, &to, usize::MAX)? {
+                    usages.users.insert((group, volume, keys::usage_project(&key)), values::decode_usage(&value)?);
+                }
+            }
+        }
+        Ok(usages)
+    }
+    /// What a volume uses, by project.
+    pub fn of_volume(&self, volume: VolumeId) -> BTreeMap<u32, Usage> {
+        let mut sums: BTreeMap<u32, Usage> = BTreeMap::new();
+        for ((_, _, project), usage) in self.users.iter().filter(|((_, of, _), _)| *of == volume) {
+            let sum = sums.entry(*project).or_default();
+            sum.blocks += usage.blocks;
+            sum.inodes += usage.inodes;
+        }
+        sums
+    }
+    /// The rows that a checkpoint writes, and what they will say. A count below zero would be damage: it is found by a
+    /// check, and no reason to stop.
+    pub(crate) fn changed(&self, changes: &BTreeMap<User, Change>) -> Vec<(User, Usage)> {
+        let after = |(user, change): (&User, &Change)| {
+            let before = self.users.get(user).copied().unwrap_or_default();
+            let blocks = before.blocks.saturating_add_signed(change.blocks);
+            (*user, Usage { blocks, inodes: before.inodes.saturating_add_signed(change.inodes) })
+        };
+        changes.iter().filter(|(_, change)| **change != Change::default()).map(after).collect()
+    }
+    /// The checkpoint is durable. `dropped`: volumes that went, with their rows.
+    pub(crate) fn commit(&mut self, changed: Vec<(User, Usage)>, dropped: &[(GroupId, VolumeId)]) {
+        self.users.extend(changed);
+        self.users.retain(|(group, volume, _), _| !dropped.contains(&(*group, *volume)));
+    }
+}
+
+/// A row as a checkpoint writes it.
+pub(crate) fn row(user: User, usage: &Usage) -> IndexEdit {
+    let (group, volume, project) = user;
+    IndexEdit::Put(keys::usage(group, volume, project), values::encode_usage(usage))
+}
