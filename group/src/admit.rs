@@ -4,8 +4,9 @@
 use crate::Groups;
 use crate::context::Context;
 use crate::load::Wanted;
+use crate::write::Write;
 use base::limits::BLOCK_BYTES;
-use base::{Error, Ino, Kind, LeafKey, Result, StatFs, Volume, VolumeId};
+use base::{At, Error, Ino, Kind, LeafKey, Result, StatFs, Volume, VolumeId};
 use runtime::Stage;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -35,22 +36,40 @@ impl Quota {
 
 /// Blocks of a file that a client is about to write.
 #[derive(Clone, Copy)]
-pub(crate) struct Blocks {
-    pub ino: Ino,
+struct Blocks {
+    ino: Ino,
     /// The first one; None for an append.
-    pub first: Option<u64>,
-    pub count: u64,
+    first: Option<u64>,
+    count: u64,
+}
+
+impl Blocks {
+    /// The blocks that a write touches; of an append, as many as may be new.
+    fn of(write: &Write) -> Blocks {
+        let block = BLOCK_BYTES as u64;
+        let length = u64::from(write.length);
+        match write.at {
+            At::End => Blocks { ino: write.ino, first: None, count: length.div_ceil(block) },
+            At::Offset(offset) => {
+                let first = offset / block;
+                // An offset near the end of all numbers is refused later.
+                let count = offset.saturating_add(length).div_ceil(block).saturating_sub(first);
+                Blocks { ino: write.ino, first: Some(first), count }
+            }
+        }
+    }
 }
 
 impl Groups {
-    /// Lets blocks of client data in; the guard is kept until they are ordered. Errors: `NoSpace` if the brick's live data
+    /// Lets a client's write in; the guard is kept until they are ordered. Errors: `NoSpace` if the brick's live data
     /// leaves no room for them, `Quota` if the volume's does not.
     pub(crate) async fn admit_data<'a>(
         &'a self,
         context: &Context,
         quota: Option<&'a Quota>,
-        blocks: Blocks,
+        write: &Write,
     ) -> Result<(Admitted<'a>, Option<Admitted<'a>>)> {
+        let blocks = Blocks::of(write);
         let admitted = loop {
             let error = match self.admit(quota, blocks.count) {
                 Ok(admitted) => break admitted,

@@ -1,7 +1,6 @@
 //! Data writes. Aligned writes go straight from the client's buffer; others are made whole blocks first, merged with
 //! what the file holds under a range lock (rule M5). Large payloads are placed before they are ordered (rule U2).
 
-use crate::admit::Blocks as Wanted;
 use crate::change::Attached;
 use crate::context::Context;
 use crate::state::{Range, RangeId, State};
@@ -67,7 +66,7 @@ impl Groups {
         self.throttle(true).await?;
         self.store().log.admit().await?;
         let quota = self.quota(context.volume);
-        let _admitted = self.admit_data(context, quota.as_deref(), blocks_of(&write)).await?;
+        let _admitted = self.admit_data(context, quota.as_deref(), &write).await?;
         let aligned = |offset: u64| offset.is_multiple_of(BLOCK_BYTES as u64);
         let answer = match write.at {
             At::Offset(offset) if aligned(offset) && aligned(u64::from(write.length)) => {
@@ -372,21 +371,6 @@ impl Groups {
             let slice = tail.share().slice(0..BLOCK_BYTES);
             let attached = Attached { ino, first: block, slice, crcs };
             return self.change_with(context, &op, Sync::Ordered, Some(&attached), Some(hold.id)).await;
-        }
-    }
-}
-
-/// The blocks that a write touches; of an append, as many as may be new.
-fn blocks_of(write: &Write) -> Wanted {
-    let block = BLOCK_BYTES as u64;
-    let length = u64::from(write.length);
-    match write.at {
-        At::End => Wanted { ino: write.ino, first: None, count: length.div_ceil(block) },
-        At::Offset(offset) => {
-            let first = offset / block;
-            // An offset near the end of all numbers is refused later.
-            let count = offset.saturating_add(length).div_ceil(block).saturating_sub(first);
-            Wanted { ino: write.ino, first: Some(first), count }
         }
     }
 }

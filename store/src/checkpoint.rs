@@ -17,7 +17,6 @@ use base::{
 };
 use runtime::seeded::{Bug, active};
 use std::collections::BTreeMap;
-use std::ops::Bound;
 use std::sync::Arc;
 
 /// One merged change of a group: the last word on its key.
@@ -126,6 +125,8 @@ struct Touched {
 #[derive(Default)]
 struct Work {
     edits: Vec<IndexEdit>,
+    /// Patches of the part that is taken: they are laid many at a time.
+    patches: Vec<Patch>,
     /// Leaves touched.
     leaves: BTreeMap<Vec<u8>, Touched>,
     /// By how much what projects use changes.
@@ -156,14 +157,10 @@ pub fn write(
     let mut left = Vec::with_capacity(parts.len());
     for GroupPart { group, row, changes, mut purges } in parts {
         work.edits.push(IndexEdit::Put(keys::group(group), values::encode_group(&row)));
-        let mut patches = Vec::new();
         for change in changes {
-            match change {
-                Change::Leaf(volume, at, patch, project) => patches.push(Patch { volume, at, patch, project }),
-                change => work.take(store, group, &mut purges, change, limits)?,
-            }
+            work.take(store, group, &mut purges, change, limits)?;
         }
-        for some in patches.chunks(LEAVES_AT_ONCE) {
+        for some in std::mem::take(&mut work.patches).chunks(LEAVES_AT_ONCE) {
             work.patch(store, &purges, some)?;
         }
         left.push((group, purges));
@@ -173,11 +170,10 @@ pub fn write(
         work.free(store, *group, purges)?;
     }
     work.finish_leaves(store);
-    let Work { mut edits, staged, usage, dropped, .. } = work;
-    let used = store.usages.lock().changed(&usage);
+    let Work { mut edits, staged, mut usage, dropped, .. } = work;
     // What goes with its volume has no row any more.
-    let used: Vec<_> =
-        used.into_iter().filter(|((group, volume, _), _)| !dropped.contains(&(*group, *volume))).collect();
+    usage.retain(|(group, volume, _), _| !dropped.contains(&(*group, *volume)));
+    let used = store.usages.lock().changed(&usage);
     edits.extend(used.iter().map(|(user, usage)| usage::row(*user, usage)));
     let summaries = summary_rows(store, &mut edits);
     let replay = {
@@ -277,9 +273,7 @@ impl Work {
             Change::Inodes(volume, project, more) => {
                 self.usage.entry((group, volume, project)).or_default().inodes += more;
             }
-            Change::Leaf(volume, at, patch, project) => {
-                self.patch(store, purges, &[Patch { volume, at, patch, project }])?;
-            }
+            Change::Leaf(volume, at, patch, project) => self.patches.push(Patch { volume, at, patch, project }),
             Change::Moved(volume, key, patch, from) => self.moved(store, purges, (volume, key), &patch, &from)?,
             Change::Orphan(volume, ino, is) => {
                 self.put(keys::orphan(volume, ino), is.then(values::encode_mark));
@@ -444,10 +438,10 @@ impl Work {
                 self.put(keys::purged_volume(group, volume), None);
             }
         }
-        let mut after = None;
-        while self.budget > 0 {
-            let begin = after.map_or(Bound::Unbounded, Bound::Excluded);
-            let Some((&(volume, ino), purge)) = purges.inodes.range((begin, Bound::Unbounded)).next() else { break };
+        // One that is not done has used up the budget.
+        while self.budget > 0
+            && let Some((&(volume, ino), purge)) = purges.inodes.first_key_value()
+        {
             let of = (volume, Some(purge.project));
             let next = self.free_rows(store, purges, of, keys::leaves_from(volume, ino, purge.next))?;
             let inodes = &mut Arc::make_mut(purges).inodes;
@@ -456,7 +450,6 @@ impl Work {
                 None => drop(inodes.remove(&(volume, ino))),
             }
             self.put_purge(purges, volume, ino);
-            after = next.map_or(Some((volume, ino)), |_| after);
         }
         Ok(())
     }

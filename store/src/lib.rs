@@ -141,9 +141,7 @@ impl Store {
     /// True if a block of a segment's life was live at the last checkpoint (rule K1).
     pub fn is_live_block(&self, place: Place, life: base::Life) -> bool {
         let table = self.table.lock();
-        let word = |row: &format::values::SegmentRow| row.live.get(usize::from(place.block / 64)).copied();
-        let row = table.row(place.segment).filter(|row| row.life == life);
-        row.and_then(word).is_some_and(|word| word & 1 << (place.block % 64) != 0)
+        table.row(place.segment).is_some_and(|row| row.life == life && row.is_live(place.block))
     }
     /// True if the last checkpoint found live blocks in a segment.
     pub fn is_live(&self, segment: SegmentId) -> bool {
@@ -152,15 +150,9 @@ impl Store {
     /// Reads the summary of a sealed segment; of its entries those that were live at the last checkpoint. Errors:
     /// `Corrupt` if it is no summary of the segment's life, `Io`.
     pub async fn live_of(&self, segment: SegmentId) -> Result<Vec<SummaryEntry>> {
-        let (life, live) = {
-            let table = self.table.lock();
-            let row = table.row(segment).expect("the table has chosen it");
-            (row.life, row.live.clone())
-        };
-        let mut entries = summaries::read(&self.runtime, &self.geometry, (self.uuid, segment, life)).await?;
-        entries.retain(|entry| {
-            live.get(usize::from(entry.block / 64)).is_some_and(|word| word & 1 << (entry.block % 64) != 0)
-        });
+        let row = self.table.lock().row(segment).expect("the table has chosen it").clone();
+        let mut entries = summaries::read(&self.runtime, &self.geometry, (self.uuid, segment, row.life)).await?;
+        entries.retain(|entry| row.is_live(entry.block));
         Ok(entries)
     }
     /// Bytes of log that a replay would read now.

@@ -23,7 +23,8 @@ pub struct Table {
     free: BTreeSet<SegmentId>,
     /// Freed, but readers that looked up a place before may still read there (rule K8).
     leaving: Leaving,
-    /// Freed in this run and not yet discarded; those that are not free yet are on their way. One that was freed by recovery is none: its life may not be durable, and its header alone tells it.
+    /// Freed in this run and not yet discarded; those that are not free yet are on their way. One that was freed by
+    /// recovery is none: its life may not be durable, and its header alone tells it.
     undiscarded: BTreeSet<SegmentId>,
     /// Being discarded: not free for so long.
     discarding: Option<SegmentId>,

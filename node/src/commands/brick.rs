@@ -1,7 +1,7 @@
 //! Commands that open a brick themselves: up, serve, format, check.
 
-use super::{print, print_json};
-use crate::admin::client::{Client, unexpected};
+use super::{ask, print, print_json};
+use crate::admin::client::unexpected;
 use crate::admin::protocol::{Answer, Request};
 use crate::assembly::{self, Brick, Formatted, IfNew};
 use crate::cli::{Format, Grow, Resources, Serve, Shown, Up};
@@ -71,13 +71,7 @@ pub fn format(options: &Format) -> Result<Exit, Failure> {
 /// `sinter grow`: by its daemon, or here if no daemon serves the brick.
 pub fn grow(options: &Grow) -> Result<Exit, Failure> {
     let request = Request::Grow { size_bytes: options.size };
-    let answer = match Client::connect(&options.data)? {
-        Some(mut client) => client.ask(&request)?,
-        None => {
-            let data = directory::existing(&options.data)?;
-            assembly::answer_offline(&data, request, memory::default_max_bytes())?
-        }
-    };
+    let answer = ask(&options.data, request)?;
     let Answer::Grown { before_bytes, bytes: now_bytes } = answer else { return Err(unexpected()) };
     print(&match now_bytes == before_bytes {
         true => format!("nothing to add: the brick has {} already\n", bytes(before_bytes)),

@@ -7,10 +7,16 @@ mod profile;
 mod status;
 mod volume;
 
+use crate::admin::client::Client;
+use crate::admin::protocol::{Answer, Request};
+use crate::assembly;
 use crate::cli::{Cli, Command};
+use crate::directory;
 use crate::failure::{Exit, Failure};
 use crate::host;
+use crate::memory;
 use std::io::Write;
+use std::path::Path;
 
 /// Runs a command; the exit code if it could be done.
 pub fn run(cli: Cli) -> Result<Exit, Failure> {
@@ -31,6 +37,14 @@ pub fn run(cli: Cli) -> Result<Exit, Failure> {
         Command::Bench(command) => bench::run(&command),
         Command::Completions { shell } => pages::completions(shell),
         Command::Man { directory } => pages::man(directory.as_deref()),
+    }
+}
+
+/// Asks a brick's daemon; without one the brick is opened for the moment.
+fn ask(data: &Path, request: Request) -> Result<Answer, Failure> {
+    match Client::connect(data)? {
+        Some(mut client) => client.ask(&request),
+        None => assembly::answer_offline(&directory::existing(data)?, request, memory::default_max_bytes()),
     }
 }
 

@@ -1,15 +1,12 @@
 //! Volumes: creating, listing, describing, deleting, mounting and unmounting them. A running daemon is asked;
 //! without one, the brick is opened for the moment.
 
-use super::{print, print_json};
+use super::{ask, print, print_json};
 use crate::admin::client::{Client, unexpected};
 use crate::admin::protocol::{Answer, Request, Volume};
-use crate::assembly;
 use crate::cli;
-use crate::directory;
 use crate::failure::{Exit, Failure};
 use crate::host;
-use crate::memory;
 use crate::table::{Align, Table, bytes};
 use std::path::{Path, PathBuf};
 
@@ -24,11 +21,7 @@ pub fn run(command: &cli::Volume) -> Result<Exit, Failure> {
         cli::Volume::Info(of) => (&of.data, of.json, Request::VolumeInfo { name: of.name.clone() }),
         cli::Volume::Delete(of) => (&of.data, of.json, Request::VolumeDelete { name: of.name.clone() }),
     };
-    let answer = match Client::connect(data)? {
-        Some(mut client) => client.ask(&request)?,
-        None => assembly::answer_offline(&directory::existing(data)?, request, memory::default_max_bytes())?,
-    };
-    match answer {
+    match ask(data, request)? {
         Answer::Volumes(volumes) if json => print_json(&volumes)?,
         Answer::Volumes(volumes) => print(&table(&volumes))?,
         Answer::Volume(volume) if json => print_json(&volume)?,

@@ -272,6 +272,13 @@ pub struct SegmentRow {
     pub live: Vec<u64>,
 }
 
+impl SegmentRow {
+    /// True if a block was live at the checkpoint.
+    pub fn is_live(&self, block: u16) -> bool {
+        self.live.get(usize::from(block / 64)).is_some_and(|word| word & 1 << (block % 64) != 0)
+    }
+}
+
 /// A segment row's value.
 pub fn encode_segment(row: &SegmentRow) -> Vec<u8> {
     let mut out = versioned();
