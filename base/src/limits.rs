@@ -46,6 +46,9 @@ pub const INDEX_BYTES_MIN: u64 = 1 << 30;
 /// The index of a larger brick needs a fiftieth of its size: a leaf of 64 blocks takes about 1.3 KiB of 256 KiB, and
 /// small files take more.
 pub const INDEX_PARTS: u64 = 50;
+/// The most that is held back for the index of a directory's file system: what a checkpoint writes is bounded by memory,
+/// not by the brick's size.
+pub const BALLAST_BYTES_MAX: u64 = 4 << 30;
 /// Freed segments of a device are discarded no faster than this, in bytes per second: drives overwrite about as fast,
 /// and a discard is in the way of reads and writes.
 pub const DISCARD_BYTES_PER_SECOND: u64 = 1 << 30;

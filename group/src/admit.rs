@@ -6,7 +6,7 @@ use crate::context::Context;
 use crate::load::Wanted;
 use crate::write::Write;
 use base::limits::BLOCK_BYTES;
-use base::{At, Error, Ino, Kind, LeafKey, Result, StatFs, Volume, VolumeId};
+use base::{At, Error, Ino, Kind, LeafKey, Op, Result, StatFs, Volume, VolumeId};
 use runtime::Stage;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -17,8 +17,17 @@ fn full() -> Error {
     Error::new(Kind::NoSpace, "the brick is full; delete something, or add space")
 }
 
+fn host_full() -> Error {
+    Error::new(Kind::NoSpace, "the file system that holds the brick's directory is nearly full; free room on it")
+}
+
 fn volume_full() -> Error {
     Error::new(Kind::Quota, "the volume has reached its size; delete something in it")
+}
+
+/// True for what makes the index larger for good.
+fn adds(op: &Op) -> bool {
+    matches!(op, Op::Create { .. } | Op::MakeDir { .. } | Op::SymLink { .. } | Op::VolumeCreate { .. })
 }
 
 /// A volume with a bound of its own.
@@ -69,6 +78,9 @@ impl Groups {
         quota: Option<&'a Quota>,
         write: &Write,
     ) -> Result<(Admitted<'a>, Option<Admitted<'a>>)> {
+        if self.store().host.is_short() {
+            return Err(host_full());
+        }
         let blocks = Blocks::of(write);
         let admitted = loop {
             let error = match self.admit(quota, blocks.count) {
@@ -129,8 +141,12 @@ impl Groups {
         Ok(true)
     }
 
-    /// Lets a change of names in: it stops only above what the cleaner itself needs.
-    pub(crate) async fn admit_change(&self) -> Result<()> {
+    /// Lets a change of names in: it stops only above what the cleaner itself needs. New names stop where the index has no
+    /// room for more of them, like data.
+    pub(crate) async fn admit_change(&self, op: &Op) -> Result<()> {
+        if adds(op) && self.store().host.is_short() {
+            return Err(host_full());
+        }
         match self.store().space.reclaims() {
             true => self.wait_for_room(self.store().space.floor_for_names()).await,
             false => Ok(()),

@@ -56,7 +56,7 @@ impl Groups {
         let mut token: Option<(TokenGuard<'_>, Ino)> = None;
         self.throttle(op.mutates()).await?;
         if op.mutates() {
-            self.admit_change().await?;
+            self.admit_change(op).await?;
         }
         loop {
             let moved = token.as_ref().map(|(_, ino)| *ino);

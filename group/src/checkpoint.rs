@@ -12,6 +12,9 @@ use store::GroupPart;
 /// How often the replay estimate is looked at: it grows by the log's bytes, at most a few GB/s.
 const LOOK_NS: u64 = 100_000_000;
 
+/// How often the room of the brick's file system is looked at, besides at each checkpoint.
+const HOST_NS: u64 = 1_000_000_000;
+
 /// Pause between checkpoints that are made only to free what was cut, in multiples of the time that the last one took:
 /// clients keep most of the device and of a core.
 const FREE_PAUSE: u64 = 4;
@@ -19,13 +22,18 @@ const FREE_PAUSE: u64 = 4;
 /// The checkpoint task: runs until the groups close or the log fails.
 pub async fn run(groups: Arc<Groups>) {
     let clock = groups.store().runtime.clock.clone();
-    let mut free_from_ns = 0;
+    let (mut free_from_ns, mut looked_ns) = (0, 0);
     loop {
         clock.sleep(LOOK_NS).await;
         if groups.closing.load(Ordering::Acquire) {
             return;
         }
         let began_ns = clock.now_ns();
+        if began_ns - looked_ns >= HOST_NS {
+            let store = groups.store().clone();
+            run_blocking(&*groups.store().runtime.tasks, move || store.look_at_host()).await;
+            looked_ns = began_ns;
+        }
         let wanted = groups.checkpoint_wanted.swap(false, Ordering::AcqRel);
         let frees = groups.is_freeing() && began_ns >= free_from_ns;
         if wanted || frees || groups.checkpoint_is_due() {

@@ -212,6 +212,11 @@ impl Groups {
         let ordered = self.order_until_done(context, &write, planned, &blocks, mine, &tickets).await;
         tickets.into_iter().for_each(|ticket| self.store().bulk.close(ticket));
         let (batch, reply, position) = ordered?;
+        if write.sync == Sync::Written
+            && let gather_ns @ 1.. = self.store().space.gather_ns()
+        {
+            self.store().runtime.clock.sleep(gather_ns).await;
+        }
         self.store().log.wait(batch, write.sync, Some(&context.span)).await?;
         Ok(Answer { reply, data: None, position })
     }

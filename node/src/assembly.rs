@@ -167,6 +167,9 @@ impl Brick {
             let what = "the brick's segments lie in its directory: leave --device out";
             return Err(failed(Error::new(Kind::Invalid, what)));
         }
+        // The index needs room to open. The store looks again, and goes on looking.
+        let brick_bytes = u64::from(superblock.segments) * superblock.segment_bytes;
+        store::host::Host::default().look(&*runtime.disk, brick_bytes);
         let index = open_index(data, index_options(memory_max)).map_err(failed)?;
         let world = runtime.clone();
         let opened = on_core(&reactors, move || open_groups(world, index, memory_max));
@@ -325,7 +328,7 @@ impl Brick {
             segments: store.segments().segments,
             space,
             cleaner: cleaner.state.map_or("has not looked yet", State::reason).to_string(),
-            warnings: warnings(size_bytes, free_bytes),
+            warnings: warnings(store, size_bytes, free_bytes),
             buffer_bytes: self.runtime.slabs.bytes(),
             figures: vec![
                 figure("log batches", log.batches),
@@ -377,10 +380,21 @@ fn space(store: &store::Store) -> Space {
 }
 
 /// Below a tenth of its size a brick wants attention: the fuller, the more the cleaner has to move.
-fn warnings(size_bytes: u64, free_bytes: u64) -> Vec<String> {
-    let short = free_bytes < size_bytes / 10;
-    let what = || format!("{}% is free: delete data, or add space", free_bytes * 100 / size_bytes.max(1));
-    short.then(what).into_iter().collect()
+fn warnings(store: &store::Store, size_bytes: u64, free_bytes: u64) -> Vec<String> {
+    let mut warnings = Vec::new();
+    if free_bytes < size_bytes / 10 {
+        warnings.push(format!("{}% is free: delete data, or add space", free_bytes * 100 / size_bytes.max(1)));
+    }
+    if store.host.is_short() {
+        let what = "the file system that holds the brick's directory is nearly full: new data and names are refused";
+        warnings.push(format!("{what}; free room on it"));
+    }
+    let hidden_bytes = store.hidden_segments() as u64 * store.segment_bytes();
+    if hidden_bytes > 0 {
+        let what = "of the brick can't be used: its file system has no room for them; free some";
+        warnings.push(format!("{hidden_bytes} bytes {what}"));
+    }
+    warnings
 }
 
 /// Reads a whole brick that nobody serves, and changes nothing. `progress` is told what is being read.

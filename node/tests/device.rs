@@ -1,8 +1,11 @@
 //! Bricks on real block devices, and bricks that grow: loop devices over files. They need root and /dev/fuse.
 
 mod daemon;
+#[path = "daemon/patterns.rs"]
+mod patterns;
 
 use daemon::{Daemon, Home, fail, run, sinter, succeed, system, text};
+use patterns::{verify, write_synced};
 use std::fs::File;
 use std::io::{Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
@@ -63,33 +66,6 @@ fn up(home: &Home, more: &[&str]) -> Daemon {
     let mut command = sinter();
     command.arg("up").arg(&home.data).arg(&home.mount).args(more);
     Daemon::start(command)
-}
-
-/// Bytes that tell where they belong.
-fn pattern(seed: u64, bytes: usize) -> Vec<u8> {
-    let mut state = seed | 1;
-    let word = move || {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        state.to_le_bytes()
-    };
-    std::iter::repeat_with(word).take(bytes / 8).flatten().collect()
-}
-
-fn write_synced(path: &Path, seed: u64, mib: u64) -> std::io::Result<()> {
-    let mut file = File::create(path)?;
-    for number in 0..mib {
-        file.write_all(&pattern(seed << 32 | number << 1, 1 << 20))?;
-    }
-    file.sync_all()
-}
-
-fn verify(path: &Path, seed: u64, mib: u64) {
-    let mut file = File::options().read(true).custom_flags(0).open(path).expect("the file is there");
-    let mut bytes = vec![0; 1 << 20];
-    for number in 0..mib {
-        file.read_exact(&mut bytes).expect("it is whole");
-        assert!(bytes == pattern(seed << 32 | number << 1, 1 << 20), "{} differs at {number} MiB", path.display());
-    }
 }
 
 /// A figure of `sinter status`.

@@ -38,6 +38,9 @@ pub trait Disk: Send + Sync {
     fn length(&self, file: FileId) -> Result<u64>;
     /// Reserves space so that the file has at least `bytes`; new bytes read as zero.
     fn allocate(&self, file: FileId, bytes: u64) -> Result<()>;
+    /// Gives the space of a file back whose bytes nobody reads: its length is 0 at once, and after a crash that or what it
+    /// was. Blocks.
+    fn release(&self, file: FileId) -> Result<()>;
     /// Makes created names durable.
     fn sync_names(&self) -> Result<()>;
     /// Free bytes of the file system that holds the brick.

@@ -64,6 +64,9 @@ impl Disk for NullDisk {
     fn allocate(&self, _: FileId, _: u64) -> Result<()> {
         Ok(())
     }
+    fn release(&self, _: FileId) -> Result<()> {
+        Ok(())
+    }
     fn sync_names(&self) -> Result<()> {
         Ok(())
     }

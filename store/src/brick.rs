@@ -4,6 +4,7 @@
 use crate::device::{Device, Foreign};
 use crate::format::Uuid;
 use crate::format::superblock::{Features, ON_DEVICE, State, Superblock};
+use crate::host::room_for_segments;
 use crate::superblock_file;
 use base::limits::{
     BRICK_BYTES_MIN, GROUPS_DEFAULT, INDEX_BYTES_MIN, INDEX_PARTS, SEGMENT_BYTES_DEFAULT, SEGMENT_BYTES_MAX,
@@ -147,7 +148,7 @@ fn segments_of(runtime: &Runtime, options: &FormatOptions, device: Option<&Devic
     let free_bytes = runtime.disk.free_bytes()?;
     let (default_bytes, room_bytes) = match device {
         Some(device) => (device.room_bytes(), device.room_bytes()),
-        None => (free_bytes / 5 * 4, free_bytes),
+        None => room_for_segments(free_bytes),
     };
     let size_bytes = size_bytes.unwrap_or(default_bytes);
     if size_bytes < size_bytes_min {
@@ -155,8 +156,8 @@ fn segments_of(runtime: &Runtime, options: &FormatOptions, device: Option<&Devic
         return Err(error.with(format!("{size_bytes} bytes of at least {size_bytes_min}")));
     }
     if size_bytes > room_bytes {
-        let what = "the file system or device has less free space than the brick's size";
-        return Err(Error::new(Kind::NoSpace, what).with(format!("{size_bytes} bytes wanted, {room_bytes} free")));
+        let what = "the file system or device has too little free space for a brick of this size";
+        return Err(Error::new(Kind::NoSpace, what).with(format!("{size_bytes} bytes wanted, {room_bytes} possible")));
     }
     if device.is_some() {
         refuse_little_for_index(free_bytes, size_bytes)?;

@@ -150,6 +150,7 @@ pub fn write(
     parts: Vec<GroupPart>,
     limits: FreeLimits,
 ) -> Result<Vec<(GroupId, Arc<Purges>)>> {
+    store.look_at_host();
     if active(Bug::FreedBeforeCheckpoint) {
         store.index.persist()?;
     }

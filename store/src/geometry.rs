@@ -3,7 +3,7 @@
 
 use crate::format::label::SEGMENTS_AT;
 use base::limits::BLOCK_BYTES;
-use base::{Place, Result, SegmentId};
+use base::{Error, Kind, Place, Result, SegmentId};
 use runtime::{Disk, FileId, Lock, OpenMode};
 use std::sync::Arc;
 
@@ -90,8 +90,9 @@ impl Geometry {
         };
         Some(Spot { file, offset: start + u64::from(place.block) * BLOCK_BYTES as u64 })
     }
-    /// Makes the segment's file if it is not there, wholly reserved and durable; blocks. Errors: `NoSpace`, `Io`.
-    pub fn make(&self, segment: SegmentId) -> Result<()> {
+    /// Makes the segment's file if it is not there, wholly reserved and durable, and leaves `spare_bytes` to others; blocks.
+    /// Errors: `NoSpace`, `Io`.
+    pub fn make(&self, segment: SegmentId, spare_bytes: u64) -> Result<()> {
         let Home::Files(files) = &self.home else { return Ok(()) };
         let number = (u64::from(segment.0) / self.per_file()) as usize;
         if files.lock().open[number].is_some() {
@@ -102,6 +103,10 @@ impl Geometry {
         let file = self.disk.open(&name, if begun { OpenMode::Existing } else { OpenMode::Create })?;
         loop {
             let bytes = files.lock().bytes(number, self.segment_bytes);
+            let more_bytes = bytes - self.disk.length(file)?.min(bytes);
+            if self.disk.free_bytes()? < more_bytes + spare_bytes {
+                return Err(Error::new(Kind::NoSpace, "the brick's file system has no room for more segments"));
+            }
             self.disk.allocate(file, bytes)?;
             self.disk.sync_names()?;
             let mut files = files.lock();
@@ -148,6 +153,13 @@ impl Geometry {
         let files = files.lock();
         let made = files.open.iter().enumerate().filter(|(_, file)| file.is_some());
         made.map(|(number, _)| files.bytes(number, self.segment_bytes)).sum()
+    }
+    /// Bytes of the first file that is not made; 0 if all are.
+    pub fn unmade_bytes(&self) -> u64 {
+        let Home::Files(files) = &self.home else { return 0 };
+        let files = files.lock();
+        let first = files.open.iter().position(Option::is_none);
+        first.map_or(0, |number| files.bytes(number, self.segment_bytes))
     }
     /// Every open data file.
     pub fn all_files(&self) -> Vec<FileId> {

@@ -5,6 +5,7 @@
 use crate::brick::refuse_little_for_index;
 use crate::device::Device;
 use crate::format::superblock::Superblock;
+use crate::host::room_for_segments;
 use crate::{Store, superblock_file};
 use base::{Error, Kind, Result};
 use runtime::{disk, tasks};
@@ -66,11 +67,9 @@ async fn grow_alone(store: &Arc<Store>, size_bytes: Option<u64>) -> Result<Grown
     {
         let mut table = store.table.lock();
         table.grow(segments);
-        store.space.grow(segments);
+        store.space.resize(table.space().segments as u32);
     }
-    store.log.clear_out_of_space();
-    store.log.segment_wanted.notify();
-    store.space.came.notify();
+    store.offer_segments();
     Ok(Grown { before_bytes, bytes: u64::from(segments) * segment_bytes })
 }
 
@@ -80,8 +79,9 @@ fn room(store: &Store) -> Result<(u64, u64)> {
         let room_bytes = Device::open(&store.runtime, true)?.room_bytes();
         return Ok((room_bytes, room_bytes));
     }
-    let (made_bytes, free_bytes) = (store.geometry.made_bytes(), store.runtime.disk.free_bytes()?);
-    Ok((made_bytes + free_bytes / 5 * 4, made_bytes + free_bytes))
+    let (default_bytes, most_bytes) = room_for_segments(store.runtime.disk.free_bytes()?);
+    let made_bytes = store.geometry.made_bytes();
+    Ok((made_bytes + default_bytes, made_bytes + most_bytes))
 }
 
 /// Room for the segments, durably.

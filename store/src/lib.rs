@@ -14,6 +14,7 @@ pub mod discard;
 pub mod format;
 pub mod geometry;
 pub mod grow;
+pub mod host;
 pub mod index;
 pub mod log;
 pub mod open;
@@ -85,6 +86,8 @@ pub struct Store {
     growing: AtomicBool,
     discarded_bytes: AtomicU64,
     geometry: Arc<Geometry>,
+    /// The file system that the brick's directory is in.
+    pub host: host::Host,
     table: Lock<Table>,
     /// Summary entries of open segments that the index holds.
     summarised: Lock<BTreeMap<SegmentId, usize>>,
@@ -205,8 +208,39 @@ impl Store {
     /// A cleaner will run: until it says otherwise, who needs a segment waits for it.
     pub fn expect_space(&self) {
         self.space.set_pace(0, true);
+        self.offer_segments();
+    }
+    /// Segments may be had that could not be had before.
+    fn offer_segments(&self) {
         self.log.clear_out_of_space();
         self.log.segment_wanted.notify();
+        self.space.came.notify();
+    }
+    /// The host has no room for another segment file: until it has, the brick is as large as the files that it has.
+    fn hide_unmade(&self) {
+        let mut table = self.table.lock();
+        table.hide(|segment| self.geometry.spot(Place { segment, block: 0 }).is_some());
+        self.space.resize(table.space().segments as u32);
+    }
+    /// Segments that the host has no room for.
+    pub fn hidden_segments(&self) -> usize {
+        self.table.lock().hidden()
+    }
+    /// Looks at the room that the host has (rule K5). Blocks.
+    pub fn look_at_host(&self) {
+        let brick_bytes = u64::from(self.superblock.lock().segments) * self.geometry.segment_bytes;
+        self.host.look(&*self.runtime.disk, brick_bytes);
+        let needed_bytes = self.geometry.unmade_bytes() + self.host.spare_bytes();
+        if self.runtime.disk.free_bytes().unwrap_or(0) < needed_bytes {
+            // Before they are needed: who fills the others hears in time that there are no more.
+            return self.hide_unmade();
+        }
+        let mut table = self.table.lock();
+        if table.show_hidden() {
+            self.space.resize(table.space().segments as u32);
+            drop(table);
+            self.offer_segments();
+        }
     }
     /// Begins a checkpoint: ends the current batch and says where a replay starts that sees every later record, and
     /// the last batch before (see `Log::cut`).

@@ -9,6 +9,7 @@ use crate::format::summary::{self, SummaryEntry, summary_blocks};
 use crate::format::superblock::{EPOCH_ENDS_MAX, EpochEnd, State, Superblock};
 use crate::format::values::{self, ReplayRow, SegmentRow, SegmentState};
 use crate::geometry::Geometry;
+use crate::host::Host;
 use crate::index::Index;
 use crate::log::{Log, Resume, drive};
 use crate::pins::Pins;
@@ -19,7 +20,7 @@ use crate::usage::Usages;
 use crate::{Store, discard, prepare, superblock_file};
 use base::{Edit, Error, GroupId, Kind, Result, SegmentId};
 use runtime::seeded::{Bug, active};
-use runtime::{FileId, Lock, Runtime};
+use runtime::{FileId, Lock, Runtime, tasks};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
@@ -235,15 +236,17 @@ impl Opening {
             });
             let SegmentHeader { life, stream, sequence, epoch, .. } = *header;
             let old = epoch < self.superblock.epoch;
+            // Opened after the last checkpoint: in which order among them matters little for their ages.
+            let opened = if life > row.life { self.table.next_opened() } else { row.opened };
             if life > row.life && old && !self.begun.contains(segment) && !mentioned.contains(segment) {
-                let row = SegmentRow { state: SegmentState::Free, life, stream, sequence, used: 0, live: Vec::new() };
-                self.table.restore(*segment, row);
+                let (state, live) = (SegmentState::Free, Vec::new());
+                self.table.restore(*segment, SegmentRow { state, life, stream, sequence, opened, used: 0, live });
                 continue;
             }
             if life > row.life || row.state == SegmentState::Open {
                 let live = if life > row.life { Vec::new() } else { row.live.clone() };
-                self.table
-                    .restore(*segment, SegmentRow { state: SegmentState::Open, life, stream, sequence, used, live });
+                let state = SegmentState::Open;
+                self.table.restore(*segment, SegmentRow { state, life, stream, sequence, opened, used, live });
                 self.table.set_state(*segment, SegmentState::Closed, used);
                 if !old {
                     self.table.hold_back(*segment);
@@ -322,11 +325,14 @@ impl Opening {
             growing: AtomicBool::new(false),
             discarded_bytes: AtomicU64::new(0),
             geometry: self.geometry,
+            host: Host::default(),
             table: Lock::new("segments", self.table),
             summarised: Lock::new("summarised", summarised),
             replay: Lock::new("replay", self.replay),
             runtime: self.runtime,
         });
+        let there = store.clone();
+        tasks::run_blocking(&*store.runtime.tasks, move || there.look_at_host()).await;
         drive::start(&log);
         let there = store.clone();
         store.runtime.tasks.spawn(0, Box::new(move || Box::pin(housekeep(there, sealed))));

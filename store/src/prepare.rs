@@ -6,6 +6,7 @@ use crate::format::segment::{SegmentHeader, Stream};
 use crate::format::summary;
 use crate::format::values::SegmentState;
 use crate::log::Prepared;
+use crate::segments::Taken;
 use crate::space::BULK_RESERVE_SEGMENTS;
 use base::limits::{BLOCK_BYTES, IO_BYTES_MAX};
 use base::{Kind, Place, Result, SegmentId};
@@ -72,25 +73,38 @@ pub async fn seal_full(store: &Arc<Store>) -> Result<()> {
     Ok(())
 }
 
-/// Takes a free segment and makes it ready; None if the stream may not have one now. Errors: `NoSpace` if the host has
-/// no space for it, `Io`.
-async fn prepare(store: &Arc<Store>, stream: Stream) -> Result<Option<Prepared>> {
-    let taken = {
-        let mut table = store.table.lock();
-        if stream == Stream::Bulk && table.free() <= BULK_RESERVE_SEGMENTS {
-            return Ok(None);
+/// Takes a free segment that has a file; None if the stream may not have one now. Errors: `Io`.
+async fn take(store: &Arc<Store>, stream: Stream) -> Result<Option<Taken>> {
+    loop {
+        let taken = {
+            let mut table = store.table.lock();
+            if stream == Stream::Bulk && table.free() <= BULK_RESERVE_SEGMENTS {
+                return Ok(None);
+            }
+            table.take(stream)
+        };
+        let Some(taken) = taken else { return Ok(None) };
+        let there = store.clone();
+        let make = move || there.geometry.make(taken.segment, there.host.spare_bytes());
+        match tasks::run_blocking(&*store.runtime.tasks, make).await {
+            Ok(()) => return Ok(Some(taken)),
+            Err(error) => {
+                store.table.lock().give_back(taken.segment);
+                match error.kind {
+                    Kind::NoSpace => store.hide_unmade(),
+                    _ => return Err(error),
+                }
+            }
         }
-        table.take(stream)
-    };
-    let Some(taken) = taken else { return Ok(None) };
+    }
+}
+
+/// Takes a free segment and makes it ready; None if the stream may not have one now. Errors: `NoSpace` if the host has
+/// no space for it after all, `Io`.
+async fn prepare(store: &Arc<Store>, stream: Stream) -> Result<Option<Prepared>> {
+    let Some(taken) = take(store, stream).await? else { return Ok(None) };
     let (segment, life, sequence) = (taken.segment, taken.life, taken.sequence);
     let place = Place { segment, block: 0 };
-    let geometry = store.geometry.clone();
-    let made = tasks::run_blocking(&*store.runtime.tasks, move || geometry.make(segment)).await;
-    if let Err(error) = made {
-        store.table.lock().give_back(segment);
-        return Err(error);
-    }
     let spot = store.geometry.spot(place).expect("the segment's file has just been made");
     // A device has no file system whose metadata a first write would change, and replay never trusts what it did not
     // write in this life: neither a blank segment nor a discarded one is filled.

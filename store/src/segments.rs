@@ -26,6 +26,8 @@ pub struct Table {
     /// Freed in this run and not yet discarded; those that are not free yet are on their way. One that was freed by
     /// recovery is none: its life may not be durable, and its header alone tells it.
     undiscarded: BTreeSet<SegmentId>,
+    /// Free, but the host has no room for their files.
+    hidden: BTreeSet<SegmentId>,
     /// Being discarded: not free for so long.
     discarding: Option<SegmentId>,
     /// Seeded bug `FreedTwice` only: what the last checkpoint freed.
@@ -36,6 +38,8 @@ pub struct Table {
     changed: BTreeSet<SegmentId>,
     /// Next position of each stream.
     pub next_sequence: [u64; 3],
+    /// Next position among all segments opened.
+    next_opened: u64,
 }
 
 /// Segments between "free" and "may be taken": those freed since the readers' phase ended last, and those that wait for
@@ -68,7 +72,7 @@ pub struct Taken {
 /// Space, in segments and blocks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Space {
-    /// Segments of the brick.
+    /// Segments of the brick, those left out that the host has no room for.
     pub segments: u64,
     /// Of these, free.
     pub free_segments: u64,
@@ -84,7 +88,7 @@ fn stream_slot(stream: Stream) -> usize {
 
 fn never_used() -> SegmentRow {
     let stream = Stream::Commit;
-    SegmentRow { state: SegmentState::Free, life: Life(0), stream, sequence: 0, used: 0, live: Vec::new() }
+    SegmentRow { state: SegmentState::Free, life: Life(0), stream, sequence: 0, opened: 0, used: 0, live: Vec::new() }
 }
 
 impl Table {
@@ -99,12 +103,14 @@ impl Table {
             checkpoint: 1,
             leaving: Leaving::default(),
             undiscarded: BTreeSet::new(),
+            hidden: BTreeSet::new(),
             discarding: None,
             freed_before: Vec::new(),
             held_back: BTreeSet::new(),
             free: (0..segments).map(SegmentId).collect(),
             changed: BTreeSet::new(),
             next_sequence: [1; 3],
+            next_opened: 1,
         }
     }
     /// The process before this one has no write in flight any more.
@@ -119,6 +125,7 @@ impl Table {
         };
         let next = &mut self.next_sequence[stream_slot(row.stream)];
         *next = (*next).max(row.sequence + 1);
+        self.next_opened = self.next_opened.max(row.opened + 1);
         self.set_live(segment, ones(&row.live));
         self.rows[segment.0 as usize] = row;
     }
@@ -138,6 +145,10 @@ impl Table {
     /// All rows.
     pub fn iter(&self) -> impl Iterator<Item = (SegmentId, &SegmentRow)> {
         self.rows.iter().enumerate().map(|(number, row)| (SegmentId(number as u32), row))
+    }
+    /// Position among all segments of one opened now.
+    pub fn next_opened(&self) -> u64 {
+        self.next_opened
     }
     /// Position in its stream of the next segment taken.
     pub fn next_in(&self, stream: Stream) -> u64 {
@@ -159,9 +170,11 @@ impl Table {
             life: Life(row.life.0 + 1),
             stream,
             sequence,
+            opened: self.next_opened,
             used: 1,
             live: Vec::new(),
         };
+        self.next_opened += 1;
         self.changed.remove(&segment);
         Some(Taken { segment, life: row.life, sequence, unwritten })
     }
@@ -172,6 +185,21 @@ impl Table {
         (row.state, row.stream) = (SegmentState::Free, Stream::Bulk);
         self.free.insert(segment);
         self.changed.insert(segment);
+    }
+    /// Free segments that are not `made` count no more, until `show_hidden`.
+    pub fn hide(&mut self, made: impl Fn(SegmentId) -> bool) {
+        let hidden = self.free.extract_if(.., |segment| !made(*segment));
+        self.hidden.extend(hidden);
+    }
+    /// They count again. False if there was none.
+    pub fn show_hidden(&mut self) -> bool {
+        let some = !self.hidden.is_empty();
+        self.free.append(&mut self.hidden);
+        some
+    }
+    /// Segments that the host has no room for.
+    pub fn hidden(&self) -> usize {
+        self.hidden.len()
     }
     /// The header of a segment taken is durable.
     pub fn note_ready(&mut self, segment: SegmentId) {
@@ -271,10 +299,9 @@ impl Table {
         self.sealed_before.resize(segments as usize, 0);
         self.free.extend((before..segments).map(SegmentId));
     }
-    /// How many segments were opened since this one, over all streams, as far as their sequences tell.
+    /// How many segments were opened since this one, over all streams.
     pub fn age(&self, row: &SegmentRow) -> u64 {
-        let next = self.next_in(row.stream);
-        (next - row.sequence) * self.next_sequence.iter().sum::<u64>() / next
+        self.next_opened - 1 - row.opened
     }
     /// True if the last checkpoint found live blocks in a segment.
     pub fn is_live(&self, segment: SegmentId) -> bool {
@@ -298,7 +325,7 @@ impl Table {
     pub fn space(&self) -> Space {
         let leaving = self.leaving.since.len() + self.leaving.waiting.len();
         Space {
-            segments: self.rows.len() as u64,
+            segments: (self.rows.len() - self.hidden.len()) as u64,
             free_segments: self.free.len() as u64 + u64::from(self.discarding.is_some()),
             emptied_segments: self.dead_waiting + leaving as u64,
             live_blocks: self.live_blocks,

@@ -5,7 +5,7 @@ use crate::cleaner::Thresholds;
 use base::StatFs;
 use base::limits::BLOCK_BYTES;
 use runtime::Event;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering};
 
 /// Free segments that the bulk stream leaves to the log and the cleaner.
 pub const BULK_RESERVE_SEGMENTS: usize = 2;
@@ -13,6 +13,10 @@ pub const BULK_RESERVE_SEGMENTS: usize = 2;
 /// Turns come at multiples of this: writes that wait anyway go on together, in one batch of the log with one header. One
 /// by one they would write a header block for every two or three of theirs, which the cleaner has to make room for.
 const TURN_NS: u64 = 1_000_000;
+/// Blocks whose turns a batch waits for at most; clients that have 32 writes in flight fill it to about a third.
+const GATHER_BLOCKS: u64 = 64;
+/// And for so long at most, half of it on average: where 32 writes in flight keep a brick busy, each takes longer anyway.
+const GATHER_NS_MAX: u64 = 1_000_000;
 /// Longest time that one write waits for its turn.
 const WAIT_NS_MAX: u64 = 500_000_000;
 
@@ -22,8 +26,8 @@ const WAIT_NS_MAX: u64 = 500_000_000;
 pub struct Admission {
     /// Blocks admitted since start, overwrites included.
     admitted: AtomicU64,
-    /// What `admitted` may grow to by the last measurement.
-    limit: AtomicU64,
+    /// What `admitted` may grow to by the last measurement; less than nothing if a part of the brick has gone since.
+    limit: AtomicI64,
     /// Of these, not known to be ordered yet: a checkpoint may not find them.
     in_flight: AtomicU64,
     /// What was admitted and ordered when the checkpoint under way made its cut.
@@ -45,7 +49,7 @@ impl Drop for Admitted<'_> {
 impl Admission {
     /// So many blocks may still be admitted.
     pub fn new(room: u64) -> Admission {
-        Admission { limit: AtomicU64::new(room), ..Admission::default() }
+        Admission { limit: AtomicI64::new(room as i64), ..Admission::default() }
     }
     /// Admits blocks if they fit even if none of them overwrites another. None: measure by a checkpoint, then they fit or
     /// there is no room.
@@ -53,7 +57,7 @@ impl Admission {
         // First: a cut between the two takes them for in flight, which is right.
         let admitted = self.fly(blocks);
         let limit = self.limit.load(Ordering::Acquire);
-        let after = |before: u64| Some(before + blocks).filter(|after| *after <= limit);
+        let after = |before: u64| Some(before + blocks).filter(|after| *after as i64 <= limit);
         let fits = self.admitted.fetch_update(Ordering::AcqRel, Ordering::Acquire, after).is_ok();
         fits.then_some(admitted)
     }
@@ -86,12 +90,12 @@ impl Admission {
     }
     /// A checkpoint has counted the live blocks as of its cut.
     pub fn measured(&self, bound: u64, live: u64) {
-        let limit = (bound + self.cut.load(Ordering::Acquire)).saturating_sub(live);
-        self.limit.store(limit, Ordering::Release);
+        let limit = bound + self.cut.load(Ordering::Acquire);
+        self.limit.store(limit as i64 - live as i64, Ordering::Release);
     }
     /// Blocks that may still be admitted.
     pub fn room(&self) -> u64 {
-        self.limit.load(Ordering::Acquire).saturating_sub(self.admitted())
+        (self.limit.load(Ordering::Acquire) - self.admitted() as i64).max(0) as u64
     }
 }
 
@@ -136,11 +140,12 @@ impl Space {
     fn marks(&self) -> Thresholds {
         Thresholds::new(self.segments.load(Ordering::Acquire))
     }
-    /// The brick has more segments. No checkpoint measures at the same time: both hold the table's lock.
-    pub fn grow(&self, segments: u32) {
+    /// The brick has more or less segments to use. No checkpoint measures at the same time: both hold the table's lock.
+    pub fn resize(&self, segments: u32) {
         let before = self.usable_blocks();
         self.segments.store(segments, Ordering::Release);
-        self.admission.limit.fetch_add(self.usable_blocks() - before, Ordering::AcqRel);
+        let more = self.usable_blocks() as i64 - before as i64;
+        self.admission.limit.fetch_add(more, Ordering::AcqRel);
     }
     /// A checkpoint has counted the live blocks as of its cut.
     pub fn measured(&self, live: u64) {
@@ -165,6 +170,11 @@ impl Space {
             self.turn_ns.fetch_update(Ordering::AcqRel, Ordering::Acquire, later).expect("there is a later one");
         // One large write does not wait for all its blocks' turns: those who come next do.
         (before > now_ns).then(|| before.next_multiple_of(TURN_NS).min(now_ns + WAIT_NS_MAX))
+    }
+    /// How long a write that nobody waits to be durable gathers others into its batch, while clients are slowed anyway: a
+    /// batch's header is a block too, which the cleaner has to make room for. Zero while they are not.
+    pub fn gather_ns(&self) -> u64 {
+        self.delay_ns.load(Ordering::Relaxed).saturating_mul(GATHER_BLOCKS).min(GATHER_NS_MAX)
     }
     /// Free segments below which client data waits.
     pub fn floor_for_data(&self) -> usize {

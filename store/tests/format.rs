@@ -283,8 +283,9 @@ fn values_of_the_index() {
     drawn(&values::encode_results(&results), &[(1, 2, 1), (3, 8, 2), (11, 1, 2), (12, 8, 3), (20, 4, 4)]);
     let live = vec![u64::MAX, 1];
     let (life, stream, state) = (Life(2), Stream::Bulk, SegmentState::Sealed);
-    let bytes = values::encode_segment(&SegmentRow { state, life, stream, sequence: 3, used: 4, live });
-    drawn(&bytes, &[(1, 1, 3), (2, 1, 2), (3, 4, 2), (7, 8, 3), (15, 4, 4), (19, 4, 2), (23, 8, u64::MAX), (31, 8, 1)]);
+    let bytes = values::encode_segment(&SegmentRow { state, life, stream, sequence: 3, opened: 5, used: 4, live });
+    drawn(&bytes, &[(1, 1, 3), (2, 1, 2), (3, 4, 2), (7, 8, 3), (15, 8, 5), (23, 4, 4), (27, 4, 2)]);
+    drawn(&bytes, &[(31, 8, u64::MAX), (39, 8, 1)]);
     let replay = ReplayRow {
         number: 1,
         previous_crc: 2,

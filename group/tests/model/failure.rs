@@ -177,7 +177,8 @@ fn a_host_without_space_is_told_and_forgotten_once_there_is_some() {
                 made = Some(answer.reply);
                 break;
             }
-            runtime.clock.sleep(10_000_000).await;
+            // The host is looked at once in a second.
+            runtime.clock.sleep(200_000_000).await;
         }
         let Some(base::Reply::Volume(volume)) = made else { panic!("there is space again: {made:?}") };
         rig.volume = volume;

@@ -4,7 +4,8 @@
 use crate::rig::{Rig, SEGMENT_BYTES, Shape, name, pattern};
 use base::limits::BLOCK_BYTES;
 use base::{At, Ino, Kind, Op, Reply, Sync};
-use runtime::sim::World;
+use runtime::random::SplitMix;
+use runtime::sim::{SimDisk, Survival, World};
 
 /// Half of so small a brick is for the cleaner: 16 segments of data.
 const FULL: Shape = Shape { segments: 32, groups: 4, overlay_bytes: 8 << 20, cache_bytes: 1 };
@@ -200,5 +201,51 @@ fn a_volume_is_full_at_its_size() {
             rig.settle().await;
             assert_eq!(client.free_bytes().await, SIZE);
         }
+    });
+}
+
+/// While others fill the file system that the brick's directory is in, the index has the ballast's room: data and new names
+/// are refused, what makes room is not, also after a crash; and all is as before once there is room again (rule K5).
+#[test]
+fn a_short_host_leaves_its_last_room_to_deletions_and_checkpoints() {
+    /// Of a brick of 256 MiB.
+    const BALLAST: u64 = 4 << 20;
+    let mut world = World::new(5);
+    let (runtime, disk) = (world.runtime(), world.disk().clone());
+    let ballast = |disk: &SimDisk| {
+        disk.crash_image(Survival::Everything, &mut SplitMix(1)).length("ballast").expect("it was made")
+    };
+    let rig = world.block_on(async {
+        let rig = Rig::new(runtime.clone(), Shape::SMALL).await;
+        let file = rig.create(rig.volume.root, "file").await.expect("a new file");
+        rig.write(file, At::End, &pattern(1, 1 << 20), Sync::Data).await.expect("there is room");
+        rig.create(rig.volume.root, "gone").await.expect("a new file");
+        assert_eq!(ballast(&disk), BALLAST);
+        disk.set_others(runtime.disk.free_bytes().expect("no fault") - BALLAST / 4);
+        runtime.clock.sleep(2_000_000_000).await;
+        assert_eq!(ballast(&disk), 0);
+        assert_eq!(rig.write(file, At::Offset(0), &[1], Sync::Data).await, Err(Kind::NoSpace));
+        assert_eq!(rig.create(rig.volume.root, "new").await, Err(Kind::NoSpace));
+        rig.done(Op::Unlink { parent: rig.volume.root, name: name("gone") }).await.expect("names can be removed");
+        rig.settle().await;
+        rig
+    });
+    let mut after = World::from_image(6, world.crash_as(Survival::Random, &mut SplitMix(2)));
+    let (runtime, disk) = (after.runtime(), after.disk().clone());
+    disk.set_others(runtime.disk.free_bytes().expect("no fault") - BALLAST / 4);
+    after.block_on(async {
+        let rig = rig.after_crash(runtime.clone(), 0).await;
+        let file = rig.lookup(rig.volume.root, "file").await.expect("it was durable");
+        assert_eq!(rig.write(file, At::Offset(0), &[1], Sync::Data).await, Err(Kind::NoSpace));
+        let set = base::SetAttr { size: Some(4096), ..base::SetAttr::default() };
+        rig.attr(Op::SetAttr { ino: file, set }).await.expect("files can be cut");
+        rig.settle().await;
+        disk.set_others(0);
+        runtime.clock.sleep(2_000_000_000).await;
+        assert_eq!(ballast(&disk), BALLAST);
+        rig.write(file, At::End, &pattern(2, 4096), Sync::Data).await.expect("there is room again");
+        assert!(rig.read(file, 0, 8192).await == Ok([pattern(1, 1 << 20)[..4096].to_vec(), pattern(2, 4096)].concat()));
+        assert_eq!(rig.lookup(rig.volume.root, "gone").await, Err(Kind::NotFound));
+        rig.reopen().await;
     });
 }

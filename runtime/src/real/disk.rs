@@ -34,6 +34,9 @@ impl Disk for RealDisk {
     fn allocate(&self, file: FileId, bytes: u64) -> Result<()> {
         self.files().allocate(file, bytes)
     }
+    fn release(&self, file: FileId) -> Result<()> {
+        self.files().release(file)
+    }
     fn sync_names(&self) -> Result<()> {
         self.files().sync_names()
     }

@@ -187,6 +187,12 @@ impl Files {
             return Err(failed(what, &error).with(self.name(file)).with(format_args!("{bytes} bytes")));
         }
     }
+    /// See `Disk::release`.
+    pub fn release(&self, file: FileId) -> Result<()> {
+        assert!(!self.is_device(file), "a device has the length that it has");
+        let emptied = self.copy(file)?.set_len(0);
+        emptied.map_err(|error| failed("its space cannot be given back", &error).with(self.name(file)))
+    }
     /// See `Disk::sync_names`.
     pub fn sync_names(&self) -> Result<()> {
         self.directory.sync_all().map_err(|error| failed("the brick's directory cannot be synced", &error))

@@ -102,6 +102,9 @@ impl Disk for VolatileDisk {
     fn allocate(&self, file: FileId, bytes: u64) -> Result<()> {
         self.inner.disk.allocate(file, bytes)
     }
+    fn release(&self, file: FileId) -> Result<()> {
+        self.inner.disk.release(file)
+    }
     fn sync_names(&self) -> Result<()> {
         self.inner.disk.sync_names()
     }

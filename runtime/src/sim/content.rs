@@ -98,6 +98,10 @@ impl Content {
         self.length = length;
         self.lengths.push((sequence, length));
     }
+    /// Gives all space back, durably at once: what held it had no bytes worth reading.
+    pub(super) fn release(&mut self) {
+        *self = Content::default();
+    }
     /// A write completes at moment `sequence`.
     pub(super) fn write(&mut self, patch: Patch, sequence: u64, durable: bool) {
         for (page, bytes) in (patch.first..).zip(&patch.pages) {

@@ -56,6 +56,8 @@ struct State {
     rng: SplitMix,
     latency: Latency,
     capacity_bytes: u64,
+    // Of somebody else's files.
+    others_bytes: u64,
     files: Vec<File>,
     names: BTreeMap<String, usize>,
     pending: BTreeMap<u64, Pending>,
@@ -154,6 +156,7 @@ impl SimDisk {
             rng,
             latency,
             capacity_bytes: image.capacity_bytes,
+            others_bytes: 0,
             files: image.files.iter().map(file).collect(),
             names: image.files.keys().cloned().zip(0..).collect(),
             pending: BTreeMap::new(),
@@ -194,6 +197,10 @@ impl SimDisk {
         let mut state = self.state();
         state.faults = faults;
         state.counters = Counters::default();
+    }
+    /// Somebody else has so many bytes on the same file system from now on.
+    pub fn set_others(&self, bytes: u64) {
+        self.state().others_bytes = bytes;
     }
     /// Durable steps so far: submitted writes, ended durable writes, ended flushes, calls of `sync_names`.
     pub fn steps(&self) -> u64 {
@@ -335,8 +342,8 @@ impl State {
     }
     fn free_bytes(&self) -> u64 {
         let files = self.files.iter().filter(|file| file.name != DEVICE);
-        let used = files.map(|file| file.content.length()).sum();
-        self.capacity_bytes.saturating_sub(used)
+        let used: u64 = files.map(|file| file.content.length()).sum();
+        self.capacity_bytes.saturating_sub(used + self.others_bytes)
     }
     fn file(&mut self, file: FileId) -> &mut File {
         let file = &mut self.files[file.0 as usize];
@@ -534,6 +541,16 @@ impl Disk for SimDisk {
             state.file(file).content.grow(bytes, sequence);
             self.schedule.note(TraceKind::Grow, u64::from(file.0), bytes);
         }
+        Ok(())
+    }
+    fn release(&self, file: FileId) -> Result<()> {
+        let mut state = self.state();
+        if state.crashed {
+            return Err(crashed());
+        }
+        assert!(state.pending.values().all(|pending| pending.file != file.0 as usize), "nobody reads or writes it");
+        state.file(file).content.release();
+        self.schedule.note(TraceKind::Grow, u64::from(file.0), 0);
         Ok(())
     }
     fn sync_names(&self) -> Result<()> {

@@ -181,6 +181,7 @@ fn summaries_and_rows_come_back() {
         life: Life(4),
         stream: segment::Stream::Bulk,
         sequence: 6,
+        opened: 8,
         used: 7,
         live: vec![1, 2],
     };

@@ -266,6 +266,8 @@ pub struct SegmentRow {
     pub stream: Stream,
     /// Position in the stream.
     pub sequence: u64,
+    /// Position among all segments of the brick, whatever their stream, in the order of their opening: its age.
+    pub opened: u64,
     /// Blocks written from the start, header included.
     pub used: u32,
     /// Live bits; empty = none live.
@@ -289,7 +291,7 @@ pub fn encode_segment(row: &SegmentRow) -> Vec<u8> {
         SegmentState::Sealed => 3,
     };
     let mut writer = Writer(&mut out);
-    writer.u8(state).u8(row.stream.code()).u32(row.life.0).u64(row.sequence).u32(row.used);
+    writer.u8(state).u8(row.stream.code()).u32(row.life.0).u64(row.sequence).u64(row.opened).u32(row.used);
     writer.u32(row.live.len() as u32);
     for &word in &row.live {
         writer.u64(word);
@@ -307,8 +309,9 @@ pub fn decode_segment(bytes: &[u8]) -> Result<SegmentRow> {
         _ => return Err(corrupt("a segment has no known state")),
     };
     let stream = Stream::from_code(reader.u8()?)?;
-    let (life, sequence, used) = (Life(reader.u32()?), reader.u64()?, reader.u32()?);
+    let (life, sequence, opened) = (Life(reader.u32()?), reader.u64()?, reader.u64()?);
+    let used = reader.u32()?;
     let words = reader.u32()?;
     let live = (0..words).map(|_| reader.u64()).collect::<Result<_>>()?;
-    Ok(SegmentRow { state, life, stream, sequence, used, live })
+    Ok(SegmentRow { state, life, stream, sequence, opened, used, live })
 }
