@@ -115,6 +115,8 @@ pub enum Edit {
     TargetPut { ino: Ino, target: Box<[u8]> },
     /// Blocks `first .. first + crcs.len()` of `ino` hold the record's payload; one CRC-32C per block.
     Map { ino: Ino, first: u64, crcs: Crcs },
+    /// The file is promised room for blocks `first .. first + count`, mapped or not (rule K5).
+    Reserve { ino: Ino, first: u64, count: u64 },
     /// A cross-group change was decided here.
     IntentPut(Intent),
     /// All followers have applied it.

@@ -88,6 +88,8 @@ pub enum Op {
     Read { ino: Ino, offset: u64, length: u32 },
     /// Write the payload beside the operation (at most 1 MiB).
     Write { ino: Ino, at: At, sync: Sync, kill_privileges: bool },
+    /// Promise a file room for a range of bytes that it may not have written yet; it grows to hold them unless `keep_size`.
+    Allocate { ino: Ino, offset: u64, length: u64, keep_size: bool },
     /// Make an inode's acknowledged changes durable.
     Fsync { ino: Ino, sync: Sync },
     /// Entries of a directory after `cookie` (0 = from the start), at most `count`; with attributes if `plus`.
@@ -124,6 +126,7 @@ impl Op {
             Op::Write { sync: Sync::Ordered, .. } => "write",
             Op::Write { sync: Sync::Written, .. } => "write-direct",
             Op::Write { .. } => "write-sync",
+            Op::Allocate { .. } => "fallocate",
             Op::Fsync { .. } => "fsync",
             Op::ReadDir { .. } => "readdir",
             Op::StatFs => "statfs",
@@ -146,6 +149,7 @@ impl Op {
             | Op::Rename { .. }
             | Op::Release { .. }
             | Op::Write { .. }
+            | Op::Allocate { .. }
             | Op::VolumeCreate { .. }
             | Op::VolumeDelete { .. } => true,
             _ => false,

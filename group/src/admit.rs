@@ -1,12 +1,12 @@
 //! Admission of client data (rules K4, K5): by logical bytes, so that a full brick or volume says so; then at the pace that
 //! the cleaner keeps up with. Deletions and changes of names pass where data waits.
 
-use crate::Groups;
 use crate::context::Context;
 use crate::load::Wanted;
 use crate::write::Write;
-use base::limits::BLOCK_BYTES;
-use base::{At, Error, Ino, Kind, LeafKey, Op, Result, StatFs, Volume, VolumeId};
+use crate::{Answer, Groups};
+use base::limits::{BLOCK_BYTES, FILE_BYTES_MAX};
+use base::{At, Error, Ino, Kind, LeafKey, Op, Result, StatFs, Sync, Volume, VolumeId};
 use runtime::Stage;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -59,13 +59,15 @@ impl Blocks {
         let length = u64::from(write.length);
         match write.at {
             At::End => Blocks { ino: write.ino, first: None, count: length.div_ceil(block) },
-            At::Offset(offset) => {
-                let first = offset / block;
-                // An offset near the end of all numbers is refused later.
-                let count = offset.saturating_add(length).div_ceil(block).saturating_sub(first);
-                Blocks { ino: write.ino, first: Some(first), count }
-            }
+            At::Offset(offset) => Blocks::of_bytes(write.ino, offset, length),
         }
+    }
+    fn of_bytes(ino: Ino, offset: u64, length: u64) -> Blocks {
+        let block = BLOCK_BYTES as u64;
+        let first = offset / block;
+        // An offset near the end of all numbers is refused later.
+        let count = offset.saturating_add(length).div_ceil(block).saturating_sub(first);
+        Blocks { ino, first: Some(first), count }
     }
 }
 
@@ -78,9 +80,7 @@ impl Groups {
         quota: Option<&'a Quota>,
         write: &Write,
     ) -> Result<(Admitted<'a>, Option<Admitted<'a>>)> {
-        if self.store().host.is_short() {
-            return Err(host_full());
-        }
+        self.refuse_if_short()?;
         let blocks = Blocks::of(write);
         let admitted = loop {
             let error = match self.admit(quota, blocks.count) {
@@ -108,6 +108,84 @@ impl Groups {
         Ok(admitted)
     }
 
+    fn refuse_if_short(&self) -> Result<()> {
+        if self.store().host.is_short() { Err(host_full()) } else { Ok(()) }
+    }
+
+    /// Promises a file room for a range of bytes (rule K5): as much of it is admitted as has none yet.
+    pub(crate) async fn allocate(&self, context: &Context, op: &Op) -> Result<Answer> {
+        let Op::Allocate { ino, offset, length, .. } = *op else { unreachable!("only called for promises") };
+        // Whoever is delivered again has its room.
+        let done = self.state(ino.group()).state.lock().result(context.session, context.request).is_some();
+        // What is no range, or beyond all files, is refused by those who know files.
+        let blocks = Blocks::of_bytes(ino, offset, length.min(FILE_BYTES_MAX));
+        let quota = self.quota(context.volume);
+        let _admitted = match done {
+            true => None,
+            false => Some(self.admit_promise(context, quota.as_deref(), blocks).await?),
+        };
+        context.span.mark(Stage::Admit, self.now_ns());
+        self.change(context, op, Sync::Ordered).await
+    }
+
+    async fn admit_promise<'a>(
+        &'a self,
+        context: &Context,
+        quota: Option<&'a Quota>,
+        blocks: Blocks,
+    ) -> Result<(Admitted<'a>, Option<Admitted<'a>>)> {
+        self.refuse_if_short()?;
+        let mut count = blocks.count;
+        loop {
+            let error = match self.admit(quota, count) {
+                Ok(admitted) => return Ok(admitted),
+                Err(error) => error,
+            };
+            // No more than all that there is can be mapped already: no need to count.
+            let all_blocks =
+                self.store().segments().segments * u64::from(self.store().segment_bytes() as u32) / BLOCK_BYTES as u64;
+            if blocks.count > 2 * all_blocks {
+                return Err(error);
+            }
+            let arrived = self.checkpoints();
+            let new = self.new_blocks(context, blocks).await?;
+            if new == count && self.is_measured(quota) {
+                return Err(error);
+            }
+            if new == count {
+                self.checkpoint_after(arrived).await?;
+            }
+            count = new;
+        }
+    }
+
+    /// Blocks of a range that are neither mapped nor promised.
+    async fn new_blocks(&self, context: &Context, blocks: Blocks) -> Result<u64> {
+        let mut new = 0;
+        let first = blocks.first.expect("a promise has a place");
+        for block in first..first + blocks.count {
+            new += u64::from(self.is_new(context, blocks.ino, block).await?);
+        }
+        Ok(new)
+    }
+
+    /// True if a block takes room when it is written.
+    async fn is_new(&self, context: &Context, ino: Ino, block: u64) -> Result<bool> {
+        loop {
+            let slot = {
+                let mut state = self.state(ino.group()).state.lock();
+                if state.is_promised(context.volume, ino, block) {
+                    return Ok(false);
+                }
+                state.slot(context.volume, ino, block)
+            };
+            match slot {
+                Some(slot) => return Ok(slot == Slot::Hole),
+                None => self.load(context.volume, vec![Wanted::Leaf(LeafKey::of(ino, block).0)]).await?,
+            }
+        }
+    }
+
     fn admit<'a>(&'a self, quota: Option<&'a Quota>, blocks: u64) -> Result<(Admitted<'a>, Option<Admitted<'a>>)> {
         let brick = &self.store().space.admission;
         let admitted = brick.admit(blocks).ok_or_else(full)?;
@@ -121,21 +199,13 @@ impl Groups {
         }
     }
 
-    /// True if every block is mapped already: writing it takes no room. A truncation that comes between makes it a new one;
-    /// the reserve has room for as many as are in flight.
+    /// True if every block is mapped or promised already: writing it takes no room. A truncation that comes between makes it
+    /// a new one; the reserve has room for as many as are in flight.
     async fn overwrites(&self, context: &Context, blocks: Blocks) -> Result<bool> {
         let Some(first) = blocks.first else { return Ok(false) };
         for block in first..first + blocks.count {
-            loop {
-                let slot = self.state(blocks.ino.group()).state.lock().slot(context.volume, blocks.ino, block);
-                match slot {
-                    Some(Slot::Local { .. }) => break,
-                    Some(Slot::Hole) => return Ok(false),
-                    None => {
-                        let leaf = Wanted::Leaf(LeafKey::of(blocks.ino, block).0);
-                        self.load(context.volume, vec![leaf]).await?;
-                    }
-                }
+            if self.is_new(context, blocks.ino, block).await? {
+                return Ok(false);
             }
         }
         Ok(true)
@@ -144,8 +214,8 @@ impl Groups {
     /// Lets a change of names in: it stops only above what the cleaner itself needs. New names stop where the index has no
     /// room for more of them, like data.
     pub(crate) async fn admit_change(&self, op: &Op) -> Result<()> {
-        if adds(op) && self.store().host.is_short() {
-            return Err(host_full());
+        if adds(op) {
+            self.refuse_if_short()?;
         }
         match self.store().space.reclaims() {
             true => self.wait_for_room(self.store().space.floor_for_names()).await,
@@ -212,7 +282,7 @@ impl Groups {
         }
     }
     fn used_blocks(&self, volume: VolumeId) -> u64 {
-        self.store().usage(volume).values().map(|usage| usage.blocks).sum()
+        self.store().usage(volume).values().map(|usage| usage.blocks + usage.reserved).sum()
     }
     /// Space as clients of a volume see it.
     pub(crate) fn statfs(&self, volume: VolumeId) -> StatFs {

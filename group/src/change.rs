@@ -385,6 +385,7 @@ fn deciding_group(op: &Op) -> GroupId {
         | Op::Release { ino }
         | Op::Read { ino, .. }
         | Op::Write { ino, .. }
+        | Op::Allocate { ino, .. }
         | Op::Fsync { ino, .. }
         | Op::ReadDir { ino, .. } => ino.group(),
         Op::StatFs | Op::SyncAll | Op::VolumeCreate { .. } | Op::VolumeDelete { .. } | Op::VolumeList => GroupId(0),

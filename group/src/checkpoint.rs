@@ -90,7 +90,8 @@ impl Groups {
                 self.overlay_bytes.fetch_sub(counted, Ordering::Relaxed);
             }
             if state.frozen.is_some() || !state.purges.is_empty() {
-                frozen.push((state.group, state.row, state.frozen.clone(), state.purges.clone()));
+                let left = (state.purges.clone(), state.reserves.clone());
+                frozen.push((state.group, state.row, state.frozen.clone(), left));
             }
         }
         if !active(Bug::AppliedBeforeDurable) {
@@ -100,16 +101,16 @@ impl Groups {
         }
         let (store, limits) = (self.store().clone(), self.options.free);
         let write = move || {
-            let parts = frozen.into_iter().map(|(group, row, generation, purges)| {
+            let parts = frozen.into_iter().map(|(group, row, generation, (purges, reserves))| {
                 let changes = generation.map_or(Vec::new(), |generation| generation.changes());
-                GroupPart { group, row, changes, purges }
+                GroupPart { group, row, changes, purges, reserves }
             });
             store::checkpoint::write(&store, replay, parts.collect(), limits)
         };
         let left = run_blocking(&*self.store().runtime.tasks, write).await?;
-        self.purging.store(left.iter().any(|(_, purges)| !purges.is_empty()), Ordering::Release);
-        for (group, purges) in left {
-            let merged = self.state(group).state.lock().merged(purges);
+        self.purging.store(left.iter().any(|left| !left.purges.is_empty()), Ordering::Release);
+        for left in left {
+            let merged = self.state(left.group).state.lock().merged(left);
             drop(merged);
         }
         self.measure_quotas();

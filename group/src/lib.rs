@@ -165,6 +165,7 @@ impl Groups {
                 self.write(context, write, data).await
             }
             Op::SetAttr { ino, set } => self.set_attributes(context, ino, set).await,
+            Op::Allocate { .. } => self.allocate(context, &op).await,
             Op::ReadDir { ino, cookie, count, plus } => self.read_dir(context, ino, cookie, count, plus).await,
             Op::Release { ino } => self.release(context, ino).await,
             Op::Fsync { ino, sync } => self.fsync(context, ino, sync).await,

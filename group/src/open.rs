@@ -16,6 +16,7 @@ use store::format::values::GroupRow;
 use store::format::{keys, values};
 use store::index::Index;
 use store::purge::Purges;
+use store::reserve::Reserves;
 use store::{Opening, Replay, Replayed};
 
 /// Bytes that cached names and leaves take each, roughly: for turning a budget into entries.
@@ -41,7 +42,8 @@ fn read_groups(index: &dyn Index, count: u32, options: &Options) -> Result<Vec<G
             // "..". Volume 0 is the catalogue.
             None => GroupRow { next_ino: 2, next_cookie: 3, next_intent: 1, next_volume: 1, ..GroupRow::default() },
         };
-        let mut state = State::new(group, row, Purges::read(index, group, &volumes)?, sizes);
+        let (purges, reserves) = (Purges::read(index, group, &volumes)?, Reserves::read(index, group, &volumes)?);
+        let mut state = State::new(group, row, purges, reserves, sizes);
         let (from, to) = keys::sessions(group);
         for (key, value) in index.scan(&from, &to, usize::MAX)? {
             state.results.insert(keys::session_id(&key), values::decode_results(&value)?.into());

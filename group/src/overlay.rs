@@ -8,6 +8,7 @@ use base::{
 };
 use names::Entry;
 use std::collections::BTreeMap;
+use std::ops::Range;
 use store::format::leaf::{Leaf, Slot};
 use store::{Change, Cut};
 
@@ -50,6 +51,8 @@ pub struct Generation {
     pub leaves: BTreeMap<(VolumeId, LeafKey), Patch>,
     /// What of older generations and of the index is gone.
     pub cuts: Map<(VolumeId, Ino), Cut>,
+    /// Blocks promised to files, none of which it has cut since.
+    pub promises: Map<(VolumeId, Ino), Vec<Range<u64>>>,
     /// So many more or fewer inodes of a project.
     pub births: BTreeMap<(VolumeId, u32), i64>,
     /// Orphans, and inodes that are none any more.
@@ -75,6 +78,7 @@ const INODE_BYTES: usize = 200;
 const ENTRY_BYTES: usize = 500;
 const LEAF_BYTES: usize = 120;
 const SLOT_BYTES: usize = 24;
+const PROMISE_BYTES: usize = 100;
 
 impl Generation {
     /// True if nothing has changed.
@@ -115,6 +119,10 @@ impl Generation {
         let Cut { volume, ino, first, .. } = cut;
         let before = self.cuts.get(&(volume, ino)).map_or(first, |before| before.first);
         self.cuts.insert((volume, ino), Cut { first: first.min(before), ..cut });
+        if let Some(promises) = self.promises.get_mut(&(volume, ino)) {
+            promises.retain(|range| range.start < first);
+            promises.iter_mut().for_each(|range| range.end = range.end.min(first));
+        }
         let (boundary, index) = LeafKey::of(ino, first);
         let end = LeafKey { ino, leaf: u64::MAX };
         let gone: Vec<_> = self.leaves.range((volume, boundary)..=(volume, end)).map(|(key, _)| *key).collect();
@@ -128,6 +136,19 @@ impl Generation {
                 self.leaves.remove(&key);
             }
         }
+    }
+    /// Promises blocks to a file.
+    pub fn promise(&mut self, volume: VolumeId, ino: Ino, range: Range<u64>) {
+        self.bytes += PROMISE_BYTES;
+        self.promises.entry((volume, ino)).or_default().push(range);
+    }
+    /// What this generation says of a promise of a block to a file; None if it says nothing.
+    pub fn promised(&self, volume: VolumeId, ino: Ino, block: u64) -> Option<bool> {
+        let holds = |ranges: &Vec<Range<u64>>| ranges.iter().any(|range| range.contains(&block));
+        if self.promises.get(&(volume, ino)).is_some_and(holds) {
+            return Some(true);
+        }
+        self.cuts.get(&(volume, ino)).filter(|cut| cut.first <= block).map(|_| false)
     }
     /// Applies an edit that concerns neither an inode's attributes nor data (those need more than this generation).
     pub fn apply(&mut self, volume: VolumeId, edit: &Edit) {
@@ -156,6 +177,7 @@ impl Generation {
             | Edit::InodeExtend { .. }
             | Edit::InodeCut { .. }
             | Edit::InodeDrop { .. }
+            | Edit::Reserve { .. }
             | Edit::Map { .. } => unreachable!("the state applies inode and data edits"),
         }
     }
@@ -182,6 +204,7 @@ impl Generation {
         self.targets.retain(|(volume, _), _| *volume != id);
         self.leaves.retain(|(volume, _), _| *volume != id);
         self.cuts.retain(|(volume, _), _| *volume != id);
+        self.promises.retain(|(volume, _), _| *volume != id);
         self.births.retain(|(volume, _), _| *volume != id);
         self.orphans.retain(|(volume, _), _| *volume != id);
     }
@@ -195,6 +218,10 @@ impl Generation {
     pub fn changes(&self) -> Vec<Change> {
         let mut changes = Vec::with_capacity(self.inodes.len() + self.leaves.len() + 8);
         changes.extend(self.cuts.values().map(|cut| Change::Cut(*cut)));
+        for (&(volume, ino), ranges) in &self.promises {
+            let project = self.project(volume, ino);
+            changes.extend(ranges.iter().map(|range| Change::Reserve(volume, ino, project, range.clone())));
+        }
         changes.extend(self.births.iter().map(|(&(volume, project), &more)| Change::Inodes(volume, project, more)));
         for (&(volume, ino), slot) in &self.inodes {
             changes.push(Change::Inode(volume, ino, slot.inode));

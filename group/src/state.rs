@@ -13,11 +13,12 @@ use runtime::Slice;
 use runtime::seeded::{Bug, active};
 use std::collections::VecDeque;
 use std::sync::Arc;
-use store::Cut;
 use store::format::leaf::{BIRTH_KEPT, Leaf, Slot};
 use store::format::record::{Head, Moved, Run};
 use store::format::values::GroupRow;
 use store::purge::{DROPPED, Purges};
+use store::reserve::Reserves;
+use store::{Cut, Left};
 
 /// Blocks of a range lock: inclusive.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -71,6 +72,8 @@ pub struct State {
     pub merges: u64,
     /// What the index still holds of inodes and volumes that are gone.
     pub purges: Arc<Purges>,
+    /// What files were promised, as of the last checkpoint.
+    pub reserves: Arc<Reserves>,
     /// Counters; `applied` is the last record ordered.
     pub row: GroupRow,
     /// Sequences of inodes from this one on were never used; the row's are given out before.
@@ -109,13 +112,14 @@ pub struct CacheSizes {
 
 impl State {
     /// A group as the index holds it.
-    pub fn new(group: GroupId, row: GroupRow, purges: Purges, sizes: CacheSizes) -> State {
+    pub fn new(group: GroupId, row: GroupRow, purges: Purges, reserves: Reserves, sizes: CacheSizes) -> State {
         State {
             group,
             active: Generation::default(),
             frozen: None,
             merges: 0,
             purges: Arc::new(purges),
+            reserves: Arc::new(reserves),
             born: row.next_ino,
             row,
             opens: Map::default(),
@@ -224,6 +228,12 @@ impl State {
         let slot = self.overlay_slot(volume, ino, block);
         slot.or_else(|| Some(self.leaves.get(&(volume, key))?.get(index).unwrap_or(Slot::Hole)))
     }
+    /// True if the block was promised to the file.
+    pub fn is_promised(&self, volume: VolumeId, ino: Ino, block: u64) -> bool {
+        let frozen = || self.frozen.as_ref()?.promised(volume, ino, block);
+        let overlay = self.active.promised(volume, ino, block).or_else(frozen);
+        overlay.unwrap_or_else(|| self.reserves.holds(volume, ino, block))
+    }
     /// What has been ordered about a block since the index was brought up to date; None if nothing.
     fn overlay_slot(&self, volume: VolumeId, ino: Ino, block: u64) -> Option<Slot> {
         let frozen = || self.frozen.as_ref()?.slot(volume, ino, block);
@@ -288,6 +298,7 @@ impl State {
     /// replay loads them first.
     pub fn apply(&mut self, volume: VolumeId, edit: &Edit, batch: u64, runs: &[Run], birth: u32) {
         match edit {
+            Edit::Reserve { ino, first, count } => self.active.promise(volume, *ino, *first..first + count),
             Edit::Map { ino, first, crcs } => self.apply_map(volume, *ino, *first, crcs.as_slice(), runs, birth),
             Edit::InodePut { ino, .. }
             | Edit::InodeTouch { ino, .. }
@@ -472,11 +483,11 @@ impl State {
         self.frozen = Some(Arc::new(generation));
         true
     }
-    /// A checkpoint is durable: what the frozen generation said moves to the caches. `purges`: what is left to free.
-    /// Returns the generation, to be dropped outside the lock.
-    pub fn merged(&mut self, purges: Arc<Purges>) -> Option<Arc<Generation>> {
+    /// A checkpoint is durable: what the frozen generation said moves to the caches. `left`: what is left to free, and to
+    /// be mapped. Returns the generation, to be dropped outside the lock.
+    pub fn merged(&mut self, left: Left) -> Option<Arc<Generation>> {
         self.merges += 1;
-        self.purges = purges;
+        (self.purges, self.reserves) = (left.purges, left.reserves);
         let frozen = self.frozen.take()?;
         for (key, slot) in &frozen.inodes {
             self.inodes.insert(*key, slot.inode);

@@ -209,12 +209,12 @@ impl Groups {
             }
             context.span.mark(Stage::Write, self.now_ns());
         }
-        let ordered = self.order_until_done(context, &write, planned, &blocks, mine, &tickets).await;
+        let gather_ns = if write.sync == Sync::Written { self.store().space.gather_ns() } else { 0 };
+        let soon = Write { sync: if gather_ns > 0 { Sync::Ordered } else { write.sync }, ..write };
+        let ordered = self.order_until_done(context, &soon, planned, &blocks, mine, &tickets).await;
         tickets.into_iter().for_each(|ticket| self.store().bulk.close(ticket));
         let (batch, reply, position) = ordered?;
-        if write.sync == Sync::Written
-            && let gather_ns @ 1.. = self.store().space.gather_ns()
-        {
+        if gather_ns > 0 {
             self.store().runtime.clock.sleep(gather_ns).await;
         }
         self.store().log.wait(batch, write.sync, Some(&context.span)).await?;

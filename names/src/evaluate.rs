@@ -2,7 +2,7 @@
 
 use crate::decision::Decision;
 use crate::view::{Caller, Need, Stop, View, child, directory, entry, inode, known, refuse};
-use crate::{attributes, create, remove, rename, volumes};
+use crate::{attributes, create, remove, rename, volumes, write};
 use base::{Attr, Error, FileKind, Ino, Kind, Name, Op, Outcome, Reply};
 
 /// Decides what `op` does, or says what is missing for deciding.
@@ -29,6 +29,9 @@ pub fn evaluate(op: &Op, caller: &Caller, view: &mut dyn View) -> Result<Decisio
         }
         Op::VolumeCreate { name, size_bytes } => volumes::create(view, caller, name, *size_bytes),
         Op::VolumeDelete { name } => volumes::delete(view, name),
+        Op::Allocate { ino, offset, length, keep_size } => {
+            write::allocate(view, caller, *ino, *offset..offset.saturating_add(*length), *keep_size)
+        }
         Op::Release { .. }
         | Op::Read { .. }
         | Op::Write { .. }

@@ -1,7 +1,10 @@
 //! The pure part of a data write: where it goes, what it does to the inode, which blocks need the old data.
 
+use crate::decision::{Decision, Draft};
+use crate::view::{Caller, Stop, View, inode, refuse};
 use base::limits::{BLOCK_BYTES, FILE_BYTES_MAX, IO_BYTES_MAX};
-use base::{At, Edit, Error, FileKind, Ino, Inode, Kind, Result, Time};
+use base::{At, Edit, Error, FileKind, Ino, Inode, Kind, Outcome, Reply, Result, Time};
+use std::ops::Range;
 
 /// How the first or last block of a write comes to be whole.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -80,6 +83,35 @@ pub fn evaluate_write(
         last_block,
         extend: Edit::InodeExtend { ino, size: end, time, kill_privileges },
     })
+}
+
+/// Promises a file room for a range of bytes. Whether there is room is for others to say.
+pub(crate) fn allocate(
+    view: &mut dyn View,
+    caller: &Caller,
+    ino: Ino,
+    bytes: Range<u64>,
+    keep_size: bool,
+) -> Result<Decision, Stop> {
+    let old = inode(view, ino)?;
+    match old.kind {
+        FileKind::File => {}
+        FileKind::Directory => return refuse(Kind::IsDirectory, "a directory has no blocks to promise"),
+        _ => return refuse(Kind::Invalid, "only files have blocks to promise"),
+    }
+    if bytes.is_empty() {
+        return refuse(Kind::Invalid, "no bytes to promise room for");
+    }
+    if bytes.end > FILE_BYTES_MAX {
+        return refuse(Kind::TooLarge, "a file has at most 16 TiB");
+    }
+    let first = bytes.start / BLOCK_BYTES as u64;
+    let count = bytes.end.div_ceil(BLOCK_BYTES as u64) - first;
+    let size = if keep_size { 0 } else { bytes.end };
+    let mut draft = Draft::new(caller.volume, ino.group());
+    draft.edit(ino, Edit::Reserve { ino, first, count });
+    draft.edit(ino, Edit::InodeExtend { ino, size, time: old.ctime.tick(view.now()), kill_privileges: false });
+    draft.decide(view, Reply::Done, Outcome::Done)
 }
 
 fn edge(block: u64, offset: u64, end: u64, size: u64) -> Edge {

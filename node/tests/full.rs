@@ -6,12 +6,13 @@ mod daemon;
 #[path = "daemon/space.rs"]
 mod space;
 
-use daemon::{Daemon, Home};
+use daemon::{Daemon, Home, system, text};
 use space::{BLOCK, Space, content, settle};
 use std::fs::{File, OpenOptions, Permissions};
 use std::io::{Error, ErrorKind, Result};
 use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -166,6 +167,42 @@ fn a_brick_is_filled_and_emptied_again_and_again() {
         files.iter().step_by(20).for_each(verify);
         empty(&home, &directory, &before);
     }
+    daemon.terminate();
+    home.check();
+}
+
+/// `fallocate` keeps its promise on a full brick, also after a kill, and gives back what it did not need.
+#[test]
+fn what_fallocate_promised_is_there_when_the_brick_is_full() {
+    const MIB: u64 = 1 << 20;
+    let home = Home::new("fallocate");
+    let daemon = start(&home);
+    let before = settle(&home);
+    let (promised, directory) = (home.mount.join("promised"), home.mount.join("fill"));
+    system("fallocate", &["--length", "200M", text(&promised)]);
+    assert_eq!(std::fs::metadata(&promised).expect("it is there").len(), 200 * MIB);
+    system("fallocate", &["--length", "100M", "--offset", "200M", "--keep-size", text(&promised)]);
+    assert_eq!(std::fs::metadata(&promised).expect("it is there").len(), 200 * MIB);
+    let too_much = (before.usable - 290 * MIB).to_string();
+    let refused = Command::new("fallocate").args(["--length", &too_much]).arg(home.mount.join("more")).output();
+    let refused = String::from_utf8(refused.expect("fallocate runs").stderr).expect("text");
+    assert!(refused.contains("No space left on device"), "{refused}");
+    let files = fill(&directory);
+    let fitted = blocks(&files) * BLOCK;
+    assert!(fitted <= before.usable - 300 * MIB, "{fitted} bytes fit beside what was promised: {before:?}");
+    File::open(&promised).and_then(|file| file.sync_all()).expect("a healthy brick syncs");
+    daemon.kill();
+    let daemon = start(&home);
+    let file = OpenOptions::new().write(true).open(&promised).expect("it is there");
+    for number in 0..300 {
+        let written = file.write_all_at(&content(7, number, 1 << 20), number * MIB);
+        written.unwrap_or_else(|error| panic!("MiB {number} of what was promised: {error}"));
+    }
+    assert!(std::fs::write(directory.join("more"), vec![1; 1 << 20]).is_err_and(|error| is_full(&error)));
+    file.sync_all().expect("a healthy brick syncs");
+    std::fs::remove_file(&promised).expect("a full brick deletes");
+    drop(file);
+    empty(&home, &directory, &before);
     daemon.terminate();
     home.check();
 }

@@ -63,7 +63,9 @@ impl Call {
     pub fn touched(&self) -> impl Iterator<Item = Ino> {
         let told = self.done().and_then(|(_, told)| told.ino);
         let (first, second) = match &self.op {
-            Op::SetAttr { ino, .. } | Op::Open { ino, .. } | Op::Write { ino, .. } => (Some(*ino), None),
+            Op::SetAttr { ino, .. } | Op::Open { ino, .. } | Op::Write { ino, .. } | Op::Allocate { ino, .. } => {
+                (Some(*ino), None)
+            }
             Op::Create { parent, .. } | Op::MakeDir { parent, .. } | Op::SymLink { parent, .. } => {
                 (Some(*parent), told)
             }

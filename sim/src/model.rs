@@ -86,6 +86,13 @@ impl Model {
                 }
                 Ok(())
             }
+            (Op::Allocate { ino, offset, length, keep_size }, _) => {
+                let bytes = &mut self.node(*ino)?.bytes;
+                if !keep_size {
+                    bytes.resize(bytes.len().max((offset + length) as usize), 0);
+                }
+                Ok(())
+            }
             (Op::Open { ino, truncate: true }, _) => {
                 self.node(*ino)?.bytes.clear();
                 Ok(())

@@ -21,7 +21,7 @@ const NAMES: u64 = 9;
 const HANDLES_MAX: usize = 5;
 
 /// What clients do, by weight. Drawn per seed: a seed that does only some things does them far more often.
-const DEEDS: [(Deed, u64); 21] = [
+const DEEDS: [(Deed, u64); 22] = [
     (Deed::Create, 8),
     (Deed::MakeDir, 5),
     (Deed::SymLink, 2),
@@ -35,6 +35,7 @@ const DEEDS: [(Deed, u64); 21] = [
     (Deed::Release, 2),
     (Deed::Write, 14),
     (Deed::Append, 5),
+    (Deed::Allocate, 2),
     (Deed::Fsync, 5),
     (Deed::SyncAll, 1),
     (Deed::List, 2),
@@ -60,6 +61,7 @@ enum Deed {
     Release,
     Write,
     Append,
+    Allocate,
     Fsync,
     SyncAll,
     List,
@@ -166,7 +168,8 @@ impl Profile {
             }
             Focus::Cuts => {
                 let deeds = [Deed::Create, Deed::Write, Deed::Truncate, Deed::OpenTruncate, Deed::Unlink];
-                self.weights = only(&[&deeds[..], &[Deed::Read, Deed::Checkpoint, Deed::Sleep]].concat());
+                self.weights =
+                    only(&[&deeds[..], &[Deed::Allocate, Deed::Read, Deed::Checkpoint, Deed::Sleep]].concat());
                 // Quick, so that much happens before all is freed.
                 (self.calls, self.large_one_in, self.pause_ns) = (100, 2, self.pause_ns.min(1 << 22));
             }
@@ -465,6 +468,10 @@ impl Client {
                 let (ino, sync) = (file?, self.sync());
                 return Some((Op::Write { ino, at: At::End, sync, kill_privileges: false }, length));
             }
+            Deed::Allocate => {
+                let (offset, length) = (self.rng.below(FILE_BYTES_MAX / 4), 1 + self.rng.below(200_000));
+                Op::Allocate { ino: file?, offset, length, keep_size: self.rng.one_in(2) }
+            }
             Deed::Fsync => {
                 let ino = if self.rng.one_in(3) { dir } else { file? };
                 Op::Fsync { ino, sync: if self.rng.one_in(2) { Sync::All } else { Sync::Data } }
@@ -584,7 +591,8 @@ impl Known {
     /// Something that an operation named is gone.
     fn forget(&mut self, op: &Op) {
         let gone = match op {
-            Op::SetAttr { ino, .. } | Op::Open { ino, .. } | Op::Write { ino, .. } | Op::Read { ino, .. } => *ino,
+            Op::SetAttr { ino, .. } | Op::Open { ino, .. } | Op::Write { ino, .. } => *ino,
+            Op::Allocate { ino, .. } | Op::Read { ino, .. } => *ino,
             Op::Create { parent, .. } | Op::MakeDir { parent, .. } | Op::SymLink { parent, .. } => *parent,
             _ => return,
         };

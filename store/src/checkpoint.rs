@@ -8,6 +8,7 @@ use crate::format::values::{self, GroupRow, ReplayRow, SegmentRow};
 use crate::format::{keys, summary};
 use crate::index::IndexEdit;
 use crate::purge::Purges;
+use crate::reserve::{self, Leaves, Reserves};
 use crate::segments::Staged;
 use crate::usage::{self, User};
 use base::limits::BLOCKS_PER_LEAF;
@@ -16,7 +17,8 @@ use base::{
     SessionId, Volume, VolumeId,
 };
 use runtime::seeded::{Bug, active};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 use std::sync::Arc;
 
 /// One merged change of a group: the last word on its key.
@@ -32,6 +34,8 @@ pub enum Change {
     Target(VolumeId, Ino, Option<Box<[u8]>>),
     /// Blocks of an inode are gone. Comes before leaves.
     Cut(Cut),
+    /// An inode of a project is promised blocks. Comes after cuts and before leaves.
+    Reserve(VolumeId, Ino, u32, Range<u64>),
     /// So many more or fewer inodes of a project.
     Inodes(VolumeId, u32, i64),
     /// Slots laid over a leaf of an inode of this project.
@@ -77,6 +81,18 @@ pub struct GroupPart {
     pub changes: Vec<Change>,
     /// What earlier checkpoints have left to free; the checkpoint brings it up to date.
     pub purges: Arc<Purges>,
+    /// What files were promised; the checkpoint brings it up to date.
+    pub reserves: Arc<Reserves>,
+}
+
+/// What a checkpoint has left of a group for the next one.
+pub struct Left {
+    /// The group.
+    pub group: GroupId,
+    /// Left to free.
+    pub purges: Arc<Purges>,
+    /// Left to be mapped.
+    pub reserves: Arc<Reserves>,
 }
 
 /// How much one checkpoint frees of what was cut or dropped: bounds its time and memory.
@@ -131,6 +147,8 @@ struct Work {
     leaves: BTreeMap<Vec<u8>, Touched>,
     /// By how much what projects use changes.
     usage: BTreeMap<User, usage::Change>,
+    /// Files of the part that is taken whose promises have changed.
+    promised: BTreeSet<(VolumeId, Ino)>,
     /// Volumes that go, with what was counted for them.
     dropped: Vec<(GroupId, VolumeId)>,
     /// Blocks that died, and that live now, by patches of leaves that were not read whole.
@@ -142,33 +160,34 @@ struct Work {
 }
 
 /// Writes a checkpoint and makes it durable. Every record up to the parts' applied positions is durable in the log
-/// (rule U5), and `replay` lies at or before the first record above them. Returns what each part's group has left to
-/// free. Errors: `Io`, `Corrupt` (rule X4).
-pub fn write(
-    store: &Store,
-    replay: ReplayRow,
-    parts: Vec<GroupPart>,
-    limits: FreeLimits,
-) -> Result<Vec<(GroupId, Arc<Purges>)>> {
+/// (rule U5), and `replay` lies at or before the first record above them. Returns what each part's group has left.
+/// Errors: `Io`, `Corrupt` (rule X4).
+pub fn write(store: &Store, replay: ReplayRow, parts: Vec<GroupPart>, limits: FreeLimits) -> Result<Vec<Left>> {
     store.look_at_host();
     if active(Bug::FreedBeforeCheckpoint) {
         store.index.persist()?;
     }
     let mut work = Work { budget: limits.slots_at_once, ..Work::default() };
     let mut left = Vec::with_capacity(parts.len());
-    for GroupPart { group, row, changes, mut purges } in parts {
+    let mut promised = Vec::with_capacity(parts.len());
+    for GroupPart { group, row, changes, mut purges, mut reserves } in parts {
         work.edits.push(IndexEdit::Put(keys::group(group), values::encode_group(&row)));
+        let before = reserves.clone();
         for change in changes {
-            work.take(store, group, &mut purges, change, limits)?;
+            work.take(store, group, (&mut purges, &mut reserves), change, limits)?;
         }
         for some in std::mem::take(&mut work.patches).chunks(LEAVES_AT_ONCE) {
-            work.patch(store, &purges, some)?;
+            work.patch(store, &purges, &reserves, some)?;
         }
-        left.push((group, purges));
+        promised.push((before, std::mem::take(&mut work.promised)));
+        left.push(Left { group, purges, reserves });
     }
     work.budget = limits.slots_later;
-    for (group, purges) in &mut left {
+    for Left { group, purges, .. } in &mut left {
         work.free(store, *group, purges)?;
+    }
+    for (left, (before, files)) in left.iter_mut().zip(promised) {
+        work.count_promises(store, left, &before, files)?;
     }
     work.finish_leaves(store);
     let Work { mut edits, staged, mut usage, dropped, .. } = work;
@@ -195,13 +214,17 @@ pub fn write(
     if !active(Bug::CheckpointDropped) && !active(Bug::FreedBeforeCheckpoint) {
         store.index.persist()?;
     }
+    let reserved = {
+        let mut usages = store.usages.lock();
+        usages.commit(used, &dropped);
+        usages.reserved()
+    };
     {
         let mut table = store.table.lock();
         table.commit(staged);
         table.free_dead(replay.sequence);
-        store.space.measured(table.space().live_blocks);
+        store.space.measured(table.space().live_blocks + reserved);
     }
-    store.usages.lock().commit(used, &dropped);
     store.let_go();
     *store.summarised.lock() = summaries;
     *store.replay.lock() = replay;
@@ -251,7 +274,7 @@ impl Work {
         &mut self,
         store: &Store,
         group: GroupId,
-        purges: &mut Arc<Purges>,
+        (purges, reserves): (&mut Arc<Purges>, &mut Arc<Reserves>),
         change: Change,
         limits: FreeLimits,
     ) -> Result<()> {
@@ -270,7 +293,17 @@ impl Work {
             Change::Target(volume, ino, target) => {
                 self.put(keys::target(volume, ino), target.map(|target| values::encode_target(&target)));
             }
-            Change::Cut(cut) => self.cut(store, purges, &cut, limits)?,
+            Change::Cut(cut) => {
+                self.cut(store, purges, &cut, limits)?;
+                if reserves.files.contains_key(&(cut.volume, cut.ino)) {
+                    Arc::make_mut(reserves).cut((cut.volume, cut.ino), cut.first);
+                    self.promised.insert((cut.volume, cut.ino));
+                }
+            }
+            Change::Reserve(volume, ino, project, range) => {
+                Arc::make_mut(reserves).add((volume, ino), project, range);
+                self.promised.insert((volume, ino));
+            }
             Change::Inodes(volume, project, more) => {
                 self.usage.entry((group, volume, project)).or_default().inodes += more;
             }
@@ -289,7 +322,10 @@ impl Work {
             Change::Volume(name, volume) => {
                 self.put(keys::volume(name.as_bytes()), volume.map(|volume| values::encode_volume(&volume)));
             }
-            Change::VolumeDrop(volume) => self.drop_volume(group, purges, volume),
+            Change::VolumeDrop(volume) => {
+                self.drop_volume(group, purges, volume);
+                Arc::make_mut(reserves).files.retain(|(of, _), _| *of != volume);
+            }
         }
         Ok(())
     }
@@ -315,13 +351,18 @@ impl Work {
 
     /// Lays patches over leaves. Most say only where blocks lie now: of those leaves a few slots are read, and the rest is
     /// the engine's to merge.
-    fn patch(&mut self, store: &Store, purges: &Purges, patches: &[Patch]) -> Result<()> {
+    fn patch(&mut self, store: &Store, purges: &Purges, reserves: &Reserves, patches: &[Patch]) -> Result<()> {
         let (plain, others): (Vec<_>, Vec<_>) = patches.iter().partition(|one| {
             let touched = self.leaves.contains_key(&keys::leaf(one.volume, one.at));
             let maps = one.patch.iter().all(|(_, slot)| slot != Slot::Hole);
-            maps && !touched && purges.trim_of(one.volume, one.at) == 0
+            // What a file was promised is counted by whole leaves.
+            let promised = reserves.files.contains_key(&(one.volume, one.at.ino));
+            maps && !touched && !promised && purges.trim_of(one.volume, one.at) == 0
         });
         for Patch { volume, at, patch, project } in others {
+            if reserves.files.contains_key(&(*volume, at.ino)) {
+                self.promised.insert((*volume, at.ino));
+            }
             self.leaf(store, purges, (*volume, *project), *at)?.lay(patch);
         }
         let keys: Vec<_> = plain.iter().map(|one| keys::leaf(one.volume, one.at)).collect();
@@ -483,6 +524,34 @@ impl Work {
         Ok(Some(keys::leaf_number(&from)))
     }
 
+    /// Counts what is left of the promises to those files of a group that have changed.
+    fn count_promises(
+        &mut self,
+        store: &Store,
+        left: &mut Left,
+        before: &Reserves,
+        files: BTreeSet<(VolumeId, Ino)>,
+    ) -> Result<()> {
+        for file in files {
+            let (volume, ino) = file;
+            let reserves = Arc::make_mut(&mut left.reserves);
+            // Gone with its volume, row and all.
+            let Some(reserve) = reserves.files.get_mut(&file) else { continue };
+            let leaves = TouchedOf { work: self, volume, ino };
+            reserve::count(&*store.index, &left.purges, file, reserve, &leaves)?;
+            let old = before.files.get(&file);
+            let more = reserve.left() as i64 - old.map_or(0, |old| old.left() as i64);
+            let row = (!reserve.extents.is_empty()).then(|| values::encode_reserve(reserve));
+            let project = reserve.project;
+            if row.is_none() {
+                reserves.files.remove(&file);
+            }
+            self.usage.entry((left.group, volume, project)).or_default().reserved += more;
+            self.put(keys::reserve(volume, ino), row);
+        }
+        Ok(())
+    }
+
     /// Turns the touched leaves into index edits and live bits.
     fn finish_leaves(&mut self, store: &Store) {
         let table = store.table.lock();
@@ -520,5 +589,25 @@ impl Work {
             };
             self.edits.push(edit);
         }
+    }
+}
+
+/// A file's leaves that a checkpoint has touched.
+struct TouchedOf<'a> {
+    work: &'a Work,
+    volume: VolumeId,
+    ino: Ino,
+}
+
+impl Leaves for TouchedOf<'_> {
+    fn touched(&self, leaf: u64) -> Option<(Option<&Leaf>, &Leaf)> {
+        let touched = self.work.leaves.get(&keys::leaf(self.volume, LeafKey { ino: self.ino, leaf }))?;
+        // A stale one had nothing that counts.
+        let before = (touched.old.trim >= touched.new.trim).then_some(&touched.old);
+        Some((before, &touched.new))
+    }
+    fn all(&self) -> Vec<u64> {
+        let (from, to) = keys::leaves_from(self.volume, self.ino, 0);
+        self.work.leaves.range(from..to).map(|(key, _)| keys::leaf_number(key)).collect()
     }
 }

@@ -22,6 +22,7 @@ pub mod pins;
 pub mod prepare;
 pub mod purge;
 pub mod recovery;
+pub mod reserve;
 pub mod segments;
 pub mod space;
 pub mod summaries;
@@ -29,7 +30,7 @@ pub mod superblock_file;
 pub mod usage;
 
 pub use brick::{FormatOptions, format_brick};
-pub use checkpoint::{Change, Cut, FreeLimits, GroupPart};
+pub use checkpoint::{Change, Cut, FreeLimits, GroupPart, Left};
 pub use open::{Opening, Replay};
 pub use recovery::Replayed;
 

@@ -308,10 +308,10 @@ impl Opening {
         let volumes: Vec<_> = volumes.collect::<Result<_>>()?;
         let usages = Usages::read(&*self.index, self.superblock.groups, &volumes)?;
         let store = Arc::new(Store {
+            space: Space::new(self.superblock.segments, usable - 1, self.table.space().live_blocks + usages.reserved()),
             usages: Lock::new("usages", usages),
             bulk: Bulk::new(Stream::Bulk, self.runtime.clone(), log.clone(), usable),
             cold: Bulk::new(Stream::Cold, self.runtime.clone(), log.clone(), usable),
-            space: Space::new(self.superblock.segments, usable - 1, self.table.space().live_blocks),
             opened_ns: self.runtime.clock.now_ns(),
             pins: Pins::new(self.runtime.tasks.cores()),
             uuid: self.superblock.uuid,

@@ -17,6 +17,8 @@ pub struct Usage {
     pub blocks: u64,
     /// Inodes of any kind.
     pub inodes: u64,
+    /// Blocks that files were promised and have not mapped yet.
+    pub reserved: u64,
 }
 
 /// By how much it changes.
@@ -26,6 +28,8 @@ pub struct Change {
     pub blocks: i64,
     /// Inodes.
     pub inodes: i64,
+    /// Promised blocks.
+    pub reserved: i64,
 }
 
 /// All of a brick.
@@ -55,8 +59,13 @@ impl Usages {
             let sum = sums.entry(*project).or_default();
             sum.blocks += usage.blocks;
             sum.inodes += usage.inodes;
+            sum.reserved += usage.reserved;
         }
         sums
+    }
+    /// Blocks that files of the brick were promised and have not mapped.
+    pub fn reserved(&self) -> u64 {
+        self.users.values().map(|usage| usage.reserved).sum()
     }
     /// The rows that a checkpoint writes, and what they will say. A count below zero would be damage: it is found by a
     /// check, and no reason to stop.
@@ -64,7 +73,8 @@ impl Usages {
         let after = |(user, change): (&User, &Change)| {
             let before = self.users.get(user).copied().unwrap_or_default();
             let blocks = before.blocks.saturating_add_signed(change.blocks);
-            (*user, Usage { blocks, inodes: before.inodes.saturating_add_signed(change.inodes) })
+            let inodes = before.inodes.saturating_add_signed(change.inodes);
+            (*user, Usage { blocks, inodes, reserved: before.reserved.saturating_add_signed(change.reserved) })
         };
         changes.iter().filter(|(_, change)| **change != Change::default()).map(after).collect()
     }

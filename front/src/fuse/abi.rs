@@ -52,6 +52,7 @@ pub mod opcode {
     pub const IOCTL: u32 = 39;
     pub const NOTIFY_REPLY: u32 = 41;
     pub const BATCH_FORGET: u32 = 42;
+    pub const FALLOCATE: u32 = 43;
     pub const READDIRPLUS: u32 = 44;
     pub const RENAME2: u32 = 45;
     pub const SYNCFS: u32 = 50;

@@ -97,6 +97,7 @@ pub fn ask(header: &Header, body: &[u8], payload_bytes: usize, root: Ino) -> Res
         opcode::READLINK => Ok(Ask::Target(Op::ReadLink { ino })),
         opcode::STATFS => Ok(Ask::StatFs),
         opcode::SYNCFS => Ok(Ask::Done(Op::SyncAll)),
+        opcode::FALLOCATE => allocate(fields, ino),
         opcode::LOOKUP
         | opcode::SYMLINK
         | opcode::MKNOD
@@ -110,7 +111,7 @@ pub fn ask(header: &Header, body: &[u8], payload_bytes: usize, root: Ino) -> Res
 }
 
 /// Requests that the stack never sees. ENOSYS makes the kernel stop asking, so it is given exactly where that is
-/// wanted: FLUSH (rule F4), ACCESS, attributes by name, POLL, STATX, TMPFILE, FALLOCATE, COPY_FILE_RANGE, LSEEK,
+/// wanted: FLUSH (rule F4), ACCESS, attributes by name, POLL, STATX, TMPFILE, COPY_FILE_RANGE, LSEEK,
 /// BMAP, INTERRUPT (a request in progress always ends by itself).
 fn unsupported(code: u32) -> Ask {
     match code {
@@ -215,6 +216,17 @@ fn handle(code: u32, mut fields: Fields<'_>, ino: Ino) -> Result<Ask> {
         opcode::OPENDIR => Ok(Ask::OpenDir),
         opcode::RELEASE => Ok(Ask::Done(Op::Release { ino })),
         _ => Ok(Ask::Answer(0)),
+    }
+}
+
+/// Room is promised; holes are not made yet.
+fn allocate(mut fields: Fields<'_>, ino: Ino) -> Result<Ask> {
+    let _handle = fields.u64()?;
+    let (offset, length) = (fields.u64()?, fields.u64()?);
+    match fields.u32()? as i32 {
+        0 => Ok(Ask::Done(Op::Allocate { ino, offset, length, keep_size: false })),
+        libc::FALLOC_FL_KEEP_SIZE => Ok(Ask::Done(Op::Allocate { ino, offset, length, keep_size: true })),
+        _ => Ok(Ask::Answer(libc::EOPNOTSUPP)),
     }
 }
 

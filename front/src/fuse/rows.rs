@@ -29,6 +29,7 @@ pub const OP_NAMES: &[&str] = &[
     "volume-create",
     "volume-delete",
     "volume-list",
+    "fallocate",
 ];
 
 /// Rows of a ledger by operation, looked up once.
@@ -71,6 +72,7 @@ fn index(op: &Op) -> usize {
         Op::VolumeCreate { .. } => 20,
         Op::VolumeDelete { .. } => 21,
         Op::VolumeList => 22,
+        Op::Allocate { .. } => 23,
     }
 }
 
@@ -107,6 +109,7 @@ mod tests {
             Op::VolumeCreate { name, size_bytes: None },
             Op::VolumeDelete { name },
             Op::VolumeList,
+            Op::Allocate { ino, offset: 0, length: 0, keep_size: false },
         ];
         let names: Vec<_> = ops.iter().map(Op::name).collect();
         assert_eq!(names, OP_NAMES);

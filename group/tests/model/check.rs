@@ -169,6 +169,7 @@ fn damaged_leaves_are_found() {
 
 #[test]
 fn blocks_of_nobody_are_found() {
+    const COUNTS: &str = "reserved blocks, and has";
     on_closed(async |brick| {
         let (volume, one, nobody) = (brick.volume, brick.one, Ino::new(7777, brick.one.group()));
         let free = Place { segment: SegmentId(200), block: 9 };
@@ -178,14 +179,14 @@ fn blocks_of_nobody_are_found() {
             IndexEdit::Put(keys::leaf(volume, LeafKey { ino: nobody, leaf }), slots.encode())
         };
         let whose = format!("2 blocks are of inode {nobody} of volume {volume}, which does not exist");
-        brick.finds(vec![stray(volume, 0), stray(volume, 1)], &[&whose, "don't count as live"]).await;
+        brick.finds(vec![stray(volume, 0), stray(volume, 1)], &[&whose, "don't count as live", COUNTS]).await;
         let texts = ["2 rows with 2 blocks are of volume 9, which does not exist", "don't count as live"];
         brick.finds(vec![stray(VolumeId(9), 0), stray(VolumeId(9), 1)], &texts).await;
         // The inode is lost: its name leads nowhere.
         let lost = IndexEdit::Delete(keys::inode(volume, one));
         let whose = format!("600 blocks are of inode {one} of volume {volume}, which does not exist");
         let leads = format!("an entry of volume {volume} leads to inode {one}, which is not there");
-        brick.finds(vec![lost], &[&whose, &leads]).await;
+        brick.finds(vec![lost], &[&whose, &leads, COUNTS]).await;
         // One that can't be read is not one that does not exist.
         let rotten = IndexEdit::Put(keys::inode(volume, one), vec![77; 9]);
         brick.finds(vec![rotten], &[&format!("inode {one} of volume {volume}: "), &leads]).await;

@@ -7,6 +7,7 @@ mod durable;
 mod failure;
 mod listing;
 mod plain;
+mod promises;
 mod random;
 mod rig;
 mod space;

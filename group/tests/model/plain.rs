@@ -175,6 +175,17 @@ impl Plain {
             Op::Release { ino } => self.release(*ino),
             Op::Read { ino, offset, length } => self.read(*ino, *offset, *length, told)?,
             Op::Write { ino, at, kill_privileges, .. } => self.write(*ino, *at, data, *kill_privileges, told)?,
+            Op::Allocate { ino, offset, length, keep_size } => {
+                let node = self.node(*ino)?;
+                match node.kind {
+                    FileKind::File if *length > 0 => {}
+                    FileKind::Directory => return Err(Kind::IsDirectory),
+                    _ => return Err(Kind::Invalid),
+                }
+                if !keep_size {
+                    self.change(*ino).write(offset + length, &[]);
+                }
+            }
             Op::Fsync { .. } | Op::SyncAll => {}
             other => panic!("{other:?} is not one of a volume's operations"),
         }

@@ -106,7 +106,11 @@ impl Run {
                 let size = if self.rng.one_in(2) { self.rng.below(size + 1) } else { self.offset() };
                 Op::SetAttr { ino, set: SetAttr { size: Some(size), ..SetAttr::default() } }
             }
-            42..44 => Op::Fsync { ino, sync: Sync::All },
+            42 => Op::Fsync { ino, sync: Sync::All },
+            43 => {
+                let (offset, length) = (self.rng.below(2 << 20), self.rng.below(300 << 10));
+                Op::Allocate { ino, offset, length, keep_size: self.rng.one_in(2) }
+            }
             44..46 => Op::GetAttr { ino },
             _ => Op::Open { ino, truncate: self.rng.one_in(2) },
         }

@@ -124,6 +124,8 @@ struct Check<'a> {
     claims: BTreeMap<SegmentId, Claims>,
     /// What a group has yet to free (rule K6): of the group whose rows are looked at.
     purges: Option<(GroupId, Purges)>,
+    /// What volumes use.
+    used: BTreeMap<(GroupId, VolumeId), rows::Used>,
 }
 
 /// Who is told how far the check is.
@@ -140,6 +142,7 @@ pub async fn check(opening: &Opening, progress: Progress<'_>) -> Result<Report> 
         names: Names::default(),
         claims: BTreeMap::new(),
         purges: None,
+        used: BTreeMap::new(),
     };
     progress("log");
     check.log().await;

@@ -7,6 +7,8 @@ use crate::format::keys::{self, Row};
 use crate::format::leaf::{Leaf, Slot};
 use crate::format::values;
 use crate::purge::Purges;
+use crate::reserve::{self, Extent};
+use crate::usage::Usage;
 use base::limits::{BLOCK_BYTES, BLOCKS_PER_LEAF};
 use base::{FileKind, GroupId, Ino, Place, Result, VolumeId};
 use std::collections::BTreeMap;
@@ -22,6 +24,23 @@ pub(super) struct Strays {
     /// The inode without a row of whose leaves the last ones were, and their blocks.
     inode: Option<((VolumeId, Ino), u64)>,
     unknown: u64,
+}
+
+/// What a volume uses in one group.
+#[derive(Default)]
+pub(super) struct Used {
+    /// By the usage rows of all its projects.
+    told: Usage,
+    /// By the other rows.
+    found: Usage,
+}
+
+impl Used {
+    fn told(&mut self, usage: &Usage) {
+        self.told.blocks += usage.blocks;
+        self.told.inodes += usage.inodes;
+        self.told.reserved += usage.reserved;
+    }
 }
 
 impl Check<'_> {
@@ -51,6 +70,7 @@ impl Check<'_> {
         let mut strays = Strays::default();
         self.each("index", progress, |check, key, value| check.row(key, value, &mut strays))?;
         self.stray_inode(&mut strays);
+        self.usage();
         if strays.unknown > 0 {
             self.find(format!("{} rows of the index are of no known kind", strays.unknown), Means::Unknown);
         }
@@ -85,7 +105,12 @@ impl Check<'_> {
             Row::Orphan => self.report.orphans += 1,
             // Read when the brick is opened, or only then used.
             Row::Group | Row::Intent | Row::Followed | Row::Session | Row::Volume => {}
-            Row::Purge | Row::PurgedVolume | Row::Usage => {}
+            Row::Reserve => self.reserve(volume, key, value)?,
+            Row::Usage => match values::decode_usage(value) {
+                Ok(usage) => self.used(group, volume).told(&usage),
+                Err(error) => self.find(format!("what volume {volume} uses: {error}"), Means::Leak),
+            },
+            Row::Purge | Row::PurgedVolume => {}
             Row::Segment | Row::Replay | Row::Summary => {}
         }
         Ok(())
@@ -99,15 +124,21 @@ impl Check<'_> {
             Row::Group | Row::Intent | Row::Followed | Row::Session | Row::PurgedVolume | Row::Usage => {
                 group.0 < self.groups()
             }
-            Row::Inode | Row::Entry | Row::Cookie | Row::Target | Row::Leaf | Row::Orphan | Row::Purge => {
-                group.0 < self.groups() && keys::first_ino(key).group() == group
-            }
+            Row::Inode
+            | Row::Entry
+            | Row::Cookie
+            | Row::Target
+            | Row::Leaf
+            | Row::Orphan
+            | Row::Purge
+            | Row::Reserve => group.0 < self.groups() && keys::first_ino(key).group() == group,
         }
     }
 
     fn inode(&mut self, volume: VolumeId, key: &[u8], value: &[u8]) -> Result<()> {
         let ino = keys::first_ino(key);
         self.report.inodes += 1;
+        self.used(ino.group(), volume).found.inodes += 1;
         match values::decode_inode(value) {
             Ok(inode) => {
                 let aimless =
@@ -120,6 +151,51 @@ impl Check<'_> {
             Err(error) => self.find(format!("inode {ino} of volume {volume}: {error}"), Means::Unreadable),
         }
         Ok(())
+    }
+
+    /// What a file was promised, and how much of it the maps say is left.
+    fn reserve(&mut self, volume: VolumeId, key: &[u8], value: &[u8]) -> Result<()> {
+        let ino = keys::first_ino(key);
+        let reserve = match values::decode_reserve(value) {
+            Ok(reserve) => reserve,
+            Err(error) => {
+                self.find(format!("reservation of inode {ino} of volume {volume}: {error}"), Means::Leak);
+                return Ok(());
+            }
+        };
+        let (_, purges) = self.purges.as_ref().expect("those of the row's group");
+        let mut left = 0;
+        for Extent { first, end, .. } in &reserve.extents {
+            let mapped = reserve::mapped(&**self.opening.index(), purges, (volume, ino), *first..*end, |_| true);
+            // A leaf that can't be read is told of by itself.
+            left += mapped.map_or(0, |mapped| end - first - mapped);
+        }
+        if left != reserve.left() && self.unread_leaves == 0 {
+            let told = reserve.left();
+            let finding = format!("inode {ino} of volume {volume} has {told} reserved blocks, by its map {left}");
+            self.find(finding, Means::Leak);
+        }
+        self.used(ino.group(), volume).found.reserved += reserve.left();
+        Ok(())
+    }
+
+    fn used(&mut self, group: GroupId, volume: VolumeId) -> &mut Used {
+        self.used.entry((group, volume)).or_default()
+    }
+
+    /// What volumes use, as counted by checkpoints and as found.
+    fn usage(&mut self) {
+        for ((group, volume), used) in std::mem::take(&mut self.used) {
+            if used.found != used.told && self.volumes.contains(&volume) && self.unread_leaves == 0 {
+                let text = |usage: Usage| {
+                    let Usage { blocks, inodes, reserved } = usage;
+                    format!("{blocks} blocks, {inodes} inodes and {reserved} reserved blocks")
+                };
+                let (told, found) = (text(used.told), text(used.found));
+                let finding = format!("group {group} counts for volume {volume} {told}, and has {found}");
+                self.find(finding, Means::Leak);
+            }
+        }
     }
 
     fn target(&mut self, volume: VolumeId, ino: Ino) {
@@ -181,6 +257,7 @@ impl Check<'_> {
             self.claim(place, &owner);
         });
         self.report.blocks += blocks;
+        self.used(at.ino.group(), volume).found.blocks += blocks;
         if beyond > 0 {
             let finding = format!("inode {} of volume {volume}: {beyond} blocks lie beyond its end", at.ino);
             self.find(finding, Means::Names);

@@ -120,6 +120,7 @@ mod code {
     pub const VOLUME_PUT: u8 = 17;
     pub const VOLUME_DROP: u8 = 18;
     pub const SESSION_DROP: u8 = 19;
+    pub const RESERVE: u8 = 20;
 }
 
 /// Appends one edit: a code byte, then its fields.
@@ -150,6 +151,9 @@ pub fn put_edit(out: &mut Vec<u8>, edit: &Edit) {
             for &crc in crcs.as_slice() {
                 writer.u32(crc);
             }
+        }
+        Edit::Reserve { ino, first, count } => {
+            Writer(out).u8(code::RESERVE).u64(ino.0).u64(*first).u64(*count);
         }
         Edit::IntentPut(intent) => {
             Writer(out).u8(code::INTENT_PUT);
@@ -228,6 +232,7 @@ fn take_edit_within(reader: &mut Reader<'_>, intents: bool) -> Result<Edit> {
             let crcs = (0..count).map(|_| reader.u32()).collect::<Result<Crcs>>()?;
             Ok(Edit::Map { ino, first, crcs })
         }
+        code::RESERVE => Ok(Edit::Reserve { ino: Ino(reader.u64()?), first: reader.u64()?, count: reader.u64()? }),
         code::INTENT_PUT if intents => Ok(Edit::IntentPut(take_intent(reader)?)),
         code::INTENT_DROP => Ok(Edit::IntentDrop { id: take_intent_id(reader)? }),
         code::FOLLOWED_PUT => Ok(Edit::FollowedPut { id: take_intent_id(reader)? }),

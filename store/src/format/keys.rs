@@ -21,6 +21,7 @@ mod kind {
     pub const PURGE: u8 = 0x1a;
     pub const PURGED_VOLUME: u8 = 0x1b;
     pub const USAGE: u8 = 0x1c;
+    pub const RESERVE: u8 = 0x1d;
     pub const SEGMENT: u8 = 0x30;
     pub const REPLAY: u8 = 0x31;
     pub const SUMMARY: u8 = 0x32;
@@ -57,6 +58,8 @@ pub enum Row {
     PurgedVolume,
     /// What a project uses.
     Usage,
+    /// What a file was promised.
+    Reserve,
     /// A segment's state and live bits.
     Segment,
     /// Where replay starts.
@@ -68,8 +71,8 @@ pub enum Row {
 impl Row {
     /// True for what goes with its volume.
     pub fn is_of_volume(self) -> bool {
-        use Row::{Cookie, Entry, Inode, Leaf, Orphan, Purge, Target, Usage};
-        matches!(self, Inode | Entry | Cookie | Target | Leaf | Orphan | Purge | Usage)
+        use Row::{Cookie, Entry, Inode, Leaf, Orphan, Purge, Reserve, Target, Usage};
+        matches!(self, Inode | Entry | Cookie | Target | Leaf | Orphan | Purge | Usage | Reserve)
     }
 }
 
@@ -94,6 +97,7 @@ pub fn row(key: &[u8]) -> Option<(GroupId, VolumeId, Row)> {
         (kind::PURGE, 17) => Row::Purge,
         (kind::PURGED_VOLUME, 13) => Row::PurgedVolume,
         (kind::USAGE, 13) => Row::Usage,
+        (kind::RESERVE, 17) => Row::Reserve,
         (kind::SEGMENT, 13) => Row::Segment,
         (kind::REPLAY, 9) => Row::Replay,
         (kind::SUMMARY, 17) => Row::Summary,
@@ -282,6 +286,14 @@ pub fn usage_project(key: &[u8]) -> u32 {
 /// All purges of a volume's inodes in a group.
 pub fn purges(group: GroupId, volume: VolumeId) -> Bounds {
     (Key::new(group, volume, kind::PURGE).0, Key::new(group, volume, kind::PURGE + 1).0)
+}
+/// What a file was promised.
+pub fn reserve(volume: VolumeId, ino: Ino) -> Vec<u8> {
+    Key::new(ino.group(), volume, kind::RESERVE).u64(ino.0).0
+}
+/// All reserves of a volume's files in a group.
+pub fn reserves(group: GroupId, volume: VolumeId) -> Bounds {
+    (Key::new(group, volume, kind::RESERVE).0, Key::new(group, volume, kind::RESERVE + 1).0)
 }
 /// What a volume has in a group besides leaves: what comes before them, and what comes after.
 pub fn volume_but_leaves(group: GroupId, volume: VolumeId) -> [Bounds; 2] {

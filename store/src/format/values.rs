@@ -4,6 +4,7 @@ use super::bytes::{Reader, Writer, corrupt};
 use super::edits;
 use super::segment::Stream;
 use crate::purge::Purge;
+use crate::reserve::{Extent, Reserve};
 use crate::usage::Usage;
 use base::{FileKind, Index, Ino, Inode, Intent, Life, Name, Outcome, RequestId, Result, SegmentId, Term, Volume};
 
@@ -117,16 +118,40 @@ pub fn decode_purge(bytes: &[u8]) -> Result<Purge> {
     Ok(Purge { project, next, cuts })
 }
 
+/// What a file was promised. Every extent has been counted by then.
+pub fn encode_reserve(reserve: &Reserve) -> Vec<u8> {
+    let mut out = versioned();
+    Writer(&mut out).u32(reserve.project).u32(reserve.extents.len() as u32);
+    for Extent { first, end, left } in &reserve.extents {
+        let left = left.expect("a checkpoint counts before it writes");
+        Writer(&mut out).u64(*first).u64(end - first).u64(left);
+    }
+    out
+}
+/// Reads what a file was promised.
+pub fn decode_reserve(bytes: &[u8]) -> Result<Reserve> {
+    let mut reader = open(bytes)?;
+    let (project, count) = (reader.u32()?, reader.u32()?);
+    let extent = |reader: &mut Reader<'_>| {
+        let (first, blocks, left) = (reader.u64()?, reader.u64()?, reader.u64()?);
+        let end = first.checked_add(blocks).filter(|_| left <= blocks);
+        let end = end.ok_or_else(|| corrupt("a file was promised more than there is"))?;
+        Ok(Extent { first, end, left: Some(left) })
+    };
+    let extents = (0..count).map(|_| extent(&mut reader)).collect::<Result<_>>()?;
+    Ok(Reserve { project, extents })
+}
+
 /// What a project uses.
 pub fn encode_usage(usage: &Usage) -> Vec<u8> {
     let mut out = versioned();
-    Writer(&mut out).u64(usage.blocks).u64(usage.inodes);
+    Writer(&mut out).u64(usage.blocks).u64(usage.inodes).u64(usage.reserved);
     out
 }
 /// Reads what a project uses.
 pub fn decode_usage(bytes: &[u8]) -> Result<Usage> {
     let mut reader = open(bytes)?;
-    Ok(Usage { blocks: reader.u64()?, inodes: reader.u64()? })
+    Ok(Usage { blocks: reader.u64()?, inodes: reader.u64()?, reserved: reader.u64()? })
 }
 
 /// A session's last results, oldest first.

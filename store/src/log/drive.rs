@@ -167,7 +167,7 @@ async fn ticker(log: Arc<Log>) {
         if building_since.is_some_and(|since_ns| now_ns.saturating_sub(since_ns) >= TICK_NS)
             || (building_since.is_none() && (state.commit.has_undurable() || !state.ready.is_empty()))
         {
-            state.want(last);
+            state.want(last, true);
         }
         let durable = state.commit.positions().durable;
         let resting = building_since.is_none() && durable == last && state.last_durable_stamp < durable;

@@ -276,9 +276,7 @@ impl Log {
             return Ok(());
         }
         let durable = sync >= Sync::Data;
-        if durable {
-            self.state.lock().want(batch);
-        }
+        self.state.lock().want(batch, durable);
         self.kick(false);
         let (write_ns, flush_ns) = std::future::poll_fn(|context| {
             let mut state = self.state.lock();
@@ -483,13 +481,16 @@ impl State {
         self.building.as_ref().is_some_and(|building| building.wants_write && !gathers(building))
     }
 
-    fn want(&mut self, batch: u64) {
+    fn want(&mut self, batch: u64, durable: bool) {
         match &mut self.building {
             Some(building) if batch >= self.next_number => {
-                building.wants_durable = true;
+                building.wants_durable |= durable;
                 building.wants_write = true;
             }
             _ => {}
+        }
+        if !durable {
+            return;
         }
         match self.ready.iter_mut().find(|ready| ready.number == batch) {
             Some(ready) => ready.wants_durable = true,
