@@ -43,31 +43,21 @@ impl Quota {
     }
 }
 
-/// Blocks of a file that a client is about to write.
+/// Blocks of a file that a client is about to write, or is to be promised.
 #[derive(Clone, Copy)]
 struct Blocks {
     ino: Ino,
-    /// The first one; None for an append.
-    first: Option<u64>,
+    first: u64,
     count: u64,
 }
 
 impl Blocks {
-    /// The blocks that a write touches; of an append, as many as may be new.
-    fn of(write: &Write) -> Blocks {
-        let block = BLOCK_BYTES as u64;
-        let length = u64::from(write.length);
-        match write.at {
-            At::End => Blocks { ino: write.ino, first: None, count: length.div_ceil(block) },
-            At::Offset(offset) => Blocks::of_bytes(write.ino, offset, length),
-        }
-    }
-    fn of_bytes(ino: Ino, offset: u64, length: u64) -> Blocks {
+    fn of(ino: Ino, offset: u64, length: u64) -> Blocks {
         let block = BLOCK_BYTES as u64;
         let first = offset / block;
         // An offset near the end of all numbers is refused later.
         let count = offset.saturating_add(length).div_ceil(block).saturating_sub(first);
-        Blocks { ino, first: Some(first), count }
+        Blocks { ino, first, count }
     }
 }
 
@@ -81,27 +71,29 @@ impl Groups {
         write: &Write,
     ) -> Result<(Admitted<'a>, Option<Admitted<'a>>)> {
         self.refuse_if_short()?;
-        let blocks = Blocks::of(write);
+        // Of an append, as many as may be new.
+        let offset = if let At::Offset(offset) = write.at { offset } else { 0 };
+        let count = Blocks::of(write.ino, offset, write.length.into()).count;
         let admitted = loop {
-            let error = match self.admit(quota, blocks.count) {
+            let error = match self.admit(quota, count) {
                 Ok(admitted) => break admitted,
                 Err(error) => error,
             };
-            if self.overwrites(context, blocks).await? {
-                let quota = quota.map(|quota| quota.admission.admit_overwrite(blocks.count));
-                break (self.store().space.admission.admit_overwrite(blocks.count), quota);
+            if self.overwrites(context, write).await? {
+                let quota = quota.map(|quota| quota.admission.admit_overwrite(count));
+                break (self.store().space.admission.admit_overwrite(count), quota);
             }
             // Overwrites have been counted as new blocks so far, and what was deleted as if it were there: checkpoints
             // tell.
             let arrived = self.checkpoints();
             if self.is_measured(quota) {
                 // One may have ended in between.
-                break self.admit(quota, blocks.count).map_err(|_| error)?;
+                break self.admit(quota, count).map_err(|_| error)?;
             }
             self.checkpoint_after(arrived).await?;
         };
         self.wait_for_room(self.store().space.floor_for_data()).await?;
-        if let Some(turn_ns) = self.store().space.turn(self.now_ns(), blocks.count) {
+        if let Some(turn_ns) = self.store().space.turn(self.now_ns(), count) {
             self.store().runtime.clock.sleep(turn_ns.saturating_sub(self.now_ns())).await;
         }
         context.span.mark(Stage::Admit, self.now_ns());
@@ -118,7 +110,7 @@ impl Groups {
         // Whoever is delivered again has its room.
         let done = self.state(ino.group()).state.lock().result(context.session, context.request).is_some();
         // What is no range, or beyond all files, is refused by those who know files.
-        let blocks = Blocks::of_bytes(ino, offset, length.min(FILE_BYTES_MAX));
+        let blocks = Blocks::of(ino, offset, length.min(FILE_BYTES_MAX));
         let quota = self.quota(context.volume);
         let _admitted = match done {
             true => None,
@@ -142,9 +134,8 @@ impl Groups {
                 Err(error) => error,
             };
             // No more than all that there is can be mapped already: no need to count.
-            let all_blocks =
-                self.store().segments().segments * u64::from(self.store().segment_bytes() as u32) / BLOCK_BYTES as u64;
-            if blocks.count > 2 * all_blocks {
+            let brick_bytes = self.store().segments().segments * self.store().segment_bytes();
+            if blocks.count > 2 * brick_bytes / BLOCK_BYTES as u64 {
                 return Err(error);
             }
             let arrived = self.checkpoints();
@@ -162,8 +153,7 @@ impl Groups {
     /// Blocks of a range that are neither mapped nor promised.
     async fn new_blocks(&self, context: &Context, blocks: Blocks) -> Result<u64> {
         let mut new = 0;
-        let first = blocks.first.expect("a promise has a place");
-        for block in first..first + blocks.count {
+        for block in blocks.first..blocks.first + blocks.count {
             new += u64::from(self.is_new(context, blocks.ino, block).await?);
         }
         Ok(new)
@@ -199,11 +189,15 @@ impl Groups {
         }
     }
 
-    /// True if every block is mapped or promised already: writing it takes no room. A truncation that comes between makes it
-    /// a new one; the reserve has room for as many as are in flight.
-    async fn overwrites(&self, context: &Context, blocks: Blocks) -> Result<bool> {
-        let Some(first) = blocks.first else { return Ok(false) };
-        for block in first..first + blocks.count {
+    /// True if every block is mapped or promised already: writing it takes no room. A truncation or another append that
+    /// comes between makes it a new one; the reserve has room for as many as are in flight.
+    async fn overwrites(&self, context: &Context, write: &Write) -> Result<bool> {
+        let offset = match write.at {
+            At::Offset(offset) => offset,
+            At::End => self.attributes(context, write.ino).await?.inode.size,
+        };
+        let blocks = Blocks::of(write.ino, offset, write.length.into());
+        for block in blocks.first..blocks.first + blocks.count {
             if self.is_new(context, blocks.ino, block).await? {
                 return Ok(false);
             }

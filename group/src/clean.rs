@@ -4,13 +4,15 @@
 use crate::Groups;
 use crate::load::Wanted;
 use crate::state::State;
-use base::limits::BLOCK_BYTES;
+use base::limits::{BLOCK_BYTES, IO_BYTES_MAX};
 use base::{GroupId, Kind, LeafKey, Life, Place, Result, SegmentId, VolumeId};
 use runtime::Slice;
 use runtime::seeded::{Bug, active};
 use std::collections::{BTreeMap, VecDeque};
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::task::Poll;
 use store::cleaner::{Controller, Pace, Sight, State as Doing, choose};
 use store::format::record::{Moved, Moves, Run};
 use store::format::summary::SummaryEntry;
@@ -23,8 +25,12 @@ const LEAVES_MAX: usize = 8;
 const PAUSE_NS_MIN: u64 = 50_000;
 /// Victims chosen at once: between two choices their order does not change much.
 const VICTIMS_MAX: usize = 16;
-/// Dead blocks read along with live ones: one transfer of a few blocks more costs less than another transfer.
-const GAP_BLOCKS_MAX: u16 = 3;
+/// Dead blocks read along with live ones: 64 KiB more in one transfer take a third of the time of another transfer.
+const GAP_BLOCKS_MAX: u16 = 16;
+/// Blocks of one transfer at most, dead ones included: as large as any.
+const RUN_BLOCKS_MAX: u16 = (IO_BYTES_MAX / BLOCK_BYTES) as u16;
+/// A slice larger than this is moved in two parts at the same time: one is read while the other is written.
+const PART_BLOCKS: usize = 64;
 
 /// What the cleaner does, for status.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -94,8 +100,7 @@ pub async fn run(groups: Arc<Groups>) {
             // Out of memory for a moment; whatever else fails has stopped the log.
             Err(_) => 0,
         };
-        cleaner.moved_blocks += moved;
-        cleaner.groups.store().space.note_moved(moved);
+        cleaner.moved(moved);
         let admitted = cleaner.groups.store().space.admission.admitted();
         let rests = pace.state == Doing::Idle && admitted == admitted_before;
         admitted_before = admitted;
@@ -166,6 +171,12 @@ impl Cleaner {
         self.best = best.map(|candidate| (candidate.live, candidate.blocks)).min();
     }
 
+    /// So many copies count.
+    fn moved(&mut self, blocks: u64) {
+        self.moved_blocks += blocks;
+        self.groups.store().space.note_moved(blocks);
+    }
+
     fn life(&self, segment: SegmentId) -> Life {
         self.groups.store().life(segment)
     }
@@ -192,7 +203,16 @@ impl Cleaner {
         let until = (victim.next + blocks as usize).min(victim.entries.len());
         let slice = victim.entries[victim.next..until].to_vec();
         let (segment, life, last) = (victim.segment, victim.life, until == victim.entries.len());
-        let moved = move_blocks(&self.groups, (segment, life), &slice).await;
+        let (one, other) = slice.split_at(slice.len().min(PART_BLOCKS));
+        let part = |entries| move_blocks(&self.groups, (segment, life), entries);
+        let (one, other) = both(part(one), part(other)).await;
+        let moved = match (one, other) {
+            (Ok(one), Ok(other)) => Ok(one + other),
+            (Err(error), moved) | (moved, Err(error)) => {
+                self.moved(moved.unwrap_or(0));
+                Err(error)
+            }
+        };
         match &moved {
             Err(error) if error.kind == Kind::Corrupt => {
                 self.damaged.push((segment, life));
@@ -283,12 +303,49 @@ fn leaf_of(moved: &Moved) -> Wanted {
     Wanted::Leaf(LeafKey::of(moved.ino, moved.block).0)
 }
 
+/// Blocks that are read in one transfer each, with the dead ones between them.
+fn runs_to_read(entries: &[SummaryEntry]) -> impl Iterator<Item = &[SummaryEntry]> {
+    let near = entries.chunk_by(|one, next| next.block - one.block <= GAP_BLOCKS_MAX + 1);
+    near.flat_map(|run| {
+        // Blocks rise: equal quotients lie within one transfer.
+        run.chunk_by(|one, next| {
+            (one.block - run[0].block) / RUN_BLOCKS_MAX == (next.block - run[0].block) / RUN_BLOCKS_MAX
+        })
+    })
+}
+
+/// Both, on one task, at the same time.
+async fn both<T>(first: impl Future<Output = T>, second: impl Future<Output = T>) -> (T, T) {
+    let (mut first, mut second) = (pin!(first), pin!(second));
+    let (mut one, mut other) = (None, None);
+    std::future::poll_fn(|context| {
+        if one.is_none()
+            && let Poll::Ready(value) = first.as_mut().poll(context)
+        {
+            one = Some(value);
+        }
+        if other.is_none()
+            && let Poll::Ready(value) = second.as_mut().poll(context)
+        {
+            other = Some(value);
+        }
+        match (one.take(), other.take()) {
+            (Some(one), Some(other)) => Poll::Ready((one, other)),
+            (first, second) => {
+                (one, other) = (first, second);
+                Poll::Pending
+            }
+        }
+    })
+    .await
+}
+
 /// The blocks, one after the other, each compared with its checksum.
 async fn read_blocks(groups: &Groups, segment: SegmentId, entries: &[SummaryEntry]) -> Result<Slice> {
     let store = groups.store();
     let mut copy = store.runtime.buffer(entries.len() * BLOCK_BYTES)?;
     let mut at = 0;
-    for run in entries.chunk_by(|one, next| next.block - one.block <= GAP_BLOCKS_MAX + 1) {
+    for run in runs_to_read(entries) {
         let first = run[0].block;
         let count = run[run.len() - 1].block - first + 1;
         let buffer = store.runtime.buffer(usize::from(count) * BLOCK_BYTES)?;

@@ -13,8 +13,8 @@ pub const BULK_RESERVE_SEGMENTS: usize = 2;
 /// Turns come at multiples of this: writes that wait anyway go on together, in one batch of the log with one header. One
 /// by one they would write a header block for every two or three of theirs, which the cleaner has to make room for.
 const TURN_NS: u64 = 1_000_000;
-/// Blocks whose turns a batch waits for at most; clients that have 32 writes in flight fill it to about a third.
-const GATHER_BLOCKS: u64 = 64;
+/// Blocks whose turns a batch waits for at most: while clients are slowed at all, mostly as long as it may.
+const GATHER_BLOCKS: u64 = 128;
 /// And for so long at most, half of it on average: where 32 writes in flight keep a brick busy, each takes longer anyway.
 const GATHER_NS_MAX: u64 = 1_000_000;
 /// Longest time that one write waits for its turn.

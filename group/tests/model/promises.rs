@@ -55,6 +55,8 @@ fn what_was_promised_can_be_written_on_a_full_brick_and_nobody_else_gets_it() {
         assert!(taken <= all - 4 * MIB && taken + MIB > all - 4 * MIB, "{taken} of {all}");
         assert_eq!(allocate(&rig, other, 100 * MIB, MIB).await, Err(Kind::NoSpace));
         allocate(&rig, kept, MIB, 4 * MIB).await.expect("it has that");
+        // An append too: the file ends at 3 MiB.
+        rig.write(kept, At::End, &pattern(8, 4096), Sync::Data).await.expect("it was promised");
         for round in 0..3 {
             for at in (MIB..5 * MIB).step_by(128 << 10) {
                 let written = rig.write(kept, At::Offset(at), &pattern(at + round, 128 << 10), Sync::Data).await;

@@ -165,8 +165,9 @@ impl State {
 
 /// One, in fractions of 2^-16.
 const ONE: u64 = 1 << 16;
-/// One step moves at most 256 KiB: what a device does in about a millisecond, so that clients' I/O gets through.
-const SLICE_BLOCKS_MAX: u64 = 64;
+/// One step moves at most 512 KiB, in two parts at the same time: what a device does in about a millisecond, so that
+/// clients' I/O gets through.
+const SLICE_BLOCKS_MAX: u64 = 128;
 /// Smallest slice while clients write: below it, fixed costs of a move (a record, a wake) dominate.
 const SLICE_BLOCKS_MIN: u64 = 16;
 /// Longest time between steps: a client at 1 GiB/s fills a third of a segment in it.
@@ -183,6 +184,8 @@ const FULL_NS: u64 = 1_000_000_000;
 const SPARE_NS: u64 = 2_000_000;
 /// Checkpoints are asked for at most so often; the second where only the cleaner may still open segments.
 const CHECKPOINT_NS: (u64, u64) = (250_000_000, 100_000_000);
+/// Shortly before cleaning begins, clients write so many segments at most between two checkpoints: a few seconds' worth.
+const AHEAD_SEGMENTS: u64 = 6;
 /// Time constants: the level follows what is counted in 1 s (a segment's come and go is smoothed by what was written
 /// and moved meanwhile); rates and utilisation in half a second.
 const LEVEL_NS: u64 = 1_000_000_000;
@@ -483,6 +486,10 @@ impl Controller {
         let written = sight.client_blocks - self.asked.client_blocks;
         let dear = sight.best_victim.is_none_or(|(live, blocks)| u64::from(live) * 8 >= u64::from(blocks) * 7);
         let reclaimable = sight.free + sight.emptied;
+        // The first one after a long time has much to write: better before segments wait for it.
+        if reclaimable <= high + 2 * (high - target) && written >= AHEAD_SEGMENTS * self.segment_blocks {
+            return true;
+        }
         let lasting = since_ns >= FULL_NS && (written > 0 || reclaimable <= low);
         reclaimable <= target && dear && (written >= self.segment_blocks / 2 || lasting)
     }

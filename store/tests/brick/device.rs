@@ -58,7 +58,9 @@ fn a_brick_on_a_device_keeps_what_it_has_while_freed_segments_are_discarded() {
         });
         for survival in [Survival::Nothing, Survival::Random, Survival::Everything] {
             let image = world.crash_as(survival, &mut rng);
-            assert!(image.names().iter().all(|name| [DEVICE, "superblock"].contains(&name.as_str())));
+            assert!(
+                image.names().iter().all(|name| [DEVICE, "superblock", store::host::BALLAST].contains(&name.as_str()))
+            );
             let mut after = boot(seed, &image);
             let runtime = after.runtime();
             after.block_on(async {
@@ -208,7 +210,7 @@ fn a_device_that_became_smaller_is_refused() {
 #[test]
 fn another_bricks_device_is_taken_only_by_force() {
     let (image, _) = at_rest(9);
-    let mut world = boot(1, &image.without("superblock"));
+    let mut world = boot(1, &image.without("superblock").without(store::host::BALLAST));
     let runtime = world.runtime();
     world.block_on(async {
         let refused = format(&runtime).await.map(drop).expect_err("a brick's");

@@ -1,0 +1,180 @@
+//! Deleting much beside clients (rule K6): a file of a tebibyte that was written sparsely, and a tree of many files. What
+//! clients do meanwhile, and while the blocks are freed in the background, takes at most three times as long at the 99th
+//! percentile as alone. `SINTER_BESIDE` sets the number of files and of the large file's blocks (20,000 if not set: a
+//! minute; 1,000,000 by hand, on a machine that does nothing else).
+
+mod daemon;
+#[path = "daemon/space.rs"]
+mod space;
+
+use daemon::{Daemon, Home};
+use runtime::random::SplitMix;
+use space::{BLOCK, space};
+use std::collections::BTreeMap;
+use std::fs::{File, OpenOptions};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// What clients are compared with: themselves on a brick that does nothing else.
+const ALONE: Duration = Duration::from_secs(10);
+/// Blocks of the file that clients work on.
+const BLOCKS: u64 = 1 << 14;
+/// Bytes between two blocks of the large file.
+const SPACING: u64 = 1 << 20;
+/// Within this, and never asked of what takes less than this alone.
+const TIMES: u32 = 3;
+/// A timer tick and a wake-up on a busy core: below it times say more of the machine than of the brick.
+const GRAIN: Duration = Duration::from_millis(1);
+
+fn count() -> u64 {
+    std::env::var("SINTER_BESIDE").ok().map_or(20_000, |text| text.parse().expect("SINTER_BESIDE is a number"))
+}
+
+/// Each operation's times.
+type Times = BTreeMap<&'static str, Vec<Duration>>;
+
+/// Two clients that do a little of everything, one after the other, until told to stop.
+struct Clients {
+    stop: Arc<AtomicBool>,
+    threads: Vec<std::thread::JoinHandle<Times>>,
+}
+
+impl Clients {
+    fn start(directory: &Path) -> Clients {
+        let stop = Arc::new(AtomicBool::new(false));
+        let client = |number: u64| {
+            let (directory, stop) = (directory.to_path_buf(), stop.clone());
+            std::thread::spawn(move || work(&directory, number, &stop))
+        };
+        Clients { threads: (0..2).map(client).collect(), stop }
+    }
+    fn end(self) -> Times {
+        self.stop.store(true, Ordering::Relaxed);
+        let mut all = Times::new();
+        for thread in self.threads {
+            let times = thread.join().expect("no operation failed");
+            times.into_iter().for_each(|(name, mut more)| all.entry(name).or_default().append(&mut more));
+        }
+        all
+    }
+}
+
+fn data(directory: &Path) -> PathBuf {
+    directory.join("data")
+}
+
+/// Memory that direct I/O takes.
+fn aligned(bytes: &mut [u8]) -> &mut [u8] {
+    let skip = bytes.as_ptr().align_offset(BLOCK as usize);
+    &mut bytes[skip..skip + BLOCK as usize]
+}
+
+fn work(directory: &Path, number: u64, stop: &AtomicBool) -> Times {
+    let mut times = Times::new();
+    let mut random = SplitMix(number + 1);
+    let mut memory = vec![7; 2 * BLOCK as usize];
+    let block = aligned(&mut memory);
+    let direct = OpenOptions::new().read(true).write(true).custom_flags(libc::O_DIRECT).open(data(directory));
+    let direct = direct.expect("it is there");
+    let synced = OpenOptions::new().write(true).custom_flags(libc::O_DIRECT | libc::O_DSYNC).open(data(directory));
+    let synced = synced.expect("it is there");
+    let own = directory.join(format!("own-{number}"));
+    while !stop.load(Ordering::Relaxed) {
+        let mut timed = |name, operation: &mut dyn FnMut() -> std::io::Result<()>| {
+            let started = Instant::now();
+            operation().unwrap_or_else(|error| panic!("{name}: {error}"));
+            times.entry(name).or_default().push(started.elapsed());
+        };
+        let mut at = || random.below(BLOCKS) * BLOCK;
+        let (first, second, third) = (at(), at(), at());
+        timed("read", &mut || direct.read_exact_at(block, first));
+        timed("write", &mut || direct.write_all_at(block, second));
+        timed("write-sync", &mut || synced.write_all_at(block, third));
+        timed("create", &mut || File::create_new(&own).map(drop));
+        timed("stat", &mut || std::fs::metadata(&own).map(drop));
+        timed("unlink", &mut || std::fs::remove_file(&own));
+        // Two clients that leave the brick time: it is not to be measured at its limit.
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    times
+}
+
+fn p99(times: &mut [Duration]) -> Duration {
+    times.sort_unstable();
+    times[times.len() * 99 / 100]
+}
+
+fn compare(what: &str, mut alone: Times, mut beside: Times) {
+    for (name, times) in &mut alone {
+        let others = beside.get_mut(name).expect("clients did all of it");
+        let (count, before, after) = (others.len(), p99(times), p99(others));
+        println!("{what}: {name}: p99 {before:?} alone, {after:?} beside, {count} times");
+        assert!(after <= TIMES * before.max(GRAIN), "{what}: {name} takes {after:?}, alone {before:?}");
+    }
+}
+
+fn start(home: &Home) -> Daemon {
+    let mut command = daemon::sinter();
+    command.arg("up").arg(&home.data).arg(&home.mount).args(["--size", "16G"]);
+    Daemon::start(command)
+}
+
+/// Waits until what was deleted is freed: the data are as few as before.
+fn await_freed(home: &Home, before: u64, patience: Duration) {
+    let started = Instant::now();
+    while space(home).logical > before {
+        assert!(started.elapsed() < patience, "{:?}", space(home));
+        std::thread::sleep(Duration::from_millis(200));
+    }
+}
+
+#[test]
+fn clients_hardly_notice_what_is_deleted_beside_them() {
+    let home = Home::new("beside");
+    let daemon = start(&home);
+    let directory = home.mount.join("clients");
+    std::fs::create_dir(&directory).expect("the mount is writable");
+    std::fs::write(data(&directory), vec![1; (BLOCKS * BLOCK) as usize]).expect("there is room");
+    let (large, tree) = (home.mount.join("large"), home.mount.join("tree"));
+    let sparse = File::create(&large).expect("the mount is writable");
+    for number in 0..count() {
+        sparse.write_all_at(&[5; BLOCK as usize], number * SPACING).expect("there is room");
+    }
+    sparse.sync_all().expect("a healthy brick syncs");
+    drop(sparse);
+    for number in 0..count() {
+        if number % 1000 == 0 {
+            std::fs::create_dir_all(tree.join((number / 1000).to_string())).expect("the mount is writable");
+        }
+        std::fs::write(tree.join(format!("{}/{number}", number / 1000)), [6; 100]).expect("there is room");
+    }
+    // Until all of that is checkpointed.
+    let settled = space::settle(&home);
+    let alone = || {
+        let clients = Clients::start(&directory);
+        std::thread::sleep(ALONE);
+        clients.end()
+    };
+    let before = alone();
+    let clients = Clients::start(&directory);
+    let started = Instant::now();
+    std::fs::remove_file(&large).expect("it is there");
+    let took = started.elapsed();
+    std::thread::sleep(ALONE);
+    await_freed(&home, settled.logical - (count() - 100) * BLOCK, Duration::from_secs(600));
+    println!("unlinked in {took:?}, freed within {:?}", started.elapsed());
+    compare("unlink of a large file", before, clients.end());
+    assert!(took < Duration::from_secs(1), "unlinking took {took:?}");
+    let before = alone();
+    let clients = Clients::start(&directory);
+    let started = Instant::now();
+    std::fs::remove_dir_all(&tree).expect("it is there");
+    println!("{} files removed in {:?}", count(), started.elapsed());
+    std::thread::sleep(ALONE);
+    compare("rm -rf", before, clients.end());
+    daemon.terminate();
+    home.check();
+}
