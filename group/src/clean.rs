@@ -8,11 +8,10 @@ use base::limits::{BLOCK_BYTES, IO_BYTES_MAX};
 use base::{GroupId, Kind, LeafKey, Life, Place, Result, SegmentId, VolumeId};
 use runtime::Slice;
 use runtime::seeded::{Bug, active};
+use runtime::tasks::both;
 use std::collections::{BTreeMap, VecDeque};
-use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::task::Poll;
 use store::cleaner::{Controller, Pace, Sight, State as Doing, choose};
 use store::format::record::{Moved, Moves, Run};
 use store::format::summary::SummaryEntry;
@@ -312,32 +311,6 @@ fn runs_to_read(entries: &[SummaryEntry]) -> impl Iterator<Item = &[SummaryEntry
             (one.block - run[0].block) / RUN_BLOCKS_MAX == (next.block - run[0].block) / RUN_BLOCKS_MAX
         })
     })
-}
-
-/// Both, on one task, at the same time.
-async fn both<T>(first: impl Future<Output = T>, second: impl Future<Output = T>) -> (T, T) {
-    let (mut first, mut second) = (pin!(first), pin!(second));
-    let (mut one, mut other) = (None, None);
-    std::future::poll_fn(|context| {
-        if one.is_none()
-            && let Poll::Ready(value) = first.as_mut().poll(context)
-        {
-            one = Some(value);
-        }
-        if other.is_none()
-            && let Poll::Ready(value) = second.as_mut().poll(context)
-        {
-            other = Some(value);
-        }
-        match (one.take(), other.take()) {
-            (Some(one), Some(other)) => Poll::Ready((one, other)),
-            (first, second) => {
-                (one, other) = (first, second);
-                Poll::Pending
-            }
-        }
-    })
-    .await
 }
 
 /// The blocks, one after the other, each compared with its checksum.

@@ -1,7 +1,7 @@
 //! Deleting much beside clients (rule K6): a file of a tebibyte that was written sparsely, and a tree of many files. What
 //! clients do meanwhile, and while the blocks are freed in the background, takes at most three times as long at the 99th
-//! percentile as alone. `SINTER_BESIDE` sets the number of files and of the large file's blocks (20,000 if not set: a
-//! minute; 1,000,000 by hand, on a machine that does nothing else).
+//! percentile as alone. `SINTER_BESIDE` sets the number of files and of the large file's blocks, 1,000,000 by hand on a machine
+//! that does nothing else. If it is not set, 20,000 in a minute, and only stalls are noticed.
 
 mod daemon;
 #[path = "daemon/space.rs"]
@@ -26,11 +26,16 @@ const BLOCKS: u64 = 1 << 14;
 const SPACING: u64 = 1 << 20;
 /// Within this, and never asked of what takes less than this alone.
 const TIMES: u32 = 3;
-/// A timer tick and a wake-up on a busy core: below it times say more of the machine than of the brick.
-const GRAIN: Duration = Duration::from_millis(1);
+/// A timer tick and a wake-up on a busy core: below it times say more of the machine than of the brick. Beside other tests,
+/// a slice of a core's time that somebody else gets.
+const GRAINS: [Duration; 2] = [Duration::from_millis(1), Duration::from_millis(20)];
+
+fn set_count() -> Option<u64> {
+    std::env::var("SINTER_BESIDE").ok().map(|text| text.parse().expect("SINTER_BESIDE is a number"))
+}
 
 fn count() -> u64 {
-    std::env::var("SINTER_BESIDE").ok().map_or(20_000, |text| text.parse().expect("SINTER_BESIDE is a number"))
+    set_count().unwrap_or(20_000)
 }
 
 /// Each operation's times.
@@ -108,11 +113,12 @@ fn p99(times: &mut [Duration]) -> Duration {
 }
 
 fn compare(what: &str, mut alone: Times, mut beside: Times) {
+    let grain = GRAINS[usize::from(set_count().is_none())];
     for (name, times) in &mut alone {
         let others = beside.get_mut(name).expect("clients did all of it");
         let (count, before, after) = (others.len(), p99(times), p99(others));
         println!("{what}: {name}: p99 {before:?} alone, {after:?} beside, {count} times");
-        assert!(after <= TIMES * before.max(GRAIN), "{what}: {name} takes {after:?}, alone {before:?}");
+        assert!(after <= TIMES * before.max(grain), "{what}: {name} takes {after:?}, alone {before:?}");
     }
 }
 

@@ -2,7 +2,7 @@
 //! leave their core, so nothing is allocated or handed over per request (decision D4).
 
 use std::future::Future;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 
@@ -61,6 +61,27 @@ pub fn run_blocking<T: Send + 'static>(tasks: &dyn Tasks, job: impl FnOnce() -> 
         }
     }));
     Answer { shot }
+}
+
+/// Two futures at the same time, on one task; what both give.
+pub async fn both<T>(first: impl Future<Output = T>, second: impl Future<Output = T>) -> (T, T) {
+    let (mut first, mut second) = (pin!(first), pin!(second));
+    let (mut one, mut other) = (None, None);
+    std::future::poll_fn(|context| {
+        if one.is_none()
+            && let Poll::Ready(value) = first.as_mut().poll(context)
+        {
+            one = Some(value);
+        }
+        if other.is_none()
+            && let Poll::Ready(value) = second.as_mut().poll(context)
+        {
+            other = Some(value);
+        }
+        if one.is_some() && other.is_some() { Poll::Ready(()) } else { Poll::Pending }
+    })
+    .await;
+    (one.expect("both are there"), other.expect("both are there"))
 }
 
 /// Lets other tasks of the core run once.

@@ -7,11 +7,9 @@ use base::{At, FileKind, Ino, Kind, Name, Op, RequestId, SessionId, SetAttr, Syn
 use group::Answer;
 use layer::Call;
 use runtime::random::SplitMix;
+use runtime::tasks::both;
 use runtime::{Event, Runtime};
-use std::future::Future;
-use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard};
-use std::task::Poll;
 
 /// Files stay this small, so that a model in memory is cheap and several leaves are still met.
 const FILE_BYTES_MAX: u64 = 600 << 10;
@@ -363,7 +361,7 @@ impl Client {
         let answer = if at_once {
             let mut other = self.twin();
             let (first, second) = (self.deliver(key, op.clone(), length), other.deliver(key, op.clone(), length));
-            join(first, second).await
+            both(first, second).await.0
         } else {
             self.deliver(key, op.clone(), length).await
         };
@@ -601,25 +599,4 @@ impl Known {
         let root = self.dirs.first().copied();
         self.dirs.retain(|dir| *dir != gone || Some(*dir) == root);
     }
-}
-
-/// Both at once, on one task; the first one's value.
-async fn join<T>(first: impl Future<Output = T>, second: impl Future<Output = T>) -> T {
-    let (mut first, mut second) = (pin!(first), pin!(second));
-    let (mut one, mut other) = (None, None);
-    std::future::poll_fn(|context| {
-        if one.is_none()
-            && let Poll::Ready(value) = first.as_mut().poll(context)
-        {
-            one = Some(value);
-        }
-        if other.is_none()
-            && let Poll::Ready(value) = second.as_mut().poll(context)
-        {
-            other = Some(value);
-        }
-        if one.is_some() && other.is_some() { Poll::Ready(()) } else { Poll::Pending }
-    })
-    .await;
-    one.expect("both are there")
 }

@@ -28,13 +28,6 @@ const CAMPAIGNS: [Campaign; 5] = [
         usual: "200",
     },
     Campaign {
-        name: "fsx",
-        about: "random reads, writes and truncates on the real mount against a model in memory",
-        arguments: &["-p", "node", "--test", "fsx"],
-        variable: "SINTER_FSX_OPS",
-        usual: "1000000",
-    },
-    Campaign {
         name: "full",
         about: "a brick on a real mount filled to its last block and emptied, in rounds; and killed while it is full",
         arguments: &["-p", "node", "--test", "full"],
@@ -47,6 +40,13 @@ const CAMPAIGNS: [Campaign; 5] = [
         arguments: &["-p", "node", "--test", "soak"],
         variable: "SINTER_SOAK",
         usual: "3600",
+    },
+    Campaign {
+        name: "beside",
+        about: "many files and a large sparse one deleted beside clients, whose operations take three times as long at most",
+        arguments: &["-p", "node", "--test", "beside"],
+        variable: "SINTER_BESIDE",
+        usual: "1000000",
     },
 ];
 
