@@ -74,12 +74,18 @@ pub enum Op {
     MakeDir { parent: Ino, name: Name, mode: u16 },
     /// Create a symbolic link.
     SymLink { parent: Ino, name: Name, target: Box<[u8]> },
+    /// Create an object that has no data here: a named pipe, a socket, a device (`rdev` as the kernel encodes it).
+    MakeNode { parent: Ino, name: Name, kind: FileKind, mode: u16, rdev: u32 },
+    /// One more name for an inode that is no directory.
+    Link { ino: Ino, new_parent: Ino, new_name: Name },
     /// Remove a name that is not a directory's.
     Unlink { parent: Ino, name: Name },
     /// Remove an empty directory.
     RemoveDir { parent: Ino, name: Name },
     /// Move a name; an existing target is replaced unless `no_replace`.
     Rename { parent: Ino, name: Name, new_parent: Ino, new_name: Name, no_replace: bool },
+    /// Two names that exist change what they name.
+    Exchange { parent: Ino, name: Name, new_parent: Ino, new_name: Name },
     /// Count an open of the inode (keeps an unlinked file alive); `truncate` = O_TRUNC.
     Open { ino: Ino, truncate: bool },
     /// Undo one open.
@@ -117,9 +123,12 @@ impl Op {
             Op::Create { .. } => "create",
             Op::MakeDir { .. } => "mkdir",
             Op::SymLink { .. } => "symlink",
+            Op::MakeNode { .. } => "mknod",
+            Op::Link { .. } => "link",
             Op::Unlink { .. } => "unlink",
             Op::RemoveDir { .. } => "rmdir",
             Op::Rename { .. } => "rename",
+            Op::Exchange { .. } => "exchange",
             Op::Open { .. } => "open",
             Op::Release { .. } => "release",
             Op::Read { .. } => "read",
@@ -144,9 +153,12 @@ impl Op {
             | Op::Create { .. }
             | Op::MakeDir { .. }
             | Op::SymLink { .. }
+            | Op::MakeNode { .. }
+            | Op::Link { .. }
             | Op::Unlink { .. }
             | Op::RemoveDir { .. }
             | Op::Rename { .. }
+            | Op::Exchange { .. }
             | Op::Release { .. }
             | Op::Write { .. }
             | Op::Allocate { .. }

@@ -27,7 +27,15 @@ fn volume_full() -> Error {
 
 /// True for what makes the index larger for good.
 fn adds(op: &Op) -> bool {
-    matches!(op, Op::Create { .. } | Op::MakeDir { .. } | Op::SymLink { .. } | Op::VolumeCreate { .. })
+    matches!(
+        op,
+        Op::Create { .. }
+            | Op::MakeDir { .. }
+            | Op::SymLink { .. }
+            | Op::MakeNode { .. }
+            | Op::Link { .. }
+            | Op::VolumeCreate { .. }
+    )
 }
 
 /// A volume with a bound of its own.

@@ -34,7 +34,8 @@ enum Step {
     Load(Need),
     Segment(u64),
     Range(u64, GroupId),
-    Token(Ino),
+    /// The rename token is needed: these directories get these parents.
+    Token(Vec<(Ino, Ino)>),
 }
 
 impl Groups {
@@ -53,13 +54,13 @@ impl Groups {
         range: Option<u64>,
     ) -> Result<Answer> {
         let mut set = first_groups(op);
-        let mut token: Option<(TokenGuard<'_>, Ino)> = None;
+        let mut token: Option<(TokenGuard<'_>, Vec<(Ino, Ino)>)> = None;
         self.throttle(op.mutates()).await?;
         if op.mutates() {
             self.admit_change(op).await?;
         }
         loop {
-            let moved = token.as_ref().map(|(_, ino)| *ino);
+            let moved = token.as_ref().map_or(&[][..], |(_, moved)| moved.as_slice());
             let step = self.try_change(context, op, sync, &mut set, attached, range, moved)?;
             context.span.mark(Stage::Order, self.now_ns());
             match step {
@@ -89,13 +90,13 @@ impl Groups {
                     self.state(group).ranges.after(ticket).await;
                     context.span.mark(Stage::Range, self.now_ns());
                 }
-                Step::Token(ino) => {
+                Step::Token(moved) => {
                     drop(token.take());
                     let guard = self.rename_token().take().await;
-                    if let Op::Rename { new_parent, .. } = op {
-                        self.refuse_loop(context, ino, *new_parent).await?;
+                    for (ino, parent) in &moved {
+                        self.refuse_loop(context, *ino, *parent).await?;
                     }
-                    token = Some((guard, ino));
+                    token = Some((guard, moved));
                     context.span.mark(Stage::Range, self.now_ns());
                 }
             }
@@ -111,7 +112,7 @@ impl Groups {
         set: &mut GroupSet,
         attached: Option<&Attached>,
         range: Option<u64>,
-        token: Option<Ino>,
+        checked: &[(Ino, Ino)],
     ) -> Result<Step> {
         let segment = self.store().log.segment_came.ticket();
         let mut held = Held::new(self, set);
@@ -139,10 +140,9 @@ impl Groups {
             Err(Stop::Error(error)) => return Err(error),
             Err(Stop::Need(need)) => return Ok(Step::Load(need)),
         };
-        if let Some(ino) = moved_directory(&decision)
-            && token != Some(ino)
-        {
-            return Ok(Step::Token(ino));
+        let moved = moved_directories(&decision);
+        if moved != checked {
+            return Ok(Step::Token(moved));
         }
         if matches!(op, Op::VolumeDelete { .. }) {
             self.drop_everywhere(&mut held, &mut decision);
@@ -362,8 +362,10 @@ pub(crate) fn first_groups(op: &Op) -> GroupSet {
         return GroupSet::all();
     }
     let mut set = GroupSet::one(deciding_group(op));
-    if let Op::Rename { parent, .. } = op {
-        set.insert(parent.group());
+    match op {
+        Op::Rename { parent, .. } | Op::Exchange { parent, .. } => set.insert(parent.group()),
+        Op::Link { ino, .. } => set.insert(ino.group()),
+        _ => {}
     }
     set
 }
@@ -375,9 +377,12 @@ fn deciding_group(op: &Op) -> GroupId {
         | Op::Create { parent, .. }
         | Op::MakeDir { parent, .. }
         | Op::SymLink { parent, .. }
+        | Op::MakeNode { parent, .. }
         | Op::Unlink { parent, .. }
         | Op::RemoveDir { parent, .. } => parent.group(),
-        Op::Rename { new_parent, .. } => new_parent.group(),
+        Op::Rename { new_parent, .. } | Op::Exchange { new_parent, .. } | Op::Link { new_parent, .. } => {
+            new_parent.group()
+        }
         Op::GetAttr { ino }
         | Op::SetAttr { ino, .. }
         | Op::ReadLink { ino }
@@ -401,13 +406,14 @@ fn truncated(op: &Op) -> Option<(Ino, u64)> {
     }
 }
 
-/// The directory that a decision moves to another parent.
-fn moved_directory(decision: &Decision) -> Option<Ino> {
-    let mut edits = decision.parts.iter().flat_map(|part| &part.edits);
-    edits.find_map(|edit| match edit {
-        Edit::InodeParent { ino, .. } => Some(*ino),
+/// The directories that a decision moves to another parent, with the parents.
+fn moved_directories(decision: &Decision) -> Vec<(Ino, Ino)> {
+    let edits = decision.parts.iter().flat_map(|part| &part.edits);
+    let moved = edits.filter_map(|edit| match edit {
+        Edit::InodeParent { ino, parent } => Some((*ino, *parent)),
         _ => None,
-    })
+    });
+    moved.collect()
 }
 
 /// Open and create hold the inode, so that unlinking it does not free it (rule R2: opens belong to sessions).

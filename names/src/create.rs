@@ -1,8 +1,9 @@
-//! New files, directories and symbolic links.
+//! New files, directories and other objects, and new names of those that are there.
 
+use crate::apply::TIME_KEPT;
 use crate::attributes::MODE_BITS;
 use crate::decision::{Decision, Draft};
-use crate::view::{self, Caller, Stop, View, child, entry, refuse};
+use crate::view::{self, Caller, Stop, View, child, entry, inode, refuse};
 use base::limits::{LINKS_MAX, TARGET_BYTES_MAX};
 use base::{Attr, Edit, FileKind, Ino, Inode, Kind, Name, Outcome, Reply, Time};
 
@@ -13,7 +14,14 @@ const SETGID: u16 = 0o2000;
 struct Wish {
     kind: FileKind,
     mode: u16,
+    rdev: u32,
     target: Option<Box<[u8]>>,
+}
+
+impl Wish {
+    fn new(kind: FileKind, mode: u16) -> Wish {
+        Wish { kind, mode, rdev: 0, target: None }
+    }
 }
 
 /// The directory that takes a new name.
@@ -42,7 +50,7 @@ pub(crate) fn file(
             let inode = child(view, found)?;
             Ok(Decision::unchanged(Reply::Attr(Attr { ino: found.ino, inode }), Outcome::Inode(found.ino)))
         }
-        None => born(view, caller, (parent, &home), name, Wish { kind: FileKind::File, mode, target: None }),
+        None => born(view, caller, (parent, &home), name, Wish::new(FileKind::File, mode)),
     }
 }
 
@@ -58,7 +66,7 @@ pub(crate) fn directory(
     if home.links >= LINKS_MAX {
         return refuse(Kind::TooManyLinks, "the directory has too many subdirectories");
     }
-    born(view, caller, (parent, &home), name, Wish { kind: FileKind::Directory, mode, target: None })
+    born(view, caller, (parent, &home), name, Wish::new(FileKind::Directory, mode))
 }
 
 /// SymLink.
@@ -76,8 +84,55 @@ pub(crate) fn link(
         return refuse(Kind::NameTooLong, "a symbolic link's target has at most 4095 bytes");
     }
     let home = vacant(view, parent, name)?;
-    let wish = Wish { kind: FileKind::Link, mode: 0o777, target: Some(target.into()) };
+    let wish = Wish { target: Some(target.into()), ..Wish::new(FileKind::Link, 0o777) };
     born(view, caller, (parent, &home), name, wish)
+}
+
+/// MakeNode. What a device's number means is the client's business.
+pub(crate) fn node(
+    view: &mut dyn View,
+    caller: &Caller,
+    (parent, name): (Ino, &Name),
+    kind: FileKind,
+    mode: u16,
+    rdev: u32,
+) -> Result<Decision, Stop> {
+    let rdev = match kind {
+        FileKind::Character | FileKind::BlockDevice => rdev,
+        FileKind::Fifo | FileKind::Socket => 0,
+        _ => return refuse(Kind::Invalid, "files, directories and symbolic links are made in other ways"),
+    };
+    let home = vacant(view, parent, name)?;
+    born(view, caller, (parent, &home), name, Wish { rdev, ..Wish::new(kind, mode) })
+}
+
+/// Link. An inode whose last name is gone gets none again: whoever drops it has decided that already.
+pub(crate) fn name(
+    view: &mut dyn View,
+    caller: &Caller,
+    ino: Ino,
+    (parent, name): (Ino, &Name),
+) -> Result<Decision, Stop> {
+    let old = inode(view, ino)?;
+    if old.is_directory() {
+        return refuse(Kind::Permission, "a directory has one name");
+    }
+    if old.links == 0 {
+        return refuse(Kind::NotFound, "the file was removed");
+    }
+    if old.links >= LINKS_MAX {
+        return refuse(Kind::TooManyLinks, "the file has too many names");
+    }
+    let home = vacant(view, parent, name)?;
+    let cookie = view.fresh_cookie(parent)?;
+    let now = view.now();
+    let (stamp, ctime) = (home.ctime.tick(now), old.ctime.tick(now));
+    let mut draft = Draft::new(caller.volume, parent.group());
+    draft.edit(parent, Edit::EntryPut { dir: parent, name: *name, ino, kind: old.kind, cookie });
+    draft.edit(parent, Edit::InodeTouch { ino: parent, links: 0, entries: 1, mtime: stamp, ctime: stamp });
+    draft.edit(ino, Edit::InodeTouch { ino, links: 1, entries: 0, mtime: TIME_KEPT, ctime });
+    let inode = Inode { links: old.links + 1, ctime: old.ctime.max(ctime), ..old };
+    draft.decide(view, Reply::Attr(Attr { ino, inode }), Outcome::Inode(ino))
 }
 
 /// The directory, if it can take the name and has no such name.
@@ -125,6 +180,7 @@ fn infant(caller: &Caller, (parent, home): (Ino, &Inode), ino: Ino, wish: &Wish,
         uid: caller.uid,
         gid: if inherits { home.gid } else { caller.gid },
         links: if directory { 2 } else { 1 },
+        rdev: wish.rdev,
         size: wish.target.as_ref().map_or(0, |target| target.len() as u64),
         project: home.project,
         ..blank(wish.kind, ino, parent, now)

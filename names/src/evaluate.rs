@@ -20,12 +20,20 @@ pub fn evaluate(op: &Op, caller: &Caller, view: &mut dyn View) -> Result<Decisio
         Op::Create { parent, name, mode, exclusive } => create::file(view, caller, *parent, name, *mode, *exclusive),
         Op::MakeDir { parent, name, mode } => create::directory(view, caller, *parent, name, *mode),
         Op::SymLink { parent, name, target } => create::link(view, caller, *parent, name, target),
+        Op::MakeNode { parent, name, kind, mode, rdev } => {
+            create::node(view, caller, (*parent, name), *kind, *mode, *rdev)
+        }
+        Op::Link { ino, new_parent, new_name } => create::name(view, caller, *ino, (*new_parent, new_name)),
         Op::Unlink { parent, name } => remove::file(view, caller, *parent, name),
         Op::RemoveDir { parent, name } => remove::directory(view, caller, *parent, name),
         Op::Rename { parent, name, new_parent, new_name, no_replace } => {
             let from = rename::Spot { dir: *parent, name };
             let to = rename::Spot { dir: *new_parent, name: new_name };
             rename::rename(view, caller, from, to, *no_replace)
+        }
+        Op::Exchange { parent, name, new_parent, new_name } => {
+            let (one, other) = (rename::Spot { dir: *parent, name }, rename::Spot { dir: *new_parent, name: new_name });
+            rename::exchange(view, caller, one, other)
         }
         Op::VolumeCreate { name, size_bytes } => volumes::create(view, caller, name, *size_bytes),
         Op::VolumeDelete { name } => volumes::delete(view, name),

@@ -137,3 +137,46 @@ fn touch_homes(draft: &mut Draft, from: Spot, to: Spot, found: &Found, now: Time
         touch(to.dir, &found.new_home, new_links, came);
     }
 }
+
+/// Exchange. A directory that comes to lie in another one has been checked for loops, as in a rename.
+pub(crate) fn exchange(view: &mut dyn View, caller: &Caller, one: Spot, other: Spot) -> Result<Decision, Stop> {
+    let homes = [directory(view, one.dir)?, directory(view, other.dir)?];
+    let mut sides = Vec::with_capacity(2);
+    for spot in [one, other] {
+        let Some(entry) = entry(view, spot.dir, spot.name)? else {
+            return refuse(Kind::NotFound, "no such name in the directory");
+        };
+        sides.push((spot, entry, child(view, entry)?));
+    }
+    let [(_, first, _), (_, second, _)] = sides[..] else { unreachable!("two sides") };
+    if first.ino == second.ino {
+        return Ok(Decision::unchanged(Reply::Done, Outcome::Done));
+    }
+    if first.ino == other.dir || second.ino == one.dir {
+        return refuse(Kind::Invalid, "a directory can't move into itself");
+    }
+    let directories = |entry: Entry| i32::from(entry.kind == FileKind::Directory);
+    let across = one.dir != other.dir;
+    // What the first directory gains the other one loses.
+    let gain = if across { directories(second) - directories(first) } else { 0 };
+    let full = |home: &Inode, gain: i32| gain > 0 && home.links >= LINKS_MAX;
+    if full(&homes[0], gain) || full(&homes[1], -gain) {
+        return refuse(Kind::TooManyLinks, "a directory has too many subdirectories");
+    }
+    let now = view.now();
+    let mut draft = Draft::new(caller.volume, other.dir.group());
+    for ((spot, place, _), (_, comes, inode)) in [(&sides[0], &sides[1]), (&sides[1], &sides[0])] {
+        let Entry { ino, kind, .. } = *comes;
+        draft.edit(spot.dir, Edit::EntryPut { dir: spot.dir, name: *spot.name, ino, kind, cookie: place.cookie });
+        let ctime = inode.ctime.tick(now);
+        draft.edit(ino, Edit::InodeTouch { ino, links: 0, entries: 0, mtime: TIME_KEPT, ctime });
+        if across && kind == FileKind::Directory {
+            draft.edit(ino, Edit::InodeParent { ino, parent: spot.dir });
+        }
+    }
+    for (ino, home, links) in [(one.dir, &homes[0], gain), (other.dir, &homes[1], -gain)].into_iter().take(1 + usize::from(across)) {
+        let stamp = home.ctime.tick(now);
+        draft.edit(ino, Edit::InodeTouch { ino, links, entries: 0, mtime: stamp, ctime: stamp });
+    }
+    draft.decide(view, Reply::Done, Outcome::Done)
+}

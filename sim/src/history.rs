@@ -66,11 +66,14 @@ impl Call {
             Op::SetAttr { ino, .. } | Op::Open { ino, .. } | Op::Write { ino, .. } | Op::Allocate { ino, .. } => {
                 (Some(*ino), None)
             }
+            Op::Link { ino, new_parent, .. } => (Some(*new_parent), Some(*ino)),
             Op::Create { parent, .. } | Op::MakeDir { parent, .. } | Op::SymLink { parent, .. } => {
                 (Some(*parent), told)
             }
             Op::Unlink { parent, .. } | Op::RemoveDir { parent, .. } => (Some(*parent), None),
-            Op::Rename { parent, new_parent, .. } => (Some(*parent), Some(*new_parent)),
+            Op::Rename { parent, new_parent, .. } | Op::Exchange { parent, new_parent, .. } => {
+                (Some(*parent), Some(*new_parent))
+            }
             _ => (None, None),
         };
         first.into_iter().chain(second)

@@ -73,10 +73,20 @@ impl Model {
                 let node = Node { target: target.to_vec(), ..Node::new(FileKind::Link, 0o777, *parent) };
                 self.born(*parent, name, ino, node)
             }
+            (Op::Link { ino, new_parent, new_name }, _) => {
+                self.node(*ino)?.links += 1;
+                match self.directory(*new_parent)?.entries.insert(*new_name, *ino) {
+                    None => Ok(()),
+                    Some(_) => Err(format!("the name {new_name:?} in {new_parent:?} was taken")),
+                }
+            }
             (Op::Unlink { parent, name }, _) => self.remove(*parent, name, false),
             (Op::RemoveDir { parent, name }, _) => self.remove(*parent, name, true),
             (Op::Rename { parent, name, new_parent, new_name, .. }, _) => {
                 self.rename((*parent, name), (*new_parent, new_name))
+            }
+            (Op::Exchange { parent, name, new_parent, new_name }, _) => {
+                self.exchange((*parent, name), (*new_parent, new_name))
             }
             (Op::SetAttr { ino, set }, _) => {
                 let node = self.node(*ino)?;
@@ -163,6 +173,19 @@ impl Model {
             return Err(format!("{ino:?} was removed as what it is not"));
         }
         self.unname(parent, ino)
+    }
+
+    fn exchange(&mut self, one: (Ino, &Name), other: (Ino, &Name)) -> Result<(), String> {
+        let (first, second) = (self.take(one.0, one.1)?, self.take(other.0, other.1)?);
+        for ((dir, name), (from, comes)) in [(one, (other.0, second)), (other, (one.0, first))] {
+            self.directory(dir)?.entries.insert(*name, comes);
+            if self.node(comes)?.kind == FileKind::Directory {
+                self.node(from)?.links -= 1;
+                self.node(dir)?.links += 1;
+                self.node(comes)?.parent = Some(dir);
+            }
+        }
+        Ok(())
     }
 
     fn rename(&mut self, (from, name): (Ino, &Name), (to, new_name): (Ino, &Name)) -> Result<(), String> {

@@ -19,10 +19,11 @@ const NAMES: u64 = 9;
 const HANDLES_MAX: usize = 5;
 
 /// What clients do, by weight. Drawn per seed: a seed that does only some things does them far more often.
-const DEEDS: [(Deed, u64); 22] = [
+const DEEDS: [(Deed, u64); 23] = [
     (Deed::Create, 8),
     (Deed::MakeDir, 5),
     (Deed::SymLink, 2),
+    (Deed::Link, 4),
     (Deed::Unlink, 5),
     (Deed::RemoveDir, 2),
     (Deed::Rename, 7),
@@ -49,6 +50,7 @@ enum Deed {
     Create,
     MakeDir,
     SymLink,
+    Link,
     Unlink,
     RemoveDir,
     Rename,
@@ -161,7 +163,7 @@ impl Profile {
                 (self.clients, self.large_one_in, self.pause_ns) = (6, 1000, 1);
             }
             Focus::CrossGroup => {
-                self.weights = only(&[Deed::Create, Deed::MakeDir, Deed::Unlink, Deed::RemoveDir, Deed::Rename]);
+                self.weights = only(&[Deed::Create, Deed::MakeDir, Deed::Link, Deed::Unlink, Deed::RemoveDir, Deed::Rename]);
                 self.groups = self.groups.max(3);
             }
             Focus::Cuts => {
@@ -438,6 +440,7 @@ impl Client {
                 let target = vec![b't'; 1 + self.rng.below(300) as usize].into();
                 Op::SymLink { parent: dir, name, target }
             }
+            Deed::Link => Op::Link { ino: file?, new_parent: dir, new_name: name },
             Deed::Unlink => self.unlink(dir, name),
             Deed::RemoveDir => {
                 let (parent, name) = self.entry(|kind| kind == FileKind::Directory).unwrap_or((dir, name));
@@ -495,7 +498,11 @@ impl Client {
         let (parent, name) = self.entry(|_| true).unwrap_or((new_parent, new_name));
         // Half of the time onto a name that is known to be taken.
         let target = if self.rng.one_in(2) { self.entry(|_| true) } else { None };
+        let exchanges = target.is_some() && self.rng.one_in(4);
         let (new_parent, new_name) = target.unwrap_or((new_parent, new_name));
+        if exchanges {
+            return Op::Exchange { parent, name, new_parent, new_name };
+        }
         Op::Rename { parent, name, new_parent, new_name, no_replace: self.rng.one_in(8) }
     }
 
@@ -566,9 +573,22 @@ impl Client {
                     self.handles.push(attr.ino);
                 }
             }
+            Op::Link { new_parent, new_name, .. } => {
+                known.entries.extend(born.map(|attr| (*new_parent, *new_name, attr.inode.kind)));
+            }
             Op::Open { ino, .. } => self.handles.push(*ino),
             Op::Unlink { parent, name } | Op::RemoveDir { parent, name } => {
                 known.entries.retain(|(dir, known, _)| (dir, known) != (parent, name));
+            }
+            Op::Exchange { parent, name, new_parent, new_name } => {
+                let kind_of = |dir: &Ino, name: &Name| {
+                    known.entries.iter().position(|(known, other, _)| (known, other) == (dir, name))
+                };
+                if let (Some(one), Some(other)) = (kind_of(parent, name), kind_of(new_parent, new_name)) {
+                    let kind = known.entries[one].2;
+                    known.entries[one].2 = known.entries[other].2;
+                    known.entries[other].2 = kind;
+                }
             }
             Op::Rename { parent, name, new_parent, new_name, .. } => {
                 let moved = known.entries.iter().find(|(dir, known, _)| (dir, known) == (parent, name)).copied();
@@ -590,7 +610,7 @@ impl Known {
     fn forget(&mut self, op: &Op) {
         let gone = match op {
             Op::SetAttr { ino, .. } | Op::Open { ino, .. } | Op::Write { ino, .. } => *ino,
-            Op::Allocate { ino, .. } | Op::Read { ino, .. } => *ino,
+            Op::Allocate { ino, .. } | Op::Read { ino, .. } | Op::Link { ino, .. } => *ino,
             Op::Create { parent, .. } | Op::MakeDir { parent, .. } | Op::SymLink { parent, .. } => *parent,
             _ => return,
         };

@@ -105,6 +105,7 @@ pub fn ask(header: &Header, body: &[u8], payload_bytes: usize, root: Ino) -> Res
         | opcode::UNLINK
         | opcode::RMDIR
         | opcode::CREATE => named(header.opcode, fields, ino),
+        opcode::LINK => link(fields, ino, root),
         opcode::RENAME | opcode::RENAME2 => rename(header.opcode, fields, ino, root),
         other => Ok(unsupported(other)),
     }
@@ -117,7 +118,6 @@ fn unsupported(code: u32) -> Ask {
     match code {
         opcode::FORGET | opcode::BATCH_FORGET | opcode::NOTIFY_REPLY => Ask::Silent,
         opcode::DESTROY => Ask::Answer(0),
-        opcode::LINK => Ask::Answer(libc::EPERM),
         opcode::IOCTL => Ask::Answer(libc::ENOTTY),
         _ => Ask::Answer(libc::ENOSYS),
     }
@@ -285,13 +285,20 @@ fn mode_bits(mode: u32) -> u16 {
 
 fn make_node(mut fields: Fields<'_>, parent: Ino) -> Result<Ask> {
     let mode = fields.u32()?;
-    // Device number, umask, padding.
-    fields.bytes(12)?;
+    let rdev = fields.u32()?;
+    // Umask, padding.
+    fields.bytes(8)?;
     let name = Name::new(fields.string()?)?;
     match FileKind::from_mode(mode) {
         Some(FileKind::File) => Ok(Ask::Node(Op::Create { parent, name, mode: mode_bits(mode), exclusive: true })),
-        _ => Ok(Ask::Answer(libc::EPERM)),
+        Some(kind) => Ok(Ask::Entry(Op::MakeNode { parent, name, kind, mode: mode_bits(mode), rdev })),
+        None => Err(invalid("no such kind of object")),
     }
+}
+
+fn link(mut fields: Fields<'_>, new_parent: Ino, root: Ino) -> Result<Ask> {
+    let ino = ino_of(fields.u64()?, root);
+    Ok(Ask::Entry(Op::Link { ino, new_parent, new_name: Name::new(fields.string()?)? }))
 }
 
 fn create(mut fields: Fields<'_>, parent: Ino) -> Result<Ask> {
@@ -311,11 +318,14 @@ fn rename(code: u32, mut fields: Fields<'_>, parent: Ino, root: Ino) -> Result<A
         flags = fields.u32()?;
         fields.u32()?;
     }
-    if flags & !libc::RENAME_NOREPLACE != 0 {
-        return Err(invalid("rename knows only RENAME_NOREPLACE"));
+    if !matches!(flags, 0 | libc::RENAME_NOREPLACE | libc::RENAME_EXCHANGE) {
+        return Err(invalid("rename knows only RENAME_NOREPLACE and RENAME_EXCHANGE"));
     }
     let name = Name::new(fields.string()?)?;
     let new_name = Name::new(fields.string()?)?;
+    if flags == libc::RENAME_EXCHANGE {
+        return Ok(Ask::Done(Op::Exchange { parent, name, new_parent, new_name }));
+    }
     Ok(Ask::Done(Op::Rename { parent, name, new_parent, new_name, no_replace: flags != 0 }))
 }
 

@@ -164,7 +164,11 @@ fn nodes_and_creates() {
     let node = |mode: u32| asked(opcode::MKNOD, move |w| w.u32(mode).u32(0).u32(0).u32(0).bytes(b"n\0"));
     let op = Op::Create { parent, name: name("n"), mode: 0o644, exclusive: true };
     assert_eq!(node(libc::S_IFREG | 0o644), Ok(Ask::Node(op)));
-    assert_eq!(node(libc::S_IFIFO | 0o644), Ok(Ask::Answer(libc::EPERM)));
+    let fifo = Op::MakeNode { parent, name: name("n"), kind: FileKind::Fifo, mode: 0o644, rdev: 0 };
+    assert_eq!(node(libc::S_IFIFO | 0o644), Ok(Ask::Entry(fifo)));
+    assert_eq!(node(0o644).expect_err("the kernel makes it a file").kind, Kind::Invalid);
+    let link = asked(opcode::LINK, |w| w.u64(77).bytes(b"n\0"));
+    assert_eq!(link, Ok(Ask::Entry(Op::Link { ino: Ino(77), new_parent: parent, new_name: name("n") })));
     let create = |flags: i32, kill: u32| {
         asked(opcode::CREATE, move |w| w.u32(flags as u32).u32(0o100_600).u32(0).u32(kill).bytes(b"n\0"))
     };
@@ -188,7 +192,10 @@ fn renames() {
     let flagged = |flags: u32| asked(opcode::RENAME2, move |w| w.u64(9).u32(flags).u32(0).bytes(b"a\0b\0"));
     assert_eq!(flagged(0), renamed(Ino(9), false));
     assert_eq!(flagged(libc::RENAME_NOREPLACE), renamed(Ino(9), true));
-    for flags in [libc::RENAME_EXCHANGE, libc::RENAME_WHITEOUT, 8] {
+    let (name_a, name_b) = (name("a"), name("b"));
+    let exchange = Op::Exchange { parent: Ino(NODE), name: name_a, new_parent: Ino(9), new_name: name_b };
+    assert_eq!(flagged(libc::RENAME_EXCHANGE), Ok(Ask::Done(exchange)));
+    for flags in [libc::RENAME_WHITEOUT, libc::RENAME_EXCHANGE | libc::RENAME_NOREPLACE, 8] {
         assert_eq!(flagged(flags).expect_err("unknown flag").kind, Kind::Invalid);
     }
 }

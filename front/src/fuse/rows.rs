@@ -30,6 +30,9 @@ pub const OP_NAMES: &[&str] = &[
     "volume-delete",
     "volume-list",
     "fallocate",
+    "mknod",
+    "link",
+    "exchange",
 ];
 
 /// Rows of a ledger by operation, looked up once.
@@ -73,6 +76,9 @@ fn index(op: &Op) -> usize {
         Op::VolumeDelete { .. } => 21,
         Op::VolumeList => 22,
         Op::Allocate { .. } => 23,
+        Op::MakeNode { .. } => 24,
+        Op::Link { .. } => 25,
+        Op::Exchange { .. } => 26,
     }
 }
 
@@ -110,6 +116,9 @@ mod tests {
             Op::VolumeDelete { name },
             Op::VolumeList,
             Op::Allocate { ino, offset: 0, length: 0, keep_size: false },
+            Op::MakeNode { parent: ino, name, kind: base::FileKind::Fifo, mode: 0, rdev: 0 },
+            Op::Link { ino, new_parent: ino, new_name: name },
+            Op::Exchange { parent: ino, name, new_parent: ino, new_name: name },
         ];
         let names: Vec<_> = ops.iter().map(Op::name).collect();
         assert_eq!(names, OP_NAMES);

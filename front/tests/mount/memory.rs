@@ -176,7 +176,8 @@ impl Tree {
         let node = self.node_mut(parent)?;
         node.entries.remove(&cookie);
         node.names.remove(name.as_bytes());
-        self.node_mut(ino)?.inode.links = 0;
+        let inode = &mut self.node_mut(ino)?.inode;
+        inode.links = if inode.is_directory() { 0 } else { inode.links - 1 };
         self.drop_unused(ino);
         Ok(())
     }
@@ -208,6 +209,17 @@ impl Tree {
             Op::MakeDir { parent, name, mode } => {
                 let ino = self.add(FileKind::Directory, mode, parent, owner, now);
                 self.link(parent, name, ino)?;
+                self.attr(ino)
+            }
+            Op::MakeNode { parent, name, kind, mode, rdev } => {
+                let ino = self.add(kind, mode, parent, owner, now);
+                self.node_mut(ino)?.inode.rdev = rdev;
+                self.link(parent, name, ino)?;
+                self.attr(ino)
+            }
+            Op::Link { ino, new_parent, new_name } => {
+                self.node_mut(ino)?.inode.links += 1;
+                self.link(new_parent, new_name, ino)?;
                 self.attr(ino)
             }
             Op::SymLink { parent, name, target } => {
@@ -243,6 +255,12 @@ impl Tree {
                 node.names.remove(name.as_bytes());
                 self.link(new_parent, new_name, ino)?;
                 self.node_mut(ino)?.inode.parent = new_parent;
+                Ok(Reply::Done)
+            }
+            Op::Exchange { parent, name, new_parent, new_name } => {
+                let ((one, first), (other, second)) = (self.find(parent, &name)?, self.find(new_parent, &new_name)?);
+                self.node_mut(parent)?.entries.insert(one, (name, second));
+                self.node_mut(new_parent)?.entries.insert(other, (new_name, first));
                 Ok(Reply::Done)
             }
             Op::Open { ino, truncate } => {

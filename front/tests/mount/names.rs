@@ -122,12 +122,22 @@ fn special_requests_are_refused_or_left_to_the_kernel() {
     // SAFETY: plain calls with strings that outlive them.
     unsafe {
         let fifo = std::ffi::CString::new(fixture.path("fifo").as_os_str().as_bytes()).expect("no NUL");
-        assert_eq!((libc::mkfifo(fifo.as_ptr(), 0o600), errno()), (-1, Some(libc::EPERM)));
+        assert_eq!(libc::mkfifo(fifo.as_ptr(), 0o600), 0);
+        let found = fs::symlink_metadata(fixture.path("fifo")).expect("stat");
+        assert_eq!(found.mode() & libc::S_IFMT, libc::S_IFIFO);
+        let device = std::ffi::CString::new(fixture.path("device").as_os_str().as_bytes()).expect("no NUL");
+        let number = libc::makedev(300, 70_000);
+        assert_eq!(libc::mknod(device.as_ptr(), libc::S_IFCHR | 0o600, number), 0);
+        assert_eq!(fs::metadata(fixture.path("device")).expect("stat").rdev(), number);
         let node = std::ffi::CString::new(fixture.path("node").as_os_str().as_bytes()).expect("no NUL");
         assert_eq!(libc::mknod(node.as_ptr(), libc::S_IFREG | 0o600, 0), 0);
         let flags = libc::RENAME_EXCHANGE;
         let exchange = libc::renameat2(libc::AT_FDCWD, node.as_ptr(), libc::AT_FDCWD, c_path.as_ptr(), flags);
-        assert_eq!((exchange, errno()), (-1, Some(libc::EINVAL)));
+        assert_eq!(exchange, 0);
+        assert_eq!(libc::renameat2(libc::AT_FDCWD, node.as_ptr(), libc::AT_FDCWD, c_path.as_ptr(), flags), 0);
+        let flags = libc::RENAME_WHITEOUT;
+        let whiteout = libc::renameat2(libc::AT_FDCWD, node.as_ptr(), libc::AT_FDCWD, c_path.as_ptr(), flags);
+        assert_eq!((whiteout, errno()), (-1, Some(libc::EINVAL)));
         let flags = libc::RENAME_NOREPLACE;
         let keep = libc::renameat2(libc::AT_FDCWD, node.as_ptr(), libc::AT_FDCWD, c_path.as_ptr(), flags);
         assert_eq!((keep, errno()), (-1, Some(libc::EEXIST)));
@@ -140,6 +150,10 @@ fn special_requests_are_refused_or_left_to_the_kernel() {
         assert_eq!(libc::statfs(c_path.as_ptr(), &raw mut space), 0);
         assert_eq!((space.f_blocks * 4096, space.f_bavail * 4096), (1 << 40, 1 << 39));
     }
+    fs::hard_link(&path, fixture.path("hard")).expect("link");
+    assert_eq!(fs::metadata(&path).expect("stat").nlink(), 2);
+    fs::remove_file(fixture.path("hard")).expect("unlink");
+    assert_eq!(fs::metadata(&path).expect("stat").nlink(), 1);
     let copied = fs::copy(&path, fixture.path("copy")).expect("copy without copy_file_range");
     assert_eq!(copied, 10);
     eventually("the node's open is undone", || fixture.memory.opens() == 0);

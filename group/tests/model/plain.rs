@@ -158,7 +158,8 @@ impl Plain {
                 self.compare(*ino, told);
             }
             Op::ReadLink { ino } => self.read_link(*ino, told)?,
-            Op::Create { .. } | Op::MakeDir { .. } | Op::SymLink { .. } => self.create(op, told)?,
+            Op::Create { .. } | Op::MakeDir { .. } | Op::SymLink { .. } | Op::MakeNode { .. } => self.create(op, told)?,
+            Op::Link { ino, new_parent, new_name } => self.link(*ino, *new_parent, new_name, told)?,
             Op::Unlink { parent, name } => {
                 let ino = self.found(*parent, name)?;
                 if self.node(ino)?.is_directory() {
@@ -170,6 +171,9 @@ impl Plain {
             Op::RemoveDir { parent, name } => self.remove_dir(*parent, name)?,
             Op::Rename { parent, name, new_parent, new_name, no_replace } => {
                 self.rename((*parent, name), (*new_parent, new_name), *no_replace)?;
+            }
+            Op::Exchange { parent, name, new_parent, new_name } => {
+                self.exchange((*parent, name), (*new_parent, new_name))?;
             }
             Op::Open { ino, truncate } => self.open(*ino, *truncate, told)?,
             Op::Release { ino } => self.release(*ino),
@@ -262,6 +266,7 @@ impl Plain {
                 }
                 (*parent, name, FileKind::Link, 0o777)
             }
+            Op::MakeNode { parent, name, kind, mode, .. } => (*parent, name, *kind, *mode),
             other => unreachable!("{other:?} creates nothing"),
         };
         if let Some(ino) = self.home(parent)?.find(name) {
@@ -309,9 +314,30 @@ impl Plain {
     fn remove(&mut self, dir: Ino, name: &Name) {
         self.change(dir).names.retain(|(known, _)| known != name);
     }
-    /// The inode has lost its name.
+    fn link(&mut self, ino: Ino, parent: Ino, name: &Name, told: &Result<Answer>) -> Refused<()> {
+        let node = self.node(ino)?;
+        if node.is_directory() {
+            return Err(Kind::Permission);
+        }
+        if node.links == 0 {
+            return Err(Kind::NotFound);
+        }
+        if self.home(parent)?.find(name).is_some() {
+            return Err(Kind::Exists);
+        }
+        self.change(parent).names.push((*name, ino));
+        self.change(ino).links += 1;
+        self.compare(ino, told);
+        Ok(())
+    }
+
+    /// The inode has lost a name.
     fn unnamed(&mut self, ino: Ino) {
         let node = self.change(ino);
+        if !node.is_directory() && node.links > 1 {
+            node.links -= 1;
+            return;
+        }
         if node.opens == 0 {
             self.nodes.remove(&ino);
         } else {
@@ -363,6 +389,26 @@ impl Plain {
             self.change(from.0).links -= 1;
             self.change(to.0).links += u32::from(replaced.is_none());
             self.change(moved).parent = to.0;
+        }
+        Ok(())
+    }
+    fn exchange(&mut self, one: (Ino, &Name), other: (Ino, &Name)) -> Refused<()> {
+        self.directory(one.0)?;
+        self.directory(other.0)?;
+        let (first, second) = (self.found(one.0, one.1)?, self.found(other.0, other.1)?);
+        if first == second {
+            return Ok(());
+        }
+        self.may_replace(first, other.0, None)?;
+        self.may_replace(second, one.0, None)?;
+        for ((dir, name), (from, comes)) in [(one, (other.0, second)), (other, (one.0, first))] {
+            let spot = self.change(dir).names.iter_mut().find(|(known, _)| known == name);
+            spot.expect("just seen").1 = comes;
+            if self.node(comes)?.is_directory() {
+                self.change(from).links -= 1;
+                self.change(dir).links += 1;
+                self.change(comes).parent = dir;
+            }
         }
         Ok(())
     }

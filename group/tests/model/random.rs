@@ -120,7 +120,14 @@ impl Run {
         match choice {
             48..58 => Op::Create { parent, name: self.name(), mode: self.mode(), exclusive: self.rng.one_in(2) },
             58..63 => Op::MakeDir { parent, name: self.name(), mode: self.mode() },
-            63..65 => {
+            63 => match self.rng.below(3) {
+                0 => {
+                    let (name, mode, rdev) = (self.name(), self.mode(), self.rng.below(1 << 20) as u32);
+                    Op::MakeNode { parent, name, kind: FileKind::Fifo, mode, rdev }
+                }
+                _ => Op::Link { ino: self.any(FileKind::File), new_parent: parent, new_name: self.name() },
+            },
+            64 => {
                 let length = if self.rng.one_in(20) { 4090 + self.rng.below(8) } else { self.rng.below(100) };
                 let target = pattern(self.writes, length as usize).into();
                 Op::SymLink { parent, name: self.name(), target }
@@ -130,6 +137,10 @@ impl Run {
             76..86 => {
                 let new_parent = self.dir();
                 let (name, new_name) = (self.old_name(parent), self.name());
+                if self.rng.one_in(5) {
+                    let new_name = self.old_name(new_parent);
+                    return Op::Exchange { parent, name, new_parent, new_name };
+                }
                 Op::Rename { parent, name, new_parent, new_name, no_replace: self.rng.one_in(5) }
             }
             86..91 => match self.pick(&self.open.clone()) {
