@@ -2,7 +2,7 @@
 //! Payload bytes travel beside the operation (see `runtime::buffer`), never inside it.
 
 use crate::ids::{Ino, VolumeId};
-use crate::inode::{Inode, Time};
+use crate::inode::{FileKind, Inode, Time};
 use crate::name::Name;
 
 /// Where a write goes (rule M4).

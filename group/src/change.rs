@@ -29,7 +29,11 @@ pub(crate) struct Attached {
 }
 
 enum Step {
-    Ordered { decision: Decision, batch: u64, position: Option<Position> },
+    Ordered {
+        decision: Decision,
+        batch: u64,
+        position: Option<Position>,
+    },
     Again(Box<Outcome>),
     Load(Need),
     Segment(u64),

@@ -174,7 +174,9 @@ pub(crate) fn exchange(view: &mut dyn View, caller: &Caller, one: Spot, other: S
             draft.edit(ino, Edit::InodeParent { ino, parent: spot.dir });
         }
     }
-    for (ino, home, links) in [(one.dir, &homes[0], gain), (other.dir, &homes[1], -gain)].into_iter().take(1 + usize::from(across)) {
+    for (ino, home, links) in
+        [(one.dir, &homes[0], gain), (other.dir, &homes[1], -gain)].into_iter().take(1 + usize::from(across))
+    {
         let stamp = home.ctime.tick(now);
         draft.edit(ino, Edit::InodeTouch { ino, links, entries: 0, mtime: stamp, ctime: stamp });
     }

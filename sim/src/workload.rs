@@ -163,7 +163,8 @@ impl Profile {
                 (self.clients, self.large_one_in, self.pause_ns) = (6, 1000, 1);
             }
             Focus::CrossGroup => {
-                self.weights = only(&[Deed::Create, Deed::MakeDir, Deed::Link, Deed::Unlink, Deed::RemoveDir, Deed::Rename]);
+                self.weights =
+                    only(&[Deed::Create, Deed::MakeDir, Deed::Link, Deed::Unlink, Deed::RemoveDir, Deed::Rename]);
                 self.groups = self.groups.max(3);
             }
             Focus::Cuts => {

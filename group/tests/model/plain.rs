@@ -158,7 +158,9 @@ impl Plain {
                 self.compare(*ino, told);
             }
             Op::ReadLink { ino } => self.read_link(*ino, told)?,
-            Op::Create { .. } | Op::MakeDir { .. } | Op::SymLink { .. } | Op::MakeNode { .. } => self.create(op, told)?,
+            Op::Create { .. } | Op::MakeDir { .. } | Op::SymLink { .. } | Op::MakeNode { .. } => {
+                self.create(op, told)?
+            }
             Op::Link { ino, new_parent, new_name } => self.link(*ino, *new_parent, new_name, told)?,
             Op::Unlink { parent, name } => {
                 let ino = self.found(*parent, name)?;
