@@ -11,6 +11,8 @@ use store::format::segment::{SegmentHeader, Stream};
 use store::format::superblock::{EpochEnd, Features, State, Superblock};
 use store::format::values::{self, GroupRow, ReplayRow, SegmentRow, SegmentState};
 use store::format::{Uuid, keys, summary};
+use store::reserve::{Extent, Reserve};
+use store::usage::Usage;
 
 const UUID: Uuid = Uuid([0xab; 16]);
 
@@ -196,6 +198,7 @@ fn edits_and_their_codes() {
         (17, 28 + 5, Edit::VolumePut(volume)),
         (18, 4, Edit::VolumeDrop { id: VolumeId(6) }),
         (19, 8, Edit::SessionDrop { session: SessionId(2) }),
+        (20, 24, Edit::Reserve { ino, first: 3, count: 4 }),
     ];
     for (code, length, edit) in rows {
         let mut bytes = Vec::new();
@@ -286,6 +289,11 @@ fn values_of_the_index() {
     let bytes = values::encode_segment(&SegmentRow { state, life, stream, sequence: 3, opened: 5, used: 4, live });
     drawn(&bytes, &[(1, 1, 3), (2, 1, 2), (3, 4, 2), (7, 8, 3), (15, 8, 5), (23, 4, 4), (27, 4, 2)]);
     drawn(&bytes, &[(31, 8, u64::MAX), (39, 8, 1)]);
+    let extents = vec![Extent { first: 3, end: 8, left: Some(4) }];
+    let bytes = values::encode_reserve(&Reserve { project: 2, extents });
+    drawn(&bytes, &[(0, 1, 1), (1, 4, 2), (5, 4, 1), (9, 8, 3), (17, 8, 5), (25, 8, 4)]);
+    let bytes = values::encode_usage(&Usage { blocks: 2, inodes: 3, reserved: 4 });
+    drawn(&bytes, &[(0, 1, 1), (1, 8, 2), (9, 8, 3), (17, 8, 4)]);
     let replay = ReplayRow {
         number: 1,
         previous_crc: 2,
