@@ -7,8 +7,7 @@ mod patterns;
 use daemon::{Daemon, Home, fail, run, sinter, succeed, system, text};
 use patterns::{verify, write_synced};
 use std::fs::File;
-use std::io::{Read, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
