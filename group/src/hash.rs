@@ -8,9 +8,15 @@ use std::hash::{BuildHasherDefault, Hasher};
 #[derive(Default, Clone, Copy)]
 pub struct Mix(u64);
 
+/// A map of 2^26 buckets is chosen by bits that all of the key has gone into, and the map's own tag, the top seven, by
+/// others.
+const FINISH_BITS: u32 = 26;
+
 impl Hasher for Mix {
     fn finish(&self) -> u64 {
-        self.0
+        // A product's low bits know only the low bits of what was multiplied: of an inode, the group, which all keys of a
+        // map share. Buckets are chosen by low bits, so the high ones go there.
+        self.0.rotate_left(FINISH_BITS)
     }
     fn write(&mut self, bytes: &[u8]) {
         for part in bytes.chunks(8) {
@@ -32,3 +38,22 @@ impl Hasher for Mix {
 
 /// A hash map with the hasher above.
 pub type Map<K, V> = HashMap<K, V, BuildHasherDefault<Mix>>;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use base::{GroupId, Ino, VolumeId};
+    use std::collections::BTreeSet;
+    use std::hash::BuildHasher;
+
+    /// 4096 inodes of a group, as they are numbered one after the other, fill buckets as chance would: 1 - 1/e of them.
+    #[test]
+    fn inodes_of_one_group_spread_over_the_buckets() {
+        let build = BuildHasherDefault::<Mix>::default();
+        let hash = |sequence| build.hash_one((VolumeId(1), Ino::new(sequence, GroupId(3))));
+        let buckets: BTreeSet<_> = (1..=4096).map(|sequence| hash(sequence) % 4096).collect();
+        let tags: BTreeSet<_> = (1..=4096).map(|sequence| hash(sequence) >> 57).collect();
+        assert!(buckets.len() > 2000, "{} of 4096 buckets", buckets.len());
+        assert_eq!(tags.len(), 128);
+    }
+}

@@ -25,6 +25,7 @@ mod write;
 
 pub use context::{Class, Context};
 
+use base::limits::BLOCK_BYTES;
 use base::{Error, GroupId, Index, Kind, Op, Reply, Result, Sync, Term, Volume, VolumeId};
 use runtime::{Buf, Event, Lock, Slice};
 use state::State;
@@ -111,7 +112,7 @@ pub struct Groups {
     checkpoint_base: Lock<Figures>,
     checkpointed: Event,
     checkpoints: AtomicU64,
-    /// The cleaner has emptied segments that a checkpoint frees.
+    /// A checkpoint would free space: segments that the cleaner has emptied, or much that was cut.
     checkpoint_wanted: AtomicBool,
     /// Checkpoints have more to free of what was cut.
     purging: AtomicBool,
@@ -313,8 +314,12 @@ impl Groups {
         Ok(())
     }
 
-    /// Adds what a group's overlay has grown by to the brick's total.
+    /// Adds what a group's overlay has grown by to the brick's total. Much that was deleted calls for a checkpoint, which
+    /// frees it; never more often than writing as much does.
     pub(crate) fn note_overlay(&self, state: &mut State) {
+        if state.active.cut_blocks >= self.options.replay_bytes / BLOCK_BYTES as u64 {
+            self.checkpoint_wanted.store(true, Ordering::Release);
+        }
         let grown = state.active.bytes.saturating_sub(state.counted_bytes);
         state.counted_bytes += grown;
         self.overlay_bytes.fetch_add(grown as u64, Ordering::Relaxed);

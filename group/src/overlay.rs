@@ -69,6 +69,8 @@ pub struct Generation {
     pub sessions: BTreeMap<SessionId, Option<Vec<(RequestId, Outcome)>>>,
     /// Memory, roughly.
     pub bytes: usize,
+    /// What its cuts took from files' sizes, in blocks.
+    pub cut_blocks: u64,
     /// Records taken.
     pub records: u64,
 }
@@ -198,6 +200,7 @@ impl Generation {
     /// The catalogue's row goes by the id; everything of the volume in this generation goes too.
     fn drop_volume(&mut self, id: VolumeId) {
         self.volume_drops.push(id);
+        self.cut_blocks = u64::MAX;
         self.inodes.retain(|(volume, _), _| *volume != id);
         self.entries.retain(|(volume, _), _| *volume != id);
         self.cookies.retain(|(volume, _), _| *volume != id);

@@ -328,6 +328,7 @@ impl State {
         };
         let new = apply_inode(old, edit);
         let project = old.or(new).map_or(0, |inode| inode.project);
+        let blocks = |inode: Option<Inode>| inode.map_or(0, |inode| blocks_of(inode.size));
         match edit {
             // A number that was never used is a birth; any other replaces attributes.
             Edit::InodePut { .. } if ino.sequence() >= self.born => {
@@ -336,13 +337,13 @@ impl State {
                 self.row.next_ino = self.row.next_ino.max(self.born);
             }
             Edit::InodeCut { size, trim, .. } => {
-                self.cut(Cut { volume, ino, project, first: blocks_of(*size), trim: *trim });
+                self.cut(Cut { volume, ino, project, first: blocks_of(*size), trim: *trim }, blocks(old));
             }
             Edit::InodeDrop { .. } => {
                 if old.is_some() {
                     *self.active.births.entry((volume, project)).or_default() -= 1;
                 }
-                self.cut(Cut { volume, ino, project, first: 0, trim: DROPPED });
+                self.cut(Cut { volume, ino, project, first: 0, trim: DROPPED }, blocks(old));
                 self.active.targets.insert((volume, ino), None);
             }
             _ => {}
@@ -362,9 +363,11 @@ impl State {
         assert!(blocks.next().is_none(), "every block of a payload has a place");
     }
 
-    /// Blocks are gone, in memory too.
-    fn cut(&mut self, cut: Cut) {
+    /// Blocks of a file of `blocks` are gone, in memory too.
+    fn cut(&mut self, cut: Cut, blocks: u64) {
         let Cut { volume, ino, first, .. } = cut;
+        let cut_blocks = &mut self.active.cut_blocks;
+        *cut_blocks = cut_blocks.saturating_add(blocks.saturating_sub(first));
         self.active.cut(cut);
         if !self.pending.is_empty() {
             self.pending.retain(|(of, file, block), _| *of != volume || *file != ino || *block < first);

@@ -120,6 +120,8 @@ const LEAF_SLOTS: usize = 8;
 const LEAVES_AT_ONCE: usize = 256;
 /// Index rows per scan.
 const SCAN_ROWS: usize = 256;
+/// From so many rows on they are deleted as a range: what looks into a table asks each of its ranges, which must be few.
+const RANGE_ROWS_MIN: usize = 64;
 /// A leaf with more changed slots than this is written whole: a patch of 16-byte slots would be as large.
 const PATCH_SLOTS_MAX: usize = 24;
 
@@ -182,12 +184,13 @@ pub fn write(store: &Store, replay: ReplayRow, parts: Vec<GroupPart>, limits: Fr
         promised.push((before, std::mem::take(&mut work.promised)));
         left.push(Left { group, purges, reserves });
     }
+    // Before a purge ends: until then it tells which leaves in the index are stale.
+    for (left, (before, files)) in left.iter_mut().zip(promised) {
+        work.count_promises(store, left, &before, files)?;
+    }
     work.budget = limits.slots_later;
     for Left { group, purges, .. } in &mut left {
         work.free(store, *group, purges)?;
-    }
-    for (left, (before, files)) in left.iter_mut().zip(promised) {
-        work.count_promises(store, left, &before, files)?;
     }
     work.finish_leaves(store);
     let Work { mut edits, staged, mut usage, dropped, .. } = work;
@@ -504,24 +507,47 @@ impl Work {
         (volume, project): (VolumeId, Option<u32>),
         (mut from, to): keys::Bounds,
     ) -> Result<Option<u64>> {
-        while self.budget > 0 {
+        // Rows that go, one after the other: among them lies none that stays.
+        let mut gone = Vec::new();
+        let mut last = false;
+        while self.budget > 0 && !last {
             let count = SCAN_ROWS.min(self.budget.div_ceil(LEAF_SLOTS));
             let rows = store.index.scan(&from, &to, count)?;
-            let last = rows.len() < count;
+            last = rows.len() < count;
             for (key, value) in rows {
                 from = [key.as_slice(), &[0]].concat();
                 self.budget = self.budget.saturating_sub(1);
-                let old = Leaf::decode(&value)?;
+                let old = Encoded::new(&value)?;
+                let at = keys::leaf_of(&key);
                 // One that this checkpoint has written is new.
-                if !self.leaves.contains_key(&key) && old.trim < purges.trim_of(volume, keys::leaf_of(&key)) {
-                    self.erase(key, old, project);
+                if self.leaves.contains_key(&key) || old.trim() >= purges.trim_of(volume, at) {
+                    self.delete(&mut gone);
+                    continue;
                 }
-            }
-            if last {
-                return Ok(None);
+                self.budget = self.budget.saturating_sub(old.len() + LEAF_SLOTS);
+                let before = self.dead.len();
+                for place in old.places() {
+                    self.dead.push(place?);
+                }
+                if let Some(project) = project {
+                    let used = &mut self.usage.entry((at.ino.group(), volume, project)).or_default().blocks;
+                    *used -= (self.dead.len() - before) as i64;
+                }
+                gone.push(key);
             }
         }
-        Ok(Some(keys::leaf_number(&from)))
+        self.delete(&mut gone);
+        Ok((!last).then(|| keys::leaf_number(&from)))
+    }
+
+    /// Deletes index rows between which lies no other.
+    fn delete(&mut self, gone: &mut Vec<Vec<u8>>) {
+        if gone.len() < RANGE_ROWS_MIN {
+            self.edits.extend(gone.drain(..).map(IndexEdit::Delete));
+        } else if let (Some(mut last), Some(first)) = (gone.pop(), gone.drain(..).next()) {
+            last.push(0);
+            self.edits.push(IndexEdit::DeleteRange(first, last));
+        }
     }
 
     /// Counts what is left of the promises to those files of a group that have changed.

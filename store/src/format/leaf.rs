@@ -222,16 +222,28 @@ impl Encoded<'_> {
         if self.0.mask & bit == 0 {
             return Ok(None);
         }
-        let slot = &self.0.slots[(self.0.mask & (bit - 1)).count_ones() as usize];
-        match slot[0] {
-            tag::HOLE => Ok(None),
-            tag::LOCAL => {
-                let block = u16::from_le_bytes([slot[2], slot[3]]);
-                let segment = SegmentId(u32::from_le_bytes([slot[4], slot[5], slot[6], slot[7]]));
-                Ok(Some(Place { segment, block }))
-            }
-            _ => Err(corrupt("a leaf's slot has no known tag")),
+        place(&self.0.slots[(self.0.mask & (bit - 1)).count_ones() as usize])
+    }
+    /// Where its blocks lie; `Corrupt` for a slot of no known kind.
+    pub fn places(&self) -> impl Iterator<Item = Result<Place>> + '_ {
+        self.0.slots.iter().filter_map(|slot| place(slot).transpose())
+    }
+    /// As `Leaf::trim`.
+    pub fn trim(&self) -> u64 {
+        self.0.trim
+    }
+}
+
+/// Where the block of an encoded slot lies; None of a hole.
+fn place(slot: &[u8; SLOT_BYTES]) -> Result<Option<Place>> {
+    match slot[0] {
+        tag::HOLE => Ok(None),
+        tag::LOCAL => {
+            let block = u16::from_le_bytes([slot[2], slot[3]]);
+            let segment = SegmentId(u32::from_le_bytes([slot[4], slot[5], slot[6], slot[7]]));
+            Ok(Some(Place { segment, block }))
         }
+        _ => Err(corrupt("a leaf's slot has no known tag")),
     }
 }
 
