@@ -10,6 +10,9 @@
 //!                      full speed   cleaning at the  stops         with cheap victims,
 //!                                   clients' pace                  while clients rest
 //! ```
+//!
+//! Where clients write more than the cleaner will make room for, all of it begins earlier, up to the whole reserve, and the
+//! room above `low` is used up in a glide.
 
 use base::SegmentId;
 use std::cmp::Ordering;
@@ -381,11 +384,23 @@ impl Controller {
         let ahead = ahead - (i128::from(ahead) * i128::from(weight_ns) / i128::from(weight_ns + LEVEL_NS)) as i64;
         self.level = counted + ahead.clamp(-(ONE as i64), ONE as i64);
     }
-    /// How far the level lies between two marks, from 0 at `from` to `ONE` at `to`, where `to` is below.
-    fn below(&self, from: u32, to: u32) -> u64 {
+    /// How far the level lies between two marks in `ONE`s, from 0 at `from` to `ONE` at `to`, where `to` is below.
+    fn below(&self, from: u64, to: u64) -> u64 {
         assert!(from > to);
-        let depth = i64::from(from) * ONE as i64 - self.level;
-        depth.clamp(0, i64::from(from - to) * ONE as i64) as u64 / u64::from(from - to)
+        let depth = (from as i64 - self.level).clamp(0, (from - to) as i64) as u64;
+        (u128::from(depth) * u128::from(ONE) / u128::from(from - to)) as u64
+    }
+    /// Where the glide begins: so far above `low`.
+    fn glide(&self) -> u64 {
+        at(self.marks.reserve) * 3 / 8
+    }
+    /// How far above the marks cleaning begins already: where clients write faster than the cleaner will make room, as far as
+    /// the glide is felt.
+    fn lead(&self) -> u64 {
+        let sustained =
+            256_000_000_000 * u128::from(ONE) / (u128::from(self.room_ns()) * u128::from(self.paced_rate)).max(1);
+        let felt = self.glide() * (ONE - sustained.min(u128::from(ONE)) as u64) / ONE;
+        (at(self.marks.low) + felt).min(at(self.marks.reserve)).saturating_sub(at(self.marks.high))
     }
     /// Blocks that must be moved for the space of one that a client writes, in `ONE`s.
     fn moves_per_block(&self) -> u64 {
@@ -402,9 +417,10 @@ impl Controller {
         let pace = (u128::from(self.client_rate) * u128::from(self.moves_per_block()) / u128::from(ONE * 256)) as u64;
         let pace = pace.min(rate_max);
         let Thresholds { low, target, high, ahead, .. } = self.marks;
+        let lead = self.lead();
         // Nothing at `high`, the clients' pace at `target`, everything at `low`.
-        let over = pace * self.below(high, target) / ONE;
-        let under = (rate_max - pace) * self.below(target, low) / ONE;
+        let over = pace * self.below(at(high) + lead, at(target) + lead) / ONE;
+        let under = (rate_max - pace) * self.below(at(target) + lead, at(low)) / ONE;
         let steady = over + under;
         if !idle {
             return steady;
@@ -431,23 +447,34 @@ impl Controller {
         }
         (slice as u32, (period_ns - work_ns.min(period_ns)).max(work_ns / 8).min(PAUSE_NS_MAX))
     }
-    /// The clients' delay per block: unit * 2x^2 / (1 - x), where x goes from 0 at the target to 1 at the floor. The unit
+    /// What the cleaner takes to make room for a block; time in which it waits for checkpoints counts too.
+    fn room_ns(&self) -> u64 {
+        let move_ns = self.move_ns * ONE / (ONE - self.spared);
+        (move_ns * self.moves_per_block() / ONE).max(move_ns / 4)
+    }
+    /// The clients' delay per block, the larger of two.
+    ///
+    /// The glide: where cleaning begins, little has died in what was filled in one go, and room is dearer than it will be.
+    /// So the room above `low` is used up little by little, and meanwhile victims become cheaper: from where it begins, clients
+    /// may write ever less more than the cleaner makes room for, and just that at `low`.
+    ///
+    /// The curve: unit * 2x^2 / (1 - x), where x goes from 0 at the target to 1 at the floor. The unit
     /// is the spacing that clients had of late, so that the balance lies at x = 0.5 whatever limits the cleaner (its
     /// device, a core that it shares with the clients), and the delay does not swing with the few segments that come and
     /// go. It learns slowly; the curve is what answers at once.
     fn delay_ns(&self) -> u64 {
-        // What the cleaner takes to make room for a block; time in which it waits for checkpoints counts too.
-        let move_ns = self.move_ns * ONE / (ONE - self.spared);
-        let room_ns = (move_ns * self.moves_per_block() / ONE).max(move_ns / 4);
+        let room_ns = self.room_ns();
+        let glide_ns = room_ns * self.below(at(self.marks.low) + self.glide(), at(self.marks.low)) / ONE;
         let spacing_ns = 256_000_000_000 / self.paced_rate.max(1);
         let unit_ns = spacing_ns.min(UNITS_MAX * room_ns);
         let cap_ns = (UNITS_MAX * room_ns).clamp(DELAY_CAP_NS_MIN, DELAY_NS_MAX);
-        let x = self.below(self.marks.target, self.marks.floor);
+        let x = self.below(at(self.marks.target), at(self.marks.floor));
         assert!(x <= ONE);
         if x == ONE {
             return cap_ns;
         }
-        ((2 * u128::from(unit_ns) * u128::from(x * x / ONE) / u128::from(ONE - x)) as u64).min(cap_ns)
+        let curve_ns = (2 * u128::from(unit_ns) * u128::from(x * x / ONE) / u128::from(ONE - x)) as u64;
+        curve_ns.max(glide_ns).min(cap_ns)
     }
     /// Clients that keep twice that spacing by themselves don't feel it.
     fn is_slowing(&self, delay_ns: u64) -> bool {
@@ -493,6 +520,11 @@ impl Controller {
         let lasting = since_ns >= FULL_NS && (written > 0 || reclaimable <= low);
         reclaimable <= target && dear && (written >= self.segment_blocks / 2 || lasting)
     }
+}
+
+/// A mark, in `ONE`s.
+fn at(mark: u32) -> u64 {
+    u64::from(mark) * ONE
 }
 
 /// A low-pass: how far a value goes towards what was seen, for so much time passed.

@@ -65,6 +65,7 @@ impl Script {
             "free_min" => (bound, plant.free_min.into()),
             "free_at_end" => (bound, plant.free().into()),
             "window_min" => (bound, windows.iter().map(|one| one.client_blocks).min().expect("a second passed")),
+            "slowest_percent" => (bound, least_of_mean(windows)),
             "steady_percent" => (bound, steadiness(windows)),
             "moved_max" => (plant.moved_blocks, bound),
             "delay_max_us" => (self.delay_max_ns, bound * 1_000),
@@ -81,10 +82,11 @@ impl Script {
         let rates: Vec<u64> = windows.iter().map(|one| one.client_blocks).collect();
         let (seen, model) = amplification(plant);
         format!(
-            "free {} (least {}), amplification {seen:.2} (model {model:.2}), steady {}%, held {}, checkpoints {}, \
+            "free {} (least {}), amplification {seen:.2} (model {model:.2}), slowest {}%, steady {}%, held {}, checkpoints {}, \
              delay {} us, {:?}, blocks per second {rates:?}",
             plant.free(),
             plant.free_min,
+            least_of_mean(windows),
             steadiness(windows),
             plant.held,
             plant.checkpoints,
@@ -112,12 +114,16 @@ fn full_seconds(plant: &Plant) -> &[Window] {
     plant.windows.split_last().expect("there is always one").1
 }
 
-/// The least of a second's client blocks in the last third, in percent of the mean.
+/// The least of a second's client blocks, in percent of the mean.
+fn least_of_mean(windows: &[Window]) -> u64 {
+    let sum: u64 = windows.iter().map(|one| one.client_blocks).sum();
+    let least = windows.iter().map(|one| one.client_blocks).min().unwrap_or(0);
+    (least * 100 * windows.len() as u64).checked_div(sum).unwrap_or(0)
+}
+
+/// The same, of the last third.
 fn steadiness(windows: &[Window]) -> u64 {
-    let last = &windows[windows.len() * 2 / 3..];
-    let sum: u64 = last.iter().map(|one| one.client_blocks).sum();
-    let least = last.iter().map(|one| one.client_blocks).min().unwrap_or(0);
-    (least * 100 * last.len() as u64).checked_div(sum).unwrap_or(0)
+    least_of_mean(&windows[windows.len() * 2 / 3..])
 }
 
 /// Blocks written per client block in the second half, and what a model says that cleans the oldest first, under
@@ -146,7 +152,7 @@ macro_rules! scripts {
         }
     )* };
 }
-scripts! { uniform paced burst nearly_full all_live all_dead hot zipf tiny whole large late rest }
+scripts! { real uniform paced burst nearly_full all_live all_dead hot zipf tiny whole large late rest }
 
 /// A brick somewhere between a toy and a small product, with clients that want about what its device gives.
 fn shape(seed: u64) -> Shape {
