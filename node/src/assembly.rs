@@ -6,7 +6,7 @@ use crate::cli::Geometry;
 use crate::daemon::{described, say};
 use crate::directory;
 use crate::failure::{Exit, Failure};
-use base::limits::BLOCK_BYTES;
+use base::limits::{BLOCK_BYTES, GROUPS_DEFAULT, SEGMENT_BYTES_DEFAULT};
 use base::{Error, Kind, Name, Op, Reply, RequestId, Result, SessionId, StatFs, VolumeId};
 use front::fuse::{Identity, MountOptions, OP_NAMES, Serving};
 use group::{Class, Context, Groups};
@@ -103,8 +103,8 @@ fn format_if_new(
     })?;
     let options = FormatOptions {
         size_bytes: geometry.size,
-        segment_bytes: geometry.segment_size,
-        groups: geometry.groups,
+        segment_bytes: geometry.segment_size.unwrap_or(SEGMENT_BYTES_DEFAULT),
+        groups: geometry.groups.unwrap_or(GROUPS_DEFAULT),
         device: geometry.device.as_ref().map(|_| foreign),
         ..FormatOptions::default()
     };

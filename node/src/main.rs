@@ -8,6 +8,7 @@ mod assembly;
 mod bench;
 mod cli;
 mod commands;
+mod config;
 mod daemon;
 mod directory;
 mod failure;

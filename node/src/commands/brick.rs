@@ -5,6 +5,7 @@ use crate::admin::client::unexpected;
 use crate::admin::protocol::{Answer, Request};
 use crate::assembly::{self, Brick, Formatted, IfNew};
 use crate::cli::{Format, Grow, Resources, Serve, Shown, Up};
+use crate::config;
 use crate::daemon::{Running, say};
 use crate::directory;
 use crate::failure::{Exit, Failure};
@@ -15,6 +16,7 @@ use std::path::{Path, PathBuf};
 
 /// `sinter up`: a brick, its default volume, one mount, until a signal or an unmount.
 pub fn up(options: &Up) -> Result<Exit, Failure> {
+    let options = config::plan(options)?;
     let signals = become_daemon()?;
     // Looked at before anything is formatted.
     let mount = mount_point(&options.mount)?;

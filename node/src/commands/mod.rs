@@ -2,6 +2,7 @@
 
 mod bench;
 mod brick;
+mod config;
 mod pages;
 mod profile;
 mod status;
@@ -31,6 +32,7 @@ pub fn run(cli: Cli) -> Result<Exit, Failure> {
         Command::Umount(options) => volume::umount(&options),
         Command::Volume(command) => volume::run(&command),
         Command::Grow(options) => brick::grow(&options),
+        Command::Config(command) => config::run(&command),
         Command::Status(options) => status::run(&options),
         Command::Check(options) => brick::check(&options),
         Command::Profile(options) => profile::run(&options),
