@@ -39,6 +39,8 @@ pub enum Command {
     Format(Format),
     /// Serve a brick without mounting anything, until SIGINT or SIGTERM
     Serve(Serve),
+    /// End a brick's daemon: unmount its volumes, make everything durable
+    Down(Down),
     /// Ask a brick's daemon to mount a volume
     Mount(Mount),
     /// Unmount a volume
@@ -148,8 +150,24 @@ pub struct Serve {
     /// Where the brick's block device is now, if its name has changed [default: as at the last start]
     #[arg(long, value_name = "PATH")]
     pub device: Option<PathBuf>,
+    /// End once all that was mounted is unmounted [default: off]
+    #[arg(long)]
+    pub until_unmounted: bool,
     #[command(flatten)]
     pub resources: Resources,
+}
+
+/// `sinter down`.
+#[derive(Args, Debug)]
+pub struct Down {
+    /// Directory of the brick
+    pub data: PathBuf,
+    /// Seconds to wait for the daemon's end, 1 to 3600; it goes on ending after that
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=3600), default_value_t = 300)]
+    pub timeout: u64,
+    /// Print JSON [default: a line]
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// `sinter grow`.

@@ -57,6 +57,8 @@ fn every_command_is_understood() {
         "sinter config check /etc/sinter/a.toml",
         "sinter format /d --size 4G",
         "sinter serve /d --memory-max 256M",
+        "sinter serve /d --until-unmounted",
+        "sinter down /d --timeout 1 --json",
         "sinter mount /d default /m",
         "sinter umount /m --lazy",
         "sinter volume create /d a",
