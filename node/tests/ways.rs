@@ -208,6 +208,26 @@ fn down_says_when_a_daemon_does_not_end() {
     home.check();
 }
 
+#[test]
+fn every_command_has_a_page_and_is_completed() {
+    let scratch = Scratch::new("pages");
+    succeed(&["man", text(scratch.path())]);
+    let page =
+        |name: &str| std::fs::read_to_string(scratch.join(name)).unwrap_or_else(|error| panic!("{name}: {error}"));
+    let help = succeed(&["--help"]);
+    let listed = help.split("Commands:").nth(1).and_then(|rest| rest.split("\n\n").next()).expect("a list");
+    let commands: Vec<&str> = listed.lines().filter_map(|line| line.split_whitespace().next()).collect();
+    assert!(commands.contains(&"up") && commands.contains(&"down") && commands.len() > 10, "{commands:?}");
+    let scripts = ["bash", "zsh", "fish"].map(|shell| succeed(&["completions", shell]));
+    for command in &commands {
+        assert!(page(&format!("sinter-{command}.1")).contains(".SH SYNOPSIS"), "{command}");
+        assert!(scripts.iter().all(|script| script.contains(command)), "{command} is not completed");
+    }
+    assert!(page("sinter.1").contains("Exit codes") && page("sinter-config-check.1").contains("file"));
+    let helper = page("mount.sinter.8");
+    assert!(helper.contains(".TH mount.sinter 8") && helper.contains("memory\\-max=BYTES"), "{helper}");
+}
+
 /// A command that fails, and tells how as JSON.
 fn fail_json(arguments: &[&str], code: i32) {
     let output = run(arguments);

@@ -12,7 +12,7 @@ use crate::cli;
 use crate::config::Settings;
 use crate::failure::{Exit, Failure};
 use crate::host;
-use clap::Parser;
+use clap::{CommandFactory, Parser};
 use front::fuse::Restriction;
 use std::ffi::OsString;
 use std::fs::File;
@@ -37,6 +37,28 @@ const PAUSE: Duration = Duration::from_millis(200);
 /// What may be asked of a volume's mount.
 const ALLOWED: &str =
     "volume=NAME, memory-max=BYTES, device=PATH, log=FILE, ro, nosuid, nodev, noexec, noatime, nodiratime";
+/// The same for its manual page.
+const OPTIONS: &str = "\
+Options after -o, separated by commas:
+  volume=NAME       volume to mount: a name of 1 to 63 bytes [default: default]
+  memory-max=BYTES  memory of a daemon that is started, 256M to 1T [default: 25% of the machine's or the control group's]
+  device=PATH       where the brick's block device is now [default: as at the last start]
+  log=FILE          where a daemon that is started writes [default: the journal, else /var/log/sinter/BRICK.log]
+  ro nosuid nodev noexec noatime nodiratime
+                    as for every file system
+
+Options of mount(8) and systemd (nofail, noauto, _netdev, x-systemd.automount ...) may stand among them.
+
+A daemon is started unless one serves the brick already; it ends when its last volume is unmounted. Mounting never
+formats: see sinter-format(1) and sinter-volume-create(1).
+
+Exit codes:
+   0  mounted
+   1  wrong command line or option
+  32  failed
+
+A line of /etc/fstab:
+  /srv/brick  /mnt/home  sinter  volume=home,nofail  0  0";
 /// Options for mount(8) or systemd, and the names of what is so anyway.
 const IGNORED: [&str; 21] = [
     "",
@@ -64,7 +86,7 @@ const IGNORED: [&str; 21] = [
 
 /// Mount a volume of a Sinter brick; called by mount(8).
 #[derive(Parser, Debug)]
-#[command(name = NAME, version)]
+#[command(name = NAME, version, after_help = OPTIONS)]
 struct Helper {
     /// Directory of the brick
     data: PathBuf,
@@ -96,6 +118,11 @@ struct Wanted {
     settings: Settings,
     log: Option<PathBuf>,
     restrictions: Vec<String>,
+}
+
+/// The helper's command line, for its manual page.
+pub fn command() -> clap::Command {
+    Helper::command()
 }
 
 /// Whether this process was called as the helper.
