@@ -92,7 +92,7 @@ fn main() -> Result<()> {
     std::fs::create_dir_all(&brick).expect("a temporary directory");
     let options = runtime::real::Options::new(brick.clone(), 1 << 30, OP_NAMES);
     let (runtime, reactors) = runtime::real::start(options)?;
-    let mount = fuse::mount(&MountOptions { path, source: "null".into(), read_only: false })?;
+    let mount = fuse::mount(&MountOptions { path, source: "null".into(), restrictions: Vec::new() })?;
     let mut zeros = runtime.buffer(1 << 20)?;
     zeros.fill(0);
     let identity = Identity { volume: base::VolumeId(1), root: root(), session: SessionId(1) };

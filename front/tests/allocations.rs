@@ -100,7 +100,7 @@ fn traffic(file: &std::fs::File, pages: &mut Pages, rounds: u64) {
 
 fn measure(runtime: &Runtime, directory: &std::path::Path) {
     let path = directory.join("mount");
-    let mount = fuse::mount(&MountOptions { path: path.clone(), source: "test".into(), read_only: false });
+    let mount = fuse::mount(&MountOptions { path: path.clone(), source: "test".into(), restrictions: Vec::new() });
     let mut zeros = runtime.buffer(1 << 20).expect("memory");
     zeros.fill(0);
     let identity = Identity { volume: VolumeId(1), root: root(), session: SessionId(1) };

@@ -6,7 +6,7 @@ use crate::cli::Geometry;
 use crate::daemon::{described, say};
 use crate::directory;
 use crate::failure::{Exit, Failure};
-use base::limits::BLOCK_BYTES;
+use base::limits::{BLOCK_BYTES, GROUPS_DEFAULT, SEGMENT_BYTES_DEFAULT};
 use base::{Error, Kind, Name, Op, Reply, RequestId, Result, SessionId, StatFs, VolumeId};
 use front::fuse::{Identity, MountOptions, OP_NAMES, Serving};
 use group::{Class, Context, Groups};
@@ -103,8 +103,8 @@ fn format_if_new(
     })?;
     let options = FormatOptions {
         size_bytes: geometry.size,
-        segment_bytes: geometry.segment_size,
-        groups: geometry.groups,
+        segment_bytes: geometry.segment_size.unwrap_or(SEGMENT_BYTES_DEFAULT),
+        groups: geometry.groups.unwrap_or(GROUPS_DEFAULT),
         device: geometry.device.as_ref().map(|_| foreign),
         ..FormatOptions::default()
     };
@@ -304,13 +304,18 @@ impl Brick {
     }
 
     /// Mounts a volume and serves it. Blocks; not on a core.
-    pub fn serve(&self, volume: &base::Volume, path: &Path) -> Result<Serving> {
-        let source = String::from_utf8_lossy(volume.name.as_bytes()).into_owned();
-        let mount = front::fuse::mount(&MountOptions { path: path.to_path_buf(), source, read_only: false })?;
+    pub fn serve(&self, volume: &base::Volume, options: &MountOptions) -> Result<Serving> {
+        let mount = front::fuse::mount(options)?;
         let stack = Arc::new(Stack::new(self.groups.clone(), Vec::new()));
         // Never zero, which means "no session".
         let session = SessionId(self.runtime.random.next_u64() | 1);
         front::fuse::serve(&self.runtime, mount, stack, Identity { volume: volume.id, root: volume.root, session })
+    }
+
+    /// Returns once every core has done something: a core that hangs is seen by whoever waits for this.
+    pub fn turn_round(&self) -> Result<()> {
+        let reactors = self.reactors()?;
+        (0..reactors.cores()).try_for_each(|core| reactors.run(core, || async {}))
     }
 
     /// How the brick is.

@@ -1,9 +1,7 @@
 //! The command line: every command, option, unit, bound and default. Promises that a wrong line is refused before
 //! anything is touched (exit code 2, with a hint).
 
-use base::limits::{
-    BRICK_BYTES_MIN, GROUPS_DEFAULT, SEGMENT_BYTES_DEFAULT, SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN, VOLUME_NAME_BYTES_MAX,
-};
+use base::limits::{BRICK_BYTES_MIN, SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN, VOLUME_NAME_BYTES_MAX};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
 
@@ -41,6 +39,8 @@ pub enum Command {
     Format(Format),
     /// Serve a brick without mounting anything, until SIGINT or SIGTERM
     Serve(Serve),
+    /// End a brick's daemon: unmount its volumes, make everything durable
+    Down(Down),
     /// Ask a brick's daemon to mount a volume
     Mount(Mount),
     /// Unmount a volume
@@ -50,6 +50,9 @@ pub enum Command {
     Volume(Volume),
     /// Give a brick more room, served or not
     Grow(Grow),
+    /// Look at config files
+    #[command(subcommand)]
+    Config(Config),
     /// What a brick's daemon is doing
     Status(Shown),
     /// Read a whole brick and report everything that is wrong with it; needs that no daemon serves it
@@ -78,11 +81,11 @@ pub struct Geometry {
     #[arg(long, value_name = "BYTES", value_parser = brick_bytes)]
     pub size: Option<u64>,
     /// Segment size of a new brick in bytes: a power of two, 1M to 256M [default: 64M]
-    #[arg(long, value_name = "BYTES", value_parser = segment_bytes, default_value_t = SEGMENT_BYTES_DEFAULT, hide_default_value = true)]
-    pub segment_size: u64,
+    #[arg(long, value_name = "BYTES", value_parser = segment_bytes)]
+    pub segment_size: Option<u64>,
     /// Placement groups of a new brick (a count), 1 to 1024 [default: 64]
-    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=1024), default_value_t = GROUPS_DEFAULT, hide_default_value = true)]
-    pub groups: u32,
+    #[arg(long, value_name = "COUNT", value_parser = group_count)]
+    pub groups: Option<u32>,
     /// Block device for the segments of a new brick, or where the device of a brick is now [default: they lie in DATA]
     #[arg(long, value_name = "PATH")]
     pub device: Option<PathBuf>,
@@ -100,16 +103,31 @@ pub struct Resources {
 #[derive(Args, Debug)]
 pub struct Up {
     /// Directory of the brick; made if only its last component is missing
-    pub data: PathBuf,
+    #[arg(required_unless_present = "config")]
+    pub data: Option<PathBuf>,
     /// Directory at which the volume appears
-    pub mount: PathBuf,
-    /// Volume to mount: a name of 1 to 63 bytes; it is created if the brick has no volume of this name
-    #[arg(long, value_name = "NAME", value_parser = volume_name, default_value = "default")]
-    pub volume: String,
+    #[arg(required_unless_present = "config")]
+    pub mount: Option<PathBuf>,
+    /// File that says what this command line leaves out (TOML) [default: none]
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// Volume to mount: a name of 1 to 63 bytes; it is created if the brick has no volume of this name [default: default]
+    #[arg(long, value_name = "NAME", value_parser = volume_name)]
+    pub volume: Option<String>,
     #[command(flatten)]
     pub geometry: Geometry,
     #[command(flatten)]
     pub resources: Resources,
+}
+
+/// `sinter config`.
+#[derive(Subcommand, Debug)]
+pub enum Config {
+    /// Tell whether a config file is good, and what it sets
+    Check {
+        /// The file
+        file: PathBuf,
+    },
 }
 
 /// `sinter format`.
@@ -132,8 +150,24 @@ pub struct Serve {
     /// Where the brick's block device is now, if its name has changed [default: as at the last start]
     #[arg(long, value_name = "PATH")]
     pub device: Option<PathBuf>,
+    /// End once all that was mounted is unmounted [default: off]
+    #[arg(long)]
+    pub until_unmounted: bool,
     #[command(flatten)]
     pub resources: Resources,
+}
+
+/// `sinter down`.
+#[derive(Args, Debug)]
+pub struct Down {
+    /// Directory of the brick
+    pub data: PathBuf,
+    /// Seconds to wait for the daemon's end, 1 to 3600; it goes on ending after that
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=3600), default_value_t = 300)]
+    pub timeout: u64,
+    /// Print JSON [default: a line]
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// `sinter grow`.
@@ -310,8 +344,12 @@ pub struct BenchSteady {
     pub brick: Option<PathBuf>,
 }
 
+/// The volume that `sinter up` mounts unless told otherwise.
+pub const VOLUME_DEFAULT: &str = "default";
 /// Largest brick that the command line accepts: 1 PiB, far above one server's flash.
 const BRICK_BYTES_MAX: u64 = 1 << 50;
+/// Far above the cores of one server; each takes memory.
+const GROUPS_MAX: u32 = 1024;
 /// One write's worth.
 const VOLUME_BYTES_MIN: u64 = 1 << 20;
 /// Below this the daemon's fixed structures (slabs, index cache, overlays) leave no room for requests.
@@ -342,7 +380,8 @@ fn bytes_within(text: &str, least: u64, most: u64) -> Result<u64, String> {
     Err(format!("must be {} to {} bytes", crate::table::exact_bytes(least), crate::table::exact_bytes(most)))
 }
 
-fn brick_bytes(text: &str) -> Result<u64, String> {
+/// Reads the size of a brick.
+pub fn brick_bytes(text: &str) -> Result<u64, String> {
     bytes_within(text, BRICK_BYTES_MIN, BRICK_BYTES_MAX)
 }
 
@@ -350,7 +389,8 @@ fn volume_bytes(text: &str) -> Result<u64, String> {
     bytes_within(text, VOLUME_BYTES_MIN, BRICK_BYTES_MAX)
 }
 
-fn memory_bytes(text: &str) -> Result<u64, String> {
+/// Reads the bound of a daemon's memory.
+pub fn memory_bytes(text: &str) -> Result<u64, String> {
     bytes_within(text, MEMORY_BYTES_MIN, MEMORY_BYTES_MAX)
 }
 
@@ -359,13 +399,20 @@ fn bench_bytes(text: &str) -> Result<u64, String> {
     if value.is_multiple_of(4096) { Ok(value) } else { Err("must be a multiple of 4096 bytes".to_string()) }
 }
 
-fn segment_bytes(text: &str) -> Result<u64, String> {
+/// Reads the size of a segment.
+pub fn segment_bytes(text: &str) -> Result<u64, String> {
     let value = bytes_within(text, SEGMENT_BYTES_MIN, SEGMENT_BYTES_MAX)?;
     if value.is_power_of_two() { Ok(value) } else { Err("must be a power of two, such as 64M".to_string()) }
 }
 
+/// Reads a number of groups.
+pub fn group_count(text: &str) -> Result<u32, String> {
+    let within = text.parse::<u32>().ok().filter(|count| (1..=GROUPS_MAX).contains(count));
+    within.ok_or_else(|| format!("must be a count, 1 to {GROUPS_MAX}"))
+}
+
 /// Volume names appear in commands, mount tables and JSON: no bytes that need quoting there.
-fn volume_name(text: &str) -> Result<String, String> {
+pub fn volume_name(text: &str) -> Result<String, String> {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
     if text.len() > VOLUME_NAME_BYTES_MAX {
         return Err(format!("at most {VOLUME_NAME_BYTES_MAX} bytes"));

@@ -6,10 +6,11 @@ use crate::admin::server::{self, Server};
 use crate::assembly::Brick;
 use crate::failure::Failure;
 use crate::host::{self, Signals};
+use crate::notify::Notifier;
 use base::{Error, Kind, Name, Result};
-use front::fuse::{Serving, Unmounted};
+use front::fuse::{MountOptions, Restriction, Serving, Unmounted};
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -30,11 +31,29 @@ enum Event {
     Unmounted(PathBuf),
 }
 
+/// What ends a daemon besides a signal and a shutdown by the socket.
+#[derive(Clone, Copy, Debug)]
+pub enum Until<'a> {
+    /// Nothing.
+    Asked,
+    /// This path is unmounted.
+    Unmounted(&'a Path),
+    /// The last of its mounts is gone.
+    AllUnmounted,
+}
+
 /// A mounted volume.
 struct Mounted {
     volume: String,
     path: PathBuf,
     serving: Arc<Serving>,
+}
+
+/// What a change of mounts has to know.
+#[derive(Default)]
+struct Changing {
+    /// The daemon has decided to end: what is mounted now would be taken away at once.
+    ending: bool,
 }
 
 /// A brick, its mounts and who may end it.
@@ -43,7 +62,7 @@ pub struct Daemon {
     started: Instant,
     mounts: Mutex<Vec<Mounted>>,
     /// Held while a volume is mounted or deleted: none is deleted while it is being mounted.
-    changing: Mutex<()>,
+    changing: Mutex<Changing>,
     events: SyncSender<Event>,
 }
 
@@ -52,6 +71,7 @@ pub struct Running {
     daemon: Arc<Daemon>,
     server: Server,
     events: Receiver<Event>,
+    notifier: Notifier,
 }
 
 impl Running {
@@ -77,7 +97,7 @@ impl Running {
         });
         let server = Server::start(data, daemon.clone())
             .map_err(|error| Failure::io(format!("can't make the admin socket in {}", data.display()), &error))?;
-        Ok(Running { daemon, server, events })
+        Ok(Running { daemon, server, events, notifier: Notifier::from_environment() })
     }
 
     /// The daemon.
@@ -85,24 +105,42 @@ impl Running {
         &self.daemon
     }
 
-    /// Waits for a reason to end: a signal, a shutdown by the socket, or, if `mount` is given, its unmounting.
-    pub fn wait(&self, mount: Option<&Path>) {
+    /// Tells whoever started this daemon, and the service manager, that it serves.
+    pub fn ready(&self, what: &str) -> String {
+        self.notifier.ready(what);
+        format!("ready: {what}, sinter {}\n", env!("CARGO_PKG_VERSION"))
+    }
+
+    /// Waits for a reason to end: a signal, a shutdown by the socket, or what `until` says.
+    pub fn wait(&self, until: Until<'_>) {
         loop {
-            match self.events.recv().expect("the daemon holds a sender") {
-                Event::Unmounted(path) => {
+            match self.events.recv_timeout(self.notifier.pause()) {
+                Ok(Event::Unmounted(path)) => {
                     self.daemon.forget_ended();
-                    if mount == Some(path.as_path()) {
+                    let ends = match until {
+                        Until::Asked => false,
+                        Until::Unmounted(mount) => mount == path,
+                        Until::AllUnmounted => self.daemon.ends_unless_mounted(),
+                    };
+                    if ends {
                         return say(&format!("{} was unmounted: ending", path.display()));
                     }
                 }
-                Event::Signal(name) => return say(&format!("{name}: ending")),
-                Event::Shutdown => return say("asked to end: ending"),
+                Ok(Event::Signal(name)) => return say(&format!("{name}: ending")),
+                Ok(Event::Shutdown) => return say("asked to end: ending"),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => unreachable!("the daemon holds a sender"),
+            }
+            // If a core hangs, so does this thread, and the watchdog barks.
+            if self.notifier.is_watched() && self.daemon.brick.turn_round().is_ok() {
+                self.notifier.alive();
             }
         }
     }
 
     /// Ends everything in order.
     pub fn end(self) -> Result<(), Failure> {
+        self.notifier.stopping();
         self.server.stop();
         self.daemon.unmount_all();
         self.daemon.brick.close().map_err(|error| Failure::of("the brick was not closed cleanly", &error))
@@ -116,10 +154,13 @@ pub fn say(text: &str) {
 
 impl Daemon {
     /// Mounts a volume; it answers when this returns. The path as the kernel knows it.
-    pub fn mount(&self, volume: &str, path: &Path) -> Result<PathBuf> {
-        let _alone = self.changing.lock().expect("no panic while held");
+    pub fn mount(&self, volume: &str, options: &MountOptions) -> Result<PathBuf> {
+        let changing = self.changing.lock().expect("no panic while held");
+        if changing.ending {
+            return Err(Error::new(Kind::Interrupted, "the daemon is ending"));
+        }
         let found = self.volume(volume)?;
-        let serving = Arc::new(self.brick.serve(&found, path)?);
+        let serving = Arc::new(self.brick.serve(&found, options)?);
         let path = serving.mount().path().to_path_buf();
         if let Err(error) = answers(&path).and_then(|()| self.watch(serving.clone(), path.clone())) {
             // The first error is the one to tell.
@@ -158,6 +199,13 @@ impl Daemon {
             }
             found => found.map(|_| false),
         }
+    }
+
+    /// Decides to end if nothing is mounted; from then on nothing will be.
+    fn ends_unless_mounted(&self) -> bool {
+        let mut changing = self.changing.lock().expect("no panic while held");
+        changing.ending = self.mounts.lock().expect("no panic while held").is_empty();
+        changing.ending
     }
 
     fn forget_ended(&self) {
@@ -260,7 +308,11 @@ impl server::Daemon for Daemon {
             }
             Request::VolumeInfo { name } => Ok(Answer::Volume(self.describe(&self.volume(&name)?))),
             Request::VolumeDelete { name } => self.delete_volume(&name).map(|()| Answer::Done),
-            Request::Mount { volume, path } => self.mount(&volume, Path::new(&path)).map(|_| Answer::Done),
+            Request::Mount { volume, path, source, restrictions } => {
+                let source = source.unwrap_or_else(|| volume.clone());
+                let restrictions = restrictions.iter().map(|name| restriction(name)).collect::<Result<_>>()?;
+                self.mount(&volume, &MountOptions { path: path.into(), source, restrictions }).map(|_| Answer::Done)
+            }
             Request::Umount { path, lazy } => self.unmount(Path::new(&path), lazy).map(|()| Answer::Done),
             Request::Grow { size_bytes } => self.brick.grow(size_bytes),
             Request::Shutdown => {
@@ -270,6 +322,10 @@ impl server::Daemon for Daemon {
             }
         }
     }
+}
+
+fn restriction(name: &str) -> Result<Restriction> {
+    Restriction::of(name).ok_or_else(|| Error::new(Kind::Invalid, "no restriction of mounts").with(name))
 }
 
 /// The first answer of a mount itself.

@@ -4,9 +4,13 @@
 use std::ffi::{CString, OsString};
 use std::fs::File;
 use std::io::{self, Read};
-use std::os::fd::FromRawFd;
+use std::os::fd::{AsRawFd, FromRawFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
 
 /// The signals that end a daemon, readable from a descriptor.
 pub struct Signals(File);
@@ -75,6 +79,130 @@ pub fn become_io_flusher() -> bool {
     const PR_SET_IO_FLUSHER: libc::c_int = 57;
     // SAFETY: prctl with plain numbers.
     unsafe { libc::prctl(PR_SET_IO_FLUSHER, 1, 0, 0, 0) == 0 }
+}
+
+/// What a daemon keeps of root's capabilities (numbers of <linux/capability.h>), and why:
+/// to reach bricks, devices and mount points that lie in other users' directories;
+const CAP_DAC_OVERRIDE: u32 = 1;
+/// to mount and unmount, for as long as it runs: volumes come and go by the admin socket;
+const CAP_SYS_ADMIN: u32 = 21;
+/// to use what the host's file system keeps for root, where an index that must go on would fail with ENOSPC.
+const CAP_SYS_RESOURCE: u32 = 24;
+const KEPT: u64 = 1 << CAP_DAC_OVERRIDE | 1 << CAP_SYS_ADMIN | 1 << CAP_SYS_RESOURCE;
+
+/// Drops all capabilities but those that a daemon needs, and the ways to get some again. To be called before any
+/// thread is started: capabilities belong to threads. A user who has none loses none.
+pub fn drop_privileges() -> io::Result<()> {
+    /// `_LINUX_CAPABILITY_VERSION_3`: two words of 32 bits each.
+    const VERSION: u32 = 0x2008_0522;
+    /// Capabilities that a kernel may know.
+    const CAPABILITIES: u32 = 64;
+    #[repr(C)]
+    struct Header {
+        version: u32,
+        pid: i32,
+    }
+    #[repr(C)]
+    #[derive(Clone, Copy, Default)]
+    struct Word {
+        effective: u32,
+        permitted: u32,
+        inheritable: u32,
+    }
+    let checked = |result: libc::c_long| if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) };
+    // Without CAP_SETPCAP, and for numbers that this kernel does not know, it fails and is not needed: what has no
+    // new privileges gets nothing from the bounding set.
+    for capability in (0..CAPABILITIES).filter(|capability| KEPT >> capability & 1 == 0) {
+        // SAFETY: prctl with plain numbers.
+        unsafe { libc::prctl(libc::PR_CAPBSET_DROP, libc::c_ulong::from(capability), 0, 0, 0) };
+    }
+    let mut header = Header { version: VERSION, pid: 0 };
+    let mut words = [Word::default(); 2];
+    // SAFETY: the structures are as the kernel's version 3 has them, live, and writable where it writes.
+    checked(unsafe { libc::syscall(libc::SYS_capget, &raw mut header, words.as_mut_ptr()) })?;
+    for (word, kept) in words.iter_mut().zip([KEPT as u32, (KEPT >> 32) as u32]) {
+        *word = Word { effective: word.effective & kept, permitted: word.permitted & kept, inheritable: 0 };
+    }
+    // SAFETY: as above; this call only reads.
+    checked(unsafe { libc::syscall(libc::SYS_capset, &raw mut header, words.as_ptr()) })?;
+    // SAFETY: prctl with plain numbers.
+    checked(libc::c_long::from(unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) }))
+}
+
+/// Whether who is at the other end of a socket may tell this process what to do: its own user, and root.
+pub fn is_trusted(peer: &UnixStream) -> io::Result<bool> {
+    let mut found = libc::ucred { pid: 0, uid: libc::uid_t::MAX, gid: libc::gid_t::MAX };
+    let mut length = size_of::<libc::ucred>() as libc::socklen_t;
+    // SAFETY: the option's value is a ucred; it and its length are live locals.
+    let result = unsafe {
+        libc::getsockopt(
+            peer.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_PEERCRED,
+            (&raw mut found).cast(),
+            &raw mut length,
+        )
+    };
+    if result != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: geteuid can't fail.
+    Ok(found.uid == 0 || found.uid == unsafe { libc::geteuid() })
+}
+
+/// Has a command start in a session of its own: no terminal's end or Ctrl-C reaches it.
+pub fn in_own_session(command: &mut Command) {
+    // SAFETY: between fork and exec only setsid is called, which is allowed there.
+    unsafe {
+        command.pre_exec(|| if libc::setsid() < 0 { Err(io::Error::last_os_error()) } else { Ok(()) });
+    }
+}
+
+/// The process that holds a brick's lock, which is free only when its last I/O has ended; `None` if nobody does.
+pub fn lock_holder(data: &Path) -> io::Result<Option<u32>> {
+    let file = match File::open(data.join("lock")) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        file => file?,
+    };
+    // SAFETY: plain numbers. The lock, if we get it, goes with the descriptor.
+    if unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_SH | libc::LOCK_NB) } == 0 {
+        return Ok(None);
+    }
+    match io::Error::last_os_error() {
+        error if error.raw_os_error() == Some(libc::EWOULDBLOCK) => {}
+        error => return Err(error),
+    }
+    let mut text = String::new();
+    file.take(32).read_to_string(&mut text)?;
+    // Whoever takes it writes its number a moment later.
+    text.trim().parse().map(Some).map_err(|_| io::Error::from_raw_os_error(libc::EAGAIN))
+}
+
+/// A process of somebody's, held so that its number can't come to mean another one.
+pub struct Process(File);
+
+impl Process {
+    /// The process of this number; `None` if there is none.
+    pub fn of(pid: u32) -> io::Result<Option<Process>> {
+        // SAFETY: pidfd_open with plain numbers; the descriptor is ours alone.
+        let descriptor = unsafe { libc::syscall(libc::SYS_pidfd_open, pid as libc::pid_t, 0) };
+        if descriptor >= 0 {
+            // SAFETY: a descriptor that was just made.
+            return Ok(Some(Process(unsafe { File::from_raw_fd(descriptor as i32) })));
+        }
+        let error = io::Error::last_os_error();
+        if error.raw_os_error() == Some(libc::ESRCH) { Ok(None) } else { Err(error) }
+    }
+    /// Waits for its end, not longer than `patience`; whether it has ended.
+    pub fn ends_within(&self, patience: Duration) -> io::Result<bool> {
+        let mut poll = libc::pollfd { fd: self.0.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+        let ms = patience.as_millis().min(i32::MAX as u128) as i32;
+        // SAFETY: one live pollfd.
+        match unsafe { libc::poll(&raw mut poll, 1, ms) } {
+            count if count >= 0 => Ok(count > 0),
+            _ => Err(io::Error::last_os_error()),
+        }
+    }
 }
 
 /// Unmounts what is mounted at `point`; `lazy`: also when it is in use.

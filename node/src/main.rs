@@ -8,11 +8,13 @@ mod assembly;
 mod bench;
 mod cli;
 mod commands;
+mod config;
 mod daemon;
 mod directory;
 mod failure;
 mod host;
 mod memory;
+mod notify;
 #[cfg(test)]
 mod scratch;
 mod table;
@@ -25,6 +27,10 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     abort_on_panic();
+    // mount(8) finds its helper by name, and wants other exit codes than scripts do.
+    if commands::is_mount_helper() {
+        return ExitCode::from(commands::mount_helper());
+    }
     let code = match cli::Cli::try_parse() {
         Ok(cli) => match commands::run(cli) {
             Ok(exit) => exit as u8,

@@ -43,8 +43,30 @@ pub struct MountOptions {
     pub path: PathBuf,
     /// What `df` and `mount` show as the source.
     pub source: String,
-    /// Take no changes.
-    pub read_only: bool,
+    /// What it must not allow.
+    pub restrictions: Vec<Restriction>,
+}
+
+/// Something that the kernel refuses, or leaves out, on a mount.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Restriction {
+    flag: libc::c_ulong,
+}
+
+impl Restriction {
+    /// By the name that mount(8) has for it.
+    pub fn of(name: &str) -> Option<Restriction> {
+        let flag = match name {
+            "ro" => libc::MS_RDONLY,
+            "nosuid" => libc::MS_NOSUID,
+            "nodev" => libc::MS_NODEV,
+            "noexec" => libc::MS_NOEXEC,
+            "noatime" => libc::MS_NOATIME,
+            "nodiratime" => libc::MS_NODIRATIME,
+            _ => return None,
+        };
+        Some(Restriction { flag })
+    }
 }
 
 /// How an unmount went.
@@ -180,7 +202,7 @@ fn mount_at(path: &Path, options: &MountOptions, device: &File) -> Result<()> {
         "fd={},rootmode=40000,user_id={uid},group_id={gid},allow_other,default_permissions",
         device.as_raw_fd()
     );
-    let flags = if options.read_only { libc::MS_RDONLY } else { 0 };
+    let flags = options.restrictions.iter().fold(0, |flags, restriction| flags | restriction.flag);
     let (source, kind, details) = (c_string(&options.source)?, c_string(KIND)?, c_string(&details)?);
     syscall::mount(&source, &c_path(path)?, &kind, &details, flags).map_err(|errno| match errno {
         libc::EPERM => Error::new(Kind::Permission, "mounting needs root (CAP_SYS_ADMIN)"),

@@ -54,7 +54,7 @@ pub fn directory() -> PathBuf {
 }
 
 pub fn options(path: &Path) -> MountOptions {
-    MountOptions { path: path.to_path_buf(), source: "test".into(), read_only: false }
+    MountOptions { path: path.to_path_buf(), source: "test".into(), restrictions: Vec::new() }
 }
 
 impl Fixture {

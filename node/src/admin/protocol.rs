@@ -33,7 +33,18 @@ pub enum Request {
     /// Delete a volume.
     VolumeDelete { name: String },
     /// Mount a volume at an absolute path.
-    Mount { volume: String, path: String },
+    Mount {
+        /// The volume.
+        volume: String,
+        /// Where.
+        path: String,
+        /// What mount tables show as its source; None: the volume's name.
+        #[serde(default)]
+        source: Option<String>,
+        /// What it must not allow, as mount(8) calls it.
+        #[serde(default)]
+        restrictions: Vec<String>,
+    },
     /// Unmount what is mounted at an absolute path.
     Umount { path: String, lazy: bool },
     /// More room for the brick: its new size, or what there is.

@@ -1,5 +1,5 @@
 //! The daemon's side of the admin socket: plain threads that never run on a core. Promises that a bad or slow client
-//! harms no one: lines are bounded, connections are bounded, reads time out, malformed requests are answered.
+//! harms no one, and another user gets nothing: lines are bounded, connections are bounded, reads time out, malformed requests are answered.
 
 use super::SocketPath;
 use super::protocol::{Answer, REQUEST_BYTES_MAX, Refusal, Request, Response};
@@ -89,6 +89,12 @@ fn accept(listener: &UnixListener, shared: &Arc<Shared>) {
 }
 
 fn start_connection(mut stream: UnixStream, shared: &Arc<Shared>) {
+    // The file's mode says so already; a mode can be changed by mistake.
+    if !crate::host::is_trusted(&stream).unwrap_or(false) {
+        let error = Error::new(Kind::Permission, "only root and the daemon's own user may tell it what to do");
+        drop(send(&mut stream, &Response::Refusal(Refusal::of(&error))));
+        return;
+    }
     if shared.connections.fetch_add(1, Ordering::AcqRel) >= CONNECTIONS_MAX {
         shared.connections.fetch_sub(1, Ordering::AcqRel);
         let error = Error::new(Kind::Busy, "too many admin connections; close one");

@@ -68,7 +68,12 @@ fn requests_and_replies_read_back_as_written() {
         Request::VolumeList,
         Request::VolumeInfo { name: name() },
         Request::VolumeDelete { name: name() },
-        Request::Mount { volume: name(), path: "/m\n".into() },
+        Request::Mount {
+            volume: name(),
+            path: "/m\n".into(),
+            source: Some("/b".into()),
+            restrictions: vec!["ro".into()],
+        },
         Request::Umount { path: "/m".into(), lazy: true },
         Request::Grow { size_bytes: Some(1 << 40) },
         Request::Shutdown,

@@ -5,16 +5,19 @@ use crate::admin::client::unexpected;
 use crate::admin::protocol::{Answer, Request};
 use crate::assembly::{self, Brick, Formatted, IfNew};
 use crate::cli::{Format, Grow, Resources, Serve, Shown, Up};
-use crate::daemon::{Running, say};
+use crate::config;
+use crate::daemon::{Running, Until, say};
 use crate::directory;
 use crate::failure::{Exit, Failure};
 use crate::host::{self, Signals};
 use crate::memory;
 use crate::table::{Align, Table, bytes, count};
+use front::fuse::MountOptions;
 use std::path::{Path, PathBuf};
 
 /// `sinter up`: a brick, its default volume, one mount, until a signal or an unmount.
 pub fn up(options: &Up) -> Result<Exit, Failure> {
+    let options = config::plan(options)?;
     let signals = become_daemon()?;
     // Looked at before anything is formatted.
     let mount = mount_point(&options.mount)?;
@@ -23,10 +26,9 @@ pub fn up(options: &Up) -> Result<Exit, Failure> {
     let running = open(&data, IfNew::Format(&options.geometry), &options.geometry.device, &options.resources, signals)?;
     match mounted(&running, &options.volume, &mount) {
         Ok(path) => {
-            let ready = format!("ready: volume {} at {}, sinter {}\n", options.volume, path.display(), version());
             // Whoever started it may have stopped listening; the mount is what counts.
-            drop(print(&ready));
-            running.wait(Some(&path));
+            drop(print(&running.ready(&format!("volume {} at {}", options.volume, path.display()))));
+            running.wait(Until::Unmounted(&path));
             running.end()?;
             Ok(Exit::Done)
         }
@@ -41,7 +43,11 @@ pub fn up(options: &Up) -> Result<Exit, Failure> {
 fn mounted(running: &Running, volume: &str, path: &Path) -> Result<PathBuf, Failure> {
     let created = running.daemon().ensure_volume(volume);
     created.map_err(|error| Failure::of(format!("can't create volume {volume}"), &error))?;
-    running.daemon().mount(volume, path).map_err(|error| Failure::of(format!("can't mount volume {volume}"), &error))
+    let options = MountOptions { path: path.to_path_buf(), source: volume.to_string(), restrictions: Vec::new() };
+    running
+        .daemon()
+        .mount(volume, &options)
+        .map_err(|error| Failure::of(format!("can't mount volume {volume}"), &error))
 }
 
 /// `sinter serve`: a brick and its admin socket, until a signal.
@@ -49,8 +55,8 @@ pub fn serve(options: &Serve) -> Result<Exit, Failure> {
     let signals = become_daemon()?;
     let data = directory::existing(&options.data)?;
     let running = open(&data, IfNew::Refuse, &options.device, &options.resources, signals)?;
-    drop(print(&format!("ready: brick {}, sinter {}\n", data.display(), version())));
-    running.wait(None);
+    drop(print(&running.ready(&format!("brick {}", data.display()))));
+    running.wait(if options.until_unmounted { Until::AllUnmounted } else { Until::Asked });
     running.end()?;
     Ok(Exit::Done)
 }
@@ -141,10 +147,6 @@ impl Checked {
     }
 }
 
-fn version() -> &'static str {
-    env!("CARGO_PKG_VERSION")
-}
-
 fn described(data: &Path, formatted: &Formatted) -> String {
     let again = if formatted.again { " again, because an earlier format was interrupted," } else { "" };
     let Formatted { size_bytes, groups, .. } = formatted;
@@ -159,6 +161,7 @@ fn memory_max(resources: &Resources) -> u64 {
 fn become_daemon() -> Result<Signals, Failure> {
     host::make_files_private();
     host::become_io_flusher();
+    host::drop_privileges().map_err(|error| Failure::io("can't drop privileges", &error))?;
     #[cfg(feature = "seeded-bugs")]
     crate::test_switches::apply()?;
     Signals::block().map_err(|error| Failure::io("can't watch for signals", &error))

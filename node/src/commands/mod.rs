@@ -2,10 +2,15 @@
 
 mod bench;
 mod brick;
+mod config;
+mod down;
+mod fstab;
 mod pages;
 mod profile;
 mod status;
 mod volume;
+
+pub use fstab::{is_mount_helper, run as mount_helper};
 
 use crate::admin::client::Client;
 use crate::admin::protocol::{Answer, Request};
@@ -31,6 +36,8 @@ pub fn run(cli: Cli) -> Result<Exit, Failure> {
         Command::Umount(options) => volume::umount(&options),
         Command::Volume(command) => volume::run(&command),
         Command::Grow(options) => brick::grow(&options),
+        Command::Down(options) => down::run(&options),
+        Command::Config(command) => config::run(&command),
         Command::Status(options) => status::run(&options),
         Command::Check(options) => brick::check(&options),
         Command::Profile(options) => profile::run(&options),

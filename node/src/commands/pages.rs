@@ -1,6 +1,6 @@
 //! Manual pages and shell completions, made from the command line's own definition so that they can't disagree with it.
 
-use super::print;
+use super::{fstab, print};
 use crate::cli::Cli;
 use crate::failure::{Exit, Failure};
 use clap::CommandFactory;
@@ -20,6 +20,11 @@ pub fn man(directory: Option<&Path>) -> Result<Exit, Failure> {
         Some(directory) => {
             let what = || format!("can't write manual pages to {}", directory.display());
             clap_mangen::generate_to(Cli::command(), directory).map_err(|error| Failure::io(what(), &error))?;
+            // Helpers of mount(8) are of section 8, as it is.
+            let helper = clap_mangen::Man::new(fstab::command()).section("8");
+            let mut page = Vec::new();
+            let made = helper.render(&mut page).and_then(|()| std::fs::write(directory.join("mount.sinter.8"), page));
+            made.map_err(|error| Failure::io(what(), &error))?;
         }
         None => {
             let mut page = Vec::new();

@@ -70,16 +70,18 @@ fn utc(ns: i64) -> String {
 pub fn mount(options: &cli::Mount) -> Result<Exit, Failure> {
     let path = absolute(&options.mount)?;
     let mut client = Client::need(&options.data)?;
-    client.ask(&Request::Mount { volume: options.volume.clone(), path: text_of(&path)? })?;
+    let (volume, path) = (options.volume.clone(), text_of(&path)?);
+    client.ask(&Request::Mount { volume, path, source: None, restrictions: Vec::new() })?;
     Ok(Exit::Done)
 }
 
 /// The daemon has another working directory, so it gets an absolute path. Not followed: a link could change.
-fn absolute(path: &Path) -> Result<PathBuf, Failure> {
+pub fn absolute(path: &Path) -> Result<PathBuf, Failure> {
     std::path::absolute(path).map_err(|error| Failure::io(format!("can't use {}", path.display()), &error))
 }
 
-fn text_of(path: &Path) -> Result<String, Failure> {
+/// A path as JSON can hold it.
+pub fn text_of(path: &Path) -> Result<String, Failure> {
     let text = path.to_str().map(str::to_string);
     text.ok_or_else(|| Failure::new(Exit::Usage, format!("{} is not text (UTF-8)", path.display())))
 }

@@ -9,6 +9,9 @@ use std::collections::BTreeSet;
 const OPTIONS_MAX: usize = 40;
 /// Where options are documented.
 const DOCUMENTED_IN: [&str; 2] = ["SPECIFICATION.md", "docs/options.md"];
+/// Where the keys of config files are declared, as `KEYS`, and where they are documented, each as a row of a table.
+const KEYS_IN: &str = "node/src/config.rs";
+const KEYS_DOCUMENTED_IN: &str = "docs/options.md";
 /// Types of the standard library, and names of our own, whose values have both.
 const NUMERIC: [&str; 15] = [
     "u8", "u16", "u32", "u64", "usize", "i32", "i64", "f32", "f64", "Bytes", "Size", "ByteSize", "Duration", "Seconds",
@@ -42,10 +45,31 @@ pub fn check(tree: &Tree) -> Vec<String> {
             names.extend(option.long);
         }
     }
+    problems.extend(undocumented_keys(tree));
     if names.len() >= OPTIONS_MAX {
         problems.push(format!("node: {} options; fewer than {OPTIONS_MAX} are allowed", names.len()));
     }
     problems
+}
+
+/// Keys of config files that have no row under "Config file", and rows of keys that are not there.
+fn undocumented_keys(tree: &Tree) -> Vec<String> {
+    let (Some(code), Some(page)) = (tree.files.get(KEYS_IN), tree.files.get(KEYS_DOCUMENTED_IN)) else {
+        return Vec::new();
+    };
+    let declared = code.text.split_once("pub const KEYS").and_then(|(_, rest)| rest.split_once("];"));
+    let declared = declared.map_or("", |(table, _)| table);
+    let keys: BTreeSet<&str> = declared.split("(\"").skip(1).filter_map(|rest| rest.split('"').next()).collect();
+    let section = page.text.split_once("## Config file").map_or("", |(_, section)| section);
+    let section = section.split("\n## ").next().unwrap_or_default();
+    let rows = section.lines().filter_map(|line| line.strip_prefix("| `")?.split('`').next());
+    let rows: BTreeSet<&str> = rows.collect();
+    if keys.is_empty() {
+        return vec![format!("{KEYS_IN}: declare the keys of config files in KEYS, so that this check sees them")];
+    }
+    let missing = keys.difference(&rows).map(|key| format!("{KEYS_IN}: `{key}` has no row in {KEYS_DOCUMENTED_IN}"));
+    let unknown = rows.difference(&keys).map(|key| format!("{KEYS_DOCUMENTED_IN}: no config file may hold `{key}`"));
+    missing.chain(unknown).collect()
 }
 
 fn faults(option: &Declared, documents: &str) -> Vec<String> {
@@ -162,5 +186,18 @@ mod tests {
         let many: String =
             (0..40).map(|n| format!("    /// One.\n    #[arg(long = \"json{n}\")]\n    x: bool,\n")).collect();
         assert!(problems(&many).iter().any(|problem| problem.contains("40 options")));
+    }
+
+    #[test]
+    fn keys_of_config_files_are_documented_one_by_one() {
+        let code = "//! Head.\npub const KEYS: [(&str, &str); 2] = [\n    (\"data\", \"a path\"),\n    (\"size\", \"bytes\"),\n];\n";
+        let of = |page: &str| check(&tree(&[(KEYS_IN, code), (KEYS_DOCUMENTED_IN, page)]));
+        assert_eq!(of("## Config file\n| `data` | a |\n| `size` | b |\n## More\n| `x` | c |\n"), [""; 0]);
+        let missing = of("| `size` | b |\n## Config file\n| `data` | a |\n");
+        assert!(missing.len() == 1 && missing[0].contains("`size` has no row"), "{missing:?}");
+        let unknown = of("## Config file\n| `data` | a |\n| `size` | b |\n| `sise` | c |\n");
+        assert!(unknown.len() == 1 && unknown[0].contains("`sise`"), "{unknown:?}");
+        let hidden = check(&tree(&[(KEYS_IN, "//! Head.\n"), (KEYS_DOCUMENTED_IN, "## Config file\n")]));
+        assert!(hidden.len() == 1 && hidden[0].contains("KEYS"), "{hidden:?}");
     }
 }

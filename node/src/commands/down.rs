@@ -1,0 +1,94 @@
+//! Ending a brick's daemon: asked over its socket, then waited for.
+
+use super::{print, print_json};
+use crate::admin::client::{Client, unexpected};
+use crate::admin::protocol::{Answer, Request};
+use crate::cli::Down;
+use crate::daemon::say;
+use crate::failure::{Exit, Failure};
+use crate::host::{self, Process};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// How often a person who waits is told.
+const TELL: Duration = Duration::from_secs(5);
+
+/// How it went, as JSON shows it.
+#[derive(serde::Serialize)]
+struct Ended {
+    /// A daemon served the brick.
+    served: bool,
+    /// No daemon does any more.
+    ended: bool,
+    pid: Option<u32>,
+    seconds: f64,
+}
+
+/// Runs `sinter down`. No daemon is no failure: what was asked for is so.
+pub fn run(options: &Down) -> Result<Exit, Failure> {
+    let started = Instant::now();
+    let how = |pid, ended| Ended { served: true, ended, pid, seconds: started.elapsed().as_secs_f64() };
+    let Some(client) = Client::connect(&options.data)? else {
+        let Some(pid) = holder(&options.data)? else {
+            return told(options, &Ended { served: false, ended: true, pid: None, seconds: 0.0 });
+        };
+        // It has been asked already, and listens no more.
+        let ended = waited(options, held(options, pid)?, started)?;
+        return told(options, &how(Some(pid), ended));
+    };
+    let (pid, process) = ask(options, client)?;
+    let ended = waited(options, process, started)?;
+    told(options, &how(Some(pid), ended))
+}
+
+/// Asks a daemon to end; its process, taken hold of before that: afterwards its number may be another's.
+fn ask(options: &Down, mut client: Client) -> Result<(u32, Option<Process>), Failure> {
+    let Answer::Status(status) = client.ask(&Request::Status)? else { return Err(unexpected()) };
+    let process = held(options, status.pid)?;
+    client.ask(&Request::Shutdown)?;
+    Ok((status.pid, process))
+}
+
+fn held(options: &Down, pid: u32) -> Result<Option<Process>, Failure> {
+    let failed = |error| Failure::io(format!("can't watch the daemon of {}", options.data.display()), &error);
+    Process::of(pid).map_err(failed)
+}
+
+/// The process that is still busy with the brick, if any.
+fn holder(data: &Path) -> Result<Option<u32>, Failure> {
+    host::lock_holder(data).map_err(|error| Failure::io(format!("can't read the lock of {}", data.display()), &error))
+}
+
+/// Waits for the end of a process; whether it has ended.
+fn waited(options: &Down, process: Option<Process>, started: Instant) -> Result<bool, Failure> {
+    let shown = options.data.display();
+    let Some(process) = process else { return Ok(true) };
+    loop {
+        let left = Duration::from_secs(options.timeout).saturating_sub(started.elapsed());
+        let ended = process.ends_within(left.min(TELL));
+        if ended.map_err(|error| Failure::io(format!("can't watch the daemon of {shown}"), &error))? {
+            return Ok(true);
+        }
+        if left.is_zero() {
+            return Ok(false);
+        }
+        say(&format!("the daemon of {shown} is ending, {} s so far", started.elapsed().as_secs()));
+    }
+}
+
+fn told(options: &Down, how: &Ended) -> Result<Exit, Failure> {
+    let shown = options.data.display();
+    if options.json {
+        print_json(how)?;
+    } else if how.ended {
+        print(&match how.served {
+            true => format!("the daemon of {shown} has ended after {:.1} s\n", how.seconds),
+            false => format!("no daemon serves {shown}\n"),
+        })?;
+    }
+    if how.ended {
+        return Ok(Exit::Done);
+    }
+    let failure = Failure::new(Exit::InUse, format!("the daemon of {shown} has not ended for {} s", options.timeout));
+    Err(failure.next("it goes on ending: look at its messages, or wait again with --timeout"))
+}

@@ -1,0 +1,362 @@
+//! `mount.sinter`: what mount(8) runs for file systems of type `sinter`, by hand or for a line of /etc/fstab. The binary
+//! acts as this helper when it is called by that name.
+//!
+//! Promises: it returns when the volume answers; it starts a daemon only if none serves the brick, in a session of its
+//! own, and that daemon ends when its last volume is unmounted. It never formats: a file system that is missing below a
+//! brick's directory must not make an empty brick there.
+
+use super::volume::{absolute, text_of};
+use crate::admin::client::Client;
+use crate::admin::protocol::Request;
+use crate::cli;
+use crate::config::Settings;
+use crate::failure::{Exit, Failure};
+use crate::host;
+use clap::{CommandFactory, Parser};
+use front::fuse::Restriction;
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read, Seek, SeekFrom};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+/// The name by which mount(8) calls.
+const NAME: &str = "mount.sinter";
+/// Exit codes that mount(8) passes on: wrong usage, and a mount that failed.
+const USAGE: u8 = 1;
+const FAILED: u8 = 32;
+/// Where daemons write that have no journal.
+const LOGS: &str = "/var/log/sinter";
+/// A brick that is in use may be on its way up or down: at boot all lines of /etc/fstab are mounted at once, and an
+/// unmounted brick's daemon ends a moment later.
+const PATIENCE: Duration = Duration::from_secs(60);
+const PAUSE: Duration = Duration::from_millis(200);
+
+/// What may be asked of a volume's mount.
+const ALLOWED: &str =
+    "volume=NAME, memory-max=BYTES, device=PATH, log=FILE, ro, nosuid, nodev, noexec, noatime, nodiratime";
+/// The same for its manual page.
+const OPTIONS: &str = "\
+Options after -o, separated by commas:
+  volume=NAME       volume to mount: a name of 1 to 63 bytes [default: default]
+  memory-max=BYTES  memory of a daemon that is started, 256M to 1T [default: 25% of the machine's or the control group's]
+  device=PATH       where the brick's block device is now [default: as at the last start]
+  log=FILE          where a daemon that is started writes [default: the journal, else /var/log/sinter/BRICK.log]
+  ro nosuid nodev noexec noatime nodiratime
+                    as for every file system
+
+Options of mount(8) and systemd (nofail, noauto, _netdev, x-systemd.automount ...) may stand among them.
+
+A daemon is started unless one serves the brick already; it ends when its last volume is unmounted. Mounting never
+formats: see sinter-format(1) and sinter-volume-create(1).
+
+Exit codes:
+   0  mounted
+   1  wrong command line or option
+  32  failed
+
+A line of /etc/fstab:
+  /srv/brick  /mnt/home  sinter  volume=home,nofail  0  0";
+/// Options for mount(8) or systemd, and the names of what is so anyway.
+const IGNORED: [&str; 21] = [
+    "",
+    "rw",
+    "defaults",
+    "auto",
+    "noauto",
+    "nofail",
+    "user",
+    "nouser",
+    "users",
+    "owner",
+    "group",
+    "_netdev",
+    "suid",
+    "dev",
+    "exec",
+    "async",
+    "atime",
+    "diratime",
+    "relatime",
+    "norelatime",
+    "silent",
+];
+
+/// Mount a volume of a Sinter brick; called by mount(8).
+#[derive(Parser, Debug)]
+#[command(name = NAME, version, after_help = OPTIONS)]
+struct Helper {
+    /// Directory of the brick
+    data: PathBuf,
+    /// Directory at which the volume appears
+    mount: PathBuf,
+    /// Options, separated by commas
+    #[arg(short)]
+    options: Vec<String>,
+    /// Ignore unknown options
+    #[arg(short)]
+    sloppy: bool,
+    /// Do everything but mount
+    #[arg(short)]
+    fake: bool,
+    /// For mount(8): without effect
+    #[arg(short)]
+    no_table: bool,
+    /// For mount(8): without effect
+    #[arg(short)]
+    verbose: bool,
+    /// For mount(8): the type, without effect
+    #[arg(short = 't')]
+    kind: Option<String>,
+}
+
+/// What the options say.
+#[derive(Default, PartialEq, Eq, Debug)]
+struct Wanted {
+    settings: Settings,
+    log: Option<PathBuf>,
+    restrictions: Vec<String>,
+}
+
+/// The helper's command line, for its manual page.
+pub fn command() -> clap::Command {
+    Helper::command()
+}
+
+/// Whether this process was called as the helper.
+pub fn is_mount_helper() -> bool {
+    let called = std::env::args_os().next().map(PathBuf::from);
+    called.is_some_and(|path| path.file_name().is_some_and(|name| name == NAME))
+}
+
+/// Runs as the helper; the exit code for mount(8).
+pub fn run() -> u8 {
+    let helper = match Helper::try_parse() {
+        Ok(helper) => helper,
+        Err(error) => {
+            drop(error.print());
+            return if error.use_stderr() { USAGE } else { 0 };
+        }
+    };
+    match mount(&helper) {
+        Ok(()) => 0,
+        Err(failure) => {
+            eprintln!("{NAME}: {failure}");
+            if failure.exit == Exit::Usage { USAGE } else { FAILED }
+        }
+    }
+}
+
+fn mount(helper: &Helper) -> Result<(), Failure> {
+    let wanted = wanted(&helper.options.join(","), helper.sloppy)?;
+    // Kept with its links: mount(8) recognises the line of /etc/fstab by it.
+    let data = absolute(&helper.data)?;
+    let path = absolute(&helper.mount)?;
+    if helper.fake {
+        return Ok(());
+    }
+    let request = Request::Mount {
+        volume: wanted.settings.volume.clone().unwrap_or_else(|| cli::VOLUME_DEFAULT.to_string()),
+        path: text_of(&path)?,
+        source: Some(text_of(&data)?),
+        restrictions: wanted.restrictions.clone(),
+    };
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let (mut client, ours) = match Client::connect(&data)? {
+            Some(client) => (client, false),
+            None => match start(&data, &wanted) {
+                Ok(()) => (Client::need(&data)?, true),
+                Err(failure) if failure.exit == Exit::InUse && Instant::now() < deadline => {
+                    std::thread::sleep(PAUSE);
+                    continue;
+                }
+                Err(failure) => return Err(failure),
+            },
+        };
+        let Err(failure) = client.ask(&request) else { return Ok(()) };
+        if ours {
+            // Nobody else wants it; the first failure is the one to tell.
+            drop(client.ask(&Request::Shutdown));
+            return Err(failure);
+        }
+        // The daemon may have been on its way down.
+        if Client::connect(&data)?.is_some() || Instant::now() >= deadline {
+            return Err(failure);
+        }
+    }
+}
+
+/// Reads the options of a mount.
+fn wanted(options: &str, sloppy: bool) -> Result<Wanted, Failure> {
+    let mut wanted = Wanted::default();
+    for option in options.split(',') {
+        let refused = |why: &str| {
+            let failure = Failure::new(Exit::Usage, format!("option {option:?}: {why}; allowed: {ALLOWED}"));
+            failure.next("correct it in /etc/fstab, or after -o")
+        };
+        match option.split_once('=') {
+            _ if option.starts_with("x-") || option.starts_with("X-") || option.starts_with("comment=") => {}
+            Some((key @ ("volume" | "memory-max" | "device"), value)) => {
+                wanted.settings.take(key, value).map_err(|why| refused(&why))?;
+            }
+            Some(("log", path)) if Path::new(path).is_absolute() => wanted.log = Some(path.into()),
+            Some(("log", _)) => return Err(refused("not an absolute path")),
+            Some(("size" | "segment-size" | "groups", _)) => {
+                return Err(refused("given to `sinter format`, which makes bricks; mounting never does"));
+            }
+            None if IGNORED.contains(&option) => {}
+            None if Restriction::of(option).is_some() => wanted.restrictions.push(option.to_string()),
+            None if option == "remount" => return Err(refused("unmount it and mount it again")),
+            _ if sloppy => {}
+            _ => return Err(refused("unknown")),
+        }
+    }
+    Ok(wanted)
+}
+
+/// Starts a daemon and waits until it serves the brick.
+fn start(data: &Path, wanted: &Wanted) -> Result<(), Failure> {
+    let own = std::env::current_exe().map_err(|error| Failure::io("can't find this program", &error))?;
+    let mut command = Command::new(own);
+    std::os::unix::process::CommandExt::arg0(&mut command, "sinter");
+    command.arg("serve").arg(data).arg("--until-unmounted").args(arguments(&wanted.settings));
+    command.current_dir("/").stdin(Stdio::null()).stdout(Stdio::piped());
+    // They are mount(8)'s or the mount unit's, not the daemon's.
+    command.env_remove("NOTIFY_SOCKET").env_remove("WATCHDOG_USEC").env_remove("WATCHDOG_PID");
+    let log = open_log(data, wanted)?;
+    let heard_before = log.as_ref().and_then(|log| log.metadata().ok()).map_or(0, |found| found.len());
+    if let Some(log) = log {
+        command.stderr(log);
+    }
+    host::in_own_session(&mut command);
+    let mut child = command.spawn().map_err(|error| Failure::io("can't start the daemon", &error))?;
+    let mut line = String::new();
+    let stdout = child.stdout.take().expect("piped");
+    let heard = BufReader::new(stdout).read_line(&mut line);
+    if heard.is_ok() && line.starts_with("ready") {
+        return Ok(());
+    }
+    let status = child.wait().map_err(|error| Failure::io("can't wait for the daemon", &error))?;
+    Err(failed(status, log_path(data, wanted).map(|path| (said_since(&path, heard_before), path))))
+}
+
+fn arguments(settings: &Settings) -> Vec<OsString> {
+    let mut arguments: Vec<OsString> = Vec::new();
+    if let Some(device) = &settings.device {
+        arguments.extend(["--device".into(), device.into()]);
+    }
+    if let Some(bytes) = settings.memory_max {
+        arguments.extend(["--memory-max".into(), bytes.to_string().into()]);
+    }
+    arguments
+}
+
+/// Where the daemon's messages go, if not to the journal, which they do if this process writes there.
+fn log_path(data: &Path, wanted: &Wanted) -> Option<PathBuf> {
+    match &wanted.log {
+        None if writes_to_journal() => None,
+        None => Some(default_log(data)),
+        path => path.clone(),
+    }
+}
+
+fn open_log(data: &Path, wanted: &Wanted) -> Result<Option<File>, Failure> {
+    let Some(path) = log_path(data, wanted) else { return Ok(None) };
+    let failed = |error: std::io::Error| Failure::io(format!("can't write the log {}", path.display()), &error);
+    host::make_files_private();
+    if wanted.log.is_none() {
+        std::fs::create_dir_all(LOGS).map_err(failed)?;
+    }
+    File::options().create(true).append(true).open(&path).map(Some).map_err(failed)
+}
+
+/// What was written to a log after its first so many bytes. What can't be read is in the file all the same.
+fn said_since(path: &Path, bytes: u64) -> String {
+    let mut said = String::new();
+    if let Ok(mut file) = File::open(path)
+        && file.seek(SeekFrom::Start(bytes)).is_ok()
+    {
+        drop(file.read_to_string(&mut said));
+    }
+    said
+}
+
+/// `/srv/brick` writes to `srv-brick.log`.
+fn default_log(data: &Path) -> PathBuf {
+    let name = data.to_string_lossy().trim_matches('/').replace('/', "-");
+    Path::new(LOGS).join(format!("{name}.log"))
+}
+
+/// systemd says which file it made standard error; a shell may have replaced it since.
+fn writes_to_journal() -> bool {
+    let Ok(named) = std::env::var("JOURNAL_STREAM") else { return false };
+    std::fs::metadata("/proc/self/fd/2").is_ok_and(|file| format!("{}:{}", file.dev(), file.ino()) == named)
+}
+
+/// A daemon's failure as it told it, in its last line.
+fn failed(status: ExitStatus, log: Option<(String, PathBuf)>) -> Failure {
+    let exit = match status.code() {
+        Some(code) if code == Exit::InUse as i32 => Exit::InUse,
+        _ => Exit::Failed,
+    };
+    let text = match &log {
+        Some((said, path)) => {
+            let last = said.lines().last().unwrap_or("it said nothing").trim_start_matches("sinter: ");
+            format!("{last} (log: {})", path.display())
+        }
+        None => "see the journal".to_string(),
+    };
+    Failure::new(exit, format!("the daemon did not start: {text}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_are_understood() {
+        let line = "rw,nofail,volume=home,memory-max=1G,device=/dev/x,log=/l,ro,nosuid,x-systemd.automount,comment=a b";
+        let wanted = wanted(line, false).expect("all are known");
+        let settings = Settings {
+            volume: Some("home".into()),
+            memory_max: Some(1 << 30),
+            device: Some("/dev/x".into()),
+            ..Settings::default()
+        };
+        assert_eq!(
+            wanted,
+            Wanted { settings, log: Some("/l".into()), restrictions: vec!["ro".into(), "nosuid".into()] }
+        );
+    }
+
+    #[test]
+    fn what_is_unknown_or_out_of_bounds_is_refused() {
+        let cases = [
+            ("volumes=a", "unknown"),
+            ("data=/x", "unknown"),
+            ("fast", "unknown"),
+            ("rw,remount", "mount it again"),
+            ("volume=a/b", "letters"),
+            ("memory-max=1", "256M to 1T"),
+            ("size=4G", "sinter format"),
+            ("log=here", "absolute"),
+            ("device=sda", "absolute"),
+        ];
+        for (line, why) in cases {
+            let failure = wanted(line, false).expect_err(line);
+            assert_eq!(failure.exit, Exit::Usage, "{line}");
+            let text = failure.to_string();
+            assert!(text.contains(why) && text.contains("allowed: volume=NAME"), "{line}: {text}");
+        }
+        assert!(wanted("fast,volumes=a", true).is_ok(), "mount -s ignores what it does not know");
+        assert!(wanted("volume=a/b", true).is_err(), "but not what is wrong");
+    }
+
+    #[test]
+    fn logs_are_told_apart() {
+        assert_eq!(default_log(Path::new("/srv/a/b")), Path::new("/var/log/sinter/srv-a-b.log"));
+    }
+}
