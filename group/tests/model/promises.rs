@@ -2,7 +2,7 @@
 //! left of it is known to the block.
 
 use crate::rig::{Rig, Shape, name, pattern};
-use base::{At, Ino, Kind, Op, Reply, SetAttr, Sync};
+use base::{At, Ino, Kind, Op, Reply, Room, SetAttr, Sync};
 use runtime::random::SplitMix;
 use runtime::sim::{Survival, World};
 
@@ -11,7 +11,7 @@ const TINY: Shape = Shape { segments: 32, groups: 4, overlay_bytes: 8 << 20, cac
 const MIB: u64 = 1 << 20;
 
 async fn allocate(rig: &Rig, ino: Ino, offset: u64, length: u64) -> Result<(), Kind> {
-    rig.done(Op::Allocate { ino, offset, length, keep_size: true }).await
+    rig.done(Op::Allocate { ino, offset, length, keep_size: true, room: Room::Promised }).await
 }
 
 fn reserved(rig: &Rig) -> u64 {
