@@ -1,4 +1,4 @@
-//! What truncations, unlinks and deleted volumes have left in the index (rule K6): leaves that count no more. The change
+//! What truncations, holes, unlinks and deleted volumes have left in the index (rule K6): leaves that count no more. The change
 //! itself is one record whatever the size; each checkpoint then frees a bounded number of leaves and notes in its own
 //! batch how far it came.
 //!

@@ -5,6 +5,7 @@ use base::limits::{BLOCK_BYTES, FILE_BYTES_MAX};
 use base::{At, Ino, Kind, Op, Reply, Room, Seek, Sync};
 use runtime::random::SplitMix;
 use runtime::sim::{Survival, World};
+use store::FreeLimits;
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
 const LEAF: u64 = 64 * BLOCK;
@@ -225,5 +226,36 @@ fn scattered_holes_wait_for_checkpoints_when_they_are_too_many() {
         rig.settle().await;
         assert_eq!(used(&rig), (0, 0));
         rig.reopen().await;
+    });
+}
+
+/// With a budget for one row, freeing gets past those that were written since the cut.
+#[test]
+fn freeing_gets_past_what_was_written_since() {
+    let mut world = World::new(12);
+    let runtime = world.runtime();
+    world.block_on(async {
+        let free = FreeLimits { at_once: 1, slots_at_once: 1, slots_later: 1 };
+        let rig = Rig::new(runtime, Shape { free, ..Shape::SMALL }).await;
+        let file = rig.create(rig.volume.root, "file").await.expect("a new file");
+        let write = async |leaf: u64| {
+            let written = rig.write(file, At::Offset(leaf * LEAF), &pattern(leaf, 4096), Sync::Ordered).await;
+            written.expect("there is room");
+        };
+        for leaf in 0..8 {
+            write(leaf).await;
+        }
+        rig.checkpoint().await;
+        clear(&rig, file, 0, 8 * LEAF, Room::Hole).await.expect("a hole");
+        rig.checkpoint().await;
+        for leaf in 1..7 {
+            write(leaf).await;
+        }
+        for _ in 0..20 {
+            rig.checkpoint().await;
+        }
+        assert!(!rig.groups.is_freeing(), "20 checkpoints have not freed two leaves");
+        assert_eq!(used(&rig), (6, 0));
+        rig.close().await;
     });
 }
