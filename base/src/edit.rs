@@ -117,6 +117,9 @@ pub enum Edit {
     Map { ino: Ino, first: u64, crcs: Crcs },
     /// The file is promised room for blocks `first .. first + count`, mapped or not (rule K5).
     Reserve { ino: Ino, first: u64, count: u64 },
+    /// A hole: blocks `first .. first + count` of the file are gone, with what was promised of them; its new trim number
+    /// (rule M4).
+    Punch { ino: Ino, first: u64, count: u64, trim: u64 },
     /// A cross-group change was decided here.
     IntentPut(Intent),
     /// All followers have applied it.

@@ -27,6 +27,26 @@ pub enum Sync {
     All,
 }
 
+/// What fallocate makes of a range of a file.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Room {
+    /// It keeps what it holds, and is promised.
+    Promised,
+    /// It becomes a hole; what was promised of it is given back.
+    Hole,
+    /// It becomes zeros, and is promised.
+    Zeroed,
+}
+
+/// What lseek looks for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Seek {
+    /// The next byte that was written.
+    Data,
+    /// The next byte that was not; the end of the file is one.
+    Hole,
+}
+
 /// A time to set.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SetTime {
@@ -94,8 +114,11 @@ pub enum Op {
     Read { ino: Ino, offset: u64, length: u32 },
     /// Write the payload beside the operation (at most 1 MiB).
     Write { ino: Ino, at: At, sync: Sync, kill_privileges: bool },
-    /// Promise a file room for a range of bytes that it may not have written yet; it grows to hold them unless `keep_size`.
-    Allocate { ino: Ino, offset: u64, length: u64, keep_size: bool },
+    /// Promise a file room for a range of bytes that it may not have written yet, or make a hole or zeros of the range; the
+    /// file grows to hold the range unless `keep_size`, which a hole always does.
+    Allocate { ino: Ino, offset: u64, length: u64, keep_size: bool, room: Room },
+    /// Where data or a hole begins, at `offset` or behind it.
+    Seek { ino: Ino, offset: u64, what: Seek },
     /// Make an inode's acknowledged changes durable.
     Fsync { ino: Ino, sync: Sync },
     /// Entries of a directory after `cookie` (0 = from the start), at most `count`; with attributes if `plus`.
@@ -136,6 +159,7 @@ impl Op {
             Op::Write { sync: Sync::Written, .. } => "write-direct",
             Op::Write { .. } => "write-sync",
             Op::Allocate { .. } => "fallocate",
+            Op::Seek { .. } => "lseek",
             Op::Fsync { .. } => "fsync",
             Op::ReadDir { .. } => "readdir",
             Op::StatFs => "statfs",
@@ -241,6 +265,8 @@ pub enum Reply {
     Data { length: u32 },
     /// A write's offset and length.
     Wrote { offset: u64, length: u32 },
+    /// Where a seek has come to; None: nothing of that kind there, or the offset is not within the file.
+    Found(Option<u64>),
     /// Entries in cookie order; fewer than asked and empty only at the end.
     Entries(Vec<DirEntry>),
     /// Space.

@@ -6,7 +6,7 @@ use crate::load::Wanted;
 use crate::write::Write;
 use crate::{Answer, Groups};
 use base::limits::{BLOCK_BYTES, FILE_BYTES_MAX};
-use base::{At, Error, Ino, Kind, LeafKey, Op, Result, StatFs, Sync, Volume, VolumeId};
+use base::{At, Error, Ino, Kind, LeafKey, Op, Result, Room, StatFs, Sync, Volume, VolumeId};
 use runtime::Stage;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -112,9 +112,13 @@ impl Groups {
         if self.store().host.is_short() { Err(host_full()) } else { Ok(()) }
     }
 
-    /// Promises a file room for a range of bytes (rule K5): as much of it is admitted as has none yet.
+    /// Promises a file room for a range of bytes (rule K5): as much of it is admitted as has none yet. What only makes a
+    /// hole is let in like a truncation.
     pub(crate) async fn allocate(&self, context: &Context, op: &Op) -> Result<Answer> {
-        let Op::Allocate { ino, offset, length, .. } = *op else { unreachable!("only called for promises") };
+        let Op::Allocate { ino, offset, length, room, .. } = *op else { unreachable!("only called for fallocate") };
+        if room == Room::Hole {
+            return self.clear(context, op).await;
+        }
         // Whoever is delivered again has its room.
         let done = self.state(ino.group()).state.lock().result(context.session, context.request).is_some();
         // What is no range, or beyond all files, is refused by those who know files.
@@ -125,7 +129,10 @@ impl Groups {
             false => Some(self.admit_promise(context, quota.as_deref(), blocks).await?),
         };
         context.span.mark(Stage::Admit, self.now_ns());
-        self.change(context, op, Sync::Ordered).await
+        match room {
+            Room::Zeroed => self.clear(context, op).await,
+            _ => self.change(context, op, Sync::Ordered).await,
+        }
     }
 
     async fn admit_promise<'a>(
@@ -256,7 +263,7 @@ impl Groups {
     }
 
     /// One checkpoint that began after now, by whoever runs it.
-    async fn checkpoint_after(&self, arrived: u64) -> Result<()> {
+    pub(crate) async fn checkpoint_after(&self, arrived: u64) -> Result<()> {
         let _one = self.checkpoint_token.take().await;
         // Two have ended since: the second began after this call.
         if self.checkpoints.load(Ordering::Relaxed) >= arrived + 2 { Ok(()) } else { self.checkpoint_now().await }

@@ -8,24 +8,28 @@ use crate::token::TokenGuard;
 use crate::{Answer, Groups, Position};
 use base::limits::BLOCK_BYTES;
 use base::{
-    Attr, Crcs, Edit, Error, Follow, GroupId, Ino, Intent, Kind, Op, Outcome, Reply, RequestId, Result, SessionId,
-    Sync, VolumeId,
+    Attr, Crcs, Edit, Error, Follow, GroupId, Ino, Intent, Kind, Op, Outcome, Reply, RequestId, Result, Room,
+    SessionId, Sync, VolumeId,
 };
 use names::{Caller, Decision, Need, Part, Seen, Stop, evaluate};
 use runtime::{Slice, Stage};
-use store::format::record::{Run, encode_replicated};
+use store::format::record::{Places, Run, encode_replicated};
 use store::log::{Described, Entry, Ordered, Payload};
 
-/// A payload that a change carries beside its edits: blocks of one inode.
+/// A payload that a change carries beside its edits: blocks of one inode, in one or more pieces.
 pub(crate) struct Attached {
     /// The inode.
     pub ino: Ino,
-    /// First block.
-    pub first: u64,
-    /// The blocks.
+    /// First block and checksums of each piece.
+    pub pieces: Vec<(u64, Crcs)>,
+    /// The blocks of all pieces, one behind the other.
     pub slice: Slice,
-    /// Their checksums.
-    pub crcs: Crcs,
+}
+
+impl Attached {
+    fn blocks(&self) -> usize {
+        self.slice.len() / BLOCK_BYTES
+    }
 }
 
 enum Step {
@@ -126,10 +130,10 @@ impl Groups {
         {
             return Ok(Step::Again(Box::new(outcome)));
         }
-        if let Some((ino, first)) = truncated(op) {
+        if let Some((ino, first, last)) = cleared(op) {
             let group = self.state(ino.group());
             let ticket = group.ranges.ticket();
-            let blocks = Range { volume: context.volume, ino, first, last: u64::MAX };
+            let blocks = Range { volume: context.volume, ino, first, last };
             if held.of(ino.group()).is_held(&blocks, range) {
                 return Ok(Step::Range(ticket, ino.group()));
             }
@@ -152,9 +156,9 @@ impl Groups {
             self.drop_everywhere(&mut held, &mut decision);
         }
         if let Some(attached) = attached {
-            let part = decision.parts.first_mut().expect("a truncation has a part");
-            let Attached { ino, first, crcs, .. } = attached;
-            part.edits.push(Edit::Map { ino: *ino, first: *first, crcs: crcs.clone() });
+            let part = decision.parts.first_mut().expect("what clears blocks has a part");
+            let map = |(first, crcs): &(u64, Crcs)| Edit::Map { ino: attached.ino, first: *first, crcs: crcs.clone() };
+            part.edits.extend(attached.pieces.iter().map(map));
         }
         let batch = match self.order(&mut held, context, &decision, attached, sync) {
             Err(error) if error.kind == Kind::Busy => return Ok(Step::Segment(segment)),
@@ -215,10 +219,14 @@ impl Groups {
             heads.push(head);
             encoded.push(bytes);
         }
+        let described: Vec<_> = attached.map_or(Vec::new(), |attached| {
+            let pieces = attached.pieces.iter();
+            pieces.map(|(first, crcs)| Described { ino: attached.ino, first: *first, crcs: crcs.as_slice() }).collect()
+        });
         let entries: Vec<Entry<'_>> = (heads.iter().zip(&encoded).enumerate())
             .map(|(number, (head, replicated))| {
                 let attached = attached.filter(|_| number == 0);
-                let described = attached.map(|a| Described { ino: a.ino, first: a.first, crcs: a.crcs.as_slice() });
+                let described = if attached.is_some() { described.as_slice() } else { &[] };
                 let payload = attached.map_or(Payload::None, |a| Payload::Inline(std::slice::from_ref(&a.slice)));
                 Entry { owner: (head.group, head.volume, head.index), replicated, payload, described }
             })
@@ -232,13 +240,18 @@ impl Groups {
             state.release_payloads(written);
             let run = ordered
                 .place
-                .map(|place| Run { place, count: attached.map_or(0, |attached| attached.crcs.len() as u16) });
+                .map(|place| Run { place, count: attached.map_or(0, |attached| attached.blocks() as u16) });
+            let mut places = Places::of(run.as_slice());
             for edit in &part.edits {
-                state.apply(part.volume, edit, ordered.batch, run.as_slice(), birth);
+                state.apply(part.volume, edit, ordered.batch, &mut places, birth);
             }
             if let Some(attached) = attached.filter(|_| ordered.place.is_some()) {
-                let slice = std::slice::from_ref(&attached.slice);
-                state.hold_payload(part.volume, attached.ino, attached.first, slice, ordered.batch);
+                let mut at = 0;
+                for (first, crcs) in &attached.pieces {
+                    let slice = attached.slice.slice(at..at + crcs.len() * BLOCK_BYTES);
+                    at += slice.len();
+                    state.hold_payload(part.volume, attached.ino, *first, &[slice], ordered.batch);
+                }
             }
             state.ordered(head);
             self.note_overlay(state);
@@ -395,17 +408,22 @@ fn deciding_group(op: &Op) -> GroupId {
         | Op::Read { ino, .. }
         | Op::Write { ino, .. }
         | Op::Allocate { ino, .. }
+        | Op::Seek { ino, .. }
         | Op::Fsync { ino, .. }
         | Op::ReadDir { ino, .. } => ino.group(),
         Op::StatFs | Op::SyncAll | Op::VolumeCreate { .. } | Op::VolumeDelete { .. } | Op::VolumeList => GroupId(0),
     }
 }
 
-/// The first block that a truncation may remove.
-fn truncated(op: &Op) -> Option<(Ino, u64)> {
+/// The first and the last block that a truncation or a punch may remove or change.
+fn cleared(op: &Op) -> Option<(Ino, u64, u64)> {
     match op {
-        Op::SetAttr { ino, set } => set.size.map(|size| (*ino, size / BLOCK_BYTES as u64)),
-        Op::Open { ino, truncate: true } => Some((*ino, 0)),
+        Op::SetAttr { ino, set } => set.size.map(|size| (*ino, size / BLOCK_BYTES as u64, u64::MAX)),
+        Op::Open { ino, truncate: true } => Some((*ino, 0, u64::MAX)),
+        Op::Allocate { ino, offset, length, room: Room::Hole | Room::Zeroed, .. } => {
+            let last = offset.saturating_add(*length).saturating_sub(1);
+            Some((*ino, offset / BLOCK_BYTES as u64, last / BLOCK_BYTES as u64))
+        }
         _ => None,
     }
 }

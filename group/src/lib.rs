@@ -12,13 +12,16 @@ mod change;
 mod checkpoint;
 pub mod clean;
 pub mod context;
+mod cuts;
 mod hash;
 mod held;
 mod list;
 mod load;
 mod open;
 mod overlay;
+mod punch;
 mod read;
+mod seek;
 mod state;
 mod token;
 mod write;
@@ -167,6 +170,7 @@ impl Groups {
             }
             Op::SetAttr { ino, set } => self.set_attributes(context, ino, set).await,
             Op::Allocate { .. } => self.allocate(context, &op).await,
+            Op::Seek { ino, offset, what } => self.seek(context, ino, offset, what).await,
             Op::ReadDir { ino, cookie, count, plus } => self.read_dir(context, ino, cookie, count, plus).await,
             Op::Release { ino } => self.release(context, ino).await,
             Op::Fsync { ino, sync } => self.fsync(context, ino, sync).await,

@@ -10,7 +10,7 @@ use runtime::seeded::{Bug, active};
 use runtime::tasks::run_blocking;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use store::format::record::{Logged, Moves, Run};
+use store::format::record::{Logged, Moves, Places, Run};
 use store::format::superblock::EPOCH_ENDS_MAX;
 use store::format::values::GroupRow;
 use store::format::{keys, values};
@@ -71,6 +71,7 @@ fn apply(groups: &[Group], index: &dyn Index, epoch: u32, records: Vec<Replayed>
         if record.index <= state.row.applied {
             continue;
         }
+        let mut places = Places::of(&runs);
         for edit in &record.edits {
             if let Some(ino) = rests_on(edit)
                 && matches!(state.inode(record.volume, ino), Seen::Missing)
@@ -80,7 +81,7 @@ fn apply(groups: &[Group], index: &dyn Index, epoch: u32, records: Vec<Replayed>
             if matches!(edit, Edit::VolumeDrop { .. }) && record.group == GroupId(0) {
                 load_volumes(index, &mut state)?;
             }
-            state.apply(record.volume, edit, batch, &runs, epoch);
+            state.apply(record.volume, edit, batch, &mut places, epoch);
         }
         let mut head = state.head(record.volume, record.session, record.request, record.outcome);
         if head.index != record.index {
@@ -128,6 +129,7 @@ pub(crate) fn rests_on(edit: &Edit) -> Option<Ino> {
         | Edit::InodeParent { ino, .. }
         | Edit::InodeExtend { ino, .. }
         | Edit::InodeCut { ino, .. }
+        | Edit::Punch { ino, .. }
         | Edit::InodeDrop { ino } => Some(*ino),
         _ => None,
     }

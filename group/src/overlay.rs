@@ -1,8 +1,9 @@
 //! One generation of a group's overlay: what records have changed since the generation began, the last word on each
 //! key, above the index. The active generation takes edits; a frozen one waits for its checkpoint and never changes.
 
+use crate::cuts::Cuts;
 use crate::hash::Map;
-use base::limits::BLOCK_BYTES;
+use base::limits::{BLOCK_BYTES, BLOCKS_PER_LEAF};
 use base::{
     Edit, FileKind, Ino, Inode, Intent, IntentId, LeafKey, Name, Outcome, Place, RequestId, SessionId, Volume, VolumeId,
 };
@@ -50,7 +51,7 @@ pub struct Generation {
     /// Leaves: only the slots that changed.
     pub leaves: BTreeMap<(VolumeId, LeafKey), Patch>,
     /// What of older generations and of the index is gone.
-    pub cuts: Map<(VolumeId, Ino), Cut>,
+    pub cuts: Map<(VolumeId, Ino), Cuts>,
     /// Blocks promised to files, none of which it has cut since.
     pub promises: Map<(VolumeId, Ino), Vec<Range<u64>>>,
     /// So many more or fewer inodes of a project.
@@ -81,6 +82,7 @@ const ENTRY_BYTES: usize = 500;
 const LEAF_BYTES: usize = 120;
 const SLOT_BYTES: usize = 24;
 const PROMISE_BYTES: usize = 100;
+const CUT_BYTES: usize = 100;
 
 impl Generation {
     /// True if nothing has changed.
@@ -98,8 +100,8 @@ impl Generation {
         let (key, index) = LeafKey::of(ino, block);
         let slot = self.leaves.get(&(volume, key)).and_then(|patch| patch.leaf.get(index));
         slot.or_else(|| {
-            let cut = self.cuts.get(&(volume, ino))?;
-            (cut.first <= block).then_some(Slot::Hole)
+            let cuts = self.cuts.get(&(volume, ino))?;
+            cuts.hold(block).then_some(Slot::Hole)
         })
     }
     /// Maps a block. `moved_from`: the cleaner has moved it, and the index still has it there.
@@ -118,23 +120,29 @@ impl Generation {
     }
     /// Removes blocks.
     pub fn cut(&mut self, cut: Cut) {
-        let Cut { volume, ino, first, .. } = cut;
-        let before = self.cuts.get(&(volume, ino)).map_or(first, |before| before.first);
-        self.cuts.insert((volume, ino), Cut { first: first.min(before), ..cut });
+        let Cut { volume, ino, project, blocks, trim } = cut;
+        let cuts = self.cuts.entry((volume, ino)).or_default();
+        (cuts.project, cuts.trim) = (project, trim);
+        cuts.add(blocks.clone());
+        self.bytes += CUT_BYTES;
         if let Some(promises) = self.promises.get_mut(&(volume, ino)) {
-            promises.retain(|range| range.start < first);
-            promises.iter_mut().for_each(|range| range.end = range.end.min(first));
+            let kept = |range: Range<u64>| {
+                let before = range.start..range.end.min(blocks.start);
+                let after = range.start.max(blocks.end)..range.end;
+                [before, after].into_iter().filter(|kept| !kept.is_empty())
+            };
+            *promises = std::mem::take(promises).into_iter().flat_map(kept).collect();
         }
-        let (boundary, index) = LeafKey::of(ino, first);
-        let end = LeafKey { ino, leaf: u64::MAX };
-        let gone: Vec<_> = self.leaves.range((volume, boundary)..=(volume, end)).map(|(key, _)| *key).collect();
-        for key in gone {
+        let [from, last] = [blocks.start, blocks.end - 1].map(|block| (volume, LeafKey::of(ino, block).0));
+        let met: Vec<_> = self.leaves.range(from..=last).map(|(key, _)| *key).collect();
+        for key in met {
+            let first = key.1.leaf * BLOCKS_PER_LEAF as u64;
+            let within = |block: u64| block.saturating_sub(first).min(BLOCKS_PER_LEAF as u64) as usize;
+            let gone = within(blocks.start)..within(blocks.end);
             let patch = self.leaves.get_mut(&key).expect("just seen");
-            if key.1 == boundary {
-                patch.leaf.truncate(index);
-                patch.moved.retain(|(moved, _)| *moved < index);
-            }
-            if key.1 != boundary || patch.leaf.is_empty() {
+            patch.leaf.clear(gone.clone());
+            patch.moved.retain(|(moved, _)| !gone.contains(moved));
+            if patch.leaf.is_empty() {
                 self.leaves.remove(&key);
             }
         }
@@ -150,7 +158,7 @@ impl Generation {
         if self.promises.get(&(volume, ino)).is_some_and(holds) {
             return Some(true);
         }
-        self.cuts.get(&(volume, ino)).filter(|cut| cut.first <= block).map(|_| false)
+        self.cuts.get(&(volume, ino)).filter(|cuts| cuts.hold(block)).map(|_| false)
     }
     /// Applies an edit that concerns neither an inode's attributes nor data (those need more than this generation).
     pub fn apply(&mut self, volume: VolumeId, edit: &Edit) {
@@ -179,6 +187,7 @@ impl Generation {
             | Edit::InodeExtend { .. }
             | Edit::InodeCut { .. }
             | Edit::InodeDrop { .. }
+            | Edit::Punch { .. }
             | Edit::Reserve { .. }
             | Edit::Map { .. } => unreachable!("the state applies inode and data edits"),
         }
@@ -220,7 +229,10 @@ impl Generation {
     /// The generation as a checkpoint takes it: cuts before leaves, drops of volumes last.
     pub fn changes(&self) -> Vec<Change> {
         let mut changes = Vec::with_capacity(self.inodes.len() + self.leaves.len() + 8);
-        changes.extend(self.cuts.values().map(|cut| Change::Cut(*cut)));
+        for (&(volume, ino), cuts) in &self.cuts {
+            let (project, trim) = (cuts.project, cuts.trim);
+            changes.extend(cuts.iter().map(|blocks| Change::Cut(Cut { volume, ino, project, blocks, trim })));
+        }
         for (&(volume, ino), ranges) in &self.promises {
             let project = self.project(volume, ino);
             changes.extend(ranges.iter().map(|range| Change::Reserve(volume, ino, project, range.clone())));

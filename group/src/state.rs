@@ -4,7 +4,7 @@
 use crate::cache::Cache;
 use crate::hash::Map;
 use crate::overlay::{Generation, InodeSlot, blocks_of};
-use base::limits::{BLOCK_BYTES, SESSION_RESULTS_MAX};
+use base::limits::{BLOCK_BYTES, BLOCKS_PER_LEAF, SESSION_RESULTS_MAX};
 use base::{
     Edit, GroupId, Index, Ino, Inode, LeafKey, Name, Outcome, Place, RequestId, SessionId, Term, Volume, VolumeId,
 };
@@ -13,8 +13,9 @@ use runtime::Slice;
 use runtime::seeded::{Bug, active};
 use std::collections::VecDeque;
 use std::sync::Arc;
+use store::checkpoint::END;
 use store::format::leaf::{BIRTH_KEPT, Leaf, Slot};
-use store::format::record::{Head, Moved, Run};
+use store::format::record::{Head, Moved, Places};
 use store::format::values::GroupRow;
 use store::purge::{DROPPED, Purges};
 use store::reserve::Reserves;
@@ -228,6 +229,11 @@ impl State {
         let slot = self.overlay_slot(volume, ino, block);
         slot.or_else(|| Some(self.leaves.get(&(volume, key))?.get(index).unwrap_or(Slot::Hole)))
     }
+    /// How many cuts of a file the index is still to be told of, or has not carried out.
+    pub fn cuts_of(&self, volume: VolumeId, ino: Ino) -> usize {
+        let of = |generation: &Generation| generation.cuts.get(&(volume, ino)).map_or(0, |cuts| cuts.iter().len());
+        of(&self.active) + self.frozen.as_deref().map_or(0, of) + self.purges.cuts_of(volume, ino)
+    }
     /// True if the block was promised to the file.
     pub fn is_promised(&self, volume: VolumeId, ino: Ino, block: u64) -> bool {
         let frozen = || self.frozen.as_ref()?.promised(volume, ino, block);
@@ -235,9 +241,15 @@ impl State {
         overlay.unwrap_or_else(|| self.reserves.holds(volume, ino, block))
     }
     /// What has been ordered about a block since the index was brought up to date; None if nothing.
-    fn overlay_slot(&self, volume: VolumeId, ino: Ino, block: u64) -> Option<Slot> {
+    pub fn overlay_slot(&self, volume: VolumeId, ino: Ino, block: u64) -> Option<Slot> {
         let frozen = || self.frozen.as_ref()?.slot(volume, ino, block);
         self.active.slot(volume, ino, block).or_else(frozen)
+    }
+    /// The first leaf of a range of which the overlay says where blocks lie.
+    pub fn next_leaf(&self, volume: VolumeId, ino: Ino, leaves: std::ops::Range<u64>) -> Option<u64> {
+        let keys = [leaves.start, leaves.end].map(|leaf| (volume, LeafKey { ino, leaf }));
+        let of = |generation: &Generation| Some(generation.leaves.range(keys[0]..keys[1]).next()?.0.1.leaf);
+        of(&self.active).into_iter().chain(self.frozen.as_deref().and_then(of)).min()
     }
     /// Whether the block still is where the cleaner has copied it from; None if its leaf must be loaded to tell.
     /// `indexed`: whether the last durable checkpoint has it there, if that is known without the leaf: the live bitmap
@@ -293,18 +305,20 @@ impl State {
         self.leaves.insert((volume, key), if counts { leaf } else { Leaf::default() });
     }
 
-    /// Applies one edit of a record in `batch`. `runs`: where the record's payload lies; `birth`: the log epoch.
+    /// Applies one edit of a record in `batch`. `places`: where the blocks of the record's payload lie that earlier edits
+    /// have not mapped; `birth`: the log epoch.
     /// Inodes that the edit changes without replacing them are in memory: whoever decided it has seen them, and
     /// replay loads them first.
-    pub fn apply(&mut self, volume: VolumeId, edit: &Edit, batch: u64, runs: &[Run], birth: u32) {
+    pub fn apply(&mut self, volume: VolumeId, edit: &Edit, batch: u64, places: &mut Places<'_>, birth: u32) {
         match edit {
             Edit::Reserve { ino, first, count } => self.active.promise(volume, *ino, *first..first + count),
-            Edit::Map { ino, first, crcs } => self.apply_map(volume, *ino, *first, crcs.as_slice(), runs, birth),
+            Edit::Map { ino, first, crcs } => self.apply_map(volume, *ino, *first, crcs.as_slice(), places, birth),
             Edit::InodePut { ino, .. }
             | Edit::InodeTouch { ino, .. }
             | Edit::InodeParent { ino, .. }
             | Edit::InodeExtend { ino, .. }
             | Edit::InodeCut { ino, .. }
+            | Edit::Punch { ino, .. }
             | Edit::InodeDrop { ino } => self.apply_inode(volume, *ino, edit, batch),
             Edit::SessionDrop { session } => {
                 self.results.remove(session);
@@ -337,13 +351,16 @@ impl State {
                 self.row.next_ino = self.row.next_ino.max(self.born);
             }
             Edit::InodeCut { size, trim, .. } => {
-                self.cut(Cut { volume, ino, project, first: blocks_of(*size), trim: *trim }, blocks(old));
+                self.cut(Cut { volume, ino, project, blocks: blocks_of(*size)..END, trim: *trim }, blocks(old));
+            }
+            Edit::Punch { first, count, trim, .. } => {
+                self.cut(Cut { volume, ino, project, blocks: *first..first + count, trim: *trim }, blocks(old));
             }
             Edit::InodeDrop { .. } => {
                 if old.is_some() {
                     *self.active.births.entry((volume, project)).or_default() -= 1;
                 }
-                self.cut(Cut { volume, ino, project, first: 0, trim: DROPPED }, blocks(old));
+                self.cut(Cut { volume, ino, project, blocks: 0..END, trim: DROPPED }, blocks(old));
                 self.active.targets.insert((volume, ino), None);
             }
             _ => {}
@@ -351,26 +368,23 @@ impl State {
         self.active.set_inode(volume, ino, new, batch);
     }
 
-    fn apply_map(&mut self, volume: VolumeId, ino: Ino, first: u64, crcs: &[u32], runs: &[Run], birth: u32) {
-        let mut blocks = crcs.iter().zip(first..);
-        for run in runs {
-            for (number, (&crc, block)) in blocks.by_ref().take(usize::from(run.count)).enumerate() {
-                let place = run.place.advance(number as u32);
-                self.pending.remove(&(volume, ino, block));
-                self.active.map(volume, ino, block, Slot::Local { place, crc, birth }, None);
-            }
+    fn apply_map(&mut self, volume: VolumeId, ino: Ino, first: u64, crcs: &[u32], places: &mut Places<'_>, birth: u32) {
+        for (&crc, block) in crcs.iter().zip(first..) {
+            let place = places.next().expect("every block of a payload has a place");
+            self.pending.remove(&(volume, ino, block));
+            self.active.map(volume, ino, block, Slot::Local { place, crc, birth }, None);
         }
-        assert!(blocks.next().is_none(), "every block of a payload has a place");
     }
 
     /// Blocks of a file of `blocks` are gone, in memory too.
     fn cut(&mut self, cut: Cut, blocks: u64) {
-        let Cut { volume, ino, first, .. } = cut;
+        let Cut { volume, ino, .. } = cut;
+        let gone = cut.blocks.clone();
         let cut_blocks = &mut self.active.cut_blocks;
-        *cut_blocks = cut_blocks.saturating_add(blocks.saturating_sub(first));
+        *cut_blocks = cut_blocks.saturating_add(blocks.min(gone.end).saturating_sub(gone.start));
         self.active.cut(cut);
         if !self.pending.is_empty() {
-            self.pending.retain(|(of, file, block), _| *of != volume || *file != ino || *block < first);
+            self.pending.retain(|(of, file, block), _| *of != volume || *file != ino || !gone.contains(block));
         }
     }
 
@@ -507,7 +521,12 @@ impl State {
             }
         }
         if !frozen.cuts.is_empty() {
-            self.leaves.retain(|(volume, key), _| !frozen.cuts.contains_key(&(*volume, key.ino)));
+            let gone = |volume: VolumeId, key: LeafKey| {
+                let first = key.leaf * BLOCKS_PER_LEAF as u64;
+                let cuts = frozen.cuts.get(&(volume, key.ino));
+                cuts.is_some_and(|cuts| cuts.meet(&(first..first + BLOCKS_PER_LEAF as u64)))
+            };
+            self.leaves.retain(|(volume, key), _| !gone(*volume, *key));
         }
         for (key, patch) in &frozen.leaves {
             self.leaves.change(key, |leaf| leaf.lay(&patch.leaf));

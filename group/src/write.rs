@@ -12,7 +12,7 @@ use names::Seen;
 use names::write::{Edge, WritePlan, evaluate_write};
 use runtime::{Buf, Slice, Stage};
 use store::bulk::Ticket;
-use store::format::record::{Run, encode_replicated};
+use store::format::record::{Places, Run, encode_replicated};
 use store::log::{Described, Entry, Ordered, Payload};
 
 /// One write as asked.
@@ -33,9 +33,11 @@ struct Blocks {
 }
 
 /// Unlocks a range when dropped, and wakes who waits for it.
-struct RangeHold<'a> {
-    group: &'a Group,
-    id: RangeId,
+pub(crate) struct RangeHold<'a> {
+    /// The file's group.
+    pub group: &'a Group,
+    /// Its number.
+    pub id: RangeId,
 }
 
 impl Drop for RangeHold<'_> {
@@ -295,8 +297,9 @@ impl Groups {
             appended => appended?,
         };
         state.release_payloads(self.store().log.written());
+        let mut places = Places::of(runs);
         for edit in &edits {
-            state.apply(context.volume, edit, ordered.batch, runs, self.store().epoch as u32);
+            state.apply(context.volume, edit, ordered.batch, &mut places, self.store().epoch as u32);
         }
         if tickets.is_empty() {
             let slice = blocks.slices[0].as_slice();
@@ -322,7 +325,7 @@ impl Groups {
         runs: &'r mut [Run; 4],
     ) -> Result<(Ordered, &'r [Run])> {
         let Edit::Map { ino, first, crcs } = &edits[0] else { unreachable!("the first edit maps the payload") };
-        let described = Some(Described { ino: *ino, first: *first, crcs: crcs.as_slice() });
+        let described = &[Described { ino: *ino, first: *first, crcs: crcs.as_slice() }];
         let mut count = 0;
         for run in tickets.iter().flat_map(Ticket::runs) {
             runs[count] = *run;
@@ -374,7 +377,7 @@ impl Groups {
             tail[within..].fill(0);
             let crcs = std::iter::once(crc32c(&tail)).collect();
             let slice = tail.share().slice(0..BLOCK_BYTES);
-            let attached = Attached { ino, first: block, slice, crcs };
+            let attached = Attached { ino, pieces: vec![(block, crcs)], slice };
             return self.change_with(context, &op, Sync::Ordered, Some(&attached), Some(hold.id)).await;
         }
     }

@@ -37,6 +37,7 @@ pub fn apply_inode(old: Option<Inode>, edit: &Edit) -> Option<Inode> {
             inode.trim = *trim;
             raise(&mut inode, *time);
         }
+        Edit::Punch { trim, .. } => inode.trim = *trim,
         _ => {}
     }
     Some(inode)

@@ -37,12 +37,14 @@ pub fn evaluate(op: &Op, caller: &Caller, view: &mut dyn View) -> Result<Decisio
         }
         Op::VolumeCreate { name, size_bytes } => volumes::create(view, caller, name, *size_bytes),
         Op::VolumeDelete { name } => volumes::delete(view, name),
-        Op::Allocate { ino, offset, length, keep_size } => {
-            write::allocate(view, caller, *ino, *offset..offset.saturating_add(*length), *keep_size)
+        Op::Allocate { ino, offset, length, keep_size, room } => {
+            let bytes = *offset..offset.saturating_add(*length);
+            write::allocate(view, caller, *ino, bytes, *keep_size, *room)
         }
         Op::Release { .. }
         | Op::Read { .. }
         | Op::Write { .. }
+        | Op::Seek { .. }
         | Op::Fsync { .. }
         | Op::ReadDir { .. }
         | Op::StatFs

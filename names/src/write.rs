@@ -3,7 +3,7 @@
 use crate::decision::{Decision, Draft};
 use crate::view::{Caller, Stop, View, inode, refuse};
 use base::limits::{BLOCK_BYTES, FILE_BYTES_MAX, IO_BYTES_MAX};
-use base::{At, Edit, Error, FileKind, Ino, Inode, Kind, Outcome, Reply, Result, Time};
+use base::{At, Edit, Error, FileKind, Ino, Inode, Kind, Outcome, Reply, Result, Room, Time};
 use std::ops::Range;
 
 /// How the first or last block of a write comes to be whole.
@@ -85,13 +85,20 @@ pub fn evaluate_write(
     })
 }
 
-/// Promises a file room for a range of bytes. Whether there is room is for others to say.
+/// The blocks of which a range of bytes has all.
+pub fn whole_blocks(bytes: &Range<u64>) -> Range<u64> {
+    bytes.start.div_ceil(BLOCK_BYTES as u64)..bytes.end / BLOCK_BYTES as u64
+}
+
+/// Promises a file room for a range of bytes, or clears the range. Whether there is room is for others to say, and what
+/// becomes of blocks of which the range has a part comes beside the edits.
 pub(crate) fn allocate(
     view: &mut dyn View,
     caller: &Caller,
     ino: Ino,
     bytes: Range<u64>,
     keep_size: bool,
+    room: Room,
 ) -> Result<Decision, Stop> {
     let old = inode(view, ino)?;
     match old.kind {
@@ -105,12 +112,20 @@ pub(crate) fn allocate(
     if bytes.end > FILE_BYTES_MAX {
         return refuse(Kind::TooLarge, "a file has at most 16 TiB");
     }
-    let first = bytes.start / BLOCK_BYTES as u64;
-    let count = bytes.end.div_ceil(BLOCK_BYTES as u64) - first;
-    let size = if keep_size { 0 } else { bytes.end };
     let mut draft = Draft::new(caller.volume, ino.group());
-    draft.edit(ino, Edit::Reserve { ino, first, count });
-    draft.edit(ino, Edit::InodeExtend { ino, size, time: old.ctime.tick(view.now()), kill_privileges: false });
+    let whole = whole_blocks(&bytes);
+    if room != Room::Promised && !whole.is_empty() {
+        let count = whole.end - whole.start;
+        draft.edit(ino, Edit::Punch { ino, first: whole.start, count, trim: old.trim + 1 });
+    }
+    if room != Room::Hole {
+        let first = bytes.start / BLOCK_BYTES as u64;
+        draft.edit(ino, Edit::Reserve { ino, first, count: bytes.end.div_ceil(BLOCK_BYTES as u64) - first });
+    }
+    let size = if keep_size || room == Room::Hole { 0 } else { bytes.end };
+    // The kernel leaves it to the file system, and says nothing: everyone but root is without the right to keep them.
+    let kill_privileges = caller.uid != 0;
+    draft.edit(ino, Edit::InodeExtend { ino, size, time: old.ctime.tick(view.now()), kill_privileges });
     draft.decide(view, Reply::Done, Outcome::Done)
 }
 

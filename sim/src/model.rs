@@ -2,7 +2,7 @@
 //! nothing of groups, edits, blocks or checkpoints.
 
 use crate::history::{Key, payload};
-use base::{FileKind, Ino, Name, Op, Outcome};
+use base::{FileKind, Ino, Name, Op, Outcome, Room};
 use std::collections::BTreeMap;
 
 /// A file, directory or link.
@@ -96,9 +96,14 @@ impl Model {
                 }
                 Ok(())
             }
-            (Op::Allocate { ino, offset, length, keep_size }, _) => {
+            (Op::Allocate { ino, offset, length, keep_size, room }, _) => {
                 let bytes = &mut self.node(*ino)?.bytes;
-                if !keep_size {
+                if *room != Room::Promised {
+                    let within = |byte: u64| (byte as usize).min(bytes.len());
+                    let cleared = within(*offset)..within(offset + length);
+                    bytes[cleared].fill(0);
+                }
+                if !keep_size && *room != Room::Hole {
                     bytes.resize(bytes.len().max((offset + length) as usize), 0);
                 }
                 Ok(())

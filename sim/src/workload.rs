@@ -3,7 +3,7 @@
 
 use crate::history::{History, Key, payload};
 use crate::world::{CORES_MAX, SEGMENTS_AMPLE, Served, context, volume_name};
-use base::{At, FileKind, Ino, Kind, Name, Op, RequestId, SessionId, SetAttr, Sync, VolumeId};
+use base::{At, FileKind, Ino, Kind, Name, Op, RequestId, Room, Seek, SessionId, SetAttr, Sync, VolumeId};
 use group::Answer;
 use layer::Call;
 use runtime::random::SplitMix;
@@ -19,7 +19,7 @@ const NAMES: u64 = 9;
 const HANDLES_MAX: usize = 5;
 
 /// What clients do, by weight. Drawn per seed: a seed that does only some things does them far more often.
-const DEEDS: [(Deed, u64); 23] = [
+const DEEDS: [(Deed, u64); 26] = [
     (Deed::Create, 8),
     (Deed::MakeDir, 5),
     (Deed::SymLink, 2),
@@ -35,6 +35,9 @@ const DEEDS: [(Deed, u64); 23] = [
     (Deed::Write, 14),
     (Deed::Append, 5),
     (Deed::Allocate, 2),
+    (Deed::Punch, 3),
+    (Deed::Zero, 2),
+    (Deed::Seek, 1),
     (Deed::Fsync, 5),
     (Deed::SyncAll, 1),
     (Deed::List, 2),
@@ -62,6 +65,11 @@ enum Deed {
     Write,
     Append,
     Allocate,
+    /// Make a hole.
+    Punch,
+    /// Make zeros that are promised.
+    Zero,
+    Seek,
     Fsync,
     SyncAll,
     List,
@@ -169,8 +177,9 @@ impl Profile {
             }
             Focus::Cuts => {
                 let deeds = [Deed::Create, Deed::Write, Deed::Truncate, Deed::OpenTruncate, Deed::Unlink];
+                let clears = [Deed::Punch, Deed::Zero, Deed::Seek];
                 self.weights =
-                    only(&[&deeds[..], &[Deed::Allocate, Deed::Read, Deed::Checkpoint, Deed::Sleep]].concat());
+                    only(&[&deeds[..], &clears, &[Deed::Allocate, Deed::Read, Deed::Checkpoint, Deed::Sleep]].concat());
                 // Quick, so that much happens before all is freed.
                 (self.calls, self.large_one_in, self.pause_ns) = (100, 2, self.pause_ns.min(1 << 22));
             }
@@ -472,7 +481,13 @@ impl Client {
             }
             Deed::Allocate => {
                 let (offset, length) = (self.rng.below(FILE_BYTES_MAX / 4), 1 + self.rng.below(200_000));
-                Op::Allocate { ino: file?, offset, length, keep_size: self.rng.one_in(2) }
+                Op::Allocate { ino: file?, offset, length, keep_size: self.rng.one_in(2), room: Room::Promised }
+            }
+            Deed::Punch => self.clear(file?, Room::Hole),
+            Deed::Zero => self.clear(file?, Room::Zeroed),
+            Deed::Seek => {
+                let what = if self.rng.one_in(2) { Seek::Data } else { Seek::Hole };
+                Op::Seek { ino: file?, offset: self.rng.below(FILE_BYTES_MAX), what }
             }
             Deed::Fsync => {
                 let ino = if self.rng.one_in(3) { dir } else { file? };
@@ -488,6 +503,18 @@ impl Client {
             Deed::Checkpoint | Deed::Sleep | Deed::Echo => unreachable!("no request"),
         };
         Some((op, 0))
+    }
+
+    /// Within a block, whole blocks, parts of leaves, leaves.
+    fn clear(&mut self, ino: Ino, room: Room) -> Op {
+        let (offset, length) = match self.rng.below(3) {
+            0 => (self.rng.below(FILE_BYTES_MAX / 4), 1 + self.rng.below(9000)),
+            1 => (self.rng.below(FILE_BYTES_MAX / 8192) * 4096, (1 + self.rng.below(70)) * 4096),
+            _ => (self.rng.below(2 << 18), 1 + self.rng.below(FILE_BYTES_MAX)),
+        };
+        // What grows the file grows it no further than writes do.
+        let keep_size = room == Room::Hole || self.rng.one_in(2) || offset + length > FILE_BYTES_MAX;
+        Op::Allocate { ino, offset, length, keep_size, room }
     }
 
     fn unlink(&mut self, dir: Ino, name: Name) -> Op {

@@ -57,7 +57,7 @@ pub enum Change {
 }
 
 /// Blocks that are gone, as far as the index knows them.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Cut {
     /// The volume.
     pub volume: VolumeId,
@@ -65,11 +65,14 @@ pub struct Cut {
     pub ino: Ino,
     /// Its project.
     pub project: u32,
-    /// The first block that is gone.
-    pub first: u64,
-    /// The truncation's trim number; `purge::DROPPED`: with the inode.
+    /// Which; to `END` if all from its first one on.
+    pub blocks: Range<u64>,
+    /// The trim number of the truncation or punch; `purge::DROPPED`: with the inode.
     pub trim: u64,
 }
+
+/// The end of a truncation's cut: no file has so many blocks.
+pub const END: u64 = u64::MAX;
 
 /// What one group adds to a checkpoint.
 pub struct GroupPart {
@@ -149,6 +152,8 @@ struct Work {
     leaves: BTreeMap<Vec<u8>, Touched>,
     /// By how much what projects use changes.
     usage: BTreeMap<User, usage::Change>,
+    /// Inodes whose purges have changed.
+    purged: BTreeSet<(VolumeId, Ino)>,
     /// Files of the part that is taken whose promises have changed.
     promised: BTreeSet<(VolumeId, Ino)>,
     /// Volumes that go, with what was counted for them.
@@ -191,6 +196,7 @@ pub fn write(store: &Store, replay: ReplayRow, parts: Vec<GroupPart>, limits: Fr
     work.budget = limits.slots_later;
     for Left { group, purges, .. } in &mut left {
         work.free(store, *group, purges)?;
+        work.put_purges(*group, purges);
     }
     work.finish_leaves(store);
     let Work { mut edits, staged, mut usage, dropped, .. } = work;
@@ -299,7 +305,7 @@ impl Work {
             Change::Cut(cut) => {
                 self.cut(store, purges, &cut, limits)?;
                 if reserves.files.contains_key(&(cut.volume, cut.ino)) {
-                    Arc::make_mut(reserves).cut((cut.volume, cut.ino), cut.first);
+                    Arc::make_mut(reserves).cut((cut.volume, cut.ino), &cut.blocks);
                     self.promised.insert((cut.volume, cut.ino));
                 }
             }
@@ -421,13 +427,18 @@ impl Work {
 
     /// Frees the leaves of what is cut, as far as limits allow; what is left becomes a purge.
     fn cut(&mut self, store: &Store, purges: &mut Arc<Purges>, cut: &Cut, limits: FreeLimits) -> Result<()> {
-        let Cut { volume, ino, project, first, trim } = *cut;
-        let whole = first.div_ceil(BLOCKS_PER_LEAF as u64);
-        if first < whole * BLOCKS_PER_LEAF as u64 {
-            let (at, kept) = LeafKey::of(ino, first);
-            self.leaf(store, purges, (volume, project), at)?.truncate(kept);
+        let Cut { volume, ino, project, ref blocks, trim } = *cut;
+        let whole = whole_leaves(blocks);
+        for leaf in cut_leaves(blocks) {
+            let first = leaf * BLOCKS_PER_LEAF as u64;
+            let within = |block: u64| block.saturating_sub(first).min(BLOCKS_PER_LEAF as u64) as usize;
+            let at = LeafKey { ino, leaf };
+            self.leaf(store, purges, (volume, project), at)?.clear(within(blocks.start)..within(blocks.end));
         }
-        let (mut from, to) = keys::leaves_from(volume, ino, whole);
+        if whole.is_empty() {
+            return Ok(());
+        }
+        let (mut from, to) = keys::leaves_within(volume, ino, &whole);
         let rows = match self.budget {
             0 => Vec::new(),
             _ => store.index.scan(&from, &to, limits.at_once)?,
@@ -437,10 +448,10 @@ impl Work {
             from = key.clone();
             self.erase(key, Leaf::decode(&value)?, Some(project));
         }
-        if !done {
-            let next = keys::leaf_number(&from);
-            Arc::make_mut(purges).cut((volume, ino), project, whole, trim, next);
-            self.put_purge(purges, volume, ino);
+        let left = if done { whole.end } else { keys::leaf_number(&from) }..whole.end;
+        if !left.is_empty() || purges.inodes.contains_key(&(volume, ino)) {
+            Arc::make_mut(purges).cut((volume, ino), project, whole, left, trim);
+            self.purged.insert((volume, ino));
         }
         Ok(())
     }
@@ -452,11 +463,17 @@ impl Work {
         self.leaves.entry(key).or_insert(gone).new = Leaf::default();
     }
 
-    fn put_purge(&mut self, purges: &Purges, volume: VolumeId, ino: Ino) {
+    /// Writes the purges of a group that have changed.
+    fn put_purges(&mut self, group: GroupId, purges: &Purges) {
+        let purged = std::mem::take(&mut self.purged);
+        let (own, others): (BTreeSet<_>, BTreeSet<_>) = purged.into_iter().partition(|(_, ino)| ino.group() == group);
+        self.purged = others;
         if active(Bug::PurgeForgotten) {
             return;
         }
-        self.put(keys::purge(volume, ino), purges.inodes.get(&(volume, ino)).map(values::encode_purge));
+        for (volume, ino) in own {
+            self.put(keys::purge(volume, ino), purges.inodes.get(&(volume, ino)).map(values::encode_purge));
+        }
     }
 
     fn drop_volume(&mut self, group: GroupId, purges: &mut Arc<Purges>, volume: VolumeId) {
@@ -487,14 +504,10 @@ impl Work {
         while self.budget > 0
             && let Some((&(volume, ino), purge)) = purges.inodes.first_key_value()
         {
-            let of = (volume, Some(purge.project));
-            let next = self.free_rows(store, purges, of, keys::leaves_from(volume, ino, purge.next))?;
-            let inodes = &mut Arc::make_mut(purges).inodes;
-            match next {
-                Some(next) => inodes.get_mut(&(volume, ino)).expect("just seen").next = next,
-                None => drop(inodes.remove(&(volume, ino))),
-            }
-            self.put_purge(purges, volume, ino);
+            let (of, leaves) = ((volume, Some(purge.project)), purge.first());
+            let next = self.free_rows(store, purges, of, keys::leaves_within(volume, ino, &leaves))?;
+            Arc::make_mut(purges).freed((volume, ino), leaves.start..next.unwrap_or(leaves.end));
+            self.purged.insert((volume, ino));
         }
         Ok(())
     }
@@ -537,7 +550,8 @@ impl Work {
             }
         }
         self.delete(&mut gone);
-        Ok((!last).then(|| keys::leaf_number(&from)))
+        // Behind the last row, also if that one stays: with a budget for one row, it would be looked at for ever.
+        Ok((!last).then(|| keys::leaf_number(&from) + 1))
     }
 
     /// Deletes index rows between which lies no other.
@@ -616,6 +630,19 @@ impl Work {
             self.edits.push(edit);
         }
     }
+}
+
+/// The leaves that a cut of blocks takes whole.
+fn whole_leaves(blocks: &Range<u64>) -> Range<u64> {
+    let end = if blocks.end == END { END } else { blocks.end / BLOCKS_PER_LEAF as u64 };
+    blocks.start.div_ceil(BLOCKS_PER_LEAF as u64)..end
+}
+
+/// The leaves that it takes a part of: its first one, its last one, or none.
+fn cut_leaves(blocks: &Range<u64>) -> BTreeSet<u64> {
+    let whole = whole_leaves(blocks);
+    let ends = [blocks.start, blocks.end - 1].map(|block| block / BLOCKS_PER_LEAF as u64);
+    ends.into_iter().filter(|leaf| !whole.contains(leaf)).collect()
 }
 
 /// A file's leaves that a checkpoint has touched.

@@ -3,7 +3,7 @@
 use crate::bulk::Bulk;
 use crate::device::Device;
 use crate::format::keys;
-use crate::format::record::{Logged, Moved};
+use crate::format::record::{Logged, Moved, Places};
 use crate::format::segment::{SegmentHeader, Stream};
 use crate::format::summary::{self, SummaryEntry, summary_blocks};
 use crate::format::superblock::{EPOCH_ENDS_MAX, EpochEnd, State, Superblock};
@@ -18,7 +18,7 @@ use crate::segments::Table;
 use crate::space::Space;
 use crate::usage::Usages;
 use crate::{Store, discard, prepare, superblock_file};
-use base::{Edit, Error, GroupId, Kind, Result, SegmentId};
+use base::{Edit, Error, GroupId, Kind, Place, Result, SegmentId};
 use runtime::seeded::{Bug, active};
 use runtime::{FileId, Lock, Runtime, tasks};
 use std::collections::{BTreeMap, BTreeSet};
@@ -371,11 +371,10 @@ fn describe(
     replayed: &Replayed,
     applied: &impl Fn(GroupId) -> base::Index,
 ) {
+    let mut places = Places::of(&replayed.runs);
     let mut add = |entries: &mut dyn Iterator<Item = SummaryEntry>| {
-        for run in &replayed.runs {
-            let of_segment = described.entry(run.place.segment).or_default();
-            let blocks = (run.place.block..).zip(entries.take(usize::from(run.count)));
-            of_segment.extend(blocks.map(|(block, entry)| SummaryEntry { block, ..entry }));
+        for (entry, Place { segment, block }) in entries.zip(&mut places) {
+            described.entry(segment).or_default().push(SummaryEntry { block, ..entry });
         }
     };
     match &replayed.logged {

@@ -1,4 +1,4 @@
-//! What truncations, unlinks and deleted volumes have left in the index (rule K6): leaves that count no more. The change
+//! What truncations, holes, unlinks and deleted volumes have left in the index (rule K6): leaves that count no more. The change
 //! itself is one record whatever the size; each checkpoint then frees a bounded number of leaves and notes in its own
 //! batch how far it came.
 //!
@@ -10,6 +10,7 @@ use crate::format::{keys, values};
 use crate::index::Index;
 use base::{GroupId, Ino, LeafKey, Result, VolumeId};
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 
 /// The trim number of an inode that was dropped: no leaf is newer.
 pub const DROPPED: u64 = u64::MAX;
@@ -19,27 +20,55 @@ pub const DROPPED: u64 = u64::MAX;
 pub struct Purge {
     /// Whose blocks they are, for the count of what it uses.
     pub project: u32,
-    /// Leaves before this one are done.
-    pub next: u64,
-    /// Cuts that are not done: first leaf, trim number; both rise. One more per checkpoint at most, and each of those
-    /// frees some.
-    pub cuts: Vec<(u64, u64)>,
+    /// Cuts that are not done, by their first leaf: the leaf after the last, trim number. None overlaps another: where
+    /// cuts met, the latest one counts. Groups bound how many there are.
+    cuts: BTreeMap<u64, (u64, u64)>,
 }
 
 impl Purge {
-    /// Leaves from `first` on are gone unless they are as new as `trim`; those before `next` need no look.
-    fn new(project: u32, first: u64, trim: u64, next: u64) -> Purge {
-        Purge { project, next, cuts: vec![(first, trim)] }
+    /// Nothing of an inode of a project.
+    pub fn new(project: u32) -> Purge {
+        Purge { project, cuts: BTreeMap::new() }
     }
-    /// One more cut; the latest.
-    fn cut(&mut self, first: u64, trim: u64, next: u64) {
-        self.cuts.retain(|(earlier, _)| *earlier < first);
-        self.cuts.push((first, trim));
-        self.next = self.next.min(next);
+    /// Cuts that are not done, rising: leaves, trim number.
+    pub fn cuts(&self) -> impl ExactSizeIterator<Item = (Range<u64>, u64)> + '_ {
+        self.cuts.iter().map(|(&first, &(end, trim))| (first..end, trim))
+    }
+    /// Leaves of a range have been cut; those of `left`, at its end, are gone unless they are as new as `trim`.
+    pub fn cut(&mut self, leaves: Range<u64>, left: Range<u64>, trim: u64) {
+        assert!(leaves.start <= left.start && left.end <= leaves.end, "what is left is a part of what is cut");
+        self.done(leaves);
+        if !left.is_empty() {
+            self.cuts.insert(left.start, (left.end, trim));
+        }
+    }
+    /// No cut says anything of a range any more.
+    fn done(&mut self, leaves: Range<u64>) {
+        let mut from = leaves.start;
+        if let Some((&first, (end, _))) = self.cuts.range(..from).next_back()
+            && *end > from
+        {
+            from = first;
+        }
+        let met: Vec<_> = self.cuts.range(from..leaves.end.max(from)).map(|(first, cut)| (*first, *cut)).collect();
+        for (first, (end, trim)) in met {
+            self.cuts.remove(&first);
+            for kept in [first..leaves.start, leaves.end.max(first)..end] {
+                if !kept.is_empty() {
+                    self.cuts.insert(kept.start, (kept.end, trim));
+                }
+            }
+        }
+    }
+    /// The leaves that are freed next.
+    pub(crate) fn first(&self) -> Range<u64> {
+        let (first, (end, _)) = self.cuts.first_key_value().expect("a purge without cuts is done");
+        *first..*end
     }
     /// The latest cut that a leaf lies in.
     fn trim_of(&self, leaf: u64) -> u64 {
-        self.cuts.iter().rev().find(|(first, _)| *first <= leaf).map_or(0, |(_, trim)| *trim)
+        let before = self.cuts.range(..=leaf).next_back();
+        before.filter(|(_, (end, _))| leaf < *end).map_or(0, |(_, (_, trim))| *trim)
     }
 }
 
@@ -80,12 +109,24 @@ impl Purges {
             None => 0,
         }
     }
-    /// Leaves of an inode of a project from `first` on are gone unless they are as new as `trim`; those before `next` need
-    /// no look.
-    pub fn cut(&mut self, (volume, ino): (VolumeId, Ino), project: u32, first: u64, trim: u64, next: u64) {
-        match self.inodes.get_mut(&(volume, ino)) {
-            Some(purge) => purge.cut(first, trim, next),
-            None => drop(self.inodes.insert((volume, ino), Purge::new(project, first, trim, next))),
+    /// How many cuts of an inode are not done.
+    pub fn cuts_of(&self, volume: VolumeId, ino: Ino) -> usize {
+        self.inodes.get(&(volume, ino)).map_or(0, |purge| purge.cuts.len())
+    }
+    /// Leaves of an inode of a project have been cut; those of `left`, at the range's end, are gone unless they are as new
+    /// as `trim`, and the others are freed.
+    pub fn cut(&mut self, file: (VolumeId, Ino), project: u32, leaves: Range<u64>, left: Range<u64>, trim: u64) {
+        self.inodes.entry(file).or_insert_with(|| Purge::new(project)).cut(leaves, left, trim);
+        self.end(file);
+    }
+    /// Leaves of an inode that were cut are freed.
+    pub(crate) fn freed(&mut self, file: (VolumeId, Ino), leaves: Range<u64>) {
+        self.inodes.get_mut(&file).expect("it had leaves to free").done(leaves);
+        self.end(file);
+    }
+    fn end(&mut self, file: (VolumeId, Ino)) {
+        if self.inodes.get(&file).is_some_and(|purge| purge.cuts.is_empty()) {
+            self.inodes.remove(&file);
         }
     }
     /// All leaves of a volume are gone.
@@ -106,21 +147,36 @@ mod tests {
         (0..8).map(|leaf| purges.trim_of(VOLUME, LeafKey { ino: INO, leaf })).collect()
     }
 
+    const END: u64 = u64::MAX;
+
     #[test]
     fn a_leaf_must_be_as_new_as_the_latest_cut_that_it_lies_in() {
         let mut purges = Purges::default();
-        purges.cut((VOLUME, INO), 0, 4, 1, 6);
-        assert_eq!(trims(&purges), [0, 0, 0, 0, 1, 1, 1, 1]);
+        let file = (VOLUME, INO);
+        // What of the cut was freed at once says nothing.
+        purges.cut(file, 0, 4..END, 5..END, 1);
+        assert_eq!(trims(&purges), [0, 0, 0, 0, 0, 1, 1, 1]);
         // Later and further out: the earlier one still holds below it.
-        purges.cut((VOLUME, INO), 0, 6, 2, 6);
-        assert_eq!(trims(&purges), [0, 0, 0, 0, 1, 1, 2, 2]);
-        assert_eq!(purges.inodes[&(VOLUME, INO)].next, 6);
-        // Later and further in: the earlier ones say nothing any more, and freeing goes back.
-        purges.cut((VOLUME, INO), 0, 2, 3, 3);
-        assert_eq!(trims(&purges), [0, 0, 3, 3, 3, 3, 3, 3]);
-        assert_eq!(purges.inodes[&(VOLUME, INO)], Purge { project: 0, next: 3, cuts: vec![(2, 3)] });
-        purges.cut((VOLUME, INO), 0, 0, DROPPED, 0);
+        purges.cut(file, 0, 6..END, 6..END, 2);
+        assert_eq!(trims(&purges), [0, 0, 0, 0, 0, 1, 2, 2]);
+        // Later and further in: the earlier ones say nothing any more.
+        purges.cut(file, 0, 2..END, 3..END, 3);
+        assert_eq!(trims(&purges), [0, 0, 0, 3, 3, 3, 3, 3]);
+        // A hole, within and across the edge of what was cut before.
+        purges.cut(file, 0, 5..7, 6..7, 4);
+        assert_eq!(trims(&purges), [0, 0, 0, 3, 3, 0, 4, 3]);
+        purges.cut(file, 0, 1..4, 1..4, 5);
+        assert_eq!(trims(&purges), [0, 5, 5, 5, 3, 0, 4, 3]);
+        assert_eq!(purges.cuts_of(VOLUME, INO), 4);
+        assert_eq!(purges.inodes[&file].first(), 1..4);
+        purges.freed(file, 1..3);
+        assert_eq!(trims(&purges), [0, 0, 0, 5, 3, 0, 4, 3]);
+        purges.cut(file, 0, 0..END, 0..END, DROPPED);
         assert_eq!(trims(&purges), [DROPPED; 8]);
+        assert_eq!(purges.cuts_of(VOLUME, INO), 1);
+        purges.freed(file, 0..END);
+        assert!(purges.is_empty());
+        purges.cut(file, 0, 0..END, 0..END, DROPPED);
         purges.drop_volume(VOLUME);
         assert!(purges.inodes.is_empty());
         assert_eq!(trims(&purges), [DROPPED; 8]);

@@ -284,7 +284,7 @@ fn crcs_of(logged: &Logged) -> Vec<u32> {
                 Edit::Map { crcs, .. } => Some(crcs.as_slice().to_vec()),
                 _ => None,
             };
-            record.edits.iter().find_map(map).unwrap_or_default()
+            record.edits.iter().filter_map(map).flatten().collect()
         }
     }
 }

@@ -60,12 +60,16 @@ impl Reserve {
         self.extents.extend(more);
         self.extents.sort_unstable_by_key(|extent| extent.first);
     }
-    /// Blocks from `first` on are promised no more.
-    fn cut(&mut self, first: u64) {
-        self.extents.retain(|extent| extent.first < first);
-        if let Some(last) = self.extents.last_mut().filter(|last| last.end > first) {
-            (last.end, last.left) = (first, None);
-        }
+    /// Blocks of a range are promised no more.
+    fn cut(&mut self, range: &Range<u64>) {
+        let kept = |extent: Extent| {
+            if extent.end <= range.start || range.end <= extent.first {
+                return [Some(extent), None];
+            }
+            let piece = |first, end| (first < end).then_some(Extent { first, end, left: None });
+            [piece(extent.first, range.start), piece(range.end, extent.end)]
+        };
+        self.extents = std::mem::take(&mut self.extents).into_iter().flat_map(kept).flatten().collect();
     }
     /// A block that was not mapped before is now.
     fn note_mapped(&mut self, block: u64) {
@@ -105,10 +109,10 @@ impl Reserves {
         reserve.project = project;
         reserve.add(range);
     }
-    /// A file's blocks from `first` on are gone.
-    pub(crate) fn cut(&mut self, file: (VolumeId, Ino), first: u64) {
+    /// A file's blocks of a range are gone.
+    pub(crate) fn cut(&mut self, file: (VolumeId, Ino), range: &Range<u64>) {
         if let Some(reserve) = self.files.get_mut(&file) {
-            reserve.cut(first);
+            reserve.cut(range);
         }
     }
 }
@@ -159,8 +163,7 @@ pub(crate) fn mapped(
     counts: impl Fn(u64) -> bool,
 ) -> Result<u64> {
     let leaf_of = |block: u64| block / BLOCKS_PER_LEAF as u64;
-    let (mut from, _) = keys::leaves_from(volume, ino, leaf_of(range.start));
-    let (to, _) = keys::leaves_from(volume, ino, leaf_of(range.end - 1) + 1);
+    let (mut from, to) = keys::leaves_within(volume, ino, &(leaf_of(range.start)..leaf_of(range.end - 1) + 1));
     let mut mapped = 0;
     loop {
         let rows = index.scan(&from, &to, SCAN_ROWS)?;
@@ -210,11 +213,15 @@ mod tests {
         assert_eq!(reserve.left(), 9);
         let held: Vec<_> = [0, 9, 10, 49, 50].into_iter().filter(|block| reserve.holds(*block)).collect();
         assert_eq!(held, [0, 9, 10, 49]);
-        reserve.cut(35);
+        reserve.cut(&(35..u64::MAX));
         assert_eq!(ranges(&reserve), [(0, 10, None), (10, 20, Some(4)), (20, 30, None), (30, 35, None)]);
-        reserve.cut(20);
+        reserve.cut(&(20..u64::MAX));
         assert_eq!(ranges(&reserve), [(0, 10, None), (10, 20, Some(4))]);
-        reserve.cut(0);
+        reserve.cut(&(12..13));
+        assert_eq!(ranges(&reserve), [(0, 10, None), (10, 12, None), (13, 20, None)]);
+        reserve.cut(&(5..15));
+        assert_eq!(ranges(&reserve), [(0, 5, None), (15, 20, None)]);
+        reserve.cut(&(0..u64::MAX));
         assert_eq!(ranges(&reserve), []);
     }
 }

@@ -199,6 +199,7 @@ fn edits_and_their_codes() {
         (18, 4, Edit::VolumeDrop { id: VolumeId(6) }),
         (19, 8, Edit::SessionDrop { session: SessionId(2) }),
         (20, 24, Edit::Reserve { ino, first: 3, count: 4 }),
+        (21, 32, Edit::Punch { ino, first: 3, count: 4, trim: 5 }),
     ];
     for (code, length, edit) in rows {
         let mut bytes = Vec::new();

@@ -55,6 +55,7 @@ pub mod opcode {
     pub const FALLOCATE: u32 = 43;
     pub const READDIRPLUS: u32 = 44;
     pub const RENAME2: u32 = 45;
+    pub const LSEEK: u32 = 46;
     pub const SYNCFS: u32 = 50;
 }
 

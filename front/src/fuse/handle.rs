@@ -63,7 +63,7 @@ impl<T: Target> Handler<T> {
     fn row(&self, ask: &Ask) -> OpRow {
         match ask {
             Ask::Entry(op) | Ask::Node(op) | Ask::Attr(op) | Ask::Done(op) | Ask::Target(op) => self.rows.row(op),
-            Ask::Read(op) | Ask::Write(op) | Ask::Create { op, .. } => self.rows.row(op),
+            Ask::Read(op) | Ask::Write(op) | Ask::Seek(op) | Ask::Create { op, .. } => self.rows.row(op),
             Ask::Open { ino, .. } => self.rows.row(&Op::Open { ino: *ino, truncate: false }),
             Ask::ReadDir { ino, .. } => self.rows.row(&Op::ReadDir { ino: *ino, cookie: 0, count: 0, plus: false }),
             Ask::StatFs => self.rows.row(&Op::StatFs),
@@ -96,6 +96,11 @@ impl<T: Target> Handler<T> {
             Ask::Done(op) => self.call(context, op).await.map(|_| Told::Head(Head::status(unique, 0))),
             Ask::Target(op) => match self.call(context, op).await? {
                 Reply::Target(target) => Ok(Told::Link(Head::before(unique, target.len()), target)),
+                other => contradiction(&other),
+            },
+            Ask::Seek(op) => match self.call(context, op).await? {
+                Reply::Found(Some(offset)) => Ok(Told::Head(Head::found(unique, offset))),
+                Reply::Found(None) => Ok(Told::Head(Head::status(unique, libc::ENXIO))),
                 other => contradiction(&other),
             },
             Ask::StatFs => match self.call(context, Op::StatFs).await? {

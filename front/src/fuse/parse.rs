@@ -3,7 +3,7 @@
 
 use super::abi::{self, Fields, fattr, opcode};
 use base::limits::{DIR_ENTRIES_MAX, IO_BYTES_MAX, TARGET_BYTES_MAX};
-use base::{At, Error, FileKind, Ino, Kind, Name, Op, Result, SetAttr, SetTime, Sync, Time};
+use base::{At, Error, FileKind, Ino, Kind, Name, Op, Result, Room, Seek, SetAttr, SetTime, Sync, Time};
 use runtime::seeded::{self, Bug};
 
 /// The part of a request's header that matters here.
@@ -48,6 +48,8 @@ pub enum Ask {
     Read(Op),
     /// How much was written.
     Write(Op),
+    /// Where data or a hole begins.
+    Seek(Op),
     /// The volume's space.
     StatFs,
     /// Entries from `offset` on, as much as fits `size` bytes.
@@ -98,6 +100,7 @@ pub fn ask(header: &Header, body: &[u8], payload_bytes: usize, root: Ino) -> Res
         opcode::STATFS => Ok(Ask::StatFs),
         opcode::SYNCFS => Ok(Ask::Done(Op::SyncAll)),
         opcode::FALLOCATE => allocate(fields, ino),
+        opcode::LSEEK => seek(fields, ino),
         opcode::LOOKUP
         | opcode::SYMLINK
         | opcode::MKNOD
@@ -112,8 +115,8 @@ pub fn ask(header: &Header, body: &[u8], payload_bytes: usize, root: Ino) -> Res
 }
 
 /// Requests that the stack never sees. ENOSYS makes the kernel stop asking, so it is given exactly where that is
-/// wanted: FLUSH (rule F4), ACCESS, attributes by name, POLL, STATX, TMPFILE, COPY_FILE_RANGE, LSEEK,
-/// BMAP, INTERRUPT (a request in progress always ends by itself).
+/// wanted: FLUSH (rule F4), ACCESS, attributes by name, POLL, STATX, TMPFILE, COPY_FILE_RANGE (the kernel then copies
+/// through its page cache), BMAP, INTERRUPT (a request in progress always ends by itself).
 fn unsupported(code: u32) -> Ask {
     match code {
         opcode::FORGET | opcode::BATCH_FORGET | opcode::NOTIFY_REPLY => Ask::Silent,
@@ -219,14 +222,28 @@ fn handle(code: u32, mut fields: Fields<'_>, ino: Ino) -> Result<Ask> {
     }
 }
 
-/// Room is promised; holes are not made yet.
 fn allocate(mut fields: Fields<'_>, ino: Ino) -> Result<Ask> {
     let _handle = fields.u64()?;
     let (offset, length) = (fields.u64()?, fields.u64()?);
-    match fields.u32()? as i32 {
-        0 => Ok(Ask::Done(Op::Allocate { ino, offset, length, keep_size: false })),
-        libc::FALLOC_FL_KEEP_SIZE => Ok(Ask::Done(Op::Allocate { ino, offset, length, keep_size: true })),
-        _ => Ok(Ask::Answer(libc::EOPNOTSUPP)),
+    let mode = fields.u32()? as i32;
+    let keep_size = mode & libc::FALLOC_FL_KEEP_SIZE != 0;
+    let room = match mode & !libc::FALLOC_FL_KEEP_SIZE {
+        0 => Room::Promised,
+        libc::FALLOC_FL_PUNCH_HOLE if keep_size => Room::Hole,
+        libc::FALLOC_FL_ZERO_RANGE => Room::Zeroed,
+        _ => return Ok(Ask::Answer(libc::EOPNOTSUPP)),
+    };
+    Ok(Ask::Done(Op::Allocate { ino, offset, length, keep_size, room }))
+}
+
+/// The kernel asks only where it does not know by itself.
+fn seek(mut fields: Fields<'_>, ino: Ino) -> Result<Ask> {
+    let _handle = fields.u64()?;
+    let (offset, whence) = (fields.u64()?, fields.u32()?);
+    match whence as i32 {
+        libc::SEEK_DATA => Ok(Ask::Seek(Op::Seek { ino, offset, what: Seek::Data })),
+        libc::SEEK_HOLE => Ok(Ask::Seek(Op::Seek { ino, offset, what: Seek::Hole })),
+        _ => Err(invalid("a seek for neither data nor a hole")),
     }
 }
 

@@ -215,8 +215,8 @@ fn directories_are_read_in_pages() {
 fn what_the_kernel_should_not_ask_again_is_told_so() {
     const FLUSH: u32 = 25;
     let answers = |code| asked(code, |w| w);
-    // getxattr, setxattr, listxattr, access, flush, lseek, copy_file_range, poll, interrupt, statx.
-    for code in [22, 21, 23, 34, FLUSH, 46, 47, 40, 36, 52, 4711] {
+    // getxattr, setxattr, listxattr, access, flush, copy_file_range, poll, interrupt, statx.
+    for code in [22, 21, 23, 34, FLUSH, 47, 40, 36, 52, 4711] {
         assert_eq!(answers(code), Ok(Ask::Answer(libc::ENOSYS)), "{code}");
     }
     for code in [opcode::FORGET, opcode::BATCH_FORGET, opcode::NOTIFY_REPLY] {
@@ -229,13 +229,30 @@ fn what_the_kernel_should_not_ask_again_is_told_so() {
         let fsync = asked(opcode::FSYNC, |w| w.u64(0).u32(flags).u32(0));
         assert_eq!(fsync, Ok(Ask::Done(Op::Fsync { ino: Ino(NODE), sync })));
     }
+}
+
+#[test]
+fn holes_are_made_zeroed_promised_and_looked_for() {
     let allocate = |mode: i32| asked(opcode::FALLOCATE, |w| w.u64(0).u64(5).u64(6).u32(mode as u32).u32(0));
-    for (mode, keep_size) in [(0, false), (libc::FALLOC_FL_KEEP_SIZE, true)] {
-        let op = Op::Allocate { ino: Ino(NODE), offset: 5, length: 6, keep_size };
+    let (keep, punch, zero) = (libc::FALLOC_FL_KEEP_SIZE, libc::FALLOC_FL_PUNCH_HOLE, libc::FALLOC_FL_ZERO_RANGE);
+    for (mode, keep_size, room) in [
+        (0, false, Room::Promised),
+        (keep, true, Room::Promised),
+        (punch | keep, true, Room::Hole),
+        (zero, false, Room::Zeroed),
+        (zero | keep, true, Room::Zeroed),
+    ] {
+        let op = Op::Allocate { ino: Ino(NODE), offset: 5, length: 6, keep_size, room };
         assert_eq!(allocate(mode), Ok(Ask::Done(op)));
     }
-    let punch = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
-    assert_eq!(allocate(punch), Ok(Ask::Answer(libc::EOPNOTSUPP)));
+    for mode in [punch, punch | zero | keep, libc::FALLOC_FL_COLLAPSE_RANGE, libc::FALLOC_FL_INSERT_RANGE | keep] {
+        assert_eq!(allocate(mode), Ok(Ask::Answer(libc::EOPNOTSUPP)));
+    }
+    let seek = |whence: i32| asked(opcode::LSEEK, |w| w.u64(0).u64(5).u32(whence as u32).u32(0));
+    for (whence, what) in [(libc::SEEK_DATA, Seek::Data), (libc::SEEK_HOLE, Seek::Hole)] {
+        assert_eq!(seek(whence), Ok(Ask::Seek(Op::Seek { ino: Ino(NODE), offset: 5, what })));
+    }
+    assert!(seek(libc::SEEK_END).is_err());
 }
 
 #[test]

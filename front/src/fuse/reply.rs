@@ -91,6 +91,12 @@ impl Head {
             writer.u32(length).u32(0);
         })
     }
+    /// Where a seek has come to.
+    pub fn found(unique: u64, offset: u64) -> Head {
+        Head::build(unique, 0, 0, |writer| {
+            writer.u64(offset);
+        })
+    }
     /// The volume's space. Inodes have no limit of their own: as many as blocks are told, since some tools take
     /// zero for "none left".
     pub fn statfs(unique: u64, space: &StatFs) -> Head {

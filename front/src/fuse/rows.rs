@@ -33,6 +33,7 @@ pub const OP_NAMES: &[&str] = &[
     "mknod",
     "link",
     "exchange",
+    "lseek",
 ];
 
 /// Rows of a ledger by operation, looked up once.
@@ -79,6 +80,7 @@ fn index(op: &Op) -> usize {
         Op::MakeNode { .. } => 24,
         Op::Link { .. } => 25,
         Op::Exchange { .. } => 26,
+        Op::Seek { .. } => 27,
     }
 }
 
@@ -115,10 +117,11 @@ mod tests {
             Op::VolumeCreate { name, size_bytes: None },
             Op::VolumeDelete { name },
             Op::VolumeList,
-            Op::Allocate { ino, offset: 0, length: 0, keep_size: false },
+            Op::Allocate { ino, offset: 0, length: 0, keep_size: false, room: base::Room::Hole },
             Op::MakeNode { parent: ino, name, kind: base::FileKind::Fifo, mode: 0, rdev: 0 },
             Op::Link { ino, new_parent: ino, new_name: name },
             Op::Exchange { parent: ino, name, new_parent: ino, new_name: name },
+            Op::Seek { ino, offset: 0, what: base::Seek::Data },
         ];
         let names: Vec<_> = ops.iter().map(Op::name).collect();
         assert_eq!(names, OP_NAMES);

@@ -11,6 +11,7 @@ mod promises;
 mod random;
 mod rig;
 mod space;
+mod sparse;
 mod strangers;
 mod twice;
 mod volumes;

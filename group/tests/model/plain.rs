@@ -2,9 +2,10 @@
 //! operation together with what the brick answered, checks the answer, and takes over new inode numbers.
 
 use base::limits::{FILE_BYTES_MAX, IO_BYTES_MAX, TARGET_BYTES_MAX};
-use base::{At, Attr, FileKind, Ino, Kind, Name, Op, Reply, Result, SetAttr, Time};
+use base::{At, Attr, FileKind, Ino, Kind, Name, Op, Reply, Result, Room, Seek, SetAttr, Time};
 use group::Answer;
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 
 const BLOCK: u64 = 4096;
 
@@ -74,6 +75,21 @@ impl Node {
         if let Some(tail) = self.blocks.get_mut(&(size / BLOCK)) {
             tail[(size % BLOCK) as usize..].fill(0);
         }
+    }
+    fn clear(&mut self, bytes: Range<u64>) {
+        for (number, block) in self.blocks.range_mut(bytes.start / BLOCK..bytes.end.div_ceil(BLOCK)) {
+            let within = |byte: u64| byte.saturating_sub(number * BLOCK).min(BLOCK) as usize;
+            block[within(bytes.start)..within(bytes.end)].fill(0);
+        }
+        let whole = bytes.start.div_ceil(BLOCK)..bytes.end / BLOCK;
+        self.blocks.retain(|number, _| !whole.contains(number));
+    }
+    /// Where data or a hole begins.
+    pub fn seek(&self, offset: u64, what: Seek) -> Option<u64> {
+        let here = |byte: &u64| self.blocks.contains_key(&(byte / BLOCK)) == (what == Seek::Data);
+        let blocks = (offset / BLOCK..self.size.div_ceil(BLOCK)).map(|block| offset.max(block * BLOCK));
+        let end = (what == Seek::Hole).then_some(self.size);
+        blocks.filter(|_| offset < self.size).find(here).or(end.filter(|_| offset < self.size))
     }
     /// The bytes that a read brings.
     pub fn read(&self, offset: u64, length: u64) -> Vec<u8> {
@@ -181,17 +197,24 @@ impl Plain {
             Op::Release { ino } => self.release(*ino),
             Op::Read { ino, offset, length } => self.read(*ino, *offset, *length, told)?,
             Op::Write { ino, at, kill_privileges, .. } => self.write(*ino, *at, data, *kill_privileges, told)?,
-            Op::Allocate { ino, offset, length, keep_size } => {
+            Op::Allocate { ino, offset, length, keep_size, room } => {
                 let node = self.node(*ino)?;
                 match node.kind {
                     FileKind::File if *length > 0 => {}
                     FileKind::Directory => return Err(Kind::IsDirectory),
                     _ => return Err(Kind::Invalid),
                 }
-                if !keep_size {
+                if *room != Room::Promised {
+                    self.change(*ino).clear(*offset..offset + length);
+                }
+                if !keep_size && *room != Room::Hole {
                     self.change(*ino).write(offset + length, &[]);
                 }
+                if self.caller.0 != 0 {
+                    self.change(*ino).kill_privileges();
+                }
             }
+            Op::Seek { ino, offset, what } => self.seek(*ino, *offset, *what, told)?,
             Op::Fsync { .. } | Op::SyncAll => {}
             other => panic!("{other:?} is not one of a volume's operations"),
         }
@@ -244,6 +267,16 @@ impl Plain {
         Ok(())
     }
 
+    fn seek(&self, ino: Ino, offset: u64, what: Seek, told: &Result<Answer>) -> Refused<()> {
+        let node = self.node(ino)?;
+        if node.kind != FileKind::File {
+            return Err(Kind::Invalid);
+        }
+        if let Ok(answer) = told {
+            assert_eq!(answer.reply, Reply::Found(node.seek(offset, what)), "{ino:?} from {offset} for {what:?}");
+        }
+        Ok(())
+    }
     fn read_link(&self, ino: Ino, told: &Result<Answer>) -> Refused<()> {
         let node = self.node(ino)?;
         if node.kind != FileKind::Link {

@@ -3,7 +3,7 @@
 use crate::plain::Plain;
 use crate::rig::{Rig, Shape, pattern, seeds};
 use base::limits::{FILE_BYTES_MAX, IO_BYTES_MAX, NAME_BYTES_MAX};
-use base::{At, FileKind, Ino, Name, Op, SetAttr, Sync};
+use base::{At, FileKind, Ino, Name, Op, Room, Seek, SetAttr, Sync};
 use runtime::random::SplitMix;
 use runtime::sim::World;
 
@@ -107,11 +107,18 @@ impl Run {
                 Op::SetAttr { ino, set: SetAttr { size: Some(size), ..SetAttr::default() } }
             }
             42 => Op::Fsync { ino, sync: Sync::All },
-            43 => {
+            43..45 => {
                 let (offset, length) = (self.rng.below(2 << 20), self.rng.below(300 << 10));
-                Op::Allocate { ino, offset, length, keep_size: self.rng.one_in(2) }
+                let block = if self.rng.one_in(2) { 4096 } else { 1 };
+                let (offset, length) = (offset / block * block, length / block * block);
+                let room = [Room::Promised, Room::Hole, Room::Zeroed][self.rng.below(3) as usize];
+                let keep_size = room == Room::Hole || self.rng.one_in(2);
+                Op::Allocate { ino, offset, length, keep_size, room }
             }
-            44..46 => Op::GetAttr { ino },
+            45 => {
+                let what = if self.rng.one_in(2) { Seek::Data } else { Seek::Hole };
+                Op::Seek { ino, offset: self.rng.below(1 << 20), what }
+            }
             _ => Op::Open { ino, truncate: self.rng.one_in(2) },
         }
     }

@@ -24,16 +24,19 @@ pub struct Shape {
     pub overlay_bytes: u64,
     /// As in `Options`.
     pub cache_bytes: u64,
+    /// As in `Options`.
+    pub free: FreeLimits,
 }
+
+/// So little that most cuts leave something to later checkpoints.
+pub const FREE: FreeLimits = FreeLimits { at_once: 1, slots_at_once: 64, slots_later: 256 };
 
 impl Shape {
     /// 256 MiB, eight groups, checkpoints only when asked for, caches of the least size.
-    pub const SMALL: Shape = Shape { segments: 256, groups: 8, overlay_bytes: 64 << 20, cache_bytes: 1 };
+    pub const SMALL: Shape = Shape { segments: 256, groups: 8, overlay_bytes: 64 << 20, cache_bytes: 1, free: FREE };
 
     fn options(&self) -> Options {
-        let Shape { overlay_bytes, cache_bytes, .. } = *self;
-        // So little that most cuts leave something to later checkpoints.
-        let free = FreeLimits { at_once: 1, slots_at_once: 64, slots_later: 256 };
+        let Shape { overlay_bytes, cache_bytes, free, .. } = *self;
         Options { overlay_bytes, replay_bytes: u64::MAX, replay_records: u64::MAX, cache_bytes, free }
     }
 }

@@ -1,14 +1,14 @@
 //! A brick that fills: statfs tells it, writes are refused cleanly, everything else goes on, and space comes back
 //! (rule K5).
 
-use crate::rig::{Rig, SEGMENT_BYTES, Shape, name, pattern};
+use crate::rig::{FREE, Rig, SEGMENT_BYTES, Shape, name, pattern};
 use base::limits::BLOCK_BYTES;
 use base::{At, Ino, Kind, Op, Reply, Sync};
 use runtime::random::SplitMix;
 use runtime::sim::{SimDisk, Survival, World};
 
 /// Half of so small a brick is for the cleaner: 16 segments of data.
-const FULL: Shape = Shape { segments: 32, groups: 4, overlay_bytes: 8 << 20, cache_bytes: 1 };
+const FULL: Shape = Shape { segments: 32, groups: 4, overlay_bytes: 8 << 20, cache_bytes: 1, free: FREE };
 /// Times that a brick is filled and emptied.
 const ROUNDS: u64 = 10;
 

@@ -3,7 +3,9 @@
 use super::world::World;
 use crate::{Caller, Need, Stop, TIME_KEPT, apply_inode};
 use base::limits::{LINKS_MAX, TARGET_BYTES_MAX};
-use base::{Edit, FileKind, GroupId, Ino, Inode, Kind, Name, Op, Outcome, Reply, SetAttr, SetTime, Time, VolumeId};
+use base::{
+    Edit, FileKind, GroupId, Ino, Inode, Kind, Name, Op, Outcome, Reply, Room, SetAttr, SetTime, Time, VolumeId,
+};
 
 pub(super) fn inode(kind: FileKind) -> Inode {
     Inode { links: 1, ..crate::create::blank(kind, Ino(1 << 20), Ino(0), Time(10)) }
@@ -58,6 +60,7 @@ fn changes_of_a_missing_inode_leave_it_missing() {
         Edit::InodeParent { ino, parent: Ino(2) },
         Edit::InodeExtend { ino, size: 1, time: Time(1), kill_privileges: true },
         Edit::InodeCut { ino, size: 1, trim: 1, time: Time(1) },
+        Edit::Punch { ino, first: 0, count: 1, trim: 1 },
         Edit::InodeDrop { ino },
     ] {
         assert_eq!(apply_inode(None, &edit), None);
@@ -112,6 +115,27 @@ fn a_new_size_is_a_cut_and_the_rest_a_put() {
     let put = Inode { ctime: Time(2000), ..created };
     assert_eq!(decision.parts[0].edits, [Edit::InodePut { ino, inode: put }], "the size stays: no cut");
     assert_eq!(refused(&mut world, &caller, &Op::Open { ino: root, truncate: true }), Kind::IsDirectory);
+}
+
+#[test]
+fn a_cleared_range_loses_its_whole_blocks_and_setuid() {
+    let (mut world, root, caller) = world();
+    let ino = done(&mut world, &caller, &Op::Create { parent: root, name: name("f"), mode: 0o4755, exclusive: true });
+    world.clock = 2000;
+    let mut edits = |uid, offset, length, keep_size, room| {
+        let caller = Caller { uid, ..caller };
+        let op = Op::Allocate { ino, offset, length, keep_size, room };
+        world.decide(&op, &caller).expect("a range").parts.remove(0).edits
+    };
+    let extend = |size, kill_privileges| Edit::InodeExtend { ino, size, time: Time(2000), kill_privileges };
+    let punch = |first, count| Edit::Punch { ino, first, count, trim: 1 };
+    assert_eq!(edits(7, 1, 3 * 4096, true, Room::Hole), [punch(1, 2), extend(0, true)]);
+    assert_eq!(edits(0, 4096, 4096, true, Room::Hole), [punch(1, 1), extend(0, false)]);
+    assert_eq!(edits(7, 1, 4095, true, Room::Hole), [extend(0, true)], "no block is whole");
+    assert_eq!(edits(7, 4000, 200, true, Room::Hole), [extend(0, true)], "nor of two");
+    let reserve = Edit::Reserve { ino, first: 0, count: 4 };
+    assert_eq!(edits(7, 1, 3 * 4096, false, Room::Zeroed), [punch(1, 2), reserve.clone(), extend(3 * 4096 + 1, true)]);
+    assert_eq!(edits(7, 1, 3 * 4096, true, Room::Promised), [reserve, extend(0, true)]);
 }
 
 #[test]

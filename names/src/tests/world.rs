@@ -213,6 +213,7 @@ impl World {
             | Edit::InodeParent { ino, .. }
             | Edit::InodeExtend { ino, .. }
             | Edit::InodeCut { ino, .. }
+            | Edit::Punch { ino, .. }
             | Edit::InodeDrop { ino } => self.apply_to_inode(part, *ino, edit),
             Edit::OrphanPut { ino } => assert!(self.orphans.insert((volume, *ino))),
             Edit::OrphanDrop { ino } => assert!(self.orphans.remove(&(volume, *ino))),

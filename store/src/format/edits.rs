@@ -121,6 +121,7 @@ mod code {
     pub const VOLUME_DROP: u8 = 18;
     pub const SESSION_DROP: u8 = 19;
     pub const RESERVE: u8 = 20;
+    pub const PUNCH: u8 = 21;
 }
 
 /// Appends one edit: a code byte, then its fields.
@@ -154,6 +155,9 @@ pub fn put_edit(out: &mut Vec<u8>, edit: &Edit) {
         }
         Edit::Reserve { ino, first, count } => {
             Writer(out).u8(code::RESERVE).u64(ino.0).u64(*first).u64(*count);
+        }
+        Edit::Punch { ino, first, count, trim } => {
+            Writer(out).u8(code::PUNCH).u64(ino.0).u64(*first).u64(*count).u64(*trim);
         }
         Edit::IntentPut(intent) => {
             Writer(out).u8(code::INTENT_PUT);
@@ -233,6 +237,10 @@ fn take_edit_within(reader: &mut Reader<'_>, intents: bool) -> Result<Edit> {
             Ok(Edit::Map { ino, first, crcs })
         }
         code::RESERVE => Ok(Edit::Reserve { ino: Ino(reader.u64()?), first: reader.u64()?, count: reader.u64()? }),
+        code::PUNCH => {
+            let (ino, first) = (Ino(reader.u64()?), reader.u64()?);
+            Ok(Edit::Punch { ino, first, count: reader.u64()?, trim: reader.u64()? })
+        }
         code::INTENT_PUT if intents => Ok(Edit::IntentPut(take_intent(reader)?)),
         code::INTENT_DROP => Ok(Edit::IntentDrop { id: take_intent_id(reader)? }),
         code::FOLLOWED_PUT => Ok(Edit::FollowedPut { id: take_intent_id(reader)? }),

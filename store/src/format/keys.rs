@@ -2,6 +2,7 @@
 //! within a group, is one range. Keys of inodes, entries, targets and leaves end with a 32-bit branch, 0 now.
 
 use base::{GroupId, Ino, IntentId, LeafKey, SegmentId, SessionId, VolumeId};
+use std::ops::Range;
 
 /// Rows that belong to the brick and not to a group.
 pub const BRICK: GroupId = GroupId(u32::MAX);
@@ -341,6 +342,10 @@ pub fn cookies_after(volume: VolumeId, dir: Ino, after: u64) -> Bounds {
 pub fn cookie_number(key: &[u8]) -> u64 {
     let bytes = key.get(17..25).and_then(|bytes| bytes.try_into().ok());
     u64::from_be_bytes(bytes.expect("cookie keys have 29 bytes"))
+}
+/// The leaves of an inode in a range.
+pub fn leaves_within(volume: VolumeId, ino: Ino, range: &Range<u64>) -> Bounds {
+    (leaf(volume, LeafKey { ino, leaf: range.start }), leaf(volume, LeafKey { ino, leaf: range.end }))
 }
 /// The leaves of an inode from one on.
 pub fn leaves_from(volume: VolumeId, ino: Ino, first: u64) -> Bounds {

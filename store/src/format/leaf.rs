@@ -4,6 +4,7 @@
 use super::bytes::{Reader, Writer, corrupt};
 use base::limits::BLOCKS_PER_LEAF;
 use base::{Place, Result, SegmentId};
+use std::ops::Range;
 
 const VERSION: u8 = 1;
 /// Version, flags, mask.
@@ -72,10 +73,12 @@ impl Leaf {
             self.slots.insert(rank, slot);
         }
     }
-    /// Forgets all slots from `index` on.
-    pub fn truncate(&mut self, index: usize) {
-        self.slots.truncate(self.rank(index));
-        self.mask &= (1 << index) - 1;
+    /// Forgets the slots of a range.
+    pub fn clear(&mut self, range: Range<usize>) {
+        let from = self.rank(range.start);
+        let forgotten = range.filter(|index| self.mask & 1 << index != 0).fold(0u64, |mask, index| mask | 1 << index);
+        self.slots.drain(from..from + forgotten.count_ones() as usize);
+        self.mask &= !forgotten;
     }
     /// Lays `patch` over this leaf.
     pub fn lay(&mut self, patch: &Leaf) {

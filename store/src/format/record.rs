@@ -27,6 +27,33 @@ pub struct Run {
     pub count: u16,
 }
 
+/// Where a payload's blocks lie, one after the other: each edit that maps some takes its own.
+#[derive(Clone, Debug)]
+pub struct Places<'a> {
+    runs: &'a [Run],
+    taken: u16,
+}
+
+impl<'a> Places<'a> {
+    /// Those of the payload that lies in these runs.
+    pub fn of(runs: &'a [Run]) -> Places<'a> {
+        Places { runs, taken: 0 }
+    }
+}
+
+impl Iterator for Places<'_> {
+    type Item = Place;
+
+    fn next(&mut self) -> Option<Place> {
+        while self.taken == self.runs.first()?.count {
+            (self.runs, self.taken) = (&self.runs[1..], 0);
+        }
+        let place = self.runs[0].place.advance(u32::from(self.taken));
+        self.taken += 1;
+        Some(place)
+    }
+}
+
 /// The replicated part: one logical change of one group.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Record {

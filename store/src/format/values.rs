@@ -104,18 +104,21 @@ pub fn encode_mark() -> Vec<u8> {
 /// What is left of an inode that was cut: where freeing goes on, and the cuts.
 pub fn encode_purge(purge: &Purge) -> Vec<u8> {
     let mut out = versioned();
-    Writer(&mut out).u32(purge.project).u64(purge.next).u32(purge.cuts.len() as u32);
-    for (first, trim) in &purge.cuts {
-        Writer(&mut out).u64(*first).u64(*trim);
+    Writer(&mut out).u32(purge.project).u32(purge.cuts().len() as u32);
+    for (leaves, trim) in purge.cuts() {
+        Writer(&mut out).u64(leaves.start).u64(leaves.end).u64(trim);
     }
     out
 }
 /// Reads a purge.
 pub fn decode_purge(bytes: &[u8]) -> Result<Purge> {
     let mut reader = open(bytes)?;
-    let (project, next, count) = (reader.u32()?, reader.u64()?, reader.u32()?);
-    let cuts = (0..count).map(|_| Ok((reader.u64()?, reader.u64()?))).collect::<Result<_>>()?;
-    Ok(Purge { project, next, cuts })
+    let (mut purge, count) = (Purge::new(reader.u32()?), reader.u32()?);
+    for _ in 0..count {
+        let (leaves, trim) = (reader.u64()?..reader.u64()?, reader.u64()?);
+        purge.cut(leaves.clone(), leaves, trim);
+    }
+    Ok(purge)
 }
 
 /// What a file was promised. Every extent has been counted by then.

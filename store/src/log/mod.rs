@@ -14,7 +14,7 @@ use self::build::{Batch, Building, OpenSegment, Stamp};
 use self::core::{Commit, Positions};
 use crate::format::Uuid;
 use crate::format::batch::FIXED_BYTES;
-use crate::format::record::{Frame, MOVED_BYTES, Moved, Moves, Run, encode_moves, framed_bytes, put_framed};
+use crate::format::record::{Frame, MOVED_BYTES, Moved, Moves, Places, Run, encode_moves, framed_bytes, put_framed};
 use crate::format::segment::SegmentHeader;
 use crate::format::summary::{SummaryEntry, summary_blocks};
 use crate::format::values::ReplayRow;
@@ -78,7 +78,7 @@ pub struct Entry<'a> {
     /// Where its payload is.
     pub payload: Payload<'a>,
     /// What its payload is.
-    pub described: Option<Described<'a>>,
+    pub described: &'a [Described<'a>],
 }
 
 /// Where a record went.
@@ -252,7 +252,7 @@ impl Log {
         let mut replicated = Vec::with_capacity(16 + MOVED_BYTES * moves.blocks.len());
         encode_moves(&mut replicated, moves);
         let owner = (moves.group, moves.volume, Index(0));
-        let entry = Entry { owner, replicated: &replicated, payload: Payload::Placed(runs), described: None };
+        let entry = Entry { owner, replicated: &replicated, payload: Payload::Placed(runs), described: &[] };
         let mut state = self.state.lock();
         state.check()?;
         state.reserve(self, std::slice::from_ref(&entry))?;
@@ -559,8 +559,9 @@ impl State {
         open.payload_blocks += payload_blocks;
         self.pending_bytes += u64::from(payload_blocks) * BLOCK_BYTES as u64;
         self.figures.records += 1;
-        if let Some(described) = entry.described {
-            describe(&mut self.summaries, entry.owner, &described, runs);
+        let mut places = Places::of(runs);
+        for described in entry.described {
+            describe(&mut self.summaries, entry.owner, described, &mut places);
         }
         let place = matches!(entry.payload, Payload::Inline(_)).then_some(place);
         Ok(Ordered { batch: self.next_number, place })
@@ -606,14 +607,11 @@ fn describe(
     summaries: &mut BTreeMap<SegmentId, Vec<SummaryEntry>>,
     (group, volume, index): (GroupId, VolumeId, Index),
     described: &Described<'_>,
-    runs: &[Run],
+    places: &mut Places<'_>,
 ) {
-    let mut crcs = described.crcs.iter().zip(described.first..);
-    for run in runs {
-        let entries = summaries.entry(run.place.segment).or_default();
-        for (block, (&crc, offset)) in (run.place.block..).zip(crcs.by_ref().take(usize::from(run.count))) {
-            entries.push(SummaryEntry { block, group, volume, ino: described.ino, offset, index, crc });
-        }
+    for ((&crc, offset), Place { segment, block }) in described.crcs.iter().zip(described.first..).zip(places) {
+        let entry = SummaryEntry { block, group, volume, ino: described.ino, offset, index, crc };
+        summaries.entry(segment).or_default().push(entry);
     }
 }
 

@@ -1,0 +1,80 @@
+//! Holes and zeroed ranges (fallocate): blocks of which the range has all are cut, by one record whatever their number
+//! (rule K6); those of which it has a part are logged as they shall be in the same record (rule M5).
+
+use crate::change::Attached;
+use crate::context::Context;
+use crate::state::Range;
+use crate::write::RangeHold;
+use crate::{Answer, Groups};
+use base::checksum::crc32c;
+use base::limits::{BLOCK_BYTES, FILE_BYTES_MAX};
+use base::{Crcs, Ino, Op, Result, Sync};
+use runtime::{Buf, Stage};
+use std::ops;
+
+/// Cuts of one file that wait to be carried out, at most: all of them are a row of the index, of 100 KB then, which each
+/// checkpoint writes that carries out some. Whoever makes more waits for checkpoints.
+const CUTS_MAX: usize = 4096;
+
+impl Groups {
+    /// Makes a hole or zeros of a range of bytes.
+    pub(crate) async fn clear(&self, context: &Context, op: &Op) -> Result<Answer> {
+        let Op::Allocate { ino, offset, length, .. } = *op else {
+            unreachable!("only called for what fallocate clears")
+        };
+        let bytes = offset..offset.saturating_add(length);
+        if bytes.is_empty() || bytes.end > FILE_BYTES_MAX {
+            // Refused by those who know files.
+            return self.change(context, op, Sync::Ordered).await;
+        }
+        while self.state(ino.group()).state.lock().cuts_of(context.volume, ino) >= CUTS_MAX {
+            self.checkpoint_after(self.checkpoints()).await?;
+            context.span.mark(Stage::Admit, self.now_ns());
+        }
+        let group = self.state(ino.group());
+        let [first, last] = [bytes.start, bytes.end - 1].map(|byte| byte / BLOCK_BYTES as u64);
+        let range = Range { volume: context.volume, ino, first, last };
+        loop {
+            let ticket = group.ranges.ticket();
+            let held = group.state.lock().hold_range(range);
+            let Some(id) = held else {
+                group.ranges.after(ticket).await;
+                context.span.mark(Stage::Range, self.now_ns());
+                continue;
+            };
+            let hold = RangeHold { group, id };
+            let edges = self.edges(context, ino, &bytes).await?;
+            return self.change_with(context, op, Sync::Ordered, edges.as_ref(), Some(hold.id)).await;
+        }
+    }
+
+    /// The first and the last block as they are without the range's bytes, where they have others and that is a change: a
+    /// hole stays one.
+    async fn edges(&self, context: &Context, ino: Ino, bytes: &ops::Range<u64>) -> Result<Option<Attached>> {
+        let mut changed: Vec<(u64, Buf)> = Vec::new();
+        let whole = names::write::whole_blocks(bytes);
+        let [first, last] = [bytes.start, bytes.end - 1].map(|byte| byte / BLOCK_BYTES as u64);
+        let edges = if first == last { vec![first] } else { vec![first, last] };
+        for block in edges.into_iter().filter(|block| !whole.contains(block)) {
+            let start = block * BLOCK_BYTES as u64;
+            let within = |byte: u64| byte.saturating_sub(start).min(BLOCK_BYTES as u64) as usize;
+            let cleared = within(bytes.start)..within(bytes.end);
+            let mut content = self.read_block(context, ino, block).await?;
+            if content[cleared.clone()].iter().any(|&byte| byte != 0) {
+                content[cleared].fill(0);
+                changed.push((block, content));
+            }
+        }
+        if changed.is_empty() {
+            return Ok(None);
+        }
+        let mut payload = self.store().runtime.buffer(changed.len() * BLOCK_BYTES)?;
+        for (piece, (_, content)) in payload.chunks_mut(BLOCK_BYTES).zip(&changed) {
+            piece.copy_from_slice(content);
+        }
+        let piece = |(block, content): &(u64, Buf)| (*block, Crcs::from_iter([crc32c(content)]));
+        let pieces = changed.iter().map(piece).collect();
+        let length = payload.len();
+        Ok(Some(Attached { ino, pieces, slice: payload.share().slice(0..length) }))
+    }
+}
