@@ -2,7 +2,7 @@
 //! nothing of groups, edits, blocks or checkpoints.
 
 use crate::history::{Key, payload};
-use base::{FileKind, Ino, Name, Op, Outcome};
+use base::{FileKind, Ino, Name, Op, Outcome, Xattrs};
 use std::collections::BTreeMap;
 
 /// A file, directory or link.
@@ -22,6 +22,8 @@ pub struct Node {
     pub target: Vec<u8>,
     /// A directory's entries.
     pub entries: BTreeMap<Name, Ino>,
+    /// Extended attributes; a directory hands `DEFAULT` down to directories.
+    pub xattrs: Xattrs,
 }
 
 impl Node {
@@ -35,9 +37,18 @@ impl Node {
             bytes: Vec::new(),
             target: Vec::new(),
             entries: BTreeMap::new(),
+            xattrs: Xattrs::new(),
         }
     }
 }
+
+/// A directory's list for what is created in it.
+pub const DEFAULT: &[u8] = b"system.posix_acl_default";
+
+/// Such a list, which says no more than a mode does and takes nothing away: all that it leaves behind in a directory is
+/// itself, and nothing in a file.
+pub const LIST: &[u8] =
+    &[2, 0, 0, 0, 1, 0, 7, 0, 255, 255, 255, 255, 4, 0, 7, 0, 255, 255, 255, 255, 32, 0, 7, 0, 255, 255, 255, 255];
 
 /// All nodes of the one volume.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
@@ -103,6 +114,14 @@ impl Model {
                 }
                 Ok(())
             }
+            (Op::SetXattr { ino, name, value, .. }, _) => {
+                self.node(*ino)?.xattrs.insert(*name, value.clone());
+                Ok(())
+            }
+            (Op::RemoveXattr { ino, name }, _) => match self.node(*ino)?.xattrs.remove(name) {
+                Some(_) => Ok(()),
+                None => Err(format!("there was no attribute {name:?} of {ino:?}")),
+            },
             (Op::Open { ino, truncate: true }, _) => {
                 self.node(*ino)?.bytes.clear();
                 Ok(())
@@ -137,7 +156,7 @@ impl Model {
         Ok(node)
     }
 
-    fn born(&mut self, parent: Ino, name: &Name, ino: Ino, node: Node) -> Result<(), String> {
+    fn born(&mut self, parent: Ino, name: &Name, ino: Ino, mut node: Node) -> Result<(), String> {
         if self.nodes.contains_key(&ino) {
             return Err(format!("inode number {ino:?} was given out twice"));
         }
@@ -147,6 +166,10 @@ impl Model {
             return Err(format!("the name {name:?} in {parent:?} was taken"));
         }
         home.links += u32::from(directory);
+        if directory {
+            node.xattrs = home.xattrs.clone();
+            node.xattrs.retain(|name, _| name.as_bytes() == DEFAULT);
+        }
         self.nodes.insert(ino, node);
         Ok(())
     }

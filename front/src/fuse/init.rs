@@ -9,22 +9,26 @@ use std::fs::File;
 use std::io::{Read, Write};
 
 /// Features asked for, where the kernel has them (rule F4). Not among them: the writeback cache (rule F2), locks
-/// (they stay in the kernel), DONT_MASK (the kernel applies the umask), EXPORT_SUPPORT.
+/// (they stay in the kernel), EXPORT_SUPPORT. The umask comes with each request (DONT_MASK), because a directory's
+/// default list takes its place. HANDLE_KILLPRIV_V2 also spares the question for capabilities before each write.
 const WANTED: u64 = init_flag::ASYNC_READ
     | init_flag::ATOMIC_O_TRUNC
     | init_flag::BIG_WRITES
+    | init_flag::DONT_MASK
     | init_flag::DO_READDIRPLUS
     | init_flag::READDIRPLUS_AUTO
     | init_flag::ASYNC_DIO
     | init_flag::PARALLEL_DIROPS
+    | init_flag::POSIX_ACL
     | init_flag::MAX_PAGES
     | init_flag::CACHE_SYMLINKS
     | init_flag::HANDLE_KILLPRIV_V2
+    | init_flag::SETXATTR_EXT
     | init_flag::INIT_EXT
     | init_flag::DIRECT_IO_ALLOW_MMAP;
 
-/// Without these the parsing or the buffers would be wrong: Linux 4.20 and later have them.
-const NEEDED: u64 = init_flag::ATOMIC_O_TRUNC | init_flag::BIG_WRITES | init_flag::MAX_PAGES;
+/// Without these the parsing or the buffers would be wrong: Linux 5.12 and later have them.
+const NEEDED: u64 = init_flag::ATOMIC_O_TRUNC | init_flag::BIG_WRITES | init_flag::MAX_PAGES | init_flag::SETXATTR_EXT;
 
 /// Requests that the kernel keeps in the background (read-ahead, asynchronous direct I/O) at a time: enough for
 /// 32 jobs of depth 32 (rule F4).

@@ -8,7 +8,7 @@ const ROOT: Ino = Ino(1 << 20 | 5);
 const NODE: u64 = 77 << 20 | 3;
 
 fn header_of(opcode: u32) -> Header {
-    Header { opcode, unique: 10, nodeid: NODE, uid: 1000, gid: 100 }
+    Header { opcode, unique: 10, nodeid: NODE, uid: 1000, gid: 100, umask: 0 }
 }
 
 fn body(build: impl for<'a, 'b> FnOnce(&'a mut Writer<'b>) -> &'a mut Writer<'b>) -> Vec<u8> {
@@ -31,7 +31,10 @@ fn name(text: &str) -> Name {
 #[test]
 fn headers() {
     let bytes = body(|w| w.u32(40).u32(opcode::GETATTR).u64(8).u64(1).u32(5).u32(6).u32(7).u32(0));
-    assert_eq!(header(&bytes, 40), Ok(Header { opcode: opcode::GETATTR, unique: 8, nodeid: 1, uid: 5, gid: 6 }));
+    assert_eq!(
+        header(&bytes, 40),
+        Ok(Header { opcode: opcode::GETATTR, unique: 8, nodeid: 1, uid: 5, gid: 6, umask: 0 })
+    );
     assert!(header(&bytes, 41).is_err(), "the length must be what was read");
     assert!((0..40).all(|cut| header(&bytes[..cut], 40).is_err()));
     assert_eq!((ino_of(1, ROOT), ino_of(NODE, ROOT)), (ROOT, Ino(NODE)));

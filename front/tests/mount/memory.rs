@@ -158,6 +158,7 @@ impl Tree {
             ctime: now,
             btime: now,
             dead: false,
+            xattrs: false,
         };
         let (entries, names) = (BTreeMap::new(), HashMap::new());
         self.nodes.insert(ino.0, Node { inode, data: Vec::new(), entries, names, target: Box::default(), opens: 0 });
