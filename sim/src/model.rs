@@ -114,14 +114,7 @@ impl Model {
                 }
                 Ok(())
             }
-            (Op::SetXattr { ino, name, value, .. }, _) => {
-                self.node(*ino)?.xattrs.insert(*name, value.clone());
-                Ok(())
-            }
-            (Op::RemoveXattr { ino, name }, _) => match self.node(*ino)?.xattrs.remove(name) {
-                Some(_) => Ok(()),
-                None => Err(format!("there was no attribute {name:?} of {ino:?}")),
-            },
+            (Op::SetXattr { .. } | Op::RemoveXattr { .. }, _) => self.xattr(op),
             (Op::Open { ino, truncate: true }, _) => {
                 self.node(*ino)?.bytes.clear();
                 Ok(())
@@ -136,6 +129,20 @@ impl Model {
                 Ok(())
             }
             _ => Err(format!("{op:?} can't have had the outcome {outcome:?}")),
+        }
+    }
+
+    fn xattr(&mut self, op: &Op) -> Result<(), String> {
+        match op {
+            Op::SetXattr { ino, name, value, .. } => {
+                self.node(*ino)?.xattrs.insert(*name, value.clone());
+                Ok(())
+            }
+            Op::RemoveXattr { ino, name } => match self.node(*ino)?.xattrs.remove(name) {
+                Some(_) => Ok(()),
+                None => Err(format!("there was no attribute {name:?} of {ino:?}")),
+            },
+            other => unreachable!("{other:?} is not about attributes"),
         }
     }
 
