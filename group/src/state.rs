@@ -236,6 +236,18 @@ impl State {
         }
         Seen::Known(Some(Arc::new(all)))
     }
+    /// Whether an inode has an attribute; None if that must be read first.
+    pub fn has_xattr(&mut self, volume: VolumeId, ino: Ino, name: &Name) -> Option<bool> {
+        let key = (volume, ino);
+        for generation in [Some(&self.active), self.frozen.as_deref()].into_iter().flatten() {
+            match generation.xattrs.get(&key) {
+                Some(None) => return Some(false),
+                Some(Some(changes)) if changes.contains_key(name) => return Some(changes[name].is_some()),
+                _ => {}
+            }
+        }
+        Some(self.xattrs.get(&key)?.as_ref().is_some_and(|all| all.contains_key(name)))
+    }
     /// A volume of the catalogue.
     pub fn volume(&self, name: &Name) -> Seen<Volume> {
         let frozen = || self.frozen.as_ref()?.volumes.get(name).copied();

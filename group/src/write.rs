@@ -8,9 +8,7 @@ use crate::state::{Range, RangeId, State};
 use crate::{Answer, Group, Groups, Position};
 use base::checksum::crc32c;
 use base::limits::{BLOCK_BYTES, BULK_BYTES_MIN, IO_BYTES_MAX};
-use base::{
-    At, Crcs, Edit, Error, Ino, Inode, Kind, Name, Op, Outcome, Reply, RequestId, Result, SessionId, SetAttr, Sync,
-};
+use base::{At, Crcs, Edit, Error, Ino, Inode, Kind, Op, Outcome, Reply, RequestId, Result, SessionId, SetAttr, Sync};
 use names::Seen;
 use names::write::{Edge, WritePlan, evaluate_write};
 use runtime::{Buf, Slice, Span, Stage};
@@ -264,7 +262,7 @@ impl Groups {
         // The request's own number stays free for the write.
         let (session, request) = (SessionId(0), RequestId(0));
         let own = Context { session, request, span: Span::start(self.now_ns()), ..*context };
-        let remove = Op::RemoveXattr { ino, name: Name::of_attribute(names::CAPABILITY)? };
+        let remove = Op::RemoveXattr { ino, name: names::capability() };
         match self.change(&own, &remove, Sync::Ordered).await {
             Err(error) if error.kind != Kind::NoAttribute => Err(error),
             _ => Ok(()),
@@ -293,7 +291,9 @@ impl Groups {
             Seen::Known(inode) => inode,
             _ => return Ok(Try::Load),
         };
-        if inode.is_some_and(|inode| inode.xattrs) && may_be_capable(&mut state, context, write.ino) {
+        let capable =
+            |state: &mut State| state.has_xattr(context.volume, write.ino, &names::capability()) != Some(false);
+        if inode.is_some_and(|inode| inode.xattrs) && capable(&mut state) {
             return Ok(Try::Capability);
         }
         let plan = self.plan(write, inode)?;
@@ -401,15 +401,6 @@ impl Groups {
             let attached = Attached { ino, first: block, slice, crcs };
             return self.change_with(context, &op, Sync::Ordered, Some(&attached), Some(hold.id)).await;
         }
-    }
-}
-
-/// Unless it is known that a file has none.
-fn may_be_capable(state: &mut State, context: &Context, ino: Ino) -> bool {
-    match state.xattrs(context.volume, ino) {
-        Seen::Known(Some(all)) => all.keys().any(|name| name.as_bytes() == names::CAPABILITY),
-        Seen::Known(None) => false,
-        _ => true,
     }
 }
 

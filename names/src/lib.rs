@@ -29,4 +29,4 @@ pub use apply::{TIME_KEPT, apply_inode};
 pub use decision::{Decision, Part};
 pub use evaluate::evaluate;
 pub use view::{Caller, Entry, Need, Seen, Stop, View};
-pub use xattr::CAPABILITY;
+pub use xattr::capability;

@@ -110,7 +110,9 @@ pub(crate) fn allocate(
     let size = if keep_size { 0 } else { bytes.end };
     let mut draft = Draft::new(caller.volume, ino.group());
     draft.edit(ino, Edit::Reserve { ino, first, count });
-    draft.edit(ino, Edit::InodeExtend { ino, size, time: old.ctime.tick(view.now()), kill_privileges: false });
+    // The kernel leaves that to us, and does not say who may keep them: root.
+    let kill_privileges = caller.uid != 0;
+    draft.edit(ino, Edit::InodeExtend { ino, size, time: old.ctime.tick(view.now()), kill_privileges });
     draft.decide(view, Reply::Done, Outcome::Done)
 }
 

@@ -8,8 +8,10 @@ use base::limits::{XATTR_LIST_BYTES_MAX, XATTR_VALUE_BYTES_MAX, XATTRS_BYTES_MAX
 use base::{Edit, Ino, Inode, Kind, Name, Outcome, Reply, SetHow, Xattrs};
 use std::sync::Arc;
 
-/// What a file may do without its caller being root.
-pub const CAPABILITY: &[u8] = b"security.capability";
+/// The attribute that says what a file may do without its caller being root.
+pub fn capability() -> Name {
+    Name::of_attribute(b"security.capability").expect("a good name")
+}
 
 /// Namespaces of attributes; of `system.` only the access control lists.
 const NAMESPACES: [&[u8]; 3] = [b"user.", b"trusted.", b"security."];
@@ -165,7 +167,7 @@ pub(crate) fn follow(
         acl.set_mode(new.mode);
         edits.push(Edit::XattrPut { ino, name: access, value: acl.bytes().into() });
     }
-    let capability = Name::of_attribute(CAPABILITY)?;
+    let capability = capability();
     if ends_capability && !new.is_directory() && all.contains_key(&capability) {
         edits.push(Edit::XattrDrop { ino, name: capability });
         new.xattrs = all.len() > 1;

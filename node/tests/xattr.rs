@@ -251,7 +251,13 @@ fn whoever_writes_takes_privileges_away() {
     let home = Home::new("privileges");
     let daemon = home.up();
     let file = home.mount.join("file");
-    let by_others = ["echo x >> file", "echo x > file", "truncate -s 1 file", "dd if=/dev/zero of=file bs=4k count=1"];
+    let by_others = [
+        "echo x >> file",
+        "echo x > file",
+        "truncate -s 1 file",
+        "dd if=/dev/zero of=file bs=4k count=1",
+        "fallocate -l 9000 file",
+    ];
     for command in by_others {
         fs::write(&file, b"program").expect("create");
         chmod(&file, 0o6777);

@@ -27,8 +27,8 @@ const WANTED: u64 = init_flag::ASYNC_READ
     | init_flag::INIT_EXT
     | init_flag::DIRECT_IO_ALLOW_MMAP;
 
-/// Without these the parsing or the buffers would be wrong: Linux 5.12 and later have them.
-const NEEDED: u64 = init_flag::ATOMIC_O_TRUNC | init_flag::BIG_WRITES | init_flag::MAX_PAGES | init_flag::SETXATTR_EXT;
+/// Without these the parsing or the buffers would be wrong: Linux 4.20 and later have them.
+const NEEDED: u64 = init_flag::ATOMIC_O_TRUNC | init_flag::BIG_WRITES | init_flag::MAX_PAGES;
 
 /// Requests that the kernel keeps in the background (read-ahead, asynchronous direct I/O) at a time: enough for
 /// 32 jobs of depth 32 (rule F4).

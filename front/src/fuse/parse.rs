@@ -268,8 +268,10 @@ fn get_xattr(code: u32, mut fields: Fields<'_>, ino: Ino) -> Result<Ask> {
     }
 }
 
-/// The value lies behind the name.
+/// The value lies behind the name, and the name behind two words, or four if the kernel knows SETXATTR_EXT: then the third
+/// has no more than its lowest bit, so no name with this length begins there.
 fn set_xattr(mut fields: Fields<'_>, ino: Ino) -> Result<Ask> {
+    let total = fields.0.len();
     let size = fields.u32()? as usize;
     let how = match fields.u32()? as i32 {
         0 => SetHow::Any,
@@ -277,8 +279,12 @@ fn set_xattr(mut fields: Fields<'_>, ino: Ino) -> Result<Ask> {
         libc::XATTR_REPLACE => SetHow::Replace,
         _ => return Err(invalid("setxattr knows only XATTR_CREATE and XATTR_REPLACE")),
     };
-    let kill_setgid = fields.u32()? & abi::SETXATTR_ACL_KILL_SGID != 0;
-    fields.u32()?;
+    let short = Fields(fields.0).string().is_ok_and(|name| !name.is_empty() && total == 8 + name.len() + 1 + size);
+    let mut kill_setgid = false;
+    if !short {
+        kill_setgid = fields.u32()? & abi::SETXATTR_ACL_KILL_SGID != 0;
+        fields.u32()?;
+    }
     let name = Name::of_attribute(fields.string()?)?;
     let value = fields.bytes(size)?.into();
     Ok(Ask::Done(Op::SetXattr { ino, name, value, how, kill_setgid }))

@@ -216,6 +216,8 @@ fn attributes_by_name() {
     assert_eq!(set(0, 0), op(SetHow::Any, false));
     assert_eq!(set(libc::XATTR_CREATE, 1), op(SetHow::Create, true));
     assert_eq!(set(libc::XATTR_REPLACE, 0), op(SetHow::Replace, false));
+    let short_form = asked(opcode::SETXATTR, |w| w.u32(3).u32(1).bytes(b"user./\0v\0w"));
+    assert_eq!(short_form, op(SetHow::Create, false));
     assert_eq!(set(3, 0).expect_err("not both").kind, Kind::Invalid);
     let short = asked(opcode::SETXATTR, |w| w.u32(4).u32(0).u32(0).u32(0).bytes(b"user./\0v\0w"));
     assert_eq!(short.expect_err("the value is cut off").kind, Kind::Invalid);

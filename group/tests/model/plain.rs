@@ -218,6 +218,7 @@ impl Plain {
                 if !keep_size {
                     self.change(*ino).write(offset + length, &[]);
                 }
+                self.change(*ino).kill_privileges();
             }
             Op::GetXattr { .. } | Op::ListXattr { .. } | Op::SetXattr { .. } | Op::RemoveXattr { .. } => {
                 self.xattr(op, told)?;
