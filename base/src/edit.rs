@@ -5,6 +5,7 @@ use crate::ids::{GroupId, Ino, SessionId, VolumeId};
 use crate::inode::{FileKind, Inode, Time};
 use crate::name::Name;
 use crate::op::Volume;
+use std::sync::Arc;
 
 /// Names a cross-group change: the group whose record decided it, and a number never reused in that group.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -113,6 +114,10 @@ pub enum Edit {
     EntryDrop { dir: Ino, name: Name, cookie: u64 },
     /// A symbolic link's target.
     TargetPut { ino: Ino, target: Box<[u8]> },
+    /// Set an extended attribute; that the inode has any is said by an `InodePut`.
+    XattrPut { ino: Ino, name: Name, value: Arc<[u8]> },
+    /// Remove an extended attribute.
+    XattrDrop { ino: Ino, name: Name },
     /// Blocks `first .. first + crcs.len()` of `ino` hold the record's payload; one CRC-32C per block.
     Map { ino: Ino, first: u64, crcs: Crcs },
     /// The file is promised room for blocks `first .. first + count`, mapped or not (rule K5).

@@ -25,6 +25,8 @@ pub enum Kind {
     TooManyLinks,
     /// The caller may not do this.
     Permission,
+    /// The inode has no attribute of this name.
+    NoAttribute,
     /// The handle or inode number is of an inode that is gone.
     Stale,
     /// Not an operation of this object or version.
@@ -66,7 +68,7 @@ pub enum Remedy {
 
 impl Kind {
     /// Every kind, for tests that cover them all.
-    pub const ALL: [Kind; 21] = [
+    pub const ALL: [Kind; 22] = [
         Kind::NotFound,
         Kind::Exists,
         Kind::NotEmpty,
@@ -77,6 +79,7 @@ impl Kind {
         Kind::TooLarge,
         Kind::TooManyLinks,
         Kind::Permission,
+        Kind::NoAttribute,
         Kind::Stale,
         Kind::Unsupported,
         Kind::NoSpace,
@@ -107,6 +110,7 @@ impl Kind {
             Kind::NameTooLong => 36,
             Kind::NotEmpty => 39,
             Kind::Permission => 1,
+            Kind::NoAttribute => 61,
             Kind::Stale => 116,
             Kind::Quota => 122,
             Kind::Unsupported => 95,

@@ -105,6 +105,8 @@ pub struct Inode {
     pub btime: Time,
     /// A directory that is being removed takes no new entries (rule M3).
     pub dead: bool,
+    /// It has extended attributes: most inodes have none, and nobody looks for them then.
+    pub xattrs: bool,
 }
 
 impl Inode {

@@ -18,4 +18,6 @@ pub use error::{Error, Kind, Remedy, Result};
 pub use ids::{GroupId, Index, Ino, LeafKey, Life, Place, ReplicaId, RequestId, SegmentId, SessionId, Term, VolumeId};
 pub use inode::{FileKind, Inode, Time};
 pub use name::Name;
-pub use op::{At, Attr, DirEntry, Op, Outcome, Reply, Room, Seek, SetAttr, SetTime, StatFs, Sync, Volume};
+pub use op::{
+    At, Attr, DirEntry, Op, Outcome, Reply, Room, Seek, SetAttr, SetHow, SetTime, StatFs, Sync, Volume, Xattrs,
+};

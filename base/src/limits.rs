@@ -12,6 +12,16 @@ pub const GROUPS_DEFAULT: u32 = 64;
 pub const NAME_BYTES_MAX: usize = 255;
 /// Longest symbolic link target: PATH_MAX less its terminating zero.
 pub const TARGET_BYTES_MAX: usize = 4095;
+/// Longest name of an extended attribute: XATTR_NAME_MAX.
+pub const XATTR_NAME_BYTES_MAX: usize = NAME_BYTES_MAX;
+/// Largest value of an extended attribute: XATTR_SIZE_MAX.
+pub const XATTR_VALUE_BYTES_MAX: usize = 64 << 10;
+/// All names of an inode's attributes, each with its zero: XATTR_LIST_MAX, above which none could be listed.
+pub const XATTR_LIST_BYTES_MAX: usize = 64 << 10;
+/// Names and values of an inode's attributes together: they are one row of the index, and are read as a whole.
+pub const XATTRS_BYTES_MAX: usize = 256 << 10;
+/// Entries of an access control list: two lists (8 KiB each) fit, twice, in the record of a directory that inherits them.
+pub const ACL_ENTRIES_MAX: usize = 1000;
 /// Largest file: 16 TiB; the kernel asks for no more from 4 KiB-page file systems of this kind.
 pub const FILE_BYTES_MAX: u64 = 16 << 40;
 /// Largest payload of one operation: what FUSE carries with max_pages 256.
@@ -24,8 +34,9 @@ pub const SEGMENT_BYTES_DEFAULT: u64 = 64 << 20;
 pub const SEGMENT_BYTES_MIN: u64 = 1 << 20;
 /// Largest segment: block numbers within a segment have 16 bits.
 pub const SEGMENT_BYTES_MAX: u64 = 256 << 20;
-/// A batch header (with its records) fits in this many blocks; one suffices for all but rare records.
-pub const HEADER_BLOCKS_MAX: usize = 16;
+/// A batch header (with its records) fits in this many blocks; one suffices for all but rare records: the largest is
+/// that of the largest attribute.
+pub const HEADER_BLOCKS_MAX: usize = 17;
 /// Results kept per session and group for requests delivered twice (rule R1): above a FUSE mount's
 /// outstanding requests per group in practice. A duplicate older than these is performed again.
 pub const SESSION_RESULTS_MAX: usize = 64;

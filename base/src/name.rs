@@ -1,7 +1,7 @@
-//! A directory entry's name: 1..=255 bytes, any but '/' and NUL; not necessarily UTF-8.
+//! A directory entry's name: 1..=255 bytes, any but '/' and NUL; not necessarily UTF-8. Or an extended attribute's.
 
 use crate::error::{Error, Kind, Result};
-use crate::limits::NAME_BYTES_MAX;
+use crate::limits::{NAME_BYTES_MAX, XATTR_NAME_BYTES_MAX};
 use std::cmp::Ordering;
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -23,9 +23,23 @@ impl Name {
         if name.is_empty() || name == b"." || name == b".." || name.contains(&b'/') || name.contains(&0) {
             return Err(Error::new(Kind::Invalid, "not a name of a directory entry"));
         }
+        Ok(Name::copied(name))
+    }
+    /// Checks and copies an extended attribute's name, namespace included: any bytes but NUL. Errors: `NameTooLong`,
+    /// `Invalid`.
+    pub fn of_attribute(name: &[u8]) -> Result<Name> {
+        if name.len() > XATTR_NAME_BYTES_MAX {
+            return Err(Error::new(Kind::NameTooLong, "an attribute's name has at most 255 bytes"));
+        }
+        if name.is_empty() || name.contains(&0) {
+            return Err(Error::new(Kind::Invalid, "not a name of an attribute"));
+        }
+        Ok(Name::copied(name))
+    }
+    fn copied(name: &[u8]) -> Name {
         let mut bytes = [0; NAME_BYTES_MAX];
         bytes[..name.len()].copy_from_slice(name);
-        Ok(Name { length: name.len() as u8, bytes })
+        Name { length: name.len() as u8, bytes }
     }
     /// The name's bytes, without terminator.
     pub fn as_bytes(&self) -> &[u8] {

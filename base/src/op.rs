@@ -4,6 +4,8 @@
 use crate::ids::{Ino, VolumeId};
 use crate::inode::{FileKind, Inode, Time};
 use crate::name::Name;
+use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// Where a write goes (rule M4).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -77,6 +79,21 @@ pub struct SetAttr {
     pub kill_privileges: bool,
 }
 
+/// Whether an extended attribute that is set must have been there.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum SetHow {
+    /// It is all the same.
+    #[default]
+    Any,
+    /// XATTR_CREATE: it must not.
+    Create,
+    /// XATTR_REPLACE: it must.
+    Replace,
+}
+
+/// The extended attributes of an inode, by their whole names.
+pub type Xattrs = BTreeMap<Name, Arc<[u8]>>;
+
 /// One operation. Directory operations name the directory first.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Op {
@@ -119,6 +136,15 @@ pub enum Op {
     Allocate { ino: Ino, offset: u64, length: u64, keep_size: bool, room: Room },
     /// Where data or a hole begins, at `offset` or behind it.
     Seek { ino: Ino, offset: u64, what: Seek },
+    /// Value of an extended attribute.
+    GetXattr { ino: Ino, name: Name },
+    /// Names of all extended attributes.
+    ListXattr { ino: Ino },
+    /// Set an extended attribute. `kill_setgid`: with an access control list, setgid goes, as with a mode that is set by
+    /// somebody who is not of the inode's group.
+    SetXattr { ino: Ino, name: Name, value: Arc<[u8]>, how: SetHow, kill_setgid: bool },
+    /// Remove an extended attribute.
+    RemoveXattr { ino: Ino, name: Name },
     /// Make an inode's acknowledged changes durable.
     Fsync { ino: Ino, sync: Sync },
     /// Entries of a directory after `cookie` (0 = from the start), at most `count`; with attributes if `plus`.
@@ -161,6 +187,10 @@ impl Op {
             Op::Allocate { .. } => "fallocate",
             Op::Seek { .. } => "lseek",
             Op::Fsync { .. } => "fsync",
+            Op::GetXattr { .. } => "getxattr",
+            Op::ListXattr { .. } => "listxattr",
+            Op::SetXattr { .. } => "setxattr",
+            Op::RemoveXattr { .. } => "removexattr",
             Op::ReadDir { .. } => "readdir",
             Op::StatFs => "statfs",
             Op::SyncAll => "sync",
@@ -186,6 +216,8 @@ impl Op {
             | Op::Release { .. }
             | Op::Write { .. }
             | Op::Allocate { .. }
+            | Op::SetXattr { .. }
+            | Op::RemoveXattr { .. }
             | Op::VolumeCreate { .. }
             | Op::VolumeDelete { .. } => true,
             _ => false,
@@ -261,6 +293,10 @@ pub enum Reply {
     Attr(Attr),
     /// A link's target.
     Target(Box<[u8]>),
+    /// An extended attribute's value.
+    Value(Arc<[u8]>),
+    /// Names of extended attributes, each ended by a zero.
+    Names(Box<[u8]>),
     /// Bytes read, beside the reply; shorter than asked only at the end of the file.
     Data { length: u32 },
     /// A write's offset and length.

@@ -42,6 +42,7 @@ fn attr(ino: Ino) -> Attr {
         ctime: zero,
         btime: zero,
         dead: false,
+        xattrs: false,
     };
     Attr { ino, inode }
 }

@@ -34,6 +34,7 @@ fn adds(op: &Op) -> bool {
             | Op::SymLink { .. }
             | Op::MakeNode { .. }
             | Op::Link { .. }
+            | Op::SetXattr { .. }
             | Op::VolumeCreate { .. }
     )
 }

@@ -139,7 +139,7 @@ impl Groups {
             }
         }
         let volume = self.volume_of(context, op);
-        let caller = Caller { volume, uid: context.uid, gid: context.gid };
+        let caller = Caller { volume, uid: context.uid, gid: context.gid, umask: context.umask };
         let spread = self.spread(context, op);
         let now = self.store().runtime.clock.wall();
         let mut view = HeldView { held: &mut held, volume, now, spread };
@@ -409,6 +409,10 @@ fn deciding_group(op: &Op) -> GroupId {
         | Op::Write { ino, .. }
         | Op::Allocate { ino, .. }
         | Op::Seek { ino, .. }
+        | Op::GetXattr { ino, .. }
+        | Op::ListXattr { ino }
+        | Op::SetXattr { ino, .. }
+        | Op::RemoveXattr { ino, .. }
         | Op::Fsync { ino, .. }
         | Op::ReadDir { ino, .. } => ino.group(),
         Op::StatFs | Op::SyncAll | Op::VolumeCreate { .. } | Op::VolumeDelete { .. } | Op::VolumeList => GroupId(0),

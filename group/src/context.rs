@@ -28,6 +28,8 @@ pub struct Context {
     pub uid: u32,
     /// The caller's primary group of users (others are checked by the kernel: default_permissions).
     pub gid: u32,
+    /// Permission bits that the caller does not grant to what it creates.
+    pub umask: u16,
     /// The request is pointless after this time on the monotonic clock; `u64::MAX` = never.
     pub deadline_ns: u64,
     /// Whose work it is.

@@ -3,9 +3,10 @@
 
 use crate::Groups;
 use crate::state::State;
-use base::{GroupId, Ino, Inode, IntentId, Name, Time, Volume, VolumeId};
+use base::{GroupId, Ino, Inode, IntentId, Name, Time, Volume, VolumeId, Xattrs};
 use names::{Entry, Need, Seen, View};
 use runtime::lock::Guard;
+use std::sync::Arc;
 
 /// Groups that one operation locks at most, but for the deletion of a volume, which takes all.
 const FEW: usize = 8;
@@ -106,6 +107,9 @@ impl View for HeldView<'_, '_> {
     }
     fn target(&mut self, ino: Ino) -> Seen<Box<[u8]>> {
         self.see(ino.group(), |state, volume| state.target(volume, ino))
+    }
+    fn xattrs(&mut self, ino: Ino) -> Seen<Arc<Xattrs>> {
+        self.see(ino.group(), |state, volume| state.xattrs(volume, ino))
     }
     fn volume(&mut self, name: &Name) -> Seen<Volume> {
         self.see(GroupId(0), |state, _| state.volume(name))

@@ -6,6 +6,7 @@ use crate::{Group, Groups};
 use base::{GroupId, Ino, LeafKey, Name, Result, VolumeId};
 use names::{Entry, Need};
 use runtime::tasks::run_blocking;
+use std::sync::Arc;
 use store::format::leaf::Leaf;
 use store::format::{keys, values};
 use store::index::Index;
@@ -19,6 +20,8 @@ pub enum Wanted {
     Entry(Ino, Name),
     /// A link's target.
     Target(Ino),
+    /// An inode's extended attributes.
+    Xattrs(Ino),
     /// A volume of the catalogue.
     Volume(Name),
     /// A leaf.
@@ -30,6 +33,7 @@ enum Found {
     Inode(Option<base::Inode>),
     Entry(Option<Entry>),
     Target(Option<Box<[u8]>>),
+    Xattrs(Option<Arc<base::Xattrs>>),
     Volume(Option<base::Volume>),
     Leaf(Leaf),
 }
@@ -37,7 +41,7 @@ enum Found {
 impl Wanted {
     fn group(&self) -> GroupId {
         match self {
-            Wanted::Inode(ino) | Wanted::Entry(ino, _) | Wanted::Target(ino) => ino.group(),
+            Wanted::Inode(ino) | Wanted::Entry(ino, _) | Wanted::Target(ino) | Wanted::Xattrs(ino) => ino.group(),
             Wanted::Volume(_) => GroupId(0),
             Wanted::Leaf(key) => key.ino.group(),
         }
@@ -58,6 +62,10 @@ impl Wanted {
                 let value = get(keys::target(volume, *ino))?;
                 Found::Target(value.map(|value| values::decode_target(&value)).transpose()?)
             }
+            Wanted::Xattrs(ino) => {
+                let value = get(keys::xattrs(volume, *ino))?;
+                Found::Xattrs(value.map(|value| values::decode_xattrs(&value)).transpose()?.map(Arc::new))
+            }
             Wanted::Volume(name) => {
                 let value = get(keys::volume(name.as_bytes()))?;
                 Found::Volume(value.map(|value| values::decode_volume(&value)).transpose()?)
@@ -73,6 +81,7 @@ impl Wanted {
             (Wanted::Inode(ino), Found::Inode(inode)) => state.learn_inode(volume, *ino, inode),
             (Wanted::Entry(dir, name), Found::Entry(entry)) => state.learn_entry(volume, *dir, name, entry),
             (Wanted::Target(ino), Found::Target(target)) => state.learn_target(volume, *ino, target),
+            (Wanted::Xattrs(ino), Found::Xattrs(xattrs)) => state.learn_xattrs(volume, *ino, xattrs),
             (Wanted::Volume(name), Found::Volume(found)) => state.learn_volume(name, found),
             (Wanted::Leaf(key), Found::Leaf(leaf)) => state.learn_leaf(volume, *key, leaf),
             _ => unreachable!("each kind is read as itself"),
@@ -86,6 +95,7 @@ pub fn wanted(need: Need) -> Option<Wanted> {
         Need::Inode(ino) => Some(Wanted::Inode(ino)),
         Need::Entry(dir, name) => Some(Wanted::Entry(dir, name)),
         Need::Target(ino) => Some(Wanted::Target(ino)),
+        Need::Xattrs(ino) => Some(Wanted::Xattrs(ino)),
         Need::Volume(name) => Some(Wanted::Volume(name)),
         Need::Group(_) => None,
     }

@@ -29,6 +29,7 @@ fn read_groups(index: &dyn Index, count: u32, options: &Options) -> Result<Vec<G
     let sizes = CacheSizes {
         names: (each / 4 / NAME_BYTES).max(64) as usize,
         leaves: (each / 2 / LEAF_BYTES).max(16) as usize,
+        xattr_bytes: (each / 8) as usize,
     };
     let (from, to) = keys::volumes();
     let volumes = index.scan(&from, &to, usize::MAX)?;

@@ -10,8 +10,9 @@ use base::{
 use names::Entry;
 use std::collections::BTreeMap;
 use std::ops::Range;
+use std::sync::Arc;
 use store::format::leaf::{Leaf, Slot};
-use store::{Change, Cut};
+use store::{Change, Cut, XattrChanges};
 
 /// An inode as this generation leaves it, and the batch of its last change: what fsync waits for.
 #[derive(Clone, Copy, Debug)]
@@ -48,6 +49,8 @@ pub struct Generation {
     pub cookies: Map<(VolumeId, Ino), BTreeMap<u64, Option<CookieEntry>>>,
     /// Targets of symbolic links.
     pub targets: Map<(VolumeId, Ino), Option<Box<[u8]>>>,
+    /// Extended attributes that were set or removed; None: they are gone with the inode.
+    pub xattrs: Map<(VolumeId, Ino), Option<XattrChanges>>,
     /// Leaves: only the slots that changed.
     pub leaves: BTreeMap<(VolumeId, LeafKey), Patch>,
     /// What of older generations and of the index is gone.
@@ -83,6 +86,7 @@ const LEAF_BYTES: usize = 120;
 const SLOT_BYTES: usize = 24;
 const PROMISE_BYTES: usize = 100;
 const CUT_BYTES: usize = 100;
+const XATTR_BYTES: usize = 400;
 
 impl Generation {
     /// True if nothing has changed.
@@ -172,6 +176,8 @@ impl Generation {
                 self.bytes += target.len() + INODE_BYTES;
                 self.targets.insert((volume, *ino), Some(target.clone()));
             }
+            Edit::XattrPut { ino, name, value } => self.set_xattr(volume, *ino, name, Some(value)),
+            Edit::XattrDrop { ino, name } => self.set_xattr(volume, *ino, name, None),
             Edit::OrphanPut { ino } => drop(self.orphans.insert((volume, *ino), true)),
             Edit::OrphanDrop { ino } => drop(self.orphans.insert((volume, *ino), false)),
             Edit::IntentPut(intent) => drop(self.intents.insert(intent.id, Some(intent.clone()))),
@@ -190,6 +196,14 @@ impl Generation {
             | Edit::Punch { .. }
             | Edit::Reserve { .. }
             | Edit::Map { .. } => unreachable!("the state applies inode and data edits"),
+        }
+    }
+
+    fn set_xattr(&mut self, volume: VolumeId, ino: Ino, name: &Name, value: Option<&Arc<[u8]>>) {
+        self.bytes += XATTR_BYTES + value.map_or(0, |value| value.len());
+        // What is decided of an inode that is gone says nothing.
+        if let Some(changes) = self.xattrs.entry((volume, ino)).or_insert_with(|| Some(XattrChanges::new())) {
+            changes.insert(*name, value.cloned());
         }
     }
 
@@ -214,6 +228,7 @@ impl Generation {
         self.entries.retain(|(volume, _), _| *volume != id);
         self.cookies.retain(|(volume, _), _| *volume != id);
         self.targets.retain(|(volume, _), _| *volume != id);
+        self.xattrs.retain(|(volume, _), _| *volume != id);
         self.leaves.retain(|(volume, _), _| *volume != id);
         self.cuts.retain(|(volume, _), _| *volume != id);
         self.promises.retain(|(volume, _), _| *volume != id);
@@ -252,6 +267,9 @@ impl Generation {
         }
         for (&(volume, ino), target) in &self.targets {
             changes.push(Change::Target(volume, ino, target.clone()));
+        }
+        for (&(volume, ino), xattrs) in &self.xattrs {
+            changes.push(Change::Xattrs(volume, ino, xattrs.clone()));
         }
         for (&(volume, key), patch) in &self.leaves {
             changes.push(match patch.moved.len() == patch.leaf.len() {

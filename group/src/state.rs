@@ -7,6 +7,7 @@ use crate::overlay::{Generation, InodeSlot, blocks_of};
 use base::limits::{BLOCK_BYTES, BLOCKS_PER_LEAF, SESSION_RESULTS_MAX};
 use base::{
     Edit, GroupId, Index, Ino, Inode, LeafKey, Name, Outcome, Place, RequestId, SessionId, Term, Volume, VolumeId,
+    Xattrs,
 };
 use names::{Entry, Seen, apply_inode};
 use runtime::Slice;
@@ -87,6 +88,10 @@ pub struct State {
     pub inodes: Cache<(VolumeId, Ino), Option<Inode>>,
     entries: Cache<NameKey, Option<Entry>>,
     targets: Cache<(VolumeId, Ino), Option<Box<[u8]>>>,
+    xattrs: Cache<(VolumeId, Ino), Option<Arc<Xattrs>>>,
+    /// Bytes of attributes learned since that cache was empty.
+    xattr_bytes: usize,
+    xattr_bytes_max: usize,
     leaves: Cache<(VolumeId, LeafKey), Leaf>,
     volumes: Map<Name, Option<Volume>>,
     /// Volumes dropped since start: the index may hold rows of them until the next checkpoint.
@@ -109,7 +114,12 @@ pub struct CacheSizes {
     pub names: usize,
     /// Leaves.
     pub leaves: usize,
+    /// Bytes of extended attributes: one set may be as large as hundreds of names.
+    pub xattr_bytes: usize,
 }
+
+/// What an attribute costs beside its value: its name, and its place in a map.
+const XATTR_BYTES: usize = 400;
 
 impl State {
     /// A group as the index holds it.
@@ -128,6 +138,9 @@ impl State {
             inodes: Cache::new(sizes.names),
             entries: Cache::new(sizes.names),
             targets: Cache::new(sizes.names / 16),
+            xattrs: Cache::new(sizes.names / 16),
+            xattr_bytes: 0,
+            xattr_bytes_max: sizes.xattr_bytes,
             leaves: Cache::new(sizes.leaves),
             volumes: Map::default(),
             dropped: Vec::new(),
@@ -202,6 +215,39 @@ impl State {
             Some(target) => Seen::Known(target.clone()),
             None => Seen::Missing,
         }
+    }
+    /// An inode's extended attributes; only inodes that say so have any.
+    pub fn xattrs(&mut self, volume: VolumeId, ino: Ino) -> Seen<Arc<Xattrs>> {
+        let key = (volume, ino);
+        let Some(stored) = self.xattrs.get(&key).cloned() else { return Seen::Missing };
+        let layers = self.frozen.iter().map(|frozen| &**frozen).chain([&self.active]);
+        let mut changes = layers.filter_map(|generation| generation.xattrs.get(&key)).peekable();
+        if changes.peek().is_none() {
+            return Seen::Known(stored);
+        }
+        let mut all = stored.map_or_else(Xattrs::new, |all| (*all).clone());
+        for changes in changes {
+            // Gone with the inode: nobody asks then.
+            for (name, value) in changes.iter().flatten() {
+                match value {
+                    Some(value) => all.insert(*name, value.clone()),
+                    None => all.remove(name),
+                };
+            }
+        }
+        Seen::Known(Some(Arc::new(all)))
+    }
+    /// Whether an inode has an attribute; None if that must be read first.
+    pub fn has_xattr(&mut self, volume: VolumeId, ino: Ino, name: &Name) -> Option<bool> {
+        let key = (volume, ino);
+        for generation in [Some(&self.active), self.frozen.as_deref()].into_iter().flatten() {
+            match generation.xattrs.get(&key) {
+                Some(None) => return Some(false),
+                Some(Some(changes)) if changes.contains_key(name) => return Some(changes[name].is_some()),
+                _ => {}
+            }
+        }
+        Some(self.xattrs.get(&key)?.as_ref().is_some_and(|all| all.contains_key(name)))
     }
     /// A volume of the catalogue.
     pub fn volume(&self, name: &Name) -> Seen<Volume> {
@@ -295,6 +341,17 @@ impl State {
     pub fn learn_target(&mut self, volume: VolumeId, ino: Ino, target: Option<Box<[u8]>>) {
         self.targets.insert((volume, ino), target);
     }
+    /// An inode's extended attributes were read from the index.
+    pub fn learn_xattrs(&mut self, volume: VolumeId, ino: Ino, xattrs: Option<Arc<Xattrs>>) {
+        let bytes = |all: &Arc<Xattrs>| all.values().map(|value| XATTR_BYTES + value.len()).sum::<usize>();
+        let learned = xattrs.as_ref().map_or(XATTR_BYTES, bytes);
+        if self.xattr_bytes + learned > self.xattr_bytes_max {
+            self.xattrs.retain(|_, _| false);
+            self.xattr_bytes = 0;
+        }
+        self.xattr_bytes += learned;
+        self.xattrs.insert((volume, ino), xattrs);
+    }
     /// A volume was read from the index.
     pub fn learn_volume(&mut self, name: &Name, volume: Option<Volume>) {
         self.volumes.insert(*name, volume);
@@ -362,6 +419,9 @@ impl State {
                 }
                 self.cut(Cut { volume, ino, project, blocks: 0..END, trim: DROPPED }, blocks(old));
                 self.active.targets.insert((volume, ino), None);
+                if old.is_some_and(|inode| inode.xattrs) {
+                    self.active.xattrs.insert((volume, ino), None);
+                }
             }
             _ => {}
         }
@@ -412,6 +472,7 @@ impl State {
         self.entries.retain(|(volume, ..), _| *volume != id);
         self.leaves.retain(|(volume, _), _| *volume != id);
         self.targets.retain(|(volume, _), _| *volume != id);
+        self.xattrs.retain(|(volume, _), _| *volume != id);
         self.pending.retain(|(volume, ..), _| *volume != id);
         self.dropped.push(id);
     }
@@ -520,6 +581,7 @@ impl State {
                 self.targets.insert(*key, target.clone());
             }
         }
+        frozen.xattrs.keys().for_each(|key| self.xattrs.remove(key));
         if !frozen.cuts.is_empty() {
             let gone = |volume: VolumeId, key: LeafKey| {
                 let first = key.leaf * BLOCKS_PER_LEAF as u64;

@@ -3,14 +3,15 @@
 
 use crate::change::Attached;
 use crate::context::Context;
+use crate::load::Wanted;
 use crate::state::{Range, RangeId, State};
 use crate::{Answer, Group, Groups, Position};
 use base::checksum::crc32c;
 use base::limits::{BLOCK_BYTES, BULK_BYTES_MIN, IO_BYTES_MAX};
-use base::{At, Crcs, Edit, Error, Ino, Inode, Kind, Op, Outcome, Reply, Result, SetAttr, Sync};
+use base::{At, Crcs, Edit, Error, Ino, Inode, Kind, Op, Outcome, Reply, RequestId, Result, SessionId, SetAttr, Sync};
 use names::Seen;
 use names::write::{Edge, WritePlan, evaluate_write};
-use runtime::{Buf, Slice, Stage};
+use runtime::{Buf, Slice, Span, Stage};
 use store::bulk::Ticket;
 use store::format::record::{Places, Run, encode_replicated};
 use store::log::{Described, Entry, Ordered, Payload};
@@ -54,6 +55,8 @@ enum Try {
     Wait(u64),
     Segment(u64),
     Load,
+    /// The file has capabilities, or may have: they end first.
+    Capability,
 }
 
 impl Groups {
@@ -150,7 +153,7 @@ impl Groups {
     }
 
     async fn load_inode(&self, context: &Context, ino: Ino) -> Result<()> {
-        self.load(context.volume, vec![crate::load::Wanted::Inode(ino)]).await?;
+        self.load(context.volume, vec![Wanted::Inode(ino)]).await?;
         context.span.mark(Stage::Index, self.now_ns());
         Ok(())
     }
@@ -248,7 +251,23 @@ impl Groups {
                     context.span.mark(Stage::Admit, self.now_ns());
                 }
                 Try::Load => self.load_inode(context, write.ino).await?,
+                Try::Capability => self.end_capability(context, write.ino).await?,
             }
+        }
+    }
+
+    /// Whoever writes to a file ends its capabilities (capabilities(7)), by a record of their own before the write's: few
+    /// files have any. The kernel asks for it too where it can tell; of direct writes it can't.
+    async fn end_capability(&self, context: &Context, ino: Ino) -> Result<()> {
+        self.load(context.volume, vec![Wanted::Xattrs(ino)]).await?;
+        context.span.mark(Stage::Index, self.now_ns());
+        // The request's own number stays free for the write.
+        let (session, request) = (SessionId(0), RequestId(0));
+        let own = Context { session, request, span: Span::start(self.now_ns()), ..*context };
+        let remove = Op::RemoveXattr { ino, name: names::capability() };
+        match self.change(&own, &remove, Sync::Ordered).await {
+            Err(error) if error.kind != Kind::NoAttribute => Err(error),
+            _ => Ok(()),
         }
     }
 
@@ -274,6 +293,11 @@ impl Groups {
             Seen::Known(inode) => inode,
             _ => return Ok(Try::Load),
         };
+        let capable =
+            |state: &mut State| state.has_xattr(context.volume, write.ino, &names::capability()) != Some(false);
+        if inode.is_some_and(|inode| inode.xattrs) && capable(&mut state) {
+            return Ok(Try::Capability);
+        }
         let plan = self.plan(write, inode)?;
         if planned.is_some_and(|planned| !same_blocks(planned, &plan)) {
             return Ok(Try::Changed);

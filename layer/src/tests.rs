@@ -13,6 +13,7 @@ fn context(request: u64) -> Context {
         request: RequestId(request),
         uid: 0,
         gid: 0,
+        umask: 0,
         deadline_ns: u64::MAX,
         class: Class::Foreground,
         trace: 0,

@@ -112,6 +112,7 @@ impl Client {
             request: RequestId(self.request.get()),
             uid: 0,
             gid: 0,
+            umask: 0,
             deadline_ns: u64::MAX,
             class: Class::Foreground,
             trace: 0,

@@ -3,6 +3,7 @@
 use crate::apply::{apply_inode, mode_without_privileges};
 use crate::decision::{Decision, Draft};
 use crate::view::{Caller, Stop, View, inode, refuse};
+use crate::xattr;
 use base::limits::FILE_BYTES_MAX;
 use base::{Attr, Edit, FileKind, Ino, Inode, Kind, Outcome, Reply, SetAttr, SetTime, Time};
 
@@ -20,7 +21,12 @@ pub(crate) fn set(view: &mut dyn View, caller: &Caller, ino: Ino, set: &SetAttr)
         after_cut = apply_inode(Some(old), &cut).expect("a cut keeps the inode");
         draft.edit(ino, cut);
     }
-    let new = changed(&old, after_cut, set, now);
+    let mut new = changed(&old, after_cut, set, now);
+    let moves = set.size.is_some() || set.uid.is_some() || set.gid.is_some() || set.kill_privileges;
+    if let Some(all) = xattr::of(view, ino, &old)? {
+        let edits = xattr::follow(&all, ino, &mut new, set.mode.is_some(), moves)?;
+        edits.into_iter().for_each(|edit| draft.edit(ino, edit));
+    }
     if new != after_cut {
         draft.edit(ino, Edit::InodePut { ino, inode: new });
     }
@@ -79,8 +85,14 @@ pub(crate) fn open(view: &mut dyn View, caller: &Caller, ino: Ino, truncate: boo
         return Ok(Decision::unchanged(Reply::Attr(Attr { ino, inode: old }), Outcome::Inode(ino)));
     }
     let cut = cut(ino, &old, 0, view.now());
-    let inode = apply_inode(Some(old), &cut).expect("a cut keeps the inode");
+    let mut inode = apply_inode(Some(old), &cut).expect("a cut keeps the inode");
     let mut draft = Draft::new(caller.volume, ino.group());
     draft.edit(ino, cut);
+    if let Some(all) = xattr::of(view, ino, &old)? {
+        for edit in xattr::follow(&all, ino, &mut inode, false, true)? {
+            draft.edit(ino, edit);
+            draft.edit(ino, Edit::InodePut { ino, inode });
+        }
+    }
     draft.decide(view, Reply::Attr(Attr { ino, inode }), Outcome::Inode(ino))
 }

@@ -4,6 +4,7 @@ use crate::apply::TIME_KEPT;
 use crate::attributes::MODE_BITS;
 use crate::decision::{Decision, Draft};
 use crate::view::{self, Caller, Stop, View, child, entry, inode, refuse};
+use crate::xattr::{self, Legacy};
 use base::limits::{LINKS_MAX, TARGET_BYTES_MAX};
 use base::{Attr, Edit, FileKind, Ino, Inode, Kind, Name, Outcome, Reply, Time};
 
@@ -154,11 +155,16 @@ fn born(
     wish: Wish,
 ) -> Result<Decision, Stop> {
     let now = view.now();
+    // A symbolic link has no permissions of its own.
+    let legacy = match wish.kind {
+        FileKind::Link => Legacy { mode: wish.mode, lists: Vec::new() },
+        kind => xattr::inherit(view, (parent, home), wish.mode, caller.umask, kind == FileKind::Directory)?,
+    };
     let group = if wish.kind == FileKind::Directory { view.spread(parent) } else { parent.group() };
     let ino = view.fresh_ino(group)?;
     let cookie = view.fresh_cookie(parent)?;
     assert!(ino.group() == group, "a fresh number belongs to the group that gave it");
-    let inode = infant(caller, (parent, home), ino, &wish, now);
+    let inode = infant(caller, (parent, home), ino, (&wish, &legacy), now);
     let stamp = home.ctime.tick(now);
     let links = i32::from(wish.kind == FileKind::Directory);
     let mut draft = Draft::new(caller.volume, parent.group());
@@ -168,21 +174,31 @@ fn born(
     if let Some(target) = wish.target {
         draft.edit(ino, Edit::TargetPut { ino, target });
     }
+    for (name, value) in legacy.lists {
+        draft.edit(ino, Edit::XattrPut { ino, name, value });
+    }
     draft.decide(view, Reply::Attr(Attr { ino, inode }), Outcome::Inode(ino))
 }
 
-fn infant(caller: &Caller, (parent, home): (Ino, &Inode), ino: Ino, wish: &Wish, now: Time) -> Inode {
+fn infant(
+    caller: &Caller,
+    (parent, home): (Ino, &Inode),
+    ino: Ino,
+    (wish, legacy): (&Wish, &Legacy),
+    now: Time,
+) -> Inode {
     let inherits = home.mode & SETGID != 0;
     let directory = wish.kind == FileKind::Directory;
     Inode {
         kind: wish.kind,
-        mode: (wish.mode & MODE_BITS) | if inherits && directory { SETGID } else { 0 },
+        mode: (legacy.mode & MODE_BITS) | if inherits && directory { SETGID } else { 0 },
         uid: caller.uid,
         gid: if inherits { home.gid } else { caller.gid },
         links: if directory { 2 } else { 1 },
         rdev: wish.rdev,
         size: wish.target.as_ref().map_or(0, |target| target.len() as u64),
         project: home.project,
+        xattrs: !legacy.lists.is_empty(),
         ..blank(wish.kind, ino, parent, now)
     }
 }
@@ -208,5 +224,6 @@ pub(crate) fn blank(kind: FileKind, ino: Ino, parent: Ino, now: Time) -> Inode {
         ctime: now,
         btime: now,
         dead: false,
+        xattrs: false,
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::decision::Decision;
 use crate::view::{Caller, Need, Stop, View, child, directory, entry, inode, known, refuse};
-use crate::{attributes, create, remove, rename, volumes, write};
+use crate::{attributes, create, remove, rename, volumes, write, xattr};
 use base::{Attr, Error, FileKind, Ino, Kind, Name, Op, Outcome, Reply};
 
 /// Decides what `op` does, or says what is missing for deciding.
@@ -35,6 +35,12 @@ pub fn evaluate(op: &Op, caller: &Caller, view: &mut dyn View) -> Result<Decisio
             let (one, other) = (rename::Spot { dir: *parent, name }, rename::Spot { dir: *new_parent, name: new_name });
             rename::exchange(view, caller, one, other)
         }
+        Op::GetXattr { ino, name } => xattr::get(view, *ino, name),
+        Op::ListXattr { ino } => xattr::list(view, *ino),
+        Op::SetXattr { ino, name, value, how, kill_setgid } => {
+            xattr::set(view, caller, *ino, (name, value), *how, *kill_setgid)
+        }
+        Op::RemoveXattr { ino, name } => xattr::remove(view, caller, *ino, name),
         Op::VolumeCreate { name, size_bytes } => volumes::create(view, caller, name, *size_bytes),
         Op::VolumeDelete { name } => volumes::delete(view, name),
         Op::Allocate { ino, offset, length, keep_size, room } => {

@@ -9,6 +9,7 @@
 // A miss carries a name by value: it is rare, and the operation allocates nothing on its way.
 #![allow(clippy::result_large_err)]
 
+mod acl;
 mod apply;
 mod attributes;
 mod create;
@@ -19,6 +20,7 @@ mod rename;
 mod view;
 mod volumes;
 pub mod write;
+mod xattr;
 
 #[cfg(test)]
 mod tests;
@@ -27,3 +29,4 @@ pub use apply::{TIME_KEPT, apply_inode};
 pub use decision::{Decision, Part};
 pub use evaluate::evaluate;
 pub use view::{Caller, Entry, Need, Seen, Stop, View};
+pub use xattr::capability;

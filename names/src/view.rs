@@ -1,6 +1,7 @@
 //! The door through which evaluate sees the state; the group implements it under its locks.
 
-use base::{Error, FileKind, GroupId, Ino, Inode, IntentId, Kind, Name, Time, Volume, VolumeId};
+use base::{Error, FileKind, GroupId, Ino, Inode, IntentId, Kind, Name, Time, Volume, VolumeId, Xattrs};
+use std::sync::Arc;
 
 /// What a name points to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -33,6 +34,8 @@ pub enum Need {
     Entry(Ino, Name),
     /// The symbolic link's target.
     Target(Ino),
+    /// The inode's extended attributes.
+    Xattrs(Ino),
     /// The volume of this name.
     Volume(Name),
     /// The group, locked.
@@ -50,6 +53,8 @@ pub trait View {
     fn entry(&mut self, dir: Ino, name: &Name) -> Seen<Entry>;
     /// A symbolic link's target.
     fn target(&mut self, ino: Ino) -> Seen<Box<[u8]>>;
+    /// An inode's extended attributes; asked only of inodes that have some.
+    fn xattrs(&mut self, ino: Ino) -> Seen<Arc<Xattrs>>;
     /// A volume, by name; it belongs to group 0.
     fn volume(&mut self, name: &Name) -> Seen<Volume>;
     /// A number never used before in `group`; `Need::Group` if the group is not at hand.
@@ -78,6 +83,8 @@ pub struct Caller {
     pub uid: u32,
     /// The user's primary group.
     pub gid: u32,
+    /// Permission bits that the user does not grant to what is created, unless the directory has a say in that.
+    pub umask: u16,
 }
 
 /// Why there is no decision. A need carries a name by value, for the same reason as in the crate's head.

@@ -259,6 +259,7 @@ impl Brick {
                 request: RequestId(0),
                 uid: 0,
                 gid: 0,
+                umask: 0,
                 deadline_ns: u64::MAX,
                 class: Class::Metadata,
                 trace: 0,

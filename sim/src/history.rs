@@ -66,6 +66,7 @@ impl Call {
             Op::SetAttr { ino, .. } | Op::Open { ino, .. } | Op::Write { ino, .. } | Op::Allocate { ino, .. } => {
                 (Some(*ino), None)
             }
+            Op::SetXattr { ino, .. } | Op::RemoveXattr { ino, .. } => (Some(*ino), None),
             Op::Link { ino, new_parent, .. } => (Some(*new_parent), Some(*ino)),
             Op::Create { parent, .. } | Op::MakeDir { parent, .. } | Op::SymLink { parent, .. } => {
                 (Some(*parent), told)

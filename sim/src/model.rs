@@ -2,7 +2,7 @@
 //! nothing of groups, edits, blocks or checkpoints.
 
 use crate::history::{Key, payload};
-use base::{FileKind, Ino, Name, Op, Outcome, Room};
+use base::{FileKind, Ino, Name, Op, Outcome, Room, Xattrs};
 use std::collections::BTreeMap;
 
 /// A file, directory or link.
@@ -22,6 +22,8 @@ pub struct Node {
     pub target: Vec<u8>,
     /// A directory's entries.
     pub entries: BTreeMap<Name, Ino>,
+    /// Extended attributes; a directory hands `DEFAULT` down to directories.
+    pub xattrs: Xattrs,
 }
 
 impl Node {
@@ -35,9 +37,18 @@ impl Node {
             bytes: Vec::new(),
             target: Vec::new(),
             entries: BTreeMap::new(),
+            xattrs: Xattrs::new(),
         }
     }
 }
+
+/// A directory's list for what is created in it.
+pub const DEFAULT: &[u8] = b"system.posix_acl_default";
+
+/// Such a list, which says no more than a mode does and takes nothing away: all that it leaves behind in a directory is
+/// itself, and nothing in a file.
+pub const LIST: &[u8] =
+    &[2, 0, 0, 0, 1, 0, 7, 0, 255, 255, 255, 255, 4, 0, 7, 0, 255, 255, 255, 255, 32, 0, 7, 0, 255, 255, 255, 255];
 
 /// All nodes of the one volume.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
@@ -108,6 +119,7 @@ impl Model {
                 }
                 Ok(())
             }
+            (Op::SetXattr { .. } | Op::RemoveXattr { .. }, _) => self.xattr(op),
             (Op::Open { ino, truncate: true }, _) => {
                 self.node(*ino)?.bytes.clear();
                 Ok(())
@@ -122,6 +134,20 @@ impl Model {
                 Ok(())
             }
             _ => Err(format!("{op:?} can't have had the outcome {outcome:?}")),
+        }
+    }
+
+    fn xattr(&mut self, op: &Op) -> Result<(), String> {
+        match op {
+            Op::SetXattr { ino, name, value, .. } => {
+                self.node(*ino)?.xattrs.insert(*name, value.clone());
+                Ok(())
+            }
+            Op::RemoveXattr { ino, name } => match self.node(*ino)?.xattrs.remove(name) {
+                Some(_) => Ok(()),
+                None => Err(format!("there was no attribute {name:?} of {ino:?}")),
+            },
+            other => unreachable!("{other:?} is not about attributes"),
         }
     }
 
@@ -142,7 +168,7 @@ impl Model {
         Ok(node)
     }
 
-    fn born(&mut self, parent: Ino, name: &Name, ino: Ino, node: Node) -> Result<(), String> {
+    fn born(&mut self, parent: Ino, name: &Name, ino: Ino, mut node: Node) -> Result<(), String> {
         if self.nodes.contains_key(&ino) {
             return Err(format!("inode number {ino:?} was given out twice"));
         }
@@ -152,6 +178,10 @@ impl Model {
             return Err(format!("the name {name:?} in {parent:?} was taken"));
         }
         home.links += u32::from(directory);
+        if directory {
+            node.xattrs = home.xattrs.clone();
+            node.xattrs.retain(|name, _| name.as_bytes() == DEFAULT);
+        }
         self.nodes.insert(ino, node);
         Ok(())
     }

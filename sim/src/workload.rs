@@ -2,8 +2,10 @@
 //! told, and deliver some requests twice.
 
 use crate::history::{History, Key, payload};
+use crate::model::{DEFAULT, LIST};
 use crate::world::{CORES_MAX, SEGMENTS_AMPLE, Served, context, volume_name};
-use base::{At, FileKind, Ino, Kind, Name, Op, RequestId, Room, Seek, SessionId, SetAttr, Sync, VolumeId};
+use base::limits::XATTR_VALUE_BYTES_MAX;
+use base::{At, FileKind, Ino, Kind, Name, Op, RequestId, Room, Seek, SessionId, SetAttr, SetHow, Sync, VolumeId};
 use group::Answer;
 use layer::Call;
 use runtime::random::SplitMix;
@@ -19,7 +21,7 @@ const NAMES: u64 = 9;
 const HANDLES_MAX: usize = 5;
 
 /// What clients do, by weight. Drawn per seed: a seed that does only some things does them far more often.
-const DEEDS: [(Deed, u64); 26] = [
+const DEEDS: [(Deed, u64); 28] = [
     (Deed::Create, 8),
     (Deed::MakeDir, 5),
     (Deed::SymLink, 2),
@@ -38,6 +40,8 @@ const DEEDS: [(Deed, u64); 26] = [
     (Deed::Punch, 3),
     (Deed::Zero, 2),
     (Deed::Seek, 1),
+    (Deed::SetXattr, 4),
+    (Deed::RemoveXattr, 2),
     (Deed::Fsync, 5),
     (Deed::SyncAll, 1),
     (Deed::List, 2),
@@ -70,6 +74,8 @@ enum Deed {
     /// Make zeros that are promised.
     Zero,
     Seek,
+    SetXattr,
+    RemoveXattr,
     Fsync,
     SyncAll,
     List,
@@ -171,13 +177,15 @@ impl Profile {
                 (self.clients, self.large_one_in, self.pause_ns) = (6, 1000, 1);
             }
             Focus::CrossGroup => {
-                self.weights =
-                    only(&[Deed::Create, Deed::MakeDir, Deed::Link, Deed::Unlink, Deed::RemoveDir, Deed::Rename]);
+                self.weights = {
+                    let deeds = [Deed::Create, Deed::MakeDir, Deed::Link, Deed::Unlink, Deed::RemoveDir, Deed::Rename];
+                    only(&[&deeds[..], &[Deed::SetXattr]].concat())
+                };
                 self.groups = self.groups.max(3);
             }
             Focus::Cuts => {
                 let deeds = [Deed::Create, Deed::Write, Deed::Truncate, Deed::OpenTruncate, Deed::Unlink];
-                let clears = [Deed::Punch, Deed::Zero, Deed::Seek];
+                let clears = [Deed::Punch, Deed::Zero, Deed::Seek, Deed::SetXattr];
                 self.weights =
                     only(&[&deeds[..], &clears, &[Deed::Allocate, Deed::Read, Deed::Checkpoint, Deed::Sleep]].concat());
                 // Quick, so that much happens before all is freed.
@@ -489,6 +497,10 @@ impl Client {
                 let what = if self.rng.one_in(2) { Seek::Data } else { Seek::Hole };
                 Op::Seek { ino: file?, offset: self.rng.below(FILE_BYTES_MAX), what }
             }
+            Deed::SetXattr | Deed::RemoveXattr => {
+                let ino = if self.rng.one_in(3) { dir } else { file? };
+                self.xattr(ino, deed == Deed::SetXattr)
+            }
             Deed::Fsync => {
                 let ino = if self.rng.one_in(3) { dir } else { file? };
                 Op::Fsync { ino, sync: if self.rng.one_in(2) { Sync::All } else { Sync::Data } }
@@ -532,6 +544,26 @@ impl Client {
             return Op::Exchange { parent, name, new_parent, new_name };
         }
         Op::Rename { parent, name, new_parent, new_name, no_replace: self.rng.one_in(8) }
+    }
+
+    /// One of few names; values of all sizes, up to the largest.
+    fn xattr(&mut self, ino: Ino, set: bool) -> Op {
+        let number = self.rng.below(4);
+        let text = [&b"user.a"[..], b"user.b", b"trusted.c", DEFAULT][number as usize];
+        let name = Name::of_attribute(text).expect("a good name");
+        if !set {
+            return Op::RemoveXattr { ino, name };
+        }
+        let length = match self.rng.below(12) {
+            0 => XATTR_VALUE_BYTES_MAX as u64,
+            1..3 => self.rng.below(9000),
+            _ => self.rng.below(60),
+        };
+        let mut value = vec![0; length as usize];
+        payload((self.session, RequestId(self.request)), &mut value);
+        let value = if text == DEFAULT { LIST.into() } else { value.into() };
+        let how = [SetHow::Any, SetHow::Any, SetHow::Create, SetHow::Replace][self.rng.below(4) as usize];
+        Op::SetXattr { ino, name, value, how, kill_setgid: false }
     }
 
     fn write(&mut self, ino: Ino) -> Option<(Op, u32)> {
@@ -639,6 +671,7 @@ impl Known {
         let gone = match op {
             Op::SetAttr { ino, .. } | Op::Open { ino, .. } | Op::Write { ino, .. } => *ino,
             Op::Allocate { ino, .. } | Op::Read { ino, .. } | Op::Link { ino, .. } => *ino,
+            Op::SetXattr { ino, .. } | Op::RemoveXattr { ino, .. } => *ino,
             Op::Create { parent, .. } | Op::MakeDir { parent, .. } | Op::SymLink { parent, .. } => *parent,
             _ => return,
         };

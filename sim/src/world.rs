@@ -120,6 +120,7 @@ pub fn context(volume: VolumeId, key: crate::history::Key) -> Context {
         request,
         uid: 0,
         gid: 0,
+        umask: 0,
         deadline_ns: u64::MAX,
         class: Class::Foreground,
         trace: 0,

@@ -14,12 +14,15 @@ use crate::usage::{self, User};
 use base::limits::BLOCKS_PER_LEAF;
 use base::{
     FileKind, GroupId, Ino, Inode, Intent, IntentId, LeafKey, Name, Outcome, Place, RequestId, Result, SegmentId,
-    SessionId, Volume, VolumeId,
+    SessionId, Volume, VolumeId, Xattrs,
 };
 use runtime::seeded::{Bug, active};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::Arc;
+
+/// Extended attributes by name: the value that each has now, or None.
+pub type XattrChanges = BTreeMap<Name, Option<Arc<[u8]>>>;
 
 /// One merged change of a group: the last word on its key.
 #[derive(Clone, PartialEq, Debug)]
@@ -32,6 +35,8 @@ pub enum Change {
     Cookie(VolumeId, Ino, u64, Option<(Name, Ino, FileKind)>),
     /// A symbolic link's target, or its end.
     Target(VolumeId, Ino, Option<Box<[u8]>>),
+    /// Extended attributes set and removed; None: they are gone with the inode.
+    Xattrs(VolumeId, Ino, Option<XattrChanges>),
     /// Blocks of an inode are gone. Comes before leaves.
     Cut(Cut),
     /// An inode of a project is promised blocks. Comes after cuts and before leaves.
@@ -302,6 +307,7 @@ impl Work {
             Change::Target(volume, ino, target) => {
                 self.put(keys::target(volume, ino), target.map(|target| values::encode_target(&target)));
             }
+            Change::Xattrs(volume, ino, changes) => self.xattrs(store, keys::xattrs(volume, ino), changes)?,
             Change::Cut(cut) => {
                 self.cut(store, purges, &cut, limits)?;
                 if reserves.files.contains_key(&(cut.volume, cut.ino)) {
@@ -336,6 +342,22 @@ impl Work {
                 Arc::make_mut(reserves).files.retain(|(of, _), _| *of != volume);
             }
         }
+        Ok(())
+    }
+
+    /// Lays changed attributes over those that the index holds.
+    fn xattrs(&mut self, store: &Store, key: Vec<u8>, changes: Option<XattrChanges>) -> Result<()> {
+        let mut all = Xattrs::new();
+        if let Some(changes) = changes {
+            all = store.index.get(&key)?.map(|row| values::decode_xattrs(&row)).transpose()?.unwrap_or_default();
+            for (name, value) in changes {
+                match value {
+                    Some(value) => all.insert(name, value),
+                    None => all.remove(&name),
+                };
+            }
+        }
+        self.put(key, (!all.is_empty()).then(|| values::encode_xattrs(&all)));
         Ok(())
     }
 

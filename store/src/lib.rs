@@ -30,7 +30,7 @@ pub mod superblock_file;
 pub mod usage;
 
 pub use brick::{FormatOptions, format_brick};
-pub use checkpoint::{Change, Cut, FreeLimits, GroupPart, Left};
+pub use checkpoint::{Change, Cut, FreeLimits, GroupPart, Left, XattrChanges};
 pub use open::{Opening, Replay};
 pub use recovery::Replayed;
 

@@ -157,12 +157,13 @@ fn inode() -> Inode {
         ctime: Time(13),
         btime: Time(-1),
         dead: true,
+        xattrs: true,
     }
 }
 
 /// The inode's drawing, from `at` on.
 fn inode_drawn(bytes: &[u8], at: usize) {
-    let small = [(0, 2, 0o100_644), (2, 2, 1), (4, 4, 1), (8, 4, 2), (12, 4, 3), (16, 4, 4), (20, 4, 5), (24, 4, 6)];
+    let small = [(0, 2, 0o100_644), (2, 2, 3), (4, 4, 1), (8, 4, 2), (12, 4, 3), (16, 4, 4), (20, 4, 5), (24, 4, 6)];
     let large = [(28, 8, 7), (36, 8, 8), (44, 8, 9), (52, 8, 10), (60, 8, 11), (68, 8, 12), (76, 8, 13)];
     let last = [(84, 8, u64::MAX)];
     for &(offset, size, value) in small.iter().chain(&large).chain(&last) {
@@ -200,6 +201,8 @@ fn edits_and_their_codes() {
         (19, 8, Edit::SessionDrop { session: SessionId(2) }),
         (20, 24, Edit::Reserve { ino, first: 3, count: 4 }),
         (21, 32, Edit::Punch { ino, first: 3, count: 4, trim: 5 }),
+        (23, 8 + 5 + 4 + 2, Edit::XattrPut { ino, name, value: (*b"ab").into() }),
+        (24, 8 + 5, Edit::XattrDrop { ino, name }),
     ];
     for (code, length, edit) in rows {
         let mut bytes = Vec::new();
@@ -212,6 +215,7 @@ fn edits_and_their_codes() {
             12 => drawn(&bytes, &[(1, 8, 2), (9, 8, 3), (17, 2, 3), (19, 4, 7), (27, 4, 9)]),
             13 => drawn(&bytes, &[(1, 4, 4), (5, 8, 5), (13, 2, 1), (15, 4, 1), (19, 4, 2), (23, 1, 1), (24, 1, 6)]),
             17 => drawn(&bytes, &[(1, 4, 6), (5, 8, 7), (13, 8, 8), (21, 2, 3)]),
+            23 => drawn(&bytes, &[(1, 8, 2), (9, 2, 3), (11, 1, b'x'.into()), (14, 4, 2), (18, 1, b'a'.into())]),
             _ => {}
         }
     }

@@ -42,6 +42,10 @@ pub mod opcode {
     pub const STATFS: u32 = 17;
     pub const RELEASE: u32 = 18;
     pub const FSYNC: u32 = 20;
+    pub const SETXATTR: u32 = 21;
+    pub const GETXATTR: u32 = 22;
+    pub const LISTXATTR: u32 = 23;
+    pub const REMOVEXATTR: u32 = 24;
     pub const INIT: u32 = 26;
     pub const OPENDIR: u32 = 27;
     pub const READDIR: u32 = 28;
@@ -64,13 +68,16 @@ pub mod init_flag {
     pub const ASYNC_READ: u64 = 1 << 0;
     pub const ATOMIC_O_TRUNC: u64 = 1 << 3;
     pub const BIG_WRITES: u64 = 1 << 5;
+    pub const DONT_MASK: u64 = 1 << 6;
     pub const DO_READDIRPLUS: u64 = 1 << 13;
     pub const READDIRPLUS_AUTO: u64 = 1 << 14;
     pub const ASYNC_DIO: u64 = 1 << 15;
     pub const PARALLEL_DIROPS: u64 = 1 << 18;
+    pub const POSIX_ACL: u64 = 1 << 20;
     pub const MAX_PAGES: u64 = 1 << 22;
     pub const CACHE_SYMLINKS: u64 = 1 << 23;
     pub const HANDLE_KILLPRIV_V2: u64 = 1 << 28;
+    pub const SETXATTR_EXT: u64 = 1 << 29;
     pub const INIT_EXT: u64 = 1 << 30;
     pub const DIRECT_IO_ALLOW_MMAP: u64 = 1 << 36;
 }
@@ -105,6 +112,8 @@ pub const WRITE_KILL_SUIDGID: u32 = 1 << 2;
 pub const FSYNC_FDATASYNC: u32 = 1 << 0;
 /// `open_flags` of OPEN and CREATE: clear setuid and setgid with the truncation.
 pub const OPEN_KILL_SUIDGID: u32 = 1 << 0;
+/// `setxattr_flags`: clear setgid with the access control list that is set.
+pub const SETXATTR_ACL_KILL_SGID: u32 = 1 << 0;
 /// Takes a message apart, front to back; never reads past its end.
 pub struct Fields<'a>(pub &'a [u8]);
 

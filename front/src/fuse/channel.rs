@@ -7,14 +7,14 @@
 use super::abi::{self, IN_HEADER_BYTES, WRITE_HEAD_BYTES, opcode};
 use super::parse::{self, Ask, Header};
 use super::syscall::errno_of;
-use base::limits::{IO_BYTES_MAX, TARGET_BYTES_MAX};
+use base::limits::{IO_BYTES_MAX, XATTR_VALUE_BYTES_MAX};
 use base::{Ino, Result};
 use runtime::{Buf, Runtime};
 use std::fs::File;
 use std::io::{IoSlice, IoSliceMut, Read, Write};
 
-/// Longest part of a request that is looked at, a write's payload apart: SYMLINK with the longest name and target.
-const JOINED_BYTES: usize = IN_HEADER_BYTES + 256 + TARGET_BYTES_MAX + 1;
+/// Longest part of a request that is looked at, a write's payload apart: SETXATTR with the longest name and value.
+const JOINED_BYTES: usize = IN_HEADER_BYTES + 16 + 256 + XATTR_VALUE_BYTES_MAX;
 
 /// Payloads above this size are taken over with the buffer in which they landed: their own would hold 1 MiB as
 /// well. Smaller ones are copied into a buffer of their size, which costs nothing measurable up to 128 KiB (at
@@ -77,10 +77,11 @@ impl Landing {
             return None;
         }
         let first = total.min(WRITE_HEAD_BYTES);
-        let header = parse::header(&self.head[..first], total).ok()?;
+        let mut header = parse::header(&self.head[..first], total).ok()?;
         let payload_bytes = if header.opcode == opcode::WRITE { total - first } else { 0 };
         let end = if header.opcode == opcode::WRITE { first } else { self.join(total) };
         let body = &self.head[IN_HEADER_BYTES..end];
+        header.umask = parse::umask(header.opcode, body);
         let ask = parse::ask(&header, body, payload_bytes, root);
         Some(Message { header, ask, payload_bytes })
     }

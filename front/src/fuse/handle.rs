@@ -31,7 +31,8 @@ const STEP_BITS: u32 = 2;
 enum Told {
     Head(Head),
     Bytes(Head, Slice),
-    Link(Head, Box<[u8]>),
+    Small(Head, Box<[u8]>),
+    Value(Head, Arc<[u8]>),
     Buffer(Head, Buf),
     /// A head that leaves the inode open: if nobody takes it, the open is undone.
     Opened(Head, Ino),
@@ -62,8 +63,9 @@ impl<T: Target> Handler<T> {
     }
     fn row(&self, ask: &Ask) -> OpRow {
         match ask {
-            Ask::Entry(op) | Ask::Node(op) | Ask::Attr(op) | Ask::Done(op) | Ask::Target(op) => self.rows.row(op),
-            Ask::Read(op) | Ask::Write(op) | Ask::Seek(op) | Ask::Create { op, .. } => self.rows.row(op),
+            Ask::Entry(op) | Ask::Node(op) | Ask::Attr(op) | Ask::Done(op) => self.rows.row(op),
+            Ask::Target(op) | Ask::Xattrs(op, _) | Ask::Seek(op) => self.rows.row(op),
+            Ask::Read(op) | Ask::Write(op) | Ask::Create { op, .. } => self.rows.row(op),
             Ask::Open { ino, .. } => self.rows.row(&Op::Open { ino: *ino, truncate: false }),
             Ask::ReadDir { ino, .. } => self.rows.row(&Op::ReadDir { ino: *ino, cookie: 0, count: 0, plus: false }),
             Ask::StatFs => self.rows.row(&Op::StatFs),
@@ -78,6 +80,7 @@ impl<T: Target> Handler<T> {
             request: RequestId(header.unique << STEP_BITS),
             uid: header.uid,
             gid: header.gid,
+            umask: header.umask,
             deadline_ns: u64::MAX,
             class: if data { Class::Foreground } else { Class::Metadata },
             trace: header.unique,
@@ -95,7 +98,7 @@ impl<T: Target> Handler<T> {
             Ask::Attr(op) => Ok(Told::Head(Head::attr(unique, &self.attr(context, op).await?))),
             Ask::Done(op) => self.call(context, op).await.map(|_| Told::Head(Head::status(unique, 0))),
             Ask::Target(op) => match self.call(context, op).await? {
-                Reply::Target(target) => Ok(Told::Link(Head::before(unique, target.len()), target)),
+                Reply::Target(target) => Ok(Told::Small(Head::before(unique, target.len()), target)),
                 other => contradiction(&other),
             },
             Ask::Seek(op) => match self.call(context, op).await? {
@@ -103,6 +106,7 @@ impl<T: Target> Handler<T> {
                 Reply::Found(None) => Ok(Told::Head(Head::status(unique, libc::ENXIO))),
                 other => contradiction(&other),
             },
+            Ask::Xattrs(op, size) => self.xattrs(context, unique, op, size).await,
             Ask::StatFs => match self.call(context, Op::StatFs).await? {
                 Reply::StatFs(space) => Ok(Told::Head(Head::statfs(unique, &space))),
                 other => contradiction(&other),
@@ -137,6 +141,30 @@ impl<T: Target> Handler<T> {
             Err(error) if lookup && error.kind == Kind::NotFound => Ok(Told::Head(Head::absent(unique))),
             Err(error) => Err(error),
         }
+    }
+    /// A value or names, as far as the client's buffer takes them. Names of `trusted.` are for root alone: the kernel
+    /// refuses their values to others, but passes a list on as it is.
+    async fn xattrs(&self, context: &Context, unique: u64, op: Op, size: usize) -> Result<Told> {
+        let told = match self.call(context, op).await? {
+            Reply::Value(value) => Told::Value(Head::before(unique, value.len()), value),
+            Reply::Names(names) if context.uid == 0 => Told::Small(Head::before(unique, names.len()), names),
+            Reply::Names(names) => {
+                let seen = names.split_inclusive(|byte| *byte == 0).filter(|name| !name.starts_with(b"trusted."));
+                let names: Box<[u8]> = seen.flatten().copied().collect();
+                Told::Small(Head::before(unique, names.len()), names)
+            }
+            other => contradiction(&other),
+        };
+        let length = match &told {
+            Told::Value(_, bytes) => bytes.len(),
+            Told::Small(_, bytes) => bytes.len(),
+            _ => unreachable!("just made"),
+        };
+        Ok(match size {
+            0 => Told::Head(Head::xattr_size(unique, length)),
+            _ if size < length => Told::Head(Head::status(unique, libc::ERANGE)),
+            _ => told,
+        })
     }
     async fn read(&self, context: &Context, unique: u64, op: Op) -> Result<Told> {
         let Answer { reply, data, .. } = self.target.call(context, Call { op, data: None }).await?;
@@ -219,7 +247,8 @@ impl<T: Target> Handler<T> {
         match told {
             Told::Head(head) => self.send(unique, &head, &[]),
             Told::Bytes(head, bytes) => self.send(unique, &head, &bytes),
-            Told::Link(head, target) => self.send(unique, &head, &target),
+            Told::Small(head, bytes) => self.send(unique, &head, &bytes),
+            Told::Value(head, bytes) => self.send(unique, &head, &bytes),
             Told::Buffer(head, buffer) => self.send(unique, &head, &buffer),
             Told::Opened(head, ino) => {
                 if channel::send(&self.device, head.as_bytes(), &[]).is_err() {

@@ -9,17 +9,21 @@ use std::fs::File;
 use std::io::{Read, Write};
 
 /// Features asked for, where the kernel has them (rule F4). Not among them: the writeback cache (rule F2), locks
-/// (they stay in the kernel), DONT_MASK (the kernel applies the umask), EXPORT_SUPPORT.
+/// (they stay in the kernel), EXPORT_SUPPORT. The umask comes with each request (DONT_MASK), because a directory's
+/// default list takes its place. HANDLE_KILLPRIV_V2 also spares the question for capabilities before each write.
 const WANTED: u64 = init_flag::ASYNC_READ
     | init_flag::ATOMIC_O_TRUNC
     | init_flag::BIG_WRITES
+    | init_flag::DONT_MASK
     | init_flag::DO_READDIRPLUS
     | init_flag::READDIRPLUS_AUTO
     | init_flag::ASYNC_DIO
     | init_flag::PARALLEL_DIROPS
+    | init_flag::POSIX_ACL
     | init_flag::MAX_PAGES
     | init_flag::CACHE_SYMLINKS
     | init_flag::HANDLE_KILLPRIV_V2
+    | init_flag::SETXATTR_EXT
     | init_flag::INIT_EXT
     | init_flag::DIRECT_IO_ALLOW_MMAP;
 

@@ -3,7 +3,7 @@
 
 use super::abi::{self, Fields, fattr, opcode};
 use base::limits::{DIR_ENTRIES_MAX, IO_BYTES_MAX, TARGET_BYTES_MAX};
-use base::{At, Error, FileKind, Ino, Kind, Name, Op, Result, Room, Seek, SetAttr, SetTime, Sync, Time};
+use base::{At, Error, FileKind, Ino, Kind, Name, Op, Result, Room, Seek, SetAttr, SetHow, SetTime, Sync, Time};
 use runtime::seeded::{self, Bug};
 
 /// The part of a request's header that matters here.
@@ -19,6 +19,8 @@ pub struct Header {
     pub uid: u32,
     /// The caller's group of users.
     pub gid: u32,
+    /// The caller's umask, of requests that create something.
+    pub umask: u16,
 }
 
 /// What a request asks, by the shape of its answer.
@@ -38,6 +40,8 @@ pub enum Ask {
     Done(Op),
     /// A link's target.
     Target(Op),
+    /// An attribute's value or all attributes' names, in a buffer of so many bytes; 0: only how many it needs.
+    Xattrs(Op, usize),
     /// A handle; `kill_privileges`: a truncating open by an unprivileged user.
     Open { ino: Ino, flags: u32, kill_privileges: bool },
     /// A directory's handle: nothing to tell the stack, as the kernel refuses to read removed directories.
@@ -81,7 +85,19 @@ pub fn header(message: &[u8], total: usize) -> Result<Header> {
     let (uid, gid) = (fields.u32()?, fields.u32()?);
     // The process and the length of extensions, which are only sent if negotiated.
     fields.bytes(8)?;
-    Ok(Header { opcode, unique, nodeid, uid, gid })
+    Ok(Header { opcode, unique, nodeid, uid, gid, umask: 0 })
+}
+
+/// The umask of a request, by what follows its header; 0 of one that creates nothing. It lies behind the mode, or the
+/// mode and a number.
+pub fn umask(opcode: u32, body: &[u8]) -> u16 {
+    let before = match opcode {
+        opcode::MKDIR => 4,
+        opcode::MKNOD | opcode::CREATE => 8,
+        _ => return 0,
+    };
+    let mut fields = Fields(body.get(before..).unwrap_or_default());
+    mode_bits(fields.u32().unwrap_or(0))
 }
 
 /// Parses what follows the header. A write's payload is not part of `body`; its length is `payload_bytes`.
@@ -96,6 +112,12 @@ pub fn ask(header: &Header, body: &[u8], payload_bytes: usize, root: Ino) -> Res
         opcode::OPEN | opcode::OPENDIR | opcode::RELEASE | opcode::RELEASEDIR => handle(header.opcode, fields, ino),
         opcode::FSYNC | opcode::FSYNCDIR => fsync(fields, ino),
         opcode::READDIR | opcode::READDIRPLUS => read_dir(header.opcode, fields, ino),
+        opcode::GETXATTR | opcode::LISTXATTR => get_xattr(header.opcode, fields, ino),
+        opcode::SETXATTR => set_xattr(fields, ino),
+        opcode::REMOVEXATTR => {
+            let mut fields = fields;
+            Ok(Ask::Done(Op::RemoveXattr { ino, name: Name::of_attribute(fields.string()?)? }))
+        }
         opcode::READLINK => Ok(Ask::Target(Op::ReadLink { ino })),
         opcode::STATFS => Ok(Ask::StatFs),
         opcode::SYNCFS => Ok(Ask::Done(Op::SyncAll)),
@@ -115,8 +137,8 @@ pub fn ask(header: &Header, body: &[u8], payload_bytes: usize, root: Ino) -> Res
 }
 
 /// Requests that the stack never sees. ENOSYS makes the kernel stop asking, so it is given exactly where that is
-/// wanted: FLUSH (rule F4), ACCESS, attributes by name, POLL, STATX, TMPFILE, COPY_FILE_RANGE (the kernel then copies
-/// through its page cache), BMAP, INTERRUPT (a request in progress always ends by itself).
+/// wanted: FLUSH (rule F4), ACCESS, POLL, STATX, TMPFILE, COPY_FILE_RANGE (the kernel then copies through its page
+/// cache), BMAP, INTERRUPT (a request in progress always ends by itself).
 fn unsupported(code: u32) -> Ask {
     match code {
         opcode::FORGET | opcode::BATCH_FORGET | opcode::NOTIFY_REPLY => Ask::Silent,
@@ -254,6 +276,37 @@ fn fsync(mut fields: Fields<'_>, ino: Ino) -> Result<Ask> {
     Ok(Ask::Done(Op::Fsync { ino, sync }))
 }
 
+fn get_xattr(code: u32, mut fields: Fields<'_>, ino: Ino) -> Result<Ask> {
+    let size = fields.u32()? as usize;
+    fields.u32()?;
+    match code {
+        opcode::LISTXATTR => Ok(Ask::Xattrs(Op::ListXattr { ino }, size)),
+        _ => Ok(Ask::Xattrs(Op::GetXattr { ino, name: Name::of_attribute(fields.string()?)? }, size)),
+    }
+}
+
+/// The value lies behind the name, and the name behind two words, or four if the kernel knows SETXATTR_EXT: then the third
+/// has no more than its lowest bit, so no name with this length begins there.
+fn set_xattr(mut fields: Fields<'_>, ino: Ino) -> Result<Ask> {
+    let total = fields.0.len();
+    let size = fields.u32()? as usize;
+    let how = match fields.u32()? as i32 {
+        0 => SetHow::Any,
+        libc::XATTR_CREATE => SetHow::Create,
+        libc::XATTR_REPLACE => SetHow::Replace,
+        _ => return Err(invalid("setxattr knows only XATTR_CREATE and XATTR_REPLACE")),
+    };
+    let short = Fields(fields.0).string().is_ok_and(|name| !name.is_empty() && total == 8 + name.len() + 1 + size);
+    let mut kill_setgid = false;
+    if !short {
+        kill_setgid = fields.u32()? & abi::SETXATTR_ACL_KILL_SGID != 0;
+        fields.u32()?;
+    }
+    let name = Name::of_attribute(fields.string()?)?;
+    let value = fields.bytes(size)?.into();
+    Ok(Ask::Done(Op::SetXattr { ino, name, value, how, kill_setgid }))
+}
+
 fn read_dir(code: u32, mut fields: Fields<'_>, ino: Ino) -> Result<Ask> {
     let _handle = fields.u64()?;
     let offset = fields.u64()?;
@@ -295,7 +348,7 @@ fn named(code: u32, mut fields: Fields<'_>, parent: Ino) -> Result<Ask> {
     }
 }
 
-/// Permission bits; the kernel has already taken the umask away.
+/// Permission bits.
 fn mode_bits(mode: u32) -> u16 {
     (mode & 0o7777) as u16
 }

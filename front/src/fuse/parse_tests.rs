@@ -8,7 +8,7 @@ const ROOT: Ino = Ino(1 << 20 | 5);
 const NODE: u64 = 77 << 20 | 3;
 
 fn header_of(opcode: u32) -> Header {
-    Header { opcode, unique: 10, nodeid: NODE, uid: 1000, gid: 100 }
+    Header { opcode, unique: 10, nodeid: NODE, uid: 1000, gid: 100, umask: 0 }
 }
 
 fn body(build: impl for<'a, 'b> FnOnce(&'a mut Writer<'b>) -> &'a mut Writer<'b>) -> Vec<u8> {
@@ -31,7 +31,10 @@ fn name(text: &str) -> Name {
 #[test]
 fn headers() {
     let bytes = body(|w| w.u32(40).u32(opcode::GETATTR).u64(8).u64(1).u32(5).u32(6).u32(7).u32(0));
-    assert_eq!(header(&bytes, 40), Ok(Header { opcode: opcode::GETATTR, unique: 8, nodeid: 1, uid: 5, gid: 6 }));
+    assert_eq!(
+        header(&bytes, 40),
+        Ok(Header { opcode: opcode::GETATTR, unique: 8, nodeid: 1, uid: 5, gid: 6, umask: 0 })
+    );
     assert!(header(&bytes, 41).is_err(), "the length must be what was read");
     assert!((0..40).all(|cut| header(&bytes[..cut], 40).is_err()));
     assert_eq!((ino_of(1, ROOT), ino_of(NODE, ROOT)), (ROOT, Ino(NODE)));
@@ -201,6 +204,43 @@ fn renames() {
 }
 
 #[test]
+fn attributes_by_name() {
+    let (ino, name) = (Ino(NODE), Name::of_attribute(b"user./").expect("any bytes but NUL"));
+    let set = |flags: i32, more: u32| {
+        asked(opcode::SETXATTR, move |w| w.u32(3).u32(flags as u32).u32(more).u32(0).bytes(b"user./\0v\0w"))
+    };
+    let op = |how, kill_setgid| {
+        let value = (*b"v\0w").into();
+        Ok(Ask::Done(Op::SetXattr { ino, name, value, how, kill_setgid }))
+    };
+    assert_eq!(set(0, 0), op(SetHow::Any, false));
+    assert_eq!(set(libc::XATTR_CREATE, 1), op(SetHow::Create, true));
+    assert_eq!(set(libc::XATTR_REPLACE, 0), op(SetHow::Replace, false));
+    let short_form = asked(opcode::SETXATTR, |w| w.u32(3).u32(1).bytes(b"user./\0v\0w"));
+    assert_eq!(short_form, op(SetHow::Create, false));
+    assert_eq!(set(3, 0).expect_err("not both").kind, Kind::Invalid);
+    let short = asked(opcode::SETXATTR, |w| w.u32(4).u32(0).u32(0).u32(0).bytes(b"user./\0v\0w"));
+    assert_eq!(short.expect_err("the value is cut off").kind, Kind::Invalid);
+    let get = asked(opcode::GETXATTR, |w| w.u32(7).u32(0).bytes(b"user./\0"));
+    assert_eq!(get, Ok(Ask::Xattrs(Op::GetXattr { ino, name }, 7)));
+    let list = asked(opcode::LISTXATTR, |w| w.u32(0).u32(0));
+    assert_eq!(list, Ok(Ask::Xattrs(Op::ListXattr { ino }, 0)));
+    let remove = asked(opcode::REMOVEXATTR, |w| w.bytes(b"user./\0"));
+    assert_eq!(remove, Ok(Ask::Done(Op::RemoveXattr { ino, name })));
+}
+
+#[test]
+fn what_creates_tells_the_umask() {
+    let mkdir = body(|w| w.u32(0o777).u32(0o27).bytes(b"n\0"));
+    let node = body(|w| w.u32(0o777).u32(0).u32(0o27).u32(0).bytes(b"n\0"));
+    for (code, body) in [(opcode::MKDIR, &mkdir), (opcode::MKNOD, &node), (opcode::CREATE, &node)] {
+        assert_eq!(umask(code, body), 0o27, "{code}");
+        assert!((0..body.len()).all(|cut| umask(code, &body[..cut]) & !0o27 == 0));
+    }
+    assert_eq!(umask(opcode::WRITE, &node), 0);
+}
+
+#[test]
 fn directories_are_read_in_pages() {
     let read = |opcode, size: u32| asked(opcode, move |w| w.u64(0).u64(7).u32(size).u32(0).u64(0).u32(0).u32(0));
     let expected = |size, plus| Ok(Ask::ReadDir { ino: Ino(NODE), offset: 7, size, plus });
@@ -215,8 +255,8 @@ fn directories_are_read_in_pages() {
 fn what_the_kernel_should_not_ask_again_is_told_so() {
     const FLUSH: u32 = 25;
     let answers = |code| asked(code, |w| w);
-    // getxattr, setxattr, listxattr, access, flush, copy_file_range, poll, interrupt, statx.
-    for code in [22, 21, 23, 34, FLUSH, 47, 40, 36, 52, 4711] {
+    // access, flush, copy_file_range, poll, interrupt, statx.
+    for code in [34, FLUSH, 47, 40, 36, 52, 4711] {
         assert_eq!(answers(code), Ok(Ask::Answer(libc::ENOSYS)), "{code}");
     }
     for code in [opcode::FORGET, opcode::BATCH_FORGET, opcode::NOTIFY_REPLY] {

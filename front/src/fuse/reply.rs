@@ -97,6 +97,12 @@ impl Head {
             writer.u64(offset);
         })
     }
+    /// How large a buffer an attribute's value, or the list of names, needs.
+    pub fn xattr_size(unique: u64, length: usize) -> Head {
+        Head::build(unique, 0, 0, |writer| {
+            writer.u32(length as u32).u32(0);
+        })
+    }
     /// The volume's space. Inodes have no limit of their own: as many as blocks are told, since some tools take
     /// zero for "none left".
     pub fn statfs(unique: u64, space: &StatFs) -> Head {

@@ -25,6 +25,7 @@ fn inode(kind: FileKind) -> Inode {
         ctime: Time(3),
         btime: Time(0),
         dead: false,
+        xattrs: false,
     }
 }
 

@@ -33,6 +33,10 @@ pub const OP_NAMES: &[&str] = &[
     "mknod",
     "link",
     "exchange",
+    "getxattr",
+    "listxattr",
+    "setxattr",
+    "removexattr",
     "lseek",
 ];
 
@@ -80,7 +84,11 @@ fn index(op: &Op) -> usize {
         Op::MakeNode { .. } => 24,
         Op::Link { .. } => 25,
         Op::Exchange { .. } => 26,
-        Op::Seek { .. } => 27,
+        Op::GetXattr { .. } => 27,
+        Op::ListXattr { .. } => 28,
+        Op::SetXattr { .. } => 29,
+        Op::RemoveXattr { .. } => 30,
+        Op::Seek { .. } => 31,
     }
 }
 
@@ -121,6 +129,10 @@ mod tests {
             Op::MakeNode { parent: ino, name, kind: base::FileKind::Fifo, mode: 0, rdev: 0 },
             Op::Link { ino, new_parent: ino, new_name: name },
             Op::Exchange { parent: ino, name, new_parent: ino, new_name: name },
+            Op::GetXattr { ino, name },
+            Op::ListXattr { ino },
+            Op::SetXattr { ino, name, value: [].into(), how: base::SetHow::Any, kill_setgid: false },
+            Op::RemoveXattr { ino, name },
             Op::Seek { ino, offset: 0, what: base::Seek::Data },
         ];
         let names: Vec<_> = ops.iter().map(Op::name).collect();

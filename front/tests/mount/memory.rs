@@ -1,7 +1,7 @@
 //! A file tree in memory that answers operations as the stack would: what the front is tested with.
 
 use base::{At, Attr, DirEntry, Error, FileKind, GroupId, Ino, Inode, Kind, Name, Op, Reply, Result};
-use base::{SetAttr, SetTime, StatFs, Sync, Time};
+use base::{SetAttr, SetTime, StatFs, Sync, Time, Xattrs};
 use front::fuse::Target;
 use layer::{Answer, Call, Context};
 use runtime::{Buf, Runtime, Slice};
@@ -15,6 +15,7 @@ pub struct Node {
     pub entries: BTreeMap<u64, (Name, Ino)>,
     pub names: HashMap<Vec<u8>, u64>,
     pub target: Box<[u8]>,
+    pub xattrs: Xattrs,
     pub opens: i64,
 }
 
@@ -158,9 +159,11 @@ impl Tree {
             ctime: now,
             btime: now,
             dead: false,
+            xattrs: false,
         };
         let (entries, names) = (BTreeMap::new(), HashMap::new());
-        self.nodes.insert(ino.0, Node { inode, data: Vec::new(), entries, names, target: Box::default(), opens: 0 });
+        let (data, target, xattrs) = (Vec::new(), Box::default(), Xattrs::new());
+        self.nodes.insert(ino.0, Node { inode, data, entries, names, target, xattrs, opens: 0 });
         ino
     }
     fn link(&mut self, parent: Ino, name: Name, ino: Ino) -> Result<()> {
@@ -198,7 +201,7 @@ impl Tree {
                     Ok(_) if exclusive => return error(Kind::Exists),
                     Ok((_, ino)) => ino,
                     Err(_) => {
-                        let ino = self.add(FileKind::File, mode, parent, owner, now);
+                        let ino = self.add(FileKind::File, mode & !context.umask, parent, owner, now);
                         self.link(parent, name, ino)?;
                         ino
                     }
@@ -207,12 +210,12 @@ impl Tree {
                 self.attr(ino)
             }
             Op::MakeDir { parent, name, mode } => {
-                let ino = self.add(FileKind::Directory, mode, parent, owner, now);
+                let ino = self.add(FileKind::Directory, mode & !context.umask, parent, owner, now);
                 self.link(parent, name, ino)?;
                 self.attr(ino)
             }
             Op::MakeNode { parent, name, kind, mode, rdev } => {
-                let ino = self.add(kind, mode, parent, owner, now);
+                let ino = self.add(kind, mode & !context.umask, parent, owner, now);
                 self.node_mut(ino)?.inode.rdev = rdev;
                 self.link(parent, name, ino)?;
                 self.attr(ino)
@@ -276,6 +279,22 @@ impl Tree {
                 self.node_mut(ino)?.opens -= 1;
                 self.drop_unused(ino);
                 Ok(Reply::Done)
+            }
+            Op::SetXattr { ino, name, value, .. } => {
+                self.node_mut(ino)?.xattrs.insert(name, value);
+                Ok(Reply::Done)
+            }
+            Op::RemoveXattr { ino, name } => match self.node_mut(ino)?.xattrs.remove(&name) {
+                Some(_) => Ok(Reply::Done),
+                None => error(Kind::NoAttribute),
+            },
+            Op::GetXattr { ino, name } => match self.node(ino)?.xattrs.get(&name) {
+                Some(value) => Ok(Reply::Value(value.clone())),
+                None => error(Kind::NoAttribute),
+            },
+            Op::ListXattr { ino } => {
+                let names = self.node(ino)?.xattrs.keys().flat_map(|name| [name.as_bytes(), &[0]].concat());
+                Ok(Reply::Names(names.collect()))
             }
             Op::ReadDir { ino, cookie, count, plus } => self.read_dir(ino, cookie, count, plus),
             Op::StatFs => Ok(Reply::StatFs(StatFs { size_bytes: 1 << 40, free_bytes: 1 << 39 })),

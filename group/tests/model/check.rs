@@ -3,7 +3,7 @@
 
 use crate::rig::{Rig, SEGMENT_BYTES, Shape, checked, name, pattern};
 use base::limits::BLOCK_BYTES;
-use base::{At, GroupId, Ino, LeafKey, Op, Place, SegmentId, Sync, VolumeId};
+use base::{At, GroupId, Ino, LeafKey, Name, Op, Place, SegmentId, SetHow, Sync, VolumeId};
 use runtime::sim::World;
 use runtime::{OpenMode, Runtime, disk};
 use store::format::keys;
@@ -36,6 +36,9 @@ async fn closed(runtime: Runtime) -> Closed {
     let target = b"one".to_vec().into_boxed_slice();
     let op = Op::SymLink { parent: dir, name: name("link"), target };
     let link = rig.attr(op).await.expect("there is room").ino;
+    let name = Name::of_attribute(b"user.a").expect("a good name");
+    let op = Op::SetXattr { ino: one, name, value: [1].into(), how: SetHow::Any, kill_setgid: false };
+    rig.done(op).await.expect("there is room");
     for number in 0..BLOCKS / 10 {
         for ino in [one, other] {
             let bytes = pattern(ino.0 + number as u64, 10 * BLOCK_BYTES);
@@ -184,12 +187,13 @@ fn blocks_of_nobody_are_found() {
         brick.finds(vec![stray(VolumeId(9), 0), stray(VolumeId(9), 1)], &texts).await;
         // The inode is lost: its name leads nowhere.
         let lost = IndexEdit::Delete(keys::inode(volume, one));
+        let gone = format!("attributes of inode {one} of volume {volume}, which has none");
         let whose = format!("600 blocks are of inode {one} of volume {volume}, which does not exist");
         let leads = format!("an entry of volume {volume} leads to inode {one}, which is not there");
-        brick.finds(vec![lost], &[&whose, &leads, COUNTS]).await;
+        brick.finds(vec![lost], &[&whose, &leads, &gone, COUNTS]).await;
         // One that can't be read is not one that does not exist.
         let rotten = IndexEdit::Put(keys::inode(volume, one), vec![77; 9]);
-        brick.finds(vec![rotten], &[&format!("inode {one} of volume {volume}: "), &leads]).await;
+        brick.finds(vec![rotten], &[&format!("inode {one} of volume {volume}: "), &leads, &gone]).await;
     });
 }
 
@@ -222,6 +226,13 @@ fn damaged_names_are_found() {
         brick.finds(vec![IndexEdit::Delete(cookie)], &texts).await;
         let target = IndexEdit::Delete(keys::target(volume, brick.link));
         brick.finds(vec![target], &["has no target; what it held"]).await;
+        let xattrs = |ino| keys::xattrs(volume, ino);
+        let of_one = IndexEdit::Delete(xattrs(brick.one));
+        brick.finds(vec![of_one], &["has lost its attributes; what it held"]).await;
+        let rotten = IndexEdit::Put(xattrs(brick.one), vec![1, 2]);
+        brick.finds(vec![rotten], &[&format!("attributes of inode {} of volume {volume}: ", brick.one)]).await;
+        let of_none = IndexEdit::Put(xattrs(brick.other), values::encode_xattrs(&base::Xattrs::new()));
+        brick.finds(vec![of_none], &["of volume 1, which has none; no data is missing"]).await;
         let target = IndexEdit::Put(keys::target(volume, brick.one), values::encode_target(b"x"));
         brick.finds(vec![target], &["of volume 1, which is none"]).await;
     });

@@ -2,10 +2,11 @@
 //! operation together with what the brick answered, checks the answer, and takes over new inode numbers.
 
 use base::limits::{FILE_BYTES_MAX, IO_BYTES_MAX, TARGET_BYTES_MAX};
-use base::{At, Attr, FileKind, Ino, Kind, Name, Op, Reply, Result, Room, Seek, SetAttr, Time};
+use base::{At, Attr, FileKind, Ino, Kind, Name, Op, Reply, Result, Room, Seek, SetAttr, SetHow, Time, Xattrs};
 use group::Answer;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
+use std::sync::Arc;
 
 const BLOCK: u64 = 4096;
 
@@ -24,6 +25,8 @@ pub struct Node {
     /// Of a directory, in the order of listing.
     pub names: Vec<(Name, Ino)>,
     pub target: Vec<u8>,
+    /// What they mean is tested with `names`; a default list is handed down here as it is (see `LIST`).
+    pub xattrs: Xattrs,
     blocks: BTreeMap<u64, Vec<u8>>,
     ctime: Time,
 }
@@ -52,6 +55,7 @@ impl Node {
             dead: false,
             names: Vec::new(),
             target: Vec::new(),
+            xattrs: Xattrs::new(),
             blocks: BTreeMap::new(),
             ctime: Time(i64::MIN),
         }
@@ -115,6 +119,29 @@ impl Node {
             }
         }
     }
+}
+
+/// A list that takes nothing away, so that what inherits it has the same: owner, a user, owning group, mask, others.
+pub const LIST: &[u8] = &[
+    2, 0, 0, 0, 1, 0, 7, 0, 255, 255, 255, 255, 2, 0, 7, 0, 232, 3, 0, 0, 4, 0, 7, 0, 255, 255, 255, 255, 16, 0, 7, 0,
+    255, 255, 255, 255, 32, 0, 7, 0, 255, 255, 255, 255,
+];
+/// Where in that list the bits of a mode are.
+const CLASSES: [(usize, u32); 3] = [(6, 6), (30, 3), (38, 0)];
+
+/// An attribute's name.
+pub fn attribute(text: &str) -> Name {
+    Name::of_attribute(text.as_bytes()).expect("a good name")
+}
+
+/// Lists of permissions.
+pub const ACCESS: &str = "system.posix_acl_access";
+pub const DEFAULT: &str = "system.posix_acl_default";
+
+fn list_of(mode: u16) -> Arc<[u8]> {
+    let mut list = LIST.to_vec();
+    CLASSES.into_iter().for_each(|(at, shift)| list[at] = (mode >> shift & 7) as u8);
+    list.into()
 }
 
 type Refused<T> = std::result::Result<T, Kind>;
@@ -214,6 +241,9 @@ impl Plain {
                     self.change(*ino).kill_privileges();
                 }
             }
+            Op::GetXattr { .. } | Op::ListXattr { .. } | Op::SetXattr { .. } | Op::RemoveXattr { .. } => {
+                self.xattr(op, told)?;
+            }
             Op::Seek { ino, offset, what } => self.seek(*ino, *offset, *what, told)?,
             Op::Fsync { .. } | Op::SyncAll => {}
             other => panic!("{other:?} is not one of a volume's operations"),
@@ -236,6 +266,7 @@ impl Plain {
         assert_eq!((*told, inode.kind, inode.mode), (ino, node.kind, node.mode));
         assert_eq!((inode.uid, inode.gid, inode.dead), (node.uid, node.gid, node.dead), "{ino:?}");
         assert_eq!((inode.links, inode.size), (node.links, node.size), "{ino:?} {:?}", node.kind);
+        assert_eq!(inode.xattrs, !node.xattrs.is_empty(), "{ino:?}");
         assert_eq!(inode.entries, node.names.len() as u64, "{ino:?}");
         if node.is_directory() {
             assert_eq!(inode.parent, node.parent, "{ino:?}");
@@ -258,6 +289,13 @@ impl Plain {
             self.change(ino).cut(size);
         }
         let node = self.change(ino);
+        let moves = set.size.is_some() || set.uid.is_some() || set.gid.is_some() || set.kill_privileges;
+        if moves && !node.is_directory() {
+            node.xattrs.remove(&attribute("security.capability"));
+        }
+        if let (Some(mode), Some(list)) = (set.mode, node.xattrs.get_mut(&attribute(ACCESS))) {
+            *list = list_of(mode);
+        }
         node.mode = set.mode.map_or(node.mode, |mode| mode & 0o7777);
         node.uid = set.uid.unwrap_or(node.uid);
         node.gid = set.gid.unwrap_or(node.gid);
@@ -338,8 +376,15 @@ impl Plain {
         home.names.push((*name, ino));
         home.links += u32::from(kind == FileKind::Directory);
         let inherits = home.mode & 0o2000 != 0;
+        let home_list = home.xattrs.get(&attribute(DEFAULT)).cloned();
         let gid = if inherits { home.gid } else { caller.1 };
         let mut node = Node::new(kind, mode & 0o7777, parent, (caller.0, gid));
+        if let Some(default) = home_list.filter(|_| kind != FileKind::Link) {
+            node.xattrs.insert(attribute(ACCESS), list_of(node.mode));
+            if kind == FileKind::Directory {
+                node.xattrs.insert(attribute(DEFAULT), default);
+            }
+        }
         if inherits && kind == FileKind::Directory {
             node.mode |= 0o2000;
         }
@@ -471,15 +516,54 @@ impl Plain {
         Ok(())
     }
 
+    fn xattr(&mut self, op: &Op, told: &Result<Answer>) -> Refused<()> {
+        match op {
+            Op::SetXattr { ino, name, value, how, .. } => {
+                let node = self.node(*ino)?;
+                match (node.xattrs.contains_key(name), how) {
+                    (true, SetHow::Create) => return Err(Kind::Exists),
+                    (false, SetHow::Replace) => return Err(Kind::NoAttribute),
+                    _ => {}
+                }
+                if *name == attribute(DEFAULT) && !node.is_directory() {
+                    return Err(Kind::Permission);
+                }
+                let node = self.change(*ino);
+                node.xattrs.insert(*name, value.clone());
+                if *name == attribute(ACCESS) {
+                    node.mode |= 0o777;
+                }
+            }
+            Op::RemoveXattr { ino, name } => {
+                self.node(*ino)?;
+                let gone = self.change(*ino).xattrs.remove(name);
+                if gone.is_none() && !name.as_bytes().starts_with(b"system.") {
+                    return Err(Kind::NoAttribute);
+                }
+            }
+            Op::GetXattr { ino, name } => {
+                let value = self.node(*ino)?.xattrs.get(name).cloned().ok_or(Kind::NoAttribute)?;
+                assert_eq!(told.as_ref().expect("it has one").reply, Reply::Value(value));
+            }
+            Op::ListXattr { ino } => {
+                let names = self.node(*ino)?.xattrs.keys().flat_map(|name| [name.as_bytes(), &[0]].concat());
+                assert_eq!(told.as_ref().expect("it is there").reply, Reply::Names(names.collect()));
+            }
+            other => unreachable!("{other:?} is not about attributes"),
+        }
+        Ok(())
+    }
+
     fn open(&mut self, ino: Ino, truncate: bool, told: &Result<Answer>) -> Refused<()> {
         let node = self.node(ino)?;
         if truncate && node.is_directory() {
             return Err(Kind::IsDirectory);
         }
-        let cuts = truncate && node.kind == FileKind::File;
+        let cuts = truncate && node.kind == FileKind::File && node.size > 0;
         let node = self.change(ino);
         node.opens += 1;
         if cuts {
+            node.xattrs.remove(&attribute("security.capability"));
             node.cut(0);
         }
         self.compare(ino, told);
@@ -535,6 +619,7 @@ impl Plain {
         }
         let node = self.change(ino);
         node.write(offset, data);
+        node.xattrs.remove(&attribute("security.capability"));
         if kill {
             node.kill_privileges();
         }

@@ -1,9 +1,9 @@
 //! Random operations against the plain model, with checkpoints, index misses, and restarts in between.
 
-use crate::plain::Plain;
+use crate::plain::{ACCESS, DEFAULT, LIST, Plain, attribute};
 use crate::rig::{Rig, Shape, pattern, seeds};
-use base::limits::{FILE_BYTES_MAX, IO_BYTES_MAX, NAME_BYTES_MAX};
-use base::{At, FileKind, Ino, Name, Op, Room, Seek, SetAttr, Sync};
+use base::limits::{FILE_BYTES_MAX, IO_BYTES_MAX, NAME_BYTES_MAX, XATTR_VALUE_BYTES_MAX};
+use base::{At, FileKind, Ino, Name, Op, Room, Seek, SetAttr, SetHow, Sync};
 use runtime::random::SplitMix;
 use runtime::sim::World;
 
@@ -125,7 +125,8 @@ impl Run {
     fn name_op(&mut self, choice: u64) -> Op {
         let parent = self.dir();
         match choice {
-            48..58 => Op::Create { parent, name: self.name(), mode: self.mode(), exclusive: self.rng.one_in(2) },
+            48..53 => self.xattr_op(),
+            53..58 => Op::Create { parent, name: self.name(), mode: self.mode(), exclusive: self.rng.one_in(2) },
             58..63 => Op::MakeDir { parent, name: self.name(), mode: self.mode() },
             63 => match self.rng.below(3) {
                 0 => {
@@ -164,6 +165,30 @@ impl Run {
             }
         }
     }
+    fn xattr_op(&mut self) -> Op {
+        let kind = if self.rng.one_in(2) { FileKind::File } else { FileKind::Directory };
+        let ino = self.any(kind);
+        let names = ["user.a", "user.b", "trusted.c", "security.capability", ACCESS, DEFAULT];
+        let text = self.pick(&names).expect("one of them");
+        let name = attribute(text);
+        match self.rng.below(8) {
+            0..4 => {
+                let length = match self.rng.below(20) {
+                    0 => XATTR_VALUE_BYTES_MAX as u64,
+                    1..4 => self.rng.below(9000),
+                    _ => self.rng.below(40),
+                };
+                self.writes += 1;
+                let list = text == ACCESS || text == DEFAULT;
+                let value = if list { LIST.to_vec() } else { pattern(self.writes, length as usize) };
+                let how = self.pick(&[SetHow::Any, SetHow::Any, SetHow::Create, SetHow::Replace]).expect("one of them");
+                Op::SetXattr { ino, name, value: value.into(), how, kill_setgid: false }
+            }
+            4..6 => Op::RemoveXattr { ino, name },
+            6 => Op::GetXattr { ino, name },
+            _ => Op::ListXattr { ino },
+        }
+    }
     fn mode(&mut self) -> u16 {
         self.rng.below(0o10000) as u16
     }
@@ -189,6 +214,15 @@ impl Run {
         for ino in inos {
             let attr = self.rig.attr(Op::GetAttr { ino }).await.expect("it is there");
             self.plain.compare_attr(ino, &attr);
+            let list = Op::ListXattr { ino };
+            let told = self.rig.call(list.clone(), None).await;
+            self.plain.perform(&list, &[], &told);
+            let names: Vec<_> = self.plain.nodes[&ino].xattrs.keys().copied().collect();
+            for name in names {
+                let get = Op::GetXattr { ino, name };
+                let told = self.rig.call(get.clone(), None).await;
+                self.plain.perform(&get, &[], &told);
+            }
             match attr.inode.kind {
                 FileKind::Directory => {
                     let count = 1 + self.rng.below(9) as u32;

@@ -183,6 +183,7 @@ impl Rig {
             request: RequestId(request),
             uid: 7,
             gid: 8,
+            umask: 0,
             deadline_ns: u64::MAX,
             class: Class::Foreground,
             trace: 0,

@@ -2,9 +2,9 @@
 
 use super::world::World;
 use crate::{Caller, Need, Stop, TIME_KEPT, apply_inode};
-use base::limits::{LINKS_MAX, TARGET_BYTES_MAX};
+use base::limits::{LINKS_MAX, TARGET_BYTES_MAX, XATTR_VALUE_BYTES_MAX};
 use base::{
-    Edit, FileKind, GroupId, Ino, Inode, Kind, Name, Op, Outcome, Reply, Room, SetAttr, SetTime, Time, VolumeId,
+    Edit, FileKind, GroupId, Ino, Inode, Kind, Name, Op, Outcome, Reply, Room, SetAttr, SetHow, SetTime, Time, VolumeId,
 };
 
 pub(super) fn inode(kind: FileKind) -> Inode {
@@ -17,7 +17,7 @@ fn name(text: &str) -> Name {
 
 fn world() -> (World, Ino, Caller) {
     let (world, root) = World::new(4);
-    let caller = Caller { volume: world.volume, uid: 7, gid: 8 };
+    let caller = Caller { volume: world.volume, uid: 7, gid: 8, umask: 0 };
     (world, root, caller)
 }
 
@@ -229,6 +229,54 @@ fn links_and_targets_have_bounds() {
     assert_eq!(refused(&mut world, &caller, &link(b"")), Kind::NotFound);
     let ino = done(&mut world, &caller, &link(&[b'x'; TARGET_BYTES_MAX]));
     assert_eq!(world.inode(ino).map(|inode| (inode.size, inode.mode)), Some((TARGET_BYTES_MAX as u64, 0o777)));
+}
+
+#[test]
+fn attributes_have_namespaces_and_bounds() {
+    let (mut world, root, caller) = world();
+    let ino = done(&mut world, &caller, &Op::Create { parent: root, name: name("f"), mode: 0o644, exclusive: true });
+    let set = |text: &str, length: usize| {
+        let name = Name::of_attribute(text.as_bytes()).expect("a good name");
+        Op::SetXattr { ino, name, value: vec![0; length].into(), how: SetHow::Any, kill_setgid: false }
+    };
+    for text in ["user.", "trusted.", "security."] {
+        assert_eq!(refused(&mut world, &caller, &set(text, 1)), Kind::Invalid);
+    }
+    for text in ["a", "users.a", "system.other", "system.posix_acl_accessory"] {
+        assert_eq!(refused(&mut world, &caller, &set(text, 1)), Kind::Unsupported);
+    }
+    assert_eq!(refused(&mut world, &caller, &set("system.posix_acl_access", 5)), Kind::Invalid);
+    assert_eq!(refused(&mut world, &caller, &set("user.a", XATTR_VALUE_BYTES_MAX + 1)), Kind::TooLarge);
+    let apply = |world: &mut World, op: &Op| {
+        let decision = world.decide(op, &caller).expect("it fits");
+        world.apply_all(&decision.parts);
+    };
+    for number in 0..3 {
+        apply(&mut world, &set(&format!("user.{number}"), XATTR_VALUE_BYTES_MAX));
+    }
+    assert_eq!(refused(&mut world, &caller, &set("user.3", XATTR_VALUE_BYTES_MAX)), Kind::NoSpace);
+    (0..3).for_each(|number| apply(&mut world, &set(&format!("user.{number}"), 0)));
+    let long = |number: usize| format!("user.{number:0>250}");
+    (0..255).for_each(|number| apply(&mut world, &set(&long(number), 0)));
+    assert_eq!(refused(&mut world, &caller, &set(&long(255), 0)), Kind::NoSpace);
+    // Short of room for a name there still is room for another value.
+    apply(&mut world, &set(&long(0), 1000));
+}
+
+/// With a list that somebody sets who is not of the inode's group, setgid goes (chmod(2) has the same rule).
+#[test]
+fn a_strangers_list_takes_setgid_away() {
+    let (mut world, root, caller) = world();
+    let ino = done(&mut world, &caller, &Op::Create { parent: root, name: name("f"), mode: 0o2755, exclusive: true });
+    let list: Vec<u8> =
+        [&[2, 0, 0, 0][..], &[1, 0, 6, 0], &[255; 4], &[4, 0, 4, 0], &[255; 4], &[32, 0, 0, 0], &[255; 4]].concat();
+    for (kill_setgid, mode) in [(false, 0o2640), (true, 0o640)] {
+        let name = Name::of_attribute(b"system.posix_acl_access").expect("a good name");
+        let op = Op::SetXattr { ino, name, value: list.clone().into(), how: SetHow::Any, kill_setgid };
+        let decision = world.decide(&op, &caller).expect("a good list");
+        world.apply_all(&decision.parts);
+        assert_eq!(world.inode(ino).map(|inode| (inode.mode, inode.xattrs)), Some((mode, false)));
+    }
 }
 
 #[test]

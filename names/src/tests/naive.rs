@@ -2,7 +2,7 @@
 //! links and entries are counted by looking.
 
 use super::SplitMix;
-use base::{FileKind, Ino, Kind, SetAttr};
+use base::{FileKind, Ino, Kind, SetAttr, SetHow};
 use std::collections::BTreeMap;
 
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -14,7 +14,12 @@ pub(super) struct Node {
     pub(super) gid: u32,
     pub(super) size: u64,
     pub(super) target: Option<Vec<u8>>,
+    pub(super) xattrs: BTreeMap<String, Vec<u8>>,
 }
+
+pub(super) const ACCESS: &str = "system.posix_acl_access";
+pub(super) const DEFAULT: &str = "system.posix_acl_default";
+pub(super) const CAPABILITY: &str = "security.capability";
 
 /// A place that a client may name as a directory.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -31,6 +36,18 @@ pub(super) struct Naive {
     pub(super) open: BTreeMap<Ino, u64>,
     pub(super) orphans: BTreeMap<Ino, Node>,
     pub(super) gone: Vec<Ino>,
+}
+
+/// Where a list has the permissions of its classes, and where a mode has them. Entries have eight bytes: tag, permissions,
+/// id; the mask (16) shows as the group's bits, where there is one.
+fn classes(list: &[u8]) -> [(usize, u32); 3] {
+    let spot = |tag: u8| (4..list.len()).step_by(8).find(|at| list[*at] == tag).map(|at| at + 2);
+    let all = [(spot(1), 6), (spot(16).or(spot(4)), 3), (spot(32), 0)];
+    all.map(|(spot, shift)| (spot.expect("lists of this test have all classes"), shift))
+}
+
+fn mode_of(list: &[u8], mode: u16) -> u16 {
+    classes(list).iter().fold(mode & 0o7000, |mode, (spot, shift)| mode | u16::from(list[*spot]) << shift)
 }
 
 fn is_below(path: &str, above: &str) -> bool {
@@ -112,15 +129,33 @@ impl Naive {
     }
 
     /// Checks that the name is free; the path and what a new node there is like. Its ino is told later.
-    pub(super) fn create(&self, home: &Home, name: &str, mut new: Node) -> Result<(String, Node), Kind> {
+    pub(super) fn create(&self, home: &Home, name: &str, umask: u16, mut new: Node) -> Result<(String, Node), Kind> {
         let path = format!("{}/{name}", self.home(home)?.ok_or(Kind::NotFound)?);
         if self.tree.contains_key(&path) {
             return Err(Kind::Exists);
         }
         let parent = &self.tree[&path[..path.len() - name.len() - 1]];
+        let directory = new.kind == FileKind::Directory;
+        match parent.xattrs.get(DEFAULT) {
+            _ if new.kind == FileKind::Link => {}
+            None => new.mode &= !umask,
+            Some(default) => {
+                let mut list = default.clone();
+                for (spot, shift) in classes(&list) {
+                    list[spot] &= (new.mode >> shift & 7) as u8;
+                }
+                new.mode = mode_of(&list, new.mode);
+                if list.len() > 4 + 3 * 8 {
+                    new.xattrs.insert(ACCESS.into(), list);
+                }
+                if directory {
+                    new.xattrs.insert(DEFAULT.into(), default.clone());
+                }
+            }
+        }
         if parent.mode & 0o2000 != 0 {
             new.gid = parent.gid;
-            new.mode |= if new.kind == FileKind::Directory { 0o2000 } else { 0 };
+            new.mode |= if directory { 0o2000 } else { 0 };
         }
         Ok((path, new))
     }
@@ -203,6 +238,15 @@ impl Naive {
             }
         }
         node.mode = set.mode.unwrap_or(node.mode) & 0o7777;
+        if let Some(list) = node.xattrs.get_mut(ACCESS).filter(|_| set.mode.is_some()) {
+            for (spot, shift) in classes(list) {
+                list[spot] = (node.mode >> shift & 7) as u8;
+            }
+        }
+        let moves = set.size.is_some() || set.uid.is_some() || set.gid.is_some() || set.kill_privileges;
+        if moves && node.kind != FileKind::Directory {
+            node.xattrs.remove(CAPABILITY);
+        }
         node.uid = set.uid.unwrap_or(node.uid);
         node.gid = set.gid.unwrap_or(node.gid);
         if set.kill_privileges && node.kind != FileKind::Directory {
@@ -211,11 +255,41 @@ impl Naive {
         Ok(node.clone())
     }
 
+    pub(super) fn set_xattr(&mut self, ino: Ino, name: &str, value: &[u8], how: SetHow) -> Result<(), Kind> {
+        let node = self.node(ino)?;
+        match (node.xattrs.contains_key(name), how) {
+            (true, SetHow::Create) => return Err(Kind::Exists),
+            (false, SetHow::Replace) => return Err(Kind::NoAttribute),
+            _ => {}
+        }
+        let list = name == ACCESS || name == DEFAULT;
+        let empty = list && value.len() == 4;
+        if name == DEFAULT && !empty && node.kind != FileKind::Directory {
+            return Err(Kind::Permission);
+        }
+        if name == ACCESS && !empty {
+            node.mode = mode_of(value, node.mode);
+        }
+        match empty || name == ACCESS && value.len() == 4 + 3 * 8 {
+            true => node.xattrs.remove(name),
+            false => node.xattrs.insert(name.into(), value.into()),
+        };
+        Ok(())
+    }
+
+    pub(super) fn remove_xattr(&mut self, ino: Ino, name: &str) -> Result<(), Kind> {
+        let gone = self.node(ino)?.xattrs.remove(name);
+        if gone.is_some() || name == ACCESS || name == DEFAULT { Ok(()) } else { Err(Kind::NoAttribute) }
+    }
+
     pub(super) fn open(&mut self, ino: Ino, truncate: bool) -> Result<(), Kind> {
         let node = self.node(ino)?;
         match node.kind {
             FileKind::Directory if truncate => return Err(Kind::IsDirectory),
-            FileKind::File if truncate => node.size = 0,
+            FileKind::File if truncate && node.size > 0 => {
+                node.size = 0;
+                node.xattrs.remove(CAPABILITY);
+            }
             _ => {}
         }
         *self.open.entry(ino).or_default() += 1;

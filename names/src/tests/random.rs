@@ -1,10 +1,11 @@
 //! Random operations: the world decides and applies, the naive file system does the same; they must agree.
 
 use super::SplitMix;
-use super::naive::{Home, Naive, Node};
+use super::naive::{ACCESS, CAPABILITY, DEFAULT, Home, Naive, Node};
 use super::world::{Numbers, World};
 use crate::{Caller, Decision, Stop};
-use base::{Attr, Edit, FileKind, Ino, Inode, Kind, Name, Op, Outcome, Reply, SetAttr, SetTime, Time};
+use base::{Attr, Edit, FileKind, Ino, Inode, Kind, Name, Op, Outcome, Reply, SetAttr, SetHow, SetTime, Time};
+use std::collections::BTreeMap;
 
 const NAMES: [&str; 4] = ["a", "b", "c", "d"];
 const GROUPS: u32 = 5;
@@ -23,13 +24,14 @@ fn name(text: &str) -> Name {
 
 fn node_of(attr: Attr) -> Node {
     let Attr { ino, inode } = attr;
-    Node { ino, kind: inode.kind, mode: inode.mode, uid: inode.uid, gid: inode.gid, size: inode.size, target: None }
+    let Inode { kind, mode, uid, gid, size, .. } = inode;
+    Node { ino, kind, mode, uid, gid, size, target: None, xattrs: BTreeMap::new() }
 }
 
 impl Pair {
     fn new(seed: u64) -> Pair {
         let (world, root) = World::new(GROUPS);
-        let caller = Caller { volume: world.volume, uid: 0, gid: 0 };
+        let caller = Caller { volume: world.volume, uid: 0, gid: 0, umask: 0 };
         let mut naive = Naive::default();
         let attr = Attr { ino: root, inode: *world.inode(root).expect("the root") };
         naive.tree.insert(String::new(), node_of(attr));
@@ -99,12 +101,14 @@ impl Pair {
         };
         self.caller.uid = self.random.below(3) as u32;
         self.caller.gid = self.random.below(3) as u32;
+        self.caller.umask = *self.random.pick(&[0, 0o22, 0o77]);
         let home = self.naive.any_home(&mut self.random);
         let text = *self.random.pick(&NAMES);
         match self.random.below(100) {
             0..5 => self.lookup(&home, text),
-            5..35 => self.create(&home, text),
-            35..47 => self.set(),
+            5..29 => self.create(&home, text),
+            29..38 => self.xattr(),
+            38..47 => self.set(),
             47..50 => self.read_by_number(),
             50..62 => self.remove(&home, text, false),
             62..69 => self.remove(&home, text, true),
@@ -130,7 +134,10 @@ impl Pair {
 
     fn with_target(&self, attr: Attr) -> Node {
         let target = self.world.targets.get(&(self.world.volume, attr.ino)).map(|target| target.to_vec());
-        Node { target, ..node_of(attr) }
+        let xattrs = self.world.xattrs.get(&(self.world.volume, attr.ino)).into_iter().flatten();
+        let text = |name: &Name| String::from_utf8_lossy(name.as_bytes()).into_owned();
+        let xattrs = xattrs.map(|(name, value)| (text(name), value.to_vec())).collect();
+        Node { target, xattrs, ..node_of(attr) }
     }
 
     fn create(&mut self, home: &Home, text: &str) {
@@ -146,10 +153,19 @@ impl Pair {
         };
         let size = target.as_ref().map_or(0, |target| target.len() as u64);
         let mode = if kind == FileKind::Link { 0o777 } else { mode };
-        let new = Node { ino: Ino(0), kind, mode, uid: self.caller.uid, gid: self.caller.gid, size, target };
+        let new = Node {
+            ino: Ino(0),
+            kind,
+            mode,
+            uid: self.caller.uid,
+            gid: self.caller.gid,
+            size,
+            target,
+            xattrs: BTreeMap::new(),
+        };
         let got = self.run(&op);
         let got = self.seen(got);
-        match self.naive.create(home, text, new) {
+        match self.naive.create(home, text, self.caller.umask, new) {
             Ok((path, mut node)) => {
                 let got = got.expect("the name was free");
                 node.ino = got.ino;
@@ -204,6 +220,61 @@ impl Pair {
             None => assert_eq!(new.mtime, old.mtime),
         }
         assert!(new.ctime > old.ctime, "the change time never stands still");
+    }
+
+    /// A list of permissions: with a user of its own and a mask, or as plain as a mode; or an empty one.
+    fn list(&mut self) -> Vec<u8> {
+        let masked = self.random.chance(60);
+        let tags: &[u8] = if self.random.chance(10) {
+            &[]
+        } else if masked {
+            &[1, 2, 4, 16, 32]
+        } else {
+            &[1, 4, 32]
+        };
+        let mut list = vec![2, 0, 0, 0];
+        for &tag in tags {
+            let id: u32 = if tag == 2 { 1000 } else { u32::MAX };
+            list.extend_from_slice(&[tag, 0, self.random.below(8) as u8, 0]);
+            list.extend_from_slice(&id.to_le_bytes());
+        }
+        list
+    }
+
+    fn xattr(&mut self) {
+        let ino = self.naive.any_ino(&mut self.random);
+        let text = *self.random.pick(&["user.a", "user.b", CAPABILITY, ACCESS, DEFAULT, DEFAULT]);
+        let name = Name::of_attribute(text.as_bytes()).expect("a good name");
+        match self.random.below(8) {
+            0..4 => {
+                let list = text == ACCESS || text == DEFAULT;
+                let value = if list { self.list() } else { vec![b'v'; self.random.below(9) as usize] };
+                let how = *self.random.pick(&[SetHow::Any, SetHow::Any, SetHow::Create, SetHow::Replace]);
+                let op = Op::SetXattr { ino, name, value: value.clone().into(), how, kill_setgid: false };
+                let got = self.run(&op);
+                let wanted = self.naive.set_xattr(ino, text, &value, how);
+                assert_eq!(got, wanted.map(|()| Reply::Done), "{op:?}");
+            }
+            4..6 => {
+                let got = self.run(&Op::RemoveXattr { ino, name });
+                assert_eq!(got, self.naive.remove_xattr(ino, text).map(|()| Reply::Done));
+            }
+            6 => {
+                let got = self.run(&Op::GetXattr { ino, name });
+                let node = self.naive.node(ino).cloned();
+                let wanted = node.and_then(|node| node.xattrs.get(text).cloned().ok_or(Kind::NoAttribute));
+                assert_eq!(got, wanted.map(|value| Reply::Value(value.into())));
+            }
+            _ => {
+                let got = self.run(&Op::ListXattr { ino });
+                let names = |node: Node| node.xattrs.keys().flat_map(|name| [name.as_bytes(), &[0]].concat()).collect();
+                assert_eq!(got, self.naive.node(ino).cloned().map(|node| Reply::Names(names(node))));
+            }
+        }
+        if let (Ok(_), Some(inode)) = (self.naive.node(ino), self.world.inode(ino)) {
+            let attr = Attr { ino, inode: *inode };
+            assert_eq!(self.with_target(attr), *self.naive.node(ino).expect("just seen"));
+        }
     }
 
     fn read_by_number(&mut self) {
@@ -274,6 +345,7 @@ impl Pair {
             let inode = self.world.inode(ino).expect("no dangling entries");
             assert_eq!(self.with_target(Attr { ino, inode: *inode }), self.naive.tree[&path]);
             assert_eq!(inode.links, self.naive.links(&path), "links of {path}");
+            assert_eq!(inode.xattrs, !self.naive.tree[&path].xattrs.is_empty(), "attributes of {path}");
             let children: Vec<_> = self.world.entries_of(ino).collect();
             assert_eq!(inode.entries, children.len() as u64, "entries of {path}");
             for (name, entry) in children {
@@ -291,6 +363,8 @@ impl Pair {
         assert_eq!(self.world.entries.len(), self.world.cookies.len());
         let links = self.world.inodes.values().filter(|inode| inode.kind == FileKind::Link).count();
         assert_eq!(self.world.targets.len(), links, "no leaked targets");
+        let attributed = self.world.inodes.values().filter(|inode| inode.xattrs).count();
+        assert_eq!(self.world.xattrs.len(), attributed, "no leaked attributes");
     }
 }
 

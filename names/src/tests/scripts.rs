@@ -73,7 +73,7 @@ impl Script {
 
     fn operation(&mut self, words: &[&str]) -> String {
         let op = self.parse(words);
-        let caller = Caller { volume: self.world.volume, uid: 1, gid: 2 };
+        let caller = Caller { volume: self.world.volume, uid: 1, gid: 2, umask: 0 };
         match self.world.decide(&op, &caller) {
             Ok(decision) => {
                 self.world.apply_all(&decision.parts);

@@ -1,8 +1,9 @@
 //! All groups and volumes in plain maps. Apply is strict here: what a blind apply would swallow is a failed test.
 
 use crate::{Caller, Decision, Entry, Need, Part, Seen, Stop, View, apply_inode, evaluate};
-use base::{Edit, GroupId, Ino, Inode, Intent, IntentId, Name, Op, Time, Volume, VolumeId};
+use base::{Edit, GroupId, Ino, Inode, Intent, IntentId, Name, Op, Time, Volume, VolumeId, Xattrs};
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 /// Numbers given out so far.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -26,6 +27,7 @@ pub(super) struct World {
     pub(super) entries: BTreeMap<(VolumeId, Ino, Name), Entry>,
     pub(super) cookies: BTreeMap<(VolumeId, Ino, u64), Name>,
     pub(super) targets: BTreeMap<(VolumeId, Ino), Box<[u8]>>,
+    pub(super) xattrs: BTreeMap<(VolumeId, Ino), Xattrs>,
     pub(super) orphans: BTreeSet<(VolumeId, Ino)>,
     pub(super) opens: BTreeMap<Ino, u64>,
     pub(super) intents: BTreeMap<IntentId, Intent>,
@@ -39,6 +41,7 @@ pub(super) struct Loaded {
     inodes: BTreeSet<Ino>,
     entries: BTreeSet<(Ino, Name)>,
     targets: BTreeSet<Ino>,
+    xattrs: BTreeSet<Ino>,
     volumes: BTreeSet<Name>,
 }
 
@@ -72,6 +75,7 @@ impl Loaded {
             Need::Inode(ino) => self.inodes.insert(ino),
             Need::Entry(dir, name) => self.entries.insert((dir, name)),
             Need::Target(ino) => self.targets.insert(ino),
+            Need::Xattrs(ino) => self.xattrs.insert(ino),
             Need::Volume(name) => self.volumes.insert(name),
         };
         assert!(new, "asked twice for {need:?}");
@@ -90,6 +94,11 @@ impl View for Eyes<'_> {
     fn target(&mut self, ino: Ino) -> Seen<Box<[u8]>> {
         let value = self.world.targets.get(&(self.world.volume, ino)).cloned();
         self.see(ino.group(), |loaded| loaded.targets.contains(&ino), value)
+    }
+    fn xattrs(&mut self, ino: Ino) -> Seen<Arc<Xattrs>> {
+        assert!(self.world.inode(ino).is_some_and(|inode| inode.xattrs), "asked of one that has none");
+        let value = self.world.xattrs.get(&(self.world.volume, ino)).cloned().map(Arc::new);
+        self.see(ino.group(), |loaded| loaded.xattrs.contains(&ino), value)
     }
     fn volume(&mut self, name: &Name) -> Seen<Volume> {
         let value = self.world.volumes.get(name).copied();
@@ -133,7 +142,7 @@ impl World {
     pub(super) fn new(groups: u32) -> (World, Ino) {
         let mut world = World { groups, clock: 1000, ..World::default() };
         let name = Name::new(b"main").expect("a good name");
-        let caller = Caller { volume: VolumeId(0), uid: 0, gid: 0 };
+        let caller = Caller { volume: VolumeId(0), uid: 0, gid: 0, umask: 0 };
         let decision = world.decide(&Op::VolumeCreate { name, size_bytes: None }, &caller).expect("the first volume");
         world.apply_all(&decision.parts);
         world.volume = world.volumes[&name].id;
@@ -234,6 +243,17 @@ impl World {
                 assert_eq!(ino.group(), part.group);
                 assert!(self.targets.insert((volume, *ino), target.clone()).is_none());
             }
+            Edit::XattrPut { ino, name, value } => {
+                assert_eq!(ino.group(), part.group);
+                self.xattrs.entry((volume, *ino)).or_default().insert(*name, value.clone());
+            }
+            Edit::XattrDrop { ino, name } => {
+                let all = self.xattrs.get_mut(&(volume, *ino)).expect("it has attributes");
+                all.remove(name).expect("drops what is there");
+                if all.is_empty() {
+                    self.xattrs.remove(&(volume, *ino));
+                }
+            }
             Edit::IntentPut(intent) => {
                 assert_eq!(intent.id.group, part.group);
                 assert!(self.intents.insert(intent.id, intent.clone()).is_none());
@@ -267,6 +287,7 @@ impl World {
             None => {
                 self.inodes.remove(&key);
                 self.targets.remove(&key);
+                self.xattrs.remove(&key);
             }
         }
     }

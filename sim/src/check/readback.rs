@@ -3,7 +3,7 @@
 use crate::model::{Model, Node};
 use crate::world::{Served, context};
 use base::{
-    Attr, DirEntry, Error, FileKind, Ino, Inode, Kind, Name, Op, Reply, RequestId, Result, SessionId, VolumeId,
+    Attr, DirEntry, Error, FileKind, Ino, Inode, Kind, Name, Op, Reply, RequestId, Result, SessionId, VolumeId, Xattrs,
 };
 use group::Answer;
 use layer::Call;
@@ -67,6 +67,20 @@ impl Reader<'_> {
             }
         }
     }
+    async fn xattrs(&self, ino: Ino) -> Result<Xattrs> {
+        let Reply::Names(names) = self.ask(Op::ListXattr { ino }).await?.reply else {
+            return Err(wrong("a list of attributes has no names".into()));
+        };
+        let mut all = Xattrs::new();
+        for name in names.split(|byte| *byte == 0).filter(|name| !name.is_empty()) {
+            let name = Name::of_attribute(name)?;
+            match self.ask(Op::GetXattr { ino, name }).await?.reply {
+                Reply::Value(value) => drop(all.insert(name, value)),
+                other => return Err(wrong(format!("{other:?}"))),
+            }
+        }
+        Ok(all)
+    }
     async fn node(&mut self, ino: Ino) -> Result<Vec<DirEntry>> {
         let attr = self.attributes(ino).await?.inode;
         let mut node = Node {
@@ -77,7 +91,11 @@ impl Reader<'_> {
             bytes: Vec::new(),
             target: Vec::new(),
             entries: BTreeMap::new(),
+            xattrs: self.xattrs(ino).await?,
         };
+        if attr.xattrs == node.xattrs.is_empty() {
+            return Err(wrong(format!("{ino:?} says {} of its attributes", attr.xattrs)));
+        }
         let mut entries = Vec::new();
         match attr.kind {
             FileKind::Directory => entries = self.entries(ino).await?,
@@ -171,9 +189,12 @@ fn compare_nodes(ino: Ino, expected: &Node, found: &Node) -> std::result::Result
         return Ok(());
     }
     let what = |node: &Node| {
-        let Node { kind, mode, links, parent, bytes, target, entries } = node;
+        let Node { kind, mode, links, parent, bytes, target, entries, xattrs } = node;
         let (size, target) = (bytes.len(), target.len());
-        format!("{kind:?} {mode:o} {links} links, parent {parent:?}, {size} bytes, target {target}, {entries:?}")
+        let xattrs: Vec<_> = xattrs.iter().map(|(name, value)| (name, value.len())).collect();
+        format!(
+            "{kind:?} {mode:o} {links} links, parent {parent:?}, {size} bytes, target {target}, {entries:?}, {xattrs:?}"
+        )
     };
     let at = expected.bytes.iter().zip(&found.bytes).position(|(one, other)| one != other);
     let at = at.map_or(String::new(), |at| format!("; bytes differ from {at} on (block {})", at / 4096));

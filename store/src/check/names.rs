@@ -11,12 +11,13 @@ pub(super) struct Known {
     pub links: u32,
     pub size: u64,
     pub entries: u64,
+    pub xattrs: bool,
 }
 
 impl From<&Inode> for Known {
     fn from(inode: &Inode) -> Known {
-        let Inode { kind, links, size, entries, .. } = *inode;
-        Known { kind, links, size, entries }
+        let Inode { kind, links, size, entries, xattrs, .. } = *inode;
+        Known { kind, links, size, entries, xattrs }
     }
 }
 

@@ -102,6 +102,7 @@ impl Check<'_> {
             Row::Entry => self.names.of(volume, keys::first_ino(key)).names += 1,
             Row::Cookie => self.cookie(volume, key, value),
             Row::Target => self.target(volume, keys::first_ino(key)),
+            Row::Xattrs => self.xattrs(volume, keys::first_ino(key), value),
             Row::Orphan => self.report.orphans += 1,
             // Read when the brick is opened, or only then used.
             Row::Group | Row::Intent | Row::Followed | Row::Session | Row::Volume => {}
@@ -131,7 +132,8 @@ impl Check<'_> {
             | Row::Leaf
             | Row::Orphan
             | Row::Purge
-            | Row::Reserve => group.0 < self.groups() && keys::first_ino(key).group() == group,
+            | Row::Reserve
+            | Row::Xattrs => group.0 < self.groups() && keys::first_ino(key).group() == group,
         }
     }
 
@@ -145,6 +147,9 @@ impl Check<'_> {
                     inode.kind == FileKind::Link && self.opening.index().get(&keys::target(volume, ino))?.is_none();
                 if aimless {
                     self.find(format!("symbolic link {ino} of volume {volume} has no target"), Means::Unreadable);
+                }
+                if inode.xattrs && self.opening.index().get(&keys::xattrs(volume, ino))?.is_none() {
+                    self.find(format!("inode {ino} of volume {volume} has lost its attributes"), Means::Unreadable);
                 }
                 self.names.of(volume, ino).inode = Some((&inode).into());
             }
@@ -202,6 +207,16 @@ impl Check<'_> {
         let kind = self.names.inode(volume, ino).map(|inode| inode.kind);
         if kind != Some(FileKind::Link) {
             self.find(format!("a target of symbolic link {ino} of volume {volume}, which is none"), Means::Leak);
+        }
+    }
+
+    fn xattrs(&mut self, volume: VolumeId, ino: Ino, value: &[u8]) {
+        match values::decode_xattrs(value) {
+            Err(error) => {
+                self.find(format!("attributes of inode {ino} of volume {volume}: {error}"), Means::Unreadable);
+            }
+            Ok(_) if self.names.inode(volume, ino).is_some_and(|inode| inode.xattrs) => {}
+            Ok(_) => self.find(format!("attributes of inode {ino} of volume {volume}, which has none"), Means::Leak),
         }
     }
 

@@ -5,11 +5,12 @@ use base::{
     Crcs, Edit, Error, FileKind, Follow, GroupId, Ino, Inode, Intent, IntentId, Kind, Name, Result, SessionId, Time,
     Volume, VolumeId,
 };
+use std::sync::Arc;
 
 /// Appends an inode (see `docs/format`): fixed size.
 pub fn put_inode(out: &mut Vec<u8>, inode: &Inode) {
     let mut writer = Writer(out);
-    writer.u16((inode.st_mode() & 0xffff) as u16).u16(u16::from(inode.dead));
+    writer.u16((inode.st_mode() & 0xffff) as u16).u16(u16::from(inode.dead) | u16::from(inode.xattrs) << 1);
     writer.u32(inode.uid).u32(inode.gid).u32(inode.links).u32(inode.rdev).u32(inode.project).u32(inode.generation);
     writer.u64(inode.size).u64(inode.trim).u64(inode.entries).u64(inode.parent.0);
     writer.i64(inode.atime.0).i64(inode.mtime.0).i64(inode.ctime.0).i64(inode.btime.0);
@@ -19,10 +20,12 @@ pub fn put_inode(out: &mut Vec<u8>, inode: &Inode) {
 pub fn take_inode(reader: &mut Reader<'_>) -> Result<Inode> {
     let mode = reader.u16()?;
     let kind = FileKind::from_mode(u32::from(mode)).ok_or_else(|| corrupt("an inode has no known kind"))?;
+    let flags = reader.u16()?;
     Ok(Inode {
         kind,
         mode: mode & 0o7777,
-        dead: reader.u16()? != 0,
+        dead: flags & 1 != 0,
+        xattrs: flags & 2 != 0,
         uid: reader.u32()?,
         gid: reader.u32()?,
         links: reader.u32()?,
@@ -67,6 +70,21 @@ pub fn take_volume(reader: &mut Reader<'_>) -> Result<Volume> {
 
 fn take_name(reader: &mut Reader<'_>) -> Result<Name> {
     Name::new(reader.counted()?).map_err(|_| corrupt("not a name"))
+}
+
+/// Appends an extended attribute.
+pub fn put_xattr(out: &mut Vec<u8>, name: &Name, value: &[u8]) {
+    Writer(out).counted(name.as_bytes()).u32(value.len() as u32).bytes(value);
+}
+
+/// Reads an extended attribute.
+pub fn take_xattr(reader: &mut Reader<'_>) -> Result<(Name, Arc<[u8]>)> {
+    let (name, length) = (take_xattr_name(reader)?, reader.u32()?);
+    Ok((name, reader.bytes(length as usize)?.into()))
+}
+
+fn take_xattr_name(reader: &mut Reader<'_>) -> Result<Name> {
+    Name::of_attribute(reader.counted()?).map_err(|_| corrupt("not an attribute's name"))
 }
 
 fn put_intent_id(writer: &mut Writer<'_>, id: IntentId) {
@@ -122,6 +140,8 @@ mod code {
     pub const SESSION_DROP: u8 = 19;
     pub const RESERVE: u8 = 20;
     pub const PUNCH: u8 = 21;
+    pub const XATTR_PUT: u8 = 23;
+    pub const XATTR_DROP: u8 = 24;
 }
 
 /// Appends one edit: a code byte, then its fields.
@@ -158,6 +178,13 @@ pub fn put_edit(out: &mut Vec<u8>, edit: &Edit) {
         }
         Edit::Punch { ino, first, count, trim } => {
             Writer(out).u8(code::PUNCH).u64(ino.0).u64(*first).u64(*count).u64(*trim);
+        }
+        Edit::XattrPut { ino, name, value } => {
+            Writer(out).u8(code::XATTR_PUT).u64(ino.0);
+            put_xattr(out, name, value);
+        }
+        Edit::XattrDrop { ino, name } => {
+            Writer(out).u8(code::XATTR_DROP).u64(ino.0).counted(name.as_bytes());
         }
         Edit::IntentPut(intent) => {
             Writer(out).u8(code::INTENT_PUT);
@@ -241,6 +268,12 @@ fn take_edit_within(reader: &mut Reader<'_>, intents: bool) -> Result<Edit> {
             let (ino, first) = (Ino(reader.u64()?), reader.u64()?);
             Ok(Edit::Punch { ino, first, count: reader.u64()?, trim: reader.u64()? })
         }
+        code::XATTR_PUT => {
+            let ino = Ino(reader.u64()?);
+            let (name, value) = take_xattr(reader)?;
+            Ok(Edit::XattrPut { ino, name, value })
+        }
+        code::XATTR_DROP => Ok(Edit::XattrDrop { ino: Ino(reader.u64()?), name: take_xattr_name(reader)? }),
         code::INTENT_PUT if intents => Ok(Edit::IntentPut(take_intent(reader)?)),
         code::INTENT_DROP => Ok(Edit::IntentDrop { id: take_intent_id(reader)? }),
         code::FOLLOWED_PUT => Ok(Edit::FollowedPut { id: take_intent_id(reader)? }),

@@ -1,5 +1,5 @@
 //! Index keys (rule X3): group, volume, kind, then what the kind needs, all big-endian, so that a group, or a volume
-//! within a group, is one range. Keys of inodes, entries, targets and leaves end with a 32-bit branch, 0 now.
+//! within a group, is one range. Keys of inodes, entries, targets, leaves and attributes end with a 32-bit branch, 0 now.
 
 use base::{GroupId, Ino, IntentId, LeafKey, SegmentId, SessionId, VolumeId};
 use std::ops::Range;
@@ -23,6 +23,7 @@ mod kind {
     pub const PURGED_VOLUME: u8 = 0x1b;
     pub const USAGE: u8 = 0x1c;
     pub const RESERVE: u8 = 0x1d;
+    pub const XATTRS: u8 = 0x1e;
     pub const SEGMENT: u8 = 0x30;
     pub const REPLAY: u8 = 0x31;
     pub const SUMMARY: u8 = 0x32;
@@ -61,6 +62,8 @@ pub enum Row {
     Usage,
     /// What a file was promised.
     Reserve,
+    /// An inode's extended attributes.
+    Xattrs,
     /// A segment's state and live bits.
     Segment,
     /// Where replay starts.
@@ -72,8 +75,8 @@ pub enum Row {
 impl Row {
     /// True for what goes with its volume.
     pub fn is_of_volume(self) -> bool {
-        use Row::{Cookie, Entry, Inode, Leaf, Orphan, Purge, Reserve, Target, Usage};
-        matches!(self, Inode | Entry | Cookie | Target | Leaf | Orphan | Purge | Usage | Reserve)
+        use Row::{Cookie, Entry, Inode, Leaf, Orphan, Purge, Reserve, Target, Usage, Xattrs};
+        matches!(self, Inode | Entry | Cookie | Target | Leaf | Orphan | Purge | Usage | Reserve | Xattrs)
     }
 }
 
@@ -99,6 +102,7 @@ pub fn row(key: &[u8]) -> Option<(GroupId, VolumeId, Row)> {
         (kind::PURGED_VOLUME, 13) => Row::PurgedVolume,
         (kind::USAGE, 13) => Row::Usage,
         (kind::RESERVE, 17) => Row::Reserve,
+        (kind::XATTRS, 21) => Row::Xattrs,
         (kind::SEGMENT, 13) => Row::Segment,
         (kind::REPLAY, 9) => Row::Replay,
         (kind::SUMMARY, 17) => Row::Summary,
@@ -156,6 +160,10 @@ pub fn cookie(volume: VolumeId, dir: Ino, cookie: u64) -> Vec<u8> {
 /// A symbolic link's target.
 pub fn target(volume: VolumeId, ino: Ino) -> Vec<u8> {
     Key::new(ino.group(), volume, kind::TARGET).u64(ino.0).branch()
+}
+/// The extended attributes of an inode.
+pub fn xattrs(volume: VolumeId, ino: Ino) -> Vec<u8> {
+    Key::new(ino.group(), volume, kind::XATTRS).u64(ino.0).branch()
 }
 /// A leaf.
 pub fn leaf(volume: VolumeId, key: LeafKey) -> Vec<u8> {
@@ -245,7 +253,7 @@ pub fn inodes_in_group(group: GroupId, volume: VolumeId) -> Bounds {
 pub fn cookies_in_group(group: GroupId, volume: VolumeId) -> Bounds {
     (Key::new(group, volume, kind::COOKIE).0, Key::new(group, volume, kind::COOKIE + 1).0)
 }
-/// The inode that an inode's, entry's, cookie's or target's key begins with.
+/// The inode that the key of an inode, entry, cookie, target or attributes begins with.
 pub fn first_ino(key: &[u8]) -> Ino {
     let bytes = key.get(9..17).and_then(|bytes| bytes.try_into().ok());
     Ino(u64::from_be_bytes(bytes.expect("keys of inodes and directories have an inode number")))

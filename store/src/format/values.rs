@@ -6,7 +6,9 @@ use super::segment::Stream;
 use crate::purge::Purge;
 use crate::reserve::{Extent, Reserve};
 use crate::usage::Usage;
-use base::{FileKind, Index, Ino, Inode, Intent, Life, Name, Outcome, RequestId, Result, SegmentId, Term, Volume};
+use base::{
+    FileKind, Index, Ino, Inode, Intent, Life, Name, Outcome, RequestId, Result, SegmentId, Term, Volume, Xattrs,
+};
 
 const VERSION: u8 = 1;
 
@@ -72,6 +74,20 @@ pub fn encode_target(target: &[u8]) -> Vec<u8> {
 /// Reads a target.
 pub fn decode_target(bytes: &[u8]) -> Result<Box<[u8]>> {
     Ok(open(bytes)?.rest().into())
+}
+
+/// An inode's extended attributes.
+pub fn encode_xattrs(xattrs: &Xattrs) -> Vec<u8> {
+    let mut out = versioned();
+    Writer(&mut out).u32(xattrs.len() as u32);
+    xattrs.iter().for_each(|(name, value)| edits::put_xattr(&mut out, name, value));
+    out
+}
+/// Reads extended attributes.
+pub fn decode_xattrs(bytes: &[u8]) -> Result<Xattrs> {
+    let mut reader = open(bytes)?;
+    let count = reader.u32()?;
+    (0..count).map(|_| edits::take_xattr(&mut reader)).collect()
 }
 
 /// A volume's value.

@@ -1,0 +1,207 @@
+//! Extended attributes. Who may see or change which is the kernel's business (xattr(7)); access control lists are kept in
+//! step with permission bits here, and a list that says no more than the bits is no attribute.
+
+use crate::acl::{self, Acl};
+use crate::decision::{Decision, Draft};
+use crate::view::{Caller, Need, Stop, View, inode, known, refuse};
+use base::limits::{XATTR_LIST_BYTES_MAX, XATTR_VALUE_BYTES_MAX, XATTRS_BYTES_MAX};
+use base::{Edit, Ino, Inode, Kind, Name, Outcome, Reply, SetHow, Xattrs};
+use std::sync::Arc;
+
+/// The attribute that says what a file may do without its caller being root.
+pub fn capability() -> Name {
+    Name::of_attribute(b"security.capability").expect("a good name")
+}
+
+/// Namespaces of attributes; of `system.` only the access control lists.
+const NAMESPACES: [&[u8]; 3] = [b"user.", b"trusted.", b"security."];
+
+/// Attributes of an inode; nobody looks for those of one that has none.
+pub(crate) fn of(view: &mut dyn View, ino: Ino, inode: &Inode) -> Result<Option<Arc<Xattrs>>, Stop> {
+    if !inode.xattrs {
+        return Ok(None);
+    }
+    known(view.xattrs(ino), Need::Xattrs(ino))
+}
+
+fn check_name(name: &Name) -> Result<(), Stop> {
+    let name = name.as_bytes();
+    match NAMESPACES.into_iter().find(|space| name.starts_with(space)) {
+        Some(space) if name.len() > space.len() => Ok(()),
+        Some(_) => refuse(Kind::Invalid, "an attribute's name is more than its namespace"),
+        None if name == acl::ACCESS || name == acl::DEFAULT => Ok(()),
+        None => refuse(Kind::Unsupported, "no such namespace of attributes"),
+    }
+}
+
+fn absent<T>() -> Result<T, Stop> {
+    refuse(Kind::NoAttribute, "no attribute of this name")
+}
+
+/// GetXattr.
+pub(crate) fn get(view: &mut dyn View, ino: Ino, name: &Name) -> Result<Decision, Stop> {
+    let inode = inode(view, ino)?;
+    check_name(name)?;
+    match of(view, ino, &inode)?.and_then(|all| all.get(name).cloned()) {
+        Some(value) => Ok(Decision::unchanged(Reply::Value(value), Outcome::Done)),
+        None => absent(),
+    }
+}
+
+/// ListXattr.
+pub(crate) fn list(view: &mut dyn View, ino: Ino) -> Result<Decision, Stop> {
+    let inode = inode(view, ino)?;
+    let mut names = Vec::new();
+    for name in of(view, ino, &inode)?.iter().flat_map(|all| all.keys()) {
+        names.extend_from_slice(name.as_bytes());
+        names.push(0);
+    }
+    Ok(Decision::unchanged(Reply::Names(names.into()), Outcome::Done))
+}
+
+/// SetXattr.
+pub(crate) fn set(
+    view: &mut dyn View,
+    caller: &Caller,
+    ino: Ino,
+    (name, value): (&Name, &Arc<[u8]>),
+    how: SetHow,
+    kill_setgid: bool,
+) -> Result<Decision, Stop> {
+    let mut new = inode(view, ino)?;
+    check_name(name)?;
+    if value.len() > XATTR_VALUE_BYTES_MAX {
+        return refuse(Kind::TooLarge, "an attribute has at most 64 KiB");
+    }
+    let there = of(view, ino, &new)?;
+    let before = there.as_ref().and_then(|all| all.get(name));
+    match how {
+        SetHow::Create if before.is_some() => return refuse(Kind::Exists, "the attribute is there"),
+        SetHow::Replace if before.is_none() => return absent(),
+        _ => {}
+    }
+    let value = match name.as_bytes() {
+        acl::ACCESS => access(&mut new, value, kill_setgid)?,
+        acl::DEFAULT => default(&new, value)?,
+        _ => Some(value.clone()),
+    };
+    let mut left: Xattrs = there.map_or_else(Xattrs::new, |all| (*all).clone());
+    let edit = match value {
+        Some(value) => {
+            left.insert(*name, value.clone());
+            Some(Edit::XattrPut { ino, name: *name, value })
+        }
+        None => left.remove(name).map(|_| Edit::XattrDrop { ino, name: *name }),
+    };
+    let names: usize = left.keys().map(|name| name.as_bytes().len() + 1).sum();
+    let values: usize = left.values().map(|value| value.len()).sum();
+    if names > XATTR_LIST_BYTES_MAX || names + values > XATTRS_BYTES_MAX {
+        return refuse(Kind::NoSpace, "the inode has too many attributes");
+    }
+    new.xattrs = !left.is_empty();
+    changed(view, caller, (ino, new), edit)
+}
+
+/// RemoveXattr. Removing an access control list that is not there is done already.
+pub(crate) fn remove(view: &mut dyn View, caller: &Caller, ino: Ino, name: &Name) -> Result<Decision, Stop> {
+    let mut new = inode(view, ino)?;
+    check_name(name)?;
+    let there = of(view, ino, &new)?;
+    match there.filter(|all| all.contains_key(name)) {
+        Some(all) => {
+            new.xattrs = all.len() > 1;
+            changed(view, caller, (ino, new), Some(Edit::XattrDrop { ino, name: *name }))
+        }
+        None if name.as_bytes() == acl::ACCESS || name.as_bytes() == acl::DEFAULT => {
+            Ok(Decision::unchanged(Reply::Done, Outcome::Done))
+        }
+        None => absent(),
+    }
+}
+
+fn changed(
+    view: &mut dyn View,
+    caller: &Caller,
+    (ino, mut new): (Ino, Inode),
+    edit: Option<Edit>,
+) -> Result<Decision, Stop> {
+    new.ctime = new.ctime.tick(view.now());
+    let mut draft = Draft::new(caller.volume, ino.group());
+    edit.into_iter().for_each(|edit| draft.edit(ino, edit));
+    draft.edit(ino, Edit::InodePut { ino, inode: new });
+    draft.decide(view, Reply::Done, Outcome::Done)
+}
+
+/// Permission bits follow an access list; what is left to store of it.
+fn access(inode: &mut Inode, value: &[u8], kill_setgid: bool) -> Result<Option<Arc<[u8]>>, Stop> {
+    const SETGID: u16 = 0o2000;
+    let Some(mut acl) = Acl::read(value)? else { return Ok(None) };
+    inode.mode = acl.mode(inode.mode);
+    if kill_setgid {
+        inode.mode &= !SETGID;
+    }
+    Ok((!acl.is_minimal()).then(|| acl.bytes().into()))
+}
+
+fn default(inode: &Inode, value: &[u8]) -> Result<Option<Arc<[u8]>>, Stop> {
+    let acl = Acl::read(value)?;
+    if acl.is_some() && !inode.is_directory() {
+        return refuse(Kind::Permission, "only a directory hands access control lists down");
+    }
+    Ok(acl.map(|acl| acl.bytes().into()))
+}
+
+/// What a change of other attributes does to these: an access list follows the permission bits, and capabilities end
+/// when data or owner change. Says so in `new` too.
+pub(crate) fn follow(
+    all: &Xattrs,
+    ino: Ino,
+    new: &mut Inode,
+    mode: bool,
+    ends_capability: bool,
+) -> Result<Vec<Edit>, Stop> {
+    let mut edits = Vec::new();
+    let access = acl::name(acl::ACCESS);
+    if let Some(value) = all.get(&access).filter(|_| mode) {
+        let Some(mut acl) = Acl::read(value)? else { return refuse(Kind::Corrupt, "an access control list is empty") };
+        acl.set_mode(new.mode);
+        edits.push(Edit::XattrPut { ino, name: access, value: acl.bytes().into() });
+    }
+    let capability = capability();
+    if ends_capability && !new.is_directory() && all.contains_key(&capability) {
+        edits.push(Edit::XattrDrop { ino, name: capability });
+        new.xattrs = all.len() > 1;
+    }
+    Ok(edits)
+}
+
+/// What a new inode inherits: its permission bits, and the lists that it is born with.
+pub(crate) struct Legacy {
+    pub mode: u16,
+    pub lists: Vec<(Name, Arc<[u8]>)>,
+}
+
+/// The bits that are asked for, less what the home's default list does not grant; without one, less the umask.
+pub(crate) fn inherit(
+    view: &mut dyn View,
+    (parent, home): (Ino, &Inode),
+    mode: u16,
+    umask: u16,
+    directory: bool,
+) -> Result<Legacy, Stop> {
+    const MASKED: u16 = 0o777;
+    let default = acl::name(acl::DEFAULT);
+    let Some(value) = of(view, parent, home)?.and_then(|all| all.get(&default).cloned()) else {
+        return Ok(Legacy { mode: mode & !(umask & MASKED), lists: Vec::new() });
+    };
+    let Some(mut acl) = Acl::read(&value)? else { return refuse(Kind::Corrupt, "an access control list is empty") };
+    let mode = acl.inherit(mode);
+    let mut lists = Vec::new();
+    if !acl.is_minimal() {
+        lists.push((acl::name(acl::ACCESS), acl.bytes().into()));
+    }
+    if directory {
+        lists.push((default, value));
+    }
+    Ok(Legacy { mode, lists })
+}
