@@ -170,7 +170,7 @@ impl Brick {
         let mut replicated = Vec::new();
         let map = Edit::Map { ino, first, crcs: crcs.iter().copied().collect() };
         encode_replicated(&mut replicated, &head, std::slice::from_ref(&map));
-        let described = Some(Described { ino, first, crcs: &crcs });
+        let described = &[Described { ino, first, crcs: &crcs }];
         let entry = Entry { owner: (GROUP, VOLUME, head.index), replicated: &replicated, payload: from, described };
         let ordered = self.store.log.append_one_record(&entry, sync)?;
         let runs = match (from, ordered.place) {
