@@ -4,6 +4,7 @@
 use crate::history::{Key, payload};
 use base::{FileKind, Ino, Name, Op, Outcome, Room, Xattrs};
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 /// A file, directory or link.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -109,14 +110,7 @@ impl Model {
             }
             (Op::Allocate { ino, offset, length, keep_size, room }, _) => {
                 let bytes = &mut self.node(*ino)?.bytes;
-                if *room != Room::Promised {
-                    let within = |byte: u64| (byte as usize).min(bytes.len());
-                    let cleared = within(*offset)..within(offset + length);
-                    bytes[cleared].fill(0);
-                }
-                if !keep_size && *room != Room::Hole {
-                    bytes.resize(bytes.len().max((offset + length) as usize), 0);
-                }
+                allocate(bytes, *offset..offset + length, *keep_size, *room);
                 Ok(())
             }
             (Op::SetXattr { .. } | Op::RemoveXattr { .. }, _) => self.xattr(op),
@@ -236,5 +230,17 @@ impl Model {
             self.node(ino)?.parent = Some(to);
         }
         Ok(())
+    }
+}
+
+/// What fallocate makes of a range of a file's bytes.
+fn allocate(bytes: &mut Vec<u8>, range: Range<u64>, keep_size: bool, room: Room) {
+    if room != Room::Promised {
+        let within = |byte: u64| (byte as usize).min(bytes.len());
+        let cleared = within(range.start)..within(range.end);
+        bytes[cleared].fill(0);
+    }
+    if !keep_size && room != Room::Hole {
+        bytes.resize(bytes.len().max(range.end as usize), 0);
     }
 }
