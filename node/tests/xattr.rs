@@ -242,6 +242,9 @@ fn lists_decide_who_may() {
     home.check();
 }
 
+/// What somebody does to a file.
+type Change = fn(&Path);
+
 /// A write by others takes setuid, setgid and capabilities away (write(2), chown(2), capabilities(7)).
 #[test]
 fn whoever_writes_takes_privileges_away() {
@@ -267,10 +270,10 @@ fn whoever_writes_takes_privileges_away() {
     chmod(&file, 0o2767);
     assert!(as_user(NOBODY, &home.mount, "echo x >> file"));
     assert_eq!(mode(&file) & 0o0777, 0o767, "setgid without execution means nothing, and may stay");
-    let write: fn(&Path) = |path| {
+    let write: Change = |path| {
         File::options().append(true).open(path).and_then(|mut file| file.write_all(b"x")).expect("write");
     };
-    let direct: fn(&Path) = |path| {
+    let direct: Change = |path| {
         let layout = std::alloc::Layout::from_size_align(4096, 4096).expect("a block");
         // SAFETY: the block is initialised, used as long as it lives, and freed with its own layout.
         unsafe {
@@ -280,7 +283,7 @@ fn whoever_writes_takes_privileges_away() {
             std::alloc::dealloc(block, layout);
         }
     };
-    let changes: [(&str, fn(&Path)); 6] = [
+    let changes: [(&str, Change); 6] = [
         ("write", write),
         ("direct write", direct),
         ("truncate", |path| File::options().write(true).open(path).and_then(|file| file.set_len(3)).expect("truncate")),
