@@ -390,9 +390,9 @@ impl Controller {
         let depth = (from as i64 - self.level).clamp(0, (from - to) as i64) as u64;
         (u128::from(depth) * u128::from(ONE) / u128::from(from - to)) as u64
     }
-    /// Where the glide begins: so far above `low`.
+    /// Where the glide begins: so far above `low`. Not at once, also where the host has no room for any segment.
     fn glide(&self) -> u64 {
-        at(self.marks.reserve) * 3 / 8
+        (at(self.marks.reserve) * 3 / 8).max(ONE)
     }
     /// How far above the marks cleaning begins already: where clients write faster than the cleaner will make room, as far as
     /// the glide is felt.

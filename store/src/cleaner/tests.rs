@@ -222,6 +222,21 @@ fn delay_is_monotone_in_free_segments() {
     }
 }
 
+/// A host without room hides segments, down to none.
+#[test]
+fn a_brick_of_few_segments_or_none_is_stepped_too() {
+    for segments in 0..64 {
+        let mut controller = Controller::new(segments);
+        for (step, free) in (0..=segments).rev().enumerate() {
+            let now_ns = (step as u64 + 1) * MS;
+            let best_victim = (free < segments).then_some((100, 1_000));
+            let sight = Sight { now_ns, free, emptied: 0, segments, client_blocks: 0, moved_blocks: 0, best_victim };
+            let delay_ns = controller.step(&sight).client_delay_ns;
+            assert!(delay_ns <= 50 * MS, "{segments} segments, {free} free: {delay_ns}");
+        }
+    }
+}
+
 #[test]
 fn marks_lie_in_order_within_the_reserve() {
     for segments in (8..5_000).chain([100_000, 1_000_000, u32::MAX]) {
