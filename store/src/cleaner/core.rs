@@ -11,8 +11,8 @@
 //!                                   clients' pace                  while clients rest
 //! ```
 //!
-//! Where clients write more than the cleaner will make room for, all of it begins earlier, up to the whole reserve, and the
-//! room above `low` is used up in a glide.
+//! Where clients write more than the cleaner can make room for, it begins at full speed above `high` already, and the room above
+//! `low` is used up in a glide.
 
 use base::SegmentId;
 use std::cmp::Ordering;
@@ -356,7 +356,9 @@ impl Controller {
         self.spared = towards(self.spared, spared, passed.ns.max(1), RATE_NS).min(ONE - ONE / 16);
         let paused_ns = self.before.map_or(0, |before| before.pause_ns);
         let worked_ns = passed.ns.saturating_sub(paused_ns);
-        if let Some(taken_ns) = worked_ns.checked_div(passed.moved_blocks) {
+        // Of small slices most is fixed cost. They are taken while little is to do; where it matters, slices are large.
+        if passed.moved_blocks >= SLICE_BLOCKS_MAX / 2 {
+            let taken_ns = worked_ns / passed.moved_blocks;
             // An eighth of each observation: one slow slice is no news.
             self.move_ns = towards(self.move_ns, taken_ns.clamp(MOVE_NS.0, MOVE_NS.1), 1, 7);
         }
@@ -394,14 +396,6 @@ impl Controller {
     fn glide(&self) -> u64 {
         (at(self.marks.reserve) * 3 / 8).max(ONE)
     }
-    /// How far above the marks cleaning begins already: where clients write faster than the cleaner will make room, as far as
-    /// the glide is felt.
-    fn lead(&self) -> u64 {
-        let sustained =
-            256_000_000_000 * u128::from(ONE) / (u128::from(self.room_ns()) * u128::from(self.paced_rate)).max(1);
-        let felt = self.glide() * (ONE - sustained.min(u128::from(ONE)) as u64) / ONE;
-        (at(self.marks.low) + felt).min(at(self.marks.reserve)).saturating_sub(at(self.marks.high))
-    }
     /// Blocks that must be moved for the space of one that a client writes, in `ONE`s.
     fn moves_per_block(&self) -> u64 {
         self.utilisation * ONE / (ONE - self.utilisation)
@@ -417,11 +411,11 @@ impl Controller {
         let pace = (u128::from(self.client_rate) * u128::from(self.moves_per_block()) / u128::from(ONE * 256)) as u64;
         let pace = pace.min(rate_max);
         let Thresholds { low, target, high, ahead, .. } = self.marks;
-        let lead = self.lead();
         // Nothing at `high`, the clients' pace at `target`, everything at `low`.
-        let over = pace * self.below(at(high) + lead, at(target) + lead) / ONE;
-        let under = (rate_max - pace) * self.below(at(target) + lead, at(low)) / ONE;
-        let steady = over + under;
+        let over = pace * self.below(at(high), at(target)) / ONE;
+        let under = (rate_max - pace) * self.below(at(target), at(low)) / ONE;
+        // Clients that are held back must not set the pace of what they wait for.
+        let steady = if self.is_felt(self.glide_ns()) { rate_max } else { over + under };
         if !idle {
             return steady;
         }
@@ -455,8 +449,8 @@ impl Controller {
     /// The clients' delay per block, the larger of two.
     ///
     /// The glide: where cleaning begins, little has died in what was filled in one go, and room is dearer than it will be.
-    /// So the room above `low` is used up little by little, and meanwhile victims become cheaper: from where it begins, clients
-    /// may write ever less more than the cleaner makes room for, and just that at `low`.
+    /// So the room above `low` is used up little by little, and meanwhile victims become cheaper: from where the glide begins,
+    /// clients may write ever less more than the cleaner makes room for, and just that at `low`.
     ///
     /// The curve: unit * 2x^2 / (1 - x), where x goes from 0 at the target to 1 at the floor. The unit
     /// is the spacing that clients had of late, so that the balance lies at x = 0.5 whatever limits the cleaner (its
@@ -464,7 +458,6 @@ impl Controller {
     /// go. It learns slowly; the curve is what answers at once.
     fn delay_ns(&self) -> u64 {
         let room_ns = self.room_ns();
-        let glide_ns = room_ns * self.below(at(self.marks.low) + self.glide(), at(self.marks.low)) / ONE;
         let spacing_ns = 256_000_000_000 / self.paced_rate.max(1);
         let unit_ns = spacing_ns.min(UNITS_MAX * room_ns);
         let cap_ns = (UNITS_MAX * room_ns).clamp(DELAY_CAP_NS_MIN, DELAY_NS_MAX);
@@ -474,12 +467,17 @@ impl Controller {
             return cap_ns;
         }
         let curve_ns = (2 * u128::from(unit_ns) * u128::from(x * x / ONE) / u128::from(ONE - x)) as u64;
-        curve_ns.max(glide_ns).min(cap_ns)
+        curve_ns.max(self.glide_ns()).min(cap_ns)
+    }
+    fn glide_ns(&self) -> u64 {
+        self.room_ns() * self.below(at(self.marks.low) + self.glide(), at(self.marks.low)) / ONE
     }
     /// Clients that keep twice that spacing by themselves don't feel it.
+    fn is_felt(&self, delay_ns: u64) -> bool {
+        u128::from(delay_ns) * u128::from(self.client_rate) >= 256 * 500_000_000
+    }
     fn is_slowing(&self, delay_ns: u64) -> bool {
-        let felt = u128::from(delay_ns) * u128::from(self.client_rate) >= 256 * 500_000_000;
-        felt || self.level < i64::from(self.marks.low) * ONE as i64
+        self.is_felt(delay_ns) || self.level < i64::from(self.marks.low) * ONE as i64
     }
     /// So few segments are free that the cleaner waits for the checkpoint that brings more, instead of opening the
     /// last. Only for a while: what is emptied may be pinned for long, and then moving on is the way out.

@@ -20,10 +20,9 @@ impl Script {
     fn run(name: &'static str, text: &str) -> Script {
         let lines =
             || text.lines().filter(|line| !line.starts_with('#')).map(|line| line.split(' ').collect::<Vec<_>>());
-        let number = |key: &str| {
-            let value = lines().find(|words| words[0] == key).map(|words| words[1].parse::<u64>().expect("a number"));
-            value.unwrap_or_else(|| panic!("{name}: no {key}"))
-        };
+        let given =
+            |key: &str| lines().find(|words| words[0] == key).map(|words| words[1].parse::<u64>().expect("a number"));
+        let number = |key: &str| given(key).unwrap_or_else(|| panic!("{name}: no {key}"));
         let shape = Shape {
             segments: number("segments") as u32,
             blocks: number("blocks") as u32,
@@ -31,6 +30,7 @@ impl Script {
             device_ns: number("device_ns"),
             client_ns: number("client_ns"),
             checkpoint_ms: number("checkpoint_ms"),
+            slice_ns: given("slice_us").unwrap_or(0) * 1_000,
             checkpoint_every_ms: 5_000,
             seed: 1,
         };
@@ -167,6 +167,7 @@ fn shape(seed: u64) -> Shape {
         client_ns: device_ns * (8 + random.below(32)) / 8,
         // At most as long as the clients take for two segments: a checkpoint slice is short beside 64 MiB.
         checkpoint_ms: (1 + random.below(2 * u64::from(blocks) * device_ns) / MS).min(200),
+        slice_ns: 0,
         checkpoint_every_ms: 5_000,
         seed,
     }
@@ -220,6 +221,28 @@ fn delay_is_monotone_in_free_segments() {
             assert!(*delays_ns.last().expect("some") == 0, "an empty brick slows nobody");
         }
     }
+}
+
+/// What clients are held to must not set the pace of the cleaner that they wait for, nor must the time that small slices take.
+#[test]
+fn held_clients_and_small_slices_do_not_slow_each_other_down() {
+    let mut controller = Controller::new(512);
+    // As many as the controller has told, once cleaning has begun; before that, 26,000 in a second.
+    let (mut client_blocks, mut moved_blocks, mut delay_ns) = (0, 0, 0);
+    let best_victim = Some((12_000, 16_384));
+    let mut last = None;
+    for step in 1..=1_000 {
+        let now_ns = step * 20 * MS;
+        client_blocks += 20 * MS / delay_ns.max(38_000);
+        moved_blocks += if step > 500 { 4 } else { 0 };
+        let free = if step > 500 { 20 } else { 100 };
+        let sight = Sight { now_ns, free, emptied: 0, segments: 512, client_blocks, moved_blocks, best_victim };
+        let pace = controller.step(&sight);
+        delay_ns = pace.client_delay_ns;
+        last = Some(pace);
+    }
+    let slice_blocks = last.expect("it was stepped").slice_blocks;
+    assert!(slice_blocks >= 100 && delay_ns < MS / 2, "{slice_blocks} blocks, {delay_ns} ns");
 }
 
 /// A host without room hides segments, down to none.

@@ -24,6 +24,8 @@ pub struct Shape {
     pub client_ns: u64,
     /// A checkpoint takes this long.
     pub checkpoint_ms: u64,
+    /// A slice takes this long besides its blocks, whatever their number.
+    pub slice_ns: u64,
     /// Checkpoints that nobody asks for come this often.
     pub checkpoint_every_ms: u64,
     pub seed: u64,
@@ -108,6 +110,7 @@ pub struct Plant {
     best: Option<Option<(u32, u32)>>,
     pub pace: Pace,
     slice_left: u32,
+    slice_at_ns: u64,
     step_at_ns: u64,
     client_at_ns: u64,
     debt_ns: i64,
@@ -146,6 +149,7 @@ impl Plant {
             best: None,
             pace,
             slice_left: 0,
+            slice_at_ns: 0,
             step_at_ns: 0,
             client_at_ns: 0,
             debt_ns: 0,
@@ -279,6 +283,7 @@ impl Plant {
         self.pace = self.controller.step(&sight);
         self.checkpoint_wanted |= self.pace.checkpoint;
         self.slice_left = self.pace.slice_blocks;
+        self.slice_at_ns = self.now_ns + self.shape.slice_ns;
         self.step_at_ns = self.now_ns + self.pace.pause_ns;
     }
     /// Moves one live block. False if there is none to move, or nowhere to move it.
@@ -366,7 +371,7 @@ impl Plant {
         self.client_at_ns = self.client_at_ns.max(self.now_ns.saturating_sub(QUANTUM_NS));
         while left_ns > 0 {
             let client = load != Load::Idle && self.client_at_ns < end_ns;
-            let cleaner = self.slice_left > 0;
+            let cleaner = self.slice_left > 0 && self.slice_at_ns <= self.now_ns;
             if client && (!cleaner || by_clients_ns <= by_cleaner_ns) {
                 if !self.write_client(load) {
                     self.held += 1;
