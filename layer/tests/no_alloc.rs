@@ -240,10 +240,11 @@ async fn measure(runtime: Runtime) -> Vec<(Kind, Sites)> {
     results
 }
 
-/// Call sites of tasks that run by the clock and not by requests: their timers, and the one-slice lists with which
-/// segments are prepared ahead. How often they are met depends on how long the test takes.
+/// Call sites of tasks that run by the clock and not by requests: their timers, the one-slice lists with which segments
+/// are prepared ahead, and the look at the host's room once in a second. How often they are met depends on how long the test
+/// takes.
 fn is_background(site: &str) -> bool {
-    ["new<runtime::real::clock::Sleeping>", "new_uninit<[runtime::buffer::Slice; 1]>"]
+    ["new<runtime::real::clock::Sleeping>", "new_uninit<[runtime::buffer::Slice; 1]>", "group::checkpoint::run::"]
         .iter()
         .any(|background| site.contains(background))
 }
