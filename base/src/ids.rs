@@ -2,6 +2,7 @@
 
 use crate::limits::{BLOCKS_PER_LEAF, GROUP_BITS};
 use std::fmt;
+use std::ops::Range;
 
 macro_rules! id {
     ($(#[$doc:meta])* $name:ident($inner:ty)) => {
@@ -103,5 +104,11 @@ impl LeafKey {
     pub fn of(ino: Ino, block: u64) -> (LeafKey, usize) {
         let leaf = block / BLOCKS_PER_LEAF as u64;
         (LeafKey { ino, leaf }, (block % BLOCKS_PER_LEAF as u64) as usize)
+    }
+    /// The part of a range of blocks that lies in this leaf, by the blocks' indexes in it; empty if none does.
+    pub fn part_of(self, blocks: &Range<u64>) -> Range<usize> {
+        let first = self.leaf * BLOCKS_PER_LEAF as u64;
+        let within = |block: u64| block.saturating_sub(first).min(BLOCKS_PER_LEAF as u64) as usize;
+        within(blocks.start)..within(blocks.end)
     }
 }

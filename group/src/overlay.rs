@@ -3,7 +3,7 @@
 
 use crate::cuts::Cuts;
 use crate::hash::Map;
-use base::limits::{BLOCK_BYTES, BLOCKS_PER_LEAF};
+use base::limits::BLOCK_BYTES;
 use base::{
     Edit, FileKind, Ino, Inode, Intent, IntentId, LeafKey, Name, Outcome, Place, RequestId, SessionId, Volume, VolumeId,
 };
@@ -140,9 +140,7 @@ impl Generation {
         let [from, last] = [blocks.start, blocks.end - 1].map(|block| (volume, LeafKey::of(ino, block).0));
         let met: Vec<_> = self.leaves.range(from..=last).map(|(key, _)| *key).collect();
         for key in met {
-            let first = key.1.leaf * BLOCKS_PER_LEAF as u64;
-            let within = |block: u64| block.saturating_sub(first).min(BLOCKS_PER_LEAF as u64) as usize;
-            let gone = within(blocks.start)..within(blocks.end);
+            let gone = key.1.part_of(&blocks);
             let patch = self.leaves.get_mut(&key).expect("just seen");
             patch.leaf.clear(gone.clone());
             patch.moved.retain(|(moved, _)| !gone.contains(moved));

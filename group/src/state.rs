@@ -14,7 +14,7 @@ use runtime::Slice;
 use runtime::seeded::{Bug, active};
 use std::collections::VecDeque;
 use std::sync::Arc;
-use store::checkpoint::END;
+use store::checkpoint::{END, lay_xattrs};
 use store::format::leaf::{BIRTH_KEPT, Leaf, Slot};
 use store::format::record::{Head, Moved, Places};
 use store::format::values::GroupRow;
@@ -226,15 +226,8 @@ impl State {
             return Seen::Known(stored);
         }
         let mut all = stored.map_or_else(Xattrs::new, |all| (*all).clone());
-        for changes in changes {
-            // Gone with the inode: nobody asks then.
-            for (name, value) in changes.iter().flatten() {
-                match value {
-                    Some(value) => all.insert(*name, value.clone()),
-                    None => all.remove(name),
-                };
-            }
-        }
+        // Gone with the inode: nobody asks then.
+        changes.flatten().for_each(|changes| lay_xattrs(&mut all, changes));
         Seen::Known(Some(Arc::new(all)))
     }
     /// Whether an inode has an attribute; None if that must be read first.

@@ -24,6 +24,16 @@ use std::sync::Arc;
 /// Extended attributes by name: the value that each has now, or None.
 pub type XattrChanges = BTreeMap<Name, Option<Arc<[u8]>>>;
 
+/// Lays changed attributes over all that an inode has.
+pub fn lay_xattrs(all: &mut Xattrs, changes: &XattrChanges) {
+    for (name, value) in changes {
+        match value {
+            Some(value) => all.insert(*name, value.clone()),
+            None => all.remove(name),
+        };
+    }
+}
+
 /// One merged change of a group: the last word on its key.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Change {
@@ -350,12 +360,7 @@ impl Work {
         let mut all = Xattrs::new();
         if let Some(changes) = changes {
             all = store.index.get(&key)?.map(|row| values::decode_xattrs(&row)).transpose()?.unwrap_or_default();
-            for (name, value) in changes {
-                match value {
-                    Some(value) => all.insert(name, value),
-                    None => all.remove(&name),
-                };
-            }
+            lay_xattrs(&mut all, &changes);
         }
         self.put(key, (!all.is_empty()).then(|| values::encode_xattrs(&all)));
         Ok(())
@@ -452,10 +457,8 @@ impl Work {
         let Cut { volume, ino, project, ref blocks, trim } = *cut;
         let whole = whole_leaves(blocks);
         for leaf in cut_leaves(blocks) {
-            let first = leaf * BLOCKS_PER_LEAF as u64;
-            let within = |block: u64| block.saturating_sub(first).min(BLOCKS_PER_LEAF as u64) as usize;
             let at = LeafKey { ino, leaf };
-            self.leaf(store, purges, (volume, project), at)?.clear(within(blocks.start)..within(blocks.end));
+            self.leaf(store, purges, (volume, project), at)?.clear(at.part_of(blocks));
         }
         if whole.is_empty() {
             return Ok(());

@@ -1,5 +1,6 @@
 //! The daemon's side of the admin socket: plain threads that never run on a core. Promises that a bad or slow client
-//! harms no one, and another user gets nothing: lines are bounded, connections are bounded, reads time out, malformed requests are answered.
+//! harms no one, and another user gets nothing: lines are bounded, connections are bounded, reads time out, malformed
+//! requests are answered.
 
 use super::SocketPath;
 use super::protocol::{Answer, REQUEST_BYTES_MAX, Refusal, Request, Response};
