@@ -55,16 +55,18 @@ struct Victim {
 struct Cleaner {
     groups: Arc<Groups>,
     controller: Controller,
-    /// Chosen, best first.
+    /// Chosen, in the order of their turns.
     chosen: VecDeque<SegmentId>,
+    /// None of them has been taken yet.
+    untouched: bool,
     victim: Option<Victim>,
     /// Emptied, and checkpoints that had ended by then.
     emptied: Vec<(SegmentId, u64)>,
     /// Lives of segments with a block or a summary that can't be read: they stay as they are.
     damaged: Vec<(SegmentId, Life)>,
     best: Option<(u32, u32)>,
-    /// Checkpoints that had ended when there was nothing to choose from.
-    found_none_at: Option<u64>,
+    /// Checkpoints that had ended at the last choice. Until one more has, there is nothing new to choose from.
+    chosen_at: Option<u64>,
     moved_blocks: u64,
     emptied_segments: u64,
 }
@@ -76,11 +78,12 @@ pub async fn run(groups: Arc<Groups>) {
         groups,
         controller: Controller::new(segments),
         chosen: VecDeque::new(),
+        untouched: true,
         victim: None,
         emptied: Vec::new(),
         damaged: Vec::new(),
         best: None,
-        found_none_at: None,
+        chosen_at: None,
         moved_blocks: 0,
         emptied_segments: 0,
     };
@@ -125,9 +128,12 @@ impl Cleaner {
         let ended = self.groups.checkpoints();
         // A checkpoint that began after the last move finds them empty: at the latest the second to end since.
         self.emptied.retain(|(segment, at)| ended < at + 2 && store.is_live(*segment));
-        if self.chosen.is_empty() && self.victim.is_none() && self.found_none_at != Some(ended) {
+        // A choice that nothing was taken of is made again: while the cleaner rested, blocks have died. One that was begun is
+        // used up, so that those at its end get their turn.
+        let due = if self.untouched { self.chosen_at != Some(ended) } else { self.chosen.is_empty() };
+        if due && self.victim.is_none() {
             self.choose();
-            self.found_none_at = self.chosen.is_empty().then_some(ended);
+            (self.untouched, self.chosen_at) = (true, Some(ended));
         }
         let space = store.segments();
         let sight = Sight {
@@ -187,6 +193,7 @@ impl Cleaner {
         }
         if self.victim.is_none() {
             let Some(segment) = self.chosen.pop_front() else { return Ok(0) };
+            self.untouched = false;
             // It may be freed, and be in its next life, by the time its summary is read.
             let life = self.life(segment);
             match self.groups.store().live_of(segment).await {

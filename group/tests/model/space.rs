@@ -84,6 +84,50 @@ async fn empty_again(rig: &Rig, files: &[Ino]) {
     }
 }
 
+/// Victims are those of the moment at which cleaning begins, not those of long before, when little had died.
+#[test]
+fn the_cleaner_takes_victims_as_they_are_when_it_begins() {
+    const SEGMENTS: u64 = 80;
+    let mut world = World::new(11);
+    let runtime = world.runtime();
+    world.block_on(async {
+        let rig = Rig::new(runtime, Shape { segments: SEGMENTS, ..FULL }).await;
+        let file = rig.create(rig.volume.root, "file").await.expect("a new file");
+        let block = pattern(1, BLOCK_BYTES);
+        let overwrite = async |number: u64| {
+            let at = At::Offset(number * BLOCK_BYTES as u64);
+            rig.write(file, at, &block, Sync::Ordered).await.expect("a write");
+        };
+        // 40 segments of payload; one block in each dies, and the cleaner looks at them.
+        for number in 0..40 {
+            rig.write(file, At::Offset(number << 20), &pattern(number, 1 << 20), Sync::Data).await.expect("a write");
+        }
+        for number in 0..40 {
+            overwrite(number * 256).await;
+        }
+        rig.checkpoint().await;
+        rig.runtime.clock.sleep(1_000_000_000).await;
+        assert_eq!(rig.groups.cleaner().emptied_segments, 0, "it rests");
+        // Most of the last 15 dies.
+        for number in (25 * 256..40 * 256).filter(|number| number % 10 > 0) {
+            overwrite(number).await;
+        }
+        rig.checkpoint().await;
+        for number in 40.. {
+            let free = rig.groups.store().segments().free_segments;
+            if free <= 8 {
+                break;
+            }
+            rig.write(file, At::Offset(number << 20), &pattern(number, 1 << 20), Sync::Data).await.expect("a write");
+        }
+        rig.runtime.clock.sleep(5_000_000_000).await;
+        let cleaner = rig.groups.cleaner();
+        assert!(cleaner.emptied_segments > 0, "{cleaner:?}");
+        assert!(cleaner.moved_blocks < cleaner.emptied_segments * 128, "half a segment each: {cleaner:?}");
+        rig.close().await;
+    });
+}
+
 /// What a truncation leaves of a large file is freed over several checkpoints and restarts; meanwhile it reads as zeros,
 /// beside what has been written since (rule K6).
 #[test]

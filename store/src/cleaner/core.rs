@@ -434,7 +434,8 @@ impl Controller {
         let slice = SLICE_BLOCKS_MIN + (SLICE_BLOCKS_MAX - SLICE_BLOCKS_MIN) * share.min(ONE) / ONE;
         let work_ns = slice * self.move_ns;
         let period_ns = (slice * 1_000_000_000).checked_div(rate).unwrap_or(u64::MAX);
-        if period_ns > work_ns + PAUSE_NS_MAX {
+        // Near full speed slices stay large, whatever moves seem to take: only large ones tell.
+        if share < ONE / 2 && period_ns > work_ns + PAUSE_NS_MAX {
             // Slower than the longest pause allows: less at a time.
             let slice = rate * PAUSE_NS_MAX / 1_000_000_000;
             return (slice.min(SLICE_BLOCKS_MIN) as u32, PAUSE_NS_MAX);

@@ -245,6 +245,36 @@ fn held_clients_and_small_slices_do_not_slow_each_other_down() {
     assert!(slice_blocks >= 100 && delay_ns < MS / 2, "{slice_blocks} blocks, {delay_ns} ns");
 }
 
+/// A host that takes both cores for a while makes moves look slow; slices that follow from this must not keep it so.
+#[test]
+fn slow_moves_are_forgotten_when_they_are_fast_again() {
+    let mut controller = Controller::new(512);
+    let mut sight = Sight {
+        now_ns: 0,
+        free: 14,
+        emptied: 0,
+        segments: 512,
+        client_blocks: 0,
+        moved_blocks: 0,
+        best_victim: Some((12_000, 16_384)),
+    };
+    let mut pace = controller.step(&sight);
+    let mut run = |until_ns: u64, move_ns: u64| {
+        while sight.now_ns < until_ns {
+            let passed_ns = u64::from(pace.slice_blocks) * move_ns + pace.pause_ns;
+            sight.now_ns += passed_ns;
+            sight.moved_blocks += u64::from(pace.slice_blocks);
+            sight.client_blocks += passed_ns / pace.client_delay_ns.max(40_000);
+            pace = controller.step(&sight);
+        }
+        pace
+    };
+    let slow = run(20_000 * MS, 3 * MS);
+    assert!(slow.client_delay_ns > MS, "{slow:?}");
+    let fast = run(30_000 * MS, 20_000);
+    assert!(fast.client_delay_ns < MS / 4 && fast.slice_blocks > 100, "{fast:?}");
+}
+
 /// A host without room hides segments, down to none.
 #[test]
 fn a_brick_of_few_segments_or_none_is_stepped_too() {

@@ -28,7 +28,7 @@ use std::task::Waker;
 
 /// Batches being written at once. Two keep the device busy while the next is built; more would only cut batches
 /// smaller (a 4 KiB header each). To be found by feedback when several devices share a brick.
-const WRITING_MAX: usize = 4;
+const WRITING_MAX: usize = 2;
 /// Payload ordered and not yet written at most, in bytes: bounds memory and what a crash can lose.
 const PENDING_BYTES_MAX: u64 = 64 << 20;
 
