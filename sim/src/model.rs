@@ -85,6 +85,14 @@ impl Model {
                 let node = Node { target: target.to_vec(), ..Node::new(FileKind::Link, 0o777, *parent) };
                 self.born(*parent, name, ino, node)
             }
+            (Op::TempFile { parent, mode }, Outcome::Inode(ino)) => {
+                self.directory(*parent)?;
+                let node = Node { links: 0, ..Node::new(FileKind::File, *mode, *parent) };
+                match self.nodes.insert(ino, node) {
+                    None => Ok(()),
+                    Some(_) => Err(format!("inode number {ino:?} was given out twice")),
+                }
+            }
             (Op::Link { ino, new_parent, new_name }, _) => {
                 self.node(*ino)?.links += 1;
                 match self.directory(*new_parent)?.entries.insert(*new_name, *ino) {

@@ -61,6 +61,7 @@ pub mod opcode {
     pub const RENAME2: u32 = 45;
     pub const LSEEK: u32 = 46;
     pub const SYNCFS: u32 = 50;
+    pub const TMPFILE: u32 = 51;
 }
 
 /// Flags of INIT, both words as one.
