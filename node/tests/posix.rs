@@ -307,6 +307,27 @@ fn pipes_sockets_and_devices_work() {
     home.check();
 }
 
+/// Who may not write a program that runs does not truncate it either.
+#[test]
+fn a_running_program_stays_as_it_is() {
+    let home = Home::new("busy");
+    let daemon = home.up();
+    let program = home.mount.join("sleep");
+    fs::copy("/bin/sleep", &program).expect("copy");
+    let length = fs::metadata(&program).expect("stat").len();
+    let mut runs = std::process::Command::new(&program).arg("60").spawn().expect("it runs");
+    let truncating = OpenOptions::new().read(true).custom_flags(libc::O_TRUNC).open(&program);
+    assert_eq!(errno(truncating), Some(libc::ETXTBSY));
+    assert_eq!(errno(File::create(&program)), Some(libc::ETXTBSY));
+    assert_eq!(fs::metadata(&program).expect("stat").len(), length);
+    assert!(runs.try_wait().expect("a child").is_none(), "it still runs");
+    runs.kill().and_then(|()| runs.wait()).expect("it ends");
+    File::create(&program).expect("nobody runs it");
+    assert_eq!(fs::metadata(&program).expect("stat").len(), 0);
+    daemon.terminate();
+    home.check();
+}
+
 /// Names are bytes: 255 of them, any but two.
 #[test]
 fn names_are_any_bytes() {

@@ -226,6 +226,11 @@ fn links_and_targets_have_bounds() {
     };
     assert_eq!(refused(&mut world, &caller, &rename("e")), Kind::TooManyLinks);
     done(&mut world, &caller, &rename("old"));
+    let file = done(&mut world, &caller, &Op::Create { parent: dir, name: name("f"), mode: 0o644, exclusive: true });
+    let key = (world.volume, file);
+    world.inodes.get_mut(&key).expect("just created").links = LINKS_MAX;
+    let more = Op::Link { ino: file, new_parent: dir, new_name: name("g") };
+    assert_eq!(refused(&mut world, &caller, &more), Kind::TooManyLinks);
     let link = |target: &[u8]| Op::SymLink { parent: root, name: name("l"), target: target.into() };
     assert_eq!(refused(&mut world, &caller, &link(&[b'x'; TARGET_BYTES_MAX + 1])), Kind::NameTooLong);
     assert_eq!(refused(&mut world, &caller, &link(b"")), Kind::NotFound);
