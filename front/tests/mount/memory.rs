@@ -264,7 +264,7 @@ impl Tree {
                 }
                 self.unlink(parent, &name).map(|()| Reply::Done)
             }
-            Op::Rename { parent, name, new_parent, new_name, no_replace, .. } => {
+            Op::Rename { parent, name, new_parent, new_name, no_replace, whiteout } => {
                 let (cookie, ino) = self.find(parent, &name)?;
                 if self.find(new_parent, &new_name).is_ok() {
                     if no_replace {
@@ -277,6 +277,10 @@ impl Tree {
                 node.names.remove(name.as_bytes());
                 self.link(new_parent, new_name, ino)?;
                 self.node_mut(ino)?.inode.parent = new_parent;
+                if whiteout {
+                    let left = self.add(FileKind::Character, 0, parent, (0, 0), Time(0));
+                    self.link(parent, name, left)?;
+                }
                 Ok(Reply::Done)
             }
             Op::Exchange { parent, name, new_parent, new_name } => {

@@ -167,9 +167,12 @@ fn special_requests_are_refused_or_left_to_the_kernel() {
         let exchange = libc::renameat2(libc::AT_FDCWD, node.as_ptr(), libc::AT_FDCWD, c_path.as_ptr(), flags);
         assert_eq!(exchange, 0);
         assert_eq!(libc::renameat2(libc::AT_FDCWD, node.as_ptr(), libc::AT_FDCWD, c_path.as_ptr(), flags), 0);
-        let flags = libc::RENAME_WHITEOUT;
-        let whiteout = libc::renameat2(libc::AT_FDCWD, node.as_ptr(), libc::AT_FDCWD, c_path.as_ptr(), flags);
-        assert_eq!((whiteout, errno()), (-1, Some(libc::EINVAL)));
+        let (flags, white) =
+            (libc::RENAME_WHITEOUT, std::ffi::CString::new(fixture.path("white").as_os_str().as_bytes()));
+        let white = white.expect("no NUL");
+        assert_eq!(libc::renameat2(libc::AT_FDCWD, node.as_ptr(), libc::AT_FDCWD, white.as_ptr(), flags), 0);
+        let left = fs::symlink_metadata(fixture.path("node")).expect("stat");
+        assert_eq!((left.mode(), left.rdev()), (libc::S_IFCHR, 0));
         let flags = libc::RENAME_NOREPLACE;
         let keep = libc::renameat2(libc::AT_FDCWD, node.as_ptr(), libc::AT_FDCWD, c_path.as_ptr(), flags);
         assert_eq!((keep, errno()), (-1, Some(libc::EEXIST)));
