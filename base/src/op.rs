@@ -113,14 +113,17 @@ pub enum Op {
     SymLink { parent: Ino, name: Name, target: Box<[u8]> },
     /// Create an object that has no data here: a named pipe, a socket, a device (`rdev` as the kernel encodes it).
     MakeNode { parent: Ino, name: Name, kind: FileKind, mode: u16, rdev: u32 },
-    /// One more name for an inode that is no directory.
+    /// Create a regular file that has no name and open it: it ends with its last open, unless it is given a name.
+    TempFile { parent: Ino, mode: u16 },
+    /// One more name for an inode that is no directory; the first one for a file that was created without.
     Link { ino: Ino, new_parent: Ino, new_name: Name },
     /// Remove a name that is not a directory's.
     Unlink { parent: Ino, name: Name },
     /// Remove an empty directory.
     RemoveDir { parent: Ino, name: Name },
-    /// Move a name; an existing target is replaced unless `no_replace`.
-    Rename { parent: Ino, name: Name, new_parent: Ino, new_name: Name, no_replace: bool },
+    /// Move a name; an existing target is replaced unless `no_replace`. `whiteout`: the old name is left to a character
+    /// device 0:0, by which overlay file systems know what was there.
+    Rename { parent: Ino, name: Name, new_parent: Ino, new_name: Name, no_replace: bool, whiteout: bool },
     /// Two names that exist change what they name.
     Exchange { parent: Ino, name: Name, new_parent: Ino, new_name: Name },
     /// Count an open of the inode (keeps an unlinked file alive); `truncate` = O_TRUNC.
@@ -173,6 +176,7 @@ impl Op {
             Op::MakeDir { .. } => "mkdir",
             Op::SymLink { .. } => "symlink",
             Op::MakeNode { .. } => "mknod",
+            Op::TempFile { .. } => "tmpfile",
             Op::Link { .. } => "link",
             Op::Unlink { .. } => "unlink",
             Op::RemoveDir { .. } => "rmdir",
@@ -208,6 +212,7 @@ impl Op {
             | Op::MakeDir { .. }
             | Op::SymLink { .. }
             | Op::MakeNode { .. }
+            | Op::TempFile { .. }
             | Op::Link { .. }
             | Op::Unlink { .. }
             | Op::RemoveDir { .. }

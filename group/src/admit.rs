@@ -33,6 +33,8 @@ fn adds(op: &Op) -> bool {
             | Op::MakeDir { .. }
             | Op::SymLink { .. }
             | Op::MakeNode { .. }
+            | Op::TempFile { .. }
+            | Op::Rename { whiteout: true, .. }
             | Op::Link { .. }
             | Op::SetXattr { .. }
             | Op::VolumeCreate { .. }

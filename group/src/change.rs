@@ -148,6 +148,12 @@ impl Groups {
             Err(Stop::Error(error)) => return Err(error),
             Err(Stop::Need(need)) => return Ok(Step::Load(need)),
         };
+        if let Op::ReadLink { ino } = op {
+            let state = held.of(ino.group());
+            if let Seen::Known(Some(inode)) = state.inode(volume, *ino) {
+                self.accessed(context, state, *ino, &inode);
+            }
+        }
         let moved = moved_directories(&decision);
         if moved != checked {
             return Ok(Step::Token(moved));
@@ -395,6 +401,7 @@ fn deciding_group(op: &Op) -> GroupId {
         | Op::MakeDir { parent, .. }
         | Op::SymLink { parent, .. }
         | Op::MakeNode { parent, .. }
+        | Op::TempFile { parent, .. }
         | Op::Unlink { parent, .. }
         | Op::RemoveDir { parent, .. } => parent.group(),
         Op::Rename { new_parent, .. } | Op::Exchange { new_parent, .. } | Op::Link { new_parent, .. } => {
@@ -442,9 +449,11 @@ fn moved_directories(decision: &Decision) -> Vec<(Ino, Ino)> {
     moved.collect()
 }
 
-/// Open and create hold the inode, so that unlinking it does not free it (rule R2: opens belong to sessions).
+/// Open and both ways to create hold the inode, so that unlinking it does not free it (rule R2: opens belong to sessions).
 fn count_open(op: &Op, decision: &Decision, held: &mut Held<'_>, volume: VolumeId) {
-    if let (Op::Open { .. } | Op::Create { .. }, Reply::Attr(Attr { ino, .. })) = (op, &decision.reply) {
+    if let (Op::Open { .. } | Op::Create { .. } | Op::TempFile { .. }, Reply::Attr(Attr { ino, .. })) =
+        (op, &decision.reply)
+    {
         *held.of(ino.group()).opens.entry((volume, *ino)).or_insert(0) += 1;
     }
 }

@@ -28,6 +28,7 @@ pub async fn run(groups: Arc<Groups>) {
         if groups.closing.load(Ordering::Acquire) {
             return;
         }
+        groups.wall_ns.store(clock.wall().0, Ordering::Relaxed);
         let began_ns = clock.now_ns();
         if began_ns - looked_ns >= HOST_NS {
             let store = groups.store().clone();

@@ -30,6 +30,8 @@ pub struct Context {
     pub gid: u32,
     /// Permission bits that the caller does not grant to what it creates.
     pub umask: u16,
+    /// Reading leaves access times as they are.
+    pub noatime: bool,
     /// The request is pointless after this time on the monotonic clock; `u64::MAX` = never.
     pub deadline_ns: u64,
     /// Whose work it is.

@@ -6,6 +6,7 @@
 //! group (rule Q1).
 #![forbid(unsafe_code)]
 
+mod access;
 mod admit;
 mod cache;
 mod change;
@@ -34,7 +35,7 @@ use runtime::{Buf, Event, Lock, Slice};
 use state::State;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use store::Store;
 use store::log::Figures;
 use token::Token;
@@ -123,6 +124,8 @@ pub struct Groups {
     quotas: Lock<BTreeMap<VolumeId, Arc<admit::Quota>>>,
     has_quotas: AtomicBool,
     cleaner: Lock<clean::Status>,
+    /// The wall clock as the checkpoint task saw it last: for reads, which need no better one.
+    wall_ns: AtomicI64,
     closing: AtomicBool,
 }
 
@@ -134,6 +137,7 @@ impl Groups {
             state.counted_bytes as u64
         };
         let bytes = groups.iter().map(count).sum();
+        let wall_ns = store.runtime.clock.wall().0;
         let purging = groups.iter().any(|group| !group.state.lock().purges.is_empty());
         Groups {
             store,
@@ -150,6 +154,7 @@ impl Groups {
             quotas: Lock::new("quotas", BTreeMap::new()),
             has_quotas: AtomicBool::new(false),
             cleaner: Lock::new("cleaner", clean::Status::default()),
+            wall_ns: AtomicI64::new(wall_ns),
             closing: AtomicBool::new(false),
         }
     }

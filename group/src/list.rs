@@ -30,6 +30,7 @@ impl Groups {
         }
         let count = (count as usize).clamp(1, DIR_ENTRIES_MAX);
         let page = self.page(context.volume, dir, after, count).await?;
+        self.listed(context, dir);
         context.span.mark(Stage::Index, self.now_ns());
         let mut entries: Vec<DirEntry> = page
             .into_iter()
@@ -39,6 +40,14 @@ impl Groups {
             self.fill_attributes(context, &mut entries).await?;
         }
         Ok(Answer { reply: Reply::Entries(entries), data: None, position: None })
+    }
+
+    fn listed(&self, context: &Context, dir: Ino) {
+        let mut state = self.state(dir.group()).state.lock();
+        // What was forgotten meanwhile is not worth reading again.
+        if let Seen::Known(Some(inode)) = state.inode(context.volume, dir) {
+            self.accessed(context, &mut state, dir, &inode);
+        }
     }
 
     async fn page(&self, volume: VolumeId, dir: Ino, after: u64, count: usize) -> Result<Page> {

@@ -216,6 +216,8 @@ impl Groups {
             }
             Ok((intents, marks))
         };
+        // A checkpoint between the two looks would take what the second one is for out of sight.
+        let _still = self.checkpoint_token.take().await;
         let (mut intents, mut marks) = run_blocking(&*self.store().runtime.tasks, read).await?;
         for group in self.states() {
             let state = group.state.lock();
@@ -251,6 +253,8 @@ impl Groups {
             }
             Ok(orphans)
         };
+        // As in `standing_intents`: a file that was given a name would be taken for an orphan, and freed.
+        let still = self.checkpoint_token.take().await;
         let mut orphans = run_blocking(&*self.store().runtime.tasks, read).await?;
         for group in self.states() {
             for (key, is) in &group.state.lock().active.orphans {
@@ -260,6 +264,7 @@ impl Groups {
                 }
             }
         }
+        drop(still);
         for (volume, ino) in orphans {
             let edits = vec![Edit::InodeDrop { ino }, Edit::OrphanDrop { ino }];
             self.order_here(Part { volume, group: ino.group(), edits }).await?;

@@ -77,6 +77,8 @@ pub struct Generation {
     pub cut_blocks: u64,
     /// Records taken.
     pub records: u64,
+    /// Access times taken.
+    pub accesses: u64,
 }
 
 // Rough costs of map entries with their allocations, for the memory bound.
@@ -91,7 +93,7 @@ const XATTR_BYTES: usize = 400;
 impl Generation {
     /// True if nothing has changed.
     pub fn is_empty(&self) -> bool {
-        self.records == 0
+        self.records == 0 && self.accesses == 0
     }
     /// Sets an inode.
     pub fn set_inode(&mut self, volume: VolumeId, ino: Ino, inode: Option<Inode>, batch: u64) {

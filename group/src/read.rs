@@ -77,6 +77,7 @@ impl Groups {
         if inode.is_directory() {
             return Err(Error::new(Kind::IsDirectory, "a directory can't be read as a file"));
         }
+        self.accessed(context, &mut state, ino, &inode);
         let length = inode.size.saturating_sub(offset).min(u64::from(length)) as u32;
         let mut extents = Extents { first: None, more: Vec::new(), offset, length };
         if length == 0 {

@@ -421,6 +421,13 @@ impl State {
         self.active.set_inode(volume, ino, new, batch);
     }
 
+    /// An inode was read: what changes of it is no record's, and there is nothing for fsync to wait for.
+    pub fn set_access(&mut self, volume: VolumeId, ino: Ino, inode: Inode) {
+        let batch = self.inode_slot(volume, ino).map_or(0, |slot| slot.batch);
+        self.active.set_inode(volume, ino, Some(inode), batch);
+        self.active.accesses += 1;
+    }
+
     fn apply_map(&mut self, volume: VolumeId, ino: Ino, first: u64, crcs: &[u32], places: &mut Places<'_>, birth: u32) {
         for (&crc, block) in crcs.iter().zip(first..) {
             let place = places.next().expect("every block of a payload has a place");

@@ -14,6 +14,7 @@ fn context(request: u64) -> Context {
         uid: 0,
         gid: 0,
         umask: 0,
+        noatime: false,
         deadline_ns: u64::MAX,
         class: Class::Foreground,
         trace: 0,

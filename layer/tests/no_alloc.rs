@@ -113,6 +113,7 @@ impl Client {
             uid: 0,
             gid: 0,
             umask: 0,
+            noatime: false,
             deadline_ns: u64::MAX,
             class: Class::Foreground,
             trace: 0,

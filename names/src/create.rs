@@ -107,7 +107,24 @@ pub(crate) fn node(
     born(view, caller, (parent, &home), name, Wish { rdev, ..Wish::new(kind, mode) })
 }
 
-/// Link. An inode whose last name is gone gets none again: whoever drops it has decided that already.
+/// TempFile: an orphan from birth, which the open that comes with it keeps. A crash ends it like any other.
+pub(crate) fn nameless(view: &mut dyn View, caller: &Caller, parent: Ino, mode: u16) -> Result<Decision, Stop> {
+    let home = home(view, parent)?;
+    let wish = Wish::new(FileKind::File, mode);
+    let legacy = xattr::inherit(view, (parent, &home), mode, caller.umask, false)?;
+    let ino = view.fresh_ino(parent.group())?;
+    let inode = Inode { links: 0, ..infant(caller, (parent, &home), ino, (&wish, &legacy), view.now()) };
+    let mut draft = Draft::new(caller.volume, ino.group());
+    draft.edit(ino, Edit::InodePut { ino, inode });
+    draft.edit(ino, Edit::OrphanPut { ino });
+    for (name, value) in legacy.lists {
+        draft.edit(ino, Edit::XattrPut { ino, name, value });
+    }
+    draft.decide(view, Reply::Attr(Attr { ino, inode }), Outcome::Inode(ino))
+}
+
+/// Link. Which of the files without a name may get one is for the kernel to say: those that were created so, and not
+/// those that were removed. One that is not open is as good as gone.
 pub(crate) fn name(
     view: &mut dyn View,
     caller: &Caller,
@@ -118,7 +135,7 @@ pub(crate) fn name(
     if old.is_directory() {
         return refuse(Kind::Permission, "a directory has one name");
     }
-    if old.links == 0 {
+    if old.links == 0 && view.opens(ino)? == 0 {
         return refuse(Kind::NotFound, "the file was removed");
     }
     if old.links >= LINKS_MAX {
@@ -132,6 +149,9 @@ pub(crate) fn name(
     draft.edit(parent, Edit::EntryPut { dir: parent, name: *name, ino, kind: old.kind, cookie });
     draft.edit(parent, Edit::InodeTouch { ino: parent, links: 0, entries: 1, mtime: stamp, ctime: stamp });
     draft.edit(ino, Edit::InodeTouch { ino, links: 1, entries: 0, mtime: TIME_KEPT, ctime });
+    if old.links == 0 {
+        draft.edit(ino, Edit::OrphanDrop { ino });
+    }
     let inode = Inode { links: old.links + 1, ctime: old.ctime.max(ctime), ..old };
     draft.decide(view, Reply::Attr(Attr { ino, inode }), Outcome::Inode(ino))
 }
@@ -178,6 +198,18 @@ fn born(
         draft.edit(ino, Edit::XattrPut { ino, name, value });
     }
     draft.decide(view, Reply::Attr(Attr { ino, inode }), Outcome::Inode(ino))
+}
+
+/// What a rename may leave at the old name: a character device 0:0 without permissions.
+pub(crate) fn whiteout(
+    view: &mut dyn View,
+    caller: &Caller,
+    (parent, home): (Ino, &Inode),
+) -> Result<(Ino, Inode), Stop> {
+    let ino = view.fresh_ino(parent.group())?;
+    let bare = Legacy { mode: 0, lists: Vec::new() };
+    let wish = Wish::new(FileKind::Character, 0);
+    Ok((ino, infant(caller, (parent, home), ino, (&wish, &bare), view.now())))
 }
 
 fn infant(

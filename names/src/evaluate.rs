@@ -23,13 +23,14 @@ pub fn evaluate(op: &Op, caller: &Caller, view: &mut dyn View) -> Result<Decisio
         Op::MakeNode { parent, name, kind, mode, rdev } => {
             create::node(view, caller, (*parent, name), *kind, *mode, *rdev)
         }
+        Op::TempFile { parent, mode } => create::nameless(view, caller, *parent, *mode),
         Op::Link { ino, new_parent, new_name } => create::name(view, caller, *ino, (*new_parent, new_name)),
         Op::Unlink { parent, name } => remove::file(view, caller, *parent, name),
         Op::RemoveDir { parent, name } => remove::directory(view, caller, *parent, name),
-        Op::Rename { parent, name, new_parent, new_name, no_replace } => {
+        Op::Rename { parent, name, new_parent, new_name, no_replace, whiteout } => {
             let from = rename::Spot { dir: *parent, name };
             let to = rename::Spot { dir: *new_parent, name: new_name };
-            rename::rename(view, caller, from, to, *no_replace)
+            rename::rename(view, caller, from, to, *no_replace, *whiteout)
         }
         Op::Exchange { parent, name, new_parent, new_name } => {
             let (one, other) = (rename::Spot { dir: *parent, name }, rename::Spot { dir: *new_parent, name: new_name });

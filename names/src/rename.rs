@@ -2,6 +2,7 @@
 //! moved inode, the replaced one; each may live in another group. The new directory's group decides.
 
 use crate::apply::TIME_KEPT;
+use crate::create;
 use crate::decision::{Decision, Draft};
 use crate::remove::unnamed;
 use crate::view::{Caller, Entry, Stop, View, child, directory, entry, refuse};
@@ -31,6 +32,7 @@ pub(crate) fn rename(
     from: Spot,
     to: Spot,
     no_replace: bool,
+    whiteout: bool,
 ) -> Result<Decision, Stop> {
     let old_home = directory(view, from.dir)?;
     let new_home = if to.dir == from.dir { old_home } else { directory(view, to.dir)? };
@@ -53,7 +55,7 @@ pub(crate) fn rename(
     if found.new_links(from, to) > 0 && found.new_home.links >= LINKS_MAX {
         return refuse(Kind::TooManyLinks, "the new directory has too many subdirectories");
     }
-    decide(view, caller, from, to, &found)
+    decide(view, caller, from, to, &found, whiteout)
 }
 
 /// Checks that the source can take the new name; what it replaces there.
@@ -95,7 +97,14 @@ impl Found {
     }
 }
 
-fn decide(view: &mut dyn View, caller: &Caller, from: Spot, to: Spot, found: &Found) -> Result<Decision, Stop> {
+fn decide(
+    view: &mut dyn View,
+    caller: &Caller,
+    from: Spot,
+    to: Spot,
+    found: &Found,
+    whiteout: bool,
+) -> Result<Decision, Stop> {
     let now = view.now();
     let fate = match &found.target {
         Some((entry, inode)) => unnamed(view, entry.ino, inode, now)?,
@@ -108,9 +117,16 @@ fn decide(view: &mut dyn View, caller: &Caller, from: Spot, to: Spot, found: &Fo
     };
     let Entry { ino, kind, cookie: old_cookie } = found.source;
     let mut draft = Draft::new(caller.volume, to.dir.group());
-    draft.edit(from.dir, Edit::EntryDrop { dir: from.dir, name: *from.name, cookie: old_cookie });
+    if whiteout {
+        let (ino, inode) = create::whiteout(view, caller, (from.dir, &found.old_home))?;
+        let (name, kind, cookie) = (*from.name, inode.kind, old_cookie);
+        draft.edit(from.dir, Edit::EntryPut { dir: from.dir, name, ino, kind, cookie });
+        draft.edit(ino, Edit::InodePut { ino, inode });
+    } else {
+        draft.edit(from.dir, Edit::EntryDrop { dir: from.dir, name: *from.name, cookie: old_cookie });
+    }
     draft.edit(to.dir, Edit::EntryPut { dir: to.dir, name: *to.name, ino, kind, cookie });
-    touch_homes(&mut draft, from, to, found, now);
+    touch_homes(&mut draft, from, to, found, i64::from(!whiteout), now);
     let ctime = found.moved.ctime.tick(now);
     draft.edit(ino, Edit::InodeTouch { ino, links: 0, entries: 0, mtime: TIME_KEPT, ctime });
     if found.is_directory() && from.dir != to.dir {
@@ -122,8 +138,8 @@ fn decide(view: &mut dyn View, caller: &Caller, from: Spot, to: Spot, found: &Fo
     draft.decide(view, Reply::Done, Outcome::Done)
 }
 
-/// Counts and times of the directories: one touch each.
-fn touch_homes(draft: &mut Draft, from: Spot, to: Spot, found: &Found, now: Time) {
+/// Counts and times of the directories: one touch each. `went`: how many entries the old one has lost.
+fn touch_homes(draft: &mut Draft, from: Spot, to: Spot, found: &Found, went: i64, now: Time) {
     let came = 1 - i64::from(found.target.is_some());
     let (old_links, new_links) = (found.old_links(from, to), found.new_links(from, to));
     let mut touch = |ino, home: &Inode, links, entries| {
@@ -131,9 +147,9 @@ fn touch_homes(draft: &mut Draft, from: Spot, to: Spot, found: &Found, now: Time
         draft.edit(ino, Edit::InodeTouch { ino, links, entries, mtime: stamp, ctime: stamp });
     };
     if from.dir == to.dir {
-        touch(to.dir, &found.new_home, old_links + new_links, came - 1);
+        touch(to.dir, &found.new_home, old_links + new_links, came - went);
     } else {
-        touch(from.dir, &found.old_home, old_links, -1);
+        touch(from.dir, &found.old_home, old_links, -went);
         touch(to.dir, &found.new_home, new_links, came);
     }
 }

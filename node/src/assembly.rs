@@ -260,6 +260,7 @@ impl Brick {
                 uid: 0,
                 gid: 0,
                 umask: 0,
+                noatime: false,
                 deadline_ns: u64::MAX,
                 class: Class::Metadata,
                 trace: 0,

@@ -71,6 +71,7 @@ impl Call {
             Op::Create { parent, .. } | Op::MakeDir { parent, .. } | Op::SymLink { parent, .. } => {
                 (Some(*parent), told)
             }
+            Op::TempFile { .. } => (told, None),
             Op::Unlink { parent, .. } | Op::RemoveDir { parent, .. } => (Some(*parent), None),
             Op::Rename { parent, new_parent, .. } | Op::Exchange { parent, new_parent, .. } => {
                 (Some(*parent), Some(*new_parent))

@@ -85,13 +85,8 @@ impl Model {
                 let node = Node { target: target.to_vec(), ..Node::new(FileKind::Link, 0o777, *parent) };
                 self.born(*parent, name, ino, node)
             }
-            (Op::Link { ino, new_parent, new_name }, _) => {
-                self.node(*ino)?.links += 1;
-                match self.directory(*new_parent)?.entries.insert(*new_name, *ino) {
-                    None => Ok(()),
-                    Some(_) => Err(format!("the name {new_name:?} in {new_parent:?} was taken")),
-                }
-            }
+            (Op::TempFile { parent, mode }, Outcome::Inode(ino)) => self.nameless(*parent, *mode, ino),
+            (Op::Link { ino, new_parent, new_name }, _) => self.link(*ino, *new_parent, new_name),
             (Op::Unlink { parent, name }, _) => self.remove(*parent, name, false),
             (Op::RemoveDir { parent, name }, _) => self.remove(*parent, name, true),
             (Op::Rename { parent, name, new_parent, new_name, .. }, _) => {
@@ -178,6 +173,23 @@ impl Model {
         }
         self.nodes.insert(ino, node);
         Ok(())
+    }
+
+    fn nameless(&mut self, parent: Ino, mode: u16, ino: Ino) -> Result<(), String> {
+        self.directory(parent)?;
+        let node = Node { links: 0, ..Node::new(FileKind::File, mode, parent) };
+        match self.nodes.insert(ino, node) {
+            None => Ok(()),
+            Some(_) => Err(format!("inode number {ino:?} was given out twice")),
+        }
+    }
+
+    fn link(&mut self, ino: Ino, parent: Ino, name: &Name) -> Result<(), String> {
+        self.node(ino)?.links += 1;
+        match self.directory(parent)?.entries.insert(*name, ino) {
+            None => Ok(()),
+            Some(_) => Err(format!("the name {name:?} in {parent:?} was taken")),
+        }
     }
 
     fn take(&mut self, parent: Ino, name: &Name) -> Result<Ino, String> {

@@ -21,8 +21,9 @@ const NAMES: u64 = 9;
 const HANDLES_MAX: usize = 5;
 
 /// What clients do, by weight. Drawn per seed: a seed that does only some things does them far more often.
-const DEEDS: [(Deed, u64); 28] = [
+const DEEDS: [(Deed, u64); 29] = [
     (Deed::Create, 8),
+    (Deed::TempFile, 2),
     (Deed::MakeDir, 5),
     (Deed::SymLink, 2),
     (Deed::Link, 4),
@@ -55,6 +56,7 @@ const DEEDS: [(Deed, u64); 28] = [
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Deed {
     Create,
+    TempFile,
     MakeDir,
     SymLink,
     Link,
@@ -179,7 +181,7 @@ impl Profile {
             Focus::CrossGroup => {
                 self.weights = {
                     let deeds = [Deed::Create, Deed::MakeDir, Deed::Link, Deed::Unlink, Deed::RemoveDir, Deed::Rename];
-                    only(&[&deeds[..], &[Deed::SetXattr]].concat())
+                    only(&[&deeds[..], &[Deed::SetXattr, Deed::TempFile]].concat())
                 };
                 self.groups = self.groups.max(3);
             }
@@ -453,6 +455,7 @@ impl Client {
         let file = self.handle_or_file();
         let op = match deed {
             Deed::Create => Op::Create { parent: dir, name, mode: 0o644, exclusive: self.rng.one_in(2) },
+            Deed::TempFile => Op::TempFile { parent: dir, mode: 0o600 },
             Deed::MakeDir => Op::MakeDir { parent: dir, name, mode: 0o755 },
             Deed::SymLink => {
                 let target = vec![b't'; 1 + self.rng.below(300) as usize].into();
@@ -543,7 +546,7 @@ impl Client {
         if exchanges {
             return Op::Exchange { parent, name, new_parent, new_name };
         }
-        Op::Rename { parent, name, new_parent, new_name, no_replace: self.rng.one_in(8) }
+        Op::Rename { parent, name, new_parent, new_name, no_replace: self.rng.one_in(8), whiteout: false }
     }
 
     /// One of few names; values of all sizes, up to the largest.
@@ -633,6 +636,11 @@ impl Client {
                     self.handles.push(attr.ino);
                 }
             }
+            Op::TempFile { .. } => {
+                let Some(attr) = born else { return };
+                known.files.push(attr.ino);
+                self.handles.push(attr.ino);
+            }
             Op::Link { new_parent, new_name, .. } => {
                 known.entries.extend(born.map(|attr| (*new_parent, *new_name, attr.inode.kind)));
             }
@@ -673,6 +681,7 @@ impl Known {
             Op::Allocate { ino, .. } | Op::Read { ino, .. } | Op::Link { ino, .. } => *ino,
             Op::SetXattr { ino, .. } | Op::RemoveXattr { ino, .. } => *ino,
             Op::Create { parent, .. } | Op::MakeDir { parent, .. } | Op::SymLink { parent, .. } => *parent,
+            Op::TempFile { parent, .. } => *parent,
             _ => return,
         };
         self.files.retain(|file| *file != gone);

@@ -121,6 +121,7 @@ pub fn context(volume: VolumeId, key: crate::history::Key) -> Context {
         uid: 0,
         gid: 0,
         umask: 0,
+        noatime: false,
         deadline_ns: u64::MAX,
         class: Class::Foreground,
         trace: 0,

@@ -61,12 +61,12 @@ pub mod opcode {
     pub const RENAME2: u32 = 45;
     pub const LSEEK: u32 = 46;
     pub const SYNCFS: u32 = 50;
+    pub const TMPFILE: u32 = 51;
 }
 
 /// Flags of INIT, both words as one.
 pub mod init_flag {
     pub const ASYNC_READ: u64 = 1 << 0;
-    pub const ATOMIC_O_TRUNC: u64 = 1 << 3;
     pub const BIG_WRITES: u64 = 1 << 5;
     pub const DONT_MASK: u64 = 1 << 6;
     pub const DO_READDIRPLUS: u64 = 1 << 13;

@@ -1,6 +1,7 @@
 //! One request, from what it asks to its answer.
 
 use super::channel::{self, Message};
+use super::mount::Noatime;
 use super::parse::{self, Ask, Header};
 use super::reply::{self, Entries, Head};
 use super::rows::Rows;
@@ -17,6 +18,7 @@ pub struct Handler<T> {
     pub runtime: Runtime,
     pub target: Arc<T>,
     pub identity: Identity,
+    pub noatime: Noatime,
     /// The core's own descriptor: an answer must go out where its request came in.
     pub device: File,
     pub core: usize,
@@ -65,7 +67,7 @@ impl<T: Target> Handler<T> {
         match ask {
             Ask::Entry(op) | Ask::Node(op) | Ask::Attr(op) | Ask::Done(op) => self.rows.row(op),
             Ask::Target(op) | Ask::Xattrs(op, _) | Ask::Seek(op) => self.rows.row(op),
-            Ask::Read(op) | Ask::Write(op) | Ask::Create { op, .. } => self.rows.row(op),
+            Ask::Read { op, .. } | Ask::Write(op) | Ask::Create { op, .. } => self.rows.row(op),
             Ask::Open { ino, .. } => self.rows.row(&Op::Open { ino: *ino, truncate: false }),
             Ask::ReadDir { ino, .. } => self.rows.row(&Op::ReadDir { ino: *ino, cookie: 0, count: 0, plus: false }),
             Ask::StatFs => self.rows.row(&Op::StatFs),
@@ -73,7 +75,7 @@ impl<T: Target> Handler<T> {
         }
     }
     fn context(&self, header: &Header, ask: &Ask, start_ns: u64) -> Context {
-        let data = matches!(ask, Ask::Read(_) | Ask::Write(_) | Ask::Done(Op::Fsync { .. }));
+        let data = matches!(ask, Ask::Read { .. } | Ask::Write(_) | Ask::Done(Op::Fsync { .. }));
         Context {
             volume: self.identity.volume,
             session: self.identity.session,
@@ -81,6 +83,7 @@ impl<T: Target> Handler<T> {
             uid: header.uid,
             gid: header.gid,
             umask: header.umask,
+            noatime: self.leaves_access_time(ask),
             deadline_ns: u64::MAX,
             class: if data { Class::Foreground } else { Class::Metadata },
             trace: header.unique,
@@ -89,10 +92,17 @@ impl<T: Target> Handler<T> {
             span: Span::start(start_ns),
         }
     }
+    fn leaves_access_time(&self, ask: &Ask) -> bool {
+        match ask {
+            Ask::Read { noatime, .. } => *noatime || self.noatime.files,
+            Ask::ReadDir { noatime, .. } => *noatime || self.noatime.directories,
+            _ => self.noatime.files,
+        }
+    }
     async fn tell(&self, context: &mut Context, unique: u64, ask: Ask, payload: Option<Result<Buf>>) -> Result<Told> {
         let root = self.identity.root;
         match ask {
-            Ask::Read(op) => self.read(context, unique, op).await,
+            Ask::Read { op, .. } => self.read(context, unique, op).await,
             Ask::Write(op) => self.write(context, unique, op, payload).await,
             Ask::Entry(op) => self.entry(context, unique, op).await,
             Ask::Attr(op) => Ok(Told::Head(Head::attr(unique, &self.attr(context, op).await?))),
@@ -121,7 +131,9 @@ impl<T: Target> Handler<T> {
                 let attr = self.create(context, op, flags, kill_privileges).await?;
                 Ok(Told::Opened(Head::create(unique, &attr, root, flags), attr.ino))
             }
-            Ask::ReadDir { ino, offset, size, plus } => self.read_dir(context, unique, ino, offset, size, plus).await,
+            Ask::ReadDir { ino, offset, size, plus, .. } => {
+                self.read_dir(context, unique, ino, offset, size, plus).await
+            }
             Ask::Silent | Ask::Answer(_) | Ask::OpenDir => unreachable!("answered without the stack"),
         }
     }

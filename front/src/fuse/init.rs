@@ -9,10 +9,10 @@ use std::fs::File;
 use std::io::{Read, Write};
 
 /// Features asked for, where the kernel has them (rule F4). Not among them: the writeback cache (rule F2), locks
-/// (they stay in the kernel), EXPORT_SUPPORT. The umask comes with each request (DONT_MASK), because a directory's
+/// (they stay in the kernel), EXPORT_SUPPORT, ATOMIC_O_TRUNC (it truncates before the kernel looks whether it may: a program
+/// that runs was empty then, and its opener told ETXTBSY). The umask comes with each request (DONT_MASK), because a directory's
 /// default list takes its place. HANDLE_KILLPRIV_V2 also spares the question for capabilities before each write.
 const WANTED: u64 = init_flag::ASYNC_READ
-    | init_flag::ATOMIC_O_TRUNC
     | init_flag::BIG_WRITES
     | init_flag::DONT_MASK
     | init_flag::DO_READDIRPLUS
@@ -28,7 +28,7 @@ const WANTED: u64 = init_flag::ASYNC_READ
     | init_flag::DIRECT_IO_ALLOW_MMAP;
 
 /// Without these the parsing or the buffers would be wrong: Linux 4.20 and later have them.
-const NEEDED: u64 = init_flag::ATOMIC_O_TRUNC | init_flag::BIG_WRITES | init_flag::MAX_PAGES;
+const NEEDED: u64 = init_flag::BIG_WRITES | init_flag::MAX_PAGES;
 
 /// Requests that the kernel keeps in the background (read-ahead, asynchronous direct I/O) at a time: enough for
 /// 32 jobs of depth 32 (rule F4).

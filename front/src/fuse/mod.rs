@@ -20,6 +20,6 @@ mod rows;
 mod serve;
 mod syscall;
 
-pub use mount::{Mount, MountOptions, Restriction, Unmounted, mount};
+pub use mount::{Mount, MountOptions, Noatime, Restriction, Unmounted, mount};
 pub use rows::OP_NAMES;
 pub use serve::{Identity, Serving, Target, serve};

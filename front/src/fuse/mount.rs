@@ -69,6 +69,16 @@ impl Restriction {
     }
 }
 
+/// Of what a mount leaves the access times alone. The kernel shows these flags and holds back nothing by them: what FUSE
+/// reads is read without access times anyway.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Noatime {
+    /// Of files and symbolic links.
+    pub files: bool,
+    /// Of directories.
+    pub directories: bool,
+}
+
 /// How an unmount went.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Unmounted {
@@ -87,6 +97,7 @@ pub struct Mount {
     unique_id: Option<u64>,
     device: File,
     agreement: Agreement,
+    noatime: Noatime,
     unmounted: Mutex<bool>,
 }
 
@@ -100,7 +111,7 @@ pub fn mount(options: &MountOptions) -> Result<Mount> {
     clear(&path)?;
     check_directory(&path)?;
     mount_at(&path, options, &device)?;
-    let ready = ready(path.clone(), device);
+    let ready = ready(path.clone(), device, options);
     if ready.is_err() {
         // Leaves nothing behind; if this fails too, the first error is the one to tell.
         let _ = syscall::unmount(&c_path(&path)?, ABANDON);
@@ -211,14 +222,17 @@ fn mount_at(path: &Path, options: &MountOptions, device: &File) -> Result<()> {
     })
 }
 
-fn ready(path: PathBuf, device: File) -> Result<Mount> {
+fn ready(path: PathBuf, device: File, options: &MountOptions) -> Result<Mount> {
     let gone = || Error::new(Kind::Busy, "the mount was taken away while it was being made");
     let entry = mounted_at(&path)?.filter(|entry| entry.kind == KIND).ok_or_else(gone)?;
     let agreement = init::handshake(&device)?;
     let unique_id = syscall::unique_mount_id(&c_path(&path)?);
     // Not possible where /sys is read-only: sequential reads are slower then, nothing else.
     let _ = std::fs::write(format!("/sys/class/bdi/{}/read_ahead_kb", entry.device), READ_AHEAD_KIB.to_string());
-    Ok(Mount { path, entry, unique_id, device, agreement, unmounted: Mutex::new(false) })
+    let restricted = |flags| options.restrictions.iter().any(|restriction| restriction.flag & flags != 0);
+    let files = restricted(libc::MS_NOATIME | libc::MS_RDONLY);
+    let noatime = Noatime { files, directories: files || restricted(libc::MS_NODIRATIME) };
+    Ok(Mount { path, entry, unique_id, device, agreement, noatime, unmounted: Mutex::new(false) })
 }
 
 impl Mount {
@@ -229,6 +243,10 @@ impl Mount {
     /// The kernel's protocol version (minor) and the features in use.
     pub fn agreed(&self) -> (u32, u64) {
         (self.agreement.minor, self.agreement.flags)
+    }
+    /// Of what reading leaves the access times alone.
+    pub fn noatime(&self) -> Noatime {
+        self.noatime
     }
     /// Another descriptor of the connection, for one core.
     pub(super) fn clone_device(&self) -> Result<File> {

@@ -48,8 +48,8 @@ pub enum Ask {
     OpenDir,
     /// An entry and a handle.
     Create { op: Op, flags: u32, kill_privileges: bool },
-    /// Bytes.
-    Read(Op),
+    /// Bytes; `noatime`: the handle was opened so.
+    Read { op: Op, noatime: bool },
     /// How much was written.
     Write(Op),
     /// Where data or a hole begins.
@@ -57,7 +57,7 @@ pub enum Ask {
     /// The volume's space.
     StatFs,
     /// Entries from `offset` on, as much as fits `size` bytes.
-    ReadDir { ino: Ino, offset: u64, size: usize, plus: bool },
+    ReadDir { ino: Ino, offset: u64, size: usize, plus: bool, noatime: bool },
 }
 
 /// Smallest buffer for a directory's entries: the largest entry (255 bytes of name, with attributes) fits.
@@ -93,7 +93,7 @@ pub fn header(message: &[u8], total: usize) -> Result<Header> {
 pub fn umask(opcode: u32, body: &[u8]) -> u16 {
     let before = match opcode {
         opcode::MKDIR => 4,
-        opcode::MKNOD | opcode::CREATE => 8,
+        opcode::MKNOD | opcode::CREATE | opcode::TMPFILE => 8,
         _ => return 0,
     };
     let mut fields = Fields(body.get(before..).unwrap_or_default());
@@ -130,6 +130,7 @@ pub fn ask(header: &Header, body: &[u8], payload_bytes: usize, root: Ino) -> Res
         | opcode::UNLINK
         | opcode::RMDIR
         | opcode::CREATE => named(header.opcode, fields, ino),
+        opcode::TMPFILE => temp_file(fields, ino),
         opcode::LINK => link(fields, ino, root),
         opcode::RENAME | opcode::RENAME2 => rename(header.opcode, fields, ino, root),
         other => Ok(unsupported(other)),
@@ -137,7 +138,7 @@ pub fn ask(header: &Header, body: &[u8], payload_bytes: usize, root: Ino) -> Res
 }
 
 /// Requests that the stack never sees. ENOSYS makes the kernel stop asking, so it is given exactly where that is
-/// wanted: FLUSH (rule F4), ACCESS, POLL, STATX, TMPFILE, COPY_FILE_RANGE (the kernel then copies through its page
+/// wanted: FLUSH (rule F4), ACCESS, POLL, STATX, COPY_FILE_RANGE (the kernel then copies through its page
 /// cache), BMAP, INTERRUPT (a request in progress always ends by itself).
 fn unsupported(code: u32) -> Ask {
     match code {
@@ -155,7 +156,13 @@ fn read(mut fields: Fields<'_>, ino: Ino) -> Result<Ask> {
     if length as usize > IO_BYTES_MAX {
         return Err(invalid("a read of more than 1 MiB"));
     }
-    Ok(Ask::Read(Op::Read { ino, offset, length }))
+    Ok(Ask::Read { op: Op::Read { ino, offset, length }, noatime: opened_noatime(fields)? })
+}
+
+/// Behind the size of a read, of a file or a directory: its own flags, the owner of locks, the flags of the handle.
+fn opened_noatime(mut fields: Fields<'_>) -> Result<bool> {
+    fields.bytes(12)?;
+    Ok(has(fields.u32()?, libc::O_NOATIME))
 }
 
 fn write(mut fields: Fields<'_>, ino: Ino, payload_bytes: usize) -> Result<Ask> {
@@ -315,7 +322,8 @@ fn read_dir(code: u32, mut fields: Fields<'_>, ino: Ino) -> Result<Ask> {
         return Err(invalid("no entry fits the buffer"));
     }
     let size = size.min(IO_BYTES_MAX);
-    Ok(Ask::ReadDir { ino, offset, size, plus: code == opcode::READDIRPLUS })
+    let noatime = opened_noatime(fields)?;
+    Ok(Ask::ReadDir { ino, offset, size, plus: code == opcode::READDIRPLUS, noatime })
 }
 
 /// How many entries to ask for so that they about fill `room` bytes: names of 16 bytes are assumed; a reply that
@@ -381,6 +389,16 @@ fn create(mut fields: Fields<'_>, parent: Ino) -> Result<Ask> {
     Ok(Ask::Create { op, flags, kill_privileges })
 }
 
+/// What stands where CREATE has a name is none. Whether the file may be given one later (O_EXCL: never) the kernel keeps
+/// in mind.
+fn temp_file(mut fields: Fields<'_>, parent: Ino) -> Result<Ask> {
+    let flags = fields.u32()?;
+    let mode = mode_bits(fields.u32()?);
+    // Umask, flags of the open: there is nothing to truncate.
+    fields.bytes(8)?;
+    Ok(Ask::Create { op: Op::TempFile { parent, mode }, flags, kill_privileges: false })
+}
+
 fn rename(code: u32, mut fields: Fields<'_>, parent: Ino, root: Ino) -> Result<Ask> {
     let new_parent = ino_of(fields.u64()?, root);
     let mut flags = 0;
@@ -388,15 +406,16 @@ fn rename(code: u32, mut fields: Fields<'_>, parent: Ino, root: Ino) -> Result<A
         flags = fields.u32()?;
         fields.u32()?;
     }
-    if !matches!(flags, 0 | libc::RENAME_NOREPLACE | libc::RENAME_EXCHANGE) {
-        return Err(invalid("rename knows only RENAME_NOREPLACE and RENAME_EXCHANGE"));
+    let (no_replace, whiteout) = (flags & libc::RENAME_NOREPLACE != 0, flags & libc::RENAME_WHITEOUT != 0);
+    if flags & !(libc::RENAME_NOREPLACE | libc::RENAME_WHITEOUT) != 0 && flags != libc::RENAME_EXCHANGE {
+        return Err(invalid("no such way to rename"));
     }
     let name = Name::new(fields.string()?)?;
     let new_name = Name::new(fields.string()?)?;
     if flags == libc::RENAME_EXCHANGE {
         return Ok(Ask::Done(Op::Exchange { parent, name, new_parent, new_name }));
     }
-    Ok(Ask::Done(Op::Rename { parent, name, new_parent, new_name, no_replace: flags != 0 }))
+    Ok(Ask::Done(Op::Rename { parent, name, new_parent, new_name, no_replace, whiteout }))
 }
 
 #[cfg(test)]

@@ -97,7 +97,10 @@ fn a_payload_has_the_announced_length() {
     assert!(write(4096, 4095).is_err() && write(4096, 4097).is_err());
     assert!(write((1 << 20) + 1, (1 << 20) + 1).is_err());
     let read = |length: u32| asked(opcode::READ, |w| w.u64(0).u64(5).u32(length).u32(0).u64(0).u32(0).u32(0));
-    assert_eq!(read(1 << 20), Ok(Ask::Read(Op::Read { ino: Ino(NODE), offset: 5, length: 1 << 20 })));
+    let op = Op::Read { ino: Ino(NODE), offset: 5, length: 1 << 20 };
+    assert_eq!(read(1 << 20), Ok(Ask::Read { op, noatime: false }));
+    let quiet = asked(opcode::READ, |w| w.zeros(16).u32(7).zeros(12).u32(libc::O_NOATIME as u32).u32(0));
+    assert_eq!(quiet, Ok(Ask::Read { op: Op::Read { ino: Ino(NODE), offset: 0, length: 7 }, noatime: true }));
     assert!(read((1 << 20) + 1).is_err());
 }
 
@@ -181,24 +184,33 @@ fn nodes_and_creates() {
     };
     assert_eq!(create(libc::O_RDWR, 0), made(false, libc::O_RDWR, false));
     assert_eq!(create(libc::O_EXCL, 1), made(true, libc::O_EXCL, true));
+    let nameless = asked(opcode::TMPFILE, |w| w.u32(libc::O_RDWR as u32).u32(0o100_640).u32(0).u32(0).bytes(b"/\0"));
+    let op = Op::TempFile { parent, mode: 0o640 };
+    assert_eq!(nameless, Ok(Ask::Create { op, flags: libc::O_RDWR as u32, kill_privileges: false }));
     let open = asked(opcode::OPEN, |w| w.u32(libc::O_TRUNC as u32).u32(1));
     assert_eq!(open, Ok(Ask::Open { ino: parent, flags: libc::O_TRUNC as u32, kill_privileges: true }));
 }
 
 #[test]
 fn renames() {
-    let renamed = |new_parent, no_replace| {
+    let renamed = |new_parent, no_replace, whiteout| {
         let (name, new_name) = (name("a"), name("b"));
-        Ok(Ask::Done(Op::Rename { parent: Ino(NODE), name, new_parent, new_name, no_replace }))
+        Ok(Ask::Done(Op::Rename { parent: Ino(NODE), name, new_parent, new_name, no_replace, whiteout }))
     };
-    assert_eq!(asked(opcode::RENAME, |w| w.u64(1).bytes(b"a\0b\0")), renamed(ROOT, false));
+    assert_eq!(asked(opcode::RENAME, |w| w.u64(1).bytes(b"a\0b\0")), renamed(ROOT, false, false));
     let flagged = |flags: u32| asked(opcode::RENAME2, move |w| w.u64(9).u32(flags).u32(0).bytes(b"a\0b\0"));
-    assert_eq!(flagged(0), renamed(Ino(9), false));
-    assert_eq!(flagged(libc::RENAME_NOREPLACE), renamed(Ino(9), true));
+    assert_eq!(flagged(0), renamed(Ino(9), false, false));
+    assert_eq!(flagged(libc::RENAME_NOREPLACE), renamed(Ino(9), true, false));
+    assert_eq!(flagged(libc::RENAME_WHITEOUT), renamed(Ino(9), false, true));
+    assert_eq!(flagged(libc::RENAME_WHITEOUT | libc::RENAME_NOREPLACE), renamed(Ino(9), true, true));
     let (name_a, name_b) = (name("a"), name("b"));
     let exchange = Op::Exchange { parent: Ino(NODE), name: name_a, new_parent: Ino(9), new_name: name_b };
     assert_eq!(flagged(libc::RENAME_EXCHANGE), Ok(Ask::Done(exchange)));
-    for flags in [libc::RENAME_WHITEOUT, libc::RENAME_EXCHANGE | libc::RENAME_NOREPLACE, 8] {
+    for flags in [libc::RENAME_NOREPLACE, libc::RENAME_WHITEOUT]
+        .map(|other| libc::RENAME_EXCHANGE | other)
+        .into_iter()
+        .chain([8])
+    {
         assert_eq!(flagged(flags).expect_err("unknown flag").kind, Kind::Invalid);
     }
 }
@@ -243,7 +255,7 @@ fn what_creates_tells_the_umask() {
 #[test]
 fn directories_are_read_in_pages() {
     let read = |opcode, size: u32| asked(opcode, move |w| w.u64(0).u64(7).u32(size).u32(0).u64(0).u32(0).u32(0));
-    let expected = |size, plus| Ok(Ask::ReadDir { ino: Ino(NODE), offset: 7, size, plus });
+    let expected = |size, plus| Ok(Ask::ReadDir { ino: Ino(NODE), offset: 7, size, plus, noatime: false });
     assert_eq!(read(opcode::READDIR, 4096), expected(4096, false));
     assert_eq!(read(opcode::READDIRPLUS, 4 << 20), expected(1 << 20, true));
     assert!(read(opcode::READDIR, 511).is_err());

@@ -38,6 +38,7 @@ pub const OP_NAMES: &[&str] = &[
     "setxattr",
     "removexattr",
     "lseek",
+    "tmpfile",
 ];
 
 /// Rows of a ledger by operation, looked up once.
@@ -89,6 +90,7 @@ fn index(op: &Op) -> usize {
         Op::SetXattr { .. } => 29,
         Op::RemoveXattr { .. } => 30,
         Op::Seek { .. } => 31,
+        Op::TempFile { .. } => 32,
     }
 }
 
@@ -111,7 +113,7 @@ mod tests {
             Op::SymLink { parent: ino, name, target: Box::default() },
             Op::Unlink { parent: ino, name },
             Op::RemoveDir { parent: ino, name },
-            Op::Rename { parent: ino, name, new_parent: ino, new_name: name, no_replace: false },
+            Op::Rename { parent: ino, name, new_parent: ino, new_name: name, no_replace: false, whiteout: false },
             Op::Open { ino, truncate: false },
             Op::Release { ino },
             Op::Read { ino, offset: 0, length: 0 },
@@ -134,6 +136,7 @@ mod tests {
             Op::SetXattr { ino, name, value: [].into(), how: base::SetHow::Any, kill_setgid: false },
             Op::RemoveXattr { ino, name },
             Op::Seek { ino, offset: 0, what: base::Seek::Data },
+            Op::TempFile { parent: ino, mode: 0 },
         ];
         let names: Vec<_> = ops.iter().map(Op::name).collect();
         assert_eq!(names, OP_NAMES);

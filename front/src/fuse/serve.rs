@@ -82,6 +82,7 @@ pub fn serve<T: Target>(runtime: &Runtime, mount: Mount, target: Arc<T>, identit
     let count = runtime.tasks.cores();
     let devices = (0..count).map(|_| mount.clone_device()).collect::<Result<Vec<File>>>()?;
     let landings = (0..count).map(|core| Landing::new(runtime, core)).collect::<Result<Vec<Landing>>>()?;
+    let noatime = mount.noatime();
     let shared = Arc::new(Shared {
         mount,
         tasks: AtomicUsize::new(count * TASKS_PER_CORE),
@@ -91,7 +92,7 @@ pub fn serve<T: Target>(runtime: &Runtime, mount: Mount, target: Arc<T>, identit
     for (number, (device, landing)) in devices.into_iter().zip(landings).enumerate() {
         let rows = Rows::of(&runtime.ledger);
         let handler =
-            Handler { runtime: runtime.clone(), target: target.clone(), identity, device, core: number, rows };
+            Handler { runtime: runtime.clone(), target: target.clone(), identity, noatime, device, core: number, rows };
         let core = Arc::new(Core {
             handler,
             landing: Mutex::new(landing),

@@ -11,7 +11,7 @@ mod random;
 mod traffic;
 
 use base::{SessionId, VolumeId};
-use front::fuse::{self, Identity, MountOptions, OP_NAMES, Serving};
+use front::fuse::{self, Identity, MountOptions, OP_NAMES, Restriction, Serving};
 use memory::Memory;
 use runtime::Runtime;
 use runtime::real::{Options, Reactors};
@@ -65,9 +65,13 @@ impl Fixture {
         Fixture::with_memory(directory, 512 << 20)
     }
     pub fn with_memory(directory: PathBuf, memory_max_bytes: u64) -> Fixture {
+        Fixture::with(directory, memory_max_bytes, Vec::new())
+    }
+    pub fn with(directory: PathBuf, memory_max_bytes: u64, restrictions: Vec<Restriction>) -> Fixture {
         let world = Options { cores: Some(2), ..Options::new(directory.join("brick"), memory_max_bytes, OP_NAMES) };
         let (runtime, reactors) = runtime::real::start(world).expect("the cores start");
-        let mount = fuse::mount(&options(&directory.join("mount"))).expect("it can be mounted");
+        let options = MountOptions { restrictions, ..options(&directory.join("mount")) };
+        let mount = fuse::mount(&options).expect("it can be mounted");
         let memory = Arc::new(Memory::new(&runtime));
         let identity = Identity { volume: VolumeId(1), root: memory::root(), session: SessionId(1) };
         let serving = fuse::serve(&runtime, mount, memory.clone(), identity).expect("it can be served");

@@ -30,6 +30,8 @@ pub struct Memory {
     pub tree: Mutex<Tree>,
     pub syncs: Mutex<Vec<(&'static str, Sync)>>,
     pub requests: Mutex<Vec<u64>>,
+    /// Of each read, of a file or a directory: that it leaves the access time alone.
+    pub quiet: Mutex<Vec<bool>>,
     pub misaligned: AtomicU64,
     calls: AtomicU64,
 }
@@ -52,6 +54,7 @@ impl Memory {
             tree: Mutex::new(tree),
             syncs: Mutex::default(),
             requests: Mutex::default(),
+            quiet: Mutex::default(),
             misaligned: AtomicU64::new(0),
             calls: AtomicU64::new(0),
         }
@@ -103,6 +106,9 @@ impl Target for Memory {
         if call.op.mutates() {
             self.requests.lock().expect("no panic").push(context.request.0);
         }
+        if matches!(call.op, Op::Read { .. } | Op::ReadDir { .. }) {
+            self.quiet.lock().expect("no panic").push(context.noatime);
+        }
         let reply = match call.op {
             Op::Read { ino, offset, length } => return self.read(ino, offset, length),
             Op::Write { ino, at, sync, kill_privileges } => {
@@ -123,6 +129,13 @@ impl Target for Memory {
 }
 
 impl Tree {
+    /// A file in the root.
+    pub fn file(&mut self, name: &[u8], data: &[u8]) {
+        let ino = self.add(FileKind::File, 0o644, root(), (0, 0), Time(0));
+        self.link(root(), Name::new(name).expect("a name"), ino).expect("the root is there");
+        let node = self.node_mut(ino).expect("just made");
+        (node.data, node.inode.size) = (data.to_vec(), data.len() as u64);
+    }
     fn node(&self, ino: Ino) -> Result<&Node> {
         self.nodes.get(&ino.0).map_or_else(|| error(Kind::NotFound), Ok)
     }
@@ -220,6 +233,12 @@ impl Tree {
                 self.link(parent, name, ino)?;
                 self.attr(ino)
             }
+            Op::TempFile { parent, mode } => {
+                let ino = self.add(FileKind::File, mode & !context.umask, parent, owner, now);
+                let node = self.node_mut(ino)?;
+                (node.inode.links, node.opens) = (0, 1);
+                self.attr(ino)
+            }
             Op::Link { ino, new_parent, new_name } => {
                 self.node_mut(ino)?.inode.links += 1;
                 self.link(new_parent, new_name, ino)?;
@@ -245,7 +264,7 @@ impl Tree {
                 }
                 self.unlink(parent, &name).map(|()| Reply::Done)
             }
-            Op::Rename { parent, name, new_parent, new_name, no_replace } => {
+            Op::Rename { parent, name, new_parent, new_name, no_replace, whiteout } => {
                 let (cookie, ino) = self.find(parent, &name)?;
                 if self.find(new_parent, &new_name).is_ok() {
                     if no_replace {
@@ -258,6 +277,10 @@ impl Tree {
                 node.names.remove(name.as_bytes());
                 self.link(new_parent, new_name, ino)?;
                 self.node_mut(ino)?.inode.parent = new_parent;
+                if whiteout {
+                    let left = self.add(FileKind::Character, 0, parent, (0, 0), Time(0));
+                    self.link(parent, name, left)?;
+                }
                 Ok(Reply::Done)
             }
             Op::Exchange { parent, name, new_parent, new_name } => {

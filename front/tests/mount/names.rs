@@ -1,6 +1,7 @@
 //! Names and attributes.
 
-use crate::{Fixture, eventually};
+use crate::{Fixture, eventually, possible};
+use front::fuse::Restriction;
 use std::collections::HashSet;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
@@ -86,6 +87,36 @@ fn attributes_are_told_and_changed() {
     assert_eq!(root.ino(), crate::memory::root().0);
 }
 
+/// The daemon keeps access times, so it must know where nobody wants them: a mount's options, and O_NOATIME.
+#[test]
+fn reads_say_whether_access_times_follow() {
+    if !possible() {
+        return;
+    }
+    use std::os::unix::fs::OpenOptionsExt;
+    for (options, file, directory) in
+        [(&[][..], false, false), (&["noatime"], true, true), (&["nodiratime"], false, true), (&["ro"], true, true)]
+    {
+        let restrictions = options.iter().map(|name| Restriction::of(name).expect("an option of mounts")).collect();
+        let fixture = Fixture::with(crate::directory(), 512 << 20, restrictions);
+        {
+            let mut tree = fixture.memory.tree.lock().expect("no panic");
+            tree.file(b"f", b"bytes");
+        }
+        let quiet = || std::mem::take(&mut *fixture.memory.quiet.lock().expect("no panic"));
+        assert_eq!(fs::read(fixture.path("f")).expect("read"), b"bytes");
+        assert!(quiet().into_iter().all(|quiet| quiet == file), "{options:?}");
+        assert_eq!(fs::read_dir(fixture.path("")).expect("opendir").count(), 1);
+        let told = quiet();
+        assert!(!told.is_empty() && told.into_iter().all(|quiet| quiet == directory), "{options:?}");
+        let mut open = fs::OpenOptions::new();
+        open.read(true).custom_flags(libc::O_NOATIME | libc::O_DIRECT);
+        let opened = open.open(fixture.path("f")).expect("root may");
+        std::os::unix::fs::FileExt::read_at(&opened, &mut [0; 5], 0).expect("read");
+        assert_eq!(quiet(), [true], "{options:?}");
+    }
+}
+
 #[test]
 fn five_thousand_entries_are_listed_once_each() {
     let Some(fixture) = Fixture::new() else { return };
@@ -136,9 +167,12 @@ fn special_requests_are_refused_or_left_to_the_kernel() {
         let exchange = libc::renameat2(libc::AT_FDCWD, node.as_ptr(), libc::AT_FDCWD, c_path.as_ptr(), flags);
         assert_eq!(exchange, 0);
         assert_eq!(libc::renameat2(libc::AT_FDCWD, node.as_ptr(), libc::AT_FDCWD, c_path.as_ptr(), flags), 0);
-        let flags = libc::RENAME_WHITEOUT;
-        let whiteout = libc::renameat2(libc::AT_FDCWD, node.as_ptr(), libc::AT_FDCWD, c_path.as_ptr(), flags);
-        assert_eq!((whiteout, errno()), (-1, Some(libc::EINVAL)));
+        let (flags, white) =
+            (libc::RENAME_WHITEOUT, std::ffi::CString::new(fixture.path("white").as_os_str().as_bytes()));
+        let white = white.expect("no NUL");
+        assert_eq!(libc::renameat2(libc::AT_FDCWD, node.as_ptr(), libc::AT_FDCWD, white.as_ptr(), flags), 0);
+        let left = fs::symlink_metadata(fixture.path("node")).expect("stat");
+        assert_eq!((left.mode(), left.rdev()), (libc::S_IFCHR, 0));
         let flags = libc::RENAME_NOREPLACE;
         let keep = libc::renameat2(libc::AT_FDCWD, node.as_ptr(), libc::AT_FDCWD, c_path.as_ptr(), flags);
         assert_eq!((keep, errno()), (-1, Some(libc::EEXIST)));

@@ -268,7 +268,14 @@ fn renames_across_directories_keep_the_tree_a_tree() {
                         1 => Op::RemoveDir { parent, name: one },
                         2 => Op::Create { parent, name: one, mode: 0o644, exclusive: true },
                         3 => Op::Unlink { parent, name: one },
-                        _ => Op::Rename { parent, name: one, new_parent, new_name: other, no_replace: rng.one_in(3) },
+                        _ => Op::Rename {
+                            parent,
+                            name: one,
+                            new_parent,
+                            new_name: other,
+                            no_replace: rng.one_in(3),
+                            whiteout: false,
+                        },
                     };
                     let created = matches!(op, Op::Create { .. });
                     match own.call(op.clone(), None).await.map(|answer| answer.reply) {

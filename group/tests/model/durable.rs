@@ -111,7 +111,8 @@ fn a_rename_over_a_file_leaves_the_old_or_the_whole_new_one() {
             let file = rig.create(parent, "file.tmp").await.expect("a new file");
             rig.write(file, At::End, &new, Sync::Ordered).await.expect("a write");
             let (from, to) = (name("file.tmp"), name("file"));
-            let op = Op::Rename { parent, name: from, new_parent: root, new_name: to, no_replace: false };
+            let op =
+                Op::Rename { parent, name: from, new_parent: root, new_name: to, no_replace: false, whiteout: false };
             rig.done(op).await.expect("a file replaces a file");
             runtime.clock.sleep(rng.below(300_000)).await;
             rig

@@ -61,9 +61,16 @@ fn who_stays_is_listed_once_whoever_comes_and_goes() {
                             rig.create(rig.volume.root, "x").await.expect("a new file");
                             let (parent, new_parent) = (rig.volume.root, dir);
                             let (name, new_name) = (name("x"), staying);
-                            rig.done(Op::Rename { parent, name, new_parent, new_name, no_replace: false })
-                                .await
-                                .expect("a file replaces a file");
+                            rig.done(Op::Rename {
+                                parent,
+                                name,
+                                new_parent,
+                                new_name,
+                                no_replace: false,
+                                whiteout: false,
+                            })
+                            .await
+                            .expect("a file replaces a file");
                         }
                         _ if stayed.len() > 10 => {
                             let gone = *stayed.iter().nth(rng.below(stayed.len() as u64) as usize).expect("some stay");
@@ -142,7 +149,9 @@ fn names_of_full_length() {
         rig.checkpoint().await;
         assert_eq!(rig.lookup(root, &one).await, Ok(ino));
         let (name, new_name) = (name(&one), name(&other));
-        rig.done(Op::Rename { parent: root, name, new_parent: dir, new_name, no_replace: true }).await.expect("free");
+        rig.done(Op::Rename { parent: root, name, new_parent: dir, new_name, no_replace: true, whiteout: false })
+            .await
+            .expect("free");
         let rig = rig.reopen().await;
         assert_eq!(rig.lookup(dir, &other).await, Ok(ino));
         assert_eq!(texts(&rig.list(root, 10).await.expect("a directory")), [other]);

@@ -1,11 +1,13 @@
 //! The groups of a brick as their clients see them, in a simulated world: against a plain model, side by side, twice
 //! delivered, across groups, over many volumes, to the last byte of space.
 
+mod access;
 mod check;
 mod concurrent;
 mod durable;
 mod failure;
 mod listing;
+mod nameless;
 mod plain;
 mod promises;
 mod random;

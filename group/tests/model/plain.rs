@@ -31,6 +31,9 @@ pub struct Node {
     ctime: Time,
 }
 
+/// Stands for a whiteout whose number nobody has told yet.
+const WHITEOUT: Ino = Ino(0);
+
 /// See the module.
 pub struct Plain {
     pub root: Ino,
@@ -204,6 +207,7 @@ impl Plain {
             Op::Create { .. } | Op::MakeDir { .. } | Op::SymLink { .. } | Op::MakeNode { .. } => {
                 self.create(op, told)?
             }
+            Op::TempFile { parent, mode } => self.create_nameless(*parent, *mode, told)?,
             Op::Link { ino, new_parent, new_name } => self.link(*ino, *new_parent, new_name, told)?,
             Op::Unlink { parent, name } => {
                 let ino = self.found(*parent, name)?;
@@ -214,8 +218,8 @@ impl Plain {
                 self.unnamed(ino);
             }
             Op::RemoveDir { parent, name } => self.remove_dir(*parent, name)?,
-            Op::Rename { parent, name, new_parent, new_name, no_replace } => {
-                self.rename((*parent, name), (*new_parent, new_name), *no_replace)?;
+            Op::Rename { parent, name, new_parent, new_name, no_replace, whiteout } => {
+                self.rename((*parent, name), (*new_parent, new_name), *no_replace, *whiteout)?;
             }
             Op::Exchange { parent, name, new_parent, new_name } => {
                 self.exchange((*parent, name), (*new_parent, new_name))?;
@@ -355,7 +359,7 @@ impl Plain {
         }
         let Ok(Answer { reply: Reply::Attr(attr), .. }) = told else { return Ok(()) };
         assert!(self.seen.insert(attr.ino), "number {:?} was given out twice", attr.ino);
-        self.born(parent, name, kind, mode, attr.ino);
+        self.born(parent, Some(name), kind, mode, attr.ino);
         let node = self.change(attr.ino);
         if let Op::SymLink { target, .. } = op {
             node.size = target.len() as u64;
@@ -370,10 +374,21 @@ impl Plain {
         Ok(())
     }
 
-    fn born(&mut self, parent: Ino, name: &Name, kind: FileKind, mode: u16, ino: Ino) {
+    fn create_nameless(&mut self, parent: Ino, mode: u16, told: &Result<Answer>) -> Refused<()> {
+        self.home(parent)?;
+        let Ok(Answer { reply: Reply::Attr(attr), .. }) = told else { return Ok(()) };
+        assert!(self.seen.insert(attr.ino), "number {:?} was given out twice", attr.ino);
+        self.born(parent, None, FileKind::File, mode, attr.ino);
+        let node = self.change(attr.ino);
+        (node.links, node.opens) = (0, 1);
+        self.compare(attr.ino, told);
+        Ok(())
+    }
+
+    fn born(&mut self, parent: Ino, name: Option<&Name>, kind: FileKind, mode: u16, ino: Ino) {
         let caller = self.caller;
         let home = self.change(parent);
-        home.names.push((*name, ino));
+        home.names.extend(name.map(|name| (*name, ino)));
         home.links += u32::from(kind == FileKind::Directory);
         let inherits = home.mode & 0o2000 != 0;
         let home_list = home.xattrs.get(&attribute(DEFAULT)).cloned();
@@ -398,9 +413,6 @@ impl Plain {
         let node = self.node(ino)?;
         if node.is_directory() {
             return Err(Kind::Permission);
-        }
-        if node.links == 0 {
-            return Err(Kind::NotFound);
         }
         if self.home(parent)?.find(name).is_some() {
             return Err(Kind::Exists);
@@ -440,7 +452,7 @@ impl Plain {
         Ok(())
     }
 
-    fn rename(&mut self, from: (Ino, &Name), to: (Ino, &Name), no_replace: bool) -> Refused<()> {
+    fn rename(&mut self, from: (Ino, &Name), to: (Ino, &Name), no_replace: bool, whiteout: bool) -> Refused<()> {
         self.directory(from.0)?;
         let new_home = self.directory(to.0)?;
         let moved = self.found(from.0, from.1)?;
@@ -456,7 +468,12 @@ impl Plain {
         }
         self.may_replace(moved, to.0, replaced)?;
         let directory = self.node(moved)?.is_directory();
-        self.remove(from.0, from.1);
+        if whiteout {
+            let spot = self.change(from.0).names.iter_mut().find(|(known, _)| known == from.1);
+            spot.expect("just seen").1 = WHITEOUT;
+        } else {
+            self.remove(from.0, from.1);
+        }
         match replaced {
             Some(old) => {
                 let spot = self.change(to.0).names.iter_mut().find(|(known, _)| known == to.1);
@@ -471,6 +488,22 @@ impl Plain {
             self.change(moved).parent = to.0;
         }
         Ok(())
+    }
+    /// True if a rename has left a whiteout here whose number nobody has told yet.
+    pub fn lacks_whiteout(&self, dir: Ino) -> bool {
+        self.nodes.get(&dir).is_some_and(|node| node.names.iter().any(|(_, ino)| *ino == WHITEOUT))
+    }
+    /// That number.
+    pub fn learn_whiteout(&mut self, dir: Ino, attr: &Attr) {
+        assert_eq!((attr.inode.kind, attr.inode.mode, attr.inode.rdev), (FileKind::Character, 0, 0));
+        assert!(self.seen.insert(attr.ino), "number {:?} was given out twice", attr.ino);
+        let spot = self.change(dir).names.iter_mut().find(|(_, ino)| *ino == WHITEOUT);
+        spot.expect("a rename has left it").1 = attr.ino;
+        let home = &self.nodes[&dir];
+        let gid = if home.mode & 0o2000 != 0 { home.gid } else { self.caller.1 };
+        self.nodes.insert(attr.ino, Node::new(FileKind::Character, 0, dir, (self.caller.0, gid)));
+        assert_eq!(attr.ino.group(), dir.group(), "it is born in its directory's group");
+        self.compare_attr(attr.ino, attr);
     }
     fn exchange(&mut self, one: (Ino, &Name), other: (Ino, &Name)) -> Refused<()> {
         self.directory(one.0)?;

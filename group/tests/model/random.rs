@@ -30,6 +30,12 @@ impl Run {
         let all: Vec<_> = of_kind.map(|(ino, _)| *ino).collect();
         self.pick(&all).unwrap_or(self.plain.root)
     }
+    /// A file without a name, if there is one.
+    fn orphan(&mut self) -> Ino {
+        let nameless = self.plain.nodes.iter().filter(|(_, node)| node.kind == FileKind::File && node.links == 0);
+        let all: Vec<_> = nameless.map(|(ino, _)| *ino).collect();
+        self.pick(&all).unwrap_or_else(|| self.any(FileKind::File))
+    }
     fn dir(&mut self) -> Ino {
         self.any(FileKind::Directory)
     }
@@ -128,11 +134,13 @@ impl Run {
             48..53 => self.xattr_op(),
             53..58 => Op::Create { parent, name: self.name(), mode: self.mode(), exclusive: self.rng.one_in(2) },
             58..63 => Op::MakeDir { parent, name: self.name(), mode: self.mode() },
-            63 => match self.rng.below(3) {
+            63 => match self.rng.below(5) {
                 0 => {
                     let (name, mode, rdev) = (self.name(), self.mode(), self.rng.below(1 << 20) as u32);
                     Op::MakeNode { parent, name, kind: FileKind::Fifo, mode, rdev }
                 }
+                1 => Op::TempFile { parent, mode: self.mode() },
+                2 => Op::Link { ino: self.orphan(), new_parent: parent, new_name: self.name() },
                 _ => Op::Link { ino: self.any(FileKind::File), new_parent: parent, new_name: self.name() },
             },
             64 => {
@@ -149,7 +157,8 @@ impl Run {
                     let new_name = self.old_name(new_parent);
                     return Op::Exchange { parent, name, new_parent, new_name };
                 }
-                Op::Rename { parent, name, new_parent, new_name, no_replace: self.rng.one_in(5) }
+                let (no_replace, whiteout) = (self.rng.one_in(5), self.rng.one_in(6));
+                Op::Rename { parent, name, new_parent, new_name, no_replace, whiteout }
             }
             86..91 => match self.pick(&self.open.clone()) {
                 Some(ino) => Op::Release { ino },
@@ -198,13 +207,26 @@ impl Run {
         let payload = matches!(op, Op::Write { .. }).then_some(data.as_slice());
         let told = self.rig.call(op.clone(), payload).await;
         self.plain.perform(&op, &data, &told);
+        if let Op::Rename { parent, name, whiteout: true, .. } = op {
+            self.learn_whiteout(parent, name).await;
+        }
         match (&op, told.map(|answer| answer.reply)) {
-            (Op::Open { .. } | Op::Create { .. }, Ok(base::Reply::Attr(attr))) => self.open.push(attr.ino),
+            (Op::Open { .. } | Op::Create { .. } | Op::TempFile { .. }, Ok(base::Reply::Attr(attr))) => {
+                self.open.push(attr.ino)
+            }
             (Op::Release { ino }, _) => {
                 let at = self.open.iter().position(|open| open == ino).expect("we chose it");
                 self.open.swap_remove(at);
             }
             _ => {}
+        }
+    }
+
+    /// If the rename has left a whiteout, its number.
+    async fn learn_whiteout(&mut self, parent: Ino, name: Name) {
+        if self.plain.lacks_whiteout(parent) {
+            let attr = self.rig.attr(Op::Lookup { parent, name }).await.expect("a whiteout was left");
+            self.plain.learn_whiteout(parent, &attr);
         }
     }
 

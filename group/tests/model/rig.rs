@@ -184,6 +184,7 @@ impl Rig {
             uid: 7,
             gid: 8,
             umask: 0,
+            noatime: false,
             deadline_ns: u64::MAX,
             class: Class::Foreground,
             trace: 0,

@@ -9,7 +9,14 @@ fn operations(ino: Ino, other: Ino) -> Vec<(Op, Option<Vec<u8>>)> {
     let (new, old) = (name("new"), name("old"));
     let size = |size| SetAttr { size: Some(size), ..SetAttr::default() };
     let write = |at| Op::Write { ino, at, sync: Sync::Ordered, kill_privileges: true };
-    let rename = |parent, new_parent| Op::Rename { parent, name: old, new_parent, new_name: new, no_replace: false };
+    let rename = |parent, new_parent| Op::Rename {
+        parent,
+        name: old,
+        new_parent,
+        new_name: new,
+        no_replace: false,
+        whiteout: false,
+    };
     vec![
         (Op::Lookup { parent: ino, name: old }, None),
         (Op::GetAttr { ino }, None),

@@ -175,7 +175,8 @@ fn a_rename_over_four_groups_loads_them_all() {
         done(&mut world, &caller, &Op::MakeDir { parent: dir, name: name("x"), mode: 0o755 });
     }
     let [parent, new_parent] = dirs[..] else { panic!("two directories") };
-    let op = Op::Rename { parent, name: name("x"), new_parent, new_name: name("x"), no_replace: false };
+    let op =
+        Op::Rename { parent, name: name("x"), new_parent, new_name: name("x"), no_replace: false, whiteout: false };
     let before = world.numbers;
     let whole = world.decide(&op, &caller).expect("a good rename");
     world.numbers = before;
@@ -221,9 +222,15 @@ fn links_and_targets_have_bounds() {
         new_parent: root,
         new_name: name(text),
         no_replace: false,
+        whiteout: false,
     };
     assert_eq!(refused(&mut world, &caller, &rename("e")), Kind::TooManyLinks);
     done(&mut world, &caller, &rename("old"));
+    let file = done(&mut world, &caller, &Op::Create { parent: dir, name: name("f"), mode: 0o644, exclusive: true });
+    let key = (world.volume, file);
+    world.inodes.get_mut(&key).expect("just created").links = LINKS_MAX;
+    let more = Op::Link { ino: file, new_parent: dir, new_name: name("g") };
+    assert_eq!(refused(&mut world, &caller, &more), Kind::TooManyLinks);
     let link = |target: &[u8]| Op::SymLink { parent: root, name: name("l"), target: target.into() };
     assert_eq!(refused(&mut world, &caller, &link(&[b'x'; TARGET_BYTES_MAX + 1])), Kind::NameTooLong);
     assert_eq!(refused(&mut world, &caller, &link(b"")), Kind::NotFound);

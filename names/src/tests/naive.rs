@@ -160,6 +160,17 @@ impl Naive {
         Ok((path, new))
     }
 
+    /// A file without a name gets one.
+    pub(super) fn link_orphan(&mut self, ino: Ino, home: &Home, name: &str) -> Result<Node, Kind> {
+        let path = format!("{}/{name}", self.home(home)?.ok_or(Kind::NotFound)?);
+        if self.tree.contains_key(&path) {
+            return Err(Kind::Exists);
+        }
+        let node = self.orphans.remove(&ino).expect("the driver picks what is there");
+        self.tree.insert(path, node.clone());
+        Ok(node)
+    }
+
     fn bury(&mut self, path: &str) {
         let node = self.tree.remove(path).expect("is there");
         if self.open.contains_key(&node.ino) {

@@ -107,7 +107,8 @@ impl Pair {
         match self.random.below(100) {
             0..5 => self.lookup(&home, text),
             5..29 => self.create(&home, text),
-            29..38 => self.xattr(),
+            29..36 => self.xattr(),
+            36..38 => self.nameless(&home, text),
             38..47 => self.set(),
             47..50 => self.read_by_number(),
             50..62 => self.remove(&home, text, false),
@@ -303,17 +304,64 @@ impl Pair {
         if self.naive.is_deep_loop((home, text), &other) {
             return;
         }
-        let no_replace = self.random.chance(10);
+        let (no_replace, whiteout) = (self.random.chance(10), self.random.chance(20));
         let op = Op::Rename {
             parent: self.naive.ino(home),
             name: name(text),
             new_parent: self.naive.ino(&other),
             new_name: name(new),
             no_replace,
+            whiteout,
         };
         let got = self.run(&op);
         let wanted = self.naive.rename((home, text), (&other, new), no_replace);
         assert_eq!(got, wanted.map(|()| Reply::Done), "{op:?}");
+        if let (true, Ok(()), Home::Path(dir)) = (whiteout, wanted, home)
+            && !self.naive.tree.contains_key(&format!("{dir}/{text}"))
+        {
+            self.learn_whiteout(dir, text);
+        }
+    }
+
+    /// A rename has left a whiteout in place of what it moved.
+    fn learn_whiteout(&mut self, dir: &str, text: &str) {
+        let home = &self.naive.tree[dir];
+        let left = self.world.entries_of(home.ino).find(|(found, _)| **found == name(text)).map(|(_, entry)| entry.ino);
+        let ino = left.expect("the old name is still there");
+        assert_eq!((ino.group(), self.world.inode(ino).map(|inode| inode.rdev)), (home.ino.group(), Some(0)));
+        let Caller { uid, gid, .. } = self.caller;
+        let gid = if home.mode & 0o2000 != 0 { home.gid } else { gid };
+        let xattrs = BTreeMap::new();
+        let node = Node { ino, kind: FileKind::Character, mode: 0, uid, gid, size: 0, target: None, xattrs };
+        self.naive.tree.insert(format!("{dir}/{text}"), node);
+    }
+
+    /// A file without a name, or a name for one.
+    fn nameless(&mut self, home: &Home, text: &str) {
+        let orphans = self.naive.orphans.values().filter(|node| node.kind == FileKind::File);
+        let orphans: Vec<Ino> = orphans.map(|node| node.ino).collect();
+        if self.random.chance(50) && !orphans.is_empty() {
+            let ino = *self.random.pick(&orphans);
+            let got = self.run(&Op::Link { ino, new_parent: self.naive.ino(home), new_name: name(text) });
+            assert_eq!(self.seen(got), self.naive.link_orphan(ino, home, text));
+            return;
+        }
+        let (parent, mode) = (self.naive.ino(home), self.random.below(0o10000) as u16);
+        let got = self.run(&Op::TempFile { parent, mode });
+        let Caller { uid, gid, umask, .. } = self.caller;
+        let xattrs = BTreeMap::new();
+        let new = Node { ino: Ino(0), kind: FileKind::File, mode, uid, gid, size: 0, target: None, xattrs };
+        // The naive file system knows only names: one that nobody has.
+        let wanted = self.naive.create(home, "nameless", umask, new).map(|(_, node)| node);
+        let got = self.seen(got);
+        assert_eq!(got.as_ref().err(), wanted.as_ref().err());
+        if let (Ok(node), Ok(wanted)) = (got, wanted) {
+            assert_eq!(node, Node { ino: node.ino, ..wanted });
+            for open in [&mut self.world.opens, &mut self.naive.open] {
+                open.insert(node.ino, 1);
+            }
+            self.naive.orphans.insert(node.ino, node);
+        }
     }
 
     fn open(&mut self) {

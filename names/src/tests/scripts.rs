@@ -96,7 +96,8 @@ impl Script {
             ["truncate", path] => Op::Open { ino: self.find(path), truncate: true },
             ["rename", _, new, rest @ ..] => {
                 let (new_parent, new_name) = self.spot(new);
-                Op::Rename { parent, name, new_parent, new_name, no_replace: rest == ["no_replace"] }
+                let (no_replace, whiteout) = (rest.contains(&"no_replace"), rest.contains(&"whiteout"));
+                Op::Rename { parent, name, new_parent, new_name, no_replace, whiteout }
             }
             _ => panic!("not a line of a script: {words:?}"),
         }
