@@ -331,8 +331,15 @@ impl Brick {
     pub fn scrub(&self, request: &Request) -> Result<Answer> {
         let store = self.groups.store().clone();
         match request {
-            Request::ScrubStart => drop(store::scrub::start(&store)?),
-            Request::ScrubStop => drop(store::scrub::stop(&store)),
+            Request::ScrubStart => {
+                // It reads what checkpoints know. A brick that is read-only makes none, and can be read all the same.
+                let (groups, reactors) = (self.groups.clone(), self.reactors()?);
+                drop(on_core(&reactors, move || async move { groups.checkpoint().await }));
+                store::scrub::start(&store)?;
+            }
+            Request::ScrubStop => {
+                store::scrub::stop(&store);
+            }
             _ => {}
         }
         scrub::full(&store).map(Answer::Scrub)
