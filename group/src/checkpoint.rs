@@ -35,7 +35,8 @@ pub async fn run(groups: Arc<Groups>) {
             run_blocking(&*groups.store().runtime.tasks, move || store.look_at_host()).await;
             looked_ns = began_ns;
         }
-        let wanted = groups.checkpoint_wanted.swap(false, Ordering::AcqRel);
+        let scrub = groups.store().scrub.wants_checkpoint();
+        let wanted = groups.checkpoint_wanted.swap(false, Ordering::AcqRel) || scrub;
         let frees = groups.is_freeing() && began_ns >= free_from_ns;
         if wanted || frees || groups.checkpoint_is_due() {
             if groups.checkpoint().await.is_err() {

@@ -39,9 +39,7 @@ fn read_groups(index: &dyn Index, count: u32, options: &Options) -> Result<Vec<G
         let group = GroupId(number);
         let row = match index.get(&keys::group(group))? {
             Some(row) => values::decode_group(&row)?,
-            // Inode 0 is nobody's; inode 1 of a group may clash with FUSE's root number; cookies up to 2 are "." and
-            // "..". Volume 0 is the catalogue.
-            None => GroupRow { next_ino: 2, next_cookie: 3, next_intent: 1, next_volume: 1, ..GroupRow::default() },
+            None => GroupRow::fresh(),
         };
         let (purges, reserves) = (Purges::read(index, group, &volumes)?, Reserves::read(index, group, &volumes)?);
         let mut state = State::new(group, row, purges, reserves, sizes);

@@ -6,6 +6,8 @@ use crate::cli::Geometry;
 use crate::daemon::{described, say};
 use crate::directory;
 use crate::failure::{Exit, Failure};
+use crate::progress::Progress;
+use crate::scrub;
 use base::limits::{BLOCK_BYTES, GROUPS_DEFAULT, SEGMENT_BYTES_DEFAULT};
 use base::{Error, Kind, Name, Op, Reply, RequestId, Result, SessionId, StatFs, VolumeId};
 use front::fuse::{Identity, MountOptions, OP_NAMES, Serving};
@@ -23,6 +25,8 @@ use store::device::Foreign;
 use store::format::leaf::merge;
 use store::format::superblock::Superblock;
 use store::index::Index;
+use store::progress::{Step, Tell};
+use store::repair::{Depth, Repaired};
 
 /// The index's directory in the brick's.
 pub const INDEX: &str = "index";
@@ -89,6 +93,7 @@ fn format_if_new(
     geometry: &Geometry,
     foreign: Foreign,
     (runtime, reactors): (&Runtime, &Reactors),
+    tell: &Tell,
 ) -> Result<Option<Formatted>, Failure> {
     let failed = |error: Error| Failure::of(format!("can't format {}", data.display()), &error);
     let world = runtime.clone();
@@ -109,9 +114,12 @@ fn format_if_new(
         ..FormatOptions::default()
     };
     let (world, path, device) = (runtime.clone(), data.to_path_buf(), geometry.device.clone());
+    tell(Step::begin("superblock"));
+    let tell = tell.clone();
     let superblock = on_core(reactors, move || async move {
         let tasks = world.tasks.clone();
         let beside = move || {
+            tell(Step::begin("empty index"));
             directory::link_device(&path, device.as_deref())?;
             new_index(&path.join(INDEX))
         };
@@ -141,11 +149,17 @@ fn new_index(path: &Path) -> Result<()> {
 }
 
 /// Makes a brick. Errors: it is one already; what formatting says.
-pub fn format(data: &Path, geometry: &Geometry, force: bool, memory_max: u64) -> Result<Formatted, Failure> {
+pub fn format(
+    data: &Path,
+    geometry: &Geometry,
+    force: bool,
+    memory_max: u64,
+    tell: &Tell,
+) -> Result<Formatted, Failure> {
     let failed = |error: Error| Failure::of(format!("can't format {}", data.display()), &error);
     let (runtime, reactors) = start(data, geometry.device.as_deref(), memory_max, false).map_err(failed)?;
     let foreign = if force { Foreign::Destroy } else { Foreign::Keep };
-    let formatted = format_if_new(data, geometry, foreign, (&runtime, &reactors))?;
+    let formatted = format_if_new(data, geometry, foreign, (&runtime, &reactors), tell)?;
     formatted.ok_or_else(|| {
         let failure = Failure::new(Exit::Failed, format!("{} is a brick already", data.display()));
         failure.next("start it with `sinter up` or `sinter serve`, or give another directory")
@@ -155,11 +169,17 @@ pub fn format(data: &Path, geometry: &Geometry, force: bool, memory_max: u64) ->
 impl Brick {
     /// Opens a brick: replays its log and makes it ready for requests. `device`: where its block device is now, if
     /// somebody said so; it is remembered once it has proved to be the brick's.
-    pub fn open(data: &Path, if_new: IfNew<'_>, device: Option<&Path>, memory_max: u64) -> Result<Brick, Failure> {
+    pub fn open(
+        data: &Path,
+        if_new: IfNew<'_>,
+        device: Option<&Path>,
+        memory_max: u64,
+        tell: Tell,
+    ) -> Result<Brick, Failure> {
         let failed = |error: Error| Failure::of(format!("can't open the brick {}", data.display()), &error);
         let (runtime, reactors) = start(data, device, memory_max, false).map_err(failed)?;
         let formatted = match if_new {
-            IfNew::Format(geometry) => format_if_new(data, geometry, Foreign::Keep, (&runtime, &reactors))?,
+            IfNew::Format(geometry) => format_if_new(data, geometry, Foreign::Keep, (&runtime, &reactors), &tell)?,
             IfNew::Refuse => None,
         };
         let superblock = check_superblock(&runtime, &reactors).map_err(failed)?;
@@ -170,9 +190,10 @@ impl Brick {
         // The index needs room to open. The store looks again, and goes on looking.
         let brick_bytes = u64::from(superblock.segments) * superblock.segment_bytes;
         store::host::Host::default().look(&*runtime.disk, brick_bytes);
+        tell(Step::begin("index"));
         let index = open_index(data, index_options(memory_max)).map_err(failed)?;
         let world = runtime.clone();
-        let opened = on_core(&reactors, move || open_groups(world, index, memory_max));
+        let opened = on_core(&reactors, move || open_groups(world, index, memory_max, tell));
         let (groups, shape, warnings) = opened.map_err(failed)?;
         if device.is_some() {
             directory::link_device(data, device).map_err(failed)?;
@@ -211,8 +232,10 @@ async fn open_groups(
     runtime: Runtime,
     index: Arc<dyn Index>,
     memory_max: u64,
+    tell: Tell,
 ) -> Result<(Arc<Groups>, Status, Vec<String>)> {
-    let opening = store::Opening::read(runtime, index, true).await?;
+    let mut opening = store::Opening::read(runtime, index, true).await?;
+    opening.tell(tell);
     let superblock = opening.superblock();
     let shape = Status {
         brick: superblock.uuid.to_string(),
@@ -305,6 +328,24 @@ impl Brick {
         Ok(Answer::Grown { before_bytes: grown.before_bytes, bytes: grown.bytes })
     }
 
+    /// Starts, stops or describes the scrub.
+    pub fn scrub(&self, request: &Request) -> Result<Answer> {
+        let store = self.groups.store().clone();
+        match request {
+            Request::ScrubStart => {
+                // It reads what checkpoints know. A brick that is read-only makes none, and can be read all the same.
+                let (groups, reactors) = (self.groups.clone(), self.reactors()?);
+                drop(on_core(&reactors, move || async move { groups.checkpoint().await }));
+                store::scrub::start(&store)?;
+            }
+            Request::ScrubStop => {
+                store::scrub::stop(&store);
+            }
+            _ => {}
+        }
+        scrub::full(&store).map(Answer::Scrub)
+    }
+
     /// Mounts a volume and serves it. Blocks; not on a core.
     pub fn serve(&self, volume: &base::Volume, options: &MountOptions) -> Result<Serving> {
         let mount = front::fuse::mount(options)?;
@@ -335,6 +376,7 @@ impl Brick {
             segments: store.segments().segments,
             space,
             cleaner: cleaner.state.map_or("has not looked yet", State::reason).to_string(),
+            scrub: scrub::brief(store),
             warnings: warnings(store, size_bytes, free_bytes),
             buffer_bytes: self.runtime.slabs.bytes(),
             figures: vec![
@@ -404,22 +446,45 @@ fn warnings(store: &store::Store, size_bytes: u64, free_bytes: u64) -> Vec<Strin
     warnings
 }
 
-/// Reads a whole brick that nobody serves, and changes nothing. `progress` is told what is being read.
-pub fn check(data: &Path, memory_max: u64, mut progress: impl FnMut(&str) + Send + 'static) -> Result<Report, Failure> {
+/// Reads a whole brick that nobody serves, and changes nothing.
+pub fn check(data: &Path, memory_max: u64, tell: Tell) -> Result<Report, Failure> {
     let failed = |error: Error| Failure::of(format!("can't check {}", data.display()), &error);
     let (runtime, reactors) = start(data, None, memory_max, true).map_err(failed)?;
     check_superblock(&runtime, &reactors).map_err(failed)?;
     let index = open_index(data, index_options(memory_max).read_only()).map_err(failed)?;
     let report = on_core(&reactors, move || async move {
-        let opening = store::Opening::read(runtime, index, false).await?;
-        store::check::check(&opening, &mut progress).await
+        let mut opening = store::Opening::read(runtime, index, false).await?;
+        opening.tell(tell.clone());
+        store::check::check(&opening, &mut |step| tell(step)).await
     });
     report.map_err(failed)
 }
 
+/// Repairs a brick that nobody serves, as far as that is safe with what the log still holds. Errors: the brick is in use,
+/// or can't be read.
+pub fn repair(data: &Path, depth: Depth, memory_max: u64, tell: Tell) -> Result<Repaired, Failure> {
+    let failed = |error: Error| Failure::of(format!("can't repair {}", data.display()), &error);
+    let (runtime, reactors) = start(data, None, memory_max, false).map_err(failed)?;
+    check_superblock(&runtime, &reactors).map_err(failed)?;
+    let index = open_index(data, index_options(memory_max)).map_err(failed)?;
+    let repaired = on_core(&reactors, move || async move {
+        let opening = store::Opening::read(runtime, index, true).await?;
+        store::repair::repair(&opening, depth, &mut |step| tell(step)).await
+    });
+    repaired.map_err(failed)
+}
+
+/// Has the log replayed, and what was left half-done completed: afterwards the index holds all.
+pub fn settle(data: &Path, memory_max: u64, tell: Tell) -> Result<(), Failure> {
+    let brick = Brick::open(data, IfNew::Refuse, None, memory_max, tell)?;
+    brick.close().map_err(|error| Failure::of(format!("brick {}", data.display()), &error))
+}
+
 /// Answers one request on a brick that no daemon serves.
 pub fn answer_offline(data: &Path, request: Request, memory_max: u64) -> Result<Answer, Failure> {
-    let brick = Brick::open(data, IfNew::Refuse, None, memory_max)?;
+    let progress = Progress::new("opening the brick", None);
+    let brick = Brick::open(data, IfNew::Refuse, None, memory_max, progress.tell())?;
+    progress.clear();
     brick.warnings().iter().for_each(|warning| say(warning));
     let answer = answer(&brick, request);
     let closed = brick.close();

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 const EXIT_CODES: &str = "\
 Exit codes:
   0  done, or nothing found
-  1  failed, or `check` has findings
+  1  failed, or `check` or `scrub` has findings
   2  wrong command line, or `check` could not look
   3  the brick or the mount point is in use
   4  the host lacks something (FUSE, io_uring, memory)
@@ -56,7 +56,10 @@ pub enum Command {
     /// What a brick's daemon is doing
     Status(Shown),
     /// Read a whole brick and report everything that is wrong with it; needs that no daemon serves it
-    Check(Shown),
+    Check(Check),
+    /// Have a brick's daemon read every block, and tell which are bad
+    #[command(subcommand)]
+    Scrub(Scrub),
     /// Where the time went: per operation and stage
     Profile(Profile),
     /// Measure any directory
@@ -242,6 +245,53 @@ pub struct VolumeNamed {
 #[derive(Args, Debug)]
 pub struct Shown {
     /// Directory of the brick
+    pub data: PathBuf,
+    /// Print JSON [default: a table]
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `sinter check`.
+#[derive(Args, Debug)]
+pub struct Check {
+    /// Directory of the brick; no daemon may serve it
+    pub data: PathBuf,
+    /// Print JSON [default: a table]
+    #[arg(long)]
+    pub json: bool,
+    /// Mend what is wrong, as far as the brick still tells how it was; list what is lost [default: change nothing]
+    #[arg(long)]
+    pub repair: bool,
+}
+
+/// `sinter scrub`.
+#[derive(Subcommand, Debug)]
+pub enum Scrub {
+    /// Start a pass over the brick, or go on with one that was stopped
+    Start(ScrubStart),
+    /// Stop the pass that is under way; it can be gone on with
+    Stop(Served),
+    /// How far it is, and which blocks are bad: exit code 1 if there are any
+    Status(Served),
+}
+
+/// `sinter scrub start`.
+#[derive(Args, Debug)]
+pub struct ScrubStart {
+    /// Directory of the brick; its daemon must be running
+    pub data: PathBuf,
+    /// Return when the pass has ended [default: at once]
+    #[arg(long)]
+    pub wait: bool,
+    /// Print JSON [default: a table]
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// A brick whose daemon is asked.
+#[derive(Args, Debug)]
+pub struct Served {
+    /// Directory of the brick; its daemon must be running
     pub data: PathBuf,
     /// Print JSON [default: a table]
     #[arg(long)]

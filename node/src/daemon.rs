@@ -315,6 +315,7 @@ impl server::Daemon for Daemon {
             }
             Request::Umount { path, lazy } => self.unmount(Path::new(&path), lazy).map(|()| Answer::Done),
             Request::Grow { size_bytes } => self.brick.grow(size_bytes),
+            Request::ScrubStart | Request::ScrubStop | Request::ScrubStatus => self.brick.scrub(&request),
             Request::Shutdown => {
                 // Full only when the daemon is ending already.
                 drop(self.events.try_send(Event::Shutdown));

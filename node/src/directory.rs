@@ -77,6 +77,31 @@ pub fn link_device(data: &Path, device: Option<&Path>) -> Outcome<()> {
     File::open(data).and_then(|directory| directory.sync_all()).map_err(failed)
 }
 
+/// Keeps the index as it is now under a name of its own, durably; its path. Tables never change once they are written:
+/// they are linked, and take no room as long as both are there.
+pub fn keep_index(data: &Path) -> Result<PathBuf, Failure> {
+    let index = data.join(crate::assembly::INDEX);
+    let name = |number: u32| data.join(format!("{}.before-repair-{number}", crate::assembly::INDEX));
+    let copy = (1..).map(name).find(|path| !path.exists()).expect("there are more numbers than copies");
+    let copied = (|| {
+        std::fs::create_dir(&copy)?;
+        for entry in std::fs::read_dir(&index)? {
+            let entry = entry?;
+            let (from, to) = (entry.path(), copy.join(entry.file_name()));
+            if from.extension().is_none_or(|kind| kind != "sst") || std::fs::hard_link(&from, &to).is_err() {
+                std::fs::copy(&from, &to)?;
+                File::open(&to)?.sync_all()?;
+            }
+        }
+        File::open(&copy)?.sync_all()?;
+        File::open(data)?.sync_all()
+    })();
+    copied.map_err(|error| {
+        Failure::io(format!("can't keep a copy of {}; nothing was changed", index.display()), &error)
+    })?;
+    Ok(copy)
+}
+
 /// Refuses a directory that holds something that no format left there; `again`: one was begun there.
 pub fn check_empty(data: &Path, again: bool) -> Result<(), Failure> {
     let failed = |error: std::io::Error| Failure::io(format!("can't list {}", data.display()), &error);
@@ -124,6 +149,24 @@ mod tests {
         assert!(check_empty(scratch.path(), false).is_err(), "nobody knows whose it is");
         link_device(scratch.path(), None).expect("writable");
         assert_eq!(there(), None);
+    }
+
+    #[test]
+    fn the_index_is_kept_as_it_was() {
+        let scratch = Scratch::new();
+        let index = scratch.path().join("index");
+        std::fs::create_dir(&index).expect("writable");
+        for (name, text) in [("1.sst", "table"), ("CURRENT", "before")] {
+            std::fs::write(index.join(name), text).expect("writable");
+        }
+        let copies = [(); 2].map(|()| keep_index(scratch.path()).expect("there is room"));
+        assert_ne!(copies[0], copies[1]);
+        std::fs::write(index.join("CURRENT"), "after").expect("writable");
+        std::fs::remove_file(index.join("1.sst")).expect("it is there");
+        for copy in &copies {
+            let read = |name: &str| std::fs::read_to_string(copy.join(name)).expect("it was kept");
+            assert_eq!((read("1.sst").as_str(), read("CURRENT").as_str()), ("table", "before"));
+        }
     }
 
     #[test]

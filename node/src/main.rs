@@ -15,8 +15,10 @@ mod failure;
 mod host;
 mod memory;
 mod notify;
+mod progress;
 #[cfg(test)]
 mod scratch;
+mod scrub;
 mod table;
 #[cfg(feature = "seeded-bugs")]
 mod test_switches;

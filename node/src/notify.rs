@@ -10,6 +10,9 @@ use std::time::Duration;
 /// How often the main thread wakes up when nobody watches it.
 const UNWATCHED: Duration = Duration::from_secs(3600);
 
+/// By then a daemon that starts has said something again, on any machine that is not ill.
+const STARTING: Duration = Duration::from_secs(60);
+
 /// The way to the service manager, if there is one.
 pub struct Notifier {
     socket: Option<UnixDatagram>,
@@ -25,6 +28,16 @@ impl Notifier {
             socket: std::env::var_os("NOTIFY_SOCKET").and_then(connect),
             watchdog: number("WATCHDOG_USEC").filter(|&us| ours && us > 0).map(Duration::from_micros),
         }
+    }
+    /// To a socket, of which nobody asked for signs of life.
+    #[cfg(test)]
+    pub fn to(socket: UnixDatagram) -> Notifier {
+        Notifier { socket: Some(socket), watchdog: None }
+    }
+    /// The daemon starts, and is at work: it must not be taken for one that hangs.
+    pub fn starting(&self, status: &str) {
+        let extend_us = STARTING.as_micros();
+        self.send(&format!("STATUS={status}\nEXTEND_TIMEOUT_USEC={extend_us}"));
     }
     /// The daemon serves from now on.
     pub fn ready(&self, status: &str) {
@@ -91,6 +104,8 @@ mod tests {
         let by_name = UnixDatagram::bind_addr(&address).expect("a free name");
         for (socket, name) in [(by_path, path.into_os_string()), (by_name, format!("@{name}").into())] {
             let notifier = Notifier { socket: connect(name), watchdog: Some(Duration::from_secs(4)) };
+            notifier.starting("starting: log, 5%");
+            assert_eq!(heard(&socket), "STATUS=starting: log, 5%\nEXTEND_TIMEOUT_USEC=60000000");
             notifier.ready("volume a at /a");
             assert_eq!(heard(&socket), "READY=1\nSTATUS=volume a at /a");
             notifier.alive();

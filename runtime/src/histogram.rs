@@ -58,6 +58,10 @@ impl Histogram {
         self.max.store(self.max.load(Ordering::Relaxed).max(ns), Ordering::Relaxed);
         self.min.store(self.min.load(Ordering::Relaxed).min(ns), Ordering::Relaxed);
     }
+    /// Sum of the values.
+    pub fn sum_ns(&self) -> u64 {
+        self.sum.load(Ordering::Relaxed)
+    }
     /// Adds what this histogram holds to a summary.
     pub fn add_to(&self, summary: &mut Summary) {
         for (bucket, count) in self.buckets.iter().enumerate() {

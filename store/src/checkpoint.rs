@@ -218,7 +218,7 @@ pub fn write(store: &Store, replay: ReplayRow, parts: Vec<GroupPart>, limits: Fr
     // What goes with its volume has no row any more.
     usage.retain(|(group, volume, _), _| !dropped.contains(&(*group, *volume)));
     let used = store.usages.lock().changed(&usage);
-    edits.extend(used.iter().map(|(user, usage)| usage::row(*user, usage)));
+    edits.extend(used.iter().map(|(user, usage)| usage::row(*user, usage)).chain(store.scrub.row()));
     let summaries = summary_rows(store, &mut edits);
     let replay = {
         let mut table = store.table.lock();

@@ -18,11 +18,15 @@ pub mod host;
 pub mod index;
 pub mod log;
 pub mod open;
+pub mod paths;
 pub mod pins;
 pub mod prepare;
+pub mod progress;
 pub mod purge;
 pub mod recovery;
+pub mod repair;
 pub mod reserve;
+pub mod scrub;
 pub mod segments;
 pub mod space;
 pub mod summaries;
@@ -96,6 +100,8 @@ pub struct Store {
     replay: Lock<ReplayRow>,
     /// What volumes use, as of the last checkpoint.
     usages: Lock<usage::Usages>,
+    /// How far the scrub is.
+    pub scrub: scrub::Scrub,
 }
 
 impl Store {

@@ -13,11 +13,12 @@ use crate::host::Host;
 use crate::index::Index;
 use crate::log::{Log, Resume, drive};
 use crate::pins::Pins;
+use crate::progress::{self, Tell};
 use crate::recovery::{self, Replayed, Tail};
 use crate::segments::Table;
 use crate::space::Space;
 use crate::usage::Usages;
-use crate::{Store, discard, prepare, superblock_file};
+use crate::{Store, discard, prepare, scrub, superblock_file};
 use base::{Edit, Error, GroupId, Kind, Place, Result, SegmentId};
 use runtime::seeded::{Bug, active};
 use runtime::{FileId, Lock, Runtime, tasks};
@@ -38,6 +39,7 @@ pub struct Opening {
     begun: BTreeSet<SegmentId>,
     replay: ReplayRow,
     summaries: BTreeMap<SegmentId, Vec<SummaryEntry>>,
+    tell: Tell,
     /// Something an operator should know: a damaged superblock copy.
     pub warnings: Vec<String>,
 }
@@ -92,6 +94,7 @@ impl Opening {
             begun: BTreeSet::new(),
             replay,
             summaries: BTreeMap::new(),
+            tell: progress::nobody(),
             warnings,
         };
         opening.read_headers().await?;
@@ -99,6 +102,10 @@ impl Opening {
         Ok(opening)
     }
 
+    /// Has somebody told how far reading the log has come.
+    pub fn tell(&mut self, tell: Tell) {
+        self.tell = tell;
+    }
     /// The superblock.
     pub fn superblock(&self) -> &Superblock {
         &self.superblock
@@ -123,6 +130,14 @@ impl Opening {
     /// sealed.
     pub fn unsealed_summary(&self, segment: SegmentId) -> &[SummaryEntry] {
         self.summaries.get(&segment).map_or(&[], Vec::as_slice)
+    }
+    /// Position in the commit stream of the segment where replay begins.
+    pub fn replay_from(&self) -> u64 {
+        self.replay.sequence
+    }
+    /// Writes both copies of the superblock again, as it was read.
+    pub async fn rewrite_superblock(&self) -> Result<()> {
+        superblock_file::update(&self.runtime, self.superblock_file, &self.superblock).await
     }
     /// Headers of the segments that are in use.
     pub fn headers(&self) -> impl Iterator<Item = &SegmentHeader> {
@@ -165,8 +180,41 @@ impl Opening {
     /// Walks the log without changing anything; for `check`.
     pub async fn walk(&self, sink: impl AsyncFnMut(Vec<Replayed>) -> Result<()>) -> Result<Tail> {
         self.refuse_missing_segment()?;
+        recovery::walk(&self.runtime, &self.geometry, self.log(false), sink).await
+    }
+
+    fn log(&self, damaged: bool) -> recovery::Log<'_> {
         let segments = self.headers.values().copied().collect();
-        recovery::walk(&self.runtime, &self.geometry, &self.superblock, &self.replay, segments, sink).await
+        recovery::Log { superblock: &self.superblock, replay: &self.replay, segments, tell: &self.tell, damaged }
+    }
+
+    /// Where a damaged log is still whole, and what batches behind the damage say. None if it is not damaged. Errors:
+    /// `Corrupt` if the header of a segment is missing that replay needs.
+    pub async fn damage(&self) -> Result<Option<(Tail, Vec<Replayed>)>> {
+        self.refuse_missing_segment()?;
+        let tail = recovery::walk(&self.runtime, &self.geometry, self.log(true), async |_| Ok(())).await?;
+        if tail.number >= tail.durable {
+            return Ok(None);
+        }
+        let from = self.replay.sequence;
+        let headers = self.headers.values().filter(|it| it.stream == Stream::Commit && it.sequence >= from);
+        let headers: Vec<_> = headers.copied().collect();
+        let lost = recovery::above(&self.runtime, &self.geometry, &headers, tail.number).await?;
+        Ok(Some((tail, lost)))
+    }
+
+    /// Ends the log durably after its last whole batch: what follows is dead, as after a crash (rule L4).
+    pub async fn cut_log(&self, tail: &Tail) -> Result<()> {
+        let mut superblock = self.superblock.clone();
+        superblock.ends.retain(|end| end.epoch >= self.replay.epoch);
+        superblock.ends.iter_mut().for_each(|end| end.batch = end.batch.min(tail.number));
+        superblock.ends.push(EpochEnd { epoch: superblock.epoch, batch: tail.number });
+        if superblock.ends.len() > EPOCH_ENDS_MAX {
+            return Err(Error::new(Kind::Corrupt, "the brick crashed too often without a checkpoint"));
+        }
+        superblock.epoch += 1;
+        superblock.sequence += 1;
+        superblock_file::update(&self.runtime, self.superblock_file, &superblock).await
     }
 
     /// A checkpoint names a commit segment only once its header is durable: if replay needs one that has no valid
@@ -218,6 +266,7 @@ impl Opening {
         drive::flush_all(&self.runtime, &self.geometry.all_files()).await?;
         self.settle_segments(&tail, &mentioned);
         let store = self.start(&tail).await?;
+        scrub::go_on(&store);
         let ns = store.runtime.clock.now_ns() - start_ns;
         Ok((store, Replay { batches: tail.batches, records, ns }))
     }
@@ -310,6 +359,7 @@ impl Opening {
         let store = Arc::new(Store {
             space: Space::new(self.superblock.segments, usable - 1, self.table.space().live_blocks + usages.reserved()),
             usages: Lock::new("usages", usages),
+            scrub: scrub::Scrub::read(&*self.index)?,
             bulk: Bulk::new(Stream::Bulk, self.runtime.clone(), log.clone(), usable),
             cold: Bulk::new(Stream::Cold, self.runtime.clone(), log.clone(), usable),
             opened_ns: self.runtime.clock.now_ns(),

@@ -8,6 +8,7 @@ use crate::format::segment::{SegmentHeader, Stream};
 use crate::format::superblock::Superblock;
 use crate::format::values::ReplayRow;
 use crate::geometry::Geometry;
+use crate::progress::{Step, Tell};
 use base::checksum::crc32c;
 use base::limits::{BLOCK_BYTES, HEADER_BLOCKS_MAX, IO_BYTES_MAX};
 use base::{Edit, Error, Kind, Life, Place, Result, SegmentId};
@@ -38,6 +39,8 @@ pub struct Tail {
     pub crc: u32,
     /// Batches read.
     pub batches: u64,
+    /// The last batch that was durable, as far as anything tells; above `number` only if the log is damaged.
+    pub durable: u64,
 }
 
 struct Found {
@@ -147,16 +150,29 @@ impl Chain<'_> {
     }
 }
 
-/// Walks the log from `replay` on and hands its records, in order, to `sink`. `segments`: the headers of all commit
-/// segments at or after the replay position. Errors: `Corrupt` by rule L5, `Newer`, `Io`, and what `sink` returns.
+/// The log to walk.
+pub struct Log<'a> {
+    /// Knows where epochs ended.
+    pub superblock: &'a Superblock,
+    /// Where it begins.
+    pub replay: &'a ReplayRow,
+    /// The headers of all commit segments at or after that, and perhaps others.
+    pub segments: Vec<SegmentHeader>,
+    /// Who is told how far it is.
+    pub tell: &'a Tell,
+    /// What a damaged log has before the damage is wanted all the same.
+    pub damaged: bool,
+}
+
+/// Walks the log and hands its records, in order, to `sink`. Errors: `Corrupt` by rule L5, `Newer`, `Io`, and what
+/// `sink` returns.
 pub async fn walk(
     runtime: &Runtime,
     geometry: &Geometry,
-    superblock: &Superblock,
-    replay: &ReplayRow,
-    mut segments: Vec<SegmentHeader>,
+    log: Log<'_>,
     mut sink: impl AsyncFnMut(Vec<Replayed>) -> Result<()>,
 ) -> Result<Tail> {
+    let Log { superblock, replay, mut segments, tell, damaged } = log;
     segments.retain(|header| header.stream == Stream::Commit && header.sequence >= replay.sequence);
     segments.sort_by_key(|header| header.sequence);
     let mut chain = Chain {
@@ -166,16 +182,19 @@ pub async fn walk(
         epoch: replay.epoch,
         durable_seen: 0,
     };
-    let mut tail = Tail { number: chain.expected - 1, end: None, crc: replay.previous_crc, batches: 0 };
+    let mut tail = Tail { number: chain.expected - 1, end: None, crc: replay.previous_crc, batches: 0, durable: 0 };
     let mut pending: VecDeque<Found> = VecDeque::new();
     let mut ready = Vec::new();
     let mut ahead = 0;
-    for header in &segments {
+    let blocks = u64::from(geometry.blocks());
+    let of = segments.len() as u64 * blocks;
+    for (number, header) in (0..).zip(&segments) {
         let mut window = Window { runtime, geometry, segment: header.segment, first: 0, buffer: None };
         let start = if header.sequence == replay.sequence { u32::from(replay.block).max(1) } else { 1 };
         let mut block = start;
         while let Some(found) = next_batch(&mut window, header, &mut chain, block).await? {
             block = found.end.1;
+            tell(Step { what: "log", done: number * blocks + u64::from(block), of });
             pending.push_back(found);
             while pending.front().is_some_and(|found| found.number <= chain.durable_seen) {
                 tail.deliver(pending.pop_front().expect("just seen"), &mut ready);
@@ -195,7 +214,8 @@ pub async fn walk(
     }
     let ended = superblock.ends.last().map_or(0, |end| end.batch);
     let durable = chain.durable_seen.max(ahead).max(ended);
-    if tail.number < durable {
+    tail.durable = durable;
+    if tail.number < durable && !damaged {
         let what = "the log is damaged below its durable end: restore this brick from a replica or backup; nothing was changed";
         let error = Error::new(Kind::Corrupt, what);
         return Err(error.with(format!("batch {} is bad, {durable} was durable", tail.number + 1)));
@@ -239,6 +259,31 @@ async fn next_batch(
     let place = Place { segment: segment.segment, block: first_payload.min(u32::from(u16::MAX)) as u16 };
     let end = (*segment, first_payload + header.payload_blocks);
     Ok(Some(Found { number: header.number, payload_blocks: header.payload_blocks, place, records, end, crc }))
+}
+
+/// What whole batches above a number say, wherever they lie: of a damaged log, behind the damage. `segments`: headers of the
+/// commit segments.
+pub async fn above(
+    runtime: &Runtime,
+    geometry: &Geometry,
+    segments: &[SegmentHeader],
+    number: u64,
+) -> Result<Vec<Replayed>> {
+    let mut found = Vec::new();
+    for segment in segments {
+        let mut window = Window { runtime, geometry, segment: segment.segment, first: 0, buffer: None };
+        for block in 1..geometry.blocks() {
+            let Some((header, _, blocks)) = header_at(&mut window, segment, block).await? else { continue };
+            let mut reader = Reader::new(header.records(blocks));
+            for _ in 0..if header.number > number { header.records } else { 0 } {
+                let Ok((logged, runs)) = take_framed(&mut reader, segment.uuid, segment.life, segment.sequence) else {
+                    break;
+                };
+                found.push(Replayed { logged, runs, batch: header.number });
+            }
+        }
+    }
+    Ok(found)
 }
 
 /// A whole, valid batch header of this segment's life at `block`, if there is one.

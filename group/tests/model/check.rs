@@ -14,18 +14,19 @@ use store::index::model::ModelIndex;
 use store::index::{Index, IndexEdit};
 
 /// A closed brick: a directory with two files of 600 blocks each, and a symbolic link.
-struct Closed {
-    runtime: Runtime,
-    index: ModelIndex,
-    volume: VolumeId,
-    dir: Ino,
-    one: Ino,
-    other: Ino,
-    link: Ino,
+pub struct Closed {
+    pub runtime: Runtime,
+    pub index: ModelIndex,
+    pub volume: VolumeId,
+    pub root: Ino,
+    pub dir: Ino,
+    pub one: Ino,
+    pub other: Ino,
+    pub link: Ino,
 }
 
 /// Blocks per file: more than two segments hold.
-const BLOCKS: usize = 600;
+pub const BLOCKS: usize = 600;
 
 async fn closed(runtime: Runtime) -> Closed {
     let rig = Rig::new(runtime, Shape::SMALL).await;
@@ -48,42 +49,42 @@ async fn closed(runtime: Runtime) -> Closed {
     }
     rig.runtime.clock.sleep(2_000_000_000).await;
     let (runtime, index) = rig.close().await;
-    Closed { runtime, index, volume, dir, one, other, link }
+    Closed { runtime, index, volume, root, dir, one, other, link }
 }
 
 impl Closed {
-    fn leaf_key(&self, ino: Ino, leaf: u64) -> Vec<u8> {
+    pub fn leaf_key(&self, ino: Ino, leaf: u64) -> Vec<u8> {
         keys::leaf(self.volume, LeafKey { ino, leaf })
     }
-    fn leaf(&self, ino: Ino, leaf: u64) -> Leaf {
+    pub fn leaf(&self, ino: Ino, leaf: u64) -> Leaf {
         let value = self.index.get(&self.leaf_key(ino, leaf)).expect("the model index reads");
         Leaf::decode(&value.expect("the file has such blocks")).expect("a leaf")
     }
     /// Where a block of a file lies, and its checksum.
-    fn slot(&self, ino: Ino, block: u64) -> (Place, u32, u32) {
+    pub fn slot(&self, ino: Ino, block: u64) -> (Place, u32, u32) {
         match self.leaf(ino, block / 64).get(block as usize % 64) {
             Some(Slot::Local { place, crc, birth }) => (place, crc, birth),
             other => panic!("a block with data: {other:?}"),
         }
     }
     /// The edit that maps a block of a file to something else.
-    fn mapped(&self, ino: Ino, block: u64, (place, crc, birth): (Place, u32, u32)) -> IndexEdit {
+    pub fn mapped(&self, ino: Ino, block: u64, (place, crc, birth): (Place, u32, u32)) -> IndexEdit {
         let mut leaf = self.leaf(ino, block / 64);
         leaf.set(block as usize % 64, Slot::Local { place, crc, birth });
         IndexEdit::Put(self.leaf_key(ino, block / 64), leaf.encode())
     }
-    fn row(&self, segment: SegmentId) -> SegmentRow {
+    pub fn row(&self, segment: SegmentId) -> SegmentRow {
         let value = self.index.get(&keys::segment(segment)).expect("the model index reads");
         values::decode_segment(&value.expect("the segment is used")).expect("a segment's row")
     }
     /// The edit that changes live bits of a segment.
-    fn bits(&self, segment: SegmentId, change: impl Fn(&mut Vec<u64>)) -> IndexEdit {
+    pub fn bits(&self, segment: SegmentId, change: impl Fn(&mut Vec<u64>)) -> IndexEdit {
         let mut row = self.row(segment);
         change(&mut row.live);
         IndexEdit::Put(keys::segment(segment), values::encode_segment(&row))
     }
     /// A segment of this state with live blocks.
-    fn segment(&self, state: SegmentState) -> SegmentId {
+    pub fn segment(&self, state: SegmentState) -> SegmentId {
         let live = |segment: &SegmentId| {
             let value = self.index.get(&keys::segment(*segment)).expect("the model index reads");
             let row = value.map(|value| values::decode_segment(&value).expect("a segment's row"));
@@ -92,7 +93,7 @@ impl Closed {
         (0..256).map(SegmentId).find(live).expect("there is one")
     }
     /// A block of the first file in a segment of this state.
-    fn block_in(&self, state: SegmentState) -> u64 {
+    pub fn block_in(&self, state: SegmentState) -> u64 {
         let is_there = |&block: &u64| self.row(self.slot(self.one, block).0.segment).state == state;
         (0..BLOCKS as u64).find(is_there).expect("there is one")
     }
@@ -110,7 +111,7 @@ impl Closed {
         }
     }
     /// Changes blocks of a segment on the device.
-    async fn change(&self, place: Place, blocks: usize, change: impl Fn(&mut [u8])) {
+    pub async fn change(&self, place: Place, blocks: usize, change: impl Fn(&mut [u8])) {
         let disk = &*self.runtime.disk;
         let file = disk.open("segments-00000", OpenMode::Existing).expect("the file was made");
         let at = u64::from(place.segment.0) * SEGMENT_BYTES + u64::from(place.block) * BLOCK_BYTES as u64;
@@ -125,7 +126,7 @@ impl Closed {
 }
 
 /// Runs a test on a closed brick.
-fn on_closed(test: impl AsyncFnOnce(Closed)) {
+pub fn on_closed(test: impl AsyncFnOnce(Closed)) {
     let mut world = World::new(1);
     let runtime = world.runtime();
     world.block_on(async { test(closed(runtime).await).await });

@@ -102,6 +102,12 @@ impl Rig {
         let (session, request) = (SessionId(1), Arc::new(AtomicU64::new(1)));
         Rig { runtime, index, groups, volume: none, shape, session, request }
     }
+    /// A brick that lies on the disk, and a volume of it.
+    pub async fn existing((runtime, index): (Runtime, ModelIndex), shape: Shape, volume: Volume) -> Rig {
+        let groups = open(&runtime, &index, &shape).await;
+        let (session, request) = (SessionId(77), Arc::new(AtomicU64::new(1)));
+        Rig { runtime, index, groups, volume, shape, session, request }
+    }
     /// Puts bytes into a row of the index that are none of ours.
     pub fn spoil(&self, key: Vec<u8>) {
         assert!(self.index.get(&key).is_ok_and(|value| value.is_some()), "the row is there");

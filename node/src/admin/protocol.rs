@@ -49,6 +49,12 @@ pub enum Request {
     Umount { path: String, lazy: bool },
     /// More room for the brick: its new size, or what there is.
     Grow { size_bytes: Option<u64> },
+    /// Start the scrub.
+    ScrubStart,
+    /// Stop it.
+    ScrubStop,
+    /// How it is.
+    ScrubStatus,
     /// End the daemon as SIGTERM does.
     Shutdown,
 }
@@ -79,6 +85,8 @@ pub enum Answer {
     Volume(Volume),
     /// All volumes.
     Volumes(Vec<Volume>),
+    /// How the scrub is.
+    Scrub(Scrub),
     /// The brick's size, before and now.
     Grown { before_bytes: u64, bytes: u64 },
 }
@@ -141,6 +149,9 @@ pub struct Status {
     pub cleaner: String,
     /// What an operator should do something about before it hurts.
     pub warnings: Vec<String>,
+    /// How the scrub is; of its findings only how many there are.
+    #[serde(default)]
+    pub scrub: Scrub,
     /// Further figures of the store, by name.
     pub figures: Vec<Figure>,
 }
@@ -162,6 +173,48 @@ pub struct Space {
     pub device_bytes: u64,
     /// Of these, moved by the cleaner.
     pub moved_bytes: u64,
+}
+
+/// How a brick's scrub is.
+#[derive(Serialize, Deserialize, Clone, PartialEq, Debug, Default)]
+pub struct Scrub {
+    /// `never started`, `running`, `stopped` or `done`.
+    pub state: String,
+    /// When the pass began and ended: nanoseconds since 1970; 0: it has not.
+    pub began_ns: i64,
+    /// When it ended.
+    pub ended_ns: i64,
+    /// Live bytes of sealed segments that the pass is through with.
+    pub done_bytes: u64,
+    /// Live bytes of all sealed segments.
+    pub of_bytes: u64,
+    /// How long it will take, if it goes on as it has.
+    pub left_seconds: Option<u64>,
+    /// Bad blocks that files still have.
+    pub findings: Vec<Rotten>,
+    /// Findings that are not listed.
+    pub unlisted: u64,
+}
+
+/// Bad blocks of a file.
+#[derive(Serialize, Deserialize, Clone, PartialEq, Debug, Default)]
+pub struct Rotten {
+    /// The volume's name.
+    pub volume: String,
+    /// The inode; 0 if nobody knows whose blocks they are.
+    pub inode: u64,
+    /// A path of it in the volume, if one is known.
+    pub path: Option<String>,
+    /// Where in the file.
+    pub offset: u64,
+    /// How many bytes.
+    pub bytes: u64,
+    /// Where on the device: the segment, and the block in it.
+    pub segment: u32,
+    /// The block.
+    pub block: u16,
+    /// What is wrong.
+    pub why: String,
 }
 
 /// A mounted volume.

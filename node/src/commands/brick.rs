@@ -1,17 +1,19 @@
-//! Commands that open a brick themselves: up, serve, format, check.
+//! Commands that open a brick themselves: up, serve, format, grow.
 
-use super::{ask, print, print_json};
+use super::{ask, print};
 use crate::admin::client::unexpected;
 use crate::admin::protocol::{Answer, Request};
 use crate::assembly::{self, Brick, Formatted, IfNew};
-use crate::cli::{Format, Grow, Resources, Serve, Shown, Up};
+use crate::cli::{Format, Grow, Resources, Serve, Up};
 use crate::config;
 use crate::daemon::{Running, Until, say};
 use crate::directory;
 use crate::failure::{Exit, Failure};
 use crate::host::{self, Signals};
 use crate::memory;
-use crate::table::{Align, Table, bytes, count};
+use crate::notify::Notifier;
+use crate::progress::Progress;
+use crate::table::bytes;
 use front::fuse::MountOptions;
 use std::path::{Path, PathBuf};
 
@@ -65,7 +67,10 @@ pub fn serve(options: &Serve) -> Result<Exit, Failure> {
 pub fn format(options: &Format) -> Result<Exit, Failure> {
     host::make_files_private();
     let data = directory::make(&options.data)?;
-    let formatted = assembly::format(&data, &options.geometry, options.force, memory::default_max_bytes())?;
+    let progress = Progress::new("formatting", None);
+    let memory_max = memory::default_max_bytes();
+    let formatted = assembly::format(&data, &options.geometry, options.force, memory_max, &progress.tell())?;
+    progress.clear();
     print(&format!(
         "{}
 ",
@@ -84,67 +89,6 @@ pub fn grow(options: &Grow) -> Result<Exit, Failure> {
         false => format!("grown from {} to {}\n", bytes(before_bytes), bytes(now_bytes)),
     })?;
     Ok(Exit::Done)
-}
-
-/// `sinter check`: exit codes as file system checkers have them.
-pub fn check(options: &Shown) -> Result<Exit, Failure> {
-    let looked = directory::existing(&options.data)
-        .and_then(|data| assembly::check(&data, memory::default_max_bytes(), |what| say(&format!("checking: {what}"))));
-    let report = looked.map_err(|failure| failure.exit(Exit::Usage))?;
-    let checked = Checked::of(&report);
-    if options.json {
-        print_json(&checked)?
-    } else {
-        print(&checked.text())?
-    }
-    Ok(if checked.findings.is_empty() { Exit::Done } else { Exit::Failed })
-}
-
-/// What a check counted and found, as JSON shows it.
-#[derive(serde::Serialize)]
-struct Checked {
-    inodes: u64,
-    entries: u64,
-    blocks: u64,
-    segments: u64,
-    log_batches: u64,
-    log_records: u64,
-    intents: u64,
-    orphans: u64,
-    findings: Vec<String>,
-}
-
-impl Checked {
-    fn of(report: &store::check::Report) -> Checked {
-        Checked {
-            inodes: report.inodes,
-            entries: report.entries,
-            blocks: report.blocks,
-            segments: report.segments,
-            log_batches: report.batches,
-            log_records: report.records,
-            intents: report.intents,
-            orphans: report.orphans,
-            findings: report.findings.clone(),
-        }
-    }
-    fn text(&self) -> String {
-        let mut table = Table::new(&[("checked", Align::Left), ("count", Align::Right)]);
-        for (name, value) in [
-            ("inodes", self.inodes),
-            ("directory entries", self.entries),
-            ("mapped blocks", self.blocks),
-            ("segments in use", self.segments),
-            ("log batches since the last checkpoint", self.log_batches),
-            ("log records since the last checkpoint", self.log_records),
-            ("changes to complete at the next start", self.intents),
-            ("orphans to free at the next start", self.orphans),
-        ] {
-            table.row(vec![name.to_string(), count(value)]);
-        }
-        let findings: String = self.findings.iter().map(|finding| format!("finding: {finding}\n")).collect();
-        format!("{}{findings}{} findings\n", table.render(), self.findings.len())
-    }
 }
 
 fn described(data: &Path, formatted: &Formatted) -> String {
@@ -174,7 +118,9 @@ fn open(
     resources: &Resources,
     signals: Signals,
 ) -> Result<Running, Failure> {
-    let brick = Brick::open(data, if_new, device.as_deref(), memory_max(resources))?;
+    let progress = Progress::new("starting", Some(Notifier::from_environment()));
+    let brick = Brick::open(data, if_new, device.as_deref(), memory_max(resources), progress.tell())?;
+    progress.clear();
     if let Some(formatted) = brick.formatted() {
         say(&described(data, &formatted));
     }

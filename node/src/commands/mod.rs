@@ -2,11 +2,13 @@
 
 mod bench;
 mod brick;
+mod check;
 mod config;
 mod down;
 mod fstab;
 mod pages;
 mod profile;
+mod scrub;
 mod status;
 mod volume;
 
@@ -39,7 +41,8 @@ pub fn run(cli: Cli) -> Result<Exit, Failure> {
         Command::Down(options) => down::run(&options),
         Command::Config(command) => config::run(&command),
         Command::Status(options) => status::run(&options),
-        Command::Check(options) => brick::check(&options),
+        Command::Check(options) => check::run(&options),
+        Command::Scrub(command) => scrub::run(&command),
         Command::Profile(options) => profile::run(&options),
         Command::Bench(command) => bench::run(&command),
         Command::Completions { shell } => pages::completions(shell),

@@ -41,6 +41,7 @@ fn table(status: &Status) -> String {
         );
     }
     row("cleaner", status.cleaner.clone());
+    row("scrub", super::scrub::summary(&status.scrub));
     for warning in &status.warnings {
         row("warning", warning.clone());
     }

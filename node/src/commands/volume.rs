@@ -51,7 +51,7 @@ fn table(volumes: &[Volume]) -> String {
 
 /// `2026-11-21 06:48:45`, from nanoseconds since 1970 (days to dates after Howard Hinnant, "chrono-Compatible
 /// Low-Level Date Algorithms").
-fn utc(ns: i64) -> String {
+pub fn utc(ns: i64) -> String {
     let seconds = ns.div_euclid(1_000_000_000);
     let (days, second) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
     // Days are counted from 1 March of year 0, so that leap days come last; 146,097 days are 400 years.

@@ -6,9 +6,10 @@
 //! segment, and are read once more for segments whose digest differs. A brick of 32 GiB with 8 million live blocks in
 //! 100,000 files takes some 12 MB.
 //!
-//! *Absent:* reading the blocks themselves (a read finds what differs from its checksum, rule K8); repair.
+//! *Absent:* reading the blocks themselves (the scrub does, and a read finds what differs from its checksum, rule K8);
+//! changing anything (`repair` does).
 
-mod blocks;
+pub(crate) mod blocks;
 mod names;
 mod rows;
 mod segments;
@@ -16,11 +17,13 @@ mod suspects;
 
 use crate::format::{keys, values};
 use crate::open::Opening;
+use crate::progress::Step;
 use crate::purge::Purges;
 use base::{GroupId, Result, SegmentId, VolumeId};
 use blocks::Claims;
 use names::Names;
-use runtime::Clock;
+pub(crate) use rows::{each_place, is_in_place};
+pub(crate) use segments::is_told;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Findings that are listed; a brick that lost a file of segments would have millions.
@@ -41,6 +44,8 @@ pub struct Report {
     pub batches: u64,
     /// Log records after the last checkpoint.
     pub records: u64,
+    /// The log can't be replayed.
+    pub log_lost: bool,
     /// Cross-group changes that the next start will complete.
     pub intents: u64,
     /// Unlinked open files that the next start will free.
@@ -77,36 +82,31 @@ impl Means {
         match self {
             Means::LogLost => {
                 "changes since the last checkpoint may be lost, and the brick will not start: keep a copy of its \
-                 directory, check the device, then restore from a backup"
+                 directory and check the device; `sinter check --repair` gives up what can't be replayed, and lists it"
             }
             Means::Unreadable => {
-                "what it held can't be read: copy the rest to another brick, and restore this from a backup"
+                "what it held can't be read: `sinter check --repair` builds it again where it can, and lists what is lost"
             }
             Means::Shared => {
-                "at most one of them is right, the others fail to be read: copy what can be read to another brick, \
-                 and restore the rest from a backup"
+                "at most one of them is right, the others fail to be read: `sinter check --repair` finds out which, and \
+                 looks for what belongs to the others"
             }
             Means::AtRisk => {
-                "it can be read (`find MOUNT -inum NUMBER` tells its name), but new data may overwrite it: copy it to \
-                 another brick before anything is written to this one"
+                "it can be read, but new data may overwrite it: `sinter check --repair` before the brick is started"
             }
-            Means::Names => {
-                "data is intact, but a name or a count is wrong: copy what can be reached to another brick, and \
-                 compare it with a backup"
-            }
+            Means::Names => "data is intact, but a name or a count is wrong: `sinter check --repair` mends it",
             Means::Differs => {
-                "either the map or the summary is damaged, and reads may fail: copy the file (`find MOUNT -inum NUMBER` \
-                 tells its name) to another brick, and restore it from a backup if that fails"
+                "either the map or the summary is damaged, and reads may fail: `sinter check --repair` keeps what the \
+                 block itself agrees with"
             }
             Means::Untold => {
                 "the data can be read, but the cleaner can't empty the segment, and the map could not be built again \
-                 from it: copy the file (`find MOUNT -inum NUMBER` tells its name), then delete the old one"
+                 from it: `sinter check --repair` writes the summary anew"
             }
-            Means::Leak => {
-                "no data is missing, but this space does not come back: it is free once all was copied to a new brick"
-            }
+            Means::Leak => "no data is missing, but this space does not come back: `sinter check --repair` frees it",
             Means::Unknown => {
-                "this version does not use it: check with the version that wrote it, or restore from a backup"
+                "this version does not use it: check with the version that wrote it, or have `sinter check --repair` \
+                 remove it"
             }
         }
     }
@@ -129,7 +129,7 @@ struct Check<'a> {
 }
 
 /// Who is told how far the check is.
-type Progress<'a> = &'a mut dyn FnMut(&str);
+type Progress<'a> = &'a mut dyn FnMut(Step);
 
 /// Checks a brick that nobody serves. Errors: only if the check itself can't go on.
 pub async fn check(opening: &Opening, progress: Progress<'_>) -> Result<Report> {
@@ -144,44 +144,20 @@ pub async fn check(opening: &Opening, progress: Progress<'_>) -> Result<Report> 
         purges: None,
         used: BTreeMap::new(),
     };
-    progress("log");
+    progress(Step::begin("log"));
     check.log().await;
-    progress("index");
+    progress(Step::begin("index"));
     check.volumes()?;
     check.index(progress)?;
-    progress("names");
+    progress(Step::begin("names"));
     check.names();
-    progress("segments");
+    progress(Step::begin("segments"));
     let suspects = check.segments(progress).await?;
     check.suspects(suspects, progress).await?;
     if check.unlisted > 0 {
         check.report.findings.push(format!("{} more findings are not listed", check.unlisted));
     }
     Ok(check.report)
-}
-
-/// Between two messages of one pass: who waits sees that it goes on, and a small brick's check says little.
-const TELL_NS: u64 = 2_000_000_000;
-
-/// Tells now and then how far a pass is.
-struct Percent<'a> {
-    what: &'static str,
-    clock: &'a dyn Clock,
-    told_ns: u64,
-}
-
-impl<'a> Percent<'a> {
-    fn new(what: &'static str, opening: &'a Opening) -> Percent<'a> {
-        let clock = &*opening.runtime().clock;
-        Percent { what, clock, told_ns: clock.now_ns() }
-    }
-    fn tell(&mut self, done: u64, of: u64, progress: Progress<'_>) {
-        let now_ns = self.clock.now_ns();
-        if now_ns >= self.told_ns + TELL_NS {
-            self.told_ns = now_ns;
-            progress(&format!("{}, {}%", self.what, done * 100 / of.max(1)));
-        }
-    }
 }
 
 impl Check<'_> {
@@ -214,7 +190,10 @@ impl Check<'_> {
         self.report.records = records;
         match walked {
             Ok(tail) => self.report.batches = tail.batches,
-            Err(error) => self.find(format!("log: {error}"), Means::LogLost),
+            Err(error) => {
+                self.report.log_lost = true;
+                self.find(format!("log: {error}"), Means::LogLost);
+            }
         }
     }
 

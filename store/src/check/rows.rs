@@ -2,10 +2,11 @@
 //! entries, cookies, targets and leaves.
 
 use super::blocks::Owner;
-use super::{Check, Means, Percent, Progress};
+use super::{Check, Means, Progress};
 use crate::format::keys::{self, Row};
 use crate::format::leaf::{Leaf, Slot};
 use crate::format::values;
+use crate::progress::Step;
 use crate::purge::Purges;
 use crate::reserve::{self, Extent};
 use crate::usage::Usage;
@@ -52,7 +53,6 @@ impl Check<'_> {
         mut with: impl FnMut(&mut Self, &[u8], &[u8]) -> Result<()>,
     ) -> Result<()> {
         let (mut from, to) = keys::all();
-        let mut percent = Percent::new(what, self.opening);
         loop {
             let rows = self.opening.index().scan(&from, &to, ROWS)?;
             let Some((last, _)) = rows.last() else { return Ok(()) };
@@ -61,7 +61,8 @@ impl Check<'_> {
                 with(self, key, value)?;
             }
             if let Some((group, ..)) = keys::row(last) {
-                percent.tell(u64::from(group.0.min(self.groups())), u64::from(self.groups()), progress);
+                let of = self.groups();
+                progress(Step { what, done: u64::from(group.0.min(of)), of: u64::from(of) });
             }
         }
     }
@@ -83,7 +84,7 @@ impl Check<'_> {
     }
 
     fn row(&mut self, key: &[u8], value: &[u8], strays: &mut Strays) -> Result<()> {
-        let Some((group, volume, row)) = keys::row(key).filter(|found| self.is_in_place(key, *found)) else {
+        let Some((group, volume, row)) = keys::row(key).filter(|found| is_in_place(self.groups(), key, *found)) else {
             strays.unknown += 1;
             return Ok(());
         };
@@ -112,29 +113,9 @@ impl Check<'_> {
                 Err(error) => self.find(format!("what volume {volume} uses: {error}"), Means::Leak),
             },
             Row::Purge | Row::PurgedVolume => {}
-            Row::Segment | Row::Replay | Row::Summary => {}
+            Row::Segment | Row::Replay | Row::Summary | Row::Scrub => {}
         }
         Ok(())
-    }
-
-    /// False for a row where nobody looks for it.
-    fn is_in_place(&self, key: &[u8], (group, _, row): (GroupId, VolumeId, Row)) -> bool {
-        match row {
-            Row::Segment | Row::Replay | Row::Summary => true,
-            Row::Volume => group == GroupId(0),
-            Row::Group | Row::Intent | Row::Followed | Row::Session | Row::PurgedVolume | Row::Usage => {
-                group.0 < self.groups()
-            }
-            Row::Inode
-            | Row::Entry
-            | Row::Cookie
-            | Row::Target
-            | Row::Leaf
-            | Row::Orphan
-            | Row::Purge
-            | Row::Reserve
-            | Row::Xattrs => group.0 < self.groups() && keys::first_ino(key).group() == group,
-        }
     }
 
     fn inode(&mut self, volume: VolumeId, key: &[u8], value: &[u8]) -> Result<()> {
@@ -325,8 +306,26 @@ impl Check<'_> {
     }
 }
 
+/// False for a row where nobody looks for it. `groups`: how many the brick has.
+pub(crate) fn is_in_place(groups: u32, key: &[u8], (group, _, row): (GroupId, VolumeId, Row)) -> bool {
+    match row {
+        Row::Segment | Row::Replay | Row::Summary | Row::Scrub => true,
+        Row::Volume => group == GroupId(0),
+        Row::Group | Row::Intent | Row::Followed | Row::Session | Row::PurgedVolume | Row::Usage => group.0 < groups,
+        Row::Inode
+        | Row::Entry
+        | Row::Cookie
+        | Row::Target
+        | Row::Leaf
+        | Row::Orphan
+        | Row::Purge
+        | Row::Reserve
+        | Row::Xattrs => group.0 < groups && keys::first_ino(key).group() == group,
+    }
+}
+
 /// Calls `with` for each block that a leaf maps.
-pub(super) fn each_place(volume: VolumeId, key: &[u8], leaf: &Leaf, mut with: impl FnMut(Place, Owner)) {
+pub(crate) fn each_place(volume: VolumeId, key: &[u8], leaf: &Leaf, mut with: impl FnMut(Place, Owner)) {
     let at = keys::leaf_of(key);
     for (slot, value) in leaf.iter() {
         let Slot::Local { place, crc, .. } = value else { continue };

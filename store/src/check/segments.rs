@@ -1,10 +1,11 @@
 //! Segments against the index: live bits, headers, and the summaries that tell of each block whose it is.
 
 use super::blocks::{Claims, beyond};
-use super::{Check, Means, Percent, Progress};
+use super::{Check, Means, Progress};
 use crate::format::segment::SegmentHeader;
 use crate::format::summary::SummaryEntry;
 use crate::format::values::{SegmentRow, SegmentState};
+use crate::progress::Step;
 use crate::summaries;
 use base::{Kind, Result, SegmentId};
 use std::collections::BTreeMap;
@@ -20,10 +21,10 @@ impl Check<'_> {
         let headers: BTreeMap<_, SegmentHeader> =
             self.opening.headers().map(|header| (header.segment, *header)).collect();
         let mut suspects = Vec::new();
-        let mut percent = Percent::new("segments", self.opening);
         let opening = self.opening;
         for (segment, row) in opening.table().iter() {
-            percent.tell(u64::from(segment.0), u64::from(opening.superblock().segments), progress);
+            let of = u64::from(opening.superblock().segments);
+            progress(Step { what: "segments", done: u64::from(segment.0), of });
             let claims = self.claims.remove(&segment).unwrap_or_default();
             let leaked = beyond(&row.live, &claims.bits);
             if leaked > 0 {
@@ -85,6 +86,6 @@ impl Check<'_> {
 
 /// True if a segment's header and summary must say what the table says of it. Without live blocks it may have been
 /// taken into another life since the checkpoint, and be overwritten.
-pub(super) fn is_told(row: &SegmentRow) -> bool {
+pub(crate) fn is_told(row: &SegmentRow) -> bool {
     row.state != SegmentState::Free && row.live.iter().any(|&word| word != 0)
 }

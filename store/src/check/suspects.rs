@@ -8,6 +8,7 @@ use super::{Check, Means, Progress};
 use crate::format::keys::{self, Row};
 use crate::format::leaf::Leaf;
 use crate::format::summary::SummaryEntry;
+use crate::progress::Step;
 use base::{Ino, Place, Result, SegmentId, VolumeId};
 use std::collections::BTreeMap;
 
@@ -41,7 +42,7 @@ impl Check<'_> {
     pub(super) async fn suspects(&mut self, suspects: Vec<Suspect>, progress: Progress<'_>) -> Result<()> {
         let at_once = (ENTRIES_MAX / self.opening.geometry().blocks()).max(1) as usize;
         for some in suspects.chunks(at_once) {
-            progress("segments that differ");
+            progress(Step::begin("segments that differ"));
             let mut held = BTreeMap::new();
             for suspect in some {
                 let row = self.opening.table().row(suspect.segment).expect("the table has named it");

@@ -27,6 +27,7 @@ mod kind {
     pub const SEGMENT: u8 = 0x30;
     pub const REPLAY: u8 = 0x31;
     pub const SUMMARY: u8 = 0x32;
+    pub const SCRUB: u8 = 0x33;
 }
 
 /// What a row of the index is.
@@ -70,6 +71,8 @@ pub enum Row {
     Replay,
     /// A part of the summary of an open segment.
     Summary,
+    /// How far the scrub is.
+    Scrub,
 }
 
 impl Row {
@@ -106,9 +109,10 @@ pub fn row(key: &[u8]) -> Option<(GroupId, VolumeId, Row)> {
         (kind::SEGMENT, 13) => Row::Segment,
         (kind::REPLAY, 9) => Row::Replay,
         (kind::SUMMARY, 17) => Row::Summary,
+        (kind::SCRUB, 9) => Row::Scrub,
         _ => return None,
     };
-    let of_brick = matches!(row, Row::Segment | Row::Replay | Row::Summary);
+    let of_brick = matches!(row, Row::Segment | Row::Replay | Row::Summary | Row::Scrub);
     (of_brick == (group == BRICK)).then_some((group, volume, row))
 }
 
@@ -253,6 +257,15 @@ pub fn inodes_in_group(group: GroupId, volume: VolumeId) -> Bounds {
 pub fn cookies_in_group(group: GroupId, volume: VolumeId) -> Bounds {
     (Key::new(group, volume, kind::COOKIE).0, Key::new(group, volume, kind::COOKIE + 1).0)
 }
+/// The name in an entry's key.
+pub fn entry_name(key: &[u8]) -> &[u8] {
+    // Before it the directory, behind it its end and the branch.
+    &key[17..key.len() - 5]
+}
+/// The name in a volume's key.
+pub fn volume_name(key: &[u8]) -> &[u8] {
+    &key[9..]
+}
 /// The inode that the key of an inode, entry, cookie, target or attributes begins with.
 pub fn first_ino(key: &[u8]) -> Ino {
     let bytes = key.get(9..17).and_then(|bytes| bytes.try_into().ok());
@@ -331,6 +344,10 @@ pub fn segment_id(key: &[u8]) -> SegmentId {
 /// Where replay starts.
 pub fn replay() -> Vec<u8> {
     Key::new(BRICK, VolumeId(0), kind::REPLAY).0
+}
+/// How far the scrub is.
+pub fn scrub() -> Vec<u8> {
+    Key::new(BRICK, VolumeId(0), kind::SCRUB).0
 }
 /// A part of the summary of a segment that is still open: entries from block `first` on.
 pub fn summary(segment: SegmentId, first: u16) -> Vec<u8> {

@@ -5,9 +5,11 @@ use super::edits;
 use super::segment::Stream;
 use crate::purge::Purge;
 use crate::reserve::{Extent, Reserve};
+use crate::scrub::{Bad, Position, State, Why};
 use crate::usage::Usage;
 use base::{
-    FileKind, Index, Ino, Inode, Intent, Life, Name, Outcome, RequestId, Result, SegmentId, Term, Volume, Xattrs,
+    FileKind, Index, Ino, Inode, Intent, Life, Name, Outcome, Place, RequestId, Result, SegmentId, Term, Time, Volume,
+    VolumeId, Xattrs,
 };
 
 const VERSION: u8 = 1;
@@ -222,6 +224,14 @@ pub struct GroupRow {
     pub next_volume: u32,
 }
 
+impl GroupRow {
+    /// Of a group that has no row yet. Inode 0 is nobody's; inode 1 of a group may clash with FUSE's root number; cookies
+    /// up to 2 are "." and "..". Volume 0 is the catalogue.
+    pub fn fresh() -> GroupRow {
+        GroupRow { next_ino: 2, next_cookie: 3, next_intent: 1, next_volume: 1, ..GroupRow::default() }
+    }
+}
+
 /// A group row's value.
 pub fn encode_group(row: &GroupRow) -> Vec<u8> {
     let mut out = versioned();
@@ -284,6 +294,58 @@ pub fn decode_replay(bytes: &[u8]) -> Result<ReplayRow> {
         block: reader.u16()?,
         next_sequence: [reader.u64()?, reader.u64()?, reader.u64()?],
     })
+}
+
+/// How far the scrub is, and what it found.
+pub fn encode_scrub(position: &Position) -> Vec<u8> {
+    let mut out = versioned();
+    let state = match position.state {
+        State::Never => 0,
+        State::Running => 1,
+        State::Stopped => 2,
+        State::Done => 3,
+    };
+    let mut writer = Writer(&mut out);
+    writer.u8(state).i64(position.began.0).i64(position.ended.0).u32(position.next.0).u64(position.blocks);
+    writer.u64(position.unlisted).u32(position.bad.len() as u32);
+    for bad in &position.bad {
+        let why = match bad.why {
+            Why::Differs => 0,
+            Why::Unreadable => 1,
+            Why::Untold => 2,
+        };
+        let Place { segment, block } = bad.place;
+        writer.u8(why).u32(segment.0).u16(block).u32(bad.life.0).u32(bad.blocks);
+        writer.u32(bad.volume.0).u64(bad.ino.0).u64(bad.offset);
+    }
+    out
+}
+/// Reads how far the scrub is.
+pub fn decode_scrub(bytes: &[u8]) -> Result<Position> {
+    let mut reader = open(bytes)?;
+    let state = match reader.u8()? {
+        0 => State::Never,
+        1 => State::Running,
+        2 => State::Stopped,
+        3 => State::Done,
+        _ => return Err(corrupt("a scrub has no known state")),
+    };
+    let (began, ended, next) = (Time(reader.i64()?), Time(reader.i64()?), SegmentId(reader.u32()?));
+    let (blocks, unlisted, count) = (reader.u64()?, reader.u64()?, reader.u32()?);
+    let bad = |reader: &mut Reader<'_>| {
+        let why = match reader.u8()? {
+            0 => Why::Differs,
+            1 => Why::Unreadable,
+            2 => Why::Untold,
+            _ => return Err(corrupt("a finding has no known cause")),
+        };
+        let place = Place { segment: SegmentId(reader.u32()?), block: reader.u16()? };
+        let (life, blocks) = (Life(reader.u32()?), reader.u32()?);
+        let (volume, ino, offset) = (VolumeId(reader.u32()?), Ino(reader.u64()?), reader.u64()?);
+        Ok(Bad { place, life, blocks, volume, ino, offset, why })
+    };
+    let bad = (0..count).map(|_| bad(&mut reader)).collect::<Result<_>>()?;
+    Ok(Position { state, began, ended, next, blocks, bad, unlisted })
 }
 
 /// What the segment table says of a segment.

@@ -10,6 +10,7 @@ use store::brick::{Found, look};
 use store::format::batch::BatchHeader;
 use store::format::superblock::{Features, Superblock};
 use store::index::model::ModelIndex;
+use store::repair::{Depth, repair};
 
 const DATA: &str = "segments-00000";
 
@@ -322,4 +323,35 @@ fn a_superblock_that_cannot_be_read_is_no_damage() {
         disk.set_faults(FaultPlan::default());
         Brick::open(&runtime, index).await.expect("the device works again");
     });
+}
+
+#[test]
+fn a_repair_cuts_a_damaged_log_before_the_damage() {
+    for (seed, kept) in [(1, 0), (2, 3), (3, 6)] {
+        let (image, index) = brick_at_rest(seed, 0);
+        let records = opened(&image, &index).expect("nothing is wrong");
+        let mut bad = image.clone();
+        bad.flip_bits(DATA, batches(&image)[kept].0 + 40, &mut SplitMix(seed));
+        assert_eq!(opened(&bad, &index), Err(Kind::Corrupt));
+        let mut world = boot(seed, &bad);
+        let runtime = world.runtime();
+        let index = index.crashed(0);
+        let lost = world.block_on(async {
+            let opening = Opening::read(runtime.clone(), Arc::new(index.clone()), true).await.expect("it can be read");
+            repair(&opening, Depth::Maps, &mut |_| ()).await.expect("a healthy device").lost
+        });
+        assert!(lost.iter().any(|lost| lost.ino == file(1)), "the file is named: {lost:?}");
+        let image = world.crash_as(Survival::Nothing, &mut SplitMix(seed));
+        let before = opened(&image, &index).expect("it opens again");
+        assert!(before.len() < records.len() && records.starts_with(&before), "{before:?} of {records:?}");
+        // What is written from now on is durable as ever.
+        let mut world = boot(seed + 10, &image);
+        let runtime = world.runtime();
+        world.block_on(async {
+            let brick = Brick::open(&runtime, index.clone()).await.expect("it opens again");
+            brick.write(file(3), 0, &payload(77, 3), Sync::Data).await.expect("a healthy brick writes");
+        });
+        let image = world.crash_as(Survival::Nothing, &mut SplitMix(seed));
+        assert_eq!(opened(&image, &index).expect("it opens").len(), before.len() + 1);
+    }
 }

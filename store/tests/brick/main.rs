@@ -6,5 +6,6 @@ mod damage;
 mod device;
 mod grow;
 mod rig;
+mod scrub;
 mod space;
 mod summaries;

@@ -1,0 +1,225 @@
+//! `sinter check`: reads a whole brick that nobody serves, says what is wrong, and with `--repair` mends it.
+
+use super::{print, print_json};
+use crate::assembly;
+use crate::cli::Check;
+use crate::daemon::say;
+use crate::directory;
+use crate::failure::{Exit, Failure};
+use crate::host;
+use crate::memory;
+use crate::progress::Progress;
+use crate::table::{Align, Table, count};
+use std::path::{Path, PathBuf};
+use store::check::Report;
+use store::repair::{Depth, Lost, Repaired};
+
+/// A repair shows what another one can go on with: the log is replayed in between, and what was found again has a name
+/// only then. Three rounds have always been enough.
+const ROUNDS_MAX: usize = 4;
+
+/// Runs `sinter check`. Exit codes as file system checkers have them: 1 for findings, and for anything lost by a repair.
+pub fn run(options: &Check) -> Result<Exit, Failure> {
+    let (data, report) = look(&options.data).map_err(|failure| failure.exit(Exit::Usage))?;
+    let checked = Checked::of(&report);
+    if !options.repair || report.findings.is_empty() {
+        match options.json {
+            true => print_json(&checked)?,
+            false => print(&checked.text())?,
+        }
+        if !report.findings.is_empty() && !options.json {
+            print(
+                "nothing was changed; `sinter check --repair` mends what can be mended, and keeps a copy of the index\n",
+            )?;
+        }
+        return Ok(if report.findings.is_empty() { Exit::Done } else { Exit::Failed });
+    }
+    let mended = mend(&data, &report)?;
+    match options.json {
+        true => print_json(&mended)?,
+        false => print(&mended.text())?,
+    }
+    let whole = mended.lost.is_empty() && mended.after.findings.is_empty();
+    Ok(if whole { Exit::Done } else { Exit::Failed })
+}
+
+fn look(data: &Path) -> Result<(PathBuf, Report), Failure> {
+    let data = directory::existing(data)?;
+    let progress = Progress::new("checking", None);
+    let report = assembly::check(&data, memory::default_max_bytes(), progress.tell())?;
+    Ok((data, report))
+}
+
+/// Repairs until nothing more is found, or nothing more can be mended.
+fn mend(data: &Path, before: &Report) -> Result<Mended, Failure> {
+    host::make_files_private();
+    let memory_max = memory::default_max_bytes();
+    let copy = directory::keep_index(data)?;
+    let (mut report, mut all) = (before.clone(), Repaired::default());
+    for _ in 0..ROUNDS_MAX {
+        let settled = report.records == 0 && report.intents == 0 && !report.log_lost;
+        let depth = if settled { Depth::All } else { Depth::Maps };
+        let progress = Progress::new("repairing", None);
+        let Repaired { mended, unlisted, lost } = assembly::repair(data, depth, memory_max, progress.tell())?;
+        let idle = mended.is_empty() && lost.is_empty();
+        all.mended.extend(mended);
+        all.unlisted += unlisted;
+        all.lost.extend(lost);
+        progress.clear();
+        if !settled {
+            let progress = Progress::new("replaying", None);
+            let replayed = assembly::settle(data, memory_max, progress.tell());
+            progress.clear();
+            if let Err(failure) = replayed {
+                say(&failure.to_string());
+            }
+        }
+        report = look(data)?.1;
+        if report.findings.is_empty() || (settled && idle) {
+            break;
+        }
+    }
+    Ok(Mended::of(before, &all, &report, &copy))
+}
+
+/// What a check counted and found, as JSON shows it.
+#[derive(serde::Serialize)]
+struct Checked {
+    inodes: u64,
+    entries: u64,
+    blocks: u64,
+    segments: u64,
+    log_batches: u64,
+    log_records: u64,
+    intents: u64,
+    orphans: u64,
+    findings: Vec<String>,
+}
+
+impl Checked {
+    fn of(report: &Report) -> Checked {
+        Checked {
+            inodes: report.inodes,
+            entries: report.entries,
+            blocks: report.blocks,
+            segments: report.segments,
+            log_batches: report.batches,
+            log_records: report.records,
+            intents: report.intents,
+            orphans: report.orphans,
+            findings: report.findings.clone(),
+        }
+    }
+    fn text(&self) -> String {
+        let mut table = Table::new(&[("checked", Align::Left), ("count", Align::Right)]);
+        for (name, value) in [
+            ("inodes", self.inodes),
+            ("directory entries", self.entries),
+            ("mapped blocks", self.blocks),
+            ("segments in use", self.segments),
+            ("log batches since the last checkpoint", self.log_batches),
+            ("log records since the last checkpoint", self.log_records),
+            ("changes to complete at the next start", self.intents),
+            ("orphans to free at the next start", self.orphans),
+        ] {
+            table.row(vec![name.to_string(), count(value)]);
+        }
+        let findings: String = self.findings.iter().map(|finding| format!("finding: {finding}\n")).collect();
+        format!("{}{findings}{} findings\n", table.render(), self.findings.len())
+    }
+}
+
+/// What a repair did, as JSON shows it.
+#[derive(serde::Serialize)]
+struct Mended {
+    before: Checked,
+    mended: Vec<String>,
+    mended_unlisted: u64,
+    lost: Vec<Gone>,
+    after: Checked,
+    index_before: String,
+}
+
+/// Something lost.
+#[derive(serde::Serialize)]
+struct Gone {
+    volume: u32,
+    inode: u64,
+    path: Option<String>,
+    offset: Option<u64>,
+    bytes: Option<u64>,
+    what: &'static str,
+}
+
+impl Mended {
+    fn of(before: &Report, all: &Repaired, after: &Report, copy: &Path) -> Mended {
+        let gone = |lost: &Lost| Gone {
+            volume: lost.volume.0,
+            inode: lost.ino.0,
+            path: lost.path.as_ref().map(|path| String::from_utf8_lossy(path).into_owned()),
+            offset: lost.range.map(|(offset, _)| offset),
+            bytes: lost.range.map(|(_, bytes)| bytes),
+            what: lost.what,
+        };
+        Mended {
+            before: Checked::of(before),
+            mended: all.mended.clone(),
+            mended_unlisted: all.unlisted,
+            lost: all.lost.iter().map(gone).collect(),
+            after: Checked::of(after),
+            index_before: copy.display().to_string(),
+        }
+    }
+    fn text(&self) -> String {
+        let list = |name: &str, all: &[String]| all.iter().map(|one| format!("{name}: {one}\n")).collect::<String>();
+        let mut text = list("finding", &self.before.findings) + &list("mended", &self.mended);
+        if self.mended_unlisted > 0 {
+            text += &format!("mended: {} more\n", count(self.mended_unlisted));
+        }
+        if !self.lost.is_empty() {
+            let columns = [
+                ("volume", Align::Right),
+                ("inode", Align::Right),
+                ("offset", Align::Right),
+                ("bytes", Align::Right),
+                ("path", Align::Left),
+                ("lost", Align::Left),
+            ];
+            let mut table = Table::new(&columns);
+            for Gone { volume, inode, path, offset, bytes, what } in &self.lost {
+                let number = |number: &Option<u64>| number.map_or(String::new(), |number| number.to_string());
+                let (offset, bytes) = (number(offset), number(bytes));
+                let path = path.clone().unwrap_or_default();
+                table.row(vec![volume.to_string(), inode.to_string(), offset, bytes, path, what.to_string()]);
+            }
+            text += &table.render();
+        }
+        text += &format!("the index as it was before: {}\n", self.index_before);
+        text + &self.after.text()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_repair_reads_well() {
+        let (volume, ino) = (base::VolumeId(1), base::Ino(77));
+        let path = Some(b"/a/b".to_vec());
+        let lost = vec![Lost { volume, ino, path, range: Some((4096, 8192)), what: "data; it reads as zeros now" }];
+        let all = Repaired { mended: vec!["segment 3: x".into()], unlisted: 2, lost };
+        let before = Report { findings: vec!["f; means".into()], ..Report::default() };
+        let told = Mended::of(&before, &all, &Report::default(), Path::new("/d/index.before-repair")).text();
+        for line in [
+            "finding: f; means",
+            "mended: segment 3: x",
+            "mended: 2 more",
+            "     1     77    4096   8192  /a/b  data; it reads as zeros now",
+            "the index as it was before: /d/index.before-repair",
+            "0 findings",
+        ] {
+            assert!(told.lines().any(|own| own == line), "{line:?} is missing in\n{told}");
+        }
+    }
+}

@@ -1,0 +1,124 @@
+//! `sinter check --repair` on a real brick, whose index was damaged behind the engine's back.
+
+mod daemon;
+
+use base::{Ino, LeafKey, VolumeId};
+use daemon::{Home, fail, run, sinter, succeed, text};
+use index_rocksdb::{Options, RocksIndex};
+use serde_json::Value;
+use std::os::unix::fs::MetadataExt;
+use std::process::Stdio;
+use std::time::Duration;
+use store::format::leaf::merge;
+use store::format::{keys, values};
+use store::index::{Index, IndexEdit};
+
+/// Not a whole number of blocks.
+const BYTES: usize = (3 << 20) + 77;
+
+fn content(tag: u8) -> Vec<u8> {
+    (0..BYTES).map(|at| (at / 4096) as u8 ^ tag ^ (at as u8).wrapping_mul(31)).collect()
+}
+
+/// A brick with a directory of three files, not served; its volume and the files' inodes.
+fn used(home: &Home) -> (VolumeId, [Ino; 3], Ino) {
+    let daemon = home.up();
+    let dir = home.mount.join("dir");
+    std::fs::create_dir(&dir).expect("the mount is writable");
+    for (tag, name) in (0..).zip(["a", "b", "c"]) {
+        std::fs::write(dir.join(name), content(tag)).expect("the mount is writable");
+    }
+    let ino = |path: &str| Ino(std::fs::metadata(home.mount.join(path)).expect("it is there").ino());
+    let inodes = (["dir/a", "dir/b", "dir/c"].map(ino), ino("dir"));
+    let listed: Value = serde_json::from_str(&succeed(&["volume", "list", text(&home.data), "--json"])).expect("JSON");
+    let volume = VolumeId(listed[0]["id"].as_u64().expect("a number") as u32);
+    daemon.terminate();
+    (volume, inodes.0, inodes.1)
+}
+
+/// Leaves of one, the inode of another and the entry of a third are gone, and counts are wrong.
+fn damage(home: &Home, volume: VolumeId, [a, b, _]: [Ino; 3], dir: Ino) {
+    let index = RocksIndex::open(&home.data.join("index"), &Options::new(8 << 20), merge).expect("nobody has it open");
+    let key = keys::inode(volume, dir);
+    let row = index.get(&key).expect("readable").expect("the directory is there");
+    let mut inode = values::decode_inode(&row).expect("an inode");
+    (inode.links, inode.entries) = (9, 17);
+    let edits = vec![
+        IndexEdit::Delete(keys::leaf(volume, LeafKey { ino: a, leaf: 1 })),
+        IndexEdit::Put(keys::leaf(volume, LeafKey { ino: a, leaf: 3 }), vec![77; 40]),
+        IndexEdit::Put(keys::inode(volume, b), vec![77; 9]),
+        IndexEdit::Delete(keys::entry(volume, dir, b"c")),
+        IndexEdit::Put(key, values::encode_inode(&inode)),
+    ];
+    index.write(edits).expect("writable");
+    index.persist().expect("writable");
+}
+
+/// All files are as they were, but for the size of the second.
+fn is_whole(home: &Home) {
+    let daemon = home.up();
+    for (tag, name) in (0..).zip(["a", "b", "c"]) {
+        let read = std::fs::read(home.mount.join("dir").join(name)).expect("it can be read");
+        let expected = content(tag);
+        assert!(read[..BYTES] == expected[..], "{name} has its data");
+        assert!(read[BYTES..].iter().all(|&byte| byte == 0) && read.len() - BYTES < 4096, "{name} ends as it did");
+    }
+    assert_eq!(std::fs::metadata(home.mount.join("dir")).expect("it is there").nlink(), 2);
+    std::fs::write(home.mount.join("dir/new"), "new").expect("it can be written");
+    daemon.terminate();
+    home.check();
+}
+
+#[test]
+fn a_damaged_index_is_mended_and_losses_are_listed() {
+    let home = Home::new("repair");
+    let (volume, files, dir) = used(&home);
+    let data = text(&home.data);
+    // A clean brick is left as it is.
+    assert!(succeed(&["check", data, "--repair"]).contains("0 findings"));
+    assert!(!home.data.join("index.before-repair-1").exists());
+    damage(&home, volume, files, dir);
+    let found = run(&["check", data]);
+    assert_eq!(found.status.code(), Some(1));
+    let said = String::from_utf8_lossy(&found.stdout).into_owned();
+    assert!(said.contains("finding: ") && said.contains("--repair"), "{said}");
+    let output = run(&["check", data, "--repair", "--json"]);
+    let told: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {output:?}"));
+    assert_eq!(output.status.code(), Some(1), "an inode is lost: {told}");
+    assert_eq!(told["after"]["findings"], Value::Array(Vec::new()), "{told}");
+    let lost = told["lost"].as_array().expect("a list");
+    assert!(lost.len() == 1 && lost[0]["path"] == "/dir/b" && lost[0]["inode"] == files[1].0, "{told}");
+    assert!(home.data.join("index.before-repair-1").is_dir());
+    home.check();
+    is_whole(&home);
+}
+
+#[test]
+fn a_brick_in_use_is_not_repaired() {
+    let home = Home::new("repair-in-use");
+    let daemon = home.up();
+    fail(&["check", text(&home.data), "--repair"], 2, &["in use"]);
+    daemon.terminate();
+}
+
+#[test]
+fn a_repair_that_is_killed_can_be_repeated() {
+    let home = Home::new("repair-kill");
+    let (volume, files, dir) = used(&home);
+    damage(&home, volume, files, dir);
+    for number in 0..6 {
+        let mut child = sinter()
+            .args(["check", text(&home.data), "--repair"])
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("the binary runs");
+        std::thread::sleep(Duration::from_millis(60 + 40 * number));
+        drop(child.kill());
+        child.wait().expect("it can be waited for");
+    }
+    run(&["check", text(&home.data), "--repair"]);
+    home.check();
+    is_whole(&home);
+}

@@ -1,0 +1,52 @@
+//! The path of an inode, for messages: by the index alone, hence without names that no checkpoint has seen yet.
+
+use crate::format::{keys, values};
+use crate::index::Index;
+use base::{Ino, Result, Volume, VolumeId};
+
+/// Entries read at once.
+const ENTRIES: usize = 1024;
+/// Deeper trees get no path: paths have 4096 bytes.
+const DEPTH_MAX: usize = 2048;
+
+/// The volume of this id, if the catalogue has it. Blocks.
+pub fn volume(index: &dyn Index, id: VolumeId) -> Result<Option<Volume>> {
+    let (from, to) = keys::volumes();
+    let rows = index.scan(&from, &to, usize::MAX)?;
+    let volumes = rows.iter().filter_map(|(_, value)| values::decode_volume(value).ok());
+    Ok(volumes.into_iter().find(|volume| volume.id == id))
+}
+
+/// A path within the volume that leads to an inode. None if nobody knows one: of a file with several names only those in
+/// the directory where it was born are looked for. Blocks.
+pub fn find(index: &dyn Index, volume: &Volume, ino: Ino) -> Result<Option<Vec<u8>>> {
+    let mut parts = Vec::new();
+    let mut at = ino;
+    while at != volume.root {
+        let row = index.get(&keys::inode(volume.id, at))?;
+        let Some(inode) = row.and_then(|row| values::decode_inode(&row).ok()) else { return Ok(None) };
+        let Some(name) = name_in(index, volume.id, inode.parent, at)? else { return Ok(None) };
+        if parts.len() == DEPTH_MAX {
+            return Ok(None);
+        }
+        parts.push(name);
+        at = inode.parent;
+    }
+    let path = parts.iter().rev().flat_map(|name| [&b"/"[..], name.as_slice()]).collect::<Vec<_>>().concat();
+    Ok(Some(if path.is_empty() { b"/".to_vec() } else { path }))
+}
+
+fn name_in(index: &dyn Index, volume: VolumeId, dir: Ino, ino: Ino) -> Result<Option<Vec<u8>>> {
+    let (mut from, to) = keys::cookies_after(volume, dir, 0);
+    loop {
+        let rows = index.scan(&from, &to, ENTRIES)?;
+        let entries = rows.iter().filter_map(|(_, value)| values::decode_cookie(value).ok());
+        if let Some((name, ..)) = entries.into_iter().find(|(_, target, _)| *target == ino) {
+            return Ok(Some(name.as_bytes().to_vec()));
+        }
+        match rows.last() {
+            Some((key, _)) if rows.len() == ENTRIES => from = [key.as_slice(), &[0]].concat(),
+            _ => return Ok(None),
+        }
+    }
+}

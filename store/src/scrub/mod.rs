@@ -1,0 +1,272 @@
+//! The scrub: reads every live block of every sealed segment beside the clients and compares it with its checksum, so
+//! that rot is known while there is still a backup to restore from. One pass when asked for; its position and what it
+//! found are in the index, so that a restart goes on where the last checkpoint saw it.
+//!
+//! Promises: a finding is a block that a file still has; clients come first (decision D7, `core`); it fills no cache.
+//! What is written or moved during a pass counts as seen: a writer has just computed the checksum, the cleaner compares
+//! each block that it moves. *Absent:* repair; segments that are still open; blocks that the index does not know yet.
+
+mod core;
+mod drive;
+#[cfg(test)]
+mod tests;
+
+use crate::Store;
+use crate::format::keys;
+use crate::format::values::{self, SegmentState};
+use crate::index::{Index, IndexEdit};
+use crate::segments::Table;
+use base::{Error, Ino, Kind, Life, Place, Result, SegmentId, Time, VolumeId};
+use runtime::Lock;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Findings that are kept: each is a row in what a checkpoint writes. A device that has lost more needs no list.
+pub const FINDINGS_MAX: usize = 1000;
+/// How much of a pass a crash may repeat: a checkpoint is asked for this often while the scrub works.
+const REMEMBER_NS: u64 = 10_000_000_000;
+
+/// What the scrub is doing.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum State {
+    /// It was never started.
+    #[default]
+    Never,
+    /// A pass is under way.
+    Running,
+    /// A pass was stopped; starting goes on with it.
+    Stopped,
+    /// A pass has ended.
+    Done,
+}
+
+/// Why blocks are bad.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Why {
+    /// They differ from their checksums.
+    Differs,
+    /// The device can't read them.
+    Unreadable,
+    /// Nobody knows whose they are: the segment's summary can't be read.
+    Untold,
+}
+
+impl Why {
+    /// In words.
+    pub fn text(self) -> &'static str {
+        match self {
+            Why::Differs => "differs from its checksum",
+            Why::Unreadable => "can't be read from the device",
+            Why::Untold => "was not looked at: the summary of its segment is damaged",
+        }
+    }
+}
+
+/// Bad blocks that lie one after the other, in the segment and in the file.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Bad {
+    /// The first one.
+    pub place: Place,
+    /// The segment's life.
+    pub life: Life,
+    /// How many.
+    pub blocks: u32,
+    /// Whose; of an untold segment nobody's.
+    pub volume: VolumeId,
+    /// The inode.
+    pub ino: Ino,
+    /// The first block's number within the inode.
+    pub offset: u64,
+    /// Why.
+    pub why: Why,
+}
+
+impl Bad {
+    /// True if it tells of the same already.
+    fn covers(&self, other: &Bad) -> bool {
+        let (from, block) = (u32::from(self.place.block), u32::from(other.place.block));
+        let same = |bad: &Bad| (bad.place.segment, bad.life, bad.why);
+        same(self) == same(other) && (from..from + self.blocks).contains(&block)
+    }
+    /// True if another one goes on where this one ends.
+    fn goes_on_with(&self, next: &Bad) -> bool {
+        let same = |bad: &Bad| (bad.place.segment, bad.life, bad.volume, bad.ino, bad.why);
+        same(self) == same(next)
+            && u32::from(self.place.block) + self.blocks == u32::from(next.place.block)
+            && self.offset + u64::from(self.blocks) == next.offset
+    }
+}
+
+/// What a checkpoint remembers.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Position {
+    /// Doing what.
+    pub state: State,
+    /// When the pass began.
+    pub began: Time,
+    /// When it ended; 0 before that.
+    pub ended: Time,
+    /// The segment that is looked at next.
+    pub next: SegmentId,
+    /// Blocks that this pass has read.
+    pub blocks: u64,
+    /// What it found.
+    pub bad: Vec<Bad>,
+    /// Findings beyond those listed.
+    pub unlisted: u64,
+}
+
+/// How the scrub is.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Status {
+    /// What is remembered; of the findings those that a file still has.
+    pub position: Position,
+    /// Live blocks in sealed segments, and of these those of segments that the pass is through with.
+    pub of_blocks: u64,
+    /// Through with so many.
+    pub done_blocks: u64,
+    /// How long the pass will take, if it goes on as it has since it was started.
+    pub left_ns: Option<u64>,
+}
+
+/// The store's part of it.
+pub struct Scrub {
+    position: Lock<Position>,
+    /// What of it the next checkpoint must write.
+    unsaved: AtomicBool,
+    /// A checkpoint should come for its sake.
+    wanted: AtomicBool,
+    /// The task is there.
+    working: AtomicBool,
+    speed: Lock<Speed>,
+}
+
+/// For the guess when it ends: blocks done when the task began, and when that was.
+#[derive(Clone, Copy, Default)]
+struct Speed {
+    since_ns: u64,
+    blocks: u64,
+    saved_ns: u64,
+}
+
+impl Scrub {
+    /// As the last checkpoint knew it.
+    pub(crate) fn read(index: &dyn Index) -> Result<Scrub> {
+        let position = match index.get(&keys::scrub())? {
+            // What can't be read is no reason not to start: a new pass finds all again.
+            Some(row) => values::decode_scrub(&row).unwrap_or_default(),
+            None => Position::default(),
+        };
+        Ok(Scrub {
+            position: Lock::new("scrub", position),
+            unsaved: AtomicBool::new(false),
+            wanted: AtomicBool::new(false),
+            working: AtomicBool::new(false),
+            speed: Lock::new("scrub speed", Speed::default()),
+        })
+    }
+    fn is_running(&self) -> bool {
+        self.position.lock().state == State::Running
+    }
+    fn note(&self, urgent: bool) {
+        self.unsaved.store(true, Ordering::Release);
+        if urgent {
+            self.wanted.store(true, Ordering::Release);
+        }
+    }
+    /// True once if a checkpoint should come for its sake.
+    pub fn wants_checkpoint(&self) -> bool {
+        self.wanted.swap(false, Ordering::AcqRel)
+    }
+    /// What a checkpoint writes of it; None if that is there already.
+    pub(crate) fn row(&self) -> Option<IndexEdit> {
+        let unsaved = self.unsaved.swap(false, Ordering::AcqRel);
+        unsaved.then(|| IndexEdit::Put(keys::scrub(), values::encode_scrub(&self.position.lock())))
+    }
+}
+
+/// Starts a pass, or goes on with one that was stopped. False if one is under way already. Errors: `Interrupted` if the
+/// brick is being closed.
+pub fn start(store: &Arc<Store>) -> Result<bool> {
+    if store.log.stopping() {
+        return Err(Error::new(Kind::Interrupted, "the brick is being closed"));
+    }
+    {
+        let mut position = store.scrub.position.lock();
+        match position.state {
+            State::Running => return Ok(false),
+            State::Stopped => position.state = State::Running,
+            State::Never | State::Done => {
+                *position =
+                    Position { state: State::Running, began: store.runtime.clock.wall(), ..Position::default() };
+            }
+        }
+    }
+    store.scrub.note(true);
+    go_on(store);
+    Ok(true)
+}
+
+/// Goes on with the pass that is under way, if there is one: at start, and when one was started.
+pub(crate) fn go_on(store: &Arc<Store>) {
+    if !store.scrub.is_running() || store.scrub.working.swap(true, Ordering::AcqRel) {
+        return;
+    }
+    let there = store.clone();
+    let core = store.runtime.tasks.cores() - 1;
+    store.runtime.tasks.spawn(core, Box::new(move || Box::pin(drive::run(there))));
+}
+
+/// Stops the pass that is under way; it can be gone on with. False if there is none.
+pub fn stop(store: &Store) -> bool {
+    {
+        let mut position = store.scrub.position.lock();
+        if position.state != State::Running {
+            return false;
+        }
+        position.state = State::Stopped;
+    }
+    store.scrub.note(true);
+    true
+}
+
+/// How it is.
+pub fn status(store: &Store) -> Status {
+    let mut position = store.scrub.position.lock().clone();
+    let table = store.table.lock();
+    position.bad = position.bad.iter().flat_map(|bad| still_there(&table, bad)).collect();
+    let (mut of_blocks, mut done_blocks) = (0, 0);
+    for (segment, row) in table.iter().filter(|(_, row)| row.state == SegmentState::Sealed) {
+        let live: u64 = row.live.iter().map(|word| u64::from(word.count_ones())).sum();
+        of_blocks += live;
+        done_blocks += if segment < position.next { live } else { 0 };
+    }
+    drop(table);
+    if position.state == State::Done {
+        done_blocks = of_blocks;
+    }
+    let Speed { since_ns, blocks, .. } = *store.scrub.speed.lock();
+    let (done, elapsed_ns) = (position.blocks - blocks, store.runtime.clock.now_ns() - since_ns);
+    let runs = position.state == State::Running && done > 0;
+    let left_ns = runs.then(|| (of_blocks - done_blocks) as u128 * u128::from(elapsed_ns) / u128::from(done));
+    Status { position, of_blocks, done_blocks, left_ns: left_ns.map(|ns| ns as u64) }
+}
+
+/// What of a finding a file still has, as of the last checkpoint.
+fn still_there(table: &Table, bad: &Bad) -> Vec<Bad> {
+    let Some(row) = table.row(bad.place.segment).filter(|row| row.life == bad.life) else { return Vec::new() };
+    if bad.why == Why::Untold {
+        return if table.is_live(bad.place.segment) { vec![*bad] } else { Vec::new() };
+    }
+    let mut there: Vec<Bad> = Vec::new();
+    for number in 0..bad.blocks {
+        let place = bad.place.advance(number);
+        let block = Bad { place, blocks: 1, offset: bad.offset + u64::from(number), ..*bad };
+        match there.last_mut() {
+            _ if !row.is_live(place.block) => {}
+            Some(last) if last.goes_on_with(&block) => last.blocks += 1,
+            _ => there.push(block),
+        }
+    }
+    there
+}
