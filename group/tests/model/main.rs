@@ -9,7 +9,10 @@ mod listing;
 mod plain;
 mod promises;
 mod random;
+mod restart;
 mod rig;
+#[cfg(feature = "seeded-bugs")]
+mod seeded;
 mod space;
 mod sparse;
 mod strangers;

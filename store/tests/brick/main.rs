@@ -6,5 +6,7 @@ mod damage;
 mod device;
 mod grow;
 mod rig;
+#[cfg(feature = "seeded-bugs")]
+mod seeded;
 mod space;
 mod summaries;
