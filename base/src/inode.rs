@@ -1,6 +1,7 @@
 //! The inode: what a file or directory is, apart from its name and data.
 
 use crate::ids::Ino;
+use crate::seeded::{Bug, active};
 
 /// Nanoseconds since the epoch; signed, so that dates before 1970 survive. Range: years 1678 to 2262.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default, Hash)]
@@ -17,7 +18,8 @@ impl Time {
     }
     /// A time stamp that never repeats nor goes back: the clock, or one nanosecond after `self` (rule M6).
     pub fn tick(self, clock: Time) -> Time {
-        Time(clock.0.max(self.0.saturating_add(1)))
+        let least = if active(Bug::TimeStandsStill) { self.0 } else { self.0.saturating_add(1) };
+        Time(clock.0.max(least))
     }
 }
 

@@ -12,6 +12,7 @@ pub mod inode;
 pub mod limits;
 pub mod name;
 pub mod op;
+pub mod seeded;
 
 pub use edit::{Crcs, Edit, Follow, Intent, IntentId};
 pub use error::{Error, Kind, Remedy, Result};

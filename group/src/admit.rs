@@ -8,6 +8,7 @@ use crate::{Answer, Groups};
 use base::limits::{BLOCK_BYTES, FILE_BYTES_MAX};
 use base::{At, Error, Ino, Kind, LeafKey, Op, Result, Room, StatFs, Sync, Volume, VolumeId};
 use runtime::Stage;
+use runtime::seeded::{Bug, active};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use store::format::leaf::Slot;
@@ -229,6 +230,9 @@ impl Groups {
         if adds(op) {
             self.refuse_if_short()?;
         }
+        if active(Bug::LadderFlat) && self.store().space.admission.room() == 0 {
+            return Err(full());
+        }
         match self.store().space.reclaims() {
             true => self.wait_for_room(self.store().space.floor_for_names()).await,
             false => Ok(()),
@@ -248,7 +252,7 @@ impl Groups {
             if self.store().log.stopping() {
                 return Err(crate::closing());
             }
-            if !self.store().space.reclaims() {
+            if !self.store().space.reclaims() || active(Bug::RefusedWhileBehind) {
                 return Err(full());
             }
             self.store().space.came.after(ticket).await;

@@ -67,7 +67,7 @@ fn apply(groups: &[Group], index: &dyn Index, epoch: u32, records: Vec<Replayed>
             return Err(base::Error::new(base::Kind::Corrupt, what).with(record.group));
         };
         let mut state = group.state.lock();
-        if record.index <= state.row.applied {
+        if record.index <= state.row.applied || active(Bug::RecordNotReplayed) {
             continue;
         }
         let mut places = Places::of(&runs);
@@ -167,7 +167,9 @@ impl Groups {
         if !active(Bug::IntentNotRedone) {
             groups.redo_intents().await?;
         }
-        groups.purge_orphans().await?;
+        if !active(Bug::OrphansKept) {
+            groups.purge_orphans().await?;
+        }
         // A daemon that is killed again and again before its first checkpoint must not fill the superblock's list.
         if groups.store().epoch_ends > EPOCH_ENDS_MAX / 2 {
             groups.checkpoint().await?;

@@ -275,6 +275,9 @@ impl State {
     }
     /// True if the block was promised to the file.
     pub fn is_promised(&self, volume: VolumeId, ino: Ino, block: u64) -> bool {
+        if active(Bug::PromiseForgotten) {
+            return false;
+        }
         let frozen = || self.frozen.as_ref()?.promised(volume, ino, block);
         let overlay = self.active.promised(volume, ino, block).or_else(frozen);
         overlay.unwrap_or_else(|| self.reserves.holds(volume, ino, block))
@@ -398,11 +401,14 @@ impl State {
             Edit::InodePut { .. } if ino.sequence() >= self.born => {
                 *self.active.births.entry((volume, project)).or_default() += 1;
                 self.born = ino.sequence() + 1;
-                self.row.next_ino = self.row.next_ino.max(self.born);
+                if !active(Bug::InoReused) {
+                    self.row.next_ino = self.row.next_ino.max(self.born);
+                }
             }
             Edit::InodeCut { size, trim, .. } => {
                 self.cut(Cut { volume, ino, project, blocks: blocks_of(*size)..END, trim: *trim }, blocks(old));
             }
+            Edit::Punch { .. } if active(Bug::HoleKeepsBlocks) => {}
             Edit::Punch { first, count, trim, .. } => {
                 self.cut(Cut { volume, ino, project, blocks: *first..first + count, trim: *trim }, blocks(old));
             }
@@ -491,6 +497,7 @@ impl State {
     }
     /// Lets go of payloads whose batches have been written.
     pub fn release_payloads(&mut self, written: u64) {
+        let written = if active(Bug::PayloadLetGo) { u64::MAX } else { written };
         while self.pending_order.front().is_some_and(|(batch, _)| *batch <= written) {
             let (batch, key) = self.pending_order.pop_front().expect("just seen");
             if self.pending.get(&key).is_some_and(|(held, _)| *held <= batch) {
@@ -521,7 +528,7 @@ impl State {
     }
     /// The result of a request that was delivered before.
     pub fn result(&self, session: SessionId, request: RequestId) -> Option<Outcome> {
-        let results = self.results.get(&session)?;
+        let results = self.results.get(&session).filter(|_| !active(Bug::ResultForgotten))?;
         results.iter().rev().find(|(known, _)| *known == request).map(|(_, outcome)| *outcome)
     }
 
@@ -537,10 +544,11 @@ impl State {
     }
     /// True if somebody else holds an overlapping range.
     pub fn is_held(&self, range: &Range, mine: Option<RangeId>) -> bool {
-        self.ranges.iter().any(|(id, held)| {
-            let same = held.volume == range.volume && held.ino == range.ino;
-            same && held.first <= range.last && range.first <= held.last && Some(*id) != mine
-        })
+        !active(Bug::RangeFree)
+            && self.ranges.iter().any(|(id, held)| {
+                let same = held.volume == range.volume && held.ino == range.ino;
+                same && held.first <= range.last && range.first <= held.last && Some(*id) != mine
+            })
     }
     /// Unlocks a range.
     pub fn release_range(&mut self, id: RangeId) {

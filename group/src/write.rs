@@ -11,6 +11,7 @@ use base::limits::{BLOCK_BYTES, BULK_BYTES_MIN, IO_BYTES_MAX};
 use base::{At, Crcs, Edit, Error, Ino, Inode, Kind, Op, Outcome, Reply, RequestId, Result, SessionId, SetAttr, Sync};
 use names::Seen;
 use names::write::{Edge, WritePlan, evaluate_write};
+use runtime::seeded::{Bug, active};
 use runtime::{Buf, Slice, Span, Stage};
 use store::bulk::Ticket;
 use store::format::record::{Places, Run, encode_replicated};
@@ -176,7 +177,7 @@ impl Groups {
                 let from = base + index * BLOCK_BYTES;
                 let number = plan.first_block + (from / BLOCK_BYTES) as u64;
                 let edge = edge_of(plan, number);
-                if edge == Edge::Merge {
+                if edge == Edge::Merge && !active(Bug::EdgeForgotten) {
                     let old = self.read_block(context, ino, number).await?;
                     block.copy_from_slice(&old);
                 } else if edge == Edge::Zeros {
@@ -395,7 +396,7 @@ impl Groups {
             }
             let mut tail = self.read_block(context, ino, block).await?;
             // A hole stays a hole.
-            if tail[within..].iter().all(|&byte| byte == 0) {
+            if tail[within..].iter().all(|&byte| byte == 0) || active(Bug::TailKept) {
                 return self.change_with(context, &op, Sync::Ordered, None, Some(hold.id)).await;
             }
             tail[within..].fill(0);

@@ -1,5 +1,6 @@
 //! What an edit does to an inode: used by the overlay, by replay and by evaluate itself. It can't fail.
 
+use base::seeded::{Bug, active};
 use base::{Edit, Inode, Time};
 
 /// In an `InodeTouch`: this time stays as it is. (The least time, for touches take the maximum; zero would raise
@@ -26,7 +27,7 @@ pub fn apply_inode(old: Option<Inode>, edit: &Edit) -> Option<Inode> {
         }
         Edit::InodeParent { parent, .. } => inode.parent = *parent,
         Edit::InodeExtend { size, time, kill_privileges, .. } => {
-            inode.size = inode.size.max(*size);
+            inode.size = if active(Bug::SizeReplaced) { *size } else { inode.size.max(*size) };
             raise(&mut inode, *time);
             if *kill_privileges {
                 inode.mode = mode_without_privileges(&inode);
@@ -55,7 +56,7 @@ pub(crate) fn mode_without_privileges(inode: &Inode) -> u16 {
     const SETUID: u16 = 0o4000;
     const SETGID: u16 = 0o2000;
     const GROUP_EXECUTE: u16 = 0o0010;
-    if inode.is_directory() {
+    if inode.is_directory() || active(Bug::PrivilegesKept) {
         return inode.mode;
     }
     let mode = inode.mode & !SETUID;

@@ -5,6 +5,7 @@ use crate::decision::{Decision, Draft};
 use crate::view::{Caller, Stop, View, inode, refuse};
 use crate::xattr;
 use base::limits::FILE_BYTES_MAX;
+use base::seeded::{Bug, active};
 use base::{Attr, Edit, FileKind, Ino, Inode, Kind, Outcome, Reply, SetAttr, SetTime, Time};
 
 /// Permission bits with setuid, setgid and sticky.
@@ -48,7 +49,8 @@ fn resize(ino: Ino, old: &Inode, size: Option<u64>, now: Time) -> Result<Option<
 }
 
 fn cut(ino: Ino, old: &Inode, size: u64, now: Time) -> Edit {
-    Edit::InodeCut { ino, size, trim: old.trim + 1, time: old.ctime.tick(now) }
+    let trim = old.trim + u64::from(!active(Bug::TrimKept));
+    Edit::InodeCut { ino, size, trim, time: old.ctime.tick(now) }
 }
 
 /// The inode after the cut with the other attributes set. A client that asks for the present gets the clock, even

@@ -2,6 +2,7 @@
 //! goes home to the slab it came from, whichever core drops it.
 
 use base::limits::BLOCK_BYTES;
+use base::seeded::{Bug, active};
 use base::{Error, Kind, Result};
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::ops::{Deref, DerefMut, Range};
@@ -97,7 +98,8 @@ impl Slabs {
 impl Shard {
     fn grow(&self, state: &mut Class, class: usize) -> Result<()> {
         let chunk_bytes = CHUNK_BYTES as u64;
-        if self.budget.bytes.fetch_add(chunk_bytes, Ordering::Relaxed) + chunk_bytes > self.budget.bytes_max {
+        let bytes = self.budget.bytes.fetch_add(chunk_bytes, Ordering::Relaxed) + chunk_bytes;
+        if bytes > self.budget.bytes_max && !active(Bug::MemoryUnbounded) {
             self.budget.bytes.fetch_sub(chunk_bytes, Ordering::Relaxed);
             return Err(Error::new(Kind::Host, "memory_max is reached: no buffer left"));
         }
@@ -265,5 +267,11 @@ mod tests {
         let all: Vec<_> = (0..5).map(|_| slabs.take(0, 1 << 20)).collect();
         assert_eq!(all.iter().filter(|one| one.is_ok()).count(), 4);
         assert!(slabs.take(0, (1 << 20) + 1).is_err());
+    }
+
+    #[cfg(feature = "seeded-bugs")]
+    #[test]
+    fn memory_without_a_bound_is_noticed() {
+        assert!(base::seeded::fails(the_bound_holds, Bug::MemoryUnbounded));
     }
 }

@@ -15,13 +15,13 @@ pub mod lock;
 pub mod noop;
 pub mod random;
 pub mod real;
-pub mod seeded;
 pub mod sim;
 pub mod tasks;
 pub mod transfer;
 
 use std::sync::Arc;
 
+pub use base::seeded;
 pub use buffer::{Buf, Shared, Slabs, Slice};
 pub use clock::Clock;
 pub use disk::{Disk, FileId, OpenMode};

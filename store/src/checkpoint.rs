@@ -26,6 +26,9 @@ pub type XattrChanges = BTreeMap<Name, Option<Arc<[u8]>>>;
 
 /// Lays changed attributes over all that an inode has.
 pub fn lay_xattrs(all: &mut Xattrs, changes: &XattrChanges) {
+    if active(Bug::XattrsReplaced) {
+        all.clear();
+    }
     for (name, value) in changes {
         match value {
             Some(value) => all.insert(*name, value.clone()),
@@ -509,7 +512,9 @@ impl Work {
         });
         self.dropped.push((group, volume));
         let others = keys::volume_but_leaves(group, volume);
-        self.edits.extend(others.map(|(from, to)| IndexEdit::DeleteRange(from, to)));
+        if !active(Bug::VolumeRowsKept) {
+            self.edits.extend(others.map(|(from, to)| IndexEdit::DeleteRange(from, to)));
+        }
         Arc::make_mut(purges).drop_volume(volume);
         self.put(keys::purged_volume(group, volume), Some(values::encode_mark()));
     }

@@ -8,6 +8,7 @@ use crate::format::superblock::Superblock;
 use crate::host::room_for_segments;
 use crate::{Store, superblock_file};
 use base::{Error, Kind, Result};
+use runtime::seeded::{Bug, active};
 use runtime::{disk, tasks};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -54,6 +55,9 @@ async fn grow_alone(store: &Arc<Store>, size_bytes: Option<u64>) -> Result<Grown
         refuse_little_for_index(store.runtime.disk.free_bytes()?, wanted_bytes - before_bytes)?;
     }
     let new = Superblock { segments, sequence: old.sequence + 1, ..old.clone() };
+    if active(Bug::GrownBeforeRoom) {
+        superblock_file::update(&store.runtime, store.superblock_file, &new).await?;
+    }
     if let Err(error) = make_room(store, &new).await {
         store.geometry.give_up_extending(old.segments);
         return Err(error);

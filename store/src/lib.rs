@@ -48,6 +48,7 @@ use format::values::ReplayRow;
 use geometry::Geometry;
 use index::Index;
 use log::Log;
+use runtime::seeded::{Bug, active};
 use runtime::{Buf, FileId, Lock, Runtime, disk};
 use segments::Table;
 use std::collections::BTreeMap;
@@ -200,10 +201,10 @@ impl Store {
             table.release_held_back();
         }
         let before = table.free();
-        if table.let_go(self.pins.ended()) {
+        if table.let_go(self.pins.ended() || active(Bug::PinIgnored)) {
             self.pins.end_phase();
             // Mostly nobody reads at this moment.
-            table.let_go(self.pins.ended());
+            table.let_go(self.pins.ended() || active(Bug::PinIgnored));
         }
         let more = table.free() > before;
         drop(table);
@@ -268,7 +269,7 @@ impl Store {
 pub fn verify(blocks: &[u8], crcs: impl Iterator<Item = u32>) -> std::result::Result<(), usize> {
     let mut crcs = crcs;
     for (number, block) in blocks.chunks(BLOCK_BYTES).enumerate() {
-        if crcs.next() != Some(crc32c(block)) {
+        if crcs.next() != Some(crc32c(block)) && !active(Bug::ChecksumIgnored) {
             return Err(number);
         }
     }

@@ -10,6 +10,7 @@ use crate::segments::Taken;
 use crate::space::BULK_RESERVE_SEGMENTS;
 use base::limits::{BLOCK_BYTES, IO_BYTES_MAX};
 use base::{Kind, Place, Result, SegmentId};
+use runtime::seeded::{Bug, active};
 use runtime::{Slice, disk, tasks};
 use std::sync::Arc;
 
@@ -108,7 +109,8 @@ async fn prepare(store: &Arc<Store>, stream: Stream) -> Result<Option<Prepared>>
     let spot = store.geometry.spot(place).expect("the segment's file has just been made");
     // A device has no file system whose metadata a first write would change, and replay never trusts what it did not
     // write in this life: neither a blank segment nor a discarded one is filled.
-    if taken.unwritten && stream == Stream::Commit && store.geometry.device().is_none() {
+    let fill = taken.unwritten && stream == Stream::Commit && store.geometry.device().is_none();
+    if fill && !active(Bug::ZerosSkipped) {
         let zeros = zeros(store)?;
         let mut at = 0;
         while at < store.geometry.segment_bytes {

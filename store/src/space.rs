@@ -5,6 +5,7 @@ use crate::cleaner::Thresholds;
 use base::StatFs;
 use base::limits::BLOCK_BYTES;
 use runtime::Event;
+use runtime::seeded::{Bug, active};
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering};
 
 /// Free segments that the bulk stream leaves to the log and the cleaner.
@@ -57,7 +58,8 @@ impl Admission {
         // First: a cut between the two takes them for in flight, which is right.
         let admitted = self.fly(blocks);
         let limit = self.limit.load(Ordering::Acquire);
-        let after = |before: u64| Some(before + blocks).filter(|after| *after as i64 <= limit);
+        let fits = |after: &u64| *after as i64 <= limit || active(Bug::AdmittedBeyondUsable);
+        let after = |before: u64| Some(before + blocks).filter(fits);
         let fits = self.admitted.fetch_update(Ordering::AcqRel, Ordering::Acquire, after).is_ok();
         fits.then_some(admitted)
     }

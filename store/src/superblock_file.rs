@@ -3,6 +3,7 @@
 use crate::format::superblock::Superblock;
 use base::limits::BLOCK_BYTES;
 use base::{Error, Kind, Result};
+use runtime::seeded::{Bug, active};
 use runtime::{FileId, OpenMode, Runtime, disk};
 
 /// The file's name.
@@ -74,7 +75,7 @@ pub async fn load(runtime: &Runtime, writable: bool) -> Result<Found> {
     let damaged = errors().find(|error| error.kind == Kind::Io).or_else(|| errors().next()).cloned();
     let best = copies.into_iter().flatten().max_by_key(|superblock| superblock.sequence);
     match best {
-        Some(superblock) if writable && superblock.features.read_only != 0 => {
+        Some(superblock) if writable && superblock.features.read_only != 0 && !active(Bug::FeaturesIgnored) => {
             let error =
                 Error::new(Kind::Newer, "a newer version wrote the brick: it may only be read; upgrade this machine");
             Err(error.with(format!("read-only feature bits {:#x}", superblock.features.read_only)))

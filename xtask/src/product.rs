@@ -1,7 +1,7 @@
 //! The product's binary never holds the bugs that tests switch on (feature `seeded-bugs`).
 
 /// Where the bugs are declared.
-pub const DECLARED_IN: &str = "runtime/src/seeded.rs";
+pub const DECLARED_IN: &str = "base/src/seeded.rs";
 
 /// Part of the mangled names of the switch that exists only with the feature; in both of rustc's manglings.
 const SWITCH: &str = "6seeded6switch";

@@ -5,6 +5,7 @@ use super::syscall::{errno_of, wait_readable};
 use super::{parse, reply};
 use base::limits::{BLOCK_BYTES, IO_BYTES_MAX};
 use base::{Error, Kind, Result};
+use runtime::seeded::{Bug, active};
 use std::fs::File;
 use std::io::{Read, Write};
 
@@ -99,7 +100,9 @@ pub fn answer(message: &[u8]) -> Result<(Vec<u8>, Option<Agreement>)> {
     if offered & NEEDED != NEEDED {
         return old(NEEDED & !offered);
     }
-    let flags = WANTED & offered;
+    let bug = if active(Bug::WritebackAsked) { init_flag::WRITEBACK_CACHE } else { 0 };
+    let missing = if active(Bug::FeatureForgotten) { init_flag::PARALLEL_DIROPS } else { 0 };
+    let flags = (WANTED & !missing | bug) & offered;
     let agreement = Agreement { minor, flags };
     Ok((init_out(header.unique, readahead.max(IO_BYTES_MAX as u32), flags), Some(agreement)))
 }
@@ -151,6 +154,14 @@ mod tests {
         assert_eq!(answer(&init(6, u64::MAX)).expect_err("too old").kind, Kind::Host);
         assert_eq!(answer(&init(7, init_flag::BIG_WRITES)).expect_err("too old").kind, Kind::Host);
         assert!((0..104).all(|cut| answer(&init(7, u64::MAX)[..cut]).is_err()));
+    }
+
+    #[cfg(feature = "seeded-bugs")]
+    #[test]
+    fn wrong_features_are_noticed() {
+        for bug in [Bug::WritebackAsked, Bug::FeatureForgotten] {
+            assert!(runtime::seeded::fails(only_wanted_features_are_agreed_on, bug), "{bug:?} went unnoticed");
+        }
     }
 
     const _: () = assert!(WRITE_HEAD_BYTES == 80);

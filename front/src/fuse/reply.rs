@@ -3,6 +3,7 @@
 use super::abi::{self, Writer, fopen};
 use base::limits::{BLOCK_BYTES, NAME_BYTES_MAX};
 use base::{Attr, DirEntry, Error, FileKind, Ino, StatFs};
+use runtime::seeded::{Bug, active};
 
 /// How long the kernel may keep names (absent ones too) and attributes without asking. It is the volume's only
 /// session, so nothing changes but through it: an hour only bounds how long it keeps what it no longer uses.
@@ -156,7 +157,8 @@ fn put_open(writer: &mut Writer<'_>, flags: u32) {
 /// flush at close; others keep the kernel's own flush of mapped pages, which reports their errors.
 fn open_flags(flags: u32) -> u32 {
     let mut answer = fopen::KEEP_CACHE;
-    if flags & (libc::O_DIRECT | libc::O_DSYNC | libc::O_SYNC) as u32 != 0 {
+    let direct = flags & (libc::O_DIRECT | libc::O_DSYNC | libc::O_SYNC) as u32 != 0;
+    if direct && !active(Bug::DirectIoForgotten) {
         answer |= fopen::DIRECT_IO | fopen::PARALLEL_DIRECT_WRITES;
     }
     if flags & libc::O_ACCMODE as u32 == libc::O_RDONLY as u32 {

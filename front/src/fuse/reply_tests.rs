@@ -104,6 +104,13 @@ fn opens_bypass_the_cache_where_the_flags_say_so() {
     }
 }
 
+#[cfg(feature = "seeded-bugs")]
+#[test]
+fn opens_through_the_cache_are_noticed() {
+    let bug = runtime::seeded::Bug::DirectIoForgotten;
+    assert!(runtime::seeded::fails(opens_bypass_the_cache_where_the_flags_say_so, bug), "{bug:?} went unnoticed");
+}
+
 #[test]
 fn space() {
     let head = Head::statfs(42, &StatFs { size_bytes: 40_960, free_bytes: 8191 });

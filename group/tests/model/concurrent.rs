@@ -96,7 +96,7 @@ fn note(offset: u64, tag: u64, length: usize) {
 }
 
 #[test]
-fn neighbours_within_a_block_keep_their_bytes() {
+pub fn neighbours_within_a_block_keep_their_bytes() {
     // Not a divisor of 4096: pieces share blocks, and some cross from one into the next.
     const PIECE: u64 = 700;
     for seed in seeds(1..4) {
@@ -124,7 +124,7 @@ fn neighbours_within_a_block_keep_their_bytes() {
 }
 
 #[test]
-fn overlapping_writes_and_reads_are_never_torn() {
+pub fn overlapping_writes_and_reads_are_never_torn() {
     for seed in seeds(1..4) {
         for (offset, length) in [(100, 9000), (0, 8192), (4096, 128 << 10), (50, 300_000)] {
             in_world(seed, async move |rig| {

@@ -12,7 +12,7 @@ fn made_durable(disk: &SimDisk) -> u64 {
 }
 
 #[test]
-fn fsync_of_what_is_durable_asks_nothing_of_the_device() {
+pub fn fsync_of_what_is_durable_asks_nothing_of_the_device() {
     let mut world = World::new(1);
     let (runtime, disk) = (world.runtime(), world.disk().clone());
     world.block_on(async {
@@ -41,7 +41,7 @@ fn fsync_of_what_is_durable_asks_nothing_of_the_device() {
 }
 
 #[test]
-fn what_was_synced_survives_and_the_rest_is_a_prefix() {
+pub fn what_was_synced_survives_and_the_rest_is_a_prefix() {
     for seed in seeds(1..12) {
         let mut world = World::new(seed);
         let runtime = world.runtime();
@@ -196,7 +196,7 @@ fn files_end_at_16_tib() {
 }
 
 #[test]
-fn blocks_are_readable_while_their_write_is_under_way() {
+pub fn blocks_are_readable_while_their_write_is_under_way() {
     for seed in seeds(1..6) {
         let mut world = World::new(seed);
         let (runtime, disk) = (world.runtime(), world.disk().clone());

@@ -4,7 +4,7 @@ use crate::rig::{Rig, Shape, format, name, pattern};
 use base::{At, Kind, Op, SetAttr, Sync};
 use runtime::random::SplitMix;
 use runtime::sim::{Fail, FaultPlan, SimDisk, Survival, World};
-use runtime::{FileId, OpenMode, Runtime};
+use runtime::{FileId, OpenMode, Runtime, tasks::Local};
 
 const DATA: &str = "segments-00000";
 
@@ -17,7 +17,7 @@ fn flushes(disk: &SimDisk) -> u64 {
 }
 
 #[test]
-fn a_failed_write_or_flush_ends_changes_until_a_restart() {
+pub fn a_failed_write_or_flush_ends_changes_until_a_restart() {
     let writes = FaultPlan { writes: Fail::From(1), ..FaultPlan::default() };
     let flush = FaultPlan { flushes: Fail::Nth(1), ..FaultPlan::default() };
     for (seed, plan) in (1..).zip([writes, flush, writes, flush]) {
@@ -93,7 +93,7 @@ fn a_failed_read_is_that_reads_error_only() {
 }
 
 #[test]
-fn damaged_blocks_are_errors_and_never_turn_into_data() {
+pub fn damaged_blocks_are_errors_and_never_turn_into_data() {
     for large in [false, true] {
         let mut world = World::new(2);
         let (runtime, disk) = (world.runtime(), world.disk().clone());
@@ -134,7 +134,7 @@ fn damaged_blocks_are_errors_and_never_turn_into_data() {
 }
 
 #[test]
-fn a_damaged_index_row_is_its_files_error() {
+pub fn a_damaged_index_row_is_its_files_error() {
     let mut world = World::new(3);
     let runtime = world.runtime();
     world.block_on(async {
@@ -186,6 +186,39 @@ fn a_host_without_space_is_told_and_forgotten_once_there_is_some() {
         rig.write(file, At::End, &pattern(1, 1 << 20), Sync::Data).await.expect("there is space again");
         let space = rig.groups.store().segments();
         assert!(space.free_segments > 245, "segments were lost to the failed attempts: {space:?}");
+        rig.reopen().await;
+    });
+}
+
+/// Somebody heals the block while it is read: what was read does not match, and the map has changed (rule K8).
+#[test]
+pub fn a_damaged_block_that_is_rewritten_while_it_is_read_is_looked_up_again() {
+    let mut world = World::new(5);
+    let (runtime, disk) = (world.runtime(), world.disk().clone());
+    world.block_on(async {
+        let rig = Rig::new(runtime.clone(), Shape::SMALL).await;
+        let file = rig.create(rig.volume.root, "file").await.expect("a new file");
+        let (old, new) = (pattern(1, 4096), pattern(2, 4096));
+        rig.write(file, At::End, &old, Sync::All).await.expect("a write");
+        rig.checkpoint().await;
+        let image = disk.crash_image(Survival::Everything, &mut SplitMix(1));
+        let blocks = image.length(DATA).expect("it was made") / 4096;
+        let at = (0..blocks).find(|at| image.read(DATA, at * 4096, 4096).as_ref() == Some(&old));
+        disk.flip_bits(data_file(&runtime), at.expect("it is on the device") * 4096, &mut SplitMix(2));
+        // From here on the leaf is in memory: the next read goes to the device at once.
+        assert_eq!(rig.read(file, 0, 4096).await, Err(Kind::Corrupt));
+        // And takes long enough for a write in memory beside it.
+        disk.set_faults(FaultPlan { slowness: 1000, ..FaultPlan::default() });
+        let (client, written) = (rig.client(7, rig.volume), new.clone());
+        let rewrite = move || -> Local {
+            Box::pin(async move {
+                client.runtime.clock.sleep(100_000).await;
+                client.write(file, At::Offset(0), &written, Sync::Ordered).await.expect("a write");
+            })
+        };
+        runtime.tasks.spawn(1, Box::new(rewrite));
+        assert!(rig.read(file, 0, 4096).await == Ok(new));
+        disk.set_faults(FaultPlan::default());
         rig.reopen().await;
     });
 }

@@ -30,7 +30,7 @@ fn texts(entries: &[DirEntry]) -> Vec<String> {
 }
 
 #[test]
-fn who_stays_is_listed_once_whoever_comes_and_goes() {
+pub fn who_stays_is_listed_once_whoever_comes_and_goes() {
     for seed in seeds(1..12) {
         in_world(seed, async |rig| {
             let mut rng = SplitMix(seed);

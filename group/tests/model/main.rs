@@ -12,8 +12,11 @@ mod plain;
 mod promises;
 mod random;
 mod repair;
+mod restart;
 mod rig;
 mod scrub;
+#[cfg(feature = "seeded-bugs")]
+mod seeded;
 mod space;
 mod sparse;
 mod strangers;

@@ -33,7 +33,7 @@ async fn fill(rig: &Rig, ino: Ino) -> u64 {
 }
 
 #[test]
-fn what_was_promised_can_be_written_on_a_full_brick_and_nobody_else_gets_it() {
+pub fn what_was_promised_can_be_written_on_a_full_brick_and_nobody_else_gets_it() {
     let mut world = World::new(1);
     let runtime = world.runtime();
     world.block_on(async {

@@ -310,7 +310,7 @@ fn run(seed: u64, steps: u64) {
 }
 
 #[test]
-fn random_operations_agree_with_a_plain_model() {
+pub fn random_operations_agree_with_a_plain_model() {
     for seed in seeds(1..4) {
         println!("seed {seed}");
         run(seed, 1200);

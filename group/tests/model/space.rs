@@ -29,7 +29,7 @@ async fn fill(rig: &Rig, round: u64, length: usize) -> Vec<Ino> {
 }
 
 #[test]
-fn a_brick_is_filled_and_emptied_again_and_again() {
+pub fn a_brick_is_filled_and_emptied_again_and_again() {
     for length in [4096, 10_000, 128 << 10, 1 << 20] {
         let mut world = World::new(length as u64);
         let runtime = world.runtime();
@@ -131,7 +131,7 @@ fn the_cleaner_takes_victims_as_they_are_when_it_begins() {
 /// What a truncation leaves of a large file is freed over several checkpoints and restarts; meanwhile it reads as zeros,
 /// beside what has been written since (rule K6).
 #[test]
-fn a_large_file_that_was_cut_is_freed_step_by_step() {
+pub fn a_large_file_that_was_cut_is_freed_step_by_step() {
     const LEAF_BYTES: u64 = 64 * 4096;
     const LEAVES: u64 = 40;
     let mut world = World::new(7);
@@ -195,7 +195,7 @@ fn truncating_within_a_hole_takes_no_block() {
 /// A volume with a size of its own is full when its data fills it, whatever the brick has; what is in it can be overwritten
 /// and deleted; what it uses is known to the block, across restarts (rules K5, M6).
 #[test]
-fn a_volume_is_full_at_its_size() {
+pub fn a_volume_is_full_at_its_size() {
     const SIZE: u64 = 4 << 20;
     let mut world = World::new(3);
     let runtime = world.runtime();

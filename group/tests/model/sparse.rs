@@ -29,7 +29,7 @@ fn used(rig: &Rig) -> (u64, u64) {
 /// A hole over a large file is one record, freed over several checkpoints and restarts; meanwhile it reads as zeros, beside
 /// what has been written in it since and what lies behind it (rule K6).
 #[test]
-fn a_large_hole_is_freed_step_by_step_and_nothing_beside_it() {
+pub fn a_large_hole_is_freed_step_by_step_and_nothing_beside_it() {
     const LEAVES: u64 = 40;
     let mut world = World::new(7);
     let runtime = world.runtime();

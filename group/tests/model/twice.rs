@@ -61,7 +61,7 @@ async fn state(rig: &Rig) -> String {
 }
 
 #[test]
-fn a_second_delivery_repeats_the_answer_and_nothing_else() {
+pub fn a_second_delivery_repeats_the_answer_and_nothing_else() {
     let mut world = World::new(1);
     let runtime = world.runtime();
     world.block_on(async {

@@ -12,7 +12,7 @@ async fn names(rig: &Rig) -> Vec<String> {
 }
 
 #[test]
-fn a_volume_goes_with_all_that_is_in_it() {
+pub fn a_volume_goes_with_all_that_is_in_it() {
     for restart in [false, true] {
         let mut world = World::new(1);
         let runtime = world.runtime();

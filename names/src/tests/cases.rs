@@ -95,7 +95,7 @@ fn privileges_go_only_where_they_grant_something() {
 }
 
 #[test]
-fn a_new_size_is_a_cut_and_the_rest_a_put() {
+pub fn a_new_size_is_a_cut_and_the_rest_a_put() {
     let (mut world, root, caller) = world();
     let ino = done(&mut world, &caller, &Op::Create { parent: root, name: name("f"), mode: 0o4755, exclusive: true });
     let created = *world.inode(ino).expect("just created");

@@ -5,6 +5,8 @@ mod cases;
 mod naive;
 mod random;
 mod scripts;
+#[cfg(feature = "seeded-bugs")]
+mod seeded;
 mod world;
 mod writes;
 

@@ -418,7 +418,7 @@ impl Pair {
 
 /// 8 x 20,000 operations on small trees: every pair of cases meets often.
 #[test]
-fn agrees_with_a_naive_file_system() {
+pub fn agrees_with_a_naive_file_system() {
     for seed in 0..8 {
         let mut pair = Pair::new(seed);
         for count in 0..20_000 {

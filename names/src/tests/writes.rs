@@ -70,7 +70,7 @@ fn appends_go_to_the_end() {
 }
 
 #[test]
-fn extends_by_max_and_ticks() {
+pub fn extends_by_max_and_ticks() {
     let file = Inode { size: 1000, ctime: Time(80), mtime: Time(70), mode: 0o6755, ..inode(FileKind::File) };
     let plan = evaluate_write(Ino(1), &file, At::Offset(0), 10, true, Time(50)).expect("a good write");
     assert_eq!(plan.new_size, None);

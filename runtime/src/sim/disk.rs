@@ -570,11 +570,11 @@ impl Disk for SimDisk {
     }
     fn discard(&self, file: FileId, offset: u64, bytes: u64) -> Result<()> {
         let mut state = self.state();
+        state.file(file).figures.discards += 1;
         if state.file(file).name != DEVICE {
             return Err(Error::new(Kind::Unsupported, "only devices are told what nobody needs"));
         }
         state.check(file, offset, bytes)?;
-        state.file(file).figures.discards += 1;
         let State { faults, counters, rng, .. } = &mut *state;
         if counters.discards.fails(faults.discards, rng) {
             return Err(Error::new(Kind::Unsupported, "the simulated device has no use for discards"));

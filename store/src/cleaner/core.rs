@@ -15,6 +15,7 @@
 //! `low` is used up in a glide.
 
 use base::SegmentId;
+use runtime::seeded::{Bug, active};
 use std::cmp::Ordering;
 
 /// A sealed segment that may be cleaned.
@@ -40,6 +41,7 @@ impl Candidate {
         };
         let dead_first = (self.live > 0).cmp(&(other.live > 0));
         let score = benefit(other, self).cmp(&benefit(self, other));
+        let score = if active(Bug::VictimsByNumber) { Ordering::Equal } else { score };
         dead_first.then(score).then(self.segment.cmp(&other.segment))
     }
 }
@@ -300,7 +302,8 @@ impl Controller {
         let (slice_blocks, longest_ns) = self.slice(rate);
         let pause_ns = if sparing { SPARE_NS } else { longest_ns };
         let full = self.is_full(sight);
-        let client_delay_ns = if full { DELAY_NS_MAX } else { self.delay_ns() };
+        let delay_ns = if active(Bug::DelayUnfelt) { 0 } else { self.delay_ns() };
+        let client_delay_ns = if full { DELAY_NS_MAX } else { delay_ns };
         let state = match () {
             () if full => State::Full,
             () if self.is_slowing(client_delay_ns) => State::Slowing,
@@ -394,7 +397,7 @@ impl Controller {
     }
     /// Where the glide begins: so far above `low`. Not at once, also where the host has no room for any segment.
     fn glide(&self) -> u64 {
-        (at(self.marks.reserve) * 3 / 8).max(ONE)
+        if active(Bug::GlideMissing) { ONE } else { (at(self.marks.reserve) * 3 / 8).max(ONE) }
     }
     /// Blocks that must be moved for the space of one that a client writes, in `ONE`s.
     fn moves_per_block(&self) -> u64 {

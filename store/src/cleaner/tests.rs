@@ -390,3 +390,17 @@ fn pinned_segments_do_not_cause_checkpoint_after_checkpoint() {
     }
     assert!((5..=11).contains(&checkpoints), "about one in a second: {checkpoints}");
 }
+
+/// Bugs from the list that these tests notice, each with the test that fails with it.
+#[cfg(feature = "seeded-bugs")]
+#[test]
+fn each_bug_is_noticed_by_its_test() {
+    use runtime::seeded::{Bug, fails};
+    const NOTICED: [(Bug, fn()); 3] = [
+        (Bug::VictimsByNumber, victims_are_chosen_by_cost_and_benefit),
+        (Bug::DelayUnfelt, uniform),
+        (Bug::GlideMissing, held_clients_and_small_slices_do_not_slow_each_other_down),
+    ];
+    let missed: Vec<_> = NOTICED.iter().filter(|(bug, test)| !fails(*test, *bug)).map(|(bug, _)| bug).collect();
+    assert!(missed.is_empty(), "went unnoticed: {missed:?}");
+}

@@ -21,6 +21,7 @@ use crate::format::values::ReplayRow;
 use crate::geometry::Geometry;
 use base::limits::BLOCK_BYTES;
 use base::{Error, GroupId, Index, Ino, Kind, Life, Place, ReplicaId, Result, SegmentId, Sync, VolumeId};
+use runtime::seeded::{Bug, active};
 use runtime::{Event, FileId, Lock, Runtime, Slice, Span};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -552,7 +553,8 @@ impl State {
             Payload::Inline(slices) => (&inline, slices),
             Payload::Placed(runs) => (runs, &[]),
         };
-        let frame = Frame { uuid: log.uuid, life: open.life, sequence: open.sequence, replica: ReplicaId(1) };
+        let life = if active(Bug::FrameOfAnotherLife) { base::Life(open.life.0 + 1) } else { open.life };
+        let frame = Frame { uuid: log.uuid, life, sequence: open.sequence, replica: ReplicaId(1) };
         self.scratch.clear();
         put_framed(&mut self.scratch, &frame, runs, entry.replicated);
         building.add(&self.scratch, slices);
@@ -560,7 +562,7 @@ impl State {
         self.pending_bytes += u64::from(payload_blocks) * BLOCK_BYTES as u64;
         self.figures.records += 1;
         let mut places = Places::of(runs);
-        for described in entry.described {
+        for described in entry.described.iter().filter(|_| !active(Bug::SummaryForgotten)) {
             describe(&mut self.summaries, entry.owner, described, &mut places);
         }
         let place = matches!(entry.payload, Payload::Inline(_)).then_some(place);
@@ -591,7 +593,7 @@ impl State {
     fn open_empty(&mut self, log: &Log) -> Result<()> {
         let Some(open) = self.segment else { return Ok(()) };
         let room = open.next_block + 1 + summary_blocks(open.payload_blocks as usize) as u32 <= log.segment_blocks;
-        if self.building.is_some() || !room {
+        if self.building.is_some() || !room || active(Bug::MarkNotCarried) {
             return Ok(());
         }
         let header = log.runtime.buffer(BLOCK_BYTES)?;

@@ -95,7 +95,7 @@ fn concurrent_durable_writes_share_batches_and_survive_from_their_acknowledgemen
 }
 
 #[test]
-fn what_nobody_synced_is_durable_within_a_second() {
+pub fn what_nobody_synced_is_durable_within_a_second() {
     for seed in seeds(1..20) {
         let mut world = World::new(seed);
         let runtime = world.runtime();
@@ -138,7 +138,7 @@ fn batches_of(image: &DiskImage, segment: u64) -> Vec<BatchHeader> {
 }
 
 #[test]
-fn an_idle_log_says_once_that_all_is_durable_and_rests() {
+pub fn an_idle_log_says_once_that_all_is_durable_and_rests() {
     let mut world = World::new(3);
     let runtime = world.runtime();
     let brick = world.block_on(async {
@@ -171,7 +171,7 @@ fn an_idle_log_says_once_that_all_is_durable_and_rests() {
 }
 
 #[test]
-fn crashes_one_after_the_other_keep_the_records_of_all_epochs() {
+pub fn crashes_one_after_the_other_keep_the_records_of_all_epochs() {
     for seed in seeds(1..6) {
         let mut rng = SplitMix(seed);
         let mut world = World::new(seed);

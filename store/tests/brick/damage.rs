@@ -69,7 +69,7 @@ fn opened(image: &DiskImage, index: &ModelIndex) -> Result<Vec<u64>, Kind> {
 }
 
 #[test]
-fn damage_of_what_was_durable_is_refused_and_changes_nothing() {
+pub fn damage_of_what_was_durable_is_refused_and_changes_nothing() {
     let (image, index) = brick_at_rest(1, 0);
     assert_eq!(opened(&image, &index), Ok((1..9).collect()));
     let all = batches(&image);
@@ -91,7 +91,7 @@ fn damage_of_what_was_durable_is_refused_and_changes_nothing() {
 }
 
 #[test]
-fn damage_above_the_last_durable_mark_is_a_torn_tail() {
+pub fn damage_above_the_last_durable_mark_is_a_torn_tail() {
     let (image, index) = brick_at_rest(2, 6);
     let all = batches(&image);
     let durable = all.iter().map(|(_, header)| header.durable_through).max().expect("there are batches");
@@ -190,7 +190,7 @@ fn one_copy_of_the_superblock_is_enough() {
 }
 
 #[test]
-fn a_newer_brick_is_refused_by_name() {
+pub fn a_newer_brick_is_refused_by_name() {
     let (image, index) = brick_at_rest(5, 0);
     let [one, other] = copies(&image);
     let newer = |features: Features, superblock: &Superblock| Superblock { features, ..superblock.clone() }.encode();

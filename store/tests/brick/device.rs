@@ -42,7 +42,7 @@ async fn churn(brick: &Brick, rng: &mut SplitMix, rounds: u64, writes: u64) -> M
 }
 
 #[test]
-fn a_brick_on_a_device_keeps_what_it_has_while_freed_segments_are_discarded() {
+pub fn a_brick_on_a_device_keeps_what_it_has_while_freed_segments_are_discarded() {
     let mut images = 0;
     for seed in seeds(1..12) {
         let mut world = blank(seed);
@@ -123,7 +123,7 @@ fn a_device_that_has_no_use_for_discards_is_asked_once() {
 }
 
 #[test]
-fn a_brick_in_a_directory_is_never_discarded() {
+pub fn a_brick_in_a_directory_is_never_discarded() {
     let mut world = World::new(4);
     let runtime = world.runtime();
     world.block_on(async {

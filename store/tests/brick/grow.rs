@@ -58,7 +58,7 @@ fn life(home: Home, crash: Option<(u64, Side)>) -> Grown {
 }
 
 #[test]
-fn a_crash_leaves_the_old_size_or_the_new_one() {
+pub fn a_crash_leaves_the_old_size_or_the_new_one() {
     for home in [Home::Directory, Home::Device] {
         let whole = life(home, None);
         assert_eq!(whole.result, Some(Ok(())));

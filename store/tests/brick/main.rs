@@ -7,5 +7,7 @@ mod device;
 mod grow;
 mod rig;
 mod scrub;
+#[cfg(feature = "seeded-bugs")]
+mod seeded;
 mod space;
 mod summaries;

@@ -153,7 +153,8 @@ impl Brick {
         self.store.log.wait(written.batch, sync, None).await?;
         Ok(written)
     }
-    fn append_payload(&self, ino: Ino, first: u64, bytes: &[u8], from: Payload<'_>, sync: Sync) -> Result<Written> {
+    /// Appends a record with its payload in the batch or placed before.
+    pub fn append_payload(&self, ino: Ino, first: u64, bytes: &[u8], from: Payload<'_>, sync: Sync) -> Result<Written> {
         let crcs: Vec<u32> = bytes.chunks(BLOCK_BYTES).map(crc32c).collect();
         // Index and record are one step: this lock stands for the group's.
         let mut fresh = self.fresh.lock().expect("no panic while held");

@@ -1,6 +1,6 @@
 //! Space: the end of it is told cleanly, and dead segments come back (rules K3, K5, L4).
 
-use crate::rig::{Brick, Map, SEGMENT_BLOCKS, file, format, payload};
+use crate::rig::{Brick, Map, SEGMENT_BLOCKS, SEGMENT_BYTES, file, format, payload};
 use base::{Kind, Sync};
 use runtime::sim::World;
 
@@ -59,7 +59,7 @@ fn bulk_stops_while_the_log_still_has_room() {
 }
 
 #[test]
-fn dead_segments_are_free_after_restarts() {
+pub fn dead_segments_are_free_after_restarts() {
     let mut world = World::new(3);
     let runtime = world.runtime();
     world.block_on(async {
@@ -100,5 +100,48 @@ fn a_brick_that_starts_again_and_again_keeps_its_space() {
             assert!(brick.space_free() >= 6, "start {round}: {} segments are free", brick.space_free());
             brick.stop().await;
         }
+    });
+}
+
+#[test]
+pub fn the_commit_stream_uses_only_what_was_once_written() {
+    let mut world = World::new(4);
+    let (runtime, disk) = (world.runtime(), world.disk().clone());
+    world.block_on(async {
+        let index = format(&runtime, 16).await;
+        let brick = Brick::open(&runtime, index).await.expect("just formatted");
+        runtime.clock.sleep(1_000_000_000).await;
+        let ready = brick.store.log.prepared() as u64;
+        let written_bytes = disk.figures()["segments-00000"].written_bytes;
+        assert!(ready > 0 && written_bytes >= ready * SEGMENT_BYTES, "{ready} are ready, {written_bytes} written");
+    });
+}
+
+#[test]
+pub fn a_freed_segment_is_not_taken_again_beneath_a_reader() {
+    let mut world = World::new(5);
+    let runtime = world.runtime();
+    world.block_on(async {
+        let index = format(&runtime, 24).await;
+        let brick = Brick::open(&runtime, index).await.expect("just formatted");
+        let overwrite = async |rounds: std::ops::Range<u64>| {
+            for round in rounds {
+                for number in 0..8 {
+                    let bytes = payload(round << 8 | number, 30);
+                    brick.write(file(1), number * 30, &bytes, Sync::Data).await.expect("there is room");
+                }
+                brick.checkpoint().await.expect("a healthy brick checkpoints");
+            }
+        };
+        overwrite(0..2).await;
+        let reader = brick.store.pin();
+        overwrite(2..6).await;
+        let held = brick.store.segments();
+        assert!(held.emptied_segments >= 3, "{held:?}");
+        drop(reader);
+        (0..2).for_each(|_| brick.store.let_go());
+        let free = brick.store.segments();
+        assert!(free.emptied_segments <= 1 && free.free_segments >= held.free_segments + 2, "{held:?}, then {free:?}");
+        brick.read_all().await;
     });
 }

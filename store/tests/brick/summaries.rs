@@ -10,6 +10,7 @@ use store::format::summary::{self, SummaryEntry};
 use store::format::values::SegmentState;
 use store::format::{keys, values};
 use store::index::Index;
+use store::log::Payload;
 
 /// A sealed segment's summary as it lies on the disk.
 fn read_summary(image: &DiskImage, segment: SegmentId) -> Vec<SummaryEntry> {
@@ -91,7 +92,7 @@ fn compare(mut world: World, index: &store::index::model::ModelIndex, seed: u64,
 }
 
 #[test]
-fn maps_can_be_built_again_from_summaries_alone() {
+pub fn maps_can_be_built_again_from_summaries_alone() {
     for seed in seeds(1..5) {
         let mut world = World::new(seed);
         let runtime = world.runtime();
@@ -107,4 +108,34 @@ fn maps_can_be_built_again_from_summaries_alone() {
         let image = world.crash_as(Survival::Nothing, &mut SplitMix(seed));
         compare(boot(seed, &image), &index, seed, &expected);
     }
+}
+
+/// A payload that was placed and is not ordered yet keeps its full segment open: its summary must tell of it (rule U2).
+#[test]
+pub fn a_segment_is_not_sealed_before_its_payloads_are_ordered() {
+    let mut world = World::new(6);
+    let (runtime, disk) = (world.runtime(), world.disk().clone());
+    world.block_on(async {
+        let index = format(&runtime, 32).await;
+        let brick = Brick::open(&runtime, index).await.expect("just formatted");
+        let bytes = payload(1, 64);
+        let mut buffer = runtime.buffer(bytes.len()).expect("within the bound");
+        buffer.copy_from_slice(&bytes);
+        let ticket = brick.store.bulk.place(buffer.share().slice(0..bytes.len())).await.expect("there is room");
+        let fill = async |from: u64| {
+            for number in from..from + 8 {
+                brick.write_bulk(file(2), number * 64, &payload(number, 64), Sync::Data).await.expect("there is room");
+            }
+            runtime.clock.sleep(1_000_000_000).await;
+        };
+        fill(2).await;
+        let payload = Payload::Placed(ticket.runs());
+        let written = brick.append_payload(file(1), 0, &bytes, payload, Sync::Ordered).expect("there is room");
+        brick.store.bulk.close(ticket);
+        fill(10).await;
+        let image = disk.crash_image(Survival::Everything, &mut SplitMix(1));
+        let place = written.runs[0].place;
+        let told = read_summary(&image, place.segment);
+        assert!(told.iter().any(|entry| (entry.ino, entry.block) == (file(1), place.block)), "its summary forgot it");
+    });
 }

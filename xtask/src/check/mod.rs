@@ -3,6 +3,7 @@
 
 mod banned;
 mod dead;
+mod evidence;
 mod floors;
 mod format;
 mod links;
@@ -29,7 +30,7 @@ pub struct Check {
 }
 
 /// All checks.
-pub const ALL: [Check; 15] = [
+pub const ALL: [Check; 16] = [
     Check { name: "floors", about: "dependencies that point upward or past a fence", run: floors::check },
     Check { name: "file-names", about: "files called util, common, helper, misc or manager", run: words::file_names },
     Check { name: "size", about: "files over 800 and functions over 70 product lines", run: size::check },
@@ -41,6 +42,7 @@ pub const ALL: [Check; 15] = [
     Check { name: "format", about: "a disk format that changed without its document", run: format::check },
     Check { name: "dead-files", about: "Rust files that no module declares", run: dead::check },
     Check { name: "rules", about: "citations of rules that don't exist", run: rules::check },
+    Check { name: "evidence", about: "rules and seeded bugs without a test that notices", run: evidence::check },
     Check { name: "stands-alone", about: "text that names places outside the repository", run: words::stands_alone },
     Check { name: "heads", about: "product files that don't say what they are for", run: words::heads },
     Check { name: "links", about: "links that lead nowhere", run: links::check },

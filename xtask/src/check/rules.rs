@@ -11,7 +11,7 @@ const DEFINED_IN: [&str; 2] = ["docs/rules.md", "docs/mission.md"];
 const CITE: [&str; 5] = ["rule", "rules", "decision", "decisions", "mission"];
 
 /// An id: one capital letter and a number.
-fn is_id(word: &str) -> bool {
+pub fn is_id(word: &str) -> bool {
     let mut letters = word.chars();
     let first = letters.next().is_some_and(|letter| letter.is_ascii_uppercase());
     let number = letters.as_str();

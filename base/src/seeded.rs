@@ -1,0 +1,254 @@
+//! Bugs that the suite must catch, compiled in only for tests (feature `seeded-bugs`): each is one wrong decision
+//! in the product's own code, switched on by a test that then must fail.
+
+/// The bugs, by what they do wrong.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Bug {
+    /// FUA write counted as durable although plain writes before it were never flushed (rule U1).
+    FuaAfterPlain,
+    /// Batch N + 1 is acknowledged when it is on the device, though N is not (rule U1).
+    AckOutOfOrder,
+    /// Recovery appends to the old segment's tail (rule L4).
+    TailReused,
+    /// Records above the durable position reach the index (rule U5).
+    AppliedBeforeDurable,
+    /// A checkpoint is counted as durable without being persisted (rule X1).
+    CheckpointDropped,
+    /// Start-up does not redo intents (rule M3).
+    IntentNotRedone,
+    /// The front ignores O_DSYNC in a write's flags (rule F1).
+    WriteFlagsIgnored,
+    /// Waiters for durability are woken when the write completes, before the flush (rule U1).
+    AckBeforeFlush,
+    /// The cleaner's move overwrites whatever the block's owner says now (rule K2).
+    MoveUnconditional,
+    /// Segments are freed before the checkpoint that empties them is durable (rule K3).
+    FreedBeforeCheckpoint,
+    /// A segment that was freed is freed again by the next checkpoint, though it is in use (rule K3).
+    FreedTwice,
+    /// Segments are discarded before the checkpoint that empties them is durable (rule K3).
+    DiscardedBeforeCheckpoint,
+    /// The live bitmaps are not part of the checkpoint (rule K1).
+    BitmapDropped,
+    /// Leaves that a truncation left behind are read as if they counted (rule K6).
+    StaleLeafRead,
+    /// A checkpoint does not note what it leaves to free (rule K6).
+    PurgeForgotten,
+    /// A record's frame names a life that its segment is not in (rule L1).
+    FrameOfAnotherLife,
+    /// A segment is taken again without another life (rule L2).
+    LifeReused,
+    /// Replay forgets which inode numbers were given out (rules L2, M1).
+    InoReused,
+    /// An open does not raise the log's epoch (rule L3).
+    EpochKept,
+    /// A bad batch below the durable end is taken for the torn tail (rule L5).
+    DamageTakenForTail,
+    /// Replay does not verify payloads above the durable end (rule L5).
+    TornTailBelieved,
+    /// An idle log does not carry `durable_through` forward (rule L5).
+    MarkNotCarried,
+    /// Replay leaves out records that the index does not have (rule L6).
+    RecordNotReplayed,
+    /// Blocks that lie in batches are not in their segment's summary (rule L7).
+    SummaryForgotten,
+    /// A bulk write is ordered before its payload is on the device (rule U2).
+    BulkOrderedEarly,
+    /// An open ticket does not keep its segment from being sealed (rule U2).
+    TicketForgotten,
+    /// fsync waits for nothing (rule U3).
+    FsyncUnheard,
+    /// What nobody synced stays so (rule U3).
+    TimerForgotten,
+    /// A failed write or flush counts as done (rule U4).
+    FailureForgotten,
+    /// No checkpoint comes by itself, however long a replay would take (rule X2).
+    CheckpointNeverDue,
+    /// Rows of a deleted volume stay in the index (rule X3).
+    VolumeRowsKept,
+    /// A brick with read-only features that are not known is written (rule X4).
+    FeaturesIgnored,
+    /// A damaged row of the index is read as if there were none (rule X4).
+    BadRowReadAsNone,
+    /// A brick is called larger before it has the room (rule X5).
+    GrownBeforeRoom,
+    /// The cleaner takes segments as they come (rule K1).
+    VictimsByNumber,
+    /// Clients are not slowed when free segments run short (rule K4).
+    DelayUnfelt,
+    /// Clients are slowed only when the cleaner has fallen behind (rule K4).
+    GlideMissing,
+    /// A write that must wait for the cleaner is refused (rule K4).
+    RefusedWhileBehind,
+    /// Client data is admitted into the reserve (rule K5).
+    AdmittedBeyondUsable,
+    /// Deleting stops where client data does (rule K5).
+    LadderFlat,
+    /// What fallocate promised is admitted again when it is written (rule K5).
+    PromiseForgotten,
+    /// Start-up does not purge orphans (rule K6).
+    OrphansKept,
+    /// A hole keeps the blocks that lay in it (rule K6).
+    HoleKeepsBlocks,
+    /// The commit stream uses segments that were never written (rule K7).
+    ZerosSkipped,
+    /// Freed segments are discarded in files, too (rule K7).
+    FilesDiscarded,
+    /// A freed segment is taken again beneath its readers (rule K8).
+    PinIgnored,
+    /// What the device returns is not compared with its checksums (rule K8).
+    ChecksumIgnored,
+    /// A block that has moved on while it was read is an error (rule K8).
+    SecondLookForgotten,
+    /// The overlay lets go of a payload before it is on the device (rule K8).
+    PayloadLetGo,
+    /// Entries of a directory share a cookie (rule M2).
+    CookieReused,
+    /// A directory may be moved below itself (rule M3).
+    LoopUnchecked,
+    /// A truncation does not raise the trim number (rule M4).
+    TrimKept,
+    /// A write sets the size instead of raising it (rule M4).
+    SizeReplaced,
+    /// A write within a block does not keep the block's other bytes (rule M5).
+    EdgeForgotten,
+    /// Writers of one block do not exclude each other (rule M5).
+    RangeFree,
+    /// A truncation leaves the rest of its last block as it was (rule M5).
+    TailKept,
+    /// Two changes within a tick of the clock have one time (rule M6).
+    TimeStandsStill,
+    /// Setting one extended attribute removes the others (rule L1).
+    XattrsReplaced,
+    /// A request that is delivered twice is done twice (rule R1).
+    ResultForgotten,
+    /// An unlinked file goes though it is open (rule R2).
+    OpenUncounted,
+    /// What a client makes belongs to root (rule R3).
+    CallerForgotten,
+    /// Opens for synchronous writes go through the page cache (rule F1).
+    DirectIoForgotten,
+    /// The kernel is asked to keep writes back (rule F2).
+    WritebackAsked,
+    /// Look-ups in one directory come one after the other (rule F4).
+    FeatureForgotten,
+    /// A write leaves setuid and setgid as they were (rule F4).
+    PrivilegesKept,
+    /// Buffers are given out beyond the bound (rule F5).
+    MemoryUnbounded,
+}
+
+impl Bug {
+    /// Every bug, for tests and for naming one on a command line.
+    pub const ALL: [Bug; 66] = [
+        Bug::FuaAfterPlain,
+        Bug::AckOutOfOrder,
+        Bug::TailReused,
+        Bug::AppliedBeforeDurable,
+        Bug::CheckpointDropped,
+        Bug::IntentNotRedone,
+        Bug::WriteFlagsIgnored,
+        Bug::AckBeforeFlush,
+        Bug::MoveUnconditional,
+        Bug::FreedBeforeCheckpoint,
+        Bug::FreedTwice,
+        Bug::DiscardedBeforeCheckpoint,
+        Bug::BitmapDropped,
+        Bug::StaleLeafRead,
+        Bug::PurgeForgotten,
+        Bug::FrameOfAnotherLife,
+        Bug::LifeReused,
+        Bug::InoReused,
+        Bug::EpochKept,
+        Bug::DamageTakenForTail,
+        Bug::TornTailBelieved,
+        Bug::MarkNotCarried,
+        Bug::RecordNotReplayed,
+        Bug::SummaryForgotten,
+        Bug::BulkOrderedEarly,
+        Bug::TicketForgotten,
+        Bug::FsyncUnheard,
+        Bug::TimerForgotten,
+        Bug::FailureForgotten,
+        Bug::CheckpointNeverDue,
+        Bug::VolumeRowsKept,
+        Bug::FeaturesIgnored,
+        Bug::BadRowReadAsNone,
+        Bug::GrownBeforeRoom,
+        Bug::VictimsByNumber,
+        Bug::DelayUnfelt,
+        Bug::GlideMissing,
+        Bug::RefusedWhileBehind,
+        Bug::AdmittedBeyondUsable,
+        Bug::LadderFlat,
+        Bug::PromiseForgotten,
+        Bug::OrphansKept,
+        Bug::HoleKeepsBlocks,
+        Bug::ZerosSkipped,
+        Bug::FilesDiscarded,
+        Bug::PinIgnored,
+        Bug::ChecksumIgnored,
+        Bug::SecondLookForgotten,
+        Bug::PayloadLetGo,
+        Bug::CookieReused,
+        Bug::LoopUnchecked,
+        Bug::TrimKept,
+        Bug::SizeReplaced,
+        Bug::EdgeForgotten,
+        Bug::RangeFree,
+        Bug::TailKept,
+        Bug::TimeStandsStill,
+        Bug::XattrsReplaced,
+        Bug::ResultForgotten,
+        Bug::OpenUncounted,
+        Bug::CallerForgotten,
+        Bug::DirectIoForgotten,
+        Bug::WritebackAsked,
+        Bug::FeatureForgotten,
+        Bug::PrivilegesKept,
+        Bug::MemoryUnbounded,
+    ];
+}
+
+#[cfg(feature = "seeded-bugs")]
+mod switch {
+    use super::Bug;
+    use std::cell::Cell;
+    use std::panic::{UnwindSafe, catch_unwind};
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    // Simulations run one per thread, side by side in a test process: their switch is per thread. A real daemon
+    // has many threads: its switch is for the process and set once, before any starts.
+    thread_local!(static HERE: Cell<Option<Bug>> = const { Cell::new(None) });
+    static PROCESS: AtomicU32 = AtomicU32::new(u32::MAX);
+
+    /// True if the bug is switched on.
+    pub fn active(bug: Bug) -> bool {
+        HERE.get() == Some(bug) || PROCESS.load(Ordering::Relaxed) == bug as u32
+    }
+    /// Switches one bug on, or all off, for this thread.
+    pub fn set(bug: Option<Bug>) {
+        HERE.set(bug);
+    }
+    /// True if a test fails while the bug is on.
+    pub fn fails(test: impl FnOnce() + UnwindSafe, bug: Bug) -> bool {
+        set(Some(bug));
+        let failed = catch_unwind(test).is_err();
+        set(None);
+        failed
+    }
+    /// Switches one bug on for the whole process.
+    pub fn set_for_process(bug: Bug) {
+        PROCESS.store(bug as u32, Ordering::Relaxed);
+    }
+}
+
+#[cfg(feature = "seeded-bugs")]
+pub use switch::{active, fails, set, set_for_process};
+
+/// True if the bug is switched on: never, in this build.
+#[cfg(not(feature = "seeded-bugs"))]
+#[inline(always)]
+pub const fn active(_: Bug) -> bool {
+    false
+}

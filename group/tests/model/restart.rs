@@ -1,0 +1,78 @@
+//! What a restart must know of the life before: numbers that were given out, orphans, and how far the index is (rules
+//! L2, K6, X2).
+
+use crate::rig::{Rig, Shape, name, pattern};
+use base::{At, Kind, Op, Sync};
+use runtime::random::SplitMix;
+use runtime::sim::{Survival, World};
+use std::collections::BTreeSet;
+
+/// The same brick after a power cut that leaves nothing but what is durable.
+fn crashed(world: &World, rig: &Rig, test: impl AsyncFnOnce(Rig)) {
+    let mut after = World::from_image(1, world.crash_as(Survival::Nothing, &mut SplitMix(1)));
+    let runtime = after.runtime();
+    after.block_on(async { test(rig.after_crash(runtime, 0).await).await });
+}
+
+#[test]
+pub fn numbers_given_out_before_a_crash_are_not_given_out_again() {
+    let mut world = World::new(1);
+    let runtime = world.runtime();
+    let (rig, made) = world.block_on(async {
+        let rig = Rig::new(runtime, Shape::SMALL).await;
+        let mut made = BTreeSet::new();
+        for number in 0..10 {
+            made.insert(rig.create(rig.volume.root, &format!("f{number}")).await.expect("a new file"));
+        }
+        rig.done(Op::SyncAll).await.expect("a healthy brick syncs");
+        (rig, made)
+    });
+    crashed(&world, &rig, async |rig| {
+        for number in 10..20 {
+            let ino = rig.create(rig.volume.root, &format!("f{number}")).await.expect("a new file");
+            assert!(!made.contains(&ino), "{ino:?} is a file of the life before");
+        }
+        assert_eq!(rig.list(rig.volume.root, 7).await.expect("a directory").len(), 20);
+        rig.reopen().await;
+    });
+}
+
+#[test]
+pub fn what_was_open_without_a_name_is_purged_after_a_crash() {
+    let mut world = World::new(1);
+    let runtime = world.runtime();
+    let (rig, open) = world.block_on(async {
+        let rig = Rig::new(runtime, Shape::SMALL).await;
+        let root = rig.volume.root;
+        let op = Op::Create { parent: root, name: name("open"), mode: 0o600, exclusive: true };
+        let open = rig.attr(op).await.expect("a new file").ino;
+        rig.write(open, At::End, &pattern(1, 50_000), Sync::Ordered).await.expect("a write");
+        rig.done(Op::Unlink { parent: root, name: name("open") }).await.expect("it is there");
+        assert!(rig.read(open, 0, 50_000).await == Ok(pattern(1, 50_000)), "it lives as long as it is open");
+        rig.done(Op::SyncAll).await.expect("a healthy brick syncs");
+        (rig, open)
+    });
+    crashed(&world, &rig, async |rig| {
+        assert_eq!(rig.attr(Op::GetAttr { ino: open }).await.err(), Some(Kind::Stale));
+        rig.settle().await;
+        assert_eq!(rig.groups.store().segments().live_blocks, 0);
+        rig.reopen().await;
+    });
+}
+
+#[test]
+pub fn checkpoints_come_by_themselves_and_keep_replay_short() {
+    const OVERLAY_BYTES: u64 = 64 << 10;
+    let mut world = World::new(1);
+    let runtime = world.runtime();
+    world.block_on(async {
+        let rig = Rig::new(runtime, Shape { overlay_bytes: OVERLAY_BYTES, ..Shape::SMALL }).await;
+        for number in 0..1000 {
+            rig.create(rig.volume.root, &format!("f{number}")).await.expect("a new file");
+            assert!(rig.groups.overlay_bytes() < 3 * OVERLAY_BYTES, "after {number} files");
+        }
+        rig.runtime.clock.sleep(1_000_000_000).await;
+        assert!(rig.groups.checkpoints() > 0 && rig.groups.overlay_bytes() < OVERLAY_BYTES);
+        rig.reopen().await;
+    });
+}

@@ -1,0 +1,29 @@
+//! Bugs from the list (`base::seeded`) that the tests of this suite notice: each of them fails while its bug is on.
+//! `docs/evidence.md` has the rules that they stand for.
+
+use crate::{commit, damage, device, grow, space, summaries};
+use runtime::seeded::{Bug, fails};
+
+/// Bugs, each with the test that fails with it.
+const NOTICED: [(Bug, fn()); 14] = [
+    (Bug::FrameOfAnotherLife, commit::crashes_one_after_the_other_keep_the_records_of_all_epochs),
+    (Bug::LifeReused, device::a_brick_on_a_device_keeps_what_it_has_while_freed_segments_are_discarded),
+    (Bug::EpochKept, commit::crashes_one_after_the_other_keep_the_records_of_all_epochs),
+    (Bug::DamageTakenForTail, damage::damage_of_what_was_durable_is_refused_and_changes_nothing),
+    (Bug::TornTailBelieved, damage::damage_above_the_last_durable_mark_is_a_torn_tail),
+    (Bug::MarkNotCarried, commit::an_idle_log_says_once_that_all_is_durable_and_rests),
+    (Bug::SummaryForgotten, summaries::maps_can_be_built_again_from_summaries_alone),
+    (Bug::TicketForgotten, summaries::a_segment_is_not_sealed_before_its_payloads_are_ordered),
+    (Bug::TimerForgotten, commit::what_nobody_synced_is_durable_within_a_second),
+    (Bug::FeaturesIgnored, damage::a_newer_brick_is_refused_by_name),
+    (Bug::GrownBeforeRoom, grow::a_crash_leaves_the_old_size_or_the_new_one),
+    (Bug::ZerosSkipped, space::the_commit_stream_uses_only_what_was_once_written),
+    (Bug::FilesDiscarded, device::a_brick_in_a_directory_is_never_discarded),
+    (Bug::PinIgnored, space::a_freed_segment_is_not_taken_again_beneath_a_reader),
+];
+
+#[test]
+fn each_bug_is_noticed_by_its_test() {
+    let missed: Vec<_> = NOTICED.iter().filter(|(bug, test)| !fails(*test, *bug)).map(|(bug, _)| bug).collect();
+    assert!(missed.is_empty(), "went unnoticed: {missed:?}");
+}
