@@ -246,9 +246,7 @@ impl Groups {
             if self.store().free_segments() > reserve {
                 return Ok(());
             }
-            if let Some(error) = self.store().log.failed() {
-                return Err(error);
-            }
+            self.store().log.check()?;
             if self.store().log.stopping() {
                 return Err(crate::closing());
             }

@@ -126,7 +126,7 @@ impl Groups {
         let segment = self.store().log.segment_came.ticket();
         let mut held = Held::new(self, set);
         let deciding = deciding_group(op);
-        if op.mutates()
+        if (op.mutates() || matches!(op, Op::Open { .. }))
             && let Some(outcome) = held.of(deciding).result(context.session, context.request)
         {
             return Ok(Step::Again(Box::new(outcome)));
@@ -173,7 +173,10 @@ impl Groups {
             ordered => ordered?,
         };
         let position = decision.parts.first().map(|part| self.position(&mut held, part.group, sync));
-        count_open(op, &decision, &mut held, volume);
+        if count_open(op, &decision, &mut held, volume) && position.is_none() {
+            // No record keeps this for a second delivery.
+            held.of(deciding).keep_result(context.session, context.request, decision.outcome);
+        }
         Ok(Step::Ordered { decision, batch, position })
     }
 
@@ -336,9 +339,13 @@ impl Groups {
             let segment = self.store().log.segment_came.ticket();
             let mut held = Held::new(self, &GroupSet::one(ino.group()));
             let state = held.of(ino.group());
+            if state.result(context.session, context.request).is_some() {
+                return Ok(done);
+            }
             let opens = state.opens.get(&(context.volume, ino)).copied().unwrap_or(0);
             if opens > 1 {
                 state.opens.insert((context.volume, ino), opens - 1);
+                state.keep_result(context.session, context.request, Outcome::Done);
                 return Ok(done);
             }
             match state.inode(context.volume, ino) {
@@ -362,7 +369,9 @@ impl Groups {
                     continue;
                 }
             }
-            held.of(ino.group()).opens.remove(&(context.volume, ino));
+            let state = held.of(ino.group());
+            state.opens.remove(&(context.volume, ino));
+            state.keep_result(context.session, context.request, Outcome::Done);
             return Ok(done);
         }
     }
@@ -452,11 +461,14 @@ fn moved_directories(decision: &Decision) -> Vec<(Ino, Ino)> {
 }
 
 /// Open and both ways to create hold the inode, so that unlinking it does not free it (rule R2: opens belong to sessions).
-fn count_open(op: &Op, decision: &Decision, held: &mut Held<'_>, volume: VolumeId) {
+/// True if they do.
+fn count_open(op: &Op, decision: &Decision, held: &mut Held<'_>, volume: VolumeId) -> bool {
     if let (Op::Open { .. } | Op::Create { .. } | Op::TempFile { .. }, Reply::Attr(Attr { ino, .. })) =
         (op, &decision.reply)
         && !active(Bug::OpenUncounted)
     {
         *held.of(ino.group()).opens.entry((volume, *ino)).or_insert(0) += 1;
+        return true;
     }
+    false
 }

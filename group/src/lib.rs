@@ -296,9 +296,7 @@ impl Groups {
     pub(crate) async fn throttle(&self, mutates: bool) -> Result<()> {
         while mutates && self.overlay_bytes() >= 2 * self.options.overlay_bytes {
             let ticket = self.checkpointed.ticket();
-            if let Some(error) = self.store.log.failed() {
-                return Err(error);
-            }
+            self.store.log.check()?;
             if self.overlay_bytes() < 2 * self.options.overlay_bytes {
                 break;
             }
@@ -310,9 +308,7 @@ impl Groups {
     /// Waits until the log has another segment. Errors: `NoSpace`, `Interrupted` if the brick closes.
     pub(crate) async fn wait_for_segment(&self, ticket: u64) -> Result<()> {
         let log = &self.store.log;
-        if let Some(error) = log.failed() {
-            return Err(error);
-        }
+        log.check()?;
         if log.stopping() {
             return Err(closing());
         }

@@ -517,14 +517,22 @@ impl State {
         self.row.applied = head.index;
         self.row.term = head.term;
         self.active.records += 1;
+        self.keep_result(head.session, head.request, head.outcome);
         if head.session != SessionId(0) {
-            let results = self.results.entry(head.session).or_default();
-            if results.len() == SESSION_RESULTS_MAX {
-                results.pop_front();
-            }
-            results.push_back((head.request, head.outcome));
             self.active.sessions.entry(head.session).or_insert(None);
         }
+    }
+    /// Keeps what a request did for a second delivery (rule R1). What changes nothing but memory, as an open, has no
+    /// record: its result is lost with what it did.
+    pub fn keep_result(&mut self, session: SessionId, request: RequestId, outcome: Outcome) {
+        if session == SessionId(0) {
+            return;
+        }
+        let results = self.results.entry(session).or_default();
+        if results.len() == SESSION_RESULTS_MAX {
+            results.pop_front();
+        }
+        results.push_back((request, outcome));
     }
     /// The result of a request that was delivered before.
     pub fn result(&self, session: SessionId, request: RequestId) -> Option<Outcome> {

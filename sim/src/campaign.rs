@@ -2,6 +2,7 @@
 //! so that every day's runs try others.
 
 use crate::scenario::{self, Plan, Summary};
+use crate::small::Trouble;
 use crate::workload::Focus;
 use crate::world::slabs;
 use runtime::Slabs;
@@ -23,17 +24,21 @@ pub struct Failure {
 
 impl fmt::Display for Failure {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Plan { seed, focus, once } = self.plan;
+        let Plan { seed, focus, once, small } = self.plan;
         writeln!(out, "seed {seed} ({focus:?}): {}", self.what)?;
+        let replay = "  replay: cargo run -p sim --release -- --seed";
+        if let Some(Trouble { life, calls, nth }) = small {
+            return write!(out, "{replay} {seed} --small {life} {calls:?} {nth}");
+        }
         match once {
-            None => write!(out, "  replay: cargo run -p sim --release -- --seed {seed} --focus {focus:?}"),
+            None => write!(out, "{replay} {seed} --focus {focus:?}"),
             Some(end) => write!(out, "  one life only, which ended by {end:?}"),
         }
     }
 }
 
 /// Seeds of a day: more than any campaign runs, so that days don't overlap.
-const SEEDS_OF_A_DAY: u64 = 100_000_000;
+pub const SEEDS_OF_A_DAY: u64 = 100_000_000;
 
 /// The seeds to run: `usual` many unless `SINTER_SEEDS` says otherwise.
 pub fn seeds(usual: u64) -> Range<u64> {

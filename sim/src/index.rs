@@ -1,8 +1,11 @@
-//! The index engine of a simulated brick: the model of `store`, which can crash between any two of its steps too.
+//! The index engine of a simulated brick: the model of `store`, which can crash between any two of its steps too, fail
+//! any call, and find that a row's block has rotted.
 
+use crate::small::{Calls, Trouble};
 use base::{Error, Kind, Result};
 use runtime::random::SplitMix;
 use runtime::sim::SimDisk;
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard};
 use store::index::model::ModelIndex;
 use store::index::{Index, IndexEdit, Pair};
@@ -19,6 +22,33 @@ struct State {
     steps: u64,
     crash_at: Option<u64>,
     crashed: bool,
+    reads: u64,
+    writes: u64,
+    fail_read: Option<u64>,
+    fail_write: Option<u64>,
+    met: u64,
+    rotten: BTreeSet<Vec<u8>>,
+}
+
+impl State {
+    /// Counts a call that changes something; does it fail?
+    fn write_fails(&mut self) -> bool {
+        self.writes += 1;
+        let fails = self.fail_write == Some(self.writes);
+        self.met += u64::from(fails);
+        fails
+    }
+    /// Counts a call that reads; does it fail?
+    fn read_fails(&mut self) -> bool {
+        self.reads += 1;
+        let fails = self.fail_read == Some(self.reads);
+        self.met += u64::from(fails);
+        fails
+    }
+}
+
+fn failed() -> Error {
+    Error::new(Kind::Io, "the simulated index engine failed")
 }
 
 impl CrashIndex {
@@ -35,6 +65,34 @@ impl CrashIndex {
     /// Crashes the machine right before a step (writes and persists, counted from 1).
     pub fn crash_at_step(&self, step: u64) {
         self.state().crash_at = Some(step);
+    }
+    /// One of its calls may fail; a write or persist that does has not happened.
+    pub fn set_trouble(&self, trouble: Trouble) {
+        let nth = |calls| (trouble.calls == calls).then_some(trouble.nth);
+        let mut state = self.state();
+        (state.fail_read, state.fail_write) = (nth(Calls::IndexReads), nth(Calls::IndexWrites));
+    }
+    /// Calls that have failed so.
+    pub fn faults_met(&self) -> u64 {
+        self.state().met
+    }
+    /// The block that holds a row no longer fits its checksum: who reads it is told (rule X4).
+    pub fn rot(&self, key: Vec<u8>) {
+        self.state().rotten.insert(key);
+    }
+    /// All rows, rotten ones too.
+    pub fn rows(&self) -> Vec<Pair> {
+        self.model.scan(&[], &[u8::MAX; 64], usize::MAX).expect("the model does not fail")
+    }
+    fn check_read(&self, is_read: impl Fn(&[u8]) -> bool) -> Result<()> {
+        let mut state = self.state();
+        if state.read_fails() {
+            return Err(failed());
+        }
+        match state.rotten.iter().any(|key| is_read(key)) {
+            true => Err(Error::new(Kind::Corrupt, "a block of the index does not fit its checksum")),
+            false => Ok(()),
+        }
     }
     /// Steps so far.
     pub fn steps(&self) -> u64 {
@@ -58,6 +116,9 @@ impl CrashIndex {
         if state.crashed || self.disk.has_crashed() {
             return Err(Error::new(Kind::Io, "the simulated machine has crashed"));
         }
+        if state.write_fails() {
+            return Err(failed());
+        }
         state.steps += 1;
         Ok(())
     }
@@ -65,10 +126,13 @@ impl CrashIndex {
 
 impl Index for CrashIndex {
     fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
+        self.check_read(|rotten| rotten == key)?;
         self.model.get(key)
     }
     fn scan(&self, from: &[u8], to: &[u8], count: usize) -> Result<Vec<Pair>> {
-        self.model.scan(from, to, count)
+        let pairs = self.model.scan(from, to, count)?;
+        self.check_read(|rotten| pairs.binary_search_by(|(key, _)| key.as_slice().cmp(rotten)).is_ok())?;
+        Ok(pairs)
     }
     fn write(&self, edits: Vec<IndexEdit>) -> Result<()> {
         self.step()?;

@@ -10,5 +10,6 @@ pub mod history;
 pub mod index;
 pub mod model;
 pub mod scenario;
+pub mod small;
 pub mod workload;
 pub mod world;

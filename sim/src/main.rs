@@ -1,8 +1,10 @@
 //! Tells the story of one seed, or runs many: `cargo run -p sim --release -- --seed 7`, `-- --seed 0 --seeds 1000`;
-//! `--focus Faults` and its like say what the seeds are about, `--bug TailReused` and its like switch a bug on.
+//! `--focus Faults` and its like say what the seeds are about, `--bug TailReused` and its like switch a bug on;
+//! `--small 1 Writes 17` has the script run instead, and the 17th write of its second life fail.
 
 use sim::campaign;
 use sim::scenario::Plan;
+use sim::small::{Calls, Trouble};
 use sim::workload::Focus;
 
 fn main() {
@@ -23,7 +25,9 @@ fn main() {
     let focus = arguments.iter().position(|argument| argument == "--focus").and_then(|at| arguments.get(at + 1));
     let focus = focus.and_then(|name| Focus::ALL.into_iter().find(|focus| format!("{focus:?}") == *name));
     let focus = focus.unwrap_or_default();
-    let plan = |seed| Plan { focus, ..Plan::new(seed) };
+    let small =
+        arguments.iter().position(|argument| argument == "--small").and_then(|at| trouble(&arguments[at + 1..]));
+    let plan = |seed| Plan { focus, small, ..Plan::new(seed) };
     let (first, count) = (number("--seed").unwrap_or(0), number("--seeds").unwrap_or(1));
     if count == 1 {
         match campaign::run_one(plan(first), &sim::world::slabs(), &|line| println!("{line}")) {
@@ -39,4 +43,11 @@ fn main() {
     failures.iter().for_each(|failure| println!("{failure}"));
     println!("{total:?}, {} failures", failures.len());
     std::process::exit(i32::from(!failures.is_empty()));
+}
+
+/// Life, calls and number, as `Trouble` has them.
+fn trouble(words: &[String]) -> Option<Trouble> {
+    let [life, calls, nth, ..] = words else { return None };
+    let calls = Calls::ALL.into_iter().find(|one| format!("{one:?}") == *calls)?;
+    Some(Trouble { life: life.parse().ok()?, calls, nth: nth.parse().ok()? })
 }

@@ -66,8 +66,7 @@ impl Model {
     pub fn apply(&mut self, key: Key, op: &Op, length: u32, outcome: Outcome) -> Result<(), String> {
         match (op, outcome) {
             (Op::VolumeCreate { .. }, Outcome::Inode(ino)) => {
-                self.root = Some(ino);
-                self.nodes.insert(ino, Node::new(FileKind::Directory, 0o755, ino));
+                self.found(ino);
                 Ok(())
             }
             (Op::VolumeDelete { .. }, _) => {
@@ -124,6 +123,12 @@ impl Model {
             }
             _ => Err(format!("{op:?} can't have had the outcome {outcome:?}")),
         }
+    }
+
+    /// An empty volume with this root.
+    pub fn found(&mut self, root: Ino) {
+        self.root = Some(root);
+        self.nodes.insert(root, Node::new(FileKind::Directory, 0o755, root));
     }
 
     fn xattr(&mut self, op: &Op) -> Result<(), String> {

@@ -4,16 +4,17 @@
 use crate::check::answers::{self, Excuse};
 use crate::check::prefix::{Evidence, Witness};
 use crate::check::readback::Found;
-use crate::check::{durable, prefix, readback, tree};
+use crate::check::{durable, prefix, readback, space, tree};
 use crate::history::{Call, History, Key};
 use crate::model::Model;
+use crate::small::{self, Script, Trouble};
 use crate::workload::{Client, Focus, Profile, Shared};
 use crate::world::{Image, Machine, SEGMENTS_AMPLE, Served, context, format, serve, volume_name};
 use base::limits::SEGMENT_BYTES_MIN;
 use base::{FileKind, Kind, Op, Outcome, RequestId, SessionId, VolumeId};
 use group::Options;
 use runtime::random::SplitMix;
-use runtime::sim::{Fail, FaultPlan, Ran, Side, Survival};
+use runtime::sim::{Fail, FaultPlan, Ran, Side, SimDisk, Survival};
 use runtime::{Runtime, Slabs};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -43,6 +44,8 @@ pub struct Summary {
     pub moved: u64,
     /// Segments that were discarded.
     pub discarded: u64,
+    /// Calls of disks and indexes that failed by plan.
+    pub faults: u64,
     /// A hash over everything that happened.
     pub fingerprint: u64,
 }
@@ -61,11 +64,13 @@ impl Summary {
         self.blamed += other.blamed;
         self.moved += other.moved;
         self.discarded += other.discarded;
+        self.faults += other.faults;
         // In any order: seeds run on several threads.
         self.fingerprint = self.fingerprint.wrapping_add(other.fingerprint);
     }
     fn count(&mut self, machine: &Machine) {
         self.discarded += machine.discarded();
+        self.faults += machine.faults_met();
         self.steps += machine.world.steps();
         self.mix(machine.world.fingerprint());
     }
@@ -123,6 +128,8 @@ struct Scenario<'a> {
     focus: Focus,
     /// How every life ends, if not as drawn.
     ends: Option<End>,
+    /// Instead of clients by seed: the script.
+    small: Option<Trouble>,
     summary: Summary,
     told: &'a dyn Fn(&str),
     /// Format has said that it is done.
@@ -146,20 +153,23 @@ pub struct Plan {
     pub focus: Focus,
     /// One life only, which ends like this.
     pub once: Option<End>,
+    /// The lives of the script instead of any by seed, and what fails there.
+    pub small: Option<Trouble>,
 }
 
 impl Plan {
     /// A seed about everything.
     pub fn new(seed: u64) -> Plan {
-        Plan { seed, focus: Focus::Any, once: None }
+        Plan { seed, focus: Focus::Any, once: None, small: None }
     }
 }
 
 /// Runs a plan to its end and tells what happens. Errors: the promise that was broken.
 pub fn run(plan: Plan, slabs: &Arc<Slabs>, told: &dyn Fn(&str)) -> Result<Summary, String> {
-    let Plan { seed, focus, once } = plan;
+    let Plan { seed, focus, once, small } = plan;
     let mut rng = SplitMix(seed);
     let profile = Profile::draw(&mut rng).focused(focus);
+    let profile = if small.is_some() { profile.small() } else { profile };
     let state = State { formatted: false, tail: 0, model: Model::default(), earlier: BTreeMap::new() };
     let mut scenario = Scenario {
         rng,
@@ -167,6 +177,7 @@ pub fn run(plan: Plan, slabs: &Arc<Slabs>, told: &dyn Fn(&str)) -> Result<Summar
         profile,
         focus,
         ends: once,
+        small,
         summary: Summary::default(),
         told,
         format_done: false,
@@ -177,7 +188,11 @@ pub fn run(plan: Plan, slabs: &Arc<Slabs>, told: &dyn Fn(&str)) -> Result<Summar
         echoes: Vec::new(),
     };
     let drawn = 1 + scenario.rng.below(4);
-    let lives = if once.is_some() { 1 } else { drawn };
+    let lives = match (once, small) {
+        (Some(_), _) => 1,
+        (None, Some(_)) => small::LIVES,
+        (None, None) => drawn,
+    };
     for life in 0..lives {
         scenario.life(life)?;
     }
@@ -190,6 +205,9 @@ impl Scenario<'_> {
     }
 
     fn options(&mut self) -> Options {
+        if self.small.is_some() {
+            return small::OPTIONS;
+        }
         Options {
             overlay_bytes: 4 << (10 + self.rng.below(10)),
             replay_bytes: 1 << (16 + self.rng.below(10)),
@@ -203,7 +221,10 @@ impl Scenario<'_> {
         }
     }
 
-    fn end(&mut self) -> End {
+    fn end(&mut self, number: u64) -> End {
+        if self.small.is_some() {
+            return if number == 0 { End::Quiet } else { End::Stop };
+        }
         let side = if self.rng.one_in(2) { Side::Before } else { Side::After };
         let steps = 20 + self.profile.clients * self.profile.calls * 2;
         let drawn = match self.rng.below(16) {
@@ -218,8 +239,36 @@ impl Scenario<'_> {
         self.ends.unwrap_or(drawn)
     }
 
-    /// What will fail in this life, if anything.
-    fn faults(&mut self) -> Option<FaultPlan> {
+    /// What the script says of this life's failure.
+    fn trouble(&self, number: u64) -> Option<Trouble> {
+        self.small.filter(|trouble| trouble.life == number)
+    }
+
+    /// What will fail in this life, if anything, and whether from its start on.
+    fn faults(&mut self, number: u64, machine: &Machine) -> (Option<FaultPlan>, bool) {
+        if let Some(trouble) = self.trouble(number) {
+            self.tell(format!("  {trouble:?}"));
+            machine.index.set_trouble(trouble);
+            return (Some(trouble.plan()), true);
+        }
+        let faults = if self.small.is_some() { None } else { self.drawn_faults() };
+        let at_start = self.rng.one_in(4);
+        if let Some(faults) = &faults {
+            self.tell(format!("  faults: {faults:?}, from the start: {at_start}"));
+        }
+        (faults, at_start)
+    }
+
+    /// What may go wrong in a life.
+    fn excuse(&self, number: u64, faulty: bool) -> Excuse {
+        let full = match self.small {
+            Some(_) => self.trouble(number).is_some_and(|trouble| trouble.calls.fills()),
+            None => faulty || self.profile.segments < SEGMENTS_AMPLE,
+        };
+        Excuse { full, faulty }
+    }
+
+    fn drawn_faults(&mut self) -> Option<FaultPlan> {
         if self.focus != Focus::Faults || self.rng.one_in(3) {
             return None;
         }
@@ -242,7 +291,7 @@ impl Scenario<'_> {
     }
 
     fn life(&mut self, number: u64) -> Result<(), String> {
-        let end = self.end();
+        let end = self.end(number);
         let mut machine = self.boot();
         match end {
             End::Step(step, side) => machine.world.crash_at_step(step, side),
@@ -251,11 +300,7 @@ impl Scenario<'_> {
         }
         let options = self.options();
         self.tell(format!("life {number}: ends by {end:?}; {options:?}"));
-        let faults = self.faults();
-        let at_start = self.rng.one_in(4);
-        if let Some(faults) = &faults {
-            self.tell(format!("  faults: {faults:?}, from the start: {at_start}"));
-        }
+        let (faults, at_start) = self.faults(number, &machine);
         let disk = machine.world.disk().clone();
         let fail = |when: bool| faults.into_iter().filter(|_| when).for_each(|plan| disk.set_faults(plan));
         let witness = std::mem::take(&mut self.inherited);
@@ -274,7 +319,7 @@ impl Scenario<'_> {
             let daemon = serve(runtime.clone(), index, options).await?;
             served = Some(daemon.clone());
             fail(!at_start);
-            self.work(&runtime, &daemon, &shared, number, rng).await?;
+            self.work(&runtime, &daemon, &shared, number, rng, &disk).await?;
             if end == End::Synced || end == End::Stop {
                 daemon.groups.call(&context(VolumeId(0), NOBODY), Op::SyncAll, None).await?;
                 settled = Some(readback::read(&daemon).await?);
@@ -285,11 +330,14 @@ impl Scenario<'_> {
         let recovered = served.is_some();
         self.summary.moved += served.as_ref().map_or(0, |served: &Served| served.groups.cleaner().moved_blocks);
         drop(served);
-        let excuse = Excuse { small: self.profile.segments < SEGMENTS_AMPLE, faulty: faults.is_some() };
+        let excuse = self.excuse(number, faults.is_some());
         if let Ran::Finished(Err(error)) = &ran
             && !excuse.covers(error.kind)
         {
             return Err(format!("life {number} ended with an error: {error:?}"));
+        }
+        if let Some(broken) = shared.broken() {
+            return Err(broken);
         }
         let life = Life {
             history: shared.history(),
@@ -307,6 +355,10 @@ impl Scenario<'_> {
         self.summary.blamed += answers::blaming(&life.history);
         answers::check(&life.history, &self.state.earlier, excuse)?;
         let stopped = end == End::Stop && matches!(ran, Ran::Finished(Ok(())));
+        let ends = self.trouble(number).is_some_and(|trouble| trouble.calls.ends_changes());
+        if stopped && ends && machine.faults_met() > 0 {
+            return Err(format!("life {number} stopped as if nothing had failed (rule U4)"));
+        }
         self.choose_echoes(&life);
         self.check_images(&machine, &life, stopped)
     }
@@ -319,6 +371,7 @@ impl Scenario<'_> {
         shared: &Arc<Shared>,
         number: u64,
         mut rng: SplitMix,
+        disk: &SimDisk,
     ) -> base::Result<()> {
         let session = |client: u64| SessionId(1 + number * 100 + client);
         let mut client = |number| {
@@ -336,6 +389,15 @@ impl Scenario<'_> {
             }
         };
         shared.found_volume(volume.id, volume.root);
+        if self.small.is_some() {
+            let mut sure = self.state.model.clone();
+            sure.purge();
+            if sure.root.is_none() {
+                sure.found(volume.root);
+            }
+            let script = Script::new(first, runtime, served, session(0), (volume.root, sure));
+            return script.play(number, disk, self.trouble(number)).await;
+        }
         let known = |wanted: FileKind| {
             let nodes = self.state.model.nodes.iter().filter(move |(_, node)| node.kind == wanted);
             nodes.map(|(ino, _)| *ino).filter(|ino| *ino != volume.root).collect()
@@ -369,7 +431,9 @@ impl Scenario<'_> {
         if !stopped && self.rng.one_in(4) {
             return self.kill(machine, life);
         }
-        let mut survivals = vec![Survival::Random, Survival::Random];
+        // The script is run hundreds of times: two images each.
+        let random = if self.small.is_some() { 1 } else { 2 };
+        let mut survivals = vec![Survival::Random; random];
         survivals.push(if self.rng.one_in(2) { Survival::Nothing } else { Survival::Everything });
         let chosen = self.rng.below(survivals.len() as u64) as usize;
         let mut next = None;
@@ -439,8 +503,8 @@ impl Scenario<'_> {
         let checked = machine.world.block_on(async {
             tree::check_crashed(&runtime, &index).await?;
             let settled = life.settled.as_ref();
-            check_tree(&runtime, &index, first, model, settled).await?;
-            if reopen { check_tree(&runtime, &index, second, model, settled).await } else { Ok(()) }
+            check_tree(&runtime, &index, (first, false), model, settled).await?;
+            if reopen { check_tree(&runtime, &index, (second, true), model, settled).await } else { Ok(()) }
         });
         checked?;
         self.summary.mix(machine.world.fingerprint());
@@ -496,11 +560,12 @@ async fn is_brick(runtime: &Runtime) -> base::Result<bool> {
     Ok(matches!(store::brick::look(runtime).await?, store::brick::Found::Brick(_)))
 }
 
-/// Starts the brick, compares all of it with the model, stops it, and checks it offline.
+/// Starts the brick, compares all of it with the model, stops it, and checks it offline. `rests`: before it is stopped it
+/// comes to rest, and its space is counted.
 async fn check_tree(
     runtime: &Runtime,
     index: &Arc<crate::index::CrashIndex>,
-    options: Options,
+    (options, rests): (Options, bool),
     model: &Model,
     settled: Option<&Found>,
 ) -> Result<(), String> {
@@ -516,6 +581,9 @@ async fn check_tree(
     readback::compare(model, &found.model)?;
     if let Some(settled) = settled {
         readback::compare_found(settled, &found)?;
+    }
+    if rests {
+        space::check(runtime, index, &served).await?;
     }
     served.groups.close().await.map_err(|error| format!("the brick does not stop: {error:?}"))?;
     tree::check(runtime, index).await

@@ -1,6 +1,7 @@
 //! Clients: tasks on all cores that ask for whatever a seed comes up with, tell the history what they asked and were
 //! told, and deliver some requests twice.
 
+use crate::check::memory;
 use crate::history::{History, Key, payload};
 use crate::model::{DEFAULT, LIST};
 use crate::world::{CORES_MAX, SEGMENTS_AMPLE, Served, context, volume_name};
@@ -165,6 +166,18 @@ impl Profile {
             device: rng.one_in(3),
         }
     }
+    /// The brick of the script (see `small`).
+    pub fn small(self) -> Profile {
+        Profile { clients: 0, groups: 3, segments: crate::small::SEGMENTS, device: false, cores: 2, ..self }
+    }
+    /// The same with so many groups.
+    pub fn of_groups(self, groups: u32) -> Profile {
+        Profile { groups, ..self.ample() }
+    }
+    /// A brick that is never full.
+    pub fn ample(self) -> Profile {
+        Profile { segments: SEGMENTS_AMPLE, device: false, ..self }
+    }
     /// The same profile, with the weight on what the focus is about.
     pub fn focused(mut self, focus: Focus) -> Profile {
         let only = |deeds: &[Deed]| {
@@ -231,6 +244,10 @@ struct State {
     running: u64,
     checkpointed: Option<u64>,
     echoes: Vec<(Key, Op, u32)>,
+    /// The most that a request so far takes of the brick's memory.
+    largest: u64,
+    /// The first bound that was broken.
+    broken: Option<String>,
 }
 
 impl Shared {
@@ -243,6 +260,8 @@ impl Shared {
             running: 0,
             checkpointed: None,
             echoes,
+            largest: 0,
+            broken: None,
         };
         Arc::new(Shared { state: Mutex::new(state), ended: Event::new() })
     }
@@ -256,6 +275,10 @@ impl Shared {
     /// Every batch up to this one is in the index, by a checkpoint that has ended.
     pub fn checkpointed(&self) -> Option<u64> {
         self.state().checkpointed
+    }
+    /// What the brick did at some moment that it never should.
+    pub fn broken(&self) -> Option<String> {
+        self.state().broken.clone()
     }
     /// The volume and its root are known.
     pub fn found_volume(&self, volume: VolumeId, root: Ino) {
@@ -343,6 +366,7 @@ impl Client {
         };
         let (call, volume) = {
             let mut state = self.shared.state();
+            state.largest = state.largest.max(memory::cost(&op, length));
             (state.history.call(key, op.clone(), length), state.volume)
         };
         let volume = if matches!(op, Op::VolumeCreate { .. }) { VolumeId(0) } else { volume };
@@ -351,6 +375,16 @@ impl Client {
         let now_ns = self.runtime.clock.now_ns();
         self.shared.state().history.answer(call, now_ns, &answer);
         answer
+    }
+
+    /// Looks whether the brick keeps its bounds.
+    fn look(&self) {
+        let mut state = self.shared.state();
+        // Each client may have one delivered twice at the same time.
+        let deliveries = 2 * (1 + self.profile.clients);
+        if state.broken.is_none() {
+            state.broken = memory::check(&self.served, deliveries, state.largest).err();
+        }
     }
 
     async fn step(&mut self) {
@@ -375,6 +409,7 @@ impl Client {
                 self.perform(key, op, length).await;
             }
         }
+        self.look();
     }
 
     async fn perform(&mut self, key: Key, op: Op, length: u32) {
@@ -408,7 +443,8 @@ impl Client {
         }
     }
 
-    async fn checkpoint(&mut self) {
+    /// Makes a checkpoint, and remembers how far it brought the index.
+    pub async fn checkpoint(&mut self) {
         let last = self.served.groups.store().log.last_batch();
         if self.served.groups.checkpoint().await.is_ok() {
             let mut state = self.shared.state();

@@ -41,6 +41,8 @@ pub struct Served {
     pub stack: Arc<Stack>,
     /// What the start replayed.
     pub replay: Replay,
+    /// Its bounds.
+    pub options: Options,
 }
 
 impl Machine {
@@ -73,6 +75,10 @@ impl Machine {
     /// Segments that were discarded.
     pub fn discarded(&self) -> u64 {
         self.world.disk().figures().values().map(|figures| figures.discarded_bytes / SEGMENT_BYTES_MIN).sum()
+    }
+    /// Calls of the disk and of the index that failed by plan.
+    pub fn faults_met(&self) -> u64 {
+        self.world.disk().faults_met() + self.index.faults_met()
     }
     /// What a crash now leaves.
     pub fn crash(&self, survival: Survival, rng: &mut SplitMix) -> Image {
@@ -108,7 +114,7 @@ pub async fn serve(runtime: Runtime, index: Arc<CrashIndex>, options: Options) -
     let opening = Opening::read(runtime, index, true).await?;
     let (groups, replay) = Groups::open(opening, options).await?;
     let stack = Arc::new(Stack::new(groups.clone(), Vec::new()));
-    Ok(Served { groups, stack, replay })
+    Ok(Served { groups, stack, replay, options })
 }
 
 /// The context of a request.

@@ -88,9 +88,9 @@ impl Bulk {
             self.log.mark_dirty(file);
         }
         if let Err(error) = result {
-            self.log.fail(error.clone().with("bulk write"));
+            self.log.fail(error.with("bulk write"));
             self.close(ticket);
-            return Err(error);
+            return Err(self.log.check().expect_err("it has just failed"));
         }
         Ok(ticket)
     }
@@ -112,9 +112,7 @@ impl Bulk {
         let mut left = blocks;
         while left > 0 {
             let ticket = self.log.segment_came.ticket();
-            if self.log.failed().is_some() {
-                return Err(Error::new(Kind::Io, "the brick is read-only after a failed device write"));
-            }
+            self.log.check()?;
             if self.log.stopping() {
                 return Err(Error::new(Kind::Interrupted, "the brick is being closed"));
             }

@@ -104,6 +104,16 @@ async fn take(store: &Arc<Store>, stream: Stream) -> Result<Option<Taken>> {
 /// no space for it after all, `Io`.
 async fn prepare(store: &Arc<Store>, stream: Stream) -> Result<Option<Prepared>> {
     let Some(taken) = take(store, stream).await? else { return Ok(None) };
+    let ready = make_ready(store, stream, &taken).await;
+    if ready.as_ref().is_err_and(|error| error.kind == Kind::NoSpace) {
+        // Nobody was told of it. A header of this life may be there: the next one has a higher number.
+        store.table.lock().give_back(taken.segment);
+    }
+    ready.map(Some)
+}
+
+/// Writes what a stream's segment begins with, durably. Errors: as `prepare`.
+async fn make_ready(store: &Arc<Store>, stream: Stream, taken: &Taken) -> Result<Prepared> {
     let (segment, life, sequence) = (taken.segment, taken.life, taken.sequence);
     let place = Place { segment, block: 0 };
     let spot = store.geometry.spot(place).expect("the segment's file has just been made");
@@ -128,7 +138,7 @@ async fn prepare(store: &Arc<Store>, stream: Stream) -> Result<Option<Prepared>>
     result?;
     disk::flush(&*store.runtime.disk, spot.file).await?;
     store.table.lock().note_ready(segment);
-    Ok(Some(Prepared { segment, life, sequence, file: spot.file, offset: spot.offset }))
+    Ok(Prepared { segment, life, sequence, file: spot.file, offset: spot.offset })
 }
 
 fn zeros(store: &Store) -> Result<Slice> {

@@ -82,8 +82,19 @@ struct Counters {
     writes: Counter,
     flushes: Counter,
     space: Counter,
+    names: Counter,
     discards: Counter,
     stalls: Counter,
+    // Of all kinds but stalls.
+    met: u64,
+}
+
+impl Counters {
+    /// Notes what the plan has decided, for `SimDisk::faults_met`.
+    fn meet(&mut self, fails: bool) -> bool {
+        self.met += u64::from(fails);
+        fails
+    }
 }
 
 struct File {
@@ -198,6 +209,10 @@ impl SimDisk {
         state.faults = faults;
         state.counters = Counters::default();
     }
+    /// Operations that have failed by plan since it was set.
+    pub fn faults_met(&self) -> u64 {
+        self.state().counters.met
+    }
     /// Somebody else has so many bytes on the same file system from now on.
     pub fn set_others(&self, bytes: u64) {
         self.state().others_bytes = bytes;
@@ -303,8 +318,12 @@ impl SimDisk {
         drop((pending, late));
     }
     fn space(&self, state: &mut State, bytes: u64) -> Result<()> {
-        let State { faults, counters, rng, .. } = state;
-        if counters.space.fails(faults.space, rng) || bytes > state.free_bytes() {
+        let State { faults, counters, rng, .. } = &mut *state;
+        let fails = counters.space.fails(faults.space, rng);
+        if counters.meet(fails) {
+            return Err(Error::new(faults.error.unwrap_or(Kind::NoSpace), "the simulated host makes no more files"));
+        }
+        if bytes > state.free_bytes() {
             return Err(Error::new(Kind::NoSpace, "the simulated disk is full"));
         }
         Ok(())
@@ -420,13 +439,17 @@ impl State {
             }
             Work::Refused(_) => true,
         };
+        if !matches!(work, Work::Refused(_)) {
+            counters.meet(fails);
+        }
         let stall_ns = if counts && counters.stalls.fails(faults.stalls, rng) { faults.stall_ns } else { 0 };
         (fails, latency.of(work, rng).saturating_mul(faults.slowness).saturating_add(stall_ns))
     }
     /// The effect of a transfer at its end.
     fn perform(&mut self, file: usize, work: Work, fails: bool, slot: &Slot) -> Result<()> {
         let sequence = self.tick();
-        let error = || Err(Error::new(Kind::Io, "the simulated device failed"));
+        let kind = self.faults.error.unwrap_or(Kind::Io);
+        let error = || Err(Error::new(kind, "the simulated device failed"));
         match work {
             Work::Refused(error) => return Err(error),
             Work::Read { .. } if fails => return error(),
@@ -555,6 +578,11 @@ impl Disk for SimDisk {
     }
     fn sync_names(&self) -> Result<()> {
         let mut state = self.state();
+        let State { faults, counters, rng, .. } = &mut *state;
+        let fails = counters.names.fails(faults.names, rng);
+        if counters.meet(fails) {
+            return Err(Error::new(faults.error.unwrap_or(Kind::Io), "the simulated host failed"));
+        }
         if state.crashed || !state.step(&self.schedule) {
             return Err(crashed());
         }
@@ -576,7 +604,8 @@ impl Disk for SimDisk {
         }
         state.check(file, offset, bytes)?;
         let State { faults, counters, rng, .. } = &mut *state;
-        if counters.discards.fails(faults.discards, rng) {
+        let fails = counters.discards.fails(faults.discards, rng);
+        if counters.meet(fails) {
             return Err(Error::new(Kind::Unsupported, "the simulated device has no use for discards"));
         }
         if state.crashed || !state.step(&self.schedule) {

@@ -2,6 +2,7 @@
 
 use crate::disk::FileId;
 use crate::random::SplitMix;
+use base::Kind;
 
 /// Which of the operations of one kind fail; they are counted from 1 since the plan was set.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -30,6 +31,11 @@ pub struct FaultPlan {
     pub flushes: Fail,
     /// Calls of `allocate` and `open(Create)` (counted together) that find no space.
     pub space: Fail,
+    /// Calls of `sync_names` that end with an I/O error; what they should have made durable is not.
+    pub names: Fail,
+    /// What all these say instead: a host that promised more than it has refuses writes for want of space, and a failing
+    /// one refuses to make files.
+    pub error: Option<Kind>,
     /// Discards that the device has no use for.
     pub discards: Fail,
     /// All latencies are this many times longer.
@@ -51,6 +57,8 @@ impl Default for FaultPlan {
             writes: never,
             flushes: never,
             space: never,
+            names: never,
+            error: None,
             discards: never,
             slowness: 1,
             stalls: never,

@@ -57,6 +57,7 @@ impl fmt::Display for TraceEvent {
 #[derive(Default)]
 pub(super) struct Trace {
     hash: u64,
+    count: u64,
     events: VecDeque<TraceEvent>,
     events_max: usize,
 }
@@ -68,6 +69,7 @@ impl Trace {
     }
     /// Adds an event.
     pub(super) fn note(&mut self, event: TraceEvent) {
+        self.count += 1;
         for word in [event.at_ns, event.kind as u64, event.subject, event.detail] {
             // The multiplier is 2^64 / the golden ratio, odd; the rotation brings high bits, which multiplying mixes
             // best, down to where the next word meets them.
@@ -83,6 +85,10 @@ impl Trace {
     /// The hash over all events so far.
     pub(super) fn fingerprint(&self) -> u64 {
         self.hash
+    }
+    /// How many events there were so far.
+    pub(super) fn count(&self) -> u64 {
+        self.count
     }
     /// The last events, oldest first.
     pub(super) fn events(&self) -> Vec<TraceEvent> {

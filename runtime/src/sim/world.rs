@@ -226,6 +226,10 @@ impl World {
     pub fn fingerprint(&self) -> u64 {
         self.schedule.with_trace(|trace| trace.fingerprint())
     }
+    /// How many events there were: runs of tasks, timers, jobs and what the disk was asked for.
+    pub fn events(&self) -> u64 {
+        self.schedule.with_trace(|trace| trace.count())
+    }
     /// Keeps the last `events_max` events from now on, for `trace`; a panic prints them.
     pub fn keep_trace(&mut self, events_max: usize) {
         self.schedule.with_trace(|trace| trace.keep(events_max));

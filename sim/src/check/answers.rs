@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 /// What may go wrong in a life without being a failure of the brick.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Excuse {
-    /// The brick is small: it may be full.
-    pub small: bool,
+    /// The brick or its host may be full.
+    pub full: bool,
     /// The device fails.
     pub faulty: bool,
 }
@@ -18,7 +18,7 @@ impl Excuse {
     /// True if an answer of this kind needs no explanation.
     pub fn covers(self, kind: Kind) -> bool {
         match kind {
-            Kind::NoSpace => self.small || self.faulty,
+            Kind::NoSpace => self.full,
             Kind::Io | Kind::ReadOnly => self.faulty,
             Kind::Busy | Kind::Corrupt | Kind::Newer | Kind::Interrupted | Kind::Host => false,
             _ => true,

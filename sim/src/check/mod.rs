@@ -1,7 +1,10 @@
-//! The checkers. Each takes what the clients were told and what a crash left, and says what contradicts a promise.
+//! The checkers. Each takes what the clients were told and what a crash left, or the running brick, and says what
+//! contradicts a promise.
 
 pub mod answers;
 pub mod durable;
+pub mod memory;
 pub mod prefix;
 pub mod readback;
+pub mod space;
 pub mod tree;

@@ -31,7 +31,7 @@ use std::task::Waker;
 /// smaller (a 4 KiB header each). To be found by feedback when several devices share a brick.
 const WRITING_MAX: usize = 2;
 /// Payload ordered and not yet written at most, in bytes: bounds memory and what a crash can lose.
-const PENDING_BYTES_MAX: u64 = 64 << 20;
+pub const PENDING_BYTES_MAX: u64 = 64 << 20;
 
 /// A commit segment made ready by `prepare`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -310,6 +310,11 @@ impl Log {
         self.written.load(Ordering::Acquire)
     }
 
+    /// Bytes of payload ordered and not yet written.
+    pub fn pending_bytes(&self) -> u64 {
+        self.state.lock().pending_bytes
+    }
+
     /// How far batches are written and durable.
     pub fn positions(&self) -> Positions {
         self.state.lock().commit.positions()
@@ -397,6 +402,11 @@ impl Log {
     /// The first failure, if any.
     pub fn failed(&self) -> Option<Error> {
         self.state.lock().failed.clone()
+    }
+    /// Errors: `Io` after the first failure, whatever that was: no client is to take a device that refuses a write for want
+    /// of space for a brick that is full (rule U4).
+    pub fn check(&self) -> Result<()> {
+        self.state.lock().check()
     }
     /// Fails everything unacknowledged and every later append (rule U4).
     pub fn fail(&self, error: Error) {

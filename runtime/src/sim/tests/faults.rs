@@ -257,3 +257,25 @@ fn an_unopened_file_is_a_bug() {
     let runtime = world.runtime();
     world.block_on(async { flush(&runtime, FileId(0)).await.expect("never reached") });
 }
+
+#[test]
+fn failures_are_counted_and_say_what_the_plan_says() {
+    let nth = Fail::Nth(2);
+    each(async |disk, runtime, a| {
+        disk.set_faults(FaultPlan { writes: nth, error: Some(Kind::NoSpace), ..plan() });
+        write(runtime, a, 0, 1, false).await;
+        let failed = submit(runtime, a, 1, 1, false).await.result;
+        assert_eq!(failed.expect_err("the second one").kind, Kind::NoSpace);
+        write(runtime, a, 2, 1, false).await;
+        assert_eq!(disk.faults_met(), 1);
+        disk.set_faults(FaultPlan { names: nth, ..plan() });
+        assert_eq!(disk.faults_met(), 0, "counted anew");
+        let told: Vec<_> = (0..3).map(|_| runtime.disk.sync_names().map_err(|error| error.kind)).collect();
+        assert_eq!(told, [Ok(()), Err(Kind::Io), Ok(())]);
+        disk.set_faults(FaultPlan { space: nth, error: Some(Kind::Io), ..plan() });
+        let open = |name| runtime.disk.open(name, OpenMode::Create).map_err(|error| error.kind);
+        assert!(open("b").is_ok());
+        assert_eq!(open("c"), Err(Kind::Io));
+        assert_eq!(disk.faults_met(), 1);
+    });
+}

@@ -1,0 +1,126 @@
+//! A thousand idle groups (rule Q1): what each takes of memory, and that none of them ever wakes anybody.
+
+use base::{Ino, Name, Op, Reply, RequestId, SessionId, VolumeId};
+use layer::Call;
+use runtime::random::SplitMix;
+use sim::small::OPTIONS;
+use sim::workload::{Focus, Profile};
+use sim::world::{Machine, Served, context, format, serve, slabs, volume_name};
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+use std::time::Instant;
+
+thread_local! {
+    /// Bytes that this thread has taken and not given back.
+    static BYTES: Cell<i64> = const { Cell::new(0) };
+}
+
+struct Counting;
+
+fn count(bytes: i64) {
+    // A thread that is ending has no counter any more.
+    let _ = BYTES.try_with(|all| all.set(all.get() + bytes));
+}
+
+// SAFETY: everything is passed on to the system's allocator.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        count(layout.size() as i64);
+        // SAFETY: the caller's promise.
+        unsafe { System.alloc(layout) }
+    }
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        count(-(layout.size() as i64));
+        // SAFETY: the caller's promise.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        count(size as i64 - layout.size() as i64);
+        // SAFETY: the caller's promise.
+        unsafe { System.realloc(pointer, layout, size) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// Groups of the brick that others are compared with.
+const FEW: u32 = 24;
+/// And a thousand more.
+const MANY: u32 = FEW + 1000;
+/// What one may take (rule Q1).
+const GROUP_BYTES_MAX: i64 = 16 << 10;
+/// Directories that are made, four in each of the many groups, and a file in each.
+const DIRECTORIES: u64 = 4 * MANY as u64;
+/// How long the brick is watched.
+const WATCHED_NS: u64 = 60_000_000_000;
+
+/// What a brick costs while nobody asks for anything.
+struct Idle {
+    bytes: i64,
+    /// What happened in a minute.
+    events: u64,
+    /// How long this machine took for that, in seconds.
+    took: f64,
+}
+
+async fn make(served: &Served, request: u64, op: Op) -> Ino {
+    let volume = if matches!(op, Op::VolumeCreate { .. }) { VolumeId(0) } else { VolumeId(1) };
+    let context = context(volume, (SessionId(1), RequestId(request)));
+    match served.stack.call(&context, Call { op, data: None }).await.map(|answer| answer.reply) {
+        Ok(Reply::Attr(attr)) => attr.ino,
+        Ok(Reply::Volume(volume)) => volume.root,
+        other => panic!("a healthy brick makes files: {other:?}"),
+    }
+}
+
+/// Directories and files in all groups, in the index.
+async fn fill(served: &Served) {
+    let root = make(served, 1, Op::VolumeCreate { name: volume_name(), size_bytes: None }).await;
+    let name = |number: u64| Name::new(format!("{number}").as_bytes()).expect("a good name");
+    for number in 0..DIRECTORIES {
+        let parent = make(served, 2 + number, Op::MakeDir { parent: root, name: name(number), mode: 0o755 }).await;
+        let request = 2 + DIRECTORIES + number;
+        make(served, request, Op::Create { parent, name: name(0), mode: 0o644, exclusive: true }).await;
+    }
+    served.groups.checkpoint().await.expect("a healthy brick checkpoints");
+}
+
+/// A brick with so many groups; `used`: all of them have been used since the start.
+fn idle(groups: u32, used: bool) -> Idle {
+    let slabs = slabs();
+    let mut machine = Machine::boot(1, 2, None, &slabs);
+    let (runtime, index) = (machine.runtime(), machine.index.clone());
+    let profile = Profile::draw(&mut SplitMix(1)).focused(Focus::Any).of_groups(groups);
+    machine.world.block_on(async {
+        format(&runtime, &profile).await.expect("an empty disk can be formatted");
+    });
+    let before = BYTES.get();
+    let served = machine.world.block_on(async {
+        let served = serve(runtime.clone(), index, OPTIONS).await.expect("just formatted");
+        if used {
+            fill(&served).await;
+        }
+        // What was begun ends, and the log rests.
+        runtime.clock.sleep(5_000_000_000).await;
+        served
+    });
+    let bytes = BYTES.get() - before;
+    let (events, began) = (machine.world.events(), Instant::now());
+    machine.world.run_for(WATCHED_NS);
+    let (events, took) = (machine.world.events() - events, began.elapsed().as_secs_f64());
+    drop(served);
+    Idle { bytes, events, took }
+}
+
+#[test]
+fn a_thousand_idle_groups_take_little_memory_and_no_time() {
+    for used in [false, true] {
+        let (few, many) = (idle(FEW, used), idle(MANY, used));
+        let each = (many.bytes - few.bytes) / i64::from(MANY - FEW);
+        println!("used {used}: {each} bytes per group; {} events in a minute, {} s", many.events, many.took);
+        assert!((1..=GROUP_BYTES_MAX).contains(&each), "{each} bytes per group, used: {used}");
+        assert!(many.events < few.events + few.events / 20, "{} events, {} without them", many.events, few.events);
+        assert!(many.took < WATCHED_NS as f64 / 1e9 / 100.0, "{} s of a minute", many.took);
+    }
+}
