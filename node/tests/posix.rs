@@ -81,7 +81,7 @@ fn a_whiteout_stays_where_something_was() {
     let mount = &home.mount;
     (0..6).for_each(|number| fs::create_dir(mount.join(format!("d{number}"))).expect("mkdir"));
     let from = |file: u64| mount.join(format!("d{}/from{file}", file % 5));
-    let to = |file: u64| mount.join(format!("d{}/to{file}", if file % 2 == 0 { file % 5 } else { 5 }));
+    let to = |file: u64| mount.join(format!("d{}/to{file}", if file.is_multiple_of(2) { file % 5 } else { 5 }));
     for file in 0..FILES {
         fs::write(from(file), file.to_string()).expect("create");
         if file % 3 == 0 {
