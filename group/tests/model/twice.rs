@@ -84,7 +84,10 @@ fn a_second_delivery_repeats_the_answer_and_nothing_else() {
             let before = state(&rig).await;
             for (number, op, data, told) in &asked {
                 let again = rig.call_as(&rig.context_of(*number), op.clone(), data.as_deref()).await;
-                assert_eq!(essence(&again), *told, "{op:?}, restart {restart}");
+                // A file without a name has ended with the process that had it open.
+                let gone = restart && matches!(op, Op::TempFile { .. });
+                let told = if gone { "Stale" } else { told };
+                assert_eq!(essence(&again), told, "{op:?}, restart {restart}");
             }
             assert_eq!(state(&rig).await, before);
         }
