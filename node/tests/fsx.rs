@@ -13,11 +13,20 @@ use std::time::SystemTime;
 /// Of all modes together.
 const OPERATIONS: u64 = 200_000;
 
-/// Name, largest size, largest operation, alignment, and how often it does what.
-const MODES: [(&str, u64, u64, u64, &str); 4] = [
-    ("plain", 256 << 10, 64 << 10, 1, "read = 10\nwrite = 10\nmapread = 0\nmapwrite = 0\ntruncate = 5\nclose_open = 2"),
+/// Name, its part of all operations in percent (mapped pages are written back one by one), largest size, largest operation,
+/// alignment, and how often it does what.
+const MODES: [(&str, u64, u64, u64, u64, &str); 4] = [
+    (
+        "plain",
+        50,
+        256 << 10,
+        64 << 10,
+        1,
+        "read = 10\nwrite = 10\nmapread = 0\nmapwrite = 0\ntruncate = 5\nclose_open = 2",
+    ),
     (
         "mapped",
+        5,
         256 << 10,
         64 << 10,
         1,
@@ -25,6 +34,7 @@ const MODES: [(&str, u64, u64, u64, &str); 4] = [
     ),
     (
         "sparse",
+        20,
         4 << 20,
         300 << 10,
         1,
@@ -33,6 +43,7 @@ const MODES: [(&str, u64, u64, u64, &str); 4] = [
     ),
     (
         "blocks",
+        25,
         1 << 20,
         128 << 10,
         4096,
@@ -49,13 +60,13 @@ fn number(name: &str) -> Option<u64> {
 fn files_hold_what_was_written() {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("after 1970");
     let seed = number("FSX_SEED").unwrap_or(now.as_nanos() as u64 % 1_000_000_007);
-    let each = number("FSX_OPERATIONS").unwrap_or(OPERATIONS) / MODES.len() as u64;
-    println!("FSX_SEED={seed}, {each} operations per mode");
+    let all = number("FSX_OPERATIONS").unwrap_or(OPERATIONS);
+    println!("FSX_SEED={seed}, {all} operations");
     let home = Home::new("fsx");
     let daemon = home.up();
     std::thread::scope(|scope| {
-        for (at, (name, flen, max, align, weights)) in MODES.into_iter().enumerate() {
-            let (home, tool) = (&home, tools::tool("fsx"));
+        for (at, (name, share, flen, max, align, weights)) in MODES.into_iter().enumerate() {
+            let (home, tool, count) = (&home, tools::tool("fsx"), all * share / 100);
             scope.spawn(move || {
                 let file = home.scratch.join(&format!("{name}.toml"));
                 // Room for no bytes is refused, as it should be. Aligned, the tool asks for none near the end, so it does not there.
@@ -63,7 +74,7 @@ fn files_hold_what_was_written() {
                 let text = format!("flen = {flen}\n[opsize]\n{sizes}\n[weights]\n{weights}\n");
                 std::fs::write(&file, text).expect("writable");
                 let mut command = Command::new(tool);
-                command.arg("-f").arg(&file).args(["-N", &each.to_string(), "-S", &(seed + at as u64).to_string()]);
+                command.arg("-f").arg(&file).args(["-N", &count.to_string(), "-S", &(seed + at as u64).to_string()]);
                 command.arg("-P").arg(home.scratch.path()).arg(home.mount.join(name));
                 let (passed, said) = tools::said(&mut command);
                 let last: Vec<_> = said.lines().rev().take(40).collect();
