@@ -93,7 +93,7 @@ fn repairs(damage: impl AsyncFnOnce(&Closed) -> Vec<IndexEdit>, texts: &[&str]) 
         assert!(!before.is_empty(), "the damage is seen");
         let lost = mended(&brick.runtime, &index).await;
         let found = |text: &&str| lost.iter().any(|lost| lost.what.contains(*text));
-        assert!(texts.iter().all(|text| found(&text)), "{texts:?}: {lost:#?}");
+        assert!(texts.iter().all(found), "{texts:?}: {lost:#?}");
         assert!(lost.iter().all(|lost| texts.iter().any(|text| lost.what.contains(text))), "{texts:?}: {lost:#?}");
         let volume = volume(&index, brick.volume);
         let rig = Rig::existing((brick.runtime.clone(), index), Shape::SMALL, volume).await;

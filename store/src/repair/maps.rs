@@ -231,7 +231,7 @@ impl Repair<'_> {
         let at = keys::leaf_of(key);
         let cut = here.purges.trim_of(volume, at) > 0;
         let end = here.ends.get(&at.ino).copied().unwrap_or(u64::MAX);
-        let new = self.from_summaries((volume, at), spares, (if cut { u64::MAX } else { end }, !cut)).await?;
+        let new = self.told_leaf((volume, at), spares, (if cut { u64::MAX } else { end }, !cut)).await?;
         if cut {
             for (slot, _) in new.iter() {
                 self.lost_block((volume, at.ino), at.leaf * BLOCKS_PER_LEAF as u64 + slot as u64, ZEROS);
@@ -244,7 +244,7 @@ impl Repair<'_> {
     }
 
     /// A leaf as summaries tell it: blocks before `end`. `counts`: what of them can't be read is a loss.
-    async fn from_summaries(
+    async fn told_leaf(
         &mut self,
         (volume, at): (VolumeId, LeafKey),
         spares: &mut Spares,
@@ -277,7 +277,7 @@ impl Repair<'_> {
             let inode = self.index.get(&keys::inode(volume, at.ino))?;
             let inode = inode.and_then(|row| values::decode_inode(&row).ok());
             let end = inode.map_or(u64::MAX, |inode| inode.size.div_ceil(BLOCK_BYTES as u64));
-            let new = self.from_summaries((volume, at), &mut spares, (end, true)).await?;
+            let new = self.told_leaf((volume, at), &mut spares, (end, true)).await?;
             if !new.is_empty() {
                 self.put(keys::leaf(volume, at), Some(new.encode()));
                 let (ino, blocks) = (at.ino, new.len());

@@ -36,14 +36,12 @@ impl Repair<'_> {
             let replayed = row.stream == Stream::Commit && row.sequence >= opening.replay_from() && !was_free;
             if is_told || replayed {
                 let header = opening.headers().find(|header| header.segment == segment);
-                if !header.is_some_and(|header| (header.life, header.sequence) == (row.life, row.sequence)) {
+                if header.is_none_or(|header| (header.life, header.sequence) != (row.life, row.sequence)) {
                     self.write_header(segment, &row).await?;
                 }
             }
-            if is_told {
-                if !self.summary(segment, &row).await?.is_some_and(|entries| claims.are_told(&entries)) {
-                    untold.push((segment, row.clone()));
-                }
+            if is_told && self.summary(segment, &row).await?.is_none_or(|entries| !claims.are_told(&entries)) {
+                untold.push((segment, row.clone()));
             }
             if more + fewer > 0 {
                 self.mended(format!("segment {segment}: {more} blocks were marked live, and {fewer} were freed"));

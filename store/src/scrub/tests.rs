@@ -29,9 +29,8 @@ fn run(mut plant: Plant, seconds: u64) -> Vec<(u64, u64)> {
             let step_ns = SLICE_NS + pause_ns;
             now_ns += step_ns;
             slices += 1;
-            if plant.every_ns > 0 {
-                owed_ns += step_ns;
-                let came = owed_ns / plant.every_ns;
+            owed_ns += step_ns;
+            if let Some(came) = owed_ns.checked_div(plant.every_ns) {
                 owed_ns %= plant.every_ns;
                 let busy_percent = plant.more_percent * SLICE_NS / step_ns;
                 let mean_ns = plant.alone_ns + plant.alone_ns * busy_percent / 100;
