@@ -102,7 +102,7 @@ impl Groups {
                 Step::Token(moved) => {
                     drop(token.take());
                     let guard = self.rename_token().take().await;
-                    for (ino, parent) in moved.iter().filter(|_| !active(Bug::LoopUnchecked)) {
+                    for (ino, parent) in &moved {
                         self.refuse_loop(context, *ino, *parent).await?;
                     }
                     token = Some((guard, moved));

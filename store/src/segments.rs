@@ -167,7 +167,7 @@ impl Table {
         let unwritten = row.life == Life(0) || row.stream != Stream::Commit;
         *row = SegmentRow {
             state: SegmentState::Open,
-            life: Life(row.life.0 + u32::from(!active(Bug::LifeReused) || row.life == Life(0))),
+            life: Life(row.life.0 + 1),
             stream,
             sequence,
             opened: self.next_opened,

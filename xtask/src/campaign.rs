@@ -12,13 +12,20 @@ struct Campaign {
     usual: &'static str,
 }
 
-const CAMPAIGNS: [Campaign; 5] = [
+const CAMPAIGNS: [Campaign; 6] = [
     Campaign {
         name: "seeds",
         about: "simulated machines, one per seed: faults, crashes, checkers",
         arguments: &["-p", "sim"],
         variable: "SINTER_SEEDS",
         usual: "10000",
+    },
+    Campaign {
+        name: "fuzz",
+        about: "parsers against changed inputs, so many times as many as for each change; SINTER_SEED=n: others",
+        arguments: &["-p", "fuzz"],
+        variable: "SINTER_FUZZ",
+        usual: "100",
     },
     Campaign {
         name: "kill",

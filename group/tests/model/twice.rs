@@ -66,8 +66,13 @@ async fn changes(rig: &Rig) -> Vec<Asked> {
 
 fn of_names(root: Ino, file: Ino) -> Vec<Asked> {
     let pair = |from, to| (root, name(from), root, name(to));
-    let rename = |(parent, name, new_parent, new_name)| {
-        Op::Rename { parent, name, new_parent, new_name, no_replace: true, whiteout: true }
+    let rename = |(parent, name, new_parent, new_name)| Op::Rename {
+        parent,
+        name,
+        new_parent,
+        new_name,
+        no_replace: true,
+        whiteout: true,
     };
     let exchange = |(parent, name, new_parent, new_name)| Op::Exchange { parent, name, new_parent, new_name };
     let all = [

@@ -260,7 +260,11 @@ pub fn take_framed(reader: &mut Reader<'_>, uuid: Uuid, life: Life, sequence: u6
     let (_replica, count) = (fields.u64()?, fields.u16()?);
     let run = |fields: &mut Reader<'_>| {
         let place = Place { segment: SegmentId(fields.u32()?), block: fields.u16()? };
-        Ok(Run { place, count: fields.u16()? })
+        let count = fields.u16()?;
+        match place.block.checked_add(count.saturating_sub(1)) {
+            Some(_) => Ok(Run { place, count }),
+            None => Err(corrupt("a record's payload leaves its segment")),
+        }
     };
     let runs = (0..count).map(|_| run(&mut fields)).collect::<Result<_>>()?;
     Ok((decode_logged(fields.rest())?, runs))

@@ -132,8 +132,13 @@ pub fn encode_purge(purge: &Purge) -> Vec<u8> {
 pub fn decode_purge(bytes: &[u8]) -> Result<Purge> {
     let mut reader = open(bytes)?;
     let (mut purge, count) = (Purge::new(reader.u32()?), reader.u32()?);
+    let mut end = 0;
     for _ in 0..count {
         let (leaves, trim) = (reader.u64()?..reader.u64()?, reader.u64()?);
+        if leaves.is_empty() || leaves.start < end {
+            return Err(corrupt("the cuts of a file are not in order"));
+        }
+        end = leaves.end;
         purge.cut(leaves.clone(), leaves, trim);
     }
     Ok(purge)

@@ -5,9 +5,8 @@ use crate::{commit, damage, device, grow, space, summaries};
 use runtime::seeded::{Bug, fails};
 
 /// Bugs, each with the test that fails with it.
-const NOTICED: [(Bug, fn()); 14] = [
+const NOTICED: [(Bug, fn()); 13] = [
     (Bug::FrameOfAnotherLife, commit::crashes_one_after_the_other_keep_the_records_of_all_epochs),
-    (Bug::LifeReused, device::a_brick_on_a_device_keeps_what_it_has_while_freed_segments_are_discarded),
     (Bug::EpochKept, commit::crashes_one_after_the_other_keep_the_records_of_all_epochs),
     (Bug::DamageTakenForTail, damage::damage_of_what_was_durable_is_refused_and_changes_nothing),
     (Bug::TornTailBelieved, damage::damage_above_the_last_durable_mark_is_a_torn_tail),
