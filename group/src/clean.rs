@@ -124,7 +124,9 @@ impl Cleaner {
     /// One step of the controller, and what it decides for others.
     fn look(&mut self) -> Pace {
         let store = self.groups.store().clone();
-        store.let_go();
+        if store.let_go() {
+            self.groups.checkpoint_wanted.store(true, Ordering::Release);
+        }
         let ended = self.groups.checkpoints();
         // A checkpoint that began after the last move finds them empty: at the latest the second to end since.
         self.emptied.retain(|(segment, at)| ended < at + 2 && store.is_live(*segment));

@@ -331,13 +331,11 @@ impl Scenario<'_> {
         self.summary.moved += served.as_ref().map_or(0, |served: &Served| served.groups.cleaner().moved_blocks);
         drop(served);
         let excuse = self.excuse(number, faults.is_some());
-        if let Ran::Finished(Err(error)) = &ran
-            && !excuse.covers(error.kind)
-        {
-            return Err(format!("life {number} ended with an error: {error:?}"));
-        }
-        if let Some(broken) = shared.broken() {
-            return Err(broken);
+        match &ran {
+            Ran::Finished(Err(error)) if !excuse.covers(error.kind) => {
+                return Err(format!("life {number} ended with an error: {error:?}"));
+            }
+            _ => shared.broken().map_or(Ok(()), Err)?,
         }
         let life = Life {
             history: shared.history(),
@@ -355,12 +353,16 @@ impl Scenario<'_> {
         self.summary.blamed += answers::blaming(&life.history);
         answers::check(&life.history, &self.state.earlier, excuse)?;
         let stopped = end == End::Stop && matches!(ran, Ran::Finished(Ok(())));
-        let ends = self.trouble(number).is_some_and(|trouble| trouble.calls.ends_changes());
-        if stopped && ends && machine.faults_met() > 0 {
+        if stopped && machine.faults_met() > 0 && self.ends_changes(number) {
             return Err(format!("life {number} stopped as if nothing had failed (rule U4)"));
         }
         self.choose_echoes(&life);
         self.check_images(&machine, &life, stopped)
+    }
+
+    /// True if what fails in a life is something after which there are no more changes.
+    fn ends_changes(&self, number: u64) -> bool {
+        self.trouble(number).is_some_and(|trouble| trouble.calls.ends_changes())
     }
 
     /// The clients of one life.

@@ -275,7 +275,9 @@ impl<'a> Script<'a> {
             return Ok(());
         }
         let (name, new_name) = (name(from), name(to));
-        self.ask(Op::Rename { parent, name, new_parent, new_name, no_replace: true }, 0).await.map(drop)
+        self.ask(Op::Rename { parent, name, new_parent, new_name, no_replace: true, whiteout: false }, 0)
+            .await
+            .map(drop)
     }
 
     async fn checkpoint(&mut self) {

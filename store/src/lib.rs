@@ -194,12 +194,12 @@ impl Store {
     pub fn pin(&self) -> pins::Pin<'_> {
         self.pins.pin(self.runtime.tasks.core())
     }
-    /// Gives segments that were freed, and that nobody reads any more, to those who wait for one.
-    pub fn let_go(&self) {
+    /// Gives segments that were freed, and that nobody reads any more, to those who wait for one. True if a checkpoint can
+    /// free segments from now on which it could not before: those that a killed process had left open.
+    pub fn let_go(&self) -> bool {
         let mut table = self.table.lock();
-        if self.runtime.clock.now_ns() - self.opened_ns >= LATE_WRITES_NS {
-            table.release_held_back();
-        }
+        let late = self.runtime.clock.now_ns() - self.opened_ns >= LATE_WRITES_NS;
+        let released = late && table.release_held_back();
         let before = table.free();
         if table.let_go(self.pins.ended() || active(Bug::PinIgnored)) {
             self.pins.end_phase();
@@ -212,6 +212,7 @@ impl Store {
             self.log.segment_wanted.notify();
             self.space.came.notify();
         }
+        released
     }
     /// A cleaner will run: until it says otherwise, who needs a segment waits for it.
     pub fn expect_space(&self) {

@@ -16,6 +16,8 @@ use std::sync::Arc;
 
 /// Commit segments ready ahead: one to switch to at once, one more while the next is being filled with zeros.
 const COMMIT_AHEAD: usize = 2;
+/// The same where segments are short: a second one would be the one that the cleaner needs to make room.
+const COMMIT_AHEAD_SHORT: usize = 1;
 
 /// Runs until the log stops.
 pub async fn run(store: Arc<Store>) {
@@ -31,8 +33,13 @@ pub async fn run(store: Arc<Store>) {
     }
 }
 
+/// Commit segments to have ready.
+fn commit_ahead(store: &Store) -> usize {
+    if store.table.lock().free() > BULK_RESERVE_SEGMENTS { COMMIT_AHEAD } else { COMMIT_AHEAD_SHORT }
+}
+
 async fn step(store: &Arc<Store>) -> Result<()> {
-    while store.log.prepared() < COMMIT_AHEAD {
+    while store.log.prepared() < commit_ahead(store) {
         match prepare(store, Stream::Commit).await {
             Ok(Some(prepared)) => store.log.give(prepared),
             Ok(None) if store.space.reclaims() => break,

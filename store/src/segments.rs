@@ -114,8 +114,8 @@ impl Table {
         }
     }
     /// The process before this one has no write in flight any more.
-    pub fn release_held_back(&mut self) {
-        self.held_back.clear();
+    pub fn release_held_back(&mut self) -> bool {
+        !std::mem::take(&mut self.held_back).is_empty()
     }
     /// Sets a row as the index or recovery found it.
     pub fn restore(&mut self, segment: SegmentId, row: SegmentRow) {
