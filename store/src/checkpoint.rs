@@ -246,8 +246,6 @@ pub fn write(store: &Store, replay: ReplayRow, parts: Vec<GroupPart>, limits: Fr
         usages.commit(used, &dropped);
         usages.reserved()
     };
-    // What a killed process had left open may be freed with the rest.
-    store.let_go();
     {
         let mut table = store.table.lock();
         table.commit(staged);
