@@ -100,7 +100,7 @@ pub fn run(bytes: &[u8]) -> Answer {
         Ok(decision) => {
             one.apply(decision);
             let now = one.inode.expect("setting an attribute removes no inode");
-            assert!(now.kind == kind && now.mode <= 0o7777 && now.xattrs == !one.xattrs.is_empty(), "{now:?}");
+            assert!(now.kind == kind && now.mode <= 0o7777 && now.xattrs != one.xattrs.is_empty(), "{now:?}");
             read_again(&mut one, &caller, name, value)
         }
         Err(Stop::Error(error)) => Err(error.clone()),

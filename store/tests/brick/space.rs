@@ -139,7 +139,9 @@ pub fn a_freed_segment_is_not_taken_again_beneath_a_reader() {
         let held = brick.store.segments();
         assert!(held.emptied_segments >= 3, "{held:?}");
         drop(reader);
-        (0..2).for_each(|_| brick.store.let_go());
+        for _ in 0..2 {
+            brick.store.let_go();
+        }
         let free = brick.store.segments();
         assert!(free.emptied_segments <= 1 && free.free_segments >= held.free_segments + 2, "{held:?}, then {free:?}");
         brick.read_all().await;
