@@ -122,7 +122,7 @@ fn postgres_recovers_from_a_kill_of_the_daemon() {
     let server = postgres::Server::create(&home.mount.join("pg"), home.scratch.path());
     server.start();
     server.bench(&["-i", "-s", "5", "-q"]);
-    server.bench(&["-n", "-c", "4", "-j", "2", "-T", "6"]);
+    server.bench(&["-n", "-c", "4", "-j", "2", "-T", "3"]);
     let load = server.bench_beside(600);
     let told = server.told();
     told.wait_for(300);

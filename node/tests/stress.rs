@@ -1,4 +1,4 @@
-//! stress-ng's file system stressors on a real mount, each for `SINTER_STRESS` seconds (2 if not set; 100 take about an
+//! stress-ng's file system stressors on a real mount, each for `SINTER_STRESS` seconds (1 if not set; 100 take about an
 //! hour). They verify what they read back; afterwards the brick's check finds nothing.
 
 mod daemon;
@@ -50,7 +50,7 @@ const STRESSORS: [&str; 38] = [
 
 fn seconds() -> u64 {
     let set = std::env::var("SINTER_STRESS").ok();
-    set.map_or(2, |text| text.parse().expect("SINTER_STRESS is a number of seconds"))
+    set.map_or(1, |text| text.parse().expect("SINTER_STRESS is a number of seconds"))
 }
 
 #[test]
