@@ -112,6 +112,30 @@ pub struct Inode {
 }
 
 impl Inode {
+    /// An inode of which only kind, number, parent and times are known. The low half of the sequence serves as
+    /// generation: numbers are never reused, so it need only differ between bricks that were restored or cloned.
+    pub fn blank(kind: FileKind, ino: Ino, parent: Ino, now: Time) -> Inode {
+        Inode {
+            kind,
+            mode: 0,
+            uid: 0,
+            gid: 0,
+            links: 0,
+            rdev: 0,
+            project: 0,
+            generation: ino.sequence() as u32,
+            size: 0,
+            trim: 0,
+            entries: 0,
+            parent,
+            atime: now,
+            mtime: now,
+            ctime: now,
+            btime: now,
+            dead: false,
+            xattrs: false,
+        }
+    }
     /// `st_mode`: kind and permissions.
     pub fn st_mode(&self) -> u32 {
         self.kind.mode_bits() | u32::from(self.mode)

@@ -231,31 +231,6 @@ fn infant(
         size: wish.target.as_ref().map_or(0, |target| target.len() as u64),
         project: home.project,
         xattrs: !legacy.lists.is_empty(),
-        ..blank(wish.kind, ino, parent, now)
-    }
-}
-
-/// An inode of which only kind, number, parent and times are known. The low half of the sequence serves as
-/// generation: numbers are never reused, so it need only differ between bricks that were restored or cloned.
-pub(crate) fn blank(kind: FileKind, ino: Ino, parent: Ino, now: Time) -> Inode {
-    Inode {
-        kind,
-        mode: 0,
-        uid: 0,
-        gid: 0,
-        links: 0,
-        rdev: 0,
-        project: 0,
-        generation: ino.sequence() as u32,
-        size: 0,
-        trim: 0,
-        entries: 0,
-        parent,
-        atime: now,
-        mtime: now,
-        ctime: now,
-        btime: now,
-        dead: false,
-        xattrs: false,
+        ..Inode::blank(wish.kind, ino, parent, now)
     }
 }

@@ -1,6 +1,5 @@
 //! The catalogue of volumes: volume 0, group 0.
 
-use crate::create::blank;
 use crate::decision::{Decision, Draft};
 use crate::view::{Caller, Need, Stop, View, known, refuse};
 use base::limits::VOLUME_NAME_BYTES_MAX;
@@ -31,7 +30,7 @@ pub(crate) fn create(
         uid: caller.uid,
         gid: caller.gid,
         links: 2,
-        ..blank(FileKind::Directory, root, root, now)
+        ..Inode::blank(FileKind::Directory, root, root, now)
     };
     let volume = Volume { id, name: *name, root, created: now, size_bytes };
     let mut draft = Draft::new(CATALOGUE, FIRST_GROUP);

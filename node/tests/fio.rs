@@ -139,14 +139,6 @@ fn replay_after_a_kill_takes_seconds() {
     daemon.terminate();
 }
 
-/// Resident memory of the daemon in bytes.
-fn resident(daemon: &Daemon) -> u64 {
-    let status = std::fs::read_to_string(format!("/proc/{}/status", daemon.pid())).expect("it runs");
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("a running process has memory");
-    let kibibytes: u64 = line.trim().trim_end_matches(" kB").parse().expect("a number of kB");
-    kibibytes << 10
-}
-
 #[test]
 fn the_daemon_stays_below_its_memory_bound() {
     const BOUND: u64 = 512 << 20;
@@ -160,7 +152,7 @@ fn the_daemon_stays_below_its_memory_bound() {
     let mut most = 0;
     // Its output is a few KiB: less than the pipe holds, so it ends without being read.
     while fio.try_wait().expect("fio can be waited for").is_none() {
-        most = most.max(resident(&daemon));
+        most = most.max(daemon.memory("VmRSS"));
         std::thread::sleep(Duration::from_millis(50));
     }
     finished(fio, job);

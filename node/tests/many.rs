@@ -29,13 +29,6 @@ fn start(home: &Home) -> Daemon {
     Daemon::start(command)
 }
 
-/// Most memory that a process has had resident so far, in bytes.
-fn resident_most(pid: u32) -> u64 {
-    let status = fs::read_to_string(format!("/proc/{pid}/status")).expect("it runs");
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("it has memory");
-    line.trim().trim_end_matches("kB").trim().parse::<u64>().expect("a number") << 10
-}
-
 /// Where the file of a number lies.
 fn file(root: &Path, number: u64) -> PathBuf {
     if number < IN_ONE {
@@ -88,7 +81,7 @@ fn many_files_work_within_the_bound_of_memory() {
             fs::read_dir(root.join("one")).expect("list").map(|one| one.expect("list").file_name()).collect();
         assert_eq!(names.len() as u64, IN_ONE);
     });
-    let early = resident_most(daemon.pid());
+    let early = daemon.memory("VmHWM");
     daemon.terminate();
     let daemon = start(&home);
     each(&root, "stat after a restart", |path, number| {
@@ -99,7 +92,7 @@ fn many_files_work_within_the_bound_of_memory() {
     assert_eq!(fs::read_dir(&home.mount).expect("list").count(), 0);
     // What was cut is freed in steps.
     assert!((0..100).any(|_| settle(&home).logical == 0), "{:?}", space(&home));
-    let most = early.max(resident_most(daemon.pid()));
+    let most = early.max(daemon.memory("VmHWM"));
     println!("resident memory: {} MiB at most", most >> 20);
     assert!(most < MEMORY_MAX, "{most} bytes");
     daemon.terminate();

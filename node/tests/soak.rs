@@ -59,13 +59,6 @@ fn start(home: &Home) -> Daemon {
     Daemon::start(command)
 }
 
-/// Resident memory of a process, in bytes.
-fn resident(pid: u32) -> u64 {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("it runs");
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("it has memory");
-    line.trim().trim_end_matches("kB").trim().parse::<u64>().expect("a number") << 10
-}
-
 /// The daemon at a moment.
 struct Sample {
     at: Duration,
@@ -129,7 +122,7 @@ fn watch(home: &Home, daemon: &Daemon, series: &mut Series, stop: &AtomicBool) {
     let (started, whole) = (Instant::now(), Duration::from_secs(seconds()));
     while started.elapsed() < whole && !stop.load(Ordering::SeqCst) {
         std::thread::sleep(LOOK);
-        series.0.push(Sample { at: started.elapsed(), resident: resident(daemon.pid()), space: space(home) });
+        series.0.push(Sample { at: started.elapsed(), resident: daemon.memory("VmRSS"), space: space(home) });
     }
     stop.store(true, Ordering::SeqCst);
 }

@@ -8,7 +8,7 @@ use base::{
 };
 
 pub(super) fn inode(kind: FileKind) -> Inode {
-    Inode { links: 1, ..crate::create::blank(kind, Ino(1 << 20), Ino(0), Time(10)) }
+    Inode { links: 1, ..Inode::blank(kind, Ino(1 << 20), Ino(0), Time(10)) }
 }
 
 fn name(text: &str) -> Name {

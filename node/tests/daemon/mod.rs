@@ -195,6 +195,13 @@ impl Daemon {
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
+    /// Bytes of its memory by the name that the kernel gives them: `VmRSS` is what is resident now, `VmHWM` the most so far.
+    pub fn memory(&self, name: &str) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid())).expect("it runs");
+        let line = status.lines().find_map(|line| line.strip_prefix(name)).expect("a running process has memory");
+        let kibibytes = line.trim_start_matches(':').trim().trim_end_matches("kB").trim();
+        kibibytes.parse::<u64>().expect("a number of kB") << 10
+    }
     /// Sends a signal by its name.
     pub fn signal(&self, name: &str) {
         system("kill", &[&format!("-{name}"), &self.child.id().to_string()]);

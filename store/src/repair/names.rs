@@ -282,24 +282,7 @@ fn made_anew(ino: Ino, kind: FileKind, seen: &Seen, parent: Ino, now: Time) -> I
         FileKind::Link => seen.target.unwrap_or(0),
         _ => 0,
     };
-    Inode {
-        kind,
-        mode: if kind == FileKind::Directory { 0o700 } else { 0o600 },
-        uid: 0,
-        gid: 0,
-        links: 0,
-        rdev: 0,
-        project: 0,
-        generation: ino.sequence() as u32,
-        size,
-        trim: seen.trim,
-        entries: seen.entries,
-        parent,
-        atime: now,
-        mtime: now,
-        ctime: now,
-        btime: now,
-        dead: false,
-        xattrs: seen.xattrs,
-    }
+    let mode = if kind == FileKind::Directory { 0o700 } else { 0o600 };
+    let Seen { trim, entries, xattrs, .. } = *seen;
+    Inode { mode, size, trim, entries, xattrs, ..Inode::blank(kind, ino, parent, now) }
 }
