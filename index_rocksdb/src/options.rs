@@ -165,12 +165,8 @@ impl Options {
         let rate = i64::try_from(self.write_bytes_per_second).unwrap_or(i64::MAX).max(1 << 20);
         options.set_ratelimiter(rate, PACER_PERIOD_US, PACER_FAIRNESS);
         options.set_max_background_jobs(BACKGROUND_JOBS);
-        // Compaction has time, and whole cores would be its own for a second: clients and checkpoints go first. Flushes,
-        // which a checkpoint waits for, run in another pool.
-        if let Ok(mut env) = rocksdb::Env::new() {
-            env.lower_thread_pool_cpu_priority();
-            options.set_env(&env);
-        }
+        // Compaction keeps its share of a busy core: a lower priority would starve it, and checkpoints, which wait where
+        // flushed tables pile up, with it. That it takes no core for itself is up to the pace.
         options.set_max_subcompactions(1);
     }
 }

@@ -5,6 +5,8 @@ use base::{Kind, Result};
 use runtime::random::SplitMix;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 use store::index::model::ModelIndex;
 use store::index::{Index, IndexEdit};
 
@@ -196,6 +198,33 @@ fn a_full_memtable_never_splits_a_write() {
 }
 
 /// Files of the index with this ending.
+/// A checkpoint waits for compaction where flushed tables pile up: on a machine that is busy with other things, compaction must
+/// have its share of it.
+#[test]
+fn others_that_take_all_cores_do_not_stop_checkpoints() {
+    const LONGEST: Duration = Duration::from_secs(5);
+    let scratch = Scratch::new("busy");
+    let index = create(&scratch.index());
+    let ended = AtomicBool::new(false);
+    let spin = || while !ended.load(Ordering::Relaxed) {};
+    let cores = std::thread::available_parallelism().map_or(2, usize::from);
+    std::thread::scope(|scope| {
+        (0..2 * cores).for_each(|_| drop(scope.spawn(spin)));
+        let mut random = SplitMix(5);
+        // More tables than may wait, each of half a MiB that does not compress.
+        let longest = (0..40).map(|_| {
+            let mut value = || (0..64).flat_map(|_| random.next().to_le_bytes()).collect();
+            let edits = (0..1000).map(|number| IndexEdit::Put(key(number * 7), value())).collect();
+            let started = Instant::now();
+            index.write(edits).and_then(|()| index.persist()).expect("the directory is writable");
+            started.elapsed()
+        });
+        let longest = longest.max();
+        ended.store(true, Ordering::Relaxed);
+        assert!(longest < Some(LONGEST), "a checkpoint took {longest:?}");
+    });
+}
+
 fn files(path: &Path, named: fn(&str) -> bool) -> Vec<PathBuf> {
     let entries = fs::read_dir(path).expect("readable").map(|entry| entry.expect("readable").path());
     let name = |path: &PathBuf| path.file_name().is_some_and(|name| named(&name.to_string_lossy()));

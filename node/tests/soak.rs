@@ -6,23 +6,24 @@
 #[path = "soak/client.rs"]
 mod client;
 mod daemon;
+#[path = "daemon/series.rs"]
+mod series;
 #[path = "daemon/space.rs"]
 mod space;
 
 use client::{Action, Client, Figures};
 use daemon::{Daemon, Home};
-use space::{BLOCK, Space, settle, space};
+use series::Series;
+use space::{BLOCK, settle};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Clients at the same time.
 const CLIENTS: u64 = 3;
 /// Of what is usable they hold so many hundredths: the cleaner has work, nobody hears "full".
 const FILL_PERCENT: u64 = 90;
-/// Between two looks at the daemon.
-const LOOK: Duration = Duration::from_secs(2);
 /// No operation takes longer: clients wait for the cleaner for half a second at most, for a device that others use as
 /// well for some more.
 const SLOWEST: Duration = Duration::from_secs(5);
@@ -59,48 +60,6 @@ fn start(home: &Home) -> Daemon {
     Daemon::start(command)
 }
 
-/// The daemon at a moment.
-struct Sample {
-    at: Duration,
-    resident: u64,
-    space: Space,
-}
-
-/// What was seen so far; shown if the test fails.
-struct Series(Vec<Sample>);
-
-impl Series {
-    fn show(&self) {
-        println!(
-            "  seconds  resident MB  buffers  index  overlay  logical MB  free segments  client MB  device MB  cleaner"
-        );
-        for Sample { at, resident, space } in &self.0 {
-            let Space { logical, free, segment, client, device, memory, cleaner, .. } = space;
-            let [buffers, index, overlay] = memory.map(|bytes| bytes >> 20);
-            let (at, free) = (at.as_secs(), free / segment);
-            let [resident, logical, client, device] = [*resident, *logical, *client, *device].map(|bytes| bytes >> 20);
-            print!("{at:9}  {resident:11}  {buffers:7}  {index:5}  {overlay:7}");
-            println!("  {logical:10}  {free:13}  {client:9}  {device:9}  {cleaner}");
-        }
-    }
-    /// The most memory early on, and later.
-    fn peaks(&self) -> [u64; 2] {
-        [self.peak(Duration::ZERO, early()), self.peak(early(), Duration::MAX)]
-    }
-    fn peak(&self, from: Duration, to: Duration) -> u64 {
-        let within = self.0.iter().filter(|sample| sample.at >= from && sample.at < to);
-        within.map(|sample| sample.resident).max().unwrap_or_default()
-    }
-}
-
-impl Drop for Series {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            self.show();
-        }
-    }
-}
-
 type Worker = JoinHandle<(Client, Result<(), String>)>;
 
 fn spawn(home: &Home, quota: u64, stop: &Arc<AtomicBool>) -> Vec<Worker> {
@@ -117,16 +76,6 @@ fn spawn(home: &Home, quota: u64, stop: &Arc<AtomicBool>) -> Vec<Worker> {
     (0..CLIENTS).map(one).collect()
 }
 
-/// Looks at the daemon until the time is over or a client has failed.
-fn watch(home: &Home, daemon: &Daemon, series: &mut Series, stop: &AtomicBool) {
-    let (started, whole) = (Instant::now(), Duration::from_secs(seconds()));
-    while started.elapsed() < whole && !stop.load(Ordering::SeqCst) {
-        std::thread::sleep(LOOK);
-        series.0.push(Sample { at: started.elapsed(), resident: daemon.memory("VmRSS"), space: space(home) });
-    }
-    stop.store(true, Ordering::SeqCst);
-}
-
 fn summary(figures: &Figures, series: &Series) {
     println!("  operation     count  mean ms  slowest ms  at second");
     for action in Action::ALL {
@@ -139,8 +88,8 @@ fn summary(figures: &Figures, series: &Series) {
     let (client, device) = (last.space.client - first.space.client, last.space.device - first.space.device);
     let amplification = device as f64 / client.max(1) as f64;
     println!("  clients wrote {} MB, the device got {amplification:.2} times that", client >> 20);
-    let [start, end] = [first, last].map(|sample| sample.resident >> 20);
-    let [before, after] = series.peaks().map(|bytes| bytes >> 20);
+    let [start, end] = series.ends().map(|bytes| bytes >> 20);
+    let [before, after] = series.peaks(early()).map(|bytes| bytes >> 20);
     println!("  resident memory: {start} MB at the start, {end} at the end; peaks: {before} early, {after} later");
 }
 
@@ -151,9 +100,9 @@ fn churn_leaves_no_byte_behind() {
     let before = settle(&home);
     let quota = before.usable / BLOCK * FILL_PERCENT / 100 / CLIENTS;
     let stop = Arc::new(AtomicBool::new(false));
-    let mut series = Series(Vec::new());
+    let mut series = Series::default();
     let workers = spawn(&home, quota, &stop);
-    watch(&home, &daemon, &mut series, &stop);
+    series.watch(&home, &daemon, Duration::from_secs(seconds()), &stop);
     let mut figures = Figures::default();
     let (mut clients, mut failures) = (Vec::new(), Vec::new());
     for worker in workers {
@@ -168,7 +117,7 @@ fn churn_leaves_no_byte_behind() {
         let one = figures.of(action);
         assert!(one.slowest < SLOWEST, "{action:?} took {:?} once, at {:?}", one.slowest, one.slowest_at);
     }
-    let [early, late] = series.peaks();
+    let [early, late] = series.peaks(early());
     assert!(late <= early + growth_bytes(), "the daemon's memory grew from {early} to {late} bytes");
     assert!(late.max(early) <= MEMORY_MAX, "the daemon holds {late} bytes");
 

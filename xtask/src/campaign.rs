@@ -12,7 +12,7 @@ struct Campaign {
     usual: &'static str,
 }
 
-const CAMPAIGNS: [Campaign; 6] = [
+const CAMPAIGNS: [Campaign; 11] = [
     Campaign {
         name: "seeds",
         about: "simulated machines, one per seed: faults, crashes, checkers",
@@ -55,6 +55,41 @@ const CAMPAIGNS: [Campaign; 6] = [
         variable: "SINTER_BESIDE",
         usual: "1000000",
     },
+    Campaign {
+        name: "many",
+        about: "so many files in a tree, and 100,000 in one directory, within a gibibyte of memory",
+        arguments: &["-p", "node", "--test", "many"],
+        variable: "SINTER_MANY",
+        usual: "1000000",
+    },
+    Campaign {
+        name: "fsx",
+        about: "so many random operations on files, compared byte by byte, in four modes",
+        arguments: &["-p", "node", "--test", "fsx"],
+        variable: "FSX_OPERATIONS",
+        usual: "10000000",
+    },
+    Campaign {
+        name: "stress",
+        about: "stress-ng's file system stressors, each for so many seconds; 95 take an hour",
+        arguments: &["-p", "node", "--test", "stress"],
+        variable: "SINTER_STRESS",
+        usual: "95",
+    },
+    Campaign {
+        name: "everything",
+        about: "seconds of churn, fsx, stress-ng, trees, SQLite and scrubs at once on one mount",
+        arguments: &["-p", "node", "--test", "everything"],
+        variable: "SINTER_EVERYTHING",
+        usual: "3600",
+    },
+    Campaign {
+        name: "errors",
+        about: "a read, write, flush or call of a small life failing, one in so many of them (1: each)",
+        arguments: &["-p", "sim", "--test", "errors"],
+        variable: "SINTER_EVERY",
+        usual: "1",
+    },
 ];
 
 /// What `cargo xtask campaign --help` prints.
@@ -62,7 +97,7 @@ pub fn help() -> String {
     let mut text = "cargo xtask campaign NAME [COUNT]\n\n".to_string();
     for campaign in &CAMPAIGNS {
         let Campaign { name, about, variable, usual, .. } = campaign;
-        text += &format!("  {name:<6} {about}\n         COUNT is handed over as {variable}; usually {usual}\n");
+        text += &format!("  {name:<10} {about}\n             COUNT is handed over as {variable}; usually {usual}\n");
     }
     text + "\nOther variables of the tests pass through, SINTER_SEED=n for one: the first seed, hence a failed one again.\n"
 }

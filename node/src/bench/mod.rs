@@ -5,6 +5,7 @@ mod engine;
 pub mod random;
 pub mod report;
 pub mod steady;
+mod stolen;
 pub mod sync;
 
 #[cfg(test)]

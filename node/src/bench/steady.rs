@@ -3,6 +3,7 @@
 
 use super::engine::{BLOCK_BYTES, Ground, Worker, random_bytes, run_watched};
 use super::report::Progress;
+use super::stolen::Stolen;
 use crate::admin::client::Client;
 use crate::admin::protocol::{Answer, Request, Space, Status};
 use crate::failure::{Exit, Failure};
@@ -19,6 +20,9 @@ const FILE: &str = "steady";
 const THREADS: u32 = 32;
 /// Seconds at the end, and after the first as many, that are compared.
 const SPAN_SECONDS: usize = 60;
+/// A slow second in which the host took so many hundredths of the processors' time is laid at its door: a tenth costs 32
+/// writers on two cores far more than a tenth, because it is taken from whoever holds what the others wait for.
+const DISTURBED_PERCENT: u64 = 10;
 
 /// What to measure.
 pub struct Plan {
@@ -47,6 +51,12 @@ pub struct Report {
     pub zipf: bool,
     /// Writes of each second.
     pub windows: Vec<u64>,
+    /// Of each second, how many hundredths of the processors' time the host of this virtual machine took.
+    pub stolen_percent: Vec<u64>,
+    /// Seconds with fewer writes than half of the mean.
+    pub low: u64,
+    /// Of these, how many in which, or just before which, the host took a tenth of the processors' time or more.
+    pub low_disturbed: u64,
     /// Writes per second.
     pub mean: u64,
     /// The slowest second's writes.
@@ -91,10 +101,11 @@ pub fn measure(
     progress.begin(format!("overwriting {}", if plan.zipf { "by Zipf's law" } else { "uniformly" }));
     let workers = (0..THREADS).map(|thread| worker(&ground, thread, file_bytes, plan.zipf));
     let workers = workers.collect::<std::io::Result<Vec<Worker>>>().map_err(failed)?;
-    let mut windows = Vec::new();
-    let mut seen = 0;
+    let (mut windows, mut stolen_percent) = (Vec::new(), Vec::new());
+    let (mut seen, mut stolen) = (0, Stolen::start());
     let watch = |done: u64| {
         windows.push(done - seen);
+        stolen_percent.push(stolen.percent());
         seen = done;
     };
     let measured = run_watched(workers, plan.time, progress, interrupted, watch).map_err(failed)?;
@@ -104,6 +115,7 @@ pub fn measure(
     let span = SPAN_SECONDS.min(windows.len() / 2);
     let mean = |part: &[u64]| part.iter().sum::<u64>() / part.len().max(1) as u64;
     let early = if windows.len() >= 3 * SPAN_SECONDS { SPAN_SECONDS } else { 0 };
+    let [low, low_disturbed] = low(&windows, &stolen_percent);
     Ok(Report {
         bench: "steady",
         directory: directory.display().to_string(),
@@ -125,7 +137,19 @@ pub fn measure(
             model(after.logical_bytes as f64 / (after.physical_bytes - after.free_bytes).max(1) as f64)
         }),
         windows,
+        stolen_percent,
+        low,
+        low_disturbed,
     })
+}
+
+/// Seconds below half of the mean, and those of them that the host disturbed.
+fn low(windows: &[u64], stolen_percent: &[u64]) -> [u64; 2] {
+    let mean = windows.iter().sum::<u64>() / windows.len().max(1) as u64;
+    let low: Vec<usize> = (0..windows.len()).filter(|&at| windows[at] < mean / 2).collect();
+    let took = |at: usize| stolen_percent[at] >= DISTURBED_PERCENT;
+    let disturbed = low.iter().filter(|&&at| took(at) || (at > 0 && took(at - 1)));
+    [low.len() as u64, disturbed.count() as u64]
 }
 
 fn space_of(brick: &Path) -> Result<Space, Failure> {
@@ -192,6 +216,8 @@ impl Report {
         row("seconds", count(self.windows.len() as u64));
         row("writes/s", count(self.mean));
         row("slowest second", percent(self.least, self.mean));
+        let (low, disturbed) = (count(self.low), count(self.low_disturbed));
+        row("below half of the mean", format!("{low} s, the host took processor time in {disturbed} of them"));
         row("early", count(self.early_mean));
         row("late", percent(self.late_mean, self.early_mean));
         row("p50", crate::table::duration(self.p50_ns));
@@ -235,6 +261,14 @@ mod tests {
     }
 
     #[test]
+    fn slow_seconds_are_told_apart_from_those_the_host_made() {
+        let windows = [100, 100, 40, 100, 40, 40, 100, 100, 100];
+        let stolen = [0, 0, 0, 12, 0, 0, 30, 0, 0];
+        assert_eq!(low(&windows, &stolen), [3, 1], "only the one after the disturbed second has an excuse");
+        assert_eq!(low(&[], &[]), [0, 0]);
+    }
+
+    #[test]
     fn a_short_run_tells_every_second() {
         let scratch = crate::scratch::Scratch::new();
         let plan =
@@ -244,5 +278,6 @@ mod tests {
         let report = report.unwrap_or_else(|failure| panic!("{failure:?}"));
         assert!((1..=3).contains(&report.windows.len()) && report.mean > 0, "{report:?}");
         assert!(report.table().contains("slowest second"));
+        assert_eq!(report.stolen_percent.len(), report.windows.len());
     }
 }

@@ -1,6 +1,8 @@
 //! A client that works in a directory of its own and knows what each byte of its files must be: of each block the
 //! version that was written to it, and up to where; what follows is zeros.
 
+#![allow(dead_code)] // Each test program uses its own part.
+
 use crate::space::{BLOCK, block};
 use runtime::random::SplitMix;
 use std::fs::{File, OpenOptions};
