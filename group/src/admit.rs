@@ -113,7 +113,11 @@ impl Groups {
     }
 
     fn refuse_if_short(&self) -> Result<()> {
-        if self.store().host.is_short() { Err(host_full()) } else { Ok(()) }
+        match self.store().host.is_short() {
+            // A brick that has failed is not called full (rule U4).
+            true => self.store().log.check().and(Err(host_full())),
+            false => Ok(()),
+        }
     }
 
     /// Promises a file room for a range of bytes (rule K5): as much of it is admitted as has none yet. What only makes a

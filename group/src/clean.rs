@@ -124,7 +124,8 @@ impl Cleaner {
     /// One step of the controller, and what it decides for others.
     fn look(&mut self) -> Pace {
         let store = self.groups.store().clone();
-        if store.let_go() {
+        store.let_go();
+        if store.release_held_back() {
             self.groups.checkpoint_wanted.store(true, Ordering::Release);
         }
         let ended = self.groups.checkpoints();

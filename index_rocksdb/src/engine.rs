@@ -77,7 +77,11 @@ impl RocksIndex {
 }
 
 /// Opens the database; says whether its I/O is direct.
-fn open(path: &Path, options: &Options, merge: MergeLeaf) -> Result<(DB, rocksdb::Options, bool), rocksdb::Error> {
+pub(crate) fn open(
+    path: &Path,
+    options: &Options,
+    merge: MergeLeaf,
+) -> Result<(DB, rocksdb::Options, bool), rocksdb::Error> {
     let attempt = |direct: bool| -> Result<_, rocksdb::Error> {
         let engine = options.engine(merge, direct);
         let database = match options.read_only {
@@ -93,7 +97,8 @@ fn open(path: &Path, options: &Options, merge: MergeLeaf) -> Result<(DB, rocksdb
     }
 }
 
-fn reading() -> ReadOptions {
+/// How rows are read: verified.
+pub(crate) fn reading() -> ReadOptions {
     let mut options = ReadOptions::default();
     options.set_verify_checksums(true);
     options

@@ -12,6 +12,7 @@
 //!   never a wrong value; a merge function that panics is `Corrupt` too.
 //! - Memory is bounded by `Options::cache_bytes` (blocks, their indexes and filters, memtables) and the largest
 //!   write in flight. Flush and compaction bypass the page cache and are paced.
+//! - What can be read of an index with bad blocks can be copied (`salvage`), and where rows are missing is told.
 //!
 //! Not here: what keys and values mean, when to checkpoint, caching of decoded leaves.
 #![forbid(unsafe_code)]
@@ -22,8 +23,10 @@ mod manifest;
 mod mark;
 mod options;
 mod place;
+mod salvage;
 #[cfg(test)]
 mod tests;
 
 pub use engine::RocksIndex;
 pub use options::{Compaction, Compression, Options, Shape};
+pub use salvage::{Salvaged, salvage};

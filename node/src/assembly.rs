@@ -12,7 +12,7 @@ use base::limits::{BLOCK_BYTES, GROUPS_DEFAULT, SEGMENT_BYTES_DEFAULT};
 use base::{Error, Kind, Name, Op, Reply, RequestId, Result, SessionId, StatFs, VolumeId};
 use front::fuse::{Identity, MountOptions, OP_NAMES, Serving};
 use group::{Class, Context, Groups};
-use index_rocksdb::RocksIndex;
+use index_rocksdb::{RocksIndex, Salvaged};
 use layer::Stack;
 use runtime::real::{self, Reactors};
 use runtime::{Ledger, Runtime, Span, tasks};
@@ -187,9 +187,9 @@ impl Brick {
             let what = "the brick's segments lie in its directory: leave --device out";
             return Err(failed(Error::new(Kind::Invalid, what)));
         }
-        // The index needs room to open. The store looks again, and goes on looking.
+        // The index needs room to open. The store looks again, goes on looking, and tells of what fails.
         let brick_bytes = u64::from(superblock.segments) * superblock.segment_bytes;
-        store::host::Host::default().look(&*runtime.disk, brick_bytes);
+        drop(store::host::Host::default().look(&*runtime.disk, brick_bytes));
         tell(Step::begin("index"));
         let index = open_index(data, index_options(memory_max)).map_err(failed)?;
         let world = runtime.clone();
@@ -472,6 +472,16 @@ pub fn repair(data: &Path, depth: Depth, memory_max: u64, tell: Tell) -> Result<
         store::repair::repair(&opening, depth, &mut |step| tell(step)).await
     });
     repaired.map_err(failed)
+}
+
+/// Copies what can still be read of a damaged index into `to`; what that leaves out. Errors: the brick is in use; its index
+/// can't even be opened.
+pub fn salvage(data: &Path, to: &Path, memory_max: u64) -> Result<Salvaged, Failure> {
+    let failed = |error: Error| Failure::of(format!("can't read what is left of {}", data.display()), &error);
+    // Held meanwhile: nobody else has the brick open.
+    let (runtime, reactors) = start(data, None, memory_max, false).map_err(failed)?;
+    check_superblock(&runtime, &reactors).map_err(failed)?;
+    index_rocksdb::salvage(&data.join(INDEX), to, &index_options(memory_max), merge).map_err(failed)
 }
 
 /// Has the log replayed, and what was left half-done completed: afterwards the index holds all.

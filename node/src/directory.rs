@@ -102,6 +102,28 @@ pub fn keep_index(data: &Path) -> Result<PathBuf, Failure> {
     Ok(copy)
 }
 
+/// Removes a directory with all that is in it, if it is there.
+pub fn remove_tree(path: &Path) -> std::io::Result<()> {
+    match std::fs::remove_dir_all(path) {
+        Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// Has an index that was made beside it take the place of the brick's; the brick keeps a copy of that (`keep_index`).
+pub fn replace_index(data: &Path, new: &Path) -> Result<(), Failure> {
+    let index = data.join(crate::assembly::INDEX);
+    let old = data.join(format!("{}.damaged", crate::assembly::INDEX));
+    let replaced = (|| {
+        remove_tree(&old)?;
+        std::fs::rename(&index, &old)?;
+        std::fs::rename(new, &index)?;
+        File::open(data)?.sync_all()?;
+        remove_tree(&old)
+    })();
+    replaced.map_err(|error| Failure::io(format!("can't replace {}", index.display()), &error))
+}
+
 /// Refuses a directory that holds something that no format left there; `again`: one was begun there.
 pub fn check_empty(data: &Path, again: bool) -> Result<(), Failure> {
     let failed = |error: std::io::Error| Failure::io(format!("can't list {}", data.display()), &error);

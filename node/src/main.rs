@@ -12,6 +12,8 @@ mod config;
 mod daemon;
 mod directory;
 mod failure;
+#[cfg(test)]
+mod fuzz_tests;
 mod host;
 mod memory;
 mod notify;

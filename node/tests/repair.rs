@@ -122,3 +122,82 @@ fn a_repair_that_is_killed_can_be_repeated() {
     home.check();
     is_whole(&home);
 }
+
+/// Flips a byte in the largest table of the index, so far into it.
+fn flip_in_table(home: &Home, part: impl Fn(usize) -> usize) {
+    let entries = std::fs::read_dir(home.data.join("index")).expect("it is there");
+    let tables = entries.map(|entry| entry.expect("readable").path());
+    let tables = tables.filter(|path| path.extension().is_some_and(|kind| kind == "sst"));
+    let table =
+        tables.max_by_key(|path| std::fs::metadata(path).expect("it is there").len()).expect("there are tables");
+    let mut bytes = std::fs::read(&table).expect("readable");
+    let at = part(bytes.len());
+    bytes[at] ^= 0x20;
+    std::fs::write(&table, bytes).expect("writable");
+}
+
+/// Of blocks that the engine's checksums refuse, what else tells of is made anew: here the middle of a large file's map.
+#[test]
+fn an_index_with_bad_blocks_is_copied_and_mended() {
+    const LARGE: u64 = 192 << 20;
+    let home = Home::new("repair-blocks");
+    let daemon = home.up();
+    let block = |number: u64| (0..1 << 20).map(|at: u64| (at >> 12) as u8 ^ number as u8).collect::<Vec<_>>();
+    let mut file = std::fs::File::create(home.mount.join("large")).expect("the mount is writable");
+    for number in 0..LARGE >> 20 {
+        std::io::Write::write_all(&mut file, &block(number)).expect("there is room");
+    }
+    drop(file);
+    daemon.terminate();
+    home.check();
+    let data = text(&home.data);
+    flip_in_table(&home, |length| length / 2);
+    fail(&["check", data], 2, &["contradicts its checksums", "--repair", "docs/operate/read-only.md"]);
+    let output = run(&["check", data, "--repair", "--json"]);
+    let told: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {output:?}"));
+    assert_eq!(output.status.code(), Some(0), "{told}");
+    assert!(told["mended"][1].as_str().is_some_and(|text| text.contains("from Leaf rows of group")), "{told}");
+    assert_eq!((&told["lost"], &told["after"]["findings"]), (&Value::Array(vec![]), &Value::Array(vec![])));
+    assert!(home.data.join("index.before-repair-1").is_dir() && !home.data.join("index.salvaged").exists());
+    home.check();
+    let daemon = home.up();
+    let mut file = std::fs::File::open(home.mount.join("large")).expect("it is there");
+    let mut read = vec![0; 1 << 20];
+    for number in 0..LARGE >> 20 {
+        std::io::Read::read_exact(&mut file, &mut read).expect("it can be read");
+        assert!(read == block(number), "MiB {number}");
+    }
+    daemon.terminate();
+}
+
+/// Of others nothing else tells: nothing is changed, and it says what to do.
+#[test]
+fn an_index_that_has_lost_what_nothing_else_tells_is_left_alone() {
+    let home = Home::new("repair-hopeless");
+    used(&home);
+    // The first rows are counters of groups.
+    flip_in_table(&home, |_| 100);
+    let before = tree_of(&home);
+    let data = text(&home.data);
+    fail(&["check", data], 2, &["contradicts its checksums", "--repair"]);
+    fail(&["check", data, "--repair"], 2, &["nothing else tells", "backup", "An index with bad blocks"]);
+    assert_eq!(tree_of(&home), before);
+}
+
+/// Names and checksums of all files of the brick but segments, the engine's logs, and who had it open last.
+fn tree_of(home: &Home) -> Vec<(String, u32)> {
+    let mut all = Vec::new();
+    for directory in [home.data.clone(), home.data.join("index")] {
+        for entry in std::fs::read_dir(directory).expect("it is there") {
+            let path = entry.expect("readable").path();
+            let name = path.display().to_string();
+            if path.is_file() && !["LOG", "segments-", "data/lock"].iter().any(|other| name.contains(other)) {
+                all.push((name, base::checksum::crc32c(&std::fs::read(&path).expect("readable"))));
+            } else if path.is_dir() {
+                all.push((name, 0));
+            }
+        }
+    }
+    all.sort();
+    all
+}

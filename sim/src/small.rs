@@ -62,9 +62,9 @@ impl Calls {
     pub fn ends_changes(self) -> bool {
         matches!(self, Calls::Writes | Calls::Flushes | Calls::IndexWrites)
     }
-    /// True if clients may hear that there is no space: a host that can't make files has none either.
+    /// True if clients may hear that there is no space. Of a host that fails they hear that.
     pub fn fills(self) -> bool {
-        matches!(self, Calls::Space | Calls::Files | Calls::Names | Calls::FullWrites)
+        matches!(self, Calls::Space | Calls::FullWrites)
     }
 }
 

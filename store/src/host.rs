@@ -5,7 +5,7 @@
 //! free, so that the cleaner makes do with the others.
 
 use base::limits::BALLAST_BYTES_MAX;
-use base::{Kind, Result};
+use base::{Error, Kind, Result};
 use runtime::{Disk, FileId, Lock, OpenMode};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -53,18 +53,28 @@ impl Host {
     pub fn spare_bytes(&self) -> u64 {
         self.spare_bytes.load(Ordering::Acquire)
     }
-    /// Looks at the room: lets the ballast go, or makes it again. Blocks. A file system that can't be asked counts as short:
-    /// what is to be written there next will tell why.
-    pub fn look(&self, disk: &dyn Disk, brick_bytes: u64) {
+    /// Looks at the room: lets the ballast go, or makes it again. Blocks. Errors: `Io` where that fails for another reason
+    /// than room: nobody is to take a device that fails for one that is full.
+    pub fn look(&self, disk: &dyn Disk, brick_bytes: u64) -> Result<()> {
         let mut ballast = self.ballast.lock();
         let wanted_bytes = brick_bytes.div_ceil(BALLAST_PARTS).min(BALLAST_BYTES_MAX);
-        let short = ballast.look(disk, wanted_bytes).unwrap_or(Some(true));
+        let short = match ballast.look(disk, wanted_bytes) {
+            // Not even the ballast's name has room.
+            Err(error) if is_full(&error) => Some(true),
+            looked => looked?,
+        };
         if let Some(short) = short {
             self.short.store(short, Ordering::Release);
         }
         // Half the ballast is kept free beside it (see `Ballast::look`), and what is missing of it.
         self.spare_bytes.store(wanted_bytes + wanted_bytes / 2 - ballast.bytes, Ordering::Release);
+        Ok(())
     }
+}
+
+/// True if a call failed for want of room: the file system's, or what it lets the daemon's user have.
+fn is_full(error: &Error) -> bool {
+    matches!(error.kind, Kind::NoSpace | Kind::Quota)
 }
 
 impl Ballast {
@@ -95,7 +105,7 @@ impl Ballast {
         let file = self.file.map_or_else(|| disk.open(BALLAST, OpenMode::Create), Ok)?;
         self.file = Some(file);
         match disk.allocate(file, bytes) {
-            Err(error) if error.kind == Kind::NoSpace => return Ok(()),
+            Err(error) if is_full(&error) => return Ok(()),
             made => made?,
         }
         self.bytes = bytes;

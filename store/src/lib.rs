@@ -194,12 +194,15 @@ impl Store {
     pub fn pin(&self) -> pins::Pin<'_> {
         self.pins.pin(self.runtime.tasks.core())
     }
-    /// Gives segments that were freed, and that nobody reads any more, to those who wait for one. True if a checkpoint can
-    /// free segments from now on which it could not before: those that a killed process had left open.
-    pub fn let_go(&self) -> bool {
-        let mut table = self.table.lock();
+    /// Has segments count that a killed process had left open, once its last writes have ended. True if there are any: a
+    /// checkpoint can free them from now on. Told once; who asks has that checkpoint made.
+    pub fn release_held_back(&self) -> bool {
         let late = self.runtime.clock.now_ns() - self.opened_ns >= LATE_WRITES_NS;
-        let released = late && table.release_held_back();
+        late && self.table.lock().release_held_back()
+    }
+    /// Gives segments that were freed, and that nobody reads any more, to those who wait for one.
+    pub fn let_go(&self) {
+        let mut table = self.table.lock();
         let before = table.free();
         if table.let_go(self.pins.ended() || active(Bug::PinIgnored)) {
             self.pins.end_phase();
@@ -212,7 +215,6 @@ impl Store {
             self.log.segment_wanted.notify();
             self.space.came.notify();
         }
-        released
     }
     /// A cleaner will run: until it says otherwise, who needs a segment waits for it.
     pub fn expect_space(&self) {
@@ -235,14 +237,20 @@ impl Store {
     pub fn hidden_segments(&self) -> usize {
         self.table.lock().hidden()
     }
-    /// Looks at the room that the host has (rule K5). Blocks.
+    /// Looks at the room that the host has (rule K5). Blocks. If that fails, the brick takes no more changes (rule U4).
     pub fn look_at_host(&self) {
+        if let Err(error) = self.try_look_at_host() {
+            self.log.fail(error.with("keeping room for the index"));
+        }
+    }
+    fn try_look_at_host(&self) -> Result<()> {
         let brick_bytes = u64::from(self.superblock.lock().segments) * self.geometry.segment_bytes;
-        self.host.look(&*self.runtime.disk, brick_bytes);
+        self.host.look(&*self.runtime.disk, brick_bytes)?;
         let needed_bytes = self.geometry.unmade_bytes() + self.host.spare_bytes();
-        if self.runtime.disk.free_bytes().unwrap_or(0) < needed_bytes {
+        if self.runtime.disk.free_bytes()? < needed_bytes {
             // Before they are needed: who fills the others hears in time that there are no more.
-            return self.hide_unmade();
+            self.hide_unmade();
+            return Ok(());
         }
         let mut table = self.table.lock();
         if table.show_hidden() {
@@ -250,6 +258,7 @@ impl Store {
             drop(table);
             self.offer_segments();
         }
+        Ok(())
     }
     /// Begins a checkpoint: ends the current batch and says where a replay starts that sees every later record, and
     /// the last batch before (see `Log::cut`).

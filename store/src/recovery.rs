@@ -124,6 +124,10 @@ struct Chain<'a> {
     previous_crc: u32,
     epoch: u64,
     durable_seen: u64,
+    /// See `Log::damaged`.
+    damaged: bool,
+    /// Of a damaged log: a whole batch in which a record can't be read.
+    unread: u64,
 }
 
 impl Chain<'_> {
@@ -182,6 +186,8 @@ pub async fn walk(
         previous_crc: replay.previous_crc,
         epoch: replay.epoch,
         durable_seen: 0,
+        damaged,
+        unread: 0,
     };
     let mut tail = Tail { number: chain.expected - 1, end: None, crc: replay.previous_crc, batches: 0, durable: 0 };
     let mut pending: VecDeque<Found> = VecDeque::new();
@@ -214,7 +220,7 @@ pub async fn walk(
         tail.deliver(found, &mut ready);
     }
     let ended = superblock.ends.last().map_or(0, |end| end.batch);
-    let durable = chain.durable_seen.max(ahead).max(ended);
+    let durable = chain.durable_seen.max(ahead).max(ended).max(chain.unread);
     tail.durable = durable;
     if tail.number < durable && !damaged && !active(Bug::DamageTakenForTail) {
         let what = "the log is damaged below its durable end: restore this brick from a replica or backup; nothing was changed";
@@ -249,8 +255,14 @@ async fn next_batch(
     let mut records = Vec::with_capacity(usize::from(header.records));
     let mut reader = Reader::new(header.records(blocks));
     for _ in 0..header.records {
-        let (logged, runs) = take_framed(&mut reader, segment.uuid, segment.life, segment.sequence)?;
-        records.push(Replayed { logged, runs, batch: header.number });
+        match take_framed(&mut reader, segment.uuid, segment.life, segment.sequence) {
+            Ok((logged, runs)) => records.push(Replayed { logged, runs, batch: header.number }),
+            Err(error) if error.kind == Kind::Corrupt && chain.damaged => {
+                chain.unread = header.number;
+                return Ok(None);
+            }
+            Err(error) => return Err(error),
+        }
     }
     chain.expected += 1;
     chain.previous_crc = crc;

@@ -113,7 +113,7 @@ impl Table {
             next_opened: 1,
         }
     }
-    /// The process before this one has no write in flight any more.
+    /// The process before this one has no write in flight any more. False if there was nothing to hold back.
     pub fn release_held_back(&mut self) -> bool {
         !std::mem::take(&mut self.held_back).is_empty()
     }

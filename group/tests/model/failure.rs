@@ -222,3 +222,44 @@ pub fn a_damaged_block_that_is_rewritten_while_it_is_read_is_looked_up_again() {
         rig.reopen().await;
     });
 }
+
+/// What holds back room for the index can't be made, for another reason than room: clients hear of a device that fails, with
+/// its cause, and never that it is full (rules U4, K5).
+#[test]
+fn a_host_that_fails_is_not_called_full() {
+    const BALLAST: u64 = 4 << 20;
+    let fails = |plan: FaultPlan| FaultPlan { error: Some(Kind::Io), ..plan };
+    let space = fails(FaultPlan { space: Fail::From(1), ..FaultPlan::default() });
+    let names = fails(FaultPlan { names: Fail::From(1), ..FaultPlan::default() });
+    for (seed, plan) in (1..).zip([space, names]) {
+        let mut world = World::new(seed);
+        let (runtime, disk) = (world.runtime(), world.disk().clone());
+        let rig = world.block_on(async {
+            let rig = Rig::new(runtime.clone(), Shape::SMALL).await;
+            let file = rig.create(rig.volume.root, "file").await.expect("a new file");
+            rig.write(file, At::End, &pattern(1, 50_000), Sync::All).await.expect("there is room");
+            disk.set_others(runtime.disk.free_bytes().expect("no fault") - BALLAST / 4);
+            runtime.clock.sleep(2_000_000_000).await;
+            assert_eq!(rig.write(file, At::Offset(0), &[1], Sync::Data).await, Err(Kind::NoSpace));
+            // Somebody makes room: the ballast is made again, or would be.
+            disk.set_faults(plan);
+            disk.set_others(0);
+            runtime.clock.sleep(2_000_000_000).await;
+            assert!(disk.faults_met() > 0, "it was tried");
+            assert_eq!(rig.write(file, At::Offset(0), &[1], Sync::Data).await, Err(Kind::Io));
+            assert_eq!(rig.create(rig.volume.root, "new").await, Err(Kind::Io));
+            let cause = rig.groups.store().log.failed().expect("the brick has failed").to_string();
+            assert!(cause.contains("keeping room for the index"), "{cause}");
+            assert!(rig.read(file, 0, 60_000).await == Ok(pattern(1, 50_000)), "reading goes on");
+            rig
+        });
+        let mut after = World::from_image(seed, world.crash_as(Survival::Nothing, &mut SplitMix(seed)));
+        let runtime = after.runtime();
+        after.block_on(async {
+            let rig = rig.after_crash(runtime, 0).await;
+            let file = rig.lookup(rig.volume.root, "file").await.expect("it was durable");
+            rig.write(file, At::Offset(0), &[1], Sync::Data).await.expect("a restart mends it");
+            rig.reopen().await;
+        });
+    }
+}

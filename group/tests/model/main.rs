@@ -7,6 +7,7 @@ mod concurrent;
 mod durable;
 mod failure;
 mod listing;
+mod loops;
 mod nameless;
 mod plain;
 mod promises;

@@ -1,21 +1,25 @@
 //! The daemon's side of the admin socket: plain threads that never run on a core. Promises that a bad or slow client
-//! harms no one, and another user gets nothing: lines are bounded, connections are bounded, reads time out, malformed
-//! requests are answered.
+//! harms no one, and another user gets nothing: lines are bounded, connections are bounded, who only waits gives way to
+//! who comes, reads time out, malformed requests are answered.
 
 use super::SocketPath;
 use super::protocol::{Answer, REQUEST_BYTES_MAX, Refusal, Request, Response};
 use base::{Error, Kind, Result};
+use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
+use std::net::Shutdown;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 /// Connections served at once: operators and their scripts, not clients.
 const CONNECTIONS_MAX: usize = 16;
+/// Threads of connections: those that gave way take a moment to end.
+const THREADS_MAX: usize = 4 * CONNECTIONS_MAX;
 /// A connection is given up when its client sends no request for this long.
 const IDLE: Duration = Duration::from_secs(30);
 /// How often a waiting connection looks whether the daemon is stopping.
@@ -30,8 +34,57 @@ pub trait Daemon: Send + Sync {
 struct Shared {
     daemon: Arc<dyn Daemon>,
     stopping: AtomicBool,
-    connections: AtomicUsize,
+    connections: Mutex<Connections>,
     threads: Mutex<Vec<JoinHandle<()>>>,
+}
+
+/// Those that are served.
+#[derive(Default)]
+struct Connections {
+    open: BTreeMap<u64, Connection>,
+    /// Of connections and of waits; grows.
+    next_turn: u64,
+}
+
+struct Connection {
+    /// To end it.
+    stream: UnixStream,
+    /// The turn at which it began to wait for its client; None while it answers.
+    waits: Option<u64>,
+}
+
+impl Connections {
+    /// Takes one in; its number. If there are as many as may be, the one that has waited for its client for longest gives
+    /// way. None if none of them waits.
+    fn enter(&mut self, stream: UnixStream) -> Option<u64> {
+        if self.open.len() >= CONNECTIONS_MAX {
+            let waiting = self.open.iter().filter_map(|(number, connection)| Some((connection.waits?, *number)));
+            let (_, number) = waiting.min()?;
+            let idle = self.open.remove(&number).expect("just seen");
+            // Its thread reads the end, and ends.
+            drop(idle.stream.shutdown(Shutdown::Both));
+        }
+        let turn = self.turn();
+        self.open.insert(turn, Connection { stream, waits: Some(turn) });
+        Some(turn)
+    }
+    /// It waits for its client from now on, or does not.
+    fn note(&mut self, number: u64, waits: bool) {
+        let turn = self.turn();
+        if let Some(connection) = self.open.get_mut(&number) {
+            connection.waits = waits.then_some(turn);
+        }
+    }
+    fn turn(&mut self) -> u64 {
+        self.next_turn += 1;
+        self.next_turn
+    }
+}
+
+impl Shared {
+    fn connections(&self) -> MutexGuard<'_, Connections> {
+        self.connections.lock().expect("no panic while held")
+    }
 }
 
 /// A listening socket; `stop` ends it and removes its file.
@@ -55,7 +108,7 @@ impl Server {
         let shared = Arc::new(Shared {
             daemon,
             stopping: AtomicBool::new(false),
-            connections: AtomicUsize::new(0),
+            connections: Mutex::default(),
             threads: Mutex::default(),
         });
         let there = shared.clone();
@@ -96,38 +149,39 @@ fn start_connection(mut stream: UnixStream, shared: &Arc<Shared>) {
         drop(send(&mut stream, &Response::Refusal(Refusal::of(&error))));
         return;
     }
-    if shared.connections.fetch_add(1, Ordering::AcqRel) >= CONNECTIONS_MAX {
-        shared.connections.fetch_sub(1, Ordering::AcqRel);
+    let mut threads = shared.threads.lock().expect("no panic while held");
+    threads.retain(|thread| !thread.is_finished());
+    let same = if threads.len() < THREADS_MAX { stream.try_clone().ok() } else { None };
+    let Some(number) = same.and_then(|same| shared.connections().enter(same)) else {
         let error = Error::new(Kind::Busy, "too many admin connections; close one");
         drop(send(&mut stream, &Response::Refusal(Refusal::of(&error))));
         return;
-    }
+    };
     let there = shared.clone();
     let serve = move || {
         // An error here is the client's: it went away or stopped reading.
-        drop(serve_connection(stream, &there));
-        there.connections.fetch_sub(1, Ordering::AcqRel);
+        drop(serve_connection(stream, number, &there));
+        there.connections().open.remove(&number);
     };
-    let started = std::thread::Builder::new().name("admin-connection".into()).spawn(serve);
-    let mut threads = shared.threads.lock().expect("no panic while held");
-    threads.retain(|thread| !thread.is_finished());
-    match started {
+    match std::thread::Builder::new().name("admin-connection".into()).spawn(serve) {
         Ok(thread) => threads.push(thread),
-        Err(_) => drop(shared.connections.fetch_sub(1, Ordering::AcqRel)),
+        Err(_) => drop(shared.connections().open.remove(&number)),
     }
 }
 
-fn serve_connection(stream: UnixStream, shared: &Shared) -> std::io::Result<()> {
+fn serve_connection(stream: UnixStream, number: u64, shared: &Shared) -> std::io::Result<()> {
     stream.set_read_timeout(Some(LOOK))?;
     stream.set_write_timeout(Some(IDLE))?;
     let mut writer = stream.try_clone()?;
     let mut reader = BufReader::new(stream);
     while let Some(line) = read_line(&mut reader, &shared.stopping)? {
+        shared.connections().note(number, false);
         let too_long = line.len() > REQUEST_BYTES_MAX;
         send(&mut writer, &respond(&line, shared.daemon.as_ref()))?;
         if too_long {
             return Ok(());
         }
+        shared.connections().note(number, true);
     }
     Ok(())
 }

@@ -156,23 +156,60 @@ fn idle_connections_neither_block_others_nor_the_end() {
     drop((half, idle));
 }
 
+/// Asks something; false if the server has ended the connection.
+fn is_answered(connection: &mut BufReader<UnixStream>) -> bool {
+    drop(connection.get_mut().write_all(b"{\"request\":\"status\"}\n"));
+    connection.read_line(&mut String::new()).is_ok_and(|bytes| bytes > 0)
+}
+
 #[test]
-fn connections_are_bounded() {
+fn who_has_waited_for_longest_gives_way_to_who_comes() {
+    // After an answer, the server waits for the next request at once; on a busy machine a little later.
+    let rest = || std::thread::sleep(std::time::Duration::from_millis(200));
     let scratch = Scratch::new();
     let server = Server::start(scratch.path(), Arc::new(Fake)).expect("the directory is writable");
-    let mut served = Vec::new();
-    let mut refused = 0;
-    for _ in 0..20 {
-        let mut connection = raw(scratch.path());
-        match exchange(&mut connection, b"{\"request\":\"status\"}\n") {
-            Response::Answer(_) => served.push(connection),
-            Response::Refusal(refusal) => {
-                assert_eq!(refusal.kind(), Kind::Busy);
-                refused += 1;
-            }
-        }
+    let mut first: Vec<_> = (0..16).map(|_| raw(scratch.path())).collect();
+    assert!(first.iter_mut().all(is_answered));
+    rest();
+    assert!(is_answered(&mut first[0]), "it has asked again since");
+    rest();
+    let mut late: Vec<_> = (0..4).map(|_| raw(scratch.path())).collect();
+    assert!(late.iter_mut().all(is_answered));
+    let answered = first[1..].iter_mut().map(is_answered).filter(|answered| *answered).count();
+    assert_eq!(answered, 15 - 4);
+    assert!(is_answered(&mut first[0]) && late.iter_mut().all(is_answered));
+    server.stop();
+}
+
+/// A daemon whose answers wait until they may come.
+struct Slow(std::sync::RwLock<()>);
+
+impl Daemon for Slow {
+    fn answer(&self, _: Request) -> Result<Answer> {
+        drop(self.0.read());
+        Ok(Answer::Done)
     }
-    assert_eq!((served.len(), refused), (16, 4));
+}
+
+#[test]
+fn who_is_answered_does_not_give_way() {
+    let scratch = Scratch::new();
+    let slow = Arc::new(Slow(std::sync::RwLock::new(())));
+    let server = Server::start(scratch.path(), slow.clone()).expect("the directory is writable");
+    let held = slow.0.write().expect("no panic while held");
+    let mut asking: Vec<_> = (0..16).map(|_| raw(scratch.path())).collect();
+    for connection in &mut asking {
+        connection.get_mut().write_all(b"{\"request\":\"status\"}\n").expect("the server reads");
+    }
+    // A request that was not read yet gives way: once each is being answered, nobody does.
+    std::thread::sleep(std::time::Duration::from_millis(500));
+    assert_eq!(refused_with(exchange(&mut raw(scratch.path()), b"{\"request\":\"status\"}\n")), Kind::Busy);
+    drop(held);
+    for connection in &mut asking {
+        let mut reply = String::new();
+        connection.read_line(&mut reply).expect("the server answers");
+        assert!(reply.contains("done"), "{reply}");
+    }
     server.stop();
 }
 

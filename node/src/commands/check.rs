@@ -12,7 +12,13 @@ use crate::progress::Progress;
 use crate::table::{Align, Table, count};
 use std::path::{Path, PathBuf};
 use store::check::Report;
+use store::repair::gaps::Gap;
 use store::repair::{Depth, Lost, Repaired};
+
+/// The next step where no repair helps.
+const RUNBOOK: &str = "restore from a backup; docs/operate/read-only.md, \"An index with bad blocks\"";
+/// What could be read of a damaged index, before it takes its place.
+const SALVAGED: &str = "index.salvaged";
 
 /// A repair shows what another one can go on with: the log is replayed in between, and what was found again has a name
 /// only then. Three rounds have always been enough.
@@ -20,9 +26,21 @@ const ROUNDS_MAX: usize = 4;
 
 /// Runs `sinter check`. Exit codes as file system checkers have them: 1 for findings, and for anything lost by a repair.
 pub fn run(options: &Check) -> Result<Exit, Failure> {
-    let (data, report) = look(&options.data).map_err(|failure| failure.exit(Exit::Usage))?;
+    let mut kept = None;
+    let (data, report) = match look(&options.data) {
+        // The index's own blocks are bad.
+        Err(failure) if options.repair && failure.exit == Exit::Corrupt => {
+            kept = Some(salvage(&options.data, failure.exit(Exit::Usage))?);
+            look(&options.data)?
+        }
+        Err(failure) if failure.exit == Exit::Corrupt => {
+            let next = "keep a copy of the brick, then `sinter check --repair`; docs/operate/read-only.md";
+            return Err(failure.exit(Exit::Usage).next(next));
+        }
+        looked => looked.map_err(|failure| failure.exit(Exit::Usage))?,
+    };
     let checked = Checked::of(&report);
-    if !options.repair || report.findings.is_empty() {
+    if !options.repair || (report.findings.is_empty() && kept.is_none()) {
         match options.json {
             true => print_json(&checked)?,
             false => print(&checked.text())?,
@@ -34,7 +52,7 @@ pub fn run(options: &Check) -> Result<Exit, Failure> {
         }
         return Ok(if report.findings.is_empty() { Exit::Done } else { Exit::Failed });
     }
-    let mended = mend(&data, &report)?;
+    let mended = mend(&data, &report, kept)?;
     match options.json {
         true => print_json(&mended)?,
         false => print(&mended.text())?,
@@ -50,12 +68,57 @@ fn look(data: &Path) -> Result<(PathBuf, Report), Failure> {
     Ok((data, report))
 }
 
+/// A damaged index that was replaced by what could be read of it.
+struct Kept {
+    copy: PathBuf,
+    mended: Vec<String>,
+}
+
+/// Replaces an index whose blocks can't all be read by a copy of what can be. `why`: what was said of it. Errors: `why`, if it
+/// is not about such blocks, or if what lay in them can't be missed; then nothing was changed.
+fn salvage(data: &Path, why: Failure) -> Result<Kept, Failure> {
+    host::make_files_private();
+    let data = directory::existing(data)?;
+    let new = data.join(SALVAGED);
+    let gone = || {
+        let removed = directory::remove_tree(&new);
+        removed.map_err(|error| Failure::io(format!("can't remove {}", new.display()), &error))
+    };
+    gone()?;
+    let salvaged = match assembly::salvage(&data, &new, memory::default_max_bytes()) {
+        Ok(salvaged) if !salvaged.gaps.is_empty() => salvaged,
+        _ => {
+            gone()?;
+            return Err(why.next(RUNBOOK));
+        }
+    };
+    let gaps = salvaged.gaps.into_iter().map(|(after, before)| Gap { after, before });
+    let (mended, lost): (Vec<_>, Vec<_>) = gaps.partition(Gap::can_be_mended);
+    if let Some(gap) = lost.first() {
+        gone()?;
+        let told = gap.told();
+        let text = format!("bad blocks of the index, {told}: nothing else tells what they held; nothing was changed");
+        return Err(Failure::new(Exit::Usage, text).next(RUNBOOK));
+    }
+    let copy = directory::keep_index(&data)?;
+    directory::replace_index(&data, &new)?;
+    let told = mended.iter().map(|gap| format!("what the index lacked {} is made anew from other rows", gap.told()));
+    let rows = format!("the index was replaced by its {} rows that can be read", count(salvaged.rows));
+    Ok(Kept { copy, mended: std::iter::once(rows).chain(told).collect() })
+}
+
 /// Repairs until nothing more is found, or nothing more can be mended.
-fn mend(data: &Path, before: &Report) -> Result<Mended, Failure> {
+fn mend(data: &Path, before: &Report, kept: Option<Kept>) -> Result<Mended, Failure> {
     host::make_files_private();
     let memory_max = memory::default_max_bytes();
-    let copy = directory::keep_index(data)?;
     let (mut report, mut all) = (before.clone(), Repaired::default());
+    let copy = match kept {
+        Some(Kept { copy, mended }) => {
+            all.mended = mended;
+            copy
+        }
+        None => directory::keep_index(data)?,
+    };
     for _ in 0..ROUNDS_MAX {
         let settled = report.records == 0 && report.intents == 0 && !report.log_lost;
         let depth = if settled { Depth::All } else { Depth::Maps };

@@ -122,3 +122,29 @@ fn what_is_no_config_file_is_refused() {
         "{refused}"
     );
 }
+
+/// No text makes the parser panic, and what it takes is within bounds.
+#[test]
+fn no_text_can_harm() {
+    fn seeds() -> Vec<Vec<u8>> {
+        [FULL, "", "size = 5\n[table]\nkey = [1, 2]\n"].map(|text| text.as_bytes().to_vec()).to_vec()
+    }
+    fn run(bytes: &[u8]) -> fuzz::Answer {
+        let Ok(text) = std::str::from_utf8(bytes) else { return 0 };
+        match parse(text) {
+            Ok(settings) => {
+                assert!(settings.size.is_none_or(|size| size >= 4 << 30) && settings.groups != Some(0), "{settings:?}");
+                1
+            }
+            Err(wrong) => {
+                assert!(wrong.line <= text.lines().count() + 1, "{wrong:?}");
+                2 + wrong.what.len() as u64
+            }
+        }
+    }
+    const WORDS: &[&str] =
+        &["=", "\"", "'''", "[", "]", "{", "\n", "size", "groups", "1e9", "-1", "0x7f", "\\u0000", "4G"];
+    let target = fuzz::Target { name: "config", seeds, run, words: WORDS, usual: 200_000 };
+    fuzz::fuzz(&target, &target.run, fuzz::Plan::from_environment(target.usual))
+        .unwrap_or_else(|failure| panic!("{failure}"));
+}

@@ -1,8 +1,12 @@
 //! Names against inodes: every count says what is there, every name leads somewhere, every inode has a name.
 
+use super::tree::Tree;
 use super::{Check, Means};
 use base::{FileKind, Ino, Inode, VolumeId};
 use std::collections::BTreeMap;
+
+/// Directories of a loop that a finding names.
+const LISTED_MAX: usize = 8;
 
 /// What the check keeps of an inode.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -39,6 +43,10 @@ pub(super) struct Found {
 pub(super) struct Names {
     inodes: BTreeMap<(VolumeId, Ino), Found>,
     pub roots: BTreeMap<VolumeId, Ino>,
+    /// What directories say of the one that they lie in.
+    pub parents: BTreeMap<(VolumeId, Ino), Ino>,
+    /// Where their names are.
+    pub tree: Tree,
 }
 
 impl Names {
@@ -74,6 +82,35 @@ impl Check<'_> {
             if names.inode(volume, root).is_none() {
                 self.find(format!("volume {volume} has no root directory {root}"), Means::Unreadable);
             }
+        }
+        self.tree(names);
+    }
+
+    /// Every directory lies in one other, which it says itself, and a path leads to it.
+    fn tree(&mut self, names: Names) {
+        let Names { inodes, roots, parents, mut tree } = names;
+        for (&(volume, ino), &says) in &parents {
+            let links = inodes.get(&(volume, ino)).map_or(0, |found| found.links);
+            let root = roots.get(&volume) == Some(&ino);
+            if links > u32::from(!root) {
+                let what = if root { ", which is the root," } else { "" };
+                self.find(format!("directory {ino} of volume {volume}{what} has {links} names"), Means::Names);
+                // Nobody knows by which of them it is reached.
+                tree.remove((volume, ino));
+            } else if let Some(dir) = tree.above((volume, ino)).filter(|dir| *dir != says) {
+                let finding = format!("directory {ino} of volume {volume} lies in {dir}, and says in {says}");
+                self.find(finding, Means::Names);
+            }
+        }
+        for (volume, lost) in tree.loops() {
+            let listed: Vec<_> = lost.dirs.iter().take(LISTED_MAX).map(|ino| ino.to_string()).collect();
+            let more = if lost.dirs.len() > LISTED_MAX { " and others" } else { "" };
+            let (listed, below) = (listed.join(", "), lost.below);
+            let finding = format!(
+                "directories {listed}{more} of volume {volume} lie in each other: no path leads to them, nor to {below} \
+                 directories below them"
+            );
+            self.find(finding, Means::Names);
         }
     }
 

@@ -133,6 +133,9 @@ impl Check<'_> {
                     self.find(format!("inode {ino} of volume {volume} has lost its attributes"), Means::Unreadable);
                 }
                 self.names.of(volume, ino).inode = Some((&inode).into());
+                if inode.kind == FileKind::Directory {
+                    self.names.parents.insert((volume, ino), inode.parent);
+                }
             }
             Err(error) => self.find(format!("inode {ino} of volume {volume}: {error}"), Means::Unreadable),
         }
@@ -215,6 +218,7 @@ impl Check<'_> {
         self.names.of(volume, dir).cookies += 1;
         if kind == FileKind::Directory {
             self.names.of(volume, dir).subdirectories += 1;
+            self.names.tree.add((volume, ino), dir);
         }
         let row = self.opening.index().get(&keys::entry(volume, dir, name.as_bytes()));
         let entry = row.and_then(|row| row.map(|row| values::decode_entry(&row)).transpose());

@@ -105,7 +105,8 @@ pub fn put_intent(out: &mut Vec<u8>, intent: &Intent) {
     }
 }
 
-/// Reads an intent. Intents do not nest: its edits may hold none (a bound on recursion for hostile bytes).
+/// Reads an intent. Intents do not nest: its edits may hold none (a bound on recursion for hostile bytes). Nor do they map
+/// blocks: who follows an intent has no payload.
 pub fn take_intent(reader: &mut Reader<'_>) -> Result<Intent> {
     let id = take_intent_id(reader)?;
     let count = reader.u16()?;
@@ -258,7 +259,7 @@ fn take_edit_within(reader: &mut Reader<'_>, intents: bool) -> Result<Edit> {
             Ok(Edit::EntryDrop { dir, name: take_name(reader)?, cookie })
         }
         code::TARGET_PUT => Ok(Edit::TargetPut { ino: Ino(reader.u64()?), target: reader.counted()?.into() }),
-        code::MAP => {
+        code::MAP if intents => {
             let (ino, first, count) = (Ino(reader.u64()?), reader.u64()?, reader.u16()?);
             let crcs = (0..count).map(|_| reader.u32()).collect::<Result<Crcs>>()?;
             Ok(Edit::Map { ino, first, crcs })
@@ -282,6 +283,7 @@ fn take_edit_within(reader: &mut Reader<'_>, intents: bool) -> Result<Edit> {
         code::VOLUME_DROP => Ok(Edit::VolumeDrop { id: VolumeId(reader.u32()?) }),
         code::SESSION_DROP => Ok(Edit::SessionDrop { session: SessionId(reader.u64()?) }),
         code::INTENT_PUT => Err(corrupt("an intent within an intent")),
+        code::MAP => Err(corrupt("an intent maps blocks")),
         _ => Err(Error::new(Kind::Newer, "a record holds an edit of a newer version").with(format!("code {tag}"))),
     }
 }

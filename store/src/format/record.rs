@@ -145,6 +145,19 @@ pub enum Logged {
     Moves(Moves),
 }
 
+impl Logged {
+    /// Blocks of the payload that it gives to files.
+    pub fn mapped_blocks(&self) -> usize {
+        match self {
+            Logged::Moves(moves) => moves.blocks.len(),
+            Logged::Record(record) => {
+                let mapped = |edit: &Edit| if let Edit::Map { crcs, .. } = edit { crcs.len() } else { 0 };
+                record.edits.iter().map(mapped).sum()
+            }
+        }
+    }
+}
+
 /// Bytes of one moved block in a record.
 pub const MOVED_BYTES: usize = 36;
 
@@ -266,6 +279,11 @@ pub fn take_framed(reader: &mut Reader<'_>, uuid: Uuid, life: Life, sequence: u6
             None => Err(corrupt("a record's payload leaves its segment")),
         }
     };
-    let runs = (0..count).map(|_| run(&mut fields)).collect::<Result<_>>()?;
-    Ok((decode_logged(fields.rest())?, runs))
+    let runs = (0..count).map(|_| run(&mut fields)).collect::<Result<Vec<_>>>()?;
+    let logged = decode_logged(fields.rest())?;
+    // Who applies it takes a place for each block that it maps.
+    if logged.mapped_blocks() > runs.iter().map(|run| usize::from(run.count)).sum() {
+        return Err(corrupt("a record maps more blocks than its payload has"));
+    }
+    Ok((logged, runs))
 }

@@ -77,6 +77,50 @@ fn records_are_tied_to_their_place_in_the_stream() {
 }
 
 #[test]
+fn a_record_maps_no_more_blocks_than_its_payload_has() {
+    let frame = record::Frame { uuid: Uuid([1; 16]), life: Life(2), sequence: 3, replica: ReplicaId(1) };
+    let run = |count| record::Run { place: Place { segment: SegmentId(8), block: 9 }, count };
+    let taken = |runs: &[record::Run], replicated: &[u8]| {
+        let mut out = Vec::new();
+        record::put_framed(&mut out, &frame, runs, replicated);
+        record::take_framed(&mut Reader::new(&out), frame.uuid, frame.life, 3).map(drop).map_err(|error| error.kind)
+    };
+    let head = record::Head {
+        group: GroupId(0),
+        term: Term(1),
+        index: Index(12),
+        volume: VolumeId(1),
+        session: SessionId(2),
+        request: RequestId(3),
+        outcome: Outcome::Done,
+    };
+    let map = |crcs: u32| Edit::Map { ino: Ino(65), first: 7, crcs: (0..crcs).collect() };
+    let mut record = Vec::new();
+    record::encode_replicated(&mut record, &head, &[map(3), map(2)]);
+    let moved = record::Moved {
+        ino: Ino(2),
+        block: 3,
+        old: Place { segment: SegmentId(7), block: 1 },
+        crc: 0,
+        index: Index(1),
+    };
+    let mut moves = Vec::new();
+    record::encode_moves(&mut moves, &record::Moves { group: GroupId(5), volume: VolumeId(2), blocks: vec![moved; 5] });
+    for replicated in [&record, &moves] {
+        assert_eq!(taken(&[run(2), run(3)], replicated), Ok(()));
+        for runs in [&[][..], &[run(4)], &[run(2), run(2)]] {
+            assert_eq!(taken(runs, replicated), Err(Kind::Corrupt), "{runs:?}");
+        }
+    }
+    // Whoever follows an intent has no payload at all.
+    let id = IntentId { group: GroupId(3), number: 9 };
+    let follow = vec![Follow { volume: VolumeId(1), group: GroupId(4), edits: vec![map(1)] }];
+    let mut intent = Vec::new();
+    record::encode_replicated(&mut intent, &head, &[Edit::IntentPut(Intent { id, follow })]);
+    assert_eq!(taken(&[run(1)], &intent), Err(Kind::Corrupt));
+}
+
+#[test]
 fn moves_come_back() {
     let moved = |number: u64| record::Moved {
         ino: Ino(number),
@@ -90,7 +134,8 @@ fn moves_come_back() {
     record::encode_moves(&mut bytes, &moves);
     let frame = record::Frame { uuid: Uuid([1; 16]), life: Life(2), sequence: 3, replica: ReplicaId(1) };
     let mut out = Vec::new();
-    record::put_framed(&mut out, &frame, &[], &bytes);
+    let runs = [record::Run { place: Place { segment: SegmentId(8), block: 9 }, count: 39 }];
+    record::put_framed(&mut out, &frame, &runs, &bytes);
     let (back, _) = record::take_framed(&mut Reader::new(&out), frame.uuid, frame.life, 3).expect("just encoded");
     assert_eq!(back, record::Logged::Moves(moves));
 }

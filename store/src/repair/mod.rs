@@ -8,6 +8,7 @@
 //! *Absent:* replaying the log, which the next start does; blocks that differ from their checksums, which go on to fail.
 
 mod counts;
+pub mod gaps;
 mod log;
 mod maps;
 mod names;

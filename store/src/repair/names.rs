@@ -3,6 +3,7 @@
 //! `lost+found`. All of it is one atomic change of the index.
 
 mod found;
+mod loops;
 
 use super::Repair;
 use crate::format::keys::{self, Row};
@@ -46,6 +47,7 @@ struct Known {
     entries: u64,
     dead: bool,
     xattrs: bool,
+    parent: Ino,
 }
 
 impl Seen {
@@ -60,11 +62,15 @@ impl Seen {
 
 type All = BTreeMap<File, Seen>;
 
+/// Directories that lose names, with the directory in which one stays.
+type Stay = BTreeMap<File, Option<Ino>>;
+
 impl Repair<'_> {
     pub(super) fn names(&mut self) -> Result<()> {
         let mut all = self.seen()?;
+        let stay = self.misplaced(&mut all)?;
         let gone = self.dangling(&all);
-        self.remove_names(&mut all, &gone)?;
+        self.remove_names(&mut all, &gone, stay)?;
         let mut found = Found::default();
         let files: Vec<File> = all.keys().copied().collect();
         for file in files {
@@ -127,25 +133,29 @@ impl Repair<'_> {
         gone
     }
 
-    /// Takes the names of what is gone, and what else is left of it.
-    fn remove_names(&mut self, all: &mut All, gone: &BTreeSet<File>) -> Result<()> {
-        if gone.is_empty() {
+    /// Takes the names of what is gone, and what else is left of it; of directories those that don't stay.
+    fn remove_names(&mut self, all: &mut All, gone: &BTreeSet<File>, mut stay: Stay) -> Result<()> {
+        if gone.is_empty() && stay.is_empty() {
             return Ok(());
         }
         // Kept apart: nothing is written before the counts are right.
         let mut edits = Vec::new();
-        let mut lost = Vec::new();
+        let (mut lost, mut astray) = (Vec::new(), Vec::new());
         self.each("names", |_, key, value| {
             let Some((_, volume, Row::Cookie)) = keys::row(key) else { return Ok(()) };
             let Ok((name, ino, kind)) = values::decode_cookie(value) else { return Ok(()) };
-            if gone.contains(&(volume, ino)) {
-                let dir = keys::first_ino(key);
+            let dir = keys::first_ino(key);
+            let is_lost = gone.contains(&(volume, ino));
+            let is_astray = stay.get_mut(&(volume, ino)).is_some_and(|one| one.take_if(|one| *one == dir).is_none());
+            if is_lost || is_astray {
                 let seen = all.get_mut(&(volume, dir)).expect("its entries were seen");
                 seen.entries -= 1;
                 seen.subdirectories -= u32::from(kind == FileKind::Directory);
+                all.get_mut(&(volume, ino)).expect("its name was seen").names -= 1;
                 edits.push(IndexEdit::Delete(key.to_vec()));
                 edits.push(IndexEdit::Delete(keys::entry(volume, dir, name.as_bytes())));
-                lost.push((volume, dir, format!("{name:?}"), ino));
+                let names = if is_lost { &mut lost } else { &mut astray };
+                names.push((volume, dir, format!("{name:?}"), ino));
             }
             Ok(())
         })?;
@@ -158,6 +168,11 @@ impl Repair<'_> {
             self.lost((volume, dir), "an entry: what it led to is gone; it was removed");
             self.mended(format!(
                 "entry {name} of directory {dir} of volume {volume} led to inode {ino}, which is gone"
+            ));
+        }
+        for (volume, dir, name, ino) in astray {
+            self.mended(format!(
+                "entry {name} of directory {dir} of volume {volume} was removed: directory {ino} lies elsewhere, or above"
             ));
         }
         Ok(())
@@ -188,11 +203,14 @@ impl Repair<'_> {
             self.lost((volume, ino), "its extended attributes; it has none now");
         }
         let dead = known.dead && links == 0;
-        let now = Known { links, entries, dead, xattrs: seen.xattrs, ..known };
+        let above = directory && seen.names > 0 && !self.is_root((volume, ino));
+        let parent = if above { seen.dir } else { known.parent };
+        let now = Known { links, entries, dead, xattrs: seen.xattrs, parent, ..known };
         if now != known || (!named && links > 0) {
             let row = self.index.get(&keys::inode(volume, ino))?;
             let mut inode = values::decode_inode(&row.expect("it was seen"))?;
             (inode.links, inode.entries, inode.dead, inode.xattrs) = (links, entries, dead, seen.xattrs);
+            inode.parent = parent;
             if !named && links > 0 {
                 found.moved(volume, ino, inode);
             } else {
@@ -202,6 +220,10 @@ impl Repair<'_> {
             self.mended(format!(
                 "inode {ino} of volume {volume}: {links} links instead of {before}, {entries} entries instead of {had}"
             ));
+            if parent != known.parent {
+                let said = known.parent;
+                self.mended(format!("directory {ino} of volume {volume} lies in {parent}, and said in {said}"));
+            }
         }
         Ok(())
     }
@@ -242,8 +264,8 @@ fn look(all: &mut All, volume: VolumeId, (key, value): (&[u8], &[u8]), row: Row)
         Row::Inode => {
             let seen = all.entry(own(key)).or_default();
             let known = |inode: Inode| {
-                let Inode { kind, links, entries, dead, xattrs, .. } = inode;
-                Known { kind, links, entries, dead, xattrs }
+                let Inode { kind, links, entries, dead, xattrs, parent, .. } = inode;
+                Known { kind, links, entries, dead, xattrs, parent }
             };
             seen.inode = values::decode_inode(value).ok().map(known);
             seen.broken = seen.inode.is_none();

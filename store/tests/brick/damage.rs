@@ -325,6 +325,43 @@ fn a_superblock_that_cannot_be_read_is_no_damage() {
     });
 }
 
+/// A brick whose third batch is whole, with a record that maps more blocks than its payload has.
+fn brick_with_a_greedy_record() -> (DiskImage, ModelIndex) {
+    let mut world = World::new(11);
+    let runtime = world.runtime();
+    let (brick, index) = world.block_on(async {
+        let index = format(&runtime, 16).await;
+        let brick = Brick::open(&runtime, index.clone()).await.expect("just formatted");
+        for number in 0..2 {
+            brick.write(file(1), number * 4, &payload(number, 3), Sync::Data).await.expect("a healthy brick writes");
+        }
+        let greedy = brick.append_greedy(file(2), &payload(7, 3), 4).expect("the log takes what it is given");
+        brick.store.log.wait(greedy, Sync::Data, None).await.expect("a healthy brick writes");
+        (brick, index)
+    });
+    let image = world.crash_as(Survival::Nothing, &mut SplitMix(11));
+    drop(brick);
+    (image, index)
+}
+
+#[test]
+fn a_record_that_maps_what_it_does_not_have_is_damage_and_can_be_cut() {
+    let (image, index) = brick_with_a_greedy_record();
+    assert_eq!(opened(&image, &index), Err(Kind::Corrupt));
+    let mut world = boot(12, &image);
+    let runtime = world.runtime();
+    let index = index.crashed(0);
+    world.block_on(async {
+        let opening = Opening::read(runtime.clone(), Arc::new(index.clone()), true).await.expect("it can be read");
+        let report = store::check::check(&opening, &mut |_| ()).await.expect("it can be checked");
+        assert!(report.log_lost && report.findings[0].contains("more blocks than its payload"), "{report:?}");
+        let done = repair(&opening, Depth::Maps, &mut |_| ()).await.expect("a healthy device");
+        assert!(done.mended.iter().any(|what| what.contains("cut after batch")), "{done:?}");
+    });
+    let image = world.crash_as(Survival::Nothing, &mut SplitMix(12));
+    assert_eq!(opened(&image, &index), Ok(vec![1, 2]));
+}
+
 #[test]
 fn a_repair_cuts_a_damaged_log_before_the_damage() {
     for (seed, kept) in [(1, 0), (2, 3), (3, 6)] {

@@ -155,7 +155,18 @@ impl Brick {
     }
     /// Appends a record with its payload in the batch or placed before.
     pub fn append_payload(&self, ino: Ino, first: u64, bytes: &[u8], from: Payload<'_>, sync: Sync) -> Result<Written> {
-        let crcs: Vec<u32> = bytes.chunks(BLOCK_BYTES).map(crc32c).collect();
+        self.append_mapped(ino, first, bytes.chunks(BLOCK_BYTES).map(crc32c).collect(), from, sync)
+    }
+    /// Appends a record that maps so many blocks more than it has; its batch.
+    pub fn append_greedy(&self, ino: Ino, bytes: &[u8], more: usize) -> Result<u64> {
+        let mut buffer = self.runtime.buffer(bytes.len()).expect("within the bound");
+        buffer.copy_from_slice(bytes);
+        let slices = [buffer.share().slice(0..bytes.len())];
+        let mut crcs: Vec<u32> = bytes.chunks(BLOCK_BYTES).map(crc32c).collect();
+        crcs.resize(crcs.len() + more, 7);
+        self.append_mapped(ino, 0, crcs, Payload::Inline(&slices), Sync::Data).map(|written| written.batch)
+    }
+    fn append_mapped(&self, ino: Ino, first: u64, crcs: Vec<u32>, from: Payload<'_>, sync: Sync) -> Result<Written> {
         // Index and record are one step: this lock stands for the group's.
         let mut fresh = self.fresh.lock().expect("no panic while held");
         let index = self.applied.load(Ordering::Relaxed) + 1;

@@ -1,8 +1,9 @@
 //! Space: the end of it is told cleanly, and dead segments come back (rules K3, K5, L4).
 
-use crate::rig::{Brick, Map, SEGMENT_BLOCKS, SEGMENT_BYTES, file, format, payload};
+use crate::rig::{Brick, Map, SEGMENT_BLOCKS, SEGMENT_BYTES, boot, file, format, payload};
 use base::{Kind, Sync};
-use runtime::sim::World;
+use runtime::random::SplitMix;
+use runtime::sim::{Fail, FaultPlan, Survival, World};
 
 #[test]
 fn a_full_brick_says_so_and_keeps_what_it_has() {
@@ -144,6 +145,78 @@ pub fn a_freed_segment_is_not_taken_again_beneath_a_reader() {
         }
         let free = brick.store.segments();
         assert!(free.emptied_segments <= 1 && free.free_segments >= held.free_segments + 2, "{held:?}, then {free:?}");
+        brick.read_all().await;
+    });
+}
+
+/// A brick of which a process was killed: what that had left open is held back for 30 s, and whoever makes checkpoints is
+/// told that it is not any more, also if one came in between.
+#[test]
+fn the_end_of_late_writes_is_told_once_whatever_came_before() {
+    let mut world = World::new(6);
+    let runtime = world.runtime();
+    let index = world.block_on(async {
+        let index = format(&runtime, 24).await;
+        let brick = Brick::open(&runtime, index.clone()).await.expect("just formatted");
+        brick.write(file(1), 0, &payload(1, 30), Sync::Data).await.expect("a healthy brick writes");
+        index
+    });
+    let mut world = boot(7, &world.crash_as(Survival::Nothing, &mut SplitMix(6)));
+    let runtime = world.runtime();
+    world.block_on(async {
+        let brick = Brick::open(&runtime, index.crashed(0)).await.expect("a healthy brick opens");
+        brick.write(file(1), 0, &payload(2, 30), Sync::Data).await.expect("a healthy brick writes");
+        brick.checkpoint().await.expect("a healthy brick checkpoints");
+        assert!(!brick.store.release_held_back(), "its last writes may still come");
+        runtime.clock.sleep(31_000_000_000).await;
+        brick.checkpoint().await.expect("a healthy brick checkpoints");
+        let held = brick.store.segments();
+        assert!(brick.store.release_held_back(), "a checkpoint can free them from now on");
+        assert!(!brick.store.release_held_back());
+        brick.checkpoint().await.expect("a healthy brick checkpoints");
+        (0..2).for_each(|_| brick.store.let_go());
+        let free = brick.store.segments();
+        assert!(free.free_segments > held.free_segments, "{held:?}, then {free:?}");
+        brick.read_all().await;
+    });
+}
+
+/// A host that has promised more than it has refuses what a segment begins with: the segment is given back, nobody was told
+/// of it, and it is taken again in its next life.
+#[test]
+fn a_segment_that_can_not_be_made_ready_is_given_back() {
+    let mut world = World::new(8);
+    let (runtime, disk) = (world.runtime(), world.disk().clone());
+    let full = FaultPlan { writes: Fail::Nth(1), error: Some(Kind::NoSpace), ..FaultPlan::default() };
+    let (index, life, expected) = world.block_on(async {
+        let index = format(&runtime, 24).await;
+        let brick = Brick::open(&runtime, index.clone()).await.expect("just formatted");
+        brick.write(file(1), 0, &payload(1, 3), Sync::Data).await.expect("there is room");
+        // By then the log has its segments ahead, and rests.
+        runtime.clock.sleep(3_000_000_000).await;
+        let free = brick.space_free();
+        for _ in 0..3 {
+            disk.set_faults(full);
+            let refused = brick.write_bulk(file(2), 0, &payload(2, 32), Sync::Data).await.expect_err("no room");
+            assert_eq!((refused.kind, disk.faults_met()), (Kind::NoSpace, 1));
+            disk.set_faults(FaultPlan::default());
+            assert_eq!((brick.space_free(), brick.store.log.failed()), (free, None));
+        }
+        // A checkpoint in between tells of a free segment.
+        brick.checkpoint().await.expect("a brick whose host is full checkpoints");
+        let written = brick.write_bulk(file(2), 0, &payload(3, 32), Sync::Data).await.expect("there is room again");
+        runtime.clock.sleep(1_000_000_000).await;
+        // One is written to, another is ready ahead.
+        assert_eq!(brick.space_free(), free - 2);
+        brick.read_all().await;
+        (index, brick.store.life(written.runs[0].place.segment), brick.map())
+    });
+    assert_eq!(life.0, 4, "three lives have begun and ended before");
+    let mut world = boot(9, &world.crash_as(Survival::Nothing, &mut SplitMix(8)));
+    let runtime = world.runtime();
+    world.block_on(async {
+        let brick = Brick::open(&runtime, index.crashed(0)).await.expect("a healthy brick opens");
+        assert_eq!(brick.map(), expected);
         brick.read_all().await;
     });
 }
