@@ -3,6 +3,7 @@
 
 mod campaign;
 mod check;
+mod mutants;
 mod product;
 mod scan;
 mod tree;
@@ -18,6 +19,7 @@ cargo xtask format-hash         the hash that the document of the disk format mu
 cargo xtask citations           each rule, and the files that cite it
 cargo xtask product BINARY      refuse a binary that holds seeded bugs
 cargo xtask campaign NAME ...   a long test; see cargo xtask campaign --help
+cargo xtask mutants ...         do the tests notice small changes of the product? see cargo xtask mutants --help
 ";
 
 fn main() -> ExitCode {
@@ -51,6 +53,7 @@ fn run(arguments: &[String]) -> Result<(), String> {
         }
         ("product", [binary]) => check_product(binary),
         ("campaign", rest) => campaign::run(rest),
+        ("mutants", rest) => mutants::run(rest),
         ("help" | "--help", _) => {
             print!("{HELP}");
             Ok(())
