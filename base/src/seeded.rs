@@ -130,11 +130,17 @@ pub enum Bug {
     PrivilegesKept,
     /// Buffers are given out beyond the bound (rule F5).
     MemoryUnbounded,
+    /// A directory may move below itself (rule M3).
+    LoopUnchecked,
+    /// The rename token is given back before the walk up the parents (rule M3).
+    TokenLetGo,
+    /// A block that differs from its checksum is not looked up again (rule K8).
+    LookedUpOnce,
 }
 
 impl Bug {
     /// Every bug, for tests and for naming one on a command line.
-    pub const ALL: [Bug; 63] = [
+    pub const ALL: [Bug; 66] = [
         Bug::FuaAfterPlain,
         Bug::AckOutOfOrder,
         Bug::TailReused,
@@ -198,6 +204,9 @@ impl Bug {
         Bug::FeatureForgotten,
         Bug::PrivilegesKept,
         Bug::MemoryUnbounded,
+        Bug::LoopUnchecked,
+        Bug::TokenLetGo,
+        Bug::LookedUpOnce,
     ];
 }
 

@@ -63,7 +63,7 @@ impl Groups {
         range: Option<u64>,
     ) -> Result<Answer> {
         let mut set = first_groups(op);
-        let mut token: Option<(TokenGuard<'_>, Vec<(Ino, Ino)>)> = None;
+        let mut token: Option<(Option<TokenGuard<'_>>, Vec<(Ino, Ino)>)> = None;
         self.throttle(op.mutates()).await?;
         if op.mutates() {
             self.admit_change(op).await?;
@@ -101,7 +101,7 @@ impl Groups {
                 }
                 Step::Token(moved) => {
                     drop(token.take());
-                    let guard = self.rename_token().take().await;
+                    let guard = Some(self.rename_token().take().await).filter(|_| !active(Bug::TokenLetGo));
                     for (ino, parent) in &moved {
                         self.refuse_loop(context, *ino, *parent).await?;
                     }
@@ -157,7 +157,7 @@ impl Groups {
             }
         }
         let moved = moved_directories(&decision);
-        if moved != checked {
+        if moved != checked && !active(Bug::LoopUnchecked) {
             return Ok(Step::Token(moved));
         }
         if matches!(op, Op::VolumeDelete { .. }) {

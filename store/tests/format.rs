@@ -12,6 +12,7 @@ use store::format::superblock::{EpochEnd, Features, State, Superblock};
 use store::format::values::{self, GroupRow, ReplayRow, SegmentRow, SegmentState};
 use store::format::{Uuid, keys, summary};
 use store::reserve::{Extent, Reserve};
+use store::scrub::{self, Bad, Why};
 use store::usage::Usage;
 
 const UUID: Uuid = Uuid([0xab; 16]);
@@ -266,6 +267,7 @@ fn keys_are_big_endian() {
     assert_eq!(keys::orphan(volume, ino), own(0x15));
     assert_eq!(keys::intent(id), with(group(0x16), &[(8, 8)]));
     assert_eq!(keys::followed(GroupId(6), id), with(group(0x17), &[(6, 4), (8, 8)]));
+    assert_eq!(keys::followed_id(&keys::followed(GroupId(1), id)), id);
     assert_eq!(keys::session(GroupId(6), SessionId(9)), with(group(0x18), &[(9, 8)]));
     assert_eq!(keys::volume(b"ab"), part(&[(0, 8), (0x19, 1), (0x6162, 2)]));
     assert_eq!(keys::segment(SegmentId(3)), with(brick(0x30), &[(3, 4)]));
@@ -311,6 +313,35 @@ fn values_of_the_index() {
     let bytes = values::encode_replay(&replay);
     drawn(&bytes, &[(1, 8, 1), (9, 4, 2), (13, 8, 3), (21, 8, 4), (29, 4, 5), (33, 2, 6)]);
     drawn(&bytes, &[(35, 8, 7), (43, 8, 8), (51, 8, 9)]);
+}
+
+#[test]
+fn where_the_scrub_is() {
+    let bad = |why| Bad {
+        place: Place { segment: SegmentId(5), block: 6 },
+        life: Life(7),
+        blocks: 8,
+        volume: VolumeId(9),
+        ino: Ino(10),
+        offset: 11,
+        why,
+    };
+    let position = scrub::Position {
+        state: scrub::State::Running,
+        began: Time(1),
+        ended: Time(2),
+        next: SegmentId(3),
+        blocks: 4,
+        bad: [Why::Differs, Why::Unreadable, Why::Untold].map(bad).to_vec(),
+        unlisted: 12,
+    };
+    let bytes = values::encode_scrub(&position);
+    drawn(&bytes, &[(0, 1, 1), (1, 1, 1), (2, 8, 1), (10, 8, 2), (18, 4, 3), (22, 8, 4), (30, 8, 12), (38, 4, 3)]);
+    for (cause, at) in (0..3).zip([42, 77, 112]) {
+        drawn(&bytes, &[(at, 1, cause), (at + 1, 4, 5), (at + 5, 2, 6), (at + 7, 4, 7), (at + 11, 4, 8)]);
+        drawn(&bytes, &[(at + 15, 4, 9), (at + 19, 8, 10), (at + 27, 8, 11)]);
+    }
+    assert_eq!(values::decode_scrub(&bytes).expect("just encoded"), position);
 }
 
 #[test]

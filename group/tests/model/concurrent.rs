@@ -295,3 +295,54 @@ fn renames_across_directories_keep_the_tree_a_tree() {
         });
     }
 }
+
+/// Five directories, each below the one before: the first and the last.
+async fn chain(rig: &Rig, side: usize) -> (Ino, Ino) {
+    let make = async |parent: Ino, depth: u32| rig.mkdir(parent, &format!("{side}-{depth}")).await.expect("a new one");
+    let top = make(rig.volume.root, 0).await;
+    let mut end = top;
+    for depth in 1..5 {
+        end = make(end, depth).await;
+    }
+    (top, end)
+}
+
+/// Two directories that are moved below each other at the same time: each walk up the parents alone finds no loop.
+#[test]
+pub fn directories_moved_below_each_other_make_no_loop() {
+    for seed in seeds(1..6) {
+        in_world(seed, async |rig| {
+            let root = rig.volume.root;
+            let chains = [chain(&rig, 0).await, chain(&rig, 1).await];
+            let moved = |side: usize, new_parent: Ino| Op::Rename {
+                parent: root,
+                name: name(&format!("{side}-0")),
+                new_parent,
+                new_name: name("moved"),
+                no_replace: false,
+                whiteout: false,
+            };
+            assert_eq!(rig.done(moved(0, chains[0].1)).await, Err(Kind::Invalid));
+            // The walks read the index, and meet there.
+            let rig = rig.reopen().await;
+            let told = Arc::new(Mutex::new(Vec::new()));
+            let clients = (0..2).map(|side| {
+                let (own, told) = (rig.client(10 + side as u64, rig.volume), told.clone());
+                let op = moved(side, chains[1 - side].1);
+                move || -> Local {
+                    Box::pin(async move {
+                        let done = own.done(op).await;
+                        told.lock().expect("no panic while held").push((side, done));
+                    })
+                }
+            });
+            together(&rig.runtime, clients).await;
+            let mut told = told.lock().expect("no panic while held").clone();
+            told.sort_by_key(|(_, done)| done.is_err());
+            let [(first, Ok(())), (_, Err(Kind::Invalid))] = told[..] else { panic!("seed {seed}: {told:?}") };
+            assert_eq!(rig.lookup(chains[1 - first].1, "moved").await, Ok(chains[first].0));
+            assert_eq!(rig.lookup(root, &format!("{}-0", 1 - first)).await, Ok(chains[1 - first].0));
+            rig.reopen().await;
+        });
+    }
+}
