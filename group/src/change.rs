@@ -63,14 +63,15 @@ impl Groups {
         range: Option<u64>,
     ) -> Result<Answer> {
         let mut set = first_groups(op);
-        let mut token: Option<(Option<TokenGuard<'_>>, Vec<(Ino, Ino)>)> = None;
+        // Held since it was found that these directories, each with its new parent, would not close a loop.
+        let mut token: Option<TokenGuard<'_>> = None;
+        let mut checked: Vec<(Ino, Ino)> = Vec::new();
         self.throttle(op.mutates()).await?;
         if op.mutates() {
             self.admit_change(op).await?;
         }
         loop {
-            let moved = token.as_ref().map_or(&[][..], |(_, moved)| moved.as_slice());
-            let step = self.try_change(context, op, sync, &mut set, attached, range, moved)?;
+            let step = self.try_change(context, op, sync, &mut set, attached, range, &checked)?;
             context.span.mark(Stage::Order, self.now_ns());
             match step {
                 Step::Ordered { decision, batch, position } => {
@@ -101,11 +102,11 @@ impl Groups {
                 }
                 Step::Token(moved) => {
                     drop(token.take());
-                    let guard = Some(self.rename_token().take().await).filter(|_| !active(Bug::TokenLetGo));
+                    token = Some(self.rename_token().take().await).filter(|_| !active(Bug::TokenLetGo));
                     for (ino, parent) in &moved {
                         self.refuse_loop(context, *ino, *parent).await?;
                     }
-                    token = Some((guard, moved));
+                    checked = moved;
                     context.span.mark(Stage::Range, self.now_ns());
                 }
             }

@@ -206,7 +206,11 @@ fn others_that_take_all_cores_do_not_stop_checkpoints() {
     let scratch = Scratch::new("busy");
     let index = create(&scratch.index());
     let ended = AtomicBool::new(false);
-    let spin = || while !ended.load(Ordering::Relaxed) {};
+    let spin = || {
+        while !ended.load(Ordering::Relaxed) {
+            std::hint::spin_loop();
+        }
+    };
     let cores = std::thread::available_parallelism().map_or(2, usize::from);
     std::thread::scope(|scope| {
         (0..2 * cores).for_each(|_| drop(scope.spawn(spin)));

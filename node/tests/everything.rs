@@ -96,7 +96,7 @@ fn sqlite_round(directory: &Path, round: u64) {
          INSERT INTO rows VALUES ({round}, hex(randomblob(3000)));\n\
          UPDATE rows SET filler = hex(randomblob(2000)) WHERE round % 7 = {round} % 7;\n\
          DELETE FROM rows WHERE round < {round} - 500;\nPRAGMA integrity_check;",
-        if round % 2 == 0 { "wal" } else { "delete" }
+        if round.is_multiple_of(2) { "wal" } else { "delete" }
     );
     let mut command = Command::new("sqlite3");
     let output = command.arg(directory.join("rows.db")).arg(script).stdin(Stdio::null()).output().expect("sqlite3");
