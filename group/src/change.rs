@@ -102,7 +102,7 @@ impl Groups {
                 }
                 Step::Token(moved) => {
                     drop(token.take());
-                    token = Some(self.rename_token().take().await).filter(|_| !active(Bug::TokenLetGo));
+                    token = Some(self.rename_token().take().await);
                     for (ino, parent) in &moved {
                         self.refuse_loop(context, *ino, *parent).await?;
                     }

@@ -5,7 +5,7 @@ use crate::{concurrent, durable, failure, listing, promises, random, restart, sp
 use runtime::seeded::{Bug, fails};
 
 /// Bugs, each with the test that fails with it.
-const NOTICED: [(Bug, fn()); 29] = [
+const NOTICED: [(Bug, fn()); 28] = [
     (Bug::InoReused, restart::numbers_given_out_before_a_crash_are_not_given_out_again),
     (Bug::RecordNotReplayed, durable::what_was_synced_survives_and_the_rest_is_a_prefix),
     (Bug::BulkOrderedEarly, concurrent::overlapping_writes_and_reads_are_never_torn),
@@ -33,7 +33,6 @@ const NOTICED: [(Bug, fn()); 29] = [
     (Bug::OpenUncounted, random::random_operations_agree_with_a_plain_model),
     (Bug::CallerForgotten, random::random_operations_agree_with_a_plain_model),
     (Bug::LoopUnchecked, concurrent::directories_moved_below_each_other_make_no_loop),
-    (Bug::TokenLetGo, concurrent::directories_moved_below_each_other_make_no_loop),
     (Bug::LookedUpOnce, failure::a_damaged_block_that_is_rewritten_while_it_is_read_is_looked_up_again),
 ];
 

@@ -262,7 +262,7 @@ mod tests {
 
     #[test]
     fn slow_seconds_are_told_apart_from_those_the_host_made() {
-        let windows = [100, 100, 40, 100, 40, 40, 100, 100, 100];
+        let windows = [100, 100, 30, 100, 30, 30, 100, 100, 100];
         let stolen = [0, 0, 0, 12, 0, 0, 30, 0, 0];
         assert_eq!(low(&windows, &stolen), [3, 1], "only the one after the disturbed second has an excuse");
         assert_eq!(low(&[], &[]), [0, 0]);
