@@ -25,7 +25,7 @@ pub struct Candidate {
     pub segment: SegmentId,
     /// Live blocks as of the last checkpoint.
     pub live: u32,
-    /// Data blocks that it can hold.
+    /// All of its blocks, header and summary too.
     pub blocks: u32,
     /// How many segments, of any stream, were opened after it.
     pub age: u64,
@@ -46,12 +46,16 @@ impl Candidate {
     }
 }
 
+/// Of its blocks, a segment worth moving has more than one in so many that don't live. Header and summary take one in 64 to 85, and
+/// records of the moves one in 64 of what is moved: whoever moves a segment with less makes no room, and could go on for ever.
+const GAIN_PARTS: u32 = 32;
+
 /// The victims, at most `max`, chosen by cost and benefit; full segments never. Those without a live block come first,
 /// as they cost nothing; the others from young to old, because survivors are written in this order, and blocks of like
 /// age will die at like times.
 pub fn choose(candidates: &[Candidate], max: usize) -> Vec<SegmentId> {
     assert!(candidates.iter().all(|one| one.live <= one.blocks), "no more blocks live than there are");
-    let gains = |one: &&Candidate| one.live < one.blocks || one.live == 0;
+    let gains = |one: &&Candidate| one.blocks - one.live > one.blocks / GAIN_PARTS || one.live == 0;
     let mut victims: Vec<Candidate> = candidates.iter().filter(gains).copied().collect();
     if victims.len() > max {
         // A large brick has a million candidates, and few are wanted: no full sort.

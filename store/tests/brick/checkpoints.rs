@@ -137,25 +137,6 @@ fn a_checkpoint_is_there_as_a_whole_or_not_at_all() {
 }
 
 #[test]
-fn what_a_replay_would_read_grows_with_the_log_and_ends_with_a_checkpoint() {
-    let mut world = World::new(3);
-    let runtime = world.runtime();
-    world.block_on(async {
-        let brick = Brick::open(&runtime, format(&runtime, 64).await).await.expect("just formatted");
-        for round in 0..40 {
-            let bytes = payload(round, 32);
-            brick.write(file(1), 32 * round, &bytes, Sync::Data).await.expect("a healthy brick writes");
-        }
-        // 5 MiB of payload, and what is open or at hand.
-        let before = brick.store.replay_bytes();
-        assert!((5 << 20..=8 << 20).contains(&before), "{before}");
-        brick.checkpoint().await.expect("a healthy brick checkpoints");
-        let after = brick.store.replay_bytes();
-        assert!((1 << 20..=2 << 20).contains(&after), "{after}");
-    });
-}
-
-#[test]
 fn the_ends_of_epochs_are_kept_only_while_replay_may_meet_them() {
     let mut world = World::new(4);
     let runtime = world.runtime();
