@@ -11,6 +11,7 @@ use base::{Kind, Result};
 use rocksdb::{DB, DBRawIterator};
 use std::path::Path;
 use store::index::{Index, IndexEdit, MergeLeaf};
+use store::repair::gaps::Gap;
 
 /// Rows written at once: 4 MB if all are full leaves.
 const ROWS: usize = 4096;
@@ -22,8 +23,8 @@ const STEP_BYTES: usize = 17;
 pub struct Salvaged {
     /// Rows.
     pub rows: u64,
-    /// Keys between which nothing could be read: the last one before, the first one behind; empty at the index's ends.
-    pub gaps: Vec<(Vec<u8>, Vec<u8>)>,
+    /// Where nothing could be read.
+    pub gaps: Vec<Gap>,
 }
 
 /// Copies all rows of the index in `from` that can be read into a new one in `to`, durably. `from` stays as it is, and
@@ -63,7 +64,7 @@ impl Copy<'_> {
                 Some(key) => self.down(key, &last)?,
                 None => Vec::new(),
             };
-            self.salvaged.gaps.push((last.clone(), before));
+            self.salvaged.gaps.push(Gap { after: last.clone(), before });
             let Some(key) = behind else { break };
             last = key;
         }

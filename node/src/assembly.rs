@@ -138,13 +138,10 @@ fn unreadable(data: &Path) -> Failure {
 
 /// Makes an empty index. What is there is of a format that was interrupted: the superblock says so.
 fn new_index(path: &Path) -> Result<()> {
-    match std::fs::remove_dir_all(path) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-            let errno = error.raw_os_error().unwrap_or(libc::EIO);
-            return Err(Error::os("the index of an interrupted format can't be removed", errno).with(path.display()));
-        }
-        _ => {}
-    }
+    crate::directory::remove_tree(path).map_err(|error| {
+        let errno = error.raw_os_error().unwrap_or(libc::EIO);
+        Error::os("the index of an interrupted format can't be removed", errno).with(path.display())
+    })?;
     RocksIndex::open(path, &index_rocksdb::Options::new(FORMAT_CACHE_BYTES).create(), merge)?.persist()
 }
 

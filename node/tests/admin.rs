@@ -77,8 +77,8 @@ fn nothing_that_is_sent_there_harms_who_is_served() {
 /// Lines that are no request, some of them nearly one: each is refused in one line, and the next is read.
 fn garbage(home: &Home) {
     const ALMOST: &[u8] = b"{\"request\":\"volume_info\",\"name\":\"none\"}";
-    let times = std::env::var("SINTER_FUZZ").map_or(1, |text| text.parse().expect("SINTER_FUZZ is a number"));
-    let mut rng = SplitMix(std::env::var("SINTER_SEED").map_or(1, |text| text.parse().expect("a number")));
+    let times = daemon::setting("SINTER_FUZZ", 1);
+    let mut rng = SplitMix(daemon::setting("SINTER_SEED", 1));
     let mut connection = connect(home);
     for number in 0..LINES * times {
         let mut line = if rng.one_in(2) { ALMOST.to_vec() } else { vec![0; rng.below(300) as usize] };

@@ -40,8 +40,7 @@ const WARM: Duration = Duration::from_secs(600);
 const PEAK_BYTES: u64 = MEMORY_MAX / 8;
 
 fn seconds() -> u64 {
-    let set = std::env::var("SINTER_EVERYTHING").ok();
-    set.map_or(10, |text| text.parse().expect("SINTER_EVERYTHING is a number of seconds"))
+    daemon::setting("SINTER_EVERYTHING", 10)
 }
 
 /// What runs beside each other until it is told to stop, or until one of them fails.

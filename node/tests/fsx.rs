@@ -14,15 +14,11 @@ use std::time::SystemTime;
 /// Of all modes together.
 const OPERATIONS: u64 = 200_000;
 
-fn number(name: &str) -> Option<u64> {
-    std::env::var(name).ok().map(|text| text.parse().expect("a number"))
-}
-
 #[test]
 fn files_hold_what_was_written() {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("after 1970");
-    let seed = number("FSX_SEED").unwrap_or(now.as_nanos() as u64 % 1_000_000_007);
-    let all = number("FSX_OPERATIONS").unwrap_or(OPERATIONS);
+    let seed = daemon::setting("FSX_SEED", now.as_nanos() as u64 % 1_000_000_007);
+    let all = daemon::setting("FSX_OPERATIONS", OPERATIONS);
     println!("FSX_SEED={seed}, {all} operations");
     let home = Home::new("fsx");
     let daemon = home.up();

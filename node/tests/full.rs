@@ -24,8 +24,7 @@ const SLOWEST: Duration = Duration::from_secs(10);
 const KEPT_SEGMENTS: u64 = 12;
 
 fn rounds() -> u64 {
-    let set = std::env::var("SINTER_FULL_ROUNDS").ok();
-    set.map_or(2, |text| text.parse().expect("SINTER_FULL_ROUNDS is a number"))
+    daemon::setting("SINTER_FULL_ROUNDS", 2)
 }
 
 /// Small segments: a brick of the smallest size has many.

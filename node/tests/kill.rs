@@ -20,8 +20,7 @@ use std::time::{Duration, Instant};
 const HANGS: Duration = Duration::from_secs(60);
 
 fn kills() -> u64 {
-    let set = std::env::var("SINTER_KILLS").ok();
-    set.map_or(25, |text| text.parse().expect("SINTER_KILLS is a number"))
+    daemon::setting("SINTER_KILLS", 25)
 }
 
 /// A daemon behind a volatile write cache; small segments and few groups, so that making and replaying them is quick.

@@ -19,8 +19,7 @@ const PER_DIRECTORY: u64 = 1_000;
 const THREADS: u64 = 4;
 
 fn in_tree() -> u64 {
-    let set = std::env::var("SINTER_MANY").ok();
-    set.map_or(20_000, |text| text.parse().expect("SINTER_MANY is a number of files"))
+    daemon::setting("SINTER_MANY", 20_000)
 }
 
 fn start(home: &Home) -> Daemon {

@@ -48,8 +48,7 @@ fn early() -> Duration {
 }
 
 fn seconds() -> u64 {
-    let set = std::env::var("SINTER_SOAK").ok();
-    let seconds = set.map_or(300, |text| text.parse().expect("SINTER_SOAK is a number of seconds"));
+    let seconds = daemon::setting("SINTER_SOAK", 300);
     assert!(seconds >= 120, "SINTER_SOAK: memory is compared with that of the first minute, which takes another");
     seconds
 }

@@ -8,8 +8,7 @@ mod stress;
 use daemon::Home;
 
 fn seconds() -> u64 {
-    let set = std::env::var("SINTER_STRESS").ok();
-    set.map_or(1, |text| text.parse().expect("SINTER_STRESS is a number of seconds"))
+    daemon::setting("SINTER_STRESS", 1)
 }
 
 #[test]

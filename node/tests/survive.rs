@@ -13,8 +13,7 @@ use std::time::Duration;
 const O_DSYNC: i32 = 0o10000;
 
 fn files() -> u64 {
-    let set = std::env::var("SINTER_FILES").ok();
-    set.map_or(2000, |text| text.parse().expect("SINTER_FILES is a number"))
+    daemon::setting("SINTER_FILES", 2000)
 }
 
 /// A tree outside of the mount, and its copy in it.

@@ -154,26 +154,8 @@ impl Tree {
         let ino = Ino::new(self.next, GroupId(3));
         self.next += 1;
         let links = if kind == FileKind::Directory { 2 } else { 1 };
-        let inode = Inode {
-            kind,
-            mode,
-            uid: owner.0,
-            gid: owner.1,
-            links,
-            rdev: 0,
-            project: 0,
-            generation: 1,
-            size: 0,
-            trim: 0,
-            entries: 0,
-            parent,
-            atime: now,
-            mtime: now,
-            ctime: now,
-            btime: now,
-            dead: false,
-            xattrs: false,
-        };
+        let (uid, gid) = owner;
+        let inode = Inode { mode, uid, gid, links, generation: 1, ..Inode::blank(kind, ino, parent, now) };
         let (entries, names) = (BTreeMap::new(), HashMap::new());
         let (data, target, xattrs) = (Vec::new(), Box::default(), Xattrs::new());
         self.nodes.insert(ino.0, Node { inode, data, entries, names, target, xattrs, opens: 0 });

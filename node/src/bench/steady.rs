@@ -113,7 +113,6 @@ pub fn measure(
     progress.end();
     let spent = before.zip(after);
     let span = SPAN_SECONDS.min(windows.len() / 2);
-    let mean = |part: &[u64]| part.iter().sum::<u64>() / part.len().max(1) as u64;
     let early = if windows.len() >= 3 * SPAN_SECONDS { SPAN_SECONDS } else { 0 };
     let [low, low_disturbed] = low(&windows, &stolen_percent);
     Ok(Report {
@@ -143,10 +142,14 @@ pub fn measure(
     })
 }
 
+fn mean(part: &[u64]) -> u64 {
+    part.iter().sum::<u64>() / part.len().max(1) as u64
+}
+
 /// Seconds below half of the mean, and those of them that the host disturbed.
 fn low(windows: &[u64], stolen_percent: &[u64]) -> [u64; 2] {
-    let mean = windows.iter().sum::<u64>() / windows.len().max(1) as u64;
-    let low: Vec<usize> = (0..windows.len()).filter(|&at| windows[at] < mean / 2).collect();
+    let half = mean(windows) / 2;
+    let low: Vec<usize> = (0..windows.len()).filter(|&at| windows[at] < half).collect();
     let took = |at: usize| stolen_percent[at] >= DISTURBED_PERCENT;
     let disturbed = low.iter().filter(|&&at| took(at) || (at > 0 && took(at - 1)));
     [low.len() as u64, disturbed.count() as u64]

@@ -92,8 +92,7 @@ fn salvage(data: &Path, why: Failure) -> Result<Kept, Failure> {
             return Err(why.next(RUNBOOK));
         }
     };
-    let gaps = salvaged.gaps.into_iter().map(|(after, before)| Gap { after, before });
-    let (mended, lost): (Vec<_>, Vec<_>) = gaps.partition(Gap::can_be_mended);
+    let (mended, lost): (Vec<_>, Vec<_>) = salvaged.gaps.into_iter().partition(Gap::can_be_mended);
     if let Some(gap) = lost.first() {
         gone()?;
         let told = gap.told();

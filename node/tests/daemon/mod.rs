@@ -12,6 +12,12 @@ use std::time::{Duration, Instant};
 /// How long anything may take on a machine that is busy with other tests.
 const PATIENCE: Duration = Duration::from_secs(120);
 
+/// A number that whoever runs the test sets in the environment, or else the usual one.
+pub fn setting(name: &str, usual: u64) -> u64 {
+    let number = |text: String| text.parse().unwrap_or_else(|_| panic!("{name} is a number"));
+    std::env::var(name).map_or(usual, number)
+}
+
 /// The binary under test.
 pub fn sinter() -> Command {
     Command::new(env!("CARGO_BIN_EXE_sinter"))

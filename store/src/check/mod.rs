@@ -2,9 +2,9 @@
 //! the last checkpoint against itself (names, maps, live bits; rule K1), and segments against the index: headers,
 //! and the summaries that tell of each block whose it is (rule L7).
 //!
-//! Memory: about 100 bytes per inode, as many more per directory, and a bit per block, whatever the blocks' owners are: those go into a digest per
-//! segment, and are read once more for segments whose digest differs. A brick of 32 GiB with 8 million live blocks in
-//! 100,000 files takes some 12 MB.
+//! Memory: about 100 bytes per inode, as many more per directory, and a bit per block, whatever the blocks' owners are:
+//! those go into a digest per segment, and are read once more for segments whose digest differs. A brick of 32 GiB with
+//! 8 million live blocks in 100,000 files takes some 12 MB.
 //!
 //! *Absent:* reading the blocks themselves (the scrub does, and a read finds what differs from its checksum, rule K8);
 //! changing anything (`repair` does).

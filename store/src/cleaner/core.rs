@@ -46,8 +46,9 @@ impl Candidate {
     }
 }
 
-/// Of its blocks, a segment worth moving has more than one in so many that don't live. Header and summary take one in 64 to 85, and
-/// records of the moves one in 64 of what is moved: whoever moves a segment with less makes no room, and could go on for ever.
+/// Of its blocks, a segment worth moving has more than one in so many that don't live. Header and summary take one in 64
+/// to 85, and records of the moves one in 64 of what is moved: whoever moves a segment with less makes no room, and could
+/// go on for ever.
 const GAIN_PARTS: u32 = 32;
 
 /// The victims, at most `max`, chosen by cost and benefit; full segments never. Those without a live block come first,
@@ -123,7 +124,7 @@ pub struct Sight {
     pub client_blocks: u64,
     /// Blocks that the cleaner has moved since start.
     pub moved_blocks: u64,
-    /// The best victim's live blocks, and the data blocks it can hold. None if there is no victim.
+    /// The best victim's live blocks, and all of its blocks. None if there is no victim.
     pub best_victim: Option<(u32, u32)>,
 }
 

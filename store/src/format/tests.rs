@@ -3,6 +3,21 @@ use crate::format::bytes::Reader;
 use crate::format::leaf::{Leaf, Slot};
 use base::*;
 
+/// Where records of these tests lie.
+const FRAME: record::Frame = record::Frame { uuid: Uuid([1; 16]), life: Life(2), sequence: 3, replica: ReplicaId(1) };
+
+fn head(outcome: Outcome) -> record::Head {
+    record::Head {
+        group: GroupId(0),
+        term: Term(1),
+        index: Index(12),
+        volume: VolumeId(1),
+        session: SessionId(2),
+        request: RequestId(3),
+        outcome,
+    }
+}
+
 #[test]
 fn superblock_survives_and_newer_is_named() {
     let block = superblock::Superblock {
@@ -47,53 +62,35 @@ fn records_are_tied_to_their_place_in_the_stream() {
             }],
         }),
     ];
-    let head = record::Head {
-        group: GroupId(0),
-        term: Term(1),
-        index: Index(12),
-        volume: VolumeId(1),
-        session: SessionId(2),
-        request: RequestId(3),
-        outcome: Outcome::Wrote { offset: 9, length: 4 },
-    };
+    let head = head(Outcome::Wrote { offset: 9, length: 4 });
     let mut replicated = Vec::new();
     record::encode_replicated(&mut replicated, &head, &edits);
-    let frame = record::Frame { uuid: Uuid([1; 16]), life: Life(2), sequence: 3, replica: ReplicaId(1) };
     let runs = [record::Run { place: Place { segment: SegmentId(8), block: 9 }, count: 40 }];
     let mut out = Vec::new();
-    record::put_framed(&mut out, &frame, &runs, &replicated);
+    record::put_framed(&mut out, &FRAME, &runs, &replicated);
     let take = |bytes: &[u8], uuid, life| record::take_framed(&mut Reader::new(bytes), uuid, life, 3);
-    let (back, back_runs) = take(&out, frame.uuid, frame.life).expect("just encoded");
+    let (back, back_runs) = take(&out, FRAME.uuid, FRAME.life).expect("just encoded");
     let record::Logged::Record(back) = back else { panic!("it was a change") };
     assert_eq!((back.edits, back.outcome, back.index), (edits, head.outcome, head.index));
     assert_eq!(back_runs, runs);
-    assert!(take(&out, Uuid([2; 16]), frame.life).is_err());
-    assert!(take(&out, frame.uuid, Life(3)).is_err());
+    assert!(take(&out, Uuid([2; 16]), FRAME.life).is_err());
+    assert!(take(&out, FRAME.uuid, Life(3)).is_err());
     for at in 0..out.len() {
         let mut bad = out.clone();
         bad[at] ^= 0x10;
-        assert!(take(&bad, frame.uuid, frame.life).is_err(), "flip at {at} went unseen");
+        assert!(take(&bad, FRAME.uuid, FRAME.life).is_err(), "flip at {at} went unseen");
     }
 }
 
 #[test]
 fn a_record_maps_no_more_blocks_than_its_payload_has() {
-    let frame = record::Frame { uuid: Uuid([1; 16]), life: Life(2), sequence: 3, replica: ReplicaId(1) };
     let run = |count| record::Run { place: Place { segment: SegmentId(8), block: 9 }, count };
     let taken = |runs: &[record::Run], replicated: &[u8]| {
         let mut out = Vec::new();
-        record::put_framed(&mut out, &frame, runs, replicated);
-        record::take_framed(&mut Reader::new(&out), frame.uuid, frame.life, 3).map(drop).map_err(|error| error.kind)
+        record::put_framed(&mut out, &FRAME, runs, replicated);
+        record::take_framed(&mut Reader::new(&out), FRAME.uuid, FRAME.life, 3).map(drop).map_err(|error| error.kind)
     };
-    let head = record::Head {
-        group: GroupId(0),
-        term: Term(1),
-        index: Index(12),
-        volume: VolumeId(1),
-        session: SessionId(2),
-        request: RequestId(3),
-        outcome: Outcome::Done,
-    };
+    let head = head(Outcome::Done);
     let map = |crcs: u32| Edit::Map { ino: Ino(65), first: 7, crcs: (0..crcs).collect() };
     let mut record = Vec::new();
     record::encode_replicated(&mut record, &head, &[map(3), map(2)]);
@@ -132,11 +129,10 @@ fn moves_come_back() {
     let moves = record::Moves { group: GroupId(5), volume: VolumeId(2), blocks: (1..40).map(moved).collect() };
     let mut bytes = Vec::new();
     record::encode_moves(&mut bytes, &moves);
-    let frame = record::Frame { uuid: Uuid([1; 16]), life: Life(2), sequence: 3, replica: ReplicaId(1) };
     let mut out = Vec::new();
     let runs = [record::Run { place: Place { segment: SegmentId(8), block: 9 }, count: 39 }];
-    record::put_framed(&mut out, &frame, &runs, &bytes);
-    let (back, _) = record::take_framed(&mut Reader::new(&out), frame.uuid, frame.life, 3).expect("just encoded");
+    record::put_framed(&mut out, &FRAME, &runs, &bytes);
+    let (back, _) = record::take_framed(&mut Reader::new(&out), FRAME.uuid, FRAME.life, 3).expect("just encoded");
     assert_eq!(back, record::Logged::Moves(moves));
 }
 
