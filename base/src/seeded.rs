@@ -118,6 +118,10 @@ pub enum Bug {
     ResultForgotten,
     /// An unlinked file goes though it is open (rule R2).
     OpenUncounted,
+    /// What a session left open stays so when it ends, and its results stay (rule R2).
+    SessionsKept,
+    /// A volume is mounted at two places, each with a cache that is not told of the other's changes (rule R2).
+    MountedTwice,
     /// What a client makes belongs to root (rule R3).
     CallerForgotten,
     /// Opens for synchronous writes go through the page cache (rule F1).
@@ -138,7 +142,7 @@ pub enum Bug {
 
 impl Bug {
     /// Every bug, for tests and for naming one on a command line.
-    pub const ALL: [Bug; 65] = [
+    pub const ALL: [Bug; 67] = [
         Bug::FuaAfterPlain,
         Bug::AckOutOfOrder,
         Bug::TailReused,
@@ -196,6 +200,8 @@ impl Bug {
         Bug::XattrsReplaced,
         Bug::ResultForgotten,
         Bug::OpenUncounted,
+        Bug::SessionsKept,
+        Bug::MountedTwice,
         Bug::CallerForgotten,
         Bug::DirectIoForgotten,
         Bug::WritebackAsked,

@@ -104,7 +104,9 @@ impl Groups {
             }
             self.checkpoint_after(arrived).await?;
         };
-        self.wait_for_room(self.store().space.floor_for_data()).await?;
+        if !self.wait_for_room(self.store().space.floor_for_data()).await? {
+            return Err(full());
+        }
         if let Some(turn_ns) = self.store().space.turn(self.now_ns(), count) {
             self.store().runtime.clock.sleep(turn_ns.saturating_sub(self.now_ns())).await;
         }
@@ -237,25 +239,23 @@ impl Groups {
         if active(Bug::LadderFlat) && self.store().space.admission.room() == 0 {
             return Err(full());
         }
-        match self.store().space.reclaims() {
-            true => self.wait_for_room(self.store().space.floor_for_names()).await,
-            false => Ok(()),
-        }
+        // Where nothing will be reclaimed, also if that turns out meanwhile, they take of the reserve.
+        self.wait_for_room(self.store().space.floor_for_names()).await.map(drop)
     }
 
-    /// Waits until more than `reserve` segments are free. Errors: `NoSpace` if none will be.
-    async fn wait_for_room(&self, reserve: usize) -> Result<()> {
+    /// Waits until more than `reserve` segments are free; false if none will be.
+    async fn wait_for_room(&self, reserve: usize) -> Result<bool> {
         loop {
             let ticket = self.store().space.came.ticket();
             if self.store().free_segments() > reserve {
-                return Ok(());
+                return Ok(true);
             }
             self.store().log.check()?;
             if self.store().log.stopping() {
                 return Err(crate::closing());
             }
             if !self.store().space.reclaims() || active(Bug::RefusedWhileBehind) {
-                return Err(full());
+                return Ok(false);
             }
             self.store().space.came.after(ticket).await;
         }

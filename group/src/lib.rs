@@ -23,6 +23,7 @@ mod overlay;
 mod punch;
 mod read;
 mod seek;
+mod session;
 mod state;
 mod token;
 mod write;
@@ -30,7 +31,7 @@ mod write;
 pub use context::{Class, Context};
 
 use base::limits::BLOCK_BYTES;
-use base::{Error, GroupId, Index, Kind, Op, Reply, Result, Sync, Term, Volume, VolumeId};
+use base::{Error, GroupId, Index, Kind, Op, Reply, Result, SessionId, Sync, Term, Volume, VolumeId};
 use runtime::seeded::{Bug, active};
 use runtime::{Buf, Event, Lock, Slice};
 use state::State;
@@ -124,6 +125,8 @@ pub struct Groups {
     /// Volumes with a bound of their own.
     quotas: Lock<BTreeMap<VolumeId, Arc<admit::Quota>>>,
     has_quotas: AtomicBool,
+    /// The session of each volume that may cache all of it (rule R2).
+    leases: Lock<BTreeMap<VolumeId, SessionId>>,
     cleaner: Lock<clean::Status>,
     /// The wall clock as the checkpoint task saw it last: for reads, which need no better one.
     wall_ns: AtomicI64,
@@ -154,6 +157,7 @@ impl Groups {
             purging: AtomicBool::new(purging),
             quotas: Lock::new("quotas", BTreeMap::new()),
             has_quotas: AtomicBool::new(false),
+            leases: Lock::new("leases", BTreeMap::new()),
             cleaner: Lock::new("cleaner", clean::Status::default()),
             wall_ns: AtomicI64::new(wall_ns),
             closing: AtomicBool::new(false),

@@ -153,9 +153,8 @@ impl Groups {
         let (store, replay) = opening.replay(sink, |group| applied[group.0 as usize]).await?;
         let Ok(states) = Arc::try_unwrap(groups) else { unreachable!("the jobs that shared the groups have ended") };
         let groups = Arc::new(Groups::new(store, states, options));
-        for volume in groups.volumes().await? {
-            groups.note_volume(&volume);
-        }
+        let volumes = groups.volumes().await?;
+        volumes.iter().for_each(|volume| groups.note_volume(volume));
         // First: what follows may need space on a full brick. Nobody has looked yet whether anything can be reclaimed: a
         // crash holds segments back, and a checkpoint may bring others.
         groups.store().expect_space();
@@ -168,7 +167,7 @@ impl Groups {
             groups.redo_intents().await?;
         }
         if !active(Bug::OrphansKept) {
-            groups.purge_orphans().await?;
+            groups.purge_orphans(volumes.iter().map(|volume| volume.id).collect()).await?;
         }
         // A daemon that is killed again and again before its first checkpoint must not fill the superblock's list.
         if groups.store().epoch_ends > EPOCH_ENDS_MAX / 2 {
@@ -237,10 +236,9 @@ impl Groups {
         Ok((intents, marks))
     }
 
-    /// Frees inodes that had no name but were open when the process ended (rule K6).
-    async fn purge_orphans(&self) -> Result<()> {
+    /// Frees inodes of these volumes that have no name but were open when their sessions ended (rule K6).
+    pub(crate) async fn purge_orphans(&self, volumes: Vec<VolumeId>) -> Result<()> {
         let index = self.store().index.clone();
-        let volumes: Vec<_> = self.volumes().await?.into_iter().map(|volume| volume.id).collect();
         let count = self.states().len() as u32;
         let read = move || -> Result<_> {
             let mut orphans = BTreeSet::new();
@@ -272,23 +270,8 @@ impl Groups {
         Ok(())
     }
 
-    /// Forgets every session's results: their clients ended with the process that served them.
-    pub async fn drop_sessions(&self) -> Result<()> {
-        for group in self.states() {
-            let (id, sessions): (_, Vec<_>) = {
-                let state = group.state.lock();
-                (state.group, state.results.keys().copied().collect())
-            };
-            for session in sessions {
-                let edits = vec![Edit::SessionDrop { session }];
-                self.order_here(Part { volume: VolumeId(0), group: id, edits }).await?;
-            }
-        }
-        Ok(())
-    }
-
     /// Orders one record on the brick's own behalf.
-    async fn order_here(&self, part: Part) -> Result<()> {
+    pub(crate) async fn order_here(&self, part: Part) -> Result<()> {
         let rests: Vec<_> = part.edits.iter().filter_map(rests_on).collect();
         loop {
             let ticket = self.store().log.segment_came.ticket();

@@ -1,6 +1,6 @@
 //! The engine against the model, and what it does when its directory or its files are not as they should be.
 
-use crate::{Options, RocksIndex};
+use crate::{Options, RocksIndex, salvage};
 use base::{Kind, Result};
 use runtime::random::SplitMix;
 use std::fs;
@@ -443,4 +443,58 @@ fn copy_directory(from: &Path, to: &Path) {
         let entry = entry.expect("readable");
         fs::copy(entry.path(), to.join(entry.file_name())).expect("copyable");
     }
+}
+
+/// Whatever block is bad: what is copied is what was there, of the newest table, and what is missing lies in a gap.
+#[test]
+fn what_can_be_read_of_a_damaged_index_is_salvaged() {
+    const KEYS: u64 = 4000;
+    let scratch = Scratch::new("salvage");
+    let index = create(&scratch.index());
+    for (every, content) in [(1, 1), (3, 2)] {
+        index.write((0..KEYS).step_by(every).map(|number| put(number, content)).collect()).expect("healthy");
+        index.persist().expect("healthy");
+    }
+    let expected = index.scan(b"", b"z", usize::MAX).expect("healthy");
+    drop(index);
+    let tables = files(&scratch.index(), is_table);
+    assert_eq!(tables.len(), 2);
+    let healthy: Vec<_> = tables.iter().map(|table| fs::read(table).expect("readable")).collect();
+    let new = scratch.0.join("new");
+    let mut random = SplitMix(5);
+    let (mut whole, mut gaps, mut refused, mut lost, mut rows) = (0, 0, 0, 0, 0);
+    for round in 0..60 {
+        for (table, bytes) in tables.iter().zip(&healthy) {
+            let mut bytes = bytes.clone();
+            for _ in 0..random.below(3) {
+                let at = random.below(bytes.len() as u64) as usize;
+                bytes[at] ^= 1 << random.below(8);
+            }
+            fs::write(table, bytes).expect("writable");
+        }
+        let _ = fs::remove_dir_all(&new);
+        let salvaged = match salvage(&scratch.index(), &new, &Options::new(CACHE_BYTES), lay) {
+            Ok(salvaged) => salvaged,
+            Err(error) => {
+                assert_eq!(error.kind, Kind::Corrupt, "{error}");
+                refused += 1;
+                continue;
+            }
+        };
+        let found = reopen(&new).expect("it is new").scan(b"", b"z", usize::MAX).expect("it is whole");
+        assert_eq!(found.len() as u64, salvaged.rows, "no row is copied twice");
+        let in_gap = |key: &[u8]| {
+            salvaged.gaps.iter().any(|gap| key > &gap.after[..] && (gap.before.is_empty() || key < &gap.before[..]))
+        };
+        let kept: Vec<_> = expected.iter().filter(|(key, _)| !in_gap(key)).cloned().collect();
+        assert!(found == kept, "round {round}: {} rows of {}, {:?}", found.len(), kept.len(), salvaged.gaps);
+        whole += u32::from(salvaged.gaps.is_empty());
+        gaps += salvaged.gaps.len();
+        lost += expected.len() - found.len();
+        rows += expected.len();
+    }
+    println!("{whole} whole, {gaps} gaps, {refused} refused, {lost} of {rows} rows lost");
+    assert!(whole > 5 && gaps > 30, "{whole} whole, {gaps} gaps, {refused} refused");
+    // A bad block takes its own rows, a bad list of blocks takes a table's.
+    assert!(lost * 10 < rows, "{lost} of {rows} lost");
 }

@@ -242,6 +242,8 @@ async fn open_groups(
     };
     let mut warnings = opening.warnings.clone();
     let (groups, replay) = Groups::open(opening, group::Options::for_memory(memory_max)).await?;
+    // Their mounts ended with the process. If that can't be noted now, it can at the next start.
+    drop(groups.forget_sessions().await);
     if replay.records > 0 {
         let (records, batches, ms) = (replay.records, replay.batches, replay.ns / 1_000_000);
         warnings.push(format!("replayed {records} records in {batches} batches of the log in {ms} ms"));
@@ -312,9 +314,11 @@ impl Brick {
             other => panic!("a created volume is answered with it, not {other:?}"),
         }
     }
-    /// Deletes a volume; durable when this returns.
-    pub fn delete_volume(&self, name: &Name) -> Result<()> {
-        self.call(Op::VolumeDelete { name: *name })?;
+    /// Deletes a volume that is not mounted; durable when this returns.
+    pub fn delete_volume(&self, volume: &base::Volume) -> Result<()> {
+        let (groups, reactors, id) = (self.groups.clone(), self.reactors()?, volume.id);
+        on_core(&reactors, move || async move { groups.end_session(id).await })?;
+        self.call(Op::VolumeDelete { name: volume.name })?;
         self.call(Op::SyncAll).map(drop)
     }
 
@@ -349,6 +353,9 @@ impl Brick {
         let stack = Arc::new(Stack::new(self.groups.clone(), Vec::new()));
         // Never zero, which means "no session".
         let session = SessionId(self.runtime.random.next_u64() | 1);
+        let (groups, reactors, id) = (self.groups.clone(), self.reactors()?, volume.id);
+        // A brick that takes no changes is mounted all the same: to be read.
+        drop(on_core(&reactors, move || async move { groups.begin_session(id, session).await }));
         front::fuse::serve(&self.runtime, mount, stack, Identity { volume: volume.id, root: volume.root, session })
     }
 
@@ -513,7 +520,7 @@ fn answer(brick: &Brick, request: Request) -> Result<Answer> {
             Ok(Answer::Volume(described(&brick.create_volume(&Name::new(name.as_bytes())?, size_bytes)?)))
         }
         Request::Grow { size_bytes } => brick.grow(size_bytes),
-        Request::VolumeDelete { name } => brick.delete_volume(&one(name)?.name).map(|()| Answer::Done),
+        Request::VolumeDelete { name } => brick.delete_volume(&one(name)?).map(|()| Answer::Done),
         _ => Err(Error::new(Kind::Unsupported, "this needs a running daemon")),
     }
 }

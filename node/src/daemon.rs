@@ -9,6 +9,7 @@ use crate::host::{self, Signals};
 use crate::notify::Notifier;
 use base::{Error, Kind, Name, Result};
 use front::fuse::{MountOptions, Restriction, Serving, Unmounted};
+use runtime::seeded::{Bug, active};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex};
@@ -160,6 +161,14 @@ impl Daemon {
             return Err(Error::new(Kind::Interrupted, "the daemon is ending"));
         }
         let found = self.volume(volume)?;
+        if !active(Bug::MountedTwice) {
+            // The kernel caches all of it for as long as it likes, and is never told of changes: these rights are the lease
+            // of the one session that the volume has (rule R2).
+            self.refuse_mounted(
+                volume,
+                "a volume has one mount; show that elsewhere too with mount --bind, or end it first",
+            )?;
+        }
         let serving = Arc::new(self.brick.serve(&found, options)?);
         let path = serving.mount().path().to_path_buf();
         if let Err(error) = answers(&path).and_then(|()| self.watch(serving.clone(), path.clone())) {
@@ -240,13 +249,16 @@ impl Daemon {
     fn delete_volume(&self, name: &str) -> Result<()> {
         let _alone = self.changing.lock().expect("no panic while held");
         let found = self.volume(name)?;
-        self.await_unmounted(name);
-        let mounted = self.mounts_of(name);
-        if let Some(path) = mounted.first() {
-            let error = Error::new(Kind::Busy, "the volume is mounted; unmount it first");
-            return Err(error.with(format!("{name} at {path}")));
+        self.refuse_mounted(name, "the volume is mounted; unmount it first")?;
+        self.brick.delete_volume(&found)
+    }
+
+    fn refuse_mounted(&self, volume: &str, why: &'static str) -> Result<()> {
+        self.await_unmounted(volume);
+        match self.mounts_of(volume).first() {
+            Some(path) => Err(Error::new(Kind::Busy, why).with(format!("{volume} at {path}"))),
+            None => Ok(()),
         }
-        self.brick.delete_volume(&found.name)
     }
 
     /// A mount that has just been taken away is served for a moment more.

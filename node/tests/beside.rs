@@ -18,8 +18,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// What clients are compared with: themselves on a brick that does nothing else.
-const ALONE: Duration = Duration::from_secs(5);
+/// What clients are compared with: themselves on a brick that does nothing else, before and after.
+const ALONE: Duration = Duration::from_secs(15);
+/// The 99th percentile is taken of each such span, and the median of these counts: the hosts of virtual machines take a
+/// second now and then.
+const SPAN: Duration = Duration::from_secs(5);
 /// Blocks of the file that clients work on.
 const BLOCKS: u64 = 1 << 14;
 /// Bytes between two blocks of the large file.
@@ -38,8 +41,8 @@ fn count() -> u64 {
     set_count().unwrap_or(10_000)
 }
 
-/// Each operation's times.
-type Times = BTreeMap<&'static str, Vec<Duration>>;
+/// Each operation's times: when it ended, and how long it took.
+type Times = BTreeMap<&'static str, Vec<(Instant, Duration)>>;
 
 /// Two clients that do a little of everything, one after the other, until told to stop.
 struct Clients {
@@ -91,7 +94,7 @@ fn work(directory: &Path, number: u64, stop: &AtomicBool) -> Times {
         let mut timed = |name, operation: &mut dyn FnMut() -> std::io::Result<()>| {
             let started = Instant::now();
             operation().unwrap_or_else(|error| panic!("{name}: {error}"));
-            times.entry(name).or_default().push(started.elapsed());
+            times.entry(name).or_default().push((Instant::now(), started.elapsed()));
         };
         let mut at = || random.below(BLOCKS) * BLOCK;
         let (first, second, third) = (at(), at(), at());
@@ -107,19 +110,36 @@ fn work(directory: &Path, number: u64, stop: &AtomicBool) -> Times {
     times
 }
 
-fn p99(times: &mut [Duration]) -> Duration {
-    times.sort_unstable();
-    times[times.len() * 99 / 100]
+/// The median of all spans' 99th percentiles; spans at the end that are too short for one are left out.
+fn p99(times: &[(Instant, Duration)]) -> Duration {
+    let begin = times.iter().map(|(when, _)| *when).min().expect("clients did some of it");
+    let mut spans: BTreeMap<u128, Vec<Duration>> = BTreeMap::new();
+    for (when, took) in times {
+        spans.entry((*when - begin).as_nanos() / SPAN.as_nanos()).or_default().push(*took);
+    }
+    let largest = spans.values().map(Vec::len).max().unwrap_or_default();
+    let mut all: Vec<Duration> = spans.into_values().filter(|span| span.len() * 4 >= largest).map(quantile).collect();
+    all.sort_unstable();
+    all[all.len() / 2]
 }
 
-fn compare(what: &str, mut alone: Times, mut beside: Times) {
+fn quantile(mut span: Vec<Duration>) -> Duration {
+    span.sort_unstable();
+    span[span.len() * 99 / 100]
+}
+
+/// `alone`: before and after.
+fn compare(what: &str, alone: [Times; 2], beside: &Times) {
     let grain = GRAINS[usize::from(set_count().is_none())];
-    for (name, times) in &mut alone {
-        let others = beside.get_mut(name).expect("clients did all of it");
-        let (count, before, after) = (others.len(), p99(times), p99(others));
-        println!("{what}: {name}: p99 {before:?} alone, {after:?} beside, {count} times");
-        assert!(after <= TIMES * before.max(grain), "{what}: {name} takes {after:?}, alone {before:?}");
-    }
+    let [before, after] = &alone;
+    let compared = beside.iter().map(|(name, times)| {
+        let alone = p99(&before[name]).max(p99(&after[name]));
+        let (count, beside) = (times.len(), p99(times));
+        println!("{what}: {name}: p99 {alone:?} alone, {beside:?} beside, {count} times");
+        (name, alone, beside)
+    });
+    let slow: Vec<_> = compared.filter(|(_, alone, beside)| *beside > TIMES * *alone.max(&grain)).collect();
+    assert!(slow.is_empty(), "{what}: {slow:?} (alone, beside)");
 }
 
 fn start(home: &Home) -> Daemon {
@@ -149,9 +169,13 @@ fn clients_hardly_notice_what_is_deleted_beside_them() {
     std::fs::create_dir(&directory).expect("the mount is writable");
     std::fs::write(data(&directory), vec![1; (BLOCKS * BLOCK) as usize]).expect("there is room");
     let (large, tree) = (home.mount.join("large"), home.mount.join("tree"));
-    let sparse = File::create(&large).expect("the mount is writable");
+    // Not through the kernel's cache: it takes a second to let go of a million pages that lie so far apart.
+    let sparse = OpenOptions::new().create_new(true).write(true).custom_flags(libc::O_DIRECT).open(&large);
+    let sparse = sparse.expect("the mount is writable");
+    let mut memory = vec![5; 2 * BLOCK as usize];
+    let block = aligned(&mut memory);
     for number in 0..count() {
-        sparse.write_all_at(&[5; BLOCK as usize], number * SPACING).expect("there is room");
+        sparse.write_all_at(block, number * SPACING).expect("there is room");
     }
     sparse.sync_all().expect("a healthy brick syncs");
     drop(sparse);
@@ -173,19 +197,21 @@ fn clients_hardly_notice_what_is_deleted_beside_them() {
     let started = Instant::now();
     std::fs::remove_file(&large).expect("it is there");
     let took = started.elapsed();
-    std::thread::sleep(ALONE);
+    std::thread::sleep(SPAN);
     // So few clients make no checkpoint due for minutes: the file's size does.
     await_freed(&home, settled.logical - (count() - 100) * BLOCK, Duration::from_secs(600));
     println!("unlinked in {took:?}, freed within {:?}", started.elapsed());
-    compare("unlink of a large file", before, clients.end());
+    let beside = clients.end();
+    let between = alone();
+    compare("unlink of a large file", [before, between.clone()], &beside);
     assert!(took < Duration::from_secs(1), "unlinking took {took:?}");
-    let before = alone();
     let clients = Clients::start(&directory);
     let started = Instant::now();
     std::fs::remove_dir_all(&tree).expect("it is there");
     println!("{} files removed in {:?}", count(), started.elapsed());
-    std::thread::sleep(ALONE);
-    compare("rm -rf", before, clients.end());
+    std::thread::sleep(SPAN);
+    let beside = clients.end();
+    compare("rm -rf", [between, alone()], &beside);
     daemon.terminate();
     home.check();
 }

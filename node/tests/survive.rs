@@ -5,6 +5,7 @@ mod daemon;
 #[path = "daemon/tree.rs"]
 mod tree;
 
+use base::seeded::Bug;
 use daemon::{Daemon, Home, Scratch, mounts_below, succeed, system, text};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
@@ -157,6 +158,56 @@ fn a_daemon_ends_although_its_mount_is_in_use() {
     drop(open);
     let daemon = home.up();
     assert_eq!(std::fs::read(home.mount.join("open")).expect("it is there"), b"kept");
+    daemon.terminate();
+}
+
+/// Serves a brick with a volume that is mounted, and mounts it elsewhere too.
+fn mount_twice(home: &Home, bug: Option<Bug>) -> (Daemon, std::path::PathBuf, std::process::Output) {
+    let mut up = home.command();
+    if let Some(bug) = bug {
+        up.env("SINTER_TEST_BUG", format!("{bug:?}"));
+    }
+    let daemon = Daemon::start(up);
+    let elsewhere = home.scratch.directory("elsewhere");
+    std::fs::write(home.mount.join("file"), "1").expect("the mount is writable");
+    let mounted = daemon::sinter().args(["mount", text(&home.data), "default", text(&elsewhere)]).output();
+    (daemon, elsewhere, mounted.expect("the binary runs"))
+}
+
+#[test]
+fn a_volume_has_one_mount_that_may_cache_all_of_it() {
+    let home = Home::new("one-mount");
+    let (daemon, elsewhere, mounted) = mount_twice(&home, None);
+    let said = String::from_utf8_lossy(&mounted.stderr);
+    assert_eq!(mounted.status.code(), Some(3), "{said}");
+    assert!(said.contains("--bind") && said.contains(text(&home.mount)), "{said}");
+    assert!(!is_mounted(&elsewhere));
+    assert_eq!(std::fs::read_to_string(home.mount.join("file")).expect("it is there"), "1");
+    daemon.terminate();
+    // Where it was makes no difference once it is not mounted any more.
+    let mut serve = daemon::sinter();
+    serve.args(["serve", text(&home.data)]);
+    let daemon = Daemon::start(serve);
+    for path in [&home.mount, &elsewhere, &home.mount] {
+        succeed(&["mount", text(&home.data), "default", text(path)]);
+        assert_eq!(std::fs::read_to_string(path.join("file")).expect("it is there"), "1");
+        succeed(&["umount", text(path)]);
+    }
+    daemon.terminate();
+    home.check();
+}
+
+#[cfg(feature = "seeded-bugs")]
+#[test]
+fn a_second_mount_of_a_volume_reads_what_is_gone() {
+    let home = Home::new("two-mounts");
+    let (daemon, elsewhere, mounted) = mount_twice(&home, Some(Bug::MountedTwice));
+    assert!(mounted.status.success(), "{mounted:?}");
+    let size = |path: &std::path::Path| std::fs::metadata(path.join("file")).expect("it is there").len();
+    assert_eq!(size(&elsewhere), 1);
+    std::fs::write(home.mount.join("file"), "four").expect("the mount is writable");
+    assert_eq!((size(&home.mount), size(&elsewhere)), (4, 1), "caches know of each other, and one mount is not needed");
+    succeed(&["umount", text(&elsewhere)]);
     daemon.terminate();
 }
 

@@ -5,8 +5,8 @@ use base::limits::{BLOCK_BYTES, NAME_BYTES_MAX};
 use base::{Attr, DirEntry, Error, FileKind, Ino, StatFs};
 use runtime::seeded::{Bug, active};
 
-/// How long the kernel may keep names (absent ones too) and attributes without asking. It is the volume's only
-/// session, so nothing changes but through it: an hour only bounds how long it keeps what it no longer uses.
+/// How long the kernel may keep names (absent ones too) and attributes without asking. Whoever serves a volume mounts it
+/// once, so nothing changes but through this session (rule R2): an hour only bounds how long it keeps what it no longer uses.
 const VALID_SECONDS: u64 = 3600;
 
 /// The largest answer of fixed size: header, entry and handle (CREATE).

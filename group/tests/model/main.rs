@@ -18,6 +18,7 @@ mod rig;
 mod scrub;
 #[cfg(feature = "seeded-bugs")]
 mod seeded;
+mod sessions;
 mod space;
 mod sparse;
 mod strangers;

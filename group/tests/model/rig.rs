@@ -48,7 +48,7 @@ pub struct Rig {
     pub groups: Arc<Groups>,
     pub volume: Volume,
     shape: Shape,
-    session: SessionId,
+    pub session: SessionId,
     request: Arc<AtomicU64>,
 }
 

@@ -1,11 +1,13 @@
 //! Bugs from the list (`base::seeded`) that the tests of this suite notice: each of them fails while its bug is on.
 //! `docs/evidence.md` has the rules that they stand for.
 
-use crate::{concurrent, durable, failure, listing, promises, random, restart, space, sparse, twice, volumes};
+use crate::{
+    concurrent, durable, failure, listing, promises, random, restart, sessions, space, sparse, twice, volumes,
+};
 use runtime::seeded::{Bug, fails};
 
 /// Bugs, each with the test that fails with it.
-const NOTICED: [(Bug, fn()); 28] = [
+const NOTICED: [(Bug, fn()); 29] = [
     (Bug::InoReused, restart::numbers_given_out_before_a_crash_are_not_given_out_again),
     (Bug::RecordNotReplayed, durable::what_was_synced_survives_and_the_rest_is_a_prefix),
     (Bug::BulkOrderedEarly, concurrent::overlapping_writes_and_reads_are_never_torn),
@@ -31,6 +33,7 @@ const NOTICED: [(Bug, fn()); 28] = [
     (Bug::XattrsReplaced, random::random_operations_agree_with_a_plain_model),
     (Bug::ResultForgotten, twice::a_second_delivery_repeats_the_answer_and_nothing_else),
     (Bug::OpenUncounted, random::random_operations_agree_with_a_plain_model),
+    (Bug::SessionsKept, sessions::nothing_is_left_of_a_session_that_is_over),
     (Bug::CallerForgotten, random::random_operations_agree_with_a_plain_model),
     (Bug::LoopUnchecked, concurrent::directories_moved_below_each_other_make_no_loop),
     (Bug::LookedUpOnce, failure::a_damaged_block_that_is_rewritten_while_it_is_read_is_looked_up_again),

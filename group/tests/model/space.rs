@@ -6,6 +6,7 @@ use base::limits::BLOCK_BYTES;
 use base::{At, Ino, Kind, Op, Reply, Sync};
 use runtime::random::SplitMix;
 use runtime::sim::{SimDisk, Survival, World};
+use runtime::tasks::both;
 
 /// Half of so small a brick is for the cleaner: 16 segments of data.
 const FULL: Shape = Shape { segments: 32, groups: 4, overlay_bytes: 8 << 20, cache_bytes: 1, free: FREE };
@@ -68,6 +69,38 @@ pub fn a_brick_is_filled_and_emptied_again_and_again() {
             rig.reopen().await;
         });
     }
+}
+
+/// A name that waits for a segment takes of the reserve once it turns out that none will be reclaimed, as one does that
+/// comes later.
+#[test]
+fn a_name_that_waits_for_nothing_is_made() {
+    let mut world = World::new(12);
+    let runtime = world.runtime();
+    world.block_on(async {
+        // No checkpoint comes, which would free segments of the log.
+        let rig = Rig::new(runtime, Shape { overlay_bytes: 1 << 30, ..FULL }).await;
+        let space = &rig.groups.store().space;
+        fill(&rig, 0, 1 << 20).await;
+        let mut links = 0..;
+        while rig.groups.store().free_segments() > space.floor_for_names() {
+            space.set_pace(0, false);
+            let name = name(&format!("l{}", links.next().expect("no end")));
+            let op = Op::SymLink { parent: rig.volume.root, name, target: vec![7; 4095].into() };
+            rig.attr(op).await.expect("names have room");
+            rig.done(Op::SyncAll).await.expect("a healthy brick syncs");
+        }
+        space.set_pace(0, true);
+        let made = async { rig.create(rig.volume.root, "waits").await.map(drop) };
+        let late = async {
+            rig.runtime.clock.sleep(1_000_000).await;
+            space.set_pace(0, false);
+            Ok(())
+        };
+        let (made, _) = both(made, late).await;
+        made.expect("names have room");
+        rig.close().await;
+    });
 }
 
 /// On a full brick: removes files, empties some, cuts some within a block.

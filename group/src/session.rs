@@ -1,0 +1,51 @@
+//! Sessions that are over: what they left open is closed, and their results are forgotten (rules R1, R2).
+
+use crate::Groups;
+use base::{Edit, Result, SessionId, VolumeId};
+use names::Part;
+use runtime::seeded::{Bug, active};
+
+impl Groups {
+    /// Begins a volume's only session, which from now on may cache all of it: names, attributes, data and sizes (rule R2).
+    /// The one that had this lease before ends.
+    /// Errors: those of a change. The session has begun all the same, and what is left of the other one goes at the next
+    /// start.
+    pub async fn begin_session(&self, volume: VolumeId, session: SessionId) -> Result<()> {
+        let ended = self.end_session(volume).await;
+        self.leases.lock().insert(volume, session);
+        ended
+    }
+
+    /// Ends the session that has a volume's lease, if there is one: what it left open is closed, which frees what has no name
+    /// any more, and its results are forgotten. The caller has seen to it that nothing of it is under way.
+    /// Errors: as `begin_session`.
+    pub async fn end_session(&self, volume: VolumeId) -> Result<()> {
+        let session = self.leases.lock().remove(&volume);
+        let Some(session) = session.filter(|_| !active(Bug::SessionsKept)) else { return Ok(()) };
+        for group in self.states() {
+            group.state.lock().opens.retain(|(of, _), _| *of != volume);
+        }
+        self.purge_orphans(vec![volume]).await?;
+        self.forget_results(|of| of == session).await
+    }
+
+    /// Forgets the results of all sessions: those of a process whose clients ended with it, and come back as others.
+    /// Errors: those of a change.
+    pub async fn forget_sessions(&self) -> Result<()> {
+        self.forget_results(|_| !active(Bug::SessionsKept)).await
+    }
+
+    async fn forget_results(&self, of: impl Fn(SessionId) -> bool) -> Result<()> {
+        for group in self.states() {
+            let (id, edits): (_, Vec<_>) = {
+                let state = group.state.lock();
+                let gone = state.results.keys().filter(|session| of(**session));
+                (state.group, gone.map(|&session| Edit::SessionDrop { session }).collect())
+            };
+            if !edits.is_empty() {
+                self.order_here(Part { volume: VolumeId(0), group: id, edits }).await?;
+            }
+        }
+        Ok(())
+    }
+}
