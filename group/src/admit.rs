@@ -240,7 +240,10 @@ impl Groups {
             return Err(full());
         }
         // Where nothing will be reclaimed, also if that turns out meanwhile, they take of the reserve.
-        self.wait_for_room(self.store().space.floor_for_names()).await.map(drop)
+        if self.store().space.reclaims() {
+            self.wait_for_room(self.store().space.floor_for_names()).await?;
+        }
+        Ok(())
     }
 
     /// Waits until more than `reserve` segments are free; false if none will be.

@@ -24,6 +24,7 @@ const SPAN: Duration = Duration::from_secs(5);
 /// What clients are compared with: themselves on a brick that does nothing else, for so many spans before; one if only
 /// stalls are to be noticed.
 const ALONE: u32 = 3;
+const COUNT: &str = "SINTER_BESIDE";
 /// Blocks of the file that clients work on.
 const BLOCKS: u64 = 1 << 14;
 /// Bytes between two blocks of the large file.
@@ -34,12 +35,12 @@ const TIMES: u32 = 3;
 /// a slice of a core's time that somebody else gets.
 const GRAINS: [Duration; 2] = [Duration::from_millis(1), Duration::from_millis(20)];
 
-fn set_count() -> Option<u64> {
-    std::env::var("SINTER_BESIDE").ok().map(|text| text.parse().expect("SINTER_BESIDE is a number"))
+fn by_hand() -> bool {
+    std::env::var_os(COUNT).is_some()
 }
 
 fn count() -> u64 {
-    set_count().unwrap_or(10_000)
+    daemon::setting(COUNT, 10_000)
 }
 
 /// Each operation's times: when it ended, and how long it took.
@@ -130,7 +131,7 @@ fn quantile(mut span: Vec<Duration>) -> Duration {
 }
 
 fn compare(what: &str, alone: &Times, beside: &Times) {
-    let grain = GRAINS[usize::from(set_count().is_none())];
+    let grain = GRAINS[usize::from(!by_hand())];
     let compared = beside.iter().map(|(name, times)| {
         let (count, alone, beside) = (times.len(), p99(&alone[name]), p99(times));
         println!("{what}: {name}: p99 {alone:?} alone, {beside:?} beside, {count} times");
@@ -143,7 +144,7 @@ fn compare(what: &str, alone: &Times, beside: &Times) {
 fn start(home: &Home) -> Daemon {
     let mut command = daemon::sinter();
     command.arg("up").arg(&home.data).arg(&home.mount).args(["--size", "16G"]);
-    if set_count().is_none() {
+    if !by_hand() {
         // Small overlays: checkpoints come soon.
         command.args(["--memory-max", "256M"]);
     }
@@ -187,7 +188,7 @@ fn clients_hardly_notice_what_is_deleted_beside_them() {
     let settled = space::settle(&home);
     let alone = || {
         let clients = Clients::start(&directory);
-        std::thread::sleep(SPAN * if set_count().is_some() { ALONE } else { 1 });
+        std::thread::sleep(SPAN * if by_hand() { ALONE } else { 1 });
         clients.end()
     };
     let before = alone();

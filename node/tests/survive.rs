@@ -8,7 +8,8 @@ mod tree;
 use base::seeded::Bug;
 use daemon::{Daemon, Home, Scratch, mounts_below, succeed, system, text};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::process::Output;
 use std::time::Duration;
 
 const O_DSYNC: i32 = 0o10000;
@@ -162,7 +163,7 @@ fn a_daemon_ends_although_its_mount_is_in_use() {
 }
 
 /// Serves a brick with a volume that is mounted, and mounts it elsewhere too.
-fn mount_twice(home: &Home, bug: Option<Bug>) -> (Daemon, std::path::PathBuf, std::process::Output) {
+fn mount_twice(home: &Home, bug: Option<Bug>) -> (Daemon, PathBuf, Output) {
     let mut up = home.command();
     if let Some(bug) = bug {
         up.env("SINTER_TEST_BUG", format!("{bug:?}"));
@@ -203,7 +204,7 @@ fn a_second_mount_of_a_volume_reads_what_is_gone() {
     let home = Home::new("two-mounts");
     let (daemon, elsewhere, mounted) = mount_twice(&home, Some(Bug::MountedTwice));
     assert!(mounted.status.success(), "{mounted:?}");
-    let size = |path: &std::path::Path| std::fs::metadata(path.join("file")).expect("it is there").len();
+    let size = |path: &Path| std::fs::metadata(path.join("file")).expect("it is there").len();
     assert_eq!(size(&elsewhere), 1);
     std::fs::write(home.mount.join("file"), "four").expect("the mount is writable");
     assert_eq!((size(&home.mount), size(&elsewhere)), (4, 1), "caches know of each other, and one mount is not needed");

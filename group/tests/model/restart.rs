@@ -1,8 +1,8 @@
 //! What a restart must know of the life before: numbers that were given out, orphans, and how far the index is (rules
 //! L2, K6, X2).
 
-use crate::rig::{Rig, Shape, name, pattern};
-use base::{At, Kind, Op, Sync};
+use crate::rig::{Rig, Shape, pattern};
+use base::{Kind, Op};
 use runtime::random::SplitMix;
 use runtime::sim::{Survival, World};
 use std::collections::BTreeSet;
@@ -43,11 +43,7 @@ pub fn what_was_open_without_a_name_is_purged_after_a_crash() {
     let runtime = world.runtime();
     let (rig, open) = world.block_on(async {
         let rig = Rig::new(runtime, Shape::SMALL).await;
-        let root = rig.volume.root;
-        let op = Op::Create { parent: root, name: name("open"), mode: 0o600, exclusive: true };
-        let open = rig.attr(op).await.expect("a new file").ino;
-        rig.write(open, At::End, &pattern(1, 50_000), Sync::Ordered).await.expect("a write");
-        rig.done(Op::Unlink { parent: root, name: name("open") }).await.expect("it is there");
+        let open = rig.unlinked().await;
         assert!(rig.read(open, 0, 50_000).await == Ok(pattern(1, 50_000)), "it lives as long as it is open");
         rig.done(Op::SyncAll).await.expect("a healthy brick syncs");
         (rig, open)

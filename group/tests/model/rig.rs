@@ -237,6 +237,15 @@ impl Rig {
         let ino = self.attr(op).await?.ino;
         self.done(Op::Release { ino }).await.map(|()| ino)
     }
+    /// A file with `pattern(1, 50_000)` that is open and has no name any more.
+    pub async fn unlinked(&self) -> Ino {
+        let (parent, name) = (self.volume.root, name("open"));
+        let op = Op::Create { parent, name, mode: 0o600, exclusive: true };
+        let ino = self.attr(op).await.expect("a new file").ino;
+        self.write(ino, At::End, &pattern(1, 50_000), Sync::Ordered).await.expect("a write");
+        self.done(Op::Unlink { parent, name }).await.expect("it is there");
+        ino
+    }
     /// Creates a directory.
     pub async fn mkdir(&self, parent: Ino, text: &str) -> Result<Ino, Kind> {
         Ok(self.attr(Op::MakeDir { parent, name: name(text), mode: 0o755 }).await?.ino)

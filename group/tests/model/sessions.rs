@@ -1,7 +1,7 @@
 //! What is left of a session that is over: nothing (rules R1, R2).
 
 use crate::rig::{Rig, Shape, name, pattern};
-use base::{At, GroupId, Ino, Kind, Op, SessionId, Sync};
+use base::{GroupId, Kind, Op, SessionId};
 use runtime::sim::World;
 use std::collections::BTreeSet;
 use store::format::keys;
@@ -16,18 +16,6 @@ fn kept(rig: &Rig) -> BTreeSet<SessionId> {
     (0..rig.groups.store().groups).flat_map(of_group).map(|(key, _)| keys::session_id(&key)).collect()
 }
 
-/// A file that is open and has no name any more.
-async fn nameless(rig: &Rig) -> Ino {
-    let ino = rig.attr(made(rig, "open")).await.expect("a new file").ino;
-    rig.write(ino, At::End, &pattern(1, 50_000), Sync::Ordered).await.expect("a write");
-    rig.done(Op::Unlink { parent: rig.volume.root, name: name("open") }).await.expect("it is there");
-    ino
-}
-
-fn made(rig: &Rig, text: &str) -> Op {
-    Op::Create { parent: rig.volume.root, name: name(text), mode: 0o600, exclusive: true }
-}
-
 #[test]
 pub fn nothing_is_left_of_a_session_that_is_over() {
     let mut world = World::new(1);
@@ -38,11 +26,12 @@ pub fn nothing_is_left_of_a_session_that_is_over() {
         for rig in [&first, &other] {
             rig.groups.begin_session(rig.volume.id, rig.session).await.expect("nothing to end");
         }
-        let open = nameless(&first).await;
-        let open_too = nameless(&other).await;
+        let open = first.unlinked().await;
+        let open_too = other.unlinked().await;
         let once = first.context();
+        let made = || Op::Create { parent: first.volume.root, name: name("once"), mode: 0o600, exclusive: true };
         for _ in 0..2 {
-            first.call_as(&once, made(&first, "once"), None).await.expect("made, and told again");
+            first.call_as(&once, made(), None).await.expect("made, and told again");
         }
         first.checkpoint().await;
         assert_eq!(kept(&first), BTreeSet::from([first.session, other.session]));
@@ -50,7 +39,7 @@ pub fn nothing_is_left_of_a_session_that_is_over() {
         next.groups.begin_session(next.volume.id, next.session).await.expect("a healthy brick ends a session");
         assert_eq!(next.attr(Op::GetAttr { ino: open }).await.err(), Some(Kind::Stale), "it was open only there");
         assert!(other.read(open_too, 0, 50_000).await == Ok(pattern(1, 50_000)), "another volume's session goes on");
-        let again = first.call_as(&once, made(&first, "once"), None).await;
+        let again = first.call_as(&once, made(), None).await;
         assert_eq!(again.map(|_| ()).map_err(|error| error.kind), Err(Kind::Exists), "the answer is forgotten");
         next.done(Op::SyncAll).await.expect("a healthy brick syncs");
         next.checkpoint().await;
