@@ -4,7 +4,7 @@
 use crate::Groups;
 use base::{Result, Sync};
 use runtime::seeded::{Bug, active};
-use runtime::tasks::run_blocking;
+use runtime::tasks::run_background;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use store::GroupPart;
@@ -32,7 +32,7 @@ pub async fn run(groups: Arc<Groups>) {
         let began_ns = clock.now_ns();
         if began_ns - looked_ns >= HOST_NS {
             let store = groups.store().clone();
-            run_blocking(&*groups.store().runtime.tasks, move || store.look_at_host()).await;
+            run_background(&*groups.store().runtime.tasks, move || store.look_at_host()).await;
             looked_ns = began_ns;
         }
         let scrub = groups.store().scrub.wants_checkpoint();
@@ -112,7 +112,7 @@ impl Groups {
             });
             store::checkpoint::write(&store, replay, parts.collect(), limits)
         };
-        let left = run_blocking(&*self.store().runtime.tasks, write).await?;
+        let left = run_background(&*self.store().runtime.tasks, write).await?;
         self.purging.store(left.iter().any(|left| !left.purges.is_empty()), Ordering::Release);
         for left in left {
             let merged = self.state(left.group).state.lock().merged(left);

@@ -76,12 +76,21 @@ impl RocksIndex {
     }
 }
 
-/// Opens the database; says whether its I/O is direct.
+/// Opens the database; says whether its I/O is direct. The threads that RocksDB starts for flushes and compactions,
+/// once per process, are like the one that opens it: here one that gives way to whoever serves clients.
 pub(crate) fn open(
     path: &Path,
     options: &Options,
     merge: MergeLeaf,
 ) -> Result<(DB, rocksdb::Options, bool), rocksdb::Error> {
+    let opener = || {
+        runtime::real::give_way();
+        open_here(path, options, merge)
+    };
+    std::thread::scope(|scope| scope.spawn(opener).join()).expect("RocksDB opens without a panic")
+}
+
+fn open_here(path: &Path, options: &Options, merge: MergeLeaf) -> Result<(DB, rocksdb::Options, bool), rocksdb::Error> {
     let attempt = |direct: bool| -> Result<_, rocksdb::Error> {
         let engine = options.engine(merge, direct);
         let database = match options.read_only {

@@ -86,9 +86,11 @@ pub fn become_io_flusher() -> bool {
 const CAP_DAC_OVERRIDE: u32 = 1;
 /// to mount and unmount, for as long as it runs: volumes come and go by the admin socket;
 const CAP_SYS_ADMIN: u32 = 21;
+/// to have its cores run before others on their CPUs, for clients wait for them;
+const CAP_SYS_NICE: u32 = 23;
 /// to use what the host's file system keeps for root, where an index that must go on would fail with ENOSPC.
 const CAP_SYS_RESOURCE: u32 = 24;
-const KEPT: u64 = 1 << CAP_DAC_OVERRIDE | 1 << CAP_SYS_ADMIN | 1 << CAP_SYS_RESOURCE;
+const KEPT: u64 = 1 << CAP_DAC_OVERRIDE | 1 << CAP_SYS_ADMIN | 1 << CAP_SYS_NICE | 1 << CAP_SYS_RESOURCE;
 
 /// Drops all capabilities but those that a daemon needs, and the ways to get some again. To be called before any
 /// thread is started: capabilities belong to threads. A user who has none loses none.

@@ -14,8 +14,8 @@ use std::time::Duration;
 const PATIENCE: Duration = Duration::from_secs(120);
 /// "nobody" on Debian: a user who has nothing to do with the brick.
 const NOBODY: u32 = 65534;
-/// CAP_DAC_OVERRIDE, CAP_SYS_ADMIN, CAP_SYS_RESOURCE.
-const KEPT: u64 = 1 << 1 | 1 << 21 | 1 << 24;
+/// CAP_DAC_OVERRIDE, CAP_SYS_ADMIN, CAP_SYS_NICE, CAP_SYS_RESOURCE.
+const KEPT: u64 = 1 << 1 | 1 << 21 | 1 << 23 | 1 << 24;
 
 fn config(home: &Home, more: &str) -> PathBuf {
     let path = home.scratch.join("brick.toml");

@@ -20,8 +20,12 @@ pub trait Tasks: Send + Sync {
     fn core(&self) -> usize;
     /// Starts a task on a core. It must yield within about 100 us of CPU work.
     fn spawn(&self, core: usize, make: MakeTask);
-    /// Runs a blocking job in the adaptive pool.
+    /// Runs a blocking job that a client waits for in the adaptive pool.
     fn blocking(&self, job: Box<dyn FnOnce() + Send>);
+    /// Runs a blocking job that no client waits for, behind whoever else has something to do.
+    fn background(&self, job: Box<dyn FnOnce() + Send>) {
+        self.blocking(job);
+    }
 }
 
 struct Shot<T> {
@@ -48,19 +52,33 @@ impl<T> Future for Answer<T> {
     }
 }
 
-/// Runs `job` in the pool and waits for its result without blocking the core.
+/// Runs `job`, for which a client waits, in the pool, and waits for its result without blocking the core.
 pub fn run_blocking<T: Send + 'static>(tasks: &dyn Tasks, job: impl FnOnce() -> T + Send + 'static) -> Answer<T> {
+    let (job, answer) = answered(job);
+    tasks.blocking(job);
+    answer
+}
+
+/// The same for a job that no client waits for.
+pub fn run_background<T: Send + 'static>(tasks: &dyn Tasks, job: impl FnOnce() -> T + Send + 'static) -> Answer<T> {
+    let (job, answer) = answered(job);
+    tasks.background(job);
+    answer
+}
+
+/// A job for a pool, and what waits for its result.
+fn answered<T: Send + 'static>(job: impl FnOnce() -> T + Send + 'static) -> (Box<dyn FnOnce() + Send>, Answer<T>) {
     let shot = Arc::new(Mutex::new(Shot { value: None, waker: None }));
     let there = shot.clone();
-    tasks.blocking(Box::new(move || {
+    let job = move || {
         let value = job();
         let mut shot = there.lock().expect("a job that panics ends the process");
         shot.value = Some(value);
         if let Some(waker) = shot.waker.take() {
             waker.wake();
         }
-    }));
-    Answer { shot }
+    };
+    (Box::new(job), Answer { shot })
 }
 
 /// Two futures at the same time, on one task; what both give.

@@ -29,7 +29,7 @@ pub async fn run(store: Arc<Store>) {
         };
         let start_ns = store.runtime.clock.now_ns();
         let there = store.clone();
-        let done = tasks::run_blocking(&*store.runtime.tasks, move || discard(&there, segment)).await;
+        let done = tasks::run_background(&*store.runtime.tasks, move || discard(&there, segment)).await;
         store.table.lock().end_discard();
         // Whoever found no segment meanwhile.
         store.log.segment_wanted.notify();

@@ -94,7 +94,7 @@ async fn make_room(store: &Arc<Store>, new: &Superblock) -> Result<()> {
         return Device::open(&store.runtime, true)?.write_label(new).await;
     }
     let (geometry, segments) = (store.geometry.clone(), new.segments);
-    let longer = tasks::run_blocking(&*store.runtime.tasks, move || geometry.extend(segments)).await?;
+    let longer = tasks::run_background(&*store.runtime.tasks, move || geometry.extend(segments)).await?;
     match longer {
         Some(file) => disk::flush(&*store.runtime.disk, file).await,
         None => Ok(()),

@@ -94,7 +94,7 @@ async fn take(store: &Arc<Store>, stream: Stream) -> Result<Option<Taken>> {
         let Some(taken) = taken else { return Ok(None) };
         let there = store.clone();
         let make = move || there.geometry.make(taken.segment, there.host.spare_bytes());
-        match tasks::run_blocking(&*store.runtime.tasks, make).await {
+        match tasks::run_background(&*store.runtime.tasks, make).await {
             Ok(()) => return Ok(Some(taken)),
             Err(error) => {
                 store.table.lock().give_back(taken.segment);

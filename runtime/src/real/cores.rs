@@ -3,6 +3,7 @@
 use super::inbox::Inbox;
 use super::pool::Pool;
 use super::reactor::{self, World};
+use super::turns;
 use crate::tasks::{MakeTask, Tasks};
 use base::{Error, Kind, Result};
 use std::sync::{Arc, mpsc};
@@ -47,6 +48,7 @@ pub(super) fn start(world: &Arc<World>, cpus: &[usize]) -> Result<Vec<JoinHandle
         let (world, ready, cpu) = (world.clone(), ready.clone(), cpus[index % cpus.len()]);
         let body = move || {
             pin(cpu);
+            turns::come_first();
             reactor::run(world, index, |result| ready.send(result).expect("the starter waits for every core"));
         };
         match std::thread::Builder::new().name(format!("sinter-core-{index}")).spawn(body) {
@@ -79,10 +81,11 @@ pub(super) fn stop(world: &Arc<World>, threads: Vec<JoinHandle<()>>) {
     }
 }
 
-/// The cores and the pool, as the rest of the house sees them.
+/// The cores and the pools, as the rest of the house sees them.
 pub(super) struct Cores {
     pub world: Arc<World>,
     pub pool: Arc<Pool>,
+    pub background: Arc<Pool>,
 }
 
 impl Cores {
@@ -113,5 +116,8 @@ impl Tasks for Cores {
     fn blocking(&self, job: Box<dyn FnOnce() + Send>) {
         // After the end nobody is left to miss the job: the cores, and with them all tasks, ended before the pool.
         let _ = self.pool.run(job);
+    }
+    fn background(&self, job: Box<dyn FnOnce() + Send>) {
+        let _ = self.background.run(job);
     }
 }

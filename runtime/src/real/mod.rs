@@ -20,12 +20,14 @@ mod reactor;
 mod ring;
 #[cfg(test)]
 mod tests;
+mod turns;
 #[cfg(feature = "seeded-bugs")]
 mod volatile;
 
 pub use figures::{CoreSummary, Probe};
 pub use poller::{Readable, readable};
 pub use pool::PoolSummary;
+pub use turns::give_way;
 
 use crate::random::{Random, SplitMix};
 use crate::{Disk, Ledger, Runtime, Slabs};
@@ -98,14 +100,14 @@ pub fn start(options: Options) -> Result<(Runtime, Reactors)> {
         foreign_slots: crate::transfer::SlotPool::new(),
     });
     let threads = cores::start(&world, &cpus)?;
-    let pool = match pool::Pool::start(cpus.len()) {
-        Ok(pool) => pool,
+    let (pool, background) = match pools(cpus.len()) {
+        Ok(pools) => pools,
         Err(error) => {
             cores::stop(&world, threads);
             return Err(error);
         }
     };
-    let cores = Arc::new(cores::Cores { world, pool });
+    let cores = Arc::new(cores::Cores { world, pool, background });
     let reactors = Reactors { cores: cores.clone(), threads };
     let runtime = Runtime {
         clock: Arc::new(clock::RealClock),
@@ -116,6 +118,18 @@ pub fn start(options: Options) -> Result<(Runtime, Reactors)> {
         ledger: Arc::new(Ledger::new(count, options.op_names)),
     };
     Ok((runtime, reactors))
+}
+
+/// The pool of jobs that clients wait for, and that of all others.
+fn pools(cpus: usize) -> Result<(Arc<pool::Pool>, Arc<pool::Pool>)> {
+    let pool = pool::Pool::start(pool::Work::Client, cpus)?;
+    match pool::Pool::start(pool::Work::Background, cpus) {
+        Ok(background) => Ok((pool, background)),
+        Err(error) => {
+            pool.stop();
+            Err(error)
+        }
+    }
 }
 
 fn disk(options: &Options, cores: &Arc<cores::Cores>) -> Result<Arc<dyn Disk>> {
@@ -167,6 +181,7 @@ impl Drop for Reactors {
         assert!(self.cores.here().is_none(), "a core cannot wait for its own end");
         cores::stop(&self.cores.world, std::mem::take(&mut self.threads));
         self.cores.pool.stop();
+        self.cores.background.stop();
         self.cores.world.files.unlock();
     }
 }

@@ -1,6 +1,7 @@
 //! The adaptive blocking pool (decision D7): as many threads as the jobs need, found by measuring how long jobs
 //! wait, and none of them running when there is nothing to do. There is no setting.
 
+use super::turns;
 use crate::histogram::{Histogram, Summary};
 use crate::lock::{Lock, LockSummary};
 use base::{Error, Kind, Result};
@@ -18,6 +19,15 @@ const WAIT_NS: u64 = 500_000;
 const WAIT_STARVED_NS: u64 = 10_000_000;
 /// A thread that had nothing to do for this long ends.
 const IDLE: Duration = Duration::from_secs(5);
+
+/// Whose jobs a pool runs.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Work {
+    /// A client waits for each of them.
+    Client,
+    /// No client waits: its threads let others go first.
+    Background,
+}
 
 /// A job and when it came.
 type Job = (Box<dyn FnOnce() + Send>, Instant);
@@ -76,6 +86,7 @@ fn should_grow(need: Need) -> bool {
 /// The pool; ends with `stop`.
 pub(super) struct Pool {
     state: Lock<State>,
+    work: Work,
     cores: usize,
     idle_max: Duration,
     watcher: Mutex<Option<JoinHandle<()>>>,
@@ -84,10 +95,10 @@ pub(super) struct Pool {
 
 impl Pool {
     /// A pool beside `cores` cores.
-    pub fn start(cores: usize) -> Result<Arc<Pool>> {
-        Pool::start_with(cores, IDLE)
+    pub fn start(work: Work, cores: usize) -> Result<Arc<Pool>> {
+        Pool::start_with(work, cores, IDLE)
     }
-    fn start_with(cores: usize, idle_max: Duration) -> Result<Arc<Pool>> {
+    fn start_with(work: Work, cores: usize, idle_max: Duration) -> Result<Arc<Pool>> {
         let state = State {
             queue: VecDeque::new(),
             idle: Vec::with_capacity(THREADS_MAX),
@@ -100,8 +111,9 @@ impl Pool {
             watching: false,
             stopping: false,
         };
-        let state = Lock::new("pool", state);
-        let pool = Arc::new(Pool { state, cores, idle_max, watcher: Mutex::default(), workers: Mutex::default() });
+        let state = Lock::new(if work == Work::Client { "pool" } else { "background" }, state);
+        let pool =
+            Arc::new(Pool { state, work, cores, idle_max, watcher: Mutex::default(), workers: Mutex::default() });
         let watched = pool.clone();
         let watcher = std::thread::Builder::new().name("sinter-watch".to_string()).spawn(move || watched.watch());
         let watcher = watcher.map_err(|error| Error::new(Kind::Host, "no thread for the pool").with(error))?;
@@ -141,7 +153,11 @@ impl Pool {
             state.next_id
         };
         let pool = self.clone();
-        let spawned = std::thread::Builder::new().name(format!("sinter-pool-{id}")).spawn(move || pool.work(id));
+        let name = match self.work {
+            Work::Client => format!("sinter-pool-{id}"),
+            Work::Background => format!("sinter-back-{id}"),
+        };
+        let spawned = std::thread::Builder::new().name(name).spawn(move || pool.perform(id));
         match spawned {
             Ok(worker) => {
                 let mut workers = self.workers.lock().expect("no panic while held");
@@ -177,8 +193,11 @@ impl Pool {
             std::thread::park_timeout(Duration::from_nanos(WAIT_NS));
         }
     }
-    fn work(self: Arc<Pool>, id: usize) {
+    fn perform(self: Arc<Pool>, id: usize) {
         let guard = super::reactor::AbortOnPanic;
+        if self.work == Work::Background {
+            turns::give_way();
+        }
         while let Some(job) = self.next_job(id) {
             let (start, cpu_start_ns) = (Instant::now(), thread_cpu_ns());
             job();
@@ -278,7 +297,7 @@ mod tests {
 
     #[test]
     fn it_grows_for_jobs_that_block_and_shrinks_when_idle() {
-        let pool = Pool::start_with(2, Duration::from_millis(100)).expect("threads");
+        let pool = Pool::start_with(Work::Client, 2, Duration::from_millis(100)).expect("threads");
         let (send, receive) = mpsc::sync_channel(40);
         for _ in 0..40 {
             let send = send.clone();
