@@ -76,6 +76,8 @@ pub enum Bug {
     DelayUnfelt,
     /// Clients are slowed only when the cleaner has fallen behind (rule K4).
     GlideMissing,
+    /// What cheap victims gain is spent before the dear ones of the same choice have come (rule K4).
+    SurplusSpent,
     /// A write that must wait for the cleaner is refused (rule K4).
     RefusedWhileBehind,
     /// Client data is admitted into the reserve (rule K5).
@@ -142,7 +144,7 @@ pub enum Bug {
 
 impl Bug {
     /// Every bug, for tests and for naming one on a command line.
-    pub const ALL: [Bug; 67] = [
+    pub const ALL: [Bug; 68] = [
         Bug::FuaAfterPlain,
         Bug::AckOutOfOrder,
         Bug::TailReused,
@@ -179,6 +181,7 @@ impl Bug {
         Bug::VictimsByNumber,
         Bug::DelayUnfelt,
         Bug::GlideMissing,
+        Bug::SurplusSpent,
         Bug::RefusedWhileBehind,
         Bug::AdmittedBeyondUsable,
         Bug::LadderFlat,

@@ -5,7 +5,7 @@
 use fuzz::{Answer, Plan, TARGETS, Target, fuzz};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 thread_local! {
     /// The largest allocation of this thread since it was set to 0.
@@ -107,7 +107,7 @@ fn a_believed_length_is_found() {
 }
 
 fn corpus(target: &Target) -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("corpus").join(target.name)
+    Path::new("corpus").join(target.name)
 }
 
 /// What earlier builds wrote is read by this one. `REWRITE=1` writes what this build's encoders make.

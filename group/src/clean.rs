@@ -9,10 +9,10 @@ use base::{GroupId, Kind, LeafKey, Life, Place, Result, SegmentId, VolumeId};
 use runtime::Slice;
 use runtime::seeded::{Bug, active};
 use runtime::tasks::both;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use store::cleaner::{Controller, Pace, Sight, State as Doing, choose};
+use store::cleaner::{Choice, Controller, Pace, Sight, State as Doing};
 use store::format::record::{Moved, Moves, Run};
 use store::format::summary::SummaryEntry;
 
@@ -22,8 +22,6 @@ const REST_NS: u64 = 100_000_000;
 const LEAVES_MAX: usize = 8;
 /// Shortest pause: about what a timer takes.
 const PAUSE_NS_MIN: u64 = 50_000;
-/// Victims chosen at once: between two choices their order does not change much.
-const VICTIMS_MAX: usize = 16;
 /// Dead blocks read along with live ones: 64 KiB more in one transfer take a third of the time of another transfer.
 const GAP_BLOCKS_MAX: u16 = 16;
 /// Blocks of one transfer at most, dead ones included: as large as any.
@@ -55,16 +53,14 @@ struct Victim {
 struct Cleaner {
     groups: Arc<Groups>,
     controller: Controller,
-    /// Chosen, in the order of their turns.
-    chosen: VecDeque<SegmentId>,
-    /// None of them has been taken yet.
+    choice: Choice,
+    /// None of its victims has been taken yet.
     untouched: bool,
     victim: Option<Victim>,
     /// Emptied, and checkpoints that had ended by then.
     emptied: Vec<(SegmentId, u64)>,
     /// Lives of segments with a block or a summary that can't be read: they stay as they are.
     damaged: Vec<(SegmentId, Life)>,
-    best: Option<(u32, u32)>,
     /// Checkpoints that had ended at the last choice. Until one more has, there is nothing new to choose from.
     chosen_at: Option<u64>,
     moved_blocks: u64,
@@ -77,12 +73,11 @@ pub async fn run(groups: Arc<Groups>) {
     let mut cleaner = Cleaner {
         groups,
         controller: Controller::new(segments),
-        chosen: VecDeque::new(),
+        choice: Choice::default(),
         untouched: true,
         victim: None,
         emptied: Vec::new(),
         damaged: Vec::new(),
-        best: None,
         chosen_at: None,
         moved_blocks: 0,
         emptied_segments: 0,
@@ -133,7 +128,7 @@ impl Cleaner {
         self.emptied.retain(|(segment, at)| ended < at + 2 && store.is_live(*segment));
         // A choice that nothing was taken of is made again: while the cleaner rested, blocks have died. One that was begun is
         // used up, so that those at its end get their turn.
-        let due = if self.untouched { self.chosen_at != Some(ended) } else { self.chosen.is_empty() };
+        let due = if self.untouched { self.chosen_at != Some(ended) } else { self.choice.is_empty() };
         if due && self.victim.is_none() {
             self.choose();
             (self.untouched, self.chosen_at) = (true, Some(ended));
@@ -146,7 +141,8 @@ impl Cleaner {
             segments: space.segments as u32,
             client_blocks: store.space.admission.admitted(),
             moved_blocks: self.moved_blocks,
-            best_victim: self.best,
+            victim: self.choice.mean(),
+            surplus_blocks: self.choice.surplus_blocks(),
         };
         let pace = self.controller.step(&sight);
         store.space.set_pace(pace.client_delay_ns, pace.state != Doing::Full);
@@ -174,9 +170,7 @@ impl Cleaner {
                 || self.victim.as_ref().is_some_and(|victim| victim.segment == *segment)
         };
         candidates.retain(|candidate| !busy(&candidate.segment));
-        self.chosen = choose(&candidates, VICTIMS_MAX).into();
-        let best = candidates.iter().filter(|candidate| self.chosen.contains(&candidate.segment));
-        self.best = best.map(|candidate| (candidate.live, candidate.blocks)).min();
+        self.choice = Choice::new(&candidates, self.controller.thresholds().victims_max());
     }
 
     /// So many copies count.
@@ -195,7 +189,7 @@ impl Cleaner {
             return Ok(0);
         }
         if self.victim.is_none() {
-            let Some(segment) = self.chosen.pop_front() else { return Ok(0) };
+            let Some(segment) = self.choice.take() else { return Ok(0) };
             self.untouched = false;
             // It may be freed, and be in its next life, by the time its summary is read.
             let life = self.life(segment);
@@ -231,6 +225,7 @@ impl Cleaner {
             Ok(_) if last => {
                 self.emptied.push((segment, self.groups.checkpoints()));
                 self.emptied_segments += 1;
+                self.choice.note_emptied();
                 self.victim = None;
             }
             Ok(_) => self.victim.as_mut().expect("it is being emptied").next = until,

@@ -291,3 +291,26 @@ impl Generation {
 pub fn blocks_of(size: u64) -> u64 {
     size.div_ceil(BLOCK_BYTES as u64)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use base::{GroupId, SegmentId};
+
+    #[test]
+    fn slots_and_what_they_were_moved_from_are_counted_once() {
+        let mut generation = Generation::default();
+        let place = |block| Place { segment: SegmentId(1), block };
+        let mut map = |block: u64, moved_from| {
+            let slot = Slot::Local { place: place(7), crc: 1, birth: 1 };
+            generation.map(VolumeId(1), Ino::new(3, GroupId(0)), block, slot, moved_from);
+            generation.bytes
+        };
+        let first = map(0, Some(place(3)));
+        assert!(first > 2 * SLOT_BYTES, "a leaf, a slot, and what it was moved from");
+        assert_eq!(map(0, Some(place(4))), first, "the same again");
+        assert_eq!(map(0, None), first, "less is not given back before the checkpoint");
+        assert_eq!(map(0, Some(place(3))), first + SLOT_BYTES);
+        assert_eq!(map(1, None), first + 2 * SLOT_BYTES);
+    }
+}

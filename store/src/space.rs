@@ -215,3 +215,19 @@ impl Space {
 fn usable(segments: u32, segment_blocks: u32) -> u64 {
     u64::from(segments - Thresholds::new(segments).reserve) * u64::from(segment_blocks)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn writes_gather_only_while_clients_are_slowed_and_never_for_long() {
+        let space = Space::new(64, 1000, 0);
+        for (delay_ns, gather_ns) in
+            [(0, 0), (100, 12_800), (7_000, 896_000), (8_000, GATHER_NS_MAX), (u64::MAX, GATHER_NS_MAX)]
+        {
+            space.set_pace(delay_ns, true);
+            assert_eq!(space.gather_ns(), gather_ns, "{delay_ns}");
+        }
+    }
+}

@@ -163,7 +163,9 @@ fn read_package(package: &Value, prefix: &str) -> Package {
 
 /// The repository's root: the directory above this package.
 pub fn root() -> PathBuf {
-    let own = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
+    // Not the path that it was built in: checkouts may share a build.
+    let own = std::env::var_os("CARGO_MANIFEST_DIR").unwrap_or_else(|| env!("CARGO_MANIFEST_DIR").into());
+    let own = PathBuf::from(own);
     own.parent().expect("xtask lies in the workspace").to_path_buf()
 }
 

@@ -3,7 +3,7 @@
 
 use crate::rig::{Rig, SEGMENT_BYTES, Shape, checked, name, pattern};
 use base::limits::BLOCK_BYTES;
-use base::{At, GroupId, Ino, LeafKey, Name, Op, Place, SegmentId, SetHow, Sync, VolumeId};
+use base::{At, FileKind, GroupId, Ino, Intent, IntentId, LeafKey, Name, Op, Place, SegmentId, SetHow, Sync, VolumeId};
 use runtime::sim::World;
 use runtime::{OpenMode, Runtime, disk};
 use store::format::keys;
@@ -214,6 +214,44 @@ fn rows_that_nobody_reads_are_found() {
 }
 
 #[test]
+fn a_report_counts_what_there_is() {
+    on_closed(async |brick| {
+        let report = checked(&brick.runtime, &brick.index).await;
+        assert_eq!(report.findings, Vec::<String>::new());
+        // The root, its directory, two files and a link; all but the root have a name.
+        assert_eq!((report.inodes, report.entries, report.blocks), (5, 4, 2 * BLOCKS as u64));
+        assert_eq!((report.intents, report.records, report.log_lost), (0, 0, false), "all of it is checkpointed");
+    });
+}
+
+#[test]
+fn counts_that_a_redo_will_mend_are_no_finding() {
+    on_closed(async |brick| {
+        let (volume, dir) = (brick.volume, brick.dir);
+        let id = IntentId { group: GroupId(3), number: 9 };
+        let intent = values::encode_intent(&Intent { id, follow: Vec::new() });
+        let (from, to) = keys::cookies_after(volume, dir, 0);
+        let cookie = brick.index.scan(&from, &to, 1).expect("the model index reads").remove(0).0;
+        brick.finds(vec![IndexEdit::Put(keys::intent(id), intent), IndexEdit::Delete(cookie)], &[]).await;
+    });
+}
+
+#[test]
+fn blocks_beyond_the_end_are_found() {
+    on_closed(async |brick| {
+        let key = keys::inode(brick.volume, brick.one);
+        let row = brick.index.get(&key).expect("the model index reads").expect("it is there");
+        let mut inode = values::decode_inode(&row).expect("an inode");
+        // Two blocks and a part of a third are the file's, of its first leaf.
+        inode.size = 2 * BLOCK_BYTES as u64 + 1;
+        let beyond = format!("inode {} of volume {}: 61 blocks lie beyond its end", brick.one, brick.volume);
+        let others = format!("inode {} of volume {}: 64 blocks lie beyond its end", brick.one, brick.volume);
+        let last = format!("inode {} of volume {}: 24 blocks lie beyond its end", brick.one, brick.volume);
+        brick.finds(vec![IndexEdit::Put(key, values::encode_inode(&inode))], &[&beyond, &others, &last]).await;
+    });
+}
+
+#[test]
 fn damaged_names_are_found() {
     on_closed(async |brick| {
         let (volume, dir) = (brick.volume, brick.dir);
@@ -222,9 +260,22 @@ fn damaged_names_are_found() {
         brick.finds(vec![entry], &["and its cookie", &count]).await;
         let (from, to) = keys::cookies_after(volume, dir, 0);
         let cookie = brick.index.scan(&from, &to, 1).expect("the model index reads").remove(0).0;
+        // An entry that says another inode, kind or cookie than its cookie does.
+        let row = brick.index.get(&keys::entry(volume, dir, b"one")).expect("the model index reads");
+        let (ino, kind, number) = values::decode_entry(&row.expect("it is there")).expect("an entry");
+        for other in [(brick.other, kind, number), (ino, FileKind::Fifo, number), (ino, kind, number + 1)] {
+            let value = values::encode_entry(other.0, other.1, other.2);
+            let entry = IndexEdit::Put(keys::entry(volume, dir, b"one"), value);
+            brick.finds(vec![entry], &["entry \"one\" and its cookie"]).await;
+        }
         let count = format!("directory {dir} of volume {volume} says 3 entries, has 3 and lists 2");
         let texts = [&count, "says 1 links, has 0", "has no name and is no orphan"];
         brick.finds(vec![IndexEdit::Delete(cookie)], &texts).await;
+        let index = brick.index.crashed(0);
+        index.write(vec![IndexEdit::Delete(keys::inode(volume, brick.root))]).expect("the model index writes");
+        let findings = checked(&brick.runtime, &index).await.findings;
+        let rootless = format!("volume {volume} has no root directory {}", brick.root);
+        assert!(findings.iter().any(|finding| finding.contains(&rootless)), "{findings:#?}");
         let target = IndexEdit::Delete(keys::target(volume, brick.link));
         brick.finds(vec![target], &["has no target; what it held"]).await;
         let xattrs = |ino| keys::xattrs(volume, ino);

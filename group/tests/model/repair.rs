@@ -5,8 +5,8 @@ use crate::check::{BLOCKS, Closed, on_closed};
 use crate::rig::{Rig, Shape, checked, pattern};
 use base::limits::BLOCK_BYTES;
 use base::{Error, GroupId, Ino, Kind, LeafKey, Op, Place, Reply, Result, SegmentId, Volume, VolumeId};
-use runtime::Runtime;
 use runtime::random::SplitMix;
+use runtime::{OpenMode, Runtime, disk};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use store::Opening;
@@ -35,7 +35,8 @@ async fn mended(runtime: &Runtime, index: &ModelIndex) -> Vec<Lost> {
     for _ in 0..ROUNDS_MAX {
         let round = once(runtime, Arc::new(index.clone())).await.expect("a healthy device");
         lost.extend(round.lost);
-        if checked(runtime, index).await.findings.is_empty() {
+        // Also as a crash would leave it.
+        if checked(runtime, &index.crashed(0)).await.findings.is_empty() {
             return lost;
         }
     }
@@ -142,6 +143,16 @@ fn maps_are_built_again_from_summaries() {
             &[],
         );
     }
+    // The map has another checksum than the summary, and the block is neither's: it is not given out for data.
+    repairs(
+        async |brick| {
+            let block = brick.block_in(SegmentState::Sealed);
+            let (place, crc, birth) = brick.slot(brick.one, block);
+            brick.change(place, 1, |bytes| bytes[9] ^= 1).await;
+            vec![brick.mapped(brick.one, block, (place, crc ^ 1, birth))]
+        },
+        &["data that differs from its checksum; reading it fails"],
+    );
     repairs(async |brick| vec![IndexEdit::Put(brick.leaf_key(brick.one, 1), vec![77; 40])], &[]);
     // All leaves of a file: each is in summaries of sealed and open segments.
     repairs(async |brick| (0..10).map(|leaf| IndexEdit::Delete(brick.leaf_key(brick.one, leaf))).collect(), &[]);
@@ -212,6 +223,15 @@ fn names_and_counts_are_mended() {
     };
     repairs(async |brick| vec![IndexEdit::Delete(keys::entry(brick.volume, brick.dir, b"one"))], &[]);
     repairs(async |brick| vec![IndexEdit::Put(keys::entry(brick.volume, brick.dir, b"one"), vec![9])], &[]);
+    repairs(
+        async |brick| {
+            let key = keys::entry(brick.volume, brick.dir, b"one");
+            let row = brick.index.get(&key).expect("the model index reads").expect("it is there");
+            let (ino, kind, cookie) = values::decode_entry(&row).expect("an entry");
+            vec![IndexEdit::Put(key, values::encode_entry(ino, kind, cookie + 7))]
+        },
+        &[],
+    );
     repairs(async |brick| vec![IndexEdit::Delete(cookie_of(brick, "one"))], &[]);
     repairs(async |brick| vec![IndexEdit::Put(cookie_of(brick, "one"), vec![1, 9])], &[]);
     for (links, entries) in [(7, 3), (2, 9)] {
@@ -237,6 +257,30 @@ fn names_and_counts_are_mended() {
         },
         &[],
     );
+}
+
+#[test]
+fn a_repair_says_what_it_mends() {
+    on_closed(async |brick| {
+        // An orphan with a name, and one copy of the superblock.
+        let key = keys::inode(brick.volume, brick.one);
+        let row = brick.index.get(&key).expect("the model index reads").expect("it is there");
+        let inode = base::Inode { links: 0, ..values::decode_inode(&row).expect("an inode") };
+        let orphan = IndexEdit::Put(keys::orphan(brick.volume, brick.one), values::encode_mark());
+        brick.index.write(vec![IndexEdit::Put(key, values::encode_inode(&inode)), orphan]).expect("the model writes");
+        let disk = &*brick.runtime.disk;
+        let file = disk.open("superblock", OpenMode::Existing).expect("the brick has one");
+        let zeros = brick.runtime.buffer(BLOCK_BYTES).expect("within the bound").share().slice(0..BLOCK_BYTES);
+        disk::write(disk, file, 0, vec![zeros], true).await.1.expect("a healthy device writes");
+        let round = once(&brick.runtime, Arc::new(brick.index.clone())).await.expect("a healthy device");
+        let told = [
+            "both copies of the superblock were written anew".to_string(),
+            format!("inode {} of volume {} has a name, and is no orphan any more", brick.one, brick.volume),
+        ];
+        assert!(told.iter().all(|told| round.mended.contains(told)), "{:#?}", round.mended);
+        let again = once(&brick.runtime, Arc::new(brick.index.clone())).await.expect("a healthy device");
+        assert_eq!((again.mended, again.lost), (Vec::new(), Vec::new()));
+    });
 }
 
 #[test]

@@ -5,7 +5,7 @@ use super::world::World;
 use crate::{Caller, Decision, Part, Stop, TIME_KEPT};
 use base::{Edit, GroupId, Ino, Inode, Name, Op, SetAttr, SetTime, Time};
 use std::fmt::Write;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 struct Script {
     world: World,
@@ -193,9 +193,10 @@ fn replay(text: &str) -> String {
 }
 
 fn scripts() -> Vec<PathBuf> {
-    let room = Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata");
-    let mut paths: Vec<PathBuf> =
-        std::fs::read_dir(room).expect("testdata is there").map(|entry| entry.expect("readable").path()).collect();
+    let mut paths: Vec<PathBuf> = std::fs::read_dir("testdata")
+        .expect("testdata is there")
+        .map(|entry| entry.expect("readable").path())
+        .collect();
     paths.sort();
     paths
 }

@@ -6,12 +6,12 @@ use std::path::Path;
 
 /// Bytes that tell where they belong.
 fn pattern(seed: u64, bytes: usize) -> Vec<u8> {
-    let mut state = seed | 1;
-    let word = move || {
+    let (mut state, mut pattern) = (seed | 1, vec![0; bytes]);
+    for word in pattern.chunks_exact_mut(8) {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        state.to_le_bytes()
-    };
-    std::iter::repeat_with(word).take(bytes / 8).flatten().collect()
+        word.copy_from_slice(&state.to_le_bytes());
+    }
+    pattern
 }
 
 /// Makes a file of so many MiB durable.

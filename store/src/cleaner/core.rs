@@ -1,5 +1,4 @@
-//! The cleaner's decisions, pure: which segments are cleaned (`choose`), and how fast, beside which client delay
-//! (`Controller`). Integers only, so that a step gives the same answer on every machine.
+//! How fast the cleaner works, beside which client delay (`Controller`): pure. Integers only, so that a step gives the same answer on every machine.
 //!
 //! The controller holds one quantity, the level: segments that can be opened now or after the next checkpoint. Marks
 //! divide the reserve that a full brick still has (rule K5):
@@ -14,60 +13,7 @@
 //! Where clients write more than the cleaner can make room for, it begins at full speed above `high` already, and the room above
 //! `low` is used up in a glide.
 
-use base::SegmentId;
 use runtime::seeded::{Bug, active};
-use std::cmp::Ordering;
-
-/// A sealed segment that may be cleaned.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Candidate {
-    /// The segment.
-    pub segment: SegmentId,
-    /// Live blocks as of the last checkpoint.
-    pub live: u32,
-    /// All of its blocks, header and summary too.
-    pub blocks: u32,
-    /// How many segments, of any stream, were opened after it.
-    pub age: u64,
-}
-
-impl Candidate {
-    /// Cost and benefit, best first: the free space gained, weighted by how long it will stay, for reading the whole
-    /// segment and writing what lives: (1 - u) * age / (1 + u) (Rosenblum and Ousterhout, "The design and
-    /// implementation of a log-structured file system", 1991). Age counts from 1, so that the youngest still compare.
-    fn better(&self, other: &Candidate) -> Ordering {
-        let benefit = |one: &Candidate, two: &Candidate| {
-            u128::from(one.blocks - one.live) * (u128::from(one.age) + 1) * u128::from(two.blocks + two.live)
-        };
-        let dead_first = (self.live > 0).cmp(&(other.live > 0));
-        let score = benefit(other, self).cmp(&benefit(self, other));
-        let score = if active(Bug::VictimsByNumber) { Ordering::Equal } else { score };
-        dead_first.then(score).then(self.segment.cmp(&other.segment))
-    }
-}
-
-/// Of its blocks, a segment worth moving has more than one in so many that don't live. Header and summary take one in 64
-/// to 85, and records of the moves one in 64 of what is moved: whoever moves a segment with less makes no room, and could
-/// go on for ever.
-const GAIN_PARTS: u32 = 32;
-
-/// The victims, at most `max`, chosen by cost and benefit; full segments never. Those without a live block come first,
-/// as they cost nothing; the others from young to old, because survivors are written in this order, and blocks of like
-/// age will die at like times.
-pub fn choose(candidates: &[Candidate], max: usize) -> Vec<SegmentId> {
-    assert!(candidates.iter().all(|one| one.live <= one.blocks), "no more blocks live than there are");
-    let gains = |one: &&Candidate| one.blocks - one.live > one.blocks / GAIN_PARTS || one.live == 0;
-    let mut victims: Vec<Candidate> = candidates.iter().filter(gains).copied().collect();
-    if victims.len() > max {
-        // A large brick has a million candidates, and few are wanted: no full sort.
-        if max > 0 {
-            victims.select_nth_unstable_by(max - 1, Candidate::better);
-        }
-        victims.truncate(max);
-    }
-    victims.sort_unstable_by_key(|one| (one.live > 0, one.age, one.segment));
-    victims.into_iter().map(|one| one.segment).collect()
-}
 
 /// Marks of the level, in segments.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -89,6 +35,8 @@ pub struct Thresholds {
 /// For the cleaner's output, the commit segment that takes its move records, and deletions; one more for each while
 /// the first waits for a checkpoint.
 const FLOOR_SEGMENTS_MAX: u32 = 4;
+/// Bounds of how many victims are chosen at once: fewer are hardly sorted, and more would be out of date at the end.
+const VICTIMS_MAX: (usize, usize) = (4, 16);
 /// Distance of two marks. 64 segments are 4 GiB: a device that writes 2 GiB/s needs two seconds for them, longer than
 /// a slice of a checkpoint takes. More would only take dead space from the victims, and make them fuller.
 const STEP_SEGMENTS_MAX: u32 = 64;
@@ -107,10 +55,15 @@ impl Thresholds {
         let (target, high) = (low + step, low + 2 * step);
         Thresholds { reserve, floor, low, target, high, ahead: high.max(floor + reserve / 2) }
     }
+    /// Victims chosen at once: between two choices their order does not change much. The more, the better are survivors
+    /// sorted by age; but what they gain comes in fits, which must stay small beside the reserve.
+    pub fn victims_max(&self) -> usize {
+        (self.reserve as usize / 3).clamp(VICTIMS_MAX.0, VICTIMS_MAX.1)
+    }
 }
 
 /// What the controller sees.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Sight {
     /// The clock.
     pub now_ns: u64,
@@ -124,8 +77,10 @@ pub struct Sight {
     pub client_blocks: u64,
     /// Blocks that the cleaner has moved since start.
     pub moved_blocks: u64,
-    /// The best victim's live blocks, and all of its blocks. None if there is no victim.
-    pub best_victim: Option<(u32, u32)>,
+    /// Live blocks, and all blocks, of the mean victim of the present choice. None if there is no victim.
+    pub victim: Option<(u32, u32)>,
+    /// What the victims of this choice have gained beyond their share.
+    pub surplus_blocks: u64,
 }
 
 /// What the drive does until the next step. It steps again when the slice is done and the pause over.
@@ -264,8 +219,7 @@ pub struct Controller {
 impl Controller {
     /// A controller for a brick.
     pub fn new(segments: u32) -> Controller {
-        let nothing =
-            Sight { now_ns: 0, free: 0, emptied: 0, segments, client_blocks: 0, moved_blocks: 0, best_victim: None };
+        let asked = Sight { segments, ..Sight::default() };
         Controller {
             marks: Thresholds::new(segments),
             before: None,
@@ -280,7 +234,7 @@ impl Controller {
             victim_at_ns: 0,
             spared: 0,
             spare_at_ns: None,
-            asked: nothing,
+            asked,
             stuck: 0,
         }
     }
@@ -350,14 +304,14 @@ impl Controller {
                 self.seen_ns - passed.ns.min(self.seen_ns),
             );
         }
-        if let Some((live, blocks)) = sight.best_victim {
+        if let Some((live, blocks)) = sight.victim {
             assert!(live <= blocks && blocks > 0, "a victim has blocks");
             self.segment_blocks = blocks.into();
             let utilisation = (u64::from(live) * ONE / u64::from(blocks)).min(UTILISATION_MAX);
             let constant_ns = if first { 0 } else { RATE_NS };
             self.utilisation = towards(self.utilisation, utilisation, passed.ns.max(1), constant_ns);
         }
-        if first || sight.best_victim.is_some_and(|(live, blocks)| live < blocks) {
+        if first || sight.victim.is_some_and(|(live, blocks)| live < blocks) {
             self.victim_at_ns = sight.now_ns;
         }
         let spared = if self.before.is_some_and(|before| before.sparing) { ONE } else { 0 };
@@ -379,7 +333,9 @@ impl Controller {
         // them is used.
         let room = i64::from(sight.free.saturating_sub(self.marks.floor)) * ONE as i64;
         let emptied = (i64::from(sight.emptied) * (ONE as i64 * 3 / 4)).min(room);
-        let counted = i64::from(sight.free) * ONE as i64 + emptied;
+        // What cheap victims have gained beyond their share the dear ones behind them will use.
+        let surplus = (sight.surplus_blocks * ONE / self.segment_blocks).min(at(self.marks.target - self.marks.low));
+        let counted = i64::from(sight.free) * ONE as i64 + emptied - surplus as i64;
         if self.before.is_none() {
             self.level = counted;
             return;
@@ -414,7 +370,7 @@ impl Controller {
     }
     /// Blocks per second that the cleaner should move.
     fn wanted_rate(&self, sight: &Sight, idle: bool) -> u64 {
-        let Some((live, blocks)) = sight.best_victim.filter(|(live, blocks)| live < blocks) else { return 0 };
+        let Some((live, blocks)) = sight.victim.filter(|(live, blocks)| live < blocks) else { return 0 };
         let rate_max = self.rate_max();
         let pace = (u128::from(self.client_rate) * u128::from(self.moves_per_block()) / u128::from(ONE * 256)) as u64;
         let pace = pace.min(rate_max);
@@ -518,7 +474,7 @@ impl Controller {
         // Blocks that died since the last checkpoint are not seen yet: where victims are dear, look again. Deletions
         // are not counted: a brick that is short looks once in a second anyway.
         let written = sight.client_blocks - self.asked.client_blocks;
-        let dear = sight.best_victim.is_none_or(|(live, blocks)| u64::from(live) * 8 >= u64::from(blocks) * 7);
+        let dear = sight.victim.is_none_or(|(live, blocks)| u64::from(live) * 8 >= u64::from(blocks) * 7);
         let reclaimable = sight.free + sight.emptied;
         // The first one after a long time has much to write: better before segments wait for it.
         if reclaimable <= high + 2 * (high - target) && written >= AHEAD_SEGMENTS * self.segment_blocks {

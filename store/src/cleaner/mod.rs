@@ -5,8 +5,10 @@
 //! look at a clock: the drive that performs its answers owns the controller, one per brick. Memory: the controller is
 //! of fixed size; `choose` copies the candidates it is given.
 
+mod choice;
 mod core;
 #[cfg(test)]
 mod tests;
 
-pub use self::core::{Candidate, Controller, Pace, Sight, State, Thresholds, choose};
+pub use self::choice::{Candidate, Choice};
+pub use self::core::{Controller, Pace, Sight, State, Thresholds};

@@ -89,7 +89,6 @@ impl Commit {
     }
     /// A batch's write has completed.
     pub fn written(&mut self, number: u64) {
-        let bug = active(Bug::FuaAfterPlain);
         let flight = self.flights.iter_mut().find(|flight| flight.number == number);
         let flight = flight.expect("a batch completes once, after its submission");
         assert!(!flight.written);
@@ -101,7 +100,7 @@ impl Commit {
             self.plain_writing -= 1;
             self.mark_dirty(file);
         }
-        if fua && bug {
+        if active(Bug::FuaAfterPlain) && fua {
             // The seeded mistake: one FUA write is taken for a flush of everything before it.
             self.flights.iter_mut().filter(|flight| flight.number < number).for_each(|flight| flight.durable = true);
         }

@@ -250,6 +250,7 @@ impl Log {
 
     /// Appends the cleaner's record; as `append`. `runs`: where the blocks have been copied to.
     pub fn append_moves(&self, moves: &Moves, runs: &[Run]) -> Result<Ordered> {
+        assert!(!moves.blocks.is_empty(), "a record says something");
         let mut replicated = Vec::with_capacity(16 + MOVED_BYTES * moves.blocks.len());
         encode_moves(&mut replicated, moves);
         let owner = (moves.group, moves.volume, Index(0));

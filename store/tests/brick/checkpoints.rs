@@ -236,3 +236,21 @@ fn replay_of(index: &ModelIndex) -> values::ReplayRow {
     let row = index.get(&keys::replay()).expect("the model index reads").expect("there was a checkpoint");
     values::decode_replay(&row).expect("a replay position")
 }
+
+#[test]
+fn a_checkpoint_leaves_a_short_replay() {
+    let mut world = World::new(9);
+    let runtime = world.runtime();
+    world.block_on(async {
+        let index = format(&runtime, 64).await;
+        let brick = Brick::open(&runtime, index).await.expect("just formatted");
+        let segment = crate::rig::SEGMENT_BYTES;
+        for number in 0..60 {
+            brick.write(file(1), number * 20, &payload(number, 20), Sync::Data).await.expect("healthy");
+        }
+        // 1,200 blocks and their headers, where a segment takes 255.
+        assert!((5 * segment..=8 * segment).contains(&brick.store.replay_bytes()), "{}", brick.store.replay_bytes());
+        brick.checkpoint().await.expect("healthy");
+        assert!(brick.store.replay_bytes() <= 2 * segment, "{}", brick.store.replay_bytes());
+    });
+}

@@ -120,6 +120,9 @@ fn a_device_that_can_not_read_is_told_from_one_that_could_not_once() {
         ended(&brick).await;
         let all = scrub::status(&brick.store).position.bad;
         assert!(all.iter().any(|bad| bad.why == Why::Unreadable) && all.iter().any(|bad| bad.why == Why::Untold));
+        // Of a segment that can't be told, the whole of it is meant.
+        let whole = |bad: &&scrub::Bad| (bad.place.block, bad.offset, bad.ino) == (0, 0, Ino(0));
+        assert!(all.iter().filter(|bad| bad.why == Why::Untold).all(|bad| whole(&bad)), "{all:?}");
         assert!(brick.store.log.failed().is_none(), "reading changes nothing");
     });
 }

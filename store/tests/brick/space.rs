@@ -220,3 +220,25 @@ fn a_segment_that_can_not_be_made_ready_is_given_back() {
         brick.read_all().await;
     });
 }
+
+#[test]
+fn a_host_keeps_a_ballast_and_lets_it_go_when_it_is_short() {
+    const GIB: u64 = 1 << 30;
+    let mut world = World::new(1);
+    let (runtime, disk) = (world.runtime(), world.disk().clone());
+    world.block_on(async {
+        let host = store::host::Host::default();
+        let ballast = 4 * GIB / 64;
+        let look = |others_bytes: u64| {
+            disk.set_others(others_bytes);
+            host.look(&*runtime.disk, 4 * GIB).expect("a healthy disk");
+            (host.is_short(), host.spare_bytes())
+        };
+        let room = runtime.disk.free_bytes().expect("it tells");
+        // Half as much again is kept free beside it.
+        assert_eq!(look(0), (false, ballast / 2));
+        assert_eq!(look(room - ballast), (true, ballast * 3 / 2), "it is let go");
+        assert_eq!(look(room - 2 * ballast + 4096), (true, ballast * 3 / 2), "not made again for a little room");
+        assert_eq!(look(room - 2 * ballast), (false, ballast / 2));
+    });
+}

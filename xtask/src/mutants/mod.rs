@@ -30,6 +30,8 @@ cargo xtask mutants [--seed S] [--count N] [--packages A,B] [--only N,N]
 
 /// What can be asked for. Each is tested by its own tests, by those of `group`, and by the simulation.
 const PACKAGES: [&str; 3] = ["store", "names", "group"];
+/// What only tests and simulation use, though it lies beside the product.
+const APART: [&str; 1] = ["store/src/index/model.rs"];
 /// Whose tests run.
 const TESTED: [&str; 4] = ["store", "names", "group", "sim"];
 
@@ -96,7 +98,9 @@ pub fn run(arguments: &[String]) -> Result<(), String> {
 /// All mutants of these packages.
 fn all(tree: &Tree, packages: &[String]) -> Result<Vec<Mutant>, String> {
     let mut all = Vec::new();
-    let own = |path: &str| packages.iter().any(|package| path.starts_with(&format!("{package}/src/")));
+    let own = |path: &str| {
+        packages.iter().any(|package| path.starts_with(&format!("{package}/src/"))) && !APART.contains(&path)
+    };
     for (path, _) in tree.product().filter(|(path, _)| own(path)) {
         let text = &tree.files[path].text;
         for site in sites::sites(text).map_err(|error| format!("{path}: {error}"))? {

@@ -1,7 +1,7 @@
 //! A model of a brick under load: segments whose blocks live and die, one device shared by clients and the cleaner,
 //! checkpoints that free emptied segments after a while. The drive's part is played in the simplest honest way.
 
-use super::super::{Candidate, Controller, Pace, Sight, State, choose};
+use super::super::{Candidate, Choice, Controller, Pace, Sight, State};
 use base::SegmentId;
 use runtime::random::SplitMix;
 
@@ -105,9 +105,12 @@ pub struct Plant {
     checkpoint_wanted: bool,
     checkpoint_ended_ns: u64,
     pub checkpoints: u64,
-    victims: Vec<(u32, u64)>,
+    choice: Choice,
+    /// Nothing of the choice was taken.
+    untouched: bool,
+    /// The victim, and its number among all that were opened.
+    victim: Option<(u32, u64)>,
     cursor: u32,
-    best: Option<Option<(u32, u32)>>,
     pub pace: Pace,
     slice_left: u32,
     slice_at_ns: u64,
@@ -144,9 +147,10 @@ impl Plant {
             checkpoint_wanted: false,
             checkpoint_ended_ns: 0,
             checkpoints: 0,
-            victims: Vec::new(),
+            choice: Choice::default(),
+            untouched: true,
+            victim: None,
             cursor: 0,
-            best: None,
             pace,
             slice_left: 0,
             slice_at_ns: 0,
@@ -238,7 +242,6 @@ impl Plant {
     fn end_checkpoint(&mut self) {
         let cut = self.cut.take().expect("one was begun");
         self.checkpoint_ended_ns = self.now_ns;
-        self.best = None;
         assert!(cut.moved.iter().all(|&number| cut.live[number as usize] == 0));
         for (number, (segment, live)) in self.segments.iter_mut().zip(cut.live).enumerate() {
             segment.live_seen = live;
@@ -246,6 +249,9 @@ impl Plant {
                 (segment.used_as, segment.moved) = (Use::Free, false);
                 self.free.insert(0, number as u32);
             }
+        }
+        if self.untouched {
+            self.choose();
         }
     }
     fn candidates(&self) -> Vec<Candidate> {
@@ -261,13 +267,7 @@ impl Plant {
         cleanable.map(candidate).collect()
     }
     /// What the controller sees now.
-    pub fn sight(&mut self) -> Sight {
-        if self.best.is_none() {
-            let candidates = self.candidates();
-            let best = choose(&candidates, 1).first().copied();
-            let found = best.and_then(|best| candidates.iter().find(|one| one.segment == best));
-            self.best = Some(found.map(|one| (one.live, one.blocks)));
-        }
+    pub fn sight(&self) -> Sight {
         Sight {
             now_ns: self.now_ns,
             free: self.free(),
@@ -275,8 +275,13 @@ impl Plant {
             segments: self.shape.segments,
             client_blocks: self.client_blocks,
             moved_blocks: self.moved_blocks,
-            best_victim: self.best.expect("just found"),
+            victim: self.choice.mean(),
+            surplus_blocks: self.choice.surplus_blocks(),
         }
+    }
+    fn choose(&mut self) {
+        let max = self.controller.thresholds().victims_max();
+        (self.choice, self.untouched) = (Choice::new(&self.candidates(), max), true);
     }
     fn control(&mut self) {
         let sight = self.sight();
@@ -289,12 +294,15 @@ impl Plant {
     /// Moves one live block. False if there is none to move, or nowhere to move it.
     fn move_block(&mut self) -> bool {
         loop {
-            if self.victims.is_empty() {
-                let chosen = choose(&self.candidates(), 4);
-                self.victims = chosen.iter().map(|id| (id.0, self.segments[id.0 as usize].opened)).rev().collect();
-                (self.cursor, self.best) = (0, None);
+            if self.victim.is_none() {
+                if self.choice.is_empty() {
+                    self.choose();
+                }
+                let Some(SegmentId(next)) = self.choice.take() else { return false };
+                self.untouched = false;
+                (self.victim, self.cursor) = (Some((next, self.segments[next as usize].opened)), 0);
             }
-            let Some(&(victim, opened)) = self.victims.last() else { return false };
+            let (victim, opened) = self.victim.expect("just taken");
             let row = &self.segments[victim as usize];
             let gone = row.used_as == Use::Free || row.opened != opened;
             if gone || self.cursor == self.shape.blocks {
@@ -302,8 +310,8 @@ impl Plant {
                     assert!(row.live == 0, "all was moved");
                     self.segments[victim as usize].moved = true;
                 }
-                self.victims.pop();
-                (self.cursor, self.best) = (0, None);
+                self.choice.note_emptied();
+                self.victim = None;
                 continue;
             }
             let place = victim * self.shape.blocks + self.cursor;
