@@ -14,12 +14,14 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Connections served at once: operators and their scripts, not clients.
 const CONNECTIONS_MAX: usize = 16;
-/// Threads of connections: those that gave way take a moment to end.
+/// Threads of connections: those that gave way take a moment to end, which whoever comes next waits for.
 const THREADS_MAX: usize = 4 * CONNECTIONS_MAX;
+/// How long that may take on a busy host: less than an operator's patience.
+const ENDING: Duration = Duration::from_secs(10);
 /// A connection is given up when its client sends no request for this long.
 const IDLE: Duration = Duration::from_secs(30);
 /// How often a waiting connection looks whether the daemon is stopping.
@@ -150,7 +152,15 @@ fn start_connection(mut stream: UnixStream, shared: &Arc<Shared>) {
         return;
     }
     let mut threads = shared.threads.lock().expect("no panic while held");
-    threads.retain(|thread| !thread.is_finished());
+    let came = Instant::now();
+    loop {
+        threads.retain(|thread| !thread.is_finished());
+        let stopping = shared.stopping.load(Ordering::Acquire);
+        if threads.len() < THREADS_MAX || came.elapsed() > ENDING || stopping {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
     let same = if threads.len() < THREADS_MAX { stream.try_clone().ok() } else { None };
     let Some(number) = same.and_then(|same| shared.connections().enter(same)) else {
         let error = Error::new(Kind::Busy, "too many admin connections; close one");

@@ -12,6 +12,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 struct Fake;
 
@@ -178,6 +179,28 @@ fn who_has_waited_for_longest_gives_way_to_who_comes() {
     let answered = first[1..].iter_mut().map(is_answered).filter(|answered| *answered).count();
     assert_eq!(answered, 15 - 4);
     assert!(is_answered(&mut first[0]) && late.iter_mut().all(is_answered));
+    server.stop();
+}
+
+#[test]
+fn who_comes_waits_until_those_that_gave_way_are_gone() {
+    let scratch = Scratch::new();
+    let server = Server::start(scratch.path(), Arc::new(Fake)).expect("the directory is writable");
+    let (busy, began) = (AtomicBool::new(true), std::time::Instant::now());
+    std::thread::scope(|scope| {
+        // On a machine that has other things to do, threads take a while to end.
+        for _ in 0..16 {
+            scope.spawn(|| while busy.load(Ordering::Relaxed) && began.elapsed().as_secs() < 60 {});
+        }
+        let answered = (0..10).all(|_| {
+            let crowd: Vec<_> = (0..200).map(|_| raw(scratch.path())).collect();
+            let response = exchange(&mut raw(scratch.path()), b"{\"request\":\"status\"}\n");
+            drop(crowd);
+            matches!(response, Response::Answer(_))
+        });
+        busy.store(false, Ordering::Relaxed);
+        assert!(answered);
+    });
     server.stop();
 }
 

@@ -37,7 +37,7 @@ const ROOMS: [Room; 12] = [
             "runtime",
             "base",
         ],
-        outside: &["clap", "clap_complete", "clap_mangen", "libc", "serde", "serde_json", "toml"],
+        outside: &["clap", "clap_complete", "clap_mangen", "libc", "serde", "serde_json", "tikv-jemallocator", "toml"],
     },
 ];
 
