@@ -190,7 +190,11 @@ fn who_comes_waits_until_those_that_gave_way_are_gone() {
     std::thread::scope(|scope| {
         // On a machine that has other things to do, threads take a while to end.
         for _ in 0..16 {
-            scope.spawn(|| while busy.load(Ordering::Relaxed) && began.elapsed().as_secs() < 60 {});
+            scope.spawn(|| {
+                while busy.load(Ordering::Relaxed) && began.elapsed().as_secs() < 60 {
+                    std::hint::spin_loop();
+                }
+            });
         }
         let answered = (0..10).all(|_| {
             let crowd: Vec<_> = (0..200).map(|_| raw(scratch.path())).collect();
