@@ -9,7 +9,7 @@ use crate::{Answer, Groups};
 use base::checksum::crc32c;
 use base::limits::{BLOCK_BYTES, FILE_BYTES_MAX};
 use base::{Crcs, Ino, Op, Result, Sync};
-use runtime::{Buf, Stage};
+use runtime::{Buf, Need, Stage};
 use std::ops;
 
 /// Cuts of one file that wait to be carried out, at most: all of them are a row of the index, of 100 KB then, which each
@@ -68,7 +68,7 @@ impl Groups {
         if changed.is_empty() {
             return Ok(None);
         }
-        let mut payload = self.store().runtime.buffer(changed.len() * BLOCK_BYTES)?;
+        let mut payload = self.store().runtime.client_buffer(changed.len() * BLOCK_BYTES, Need::Third).await?;
         for (piece, (_, content)) in payload.chunks_mut(BLOCK_BYTES).zip(&changed) {
             piece.copy_from_slice(content);
         }

@@ -9,7 +9,7 @@ use base::limits::{BLOCK_BYTES, IO_BYTES_MAX};
 use base::{Crcs, Error, Ino, Kind, LeafKey, Place, Reply, Result};
 use names::Seen;
 use runtime::seeded::{Bug, active};
-use runtime::{Buf, Slice, Stage};
+use runtime::{Buf, Need, Slice, Stage};
 
 /// Consecutive blocks of one kind.
 enum Extent {
@@ -102,7 +102,7 @@ impl Groups {
             (None, _) => Ok(None),
             (Some(Extent::Memory { slice }), true) => Ok(Some(slice.slice(range))),
             (Some(Extent::Device { place, blocks, crcs }), true) if range.end <= *blocks as usize * BLOCK_BYTES => {
-                let buffer = self.read_run(context, *place, *blocks, crcs).await?;
+                let buffer = self.read_run(context, *place, *blocks, crcs, Need::First).await?;
                 Ok(Some(buffer.share().slice(range)))
             }
             _ => self.assemble(context, &extents, skip).await.map(Some),
@@ -110,8 +110,8 @@ impl Groups {
     }
 
     /// Reads a run of blocks and compares their checksums.
-    async fn read_run(&self, context: &Context, place: Place, blocks: u32, crcs: &Crcs) -> Result<Buf> {
-        let buffer = self.store().runtime.buffer(blocks as usize * BLOCK_BYTES)?;
+    async fn read_run(&self, context: &Context, place: Place, blocks: u32, crcs: &Crcs, need: Need) -> Result<Buf> {
+        let buffer = self.store().runtime.client_buffer(blocks as usize * BLOCK_BYTES, need).await?;
         let (buffer, result) = self.store().read(place, blocks, buffer).await;
         context.span.mark(Stage::Read, self.now_ns());
         result?;
@@ -126,7 +126,7 @@ impl Groups {
 
     async fn assemble(&self, context: &Context, extents: &Extents, skip: usize) -> Result<Slice> {
         let length = extents.length as usize;
-        let mut out = self.store().runtime.buffer(length)?;
+        let mut out = self.store().runtime.client_buffer(length, Need::First).await?;
         let mut at = 0;
         for extent in extents.first.iter().chain(&extents.more) {
             let bytes = extent.blocks() as usize * BLOCK_BYTES;
@@ -136,7 +136,7 @@ impl Groups {
                 Extent::Hole { .. } => out[target].fill(0),
                 Extent::Memory { slice } => out[target].copy_from_slice(&slice[source]),
                 Extent::Device { place, blocks, crcs } => {
-                    let buffer = self.read_run(context, *place, *blocks, crcs).await?;
+                    let buffer = self.read_run(context, *place, *blocks, crcs, Need::Second).await?;
                     out[target].copy_from_slice(&buffer[source]);
                 }
             }
@@ -159,15 +159,15 @@ impl Groups {
                     self.load(context.volume, vec![Wanted::Leaf(LeafKey::of(ino, block).0)]).await?;
                 }
                 Block::Device { place, crc } => {
-                    return self.read_run(context, place, 1, &std::iter::once(crc).collect()).await;
+                    return self.read_run(context, place, 1, &std::iter::once(crc).collect(), Need::Third).await;
                 }
                 Block::Hole => {
-                    let mut buffer = self.store().runtime.buffer(BLOCK_BYTES)?;
+                    let mut buffer = self.store().runtime.client_buffer(BLOCK_BYTES, Need::Third).await?;
                     buffer.fill(0);
                     return Ok(buffer);
                 }
                 Block::Memory(slice) => {
-                    let mut buffer = self.store().runtime.buffer(BLOCK_BYTES)?;
+                    let mut buffer = self.store().runtime.client_buffer(BLOCK_BYTES, Need::Third).await?;
                     buffer.copy_from_slice(&slice);
                     return Ok(buffer);
                 }

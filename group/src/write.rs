@@ -12,7 +12,7 @@ use base::{At, Crcs, Edit, Error, Ino, Inode, Kind, Op, Outcome, Reply, RequestI
 use names::Seen;
 use names::write::{Edge, WritePlan, evaluate_write};
 use runtime::seeded::{Bug, active};
-use runtime::{Buf, Slice, Span, Stage};
+use runtime::{Buf, Need, Slice, Span, Stage};
 use store::bulk::Ticket;
 use store::format::record::{Places, Run, encode_replicated};
 use store::log::{Described, Entry, Ordered, Payload};
@@ -162,9 +162,10 @@ impl Groups {
     async fn make_blocks(&self, context: &Context, ino: Ino, plan: &WritePlan, data: &Buf) -> Result<Blocks> {
         let count = (plan.last_block - plan.first_block + 1) as usize;
         let total = count * BLOCK_BYTES;
-        let mut pieces = [Some(self.store().runtime.buffer(total.min(IO_BYTES_MAX))?), None];
+        let runtime = &self.store().runtime;
+        let mut pieces = [Some(runtime.client_buffer(total.min(IO_BYTES_MAX), Need::Second).await?), None];
         if total > IO_BYTES_MAX {
-            pieces[1] = Some(self.store().runtime.buffer(total - IO_BYTES_MAX)?);
+            pieces[1] = Some(runtime.client_buffer(total - IO_BYTES_MAX, Need::Third).await?);
         }
         let within = (plan.offset - plan.first_block * BLOCK_BYTES as u64) as usize;
         let end = within + data.len();

@@ -1,5 +1,9 @@
-//! Aligned buffers from per-core slabs of fixed classes (mission S2: no large allocation per request). A buffer
-//! goes home to the slab it came from, whichever core drops it.
+//! Aligned buffers from slabs of fixed classes (mission S2: no large allocation per request). A buffer goes home to
+//! the slab it came from, whichever core drops it.
+//!
+//! Promises: all slabs together stay within one bound, and at the bound nobody starves. A quarter is for the house's own
+//! work (log, cleaner, segments), which clients' requests wait for. The later in its life a request asks, the more of
+//! the rest it may use, so that those that have begun can end. A chunk that nobody uses goes to whichever class lacks one.
 
 use base::limits::BLOCK_BYTES;
 use base::seeded::{Bug, active};
@@ -8,7 +12,7 @@ use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::ops::{Deref, DerefMut, Range};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 /// Sizes of the classes: a buffer has the smallest that holds what was asked for.
 pub const CLASS_BYTES: [usize; 5] = [4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20];
@@ -16,41 +20,65 @@ pub const CLASS_BYTES: [usize; 5] = [4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 <
 /// Buffers are carved from chunks of this size: one huge page.
 const CHUNK_BYTES: usize = 2 << 20;
 
-/// The slabs of all cores, under one bound.
-pub struct Slabs {
-    shards: Vec<Arc<Shard>>,
-    budget: Arc<Budget>,
+/// The house's own part of all. Of the least `memory_max` (half of 256 MiB are buffers) that is 32 MiB, where one buffer of
+/// each use at once takes about 10.
+const OWN_SHARE: u64 = 4;
+
+/// Who asks for a buffer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Need {
+    /// A client's request that holds none yet: up to half of what clients have.
+    First,
+    /// One that holds a buffer already: up to three quarters.
+    Second,
+    /// One that holds several, and what is held for as long as a mount: all of it.
+    Third,
 }
 
-struct Budget {
+/// The slabs of all cores, under one bound.
+pub struct Slabs {
+    clients: Pool,
+    own: Pool,
+}
+
+/// Slabs that share a bound.
+struct Pool {
+    shards: Vec<Arc<Shard>>,
+    /// Of chunks.
     bytes: AtomicU64,
     bytes_max: u64,
 }
 
+#[derive(Default)]
 struct Shard {
     classes: [Mutex<Class>; CLASS_BYTES.len()],
-    budget: Arc<Budget>,
+    /// Of buffers that somebody holds.
+    used_bytes: AtomicU64,
 }
 
 #[derive(Default)]
 struct Class {
-    chunks: Vec<Chunk>,
-    free: Vec<NonNull<Header>>,
+    /// A place is empty after its chunk went to another class.
+    chunks: Vec<Option<Chunk>>,
+    /// A bit for each chunk that has a free buffer. The first such chunk gives: later ones fall idle.
+    giving: Vec<u64>,
 }
 
 struct Chunk {
     data: NonNull<u8>,
     headers: Box<[Header]>,
+    free: Vec<NonNull<Header>>,
 }
 
 struct Header {
     data: NonNull<u8>,
     class: usize,
+    chunk: usize,
     references: AtomicU32,
 }
 
 // SAFETY: chunks and headers are only reached through the class's mutex or through a handle that owns a reference.
-unsafe impl Send for Class {}
+unsafe impl Send for Chunk {}
 // SAFETY: the pointers lead to memory that lives as long as the shard, which every handle keeps alive.
 unsafe impl Send for Header {}
 // SAFETY: as above; `references` is atomic and the rest never changes after creation.
@@ -58,7 +86,8 @@ unsafe impl Sync for Header {}
 
 impl Drop for Chunk {
     fn drop(&mut self) {
-        // SAFETY: allocated with this layout in `Shard::grow`; every handle keeps its shard alive, so none is left.
+        // SAFETY: allocated with this layout in `Chunk::new`. No handle is left: each keeps its shard alive, and a chunk that
+        // leaves its shard has none.
         unsafe { dealloc(self.data.as_ptr(), chunk_layout()) }
     }
 }
@@ -67,61 +96,162 @@ fn chunk_layout() -> Layout {
     Layout::from_size_align(CHUNK_BYTES, CHUNK_BYTES).expect("constant layout is valid")
 }
 
-impl Slabs {
-    /// Slabs for `cores` cores that together take at most `bytes_max` bytes.
-    pub fn new(cores: usize, bytes_max: u64) -> Slabs {
-        let budget = Arc::new(Budget { bytes: AtomicU64::new(0), bytes_max });
-        let shard = || Arc::new(Shard { classes: Default::default(), budget: budget.clone() });
-        Slabs { shards: (0..cores).map(|_| shard()).collect(), budget }
-    }
-    /// A buffer of `length` bytes (at most 1 MiB), contents undefined but initialised. Errors: `Host` at the bound.
-    pub fn take(&self, core: usize, length: usize) -> Result<Buf> {
-        let class = CLASS_BYTES.iter().position(|&bytes| bytes >= length);
-        let class = class.ok_or_else(|| Error::new(Kind::Invalid, "a buffer holds at most 1 MiB"))?;
-        let shard = &self.shards[core];
-        let mut state = shard.classes[class].lock().expect("no panic while held");
-        if state.free.is_empty() {
-            shard.grow(&mut state, class)?;
-        }
-        let header = state.free.pop().expect("the slab has just grown");
-        drop(state);
-        // SAFETY: a header on the free list has no handle; the shard keeps it alive.
-        unsafe { header.as_ref() }.references.store(1, Ordering::Relaxed);
-        Ok(Buf { handle: Handle { shard: shard.clone(), header }, length })
-    }
-    /// Bytes taken from the system, in use or not.
-    pub fn bytes(&self) -> u64 {
-        self.budget.bytes.load(Ordering::Relaxed)
-    }
-}
-
-impl Shard {
-    fn grow(&self, state: &mut Class, class: usize) -> Result<()> {
-        let chunk_bytes = CHUNK_BYTES as u64;
-        let bytes = self.budget.bytes.fetch_add(chunk_bytes, Ordering::Relaxed) + chunk_bytes;
-        if bytes > self.budget.bytes_max && !active(Bug::MemoryUnbounded) {
-            self.budget.bytes.fetch_sub(chunk_bytes, Ordering::Relaxed);
-            return Err(Error::new(Kind::Host, "memory_max is reached: no buffer left"));
-        }
+impl Chunk {
+    fn new() -> Chunk {
         let layout = chunk_layout();
         // SAFETY: the layout has a size; zeroed, because handles give out the bytes as initialised.
         let data = unsafe { alloc(layout) };
         let data = NonNull::new(data).unwrap_or_else(|| handle_alloc_error(layout));
         // SAFETY: the chunk was just allocated with this size.
         unsafe { data.as_ptr().write_bytes(0, CHUNK_BYTES) };
-        let size = CLASS_BYTES[class];
-        let headers: Box<[Header]> = (0..CHUNK_BYTES / size)
-            // SAFETY: the offset lies within the chunk.
-            .map(|i| Header { data: unsafe { data.add(i * size) }, class, references: AtomicU32::new(0) })
-            .collect();
-        state.free.extend(headers.iter().map(NonNull::from));
-        state.chunks.push(Chunk { data, headers });
-        let total: usize = state.chunks.iter().map(|chunk| chunk.headers.len()).sum();
-        let missing = total - state.free.len();
-        // So that giving a buffer back never allocates.
-        state.free.reserve(missing);
-        Ok(())
+        Chunk { data, headers: Box::default(), free: Vec::new() }
     }
+    /// Cuts it into buffers of a class, as its chunk of this number. Nobody holds a buffer of it.
+    fn cut(&mut self, class: usize, number: usize) {
+        let (data, size) = (self.data, CLASS_BYTES[class]);
+        self.free.clear();
+        self.headers = (0..CHUNK_BYTES / size)
+            // SAFETY: the offset lies within the chunk.
+            .map(|i| unsafe { data.add(i * size) })
+            .map(|data| Header { data, class, chunk: number, references: AtomicU32::new(0) })
+            .collect();
+        // All of them: giving a buffer back never allocates.
+        self.free.extend(self.headers.iter().rev().map(NonNull::from));
+    }
+    fn is_idle(&self) -> bool {
+        self.free.len() == self.headers.len()
+    }
+}
+
+impl Class {
+    fn set_giving(&mut self, number: usize, gives: bool) {
+        let bit = 1 << (number % 64);
+        match &mut self.giving[number / 64] {
+            word if gives => *word |= bit,
+            word => *word &= !bit,
+        }
+    }
+    fn take(&mut self) -> Option<NonNull<Header>> {
+        let word = self.giving.iter().position(|word| *word != 0)?;
+        let number = word * 64 + self.giving[word].trailing_zeros() as usize;
+        let chunk = self.chunks[number].as_mut().expect("a chunk that gives is there");
+        let header = chunk.free.pop();
+        if chunk.free.is_empty() {
+            self.set_giving(number, false);
+        }
+        header
+    }
+    fn give_back(&mut self, number: usize, header: NonNull<Header>) {
+        let chunk = self.chunks[number].as_mut().expect("a chunk with a buffer in use stays");
+        chunk.free.push(header);
+        self.set_giving(number, true);
+    }
+    fn add(&mut self, class: usize, mut chunk: Chunk) {
+        let number = self.chunks.iter().position(Option::is_none).unwrap_or(self.chunks.len());
+        chunk.cut(class, number);
+        if number == self.chunks.len() {
+            self.chunks.push(None);
+            self.giving.resize(self.chunks.len().div_ceil(64), 0);
+        }
+        self.chunks[number] = Some(chunk);
+        self.set_giving(number, true);
+    }
+    /// A chunk of which nobody holds a buffer: the last, as the first ones give.
+    fn remove_idle(&mut self) -> Option<Chunk> {
+        let number = self.chunks.iter().rposition(|chunk| chunk.as_ref().is_some_and(Chunk::is_idle))?;
+        self.set_giving(number, false);
+        self.chunks[number].take()
+    }
+}
+
+impl Shard {
+    fn class(&self, class: usize) -> MutexGuard<'_, Class> {
+        self.classes[class].lock().expect("no panic while held")
+    }
+}
+
+impl Pool {
+    fn new(shards: usize, bytes_max: u64) -> Pool {
+        let shards = (0..shards).map(|_| Arc::default()).collect();
+        Pool { shards, bytes: AtomicU64::new(0), bytes_max }
+    }
+    /// A buffer, if there is room for its chunk.
+    fn take(&self, shard: usize, class: usize) -> Option<Handle> {
+        let shard = &self.shards[shard];
+        let taken = shard.class(class).take();
+        let header = match taken {
+            Some(header) => header,
+            None => {
+                let chunk = self.chunk()?;
+                let mut state = shard.class(class);
+                state.add(class, chunk);
+                state.take().expect("the slab has just grown")
+            }
+        };
+        // SAFETY: a header that was free has no handle; the shard keeps it alive.
+        unsafe { header.as_ref() }.references.store(1, Ordering::Relaxed);
+        shard.used_bytes.fetch_add(CLASS_BYTES[class] as u64, Ordering::Relaxed);
+        Some(Handle { shard: shard.clone(), header })
+    }
+    /// A chunk: a new one within the bound, or one that some class does not use.
+    fn chunk(&self) -> Option<Chunk> {
+        let chunk_bytes = CHUNK_BYTES as u64;
+        let bytes = self.bytes.fetch_add(chunk_bytes, Ordering::Relaxed) + chunk_bytes;
+        if bytes <= self.bytes_max || active(Bug::MemoryUnbounded) {
+            return Some(Chunk::new());
+        }
+        self.bytes.fetch_sub(chunk_bytes, Ordering::Relaxed);
+        let mut classes = self.shards.iter().flat_map(|shard| &shard.classes);
+        classes.find_map(|class| class.lock().expect("no panic while held").remove_idle())
+    }
+    fn bytes(&self) -> u64 {
+        self.bytes.load(Ordering::Relaxed)
+    }
+    /// True if so much may be used with `bytes` more. Far from the bound no other core's count is looked at.
+    fn is_below(&self, limit: u64, bytes: u64) -> bool {
+        let used = || self.shards.iter().map(|shard| shard.used_bytes.load(Ordering::Relaxed)).sum::<u64>();
+        self.bytes() + CHUNK_BYTES as u64 <= limit || used() + bytes <= limit
+    }
+}
+
+impl Slabs {
+    /// Slabs for `cores` cores that together take at most `bytes_max` bytes.
+    pub fn new(cores: usize, bytes_max: u64) -> Slabs {
+        let own_bytes = bytes_max / OWN_SHARE / CHUNK_BYTES as u64 * CHUNK_BYTES as u64;
+        Slabs { clients: Pool::new(cores, bytes_max - own_bytes), own: Pool::new(1, own_bytes) }
+    }
+    /// A buffer of `length` bytes (at most 1 MiB) for a client, contents undefined but initialised. Errors: `Host` at the
+    /// bound of what it needs it for.
+    pub fn take(&self, core: usize, length: usize, need: Need) -> Result<Buf> {
+        let class = class_of(length)?;
+        let quarter = self.clients.bytes_max / 4;
+        let may = match need {
+            Need::First => self.clients.is_below(2 * quarter, CLASS_BYTES[class] as u64),
+            Need::Second => self.clients.is_below(3 * quarter, CLASS_BYTES[class] as u64),
+            Need::Third => true,
+        };
+        let handle = if may { self.clients.take(core, class) } else { None };
+        handle.map(|handle| Buf { handle, length }).ok_or_else(full)
+    }
+    /// A buffer as above for the house itself. Errors: `Host` if its own part is in use and nothing of the clients' is left.
+    pub fn take_own(&self, core: usize, length: usize) -> Result<Buf> {
+        let class = class_of(length)?;
+        let handle = self.own.take(0, class).or_else(|| self.clients.take(core, class));
+        handle.map(|handle| Buf { handle, length }).ok_or_else(full)
+    }
+    /// Bytes taken from the system, in use or not.
+    pub fn bytes(&self) -> u64 {
+        self.clients.bytes() + self.own.bytes()
+    }
+}
+
+fn class_of(length: usize) -> Result<usize> {
+    let class = CLASS_BYTES.iter().position(|&bytes| bytes >= length);
+    class.ok_or_else(|| Error::new(Kind::Invalid, "a buffer holds at most 1 MiB"))
+}
+
+fn full() -> Error {
+    Error::new(Kind::Host, "memory_max is reached: no buffer left")
 }
 
 struct Handle {
@@ -152,8 +282,9 @@ impl Drop for Handle {
     fn drop(&mut self) {
         // Release, then acquire by the last: its next owner sees every use of the bytes as past.
         if self.header().references.fetch_sub(1, Ordering::AcqRel) == 1 {
-            let class = self.header().class;
-            self.shard.classes[class].lock().expect("no panic while held").free.push(self.header);
+            let Header { class, chunk, .. } = *self.header();
+            self.shard.used_bytes.fetch_sub(CLASS_BYTES[class] as u64, Ordering::Relaxed);
+            self.shard.class(class).give_back(chunk, self.header);
         }
     }
 }
@@ -250,7 +381,7 @@ mod tests {
     fn buffers_are_aligned_and_come_back() {
         let slabs = Slabs::new(1, 4 << 20);
         for _ in 0..10_000 {
-            let mut buf = slabs.take(0, 4096).expect("within the bound");
+            let mut buf = slabs.take(0, 4096, Need::First).expect("within the bound");
             assert_eq!(buf.as_ptr() as usize % BLOCK_BYTES, 0);
             buf[0] = 1;
             let shared = buf.share();
@@ -264,9 +395,67 @@ mod tests {
     #[test]
     fn the_bound_holds() {
         let slabs = Slabs::new(1, 4 << 20);
-        let all: Vec<_> = (0..5).map(|_| slabs.take(0, 1 << 20)).collect();
+        let all: Vec<_> = (0..5).map(|_| slabs.take(0, 1 << 20, Need::Third)).collect();
         assert_eq!(all.iter().filter(|one| one.is_ok()).count(), 4);
-        assert!(slabs.take(0, (1 << 20) + 1).is_err());
+        assert!(slabs.take(0, (1 << 20) + 1, Need::First).is_err());
+    }
+
+    /// Buffers of a class for as long as there are any.
+    fn all(slabs: &Slabs, length: usize, need: Need) -> Vec<Buf> {
+        std::iter::from_fn(|| slabs.take(0, length, need).ok()).collect()
+    }
+
+    #[test]
+    fn what_nobody_uses_serves_another_class() {
+        let slabs = Slabs::new(2, 16 << 20);
+        for length in [1 << 20, 4096, 60_000] {
+            for core in [1, 0] {
+                let mut held: Vec<_> = std::iter::from_fn(|| slabs.take(core, length, Need::Third).ok()).collect();
+                assert_eq!(held.len(), (12 << 20) / length.next_power_of_two());
+                held.iter_mut().enumerate().for_each(|(number, buffer)| buffer.fill(number as u8));
+                assert!(
+                    held.iter().enumerate().all(|(number, buffer)| buffer.iter().all(|byte| *byte == number as u8))
+                );
+            }
+        }
+        assert!(slabs.bytes() <= 12 << 20);
+    }
+
+    #[test]
+    fn a_few_that_are_held_do_not_keep_all_chunks() {
+        let slabs = Slabs::new(1, 16 << 20);
+        let mut held = all(&slabs, 4096, Need::Third);
+        // Fewer and fewer requests, each of which soon has another buffer.
+        while held.len() > 20 {
+            let mut number = 0;
+            held.retain(|_| {
+                number += 1;
+                number % 2 == 0
+            });
+            held.iter_mut().for_each(|one| *one = slabs.take(0, 4096, Need::Third).expect("half are free"));
+        }
+        assert_eq!(all(&slabs, 1 << 20, Need::Third).len(), 10);
+    }
+
+    #[test]
+    fn who_has_begun_and_the_house_may_use_more() {
+        let slabs = Slabs::new(1, 16 << 20);
+        let first = all(&slabs, 1 << 20, Need::First);
+        assert_eq!(first.len(), 6);
+        assert!(slabs.take(0, 4096, Need::First).is_err());
+        let second = all(&slabs, 1 << 20, Need::Second);
+        assert_eq!(second.len(), 3);
+        let third = all(&slabs, 1 << 20, Need::Third);
+        assert!(!third.is_empty() && slabs.take(0, 4096, Need::Third).is_err());
+        let own: Vec<_> = [4096, 1 << 20].map(|length| slabs.take_own(0, length).expect("a part of its own")).into();
+        drop((second, third));
+        assert!(slabs.take(0, 4096, Need::First).is_err(), "half is in use");
+        drop(first);
+        assert!(slabs.take(0, 4096, Need::First).is_ok());
+        // Beyond its part, the house uses what clients leave.
+        let more: Vec<_> = std::iter::from_fn(|| slabs.take_own(0, 1 << 20).ok()).collect();
+        assert!(more.len() >= 12, "{}", more.len());
+        drop(own);
     }
 
     #[cfg(feature = "seeded-bugs")]

@@ -19,10 +19,11 @@ pub mod sim;
 pub mod tasks;
 pub mod transfer;
 
+use base::{Kind, Result};
 use std::sync::Arc;
 
 pub use base::seeded;
-pub use buffer::{Buf, Shared, Slabs, Slice};
+pub use buffer::{Buf, Need, Shared, Slabs, Slice};
 pub use clock::Clock;
 pub use disk::{Disk, FileId, OpenMode};
 pub use event::Event;
@@ -32,6 +33,12 @@ pub use lock::Lock;
 pub use random::Random;
 pub use tasks::Tasks;
 pub use transfer::{Done, Request, Transfer};
+
+/// A request that finds no buffer waits in steps: buffers are held for as long as a device takes ...
+const MEMORY_PAUSE_NS: u64 = 1_000_000;
+/// ... and in all for as long as a disk that is much too slow may take for all of them. Then memory does not come back by
+/// itself, and ENOMEM is the answer.
+const MEMORY_WAIT_NS_MAX: u64 = 30_000_000_000;
 
 /// The world as one handle; cheap to clone.
 #[derive(Clone)]
@@ -51,9 +58,23 @@ pub struct Runtime {
 }
 
 impl Runtime {
-    /// A buffer of at least `length` bytes from the calling core's slab, its length set to `length`.
+    /// A buffer of `length` bytes (at most 1 MiB) for the house's own work, which clients wait for.
     /// Errors: `Host` when `memory_max` is reached.
-    pub fn buffer(&self, length: usize) -> base::Result<Buf> {
-        self.slabs.take(self.tasks.core(), length)
+    pub fn buffer(&self, length: usize) -> Result<Buf> {
+        self.slabs.take_own(self.tasks.core(), length)
+    }
+    /// A buffer of `length` bytes (at most 1 MiB) for a client's request, from the calling core's slab. While others use
+    /// what there is, it waits: a full memory slows clients down before it refuses them. Errors: `Host` after half a minute.
+    pub async fn client_buffer(&self, length: usize, need: Need) -> Result<Buf> {
+        let mut waited_ns = 0;
+        loop {
+            match self.slabs.take(self.tasks.core(), length, need) {
+                Err(error) if error.kind == Kind::Host && waited_ns < MEMORY_WAIT_NS_MAX => {
+                    self.clock.sleep(MEMORY_PAUSE_NS).await;
+                    waited_ns += MEMORY_PAUSE_NS;
+                }
+                taken => return taken,
+            }
+        }
     }
 }

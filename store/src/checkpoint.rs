@@ -4,12 +4,12 @@
 
 use crate::Store;
 use crate::format::leaf::{self, Encoded, Leaf, Slot};
-use crate::format::values::{self, GroupRow, ReplayRow, SegmentRow};
+use crate::format::values::{self, GroupRow, ReplayRow, SegmentRow, SegmentState};
 use crate::format::{keys, summary};
 use crate::index::IndexEdit;
 use crate::purge::Purges;
 use crate::reserve::{self, Leaves, Reserves};
-use crate::segments::Staged;
+use crate::segments::{Staged, Table};
 use crate::usage::{self, User};
 use base::limits::BLOCKS_PER_LEAF;
 use base::{
@@ -222,16 +222,8 @@ pub fn write(store: &Store, replay: ReplayRow, parts: Vec<GroupPart>, limits: Fr
     usage.retain(|(group, volume, _), _| !dropped.contains(&(*group, *volume)));
     let used = store.usages.lock().changed(&usage);
     edits.extend(used.iter().map(|(user, usage)| usage::row(*user, usage)).chain(store.scrub.row()));
-    let summaries = summary_rows(store, &mut edits);
-    let replay = {
-        let mut table = store.table.lock();
-        for (segment, row) in table.stage_rows(&staged) {
-            if !active(Bug::BitmapDropped) || row.live.is_empty() {
-                edits.push(segment_row(segment, &row));
-            }
-        }
-        ReplayRow { next_sequence: table.next_sequence, ..replay }
-    };
+    let mut summaries = summary_rows(store, &mut edits);
+    let replay = segment_rows(&mut store.table.lock(), &staged, (&mut summaries, &mut edits), replay);
     edits.push(IndexEdit::Put(keys::replay(), values::encode_replay(&replay)));
     store.index.write(edits)?;
     if active(Bug::DiscardedBeforeCheckpoint) {
@@ -256,6 +248,22 @@ pub fn write(store: &Store, replay: ReplayRow, parts: Vec<GroupPart>, limits: Fr
     *store.summarised.lock() = summaries;
     *store.replay.lock() = replay;
     Ok(left)
+}
+
+/// Rows of segments as `staged` has them, and the positions of streams.
+fn segment_rows(
+    table: &mut Table,
+    staged: &Staged,
+    (summaries, edits): (&mut BTreeMap<SegmentId, usize>, &mut Vec<IndexEdit>),
+    replay: ReplayRow,
+) -> ReplayRow {
+    drop_sealed(table, summaries, edits);
+    for (segment, row) in table.stage_rows(staged) {
+        if !active(Bug::BitmapDropped) || row.live.is_empty() {
+            edits.push(segment_row(segment, &row));
+        }
+    }
+    ReplayRow { next_sequence: table.next_sequence, ..replay }
 }
 
 fn segment_row(segment: SegmentId, row: &SegmentRow) -> IndexEdit {
@@ -287,6 +295,16 @@ fn summary_rows(store: &Store, edits: &mut Vec<IndexEdit>) -> BTreeMap<SegmentId
         }
     }
     after
+}
+
+/// A segment that was sealed since, which this checkpoint says, leaves no parts: if the next process did not know of them,
+/// they would be taken for its next life's.
+fn drop_sealed(table: &Table, summaries: &mut BTreeMap<SegmentId, usize>, edits: &mut Vec<IndexEdit>) {
+    let is_sealed = |segment: SegmentId| table.row(segment).is_some_and(|row| row.state == SegmentState::Sealed);
+    for (segment, _) in summaries.extract_if(.., |segment, _| is_sealed(*segment)) {
+        let (from, to) = keys::summary_of(segment);
+        edits.push(IndexEdit::DeleteRange(from, to));
+    }
 }
 
 impl Work {
@@ -692,5 +710,25 @@ impl Leaves for TouchedOf<'_> {
     fn all(&self) -> Vec<u64> {
         let (from, to) = keys::leaves_from(self.volume, self.ino, 0);
         self.work.leaves.range(from..to).map(|(key, _)| keys::leaf_number(key)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::format::segment::Stream;
+
+    #[test]
+    fn a_segment_that_was_sealed_meanwhile_leaves_no_parts() {
+        let mut table = Table::new(3);
+        let taken: Vec<_> = (0..3).map(|_| table.take(Stream::Commit).expect("all are free").segment).collect();
+        table.set_state(taken[0], SegmentState::Closed, 9);
+        table.set_state(taken[1], SegmentState::Sealed, 9);
+        let mut summaries = taken.iter().map(|&segment| (segment, 5)).collect();
+        let mut edits = Vec::new();
+        drop_sealed(&table, &mut summaries, &mut edits);
+        assert_eq!(summaries, BTreeMap::from([(taken[0], 5), (taken[2], 5)]));
+        let (from, to) = keys::summary_of(taken[1]);
+        assert!(matches!(&edits[..], [IndexEdit::DeleteRange(first, end)] if *first == from && *end == to));
     }
 }

@@ -39,6 +39,8 @@ pub struct Opening {
     begun: BTreeSet<SegmentId>,
     replay: ReplayRow,
     summaries: BTreeMap<SegmentId, Vec<SummaryEntry>>,
+    /// Segments of which the index holds parts of a summary that nobody needs.
+    stale: Vec<SegmentId>,
     tell: Tell,
     /// Something an operator should know: a damaged superblock copy.
     pub warnings: Vec<String>,
@@ -94,6 +96,7 @@ impl Opening {
             begun: BTreeSet::new(),
             replay,
             summaries: BTreeMap::new(),
+            stale: Vec::new(),
             tell: progress::nobody(),
             warnings,
         };
@@ -165,13 +168,15 @@ impl Opening {
     }
 
     fn read_summaries(&mut self) -> Result<()> {
-        for (segment, row) in self.table.iter() {
-            if matches!(row.state, SegmentState::Open | SegmentState::Closed) {
-                let (from, to) = keys::summary_of(segment);
-                let entries = self.summaries.entry(segment).or_default();
-                for (_, value) in self.index.scan(&from, &to, usize::MAX)? {
-                    entries.extend(summary::decode_entries(&value)?);
-                }
+        let unsealed =
+            |(_, row): &(SegmentId, &SegmentRow)| matches!(row.state, SegmentState::Open | SegmentState::Closed);
+        self.summaries = self.table.iter().filter(unsealed).map(|(segment, _)| (segment, Vec::new())).collect();
+        let (from, to) = keys::summaries();
+        for (key, value) in self.index.scan(&from, &to, usize::MAX)? {
+            let segment = keys::segment_id(&key);
+            match self.summaries.get_mut(&segment) {
+                Some(entries) => entries.extend(summary::decode_entries(&value)?),
+                None => self.stale.push(segment),
             }
         }
         Ok(())
@@ -346,7 +351,7 @@ impl Opening {
         }
         let sealed: Vec<_> = self.summaries.keys().copied().collect();
         // The index may hold parts of these: the next checkpoint drops them.
-        let summarised = sealed.iter().map(|&segment| (segment, 0)).collect();
+        let summarised = sealed.iter().chain(&self.stale).map(|&segment| (segment, 0)).collect();
         for (segment, entries) in self.summaries {
             log.restore_summary(segment, entries);
         }

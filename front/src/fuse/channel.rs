@@ -9,7 +9,7 @@ use super::parse::{self, Ask, Header};
 use super::syscall::errno_of;
 use base::limits::{IO_BYTES_MAX, XATTR_VALUE_BYTES_MAX};
 use base::{Ino, Result};
-use runtime::{Buf, Runtime};
+use runtime::{Buf, Need, Runtime};
 use std::fs::File;
 use std::io::{IoSlice, IoSliceMut, Read, Write};
 
@@ -50,7 +50,7 @@ pub struct Message {
 impl Landing {
     /// An empty landing of a core.
     pub fn new(runtime: &Runtime, core: usize) -> Result<Landing> {
-        Ok(Landing { head: Box::new([0; JOINED_BYTES]), body: runtime.slabs.take(core, IO_BYTES_MAX)? })
+        Ok(Landing { head: Box::new([0; JOINED_BYTES]), body: runtime.slabs.take(core, IO_BYTES_MAX, Need::Third)? })
     }
     /// Reads one request.
     pub fn receive(&mut self, device: &File) -> Received {
@@ -93,18 +93,20 @@ impl Landing {
         }
         end
     }
-    /// The payload of the write that lies here, in a buffer of its own. Errors: `Host` when there is no memory;
-    /// the payload still lies here then.
-    pub fn payload(&mut self, runtime: &Runtime, length: usize) -> Result<Buf> {
+    /// The size of the buffer that `payload` needs.
+    pub fn fresh_bytes(length: usize) -> usize {
+        if length > COPY_BYTES_MAX { IO_BYTES_MAX } else { length }
+    }
+    /// The payload of `length` bytes of the write that lies here, in a buffer of its own.
+    pub fn payload(&mut self, mut fresh: Buf, length: usize) -> Buf {
+        assert_eq!(fresh.len(), Landing::fresh_bytes(length));
         if length > COPY_BYTES_MAX {
-            let fresh = runtime.buffer(IO_BYTES_MAX)?;
-            let mut taken = std::mem::replace(&mut self.body, fresh);
-            taken.set_len(length);
-            return Ok(taken);
+            std::mem::swap(&mut self.body, &mut fresh);
+            fresh.set_len(length);
+        } else {
+            fresh.copy_from_slice(&self.body[..length]);
         }
-        let mut copy = runtime.buffer(length)?;
-        copy.copy_from_slice(&self.body[..length]);
-        Ok(copy)
+        fresh
     }
 }
 

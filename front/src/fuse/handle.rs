@@ -9,7 +9,7 @@ use super::serve::{Identity, Target};
 use base::{Attr, Ino, Kind, Op, Reply, RequestId, Result, SetAttr};
 use layer::{Answer, Call, Class, Context};
 use runtime::ledger::OpRow;
-use runtime::{Buf, Runtime, Slice, Span, Stage};
+use runtime::{Buf, Need, Runtime, Slice, Span, Stage};
 use std::fs::File;
 use std::sync::Arc;
 
@@ -237,7 +237,7 @@ impl<T: Target> Handler<T> {
         plus: bool,
     ) -> Result<Told> {
         let root = self.identity.root;
-        let mut buffer = self.runtime.buffer(size)?;
+        let mut buffer = self.runtime.client_buffer(size, Need::First).await?;
         let mut page = Entries::new(&mut buffer, plus, root);
         if offset < COOKIE_PARENT {
             let parent = if ino == root { root } else { self.attr(context, Op::GetAttr { ino }).await?.inode.parent };

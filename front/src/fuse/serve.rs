@@ -8,10 +8,10 @@ use super::channel::{Landing, Message, Received};
 use super::handle::Handler;
 use super::mount::{Mount, Unmounted};
 use super::rows::Rows;
-use base::{Error, Ino, Kind, Result, SessionId, VolumeId};
+use base::{Ino, Result, SessionId, VolumeId};
 use layer::{Answer, Call, Context, Stack};
 use runtime::tasks::yield_now;
-use runtime::{Buf, Runtime};
+use runtime::{Buf, Need, Runtime};
 use std::fs::File;
 use std::future::{Future, poll_fn};
 use std::os::fd::AsRawFd;
@@ -27,11 +27,6 @@ const TASKS_PER_CORE: usize = 64;
 /// A task that answered this many requests without having to wait lets the others run: bounded work per turn
 /// (decision D4; 4 is what the prototype was measured with).
 const TURN_REQUESTS_MAX: usize = 4;
-
-/// A write that finds no buffer waits for one, in steps ...
-const MEMORY_PAUSE_NS: u64 = 1_000_000;
-/// ... at most this often (2 s): then memory does not come back by itself, and ENOMEM is the answer.
-const MEMORY_ATTEMPTS: usize = 2000;
 
 /// What answers operations: the stack, or a test's stand-in.
 pub trait Target: Send + Sync + 'static {
@@ -182,15 +177,8 @@ impl<T: Target> Core<T> {
     /// The payload that has landed. While there is no buffer for it, nothing else is read on this core: a full
     /// memory slows writers down before it refuses them.
     async fn payload(&self, length: usize) -> Result<Buf> {
-        let runtime = &self.handler.runtime;
-        for _ in 0..MEMORY_ATTEMPTS {
-            let taken = self.landing().payload(runtime, length);
-            match taken {
-                Err(error) if error.kind == Kind::Host => runtime.clock.sleep(MEMORY_PAUSE_NS).await,
-                other => return other,
-            }
-        }
-        Err(Error::new(Kind::Host, "no memory for a write's payload"))
+        let fresh = self.handler.runtime.client_buffer(Landing::fresh_bytes(length), Need::First).await?;
+        Ok(self.landing().payload(fresh, length))
     }
 }
 

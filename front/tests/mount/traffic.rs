@@ -108,14 +108,8 @@ fn a_full_memory_makes_writers_wait_before_it_refuses_them() {
     let path = fixture.path("f");
     let file = OpenOptions::new().write(true).create(true).truncate(true).open(&path).expect("create");
     let mut hoard = Vec::new();
-    // What a slab has taken once serves only its own core and class, so the hoard must be of the kind that is missed.
-    let mut core = 0;
-    while let Ok(buffer) = fixture.runtime.slabs.take(core, 4096) {
-        hoard.push(buffer);
-        core = 1 - core;
-    }
-    while let Ok(buffer) = fixture.runtime.slabs.take(1 - core, 4096) {
-        hoard.push(buffer);
+    for (core, length) in [(0, 1 << 20), (0, 4096), (1, 4096)] {
+        hoard.extend(std::iter::from_fn(|| fixture.runtime.slabs.take(core, length, runtime::Need::Third).ok()));
     }
     let start = std::time::Instant::now();
     std::thread::scope(|scope| {

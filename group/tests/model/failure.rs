@@ -4,7 +4,8 @@ use crate::rig::{Rig, Shape, format, name, pattern};
 use base::{At, Kind, Op, SetAttr, Sync};
 use runtime::random::SplitMix;
 use runtime::sim::{Fail, FaultPlan, SimDisk, Survival, World};
-use runtime::{FileId, OpenMode, Runtime, tasks::Local};
+use runtime::{FileId, Need, OpenMode, Runtime, Slabs, tasks, tasks::Local};
+use std::sync::Arc;
 
 const DATA: &str = "segments-00000";
 
@@ -262,4 +263,42 @@ fn a_host_that_fails_is_not_called_full() {
             rig.reopen().await;
         });
     }
+}
+
+#[test]
+fn a_full_memory_slows_clients_and_ends_nothing() {
+    let slabs = Arc::new(Slabs::new(2, 32 << 20));
+    let mut world = World::with_slabs(9, slabs.clone());
+    let runtime = world.runtime();
+    world.block_on(async {
+        let rig = Rig::new(runtime, Shape::SMALL).await;
+        let root = rig.volume.root;
+        let file = rig.create(root, "file").await.expect("a new file");
+        rig.write(file, At::End, &pattern(1, 5000), Sync::All).await.expect("a write");
+        rig.checkpoint().await;
+        // Requests hold all that there is for clients.
+        let all = || std::iter::from_fn(|| slabs.take(0, 1 << 20, Need::Third).ok()).collect::<Vec<_>>();
+        let held = all();
+        // What needs no data goes on, and so does all that others wait for.
+        rig.create(root, "other").await.expect("a name");
+        rig.done(Op::Unlink { parent: root, name: name("other") }).await.expect("no name");
+        rig.truncate(file, 6000).await.expect("a size");
+        rig.done(Op::Fsync { ino: file, sync: Sync::All }).await.expect("durable");
+        rig.checkpoint().await;
+        // Data waits until others are done.
+        let began = rig.runtime.clock.now_ns();
+        let free = async {
+            rig.runtime.clock.sleep(300_000_000).await;
+            drop(held);
+        };
+        let read = async { drop(rig.read(file, 4000, 2000).await.expect("memory comes back")) };
+        tasks::both(read, free).await;
+        assert!(rig.runtime.clock.now_ns() - began >= 300_000_000);
+        // Nobody waits for ever.
+        let held = all();
+        assert_eq!(rig.read(file, 0, 2000).await, Err(Kind::Host));
+        drop(held);
+        assert_eq!(rig.read(file, 0, 2000).await, Ok(pattern(1, 2000)));
+        rig.close().await;
+    });
 }

@@ -380,7 +380,7 @@ mod tests {
     use crate::transfer::SlotPool;
 
     fn slices(slabs: &Slabs, lengths: &[usize]) -> Vec<Slice> {
-        let take = |&length: &usize| slabs.take(0, length).expect("within the bound").share().slice(0..length);
+        let take = |&length: &usize| slabs.take_own(0, length).expect("within the bound").share().slice(0..length);
         lengths.iter().map(take).collect()
     }
 

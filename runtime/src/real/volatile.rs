@@ -248,7 +248,7 @@ impl Inner {
     /// One write to a file.
     fn write_blocks(&self, (file, first): Place, blocks: &[Arc<Block>]) -> Result<()> {
         for (number, run) in blocks.chunks(RUN_BLOCKS_MAX).enumerate() {
-            let mut scratch = self.scratch.take(0, run.len() * BLOCK_BYTES)?;
+            let mut scratch = self.scratch.take_own(0, run.len() * BLOCK_BYTES)?;
             for (chunk, block) in scratch.chunks_mut(BLOCK_BYTES).zip(run) {
                 chunk.copy_from_slice(&block[..]);
             }
@@ -293,7 +293,7 @@ impl Inner {
             let Request::Read { file, offset, buffer } = request else { panic!("only reads read") };
             (*file, *offset / BLOCK_BYTES as u64, buffer.len())
         });
-        let mut scratch = self.scratch.take(0, length)?;
+        let mut scratch = self.scratch.take_own(0, length)?;
         let end = first + (length / BLOCK_BYTES) as u64;
         // Looked up before the file is read: a block that is not cached now is in the file already.
         let cache = self.cache.lock().expect("no panic while held");

@@ -336,10 +336,10 @@ pub fn all() -> Bounds {
 pub fn segments() -> Bounds {
     (Key::new(BRICK, VolumeId(0), kind::SEGMENT).0, Key::new(BRICK, VolumeId(0), kind::SEGMENT + 1).0)
 }
-/// The segment in a segment row's key.
+/// The segment in the key of its row, or of a part of its summary.
 pub fn segment_id(key: &[u8]) -> SegmentId {
     let bytes = key.get(9..13).and_then(|bytes| bytes.try_into().ok());
-    SegmentId(u32::from_be_bytes(bytes.expect("segment keys have 13 bytes")))
+    SegmentId(u32::from_be_bytes(bytes.expect("segment keys have 13 bytes or more")))
 }
 /// Where replay starts.
 pub fn replay() -> Vec<u8> {
@@ -352,6 +352,11 @@ pub fn scrub() -> Vec<u8> {
 /// A part of the summary of a segment that is still open: entries from block `first` on.
 pub fn summary(segment: SegmentId, first: u16) -> Vec<u8> {
     Key::new(BRICK, VolumeId(0), kind::SUMMARY).u32(segment.0).u32(u32::from(first)).0
+}
+/// All parts of all summaries.
+pub fn summaries() -> Bounds {
+    let end = Key::new(BRICK, VolumeId(0), kind::SUMMARY + 1).0;
+    (summary(SegmentId(0), 0), end)
 }
 /// All parts of a segment's summary.
 pub fn summary_of(segment: SegmentId) -> Bounds {
