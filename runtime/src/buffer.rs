@@ -239,6 +239,10 @@ impl Slabs {
         let handle = self.own.take(0, class).or_else(|| self.clients.take(core, class));
         handle.map(|handle| Buf { handle, length }).ok_or_else(full)
     }
+    /// How much the house itself may hold, in bytes.
+    pub fn own_bytes_max(&self) -> u64 {
+        self.own.bytes_max
+    }
     /// Bytes taken from the system, in use or not.
     pub fn bytes(&self) -> u64 {
         self.clients.bytes() + self.own.bytes()
@@ -357,6 +361,10 @@ pub struct Slice {
 }
 
 impl Slice {
+    /// Bytes of memory that it keeps, alone or with others.
+    pub fn held_bytes(&self) -> usize {
+        CLASS_BYTES[self.buffer.handle.header().class]
+    }
     /// A part of this part.
     pub fn slice(&self, range: Range<usize>) -> Slice {
         assert!(range.end <= self.range.len());

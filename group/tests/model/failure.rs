@@ -302,3 +302,22 @@ fn a_full_memory_slows_clients_and_ends_nothing() {
         rig.close().await;
     });
 }
+
+/// What nobody waits for is written a second later: until then it is in memory, also the heads of batches without payload.
+#[test]
+fn many_large_names_at_once_fit_into_a_small_memory() {
+    let slabs = Arc::new(Slabs::new(2, 16 << 20));
+    let mut world = World::with_slabs(10, slabs.clone());
+    let runtime = world.runtime();
+    world.block_on(async {
+        let rig = Rig::new(runtime, Shape::SMALL).await;
+        let target: Box<[u8]> = vec![b'x'; 4095].into();
+        for number in 0..3000 {
+            let (parent, name) = (rig.volume.root, name(&format!("link-{}", number % 100)));
+            let link = Op::SymLink { parent, name, target: target.clone() };
+            rig.attr(link).await.expect("it waits for memory");
+            rig.done(Op::Unlink { parent, name }).await.expect("it waits for memory");
+        }
+        rig.close().await;
+    });
+}

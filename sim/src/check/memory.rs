@@ -3,7 +3,6 @@
 use crate::world::Served;
 use base::Op;
 use base::limits::{BLOCK_BYTES, IO_BYTES_MAX};
-use store::log::PENDING_BYTES_MAX;
 
 /// What a change takes in the overlay beside what it brings: inodes, entries with long names, cuts.
 const CHANGE_BYTES: u64 = 8 << 10;
@@ -30,10 +29,11 @@ pub fn check(served: &Served, deliveries: u64, largest: u64) -> Result<(), Strin
     if overlay > overlay_max {
         return Err(format!("the overlay takes {overlay} bytes of at most {overlay_max}"));
     }
-    let pending = served.groups.store().log.pending_bytes();
-    let pending_max = PENDING_BYTES_MAX + deliveries * IO_BYTES_MAX as u64;
+    let (pending, pending_max) = served.groups.store().log.pending_bytes();
+    // Payload, and the head of a batch.
+    let pending_max = pending_max + deliveries * 2 * IO_BYTES_MAX as u64;
     if pending > pending_max {
-        return Err(format!("payloads of {pending} bytes wait to be written, at most {pending_max} may"));
+        return Err(format!("records and payloads of {pending} bytes wait to be written, at most {pending_max} may"));
     }
     Ok(())
 }

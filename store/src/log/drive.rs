@@ -66,11 +66,11 @@ async fn write(log: &Log, batch: Batch, fua: bool, woken: &mut Vec<Waker>) {
     let Batch { number, file, offset, slices, bytes, .. } = batch;
     let (mut slices, result) = disk::write(&*log.runtime.disk, file, offset, slices, fua).await;
     let result = result.map_err(|error| error.with(format!("log batch {number}")));
-    let payload_bytes: u64 = slices.iter().skip(1).map(|slice| slice.len() as u64).sum();
+    let held_bytes = super::held_bytes(&slices);
     slices.clear();
     finish(log, result, woken, |state| {
         state.spare.push(slices);
-        state.pending_bytes -= payload_bytes;
+        state.pending_bytes -= held_bytes;
         state.figures.batches += 1;
         state.figures.bytes += bytes;
         state.figures.fua_batches += u64::from(fua);

@@ -30,8 +30,9 @@ use std::task::Waker;
 /// Batches being written at once. Two keep the device busy while the next is built; more would only cut batches
 /// smaller (a 4 KiB header each). To be found by feedback when several devices share a brick.
 const WRITING_MAX: usize = 2;
-/// Payload ordered and not yet written at most, in bytes: bounds memory and what a crash can lose.
-pub const PENDING_BYTES_MAX: u64 = 64 << 20;
+/// Memory of what is ordered and not yet written, in bytes, at most: half of the house's buffers, which heads of batches
+/// come from, and no more than this. Bounds memory and what a crash can lose.
+const PENDING_BYTES_MAX: u64 = 64 << 20;
 
 /// A commit segment made ready by `prepare`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -152,6 +153,7 @@ pub struct Log {
     /// Happens when a segment was prepared, or none can be.
     pub segment_came: Event,
     drained: Event,
+    pending_bytes_max: u64,
 }
 
 /// Where the log goes on after recovery.
@@ -196,6 +198,7 @@ impl Log {
         };
         let events = || Event::new();
         Log {
+            pending_bytes_max: PENDING_BYTES_MAX.min(runtime.slabs.own_bytes_max() / 2),
             runtime,
             uuid,
             segment_blocks,
@@ -207,14 +210,14 @@ impl Log {
         }
     }
 
-    /// Waits until payload may be ordered: what is pending is bounded, and a segment is at hand.
+    /// Waits until a record may be ordered: what is pending is bounded, and a segment is at hand.
     pub async fn admit(&self) -> Result<()> {
         loop {
             let ticket = self.drained.ticket();
             {
                 let state = self.state.lock();
                 state.check()?;
-                if state.pending_bytes <= PENDING_BYTES_MAX {
+                if state.pending_bytes <= self.pending_bytes_max {
                     return Ok(());
                 }
             }
@@ -311,9 +314,9 @@ impl Log {
         self.written.load(Ordering::Acquire)
     }
 
-    /// Bytes of payload ordered and not yet written.
-    pub fn pending_bytes(&self) -> u64 {
-        self.state.lock().pending_bytes
+    /// Bytes of memory of what is ordered and not yet written, and how many there may be when a further record is let in.
+    pub fn pending_bytes(&self) -> (u64, u64) {
+        (self.state.lock().pending_bytes, self.pending_bytes_max)
     }
 
     /// How far batches are written and durable.
@@ -551,6 +554,7 @@ impl State {
         if !self.building.as_ref().is_some_and(|building| building.fits(bytes, payload_blocks)) {
             self.close_building(log);
             let header = log.runtime.buffer(header_blocks(entry) * BLOCK_BYTES)?;
+            self.pending_bytes += header.capacity() as u64;
             let open = self.segment.expect("reserve has opened a segment");
             let slices = self.spare.pop().unwrap_or_default();
             self.building = Some(Building::new(open.next_block, header, slices, log.runtime.clock.now_ns()));
@@ -570,7 +574,7 @@ impl State {
         put_framed(&mut self.scratch, &frame, runs, entry.replicated);
         building.add(&self.scratch, slices);
         open.payload_blocks += payload_blocks;
-        self.pending_bytes += u64::from(payload_blocks) * BLOCK_BYTES as u64;
+        self.pending_bytes += held_bytes(slices);
         self.figures.records += 1;
         let mut places = Places::of(runs);
         for described in entry.described.iter().filter(|_| !active(Bug::SummaryForgotten)) {
@@ -608,12 +612,18 @@ impl State {
             return Ok(());
         }
         let header = log.runtime.buffer(BLOCK_BYTES)?;
+        self.pending_bytes += header.capacity() as u64;
         let slices = self.spare.pop().unwrap_or_default();
         let mut building = Building::new(open.next_block, header, slices, log.runtime.clock.now_ns());
         building.wants_write = true;
         self.building = Some(building);
         Ok(())
     }
+}
+
+/// Bytes of memory that slices keep.
+fn held_bytes(slices: &[Slice]) -> u64 {
+    slices.iter().map(|slice| slice.held_bytes() as u64).sum()
 }
 
 fn describe(
