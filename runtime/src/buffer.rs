@@ -31,7 +31,7 @@ pub enum Need {
     First,
     /// One that holds a buffer already: up to three quarters.
     Second,
-    /// One that holds several, and what is held for as long as a mount: all of it.
+    /// One that holds several or wants single blocks, and what is held for as long as a mount: all of it.
     Third,
 }
 
@@ -125,11 +125,8 @@ impl Chunk {
 
 impl Class {
     fn set_giving(&mut self, number: usize, gives: bool) {
-        let bit = 1 << (number % 64);
-        match &mut self.giving[number / 64] {
-            word if gives => *word |= bit,
-            word => *word &= !bit,
-        }
+        let (word, bit) = (&mut self.giving[number / 64], 1 << (number % 64));
+        *word = if gives { *word | bit } else { *word & !bit };
     }
     fn take(&mut self) -> Option<NonNull<Header>> {
         let word = self.giving.iter().position(|word| *word != 0)?;
@@ -409,8 +406,8 @@ mod tests {
     }
 
     /// Buffers of a class for as long as there are any.
-    fn all(slabs: &Slabs, length: usize, need: Need) -> Vec<Buf> {
-        std::iter::from_fn(|| slabs.take(0, length, need).ok()).collect()
+    fn all(slabs: &Slabs, core: usize, length: usize, need: Need) -> Vec<Buf> {
+        std::iter::from_fn(|| slabs.take(core, length, need).ok()).collect()
     }
 
     #[test]
@@ -418,7 +415,7 @@ mod tests {
         let slabs = Slabs::new(2, 16 << 20);
         for length in [1 << 20, 4096, 60_000] {
             for core in [1, 0] {
-                let mut held: Vec<_> = std::iter::from_fn(|| slabs.take(core, length, Need::Third).ok()).collect();
+                let mut held = all(&slabs, core, length, Need::Third);
                 assert_eq!(held.len(), (12 << 20) / length.next_power_of_two());
                 held.iter_mut().enumerate().for_each(|(number, buffer)| buffer.fill(number as u8));
                 assert!(
@@ -432,7 +429,7 @@ mod tests {
     #[test]
     fn a_few_that_are_held_do_not_keep_all_chunks() {
         let slabs = Slabs::new(1, 16 << 20);
-        let mut held = all(&slabs, 4096, Need::Third);
+        let mut held = all(&slabs, 0, 4096, Need::Third);
         // Fewer and fewer requests, each of which soon has another buffer.
         while held.len() > 20 {
             let mut number = 0;
@@ -442,18 +439,18 @@ mod tests {
             });
             held.iter_mut().for_each(|one| *one = slabs.take(0, 4096, Need::Third).expect("half are free"));
         }
-        assert_eq!(all(&slabs, 1 << 20, Need::Third).len(), 10);
+        assert_eq!(all(&slabs, 0, 1 << 20, Need::Third).len(), 10);
     }
 
     #[test]
     fn who_has_begun_and_the_house_may_use_more() {
         let slabs = Slabs::new(1, 16 << 20);
-        let first = all(&slabs, 1 << 20, Need::First);
+        let first = all(&slabs, 0, 1 << 20, Need::First);
         assert_eq!(first.len(), 6);
         assert!(slabs.take(0, 4096, Need::First).is_err());
-        let second = all(&slabs, 1 << 20, Need::Second);
+        let second = all(&slabs, 0, 1 << 20, Need::Second);
         assert_eq!(second.len(), 3);
-        let third = all(&slabs, 1 << 20, Need::Third);
+        let third = all(&slabs, 0, 1 << 20, Need::Third);
         assert!(!third.is_empty() && slabs.take(0, 4096, Need::Third).is_err());
         let own: Vec<_> = [4096, 1 << 20].map(|length| slabs.take_own(0, length).expect("a part of its own")).into();
         drop((second, third));

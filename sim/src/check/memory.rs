@@ -30,8 +30,7 @@ pub fn check(served: &Served, deliveries: u64, largest: u64) -> Result<(), Strin
         return Err(format!("the overlay takes {overlay} bytes of at most {overlay_max}"));
     }
     let (pending, pending_max) = served.groups.store().log.pending_bytes();
-    // Payload, and the head of a batch.
-    let pending_max = pending_max + deliveries * 2 * IO_BYTES_MAX as u64;
+    let pending_max = pending_max + deliveries * IO_BYTES_MAX as u64;
     if pending > pending_max {
         return Err(format!("records and payloads of {pending} bytes wait to be written, at most {pending_max} may"));
     }

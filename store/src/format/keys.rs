@@ -187,9 +187,13 @@ pub fn leaf_of(key: &[u8]) -> LeafKey {
 pub fn orphan(volume: VolumeId, ino: Ino) -> Vec<u8> {
     Key::new(ino.group(), volume, kind::ORPHAN).u64(ino.0).0
 }
+/// The range of all keys of a kind.
+fn all_of(group: GroupId, volume: VolumeId, kind: u8) -> Bounds {
+    (Key::new(group, volume, kind).0, Key::new(group, volume, kind + 1).0)
+}
 /// The range of all orphans of a volume in a group.
 pub fn orphans(group: GroupId, volume: VolumeId) -> Bounds {
-    (Key::new(group, volume, kind::ORPHAN).0, Key::new(group, volume, kind::ORPHAN + 1).0)
+    all_of(group, volume, kind::ORPHAN)
 }
 /// The inode in an orphan's key.
 pub fn orphan_ino(key: &[u8]) -> Ino {
@@ -202,7 +206,7 @@ pub fn intent(id: IntentId) -> Vec<u8> {
 }
 /// The range of all intents of a group.
 pub fn intents(group: GroupId) -> Bounds {
-    (Key::new(group, VolumeId(0), kind::INTENT).0, Key::new(group, VolumeId(0), kind::INTENT + 1).0)
+    all_of(group, VolumeId(0), kind::INTENT)
 }
 /// The mark that `group` has followed an intent.
 pub fn followed(group: GroupId, id: IntentId) -> Vec<u8> {
@@ -210,7 +214,7 @@ pub fn followed(group: GroupId, id: IntentId) -> Vec<u8> {
 }
 /// The range of all such marks of a group.
 pub fn followed_all(group: GroupId) -> Bounds {
-    (Key::new(group, VolumeId(0), kind::FOLLOWED).0, Key::new(group, VolumeId(0), kind::FOLLOWED + 1).0)
+    all_of(group, VolumeId(0), kind::FOLLOWED)
 }
 /// The intent in a followed mark's key.
 pub fn followed_id(key: &[u8]) -> IntentId {
@@ -227,7 +231,7 @@ pub fn session(group: GroupId, session: SessionId) -> Vec<u8> {
 }
 /// The range of all sessions of a group.
 pub fn sessions(group: GroupId) -> Bounds {
-    (Key::new(group, VolumeId(0), kind::SESSION).0, Key::new(group, VolumeId(0), kind::SESSION + 1).0)
+    all_of(group, VolumeId(0), kind::SESSION)
 }
 /// The session in a session's key.
 pub fn session_id(key: &[u8]) -> SessionId {
@@ -243,7 +247,7 @@ pub fn volume(name: &[u8]) -> Vec<u8> {
 /// The range of all volumes.
 pub fn volumes() -> Bounds {
     let group = GroupId(0);
-    (Key::new(group, VolumeId(0), kind::VOLUME).0, Key::new(group, VolumeId(0), kind::VOLUME + 1).0)
+    all_of(group, VolumeId(0), kind::VOLUME)
 }
 /// Everything of a volume in a group.
 pub fn volume_in_group(group: GroupId, volume: VolumeId) -> Bounds {
@@ -251,11 +255,11 @@ pub fn volume_in_group(group: GroupId, volume: VolumeId) -> Bounds {
 }
 /// All inodes of a volume in a group.
 pub fn inodes_in_group(group: GroupId, volume: VolumeId) -> Bounds {
-    (Key::new(group, volume, kind::INODE).0, Key::new(group, volume, kind::INODE + 1).0)
+    all_of(group, volume, kind::INODE)
 }
 /// All cookies of a volume in a group.
 pub fn cookies_in_group(group: GroupId, volume: VolumeId) -> Bounds {
-    (Key::new(group, volume, kind::COOKIE).0, Key::new(group, volume, kind::COOKIE + 1).0)
+    all_of(group, volume, kind::COOKIE)
 }
 /// The name in an entry's key.
 pub fn entry_name(key: &[u8]) -> &[u8] {
@@ -273,7 +277,7 @@ pub fn first_ino(key: &[u8]) -> Ino {
 }
 /// All leaves of a volume in a group.
 pub fn leaves_in_group(group: GroupId, volume: VolumeId) -> Bounds {
-    (Key::new(group, volume, kind::LEAF).0, Key::new(group, volume, kind::LEAF + 1).0)
+    all_of(group, volume, kind::LEAF)
 }
 /// What is left to free of an inode that was cut or dropped.
 pub fn purge(volume: VolumeId, ino: Ino) -> Vec<u8> {
@@ -285,7 +289,7 @@ pub fn purged_volume(group: GroupId, volume: VolumeId) -> Vec<u8> {
 }
 /// All such volumes of a group.
 pub fn purged_volumes(group: GroupId) -> Bounds {
-    (Key::new(group, VolumeId(0), kind::PURGED_VOLUME).0, Key::new(group, VolumeId(0), kind::PURGED_VOLUME + 1).0)
+    all_of(group, VolumeId(0), kind::PURGED_VOLUME)
 }
 /// The volume in a purged volume's key.
 pub fn purged_volume_id(key: &[u8]) -> VolumeId {
@@ -298,7 +302,7 @@ pub fn usage(group: GroupId, volume: VolumeId, project: u32) -> Vec<u8> {
 }
 /// All usage rows of a volume in a group.
 pub fn usages(group: GroupId, volume: VolumeId) -> Bounds {
-    (Key::new(group, volume, kind::USAGE).0, Key::new(group, volume, kind::USAGE + 1).0)
+    all_of(group, volume, kind::USAGE)
 }
 /// The project in a usage row's key.
 pub fn usage_project(key: &[u8]) -> u32 {
@@ -307,7 +311,7 @@ pub fn usage_project(key: &[u8]) -> u32 {
 }
 /// All purges of a volume's inodes in a group.
 pub fn purges(group: GroupId, volume: VolumeId) -> Bounds {
-    (Key::new(group, volume, kind::PURGE).0, Key::new(group, volume, kind::PURGE + 1).0)
+    all_of(group, volume, kind::PURGE)
 }
 /// What a file was promised.
 pub fn reserve(volume: VolumeId, ino: Ino) -> Vec<u8> {
@@ -315,7 +319,7 @@ pub fn reserve(volume: VolumeId, ino: Ino) -> Vec<u8> {
 }
 /// All reserves of a volume's files in a group.
 pub fn reserves(group: GroupId, volume: VolumeId) -> Bounds {
-    (Key::new(group, volume, kind::RESERVE).0, Key::new(group, volume, kind::RESERVE + 1).0)
+    all_of(group, volume, kind::RESERVE)
 }
 /// What a volume has in a group besides leaves: what comes before them, and what comes after.
 pub fn volume_but_leaves(group: GroupId, volume: VolumeId) -> [Bounds; 2] {
@@ -334,7 +338,7 @@ pub fn all() -> Bounds {
 }
 /// The whole segment table.
 pub fn segments() -> Bounds {
-    (Key::new(BRICK, VolumeId(0), kind::SEGMENT).0, Key::new(BRICK, VolumeId(0), kind::SEGMENT + 1).0)
+    all_of(BRICK, VolumeId(0), kind::SEGMENT)
 }
 /// The segment in the key of its row, or of a part of its summary.
 pub fn segment_id(key: &[u8]) -> SegmentId {
@@ -355,8 +359,7 @@ pub fn summary(segment: SegmentId, first: u16) -> Vec<u8> {
 }
 /// All parts of all summaries.
 pub fn summaries() -> Bounds {
-    let end = Key::new(BRICK, VolumeId(0), kind::SUMMARY + 1).0;
-    (summary(SegmentId(0), 0), end)
+    all_of(BRICK, VolumeId(0), kind::SUMMARY)
 }
 /// All parts of a segment's summary.
 pub fn summary_of(segment: SegmentId) -> Bounds {

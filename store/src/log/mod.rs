@@ -553,11 +553,8 @@ impl State {
         let payload_blocks = entry.payload_blocks();
         if !self.building.as_ref().is_some_and(|building| building.fits(bytes, payload_blocks)) {
             self.close_building(log);
-            let header = log.runtime.buffer(header_blocks(entry) * BLOCK_BYTES)?;
-            self.pending_bytes += header.capacity() as u64;
             let open = self.segment.expect("reserve has opened a segment");
-            let slices = self.spare.pop().unwrap_or_default();
-            self.building = Some(Building::new(open.next_block, header, slices, log.runtime.clock.now_ns()));
+            self.building = Some(self.begin(log, &open, header_blocks(entry))?);
         }
         let open = self.segment.as_mut().expect("reserve has opened a segment");
         let building = self.building.as_mut().expect("just made sure");
@@ -611,13 +608,18 @@ impl State {
         if self.building.is_some() || !room || active(Bug::MarkNotCarried) {
             return Ok(());
         }
-        let header = log.runtime.buffer(BLOCK_BYTES)?;
-        self.pending_bytes += header.capacity() as u64;
-        let slices = self.spare.pop().unwrap_or_default();
-        let mut building = Building::new(open.next_block, header, slices, log.runtime.clock.now_ns());
+        let mut building = self.begin(log, &open, 1)?;
         building.wants_write = true;
         self.building = Some(building);
         Ok(())
+    }
+
+    /// An empty batch at the end of a segment, with so many header blocks.
+    fn begin(&mut self, log: &Log, open: &OpenSegment, header_blocks: usize) -> Result<Building> {
+        let header = log.runtime.buffer(header_blocks * BLOCK_BYTES)?;
+        self.pending_bytes += header.capacity() as u64;
+        let slices = self.spare.pop().unwrap_or_default();
+        Ok(Building::new(open.next_block, header, slices, log.runtime.clock.now_ns()))
     }
 }
 
