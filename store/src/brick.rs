@@ -174,3 +174,18 @@ pub fn refuse_little_for_index(free_bytes: u64, size_bytes: u64) -> Result<()> {
     let error = Error::new(Kind::NoSpace, "the directory has too little free space for the index of such a device");
     Err(error.with(format!("{free_bytes} bytes free, {needed} needed; free some, or name a larger file system")))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_index_needs_some_room() {
+        let large = 100 * INDEX_BYTES_MIN * INDEX_PARTS;
+        for (size_bytes, needed) in [(0, INDEX_BYTES_MIN), (large, 100 * INDEX_BYTES_MIN)] {
+            assert_eq!(refuse_little_for_index(needed, size_bytes), Ok(()));
+            let refused = refuse_little_for_index(needed - 1, size_bytes).expect_err("too little");
+            assert!(refused.kind == Kind::NoSpace && refused.to_string().contains("bytes free"), "{refused}");
+        }
+    }
+}

@@ -206,8 +206,10 @@ mod tests {
         let counted = Some(5);
         let all = [(0, 10, None), (10, 20, counted), (20, 30, None), (30, 40, counted), (40, 50, None)];
         assert_eq!(ranges(&reserve), all);
-        reserve.add(12..18);
-        assert_eq!(ranges(&reserve), all);
+        for again in [12..18, 10..20, 0..50] {
+            reserve.add(again);
+            assert_eq!(ranges(&reserve), all);
+        }
         reserve.note_mapped(12);
         reserve.note_mapped(25);
         assert_eq!(reserve.left(), 9);

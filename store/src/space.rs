@@ -230,4 +230,16 @@ mod tests {
             assert_eq!(space.gather_ns(), gather_ns, "{delay_ns}");
         }
     }
+
+    #[test]
+    fn what_is_not_written_after_all_takes_no_room() {
+        let space = Space::new(64, 1000, 0);
+        space.measured(0);
+        let blocks = space.statfs().free_bytes / BLOCK_BYTES as u64;
+        drop(space.admission.admit(blocks).expect("all of it"));
+        assert!(space.admission.admit(1).is_none(), "it is full");
+        space.admission.take_back(2);
+        assert_eq!(space.admission.admitted(), blocks - 2);
+        assert!(space.admission.admit(3).is_none() && space.admission.admit(2).is_some());
+    }
 }

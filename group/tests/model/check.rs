@@ -3,15 +3,23 @@
 
 use crate::rig::{Rig, SEGMENT_BYTES, Shape, checked, name, pattern};
 use base::limits::BLOCK_BYTES;
-use base::{At, FileKind, GroupId, Ino, Intent, IntentId, LeafKey, Name, Op, Place, SegmentId, SetHow, Sync, VolumeId};
-use runtime::sim::World;
+use base::{
+    At, Edit, FileKind, Follow, GroupId, Ino, Intent, IntentId, LeafKey, Name, Op, Place, SegmentId, SetHow, Sync,
+    Time, VolumeId,
+};
+use runtime::random::SplitMix;
+use runtime::sim::{Ran, Side, Survival, World};
 use runtime::{OpenMode, Runtime, disk};
+use std::sync::Arc;
 use store::format::keys;
 use store::format::leaf::{Leaf, Slot};
+use store::format::segment::SegmentHeader;
 use store::format::summary;
 use store::format::values::{self, SegmentRow, SegmentState};
 use store::index::model::ModelIndex;
 use store::index::{Index, IndexEdit};
+use store::progress::Step;
+use store::{Opening, check};
 
 /// A closed brick: a directory with two files of 600 blocks each, and a symbolic link.
 pub struct Closed {
@@ -331,6 +339,22 @@ fn a_summary_that_lacks_a_live_block_is_found() {
 }
 
 #[test]
+fn a_header_of_another_life_is_found() {
+    for other in [|header: &mut SegmentHeader| header.life.0 += 1, |header: &mut SegmentHeader| header.sequence += 1] {
+        on_closed(async |brick| {
+            let first = Place { segment: brick.segment(SegmentState::Sealed), block: 0 };
+            let rewrite = |bytes: &mut [u8]| {
+                let mut header = SegmentHeader::decode(bytes).expect("a header");
+                other(&mut header);
+                bytes.copy_from_slice(&header.encode());
+            };
+            brick.change(first, 1, rewrite).await;
+            brick.finds(vec![], &["its header is damaged or missing"]).await;
+        });
+    }
+}
+
+#[test]
 fn a_brick_in_ruins_has_a_bounded_report() {
     on_closed(async |brick| {
         let stray = |number: u64| {
@@ -343,4 +367,57 @@ fn a_brick_in_ruins_has_a_bounded_report() {
         assert_eq!(findings.len(), 1001);
         assert_eq!(findings[1000], "500 more findings are not listed");
     });
+}
+
+#[test]
+fn a_check_tells_how_far_it_is() {
+    on_closed(async |brick| {
+        let opening = Opening::read(brick.runtime.clone(), Arc::new(brick.index.clone()), false).await;
+        let mut steps: Vec<Step> = Vec::new();
+        let opening = opening.expect("a closed brick opens");
+        let report = check::check(&opening, &mut |step| steps.push(step)).await.expect("a closed brick can be checked");
+        let used = opening.table().iter().filter(|(_, row)| row.state != SegmentState::Free).count();
+        assert!(used > 2 && report.segments == used as u64);
+        for what in ["segments", "index"] {
+            let of_this: Vec<_> = steps.iter().filter(|step| step.what == what).collect();
+            assert!(of_this.len() > 1 && of_this.iter().all(|step| step.done <= step.of), "{what}: {of_this:?}");
+            assert!(of_this.is_sorted_by_key(|step| step.done), "{what}: {of_this:?}");
+        }
+    });
+}
+
+/// What follows an intent is done once, also where the redo itself is cut off, at any step of it.
+#[test]
+fn a_redo_that_is_cut_off_is_not_done_twice() {
+    let mut world = World::new(1);
+    let runtime = world.runtime();
+    let brick = world.block_on(closed(runtime));
+    let image = world.crash_as(Survival::Everything, &mut SplitMix(1));
+    let volume = store::paths::volume(&brick.index, brick.volume).expect("it reads").expect("the volume is there");
+    let id = IntentId { group: GroupId(brick.dir.group().0 ^ 1), number: 9 };
+    let touch = Edit::InodeTouch { ino: brick.dir, links: 1, entries: 0, mtime: Time(0), ctime: Time(0) };
+    let follow = Follow { volume: brick.volume, group: brick.dir.group(), edits: vec![touch] };
+    let intent = IndexEdit::Put(keys::intent(id), values::encode_intent(&Intent { id, follow: vec![follow] }));
+    brick.index.write(vec![intent]).expect("the model index writes");
+    brick.index.persist().expect("the model index is durable");
+    for step in 1.. {
+        let mut world = World::from_image(step, image.clone());
+        let (runtime, index) = (world.runtime(), brick.index.crashed(0));
+        world.crash_at_step(step, if step % 2 == 0 { Side::Before } else { Side::After });
+        let ran = world.run(async {
+            let rig = Rig::existing((runtime, index.clone()), Shape::SMALL, volume).await;
+            rig.runtime.clock.sleep(2_000_000_000).await;
+        });
+        let mut after = World::from_image(1, world.crash_as(Survival::Nothing, &mut SplitMix(step)));
+        let runtime = after.runtime();
+        after.block_on(async {
+            let rig = Rig::existing((runtime, index.crashed(0)), Shape::SMALL, volume).await;
+            let inode = rig.attr(Op::GetAttr { ino: brick.dir }).await.expect("it is there").inode;
+            assert_eq!(inode.links, 3, "step {step}");
+        });
+        if matches!(ran, Ran::Finished(())) {
+            assert!(step > 5, "there was something to cut off: {step}");
+            break;
+        }
+    }
 }

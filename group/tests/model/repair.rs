@@ -4,8 +4,9 @@
 use crate::check::{BLOCKS, Closed, on_closed};
 use crate::rig::{Rig, Shape, checked, pattern};
 use base::limits::BLOCK_BYTES;
-use base::{Error, GroupId, Ino, Kind, LeafKey, Op, Place, Reply, Result, SegmentId, Volume, VolumeId};
+use base::{At, Error, GroupId, Ino, Kind, LeafKey, Op, Place, Reply, Result, SegmentId, Sync, Volume, VolumeId};
 use runtime::random::SplitMix;
+use runtime::sim::{Survival, World};
 use runtime::{OpenMode, Runtime, disk};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -99,6 +100,12 @@ fn repairs(damage: impl AsyncFnOnce(&Closed) -> Vec<IndexEdit>, texts: &[&str]) 
         let volume = volume(&index, brick.volume);
         let rig = Rig::existing((brick.runtime.clone(), index), Shape::SMALL, volume).await;
         all_is_there(&rig, &brick, &lost).await;
+        // What was made anew is for root alone.
+        for (ino, mode) in [(brick.one, 0o600), (brick.dir, 0o700), (brick.root, 0o700)] {
+            let anew = lost.iter().any(|lost| lost.ino == ino && lost.what.starts_with("its inode"));
+            let inode = rig.attr(Op::GetAttr { ino }).await.expect("it is there").inode;
+            assert!(!anew || inode.mode == mode, "{ino}: {:o}", inode.mode);
+        }
         // It can be written, emptied and closed like any other.
         rig.truncate(brick.one, 0).await.expect("a file can be cut");
         rig.settle().await;
@@ -133,6 +140,18 @@ fn maps_are_built_again_from_summaries() {
         },
         &[],
     );
+    // Beyond the file's end.
+    repairs(async |brick| vec![brick.mapped(brick.other, BLOCKS as u64 + 5, brick.slot(brick.one, 7))], &[]);
+    // Neither a segment's header is a file's, nor the end of its summary.
+    for outside in [0, 255] {
+        repairs(
+            async |brick| {
+                let (place, ..) = brick.slot(brick.one, 0);
+                vec![mapped_elsewhere(brick, brick.one, 0, Place { block: outside, ..place })]
+            },
+            &[],
+        );
+    }
     for state in [SegmentState::Sealed, SegmentState::Open] {
         repairs(
             async |brick| {
@@ -156,6 +175,23 @@ fn maps_are_built_again_from_summaries() {
     repairs(async |brick| vec![IndexEdit::Put(brick.leaf_key(brick.one, 1), vec![77; 40])], &[]);
     // All leaves of a file: each is in summaries of sealed and open segments.
     repairs(async |brick| (0..10).map(|leaf| IndexEdit::Delete(brick.leaf_key(brick.one, leaf))).collect(), &[]);
+}
+
+#[test]
+fn blocks_in_a_row_are_one_loss() {
+    on_closed(async |brick| {
+        let mut leaf = brick.leaf(brick.one, 0);
+        for block in [0, 1, 3] {
+            let (place, crc, birth) = brick.slot(brick.one, block);
+            brick.change(place, 1, |bytes| bytes[9] ^= 1).await;
+            leaf.set(block as usize, Slot::Local { place, crc: crc ^ 1, birth });
+        }
+        let edit = IndexEdit::Put(brick.leaf_key(brick.one, 0), leaf.encode());
+        brick.index.write(vec![edit]).expect("the model index writes");
+        let lost = mended(&brick.runtime, &brick.index).await;
+        let ranges: Vec<_> = lost.iter().map(|lost| (lost.ino, lost.range)).collect();
+        assert_eq!(ranges, [(brick.one, Some((0, 8192))), (brick.one, Some((12_288, 4096)))]);
+    });
 }
 
 #[test]
@@ -189,6 +225,9 @@ fn lost_inodes_are_made_anew() {
             );
         }
     }
+    // A broken one of which nothing else tells.
+    let nobody = |brick: &Closed| keys::inode(brick.volume, Ino::new(7777, brick.one.group()));
+    repairs(async |brick| vec![IndexEdit::Put(nobody(brick), vec![77; 9])], &[]);
 }
 
 #[test]
@@ -246,6 +285,18 @@ fn names_and_counts_are_mended() {
             &[],
         );
     }
+    // One without is left for the next start to free.
+    repairs(
+        async |brick| {
+            let nameless = Ino::new(7777, brick.one.group());
+            let time = base::Time(1);
+            let inode = base::Inode { links: 0, ..base::Inode::blank(base::FileKind::File, nameless, brick.dir, time) };
+            let row = IndexEdit::Put(keys::inode(brick.volume, nameless), values::encode_inode(&inode));
+            let orphan = IndexEdit::Put(keys::orphan(brick.volume, nameless), values::encode_mark());
+            vec![row, orphan, IndexEdit::Delete(keys::entry(brick.volume, brick.dir, b"one"))]
+        },
+        &[],
+    );
     // An orphan with a name must not be freed by the next start.
     repairs(
         async |brick| {
@@ -268,6 +319,16 @@ fn a_repair_says_what_it_mends() {
         let inode = base::Inode { links: 0, ..values::decode_inode(&row).expect("an inode") };
         let orphan = IndexEdit::Put(keys::orphan(brick.volume, brick.one), values::encode_mark());
         brick.index.write(vec![IndexEdit::Put(key, values::encode_inode(&inode)), orphan]).expect("the model writes");
+        // A promise that is counted well: nothing is told of it.
+        let extents = vec![Extent { first: 590, end: 610, left: Some(10) }];
+        let reserve = values::encode_reserve(&Reserve { project: 0, extents });
+        let promise = IndexEdit::Put(keys::reserve(brick.volume, brick.one), reserve);
+        brick.index.write(vec![promise]).expect("the model writes");
+        // A directory that says it lies elsewhere.
+        let key = keys::inode(brick.volume, brick.dir);
+        let row = brick.index.get(&key).expect("the model index reads").expect("it is there");
+        let inode = base::Inode { parent: brick.one, ..values::decode_inode(&row).expect("an inode") };
+        brick.index.write(vec![IndexEdit::Put(key, values::encode_inode(&inode))]).expect("the model writes");
         let disk = &*brick.runtime.disk;
         let file = disk.open("superblock", OpenMode::Existing).expect("the brick has one");
         let zeros = brick.runtime.buffer(BLOCK_BYTES).expect("within the bound").share().slice(0..BLOCK_BYTES);
@@ -276,8 +337,13 @@ fn a_repair_says_what_it_mends() {
         let told = [
             "both copies of the superblock were written anew".to_string(),
             format!("inode {} of volume {} has a name, and is no orphan any more", brick.one, brick.volume),
+            format!(
+                "directory {} of volume {} lies in {}, and said in {}",
+                brick.dir, brick.volume, brick.root, brick.one
+            ),
         ];
         assert!(told.iter().all(|told| round.mended.contains(told)), "{:#?}", round.mended);
+        assert!(!round.mended.iter().any(|told| told.contains("promised")), "{:#?}", round.mended);
         let again = once(&brick.runtime, Arc::new(brick.index.clone())).await.expect("a healthy device");
         assert_eq!((again.mended, again.lost), (Vec::new(), Vec::new()));
     });
@@ -382,6 +448,8 @@ fn what_has_lost_its_name_is_in_lost_and_found() {
             assert_eq!(rig.lookup(found, &format!("#{}", ino.0)).await, Ok(ino));
             is_as_it_was(&rig, ino, ino, &lost).await;
         }
+        let made = rig.attr(Op::GetAttr { ino: brick.other }).await.expect("it was made anew").inode;
+        assert_eq!((made.mode, made.links, made.size), (0o600, 1, (BLOCKS * BLOCK_BYTES) as u64), "for root alone");
         let op = Op::ReadLink { ino: brick.link };
         assert!(matches!(rig.call(op, None).await.map(|answer| answer.reply), Ok(Reply::Target(to)) if &*to == b"one"));
         // Numbers taken for it are not taken again.
@@ -513,4 +581,33 @@ fn a_repair_that_is_cut_off_can_be_repeated() {
         });
     }
     assert!((3..10).contains(&cut_off), "{cut_off} of them were cut off");
+}
+
+/// Without the header of a segment that replay reads, the log can't be read: a first round writes it anew.
+#[test]
+fn a_log_that_lacks_a_header_is_read_again() {
+    let mut world = World::new(1);
+    let runtime = world.runtime();
+    let (rig, file) = world.block_on(async {
+        let rig = Rig::new(runtime, Shape::SMALL).await;
+        rig.checkpoint().await;
+        let file = rig.create(rig.volume.root, "file").await.expect("there is room");
+        rig.write(file, At::End, &pattern(1, 100_000), Sync::Data).await.expect("there is room");
+        (rig, file)
+    });
+    let (index, volume) = (rig.index.crashed(0), rig.volume);
+    let mut world = World::from_image(1, world.crash_as(Survival::Nothing, &mut SplitMix(1)));
+    let runtime = world.runtime();
+    world.block_on(async {
+        let disk = &*runtime.disk;
+        let zeros = runtime.buffer(BLOCK_BYTES).expect("within the bound").share().slice(0..BLOCK_BYTES);
+        let segments = disk.open("segments-00000", OpenMode::Existing).expect("the brick has them");
+        disk::write(disk, segments, 0, vec![zeros], true).await.1.expect("a healthy device writes");
+        let lost = mended(&runtime, &index).await;
+        assert!(lost.is_empty(), "{lost:#?}");
+        let rig = Rig::existing((runtime.clone(), index), Shape::SMALL, volume).await;
+        assert_eq!(rig.lookup(volume.root, "file").await, Ok(file));
+        assert!(rig.read(file, 0, 100_000).await == Ok(pattern(1, 100_000)));
+        rig.close().await;
+    });
 }

@@ -72,3 +72,16 @@ pub fn checkpoints_come_by_themselves_and_keep_replay_short() {
         rig.reopen().await;
     });
 }
+
+#[test]
+fn a_start_makes_no_checkpoint_unless_it_has_something_to_free() {
+    let mut world = World::new(1);
+    let runtime = world.runtime();
+    world.block_on(async {
+        let rig = Rig::new(runtime, Shape::SMALL).await;
+        let rig = rig.reopen().await;
+        rig.runtime.clock.sleep(3_000_000_000).await;
+        assert_eq!(rig.groups.checkpoints(), 0, "nothing has changed");
+        rig.close().await;
+    });
+}

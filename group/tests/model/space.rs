@@ -157,6 +157,8 @@ fn the_cleaner_takes_victims_as_they_are_when_it_begins() {
         let cleaner = rig.groups.cleaner();
         assert!(cleaner.emptied_segments > 0, "{cleaner:?}");
         assert!(cleaner.moved_blocks < cleaner.emptied_segments * 128, "half a segment each: {cleaner:?}");
+        assert_eq!(cleaner.moved_blocks, rig.groups.store().cold.placed_blocks(), "each copy counts once");
+        assert_eq!(cleaner.moved_blocks, rig.groups.store().space.moved());
         rig.close().await;
     });
 }
@@ -324,5 +326,24 @@ fn a_short_host_leaves_its_last_room_to_deletions_and_checkpoints() {
         assert!(rig.read(file, 0, 8192).await == Ok([pattern(1, 1 << 20)[..4096].to_vec(), pattern(2, 4096)].concat()));
         assert_eq!(rig.lookup(rig.volume.root, "gone").await, Err(Kind::NotFound));
         rig.reopen().await;
+    });
+}
+
+/// Direct writes that are slowed gather in one batch (rule K4): who waits for the device waits a little longer.
+#[test]
+fn direct_writes_gather_while_clients_are_slowed() {
+    let mut world = World::new(12);
+    let runtime = world.runtime();
+    world.block_on(async {
+        let rig = Rig::new(runtime, FULL).await;
+        let file = rig.create(rig.volume.root, "file").await.expect("a new file");
+        for (delay_ns, gathers) in [(0, false), (8_000, true)] {
+            rig.groups.store().space.set_pace(delay_ns, true);
+            let before_ns = rig.runtime.clock.now_ns();
+            rig.write(file, At::Offset(0), &pattern(1, BLOCK_BYTES), Sync::Written).await.expect("a write");
+            let took_ns = rig.runtime.clock.now_ns() - before_ns;
+            assert_eq!(took_ns >= 1_000_000, gathers, "{took_ns} ns");
+        }
+        rig.close().await;
     });
 }

@@ -1,6 +1,7 @@
 //! A request delivered twice has one effect and one reply, at once, later, and after a restart (rule R1).
 
 use crate::rig::{Rig, Shape, name, seeds, together};
+use base::limits::SESSION_RESULTS_MAX;
 use base::{At, FileKind, Ino, Kind, Name, Op, Reply, Room, SetAttr, SetHow, Sync};
 use group::Answer;
 use runtime::sim::World;
@@ -201,6 +202,27 @@ fn an_open_or_a_release_that_is_delivered_twice_counts_once() {
         assert!(rig.read(file, 0, 5000).await == Ok(vec![1; 5000]), "somebody still has it open");
         twice(1003, Op::Release { ino: file }).await;
         assert_eq!(rig.read(file, 0, 5000).await, Err(Kind::Stale), "nobody has it open");
+    });
+}
+
+/// Memory for results is bounded; a client that repeats a request sooner than that finds it.
+#[test]
+fn results_of_the_last_requests_are_kept() {
+    let mut world = World::new(3);
+    let runtime = world.runtime();
+    world.block_on(async {
+        let rig = Rig::new(runtime, Shape::SMALL).await;
+        let create = async |number: u64| {
+            let op =
+                Op::Create { parent: rig.volume.root, name: name(&number.to_string()), mode: 0o644, exclusive: true };
+            rig.call_as(&rig.context_of(1000 + number), op, None).await.map(drop).map_err(|error| error.kind)
+        };
+        for number in 0..=SESSION_RESULTS_MAX as u64 {
+            assert_eq!(create(number).await, Ok(()));
+        }
+        for (number, told) in [(1, Ok(())), (SESSION_RESULTS_MAX as u64, Ok(())), (0, Err(Kind::Exists))] {
+            assert_eq!(create(number).await, told, "{number}");
+        }
     });
 }
 

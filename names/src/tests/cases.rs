@@ -110,6 +110,13 @@ pub fn a_new_size_is_a_cut_and_the_rest_a_put() {
     let decision = world.decide(&Op::SetAttr { ino, set: rest }, &caller).expect("a good size");
     let put = Inode { size: 5000, trim: 1, mtime: Time(5), ctime: Time(2000), mode: 0o755, ..created };
     assert_eq!(decision.parts[0].edits, [cut, Edit::InodePut { ino, inode: put }]);
+    // A change is seen also if who makes it gives the time of the last one.
+    for (given, stamp) in [(created.ctime, Time(2000)), (Time(3000), Time(3000))] {
+        let set = SetAttr { mode: Some(0o600), ctime: Some(given), ..SetAttr::default() };
+        let decision = world.decide(&Op::SetAttr { ino, set }, &caller).expect("a good time");
+        let put = Inode { mode: 0o600, ctime: stamp, ..created };
+        assert_eq!(decision.parts[0].edits, [Edit::InodePut { ino, inode: put }]);
+    }
     let same = SetAttr { size: Some(0), ..SetAttr::default() };
     let decision = world.decide(&Op::SetAttr { ino, set: same }, &caller).expect("a good size");
     let put = Inode { ctime: Time(2000), ..created };
@@ -308,5 +315,34 @@ fn what_other_rooms_do_is_unsupported_here() {
     let others = [Op::Release { ino }, Op::Fsync { ino, sync }, Op::StatFs, Op::SyncAll, Op::VolumeList];
     for op in others.into_iter().chain([write, read_dir, read]) {
         assert_eq!(refused(&mut world, &caller, &op), Kind::Unsupported);
+    }
+}
+
+#[test]
+fn an_exchange_is_seen_in_both_directories_whatever_the_clock_says() {
+    let (mut world, root, caller) = world();
+    let dir = done(&mut world, &caller, &Op::MakeDir { parent: root, name: name("dir"), mode: 0o755 });
+    world.clock = 9000;
+    for (parent, name) in [(root, name("one")), (dir, name("other"))] {
+        done(&mut world, &caller, &Op::Create { parent, name, mode: 0o644, exclusive: true });
+        world.clock = 5000;
+    }
+    let before = [root, dir].map(|ino| world.inode(ino).expect("it is there").ctime);
+    assert_eq!(before, [Time(9000), Time(5000)]);
+    world.clock = 6000;
+    let op = Op::Exchange { parent: root, name: name("one"), new_parent: dir, new_name: name("other") };
+    done(&mut world, &caller, &op);
+    assert_eq!([root, dir].map(|ino| world.inode(ino).expect("it is there").ctime), [Time(9001), Time(6000)]);
+}
+
+#[test]
+fn a_directory_does_not_change_places_with_what_lies_in_it() {
+    let (mut world, root, caller) = world();
+    let dir = done(&mut world, &caller, &Op::MakeDir { parent: root, name: name("dir"), mode: 0o755 });
+    done(&mut world, &caller, &Op::Create { parent: dir, name: name("in"), mode: 0o644, exclusive: true });
+    let (above, within) = ((root, name("dir")), (dir, name("in")));
+    for ((parent, name), (new_parent, new_name)) in [(above, within), (within, above)] {
+        let op = Op::Exchange { parent, name, new_parent, new_name };
+        assert_eq!(refused(&mut world, &caller, &op), Kind::Invalid);
     }
 }

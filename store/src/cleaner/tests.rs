@@ -268,6 +268,21 @@ fn slow_moves_are_forgotten_when_they_are_fast_again() {
     assert!(fast.client_delay_ns < MS / 4 && fast.slice_blocks > 100, "{fast:?}");
 }
 
+/// While clients rest, full victims are left for later: what is moved now would be moved again.
+#[test]
+fn the_fuller_the_victim_the_less_is_cleaned_ahead() {
+    let Thresholds { target, high, ahead, .. } = Thresholds::new(16_000);
+    for (live, goal) in [(4_000, ahead), (8_000, ahead), (9_000, high), (12_000, high), (13_000, target)] {
+        for (free, cleans) in [(goal - 1, true), (goal, false)] {
+            let mut controller = Controller::new(16_000);
+            let sight = Sight { free, segments: 16_000, victim: Some((live, 16_384)), ..Sight::default() };
+            let last = (0..100).map(|second| controller.step(&Sight { now_ns: second * 1_000 * MS, ..sight })).last();
+            let pace = last.expect("it was stepped");
+            assert_eq!(pace.slice_blocks > 0, cleans, "{live} live, {free} free: {pace:?}");
+        }
+    }
+}
+
 /// A host without room hides segments, down to none.
 #[test]
 fn a_brick_of_few_segments_or_none_is_stepped_too() {

@@ -105,6 +105,7 @@ fn a_record_maps_no_more_blocks_than_its_payload_has() {
     record::encode_moves(&mut moves, &record::Moves { group: GroupId(5), volume: VolumeId(2), blocks: vec![moved; 5] });
     for replicated in [&record, &moves] {
         assert_eq!(taken(&[run(2), run(3)], replicated), Ok(()));
+        assert_eq!(taken(&[run(2), run(3)], &[&replicated[..], &[0]].concat()), Err(Kind::Corrupt), "it has an end");
         for runs in [&[][..], &[run(4)], &[run(2), run(2)]] {
             assert_eq!(taken(runs, replicated), Err(Kind::Corrupt), "{runs:?}");
         }
@@ -157,7 +158,10 @@ fn leaves_merge_as_they_are_laid() {
                     .and_then(|slot| if let Slot::Local { place, .. } = slot { Some(place) } else { None });
                 assert_eq!((encoded.place(index), encoded.len()), (Ok(place), leaf.len()));
             }
-            assert!(leaf::Encoded::new(&bytes[..bytes.len() - 1]).is_err());
+            let newer = [&[bytes[0] + 1], &bytes[1..]].concat();
+            for wrong in [&bytes[..bytes.len() - 1], &[&bytes[..], &[0]].concat(), &newer] {
+                assert!(leaf::Encoded::new(wrong).is_err() && Leaf::decode(wrong).is_err());
+            }
             assert_eq!(Leaf::decode(&leaf.encode()), Ok(leaf.clone()));
         }
         let [a, b, c] = &leaves;
@@ -237,6 +241,10 @@ fn summaries_and_rows_come_back() {
         epoch: 8,
     };
     assert_eq!(segment::SegmentHeader::decode(&header.encode()).expect("just encoded"), header);
+    for (dead, xattrs) in [(false, false), (true, false), (false, true), (true, true)] {
+        let inode = Inode { dead, xattrs, ..Inode::blank(FileKind::Fifo, Ino(3), Ino(2), Time(5)) };
+        assert_eq!(values::decode_inode(&values::encode_inode(&inode)).expect("just encoded"), inode);
+    }
     let key = keys::leaf(VolumeId(1), LeafKey { ino: Ino(77), leaf: 88 });
     assert_eq!(keys::leaf_of(&key), LeafKey { ino: Ino(77), leaf: 88 });
 }

@@ -206,6 +206,30 @@ fn only_segments_in_use_have_rows() {
 }
 
 #[test]
+fn rows_say_soon_that_a_segment_is_free() {
+    let mut world = World::new(6);
+    let runtime = world.runtime();
+    world.block_on(async {
+        let index = format(&runtime, 64).await;
+        let brick = Brick::open(&runtime, index.clone()).await.expect("just formatted");
+        for number in 0..2000 {
+            brick.write(file(1), number % 8, &payload(number, 1), Sync::Data).await.expect("there is room");
+        }
+        // The first frees them, the next says so.
+        for _ in 0..3 {
+            brick.checkpoint().await.expect("a healthy brick checkpoints");
+            brick.runtime.clock.sleep(1_000_000_000).await;
+        }
+        let (from, to) = keys::segments();
+        let rows = index.scan(&from, &to, usize::MAX).expect("the model index reads");
+        let row = |value: &Vec<u8>| values::decode_segment(value).expect("a row");
+        let used = rows.iter().filter(|(_, value)| row(value).state != values::SegmentState::Free).count();
+        let free = brick.store.segments().free_segments as usize;
+        assert!(rows.len() > 8 && used + free <= 64, "{used} rows of segments in use, {free} of 64 are free");
+    });
+}
+
+#[test]
 fn a_checkpoint_before_the_first_append_keeps_the_replay_position() {
     let mut world = World::new(1);
     let runtime = world.runtime();

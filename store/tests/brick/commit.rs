@@ -2,6 +2,7 @@
 
 use crate::rig::{Brick, Written, boot, file, format, payload, seeds, superblock_of};
 use base::{Error, Kind, Sync};
+use runtime::ledger::{Ledger, Span, Stage};
 use runtime::random::SplitMix;
 use runtime::sim::{DiskImage, Survival, World};
 use runtime::{Event, tasks::Local};
@@ -122,6 +123,32 @@ pub fn what_nobody_synced_is_durable_within_a_second() {
             brick.read_all().await;
         });
     }
+}
+
+#[test]
+fn who_waits_behind_others_hears_so() {
+    let mut world = World::new(7);
+    let runtime = world.runtime();
+    let ledger = Ledger::new(1, &["write"]);
+    world.block_on(async {
+        let index = format(&runtime, 16).await;
+        let brick = Brick::open(&runtime, index).await.expect("just formatted");
+        runtime.clock.sleep(1_000_000_000).await;
+        for number in 0..100 {
+            let span = Span::start(runtime.clock.now_ns());
+            let written = brick.append(file(1), number, &payload(number, 1), Sync::Data).await.expect("there is room");
+            // The last of five is told of; it is written when those before it are.
+            let (sync, span) = if number % 5 == 4 { (Sync::Data, Some(&span)) } else { (Sync::Ordered, None) };
+            brick.store.log.wait(written.batch, sync, span).await.expect("a healthy brick writes");
+            if let Some(span) = span {
+                ledger.record(0, 0, span, &*runtime.clock);
+            }
+        }
+    });
+    let profile = ledger.profile();
+    let took = |stage| profile[0].stages.iter().find(|(one, _)| *one == stage).map_or(0, |(_, took)| took.sum_ns());
+    let (queue, write, total) = (took(Stage::Queue), took(Stage::Write), profile[0].total.sum_ns());
+    assert!(queue > 0 && write > total / 2, "queue {queue}, write {write} of {total} ns");
 }
 
 /// Headers of all batches in an image that lie one after the other from block 1 of segment `segment` on.

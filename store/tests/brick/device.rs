@@ -199,6 +199,21 @@ fn only_the_bricks_own_device_is_opened() {
 }
 
 #[test]
+fn a_device_that_can_not_be_read_is_not_taken_for_another() {
+    let (image, index) = at_rest(6);
+    let mut kinds = Vec::new();
+    for nth in 1..20 {
+        let mut world = boot(1, &image);
+        let (runtime, disk) = (world.runtime(), world.disk().clone());
+        disk.set_faults(FaultPlan { reads: Fail::Nth(nth), ..FaultPlan::default() });
+        kinds.extend(
+            world.block_on(async { Brick::open(&runtime, index.crashed(0)).await.err() }).map(|error| error.kind),
+        );
+    }
+    assert!(!kinds.is_empty() && kinds.iter().all(|kind| *kind == Kind::Io), "{kinds:?}");
+}
+
+#[test]
 fn a_device_that_became_smaller_is_refused() {
     let (image, index) = at_rest(8);
     let mut world = World::with(Setup { image: Some(image), device_bytes: Some(DEVICE_BYTES - 4096), ..Setup::new(1) });

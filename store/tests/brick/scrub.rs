@@ -2,6 +2,7 @@
 //! after a crash (rule K8).
 
 use crate::rig::{Brick, SEGMENT_BYTES, boot, file, format, payload, seeds};
+use base::limits::SEGMENT_BYTES_MAX;
 use base::{Ino, Place, Sync};
 use runtime::random::SplitMix;
 use runtime::sim::{Fail, FaultPlan, Ran, Side, Survival, World};
@@ -10,7 +11,7 @@ use std::collections::BTreeSet;
 use store::format::values::SegmentState;
 use store::index::model::ModelIndex;
 use store::scrub::{self, Position, State, Why};
-use store::{Store, format::values};
+use store::{FormatOptions, Store, format::values};
 
 const SECOND_NS: u64 = 1_000_000_000;
 
@@ -206,4 +207,60 @@ fn a_crash_keeps_what_the_last_checkpoint_saw_and_the_pass_goes_on() {
         });
     }
     assert!(resumed >= 5, "only {resumed} of the passes were remembered");
+}
+
+#[test]
+fn the_time_that_is_left_grows_shorter() {
+    let mut world = World::new(5);
+    let runtime = world.runtime();
+    world.block_on(async {
+        let index = format(&runtime, 64).await;
+        let brick = filled(&runtime, &index).await;
+        assert_eq!(scrub::status(&brick.store).left_ns, None);
+        scrub::start(&brick.store).expect("it is open");
+        let mut left = Vec::new();
+        while scrub::status(&brick.store).position.state != State::Done {
+            left.extend(scrub::status(&brick.store).left_ns);
+            runtime.clock.sleep(SECOND_NS / 100).await;
+        }
+        let (first, last) = (left[0], left[left.len() - 1]);
+        assert!(last < first / 2, "{left:?}");
+        assert_eq!(scrub::status(&brick.store).left_ns, None);
+        // Of the next pass too, much later.
+        runtime.clock.sleep(1000 * SECOND_NS).await;
+        scrub::start(&brick.store).expect("it is open");
+        while scrub::status(&brick.store).left_ns.is_none() {
+            runtime.clock.sleep(SECOND_NS / 100).await;
+        }
+        assert!(scrub::status(&brick.store).left_ns < Some(10 * first), "{:?}", scrub::status(&brick.store));
+    });
+}
+
+/// What tells of 26,214 blocks is written in one piece, and the largest segments have more.
+#[test]
+fn a_summary_of_several_pieces_is_read_as_it_was_written() {
+    const PIECES: u64 = 110;
+    let mut world = World::new(6);
+    let runtime = world.runtime();
+    let (index, segment_bytes) = (ModelIndex::new(store::format::leaf::merge), SEGMENT_BYTES_MAX);
+    let size_bytes = Some(40 * segment_bytes);
+    let options = FormatOptions { size_bytes, segment_bytes, groups: 1, size_bytes_min: 0, device: None };
+    world.block_on(async {
+        store::format_brick(&runtime, options, async || Ok(())).await.expect("an empty disk can be formatted");
+        let brick = Brick::open(&runtime, index.clone()).await.expect("just formatted");
+        for number in 0..PIECES {
+            brick.write_bulk(file(0), number * 256, &payload(number, 256), Sync::Data).await.expect("healthy");
+        }
+        brick.checkpoint().await.expect("healthy");
+        brick.stop().await;
+        // What was open is sealed soon after the next start.
+        let brick = Brick::open(&runtime, index.clone()).await.expect("healthy");
+        brick.runtime.clock.sleep(10 * SECOND_NS).await;
+        brick.checkpoint().await.expect("healthy");
+        scrub::start(&brick.store).expect("it is open");
+        ended(&brick).await;
+        let status = scrub::status(&brick.store);
+        assert!(status.position.bad.is_empty(), "{:?}", status.position.bad);
+        assert!(status.position.blocks >= PIECES * 256, "{status:?}");
+    });
 }

@@ -242,3 +242,16 @@ fn a_host_keeps_a_ballast_and_lets_it_go_when_it_is_short() {
         assert_eq!(look(room - 2 * ballast), (false, ballast / 2));
     });
 }
+
+#[test]
+fn who_opens_a_brick_may_expect_space_from_a_cleaner() {
+    let mut world = World::new(1);
+    let runtime = world.runtime();
+    world.block_on(async {
+        let index = format(&runtime, 16).await;
+        let brick = Brick::open(&runtime, index).await.expect("a fresh brick opens");
+        assert!(!brick.store.space.reclaims(), "nobody cleans this one");
+        brick.store.expect_space();
+        assert!(brick.store.space.reclaims());
+    });
+}
