@@ -1,7 +1,6 @@
 //! Every call of the disk and of the index fails once: a small life is run again and again, each time with another call
 //! failing, until there is none left to fail (rule U4). Whichever it is: no panic, no hang, no answer that is not true, and
-//! whatever a client was told to be durable is there after a restart on a healthy machine. All of them take minutes: by
-//! hand with `SINTER_EVERY=1`; a day's runs take one in a dozen, and another day others.
+//! whatever a client was told to be durable is there after a restart on a healthy machine.
 
 use sim::campaign;
 use sim::scenario::Plan;
@@ -11,23 +10,17 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Decides the latencies of the machine.
 const SEED: u64 = 7;
-/// About 30 s of one core.
-const EVERY: u64 = 12;
 
 /// Runs the script with each of these calls failing in turn; returns how many there are in each life.
 fn each(calls: Calls) -> [u64; LIVES as usize] {
-    let every = std::env::var("SINTER_EVERY").map_or(EVERY, |text| text.parse().expect("SINTER_EVERY is a number"));
-    let few = matches!(calls, Calls::Space | Calls::Files | Calls::Names | Calls::IndexWrites);
-    let every = if few { 1 } else { every };
-    let first = 1 + campaign::seeds(1).start / campaign::SEEDS_OF_A_DAY % every;
     let mut counts = [0; LIVES as usize];
     for (life, count) in (0..).zip(&mut counts) {
-        let (next, end) = (AtomicU64::new(first), AtomicU64::new(u64::MAX));
+        let (next, end) = (AtomicU64::new(1), AtomicU64::new(u64::MAX));
         let failures = Mutex::new(Vec::new());
         let work = || {
             let slabs = sim::world::slabs();
             while end.load(Ordering::Relaxed) == u64::MAX && failures.lock().expect("no panic").len() < 3 {
-                let nth = next.fetch_add(every, Ordering::Relaxed);
+                let nth = next.fetch_add(1, Ordering::Relaxed);
                 let small = Some(Trouble { life, calls, nth });
                 match campaign::run_one(Plan { small, ..Plan::new(SEED) }, &slabs, &|_| {}) {
                     Ok(summary) if summary.faults == 0 => drop(end.fetch_min(nth, Ordering::Relaxed)),
@@ -47,10 +40,9 @@ fn each(calls: Calls) -> [u64; LIVES as usize] {
         });
         let failures = failures.into_inner().expect("no panic");
         assert!(failures.is_empty(), "{}", failures.join("\n"));
-        // Of these some are left out, and the last ones may be too.
         *count = end.into_inner() - 1;
     }
-    println!("{calls:?}: {counts:?} in the two lives, one in {every} from {first} on");
+    println!("{calls:?}: {counts:?} in the two lives");
     counts
 }
 

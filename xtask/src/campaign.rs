@@ -12,7 +12,7 @@ struct Campaign {
     usual: &'static str,
 }
 
-const CAMPAIGNS: [Campaign; 11] = [
+const CAMPAIGNS: [Campaign; 10] = [
     Campaign {
         name: "seeds",
         about: "simulated machines, one per seed: faults, crashes, checkers",
@@ -82,13 +82,6 @@ const CAMPAIGNS: [Campaign; 11] = [
         arguments: &["-p", "node", "--test", "everything"],
         variable: "SINTER_EVERYTHING",
         usual: "3600",
-    },
-    Campaign {
-        name: "errors",
-        about: "a read, write, flush or call of a small life failing, one in so many of them (1: each)",
-        arguments: &["-p", "sim", "--test", "errors"],
-        variable: "SINTER_EVERY",
-        usual: "1",
     },
 ];
 
