@@ -69,7 +69,7 @@ impl Groups {
         self.throttle(op.mutates()).await?;
         if op.mutates() {
             self.admit_change(op).await?;
-            self.store().log.admit().await?;
+            self.store().log.admit(&context.span).await?;
         }
         loop {
             let step = self.try_change(context, op, sync, &mut set, attached, range, &checked)?;

@@ -97,7 +97,7 @@ pub async fn run(groups: Arc<Groups>) {
             // Out of memory for a moment; whatever else fails has stopped the log.
             Err(_) => 0,
         };
-        cleaner.moved(moved);
+        cleaner.moved_blocks += moved;
         let admitted = cleaner.groups.store().space.admission.admitted();
         let rests = pace.state == Doing::Idle && admitted == admitted_before;
         admitted_before = admitted;
@@ -173,12 +173,6 @@ impl Cleaner {
         self.choice = Choice::new(&candidates, self.controller.thresholds().victims_max());
     }
 
-    /// So many copies count.
-    fn moved(&mut self, blocks: u64) {
-        self.moved_blocks += blocks;
-        self.groups.store().space.note_moved(blocks);
-    }
-
     fn life(&self, segment: SegmentId) -> Life {
         self.groups.store().life(segment)
     }
@@ -212,7 +206,7 @@ impl Cleaner {
         let moved = match (one, other) {
             (Ok(one), Ok(other)) => Ok(one + other),
             (Err(error), moved) | (moved, Err(error)) => {
-                self.moved(moved.unwrap_or(0));
+                self.moved_blocks += moved.unwrap_or(0);
                 Err(error)
             }
         };
@@ -327,7 +321,7 @@ async fn read_blocks(groups: &Groups, segment: SegmentId, entries: &[SummaryEntr
         let first = run[0].block;
         let count = run[run.len() - 1].block - first + 1;
         let buffer = store.runtime.buffer(usize::from(count) * BLOCK_BYTES)?;
-        let (buffer, result) = store.read(Place { segment, block: first }, u32::from(count), buffer).await;
+        let (buffer, result) = store.read(Place { segment, block: first }, buffer).await;
         result?;
         for entry in run {
             let from = usize::from(entry.block - first) * BLOCK_BYTES;

@@ -111,8 +111,9 @@ impl Groups {
 
     /// Reads a run of blocks and compares their checksums.
     async fn read_run(&self, context: &Context, place: Place, blocks: u32, crcs: &Crcs, need: Need) -> Result<Buf> {
-        let buffer = self.store().runtime.client_buffer(blocks as usize * BLOCK_BYTES, need).await?;
-        let (buffer, result) = self.store().read(place, blocks, buffer).await;
+        let buffer =
+            self.store().runtime.client_buffer(blocks as usize * BLOCK_BYTES, need, Some(&context.span)).await?;
+        let (buffer, result) = self.store().read(place, buffer).await;
         context.span.mark(Stage::Read, self.now_ns());
         result?;
         let verified = store::verify(&buffer, crcs.as_slice().iter().copied());
@@ -126,7 +127,7 @@ impl Groups {
 
     async fn assemble(&self, context: &Context, extents: &Extents, skip: usize) -> Result<Slice> {
         let length = extents.length as usize;
-        let mut out = self.store().runtime.client_buffer(length, Need::First).await?;
+        let mut out = self.store().runtime.client_buffer(length, Need::First, Some(&context.span)).await?;
         let mut at = 0;
         for extent in extents.first.iter().chain(&extents.more) {
             let bytes = extent.blocks() as usize * BLOCK_BYTES;
@@ -162,12 +163,14 @@ impl Groups {
                     return self.read_run(context, place, 1, &std::iter::once(crc).collect(), Need::Third).await;
                 }
                 Block::Hole => {
-                    let mut buffer = self.store().runtime.client_buffer(BLOCK_BYTES, Need::Third).await?;
+                    let mut buffer =
+                        self.store().runtime.client_buffer(BLOCK_BYTES, Need::Third, Some(&context.span)).await?;
                     buffer.fill(0);
                     return Ok(buffer);
                 }
                 Block::Memory(slice) => {
-                    let mut buffer = self.store().runtime.client_buffer(BLOCK_BYTES, Need::Third).await?;
+                    let mut buffer =
+                        self.store().runtime.client_buffer(BLOCK_BYTES, Need::Third, Some(&context.span)).await?;
                     buffer.copy_from_slice(&slice);
                     return Ok(buffer);
                 }

@@ -70,7 +70,7 @@ impl Groups {
             return Ok(answer);
         }
         self.throttle(true).await?;
-        self.store().log.admit().await?;
+        self.store().log.admit(&context.span).await?;
         let quota = self.quota(context.volume);
         let _admitted = self.admit_data(context, quota.as_deref(), &write).await?;
         let aligned = |offset: u64| offset.is_multiple_of(BLOCK_BYTES as u64);
@@ -162,10 +162,10 @@ impl Groups {
     async fn make_blocks(&self, context: &Context, ino: Ino, plan: &WritePlan, data: &Buf) -> Result<Blocks> {
         let count = (plan.last_block - plan.first_block + 1) as usize;
         let total = count * BLOCK_BYTES;
-        let runtime = &self.store().runtime;
-        let mut pieces = [Some(runtime.client_buffer(total.min(IO_BYTES_MAX), Need::Second).await?), None];
+        let (runtime, span) = (&self.store().runtime, Some(&context.span));
+        let mut pieces = [Some(runtime.client_buffer(total.min(IO_BYTES_MAX), Need::Second, span).await?), None];
         if total > IO_BYTES_MAX {
-            pieces[1] = Some(runtime.client_buffer(total - IO_BYTES_MAX, Need::Third).await?);
+            pieces[1] = Some(runtime.client_buffer(total - IO_BYTES_MAX, Need::Third, span).await?);
         }
         let within = (plan.offset - plan.first_block * BLOCK_BYTES as u64) as usize;
         let end = within + data.len();

@@ -371,7 +371,7 @@ impl Brick {
         let StatFs { size_bytes, free_bytes } = store.space.statfs();
         let log = store.log.figures();
         let cleaner = self.groups.cleaner();
-        let space = space(store);
+        let space = space(store, cleaner.moved_blocks);
         let figure = |name: &str, value: u64| Figure { name: name.to_string(), value };
         Status {
             read_only: store.log.failed().map(|error| error.to_string()),
@@ -414,7 +414,7 @@ impl Brick {
     }
 }
 
-fn space(store: &store::Store) -> Space {
+fn space(store: &store::Store, moved_blocks: u64) -> Space {
     let segments = store.segments();
     let segment_bytes = store.segment_bytes();
     let block = BLOCK_BYTES as u64;
@@ -428,7 +428,7 @@ fn space(store: &store::Store) -> Space {
         reclaimable_bytes: physical_bytes.saturating_sub(free_bytes + logical_bytes),
         client_bytes: store.space.admission.admitted() * block,
         device_bytes: store.log.figures().bytes + placed * block + store.index.written_bytes(),
-        moved_bytes: store.space.moved() * block,
+        moved_bytes: moved_blocks * block,
     }
 }
 

@@ -64,8 +64,9 @@ impl Runtime {
         self.slabs.take_own(self.tasks.core(), length)
     }
     /// A buffer of `length` bytes (at most 1 MiB) for a client's request, from the calling core's slab. While others use
-    /// what there is, it waits: a full memory slows clients down before it refuses them. Errors: `Host` after half a minute.
-    pub async fn client_buffer(&self, length: usize, need: Need) -> Result<Buf> {
+    /// what there is, it waits, which `span` books as admission: a full memory slows clients down before it refuses them.
+    /// Errors: `Host` after half a minute.
+    pub async fn client_buffer(&self, length: usize, need: Need, span: Option<&Span>) -> Result<Buf> {
         let mut waited_ns = 0;
         loop {
             match self.slabs.take(self.tasks.core(), length, need) {
@@ -73,7 +74,12 @@ impl Runtime {
                     self.clock.sleep(MEMORY_PAUSE_NS).await;
                     waited_ns += MEMORY_PAUSE_NS;
                 }
-                taken => return taken,
+                taken => {
+                    if let Some(span) = span.filter(|_| waited_ns > 0) {
+                        span.mark(Stage::Admit, self.clock.now_ns());
+                    }
+                    return taken;
+                }
             }
         }
     }

@@ -106,10 +106,8 @@ pub struct Store {
 }
 
 impl Store {
-    /// Reads `count` blocks from `place` on into `buffer`, whose length becomes theirs. Checksums are the caller's
-    /// to compare: it knows them.
-    pub async fn read(&self, place: Place, count: u32, mut buffer: Buf) -> (Buf, Result<()>) {
-        buffer.set_len(count as usize * BLOCK_BYTES);
+    /// Fills `buffer` with the blocks from `place` on. Checksums are the caller's to compare: it knows them.
+    pub async fn read(&self, place: Place, buffer: Buf) -> (Buf, Result<()>) {
         match self.geometry.spot(place) {
             Some(spot) => disk::read(&*self.runtime.disk, spot.file, spot.offset, buffer).await,
             None => (buffer, Err(Error::new(Kind::Corrupt, "a leaf names a segment that was never made"))),

@@ -115,8 +115,6 @@ pub struct Space {
     turn_ns: AtomicU64,
     /// A cleaner runs, and has not found the brick full of live data.
     reclaims: AtomicBool,
-    /// Blocks that the cleaner has moved since start.
-    moved: AtomicU64,
     /// Happens when segments became free, or none will.
     pub came: Event,
 }
@@ -132,7 +130,6 @@ impl Space {
             delay_ns: AtomicU64::new(0),
             turn_ns: AtomicU64::new(0),
             reclaims: AtomicBool::new(false),
-            moved: AtomicU64::new(0),
             came: Event::new(),
         }
     }
@@ -200,14 +197,6 @@ impl Space {
     /// True if waiting for a free segment makes sense.
     pub fn reclaims(&self) -> bool {
         self.reclaims.load(Ordering::Acquire)
-    }
-    /// The cleaner has moved blocks.
-    pub fn note_moved(&self, blocks: u64) {
-        self.moved.fetch_add(blocks, Ordering::Relaxed);
-    }
-    /// Blocks that the cleaner has moved since start.
-    pub fn moved(&self) -> u64 {
-        self.moved.load(Ordering::Relaxed)
     }
 }
 

@@ -39,8 +39,7 @@ async fn blocks(runtime: &Runtime, geometry: &Geometry, of: (SegmentId, u32, u32
     let (segment, first, count) = of;
     let spot = geometry.spot(Place { segment, block: first as u16 });
     let spot = spot.ok_or_else(|| Error::new(Kind::Corrupt, "a sealed segment was never made"))?;
-    let mut buffer = runtime.buffer(count as usize * BLOCK_BYTES)?;
-    buffer.set_len(count as usize * BLOCK_BYTES);
+    let buffer = runtime.buffer(count as usize * BLOCK_BYTES)?;
     let (buffer, result) = disk::read(&*runtime.disk, spot.file, spot.offset, buffer).await;
     result.map(|()| buffer)
 }

@@ -237,7 +237,7 @@ impl<T: Target> Handler<T> {
         plus: bool,
     ) -> Result<Told> {
         let root = self.identity.root;
-        let mut buffer = self.runtime.client_buffer(size, Need::First).await?;
+        let mut buffer = self.runtime.client_buffer(size, Need::First, Some(&context.span)).await?;
         let mut page = Entries::new(&mut buffer, plus, root);
         if offset < COOKIE_PARENT {
             let parent = if ino == root { root } else { self.attr(context, Op::GetAttr { ino }).await?.inode.parent };

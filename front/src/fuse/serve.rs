@@ -177,7 +177,7 @@ impl<T: Target> Core<T> {
     /// The payload that has landed. While there is no buffer for it, nothing else is read on this core: a full
     /// memory slows writers down before it refuses them.
     async fn payload(&self, length: usize) -> Result<Buf> {
-        let fresh = self.handler.runtime.client_buffer(Landing::fresh_bytes(length), Need::First).await?;
+        let fresh = self.handler.runtime.client_buffer(Landing::fresh_bytes(length), Need::First, None).await?;
         Ok(self.landing().payload(fresh, length))
     }
 }

@@ -2,9 +2,10 @@
 
 use crate::rig::{Rig, Shape, format, name, pattern};
 use base::{At, Kind, Op, SetAttr, Sync};
+use group::Context;
 use runtime::random::SplitMix;
 use runtime::sim::{Fail, FaultPlan, SimDisk, Survival, World};
-use runtime::{FileId, Need, OpenMode, Runtime, Slabs, tasks, tasks::Local};
+use runtime::{FileId, Ledger, Need, OpenMode, Runtime, Slabs, Stage, tasks, tasks::Local};
 use std::sync::Arc;
 
 const DATA: &str = "segments-00000";
@@ -265,6 +266,14 @@ fn a_host_that_fails_is_not_called_full() {
     }
 }
 
+/// What a request has waited until it was let in.
+fn admitted_ns(rig: &Rig, context: &Context) -> u64 {
+    let ledger = Ledger::new(1, &["any"]);
+    ledger.record(0, 0, &context.span, &*rig.runtime.clock);
+    let profile = ledger.profile();
+    profile[0].stages.iter().find(|(stage, _)| *stage == Stage::Admit).map_or(0, |(_, took)| took.sum_ns())
+}
+
 #[test]
 fn a_full_memory_slows_clients_and_ends_nothing() {
     let slabs = Arc::new(Slabs::new(2, 32 << 20));
@@ -291,9 +300,14 @@ fn a_full_memory_slows_clients_and_ends_nothing() {
             rig.runtime.clock.sleep(300_000_000).await;
             drop(held);
         };
-        let read = async { drop(rig.read(file, 4000, 2000).await.expect("memory comes back")) };
+        let context = rig.context();
+        let read = async {
+            let op = Op::Read { ino: file, offset: 4000, length: 2000 };
+            drop(rig.call_as(&context, op, None).await.expect("memory comes back"));
+        };
         tasks::both(read, free).await;
         assert!(rig.runtime.clock.now_ns() - began >= 300_000_000);
+        assert!(admitted_ns(&rig, &context) >= 290_000_000, "and it says so");
         // Nobody waits for ever.
         let held = all();
         assert_eq!(rig.read(file, 0, 2000).await, Err(Kind::Host));
@@ -312,12 +326,17 @@ fn many_large_names_at_once_fit_into_a_small_memory() {
     world.block_on(async {
         let rig = Rig::new(runtime, Shape::SMALL).await;
         let target: Box<[u8]> = vec![b'x'; 4095].into();
+        let (began, mut admitted) = (rig.runtime.clock.now_ns(), 0);
         for number in 0..3000 {
             let (parent, name) = (rig.volume.root, name(&format!("link-{}", number % 100)));
-            let link = Op::SymLink { parent, name, target: target.clone() };
-            rig.attr(link).await.expect("it waits for memory");
-            rig.done(Op::Unlink { parent, name }).await.expect("it waits for memory");
+            for op in [Op::SymLink { parent, name, target: target.clone() }, Op::Unlink { parent, name }] {
+                let context = rig.context();
+                rig.call_as(&context, op, None).await.expect("it waits for memory");
+                admitted += admitted_ns(&rig, &context);
+            }
         }
+        let took = rig.runtime.clock.now_ns() - began;
+        assert!(admitted > took / 2, "{admitted} of {took} ns are said to be waiting");
         rig.close().await;
     });
 }

@@ -22,7 +22,7 @@ use crate::geometry::Geometry;
 use base::limits::BLOCK_BYTES;
 use base::{Error, GroupId, Index, Ino, Kind, Life, Place, ReplicaId, Result, SegmentId, Sync, VolumeId};
 use runtime::seeded::{Bug, active};
-use runtime::{Event, FileId, Lock, Runtime, Slice, Span};
+use runtime::{Event, FileId, Lock, Runtime, Slice, Span, Stage};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::Waker;
@@ -210,20 +210,26 @@ impl Log {
         }
     }
 
-    /// Waits until a record may be ordered: what is pending is bounded, and a segment is at hand.
-    pub async fn admit(&self) -> Result<()> {
+    /// Waits until a record may be ordered: what is pending is bounded. `span` books it as admission.
+    pub async fn admit(&self, span: &Span) -> Result<()> {
+        let mut waited = false;
         loop {
             let ticket = self.drained.ticket();
             {
                 let state = self.state.lock();
                 state.check()?;
                 if state.pending_bytes <= self.pending_bytes_max {
-                    return Ok(());
+                    break;
                 }
             }
             self.kick(true);
             self.drained.after(ticket).await;
+            waited = true;
         }
+        if waited {
+            span.mark(Stage::Admit, self.runtime.clock.now_ns());
+        }
+        Ok(())
     }
 
     /// Appends records, all or none, in order; one batch holds them unless they don't fit. Called under the locks of

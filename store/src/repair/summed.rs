@@ -123,8 +123,7 @@ impl Repair<'_> {
     pub(super) async fn crc_of(&self, place: Place) -> Result<Option<u32>> {
         let Some(spot) = self.opening.geometry().spot(place) else { return Ok(None) };
         let runtime = self.opening.runtime();
-        let mut buffer = runtime.buffer(BLOCK_BYTES)?;
-        buffer.set_len(BLOCK_BYTES);
+        let buffer = runtime.buffer(BLOCK_BYTES)?;
         let (buffer, result) = disk::read(&*runtime.disk, spot.file, spot.offset, buffer).await;
         Ok(result.is_ok().then(|| crc32c(&buffer)))
     }

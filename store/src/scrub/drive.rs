@@ -96,10 +96,7 @@ async fn segment_is_through(store: &Store, (segment, life): (SegmentId, Life), p
             store.live_of(segment).await
         };
         match read {
-            Ok(mut entries) => {
-                entries.sort_by_key(|entry| entry.block);
-                break entries;
-            }
+            Ok(entries) => break entries,
             Err(error) if matches!(error.kind, Kind::Corrupt | Kind::Io) => {
                 // One that was freed meanwhile had none to be read.
                 note(store, untold(store, segment, life));
@@ -178,7 +175,7 @@ async fn read(store: &Store, place: Place, count: u32) -> Option<runtime::Buf> {
             Err(_) => store.runtime.clock.sleep(SHORT_NS).await,
         }
     };
-    let (buffer, result) = store.read(place, count, buffer).await;
+    let (buffer, result) = store.read(place, buffer).await;
     result.is_ok().then_some(buffer)
 }
 
