@@ -100,6 +100,7 @@ fn repairs(damage: impl AsyncFnOnce(&Closed) -> Vec<IndexEdit>, texts: &[&str]) 
         let volume = volume(&index, brick.volume);
         let rig = Rig::existing((brick.runtime.clone(), index), Shape::SMALL, volume).await;
         all_is_there(&rig, &brick, &lost).await;
+        assert!(rig.lookup(rig.volume.root, "lost+found").await.is_err(), "nothing has lost its name");
         // What was made anew is for root alone.
         for (ino, mode) in [(brick.one, 0o600), (brick.dir, 0o700), (brick.root, 0o700)] {
             let anew = lost.iter().any(|lost| lost.ino == ino && lost.what.starts_with("its inode"));
@@ -143,7 +144,7 @@ fn maps_are_built_again_from_summaries() {
     // Beyond the file's end.
     repairs(async |brick| vec![brick.mapped(brick.other, BLOCKS as u64 + 5, brick.slot(brick.one, 7))], &[]);
     // Neither a segment's header is a file's, nor the end of its summary.
-    for outside in [0, 255] {
+    for outside in [0, 255, 256] {
         repairs(
             async |brick| {
                 let (place, ..) = brick.slot(brick.one, 0);

@@ -322,8 +322,28 @@ fn chosen(candidates: &[Candidate], max: usize) -> Vec<u32> {
     choose(candidates, max).into_iter().map(|one| one.segment.0).collect()
 }
 
+/// While the cleaner waits for a checkpoint that frees what it has emptied, it moves nothing: clients are told so.
+#[test]
+fn who_waits_for_checkpoints_moves_less_in_the_same_time() {
+    let delay_ns = |emptied| {
+        let mut controller = Controller::new(512);
+        let mut sight = Sight { free: 1, segments: 512, victim: Some((12_000, 16_384)), ..Sight::default() };
+        let mut pace = controller.step(&sight);
+        for step in 1..100 {
+            let emptied = if step < 90 { emptied } else { 0 };
+            (sight.now_ns, sight.client_blocks, sight.emptied) = (step * 10 * MS, 100 * step, emptied);
+            pace = controller.step(&sight);
+        }
+        pace.client_delay_ns
+    };
+    let (without, with) = (delay_ns(0), delay_ns(1));
+    assert!(with > without * 5 / 4, "{with} ns, {without} ns without");
+}
+
 #[test]
 fn victims_are_chosen_by_cost_and_benefit() {
+    // Of those chosen the dead ones come first, the others by age.
+    assert_eq!(chosen(&[candidate(1, 50, 9), candidate(2, 10, 5), candidate(3, 0, 99)], 9), [3, 2, 1]);
     let full = candidate(1, 100, 1_000);
     assert_eq!(chosen(&[full], 9), [0; 0]);
     // Of 16,384 blocks header and summary take 192, and it takes 256 more to tell where the others went.

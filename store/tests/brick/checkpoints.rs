@@ -1,14 +1,41 @@
 //! Checkpoints: atomic, exact in their live bits, and replay goes on where they end (rules X1, K1, U5).
 
-use crate::rig::{Brick, Map, boot, file, format, index_map, payload, seeds};
-use base::{Place, Result, SegmentId, Sync};
+use crate::rig::{Brick, Map, VOLUME, boot, file, format, index_map, payload, seeds};
+use base::{LeafKey, Place, Result, SegmentId, Sync};
 use runtime::random::SplitMix;
 use runtime::sim::{Survival, World};
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex};
 use store::format::superblock::EPOCH_ENDS_MAX;
 use store::format::{keys, values};
 use store::index::model::ModelIndex;
 use store::index::{Index, IndexEdit, Pair};
+
+/// An engine that keeps what it was told to write.
+#[derive(Clone)]
+struct Watched(ModelIndex, Arc<Mutex<Vec<IndexEdit>>>);
+
+impl Index for Watched {
+    fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
+        self.0.get(key)
+    }
+    fn scan(&self, from: &[u8], to: &[u8], count: usize) -> Result<Vec<Pair>> {
+        self.0.scan(from, to, count)
+    }
+    fn write(&self, edits: Vec<IndexEdit>) -> Result<()> {
+        self.1.lock().expect("no panic while held").extend(edits.iter().cloned());
+        self.0.write(edits)
+    }
+    fn persist(&self) -> Result<()> {
+        self.0.persist()
+    }
+    fn written_bytes(&self) -> u64 {
+        self.0.written_bytes()
+    }
+    fn memory_bytes(&self) -> u64 {
+        self.0.memory_bytes()
+    }
+}
 
 /// An engine whose persist never ends well: a crash comes first.
 #[derive(Clone)]
@@ -202,6 +229,38 @@ fn only_segments_in_use_have_rows() {
             .collect();
         assert!(states.len() < 8, "{states:?}");
         assert_eq!(states[&SegmentId(0)], values::SegmentState::Open);
+    });
+}
+
+/// A few blocks of a leaf are written as a few blocks, and what did not change is not written.
+#[test]
+fn a_checkpoint_writes_no_more_than_it_must() {
+    let mut world = World::new(6);
+    let runtime = world.runtime();
+    world.block_on(async {
+        let written = Arc::new(Mutex::new(Vec::new()));
+        let index = Watched(format(&runtime, 64).await, written.clone());
+        let brick = Brick::open(&runtime, index).await.expect("just formatted");
+        let key = keys::leaf(VOLUME, LeafKey { ino: file(1), leaf: 0 });
+        for (first, blocks, whole) in [(0, 64, true), (9, 3, false), (5, 30, true), (63, 1, false)] {
+            brick.write(file(1), first, &payload(first, blocks), Sync::Data).await.expect("a healthy brick writes");
+            written.lock().expect("no panic while held").clear();
+            brick.checkpoint().await.expect("a healthy brick checkpoints");
+            let written = std::mem::take(&mut *written.lock().expect("no panic while held"));
+            let of_leaf = |edit: &IndexEdit| match edit {
+                IndexEdit::Put(of, _) if *of == key => Some(true),
+                IndexEdit::Patch(of, _) if *of == key => Some(false),
+                _ => None,
+            };
+            assert_eq!(written.iter().filter_map(of_leaf).collect::<Vec<_>>(), [whole], "{blocks} blocks");
+            let empty =
+                |edit: &IndexEdit| matches!(edit, IndexEdit::Put(key, value) if value.is_empty() && key[0] != 0);
+            assert!(!written.iter().any(empty), "{written:?}");
+        }
+        // Nothing but the positions.
+        brick.checkpoint().await.expect("a healthy brick checkpoints");
+        let written = std::mem::take(&mut *written.lock().expect("no panic while held"));
+        assert!(written.len() <= 2, "{written:?}");
     });
 }
 

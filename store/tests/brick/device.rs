@@ -205,7 +205,7 @@ fn a_device_that_can_not_be_read_is_not_taken_for_another() {
     for nth in 1..20 {
         let mut world = boot(1, &image);
         let (runtime, disk) = (world.runtime(), world.disk().clone());
-        disk.set_faults(FaultPlan { reads: Fail::Nth(nth), ..FaultPlan::default() });
+        disk.set_faults(FaultPlan { reads: Fail::From(nth), ..FaultPlan::default() });
         kinds.extend(
             world.block_on(async { Brick::open(&runtime, index.crashed(0)).await.err() }).map(|error| error.kind),
         );

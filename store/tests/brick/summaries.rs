@@ -85,6 +85,12 @@ fn compare(mut world: World, index: &ModelIndex, seed: u64, expected: &Map) {
         world.run_for(1_000_000_000);
         world.block_on(brick.checkpoint()).expect("a healthy brick checkpoints");
         let image = world.crash_as(Survival::Nothing, &mut rng);
+        for segment in sealed(index) {
+            let row = index.get(&keys::segment(segment)).expect("the model index reads").expect("it is sealed");
+            let used = values::decode_segment(&row).expect("a segment's row").used;
+            let last = read_summary(&image, segment).last().map_or(0, |entry| u32::from(entry.block));
+            assert!(used > last, "{segment} is used up to {used}, with a block at {last}");
+        }
         let rebuilt = rebuild(&image, &sealed(index));
         assert_eq!(rebuilt.len(), expected.len(), "seed {seed}, life {life}");
         assert_eq!(rebuilt, *expected, "seed {seed}, life {life}");
