@@ -33,6 +33,9 @@ pub struct Closed {
     pub link: Ino,
 }
 
+/// What a volume uses, and has.
+const COUNTS: &str = "reserved blocks, and has";
+
 /// Blocks per file: more than two segments hold.
 pub const BLOCKS: usize = 600;
 
@@ -181,7 +184,6 @@ fn damaged_leaves_are_found() {
 
 #[test]
 fn blocks_of_nobody_are_found() {
-    const COUNTS: &str = "reserved blocks, and has";
     on_closed(async |brick| {
         let (volume, one, nobody) = (brick.volume, brick.one, Ino::new(7777, brick.one.group()));
         let free = Place { segment: SegmentId(200), block: 9 };
@@ -335,6 +337,23 @@ fn a_summary_that_lacks_a_live_block_is_found() {
         brick.change(last, 1, |bytes| bytes[9] ^= 1).await;
         brick.finds(vec![], &["a summary's footer fails its checksum"]).await;
         assert_eq!(row.state, SegmentState::Sealed);
+    });
+}
+
+#[test]
+fn marks_of_orphans_are_held_against_inodes() {
+    on_closed(async |brick| {
+        let (volume, lost) = (brick.volume, Ino::new(7777, brick.one.group()));
+        let inode = base::Inode { links: 0, ..base::Inode::blank(FileKind::File, lost, brick.dir, Time(1)) };
+        let row = IndexEdit::Put(keys::inode(volume, lost), values::encode_inode(&inode));
+        let mark = |ino| IndexEdit::Put(keys::orphan(volume, ino), values::encode_mark());
+        // Nobody would ever free it.
+        let leaked = format!("inode {lost} of volume {volume} has no name and is no orphan");
+        brick.finds(vec![row.clone()], &[&leaked, COUNTS]).await;
+        brick.finds(vec![row, mark(lost)], &[COUNTS]).await;
+        let doomed = format!("inode {} of volume {volume} has names, and the next start frees it", brick.one);
+        brick.finds(vec![mark(brick.one)], &[&doomed]).await;
+        brick.finds(vec![mark(lost)], &[]).await;
     });
 }
 

@@ -50,12 +50,16 @@ impl Told {
         });
         Told { child, last, feeds, reads }
     }
-    /// Waits until so many transactions are committed.
+    /// Waits until so many transactions are committed, as long as there are more and more.
     pub fn wait_for(&self, number: u64) {
-        let deadline = Instant::now() + PATIENCE;
-        while self.last.load(Ordering::Relaxed) < number {
-            assert!(Instant::now() < deadline, "{} of {number} transactions", self.last.load(Ordering::Relaxed));
+        let (mut last, mut since) = (0, Instant::now());
+        while last < number {
+            assert!(since.elapsed() < PATIENCE, "{last} of {number} transactions");
             std::thread::sleep(Duration::from_millis(5));
+            let now = self.last.load(Ordering::Relaxed);
+            if now > last {
+                (last, since) = (now, Instant::now());
+            }
         }
     }
     /// Ends the program, and tells the last transaction that it has said is committed.

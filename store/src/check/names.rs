@@ -37,6 +37,8 @@ pub(super) struct Found {
     /// Its entries, by name and by cookie.
     pub names: u64,
     pub cookies: u64,
+    /// It is marked as one that the next start frees.
+    pub orphan: bool,
 }
 
 #[derive(Default)]
@@ -72,6 +74,8 @@ impl Check<'_> {
                     let finding = format!("an entry of volume {volume} leads to inode {ino}, which is not there");
                     self.find(finding, Means::Unreadable);
                 }
+                // A mark alone: there is nothing to free.
+                None if found.names + found.cookies == 0 => {}
                 None => {
                     let finding = format!("entries of directory {ino} of volume {volume}, which is not there");
                     self.find(finding, Means::Unreadable);
@@ -131,8 +135,11 @@ impl Check<'_> {
                 format!("directory {ino} of volume {volume} says {says} entries, has {names} and lists {cookies}");
             self.find(finding, Means::Names);
         }
-        if !root && inode.links > 0 && found.links == 0 {
+        if !root && found.links == 0 && (inode.links > 0 || !found.orphan) {
             self.find(format!("inode {ino} of volume {volume} has no name and is no orphan"), Means::Names);
+        }
+        if inode.links > 0 && found.orphan {
+            self.find(format!("inode {ino} of volume {volume} has names, and the next start frees it"), Means::Names);
         }
     }
 }

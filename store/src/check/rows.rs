@@ -104,7 +104,10 @@ impl Check<'_> {
             Row::Cookie => self.cookie(volume, key, value),
             Row::Target => self.target(volume, keys::first_ino(key)),
             Row::Xattrs => self.xattrs(volume, keys::first_ino(key), value),
-            Row::Orphan => self.report.orphans += 1,
+            Row::Orphan => {
+                self.report.orphans += 1;
+                self.names.of(volume, keys::orphan_ino(key)).orphan = true;
+            }
             // Read when the brick is opened, or only then used.
             Row::Group | Row::Intent | Row::Followed | Row::Session | Row::Volume => {}
             Row::Reserve => self.reserve(volume, key, value)?,
