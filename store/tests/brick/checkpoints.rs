@@ -13,52 +13,35 @@ use store::index::{Index, IndexEdit, Pair};
 
 /// An engine that keeps what it was told to write.
 #[derive(Clone)]
-struct Watched(ModelIndex, Arc<Mutex<Vec<IndexEdit>>>);
+struct Watched {
+    model: ModelIndex,
+    written: Arc<Mutex<Vec<IndexEdit>>>,
+    /// If not, its persist never ends well: a crash comes first.
+    persists: bool,
+}
 
 impl Index for Watched {
     fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
-        self.0.get(key)
+        self.model.get(key)
     }
     fn scan(&self, from: &[u8], to: &[u8], count: usize) -> Result<Vec<Pair>> {
-        self.0.scan(from, to, count)
+        self.model.scan(from, to, count)
     }
     fn write(&self, edits: Vec<IndexEdit>) -> Result<()> {
-        self.1.lock().expect("no panic while held").extend(edits.iter().cloned());
-        self.0.write(edits)
+        self.written.lock().expect("no panic while held").extend(edits.iter().cloned());
+        self.model.write(edits)
     }
     fn persist(&self) -> Result<()> {
-        self.0.persist()
+        match self.persists {
+            true => self.model.persist(),
+            false => Err(base::Error::new(base::Kind::Io, "the power fails first")),
+        }
     }
     fn written_bytes(&self) -> u64 {
-        self.0.written_bytes()
+        self.model.written_bytes()
     }
     fn memory_bytes(&self) -> u64 {
-        self.0.memory_bytes()
-    }
-}
-
-/// An engine whose persist never ends well: a crash comes first.
-#[derive(Clone)]
-struct Unpersisted(ModelIndex);
-
-impl Index for Unpersisted {
-    fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
-        self.0.get(key)
-    }
-    fn scan(&self, from: &[u8], to: &[u8], count: usize) -> Result<Vec<Pair>> {
-        self.0.scan(from, to, count)
-    }
-    fn write(&self, edits: Vec<IndexEdit>) -> Result<()> {
-        self.0.write(edits)
-    }
-    fn persist(&self) -> Result<()> {
-        Err(base::Error::new(base::Kind::Io, "the power fails first"))
-    }
-    fn written_bytes(&self) -> u64 {
-        0
-    }
-    fn memory_bytes(&self) -> u64 {
-        0
+        self.model.memory_bytes()
     }
 }
 
@@ -138,12 +121,12 @@ fn a_checkpoint_is_there_as_a_whole_or_not_at_all() {
             brick.checkpoint().await.expect("a healthy brick checkpoints");
             overwrite(&brick, &mut rng, 5).await;
             brick.stop().await;
-            let index = Unpersisted(index);
+            let index = Watched { model: index, written: Arc::default(), persists: false };
             let brick = Brick::open(&runtime, index.clone()).await.expect("a healthy brick opens");
             overwrite(&brick, &mut rng, 20).await;
             let expected = brick.map();
             brick.checkpoint().await.expect_err("its persist fails");
-            (index.0, expected)
+            (index.model, expected)
         });
         assert_eq!(index.unpersisted(), 1, "a checkpoint is one write");
         let image = world.crash_as(Survival::Nothing, &mut SplitMix(seed));
@@ -239,7 +222,7 @@ fn a_checkpoint_writes_no_more_than_it_must() {
     let runtime = world.runtime();
     world.block_on(async {
         let written = Arc::new(Mutex::new(Vec::new()));
-        let index = Watched(format(&runtime, 64).await, written.clone());
+        let index = Watched { model: format(&runtime, 64).await, written: written.clone(), persists: true };
         let brick = Brick::open(&runtime, index).await.expect("just formatted");
         let key = keys::leaf(VOLUME, LeafKey { ino: file(1), leaf: 0 });
         for (first, blocks, whole) in [(0, 64, true), (9, 3, false), (5, 30, true), (63, 1, false)] {
