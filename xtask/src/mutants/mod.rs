@@ -111,21 +111,27 @@ fn all(tree: &Tree, packages: &[String]) -> Result<Vec<Mutant>, String> {
     Ok(all)
 }
 
-/// So many of them, in the order that the seed gives.
-fn drawn(mut all: Vec<Mutant>, seed: u64, count: usize) -> Vec<Mutant> {
-    let mut state = seed;
-    for at in 0..count.min(all.len()) {
-        let other = at + (next(&mut state) % (all.len() - at) as u64) as usize;
-        all.swap(at, other);
+/// So many of them, in the order that the seed gives. It goes by what a mutant is, not by where: a change of the product
+/// changes the draw only by the mutants that it makes or removes, so that the same ones can be tried again.
+fn drawn(all: Vec<Mutant>, seed: u64, count: usize) -> Vec<Mutant> {
+    // Which of those that are told alike in its file this one is.
+    let mut alike: BTreeMap<(String, String), u32> = BTreeMap::new();
+    let mut keyed: Vec<(u64, Mutant)> = Vec::new();
+    for mutant in all {
+        let turn = alike.entry((mutant.path.clone(), mutant.site.told.clone())).or_default();
+        *turn += 1;
+        keyed.push((key(seed, &[&mutant.path, &mutant.site.told, &turn.to_string()]), mutant));
     }
-    all.truncate(count);
-    all
+    keyed.sort_by_key(|(key, _)| *key);
+    keyed.into_iter().take(count).map(|(_, mutant)| mutant).collect()
 }
 
-/// SplitMix64, as in `runtime::random`.
-fn next(state: &mut u64) -> u64 {
-    *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let mut mixed = *state;
+/// FNV-1a over the words, then mixed as by SplitMix64, for FNV alone spreads short texts badly.
+fn key(seed: u64, words: &[&str]) -> u64 {
+    let bytes = words.iter().flat_map(|word| word.bytes().chain([0]));
+    let mut mixed = bytes.fold(0xcbf2_9ce4_8422_2325 ^ seed.wrapping_mul(0x9e37_79b9_7f4a_7c15), |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    });
     mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     mixed ^ (mixed >> 31)

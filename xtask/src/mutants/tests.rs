@@ -111,6 +111,22 @@ fn a_seed_draws_the_same_mutants_again() {
 }
 
 #[test]
+fn a_draw_stays_as_it_is_when_something_else_changes() {
+    let mutants = |source: &str| -> Vec<Mutant> {
+        let sites = sites(source).expect("it parses").into_iter().enumerate();
+        sites.map(|(at, site)| Mutant { number: at as u32, path: "a.rs".into(), line: at, site }).collect()
+    };
+    let told = |source: &str| -> Vec<String> {
+        drawn(mutants(source), 1, usize::MAX).into_iter().map(|mutant| mutant.site.told).collect()
+    };
+    let longer = SOURCE.replace("fn less", "fn before(a: u64) -> bool {\n    a == 9\n}\nfn less");
+    let mut with_more = told(&longer);
+    assert_eq!(with_more.len(), told(SOURCE).len() + 4);
+    with_more.retain(|told| !told.contains("before") && !told.contains('9'));
+    assert_eq!(with_more, told(SOURCE));
+}
+
+#[test]
 fn a_bad_command_line_is_refused() {
     let refused = |words: &[&str]| read(&words.iter().map(ToString::to_string).collect::<Vec<_>>()).is_err();
     assert!(
