@@ -174,7 +174,8 @@ fn npm_installs() {
     shell(
         &project,
         &format!(
-            "npm init -y >/dev/null; npm install --no-audit --no-fund --cache $PWD/../cache {packages} >/dev/null"
+            "npm init -y >/dev/null; npm install --no-audit --no-fund --omit-lockfile-registry-resolved=false \
+             --cache $PWD/../cache {packages} >/dev/null"
         ),
     );
     shell(&project, "npm ls --all >/dev/null; npx --no-install tsc --version; node -e \"require('express')()\"");

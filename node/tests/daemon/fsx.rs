@@ -46,8 +46,22 @@ pub const MODES: [Mode; 4] = [
     ),
 ];
 
-/// So many operations of a mode on the mount's file of its name.
-pub fn run(home: &Home, (name, _, flen, max, align, weights): Mode, operations: u64, seed: u64) {
+/// Operations of one process at most: the tool keeps each mapping that it made, and each change of the file walks
+/// through all of them, until the kernel grants it no more (65,530 are usual).
+const ROUND_OPERATIONS: u64 = 20_000;
+
+/// So many operations of a mode on the mount's file of its name, in rounds, each with a seed of its own.
+pub fn run(home: &Home, mode: Mode, operations: u64, seed: u64) {
+    for round in 0..operations.div_ceil(ROUND_OPERATIONS) {
+        let left = operations - round * ROUND_OPERATIONS;
+        run_round(home, mode, left.min(ROUND_OPERATIONS), seed + 1_000_003 * round);
+        if round % 25 == 24 {
+            println!("{}: {} of {operations}", mode.0, (round + 1) * ROUND_OPERATIONS);
+        }
+    }
+}
+
+fn run_round(home: &Home, (name, _, flen, max, align, weights): Mode, operations: u64, seed: u64) {
     let file = home.scratch.join(&format!("{name}.toml"));
     // Room for no bytes is refused, as it should be. Aligned, the tool asks for none near the end, so it does not there.
     let sizes = format!("min = {align}\nmax = {max}\nalign = {align}");
