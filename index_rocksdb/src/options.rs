@@ -2,8 +2,8 @@
 
 use rocksdb::statistics::StatsLevel;
 use rocksdb::{
-    BlockBasedOptions, Cache, DBCompactionStyle, DBCompressionType, LogLevel, MergeOperands, UniversalCompactOptions,
-    WriteBufferManager,
+    BlockBasedIndexType, BlockBasedOptions, Cache, DBCompactionStyle, DBCompressionType, LogLevel, MergeOperands,
+    UniversalCompactOptions, WriteBufferManager,
 };
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use store::index::MergeLeaf;
@@ -176,6 +176,10 @@ fn tables(cache: &Cache) -> BlockBasedOptions {
     tables.set_block_cache(cache);
     tables.set_block_size(BLOCK_BYTES);
     tables.set_bloom_filter(BLOOM_BITS, false);
+    // In parts of 4 KiB, of which those that are in use stay in the cache. The filter of a table in one piece has up to a
+    // megabyte, more than a shard of a small cache takes: each look at it would read it again.
+    tables.set_index_type(BlockBasedIndexType::TwoLevelIndexSearch);
+    tables.set_partition_filters(true);
     tables.set_cache_index_and_filter_blocks(true);
     tables.set_pin_l0_filter_and_index_blocks_in_cache(true);
     tables

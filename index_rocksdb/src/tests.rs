@@ -301,6 +301,34 @@ fn a_flipped_byte_in_a_table_is_corrupt_and_nothing_else() {
     assert_eq!(index.scan(b"", b"z", usize::MAX), Ok(expected));
 }
 
+/// Bytes that the calling thread has read from files.
+fn thread_read_bytes() -> u64 {
+    let text = fs::read_to_string("/proc/thread-self/io").expect("Linux tells it");
+    let line = text.lines().find_map(|line| line.strip_prefix("rchar: ")).expect("it is told");
+    line.parse().expect("a number")
+}
+
+#[test]
+fn what_is_not_there_is_told_without_reading_much() {
+    let scratch = Scratch::new("absent");
+    let index = create(&scratch.index());
+    let key = |number: u64| format!("a name of some length {:016x}", SplitMix(number).next()).into_bytes();
+    const KEYS: u64 = 1_000_000;
+    for batch in 0..KEYS / 10_000 {
+        let numbers = batch * 10_000..(batch + 1) * 10_000;
+        index.write(numbers.map(|number| IndexEdit::Put(key(number), vec![0, 1])).collect()).expect("written");
+    }
+    index.persist().and_then(|()| index.settle()).expect("persisted");
+    const GETS: u64 = 2_000;
+    let before = thread_read_bytes();
+    for number in KEYS..KEYS + GETS {
+        assert_eq!(index.get(&key(number)), Ok(None));
+    }
+    let each = (thread_read_bytes() - before) / GETS;
+    println!("{each} bytes are read for a key that is not there");
+    assert!(each < 16 << 10, "{each} bytes: a few parts of filters, not whole ones");
+}
+
 #[test]
 fn a_short_or_missing_table_is_corrupt() {
     let scratch = Scratch::new("short");
