@@ -199,8 +199,11 @@ mod tests {
     #[test]
     fn promises_are_not_counted_twice_and_go_with_what_is_cut() {
         let mut reserve = Reserve::default();
+        assert!(!reserve.holds(0), "nothing was promised");
         reserve.add(10..20);
         reserve.add(30..40);
+        let held: Vec<_> = (0..50).filter(|block| reserve.holds(*block)).collect();
+        assert_eq!(held, (10..20).chain(30..40).collect::<Vec<_>>());
         reserve.extents.iter_mut().for_each(|extent| extent.left = Some(5));
         reserve.add(0..50);
         let counted = Some(5);

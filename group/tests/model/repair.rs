@@ -274,6 +274,16 @@ fn names_and_counts_are_mended() {
     );
     repairs(async |brick| vec![IndexEdit::Delete(cookie_of(brick, "one"))], &[]);
     repairs(async |brick| vec![IndexEdit::Put(cookie_of(brick, "one"), vec![1, 9])], &[]);
+    // One that leads elsewhere than its entry, which leads to an inode of its kind; or that has another's name.
+    for (name, ino) in [("one", 1), ("other", 0)] {
+        repairs(
+            async |brick| {
+                let value = values::encode_cookie(name.as_bytes(), [brick.one, brick.other][ino], base::FileKind::File);
+                vec![IndexEdit::Put(cookie_of(brick, "one"), value)]
+            },
+            &[],
+        );
+    }
     for (links, entries) in [(7, 3), (2, 9)] {
         repairs(
             async |brick| {

@@ -206,6 +206,32 @@ fn batch_headers_know_their_own_bytes() {
 }
 
 #[test]
+fn what_a_scrub_remembers_comes_back() {
+    use crate::scrub::{Bad, Position, State, Why};
+    let bad = |why| Bad {
+        place: Place { segment: SegmentId(1), block: 2 },
+        life: Life(3),
+        blocks: 4,
+        volume: VolumeId(5),
+        ino: Ino(6),
+        offset: 7,
+        why,
+    };
+    for state in [State::Never, State::Running, State::Stopped, State::Done] {
+        let position = Position {
+            state,
+            began: Time(8),
+            ended: Time(9),
+            next: SegmentId(10),
+            blocks: 11,
+            bad: [Why::Differs, Why::Unreadable, Why::Untold].map(bad).to_vec(),
+            unlisted: 12,
+        };
+        assert_eq!(values::decode_scrub(&values::encode_scrub(&position)), Ok(position));
+    }
+}
+
+#[test]
 fn summaries_and_rows_come_back() {
     let entry = summary::SummaryEntry {
         block: 9,

@@ -202,3 +202,37 @@ pub fn a_segment_is_not_sealed_before_its_payloads_are_ordered() {
         assert!(told.iter().any(|entry| (entry.ino, entry.block) == (file(1), place.block)), "its summary forgot it");
     });
 }
+
+/// What a checkpoint wrote of an open segment's blocks is of that life. Without a live block it would be free after starts
+/// that made no checkpoint, and taken again: then these parts would be taken for its next life's.
+#[test]
+fn a_dead_segment_of_which_parts_are_left_is_not_taken_before_it_is_sealed() {
+    let mut world = World::new(7);
+    let runtime = world.runtime();
+    let (index, mut expected) = world.block_on(async {
+        let index = format(&runtime, 64).await;
+        let brick = Brick::open(&runtime, index.clone()).await.expect("just formatted");
+        brick.write_bulk(file(1), 0, &payload(1, 32), Sync::Data).await.expect("a healthy brick writes");
+        for half in [0, 16] {
+            brick.write(file(1), half, &payload(2 + half, 16), Sync::Data).await.expect("a healthy brick writes");
+        }
+        brick.checkpoint().await.expect("a healthy brick checkpoints");
+        (index, brick.map())
+    });
+    for life in 1..4 {
+        world = boot(life, &world.crash_as(Survival::Nothing, &mut SplitMix(life)));
+        let runtime = world.runtime();
+        expected = world.block_on(async {
+            let brick = Brick::open(&runtime, index.clone()).await.expect("a crash leaves a brick that opens");
+            assert_eq!(brick.map(), expected);
+            for number in 0..8 {
+                let bytes = payload(life << 8 | number, 30);
+                brick.write(file(life), number * 30, &bytes, Sync::Data).await.expect("a healthy brick writes");
+                brick.write_bulk(file(7), number * 30, &bytes, Sync::Data).await.expect("a healthy brick writes");
+            }
+            brick.map()
+        });
+    }
+    let image = world.crash_as(Survival::Nothing, &mut SplitMix(7));
+    compare(boot(8, &image), &index, 7, &expected);
+}
