@@ -17,6 +17,7 @@ use store::format::values::{self, SegmentState};
 use store::format::{segment, summary};
 use store::index::model::ModelIndex;
 use store::index::{Index, IndexEdit, Pair};
+use store::purge::Purge;
 use store::repair::{Depth, Lost, Repaired, repair};
 use store::reserve::{Extent, Reserve};
 use store::usage::Usage;
@@ -176,6 +177,26 @@ fn maps_are_built_again_from_summaries() {
     repairs(async |brick| vec![IndexEdit::Put(brick.leaf_key(brick.one, 1), vec![77; 40])], &[]);
     // All leaves of a file: each is in summaries of sealed and open segments.
     repairs(async |brick| (0..10).map(|leaf| IndexEdit::Delete(brick.leaf_key(brick.one, leaf))).collect(), &[]);
+}
+
+/// Nobody knows whether it was written after what has cut it, here the file's first truncation or hole.
+#[test]
+fn a_leaf_that_was_cut_and_can_not_be_read_is_a_loss() {
+    repairs(
+        async |brick| {
+            let key = keys::inode(brick.volume, brick.one);
+            let row = brick.index.get(&key).expect("the model index reads").expect("it is there");
+            let inode = base::Inode { trim: 1, ..values::decode_inode(&row).expect("an inode") };
+            let mut purge = Purge::new(0);
+            purge.cut(1..2, 1..2, inode.trim);
+            vec![
+                IndexEdit::Put(key, values::encode_inode(&inode)),
+                IndexEdit::Put(keys::purge(brick.volume, brick.one), values::encode_purge(&purge)),
+                IndexEdit::Put(brick.leaf_key(brick.one, 1), vec![77; 40]),
+            ]
+        },
+        &["data; it reads as zeros now"],
+    );
 }
 
 #[test]

@@ -85,3 +85,36 @@ pub fn beyond(these: &[u64], those: &[u64]) -> u32 {
     let word = |(at, &bits): (usize, &u64)| (bits & !those.get(at).copied().unwrap_or(0)).count_ones();
     these.iter().enumerate().map(word).sum()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use base::Index;
+
+    #[test]
+    fn a_summary_that_says_anything_else_is_noticed() {
+        let (group, volume, ino, index) = (GroupId(1), VolumeId(2), Ino(3), Index(5));
+        let one = SummaryEntry { block: 9, group, volume, ino, offset: 4, index, crc: 6 };
+        let other = SummaryEntry { block: 70, offset: 5, crc: 7, ..one };
+        let mut claims = Claims::default();
+        [other, one].iter().for_each(|entry| claims.add(entry.block, &Owner::told(entry)));
+        assert!(claims.are_told(&[one, other]));
+        // Which record named it, and what no leaf names, is nothing that a leaf says.
+        let index = Index(8);
+        assert!(claims.are_told(&[SummaryEntry { index, ..one }, SummaryEntry { block: 10, ..one }, other]));
+        for wrong in [
+            SummaryEntry { block: 8, ..one },
+            SummaryEntry { group: GroupId(0), ..one },
+            SummaryEntry { volume: VolumeId(3), ..one },
+            SummaryEntry { ino: Ino(2), ..one },
+            SummaryEntry { offset: 5, ..one },
+            SummaryEntry { crc: 7, ..one },
+            SummaryEntry { block: one.block, ..other },
+        ] {
+            assert!(!claims.are_told(&[wrong, other]), "{wrong:?}");
+        }
+        assert!(!claims.are_told(&[one]));
+        let swapped = [SummaryEntry { block: 9, ..other }, SummaryEntry { block: 70, ..one }];
+        assert!(!claims.are_told(&swapped));
+    }
+}

@@ -3,7 +3,7 @@
 
 use crate::rig::{Brick, SEGMENT_BYTES, boot, file, format, payload, seeds};
 use base::limits::SEGMENT_BYTES_MAX;
-use base::{Ino, Place, Sync};
+use base::{Ino, Place, Sync, VolumeId};
 use runtime::random::SplitMix;
 use runtime::sim::{Fail, FaultPlan, Ran, Side, Survival, World};
 use runtime::{OpenMode, Runtime};
@@ -122,7 +122,8 @@ fn a_device_that_can_not_read_is_told_from_one_that_could_not_once() {
         let all = scrub::status(&brick.store).position.bad;
         assert!(all.iter().any(|bad| bad.why == Why::Unreadable) && all.iter().any(|bad| bad.why == Why::Untold));
         // Of a segment that can't be told, the whole of it is meant.
-        let whole = |bad: &&scrub::Bad| (bad.place.block, bad.offset, bad.ino) == (0, 0, Ino(0));
+        let nobody = (VolumeId(0), Ino(0));
+        let whole = |bad: &&scrub::Bad| (bad.place.block, bad.offset, (bad.volume, bad.ino)) == (0, 0, nobody);
         assert!(all.iter().filter(|bad| bad.why == Why::Untold).all(|bad| whole(&bad)), "{all:?}");
         assert!(brick.store.log.failed().is_none(), "reading changes nothing");
     });
