@@ -17,6 +17,7 @@ use store::format::values::{self, SegmentState};
 use store::format::{segment, summary};
 use store::index::model::ModelIndex;
 use store::index::{Index, IndexEdit, Pair};
+use store::progress::Step;
 use store::purge::Purge;
 use store::repair::{Depth, Lost, Repaired, repair};
 use store::reserve::{Extent, Reserve};
@@ -356,6 +357,8 @@ fn a_repair_says_what_it_mends() {
         let reserve = values::encode_reserve(&Reserve { project: 0, extents });
         let promise = IndexEdit::Put(keys::reserve(brick.volume, brick.one), reserve);
         brick.index.write(vec![promise]).expect("the model writes");
+        let unknown = IndexEdit::Put(keys::group(GroupId(Shape::SMALL.groups)), vec![1]);
+        brick.index.write(vec![unknown]).expect("the model writes");
         // A directory that says it lies elsewhere.
         let key = keys::inode(brick.volume, brick.dir);
         let row = brick.index.get(&key).expect("the model index reads").expect("it is there");
@@ -368,6 +371,7 @@ fn a_repair_says_what_it_mends() {
         let round = once(&brick.runtime, Arc::new(brick.index.clone())).await.expect("a healthy device");
         let told = [
             "both copies of the superblock were written anew".to_string(),
+            "1 rows of the index of no known kind were removed".to_string(),
             format!("inode {} of volume {} has a name, and is no orphan any more", brick.one, brick.volume),
             format!(
                 "directory {} of volume {} lies in {}, and said in {}",
@@ -488,6 +492,75 @@ fn what_has_lost_its_name_is_in_lost_and_found() {
         let new = rig.create(found, "new").await.expect("there is room");
         assert!(![found, brick.one, brick.other].contains(&new));
         rig.close().await;
+    });
+}
+
+#[test]
+fn a_file_that_is_called_lost_and_found_stays() {
+    on_closed(async |brick| {
+        let index = brick.index.crashed(0);
+        let cookie_of = |ino: Ino| {
+            let (from, to) = keys::cookies_after(brick.volume, brick.dir, 0);
+            let rows = index.scan(&from, &to, 10).expect("the model index reads");
+            let is = |(_, value): &&Pair| values::decode_cookie(value).is_ok_and(|row| row.1 == ino);
+            rows.iter().find(is).expect("it is listed").0.clone()
+        };
+        // One has another name, the other one none.
+        let (taken, kind, cookie) = (b"lost+found", base::FileKind::File, 1 << 40);
+        let edits = vec![
+            IndexEdit::Put(keys::entry(brick.volume, brick.root, taken), values::encode_entry(brick.one, kind, cookie)),
+            IndexEdit::Put(
+                keys::cookie(brick.volume, brick.root, cookie),
+                values::encode_cookie(taken, brick.one, kind),
+            ),
+            IndexEdit::Delete(cookie_of(brick.other)),
+            IndexEdit::Delete(keys::entry(brick.volume, brick.dir, b"other")),
+        ];
+        index.write(edits).expect("the model index writes");
+        index.persist().expect("the model index is durable");
+        let lost = mended(&brick.runtime, &index).await;
+        assert!(lost.is_empty(), "{lost:#?}");
+        let volume = volume(&index, brick.volume);
+        let rig = Rig::existing((brick.runtime.clone(), index), Shape::SMALL, volume).await;
+        assert_eq!(rig.lookup(brick.root, "lost+found").await, Ok(brick.one));
+        let found = rig.lookup(brick.root, "lost+found.1").await.expect("it was made");
+        assert_eq!(rig.lookup(found, &format!("#{}", brick.other.0)).await, Ok(brick.other));
+        is_as_it_was(&rig, brick.other, brick.other, &lost).await;
+        rig.close().await;
+    });
+}
+
+/// Of a volume that was deleted, leaves are left until checkpoints have freed them.
+#[test]
+fn what_is_yet_to_be_freed_is_no_damage() {
+    on_closed(async |brick| {
+        let deleted = VolumeId(9);
+        for group in (0..Shape::SMALL.groups).map(GroupId) {
+            let mut leaf = Leaf::default();
+            leaf.set(3, Slot::Hole);
+            let key = keys::leaf(deleted, LeafKey { ino: Ino::new(7777, group), leaf: 0 });
+            let mark = IndexEdit::Put(keys::purged_volume(group, deleted), values::encode_mark());
+            brick.index.write(vec![IndexEdit::Put(key, leaf.encode()), mark]).expect("the model index writes");
+        }
+        assert_eq!(checked(&brick.runtime, &brick.index).await.findings, Vec::<String>::new());
+        let round = once(&brick.runtime, Arc::new(brick.index.clone())).await.expect("a healthy device");
+        assert_eq!((round.mended, round.lost), (Vec::new(), Vec::new()));
+    });
+}
+
+#[test]
+fn a_repair_tells_how_far_it_is() {
+    on_closed(async |brick| {
+        let opening = Opening::read(brick.runtime.clone(), Arc::new(brick.index.clone()), true).await;
+        let mut steps: Vec<Step> = Vec::new();
+        let opening = opening.expect("a closed brick opens");
+        repair(&opening, Depth::All, &mut |step| steps.push(step)).await.expect("a healthy device");
+        for what in ["rows", "entries", "maps", "names", "counts"] {
+            let of_this: Vec<_> = steps.iter().filter(|step| step.what == what).collect();
+            assert!(!of_this.is_empty(), "{what}: {steps:?}");
+            assert!(of_this.iter().all(|step| step.done <= step.of && step.of > 0), "{what}: {of_this:?}");
+        }
+        assert_eq!(steps.last(), Some(&Step::begin("making it durable")));
     });
 }
 

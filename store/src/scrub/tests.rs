@@ -52,6 +52,15 @@ fn plant(every_ns: u64, more_percent: u64) -> Plant {
 }
 
 #[test]
+fn a_rest_ends_after_one_turn() {
+    let nobody = Clients::default();
+    let mut pacer = Pacer::new(0, nobody);
+    assert_eq!(pacer.pause_ns(TURN_NS - 1, SLICE_NS, nobody), 1);
+    // It begins with a twentieth of the time.
+    assert_eq!(pacer.pause_ns(TURN_NS, SLICE_NS, nobody), 19 * SLICE_NS);
+}
+
+#[test]
 fn alone_it_soon_works_all_the_time() {
     let seen = run(plant(0, 0), 10);
     assert_eq!(seen[9].0, 1000);

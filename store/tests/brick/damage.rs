@@ -134,6 +134,54 @@ fn damaged_payload_below_the_durable_mark_is_found_when_it_is_read() {
     });
 }
 
+/// The image with a batch that has neither records nor payload some blocks behind the last one.
+fn with_batch(image: &DiskImage, change: impl Fn(&mut BatchHeader)) -> DiskImage {
+    let (at, last) = *batches(image).last().expect("there are batches");
+    let end = at + u64::from(u32::from(last.header_blocks) + last.payload_blocks) * 4096;
+    let number = last.number + 3;
+    let mut header = BatchHeader {
+        number,
+        durable_through: number - 1,
+        header_blocks: 1,
+        payload_blocks: 0,
+        records: 0,
+        records_bytes: 0,
+        ..last
+    };
+    change(&mut header);
+    let mut world = boot(1, image);
+    let runtime = world.runtime();
+    world.block_on(async {
+        let file = runtime.disk.open(DATA, runtime::OpenMode::Existing).expect("the file was made");
+        let mut buffer = runtime.buffer(4096).expect("within the bound");
+        header.seal(&mut buffer);
+        let slices = vec![buffer.share().slice(0..4096)];
+        let written = runtime::disk::write(&*runtime.disk, file, end + 2 * 4096, slices, true).await;
+        written.1.expect("it can be written");
+    });
+    world.crash_as(Survival::Everything, &mut SplitMix(1))
+}
+
+/// What a segment held before this life, or before this brick, may look like a log.
+#[test]
+fn batches_that_are_not_of_this_log_tell_nothing_of_it() {
+    let (image, index) = brick_at_rest(7, 0);
+    let whole = opened(&image, &index);
+    assert!(whole.is_ok());
+    assert_eq!(opened(&with_batch(&image, |_| ()), &index), Err(Kind::Corrupt), "batches before it are missing");
+    let others: [fn(&mut BatchHeader); 5] = [
+        |header| header.uuid.0[0] ^= 1,
+        |header| header.segment.0 += 1,
+        |header| header.life.0 -= 1,
+        |header| header.sequence -= 1,
+        // It would not fit into the segment.
+        |header| header.payload_blocks = 256,
+    ];
+    for (number, other) in others.iter().enumerate() {
+        assert_eq!(opened(&with_batch(&image, other), &index), whole, "{number}");
+    }
+}
+
 /// The image with other superblock copies.
 fn with_copies(image: &DiskImage, copies: [&[u8]; 2]) -> DiskImage {
     let mut world = boot(1, image);
