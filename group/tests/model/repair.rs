@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use store::Opening;
 use store::format::keys::{self, Row};
 use store::format::leaf::{Leaf, Slot};
-use store::format::values::{self, SegmentState};
+use store::format::values::{self, SegmentRow, SegmentState};
 use store::format::{segment, summary};
 use store::index::model::ModelIndex;
 use store::index::{Index, IndexEdit, Pair};
@@ -178,6 +178,38 @@ fn maps_are_built_again_from_summaries() {
     repairs(async |brick| vec![IndexEdit::Put(brick.leaf_key(brick.one, 1), vec![77; 40])], &[]);
     // All leaves of a file: each is in summaries of sealed and open segments.
     repairs(async |brick| (0..10).map(|leaf| IndexEdit::Delete(brick.leaf_key(brick.one, leaf))).collect(), &[]);
+}
+
+/// What lies beside a block whose map is wrong is as good as its own map, also if the device has lost it: no repair brings that
+/// back.
+#[test]
+fn only_what_contradicts_something_is_mended() {
+    on_closed(async |brick| {
+        let block = brick.block_in(SegmentState::Sealed);
+        let (place, crc, birth) = brick.slot(brick.one, block);
+        let beside = |other: &u64| *other != block && brick.slot(brick.one, *other).0.segment == place.segment;
+        let beside = (0..BLOCKS as u64).find(beside).expect("a segment holds more than one");
+        brick.change(brick.slot(brick.one, beside).0, 1, |bytes| bytes[9] ^= 1).await;
+        let wrong = brick.mapped(brick.one, block, (place, crc ^ 1, birth));
+        brick.index.write(vec![wrong]).expect("the model index writes");
+        let round = once(&brick.runtime, Arc::new(brick.index.clone())).await.expect("a healthy device");
+        let again = format!("block {block} of inode {} of volume {} was found again", brick.one, brick.volume);
+        assert_eq!((round.mended, round.lost), (vec![again], Vec::new()));
+    });
+}
+
+/// Its blocks may have been overwritten: those that are not what they were are lost, the others stay.
+#[test]
+fn a_segment_that_counts_as_free_is_taken_back() {
+    repairs(
+        async |brick| {
+            let (place, ..) = brick.slot(brick.one, brick.block_in(SegmentState::Sealed));
+            brick.change(place, 1, |bytes| bytes.fill(7)).await;
+            let row = SegmentRow { state: SegmentState::Free, live: Vec::new(), ..brick.row(place.segment) };
+            vec![IndexEdit::Put(keys::segment(place.segment), values::encode_segment(&row))]
+        },
+        &["data; it reads as zeros now"],
+    );
 }
 
 /// Nobody knows whether it was written after what has cut it, here the file's first truncation or hole.
