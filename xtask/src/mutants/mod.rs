@@ -15,7 +15,7 @@ use crate::scan::line_of;
 use crate::tree::{Tree, root};
 use copy::Copy;
 use sites::Site;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 use trial::{End, Test};
@@ -23,7 +23,8 @@ use trial::{End, Test};
 const HELP: &str = "\
 cargo xtask mutants [--seed S] [--count N] [--packages A,B] [--only N,N]
 
-  S: which mutants are drawn, usually 1; N of them, usually 300; of packages store,names,group
+  S: which mutants are drawn, usually 1; N of them, usually 300; of packages store,names,group. Those are left out of
+     which docs/mutants.md tells why nobody could notice them.
   --only: of those drawn, the ones with these numbers (a survivor, after a test was written)
   Errors if fewer than nine of ten are killed.
 ";
@@ -32,6 +33,8 @@ cargo xtask mutants [--seed S] [--count N] [--packages A,B] [--only N,N]
 const PACKAGES: [&str; 3] = ["store", "names", "group"];
 /// What only tests and simulation use, though it lies beside the product.
 const APART: [&str; 1] = ["store/src/index/model.rs"];
+/// Mutants that change nothing that a user or an operator could notice, each with the reason.
+const EQUAL: &str = "docs/mutants.md";
 /// Whose tests run.
 const TESTED: [&str; 4] = ["store", "names", "group", "sim"];
 
@@ -75,8 +78,11 @@ fn read(arguments: &[String]) -> Result<Asked, String> {
 /// Draws mutants, builds them, and tries each.
 pub fn run(arguments: &[String]) -> Result<(), String> {
     let asked = read(arguments)?;
-    let all = all(&Tree::load(&root())?, &asked.packages)?;
+    let mut all = all(&Tree::load(&root())?, &asked.packages)?;
     println!("{} possible mutants in {}; seed {}", all.len(), asked.packages.join(", "), asked.seed);
+    let (possible, equal) = (all.len(), equal()?);
+    all.retain(|mutant| !equal.contains(&(mutant.path.clone(), mutant.site.told.clone())));
+    println!("{} are left out: nobody could notice them, {EQUAL} tells why", possible - all.len());
     // Some will be refused by the compiler.
     let mut mutants = drawn(all, asked.seed, asked.count + asked.count / 3 + 10);
     let copy = Copy::new(&mutants)?;
@@ -109,6 +115,18 @@ fn all(tree: &Tree, packages: &[String]) -> Result<Vec<Mutant>, String> {
         }
     }
     Ok(all)
+}
+
+/// The mutants of the list: file, and what is told of the change. A line is "- `file` `` change ``: reason".
+fn equal() -> Result<BTreeSet<(String, String)>, String> {
+    let text = std::fs::read_to_string(root().join(EQUAL)).map_err(|error| format!("{EQUAL}: {error}"))?;
+    let read = |line: &str| {
+        let (path, rest) = line.split_once("` `` ")?;
+        let (told, why) = rest.split_once(" ``: ")?;
+        (!why.is_empty()).then(|| (path.to_string(), told.to_string()))
+    };
+    let lines = text.lines().filter_map(|line| line.strip_prefix("- `"));
+    lines.map(|line| read(line).ok_or_else(|| format!("{EQUAL}: not understood: {line}"))).collect()
 }
 
 /// So many of them, in the order that the seed gives. It goes by what a mutant is, not by where: a change of the product

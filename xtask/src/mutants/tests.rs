@@ -127,6 +127,15 @@ fn a_draw_stays_as_it_is_when_something_else_changes() {
 }
 
 #[test]
+fn what_is_listed_as_equal_is_there() {
+    let tree = Tree::load(&root()).expect("the repository can be read");
+    let all = all(&tree, &PACKAGES.map(str::to_string)).expect("it parses");
+    let there: BTreeSet<_> = all.into_iter().map(|mutant| (mutant.path, mutant.site.told)).collect();
+    let gone: Vec<_> = equal().expect("it can be read").into_iter().filter(|one| !there.contains(one)).collect();
+    assert!(gone.is_empty(), "docs/mutants.md lists what is no mutant any more: {gone:#?}");
+}
+
+#[test]
 fn a_bad_command_line_is_refused() {
     let refused = |words: &[&str]| read(&words.iter().map(ToString::to_string).collect::<Vec<_>>()).is_err();
     assert!(
