@@ -2,7 +2,7 @@
 
 use super::world::World;
 use crate::{Caller, Need, Stop, TIME_KEPT, apply_inode};
-use base::limits::{LINKS_MAX, TARGET_BYTES_MAX, XATTR_VALUE_BYTES_MAX};
+use base::limits::{FILE_BYTES_MAX, LINKS_MAX, TARGET_BYTES_MAX, XATTR_VALUE_BYTES_MAX};
 use base::{
     Edit, FileKind, GroupId, Ino, Inode, Kind, Name, Op, Outcome, Reply, Room, SetAttr, SetHow, SetTime, Time, VolumeId,
 };
@@ -146,6 +146,19 @@ fn a_cleared_range_loses_its_whole_blocks_and_setuid() {
 }
 
 #[test]
+fn no_range_goes_beyond_the_largest_file() {
+    let (mut world, root, caller) = world();
+    let ino = done(&mut world, &caller, &Op::Create { parent: root, name: name("f"), mode: 0o644, exclusive: true });
+    for (room, keep_size) in
+        [(Room::Hole, true), (Room::Zeroed, false), (Room::Promised, true), (Room::Promised, false)]
+    {
+        let range = |length| Op::Allocate { ino, offset: FILE_BYTES_MAX - 4096, length, keep_size, room };
+        assert_eq!(refused(&mut world, &caller, &range(4097)), Kind::TooLarge);
+        world.decide(&range(4096), &caller).expect("the last block");
+    }
+}
+
+#[test]
 fn every_need_is_asked_for_by_what_lacks_it() {
     let (mut world, root, caller) = world();
     world.spread = Some(GroupId(3));
@@ -223,6 +236,11 @@ fn links_and_targets_have_bounds() {
     world.inodes.get_mut(&key).expect("the root").links = LINKS_MAX;
     let make = Op::MakeDir { parent: root, name: name("e"), mode: 0o755 };
     assert_eq!(refused(&mut world, &caller, &make), Kind::TooManyLinks);
+    done(&mut world, &caller, &Op::Create { parent: root, name: name("file"), mode: 0o644, exclusive: true });
+    for (parent, one, new_parent, other) in [(dir, "sub", root, "file"), (root, "file", dir, "sub")] {
+        let exchange = Op::Exchange { parent, name: name(one), new_parent, new_name: name(other) };
+        assert_eq!(refused(&mut world, &caller, &exchange), Kind::TooManyLinks);
+    }
     let rename = |text: &str| Op::Rename {
         parent: dir,
         name: name("sub"),
@@ -243,6 +261,18 @@ fn links_and_targets_have_bounds() {
     assert_eq!(refused(&mut world, &caller, &link(b"")), Kind::NotFound);
     let ino = done(&mut world, &caller, &link(&[b'x'; TARGET_BYTES_MAX]));
     assert_eq!(world.inode(ino).map(|inode| (inode.size, inode.mode)), Some((TARGET_BYTES_MAX as u64, 0o777)));
+}
+
+/// One that nobody has open is about to be purged: the name would be one of nothing.
+#[test]
+fn a_file_without_a_name_gets_one_only_while_it_is_open() {
+    let (mut world, root, caller) = world();
+    let ino = done(&mut world, &caller, &Op::TempFile { parent: root, mode: 0o600 });
+    let link = Op::Link { ino, new_parent: root, new_name: name("f") };
+    assert_eq!(refused(&mut world, &caller, &link), Kind::NotFound);
+    world.opens.insert(ino, 1);
+    assert_eq!(done(&mut world, &caller, &link), ino);
+    assert_eq!(world.inode(ino).map(|inode| inode.links), Some(1));
 }
 
 #[test]
