@@ -2,10 +2,9 @@
 
 use crate::rig::{Rig, Shape, format, name, pattern};
 use base::{At, Kind, Op, SetAttr, Sync};
-use group::Context;
 use runtime::random::SplitMix;
 use runtime::sim::{Fail, FaultPlan, SimDisk, Survival, World};
-use runtime::{FileId, Ledger, Need, OpenMode, Runtime, Slabs, Stage, tasks, tasks::Local};
+use runtime::{FileId, Need, OpenMode, Runtime, Slabs, Stage, tasks, tasks::Local};
 use std::sync::Arc;
 
 const DATA: &str = "segments-00000";
@@ -266,14 +265,6 @@ fn a_host_that_fails_is_not_called_full() {
     }
 }
 
-/// What a request has waited until it was let in.
-fn admitted_ns(rig: &Rig, context: &Context) -> u64 {
-    let ledger = Ledger::new(1, &["any"]);
-    ledger.record(0, 0, &context.span, &*rig.runtime.clock);
-    let profile = ledger.profile();
-    profile[0].stages.iter().find(|(stage, _)| *stage == Stage::Admit).map_or(0, |(_, took)| took.sum_ns())
-}
-
 #[test]
 fn a_full_memory_slows_clients_and_ends_nothing() {
     let slabs = Arc::new(Slabs::new(2, 32 << 20));
@@ -307,7 +298,7 @@ fn a_full_memory_slows_clients_and_ends_nothing() {
         };
         tasks::both(read, free).await;
         assert!(rig.runtime.clock.now_ns() - began >= 300_000_000);
-        assert!(admitted_ns(&rig, &context) >= 290_000_000, "and it says so");
+        assert!(rig.booked_ns(&context, Stage::Admit) >= 290_000_000, "and it says so");
         // Nobody waits for ever.
         let held = all();
         assert_eq!(rig.read(file, 0, 2000).await, Err(Kind::Host));
@@ -332,7 +323,7 @@ fn many_large_names_at_once_fit_into_a_small_memory() {
             for op in [Op::SymLink { parent, name, target: target.clone() }, Op::Unlink { parent, name }] {
                 let context = rig.context();
                 rig.call_as(&context, op, None).await.expect("it waits for memory");
-                admitted += admitted_ns(&rig, &context);
+                admitted += rig.booked_ns(&context, Stage::Admit);
             }
         }
         let took = rig.runtime.clock.now_ns() - began;

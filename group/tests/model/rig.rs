@@ -2,7 +2,7 @@
 
 use base::{At, Attr, DirEntry, Ino, Kind, Name, Op, Reply, RequestId, Result, SessionId, SetAttr, Sync, Volume};
 use group::{Answer, Class, Context, Groups, Options};
-use runtime::{Event, Runtime, Span, tasks::Local};
+use runtime::{Event, Ledger, Runtime, Span, Stage, tasks::Local};
 use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -198,6 +198,13 @@ impl Rig {
             membership: 1,
             span: Span::start(self.runtime.clock.now_ns()),
         }
+    }
+    /// What a request says of its time in a stage.
+    pub fn booked_ns(&self, context: &Context, stage: Stage) -> u64 {
+        let ledger = Ledger::new(1, &["any"]);
+        ledger.record(0, 0, &context.span, &*self.runtime.clock);
+        let profile = ledger.profile();
+        profile[0].stages.iter().find(|(of, _)| *of == stage).map_or(0, |(_, took)| took.sum_ns())
     }
     /// Performs an operation.
     pub async fn call(&self, op: Op, data: Option<&[u8]>) -> Result<Answer> {

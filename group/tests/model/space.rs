@@ -1,12 +1,16 @@
 //! A brick that fills: statfs tells it, writes are refused cleanly, everything else goes on, and space comes back
 //! (rule K5).
 
-use crate::rig::{FREE, Rig, SEGMENT_BYTES, Shape, name, pattern};
+use crate::rig::{FREE, Rig, SEGMENT_BYTES, Shape, format, name, pattern};
 use base::limits::BLOCK_BYTES;
-use base::{At, Ino, Kind, Op, Reply, Sync};
+use base::{At, Ino, Kind, Op, Reply, SegmentId, Sync};
+use runtime::Stage;
 use runtime::random::SplitMix;
 use runtime::sim::{SimDisk, Survival, World};
-use runtime::tasks::both;
+use runtime::tasks::{Local, both};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Half of so small a brick is for the cleaner: 16 segments of data.
 const FULL: Shape = Shape { segments: 32, groups: 4, overlay_bytes: 8 << 20, cache_bytes: 1, free: FREE };
@@ -159,6 +163,63 @@ fn the_cleaner_takes_victims_as_they_are_when_it_begins() {
         assert!(cleaner.moved_blocks < cleaner.emptied_segments * 128, "half a segment each: {cleaner:?}");
         assert_eq!(cleaner.moved_blocks, rig.groups.store().cold.placed_blocks(), "each copy counts once");
         rig.close().await;
+    });
+}
+
+/// A crash does not undo the cleaner's work: blocks lie where they were moved to, and what was emptied is freed by the next
+/// checkpoint (rule K2).
+#[test]
+fn what_was_moved_before_a_crash_stays_moved() {
+    const SEGMENTS: u64 = 48;
+    let mut world = World::new(13);
+    let runtime = world.runtime();
+    let live = |rig: &Rig| -> BTreeSet<SegmentId> {
+        let store = rig.groups.store();
+        (0..SEGMENTS as u32).map(SegmentId).filter(|segment| store.is_live(*segment)).collect()
+    };
+    let (rig, before) = world.block_on(async {
+        let rig = Rig::new(runtime, Shape { segments: SEGMENTS, ..FULL }).await;
+        let file = rig.create(rig.volume.root, "file").await.expect("a new file");
+        let write = async |at: u64, length: usize| {
+            rig.write(file, At::Offset(at), &pattern(at, length), Sync::Data).await.expect("a write");
+        };
+        for number in 0..16 {
+            write(number << 20, 1 << 20).await;
+        }
+        // Every tenth block of these segments stays.
+        for number in (0..16 * 256).filter(|number| number % 10 > 0) {
+            let at = At::Offset(number * BLOCK_BYTES as u64);
+            rig.write(file, at, &pattern(number, BLOCK_BYTES), Sync::Ordered).await.expect("a write");
+        }
+        rig.checkpoint().await;
+        for number in 16.. {
+            if rig.groups.store().segments().free_segments <= 8 {
+                break;
+            }
+            write(number << 20, 1 << 20).await;
+        }
+        // Until it has emptied one that no checkpoint has counted since.
+        let emptied = || rig.groups.cleaner().emptied_segments;
+        let mut seen = (rig.groups.checkpoints(), emptied());
+        while emptied() == seen.1 {
+            rig.runtime.clock.sleep(100_000).await;
+            if rig.groups.checkpoints() != seen.0 {
+                seen = (rig.groups.checkpoints(), emptied());
+            }
+        }
+        rig.done(Op::SyncAll).await.expect("a healthy brick syncs");
+        assert_eq!(rig.groups.checkpoints(), seen.0, "the index knows of the moves: the test shows nothing");
+        let before = live(&rig);
+        (rig, before)
+    });
+    let mut after = World::from_image(1, world.crash_as(Survival::Nothing, &mut SplitMix(1)));
+    let runtime = after.runtime();
+    after.block_on(async {
+        let rig = rig.after_crash(runtime, 0).await;
+        rig.checkpoint().await;
+        assert_eq!(rig.groups.store().cold.placed_blocks(), 0, "nothing has been moved since");
+        assert!(!before.is_subset(&live(&rig)), "what was emptied has live blocks again");
+        rig.reopen().await;
     });
 }
 
@@ -325,6 +386,67 @@ fn a_short_host_leaves_its_last_room_to_deletions_and_checkpoints() {
         assert!(rig.read(file, 0, 8192).await == Ok([pattern(1, 1 << 20)[..4096].to_vec(), pattern(2, 4096)].concat()));
         assert_eq!(rig.lookup(rig.volume.root, "gone").await, Err(Kind::NotFound));
         rig.reopen().await;
+    });
+}
+
+/// The host has no room for a single segment: whoever asks for one hears so once nothing can be reclaimed, instead of waiting
+/// for ever.
+#[test]
+fn a_brick_without_any_segment_refuses_what_needs_one() {
+    let mut world = World::new(14);
+    let (runtime, disk) = (world.runtime(), world.disk().clone());
+    world.block_on(async {
+        format(&runtime, Shape::SMALL).await;
+        // The ballast has room.
+        disk.set_others(runtime.disk.free_bytes().expect("no fault") - (40 << 20));
+        let rig = Rig::found(runtime.clone(), Shape::SMALL).await;
+        let refused = Arc::new(AtomicBool::new(false));
+        let (client, told) = (rig.client(9, rig.volume), refused.clone());
+        let make = move || -> Local {
+            Box::pin(async move {
+                let made = client.call(Op::VolumeCreate { name: name("main"), size_bytes: None }, None).await;
+                told.store(made.is_err_and(|error| error.kind == Kind::NoSpace), Ordering::Relaxed);
+            })
+        };
+        runtime.tasks.spawn(1, Box::new(make));
+        runtime.clock.sleep(10_000_000_000).await;
+        assert!(refused.load(Ordering::Relaxed), "nobody was told in 10 s");
+        disk.set_others(0);
+        runtime.clock.sleep(2_000_000_000).await;
+        rig.new_volume("main").await;
+        rig.close().await;
+    });
+}
+
+/// The delay that is told is the one that clients feel (rule K4).
+#[test]
+fn clients_are_slowed_while_segments_are_short() {
+    const FILE_BLOCKS: u64 = 14 * 256;
+    let mut world = World::new(15);
+    let runtime = world.runtime();
+    world.block_on(async {
+        let rig = Rig::new(runtime, FULL).await;
+        let file = rig.create(rig.volume.root, "file").await.expect("a new file");
+        let mut rng = SplitMix(15);
+        // Returns what the write has waited to be let in.
+        let mut write = async || {
+            let context = rig.context();
+            let at = At::Offset(rng.below(FILE_BLOCKS / 16) * 16 * BLOCK_BYTES as u64);
+            let op = Op::Write { ino: file, at, sync: Sync::Ordered, kill_privileges: false };
+            rig.call_as(&context, op, Some(&pattern(1, 16 * BLOCK_BYTES))).await.expect("a write");
+            rig.booked_ns(&context, Stage::Admit)
+        };
+        assert_eq!(write().await, 0, "there is room");
+        for _ in 0..5000 {
+            if rig.groups.cleaner().client_delay_ns > 0 {
+                break;
+            }
+            write().await;
+        }
+        assert!(rig.groups.cleaner().client_delay_ns > 0, "the test shows nothing");
+        write().await;
+        assert!(write().await > 0, "the second one follows at once");
+        rig.close().await;
     });
 }
 
