@@ -24,3 +24,4 @@ mod sparse;
 mod strangers;
 mod twice;
 mod volumes;
+mod waits;

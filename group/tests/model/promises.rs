@@ -71,6 +71,24 @@ pub fn what_was_promised_can_be_written_on_a_full_brick_and_nobody_else_gets_it(
     });
 }
 
+/// Counting what a file has of a range takes the longer the longer the range is: not for more than there can be.
+#[test]
+fn more_than_a_brick_can_hold_is_refused_at_once() {
+    let mut world = World::new(9);
+    let runtime = world.runtime();
+    world.block_on(async {
+        let rig = Rig::new(runtime, TINY).await;
+        let file = rig.create(rig.volume.root, "file").await.expect("a new file");
+        let before_ns = rig.runtime.clock.now_ns();
+        for length in [1024 * MIB, base::limits::FILE_BYTES_MAX] {
+            assert_eq!(allocate(&rig, file, 0, length).await, Err(Kind::NoSpace));
+            assert_eq!(rig.runtime.clock.now_ns(), before_ns);
+            assert_eq!(rig.groups.checkpoints(), 0, "none can make so much room");
+        }
+        rig.close().await;
+    });
+}
+
 #[test]
 fn a_promise_ends_with_what_is_cut_and_with_the_file() {
     let mut world = World::new(2);

@@ -1,0 +1,195 @@
+//! What requests wait for, who does not wait, and what the ledger says of it: ordering itself takes no time here, so that
+//! each wait that is booked as ordering is one that nobody would find.
+
+use crate::rig::{Rig, Shape, name, pattern};
+use base::{At, Ino, Kind, Op, Reply, Room, Sync};
+use runtime::sim::{FaultPlan, World};
+use runtime::{Slabs, Stage, tasks::both};
+use std::sync::Arc;
+
+/// A file with `pattern(1, 50_000)` that lies on the device alone.
+async fn file(rig: &Rig, text: &str) -> Ino {
+    let file = rig.create(rig.volume.root, text).await.expect("a new file");
+    rig.write(file, At::End, &pattern(1, 50_000), Sync::All).await.expect("a write");
+    file
+}
+
+/// Writes a block, and returns what it took and what of that it says to have waited for the range.
+async fn write_block(rig: &Rig, ino: Ino, block: u64) -> (u64, u64) {
+    let (context, before_ns) = (rig.context(), rig.runtime.clock.now_ns());
+    let op = Op::Write { ino, at: At::Offset(block * 4096), sync: Sync::Ordered, kill_privileges: false };
+    rig.call_as(&context, op, Some(&pattern(2, 4096))).await.expect("a write");
+    assert_eq!(rig.booked_ns(&context, Stage::Order), 0);
+    (rig.runtime.clock.now_ns() - before_ns, rig.booked_ns(&context, Stage::Range))
+}
+
+/// A write within a block reads it, and holds it for so long: whoever writes to this block waits and says so, whoever writes
+/// beside it or to another file does not.
+#[test]
+fn only_writes_to_the_same_blocks_wait_for_each_other() {
+    let mut world = World::new(1);
+    let (runtime, disk) = (world.runtime(), world.disk().clone());
+    world.block_on(async {
+        let rig = Rig::new(runtime, Shape::SMALL).await;
+        let (one, other) = (file(&rig, "one").await, file(&rig, "other").await);
+        assert_eq!(one.group(), other.group(), "files of two groups have nothing in common");
+        rig.checkpoint().await;
+        disk.set_faults(FaultPlan { slowness: 1000, ..FaultPlan::default() });
+        let holds = async {
+            rig.write(one, At::Offset(5 * 4096 + 1), &[7], Sync::Ordered).await.expect("a write");
+        };
+        let beside = async {
+            rig.runtime.clock.sleep(1_000_000).await;
+            for (ino, block) in [(one, 4), (one, 6), (other, 4), (other, 5), (other, 6)] {
+                assert_eq!(write_block(&rig, ino, block).await, (0, 0), "{ino:?} {block}");
+            }
+            let (took_ns, waited_ns) = write_block(&rig, one, 5).await;
+            assert!(took_ns > 0 && waited_ns == took_ns, "{waited_ns} of {took_ns} ns");
+        };
+        both(holds, beside).await;
+        disk.set_faults(FaultPlan::default());
+        assert!(rig.read(one, 5 * 4096, 4096).await == Ok(pattern(2, 4096)), "the later write counts");
+        rig.close().await;
+    });
+}
+
+/// Clients that are faster than a slow device: the log has no segment ready, and whoever writes waits for one.
+#[test]
+fn writes_that_wait_for_a_segment_say_so() {
+    let mut world = World::new(2);
+    let (runtime, disk) = (world.runtime(), world.disk().clone());
+    world.block_on(async {
+        let rig = Rig::new(runtime, Shape::SMALL).await;
+        let file = file(&rig, "file").await;
+        disk.set_faults(FaultPlan { slowness: 100, ..FaultPlan::default() });
+        let (mut admitted_ns, mut ordered_ns) = (0, 0);
+        for number in 0..50 {
+            let context = rig.context();
+            let at = At::Offset(number * (100 << 10));
+            let op = Op::Write { ino: file, at, sync: Sync::Ordered, kill_privileges: false };
+            rig.call_as(&context, op, Some(&pattern(number, 100 << 10))).await.expect("a write");
+            admitted_ns += rig.booked_ns(&context, Stage::Admit);
+            ordered_ns += rig.booked_ns(&context, Stage::Order);
+        }
+        disk.set_faults(FaultPlan::default());
+        assert!(admitted_ns > 0 && ordered_ns == 0, "{admitted_ns} and {ordered_ns} ns");
+        rig.close().await;
+    });
+}
+
+/// A client of a volume of 4 MiB.
+async fn small_volume(rig: &Rig) -> Rig {
+    let op = Op::VolumeCreate { name: name("small"), size_bytes: Some(4 << 20) };
+    match rig.call(op, None).await.map(|answer| answer.reply) {
+        Ok(Reply::Volume(volume)) => rig.client(9, volume),
+        other => panic!("a volume is told: {other:?}"),
+    }
+}
+
+/// A volume has room again, and only a checkpoint can tell: a promise waits for that to be let in.
+#[test]
+fn promises_that_wait_for_a_checkpoint_say_so() {
+    let mut world = World::new(3);
+    let runtime = world.runtime();
+    world.block_on(async {
+        let rig = Rig::new(runtime, Shape::SMALL).await;
+        let client = small_volume(&rig).await;
+        let volume = client.volume;
+        let (old, new) = (client.create(volume.root, "old").await, client.create(volume.root, "new").await);
+        let (old, new) = (old.expect("a new file"), new.expect("a new file"));
+        for number in 0..4 {
+            client.write(old, At::End, &pattern(number, 1 << 20), Sync::Data).await.expect("there is room");
+        }
+        assert_eq!(client.write(new, At::End, &[1], Sync::Data).await, Err(Kind::Quota));
+        client.done(Op::Unlink { parent: volume.root, name: name("old") }).await.expect("it is there");
+        let (context, before_ns) = (client.context(), rig.runtime.clock.now_ns());
+        let op = Op::Allocate { ino: new, offset: 0, length: 1 << 20, keep_size: true, room: Room::Promised };
+        client.call_as(&context, op, None).await.expect("there is room again");
+        let took_ns = rig.runtime.clock.now_ns() - before_ns;
+        assert!(took_ns > 0, "it has not waited: the test shows nothing");
+        assert_eq!(rig.booked_ns(&context, Stage::Admit), took_ns);
+        drop(client);
+        rig.close().await;
+    });
+}
+
+/// Payloads are in memory until they are written. Changes that bring none let go of them too.
+#[test]
+fn changes_of_names_let_go_of_what_was_written() {
+    let slabs = Arc::new(Slabs::new(2, 32 << 20));
+    let mut world = World::with_slabs(4, slabs.clone());
+    let runtime = world.runtime();
+    world.block_on(async {
+        let rig = Rig::new(runtime, Shape::SMALL).await;
+        let file = file(&rig, "file").await;
+        let room = || std::iter::from_fn(|| slabs.take_own(0, 100 << 10).ok()).collect::<Vec<_>>().len();
+        let mut rooms = Vec::new();
+        for round in 0..3 {
+            for number in 0..40 {
+                let bytes = pattern(number, 100 << 10);
+                rig.write(file, At::Offset(number * (100 << 10)), &bytes, Sync::Ordered).await.expect("a write");
+            }
+            rig.done(Op::SyncAll).await.expect("a healthy brick syncs");
+            rig.create(rig.volume.root, &format!("other{round}")).await.expect("a new file");
+            rig.done(Op::SyncAll).await.expect("a healthy brick syncs");
+            // A read lets go as well: it tells what there is.
+            if round < 2 {
+                rig.read(file, 0, 4096).await.expect("it is there");
+            }
+            rooms.push(room());
+        }
+        assert_eq!(rooms[1], rooms[2], "{rooms:?}");
+        rig.close().await;
+    });
+}
+
+/// In a full volume too, and although no checkpoint has counted the promise.
+#[test]
+fn what_was_promised_is_written_at_once() {
+    let mut world = World::new(5);
+    let runtime = world.runtime();
+    world.block_on(async {
+        let rig = Rig::new(runtime, Shape::SMALL).await;
+        let client = small_volume(&rig).await;
+        let root = client.volume.root;
+        let (old, new) = (client.create(root, "old").await, client.create(root, "new").await);
+        let (old, ino) = (old.expect("a new file"), new.expect("a new file"));
+        for number in 0..3 {
+            client.write(old, At::End, &pattern(number, 1 << 20), Sync::Data).await.expect("there is room");
+        }
+        rig.checkpoint().await;
+        let op = Op::Allocate { ino, offset: 0, length: 1 << 20, keep_size: true, room: Room::Promised };
+        client.done(op).await.expect("that is the rest");
+        let checkpoints = rig.groups.checkpoints();
+        client.write(ino, At::Offset(0), &pattern(7, 1 << 20), Sync::Data).await.expect("it was promised");
+        assert_eq!(rig.groups.checkpoints(), checkpoints, "it has waited for one");
+        assert_eq!(client.write(old, At::End, &[1], Sync::Data).await, Err(Kind::Quota));
+        drop(client);
+        rig.close().await;
+    });
+}
+
+/// What was cut of a file is room for any: it does not become a promise to the file.
+#[test]
+fn a_cut_promises_nothing() {
+    let mut world = World::new(6);
+    let runtime = world.runtime();
+    world.block_on(async {
+        let rig = Rig::new(runtime, Shape::SMALL).await;
+        let client = small_volume(&rig).await;
+        let root = client.volume.root;
+        let (old, new) = (client.create(root, "old").await, client.create(root, "new").await);
+        let (old, new) = (old.expect("a new file"), new.expect("a new file"));
+        client.write(new, At::Offset(0), &pattern(1, 4096), Sync::Data).await.expect("there is room");
+        for number in 0..4 {
+            let length = if number == 0 { (1 << 20) - 4096 } else { 1 << 20 };
+            client.write(old, At::End, &pattern(number, length), Sync::Data).await.expect("there is room");
+        }
+        rig.checkpoint().await;
+        client.truncate(new, 0).await.expect("a file can be cut");
+        assert_eq!(client.write(new, At::Offset(0), &pattern(2, 1 << 20), Sync::Data).await, Err(Kind::Quota));
+        client.write(new, At::Offset(0), &pattern(3, 4096), Sync::Data).await.expect("so much was cut");
+        drop(client);
+        rig.close().await;
+    });
+}
