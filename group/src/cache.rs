@@ -61,6 +61,15 @@ mod tests {
     use super::*;
 
     #[test]
+    fn it_holds_as_much_as_it_may() {
+        let mut cache = Cache::new(100);
+        for key in 0..100u64 {
+            cache.insert(key, key);
+        }
+        assert_eq!(cache.len(), 100);
+    }
+
+    #[test]
     fn what_is_asked_for_stays_and_the_bound_holds() {
         let mut cache = Cache::new(100);
         cache.insert(0u64, 0u64);

@@ -231,3 +231,19 @@ pub fn blocks_are_readable_while_their_write_is_under_way() {
         });
     }
 }
+
+#[test]
+fn an_answer_says_whether_it_is_durable() {
+    let mut world = World::new(1);
+    let runtime = world.runtime();
+    world.block_on(async {
+        let rig = Rig::new(runtime, Shape::SMALL).await;
+        let ino = rig.create(rig.volume.root, "file").await.expect("a new file");
+        for (sync, durable) in [(Sync::Ordered, false), (Sync::Written, false), (Sync::Data, true), (Sync::All, true)] {
+            let op = Op::Write { ino, at: At::End, sync, kill_privileges: false };
+            let answer = rig.call(op, Some(&pattern(1, 4096))).await.expect("a write");
+            assert_eq!(answer.position.map(|position| position.durable), Some(durable), "{sync:?}");
+        }
+        rig.close().await;
+    });
+}

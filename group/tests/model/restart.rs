@@ -2,11 +2,12 @@
 //! L2, K6, X2).
 
 use crate::rig::{Rig, Shape, name, pattern};
-use base::{Kind, Op};
+use base::{At, GroupId, Kind, Name, Op, SetHow, Sync};
 use runtime::random::SplitMix;
 use runtime::sim::{Survival, World};
 use std::collections::BTreeSet;
-use store::format::keys;
+use store::format::{keys, values};
+use store::index::Index;
 
 /// The same brick after a power cut that leaves nothing but what is durable.
 fn crashed(world: &World, rig: &Rig, test: impl AsyncFnOnce(Rig)) {
@@ -36,6 +37,36 @@ pub fn numbers_given_out_before_a_crash_are_not_given_out_again() {
         assert_eq!(rig.list(rig.volume.root, 7).await.expect("a directory").len(), 20);
         rig.reopen().await;
     });
+}
+
+/// The same of intents, whose numbers clients never see: the rows of the groups have them.
+#[test]
+fn a_crash_forgets_no_number_of_an_intent() {
+    let next = |rig: &Rig| -> Vec<u64> {
+        let row = |group| rig.index.get(&keys::group(GroupId(group))).expect("the model index reads");
+        let rows = (0..8).filter_map(row).map(|row| values::decode_group(&row).expect("a good row"));
+        rows.map(|row| row.next_intent).collect()
+    };
+    let mut world = World::new(1);
+    let runtime = world.runtime();
+    let rig = world.block_on(async {
+        let rig = Rig::new(runtime, Shape::SMALL).await;
+        for number in 0..10 {
+            // Most of them lie in another group than their parent.
+            rig.mkdir(rig.volume.root, &format!("d{number}")).await.expect("a new directory");
+        }
+        rig.done(Op::SyncAll).await.expect("a healthy brick syncs");
+        rig
+    });
+    let mut after = Vec::new();
+    crashed(&world, &rig, async |rig| {
+        rig.checkpoint().await;
+        after = next(&rig);
+        rig.close().await;
+    });
+    world.block_on(rig.checkpoint());
+    assert_eq!(after, next(&rig));
+    assert!(after.iter().any(|&next| next > 5), "{after:?}");
 }
 
 #[test]
@@ -110,5 +141,63 @@ fn targets_of_links_are_forgotten_in_time() {
         rig.spoil(keys::target(rig.volume.id, links[0]));
         assert_eq!(read(links[99]).await, Ok(()));
         assert_eq!(read(links[0]).await, Err(Kind::Corrupt), "it was read anew");
+    });
+}
+
+/// As for targets of links, with some room: what was read is kept beside what is read next, and forgotten in time.
+#[test]
+fn attributes_are_kept_while_there_is_room_for_them() {
+    let mut world = World::new(1);
+    let runtime = world.runtime();
+    world.block_on(async {
+        let rig = Rig::new(runtime, Shape { cache_bytes: 1 << 20, ..Shape::SMALL }).await;
+        let attribute = Name::of_attribute(b"user.one").expect("a name");
+        let mut files = Vec::new();
+        for number in 0..100 {
+            let ino = rig.create(rig.volume.root, &format!("file-{number}")).await.expect("a new file");
+            let (value, how) = ([b'x'; 100][..].into(), SetHow::Any);
+            rig.done(Op::SetXattr { ino, name: attribute, value, how, kill_setgid: false }).await.expect("it is set");
+            files.push(ino);
+        }
+        rig.checkpoint().await;
+        let read = async |ino| {
+            let got = rig.call(Op::GetXattr { ino, name: attribute }, None).await;
+            got.map(drop).map_err(|error| error.kind)
+        };
+        for &ino in &files[..3] {
+            read(ino).await.expect("it is there");
+        }
+        rig.spoil(keys::xattrs(rig.volume.id, files[0]));
+        assert_eq!(read(files[0]).await, Ok(()), "three have room");
+        for &ino in &files[3..] {
+            read(ino).await.expect("it is there");
+        }
+        assert_eq!(read(files[0]).await, Err(Kind::Corrupt), "a hundred have none");
+    });
+}
+
+/// The same of leaves.
+#[test]
+fn leaves_are_kept_while_there_is_room_for_them() {
+    let mut world = World::new(1);
+    let runtime = world.runtime();
+    world.block_on(async {
+        let rig = Rig::new(runtime, Shape { cache_bytes: 1 << 20, ..Shape::SMALL }).await;
+        let mut files = Vec::new();
+        for number in 0..100 {
+            let ino = rig.create(rig.volume.root, &format!("file-{number}")).await.expect("a new file");
+            rig.write(ino, At::End, &pattern(number, 4096), Sync::Ordered).await.expect("a write");
+            files.push(ino);
+        }
+        rig.checkpoint().await;
+        for &ino in &files[..40] {
+            rig.read(ino, 0, 4096).await.expect("it is there");
+        }
+        rig.spoil(keys::leaf(rig.volume.id, base::LeafKey { ino: files[0], leaf: 0 }));
+        assert!(rig.read(files[0], 0, 4096).await == Ok(pattern(0, 4096)), "forty have room");
+        for &ino in &files[40..] {
+            rig.read(ino, 0, 4096).await.expect("it is there");
+        }
+        assert_eq!(rig.read(files[0], 0, 4096).await, Err(Kind::Corrupt), "a hundred have none");
     });
 }
