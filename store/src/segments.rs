@@ -381,3 +381,22 @@ fn ones(words: &[u64]) -> u32 {
 pub fn block_bytes(blocks: u64) -> u64 {
     blocks * BLOCK_BYTES as u64
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ages_are_the_same_after_a_restart() {
+        let mut table = Table::new(6);
+        for stream in [Stream::Commit, Stream::Bulk, Stream::Commit, Stream::Cold] {
+            table.take(stream).expect("segments are free");
+        }
+        let mut after = Table::new(6);
+        table.iter().for_each(|(segment, row)| after.restore(segment, row.clone()));
+        for table in [table, after] {
+            let ages = table.iter().take(4).map(|(_, row)| table.age(row));
+            assert_eq!(ages.collect::<Vec<_>>(), [3, 2, 1, 0], "others opened since");
+        }
+    }
+}

@@ -1,10 +1,13 @@
 //! Bricks grow while they are served, and a crash leaves the old size or the new one (rule X5).
 
 use crate::rig::{Brick, Map, SEGMENT_BYTES, boot, file, format_as, payload, superblock_of};
-use base::{Kind, Result, Sync};
+use base::{Kind, Place, Result, SegmentId, Sync};
 use runtime::random::SplitMix;
 use runtime::sim::{Ran, Setup, Side, Survival, World};
+use runtime::{Disk, FileId, OpenMode, Request, Transfer};
+use std::sync::{Arc, Mutex};
 use store::device::Foreign;
+use store::geometry::Geometry;
 use store::grow::grow;
 use store::index::model::ModelIndex;
 
@@ -148,4 +151,59 @@ fn a_brick_neither_shrinks_nor_grows_beyond_its_room() {
             brick.write(file(1), 0, &payload(1, 1), Sync::Data).await.expect("a healthy brick writes");
         });
     }
+}
+
+/// A disk that lets something happen while the next file is being made longer.
+struct Between {
+    disk: Arc<dyn Disk>,
+    then: Mutex<Option<Box<dyn FnOnce() + Send>>>,
+}
+
+impl Disk for Between {
+    fn open(&self, name: &str, mode: OpenMode) -> Result<FileId> {
+        self.disk.open(name, mode)
+    }
+    fn list(&self) -> Result<Vec<String>> {
+        self.disk.list()
+    }
+    fn length(&self, file: FileId) -> Result<u64> {
+        self.disk.length(file)
+    }
+    fn allocate(&self, file: FileId, bytes: u64) -> Result<()> {
+        let then = self.then.lock().expect("no panic while held").take();
+        then.into_iter().for_each(|happen| happen());
+        self.disk.allocate(file, bytes)
+    }
+    fn release(&self, file: FileId) -> Result<()> {
+        self.disk.release(file)
+    }
+    fn sync_names(&self) -> Result<()> {
+        self.disk.sync_names()
+    }
+    fn free_bytes(&self) -> Result<u64> {
+        self.disk.free_bytes()
+    }
+    fn discard(&self, file: FileId, offset: u64, bytes: u64) -> Result<()> {
+        self.disk.discard(file, offset, bytes)
+    }
+    fn submit(&self, request: Request) -> Transfer {
+        self.disk.submit(request)
+    }
+}
+
+/// A start takes a file for unmade that is too short for its segments: what was written there would be lost.
+#[test]
+fn a_file_that_is_made_while_the_brick_grows_is_as_long_as_the_grown_brick_needs() {
+    let world = World::new(4);
+    let disk = Arc::new(Between { disk: world.runtime().disk, then: Mutex::default() });
+    let geometry = Geometry::open(disk.clone(), SEGMENT_BYTES, BEFORE as u32, true).expect("a healthy disk");
+    let geometry = Arc::new(geometry);
+    let growing = geometry.clone();
+    let grow = move || assert_eq!(growing.extend(AFTER as u32), Ok(None), "it is not made yet");
+    *disk.then.lock().expect("no panic while held") = Some(Box::new(grow));
+    geometry.make(SegmentId(1), 0).expect("there is room");
+    let place = Place { segment: SegmentId(1), block: 1 };
+    let spot = geometry.spot(place).expect("its file is made");
+    let after = Geometry::open(disk, SEGMENT_BYTES, AFTER as u32, true).expect("a healthy disk");
+    assert_eq!(after.spot(place), Some(spot));
 }
