@@ -178,6 +178,8 @@ pub fn refuse_little_for_index(free_bytes: u64, size_bytes: u64) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use runtime::sim::World;
+    use std::collections::BTreeSet;
 
     #[test]
     fn an_index_needs_some_room() {
@@ -187,5 +189,17 @@ mod tests {
             let refused = refuse_little_for_index(needed - 1, size_bytes).expect_err("too little");
             assert!(refused.kind == Kind::NoSpace && refused.to_string().contains("bytes free"), "{refused}");
         }
+    }
+
+    #[test]
+    fn no_part_of_a_uuid_is_the_same_in_two_bricks() {
+        let mut world = World::new(1);
+        let runtime = world.runtime();
+        world.block_on(async {
+            let (one, other) = (new_uuid(&runtime), new_uuid(&runtime));
+            let parts = [one, other].map(|uuid| [0, 8].map(|at| uuid.0[at..at + 8].to_vec()));
+            let different: BTreeSet<_> = parts.into_iter().flatten().collect();
+            assert_eq!(different.len(), 4, "{one} {other}");
+        });
     }
 }

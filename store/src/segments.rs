@@ -399,4 +399,18 @@ mod tests {
             assert_eq!(ages.collect::<Vec<_>>(), [3, 2, 1, 0], "others opened since");
         }
     }
+
+    /// Few of them would hold much room back.
+    #[test]
+    fn a_segment_with_one_live_block_can_be_cleaned() {
+        let mut table = Table::new(3);
+        let segments = [(); 2].map(|()| table.take(Stream::Bulk).expect("segments are free").segment);
+        segments.iter().for_each(|&segment| table.set_state(segment, SegmentState::Sealed, 9));
+        let mut staged = Staged::default();
+        table.stage_live(&mut staged, Place { segment: segments[1], block: 7 });
+        table.begin_checkpoint();
+        table.commit(staged);
+        let cleanable = table.cleanable(1).map(|(segment, _, live)| (segment, live));
+        assert_eq!(cleanable.collect::<Vec<_>>(), [(segments[1], 1)], "a dead one is freed without");
+    }
 }

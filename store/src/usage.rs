@@ -90,3 +90,20 @@ pub(crate) fn row(user: User, usage: &Usage) -> IndexEdit {
     let (group, volume, project) = user;
     IndexEdit::Put(keys::usage(group, volume, project), values::encode_usage(usage))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_volume_that_went_takes_no_room() {
+        let mut usages = Usages::default();
+        let used = Usage { blocks: 5, inodes: 3, reserved: 7 };
+        let (group, kept, gone) = (GroupId(1), VolumeId(1), VolumeId(2));
+        usages.commit(vec![((group, kept, 0), used), ((group, gone, 0), used)], &[]);
+        assert_eq!(usages.reserved(), 14);
+        usages.commit(Vec::new(), &[(group, gone)]);
+        assert_eq!(usages.reserved(), 7);
+        assert_eq!((usages.of_volume(gone), usages.of_volume(kept)), (BTreeMap::new(), BTreeMap::from([(0, used)])));
+    }
+}

@@ -472,6 +472,21 @@ fn shortly_before_cleaning_begins_there_is_a_checkpoint() {
     assert!(wants(34, 6) && !wants(35, 6) && !wants(34, 5));
 }
 
+/// Deletions are not counted: a brick that is short of segments looks for what they left once in a second. One that is not
+/// rests while nobody writes.
+#[test]
+fn who_is_short_looks_once_in_a_second_for_what_died() {
+    let Thresholds { low, target, .. } = Thresholds::new(100);
+    let wants = |free, client_blocks| {
+        let mut controller = Controller::new(100);
+        let start = Sight { free, segments: 100, victim: Some((16_000, 16_384)), ..Sight::default() };
+        controller.step(&start);
+        controller.step(&Sight { now_ns: 1_000 * MS, client_blocks, ..start }).checkpoint
+    };
+    assert_eq!([low, low + 1].map(|free| wants(free, 0)), [true, false], "nobody writes");
+    assert_eq!([target, target + 1].map(|free| wants(free, 1)), [true, false], "somebody writes a little");
+}
+
 /// Bugs from the list that these tests notice, each with the test that fails with it.
 #[cfg(feature = "seeded-bugs")]
 #[test]

@@ -4,9 +4,10 @@ use crate::rig::{Brick, Written, boot, file, format, payload, seeds, superblock_
 use base::{Error, Kind, Sync};
 use runtime::ledger::{Ledger, Span, Stage};
 use runtime::random::SplitMix;
-use runtime::sim::{DiskImage, Survival, World};
+use runtime::sim::{DiskImage, Fail, FaultPlan, Survival, World};
 use runtime::{Event, tasks::Local};
 use std::future::Future;
+use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::Poll;
@@ -252,11 +253,7 @@ fn nothing_becomes_durable_after_a_failure() {
         let log = &brick.store.log;
         let mut waiting = std::pin::pin!(log.wait(written.batch, Sync::Data, None));
         // The flush is under way after this.
-        std::future::poll_fn(|context| {
-            assert!(waiting.as_mut().poll(context).is_pending());
-            Poll::Ready(())
-        })
-        .await;
+        begin(waiting.as_mut()).await;
         runtime.clock.sleep(1).await;
         log.fail(Error::new(Kind::Io, "a flush failed"));
         assert_eq!(waiting.await.map_err(|error| error.kind), Err(Kind::Io));
@@ -265,4 +262,68 @@ fn nothing_becomes_durable_after_a_failure() {
         assert_eq!(told.map_err(|error| error.kind), Err(Kind::Io));
         assert!(log.positions().durable < written.batch);
     });
+}
+
+/// Begins to wait for what takes a while.
+async fn begin(mut waiting: Pin<&mut impl Future>) {
+    std::future::poll_fn(|context| {
+        assert!(waiting.as_mut().poll(context).is_pending());
+        Poll::Ready(())
+    })
+    .await;
+}
+
+/// A header is a block too: what nobody waits for goes on gathering when the durable batch before it is done.
+#[test]
+fn what_nobody_waits_for_gathers_others() {
+    let mut world = World::new(2);
+    let runtime = world.runtime();
+    world.block_on(async {
+        let index = format(&runtime, 16).await;
+        let brick = Brick::open(&runtime, index).await.expect("just formatted");
+        let append = async |number: u64, sync| {
+            let appended = brick.append(file(1), number, &payload(number, 1), sync).await;
+            appended.expect("there is room").batch
+        };
+        let durable = append(0, Sync::Data).await;
+        let mut waiting = std::pin::pin!(brick.store.log.wait(durable, Sync::Data, None));
+        begin(waiting.as_mut()).await;
+        // Its write is under way after this.
+        runtime.clock.sleep(1_000).await;
+        let during = append(1, Sync::Ordered).await;
+        waiting.await.expect("a healthy brick writes");
+        assert_eq!((during, append(2, Sync::Ordered).await), (durable + 1, durable + 1));
+    });
+}
+
+/// It would not say so again: damage of what became durable later would pass for the end that a crash leaves (rule L5).
+#[test]
+fn a_log_that_waits_for_a_slow_write_does_not_say_that_all_is_durable() {
+    let mut world = World::new(4);
+    let (runtime, disk) = (world.runtime(), world.disk().clone());
+    let store = world.block_on(async {
+        let index = format(&runtime, 16).await;
+        let brick = Brick::open(&runtime, index).await.expect("just formatted");
+        brick.write(file(1), 0, &payload(0, 1), Sync::Data).await.expect("a healthy brick writes");
+        runtime.clock.sleep(2_000_000_000).await;
+        disk.set_faults(FaultPlan { stalls: Fail::Nth(2), stall_ns: 700_000_000, ..FaultPlan::default() });
+        let log = &brick.store.log;
+        let first = brick.append(file(1), 1, &payload(1, 1), Sync::Data).await.expect("there is room").batch;
+        let mut waiting = std::pin::pin!(log.wait(first, Sync::Data, None));
+        begin(waiting.as_mut()).await;
+        runtime.clock.sleep(1_000).await;
+        let slow = brick.append(file(1), 2, &payload(2, 1), Sync::Written).await.expect("there is room").batch;
+        let mut slow_one = std::pin::pin!(log.wait(slow, Sync::Written, None));
+        begin(slow_one.as_mut()).await;
+        waiting.await.expect("a healthy brick writes");
+        let began_ns = runtime.clock.now_ns();
+        slow_one.await.expect("a slow brick writes");
+        assert!(slow == first + 1 && runtime.clock.now_ns() - began_ns > 500_000_000, "the second one was slow");
+        brick.store.clone()
+    });
+    world.run_for(2_000_000_000);
+    let last = store.log.last_batch();
+    let batches = batches_of(&world.crash_as(Survival::Nothing, &mut SplitMix(1)), 0);
+    let told = batches.last().map(|batch| (batch.number, batch.records, batch.durable_through));
+    assert_eq!(told, Some((last, 0, last - 1)));
 }

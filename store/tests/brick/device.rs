@@ -1,6 +1,6 @@
 //! Segments on a block device (rules X5, K3, K7): whose it is, what may be on it, and what becomes of freed segments.
 
-use crate::rig::{Brick, Map, SEGMENT_BYTES, boot, file, format_as, payload, seeds};
+use crate::rig::{Brick, Map, SEGMENT_BYTES, boot, file, format_as, payload, seeds, superblock_of};
 use base::{Kind, Result, Sync};
 use runtime::disk::{self, DEVICE};
 use runtime::random::SplitMix;
@@ -8,7 +8,9 @@ use runtime::sim::{DiskImage, Fail, FaultPlan, Ran, Setup, Side, Survival, World
 use runtime::{OpenMode, Runtime};
 use store::brick::{Found, look};
 use store::device::Foreign;
+use store::format::label::Label;
 use store::format::leaf::merge;
+use store::format::superblock::Superblock;
 use store::index::model::ModelIndex;
 
 const SEGMENTS: u64 = 40;
@@ -135,11 +137,11 @@ pub fn a_brick_in_a_directory_is_never_discarded() {
     assert!(world.disk().figures().values().all(|figures| figures.discards == 0));
 }
 
-/// Writes a block of ones, as somebody else would.
-async fn scribble(runtime: &Runtime, at: u64) {
+/// Writes a block, as somebody else would.
+async fn scribble(runtime: &Runtime, at: u64, block: &[u8]) {
     let device = runtime.disk.open(DEVICE, OpenMode::Existing).expect("it is there");
     let mut buffer = runtime.buffer(4096).expect("within the bound");
-    buffer.fill(1);
+    buffer.copy_from_slice(block);
     let slices = vec![buffer.share().slice(0..4096)];
     disk::write(&*runtime.disk, device, at, slices, true).await.1.expect("a healthy device writes");
 }
@@ -150,7 +152,7 @@ fn a_device_that_holds_anything_is_refused_unless_forced() {
         let mut world = blank(5);
         let runtime = world.runtime();
         world.block_on(async {
-            scribble(&runtime, at).await;
+            scribble(&runtime, at, &[1; 4096]).await;
             let refused = format(&runtime).await.map(drop).expect_err("somebody's data");
             assert!(refused.kind == Kind::Exists && refused.to_string().contains("--force"), "{refused}");
             assert!(matches!(look(&runtime).await, Ok(Found::Empty)), "nothing was begun");
@@ -220,6 +222,41 @@ fn a_device_that_became_smaller_is_refused() {
     let runtime = world.runtime();
     let refused = world.block_on(async { Brick::open(&runtime, index.crashed(0)).await.map(drop) });
     assert_eq!(refused.expect_err("segments are missing").kind, Kind::Corrupt);
+}
+
+/// As one whose medium was taken out.
+#[test]
+fn a_device_without_any_room_is_not_the_bricks() {
+    let (image, index) = at_rest(8);
+    let mut world = World::with(Setup { image: Some(image), device_bytes: Some(0), ..Setup::new(1) });
+    let runtime = world.runtime();
+    let refused = world.block_on(async { Brick::open(&runtime, index.crashed(0)).await.map(drop) });
+    let refused = refused.expect_err("nothing is there");
+    assert!(refused.kind == Kind::NotFound && refused.to_string().contains("--device"), "{refused}");
+}
+
+#[test]
+fn a_label_that_tells_of_another_shape_is_refused() {
+    let (image, index) = at_rest(8);
+    let Superblock { uuid, segment_bytes, segments, .. } = superblock_of(&image);
+    let own = Label { uuid, segment_bytes, segments };
+    let larger = Label { segments: segments + 1, ..own };
+    let fewer = Label { segments: segments - 1, ..own };
+    let longer = Label { segment_bytes: 2 * segment_bytes, ..own };
+    let shorter = Label { segment_bytes: segment_bytes / 2, segments: 2 * segments, ..own };
+    // A brick that grows writes its label first.
+    for (label, fits) in [(own, true), (larger, true), (fewer, false), (longer, false), (shorter, false)] {
+        let mut world = boot(1, &image);
+        let runtime = world.runtime();
+        let opened = world.block_on(async {
+            for copy in 0..2 {
+                scribble(&runtime, copy * 4096, &label.encode()).await;
+            }
+            Brick::open(&runtime, index.crashed(0)).await.map(drop)
+        });
+        let expected = if fits { Ok(()) } else { Err(Kind::Corrupt) };
+        assert_eq!(opened.map_err(|error| error.kind), expected, "{label:?}");
+    }
 }
 
 #[test]

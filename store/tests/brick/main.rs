@@ -4,6 +4,7 @@ mod checkpoints;
 mod commit;
 mod damage;
 mod device;
+mod drops;
 mod grow;
 mod rig;
 mod scrub;

@@ -4,6 +4,10 @@ use crate::rig::{Brick, Map, SEGMENT_BLOCKS, SEGMENT_BYTES, boot, file, format, 
 use base::{Kind, Sync};
 use runtime::random::SplitMix;
 use runtime::sim::{Fail, FaultPlan, Survival, World};
+use store::FormatOptions;
+use store::format::leaf::merge;
+use store::format::summary::summary_blocks;
+use store::index::model::ModelIndex;
 
 #[test]
 fn a_full_brick_says_so_and_keeps_what_it_has() {
@@ -106,15 +110,40 @@ fn a_brick_that_starts_again_and_again_keeps_its_space() {
 
 #[test]
 pub fn the_commit_stream_uses_only_what_was_once_written() {
-    let mut world = World::new(4);
-    let (runtime, disk) = (world.runtime(), world.disk().clone());
+    // The smallest, and one that takes several writes.
+    for segment_bytes in [SEGMENT_BYTES, 4 * SEGMENT_BYTES] {
+        let mut world = World::new(4);
+        let (runtime, disk) = (world.runtime(), world.disk().clone());
+        world.block_on(async {
+            let size_bytes = Some(16 * segment_bytes);
+            let options = FormatOptions { size_bytes, segment_bytes, groups: 1, size_bytes_min: 0, device: None };
+            store::format_brick(&runtime, options, async || Ok(())).await.expect("an empty disk can be formatted");
+            let brick = Brick::open(&runtime, ModelIndex::new(merge)).await.expect("just formatted");
+            runtime.clock.sleep(1_000_000_000).await;
+            let ready = brick.store.log.prepared() as u64;
+            let written_bytes = disk.figures()["segments-00000"].written_bytes;
+            assert!(ready > 0 && written_bytes >= ready * segment_bytes, "{ready} are ready, {written_bytes} written");
+        });
+    }
+}
+
+#[test]
+fn a_write_may_fill_a_whole_segment() {
+    let mut world = World::new(5);
+    let runtime = world.runtime();
     world.block_on(async {
         let index = format(&runtime, 16).await;
         let brick = Brick::open(&runtime, index).await.expect("just formatted");
+        // Beside the payload: the segment's header, the batch's, and the summary of the payload.
+        let blocks = 250;
+        assert_eq!(1 + 1 + blocks + summary_blocks(blocks), SEGMENT_BLOCKS as usize);
+        for number in 0..3 {
+            let bytes = payload(number, blocks);
+            brick.write(file(number), 0, &bytes, Sync::Data).await.expect("there is room");
+        }
         runtime.clock.sleep(1_000_000_000).await;
-        let ready = brick.store.log.prepared() as u64;
-        let written_bytes = disk.figures()["segments-00000"].written_bytes;
-        assert!(ready > 0 && written_bytes >= ready * SEGMENT_BYTES, "{ready} are ready, {written_bytes} written");
+        brick.checkpoint().await.expect("a healthy brick checkpoints");
+        brick.read_all().await;
     });
 }
 
