@@ -206,6 +206,8 @@ pub struct Controller {
     move_ns: u64,
     client_at_ns: u64,
     victim_at_ns: u64,
+    /// When segments began to be as short as on a full brick.
+    short_at_ns: Option<u64>,
     /// Share of the time, in `ONE`s, that the cleaner waited for checkpoints.
     spared: u64,
     /// When the last segments began to be spared for what a checkpoint frees.
@@ -232,6 +234,7 @@ impl Controller {
             move_ns: MOVE_NS_FIRST,
             client_at_ns: 0,
             victim_at_ns: 0,
+            short_at_ns: None,
             spared: 0,
             spare_at_ns: None,
             asked,
@@ -453,9 +456,11 @@ impl Controller {
         since_ns.is_some_and(|since_ns| sight.now_ns - since_ns < FULL_NS)
     }
     /// Nothing free, nothing that will be, and nothing to clean.
-    fn is_full(&self, sight: &Sight) -> bool {
-        let lasting = sight.now_ns - self.victim_at_ns >= FULL_NS;
-        lasting && sight.free + sight.emptied <= self.marks.floor
+    fn is_full(&mut self, sight: &Sight) -> bool {
+        let short = sight.free + sight.emptied <= self.marks.floor;
+        self.short_at_ns = self.short_at_ns.filter(|_| short).or(short.then_some(sight.now_ns));
+        let since = |since_ns| sight.now_ns - since_ns >= FULL_NS;
+        since(self.victim_at_ns) && self.short_at_ns.is_some_and(since)
     }
     /// Whether a checkpoint should begin. The fewer segments are free, the fewer wait for it.
     fn wants_checkpoint(&self, sight: &Sight) -> bool {
