@@ -109,7 +109,7 @@ impl Closed {
         (0..BLOCKS as u64).find(is_there).expect("there is one")
     }
     /// After these edits each of the findings has one of these texts, and each text is in a finding.
-    async fn finds(&self, edits: Vec<IndexEdit>, texts: &[&str]) {
+    pub async fn finds(&self, edits: Vec<IndexEdit>, texts: &[&str]) {
         let index = self.index.crashed(0);
         index.write(edits).expect("the model index writes");
         let findings = checked(&self.runtime, &index).await.findings;

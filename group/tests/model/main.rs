@@ -6,6 +6,7 @@ mod check;
 mod concurrent;
 mod durable;
 mod failure;
+mod kinds;
 mod listing;
 mod loops;
 mod nameless;

@@ -33,7 +33,7 @@ async fn once(runtime: &Runtime, index: Arc<dyn Index>) -> Result<Repaired> {
 }
 
 /// Repairs until the check finds nothing; what was lost.
-async fn mended(runtime: &Runtime, index: &ModelIndex) -> Vec<Lost> {
+pub async fn mended(runtime: &Runtime, index: &ModelIndex) -> Vec<Lost> {
     let mut lost = Vec::new();
     for _ in 0..ROUNDS_MAX {
         let round = once(runtime, Arc::new(index.clone())).await.expect("a healthy device");
@@ -87,7 +87,7 @@ async fn all_is_there(rig: &Rig, brick: &Closed, lost: &[Lost]) {
 }
 
 /// After these edits and a repair nothing is lost but what has one of these texts, and all files are as they were.
-fn repairs(damage: impl AsyncFnOnce(&Closed) -> Vec<IndexEdit>, texts: &[&str]) {
+pub fn repairs(damage: impl AsyncFnOnce(&Closed) -> Vec<IndexEdit>, texts: &[&str]) {
     on_closed(async |brick| {
         let edits = damage(&brick).await;
         let index = brick.index.crashed(0);

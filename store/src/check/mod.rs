@@ -10,6 +10,7 @@
 //! changing anything (`repair` does).
 
 pub(crate) mod blocks;
+pub(crate) mod kinds;
 mod names;
 mod rows;
 mod segments;
@@ -68,6 +69,8 @@ enum Means {
     AtRisk,
     /// Names and inodes contradict each other.
     Names,
+    /// An inode is not what it says.
+    Kind,
     /// What a map or a summary says of a block is not what the other says.
     Differs,
     /// A segment does not tell of all its blocks.
@@ -96,6 +99,7 @@ impl Means {
                 "it can be read, but new data may overwrite it: `sinter check --repair` before the brick is started"
             }
             Means::Names => "data is intact, but a name or a count is wrong: `sinter check --repair` mends it",
+            Means::Kind => "what it holds is there, but can't be used as what it is: `sinter check --repair` mends it",
             Means::Differs => {
                 "either the map or the summary is damaged, and reads may fail: `sinter check --repair` keeps what the \
                  block itself agrees with"

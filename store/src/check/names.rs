@@ -1,5 +1,6 @@
 //! Names against inodes: every count says what is there, every name leads somewhere, every inode has a name.
 
+use super::kinds::{Named, Witnesses, word};
 use super::tree::Tree;
 use super::{Check, Means};
 use base::{FileKind, Ino, Inode, VolumeId};
@@ -30,13 +31,17 @@ impl From<&Inode> for Known {
 pub(super) struct Found {
     /// None: something leads to it, but it is not there.
     pub inode: Option<Known>,
-    /// Entries that point to it.
+    /// Entries that point to it, and what kind they say.
     pub links: u32,
+    pub named: Named,
     /// Of its entries those that are directories.
     pub subdirectories: u32,
     /// Its entries, by name and by cookie.
     pub names: u64,
     pub cookies: u64,
+    /// There are leaves that map data of it, and a target.
+    pub data: bool,
+    pub target: bool,
     /// It is marked as one that the next start frees.
     pub orphan: bool,
 }
@@ -57,6 +62,12 @@ impl Names {
     }
     pub fn inode(&self, volume: VolumeId, ino: Ino) -> Option<Known> {
         self.inodes.get(&(volume, ino)).and_then(|found| found.inode)
+    }
+    /// A leaf maps data of an inode. Of those that are gone nobody asks for it.
+    pub fn add_data(&mut self, volume: VolumeId, ino: Ino) {
+        if let Some(found) = self.inodes.get_mut(&(volume, ino)) {
+            found.data = true;
+        }
     }
 }
 
@@ -119,7 +130,7 @@ impl Check<'_> {
     }
 
     fn counts(&mut self, (volume, ino): (VolumeId, Ino), inode: &Known, found: &Found, root: bool) {
-        let directory = inode.kind == FileKind::Directory;
+        let directory = self.kind((volume, ino), inode, found, root) == FileKind::Directory;
         let links = match directory {
             true if inode.links == 0 => 0,
             true => 2 + found.subdirectories,
@@ -141,5 +152,23 @@ impl Check<'_> {
         if inode.links > 0 && found.orphan {
             self.find(format!("inode {ino} of volume {volume} has names, and the next start frees it"), Means::Names);
         }
+    }
+
+    /// Of which kind an inode is, and who says something else.
+    fn kind(&mut self, (volume, ino): (VolumeId, Ino), inode: &Known, found: &Found, root: bool) -> FileKind {
+        let (entries, Found { data, target, named, .. }) = (found.cookies > 0, *found);
+        let row = Some(inode.kind);
+        let kind = Witnesses { root, entries, data, target, names: named, row }.kind().unwrap_or(inode.kind);
+        if inode.kind != kind {
+            let (says, is) = (word(inode.kind), word(kind));
+            let finding =
+                format!("inode {ino} of volume {volume} says it is a {says}; by its names or contents it is a {is}");
+            self.find(finding, Means::Kind);
+        }
+        if named.contradict(kind) {
+            let is = word(kind);
+            self.find(format!("a name of inode {ino} of volume {volume}, a {is}, says another kind"), Means::Names);
+        }
+        kind
     }
 }

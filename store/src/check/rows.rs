@@ -191,6 +191,7 @@ impl Check<'_> {
     }
 
     fn target(&mut self, volume: VolumeId, ino: Ino) {
+        self.names.of(volume, ino).target = true;
         let kind = self.names.inode(volume, ino).map(|inode| inode.kind);
         if kind != Some(FileKind::Link) {
             self.find(format!("a target of symbolic link {ino} of volume {volume}, which is none"), Means::Leak);
@@ -217,7 +218,9 @@ impl Check<'_> {
                     .find(format!("directory {dir} of volume {volume}, cookie {cookie}: {error}"), Means::Names);
             }
         };
-        self.names.of(volume, ino).links += 1;
+        let found = self.names.of(volume, ino);
+        found.links += 1;
+        found.named.add(kind);
         self.names.of(volume, dir).cookies += 1;
         if kind == FileKind::Directory {
             self.names.of(volume, dir).subdirectories += 1;
@@ -253,6 +256,9 @@ impl Check<'_> {
         let stale = self.purges.as_ref().is_some_and(|(_, purges)| leaf.trim < purges.trim_of(volume, at));
         let size = self.names.inode(volume, at.ino).map(|inode| inode.size).filter(|_| !stale);
         let end = size.map_or(u64::MAX, |size| size.div_ceil(BLOCK_BYTES as u64));
+        if leaf.iter().any(|(_, slot)| slot != Slot::Hole) {
+            self.names.add_data(volume, at.ino);
+        }
         let (mut blocks, mut beyond) = (0, 0);
         each_place(volume, key, &leaf, |place, owner| {
             blocks += 1;

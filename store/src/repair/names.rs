@@ -1,11 +1,13 @@
 //! Names and inodes: every name leads to an inode, every inode has a name or is an orphan, and counts say what is there.
 //! An inode that is lost is made anew as far as its names, blocks and rows tell; what has no name gets one in
-//! `lost+found`. All of it is one atomic change of the index.
+//! `lost+found`. All of it is one atomic change of the index, but for the kinds of inodes, which come first.
 
 mod found;
+mod kinds;
 mod loops;
 
 use super::Repair;
+use crate::check::kinds::Named;
 use crate::format::keys::{self, Row};
 use crate::format::leaf::{Leaf, Slot};
 use crate::format::values;
@@ -24,9 +26,9 @@ struct Seen {
     inode: Option<Known>,
     /// Its row can't be read.
     broken: bool,
-    /// Names, and what the last one says: the kind, and the directory that it is in.
+    /// Names, what kind they say, and the directory that the last one is in.
     names: u32,
-    kind: Option<FileKind>,
+    named: Named,
     dir: Ino,
     /// Of a directory: entries, and those of them that are directories.
     entries: u64,
@@ -68,6 +70,9 @@ type Stay = BTreeMap<File, Option<Ino>>;
 impl Repair<'_> {
     pub(super) fn names(&mut self) -> Result<()> {
         let mut all = self.seen()?;
+        if self.kinds(&all)? {
+            all = self.seen()?;
+        }
         let stay = self.misplaced(&mut all)?;
         let gone = self.dangling(&all);
         self.remove_names(&mut all, &gone, stay)?;
@@ -124,7 +129,7 @@ impl Repair<'_> {
         for (file, seen) in all {
             let aimless = seen.inode.is_some_and(|inode| inode.kind == FileKind::Link) && seen.target.is_none();
             let empty = seen.inode.is_none() && !seen.broken && !seen.remains() && seen.names > 0;
-            let lost_link = seen.inode.is_none() && seen.kind == Some(FileKind::Link) && seen.target.is_none();
+            let lost_link = seen.inode.is_none() && seen.named.kind == Some(FileKind::Link) && seen.target.is_none();
             let nothing = seen.inode.is_none() && seen.broken && seen.names == 0 && !seen.remains();
             if (aimless || empty || lost_link || nothing) && !self.is_root(*file) {
                 gone.insert(*file);
@@ -231,12 +236,7 @@ impl Repair<'_> {
     /// An inode that is gone, of which something is left.
     fn lost_inode(&mut self, (volume, ino): File, seen: &Seen, found: &mut Found) -> Result<()> {
         let root = self.is_root((volume, ino));
-        let guess = match seen {
-            _ if root || seen.entries > 0 => FileKind::Directory,
-            Seen { target: Some(_), .. } => FileKind::Link,
-            _ => FileKind::File,
-        };
-        let kind = seen.kind.unwrap_or(guess);
+        let kind = seen.kind(root).unwrap_or(FileKind::File);
         let named = seen.names > 0 || root;
         let now = self.opening.runtime().clock.wall();
         let links = if named { seen.links(kind) } else { seen.links(kind).max(1) };
@@ -274,7 +274,8 @@ fn look(all: &mut All, volume: VolumeId, (key, value): (&[u8], &[u8]), row: Row)
             let Ok((_, ino, kind)) = values::decode_cookie(value) else { return };
             let dir = keys::first_ino(key);
             let seen = all.entry((volume, ino)).or_default();
-            (seen.names, seen.kind, seen.dir) = (seen.names + 1, Some(kind), dir);
+            (seen.names, seen.dir) = (seen.names + 1, dir);
+            seen.named.add(kind);
             let above = all.entry((volume, dir)).or_default();
             above.entries += 1;
             above.subdirectories += u32::from(kind == FileKind::Directory);

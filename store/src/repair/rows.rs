@@ -53,7 +53,7 @@ impl Repair<'_> {
         match row {
             Row::Volume if values::decode_volume(value).is_err() => strays.broken.push(key.to_vec()),
             Row::Cookie => self.cookie(volume, key, value)?,
-            Row::Target => self.target(volume, key)?,
+            Row::Target => self.drop_unreadable(key, values::decode_target(value).is_err(), None),
             Row::Xattrs => self.xattrs(volume, key, value)?,
             Row::Reserve => {
                 let file = (volume, keys::first_ino(key));
@@ -84,13 +84,9 @@ impl Repair<'_> {
         Ok(row.and_then(|row| values::decode_inode(&row).ok()))
     }
 
-    fn target(&mut self, volume: VolumeId, key: &[u8]) -> Result<()> {
-        let ino = keys::first_ino(key);
-        if self.inode_of(volume, ino)?.is_some_and(|inode| inode.kind != FileKind::Link) {
-            self.put(key.to_vec(), None);
-            self.mended(format!("the target of inode {ino} of volume {volume}, no symbolic link, was removed"));
-        }
-        Ok(())
+    /// Of which kind an inode is that one row of a name tells of: two of them would outvote the inode's own, not one.
+    fn kind_of(&self, volume: VolumeId, ino: Ino, told: FileKind) -> Result<FileKind> {
+        Ok(self.inode_of(volume, ino)?.map_or(told, |inode| inode.kind))
     }
 
     fn xattrs(&mut self, volume: VolumeId, key: &[u8], value: &[u8]) -> Result<()> {
@@ -133,7 +129,12 @@ impl Repair<'_> {
                 return Ok(());
             }
         }
-        self.put(entry_key, Some(values::encode_entry(ino, kind, number)));
+        let is_twice = entry.is_some_and(|(other, other_kind, _)| (other, other_kind) == (ino, kind));
+        let is = if is_twice { kind } else { self.kind_of(volume, ino, kind)? };
+        if is != kind {
+            self.put(key.to_vec(), Some(values::encode_cookie(name.as_bytes(), ino, is)));
+        }
+        self.put(entry_key, Some(values::encode_entry(ino, is, number)));
         self.mended(format!("{shown} was made anew from its cookie"));
         Ok(())
     }
@@ -175,7 +176,11 @@ impl Repair<'_> {
                 ));
             }
             _ => {
-                self.put(cookie_key, Some(values::encode_cookie(name.as_bytes(), ino, kind)));
+                let is = self.kind_of(volume, ino, kind)?;
+                if is != kind {
+                    self.put(key.to_vec(), Some(values::encode_entry(ino, is, number)));
+                }
+                self.put(cookie_key, Some(values::encode_cookie(name.as_bytes(), ino, is)));
                 self.mended(format!(
                     "the cookie of entry {name:?} of directory {dir} of volume {volume} was made anew"
                 ));
@@ -222,8 +227,8 @@ impl Repair<'_> {
 }
 
 fn is_root(key: &[u8], value: &[u8]) -> bool {
-    let inode = values::decode_inode(value);
-    inode.is_ok_and(|inode| inode.kind == FileKind::Directory && inode.parent == keys::first_ino(key))
+    // Whatever kind it says: nothing else lies in itself.
+    values::decode_inode(value).is_ok_and(|inode| inode.parent == keys::first_ino(key))
 }
 
 fn shown(name: &[u8]) -> std::borrow::Cow<'_, str> {

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 impl Seen {
     fn is_directory(&self) -> bool {
-        self.inode.map_or(self.kind, |known| Some(known.kind)) == Some(FileKind::Directory)
+        self.inode.map_or(self.named.kind, |known| Some(known.kind)) == Some(FileKind::Directory)
     }
 }
 
