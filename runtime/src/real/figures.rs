@@ -41,9 +41,13 @@ impl Figures {
     pub fn turn(&self) {
         bump(&self.turns);
     }
-    /// The core goes to sleep.
-    pub fn sleep(&self) {
-        bump(&self.sleeps);
+    /// The core goes to sleep, for this time since its start.
+    pub fn sleep(&self) -> u64 {
+        bump(&self.sleeps)
+    }
+    /// How often it went to sleep.
+    pub fn sleeps(&self) -> u64 {
+        self.sleeps.load(Ordering::Relaxed)
     }
     /// A task runs; true if it is to be timed.
     pub fn run(&self) -> bool {
@@ -60,7 +64,7 @@ impl Figures {
     fn summary(&self) -> CoreSummary {
         CoreSummary {
             turns: self.turns.load(Ordering::Relaxed),
-            sleeps: self.sleeps.load(Ordering::Relaxed),
+            sleeps: self.sleeps(),
             runs: self.runs.load(Ordering::Relaxed),
             run: self.run.summary(),
             read: self.io[Verb::Read as usize].summary(),

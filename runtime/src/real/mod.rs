@@ -23,6 +23,7 @@ mod tests;
 mod turns;
 #[cfg(feature = "seeded-bugs")]
 mod volatile;
+mod wakeful;
 
 pub use figures::{CoreSummary, Probe};
 pub use poller::{Readable, readable};
@@ -93,13 +94,13 @@ pub fn start(options: Options) -> Result<(Runtime, Reactors)> {
     let count = options.cores.unwrap_or(cpus.len());
     assert!((1..=CORES_MAX).contains(&count), "between 1 and 1024 cores");
     let files = files::Files::open_directory(&options.directory, options.device.clone(), options.read_only)?;
-    let world = Arc::new(reactor::World {
-        inboxes: cores::inboxes(count)?,
-        figures: (0..count).map(|_| Arc::default()).collect(),
-        files,
-        foreign_slots: crate::transfer::SlotPool::new(),
-    });
-    let threads = cores::start(&world, &cpus)?;
+    let figures: Vec<Arc<figures::Figures>> = (0..count).map(|_| Arc::default()).collect();
+    let inboxes = cores::inboxes(count)?;
+    let (wakeful, watcher) = wakeful::Wakeful::start(&figures).unzip();
+    let foreign_slots = crate::transfer::SlotPool::new();
+    let world = Arc::new(reactor::World { inboxes, figures, files, foreign_slots, wakeful });
+    let mut threads = cores::start(&world, &cpus)?;
+    threads.extend(watcher);
     let (pool, background) = match pools(cpus.len()) {
         Ok(pools) => pools,
         Err(error) => {

@@ -9,6 +9,7 @@ use super::figures::Figures;
 use super::files::Files;
 use super::inbox::{Inbox, Mail, stopped};
 use super::ring::{Ring, Wait};
+use super::wakeful::Wakeful;
 use crate::transfer::{Slot, SlotPool};
 use base::Result;
 use std::cell::{Cell, RefCell};
@@ -26,6 +27,8 @@ pub(super) struct World {
     pub files: Files,
     /// Slots for I/O started by threads that are not cores.
     pub foreign_slots: Arc<SlotPool>,
+    /// Who keeps CPUs easy to wake, if anybody can.
+    pub wakeful: Option<Wakeful>,
 }
 
 /// The thread's own half of a core.
@@ -187,7 +190,10 @@ impl Core {
                 ns => Wait::ForNs(ns),
             },
         };
-        self.figures.sleep();
+        let sleeps = self.figures.sleep();
+        if let Some(wakeful) = &self.world.wakeful {
+            wakeful.sleeps(sleeps);
+        }
         device.sleep(wait);
         self.inbox.wake_up();
     }

@@ -304,6 +304,51 @@ fn timers_fire_in_order_and_an_idle_world_uses_no_cpu() {
     reactors.stop();
 }
 
+/// The longest that waking a CPU may take now, in microseconds; none where this machine can't be asked.
+fn wake_up_bound_us() -> Option<i32> {
+    use std::io::Read;
+    let mut bytes = [0; 4];
+    let mut file = std::fs::File::options().read(true).write(true).open("/dev/cpu_dma_latency").ok()?;
+    // Opened, it counts as a request for the least of all until it has said something else.
+    std::io::Write::write_all(&mut file, &(-1i32).to_ne_bytes()).ok()?;
+    file.read_exact(&mut bytes).ok()?;
+    Some(i32::from_ne_bytes(bytes))
+}
+
+#[test]
+fn cpus_stay_awake_while_requests_follow_each_other() {
+    if wake_up_bound_us().is_none() {
+        return println!("this user can't ask for it here");
+    }
+    let scratch = Scratch::new();
+    let (runtime, reactors) = start(scratch.options(1)).expect("io_uring works here");
+    let file = make_file(&runtime, "data", 4 * KIB as u64);
+    let stop = Arc::new(AtomicBool::new(false));
+    let seen = {
+        let stop = stop.clone();
+        std::thread::spawn(move || {
+            let until = Instant::now() + Duration::from_secs(20);
+            let asked = || wake_up_bound_us().is_some_and(|bound_us| bound_us <= 2);
+            while !asked() && Instant::now() < until {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            stop.store(true, Ordering::Relaxed);
+            asked() || Instant::now() < until
+        })
+    };
+    let reads = async move || {
+        let mut buffer = filled(&runtime, 4 * KIB, 0);
+        while !stop.load(Ordering::Relaxed) {
+            let (back, result) = crate::disk::read(&*runtime.disk, file, 0, buffer).await;
+            result.expect("the read is within the file");
+            buffer = back;
+        }
+    };
+    reactors.run(0, reads).expect("the core runs");
+    assert!(seen.join().expect("no panic"), "nothing was asked for within 20 s of reads at depth 1");
+    reactors.stop();
+}
+
 fn pipe() -> (OwnedFd, OwnedFd) {
     let mut ends = [0; 2];
     // SAFETY: the array has room for two descriptors.
