@@ -1,37 +1,84 @@
 //! A bounded cache of what the index holds, in two generations: when the young one is full it becomes the old one,
 //! and what was not asked for since is forgotten. One pass over many keys costs at most half of what is hot.
+//!
+//! Groups share their room, because work is seldom spread over all of them: a group that is alone at work may use all
+//! of it. Others have their share at any time; together they never hold more than twice the room.
 
-use crate::hash::Map;
+use crate::hash::{Map, MapEntries};
 use std::hash::Hash;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// Entries that a cache gets even if others hold all the room.
+const ENTRIES_MIN: usize = 16;
+
+/// Entries that are forgotten for each that comes: those of a generation are gone before the next one is full, and
+/// nobody waits for all of them at once.
+const FORGOTTEN_PER_INSERT: usize = 4;
+
+/// How many entries the caches that share it may hold.
+pub struct Room {
+    held: AtomicUsize,
+    /// So many together, as long as no cache needs its share.
+    max: usize,
+    share: usize,
+}
+
+impl Room {
+    /// For caches of `sharers` groups, which hold at most `entries` together (but 16 each).
+    pub fn new(entries: usize, sharers: usize) -> Arc<Room> {
+        // All of the room in one cache, and each of the others' shares.
+        let max = entries / 2;
+        Arc::new(Room { held: AtomicUsize::new(0), max, share: (max / sharers).max(ENTRIES_MIN) })
+    }
+}
 
 /// See the module.
 pub struct Cache<K, V> {
     young: Map<K, V>,
     old: Map<K, V>,
-    /// Entries of a generation at most.
-    half: usize,
+    dying: MapEntries<K, V>,
+    room: Arc<Room>,
 }
 
 impl<K: Hash + Eq + Clone, V: Clone> Cache<K, V> {
-    /// A cache of at most `entries` entries (at least 16).
-    pub fn new(entries: usize) -> Cache<K, V> {
-        Cache { young: Map::default(), old: Map::default(), half: (entries / 2).max(8) }
+    /// An empty cache.
+    pub fn new(room: &Arc<Room>) -> Cache<K, V> {
+        Cache { young: Map::default(), old: Map::default(), dying: Map::default().into_iter(), room: room.clone() }
     }
     /// A key's value; asking keeps it.
     pub fn get(&mut self, key: &K) -> Option<&V> {
         if !self.young.contains_key(key) {
             let (key, value) = self.old.remove_entry(key)?;
+            self.room.held.fetch_sub(1, Ordering::Relaxed);
             self.insert(key, value);
         }
         self.young.get(key)
     }
     /// Sets a key's value.
     pub fn insert(&mut self, key: K, value: V) {
-        if self.young.len() >= self.half && !self.young.contains_key(&key) {
-            self.old = std::mem::take(&mut self.young);
+        let held = self.len();
+        self.dying.by_ref().take(FORGOTTEN_PER_INSERT).for_each(drop);
+        if self.young.len() >= self.half() && !self.young.contains_key(&key) {
+            self.dying = std::mem::replace(&mut self.old, std::mem::take(&mut self.young)).into_iter();
         }
         self.old.remove(&key);
         self.young.insert(key, value);
+        self.count(held);
+    }
+    /// Entries of a generation at most, now.
+    fn half(&self) -> usize {
+        let others = self.room.held.load(Ordering::Relaxed).saturating_sub(self.len());
+        self.room.max.saturating_sub(others).max(self.room.share) / 2
+    }
+    /// Tells the others how many entries there are; there were `before`.
+    fn count(&self, before: usize) {
+        let held = self.len();
+        if held >= before {
+            self.room.held.fetch_add(held - before, Ordering::Relaxed);
+        } else {
+            self.room.held.fetch_sub(before - held, Ordering::Relaxed);
+        }
     }
     /// Changes a key's value if it is there.
     pub fn change(&mut self, key: &K, with: impl FnOnce(&mut V)) {
@@ -41,18 +88,21 @@ impl<K: Hash + Eq + Clone, V: Clone> Cache<K, V> {
     }
     /// Forgets a key.
     pub fn remove(&mut self, key: &K) {
+        let held = self.len();
         self.young.remove(key);
         self.old.remove(key);
+        self.count(held);
     }
     /// Forgets keys.
     pub fn retain(&mut self, mut keep: impl FnMut(&K, &mut V) -> bool) {
+        let held = self.len();
         self.young.retain(&mut keep);
         self.old.retain(&mut keep);
+        self.count(held);
     }
-    /// How many entries it holds.
-    #[cfg(test)]
+    /// How many entries it holds in memory.
     fn len(&self) -> usize {
-        self.young.len() + self.old.len()
+        self.young.len() + self.old.len() + self.dying.len()
     }
 }
 
@@ -60,28 +110,58 @@ impl<K: Hash + Eq + Clone, V: Clone> Cache<K, V> {
 mod tests {
     use super::*;
 
+    fn alone(entries: usize) -> Cache<u64, u64> {
+        Cache::new(&Room::new(entries, 1))
+    }
+
     #[test]
     fn it_holds_as_much_as_it_may() {
-        let mut cache = Cache::new(100);
+        let mut cache = alone(200);
         for key in 0..100u64 {
             cache.insert(key, key);
         }
         assert_eq!(cache.len(), 100);
+        assert!((50..100).all(|key| cache.get(&key) == Some(&key)));
     }
 
     #[test]
     fn what_is_asked_for_stays_and_the_bound_holds() {
-        let mut cache = Cache::new(100);
+        let mut cache = alone(200);
         cache.insert(0u64, 0u64);
         for key in 1..10_000 {
             cache.insert(key, key);
             assert_eq!(cache.get(&0), Some(&0), "the hot key is gone after {key}");
-            assert!(cache.len() <= 100);
+            assert!(cache.len() <= 200);
         }
         assert_eq!(cache.get(&1), None);
         cache.change(&0, |value| *value = 7);
         assert_eq!(cache.get(&0), Some(&7));
         cache.remove(&0);
         assert_eq!(cache.get(&0), None);
+    }
+
+    #[test]
+    fn who_works_alone_has_all_the_room_and_others_still_get_their_share() {
+        let room = Room::new(2000, 10);
+        let mut caches: Vec<Cache<u64, u64>> = (0..10).map(|_| Cache::new(&room)).collect();
+        let fill = |cache: &mut Cache<u64, u64>| (0..100_000).for_each(|key| cache.insert(key, key));
+        fill(&mut caches[0]);
+        assert!((500..=1000).contains(&caches[0].len()), "{}", caches[0].len());
+        for cache in &mut caches[1..] {
+            fill(cache);
+            assert!((50..=200).contains(&cache.len()), "{}", cache.len());
+        }
+        let held = |caches: &[Cache<u64, u64>]| caches.iter().map(Cache::len).sum::<usize>();
+        assert!(held(&caches) <= 2000);
+        assert_eq!(held(&caches), room.held.load(Ordering::Relaxed));
+        fill(&mut caches[0]);
+        assert!(held(&caches) <= 1100, "who had all gives it back: {}", held(&caches));
+        for cache in &mut caches {
+            cache.retain(|_, _| false);
+            fill(cache);
+            cache.retain(|key, _| key % 2 == 0);
+            cache.remove(&99_998);
+        }
+        assert_eq!(held(&caches), room.held.load(Ordering::Relaxed));
     }
 }

@@ -39,6 +39,9 @@ impl Hasher for Mix {
 /// A hash map with the hasher above.
 pub type Map<K, V> = HashMap<K, V, BuildHasherDefault<Mix>>;
 
+/// What such a map held.
+pub type MapEntries<K, V> = std::collections::hash_map::IntoIter<K, V>;
+
 #[cfg(test)]
 mod tests {
     use super::*;

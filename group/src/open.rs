@@ -1,8 +1,9 @@
 //! Opening the groups of a brick: replay, redo of intents, purge of orphans (rules L6, M3, K6).
 
+use crate::cache::Room;
 use crate::held::{GroupSet, Held};
 use crate::load::{Wanted, load_blocking};
-use crate::state::{Block, CacheSizes, State};
+use crate::state::{Block, CacheRooms, State};
 use crate::{Group, Groups, Options};
 use base::{Edit, GroupId, Ino, Intent, IntentId, Outcome, RequestId, Result, SessionId, Sync, VolumeId};
 use names::{Part, Seen};
@@ -25,11 +26,15 @@ const LEAF_BYTES: u64 = 1200;
 
 /// Reads each group's row and sessions.
 fn read_groups(index: &dyn Index, count: u32, options: &Options) -> Result<Vec<Group>> {
-    let each = options.cache_bytes / u64::from(count);
-    let sizes = CacheSizes {
-        names: (each / 4 / NAME_BYTES).max(64) as usize,
-        leaves: (each / 2 / LEAF_BYTES).max(16) as usize,
-        xattr_bytes: (each / 8) as usize,
+    let room = |entries: u64| Room::new(entries as usize, count as usize);
+    let names = options.cache_bytes / 4 / NAME_BYTES;
+    let rooms = CacheRooms {
+        inodes: room(names),
+        entries: room(names),
+        targets: room(names / 16),
+        xattrs: room(names / 16),
+        leaves: room(options.cache_bytes / 2 / LEAF_BYTES),
+        xattr_bytes: (options.cache_bytes / 8) as usize / count as usize,
     };
     let (from, to) = keys::volumes();
     let volumes = index.scan(&from, &to, usize::MAX)?;
@@ -42,7 +47,7 @@ fn read_groups(index: &dyn Index, count: u32, options: &Options) -> Result<Vec<G
             None => GroupRow::fresh(),
         };
         let (purges, reserves) = (Purges::read(index, group, &volumes)?, Reserves::read(index, group, &volumes)?);
-        let mut state = State::new(group, row, purges, reserves, sizes);
+        let mut state = State::new(group, row, purges, reserves, &rooms);
         let (from, to) = keys::sessions(group);
         for (key, value) in index.scan(&from, &to, usize::MAX)? {
             state.results.insert(keys::session_id(&key), values::decode_results(&value)?.into());

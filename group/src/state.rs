@@ -1,7 +1,7 @@
 //! A group's state in memory: overlay generations above caches of the index, counters, opens, session results. All
 //! of it is behind the group's one short lock.
 
-use crate::cache::Cache;
+use crate::cache::{Cache, Room};
 use crate::hash::Map;
 use crate::overlay::{Generation, InodeSlot, blocks_of};
 use base::limits::{BLOCK_BYTES, BLOCKS_PER_LEAF, SESSION_RESULTS_MAX};
@@ -107,14 +107,19 @@ pub struct State {
     pub encoded: Vec<u8>,
 }
 
-/// How many entries the caches of one group may hold.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct CacheSizes {
-    /// Inodes, entries and targets, each.
-    pub names: usize,
+/// How much the caches of all groups may hold.
+pub struct CacheRooms {
+    /// Inodes.
+    pub inodes: Arc<Room>,
+    /// Names.
+    pub entries: Arc<Room>,
+    /// Targets of symbolic links.
+    pub targets: Arc<Room>,
+    /// Inodes' extended attributes.
+    pub xattrs: Arc<Room>,
     /// Leaves.
-    pub leaves: usize,
-    /// Bytes of extended attributes: one set may be as large as hundreds of names.
+    pub leaves: Arc<Room>,
+    /// Bytes of extended attributes of one group: one set may be as large as hundreds of names.
     pub xattr_bytes: usize,
 }
 
@@ -123,7 +128,7 @@ const XATTR_BYTES: usize = 400;
 
 impl State {
     /// A group as the index holds it.
-    pub fn new(group: GroupId, row: GroupRow, purges: Purges, reserves: Reserves, sizes: CacheSizes) -> State {
+    pub fn new(group: GroupId, row: GroupRow, purges: Purges, reserves: Reserves, rooms: &CacheRooms) -> State {
         State {
             group,
             active: Generation::default(),
@@ -135,13 +140,13 @@ impl State {
             row,
             opens: Map::default(),
             results: Map::default(),
-            inodes: Cache::new(sizes.names),
-            entries: Cache::new(sizes.names),
-            targets: Cache::new(sizes.names / 16),
-            xattrs: Cache::new(sizes.names / 16),
+            inodes: Cache::new(&rooms.inodes),
+            entries: Cache::new(&rooms.entries),
+            targets: Cache::new(&rooms.targets),
+            xattrs: Cache::new(&rooms.xattrs),
             xattr_bytes: 0,
-            xattr_bytes_max: sizes.xattr_bytes,
-            leaves: Cache::new(sizes.leaves),
+            xattr_bytes_max: rooms.xattr_bytes,
+            leaves: Cache::new(&rooms.leaves),
             volumes: Map::default(),
             dropped: Vec::new(),
             ranges: Vec::with_capacity(64),

@@ -45,9 +45,9 @@ impl Figures {
     pub fn sleep(&self) -> u64 {
         bump(&self.sleeps)
     }
-    /// How often it went to sleep.
-    pub fn sleeps(&self) -> u64 {
-        self.sleeps.load(Ordering::Relaxed)
+    /// How many turns it took.
+    pub fn turns(&self) -> u64 {
+        self.turns.load(Ordering::Relaxed)
     }
     /// A task runs; true if it is to be timed.
     pub fn run(&self) -> bool {
@@ -63,8 +63,8 @@ impl Figures {
     }
     fn summary(&self) -> CoreSummary {
         CoreSummary {
-            turns: self.turns.load(Ordering::Relaxed),
-            sleeps: self.sleeps(),
+            turns: self.turns(),
+            sleeps: self.sleeps.load(Ordering::Relaxed),
             runs: self.runs.load(Ordering::Relaxed),
             run: self.run.summary(),
             read: self.io[Verb::Read as usize].summary(),

@@ -23,12 +23,13 @@ const ANY_US: i32 = -1;
 
 /// How often the watcher looks while there are requests: it lets go this long after the last.
 const PERIOD: Duration = Duration::from_millis(5);
-/// A core that slept this often in a period has requests every 200 us: the usual sleep between them is then shorter than
-/// what waking twice costs a client that waits for each.
-const DENSE_SLEEPS: u64 = 25;
+/// A core that took this many turns in a period has requests every 200 us: the usual sleep between them is then shorter
+/// than what waking twice costs a client that waits for each. Turns, not sleeps: a core that is too busy to sleep still
+/// waits for those whom others' CPUs run.
+const DENSE_TURNS: u64 = 25;
 /// Below this it lets go; half, so that it does not change its mind with every period.
-const SPARSE_SLEEPS: u64 = DENSE_SLEEPS / 2;
-/// After so many periods without any sleep the watcher sleeps too.
+const SPARSE_TURNS: u64 = DENSE_TURNS / 2;
+/// After so many periods without any turn the watcher sleeps.
 const QUIET_PERIODS: u32 = 20;
 /// A core looks whether the watcher runs once in this many sleeps.
 const LOOK_SLEEPS: u64 = 64;
@@ -98,28 +99,28 @@ impl Request {
             self.asked = wanted;
         }
     }
-    /// A period is over, in which the busiest core slept so often.
-    fn period(&mut self, sleeps: u64) {
-        self.ask(sleeps >= if self.asked { SPARSE_SLEEPS } else { DENSE_SLEEPS });
+    /// A period is over, in which the busiest core took so many turns.
+    fn period(&mut self, turns: u64) {
+        self.ask(turns >= if self.asked { SPARSE_TURNS } else { DENSE_TURNS });
     }
 }
 
 /// The watcher's life.
 fn watch(shared: &Shared, figures: &[Arc<Figures>], mut request: Request) {
-    let mut before: Vec<u64> = figures.iter().map(|figures| figures.sleeps()).collect();
+    let mut before: Vec<u64> = figures.iter().map(|figures| figures.turns()).collect();
     let mut quiet = QUIET_PERIODS;
     while !shared.stop.load(Ordering::Acquire) {
         if quiet >= QUIET_PERIODS {
             shared.parked.store(true, Ordering::Relaxed);
             std::thread::park();
             shared.parked.store(false, Ordering::Relaxed);
-            before = figures.iter().map(|figures| figures.sleeps()).collect();
+            before = figures.iter().map(|figures| figures.turns()).collect();
             quiet = 0;
         }
         std::thread::sleep(PERIOD);
         let mut most = 0;
         for (figures, before) in figures.iter().zip(&mut before) {
-            let now = figures.sleeps();
+            let now = figures.turns();
             most = most.max(now - std::mem::replace(before, now));
         }
         request.period(most);
@@ -142,12 +143,12 @@ mod tests {
         };
         let mut request = Request::open(&path, "haltpoll\n").expect("it is there");
         assert_eq!(said(), [ANY_US], "nothing is asked for at first");
-        request.period(DENSE_SLEEPS - 1);
+        request.period(DENSE_TURNS - 1);
         assert_eq!(said(), [ANY_US]);
-        request.period(DENSE_SLEEPS);
-        request.period(SPARSE_SLEEPS);
+        request.period(DENSE_TURNS);
+        request.period(SPARSE_TURNS);
         assert_eq!(said(), [ANY_US, 0]);
-        request.period(SPARSE_SLEEPS - 1);
+        request.period(SPARSE_TURNS - 1);
         request.period(0);
         assert_eq!(said(), [ANY_US, 0, ANY_US]);
         assert_eq!(Request::open(&path, "intel_idle\n").expect("it is there").bound_us, 2);
