@@ -3,19 +3,16 @@
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, Waker};
 
 /// Wakes all who wait whenever `notify` is called. A waiter takes a ticket *before* it looks at the state that it
 /// waits for, so that no change between looking and waiting is missed.
 #[derive(Default)]
 pub struct Event {
-    state: Mutex<State>,
-}
-
-#[derive(Default)]
-struct State {
-    count: u64,
-    wakers: Vec<Waker>,
+    /// Changed under the lock; a ticket needs none.
+    count: AtomicU64,
+    wakers: Mutex<Vec<Waker>>,
 }
 
 impl Event {
@@ -25,13 +22,13 @@ impl Event {
     }
     /// What has happened so far; pass it to `after`.
     pub fn ticket(&self) -> u64 {
-        self.state.lock().expect("no panic while held").count
+        self.count.load(Ordering::Acquire)
     }
     /// Wakes everyone who waits.
     pub fn notify(&self) {
-        let mut state = self.state.lock().expect("no panic while held");
-        state.count += 1;
-        state.wakers.drain(..).for_each(Waker::wake);
+        let mut wakers = self.wakers.lock().expect("no panic while held");
+        self.count.fetch_add(1, Ordering::AcqRel);
+        wakers.drain(..).for_each(Waker::wake);
     }
     /// Ends when `notify` has been called after `ticket` was taken.
     pub fn after(&self, ticket: u64) -> After<'_> {
@@ -48,12 +45,12 @@ pub struct After<'a> {
 impl Future for After<'_> {
     type Output = ();
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
-        let mut state = self.event.state.lock().expect("no panic while held");
-        if state.count != self.ticket {
+        let mut wakers = self.event.wakers.lock().expect("no panic while held");
+        if self.event.ticket() != self.ticket {
             return Poll::Ready(());
         }
-        if !state.wakers.iter().any(|waker| waker.will_wake(context.waker())) {
-            state.wakers.push(context.waker().clone());
+        if !wakers.iter().any(|waker| waker.will_wake(context.waker())) {
+            wakers.push(context.waker().clone());
         }
         Poll::Pending
     }

@@ -5,7 +5,7 @@ use runtime::FileId;
 use runtime::seeded::{Bug, active};
 use std::collections::VecDeque;
 
-/// A batch between its submission and its durability.
+/// A batch between its submission and the moment when it and all before it are written.
 #[derive(Clone, Copy, Debug)]
 struct Flight {
     number: u64,
@@ -13,7 +13,6 @@ struct Flight {
     /// Written so that its own completion makes it durable.
     fua: bool,
     written: bool,
-    durable: bool,
     wanted: bool,
 }
 
@@ -35,11 +34,14 @@ pub struct Positions {
     pub durable: u64,
 }
 
-/// The state; see the module.
+/// The state; see the module. What is asked of it per request takes the same time however much is not durable yet.
 #[derive(Debug, Default)]
 pub struct Commit {
+    /// Only what is under way: of what is written, the positions say all.
     flights: VecDeque<Flight>,
     positions: Positions,
+    /// The last written batch whose durability somebody waits for.
+    wanted: u64,
     /// Files with plain writes completed since the last flush of them was submitted.
     dirty: Vec<FileId>,
     /// The list of an earlier flush, so that a warm flush allocates nothing.
@@ -63,15 +65,21 @@ impl Commit {
     }
     /// True if some acknowledged or written batch is not durable.
     pub fn has_undurable(&self) -> bool {
-        !self.flights.is_empty()
+        !self.flights.is_empty() || self.positions.durable < self.positions.written
     }
     /// True while somebody waits for the durability of a submitted batch.
     pub fn is_committing(&self) -> bool {
-        self.flights.iter().any(|flight| flight.wanted && !flight.durable)
+        self.wants_flush() || self.flights.iter().any(|flight| flight.wanted)
     }
-    /// Somebody waits for the durability of batch `number`, which has been submitted.
+    /// True if somebody waits for the durability of a written batch.
+    fn wants_flush(&self) -> bool {
+        self.wanted > self.positions.durable
+    }
+    /// Somebody waits for the durability of batch `number`; says nothing of one that is not submitted yet.
     pub fn want(&mut self, number: u64) {
-        if let Some(flight) = self.flights.iter_mut().find(|flight| flight.number == number) {
+        if number <= self.positions.written {
+            self.wanted = self.wanted.max(number);
+        } else if let Some(flight) = self.flights.iter_mut().find(|flight| flight.number == number) {
             flight.wanted = true;
         }
     }
@@ -84,7 +92,7 @@ impl Commit {
         // With the seeded early acknowledgement every durable batch takes the way that has a flush to be early for.
         let fua = wanted && (clean || active(Bug::FuaAfterPlain)) && !active(Bug::AckBeforeFlush);
         self.plain_writing += usize::from(!fua);
-        self.flights.push_back(Flight { number, file, fua, written: false, durable: false, wanted });
+        self.flights.push_back(Flight { number, file, fua, written: false, wanted });
         fua
     }
     /// A batch's write has completed.
@@ -94,15 +102,13 @@ impl Commit {
         assert!(!flight.written);
         flight.written = true;
         let (fua, file) = (flight.fua, flight.file);
-        if fua {
-            flight.durable = true;
-        } else {
+        if !fua {
             self.plain_writing -= 1;
             self.mark_dirty(file);
         }
         if active(Bug::FuaAfterPlain) && fua {
             // The seeded mistake: one FUA write is taken for a flush of everything before it.
-            self.flights.iter_mut().filter(|flight| flight.number < number).for_each(|flight| flight.durable = true);
+            self.positions.durable = self.positions.durable.max(self.positions.written);
         }
         self.advance();
         if active(Bug::AckOutOfOrder) && fua {
@@ -117,9 +123,7 @@ impl Commit {
     }
     /// True if `flush` would return one.
     pub fn flush_due(&self) -> bool {
-        let through = self.positions.written;
-        let due = |flight: &Flight| flight.number <= through && flight.wanted && !flight.durable;
-        self.flushing.is_none() && self.flights.iter().any(due)
+        self.flushing.is_none() && self.wants_flush()
     }
     /// The flush that is due, if any: somebody waits for a written batch, and no flush is under way. It covers what
     /// was written before now.
@@ -140,22 +144,24 @@ impl Commit {
     /// The flush under way has completed.
     pub fn flushed(&mut self) {
         let through = self.flushing.take().expect("a flush completes once");
-        self.flights.iter_mut().filter(|flight| flight.number <= through).for_each(|flight| flight.durable = true);
-        self.advance();
+        self.positions.durable = self.positions.durable.max(through);
+        self.check();
     }
     fn advance(&mut self) {
-        for flight in &self.flights {
-            if flight.number > self.positions.written {
-                if !flight.written {
-                    break;
-                }
-                self.positions.written = flight.number;
+        while let Some(&Flight { number, fua, wanted, .. }) = self.flights.front().filter(|flight| flight.written) {
+            self.flights.pop_front();
+            self.positions.written = number;
+            // Its own write makes it durable only if all before it is (rule U1).
+            if fua && self.positions.durable + 1 >= number {
+                self.positions.durable = self.positions.durable.max(number);
+            }
+            if wanted {
+                self.wanted = number;
             }
         }
-        while self.flights.front().is_some_and(|flight| flight.written && flight.durable) {
-            let flight = self.flights.pop_front().expect("just seen");
-            self.positions.durable = self.positions.durable.max(flight.number);
-        }
+        self.check();
+    }
+    fn check(&self) {
         let in_order = self.positions.durable <= self.positions.written || active(Bug::AckOutOfOrder);
         assert!(in_order, "what is durable has been written");
     }
@@ -214,6 +220,25 @@ mod tests {
         assert_eq!(commit.positions(), Positions { written: 0, durable: 0 });
         commit.written(1);
         assert_eq!(commit.positions(), Positions { written: 2, durable: 2 });
+    }
+
+    #[test]
+    fn what_nobody_waits_for_takes_no_room() {
+        let mut commit = Commit::new(0);
+        for number in 1..=1000 {
+            commit.submit(number, FILE, false);
+            commit.written(number);
+        }
+        assert!(commit.flights.is_empty() && commit.has_undurable() && !commit.is_committing() && !commit.flush_due());
+        commit.want(7);
+        assert!(commit.is_committing());
+        assert_eq!(commit.flush().expect("wanted").through, 1000);
+        commit.want(9);
+        commit.want(1001);
+        assert_eq!(commit.flush(), None, "the one under way covers it");
+        commit.flushed();
+        assert!(!commit.has_undurable() && !commit.is_committing() && !commit.flush_due());
+        assert!(commit.submit(1001, FILE, true), "nothing is unflushed");
     }
 
     #[test]

@@ -70,7 +70,7 @@ async fn write(log: &Log, batch: Batch, fua: bool, woken: &mut Vec<Waker>) {
     slices.clear();
     finish(log, result, woken, |state| {
         state.spare.push(slices);
-        state.pending_bytes -= held_bytes;
+        log.pending_bytes.fetch_sub(held_bytes, Ordering::AcqRel);
         state.figures.batches += 1;
         state.figures.bytes += bytes;
         state.figures.fua_batches += u64::from(fua);
@@ -124,12 +124,7 @@ fn finish(log: &Log, result: Result<()>, woken: &mut Vec<Waker>, done: impl FnOn
         state.acknowledged_early = state.acknowledged_early.max(positions.written);
     }
     // The next batch is due: another idle writer of this core takes it while this one wakes the waiters.
-    let core = log.runtime.tasks.core();
-    if state.has_job()
-        && let Some(writer) = state.idle_writers[core].pop()
-    {
-        woken.push(writer);
-    }
+    woken.extend(state.writer(log.runtime.tasks.core()));
 }
 
 impl State {

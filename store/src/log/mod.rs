@@ -25,7 +25,7 @@ use runtime::seeded::{Bug, active};
 use runtime::{Event, FileId, Lock, Runtime, Slice, Span, Stage};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::task::Waker;
+use std::task::{Poll, Waker};
 
 /// Batches being written at once. Two keep the device busy while the next is built; more would only cut batches
 /// smaller (a 4 KiB header each). To be found by feedback when several devices share a brick.
@@ -115,7 +115,6 @@ struct State {
     scratch: Vec<u8>,
     summaries: BTreeMap<SegmentId, Vec<SummaryEntry>>,
     full: Vec<(SegmentId, u32)>,
-    pending_bytes: u64,
     last_durable_stamp: u64,
     phases_ns: (u64, u64),
     figures: Figures,
@@ -153,6 +152,8 @@ pub struct Log {
     /// Happens when a segment was prepared, or none can be.
     pub segment_came: Event,
     drained: Event,
+    /// Changed under the lock, looked at without it.
+    pending_bytes: AtomicU64,
     pending_bytes_max: u64,
 }
 
@@ -187,7 +188,6 @@ impl Log {
             scratch: Vec::with_capacity(2 * BLOCK_BYTES),
             summaries: BTreeMap::new(),
             full: Vec::new(),
-            pending_bytes: 0,
             last_durable_stamp: resume.number,
             phases_ns: (0, 0),
             figures: Figures::default(),
@@ -207,6 +207,7 @@ impl Log {
             segment_wanted: events(),
             segment_came: events(),
             drained: events(),
+            pending_bytes: AtomicU64::new(0),
         }
     }
 
@@ -215,13 +216,10 @@ impl Log {
         let mut waited = false;
         loop {
             let ticket = self.drained.ticket();
-            {
-                let state = self.state.lock();
-                state.check()?;
-                if state.pending_bytes <= self.pending_bytes_max {
-                    break;
-                }
+            if self.pending_bytes.load(Ordering::Acquire) <= self.pending_bytes_max {
+                break;
             }
+            self.check()?;
             self.kick(true);
             self.drained.after(ticket).await;
             waited = true;
@@ -287,20 +285,21 @@ impl Log {
             return Ok(());
         }
         let durable = sync >= Sync::Data;
-        self.state.lock().want(batch, durable);
-        self.kick(false);
         let (write_ns, flush_ns) = std::future::poll_fn(|context| {
             let mut state = self.state.lock();
-            let positions = state.commit.positions();
-            let reached = if durable { positions.durable.max(state.acknowledged_early) } else { positions.written };
-            if reached >= batch {
-                return std::task::Poll::Ready(Ok(state.phases_ns));
+            let outcome = state.outcome(batch, durable);
+            if outcome.is_ready() {
+                return outcome;
             }
-            if let Err(error) = state.check() {
-                return std::task::Poll::Ready(Err(error));
-            }
+            // Under one lock with the look: whoever waits takes it once.
+            state.want(batch, durable);
             state.waiters.push(Waiter { batch, durable, waker: context.waker().clone() });
-            std::task::Poll::Pending
+            let writer = state.writer(self.runtime.tasks.core());
+            drop(state);
+            if let Some(writer) = writer {
+                writer.wake();
+            }
+            Poll::Pending
         })
         .await?;
         if let Some(span) = span {
@@ -322,7 +321,7 @@ impl Log {
 
     /// Bytes of memory of what is ordered and not yet written, and how many there may be when a further record is let in.
     pub fn pending_bytes(&self) -> (u64, u64) {
-        (self.state.lock().pending_bytes, self.pending_bytes_max)
+        (self.pending_bytes.load(Ordering::Acquire), self.pending_bytes_max)
     }
 
     /// How far batches are written and durable.
@@ -465,10 +464,10 @@ impl Log {
         if all && let Some(building) = state.building.as_mut() {
             building.wants_write = true;
         }
-        let waker = if state.has_job() { state.idle_writers[self.runtime.tasks.core()].pop() } else { None };
+        let writer = state.writer(self.runtime.tasks.core());
         drop(state);
-        if let Some(waker) = waker {
-            waker.wake();
+        if let Some(writer) = writer {
+            writer.wake();
         }
     }
 }
@@ -490,6 +489,11 @@ impl State {
         building.wants_durable |= sync >= Sync::Data;
     }
 
+    /// An idle writer of the core, to be woken, if there is something to write.
+    fn writer(&mut self, core: usize) -> Option<Waker> {
+        if self.has_job() { self.idle_writers[core].pop() } else { None }
+    }
+
     fn has_job(&self) -> bool {
         let write = self.building_is_due() || !self.ready.is_empty();
         (write && self.commit.writing() < WRITING_MAX) || self.commit.flush_due()
@@ -500,6 +504,17 @@ impl State {
     fn building_is_due(&self) -> bool {
         let gathers = |building: &Building| building.wants_durable && self.commit.is_committing();
         self.building.as_ref().is_some_and(|building| building.wants_write && !gathers(building))
+    }
+
+    /// What a waiter is told: how long the last write and flush took.
+    fn outcome(&self, batch: u64, durable: bool) -> Poll<Result<(u64, u64)>> {
+        let positions = self.commit.positions();
+        let reached = if durable { positions.durable.max(self.acknowledged_early) } else { positions.written };
+        match self.check() {
+            _ if reached >= batch => Poll::Ready(Ok(self.phases_ns)),
+            Ok(()) => Poll::Pending,
+            Err(error) => Poll::Ready(Err(error)),
+        }
     }
 
     fn want(&mut self, batch: u64, durable: bool) {
@@ -577,7 +592,7 @@ impl State {
         put_framed(&mut self.scratch, &frame, runs, entry.replicated);
         building.add(&self.scratch, slices);
         open.payload_blocks += payload_blocks;
-        self.pending_bytes += held_bytes(slices);
+        log.pending_bytes.fetch_add(held_bytes(slices), Ordering::AcqRel);
         self.figures.records += 1;
         let mut places = Places::of(runs);
         for described in entry.described.iter().filter(|_| !active(Bug::SummaryForgotten)) {
@@ -623,7 +638,7 @@ impl State {
     /// An empty batch at the end of a segment, with so many header blocks.
     fn begin(&mut self, log: &Log, open: &OpenSegment, header_blocks: usize) -> Result<Building> {
         let header = log.runtime.buffer(header_blocks * BLOCK_BYTES)?;
-        self.pending_bytes += header.capacity() as u64;
+        log.pending_bytes.fetch_add(header.capacity() as u64, Ordering::AcqRel);
         let slices = self.spare.pop().unwrap_or_default();
         Ok(Building::new(open.next_block, header, slices, log.runtime.clock.now_ns()))
     }
