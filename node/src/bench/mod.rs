@@ -1,12 +1,14 @@
-//! Measures any directory, ours or another: what synchronous writers and random access get there. Promises figures
-//! that compare between file systems (same calls, same bytes), and that no file is left behind.
+//! Measures any directory, ours or another: what synchronous writers, random access and small files get there. Promises
+//! figures that compare between file systems (same calls, same bytes), and that no file is left behind unless asked.
 
-mod engine;
-pub mod random;
+pub mod access;
+pub mod engine;
 pub mod report;
+pub mod smallfile;
 pub mod steady;
 mod stolen;
 pub mod sync;
+pub mod turns;
 
 #[cfg(test)]
 mod tests;

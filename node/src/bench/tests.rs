@@ -1,10 +1,13 @@
 //! The benches on a scratch directory with tiny sizes.
 
-use super::random;
-use super::report::{Progress, Report, Row};
+use super::access;
+use super::engine::Course;
+use super::report::{Form, Progress, Report, Row};
+use super::smallfile;
 use super::sync;
-use crate::cli::SyncMode;
-use crate::failure::Exit;
+use super::turns::{Bench, alone};
+use crate::cli::{Phase, SyncMode};
+use crate::failure::{Exit, Failure};
 use crate::scratch::Scratch;
 use std::io::Write;
 use std::path::Path;
@@ -14,8 +17,18 @@ use std::time::Duration;
 
 const SHORT: Duration = Duration::from_millis(60);
 
-fn silent() -> Progress {
-    Progress::to(Box::new(std::io::sink()), false)
+/// A course that says nothing.
+pub fn silent() -> Course {
+    course(false)
+}
+
+fn course(interrupted: bool) -> Course {
+    let progress = Progress::to(Box::new(std::io::sink()), false);
+    Course::new(progress, Arc::new(AtomicBool::new(interrupted)))
+}
+
+fn measure(bench: &dyn Bench, directory: &Path) -> Result<Report, Failure> {
+    alone(bench, directory, &mut silent())
 }
 
 fn sync_plan(modes: Vec<SyncMode>, direct: bool) -> sync::Plan {
@@ -30,15 +43,16 @@ fn is_plausible(row: &Row) -> bool {
     row.operations > 0 && row.per_second > 0.0 && 0 < row.p50_ns && row.p50_ns <= row.p99_ns && row.p99_ns <= row.max_ns
 }
 
+fn modes(report: &Report) -> Vec<(&str, u32)> {
+    report.rows.iter().map(|row| (row.mode.as_str(), row.threads)).collect()
+}
+
 #[test]
 fn sync_measures_every_mode_and_cleans_up() {
     let scratch = Scratch::new();
-    let plan = sync_plan(Vec::new(), false);
-    let report = sync::measure(scratch.path(), &plan, &mut silent(), &AtomicBool::new(false)).expect("it can write");
-    let rows: Vec<(&str, u32)> = report.rows.iter().map(|row| (row.mode.as_str(), row.threads)).collect();
-    let modes = ["overwrite-dsync", "append-fdatasync", "fsync"];
-    let expected: Vec<(&str, u32)> = modes.into_iter().flat_map(|mode| [(mode, 1), (mode, 3)]).collect();
-    assert_eq!(rows, expected);
+    let report = measure(&sync_plan(Vec::new(), false), scratch.path()).expect("it can write");
+    let expected = ["overwrite-dsync", "append-fdatasync", "fsync"].into_iter().flat_map(|mode| [(mode, 1), (mode, 3)]);
+    assert_eq!(modes(&report), expected.collect::<Vec<(&str, u32)>>());
     assert!(report.rows.iter().all(is_plausible), "{report:?}");
     assert_eq!(entries(scratch.path()), 0);
 }
@@ -46,27 +60,34 @@ fn sync_measures_every_mode_and_cleans_up() {
 #[test]
 fn sync_measures_what_is_asked() {
     let scratch = Scratch::new();
-    let plan = sync_plan(vec![SyncMode::Fsync], true);
-    let report = sync::measure(scratch.path(), &plan, &mut silent(), &AtomicBool::new(false)).expect("it can write");
-    assert_eq!((report.rows.len(), report.direct), (2, true));
+    let report = measure(&sync_plan(vec![SyncMode::Fsync], true), scratch.path()).expect("it can write");
+    assert_eq!((report.rows.len(), report.form.direct), (2, true));
 }
 
 #[test]
 fn random_reads_and_writes() {
     let scratch = Scratch::new();
-    let plan = random::Plan { jobs: 2, depth: 2, file_bytes: Some(64 << 10), time: SHORT };
-    let report = random::measure(scratch.path(), &plan, &mut silent(), &AtomicBool::new(false)).expect("it can write");
-    let modes: Vec<&str> = report.rows.iter().map(|row| row.mode.as_str()).collect();
-    assert_eq!(modes, ["read", "write"]);
+    let report = measure(&access::Plan::random(2, 2, Some(64 << 10), SHORT), scratch.path()).expect("it can write");
+    assert_eq!(modes(&report), [("read", 4), ("write", 4)]);
     assert!(report.rows.iter().all(is_plausible), "{report:?}");
     assert_eq!(entries(scratch.path()), 0);
 }
 
 #[test]
+fn sequential_access_has_blocks_of_any_size() {
+    let scratch = Scratch::new();
+    let order = access::Order::Sequential;
+    let plan = access::Plan { order, block_bytes: 64 << 10, ..access::Plan::random(1, 2, Some(100 << 10), SHORT) };
+    let report = measure(&plan, scratch.path()).expect("it can write");
+    assert_eq!((modes(&report), report.form.file_bytes), (vec![("read", 2), ("write", 2)], Some(128 << 10)));
+    let whole = |row: &Row| (row.bytes_per_second / row.per_second - 65536.0).abs() < 0.1;
+    assert!(report.rows.iter().all(|row| is_plausible(row) && whole(row)), "{report:?}");
+}
+
+#[test]
 fn threads_are_bounded() {
     let scratch = Scratch::new();
-    let plan = random::Plan { jobs: 64, depth: 2, file_bytes: None, time: SHORT };
-    let refused = random::measure(scratch.path(), &plan, &mut silent(), &AtomicBool::new(false)).expect_err("too many");
+    let refused = measure(&access::Plan::random(64, 2, None, SHORT), scratch.path()).expect_err("too many");
     assert_eq!(refused.exit, Exit::Usage);
 }
 
@@ -74,23 +95,101 @@ fn threads_are_bounded() {
 fn an_interruption_ends_early_and_cleans_up() {
     let scratch = Scratch::new();
     let plan = sync::Plan { time: Duration::from_secs(3600), ..sync_plan(Vec::new(), false) };
-    let report = sync::measure(scratch.path(), &plan, &mut silent(), &AtomicBool::new(true)).expect("it can write");
+    let report = alone(&plan, scratch.path(), &mut course(true)).expect("it can write");
     assert_eq!((report.rows.len(), entries(scratch.path())), (0, 0));
 }
 
 #[test]
 fn a_missing_directory_is_a_wrong_line() {
     let scratch = Scratch::new();
-    let absent = scratch.path().join("absent");
-    let plan = sync_plan(Vec::new(), false);
-    let refused = sync::measure(&absent, &plan, &mut silent(), &AtomicBool::new(false)).expect_err("not there");
+    let refused = measure(&sync_plan(Vec::new(), false), &scratch.path().join("absent")).expect_err("not there");
     assert_eq!(refused.exit, Exit::Usage);
+}
+
+fn smallfile_plan(phase: Phase) -> smallfile::Plan {
+    smallfile::Plan {
+        threads: vec![2],
+        sizes: vec![1000, 5000],
+        exponential: false,
+        files: 200,
+        phase,
+        time: SHORT * 50,
+    }
+}
+
+#[test]
+fn small_files_are_created_read_and_removed() {
+    let scratch = Scratch::new();
+    let report = measure(&smallfile_plan(Phase::Both), scratch.path()).expect("it can write");
+    let rows: Vec<(&str, u64, u64)> =
+        report.rows.iter().map(|row| (row.mode.as_str(), row.block_bytes, row.operations)).collect();
+    let expected = [("create", 1000, 200), ("read", 1000, 200), ("create", 5000, 200), ("read", 5000, 200)];
+    assert_eq!(rows, expected, "each file once");
+    assert!(report.rows.iter().all(is_plausible), "{report:?}");
+    let bytes = |row: &Row| row.bytes_per_second / row.per_second;
+    assert!((bytes(&report.rows[3]) - 5000.0).abs() < 0.1, "{report:?}");
+    assert_eq!(entries(scratch.path()), 0);
+}
+
+#[test]
+fn small_files_end_with_their_time() {
+    let scratch = Scratch::new();
+    let plan = smallfile::Plan { files: 1 << 40, sizes: vec![1], time: SHORT, ..smallfile_plan(Phase::Both) };
+    let report = measure(&plan, scratch.path()).expect("it can write");
+    assert!(report.rows[0].operations > 0 && report.rows[1].operations <= report.rows[0].operations, "{report:?}");
+}
+
+#[test]
+fn small_files_of_one_run_are_read_by_another() {
+    let scratch = Scratch::new();
+    let kept = scratch.path().join("sinter-bench-smallfile");
+    let run = |phase| measure(&smallfile::Plan { exponential: true, ..smallfile_plan(phase) }, scratch.path());
+    assert_eq!(run(Phase::Read).expect_err("none").exit, Exit::Usage);
+    assert_eq!(modes(&run(Phase::Create).expect("it can write")), [("create", 2); 2]);
+    assert_eq!(run(Phase::Create).expect_err("there are some").exit, Exit::Usage);
+    let reads = run(Phase::Read).expect("they are there");
+    assert_eq!((modes(&reads), reads.rows[1].operations), (vec![("read", 2); 2], 200));
+    let other = measure(&smallfile_plan(Phase::Read), scratch.path()).expect_err("other files");
+    assert!(other.to_string().contains("same options"), "{other}");
+    assert!(kept.is_dir());
+    assert!(run(Phase::Remove).expect("they are there").rows.is_empty() && !kept.exists());
+}
+
+#[test]
+fn a_wrong_byte_of_a_small_file_is_found_and_named() {
+    type Damage = fn(&Path);
+    let damages: [(Damage, &str); 3] = [
+        (|file| flip(file, 700), "byte 700 "),
+        (|file| std::fs::write(file, "short").expect("ours"), "fewer"),
+        (|file| append(file), "more"),
+    ];
+    for (damage, said) in damages {
+        let scratch = Scratch::new();
+        measure(&smallfile_plan(Phase::Create), scratch.path()).expect("it can write");
+        let set = scratch.path().join("sinter-bench-smallfile/2x1000/40");
+        let file = std::fs::read_dir(set).expect("a set").next().expect("a file").expect("its entry").path();
+        damage(&file);
+        let failure = measure(&smallfile_plan(Phase::Read), scratch.path()).expect_err("a wrong byte").to_string();
+        assert!(failure.contains(said) && failure.contains(file.to_str().expect("text")), "{failure}");
+    }
+}
+
+fn flip(file: &Path, at: usize) {
+    let mut bytes = std::fs::read(file).expect("ours");
+    bytes[at] ^= 1;
+    std::fs::write(file, bytes).expect("ours");
+}
+
+fn append(file: &Path) {
+    let mut file = std::fs::OpenOptions::new().append(true).open(file).expect("ours");
+    file.write_all(b"!").expect("ours");
 }
 
 fn report() -> Report {
     let row = |mode: &str, threads, per_second: f64| Row {
         mode: mode.to_string(),
         threads,
+        block_bytes: 4096,
         operations: 10,
         per_second,
         bytes_per_second: per_second * 4096.0,
@@ -99,8 +198,8 @@ fn report() -> Report {
         max_ns: 20_000_000,
     };
     let rows = vec![row("overwrite-dsync", 1, 11_600.4), row("fsync", 64, 57_000.0)];
-    let directory = "/mnt".to_string();
-    Report { bench: "sync", directory, block_bytes: 4096, file_bytes: 65536, direct: false, seconds: 5, rows }
+    let form = sync_plan(Vec::new(), false).form();
+    Report { form: Form { seconds: 5, ..form }, directory: "/mnt".to_string(), notes: Vec::new(), rows }
 }
 
 #[test]
@@ -110,11 +209,26 @@ mode             writers  writes/s   MB/s      p50      p99      max
 overwrite-dsync        1    11,600   47.5  83.0 us  1.50 ms  20.0 ms
 fsync                 64    57,000  233.5  83.0 us  1.50 ms  20.0 ms
 ";
-    assert_eq!(report().table("writers", "writes/s"), expected);
+    assert_eq!(report().table(), expected);
     let json: serde_json::Value = serde_json::from_str(&report().json()).expect("it is JSON");
     assert_eq!(json["rows"][1]["threads"], 64);
     assert_eq!(json["rows"][0]["p99_ns"], 1_500_000);
-    assert_eq!(json["bench"], "sync");
+    assert_eq!((&json["bench"], &json["seconds"]), (&"sync".into(), &5.into()));
+}
+
+#[test]
+fn a_report_says_what_differs_and_what_to_know() {
+    let mut report = report();
+    report.rows[1] = Row { block_bytes: 16384, bytes_per_second: 0.0, ..report.rows[1].clone() };
+    report.rows[0].bytes_per_second = 0.0;
+    report.notes.push("it was warm".to_string());
+    let expected = "\
+mode             writers  size  writes/s      p50      p99      max
+overwrite-dsync        1    4K    11,600  83.0 us  1.50 ms  20.0 ms
+fsync                 64   16K    57,000  83.0 us  1.50 ms  20.0 ms
+note: it was warm
+";
+    assert_eq!(report.table(), expected);
 }
 
 /// Text that can be read while it is still being written.

@@ -1,9 +1,11 @@
 //! `sinter bench`: runs a bench until its end or SIGINT, prints what was measured.
 
 use super::print;
-use crate::bench::report::{Progress, Report};
-use crate::bench::{random, steady, sync};
-use crate::cli::{Bench, BenchRandom, BenchSteady, BenchSync, BenchTarget};
+use crate::bench::engine::Course;
+use crate::bench::report::Progress;
+use crate::bench::turns::{self, Bench as Measured};
+use crate::bench::{access, smallfile, steady, sync};
+use crate::cli::{Bench, BenchRandom, BenchSeq, BenchSmallfile, BenchSteady, BenchSync, BenchTarget};
 use crate::failure::{Exit, Failure};
 use crate::host::Signals;
 use std::sync::Arc;
@@ -17,54 +19,74 @@ const DEPTH_DEFAULT: u32 = 8;
 /// Runs a bench.
 pub fn run(command: &Bench) -> Result<Exit, Failure> {
     let interrupted = watch_signals()?;
+    let course = &mut Course::new(Progress::new(), interrupted.clone());
     match command {
-        Bench::Sync(options) => show(&run_sync(options, &interrupted)?, &options.target)?,
-        Bench::Random(options) => show(&run_random(options, &interrupted)?, &options.target)?,
-        Bench::Steady(options) => run_steady(options, &interrupted)?,
+        Bench::Sync(options) => show(&sync(options), &options.target, course)?,
+        Bench::Random(options) => show(&random(options), &options.target, course)?,
+        Bench::Seq(options) => show(&seq(options), &options.target, course)?,
+        Bench::Smallfile(options) => show(&smallfile(options), &options.target, course)?,
+        Bench::Steady(options) => run_steady(options, course)?,
     }
     Ok(if interrupted.load(Ordering::Relaxed) { Exit::Failed } else { Exit::Done })
 }
 
-fn run_sync(options: &BenchSync, interrupted: &AtomicBool) -> Result<Report, Failure> {
-    let plan = sync::Plan {
+fn time(target: &BenchTarget) -> Duration {
+    Duration::from_secs(target.time)
+}
+
+fn sync(options: &BenchSync) -> sync::Plan {
+    sync::Plan {
         writers: options.writers.clone(),
         modes: options.mode.clone(),
-        file_bytes: options.target.size,
+        file_bytes: options.size,
         direct: options.direct,
-        time: Duration::from_secs(options.target.time),
-    };
-    sync::measure(&options.target.directory, &plan, &mut Progress::new(), interrupted)
+        time: time(&options.target),
+    }
 }
 
-fn run_random(options: &BenchRandom, interrupted: &AtomicBool) -> Result<Report, Failure> {
+fn random(options: &BenchRandom) -> access::Plan {
     let depth_default = if options.jobs.is_some() { 1 } else { DEPTH_DEFAULT };
-    let plan = random::Plan {
-        jobs: options.jobs.unwrap_or(JOBS_DEFAULT),
-        depth: options.depth.unwrap_or(depth_default),
-        file_bytes: options.target.size,
-        time: Duration::from_secs(options.target.time),
-    };
-    random::measure(&options.target.directory, &plan, &mut Progress::new(), interrupted)
+    let (jobs, depth) = (options.jobs.unwrap_or(JOBS_DEFAULT), options.depth.unwrap_or(depth_default));
+    access::Plan::random(jobs, depth, options.size, time(&options.target))
 }
 
-fn run_steady(options: &BenchSteady, interrupted: &AtomicBool) -> Result<(), Failure> {
+fn seq(options: &BenchSeq) -> access::Plan {
+    access::Plan {
+        order: access::Order::Sequential,
+        block_bytes: options.block_size,
+        jobs: options.jobs,
+        depth: options.depth,
+        file_bytes: options.size,
+        time: time(&options.target),
+    }
+}
+
+fn smallfile(options: &BenchSmallfile) -> smallfile::Plan {
+    smallfile::Plan {
+        threads: options.threads.clone(),
+        sizes: options.file_size.clone(),
+        exponential: options.exponential,
+        files: options.files,
+        phase: options.phase,
+        time: time(&options.target),
+    }
+}
+
+fn run_steady(options: &BenchSteady, course: &mut Course) -> Result<(), Failure> {
     let plan = steady::Plan {
         fill_percent: options.fill,
-        file_bytes: options.target.size,
+        file_bytes: options.size,
         zipf: options.zipf,
         brick: options.brick.clone(),
-        time: Duration::from_secs(options.target.time),
+        time: time(&options.target),
     };
-    let report = steady::measure(&options.target.directory, &plan, &mut Progress::new(), interrupted)?;
+    let report = steady::measure(&options.target.directory, &plan, course)?;
     if options.target.json { print(&report.json()) } else { print(&report.table()) }
 }
 
-fn show(report: &Report, target: &BenchTarget) -> Result<(), Failure> {
-    match (target.json, report.bench) {
-        (true, _) => print(&report.json()),
-        (false, "sync") => print(&report.table("writers", "writes/s")),
-        (false, _) => print(&report.table("threads", "IOPS")),
-    }
+fn show(bench: &dyn Measured, target: &BenchTarget, course: &mut Course) -> Result<(), Failure> {
+    let report = turns::alone(bench, &target.directory, course)?;
+    if target.json { print(&report.json()) } else { print(&report.table()) }
 }
 
 /// A bench that is interrupted removes its files first, hence it looks at a flag instead of dying.
