@@ -73,6 +73,10 @@ impl Course {
     pub fn is_interrupted(&self) -> bool {
         self.interrupted.load(Ordering::Relaxed)
     }
+    /// Whose turn it is.
+    pub fn set_turn(&mut self, turn: String) {
+        self.turn = turn;
+    }
     /// A new measurement, or a preparation, begins.
     pub fn begin(&mut self, what: &str) {
         self.progress.begin(format!("{}{what}", self.turn));
@@ -213,6 +217,10 @@ impl Tickets {
     /// The next one, if any is left.
     pub fn take(&self) -> Option<u64> {
         Some(self.next.fetch_add(1, Ordering::Relaxed)).filter(|&number| number < self.count)
+    }
+    /// How many there are.
+    pub fn count(&self) -> u64 {
+        self.count
     }
     /// How many were taken.
     pub fn taken(&self) -> u64 {

@@ -47,6 +47,12 @@ pub struct Row {
     pub p99_ns: u64,
     /// The longest.
     pub max_ns: u64,
+    /// The p50 as a multiple of what it was without company, if it has company now.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub p50_times_alone: Option<f64>,
+    /// The p99 likewise.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub p99_times_alone: Option<f64>,
 }
 
 impl Row {
@@ -62,6 +68,8 @@ impl Row {
             p50_ns: measured.latency.quantile_ns(0.5),
             p99_ns: measured.latency.quantile_ns(0.99),
             max_ns: measured.latency.max_ns(),
+            p50_times_alone: None,
+            p99_times_alone: None,
         }
     }
 }
@@ -101,6 +109,10 @@ impl Report {
         columns.push(("p50", right, |row| duration(row.p50_ns)));
         columns.push(("p99", right, |row| duration(row.p99_ns)));
         columns.push(("max", right, |row| duration(row.max_ns)));
+        if self.rows.iter().any(|row| row.p99_times_alone.is_some()) {
+            columns.push(("p50 x alone", right, |row| times(row.p50_times_alone)));
+            columns.push(("p99 x alone", right, |row| times(row.p99_times_alone)));
+        }
         let header: Vec<(&'static str, Align)> = columns.iter().map(|&(name, align, _)| (name, align)).collect();
         let mut table = Table::new(&header);
         for row in &self.rows {
@@ -112,6 +124,10 @@ impl Report {
     pub fn json(&self) -> String {
         json(self)
     }
+}
+
+fn times(times: Option<f64>) -> String {
+    times.map_or(String::new(), |times| format!("{times:.2}"))
 }
 
 /// Notes below a table, a line each.

@@ -1,11 +1,11 @@
 //! The benches on a scratch directory with tiny sizes.
 
 use super::access;
+use super::compare::{Figure, beside};
 use super::engine::Course;
 use super::report::{Form, Progress, Report, Row};
-use super::smallfile;
-use super::sync;
 use super::turns::{Bench, alone};
+use super::{commit_mix, metadata, scorecard, smallfile, sync};
 use crate::cli::{Phase, SyncMode};
 use crate::failure::{Exit, Failure};
 use crate::scratch::Scratch;
@@ -185,6 +185,75 @@ fn append(file: &Path) {
     file.write_all(b"!").expect("ours");
 }
 
+#[test]
+fn names_are_created_looked_at_listed_and_unlinked() {
+    let scratch = Scratch::new();
+    let plan = metadata::Plan { threads: vec![1, 3], files: 300, time: SHORT * 50 };
+    let report = measure(&plan, scratch.path()).expect("it can write");
+    let of = |threads| ["create", "stat", "readdir", "unlink"].map(|mode| (mode, threads));
+    assert_eq!(modes(&report), [of(1), of(3)].concat());
+    let operations: Vec<u64> = report.rows.iter().map(|row| row.operations).collect();
+    assert_eq!(operations, [300, 300, 300, 300, 300, 300, 900, 300], "each thread lists all");
+    assert!(report.rows.iter().all(is_plausible) && !report.table().contains("MB/s"), "{report:?}");
+    assert_eq!(entries(scratch.path()), 0);
+}
+
+#[test]
+fn small_commits_are_measured_alone_and_beside_a_massive_one() {
+    let scratch = Scratch::new();
+    let plan = commit_mix::Plan { writers: 2, massive_bytes: 3 << 19, time: SHORT * 5 };
+    let report = measure(&plan, scratch.path()).expect("it can write");
+    assert_eq!(modes(&report), [("small alone", 2), ("small beside", 2), ("massive", 1)]);
+    assert!(report.rows.iter().all(is_plausible), "{report:?}");
+    let [alone, beside] = [&report.rows[0], &report.rows[1]];
+    assert_eq!(beside.p99_times_alone, Some(beside.p99_ns as f64 / alone.p99_ns as f64));
+    assert!(report.table().contains("p99 x alone") && alone.p50_times_alone.is_none());
+    assert_eq!(entries(scratch.path()), 0);
+}
+
+#[test]
+fn two_directories_are_measured_in_turns() {
+    let scratch = [Scratch::new(), Scratch::new()];
+    let said = Said::default();
+    let mut course = Course::new(Progress::to(Box::new(said.clone()), false), Arc::default());
+    let plan = sync_plan(vec![SyncMode::Fsync], false);
+    let comparison = beside(&plan, [scratch[0].path(), scratch[1].path()], 2, &mut course).expect("it can write");
+    let lines: Vec<(u32, Figure)> = comparison.lines.iter().map(|line| (line.threads, line.figure)).collect();
+    let of = |threads| [Figure::Rate, Figure::P50, Figure::P99].map(|figure| (threads, figure));
+    assert_eq!(lines, [of(1), of(3)].concat());
+    for line in &comparison.lines {
+        assert_eq!((line.here_rounds.len(), line.beside_rounds.len()), (2, 2));
+        assert!(
+            line.ratio.low <= line.ratio.ratio && line.ratio.ratio <= line.ratio.high && line.here > 0.0,
+            "{line:?}"
+        );
+    }
+    let turns = said.text();
+    let turns: Vec<&str> = turns.lines().filter(|line| line.ends_with("with 3 writers")).collect();
+    let at = |round: u32, side: usize| {
+        format!("round {round} of 2, {}: fsync with 3 writers", scratch[side].path().display())
+    };
+    assert_eq!(turns, [at(1, 0), at(1, 1), at(2, 0), at(2, 1)]);
+    let table = comparison.table();
+    assert!(table.contains("interval at 50% (sign test)") && table.contains("writes/s"), "{table}");
+    let json: serde_json::Value = serde_json::from_str(&comparison.json()).expect("it is JSON");
+    assert_eq!((&json["bench"], &json["lines"][0]["figure"]), (&"sync".into(), &"rate".into()));
+    assert!(json["lines"][0]["low"].is_f64(), "{json}");
+    assert_eq!(scratch.map(|scratch| entries(scratch.path())), [0, 0]);
+}
+
+#[test]
+fn a_scorecard_has_fourteen_verdicts() {
+    let scratch = Scratch::new();
+    let plan = scorecard::Plan { file_bytes: Some(64 << 10), files: 50, rounds: 2, time: SHORT / 4 };
+    let card = scorecard::measure([scratch.path(); 2], &plan, &mut silent()).expect("it can write");
+    assert_eq!(card.scores.len(), 14);
+    assert!(card.table().contains("4 KiB O_DSYNC, 16 writers"), "{}", card.table());
+    let json: serde_json::Value = serde_json::from_str(&card.json()).expect("it is JSON");
+    assert!(["ahead", "at-par", "behind"].contains(&json["scores"][13]["verdict"].as_str().expect("text")), "{json}");
+    assert_eq!(entries(scratch.path()), 0);
+}
+
 fn report() -> Report {
     let row = |mode: &str, threads, per_second: f64| Row {
         mode: mode.to_string(),
@@ -196,6 +265,8 @@ fn report() -> Report {
         p50_ns: 83_000,
         p99_ns: 1_500_000,
         max_ns: 20_000_000,
+        p50_times_alone: None,
+        p99_times_alone: None,
     };
     let rows = vec![row("overwrite-dsync", 1, 11_600.4), row("fsync", 64, 57_000.0)];
     let form = sync_plan(Vec::new(), false).form();
@@ -235,6 +306,12 @@ note: it was warm
 #[derive(Clone, Default)]
 struct Said(Arc<Mutex<Vec<u8>>>);
 
+impl Said {
+    fn text(&self) -> String {
+        String::from_utf8(self.0.lock().expect("no panic while held").clone()).expect("text")
+    }
+}
+
 impl Write for Said {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
         self.0.lock().expect("no panic while held").extend_from_slice(bytes);
@@ -259,7 +336,6 @@ fn progress_speaks_once_a_second() {
             progress.tick(Duration::from_millis(ms), time, done);
         }
         progress.end();
-        let text = String::from_utf8(said.0.lock().expect("no panic while held").clone()).expect("text");
-        assert_eq!(text, expected);
+        assert_eq!(said.text(), expected);
     }
 }

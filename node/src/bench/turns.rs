@@ -33,18 +33,42 @@ pub fn ground_name(suffix: &str) -> String {
     format!("sinter-bench-{}{suffix}", std::process::id())
 }
 
+/// A directory with what a bench has made in it.
+pub struct Site<'a> {
+    bench: &'a dyn Bench,
+    /// Where.
+    pub directory: &'a Path,
+    ground: Ground,
+}
+
+impl<'a> Site<'a> {
+    /// Lays out what the bench needs; `suffix` tells two in the same directory apart.
+    pub fn make(
+        bench: &'a dyn Bench,
+        directory: &'a Path,
+        suffix: &str,
+        course: &mut Course,
+    ) -> std::result::Result<Site<'a>, Failure> {
+        let ground = bench.ground(directory, &ground_name(suffix))?;
+        bench.prepare(&ground, course).map_err(|error| failure(bench, directory, &error))?;
+        Ok(Site { bench, directory, ground })
+    }
+    /// Measures a cell.
+    pub fn measure(&self, cell: usize, course: &mut Course) -> std::result::Result<Vec<Row>, Failure> {
+        self.bench.measure(cell, &self.ground, course).map_err(|error| failure(self.bench, self.directory, &error))
+    }
+}
+
 /// Measures one directory; what was measured before an interruption is reported.
 pub fn alone(bench: &dyn Bench, directory: &Path, course: &mut Course) -> std::result::Result<Report, Failure> {
     bench.check()?;
-    let failed = |error| failure(bench, directory, &error);
-    let ground = bench.ground(directory, &ground_name(""))?;
-    bench.prepare(&ground, course).map_err(failed)?;
+    let site = Site::make(bench, directory, "", course)?;
     let mut rows = Vec::new();
     for cell in 0..bench.cells() {
         if course.is_interrupted() {
             break;
         }
-        rows.extend(bench.measure(cell, &ground, course).map_err(failed)?);
+        rows.extend(site.measure(cell, course)?);
     }
     course.end();
     Ok(Report { form: bench.form(), directory: directory.display().to_string(), notes: course.take_notes(), rows })

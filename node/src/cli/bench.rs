@@ -15,6 +15,12 @@ pub enum Bench {
     Seq(BenchSeq),
     /// Small files: create, write, fsync and close; then open, read cold and close
     Smallfile(BenchSmallfile),
+    /// Empty files in one directory: create, stat cold, readdir cold, unlink
+    Metadata(BenchMetadata),
+    /// Small synchronous writers, alone and beside a massive commit
+    CommitMix(BenchCommitMix),
+    /// Two directories in turns: 14 metrics, each ahead, at par or behind
+    Scorecard(BenchScorecard),
     /// Random 4 KiB overwrites of a filled brick, second by second: what it does for life
     Steady(BenchSteady),
 }
@@ -30,6 +36,17 @@ pub struct BenchTarget {
     /// Print JSON [default: a table]
     #[arg(long)]
     pub json: bool,
+}
+
+/// What benches take that can hold two directories against each other.
+#[derive(Args, Debug, Clone)]
+pub struct BenchBeside {
+    /// Measure this directory too, in turns with the other, and compare them [default: none]
+    #[arg(long, value_name = "DIRECTORY")]
+    pub beside: Option<PathBuf>,
+    /// Rounds in which both are measured (a count), 2 to 1000; from 6 on, intervals are right in 95 of 100 cases
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(2..=1000), default_value_t = 6, requires = "beside")]
+    pub rounds: u32,
 }
 
 /// How a synchronous writer makes its write durable.
@@ -48,6 +65,8 @@ pub enum SyncMode {
 pub struct BenchSync {
     #[command(flatten)]
     pub target: BenchTarget,
+    #[command(flatten)]
+    pub versus: BenchBeside,
     /// Bytes of each writer's file, 64K to 1T [default: 16M]
     #[arg(long, value_name = "BYTES", value_parser = file_bytes)]
     pub size: Option<u64>,
@@ -67,6 +86,8 @@ pub struct BenchSync {
 pub struct BenchRandom {
     #[command(flatten)]
     pub target: BenchTarget,
+    #[command(flatten)]
+    pub versus: BenchBeside,
     /// Bytes of each file, 64K to 1T [default: 256M]
     #[arg(long, value_name = "BYTES", value_parser = file_bytes)]
     pub size: Option<u64>,
@@ -83,6 +104,8 @@ pub struct BenchRandom {
 pub struct BenchSeq {
     #[command(flatten)]
     pub target: BenchTarget,
+    #[command(flatten)]
+    pub versus: BenchBeside,
     /// Bytes of each file, 64K to 1T [default: 1G]
     #[arg(long, value_name = "BYTES", value_parser = file_bytes)]
     pub size: Option<u64>,
@@ -115,6 +138,8 @@ pub enum Phase {
 pub struct BenchSmallfile {
     #[command(flatten)]
     pub target: BenchTarget,
+    #[command(flatten)]
+    pub versus: BenchBeside,
     /// Numbers of threads to measure, a list; each 1 to 64
     #[arg(long, value_name = "COUNT", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=64), default_value = "1,4,16")]
     pub threads: Vec<u32>,
@@ -130,6 +155,51 @@ pub struct BenchSmallfile {
     /// What to do: all, or create and keep, or read what was kept (after a new mount, say), or remove it
     #[arg(long, value_name = "PHASE", default_value = "both")]
     pub phase: Phase,
+}
+
+/// `sinter bench metadata`.
+#[derive(Args, Debug)]
+pub struct BenchMetadata {
+    #[command(flatten)]
+    pub target: BenchTarget,
+    #[command(flatten)]
+    pub versus: BenchBeside,
+    /// Numbers of threads to measure, a list; each 1 to 64
+    #[arg(long, value_name = "COUNT", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=64), default_value = "1,4")]
+    pub threads: Vec<u32>,
+    /// Files of one measurement (a count), 1 to 10000000; it ends before if its time is over
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..=10_000_000), default_value_t = 20_000)]
+    pub files: u64,
+}
+
+/// `sinter bench commit-mix`.
+#[derive(Args, Debug)]
+pub struct BenchCommitMix {
+    #[command(flatten)]
+    pub target: BenchTarget,
+    #[command(flatten)]
+    pub versus: BenchBeside,
+    /// Number of small writers, 1 to 63
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=63), default_value_t = 4)]
+    pub writers: u32,
+    /// Bytes of a massive commit, 64K to 1T
+    #[arg(long, value_name = "BYTES", value_parser = file_bytes, default_value = "1G")]
+    pub size: u64,
+}
+
+/// `sinter bench scorecard`.
+#[derive(Args, Debug)]
+pub struct BenchScorecard {
+    #[command(flatten)]
+    pub target: BenchTarget,
+    #[command(flatten)]
+    pub versus: BenchBeside,
+    /// Bytes of each file of random, sequential and synchronous access, 64K to 1T [default: as those benches]
+    #[arg(long, value_name = "BYTES", value_parser = file_bytes)]
+    pub size: Option<u64>,
+    /// Files of one measurement of small and of empty files (a count), 1 to 10000000
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..=10_000_000), default_value_t = 20_000)]
+    pub files: u64,
 }
 
 /// `sinter bench steady`.

@@ -4,8 +4,11 @@ use super::print;
 use crate::bench::engine::Course;
 use crate::bench::report::Progress;
 use crate::bench::turns::{self, Bench as Measured};
-use crate::bench::{access, smallfile, steady, sync};
-use crate::cli::{Bench, BenchRandom, BenchSeq, BenchSmallfile, BenchSteady, BenchSync, BenchTarget};
+use crate::bench::{access, commit_mix, compare, metadata, scorecard, smallfile, steady, sync};
+use crate::cli::{
+    Bench, BenchBeside, BenchCommitMix, BenchMetadata, BenchRandom, BenchScorecard, BenchSeq, BenchSmallfile,
+    BenchSteady, BenchSync, BenchTarget, Phase,
+};
 use crate::failure::{Exit, Failure};
 use crate::host::Signals;
 use std::sync::Arc;
@@ -21,10 +24,13 @@ pub fn run(command: &Bench) -> Result<Exit, Failure> {
     let interrupted = watch_signals()?;
     let course = &mut Course::new(Progress::new(), interrupted.clone());
     match command {
-        Bench::Sync(options) => show(&sync(options), &options.target, course)?,
-        Bench::Random(options) => show(&random(options), &options.target, course)?,
-        Bench::Seq(options) => show(&seq(options), &options.target, course)?,
-        Bench::Smallfile(options) => show(&smallfile(options), &options.target, course)?,
+        Bench::Sync(options) => show(&sync(options), &options.target, &options.versus, course)?,
+        Bench::Random(options) => show(&random(options), &options.target, &options.versus, course)?,
+        Bench::Seq(options) => show(&seq(options), &options.target, &options.versus, course)?,
+        Bench::Smallfile(options) => show(&smallfile(options)?, &options.target, &options.versus, course)?,
+        Bench::Metadata(options) => show(&metadata(options), &options.target, &options.versus, course)?,
+        Bench::CommitMix(options) => show(&commit_mix(options), &options.target, &options.versus, course)?,
+        Bench::Scorecard(options) => run_scorecard(options, course)?,
         Bench::Steady(options) => run_steady(options, course)?,
     }
     Ok(if interrupted.load(Ordering::Relaxed) { Exit::Failed } else { Exit::Done })
@@ -61,15 +67,40 @@ fn seq(options: &BenchSeq) -> access::Plan {
     }
 }
 
-fn smallfile(options: &BenchSmallfile) -> smallfile::Plan {
-    smallfile::Plan {
+fn smallfile(options: &BenchSmallfile) -> Result<smallfile::Plan, Failure> {
+    if options.versus.beside.is_some() && options.phase != Phase::Both {
+        let failure = Failure::new(Exit::Usage, "with --beside each round creates its files and reads them");
+        return Err(failure.next("leave --phase out"));
+    }
+    Ok(smallfile::Plan {
         threads: options.threads.clone(),
         sizes: options.file_size.clone(),
         exponential: options.exponential,
         files: options.files,
         phase: options.phase,
         time: time(&options.target),
-    }
+    })
+}
+
+fn metadata(options: &BenchMetadata) -> metadata::Plan {
+    metadata::Plan { threads: options.threads.clone(), files: options.files, time: time(&options.target) }
+}
+
+fn commit_mix(options: &BenchCommitMix) -> commit_mix::Plan {
+    commit_mix::Plan { writers: options.writers, massive_bytes: options.size, time: time(&options.target) }
+}
+
+fn run_scorecard(options: &BenchScorecard, course: &mut Course) -> Result<(), Failure> {
+    let missing = || Failure::new(Exit::Usage, "a scorecard holds two directories against each other");
+    let beside = options.versus.beside.as_deref().ok_or_else(|| missing().next("give the other one with --beside"))?;
+    let plan = scorecard::Plan {
+        file_bytes: options.size,
+        files: options.files,
+        rounds: options.versus.rounds as usize,
+        time: time(&options.target),
+    };
+    let card = scorecard::measure([&options.target.directory, beside], &plan, course)?;
+    if options.target.json { print(&card.json()) } else { print(&card.table()) }
 }
 
 fn run_steady(options: &BenchSteady, course: &mut Course) -> Result<(), Failure> {
@@ -84,9 +115,19 @@ fn run_steady(options: &BenchSteady, course: &mut Course) -> Result<(), Failure>
     if options.target.json { print(&report.json()) } else { print(&report.table()) }
 }
 
-fn show(bench: &dyn Measured, target: &BenchTarget, course: &mut Course) -> Result<(), Failure> {
-    let report = turns::alone(bench, &target.directory, course)?;
-    if target.json { print(&report.json()) } else { print(&report.table()) }
+fn show(bench: &dyn Measured, target: &BenchTarget, versus: &BenchBeside, course: &mut Course) -> Result<(), Failure> {
+    let directory = target.directory.as_path();
+    let text = match &versus.beside {
+        Some(beside) => {
+            let comparison = compare::beside(bench, [directory, beside], versus.rounds as usize, course)?;
+            if target.json { comparison.json() } else { comparison.table() }
+        }
+        None => {
+            let report = turns::alone(bench, directory, course)?;
+            if target.json { report.json() } else { report.table() }
+        }
+    };
+    print(&text)
 }
 
 /// A bench that is interrupted removes its files first, hence it looks at a flag instead of dying.
