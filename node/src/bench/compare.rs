@@ -6,8 +6,9 @@
 //! hold the true median between them unless fewer than k of all rounds fell on one side of it, whatever the distribution. The
 //! narrowest pair that is right in 95 of 100 cases is taken; five rounds reach 94 at most, six are enough.
 
+use super::chart::{self, Dot};
 use super::engine::Course;
-use super::report::{Form, Row, json, noted};
+use super::report::{Form, Row, json, label, noted};
 use super::turns::{Bench, Site};
 use crate::failure::Failure;
 use crate::table::{Align, Table, count, duration, exact_bytes};
@@ -29,11 +30,13 @@ pub enum Figure {
     P99,
     /// The p99 as a multiple of what it was without company.
     P99TimesAlone,
+    /// How many came too late.
+    Missed,
 }
 
 impl Figure {
     /// All.
-    const ALL: [Figure; 4] = [Figure::Rate, Figure::P50, Figure::P99, Figure::P99TimesAlone];
+    const ALL: [Figure; 5] = [Figure::Rate, Figure::P50, Figure::P99, Figure::P99TimesAlone, Figure::Missed];
     /// Its value in a row, if that has it.
     fn of(self, row: &Row) -> Option<f64> {
         match self {
@@ -41,6 +44,7 @@ impl Figure {
             Figure::P50 => Some(row.p50_ns as f64),
             Figure::P99 => Some(row.p99_ns as f64),
             Figure::P99TimesAlone => row.p99_times_alone,
+            Figure::Missed => row.missed.map(|missed| missed as f64),
         }
     }
     /// What tables call it, where `rate` is a rate's name.
@@ -50,12 +54,13 @@ impl Figure {
             Figure::P50 => "p50",
             Figure::P99 => "p99",
             Figure::P99TimesAlone => "p99 x alone",
+            Figure::Missed => "missed",
         }
     }
     /// A value as people read it.
     pub fn show(self, value: f64) -> String {
         match self {
-            Figure::Rate => count(value.round() as u64),
+            Figure::Rate | Figure::Missed => count(value.round() as u64),
             Figure::P50 | Figure::P99 => duration(value.round() as u64),
             Figure::P99TimesAlone => format!("{value:.2}"),
         }
@@ -93,8 +98,13 @@ impl Ratio {
     }
     /// The interval for people.
     pub fn interval(self) -> String {
-        format!("{:.2} to {:.2}", self.low, self.high)
+        format!("{} to {}", shown(self.low), shown(self.high))
     }
+}
+
+/// A ratio for people: what is held against nothing has no figure.
+pub fn shown(ratio: f64) -> String {
+    if ratio < 1000.0 { format!("{ratio:.2}") } else { "above 999".to_string() }
 }
 
 /// Of sorted values.
@@ -242,7 +252,7 @@ impl Comparison {
                 line.figure.name(self.form.rate).to_string(),
                 line.figure.show(line.here),
                 line.figure.show(line.beside),
-                format!("{:.2}", line.ratio.ratio),
+                shown(line.ratio.ratio),
                 line.ratio.interval(),
             ]);
         }
@@ -252,6 +262,22 @@ impl Comparison {
     pub fn json(&self) -> String {
         json(self)
     }
+    /// The ratios of rates and of p99, as a picture.
+    pub fn svg(&self) -> String {
+        let shown_ones = self.lines.iter().filter(|line| matches!(line.figure, Figure::Rate | Figure::P99));
+        let dot = |line: &Line| {
+            let figure = line.figure.name(self.form.rate);
+            let row = label(&line.mode, line.threads, self.form.threads, line.block_bytes);
+            Dot { label: format!("{row}, {figure}"), ..dot(&line.ratio) }
+        };
+        let title = format!("{}: {} / {}", self.form.bench, self.directory, self.beside);
+        chart::dots(&title, &shown_ones.map(dot).collect::<Vec<Dot>>())
+    }
+}
+
+/// A ratio in a picture, without its label.
+pub fn dot(ratio: &Ratio) -> Dot {
+    Dot { label: String::new(), ratio: [ratio.ratio, ratio.low, ratio.high], text: shown(ratio.ratio) }
 }
 
 /// What the columns of a comparison mean.

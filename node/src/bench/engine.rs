@@ -26,6 +26,10 @@ pub const THREADS_MAX: u32 = 64;
 pub enum Step {
     /// An operation was done, on so many bytes.
     Done(u64),
+    /// The same, but it counts from when it was due, however late it began.
+    DoneSince(u64, Instant),
+    /// Nothing was due yet.
+    Idle,
     /// Nothing is left to do, and nothing was done.
     End,
 }
@@ -185,14 +189,22 @@ fn repeat(mut worker: Worker, is_first: bool, shared: &Shared) -> Result<Part> {
     let (latency, mut bytes) = (Histogram::default(), 0);
     shared.start.wait();
     let begin = Instant::now();
-    let mut before = begin;
+    let (mut before, mut end) = (begin, begin);
     while !shared.stop.load(Ordering::Relaxed) {
         let step = worker().inspect_err(|_| shared.stop.store(true, Ordering::Relaxed))?;
         let now = Instant::now();
-        let Step::Done(moved) = step else { break };
-        latency.record((now - before).as_nanos() as u64);
+        let (moved, since) = match step {
+            Step::Done(moved) => (moved, before),
+            Step::DoneSince(moved, due) => (moved, due),
+            Step::Idle => {
+                before = now;
+                continue;
+            }
+            Step::End => break,
+        };
+        latency.record((now - since).as_nanos() as u64);
         bytes += moved;
-        before = now;
+        (before, end) = (now, now);
         if is_first {
             shared.done.fetch_add(1, Ordering::Relaxed);
         }
@@ -200,7 +212,7 @@ fn repeat(mut worker: Worker, is_first: bool, shared: &Shared) -> Result<Part> {
     if is_first {
         shared.running.fetch_sub(1, Ordering::Relaxed);
     }
-    Ok(Part { latency, bytes, elapsed: before - begin })
+    Ok(Part { latency, bytes, elapsed: end - begin })
 }
 
 /// Numbers from 0, each of which one worker gets.

@@ -1,5 +1,6 @@
 //! What a bench prints: progress while it runs, a table or JSON at the end.
 
+use super::chart::{self, Bar};
 use super::engine::Measured;
 use crate::table::{Align, Table, count, duration, exact_bytes};
 use serde::Serialize;
@@ -47,6 +48,9 @@ pub struct Row {
     pub p99_ns: u64,
     /// The longest.
     pub max_ns: u64,
+    /// How many came too late, of what has a time when it must be there.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub missed: Option<u64>,
     /// The p50 as a multiple of what it was without company, if it has company now.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub p50_times_alone: Option<f64>,
@@ -68,6 +72,7 @@ impl Row {
             p50_ns: measured.latency.quantile_ns(0.5),
             p99_ns: measured.latency.quantile_ns(0.99),
             max_ns: measured.latency.max_ns(),
+            missed: None,
             p50_times_alone: None,
             p99_times_alone: None,
         }
@@ -109,6 +114,9 @@ impl Report {
         columns.push(("p50", right, |row| duration(row.p50_ns)));
         columns.push(("p99", right, |row| duration(row.p99_ns)));
         columns.push(("max", right, |row| duration(row.max_ns)));
+        if self.rows.iter().any(|row| row.missed.is_some()) {
+            columns.push(("missed", right, |row| row.missed.map_or(String::new(), count)));
+        }
         if self.rows.iter().any(|row| row.p99_times_alone.is_some()) {
             columns.push(("p50 x alone", right, |row| times(row.p50_times_alone)));
             columns.push(("p99 x alone", right, |row| times(row.p99_times_alone)));
@@ -124,10 +132,27 @@ impl Report {
     pub fn json(&self) -> String {
         json(self)
     }
+    /// The rates, as a picture.
+    pub fn svg(&self) -> String {
+        let bar = |row: &Row| Bar {
+            label: label(&row.mode, row.threads, self.form.threads, row.block_bytes),
+            kind: row.mode.clone(),
+            value: row.per_second,
+            text: count(row.per_second.round() as u64),
+        };
+        let bars: Vec<Bar> = self.rows.iter().map(bar).collect();
+        chart::bars(&format!("{}, {}, {}", self.form.bench, self.form.rate, self.directory), &bars)
+    }
 }
 
 fn times(times: Option<f64>) -> String {
     times.map_or(String::new(), |times| format!("{times:.2}"))
+}
+
+/// What was done by how many, in pieces of which size, in one line.
+pub fn label(mode: &str, threads: u32, name: &str, block_bytes: u64) -> String {
+    let size = if block_bytes > 0 { format!(", {}", exact_bytes(block_bytes)) } else { String::new() };
+    format!("{mode}, {threads} {name}{size}")
 }
 
 /// Notes below a table, a line each.

@@ -1,7 +1,8 @@
 //! `sinter bench scorecard`: 14 metrics that who buys storage asks for, on two directories in turns, and of each whether the first
 //! one is ahead, at par or behind (mission S4).
 
-use super::compare::{Comparison, Figure, Ratio, beside, confidence, explained};
+use super::chart::{self, Dot};
+use super::compare::{Comparison, Figure, Ratio, beside, confidence, dot, explained, shown};
 use super::engine::Course;
 use super::report::{json, noted};
 use super::turns::Bench;
@@ -201,7 +202,7 @@ impl Scorecard {
                 score.figure.name("per second").to_string(),
                 score.figure.show(score.here),
                 score.figure.show(score.beside),
-                format!("{:.2}", score.ratio.ratio),
+                shown(score.ratio.ratio),
                 score.ratio.interval(),
                 score.verdict.name().to_string(),
             ]);
@@ -219,6 +220,12 @@ impl Scorecard {
     /// For programs.
     pub fn json(&self) -> String {
         json(self)
+    }
+    /// The ratios, as a picture.
+    pub fn svg(&self) -> String {
+        let dots = self.scores.iter().map(|score| Dot { label: score.metric.to_string(), ..dot(&score.ratio) });
+        let title = format!("better than 1: {} is ahead of {}", self.directory, self.beside);
+        chart::dots(&title, &dots.collect::<Vec<Dot>>())
     }
 }
 

@@ -215,6 +215,10 @@ impl Report {
         }
         table.render().trim_start().to_string()
     }
+    /// Each second's writes, as a picture.
+    pub fn svg(&self) -> String {
+        super::chart::over_time(&format!("steady, writes/s, {}", self.directory), &self.windows)
+    }
     /// For programs.
     pub fn json(&self) -> String {
         super::report::json(self)

@@ -5,7 +5,7 @@ use super::compare::{Figure, beside};
 use super::engine::Course;
 use super::report::{Form, Progress, Report, Row};
 use super::turns::{Bench, alone};
-use super::{commit_mix, metadata, scorecard, smallfile, sync};
+use super::{commit_mix, metadata, scorecard, smallfile, streams, sync};
 use crate::cli::{Phase, SyncMode};
 use crate::failure::{Exit, Failure};
 use crate::scratch::Scratch;
@@ -211,6 +211,38 @@ fn small_commits_are_measured_alone_and_beside_a_massive_one() {
     assert_eq!(entries(scratch.path()), 0);
 }
 
+fn streams_plan(bit_rate: u64) -> streams::Plan {
+    let chunk = streams::CHUNK_BYTES;
+    streams::Plan { streams: 40, bit_rate, file_bytes: 2 * chunk, reader_bytes: 3 << 20, time: SHORT * 10 }
+}
+
+#[test]
+fn streams_that_can_be_served_miss_little_and_few_threads_serve_them() {
+    let scratch = Scratch::new();
+    // A chunk each 210 ms: 190 per second of all.
+    let report = measure(&streams_plan(5_000_000), scratch.path()).expect("it can write");
+    assert_eq!(modes(&report), [("streams", 40), ("streams beside", 40), ("reader", 1)]);
+    for row in &report.rows[..2] {
+        // Of about 114 that are due in all; a machine that is busy may be late for some.
+        assert!((60..=125).contains(&row.operations) && row.missed.is_some_and(|missed| missed < 30), "{row:?}");
+    }
+    assert_eq!((report.rows[2].operations, report.rows[2].missed), (3, None), "its file, once");
+    assert!(report.table().contains("missed"), "{}", report.table());
+    assert_eq!(entries(scratch.path()), 0);
+}
+
+#[test]
+fn misses_are_counted_when_a_rate_cannot_be_met() {
+    let scratch = Scratch::new();
+    // 40 streams of 10 GB/s each: memory alone has a tenth of that.
+    let report = measure(&streams_plan(80_000_000_000), scratch.path()).expect("it can write");
+    let row = &report.rows[0];
+    let due = 40.0 * (row.operations as f64 / row.per_second) / 13.1e-6;
+    let missed = row.missed.expect("streams can be late") as f64;
+    // All but those few that came in time, read late or not at all.
+    assert!(missed > 0.8 * due && missed < 1.2 * due, "{missed} of {due}: {row:?}");
+}
+
 #[test]
 fn two_directories_are_measured_in_turns() {
     let scratch = [Scratch::new(), Scratch::new()];
@@ -235,6 +267,8 @@ fn two_directories_are_measured_in_turns() {
     };
     assert_eq!(turns, [at(1, 0), at(1, 1), at(2, 0), at(2, 1)]);
     let table = comparison.table();
+    let picture = comparison.svg();
+    assert!(picture.matches("<circle ").count() == 4 && picture.contains("fsync, 3 writers, 4K, p99"), "{picture}");
     assert!(table.contains("interval at 50% (sign test)") && table.contains("writes/s"), "{table}");
     let json: serde_json::Value = serde_json::from_str(&comparison.json()).expect("it is JSON");
     assert_eq!((&json["bench"], &json["lines"][0]["figure"]), (&"sync".into(), &"rate".into()));
@@ -249,6 +283,7 @@ fn a_scorecard_has_fourteen_verdicts() {
     let card = scorecard::measure([scratch.path(); 2], &plan, &mut silent()).expect("it can write");
     assert_eq!(card.scores.len(), 14);
     assert!(card.table().contains("4 KiB O_DSYNC, 16 writers"), "{}", card.table());
+    assert_eq!(card.svg().matches("<circle ").count(), 14);
     let json: serde_json::Value = serde_json::from_str(&card.json()).expect("it is JSON");
     assert!(["ahead", "at-par", "behind"].contains(&json["scores"][13]["verdict"].as_str().expect("text")), "{json}");
     assert_eq!(entries(scratch.path()), 0);
@@ -265,6 +300,7 @@ fn report() -> Report {
         p50_ns: 83_000,
         p99_ns: 1_500_000,
         max_ns: 20_000_000,
+        missed: None,
         p50_times_alone: None,
         p99_times_alone: None,
     };
@@ -281,6 +317,8 @@ overwrite-dsync        1    11,600   47.5  83.0 us  1.50 ms  20.0 ms
 fsync                 64    57,000  233.5  83.0 us  1.50 ms  20.0 ms
 ";
     assert_eq!(report().table(), expected);
+    let picture = report().svg();
+    assert!(picture.contains(">fsync, 64 writers, 4K<") && picture.contains(">57,000<"), "{picture}");
     let json: serde_json::Value = serde_json::from_str(&report().json()).expect("it is JSON");
     assert_eq!(json["rows"][1]["threads"], 64);
     assert_eq!(json["rows"][0]["p99_ns"], 1_500_000);

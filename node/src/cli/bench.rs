@@ -19,6 +19,8 @@ pub enum Bench {
     Metadata(BenchMetadata),
     /// Small synchronous writers, alone and beside a massive commit
     CommitMix(BenchCommitMix),
+    /// Thousands of readers of a constant bit rate each, alone and beside one at full speed
+    Streams(BenchStreams),
     /// Two directories in turns: 14 metrics, each ahead, at par or behind
     Scorecard(BenchScorecard),
     /// Random 4 KiB overwrites of a filled brick, second by second: what it does for life
@@ -36,6 +38,9 @@ pub struct BenchTarget {
     /// Print JSON [default: a table]
     #[arg(long)]
     pub json: bool,
+    /// Write a chart of the result, as SVG, to this file [default: none]
+    #[arg(long, value_name = "FILE")]
+    pub svg: Option<PathBuf>,
 }
 
 /// What benches take that can hold two directories against each other.
@@ -187,6 +192,24 @@ pub struct BenchCommitMix {
     pub size: u64,
 }
 
+/// `sinter bench streams`.
+#[derive(Args, Debug)]
+pub struct BenchStreams {
+    #[command(flatten)]
+    pub target: BenchTarget,
+    #[command(flatten)]
+    pub versus: BenchBeside,
+    /// Readers (a count), 1 to 100000; each has a file of its own
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=100_000), default_value_t = 4000)]
+    pub streams: u32,
+    /// Bits per second of each reader (a number), 1000 to 1000000000
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u64).range(1000..=1_000_000_000), default_value_t = 1_000_000)]
+    pub bit_rate: u64,
+    /// Bytes of each reader's file, 128K to 1T; the one at full speed has 2G
+    #[arg(long, value_name = "BYTES", value_parser = stream_bytes, default_value = "2M")]
+    pub size: u64,
+}
+
 /// `sinter bench scorecard`.
 #[derive(Args, Debug)]
 pub struct BenchScorecard {
@@ -223,6 +246,10 @@ pub struct BenchSteady {
 
 fn file_bytes(text: &str) -> Result<u64, String> {
     whole_blocks(bytes_within(text, 64 << 10, 1 << 40)?)
+}
+
+fn stream_bytes(text: &str) -> Result<u64, String> {
+    whole_blocks(bytes_within(text, 128 << 10, 1 << 40)?)
 }
 
 fn block_bytes(text: &str) -> Result<u64, String> {

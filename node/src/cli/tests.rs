@@ -71,6 +71,7 @@ fn every_command_is_understood() {
         "sinter bench random /d --jobs 1 --depth 64",
         "sinter bench metadata /d --threads 1 --files 10 --time 1",
         "sinter bench commit-mix /d --writers 8 --size 64M --beside /e --rounds 2",
+        "sinter bench streams /d --streams 100000 --bit-rate 8000000 --size 4M --svg /tmp/a.svg",
         "sinter bench scorecard /d --beside /e --files 100 --size 1M --json",
         "sinter bench seq /d --jobs 2 --depth 32 --block-size 64K --size 1G",
         "sinter bench smallfile /d --threads 1,64 --file-size 1,1M --exponential --files 10 --phase read",

@@ -4,10 +4,10 @@ use super::print;
 use crate::bench::engine::Course;
 use crate::bench::report::Progress;
 use crate::bench::turns::{self, Bench as Measured};
-use crate::bench::{access, commit_mix, compare, metadata, scorecard, smallfile, steady, sync};
+use crate::bench::{access, commit_mix, compare, metadata, scorecard, smallfile, steady, streams, sync};
 use crate::cli::{
     Bench, BenchBeside, BenchCommitMix, BenchMetadata, BenchRandom, BenchScorecard, BenchSeq, BenchSmallfile,
-    BenchSteady, BenchSync, BenchTarget, Phase,
+    BenchSteady, BenchStreams, BenchSync, BenchTarget, Phase,
 };
 use crate::failure::{Exit, Failure};
 use crate::host::Signals;
@@ -18,6 +18,9 @@ use std::time::Duration;
 /// Files and requests in flight per file if nobody says: 32 requests, where most flash devices are near their limit.
 const JOBS_DEFAULT: u32 = 4;
 const DEPTH_DEFAULT: u32 = 8;
+
+/// What is read at full speed beside streams: some seconds' worth.
+const READER_BYTES: u64 = 2 << 30;
 
 /// Runs a bench.
 pub fn run(command: &Bench) -> Result<Exit, Failure> {
@@ -30,6 +33,7 @@ pub fn run(command: &Bench) -> Result<Exit, Failure> {
         Bench::Smallfile(options) => show(&smallfile(options)?, &options.target, &options.versus, course)?,
         Bench::Metadata(options) => show(&metadata(options), &options.target, &options.versus, course)?,
         Bench::CommitMix(options) => show(&commit_mix(options), &options.target, &options.versus, course)?,
+        Bench::Streams(options) => show(&streams(options), &options.target, &options.versus, course)?,
         Bench::Scorecard(options) => run_scorecard(options, course)?,
         Bench::Steady(options) => run_steady(options, course)?,
     }
@@ -90,6 +94,16 @@ fn commit_mix(options: &BenchCommitMix) -> commit_mix::Plan {
     commit_mix::Plan { writers: options.writers, massive_bytes: options.size, time: time(&options.target) }
 }
 
+fn streams(options: &BenchStreams) -> streams::Plan {
+    streams::Plan {
+        streams: options.streams,
+        bit_rate: options.bit_rate,
+        file_bytes: options.size.next_multiple_of(streams::CHUNK_BYTES),
+        reader_bytes: READER_BYTES,
+        time: time(&options.target),
+    }
+}
+
 fn run_scorecard(options: &BenchScorecard, course: &mut Course) -> Result<(), Failure> {
     let missing = || Failure::new(Exit::Usage, "a scorecard holds two directories against each other");
     let beside = options.versus.beside.as_deref().ok_or_else(|| missing().next("give the other one with --beside"))?;
@@ -100,7 +114,7 @@ fn run_scorecard(options: &BenchScorecard, course: &mut Course) -> Result<(), Fa
         time: time(&options.target),
     };
     let card = scorecard::measure([&options.target.directory, beside], &plan, course)?;
-    if options.target.json { print(&card.json()) } else { print(&card.table()) }
+    tell(&options.target, [card.table(), card.json(), card.svg()])
 }
 
 fn run_steady(options: &BenchSteady, course: &mut Course) -> Result<(), Failure> {
@@ -112,22 +126,32 @@ fn run_steady(options: &BenchSteady, course: &mut Course) -> Result<(), Failure>
         time: time(&options.target),
     };
     let report = steady::measure(&options.target.directory, &plan, course)?;
-    if options.target.json { print(&report.json()) } else { print(&report.table()) }
+    tell(&options.target, [report.table(), report.json(), report.svg()])
 }
 
 fn show(bench: &dyn Measured, target: &BenchTarget, versus: &BenchBeside, course: &mut Course) -> Result<(), Failure> {
     let directory = target.directory.as_path();
-    let text = match &versus.beside {
+    let told = match &versus.beside {
         Some(beside) => {
             let comparison = compare::beside(bench, [directory, beside], versus.rounds as usize, course)?;
-            if target.json { comparison.json() } else { comparison.table() }
+            [comparison.table(), comparison.json(), comparison.svg()]
         }
         None => {
             let report = turns::alone(bench, directory, course)?;
-            if target.json { report.json() } else { report.table() }
+            [report.table(), report.json(), report.svg()]
         }
     };
-    print(&text)
+    tell(target, told)
+}
+
+/// Prints the table or the JSON, and writes the picture if it is asked for.
+fn tell(target: &BenchTarget, [table, json, svg]: [String; 3]) -> Result<(), Failure> {
+    print(if target.json { &json } else { &table })?;
+    match &target.svg {
+        Some(file) => std::fs::write(file, svg)
+            .map_err(|error| Failure::io(format!("can't write the chart to {}", file.display()), &error)),
+        None => Ok(()),
+    }
 }
 
 /// A bench that is interrupted removes its files first, hence it looks at a flag instead of dying.
