@@ -42,6 +42,8 @@ pub struct Row {
     pub per_second: f64,
     /// Bytes per second.
     pub bytes_per_second: f64,
+    /// How long one took on average.
+    pub mean_ns: u64,
     /// Half took no longer.
     pub p50_ns: u64,
     /// 99 of 100 took no longer.
@@ -69,6 +71,7 @@ impl Row {
             operations: measured.latency.count(),
             per_second: measured.per_second(),
             bytes_per_second: measured.bytes_per_second(),
+            mean_ns: measured.latency.mean_ns(),
             p50_ns: measured.latency.quantile_ns(0.5),
             p99_ns: measured.latency.quantile_ns(0.99),
             max_ns: measured.latency.max_ns(),

@@ -113,7 +113,7 @@ impl Plan {
         let (files, phase) = (self.files, Phase::Both);
         let small = smallfile::Plan { threads: vec![4], sizes: vec![16 << 10], exponential: false, files, phase, time };
         let metadata = metadata::Plan { threads: vec![4], files, time };
-        let (rate, p50) = (Figure::Rate, Figure::P50);
+        let (rate, mean) = (Figure::Rate, Figure::Mean);
         let dsync = "overwrite-dsync";
         vec![
             (
@@ -126,8 +126,8 @@ impl Plan {
             (
                 Box::new(random(1, 1)),
                 vec![
-                    ("4 KiB random read, one at a time", "read", 1, p50),
-                    ("4 KiB random write, one at a time", "write", 1, p50),
+                    ("4 KiB random read, one at a time", "read", 1, mean),
+                    ("4 KiB random write, one at a time", "write", 1, mean),
                 ],
             ),
             (
