@@ -130,3 +130,28 @@ fn look_at(file: &Path) -> Result<Step> {
 fn wrong(path: &Path, what: &str) -> Error {
     Error::other(format!("{} {what}", path.display()))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bench::tests::silent;
+    use crate::scratch::Scratch;
+
+    #[test]
+    fn a_listing_that_lacks_a_name_is_found() {
+        let scratch = Scratch::new();
+        (0..3).for_each(|number| drop(File::create_new(file_of(scratch.path(), number)).expect("ours")));
+        let plan = Plan { threads: vec![1], files: 3, time: Duration::from_secs(60) };
+        assert_eq!(plan.list(1, scratch.path(), 3, &mut silent()).expect("all are there").operations, 3);
+        let failure = plan.list(1, scratch.path(), 4, &mut silent()).expect_err("one is not there").to_string();
+        assert!(failure.contains("has 4 files, 3 were listed"), "{failure}");
+    }
+
+    #[test]
+    fn a_file_that_is_not_empty_is_found() {
+        let scratch = Scratch::new();
+        let file = file_of(scratch.path(), 1);
+        fs::write(&file, "x").expect("ours");
+        assert!(look_at(&file).is_err() && look_at(scratch.path()).is_err());
+    }
+}

@@ -232,6 +232,7 @@ impl Scorecard {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::bench::compare::Line;
 
     #[test]
     fn there_are_fourteen_metrics() {
@@ -248,5 +249,36 @@ mod tests {
         assert_eq!(of(0.96, 0.95, 0.97), Verdict::AtPar);
         assert_eq!(of(0.8, 0.7, 0.99), Verdict::Behind);
         assert_eq!(of(0.8, 0.7, 1.0), Verdict::AtPar);
+    }
+
+    #[test]
+    fn half_the_time_is_ahead_and_half_the_rate_is_behind() {
+        let plan =
+            sync::Plan { writers: vec![1], modes: vec![], file_bytes: None, direct: false, time: Duration::ZERO };
+        let ratio = Ratio { ratio: 0.5, low: 0.4, high: 0.6 };
+        let line = |figure| Line {
+            mode: "read".to_string(),
+            threads: 1,
+            block_bytes: 4096,
+            figure,
+            here: 1.0,
+            beside: 2.0,
+            ratio,
+            here_rounds: vec![1.0; 6],
+            beside_rounds: vec![2.0; 6],
+        };
+        let comparison = Comparison {
+            form: plan.form(),
+            directory: "/a".to_string(),
+            beside: "/b".to_string(),
+            rounds: 6,
+            confidence: 0.97,
+            notes: Vec::new(),
+            lines: vec![line(Figure::Rate), line(Figure::Mean)],
+        };
+        let of = |figure| score(("metric", "read", 1, figure), &comparison).expect("its line is there");
+        assert_eq!((of(Figure::Rate).verdict, of(Figure::Mean).verdict), (Verdict::Behind, Verdict::Ahead));
+        assert_eq!(of(Figure::Mean).ratio.ratio, 2.0);
+        assert_eq!(score(("metric", "write", 1, Figure::Rate), &comparison), None);
     }
 }

@@ -187,3 +187,29 @@ impl Queue {
         state.late + (0..count).map(unread).sum::<u64>()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scratch::Scratch;
+
+    #[test]
+    fn a_chunk_that_comes_late_is_missed_as_is_one_that_never_comes() {
+        let scratch = Scratch::new();
+        let path = scratch.path().join("stream");
+        std::fs::write(&path, vec![0; CHUNK_BYTES as usize]).expect("ours");
+        let files = (0..2).map(|_| File::open(&path).expect("ours")).collect();
+        // A chunk plays for a second.
+        let time = Duration::from_secs(1);
+        let plan = Plan { streams: 2, bit_rate: CHUNK_BYTES * 8, file_bytes: CHUNK_BYTES, reader_bytes: 0, time };
+        let queue = Queue::new(&plan, files);
+        let ago = Instant::now().checked_sub(Duration::from_millis(2500)).expect("the machine is up longer");
+        queue.start.set(ago).expect("nobody began");
+        let mut buffer = vec![0; CHUNK_BYTES as usize];
+        queue.play(0, Duration::ZERO, &mut buffer).expect("it can be read");
+        queue.play(0, Duration::from_secs(1), &mut buffer).expect("it can be read");
+        queue.play(0, Duration::from_secs(2), &mut buffer).expect("it can be read");
+        // Of stream 0 the first two came late, the third in time; stream 1, half a second later, got none of its two.
+        assert_eq!(queue.missed(Duration::from_millis(2500)), 2 + 2);
+    }
+}
