@@ -2,8 +2,12 @@
 //! anything is touched (exit code 2, with a hint).
 
 use base::limits::{BRICK_BYTES_MIN, SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN, VOLUME_NAME_BYTES_MAX};
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, Parser, Subcommand};
 use std::path::PathBuf;
+
+mod bench;
+
+pub use bench::*;
 
 const EXIT_CODES: &str = "\
 Exit codes:
@@ -311,89 +315,6 @@ pub struct Profile {
     pub history: bool,
 }
 
-/// `sinter bench`.
-#[derive(Subcommand, Debug)]
-pub enum Bench {
-    /// Synchronous 4 KiB writers: how many writes become durable per second, and how long each takes
-    Sync(BenchSync),
-    /// Random 4 KiB reads and writes past the page cache
-    Random(BenchRandom),
-    /// Random 4 KiB overwrites of a filled brick, second by second: what it does for life
-    Steady(BenchSteady),
-}
-
-/// What both benches take.
-#[derive(Args, Debug, Clone)]
-pub struct BenchTarget {
-    /// Directory to measure; the files made in it are removed at the end
-    pub directory: PathBuf,
-    /// Seconds per measurement, 1 to 3600
-    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=3600), default_value_t = 5)]
-    pub time: u64,
-    /// Bytes of each file, 64K to 1T [default: 16M for sync, 256M for random, by --fill for steady]
-    #[arg(long, value_name = "BYTES", value_parser = bench_bytes)]
-    pub size: Option<u64>,
-    /// Print JSON [default: a table]
-    #[arg(long)]
-    pub json: bool,
-}
-
-/// How a synchronous writer makes its write durable.
-#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
-pub enum SyncMode {
-    /// Overwrite a block of a file opened with O_DSYNC
-    OverwriteDsync,
-    /// Append a block, then fdatasync
-    AppendFdatasync,
-    /// Overwrite a block, then fsync
-    Fsync,
-}
-
-/// `sinter bench sync`.
-#[derive(Args, Debug)]
-pub struct BenchSync {
-    #[command(flatten)]
-    pub target: BenchTarget,
-    /// Numbers of writers to measure, a list; each 1 to 64
-    #[arg(long, value_name = "COUNT", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=64), default_value = "1,2,4,8,16,32,64")]
-    pub writers: Vec<u32>,
-    /// Ways to make a write durable, a list [default: all]
-    #[arg(long, value_name = "MODE", value_delimiter = ',')]
-    pub mode: Vec<SyncMode>,
-    /// Bypass the page cache (O_DIRECT) [default: off]
-    #[arg(long)]
-    pub direct: bool,
-}
-
-/// `sinter bench random`.
-#[derive(Args, Debug)]
-pub struct BenchRandom {
-    #[command(flatten)]
-    pub target: BenchTarget,
-    /// Files worked on at the same time (a count), 1 to 64 [default: 4]
-    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=64))]
-    pub jobs: Option<u32>,
-    /// Requests in flight per file (a count), 1 to 64; jobs x depth is at most 64 [default: 8, or 1 if --jobs is given]
-    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=64))]
-    pub depth: Option<u32>,
-}
-
-/// `sinter bench steady`.
-#[derive(Args, Debug)]
-pub struct BenchSteady {
-    #[command(flatten)]
-    pub target: BenchTarget,
-    /// Percent of the brick's size to fill first, 1 to 95
-    #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u64).range(1..=95), default_value_t = 80)]
-    pub fill: u64,
-    /// Few blocks get most writes, by Zipf's law [default: uniform]
-    #[arg(long)]
-    pub zipf: bool,
-    /// Data directory of a running daemon that tells what its device wrote [default: none]
-    #[arg(long, value_name = "DATA")]
-    pub brick: Option<PathBuf>,
-}
-
 /// The volume that `sinter up` mounts unless told otherwise.
 pub const VOLUME_DEFAULT: &str = "default";
 /// Largest brick that the command line accepts: 1 PiB, far above one server's flash.
@@ -442,11 +363,6 @@ fn volume_bytes(text: &str) -> Result<u64, String> {
 /// Reads the bound of a daemon's memory.
 pub fn memory_bytes(text: &str) -> Result<u64, String> {
     bytes_within(text, MEMORY_BYTES_MIN, MEMORY_BYTES_MAX)
-}
-
-fn bench_bytes(text: &str) -> Result<u64, String> {
-    let value = bytes_within(text, 64 << 10, 1 << 40)?;
-    if value.is_multiple_of(4096) { Ok(value) } else { Err("must be a multiple of 4096 bytes".to_string()) }
 }
 
 /// Reads the size of a segment.

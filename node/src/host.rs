@@ -207,6 +207,14 @@ impl Process {
     }
 }
 
+/// Writes everything back and has the kernel forget what it holds of files and names, so that what is read next comes from
+/// below it. Needs root.
+pub fn drop_caches() -> io::Result<()> {
+    // SAFETY: sync takes nothing and can't fail.
+    unsafe { libc::sync() };
+    std::fs::write("/proc/sys/vm/drop_caches", "3")
+}
+
 /// Unmounts what is mounted at `point`; `lazy`: also when it is in use.
 pub fn unmount(point: &Path, lazy: bool) -> io::Result<()> {
     let path = CString::new(point.as_os_str().as_bytes())?;

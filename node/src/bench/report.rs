@@ -1,10 +1,31 @@
 //! What a bench prints: progress while it runs, a table or JSON at the end.
 
-use super::engine::{BLOCK_BYTES, Measured};
-use crate::table::{Align, Table, count, duration};
+use super::chart::{self, Bar};
+use super::engine::Measured;
+use crate::table::{Align, Table, count, duration, exact_bytes};
 use serde::Serialize;
 use std::io::{IsTerminal, Write};
 use std::time::Duration;
+
+/// What a bench is, as its report says it.
+#[derive(Serialize, Clone, PartialEq, Debug)]
+pub struct Form {
+    /// Which bench.
+    pub bench: &'static str,
+    /// Bytes of each file, if all have the same.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub file_bytes: Option<u64>,
+    /// Past the page cache.
+    pub direct: bool,
+    /// Seconds per row, at most.
+    pub seconds: u64,
+    /// What the column of thread counts is called.
+    #[serde(skip)]
+    pub threads: &'static str,
+    /// What the column of operations per second is called.
+    #[serde(skip)]
+    pub rate: &'static str,
+}
 
 /// One measurement, as JSON shows it.
 #[derive(Serialize, Clone, PartialEq, Debug)]
@@ -13,33 +34,50 @@ pub struct Row {
     pub mode: String,
     /// Threads that did it at the same time.
     pub threads: u32,
+    /// Bytes of one operation; of the mean one, if they differ.
+    pub block_bytes: u64,
     /// Operations that were done.
     pub operations: u64,
     /// Operations per second.
     pub per_second: f64,
     /// Bytes per second.
     pub bytes_per_second: f64,
+    /// How long one took on average.
+    pub mean_ns: u64,
     /// Half took no longer.
     pub p50_ns: u64,
     /// 99 of 100 took no longer.
     pub p99_ns: u64,
     /// The longest.
     pub max_ns: u64,
+    /// How many came too late, of what has a time when it must be there.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub missed: Option<u64>,
+    /// The p50 as a multiple of what it was without company, if it has company now.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub p50_times_alone: Option<f64>,
+    /// The p99 likewise.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub p99_times_alone: Option<f64>,
 }
 
 impl Row {
     /// From a measurement.
-    pub fn of(mode: &str, threads: u32, measured: &Measured) -> Row {
-        let per_second = measured.per_second();
+    pub fn of(mode: &str, threads: u32, block_bytes: u64, measured: &Measured) -> Row {
         Row {
             mode: mode.to_string(),
             threads,
+            block_bytes,
             operations: measured.latency.count(),
-            per_second,
-            bytes_per_second: per_second * BLOCK_BYTES as f64,
+            per_second: measured.per_second(),
+            bytes_per_second: measured.bytes_per_second(),
+            mean_ns: measured.latency.mean_ns(),
             p50_ns: measured.latency.quantile_ns(0.5),
             p99_ns: measured.latency.quantile_ns(0.99),
             max_ns: measured.latency.max_ns(),
+            missed: None,
+            p50_times_alone: None,
+            p99_times_alone: None,
         }
     }
 }
@@ -47,52 +85,87 @@ impl Row {
 /// The rows with what they were measured on.
 #[derive(Serialize, Clone, PartialEq, Debug)]
 pub struct Report {
-    /// Which bench.
-    pub bench: &'static str,
+    /// What was measured.
+    #[serde(flatten)]
+    pub form: Form,
     /// The directory.
     pub directory: String,
-    /// Bytes of one operation.
-    pub block_bytes: u64,
-    /// Bytes of each file.
-    pub file_bytes: u64,
-    /// Past the page cache.
-    pub direct: bool,
-    /// Seconds per row.
-    pub seconds: u64,
+    /// What to know about the figures.
+    pub notes: Vec<String>,
     /// The rows.
     pub rows: Vec<Row>,
 }
 
+/// A column: its name, and its cell of a row.
+type Column = (&'static str, Align, fn(&Row) -> String);
+
 impl Report {
-    /// For people. `threads` names the column of thread counts, `rate` that of operations per second.
-    pub fn table(&self, threads: &'static str, rate: &'static str) -> String {
+    /// For people. Columns in which no row has anything to say are left out.
+    pub fn table(&self) -> String {
         let right = Align::Right;
-        let mut table = Table::new(&[
-            ("mode", Align::Left),
-            (threads, right),
-            (rate, right),
-            ("MB/s", right),
-            ("p50", right),
-            ("p99", right),
-            ("max", right),
-        ]);
-        for row in &self.rows {
-            table.row(vec![
-                row.mode.clone(),
-                row.threads.to_string(),
-                count(row.per_second.round() as u64),
-                format!("{:.1}", row.bytes_per_second / 1e6),
-                duration(row.p50_ns),
-                duration(row.p99_ns),
-                duration(row.max_ns),
-            ]);
+        let mut columns: Vec<Column> = vec![
+            ("mode", Align::Left, |row| row.mode.clone()),
+            (self.form.threads, right, |row| row.threads.to_string()),
+        ];
+        if self.rows.iter().any(|row| row.block_bytes != self.rows[0].block_bytes) {
+            columns.push(("size", right, |row| exact_bytes(row.block_bytes)));
         }
-        table.render()
+        columns.push((self.form.rate, right, |row| count(row.per_second.round() as u64)));
+        if self.rows.iter().any(|row| row.bytes_per_second > 0.0) {
+            columns.push(("MB/s", right, |row| format!("{:.1}", row.bytes_per_second / 1e6)));
+        }
+        columns.push(("p50", right, |row| duration(row.p50_ns)));
+        columns.push(("p99", right, |row| duration(row.p99_ns)));
+        columns.push(("max", right, |row| duration(row.max_ns)));
+        if self.rows.iter().any(|row| row.missed.is_some()) {
+            columns.push(("missed", right, |row| row.missed.map_or(String::new(), count)));
+        }
+        if self.rows.iter().any(|row| row.p99_times_alone.is_some()) {
+            columns.push(("p50 x alone", right, |row| times(row.p50_times_alone)));
+            columns.push(("p99 x alone", right, |row| times(row.p99_times_alone)));
+        }
+        let header: Vec<(&'static str, Align)> = columns.iter().map(|&(name, align, _)| (name, align)).collect();
+        let mut table = Table::new(&header);
+        for row in &self.rows {
+            table.row(columns.iter().map(|(_, _, cell)| cell(row)).collect());
+        }
+        table.render() + &noted(&self.notes)
     }
     /// For programs.
     pub fn json(&self) -> String {
-        serde_json::to_string_pretty(self).expect("strings and finite numbers are JSON") + "\n"
+        json(self)
     }
+    /// The rates, as a picture.
+    pub fn svg(&self) -> String {
+        let bar = |row: &Row| Bar {
+            label: label(&row.mode, row.threads, self.form.threads, row.block_bytes),
+            kind: row.mode.clone(),
+            value: row.per_second,
+            text: count(row.per_second.round() as u64),
+        };
+        let bars: Vec<Bar> = self.rows.iter().map(bar).collect();
+        chart::bars(&format!("{}, {}, {}", self.form.bench, self.form.rate, self.directory), &bars)
+    }
+}
+
+fn times(times: Option<f64>) -> String {
+    times.map_or(String::new(), |times| format!("{times:.2}"))
+}
+
+/// What was done by how many, in pieces of which size, in one line.
+pub fn label(mode: &str, threads: u32, name: &str, block_bytes: u64) -> String {
+    let size = if block_bytes > 0 { format!(", {}", exact_bytes(block_bytes)) } else { String::new() };
+    format!("{mode}, {threads} {name}{size}")
+}
+
+/// Notes below a table, a line each.
+pub fn noted(notes: &[String]) -> String {
+    notes.iter().map(|note| format!("note: {note}\n")).collect()
+}
+
+/// Any report for programs.
+pub fn json(report: &impl Serialize) -> String {
+    serde_json::to_string_pretty(report).expect("strings and finite numbers are JSON") + "\n"
 }
 
 /// Says on standard error how far a bench is, once a second.

@@ -1,8 +1,7 @@
 //! `sinter bench steady`: fills a file system to a level, then overwrites random 4 KiB blocks for long, and tells each
 //! second's writes: whether what a device or a file system does when it is new is what it does for life.
 
-use super::engine::{BLOCK_BYTES, Ground, Worker, random_bytes, run_watched};
-use super::report::Progress;
+use super::engine::{BLOCK_BYTES, Course, Ground, Step, Worker, random_bytes, run_groups, stride};
 use super::stolen::Stolen;
 use crate::admin::client::Client;
 use crate::admin::protocol::{Answer, Request, Space, Status};
@@ -12,7 +11,6 @@ use runtime::random::SplitMix;
 use serde::Serialize;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 const FILE: &str = "steady";
@@ -78,12 +76,7 @@ pub struct Report {
 }
 
 /// Fills and overwrites.
-pub fn measure(
-    directory: &Path,
-    plan: &Plan,
-    progress: &mut Progress,
-    interrupted: &AtomicBool,
-) -> Result<Report, Failure> {
+pub fn measure(directory: &Path, plan: &Plan, course: &mut Course) -> Result<Report, Failure> {
     let file_bytes = match (plan.file_bytes, plan.brick.as_deref()) {
         (Some(bytes), _) => bytes,
         (None, Some(brick)) => status_of(brick)?.size_bytes / 100 * plan.fill_percent,
@@ -92,13 +85,13 @@ pub fn measure(
             return Err(failure.next("give --size, or --brick with the data directory of the daemon that serves it"));
         }
     };
-    let ground = Ground::make(directory)?;
+    let ground = Ground::make(directory, &super::turns::ground_name(""))?;
     let failed = |error: std::io::Error| Failure::io(format!("bench in {}", directory.display()), &error);
     let file_bytes = file_bytes / BLOCK_BYTES * BLOCK_BYTES;
-    progress.begin(format!("laying out {}", bytes(file_bytes)));
-    ground.lay_out(FILE, file_bytes, 1, interrupted).map_err(failed)?;
+    course.begin(&format!("laying out {}", bytes(file_bytes)));
+    ground.lay_out(FILE, file_bytes, 1, course).map_err(failed)?;
     let before = plan.brick.as_deref().map(space_of).transpose()?;
-    progress.begin(format!("overwriting {}", if plan.zipf { "by Zipf's law" } else { "uniformly" }));
+    course.begin(if plan.zipf { "overwriting by Zipf's law" } else { "overwriting uniformly" });
     let workers = (0..THREADS).map(|thread| worker(&ground, thread, file_bytes, plan.zipf));
     let workers = workers.collect::<std::io::Result<Vec<Worker>>>().map_err(failed)?;
     let (mut windows, mut stolen_percent) = (Vec::new(), Vec::new());
@@ -108,9 +101,9 @@ pub fn measure(
         stolen_percent.push(stolen.percent());
         seen = done;
     };
-    let measured = run_watched(workers, plan.time, progress, interrupted, watch).map_err(failed)?;
+    let measured = run_groups(vec![workers], plan.time, course, watch).map_err(failed)?.remove(0);
     let after = plan.brick.as_deref().map(space_of).transpose()?;
-    progress.end();
+    course.end();
     let spent = before.zip(after);
     let span = SPAN_SECONDS.min(windows.len() / 2);
     let early = if windows.len() >= 3 * SPAN_SECONDS { SPAN_SECONDS } else { 0 };
@@ -186,7 +179,8 @@ fn worker(ground: &Ground, thread: u32, file_bytes: u64, zipf: bool) -> std::io:
     let block = random_bytes(BLOCK_BYTES as usize, random.next())?;
     Ok(Box::new(move || {
         let number = if zipf { zipf_rank(&mut random, blocks) * stride % blocks } else { random.below(blocks) };
-        file.write_all_at(&block, number * BLOCK_BYTES)
+        file.write_all_at(&block, number * BLOCK_BYTES)?;
+        Ok(Step::Done(BLOCK_BYTES))
     }))
 }
 
@@ -194,19 +188,6 @@ fn worker(ground: &Ground, thread: u32, file_bytes: u64, zipf: bool) -> std::io:
 fn zipf_rank(random: &mut SplitMix, blocks: u64) -> u64 {
     let uniform = random.below(1 << 53) as f64 / (1u64 << 53) as f64;
     ((blocks as f64).powf(uniform) as u64).min(blocks) - 1
-}
-
-/// A step with which ranks are spread over the file, each on a block of its own: about the golden section of it, and
-/// without a common factor. Files have less than 2^32 blocks (16 TiB), so a product fits.
-fn stride(blocks: u64) -> u64 {
-    let common = |mut one: u64, mut other: u64| {
-        while other > 0 {
-            (one, other) = (other, one % other);
-        }
-        one
-    };
-    let golden = blocks * 618 / 1000 + 1;
-    (golden..).find(|step| common(*step, blocks) == 1).expect("every number has a neighbour without a common factor")
 }
 
 impl Report {
@@ -234,9 +215,13 @@ impl Report {
         }
         table.render().trim_start().to_string()
     }
+    /// Each second's writes, as a picture.
+    pub fn svg(&self) -> String {
+        super::chart::over_time(&format!("steady, writes/s, {}", self.directory), &self.windows)
+    }
     /// For programs.
     pub fn json(&self) -> String {
-        serde_json::to_string_pretty(self).expect("strings and finite numbers are JSON") + "\n"
+        super::report::json(self)
     }
 }
 
@@ -276,8 +261,7 @@ mod tests {
         let scratch = crate::scratch::Scratch::new();
         let plan =
             Plan { fill_percent: 1, file_bytes: Some(1 << 20), zipf: false, brick: None, time: Duration::from_secs(2) };
-        let mut progress = Progress::to(Box::new(std::io::sink()), false);
-        let report = measure(scratch.path(), &plan, &mut progress, &AtomicBool::new(false));
+        let report = measure(scratch.path(), &plan, &mut crate::bench::tests::silent());
         let report = report.unwrap_or_else(|failure| panic!("{failure:?}"));
         assert!((1..=3).contains(&report.windows.len()) && report.mean > 0, "{report:?}");
         assert!(report.table().contains("slowest second"));

@@ -1,14 +1,13 @@
 //! `sinter bench sync`: 1 to 64 threads, each with its own file, each of whose 4 KiB writes is durable before its next.
 
-use super::engine::{BLOCK_BYTES, Ground, Worker, random_bytes, run};
-use super::report::{Progress, Report, Row};
+use super::engine::{BLOCK_BYTES, Course, Ground, Step, Worker, random_bytes, run};
+use super::report::{Form, Row};
+use super::turns::Bench;
 use crate::cli::SyncMode;
-use crate::failure::Failure;
 use clap::ValueEnum;
 use runtime::random::SplitMix;
+use std::io::Result;
 use std::os::unix::fs::FileExt;
-use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// Each writer's file if nobody says: more blocks than a log's batch, yet laid out in a moment even for 64 writers.
@@ -28,41 +27,47 @@ pub struct Plan {
     pub time: Duration,
 }
 
-/// Measures every mode with every number of writers; what was measured before an interruption is reported.
-pub fn measure(
-    directory: &Path,
-    plan: &Plan,
-    progress: &mut Progress,
-    interrupted: &AtomicBool,
-) -> Result<Report, Failure> {
-    let ground = Ground::make(directory)?;
-    let failed = |error: std::io::Error| Failure::io(format!("bench in {}", directory.display()), &error);
-    let file_bytes = plan.file_bytes.unwrap_or(FILE_BYTES_DEFAULT);
-    let all: &[SyncMode] = SyncMode::value_variants();
-    let modes = if plan.modes.is_empty() { all } else { &plan.modes };
-    let most = plan.writers.iter().copied().max().unwrap_or(0);
-    let overwrites = modes.iter().any(|mode| *mode != SyncMode::AppendFdatasync);
-    for writer in (0..most).filter(|_| overwrites) {
-        progress.begin(format!("laying out file {} of {most}", writer + 1));
-        ground.lay_out(&overwritten(writer), file_bytes, u64::from(writer), interrupted).map_err(failed)?;
+impl Plan {
+    fn file_bytes(&self) -> u64 {
+        self.file_bytes.unwrap_or(FILE_BYTES_DEFAULT)
     }
-    let mut rows = Vec::new();
-    for &mode in modes {
-        for &writers in &plan.writers {
-            if interrupted.load(Ordering::Relaxed) {
-                break;
-            }
-            progress.begin(format!("{} with {writers} writers", name(mode)));
-            let workers = (0..writers).map(|writer| worker(&ground, mode, plan.direct, file_bytes, writer));
-            let workers = workers.collect::<std::io::Result<Vec<Worker>>>().map_err(failed)?;
-            let measured = run(workers, plan.time, progress, interrupted).map_err(failed)?;
-            rows.push(Row::of(&name(mode), writers, &measured));
+    fn modes(&self) -> &[SyncMode] {
+        if self.modes.is_empty() { SyncMode::value_variants() } else { &self.modes }
+    }
+}
+
+/// A cell is a mode with a number of writers.
+impl Bench for Plan {
+    fn form(&self) -> Form {
+        Form {
+            bench: "sync",
+            file_bytes: Some(self.file_bytes()),
+            direct: self.direct,
+            seconds: self.time.as_secs(),
+            threads: "writers",
+            rate: "writes/s",
         }
     }
-    progress.end();
-    let directory = directory.display().to_string();
-    let seconds = plan.time.as_secs();
-    Ok(Report { bench: "sync", directory, block_bytes: BLOCK_BYTES, file_bytes, direct: plan.direct, seconds, rows })
+    fn prepare(&self, ground: &Ground, course: &mut Course) -> Result<()> {
+        let most = self.writers.iter().copied().max().unwrap_or(0);
+        let overwrites = self.modes().iter().any(|mode| *mode != SyncMode::AppendFdatasync);
+        for writer in (0..most).filter(|_| overwrites) {
+            course.begin(&format!("laying out file {} of {most}", writer + 1));
+            ground.lay_out(&overwritten(writer), self.file_bytes(), u64::from(writer), course)?;
+        }
+        Ok(())
+    }
+    fn cells(&self) -> usize {
+        self.modes().len() * self.writers.len()
+    }
+    fn measure(&self, cell: usize, ground: &Ground, course: &mut Course) -> Result<Vec<Row>> {
+        let mode = self.modes()[cell / self.writers.len()];
+        let writers = self.writers[cell % self.writers.len()];
+        course.begin(&format!("{} with {writers} writers", name(mode)));
+        let workers = (0..writers).map(|writer| worker(ground, mode, self.direct, self.file_bytes(), writer));
+        let measured = run(workers.collect::<Result<Vec<Worker>>>()?, self.time, course)?;
+        Ok(vec![Row::of(&name(mode), writers, BLOCK_BYTES, &measured)])
+    }
 }
 
 fn name(mode: SyncMode) -> String {
@@ -74,7 +79,7 @@ fn overwritten(writer: u32) -> String {
     format!("overwrite-{writer}")
 }
 
-fn worker(ground: &Ground, mode: SyncMode, direct: bool, file_bytes: u64, writer: u32) -> std::io::Result<Worker> {
+fn worker(ground: &Ground, mode: SyncMode, direct: bool, file_bytes: u64, writer: u32) -> Result<Worker> {
     let direct = if direct { libc::O_DIRECT } else { 0 };
     let blocks = file_bytes / BLOCK_BYTES;
     let mut random = SplitMix(u64::from(writer));
@@ -82,13 +87,17 @@ fn worker(ground: &Ground, mode: SyncMode, direct: bool, file_bytes: u64, writer
     Ok(match mode {
         SyncMode::OverwriteDsync => {
             let file = ground.open(&overwritten(writer), direct | libc::O_DSYNC)?;
-            Box::new(move || file.write_all_at(&block, random.below(blocks) * BLOCK_BYTES))
+            Box::new(move || {
+                file.write_all_at(&block, random.below(blocks) * BLOCK_BYTES)?;
+                Ok(Step::Done(BLOCK_BYTES))
+            })
         }
         SyncMode::Fsync => {
             let file = ground.open(&overwritten(writer), direct)?;
             Box::new(move || {
                 file.write_all_at(&block, random.below(blocks) * BLOCK_BYTES)?;
-                file.sync_all()
+                file.sync_all()?;
+                Ok(Step::Done(BLOCK_BYTES))
             })
         }
         SyncMode::AppendFdatasync => {
@@ -99,7 +108,7 @@ fn worker(ground: &Ground, mode: SyncMode, direct: bool, file_bytes: u64, writer
                 file.write_all_at(&block, end)?;
                 file.sync_data()?;
                 end += BLOCK_BYTES;
-                Ok(())
+                Ok(Step::Done(BLOCK_BYTES))
             })
         }
     })

@@ -42,7 +42,7 @@ fn lists_are_understood() {
     let line = "sinter bench sync /d --writers 1,64 --mode fsync,append-fdatasync --time 1 --size 64K --json --direct";
     let Command::Bench(Bench::Sync(sync)) = parse(line).expect("a good line").command else { panic!("not bench") };
     assert_eq!((sync.writers, sync.mode), (vec![1, 64], vec![SyncMode::Fsync, SyncMode::AppendFdatasync]));
-    assert_eq!((sync.target.time, sync.target.size, sync.target.json, sync.direct), (1, Some(64 << 10), true, true));
+    assert_eq!((sync.target.time, sync.size, sync.target.json, sync.direct), (1, Some(64 << 10), true, true));
     let Command::Bench(Bench::Sync(sync)) = parse("sinter bench sync /d").expect("a good line").command else {
         panic!("not bench")
     };
@@ -69,6 +69,12 @@ fn every_command_is_understood() {
         "sinter check /d --json",
         "sinter profile /d --json --history",
         "sinter bench random /d --jobs 1 --depth 64",
+        "sinter bench metadata /d --threads 1 --files 10 --time 1",
+        "sinter bench commit-mix /d --writers 8 --size 64M --beside /e --rounds 2",
+        "sinter bench streams /d --streams 100000 --bit-rate 8000000 --size 4M --svg /tmp/a.svg",
+        "sinter bench scorecard /d --beside /e --files 100 --size 1M --json",
+        "sinter bench seq /d --jobs 2 --depth 32 --block-size 64K --size 1G",
+        "sinter bench smallfile /d --threads 1,64 --file-size 1,1M --exponential --files 10 --phase read",
         "sinter completions bash",
         "sinter man",
         "sinter man /pages",
@@ -112,6 +118,12 @@ fn bad_lines_are_refused_with_a_hint() {
         ("sinter bench sync /d --time 0", "1..=3600"),
         ("sinter bench sync /d --size 100000", "multiple of 4096"),
         ("sinter bench random /d --jobs 65", "1..=64"),
+        ("sinter bench sync /d --rounds 3", "--beside"),
+        ("sinter bench sync /d --beside /e --rounds 1", "2..=1000"),
+        ("sinter bench seq /d --block-size 2M", "4K to 1M"),
+        ("sinter bench seq /d --block-size 5000", "multiple of 4096"),
+        ("sinter bench smallfile /d --file-size 2M", "1 to 1M bytes"),
+        ("sinter bench smallfile /d --phase write", "create"),
         ("sinter completions dos", "bash"),
     ];
     for (line, hint) in cases {

@@ -1,9 +1,14 @@
 //! `sinter bench`: runs a bench until its end or SIGINT, prints what was measured.
 
 use super::print;
-use crate::bench::report::{Progress, Report};
-use crate::bench::{random, steady, sync};
-use crate::cli::{Bench, BenchRandom, BenchSteady, BenchSync, BenchTarget};
+use crate::bench::engine::Course;
+use crate::bench::report::Progress;
+use crate::bench::turns::{self, Bench as Measured};
+use crate::bench::{access, commit_mix, compare, metadata, scorecard, smallfile, steady, streams, sync};
+use crate::cli::{
+    Bench, BenchBeside, BenchCommitMix, BenchMetadata, BenchRandom, BenchScorecard, BenchSeq, BenchSmallfile,
+    BenchSteady, BenchStreams, BenchSync, BenchTarget, Phase,
+};
 use crate::failure::{Exit, Failure};
 use crate::host::Signals;
 use std::sync::Arc;
@@ -14,56 +19,138 @@ use std::time::Duration;
 const JOBS_DEFAULT: u32 = 4;
 const DEPTH_DEFAULT: u32 = 8;
 
+/// What is read at full speed beside streams: some seconds' worth.
+const READER_BYTES: u64 = 2 << 30;
+
 /// Runs a bench.
 pub fn run(command: &Bench) -> Result<Exit, Failure> {
     let interrupted = watch_signals()?;
+    let course = &mut Course::new(Progress::new(), interrupted.clone());
     match command {
-        Bench::Sync(options) => show(&run_sync(options, &interrupted)?, &options.target)?,
-        Bench::Random(options) => show(&run_random(options, &interrupted)?, &options.target)?,
-        Bench::Steady(options) => run_steady(options, &interrupted)?,
+        Bench::Sync(options) => show(&sync(options), &options.target, &options.versus, course)?,
+        Bench::Random(options) => show(&random(options), &options.target, &options.versus, course)?,
+        Bench::Seq(options) => show(&seq(options), &options.target, &options.versus, course)?,
+        Bench::Smallfile(options) => show(&smallfile(options)?, &options.target, &options.versus, course)?,
+        Bench::Metadata(options) => show(&metadata(options), &options.target, &options.versus, course)?,
+        Bench::CommitMix(options) => show(&commit_mix(options), &options.target, &options.versus, course)?,
+        Bench::Streams(options) => show(&streams(options), &options.target, &options.versus, course)?,
+        Bench::Scorecard(options) => run_scorecard(options, course)?,
+        Bench::Steady(options) => run_steady(options, course)?,
     }
     Ok(if interrupted.load(Ordering::Relaxed) { Exit::Failed } else { Exit::Done })
 }
 
-fn run_sync(options: &BenchSync, interrupted: &AtomicBool) -> Result<Report, Failure> {
-    let plan = sync::Plan {
+fn time(target: &BenchTarget) -> Duration {
+    Duration::from_secs(target.time)
+}
+
+fn sync(options: &BenchSync) -> sync::Plan {
+    sync::Plan {
         writers: options.writers.clone(),
         modes: options.mode.clone(),
-        file_bytes: options.target.size,
+        file_bytes: options.size,
         direct: options.direct,
-        time: Duration::from_secs(options.target.time),
-    };
-    sync::measure(&options.target.directory, &plan, &mut Progress::new(), interrupted)
+        time: time(&options.target),
+    }
 }
 
-fn run_random(options: &BenchRandom, interrupted: &AtomicBool) -> Result<Report, Failure> {
+fn random(options: &BenchRandom) -> access::Plan {
     let depth_default = if options.jobs.is_some() { 1 } else { DEPTH_DEFAULT };
-    let plan = random::Plan {
-        jobs: options.jobs.unwrap_or(JOBS_DEFAULT),
-        depth: options.depth.unwrap_or(depth_default),
-        file_bytes: options.target.size,
-        time: Duration::from_secs(options.target.time),
-    };
-    random::measure(&options.target.directory, &plan, &mut Progress::new(), interrupted)
+    let (jobs, depth) = (options.jobs.unwrap_or(JOBS_DEFAULT), options.depth.unwrap_or(depth_default));
+    access::Plan::random(jobs, depth, options.size, time(&options.target))
 }
 
-fn run_steady(options: &BenchSteady, interrupted: &AtomicBool) -> Result<(), Failure> {
+fn seq(options: &BenchSeq) -> access::Plan {
+    access::Plan {
+        order: access::Order::Sequential,
+        block_bytes: options.block_size,
+        jobs: options.jobs,
+        depth: options.depth,
+        file_bytes: options.size,
+        time: time(&options.target),
+    }
+}
+
+fn smallfile(options: &BenchSmallfile) -> Result<smallfile::Plan, Failure> {
+    if options.versus.beside.is_some() && options.phase != Phase::Both {
+        let failure = Failure::new(Exit::Usage, "with --beside each round creates its files and reads them");
+        return Err(failure.next("leave --phase out"));
+    }
+    Ok(smallfile::Plan {
+        threads: options.threads.clone(),
+        sizes: options.file_size.clone(),
+        exponential: options.exponential,
+        files: options.files,
+        phase: options.phase,
+        time: time(&options.target),
+    })
+}
+
+fn metadata(options: &BenchMetadata) -> metadata::Plan {
+    metadata::Plan { threads: options.threads.clone(), files: options.files, time: time(&options.target) }
+}
+
+fn commit_mix(options: &BenchCommitMix) -> commit_mix::Plan {
+    commit_mix::Plan { writers: options.writers, massive_bytes: options.size, time: time(&options.target) }
+}
+
+fn streams(options: &BenchStreams) -> streams::Plan {
+    streams::Plan {
+        streams: options.streams,
+        bit_rate: options.bit_rate,
+        file_bytes: options.size.next_multiple_of(streams::CHUNK_BYTES),
+        reader_bytes: READER_BYTES,
+        time: time(&options.target),
+    }
+}
+
+fn run_scorecard(options: &BenchScorecard, course: &mut Course) -> Result<(), Failure> {
+    let missing = || Failure::new(Exit::Usage, "a scorecard holds two directories against each other");
+    let beside = options.versus.beside.as_deref().ok_or_else(|| missing().next("give the other one with --beside"))?;
+    let plan = scorecard::Plan {
+        file_bytes: options.size,
+        files: options.files,
+        rounds: options.versus.rounds as usize,
+        time: time(&options.target),
+    };
+    let card = scorecard::measure([&options.target.directory, beside], &plan, course)?;
+    tell(&options.target, [card.table(), card.json(), card.svg()])
+}
+
+fn run_steady(options: &BenchSteady, course: &mut Course) -> Result<(), Failure> {
     let plan = steady::Plan {
         fill_percent: options.fill,
-        file_bytes: options.target.size,
+        file_bytes: options.size,
         zipf: options.zipf,
         brick: options.brick.clone(),
-        time: Duration::from_secs(options.target.time),
+        time: time(&options.target),
     };
-    let report = steady::measure(&options.target.directory, &plan, &mut Progress::new(), interrupted)?;
-    if options.target.json { print(&report.json()) } else { print(&report.table()) }
+    let report = steady::measure(&options.target.directory, &plan, course)?;
+    tell(&options.target, [report.table(), report.json(), report.svg()])
 }
 
-fn show(report: &Report, target: &BenchTarget) -> Result<(), Failure> {
-    match (target.json, report.bench) {
-        (true, _) => print(&report.json()),
-        (false, "sync") => print(&report.table("writers", "writes/s")),
-        (false, _) => print(&report.table("threads", "IOPS")),
+fn show(bench: &dyn Measured, target: &BenchTarget, versus: &BenchBeside, course: &mut Course) -> Result<(), Failure> {
+    let directory = target.directory.as_path();
+    let told = match &versus.beside {
+        Some(beside) => {
+            let comparison = compare::beside(bench, [directory, beside], versus.rounds as usize, course)?;
+            [comparison.table(), comparison.json(), comparison.svg()]
+        }
+        None => {
+            let report = turns::alone(bench, directory, course)?;
+            [report.table(), report.json(), report.svg()]
+        }
+    };
+    tell(target, told)
+}
+
+/// Prints the table or the JSON, and writes the picture if it is asked for.
+fn tell(target: &BenchTarget, [table, json, svg]: [String; 3]) -> Result<(), Failure> {
+    print(if target.json { &json } else { &table })?;
+    match &target.svg {
+        Some(file) => std::fs::write(file, svg)
+            .map_err(|error| Failure::io(format!("can't write the chart to {}", file.display()), &error)),
+        None => Ok(()),
     }
 }
 

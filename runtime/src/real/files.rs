@@ -302,7 +302,7 @@ fn sign(file: &mut File) -> std::io::Result<()> {
 }
 
 /// Raises this process's limit of open files as far as it may: a brick has a file per GiB.
-pub(super) fn raise_open_files() {
+pub fn raise_open_files() {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: the pointer is to an rlimit of ours.
     if unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) } == 0 && limit.rlim_cur < limit.rlim_max {

@@ -26,6 +26,7 @@ mod volatile;
 mod wakeful;
 
 pub use figures::{CoreSummary, Probe};
+pub use files::raise_open_files;
 pub use poller::{Readable, readable};
 pub use pool::PoolSummary;
 pub use turns::give_way;
