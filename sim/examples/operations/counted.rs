@@ -101,10 +101,10 @@ pub fn take_sites() -> BTreeMap<String, u64> {
 /// The innermost functions of ours, with their places.
 fn note_site() {
     let text = Backtrace::force_capture().to_string();
-    let ours = ["group::", "store::", "layer::", "names::", "runtime::", "base::", "front::", "operations::client"];
     let lines: Vec<&str> = text.lines().map(str::trim).collect();
-    let frames = lines.windows(2).filter(|pair| ours.iter().any(|room| pair[0].contains(room)));
-    let frames: Vec<_> = frames.take(4).map(|pair| format!("{} {}", pair[0], pair[1])).collect();
+    let ours = |place: &str| place.contains("/src/") && !place.contains("/rustc/") && !place.contains("/registry/");
+    let frames = lines.windows(2).filter(|pair| pair[1].starts_with("at ") && ours(pair[1]));
+    let frames: Vec<_> = frames.take(3).map(|pair| format!("{} {}", pair[0], pair[1])).collect();
     SITES.with_borrow_mut(|sites| *sites.entry(frames.join("\n        ")).or_default() += 1);
 }
 

@@ -59,6 +59,8 @@ fn build() -> Result<PathBuf, String> {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.args(["build", "--release", "--locked", "--quiet", "--message-format=json-render-diagnostics"]);
     command.args(["-p", PACKAGE, "--example", EXAMPLE]).current_dir(root());
+    // In one unit: otherwise what is inlined depends on how a package is divided, which each change and each directory moves.
+    command.env("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "1");
     let output = output(&mut command)?;
     let messages = String::from_utf8_lossy(&output.stdout);
     let executable = messages.lines().filter_map(|line| serde_json::from_str(line).ok()).find_map(executable);
