@@ -3,6 +3,7 @@
 
 mod campaign;
 mod check;
+mod instructions;
 mod mutants;
 mod product;
 mod scan;
@@ -19,6 +20,7 @@ cargo xtask format-hash         the hash that the document of the disk format mu
 cargo xtask citations           each rule, and the files that cite it
 cargo xtask product BINARY      refuse a binary that holds seeded bugs
 cargo xtask campaign NAME ...   a long test; see cargo xtask campaign --help
+cargo xtask instructions        what operations cost, against what is stored; see cargo xtask instructions --help
 cargo xtask mutants ...         do the tests notice small changes of the product? see cargo xtask mutants --help
 ";
 
@@ -53,6 +55,7 @@ fn run(arguments: &[String]) -> Result<(), String> {
         }
         ("product", [binary]) => check_product(binary),
         ("campaign", rest) => campaign::run(rest),
+        ("instructions", rest) => instructions::run(rest),
         ("mutants", rest) => mutants::run(rest),
         ("help" | "--help", _) => {
             print!("{HELP}");
