@@ -3,6 +3,7 @@
 
 mod campaign;
 mod check;
+mod flash;
 mod mutants;
 mod product;
 mod scan;
@@ -20,6 +21,7 @@ cargo xtask citations           each rule, and the files that cite it
 cargo xtask product BINARY      refuse a binary that holds seeded bugs
 cargo xtask campaign NAME ...   a long test; see cargo xtask campaign --help
 cargo xtask mutants ...         do the tests notice small changes of the product? see cargo xtask mutants --help
+cargo xtask flash ...           Sinter, the file system below and GlusterFS in turns; see cargo xtask flash --help
 ";
 
 fn main() -> ExitCode {
@@ -54,6 +56,7 @@ fn run(arguments: &[String]) -> Result<(), String> {
         ("product", [binary]) => check_product(binary),
         ("campaign", rest) => campaign::run(rest),
         ("mutants", rest) => mutants::run(rest),
+        ("flash", rest) => flash::run(rest),
         ("help" | "--help", _) => {
             print!("{HELP}");
             Ok(())
