@@ -32,6 +32,9 @@ fn a_target_is_met_when_all_its_parts_are() {
     let slow = figures(&[79.0]);
     assert_eq!(judged(&target, &slow, Some(&raw), None), missed(&["0.79 of raw"]));
     assert_eq!(judged(&target, &slow, Some(&raw), Some(&peer)), missed(&["0.79 of raw", "1.98 of GlusterFS"]));
+    // It is the median that counts, not a lucky round.
+    let once = judged(&target, &figures(&[70.0, 90.0, 75.0]), Some(&figures(&[100.0; 3])), None);
+    assert_eq!(once, missed(&["0.75 of raw"]));
     assert_eq!(judged(&Target::default(), &slow, Some(&raw), None), Outcome::NoTarget);
 }
 

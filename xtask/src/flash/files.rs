@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 /// Small files lie in so many directories.
 const DIRECTORIES: usize = 100;
-/// Files are read in another order than they were made in. A prime, so that each comes once.
+/// A prime, so that each file comes once.
 const STRIDE: usize = 7919;
 
 /// What a load took.
@@ -82,7 +82,7 @@ impl Spray {
     /// Reads all files, and holds them against what was written.
     pub fn read(&self, threads: usize) -> Result<Done> {
         on_threads(threads, self.count, |number| {
-            let number = number * STRIDE % self.count;
+            let number = scattered(number, self.count);
             let mut content = Vec::with_capacity(self.bytes + 1);
             File::open(self.path(number))?.read_to_end(&mut content)?;
             if content == self.content(number) {
@@ -95,6 +95,11 @@ impl Spray {
     pub fn remove(self) -> Result<()> {
         std::fs::remove_dir_all(self.root)
     }
+}
+
+/// Files are read in another order than they were made in: who reads them cold did not make them.
+fn scattered(number: usize, count: usize) -> usize {
+    number * STRIDE % count
 }
 
 /// Bytes of a xorshift generator.
@@ -134,7 +139,7 @@ impl Crowd {
     }
     /// Asks for all files' attributes.
     pub fn stat(&self, threads: usize) -> Result<Done> {
-        let stat = |number| self.path(number * STRIDE % self.count).metadata().map(drop);
+        let stat = |number| self.path(scattered(number, self.count)).metadata().map(drop);
         on_threads(threads, self.count, stat)
     }
     /// Removes all files.

@@ -55,3 +55,10 @@ fn empty_files_come_and_go() {
     crowd.remove().expect("nothing is left in it");
     std::fs::remove_dir(directory).expect("nothing else is left");
 }
+
+#[test]
+fn cold_files_come_once_each_and_neighbours_apart() {
+    let order: Vec<usize> = (0..800).map(|number| scattered(number, 800)).collect();
+    assert_eq!(order.iter().collect::<BTreeSet<_>>().len(), 800);
+    assert!(order.windows(2).all(|pair| pair[0].abs_diff(pair[1]) > 1), "{order:?}");
+}

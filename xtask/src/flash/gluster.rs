@@ -175,13 +175,18 @@ impl Volume {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::Read;
+    use std::process::Stdio;
 
     #[test]
     fn processes_are_found_by_whole_arguments() {
         let word = format!("flash-{}", std::process::id());
         let mut process = std::process::Command::new("sh");
-        process.args(["-c", "read line", &word]);
-        let mut process = process.stdin(std::process::Stdio::piped()).spawn().expect("there is a shell");
+        process.args(["-c", "echo; read line", &word]).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut process = process.spawn().expect("there is a shell");
+        // Its arguments are there once it runs, which is a little after it has started.
+        let said = process.stdout.as_mut().expect("it was asked for").read_exact(&mut [0]);
+        said.expect("it says a line");
         assert_eq!(with_argument(&["nobody has this", &word]), Ok(vec![process.id()]));
         assert_eq!(with_argument(&[&word[1..]]), Ok(vec![]));
         drop(process.stdin.take());

@@ -104,7 +104,9 @@ impl Ground {
             let (to, seek) = (format!("of={}", image.display()), format!("seek={}", at * 256));
             let how = ["bs=4M", "count=256", "oflag=direct", "conv=notrunc,fsync", "status=none", "if=/dev/zero"];
             told("dd", &[&how[..], &[&to, &seek]].concat())?;
-            println!("disk image: {} of {gib} GiB written", at + 1);
+            if (at + 1) % 4 == 0 || at + 1 == gib {
+                println!("disk image: {} of {gib} GiB written", at + 1);
+            }
         }
         let device = told("losetup", &["--find", "--show", "--direct-io=on", text(&image)])?;
         undo.add(&format!("losetup -d {device}"))?;

@@ -25,6 +25,7 @@ use measure::Setting;
 use report::{Measured, RAW, Report};
 use rows::{Place, Task, Work};
 use sides::Side;
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 use undo::Undo;
 
@@ -66,10 +67,11 @@ fn all(asked: &Asked, tasks: &[Task], undo: &Undo) -> Result<(), String> {
     facts.push(("XFS's loop file", format!("{} GiB", asked.size_gib)));
     ground.make_xfs(asked.size_gib, undo)?;
     let mut sides = all_sides(asked, tasks, &ground, undo)?;
-    for (name, binary) in &asked.builds {
-        let version = ground::told(ground::text(binary), &["--version"])?;
-        facts.push(("Sinter", format!("{name}: {version}")));
-    }
+    let version = |(name, binary): &(String, PathBuf)| {
+        Ok(format!("{name}: {}", ground::told(ground::text(binary), &["--version"])?))
+    };
+    let versions: Vec<String> = asked.builds.iter().map(version).collect::<Result<_, String>>()?;
+    facts.push(("Sinter", versions.join("; ")));
     let needs = |task: &Task| matches!(task.work, Work::Fio(load) if load.needs_files());
     for side in sides.iter().filter(|side| tasks.iter().any(|task| needs(task) && task.place == side.place)) {
         println!("laying out files: {}", side.name);

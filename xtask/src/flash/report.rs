@@ -43,6 +43,10 @@ impl Measured {
         let best = peers.max_by(|(_, one), (_, other)| median(one).total_cmp(&median(other)))?;
         Some((best.0, best.1))
     }
+    /// Ours to theirs. Of what is idle there is none: the other may use nothing at all.
+    fn ratio(&self, ours: &[Figure], theirs: Option<&[Figure]>) -> Option<Ratio> {
+        ratio(ours, theirs.filter(|_| self.row.unit != Unit::PercentOfCore)?)
+    }
     /// What came of the row's target for a build.
     pub fn outcome(&self, build: &str) -> Option<Outcome> {
         let peer = self.peer().map(|(_, figures)| figures);
@@ -129,7 +133,7 @@ impl Report {
              machine's with the load itself.\nGlusterFS is the better of two volumes in each row, tuned (t) or with its \
              defaults (d). Raw and bricks lie on one XFS on a loop file with direct I/O, but for rows that say ext4.\nBefore \
              each measurement everything is made durable and daemons come to rest; where I/O is direct or cold, the kernel's \
-             caches are dropped, and for cold rows Sinter is stopped and started and GlusterFS mounted anew. Cold files are \
+             caches are dropped; for cold rows Sinter is also stopped and started, and GlusterFS mounted anew. Cold files are \
              read in another order than they were made in.\n\n",
             self.rounds, self.seconds
         );
@@ -165,8 +169,8 @@ impl Report {
                 cell(raw, row.unit, false),
                 cell(Some(ours), row.unit, true),
                 cell(peer.map(|(_, figures)| figures), row.unit, true),
-                ratio_cell(raw.and_then(|raw| ratio(ours, raw))),
-                ratio_cell(peer.and_then(|(_, peer)| ratio(ours, peer))),
+                ratio_cell(measured.ratio(ours, raw)),
+                ratio_cell(measured.ratio(ours, peer.map(|(_, peer)| peer))),
                 told(&row.target),
             );
         }
@@ -186,7 +190,7 @@ impl Report {
                     measured.row.title,
                     cell(Some(before), unit, true),
                     cell(Some(after), unit, true),
-                    ratio_cell(ratio(after, before))
+                    ratio_cell(measured.ratio(after, Some(before)))
                 );
             }
         }
@@ -209,8 +213,9 @@ impl Report {
         let sides: BTreeMap<&str, Vec<Value>> =
             measured.sides.iter().map(|(name, all)| (name.as_str(), all.iter().map(figure).collect())).collect();
         let against = |ours: &[Figure], theirs: Option<&[Figure]>| {
-            let ratio = theirs.and_then(|theirs| ratio(ours, theirs));
-            ratio.map(|Ratio { median, min, max }| json!({ "median": median, "min": min, "max": max }))
+            measured
+                .ratio(ours, theirs)
+                .map(|Ratio { median, min, max }| json!({ "median": median, "min": min, "max": max }))
         };
         let peer = measured.peer();
         let of_build = |build: &String| {

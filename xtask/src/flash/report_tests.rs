@@ -67,3 +67,15 @@ fn thousands_are_grouped() {
     assert_eq!([0.0, 999.4, 1000.0, 1_234_567.0].map(grouped), ["0", "999", "1,000", "1,234,567"]);
     assert_eq!(with_unit(0.125, Unit::PercentOfCore), "0.12%");
 }
+
+#[test]
+fn idle_sides_have_no_ratio_and_the_peer_that_uses_less_is_the_better() {
+    let mut report = report();
+    let idle = rows::all().pop().expect("there are rows").rows.remove(0);
+    let sides = [("new", 0.5), ("gluster-tuned", 0.0), ("gluster-default", 0.1)];
+    report.rows[0].sides = sides.into_iter().map(|(name, value)| (name.to_string(), figures(&[value]))).collect();
+    report.rows[0].row = idle;
+    let text = report.markdown();
+    assert!(text.contains("| - | 0.50% | 0.00% (t) | - | - | below 1% | yes |"), "{text}");
+    assert_eq!(report.json()["rows"][0]["judged"]["new"]["of_peer"], Value::Null);
+}
