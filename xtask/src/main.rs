@@ -3,6 +3,7 @@
 
 mod campaign;
 mod check;
+mod flash;
 mod instructions;
 mod mutants;
 mod product;
@@ -22,6 +23,7 @@ cargo xtask product BINARY      refuse a binary that holds seeded bugs
 cargo xtask campaign NAME ...   a long test; see cargo xtask campaign --help
 cargo xtask instructions        what operations cost, against what is stored; see cargo xtask instructions --help
 cargo xtask mutants ...         do the tests notice small changes of the product? see cargo xtask mutants --help
+cargo xtask flash ...           Sinter, the file system below and GlusterFS in turns; see cargo xtask flash --help
 ";
 
 fn main() -> ExitCode {
@@ -57,6 +59,7 @@ fn run(arguments: &[String]) -> Result<(), String> {
         ("campaign", rest) => campaign::run(rest),
         ("instructions", rest) => instructions::run(rest),
         ("mutants", rest) => mutants::run(rest),
+        ("flash", rest) => flash::run(rest),
         ("help" | "--help", _) => {
             print!("{HELP}");
             Ok(())

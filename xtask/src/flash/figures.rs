@@ -1,0 +1,123 @@
+//! Medians, ratios of rounds, and whether a target is met.
+
+/// One measurement of one row on one side.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Figure {
+    /// In the row's unit.
+    pub value: f64,
+    pub p50_us: Option<f64>,
+    pub p99_us: Option<f64>,
+    /// CPU time of the side's daemons per operation.
+    pub daemon_us: f64,
+    /// CPU time of the whole machine per operation.
+    pub machine_us: f64,
+    /// The share of CPU time that the host of a virtual machine took.
+    pub stolen: f64,
+}
+
+/// What is asked of Sinter in a row; what is `None` is not asked.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Target {
+    /// At least so much of the file system's rate.
+    pub of_raw: Option<f64>,
+    /// At least so many times the peer's rate.
+    pub of_peer: Option<f64>,
+    /// The median latency at most so much above the file system's.
+    pub above_raw_us: Option<f64>,
+    /// CPU time of the daemon per operation, at most.
+    pub daemon_us: Option<f64>,
+    /// The value itself, at most.
+    pub value_max: Option<f64>,
+}
+
+/// Ratios of rounds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Ratio {
+    pub median: f64,
+    pub min: f64,
+    pub max: f64,
+}
+
+/// The middle one, or the mean of the two in the middle.
+pub fn median(values: &[f64]) -> f64 {
+    assert!(!values.is_empty(), "a row is measured at least once");
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let middle = sorted.len() / 2;
+    if sorted.len() % 2 == 1 { sorted[middle] } else { (sorted[middle - 1] + sorted[middle]) / 2.0 }
+}
+
+/// The median of one part of all rounds' figures.
+pub fn median_of(figures: &[Figure], part: impl Fn(&Figure) -> f64) -> f64 {
+    median(&figures.iter().map(part).collect::<Vec<_>>())
+}
+
+/// The median of the latencies, if there are any.
+pub fn p50_us(figures: &[Figure]) -> Option<f64> {
+    let all: Vec<f64> = figures.iter().filter_map(|figure| figure.p50_us).collect();
+    (!all.is_empty()).then(|| median(&all))
+}
+
+/// Ours to theirs, round by round: what the device did in a round, it did to both.
+pub fn ratio(ours: &[Figure], theirs: &[Figure]) -> Option<Ratio> {
+    let ratios: Vec<f64> = ours.iter().zip(theirs).map(|(our, their)| our.value / their.value).collect();
+    if ratios.is_empty() {
+        return None;
+    }
+    let min = ratios.iter().copied().fold(f64::INFINITY, f64::min);
+    let max = ratios.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    Some(Ratio { median: median(&ratios), min, max })
+}
+
+/// What came of a target.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Outcome {
+    NoTarget,
+    Met,
+    /// What was missed.
+    Missed(Vec<String>),
+    /// Nothing was missed, but this was not measured.
+    Open(Vec<&'static str>),
+}
+
+/// Holds figures against a target; `raw` and `peer` are those that were measured.
+pub fn judged(target: &Target, ours: &[Figure], raw: Option<&[Figure]>, peer: Option<&[Figure]>) -> Outcome {
+    if *target == Target::default() {
+        return Outcome::NoTarget;
+    }
+    let (mut missed, mut open) = (Vec::new(), Vec::new());
+    for (least, theirs, name) in [(target.of_raw, raw, "raw"), (target.of_peer, peer, "GlusterFS")] {
+        let Some(least) = least else { continue };
+        match theirs.and_then(|theirs| ratio(ours, theirs)) {
+            Some(ratio) if ratio.median < least => missed.push(format!("{:.2} of {name}", ratio.median)),
+            Some(_) => {}
+            None => open.push(name),
+        }
+    }
+    if let Some(most) = target.above_raw_us {
+        let pairs = raw.map(|raw| ours.iter().zip(raw)).into_iter().flatten();
+        let above: Vec<f64> = pairs.filter_map(|(our, raw)| Some(our.p50_us? - raw.p50_us?)).collect();
+        if above.is_empty() {
+            open.push("p50 above raw");
+        } else if median(&above) > most {
+            missed.push(format!("p50 {:.0} us above raw", median(&above)));
+        }
+    }
+    let daemon_us = median_of(ours, |figure| figure.daemon_us);
+    if target.daemon_us.is_some_and(|most| daemon_us > most) {
+        missed.push(format!("{daemon_us:.1} us of CPU"));
+    }
+    let value = median_of(ours, |figure| figure.value);
+    if target.value_max.is_some_and(|most| value >= most) {
+        missed.push(format!("{value:.2}"));
+    }
+    match (missed.is_empty(), open.is_empty()) {
+        (false, _) => Outcome::Missed(missed),
+        (true, true) => Outcome::Met,
+        (true, false) => Outcome::Open(open),
+    }
+}
+
+#[cfg(test)]
+#[path = "figures_tests.rs"]
+mod tests;

@@ -1,0 +1,199 @@
+//! What the sides stand on: packages, an XFS on a loop device with direct I/O, and the host's own file system.
+
+use crate::flash::undo::{Undo, quoted};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+const GIB: u64 = 1 << 30;
+
+/// Where everything of a run lies.
+pub struct Ground {
+    /// On the host's file system.
+    pub root: PathBuf,
+}
+
+/// Runs a program to its end; what it printed, or what it complained about.
+pub fn told(program: &str, arguments: &[&str]) -> Result<String, String> {
+    let shown = || format!("{program} {}", arguments.join(" "));
+    let output = Command::new(program).args(arguments).output().map_err(|error| format!("{}: {error}", shown()))?;
+    if output.status.success() {
+        return Ok(String::from_utf8_lossy(&output.stdout).trim().to_string());
+    }
+    let (said, errors) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    Err(format!("{}: {}: {}{}", shown(), output.status, errors.trim(), said.trim()))
+}
+
+/// A path as an argument.
+pub fn text(path: &Path) -> &str {
+    path.to_str().expect("paths were made of text")
+}
+
+/// The shell's way to wait, for so many seconds at most, until a process has ended; one that nobody waited for counts.
+pub fn ended(process: u32, seconds: u32) -> String {
+    let rounds = seconds * 10;
+    format!("n=0; while grep -qs . /proc/{process}/cmdline && [ $n -lt {rounds} ]; do sleep 0.1; n=$((n+1)); done")
+}
+
+/// The shell's way to unmount what may still be in use for a moment.
+pub fn unmounted(mount: &Path) -> String {
+    let mount = quoted(mount);
+    format!("for n in $(seq 20); do mountpoint -q {mount} || exit 0; umount {mount} && exit 0; sleep 0.5; done; exit 1")
+}
+
+/// Refuses to go on for who is not root.
+pub fn need_root() -> Result<(), String> {
+    match told("id", &["-u"])?.as_str() {
+        "0" => Ok(()),
+        _ => Err("loop devices and mounts need root: sudo cargo xtask flash ...".to_string()),
+    }
+}
+
+/// Installs Debian packages that are missing, each with the program by which it is known.
+pub fn install(wanted: &[(&str, &str)]) -> Result<(), String> {
+    let is_there = |program: &str| told("sh", &["-c", &format!("command -v {program}")]).is_ok();
+    let missing: Vec<&str> =
+        wanted.iter().filter(|(_, program)| !is_there(program)).map(|(package, _)| *package).collect();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    println!("installing Debian packages: {}", missing.join(" "));
+    told("apt-get", &["-qq", "update"])?;
+    let install = ["DEBIAN_FRONTEND=noninteractive", "apt-get", "-qq", "install", "-y", "--no-install-recommends"];
+    told("env", &[&install[..], &missing].concat()).map(drop)
+}
+
+/// Bytes that are free, and the kind of file system, at a path.
+fn file_system(path: &Path) -> Result<(u64, String), String> {
+    let said = told("stat", &["-f", "-c", "%a %S %T", text(path)])?;
+    let fields: Vec<&str> = said.split(' ').collect();
+    let wrong = || format!("stat -f {}: {said}", path.display());
+    let [blocks, bytes, kind] = fields[..] else { return Err(wrong()) };
+    let number = |word: &str| word.parse::<u64>().map_err(|_| wrong());
+    Ok((number(blocks)? * number(bytes)?, kind.to_string()))
+}
+
+impl Ground {
+    /// Makes the directory in which all lies; `bytes` will be needed there.
+    pub fn new(root: PathBuf, bytes: u64, undo: &Undo) -> Result<Ground, String> {
+        let above = root.parent().filter(|above| above.is_dir());
+        let above = above.ok_or_else(|| format!("--work {}: there is no directory above it", root.display()))?;
+        let (free, _) = file_system(above)?;
+        if free < bytes {
+            let (bytes, free, above) = (bytes.div_ceil(GIB), free / GIB, above.display());
+            return Err(format!(
+                "this takes {bytes} GiB, and {above} has {free}: take a smaller --size, or another --work"
+            ));
+        }
+        std::fs::create_dir(&root).map_err(|error| {
+            format!(
+                "{}: {error}; is another run under way? What a killed one left is to be unmounted and removed",
+                root.display()
+            )
+        })?;
+        undo.add(&format!("rm -rf --one-file-system {}", quoted(&root)))?;
+        Ok(Ground { root })
+    }
+    /// Where the XFS is mounted.
+    pub fn xfs(&self) -> PathBuf {
+        self.root.join("xfs")
+    }
+    /// Makes the XFS, on a file that has all its blocks: else who writes to new places would pay for the host's allocation.
+    pub fn make_xfs(&self, gib: u64, undo: &Undo) -> Result<(), String> {
+        let image = self.root.join("disk");
+        for at in 0..gib {
+            let (to, seek) = (format!("of={}", image.display()), format!("seek={}", at * 256));
+            let how = ["bs=4M", "count=256", "oflag=direct", "conv=notrunc,fsync", "status=none", "if=/dev/zero"];
+            told("dd", &[&how[..], &[&to, &seek]].concat())?;
+            if (at + 1) % 4 == 0 || at + 1 == gib {
+                println!("disk image: {} of {gib} GiB written", at + 1);
+            }
+        }
+        let device = told("losetup", &["--find", "--show", "--direct-io=on", text(&image)])?;
+        undo.add(&format!("losetup -d {device}"))?;
+        if told("losetup", &["--noheadings", "--output", "DIO", &device])?.trim() != "1" {
+            return Err(format!(
+                "{device} refuses direct I/O on {}: take a --work on another disk",
+                self.root.display()
+            ));
+        }
+        // Without discarding, which would give the image's blocks back.
+        told("mkfs.xfs", &["-q", "-K", &device])?;
+        let mount = self.xfs();
+        std::fs::create_dir(&mount).map_err(|error| format!("{}: {error}", mount.display()))?;
+        told("mount", &["-t", "xfs", &device, text(&mount)])?;
+        undo.add(&unmounted(&mount))
+    }
+    /// Refuses a host file system that rows are not named after.
+    pub fn need_ext4(&self) -> Result<(), String> {
+        match file_system(&self.root)?.1.as_str() {
+            "ext2/ext3" => Ok(()),
+            kind => Err(format!(
+                "rows on ext4 need a --work on ext4, and {} is {kind}; leave them out by --only",
+                self.root.display()
+            )),
+        }
+    }
+}
+
+/// Makes everything that was written durable.
+pub fn sync() -> Result<(), String> {
+    told("sync", &[]).map(drop)
+}
+
+/// Lets go of what the kernel caches: pages, names and inodes.
+pub fn drop_caches() -> Result<(), String> {
+    sync()?;
+    std::fs::write("/proc/sys/vm/drop_caches", "3").map_err(|error| format!("/proc/sys/vm/drop_caches: {error}"))
+}
+
+/// Machine and versions, for who reads the figures.
+pub fn described(work: &Path, with_peer: bool) -> Vec<(&'static str, String)> {
+    let file = |path: &str| std::fs::read_to_string(path).unwrap_or_default().trim().to_string();
+    let line = |text: String| text.lines().next().unwrap_or_default().to_string();
+    let after = |text: &str, key: &str| {
+        let found = text.lines().find(|line| line.starts_with(key)).and_then(|line| line.split_once(':'));
+        found.map_or_else(String::new, |(_, value)| value.trim().to_string())
+    };
+    let program = |name: &str, argument: &str| line(told(name, &[argument]).unwrap_or_else(|error| error));
+    let cores = std::thread::available_parallelism().map_or(0, usize::from);
+    let mut facts = vec![
+        ("kernel", file("/proc/sys/kernel/osrelease")),
+        ("cores", format!("{cores}, {}", after(&file("/proc/cpuinfo"), "model name"))),
+        ("memory", after(&file("/proc/meminfo"), "MemTotal")),
+        ("Debian", file("/etc/debian_version")),
+        ("host file system", file_system(work).map_or_else(|error| error, |(_, kind)| kind)),
+        ("fio", program("fio", "--version")),
+        ("XFS", program("mkfs.xfs", "-V")),
+    ];
+    if with_peer {
+        facts.push(("GlusterFS", program("glusterfs", "--version")));
+    }
+    facts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_that_fails_says_why() {
+        assert_eq!(told("echo", &["a", "b"]), Ok("a b".to_string()));
+        assert!(told("ls", &["/there/is/no/such"]).is_err_and(|error| error.contains("/there/is/no/such")));
+    }
+
+    #[test]
+    fn waiting_for_a_process_ends_when_it_does() {
+        let mut process = Command::new("true").spawn().expect("there is such a program");
+        // Nobody has waited for it: it stays in the table of processes.
+        told("sh", &["-c", &format!("{}; [ $n -lt 100 ]", ended(process.id(), 10))]).expect("it has ended");
+        process.wait().expect("it can be waited for");
+        let own = told("sh", &["-c", &format!("{}; [ $n -lt 2 ]", ended(std::process::id(), 0))]);
+        assert!(own.is_ok(), "no second is waited: {own:?}");
+    }
+
+    #[test]
+    fn a_file_system_tells_its_room() {
+        let (free, kind) = file_system(Path::new("/")).expect("there is a root");
+        assert!(free > 0 && !kind.is_empty());
+    }
+}

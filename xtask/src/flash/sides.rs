@@ -1,0 +1,143 @@
+//! The sides of the comparison: a directory of the file system below, volumes of Sinter, volumes of the peer.
+
+use crate::flash::gluster;
+use crate::flash::ground::{Ground, ended, text, told};
+use crate::flash::rows::Place;
+use crate::flash::undo::{Undo, quoted};
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// A daemon may replay its log before it serves.
+const READY_MAX: Duration = Duration::from_secs(120);
+
+/// A side, and where it is worked on.
+pub struct Side {
+    pub name: String,
+    pub place: Place,
+    /// Where files are made.
+    pub directory: PathBuf,
+    kind: Kind,
+}
+
+enum Kind {
+    Raw,
+    Sinter(Sinter),
+    Gluster(gluster::Volume),
+}
+
+/// A brick that is served.
+struct Sinter {
+    binary: PathBuf,
+    brick: PathBuf,
+    mount: PathBuf,
+    log: PathBuf,
+    daemon: Option<(Child, String)>,
+}
+
+impl Side {
+    /// A directory on the file system itself.
+    pub fn raw(ground: &Ground, place: Place) -> Result<Side, String> {
+        let directory = home(ground, place).join("raw");
+        made(&directory)?;
+        Ok(Side { name: "raw".to_string(), place, directory, kind: Kind::Raw })
+    }
+    /// A new brick of a build of Sinter, mounted.
+    pub fn sinter(
+        ground: &Ground,
+        place: Place,
+        name: &str,
+        binary: &Path,
+        gib: u64,
+        undo: &Undo,
+    ) -> Result<Side, String> {
+        let on = if place == Place::Xfs { name.to_string() } else { format!("{name}-ext4") };
+        let mount = ground.root.join("mount").join(&on);
+        made(&mount)?;
+        let brick = home(ground, place).join(&on);
+        let log = ground.root.join(format!("{on}.log"));
+        let mut sinter = Sinter { binary: binary.to_path_buf(), brick, mount: mount.clone(), log, daemon: None };
+        sinter.up(&["--size", &format!("{gib}G")], undo)?;
+        Ok(Side { name: name.to_string(), place, directory: mount, kind: Kind::Sinter(sinter) })
+    }
+    /// A new volume of the peer, mounted.
+    pub fn gluster(ground: &Ground, peer: &gluster::Peer, how: gluster::How, undo: &Undo) -> Result<Side, String> {
+        let mount = ground.root.join("mount").join(how.name());
+        made(&mount)?;
+        let brick = ground.xfs().join(how.name());
+        let volume = peer.volume(how, &brick, &mount, undo)?;
+        Ok(Side { name: how.name().to_string(), place: Place::Xfs, directory: mount, kind: Kind::Gluster(volume) })
+    }
+    /// Mounts it anew, so that it has forgotten what it cached beside the kernel.
+    pub fn remount(&mut self, undo: &Undo) -> Result<(), String> {
+        match &mut self.kind {
+            Kind::Raw => Ok(()),
+            Kind::Sinter(sinter) => {
+                sinter.down(undo)?;
+                sinter.up(&[], undo)
+            }
+            Kind::Gluster(volume) => volume.remount(undo),
+        }
+    }
+    /// Its daemons.
+    pub fn daemons(&self) -> Result<Vec<u32>, String> {
+        match &self.kind {
+            Kind::Raw => Ok(Vec::new()),
+            Kind::Sinter(sinter) => Ok(sinter.daemon.iter().map(|(process, _)| process.id()).collect()),
+            Kind::Gluster(volume) => volume.daemons(),
+        }
+    }
+}
+
+fn home(ground: &Ground, place: Place) -> PathBuf {
+    if place == Place::Xfs { ground.xfs() } else { ground.root.clone() }
+}
+
+fn made(directory: &Path) -> Result<(), String> {
+    std::fs::create_dir_all(directory).map_err(|error| format!("{}: {error}", directory.display()))
+}
+
+/// Whether something of this kind is mounted there.
+pub fn is_mounted(mount: &Path, kind: &str) -> Result<bool, String> {
+    let mounts = std::fs::read_to_string("/proc/mounts").map_err(|error| format!("/proc/mounts: {error}"))?;
+    let wanted = [text(mount), kind];
+    Ok(mounts.lines().any(|line| line.split(' ').skip(1).take(2).eq(wanted)))
+}
+
+impl Sinter {
+    fn up(&mut self, more: &[&str], undo: &Undo) -> Result<(), String> {
+        let log = File::create(&self.log).map_err(|error| format!("{}: {error}", self.log.display()))?;
+        let errors = log.try_clone().map_err(|error| format!("{}: {error}", self.log.display()))?;
+        // In a session of its own: Ctrl-C must not end it before what works on it has ended.
+        let mut command = Command::new("setsid");
+        command.arg(&self.binary).args(["up", text(&self.brick), text(&self.mount)]).args(more);
+        let daemon = command.stdin(Stdio::null()).stdout(log).stderr(errors).spawn();
+        let mut daemon = daemon.map_err(|error| format!("setsid (package util-linux): {error}"))?;
+        let process = daemon.id();
+        let (binary, brick, mount) = (quoted(&self.binary), quoted(&self.brick), quoted(&self.mount));
+        let ended = ended(process, 60);
+        let last =
+            format!("mountpoint -q {mount} && {{ kill -9 {process}; umount -l {mount}; }}; ! mountpoint -q {mount}");
+        // One that is just starting has no socket yet, but heeds signals.
+        let how = format!("{binary} down --timeout 60 {brick} || kill {process}; {ended}; {last}");
+        undo.add(&how)?;
+        let began = Instant::now();
+        while !is_mounted(&self.mount, "fuse.sinter")? {
+            let status = daemon.try_wait().map_err(|error| format!("{}: {error}", self.binary.display()))?;
+            if status.is_some() || began.elapsed() > READY_MAX {
+                let said = std::fs::read_to_string(&self.log).unwrap_or_default();
+                return Err(format!("{} up does not serve: {said}", self.binary.display()));
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        self.daemon = Some((daemon, how));
+        Ok(())
+    }
+    fn down(&mut self, undo: &Undo) -> Result<(), String> {
+        told(text(&self.binary), &["down", text(&self.brick)])?;
+        let Some((mut daemon, how)) = self.daemon.take() else { return Ok(()) };
+        daemon.wait().map_err(|error| format!("{}: {error}", self.binary.display()))?;
+        undo.forget(&how)
+    }
+}
