@@ -24,7 +24,7 @@ use base::{Error, GroupId, Index, Ino, Kind, Life, Place, ReplicaId, Result, Seg
 use runtime::seeded::{Bug, active};
 use runtime::{Event, FileId, Lock, Runtime, Slice, Span, Stage};
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::{Poll, Waker};
 
 /// Batches being written at once. Two keep the device busy while the next is built; more would only cut batches
@@ -152,7 +152,8 @@ pub struct Log {
     /// Happens when a segment was prepared, or none can be.
     pub segment_came: Event,
     drained: Event,
-    /// Changed under the lock, looked at without it.
+    /// Changed under the lock, looked at without it; so is `pending_bytes`.
+    has_failed: AtomicBool,
     pending_bytes: AtomicU64,
     pending_bytes_max: u64,
 }
@@ -207,6 +208,7 @@ impl Log {
             segment_wanted: events(),
             segment_came: events(),
             drained: events(),
+            has_failed: AtomicBool::new(false),
             pending_bytes: AtomicU64::new(0),
         }
     }
@@ -216,10 +218,13 @@ impl Log {
         let mut waited = false;
         loop {
             let ticket = self.drained.ticket();
+            if self.has_failed.load(Ordering::Acquire) {
+                // Whatever else the caller would find wrong, this comes first (rule U4).
+                self.check()?;
+            }
             if self.pending_bytes.load(Ordering::Acquire) <= self.pending_bytes_max {
                 break;
             }
-            self.check()?;
             self.kick(true);
             self.drained.after(ticket).await;
             waited = true;
@@ -421,6 +426,7 @@ impl Log {
     pub fn fail(&self, error: Error) {
         let mut state = self.state.lock();
         state.failed.get_or_insert(error);
+        self.has_failed.store(true, Ordering::Release);
         let waiters = std::mem::take(&mut state.waiters);
         drop(state);
         waiters.into_iter().for_each(|waiter| waiter.waker.wake());
