@@ -9,7 +9,9 @@ use base::limits::{BLOCK_BYTES, IO_BYTES_MAX};
 use base::{Crcs, Error, Ino, Kind, LeafKey, Place, Reply, Result};
 use names::Seen;
 use runtime::seeded::{Bug, active};
-use runtime::{Buf, Need, Slice, Stage};
+use runtime::{Buf, Need, Slice, Stage, Transfer};
+use std::collections::VecDeque;
+use std::ops::Range;
 
 /// Consecutive blocks of one kind.
 enum Extent {
@@ -34,6 +36,18 @@ struct Extents {
     offset: u64,
     length: u32,
 }
+
+/// A device read that was begun.
+struct Begun<'a> {
+    transfer: Transfer,
+    place: Place,
+    crcs: &'a Crcs,
+    /// Where its first byte stands in what the extents hold together.
+    at: usize,
+}
+
+/// Device reads that one request has under way at most: as many as keep a flash device busy.
+const READS_MAX: usize = 32;
 
 enum Plan {
     Ready(Extents),
@@ -111,11 +125,19 @@ impl Groups {
 
     /// Reads a run of blocks and compares their checksums.
     async fn read_run(&self, context: &Context, place: Place, blocks: u32, crcs: &Crcs, need: Need) -> Result<Buf> {
-        let buffer =
-            self.store().runtime.client_buffer(blocks as usize * BLOCK_BYTES, need, Some(&context.span)).await?;
-        let (buffer, result) = self.store().read(place, buffer).await;
+        let bytes = blocks as usize * BLOCK_BYTES;
+        let buffer = self.store().runtime.client_buffer(bytes, need, Some(&context.span)).await?;
+        let transfer = self.store().begin_read(place, buffer)?;
+        self.end_read(context, Begun { transfer, place, crcs, at: 0 }).await
+    }
+
+    /// Waits for a read that was begun and compares the checksums.
+    async fn end_read(&self, context: &Context, begun: Begun<'_>) -> Result<Buf> {
+        let Begun { transfer, place, crcs, .. } = begun;
+        let done = transfer.await;
         context.span.mark(Stage::Read, self.now_ns());
-        result?;
+        done.result?;
+        let buffer = done.buffer.expect("a read hands its buffer back");
         let verified = store::verify(&buffer, crcs.as_slice().iter().copied());
         context.span.mark(Stage::Verify, self.now_ns());
         verified.map_err(|number| {
@@ -125,25 +147,70 @@ impl Groups {
         Ok(buffer)
     }
 
+    /// Puts extents together; the device works on several at once.
     async fn assemble(&self, context: &Context, extents: &Extents, skip: usize) -> Result<Slice> {
         let length = extents.length as usize;
         let mut out = self.store().runtime.client_buffer(length, Need::First, Some(&context.span)).await?;
+        // Where bytes at `at` of the extents' own count lie in what was asked for, and which of them.
+        let part = |at: usize, bytes: usize| {
+            let (from, to) = (at.max(skip), (at + bytes).min(skip + length));
+            (from - skip..to - skip, from - at..to - at)
+        };
+        let mut begun = VecDeque::new();
         let mut at = 0;
         for extent in extents.first.iter().chain(&extents.more) {
             let bytes = extent.blocks() as usize * BLOCK_BYTES;
-            let (from, to) = (at.max(skip), (at + bytes).min(skip + length));
-            let (target, source) = (from - skip..to - skip, from - at..to - at);
+            let (target, source) = part(at, bytes);
             match extent {
                 Extent::Hole { .. } => out[target].fill(0),
                 Extent::Memory { slice } => out[target].copy_from_slice(&slice[source]),
-                Extent::Device { place, blocks, crcs } => {
-                    let buffer = self.read_run(context, *place, *blocks, crcs, Need::Second).await?;
-                    out[target].copy_from_slice(&buffer[source]);
+                Extent::Device { place, crcs, .. } => {
+                    let buffer = loop {
+                        match self.another_buffer(bytes, begun.len()) {
+                            Some(buffer) => break buffer,
+                            None => match begun.pop_front() {
+                                Some(one) => self.take(context, one, &mut out, &part).await?,
+                                None => break self.run_buffer(context, bytes).await?,
+                            },
+                        }
+                    };
+                    let transfer = self.store().begin_read(*place, buffer)?;
+                    begun.push_back(Begun { transfer, place: *place, crcs, at });
                 }
             }
             at += bytes;
         }
+        for one in begun {
+            self.take(context, one, &mut out, &part).await?;
+        }
         Ok(out.share().slice(0..length))
+    }
+
+    /// A buffer beside those of `begun` reads, if there is one at once: who holds some does not wait for more, but ends what
+    /// it has begun.
+    fn another_buffer(&self, bytes: usize, begun: usize) -> Option<Buf> {
+        let runtime = &self.store().runtime;
+        if begun < READS_MAX { runtime.slabs.take(runtime.tasks.core(), bytes, Need::Second).ok() } else { None }
+    }
+
+    /// A buffer for a run, waited for.
+    async fn run_buffer(&self, context: &Context, bytes: usize) -> Result<Buf> {
+        self.store().runtime.client_buffer(bytes, Need::Second, Some(&context.span)).await
+    }
+
+    /// Takes what a read brings to its place in `out`.
+    async fn take(
+        &self,
+        context: &Context,
+        one: Begun<'_>,
+        out: &mut Buf,
+        part: &impl Fn(usize, usize) -> (Range<usize>, Range<usize>),
+    ) -> Result<()> {
+        let at = one.at;
+        let buffer = self.end_read(context, one).await?;
+        let (target, source) = part(at, buffer.len());
+        out[target].copy_from_slice(&buffer[source]);
+        Ok(())
     }
 
     /// One block as the file holds it, zeros where it holds nothing; its range is locked by the caller.

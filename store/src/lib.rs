@@ -45,11 +45,11 @@ use format::Uuid;
 use format::summary::SummaryEntry;
 use format::superblock::Superblock;
 use format::values::ReplayRow;
-use geometry::Geometry;
+use geometry::{Geometry, Spot};
 use index::Index;
 use log::Log;
 use runtime::seeded::{Bug, active};
-use runtime::{Buf, FileId, Lock, Runtime, disk};
+use runtime::{Buf, FileId, Lock, Request, Runtime, Transfer, disk};
 use segments::Table;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -110,8 +110,13 @@ impl Store {
     pub async fn read(&self, place: Place, buffer: Buf) -> (Buf, Result<()>) {
         match self.geometry.spot(place) {
             Some(spot) => disk::read(&*self.runtime.disk, spot.file, spot.offset, buffer).await,
-            None => (buffer, Err(Error::new(Kind::Corrupt, "a leaf names a segment that was never made"))),
+            None => (buffer, Err(never_made())),
         }
+    }
+    /// Begins to read as `read` does: the I/O goes on while others are begun.
+    pub fn begin_read(&self, place: Place, buffer: Buf) -> Result<Transfer> {
+        let Spot { file, offset } = self.geometry.spot(place).ok_or_else(never_made)?;
+        Ok(self.runtime.disk.submit(Request::Read { file, offset, buffer }))
     }
 
     /// Bytes of a segment.
@@ -282,4 +287,8 @@ pub fn verify(blocks: &[u8], crcs: impl Iterator<Item = u32>) -> std::result::Re
         }
     }
     Ok(())
+}
+
+fn never_made() -> Error {
+    Error::new(Kind::Corrupt, "a leaf names a segment that was never made")
 }

@@ -123,6 +123,34 @@ pub fn neighbours_within_a_block_keep_their_bytes() {
     }
 }
 
+/// Blocks that were written one by one lie in the order of their writes. A read of all of them has the device look for
+/// many at a time.
+#[test]
+fn blocks_that_lie_apart_are_read_at_the_same_time() {
+    const BLOCKS: u64 = 200;
+    in_world(1, async |rig| {
+        let file = rig.create(rig.volume.root, "file").await.expect("a new file");
+        for block in (0..BLOCKS).rev() {
+            rig.write(file, At::Offset(block * 4096), &pattern(block, 4096), Sync::Data).await.expect("a write");
+        }
+        let timed = async |offset, length| {
+            let began = rig.runtime.clock.now_ns();
+            let bytes = rig.read(file, offset, length).await.expect("a file");
+            (bytes, rig.runtime.clock.now_ns() - began)
+        };
+        let mut alone_ns = 0;
+        for block in 0..BLOCKS {
+            alone_ns += timed(block * 4096, 4096).await.1;
+        }
+        // Neither its beginning nor its end is a block's.
+        let (bytes, together_ns) = timed(1000, (BLOCKS * 4096 - 2000) as usize).await;
+        let all: Vec<u8> = (0..BLOCKS).flat_map(|block| pattern(block, 4096)).collect();
+        assert!(bytes == all[1000..all.len() - 1000]);
+        assert!(together_ns * 4 < alone_ns, "{together_ns} ns, one after the other {alone_ns} ns");
+        rig.reopen().await;
+    });
+}
+
 #[test]
 pub fn overlapping_writes_and_reads_are_never_torn() {
     for seed in seeds(1..4) {
