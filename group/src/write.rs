@@ -12,8 +12,9 @@ use base::{At, Crcs, Edit, Error, Ino, Inode, Kind, Op, Outcome, Reply, RequestI
 use names::Seen;
 use names::write::{Edge, WritePlan, evaluate_write};
 use runtime::seeded::{Bug, active};
+use runtime::tasks::yield_now;
 use runtime::{Buf, Need, Slice, Span, Stage};
-use store::bulk::Ticket;
+use store::bulk::{Begun, Ticket};
 use store::format::record::{Places, Run, encode_replicated};
 use store::log::{Described, Entry, Ordered, Payload};
 
@@ -98,11 +99,50 @@ impl Groups {
     }
 
     async fn write_aligned(&self, context: &Context, write: Write, data: Buf) -> Result<Answer> {
-        let crcs: Crcs = data.chunks(BLOCK_BYTES).map(crc32c).collect();
-        context.span.mark(Stage::Verify, self.now_ns());
         let length = data.len();
-        let blocks = Blocks { slices: [Some(data.share().slice(0..length)), None], crcs };
-        self.order_blocks(context, write, None, blocks, None).await
+        let slices = [Some(data.share().slice(0..length)), None];
+        let begun = self.begin_bulk(&slices).await?;
+        if !begun.is_empty() {
+            // Shows it to the device, which works on it while the checksums are made.
+            yield_now().await;
+        }
+        let crcs: Crcs = slices.iter().flatten().flat_map(|slice| slice.chunks(BLOCK_BYTES)).map(crc32c).collect();
+        context.span.mark(Stage::Verify, self.now_ns());
+        self.order_blocks(context, write, None, Blocks { slices, crcs }, None, begun).await
+    }
+
+    /// Begins to place a large payload (rule U2); nothing for a small one, which goes into the log.
+    async fn begin_bulk(&self, slices: &[Option<Slice>; 2]) -> Result<Vec<Begun>> {
+        let mut begun = Vec::new();
+        if slices.iter().flatten().map(|slice| slice.len()).sum::<usize>() < BULK_BYTES_MIN {
+            return Ok(begun);
+        }
+        for slice in slices.iter().flatten() {
+            match self.store().bulk.begin(slice.clone()).await {
+                Ok(one) => begun.push(one),
+                Err(error) => {
+                    self.end_bulk(begun).await?.into_iter().for_each(|ticket| self.store().bulk.close(ticket));
+                    return Err(error);
+                }
+            }
+        }
+        Ok(begun)
+    }
+
+    /// Waits until the device has taken a large payload.
+    async fn end_bulk(&self, begun: Vec<Begun>) -> Result<Vec<Ticket>> {
+        let mut tickets = Vec::with_capacity(begun.len());
+        let mut result = Ok(());
+        for one in begun {
+            match self.store().bulk.end(one).await {
+                Ok(ticket) => tickets.push(ticket),
+                Err(error) => result = result.and(Err(error)),
+            }
+        }
+        if result.is_err() {
+            tickets.drain(..).for_each(|ticket| self.store().bulk.close(ticket));
+        }
+        result.map(|()| tickets)
     }
 
     /// Holds the range, makes the payload whole blocks, orders it; starts over if the file changed underneath (its
@@ -112,7 +152,8 @@ impl Groups {
             let (hold, plan) = self.hold_write(context, &write).await?;
             let blocks = self.make_blocks(context, write.ino, &plan, &data).await?;
             context.span.mark(Stage::Verify, self.now_ns());
-            match self.order_blocks(context, write, Some(&plan), blocks, Some(hold.id)).await {
+            let begun = self.begin_bulk(&blocks.slices).await?;
+            match self.order_blocks(context, write, Some(&plan), blocks, Some(hold.id), begun).await {
                 Err(error) if error.kind == Kind::Interrupted => continue,
                 answer => return answer,
             }
@@ -194,7 +235,8 @@ impl Groups {
         Ok(Blocks { slices, crcs })
     }
 
-    /// Orders whole blocks. `planned`: what the payload was made for; if the file no longer agrees, `Interrupted`.
+    /// Orders whole blocks, large ones once they are placed. `planned`: what the payload was made for; if the file no
+    /// longer agrees, `Interrupted`.
     async fn order_blocks(
         &self,
         context: &Context,
@@ -202,18 +244,11 @@ impl Groups {
         planned: Option<&WritePlan>,
         blocks: Blocks,
         mine: Option<RangeId>,
+        begun: Vec<Begun>,
     ) -> Result<Answer> {
-        let mut tickets = Vec::new();
-        if blocks.crcs.len() * BLOCK_BYTES >= BULK_BYTES_MIN {
-            for slice in blocks.slices.iter().flatten() {
-                match self.store().bulk.place(slice.clone()).await {
-                    Ok(ticket) => tickets.push(ticket),
-                    Err(error) => {
-                        tickets.into_iter().for_each(|ticket| self.store().bulk.close(ticket));
-                        return Err(error);
-                    }
-                }
-            }
+        let large = !begun.is_empty();
+        let tickets = self.end_bulk(begun).await?;
+        if large {
             context.span.mark(Stage::Write, self.now_ns());
         }
         let gather_ns = if write.sync == Sync::Written { self.store().space.gather_ns() } else { 0 };

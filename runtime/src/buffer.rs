@@ -35,6 +35,9 @@ pub enum Need {
     Third,
 }
 
+/// What is done to a chunk's memory before it is first touched: where it lies and how long it is, in bytes.
+pub type Prepare = fn(NonNull<u8>, usize);
+
 /// The slabs of all cores, under one bound.
 pub struct Slabs {
     clients: Pool,
@@ -47,6 +50,7 @@ struct Pool {
     /// Of chunks.
     bytes: AtomicU64,
     bytes_max: u64,
+    prepare: Prepare,
 }
 
 #[derive(Default)]
@@ -97,11 +101,12 @@ fn chunk_layout() -> Layout {
 }
 
 impl Chunk {
-    fn new() -> Chunk {
+    fn new(prepare: Prepare) -> Chunk {
         let layout = chunk_layout();
         // SAFETY: the layout has a size; zeroed, because handles give out the bytes as initialised.
         let data = unsafe { alloc(layout) };
         let data = NonNull::new(data).unwrap_or_else(|| handle_alloc_error(layout));
+        prepare(data, CHUNK_BYTES);
         // SAFETY: the chunk was just allocated with this size.
         unsafe { data.as_ptr().write_bytes(0, CHUNK_BYTES) };
         Chunk { data, headers: Box::default(), free: Vec::new() }
@@ -168,9 +173,9 @@ impl Shard {
 }
 
 impl Pool {
-    fn new(shards: usize, bytes_max: u64) -> Pool {
+    fn new(shards: usize, bytes_max: u64, prepare: Prepare) -> Pool {
         let shards = (0..shards).map(|_| Arc::default()).collect();
-        Pool { shards, bytes: AtomicU64::new(0), bytes_max }
+        Pool { shards, bytes: AtomicU64::new(0), bytes_max, prepare }
     }
     /// A buffer, if there is room for its chunk.
     fn take(&self, shard: usize, class: usize) -> Option<Handle> {
@@ -195,7 +200,7 @@ impl Pool {
         let chunk_bytes = CHUNK_BYTES as u64;
         let bytes = self.bytes.fetch_add(chunk_bytes, Ordering::Relaxed) + chunk_bytes;
         if bytes <= self.bytes_max || active(Bug::MemoryUnbounded) {
-            return Some(Chunk::new());
+            return Some(Chunk::new(self.prepare));
         }
         self.bytes.fetch_sub(chunk_bytes, Ordering::Relaxed);
         let mut classes = self.shards.iter().flat_map(|shard| &shard.classes);
@@ -214,8 +219,12 @@ impl Pool {
 impl Slabs {
     /// Slabs for `cores` cores that together take at most `bytes_max` bytes.
     pub fn new(cores: usize, bytes_max: u64) -> Slabs {
+        Slabs::prepared(cores, bytes_max, |_, _| ())
+    }
+    /// The same, of memory that is prepared in some way.
+    pub fn prepared(cores: usize, bytes_max: u64, prepare: Prepare) -> Slabs {
         let own_bytes = bytes_max / OWN_SHARE / CHUNK_BYTES as u64 * CHUNK_BYTES as u64;
-        Slabs { clients: Pool::new(cores, bytes_max - own_bytes), own: Pool::new(1, own_bytes) }
+        Slabs { clients: Pool::new(cores, bytes_max - own_bytes, prepare), own: Pool::new(1, own_bytes, prepare) }
     }
     /// A buffer of `length` bytes (at most 1 MiB) for a client, contents undefined but initialised. Errors: `Host` at the
     /// bound of what it needs it for.

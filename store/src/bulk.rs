@@ -7,8 +7,9 @@ use crate::format::segment::Stream;
 use crate::log::{Log, Prepared};
 use base::limits::BLOCK_BYTES;
 use base::{Error, Kind, Place, Result, SegmentId};
+use runtime::disk::FileId;
 use runtime::seeded::{Bug, active};
-use runtime::{Lock, Runtime, Slice};
+use runtime::{Lock, Runtime, Slice, Transfer};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -40,6 +41,13 @@ pub struct Ticket {
     runs: Vec<Run>,
 }
 
+/// Payload on its way to the device.
+#[must_use]
+pub struct Begun {
+    ticket: Ticket,
+    transfers: Vec<(FileId, Transfer)>,
+}
+
 impl Ticket {
     /// Where the payload lies, in its order.
     pub fn runs(&self) -> &[Run] {
@@ -63,6 +71,12 @@ impl Bulk {
 
     /// Writes a payload of whole blocks; returns when the device has taken all of it (not flushed).
     pub async fn place(&self, payload: Slice) -> Result<Ticket> {
+        let begun = self.begin(payload).await?;
+        self.end(begun).await
+    }
+
+    /// Begins to write a payload of whole blocks. What is begun must be ended.
+    pub async fn begin(&self, payload: Slice) -> Result<Begun> {
         assert!(payload.len().is_multiple_of(BLOCK_BYTES) && !payload.is_empty());
         let blocks = (payload.len() / BLOCK_BYTES) as u32;
         let spots = self.reserve(blocks).await?;
@@ -77,7 +91,12 @@ impl Bulk {
             transfers.push((prepared.file, self.runtime.disk.submit(request)));
             from += bytes;
         }
-        let ticket = Ticket { runs: spots.iter().map(to_run).collect() };
+        Ok(Begun { ticket: Ticket { runs: spots.iter().map(to_run).collect() }, transfers })
+    }
+
+    /// Waits until the device has taken all of what was begun (not flushed).
+    pub async fn end(&self, begun: Begun) -> Result<Ticket> {
+        let Begun { ticket, transfers } = begun;
         if active(Bug::BulkOrderedEarly) {
             // A transfer that nobody waits for goes on.
             return Ok(ticket);

@@ -186,6 +186,33 @@ fn more_io_at_once_than_the_ring_holds() {
     reactors.stop();
 }
 
+/// The flags of the mapping in which an address lies, as /proc/self/smaps tells them.
+fn mapping_flags(address: usize) -> String {
+    let maps = std::fs::read_to_string("/proc/self/smaps").expect("Linux has it");
+    let mut inside = false;
+    for line in maps.lines() {
+        let range = line.split(' ').next().and_then(|range| range.split_once('-'));
+        let bound = |text: &str| usize::from_str_radix(text, 16).ok();
+        if let Some((Some(from), Some(to))) = range.map(|(from, to)| (bound(from), bound(to))) {
+            inside = (from..to).contains(&address);
+        } else if let Some(flags) = line.strip_prefix("VmFlags:").filter(|_| inside) {
+            return flags.to_string();
+        }
+    }
+    panic!("the address is mapped")
+}
+
+#[test]
+fn buffers_ask_for_huge_pages() {
+    let scratch = Scratch::new();
+    let (runtime, _reactors) = start(scratch.options(1)).expect("starts");
+    let buffer = runtime.buffer(4096).expect("memory is left");
+    let flags = mapping_flags(buffer.as_ptr() as usize);
+    // A kernel without huge pages has no such flag to set.
+    let can = std::path::Path::new("/sys/kernel/mm/transparent_hugepage").exists();
+    assert!(!can || flags.split(' ').any(|flag| flag == "hg"), "{flags}");
+}
+
 #[test]
 fn buffers_outlive_dropped_transfers_and_the_end() {
     let scratch = Scratch::new();
