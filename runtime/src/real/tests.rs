@@ -376,6 +376,53 @@ fn cpus_stay_awake_while_requests_follow_each_other() {
     reactors.stop();
 }
 
+/// How often the thread that watches whether requests are dense has gone to sleep so far.
+fn watcher_sleeps() -> u64 {
+    let tasks = std::fs::read_dir("/proc/self/task").expect("Linux has it");
+    let statuses = tasks.filter_map(|task| std::fs::read_to_string(task.ok()?.path().join("status")).ok());
+    let watchers = statuses.filter(|status| status.lines().next().is_some_and(|name| name.ends_with("sinter-wakeful")));
+    let sleeps = |status: String| {
+        let line = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:").map(str::to_string));
+        line.and_then(|count| count.trim().parse::<u64>().ok()).expect("Linux counts them")
+    };
+    watchers.map(sleeps).sum()
+}
+
+/// In a process of its own: other tests have watchers too.
+#[test]
+#[ignore = "run by the test below"]
+fn child_with_timers() {
+    let scratch = Scratch::new();
+    let (runtime, reactors) = start(scratch.options(1)).expect("io_uring works here");
+    let clock = runtime.clock.clone();
+    let ticks = async move || {
+        // Wakes the watcher, if it is not awake already.
+        for _ in 0..200 {
+            clock.sleep(10_000).await;
+        }
+        for _ in 0..10 {
+            clock.sleep(5_000_000).await;
+        }
+        let before = watcher_sleeps();
+        for _ in 0..200 {
+            clock.sleep(5_000_000).await;
+        }
+        watcher_sleeps() - before
+    };
+    let slept = reactors.run(0, ticks).expect("the core runs");
+    reactors.stop();
+    assert!(slept < 60, "the watcher went to sleep {slept} times in a second of timers alone");
+}
+
+#[test]
+fn timers_alone_keep_nobody_awake() {
+    let test = "real::tests::child_with_timers";
+    let program = std::env::current_exe().expect("the test knows its program");
+    let output = std::process::Command::new(program).args([test, "--exact", "--ignored"]).output();
+    let output = output.expect("the test can run itself");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+}
+
 fn pipe() -> (OwnedFd, OwnedFd) {
     let mut ends = [0; 2];
     // SAFETY: the array has room for two descriptors.

@@ -29,8 +29,9 @@ const PERIOD: Duration = Duration::from_millis(5);
 const DENSE_TURNS: u64 = 25;
 /// Below this it lets go; half, so that it does not change its mind with every period.
 const SPARSE_TURNS: u64 = DENSE_TURNS / 2;
-/// After so many periods without any turn the watcher sleeps.
-const QUIET_PERIODS: u32 = 20;
+/// After so many periods in which nothing was worth asking for, the watcher sleeps: a core's own timers turn it a few
+/// times in a period at most.
+const QUIET_PERIODS: u32 = 4;
 /// A core looks whether the watcher runs once in this many sleeps.
 const LOOK_SLEEPS: u64 = 64;
 
@@ -124,7 +125,7 @@ fn watch(shared: &Shared, figures: &[Arc<Figures>], mut request: Request) {
             most = most.max(now - std::mem::replace(before, now));
         }
         request.period(most);
-        quiet = if most == 0 { quiet + 1 } else { 0 };
+        quiet = if request.asked { 0 } else { quiet + 1 };
     }
 }
 
