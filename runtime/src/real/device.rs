@@ -76,13 +76,15 @@ pub(super) struct Device {
     handles: Vec<Option<super::files::Handle>>,
     bell: RawFd,
     figures: Arc<Figures>,
+    /// A durable write or a flush, which many may wait for, was started and not submitted yet.
+    urgent: bool,
 }
 
 impl Device {
     /// `bell`: the inbox's eventfd.
     pub fn new(mut ring: Ring, bell: RawFd, figures: Arc<Figures>) -> Device {
         push_bell(&mut ring, bell);
-        Device { ring, ops: Vec::new(), free: Vec::new(), handles: Vec::new(), bell, figures }
+        Device { ring, ops: Vec::new(), free: Vec::new(), handles: Vec::new(), bell, figures, urgent: false }
     }
     /// Entries that the kernel has not seen yet.
     pub fn unsubmitted(&self) -> usize {
@@ -92,12 +94,18 @@ impl Device {
     pub fn has_completions(&mut self) -> bool {
         self.ring.has_completions()
     }
+    /// True if the kernel should see what was started before anything else is done.
+    pub fn is_urgent(&self) -> bool {
+        self.urgent
+    }
     /// Shows the kernel what was started.
     pub fn submit(&mut self) {
+        self.urgent = false;
         self.ring.submit();
     }
     /// Submits and sleeps until a completion comes or the wait is over.
     pub fn sleep(&mut self, wait: Wait) {
+        self.urgent = false;
         self.ring.enter(wait);
     }
     /// Operations that the kernel has not ended.
@@ -129,11 +137,12 @@ impl Device {
     }
     /// Starts a transfer; hands the slot back if it ended at once.
     pub fn start(&mut self, slot: Arc<Slot>, files: &Files) -> Option<(Arc<Slot>, Result<()>)> {
-        let (file, verb) = slot.with_request(|request| match request {
-            Request::Read { file, .. } => (*file, Verb::Read),
-            Request::Write { file, .. } => (*file, Verb::Write),
-            Request::Flush { file } => (*file, Verb::Flush),
+        let (file, verb, urgent) = slot.with_request(|request| match request {
+            Request::Read { file, .. } => (*file, Verb::Read, false),
+            Request::Write { file, durable, .. } => (*file, Verb::Write, *durable),
+            Request::Flush { file } => (*file, Verb::Flush, true),
         });
+        self.urgent |= urgent;
         let writes = verb == Verb::Write;
         let fd = match self.fd_for(file, writes, files).and_then(|fd| slot.with_request(|r| check(r)).map(|()| fd)) {
             Ok(fd) => fd,

@@ -136,7 +136,9 @@ impl Core {
         self.fire_timers();
         self.take_completions(PER_TURN);
         for _ in 0..PER_TURN {
-            if !self.executor.run_one(&self.figures) || self.device.borrow().unsubmitted() >= PER_TURN {
+            let ran = self.executor.run_one(&self.figures);
+            let device = self.device.borrow();
+            if !ran || device.unsubmitted() >= PER_TURN || device.is_urgent() {
                 break;
             }
         }

@@ -213,6 +213,40 @@ fn buffers_ask_for_huge_pages() {
     assert!(!can || flags.split(' ').any(|flag| flag == "hg"), "{flags}");
 }
 
+/// Starts a write, wakes another task of the core, and tells how many entries the kernel had not seen when that ran.
+fn unsubmitted_beside_a_write(durable: bool) -> usize {
+    let scratch = Scratch::new();
+    let (runtime, reactors) = start(scratch.options(1)).expect("io_uring works here");
+    let file = make_file(&runtime, "data", 4 * KIB as u64);
+    let (began, seen) = (Arc::new(crate::Event::new()), Arc::new(AtomicUsize::new(usize::MAX)));
+    let other = {
+        let (began, seen) = (began.clone(), seen.clone());
+        move || -> crate::tasks::Local {
+            Box::pin(async move {
+                began.after(began.ticket()).await;
+                let unsubmitted = reactor::with_current(|core| core.device.borrow().unsubmitted());
+                seen.store(unsubmitted.expect("a task runs on a core"), Ordering::SeqCst);
+            })
+        }
+    };
+    runtime.tasks.spawn(0, Box::new(other));
+    let write = async move || {
+        runtime.clock.sleep(10_000_000).await;
+        let slices = vec![whole(filled(&runtime, 4 * KIB, 1))];
+        let transfer = runtime.disk.submit(Request::Write { file, offset: 0, slices, durable });
+        began.notify();
+        transfer.await.result
+    };
+    reactors.run(0, write).expect("the core runs").expect("the write is within the file");
+    reactors.stop();
+    seen.load(Ordering::SeqCst)
+}
+
+#[test]
+fn what_many_wait_for_is_submitted_before_others_run() {
+    assert_eq!([false, true].map(unsubmitted_beside_a_write), [1, 0]);
+}
+
 #[test]
 fn buffers_outlive_dropped_transfers_and_the_end() {
     let scratch = Scratch::new();
