@@ -140,11 +140,13 @@ pub enum Bug {
     LoopUnchecked,
     /// A block that differs from its checksum is not looked up again (rule K8).
     LookedUpOnce,
+    /// What a checkpoint has brought to the index is still looked for in memory alone (rule X1).
+    YoungForEver,
 }
 
 impl Bug {
     /// Every bug, for tests and for naming one on a command line.
-    pub const ALL: [Bug; 68] = [
+    pub const ALL: [Bug; 69] = [
         Bug::FuaAfterPlain,
         Bug::AckOutOfOrder,
         Bug::TailReused,
@@ -213,6 +215,7 @@ impl Bug {
         Bug::MemoryUnbounded,
         Bug::LoopUnchecked,
         Bug::LookedUpOnce,
+        Bug::YoungForEver,
     ];
 }
 

@@ -53,17 +53,14 @@ impl Groups {
     async fn page(&self, volume: VolumeId, dir: Ino, after: u64, count: usize) -> Result<Page> {
         let group = self.state(dir.group());
         loop {
-            let merges = group.state.lock().merges;
-            let index = self.store().index.clone();
-            let (from, to) = keys::cookies_after(volume, dir, after);
-            let read = move || -> Result<(Page, bool)> {
-                let rows = index.scan(&from, &to, count)?;
-                let full = rows.len() == count;
-                let entry =
-                    |(key, value): (Vec<u8>, Vec<u8>)| Ok((keys::cookie_number(&key), values::decode_cookie(&value)?));
-                Ok((rows.into_iter().map(entry).collect::<Result<_>>()?, full))
+            let (merges, young) = {
+                let state = group.state.lock();
+                (state.merges, state.is_young(dir))
             };
-            let (mut page, full) = run_blocking(&*self.store().runtime.tasks, read).await?;
+            let (mut page, full) = match young {
+                true => (Page::new(), false),
+                false => self.indexed_page(volume, dir, after, count).await?,
+            };
             let state = group.state.lock();
             if state.merges != merges {
                 continue;
@@ -89,6 +86,20 @@ impl Groups {
             }
             return Ok(page);
         }
+    }
+
+    /// What the index has of a page, and whether there is more.
+    async fn indexed_page(&self, volume: VolumeId, dir: Ino, after: u64, count: usize) -> Result<(Page, bool)> {
+        let index = self.store().index.clone();
+        let (from, to) = keys::cookies_after(volume, dir, after);
+        let read = move || -> Result<(Page, bool)> {
+            let rows = index.scan(&from, &to, count)?;
+            let full = rows.len() == count;
+            let entry =
+                |(key, value): (Vec<u8>, Vec<u8>)| Ok((keys::cookie_number(&key), values::decode_cookie(&value)?));
+            Ok((rows.into_iter().map(entry).collect::<Result<_>>()?, full))
+        };
+        run_blocking(&*self.store().runtime.tasks, read).await
     }
 
     async fn fill_attributes(&self, context: &Context, entries: &mut [DirEntry]) -> Result<()> {

@@ -1,5 +1,5 @@
-//! Bringing index content into a group's caches: blocking reads in the pool (rule X1). What was read while a
-//! checkpoint merged is stale and is read again.
+//! Bringing index content into a group's caches: what the engine has in memory at once, the rest by blocking reads in the
+//! pool (rule X1). What was read while a checkpoint merged is stale and is read again.
 
 use crate::state::State;
 use crate::{Group, Groups};
@@ -10,7 +10,10 @@ use runtime::tasks::run_blocking;
 use std::sync::Arc;
 use store::format::leaf::Leaf;
 use store::format::{keys, values};
-use store::index::Index;
+use store::index::{Index, Peeked};
+
+/// Rows that a core takes from memory in one go, of a few microseconds each; longer lists go to the pool at once.
+const PEEKS_MAX: usize = 8;
 
 /// Something that the index holds.
 #[derive(Clone, Debug)]
@@ -47,38 +50,44 @@ impl Wanted {
             Wanted::Leaf(key) => key.ino.group(),
         }
     }
-    fn read(&self, index: &dyn Index, volume: VolumeId) -> Result<Found> {
-        let get = |key: Vec<u8>| index.get(&key);
+    fn key(&self, volume: VolumeId) -> Vec<u8> {
+        match self {
+            Wanted::Inode(ino) => keys::inode(volume, *ino),
+            Wanted::Entry(dir, name) => keys::entry(volume, *dir, name.as_bytes()),
+            Wanted::Target(ino) => keys::target(volume, *ino),
+            Wanted::Xattrs(ino) => keys::xattrs(volume, *ino),
+            Wanted::Volume(name) => keys::volume(name.as_bytes()),
+            Wanted::Leaf(key) => keys::leaf(volume, *key),
+        }
+    }
+    fn decode(&self, value: Option<Vec<u8>>) -> Result<Found> {
+        let value = value.as_deref();
         Ok(match self {
-            Wanted::Inode(ino) => {
-                let value = get(keys::inode(volume, *ino))?;
-                Found::Inode(value.map(|value| values::decode_inode(&value)).transpose()?)
-            }
-            Wanted::Entry(dir, name) => {
-                let value = get(keys::entry(volume, *dir, name.as_bytes()))?;
-                let entry = value.map(|value| values::decode_entry(&value)).transpose()?;
+            Wanted::Inode(_) => Found::Inode(value.map(values::decode_inode).transpose()?),
+            Wanted::Entry(..) => {
+                let entry = value.map(values::decode_entry).transpose()?;
                 Found::Entry(entry.map(|(ino, kind, cookie)| Entry { ino, kind, cookie }))
             }
-            Wanted::Target(ino) => {
-                let value = get(keys::target(volume, *ino))?;
-                Found::Target(value.map(|value| values::decode_target(&value)).transpose()?)
-            }
-            Wanted::Xattrs(ino) => {
-                let value = get(keys::xattrs(volume, *ino))?;
-                Found::Xattrs(value.map(|value| values::decode_xattrs(&value)).transpose()?.map(Arc::new))
-            }
-            Wanted::Volume(name) => {
-                let value = get(keys::volume(name.as_bytes()))?;
-                Found::Volume(value.map(|value| values::decode_volume(&value)).transpose()?)
-            }
-            Wanted::Leaf(key) => {
-                let value = get(keys::leaf(volume, *key))?;
-                let leaf = value.map(|value| Leaf::decode(&value)).transpose();
+            Wanted::Target(_) => Found::Target(value.map(values::decode_target).transpose()?),
+            Wanted::Xattrs(_) => Found::Xattrs(value.map(values::decode_xattrs).transpose()?.map(Arc::new)),
+            Wanted::Volume(_) => Found::Volume(value.map(values::decode_volume).transpose()?),
+            Wanted::Leaf(_) => {
+                let leaf = value.map(Leaf::decode).transpose();
                 Found::Leaf(
                     if active(Bug::BadRowReadAsNone) { leaf.unwrap_or_default() } else { leaf? }.unwrap_or_default(),
                 )
             }
         })
+    }
+    /// What is wanted next, of the same group: who asks for a name wants to know the inode behind it.
+    fn next(&self, found: &Found) -> Option<Wanted> {
+        match found {
+            Found::Entry(Some(entry)) if entry.ino.group() == self.group() => Some(Wanted::Inode(entry.ino)),
+            _ => None,
+        }
+    }
+    fn read(&self, index: &dyn Index, volume: VolumeId) -> Result<Found> {
+        self.decode(index.get(&self.key(volume))?)
     }
     fn learn(&self, state: &mut State, volume: VolumeId, found: Found) {
         match (self, found) {
@@ -113,28 +122,60 @@ pub fn load_blocking(index: &dyn Index, state: &mut State, volume: VolumeId, wan
 }
 
 impl Groups {
-    /// Loads things of one volume, all of them in one trip to the pool.
-    pub(crate) async fn load(&self, volume: VolumeId, wanted: Vec<Wanted>) -> Result<()> {
-        let mut left = wanted;
-        while !left.is_empty() {
-            let merges: Vec<_> = left.iter().map(|one| self.state(one.group()).state.lock().merges).collect();
-            let index = self.store().index.clone();
-            let read = move || {
-                let found: Result<Vec<_>> = left.iter().map(|one| one.read(&*index, volume)).collect();
-                found.map(|found| (left, found))
-            };
-            let (asked, found) = run_blocking(&*self.store().runtime.tasks, read).await?;
-            left = Vec::new();
-            for ((one, found), merges) in asked.into_iter().zip(found).zip(merges) {
-                let Group { state, .. } = self.state(one.group());
+    /// Loads things of one volume: what memory has at once, the rest in one trip to the pool.
+    pub(crate) async fn load(&self, volume: VolumeId, mut wanted: Vec<Wanted>) -> Result<()> {
+        if wanted.len() <= PEEKS_MAX {
+            let known = self.recall(volume, &wanted)?;
+            wanted.drain(..known);
+        }
+        while !wanted.is_empty() {
+            wanted = self.fetch_rows(volume, wanted).await?;
+        }
+        Ok(())
+    }
+
+    /// Takes from memory what is there, up to the first that is not: those behind it go to the pool with it. Returns how
+    /// many.
+    fn recall(&self, volume: VolumeId, wanted: &[Wanted]) -> Result<usize> {
+        for (number, one) in wanted.iter().enumerate() {
+            let Group { state, .. } = self.state(one.group());
+            loop {
+                let merges = state.lock().merges;
+                let Peeked::Known(value) = self.store().index.peek(&one.key(volume))? else { return Ok(number) };
+                let found = one.decode(value)?;
                 let mut state = state.lock();
                 if state.merges == merges {
                     one.learn(&mut state, volume, found);
-                } else {
-                    left.push(one);
+                    break;
                 }
             }
         }
-        Ok(())
+        Ok(wanted.len())
+    }
+
+    /// Reads rows in the pool, with what a name leads to. Returns those that have to be read again.
+    async fn fetch_rows(&self, volume: VolumeId, wanted: Vec<Wanted>) -> Result<Vec<Wanted>> {
+        let merges: Vec<_> = wanted.iter().map(|one| self.state(one.group()).state.lock().merges).collect();
+        let index = self.store().index.clone();
+        let read = move || {
+            let read = |one: Wanted| {
+                let found = one.read(&*index, volume)?;
+                let next = one.next(&found).map(|next| next.read(&*index, volume).map(|found| (next, found)));
+                Ok((one, found, next.transpose()?))
+            };
+            wanted.into_iter().map(read).collect::<Result<Vec<_>>>()
+        };
+        let mut left = Vec::new();
+        let read = run_blocking(&*self.store().runtime.tasks, read).await?;
+        for ((one, found, next), merges) in read.into_iter().zip(merges) {
+            let mut state = self.state(one.group()).state.lock();
+            if state.merges == merges {
+                one.learn(&mut state, volume, found);
+                next.into_iter().for_each(|(next, found)| next.learn(&mut state, volume, found));
+            } else {
+                left.push(one);
+            }
+        }
+        Ok(left)
     }
 }

@@ -79,6 +79,8 @@ pub struct Generation {
     pub records: u64,
     /// Access times taken.
     pub accesses: u64,
+    /// Frozen: inodes from this sequence on were born later.
+    pub next_ino: u64,
 }
 
 // Rough costs of map entries with their allocations, for the memory bound.

@@ -80,6 +80,8 @@ pub struct State {
     pub row: GroupRow,
     /// Sequences of inodes from this one on were never used; the row's are given out before.
     born: u64,
+    /// Inodes from this sequence on are younger than what the index holds: all that there is of them is in memory.
+    young: u64,
     /// Opens held by sessions.
     pub opens: Map<(VolumeId, Ino), u64>,
     /// Results of sessions' last requests (rule R1).
@@ -137,6 +139,7 @@ impl State {
             purges: Arc::new(purges),
             reserves: Arc::new(reserves),
             born: row.next_ino,
+            young: row.next_ino,
             row,
             opens: Map::default(),
             results: Map::default(),
@@ -173,8 +176,16 @@ impl State {
         }
         match self.inodes.get(&(volume, ino)) {
             Some(inode) => Seen::Known(*inode),
-            None => Seen::Missing,
+            None => self.unindexed(ino),
         }
+    }
+    /// What can be said of something of an inode that is neither in the overlay nor in a cache.
+    fn unindexed<T>(&self, ino: Ino) -> Seen<T> {
+        if self.is_young(ino) { Seen::Known(None) } else { Seen::Missing }
+    }
+    /// True if the index has nothing of the inode.
+    pub fn is_young(&self, ino: Ino) -> bool {
+        ino.sequence() >= self.young
     }
     /// The inode in the overlay, if it has changed since the last checkpoint.
     pub fn inode_slot(&self, volume: VolumeId, ino: Ino) -> Option<InodeSlot> {
@@ -191,6 +202,9 @@ impl State {
         };
         if let Some(entry) = within(&self.active).or_else(|| self.frozen.as_deref().and_then(within)) {
             return Seen::Known(entry);
+        }
+        if self.is_young(dir) {
+            return Seen::Known(None);
         }
         // The cache wants an owned name; one allocation is kept and filled anew while lengths allow.
         let key = (volume, dir, self.name_key(name));
@@ -218,13 +232,16 @@ impl State {
         }
         match self.targets.get(&(volume, ino)) {
             Some(target) => Seen::Known(target.clone()),
-            None => Seen::Missing,
+            None => self.unindexed(ino),
         }
     }
     /// An inode's extended attributes; only inodes that say so have any.
     pub fn xattrs(&mut self, volume: VolumeId, ino: Ino) -> Seen<Arc<Xattrs>> {
         let key = (volume, ino);
-        let Some(stored) = self.xattrs.get(&key).cloned() else { return Seen::Missing };
+        let Seen::Known(stored) = self.xattrs.get(&key).cloned().map_or_else(|| self.unindexed(ino), Seen::Known)
+        else {
+            return Seen::Missing;
+        };
         let layers = self.frozen.iter().map(|frozen| &**frozen).chain([&self.active]);
         let mut changes = layers.filter_map(|generation| generation.xattrs.get(&key)).peekable();
         if changes.peek().is_none() {
@@ -245,7 +262,10 @@ impl State {
                 _ => {}
             }
         }
-        Some(self.xattrs.get(&key)?.as_ref().is_some_and(|all| all.contains_key(name)))
+        match self.xattrs.get(&key) {
+            Some(stored) => Some(stored.as_ref().is_some_and(|all| all.contains_key(name))),
+            None => self.is_young(ino).then_some(false),
+        }
     }
     /// A volume of the catalogue.
     pub fn volume(&self, name: &Name) -> Seen<Volume> {
@@ -270,8 +290,8 @@ impl State {
     /// A block's slot; None if its leaf is not in memory.
     pub fn slot(&mut self, volume: VolumeId, ino: Ino, block: u64) -> Option<Slot> {
         let (key, index) = LeafKey::of(ino, block);
-        let slot = self.overlay_slot(volume, ino, block);
-        slot.or_else(|| Some(self.leaves.get(&(volume, key))?.get(index).unwrap_or(Slot::Hole)))
+        let known = self.overlay_slot(volume, ino, block).or_else(|| self.is_young(ino).then_some(Slot::Hole));
+        known.or_else(|| Some(self.leaves.get(&(volume, key))?.get(index).unwrap_or(Slot::Hole)))
     }
     /// How many cuts of a file the index is still to be told of, or has not carried out.
     pub fn cuts_of(&self, volume: VolumeId, ino: Ino) -> usize {
@@ -576,6 +596,7 @@ impl State {
         }
         self.counted_bytes = 0;
         let mut generation = std::mem::take(&mut self.active);
+        generation.next_ino = self.row.next_ino;
         for (session, results) in &mut generation.sessions {
             *results = self.results.get(session).map(|results| results.iter().copied().collect());
         }
@@ -588,6 +609,9 @@ impl State {
         self.merges += 1;
         (self.purges, self.reserves) = (left.purges, left.reserves);
         let frozen = self.frozen.take()?;
+        if !active(Bug::YoungForEver) {
+            self.young = frozen.next_ino;
+        }
         for (key, slot) in &frozen.inodes {
             self.inodes.insert(*key, slot.inode);
         }

@@ -5,10 +5,12 @@ use crate::mark::Mark;
 use crate::{Options, place};
 use base::{Error, Kind, Result};
 use rocksdb::statistics::Ticker;
-use rocksdb::{DB, FlushOptions, ReadOptions, WaitForCompactOptions, WriteBatch, WriteOptions, properties};
+use rocksdb::{
+    DB, ErrorKind, FlushOptions, ReadOptions, ReadTier, WaitForCompactOptions, WriteBatch, WriteOptions, properties,
+};
 use std::path::Path;
 use std::sync::Mutex;
-use store::index::{Index, IndexEdit, MergeLeaf, Pair};
+use store::index::{Index, IndexEdit, MergeLeaf, Pair, Peeked};
 
 /// What RocksDB says when the file system knows no direct I/O.
 const NO_DIRECT_IO: &str = "Direct I/O is not supported";
@@ -18,6 +20,7 @@ pub struct RocksIndex {
     database: DB,
     /// Holds the statistics that `database` counts in.
     options: rocksdb::Options,
+    peeking: ReadOptions,
     /// Held while a persist marks how far it came; so persists go one at a time.
     mark: Mutex<Mark>,
     direct: bool,
@@ -45,7 +48,8 @@ impl RocksIndex {
         }
         let (database, engine, direct) = open(path, options, merge).map_err(failed)?;
         mark.check(database.latest_sequence_number()).map_err(lacking)?;
-        Ok(RocksIndex { database, options: engine, mark: Mutex::new(mark), direct, read_only: options.read_only })
+        let (peeking, mark, read_only) = (peeking(), Mutex::new(mark), options.read_only);
+        Ok(RocksIndex { database, options: engine, peeking, mark, direct, read_only })
     }
 
     /// True if the engine's own I/O bypasses the page cache.
@@ -113,6 +117,13 @@ pub(crate) fn reading() -> ReadOptions {
     options
 }
 
+/// How rows are read from memory alone: memtables and cached blocks, which were verified when they came there.
+fn peeking() -> ReadOptions {
+    let mut options = reading();
+    options.set_read_tier(ReadTier::BlockCache);
+    options
+}
+
 /// Bytes that a batch needs, so that it is allocated once: RocksDB adds a tag and two lengths per edit.
 fn batch_bytes(edits: &[IndexEdit]) -> usize {
     const OVERHEAD_BYTES: usize = 12;
@@ -141,6 +152,14 @@ fn batch(edits: &[IndexEdit]) -> WriteBatch {
 impl Index for RocksIndex {
     fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
         self.database.get_opt(key, &reading()).map_err(|error| failure(Doing::Read, error))
+    }
+
+    fn peek(&self, key: &[u8]) -> Result<Peeked> {
+        match self.database.get_opt(key, &self.peeking) {
+            Ok(value) => Ok(Peeked::Known(value)),
+            Err(error) if error.kind() == ErrorKind::Incomplete => Ok(Peeked::Unknown),
+            Err(error) => Err(failure(Doing::Read, error)),
+        }
     }
 
     fn get_many(&self, keys: &[Vec<u8>]) -> Result<Vec<Option<Vec<u8>>>> {

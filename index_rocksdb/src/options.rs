@@ -186,6 +186,8 @@ fn tables(cache: &Cache) -> BlockBasedOptions {
 }
 
 fn set_housekeeping(options: &mut rocksdb::Options) {
+    // Who reads last what a flush or a compaction has replaced does not free it: a core may be the one (rule X1).
+    options.set_avoid_unnecessary_blocking_io(true);
     options.enable_statistics();
     // Tickers only: they carry `written_bytes`; timers would cost a clock read per block.
     options.set_statistics_level(StatsLevel::ExceptHistogramOrTimers);

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use store::index::model::ModelIndex;
-use store::index::{Index, IndexEdit};
+use store::index::{Index, IndexEdit, Peeked};
 
 const CACHE_BYTES: usize = 8 << 20;
 
@@ -86,7 +86,11 @@ fn for_model(edits: &[IndexEdit]) -> Vec<IndexEdit> {
 fn compare(index: &dyn Index, model: &dyn Index, random: &mut SplitMix, keys: u64) {
     for _ in 0..20 {
         let at = key(random.below(keys));
+        let known = model.get(&at).map(Peeked::Known);
+        let peeked = index.peek(&at);
+        assert!(peeked == Ok(Peeked::Unknown) || peeked == known, "{peeked:?}");
         assert_eq!(index.get(&at), model.get(&at));
+        assert_eq!(index.peek(&at), known, "what was read is in memory");
         let (from, to, count) = (key(random.below(keys)), key(random.below(keys)), random.below(50) as usize);
         assert_eq!(index.scan(&from, &to, count), model.scan(&from, &to, count));
     }
@@ -116,6 +120,40 @@ fn answers_like_the_model() {
         }
         compare(&index, &model, &mut random, keys);
     }
+}
+
+/// The tables are spoilt beneath an open index: whoever asked the device would be told.
+#[test]
+fn a_peek_tells_what_memory_has_and_never_asks_the_device() {
+    let scratch = Scratch::new("peek");
+    filled(&scratch.index());
+    let index = reopen(&scratch.index()).expect("closed in order");
+    index.write(vec![IndexEdit::Patch(key(7), vec![0, 1]), put(300, 5)]).expect("a healthy disk");
+    let read = index.get(&key(100)).expect("a healthy disk");
+    for table in files(&scratch.index(), is_table) {
+        let spoilt: Vec<u8> = fs::read(&table).expect("readable").iter().map(|byte| !byte).collect();
+        fs::write(&table, spoilt).expect("writable");
+    }
+    assert_eq!(index.peek(&key(100)), Ok(Peeked::Known(read)));
+    let new = index.get(&key(300)).expect("it is in memory");
+    assert!(new.is_some() && index.peek(&key(300)) == Ok(Peeked::Known(new)));
+    // The patch is in memory, what it is laid over is not.
+    assert_eq!(index.peek(&key(7)), Ok(Peeked::Unknown));
+    assert_eq!(index.peek(&key(200)), Ok(Peeked::Unknown));
+    assert_eq!(index.get(&key(200)).expect_err("it is spoilt").kind, Kind::Corrupt);
+}
+
+/// The name of a file that is to be created: most are new, and the filters say so.
+#[test]
+fn memory_tells_that_a_key_is_not_there() {
+    let scratch = Scratch::new("absent");
+    filled(&scratch.index());
+    let index = reopen(&scratch.index()).expect("closed in order");
+    let absent = |number: u64| format!("key{number:04}+").into_bytes();
+    assert_eq!(index.get(&absent(0)), Ok(None), "the first one brings the filters into memory");
+    let told = (1..299).filter(|number| index.peek(&absent(*number)) == Ok(Peeked::Known(None))).count();
+    // The filters are wrong about one in a hundred of each of the two tables.
+    assert!(told > 270, "{told} of 298");
 }
 
 #[test]

@@ -1,5 +1,5 @@
 //! The index engine of a simulated brick: the model of `store`, which can crash between any two of its steps too, fail
-//! any call, and find that a row's block has rotted.
+//! any call, find that a row's block has rotted, and have a row in memory or not, as the seed has it.
 
 use crate::small::{Calls, Trouble};
 use base::{Error, Kind, Result};
@@ -8,7 +8,7 @@ use runtime::sim::SimDisk;
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard};
 use store::index::model::ModelIndex;
-use store::index::{Index, IndexEdit, Pair};
+use store::index::{Index, IndexEdit, Pair, Peeked};
 
 /// See the module.
 pub struct CrashIndex {
@@ -17,7 +17,6 @@ pub struct CrashIndex {
     state: Mutex<State>,
 }
 
-#[derive(Default)]
 struct State {
     steps: u64,
     crash_at: Option<u64>,
@@ -27,6 +26,7 @@ struct State {
     fail_read: Option<u64>,
     fail_write: Option<u64>,
     met: u64,
+    chance: SplitMix,
     rotten: BTreeSet<Vec<u8>>,
 }
 
@@ -53,11 +53,23 @@ fn failed() -> Error {
 
 impl CrashIndex {
     /// An engine over what a crash left, or over nothing; it crashes together with `disk`.
-    pub fn new(model: Option<ModelIndex>, disk: Arc<SimDisk>) -> CrashIndex {
+    pub fn new(seed: u64, model: Option<ModelIndex>, disk: Arc<SimDisk>) -> CrashIndex {
         // Clones of a model share their content: machines that boot from one image must not.
         let model = model.map(|model| model.crashed(0));
         let model = model.unwrap_or_else(|| ModelIndex::new(store::format::leaf::merge));
-        CrashIndex { model, disk, state: Mutex::default() }
+        let state = State {
+            steps: 0,
+            crash_at: None,
+            crashed: false,
+            reads: 0,
+            writes: 0,
+            fail_read: None,
+            fail_write: None,
+            met: 0,
+            chance: SplitMix(seed),
+            rotten: BTreeSet::new(),
+        };
+        CrashIndex { model, disk, state: Mutex::new(state) }
     }
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().expect("no panic while held")
@@ -128,6 +140,14 @@ impl Index for CrashIndex {
     fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
         self.check_read(|rotten| rotten == key)?;
         self.model.get(key)
+    }
+    /// A block that does not fit its checksum never comes into memory.
+    fn peek(&self, key: &[u8]) -> Result<Peeked> {
+        let mut state = self.state();
+        if state.chance.one_in(2) || state.rotten.contains(key) {
+            return Ok(Peeked::Unknown);
+        }
+        self.model.get(key).map(Peeked::Known)
     }
     fn scan(&self, from: &[u8], to: &[u8], count: usize) -> Result<Vec<Pair>> {
         let pairs = self.model.scan(from, to, count)?;

@@ -65,7 +65,7 @@ impl Machine {
         let slabs = Some(slabs.clone());
         let device_bytes = device_segments.map(|segments| SEGMENTS_AT + segments * SEGMENT_BYTES_MIN);
         let world = World::with(Setup { image: disk, slabs, cores, patience_ns, device_bytes, ..Setup::new(seed) });
-        let index = Arc::new(CrashIndex::new(index, world.disk().clone()));
+        let index = Arc::new(CrashIndex::new(seed, index, world.disk().clone()));
         Machine { world, index }
     }
     /// The machine's runtime.

@@ -23,6 +23,7 @@ mod sessions;
 mod space;
 mod sparse;
 mod strangers;
+mod trips;
 mod twice;
 mod volumes;
 mod waits;

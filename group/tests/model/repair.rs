@@ -353,7 +353,8 @@ fn names_and_counts_are_mended() {
     // One without is left for the next start to free.
     repairs(
         async |brick| {
-            let nameless = Ino::new(7777, brick.one.group());
+            // No number that is yet to be given out: no row has one of these.
+            let nameless = Ino::new(1, brick.one.group());
             let time = base::Time(1);
             let inode = base::Inode { links: 0, ..base::Inode::blank(base::FileKind::File, nameless, brick.dir, time) };
             let row = IndexEdit::Put(keys::inode(brick.volume, nameless), values::encode_inode(&inode));

@@ -24,7 +24,16 @@ pub type Pair = (Vec<u8>, Vec<u8>);
 /// Merges a patch into a leaf's value: `merge(value, patch) -> value`; both are leaf bytes; associative.
 pub type MergeLeaf = fn(Option<&[u8]>, &[u8]) -> Vec<u8>;
 
-/// The engine. All calls block: they run in the pool, never on a core (rule X1).
+/// What memory alone tells of a key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Peeked {
+    /// Its value, or that it has none.
+    Known(Option<Vec<u8>>),
+    /// The device must be asked.
+    Unknown,
+}
+
+/// The engine. All calls but `peek` block: they run in the pool, never on a core (rule X1).
 ///
 /// Durability: what `write` was given is visible to reads at once; it survives a crash only after a later
 /// `persist`, and then always together with every earlier write. Each write is atomic: after any crash all of its
@@ -32,6 +41,10 @@ pub type MergeLeaf = fn(Option<&[u8]>, &[u8]) -> Vec<u8>;
 pub trait Index: Send + Sync {
     /// A key's value. Errors: `Corrupt` when the stored block fails its checksum (rule X4), `Io`.
     fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>>;
+    /// A key's value, if memory can tell: takes microseconds and never waits for the device. Errors: as `get`.
+    fn peek(&self, _key: &[u8]) -> Result<Peeked> {
+        Ok(Peeked::Unknown)
+    }
     /// The values of many keys, which come in ascending order. Errors: as `get`.
     fn get_many(&self, keys: &[Vec<u8>]) -> Result<Vec<Option<Vec<u8>>>> {
         keys.iter().map(|key| self.get(key)).collect()
