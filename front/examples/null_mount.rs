@@ -3,7 +3,7 @@
 //! Afterwards the ledger is printed: where the time of each operation went.
 
 use base::{Attr, DirEntry, Error, FileKind, GroupId, Ino, Inode, Kind, Op, Reply, Result, SessionId, StatFs, Time};
-use front::fuse::{self, Identity, MountOptions, OP_NAMES, Target};
+use front::fuse::{self, Entries, Identity, MountOptions, OP_NAMES, Rings, Target};
 use layer::{Answer, Call, Context};
 use runtime::{Runtime, Shared};
 use std::path::PathBuf;
@@ -87,13 +87,15 @@ fn print(runtime: &Runtime) {
 
 fn main() -> Result<()> {
     let mut arguments = std::env::args().skip(1);
-    let path = PathBuf::from(arguments.next().expect("usage: null_mount DIRECTORY [SECONDS]"));
+    let path = PathBuf::from(arguments.next().expect("usage: null_mount DIRECTORY [SECONDS [uring]]"));
     let seconds = arguments.next().map_or(u64::MAX >> 1, |text| text.parse().expect("a number of seconds"));
+    let over_rings = arguments.next().is_some_and(|name| name == "uring");
     let brick = std::env::temp_dir().join(format!("sinter-null-{}", std::process::id()));
     std::fs::create_dir_all(&brick).expect("a temporary directory");
     let options = runtime::real::Options::new(brick.clone(), 1 << 30, OP_NAMES);
     let (runtime, reactors) = runtime::real::start(options)?;
-    let mount = fuse::mount(&MountOptions { path, source: "null".into(), restrictions: Vec::new() })?;
+    let rings = over_rings.then(|| Rings::new(&runtime, &Entries::of(&runtime))).transpose()?;
+    let mount = fuse::mount(&MountOptions { path, source: "null".into(), restrictions: Vec::new() }, rings)?;
     let mut zeros = runtime.buffer(1 << 20)?;
     zeros.fill(0);
     let identity = Identity { volume: base::VolumeId(1), root: root(), session: SessionId(1) };

@@ -2,7 +2,7 @@
 //! /dev/fuse; says so and passes otherwise.
 
 use base::{Attr, Error, FileKind, GroupId, Ino, Inode, Kind, Op, Reply, Result, SessionId, Time, VolumeId};
-use front::fuse::{self, Identity, MountOptions, OP_NAMES, Target};
+use front::fuse::{self, Entries, Identity, MountOptions, OP_NAMES, Rings, Target};
 use layer::{Answer, Call, Context};
 use runtime::{Runtime, Shared};
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -101,7 +101,10 @@ fn traffic(file: &std::fs::File, pages: &mut Pages, rounds: u64) {
 
 fn measure(runtime: &Runtime, directory: &std::path::Path) {
     let path = directory.join("mount");
-    let mount = fuse::mount(&MountOptions { path: path.clone(), source: "test".into(), restrictions: Vec::new() });
+    let wanted = std::env::var_os("SINTER_TRANSPORT").is_some_and(|name| name == "uring");
+    let rings = wanted.then(|| Rings::new(runtime, &Entries::of(runtime)).expect("there is memory for it"));
+    let options = MountOptions { path: path.clone(), source: "test".into(), restrictions: Vec::new() };
+    let mount = fuse::mount(&options, rings);
     let mut zeros = runtime.buffer(1 << 20).expect("memory");
     zeros.fill(0);
     let identity = Identity { volume: VolumeId(1), root: root(), session: SessionId(1) };

@@ -2,7 +2,7 @@
 //! front become one brick. The only file that names them all.
 
 use crate::admin::protocol::{Answer, Figure, Request, Space, Status};
-use crate::cli::Geometry;
+use crate::cli::{Geometry, Transport};
 use crate::daemon::{described, say};
 use crate::directory;
 use crate::failure::{Exit, Failure};
@@ -10,7 +10,7 @@ use crate::progress::Progress;
 use crate::scrub;
 use base::limits::{BLOCK_BYTES, GROUPS_DEFAULT, SEGMENT_BYTES_DEFAULT};
 use base::{Error, Kind, Name, Op, Reply, RequestId, Result, SessionId, StatFs, VolumeId};
-use front::fuse::{Identity, MountOptions, OP_NAMES, Serving};
+use front::fuse::{Entries, Identity, MountOptions, OP_NAMES, Rings, Serving};
 use group::{Class, Context, Groups};
 use index_rocksdb::{RocksIndex, Salvaged};
 use layer::Stack;
@@ -66,6 +66,8 @@ pub struct Brick {
     shape: Status,
     warnings: Vec<String>,
     formatted: Option<Formatted>,
+    /// What its mounts may have of io_uring's entries.
+    entries: Arc<Entries>,
 }
 
 fn start(data: &Path, device: Option<&Path>, memory_max: u64, read_only: bool) -> Result<(Runtime, Reactors)> {
@@ -197,7 +199,8 @@ impl Brick {
         }
         let shape = Status { memory_max_bytes: memory_max, cores: reactors.cores() as u32, ..shape };
         let reactors = Mutex::new(Some(Arc::new(reactors)));
-        Ok(Brick { runtime, reactors, groups, shape, warnings, formatted })
+        let entries = Entries::of(&runtime);
+        Ok(Brick { runtime, reactors, groups, shape, warnings, formatted, entries })
     }
 }
 
@@ -348,8 +351,15 @@ impl Brick {
     }
 
     /// Mounts a volume and serves it. Blocks; not on a core.
-    pub fn serve(&self, volume: &base::Volume, options: &MountOptions) -> Result<Serving> {
-        let mount = front::fuse::mount(options)?;
+    pub fn serve(&self, volume: &base::Volume, options: &MountOptions, transport: Transport) -> Result<Serving> {
+        let rings = match transport {
+            // What memory does not allow, reading the device does.
+            Transport::Uring => Rings::new(&self.runtime, &self.entries)
+                .inspect_err(|error| say(&format!("FUSE over io_uring: {error}")))
+                .ok(),
+            Transport::Auto | Transport::Dev => None,
+        };
+        let mount = front::fuse::mount(options, rings)?;
         let stack = Arc::new(Stack::new(self.groups.clone(), Vec::new()));
         // Never zero, which means "no session".
         let session = SessionId(self.runtime.random.next_u64() | 1);

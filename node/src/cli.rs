@@ -2,7 +2,7 @@
 //! anything is touched (exit code 2, with a hint).
 
 use base::limits::{BRICK_BYTES_MIN, SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN, VOLUME_NAME_BYTES_MAX};
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
 
 mod bench;
@@ -104,6 +104,20 @@ pub struct Resources {
     /// Memory for everything in bytes, 256M to 1T [default: 25% of the machine's or the control group's]
     #[arg(long, value_name = "BYTES", value_parser = memory_bytes)]
     pub memory_max: Option<u64>,
+    /// How the kernel's requests come, to measure and to test [default: auto, which takes what measured faster]
+    #[arg(long, value_name = "HOW", value_enum, default_value_t = Transport::Auto, hide = true)]
+    pub transport: Transport,
+}
+
+/// How the kernel's requests come.
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Transport {
+    /// As `dev`: decision 0020.
+    Auto,
+    /// By reading /dev/fuse
+    Dev,
+    /// Over io_uring, where the kernel offers it; else as `dev`
+    Uring,
 }
 
 /// `sinter up`.

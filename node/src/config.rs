@@ -85,7 +85,10 @@ pub fn plan(up: &Up) -> Result<Plan, Failure> {
             groups: up.geometry.groups.or(settings.groups),
             device: up.geometry.device.clone().or(settings.device),
         },
-        resources: Resources { memory_max: up.resources.memory_max.or(settings.memory_max) },
+        resources: Resources {
+            memory_max: up.resources.memory_max.or(settings.memory_max),
+            transport: up.resources.transport,
+        },
     })
 }
 

@@ -4,11 +4,12 @@
 use crate::admin::protocol::{self, Answer, Operation, Past, Request, StageTimes, Status, Times};
 use crate::admin::server::{self, Server};
 use crate::assembly::Brick;
+use crate::cli;
 use crate::failure::Failure;
 use crate::host::{self, Signals};
 use crate::notify::Notifier;
 use base::{Error, Kind, Name, Result};
-use front::fuse::{MountOptions, Restriction, Serving, Unmounted};
+use front::fuse::{MountOptions, Restriction, Serving, Transport, Unmounted};
 use runtime::seeded::{Bug, active};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
@@ -60,6 +61,7 @@ struct Changing {
 /// A brick, its mounts and who may end it.
 pub struct Daemon {
     brick: Brick,
+    transport: cli::Transport,
     started: Instant,
     mounts: Mutex<Vec<Mounted>>,
     /// Held while a volume is mounted or deleted: none is deleted while it is being mounted.
@@ -77,7 +79,12 @@ pub struct Running {
 
 impl Running {
     /// Starts the admin socket and the watch for signals. `signals` was made before any thread.
-    pub fn start(brick: Brick, data: &Path, mut signals: Signals) -> Result<Running, Failure> {
+    pub fn start(
+        brick: Brick,
+        data: &Path,
+        transport: cli::Transport,
+        mut signals: Signals,
+    ) -> Result<Running, Failure> {
         let (sender, events) = sync_channel(EVENTS_MAX);
         let ring = sender.clone();
         let watch = move || {
@@ -91,6 +98,7 @@ impl Running {
         spawned.map_err(|error| Failure::io("can't watch for signals", &error))?;
         let daemon = Arc::new(Daemon {
             brick,
+            transport,
             started: Instant::now(),
             mounts: Mutex::default(),
             changing: Mutex::default(),
@@ -169,13 +177,14 @@ impl Daemon {
                 "a volume has one mount; show that elsewhere too with mount --bind, or end it first",
             )?;
         }
-        let serving = Arc::new(self.brick.serve(&found, options)?);
+        let serving = Arc::new(self.brick.serve(&found, options, self.transport)?);
         let path = serving.mount().path().to_path_buf();
         if let Err(error) = answers(&path).and_then(|()| self.watch(serving.clone(), path.clone())) {
             // The first error is the one to tell.
             drop(serving.stop(UNMOUNT_PATIENCE));
             return Err(error);
         }
+        say(&format!("{}: requests come over {}", path.display(), carrier(serving.transport(), self.transport)));
         let mounted = Mounted { volume: volume.to_string(), path: path.clone(), serving };
         self.mounts.lock().expect("no panic while held").push(mounted);
         Ok(path)
@@ -339,6 +348,18 @@ impl server::Daemon for Daemon {
 
 fn restriction(name: &str) -> Result<Restriction> {
     Restriction::of(name).ok_or_else(|| Error::new(Kind::Invalid, "no restriction of mounts").with(name))
+}
+
+/// What requests come over, and why not over what was asked for.
+fn carrier(transport: Transport, wanted: cli::Transport) -> &'static str {
+    match (transport, wanted) {
+        (Transport::Rings, _) => "io_uring",
+        (Transport::Device, cli::Transport::Uring) => {
+            "/dev/fuse, as io_uring can't be had for them: it takes Linux 6.14 or newer, \
+             Y in /sys/module/fuse/parameters/enable_uring, and memory"
+        }
+        (Transport::Device, _) => "/dev/fuse",
+    }
 }
 
 /// The first answer of a mount itself.

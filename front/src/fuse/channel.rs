@@ -1,4 +1,4 @@
-//! One core's end of the connection: its clone of the device, and where requests land.
+//! One core's end of the connection: its clone of the device, where requests land, and the way back.
 //!
 //! Promise: a write's payload lands at a 4 KiB boundary, and reaches the stack in a buffer of its own.
 //! A request is read with two parts (rule F4): the first holds exactly what precedes a write's payload, the second
@@ -8,7 +8,8 @@ use super::abi::{self, IN_HEADER_BYTES, WRITE_HEAD_BYTES, opcode};
 use super::parse::{self, Ask, Header};
 use super::syscall::errno_of;
 use base::limits::{IO_BYTES_MAX, XATTR_VALUE_BYTES_MAX};
-use base::{Ino, Result};
+use base::{Error, Ino, Kind, Result};
+use runtime::real::RingEntry;
 use runtime::{Buf, Need, Runtime};
 use std::fs::File;
 use std::io::{IoSlice, IoSliceMut, Read, Write};
@@ -77,13 +78,36 @@ impl Landing {
             return None;
         }
         let first = total.min(WRITE_HEAD_BYTES);
-        let mut header = parse::header(&self.head[..first], total).ok()?;
+        let header = parse::header(&self.head[..first], total).ok()?;
         let payload_bytes = if header.opcode == opcode::WRITE { total - first } else { 0 };
         let end = if header.opcode == opcode::WRITE { first } else { self.join(total) };
+        Some(self.message(header, end, payload_bytes, root))
+    }
+    /// Parses the request that lies in an entry of the core's ring: its header, the first structure of its arguments,
+    /// then the others, which of a write is its payload and stays there.
+    pub fn parse_entry(&mut self, entry: &RingEntry, root: Ino) -> Message {
+        let (fixed, payload) = (&entry.header()[..IN_HEADER_BYTES], entry.payload());
+        let total = u32::from_ne_bytes(fixed[..4].try_into().expect("four bytes")) as usize;
+        let header = parse::header(fixed, total).expect("a whole header, and the length is its own");
+        let argument_bytes = total.checked_sub(IN_HEADER_BYTES + payload.len());
+        let Some(argument) = argument_bytes.and_then(|length| entry.argument().get(..length)) else {
+            let error = Error::new(Kind::Invalid, "the request's length is not that of its parts");
+            return Message { header, ask: Err(error), payload_bytes: 0 };
+        };
+        let payload_bytes = if header.opcode == opcode::WRITE { payload.len() } else { 0 };
+        let joined = if header.opcode == opcode::WRITE { &[] } else { payload };
+        let middle = IN_HEADER_BYTES + argument.len();
+        let end = (middle + joined.len()).min(JOINED_BYTES);
+        self.head[IN_HEADER_BYTES..middle].copy_from_slice(argument);
+        self.head[middle..end].copy_from_slice(&joined[..end - middle]);
+        self.message(header, end, payload_bytes, root)
+    }
+    /// What the request asks whose arguments lie here up to `end`.
+    fn message(&self, mut header: Header, end: usize, payload_bytes: usize, root: Ino) -> Message {
         let body = &self.head[IN_HEADER_BYTES..end];
         header.umask = parse::umask(header.opcode, body);
         let ask = parse::ask(&header, body, payload_bytes, root);
-        Some(Message { header, ask, payload_bytes })
+        Message { header, ask, payload_bytes }
     }
     /// Joins the two parts of a request that is no write; the end of what is looked at.
     fn join(&mut self, total: usize) -> usize {
@@ -110,15 +134,35 @@ impl Landing {
     }
 }
 
-/// Sends an answer: its head and the bytes behind it. Errors are the kernel's errno: ENOENT says that nobody
-/// waits for it any more, ENODEV that the connection has ended.
-pub fn send(device: &File, head: &[u8], tail: &[u8]) -> Result<(), i32> {
-    debug_assert!(head.len() >= abi::OUT_HEADER_BYTES);
-    let mut writer = device;
+/// The way back of one request.
+pub enum Back<'a> {
+    /// An answer is written to the descriptor where the request was read.
+    Device(&'a File),
+    /// An answer is put into the entry in which the request came; the kernel takes it when the entry is handed back.
+    Entry(&'a mut RingEntry),
+}
+
+impl Back<'_> {
+    /// Sends an answer: its head and the bytes behind it. Errors are the kernel's errno: ENOENT says that nobody
+    /// waits for it any more, ENODEV that the connection has ended. That an entry's answer came too late is not told: its
+    /// connection has ended then.
+    pub fn send(&mut self, head: &[u8], tail: &[u8]) -> Result<(), i32> {
+        let (header, body) = head.split_at(abi::OUT_HEADER_BYTES);
+        match self {
+            Back::Device(device) => write(device, head, tail),
+            Back::Entry(entry) => {
+                entry.answer(header, [body, tail]);
+                Ok(())
+            }
+        }
+    }
+}
+
+fn write(mut device: &File, head: &[u8], tail: &[u8]) -> Result<(), i32> {
     let sent = if tail.is_empty() {
-        writer.write(head)
+        device.write(head)
     } else {
-        writer.write_vectored(&[IoSlice::new(head), IoSlice::new(tail)])
+        device.write_vectored(&[IoSlice::new(head), IoSlice::new(tail)])
     };
     sent.map(drop).map_err(|error| errno_of(&error))
 }

@@ -1,6 +1,6 @@
 //! One request, from what it asks to its answer.
 
-use super::channel::{self, Message};
+use super::channel::{Back, Message};
 use super::mount::Noatime;
 use super::parse::{self, Ask, Header};
 use super::reply::{self, Entries, Head};
@@ -10,7 +10,6 @@ use base::{Attr, Ino, Kind, Op, Reply, RequestId, Result, SetAttr};
 use layer::{Answer, Call, Class, Context};
 use runtime::ledger::OpRow;
 use runtime::{Buf, Need, Runtime, Slice, Span, Stage};
-use std::fs::File;
 use std::sync::Arc;
 
 /// What handling needs; one per core.
@@ -19,8 +18,6 @@ pub struct Handler<T> {
     pub target: Arc<T>,
     pub identity: Identity,
     pub noatime: Noatime,
-    /// The core's own descriptor: an answer must go out where its request came in.
-    pub device: File,
     pub core: usize,
     pub rows: Rows,
 }
@@ -42,24 +39,24 @@ enum Told {
 
 impl<T: Target> Handler<T> {
     /// Handles one request and answers it.
-    pub async fn handle(&self, message: Message, payload: Option<Result<Buf>>, start_ns: u64) {
+    pub async fn handle(&self, message: Message, payload: Option<Result<Buf>>, start_ns: u64, back: &mut Back<'_>) {
         let unique = message.header.unique;
         match message.ask {
             Ok(Ask::Silent) => (),
-            Ok(Ask::Answer(errno)) => self.send(unique, &Head::status(unique, errno), &[]),
-            Ok(Ask::OpenDir) => self.send(unique, &Head::open_dir(unique), &[]),
-            Ok(ask) => self.ask(&message.header, ask, payload, start_ns).await,
-            Err(error) => self.send(unique, &Head::status(unique, reply::errno(&error)), &[]),
+            Ok(Ask::Answer(errno)) => send(back, unique, &Head::status(unique, errno), &[]),
+            Ok(Ask::OpenDir) => send(back, unique, &Head::open_dir(unique), &[]),
+            Ok(ask) => self.ask(&message.header, ask, payload, start_ns, back).await,
+            Err(error) => send(back, unique, &Head::status(unique, reply::errno(&error)), &[]),
         }
     }
     /// Asks the stack, answers, and leaves the request's times in the ledger.
-    async fn ask(&self, header: &Header, ask: Ask, payload: Option<Result<Buf>>, start_ns: u64) {
+    async fn ask(&self, header: &Header, ask: Ask, payload: Option<Result<Buf>>, start_ns: u64, back: &mut Back<'_>) {
         let row = self.row(&ask);
         let mut context = self.context(header, &ask, start_ns);
         context.span.mark(Stage::Front, self.runtime.clock.now_ns());
         match self.tell(&mut context, header.unique, ask, payload).await {
-            Ok(told) => self.answer(&mut context, header.unique, told).await,
-            Err(error) => self.send(header.unique, &Head::status(header.unique, reply::errno(&error)), &[]),
+            Ok(told) => self.answer(&mut context, header.unique, told, back).await,
+            Err(error) => send(back, header.unique, &Head::status(header.unique, reply::errno(&error)), &[]),
         }
         self.runtime.ledger.record(self.core, row, &context.span, &*self.runtime.clock);
     }
@@ -255,27 +252,28 @@ impl<T: Target> Handler<T> {
         buffer.set_len(length);
         Ok(Told::Buffer(Head::before(unique, length), buffer))
     }
-    async fn answer(&self, context: &mut Context, unique: u64, told: Told) {
+    async fn answer(&self, context: &mut Context, unique: u64, told: Told, back: &mut Back<'_>) {
         match told {
-            Told::Head(head) => self.send(unique, &head, &[]),
-            Told::Bytes(head, bytes) => self.send(unique, &head, &bytes),
-            Told::Small(head, bytes) => self.send(unique, &head, &bytes),
-            Told::Value(head, bytes) => self.send(unique, &head, &bytes),
-            Told::Buffer(head, buffer) => self.send(unique, &head, &buffer),
+            Told::Head(head) => send(back, unique, &head, &[]),
+            Told::Bytes(head, bytes) => send(back, unique, &head, &bytes),
+            Told::Small(head, bytes) => send(back, unique, &head, &bytes),
+            Told::Value(head, bytes) => send(back, unique, &head, &bytes),
+            Told::Buffer(head, buffer) => send(back, unique, &head, &buffer),
             Told::Opened(head, ino) => {
-                if channel::send(&self.device, head.as_bytes(), &[]).is_err() {
+                if back.send(head.as_bytes(), &[]).is_err() {
                     self.release(context, ino).await;
                 }
             }
         }
     }
-    /// Sends an answer. A client that has gone, or an ended connection, needs none. If the kernel does not take the
-    /// bytes (no memory), the client is told of an error instead of waiting for ever.
-    fn send(&self, unique: u64, head: &Head, tail: &[u8]) {
-        match channel::send(&self.device, head.as_bytes(), tail) {
-            Ok(()) | Err(libc::ENOENT | libc::ENODEV) => (),
-            Err(_) => drop(channel::send(&self.device, Head::status(unique, libc::EIO).as_bytes(), &[])),
-        }
+}
+
+/// Sends an answer. A client that has gone, or an ended connection, needs none. If the kernel does not take the
+/// bytes (no memory), the client is told of an error instead of waiting for ever.
+fn send(back: &mut Back<'_>, unique: u64, head: &Head, tail: &[u8]) {
+    match back.send(head.as_bytes(), tail) {
+        Ok(()) | Err(libc::ENOENT | libc::ENODEV) => (),
+        Err(_) => drop(back.send(Head::status(unique, libc::EIO).as_bytes(), &[])),
     }
 }
 

@@ -49,8 +49,16 @@ pub struct Agreement {
     pub flags: u64,
 }
 
-/// Answers INIT on the connection's first descriptor.
-pub fn handshake(device: &File) -> Result<Agreement> {
+impl Agreement {
+    /// True if requests come over io_uring as soon as there are entries for them.
+    pub fn has_rings(&self) -> bool {
+        self.flags & init_flag::OVER_IO_URING != 0
+    }
+}
+
+/// Answers INIT on the connection's first descriptor. `rings`: requests shall come over io_uring; whether the kernel offers
+/// that, the agreement tells.
+pub fn handshake(device: &File, rings: bool) -> Result<Agreement> {
     // The kernel refuses to read into less than this.
     let mut message = vec![0; IO_BYTES_MAX + 2 * BLOCK_BYTES];
     loop {
@@ -66,7 +74,7 @@ pub fn handshake(device: &File) -> Result<Agreement> {
             Err(error) if matches!(errno_of(&error), libc::EAGAIN | libc::EINTR | libc::ENOENT) => continue,
             Err(error) => return Err(Error::os("reading the FUSE connection's start", errno_of(&error))),
         };
-        let (answer, agreement) = answer(&message[..length])?;
+        let (answer, agreement) = answer(&message[..length], rings)?;
         let mut writer = device;
         writer.write_all(&answer).map_err(|error| Error::os("answering the FUSE handshake", errno_of(&error)))?;
         if let Some(agreement) = agreement {
@@ -76,7 +84,7 @@ pub fn handshake(device: &File) -> Result<Agreement> {
 }
 
 /// The answer to INIT; no agreement yet if the kernel has to come back with an older major version.
-pub fn answer(message: &[u8]) -> Result<(Vec<u8>, Option<Agreement>)> {
+fn answer(message: &[u8], rings: bool) -> Result<(Vec<u8>, Option<Agreement>)> {
     let header = parse::header(message, message.len())?;
     if header.opcode != opcode::INIT {
         return Err(Error::new(Kind::Host, "the kernel's first FUSE request is not INIT"));
@@ -102,7 +110,8 @@ pub fn answer(message: &[u8]) -> Result<(Vec<u8>, Option<Agreement>)> {
     }
     let bug = if active(Bug::WritebackAsked) { init_flag::WRITEBACK_CACHE } else { 0 };
     let missing = if active(Bug::FeatureForgotten) { init_flag::PARALLEL_DIROPS } else { 0 };
-    let flags = (WANTED & !missing | bug) & offered;
+    let rings = if rings { init_flag::OVER_IO_URING } else { 0 };
+    let flags = (WANTED & !missing | bug | rings) & offered;
     let agreement = Agreement { minor, flags };
     Ok((init_out(header.unique, readahead.max(IO_BYTES_MAX as u32), flags), Some(agreement)))
 }
@@ -135,7 +144,7 @@ mod tests {
 
     #[test]
     fn only_wanted_features_are_agreed_on() {
-        let (answer, agreement) = answer(&init(7, u64::MAX)).expect("a modern kernel");
+        let (answer, agreement) = answer(&init(7, u64::MAX), false).expect("a modern kernel");
         assert_eq!(agreement, Some(Agreement { minor: 45, flags: WANTED }));
         let mut fields = Fields(&answer);
         assert_eq!(fields.u32().expect("length") as usize, answer.len());
@@ -148,12 +157,23 @@ mod tests {
     }
 
     #[test]
+    fn rings_are_agreed_on_if_both_sides_want_them() {
+        let agreed = |offered, wanted| {
+            let (_, agreement) = answer(&init(7, offered), wanted).expect("a modern kernel");
+            agreement.expect("the same major version").has_rings()
+        };
+        assert!(agreed(u64::MAX, true));
+        assert!(!agreed(u64::MAX, false));
+        assert!(!agreed(!init_flag::OVER_IO_URING, true));
+    }
+
+    #[test]
     fn other_kernels_are_told_what_to_do() {
-        let (_, later) = answer(&init(8, u64::MAX)).expect("a newer major version comes back");
+        let (_, later) = answer(&init(8, u64::MAX), false).expect("a newer major version comes back");
         assert_eq!(later, None);
-        assert_eq!(answer(&init(6, u64::MAX)).expect_err("too old").kind, Kind::Host);
-        assert_eq!(answer(&init(7, init_flag::BIG_WRITES)).expect_err("too old").kind, Kind::Host);
-        assert!((0..104).all(|cut| answer(&init(7, u64::MAX)[..cut]).is_err()));
+        assert_eq!(answer(&init(6, u64::MAX), false).expect_err("too old").kind, Kind::Host);
+        assert_eq!(answer(&init(7, init_flag::BIG_WRITES), false).expect_err("too old").kind, Kind::Host);
+        assert!((0..104).all(|cut| answer(&init(7, u64::MAX)[..cut], false).is_err()));
     }
 
     #[cfg(feature = "seeded-bugs")]

@@ -1,7 +1,7 @@
-//! The FUSE front: a volume as a mounted file system, over `/dev/fuse` (rules F1 to F5).
+//! The FUSE front: a volume as a mounted file system, over `/dev/fuse` or io_uring (rules F1 to F5).
 //!
 //! Promises: one long-lived set of tasks per core reads, handles and answers requests on that core's own clone of
-//! the device, without an allocation or a hand-over per warm request (decision D4); payloads land aligned; the
+//! the device, or in entries of that core's ring, without an allocation or a hand-over per warm request (decision D4); payloads land aligned; the
 //! flags of every write decide when it is acknowledged (rule F1); handles are stateless and a node id is an inode
 //! number (rule F5).
 //! Absent by design: no libfuse, no fusermount; no caching of its own (the kernel caches, for one session); no
@@ -16,10 +16,12 @@ mod mount;
 mod mountinfo;
 pub mod parse;
 pub mod reply;
+mod rings;
 mod rows;
 mod serve;
 mod syscall;
 
 pub use mount::{Mount, MountOptions, Noatime, Restriction, Unmounted, mount};
+pub use rings::{Entries, Rings, Transport};
 pub use rows::OP_NAMES;
 pub use serve::{Identity, Serving, Target, serve};

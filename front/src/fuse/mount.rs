@@ -4,6 +4,7 @@
 //! harmless, and never takes away what someone else mounted there meanwhile.
 
 use super::init::{self, Agreement};
+use super::rings::Rings;
 use super::{mountinfo, syscall};
 use base::{Error, Kind, Result};
 use std::ffi::{CStr, CString};
@@ -98,20 +99,22 @@ pub struct Mount {
     device: File,
     agreement: Agreement,
     noatime: Noatime,
+    rings: Option<Rings>,
     unmounted: Mutex<bool>,
 }
 
-/// Mounts; the kernel's handshake is done when this returns. Blocks: not to be called on a core.
+/// Mounts; the kernel's handshake is done when this returns. Requests come in `rings`, if they are given and the kernel
+/// offers that; else by `/dev/fuse`. Blocks: not to be called on a core.
 ///
 /// Errors: `Host` without `/dev/fuse` or with too old a kernel, `Permission` unless root, `NotFound` or
 /// `NotDirectory` for the mount point, `Busy` when something live is mounted there.
-pub fn mount(options: &MountOptions) -> Result<Mount> {
+pub fn mount(options: &MountOptions, rings: Option<Rings>) -> Result<Mount> {
     let device = open_device()?;
     let path = resolve(&options.path)?;
     clear(&path)?;
     check_directory(&path)?;
     mount_at(&path, options, &device)?;
-    let ready = ready(path.clone(), device, options);
+    let ready = ready(path.clone(), device, options, rings);
     if ready.is_err() {
         // Leaves nothing behind; if this fails too, the first error is the one to tell.
         let _ = syscall::unmount(&c_path(&path)?, ABANDON);
@@ -222,17 +225,18 @@ fn mount_at(path: &Path, options: &MountOptions, device: &File) -> Result<()> {
     })
 }
 
-fn ready(path: PathBuf, device: File, options: &MountOptions) -> Result<Mount> {
+fn ready(path: PathBuf, device: File, options: &MountOptions, rings: Option<Rings>) -> Result<Mount> {
     let gone = || Error::new(Kind::Busy, "the mount was taken away while it was being made");
     let entry = mounted_at(&path)?.filter(|entry| entry.kind == KIND).ok_or_else(gone)?;
-    let agreement = init::handshake(&device)?;
+    let agreement = init::handshake(&device, rings.is_some())?;
+    let rings = rings.filter(|_| agreement.has_rings());
     let unique_id = syscall::unique_mount_id(&c_path(&path)?);
     // Not possible where /sys is read-only: sequential reads are slower then, nothing else.
     let _ = std::fs::write(format!("/sys/class/bdi/{}/read_ahead_kb", entry.device), READ_AHEAD_KIB.to_string());
     let restricted = |flags| options.restrictions.iter().any(|restriction| restriction.flag & flags != 0);
     let files = restricted(libc::MS_NOATIME | libc::MS_RDONLY);
     let noatime = Noatime { files, directories: files || restricted(libc::MS_NODIRATIME) };
-    Ok(Mount { path, entry, unique_id, device, agreement, noatime, unmounted: Mutex::new(false) })
+    Ok(Mount { path, entry, unique_id, device, agreement, noatime, rings, unmounted: Mutex::new(false) })
 }
 
 impl Mount {
@@ -247,6 +251,10 @@ impl Mount {
     /// Of what reading leaves the access times alone.
     pub fn noatime(&self) -> Noatime {
         self.noatime
+    }
+    /// The memory of the queues in which requests will come, if they do.
+    pub(super) fn take_rings(&mut self) -> Option<Rings> {
+        self.rings.take()
     }
     /// Another descriptor of the connection, for one core.
     pub(super) fn clone_device(&self) -> Result<File> {

@@ -1,22 +1,27 @@
-//! Serving a mount: on every core, tasks that each read one request, handle it and answer it.
+//! Serving a mount: on every core, tasks that each read one request, handle it and answer it; and where requests come in
+//! entries of the core's ring, a task per entry. What never comes there (FORGET, INTERRUPT) is read all the same, and all
+//! requests are if the kernel does not take the entries.
 //!
 //! Promises: a request is answered exactly once; a task handles one request at a time, on the core that read it;
 //! between reading and answering there is no queue of ours (decision D4).
 
 use super::baton::Baton;
-use super::channel::{Landing, Message, Received};
+use super::channel::{Back, Landing, Message, Received};
 use super::handle::Handler;
 use super::mount::{Mount, Unmounted};
+use super::reply::Head;
+use super::rings::{Taken, Transport};
 use super::rows::Rows;
 use base::{Ino, Result, SessionId, VolumeId};
 use layer::{Answer, Call, Context, Stack};
+use runtime::real::RingEntry;
 use runtime::tasks::yield_now;
 use runtime::{Buf, Need, Runtime};
 use std::fs::File;
 use std::future::{Future, poll_fn};
 use std::os::fd::AsRawFd;
 use std::pin::pin;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
@@ -62,34 +67,45 @@ struct Shared {
     tasks: AtomicUsize,
     ended: Mutex<bool>,
     bell: Condvar,
+    /// A request has come in an entry.
+    by_entry: AtomicBool,
+    _taken: Option<Taken>,
 }
 
 /// What the tasks of one core share.
 struct Core<T> {
     handler: Handler<T>,
+    /// The core's own descriptor: what is read there is answered there.
+    device: Arc<File>,
     landing: Mutex<Landing>,
     baton: Baton,
     shared: Arc<Shared>,
 }
 
 /// Starts the tasks of all cores. From now on the file system answers.
-pub fn serve<T: Target>(runtime: &Runtime, mount: Mount, target: Arc<T>, identity: Identity) -> Result<Serving> {
+pub fn serve<T: Target>(runtime: &Runtime, mut mount: Mount, target: Arc<T>, identity: Identity) -> Result<Serving> {
     let count = runtime.tasks.cores();
-    let devices = (0..count).map(|_| mount.clone_device()).collect::<Result<Vec<File>>>()?;
+    let devices = (0..count).map(|_| mount.clone_device().map(Arc::new)).collect::<Result<Vec<Arc<File>>>>()?;
     let landings = (0..count).map(|core| Landing::new(runtime, core)).collect::<Result<Vec<Landing>>>()?;
     let noatime = mount.noatime();
+    let (entries, taken) = mount.take_rings().map(|rings| rings.into_entries(runtime, &devices)).unzip();
+    let entries: Vec<(usize, RingEntry)> = entries.unwrap_or_default();
     let shared = Arc::new(Shared {
         mount,
-        tasks: AtomicUsize::new(count * TASKS_PER_CORE),
+        tasks: AtomicUsize::new(count * TASKS_PER_CORE + entries.len()),
         ended: Mutex::new(false),
         bell: Condvar::new(),
+        by_entry: AtomicBool::new(false),
+        _taken: taken,
     });
+    let mut cores = Vec::with_capacity(count);
     for (number, (device, landing)) in devices.into_iter().zip(landings).enumerate() {
         let rows = Rows::of(&runtime.ledger);
         let handler =
-            Handler { runtime: runtime.clone(), target: target.clone(), identity, noatime, device, core: number, rows };
+            Handler { runtime: runtime.clone(), target: target.clone(), identity, noatime, core: number, rows };
         let core = Arc::new(Core {
             handler,
+            device,
             landing: Mutex::new(landing),
             baton: Baton::new(TASKS_PER_CORE),
             shared: shared.clone(),
@@ -98,6 +114,11 @@ pub fn serve<T: Target>(runtime: &Runtime, mount: Mount, target: Arc<T>, identit
             let core = core.clone();
             runtime.tasks.spawn(number, Box::new(move || Box::pin(run(core, task))));
         }
+        cores.push(core);
+    }
+    for (number, entry) in entries {
+        let core = cores[number].clone();
+        runtime.tasks.spawn(number, Box::new(move || Box::pin(run_entry(core, entry))));
     }
     Ok(Serving { shared })
 }
@@ -108,7 +129,8 @@ async fn run<T: Target>(core: Arc<Core<T>>, task: usize) {
     let _leave = Leave(core.shared.clone());
     let mut turn = 0;
     while let Some((message, payload, start_ns)) = core.receive(task).await {
-        let mut handling = pin!(core.handler.handle(message, payload, start_ns));
+        let mut back = Back::Device(&core.device);
+        let mut handling = pin!(core.handler.handle(message, payload, start_ns, &mut back));
         let mut waited = false;
         poll_fn(|context| {
             let poll = handling.as_mut().poll(context);
@@ -125,6 +147,28 @@ async fn run<T: Target>(core: Arc<Core<T>>, task: usize) {
             core.baton.pass();
             yield_now().await;
         }
+    }
+}
+
+/// An entry's life: it goes to the kernel with each answer, and comes back with the next request.
+async fn run_entry<T: Target>(core: Arc<Core<T>>, mut entry: RingEntry) {
+    let _leave = Leave(core.shared.clone());
+    loop {
+        // Else the connection has ended, or the kernel does not take entries and has its requests read.
+        let Ok(fetched) = entry.fetch().await else { return };
+        entry = fetched;
+        let start_ns = core.handler.runtime.clock.now_ns();
+        if !core.shared.by_entry.load(Ordering::Relaxed) {
+            core.shared.by_entry.store(true, Ordering::Relaxed);
+        }
+        let message = core.landing().parse_entry(&entry, core.handler.identity.root);
+        let payload = match message.payload_bytes {
+            0 => None,
+            length => Some(core.copy(&entry, length).await),
+        };
+        // The kernel waits for an answer in any case.
+        entry.answer(Head::status(message.header.unique, libc::EIO).as_bytes(), [&[], &[]]);
+        core.handler.handle(message, payload, start_ns, &mut Back::Entry(&mut entry)).await;
     }
 }
 
@@ -150,10 +194,10 @@ impl<T: Target> Core<T> {
         let runtime = &self.handler.runtime;
         loop {
             let start_ns = runtime.clock.now_ns();
-            let received = self.landing().receive(&self.handler.device);
+            let received = self.landing().receive(&self.device);
             let total = match received {
                 Received::Request(total) => total,
-                Received::Nothing => match runtime::real::readable(self.handler.device.as_raw_fd()).await {
+                Received::Nothing => match runtime::real::readable(self.device.as_raw_fd()).await {
                     Ok(()) => continue,
                     Err(_) => break,
                 },
@@ -180,12 +224,23 @@ impl<T: Target> Core<T> {
         let fresh = self.handler.runtime.client_buffer(Landing::fresh_bytes(length), Need::First, None).await?;
         Ok(self.landing().payload(fresh, length))
     }
+    /// A write's payload out of the entry in which it came: that is answered, and so given away, while the log may still
+    /// read the payload (rule F3).
+    async fn copy(&self, entry: &RingEntry, length: usize) -> Result<Buf> {
+        let mut fresh = self.handler.runtime.client_buffer(length, Need::First, None).await?;
+        fresh.copy_from_slice(&entry.payload()[..length]);
+        Ok(fresh)
+    }
 }
 
 impl Serving {
     /// Where it is mounted.
     pub fn mount(&self) -> &Mount {
         &self.shared.mount
+    }
+    /// How requests come; known once one has been answered.
+    pub fn transport(&self) -> Transport {
+        if self.shared.by_entry.load(Ordering::Relaxed) { Transport::Rings } else { Transport::Device }
     }
     /// True once nothing is served any more: unmounted, by us or by someone else.
     pub fn has_ended(&self) -> bool {

@@ -61,11 +61,11 @@ fn a_dead_mount_is_taken_over() {
 #[test]
 fn a_mount_point_in_use_is_refused() {
     let Some(fixture) = Fixture::new() else { return };
-    let error = fuse::mount(&options(&fixture.path(""))).err().expect("busy");
+    let error = fuse::mount(&options(&fixture.path("")), None).err().expect("busy");
     assert_eq!(error.kind, Kind::Busy);
     assert!(error.to_string().contains("unmount it"), "{error}");
     fs::write(fixture.path("f"), b"x").expect("the first mount lives on");
-    let error = fuse::mount(&options(Path::new("/proc"))).err().expect("busy");
+    let error = fuse::mount(&options(Path::new("/proc")), None).err().expect("busy");
     assert_eq!(error.kind, Kind::Busy);
 }
 
@@ -75,7 +75,7 @@ fn wrong_mount_points_are_explained() {
         return;
     }
     let directory = directory();
-    let kind = |path: &Path| fuse::mount(&options(path)).err().map(|error| error.kind);
+    let kind = |path: &Path| fuse::mount(&options(path), None).err().map(|error| error.kind);
     assert_eq!(kind(&directory.join("absent")), Some(Kind::NotFound));
     fs::write(directory.join("file"), b"").expect("a file");
     assert_eq!(kind(&directory.join("file")), Some(Kind::NotDirectory));
@@ -88,7 +88,7 @@ fn a_mount_that_is_never_served_leaves_nothing_behind() {
         return;
     }
     let directory = directory();
-    let mount = fuse::mount(&options(&directory.join("mount"))).expect("mounts");
+    let mount = fuse::mount(&options(&directory.join("mount")), None).expect("mounts");
     assert!(mount.agreed().0 >= 28);
     drop(mount);
     fs::remove_dir_all(directory).expect("nothing is mounted");
@@ -103,6 +103,15 @@ fn an_unmount_from_outside_ends_the_serving() {
     assert!(fixture.serving().wait(LONG), "the tasks have left");
     assert!(fixture.serving().has_ended());
     assert_eq!(fixture.serving().stop(LONG), Ok(Unmounted::Already));
+}
+
+#[test]
+fn cores_may_end_before_the_mount() {
+    let Some(mut fixture) = Fixture::new() else { return };
+    fs::write(fixture.path("f"), b"x").expect("create");
+    // What waits for requests does not keep them.
+    drop(fixture.reactors.take());
+    assert!(fixture.serving().has_ended());
 }
 
 #[test]
@@ -129,7 +138,7 @@ fn what_others_mount_afterwards_is_theirs() {
     assert_eq!(unsafe { libc::umount2(path.as_ptr(), 0) }, 0);
     assert!(fixture.serving().wait(LONG));
     // The kernel may well give it the numbers that ours had.
-    let other = fuse::mount(&options(&fixture.path(""))).expect("the path is free");
+    let other = fuse::mount(&options(&fixture.path("")), None).expect("the path is free");
     assert_eq!(fixture.serving().stop(LONG), Ok(Unmounted::Already));
     assert_eq!(other.unmount(), Ok(Unmounted::Clean));
 }

@@ -1,7 +1,7 @@
 //! The front on a real mount, over a file tree in memory. Needs root and /dev/fuse; says so and passes otherwise.
 //!
 //! Clients and daemon are one process here, so a run that is killed while a client waits leaves a process that can't
-//! end: `umount -f` its mount.
+//! end: `umount -f` its mount. With `SINTER_TRANSPORT=uring` requests come over io_uring, which must be on then.
 
 mod durable;
 mod life;
@@ -11,7 +11,7 @@ mod random;
 mod traffic;
 
 use base::{SessionId, VolumeId};
-use front::fuse::{self, Identity, MountOptions, OP_NAMES, Restriction, Serving};
+use front::fuse::{self, Entries, Identity, MountOptions, OP_NAMES, Restriction, Rings, Serving, Transport};
 use memory::Memory;
 use runtime::Runtime;
 use runtime::real::{Options, Reactors};
@@ -57,6 +57,12 @@ pub fn options(path: &Path) -> MountOptions {
     MountOptions { path: path.to_path_buf(), source: "test".into(), restrictions: Vec::new() }
 }
 
+/// The memory for a mount over io_uring, if the environment asks for one.
+fn rings(runtime: &Runtime) -> Option<Rings> {
+    let wanted = std::env::var_os("SINTER_TRANSPORT").is_some_and(|name| name == "uring");
+    wanted.then(|| Rings::new(runtime, &Entries::of(runtime)).expect("there is memory for it"))
+}
+
 impl Fixture {
     pub fn new() -> Option<Fixture> {
         possible().then(|| Fixture::at(directory()))
@@ -71,10 +77,18 @@ impl Fixture {
         let world = Options { cores: Some(2), ..Options::new(directory.join("brick"), memory_max_bytes, OP_NAMES) };
         let (runtime, reactors) = runtime::real::start(world).expect("the cores start");
         let options = MountOptions { restrictions, ..options(&directory.join("mount")) };
-        let mount = fuse::mount(&options).expect("it can be mounted");
+        let rings = rings(&runtime);
+        let transport = if rings.is_some() { Transport::Rings } else { Transport::Device };
+        let mount = fuse::mount(&options, rings).expect("it can be mounted");
         let memory = Arc::new(Memory::new(&runtime));
         let identity = Identity { volume: VolumeId(1), root: memory::root(), session: SessionId(1) };
         let serving = fuse::serve(&runtime, mount, memory.clone(), identity).expect("it can be served");
+        std::fs::metadata(&options.path).expect("it answers");
+        assert_eq!(
+            serving.transport(),
+            transport,
+            "/sys/module/fuse/parameters/enable_uring says if there is a choice"
+        );
         Fixture { serving: Some(serving), memory, runtime, directory, reactors: Some(reactors) }
     }
     pub fn path(&self, name: &str) -> PathBuf {

@@ -125,7 +125,7 @@ fn open(
         say(&described(data, &formatted));
     }
     brick.warnings().iter().for_each(|warning| say(warning));
-    Running::start(brick, data, signals)
+    Running::start(brick, data, resources.transport, signals)
 }
 
 /// The mount point's path. A dead mount there can't be resolved; mounting will take it over or say what it is.

@@ -133,10 +133,13 @@ impl Home {
         let (data, mount) = (scratch.join("data"), scratch.directory("mount"));
         Home { scratch, data, mount }
     }
-    /// `sinter up` on both, with a brick of the smallest size.
+    /// `sinter up` on both, with a brick of the smallest size; over the transport that `SINTER_TRANSPORT` names, if it does.
     pub fn command(&self) -> Command {
         let mut command = sinter();
         command.arg("up").arg(&self.data).arg(&self.mount).args(["--size", "4G"]);
+        if let Some(transport) = std::env::var_os("SINTER_TRANSPORT") {
+            command.arg("--transport").arg(transport);
+        }
         command
     }
     /// A running daemon.

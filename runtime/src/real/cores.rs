@@ -24,6 +24,16 @@ pub(super) fn cpus() -> Vec<usize> {
     if result != 0 || cpus.is_empty() { vec![0] } else { cpus }
 }
 
+/// The core for what comes from a CPU: the one that runs there; CPUs without a core are shared out among all. Not to be
+/// called on a core, which may use its own CPU only.
+pub fn core_of_cpu(cpu: usize, cores: usize) -> usize {
+    core_among(&cpus(), cpu, cores)
+}
+
+fn core_among(cpus: &[usize], cpu: usize, cores: usize) -> usize {
+    cpus.iter().take(cores).position(|&own| own == cpu).unwrap_or(cpu % cores)
+}
+
 fn pin(cpu: usize) {
     let mut set = std::mem::MaybeUninit::<libc::cpu_set_t>::zeroed();
     // SAFETY: all zeros is a valid, empty set.
@@ -122,5 +132,19 @@ impl Tasks for Cores {
     }
     fn background(&self, job: Box<dyn FnOnce() + Send>) {
         let _ = self.background.run(job);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_cpu_has_a_core_its_own_if_there_is_one() {
+        let among = |cpus: &[usize], cores| (0..6).map(|cpu| core_among(cpus, cpu, cores)).collect::<Vec<_>>();
+        assert_eq!(among(&[0, 1, 2, 3], 4), [0, 1, 2, 3, 0, 1]);
+        assert_eq!(among(&[2, 5], 2), [0, 1, 0, 1, 0, 1]);
+        assert_eq!(among(&[0, 1, 2, 3], 2), [0, 1, 0, 1, 0, 1]);
+        assert_eq!(among(&[0], 3), [0, 1, 2, 0, 1, 2]);
     }
 }

@@ -5,6 +5,7 @@ use super::clock::now_ns;
 use super::figures::{Figures, Verb};
 use super::files::{Files, failed};
 use super::ring::{Ring, Wait};
+use super::ring_entry::RingEntry;
 use crate::disk::FileId;
 use crate::transfer::{Request, Slot};
 use base::limits::BLOCK_BYTES;
@@ -31,7 +32,7 @@ pub(super) enum Event {
     Nothing,
     /// A transfer ended.
     Finished(Arc<Slot>, Result<()>),
-    /// A poll ended.
+    /// A poll ended, or an entry came back.
     Wake(Waker),
 }
 
@@ -39,6 +40,7 @@ enum Work {
     Free,
     Transfer(Progress),
     Poll(PollState),
+    Fetch(RingEntry, Waiting),
 }
 
 struct Progress {
@@ -51,13 +53,40 @@ struct Progress {
     retries: u32,
 }
 
-#[derive(Default)]
 struct PollState {
     fd: RawFd,
     exclusive: bool,
+    waiting: Waiting,
+}
+
+/// A future's half of an operation.
+#[derive(Default)]
+struct Waiting {
     outcome: Option<i32>,
     waker: Option<Waker>,
+    /// The future is gone.
     abandoned: bool,
+}
+
+impl Waiting {
+    fn new(waker: &Waker) -> Waiting {
+        Waiting { waker: Some(waker.clone()), ..Waiting::default() }
+    }
+    fn end(&mut self, result: i32) -> Event {
+        self.outcome = Some(result);
+        self.waker.take().map_or(Event::Nothing, Event::Wake)
+    }
+    /// The outcome, once there is one. Otherwise `waker` will be woken.
+    fn outcome(&mut self, waker: &Waker) -> Option<i32> {
+        if self.outcome.is_none() && !self.waker.as_ref().is_some_and(|old| old.will_wake(waker)) {
+            self.waker = Some(waker.clone());
+        }
+        self.outcome
+    }
+    fn abandon(&mut self) {
+        self.abandoned = true;
+        self.waker = None;
+    }
 }
 
 struct Op {
@@ -108,9 +137,10 @@ impl Device {
         self.urgent = false;
         self.ring.enter(wait);
     }
-    /// Operations that the kernel has not ended.
+    /// Operations that the kernel ends soon. Entries of FUSE queues are none: they come back with the next request, or
+    /// when the mount or the ring ends.
     pub fn in_flight(&self) -> usize {
-        self.ops.len() - self.free.len()
+        self.ops.iter().filter(|op| matches!(op.work, Work::Transfer(_) | Work::Poll(_))).count()
     }
     /// Gives up the brick's lock.
     pub fn release(&self) {
@@ -201,6 +231,7 @@ impl Device {
         Some(match &self.ops[index].work {
             Work::Transfer(_) => self.complete_transfer(index, completion.result(), files),
             Work::Poll(_) => self.complete_poll(index, completion.result()),
+            Work::Fetch(..) => self.complete_fetch(index, completion.result()),
             Work::Free => panic!("a completion belongs to an operation in flight"),
         })
     }
@@ -220,7 +251,7 @@ impl Device {
 
     /// Starts to wait until `fd` is readable; the number is for the calls below.
     pub fn poll_start(&mut self, fd: RawFd, waker: &Waker) -> usize {
-        let state = PollState { fd, exclusive: true, waker: Some(waker.clone()), ..PollState::default() };
+        let state = PollState { fd, exclusive: true, waiting: Waiting::new(waker) };
         let index = self.take_op(Work::Poll(state));
         self.push_poll(index);
         index
@@ -234,7 +265,7 @@ impl Device {
     }
     fn complete_poll(&mut self, index: usize, result: i32) -> Event {
         let Work::Poll(state) = &mut self.ops[index].work else { unreachable!("the caller looked") };
-        if state.abandoned {
+        if state.waiting.abandoned {
             self.free_op(index);
             return Event::Nothing;
         }
@@ -244,35 +275,74 @@ impl Device {
             self.push_poll(index);
             return Event::Nothing;
         }
-        state.outcome = Some(result);
-        state.waker.take().map_or(Event::Nothing, Event::Wake)
+        state.waiting.end(result)
     }
     /// The outcome, once there is one; the poll is over then. Otherwise `waker` will be woken.
     pub fn poll_outcome(&mut self, index: usize, waker: &Waker) -> Option<i32> {
         let Work::Poll(state) = &mut self.ops[index].work else { panic!("a poll keeps its place") };
-        if let Some(outcome) = state.outcome {
-            self.free_op(index);
-            return Some(outcome);
-        }
-        if !state.waker.as_ref().is_some_and(|old| old.will_wake(waker)) {
-            state.waker = Some(waker.clone());
-        }
-        None
+        let outcome = state.waiting.outcome(waker)?;
+        self.free_op(index);
+        Some(outcome)
     }
     /// Nobody waits any more.
     pub fn poll_abandon(&mut self, index: usize) {
         let tag = self.tag(index);
         let Work::Poll(state) = &mut self.ops[index].work else { panic!("a poll keeps its place") };
-        if state.outcome.is_some() {
+        if state.waiting.outcome.is_some() {
             self.free_op(index);
             return;
         }
-        state.abandoned = true;
-        state.waker = None;
+        state.waiting.abandon();
         // Else the kernel would hold the file open for as long as it is not readable.
         let entry = opcode::PollRemove::new(tag).build().user_data(TAG_IGNORED);
         // SAFETY: the entry points to nothing.
         unsafe { self.ring.push(entry) }
+    }
+
+    /// Hands an entry over to the kernel, which brings it back with a request; the number is for the calls below.
+    pub fn fetch_start(&mut self, entry: RingEntry, waker: &Waker) -> usize {
+        let index = self.take_op(Work::Fetch(entry, Waiting::new(waker)));
+        let tag = self.tag(index);
+        let Op { work: Work::Fetch(entry, _), iovecs, .. } = &mut self.ops[index] else { unreachable!("just made") };
+        let submission = entry.submission(iovecs).user_data(tag);
+        // SAFETY: the operation owns the entry's memory and the iovecs until its completion, and neither moves when
+        // `ops` grows. A device that ends before that leaves the memory alone for ever.
+        unsafe { self.ring.push(submission) }
+        index
+    }
+    fn complete_fetch(&mut self, index: usize, result: i32) -> Event {
+        let Work::Fetch(_, waiting) = &mut self.ops[index].work else { unreachable!("the caller looked") };
+        if waiting.abandoned {
+            self.free_op(index);
+            return Event::Nothing;
+        }
+        waiting.end(result)
+    }
+    /// The entry and how it came back, once it has. Otherwise `waker` will be woken.
+    pub fn fetch_outcome(&mut self, index: usize, waker: &Waker) -> Option<(RingEntry, i32)> {
+        let Work::Fetch(_, waiting) = &mut self.ops[index].work else { panic!("an entry keeps its place") };
+        let outcome = waiting.outcome(waker)?;
+        let Work::Fetch(entry, _) = self.free_op(index) else { unreachable!("just looked") };
+        Some((entry, outcome))
+    }
+    /// Nobody waits for the entry any more.
+    pub fn fetch_abandon(&mut self, index: usize) {
+        let Work::Fetch(_, waiting) = &mut self.ops[index].work else { panic!("an entry keeps its place") };
+        if waiting.outcome.is_some() {
+            self.free_op(index);
+        } else {
+            waiting.abandon();
+        }
+    }
+}
+
+impl Drop for Device {
+    fn drop(&mut self) {
+        for op in self.ops.drain(..) {
+            if let Work::Fetch(entry, _) = op.work {
+                entry.leave();
+            }
+        }
     }
 }
 

@@ -18,6 +18,7 @@ mod poller;
 mod pool;
 mod reactor;
 mod ring;
+mod ring_entry;
 #[cfg(test)]
 mod tests;
 mod turns;
@@ -25,10 +26,12 @@ mod turns;
 mod volatile;
 mod wakeful;
 
+pub use cores::core_of_cpu;
 pub use figures::{CoreSummary, Probe};
 pub use files::raise_open_files;
 pub use poller::{Readable, readable};
 pub use pool::PoolSummary;
+pub use ring_entry::{Fetch, HEAD_BYTES, RingEntry};
 pub use turns::give_way;
 
 use crate::random::{Random, SplitMix};

@@ -1,5 +1,6 @@
 //! One io_uring: set-up with the best flags that the kernel takes, submission that never drops or blocks, and the
-//! one system call in which a core sleeps. Used by the thread that made it, and by no other.
+//! one system call in which a core sleeps. Used by the thread that made it, and by no other. Its entries have 128 bytes,
+//! which is what handing over the kernel's FUSE requests takes.
 
 use base::{Error, Kind, Result};
 use io_uring::types::{SubmitArgs, Timespec};
@@ -24,9 +25,9 @@ pub(super) enum Wait {
 }
 
 pub(super) struct Ring {
-    inner: IoUring,
+    inner: IoUring<squeue::Entry128>,
     unsubmitted: usize,
-    backlog: VecDeque<squeue::Entry>,
+    backlog: VecDeque<squeue::Entry128>,
     no_iowait: EnterFlags,
 }
 
@@ -56,7 +57,8 @@ impl Ring {
     ///
     /// # Safety
     /// What the entry points to must stay valid until its completion has been taken.
-    pub unsafe fn push(&mut self, entry: squeue::Entry) {
+    pub unsafe fn push(&mut self, entry: impl Into<squeue::Entry128>) {
+        let entry = entry.into();
         if !self.backlog.is_empty() {
             self.backlog.push_back(entry);
             return;
@@ -133,10 +135,10 @@ impl Ring {
 }
 
 /// Tries flags from the best down: who may refuse is an older kernel.
-fn build() -> std::io::Result<IoUring> {
+fn build() -> std::io::Result<IoUring<squeue::Entry128>> {
     let mut last = None;
     for level in (0..3).rev() {
-        let mut builder = IoUring::builder();
+        let mut builder = IoUring::<squeue::Entry128>::builder();
         builder.dontfork().setup_clamp().setup_cqsize(COMPLETIONS);
         if level >= 1 {
             builder.setup_submit_all().setup_coop_taskrun().setup_taskrun_flag();

@@ -1,0 +1,148 @@
+//! The connection's queues on the cores' rings: one per CPU that the machine may have, each with entries in which requests
+//! come and answers go. What these say is told elsewhere; here is how many there are, and what memory they take.
+//!
+//! Promise: a mount asks the kernel for queues only when it has the memory for all their entries, for without one in each
+//! queue no request would come at all.
+
+use base::limits::IO_BYTES_MAX;
+use base::{Error, Kind, Result};
+use runtime::real::{HEAD_BYTES, RingEntry, core_of_cpu};
+use runtime::{Buf, Need, Runtime};
+use std::fs::File;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// Entries of a queue at most. A queue takes what one CPU's clients ask for: a device reaches its full speed with 32 to 64
+/// requests of all of them. What comes on top waits in the kernel.
+const DEPTH_MAX: usize = 32;
+
+/// All entries together take at most this part of the memory for buffers: each holds a MiB for as long as its mount, also
+/// while requests are small. Clients' requests may then still use three times as much (decision 0017).
+const SHARE: u64 = 8;
+
+/// The CPUs that the machine may have, which is as many queues as the kernel wants.
+const POSSIBLE: &str = "/sys/devices/system/cpu/possible";
+
+/// How requests of a mount come.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Transport {
+    /// By reading `/dev/fuse`.
+    Device,
+    /// In entries of the cores' rings.
+    Rings,
+}
+
+/// How many entries the mounts of a brick may still have.
+pub struct Entries {
+    left: AtomicUsize,
+}
+
+impl Entries {
+    /// As many as the memory for buffers allows.
+    pub fn of(runtime: &Runtime) -> Arc<Entries> {
+        // The house's own part of all buffers is a quarter.
+        let all_bytes = 4 * runtime.slabs.own_bytes_max();
+        Arc::new(Entries { left: AtomicUsize::new((all_bytes / SHARE) as usize / IO_BYTES_MAX) })
+    }
+    /// Takes the same number for each queue; zero if they don't suffice.
+    fn take(&self, queues: usize) -> usize {
+        let depth = |left: usize| (left / queues).min(DEPTH_MAX);
+        let taken =
+            self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| Some(left - queues * depth(left)));
+        depth(taken.unwrap_or_else(|left| left))
+    }
+}
+
+/// Entries that are a mount's; given back when it has ended.
+pub struct Taken {
+    entries: Arc<Entries>,
+    count: usize,
+}
+
+impl Drop for Taken {
+    fn drop(&mut self) {
+        self.entries.left.fetch_add(self.count, Ordering::Relaxed);
+    }
+}
+
+/// The memory of a mount's queues.
+pub struct Rings {
+    /// Heads and payloads, by queue.
+    queues: Vec<Vec<(Buf, Buf)>>,
+    taken: Taken,
+}
+
+impl Rings {
+    /// Takes the memory. Errors: `Host` if there is too little, or nothing tells how many queues it takes.
+    pub fn new(runtime: &Runtime, entries: &Arc<Entries>) -> Result<Rings> {
+        let text = std::fs::read_to_string(POSSIBLE)
+            .map_err(|error| Error::new(Kind::Host, "the number of CPUs can't be read").with(error))?;
+        let count =
+            count(&text).ok_or_else(|| Error::new(Kind::Host, "the number of CPUs can't be read").with(&text))?;
+        let depth = entries.take(count);
+        let taken = Taken { entries: entries.clone(), count: count * depth };
+        if depth == 0 {
+            let error = Error::new(Kind::Host, "memory_max leaves no room for io_uring's entries");
+            return Err(error.with(format!("at least one MiB for each of {count} CPUs")));
+        }
+        let queue = |cpu| (0..depth).map(|_| memory(runtime, cpu)).collect::<Result<Vec<_>>>();
+        Ok(Rings { queues: (0..count).map(queue).collect::<Result<_>>()?, taken })
+    }
+    /// The entries for a connection, each with the core that serves its queue; and what they count as.
+    pub fn into_entries(self, runtime: &Runtime, devices: &[Arc<File>]) -> (Vec<(usize, RingEntry)>, Taken) {
+        let of_queue = |(cpu, memory): (usize, Vec<(Buf, Buf)>)| {
+            let core = core_of_cpu(cpu, runtime.tasks.cores());
+            let entry = move |(head, payload)| (core, RingEntry::new(devices[core].clone(), cpu as u16, head, payload));
+            memory.into_iter().map(entry)
+        };
+        (self.queues.into_iter().enumerate().flat_map(of_queue).collect(), self.taken)
+    }
+}
+
+fn memory(runtime: &Runtime, cpu: usize) -> Result<(Buf, Buf)> {
+    let core = core_of_cpu(cpu, runtime.tasks.cores());
+    let take = |length| runtime.slabs.take(core, length, Need::Third);
+    Ok((take(HEAD_BYTES)?, take(IO_BYTES_MAX)?))
+}
+
+/// How many CPUs a list such as "0-3,8" names.
+fn count(list: &str) -> Option<usize> {
+    let of_range = |range: &str| {
+        let (first, last) = range.split_once('-').unwrap_or((range, range));
+        let (first, last): (usize, usize) = (first.parse().ok()?, last.parse().ok()?);
+        last.checked_sub(first).map(|more| more + 1)
+    };
+    list.trim().split(',').map(of_range).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cpus_are_counted() {
+        assert_eq!(count("0-1\n"), Some(2));
+        assert_eq!(count("0"), Some(1));
+        assert_eq!(count("0-3,8,10-11"), Some(7));
+        assert_eq!(["", "a", "3-1", "0-"].map(count), [None; 4]);
+    }
+
+    #[test]
+    fn mounts_share_the_entries_and_give_them_back() {
+        let entries = Arc::new(Entries { left: AtomicUsize::new(100) });
+        let take = |queues| {
+            let depth = entries.take(queues);
+            (depth, Taken { entries: entries.clone(), count: queues * depth })
+        };
+        let first = take(2);
+        assert_eq!(first.0, DEPTH_MAX);
+        let second = take(4);
+        assert_eq!(second.0, 9);
+        assert_eq!(take(1).0, 0, "all are taken");
+        drop(first);
+        assert_eq!(take(65).0, 0, "not one for each queue");
+        assert_eq!(take(2).0, 32);
+        drop(second);
+        assert_eq!(entries.left.load(Ordering::Relaxed), 100);
+    }
+}

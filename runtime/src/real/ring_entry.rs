@@ -1,0 +1,256 @@
+//! Entries of a FUSE connection's queues: memory into which the kernel puts a request, and from which it takes the answer
+//! when the entry is handed back to it (rule F3), all by the core's own ring.
+//!
+//! Promises: while the kernel has an entry, its memory can't be reached: handing it over moves it into the core's
+//! operations, and only its completion brings it back. Memory that the kernel has not given back is never used again.
+//! Absent by design: what requests and answers mean.
+
+use super::inbox::stopped;
+use super::reactor::{self, Core};
+use crate::buffer::Buf;
+use base::limits::IO_BYTES_MAX;
+use base::{Error, Result};
+use io_uring::squeue;
+use std::fs::File;
+use std::future::Future;
+use std::os::fd::{AsRawFd, RawFd};
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+/// Length of an entry's head (`fuse_uring_req_header`): 128 bytes for the header of a request or an answer, 128 for the first
+/// structure of a request's arguments, then flags, the request's number, the length of the payload and padding.
+pub const HEAD_BYTES: usize = 288;
+/// Where the first structure of the arguments begins.
+const ARGUMENT_AT: usize = 128;
+/// Where they end and the flags begin.
+const ARGUMENT_END: usize = 256;
+const COMMIT_ID_AT: usize = 264;
+const PAYLOAD_BYTES_AT: usize = 272;
+
+/// `IORING_OP_URING_CMD`.
+const URING_CMD: u8 = 46;
+/// `FUSE_IO_URING_CMD_REGISTER`: here is an entry, fetch a request.
+const REGISTER: u32 = 1;
+/// `FUSE_IO_URING_CMD_COMMIT_AND_FETCH`: take the answer, fetch the next request.
+const COMMIT_AND_FETCH: u32 = 2;
+
+/// An entry in our hands.
+pub struct RingEntry {
+    head: Buf,
+    payload: Buf,
+    /// Any descriptor of the connection; open for as long as the entry is in use.
+    device: Arc<File>,
+    queue: u16,
+    known: bool,
+}
+
+impl RingEntry {
+    /// An entry for a queue. `head` has `HEAD_BYTES`; `payload` has the most that a request or an answer carries, which the
+    /// kernel asks of every entry.
+    pub fn new(device: Arc<File>, queue: u16, mut head: Buf, payload: Buf) -> RingEntry {
+        assert!(head.len() == HEAD_BYTES && payload.len() == IO_BYTES_MAX);
+        head.fill(0);
+        RingEntry { head, payload, device, queue, known: false }
+    }
+    /// The header's room: what of it is used depends on whether a request or an answer lies here.
+    pub fn header(&self) -> &[u8] {
+        &self.head[..ARGUMENT_AT]
+    }
+    /// The room of the first structure of the arguments.
+    pub fn argument(&self) -> &[u8] {
+        &self.head[ARGUMENT_AT..ARGUMENT_END]
+    }
+    /// The request's other bytes; they begin at a boundary of 4 KiB.
+    pub fn payload(&self) -> &[u8] {
+        let length = u32::from_ne_bytes(self.field(PAYLOAD_BYTES_AT)) as usize;
+        &self.payload[..length.min(self.payload.len())]
+    }
+    fn field<const N: usize>(&self, at: usize) -> [u8; N] {
+        self.head[at..at + N].try_into().expect("within the head")
+    }
+    /// Puts an answer where the request was: its header, and what follows. The kernel takes it with the next `fetch`.
+    pub fn answer(&mut self, header: &[u8], parts: [&[u8]; 2]) {
+        self.head[..header.len()].copy_from_slice(header);
+        let mut length = 0;
+        for part in parts {
+            self.payload[length..length + part.len()].copy_from_slice(part);
+            length += part.len();
+        }
+        self.head[PAYLOAD_BYTES_AT..PAYLOAD_BYTES_AT + 4].copy_from_slice(&(length as u32).to_ne_bytes());
+    }
+    /// Hands the entry over, with the answer that lies in it unless it is new; it comes back with a request. Dropping the
+    /// future leaves it to the kernel. Only to be awaited on a core's task. Errors: `Interrupted` when the core is
+    /// stopping; what the kernel says when the connection has ended, or does not take the entry.
+    pub fn fetch(self) -> Fetch {
+        Fetch { state: State::Held(self) }
+    }
+    /// The submission that hands it over. `iovecs` must stay until its completion.
+    pub(super) fn submission(&mut self, iovecs: &mut Vec<libc::iovec>) -> squeue::Entry128 {
+        let fd = self.device.as_raw_fd();
+        if self.known {
+            let commit_id = u64::from_ne_bytes(self.field(COMMIT_ID_AT));
+            return command(fd, COMMIT_AND_FETCH, self.queue, commit_id, &[]);
+        }
+        self.known = true;
+        iovecs.clear();
+        for part in [&mut self.head, &mut self.payload] {
+            iovecs.push(libc::iovec { iov_base: part.as_mut_ptr().cast(), iov_len: part.len() });
+        }
+        command(fd, REGISTER, self.queue, 0, iovecs)
+    }
+    /// Gives the memory up without using it again: the kernel still has it.
+    pub(super) fn leave(self) {
+        std::mem::forget((self.head, self.payload));
+    }
+}
+
+/// A submission by its bytes: `io_uring` has no way to set the number of parts of such a command.
+fn command(fd: RawFd, code: u32, queue: u16, commit_id: u64, parts: &[libc::iovec]) -> squeue::Entry128 {
+    let mut bytes = [0u8; 128];
+    let mut put = |at: usize, field: &[u8]| bytes[at..at + field.len()].copy_from_slice(field);
+    put(0, &[URING_CMD]);
+    put(4, &fd.to_ne_bytes());
+    put(8, &code.to_ne_bytes());
+    if !parts.is_empty() {
+        put(16, &(parts.as_ptr() as u64).to_ne_bytes());
+        put(24, &(parts.len() as u32).to_ne_bytes());
+    }
+    // `fuse_uring_cmd_req`: flags, the request's number, the queue.
+    put(56, &commit_id.to_ne_bytes());
+    put(64, &queue.to_ne_bytes());
+    // SAFETY: a submission is the kernel's plain structure of 128 bytes, of which any value is valid.
+    unsafe { std::mem::transmute::<[u8; 128], squeue::Entry128>(bytes) }
+}
+
+/// See `RingEntry::fetch`.
+pub struct Fetch {
+    state: State,
+}
+
+enum State {
+    Held(RingEntry),
+    /// The core and the operation's number on it.
+    Handed(Rc<Core>, usize),
+    Ended,
+}
+
+impl Future for Fetch {
+    type Output = Result<RingEntry>;
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<RingEntry>> {
+        match std::mem::replace(&mut self.state, State::Ended) {
+            State::Held(entry) => {
+                let core = reactor::current().expect("entries are only fetched on a core's task");
+                if core.is_stopping() {
+                    return Poll::Ready(Err(stopped()));
+                }
+                let index = core.device.borrow_mut().fetch_start(entry, context.waker());
+                self.state = State::Handed(core, index);
+                Poll::Pending
+            }
+            State::Handed(core, index) => {
+                let outcome = core.device.borrow_mut().fetch_outcome(index, context.waker());
+                match outcome {
+                    None => {
+                        self.state = State::Handed(core, index);
+                        Poll::Pending
+                    }
+                    Some((entry, 0)) => Poll::Ready(Ok(entry)),
+                    Some((_, result)) => Poll::Ready(Err(Error::os("the kernel gives an entry back", -result))),
+                }
+            }
+            State::Ended => panic!("polled after its end"),
+        }
+    }
+}
+
+impl Drop for Fetch {
+    fn drop(&mut self) {
+        if let State::Handed(core, index) = &self.state {
+            core.device.borrow_mut().fetch_abandon(*index);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::buffer::Need;
+    use crate::{Slabs, real};
+
+    fn entry(slabs: &Slabs) -> RingEntry {
+        entry_of(slabs, Arc::new(File::open("/dev/null").expect("always there")))
+    }
+
+    fn entry_of(slabs: &Slabs, device: Arc<File>) -> RingEntry {
+        let take = |length| slabs.take(0, length, Need::Third).expect("within the bound");
+        RingEntry::new(device, 7, take(HEAD_BYTES), take(IO_BYTES_MAX))
+    }
+
+    /// A submission's bytes.
+    fn bytes(submission: squeue::Entry128) -> [u8; 128] {
+        // SAFETY: as in `command`.
+        unsafe { std::mem::transmute(submission) }
+    }
+
+    fn number(bytes: &[u8]) -> u64 {
+        bytes.iter().rev().fold(0, |sum, &byte| sum << 8 | u64::from(byte))
+    }
+
+    #[test]
+    fn submissions_are_as_the_kernel_reads_them() {
+        let slabs = Slabs::new(1, 16 << 20);
+        let mut entry = entry(&slabs);
+        let mut iovecs = Vec::new();
+        let first = bytes(entry.submission(&mut iovecs).user_data(9));
+        assert_eq!((first[0], number(&first[4..8])), (46, entry.device.as_raw_fd() as u64));
+        assert_eq!((number(&first[8..16]), number(&first[24..28]), number(&first[32..40])), (1, 2, 9));
+        assert_eq!(number(&first[16..24]), iovecs.as_ptr() as u64);
+        assert_eq!((number(&first[48..56]), number(&first[56..64]), number(&first[64..66])), (0, 0, 7));
+        assert_eq!((iovecs[0].iov_len, iovecs[1].iov_len), (288, 1 << 20));
+        assert_eq!(iovecs[1].iov_base as usize % 4096, 0);
+        // A request has come, and was answered.
+        entry.head[COMMIT_ID_AT..COMMIT_ID_AT + 8].copy_from_slice(&0x1234_5678_9abcu64.to_ne_bytes());
+        entry.answer(&[1; 16], [b"abc", b"defg"]);
+        let second = bytes(entry.submission(&mut iovecs));
+        assert_eq!((number(&second[8..16]), number(&second[16..24]), number(&second[24..28])), (2, 0, 0));
+        assert_eq!((number(&second[56..64]), number(&second[64..66])), (0x1234_5678_9abc, 7));
+        assert_eq!((entry.payload(), number(&entry.head[272..276])), (&b"abcdefg"[..], 7));
+        assert_eq!(&entry.header()[..17], [[1u8; 16].as_slice(), &[0]].concat());
+    }
+
+    /// What comes of an entry of this file: /dev/null takes every command at once, others know none.
+    fn fetched(path: &str) -> Result<RingEntry> {
+        let directory = std::env::temp_dir().join(format!("sinter-entry-{}-{}", std::process::id(), path.len()));
+        std::fs::create_dir(&directory).expect("the temporary directory is writable");
+        let (runtime, reactors) =
+            real::start(real::Options { cores: Some(1), ..real::Options::new(directory.clone(), 64 << 20, &["op"]) })
+                .expect("io_uring works here");
+        let device = Arc::new(File::open(path).expect("always there"));
+        let outcome = reactors.run(0, move || async move {
+            let mut entry = entry_of(&runtime.slabs, device);
+            entry.answer(&[2; 16], [b"kept", b""]);
+            entry.fetch().await
+        });
+        drop(reactors);
+        std::fs::remove_dir_all(directory).expect("the test made it");
+        outcome.expect("the core runs")
+    }
+
+    #[test]
+    fn an_entry_comes_back_with_its_memory_or_an_error_tells_why_not() {
+        let entry = fetched("/dev/null").expect("it takes commands");
+        assert_eq!((entry.payload(), entry.header()[0], entry.known), (&b"kept"[..], 2, true));
+        let error = fetched("/proc/self/exe").err().expect("a file takes none");
+        assert!(error.to_string().contains("gives an entry back"), "{error}");
+    }
+
+    #[test]
+    fn a_payload_is_never_longer_than_its_memory() {
+        let slabs = Slabs::new(1, 16 << 20);
+        let mut entry = entry(&slabs);
+        entry.head[PAYLOAD_BYTES_AT..PAYLOAD_BYTES_AT + 4].fill(0xff);
+        assert_eq!(entry.payload().len(), IO_BYTES_MAX);
+    }
+}
