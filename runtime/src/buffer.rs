@@ -315,16 +315,39 @@ impl Buf {
         assert!(length <= self.capacity());
         self.length = length;
     }
+    /// Lends it: the buffer is the other's, the loan only brings it back.
+    pub fn lend(self) -> (Loan, Buf) {
+        (Loan { handle: self.handle.clone() }, self)
+    }
     /// Gives up sole ownership: the bytes can no longer change.
     pub fn share(self) -> Shared {
         Shared { handle: self.handle, length: self.length }
     }
 }
 
+/// A claim to a buffer that another has. Its bytes can't be reached by it.
+pub struct Loan {
+    handle: Handle,
+}
+
+impl Loan {
+    /// The whole buffer, once whoever had it, or shares of it, has dropped all of them; before that, the loan again.
+    pub fn back(self) -> std::result::Result<Buf, Loan> {
+        let Header { class, references, .. } = self.handle.header();
+        // Acquire: every use of the bytes by those who had them is past.
+        if references.load(Ordering::Acquire) > 1 {
+            return Err(self);
+        }
+        let length = CLASS_BYTES[*class];
+        Ok(Buf { handle: self.handle, length })
+    }
+}
+
 impl Deref for Buf {
     type Target = [u8];
     fn deref(&self) -> &[u8] {
-        // SAFETY: the slot has `capacity` initialised bytes, `length` is at most that, and nobody else has a handle.
+        // SAFETY: the slot has `capacity` initialised bytes, `length` is at most that, and nobody else has a handle but a loan,
+        // which does not reach the bytes.
         unsafe { std::slice::from_raw_parts(self.handle.header().data.as_ptr(), self.length) }
     }
 }
@@ -404,6 +427,24 @@ mod tests {
             assert_eq!(slice[0], 1);
         }
         assert_eq!(slabs.bytes(), CHUNK_BYTES as u64);
+    }
+
+    #[test]
+    fn a_loan_brings_a_buffer_back_when_nobody_has_it_any_more() {
+        let slabs = Slabs::new(1, 4 << 20);
+        let (loan, mut lent) = slabs.take(0, 1 << 20, Need::First).expect("within the bound").lend();
+        let place = lent.as_ptr();
+        lent.set_len(3);
+        lent.copy_from_slice(b"abc");
+        let loan = loan.back().err().expect("it is lent");
+        let slice = lent.share().slice(1..2);
+        let loan = loan.back().err().expect("a part of it is still there");
+        drop(slice);
+        let back = loan.back().ok().expect("nobody has it");
+        assert_eq!((back.as_ptr(), back.len(), &back[..3]), (place, 1 << 20, &b"abc"[..]));
+        drop(back);
+        let all: Vec<_> = std::iter::from_fn(|| slabs.take(0, 1 << 20, Need::Third).ok()).collect();
+        assert_eq!(all.len(), 4, "it went home once");
     }
 
     #[test]

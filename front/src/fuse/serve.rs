@@ -12,6 +12,7 @@ use super::mount::{Mount, Unmounted};
 use super::reply::Head;
 use super::rings::{Taken, Transport};
 use super::rows::Rows;
+use base::limits::BULK_BYTES_MIN;
 use base::{Ino, Result, SessionId, VolumeId};
 use layer::{Answer, Call, Context, Stack};
 use runtime::real::RingEntry;
@@ -71,6 +72,9 @@ struct Shared {
     by_entry: AtomicBool,
     _taken: Option<Taken>,
 }
+
+/// Between two looks whether an entry's memory is back, if a write's answer finds it still in use: nobody should.
+const LENT_PAUSE_NS: u64 = 1_000_000;
 
 /// What the tasks of one core share.
 struct Core<T> {
@@ -164,11 +168,24 @@ async fn run_entry<T: Target>(core: Arc<Core<T>>, mut entry: RingEntry) {
         let message = core.landing().parse_entry(&entry, core.handler.identity.root);
         let payload = match message.payload_bytes {
             0 => None,
-            length => Some(core.copy(&entry, length).await),
+            length if length < BULK_BYTES_MIN => Some(core.copy(&entry, length).await),
+            _ => {
+                let (rest, payload) = entry.lend();
+                entry = rest;
+                Some(Ok(payload))
+            }
         };
         // The kernel waits for an answer in any case.
         entry.answer(Head::status(message.header.unique, libc::EIO).as_bytes(), [&[], &[]]);
         core.handler.handle(message, payload, start_ns, &mut Back::Entry(&mut entry)).await;
+        loop {
+            let (settled, is_back) = entry.settle();
+            entry = settled;
+            if is_back {
+                break;
+            }
+            core.handler.runtime.clock.sleep(LENT_PAUSE_NS).await;
+        }
     }
 }
 
@@ -224,8 +241,9 @@ impl<T: Target> Core<T> {
         let fresh = self.handler.runtime.client_buffer(Landing::fresh_bytes(length), Need::First, None).await?;
         Ok(self.landing().payload(fresh, length))
     }
-    /// A write's payload out of the entry in which it came: that is answered, and so given away, while the log may still
-    /// read the payload (rule F3).
+    /// A small write's payload out of the entry in which it came: that is answered, and so given away, while the log may
+    /// still read the payload (rule F3). A large one is on the device before its write is answered (rule U2), so that it can
+    /// stay where it is.
     async fn copy(&self, entry: &RingEntry, length: usize) -> Result<Buf> {
         let mut fresh = self.handler.runtime.client_buffer(length, Need::First, None).await?;
         fresh.copy_from_slice(&entry.payload()[..length]);

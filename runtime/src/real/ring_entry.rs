@@ -7,7 +7,7 @@
 
 use super::inbox::stopped;
 use super::reactor::{self, Core};
-use crate::buffer::Buf;
+use crate::buffer::{Buf, Loan};
 use base::limits::IO_BYTES_MAX;
 use base::{Error, Result};
 use io_uring::squeue;
@@ -39,11 +39,25 @@ const COMMIT_AND_FETCH: u32 = 2;
 /// An entry in our hands.
 pub struct RingEntry {
     head: Buf,
-    payload: Buf,
+    payload: Payload,
     /// Any descriptor of the connection; open for as long as the entry is in use.
     device: Arc<File>,
     queue: u16,
     known: bool,
+}
+
+/// An entry's larger memory.
+enum Payload {
+    Here(Buf),
+    /// Lent, and what an answer has in store for it meanwhile.
+    Lent(Loan, Stored),
+}
+
+/// The few bytes that follow an answer's header when its request was a write.
+#[derive(Default)]
+struct Stored {
+    bytes: [u8; 16],
+    length: usize,
 }
 
 impl RingEntry {
@@ -52,7 +66,7 @@ impl RingEntry {
     pub fn new(device: Arc<File>, queue: u16, mut head: Buf, payload: Buf) -> RingEntry {
         assert!(head.len() == HEAD_BYTES && payload.len() == IO_BYTES_MAX);
         head.fill(0);
-        RingEntry { head, payload, device, queue, known: false }
+        RingEntry { head, payload: Payload::Here(payload), device, queue, known: false }
     }
     /// The header's room: what of it is used depends on whether a request or an answer lies here.
     pub fn header(&self) -> &[u8] {
@@ -65,7 +79,27 @@ impl RingEntry {
     /// The request's other bytes; they begin at a boundary of 4 KiB.
     pub fn payload(&self) -> &[u8] {
         let length = u32::from_ne_bytes(self.field(PAYLOAD_BYTES_AT)) as usize;
-        &self.payload[..length.min(self.payload.len())]
+        let Payload::Here(payload) = &self.payload else { panic!("what is lent is another's") };
+        &payload[..length.min(payload.len())]
+    }
+    /// The memory itself, with the request's payload: nothing has to be copied. Its answer waits until it is back; `settle`.
+    pub fn lend(self) -> (RingEntry, Buf) {
+        let length = self.payload().len();
+        let Payload::Here(payload) = self.payload else { unreachable!("its length was just looked at") };
+        let (loan, mut lent) = payload.lend();
+        lent.set_len(length);
+        (RingEntry { payload: Payload::Lent(loan, Stored::default()), ..self }, lent)
+    }
+    /// Takes lent memory back and completes the answer. False while somebody still has it.
+    pub fn settle(self) -> (RingEntry, bool) {
+        let Payload::Lent(loan, stored) = self.payload else { return (self, true) };
+        match loan.back() {
+            Err(loan) => (RingEntry { payload: Payload::Lent(loan, stored), ..self }, false),
+            Ok(mut payload) => {
+                payload[..stored.length].copy_from_slice(&stored.bytes[..stored.length]);
+                (RingEntry { payload: Payload::Here(payload), ..self }, true)
+            }
+        }
     }
     fn field<const N: usize>(&self, at: usize) -> [u8; N] {
         self.head[at..at + N].try_into().expect("within the head")
@@ -74,9 +108,16 @@ impl RingEntry {
     pub fn answer(&mut self, header: &[u8], parts: [&[u8]; 2]) {
         self.head[..header.len()].copy_from_slice(header);
         let mut length = 0;
+        let room = match &mut self.payload {
+            Payload::Here(payload) => &mut payload[..],
+            Payload::Lent(_, stored) => &mut stored.bytes[..],
+        };
         for part in parts {
-            self.payload[length..length + part.len()].copy_from_slice(part);
+            room[length..length + part.len()].copy_from_slice(part);
             length += part.len();
+        }
+        if let Payload::Lent(_, stored) = &mut self.payload {
+            stored.length = length;
         }
         self.head[PAYLOAD_BYTES_AT..PAYLOAD_BYTES_AT + 4].copy_from_slice(&(length as u32).to_ne_bytes());
     }
@@ -89,13 +130,15 @@ impl RingEntry {
     /// The submission that hands it over. `iovecs` must stay until its completion.
     pub(super) fn submission(&mut self, iovecs: &mut Vec<libc::iovec>) -> squeue::Entry128 {
         let fd = self.device.as_raw_fd();
+        assert!(matches!(self.payload, Payload::Here(_)), "the kernel gets no memory that another has");
         if self.known {
             let commit_id = u64::from_ne_bytes(self.field(COMMIT_ID_AT));
             return command(fd, COMMIT_AND_FETCH, self.queue, commit_id, &[]);
         }
         self.known = true;
         iovecs.clear();
-        for part in [&mut self.head, &mut self.payload] {
+        let Payload::Here(payload) = &mut self.payload else { panic!("a new entry has lent nothing") };
+        for part in [&mut self.head, payload] {
             iovecs.push(libc::iovec { iov_base: part.as_mut_ptr().cast(), iov_len: part.len() });
         }
         command(fd, REGISTER, self.queue, 0, iovecs)
@@ -244,6 +287,33 @@ mod tests {
         assert_eq!((entry.payload(), entry.header()[0], entry.known), (&b"kept"[..], 2, true));
         let error = fetched("/proc/self/exe").err().expect("a file takes none");
         assert!(error.to_string().contains("gives an entry back"), "{error}");
+    }
+
+    #[test]
+    fn a_lent_payload_is_answered_once_it_is_back() {
+        let slabs = Slabs::new(1, 16 << 20);
+        let mut entry = entry(&slabs);
+        entry.answer(&[0; 16], [b"a request's payload", b""]);
+        let place = entry.payload().as_ptr();
+        let (mut entry, lent) = entry.lend();
+        assert_eq!((&lent[..], lent.as_ptr()), (&b"a request's payload"[..], place));
+        entry.answer(&[1; 16], [b"told", b""]);
+        let (entry, is_back) = entry.settle();
+        assert!(!is_back, "it is still in use");
+        drop(lent);
+        let (entry, is_back) = entry.settle();
+        assert!(is_back);
+        assert_eq!((entry.payload(), entry.payload().as_ptr()), (&b"told"[..], place));
+        assert_eq!(number(&entry.head[272..276]), 4);
+        assert!(entry.settle().1, "there is nothing to wait for");
+    }
+
+    #[test]
+    #[should_panic = "no memory that another has"]
+    fn the_kernel_gets_no_memory_that_another_has() {
+        let slabs = Slabs::new(1, 16 << 20);
+        let (mut entry, _lent) = entry(&slabs).lend();
+        entry.submission(&mut Vec::new());
     }
 
     #[test]
