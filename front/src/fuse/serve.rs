@@ -149,7 +149,7 @@ impl<T: Target> Core<T> {
         }
         let runtime = &self.handler.runtime;
         loop {
-            let start_ns = runtime.clock.now_ns();
+            let start_ns = runtime.stamp_ns();
             let received = self.landing().receive(&self.handler.device);
             let total = match received {
                 Received::Request(total) => total,
