@@ -107,8 +107,9 @@ impl Groups {
         if !self.wait_for_room(self.store().space.floor_for_data()).await? {
             return Err(full());
         }
-        if let Some(turn_ns) = self.store().space.turn(self.now_ns(), count) {
-            self.store().runtime.clock.sleep(turn_ns.saturating_sub(self.now_ns())).await;
+        let clock = &self.store().runtime.clock;
+        if let Some(turn_ns) = self.store().space.turn(clock.now_ns(), count) {
+            clock.sleep(turn_ns.saturating_sub(clock.now_ns())).await;
         }
         context.span.mark(Stage::Admit, self.now_ns());
         Ok(admitted)

@@ -271,8 +271,9 @@ impl Groups {
     pub(crate) fn rename_token(&self) -> &Token {
         &self.rename
     }
+    /// The time for spans.
     pub(crate) fn now_ns(&self) -> u64 {
-        self.store.runtime.clock.now_ns()
+        self.store.runtime.stamp_ns()
     }
 
     /// Volumes are rows of the catalogue, volume 0; everything else is of the caller's volume.

@@ -120,7 +120,10 @@ impl Stack {
                 break;
             }
         }
-        context.span.mark(Stage::Layers, runtime.clock.now_ns());
+        // What passes no layer spends nothing in them.
+        if met > 0 {
+            context.span.mark(Stage::Layers, runtime.stamp_ns());
+        }
         let mut answer = match answered {
             Some(answer) => answer,
             None => self.groups.call(context, call.op, call.data).await,

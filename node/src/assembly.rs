@@ -291,7 +291,7 @@ impl Brick {
                 trace: 0,
                 cut: 0,
                 membership: 1,
-                span: Span::start(runtime.clock.now_ns()),
+                span: Span::start(runtime.stamp_ns()),
             };
             groups.call(&context, op, None).await.map(|answer| answer.reply)
         })

@@ -27,7 +27,7 @@ A first try:
 
 /// Software-defined storage for flash and hybrid servers: one binary, one command.
 #[derive(Parser, Debug)]
-#[command(name = "sinter", version, after_help = EXIT_CODES, disable_help_subcommand = true)]
+#[command(name = "sinter", version = crate::VERSION, after_help = EXIT_CODES, disable_help_subcommand = true)]
 pub struct Cli {
     /// What to do.
     #[command(subcommand)]

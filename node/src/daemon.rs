@@ -304,7 +304,7 @@ impl Daemon {
             path: mounted.path.display().to_string(),
         });
         Status {
-            version: env!("CARGO_PKG_VERSION").to_string(),
+            version: crate::VERSION.to_string(),
             pid: std::process::id(),
             uptime_seconds: self.started.elapsed().as_secs(),
             mounts: told.collect(),

@@ -29,6 +29,12 @@ use clap::Parser;
 use failure::Exit;
 use std::process::ExitCode;
 
+/// As the package's. A build of the workshop's that observes nothing says so: it is none to use.
+const VERSION: &str = match runtime::OBSERVED {
+    true => env!("CARGO_PKG_VERSION"),
+    false => concat!(env!("CARGO_PKG_VERSION"), "-unobserved"),
+};
+
 /// glibc's allocator keeps more of what many threads take and give back with each hour (decision 0016).
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;

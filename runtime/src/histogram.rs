@@ -11,19 +11,16 @@ const BUCKETS: usize = SUB * OCTAVES;
 
 /// A histogram with one writer at a time.
 pub struct Histogram {
-    buckets: Box<[AtomicU64]>,
+    buckets: Box<[AtomicU64; BUCKETS]>,
     sum: AtomicU64,
     max: AtomicU64,
     min: AtomicU64,
 }
 
 fn bucket_of(ns: u64) -> usize {
-    if ns < SUB as u64 {
-        return ns as usize;
-    }
-    let octave = 63 - ns.leading_zeros() as usize;
-    let within = (ns >> (octave - 3)) as usize & (SUB - 1);
-    ((octave - 2) * SUB + within).min(BUCKETS - 1)
+    // Without a branch: every request asks for it several times. Below SUB each value has its own bucket.
+    let shift = 60 - (ns | SUB as u64).leading_zeros() as usize;
+    (shift * SUB + (ns >> shift) as usize).min(BUCKETS - 1)
 }
 
 fn bucket_end(bucket: usize) -> u64 {
@@ -42,7 +39,7 @@ fn bump(cell: &AtomicU64, by: u64) {
 impl Default for Histogram {
     fn default() -> Histogram {
         Histogram {
-            buckets: (0..BUCKETS).map(|_| AtomicU64::new(0)).collect(),
+            buckets: Box::new([const { AtomicU64::new(0) }; BUCKETS]),
             sum: AtomicU64::new(0),
             max: AtomicU64::new(0),
             min: AtomicU64::new(u64::MAX),
@@ -52,11 +49,17 @@ impl Default for Histogram {
 
 impl Histogram {
     /// Counts one value; only one thread at a time may record.
+    #[inline]
     pub fn record(&self, ns: u64) {
         bump(&self.buckets[bucket_of(ns)], 1);
         bump(&self.sum, ns);
-        self.max.store(self.max.load(Ordering::Relaxed).max(ns), Ordering::Relaxed);
-        self.min.store(self.min.load(Ordering::Relaxed).min(ns), Ordering::Relaxed);
+        // New extremes are rare: most values cost two comparisons.
+        if ns > self.max.load(Ordering::Relaxed) {
+            self.max.store(ns, Ordering::Relaxed);
+        }
+        if ns < self.min.load(Ordering::Relaxed) {
+            self.min.store(ns, Ordering::Relaxed);
+        }
     }
     /// Sum of the values.
     pub fn sum_ns(&self) -> u64 {

@@ -1,6 +1,7 @@
 //! Where the microseconds went: each request carries a span; at its end the core that served it adds the span to
 //! its own histograms and history. No cache line is shared on the way (mission G3, N1; decision D6).
 
+use crate::OBSERVED;
 use crate::clock::Clock;
 use crate::histogram::{Histogram, Summary};
 use std::cell::Cell;
@@ -70,7 +71,8 @@ impl Stage {
     }
 }
 
-const STAGES: usize = Stage::ALL.len();
+/// None in a build without observation: neither spans nor ledgers hold times there.
+const STAGES: usize = if OBSERVED { Stage::ALL.len() } else { 0 };
 
 /// The times of one request; lives in the task that serves it.
 #[derive(Debug)]
@@ -87,21 +89,28 @@ impl Span {
         Span { start_ns: now_ns, last_ns: Cell::new(now_ns), stages_ns: Default::default(), hops: Cell::new(0) }
     }
     /// All time since the last mark went to `stage`.
+    #[inline]
     pub fn mark(&self, stage: Stage, now_ns: u64) {
+        if !OBSERVED {
+            return;
+        }
         let spent = now_ns.saturating_sub(self.last_ns.get());
         self.add(stage, spent);
-        self.last_ns.set(self.last_ns.get().max(now_ns));
+        self.last_ns.set(self.last_ns.get() + spent);
     }
     /// Of the time since the last mark, the leader's phases are known: they get their part, `Queue` the rest
     /// (decision D3: a follower's ledger is complete).
     pub fn mark_commit(&self, write_ns: u64, flush_ns: u64, now_ns: u64) {
+        if !OBSERVED {
+            return;
+        }
         let spent = now_ns.saturating_sub(self.last_ns.get());
         let flush = flush_ns.min(spent);
         let write = write_ns.min(spent - flush);
         self.add(Stage::Flush, flush);
         self.add(Stage::Write, write);
         self.add(Stage::Queue, spent - flush - write);
-        self.last_ns.set(self.last_ns.get().max(now_ns));
+        self.last_ns.set(self.last_ns.get() + spent);
     }
     fn add(&self, stage: Stage, ns: u64) {
         let cell = &self.stages_ns[stage as usize];
@@ -130,7 +139,7 @@ struct CoreLedger {
 
 struct Row {
     total: Histogram,
-    stages: Vec<Histogram>,
+    stages: [Histogram; STAGES],
     hops: AtomicU64,
 }
 
@@ -147,11 +156,7 @@ struct HistorySlot {
 impl Ledger {
     /// Ledgers for `cores` cores; `names` lists the operations.
     pub fn new(cores: usize, names: &'static [&'static str]) -> Ledger {
-        let row = || Row {
-            total: Histogram::default(),
-            stages: (0..STAGES).map(|_| Histogram::default()).collect(),
-            hops: AtomicU64::new(0),
-        };
+        let row = || Row { total: Histogram::default(), stages: Default::default(), hops: AtomicU64::new(0) };
         let core = || CoreLedger {
             rows: names.iter().map(|_| row()).collect(),
             history: (0..HISTORY).map(|_| HistorySlot::default()).collect(),
@@ -165,19 +170,24 @@ impl Ledger {
     }
     /// Ends a span: to be called on core `core`, by its own thread only.
     pub fn record(&self, core: usize, row: OpRow, span: &Span, clock: &dyn Clock) {
-        let now_ns = clock.now_ns();
+        if !OBSERVED {
+            return;
+        }
+        let now_ns = clock.stamp_ns();
         span.mark(Stage::Reply, now_ns);
         let ledger = &self.cores[core];
         let figures = &ledger.rows[row];
         let total_ns = now_ns.saturating_sub(span.start_ns);
         figures.total.record(total_ns);
-        for (stage, ns) in span.stages_ns.iter().enumerate() {
+        for (histogram, ns) in figures.stages.iter().zip(&span.stages_ns) {
             if ns.get() > 0 {
-                figures.stages[stage].record(ns.get());
+                histogram.record(ns.get());
             }
         }
-        let hops = figures.hops.load(Ordering::Relaxed) + u64::from(span.hops.get());
-        figures.hops.store(hops, Ordering::Relaxed);
+        if span.hops.get() > 0 {
+            let hops = figures.hops.load(Ordering::Relaxed) + u64::from(span.hops.get());
+            figures.hops.store(hops, Ordering::Relaxed);
+        }
         let recorded = ledger.recorded.load(Ordering::Relaxed);
         let slot = &ledger.history[recorded as usize % HISTORY];
         slot.row.store(row as u64, Ordering::Relaxed);

@@ -1,6 +1,7 @@
 //! The measured lock: how often it was taken, how often someone had to wait, how long waits and holds lasted.
 //! Short critical sections only: never held across I/O or await (decision D5).
 
+use crate::OBSERVED;
 use crate::histogram::{Histogram, Summary};
 use std::ops::{Deref, DerefMut};
 use std::sync::{Mutex, MutexGuard, TryLockError};
@@ -23,6 +24,8 @@ struct Inner<T> {
 #[derive(Default)]
 struct Figures {
     acquired: u64,
+    /// Since when it is held, if this time is one of the sample.
+    since: Option<Instant>,
     contended: u64,
     wait: Histogram,
     hold: Histogram,
@@ -49,21 +52,28 @@ impl<T> Lock<T> {
         Lock { name, inner: Mutex::new(Inner { figures: Figures::default(), value }) }
     }
     /// Takes the lock.
+    #[inline]
     pub fn lock(&self) -> Guard<'_, T> {
         let mut inner = match self.inner.try_lock() {
             Ok(inner) => inner,
             Err(TryLockError::Poisoned(_)) => panic!("lock {}: a holder panicked", self.name),
             Err(TryLockError::WouldBlock) => {
-                let start = Instant::now();
+                let start = OBSERVED.then(Instant::now);
                 let mut inner = self.inner.lock().expect("a holder panicked");
-                inner.figures.wait.record(start.elapsed().as_nanos() as u64);
-                inner.figures.contended += 1;
+                if let Some(start) = start {
+                    inner.figures.wait.record(start.elapsed().as_nanos() as u64);
+                    inner.figures.contended += 1;
+                }
                 inner
             }
         };
-        inner.figures.acquired += 1;
-        let since = inner.figures.acquired.is_multiple_of(HOLD_SAMPLE).then(Instant::now);
-        Guard { inner, since }
+        if OBSERVED {
+            inner.figures.acquired += 1;
+            if inner.figures.acquired.is_multiple_of(HOLD_SAMPLE) {
+                inner.figures.since = Some(Instant::now());
+            }
+        }
+        Guard { inner }
     }
     /// What it has seen so far.
     pub fn summary(&self) -> LockSummary {
@@ -82,7 +92,6 @@ impl<T> Lock<T> {
 /// Access to the locked value.
 pub struct Guard<'a, T> {
     inner: MutexGuard<'a, Inner<T>>,
-    since: Option<Instant>,
 }
 
 impl<T> Deref for Guard<'_, T> {
@@ -99,9 +108,13 @@ impl<T> DerefMut for Guard<'_, T> {
 }
 
 impl<T> Drop for Guard<'_, T> {
+    #[inline]
     fn drop(&mut self) {
-        if let Some(since) = self.since {
-            self.inner.figures.hold.record(since.elapsed().as_nanos() as u64);
+        let figures = &mut self.inner.figures;
+        // The count tells without a look at the clock's time.
+        if OBSERVED && figures.acquired.is_multiple_of(HOLD_SAMPLE) {
+            let since = figures.since.take();
+            figures.hold.record(since.map_or(0, |since| since.elapsed().as_nanos() as u64));
         }
     }
 }

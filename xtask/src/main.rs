@@ -6,6 +6,7 @@ mod check;
 mod flash;
 mod instructions;
 mod mutants;
+mod observation;
 mod product;
 mod scan;
 mod tree;
@@ -24,6 +25,7 @@ cargo xtask campaign NAME ...   a long test; see cargo xtask campaign --help
 cargo xtask instructions        what operations cost, against what is stored; see cargo xtask instructions --help
 cargo xtask mutants ...         do the tests notice small changes of the product? see cargo xtask mutants --help
 cargo xtask flash ...           Sinter, the file system below and GlusterFS in turns; see cargo xtask flash --help
+cargo xtask observation ...     what observing requests costs in throughput; see cargo xtask observation --help
 ";
 
 fn main() -> ExitCode {
@@ -60,6 +62,7 @@ fn run(arguments: &[String]) -> Result<(), String> {
         ("instructions", rest) => instructions::run(rest),
         ("mutants", rest) => mutants::run(rest),
         ("flash", rest) => flash::run(rest),
+        ("observation", rest) => observation::run(rest),
         ("help" | "--help", _) => {
             print!("{HELP}");
             Ok(())

@@ -1,4 +1,5 @@
-//! The product's binary never holds the bugs that tests switch on (feature `seeded-bugs`).
+//! The product's binary never holds the bugs that tests switch on (feature `seeded-bugs`), and never goes without what
+//! observes its requests (feature `unobserved`).
 
 /// Where the bugs are declared.
 pub const DECLARED_IN: &str = "base/src/seeded.rs";
@@ -6,7 +7,10 @@ pub const DECLARED_IN: &str = "base/src/seeded.rs";
 /// Part of the mangled names of the switch that exists only with the feature; in both of rustc's manglings.
 const SWITCH: &str = "6seeded6switch";
 
-/// Looks for the switch, and for the bugs' names, in a binary.
+/// What a build without observation adds to its version.
+const UNOBSERVED: &str = "-unobserved";
+
+/// Looks for the switch, for the bugs' names and for what must not be left out, in a binary.
 pub fn check(declaration: &str, binary: &[u8]) -> Result<(), String> {
     let (_, body) =
         declaration.split_once("pub enum Bug {").ok_or("no enum Bug any more: bring this check up to date")?;
@@ -17,6 +21,9 @@ pub fn check(declaration: &str, binary: &[u8]) -> Result<(), String> {
     let names = body.lines().filter_map(|line| line.trim().strip_suffix(','));
     let names: Vec<&str> = names.filter(|name| name.chars().all(char::is_alphanumeric)).chain([SWITCH]).collect();
     let holds = |name: &&&str| binary.windows(name.len()).any(|window| window == name.as_bytes());
+    if holds(&&UNOBSERVED) {
+        return Err(format!("the binary holds {UNOBSERVED}: it was built with the feature unobserved"));
+    }
     match names.iter().find(holds) {
         Some(name) => Err(format!("the binary holds {name}: it was built with the feature seeded-bugs")),
         None => Ok(()),
@@ -33,6 +40,7 @@ mod tests {
     fn a_binary_with_bugs_is_refused() {
         assert_eq!(check(DECLARATION, b"clean binary"), Ok(()));
         assert!(check(DECLARATION, b"...AckEarly...").is_err());
+        assert!(check(DECLARATION, b"...0.1.0-unobserved...").is_err());
         assert!(check(DECLARATION, b"_ZN7runtime6seeded6switch7PROCESS17h0E").is_err());
     }
 

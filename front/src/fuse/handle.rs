@@ -53,7 +53,7 @@ impl<T: Target> Handler<T> {
     async fn ask(&self, header: &Header, ask: Ask, payload: Option<Result<Buf>>, start_ns: u64, back: &mut Back<'_>) {
         let row = self.row(&ask);
         let mut context = self.context(header, &ask, start_ns);
-        context.span.mark(Stage::Front, self.runtime.clock.now_ns());
+        context.span.mark(Stage::Front, self.runtime.stamp_ns());
         match self.tell(&mut context, header.unique, ask, payload).await {
             Ok(told) => self.answer(&mut context, header.unique, told, back).await,
             Err(error) => send(back, header.unique, &Head::status(header.unique, reply::errno(&error)), &[]),

@@ -161,7 +161,7 @@ async fn run_entry<T: Target>(core: Arc<Core<T>>, mut entry: RingEntry) {
         // Else the connection has ended, or the kernel does not take entries and has its requests read.
         let Ok(fetched) = entry.fetch().await else { return };
         entry = fetched;
-        let start_ns = core.handler.runtime.clock.now_ns();
+        let start_ns = core.handler.runtime.stamp_ns();
         if !core.shared.by_entry.load(Ordering::Relaxed) {
             core.shared.by_entry.store(true, Ordering::Relaxed);
         }
@@ -210,7 +210,7 @@ impl<T: Target> Core<T> {
         }
         let runtime = &self.handler.runtime;
         loop {
-            let start_ns = runtime.clock.now_ns();
+            let start_ns = runtime.stamp_ns();
             let received = self.landing().receive(&self.device);
             let total = match received {
                 Received::Request(total) => total,

@@ -59,6 +59,11 @@ pub struct Report {
     pub mean: u64,
     /// The slowest second's writes.
     pub least: u64,
+    /// Seconds without any write.
+    pub zero: u64,
+    /// The mean of the first minute, in which a brick may still have room that was never used; of the first half of a shorter
+    /// run.
+    pub first_mean: u64,
     /// The mean of the minute after the first; of the first half of a shorter run.
     pub early_mean: u64,
     /// The mean of the last minute; of the last half of a shorter run.
@@ -69,7 +74,9 @@ pub struct Report {
     pub p99_ns: u64,
     /// The longest.
     pub max_ns: u64,
-    /// What the brick's device wrote per byte that clients wrote.
+    /// What the brick's device wrote.
+    pub device_bytes: Option<u64>,
+    /// The same per byte that clients wrote.
     pub amplification: Option<f64>,
     /// What a log with this fill must write at least under uniform overwrite.
     pub model: Option<f64>,
@@ -115,16 +122,19 @@ pub fn measure(directory: &Path, plan: &Plan, course: &mut Course) -> Result<Rep
         zipf: plan.zipf,
         mean: mean(&windows),
         least: windows.iter().copied().min().unwrap_or(0),
+        zero: windows.iter().filter(|&&writes| writes == 0).count() as u64,
+        first_mean: mean(&windows[..span]),
         early_mean: mean(&windows[early..early + span]),
         late_mean: mean(&windows[windows.len() - span..]),
         p50_ns: measured.latency.quantile_ns(0.5),
         p99_ns: measured.latency.quantile_ns(0.99),
         max_ns: measured.latency.max_ns(),
-        amplification: spent.map(|(before, after)| {
+        device_bytes: spent.as_ref().map(|(before, after)| after.device_bytes - before.device_bytes),
+        amplification: spent.as_ref().map(|(before, after)| {
             let written = (after.device_bytes - before.device_bytes) as f64;
             written / (after.client_bytes - before.client_bytes).max(1) as f64
         }),
-        model: after.filter(|_| !plan.zipf).map(|after| {
+        model: spent.filter(|_| !plan.zipf).map(|(_, after)| {
             // Free segments hold nothing that could be overwritten.
             model(after.logical_bytes as f64 / (after.physical_bytes - after.free_bytes).max(1) as f64)
         }),
@@ -202,11 +212,16 @@ impl Report {
         row("slowest second", percent(self.least, self.mean));
         let (low, disturbed) = (count(self.low), count(self.low_disturbed));
         row("below half of the mean", format!("{low} s, the host took processor time in {disturbed} of them"));
+        row("without any write", format!("{} s", count(self.zero)));
+        row("first", count(self.first_mean));
         row("early", count(self.early_mean));
         row("late", percent(self.late_mean, self.early_mean));
         row("p50", crate::table::duration(self.p50_ns));
         row("p99", crate::table::duration(self.p99_ns));
         row("max", crate::table::duration(self.max_ns));
+        if let Some(device_bytes) = self.device_bytes {
+            row("device bytes", bytes(device_bytes));
+        }
         if let Some(amplification) = self.amplification {
             row("device bytes per client byte", format!("{amplification:.2}"));
         }
@@ -264,7 +279,7 @@ mod tests {
         let report = measure(scratch.path(), &plan, &mut crate::bench::tests::silent());
         let report = report.unwrap_or_else(|failure| panic!("{failure:?}"));
         assert!((1..=3).contains(&report.windows.len()) && report.mean > 0, "{report:?}");
-        assert!(report.table().contains("slowest second"));
+        assert!(report.table().contains("slowest second") && report.first_mean > 0);
         assert_eq!(report.stolen_percent.len(), report.windows.len());
     }
 }

@@ -205,7 +205,7 @@ pub struct BenchStreams {
     /// Bits per second of each reader (a number), 1000 to 1000000000
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u64).range(1000..=1_000_000_000), default_value_t = 1_000_000)]
     pub bit_rate: u64,
-    /// Bytes of each reader's file, 128K to 1T; the one at full speed has 2G
+    /// Bytes of each reader's file, 128K to 1T; the one at full speed has all of that, at most 2G
     #[arg(long, value_name = "BYTES", value_parser = stream_bytes, default_value = "2M")]
     pub size: u64,
 }

@@ -19,8 +19,8 @@ use std::time::Duration;
 const JOBS_DEFAULT: u32 = 4;
 const DEPTH_DEFAULT: u32 = 8;
 
-/// What is read at full speed beside streams: some seconds' worth.
-const READER_BYTES: u64 = 2 << 30;
+/// What is read at full speed beside streams is as large as all their files together, but at most some seconds' worth.
+const READER_BYTES_MAX: u64 = 2 << 30;
 
 /// Runs a bench.
 pub fn run(command: &Bench) -> Result<Exit, Failure> {
@@ -95,11 +95,12 @@ fn commit_mix(options: &BenchCommitMix) -> commit_mix::Plan {
 }
 
 fn streams(options: &BenchStreams) -> streams::Plan {
+    let file_bytes = options.size.next_multiple_of(streams::CHUNK_BYTES);
     streams::Plan {
         streams: options.streams,
         bit_rate: options.bit_rate,
-        file_bytes: options.size.next_multiple_of(streams::CHUNK_BYTES),
-        reader_bytes: READER_BYTES,
+        file_bytes,
+        reader_bytes: (u64::from(options.streams) * file_bytes).min(READER_BYTES_MAX),
         time: time(&options.target),
     }
 }

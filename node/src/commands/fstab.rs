@@ -86,7 +86,7 @@ const IGNORED: [&str; 21] = [
 
 /// Mount a volume of a Sinter brick; called by mount(8).
 #[derive(Parser, Debug)]
-#[command(name = NAME, version, after_help = OPTIONS)]
+#[command(name = NAME, version = crate::VERSION, after_help = OPTIONS)]
 struct Helper {
     /// Directory of the brick
     data: PathBuf,

@@ -1,15 +1,17 @@
 //! The machine's clocks, and the timers of a core.
 
 use super::reactor;
+use super::stamps::Stamps;
 use crate::clock::{Clock, Sleep};
 use base::Time;
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 /// CLOCK_BOOTTIME and CLOCK_REALTIME, both read without a system call.
-pub(super) struct RealClock;
+pub(super) struct RealClock(pub(super) Arc<Stamps>);
 
 fn read(clock: libc::clockid_t) -> libc::timespec {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
@@ -29,12 +31,18 @@ impl Clock for RealClock {
     fn now_ns(&self) -> u64 {
         now_ns()
     }
+    fn stamp_ns(&self) -> u64 {
+        self.0.now_ns()
+    }
     fn wall(&self) -> Time {
         let time = read(libc::CLOCK_REALTIME);
         Time(time.tv_sec * 1_000_000_000 + time.tv_nsec)
     }
     fn sleep(&self, ns: u64) -> Sleep {
-        Box::pin(Sleeping { deadline_ns: now_ns().saturating_add(ns), timer: None })
+        let now_ns = now_ns();
+        // Somebody sleeps all the time.
+        self.0.refine(now_ns);
+        Box::pin(Sleeping { deadline_ns: now_ns.saturating_add(ns), timer: None })
     }
 }
 

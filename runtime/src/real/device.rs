@@ -1,7 +1,6 @@
 //! I/O of one core in flight: what the kernel works on, and what to do when it is done. Operations are recycled;
 //! a warm one allocates nothing.
 
-use super::clock::now_ns;
 use super::figures::{Figures, Verb};
 use super::files::{Files, failed};
 use super::ring::{Ring, Wait};
@@ -181,7 +180,7 @@ impl Device {
         let index = self.take_op(Work::Transfer(Progress {
             slot,
             verb,
-            start_ns: now_ns(),
+            start_ns: self.figures.stamp_ns(),
             file,
             fd,
             done_bytes: 0,

@@ -1,7 +1,6 @@
 //! Runs one core's tasks. A task is in the run queue at most once; waking it allocates nothing, from its own core
 //! or from any other thread.
 
-use super::clock::now_ns;
 use super::figures::Figures;
 use super::inbox::Inbox;
 use super::reactor;
@@ -97,7 +96,7 @@ impl Executor {
         // From here on a wake-up queues it again; acquires what wakers wrote before.
         task.queued.swap(false, Ordering::AcqRel);
         let Some((mut future, waker)) = self.lift(&task) else { return true };
-        let start_ns = figures.run().then(now_ns);
+        let start_ns = figures.run().then(|| figures.stamp_ns());
         let polled = future.as_mut().poll(&mut Context::from_waker(&waker));
         if let Some(start_ns) = start_ns {
             figures.ran_since(start_ns);

@@ -1,9 +1,10 @@
 //! What a core has done and what the device took, counted by the core itself without a shared cache line; read by
 //! anyone (decision D6).
 
-use super::clock::now_ns;
 use super::cores::Cores;
 use super::pool::PoolSummary;
+use super::stamps::Stamps;
+use crate::OBSERVED;
 use crate::histogram::{Histogram, Summary};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -27,6 +28,7 @@ pub(super) struct Figures {
     runs: AtomicU64,
     run: Histogram,
     io: [Histogram; 3],
+    stamps: Arc<Stamps>,
 }
 
 fn bump(cell: &AtomicU64) -> u64 {
@@ -37,6 +39,14 @@ fn bump(cell: &AtomicU64) -> u64 {
 }
 
 impl Figures {
+    /// Of a core whose times come from `stamps`.
+    pub fn new(stamps: Arc<Stamps>) -> Figures {
+        Figures { stamps, ..Figures::default() }
+    }
+    /// The time for what is timed here.
+    pub fn stamp_ns(&self) -> u64 {
+        if OBSERVED { self.stamps.now_ns() } else { 0 }
+    }
     /// A turn began.
     pub fn turn(&self) {
         bump(&self.turns);
@@ -51,15 +61,17 @@ impl Figures {
     }
     /// A task runs; true if it is to be timed.
     pub fn run(&self) -> bool {
-        bump(&self.runs).is_multiple_of(RUN_SAMPLE)
+        OBSERVED && bump(&self.runs).is_multiple_of(RUN_SAMPLE)
     }
     /// A timed run ended.
     pub fn ran_since(&self, start_ns: u64) {
-        self.run.record(now_ns().saturating_sub(start_ns));
+        self.run.record(self.stamp_ns().saturating_sub(start_ns));
     }
     /// An I/O succeeded.
     pub fn io(&self, verb: Verb, start_ns: u64) {
-        self.io[verb as usize].record(now_ns().saturating_sub(start_ns));
+        if OBSERVED {
+            self.io[verb as usize].record(self.stamp_ns().saturating_sub(start_ns));
+        }
     }
     fn summary(&self) -> CoreSummary {
         CoreSummary {

@@ -19,6 +19,7 @@ mod pool;
 mod reactor;
 mod ring;
 mod ring_entry;
+mod stamps;
 #[cfg(test)]
 mod tests;
 mod turns;
@@ -32,6 +33,7 @@ pub use files::raise_open_files;
 pub use poller::{Readable, readable};
 pub use pool::PoolSummary;
 pub use ring_entry::{Fetch, HEAD_BYTES, RingEntry};
+pub use stamps::Stamps;
 pub use turns::give_way;
 
 use crate::random::{Random, SplitMix};
@@ -99,7 +101,9 @@ pub fn start(options: Options) -> Result<(Runtime, Reactors)> {
     let count = options.cores.unwrap_or(cpus.len());
     assert!((1..=CORES_MAX).contains(&count), "between 1 and 1024 cores");
     let files = files::Files::open_directory(&options.directory, options.device.clone(), options.read_only)?;
-    let figures: Vec<Arc<figures::Figures>> = (0..count).map(|_| Arc::default()).collect();
+    let stamps = Arc::new(Stamps::start());
+    let figures: Vec<Arc<figures::Figures>> =
+        (0..count).map(|_| Arc::new(figures::Figures::new(stamps.clone()))).collect();
     let inboxes = cores::inboxes(count)?;
     let (wakeful, watcher) = wakeful::Wakeful::start(&figures).unzip();
     let foreign_slots = crate::transfer::SlotPool::new();
@@ -116,7 +120,7 @@ pub fn start(options: Options) -> Result<(Runtime, Reactors)> {
     let cores = Arc::new(cores::Cores { world, pool, background });
     let reactors = Reactors { cores: cores.clone(), threads };
     let runtime = Runtime {
-        clock: Arc::new(clock::RealClock),
+        clock: Arc::new(clock::RealClock(stamps)),
         disk: disk(&options, &cores)?,
         tasks: cores,
         random: Arc::new(Entropy::new()?),

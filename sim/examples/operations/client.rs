@@ -75,17 +75,16 @@ impl Client {
     }
 
     async fn handle(&self, message: &[u8], payload: &[u8]) -> Told {
-        let clock = &*self.runtime.clock;
-        let start_ns = clock.now_ns();
+        let start_ns = self.runtime.stamp_ns();
         let mut header = parse::header(message, message.len() + payload.len()).expect("the kernel sends headers");
         let body = &message[HEADER_BYTES..];
         header.umask = parse::umask(header.opcode, body);
         let ask = parse::ask(&header, body, payload.len(), self.root).expect("the kernel sends requests");
         let data = if payload.is_empty() { None } else { Some(self.landed(payload).await) };
         let context = self.context(header.unique, header.umask, start_ns);
-        context.span.mark(Stage::Front, clock.now_ns());
+        context.span.mark(Stage::Front, self.runtime.stamp_ns());
         let (row, told) = self.tell(&context, header.unique, ask, data).await;
-        self.runtime.ledger.record(0, row, &context.span, clock);
+        self.runtime.ledger.record(0, row, &context.span, &*self.runtime.clock);
         told
     }
     /// The payload in a buffer of its own.

@@ -230,7 +230,7 @@ impl Log {
             waited = true;
         }
         if waited {
-            span.mark(Stage::Admit, self.runtime.clock.now_ns());
+            span.mark(Stage::Admit, self.runtime.stamp_ns());
         }
         Ok(())
     }
@@ -308,7 +308,7 @@ impl Log {
         })
         .await?;
         if let Some(span) = span {
-            span.mark_commit(write_ns, flush_ns, self.runtime.clock.now_ns());
+            span.mark_commit(write_ns, flush_ns, self.runtime.stamp_ns());
         }
         Ok(())
     }

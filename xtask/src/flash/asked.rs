@@ -1,6 +1,8 @@
 //! What the command line asks for.
 
-use crate::flash::rows::{self, Place, Task};
+use crate::flash::benches;
+use crate::flash::fio::{FILE_BYTES, FILES};
+use crate::flash::rows::{self, Place, Task, Work};
 use std::path::PathBuf;
 
 pub const HELP: &str = "\
@@ -11,12 +13,15 @@ cargo xtask flash rows                      the rows' names and targets
   flash.md, flash.json and plots into DIR, after each row. Installs the Debian packages that it misses (fio, xfsprogs,
   glusterfs-server), and takes everything else back at its end, also after Ctrl-C.
 
-  --only NAME,...         only these rows, or rows that begin so (random, small-create-4x16k)
+  --only NAME,...         only these rows, or rows that begin so (random, small-create-4x16k); steady is measured alone
+  --except NAME,...       not these rows, or rows that begin so
   --sides NAME,...        of raw,sinter,gluster [all]
   --sinter [NAME=]BINARY  a build of Sinter; twice: two builds, which are compared too [sinter=the checkout's release build]
   --rounds N              1 to 100 [5]
+  --peer-rounds N         GlusterFS takes part in the first N rounds only [as many as there are]
   --seconds N             of each measurement, 1 to 600 [5]
   --size N                of XFS's loop file, in GiB, 16 to 1024 [40]
+  --xfs DIR               use an XFS that is mounted there, on which --size must be free [a loop file is made]
   --work DIR              made for the run, on the disk that is measured [/var/tmp/sinter-flash]
   --curves                beside the table, rates over depth and over jobs, as plots
 ";
@@ -27,13 +32,18 @@ pub struct Asked {
     pub out: PathBuf,
     pub work: PathBuf,
     only: Vec<String>,
+    except: Vec<String>,
     pub raw: bool,
     pub gluster: bool,
     /// Builds of Sinter: name and binary.
     pub builds: Vec<(String, PathBuf)>,
     pub rounds: u64,
+    /// Of these, in how many the peer takes part.
+    pub peer_rounds: u64,
     pub seconds: u64,
     pub size_gib: u64,
+    /// An XFS that is there already.
+    pub xfs: Option<PathBuf>,
     curves: bool,
 }
 
@@ -44,12 +54,15 @@ impl Asked {
             out: PathBuf::new(),
             work: PathBuf::from("/var/tmp/sinter-flash"),
             only: Vec::new(),
+            except: Vec::new(),
             raw: true,
             gluster: true,
             builds: Vec::new(),
             rounds: 5,
+            peer_rounds: u64::MAX,
             seconds: 5,
             size_gib: 40,
+            xfs: None,
             curves: false,
         };
         let (mut sides, mut builds) = (["raw", "sinter", "gluster"].map(str::to_string).to_vec(), Vec::new());
@@ -65,9 +78,12 @@ impl Asked {
                 "--out" => asked.out = absolute(value)?,
                 "--work" => asked.work = absolute(value)?,
                 "--only" => asked.only = list(value),
+                "--xfs" => asked.xfs = Some(absolute(value)?),
+                "--except" => asked.except = list(value),
                 "--sides" => sides = list(value),
                 "--sinter" => builds.push(build(value)?),
                 "--rounds" => asked.rounds = number(name, value, 1, 100)?,
+                "--peer-rounds" => asked.peer_rounds = number(name, value, 1, 100)?,
                 "--seconds" => asked.seconds = number(name, value, 1, 600)?,
                 "--size" => asked.size_gib = number(name, value, 16, 1024)?,
                 _ => return Err(format!("{name}: not known\n\n{HELP}")),
@@ -103,22 +119,56 @@ impl Asked {
     }
     /// The tasks that are asked for.
     pub fn tasks(&self) -> Result<Vec<Task>, String> {
+        if self.is_alone() {
+            return Ok(rows::steady());
+        }
         let mut tasks = rows::picked(rows::all(), &self.only)?;
+        if !self.except.is_empty() {
+            let except = rows::picked(rows::all(), &self.except)?;
+            tasks.retain(|task| except.iter().all(|other| other.rows[0].name != task.rows[0].name));
+        }
         // They come together: a curve of one point is none.
         if self.curves {
             tasks.extend(rows::curves());
         }
+        self.has_room(&tasks)?;
         Ok(tasks)
+    }
+    /// A brick has the XFS for itself.
+    fn is_alone(&self) -> bool {
+        self.only == ["steady"]
     }
     /// What bricks of Sinter may take: the sides' other files need half of the XFS at most.
     pub fn brick_gib(&self, place: Place) -> u64 {
-        if place == Place::Xfs { self.size_gib / 4 } else { (self.size_gib / 8).max(4) }
+        match place {
+            Place::Xfs if self.is_alone() => self.size_gib * 4 / 5 / self.builds.len().max(1) as u64,
+            Place::Xfs => self.size_gib / 4,
+            Place::Ext4 => (self.size_gib / 8).max(4),
+        }
+    }
+    /// Whose own benches are loads.
+    pub fn bench_build(&self) -> PathBuf {
+        self.builds.first().map_or_else(own_build, |(_, binary)| binary.clone())
+    }
+    /// Refuses streams on bricks that can't hold their files beside those of other rows.
+    fn has_room(&self, tasks: &[Task]) -> Result<(), String> {
+        // A brick keeps a fifth of itself for the cleaner.
+        let needed = (benches::streams_bytes(self.seconds) + u64::from(FILES) * FILE_BYTES) / 4 * 5;
+        let brick_gib = needed.div_ceil(1 << 30);
+        if self.builds.is_empty()
+            || self.brick_gib(Place::Xfs) >= brick_gib
+            || tasks.iter().all(|task| task.work != Work::Streams)
+        {
+            return Ok(());
+        }
+        Err(format!("streams need --size {} for {} s, or --except streams", 4 * brick_gib, self.seconds))
     }
     /// Bytes that a run takes of the host's file system.
     pub fn bytes_needed(&self, on_ext4: bool) -> u64 {
         let bricks = if on_ext4 { self.brick_gib(Place::Ext4) * self.builds.len() as u64 } else { 0 };
         // And a little for logs and for raw files.
-        (self.size_gib + bricks + 2) << 30
+        let image = if self.xfs.is_some() { 0 } else { self.size_gib };
+        (image + bricks + 2) << 30
     }
 }
 
@@ -185,11 +235,37 @@ mod tests {
     }
 
     #[test]
+    fn streams_need_room_in_a_brick() {
+        let program = std::env::current_exe().expect("it runs");
+        let line = format!("--out o --sides sinter --seconds 2 --sinter {}", program.display());
+        let told =
+            |more: &str| read(&format!("{line} {more}")).expect("it is a good line").tasks().map(|tasks| tasks.len());
+        assert!(told("--size 16").is_err_and(|error| error.contains("--size 28 for 2 s")), "{:?}", told("--size 16"));
+        assert_eq!(told("--size 28"), Ok(rows::all().len()));
+        assert_eq!(told("--size 16 --except streams"), Ok(rows::all().len() - 1));
+    }
+
+    #[test]
+    fn a_filled_brick_is_alone_and_has_the_device() {
+        let asked = read("--out o --sides raw --only steady --size 20").expect("it is a good line");
+        let tasks = asked.tasks().expect("there is such a row");
+        assert_eq!((tasks.len(), tasks[0].rows[0].name.as_str(), asked.brick_gib(Place::Xfs)), (1, "steady", 16));
+        assert!(read("--out o --sides raw --only steady,idle").expect("it is a good line").tasks().is_err());
+        let asked = read("--out o --sides raw --except small,streams,idle").expect("it is a good line");
+        let tasks = asked.tasks().expect("there are others");
+        let is_left_out = |name: &str| ["small", "streams", "idle"].iter().any(|out| name.starts_with(out));
+        assert!(tasks.iter().all(|task| !is_left_out(&task.rows[0].name)));
+        assert_eq!(tasks.len(), rows::all().len() - 9 - 2);
+    }
+
+    #[test]
     fn only_what_is_asked_for_is_measured() {
         let asked = read("--out o --sides raw --only random --curves").expect("it is a good line");
         let tasks = asked.tasks().expect("there are such rows");
         assert_eq!(tasks.iter().filter(|task| task.point.is_none()).count(), 2);
         assert_eq!(tasks.len(), 2 + 2 * (7 + 5));
         assert_eq!(asked.bytes_needed(true), 42 << 30);
+        let asked = read("--out o --sides raw --xfs /there").expect("it is a good line");
+        assert_eq!((asked.bytes_needed(true), asked.xfs), (2 << 30, Some(PathBuf::from("/there"))));
     }
 }

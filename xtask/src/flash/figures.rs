@@ -26,16 +26,22 @@ pub struct Target {
     pub above_raw_us: Option<f64>,
     /// CPU time of the daemon per operation, at most.
     pub daemon_us: Option<f64>,
-    /// The value itself, at most.
-    pub value_max: Option<f64>,
+    /// The value itself must be less.
+    pub below: Option<f64>,
+    /// The value itself must not be less.
+    pub at_least: Option<f64>,
 }
 
-/// Ratios of rounds.
+/// How often an interval is to hold the true median.
+const CONFIDENCE: f64 = 0.95;
+
+/// Ratios of rounds: their median, and the interval in which the sign test finds the true one (W. R. Thompson, "On confidence
+/// ranges for the median", 1936). Of less than six rounds it is all there is between the least and the largest.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Ratio {
     pub median: f64,
-    pub min: f64,
-    pub max: f64,
+    pub low: f64,
+    pub high: f64,
 }
 
 /// The middle one, or the mean of the two in the middle.
@@ -60,13 +66,30 @@ pub fn p50_us(figures: &[Figure]) -> Option<f64> {
 
 /// Ours to theirs, round by round: what the device did in a round, it did to both.
 pub fn ratio(ours: &[Figure], theirs: &[Figure]) -> Option<Ratio> {
-    let ratios: Vec<f64> = ours.iter().zip(theirs).map(|(our, their)| our.value / their.value).collect();
+    let mut ratios: Vec<f64> = ours.iter().zip(theirs).map(|(our, their)| our.value / their.value).collect();
     if ratios.is_empty() {
         return None;
     }
-    let min = ratios.iter().copied().fold(f64::INFINITY, f64::min);
-    let max = ratios.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-    Some(Ratio { median: median(&ratios), min, max })
+    ratios.sort_by(f64::total_cmp);
+    let outside = outside(ratios.len());
+    Some(Ratio { median: median(&ratios), low: ratios[outside], high: ratios[ratios.len() - 1 - outside] })
+}
+
+/// How many of so many ratios lie below the interval, and as many above: as many as may be, for the chance that only so few fell
+/// on one side of the true median to be small.
+fn outside(count: usize) -> usize {
+    let (mut ways, mut sum) = (1.0, 0.0);
+    let mut outside = 0;
+    for fewer in 0..count {
+        sum += ways;
+        ways *= (count - fewer) as f64 / (fewer + 1) as f64;
+        // On either side.
+        if 2.0 * sum / 2f64.powi(count as i32) > 1.0 - CONFIDENCE {
+            break;
+        }
+        outside = fewer;
+    }
+    outside
 }
 
 /// What came of a target.
@@ -108,7 +131,7 @@ pub fn judged(target: &Target, ours: &[Figure], raw: Option<&[Figure]>, peer: Op
         missed.push(format!("{daemon_us:.1} us of CPU"));
     }
     let value = median_of(ours, |figure| figure.value);
-    if target.value_max.is_some_and(|most| value >= most) {
+    if target.below.is_some_and(|most| value >= most) || target.at_least.is_some_and(|least| value < least) {
         missed.push(format!("{value:.2}"));
     }
     match (missed.is_empty(), open.is_empty()) {

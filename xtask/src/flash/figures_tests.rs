@@ -18,8 +18,17 @@ fn the_median_is_in_the_middle() {
 fn a_ratio_is_the_median_of_rounds_and_not_that_of_medians() {
     // The device was ten times as fast in the last round, for both.
     let ratio = ratio(&figures(&[8.0, 9.0, 50.0]), &figures(&[10.0, 10.0, 100.0])).expect("there are rounds");
-    assert_eq!(ratio, Ratio { median: 0.8, min: 0.5, max: 0.9 });
+    assert_eq!(ratio, Ratio { median: 0.8, low: 0.5, high: 0.9 });
     assert_eq!(super::ratio(&figures(&[1.0]), &[]), None);
+}
+
+#[test]
+fn an_interval_is_that_of_the_sign_test() {
+    // From published tables at 5%, two-sided, counted from 0.
+    assert_eq!([1, 5, 6, 8, 9, 12, 20].map(outside), [0, 0, 0, 0, 1, 2, 5]);
+    let rounds: Vec<f64> = (1..=20).map(f64::from).collect();
+    let ratio = ratio(&figures(&rounds), &figures(&[10.0; 20])).expect("there are rounds");
+    assert_eq!(ratio, Ratio { median: 1.05, low: 0.6, high: 1.5 });
 }
 
 #[test]
@@ -48,6 +57,9 @@ fn latency_cpu_and_value_have_targets_of_their_own() {
     let busy = [Figure { daemon_us: 10.1, value: 1.0, ..Figure::default() }];
     let cpu = Target { daemon_us: Some(10.0), ..Target::default() };
     assert_eq!(judged(&cpu, &busy, None, None), Outcome::Missed(vec!["10.1 us of CPU".to_string()]));
-    let idle = Target { value_max: Some(1.0), ..Target::default() };
+    let idle = Target { below: Some(1.0), ..Target::default() };
     assert_eq!(judged(&idle, &busy, None, None), Outcome::Missed(vec!["1.00".to_string()]));
+    let least = |least| Target { at_least: Some(least), ..Target::default() };
+    assert_eq!(judged(&least(1.1), &busy, None, None), Outcome::Missed(vec!["1.00".to_string()]));
+    assert_eq!(judged(&least(1.0), &busy, None, None), Outcome::Met);
 }

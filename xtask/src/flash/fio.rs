@@ -30,7 +30,7 @@ pub enum Durable {
 }
 
 /// A load.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Load {
     /// fio's name of it: `randread`, `write` ...
     pub pattern: &'static str,

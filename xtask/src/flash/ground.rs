@@ -1,6 +1,7 @@
 //! What the sides stand on: packages, an XFS on a loop device with direct I/O, and the host's own file system.
 
 use crate::flash::undo::{Undo, quoted};
+use std::cell::OnceCell;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -10,6 +11,8 @@ const GIB: u64 = 1 << 30;
 pub struct Ground {
     /// On the host's file system.
     pub root: PathBuf,
+    /// Where the XFS is, and the device below it, once there is one.
+    below: OnceCell<(PathBuf, String)>,
 }
 
 /// Runs a program to its end; what it printed, or what it complained about.
@@ -72,6 +75,11 @@ fn file_system(path: &Path) -> Result<(u64, String), String> {
     Ok((number(blocks)? * number(bytes)?, kind.to_string()))
 }
 
+/// Bytes written, of a block device's `stat`: its seventh field counts sectors of 512 bytes, whatever the device's own.
+fn written(stat: &str) -> Option<u64> {
+    Some(stat.split_whitespace().nth(6)?.parse::<u64>().ok()? * 512)
+}
+
 impl Ground {
     /// Makes the directory in which all lies; `bytes` will be needed there.
     pub fn new(root: PathBuf, bytes: u64, undo: &Undo) -> Result<Ground, String> {
@@ -91,11 +99,28 @@ impl Ground {
             )
         })?;
         undo.add(&format!("rm -rf --one-file-system {}", quoted(&root)))?;
-        Ok(Ground { root })
+        Ok(Ground { root, below: OnceCell::new() })
     }
-    /// Where the XFS is mounted.
+    /// The directory on XFS.
     pub fn xfs(&self) -> PathBuf {
-        self.root.join("xfs")
+        self.below.get().expect("it is made before it is used").0.clone()
+    }
+    /// Takes a directory of an XFS that is there already, on which `gib` must be free.
+    pub fn take_xfs(&self, above: &Path, gib: u64, undo: &Undo) -> Result<(), String> {
+        let shown = above.display();
+        match file_system(above)? {
+            (_, kind) if kind != "xfs" => return Err(format!("--xfs {shown}: it is {kind}")),
+            (free, _) if free < gib * GIB => {
+                return Err(format!("--xfs {shown}: it has {} GiB, and --size says {gib}", free / GIB));
+            }
+            _ => {}
+        }
+        let own = above.join("sinter-flash");
+        std::fs::create_dir(&own).map_err(|error| format!("{}: {error}", own.display()))?;
+        undo.add(&format!("rm -rf --one-file-system {}", quoted(&own)))?;
+        let device = told("findmnt", &["--noheadings", "--output", "SOURCE", "--target", text(above)])?;
+        self.below.set((own, device)).expect("there is one XFS");
+        Ok(())
     }
     /// Makes the XFS, on a file that has all its blocks: else who writes to new places would pay for the host's allocation.
     pub fn make_xfs(&self, gib: u64, undo: &Undo) -> Result<(), String> {
@@ -118,10 +143,22 @@ impl Ground {
         }
         // Without discarding, which would give the image's blocks back.
         told("mkfs.xfs", &["-q", "-K", &device])?;
-        let mount = self.xfs();
+        let mount = self.root.join("xfs");
         std::fs::create_dir(&mount).map_err(|error| format!("{}: {error}", mount.display()))?;
         told("mount", &["-t", "xfs", &device, text(&mount)])?;
-        undo.add(&unmounted(&mount))
+        undo.add(&unmounted(&mount))?;
+        self.below.set((mount, device)).expect("there is one XFS");
+        Ok(())
+    }
+    /// The device below the XFS.
+    pub fn device(&self) -> &str {
+        &self.below.get().expect("it is made before it is used").1
+    }
+    /// All bytes that the device below the XFS has written so far, whoever wrote them.
+    pub fn written_bytes(&self) -> Result<u64, String> {
+        let path = self.device().replace("/dev/", "/sys/class/block/") + "/stat";
+        let stat = std::fs::read_to_string(&path).map_err(|error| format!("{path}: {error}"))?;
+        written(&stat).ok_or_else(|| format!("{path}: not understood: {stat}"))
     }
     /// Refuses a host file system that rows are not named after.
     pub fn need_ext4(&self) -> Result<(), String> {
@@ -174,6 +211,14 @@ pub fn described(work: &Path, with_peer: bool) -> Vec<(&'static str, String)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn sectors_are_of_512_bytes() {
+        let stat =
+            "    1234        5    67890      100     4321        6     2048      200        0      300      400\n";
+        assert_eq!(written(stat), Some(1 << 20));
+        assert_eq!(written("1 2 3"), None);
+    }
 
     #[test]
     fn a_program_that_fails_says_why() {

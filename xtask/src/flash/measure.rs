@@ -1,5 +1,6 @@
 //! Measures a task on a side: its load, with who used the CPUs meanwhile.
 
+use crate::flash::benches;
 use crate::flash::cpu::{self, Spent};
 use crate::flash::figures::Figure;
 use crate::flash::files::{Crowd, Done, Spray};
@@ -8,6 +9,7 @@ use crate::flash::ground::{drop_caches, ended, sync};
 use crate::flash::rows::{Task, Work};
 use crate::flash::sides::Side;
 use crate::flash::undo::Undo;
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -26,6 +28,10 @@ pub struct Setting<'a> {
     /// Counts from 1; it seeds what is random.
     pub round: u64,
     pub undo: &'a Undo,
+    /// The build whose own benches are loads here.
+    pub sinter: &'a Path,
+    /// What the device has written so far, in bytes.
+    pub device_written: &'a dyn Fn() -> Result<u64, String>,
 }
 
 /// What a load did.
@@ -61,7 +67,7 @@ pub fn settle(sides: &[Side]) -> Result<(), String> {
 
 /// Lays the files out on which fio works.
 pub fn lay_out(side: &Side, undo: &Undo) -> Result<(), String> {
-    run_fio(fio::lay_out(&side.directory), undo).map(drop)
+    run(fio::lay_out(&side.directory), undo).map(drop)
 }
 
 /// Runs a task on a side: a figure for each of its rows.
@@ -70,6 +76,9 @@ pub fn measured(task: &Task, side: &mut Side, setting: &Setting) -> Result<Vec<F
     let figures = match task.work {
         Work::Fio(load) => vec![with_fio(&load, side, setting)?],
         Work::Idle => vec![idle(side, setting)?],
+        Work::CommitMix => benches::commit_mix(side, setting)?,
+        Work::Streams => benches::streams(side, setting)?,
+        Work::Steady => benches::steady(side, setting)?,
         Work::Small { threads, bytes } => {
             let count = SMALL_FILES * setting.seconds as usize * threads.min(4);
             let spray = Spray::new(&side.directory, count, bytes).map_err(wrong)?;
@@ -108,7 +117,7 @@ fn with_fio(load: &Load, side: &Side, setting: &Setting) -> Result<Figure, Strin
     }
     let command = load.command(&side.directory, setting.seconds, setting.round);
     let figure = accounted(side, || {
-        let said = load.read(&run_fio(command, setting.undo)?)?;
+        let said = load.read(&run(command, setting.undo)?)?;
         let large = load.block_bytes > 4096;
         let value = if large { said.bytes_per_second / 1e6 } else { said.operations_per_second };
         Ok(Worked { value, operations: said.operations, latency: Some((said.p50_us, said.p99_us)) })
@@ -118,12 +127,13 @@ fn with_fio(load: &Load, side: &Side, setting: &Setting) -> Result<Figure, Strin
     Ok(Figure { p50_us: figure.p50_us.filter(|_| whole), p99_us: figure.p99_us.filter(|_| whole), ..figure })
 }
 
-fn run_fio(mut command: Command, undo: &Undo) -> Result<String, String> {
-    let fio = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
-    let fio = fio.map_err(|error| format!("{command:?}: {error}"))?;
-    let kill = format!("kill {0}; {1}", fio.id(), ended(fio.id(), 20));
+/// Runs a load to its end; what it printed.
+pub fn run(mut command: Command, undo: &Undo) -> Result<String, String> {
+    let load = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+    let load = load.map_err(|error| format!("{command:?}: {error}"))?;
+    let kill = format!("kill {0}; {1}", load.id(), ended(load.id(), 20));
     undo.add(&kill)?;
-    let output = fio.wait_with_output().map_err(|error| format!("{command:?}: {error}"))?;
+    let output = load.wait_with_output().map_err(|error| format!("{command:?}: {error}"))?;
     undo.forget(&kill)?;
     let (said, errors) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     if output.status.success() { Ok(said.into_owned()) } else { Err(format!("{command:?}: {errors}{said}")) }

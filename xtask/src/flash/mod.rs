@@ -4,6 +4,7 @@
 //! Absent by design: any tuning of Sinter, and figures of one side that were not measured beside those of the others.
 
 mod asked;
+mod benches;
 mod cpu;
 mod figures;
 mod files;
@@ -23,7 +24,7 @@ use gluster::{How, Peer};
 use ground::Ground;
 use measure::Setting;
 use report::{Measured, RAW, Report};
-use rows::{Place, Task, Work};
+use rows::{Place, Task, Unit, Work};
 use sides::Side;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -64,8 +65,11 @@ fn all(asked: &Asked, tasks: &[Task], undo: &Undo) -> Result<(), String> {
         ground.need_ext4()?;
     }
     let mut facts = ground::described(&ground.root, asked.gluster);
-    facts.push(("XFS's loop file", format!("{} GiB", asked.size_gib)));
-    ground.make_xfs(asked.size_gib, undo)?;
+    match &asked.xfs {
+        Some(above) => ground.take_xfs(above, asked.size_gib, undo)?,
+        None => ground.make_xfs(asked.size_gib, undo)?,
+    }
+    facts.push(("XFS", format!("{} GiB, {}", asked.size_gib, ground.device())));
     let mut sides = all_sides(asked, tasks, &ground, undo)?;
     let version = |(name, binary): &(String, PathBuf)| {
         Ok(format!("{name}: {}", ground::told(ground::text(binary), &["--version"])?))
@@ -83,10 +87,11 @@ fn all(asked: &Asked, tasks: &[Task], undo: &Undo) -> Result<(), String> {
     let began = Instant::now();
     for (done, task) in tasks.iter().enumerate() {
         println!("[{done}/{}{}] {}", tasks.len(), left(began.elapsed(), done, tasks.len()), task.rows[0].title);
-        report.rows.extend(rounds_of(task, &mut sides, asked, undo)?);
+        report.rows.extend(rounds_of(task, &mut sides, asked, &ground, undo)?);
         // After each task: what was measured stays, whatever happens to the rest.
         written(&report, asked)?;
     }
+    print!("{}", report.between_builds());
     println!("written to {}", asked.out.display());
     Ok(())
 }
@@ -123,7 +128,14 @@ fn all_sides(asked: &Asked, tasks: &[Task], ground: &Ground, undo: &Undo) -> Res
 }
 
 /// All rounds of a task: the rows that it gives.
-fn rounds_of(task: &Task, sides: &mut [Side], asked: &Asked, undo: &Undo) -> Result<Vec<Measured>, String> {
+fn rounds_of(
+    task: &Task,
+    sides: &mut [Side],
+    asked: &Asked,
+    ground: &Ground,
+    undo: &Undo,
+) -> Result<Vec<Measured>, String> {
+    let sinter = asked.bench_build();
     let new = |row: &rows::Row| Measured {
         place: task.place,
         point: task.point,
@@ -132,16 +144,19 @@ fn rounds_of(task: &Task, sides: &mut [Side], asked: &Asked, undo: &Undo) -> Res
     };
     let mut measured: Vec<Measured> = task.rows.iter().map(new).collect();
     for round in 1..=asked.rounds {
-        let mut turns: Vec<usize> = (0..sides.len()).filter(|&at| takes_part(task, &sides[at])).collect();
+        let is_in = |side: &Side| takes_part(task, side) && (round <= asked.peer_rounds || !side.is_peer());
+        let mut turns: Vec<usize> = (0..sides.len()).filter(|&at| is_in(&sides[at])).collect();
         // Nobody always comes after the same one.
         if round % 2 == 0 {
             turns.reverse();
         }
         for at in turns {
             measure::settle(sides)?;
-            let setting = Setting { seconds: asked.seconds, round, undo };
+            let device_written = || ground.written_bytes();
+            let setting =
+                Setting { seconds: asked.seconds, round, undo, sinter: &sinter, device_written: &device_written };
             let figures = measure::measured(task, &mut sides[at], &setting)?;
-            println!("  round {round}, {}: {}", sides[at].name, shown(&figures));
+            println!("  round {round}, {}: {}", sides[at].name, shown(&figures, task));
             for (measured, figure) in measured.iter_mut().zip(figures) {
                 measured.sides.entry(sides[at].name.clone()).or_default().push(figure);
             }
@@ -151,16 +166,27 @@ fn rounds_of(task: &Task, sides: &mut [Side], asked: &Asked, undo: &Undo) -> Res
 }
 
 fn takes_part(task: &Task, side: &Side) -> bool {
-    let can_idle = side.name != RAW || !matches!(task.work, Work::Idle);
-    side.place == task.place && can_idle
+    let can = match task.work {
+        Work::Idle => side.name != RAW,
+        // Against the peer there are no targets in these, and laying out takes it long.
+        Work::CommitMix | Work::Streams => !side.is_peer(),
+        Work::Steady => side.brick().is_some(),
+        _ => true,
+    };
+    side.place == task.place && can
 }
 
-fn shown(figures: &[Figure]) -> String {
-    let one = |figure: &Figure| {
+fn shown(figures: &[Figure], task: &Task) -> String {
+    let one = |(figure, row): (&Figure, &rows::Row)| {
         let value = if figure.value < 100.0 { format!("{:.2}", figure.value) } else { format!("{:.0}", figure.value) };
-        format!("{value}, CPU {:.1} of {:.1} us", figure.daemon_us, figure.machine_us)
+        match row.unit {
+            Unit::PerSecond | Unit::MegabytesPerSecond if figure.machine_us > 0.0 => {
+                format!("{value}, CPU {:.1} of {:.1} us", figure.daemon_us, figure.machine_us)
+            }
+            _ => value,
+        }
     };
-    figures.iter().map(one).collect::<Vec<_>>().join("; ")
+    figures.iter().zip(&task.rows).map(one).collect::<Vec<_>>().join("; ")
 }
 
 /// Writes everything that was measured until now.

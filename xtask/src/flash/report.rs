@@ -37,15 +37,15 @@ impl Measured {
         let median = |figures: &Vec<Figure>| {
             let value = median_of(figures, |figure| figure.value);
             // What is idle should use little.
-            if self.row.unit == Unit::PercentOfCore { -value } else { value }
+            if self.row.unit.is_rate() { value } else { -value }
         };
         let peers = self.sides.iter().filter(|(name, _)| name.starts_with(PEER));
         let best = peers.max_by(|(_, one), (_, other)| median(one).total_cmp(&median(other)))?;
         Some((best.0, best.1))
     }
-    /// Ours to theirs. Of what is idle there is none: the other may use nothing at all.
+    /// Ours to theirs. Only rates have one: of what is idle, the other may use nothing at all.
     fn ratio(&self, ours: &[Figure], theirs: Option<&[Figure]>) -> Option<Ratio> {
-        ratio(ours, theirs.filter(|_| self.row.unit != Unit::PercentOfCore)?)
+        ratio(ours, theirs.filter(|_| self.row.unit.is_rate())?)
     }
     /// What came of the row's target for a build.
     pub fn outcome(&self, build: &str) -> Option<Outcome> {
@@ -58,7 +58,10 @@ fn with_unit(value: f64, unit: Unit) -> String {
     match unit {
         Unit::PerSecond => format!("{}/s", grouped(value)),
         Unit::MegabytesPerSecond => format!("{} MB/s", grouped(value)),
-        Unit::PercentOfCore => format!("{value:.2}%"),
+        Unit::PercentOfCore | Unit::Percent => format!("{value:.2}%"),
+        Unit::Times => format!("{value:.2}"),
+        Unit::Count => grouped(value),
+        Unit::Gigabytes => format!("{value:.1} GB"),
     }
 }
 
@@ -79,7 +82,7 @@ fn grouped(value: f64) -> String {
 fn cell(figures: Option<&[Figure]>, unit: Unit, has_daemons: bool) -> String {
     let Some(figures) = figures else { return "-".to_string() };
     let mut text = with_unit(median_of(figures, |figure| figure.value), unit);
-    if unit == Unit::PercentOfCore {
+    if !unit.is_rate() {
         return text;
     }
     if let Some(p50) = p50_us(figures) {
@@ -91,24 +94,26 @@ fn cell(figures: Option<&[Figure]>, unit: Unit, has_daemons: bool) -> String {
 }
 
 fn ratio_cell(ratio: Option<Ratio>) -> String {
-    ratio.map_or_else(|| "-".to_string(), |Ratio { median, min, max }| format!("{median:.2} ({min:.2}..{max:.2})"))
+    ratio.map_or_else(|| "-".to_string(), |Ratio { median, low, high }| format!("{median:.2} ({low:.2}..{high:.2})"))
 }
 
 /// A target in words.
-fn told(target: &Target) -> String {
+fn told(target: &Target, unit: Unit) -> String {
     let mut parts = Vec::new();
     parts.extend(target.of_raw.map(|least| format!("{least} raw")));
     parts.extend(target.of_peer.map(|least| format!("{least} GlusterFS")));
     parts.extend(target.above_raw_us.map(|most| format!("p50 at most {most} us above raw")));
     parts.extend(target.daemon_us.map(|most| format!("CPU at most {most} us")));
-    parts.extend(target.value_max.map(|most| format!("below {most}%")));
+    let percent = if matches!(unit, Unit::PercentOfCore | Unit::Percent) { "%" } else { "" };
+    parts.extend(target.below.map(|most| format!("below {most}{percent}")));
+    parts.extend(target.at_least.map(|least| format!("at least {least}{percent}")));
     parts.join(", ")
 }
 
 /// All rows: name, title and target.
 pub fn rows_told() -> String {
-    let rows = rows::all().into_iter().flat_map(|task| task.rows);
-    rows.map(|row| format!("{:<20} {}; target: {}\n", row.name, row.title, told(&row.target))).collect()
+    let rows = [rows::all(), rows::steady()].concat().into_iter().flat_map(|task| task.rows);
+    rows.map(|row| format!("{:<20} {}; target: {}\n", row.name, row.title, told(&row.target, row.unit))).collect()
 }
 
 fn outcome_cell(outcome: &Outcome) -> String {
@@ -128,7 +133,8 @@ impl Report {
     pub fn markdown(&self) -> String {
         let mut text = format!(
             "`cargo xtask flash`, {} rounds in which sides take turns, each measurement {} s. A value is the median of the \
-             rounds, a ratio the median of the rounds' ratios (and their least and largest).\nBehind a value: the median \
+             rounds, a ratio the median of the rounds' ratios (and where the sign test finds the true one in 95 of 100 cases; of \
+             less than six rounds, the least and the largest).\nBehind a value: the median \
              latency and, after the semicolon, the CPU time per operation in microseconds, the daemons' and the whole \
              machine's with the load itself.\nGlusterFS is the better of two volumes in each row, tuned (t) or with its \
              defaults (d). Raw and bricks lie on one XFS on a loop file with direct I/O, but for rows that say ext4.\nBefore \
@@ -171,13 +177,13 @@ impl Report {
                 cell(peer.map(|(_, figures)| figures), row.unit, true),
                 ratio_cell(measured.ratio(ours, raw)),
                 ratio_cell(measured.ratio(ours, peer.map(|(_, peer)| peer))),
-                told(&row.target),
+                told(&row.target, row.unit),
             );
         }
         text
     }
     /// Each further build against the first.
-    fn between_builds(&self) -> String {
+    pub fn between_builds(&self) -> String {
         let Some((first, others)) = self.builds.split_first() else { return String::new() };
         let mut text = String::new();
         for other in others {
@@ -215,7 +221,7 @@ impl Report {
         let against = |ours: &[Figure], theirs: Option<&[Figure]>| {
             measured
                 .ratio(ours, theirs)
-                .map(|Ratio { median, min, max }| json!({ "median": median, "min": min, "max": max }))
+                .map(|Ratio { median, low, high }| json!({ "median": median, "low": low, "high": high }))
         };
         let peer = measured.peer();
         let of_build = |build: &String| {
@@ -233,7 +239,7 @@ impl Report {
         let judged: BTreeMap<String, Value> = self.builds.iter().filter_map(of_build).collect();
         json!({
             "name": row.name, "title": row.title, "unit": format!("{:?}", row.unit), "place": format!("{place:?}"),
-            "target": told(&row.target), "sides": sides, "peer": peer.map(|(name, _)| name), "judged": judged,
+            "target": told(&row.target, row.unit), "sides": sides, "peer": peer.map(|(name, _)| name), "judged": judged,
             "point": point.map(|point| json!({ "curve": point.curve, "axis": point.axis, "at": point.at })),
         })
     }

@@ -13,7 +13,7 @@ pub enum Place {
 }
 
 /// What a side does.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Work {
     Fio(Load),
     /// Small files, sprayed over directories: created durably, then read cold.
@@ -27,6 +27,12 @@ pub enum Work {
     },
     /// Nothing, with a volume mounted.
     Idle,
+    /// Small synchronous writers, alone and beside a massive commit.
+    CommitMix,
+    /// Streams of a constant bit rate, alone and beside a reader at full speed.
+    Streams,
+    /// Random overwrites of a brick that is filled to 80%.
+    Steady,
 }
 
 /// What a row's value is.
@@ -35,6 +41,18 @@ pub enum Unit {
     PerSecond,
     MegabytesPerSecond,
     PercentOfCore,
+    /// So many times something else.
+    Times,
+    Percent,
+    Count,
+    Gigabytes,
+}
+
+impl Unit {
+    /// What one side does more of is better, so that there is a ratio.
+    pub fn is_rate(self) -> bool {
+        matches!(self, Unit::PerSecond | Unit::MegabytesPerSecond)
+    }
 }
 
 /// A row of the table.
@@ -75,7 +93,8 @@ const PLAIN: Load = Load {
     files: Files::One,
 };
 
-const NONE: Target = Target { of_raw: None, of_peer: None, above_raw_us: None, daemon_us: None, value_max: None };
+const NONE: Target =
+    Target { of_raw: None, of_peer: None, above_raw_us: None, daemon_us: None, below: None, at_least: None };
 
 fn of_raw(ratio: f64) -> Target {
     Target { of_raw: Some(ratio), ..NONE }
@@ -83,6 +102,10 @@ fn of_raw(ratio: f64) -> Target {
 
 fn of_both(raw: f64, peer: f64) -> Target {
     Target { of_raw: Some(raw), of_peer: Some(peer), ..NONE }
+}
+
+fn below(value: f64) -> Target {
+    Target { below: Some(value), ..NONE }
 }
 
 fn row(name: &str, title: &str, unit: Unit, target: Target) -> Row {
@@ -96,7 +119,7 @@ fn fio(name: &str, title: &str, load: Load, target: Target) -> Task {
 
 /// All rows of the table, in its order.
 pub fn all() -> Vec<Task> {
-    [random(), depth_one(), sequential(), synchronous(), appends(), small(), empty(), idle()].concat()
+    [random(), depth_one(), sequential(), synchronous(), appends(), small(), empty(), idle(), beside()].concat()
 }
 
 fn random() -> Vec<Task> {
@@ -203,9 +226,43 @@ fn empty() -> Vec<Task> {
 }
 
 fn idle() -> Vec<Task> {
-    let target = Target { value_max: Some(1.0), ..NONE };
-    let rows = vec![row("idle", "idle, a volume mounted: of one core", Unit::PercentOfCore, target)];
+    let rows = vec![row("idle", "idle, a volume mounted: of one core", Unit::PercentOfCore, below(1.0))];
     vec![Task { place: Place::Xfs, work: Work::Idle, rows, point: None }]
+}
+
+/// Those that others must not hold up.
+fn beside() -> Vec<Task> {
+    let mix = "small O_DSYNC writers beside a commit of 1 GiB";
+    let mix = vec![
+        row("commit-mix-p99", &format!("{mix}: p99 / p99 alone"), Unit::Times, below(2.0)),
+        row("commit-mix-alone", "the same alone", Unit::PerSecond, NONE),
+        row("commit-mix-beside", "the same beside it", Unit::PerSecond, NONE),
+        row("commit-mix-massive", "the massive commit", Unit::MegabytesPerSecond, NONE),
+    ];
+    // Raw, the reader gets what the streams leave of the device.
+    let streams = vec![
+        row("streams-missed", "4,000 streams of 1 Mb/s: chunks that came late", Unit::Count, below(1.0)),
+        row("streams-beside", "the same beside a reader at full speed", Unit::Count, below(1.0)),
+        row("streams-reader", "that reader", Unit::MegabytesPerSecond, of_raw(0.9)),
+    ];
+    let task = |work, rows| Task { place: Place::Xfs, work, rows, point: None };
+    vec![task(Work::CommitMix, mix), task(Work::Streams, streams)]
+}
+
+/// What a brick does for life: it takes the whole XFS and a quarter of an hour, so it is measured alone.
+pub fn steady() -> Vec<Task> {
+    let least = Target { at_least: Some(50.0), ..NONE };
+    let rows = vec![
+        row("steady", "4 KiB random overwrite at 80% of a brick", Unit::PerSecond, NONE),
+        row("steady-first", "the same in its first minute", Unit::PerSecond, NONE),
+        row("steady-ratio", "all of it / its first minute", Unit::Times, NONE),
+        row("steady-least", "its slowest second, of the mean", Unit::Percent, least),
+        row("steady-zero", "its seconds without a write", Unit::Count, below(1.0)),
+        row("steady-device", "what the brick wrote to the device meanwhile", Unit::Gigabytes, NONE),
+        row("steady-amplification", "that / what was written to the brick", Unit::Times, NONE),
+        row("steady-whole", "filling it and XFS included: of the device / of the writes", Unit::Times, NONE),
+    ];
+    vec![Task { place: Place::Xfs, work: Work::Steady, rows, point: None }]
 }
 
 /// How throughput grows with depth and with jobs.
@@ -266,7 +323,7 @@ mod tests {
         assert_eq!(names(&["dsync-1", "idle"]), ["dsync-1", "idle"]);
         // What is measured in one go comes together.
         assert_eq!(names(&["small-read-4x64k"]), ["small-create-4x64k", "small-read-4x64k"]);
-        assert_eq!(names(&[]).len(), 2 + 3 + 4 + 6 + 6 + 18 + 6 + 1);
+        assert_eq!(names(&[]).len(), 2 + 3 + 4 + 6 + 6 + 18 + 6 + 1 + 4 + 3);
         assert!(picked(all(), &["fast".to_string()]).is_err_and(|error| error.contains("no row fast")));
     }
 

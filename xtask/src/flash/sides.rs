@@ -80,6 +80,17 @@ impl Side {
             Kind::Gluster(volume) => volume.remount(undo),
         }
     }
+    /// A volume of the peer's.
+    pub fn is_peer(&self) -> bool {
+        matches!(self.kind, Kind::Gluster(_))
+    }
+    /// The brick behind it.
+    pub fn brick(&self) -> Option<&Path> {
+        match &self.kind {
+            Kind::Sinter(sinter) => Some(&sinter.brick),
+            Kind::Raw | Kind::Gluster(_) => None,
+        }
+    }
     /// Its daemons.
     pub fn daemons(&self) -> Result<Vec<u32>, String> {
         match &self.kind {

@@ -9,6 +9,8 @@ use std::process::{Command, Output};
 /// The program: an example of this package.
 const PACKAGE: &str = "sim";
 const EXAMPLE: &str = "operations";
+/// The feature with which nothing is observed.
+const UNOBSERVED: &str = "unobserved";
 
 /// Callgrind counts within the product, and writes a part for each operation (`sim/examples/operations/counted.rs`).
 const COUNTED: [&str; 4] = [
@@ -28,11 +30,11 @@ pub struct Measured {
     pub profiles: PathBuf,
 }
 
-/// Measures all operations.
-pub fn measure() -> Result<Measured, String> {
-    let program = build()?;
+/// Measures all operations, of the product or of a build that does not observe them.
+pub fn measure(observed: bool) -> Result<Measured, String> {
+    let program = build(observed)?;
     let tools = tools()?;
-    let profiles = program.with_extension("profiles");
+    let profiles = program.with_extension(if observed { "profiles" } else { "unobserved" });
     if profiles.exists() {
         std::fs::remove_dir_all(&profiles).map_err(|error| format!("{}: {error}", profiles.display()))?;
     }
@@ -55,10 +57,13 @@ pub fn measure() -> Result<Measured, String> {
 }
 
 /// Builds the program without seeded bugs; where it lies.
-fn build() -> Result<PathBuf, String> {
+fn build(observed: bool) -> Result<PathBuf, String> {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.args(["build", "--release", "--locked", "--quiet", "--message-format=json-render-diagnostics"]);
     command.args(["-p", PACKAGE, "--example", EXAMPLE]).current_dir(root());
+    if !observed {
+        command.args(["--features", UNOBSERVED]);
+    }
     // In one unit: otherwise what is inlined depends on how a package is divided, which each change and each directory moves.
     command.env("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "1");
     let output = output(&mut command)?;

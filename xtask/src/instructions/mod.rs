@@ -3,6 +3,7 @@
 
 mod measure;
 mod ratchet;
+mod share;
 #[cfg(test)]
 mod tests;
 
@@ -13,13 +14,19 @@ use serde_json::{Value, json};
 
 const HELP: &str = "\
 cargo xtask instructions [--json] [--write]
+cargo xtask instructions --observation [--json]
 
   Counts instructions and allocations of each operation, and refuses more than is stored. Takes half a minute.
   --write: store what has changed. A figure that has grown needs its reason in the commit.
+  --observation: count a build too that observes nothing, tell which share of the instructions observation takes, and
+                 refuse more than is allowed. Twice as long.
 ";
 
 /// Measures, tells, and compares or stores.
 pub fn run(arguments: &[String]) -> Result<(), String> {
+    if arguments.iter().any(|argument| argument == "--observation") {
+        return share::run(arguments);
+    }
     let known = ["--json", "--write"];
     if arguments.iter().any(|argument| !known.contains(&argument.as_str())) {
         return Err(HELP.to_string());
@@ -31,7 +38,7 @@ pub fn run(arguments: &[String]) -> Result<(), String> {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Stored::default(),
         Err(error) => return Err(format!("{}: {error}", path.display())),
     };
-    let measured = measure::measure()?;
+    let measured = measure::measure(true)?;
     let problems = ratchet::problems(&stored, &measured.figures);
     if as_json {
         println!("{:#}", as_value(&stored, &measured, &problems));

@@ -1,0 +1,138 @@
+//! Times that only explain. Reading the kernel's clock costs some 50 instructions, and a request's ledger asks seven times:
+//! where the kernel itself trusts the processor's counter of ticks, the counter is read instead, and held against the
+//! clock now and then.
+
+use super::clock::now_ns;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+/// Names what the kernel's clocks count by.
+const SOURCE: &str = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
+/// The kernel names the processor's counter so, as long as it is the same on all CPUs and never halts.
+const TRUSTED: &str = "tsc";
+/// How long the first look at the counter takes: the lengths it tells are then right to a thousandth, and sooner or later to
+/// a millionth.
+const FIRST: Duration = Duration::from_millis(1);
+/// The clock is asked again after so many nanoseconds at least.
+const AGAIN_NS: u64 = 100_000_000;
+
+/// Readings of which the quickest counts: a thread may be interrupted between clock and counter.
+const READINGS: usize = 5;
+
+/// Reads ticks as nanoseconds of `now_ns`; by default, the clock itself.
+#[derive(Default)]
+pub struct Stamps {
+    since_ticks: u64,
+    since_ns: u64,
+    /// Nanoseconds per tick, in parts of 2^32; 0: the counter is not trusted.
+    scale: AtomicU64,
+    /// When the scale was last found.
+    scaled_ns: AtomicU64,
+}
+
+#[cfg(target_arch = "x86_64")]
+fn ticks() -> u64 {
+    // SAFETY: all x86-64 processors have it.
+    unsafe { std::arch::x86_64::_rdtsc() }
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn ticks() -> u64 {
+    0
+}
+
+/// The clock's time and the ticks at that moment.
+fn look() -> (u64, u64) {
+    let reading = || {
+        let (before, ns, after) = (ticks(), now_ns(), ticks());
+        (after.wrapping_sub(before), ns, before)
+    };
+    let (took, ns, before) = (0..READINGS).map(|_| reading()).min().expect("there are some");
+    (ns, before.wrapping_add(took / 2))
+}
+
+impl Stamps {
+    /// Looks whether the counter is trusted, and how fast it counts.
+    pub fn start() -> Stamps {
+        let (since_ns, since_ticks) = look();
+        let stamps = Stamps { since_ticks, since_ns, ..Stamps::default() };
+        let source = std::fs::read_to_string(SOURCE).unwrap_or_default();
+        if cfg!(target_arch = "x86_64") && source.trim() == TRUSTED {
+            std::thread::sleep(FIRST);
+            stamps.rescale();
+        }
+        stamps
+    }
+    /// Nanoseconds, as `now_ns` tells them but for a little.
+    pub fn now_ns(&self) -> u64 {
+        match self.scale.load(Ordering::Relaxed) {
+            0 => now_ns(),
+            scale => self.since_ns + scaled(ticks().wrapping_sub(self.since_ticks), scale),
+        }
+    }
+    /// Holds the counter against the clock, if that is due at `now_ns`.
+    pub fn refine(&self, now_ns: u64) {
+        let due = now_ns >= self.scaled_ns.load(Ordering::Relaxed) + AGAIN_NS;
+        if due && self.scale.load(Ordering::Relaxed) > 0 {
+            self.rescale();
+        }
+    }
+    fn rescale(&self) {
+        let (now_ns, ticks) = look();
+        let ticks = ticks.wrapping_sub(self.since_ticks).max(1);
+        let scale = (u128::from(now_ns - self.since_ns) << 32) / u128::from(ticks);
+        self.scale.store(scale as u64, Ordering::Relaxed);
+        self.scaled_ns.store(now_ns, Ordering::Relaxed);
+    }
+}
+
+fn scaled(ticks: u64, scale: u64) -> u64 {
+    (u128::from(ticks) * u128::from(scale) >> 32) as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stamps_go_with_the_clock() {
+        let stamps = Stamps::start();
+        for _ in 0..20 {
+            std::thread::sleep(Duration::from_millis(10));
+            let (before, stamp, after) = (now_ns(), stamps.now_ns(), now_ns());
+            stamps.refine(after);
+            // A thousandth of what has passed, and what may lie between the two readings of a look.
+            let slack = (after - stamps.since_ns) / 1000 + 20_000;
+            assert!((before - slack..after + slack).contains(&stamp), "{before} {stamp} {after}");
+        }
+    }
+
+    #[test]
+    fn a_later_look_is_more_exact() {
+        let stamps = Stamps::start();
+        stamps.scale.store(1 << 20, Ordering::Relaxed);
+        stamps.refine(stamps.since_ns);
+        assert_eq!(stamps.scale.load(Ordering::Relaxed), 1 << 20, "not due yet");
+        std::thread::sleep(Duration::from_nanos(AGAIN_NS));
+        stamps.refine(now_ns());
+        let (stamp, now) = (stamps.now_ns(), now_ns());
+        assert!(stamp.abs_diff(now) < AGAIN_NS / 100, "{stamp} {now}");
+    }
+
+    #[test]
+    fn without_trust_the_clock_itself_is_read() {
+        let stamps = Stamps::start();
+        stamps.scale.store(0, Ordering::Relaxed);
+        let before = now_ns();
+        stamps.refine(before + 2 * AGAIN_NS);
+        let (stamp, after) = (stamps.now_ns(), now_ns());
+        assert!((before..=after).contains(&stamp));
+    }
+
+    #[test]
+    fn days_of_ticks_are_scaled_without_overflow() {
+        let week_ns = 7 * 86_400 * 1_000_000_000u64;
+        // Three ticks per nanosecond.
+        assert!(scaled(3 * week_ns, (1u64 << 32) / 3).abs_diff(week_ns) < week_ns / 1_000_000_000 + 1);
+    }
+}
