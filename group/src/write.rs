@@ -28,10 +28,13 @@ pub(crate) struct Write {
     pub kill_privileges: bool,
 }
 
-/// A write's whole blocks: at most two pieces, because a 1 MiB write that is not aligned covers 257 blocks and no
-/// buffer holds more than 256.
+/// What belongs to a write's payload, which is of at most two pieces: a 1 MiB write that is not aligned covers 257 blocks
+/// and no buffer holds more than 256. The second is there only if the first is.
+type Pieces<T> = [Option<T>; 2];
+
+/// A write's whole blocks.
 struct Blocks {
-    slices: [Option<Slice>; 2],
+    slices: Pieces<Slice>,
     crcs: Crcs,
 }
 
@@ -102,7 +105,7 @@ impl Groups {
         let length = data.len();
         let slices = [Some(data.share().slice(0..length)), None];
         let begun = self.begin_bulk(&slices).await?;
-        if !begun.is_empty() {
+        if begun[0].is_some() {
             // Shows it to the device, which works on it while the checksums are made.
             yield_now().await;
         }
@@ -112,16 +115,17 @@ impl Groups {
     }
 
     /// Begins to place a large payload (rule U2); nothing for a small one, which goes into the log.
-    async fn begin_bulk(&self, slices: &[Option<Slice>; 2]) -> Result<Vec<Begun>> {
-        let mut begun = Vec::new();
+    async fn begin_bulk(&self, slices: &Pieces<Slice>) -> Result<Pieces<Begun>> {
+        let mut begun = [None, None];
         if slices.iter().flatten().map(|slice| slice.len()).sum::<usize>() < BULK_BYTES_MIN {
             return Ok(begun);
         }
-        for slice in slices.iter().flatten() {
+        for (slice, one) in slices.iter().zip(&mut begun) {
+            let Some(slice) = slice else { continue };
             match self.store().bulk.begin(slice.clone()).await {
-                Ok(one) => begun.push(one),
+                Ok(some) => *one = Some(some),
                 Err(error) => {
-                    self.end_bulk(begun).await?.into_iter().for_each(|ticket| self.store().bulk.close(ticket));
+                    self.close_bulk(self.end_bulk(begun).await?);
                     return Err(error);
                 }
             }
@@ -130,19 +134,26 @@ impl Groups {
     }
 
     /// Waits until the device has taken a large payload.
-    async fn end_bulk(&self, begun: Vec<Begun>) -> Result<Vec<Ticket>> {
-        let mut tickets = Vec::with_capacity(begun.len());
+    async fn end_bulk(&self, begun: Pieces<Begun>) -> Result<Pieces<Ticket>> {
+        let mut tickets = [None, None];
         let mut result = Ok(());
-        for one in begun {
+        for (one, ticket) in begun.into_iter().zip(&mut tickets) {
+            let Some(one) = one else { continue };
             match self.store().bulk.end(one).await {
-                Ok(ticket) => tickets.push(ticket),
+                Ok(some) => *ticket = Some(some),
                 Err(error) => result = result.and(Err(error)),
             }
         }
         if result.is_err() {
-            tickets.drain(..).for_each(|ticket| self.store().bulk.close(ticket));
+            self.close_bulk(tickets);
+            return result.map(|()| [None, None]);
         }
-        result.map(|()| tickets)
+        Ok(tickets)
+    }
+
+    /// A large payload's record is ordered, or never will be.
+    fn close_bulk(&self, tickets: Pieces<Ticket>) {
+        tickets.into_iter().flatten().for_each(|ticket| self.store().bulk.close(ticket));
     }
 
     /// Holds the range, makes the payload whole blocks, orders it; starts over if the file changed underneath (its
@@ -244,9 +255,9 @@ impl Groups {
         planned: Option<&WritePlan>,
         blocks: Blocks,
         mine: Option<RangeId>,
-        begun: Vec<Begun>,
+        begun: Pieces<Begun>,
     ) -> Result<Answer> {
-        let large = !begun.is_empty();
+        let large = begun[0].is_some();
         let tickets = self.end_bulk(begun).await?;
         if large {
             context.span.mark(Stage::Write, self.now_ns());
@@ -254,7 +265,7 @@ impl Groups {
         let gather_ns = if write.sync == Sync::Written { self.store().space.gather_ns() } else { 0 };
         let soon = Write { sync: if gather_ns > 0 { Sync::Ordered } else { write.sync }, ..write };
         let ordered = self.order_until_done(context, &soon, planned, &blocks, mine, &tickets).await;
-        tickets.into_iter().for_each(|ticket| self.store().bulk.close(ticket));
+        self.close_bulk(tickets);
         let (batch, reply, position) = ordered?;
         if gather_ns > 0 {
             self.store().runtime.clock.sleep(gather_ns).await;
@@ -270,7 +281,7 @@ impl Groups {
         planned: Option<&WritePlan>,
         blocks: &Blocks,
         mine: Option<RangeId>,
-        tickets: &[Ticket],
+        tickets: &Pieces<Ticket>,
     ) -> Result<(u64, Reply, Option<Position>)> {
         let group = self.state(write.ino.group());
         loop {
@@ -317,7 +328,7 @@ impl Groups {
         planned: Option<&WritePlan>,
         blocks: &Blocks,
         mine: Option<RangeId>,
-        tickets: &[Ticket],
+        tickets: &Pieces<Ticket>,
     ) -> Result<Try> {
         let segment = self.store().log.segment_came.ticket();
         let range_ticket = group.ranges.ticket();
@@ -362,7 +373,7 @@ impl Groups {
         for edit in &edits {
             state.apply(context.volume, edit, ordered.batch, &mut places, self.store().epoch as u32);
         }
-        if tickets.is_empty() {
+        if tickets[0].is_none() {
             let slice = blocks.slices[0].as_slice();
             state.hold_payload(context.volume, write.ino, plan.first_block, slice, ordered.batch);
         }
@@ -381,19 +392,19 @@ impl Groups {
         replicated: &[u8],
         edits: &[Edit; 2],
         blocks: &Blocks,
-        tickets: &[Ticket],
+        tickets: &Pieces<Ticket>,
         sync: Sync,
         runs: &'r mut [Run; 4],
     ) -> Result<(Ordered, &'r [Run])> {
         let Edit::Map { ino, first, crcs } = &edits[0] else { unreachable!("the first edit maps the payload") };
         let described = &[Described { ino: *ino, first: *first, crcs: crcs.as_slice() }];
         let mut count = 0;
-        for run in tickets.iter().flat_map(Ticket::runs) {
+        for run in tickets.iter().flatten().flat_map(Ticket::runs) {
             runs[count] = *run;
             count += 1;
         }
         let payload = match &blocks.slices {
-            [Some(slice), None] if tickets.is_empty() => Payload::Inline(std::slice::from_ref(slice)),
+            [Some(slice), None] if tickets[0].is_none() => Payload::Inline(std::slice::from_ref(slice)),
             _ => Payload::Placed(&runs[..count]),
         };
         let inline = matches!(payload, Payload::Inline(_));
