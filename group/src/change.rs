@@ -3,7 +3,7 @@
 use crate::context::Context;
 use crate::held::{GroupSet, Held, HeldView};
 use crate::load::wanted;
-use crate::state::Range;
+use crate::state::{Range, State};
 use crate::token::TokenGuard;
 use crate::{Answer, Groups, Position};
 use base::limits::BLOCK_BYTES;
@@ -14,7 +14,7 @@ use base::{
 use names::{Caller, Decision, Need, Part, Seen, Stop, evaluate};
 use runtime::seeded::{Bug, active};
 use runtime::{Slice, Stage};
-use store::format::record::{Places, Run, encode_replicated};
+use store::format::record::{Head, Places, Run, encode_replicated};
 use store::log::{Described, Entry, Ordered, Payload};
 
 /// A payload that a change carries beside its edits: blocks of one inode, in one or more pieces.
@@ -31,6 +31,39 @@ impl Attached {
     fn blocks(&self) -> usize {
         self.slice.len() / BLOCK_BYTES
     }
+    fn described(&self) -> Vec<Described<'_>> {
+        let pieces = self.pieces.iter();
+        pieces.map(|(first, crcs)| Described { ino: self.ino, first: *first, crcs: crcs.as_slice() }).collect()
+    }
+}
+
+/// What one group is to apply, and on whose behalf.
+pub(crate) struct Record<'a> {
+    part: &'a Part,
+    session: SessionId,
+    request: RequestId,
+    outcome: Outcome,
+}
+
+impl<'a> Record<'a> {
+    /// On the brick's own behalf.
+    pub fn own(part: &'a Part) -> Record<'a> {
+        Record { part, session: SessionId(0), request: RequestId(0), outcome: Outcome::Done }
+    }
+    fn head(&self, state: &State) -> Head {
+        state.head(self.part.volume, self.session, self.request, self.outcome)
+    }
+}
+
+/// A record as the log takes it.
+fn entry<'a>(
+    head: &Head,
+    replicated: &'a [u8],
+    attached: Option<&'a Attached>,
+    described: &'a [Described<'a>],
+) -> Entry<'a> {
+    let payload = attached.map_or(Payload::None, |a| Payload::Inline(std::slice::from_ref(&a.slice)));
+    Entry { owner: (head.group, head.volume, head.index), replicated, payload, described }
 }
 
 enum Step {
@@ -202,74 +235,98 @@ impl Groups {
         if decision.parts.is_empty() {
             return Ok(0);
         }
-        let mut records: Vec<(Part, SessionId, RequestId, Outcome)> = Vec::with_capacity(2 * decision.parts.len());
-        for (number, part) in decision.parts.iter().enumerate() {
-            let asked = if number == 0 { (context.session, context.request) } else { (SessionId(0), RequestId(0)) };
-            records.push((part.clone(), asked.0, asked.1, decision.outcome));
+        let of = |part, session, request, outcome| Record { part, session, request, outcome };
+        let first = of(&decision.parts[0], context.session, context.request, decision.outcome);
+        if decision.parts.len() == 1 {
+            return self.order_record(held, &first, attached, sync);
         }
-        for part in endings(decision) {
-            records.push((part, SessionId(0), RequestId(0), Outcome::Done));
-        }
+        let endings = endings(decision);
+        let others = decision.parts[1..].iter().map(|part| of(part, SessionId(0), RequestId(0), decision.outcome));
+        let ends = endings.iter().map(Record::own);
+        let records: Vec<_> = std::iter::once(first).chain(others).chain(ends).collect();
         self.order_records(held, &records, attached, sync)
     }
 
-    /// Appends records of any groups held and applies them.
-    pub(crate) fn order_records(
+    /// Appends a record of a group held and applies it.
+    pub(crate) fn order_record(
         &self,
         held: &mut Held<'_>,
-        records: &[(Part, SessionId, RequestId, Outcome)],
+        record: &Record<'_>,
         attached: Option<&Attached>,
         sync: Sync,
     ) -> Result<u64> {
-        let mut heads = Vec::with_capacity(records.len());
+        let state = held.of(record.part.group);
+        let head = record.head(state);
+        let mut encoded = std::mem::take(&mut state.encoded);
+        encoded.clear();
+        encode_replicated(&mut encoded, &head, &record.part.edits);
+        let described = attached.map_or(Vec::new(), Attached::described);
+        let ordered = self.store().log.append_one_record(&entry(&head, &encoded, attached, &described), sync);
+        state.encoded = encoded;
+        let ordered = ordered?;
+        self.apply_ordered(state, record, &head, attached, &ordered);
+        Ok(ordered.batch)
+    }
+
+    /// Appends records of any groups held and applies them. What is attached belongs to the first.
+    fn order_records(
+        &self,
+        held: &mut Held<'_>,
+        records: &[Record<'_>],
+        attached: Option<&Attached>,
+        sync: Sync,
+    ) -> Result<u64> {
+        let mut heads: Vec<Head> = Vec::with_capacity(records.len());
         let mut encoded = Vec::with_capacity(records.len());
-        for (part, session, request, outcome) in records {
-            let earlier = records[..heads.len()].iter().filter(|(before, ..)| before.group == part.group).count();
-            let mut head = held.of(part.group).head(part.volume, *session, *request, *outcome);
-            head.index.0 += earlier as u64;
+        for record in records {
+            let mut head = record.head(held.of(record.part.group));
+            head.index.0 += heads.iter().filter(|before| before.group == head.group).count() as u64;
             let mut bytes = Vec::with_capacity(256);
-            encode_replicated(&mut bytes, &head, &part.edits);
+            encode_replicated(&mut bytes, &head, &record.part.edits);
             heads.push(head);
             encoded.push(bytes);
         }
-        let described: Vec<_> = attached.map_or(Vec::new(), |attached| {
-            let pieces = attached.pieces.iter();
-            pieces.map(|(first, crcs)| Described { ino: attached.ino, first: *first, crcs: crcs.as_slice() }).collect()
-        });
+        let described = attached.map_or(Vec::new(), Attached::described);
         let entries: Vec<Entry<'_>> = (heads.iter().zip(&encoded).enumerate())
-            .map(|(number, (head, replicated))| {
-                let attached = attached.filter(|_| number == 0);
-                let described = if attached.is_some() { described.as_slice() } else { &[] };
-                let payload = attached.map_or(Payload::None, |a| Payload::Inline(std::slice::from_ref(&a.slice)));
-                Entry { owner: (head.group, head.volume, head.index), replicated, payload, described }
+            .map(|(number, (head, replicated))| match number {
+                0 => entry(head, replicated, attached, &described),
+                _ => entry(head, replicated, None, &[]),
             })
             .collect();
         let mut ordered: Vec<Ordered> = Vec::with_capacity(entries.len());
         self.store().log.append(&entries, sync, &mut ordered)?;
-        let written = self.store().log.written();
-        let birth = self.store().epoch as u32;
-        for (((part, ..), head), ordered) in records.iter().zip(&heads).zip(&ordered) {
-            let state = held.of(part.group);
-            state.release_payloads(written);
-            let run = ordered
-                .place
-                .map(|place| Run { place, count: attached.map_or(0, |attached| attached.blocks() as u16) });
-            let mut places = Places::of(run.as_slice());
-            for edit in &part.edits {
-                state.apply(part.volume, edit, ordered.batch, &mut places, birth);
-            }
-            if let Some(attached) = attached.filter(|_| ordered.place.is_some()) {
-                let mut at = 0;
-                for (first, crcs) in &attached.pieces {
-                    let slice = attached.slice.slice(at..at + crcs.len() * BLOCK_BYTES);
-                    at += slice.len();
-                    state.hold_payload(part.volume, attached.ino, *first, &[slice], ordered.batch);
-                }
-            }
-            state.ordered(head);
-            self.note_overlay(state);
+        for ((record, head), ordered) in records.iter().zip(&heads).zip(&ordered) {
+            self.apply_ordered(held.of(head.group), record, head, attached, ordered);
         }
         Ok(ordered.last().map_or(0, |ordered| ordered.batch))
+    }
+
+    /// Applies a record that the log has taken.
+    fn apply_ordered(
+        &self,
+        state: &mut State,
+        record: &Record<'_>,
+        head: &Head,
+        attached: Option<&Attached>,
+        ordered: &Ordered,
+    ) {
+        state.release_payloads(self.store().log.written());
+        let run =
+            ordered.place.map(|place| Run { place, count: attached.map_or(0, |attached| attached.blocks() as u16) });
+        let mut places = Places::of(run.as_slice());
+        for edit in &record.part.edits {
+            state.apply(record.part.volume, edit, ordered.batch, &mut places, self.store().epoch as u32);
+        }
+        if let Some(attached) = attached.filter(|_| ordered.place.is_some()) {
+            let mut at = 0;
+            for (first, crcs) in &attached.pieces {
+                let slice = attached.slice.slice(at..at + crcs.len() * BLOCK_BYTES);
+                at += slice.len();
+                state.hold_payload(record.part.volume, attached.ino, *first, &[slice], ordered.batch);
+            }
+        }
+        state.ordered(head);
+        self.note_overlay(state);
     }
 
     /// Answers a request that was delivered before from its kept result (rule R1).
@@ -354,8 +411,7 @@ impl Groups {
                 Seen::Known(Some(inode)) if inode.links == 0 => {
                     let edits = vec![Edit::InodeDrop { ino }, Edit::OrphanDrop { ino }];
                     let part = Part { volume: context.volume, group: ino.group(), edits };
-                    let record = (part, SessionId(0), RequestId(0), Outcome::Done);
-                    match self.order_records(&mut held, &[record], None, Sync::Ordered) {
+                    match self.order_record(&mut held, &Record::own(&part), None, Sync::Ordered) {
                         Err(error) if error.kind == Kind::Busy => {
                             drop(held);
                             self.wait_for_segment(segment).await?;

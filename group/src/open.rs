@@ -1,11 +1,12 @@
 //! Opening the groups of a brick: replay, redo of intents, purge of orphans (rules L6, M3, K6).
 
 use crate::cache::Room;
+use crate::change::Record;
 use crate::held::{GroupSet, Held};
 use crate::load::{Wanted, load_blocking};
 use crate::state::{Block, CacheRooms, State};
 use crate::{Group, Groups, Options};
-use base::{Edit, GroupId, Ino, Intent, IntentId, Outcome, RequestId, Result, SessionId, Sync, VolumeId};
+use base::{Edit, GroupId, Ino, Intent, IntentId, Result, Sync, VolumeId};
 use names::{Part, Seen};
 use runtime::seeded::{Bug, active};
 use runtime::tasks::run_blocking;
@@ -286,8 +287,7 @@ impl Groups {
                 let gone = |ino: &&Ino| matches!(state.inode(part.volume, **ino), Seen::Missing);
                 let missing: Vec<_> = rests.iter().filter(gone).map(|ino| Wanted::Inode(*ino)).collect();
                 if missing.is_empty() {
-                    let record = (part.clone(), SessionId(0), RequestId(0), Outcome::Done);
-                    match self.order_records(&mut held, &[record], None, Sync::Ordered) {
+                    match self.order_record(&mut held, &Record::own(&part), None, Sync::Ordered) {
                         Err(error) if error.kind == base::Kind::Busy => {}
                         ordered => return ordered.map(drop),
                     }
