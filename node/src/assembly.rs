@@ -352,13 +352,15 @@ impl Brick {
 
     /// Mounts a volume and serves it. Blocks; not on a core.
     pub fn serve(&self, volume: &base::Volume, options: &MountOptions, transport: Transport) -> Result<Serving> {
-        let rings = match transport {
-            // What memory does not allow, reading the device does.
-            Transport::Uring => Rings::new(&self.runtime, &self.entries)
-                .inspect_err(|error| say(&format!("FUSE over io_uring: {error}")))
-                .ok(),
-            Transport::Auto | Transport::Dev => None,
+        let wanted = match transport {
+            Transport::Uring => true,
+            // Their memory is not taken in vain.
+            Transport::Auto => front::fuse::rings_are_on(),
+            Transport::Dev => false,
         };
+        // What memory does not allow, reading the device does.
+        let rings = if wanted { Some(Rings::new(&self.runtime, &self.entries)) } else { None };
+        let rings = rings.and_then(|made| made.inspect_err(|error| say(&format!("FUSE over io_uring: {error}"))).ok());
         let mount = front::fuse::mount(options, rings)?;
         let stack = Arc::new(Stack::new(self.groups.clone(), Vec::new()));
         // Never zero, which means "no session".

@@ -112,7 +112,7 @@ pub struct Resources {
 /// How the kernel's requests come.
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Transport {
-    /// As `dev`: decision 0020.
+    /// As `uring` (decision 0020)
     Auto,
     /// By reading /dev/fuse
     Dev,

@@ -350,15 +350,15 @@ fn restriction(name: &str) -> Result<Restriction> {
     Restriction::of(name).ok_or_else(|| Error::new(Kind::Invalid, "no restriction of mounts").with(name))
 }
 
-/// What requests come over, and why not over what was asked for.
+/// What requests come over, and why not over what is faster.
 fn carrier(transport: Transport, wanted: cli::Transport) -> &'static str {
     match (transport, wanted) {
         (Transport::Rings, _) => "io_uring",
-        (Transport::Device, cli::Transport::Uring) => {
-            "/dev/fuse, as io_uring can't be had for them: it takes Linux 6.14 or newer, \
+        (Transport::Device, cli::Transport::Dev) => "/dev/fuse",
+        (Transport::Device, _) => {
+            "/dev/fuse, as io_uring, which is faster, can't be had for them: it takes Linux 6.14 or newer, \
              Y in /sys/module/fuse/parameters/enable_uring, and memory"
         }
-        (Transport::Device, _) => "/dev/fuse",
     }
 }
 

@@ -22,6 +22,6 @@ mod serve;
 mod syscall;
 
 pub use mount::{Mount, MountOptions, Noatime, Restriction, Unmounted, mount};
-pub use rings::{Entries, Rings, Transport};
+pub use rings::{Entries, Rings, Transport, rings_are_on};
 pub use rows::OP_NAMES;
 pub use serve::{Identity, Serving, Target, serve};

@@ -23,6 +23,14 @@ const SHARE: u64 = 8;
 /// The CPUs that the machine may have, which is as many queues as the kernel wants.
 const POSSIBLE: &str = "/sys/devices/system/cpu/possible";
 
+/// Where the kernel's administrator allows it: `Y`.
+const SWITCH: &str = "/sys/module/fuse/parameters/enable_uring";
+
+/// True if the kernel is set to let requests come in entries.
+pub fn rings_are_on() -> bool {
+    std::fs::read_to_string(SWITCH).is_ok_and(|text| text.trim() == "Y")
+}
+
 /// How requests of a mount come.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Transport {
