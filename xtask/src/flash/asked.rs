@@ -153,7 +153,7 @@ impl Asked {
     /// Refuses streams on bricks that can't hold their files beside those of other rows.
     fn has_room(&self, tasks: &[Task]) -> Result<(), String> {
         // A brick keeps a fifth of itself for the cleaner.
-        let needed = (benches::streams_bytes(self.seconds) + u64::from(FILES) * FILE_BYTES) / 4 * 5;
+        let needed = (benches::streams_bytes(self.seconds) + u64::from(FILES + 1) * FILE_BYTES) / 4 * 5;
         let brick_gib = needed.div_ceil(1 << 30);
         if self.builds.is_empty()
             || self.brick_gib(Place::Xfs) >= brick_gib

@@ -13,8 +13,10 @@ pub const FILE_BYTES: u64 = 512 << 20;
 pub enum Files {
     /// Those that were laid out, each job another.
     Laid,
-    /// The first of them, all jobs.
+    /// The first of them, all jobs: random writes have scattered it.
     One,
+    /// One more, which is only read and written in order.
+    Ordered,
     /// New ones, each job another; gone afterwards.
     Fresh,
 }
@@ -83,6 +85,7 @@ impl Load {
             Files::Laid => more(&format!("--filename_format=flash.$jobnum --size={FILE_BYTES}")),
             Files::One => more(&format!("--filename=flash.0 --size={FILE_BYTES}")),
             // Larger than what anyone appends in the time.
+            Files::Ordered => more(&format!("--filename=flash.{FILES} --size={FILE_BYTES}")),
             Files::Fresh => more("--filename_format=fresh.$jobnum --size=4g --unlink=1"),
         }
         arguments
@@ -114,7 +117,7 @@ pub fn lay_out(directory: &Path) -> Command {
     let mut command = base(directory);
     command.args(["--rw=write", "--bs=1m", "--direct=1", "--refill_buffers", "--end_fsync=1", "--ioengine=psync"]);
     command.args(["--filename_format=flash.$jobnum".to_string(), format!("--size={FILE_BYTES}")]);
-    command.arg(format!("--numjobs={FILES}"));
+    command.arg(format!("--numjobs={}", FILES + 1));
     command
 }
 

@@ -51,6 +51,17 @@ pub fn need_root() -> Result<(), String> {
     }
 }
 
+/// Lets FUSE's requests come over io_uring until the run ends, where the kernel can.
+pub fn allow_uring(undo: &Undo) -> Result<(), String> {
+    let path = "/sys/module/fuse/parameters/enable_uring";
+    if std::fs::read_to_string(path).is_ok_and(|text| text.trim() == "N") {
+        println!("allowing FUSE over io_uring: echo Y >{path}");
+        std::fs::write(path, "Y").map_err(|error| format!("{path}: {error}"))?;
+        undo.add(&format!("echo N >{path}"))?;
+    }
+    Ok(())
+}
+
 /// Installs Debian packages that are missing, each with the program by which it is known.
 pub fn install(wanted: &[(&str, &str)]) -> Result<(), String> {
     let is_there = |program: &str| told("sh", &["-c", &format!("command -v {program}")]).is_ok();

@@ -60,6 +60,7 @@ pub fn run(arguments: &[String]) -> Result<(), String> {
 /// Sets everything up and measures all tasks.
 fn all(asked: &Asked, tasks: &[Task], undo: &Undo) -> Result<(), String> {
     let on_ext4 = tasks.iter().any(|task| task.place == Place::Ext4);
+    ground::allow_uring(undo)?;
     let ground = Ground::new(asked.work.clone(), asked.bytes_needed(on_ext4), undo)?;
     if on_ext4 {
         ground.need_ext4()?;

@@ -147,10 +147,13 @@ fn depth_one() -> Vec<Task> {
 fn sequential() -> Vec<Task> {
     let mut tasks = Vec::new();
     for (pattern, depth) in [("read", 1), ("read", 8), ("write", 1), ("write", 8)] {
-        let load = Load { pattern, depth, block_bytes: 1 << 20, ..PLAIN };
+        let load = Load { pattern, depth, block_bytes: 1 << 20, files: Files::Ordered, ..PLAIN };
         let title = format!("1 MiB sequential {pattern}, O_DIRECT, depth {depth}");
         tasks.push(fio(&format!("sequential-{pattern}-{depth}"), &title, load, of_both(0.8, 2.0)));
     }
+    let scattered = Load { pattern: "read", depth: 8, block_bytes: 1 << 20, ..PLAIN };
+    let title = "1 MiB read in order of a file that was overwritten at random, O_DIRECT, depth 8";
+    tasks.push(fio("scattered-read-8", title, scattered, NONE));
     tasks
 }
 
@@ -323,7 +326,7 @@ mod tests {
         assert_eq!(names(&["dsync-1", "idle"]), ["dsync-1", "idle"]);
         // What is measured in one go comes together.
         assert_eq!(names(&["small-read-4x64k"]), ["small-create-4x64k", "small-read-4x64k"]);
-        assert_eq!(names(&[]).len(), 2 + 3 + 4 + 6 + 6 + 18 + 6 + 1 + 4 + 3);
+        assert_eq!(names(&[]).len(), 2 + 3 + 5 + 6 + 6 + 18 + 6 + 1 + 4 + 3);
         assert!(picked(all(), &["fast".to_string()]).is_err_and(|error| error.contains("no row fast")));
     }
 
