@@ -78,8 +78,17 @@ fn a_killed_daemon_leaves_nothing_that_the_next_would_stumble_over() {
     home.check();
 }
 
-/// A brick that is served with the least memory, where the entries of two mounts don't fit; and where to mount.
-fn least_memory() -> (Scratch, PathBuf, [PathBuf; 2], Daemon) {
+/// Memory for an entry per CPU, or the least that a daemon takes: two mounts' don't fit. An eighth of the buffers, which have
+/// half of all, is entries of a MiB each.
+fn memory_for_one() -> String {
+    let possible = fs::read_to_string("/sys/devices/system/cpu/possible").expect("always there");
+    let last = possible.trim().rsplit(['-', ',']).next().and_then(|last| last.parse::<u64>().ok());
+    let cpus = last.expect("a list of CPUs ends with a number") + 1;
+    format!("{}M", 16 * cpus.max(16))
+}
+
+/// A brick that is served with memory for the entries of one mount; and where to mount.
+fn little_memory() -> (Scratch, PathBuf, [PathBuf; 2], Daemon) {
     let scratch = Scratch::new("transport-memory");
     let data = scratch.join("data");
     succeed(&["format", text(&data), "--size", "4G"]);
@@ -88,7 +97,7 @@ fn least_memory() -> (Scratch, PathBuf, [PathBuf; 2], Daemon) {
         scratch.directory(name)
     });
     let mut serve = sinter();
-    serve.arg("serve").arg(&data).args(["--memory-max", "256M", "--transport", "uring"]);
+    serve.arg("serve").arg(&data).args(["--memory-max", &memory_for_one(), "--transport", "uring"]);
     let daemon = Daemon::start(serve);
     (scratch, data, points, daemon)
 }
@@ -98,7 +107,7 @@ fn a_mount_without_room_for_entries_reads_the_device_and_room_comes_back() {
     if !is_offered() {
         return eprintln!("skipped: the kernel does not offer FUSE over io_uring");
     }
-    let (_scratch, data, [one, two], daemon) = least_memory();
+    let (_scratch, data, [one, two], daemon) = little_memory();
     for (volume, path) in [("one", &one), ("two", &two)] {
         succeed(&["mount", text(&data), volume, text(path)]);
         use_mount(path);
