@@ -87,7 +87,7 @@ impl Stamps {
 }
 
 fn scaled(ticks: u64, scale: u64) -> u64 {
-    (u128::from(ticks) * u128::from(scale) >> 32) as u64
+    ((u128::from(ticks) * u128::from(scale)) >> 32) as u64
 }
 
 #[cfg(test)]
