@@ -20,11 +20,16 @@ cargo xtask flash rows                      the rows' names and targets
   --rounds N              1 to 100 [5]
   --peer-rounds N         GlusterFS takes part in the first N rounds only [as many as there are]
   --seconds N             of each measurement, 1 to 600 [5]
-  --size N                of XFS's loop file, in GiB, 16 to 1024 [40]
+  --size N                of XFS's loop file, in GiB, 16 (steady: 6) to 1024 [40]
   --xfs DIR               use an XFS that is mounted there, on which --size must be free [a loop file is made]
   --work DIR              made for the run, on the disk that is measured [/var/tmp/sinter-flash]
   --curves                beside the table, rates over depth and over jobs, as plots
 ";
+
+/// A brick needs so much, and the XFS below it a little ...
+const SIZE_GIB_LEAST: u64 = 6;
+/// ... but where it shares that with others' files, so much.
+const SIZE_GIB_SHARED: u64 = 16;
 
 /// What is measured, and how.
 #[derive(Debug)]
@@ -85,7 +90,7 @@ impl Asked {
                 "--rounds" => asked.rounds = number(name, value, 1, 100)?,
                 "--peer-rounds" => asked.peer_rounds = number(name, value, 1, 100)?,
                 "--seconds" => asked.seconds = number(name, value, 1, 600)?,
-                "--size" => asked.size_gib = number(name, value, 16, 1024)?,
+                "--size" => asked.size_gib = number(name, value, SIZE_GIB_LEAST, 1024)?,
                 _ => return Err(format!("{name}: not known\n\n{HELP}")),
             }
         }
@@ -119,6 +124,9 @@ impl Asked {
     }
     /// The tasks that are asked for.
     pub fn tasks(&self) -> Result<Vec<Task>, String> {
+        if self.size_gib < SIZE_GIB_SHARED && !self.is_alone() {
+            return Err(format!("--size {}: at least {SIZE_GIB_SHARED}, but for steady", self.size_gib));
+        }
         if self.is_alone() {
             return Ok(rows::steady());
         }
@@ -225,7 +233,7 @@ mod tests {
             ("--out", "value is missing"),
             ("--out o --sides raw,nfs", "no side nfs"),
             ("--out o --sides raw --rounds 0", "from 1 to 100"),
-            ("--out o --sides raw --size 8", "from 16 to 1024"),
+            ("--out o --sides raw --size 5", "from 6 to 1024"),
             ("--out o --sides sinter --sinter a=/there/is/none", "/there/is/none"),
             ("--out o --fast yes", "--fast: not known"),
         ] {
@@ -250,6 +258,8 @@ mod tests {
         let asked = read("--out o --sides raw --only steady --size 20").expect("it is a good line");
         let tasks = asked.tasks().expect("there is such a row");
         assert_eq!((tasks.len(), tasks[0].rows[0].name.as_str(), asked.brick_gib(Place::Xfs)), (1, "steady", 16));
+        let small = read("--out o --sides raw --size 15").expect("it is a good line").tasks();
+        assert!(small.is_err_and(|error| error.contains("at least 16")));
         assert!(read("--out o --sides raw --only steady,idle").expect("it is a good line").tasks().is_err());
         let asked = read("--out o --sides raw --except small,streams,idle").expect("it is a good line");
         let tasks = asked.tasks().expect("there are others");
