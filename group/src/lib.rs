@@ -231,6 +231,7 @@ impl Groups {
     /// Makes everything durable, brings the index up to it, and ends the brick's tasks.
     pub async fn close(&self) -> Result<()> {
         self.closing.store(true, Ordering::Release);
+        self.store.log.close();
         let last = self.store.log.last_batch();
         let synced = self.store.log.wait(last, Sync::All, None).await;
         let checkpointed = match synced {

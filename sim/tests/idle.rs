@@ -64,24 +64,26 @@ struct Idle {
     took: f64,
 }
 
-async fn make(served: &Served, request: u64, op: Op) -> Ino {
-    let volume = if matches!(op, Op::VolumeCreate { .. }) { VolumeId(0) } else { VolumeId(1) };
+/// Makes something in a volume; its inode, and for a volume its number.
+async fn make(served: &Served, volume: VolumeId, request: u64, op: Op) -> (VolumeId, Ino) {
     let context = context(volume, (SessionId(1), RequestId(request)));
     match served.stack.call(&context, Call { op, data: None }).await.map(|answer| answer.reply) {
-        Ok(Reply::Attr(attr)) => attr.ino,
-        Ok(Reply::Volume(volume)) => volume.root,
+        Ok(Reply::Attr(attr)) => (volume, attr.ino),
+        Ok(Reply::Volume(volume)) => (volume.id, volume.root),
         other => panic!("a healthy brick makes files: {other:?}"),
     }
 }
 
 /// Directories and files in all groups, in the index.
 async fn fill(served: &Served) {
-    let root = make(served, 1, Op::VolumeCreate { name: volume_name(), size_bytes: None }).await;
+    let create = Op::VolumeCreate { name: volume_name(), size_bytes: None };
+    let (volume, root) = make(served, VolumeId(0), 1, create).await;
     let name = |number: u64| Name::new(format!("{number}").as_bytes()).expect("a good name");
     for number in 0..DIRECTORIES {
-        let parent = make(served, 2 + number, Op::MakeDir { parent: root, name: name(number), mode: 0o755 }).await;
+        let directory = Op::MakeDir { parent: root, name: name(number), mode: 0o755 };
+        let (_, parent) = make(served, volume, 2 + number, directory).await;
         let request = 2 + DIRECTORIES + number;
-        make(served, request, Op::Create { parent, name: name(0), mode: 0o644, exclusive: true }).await;
+        make(served, volume, request, Op::Create { parent, name: name(0), mode: 0o644, exclusive: true }).await;
     }
     served.groups.checkpoint().await.expect("a healthy brick checkpoints");
 }

@@ -168,7 +168,7 @@ async fn ticker(log: Arc<Log>) {
         }
         let durable = state.commit.positions().durable;
         let resting = building_since.is_none() && durable == last && state.last_durable_stamp < durable;
-        if resting && resting_at == last {
+        if resting && resting_at == last && !state.closing {
             // An error means that no buffer is left: the next tick tries again.
             let _ = state.open_empty(&log);
         }

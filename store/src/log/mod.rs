@@ -121,6 +121,7 @@ struct State {
     out_of_space: bool,
     failed: Option<Error>,
     stopping: bool,
+    closing: bool,
     /// Seeded bug `AckBeforeFlush` only: what was acknowledged too early.
     acknowledged_early: u64,
 }
@@ -195,6 +196,7 @@ impl Log {
             out_of_space: false,
             failed: None,
             stopping: false,
+            closing: false,
             acknowledged_early: 0,
         };
         let events = || Event::new();
@@ -448,6 +450,11 @@ impl Log {
     /// True for the segment that appends go to.
     pub fn is_reused(&self, segment: SegmentId) -> bool {
         self.state.lock().segment.is_some_and(|open| open.segment == segment)
+    }
+    /// The brick is being closed: what is durable is not told any more by a batch of its own, which the next start would
+    /// have to replay.
+    pub fn close(&self) {
+        self.state.lock().closing = true;
     }
     /// Lets the writers end once nothing is left to write.
     pub fn stop(&self) {

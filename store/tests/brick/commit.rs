@@ -296,6 +296,28 @@ fn what_nobody_waits_for_gathers_others() {
     });
 }
 
+/// The next start would have to replay it, after a clean stop whose checkpoint took long.
+#[test]
+fn a_log_that_is_being_closed_writes_no_batch_of_its_own() {
+    let batches_in_two_seconds = |closes: bool| {
+        let mut world = World::new(6);
+        let runtime = world.runtime();
+        world.block_on(async {
+            let index = format(&runtime, 16).await;
+            let brick = Brick::open(&runtime, index).await.expect("just formatted");
+            brick.write(file(1), 0, &payload(0, 1), Sync::Data).await.expect("a healthy brick writes");
+            let log = &brick.store.log;
+            if closes {
+                log.close();
+            }
+            let last = log.last_batch();
+            runtime.clock.sleep(2_000_000_000).await;
+            log.last_batch() - last
+        })
+    };
+    assert_eq!([false, true].map(batches_in_two_seconds), [1, 0]);
+}
+
 /// It would not say so again: damage of what became durable later would pass for the end that a crash leaves (rule L5).
 #[test]
 fn a_log_that_waits_for_a_slow_write_does_not_say_that_all_is_durable() {
