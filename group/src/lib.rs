@@ -33,7 +33,7 @@ pub use context::{Class, Context};
 use base::limits::BLOCK_BYTES;
 use base::{Error, GroupId, Index, Kind, Op, Reply, Result, SessionId, Sync, Term, Volume, VolumeId};
 use runtime::seeded::{Bug, active};
-use runtime::{Buf, Event, Lock, Slice};
+use runtime::{Buf, Event, Lock, Need, Slice};
 use state::State;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -271,6 +271,15 @@ impl Groups {
     }
     pub(crate) fn rename_token(&self) -> &Token {
         &self.rename
+    }
+    /// A buffer for a client's request, whose span hears of the wait for it. Errors: as `Runtime::client_buffer`.
+    pub(crate) fn buffer<'a>(
+        &'a self,
+        context: &'a Context,
+        bytes: usize,
+        need: Need,
+    ) -> impl Future<Output = Result<Buf>> + 'a {
+        self.store.runtime.client_buffer(bytes, need, Some(&context.span))
     }
     /// The time for spans.
     pub(crate) fn now_ns(&self) -> u64 {

@@ -57,10 +57,8 @@ impl Groups {
                 let state = group.state.lock();
                 (state.merges, state.is_young(dir))
             };
-            let (mut page, full) = match young {
-                true => (Page::new(), false),
-                false => self.indexed_page(volume, dir, after, count).await?,
-            };
+            let (mut page, full) =
+                if young { (Page::new(), false) } else { self.indexed_page(volume, dir, after, count).await? };
             let state = group.state.lock();
             if state.merges != merges {
                 continue;

@@ -68,8 +68,7 @@ impl Groups {
         if changed.is_empty() {
             return Ok(None);
         }
-        let (bytes, span) = (changed.len() * BLOCK_BYTES, Some(&context.span));
-        let mut payload = self.store().runtime.client_buffer(bytes, Need::Third, span).await?;
+        let mut payload = self.buffer(context, changed.len() * BLOCK_BYTES, Need::Third).await?;
         for (piece, (_, content)) in payload.chunks_mut(BLOCK_BYTES).zip(&changed) {
             piece.copy_from_slice(content);
         }

@@ -125,8 +125,7 @@ impl Groups {
 
     /// Reads a run of blocks and compares their checksums.
     async fn read_run(&self, context: &Context, place: Place, blocks: u32, crcs: &Crcs, need: Need) -> Result<Buf> {
-        let bytes = blocks as usize * BLOCK_BYTES;
-        let buffer = self.store().runtime.client_buffer(bytes, need, Some(&context.span)).await?;
+        let buffer = self.buffer(context, blocks as usize * BLOCK_BYTES, need).await?;
         let transfer = self.store().begin_read(place, buffer)?;
         self.end_read(context, Begun { transfer, place, crcs, at: 0 }).await
     }
@@ -150,7 +149,7 @@ impl Groups {
     /// Puts extents together; the device works on several at once.
     async fn assemble(&self, context: &Context, extents: &Extents, skip: usize) -> Result<Slice> {
         let length = extents.length as usize;
-        let mut out = self.store().runtime.client_buffer(length, Need::First, Some(&context.span)).await?;
+        let mut out = self.buffer(context, length, Need::First).await?;
         // Where bytes at `at` of the extents' own count lie in what was asked for, and which of them.
         let part = |at: usize, bytes: usize| {
             let (from, to) = (at.max(skip), (at + bytes).min(skip + length));
@@ -170,7 +169,7 @@ impl Groups {
                             Some(buffer) => break buffer,
                             None => match begun.pop_front() {
                                 Some(one) => self.take(context, one, &mut out, &part).await?,
-                                None => break self.run_buffer(context, bytes).await?,
+                                None => break self.buffer(context, bytes, Need::Second).await?,
                             },
                         }
                     };
@@ -191,11 +190,6 @@ impl Groups {
     fn another_buffer(&self, bytes: usize, begun: usize) -> Option<Buf> {
         let runtime = &self.store().runtime;
         if begun < READS_MAX { runtime.slabs.take(runtime.tasks.core(), bytes, Need::Second).ok() } else { None }
-    }
-
-    /// A buffer for a run, waited for.
-    async fn run_buffer(&self, context: &Context, bytes: usize) -> Result<Buf> {
-        self.store().runtime.client_buffer(bytes, Need::Second, Some(&context.span)).await
     }
 
     /// Takes what a read brings to its place in `out`.
@@ -230,14 +224,12 @@ impl Groups {
                     return self.read_run(context, place, 1, &std::iter::once(crc).collect(), Need::Third).await;
                 }
                 Block::Hole => {
-                    let mut buffer =
-                        self.store().runtime.client_buffer(BLOCK_BYTES, Need::Third, Some(&context.span)).await?;
+                    let mut buffer = self.buffer(context, BLOCK_BYTES, Need::Third).await?;
                     buffer.fill(0);
                     return Ok(buffer);
                 }
                 Block::Memory(slice) => {
-                    let mut buffer =
-                        self.store().runtime.client_buffer(BLOCK_BYTES, Need::Third, Some(&context.span)).await?;
+                    let mut buffer = self.buffer(context, BLOCK_BYTES, Need::Third).await?;
                     buffer.copy_from_slice(&slice);
                     return Ok(buffer);
                 }

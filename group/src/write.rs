@@ -214,10 +214,9 @@ impl Groups {
     async fn make_blocks(&self, context: &Context, ino: Ino, plan: &WritePlan, data: &Buf) -> Result<Blocks> {
         let count = (plan.last_block - plan.first_block + 1) as usize;
         let total = count * BLOCK_BYTES;
-        let (runtime, span) = (&self.store().runtime, Some(&context.span));
-        let mut pieces = [Some(runtime.client_buffer(total.min(IO_BYTES_MAX), Need::Second, span).await?), None];
+        let mut pieces = [Some(self.buffer(context, total.min(IO_BYTES_MAX), Need::Second).await?), None];
         if total > IO_BYTES_MAX {
-            pieces[1] = Some(runtime.client_buffer(total - IO_BYTES_MAX, Need::Third, span).await?);
+            pieces[1] = Some(self.buffer(context, total - IO_BYTES_MAX, Need::Third).await?);
         }
         let within = (plan.offset - plan.first_block * BLOCK_BYTES as u64) as usize;
         let end = within + data.len();

@@ -359,7 +359,7 @@ impl Brick {
             Transport::Dev => false,
         };
         // What memory does not allow, reading the device does.
-        let rings = if wanted { Some(Rings::new(&self.runtime, &self.entries)) } else { None };
+        let rings = wanted.then(|| Rings::new(&self.runtime, &self.entries));
         let rings = rings.and_then(|made| made.inspect_err(|error| say(&format!("FUSE over io_uring: {error}"))).ok());
         let mount = front::fuse::mount(options, rings)?;
         let stack = Arc::new(Stack::new(self.groups.clone(), Vec::new()));

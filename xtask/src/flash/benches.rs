@@ -54,8 +54,7 @@ fn steady_figures(told: &Value, device_bytes: f64) -> Result<Vec<Figure>, String
     let seconds = told["windows"].as_array().map_or(0, Vec::len) as f64;
     let filled = number(told, "file_bytes")?;
     let all = device_bytes / (filled + mean * seconds * BLOCK_BYTES);
-    let latency = |name| number(told, name).map(|ns| Some(ns / 1000.0));
-    let whole = Figure { value: mean, p50_us: latency("p50_ns")?, p99_us: latency("p99_ns")?, ..Figure::default() };
+    let whole = timed(told, mean)?;
     let least = 100.0 * number(told, "least")? / mean.max(1.0);
     let (device, amplification) = (number(told, "device_bytes")? / 1e9, number(told, "amplification")?);
     let rest = [mean / first.max(1.0), least, number(told, "zero")?, device, amplification, all];
@@ -67,9 +66,13 @@ fn plain(value: f64) -> Figure {
 }
 
 fn rate(row: &Value) -> Result<Figure, String> {
-    let latency = |name| number(row, name).map(|ns| Some(ns / 1000.0));
-    let (p50_us, p99_us) = (latency("p50_ns")?, latency("p99_ns")?);
-    Ok(Figure { value: number(row, "per_second")?, p50_us, p99_us, ..Figure::default() })
+    timed(row, number(row, "per_second")?)
+}
+
+/// A value with the latencies that are told beside it.
+fn timed(told: &Value, value: f64) -> Result<Figure, String> {
+    let latency = |name| number(told, name).map(|ns| Some(ns / 1000.0));
+    Ok(Figure { value, p50_us: latency("p50_ns")?, p99_us: latency("p99_ns")?, ..Figure::default() })
 }
 
 /// Runs a bench in a side's directory; what it tells.
