@@ -161,9 +161,10 @@ fn resolve(path: &Path) -> Result<PathBuf> {
     }
 }
 
-/// Errnos of a connection whose daemon is gone.
-fn is_dead(errno: i32) -> bool {
-    matches!(errno, libc::ENOTCONN | libc::ECONNABORTED | libc::ECONNREFUSED)
+/// Whether `errno` is what a mount answers whose daemon is gone. A request that reaches its rings while they end with the
+/// daemon is cancelled.
+pub fn is_dead(errno: i32) -> bool {
+    matches!(errno, libc::ENOTCONN | libc::ECONNABORTED | libc::ECONNREFUSED | libc::ECANCELED)
 }
 
 fn mounted_at(path: &Path) -> Result<Option<mountinfo::Entry>> {

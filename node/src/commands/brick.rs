@@ -14,7 +14,7 @@ use crate::memory;
 use crate::notify::Notifier;
 use crate::progress::Progress;
 use crate::table::bytes;
-use front::fuse::MountOptions;
+use front::fuse::{self, MountOptions};
 use std::path::{Path, PathBuf};
 
 /// `sinter up`: a brick, its default volume, one mount, until a signal or an unmount.
@@ -141,7 +141,7 @@ fn mount_point(path: &Path) -> Result<PathBuf, Failure> {
             let failure = Failure::new(Exit::Usage, format!("the mount point {shown} does not exist"));
             Err(failure.next(format!("mkdir -p {shown}")))
         }
-        Err(error) if matches!(error.raw_os_error(), Some(libc::ENOTCONN | libc::ECONNABORTED)) => {
+        Err(error) if error.raw_os_error().is_some_and(fuse::is_dead) => {
             std::path::absolute(path).map_err(|error| Failure::io(shown, &error))
         }
         Err(error) => Err(Failure::io(format!("can't use the mount point {shown}"), &error)),
