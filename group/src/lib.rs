@@ -164,14 +164,14 @@ impl Groups {
         }
     }
 
-    /// Performs one operation. `data`: a write's payload.
+    /// Performs one operation. `data`: a write's payload, or memory for what a read finds.
     pub async fn call(&self, context: &Context, op: Op, data: Option<Buf>) -> Result<Answer> {
         // Clients make up inode numbers (NFS handles, hostile fronts): a group that is not there holds no inode.
         if !change::first_groups(&op).fits(self.groups.len()) {
             return Err(Error::new(Kind::Stale, "no such group: the inode number is of another brick"));
         }
         match op {
-            Op::Read { ino, offset, length } => self.read(context, ino, offset, length).await,
+            Op::Read { ino, offset, length } => self.read(context, ino, offset, length, data).await,
             Op::Write { ino, at, sync, kill_privileges } => {
                 let data = data.ok_or_else(|| Error::new(Kind::Invalid, "a write needs a payload"))?;
                 let length = data.len() as u32;

@@ -55,8 +55,16 @@ enum Plan {
 }
 
 impl Groups {
-    /// Reads up to `length` bytes; fewer only at the end of the file.
-    pub(crate) async fn read(&self, context: &Context, ino: Ino, offset: u64, length: u32) -> Result<Answer> {
+    /// Reads up to `length` bytes; fewer only at the end of the file. What the device gives is put into `room`, if that is
+    /// given and takes it.
+    pub(crate) async fn read(
+        &self,
+        context: &Context,
+        ino: Ino,
+        offset: u64,
+        length: u32,
+        mut room: Option<Buf>,
+    ) -> Result<Answer> {
         if length as usize > IO_BYTES_MAX {
             return Err(Error::new(Kind::Invalid, "a read has at most 1 MiB"));
         }
@@ -73,7 +81,7 @@ impl Groups {
             };
             context.span.mark(Stage::Order, self.now_ns());
             let length = extents.length;
-            match self.fetch(context, extents).await {
+            match self.fetch(context, extents, room.take()).await {
                 Ok(data) => return Ok(Answer { reply: Reply::Data { length }, data, position: None }),
                 // The block may have moved between look-up and read: once more, then it is damage (rule K8).
                 Err(error) if error.kind == Kind::Corrupt && !retried && !active(Bug::LookedUpOnce) => retried = true,
@@ -109,23 +117,34 @@ impl Groups {
         Ok(Plan::Ready(extents))
     }
 
-    async fn fetch(&self, context: &Context, extents: Extents) -> Result<Option<Slice>> {
+    async fn fetch(&self, context: &Context, extents: Extents, room: Option<Buf>) -> Result<Option<Slice>> {
         let skip = (extents.offset % BLOCK_BYTES as u64) as usize;
         let range = skip..skip + extents.length as usize;
         match (&extents.first, extents.more.is_empty()) {
             (None, _) => Ok(None),
             (Some(Extent::Memory { slice }), true) => Ok(Some(slice.slice(range))),
             (Some(Extent::Device { place, blocks, crcs }), true) if range.end <= *blocks as usize * BLOCK_BYTES => {
-                let buffer = self.read_run(context, *place, *blocks, crcs, Need::First).await?;
+                let buffer = self.room(context, room, *blocks as usize * BLOCK_BYTES).await?;
+                let buffer = self.read_run(context, *place, crcs, buffer).await?;
                 Ok(Some(buffer.share().slice(range)))
             }
-            _ => self.assemble(context, &extents, skip).await.map(Some),
+            _ => self.assemble(context, &extents, skip, room).await.map(Some),
         }
     }
 
-    /// Reads a run of blocks and compares their checksums.
-    async fn read_run(&self, context: &Context, place: Place, blocks: u32, crcs: &Crcs, need: Need) -> Result<Buf> {
-        let buffer = self.buffer(context, blocks as usize * BLOCK_BYTES, need).await?;
+    /// Memory of `bytes`: the room that was given, if it is large enough.
+    async fn room(&self, context: &Context, room: Option<Buf>, bytes: usize) -> Result<Buf> {
+        match room {
+            Some(mut room) if room.capacity() >= bytes => {
+                room.set_len(bytes);
+                Ok(room)
+            }
+            _ => self.buffer(context, bytes, Need::First).await,
+        }
+    }
+
+    /// Fills a buffer with a run of blocks and compares their checksums.
+    async fn read_run(&self, context: &Context, place: Place, crcs: &Crcs, buffer: Buf) -> Result<Buf> {
         let transfer = self.store().begin_read(place, buffer)?;
         self.end_read(context, Begun { transfer, place, crcs, at: 0 }).await
     }
@@ -147,9 +166,9 @@ impl Groups {
     }
 
     /// Puts extents together; the device works on several at once.
-    async fn assemble(&self, context: &Context, extents: &Extents, skip: usize) -> Result<Slice> {
+    async fn assemble(&self, context: &Context, extents: &Extents, skip: usize, room: Option<Buf>) -> Result<Slice> {
         let length = extents.length as usize;
-        let mut out = self.buffer(context, length, Need::First).await?;
+        let mut out = self.room(context, room, length).await?;
         // Where bytes at `at` of the extents' own count lie in what was asked for, and which of them.
         let part = |at: usize, bytes: usize| {
             let (from, to) = (at.max(skip), (at + bytes).min(skip + length));
@@ -221,7 +240,8 @@ impl Groups {
                     self.load(context.volume, vec![Wanted::Leaf(LeafKey::of(ino, block).0)]).await?;
                 }
                 Block::Device { place, crc } => {
-                    return self.read_run(context, place, 1, &std::iter::once(crc).collect(), Need::Third).await;
+                    let buffer = self.buffer(context, BLOCK_BYTES, Need::Third).await?;
+                    return self.read_run(context, place, &std::iter::once(crc).collect(), buffer).await;
                 }
                 Block::Hole => {
                     let mut buffer = self.buffer(context, BLOCK_BYTES, Need::Third).await?;

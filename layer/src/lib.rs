@@ -23,11 +23,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// Layers of a stack at most: more would be a mistake in a command, and the bound keeps the loop short.
 pub const LAYERS_MAX: usize = 16;
 
-/// An operation with its payload (a write's bytes: exactly the buffer's length).
+/// An operation with its memory.
 pub struct Call {
     /// What is asked.
     pub op: Op,
-    /// The bytes of a write.
+    /// The bytes of a write: exactly the buffer's length. Of a read, memory that its answer's bytes may be put into; they need
+    /// not be, if they are in memory already.
     pub data: Option<Buf>,
 }
 

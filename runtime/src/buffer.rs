@@ -331,6 +331,12 @@ pub struct Loan {
 }
 
 impl Loan {
+    /// Where in the buffer `bytes` begin, if they are a part of it.
+    pub fn offset(&self, bytes: &[u8]) -> Option<usize> {
+        let Header { class, data, .. } = self.handle.header();
+        let offset = (bytes.as_ptr() as usize).checked_sub(data.as_ptr() as usize)?;
+        (offset + bytes.len() <= CLASS_BYTES[*class]).then_some(offset)
+    }
     /// The whole buffer, once whoever had it, or shares of it, has dropped all of them; before that, the loan again.
     pub fn back(self) -> std::result::Result<Buf, Loan> {
         let Header { class, references, .. } = self.handle.header();

@@ -11,13 +11,12 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering};
 /// Free segments that the bulk stream leaves to the log and the cleaner.
 pub const BULK_RESERVE_SEGMENTS: usize = 2;
 
-/// Turns come at multiples of this: writes that wait anyway go on together, in one batch of the log with one header. One
-/// by one they would write a header block for every two or three of theirs, which the cleaner has to make room for.
-const TURN_NS: u64 = 1_000_000;
-/// Blocks whose turns a batch waits for at most: while clients are slowed at all, mostly as long as it may.
-const GATHER_BLOCKS: u64 = 128;
+/// Writes that are slowed wait for the turns of so many blocks, first to be let in, then in their batch: they go on together,
+/// and their header, a block that the cleaner has to make room for too, is a sixteenth of them. No longer: what few writers in
+/// flight wait for is taken from what the brick does.
+const TOGETHER: u64 = 16;
 /// And for so long at most, half of it on average: where 32 writes in flight keep a brick busy, each takes longer anyway.
-const GATHER_NS_MAX: u64 = 1_000_000;
+const TOGETHER_NS_MAX: u64 = 1_000_000;
 /// Longest time that one write waits for its turn.
 const WAIT_NS_MAX: u64 = 500_000_000;
 
@@ -160,20 +159,21 @@ impl Space {
     /// The moment at which a write of so many blocks has its turn, if clients are slowed and others come first: blocks are
     /// spaced so that clients don't outrun the cleaner, and who keeps that pace by itself does not wait.
     pub fn turn(&self, now_ns: u64, blocks: u64) -> Option<u64> {
-        let delay_ns = self.delay_ns.load(Ordering::Relaxed).saturating_mul(blocks);
-        if delay_ns == 0 {
+        let together_ns = self.gather_ns();
+        if together_ns == 0 {
             return None;
         }
+        let delay_ns = self.delay_ns.load(Ordering::Relaxed).saturating_mul(blocks);
         let later = |turn_ns: u64| Some(turn_ns.max(now_ns) + delay_ns);
         let before =
             self.turn_ns.fetch_update(Ordering::AcqRel, Ordering::Acquire, later).expect("there is a later one");
         // One large write does not wait for all its blocks' turns: those who come next do.
-        (before > now_ns).then(|| before.next_multiple_of(TURN_NS).min(now_ns + WAIT_NS_MAX))
+        (before > now_ns).then(|| before.next_multiple_of(together_ns).min(now_ns + WAIT_NS_MAX))
     }
     /// How long a write that nobody waits to be durable gathers others into its batch, while clients are slowed anyway: a
     /// batch's header is a block too, which the cleaner has to make room for. Zero while they are not.
     pub fn gather_ns(&self) -> u64 {
-        self.delay_ns.load(Ordering::Relaxed).saturating_mul(GATHER_BLOCKS).min(GATHER_NS_MAX)
+        self.delay_ns.load(Ordering::Relaxed).saturating_mul(TOGETHER).min(TOGETHER_NS_MAX)
     }
     /// Free segments below which client data waits.
     pub fn floor_for_data(&self) -> usize {
@@ -213,7 +213,7 @@ mod tests {
     fn writes_gather_only_while_clients_are_slowed_and_never_for_long() {
         let space = Space::new(64, 1000, 0);
         for (delay_ns, gather_ns) in
-            [(0, 0), (100, 12_800), (7_000, 896_000), (8_000, GATHER_NS_MAX), (u64::MAX, GATHER_NS_MAX)]
+            [(0, 0), (100, 1_600), (60_000, 960_000), (70_000, TOGETHER_NS_MAX), (u64::MAX, TOGETHER_NS_MAX)]
         {
             space.set_pace(delay_ns, true);
             assert_eq!(space.gather_ns(), gather_ns, "{delay_ns}");

@@ -8,7 +8,7 @@ use super::abi::{self, IN_HEADER_BYTES, WRITE_HEAD_BYTES, opcode};
 use super::parse::{self, Ask, Header};
 use super::syscall::errno_of;
 use base::limits::{IO_BYTES_MAX, XATTR_VALUE_BYTES_MAX};
-use base::{Error, Ino, Kind, Result};
+use base::{Error, Ino, Kind, Op, Result};
 use runtime::real::RingEntry;
 use runtime::{Buf, Need, Runtime};
 use std::fs::File;
@@ -46,6 +46,16 @@ pub struct Message {
     pub ask: Result<Ask>,
     /// Length of a write's payload, which still lies in the landing.
     pub payload_bytes: usize,
+}
+
+impl Message {
+    /// Bytes of data that it brings or asks for.
+    pub fn bytes(&self) -> usize {
+        match self.ask {
+            Ok(Ask::Read { op: Op::Read { length, .. }, .. }) => length as usize,
+            _ => self.payload_bytes,
+        }
+    }
 }
 
 impl Landing {

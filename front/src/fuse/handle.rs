@@ -38,7 +38,7 @@ enum Told {
 }
 
 impl<T: Target> Handler<T> {
-    /// Handles one request and answers it.
+    /// Handles one request and answers it. `payload`: a write's, or memory for what a read finds.
     pub async fn handle(&self, message: Message, payload: Option<Result<Buf>>, start_ns: u64, back: &mut Back<'_>) {
         let unique = message.header.unique;
         match message.ask {
@@ -99,7 +99,7 @@ impl<T: Target> Handler<T> {
     async fn tell(&self, context: &mut Context, unique: u64, ask: Ask, payload: Option<Result<Buf>>) -> Result<Told> {
         let root = self.identity.root;
         match ask {
-            Ask::Read { op, .. } => self.read(context, unique, op).await,
+            Ask::Read { op, .. } => self.read(context, unique, op, payload.transpose()?).await,
             Ask::Write(op) => self.write(context, unique, op, payload).await,
             Ask::Entry(op) => self.entry(context, unique, op).await,
             Ask::Attr(op) => Ok(Told::Head(Head::attr(unique, &self.attr(context, op).await?))),
@@ -175,8 +175,8 @@ impl<T: Target> Handler<T> {
             _ => told,
         })
     }
-    async fn read(&self, context: &Context, unique: u64, op: Op) -> Result<Told> {
-        let Answer { reply, data, .. } = self.target.call(context, Call { op, data: None }).await?;
+    async fn read(&self, context: &Context, unique: u64, op: Op, room: Option<Buf>) -> Result<Told> {
+        let Answer { reply, data, .. } = self.target.call(context, Call { op, data: room }).await?;
         match (reply, data) {
             (Reply::Data { length: 0 }, _) => Ok(Told::Head(Head::before(unique, 0))),
             (Reply::Data { length }, Some(data)) => {

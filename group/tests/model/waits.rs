@@ -23,6 +23,37 @@ async fn write_block(rig: &Rig, ino: Ino, block: u64) -> (u64, u64) {
     (rig.runtime.clock.now_ns() - before_ns, rig.booked_ns(&context, Stage::Range))
 }
 
+/// What is read into a reader's own memory needs no copy: one run of blocks, and several that are put together.
+#[test]
+fn what_the_device_gives_is_put_into_the_readers_memory() {
+    let mut world = World::new(3);
+    let runtime = world.runtime();
+    world.block_on(async {
+        let rig = Rig::new(runtime, Shape::SMALL).await;
+        let file = file(&rig, "one").await;
+        rig.checkpoint().await;
+        let read = async |offset, length, bytes| {
+            let room = rig.runtime.buffer(bytes).expect("within the bound");
+            let place = room.as_ptr();
+            let op = Op::Read { ino: file, offset, length };
+            let answer = rig.groups.call(&rig.context(), op, Some(room)).await.expect("it can be read");
+            (answer.data.expect("there are bytes"), place)
+        };
+        let whole = pattern(1, 50_000);
+        let (data, place) = read(0, 50_000, 1 << 20).await;
+        assert!(data.as_ptr() == place && data[..] == whole);
+        let (data, place) = read(10_000, 20_000, 1 << 20).await;
+        assert!(data.as_ptr() as usize == place as usize + 10_000 % 4096 && data[..] == whole[10_000..30_000]);
+        let (data, place) = read(0, 50_000, 4096).await;
+        assert!(data.as_ptr() != place && data[..] == whole, "the memory is too small");
+        rig.write(file, At::Offset(3 * 4096), &pattern(2, 4096), Sync::All).await.expect("a write");
+        rig.checkpoint().await;
+        let (data, place) = read(0, 50_000, 1 << 20).await;
+        assert!(data.as_ptr() == place && data[..12_288] == whole[..12_288] && data[16_384..] == whole[16_384..]);
+        rig.close().await;
+    });
+}
+
 /// A write within a block reads it, and holds it for so long: whoever writes to this block waits and says so, whoever writes
 /// beside it or to another file does not.
 #[test]

@@ -13,6 +13,7 @@ use base::{Error, Result};
 use io_uring::squeue;
 use std::fs::File;
 use std::future::Future;
+use std::ops::Range;
 use std::os::fd::{AsRawFd, RawFd};
 use std::pin::Pin;
 use std::rc::Rc;
@@ -53,11 +54,17 @@ enum Payload {
     Lent(Loan, Stored),
 }
 
-/// The few bytes that follow an answer's header when its request was a write.
-#[derive(Default)]
-struct Stored {
-    bytes: [u8; 16],
-    length: usize,
+/// A write's answer has 8 bytes, an error's none.
+const STORED_BYTES_MAX: usize = 16;
+
+/// What follows an answer's header and is to stand at the payload's begin when that is back.
+enum Stored {
+    /// A few bytes.
+    Bytes { bytes: [u8; STORED_BYTES_MAX], length: usize },
+    /// More, from elsewhere.
+    Copy(Vec<u8>),
+    /// What was put into the lent memory itself.
+    There(Range<usize>),
 }
 
 impl RingEntry {
@@ -82,13 +89,14 @@ impl RingEntry {
         let Payload::Here(payload) = &self.payload else { panic!("what is lent is another's") };
         &payload[..length.min(payload.len())]
     }
-    /// The memory itself, with the request's payload: nothing has to be copied. Its answer waits until it is back; `settle`.
+    /// The memory itself, with the request's payload, or for the answer's: nothing has to be copied. Its answer waits until it
+    /// is back; `settle`.
     pub fn lend(self) -> (RingEntry, Buf) {
         let length = self.payload().len();
         let Payload::Here(payload) = self.payload else { unreachable!("its length was just looked at") };
         let (loan, mut lent) = payload.lend();
         lent.set_len(length);
-        (RingEntry { payload: Payload::Lent(loan, Stored::default()), ..self }, lent)
+        (RingEntry { payload: Payload::Lent(loan, Stored::There(0..0)), ..self }, lent)
     }
     /// Takes lent memory back and completes the answer. False while somebody still has it.
     pub fn settle(self) -> (RingEntry, bool) {
@@ -96,7 +104,12 @@ impl RingEntry {
         match loan.back() {
             Err(loan) => (RingEntry { payload: Payload::Lent(loan, stored), ..self }, false),
             Ok(mut payload) => {
-                payload[..stored.length].copy_from_slice(&stored.bytes[..stored.length]);
+                match stored {
+                    Stored::Bytes { bytes, length } => payload[..length].copy_from_slice(&bytes[..length]),
+                    Stored::Copy(bytes) => payload[..bytes.len()].copy_from_slice(&bytes),
+                    Stored::There(range) if range.start == 0 => {}
+                    Stored::There(range) => payload.copy_within(range, 0),
+                }
                 (RingEntry { payload: Payload::Here(payload), ..self }, true)
             }
         }
@@ -105,19 +118,22 @@ impl RingEntry {
         self.head[at..at + N].try_into().expect("within the head")
     }
     /// Puts an answer where the request was: its header, and what follows. The kernel takes it with the next `fetch`.
+    ///
+    /// While the payload is lent, only what is a part of that costs no copy of its own.
     pub fn answer(&mut self, header: &[u8], parts: [&[u8]; 2]) {
         self.head[..header.len()].copy_from_slice(header);
-        let mut length = 0;
-        let room = match &mut self.payload {
-            Payload::Here(payload) => &mut payload[..],
-            Payload::Lent(_, stored) => &mut stored.bytes[..],
-        };
-        for part in parts {
-            room[length..length + part.len()].copy_from_slice(part);
-            length += part.len();
-        }
-        if let Payload::Lent(_, stored) = &mut self.payload {
-            stored.length = length;
+        let length = parts[0].len() + parts[1].len();
+        match &mut self.payload {
+            Payload::Here(payload) => join(parts, payload),
+            Payload::Lent(loan, stored) => match loan.offset(parts[1]) {
+                Some(offset) if parts[0].is_empty() => *stored = Stored::There(offset..offset + length),
+                _ if length <= STORED_BYTES_MAX => {
+                    let mut bytes = [0; STORED_BYTES_MAX];
+                    join(parts, &mut bytes);
+                    *stored = Stored::Bytes { bytes, length };
+                }
+                _ => *stored = Stored::Copy(parts.concat()),
+            },
         }
         self.head[PAYLOAD_BYTES_AT..PAYLOAD_BYTES_AT + 4].copy_from_slice(&(length as u32).to_ne_bytes());
     }
@@ -147,6 +163,12 @@ impl RingEntry {
     pub(super) fn leave(self) {
         std::mem::forget((self.head, self.payload));
     }
+}
+
+fn join(parts: [&[u8]; 2], room: &mut [u8]) {
+    let (first, second) = room.split_at_mut(parts[0].len());
+    first.copy_from_slice(parts[0]);
+    second[..parts[1].len()].copy_from_slice(parts[1]);
 }
 
 /// A submission by its bytes: `io_uring` has no way to set the number of parts of such a command.
@@ -306,6 +328,25 @@ mod tests {
         assert_eq!((entry.payload(), entry.payload().as_ptr()), (&b"told"[..], place));
         assert_eq!(number(&entry.head[272..276]), 4);
         assert!(entry.settle().1, "there is nothing to wait for");
+    }
+
+    #[test]
+    fn an_answer_in_lent_memory_is_not_copied_to_its_begin_unless_it_lies_elsewhere() {
+        let slabs = Slabs::new(1, 16 << 20);
+        for (skip, elsewhere) in [(0, false), (512, false), (0, true)] {
+            let (mut entry, mut lent) = entry(&slabs).lend();
+            lent.set_len(skip + 5000);
+            lent.fill(7);
+            lent[skip..].fill(9);
+            let answer = lent.share().slice(skip..skip + 5000);
+            let copy = answer.to_vec();
+            entry.answer(&[1; 16], [&[], if elsewhere { &copy } else { &answer }]);
+            let (entry, is_back) = entry.settle();
+            assert!(!is_back);
+            drop(answer);
+            let (entry, is_back) = entry.settle();
+            assert!(is_back && entry.payload() == copy);
+        }
     }
 
     #[test]

@@ -19,7 +19,7 @@ cargo xtask flash rows                      the rows' names and targets
   --sinter [NAME=]BINARY  a build of Sinter; twice: two builds, which are compared too [sinter=the checkout's release build]
   --rounds N              1 to 100 [5]
   --peer-rounds N         GlusterFS takes part in the first N rounds only [as many as there are]
-  --seconds N             of each measurement, 1 to 600 [5]
+  --seconds N             of each measurement, 1 to 3600 [5]
   --size N                of XFS's loop file, in GiB, 16 (steady: 6) to 1024 [40]
   --xfs DIR               use an XFS that is mounted there, on which --size must be free [a loop file is made]
   --work DIR              made for the run, on the disk that is measured [/var/tmp/sinter-flash]
@@ -89,7 +89,7 @@ impl Asked {
                 "--sinter" => builds.push(build(value)?),
                 "--rounds" => asked.rounds = number(name, value, 1, 100)?,
                 "--peer-rounds" => asked.peer_rounds = number(name, value, 1, 100)?,
-                "--seconds" => asked.seconds = number(name, value, 1, 600)?,
+                "--seconds" => asked.seconds = number(name, value, 1, 3600)?,
                 "--size" => asked.size_gib = number(name, value, SIZE_GIB_LEAST, 1024)?,
                 _ => return Err(format!("{name}: not known\n\n{HELP}")),
             }

@@ -258,7 +258,7 @@ pub fn steady() -> Vec<Task> {
     let rows = vec![
         row("steady", "4 KiB random overwrite at 80% of a brick", Unit::PerSecond, NONE),
         row("steady-first", "the same in its first minute", Unit::PerSecond, NONE),
-        row("steady-ratio", "all of it / its first minute", Unit::Times, NONE),
+        row("steady-ratio", "all of it / its first minute", Unit::Times, Target { at_least: Some(0.5), ..NONE }),
         row("steady-least", "its slowest second, of the mean", Unit::Percent, least),
         row("steady-zero", "its seconds without a write", Unit::Count, below(1.0)),
         row("steady-device", "what the brick wrote to the device meanwhile", Unit::Gigabytes, NONE),
