@@ -52,6 +52,8 @@ pub enum Bug {
     SummaryForgotten,
     /// A bulk write is ordered before its payload is on the device (rule U2).
     BulkOrderedEarly,
+    /// A bulk payload that is said to be flushed is not (rule U1).
+    BulkUnflushed,
     /// An open ticket does not keep its segment from being sealed (rule U2).
     TicketForgotten,
     /// fsync waits for nothing (rule U3).
@@ -146,7 +148,7 @@ pub enum Bug {
 
 impl Bug {
     /// Every bug, for tests and for naming one on a command line.
-    pub const ALL: [Bug; 69] = [
+    pub const ALL: [Bug; 70] = [
         Bug::FuaAfterPlain,
         Bug::AckOutOfOrder,
         Bug::TailReused,
@@ -171,6 +173,7 @@ impl Bug {
         Bug::RecordNotReplayed,
         Bug::SummaryForgotten,
         Bug::BulkOrderedEarly,
+        Bug::BulkUnflushed,
         Bug::TicketForgotten,
         Bug::FsyncUnheard,
         Bug::TimerForgotten,

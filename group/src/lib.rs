@@ -12,6 +12,7 @@ mod cache;
 mod change;
 mod checkpoint;
 pub mod clean;
+mod commits;
 pub mod context;
 mod cuts;
 mod hash;
@@ -130,6 +131,7 @@ pub struct Groups {
     cleaner: Lock<clean::Status>,
     /// The wall clock as the checkpoint task saw it last: for reads, which need no better one.
     wall_ns: AtomicI64,
+    small_commits: commits::SmallCommits,
     closing: AtomicBool,
 }
 
@@ -160,6 +162,7 @@ impl Groups {
             leases: Lock::new("leases", BTreeMap::new()),
             cleaner: Lock::new("cleaner", clean::Status::default()),
             wall_ns: AtomicI64::new(wall_ns),
+            small_commits: commits::SmallCommits::new(),
             closing: AtomicBool::new(false),
         }
     }
@@ -203,6 +206,7 @@ impl Groups {
     }
 
     async fn fsync(&self, context: &Context, ino: base::Ino, sync: Sync) -> Result<Answer> {
+        self.small_commits.commits(ino, self.now_ns());
         let slot = {
             let state = self.state(ino.group()).state.lock();
             if state.is_dropped(context.volume) {

@@ -124,22 +124,15 @@ impl Groups {
             (None, _) => Ok(None),
             (Some(Extent::Memory { slice }), true) => Ok(Some(slice.slice(range))),
             (Some(Extent::Device { place, blocks, crcs }), true) if range.end <= *blocks as usize * BLOCK_BYTES => {
-                let buffer = self.room(context, room, *blocks as usize * BLOCK_BYTES).await?;
+                let bytes = *blocks as usize * BLOCK_BYTES;
+                let buffer = match fitting(room, bytes) {
+                    Some(room) => room,
+                    None => self.buffer(context, bytes, Need::First).await?,
+                };
                 let buffer = self.read_run(context, *place, crcs, buffer).await?;
                 Ok(Some(buffer.share().slice(range)))
             }
             _ => self.assemble(context, &extents, skip, room).await.map(Some),
-        }
-    }
-
-    /// Memory of `bytes`: the room that was given, if it is large enough.
-    async fn room(&self, context: &Context, room: Option<Buf>, bytes: usize) -> Result<Buf> {
-        match room {
-            Some(mut room) if room.capacity() >= bytes => {
-                room.set_len(bytes);
-                Ok(room)
-            }
-            _ => self.buffer(context, bytes, Need::First).await,
         }
     }
 
@@ -168,7 +161,10 @@ impl Groups {
     /// Puts extents together; the device works on several at once.
     async fn assemble(&self, context: &Context, extents: &Extents, skip: usize, room: Option<Buf>) -> Result<Slice> {
         let length = extents.length as usize;
-        let mut out = self.room(context, room, length).await?;
+        let mut out = match fitting(room, length) {
+            Some(room) => room,
+            None => self.buffer(context, length, Need::First).await?,
+        };
         // Where bytes at `at` of the extents' own count lie in what was asked for, and which of them.
         let part = |at: usize, bytes: usize| {
             let (from, to) = (at.max(skip), (at + bytes).min(skip + length));
@@ -256,6 +252,13 @@ impl Groups {
             }
         }
     }
+}
+
+/// The room that was given as memory of `bytes`, if it is large enough.
+fn fitting(room: Option<Buf>, bytes: usize) -> Option<Buf> {
+    let mut room = room.filter(|room| room.capacity() >= bytes)?;
+    room.set_len(bytes);
+    Some(room)
 }
 
 impl Extents {

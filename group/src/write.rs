@@ -73,6 +73,10 @@ impl Groups {
         if let Some(answer) = self.write_again(context, &write).await? {
             return Ok(answer);
         }
+        self.small_commits.wrote(write.ino, data.len());
+        if write.sync >= Sync::Data {
+            self.small_commits.commits(write.ino, self.now_ns());
+        }
         self.throttle(true).await?;
         self.store().log.admit(&context.span).await?;
         let quota = self.quota(context.volume);
@@ -104,7 +108,7 @@ impl Groups {
     async fn write_aligned(&self, context: &Context, write: Write, data: Buf) -> Result<Answer> {
         let length = data.len();
         let slices = [Some(data.share().slice(0..length)), None];
-        let begun = self.begin_bulk(&slices).await?;
+        let begun = self.begin_bulk(&slices, write.sync).await?;
         if begun[0].is_some() {
             // Shows it to the device, which works on it while the checksums are made.
             yield_now().await;
@@ -115,14 +119,17 @@ impl Groups {
     }
 
     /// Begins to place a large payload (rule U2); nothing for a small one, which goes into the log.
-    async fn begin_bulk(&self, slices: &Pieces<Slice>) -> Result<Pieces<Begun>> {
+    async fn begin_bulk(&self, slices: &Pieces<Slice>, sync: Sync) -> Result<Pieces<Begun>> {
         let mut begun = [None, None];
         if slices.iter().flatten().map(|slice| slice.len()).sum::<usize>() < BULK_BYTES_MIN {
             return Ok(begun);
         }
+        // Whoever commits makes all before it durable. Small commits don't wait for a large payload if nobody else waits for
+        // its durability: it is ordered after a flush of its own.
+        let beside = sync < Sync::Data && self.small_commits.are_expected(self.now_ns());
         for (slice, one) in slices.iter().zip(&mut begun) {
             let Some(slice) = slice else { continue };
-            match self.store().bulk.begin(slice.clone()).await {
+            match self.store().bulk.begin(slice.clone(), beside).await {
                 Ok(some) => *one = Some(some),
                 Err(error) => {
                     self.close_bulk(self.end_bulk(begun).await?);
@@ -163,7 +170,7 @@ impl Groups {
             let (hold, plan) = self.hold_write(context, &write).await?;
             let blocks = self.make_blocks(context, write.ino, &plan, &data).await?;
             context.span.mark(Stage::Verify, self.now_ns());
-            let begun = self.begin_bulk(&blocks.slices).await?;
+            let begun = self.begin_bulk(&blocks.slices, write.sync).await?;
             match self.order_blocks(context, write, Some(&plan), blocks, Some(hold.id), begun).await {
                 Err(error) if error.kind == Kind::Interrupted => continue,
                 answer => return answer,

@@ -1,5 +1,6 @@
 //! Keeps segments ready ahead of the streams and seals the full ones: one background task per brick (rule K7). A
-//! commit segment that was never written is first filled with zeros, so that a commit touches no file system metadata.
+//! commit segment's blocks that were never written are first filled with zeros, so that a commit touches no file system
+//! metadata.
 
 use crate::Store;
 use crate::format::segment::{SegmentHeader, Stream};
@@ -126,15 +127,16 @@ async fn make_ready(store: &Arc<Store>, stream: Stream, taken: &Taken) -> Result
     let spot = store.geometry.spot(place).expect("the segment's file has just been made");
     // A device has no file system whose metadata a first write would change, and replay never trusts what it did not
     // write in this life: neither a blank segment nor a discarded one is filled.
-    let fill = taken.unwritten && stream == Stream::Commit && store.geometry.device().is_none();
+    let mut at = u64::from(taken.written) * BLOCK_BYTES as u64;
+    let fill = stream == Stream::Commit && at < store.geometry.segment_bytes && store.geometry.device().is_none();
     if fill && !active(Bug::ZerosSkipped) {
         let zeros = zeros(store)?;
-        let mut at = 0;
         while at < store.geometry.segment_bytes {
-            let (_, result) =
-                disk::write(&*store.runtime.disk, spot.file, spot.offset + at, vec![zeros.clone()], false).await;
+            let length = (store.geometry.segment_bytes - at).min(zeros.len() as u64);
+            let slices = vec![zeros.slice(0..length as usize)];
+            let (_, result) = disk::write(&*store.runtime.disk, spot.file, spot.offset + at, slices, false).await;
             result?;
-            at += zeros.len() as u64;
+            at += length;
         }
     }
     let header = SegmentHeader { uuid: store.uuid, segment, life, stream, sequence, epoch: store.epoch };

@@ -65,8 +65,8 @@ pub struct Taken {
     pub life: Life,
     /// Its position in the stream.
     pub sequence: u64,
-    /// Some of its blocks may never have been written.
-    pub unwritten: bool,
+    /// So many blocks at its beginning have been written before, in any life; those behind perhaps never.
+    pub written: u32,
 }
 
 /// Space, in segments and blocks.
@@ -164,7 +164,9 @@ impl Table {
         *next += 1;
         let row = &mut self.rows[segment.0 as usize];
         assert!(row.live.iter().all(|&word| word == 0), "a free segment has no live block");
-        let unwritten = row.life == Life(0) || row.stream != Stream::Commit;
+        // A commit segment is filled before its use. Of others what was used has been written, but for what a crash kept from it.
+        let filled = row.life > Life(0) && row.stream == Stream::Commit;
+        let written = if filled { u32::MAX } else { row.used };
         *row = SegmentRow {
             state: SegmentState::Open,
             life: Life(row.life.0 + 1),
@@ -176,7 +178,7 @@ impl Table {
         };
         self.next_opened += 1;
         self.changed.remove(&segment);
-        Some(Taken { segment, life: row.life, sequence, unwritten })
+        Some(Taken { segment, life: row.life, sequence, written })
     }
     /// A segment taken could not be made ready: nothing was written in this life.
     pub fn give_back(&mut self, segment: SegmentId) {
@@ -398,6 +400,22 @@ mod tests {
             let ages = table.iter().take(4).map(|(_, row)| table.age(row));
             assert_eq!(ages.collect::<Vec<_>>(), [3, 2, 1, 0], "others opened since");
         }
+    }
+
+    #[test]
+    fn of_a_segment_that_was_used_the_commit_stream_fills_the_rest() {
+        let mut table = Table::new(1);
+        let mut lives =
+            [(Stream::Cold, 9, 0), (Stream::Commit, 7, 9), (Stream::Bulk, 5, u32::MAX), (Stream::Commit, 3, 5)]
+                .into_iter();
+        for (stream, used, written) in lives.by_ref() {
+            let taken = table.take(stream).expect("it is free");
+            assert_eq!(taken.written, written, "{stream:?}");
+            table.set_state(taken.segment, SegmentState::Free, used);
+        }
+        let taken = table.take(Stream::Bulk).expect("it is free");
+        table.give_back(taken.segment);
+        assert!(table.take(Stream::Commit).expect("it is free").written <= 1, "who knows what was written");
     }
 
     /// Few of them would hold much room back.

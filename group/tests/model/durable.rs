@@ -94,6 +94,43 @@ pub fn what_was_synced_survives_and_the_rest_is_a_prefix() {
     }
 }
 
+/// Large writes that nobody syncs, while somebody else commits again and again: each is flushed for itself, and what comes
+/// before a commit is as durable as that (rules U1, U2).
+#[test]
+pub fn a_commit_keeps_large_writes_before_it() {
+    for seed in seeds(1..6) {
+        let mut world = World::new(seed);
+        let (runtime, disk) = (world.runtime(), world.disk().clone());
+        let mut rng = SplitMix(seed);
+        let (rig, large) = world.block_on(async {
+            let rig = Rig::new(runtime, Shape::SMALL).await;
+            let small = rig.create(rig.volume.root, "small").await.expect("a new file");
+            let large = rig.create(rig.volume.root, "large").await.expect("a new file");
+            let commit = || rig.write(small, At::Offset(0), b"small", Sync::Data);
+            for number in 0..4 {
+                commit().await.expect("a commit");
+                let flushes = || disk.figures()["segments-00000"].flushes;
+                let before = flushes();
+                rig.write(large, At::Offset(number * 300_000), &pattern(number, 300_000), Sync::Written)
+                    .await
+                    .expect("a write");
+                assert!(flushes() > before, "it has a flush of its own");
+                commit().await.expect("a commit");
+            }
+            (rig, large)
+        });
+        let mut after = World::from_image(seed, world.crash_as(Survival::Nothing, &mut rng));
+        let runtime = after.runtime();
+        after.block_on(async {
+            let rig = rig.after_crash(runtime, 0).await;
+            for number in 0..4 {
+                let bytes = rig.read(large, number * 300_000, 300_000).await;
+                assert!(bytes == Ok(pattern(number, 300_000)), "seed {seed}, write {number}");
+            }
+        });
+    }
+}
+
 #[test]
 fn a_rename_over_a_file_leaves_the_old_or_the_whole_new_one() {
     for seed in seeds(1..15) {

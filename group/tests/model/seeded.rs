@@ -7,10 +7,11 @@ use crate::{
 use runtime::seeded::{Bug, fails};
 
 /// Bugs, each with the test that fails with it.
-const NOTICED: [(Bug, fn()); 30] = [
+const NOTICED: [(Bug, fn()); 31] = [
     (Bug::InoReused, restart::numbers_given_out_before_a_crash_are_not_given_out_again),
     (Bug::RecordNotReplayed, durable::what_was_synced_survives_and_the_rest_is_a_prefix),
     (Bug::BulkOrderedEarly, concurrent::overlapping_writes_and_reads_are_never_torn),
+    (Bug::BulkUnflushed, durable::a_commit_keeps_large_writes_before_it),
     (Bug::FsyncUnheard, durable::fsync_of_what_is_durable_asks_nothing_of_the_device),
     (Bug::FailureForgotten, failure::a_failed_write_or_flush_ends_changes_until_a_restart),
     (Bug::CheckpointNeverDue, restart::checkpoints_come_by_themselves_and_keep_replay_short),

@@ -1,6 +1,7 @@
 //! Space: the end of it is told cleanly, and dead segments come back (rules K3, K5, L4).
 
 use crate::rig::{Brick, Map, SEGMENT_BLOCKS, SEGMENT_BYTES, boot, file, format, payload};
+use base::limits::BLOCK_BYTES;
 use base::{Kind, Sync};
 use runtime::random::SplitMix;
 use runtime::sim::{Fail, FaultPlan, Survival, World};
@@ -125,6 +126,37 @@ pub fn the_commit_stream_uses_only_what_was_once_written() {
             assert!(ready > 0 && written_bytes >= ready * segment_bytes, "{ready} are ready, {written_bytes} written");
         });
     }
+}
+
+/// What bulk payloads filled is not filled with zeros again when the log takes it.
+#[test]
+fn the_commit_stream_does_not_fill_what_was_written() {
+    let mut world = World::new(4);
+    let (runtime, disk) = (world.runtime(), world.disk().clone());
+    world.block_on(async {
+        let index = format(&runtime, 16).await;
+        let brick = Brick::open(&runtime, index).await.expect("just formatted");
+        const BLOCKS: usize = 240;
+        for number in 0..9 {
+            let bytes = payload(number, BLOCKS);
+            brick.write_bulk(file(number), 0, &bytes, Sync::Data).await.expect("there is room");
+        }
+        runtime.clock.sleep(1_000_000_000).await;
+        let written_bytes = || disk.figures()["segments-00000"].written_bytes;
+        let before_bytes = written_bytes();
+        for number in 0..9 {
+            for first in (0..BLOCKS as u64).step_by(30) {
+                let bytes = payload(number << 8 | first, 30);
+                brick.write(file(number), first, &bytes, Sync::Data).await.expect("there is room");
+            }
+            brick.checkpoint().await.expect("a healthy brick checkpoints");
+        }
+        // With headers and summaries; a segment more for each of the few that were never used.
+        let payload_bytes = 9 * BLOCKS as u64 * BLOCK_BYTES as u64;
+        let more_bytes = written_bytes() - before_bytes - payload_bytes;
+        assert!(more_bytes < 5 * SEGMENT_BYTES, "{}", more_bytes as f64 / SEGMENT_BYTES as f64);
+        brick.read_all().await;
+    });
 }
 
 #[test]

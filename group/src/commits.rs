@@ -1,0 +1,86 @@
+//! Who commits little, again and again: large payloads that nobody commits keep out of their way (decision 0024).
+//!
+//! A guess from what clients do, and no promise depends on it. Whoever writes a file, large or not, and then syncs it commits
+//! that; only those count who write little.
+
+use base::Ino;
+use base::limits::BULK_BYTES_MIN;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Whoever has committed is expected to do it again within this time: a few commits of a slow device.
+const EXPECTED_NS: u64 = 10_000_000;
+/// Files that are remembered; more share a slot, and one of them is forgotten.
+const FILES: usize = 256;
+/// Beside a file's number, which has no such bit: it was written in large pieces.
+const LARGE: u64 = 1 << 63;
+
+/// What was seen lately.
+pub(crate) struct SmallCommits {
+    /// Files with writes that were not synced yet.
+    files: [AtomicU64; FILES],
+    last_ns: AtomicU64,
+}
+
+impl SmallCommits {
+    pub fn new() -> SmallCommits {
+        SmallCommits { files: [const { AtomicU64::new(0) }; FILES], last_ns: AtomicU64::new(0) }
+    }
+    /// A client writes so many bytes of a file.
+    pub fn wrote(&self, ino: Ino, bytes: usize) {
+        let (file, before) = (self.file(ino), self.file(ino).load(Ordering::Relaxed));
+        let large = ino.0 | LARGE;
+        let after = if bytes >= BULK_BYTES_MIN || before == large { large } else { ino.0 };
+        if after != before {
+            file.store(after, Ordering::Relaxed);
+        }
+    }
+    /// A client waits until what it wrote of a file is durable.
+    pub fn commits(&self, ino: Ino, now_ns: u64) {
+        let file = self.file(ino);
+        let written = file.load(Ordering::Relaxed);
+        if written == ino.0 {
+            self.last_ns.store(now_ns, Ordering::Relaxed);
+        }
+        if written & !LARGE == ino.0 {
+            file.store(0, Ordering::Relaxed);
+        }
+    }
+    /// True while the next one will not be long in coming.
+    pub fn are_expected(&self, now_ns: u64) -> bool {
+        now_ns.saturating_sub(self.last_ns.load(Ordering::Relaxed)) < EXPECTED_NS
+    }
+    fn file(&self, ino: Ino) -> &AtomicU64 {
+        // The low bits name the group, of which files of one directory have the same.
+        &self.files[(ino.0 ^ ino.0 >> 20) as usize % FILES]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use base::GroupId;
+
+    #[test]
+    fn only_those_count_who_write_little() {
+        let ino = |number| Ino::new(number, GroupId(3));
+        // Bytes of the writes before the commit.
+        for (writes, counts) in [
+            (&[][..], false),
+            (&[4096], true),
+            (&[1 << 20], false),
+            (&[1 << 20, 4096], false),
+            (&[4096, 1 << 20], false),
+            (&[4096; 3], true),
+        ] {
+            let seen = SmallCommits::new();
+            writes.iter().for_each(|&bytes| seen.wrote(ino(7), bytes));
+            seen.commits(ino(8), 1_000_000_000);
+            assert!(!seen.are_expected(1_000_000_000), "another file");
+            seen.commits(ino(7), 1_000_000_000);
+            assert_eq!(seen.are_expected(1_000_000_001), counts, "{writes:?}");
+            assert!(!seen.are_expected(2_000_000_000), "for a moment");
+            seen.commits(ino(7), 3_000_000_000);
+            assert!(!seen.are_expected(3_000_000_000), "nothing was written since");
+        }
+    }
+}
