@@ -83,8 +83,6 @@ struct Core<T> {
     device: Arc<File>,
     landing: Mutex<Landing>,
     baton: Baton,
-    /// Large requests under way that came from the core's own CPU.
-    bulk: AtomicUsize,
     shared: Arc<Shared>,
 }
 
@@ -114,7 +112,6 @@ pub fn serve<T: Target>(runtime: &Runtime, mut mount: Mount, target: Arc<T>, ide
             device,
             landing: Mutex::new(landing),
             baton: Baton::new(TASKS_PER_CORE),
-            bulk: AtomicUsize::new(0),
             shared: shared.clone(),
         });
         for task in 0..TASKS_PER_CORE {
@@ -123,10 +120,9 @@ pub fn serve<T: Target>(runtime: &Runtime, mut mount: Mount, target: Arc<T>, ide
         }
         cores.push(core);
     }
-    let cores: Arc<[Arc<Core<T>>]> = cores.into();
-    for (home, entry) in entries {
-        let served = Served { cores: cores.clone(), home, _leave: Leave(shared.clone()) };
-        start_entry(served, home, entry);
+    for (number, entry) in entries {
+        let core = cores[number].clone();
+        runtime.tasks.spawn(number, Box::new(move || Box::pin(run_entry(core, entry))));
     }
     Ok(Serving { shared })
 }
@@ -158,26 +154,9 @@ async fn run<T: Target>(core: Arc<Core<T>>, task: usize) {
     }
 }
 
-/// What an entry's task needs, wherever it runs.
-struct Served<T> {
-    cores: Arc<[Arc<Core<T>>]>,
-    /// The core that runs on the CPU whose requests come in the entry.
-    home: usize,
-    _leave: Leave,
-}
-
-fn start_entry<T: Target>(served: Served<T>, core: usize, entry: RingEntry) {
-    let tasks = served.cores[core].handler.runtime.tasks.clone();
-    tasks.spawn(core, Box::new(move || Box::pin(run_entry(served, core, entry))));
-}
-
-/// An entry's life on a core: it goes to the kernel with each answer, and comes back with the next request.
-///
-/// The kernel copies a request's bytes on the core that handed the entry over. After one of several large requests the entry
-/// goes on from the next core, which can copy while the client's own CPU does the client's half of the work; unless clients
-/// there have large requests too. Where one waits for the other, its own CPU is the nearest.
-async fn run_entry<T: Target>(served: Served<T>, number: usize, mut entry: RingEntry) {
-    let core = &served.cores[number];
+/// An entry's life: it goes to the kernel with each answer, and comes back with the next request.
+async fn run_entry<T: Target>(core: Arc<Core<T>>, mut entry: RingEntry) {
+    let _leave = Leave(core.shared.clone());
     loop {
         // Else the connection has ended, or the kernel does not take entries and has its requests read.
         let Ok(fetched) = entry.fetch().await else { return };
@@ -188,7 +167,6 @@ async fn run_entry<T: Target>(served: Served<T>, number: usize, mut entry: RingE
         }
         let message = core.landing().parse_entry(&entry, core.handler.identity.root);
         let is_bulk = message.bytes() >= BULK_BYTES_MIN;
-        served.cores[served.home].bulk.fetch_add(is_bulk.into(), Ordering::Relaxed);
         let payload = match message.payload_bytes {
             _ if is_bulk => {
                 let (rest, payload) = entry.lend();
@@ -208,13 +186,6 @@ async fn run_entry<T: Target>(served: Served<T>, number: usize, mut entry: RingE
                 break;
             }
             core.handler.runtime.clock.sleep(LENT_PAUSE_NS).await;
-        }
-        let before = served.cores[served.home].bulk.fetch_sub(is_bulk.into(), Ordering::Relaxed);
-        let next = (served.home + 1) % served.cores.len();
-        let helps = is_bulk && before > 1 && served.cores[next].bulk.load(Ordering::Relaxed) == 0;
-        let place = if helps { next } else { served.home };
-        if place != number {
-            return start_entry(served, place, entry);
         }
     }
 }
