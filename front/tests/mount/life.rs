@@ -16,17 +16,14 @@ const DAEMON_DIRECTORY: &str = "SINTER_FRONT_TEST_DIRECTORY";
 #[test]
 fn a_daemon_that_never_ends() {
     if let Some(directory) = std::env::var_os(DAEMON_DIRECTORY) {
-        // It must not use its own mount: killed meanwhile, it would wait for its own answer and never end.
+        // It must not use its own mount once others may kill it: it would wait for its own answer and never end.
+        let served = Path::new(&directory).join("served");
         let _fixture = Fixture::at(directory.into());
+        fs::write(served, b"").expect("beside the mount");
         loop {
             std::thread::park();
         }
     }
-}
-
-fn is_mounted(directory: &Path) -> bool {
-    let mount = directory.join("mount").display().to_string();
-    fs::read_to_string("/proc/mounts").expect("always there").contains(&mount)
 }
 
 /// Mounts in another process, and kills that.
@@ -35,7 +32,9 @@ fn leave_dead_mount(directory: &Path) {
     daemon.args(["--exact", "life::a_daemon_that_never_ends"]).env(DAEMON_DIRECTORY, directory);
     let mut daemon = daemon.stdout(Stdio::null()).spawn().expect("starts");
     let ready = directory.join("mount/ready");
-    eventually("the daemon serves", || is_mounted(directory));
+    let served = directory.join("served");
+    eventually("the daemon serves", || served.exists());
+    fs::remove_file(&served).expect("it is there");
     fs::write(&ready, b"yes").expect("it works");
     daemon.kill().expect("it runs");
     daemon.wait().expect("it ends");
