@@ -27,7 +27,8 @@ impl SmallCommits {
     }
     /// A client writes so many bytes of a file.
     pub fn wrote(&self, ino: Ino, bytes: usize) {
-        let (file, before) = (self.file(ino), self.file(ino).load(Ordering::Relaxed));
+        let file = self.file(ino);
+        let before = file.load(Ordering::Relaxed);
         let large = ino.0 | LARGE;
         let after = if bytes >= BULK_BYTES_MIN || before == large { large } else { ino.0 };
         if after != before {
