@@ -39,20 +39,20 @@ enum Told {
 
 impl<T: Target> Handler<T> {
     /// Handles one request and answers it. `payload`: a write's, or memory for what a read finds.
-    pub async fn handle(&self, message: Message, payload: Option<Result<Buf>>, start_ns: u64, back: &mut Back<'_>) {
+    pub async fn handle(&self, message: Message, payload: Option<Result<Buf>>, span: Span, back: &mut Back<'_>) {
         let unique = message.header.unique;
         match message.ask {
             Ok(Ask::Silent) => (),
             Ok(Ask::Answer(errno)) => send(back, unique, &Head::status(unique, errno), &[]),
             Ok(Ask::OpenDir) => send(back, unique, &Head::open_dir(unique), &[]),
-            Ok(ask) => self.ask(&message.header, ask, payload, start_ns, back).await,
+            Ok(ask) => self.ask(&message.header, ask, payload, span, back).await,
             Err(error) => send(back, unique, &Head::status(unique, reply::errno(&error)), &[]),
         }
     }
     /// Asks the stack, answers, and leaves the request's times in the ledger.
-    async fn ask(&self, header: &Header, ask: Ask, payload: Option<Result<Buf>>, start_ns: u64, back: &mut Back<'_>) {
+    async fn ask(&self, header: &Header, ask: Ask, payload: Option<Result<Buf>>, span: Span, back: &mut Back<'_>) {
         let row = self.row(&ask);
-        let mut context = self.context(header, &ask, start_ns);
+        let mut context = self.context(header, &ask, span);
         context.span.mark(Stage::Front, self.runtime.stamp_ns());
         match self.tell(&mut context, header.unique, ask, payload).await {
             Ok(told) => self.answer(&mut context, header.unique, told, back).await,
@@ -71,7 +71,7 @@ impl<T: Target> Handler<T> {
             Ask::Silent | Ask::Answer(_) | Ask::OpenDir => unreachable!("answered without the stack"),
         }
     }
-    fn context(&self, header: &Header, ask: &Ask, start_ns: u64) -> Context {
+    fn context(&self, header: &Header, ask: &Ask, span: Span) -> Context {
         let data = matches!(ask, Ask::Read { .. } | Ask::Write(_) | Ask::Done(Op::Fsync { .. }));
         Context {
             volume: self.identity.volume,
@@ -86,7 +86,7 @@ impl<T: Target> Handler<T> {
             trace: header.unique,
             cut: 0,
             membership: 1,
-            span: Span::start(start_ns),
+            span,
         }
     }
     fn leaves_access_time(&self, ask: &Ask) -> bool {

@@ -2,8 +2,8 @@
 //! entries of the core's ring, a task per entry. What never comes there (FORGET, INTERRUPT) is read all the same, and all
 //! requests are if the kernel does not take the entries.
 //!
-//! Promises: a request is answered exactly once; a task handles one request at a time, on the core that read it;
-//! between reading and answering there is no queue of ours (decision D4).
+//! Promises: a request is answered exactly once; a task handles one request at a time, on the core that read it, unless it is
+//! one of several large ones (docs/decisions/0023); between reading and answering there is no queue of ours (decision D4).
 
 use super::baton::Baton;
 use super::channel::{Back, Landing, Message, Received};
@@ -17,7 +17,7 @@ use base::{Ino, Result, SessionId, VolumeId};
 use layer::{Answer, Call, Context, Stack};
 use runtime::real::RingEntry;
 use runtime::tasks::yield_now;
-use runtime::{Buf, Need, Runtime};
+use runtime::{Buf, Need, Runtime, Span};
 use std::fs::File;
 use std::future::{Future, poll_fn};
 use std::os::fd::AsRawFd;
@@ -83,6 +83,8 @@ struct Core<T> {
     device: Arc<File>,
     landing: Mutex<Landing>,
     baton: Baton,
+    /// Large requests under way that came from the core's own CPU in entries.
+    bulk: AtomicUsize,
     shared: Arc<Shared>,
 }
 
@@ -112,6 +114,7 @@ pub fn serve<T: Target>(runtime: &Runtime, mut mount: Mount, target: Arc<T>, ide
             device,
             landing: Mutex::new(landing),
             baton: Baton::new(TASKS_PER_CORE),
+            bulk: AtomicUsize::new(0),
             shared: shared.clone(),
         });
         for task in 0..TASKS_PER_CORE {
@@ -120,9 +123,10 @@ pub fn serve<T: Target>(runtime: &Runtime, mut mount: Mount, target: Arc<T>, ide
         }
         cores.push(core);
     }
-    for (number, entry) in entries {
-        let core = cores[number].clone();
-        runtime.tasks.spawn(number, Box::new(move || Box::pin(run_entry(core, entry))));
+    let cores: Arc<[Arc<Core<T>>]> = cores.into();
+    for (home, entry) in entries {
+        let served = Served { cores: cores.clone(), home, _leave: Leave(shared.clone()) };
+        served.spawn(home, move |served| run_entry(served, entry));
     }
     Ok(Serving { shared })
 }
@@ -134,7 +138,7 @@ async fn run<T: Target>(core: Arc<Core<T>>, task: usize) {
     let mut turn = 0;
     while let Some((message, payload, start_ns)) = core.receive(task).await {
         let mut back = Back::Device(&core.device);
-        let mut handling = pin!(core.handler.handle(message, payload, start_ns, &mut back));
+        let mut handling = pin!(core.handler.handle(message, payload, Span::start(start_ns), &mut back));
         let mut waited = false;
         poll_fn(|context| {
             let poll = handling.as_mut().poll(context);
@@ -154,40 +158,78 @@ async fn run<T: Target>(core: Arc<Core<T>>, task: usize) {
     }
 }
 
+/// What an entry's task needs, wherever it runs.
+struct Served<T> {
+    cores: Arc<[Arc<Core<T>>]>,
+    /// The core whose ring has the entry.
+    home: usize,
+    _leave: Leave,
+}
+
+impl<T: Target> Served<T> {
+    fn home(&self) -> &Arc<Core<T>> {
+        &self.cores[self.home]
+    }
+    /// Starts its next task on a core.
+    fn spawn<F: Future<Output = ()> + 'static>(self, core: usize, task: impl FnOnce(Served<T>) -> F + Send + 'static) {
+        let tasks = self.home().handler.runtime.tasks.clone();
+        tasks.spawn(core, Box::new(move || Box::pin(task(self))));
+    }
+    /// The core that handles a large request. The kernel copies its bytes on the core that has the entry, which runs on the
+    /// client's CPU: of several large requests, all but one are another core's, unless that has large requests of its own
+    /// clients. Where one waits for the other, its own CPU is the nearest.
+    fn helper(&self, under_way: usize) -> Option<usize> {
+        let next = (self.home + 1) % self.cores.len();
+        let is_free = under_way > 0 && self.cores[next].bulk.load(Ordering::Relaxed) == 0;
+        (is_free && next != self.home).then_some(next)
+    }
+}
+
 /// An entry's life: it goes to the kernel with each answer, and comes back with the next request.
-async fn run_entry<T: Target>(core: Arc<Core<T>>, mut entry: RingEntry) {
-    let _leave = Leave(core.shared.clone());
+async fn run_entry<T: Target>(served: Served<T>, mut entry: RingEntry) {
+    let home = served.home().clone();
     loop {
         // Else the connection has ended, or the kernel does not take entries and has its requests read.
         let Ok(fetched) = entry.fetch().await else { return };
         entry = fetched;
-        let start_ns = core.handler.runtime.stamp_ns();
-        if !core.shared.by_entry.load(Ordering::Relaxed) {
-            core.shared.by_entry.store(true, Ordering::Relaxed);
+        let span = Span::start(home.handler.runtime.stamp_ns());
+        if !home.shared.by_entry.load(Ordering::Relaxed) {
+            home.shared.by_entry.store(true, Ordering::Relaxed);
         }
-        let message = core.landing().parse_entry(&entry, core.handler.identity.root);
-        let is_bulk = message.bytes() >= BULK_BYTES_MIN;
-        let payload = match message.payload_bytes {
-            _ if is_bulk => {
-                let (rest, payload) = entry.lend();
-                entry = rest;
-                Some(Ok(payload))
-            }
-            0 => None,
-            length => Some(core.copy(&entry, length).await),
-        };
-        // The kernel waits for an answer in any case.
-        entry.answer(Head::status(message.header.unique, libc::EIO).as_bytes(), [&[], &[]]);
-        core.handler.handle(message, payload, start_ns, &mut Back::Entry(&mut entry)).await;
-        loop {
-            let (settled, is_back) = entry.settle();
-            entry = settled;
-            if is_back {
-                break;
-            }
-            core.handler.runtime.clock.sleep(LENT_PAUSE_NS).await;
+        let message = home.landing().parse_entry(&entry, home.handler.identity.root);
+        if message.bytes() < BULK_BYTES_MIN {
+            let payload = match message.payload_bytes {
+                0 => None,
+                length => Some(home.copy(&entry, length).await),
+            };
+            entry = home.answer(entry, message, payload, span).await;
+            continue;
         }
+        let (lent, payload) = entry.lend();
+        entry = lent;
+        let under_way = home.bulk.fetch_add(1, Ordering::Relaxed);
+        if let Some(helper) = served.helper(under_way) {
+            span.hop();
+            return served.spawn(helper, move |served| help(served, helper, entry, message, payload, span));
+        }
+        entry = home.answer(entry, message, Some(Ok(payload)), span).await;
+        home.bulk.fetch_sub(1, Ordering::Relaxed);
     }
+}
+
+/// Handles a large request on another core than the one to which the entry then goes back.
+async fn help<T: Target>(
+    served: Served<T>,
+    helper: usize,
+    entry: RingEntry,
+    message: Message,
+    payload: Buf,
+    span: Span,
+) {
+    let entry = served.cores[helper].answer(entry, message, Some(Ok(payload)), span).await;
+    served.home().bulk.fetch_sub(1, Ordering::Relaxed);
+    let home = served.home;
+    served.spawn(home, move |served| run_entry(served, entry));
 }
 
 /// Tells the serving that a task has ended.
@@ -249,6 +291,26 @@ impl<T: Target> Core<T> {
         let mut fresh = self.handler.runtime.client_buffer(length, Need::First, None).await?;
         fresh.copy_from_slice(&entry.payload()[..length]);
         Ok(fresh)
+    }
+    /// Handles an entry's request. When it comes back it has the answer, and all of its memory.
+    async fn answer(
+        &self,
+        mut entry: RingEntry,
+        message: Message,
+        payload: Option<Result<Buf>>,
+        span: Span,
+    ) -> RingEntry {
+        // The kernel waits for an answer in any case.
+        entry.answer(Head::status(message.header.unique, libc::EIO).as_bytes(), [&[], &[]]);
+        self.handler.handle(message, payload, span, &mut Back::Entry(&mut entry)).await;
+        loop {
+            let (settled, is_back) = entry.settle();
+            if is_back {
+                return settled;
+            }
+            entry = settled;
+            self.handler.runtime.clock.sleep(LENT_PAUSE_NS).await;
+        }
     }
 }
 

@@ -1,5 +1,6 @@
 //! A file tree in memory that answers operations as the stack would: what the front is tested with.
 
+use base::limits::BULK_BYTES_MIN;
 use base::{At, Attr, DirEntry, Error, FileKind, GroupId, Ino, Inode, Kind, Name, Op, Reply, Result};
 use base::{SetAttr, SetTime, StatFs, Sync, Time, Xattrs};
 use front::fuse::Target;
@@ -33,6 +34,8 @@ pub struct Memory {
     /// Of each read, of a file or a directory: that it leaves the access time alone.
     pub quiet: Mutex<Vec<bool>>,
     pub misaligned: AtomicU64,
+    /// Where large requests were handled.
+    pub bulk_cores: Mutex<Vec<usize>>,
     calls: AtomicU64,
 }
 
@@ -56,6 +59,7 @@ impl Memory {
             requests: Mutex::default(),
             quiet: Mutex::default(),
             misaligned: AtomicU64::new(0),
+            bulk_cores: Mutex::default(),
             calls: AtomicU64::new(0),
         }
     }
@@ -113,6 +117,9 @@ impl Target for Memory {
             0 => self.runtime.clock.sleep(50_000).await,
             1 | 2 => runtime::tasks::yield_now().await,
             _ => (),
+        }
+        if call.data.as_ref().is_some_and(|data| data.capacity() >= BULK_BYTES_MIN) {
+            self.bulk_cores.lock().expect("no panic").push(self.runtime.tasks.core());
         }
         if call.op.mutates() {
             self.requests.lock().expect("no panic").push(context.request.0);

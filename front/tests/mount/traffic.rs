@@ -1,8 +1,10 @@
 //! Many and large requests.
 
 use crate::{Fixture, eventually};
+use front::fuse::Transport;
 use std::fs::{self, OpenOptions};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::Ordering;
 
@@ -40,6 +42,50 @@ fn reads_past_the_page_cache_come_back_whole() {
     let mut part = vec![0; 10_000];
     assert_eq!(file.read_at(&mut part, bytes.len() as u64 - 77).expect("read at the end"), 77);
     assert_eq!(file.read_at(&mut part, bytes.len() as u64 + 77).expect("read past the end"), 0);
+}
+
+/// Readers and writers of so many bytes at a time, all on the first CPU, so that they share one queue.
+fn ask_in_parallel(path: &Path, readers: usize, bytes: usize) {
+    std::thread::scope(|scope| {
+        for reader in 0..readers {
+            scope.spawn(move || {
+                // SAFETY: a set of CPUs of ours.
+                unsafe {
+                    let mut set: libc::cpu_set_t = std::mem::zeroed();
+                    libc::CPU_SET(0, &mut set);
+                    assert_eq!(libc::sched_setaffinity(0, size_of_val(&set), &set), 0);
+                }
+                let mut options = OpenOptions::new();
+                let file = options.read(true).write(true).custom_flags(libc::O_DSYNC).open(path).expect("open");
+                let mut seen = vec![0; bytes];
+                for round in 0..50 {
+                    let (offset, expected) = (reader * bytes, pattern(bytes, reader + round));
+                    file.write_all_at(&expected, offset as u64).expect("write");
+                    file.read_exact_at(&mut seen, offset as u64).expect("read");
+                    assert!(seen == expected);
+                }
+            });
+        }
+    });
+}
+
+#[test]
+fn the_next_core_helps_with_large_requests_of_one_busy_cpu() {
+    let Some(fixture) = Fixture::new() else { return };
+    let path = fixture.path("f");
+    fs::write(&path, pattern(6 << 20, 0)).expect("write");
+    let cores = || std::mem::take(&mut *fixture.memory.bulk_cores.lock().expect("no panic"));
+    cores();
+    ask_in_parallel(&path, 6, 512 << 10);
+    let count = cores().iter().filter(|&&core| core == 1).count();
+    if fixture.serving().transport() == Transport::Rings {
+        assert!(count > 0, "nobody helps");
+        // One at a time stays beside its client.
+        ask_in_parallel(&path, 1, 512 << 10);
+        let cores = cores();
+        let elsewhere = cores.iter().filter(|&&core| core == 1).count();
+        assert!(cores.len() >= 100 && elsewhere == 0, "{cores:?}");
+    }
 }
 
 #[test]

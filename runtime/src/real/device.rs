@@ -7,7 +7,7 @@ use super::ring::{Ring, Wait};
 use super::ring_entry::RingEntry;
 use crate::disk::FileId;
 use crate::transfer::{Request, Slot};
-use base::limits::BLOCK_BYTES;
+use base::limits::{BLOCK_BYTES, BULK_BYTES_MIN};
 use base::{Error, Kind, Result};
 use io_uring::{cqueue, opcode, squeue, types};
 use std::os::fd::RawFd;
@@ -104,7 +104,8 @@ pub(super) struct Device {
     handles: Vec<Option<super::files::Handle>>,
     bell: RawFd,
     figures: Arc<Figures>,
-    /// A durable write or a flush, which many may wait for, was started and not submitted yet.
+    /// What the device should begin with at once was started and not submitted yet: a durable write or a flush, which many
+    /// may wait for; a large write, whose checksums are made meanwhile.
     urgent: bool,
 }
 
@@ -168,7 +169,7 @@ impl Device {
     pub fn start(&mut self, slot: Arc<Slot>, files: &Files) -> Option<(Arc<Slot>, Result<()>)> {
         let (file, verb, urgent) = slot.with_request(|request| match request {
             Request::Read { file, .. } => (*file, Verb::Read, false),
-            Request::Write { file, durable, .. } => (*file, Verb::Write, *durable),
+            Request::Write { file, durable, .. } => (*file, Verb::Write, *durable || length(request) >= BULK_BYTES_MIN),
             Request::Flush { file } => (*file, Verb::Flush, true),
         });
         self.urgent |= urgent;

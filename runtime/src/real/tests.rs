@@ -2,6 +2,7 @@ use super::*;
 use crate::buffer::{Buf, Slice};
 use crate::disk::{FileId, OpenMode};
 use crate::transfer::Request;
+use base::limits::BULK_BYTES_MIN;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::time::{Duration, Instant};
@@ -214,10 +215,10 @@ fn buffers_ask_for_huge_pages() {
 }
 
 /// Starts a write, wakes another task of the core, and tells how many entries the kernel had not seen when that ran.
-fn unsubmitted_beside_a_write(durable: bool) -> usize {
+fn unsubmitted_beside_a_write((length, durable): (usize, bool)) -> usize {
     let scratch = Scratch::new();
     let (runtime, reactors) = start(scratch.options(1)).expect("io_uring works here");
-    let file = make_file(&runtime, "data", 4 * KIB as u64);
+    let file = make_file(&runtime, "data", length as u64);
     let (began, seen) = (Arc::new(crate::Event::new()), Arc::new(AtomicUsize::new(usize::MAX)));
     let other = {
         let (began, seen) = (began.clone(), seen.clone());
@@ -232,7 +233,7 @@ fn unsubmitted_beside_a_write(durable: bool) -> usize {
     runtime.tasks.spawn(0, Box::new(other));
     let write = async move || {
         runtime.clock.sleep(10_000_000).await;
-        let slices = vec![whole(filled(&runtime, 4 * KIB, 1))];
+        let slices = vec![whole(filled(&runtime, length, 1))];
         let transfer = runtime.disk.submit(Request::Write { file, offset: 0, slices, durable });
         began.notify();
         transfer.await.result
@@ -243,8 +244,9 @@ fn unsubmitted_beside_a_write(durable: bool) -> usize {
 }
 
 #[test]
-fn what_many_wait_for_is_submitted_before_others_run() {
-    assert_eq!([false, true].map(unsubmitted_beside_a_write), [1, 0]);
+fn what_many_wait_for_or_takes_long_is_submitted_before_others_run() {
+    let writes = [(4 * KIB, false), (4 * KIB, true), (BULK_BYTES_MIN, false)];
+    assert_eq!(writes.map(unsubmitted_beside_a_write), [1, 0, 0]);
 }
 
 #[test]
