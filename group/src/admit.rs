@@ -197,7 +197,10 @@ impl Groups {
             };
             match slot {
                 Some(slot) => return Ok(slot == Slot::Hole),
-                None => self.load(context.volume, vec![Wanted::Leaf(LeafKey::of(ino, block).0)]).await?,
+                None => {
+                    self.load(context.volume, vec![Wanted::Leaf(LeafKey::of(ino, block).0)], Some(&context.span))
+                        .await?
+                }
             }
         }
     }

@@ -123,8 +123,7 @@ impl Groups {
                 Step::Load(need) => {
                     let wanted = wanted(need).expect("the other needs are of the index");
                     // Volumes are of the catalogue, whatever volume the caller is on.
-                    self.load(self.volume_of(context, op), vec![wanted]).await?;
-                    context.span.mark(Stage::Index, self.now_ns());
+                    self.load(self.volume_of(context, op), vec![wanted], Some(&context.span)).await?;
                 }
                 Step::Segment(ticket) => {
                     self.wait_for_segment(ticket).await?;
@@ -353,7 +352,7 @@ impl Groups {
             match seen {
                 Seen::Known(Some(inode)) => return Ok(Attr { ino, inode }),
                 Seen::Known(None) => return Err(Error::new(Kind::Stale, "the inode is gone")),
-                _ => self.load(context.volume, vec![crate::load::Wanted::Inode(ino)]).await?,
+                _ => self.load(context.volume, vec![crate::load::Wanted::Inode(ino)], Some(&context.span)).await?,
             }
         }
     }
@@ -423,7 +422,7 @@ impl Groups {
                 Seen::Known(_) => {}
                 _ => {
                     drop(held);
-                    self.load(context.volume, vec![crate::load::Wanted::Inode(ino)]).await?;
+                    self.load(context.volume, vec![crate::load::Wanted::Inode(ino)], Some(&context.span)).await?;
                     continue;
                 }
             }

@@ -281,7 +281,7 @@ async fn still_there(
             let known = is_there(groups, victim.1, &mut groups.state(entry.group).state.lock(), entry.volume, &moved);
             match known {
                 Some(is_there) => break is_there,
-                None => groups.load(entry.volume, vec![leaf_of(&moved)]).await?,
+                None => groups.load(entry.volume, vec![leaf_of(&moved)], None).await?,
             }
         };
         if is_there {
@@ -349,7 +349,7 @@ async fn order_moves(
         let ticket = groups.store().log.segment_came.ticket();
         match try_record(groups, life, (group, volume), moves) {
             Ok(Tried::Ordered(count)) => return Ok(count),
-            Ok(Tried::Load(leaves)) if leaves.len() <= LEAVES_MAX => groups.load(volume, leaves).await?,
+            Ok(Tried::Load(leaves)) if leaves.len() <= LEAVES_MAX => groups.load(volume, leaves, None).await?,
             Ok(Tried::Load(_)) => {
                 let (some, others) = moves.split_at(moves.len() / 2);
                 let count = Box::pin(order_moves(groups, life, (group, volume), some)).await?;

@@ -29,7 +29,7 @@ impl Groups {
             return Err(Error::new(Kind::NotDirectory, "only directories can be listed"));
         }
         let count = (count as usize).clamp(1, DIR_ENTRIES_MAX);
-        let page = self.page(context.volume, dir, after, count).await?;
+        let page = self.page(context, dir, after, count).await?;
         self.listed(context, dir);
         context.span.mark(Stage::Index, self.now_ns());
         let mut entries: Vec<DirEntry> = page
@@ -50,7 +50,7 @@ impl Groups {
         }
     }
 
-    async fn page(&self, volume: VolumeId, dir: Ino, after: u64, count: usize) -> Result<Page> {
+    async fn page(&self, context: &Context, dir: Ino, after: u64, count: usize) -> Result<Page> {
         let group = self.state(dir.group());
         loop {
             let (merges, young) = {
@@ -58,7 +58,7 @@ impl Groups {
                 (state.merges, state.is_young(dir))
             };
             let (mut page, full) =
-                if young { (Page::new(), false) } else { self.indexed_page(volume, dir, after, count).await? };
+                if young { (Page::new(), false) } else { self.indexed_page(context, dir, after, count).await? };
             let state = group.state.lock();
             if state.merges != merges {
                 continue;
@@ -66,7 +66,7 @@ impl Groups {
             // Beyond the last row of a full page the index was not read: overlay entries there must wait.
             let end = if full { page.last_key_value().map_or(u64::MAX, |(&cookie, _)| cookie) } else { u64::MAX };
             for generation in state.frozen.as_deref().into_iter().chain([&state.active]) {
-                let Some(cookies) = generation.cookies.get(&(volume, dir)) else { continue };
+                let Some(cookies) = generation.cookies.get(&(context.volume, dir)) else { continue };
                 for (&cookie, entry) in cookies.range(after.saturating_add(1)..=end) {
                     match entry {
                         Some(entry) => page.insert(cookie, *entry),
@@ -77,7 +77,7 @@ impl Groups {
             drop(state);
             if page.is_empty() && full {
                 // Every row of the page was removed since: read on behind it.
-                return Box::pin(self.page(volume, dir, end, count)).await;
+                return Box::pin(self.page(context, dir, end, count)).await;
             }
             while page.len() > count {
                 page.pop_last();
@@ -87,9 +87,9 @@ impl Groups {
     }
 
     /// What the index has of a page, and whether there is more.
-    async fn indexed_page(&self, volume: VolumeId, dir: Ino, after: u64, count: usize) -> Result<(Page, bool)> {
+    async fn indexed_page(&self, context: &Context, dir: Ino, after: u64, count: usize) -> Result<(Page, bool)> {
         let index = self.store().index.clone();
-        let (from, to) = keys::cookies_after(volume, dir, after);
+        let (from, to) = keys::cookies_after(context.volume, dir, after);
         let read = move || -> Result<(Page, bool)> {
             let rows = index.scan(&from, &to, count)?;
             let full = rows.len() == count;
@@ -97,6 +97,7 @@ impl Groups {
                 |(key, value): (Vec<u8>, Vec<u8>)| Ok((keys::cookie_number(&key), values::decode_cookie(&value)?));
             Ok((rows.into_iter().map(entry).collect::<Result<_>>()?, full))
         };
+        context.span.hop();
         run_blocking(&*self.store().runtime.tasks, read).await
     }
 
@@ -112,8 +113,7 @@ impl Groups {
             if missing.is_empty() {
                 return Ok(());
             }
-            self.load(context.volume, missing).await?;
-            context.span.mark(Stage::Index, self.now_ns());
+            self.load(context.volume, missing, Some(&context.span)).await?;
         }
         Ok(())
     }

@@ -7,6 +7,7 @@ use base::{GroupId, Ino, LeafKey, Name, Result, VolumeId};
 use names::{Entry, Need};
 use runtime::seeded::{Bug, active};
 use runtime::tasks::run_blocking;
+use runtime::{Span, Stage};
 use std::sync::Arc;
 use store::format::leaf::Leaf;
 use store::format::{keys, values};
@@ -122,15 +123,18 @@ pub fn load_blocking(index: &dyn Index, state: &mut State, volume: VolumeId, wan
 }
 
 impl Groups {
-    /// Loads things of one volume: what memory has at once, the rest in one trip to the pool.
-    pub(crate) async fn load(&self, volume: VolumeId, mut wanted: Vec<Wanted>) -> Result<()> {
+    /// Loads things of one volume: what memory has at once, the rest in one trip to the pool. `span`: of the request that
+    /// waits for it.
+    pub(crate) async fn load(&self, volume: VolumeId, mut wanted: Vec<Wanted>, span: Option<&Span>) -> Result<()> {
         if wanted.len() <= PEEKS_MAX {
             let known = self.recall(volume, &wanted)?;
             wanted.drain(..known);
         }
         while !wanted.is_empty() {
+            span.inspect(|span| span.hop());
             wanted = self.fetch_rows(volume, wanted).await?;
         }
+        span.inspect(|span| span.mark(Stage::Index, self.now_ns()));
         Ok(())
     }
 

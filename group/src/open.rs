@@ -297,7 +297,7 @@ impl Groups {
             if missing.is_empty() {
                 self.wait_for_segment(ticket).await?;
             } else {
-                self.load(part.volume, missing).await?;
+                self.load(part.volume, missing, None).await?;
             }
         }
     }

@@ -74,8 +74,7 @@ impl Groups {
             let extents = match self.plan_read(context, ino, offset, length)? {
                 Plan::Ready(extents) => extents,
                 Plan::Missing(wanted) => {
-                    self.load(context.volume, vec![wanted]).await?;
-                    context.span.mark(Stage::Index, self.now_ns());
+                    self.load(context.volume, vec![wanted], Some(&context.span)).await?;
                     continue;
                 }
             };
@@ -233,7 +232,8 @@ impl Groups {
             };
             match found {
                 Block::Missing => {
-                    self.load(context.volume, vec![Wanted::Leaf(LeafKey::of(ino, block).0)]).await?;
+                    self.load(context.volume, vec![Wanted::Leaf(LeafKey::of(ino, block).0)], Some(&context.span))
+                        .await?;
                 }
                 Block::Device { place, crc } => {
                     let buffer = self.buffer(context, BLOCK_BYTES, Need::Third).await?;

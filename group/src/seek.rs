@@ -50,7 +50,7 @@ impl Groups {
                 Seen::Known(Some(inode)) if inode.kind == FileKind::File => return Ok(inode),
                 Seen::Known(Some(_)) => return Err(Error::new(Kind::Invalid, "only files have holes")),
                 Seen::Known(None) => return Err(Error::new(Kind::Stale, "the file is gone")),
-                _ => self.load(context.volume, vec![Wanted::Inode(ino)]).await?,
+                _ => self.load(context.volume, vec![Wanted::Inode(ino)], Some(&context.span)).await?,
             }
         }
     }
@@ -60,6 +60,7 @@ impl Groups {
         let group = self.state(ino.group());
         while !blocks.is_empty() {
             let merges = group.state.lock().merges;
+            context.span.hop();
             let part = self.part(context.volume, ino, &blocks).await?;
             context.span.mark(Stage::Index, self.now_ns());
             let state = group.state.lock();

@@ -213,9 +213,7 @@ impl Groups {
     }
 
     async fn load_inode(&self, context: &Context, ino: Ino) -> Result<()> {
-        self.load(context.volume, vec![Wanted::Inode(ino)]).await?;
-        context.span.mark(Stage::Index, self.now_ns());
-        Ok(())
+        self.load(context.volume, vec![Wanted::Inode(ino)], Some(&context.span)).await
     }
 
     async fn make_blocks(&self, context: &Context, ino: Ino, plan: &WritePlan, data: &Buf) -> Result<Blocks> {
@@ -313,8 +311,7 @@ impl Groups {
     /// Whoever writes to a file ends its capabilities (capabilities(7)), by a record of their own before the write's: few
     /// files have any. The kernel asks for it too where it can tell; of direct writes it can't.
     async fn end_capability(&self, context: &Context, ino: Ino) -> Result<()> {
-        self.load(context.volume, vec![Wanted::Xattrs(ino)]).await?;
-        context.span.mark(Stage::Index, self.now_ns());
+        self.load(context.volume, vec![Wanted::Xattrs(ino)], Some(&context.span)).await?;
         // The request's own number stays free for the write.
         let (session, request) = (SessionId(0), RequestId(0));
         let own = Context { session, request, span: Span::start(self.now_ns()), ..*context };

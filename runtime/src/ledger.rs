@@ -116,7 +116,7 @@ impl Span {
         let cell = &self.stages_ns[stage as usize];
         cell.set(cell.get() + ns);
     }
-    /// The request changed its thread.
+    /// Another thread does a part of the request, or goes on with it.
     pub fn hop(&self) {
         self.hops.set(self.hops.get() + 1);
     }

@@ -3,6 +3,7 @@
 use base::limits::IO_BYTES_MAX;
 use base::{At, Attr, DirEntry, Ino, Kind, Name, Op, Reply, RequestId, Result, SessionId, SetAttr, Sync, Volume};
 use group::{Answer, Class, Context, Groups, Options};
+use runtime::ledger::OpProfile;
 use runtime::{Event, Ledger, Runtime, Span, Stage, tasks::Local};
 use std::cell::Cell;
 use std::sync::Arc;
@@ -200,12 +201,19 @@ impl Rig {
             span: Span::start(self.runtime.clock.now_ns()),
         }
     }
-    /// What a request says of its time in a stage.
-    pub fn booked_ns(&self, context: &Context, stage: Stage) -> u64 {
+    fn profile(&self, context: &Context) -> OpProfile {
         let ledger = Ledger::new(1, &["any"]);
         ledger.record(0, 0, &context.span, &*self.runtime.clock);
-        let profile = ledger.profile();
-        profile[0].stages.iter().find(|(of, _)| *of == stage).map_or(0, |(_, took)| took.sum_ns())
+        ledger.profile().remove(0)
+    }
+    /// What a request says of its time in a stage.
+    pub fn booked_ns(&self, context: &Context, stage: Stage) -> u64 {
+        let stages = self.profile(context).stages;
+        stages.iter().find(|(of, _)| *of == stage).map_or(0, |(_, took)| took.sum_ns())
+    }
+    /// How often a request says that another thread did something for it.
+    pub fn hops(&self, context: &Context) -> u64 {
+        self.profile(context).hops
     }
     /// Performs an operation.
     pub async fn call(&self, op: Op, data: Option<&[u8]>) -> Result<Answer> {

@@ -2,7 +2,7 @@
 //! looked for there again and again shows.
 
 use crate::rig::{Rig, Shape, name, pattern};
-use base::{At, Ino, Kind, Op, Sync};
+use base::{At, Ino, Kind, Op, Seek, Sync};
 use runtime::sim::World;
 use runtime::tasks::MakeTask;
 use runtime::{Runtime, Tasks};
@@ -120,6 +120,45 @@ fn one_trip_finds_a_file_and_another_one_its_blocks() {
             read += trips;
         }
         assert!(found > 0 && read > 0, "half of the rows are not in memory: {found}, {read}");
+        rig.reopen().await;
+    });
+}
+
+#[test]
+fn requests_count_their_trips() {
+    let mut world = World::new(1);
+    let (pool, runtime) = Pool::of(&world.runtime());
+    world.block_on(async {
+        let rig = Rig::new(runtime, Shape::SMALL).await;
+        let dir = rig.mkdir(rig.volume.root, "dir").await.expect("a new directory");
+        fill(&rig, dir).await;
+        let rig = rig.reopen().await;
+        pool.jobs();
+        let (mut trips, mut none) = (0, 0);
+        for number in 0..FILES {
+            let parent = dir;
+            let file = rig.lookup(dir, &format!("f{number}")).await.expect("it was made");
+            let sync = Sync::Ordered;
+            let ops = [
+                Op::Lookup { parent, name: name(&format!("f{}", number / 2)) },
+                Op::ReadDir { ino: dir, cookie: 0, count: 9, plus: true },
+                Op::Read { ino: file, offset: 0, length: 5000 },
+                Op::Seek { ino: file, offset: 0, what: Seek::Hole },
+                Op::Write { ino: file, at: At::Offset(100), sync, kill_privileges: false },
+                Op::GetXattr { ino: file, name: name("user.a") },
+                Op::GetAttr { ino: file },
+            ];
+            pool.jobs();
+            for op in ops {
+                let context = rig.context();
+                let data = [7; 10];
+                let _ = rig.call_as(&context, op.clone(), matches!(op, Op::Write { .. }).then_some(&data)).await;
+                let jobs = pool.jobs();
+                assert_eq!(rig.hops(&context), jobs, "{op:?}");
+                (trips, none) = (trips + jobs, none + u64::from(jobs == 0));
+            }
+        }
+        assert!(trips > FILES && none > FILES, "{trips} trips, {none} requests without any");
         rig.reopen().await;
     });
 }
