@@ -2,7 +2,6 @@ use super::*;
 use crate::buffer::{Buf, Slice};
 use crate::disk::{FileId, OpenMode};
 use crate::transfer::Request;
-use base::limits::BULK_BYTES_MIN;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::time::{Duration, Instant};
@@ -245,7 +244,7 @@ fn unsubmitted_beside_a_write((length, durable): (usize, bool)) -> usize {
 
 #[test]
 fn what_many_wait_for_or_takes_long_is_submitted_before_others_run() {
-    let writes = [(4 * KIB, false), (4 * KIB, true), (BULK_BYTES_MIN, false)];
+    let writes = [(4 * KIB, false), (4 * KIB, true), (super::device::AT_ONCE_BYTES, false)];
     assert_eq!(writes.map(unsubmitted_beside_a_write), [1, 0, 0]);
 }
 
