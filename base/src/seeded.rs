@@ -144,11 +144,13 @@ pub enum Bug {
     LookedUpOnce,
     /// What a checkpoint has brought to the index is still looked for in memory alone (rule X1).
     YoungForEver,
+    /// What was read ahead of a file is taken for what it has when it is read (rule K8).
+    AheadBelieved,
 }
 
 impl Bug {
     /// Every bug, for tests and for naming one on a command line.
-    pub const ALL: [Bug; 70] = [
+    pub const ALL: [Bug; 71] = [
         Bug::FuaAfterPlain,
         Bug::AckOutOfOrder,
         Bug::TailReused,
@@ -219,6 +221,7 @@ impl Bug {
         Bug::LoopUnchecked,
         Bug::LookedUpOnce,
         Bug::YoungForEver,
+        Bug::AheadBelieved,
     ];
 }
 

@@ -8,6 +8,7 @@
 
 mod access;
 mod admit;
+mod ahead;
 mod cache;
 mod change;
 mod checkpoint;
@@ -132,6 +133,7 @@ pub struct Groups {
     /// The wall clock as the checkpoint task saw it last: for reads, which need no better one.
     wall_ns: AtomicI64,
     small_commits: commits::SmallCommits,
+    ahead: ahead::Ahead,
     closing: AtomicBool,
 }
 
@@ -163,6 +165,7 @@ impl Groups {
             cleaner: Lock::new("cleaner", clean::Status::default()),
             wall_ns: AtomicI64::new(wall_ns),
             small_commits: commits::SmallCommits::new(),
+            ahead: ahead::Ahead::new(),
             closing: AtomicBool::new(false),
         }
     }
@@ -185,7 +188,15 @@ impl Groups {
             Op::Allocate { .. } => self.allocate(context, &op).await,
             Op::Seek { ino, offset, what } => self.seek(context, ino, offset, what).await,
             Op::ReadDir { ino, cookie, count, plus } => self.read_dir(context, ino, cookie, count, plus).await,
-            Op::Release { ino } => self.release(context, ino).await,
+            Op::Open { ino, truncate: false } => {
+                let answer = self.change(context, &op, Sync::Ordered).await?;
+                self.read_ahead(context, ino);
+                Ok(answer)
+            }
+            Op::Release { ino } => {
+                self.ahead.closed(context.volume, ino);
+                self.release(context, ino).await
+            }
             Op::Fsync { ino, sync } => self.fsync(context, ino, sync).await,
             Op::SyncAll => {
                 self.sync_all(context).await?;

@@ -140,7 +140,7 @@ impl Groups {
 
     /// Takes from memory what is there, up to the first that is not: those behind it go to the pool with it. Returns how
     /// many.
-    fn recall(&self, volume: VolumeId, wanted: &[Wanted]) -> Result<usize> {
+    pub(crate) fn recall(&self, volume: VolumeId, wanted: &[Wanted]) -> Result<usize> {
         for (number, one) in wanted.iter().enumerate() {
             let Group { state, .. } = self.state(one.group());
             loop {

@@ -1,12 +1,13 @@
 //! Data reads: places from overlay, leaf cache or index; straight into the reply's buffer where one device read does
 //! it; every block's checksum compared before a byte is given out (rule K8).
 
+use crate::ahead::{self, Read};
 use crate::context::Context;
 use crate::load::Wanted;
 use crate::state::Block;
 use crate::{Answer, Groups};
 use base::limits::{BLOCK_BYTES, IO_BYTES_MAX};
-use base::{Crcs, Error, Ino, Kind, LeafKey, Place, Reply, Result};
+use base::{Crcs, Error, FileKind, Ino, Kind, LeafKey, Place, Reply, Result, VolumeId};
 use names::Seen;
 use runtime::seeded::{Bug, active};
 use runtime::{Buf, Need, Slice, Stage, Transfer};
@@ -35,6 +36,8 @@ struct Extents {
     more: Vec<Extent>,
     offset: u64,
     length: u32,
+    /// True if that is all the file has.
+    whole: bool,
 }
 
 /// A device read that was begun.
@@ -80,6 +83,12 @@ impl Groups {
             };
             context.span.mark(Stage::Order, self.now_ns());
             let length = extents.length;
+            if extents.whole
+                && let Some(read) = self.ahead.take(context.volume, ino)
+                && let Some(data) = self.take_ahead(context, &extents, read).await
+            {
+                return Ok(Answer { reply: Reply::Data { length }, data: Some(data), position: None });
+            }
             match self.fetch(context, extents, room.take()).await {
                 Ok(data) => return Ok(Answer { reply: Reply::Data { length }, data, position: None }),
                 // The block may have moved between look-up and read: once more, then it is damage (rule K8).
@@ -101,7 +110,8 @@ impl Groups {
         }
         self.accessed(context, &mut state, ino, &inode);
         let length = inode.size.saturating_sub(offset).min(u64::from(length)) as u32;
-        let mut extents = Extents { first: None, more: Vec::new(), offset, length };
+        let whole = offset == 0 && u64::from(length) == inode.size;
+        let mut extents = Extents { first: None, more: Vec::new(), offset, length, whole };
         if length == 0 {
             return Ok(Plan::Ready(extents));
         }
@@ -114,6 +124,71 @@ impl Groups {
             }
         }
         Ok(Plan::Ready(extents))
+    }
+
+    /// Begins to read a small file that was opened, if its client will.
+    pub(crate) fn read_ahead(&self, context: &Context, ino: Ino) {
+        if !self.ahead.opened(ino) {
+            return;
+        }
+        let (runtime, volume) = (&self.store().runtime, context.volume);
+        let _pin = self.store().pin();
+        let Some(Extent::Device { place, blocks, .. }) = self.whole_file(volume, ino) else { return };
+        let bytes = blocks as usize * BLOCK_BYTES;
+        let Ok(buffer) = runtime.slabs.take(runtime.tasks.core(), bytes, Need::First) else { return };
+        if let Ok(transfer) = self.store().begin_read(place, buffer) {
+            self.ahead.keep(Read { volume, ino, place, blocks, transfer });
+            context.span.mark(Stage::Read, self.now_ns());
+        }
+    }
+
+    /// The extent of a small file that has one, as far as memory knows it.
+    fn whole_file(&self, volume: VolumeId, ino: Ino) -> Option<Extent> {
+        let group = self.state(ino.group());
+        loop {
+            let missing = {
+                let mut state = group.state.lock();
+                let Seen::Known(Some(inode)) = state.inode(volume, ino) else { return None };
+                if inode.kind != FileKind::File || inode.size == 0 || inode.size > ahead::FILE_BYTES_MAX {
+                    return None;
+                }
+                let length = inode.size as u32;
+                let mut extents = Extents { first: None, more: Vec::new(), offset: 0, length, whole: true };
+                let mut missing = None;
+                for block in 0..inode.size.div_ceil(BLOCK_BYTES as u64) {
+                    match state.block(volume, ino, block) {
+                        Block::Missing => missing = Some(Wanted::Leaf(LeafKey::of(ino, block).0)),
+                        found => extents.push(found),
+                    }
+                    if missing.is_some() || !extents.more.is_empty() {
+                        break;
+                    }
+                }
+                match missing {
+                    None => return extents.first.filter(|_| extents.more.is_empty()),
+                    Some(missing) => missing,
+                }
+            };
+            if self.recall(volume, &[missing]) != Ok(1) {
+                return None;
+            }
+        }
+    }
+
+    /// What was read ahead, if it is what the file has.
+    async fn take_ahead(&self, context: &Context, extents: &Extents, read: Read) -> Option<Slice> {
+        if active(Bug::AheadBelieved) {
+            let buffer = read.transfer.await.buffer?;
+            return (buffer.len() >= extents.length as usize).then(|| buffer.share().slice(0..extents.length as usize));
+        }
+        let Some(Extent::Device { place, blocks, crcs }) = &extents.first else { return None };
+        if !extents.more.is_empty() || (read.place, read.blocks) != (*place, *blocks) {
+            return None;
+        }
+        // If it can't be read, or is something else by now, the file's own read tells.
+        let buffer =
+            self.end_read(context, Begun { transfer: read.transfer, place: *place, crcs, at: 0 }).await.ok()?;
+        Some(buffer.share().slice(0..extents.length as usize))
     }
 
     async fn fetch(&self, context: &Context, extents: Extents, room: Option<Buf>) -> Result<Option<Slice>> {

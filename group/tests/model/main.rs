@@ -2,6 +2,7 @@
 //! delivered, across groups, over many volumes, to the last byte of space.
 
 mod access;
+mod ahead;
 mod check;
 mod concurrent;
 mod durable;
