@@ -49,6 +49,8 @@ pub const STRESSORS: [&str; 38] = [
 /// One of them in a directory, in so many processes for so many seconds. Errors: all that it said.
 pub fn run(stressor: &str, processes: u32, seconds: u64, directory: &Path) -> Result<(), String> {
     let mut command = Command::new("stress-ng");
+    // Some leave files where they are started.
+    command.current_dir(directory);
     command.args([&format!("--{stressor}"), &processes.to_string(), "--temp-path", text(directory)]);
     command.args(["--verify", "--metrics-brief", "--timeout", &format!("{seconds}s")]).stdin(Stdio::null());
     let output = command.output().expect("stress-ng is installed");
