@@ -146,11 +146,13 @@ pub enum Bug {
     YoungForEver,
     /// What was read ahead of a file is taken for what it has when it is read (rule K8).
     AheadBelieved,
+    /// What the read cache holds is given out whatever its checksum, also after its segment began another life.
+    CacheBelieved,
 }
 
 impl Bug {
     /// Every bug, for tests and for naming one on a command line.
-    pub const ALL: [Bug; 71] = [
+    pub const ALL: [Bug; 72] = [
         Bug::FuaAfterPlain,
         Bug::AckOutOfOrder,
         Bug::TailReused,
@@ -222,6 +224,7 @@ impl Bug {
         Bug::LookedUpOnce,
         Bug::YoungForEver,
         Bug::AheadBelieved,
+        Bug::CacheBelieved,
     ];
 }
 

@@ -32,6 +32,8 @@ pub struct Context {
     pub umask: u16,
     /// Reading leaves access times as they are.
     pub noatime: bool,
+    /// Nobody above keeps what is read: the same may be asked for again.
+    pub unkept: bool,
     /// The request is pointless after this time on the monotonic clock; `u64::MAX` = never.
     pub deadline_ns: u64,
     /// Whose work it is.

@@ -55,12 +55,14 @@ pub struct Options {
     pub replay_records: u64,
     /// Bytes for all caches together.
     pub cache_bytes: u64,
+    /// Bytes for blocks that clients have read and nobody above keeps.
+    pub read_cache_bytes: u64,
     /// How much a checkpoint frees of what was cut.
     pub free: store::FreeLimits,
 }
 
 impl Options {
-    /// Derived from the memory bound. Replay reads the log at 0.5 GB/s or more and applies at least 200,000 records
+    /// Derived from the memory bound, without a read cache. Replay reads the log at 0.5 GB/s or more and applies at least 200,000 records
     /// per second on the slowest machines that we know, so these bounds keep it below 5 s (rule X2).
     pub fn for_memory(memory_max_bytes: u64) -> Options {
         Options {
@@ -68,6 +70,7 @@ impl Options {
             replay_bytes: 1 << 30,
             replay_records: 400_000,
             cache_bytes: memory_max_bytes / 4,
+            read_cache_bytes: 0,
             free: store::FreeLimits::default(),
         }
     }

@@ -142,7 +142,8 @@ pub(crate) fn rests_on(edit: &Edit) -> Option<Ino> {
 
 impl Groups {
     /// Replays the log, redoes what was left half-done, and starts the checkpoint task.
-    pub async fn open(opening: Opening, options: Options) -> Result<(Arc<Groups>, Replay)> {
+    pub async fn open(mut opening: Opening, options: Options) -> Result<(Arc<Groups>, Replay)> {
+        opening.keep_reads(options.read_cache_bytes);
         let runtime = opening.runtime().clone();
         let index = opening.index().clone();
         let superblock = opening.superblock();

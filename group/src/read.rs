@@ -13,6 +13,7 @@ use runtime::seeded::{Bug, active};
 use runtime::{Buf, Need, Slice, Stage, Transfer};
 use std::collections::VecDeque;
 use std::ops::Range;
+use store::Held;
 
 /// Consecutive blocks of one kind.
 enum Extent {
@@ -38,6 +39,8 @@ struct Extents {
     length: u32,
     /// True if that is all the file has.
     whole: bool,
+    /// The read cache may have them.
+    kept: bool,
 }
 
 /// A device read that was begun.
@@ -47,10 +50,15 @@ struct Begun<'a> {
     crcs: &'a Crcs,
     /// Where its first byte stands in what the extents hold together.
     at: usize,
+    /// The read cache shall keep it.
+    keep: bool,
 }
 
 /// Device reads that one request has under way at most: as many as keep a flash device busy.
 const READS_MAX: usize = 32;
+
+/// Larger reads are not kept: the device gives them at its full rate, and one pass over a large file would take all the room.
+const KEPT_BYTES_MAX: u32 = 64 << 10;
 
 enum Plan {
     Ready(Extents),
@@ -111,7 +119,8 @@ impl Groups {
         self.accessed(context, &mut state, ino, &inode);
         let length = inode.size.saturating_sub(offset).min(u64::from(length)) as u32;
         let whole = offset == 0 && u64::from(length) == inode.size;
-        let mut extents = Extents { first: None, more: Vec::new(), offset, length, whole };
+        let kept = context.unkept && length <= KEPT_BYTES_MAX;
+        let mut extents = Extents { first: None, more: Vec::new(), offset, length, whole, kept };
         if length == 0 {
             return Ok(Plan::Ready(extents));
         }
@@ -153,7 +162,8 @@ impl Groups {
                     return None;
                 }
                 let length = inode.size as u32;
-                let mut extents = Extents { first: None, more: Vec::new(), offset: 0, length, whole: true };
+                let mut extents =
+                    Extents { first: None, more: Vec::new(), offset: 0, length, whole: true, kept: false };
                 let mut missing = None;
                 for block in 0..inode.size.div_ceil(BLOCK_BYTES as u64) {
                     match state.block(volume, ino, block) {
@@ -186,8 +196,8 @@ impl Groups {
             return None;
         }
         // If it can't be read, or is something else by now, the file's own read tells.
-        let buffer =
-            self.end_read(context, Begun { transfer: read.transfer, place: *place, crcs, at: 0 }).await.ok()?;
+        let begun = Begun { transfer: read.transfer, place: *place, crcs, at: 0, keep: false };
+        let buffer = self.end_read(context, begun).await.ok()?;
         Some(buffer.share().slice(0..extents.length as usize))
     }
 
@@ -199,11 +209,14 @@ impl Groups {
             (Some(Extent::Memory { slice }), true) => Ok(Some(slice.slice(range))),
             (Some(Extent::Device { place, blocks, crcs }), true) if range.end <= *blocks as usize * BLOCK_BYTES => {
                 let bytes = *blocks as usize * BLOCK_BYTES;
-                let buffer = match fitting(room, bytes) {
+                let mut buffer = match fitting(room, bytes) {
                     Some(room) => room,
                     None => self.buffer(context, bytes, Need::First).await?,
                 };
-                let buffer = self.read_run(context, *place, crcs, buffer).await?;
+                let held = if extents.kept { self.look(context, (*place, crcs), &mut buffer) } else { Held::New };
+                if held != Held::All {
+                    buffer = self.read_run(context, (*place, crcs), buffer, held == Held::Again).await?;
+                }
                 Ok(Some(buffer.share().slice(range)))
             }
             _ => self.assemble(context, &extents, skip, room).await.map(Some),
@@ -211,14 +224,25 @@ impl Groups {
     }
 
     /// Fills a buffer with a run of blocks and compares their checksums.
-    async fn read_run(&self, context: &Context, place: Place, crcs: &Crcs, buffer: Buf) -> Result<Buf> {
+    async fn read_run(&self, context: &Context, (place, crcs): (Place, &Crcs), buffer: Buf, keep: bool) -> Result<Buf> {
         let transfer = self.store().begin_read(place, buffer)?;
-        self.end_read(context, Begun { transfer, place, crcs, at: 0 }).await
+        self.end_read(context, Begun { transfer, place, crcs, at: 0, keep }).await
+    }
+
+    /// Fills memory with a run of blocks, if the read cache has all of it; otherwise whether it is worth keeping.
+    fn look(&self, context: &Context, (place, crcs): (Place, &Crcs), out: &mut [u8]) -> Held {
+        let held = self.store().read_cache.copy(place, out);
+        if held == Held::All && !active(Bug::CacheBelieved) {
+            let verified = store::verify(out, crcs.as_slice().iter().copied());
+            context.span.mark(Stage::Verify, self.now_ns());
+            return if verified.is_ok() { Held::All } else { Held::Again };
+        }
+        held
     }
 
     /// Waits for a read that was begun and compares the checksums.
     async fn end_read(&self, context: &Context, begun: Begun<'_>) -> Result<Buf> {
-        let Begun { transfer, place, crcs, .. } = begun;
+        let Begun { transfer, place, crcs, keep, .. } = begun;
         let done = transfer.await;
         context.span.mark(Stage::Read, self.now_ns());
         done.result?;
@@ -229,6 +253,9 @@ impl Groups {
             let error = Error::new(Kind::Corrupt, "a block differs from its checksum; restore the file");
             error.with(format!("segment {} block {}", place.segment, usize::from(place.block) + number))
         })?;
+        if keep {
+            self.store().read_cache.keep(place, &buffer);
+        }
         Ok(buffer)
     }
 
@@ -253,6 +280,15 @@ impl Groups {
                 Extent::Hole { .. } => out[target].fill(0),
                 Extent::Memory { slice } => out[target].copy_from_slice(&slice[source]),
                 Extent::Device { place, crcs, .. } => {
+                    // Whole blocks are kept: edges are not looked for.
+                    let held = match extents.kept && target.len() == bytes {
+                        true => self.look(context, (*place, crcs), &mut out[target]),
+                        false => Held::New,
+                    };
+                    if held == Held::All {
+                        at += bytes;
+                        continue;
+                    }
                     let buffer = loop {
                         match self.another_buffer(bytes, begun.len()) {
                             Some(buffer) => break buffer,
@@ -263,7 +299,7 @@ impl Groups {
                         }
                     };
                     let transfer = self.store().begin_read(*place, buffer)?;
-                    begun.push_back(Begun { transfer, place: *place, crcs, at });
+                    begun.push_back(Begun { transfer, place: *place, crcs, at, keep: held == Held::Again });
                 }
             }
             at += bytes;
@@ -312,7 +348,7 @@ impl Groups {
                 }
                 Block::Device { place, crc } => {
                     let buffer = self.buffer(context, BLOCK_BYTES, Need::Third).await?;
-                    return self.read_run(context, place, &std::iter::once(crc).collect(), buffer).await;
+                    return self.read_run(context, (place, &std::iter::once(crc).collect()), buffer, false).await;
                 }
                 Block::Hole => {
                     let mut buffer = self.buffer(context, BLOCK_BYTES, Need::Third).await?;

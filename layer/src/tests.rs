@@ -15,6 +15,7 @@ fn context(request: u64) -> Context {
         gid: 0,
         umask: 0,
         noatime: false,
+        unkept: false,
         deadline_ns: u64::MAX,
         class: Class::Foreground,
         trace: 0,

@@ -114,6 +114,7 @@ impl Client {
             gid: 0,
             umask: 0,
             noatime: false,
+            unkept: true,
             deadline_ns: u64::MAX,
             class: Class::Foreground,
             trace: 0,
@@ -173,7 +174,9 @@ async fn client(runtime: Runtime) -> Client {
     store::format_brick(&runtime, options, async || Ok(())).await.expect("an empty directory can be formatted");
     let index = Arc::new(ModelIndex::new(store::format::leaf::merge));
     let opening = Opening::read(runtime.clone(), index, true).await.expect("just formatted");
-    let options = group::Options::for_memory(256 << 20);
+    // Half of what is read finds its room, so that reads are of either kind.
+    let read_cache_bytes = BLOCKS * 4096 / 2;
+    let options = group::Options { read_cache_bytes, ..group::Options::for_memory(256 << 20) };
     let groups = group::Groups::open(opening, options).await.expect("an empty log replays").0;
     let stack = Stack::new(groups.clone(), Vec::new());
     let (volume, none) = (VolumeId(0), base::Ino(0));

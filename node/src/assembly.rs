@@ -31,9 +31,13 @@ use store::repair::{Depth, Repaired};
 /// The index's directory in the brick's.
 pub const INDEX: &str = "index";
 
-/// Of `memory_max`, I/O buffers take at most a half and the index's caches an eighth; the groups' caches and overlays
-/// have the rest (`group::Options::for_memory`: a quarter, and twice a sixteenth while a checkpoint runs).
+/// Of `memory_max`, I/O buffers and the read cache take at most a half and the index's caches an eighth; the groups' caches
+/// and overlays have the rest (`group::Options::for_memory`: a quarter, and twice a sixteenth while a checkpoint runs).
 const BUFFERS_SHARE: u64 = 2;
+/// Buffers have all of their half up to here: it does for 64 requests of a MiB on each of 8 cores, with as much again for
+/// what they write and the house's own. Of a larger half they have this or half of it (more cores want more), the read cache
+/// the rest.
+const BUFFERS_ENOUGH_BYTES: u64 = 1 << 30;
 const INDEX_SHARE: u64 = 8;
 /// A new index is written once and closed.
 const FORMAT_CACHE_BYTES: usize = 8 << 20;
@@ -70,8 +74,15 @@ pub struct Brick {
     entries: Arc<Entries>,
 }
 
+/// What I/O buffers and the read cache have of `memory_max`.
+fn buffer_shares(memory_max: u64) -> (u64, u64) {
+    let both = memory_max / BUFFERS_SHARE;
+    let buffers = both.min(BUFFERS_ENOUGH_BYTES.max(both / 2));
+    (buffers, both - buffers)
+}
+
 fn start(data: &Path, device: Option<&Path>, memory_max: u64, read_only: bool) -> Result<(Runtime, Reactors)> {
-    let mut options = real::Options::new(data.to_path_buf(), memory_max / BUFFERS_SHARE, OP_NAMES);
+    let mut options = real::Options::new(data.to_path_buf(), buffer_shares(memory_max).0, OP_NAMES);
     options.read_only = read_only;
     options.device = device.map(Path::to_path_buf);
     #[cfg(feature = "seeded-bugs")]
@@ -244,7 +255,9 @@ async fn open_groups(
         ..Status::default()
     };
     let mut warnings = opening.warnings.clone();
-    let (groups, replay) = Groups::open(opening, group::Options::for_memory(memory_max)).await?;
+    let read_cache_bytes = buffer_shares(memory_max).1;
+    let options = group::Options { read_cache_bytes, ..group::Options::for_memory(memory_max) };
+    let (groups, replay) = Groups::open(opening, options).await?;
     // Their mounts ended with the process. If that can't be noted now, it can at the next start.
     drop(groups.forget_sessions().await);
     if replay.records > 0 {
@@ -286,6 +299,7 @@ impl Brick {
                 gid: 0,
                 umask: 0,
                 noatime: false,
+                unkept: false,
                 deadline_ns: u64::MAX,
                 class: Class::Metadata,
                 trace: 0,
@@ -383,6 +397,7 @@ impl Brick {
         let StatFs { size_bytes, free_bytes } = store.space.statfs();
         let log = store.log.figures();
         let cleaner = self.groups.cleaner();
+        let read_cache = store.read_cache.figures();
         let space = space(store, cleaner.moved_blocks);
         let figure = |name: &str, value: u64| Figure { name: name.to_string(), value };
         Status {
@@ -407,6 +422,9 @@ impl Brick {
                 figure("segments emptied by the cleaner", cleaner.emptied_segments),
                 figure("write delay ns per block", cleaner.client_delay_ns),
                 figure("bytes discarded", store.discarded_bytes()),
+                figure("read cache bytes", read_cache.bytes),
+                figure("blocks read from the read cache", read_cache.found),
+                figure("blocks not in the read cache", read_cache.missed),
                 figure("index bytes written", store.index.written_bytes()),
                 figure("index memory bytes", store.index.memory_bytes()),
             ],

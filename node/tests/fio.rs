@@ -140,6 +140,33 @@ fn replay_after_a_kill_takes_seconds() {
 }
 
 #[test]
+fn who_reads_directly_finds_again_what_was_read() {
+    const BLOCKS: u64 = (16 << 20) / 4096;
+    let home = Home::new("fio-again");
+    let mut command = home.command();
+    command.args(["--memory-max", "4G"]);
+    let daemon = Daemon::start(command);
+    for seed in [1, 2] {
+        let job = "--rw=randwrite --bs=4k --size=16m --direct=1 --filename=f --verify=crc32c";
+        let job = format!("{job} --randrepeat=0 --randseed={seed}");
+        fio(&home.mount, &format!("{job} --do_verify=0"));
+        for time in 0..3 {
+            let found = figure(&home, "blocks read from the read cache");
+            fio(&home.mount, &format!("{job} --verify_only=1"));
+            let found = figure(&home, "blocks read from the read cache") - found;
+            assert_eq!(found, time / 2 * BLOCKS, "content {seed}, time {time}");
+        }
+    }
+    // The kernel keeps this itself.
+    let figures = || (figure(&home, "read cache bytes"), figure(&home, "blocks not in the read cache"));
+    let before = figures();
+    fio(&home.mount, "--rw=read --bs=64k --size=16m --filename=f --direct=0");
+    assert_eq!(figures(), before);
+    daemon.terminate();
+    home.check();
+}
+
+#[test]
 fn the_daemon_stays_below_its_memory_bound() {
     const BOUND: u64 = 512 << 20;
     let home = Home::new("fio-memory");

@@ -213,6 +213,7 @@ impl Scenario<'_> {
             replay_bytes: 1 << (16 + self.rng.below(10)),
             replay_records: 8 << self.rng.below(10),
             cache_bytes: 1 << (10 + self.rng.below(14)),
+            read_cache_bytes: 256 << 10,
             free: store::FreeLimits {
                 at_once: 1 + self.rng.below(4) as usize,
                 slots_at_once: 1 << self.rng.below(10),

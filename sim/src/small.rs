@@ -102,6 +102,7 @@ pub const OPTIONS: Options = Options {
     replay_bytes: u64::MAX,
     replay_records: u64::MAX,
     cache_bytes: 1,
+    read_cache_bytes: 0,
     free: FreeLimits { at_once: 1, slots_at_once: 64, slots_later: 256 },
 };
 

@@ -128,6 +128,7 @@ pub fn context(volume: VolumeId, key: crate::history::Key) -> Context {
         gid: 0,
         umask: 0,
         noatime: false,
+        unkept: request.0.is_multiple_of(2),
         deadline_ns: u64::MAX,
         class: Class::Foreground,
         trace: 0,

@@ -23,6 +23,7 @@ pub mod pins;
 pub mod prepare;
 pub mod progress;
 pub mod purge;
+pub mod read_cache;
 pub mod recovery;
 pub mod repair;
 pub mod reserve;
@@ -36,6 +37,7 @@ pub mod usage;
 pub use brick::{FormatOptions, format_brick};
 pub use checkpoint::{Change, Cut, FreeLimits, GroupPart, Left, XattrChanges};
 pub use open::{Opening, Replay};
+pub use read_cache::{Held, ReadCache};
 pub use recovery::Replayed;
 
 use base::checksum::crc32c;
@@ -81,6 +83,8 @@ pub struct Store {
     pub cold: bulk::Bulk,
     /// What clients may still write.
     pub space: space::Space,
+    /// What clients have read.
+    pub read_cache: ReadCache,
     /// When the brick was opened.
     opened_ns: u64,
     /// Readers in flight.
@@ -190,7 +194,10 @@ impl Store {
     }
     /// The locks' figures.
     pub fn lock_summaries(&self) -> Vec<runtime::lock::LockSummary> {
-        vec![self.log.lock_summary(), self.bulk.lock_summary(), self.cold.lock_summary(), self.table.summary()]
+        let mut all =
+            vec![self.log.lock_summary(), self.bulk.lock_summary(), self.cold.lock_summary(), self.table.summary()];
+        all.extend(self.read_cache.lock_summaries());
+        all
     }
     /// Announces a reader: while its pin lives, no segment in which it has looked up a place since is written again
     /// (rule K8).

@@ -14,12 +14,13 @@ use crate::index::Index;
 use crate::log::{Log, Resume, drive};
 use crate::pins::Pins;
 use crate::progress::{self, Tell};
+use crate::read_cache::ReadCache;
 use crate::recovery::{self, Replayed, Tail};
 use crate::segments::Table;
 use crate::space::Space;
 use crate::usage::Usages;
 use crate::{Store, discard, prepare, scrub, superblock_file};
-use base::{Edit, Error, GroupId, Kind, Place, Result, SegmentId};
+use base::{Edit, Error, GroupId, Kind, Place, Result, SegmentId, VolumeId};
 use runtime::seeded::{Bug, active};
 use runtime::{FileId, Lock, Runtime, tasks};
 use std::collections::{BTreeMap, BTreeSet};
@@ -42,6 +43,7 @@ pub struct Opening {
     /// Segments of which the index holds parts of a summary that nobody needs.
     stale: Vec<SegmentId>,
     tell: Tell,
+    read_cache_bytes: u64,
     /// Something an operator should know: a damaged superblock copy.
     pub warnings: Vec<String>,
 }
@@ -98,6 +100,7 @@ impl Opening {
             summaries: BTreeMap::new(),
             stale: Vec::new(),
             tell: progress::nobody(),
+            read_cache_bytes: 0,
             warnings,
         };
         opening.read_headers().await?;
@@ -108,6 +111,10 @@ impl Opening {
     /// Has somebody told how far reading the log has come.
     pub fn tell(&mut self, tell: Tell) {
         self.tell = tell;
+    }
+    /// Has so many bytes of what clients read kept; without, none.
+    pub fn keep_reads(&mut self, bytes: u64) {
+        self.read_cache_bytes = bytes;
     }
     /// The superblock.
     pub fn superblock(&self) -> &Superblock {
@@ -356,11 +363,7 @@ impl Opening {
             log.restore_summary(segment, entries);
         }
         let usable = blocks - summary_blocks(blocks as usize) as u32;
-        let (from, to) = keys::volumes();
-        let volumes = self.index.scan(&from, &to, usize::MAX)?;
-        let volumes = volumes.iter().map(|(_, value)| values::decode_volume(value).map(|volume| volume.id));
-        let volumes: Vec<_> = volumes.collect::<Result<_>>()?;
-        let usages = Usages::read(&*self.index, self.superblock.groups, &volumes)?;
+        let usages = Usages::read(&*self.index, self.superblock.groups, &volumes(&*self.index)?)?;
         let store = Arc::new(Store {
             space: Space::new(self.superblock.segments, usable - 1, self.table.space().live_blocks + usages.reserved()),
             usages: Lock::new("usages", usages),
@@ -368,6 +371,7 @@ impl Opening {
             bulk: Bulk::new(Stream::Bulk, self.runtime.clone(), log.clone(), usable),
             cold: Bulk::new(Stream::Cold, self.runtime.clone(), log.clone(), usable),
             opened_ns: self.runtime.clock.now_ns(),
+            read_cache: ReadCache::new(self.read_cache_bytes),
             pins: Pins::new(self.runtime.tasks.cores()),
             uuid: self.superblock.uuid,
             groups: self.superblock.groups,
@@ -452,4 +456,11 @@ fn describe(
             add(&mut moves.blocks.iter().map(entry));
         }
     }
+}
+
+/// The volumes that the index knows.
+fn volumes(index: &dyn Index) -> Result<Vec<VolumeId>> {
+    let (from, to) = keys::volumes();
+    let rows = index.scan(&from, &to, usize::MAX)?;
+    rows.iter().map(|(_, value)| Ok(values::decode_volume(value)?.id)).collect()
 }

@@ -123,6 +123,7 @@ async fn prepare(store: &Arc<Store>, stream: Stream) -> Result<Option<Prepared>>
 /// Writes what a stream's segment begins with, durably. Errors: as `prepare`.
 async fn make_ready(store: &Arc<Store>, stream: Stream, taken: &Taken) -> Result<Prepared> {
     let (segment, life, sequence) = (taken.segment, taken.life, taken.sequence);
+    store.read_cache.forget(segment);
     let place = Place { segment, block: 0 };
     let spot = store.geometry.spot(place).expect("the segment's file has just been made");
     // A device has no file system whose metadata a first write would change, and replay never trusts what it did not

@@ -81,6 +81,7 @@ impl<T: Target> Handler<T> {
             gid: header.gid,
             umask: header.umask,
             noatime: self.leaves_access_time(ask),
+            unkept: matches!(ask, Ask::Read { unkept: true, .. }),
             deadline_ns: u64::MAX,
             class: if data { Class::Foreground } else { Class::Metadata },
             trace: header.unique,

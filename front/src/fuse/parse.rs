@@ -2,6 +2,7 @@
 //! or an error, never a panic.
 
 use super::abi::{self, Fields, fattr, opcode};
+use super::reply::bypasses_cache;
 use base::limits::{DIR_ENTRIES_MAX, IO_BYTES_MAX, TARGET_BYTES_MAX};
 use base::{At, Error, FileKind, Ino, Kind, Name, Op, Result, Room, Seek, SetAttr, SetHow, SetTime, Sync, Time};
 use runtime::seeded::{self, Bug};
@@ -49,7 +50,7 @@ pub enum Ask {
     /// An entry and a handle.
     Create { op: Op, flags: u32, kill_privileges: bool },
     /// Bytes; `noatime`: the handle was opened so.
-    Read { op: Op, noatime: bool },
+    Read { op: Op, noatime: bool, unkept: bool },
     /// How much was written.
     Write(Op),
     /// Where data or a hole begins.
@@ -156,13 +157,15 @@ fn read(mut fields: Fields<'_>, ino: Ino) -> Result<Ask> {
     if length as usize > IO_BYTES_MAX {
         return Err(invalid("a read of more than 1 MiB"));
     }
-    Ok(Ask::Read { op: Op::Read { ino, offset, length }, noatime: opened_noatime(fields)? })
+    let flags = opened_with(fields)?;
+    let (noatime, unkept) = (has(flags, libc::O_NOATIME), bypasses_cache(flags));
+    Ok(Ask::Read { op: Op::Read { ino, offset, length }, noatime, unkept })
 }
 
 /// Behind the size of a read, of a file or a directory: its own flags, the owner of locks, the flags of the handle.
-fn opened_noatime(mut fields: Fields<'_>) -> Result<bool> {
+fn opened_with(mut fields: Fields<'_>) -> Result<u32> {
     fields.bytes(12)?;
-    Ok(has(fields.u32()?, libc::O_NOATIME))
+    fields.u32()
 }
 
 fn write(mut fields: Fields<'_>, ino: Ino, payload_bytes: usize) -> Result<Ask> {
@@ -322,7 +325,7 @@ fn read_dir(code: u32, mut fields: Fields<'_>, ino: Ino) -> Result<Ask> {
         return Err(invalid("no entry fits the buffer"));
     }
     let size = size.min(IO_BYTES_MAX);
-    let noatime = opened_noatime(fields)?;
+    let noatime = has(opened_with(fields)?, libc::O_NOATIME);
     Ok(Ask::ReadDir { ino, offset, size, plus: code == opcode::READDIRPLUS, noatime })
 }
 

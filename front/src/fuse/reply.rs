@@ -157,14 +157,18 @@ fn put_open(writer: &mut Writer<'_>, flags: u32) {
 /// flush at close; others keep the kernel's own flush of mapped pages, which reports their errors.
 fn open_flags(flags: u32) -> u32 {
     let mut answer = fopen::KEEP_CACHE;
-    let direct = flags & (libc::O_DIRECT | libc::O_DSYNC | libc::O_SYNC) as u32 != 0;
-    if direct && !active(Bug::DirectIoForgotten) {
+    if bypasses_cache(flags) && !active(Bug::DirectIoForgotten) {
         answer |= fopen::DIRECT_IO | fopen::PARALLEL_DIRECT_WRITES;
     }
     if flags & libc::O_ACCMODE as u32 == libc::O_RDONLY as u32 {
         answer |= fopen::NOFLUSH;
     }
     answer
+}
+
+/// True if the kernel keeps nothing of what is read and written with these flags.
+pub fn bypasses_cache(flags: u32) -> bool {
+    flags & (libc::O_DIRECT | libc::O_DSYNC | libc::O_SYNC) as u32 != 0
 }
 
 /// Entries of a directory, one behind the other in a buffer.

@@ -7,6 +7,7 @@ mod check;
 mod concurrent;
 mod durable;
 mod failure;
+mod kept;
 mod kinds;
 mod listing;
 mod loops;

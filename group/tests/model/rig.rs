@@ -39,7 +39,8 @@ impl Shape {
 
     fn options(&self) -> Options {
         let Shape { overlay_bytes, cache_bytes, free, .. } = *self;
-        Options { overlay_bytes, replay_bytes: u64::MAX, replay_records: u64::MAX, cache_bytes, free }
+        let (replay_bytes, replay_records, read_cache_bytes) = (u64::MAX, u64::MAX, 4 << 20);
+        Options { overlay_bytes, replay_bytes, replay_records, cache_bytes, read_cache_bytes, free }
     }
 }
 
@@ -193,6 +194,7 @@ impl Rig {
             gid: 8,
             umask: 0,
             noatime: false,
+            unkept: false,
             deadline_ns: u64::MAX,
             class: Class::Foreground,
             trace: 0,

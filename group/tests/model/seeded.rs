@@ -2,13 +2,13 @@
 //! `docs/evidence.md` has the rules that they stand for.
 
 use crate::{
-    ahead, concurrent, durable, failure, listing, promises, random, restart, sessions, space, sparse, trips, twice,
-    volumes,
+    ahead, concurrent, durable, failure, kept, listing, promises, random, restart, sessions, space, sparse, trips,
+    twice, volumes,
 };
 use runtime::seeded::{Bug, fails};
 
 /// Bugs, each with the test that fails with it.
-const NOTICED: [(Bug, fn()); 32] = [
+const NOTICED: [(Bug, fn()); 33] = [
     (Bug::InoReused, restart::numbers_given_out_before_a_crash_are_not_given_out_again),
     (Bug::RecordNotReplayed, durable::what_was_synced_survives_and_the_rest_is_a_prefix),
     (Bug::BulkOrderedEarly, concurrent::overlapping_writes_and_reads_are_never_torn),
@@ -40,6 +40,7 @@ const NOTICED: [(Bug, fn()); 32] = [
     (Bug::LoopUnchecked, concurrent::directories_moved_below_each_other_make_no_loop),
     (Bug::LookedUpOnce, failure::a_damaged_block_that_is_rewritten_while_it_is_read_is_looked_up_again),
     (Bug::AheadBelieved, ahead::what_was_read_ahead_counts_only_for_what_the_file_has_then),
+    (Bug::CacheBelieved, kept::what_is_kept_counts_only_for_what_the_file_has),
     (Bug::YoungForEver, trips::what_is_younger_than_the_index_is_not_looked_for_there),
 ];
 

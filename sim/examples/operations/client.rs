@@ -17,6 +17,8 @@ use store::{FormatOptions, Opening};
 
 /// What a brick may use: as much as an ordinary machine gives it.
 const MEMORY_BYTES: u64 = 1 << 30;
+/// For what is read and not kept above.
+const READ_CACHE_BYTES: u64 = 1 << 20;
 /// So large that no segment runs short.
 const BRICK_BYTES: u64 = 8 << 30;
 
@@ -50,7 +52,8 @@ impl Client {
         store::format_brick(&runtime, options, async || Ok(())).await.expect("an empty disk can be formatted");
         let index = Arc::new(ModelIndex::new(store::format::leaf::merge));
         let opening = Opening::read(runtime.clone(), index, true).await.expect("just formatted");
-        let (groups, _) = Groups::open(opening, Options::for_memory(MEMORY_BYTES)).await.expect("an empty log replays");
+        let options = Options { read_cache_bytes: READ_CACHE_BYTES, ..Options::for_memory(MEMORY_BYTES) };
+        let (groups, _) = Groups::open(opening, options).await.expect("an empty log replays");
         let stack = Stack::new(groups.clone(), Vec::new());
         let (volume, root) = (VolumeId(0), Ino(0));
         let mut client = Client { runtime, groups, stack, volume, root, unique: Cell::new(0) };
@@ -81,7 +84,8 @@ impl Client {
         header.umask = parse::umask(header.opcode, body);
         let ask = parse::ask(&header, body, payload.len(), self.root).expect("the kernel sends requests");
         let data = if payload.is_empty() { None } else { Some(self.landed(payload).await) };
-        let context = self.context(header.unique, header.umask, start_ns);
+        let mut context = self.context(header.unique, header.umask, start_ns);
+        context.unkept = matches!(ask, Ask::Read { unkept: true, .. });
         context.span.mark(Stage::Front, self.runtime.stamp_ns());
         let (row, told) = self.tell(&context, header.unique, ask, data).await;
         self.runtime.ledger.record(0, row, &context.span, &*self.runtime.clock);
@@ -102,6 +106,7 @@ impl Client {
             gid: 0,
             umask,
             noatime: false,
+            unkept: false,
             deadline_ns: u64::MAX,
             class: Class::Foreground,
             trace: unique,

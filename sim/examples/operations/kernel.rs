@@ -29,8 +29,8 @@ impl Message {
     pub fn unlink(unique: u64, parent: Ino, name: &str) -> Message {
         Message::new(10, unique, parent, &[name.as_bytes(), b"\0"])
     }
-    pub fn read(unique: u64, ino: Ino, offset: u64, length: u32) -> Message {
-        Message::new(15, unique, ino, &[&io(offset, length, 0)])
+    pub fn read(unique: u64, ino: Ino, offset: u64, length: u32, flags: i32) -> Message {
+        Message::new(15, unique, ino, &[&io(offset, length, flags)])
     }
     /// Without the payload, which lands apart.
     pub fn write(unique: u64, ino: Ino, offset: u64, length: u32, flags: i32) -> Message {

@@ -22,6 +22,7 @@ enum Kind {
     AppendFsync,
     WriteLarge,
     ReadLarge,
+    ReadAgain,
     Lookup,
     GetAttr,
     CreateWriteFsync,
@@ -34,7 +35,7 @@ const fn operation(name: &'static str, times: u64, kind: Kind) -> Operation {
 }
 
 /// All operations. So many times that what happens once in a while evens out.
-pub const OPERATIONS: [Operation; 11] = [
+pub const OPERATIONS: [Operation; 12] = [
     operation("read-4k", 1000, Kind::Read),
     operation("overwrite-direct-4k", 1000, Kind::OverwriteDirect),
     operation("write-dsync-4k", 1000, Kind::WriteSync),
@@ -46,12 +47,15 @@ pub const OPERATIONS: [Operation; 11] = [
     operation("create-write-fsync-close", 1000, Kind::CreateWriteFsync),
     operation("unlink", 1000, Kind::Unlink),
     operation("readdirplus-page", 200, Kind::ReadDir),
+    operation("read-again-direct-4k", 1000, Kind::ReadAgain),
 ];
 
 const BLOCK: u64 = 4096;
 const LARGE: u64 = 128 << 10;
 /// Of the file that is read and overwritten: 4096 blocks, 128 large pieces.
 const FILE_BYTES: u64 = 16 << 20;
+/// Of the same file, so little that a round reads all of it.
+const AGAIN_BYTES: u64 = 64 * BLOCK;
 /// Writes past the page cache before they are made durable.
 const DIRECT_PER_FSYNC: u64 = 50;
 /// Files in the directory whose names are looked up.
@@ -125,8 +129,9 @@ impl Workload {
         let (block, large) = (self.rng.below(FILE_BYTES / BLOCK) * BLOCK, self.rng.below(FILE_BYTES / LARGE) * LARGE);
         let any = self.rng.below(FILES);
         match kind {
-            Kind::Read => self.read(block, BLOCK).await,
-            Kind::ReadLarge => self.read(large, LARGE).await,
+            Kind::Read => self.read(block, BLOCK, 0).await,
+            Kind::ReadAgain => self.read(block % AGAIN_BYTES, BLOCK, libc::O_DIRECT).await,
+            Kind::ReadLarge => self.read(large, LARGE, 0).await,
             Kind::OverwriteDirect => self.write(self.file, block, BLOCK, libc::O_DIRECT).await,
             Kind::WriteSync => self.write(self.file, block, BLOCK, libc::O_DIRECT | libc::O_DSYNC).await,
             Kind::WriteLarge => self.write(self.file, large, LARGE, 0).await,
@@ -180,8 +185,8 @@ impl Workload {
         let told = self.client.request(&message, &self.payload[..length as usize]).await;
         assert!(matches!(told, Told::Wrote(wrote) if u64::from(wrote) == length));
     }
-    async fn read(&self, offset: u64, length: u64) {
-        let message = Message::read(self.client.unique(), self.file, offset, length as u32);
+    async fn read(&self, offset: u64, length: u64, flags: i32) {
+        let message = Message::read(self.client.unique(), self.file, offset, length as u32, flags);
         let Told::Bytes(bytes) = self.client.request(&message, &[]).await else { panic!("bytes are told") };
         assert!(bytes[..] == self.payload[..length as usize], "what was written is read");
     }

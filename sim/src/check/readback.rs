@@ -33,7 +33,8 @@ impl Reader<'_> {
     async fn ask(&self, op: Op) -> Result<Answer> {
         let what = format!("{op:?}");
         // The checker leaves no traces.
-        let context = Context { noatime: true, ..context(self.volume, (SessionId(u64::MAX), RequestId(1))) };
+        let context =
+            Context { noatime: true, unkept: false, ..context(self.volume, (SessionId(u64::MAX), RequestId(1))) };
         self.served.stack.call(&context, Call { op, data: None }).await.map_err(|error| error.with(what))
     }
     async fn attributes(&self, ino: Ino) -> Result<Attr> {

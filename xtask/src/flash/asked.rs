@@ -272,8 +272,8 @@ mod tests {
     fn only_what_is_asked_for_is_measured() {
         let asked = read("--out o --sides raw --only random --curves").expect("it is a good line");
         let tasks = asked.tasks().expect("there are such rows");
-        assert_eq!(tasks.iter().filter(|task| task.point.is_none()).count(), 2);
-        assert_eq!(tasks.len(), 2 + 2 * (7 + 5));
+        assert_eq!(tasks.iter().filter(|task| task.point.is_none()).count(), 3);
+        assert_eq!(tasks.len(), 3 + 2 * (7 + 5));
         assert_eq!(asked.bytes_needed(true), 42 << 30);
         let asked = read("--out o --sides raw --xfs /there").expect("it is a good line");
         assert_eq!((asked.bytes_needed(true), asked.xfs), (2 << 30, Some(PathBuf::from("/there"))));

@@ -43,6 +43,8 @@ pub struct Load {
     pub direct: bool,
     pub durable: Durable,
     pub files: Files,
+    /// Of what the same load has just read.
+    pub again: bool,
 }
 
 /// What fio measured.
@@ -57,6 +59,10 @@ pub struct Said {
 
 impl Load {
     /// Whether it needs the files that were laid out.
+    /// Reads that a cache beside the kernel may answer.
+    pub fn may_be_kept(&self) -> bool {
+        self.direct && self.pattern == "randread"
+    }
     pub fn needs_files(&self) -> bool {
         self.files != Files::Fresh
     }
@@ -67,7 +73,8 @@ impl Load {
             format!("--numjobs={}", self.jobs),
             format!("--direct={}", u8::from(self.direct)),
             format!("--runtime={seconds}"),
-            // The same places on each side, others in each round.
+            // The same places on each side, others in each round: fio heeds the seed only so.
+            "--randrepeat=0".to_string(),
             format!("--randseed={seed}"),
         ];
         let mut more = |text: &str| arguments.extend(text.split_whitespace().map(str::to_string));
@@ -171,7 +178,16 @@ mod tests {
     #[test]
     fn a_load_is_told_to_fio() {
         let (durable, files) = (Durable::Each, Files::One);
-        let load = Load { pattern: "randwrite", block_bytes: 4096, jobs: 16, depth: 1, direct: true, durable, files };
+        let load = Load {
+            pattern: "randwrite",
+            block_bytes: 4096,
+            jobs: 16,
+            depth: 1,
+            direct: true,
+            durable,
+            files,
+            again: false,
+        };
         let told = load.arguments(5, 3).join(" ");
         assert!(load.needs_files() && told.contains("--sync=dsync") && told.contains("--ioengine=psync"), "{told}");
         assert!(told.contains("--filename=flash.0") && told.contains("--numjobs=16 --direct=1"), "{told}");

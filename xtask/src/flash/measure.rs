@@ -111,17 +111,37 @@ fn go_cold(side: &mut Side, undo: &Undo) -> Result<(), String> {
     drop_caches()
 }
 
-fn with_fio(load: &Load, side: &Side, setting: &Setting) -> Result<Figure, String> {
+fn with_daemon(load: &Load, side: &Side, setting: &Setting) -> Result<Figure, String> {
+    let undo = setting.undo;
+    let command = |seconds| load.command(&side.directory, seconds, setting.round);
+    if load.again {
+        // A cache may keep only what it sees for the second time.
+        run(command(setting.seconds), undo)?;
+        run(command(setting.seconds), undo)?;
+    }
     if load.direct {
         drop_caches()?;
     }
-    let command = load.command(&side.directory, setting.seconds, setting.round);
-    let figure = accounted(side, || {
-        let said = load.read(&run(command, setting.undo)?)?;
+    accounted(side, || {
+        let said = load.read(&run(command(setting.seconds), undo)?)?;
         let large = load.block_bytes > 4096;
         let value = if large { said.bytes_per_second / 1e6 } else { said.operations_per_second };
         Ok(Worked { value, operations: said.operations, latency: Some((said.p50_us, said.p99_us)) })
-    })?;
+    })
+}
+
+/// What a load reads comes from the device, unless it is to be read again.
+fn with_fio(load: &Load, side: &mut Side, setting: &Setting) -> Result<Figure, String> {
+    let from_device = load.may_be_kept() && !load.again && side.leave_read_cache(setting.undo)?;
+    if from_device {
+        // Where blocks lie is known to a daemon that has run for a while; what lies there is left to the others' first time.
+        let elsewhere = setting.round + 1_000_003;
+        run(load.command(&side.directory, setting.seconds, elsewhere), setting.undo)?;
+    }
+    let figure = with_daemon(load, side, setting)?;
+    if from_device {
+        side.remount(setting.undo)?;
+    }
     // What fio calls an append's latency is without its fdatasync.
     let whole = load.needs_files();
     Ok(Figure { p50_us: figure.p50_us.filter(|_| whole), p99_us: figure.p99_us.filter(|_| whole), ..figure })

@@ -91,6 +91,7 @@ const PLAIN: Load = Load {
     direct: true,
     durable: Durable::Some,
     files: Files::One,
+    again: false,
 };
 
 const NONE: Target =
@@ -124,11 +125,12 @@ pub fn all() -> Vec<Task> {
 
 fn random() -> Vec<Task> {
     let load = Load { jobs: FILES, depth: 8, files: Files::Laid, ..PLAIN };
-    let write = Load { pattern: "randwrite", ..load };
+    let (write, again) = (Load { pattern: "randwrite", ..load }, Load { again: true, ..load });
     let reads = Target { daemon_us: Some(10.0), ..of_both(0.85, 5.0) };
     let writes = Target { daemon_us: Some(12.0), ..of_both(0.85, 7.0) };
     vec![
-        fio("random-read", "4 KiB random read, O_DIRECT, 4 jobs at depth 8", load, reads),
+        fio("random-read", "4 KiB random read, O_DIRECT, 4 jobs at depth 8, from the device", load, reads),
+        fio("random-reread", "the same places, read a third time", again, NONE),
         fio("random-write", "4 KiB random write, O_DIRECT, 4 jobs at depth 8", write, writes),
     ]
 }
@@ -138,7 +140,7 @@ fn depth_one() -> Vec<Task> {
     let write = Load { pattern: "randwrite", ..PLAIN };
     let durable = Load { durable: Durable::Each, ..write };
     vec![
-        fio("depth1-read", "4 KiB random read, O_DIRECT, depth 1", PLAIN, target),
+        fio("depth1-read", "4 KiB random read, O_DIRECT, depth 1, from the device", PLAIN, target),
         fio("depth1-write", "4 KiB random write, O_DIRECT, depth 1", write, target),
         fio("depth1-dsync", "4 KiB random write, O_DIRECT and O_DSYNC, depth 1", durable, target),
     ]
@@ -322,11 +324,11 @@ mod tests {
 
     #[test]
     fn rows_are_picked_by_name_or_by_how_it_begins() {
-        assert_eq!(names(&["random"]), ["random-read", "random-write"]);
+        assert_eq!(names(&["random"]), ["random-read", "random-reread", "random-write"]);
         assert_eq!(names(&["dsync-1", "idle"]), ["dsync-1", "idle"]);
         // What is measured in one go comes together.
         assert_eq!(names(&["small-read-4x64k"]), ["small-create-4x64k", "small-read-4x64k"]);
-        assert_eq!(names(&[]).len(), 2 + 3 + 5 + 6 + 6 + 18 + 6 + 1 + 4 + 3);
+        assert_eq!(names(&[]).len(), 3 + 3 + 5 + 6 + 6 + 18 + 6 + 1 + 4 + 3);
         assert!(picked(all(), &["fast".to_string()]).is_err_and(|error| error.contains("no row fast")));
     }
 

@@ -80,6 +80,13 @@ impl Side {
             Kind::Gluster(volume) => volume.remount(undo),
         }
     }
+    /// Starts Sinter with so little memory that it has no read cache; True if this side is Sinter's.
+    pub fn leave_read_cache(&mut self, undo: &Undo) -> Result<bool, String> {
+        let Kind::Sinter(sinter) = &mut self.kind else { return Ok(false) };
+        sinter.down(undo)?;
+        sinter.up(&["--memory-max", "2G"], undo)?;
+        Ok(true)
+    }
     /// A volume of the peer's.
     pub fn is_peer(&self) -> bool {
         matches!(self.kind, Kind::Gluster(_))
