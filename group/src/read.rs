@@ -10,7 +10,7 @@ use base::limits::{BLOCK_BYTES, IO_BYTES_MAX};
 use base::{Crcs, Error, FileKind, Ino, Kind, LeafKey, Place, Reply, Result, VolumeId};
 use names::Seen;
 use runtime::seeded::{Bug, active};
-use runtime::{Buf, Need, Slice, Stage, Transfer};
+use runtime::{Buf, Need, Slice, Stage, Start, Transfer};
 use std::collections::VecDeque;
 use std::ops::Range;
 use store::Held;
@@ -59,6 +59,9 @@ const READS_MAX: usize = 32;
 
 /// Larger reads are not kept: the device gives them at its full rate, and one pass over a large file would take all the room.
 const KEPT_BYTES_MAX: u32 = 64 << 10;
+
+/// Larger reads keep the device busy with few of them.
+const PACED_BYTES_MAX: usize = 64 << 10;
 
 enum Plan {
     Ready(Extents),
@@ -145,7 +148,7 @@ impl Groups {
         let Some(Extent::Device { place, blocks, .. }) = self.whole_file(volume, ino) else { return };
         let bytes = blocks as usize * BLOCK_BYTES;
         let Ok(buffer) = runtime.slabs.take(runtime.tasks.core(), bytes, Need::First) else { return };
-        if let Ok(transfer) = self.store().begin_read(place, buffer) {
+        if let Ok(transfer) = self.store().begin_read(place, buffer, Start::AtOnce) {
             self.ahead.keep(Read { volume, ino, place, blocks, transfer });
             context.span.mark(Stage::Read, self.now_ns());
         }
@@ -225,7 +228,8 @@ impl Groups {
 
     /// Fills a buffer with a run of blocks and compares their checksums.
     async fn read_run(&self, context: &Context, (place, crcs): (Place, &Crcs), buffer: Buf, keep: bool) -> Result<Buf> {
-        let transfer = self.store().begin_read(place, buffer)?;
+        let start = if buffer.len() <= PACED_BYTES_MAX { Start::Paced } else { Start::AtOnce };
+        let transfer = self.store().begin_read(place, buffer, start)?;
         self.end_read(context, Begun { transfer, place, crcs, at: 0, keep }).await
     }
 
@@ -244,7 +248,7 @@ impl Groups {
     async fn end_read(&self, context: &Context, begun: Begun<'_>) -> Result<Buf> {
         let Begun { transfer, place, crcs, keep, .. } = begun;
         let done = transfer.await;
-        context.span.mark(Stage::Read, self.now_ns());
+        context.span.mark_read(done.held_ns, self.now_ns());
         done.result?;
         let buffer = done.buffer.expect("a read hands its buffer back");
         let verified = store::verify(&buffer, crcs.as_slice().iter().copied());
@@ -298,7 +302,7 @@ impl Groups {
                             },
                         }
                     };
-                    let transfer = self.store().begin_read(*place, buffer)?;
+                    let transfer = self.store().begin_read(*place, buffer, Start::AtOnce)?;
                     begun.push_back(Begun { transfer, place: *place, crcs, at, keep: held == Held::Again });
                 }
             }

@@ -3,7 +3,7 @@
 
 use runtime::disk::FileId;
 use runtime::random::SplitMix;
-use runtime::{OpenMode, Request, Runtime, real};
+use runtime::{OpenMode, Request, Runtime, Start, real};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
@@ -94,7 +94,7 @@ async fn load(runtime: Runtime, file: FileId, write: bool, seed: u64, count: Arc
             slices.push(buffer.share().slice(0..4096));
             Request::Write { file, offset, slices: std::mem::take(&mut slices), durable: false }
         } else {
-            Request::Read { file, offset, buffer }
+            Request::Read { file, offset, buffer, start: Start::AtOnce }
         };
         let done = runtime.disk.submit(request).await;
         done.result.expect("within the file");

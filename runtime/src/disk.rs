@@ -6,7 +6,7 @@
 //! after a flush of the file. Anything else may be lost, torn at 512-byte sectors or reordered by a crash.
 
 use crate::buffer::{Buf, Slice};
-use crate::transfer::{Request, Transfer};
+use crate::transfer::{Request, Start, Transfer};
 use base::Result;
 
 /// An open file of the disk; valid until the disk is dropped.
@@ -55,7 +55,7 @@ pub trait Disk: Send + Sync {
 
 /// Reads `length` bytes (the buffer's length) at `offset`.
 pub async fn read(disk: &dyn Disk, file: FileId, offset: u64, buffer: Buf) -> (Buf, Result<()>) {
-    let done = disk.submit(Request::Read { file, offset, buffer }).await;
+    let done = disk.submit(Request::Read { file, offset, buffer, start: Start::AtOnce }).await;
     (done.buffer.expect("a read hands its buffer back"), done.result)
 }
 

@@ -22,7 +22,7 @@ pub enum Stage {
     Order,
     /// Reading the index after a miss.
     Index,
-    /// Waiting in the log for the batch to be formed and submitted.
+    /// Waiting in the log for the batch to be formed and submitted; of a read, until the device needs it.
     Queue,
     /// The batch's device write.
     Write,
@@ -111,6 +111,13 @@ impl Span {
         self.add(Stage::Write, write);
         self.add(Stage::Queue, spent - flush - write);
         self.last_ns.set(self.last_ns.get() + spent);
+    }
+    /// The time since the last mark went to a device read; before the device saw it, it was held back for `held_ns`.
+    pub fn mark_read(&self, held_ns: u64, now_ns: u64) {
+        if held_ns > 0 {
+            self.mark(Stage::Queue, self.last_ns.get().saturating_add(held_ns).min(now_ns));
+        }
+        self.mark(Stage::Read, now_ns);
     }
     fn add(&self, stage: Stage, ns: u64) {
         let cell = &self.stages_ns[stage as usize];
@@ -268,5 +275,18 @@ mod tests {
         assert_eq!((of(Stage::Write), of(Stage::Flush), of(Stage::Queue)), (Some(300), Some(200), Some(500)));
         assert_eq!(ledger.history(), [("write", 1200, 1100)]);
         assert_eq!(ledger.totals(), (1, 1100));
+    }
+
+    #[test]
+    fn a_read_that_was_held_back_tells_so() {
+        let ledger = Ledger::new(1, &["read"]);
+        for (held_ns, end_ns) in [(0, 200), (30, 200), (500, 150)] {
+            let span = Span::start(100);
+            span.mark_read(held_ns, end_ns);
+            ledger.record(0, 0, &span, &StillClock(end_ns));
+        }
+        let profile = ledger.profile();
+        let sums: Vec<_> = profile[0].stages.iter().map(|(stage, summary)| (*stage, summary.sum_ns())).collect();
+        assert_eq!(sums, [(Stage::Queue, 30 + 50), (Stage::Read, 100 + 70)]);
     }
 }

@@ -32,7 +32,7 @@ pub use ledger::{Ledger, Span, Stage};
 pub use lock::Lock;
 pub use random::Random;
 pub use tasks::Tasks;
-pub use transfer::{Done, Request, Transfer};
+pub use transfer::{Done, Request, Start, Transfer};
 
 /// False in a build of the workshop's that leaves out whatever observes requests (feature `unobserved`): what is under it
 /// costs nothing there, and must change nothing but figures.

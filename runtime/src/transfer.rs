@@ -12,12 +12,21 @@ use std::task::{Context, Poll, Waker};
 /// What a device can be asked. Offsets and lengths are multiples of 4 KiB.
 pub enum Request {
     /// Fill the buffer (its length) from `offset`. Reading past the end of the file is an error.
-    Read { file: FileId, offset: u64, buffer: Buf },
+    Read { file: FileId, offset: u64, buffer: Buf, start: Start },
     /// Write the slices one after the other from `offset`. `durable`: the write itself is durable when done
     /// (FUA or the kernel's write-and-flush; rule U1 says when that is enough).
     Write { file: FileId, offset: u64, slices: Vec<Slice>, durable: bool },
     /// Make every write of this file that completed before the submission durable.
     Flush { file: FileId },
+}
+
+/// When a read is shown to the device.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Start {
+    /// At once: pieces of a larger read, and what more than one client may wait for.
+    AtOnce,
+    /// Once the device has less than it needs to be busy: a small read for which a client waits.
+    Paced,
 }
 
 /// A finished I/O, with the buffers handed back.
@@ -28,6 +37,8 @@ pub struct Done {
     pub buffer: Option<Buf>,
     /// Write: the slices (an empty vector otherwise), so that its allocation can be used again.
     pub slices: Vec<Slice>,
+    /// How long a paced read was held back.
+    pub held_ns: u64,
 }
 
 /// The shared half of a transfer: who performs the I/O fills it and calls `finish`.
@@ -40,6 +51,7 @@ struct SlotState {
     request: Option<Request>,
     done: Option<Done>,
     waker: Option<Waker>,
+    held_ns: u64,
 }
 
 impl Slot {
@@ -47,6 +59,10 @@ impl Slot {
     pub fn with_request<R>(&self, with: impl FnOnce(&mut Request) -> R) -> R {
         let mut state = self.state.lock().expect("no panic while held");
         with(state.request.as_mut().expect("a submitted slot holds its request"))
+    }
+    /// The transfer was held back for so long before the device saw it.
+    pub fn held_for(&self, ns: u64) {
+        self.state.lock().expect("no panic while held").held_ns = ns;
     }
     /// Ends the transfer: takes the buffers out of the request and wakes the future.
     pub fn finish(&self, result: Result<()>) {
@@ -57,7 +73,8 @@ impl Slot {
             Request::Write { slices, .. } => (None, slices),
             Request::Flush { .. } => (None, Vec::new()),
         };
-        state.done = Some(Done { result, buffer, slices });
+        let held_ns = std::mem::take(&mut state.held_ns);
+        state.done = Some(Done { result, buffer, slices, held_ns });
         if let Some(waker) = state.waker.take() {
             waker.wake();
         }

@@ -51,7 +51,7 @@ use geometry::{Geometry, Spot};
 use index::Index;
 use log::Log;
 use runtime::seeded::{Bug, active};
-use runtime::{Buf, FileId, Lock, Request, Runtime, Transfer, disk};
+use runtime::{Buf, FileId, Lock, Request, Runtime, Start, Transfer, disk};
 use segments::Table;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -118,9 +118,9 @@ impl Store {
         }
     }
     /// Begins to read as `read` does: the I/O goes on while others are begun.
-    pub fn begin_read(&self, place: Place, buffer: Buf) -> Result<Transfer> {
+    pub fn begin_read(&self, place: Place, buffer: Buf, start: Start) -> Result<Transfer> {
         let Spot { file, offset } = self.geometry.spot(place).ok_or_else(never_made)?;
-        Ok(self.runtime.disk.submit(Request::Read { file, offset, buffer }))
+        Ok(self.runtime.disk.submit(Request::Read { file, offset, buffer, start }))
     }
 
     /// Bytes of a segment.

@@ -3,13 +3,15 @@
 
 use super::figures::{Figures, Verb};
 use super::files::{Files, failed};
+use super::lane::Lane;
 use super::ring::{Ring, Wait};
 use super::ring_entry::RingEntry;
 use crate::disk::FileId;
-use crate::transfer::{Request, Slot};
+use crate::transfer::{Request, Slot, Start};
 use base::limits::BLOCK_BYTES;
 use base::{Error, Kind, Result};
 use io_uring::{cqueue, opcode, squeue, types};
+use std::collections::VecDeque;
 use std::os::fd::RawFd;
 use std::sync::Arc;
 use std::task::Waker;
@@ -47,7 +49,9 @@ enum Work {
 struct Progress {
     slot: Arc<Slot>,
     verb: Verb,
+    /// When it was begun; once the device has seen it, when that was.
     start_ns: u64,
+    paced: bool,
     file: FileId,
     fd: RawFd,
     done_bytes: usize,
@@ -109,13 +113,26 @@ pub(super) struct Device {
     /// What the device should begin with at once was started and not submitted yet: a durable write or a flush, which many
     /// may wait for; a large write, whose checksums are made meanwhile.
     urgent: bool,
+    lane: Lane,
+    /// Operations that the lane holds back, oldest first.
+    held: VecDeque<usize>,
 }
 
 impl Device {
     /// `bell`: the inbox's eventfd.
     pub fn new(mut ring: Ring, bell: RawFd, figures: Arc<Figures>) -> Device {
         push_bell(&mut ring, bell);
-        Device { ring, ops: Vec::new(), free: Vec::new(), handles: Vec::new(), bell, figures, urgent: false }
+        Device {
+            ring,
+            ops: Vec::new(),
+            free: Vec::new(),
+            handles: Vec::new(),
+            bell,
+            figures,
+            urgent: false,
+            lane: Lane::new(),
+            held: VecDeque::new(),
+        }
     }
     /// Entries that the kernel has not seen yet.
     pub fn unsubmitted(&self) -> usize {
@@ -169,10 +186,12 @@ impl Device {
     }
     /// Starts a transfer; hands the slot back if it ended at once.
     pub fn start(&mut self, slot: Arc<Slot>, files: &Files) -> Option<(Arc<Slot>, Result<()>)> {
-        let (file, verb, urgent) = slot.with_request(|request| match request {
-            Request::Read { file, .. } => (*file, Verb::Read, false),
-            Request::Write { file, durable, .. } => (*file, Verb::Write, *durable || length(request) >= AT_ONCE_BYTES),
-            Request::Flush { file } => (*file, Verb::Flush, true),
+        let (file, verb, urgent, paced) = slot.with_request(|request| match request {
+            Request::Read { file, start, .. } => (*file, Verb::Read, false, *start == Start::Paced),
+            Request::Write { file, durable, .. } => {
+                (*file, Verb::Write, *durable || length(request) >= AT_ONCE_BYTES, false)
+            }
+            Request::Flush { file } => (*file, Verb::Flush, true, false),
         });
         self.urgent |= urgent;
         let writes = verb == Verb::Write;
@@ -183,14 +202,32 @@ impl Device {
         let index = self.take_op(Work::Transfer(Progress {
             slot,
             verb,
-            start_ns: self.figures.stamp_ns(),
+            start_ns: self.figures.control_ns(),
+            paced,
             file,
             fd,
             done_bytes: 0,
             retries: 0,
         }));
-        self.issue(index);
+        if paced && !self.lane.admit() {
+            self.held.push_back(index);
+        } else {
+            self.issue(index);
+        }
         None
+    }
+    /// A paced read has ended: those that were held back follow as far as the lane lets them.
+    fn pace(&mut self, latency_ns: u64, now_ns: u64) {
+        self.lane.ended(latency_ns, now_ns);
+        while let Some(&index) = self.held.front()
+            && self.lane.admit()
+        {
+            self.held.pop_front();
+            let Work::Transfer(progress) = &mut self.ops[index].work else { panic!("only transfers are held back") };
+            progress.slot.held_for(now_ns.saturating_sub(progress.start_ns));
+            progress.start_ns = now_ns;
+            self.issue(index);
+        }
     }
     fn fd_for(&mut self, file: FileId, writes: bool, files: &Files) -> Result<RawFd> {
         let place = file.0 as usize;
@@ -244,6 +281,10 @@ impl Device {
             return Event::Nothing;
         };
         let Work::Transfer(progress) = self.free_op(index) else { unreachable!("the caller looked") };
+        if progress.paced {
+            let now_ns = self.figures.control_ns();
+            self.pace(now_ns.saturating_sub(progress.start_ns), now_ns);
+        }
         if outcome.is_ok() {
             self.figures.io(progress.verb, progress.start_ns);
         }
@@ -467,7 +508,16 @@ mod tests {
 
     fn progress() -> Progress {
         let (slot, _) = SlotPool::new().start(Request::Flush { file: FileId(0) });
-        Progress { slot, verb: Verb::Write, start_ns: 0, file: FileId(0), fd: -1, done_bytes: 0, retries: 0 }
+        Progress {
+            slot,
+            verb: Verb::Write,
+            start_ns: 0,
+            paced: false,
+            file: FileId(0),
+            fd: -1,
+            done_bytes: 0,
+            retries: 0,
+        }
     }
 
     #[test]

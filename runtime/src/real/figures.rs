@@ -47,6 +47,10 @@ impl Figures {
     pub fn stamp_ns(&self) -> u64 {
         if OBSERVED { self.stamps.now_ns() } else { 0 }
     }
+    /// The time for decisions, which a build without observation makes too.
+    pub fn control_ns(&self) -> u64 {
+        self.stamps.now_ns()
+    }
     /// A turn began.
     pub fn turn(&self) {
         bump(&self.turns);

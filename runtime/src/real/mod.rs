@@ -14,6 +14,7 @@ mod executor;
 mod figures;
 mod files;
 mod inbox;
+mod lane;
 mod poller;
 mod pool;
 mod reactor;

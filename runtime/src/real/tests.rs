@@ -1,7 +1,7 @@
 use super::*;
 use crate::buffer::{Buf, Slice};
 use crate::disk::{FileId, OpenMode};
-use crate::transfer::Request;
+use crate::transfer::{Request, Start};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::time::{Duration, Instant};
@@ -172,15 +172,20 @@ fn more_io_at_once_than_the_ring_holds() {
                 write.await.result.expect("within the file");
             }
             let read = |block: usize| {
+                let start = if block.is_multiple_of(2) { Start::AtOnce } else { Start::Paced };
                 let buffer = filled(&there, 4 * KIB, 0);
-                there.disk.submit(Request::Read { file, offset: block as u64 * 4096, buffer })
+                there.disk.submit(Request::Read { file, offset: block as u64 * 4096, buffer, start })
             };
             let reads: Vec<_> = (0..blocks).map(read).collect();
+            let mut held = 0;
             for (block, read) in reads.into_iter().enumerate() {
                 let done = read.await;
                 done.result.expect("within the file");
                 assert!(done.buffer.expect("of a read").iter().all(|&byte| byte == block as u8));
+                assert!(block % 2 == 1 || done.held_ns == 0, "only paced reads are held back");
+                held += usize::from(done.held_ns > 0);
             }
+            assert!(held > blocks / 4, "of {blocks} reads {held} were held back");
         })
         .expect("the core runs");
     reactors.stop();

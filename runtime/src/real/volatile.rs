@@ -145,7 +145,7 @@ enum Way {
 /// The same refusals as without the cache.
 fn check(inner: &Inner, request: &Request) -> Result<Way> {
     let (file, offset, length, way) = match request {
-        Request::Read { file, offset, buffer } => (*file, *offset, buffer.len(), Way::Read),
+        Request::Read { file, offset, buffer, .. } => (*file, *offset, buffer.len(), Way::Read),
         Request::Write { file, offset, slices, durable } => {
             let length = slices.iter().map(|slice| slice.len()).sum();
             (*file, *offset, length, if *durable { Way::Durable } else { Way::Cache })
@@ -290,7 +290,7 @@ impl Inner {
     }
     fn read(&self, slot: &Slot) -> Result<()> {
         let (file, first, length) = slot.with_request(|request| {
-            let Request::Read { file, offset, buffer } = request else { panic!("only reads read") };
+            let Request::Read { file, offset, buffer, .. } = request else { panic!("only reads read") };
             (*file, *offset / BLOCK_BYTES as u64, buffer.len())
         });
         let mut scratch = self.scratch.take_own(0, length)?;

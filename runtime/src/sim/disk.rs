@@ -372,7 +372,7 @@ impl State {
     /// What a request asks for, checked; and the event that it is.
     fn plan(&mut self, request: &Request) -> (usize, Work, (TraceKind, u64)) {
         let (file, work, kind) = match request {
-            Request::Read { file, offset, buffer } => {
+            Request::Read { file, offset, buffer, .. } => {
                 let early = self.rng.one_in(2);
                 let work = match self.check(*file, *offset, buffer.len() as u64) {
                     Err(error) => Work::Refused(error),

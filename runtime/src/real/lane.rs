@@ -1,0 +1,153 @@
+//! How many small reads a core has under way at its device: a pure core, by feedback (decision D7, mission T4; docs/decisions/0025).
+//!
+//! More than the device needs to be busy only come back in larger groups, and device and CPUs then work in turns instead of at
+//! once. How many it needs follows from its rate and its own latency (Little's law); the law and its use are those of BBR
+//! (Cardwell et al., 2016), where a path takes the place of the device.
+//!
+//! Absent by design: who waits (the device's room), pieces of a larger read, writes: these are never held back.
+
+/// So many may always be under way: what keeps a flash drive busy that answers within 100 us, at all that one core can ask of it.
+const LEAST: u32 = 16;
+/// Nobody gains from more on one core.
+const MOST: u32 = 1024;
+/// A device may take so many times its shortest latency before more under way counts as waiting: latencies of one device differ by
+/// two or three times without any.
+const TIMES: u64 = 4;
+/// Rates are taken over so long: some hundred reads of a busy core.
+const WINDOW_NS: u64 = 10_000_000;
+/// The highest of so many rates counts, since a client that pauses says nothing of the device.
+const WINDOWS: usize = 8;
+/// The shortest latency of this span and of the one before counts, so that a device that has become slower shows.
+const SPAN_NS: u64 = 4_000_000_000;
+
+const SECOND_NS: u64 = 1_000_000_000;
+
+/// See the module.
+pub(super) struct Lane {
+    under_way: u32,
+    limit: u32,
+    /// Since the window began.
+    ended: u64,
+    window_ns: u64,
+    /// Reads per second, and which of them is the next to be replaced.
+    rates: [u64; WINDOWS],
+    next: usize,
+    span_ns: u64,
+    /// Of this span, and of the one before.
+    shortest_ns: [u64; 2],
+}
+
+impl Lane {
+    /// Nothing is under way.
+    pub fn new() -> Lane {
+        Lane {
+            under_way: 0,
+            limit: LEAST,
+            ended: 0,
+            window_ns: 0,
+            rates: [0; WINDOWS],
+            next: 0,
+            span_ns: 0,
+            shortest_ns: [u64::MAX; 2],
+        }
+    }
+    /// Takes one more if it may be under way.
+    pub fn admit(&mut self) -> bool {
+        let may = self.under_way < self.limit;
+        self.under_way += u32::from(may);
+        may
+    }
+    /// One has ended that was under way for `latency_ns`.
+    pub fn ended(&mut self, latency_ns: u64, now_ns: u64) {
+        assert!(self.under_way > 0, "what ends was under way");
+        self.under_way -= 1;
+        self.ended += 1;
+        self.shortest_ns[0] = self.shortest_ns[0].min(latency_ns);
+        let elapsed_ns = now_ns.saturating_sub(self.window_ns);
+        if elapsed_ns >= WINDOW_NS {
+            self.rates[self.next] = self.ended * SECOND_NS / elapsed_ns;
+            self.next = (self.next + 1) % WINDOWS;
+            (self.ended, self.window_ns) = (0, now_ns);
+            self.limit = self.needed();
+            if now_ns.saturating_sub(self.span_ns) >= SPAN_NS {
+                self.shortest_ns = [u64::MAX, self.shortest_ns[0]];
+                self.span_ns = now_ns;
+            }
+        }
+    }
+    fn needed(&self) -> u32 {
+        let rate = self.rates.into_iter().max().expect("there are windows");
+        let shortest_ns = self.shortest_ns[0].min(self.shortest_ns[1]).min(SECOND_NS);
+        let needed = TIMES.saturating_mul(rate).saturating_mul(shortest_ns) / SECOND_NS;
+        u32::try_from(needed).unwrap_or(MOST).clamp(LEAST, MOST)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::cmp::Reverse;
+    use std::collections::BinaryHeap;
+
+    /// Clients that each ask again once they are answered, and a device that works on `parallel` reads at once, each for
+    /// `service_ns`. Reads per second and the limit after a second.
+    fn closed_loop(clients: usize, parallel: usize, service_ns: u64) -> (u64, u32) {
+        let mut lane = Lane::new();
+        // Ends of those that the device works on; when those that wait in it came, and those that the lane holds back.
+        let (mut busy, mut inside, mut held) = (BinaryHeap::new(), std::collections::VecDeque::new(), clients);
+        let (mut now_ns, mut done) = (0, 0);
+        while now_ns < SECOND_NS {
+            while held > 0 && lane.admit() {
+                held -= 1;
+                inside.push_back(now_ns);
+            }
+            while busy.len() < parallel
+                && let Some(came_ns) = inside.pop_front()
+            {
+                busy.push(Reverse((now_ns + service_ns, came_ns)));
+            }
+            let Some(Reverse((end_ns, came_ns))) = busy.pop() else { break };
+            now_ns = end_ns;
+            lane.ended(now_ns - came_ns, now_ns);
+            held += 1;
+            done += u64::from(now_ns >= SECOND_NS / 2);
+        }
+        (done * 2, lane.limit)
+    }
+
+    #[test]
+    fn what_a_quick_device_does_not_need_is_held_back() {
+        // 4 at a time for 60 us each: 66,667 reads per second.
+        let (rate, limit) = closed_loop(64, 4, 60_000);
+        assert!(rate > 66_000 && limit == LEAST, "{rate} reads/s, {limit} under way");
+    }
+
+    #[test]
+    fn a_slow_device_that_works_on_many_gets_many() {
+        for (clients, parallel) in [(200, 256), (400, 100), (1000, 500)] {
+            let (rate, limit) = closed_loop(clients, parallel, 1_000_000);
+            let best = clients.min(parallel) as u64 * 1000;
+            assert!(rate * 100 >= best * 95, "{clients} clients: {rate} of {best} reads/s, {limit} under way");
+            assert!(u64::from(limit) <= 4 * best / 1000 + 8, "{limit} under way");
+        }
+    }
+
+    #[test]
+    fn a_device_that_became_quicker_or_slower_shows_after_two_spans() {
+        let mut lane = Lane::new();
+        let mut now_ns = 0;
+        let mut serve = |latency_ns: u64, for_ns: u64| {
+            let until_ns = now_ns + for_ns;
+            while now_ns < until_ns {
+                assert!(lane.admit());
+                now_ns += 20_000;
+                lane.ended(latency_ns, now_ns);
+            }
+            lane.limit
+        };
+        assert_eq!(serve(50_000, SECOND_NS), LEAST);
+        // 50,000 a second of 1 ms each keep 50 busy.
+        assert_eq!(serve(1_000_000, 2 * SPAN_NS + SECOND_NS), 200);
+        assert_eq!(serve(50_000, SECOND_NS), LEAST);
+    }
+}
