@@ -5,12 +5,24 @@ use crate::limits::{NAME_BYTES_MAX, XATTR_NAME_BYTES_MAX};
 use std::cmp::Ordering;
 use std::fmt;
 use std::hash::{Hash, Hasher};
+use std::sync::Arc;
 
-/// Inline, so that an operation that carries names allocates nothing.
-#[derive(Clone, Copy)]
-pub struct Name {
-    length: u8,
-    bytes: [u8; NAME_BYTES_MAX],
+/// Names up to here lie inline, so that an operation that carries them allocates nothing: nearly all are that short. With the
+/// length and the form, a name has 40 bytes. A request is moved several times on its way, with room for the two names of a
+/// rename whatever it asks; 256 bytes for each were a third of a getattr's instructions.
+const INLINE_BYTES_MAX: usize = 38;
+
+const _: () = assert!(INLINE_BYTES_MAX < NAME_BYTES_MAX && size_of::<Name>() == 40);
+
+/// A name. A clone allocates nothing, whatever the length.
+#[derive(Clone)]
+pub struct Name(Form);
+
+/// The length alone decides the form, so that equal names have the same.
+#[derive(Clone)]
+enum Form {
+    Inline { length: u8, bytes: [u8; INLINE_BYTES_MAX] },
+    Shared(Arc<[u8]>),
 }
 
 impl Name {
@@ -37,13 +49,19 @@ impl Name {
         Ok(Name::copied(name))
     }
     fn copied(name: &[u8]) -> Name {
-        let mut bytes = [0; NAME_BYTES_MAX];
+        if name.len() > INLINE_BYTES_MAX {
+            return Name(Form::Shared(name.into()));
+        }
+        let mut bytes = [0; INLINE_BYTES_MAX];
         bytes[..name.len()].copy_from_slice(name);
-        Name { length: name.len() as u8, bytes }
+        Name(Form::Inline { length: name.len() as u8, bytes })
     }
     /// The name's bytes, without terminator.
     pub fn as_bytes(&self) -> &[u8] {
-        &self.bytes[..usize::from(self.length)]
+        match &self.0 {
+            Form::Inline { length, bytes } => &bytes[..usize::from(*length)],
+            Form::Shared(bytes) => bytes,
+        }
     }
 }
 
@@ -71,5 +89,47 @@ impl Hash for Name {
 impl fmt::Debug for Name {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:?}", String::from_utf8_lossy(self.as_bytes()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::hash::{BuildHasher, RandomState};
+
+    /// The lengths at which something changes.
+    const LENGTHS: [usize; 5] = [1, INLINE_BYTES_MAX, INLINE_BYTES_MAX + 1, NAME_BYTES_MAX - 1, NAME_BYTES_MAX];
+
+    fn name(bytes: &[u8]) -> Name {
+        Name::new(bytes).expect("a good name")
+    }
+
+    #[test]
+    fn names_of_both_forms_keep_their_bytes_and_clones_are_equal() {
+        for length in LENGTHS {
+            let bytes: Vec<u8> = (0..length).map(|at| b'a' + (at % 26) as u8).collect();
+            let name = name(&bytes);
+            assert_eq!(matches!(name.0, Form::Inline { .. }), length <= INLINE_BYTES_MAX, "{length} bytes");
+            assert_eq!(name.as_bytes(), bytes);
+            assert_eq!(name.clone().as_bytes(), bytes);
+            assert_eq!(name.clone(), name);
+            assert_eq!(Name::of_attribute(&bytes), Ok(name));
+        }
+        assert_eq!(Name::new(&[b'a'; NAME_BYTES_MAX + 1]).map_err(|error| error.kind), Err(Kind::NameTooLong));
+    }
+
+    #[test]
+    fn both_forms_are_ordered_and_hashed_by_their_bytes() {
+        let state = RandomState::new();
+        // Lengths and bytes disagree about the order: the longest come first, last, and in between.
+        let all: Vec<Vec<u8>> =
+            [b'a', b'b', b'c'].iter().flat_map(|&byte| LENGTHS.map(|length| vec![byte; length])).collect();
+        for one in &all {
+            for other in &all {
+                assert_eq!(name(one).cmp(&name(other)), one.cmp(other));
+                assert_eq!(name(one) == name(other), one == other);
+            }
+            assert_eq!(state.hash_one(name(one)), state.hash_one(one.as_slice()));
+        }
     }
 }

@@ -164,6 +164,10 @@ pub enum Op {
     VolumeList,
 }
 
+// A request is moved several times on its way, from the front's message into the future of each floor, and its answer on
+// the way back. What is larger and rare belongs behind a pointer.
+const _: () = assert!(size_of::<Op>() <= 128 && size_of::<Reply>() <= 128);
+
 impl Op {
     /// Short name for ledgers and tables.
     pub fn name(&self) -> &'static str {
@@ -264,7 +268,7 @@ pub struct StatFs {
 }
 
 /// A volume of the brick.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Volume {
     /// Its id, never reused.
     pub id: VolumeId,

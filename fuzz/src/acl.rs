@@ -59,7 +59,7 @@ impl One {
     fn apply(&mut self, decision: &Decision) {
         for edit in decision.parts.iter().flat_map(|part| &part.edits) {
             match edit {
-                Edit::XattrPut { name, value, .. } => drop(self.xattrs.insert(*name, value.clone())),
+                Edit::XattrPut { name, value, .. } => drop(self.xattrs.insert(name.clone(), value.clone())),
                 Edit::XattrDrop { name, .. } => drop(self.xattrs.remove(name)),
                 edit => self.inode = apply_inode(self.inode, edit),
             }
@@ -94,7 +94,7 @@ pub fn run(bytes: &[u8]) -> Answer {
     let inode = Inode { kind, mode: 0o640, links: 1, ..blank() };
     let mut one = One { inode: Some(inode), xattrs: Xattrs::new() };
     let caller = Caller { volume: VolumeId(1), uid: 7, gid: 8, umask: 0o22 };
-    let op = Op::SetXattr { ino: INO, name, value: value.into(), how, kill_setgid: choice & 32 != 0 };
+    let op = Op::SetXattr { ino: INO, name: name.clone(), value: value.into(), how, kill_setgid: choice & 32 != 0 };
     let decided = evaluate(&op, &caller, &mut one);
     let result = match &decided {
         Ok(decision) => {

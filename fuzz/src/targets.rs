@@ -209,7 +209,7 @@ fn some_edits() -> Vec<Vec<Edit>> {
         ],
         vec![
             Edit::InodePut { ino, inode: inode() },
-            Edit::EntryPut { dir: ino, name, ino: Ino(3), kind: FileKind::Link, cookie: 4 },
+            Edit::EntryPut { dir: ino, name: name.clone(), ino: Ino(3), kind: FileKind::Link, cookie: 4 },
             Edit::TargetPut { ino, target: (*b"goal").into() },
             Edit::InodeTouch { ino, links: -1, entries: 1, mtime: time, ctime: time },
         ],
@@ -229,7 +229,7 @@ fn some_edits() -> Vec<Vec<Edit>> {
             Edit::VolumePut(volume()),
             Edit::VolumeDrop { id: VolumeId(6) },
             Edit::SessionDrop { session: SessionId(2) },
-            Edit::XattrPut { ino, name: attribute, value: (*b"ab").into() },
+            Edit::XattrPut { ino, name: attribute.clone(), value: (*b"ab").into() },
             Edit::XattrDrop { ino, name: attribute },
         ],
     ]

@@ -69,7 +69,7 @@ impl Groups {
                 let Some(cookies) = generation.cookies.get(&(context.volume, dir)) else { continue };
                 for (&cookie, entry) in cookies.range(after.saturating_add(1)..=end) {
                     match entry {
-                        Some(entry) => page.insert(cookie, *entry),
+                        Some(entry) => page.insert(cookie, entry.clone()),
                         None => page.remove(&cookie),
                     };
                 }
@@ -134,13 +134,14 @@ impl Groups {
             };
             let rows = run_blocking(&*self.store().runtime.tasks, read).await?;
             let stored: Result<Vec<_>> = rows.iter().map(|(_, value)| values::decode_volume(value)).collect();
-            let mut volumes: BTreeMap<_, _> = stored?.into_iter().map(|volume| (volume.name, Some(volume))).collect();
+            let mut volumes: BTreeMap<_, _> =
+                stored?.into_iter().map(|volume| (volume.name.clone(), Some(volume))).collect();
             let state = group.state.lock();
             if state.merges != merges {
                 continue;
             }
             for generation in state.frozen.as_deref().into_iter().chain([&state.active]) {
-                volumes.extend(generation.volumes.iter().map(|(name, volume)| (*name, *volume)));
+                volumes.extend(generation.volumes.iter().map(|(name, volume)| (name.clone(), volume.clone())));
             }
             return Ok(volumes.into_values().flatten().collect());
         }

@@ -122,7 +122,7 @@ fn load_volumes(index: &dyn Index, state: &mut State) -> Result<()> {
     let (from, to) = keys::volumes();
     for (_, value) in index.scan(&from, &to, usize::MAX)? {
         let volume = values::decode_volume(&value)?;
-        state.learn_volume(&volume.name, Some(volume));
+        state.learn_volume(&volume.name.clone(), Some(volume));
     }
     Ok(())
 }

@@ -85,7 +85,10 @@ pub struct Generation {
 
 // Rough costs of map entries with their allocations, for the memory bound.
 const INODE_BYTES: usize = 200;
-const ENTRY_BYTES: usize = 500;
+/// Two trees hold an entry, in 40 bytes by name and 64 by cookie; their nodes are half full and have heads: 210. The key has
+/// an allocation of at least 32. The rest is for directories of which little has changed: each has nodes of its own. What
+/// depends on the name's length is added.
+const ENTRY_BYTES: usize = 300;
 const LEAF_BYTES: usize = 120;
 const SLOT_BYTES: usize = 24;
 const PROMISE_BYTES: usize = 100;
@@ -186,7 +189,7 @@ impl Generation {
             Edit::IntentDrop { id } => drop(self.intents.insert(*id, None)),
             Edit::FollowedPut { id } => drop(self.followed.insert(*id, true)),
             Edit::FollowedDrop { id } => drop(self.followed.insert(*id, false)),
-            Edit::VolumePut(volume) => drop(self.volumes.insert(volume.name, Some(*volume))),
+            Edit::VolumePut(volume) => drop(self.volumes.insert(volume.name.clone(), Some(volume.clone()))),
             Edit::SessionDrop { session } => drop(self.sessions.insert(*session, None)),
             Edit::VolumeDrop { id } => self.drop_volume(*id),
             Edit::InodePut { .. }
@@ -205,7 +208,7 @@ impl Generation {
         self.bytes += XATTR_BYTES + value.map_or(0, |value| value.len());
         // What is decided of an inode that is gone says nothing.
         if let Some(changes) = self.xattrs.entry((volume, ino)).or_insert_with(|| Some(XattrChanges::new())) {
-            changes.insert(*name, value.cloned());
+            changes.insert(name.clone(), value.cloned());
         }
     }
 
@@ -218,7 +221,7 @@ impl Generation {
                 names.insert(name.as_bytes().into(), entry);
             }
         }
-        let by_cookie = entry.map(|entry| (*name, entry.ino, entry.kind));
+        let by_cookie = entry.map(|entry| (name.clone(), entry.ino, entry.kind));
         self.cookies.entry((volume, dir)).or_default().insert(cookie, by_cookie);
     }
 
@@ -265,7 +268,7 @@ impl Generation {
             }
         }
         for (&(volume, dir), cookies) in &self.cookies {
-            changes.extend(cookies.iter().map(|(&cookie, entry)| Change::Cookie(volume, dir, cookie, *entry)));
+            changes.extend(cookies.iter().map(|(&cookie, entry)| Change::Cookie(volume, dir, cookie, entry.clone())));
         }
         for (&(volume, ino), target) in &self.targets {
             changes.push(Change::Target(volume, ino, target.clone()));
@@ -283,7 +286,7 @@ impl Generation {
         changes.extend(self.intents.iter().map(|(&id, intent)| Change::Intent(id, intent.clone())));
         changes.extend(self.followed.iter().map(|(&id, &is)| Change::Followed(id, is)));
         changes.extend(self.sessions.iter().map(|(&id, results)| Change::Session(id, results.clone())));
-        changes.extend(self.volumes.iter().map(|(&name, volume)| Change::Volume(name, *volume)));
+        changes.extend(self.volumes.iter().map(|(name, volume)| Change::Volume(name.clone(), volume.clone())));
         changes.extend(self.volume_drops.iter().map(|&id| Change::VolumeDrop(id)));
         changes
     }

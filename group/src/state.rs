@@ -269,10 +269,10 @@ impl State {
     }
     /// A volume of the catalogue.
     pub fn volume(&self, name: &Name) -> Seen<Volume> {
-        let frozen = || self.frozen.as_ref()?.volumes.get(name).copied();
-        let overlay = self.active.volumes.get(name).copied().or_else(frozen);
-        match overlay.or_else(|| self.volumes.get(name).copied()) {
-            Some(volume) => Seen::Known(volume),
+        let frozen = || self.frozen.as_ref()?.volumes.get(name);
+        let overlay = self.active.volumes.get(name).or_else(frozen);
+        match overlay.or_else(|| self.volumes.get(name)) {
+            Some(volume) => Seen::Known(volume.clone()),
             None => Seen::Missing,
         }
     }
@@ -375,7 +375,7 @@ impl State {
     }
     /// A volume was read from the index.
     pub fn learn_volume(&mut self, name: &Name, volume: Option<Volume>) {
-        self.volumes.insert(*name, volume);
+        self.volumes.insert(name.clone(), volume);
     }
     /// A leaf was read from the index; a stale one says nothing (rule K6).
     pub fn learn_leaf(&mut self, volume: VolumeId, key: LeafKey, leaf: Leaf) {
@@ -492,10 +492,10 @@ impl State {
 
     fn forget_volume(&mut self, id: VolumeId) {
         // The catalogue is keyed by name: find the volume's row, in the overlay or below it.
-        let known = self.volumes.values().flatten().copied();
-        let frozen = self.frozen.iter().flat_map(|frozen| frozen.volumes.values().flatten().copied());
-        let active = self.active.volumes.values().flatten().copied();
-        let name = known.chain(frozen).chain(active).find(|volume| volume.id == id).map(|volume| volume.name);
+        let known = self.volumes.values().flatten();
+        let frozen = self.frozen.iter().flat_map(|frozen| frozen.volumes.values().flatten());
+        let active = self.active.volumes.values().flatten();
+        let name = known.chain(frozen).chain(active).find(|volume| volume.id == id).map(|volume| volume.name.clone());
         if let Some(name) = name {
             self.active.volumes.insert(name, None);
         }
@@ -638,7 +638,7 @@ impl State {
         for (key, patch) in &frozen.leaves {
             self.leaves.change(key, |leaf| leaf.lay(&patch.leaf));
         }
-        self.volumes.extend(frozen.volumes.iter().map(|(name, volume)| (*name, *volume)));
+        self.volumes.extend(frozen.volumes.iter().map(|(name, volume)| (name.clone(), volume.clone())));
         Some(frozen)
     }
 }

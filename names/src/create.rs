@@ -146,7 +146,7 @@ pub(crate) fn name(
     let now = view.now();
     let (stamp, ctime) = (home.ctime.tick(now), old.ctime.tick(now));
     let mut draft = Draft::new(caller.volume, parent.group());
-    draft.edit(parent, Edit::EntryPut { dir: parent, name: *name, ino, kind: old.kind, cookie });
+    draft.edit(parent, Edit::EntryPut { dir: parent, name: name.clone(), ino, kind: old.kind, cookie });
     draft.edit(parent, Edit::InodeTouch { ino: parent, links: 0, entries: 1, mtime: stamp, ctime: stamp });
     draft.edit(ino, Edit::InodeTouch { ino, links: 1, entries: 0, mtime: TIME_KEPT, ctime });
     if old.links == 0 {
@@ -188,7 +188,7 @@ fn born(
     let stamp = home.ctime.tick(now);
     let links = i32::from(wish.kind == FileKind::Directory);
     let mut draft = Draft::new(caller.volume, parent.group());
-    draft.edit(parent, Edit::EntryPut { dir: parent, name: *name, ino, kind: wish.kind, cookie });
+    draft.edit(parent, Edit::EntryPut { dir: parent, name: name.clone(), ino, kind: wish.kind, cookie });
     draft.edit(parent, Edit::InodeTouch { ino: parent, links, entries: 1, mtime: stamp, ctime: stamp });
     draft.edit(ino, Edit::InodePut { ino, inode });
     if let Some(target) = wish.target {

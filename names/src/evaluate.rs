@@ -83,7 +83,7 @@ fn read_link(view: &mut dyn View, ino: Ino) -> Result<Decision, Stop> {
     if inode(view, ino)?.kind != FileKind::Link {
         return refuse(Kind::Invalid, "only symbolic links have targets");
     }
-    match known(view.target(ino), Need::Target(ino))? {
+    match known(view.target(ino), || Need::Target(ino))? {
         Some(target) => Ok(Decision::unchanged(Reply::Target(target), Outcome::Done)),
         None => Err(Error::new(Kind::Corrupt, "a symbolic link has no target").with(ino).into()),
     }

@@ -6,8 +6,6 @@
 //! Absent by design: no I/O, no async, no clock, no store; no permission checks (the kernel makes them:
 //! default_permissions) and no walk up a directory's ancestors (whoever holds the volume's rename token walks).
 #![forbid(unsafe_code)]
-// A miss carries a name by value: it is rare, and the operation allocates nothing on its way.
-#![allow(clippy::result_large_err)]
 
 mod acl;
 mod apply;

@@ -48,7 +48,7 @@ fn remove(
     let stamp = home.ctime.tick(now);
     let links = -i32::from(found.kind == FileKind::Directory);
     let mut draft = Draft::new(caller.volume, parent.group());
-    draft.edit(parent, Edit::EntryDrop { dir: parent, name: *name, cookie: found.cookie });
+    draft.edit(parent, Edit::EntryDrop { dir: parent, name: name.clone(), cookie: found.cookie });
     draft.edit(parent, Edit::InodeTouch { ino: parent, links, entries: -1, mtime: stamp, ctime: stamp });
     fate.into_iter().for_each(|edit| draft.edit(found.ino, edit));
     draft.decide(view, Reply::Done, Outcome::Done)

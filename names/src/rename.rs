@@ -119,13 +119,13 @@ fn decide(
     let mut draft = Draft::new(caller.volume, to.dir.group());
     if whiteout {
         let (ino, inode) = create::whiteout(view, caller, (from.dir, &found.old_home))?;
-        let (name, kind, cookie) = (*from.name, inode.kind, old_cookie);
+        let (name, kind, cookie) = (from.name.clone(), inode.kind, old_cookie);
         draft.edit(from.dir, Edit::EntryPut { dir: from.dir, name, ino, kind, cookie });
         draft.edit(ino, Edit::InodePut { ino, inode });
     } else {
-        draft.edit(from.dir, Edit::EntryDrop { dir: from.dir, name: *from.name, cookie: old_cookie });
+        draft.edit(from.dir, Edit::EntryDrop { dir: from.dir, name: from.name.clone(), cookie: old_cookie });
     }
-    draft.edit(to.dir, Edit::EntryPut { dir: to.dir, name: *to.name, ino, kind, cookie });
+    draft.edit(to.dir, Edit::EntryPut { dir: to.dir, name: to.name.clone(), ino, kind, cookie });
     touch_homes(&mut draft, from, to, found, i64::from(!whiteout), now);
     let ctime = found.moved.ctime.tick(now);
     draft.edit(ino, Edit::InodeTouch { ino, links: 0, entries: 0, mtime: TIME_KEPT, ctime });
@@ -183,7 +183,8 @@ pub(crate) fn exchange(view: &mut dyn View, caller: &Caller, one: Spot, other: S
     let mut draft = Draft::new(caller.volume, other.dir.group());
     for ((spot, place, _), (_, comes, inode)) in [(&sides[0], &sides[1]), (&sides[1], &sides[0])] {
         let Entry { ino, kind, .. } = *comes;
-        draft.edit(spot.dir, Edit::EntryPut { dir: spot.dir, name: *spot.name, ino, kind, cookie: place.cookie });
+        draft
+            .edit(spot.dir, Edit::EntryPut { dir: spot.dir, name: spot.name.clone(), ino, kind, cookie: place.cookie });
         let ctime = inode.ctime.tick(now);
         draft.edit(ino, Edit::InodeTouch { ino, links: 0, entries: 0, mtime: TIME_KEPT, ctime });
         if across && kind == FileKind::Directory {

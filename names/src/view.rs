@@ -26,7 +26,7 @@ pub enum Seen<T> {
 }
 
 /// What evaluate lacks: the caller fetches it and evaluates again.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Need {
     /// The inode.
     Inode(Ino),
@@ -87,8 +87,7 @@ pub struct Caller {
     pub umask: u16,
 }
 
-/// Why there is no decision. A need carries a name by value, for the same reason as in the crate's head.
-#[allow(clippy::large_enum_variant)]
+/// Why there is no decision.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Stop {
     /// The operation is refused; this is the answer to the client.
@@ -115,17 +114,17 @@ pub(crate) fn refuse<T>(kind: Kind, what: &'static str) -> Result<T, Stop> {
 }
 
 /// What the view knows, or the need that stands for what it lacks.
-pub(crate) fn known<T>(seen: Seen<T>, need: Need) -> Result<Option<T>, Stop> {
+pub(crate) fn known<T>(seen: Seen<T>, need: impl FnOnce() -> Need) -> Result<Option<T>, Stop> {
     match seen {
         Seen::Known(value) => Ok(value),
-        Seen::Missing => Err(Stop::Need(need)),
+        Seen::Missing => Err(Stop::Need(need())),
         Seen::Elsewhere(group) => Err(Stop::Need(Need::Group(group))),
     }
 }
 
 /// An inode that a client names by number: gone means that its number is stale.
 pub(crate) fn inode(view: &mut dyn View, ino: Ino) -> Result<Inode, Stop> {
-    match known(view.inode(ino), Need::Inode(ino))? {
+    match known(view.inode(ino), || Need::Inode(ino))? {
         Some(inode) => Ok(inode),
         None => refuse(Kind::Stale, "the inode is gone"),
     }
@@ -142,12 +141,12 @@ pub(crate) fn directory(view: &mut dyn View, ino: Ino) -> Result<Inode, Stop> {
 
 /// The entry of a name, if there is one.
 pub(crate) fn entry(view: &mut dyn View, dir: Ino, name: &Name) -> Result<Option<Entry>, Stop> {
-    known(view.entry(dir, name), Need::Entry(dir, *name))
+    known(view.entry(dir, name), || Need::Entry(dir, name.clone()))
 }
 
 /// The inode that an entry points to; both change together, so a dangling entry is damage.
 pub(crate) fn child(view: &mut dyn View, entry: Entry) -> Result<Inode, Stop> {
-    match known(view.inode(entry.ino), Need::Inode(entry.ino))? {
+    match known(view.inode(entry.ino), || Need::Inode(entry.ino))? {
         Some(inode) if inode.kind == entry.kind => Ok(inode),
         Some(_) => Err(Error::new(Kind::Corrupt, "entry and inode differ in kind").with(entry.ino).into()),
         None => Err(Error::new(Kind::Corrupt, "an entry points to no inode").with(entry.ino).into()),

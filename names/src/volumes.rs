@@ -32,9 +32,9 @@ pub(crate) fn create(
         links: 2,
         ..Inode::blank(FileKind::Directory, root, root, now)
     };
-    let volume = Volume { id, name: *name, root, created: now, size_bytes };
+    let volume = Volume { id, name: name.clone(), root, created: now, size_bytes };
     let mut draft = Draft::new(CATALOGUE, FIRST_GROUP);
-    draft.edit_in(CATALOGUE, FIRST_GROUP, Edit::VolumePut(volume));
+    draft.edit_in(CATALOGUE, FIRST_GROUP, Edit::VolumePut(volume.clone()));
     draft.edit_in(id, FIRST_GROUP, Edit::InodePut { ino: root, inode });
     draft.decide(view, Reply::Volume(volume), Outcome::Inode(root))
 }
@@ -50,5 +50,5 @@ pub(crate) fn delete(view: &mut dyn View, name: &Name) -> Result<Decision, Stop>
 }
 
 fn find(view: &mut dyn View, name: &Name) -> Result<Option<Volume>, Stop> {
-    known(view.volume(name), Need::Volume(*name))
+    known(view.volume(name), || Need::Volume(name.clone()))
 }

@@ -21,7 +21,7 @@ pub(crate) fn of(view: &mut dyn View, ino: Ino, inode: &Inode) -> Result<Option<
     if !inode.xattrs {
         return Ok(None);
     }
-    known(view.xattrs(ino), Need::Xattrs(ino))
+    known(view.xattrs(ino), || Need::Xattrs(ino))
 }
 
 fn check_name(name: &Name) -> Result<(), Stop> {
@@ -88,10 +88,10 @@ pub(crate) fn set(
     let mut left: Xattrs = there.map_or_else(Xattrs::new, |all| (*all).clone());
     let edit = match value {
         Some(value) => {
-            left.insert(*name, value.clone());
-            Some(Edit::XattrPut { ino, name: *name, value })
+            left.insert(name.clone(), value.clone());
+            Some(Edit::XattrPut { ino, name: name.clone(), value })
         }
-        None => left.remove(name).map(|_| Edit::XattrDrop { ino, name: *name }),
+        None => left.remove(name).map(|_| Edit::XattrDrop { ino, name: name.clone() }),
     };
     let names: usize = left.keys().map(|name| name.as_bytes().len() + 1).sum();
     let values: usize = left.values().map(|value| value.len()).sum();
@@ -110,7 +110,7 @@ pub(crate) fn remove(view: &mut dyn View, caller: &Caller, ino: Ino, name: &Name
     match there.filter(|all| all.contains_key(name)) {
         Some(all) => {
             new.xattrs = all.len() > 1;
-            changed(view, caller, (ino, new), Some(Edit::XattrDrop { ino, name: *name }))
+            changed(view, caller, (ino, new), Some(Edit::XattrDrop { ino, name: name.clone() }))
         }
         None if name.as_bytes() == acl::ACCESS || name.as_bytes() == acl::DEFAULT => {
             Ok(Decision::unchanged(Reply::Done, Outcome::Done))

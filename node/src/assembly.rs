@@ -315,7 +315,7 @@ impl Brick {
     pub fn volumes(&self) -> Result<Vec<base::Volume>> {
         match self.call(Op::VolumeList)? {
             Reply::Volumes(mut volumes) => {
-                volumes.sort_by_key(|volume| volume.name);
+                volumes.sort_by(|one, other| one.name.cmp(&other.name));
                 Ok(volumes)
             }
             other => panic!("a list of volumes is answered with one, not {other:?}"),
@@ -323,7 +323,7 @@ impl Brick {
     }
     /// Creates a volume; durable when this returns.
     pub fn create_volume(&self, name: &Name, size_bytes: Option<u64>) -> Result<base::Volume> {
-        match self.call(Op::VolumeCreate { name: *name, size_bytes })? {
+        match self.call(Op::VolumeCreate { name: name.clone(), size_bytes })? {
             Reply::Volume(volume) => {
                 self.call(Op::SyncAll)?;
                 Ok(volume)
@@ -335,7 +335,7 @@ impl Brick {
     pub fn delete_volume(&self, volume: &base::Volume) -> Result<()> {
         let (groups, reactors, id) = (self.groups.clone(), self.reactors()?, volume.id);
         on_core(&reactors, move || async move { groups.end_session(id).await })?;
-        self.call(Op::VolumeDelete { name: volume.name })?;
+        self.call(Op::VolumeDelete { name: volume.name.clone() })?;
         self.call(Op::SyncAll).map(drop)
     }
 

@@ -134,7 +134,7 @@ impl Model {
     fn xattr(&mut self, op: &Op) -> Result<(), String> {
         match op {
             Op::SetXattr { ino, name, value, .. } => {
-                self.node(*ino)?.xattrs.insert(*name, value.clone());
+                self.node(*ino)?.xattrs.insert(name.clone(), value.clone());
                 Ok(())
             }
             Op::RemoveXattr { ino, name } => match self.node(*ino)?.xattrs.remove(name) {
@@ -168,7 +168,7 @@ impl Model {
         }
         let directory = node.kind == FileKind::Directory;
         let home = self.directory(parent)?;
-        if home.entries.insert(*name, ino).is_some() {
+        if home.entries.insert(name.clone(), ino).is_some() {
             return Err(format!("the name {name:?} in {parent:?} was taken"));
         }
         home.links += u32::from(directory);
@@ -191,7 +191,7 @@ impl Model {
 
     fn link(&mut self, ino: Ino, parent: Ino, name: &Name) -> Result<(), String> {
         self.node(ino)?.links += 1;
-        match self.directory(parent)?.entries.insert(*name, ino) {
+        match self.directory(parent)?.entries.insert(name.clone(), ino) {
             None => Ok(()),
             Some(_) => Err(format!("the name {name:?} in {parent:?} was taken")),
         }
@@ -224,7 +224,7 @@ impl Model {
     fn exchange(&mut self, one: (Ino, &Name), other: (Ino, &Name)) -> Result<(), String> {
         let (first, second) = (self.take(one.0, one.1)?, self.take(other.0, other.1)?);
         for ((dir, name), (from, comes)) in [(one, (other.0, second)), (other, (one.0, first))] {
-            self.directory(dir)?.entries.insert(*name, comes);
+            self.directory(dir)?.entries.insert(name.clone(), comes);
             if self.node(comes)?.kind == FileKind::Directory {
                 self.node(from)?.links -= 1;
                 self.node(dir)?.links += 1;
@@ -237,7 +237,7 @@ impl Model {
     fn rename(&mut self, (from, name): (Ino, &Name), (to, new_name): (Ino, &Name)) -> Result<(), String> {
         let ino = self.take(from, name)?;
         let directory = self.node(ino)?.kind == FileKind::Directory;
-        let replaced = self.directory(to)?.entries.insert(*new_name, ino);
+        let replaced = self.directory(to)?.entries.insert(new_name.clone(), ino);
         if let Some(replaced) = replaced {
             self.unname(to, replaced)?;
         }

@@ -387,7 +387,7 @@ impl Scenario<'_> {
         let volume = match served.groups.volume(&name).await {
             Ok(volume) => volume,
             Err(_) => {
-                first.deliver(key, Op::VolumeCreate { name, size_bytes: None }, 0).await?;
+                first.deliver(key, Op::VolumeCreate { name: name.clone(), size_bytes: None }, 0).await?;
                 served.groups.volume(&name).await?
             }
         };
@@ -406,7 +406,7 @@ impl Scenario<'_> {
             nodes.map(|(ino, _)| *ino).filter(|ino| *ino != volume.root).collect()
         };
         let entries = self.state.model.nodes.iter().flat_map(|(dir, node)| {
-            node.entries.iter().map(|(name, ino)| (*dir, *name, self.state.model.nodes[ino].kind))
+            node.entries.iter().map(|(name, ino)| (*dir, name.clone(), self.state.model.nodes[ino].kind))
         });
         shared.found(known(FileKind::Directory), known(FileKind::File), entries.collect());
         for number in 1..=self.profile.clients {

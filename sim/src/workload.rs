@@ -574,7 +574,7 @@ impl Client {
     }
 
     fn rename(&mut self, new_parent: Ino, new_name: Name) -> Op {
-        let (parent, name) = self.entry(|_| true).unwrap_or((new_parent, new_name));
+        let (parent, name) = self.entry(|_| true).unwrap_or((new_parent, new_name.clone()));
         // Half of the time onto a name that is known to be taken.
         let target = if self.rng.one_in(2) { self.entry(|_| true) } else { None };
         let exchanges = target.is_some() && self.rng.one_in(4);
@@ -642,8 +642,8 @@ impl Client {
         if all.is_empty() {
             return None;
         }
-        let &&(dir, name, _) = &all[self.rng.below(all.len() as u64) as usize];
-        Some((dir, name))
+        let (dir, name, _) = all[self.rng.below(all.len() as u64) as usize];
+        Some((*dir, name.clone()))
     }
 
     fn learn(&mut self, op: &Op, answer: &base::Result<Answer>) {
@@ -662,7 +662,7 @@ impl Client {
         match op {
             Op::Create { parent, name, .. } | Op::MakeDir { parent, name, .. } | Op::SymLink { parent, name, .. } => {
                 let Some(attr) = born else { return };
-                known.entries.push((*parent, *name, attr.inode.kind));
+                known.entries.push((*parent, name.clone(), attr.inode.kind));
                 match attr.inode.kind {
                     FileKind::Directory => known.dirs.push(attr.ino),
                     FileKind::File => known.files.push(attr.ino),
@@ -678,7 +678,7 @@ impl Client {
                 self.handles.push(attr.ino);
             }
             Op::Link { new_parent, new_name, .. } => {
-                known.entries.extend(born.map(|attr| (*new_parent, *new_name, attr.inode.kind)));
+                known.entries.extend(born.map(|attr| (*new_parent, new_name.clone(), attr.inode.kind)));
             }
             Op::Open { ino, .. } => self.handles.push(*ino),
             Op::Unlink { parent, name } | Op::RemoveDir { parent, name } => {
@@ -695,9 +695,10 @@ impl Client {
                 }
             }
             Op::Rename { parent, name, new_parent, new_name, .. } => {
-                let moved = known.entries.iter().find(|(dir, known, _)| (dir, known) == (parent, name)).copied();
+                let moved = known.entries.iter().find(|(dir, known, _)| (dir, known) == (parent, name));
+                let moved = moved.map(|(.., kind)| (*new_parent, new_name.clone(), *kind));
                 known.entries.retain(|(dir, known, _)| (dir, known) != (parent, name));
-                known.entries.extend(moved.map(|(.., kind)| (*new_parent, *new_name, kind)));
+                known.entries.extend(moved);
             }
             _ => {}
         }

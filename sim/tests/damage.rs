@@ -247,8 +247,8 @@ async fn compare(served: &Served, expected: &Found) -> std::result::Result<bool,
                     _ => BTreeMap::new(),
                 });
                 reported |= judge(&format!("the listing of {ino:?}"), entries, &node.entries)?;
-                for (&name, child) in &node.entries {
-                    let found = client.ask(Op::Lookup { parent: ino, name }, 0).await;
+                for (name, child) in &node.entries {
+                    let found = client.ask(Op::Lookup { parent: ino, name: name.clone() }, 0).await;
                     let right = Reply::Attr(base::Attr { ino: *child, inode: expected.inodes[child] });
                     reported |= judge(&format!("{name:?} in {ino:?}"), found, &right)?;
                 }
@@ -265,8 +265,8 @@ async fn compare(served: &Served, expected: &Found) -> std::result::Result<bool,
                 }
             }
         }
-        for (&name, value) in &node.xattrs {
-            let told = client.ask(Op::GetXattr { ino, name }, 0).await;
+        for (name, value) in &node.xattrs {
+            let told = client.ask(Op::GetXattr { ino, name: name.clone() }, 0).await;
             reported |= judge(&format!("{name:?} of {ino:?}"), told, &Reply::Value(value.clone()))?;
         }
     }
@@ -283,10 +283,10 @@ async fn stir(served: &Served, expected: &Found) {
             let set = SetAttr { size: Some(node.bytes.len() as u64 / 2), ..SetAttr::default() };
             let _ = client.ask(Op::SetAttr { ino, set }, 0).await;
         }
-        for (&name, child) in &node.entries {
+        for (name, child) in &node.entries {
             let op = match expected.model.nodes[child].kind {
                 FileKind::Directory => Op::MakeDir { parent: *child, name: self::name("new"), mode: 0o755 },
-                _ => Op::Unlink { parent: ino, name },
+                _ => Op::Unlink { parent: ino, name: name.clone() },
             };
             let _ = client.ask(op, 0).await;
         }

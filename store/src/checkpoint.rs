@@ -31,7 +31,7 @@ pub fn lay_xattrs(all: &mut Xattrs, changes: &XattrChanges) {
     }
     for (name, value) in changes {
         match value {
-            Some(value) => all.insert(*name, value.clone()),
+            Some(value) => all.insert(name.clone(), value.clone()),
             None => all.remove(name),
         };
     }

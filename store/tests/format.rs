@@ -177,7 +177,7 @@ fn edits_and_their_codes() {
     let (ino, time) = (Ino(2), Time(3));
     let name = Name::new(b"xyz").expect("a name");
     let id = IntentId { group: GroupId(4), number: 5 };
-    let volume = Volume { id: VolumeId(6), name, root: Ino(7), created: Time(8), size_bytes: Some(9) };
+    let volume = Volume { id: VolumeId(6), name: name.clone(), root: Ino(7), created: Time(8), size_bytes: Some(9) };
     let (mtime, ctime) = (Time(9), Time(10));
     let follow = vec![Follow { volume: VolumeId(1), group: GroupId(2), edits: vec![Edit::InodeDrop { ino }] }];
     let rows: Vec<(u8, usize, Edit)> = vec![
@@ -189,8 +189,8 @@ fn edits_and_their_codes() {
         (6, 8, Edit::InodeDrop { ino }),
         (7, 8, Edit::OrphanPut { ino }),
         (8, 8, Edit::OrphanDrop { ino }),
-        (9, 25 + 5, Edit::EntryPut { dir: ino, name, ino: Ino(3), kind: FileKind::Link, cookie: 4 }),
-        (10, 16 + 5, Edit::EntryDrop { dir: ino, name, cookie: 4 }),
+        (9, 25 + 5, Edit::EntryPut { dir: ino, name: name.clone(), ino: Ino(3), kind: FileKind::Link, cookie: 4 }),
+        (10, 16 + 5, Edit::EntryDrop { dir: ino, name: name.clone(), cookie: 4 }),
         (11, 8 + 2 + 4, Edit::TargetPut { ino, target: (*b"goal").into() }),
         (12, 18 + 3 * 4, Edit::Map { ino, first: 3, crcs: (7..10).collect() }),
         (13, 12 + 2 + 9 + 9, Edit::IntentPut(Intent { id, follow })),
@@ -202,7 +202,7 @@ fn edits_and_their_codes() {
         (19, 8, Edit::SessionDrop { session: SessionId(2) }),
         (20, 24, Edit::Reserve { ino, first: 3, count: 4 }),
         (21, 32, Edit::Punch { ino, first: 3, count: 4, trim: 5 }),
-        (23, 8 + 5 + 4 + 2, Edit::XattrPut { ino, name, value: (*b"ab").into() }),
+        (23, 8 + 5 + 4 + 2, Edit::XattrPut { ino, name: name.clone(), value: (*b"ab").into() }),
         (24, 8 + 5, Edit::XattrDrop { ino, name }),
     ];
     for (code, length, edit) in rows {

@@ -48,6 +48,9 @@ pub struct Message {
     pub payload_bytes: usize,
 }
 
+// It is moved several times before it is answered, for the reason that stands beside `Op`.
+const _: () = assert!(size_of::<Message>() <= 192);
+
 impl Message {
     /// Bytes of data that it brings or asks for.
     pub fn bytes(&self) -> usize {

@@ -227,7 +227,7 @@ fn attributes_by_name() {
     };
     let op = |how, kill_setgid| {
         let value = (*b"v\0w").into();
-        Ok(Ask::Done(Op::SetXattr { ino, name, value, how, kill_setgid }))
+        Ok(Ask::Done(Op::SetXattr { ino, name: name.clone(), value, how, kill_setgid }))
     };
     assert_eq!(set(0, 0), op(SetHow::Any, false));
     assert_eq!(set(libc::XATTR_CREATE, 1), op(SetHow::Create, true));
@@ -238,7 +238,7 @@ fn attributes_by_name() {
     let short = asked(opcode::SETXATTR, |w| w.u32(4).u32(0).u32(0).u32(0).bytes(b"user./\0v\0w"));
     assert_eq!(short.expect_err("the value is cut off").kind, Kind::Invalid);
     let get = asked(opcode::GETXATTR, |w| w.u32(7).u32(0).bytes(b"user./\0"));
-    assert_eq!(get, Ok(Ask::Xattrs(Op::GetXattr { ino, name }, 7)));
+    assert_eq!(get, Ok(Ask::Xattrs(Op::GetXattr { ino, name: name.clone() }, 7)));
     let list = asked(opcode::LISTXATTR, |w| w.u32(0).u32(0));
     assert_eq!(list, Ok(Ask::Xattrs(Op::ListXattr { ino }, 0)));
     let remove = asked(opcode::REMOVEXATTR, |w| w.bytes(b"user./\0"));

@@ -183,7 +183,7 @@ impl Tree {
         let cookie = 3 + self.next;
         self.next += 1;
         let node = self.node_mut(parent)?;
-        node.entries.insert(cookie, (name, ino));
+        node.entries.insert(cookie, (name.clone(), ino));
         node.names.insert(name.as_bytes().to_vec(), cookie);
         Ok(())
     }
@@ -326,9 +326,9 @@ impl Tree {
     }
     fn read_dir(&self, ino: Ino, cookie: u64, count: u32, plus: bool) -> Result<Reply> {
         let entries = self.node(ino)?.entries.range(cookie + 1..).take(count as usize);
-        let entries = entries.map(|(&cookie, &(name, ino))| {
+        let entries = entries.map(|(&cookie, (name, ino))| {
             let inode = self.nodes[&ino.0].inode;
-            DirEntry { cookie, ino, kind: inode.kind, name, attr: plus.then_some(inode) }
+            DirEntry { cookie, ino: *ino, kind: inode.kind, name: name.clone(), attr: plus.then_some(inode) }
         });
         Ok(Reply::Entries(entries.collect()))
     }

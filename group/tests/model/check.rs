@@ -435,13 +435,13 @@ fn a_redo_that_is_cut_off_is_not_done_twice() {
         let (runtime, index) = (world.runtime(), brick.index.crashed(0));
         world.crash_at_step(step, if step % 2 == 0 { Side::Before } else { Side::After });
         let ran = world.run(async {
-            let rig = Rig::existing((runtime, index.clone()), Shape::SMALL, volume).await;
+            let rig = Rig::existing((runtime, index.clone()), Shape::SMALL, volume.clone()).await;
             rig.runtime.clock.sleep(2_000_000_000).await;
         });
         let mut after = World::from_image(1, world.crash_as(Survival::Nothing, &mut SplitMix(step)));
         let runtime = after.runtime();
         after.block_on(async {
-            let rig = Rig::existing((runtime, index.crashed(0)), Shape::SMALL, volume).await;
+            let rig = Rig::existing((runtime, index.crashed(0)), Shape::SMALL, volume.clone()).await;
             let inode = rig.attr(Op::GetAttr { ino: brick.dir }).await.expect("it is there").inode;
             assert_eq!(u64::from(inode.links), 2 + INTENTS, "step {step}");
         });

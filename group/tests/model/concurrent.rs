@@ -12,7 +12,7 @@ async fn beside<F>(rig: Rig, clients: u64, client: impl Fn(Arc<Rig>, u64) -> F +
 where
     F: Future<Output = ()> + 'static,
 {
-    let all = (1..=clients).map(|number| Arc::new(rig.client(number + 1, rig.volume)));
+    let all = (1..=clients).map(|number| Arc::new(rig.client(number + 1, rig.volume.clone())));
     let tasks = all.zip(1..).map(|(own, number)| move || -> Local { Box::pin(client(own, number)) });
     let groups = rig.groups.clone();
     let checkpoints = move || -> Local {
@@ -216,7 +216,7 @@ fn what_a_truncation_cut_off_stays_zero() {
                 let mut rng = SplitMix(seed);
                 let pauses = [rng.below(20_000), rng.below(20_000)];
                 let clients = (0..2).map(|number| {
-                    let own = rig.client(file.0 * 2 + number, rig.volume);
+                    let own = rig.client(file.0 * 2 + number, rig.volume.clone());
                     move || -> Local {
                         Box::pin(async move {
                             own.runtime.clock.sleep(pauses[number as usize]).await;
@@ -355,7 +355,7 @@ pub fn directories_moved_below_each_other_make_no_loop() {
             let rig = rig.reopen().await;
             let told = Arc::new(Mutex::new(Vec::new()));
             let clients = (0..2).map(|side| {
-                let (own, told) = (rig.client(10 + side as u64, rig.volume), told.clone());
+                let (own, told) = (rig.client(10 + side as u64, rig.volume.clone()), told.clone());
                 let op = moved(side, chains[1 - side].1);
                 move || -> Local {
                     Box::pin(async move {

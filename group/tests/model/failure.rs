@@ -182,7 +182,7 @@ fn a_host_without_space_is_told_and_forgotten_once_there_is_some() {
             runtime.clock.sleep(200_000_000).await;
         }
         let Some(base::Reply::Volume(volume)) = made else { panic!("there is space again: {made:?}") };
-        rig.volume = volume;
+        rig.volume = volume.clone();
         let file = rig.create(volume.root, "file").await.expect("a new file");
         rig.write(file, At::End, &pattern(1, 1 << 20), Sync::Data).await.expect("there is space again");
         let space = rig.groups.store().segments();
@@ -210,7 +210,7 @@ pub fn a_damaged_block_that_is_rewritten_while_it_is_read_is_looked_up_again() {
         assert_eq!(rig.read(file, 0, 4096).await, Err(Kind::Corrupt));
         // And takes long enough for a write in memory beside it.
         disk.set_faults(FaultPlan { slowness: 1000, ..FaultPlan::default() });
-        let (client, written) = (rig.client(7, rig.volume), new.clone());
+        let (client, written) = (rig.client(7, rig.volume.clone()), new.clone());
         let rewrite = move || -> Local {
             Box::pin(async move {
                 client.runtime.clock.sleep(100_000).await;
@@ -320,7 +320,8 @@ fn many_large_names_at_once_fit_into_a_small_memory() {
         let (began, mut admitted) = (rig.runtime.clock.now_ns(), 0);
         for number in 0..3000 {
             let (parent, name) = (rig.volume.root, name(&format!("link-{}", number % 100)));
-            for op in [Op::SymLink { parent, name, target: target.clone() }, Op::Unlink { parent, name }] {
+            for op in [Op::SymLink { parent, name: name.clone(), target: target.clone() }, Op::Unlink { parent, name }]
+            {
                 let context = rig.context();
                 rig.call_as(&context, op, None).await.expect("it waits for memory");
                 admitted += rig.booked_ns(&context, Stage::Admit);

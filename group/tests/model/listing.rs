@@ -57,7 +57,7 @@ pub fn who_stays_is_listed_once_whoever_comes_and_goes() {
                         2 => {
                             // A name replaced by a rename keeps its place.
                             let staying =
-                                *stayed.iter().nth(rng.below(stayed.len() as u64) as usize).expect("some stay");
+                                stayed.iter().nth(rng.below(stayed.len() as u64) as usize).expect("some stay").clone();
                             rig.create(rig.volume.root, "x").await.expect("a new file");
                             let (parent, new_parent) = (rig.volume.root, dir);
                             let (name, new_name) = (name("x"), staying);
@@ -73,7 +73,8 @@ pub fn who_stays_is_listed_once_whoever_comes_and_goes() {
                             .expect("a file replaces a file");
                         }
                         _ if stayed.len() > 10 => {
-                            let gone = *stayed.iter().nth(rng.below(stayed.len() as u64) as usize).expect("some stay");
+                            let gone =
+                                stayed.iter().nth(rng.below(stayed.len() as u64) as usize).expect("some stay").clone();
                             stayed.remove(&gone);
                             unlink(&rig, dir, gone).await;
                         }
@@ -81,8 +82,8 @@ pub fn who_stays_is_listed_once_whoever_comes_and_goes() {
                     }
                 }
             }
-            let names: Vec<_> = listed.iter().map(|entry| entry.name).collect();
-            let once: BTreeSet<_> = names.iter().copied().collect();
+            let names: Vec<_> = listed.iter().map(|entry| entry.name.clone()).collect();
+            let once: BTreeSet<_> = names.iter().cloned().collect();
             assert_eq!(once.len(), names.len(), "seed {seed}: a name is listed twice");
             assert!(stayed.is_subset(&once), "seed {seed}: {:?} missing", stayed.difference(&once));
             assert!(listed.is_sorted_by(|one, next| one.cookie < next.cookie));

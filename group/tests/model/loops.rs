@@ -30,7 +30,7 @@ struct Closed {
 /// `shift`: other directories made before, so that these ones come to lie in other groups.
 async fn closed(runtime: Runtime, shift: u64) -> Closed {
     let rig = Rig::new(runtime, Shape::SMALL).await;
-    let volume = rig.volume;
+    let volume = rig.volume.clone();
     for number in 0..shift {
         rig.mkdir(volume.root, &number.to_string()).await.expect("there is room");
     }
@@ -83,7 +83,7 @@ impl Closed {
         assert!(done.lost.is_empty() && !done.mended.is_empty(), "{done:#?}");
         assert_eq!(checked(&self.runtime, &self.index).await.findings, [""; 0]);
         let (runtime, index) = (self.runtime.clone(), self.index.clone());
-        Rig::existing((runtime, index), Shape::SMALL, self.volume).await
+        Rig::existing((runtime, index), Shape::SMALL, self.volume.clone()).await
     }
     /// The file is where this path leads, from the root on.
     async fn is_at(&self, rig: &Rig, path: &[&str]) {

@@ -388,7 +388,7 @@ impl Plain {
     fn born(&mut self, parent: Ino, name: Option<&Name>, kind: FileKind, mode: u16, ino: Ino) {
         let caller = self.caller;
         let home = self.change(parent);
-        home.names.extend(name.map(|name| (*name, ino)));
+        home.names.extend(name.map(|name| (name.clone(), ino)));
         home.links += u32::from(kind == FileKind::Directory);
         let inherits = home.mode & 0o2000 != 0;
         let home_list = home.xattrs.get(&attribute(DEFAULT)).cloned();
@@ -417,7 +417,7 @@ impl Plain {
         if self.home(parent)?.find(name).is_some() {
             return Err(Kind::Exists);
         }
-        self.change(parent).names.push((*name, ino));
+        self.change(parent).names.push((name.clone(), ino));
         self.change(ino).links += 1;
         self.compare(ino, told);
         Ok(())
@@ -480,7 +480,7 @@ impl Plain {
                 spot.expect("just seen").1 = moved;
                 self.unnamed(old);
             }
-            None => self.change(to.0).names.push((*to.1, moved)),
+            None => self.change(to.0).names.push((to.1.clone(), moved)),
         }
         if directory {
             self.change(from.0).links -= 1;
@@ -562,7 +562,7 @@ impl Plain {
                     return Err(Kind::Permission);
                 }
                 let node = self.change(*ino);
-                node.xattrs.insert(*name, value.clone());
+                node.xattrs.insert(name.clone(), value.clone());
                 if *name == attribute(ACCESS) {
                     node.mode |= 0o777;
                 }

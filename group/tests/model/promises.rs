@@ -136,7 +136,7 @@ fn a_promise_outlives_a_crash_and_counts_for_its_volume() {
         let Ok(Reply::Volume(volume)) = rig.call(op, None).await.map(|answer| answer.reply) else {
             panic!("a volume is told");
         };
-        let client = rig.client(9, volume);
+        let client = rig.client(9, volume.clone());
         let file = client.create(volume.root, "file").await.expect("new");
         assert_eq!(allocate(&client, file, 0, SIZE + 1).await, Err(Kind::Quota));
         allocate(&client, file, 0, 3 * MIB).await.expect("there is room");
@@ -147,7 +147,7 @@ fn a_promise_outlives_a_crash_and_counts_for_its_volume() {
     let runtime = after.runtime();
     after.block_on(async {
         let rig = rig.after_crash(runtime, 0).await;
-        let client = rig.client(10, volume);
+        let client = rig.client(10, volume.clone());
         rig.checkpoint().await;
         assert_eq!(client.free_bytes().await, MIB);
         let other = client.create(volume.root, "other").await.expect("new");

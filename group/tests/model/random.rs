@@ -17,8 +17,8 @@ struct Run {
 }
 
 impl Run {
-    fn pick<T: Copy>(&mut self, from: &[T]) -> Option<T> {
-        if from.is_empty() { None } else { Some(from[self.rng.below(from.len() as u64) as usize]) }
+    fn pick<T: Clone>(&mut self, from: &[T]) -> Option<T> {
+        if from.is_empty() { None } else { Some(from[self.rng.below(from.len() as u64) as usize].clone()) }
     }
     /// An inode of a kind; now and then any other, also one that is gone.
     fn any(&mut self, kind: FileKind) -> Ino {
@@ -207,8 +207,8 @@ impl Run {
         let payload = matches!(op, Op::Write { .. }).then_some(data.as_slice());
         let told = self.rig.call(op.clone(), payload).await;
         self.plain.perform(&op, &data, &told);
-        if let Op::Rename { parent, name, whiteout: true, .. } = op {
-            self.learn_whiteout(parent, name).await;
+        if let Op::Rename { parent, name, whiteout: true, .. } = &op {
+            self.learn_whiteout(*parent, name.clone()).await;
         }
         match (&op, told.map(|answer| answer.reply)) {
             (Op::Open { .. } | Op::Create { .. } | Op::TempFile { .. }, Ok(base::Reply::Attr(attr))) => {
@@ -239,7 +239,7 @@ impl Run {
             let list = Op::ListXattr { ino };
             let told = self.rig.call(list.clone(), None).await;
             self.plain.perform(&list, &[], &told);
-            let names: Vec<_> = self.plain.nodes[&ino].xattrs.keys().copied().collect();
+            let names: Vec<_> = self.plain.nodes[&ino].xattrs.keys().cloned().collect();
             for name in names {
                 let get = Op::GetXattr { ino, name };
                 let told = self.rig.call(get.clone(), None).await;
@@ -254,7 +254,7 @@ impl Run {
                         let inode = entry.attr.expect("an entry leads somewhere");
                         self.plain.compare_attr(ino, &base::Attr { ino, inode });
                     }
-                    let listed: Vec<_> = listed.iter().map(|entry| (entry.name, entry.ino)).collect();
+                    let listed: Vec<_> = listed.iter().map(|entry| (entry.name.clone(), entry.ino)).collect();
                     assert_eq!(listed, self.plain.nodes[&ino].names, "{ino:?}");
                 }
                 FileKind::File => self.compare_file(ino, attr.inode.size).await,

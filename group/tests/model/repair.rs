@@ -743,7 +743,7 @@ fn a_log_that_lacks_a_header_is_read_again() {
         disk::write(disk, segments, 0, vec![zeros], true).await.1.expect("a healthy device writes");
         let lost = mended(&runtime, &index).await;
         assert!(lost.is_empty(), "{lost:#?}");
-        let rig = Rig::existing((runtime.clone(), index), Shape::SMALL, volume).await;
+        let rig = Rig::existing((runtime.clone(), index), Shape::SMALL, volume.clone()).await;
         assert_eq!(rig.lookup(volume.root, "file").await, Ok(file));
         assert!(rig.read(file, 0, 100_000).await == Ok(pattern(1, 100_000)));
         rig.close().await;

@@ -156,12 +156,14 @@ fn attributes_are_kept_while_there_is_room_for_them() {
         for number in 0..100 {
             let ino = rig.create(rig.volume.root, &format!("file-{number}")).await.expect("a new file");
             let (value, how) = ([b'x'; 100][..].into(), SetHow::Any);
-            rig.done(Op::SetXattr { ino, name: attribute, value, how, kill_setgid: false }).await.expect("it is set");
+            rig.done(Op::SetXattr { ino, name: attribute.clone(), value, how, kill_setgid: false })
+                .await
+                .expect("it is set");
             files.push(ino);
         }
         rig.checkpoint().await;
         let read = async |ino| {
-            let got = rig.call(Op::GetXattr { ino, name: attribute }, None).await;
+            let got = rig.call(Op::GetXattr { ino, name: attribute.clone() }, None).await;
             got.map(drop).map_err(|error| error.kind)
         };
         for &ino in &files[..3] {

@@ -148,7 +148,7 @@ impl Rig {
     }
     /// Closes the brick, checks it, and opens it again.
     pub async fn reopen(self) -> Rig {
-        let (volume, shape, session, request) = (self.volume, self.shape, self.session, self.request.clone());
+        let (volume, shape, session, request) = (self.volume.clone(), self.shape, self.session, self.request.clone());
         let (runtime, index) = self.close().await;
         let groups = open(&runtime, &index, &shape).await;
         Rig { runtime, index, groups, volume, shape, session, request }
@@ -159,7 +159,7 @@ impl Rig {
         let (index, shape) = (self.index.crashed(kept), self.shape);
         let groups = open(&runtime, &index, &shape).await;
         let (session, request) = (SessionId(self.session.0 + 1000), Arc::new(AtomicU64::new(1)));
-        Rig { runtime, index, groups, volume: self.volume, shape, session, request }
+        Rig { runtime, index, groups, volume: self.volume.clone(), shape, session, request }
     }
     /// A checkpoint now.
     pub async fn checkpoint(&self) {
@@ -265,7 +265,7 @@ impl Rig {
     /// A file with `pattern(1, 50_000)` that is open and has no name any more.
     pub async fn unlinked(&self) -> Ino {
         let (parent, name) = (self.volume.root, name("open"));
-        let op = Op::Create { parent, name, mode: 0o600, exclusive: true };
+        let op = Op::Create { parent, name: name.clone(), mode: 0o600, exclusive: true };
         let ino = self.attr(op).await.expect("a new file").ino;
         self.write(ino, At::End, &pattern(1, 50_000), Sync::Ordered).await.expect("a write");
         self.done(Op::Unlink { parent, name }).await.expect("it is there");

@@ -35,7 +35,7 @@ pub fn nothing_is_left_of_a_session_that_is_over() {
         }
         first.checkpoint().await;
         assert_eq!(kept(&first), BTreeSet::from([first.session, other.session]));
-        let next = first.client(9, first.volume);
+        let next = first.client(9, first.volume.clone());
         next.groups.begin_session(next.volume.id, next.session).await.expect("a healthy brick ends a session");
         assert_eq!(next.attr(Op::GetAttr { ino: open }).await.err(), Some(Kind::Stale), "it was open only there");
         assert!(other.read(open_too, 0, 50_000).await == Ok(pattern(1, 50_000)), "another volume's session goes on");

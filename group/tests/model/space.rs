@@ -301,7 +301,7 @@ pub fn a_volume_is_full_at_its_size() {
             panic!("a volume is told");
         };
         for round in 0..3 {
-            let client = rig.client(9 + round, volume);
+            let client = rig.client(9 + round, volume.clone());
             let file = client.create(volume.root, "file").await.expect("a new file");
             let mut length = 0;
             let refused = loop {
@@ -330,7 +330,7 @@ pub fn a_volume_is_full_at_its_size() {
             let blocks: Vec<_> = used.iter().map(|(project, usage)| (*project, usage.blocks, usage.inodes)).collect();
             // Root, file, directory.
             assert_eq!(blocks, [(0, SIZE / 4096, 3)]);
-            let client = rig.client(90 + round, volume);
+            let client = rig.client(90 + round, volume.clone());
             for op in [
                 Op::Unlink { parent: volume.root, name: name("file") },
                 Op::RemoveDir { parent: volume.root, name: name("dir") },
@@ -401,7 +401,7 @@ fn a_brick_without_any_segment_refuses_what_needs_one() {
         disk.set_others(runtime.disk.free_bytes().expect("no fault") - (40 << 20));
         let rig = Rig::found(runtime.clone(), Shape::SMALL).await;
         let refused = Arc::new(AtomicBool::new(false));
-        let (client, told) = (rig.client(9, rig.volume), refused.clone());
+        let (client, told) = (rig.client(9, rig.volume.clone()), refused.clone());
         let make = move || -> Local {
             Box::pin(async move {
                 let made = client.call(Op::VolumeCreate { name: name("main"), size_bytes: None }, None).await;

@@ -11,24 +11,24 @@ fn operations(ino: Ino, other: Ino) -> Vec<(Op, Option<Vec<u8>>)> {
     let write = |at| Op::Write { ino, at, sync: Sync::Ordered, kill_privileges: true };
     let rename = |parent, new_parent| Op::Rename {
         parent,
-        name: old,
+        name: old.clone(),
         new_parent,
-        new_name: new,
+        new_name: new.clone(),
         no_replace: false,
         whiteout: false,
     };
     vec![
-        (Op::Lookup { parent: ino, name: old }, None),
+        (Op::Lookup { parent: ino, name: old.clone() }, None),
         (Op::GetAttr { ino }, None),
         (Op::SetAttr { ino, set: size(100) }, None),
         (Op::SetAttr { ino, set: size(8192) }, None),
         (Op::SetAttr { ino, set: SetAttr { mode: Some(0o600), ..SetAttr::default() } }, None),
         (Op::ReadLink { ino }, None),
-        (Op::Create { parent: ino, name: new, mode: 0o644, exclusive: false }, None),
-        (Op::MakeDir { parent: ino, name: new, mode: 0o755 }, None),
-        (Op::SymLink { parent: ino, name: new, target: (*b"x").into() }, None),
-        (Op::Unlink { parent: ino, name: old }, None),
-        (Op::RemoveDir { parent: ino, name: old }, None),
+        (Op::Create { parent: ino, name: new.clone(), mode: 0o644, exclusive: false }, None),
+        (Op::MakeDir { parent: ino, name: new.clone(), mode: 0o755 }, None),
+        (Op::SymLink { parent: ino, name: new.clone(), target: (*b"x").into() }, None),
+        (Op::Unlink { parent: ino, name: old.clone() }, None),
+        (Op::RemoveDir { parent: ino, name: old.clone() }, None),
         (rename(ino, other), None),
         (rename(other, ino), None),
         (rename(ino, ino), None),
@@ -66,7 +66,7 @@ fn numbers_of_nobody_are_stale_everywhere() {
         let listed = rig.list(root, 10).await.expect("a directory");
         assert_eq!(listed.len(), 1);
         // A volume of nobody's.
-        let nowhere = base::Volume { id: VolumeId(77), ..rig.volume };
+        let nowhere = base::Volume { id: VolumeId(77), ..rig.volume.clone() };
         let stranger = rig.client(5, nowhere);
         for (op, data) in operations(root, root) {
             let kind = stranger.call(op.clone(), data.as_deref()).await.err().map(|error| error.kind);

@@ -110,7 +110,7 @@ fn of_files(file: Ino, cut: Ino) -> Vec<Asked> {
         (clear(10_000, Room::Hole), None),
         (clear(200_000, Room::Zeroed), None),
         (clear(400_000, Room::Promised), None),
-        (xattr(attribute), None),
+        (xattr(attribute.clone()), None),
         (xattr(other), None),
         (Op::RemoveXattr { ino: file, name: attribute }, None),
         (Op::Open { ino: cut, truncate: true }, None),
@@ -172,7 +172,7 @@ pub fn a_second_delivery_repeats_the_answer_and_nothing_else() {
             assert_eq!(state(&rig).await, before);
         }
         // The same numbers of another client are other requests.
-        let other = rig.client(77, rig.volume);
+        let other = rig.client(77, rig.volume.clone());
         let op = Op::Create { parent: rig.volume.root, name: name("new"), mode: 0o644, exclusive: true };
         let told = other.call_as(&other.context_of(1000), op, None).await;
         assert_eq!(told.err().map(|error| error.kind), Some(Kind::Exists));
@@ -238,7 +238,7 @@ fn deliveries_at_the_same_time_have_one_effect() {
             for (request, length) in [(1000, 300), (1001, 4096), (1002, 150_000), (1003, 200_001), (1004, 7)] {
                 let tasks = (0..4).map(|_| {
                     let (rig, offsets) = (rig.clone(), offsets.clone());
-                    let rig = rig.client(5, rig.volume);
+                    let rig = rig.client(5, rig.volume.clone());
                     move || -> Local { Box::pin(append(rig, file, request, length, offsets)) }
                 });
                 together(&runtime, tasks).await;

@@ -24,7 +24,7 @@ pub fn a_volume_goes_with_all_that_is_in_it() {
             let refused = rig.call(Op::VolumeCreate { name: name(&long), size_bytes: None }, None).await;
             assert_eq!(refused.err().map(|error| error.kind), Some(Kind::NameTooLong));
             let other = rig.new_volume("other").await;
-            let client = rig.client(9, other);
+            let client = rig.client(9, other.clone());
             let (kept, doomed) = (rig.volume.root, other.root);
             let mut inos = Vec::new();
             for number in 0..10 {
@@ -52,7 +52,7 @@ pub fn a_volume_goes_with_all_that_is_in_it() {
             assert_eq!(rig.done(Op::VolumeDelete { name: name("other") }).await, Err(Kind::NotFound));
             for round in 0..3 {
                 assert_eq!(names(&rig).await, ["main"], "round {round}");
-                let client = rig.client(10 + round, other);
+                let client = rig.client(10 + round, other.clone());
                 for &ino in inos.iter().chain([&other.root]) {
                     assert_eq!(client.attr(Op::GetAttr { ino }).await.err(), Some(Kind::Stale), "round {round}");
                 }
@@ -66,7 +66,7 @@ pub fn a_volume_goes_with_all_that_is_in_it() {
             }
             let again = rig.new_volume("other").await;
             assert!(again.id > other.id && again.root != other.root, "ids are never used again");
-            assert_eq!(rig.client(20, again).list(again.root, 10).await, Ok(Vec::new()));
+            assert_eq!(rig.client(20, again.clone()).list(again.root, 10).await, Ok(Vec::new()));
         });
     }
 }
@@ -96,7 +96,7 @@ fn many_volumes_come_and_go_beside_checkpoints_and_restarts() {
                             own.insert(text.clone(), (rig.new_volume(&text).await, Vec::new()));
                         }
                         let (volume, files) = own.get_mut(&text).expect("just made sure");
-                        let client = rig.client(round + 2, *volume);
+                        let client = rig.client(round + 2, volume.clone());
                         let dir = client.mkdir(volume.root, &format!("d{}", files.len())).await.expect("a new name");
                         let file = client.create(dir, "file").await.expect("a new file");
                         client.write(file, At::End, &pattern(round, 9000), Sync::Ordered).await.expect("a write");
@@ -116,7 +116,7 @@ async fn compare(rig: &Rig, own: &BTreeMap<String, (Volume, Vec<u64>)>) {
     let listed = names(rig).await;
     assert_eq!(listed.iter().filter(|name| *name != "main").collect::<Vec<_>>(), expected);
     for (volume, files) in own.values() {
-        let client = rig.client(1000, *volume);
+        let client = rig.client(1000, volume.clone());
         let listed = client.list(volume.root, 3).await.expect("a root directory");
         assert_eq!(listed.len(), files.len());
         for (entry, &tag) in listed.iter().zip(files) {
@@ -134,7 +134,7 @@ fn a_brick_of_many_groups_deletes_a_volume() {
         // The most that a format takes, with the smallest segments.
         let rig = Rig::new(runtime, Shape { groups: 1024, segments: 64, ..Shape::SMALL }).await;
         let other = rig.new_volume("other").await;
-        let client = rig.client(9, other);
+        let client = rig.client(9, other.clone());
         for number in 0..20 {
             client.mkdir(other.root, &format!("d{number}")).await.expect("a new directory");
         }

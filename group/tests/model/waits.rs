@@ -125,7 +125,7 @@ fn promises_that_wait_for_a_checkpoint_say_so() {
     world.block_on(async {
         let rig = Rig::new(runtime, Shape::SMALL).await;
         let client = small_volume(&rig).await;
-        let volume = client.volume;
+        let volume = client.volume.clone();
         let (old, new) = (client.create(volume.root, "old").await, client.create(volume.root, "new").await);
         let (old, new) = (old.expect("a new file"), new.expect("a new file"));
         for number in 0..4 {

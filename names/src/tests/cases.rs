@@ -165,7 +165,7 @@ fn every_need_is_asked_for_by_what_lacks_it() {
     let (_, needs) = world.decide_by_needs(&Op::MakeDir { parent: root, name: name("d"), mode: 0o755 }, &caller);
     let from_root = |more: &[Need]| {
         let mut needs = vec![Need::Group(root.group()), Need::Inode(root)];
-        needs.extend(more);
+        needs.extend_from_slice(more);
         needs
     };
     assert_eq!(needs, from_root(&[Need::Entry(root, name("d")), Need::Group(GroupId(3))]));
@@ -371,7 +371,7 @@ fn a_directory_does_not_change_places_with_what_lies_in_it() {
     let dir = done(&mut world, &caller, &Op::MakeDir { parent: root, name: name("dir"), mode: 0o755 });
     done(&mut world, &caller, &Op::Create { parent: dir, name: name("in"), mode: 0o644, exclusive: true });
     let (above, within) = ((root, name("dir")), (dir, name("in")));
-    for ((parent, name), (new_parent, new_name)) in [(above, within), (within, above)] {
+    for ((parent, name), (new_parent, new_name)) in [(above.clone(), within.clone()), (within, above)] {
         let op = Op::Exchange { parent, name, new_parent, new_name };
         assert_eq!(refused(&mut world, &caller, &op), Kind::Invalid);
     }

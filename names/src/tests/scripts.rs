@@ -65,7 +65,7 @@ impl Script {
         let mut entry = self.world.entries[&(volume, from, old_name)];
         self.world.numbers.cookies += 1;
         entry.cookie = self.world.numbers.cookies;
-        self.world.entries.insert((volume, dir, name), entry);
+        self.world.entries.insert((volume, dir, name.clone()), entry);
         self.world.cookies.insert((volume, dir, entry.cookie), name);
         self.world.inodes.get_mut(&(volume, entry.ino)).expect("is there").links += 1;
         self.world.inodes.get_mut(&(volume, dir)).expect("is there").entries += 1;

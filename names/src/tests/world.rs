@@ -69,8 +69,8 @@ impl Eyes<'_> {
 
 impl Loaded {
     /// Fetches what was asked for; asking twice for the same would never end.
-    fn load(&mut self, need: Need) {
-        let new = match need {
+    fn load(&mut self, need: &Need) {
+        let new = match need.clone() {
             Need::Group(group) => self.groups.insert(group),
             Need::Inode(ino) => self.inodes.insert(ino),
             Need::Entry(dir, name) => self.entries.insert((dir, name)),
@@ -88,8 +88,8 @@ impl View for Eyes<'_> {
         self.see(ino.group(), |loaded| loaded.inodes.contains(&ino), value)
     }
     fn entry(&mut self, dir: Ino, name: &Name) -> Seen<Entry> {
-        let value = self.world.entries.get(&(self.world.volume, dir, *name)).copied();
-        self.see(dir.group(), |loaded| loaded.entries.contains(&(dir, *name)), value)
+        let value = self.world.entries.get(&(self.world.volume, dir, name.clone())).copied();
+        self.see(dir.group(), |loaded| loaded.entries.contains(&(dir, name.clone())), value)
     }
     fn target(&mut self, ino: Ino) -> Seen<Box<[u8]>> {
         let value = self.world.targets.get(&(self.world.volume, ino)).cloned();
@@ -101,7 +101,7 @@ impl View for Eyes<'_> {
         self.see(ino.group(), |loaded| loaded.xattrs.contains(&ino), value)
     }
     fn volume(&mut self, name: &Name) -> Seen<Volume> {
-        let value = self.world.volumes.get(name).copied();
+        let value = self.world.volumes.get(name).cloned();
         self.see(GroupId(0), |loaded| loaded.volumes.contains(name), value)
     }
     fn fresh_ino(&mut self, group: GroupId) -> Result<Ino, Need> {
@@ -143,7 +143,9 @@ impl World {
         let mut world = World { groups, clock: 1000, ..World::default() };
         let name = Name::new(b"main").expect("a good name");
         let caller = Caller { volume: VolumeId(0), uid: 0, gid: 0, umask: 0 };
-        let decision = world.decide(&Op::VolumeCreate { name, size_bytes: None }, &caller).expect("the first volume");
+        let decision = world
+            .decide(&Op::VolumeCreate { name: name.clone(), size_bytes: None }, &caller)
+            .expect("the first volume");
         world.apply_all(&decision.parts);
         world.volume = world.volumes[&name].id;
         let root = world.volumes[&name].root;
@@ -167,7 +169,7 @@ impl World {
             match result {
                 Err(Stop::Need(need)) => {
                     assert_eq!(self.numbers, before, "a need wasted a number: {op:?}");
-                    loaded.load(need);
+                    loaded.load(&need);
                     needs.push(need);
                 }
                 done => return (done, needs),
@@ -229,15 +231,15 @@ impl World {
             Edit::EntryPut { dir, name, ino, kind, cookie } => {
                 assert_eq!(dir.group(), part.group);
                 let entry = Entry { ino: *ino, kind: *kind, cookie: *cookie };
-                let old = self.entries.insert((volume, *dir, *name), entry);
-                let old_name = self.cookies.insert((volume, *dir, *cookie), *name);
+                let old = self.entries.insert((volume, *dir, name.clone()), entry);
+                let old_name = self.cookies.insert((volume, *dir, *cookie), name.clone());
                 assert_eq!(old.map(|old| old.cookie), old_name.map(|_| *cookie), "a cookie was reused");
             }
             Edit::EntryDrop { dir, name, cookie } => {
                 assert_eq!(dir.group(), part.group);
-                let old = self.entries.remove(&(volume, *dir, *name)).expect("drops what is there");
+                let old = self.entries.remove(&(volume, *dir, name.clone())).expect("drops what is there");
                 assert_eq!(old.cookie, *cookie);
-                assert_eq!(self.cookies.remove(&(volume, *dir, *cookie)), Some(*name));
+                assert_eq!(self.cookies.remove(&(volume, *dir, *cookie)), Some(name.clone()));
             }
             Edit::TargetPut { ino, target } => {
                 assert_eq!(ino.group(), part.group);
@@ -245,7 +247,7 @@ impl World {
             }
             Edit::XattrPut { ino, name, value } => {
                 assert_eq!(ino.group(), part.group);
-                self.xattrs.entry((volume, *ino)).or_default().insert(*name, value.clone());
+                self.xattrs.entry((volume, *ino)).or_default().insert(name.clone(), value.clone());
             }
             Edit::XattrDrop { ino, name } => {
                 let all = self.xattrs.get_mut(&(volume, *ino)).expect("it has attributes");
@@ -261,7 +263,7 @@ impl World {
             Edit::FollowedPut { id } => assert!(self.followed.insert((volume, part.group, *id))),
             Edit::VolumePut(new) => {
                 assert_eq!((volume, part.group), (VolumeId(0), GroupId(0)));
-                assert!(self.volumes.insert(new.name, *new).is_none());
+                assert!(self.volumes.insert(new.name.clone(), new.clone()).is_none());
             }
             Edit::VolumeDrop { id } => self.volumes.retain(|_, old| old.id != *id),
             _ => panic!("not an edit of names: {edit:?}"),

@@ -76,7 +76,7 @@ impl Reader<'_> {
         let mut all = Xattrs::new();
         for name in names.split(|byte| *byte == 0).filter(|name| !name.is_empty()) {
             let name = Name::of_attribute(name)?;
-            match self.ask(Op::GetXattr { ino, name }).await?.reply {
+            match self.ask(Op::GetXattr { ino, name: name.clone() }).await?.reply {
                 Reply::Value(value) => drop(all.insert(name, value)),
                 other => return Err(wrong(format!("{other:?}"))),
             }
@@ -114,13 +114,13 @@ impl Reader<'_> {
             return Err(wrong(format!("{ino:?} lists {} entries and counts {}", entries.len(), attr.entries)));
         }
         for entry in &entries {
-            if node.entries.insert(entry.name, entry.ino).is_some() {
+            if node.entries.insert(entry.name.clone(), entry.ino).is_some() {
                 return Err(wrong(format!("{ino:?} lists {:?} twice", entry.name)));
             }
         }
         self.found.model.nodes.insert(ino, node);
         self.found.inodes.insert(ino, attr);
-        self.found.cookies.extend(entries.iter().map(|entry| ((ino, entry.cookie), entry.name)));
+        self.found.cookies.extend(entries.iter().map(|entry| ((ino, entry.cookie), entry.name.clone())));
         Ok(entries)
     }
 }
@@ -141,7 +141,7 @@ pub async fn read(served: &Served) -> Result<Found> {
     while let Some(ino) = open.pop() {
         for entry in reader.node(ino).await? {
             let same = entry.attr.as_ref().is_some_and(|inode| inode.kind == entry.kind);
-            let lookup = reader.ask(Op::Lookup { parent: ino, name: entry.name }).await?;
+            let lookup = reader.ask(Op::Lookup { parent: ino, name: entry.name.clone() }).await?;
             let leads = matches!(&lookup.reply, Reply::Attr(attr) if attr.ino == entry.ino);
             if !same || !leads {
                 return Err(wrong(format!("{ino:?}: listing, lookup and inode of {:?} differ", entry.name)));

@@ -213,9 +213,9 @@ impl Repair<'_> {
             let created = self.opening.runtime().clock.wall();
             let name = Name::new(&name)?;
             let volume = Volume { id, name, root, created, size_bytes: None };
-            self.put(keys::volume(name.as_bytes()), Some(values::encode_volume(&volume)));
+            self.put(keys::volume(volume.name.as_bytes()), Some(values::encode_volume(&volume)));
             self.lost((id, root), "the volume's date and size; it may hold as much as the brick now");
-            self.mended(format!("volume {id} is in the catalogue again, as {name:?}"));
+            self.mended(format!("volume {id} is in the catalogue again, as {:?}", volume.name));
             self.volumes.insert(id, volume);
         }
         for key in broken {

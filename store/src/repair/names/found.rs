@@ -53,7 +53,7 @@ impl Repair<'_> {
         let mut counters = Counters { index: self.index.clone(), rows: BTreeMap::new() };
         let (mut rows, mut told) = (Vec::new(), Vec::new());
         for (volume, files) in files {
-            let volume = self.volumes[&volume];
+            let volume = self.volumes[&volume].clone();
             let (dir, mut seen) = self.lost_and_found(&volume, all, &mut counters, &mut rows)?;
             for (ino, kind) in files {
                 let name = Name::new(format!("#{}", ino.0).as_bytes())?;
