@@ -24,6 +24,7 @@ mod open;
 mod overlay;
 mod punch;
 mod read;
+mod results;
 mod seek;
 mod session;
 mod state;

@@ -4,7 +4,8 @@
 use crate::cache::{Cache, Room};
 use crate::hash::Map;
 use crate::overlay::{Generation, InodeSlot, blocks_of};
-use base::limits::{BLOCK_BYTES, BLOCKS_PER_LEAF, SESSION_RESULTS_MAX};
+use crate::results::Results;
+use base::limits::{BLOCK_BYTES, BLOCKS_PER_LEAF};
 use base::{
     Edit, GroupId, Index, Ino, Inode, LeafKey, Name, Outcome, Place, RequestId, SessionId, Term, Volume, VolumeId,
     Xattrs,
@@ -40,9 +41,6 @@ pub type RangeId = u64;
 
 /// A name in a directory of a volume.
 type NameKey = (VolumeId, Ino, Box<[u8]>);
-
-/// Results of a session's last requests, oldest first.
-pub type Results = VecDeque<(RequestId, Outcome)>;
 
 /// What a block is, for a reader.
 pub enum Block {
@@ -553,16 +551,12 @@ impl State {
         if session == SessionId(0) {
             return;
         }
-        let results = self.results.entry(session).or_default();
-        if results.len() == SESSION_RESULTS_MAX {
-            results.pop_front();
-        }
-        results.push_back((request, outcome));
+        self.results.entry(session).or_default().keep(request, outcome);
     }
     /// The result of a request that was delivered before.
     pub fn result(&self, session: SessionId, request: RequestId) -> Option<Outcome> {
         let results = self.results.get(&session).filter(|_| !active(Bug::ResultForgotten))?;
-        results.iter().rev().find(|(known, _)| *known == request).map(|(_, outcome)| *outcome)
+        results.of(request)
     }
 
     /// Locks a range of blocks, or None if it overlaps one that is held.
@@ -598,7 +592,7 @@ impl State {
         let mut generation = std::mem::take(&mut self.active);
         generation.next_ino = self.row.next_ino;
         for (session, results) in &mut generation.sessions {
-            *results = self.results.get(session).map(|results| results.iter().copied().collect());
+            *results = self.results.get(session).map(Results::all);
         }
         self.frozen = Some(Arc::new(generation));
         true

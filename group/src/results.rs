@@ -1,0 +1,65 @@
+//! Results of a session's last requests, for those that are delivered twice (rule R1). Nearly all are new, and their numbers ascend:
+//! one comparison tells.
+
+use base::limits::SESSION_RESULTS_MAX;
+use base::{Outcome, RequestId};
+use std::collections::VecDeque;
+
+/// See the module.
+#[derive(Default)]
+pub struct Results {
+    /// Oldest first.
+    last: VecDeque<(RequestId, Outcome)>,
+    /// No request above it has ever been kept.
+    highest: u64,
+}
+
+impl Results {
+    /// Keeps what a request did, and forgets the oldest if there are enough.
+    pub fn keep(&mut self, request: RequestId, outcome: Outcome) {
+        if self.last.len() == SESSION_RESULTS_MAX {
+            self.last.pop_front();
+        }
+        self.highest = self.highest.max(request.0);
+        self.last.push_back((request, outcome));
+    }
+    /// What a request did, if that is kept.
+    pub fn of(&self, request: RequestId) -> Option<Outcome> {
+        if request.0 > self.highest {
+            return None;
+        }
+        self.last.iter().rev().find(|(known, _)| *known == request).map(|(_, outcome)| *outcome)
+    }
+    /// All, oldest first.
+    pub fn all(&self) -> Vec<(RequestId, Outcome)> {
+        self.last.iter().copied().collect()
+    }
+}
+
+impl From<Vec<(RequestId, Outcome)>> for Results {
+    fn from(last: Vec<(RequestId, Outcome)>) -> Results {
+        let highest = last.iter().map(|(request, _)| request.0).max().unwrap_or(0);
+        Results { last: last.into(), highest }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_kept_is_found_in_any_order_of_numbers() {
+        let mut results = Results::default();
+        for request in [7, 3, 900, 5, 0] {
+            assert_eq!(results.of(RequestId(request)), None);
+            results.keep(RequestId(request), Outcome::Wrote { offset: request, length: 1 });
+        }
+        let stored = Results::from(results.all());
+        for results in [&results, &stored] {
+            for request in [7, 3, 900, 5, 0] {
+                assert_eq!(results.of(RequestId(request)), Some(Outcome::Wrote { offset: request, length: 1 }));
+            }
+            assert_eq!([1, 901].map(|request| results.of(RequestId(request))), [None, None]);
+        }
+    }
+}
