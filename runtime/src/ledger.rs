@@ -278,6 +278,21 @@ mod tests {
     }
 
     #[test]
+    fn a_stage_counts_once_for_a_request_and_not_at_all_without_time() {
+        let ledger = Ledger::new(1, &["write"]);
+        let span = Span::start(100);
+        for (stage, now_ns) in [(Stage::Front, 110), (Stage::Order, 130), (Stage::Front, 160), (Stage::Range, 160)] {
+            span.mark(stage, now_ns);
+        }
+        span.mark_commit(10, 0, 170);
+        ledger.record(0, 0, &span, &StillClock(170));
+        let profile = ledger.profile();
+        let told = |(stage, summary): &(Stage, Summary)| (*stage, summary.count(), summary.sum_ns());
+        let stages: Vec<_> = profile[0].stages.iter().map(told).collect();
+        assert_eq!(stages, [(Stage::Front, 1, 40), (Stage::Order, 1, 20), (Stage::Write, 1, 10)]);
+    }
+
+    #[test]
     fn a_read_that_was_held_back_tells_so() {
         let ledger = Ledger::new(1, &["read"]);
         for (held_ns, end_ns) in [(0, 200), (30, 200), (500, 150)] {
