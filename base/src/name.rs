@@ -121,7 +121,7 @@ mod tests {
     #[test]
     fn both_forms_are_ordered_and_hashed_by_their_bytes() {
         let state = RandomState::new();
-        // Lengths and bytes disagree about the order: the longest come first, last, and in between.
+        // A longer name comes before a shorter one whose first byte is greater.
         let all: Vec<Vec<u8>> =
             [b'a', b'b', b'c'].iter().flat_map(|&byte| LENGTHS.map(|length| vec![byte; length])).collect();
         for one in &all {
