@@ -214,12 +214,12 @@ impl Generation {
 
     fn set_entry(&mut self, volume: VolumeId, dir: Ino, name: &Name, cookie: u64, entry: Option<Entry>) {
         let names = self.entries.entry((volume, dir)).or_default();
-        match names.get_mut(name.as_bytes()) {
-            Some(known) => *known = entry,
-            None => {
-                self.bytes += ENTRY_BYTES + 2 * name.as_bytes().len();
-                names.insert(name.as_bytes().into(), entry);
-            }
+        // What is put is new in nearly all cases, what is dropped is not: either is looked for once.
+        let dropped = if entry.is_none() { names.get_mut(name.as_bytes()) } else { None };
+        if let Some(known) = dropped {
+            *known = None;
+        } else if names.insert(name.as_bytes().into(), entry).is_none() {
+            self.bytes += ENTRY_BYTES + 2 * name.as_bytes().len();
         }
         let by_cookie = entry.map(|entry| (name.clone(), entry.ino, entry.kind));
         self.cookies.entry((volume, dir)).or_default().insert(cookie, by_cookie);
@@ -301,6 +301,25 @@ pub fn blocks_of(size: u64) -> u64 {
 mod tests {
     use super::*;
     use base::{GroupId, SegmentId};
+
+    #[test]
+    fn a_name_is_counted_once_whatever_becomes_of_it() {
+        let mut generation = Generation::default();
+        let (volume, dir) = (VolumeId(1), Ino::new(3, GroupId(0)));
+        let name = Name::new(b"name").expect("a good name");
+        let put =
+            Edit::EntryPut { dir, name: name.clone(), ino: Ino::new(4, GroupId(0)), kind: FileKind::File, cookie: 5 };
+        let drop = Edit::EntryDrop { dir, name: name.clone(), cookie: 5 };
+        for (edit, is_there) in [(&put, true), (&drop, false), (&put, true), (&put, true), (&drop, false)] {
+            generation.apply(volume, edit);
+            let entries = &generation.entries[&(volume, dir)];
+            assert_eq!((entries.len(), entries[name.as_bytes()].is_some()), (1, is_there));
+            assert_eq!(generation.bytes, ENTRY_BYTES + 2 * 4);
+        }
+        let mut generation = Generation::default();
+        generation.apply(volume, &drop);
+        assert_eq!((generation.entries[&(volume, dir)].len(), generation.bytes), (1, ENTRY_BYTES + 2 * 4));
+    }
 
     #[test]
     fn slots_and_what_they_were_moved_from_are_counted_once() {
