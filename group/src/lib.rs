@@ -221,7 +221,7 @@ impl Groups {
     }
 
     async fn fsync(&self, context: &Context, ino: base::Ino, sync: Sync) -> Result<Answer> {
-        self.small_commits.commits(ino, self.now_ns());
+        self.small_commits.commits(ino, self.store.runtime.clock.now_ns());
         let slot = {
             let state = self.state(ino.group()).state.lock();
             if state.is_dropped(context.volume) {

@@ -75,7 +75,7 @@ impl Groups {
         }
         self.small_commits.wrote(write.ino, data.len());
         if write.sync >= Sync::Data {
-            self.small_commits.commits(write.ino, self.now_ns());
+            self.small_commits.commits(write.ino, self.store().runtime.clock.now_ns());
         }
         self.throttle(true).await?;
         self.store().log.admit(&context.span).await?;
@@ -126,7 +126,7 @@ impl Groups {
         }
         // Whoever commits makes all before it durable. Small commits don't wait for a large payload if nobody else waits for
         // its durability: it is ordered after a flush of its own.
-        let beside = sync < Sync::Data && self.small_commits.are_expected(self.now_ns());
+        let beside = sync < Sync::Data && self.small_commits.are_expected(self.store().runtime.clock.now_ns());
         for (slice, one) in slices.iter().zip(&mut begun) {
             let Some(slice) = slice else { continue };
             match self.store().bulk.begin(slice.clone(), beside).await {
