@@ -111,7 +111,7 @@ impl Groups {
         if let Some(turn_ns) = self.store().space.turn(clock.now_ns(), count) {
             clock.sleep(turn_ns.saturating_sub(clock.now_ns())).await;
         }
-        context.span.mark(Stage::Admit, self.now_ns());
+        context.span.mark(Stage::Admit, self.stamp());
         Ok(admitted)
     }
 
@@ -139,7 +139,7 @@ impl Groups {
             true => None,
             false => Some(self.admit_promise(context, quota.as_deref(), blocks).await?),
         };
-        context.span.mark(Stage::Admit, self.now_ns());
+        context.span.mark(Stage::Admit, self.stamp());
         match room {
             Room::Zeroed => self.clear(context, op).await,
             _ => self.change(context, op, Sync::Ordered).await,

@@ -106,7 +106,7 @@ impl Groups {
         }
         loop {
             let step = self.try_change(context, op, sync, &mut set, attached, range, &checked)?;
-            context.span.mark(Stage::Order, self.now_ns());
+            context.span.mark(Stage::Order, self.stamp());
             match step {
                 Step::Ordered { decision, batch, position } => {
                     if batch > 0 {
@@ -127,11 +127,11 @@ impl Groups {
                 }
                 Step::Segment(ticket) => {
                     self.wait_for_segment(ticket).await?;
-                    context.span.mark(Stage::Admit, self.now_ns());
+                    context.span.mark(Stage::Admit, self.stamp());
                 }
                 Step::Range(ticket, group) => {
                     self.state(group).ranges.after(ticket).await;
-                    context.span.mark(Stage::Range, self.now_ns());
+                    context.span.mark(Stage::Range, self.stamp());
                 }
                 Step::Token(moved) => {
                     drop(token.take());
@@ -140,7 +140,7 @@ impl Groups {
                         self.refuse_loop(context, *ino, *parent).await?;
                     }
                     checked = moved;
-                    context.span.mark(Stage::Range, self.now_ns());
+                    context.span.mark(Stage::Range, self.stamp());
                 }
             }
         }

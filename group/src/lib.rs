@@ -36,7 +36,7 @@ pub use context::{Class, Context};
 use base::limits::BLOCK_BYTES;
 use base::{Error, GroupId, Index, Kind, Op, Reply, Result, SessionId, Sync, Term, Volume, VolumeId};
 use runtime::seeded::{Bug, active};
-use runtime::{Buf, Event, Lock, Need, Slice};
+use runtime::{Buf, Event, Lock, Need, Slice, Stamp};
 use state::State;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -301,8 +301,9 @@ impl Groups {
         self.store.runtime.client_buffer(bytes, need, Some(&context.span))
     }
     /// The time for spans.
-    pub(crate) fn now_ns(&self) -> u64 {
-        self.store.runtime.stamp_ns()
+    #[inline]
+    pub(crate) fn stamp(&self) -> Stamp {
+        self.store.runtime.stamp()
     }
 
     /// Volumes are rows of the catalogue, volume 0; everything else is of the caller's volume.

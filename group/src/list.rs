@@ -31,7 +31,7 @@ impl Groups {
         let count = (count as usize).clamp(1, DIR_ENTRIES_MAX);
         let page = self.page(context, dir, after, count).await?;
         self.listed(context, dir);
-        context.span.mark(Stage::Index, self.now_ns());
+        context.span.mark(Stage::Index, self.stamp());
         let mut entries: Vec<DirEntry> = page
             .into_iter()
             .map(|(cookie, (name, ino, kind))| DirEntry { cookie, ino, kind, name, attr: None })

@@ -134,7 +134,7 @@ impl Groups {
             span.inspect(|span| span.hop());
             wanted = self.fetch_rows(volume, wanted).await?;
         }
-        span.inspect(|span| span.mark(Stage::Index, self.now_ns()));
+        span.inspect(|span| span.mark(Stage::Index, self.stamp()));
         Ok(())
     }
 

@@ -29,7 +29,7 @@ impl Groups {
         }
         while self.state(ino.group()).state.lock().cuts_of(context.volume, ino) >= CUTS_MAX {
             self.checkpoint_after(self.checkpoints()).await?;
-            context.span.mark(Stage::Admit, self.now_ns());
+            context.span.mark(Stage::Admit, self.stamp());
         }
         let group = self.state(ino.group());
         let [first, last] = [bytes.start, bytes.end - 1].map(|byte| byte / BLOCK_BYTES as u64);
@@ -39,7 +39,7 @@ impl Groups {
             let held = group.state.lock().hold_range(range);
             let Some(id) = held else {
                 group.ranges.after(ticket).await;
-                context.span.mark(Stage::Range, self.now_ns());
+                context.span.mark(Stage::Range, self.stamp());
                 continue;
             };
             let hold = RangeHold { group, id };

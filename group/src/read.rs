@@ -92,7 +92,7 @@ impl Groups {
                     continue;
                 }
             };
-            context.span.mark(Stage::Order, self.now_ns());
+            context.span.mark(Stage::Order, self.stamp());
             let length = extents.length;
             if extents.whole
                 && let Some(read) = self.ahead.take(context.volume, ino)
@@ -150,7 +150,7 @@ impl Groups {
         let Ok(buffer) = runtime.slabs.take(runtime.tasks.core(), bytes, Need::First) else { return };
         if let Ok(transfer) = self.store().begin_read(place, buffer, Start::AtOnce) {
             self.ahead.keep(Read { volume, ino, place, blocks, transfer });
-            context.span.mark(Stage::Read, self.now_ns());
+            context.span.mark(Stage::Read, self.stamp());
         }
     }
 
@@ -238,7 +238,7 @@ impl Groups {
         let held = self.store().read_cache.copy(place, out);
         if held == Held::All && !active(Bug::CacheBelieved) {
             let verified = store::verify(out, crcs.as_slice().iter().copied());
-            context.span.mark(Stage::Verify, self.now_ns());
+            context.span.mark(Stage::Verify, self.stamp());
             return if verified.is_ok() { Held::All } else { Held::Again };
         }
         held
@@ -248,11 +248,11 @@ impl Groups {
     async fn end_read(&self, context: &Context, begun: Begun<'_>) -> Result<Buf> {
         let Begun { transfer, place, crcs, keep, .. } = begun;
         let done = transfer.await;
-        context.span.mark_read(done.held_ns, self.now_ns());
+        context.span.mark_read(self.store().runtime.ledger.lapse(done.held_ns), self.stamp());
         done.result?;
         let buffer = done.buffer.expect("a read hands its buffer back");
         let verified = store::verify(&buffer, crcs.as_slice().iter().copied());
-        context.span.mark(Stage::Verify, self.now_ns());
+        context.span.mark(Stage::Verify, self.stamp());
         verified.map_err(|number| {
             let error = Error::new(Kind::Corrupt, "a block differs from its checksum; restore the file");
             error.with(format!("segment {} block {}", place.segment, usize::from(place.block) + number))

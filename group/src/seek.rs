@@ -62,7 +62,7 @@ impl Groups {
             let merges = group.state.lock().merges;
             context.span.hop();
             let part = self.part(context.volume, ino, &blocks).await?;
-            context.span.mark(Stage::Index, self.now_ns());
+            context.span.mark(Stage::Index, self.stamp());
             let state = group.state.lock();
             // What was read while a checkpoint merged may be stale.
             if state.merges != merges {
@@ -70,7 +70,7 @@ impl Groups {
             }
             let (found, next) = part.search(&state, (context.volume, ino), &blocks, what);
             drop(state);
-            context.span.mark(Stage::Order, self.now_ns());
+            context.span.mark(Stage::Order, self.stamp());
             if found.is_some() {
                 return Ok(found);
             }

@@ -114,7 +114,7 @@ impl Groups {
             yield_now().await;
         }
         let crcs: Crcs = slices.iter().flatten().flat_map(|slice| slice.chunks(BLOCK_BYTES)).map(crc32c).collect();
-        context.span.mark(Stage::Verify, self.now_ns());
+        context.span.mark(Stage::Verify, self.stamp());
         self.order_blocks(context, write, None, Blocks { slices, crcs }, None, begun).await
     }
 
@@ -169,7 +169,7 @@ impl Groups {
         loop {
             let (hold, plan) = self.hold_write(context, &write).await?;
             let blocks = self.make_blocks(context, write.ino, &plan, &data).await?;
-            context.span.mark(Stage::Verify, self.now_ns());
+            context.span.mark(Stage::Verify, self.stamp());
             let begun = self.begin_bulk(&blocks.slices, write.sync).await?;
             match self.order_blocks(context, write, Some(&plan), blocks, Some(hold.id), begun).await {
                 Err(error) if error.kind == Kind::Interrupted => continue,
@@ -199,7 +199,7 @@ impl Groups {
                 Some(Some((id, plan))) => return Ok((RangeHold { group, id }, plan)),
                 Some(None) => {
                     group.ranges.after(ticket).await;
-                    context.span.mark(Stage::Range, self.now_ns());
+                    context.span.mark(Stage::Range, self.stamp());
                 }
                 None => self.load_inode(context, write.ino).await?,
             }
@@ -264,7 +264,7 @@ impl Groups {
         let large = begun[0].is_some();
         let tickets = self.end_bulk(begun).await?;
         if large {
-            context.span.mark(Stage::Write, self.now_ns());
+            context.span.mark(Stage::Write, self.stamp());
         }
         let gather_ns = if write.sync == Sync::Written { self.store().space.gather_ns() } else { 0 };
         let soon = Write { sync: if gather_ns > 0 { Sync::Ordered } else { write.sync }, ..write };
@@ -290,17 +290,17 @@ impl Groups {
         let group = self.state(write.ino.group());
         loop {
             let tried = self.try_order(context, group, write, planned, blocks, mine, tickets)?;
-            context.span.mark(Stage::Order, self.now_ns());
+            context.span.mark(Stage::Order, self.stamp());
             match tried {
                 Try::Ordered(batch, reply, position) => return Ok((batch, reply, position)),
                 Try::Changed => return Err(Error::new(Kind::Interrupted, "the file changed underneath")),
                 Try::Wait(ticket) => {
                     group.ranges.after(ticket).await;
-                    context.span.mark(Stage::Range, self.now_ns());
+                    context.span.mark(Stage::Range, self.stamp());
                 }
                 Try::Segment(ticket) => {
                     self.wait_for_segment(ticket).await?;
-                    context.span.mark(Stage::Admit, self.now_ns());
+                    context.span.mark(Stage::Admit, self.stamp());
                 }
                 Try::Load => self.load_inode(context, write.ino).await?,
                 Try::Capability => self.end_capability(context, write.ino).await?,
@@ -314,7 +314,7 @@ impl Groups {
         self.load(context.volume, vec![Wanted::Xattrs(ino)], Some(&context.span)).await?;
         // The request's own number stays free for the write.
         let (session, request) = (SessionId(0), RequestId(0));
-        let own = Context { session, request, span: Span::start(self.now_ns()), ..*context };
+        let own = Context { session, request, span: Span::start(self.stamp()), ..*context };
         let remove = Op::RemoveXattr { ino, name: names::capability() };
         match self.change(&own, &remove, Sync::Ordered).await {
             Err(error) if error.kind != Kind::NoAttribute => Err(error),

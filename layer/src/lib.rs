@@ -123,7 +123,7 @@ impl Stack {
         }
         // What passes no layer spends nothing in them.
         if met > 0 {
-            context.span.mark(Stage::Layers, runtime.stamp_ns());
+            context.span.mark(Stage::Layers, runtime.stamp());
         }
         let mut answer = match answered {
             Some(answer) => answer,

@@ -21,7 +21,7 @@ fn context(request: u64) -> Context {
         trace: 0,
         cut: 0,
         membership: 1,
-        span: Span::start(0),
+        span: Span::start(runtime::Stamp(0)),
     }
 }
 

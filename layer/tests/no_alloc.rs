@@ -120,7 +120,7 @@ impl Client {
             trace: 0,
             cut: 0,
             membership: 1,
-            span: Span::start(self.runtime.clock.now_ns()),
+            span: Span::start(self.runtime.stamp()),
         }
     }
     async fn call(&self, op: Op, data: Option<runtime::Buf>) -> Reply {

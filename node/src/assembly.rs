@@ -305,7 +305,7 @@ impl Brick {
                 trace: 0,
                 cut: 0,
                 membership: 1,
-                span: Span::start(runtime.stamp_ns()),
+                span: Span::start(runtime.stamp()),
             };
             groups.call(&context, op, None).await.map(|answer| answer.reply)
         })

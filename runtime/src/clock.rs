@@ -11,10 +11,6 @@ pub type Sleep = Pin<Box<dyn Future<Output = ()> + Send>>;
 pub trait Clock: Send + Sync {
     /// Nanoseconds since some fixed moment; never goes back, counts suspended time (CLOCK_BOOTTIME, rule Q4).
     fn now_ns(&self) -> u64;
-    /// The same time for what only explains, several times per request: it may cost less, and differ by millionths.
-    fn stamp_ns(&self) -> u64 {
-        self.now_ns()
-    }
     /// Wall time; may jump either way.
     fn wall(&self) -> Time;
     /// Ends after at least `ns` nanoseconds. Only to be awaited on a core's task.

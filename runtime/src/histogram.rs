@@ -1,78 +1,119 @@
-//! Log-linear histograms of nanoseconds (after HdrHistogram, G. Tene): 8 buckets per power of two, hence within
+//! Log-linear histograms of durations (after HdrHistogram, G. Tene): 8 buckets per power of two, hence within
 //! 12.5% of the true value. Written by one thread without locked instructions, read by any.
 
+use crate::stamp::Unit;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Buckets per power of two.
+/// Buckets per power of two, as many as three bits of a float's mantissa tell apart.
 const SUB: usize = 8;
-/// Values from 2^38 ns (275 s) on share the last bucket.
-const OCTAVES: usize = 36;
+/// The powers of two that a duration may have.
+const OCTAVES: usize = 64;
 const BUCKETS: usize = SUB * OCTAVES;
+/// Bits of a float's mantissa below those three.
+const BELOW: u32 = f64::MANTISSA_DIGITS - 1 - SUB.ilog2();
+/// Where the bucket of 0 lies, the first one: the exponent of 1.0, without the bits that durations never reach.
+const FIRST: usize = (1.0f64.to_bits() >> BELOW) as usize % BUCKETS;
 
-/// A histogram with one writer at a time.
-pub struct Histogram {
-    buckets: Box<[AtomicU64; BUCKETS]>,
-    sum: AtomicU64,
-    max: AtomicU64,
-    min: AtomicU64,
+/// Where a value's bucket lies. A float's exponent and the first bits of its mantissa are what is looked for, and the
+/// processor makes one in an instruction: every request asks several times. One more than the value, since 0 has no
+/// exponent.
+fn place_of(value: u64) -> usize {
+    (((value as i64).wrapping_add(1)) as f64).to_bits() as usize >> BELOW & (BUCKETS - 1)
 }
 
-fn bucket_of(ns: u64) -> usize {
-    // Without a branch: every request asks for it several times. Below SUB each value has its own bucket.
-    let shift = 60 - (ns | SUB as u64).leading_zeros() as usize;
-    (shift * SUB + (ns >> shift) as usize).min(BUCKETS - 1)
+/// Where the bucket lies that is the `number`th in the order of values.
+fn place(number: usize) -> usize {
+    (FIRST + number) % BUCKETS
 }
 
-fn bucket_end(bucket: usize) -> u64 {
-    if bucket < SUB {
-        return bucket as u64;
-    }
-    let (octave, within) = (bucket / SUB + 2, bucket % SUB);
-    ((SUB + within + 1) as u64) << (octave - 3)
+/// The largest value of a bucket, by its number in the order of values. The first octaves have fewer values than
+/// buckets: those that lie between two whole numbers stay empty.
+fn bucket_end(number: usize) -> u64 {
+    let (octave, within) = (number / SUB, number % SUB);
+    let next = (((SUB + within + 1) as u128) << octave).div_ceil(SUB as u128);
+    (next - 2) as u64
 }
 
+#[inline(always)]
 fn bump(cell: &AtomicU64, by: u64) {
     // One writer: a plain load and store instead of a locked add.
     cell.store(cell.load(Ordering::Relaxed) + by, Ordering::Relaxed);
 }
 
-impl Default for Histogram {
-    fn default() -> Histogram {
-        Histogram {
-            buckets: Box::new([const { AtomicU64::new(0) }; BUCKETS]),
-            sum: AtomicU64::new(0),
-            max: AtomicU64::new(0),
-            min: AtomicU64::new(u64::MAX),
-        }
+/// What a histogram counts, in any unit, for one writer at a time. All of it is zero at first, and must be: then an array
+/// of many takes no memory before they are used.
+pub(crate) struct Cells {
+    buckets: [AtomicU64; BUCKETS],
+    sum: AtomicU64,
+    min: AtomicU64,
+    max: AtomicU64,
+    /// `max - min`: one comparison tells whether a value is between them.
+    width: AtomicU64,
+}
+
+impl Default for Cells {
+    fn default() -> Cells {
+        let zero = || AtomicU64::new(0);
+        let buckets = [const { AtomicU64::new(0) }; BUCKETS];
+        Cells { buckets, sum: zero(), min: zero(), max: zero(), width: zero() }
     }
 }
+
+impl Cells {
+    /// Counts one value; only one thread at a time may record.
+    #[inline]
+    pub(crate) fn record(&self, value: u64) {
+        if value.wrapping_sub(self.min.load(Ordering::Relaxed)) > self.width.load(Ordering::Relaxed) {
+            self.widen(value);
+        }
+        bump(&self.buckets[place_of(value)], 1);
+        bump(&self.sum, value);
+    }
+    /// The first value that is not 0, or a new extreme: that is rare.
+    #[cold]
+    #[inline(never)]
+    fn widen(&self, value: u64) {
+        let min = if self.is_empty() { value } else { self.min.load(Ordering::Relaxed).min(value) };
+        let max = self.max.load(Ordering::Relaxed).max(value);
+        self.min.store(min, Ordering::Relaxed);
+        self.max.store(max, Ordering::Relaxed);
+        self.width.store(max - min, Ordering::Relaxed);
+    }
+    /// True if it has counted nothing yet.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.sum() == 0 && self.buckets[FIRST].load(Ordering::Relaxed) == 0
+    }
+    /// Sum of the values.
+    pub(crate) fn sum(&self) -> u64 {
+        self.sum.load(Ordering::Relaxed)
+    }
+    /// Adds what it holds to a summary.
+    pub(crate) fn add_to(&self, summary: &mut Summary) {
+        if self.is_empty() {
+            return;
+        }
+        for (number, sum) in summary.buckets.iter_mut().enumerate() {
+            *sum += self.buckets[place(number)].load(Ordering::Relaxed);
+        }
+        summary.sum += self.sum();
+        summary.max = summary.max.max(self.max.load(Ordering::Relaxed));
+        summary.min = summary.min.min(self.min.load(Ordering::Relaxed));
+    }
+}
+
+/// A histogram of nanoseconds with one writer at a time.
+#[derive(Default)]
+pub struct Histogram(Box<Cells>);
 
 impl Histogram {
     /// Counts one value; only one thread at a time may record.
     #[inline]
     pub fn record(&self, ns: u64) {
-        bump(&self.buckets[bucket_of(ns)], 1);
-        bump(&self.sum, ns);
-        // New extremes are rare: most values cost two comparisons.
-        if ns > self.max.load(Ordering::Relaxed) {
-            self.max.store(ns, Ordering::Relaxed);
-        }
-        if ns < self.min.load(Ordering::Relaxed) {
-            self.min.store(ns, Ordering::Relaxed);
-        }
-    }
-    /// Sum of the values.
-    pub fn sum_ns(&self) -> u64 {
-        self.sum.load(Ordering::Relaxed)
+        self.0.record(ns);
     }
     /// Adds what this histogram holds to a summary.
     pub fn add_to(&self, summary: &mut Summary) {
-        for (bucket, count) in self.buckets.iter().enumerate() {
-            summary.buckets[bucket] += count.load(Ordering::Relaxed);
-        }
-        summary.sum += self.sum.load(Ordering::Relaxed);
-        summary.max = summary.max.max(self.max.load(Ordering::Relaxed));
-        summary.min = summary.min.min(self.min.load(Ordering::Relaxed));
+        self.0.add_to(summary);
     }
     /// What it holds now.
     pub fn summary(&self) -> Summary {
@@ -89,44 +130,49 @@ pub struct Summary {
     sum: u64,
     max: u64,
     min: u64,
+    unit: Unit,
 }
 
 impl Default for Summary {
     fn default() -> Summary {
-        Summary { buckets: vec![0; BUCKETS], sum: 0, max: 0, min: u64::MAX }
+        Summary::of(Unit::NS)
     }
 }
 
 impl Summary {
+    /// Without any values; all that are added are of this unit.
+    pub(crate) fn of(unit: Unit) -> Summary {
+        Summary { buckets: vec![0; BUCKETS], sum: 0, max: 0, min: u64::MAX, unit }
+    }
     /// Values counted.
     pub fn count(&self) -> u64 {
         self.buckets.iter().sum()
     }
     /// Sum of the values, in nanoseconds.
     pub fn sum_ns(&self) -> u64 {
-        self.sum
+        self.unit.ns(self.sum)
     }
     /// Smallest value; 0 if there is none.
     pub fn min_ns(&self) -> u64 {
-        if self.min == u64::MAX { 0 } else { self.min }
+        if self.min == u64::MAX { 0 } else { self.unit.ns(self.min) }
     }
     /// Largest value.
     pub fn max_ns(&self) -> u64 {
-        self.max
+        self.unit.ns(self.max)
     }
     /// Mean; 0 if there is none.
     pub fn mean_ns(&self) -> u64 {
-        self.sum.checked_div(self.count()).unwrap_or(0)
+        self.sum_ns().checked_div(self.count()).unwrap_or(0)
     }
     /// The value that a share of all values (0..=1) does not exceed, within 12.5%.
     pub fn quantile_ns(&self, share: f64) -> u64 {
         let count = self.count();
         let rank = ((count as f64 * share).ceil() as u64).max(1);
         let mut seen = 0;
-        for (bucket, &in_bucket) in self.buckets.iter().enumerate() {
+        for (number, &in_bucket) in self.buckets.iter().enumerate() {
             seen += in_bucket;
             if count > 0 && seen >= rank {
-                return bucket_end(bucket).min(self.max).max(self.min_ns());
+                return self.unit.ns(bucket_end(number)).min(self.max_ns()).max(self.min_ns());
             }
         }
         0
@@ -150,15 +196,49 @@ mod tests {
         }
     }
 
+    fn number_of(value: u64) -> usize {
+        (place_of(value) + BUCKETS - FIRST) % BUCKETS
+    }
+
     #[test]
     fn buckets_ascend_and_cover() {
+        // All small values, then some of each octave that a float tells exactly.
+        let large = (12..52).flat_map(|power| (0..64).map(move |part| (1u64 << power) + (part << (power - 6))));
         let mut last = 0;
-        for power in 0..64 {
-            for ns in [1u64 << power, (1u64 << power) | (1u64 << power) >> 1] {
-                let bucket = bucket_of(ns);
-                assert!(bucket >= last && bucket < BUCKETS);
-                last = bucket;
-            }
+        for value in (0..1 << 12).chain(large) {
+            let number = number_of(value);
+            assert!(number >= last, "{value}");
+            assert!(value <= bucket_end(number), "{value}");
+            assert!(number == 0 || value > bucket_end(number - 1), "{value}");
+            last = number;
         }
+        // Beyond, a float's rounding may count a value to the next one.
+        (52..63).for_each(|power| assert_eq!(number_of(1 << power), power * SUB));
+        assert_eq!(bucket_end(62 * SUB + SUB - 1), (1 << 63) - 2);
+    }
+
+    #[test]
+    fn a_bucket_is_an_eighth_of_its_values_wide() {
+        for number in 3 * SUB..BUCKETS {
+            let (before, end) = (bucket_end(number - 1), bucket_end(number));
+            assert!((end - before) <= before.div_ceil(SUB as u64) + 1, "{number}: {before} {end}");
+        }
+    }
+
+    #[test]
+    fn extremes_are_exact_in_any_order() {
+        for values in [&[0, 7][..], &[7, 0], &[5], &[0], &[3, 9, 1, 4], &[9, 9]] {
+            let histogram = Histogram::default();
+            values.iter().for_each(|&ns| histogram.record(ns));
+            let summary = histogram.summary();
+            let told = (summary.count(), summary.min_ns(), summary.max_ns(), summary.sum_ns());
+            let (min, max) = (values.iter().min().expect("some"), values.iter().max().expect("some"));
+            assert_eq!(told, (values.len() as u64, *min, *max, values.iter().sum()), "{values:?}");
+        }
+        let none = Histogram::default().summary();
+        assert_eq!(
+            (none.count(), none.min_ns(), none.max_ns(), none.mean_ns(), none.quantile_ns(0.5)),
+            (0, 0, 0, 0, 0)
+        );
     }
 }

@@ -2,9 +2,11 @@
 //! its own histograms and history. No cache line is shared on the way (mission G3, N1; decision D6).
 
 use crate::OBSERVED;
-use crate::clock::Clock;
-use crate::histogram::{Histogram, Summary};
+use crate::histogram::{Cells, Summary};
+use crate::real::Stamps;
+use crate::stamp::{Lapse, Stamp, Unit};
 use std::cell::Cell;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Named places where a request spends time; every nanosecond of it belongs to exactly one.
@@ -74,54 +76,64 @@ impl Stage {
 /// None in a build without observation: neither spans nor ledgers hold times there.
 const STAGES: usize = if OBSERVED { Stage::ALL.len() } else { 0 };
 
-/// The times of one request; lives in the task that serves it.
+/// The times of one request, in the ledger's unit; lives in the task that serves it.
 #[derive(Debug)]
 pub struct Span {
-    start_ns: u64,
-    last_ns: Cell<u64>,
-    stages_ns: [Cell<u64>; STAGES],
+    start: Stamp,
+    last: Cell<Stamp>,
+    stages: [Cell<u64>; STAGES],
+    /// A bit for each stage that took any time: most requests meet few.
+    met: Cell<u32>,
     hops: Cell<u32>,
 }
 
 impl Span {
-    /// Starts the clock at `now_ns`.
-    pub fn start(now_ns: u64) -> Span {
-        Span { start_ns: now_ns, last_ns: Cell::new(now_ns), stages_ns: Default::default(), hops: Cell::new(0) }
+    /// Starts the clock at `now`.
+    #[inline]
+    pub fn start(now: Stamp) -> Span {
+        Span { start: now, last: Cell::new(now), stages: Default::default(), met: Cell::new(0), hops: Cell::new(0) }
     }
     /// All time since the last mark went to `stage`.
     #[inline]
-    pub fn mark(&self, stage: Stage, now_ns: u64) {
+    pub fn mark(&self, stage: Stage, now: Stamp) {
         if !OBSERVED {
             return;
         }
-        let spent = now_ns.saturating_sub(self.last_ns.get());
-        self.add(stage, spent);
-        self.last_ns.set(self.last_ns.get() + spent);
+        let last = self.last.get();
+        if now > last {
+            self.last.set(now);
+            self.add(stage, now.since(last));
+        }
     }
     /// Of the time since the last mark, the leader's phases are known: they get their part, `Queue` the rest
     /// (decision D3: a follower's ledger is complete).
-    pub fn mark_commit(&self, write_ns: u64, flush_ns: u64, now_ns: u64) {
+    pub fn mark_commit(&self, write: Lapse, flush: Lapse, now: Stamp) {
         if !OBSERVED {
             return;
         }
-        let spent = now_ns.saturating_sub(self.last_ns.get());
-        let flush = flush_ns.min(spent);
-        let write = write_ns.min(spent - flush);
-        self.add(Stage::Flush, flush);
-        self.add(Stage::Write, write);
-        self.add(Stage::Queue, spent - flush - write);
-        self.last_ns.set(self.last_ns.get() + spent);
-    }
-    /// The time since the last mark went to a device read; before the device saw it, it was held back for `held_ns`.
-    pub fn mark_read(&self, held_ns: u64, now_ns: u64) {
-        if held_ns > 0 {
-            self.mark(Stage::Queue, self.last_ns.get().saturating_add(held_ns).min(now_ns));
+        let spent = now.since(self.last.get()).0;
+        let flush = flush.0.min(spent);
+        let write = write.0.min(spent - flush);
+        for (stage, part) in [(Stage::Flush, flush), (Stage::Write, write), (Stage::Queue, spent - flush - write)] {
+            if part > 0 {
+                self.add(stage, Lapse(part));
+            }
         }
-        self.mark(Stage::Read, now_ns);
+        self.last.set(Stamp(self.last.get().0 + spent));
     }
-    fn add(&self, stage: Stage, ns: u64) {
-        let cell = &self.stages_ns[stage as usize];
-        cell.set(cell.get() + ns);
+    /// The time since the last mark went to a device read; before the device saw it, it was held back for `held`.
+    #[inline]
+    pub fn mark_read(&self, held: Lapse, now: Stamp) {
+        if held > Lapse(0) {
+            self.mark(Stage::Queue, Stamp(self.last.get().0.saturating_add(held.0)).min(now));
+        }
+        self.mark(Stage::Read, now);
+    }
+    #[inline]
+    fn add(&self, stage: Stage, spent: Lapse) {
+        let cell = &self.stages[stage as usize];
+        cell.set(cell.get() + spent.0);
+        self.met.set(self.met.get() | 1 << stage as u32);
     }
     /// Another thread does a part of the request, or goes on with it.
     pub fn hop(&self) {
@@ -135,18 +147,22 @@ pub type OpRow = usize;
 /// The ledgers of all cores.
 pub struct Ledger {
     names: &'static [&'static str],
+    /// What it counts are ticks, and this reads them; without, they are nanoseconds of the clock.
+    ticks: Option<Arc<Stamps>>,
     cores: Vec<CoreLedger>,
 }
 
 struct CoreLedger {
-    rows: Vec<Row>,
-    history: Box<[HistorySlot]>,
+    /// One allocation, of which rows that are never used take no memory.
+    rows: Box<[Row]>,
+    history: Box<[HistorySlot; HISTORY]>,
     recorded: AtomicU64,
 }
 
+#[derive(Default)]
 struct Row {
-    total: Histogram,
-    stages: [Histogram; STAGES],
+    total: Cells,
+    stages: [Cells; STAGES],
     hops: AtomicU64,
 }
 
@@ -156,40 +172,68 @@ const HISTORY: usize = 1024;
 #[derive(Default)]
 struct HistorySlot {
     row: AtomicU64,
-    end_ns: AtomicU64,
-    total_ns: AtomicU64,
+    end: AtomicU64,
+    total: AtomicU64,
+}
+
+fn history() -> Box<[HistorySlot; HISTORY]> {
+    let slots: Box<[HistorySlot]> = (0..HISTORY).map(|_| HistorySlot::default()).collect();
+    slots.try_into().ok().expect("there are as many")
 }
 
 impl Ledger {
-    /// Ledgers for `cores` cores; `names` lists the operations.
+    /// Ledgers for `cores` cores, in nanoseconds; `names` lists the operations.
     pub fn new(cores: usize, names: &'static [&'static str]) -> Ledger {
-        let row = || Row { total: Histogram::default(), stages: Default::default(), hops: AtomicU64::new(0) };
         let core = || CoreLedger {
-            rows: names.iter().map(|_| row()).collect(),
-            history: (0..HISTORY).map(|_| HistorySlot::default()).collect(),
+            rows: names.iter().map(|_| Row::default()).collect(),
+            history: history(),
             recorded: AtomicU64::new(0),
         };
-        Ledger { names, cores: (0..cores).map(|_| core()).collect() }
+        Ledger { names, ticks: None, cores: (0..cores).map(|_| core()).collect() }
+    }
+    /// The same in ticks as `stamps` reads them, if it trusts them.
+    pub fn in_ticks(cores: usize, names: &'static [&'static str], stamps: Arc<Stamps>) -> Ledger {
+        Ledger { ticks: Some(stamps).filter(|stamps| stamps.are_trusted()), ..Ledger::new(cores, names) }
+    }
+    /// True if its stamps are the processor's ticks.
+    #[inline]
+    pub(crate) fn counts_ticks(&self) -> bool {
+        self.ticks.is_some()
+    }
+    fn unit(&self) -> Unit {
+        self.ticks.as_ref().map_or(Unit::NS, |stamps| stamps.unit())
+    }
+    /// So many nanoseconds in its unit.
+    #[inline]
+    pub fn lapse(&self, ns: u64) -> Lapse {
+        // Mostly there is nothing to convert.
+        if ns == 0 { Lapse(0) } else { self.converted(ns) }
+    }
+    #[cold]
+    fn converted(&self, ns: u64) -> Lapse {
+        Lapse(self.unit().count(ns))
     }
     /// The row of an operation's name.
     pub fn row(&self, name: &str) -> OpRow {
         self.names.iter().position(|&known| known == name).expect("every operation has a row")
     }
-    /// Ends a span: to be called on core `core`, by its own thread only.
-    pub fn record(&self, core: usize, row: OpRow, span: &Span, clock: &dyn Clock) {
+    /// Ends a span at `now`: to be called on core `core`, by its own thread only.
+    #[inline]
+    pub fn record(&self, core: usize, row: OpRow, span: &Span, now: Stamp) {
         if !OBSERVED {
             return;
         }
-        let now_ns = clock.stamp_ns();
-        span.mark(Stage::Reply, now_ns);
+        span.mark(Stage::Reply, now);
         let ledger = &self.cores[core];
         let figures = &ledger.rows[row];
-        let total_ns = now_ns.saturating_sub(span.start_ns);
-        figures.total.record(total_ns);
-        for (histogram, ns) in figures.stages.iter().zip(&span.stages_ns) {
-            if ns.get() > 0 {
-                histogram.record(ns.get());
-            }
+        let end = span.last.get();
+        let total = end.since(span.start).0;
+        figures.total.record(total);
+        let mut met = span.met.get();
+        while met != 0 {
+            let stage = met.trailing_zeros() as usize;
+            figures.stages[stage].record(span.stages[stage].get());
+            met &= met - 1;
         }
         if span.hops.get() > 0 {
             let hops = figures.hops.load(Ordering::Relaxed) + u64::from(span.hops.get());
@@ -198,28 +242,27 @@ impl Ledger {
         let recorded = ledger.recorded.load(Ordering::Relaxed);
         let slot = &ledger.history[recorded as usize % HISTORY];
         slot.row.store(row as u64, Ordering::Relaxed);
-        slot.end_ns.store(now_ns, Ordering::Relaxed);
-        slot.total_ns.store(total_ns, Ordering::Relaxed);
+        slot.end.store(end.0, Ordering::Relaxed);
+        slot.total.store(total, Ordering::Relaxed);
         ledger.recorded.store(recorded + 1, Ordering::Release);
     }
-    /// All requests so far: how many, and the nanoseconds that they took together. Cheap enough for many times a second.
+    /// All requests so far: how many, and the nanoseconds that they took together, which may become a little less as the
+    /// length of a tick is known better. Cheap enough for many times a second.
     pub fn totals(&self) -> (u64, u64) {
-        let totals = self.cores.iter().flat_map(|core| {
-            let recorded = core.recorded.load(Ordering::Acquire);
-            let sums = core.rows.iter().map(|row| row.total.sum_ns());
-            std::iter::once((recorded, 0)).chain(sums.map(|sum| (0, sum)))
-        });
-        totals.fold((0, 0), |(count, sum), (more, ns)| (count + more, sum + ns))
+        let count = self.cores.iter().map(|core| core.recorded.load(Ordering::Acquire)).sum();
+        let sum = self.cores.iter().flat_map(|core| &core.rows).map(|row| row.total.sum()).sum();
+        (count, self.unit().ns(sum))
     }
     /// Everything so far, over all cores; operations that never ran are left out.
     pub fn profile(&self) -> Vec<OpProfile> {
+        let unit = self.unit();
         let rows = self.names.iter().enumerate().map(|(row, &name)| {
-            let mut profile = OpProfile { name, total: Summary::default(), stages: Vec::new(), hops: 0 };
-            let mut stages = vec![Summary::default(); STAGES];
+            let mut profile = OpProfile { name, total: Summary::of(unit), stages: Vec::new(), hops: 0 };
+            let mut stages = vec![Summary::of(unit); STAGES];
             for core in &self.cores {
                 core.rows[row].total.add_to(&mut profile.total);
-                for (stage, summary) in stages.iter_mut().enumerate() {
-                    core.rows[row].stages[stage].add_to(summary);
+                for (cells, summary) in core.rows[row].stages.iter().zip(&mut stages) {
+                    cells.add_to(summary);
                 }
                 profile.hops += core.rows[row].hops.load(Ordering::Relaxed);
             }
@@ -231,12 +274,15 @@ impl Ledger {
     }
     /// The last operations of every core, oldest first: name, end on the monotonic clock, duration (nanoseconds).
     pub fn history(&self) -> Vec<(&'static str, u64, u64)> {
+        let unit = self.unit();
+        let at_ns = |end| self.ticks.as_ref().map_or(end, |stamps| stamps.ns_at(end));
         let mut all = Vec::new();
         for core in &self.cores {
             let recorded = core.recorded.load(Ordering::Acquire) as usize;
             for slot in &core.history[..recorded.min(HISTORY)] {
                 let name = self.names[slot.row.load(Ordering::Relaxed) as usize];
-                all.push((name, slot.end_ns.load(Ordering::Relaxed), slot.total_ns.load(Ordering::Relaxed)));
+                let (end, total) = (slot.end.load(Ordering::Relaxed), slot.total.load(Ordering::Relaxed));
+                all.push((name, at_ns(end), unit.ns(total)));
             }
         }
         all.sort_by_key(|&(_, end_ns, _)| end_ns);
@@ -259,19 +305,23 @@ pub struct OpProfile {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::noop::StillClock;
+
+    /// What the only operation says of its stages: which, how often, how long.
+    fn told(ledger: &Ledger) -> Vec<(Stage, u64, u64)> {
+        let stages = ledger.profile().remove(0).stages;
+        stages.iter().map(|(stage, summary)| (*stage, summary.count(), summary.sum_ns())).collect()
+    }
 
     #[test]
     fn every_nanosecond_belongs_to_one_stage() {
         let ledger = Ledger::new(1, &["write"]);
-        let span = Span::start(100);
-        span.mark(Stage::Front, 150);
-        span.mark_commit(300, 200, 1150);
-        ledger.record(0, 0, &span, &StillClock(1200));
-        let profile = ledger.profile();
-        let sum: u64 = profile[0].stages.iter().map(|(_, summary)| summary.sum_ns()).sum();
-        assert_eq!(sum, profile[0].total.sum_ns());
-        let of = |wanted| profile[0].stages.iter().find(|(stage, _)| *stage == wanted).map(|(_, s)| s.sum_ns());
+        let span = Span::start(Stamp(100));
+        span.mark(Stage::Front, Stamp(150));
+        span.mark_commit(Lapse(300), Lapse(200), Stamp(1150));
+        ledger.record(0, 0, &span, Stamp(1200));
+        let sum: u64 = told(&ledger).iter().map(|&(_, _, sum)| sum).sum();
+        assert_eq!(sum, ledger.profile()[0].total.sum_ns());
+        let of = |wanted| told(&ledger).iter().find(|(stage, ..)| *stage == wanted).map(|&(_, _, sum)| sum);
         assert_eq!((of(Stage::Write), of(Stage::Flush), of(Stage::Queue)), (Some(300), Some(200), Some(500)));
         assert_eq!(ledger.history(), [("write", 1200, 1100)]);
         assert_eq!(ledger.totals(), (1, 1100));
@@ -280,28 +330,63 @@ mod tests {
     #[test]
     fn a_stage_counts_once_for_a_request_and_not_at_all_without_time() {
         let ledger = Ledger::new(1, &["write"]);
-        let span = Span::start(100);
-        for (stage, now_ns) in [(Stage::Front, 110), (Stage::Order, 130), (Stage::Front, 160), (Stage::Range, 160)] {
-            span.mark(stage, now_ns);
+        let span = Span::start(Stamp(100));
+        for (stage, now) in [(Stage::Front, 110), (Stage::Order, 130), (Stage::Front, 160), (Stage::Range, 160)] {
+            span.mark(stage, Stamp(now));
         }
-        span.mark_commit(10, 0, 170);
-        ledger.record(0, 0, &span, &StillClock(170));
-        let profile = ledger.profile();
-        let told = |(stage, summary): &(Stage, Summary)| (*stage, summary.count(), summary.sum_ns());
-        let stages: Vec<_> = profile[0].stages.iter().map(told).collect();
-        assert_eq!(stages, [(Stage::Front, 1, 40), (Stage::Order, 1, 20), (Stage::Write, 1, 10)]);
+        span.mark_commit(Lapse(10), Lapse(0), Stamp(170));
+        ledger.record(0, 0, &span, Stamp(170));
+        assert_eq!(told(&ledger), [(Stage::Front, 1, 40), (Stage::Order, 1, 20), (Stage::Write, 1, 10)]);
+    }
+
+    #[test]
+    fn time_that_goes_back_between_processors_is_nobodys() {
+        let ledger = Ledger::new(1, &["write"]);
+        let span = Span::start(Stamp(100));
+        span.mark(Stage::Front, Stamp(150));
+        span.mark(Stage::Order, Stamp(120));
+        span.mark_commit(Lapse(40), Lapse(0), Stamp(130));
+        ledger.record(0, 0, &span, Stamp(140));
+        assert_eq!(told(&ledger), [(Stage::Front, 1, 50)]);
+        assert_eq!(ledger.history(), [("write", 150, 50)]);
     }
 
     #[test]
     fn a_read_that_was_held_back_tells_so() {
         let ledger = Ledger::new(1, &["read"]);
-        for (held_ns, end_ns) in [(0, 200), (30, 200), (500, 150)] {
-            let span = Span::start(100);
-            span.mark_read(held_ns, end_ns);
-            ledger.record(0, 0, &span, &StillClock(end_ns));
+        for (held_ns, end) in [(0, 200), (30, 200), (500, 150)] {
+            let span = Span::start(Stamp(100));
+            span.mark_read(ledger.lapse(held_ns), Stamp(end));
+            ledger.record(0, 0, &span, Stamp(end));
         }
-        let profile = ledger.profile();
-        let sums: Vec<_> = profile[0].stages.iter().map(|(stage, summary)| (*stage, summary.sum_ns())).collect();
-        assert_eq!(sums, [(Stage::Queue, 30 + 50), (Stage::Read, 100 + 70)]);
+        assert_eq!(told(&ledger), [(Stage::Queue, 2, 30 + 50), (Stage::Read, 2, 100 + 70)]);
+    }
+
+    #[test]
+    fn what_was_counted_in_ticks_is_told_in_nanoseconds() {
+        // Four ticks are a nanosecond; tick 1000 was at 50 ns.
+        let ledger = Ledger::in_ticks(2, &["read", "write"], Arc::new(Stamps::of(1000, 50, 1 << 30)));
+        for (core, ticks) in [(0, 400), (1, 800)] {
+            let span = Span::start(Stamp(2000));
+            span.mark(Stage::Order, Stamp(2040));
+            span.mark_read(ledger.lapse(20), Stamp(2000 + ticks));
+            span.hop();
+            ledger.record(core, 1, &span, Stamp(2000 + ticks));
+        }
+        assert_eq!(told(&ledger), [(Stage::Order, 2, 20), (Stage::Queue, 2, 40), (Stage::Read, 2, 70 + 170)]);
+        assert_eq!(ledger.history(), [("write", 400, 100), ("write", 500, 200)]);
+        assert_eq!(ledger.totals(), (2, 300));
+        let profile = ledger.profile().remove(0);
+        assert_eq!((profile.name, profile.hops), ("write", 2));
+        let total = profile.total;
+        assert_eq!((total.min_ns(), total.mean_ns(), total.max_ns(), total.sum_ns()), (100, 150, 200, 300));
+        assert!((100..=112).contains(&total.quantile_ns(0.5)), "{}", total.quantile_ns(0.5));
+    }
+
+    #[test]
+    fn ticks_that_are_not_trusted_are_not_counted() {
+        let ledger = Ledger::in_ticks(1, &["read"], Arc::new(Stamps::default()));
+        assert!(!ledger.counts_ticks());
+        assert_eq!(ledger.lapse(7), Lapse(7));
     }
 }

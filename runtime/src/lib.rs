@@ -16,6 +16,7 @@ pub mod noop;
 pub mod random;
 pub mod real;
 pub mod sim;
+pub mod stamp;
 pub mod tasks;
 pub mod transfer;
 
@@ -31,6 +32,7 @@ pub use histogram::Histogram;
 pub use ledger::{Ledger, Span, Stage};
 pub use lock::Lock;
 pub use random::Random;
+pub use stamp::{Lapse, Stamp};
 pub use tasks::Tasks;
 pub use transfer::{Done, Request, Start, Transfer};
 
@@ -63,8 +65,15 @@ pub struct Runtime {
 
 impl Runtime {
     /// The time for a span: it explains, and nothing may depend on it.
-    pub fn stamp_ns(&self) -> u64 {
-        if OBSERVED { self.clock.stamp_ns() } else { 0 }
+    #[inline]
+    pub fn stamp(&self) -> Stamp {
+        if !OBSERVED {
+            Stamp(0)
+        } else if self.ledger.counts_ticks() {
+            Stamp(real::ticks())
+        } else {
+            Stamp(self.clock.now_ns())
+        }
     }
     /// A buffer of `length` bytes (at most 1 MiB) for the house's own work, which clients wait for.
     /// Errors: `Host` when `memory_max` is reached.
@@ -83,12 +92,18 @@ impl Runtime {
                     waited_ns += MEMORY_PAUSE_NS;
                 }
                 taken => {
-                    if let Some(span) = span.filter(|_| waited_ns > 0) {
-                        span.mark(Stage::Admit, self.stamp_ns());
+                    if waited_ns > 0 {
+                        self.waited(span);
                     }
                     return taken;
                 }
             }
+        }
+    }
+    #[cold]
+    fn waited(&self, span: Option<&Span>) {
+        if let Some(span) = span {
+            span.mark(Stage::Admit, self.stamp());
         }
     }
 }

@@ -8,7 +8,7 @@ use std::sync::{Mutex, MutexGuard, TryLockError};
 use std::time::Instant;
 
 /// Holds are timed once in this many acquisitions: two clock reads each time would cost more than most holds.
-const HOLD_SAMPLE: u64 = 64;
+const HOLD_SAMPLE: u32 = 256;
 
 /// A mutex with a name and figures. A panic while it is held ends the process (broken invariant).
 pub struct Lock<T> {
@@ -21,14 +21,21 @@ struct Inner<T> {
     value: T,
 }
 
-#[derive(Default)]
 struct Figures {
-    acquired: u64,
-    /// Since when it is held, if this time is one of the sample.
+    /// Acquisitions until one whose hold is timed; 0 while that is held. With the holds timed so far it tells how many
+    /// there were, and costs every acquisition one instruction and a branch.
+    left: u32,
     since: Option<Instant>,
     contended: u64,
     wait: Histogram,
     hold: Histogram,
+}
+
+impl Default for Figures {
+    fn default() -> Figures {
+        let (wait, hold) = (Histogram::default(), Histogram::default());
+        Figures { left: HOLD_SAMPLE, since: None, contended: 0, wait, hold }
+    }
 }
 
 /// What a lock has seen so far.
@@ -54,37 +61,36 @@ impl<T> Lock<T> {
     /// Takes the lock.
     #[inline]
     pub fn lock(&self) -> Guard<'_, T> {
-        let mut inner = match self.inner.try_lock() {
-            Ok(inner) => inner,
-            Err(TryLockError::Poisoned(_)) => panic!("lock {}: a holder panicked", self.name),
-            Err(TryLockError::WouldBlock) => {
-                let start = OBSERVED.then(Instant::now);
-                let mut inner = self.inner.lock().expect("a holder panicked");
-                if let Some(start) = start {
-                    inner.figures.wait.record(start.elapsed().as_nanos() as u64);
-                    inner.figures.contended += 1;
-                }
-                inner
-            }
-        };
-        if OBSERVED {
-            inner.figures.acquired += 1;
-            if inner.figures.acquired.is_multiple_of(HOLD_SAMPLE) {
-                inner.figures.since = Some(Instant::now());
-            }
+        match self.inner.try_lock() {
+            Ok(inner) => Guard::counted(inner),
+            Err(error) => self.wait(error),
         }
-        Guard { inner }
+    }
+    #[cold]
+    #[inline(never)]
+    fn wait<'a>(&'a self, error: TryLockError<MutexGuard<'a, Inner<T>>>) -> Guard<'a, T> {
+        if let TryLockError::Poisoned(_) = error {
+            panic!("lock {}: a holder panicked", self.name);
+        }
+        let start = OBSERVED.then(Instant::now);
+        let mut inner = self.inner.lock().expect("a holder panicked");
+        if let Some(start) = start {
+            inner.figures.wait.record(start.elapsed().as_nanos() as u64);
+            inner.figures.contended += 1;
+        }
+        Guard::counted(inner)
     }
     /// What it has seen so far.
     pub fn summary(&self) -> LockSummary {
         let guard = self.inner.lock().expect("a holder panicked");
         let figures = &guard.figures;
+        let hold = figures.hold.summary();
         LockSummary {
             name: self.name,
-            acquired: figures.acquired,
+            acquired: hold.count() * u64::from(HOLD_SAMPLE) + u64::from(HOLD_SAMPLE - figures.left),
             contended: figures.contended,
             wait: figures.wait.summary(),
-            hold: figures.hold.summary(),
+            hold,
         }
     }
 }
@@ -92,6 +98,35 @@ impl<T> Lock<T> {
 /// Access to the locked value.
 pub struct Guard<'a, T> {
     inner: MutexGuard<'a, Inner<T>>,
+}
+
+impl<'a, T> Guard<'a, T> {
+    #[inline]
+    fn counted(mut inner: MutexGuard<'a, Inner<T>>) -> Guard<'a, T> {
+        if OBSERVED {
+            inner.figures.left -= 1;
+            if inner.figures.left == 0 {
+                return Guard::timed(inner);
+            }
+        }
+        Guard { inner }
+    }
+    #[cold]
+    #[inline(never)]
+    fn timed(mut inner: MutexGuard<'a, Inner<T>>) -> Guard<'a, T> {
+        inner.figures.since = Some(Instant::now());
+        Guard { inner }
+    }
+}
+
+impl Figures {
+    #[cold]
+    #[inline(never)]
+    fn timed(&mut self) {
+        let since = self.since.take().expect("the hold that is timed has a start");
+        self.hold.record(since.elapsed().as_nanos() as u64);
+        self.left = HOLD_SAMPLE;
+    }
 }
 
 impl<T> Deref for Guard<'_, T> {
@@ -110,11 +145,8 @@ impl<T> DerefMut for Guard<'_, T> {
 impl<T> Drop for Guard<'_, T> {
     #[inline]
     fn drop(&mut self) {
-        let figures = &mut self.inner.figures;
-        // The count tells without a look at the clock's time.
-        if OBSERVED && figures.acquired.is_multiple_of(HOLD_SAMPLE) {
-            let since = figures.since.take();
-            figures.hold.record(since.map_or(0, |since| since.elapsed().as_nanos() as u64));
+        if OBSERVED && self.inner.figures.left == 0 {
+            self.inner.figures.timed();
         }
     }
 }
@@ -140,5 +172,18 @@ mod tests {
         assert_eq!((summary.acquired, summary.contended, summary.wait.count()), (2, 1, 1));
         assert!(summary.wait.max_ns() > 1_000_000);
         assert_eq!(*lock.lock(), 1);
+    }
+
+    #[test]
+    fn every_acquisition_is_counted_and_some_are_timed() {
+        let lock = Lock::new("test", ());
+        let every = u64::from(HOLD_SAMPLE);
+        for number in 1..=3 * every + 1 {
+            let guard = lock.lock();
+            assert_eq!(guard.inner.figures.since.is_some(), number % every == 0);
+            drop(guard);
+            let summary = lock.summary();
+            assert_eq!((summary.acquired, summary.hold.count()), (number, number / every));
+        }
     }
 }

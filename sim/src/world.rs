@@ -8,7 +8,7 @@ use group::{Class, Context, Groups, Options};
 use layer::Stack;
 use runtime::random::SplitMix;
 use runtime::sim::{DiskImage, Setup, Survival, World};
-use runtime::{Runtime, Slabs, Span};
+use runtime::{Runtime, Slabs, Span, Stamp};
 use std::sync::Arc;
 use store::device::Foreign;
 use store::format::label::SEGMENTS_AT;
@@ -134,7 +134,7 @@ pub fn context(volume: VolumeId, key: crate::history::Key) -> Context {
         trace: 0,
         cut: 0,
         membership: 1,
-        span: Span::start(0),
+        span: Span::start(Stamp(0)),
     }
 }
 

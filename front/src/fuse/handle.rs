@@ -53,12 +53,12 @@ impl<T: Target> Handler<T> {
     async fn ask(&self, header: &Header, ask: Ask, payload: Option<Result<Buf>>, span: Span, back: &mut Back<'_>) {
         let row = self.row(&ask);
         let mut context = self.context(header, &ask, span);
-        context.span.mark(Stage::Front, self.runtime.stamp_ns());
+        context.span.mark(Stage::Front, self.runtime.stamp());
         match self.tell(&mut context, header.unique, ask, payload).await {
             Ok(told) => self.answer(&mut context, header.unique, told, back).await,
             Err(error) => send(back, header.unique, &Head::status(header.unique, reply::errno(&error)), &[]),
         }
-        self.runtime.ledger.record(self.core, row, &context.span, &*self.runtime.clock);
+        self.runtime.ledger.record(self.core, row, &context.span, self.runtime.stamp());
     }
     fn row(&self, ask: &Ask) -> OpRow {
         match ask {

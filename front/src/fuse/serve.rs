@@ -17,7 +17,7 @@ use base::{Ino, Result, SessionId, VolumeId};
 use layer::{Answer, Call, Context, Stack};
 use runtime::real::RingEntry;
 use runtime::tasks::yield_now;
-use runtime::{Buf, Need, Runtime, Span};
+use runtime::{Buf, Need, Runtime, Span, Stamp};
 use std::fs::File;
 use std::future::{Future, poll_fn};
 use std::os::fd::AsRawFd;
@@ -136,9 +136,9 @@ async fn run<T: Target>(core: Arc<Core<T>>, task: usize) {
     // Also when the cores are stopped, which drops their tasks.
     let _leave = Leave(core.shared.clone());
     let mut turn = 0;
-    while let Some((message, payload, start_ns)) = core.receive(task).await {
+    while let Some((message, payload, start)) = core.receive(task).await {
         let mut back = Back::Device(&core.device);
-        let mut handling = pin!(core.handler.handle(message, payload, Span::start(start_ns), &mut back));
+        let mut handling = pin!(core.handler.handle(message, payload, Span::start(start), &mut back));
         let mut waited = false;
         poll_fn(|context| {
             let poll = handling.as_mut().poll(context);
@@ -192,7 +192,7 @@ async fn run_entry<T: Target>(served: Served<T>, mut entry: RingEntry) {
         // Else the connection has ended, or the kernel does not take entries and has its requests read.
         let Ok(fetched) = entry.fetch().await else { return };
         entry = fetched;
-        let span = Span::start(home.handler.runtime.stamp_ns());
+        let span = Span::start(home.handler.runtime.stamp());
         if !home.shared.by_entry.load(Ordering::Relaxed) {
             home.shared.by_entry.store(true, Ordering::Relaxed);
         }
@@ -247,13 +247,13 @@ impl Drop for Leave {
 impl<T: Target> Core<T> {
     /// The next request, with a write's payload and the time at which reading it began. The baton lies on the
     /// ground afterwards. None: nothing will come any more.
-    async fn receive(&self, task: usize) -> Option<(Message, Option<Result<Buf>>, u64)> {
+    async fn receive(&self, task: usize) -> Option<(Message, Option<Result<Buf>>, Stamp)> {
         if !self.baton.take(task).await {
             return None;
         }
         let runtime = &self.handler.runtime;
         loop {
-            let start_ns = runtime.stamp_ns();
+            let start = runtime.stamp();
             let received = self.landing().receive(&self.device);
             let total = match received {
                 Received::Request(total) => total,
@@ -270,7 +270,7 @@ impl<T: Target> Core<T> {
                 length => Some(self.payload(length).await),
             };
             self.baton.put_down();
-            return Some((message, payload, start_ns));
+            return Some((message, payload, start));
         }
         self.baton.end();
         None

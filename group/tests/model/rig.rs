@@ -200,12 +200,12 @@ impl Rig {
             trace: 0,
             cut: 0,
             membership: 1,
-            span: Span::start(self.runtime.clock.now_ns()),
+            span: Span::start(self.runtime.stamp()),
         }
     }
     fn profile(&self, context: &Context) -> OpProfile {
         let ledger = Ledger::new(1, &["any"]);
-        ledger.record(0, 0, &context.span, &*self.runtime.clock);
+        ledger.record(0, 0, &context.span, self.runtime.stamp());
         ledger.profile().remove(0)
     }
     /// What a request says of its time in a stage.

@@ -10,7 +10,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
-/// CLOCK_BOOTTIME and CLOCK_REALTIME, both read without a system call.
+/// CLOCK_BOOTTIME and CLOCK_REALTIME, both read without a system call; and what is held against them now and then.
 pub(super) struct RealClock(pub(super) Arc<Stamps>);
 
 fn read(clock: libc::clockid_t) -> libc::timespec {
@@ -30,9 +30,6 @@ pub(super) fn now_ns() -> u64 {
 impl Clock for RealClock {
     fn now_ns(&self) -> u64 {
         now_ns()
-    }
-    fn stamp_ns(&self) -> u64 {
-        self.0.now_ns()
     }
     fn wall(&self) -> Time {
         let time = read(libc::CLOCK_REALTIME);

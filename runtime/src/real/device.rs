@@ -6,6 +6,7 @@ use super::files::{Files, failed};
 use super::lane::Lane;
 use super::ring::{Ring, Wait};
 use super::ring_entry::RingEntry;
+use crate::OBSERVED;
 use crate::disk::FileId;
 use crate::transfer::{Request, Slot, Start};
 use base::limits::BLOCK_BYTES;
@@ -281,12 +282,15 @@ impl Device {
             return Event::Nothing;
         };
         let Work::Transfer(progress) = self.free_op(index) else { unreachable!("the caller looked") };
-        if progress.paced {
+        if progress.paced || OBSERVED {
             let now_ns = self.figures.control_ns();
-            self.pace(now_ns.saturating_sub(progress.start_ns), now_ns);
-        }
-        if outcome.is_ok() {
-            self.figures.io(progress.verb, progress.start_ns);
+            let took_ns = now_ns.saturating_sub(progress.start_ns);
+            if outcome.is_ok() {
+                self.figures.io(progress.verb, took_ns);
+            }
+            if progress.paced {
+                self.pace(took_ns, now_ns);
+            }
         }
         let outcome = outcome.map_err(|error| error.with(files.name(progress.file)));
         Event::Finished(progress.slot, outcome)

@@ -71,10 +71,10 @@ impl Figures {
     pub fn ran_since(&self, start_ns: u64) {
         self.run.record(self.stamp_ns().saturating_sub(start_ns));
     }
-    /// An I/O succeeded.
-    pub fn io(&self, verb: Verb, start_ns: u64) {
+    /// An I/O succeeded after this time.
+    pub fn io(&self, verb: Verb, took_ns: u64) {
         if OBSERVED {
-            self.io[verb as usize].record(self.stamp_ns().saturating_sub(start_ns));
+            self.io[verb as usize].record(took_ns);
         }
     }
     fn summary(&self) -> CoreSummary {

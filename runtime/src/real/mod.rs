@@ -35,6 +35,7 @@ pub use poller::{Readable, readable};
 pub use pool::PoolSummary;
 pub use ring_entry::{Fetch, HEAD_BYTES, RingEntry};
 pub use stamps::Stamps;
+pub(crate) use stamps::ticks;
 pub use turns::give_way;
 
 use crate::random::{Random, SplitMix};
@@ -121,12 +122,12 @@ pub fn start(options: Options) -> Result<(Runtime, Reactors)> {
     let cores = Arc::new(cores::Cores { world, pool, background });
     let reactors = Reactors { cores: cores.clone(), threads };
     let runtime = Runtime {
-        clock: Arc::new(clock::RealClock(stamps)),
+        clock: Arc::new(clock::RealClock(stamps.clone())),
         disk: disk(&options, &cores)?,
         tasks: cores,
         random: Arc::new(Entropy::new()?),
         slabs: Arc::new(Slabs::prepared(count, options.memory_max_bytes, ask_huge)),
-        ledger: Arc::new(Ledger::new(count, options.op_names)),
+        ledger: Arc::new(Ledger::in_ticks(count, options.op_names, stamps)),
     };
     Ok((runtime, reactors))
 }

@@ -1,8 +1,9 @@
 //! Times that only explain. Reading the kernel's clock costs some 50 instructions, and a request's ledger asks seven times:
-//! where the kernel itself trusts the processor's counter of ticks, the counter is read instead, and held against the
-//! clock now and then.
+//! where the kernel itself trusts the processor's counter of ticks, the counter is read instead. How long a tick is, is held
+//! against the clock now and then, and asked for when somebody reads the ledger.
 
 use super::clock::now_ns;
+use crate::stamp::Unit;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -30,14 +31,18 @@ pub struct Stamps {
     scaled_ns: AtomicU64,
 }
 
+/// The processor's counter.
 #[cfg(target_arch = "x86_64")]
-fn ticks() -> u64 {
+#[inline]
+pub(crate) fn ticks() -> u64 {
     // SAFETY: all x86-64 processors have it.
     unsafe { std::arch::x86_64::_rdtsc() }
 }
 
+/// Not trusted elsewhere, hence not asked.
 #[cfg(not(target_arch = "x86_64"))]
-fn ticks() -> u64 {
+#[inline]
+pub(crate) fn ticks() -> u64 {
     0
 }
 
@@ -63,12 +68,21 @@ impl Stamps {
         }
         stamps
     }
+    /// True if ticks are read, rather than the clock.
+    pub(crate) fn are_trusted(&self) -> bool {
+        self.scale.load(Ordering::Relaxed) > 0
+    }
+    /// How long a tick is, as far as is known.
+    pub(crate) fn unit(&self) -> Unit {
+        Unit { scale: self.scale.load(Ordering::Relaxed) }
+    }
+    /// When the counter stood at `ticks`.
+    pub(crate) fn ns_at(&self, ticks: u64) -> u64 {
+        self.since_ns + self.unit().ns(ticks.wrapping_sub(self.since_ticks))
+    }
     /// Nanoseconds, as `now_ns` tells them but for a little.
     pub fn now_ns(&self) -> u64 {
-        match self.scale.load(Ordering::Relaxed) {
-            0 => now_ns(),
-            scale => self.since_ns + scaled(ticks().wrapping_sub(self.since_ticks), scale),
-        }
+        if self.are_trusted() { self.ns_at(ticks()) } else { now_ns() }
     }
     /// Holds the counter against the clock, if that is due at `now_ns`.
     pub fn refine(&self, now_ns: u64) {
@@ -77,6 +91,11 @@ impl Stamps {
             self.rescale();
         }
     }
+    /// As if the counter had stood at `since_ticks` at `since_ns`; `scale`: see the field.
+    #[cfg(test)]
+    pub(crate) fn of(since_ticks: u64, since_ns: u64, scale: u64) -> Stamps {
+        Stamps { since_ticks, since_ns, scale: AtomicU64::new(scale), scaled_ns: AtomicU64::new(since_ns) }
+    }
     fn rescale(&self) {
         let (now_ns, ticks) = look();
         let ticks = ticks.wrapping_sub(self.since_ticks).max(1);
@@ -84,10 +103,6 @@ impl Stamps {
         self.scale.store(scale as u64, Ordering::Relaxed);
         self.scaled_ns.store(now_ns, Ordering::Relaxed);
     }
-}
-
-fn scaled(ticks: u64, scale: u64) -> u64 {
-    ((u128::from(ticks) * u128::from(scale)) >> 32) as u64
 }
 
 #[cfg(test)]
@@ -127,12 +142,5 @@ mod tests {
         stamps.refine(before + 2 * AGAIN_NS);
         let (stamp, after) = (stamps.now_ns(), now_ns());
         assert!((before..=after).contains(&stamp));
-    }
-
-    #[test]
-    fn days_of_ticks_are_scaled_without_overflow() {
-        let week_ns = 7 * 86_400 * 1_000_000_000u64;
-        // Three ticks per nanosecond.
-        assert!(scaled(3 * week_ns, (1u64 << 32) / 3).abs_diff(week_ns) < week_ns / 1_000_000_000 + 1);
     }
 }

@@ -8,7 +8,7 @@ use front::fuse::parse::{self, Ask};
 use front::fuse::reply::{Entries, Head};
 use group::{Groups, Options};
 use layer::{Answer, Call, Class, Context, Stack};
-use runtime::{Buf, Need, Runtime, Slice, Span, Stage};
+use runtime::{Buf, Need, Runtime, Slice, Span, Stage, Stamp};
 use std::cell::Cell;
 use std::hint::black_box;
 use std::sync::Arc;
@@ -58,7 +58,7 @@ impl Client {
         let (volume, root) = (VolumeId(0), Ino(0));
         let mut client = Client { runtime, groups, stack, volume, root, unique: Cell::new(0) };
         let create = Op::VolumeCreate { name: name("main"), size_bytes: None };
-        let context = client.context(client.unique(), 0, 0);
+        let context = client.context(client.unique(), 0, Stamp(0));
         let Reply::Volume(volume) = client.call(&context, create, None).await.reply else { panic!("a volume is told") };
         (client.volume, client.root) = (volume.id, volume.root);
         client
@@ -78,17 +78,17 @@ impl Client {
     }
 
     async fn handle(&self, message: &[u8], payload: &[u8]) -> Told {
-        let start_ns = self.runtime.stamp_ns();
+        let start = self.runtime.stamp();
         let mut header = parse::header(message, message.len() + payload.len()).expect("the kernel sends headers");
         let body = &message[HEADER_BYTES..];
         header.umask = parse::umask(header.opcode, body);
         let ask = parse::ask(&header, body, payload.len(), self.root).expect("the kernel sends requests");
         let data = if payload.is_empty() { None } else { Some(self.landed(payload).await) };
-        let mut context = self.context(header.unique, header.umask, start_ns);
+        let mut context = self.context(header.unique, header.umask, start);
         context.unkept = matches!(ask, Ask::Read { unkept: true, .. });
-        context.span.mark(Stage::Front, self.runtime.stamp_ns());
+        context.span.mark(Stage::Front, self.runtime.stamp());
         let (row, told) = self.tell(&context, header.unique, ask, data).await;
-        self.runtime.ledger.record(0, row, &context.span, &*self.runtime.clock);
+        self.runtime.ledger.record(0, row, &context.span, self.runtime.stamp());
         told
     }
     /// The payload in a buffer of its own.
@@ -97,7 +97,7 @@ impl Client {
         data.copy_from_slice(payload);
         data
     }
-    fn context(&self, unique: u64, umask: u16, start_ns: u64) -> Context {
+    fn context(&self, unique: u64, umask: u16, start: Stamp) -> Context {
         Context {
             volume: self.volume,
             session: SessionId(1),
@@ -112,7 +112,7 @@ impl Client {
             trace: unique,
             cut: 0,
             membership: 1,
-            span: Span::start(start_ns),
+            span: Span::start(start),
         }
     }
     async fn call(&self, context: &Context, op: Op, data: Option<Buf>) -> Answer {

@@ -29,7 +29,7 @@ fn main() {
     };
     let names = front::fuse::OP_NAMES;
     let mut world = World::with(Setup { cores: 1, names, ..Setup::new(SEED) });
-    let runtime = outside::behind_doors(world.runtime());
+    let runtime = outside::behind_doors(world.runtime(), names);
     world.block_on(async {
         let mut workload = Workload::new(Client::new(runtime).await).await;
         if sites {

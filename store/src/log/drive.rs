@@ -6,6 +6,7 @@ use super::core::Flush;
 use super::{Log, State, Waiter};
 use base::limits::DURABLE_WITHIN_NS;
 use base::{Error, Kind, Result};
+use runtime::Lapse;
 use runtime::disk;
 use runtime::seeded::{Bug, active};
 use std::sync::Arc;
@@ -62,7 +63,7 @@ async fn writer(log: Arc<Log>, core: usize) {
 }
 
 async fn write(log: &Log, batch: Batch, fua: bool, woken: &mut Vec<Waker>) {
-    let start_ns = log.runtime.clock.now_ns();
+    let start = log.runtime.stamp();
     let Batch { number, file, offset, slices, bytes, .. } = batch;
     let (mut slices, result) = disk::write(&*log.runtime.disk, file, offset, slices, fua).await;
     let result = result.map_err(|error| error.with(format!("log batch {number}")));
@@ -74,13 +75,13 @@ async fn write(log: &Log, batch: Batch, fua: bool, woken: &mut Vec<Waker>) {
         state.figures.batches += 1;
         state.figures.bytes += bytes;
         state.figures.fua_batches += u64::from(fua);
-        state.phases_ns = (log.runtime.clock.now_ns() - start_ns, 0);
+        state.phases = (log.runtime.stamp().since(start), Lapse::default());
         state.commit.written(number);
     });
 }
 
 async fn perform_flush(log: &Log, flush: Flush, flushes: &mut Vec<runtime::Transfer>, woken: &mut Vec<Waker>) {
-    let start_ns = log.runtime.clock.now_ns();
+    let start = log.runtime.stamp();
     let mut result = Ok(());
     flushes.extend(flush.files.iter().map(|&file| log.runtime.disk.submit(runtime::Request::Flush { file })));
     for flush in flushes.drain(..) {
@@ -88,7 +89,7 @@ async fn perform_flush(log: &Log, flush: Flush, flushes: &mut Vec<runtime::Trans
     }
     finish(log, result.map_err(|error| error.with("log flush")), woken, |state| {
         state.figures.flushes += 1;
-        state.phases_ns.1 = log.runtime.clock.now_ns() - start_ns;
+        state.phases.1 = log.runtime.stamp().since(start);
         state.commit.flushed();
         state.commit.reuse(flush.files);
     });

@@ -22,7 +22,7 @@ use crate::geometry::Geometry;
 use base::limits::BLOCK_BYTES;
 use base::{Error, GroupId, Index, Ino, Kind, Life, Place, ReplicaId, Result, SegmentId, Sync, VolumeId};
 use runtime::seeded::{Bug, active};
-use runtime::{Event, FileId, Lock, Runtime, Slice, Span, Stage};
+use runtime::{Event, FileId, Lapse, Lock, Runtime, Slice, Span, Stage};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::{Poll, Waker};
@@ -116,7 +116,7 @@ struct State {
     summaries: BTreeMap<SegmentId, Vec<SummaryEntry>>,
     full: Vec<(SegmentId, u32)>,
     last_durable_stamp: u64,
-    phases_ns: (u64, u64),
+    phases: (Lapse, Lapse),
     figures: Figures,
     out_of_space: bool,
     failed: Option<Error>,
@@ -191,7 +191,7 @@ impl Log {
             summaries: BTreeMap::new(),
             full: Vec::new(),
             last_durable_stamp: resume.number,
-            phases_ns: (0, 0),
+            phases: Default::default(),
             figures: Figures::default(),
             out_of_space: false,
             failed: None,
@@ -232,7 +232,7 @@ impl Log {
             waited = true;
         }
         if waited {
-            span.mark(Stage::Admit, self.runtime.stamp_ns());
+            span.mark(Stage::Admit, self.runtime.stamp());
         }
         Ok(())
     }
@@ -292,7 +292,7 @@ impl Log {
             return Ok(());
         }
         let durable = sync >= Sync::Data;
-        let (write_ns, flush_ns) = std::future::poll_fn(|context| {
+        let (write, flush) = std::future::poll_fn(|context| {
             let mut state = self.state.lock();
             let outcome = state.outcome(batch, durable);
             if outcome.is_ready() {
@@ -310,7 +310,7 @@ impl Log {
         })
         .await?;
         if let Some(span) = span {
-            span.mark_commit(write_ns, flush_ns, self.runtime.stamp_ns());
+            span.mark_commit(write, flush, self.runtime.stamp());
         }
         Ok(())
     }
@@ -520,11 +520,11 @@ impl State {
     }
 
     /// What a waiter is told: how long the last write and flush took.
-    fn outcome(&self, batch: u64, durable: bool) -> Poll<Result<(u64, u64)>> {
+    fn outcome(&self, batch: u64, durable: bool) -> Poll<Result<(Lapse, Lapse)>> {
         let positions = self.commit.positions();
         let reached = if durable { positions.durable.max(self.acknowledged_early) } else { positions.written };
         match self.check() {
-            _ if reached >= batch => Poll::Ready(Ok(self.phases_ns)),
+            _ if reached >= batch => Poll::Ready(Ok(self.phases)),
             Ok(()) => Poll::Pending,
             Err(error) => Poll::Ready(Err(error)),
         }

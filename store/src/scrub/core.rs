@@ -31,7 +31,8 @@ pub struct Clients {
 impl Clients {
     /// What came since `before`.
     fn since(self, before: Clients) -> Clients {
-        Clients { count: self.count - before.count, sum_ns: self.sum_ns - before.sum_ns }
+        // The sum may become a little less as the length of a tick is known better.
+        Clients { count: self.count - before.count, sum_ns: self.sum_ns.saturating_sub(before.sum_ns) }
     }
     /// None if there are too few to tell.
     fn mean_ns(self) -> Option<u64> {

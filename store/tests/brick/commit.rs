@@ -136,13 +136,13 @@ fn who_waits_behind_others_hears_so() {
         let brick = Brick::open(&runtime, index).await.expect("just formatted");
         runtime.clock.sleep(1_000_000_000).await;
         for number in 0..100 {
-            let span = Span::start(runtime.clock.now_ns());
+            let span = Span::start(runtime.stamp());
             let written = brick.append(file(1), number, &payload(number, 1), Sync::Data).await.expect("there is room");
             // The last of five is told of; it is written when those before it are.
             let (sync, span) = if number % 5 == 4 { (Sync::Data, Some(&span)) } else { (Sync::Ordered, None) };
             brick.store.log.wait(written.batch, sync, span).await.expect("a healthy brick writes");
             if let Some(span) = span {
-                ledger.record(0, 0, span, &*runtime.clock);
+                ledger.record(0, 0, span, runtime.stamp());
             }
         }
     });
