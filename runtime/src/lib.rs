@@ -60,7 +60,7 @@ pub struct Runtime {
     /// Aligned buffers.
     pub slabs: Arc<Slabs>,
     /// Where requests leave their times.
-    pub ledger: Arc<Ledger>,
+    pub ledger: Ledger,
 }
 
 impl Runtime {
@@ -72,8 +72,13 @@ impl Runtime {
         } else if self.ledger.counts_ticks() {
             Stamp(real::ticks())
         } else {
-            Stamp(self.clock.now_ns())
+            self.clock_stamp()
         }
+    }
+    /// Without ticks it costs more in any case.
+    #[cold]
+    fn clock_stamp(&self) -> Stamp {
+        Stamp(self.clock.now_ns())
     }
     /// A buffer of `length` bytes (at most 1 MiB) for the house's own work, which clients wait for.
     /// Errors: `Host` when `memory_max` is reached.
@@ -84,26 +89,23 @@ impl Runtime {
     /// what there is, it waits, which `span` books as admission: a full memory slows clients down before it refuses them.
     /// Errors: `Host` after half a minute.
     pub async fn client_buffer(&self, length: usize, need: Need, span: Option<&Span>) -> Result<Buf> {
+        match self.slabs.take(self.tasks.core(), length, need) {
+            Err(error) if error.kind == Kind::Host => self.wait_for_buffer(length, need, span).await,
+            taken => taken,
+        }
+    }
+    async fn wait_for_buffer(&self, length: usize, need: Need, span: Option<&Span>) -> Result<Buf> {
         let mut waited_ns = 0;
         loop {
+            self.clock.sleep(MEMORY_PAUSE_NS).await;
+            waited_ns += MEMORY_PAUSE_NS;
             match self.slabs.take(self.tasks.core(), length, need) {
-                Err(error) if error.kind == Kind::Host && waited_ns < MEMORY_WAIT_NS_MAX => {
-                    self.clock.sleep(MEMORY_PAUSE_NS).await;
-                    waited_ns += MEMORY_PAUSE_NS;
-                }
+                Err(error) if error.kind == Kind::Host && waited_ns < MEMORY_WAIT_NS_MAX => (),
                 taken => {
-                    if waited_ns > 0 {
-                        self.waited(span);
-                    }
+                    span.inspect(|span| span.mark(Stage::Admit, self.stamp()));
                     return taken;
                 }
             }
-        }
-    }
-    #[cold]
-    fn waited(&self, span: Option<&Span>) {
-        if let Some(span) = span {
-            span.mark(Stage::Admit, self.stamp());
         }
     }
 }

@@ -127,7 +127,7 @@ pub fn start(options: Options) -> Result<(Runtime, Reactors)> {
         tasks: cores,
         random: Arc::new(Entropy::new()?),
         slabs: Arc::new(Slabs::prepared(count, options.memory_max_bytes, ask_huge)),
-        ledger: Arc::new(Ledger::in_ticks(count, options.op_names, stamps)),
+        ledger: Ledger::in_ticks(count, options.op_names, stamps),
     };
     Ok((runtime, reactors))
 }

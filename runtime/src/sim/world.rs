@@ -146,7 +146,7 @@ impl World {
             tasks: schedule.clone(),
             random: schedule.clone(),
             slabs,
-            ledger: Arc::new(Ledger::new(setup.cores, setup.names)),
+            ledger: Ledger::new(setup.cores, setup.names),
         };
         let (seed, patience_ns) = (setup.seed, setup.patience_ns);
         World { seed, patience_ns, schedule, disk, runtime, tasks: Vec::new(), ready: Vec::new() }

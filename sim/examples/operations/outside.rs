@@ -13,7 +13,7 @@ struct Outside(Runtime);
 /// The same world, whose work does not count; with a ledger of real stamps for `names`, since taking them is part of what
 /// observing a request costs.
 pub fn behind_doors(runtime: Runtime, names: &'static [&'static str]) -> Runtime {
-    let ledger = Arc::new(Ledger::in_ticks(runtime.tasks.cores(), names, Arc::new(Stamps::start())));
+    let ledger = Ledger::in_ticks(runtime.tasks.cores(), names, Arc::new(Stamps::start()));
     let doors = Arc::new(Outside(runtime.clone()));
     Runtime { clock: doors.clone(), disk: doors.clone(), tasks: doors.clone(), random: doors, ledger, ..runtime }
 }
