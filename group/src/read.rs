@@ -248,7 +248,10 @@ impl Groups {
     async fn end_read(&self, context: &Context, begun: Begun<'_>) -> Result<Buf> {
         let Begun { transfer, place, crcs, keep, .. } = begun;
         let done = transfer.await;
-        context.span.mark_read(self.store().runtime.ledger.lapse(done.held_ns), self.stamp());
+        if done.held_ns > 0 {
+            context.span.mark_held(self.store().runtime.ledger.lapse(done.held_ns), self.stamp());
+        }
+        context.span.mark(Stage::Read, self.stamp());
         done.result?;
         let buffer = done.buffer.expect("a read hands its buffer back");
         let verified = store::verify(&buffer, crcs.as_slice().iter().copied());

@@ -77,7 +77,7 @@ impl Stage {
 const STAGES: usize = if OBSERVED { Stage::ALL.len() } else { 0 };
 
 /// Beyond the stages' bits: there were changes of thread.
-const HOPPED: u32 = 1 << 31;
+const HOPPED: u64 = 1 << 63;
 
 /// The times of one request, in the ledger's unit; lives in the task that serves it.
 #[derive(Debug)]
@@ -86,7 +86,7 @@ pub struct Span {
     last: Cell<Stamp>,
     stages: [Cell<u64>; STAGES],
     /// A bit for each stage that took any time, since most requests meet few; and `HOPPED`.
-    met: Cell<u32>,
+    met: Cell<u64>,
     hops: Cell<u32>,
 }
 
@@ -124,19 +124,16 @@ impl Span {
         }
         self.last.set(Stamp(self.last.get().0 + spent));
     }
-    /// The time since the last mark went to a device read; before the device saw it, it was held back for `held`.
-    #[inline]
-    pub fn mark_read(&self, held: Lapse, now: Stamp) {
-        if held > Lapse(0) {
-            self.mark(Stage::Queue, Stamp(self.last.get().0.saturating_add(held.0)).min(now));
-        }
-        self.mark(Stage::Read, now);
+    /// Of the time since the last mark, what goes to a device read was held back for `held` at first: few are.
+    #[cold]
+    pub fn mark_held(&self, held: Lapse, now: Stamp) {
+        self.mark(Stage::Queue, Stamp(self.last.get().0.saturating_add(held.0)).min(now));
     }
     #[inline]
     fn add(&self, stage: Stage, spent: Lapse) {
         let cell = &self.stages[stage as usize];
         cell.set(cell.get() + spent.0);
-        self.met.set(self.met.get() | 1 << stage as u32);
+        self.met.set(self.met.get() | 1 << stage as u64);
     }
     /// Another thread does a part of the request, or goes on with it.
     pub fn hop(&self) {
@@ -227,13 +224,7 @@ impl Ledger {
         self.shared.stamps.as_ref().map_or(Unit::NS, |stamps| stamps.unit())
     }
     /// So many nanoseconds in its unit.
-    #[inline]
     pub fn lapse(&self, ns: u64) -> Lapse {
-        // Mostly there is nothing to convert.
-        if ns == 0 { Lapse(0) } else { self.converted(ns) }
-    }
-    #[cold]
-    fn converted(&self, ns: u64) -> Lapse {
         Lapse(self.unit().count(ns))
     }
     /// The row of an operation's name.
@@ -379,7 +370,10 @@ mod tests {
         let ledger = Ledger::new(1, &["read"]);
         for (held_ns, end) in [(0, 200), (30, 200), (500, 150)] {
             let span = Span::start(Stamp(100));
-            span.mark_read(ledger.lapse(held_ns), Stamp(end));
+            if held_ns > 0 {
+                span.mark_held(ledger.lapse(held_ns), Stamp(end));
+            }
+            span.mark(Stage::Read, Stamp(end));
             ledger.record(0, 0, &span, Stamp(end));
         }
         assert_eq!(told(&ledger), [(Stage::Queue, 2, 30 + 50), (Stage::Read, 2, 100 + 70)]);
@@ -392,7 +386,8 @@ mod tests {
         for (core, ticks) in [(0, 400), (1, 800)] {
             let span = Span::start(Stamp(2000));
             span.mark(Stage::Order, Stamp(2040));
-            span.mark_read(ledger.lapse(20), Stamp(2000 + ticks));
+            span.mark_held(ledger.lapse(20), Stamp(2000 + ticks));
+            span.mark(Stage::Read, Stamp(2000 + ticks));
             span.hop();
             ledger.record(core, 1, &span, Stamp(2000 + ticks));
         }
