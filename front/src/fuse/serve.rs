@@ -302,7 +302,8 @@ impl<T: Target> Core<T> {
     ) -> RingEntry {
         // The kernel waits for an answer in any case.
         entry.answer(Head::status(message.header.unique, libc::EIO).as_bytes(), [&[], &[]]);
-        self.handler.handle(message, payload, span, &mut Back::Entry(&mut entry)).await;
+        // Pinned where it is made: awaiting it would copy all of it, some kilobytes per request, twice.
+        pin!(self.handler.handle(message, payload, span, &mut Back::Entry(&mut entry))).await;
         loop {
             let (settled, is_back) = entry.settle();
             if is_back {
