@@ -218,19 +218,15 @@ impl Groups {
                 };
                 let held = if extents.kept { self.look(context, (*place, crcs), &mut buffer) } else { Held::New };
                 if held != Held::All {
-                    buffer = self.read_run(context, (*place, crcs), buffer, held == Held::Again).await?;
+                    let start = if bytes <= PACED_BYTES_MAX { Start::Paced } else { Start::AtOnce };
+                    let transfer = self.store().begin_read(*place, buffer, start)?;
+                    let begun = Begun { transfer, place: *place, crcs, at: 0, keep: held == Held::Again };
+                    buffer = self.end_read(context, begun).await?;
                 }
                 Ok(Some(buffer.share().slice(range)))
             }
             _ => self.assemble(context, &extents, skip, room).await.map(Some),
         }
-    }
-
-    /// Fills a buffer with a run of blocks and compares their checksums.
-    async fn read_run(&self, context: &Context, (place, crcs): (Place, &Crcs), buffer: Buf, keep: bool) -> Result<Buf> {
-        let start = if buffer.len() <= PACED_BYTES_MAX { Start::Paced } else { Start::AtOnce };
-        let transfer = self.store().begin_read(place, buffer, start)?;
-        self.end_read(context, Begun { transfer, place, crcs, at: 0, keep }).await
     }
 
     /// Fills memory with a run of blocks, if the read cache has all of it; otherwise whether it is worth keeping.
@@ -355,7 +351,10 @@ impl Groups {
                 }
                 Block::Device { place, crc } => {
                     let buffer = self.buffer(context, BLOCK_BYTES, Need::Third).await?;
-                    return self.read_run(context, (place, &std::iter::once(crc).collect()), buffer, false).await;
+                    let crcs = &std::iter::once(crc).collect();
+                    // Whoever waits for the range waits for this read too: it is not held back.
+                    let transfer = self.store().begin_read(place, buffer, Start::AtOnce)?;
+                    return self.end_read(context, Begun { transfer, place, crcs, at: 0, keep: false }).await;
                 }
                 Block::Hole => {
                     let mut buffer = self.buffer(context, BLOCK_BYTES, Need::Third).await?;
