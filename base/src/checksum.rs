@@ -21,7 +21,7 @@ mod tests {
 
     /// Bit by bit, as the polynomial says (RFC 3720, B.4): what is on disks was summed by other code too.
     fn slow(crc: u32, bytes: &[u8]) -> u32 {
-        let shift = |crc: u32, _| if crc & 1 == 1 { crc >> 1 ^ 0x82f6_3b78 } else { crc >> 1 };
+        let shift = |crc: u32, _| if crc & 1 == 1 { (crc >> 1) ^ 0x82f6_3b78 } else { crc >> 1 };
         !bytes.iter().fold(!crc, |crc, &byte| (0..8).fold(crc ^ u32::from(byte), shift))
     }
 
@@ -47,7 +47,7 @@ mod tests {
 
     #[test]
     fn a_sum_goes_on_where_it_ended() {
-        let bytes: Vec<u8> = (0..5000u32).map(|at| (at * at >> 3) as u8).collect();
+        let bytes: Vec<u8> = (0..5000u32).map(|at| ((at * at) >> 3) as u8).collect();
         for cut in [0, 1, 15, 16, 100, 4096, 5000] {
             assert_eq!(crc32c_append(crc32c(&bytes[..cut]), &bytes[cut..]), crc32c(&bytes), "{cut}");
         }

@@ -76,6 +76,24 @@ impl Stage {
 /// None in a build without observation: neither spans nor ledgers hold times there.
 const STAGES: usize = if OBSERVED { Stage::ALL.len() } else { 0 };
 
+/// When a request came. Whoever has it before it has a span hands this on, which is an eighth as large.
+#[derive(Clone, Copy, Debug)]
+pub struct Arrival {
+    at: Stamp,
+    hops: u32,
+}
+
+impl Arrival {
+    /// It came at `now`.
+    pub fn at(now: Stamp) -> Arrival {
+        Arrival { at: now, hops: 0 }
+    }
+    /// Another thread goes on with it.
+    pub fn hopped(self) -> Arrival {
+        Arrival { hops: self.hops + 1, ..self }
+    }
+}
+
 /// Beyond the stages' bits: there were changes of thread.
 const HOPPED: u64 = 1 << 63;
 
@@ -96,6 +114,15 @@ impl Span {
     pub fn start(now: Stamp) -> Span {
         Span { start: now, last: Cell::new(now), stages: Default::default(), met: Cell::new(0), hops: Cell::new(0) }
     }
+    /// Of a request that came before.
+    #[inline]
+    pub fn of(arrival: Arrival) -> Span {
+        let span = Span::start(arrival.at);
+        if arrival.hops > 0 {
+            span.hop_times(arrival.hops);
+        }
+        span
+    }
     /// All time since the last mark went to `stage`.
     #[inline]
     pub fn mark(&self, stage: Stage, now: Stamp) {
@@ -105,7 +132,7 @@ impl Span {
         let last = self.last.get();
         if now > last {
             self.last.set(now);
-            self.add(stage, now.since(last));
+            self.add(stage, now.since(last).0);
         }
     }
     /// Of the time since the last mark, the leader's phases are known: they get their part, `Queue` the rest
@@ -117,11 +144,9 @@ impl Span {
         let spent = now.since(self.last.get()).0;
         let flush = flush.0.min(spent);
         let write = write.0.min(spent - flush);
-        for (stage, part) in [(Stage::Flush, flush), (Stage::Write, write), (Stage::Queue, spent - flush - write)] {
-            if part > 0 {
-                self.add(stage, Lapse(part));
-            }
-        }
+        self.add(Stage::Flush, flush);
+        self.add(Stage::Write, write);
+        self.add(Stage::Queue, spent - flush - write);
         self.last.set(Stamp(self.last.get().0 + spent));
     }
     /// Of the time since the last mark, what goes to a device read was held back for `held` at first: few are.
@@ -130,14 +155,19 @@ impl Span {
         self.mark(Stage::Queue, Stamp(self.last.get().0.saturating_add(held.0)).min(now));
     }
     #[inline]
-    fn add(&self, stage: Stage, spent: Lapse) {
-        let cell = &self.stages[stage as usize];
-        cell.set(cell.get() + spent.0);
-        self.met.set(self.met.get() | 1 << stage as u64);
+    fn add(&self, stage: Stage, spent: u64) {
+        if spent > 0 {
+            let cell = &self.stages[stage as usize];
+            cell.set(cell.get() + spent);
+            self.met.set(self.met.get() | 1 << stage as u64);
+        }
     }
     /// Another thread does a part of the request, or goes on with it.
     pub fn hop(&self) {
-        self.hops.set(self.hops.get() + 1);
+        self.hop_times(1);
+    }
+    fn hop_times(&self, times: u32) {
+        self.hops.set(self.hops.get() + times);
         self.met.set(self.met.get() | HOPPED);
     }
 }
@@ -384,7 +414,7 @@ mod tests {
         // Four ticks are a nanosecond; tick 1000 was at 50 ns.
         let ledger = Ledger::in_ticks(2, &["read", "write"], Arc::new(Stamps::of(1000, 50, 1 << 30)));
         for (core, ticks) in [(0, 400), (1, 800)] {
-            let span = Span::start(Stamp(2000));
+            let span = Span::of(Arrival::at(Stamp(2000)).hopped());
             span.mark(Stage::Order, Stamp(2040));
             span.mark_held(ledger.lapse(20), Stamp(2000 + ticks));
             span.mark(Stage::Read, Stamp(2000 + ticks));
@@ -395,7 +425,7 @@ mod tests {
         assert_eq!(ledger.history(), [("write", 400, 100), ("write", 500, 200)]);
         assert_eq!(ledger.totals(), (2, 300));
         let profile = ledger.profile().remove(0);
-        assert_eq!((profile.name, profile.hops), ("write", 2));
+        assert_eq!((profile.name, profile.hops), ("write", 4));
         let total = profile.total;
         assert_eq!((total.mean_ns(), total.max_ns(), total.sum_ns()), (150, 200, 300));
         assert!((88..=100).contains(&total.min_ns()), "{}", total.min_ns());

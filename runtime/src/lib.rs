@@ -29,7 +29,7 @@ pub use clock::Clock;
 pub use disk::{Disk, FileId, OpenMode};
 pub use event::Event;
 pub use histogram::Histogram;
-pub use ledger::{Ledger, Span, Stage};
+pub use ledger::{Arrival, Ledger, Span, Stage};
 pub use lock::Lock;
 pub use random::Random;
 pub use stamp::{Lapse, Stamp};

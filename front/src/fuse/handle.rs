@@ -9,7 +9,7 @@ use super::serve::{Identity, Target};
 use base::{Attr, Ino, Kind, Op, Reply, RequestId, Result, SetAttr};
 use layer::{Answer, Call, Class, Context};
 use runtime::ledger::OpRow;
-use runtime::{Buf, Need, Runtime, Slice, Span, Stage};
+use runtime::{Arrival, Buf, Need, Runtime, Slice, Span, Stage};
 use std::sync::Arc;
 
 /// What handling needs; one per core.
@@ -39,20 +39,27 @@ enum Told {
 
 impl<T: Target> Handler<T> {
     /// Handles one request and answers it. `payload`: a write's, or memory for what a read finds.
-    pub async fn handle(&self, message: Message, payload: Option<Result<Buf>>, span: Span, back: &mut Back<'_>) {
+    pub async fn handle(&self, message: Message, payload: Option<Result<Buf>>, arrival: Arrival, back: &mut Back<'_>) {
         let unique = message.header.unique;
         match message.ask {
             Ok(Ask::Silent) => (),
             Ok(Ask::Answer(errno)) => send(back, unique, &Head::status(unique, errno), &[]),
             Ok(Ask::OpenDir) => send(back, unique, &Head::open_dir(unique), &[]),
-            Ok(ask) => self.ask(&message.header, ask, payload, span, back).await,
+            Ok(ask) => self.ask(&message.header, ask, payload, arrival, back).await,
             Err(error) => send(back, unique, &Head::status(unique, reply::errno(&error)), &[]),
         }
     }
     /// Asks the stack, answers, and leaves the request's times in the ledger.
-    async fn ask(&self, header: &Header, ask: Ask, payload: Option<Result<Buf>>, span: Span, back: &mut Back<'_>) {
+    async fn ask(
+        &self,
+        header: &Header,
+        ask: Ask,
+        payload: Option<Result<Buf>>,
+        arrival: Arrival,
+        back: &mut Back<'_>,
+    ) {
         let row = self.row(&ask);
-        let mut context = self.context(header, &ask, span);
+        let mut context = self.context(header, &ask, arrival);
         context.span.mark(Stage::Front, self.runtime.stamp());
         match self.tell(&mut context, header.unique, ask, payload).await {
             Ok(told) => self.answer(&mut context, header.unique, told, back).await,
@@ -71,7 +78,7 @@ impl<T: Target> Handler<T> {
             Ask::Silent | Ask::Answer(_) | Ask::OpenDir => unreachable!("answered without the stack"),
         }
     }
-    fn context(&self, header: &Header, ask: &Ask, span: Span) -> Context {
+    fn context(&self, header: &Header, ask: &Ask, arrival: Arrival) -> Context {
         let data = matches!(ask, Ask::Read { .. } | Ask::Write(_) | Ask::Done(Op::Fsync { .. }));
         Context {
             volume: self.identity.volume,
@@ -87,7 +94,7 @@ impl<T: Target> Handler<T> {
             trace: header.unique,
             cut: 0,
             membership: 1,
-            span,
+            span: Span::of(arrival),
         }
     }
     fn leaves_access_time(&self, ask: &Ask) -> bool {

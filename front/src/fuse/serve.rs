@@ -17,7 +17,7 @@ use base::{Ino, Result, SessionId, VolumeId};
 use layer::{Answer, Call, Context, Stack};
 use runtime::real::RingEntry;
 use runtime::tasks::yield_now;
-use runtime::{Buf, Need, Runtime, Span, Stamp};
+use runtime::{Arrival, Buf, Need, Runtime};
 use std::fs::File;
 use std::future::{Future, poll_fn};
 use std::os::fd::AsRawFd;
@@ -136,9 +136,9 @@ async fn run<T: Target>(core: Arc<Core<T>>, task: usize) {
     // Also when the cores are stopped, which drops their tasks.
     let _leave = Leave(core.shared.clone());
     let mut turn = 0;
-    while let Some((message, payload, start)) = core.receive(task).await {
+    while let Some((message, payload, arrival)) = core.receive(task).await {
         let mut back = Back::Device(&core.device);
-        let mut handling = pin!(core.handler.handle(message, payload, Span::start(start), &mut back));
+        let mut handling = pin!(core.handler.handle(message, payload, arrival, &mut back));
         let mut waited = false;
         poll_fn(|context| {
             let poll = handling.as_mut().poll(context);
@@ -192,7 +192,7 @@ async fn run_entry<T: Target>(served: Served<T>, mut entry: RingEntry) {
         // Else the connection has ended, or the kernel does not take entries and has its requests read.
         let Ok(fetched) = entry.fetch().await else { return };
         entry = fetched;
-        let span = Span::start(home.handler.runtime.stamp());
+        let arrival = Arrival::at(home.handler.runtime.stamp());
         if !home.shared.by_entry.load(Ordering::Relaxed) {
             home.shared.by_entry.store(true, Ordering::Relaxed);
         }
@@ -202,17 +202,17 @@ async fn run_entry<T: Target>(served: Served<T>, mut entry: RingEntry) {
                 0 => None,
                 length => Some(home.copy(&entry, length).await),
             };
-            entry = home.answer(entry, message, payload, span).await;
+            entry = home.answer(entry, message, payload, arrival).await;
             continue;
         }
         let (lent, payload) = entry.lend();
         entry = lent;
         let under_way = home.bulk.fetch_add(1, Ordering::Relaxed);
         if let Some(helper) = served.helper(under_way) {
-            span.hop();
-            return served.spawn(helper, move |served| help(served, helper, entry, message, payload, span));
+            let arrival = arrival.hopped();
+            return served.spawn(helper, move |served| help(served, helper, entry, message, payload, arrival));
         }
-        entry = home.answer(entry, message, Some(Ok(payload)), span).await;
+        entry = home.answer(entry, message, Some(Ok(payload)), arrival).await;
         home.bulk.fetch_sub(1, Ordering::Relaxed);
     }
 }
@@ -224,9 +224,9 @@ async fn help<T: Target>(
     entry: RingEntry,
     message: Message,
     payload: Buf,
-    span: Span,
+    arrival: Arrival,
 ) {
-    let entry = served.cores[helper].answer(entry, message, Some(Ok(payload)), span).await;
+    let entry = served.cores[helper].answer(entry, message, Some(Ok(payload)), arrival).await;
     served.home().bulk.fetch_sub(1, Ordering::Relaxed);
     let home = served.home;
     served.spawn(home, move |served| run_entry(served, entry));
@@ -247,13 +247,13 @@ impl Drop for Leave {
 impl<T: Target> Core<T> {
     /// The next request, with a write's payload and the time at which reading it began. The baton lies on the
     /// ground afterwards. None: nothing will come any more.
-    async fn receive(&self, task: usize) -> Option<(Message, Option<Result<Buf>>, Stamp)> {
+    async fn receive(&self, task: usize) -> Option<(Message, Option<Result<Buf>>, Arrival)> {
         if !self.baton.take(task).await {
             return None;
         }
         let runtime = &self.handler.runtime;
         loop {
-            let start = runtime.stamp();
+            let arrival = Arrival::at(runtime.stamp());
             let received = self.landing().receive(&self.device);
             let total = match received {
                 Received::Request(total) => total,
@@ -270,7 +270,7 @@ impl<T: Target> Core<T> {
                 length => Some(self.payload(length).await),
             };
             self.baton.put_down();
-            return Some((message, payload, start));
+            return Some((message, payload, arrival));
         }
         self.baton.end();
         None
@@ -298,12 +298,12 @@ impl<T: Target> Core<T> {
         mut entry: RingEntry,
         message: Message,
         payload: Option<Result<Buf>>,
-        span: Span,
+        arrival: Arrival,
     ) -> RingEntry {
         // The kernel waits for an answer in any case.
         entry.answer(Head::status(message.header.unique, libc::EIO).as_bytes(), [&[], &[]]);
         // Pinned where it is made: awaiting it would copy all of it, some kilobytes per request, twice.
-        pin!(self.handler.handle(message, payload, span, &mut Back::Entry(&mut entry))).await;
+        pin!(self.handler.handle(message, payload, arrival, &mut Back::Entry(&mut entry))).await;
         loop {
             let (settled, is_back) = entry.settle();
             if is_back {
