@@ -21,10 +21,9 @@ fn place_of(value: u64) -> usize {
     (((value as i64).wrapping_add(1)) as f64).to_bits() as usize >> BELOW & (BUCKETS - 1)
 }
 
-/// Where the bucket lies that is the `number`th in the order of values.
-fn place(number: usize) -> usize {
-    (FIRST + number) % BUCKETS
-}
+/// Of all histograms but the ledger's, where there are many and memory counts more than an instruction: values from 2^38 ns
+/// (275 s) on share the last bucket.
+const SHORT: usize = SUB * 38;
 
 /// The largest value of a bucket, by its number in the order of values. The first octaves have fewer values than
 /// buckets: those that lie between two whole numbers stay empty.
@@ -45,23 +44,30 @@ fn bump(cell: &AtomicU64, by: u64) {
     cell.store(cell.load(Ordering::Relaxed) + by, Ordering::Relaxed);
 }
 
-/// What a histogram counts, in any unit, for one writer at a time. All of it is zero at first, and must be: then an array
-/// of many takes no memory before they are used.
-pub(crate) struct Cells {
-    buckets: [AtomicU64; BUCKETS],
+/// What a histogram counts, in any unit, for one writer at a time. Its buckets lie as `place_of` finds them if it has all, and
+/// in the order of values if it has less. All of it is zero at first, and must be: then an array of many takes no memory before
+/// they are used.
+pub(crate) struct Cells<const N: usize = BUCKETS> {
+    buckets: [AtomicU64; N],
     sum: AtomicU64,
     max: AtomicU64,
 }
 
-impl Default for Cells {
-    fn default() -> Cells {
+impl<const N: usize> Default for Cells<N> {
+    fn default() -> Cells<N> {
         let zero = || AtomicU64::new(0);
-        let buckets = [const { AtomicU64::new(0) }; BUCKETS];
+        let buckets = [const { AtomicU64::new(0) }; N];
         Cells { buckets, sum: zero(), max: zero() }
     }
 }
 
-impl Cells {
+impl<const N: usize> Cells<N> {
+    /// Where a value is counted.
+    #[inline]
+    fn place(value: u64) -> usize {
+        let place = place_of(value);
+        if N == BUCKETS { place } else { ((place + BUCKETS - FIRST) % BUCKETS).min(N - 1) }
+    }
     /// Counts one value; only one thread at a time may record.
     #[inline]
     pub(crate) fn record(&self, value: u64) {
@@ -69,12 +75,12 @@ impl Cells {
         if value > self.max.load(Ordering::Relaxed) {
             self.max.store(value, Ordering::Relaxed);
         }
-        bump(&self.buckets[place_of(value)], 1);
+        bump(&self.buckets[Cells::<N>::place(value)], 1);
         bump(&self.sum, value);
     }
     /// True if it has counted nothing yet.
     pub(crate) fn is_empty(&self) -> bool {
-        self.sum() == 0 && self.buckets[FIRST].load(Ordering::Relaxed) == 0
+        self.sum() == 0 && self.buckets[Cells::<N>::place(0)].load(Ordering::Relaxed) == 0
     }
     /// Sum of the values.
     pub(crate) fn sum(&self) -> u64 {
@@ -85,8 +91,9 @@ impl Cells {
         if self.is_empty() {
             return;
         }
-        for (number, sum) in summary.buckets.iter_mut().enumerate() {
-            *sum += self.buckets[place(number)].load(Ordering::Relaxed);
+        let first = Cells::<N>::place(0);
+        for (number, sum) in summary.buckets[..N].iter_mut().enumerate() {
+            *sum += self.buckets[(first + number) % N].load(Ordering::Relaxed);
         }
         summary.sum += self.sum();
         summary.max = summary.max.max(self.max.load(Ordering::Relaxed));
@@ -95,7 +102,7 @@ impl Cells {
 
 /// A histogram of nanoseconds with one writer at a time.
 #[derive(Default)]
-pub struct Histogram(Box<Cells>);
+pub struct Histogram(Box<Cells<SHORT>>);
 
 impl Histogram {
     /// Counts one value; only one thread at a time may record.
@@ -164,7 +171,8 @@ impl Summary {
         for (number, &in_bucket) in self.buckets.iter().enumerate() {
             seen += in_bucket;
             if count > 0 && seen >= rank {
-                return self.unit.ns(bucket_end(number)).min(self.max_ns());
+                // The largest of all is in the last one that holds any.
+                return if seen == count { self.max_ns() } else { self.unit.ns(bucket_end(number)) };
             }
         }
         0
@@ -216,6 +224,17 @@ mod tests {
             let (before, end) = (bucket_end(number - 1), bucket_end(number));
             assert!((end - before) <= before.div_ceil(SUB as u64) + 1, "{number}: {before} {end}");
         }
+    }
+
+    #[test]
+    fn the_last_bucket_takes_what_is_longer() {
+        let histogram = Histogram::default();
+        let second = 1_000_000_000u64;
+        [100 * second, 1000 * second, 5000 * second].into_iter().for_each(|ns| histogram.record(ns));
+        let summary = histogram.summary();
+        assert_eq!((summary.count(), summary.max_ns()), (3, 5000 * second));
+        assert!((100 * second..=112 * second).contains(&summary.quantile_ns(0.3)));
+        assert_eq!(summary.quantile_ns(1.0), 5000 * second);
     }
 
     #[test]
