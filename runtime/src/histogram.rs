@@ -45,8 +45,7 @@ fn bump(cell: &AtomicU64, by: u64) {
 }
 
 /// What a histogram counts, in any unit, for one writer at a time. Its buckets lie as `place_of` finds them if it has all, and
-/// in the order of values if it has less. All of it is zero at first, and must be: then an array of many takes no memory before
-/// they are used.
+/// in the order of values if it has less.
 pub(crate) struct Cells<const N: usize = BUCKETS> {
     buckets: [AtomicU64; N],
     sum: AtomicU64,

@@ -6,8 +6,8 @@ use crate::histogram::{Cells, Summary};
 use crate::real::Stamps;
 use crate::stamp::{Lapse, Stamp, Unit};
 use std::cell::Cell;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 /// Named places where a request spends time; every nanosecond of it belongs to exactly one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -191,8 +191,8 @@ struct Shared {
 }
 
 struct CoreLedger {
-    /// One allocation, of which rows that are never used take no memory.
-    rows: Box<[Row]>,
+    /// An operation that never runs takes no memory: a row has 53 KiB, and most have few operations.
+    rows: Box<[OnceLock<Box<Row>>]>,
     history: Box<[HistorySlot; HISTORY]>,
     recorded: AtomicU64,
 }
@@ -237,7 +237,7 @@ impl Ledger {
     }
     fn with(cores: usize, names: &'static [&'static str], stamps: Option<Arc<Stamps>>) -> Ledger {
         let core = || CoreLedger {
-            rows: names.iter().map(|_| Row::default()).collect(),
+            rows: names.iter().map(|_| OnceLock::new()).collect(),
             history: history(),
             recorded: AtomicU64::new(0),
         };
@@ -269,7 +269,7 @@ impl Ledger {
         }
         span.mark(Stage::Reply, now);
         let ledger = &self.shared.cores[core];
-        let figures = &ledger.rows[row];
+        let figures = ledger.rows[row].get_or_init(Box::default);
         let end = span.last.get();
         let total = end.0 - span.start.0;
         figures.total.record(total);
@@ -294,7 +294,14 @@ impl Ledger {
     /// length of a tick is known better. Cheap enough for many times a second.
     pub fn totals(&self) -> (u64, u64) {
         let count = self.shared.cores.iter().map(|core| core.recorded.load(Ordering::Acquire)).sum();
-        let sum = self.shared.cores.iter().flat_map(|core| &core.rows).map(|row| row.total.sum()).sum();
+        let sum = self
+            .shared
+            .cores
+            .iter()
+            .flat_map(|core| &core.rows)
+            .filter_map(OnceLock::get)
+            .map(|row| row.total.sum())
+            .sum();
         (count, self.unit().ns(sum))
     }
     /// Everything so far, over all cores; operations that never ran are left out.
@@ -303,12 +310,12 @@ impl Ledger {
         let rows = self.shared.names.iter().enumerate().map(|(row, &name)| {
             let mut profile = OpProfile { name, total: Summary::of(unit), stages: Vec::new(), hops: 0 };
             let mut stages = vec![Summary::of(unit); STAGES];
-            for core in &self.shared.cores {
-                core.rows[row].total.add_to(&mut profile.total);
-                for (cells, summary) in core.rows[row].stages.iter().zip(&mut stages) {
+            for row in self.shared.cores.iter().filter_map(|core| core.rows[row].get()) {
+                row.total.add_to(&mut profile.total);
+                for (cells, summary) in row.stages.iter().zip(&mut stages) {
                     cells.add_to(summary);
                 }
-                profile.hops += core.rows[row].hops.load(Ordering::Relaxed);
+                profile.hops += row.hops.load(Ordering::Relaxed);
             }
             let named = Stage::ALL.into_iter().zip(stages);
             profile.stages = named.filter(|(_, summary)| summary.count() > 0).collect();
@@ -430,6 +437,15 @@ mod tests {
         assert_eq!((total.mean_ns(), total.max_ns(), total.sum_ns()), (150, 200, 300));
         assert!((88..=100).contains(&total.min_ns()), "{}", total.min_ns());
         assert!((100..=112).contains(&total.quantile_ns(0.5)), "{}", total.quantile_ns(0.5));
+    }
+
+    #[test]
+    fn an_operation_that_never_ran_takes_no_memory() {
+        let ledger = Ledger::new(2, &["read", "write"]);
+        let used = || ledger.shared.cores.iter().flat_map(|core| &core.rows).filter_map(OnceLock::get).count();
+        assert_eq!((used(), ledger.totals(), ledger.profile().len()), (0, (0, 0), 0));
+        ledger.record(1, 1, &Span::start(Stamp(0)), Stamp(7));
+        assert_eq!((used(), ledger.totals(), ledger.profile()[0].name), (1, (1, 7), "write"));
     }
 
     #[test]
