@@ -23,10 +23,10 @@ const ANY_US: i32 = -1;
 
 /// How often the watcher looks while there are requests: it lets go this long after the last.
 const PERIOD: Duration = Duration::from_millis(5);
-/// A core that took this many turns in a period has requests every 200 us: the usual sleep between them is then shorter
-/// than what waking twice costs a client that waits for each. Turns, not sleeps: a core that is too busy to sleep still
-/// waits for those whom others' CPUs run.
-const DENSE_TURNS: u64 = 25;
+/// A core that took this many turns in a period has one every 600 us, or half as many requests: one client's large ones, one after
+/// the other, each of which waits for CPUs four times and more. Turns, not sleeps: a core that is too busy to sleep still waits
+/// for those whom others' CPUs run.
+const DENSE_TURNS: u64 = 8;
 /// Below this it lets go; half, so that it does not change its mind with every period.
 const SPARSE_TURNS: u64 = DENSE_TURNS / 2;
 /// After so many periods in which nothing was worth asking for, the watcher sleeps: a core's own timers turn it a few
