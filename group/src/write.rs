@@ -266,15 +266,17 @@ impl Groups {
         if large {
             context.span.mark(Stage::Write, self.stamp());
         }
-        let gather_ns = if write.sync == Sync::Written { self.store().space.gather_ns() } else { 0 };
-        let soon = Write { sync: if gather_ns > 0 { Sync::Ordered } else { write.sync }, ..write };
+        // The device write that O_DIRECT waits for has been the payload's (rule U3).
+        let sync = if large && write.sync == Sync::Written { Sync::Ordered } else { write.sync };
+        let gather_ns = if sync == Sync::Written { self.store().space.gather_ns() } else { 0 };
+        let soon = Write { sync: if gather_ns > 0 { Sync::Ordered } else { sync }, ..write };
         let ordered = self.order_until_done(context, &soon, planned, &blocks, mine, &tickets).await;
         self.close_bulk(tickets);
         let (batch, reply, position) = ordered?;
         if gather_ns > 0 {
             self.store().runtime.clock.sleep(gather_ns).await;
         }
-        self.store().log.wait(batch, write.sync, Some(&context.span)).await?;
+        self.store().log.wait(batch, sync, Some(&context.span)).await?;
         Ok(Answer { reply, data: None, position })
     }
 

@@ -40,6 +40,31 @@ pub fn fsync_of_what_is_durable_asks_nothing_of_the_device() {
     });
 }
 
+/// O_DIRECT waits for the device write of its data: a large payload's own, before its record is on its way.
+#[test]
+fn a_large_direct_write_waits_for_its_payload_alone() {
+    let mut world = World::new(1);
+    let (runtime, disk) = (world.runtime(), world.disk().clone());
+    world.block_on(async {
+        let rig = Rig::new(runtime.clone(), Shape::SMALL).await;
+        let file = rig.create(rig.volume.root, "file").await.expect("a new file");
+        // Has a segment made for large payloads.
+        rig.write(file, At::Offset(0), &pattern(0, 256 << 10), Sync::All).await.expect("a write");
+        let batches = || rig.groups.store().log.figures().batches;
+        let written = || disk.figures().values().map(|figures| figures.written_bytes).sum::<u64>();
+        let before = (batches(), written());
+        let large = pattern(1, 256 << 10);
+        rig.write(file, At::Offset(0), &large, Sync::Written).await.expect("a write");
+        assert_eq!(batches(), before.0, "nothing is waited for but its bytes");
+        assert!(written() >= before.1 + (256 << 10));
+        rig.write(file, At::Offset(1 << 20), &pattern(2, 4096), Sync::Written).await.expect("a write");
+        assert_eq!(batches(), before.0 + 1, "a small one lies in its batch");
+        rig.write(file, At::Offset(0), &large, Sync::Data).await.expect("a write");
+        assert_eq!(batches(), before.0 + 2, "what is durable can be found again");
+        assert_eq!(rig.read(file, 0, 256 << 10).await, Ok(large));
+    });
+}
+
 #[test]
 pub fn what_was_synced_survives_and_the_rest_is_a_prefix() {
     for seed in seeds(1..12) {
