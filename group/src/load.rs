@@ -16,9 +16,6 @@ use store::index::{Index, Peeked};
 /// Rows that a core takes from memory in one go, of a few microseconds each; longer lists go to the pool at once.
 const PEEKS_MAX: usize = 8;
 
-/// Bytes of rows that come along with one that a core took from memory: about forty inodes, or four leaves that are full.
-const BESIDE_BYTES: usize = 4 << 10;
-
 /// Something that the index holds.
 #[derive(Clone, Debug)]
 pub enum Wanted {
@@ -83,25 +80,6 @@ impl Wanted {
             }
         })
     }
-    /// Where the rows end that are of the same kind: of a name those of its directory. None where neighbours are never
-    /// wanted.
-    fn end(&self, volume: VolumeId) -> Option<Vec<u8>> {
-        match self {
-            Wanted::Inode(ino) => Some(keys::inodes_in_group(ino.group(), volume).1),
-            Wanted::Entry(dir, _) => Some(keys::entries_of(volume, *dir).1),
-            Wanted::Leaf(key) => Some(keys::leaves_in_group(key.ino.group(), volume).1),
-            Wanted::Target(_) | Wanted::Xattrs(_) | Wanted::Volume(_) => None,
-        }
-    }
-    /// What a neighbour's key names.
-    fn beside(&self, key: &[u8]) -> Option<Wanted> {
-        match self {
-            Wanted::Inode(_) => Some(Wanted::Inode(keys::first_ino(key))),
-            Wanted::Entry(dir, _) => Some(Wanted::Entry(*dir, Name::new(keys::entry_name(key)).ok()?)),
-            Wanted::Leaf(_) => Some(Wanted::Leaf(keys::leaf_of(key))),
-            Wanted::Target(_) | Wanted::Xattrs(_) | Wanted::Volume(_) => None,
-        }
-    }
     /// What is wanted next, of the same group: who asks for a name wants to know the inode behind it.
     fn next(&self, found: &Found) -> Option<Wanted> {
         match found {
@@ -121,35 +99,6 @@ impl Wanted {
             (Wanted::Volume(name), Found::Volume(found)) => state.learn_volume(name, found),
             (Wanted::Leaf(key), Found::Leaf(leaf)) => state.learn_leaf(volume, *key, leaf),
             _ => unreachable!("each kind is read as itself"),
-        }
-    }
-    fn learn_beside(&self, state: &mut State, volume: VolumeId, found: Found) {
-        match (self, found) {
-            (Wanted::Inode(ino), Found::Inode(inode)) => state.learn_inode_beside(volume, *ino, inode),
-            (Wanted::Entry(dir, name), Found::Entry(entry)) => state.learn_entry_beside(volume, *dir, name, entry),
-            (Wanted::Leaf(key), Found::Leaf(leaf)) => state.learn_leaf_beside(volume, *key, leaf),
-            _ => unreachable!("only these have neighbours"),
-        }
-    }
-}
-
-/// Takes rows that were read while the group had merged `merges` checkpoints; after another one they may be stale.
-fn learn_neighbours(state: &mut State, merges: u64, volume: VolumeId, rows: Vec<(Wanted, Found)>) {
-    if state.merges == merges {
-        rows.into_iter().for_each(|(one, found)| one.learn_beside(state, volume, found));
-    }
-}
-
-impl Found {
-    /// True if the index has the row.
-    fn is_there(&self) -> bool {
-        match self {
-            Found::Inode(inode) => inode.is_some(),
-            Found::Entry(entry) => entry.is_some(),
-            Found::Target(target) => target.is_some(),
-            Found::Xattrs(xattrs) => xattrs.is_some(),
-            Found::Volume(volume) => volume.is_some(),
-            Found::Leaf(leaf) => !leaf.is_empty(),
         }
     }
 }
@@ -200,33 +149,12 @@ impl Groups {
                 let found = one.decode(value)?;
                 let mut state = state.lock();
                 if state.merges == merges {
-                    let is_there = found.is_there();
                     one.learn(&mut state, volume, found);
-                    let wants_more = is_there && state.wants_neighbours(one);
-                    drop(state);
-                    if wants_more {
-                        self.recall_neighbours(volume, one);
-                    }
                     break;
                 }
             }
         }
         Ok(wanted.len())
-    }
-
-    /// Brings along what lies beside a row in memory.
-    fn recall_neighbours(&self, volume: VolumeId, one: &Wanted) {
-        let Some(to) = one.end(volume) else { return };
-        let Group { state, .. } = self.state(one.group());
-        let merges = state.lock().merges;
-        let pairs = self.store().index.peek_after(&one.key(volume), &to, BESIDE_BYTES);
-        let decoded = pairs.into_iter().map_while(|(key, value)| {
-            let beside = one.beside(&key)?;
-            let found = beside.decode(Some(value)).ok()?;
-            Some((beside, found))
-        });
-        let decoded: Vec<_> = decoded.collect();
-        learn_neighbours(&mut state.lock(), merges, volume, decoded);
     }
 
     /// Reads rows in the pool, with what a name leads to. Returns those that have to be read again.
@@ -253,34 +181,5 @@ impl Groups {
             }
         }
         Ok(left)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::cache::Room;
-    use crate::state::CacheRooms;
-    use names::Seen;
-    use store::format::values::GroupRow;
-
-    fn room() -> Arc<Room> {
-        Room::new(1000, 1)
-    }
-
-    #[test]
-    fn neighbours_that_a_checkpoint_may_have_changed_are_not_believed() {
-        let (inodes, entries, targets, xattrs, leaves) = (room(), room(), room(), room(), room());
-        let rooms = CacheRooms { inodes, entries, targets, xattrs, leaves, xattr_bytes: 0 };
-        let (group, row) = (GroupId(3), GroupRow { next_ino: 100, ..GroupRow::fresh() });
-        let mut state = State::new(group, row, Default::default(), Default::default(), &rooms);
-        let (volume, ino) = (VolumeId(1), Ino::new(7, group));
-        let rows = || vec![(Wanted::Inode(ino), Found::Inode(None))];
-        assert!(matches!(state.inode(volume, ino), Seen::Missing));
-        state.merges = 5;
-        learn_neighbours(&mut state, 4, volume, rows());
-        assert!(matches!(state.inode(volume, ino), Seen::Missing));
-        learn_neighbours(&mut state, 5, volume, rows());
-        assert!(matches!(state.inode(volume, ino), Seen::Known(None)));
     }
 }

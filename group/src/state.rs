@@ -3,7 +3,6 @@
 
 use crate::cache::{Cache, Room};
 use crate::hash::Map;
-use crate::load::Wanted;
 use crate::overlay::{Generation, InodeSlot, blocks_of};
 use crate::results::Results;
 use base::limits::{BLOCK_BYTES, BLOCKS_PER_LEAF};
@@ -378,34 +377,8 @@ impl State {
     }
     /// A leaf was read from the index; a stale one says nothing (rule K6).
     pub fn learn_leaf(&mut self, volume: VolumeId, key: LeafKey, leaf: Leaf) {
-        let leaf = self.unless_stale(volume, key, leaf);
-        self.leaves.insert((volume, key), leaf);
-    }
-    fn unless_stale(&self, volume: VolumeId, key: LeafKey, leaf: Leaf) -> Leaf {
         let counts = leaf.trim >= self.purges.trim_of(volume, key) || active(Bug::StaleLeafRead);
-        if counts { leaf } else { Leaf::default() }
-    }
-    /// True if the index should be asked for what lies beside a row that was missed.
-    pub fn wants_neighbours(&mut self, of: &Wanted) -> bool {
-        match of {
-            Wanted::Inode(_) => self.inodes.wants_neighbours(),
-            Wanted::Entry(..) => self.entries.wants_neighbours(),
-            Wanted::Leaf(_) => self.leaves.wants_neighbours(),
-            Wanted::Target(_) | Wanted::Xattrs(_) | Wanted::Volume(_) => false,
-        }
-    }
-    /// An inode was read from the index with one that was wanted.
-    pub fn learn_inode_beside(&mut self, volume: VolumeId, ino: Ino, inode: Option<Inode>) {
-        self.inodes.insert_neighbour((volume, ino), inode);
-    }
-    /// An entry was read from the index with one that was wanted.
-    pub fn learn_entry_beside(&mut self, volume: VolumeId, dir: Ino, name: &Name, entry: Option<Entry>) {
-        self.entries.insert_neighbour((volume, dir, name.as_bytes().into()), entry);
-    }
-    /// A leaf was read from the index with one that was wanted.
-    pub fn learn_leaf_beside(&mut self, volume: VolumeId, key: LeafKey, leaf: Leaf) {
-        let leaf = self.unless_stale(volume, key, leaf);
-        self.leaves.insert_neighbour((volume, key), leaf);
+        self.leaves.insert((volume, key), if counts { leaf } else { Leaf::default() });
     }
 
     /// Applies one edit of a record in `batch`. `places`: where the blocks of the record's payload lie that earlier edits

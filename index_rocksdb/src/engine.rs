@@ -15,9 +15,6 @@ use store::index::{Index, IndexEdit, MergeLeaf, Pair, Peeked};
 /// What RocksDB says when the file system knows no direct I/O.
 const NO_DIRECT_IO: &str = "Direct I/O is not supported";
 
-/// Deleted keys that a core walks over in search of a key's neighbours: a few microseconds' worth.
-const SKIPPED_MAX: u64 = 64;
-
 /// An open index. Dropping it persists what was written, as far as the device lets it.
 pub struct RocksIndex {
     database: DB,
@@ -124,7 +121,6 @@ pub(crate) fn reading() -> ReadOptions {
 fn peeking() -> ReadOptions {
     let mut options = reading();
     options.set_read_tier(ReadTier::BlockCache);
-    options.set_max_skippable_internal_keys(SKIPPED_MAX);
     options
 }
 
@@ -164,23 +160,6 @@ impl Index for RocksIndex {
             Err(error) if error.kind() == ErrorKind::Incomplete => Ok(Peeked::Unknown),
             Err(error) => Err(failure(Doing::Read, error)),
         }
-    }
-
-    fn peek_after(&self, key: &[u8], to: &[u8], bytes: usize) -> Vec<Pair> {
-        let mut pairs = Vec::new();
-        let mut iterator = self.database.raw_iterator_opt(peeking());
-        iterator.seek(key);
-        let mut left = bytes;
-        while left > 0 {
-            // Ends at the last key, where memory can't tell, after many deleted keys, and at an error alike.
-            let Some((found, value)) = iterator.item().filter(|(found, _)| *found < to) else { break };
-            if found != key {
-                left = left.saturating_sub(found.len() + value.len());
-                pairs.push((found.to_vec(), value.to_vec()));
-            }
-            iterator.next();
-        }
-        pairs
     }
 
     fn get_many(&self, keys: &[Vec<u8>]) -> Result<Vec<Option<Vec<u8>>>> {

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use store::index::model::ModelIndex;
-use store::index::{Index, IndexEdit, Pair, Peeked};
+use store::index::{Index, IndexEdit, Peeked};
 
 const CACHE_BYTES: usize = 8 << 20;
 
@@ -91,50 +91,10 @@ fn compare(index: &dyn Index, model: &dyn Index, random: &mut SplitMix, keys: u6
         assert!(peeked == Ok(Peeked::Unknown) || peeked == known, "{peeked:?}");
         assert_eq!(index.get(&at), model.get(&at));
         assert_eq!(index.peek(&at), known, "what was read is in memory");
-        check_neighbours(index, model, random, keys);
         let (from, to, count) = (key(random.below(keys)), key(random.below(keys)), random.below(50) as usize);
         assert_eq!(index.scan(&from, &to, count), model.scan(&from, &to, count));
     }
     assert_eq!(index.scan(b"", b"z", usize::MAX), model.scan(b"", b"z", usize::MAX));
-}
-
-/// What follows a key: a first part of what does, all of what is wanted once it has been read.
-fn check_neighbours(index: &dyn Index, model: &dyn Index, random: &mut SplitMix, keys: u64) {
-    let (at, to, bytes) = (random.below(keys), key(random.below(keys)), random.below(1000) as usize);
-    let behind = [key(at), vec![0]].concat();
-    let all = model.scan(&behind, &to, usize::MAX).expect("the model answers");
-    let length = |pairs: &[Pair]| pairs.iter().map(|(key, value)| key.len() + value.len()).sum::<usize>();
-    let known = index.peek_after(&key(at), &to, bytes);
-    assert!(all.starts_with(&known));
-    assert!(known.is_empty() || length(&known[..known.len() - 1]) < bytes);
-    assert_eq!(index.scan(&behind, &to, 30), model.scan(&behind, &to, 30));
-    // Of few keys never so many are deleted that the search ends there.
-    let known = index.peek_after(&key(at), &to, bytes);
-    assert!(all.starts_with(&known));
-    if keys <= 12 {
-        assert!(known == all || length(&known) >= bytes);
-    }
-}
-
-/// A core looks for neighbours: it does not walk over all that was deleted.
-#[test]
-fn neighbours_behind_many_deleted_keys_are_not_looked_for() {
-    let scratch = Scratch::new("beside");
-    let index = create(&scratch.index());
-    let first: Vec<_> = (0..300).map(|number| put(number, 1)).collect();
-    index.write(first).expect("a healthy disk");
-    let numbers = |pairs: Vec<Pair>| pairs.into_iter().map(|(key, _)| key).collect::<Vec<_>>();
-    let all = usize::MAX;
-    assert_eq!(numbers(index.peek_after(&key(100), &key(299), all)), (101..299).map(key).collect::<Vec<_>>());
-    index.write((110..130).map(|number| IndexEdit::Delete(key(number))).collect()).expect("a healthy disk");
-    assert_eq!(index.peek_after(&key(100), &key(299), all).len(), 178);
-    index.write((110..250).map(|number| IndexEdit::Delete(key(number))).collect()).expect("a healthy disk");
-    assert_eq!(numbers(index.peek_after(&key(100), &key(299), all)), (101..110).map(key).collect::<Vec<_>>());
-    assert_eq!(numbers(index.peek_after(&key(250), &key(253), all)), [key(251), key(252)]);
-    assert_eq!(numbers(index.peek_after(&key(250), &key(299), 1)), [key(251)]);
-    assert_eq!(index.peek_after(&key(250), &key(250), all), []);
-    assert_eq!(index.peek_after(&key(250), &key(20), all), []);
-    assert_eq!(index.scan(&key(100), &key(299), all).expect("a healthy disk").len(), 59);
 }
 
 #[test]
@@ -180,7 +140,6 @@ fn a_peek_tells_what_memory_has_and_never_asks_the_device() {
     // The patch is in memory, what it is laid over is not.
     assert_eq!(index.peek(&key(7)), Ok(Peeked::Unknown));
     assert_eq!(index.peek(&key(200)), Ok(Peeked::Unknown));
-    assert_eq!(index.peek_after(&key(200), &key(240), usize::MAX), []);
     assert_eq!(index.get(&key(200)).expect_err("it is spoilt").kind, Kind::Corrupt);
 }
 

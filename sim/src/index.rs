@@ -149,14 +149,6 @@ impl Index for CrashIndex {
         }
         self.model.get(key).map(Peeked::Known)
     }
-    fn peek_after(&self, key: &[u8], to: &[u8], bytes: usize) -> Vec<Pair> {
-        let mut state = self.state();
-        if state.chance.one_in(2) {
-            return Vec::new();
-        }
-        let pairs = self.model.peek_after(key, to, bytes);
-        pairs.into_iter().take_while(|(key, _)| !state.rotten.contains(key)).collect()
-    }
     fn scan(&self, from: &[u8], to: &[u8], count: usize) -> Result<Vec<Pair>> {
         let pairs = self.model.scan(from, to, count)?;
         self.check_read(|rotten| pairs.binary_search_by(|(key, _)| key.as_slice().cmp(rotten)).is_ok())?;

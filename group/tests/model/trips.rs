@@ -8,8 +8,6 @@ use runtime::tasks::MakeTask;
 use runtime::{Runtime, Tasks};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use store::format::keys;
-use store::index::{Index, Peeked};
 
 /// A world's tasks, with a count of the jobs that clients have waited for.
 struct Pool {
@@ -69,44 +67,6 @@ async fn look_at_all(rig: &Rig, dir: Ino) {
         assert_eq!(rig.read(file, 5000, 4001).await, Ok([vec![0; 4000], vec![7]].concat()));
     }
     assert_eq!(rig.list(dir, 7).await.expect("a directory").len() as u64, FILES);
-}
-
-/// What lies beside a row comes along with it: later damage to it in the index is not met.
-#[test]
-fn a_row_brings_its_neighbours_along() {
-    let mut world = World::new(1);
-    let runtime = world.runtime();
-    world.block_on(async {
-        let rig = Rig::new(runtime, Shape { cache_bytes: 4 << 20, ..Shape::SMALL }).await;
-        let dir = rig.mkdir(rig.volume.root, "dir").await.expect("a new directory");
-        let mut files = Vec::new();
-        for number in 0..200 {
-            files.push(rig.create(dir, &format!("f{number:03}")).await.expect("a new file"));
-        }
-        let rig = rig.reopen().await;
-        let entry = |number: usize| keys::entry(rig.volume.id, dir, format!("f{number:03}").as_bytes());
-        let inode = |number: usize| keys::inode(rig.volume.id, files[number]);
-        let is_in_memory = |number: &usize| {
-            let known = |key: Vec<u8>| matches!(rig.index.peek(&key), Ok(Peeked::Known(_)));
-            known(entry(*number)) && known(inode(*number))
-        };
-        // Of the first file that has one, the neighbours that memory has.
-        let first = (0..199).find(|number| is_in_memory(number) && is_in_memory(&(number + 1))).expect("a quarter are");
-        let beside: Vec<_> = (first + 1..200).take_while(is_in_memory).collect();
-        rig.lookup(dir, &format!("f{first:03}")).await.expect("it was made");
-        beside.iter().for_each(|number| {
-            rig.spoil(entry(*number));
-            rig.spoil(inode(*number));
-        });
-        for number in &beside {
-            let file = rig.lookup(dir, &format!("f{number:03}")).await;
-            assert_eq!(file, Ok(files[*number]), "it came along");
-        }
-        // What the index has is what counts after the next start.
-        let other = beside.last().expect("one at least") + 2;
-        rig.spoil(inode(other));
-        assert!(rig.lookup(dir, &format!("f{other:03}")).await.is_err(), "nothing brought it");
-    });
 }
 
 #[test]

@@ -157,11 +157,6 @@ pub fn entry(volume: VolumeId, dir: Ino, name: &[u8]) -> Vec<u8> {
     key.0.push(0);
     key.branch()
 }
-/// All entries of a directory.
-pub fn entries_of(volume: VolumeId, dir: Ino) -> Bounds {
-    let from = |number| Key::new(dir.group(), volume, kind::ENTRY).u64(number).0;
-    (from(dir.0), from(dir.0 + 1))
-}
 /// An entry by its cookie.
 pub fn cookie(volume: VolumeId, dir: Ino, cookie: u64) -> Vec<u8> {
     Key::new(dir.group(), volume, kind::COOKIE).u64(dir.0).u64(cookie).branch()

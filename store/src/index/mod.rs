@@ -33,7 +33,7 @@ pub enum Peeked {
     Unknown,
 }
 
-/// The engine. All calls but `peek` and `peek_after` block: they run in the pool, never on a core (rule X1).
+/// The engine. All calls but `peek` block: they run in the pool, never on a core (rule X1).
 ///
 /// Durability: what `write` was given is visible to reads at once; it survives a crash only after a later
 /// `persist`, and then always together with every earlier write. Each write is atomic: after any crash all of its
@@ -44,11 +44,6 @@ pub trait Index: Send + Sync {
     /// A key's value, if memory can tell: takes microseconds and never waits for the device. Errors: as `get`.
     fn peek(&self, _key: &[u8]) -> Result<Peeked> {
         Ok(Peeked::Unknown)
-    }
-    /// The pairs that follow a key, below `to`, as far as memory can tell without a long search, of `bytes` together or a
-    /// little more. A guess at what is wanted next: what is damaged is told to whoever asks for it.
-    fn peek_after(&self, _key: &[u8], _to: &[u8], _bytes: usize) -> Vec<Pair> {
-        Vec::new()
     }
     /// The values of many keys, which come in ascending order. Errors: as `get`.
     fn get_many(&self, keys: &[Vec<u8>]) -> Result<Vec<Option<Vec<u8>>>> {

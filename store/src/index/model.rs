@@ -4,7 +4,6 @@ use super::{Index, IndexEdit, MergeLeaf, Pair, Peeked};
 use base::Result;
 use base::checksum::crc32c;
 use std::collections::BTreeMap;
-use std::ops::Bound;
 use std::sync::{Arc, Mutex};
 
 type Map = BTreeMap<Vec<u8>, Vec<u8>>;
@@ -72,21 +71,6 @@ impl Index for ModelIndex {
     /// Half of the keys are not in memory, always the same: whoever is tested with this engine meets both.
     fn peek(&self, key: &[u8]) -> Result<Peeked> {
         if crc32c(key).is_multiple_of(2) { self.get(key).map(Peeked::Known) } else { Ok(Peeked::Unknown) }
-    }
-    fn peek_after(&self, key: &[u8], to: &[u8], bytes: usize) -> Vec<Pair> {
-        if key >= to {
-            return Vec::new();
-        }
-        let state = self.state.lock().expect("no panic while held");
-        let range = state.live.range::<[u8], _>((Bound::Excluded(key), Bound::Excluded(to)));
-        let in_memory = range.take_while(|(key, _)| crc32c(key).is_multiple_of(2));
-        let mut left = bytes;
-        let wanted = in_memory.take_while(|(key, value)| {
-            let wanted = left > 0;
-            left = left.saturating_sub(key.len() + value.len());
-            wanted
-        });
-        wanted.map(|(key, value)| (key.clone(), value.clone())).collect()
     }
     fn scan(&self, from: &[u8], to: &[u8], count: usize) -> Result<Vec<Pair>> {
         if from >= to {
