@@ -21,7 +21,7 @@ pub enum At {
 pub enum Sync {
     /// Once ordered in the overlay: buffered writes and changes of names.
     Ordered,
-    /// Once the device write has completed, without flush: O_DIRECT.
+    /// Once the device write of its data has completed, without flush: O_DIRECT.
     Written,
     /// Once data and what is needed to read it back are durable: O_DSYNC, fdatasync.
     Data,

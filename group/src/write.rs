@@ -266,8 +266,11 @@ impl Groups {
         if large {
             context.span.mark(Stage::Write, self.stamp());
         }
-        // The device write that O_DIRECT waits for has been the payload's (rule U3).
-        let sync = if large && write.sync == Sync::Written { Sync::Ordered } else { write.sync };
+        let sync = match write.sync {
+            // The device write that O_DIRECT waits for has been the payload's (rule U3).
+            Sync::Written if large => Sync::Ordered,
+            sync => sync,
+        };
         let gather_ns = if sync == Sync::Written { self.store().space.gather_ns() } else { 0 };
         let soon = Write { sync: if gather_ns > 0 { Sync::Ordered } else { sync }, ..write };
         let ordered = self.order_until_done(context, &soon, planned, &blocks, mine, &tickets).await;
