@@ -89,8 +89,15 @@ fn compare(index: &dyn Index, model: &dyn Index, random: &mut SplitMix, keys: u6
         let known = model.get(&at).map(Peeked::Known);
         let peeked = index.peek(&at);
         assert!(peeked == Ok(Peeked::Unknown) || peeked == known, "{peeked:?}");
-        assert_eq!(index.get(&at), model.get(&at));
-        assert_eq!(index.peek(&at), known, "what was read is in memory");
+        // What was read is in memory, unless a compaction put other tables in the place of those that it was read from,
+        // just then. It has blocks to read and to write before it can do so again.
+        let read = (0..3).any(|_| {
+            assert_eq!(index.get(&at), model.get(&at));
+            let peeked = index.peek(&at);
+            assert!(peeked == Ok(Peeked::Unknown) || peeked == known, "{peeked:?}");
+            peeked == known
+        });
+        assert!(read, "what was read is in memory");
         let (from, to, count) = (key(random.below(keys)), key(random.below(keys)), random.below(50) as usize);
         assert_eq!(index.scan(&from, &to, count), model.scan(&from, &to, count));
     }
