@@ -244,9 +244,7 @@ impl Groups {
     async fn end_read(&self, context: &Context, begun: Begun<'_>) -> Result<Buf> {
         let Begun { transfer, place, crcs, keep, .. } = begun;
         let done = transfer.await;
-        if done.held_ns > 0 {
-            context.span.mark_held(self.store().runtime.ledger.lapse(done.held_ns), self.stamp());
-        }
+        self.mark_held(context, done.held_ns);
         context.span.mark(Stage::Read, self.stamp());
         done.result?;
         let buffer = done.buffer.expect("a read hands its buffer back");
@@ -260,6 +258,13 @@ impl Groups {
             self.store().read_cache.keep(place, &buffer);
         }
         Ok(buffer)
+    }
+
+    /// Books what waited for its turn at the device.
+    pub(crate) fn mark_held(&self, context: &Context, held_ns: u64) {
+        if held_ns > 0 {
+            context.span.mark_held(self.store().runtime.ledger.lapse(held_ns), self.stamp());
+        }
     }
 
     /// Puts extents together; the device works on several at once.

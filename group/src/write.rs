@@ -264,6 +264,9 @@ impl Groups {
         let large = begun[0].is_some();
         let tickets = self.end_bulk(begun).await?;
         if large {
+            // Both pieces waited at once.
+            let held_ns = tickets.iter().flatten().map(Ticket::held_ns).max().unwrap_or_default();
+            self.mark_held(context, held_ns);
             context.span.mark(Stage::Write, self.stamp());
         }
         let sync = match write.sync {

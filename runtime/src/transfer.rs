@@ -20,12 +20,13 @@ pub enum Request {
     Flush { file: FileId },
 }
 
-/// When a read is shown to the device.
+/// When a small read is shown to the device. Large transfers (from `BULK_BYTES_MIN` on) take turns whatever is said here, but
+/// for durable writes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Start {
     /// At once: pieces of a larger read, and what more than one client may wait for.
     AtOnce,
-    /// Once the device has less than it needs to be busy: a small read for which a client waits.
+    /// Once the device has less than it needs to be busy: a read for which a client waits.
     Paced,
 }
 
@@ -37,7 +38,7 @@ pub struct Done {
     pub buffer: Option<Buf>,
     /// Write: the slices (an empty vector otherwise), so that its allocation can be used again.
     pub slices: Vec<Slice>,
-    /// How long a paced read was held back.
+    /// How long it was held back.
     pub held_ns: u64,
 }
 

@@ -43,6 +43,7 @@ struct State {
 #[must_use]
 pub struct Ticket {
     runs: Vec<Run>,
+    held_ns: u64,
 }
 
 /// Payload on its way to the device.
@@ -60,6 +61,10 @@ impl Ticket {
     /// Where the payload lies, in its order.
     pub fn runs(&self) -> &[Run] {
         &self.runs
+    }
+    /// How long it waited for its turn at the device.
+    pub fn held_ns(&self) -> u64 {
+        self.held_ns
     }
 }
 
@@ -92,7 +97,7 @@ impl Bulk {
         let spots = self.reserve(blocks).await?;
         self.placed.fetch_add(u64::from(blocks), Ordering::Relaxed);
         let mut begun = Begun {
-            ticket: Ticket { runs: spots.iter().map(to_run).collect() },
+            ticket: Ticket { runs: spots.iter().map(to_run).collect(), held_ns: 0 },
             transfers: Vec::with_capacity(spots.len()),
             left: VecDeque::new(),
             beside,
@@ -128,7 +133,9 @@ impl Bulk {
         let mut result = Ok(());
         let mut unflushed = Vec::new();
         while let Some((file, transfer)) = begun.transfers.pop() {
-            result = result.and(transfer.await.result);
+            let done = transfer.await;
+            begun.ticket.held_ns += done.held_ns;
+            result = result.and(done.result);
             match begun.beside {
                 false => self.log.mark_dirty(file),
                 true if unflushed.contains(&file) || active(Bug::BulkUnflushed) => {}
@@ -180,14 +187,14 @@ impl Bulk {
                 None if self.stream == Stream::Cold => {
                     // The cleaner goes on with what frees segments otherwise, and tries again.
                     self.log.segment_wanted.notify();
-                    self.close(Ticket { runs: spots.iter().map(to_run).collect() });
+                    self.close(Ticket { runs: spots.iter().map(to_run).collect(), held_ns: 0 });
                     return Err(Error::new(Kind::Busy, "the cleaner waits for a segment"));
                 }
                 None => {
                     self.log.segment_wanted.notify();
                     self.log.segment_came.after(ticket).await;
                     if self.state.lock().out_of_space {
-                        self.close(Ticket { runs: spots.iter().map(to_run).collect() });
+                        self.close(Ticket { runs: spots.iter().map(to_run).collect(), held_ns: 0 });
                         return Err(Error::new(Kind::NoSpace, "no free segment"));
                     }
                 }

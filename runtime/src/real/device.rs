@@ -9,7 +9,7 @@ use super::ring_entry::RingEntry;
 use crate::OBSERVED;
 use crate::disk::FileId;
 use crate::transfer::{Request, Slot, Start};
-use base::limits::BLOCK_BYTES;
+use base::limits::{BLOCK_BYTES, BULK_BYTES_MIN};
 use base::{Error, Kind, Result};
 use io_uring::{cqueue, opcode, squeue, types};
 use std::collections::VecDeque;
@@ -27,6 +27,11 @@ const SLICES_MAX: usize = 1024;
 const RETRIES_MAX: u32 = 100;
 /// Writes from this length on are submitted at once: the checksums of 256 KiB take 11 us, a submission of its own 3.
 pub(super) const AT_ONCE_BYTES: usize = 256 << 10;
+/// So many small reads of a core may always be under way: what keeps a flash drive busy that answers within 100 us, at all
+/// that one core can ask of it.
+const LEAST_SMALL: u32 = 16;
+/// So many large transfers of a core: two keep a flash drive busy, as many are on their way from and to its clients meanwhile.
+const LEAST_LARGE: u32 = 4;
 /// Wakes one of the cores that poll a descriptor instead of all of them.
 const EXCLUSIVE: u32 = libc::EPOLLEXCLUSIVE as u32;
 
@@ -52,7 +57,7 @@ struct Progress {
     verb: Verb,
     /// When it was begun; once the device has seen it, when that was.
     start_ns: u64,
-    paced: bool,
+    pace: Pace,
     file: FileId,
     fd: RawFd,
     done_bytes: usize,
@@ -102,6 +107,27 @@ struct Op {
     iovecs: Vec<libc::iovec>,
 }
 
+/// Whether a transfer waits for its turn.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Pace {
+    AtOnce,
+    Small,
+    Large,
+}
+
+/// Transfers of one kind that take turns.
+struct Paced {
+    lane: Lane,
+    /// Operations that the lane holds back, oldest first.
+    held: VecDeque<usize>,
+}
+
+impl Paced {
+    fn new(least: u32) -> Paced {
+        Paced { lane: Lane::new(least), held: VecDeque::new() }
+    }
+}
+
 /// The operations of one core and its ring.
 pub(super) struct Device {
     ring: Ring,
@@ -114,9 +140,8 @@ pub(super) struct Device {
     /// What the device should begin with at once was started and not submitted yet: a durable write or a flush, which many
     /// may wait for; a large write, whose checksums are made meanwhile.
     urgent: bool,
-    lane: Lane,
-    /// Operations that the lane holds back, oldest first.
-    held: VecDeque<usize>,
+    small: Paced,
+    large: Paced,
 }
 
 impl Device {
@@ -131,8 +156,8 @@ impl Device {
             bell,
             figures,
             urgent: false,
-            lane: Lane::new(),
-            held: VecDeque::new(),
+            small: Paced::new(LEAST_SMALL),
+            large: Paced::new(LEAST_LARGE),
         }
     }
     /// Entries that the kernel has not seen yet.
@@ -187,14 +212,16 @@ impl Device {
     }
     /// Starts a transfer; hands the slot back if it ended at once.
     pub fn start(&mut self, slot: Arc<Slot>, files: &Files) -> Option<(Arc<Slot>, Result<()>)> {
-        let (file, verb, urgent, paced) = slot.with_request(|request| match request {
-            Request::Read { file, start, .. } => (*file, Verb::Read, false, *start == Start::Paced),
-            Request::Write { file, durable, .. } => {
-                (*file, Verb::Write, *durable || length(request) >= AT_ONCE_BYTES, false)
+        let (file, verb, urgent, pace) = slot.with_request(|request| {
+            let pace = pace_of(request);
+            match request {
+                Request::Read { file, .. } => (*file, Verb::Read, false, pace),
+                Request::Write { file, durable, .. } => {
+                    (*file, Verb::Write, *durable || length(request) >= AT_ONCE_BYTES, pace)
+                }
+                Request::Flush { file } => (*file, Verb::Flush, true, pace),
             }
-            Request::Flush { file } => (*file, Verb::Flush, true, false),
         });
-        self.urgent |= urgent;
         let writes = verb == Verb::Write;
         let fd = match self.fd_for(file, writes, files).and_then(|fd| slot.with_request(|r| check(r)).map(|()| fd)) {
             Ok(fd) => fd,
@@ -204,29 +231,43 @@ impl Device {
             slot,
             verb,
             start_ns: self.figures.control_ns(),
-            paced,
+            pace,
             file,
             fd,
             done_bytes: 0,
             retries: 0,
         }));
-        if paced && !self.lane.admit() {
-            self.held.push_back(index);
-        } else {
-            self.issue(index);
+        if let Some(paced) = self.paced(pace)
+            && !paced.lane.admit()
+        {
+            paced.held.push_back(index);
+            return None;
         }
+        self.urgent |= urgent;
+        self.issue(index);
         None
     }
-    /// A paced read has ended: those that were held back follow as far as the lane lets them.
-    fn pace(&mut self, latency_ns: u64, now_ns: u64) {
-        self.lane.ended(latency_ns, now_ns);
-        while let Some(&index) = self.held.front()
-            && self.lane.admit()
+    fn paced(&mut self, pace: Pace) -> Option<&mut Paced> {
+        match pace {
+            Pace::AtOnce => None,
+            Pace::Small => Some(&mut self.small),
+            Pace::Large => Some(&mut self.large),
+        }
+    }
+    /// A transfer has ended: those of its pace that were held back follow as far as the lane lets them.
+    fn go_on(&mut self, pace: Pace, latency_ns: u64, now_ns: u64) {
+        if let Some(paced) = self.paced(pace) {
+            paced.lane.ended(latency_ns, now_ns);
+        }
+        while let Some(paced) = self.paced(pace)
+            && let Some(&index) = paced.held.front()
+            && paced.lane.admit()
         {
-            self.held.pop_front();
+            paced.held.pop_front();
             let Work::Transfer(progress) = &mut self.ops[index].work else { panic!("only transfers are held back") };
             progress.slot.held_for(now_ns.saturating_sub(progress.start_ns));
             progress.start_ns = now_ns;
+            self.urgent |= pace == Pace::Large;
             self.issue(index);
         }
     }
@@ -282,15 +323,13 @@ impl Device {
             return Event::Nothing;
         };
         let Work::Transfer(progress) = self.free_op(index) else { unreachable!("the caller looked") };
-        if progress.paced || OBSERVED {
+        if progress.pace != Pace::AtOnce || OBSERVED {
             let now_ns = self.figures.control_ns();
             let took_ns = now_ns.saturating_sub(progress.start_ns);
             if outcome.is_ok() {
                 self.figures.io(progress.verb, took_ns);
             }
-            if progress.paced {
-                self.pace(took_ns, now_ns);
-            }
+            self.go_on(progress.pace, took_ns, now_ns);
         }
         let outcome = outcome.map_err(|error| error.with(files.name(progress.file)));
         Event::Finished(progress.slot, outcome)
@@ -397,6 +436,16 @@ fn push_bell(ring: &mut Ring, bell: RawFd) {
     let entry = opcode::PollAdd::new(types::Fd(bell), libc::POLLIN as u32).multi(true).build().user_data(TAG_BELL);
     // SAFETY: the entry points to nothing.
     unsafe { ring.push(entry) }
+}
+
+fn pace_of(request: &Request) -> Pace {
+    match request {
+        // A commit is one, and many may wait for it.
+        Request::Write { durable: true, .. } | Request::Flush { .. } => Pace::AtOnce,
+        _ if length(request) >= BULK_BYTES_MIN => Pace::Large,
+        Request::Read { start: Start::Paced, .. } => Pace::Small,
+        _ => Pace::AtOnce,
+    }
 }
 
 fn length(request: &Request) -> usize {
@@ -516,7 +565,7 @@ mod tests {
             slot,
             verb: Verb::Write,
             start_ns: 0,
-            paced: false,
+            pace: Pace::AtOnce,
             file: FileId(0),
             fd: -1,
             done_bytes: 0,

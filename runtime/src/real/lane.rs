@@ -1,19 +1,17 @@
-//! How many small reads a core has under way at its device: a pure core, by feedback (decision D7, mission T4; docs/decisions/0025).
+//! How many transfers of one kind a core has under way at its device: a pure core, by feedback (decision D7, mission T4; docs/decisions/0025).
 //!
 //! More than the device needs to be busy only come back in larger groups, and device and CPUs then work in turns instead of at
 //! once. How many it needs follows from its rate and its own latency (Little's law); the law and its use are those of BBR
 //! (Cardwell et al., 2016), where a path takes the place of the device.
 //!
-//! Absent by design: who waits (the device's room), pieces of a larger read, writes: these are never held back.
+//! Absent by design: who waits, and what never does (both the device's).
 
-/// So many may always be under way: what keeps a flash drive busy that answers within 100 us, at all that one core can ask of it.
-const LEAST: u32 = 16;
 /// Nobody gains from more on one core.
 const MOST: u32 = 1024;
 /// A device may take so many times its shortest latency before more under way counts as waiting: latencies of one device differ by
 /// two or three times without any.
 const TIMES: u64 = 4;
-/// Rates are taken over so long: some hundred reads of a busy core.
+/// Rates are taken over so long: some hundred small reads of a busy core, twenty of a MiB.
 const WINDOW_NS: u64 = 10_000_000;
 /// The highest of so many rates counts, since a client that pauses says nothing of the device.
 const WINDOWS: usize = 8;
@@ -24,6 +22,8 @@ const SECOND_NS: u64 = 1_000_000_000;
 
 /// See the module.
 pub(super) struct Lane {
+    /// So many may always be under way.
+    least: u32,
     under_way: u32,
     limit: u32,
     /// Since the window began.
@@ -38,11 +38,12 @@ pub(super) struct Lane {
 }
 
 impl Lane {
-    /// Nothing is under way.
-    pub fn new() -> Lane {
+    /// Nothing is under way. `least`: so many always may be.
+    pub fn new(least: u32) -> Lane {
         Lane {
+            least,
             under_way: 0,
-            limit: LEAST,
+            limit: least,
             ended: 0,
             window_ns: 0,
             rates: [0; WINDOWS],
@@ -79,7 +80,7 @@ impl Lane {
         let rate = self.rates.into_iter().max().expect("there are windows");
         let shortest_ns = self.shortest_ns[0].min(self.shortest_ns[1]).min(SECOND_NS);
         let needed = TIMES.saturating_mul(rate).saturating_mul(shortest_ns) / SECOND_NS;
-        u32::try_from(needed).unwrap_or(MOST).clamp(LEAST, MOST)
+        u32::try_from(needed).unwrap_or(MOST).clamp(self.least, MOST)
     }
 }
 
@@ -89,10 +90,10 @@ mod tests {
     use std::cmp::Reverse;
     use std::collections::BinaryHeap;
 
-    /// Clients that each ask again once they are answered, and a device that works on `parallel` reads at once, each for
-    /// `service_ns`. Reads per second and the limit after a second.
-    fn closed_loop(clients: usize, parallel: usize, service_ns: u64) -> (u64, u32) {
-        let mut lane = Lane::new();
+    /// Clients that each ask again once they are answered, and a device that works on `parallel` transfers at once, each for
+    /// `service_ns`. Transfers per second and the limit after a second.
+    fn closed_loop(least: u32, clients: usize, parallel: usize, service_ns: u64) -> (u64, u32) {
+        let mut lane = Lane::new(least);
         // Ends of those that the device works on; when those that wait in it came, and those that the lane holds back.
         let (mut busy, mut inside, mut held) = (BinaryHeap::new(), std::collections::VecDeque::new(), clients);
         let (mut now_ns, mut done) = (0, 0);
@@ -118,14 +119,14 @@ mod tests {
     #[test]
     fn what_a_quick_device_does_not_need_is_held_back() {
         // 4 at a time for 60 us each: 66,667 reads per second.
-        let (rate, limit) = closed_loop(64, 4, 60_000);
-        assert!(rate > 66_000 && limit == LEAST, "{rate} reads/s, {limit} under way");
+        let (rate, limit) = closed_loop(16, 64, 4, 60_000);
+        assert!(rate > 66_000 && limit == 16, "{rate} reads/s, {limit} under way");
     }
 
     #[test]
     fn a_slow_device_that_works_on_many_gets_many() {
         for (clients, parallel) in [(200, 256), (400, 100), (1000, 500)] {
-            let (rate, limit) = closed_loop(clients, parallel, 1_000_000);
+            let (rate, limit) = closed_loop(16, clients, parallel, 1_000_000);
             let best = clients.min(parallel) as u64 * 1000;
             assert!(rate * 100 >= best * 95, "{clients} clients: {rate} of {best} reads/s, {limit} under way");
             assert!(u64::from(limit) <= 4 * best / 1000 + 8, "{limit} under way");
@@ -133,8 +134,17 @@ mod tests {
     }
 
     #[test]
+    fn large_transfers_get_what_the_device_needs() {
+        // A flash drive that writes 1 MiB in 400 us, one after the other; and a distant one with 100 under way for 10 ms each.
+        let (rate, limit) = closed_loop(4, 32, 1, 400_000);
+        assert!(rate >= 2500 && limit == 4, "{rate} of 2500 transfers/s, {limit} under way");
+        let (rate, limit) = closed_loop(4, 64, 100, 10_000_000);
+        assert!(rate >= 6000 && limit >= 64, "{rate} of 6400 transfers/s, {limit} under way");
+    }
+
+    #[test]
     fn a_device_that_became_quicker_or_slower_shows_after_two_spans() {
-        let mut lane = Lane::new();
+        let mut lane = Lane::new(16);
         let mut now_ns = 0;
         let mut serve = |latency_ns: u64, for_ns: u64| {
             let until_ns = now_ns + for_ns;
@@ -145,9 +155,9 @@ mod tests {
             }
             lane.limit
         };
-        assert_eq!(serve(50_000, SECOND_NS), LEAST);
+        assert_eq!(serve(50_000, SECOND_NS), 16);
         // 50,000 a second of 1 ms each keep 50 busy.
         assert_eq!(serve(1_000_000, 2 * SPAN_NS + SECOND_NS), 200);
-        assert_eq!(serve(50_000, SECOND_NS), LEAST);
+        assert_eq!(serve(50_000, SECOND_NS), 16);
     }
 }

@@ -191,6 +191,48 @@ fn more_io_at_once_than_the_ring_holds() {
     reactors.stop();
 }
 
+#[test]
+fn large_transfers_wait_for_their_turn_unless_they_are_durable() {
+    let scratch = Scratch::new();
+    let (runtime, reactors) = start(scratch.options(1)).expect("io_uring works here");
+    let file = make_file(&runtime, "data", 32 << 20);
+    let there = runtime.clone();
+    reactors
+        .run(0, move || async move {
+            let write = |number: usize, durable: bool| {
+                let slices = vec![whole(filled(&there, MIB, number as u8))];
+                there.disk.submit(Request::Write { file, offset: (number * MIB) as u64, slices, durable })
+            };
+            for durable in [false, true] {
+                // All are begun before any may end.
+                let writes: Vec<_> = (0..32).map(|number| write(number, durable)).collect();
+                let mut held = 0;
+                for write in writes {
+                    let done = write.await;
+                    done.result.expect("within the file");
+                    held += usize::from(done.held_ns > 0);
+                }
+                assert_eq!(held, if durable { 0 } else { 32 - 4 }, "durable: {durable}");
+            }
+            let read = |number: usize| {
+                let buffer = filled(&there, MIB, 0);
+                let offset = (number * MIB) as u64;
+                there.disk.submit(Request::Read { file, offset, buffer, start: Start::AtOnce })
+            };
+            let reads: Vec<_> = (0..32).map(read).collect();
+            let mut held = 0;
+            for (number, read) in reads.into_iter().enumerate() {
+                let done = read.await;
+                done.result.expect("within the file");
+                assert!(done.buffer.expect("of a read").iter().all(|&byte| byte == number as u8));
+                held += usize::from(done.held_ns > 0);
+            }
+            assert!(held >= 16, "of 32 reads {held} were held back");
+        })
+        .expect("the core runs");
+    reactors.stop();
+}
+
 /// The flags of the mapping in which an address lies, as /proc/self/smaps tells them.
 fn mapping_flags(address: usize) -> String {
     let maps = std::fs::read_to_string("/proc/self/smaps").expect("Linux has it");
