@@ -147,6 +147,13 @@ impl Geometry {
         files.segments = segments;
         files.open.truncate(u64::from(segments).div_ceil(self.per_file()) as usize);
     }
+    /// Segments before the first whose file is not made.
+    pub fn made_segments(&self) -> u32 {
+        let Home::Files(files) = &self.home else { return u32::MAX };
+        let files = files.lock();
+        let first = files.open.iter().position(Option::is_none);
+        first.map_or(files.segments, |number| (number as u64 * self.per_file()) as u32)
+    }
     /// Bytes of the files that have been made.
     pub fn made_bytes(&self) -> u64 {
         let Home::Files(files) = &self.home else { return 0 };

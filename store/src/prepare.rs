@@ -3,6 +3,7 @@
 //! metadata.
 
 use crate::Store;
+use crate::cleaner::Thresholds;
 use crate::format::segment::{SegmentHeader, Stream};
 use crate::format::summary;
 use crate::format::values::SegmentState;
@@ -83,27 +84,27 @@ pub async fn seal_full(store: &Arc<Store>) -> Result<()> {
 }
 
 /// Takes a free segment that has a file; None if the stream may not have one now. Errors: `Io`.
+///
+/// Files are made while those that are there still have the free segments that a brick of their size keeps in reserve
+/// (rule K5): should the host have no room for another one, the cleaner can work within them.
 async fn take(store: &Arc<Store>, stream: Stream) -> Result<Option<Taken>> {
     loop {
-        let taken = {
+        let unmade = {
             let mut table = store.table.lock();
             if stream == Stream::Bulk && table.free() <= BULK_RESERVE_SEGMENTS {
                 return Ok(None);
             }
-            table.take(stream)
+            let made = store.geometry.made_segments();
+            let Some(unmade) = table.next_unmade(made, Thresholds::new(made).reserve as usize) else {
+                return Ok(table.take(stream));
+            };
+            unmade
         };
-        let Some(taken) = taken else { return Ok(None) };
         let there = store.clone();
-        let make = move || there.geometry.make(taken.segment, there.host.spare_bytes());
+        let make = move || there.geometry.make(unmade, there.host.spare_bytes());
         match tasks::run_background(&*store.runtime.tasks, make).await {
-            Ok(()) => return Ok(Some(taken)),
-            Err(error) => {
-                store.table.lock().give_back(taken.segment);
-                match error.kind {
-                    Kind::NoSpace => store.hide_unmade(),
-                    _ => return Err(error),
-                }
-            }
+            Err(error) if error.kind == Kind::NoSpace => store.hide_unmade(),
+            made => made?,
         }
     }
 }

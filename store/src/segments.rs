@@ -180,6 +180,12 @@ impl Table {
         self.changed.remove(&segment);
         Some(Taken { segment, life: row.life, sequence, written })
     }
+    /// The next segment to make a file for: the first free one beyond the first `made` if at most `ahead` of those are free.
+    pub fn next_unmade(&self, made: u32, ahead: usize) -> Option<SegmentId> {
+        let next = self.free.range(SegmentId(made)..).next()?;
+        let enough = self.free.range(..SegmentId(made)).nth(ahead).is_some();
+        (!enough).then_some(*next)
+    }
     /// A segment taken could not be made ready: nothing was written in this life.
     pub fn give_back(&mut self, segment: SegmentId) {
         // Not of the commit stream: whoever takes it next initialises all of it.

@@ -458,6 +458,8 @@ fn direct_writes_gather_while_clients_are_slowed() {
     world.block_on(async {
         let rig = Rig::new(runtime, FULL).await;
         let file = rig.create(rig.volume.root, "file").await.expect("a new file");
+        // Nothing is left that becomes durable by itself meanwhile, in a batch of its own.
+        rig.write(file, At::Offset(0), &pattern(1, BLOCK_BYTES), Sync::Data).await.expect("a write");
         for (delay_ns, gathers) in [(0, false), (62_500, true)] {
             rig.groups.store().space.set_pace(delay_ns, true);
             let before_ns = rig.runtime.clock.now_ns();

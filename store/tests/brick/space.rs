@@ -4,7 +4,7 @@ use crate::rig::{Brick, Map, SEGMENT_BLOCKS, SEGMENT_BYTES, boot, file, format, 
 use base::limits::BLOCK_BYTES;
 use base::{Kind, Sync};
 use runtime::random::SplitMix;
-use runtime::sim::{Fail, FaultPlan, Survival, World};
+use runtime::sim::{Fail, FaultPlan, Setup, Survival, World};
 use store::FormatOptions;
 use store::format::leaf::merge;
 use store::format::summary::summary_blocks;
@@ -301,6 +301,32 @@ fn a_host_keeps_a_ballast_and_lets_it_go_when_it_is_short() {
         assert_eq!(look(room - ballast), (true, ballast * 3 / 2), "it is let go");
         assert_eq!(look(room - 2 * ballast + 4096), (true, ballast * 3 / 2), "not made again for a little room");
         assert_eq!(look(room - 2 * ballast), (false, ballast / 2));
+    });
+}
+
+/// A second file that the host has no room for is missed while the first still has its reserve (rule K5).
+#[test]
+fn the_next_file_is_asked_for_before_the_reserve_of_the_others_is_used() {
+    const PER_FILE: u64 = 1024;
+    const RESERVE: u64 = PER_FILE / 10;
+    let mut world = World::with(Setup { capacity_bytes: 4 << 30, ..Setup::new(1) });
+    let (runtime, disk) = (world.runtime(), world.disk().clone());
+    world.block_on(async {
+        let index = format(&runtime, 2 * PER_FILE).await;
+        let brick = Brick::open(&runtime, index).await.expect("just formatted");
+        let bytes = payload(1, 250);
+        brick.write_bulk(file(1), 0, &bytes, Sync::Data).await.expect("there is room");
+        disk.set_others(runtime.disk.free_bytes().expect("no fault") - (500 << 20));
+        for number in 1.. {
+            brick.write_bulk(file(1), number * 250, &bytes, Sync::Ordered).await.expect("there is room");
+            if brick.store.hidden_segments() > 0 {
+                break;
+            }
+        }
+        assert_eq!(brick.store.hidden_segments() as u64, PER_FILE);
+        // Each stream may have taken one since.
+        let free = brick.space_free();
+        assert!((RESERVE - 3..=RESERVE).contains(&free), "{free} segments of the first file are free");
     });
 }
 
