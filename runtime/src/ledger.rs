@@ -149,7 +149,7 @@ impl Span {
         self.add(Stage::Queue, spent - flush - write);
         self.last.set(Stamp(self.last.get().0 + spent));
     }
-    /// Of the time since the last mark, what goes to a device read was held back for `held` at first: few are.
+    /// Of the time since the last mark, what goes to the device was held back for `held` at first: few are.
     #[cold]
     pub fn mark_held(&self, held: Lapse, now: Stamp) {
         self.mark(Stage::Queue, Stamp(self.last.get().0.saturating_add(held.0)).min(now));

@@ -58,6 +58,10 @@ pub struct Begun {
 }
 
 impl Ticket {
+    /// Of what was reserved, before the device has any of it.
+    fn of(spots: &[(Prepared, u32, u32)]) -> Ticket {
+        Ticket { runs: spots.iter().map(to_run).collect(), held_ns: 0 }
+    }
     /// Where the payload lies, in its order.
     pub fn runs(&self) -> &[Run] {
         &self.runs
@@ -97,7 +101,7 @@ impl Bulk {
         let spots = self.reserve(blocks).await?;
         self.placed.fetch_add(u64::from(blocks), Ordering::Relaxed);
         let mut begun = Begun {
-            ticket: Ticket { runs: spots.iter().map(to_run).collect(), held_ns: 0 },
+            ticket: Ticket::of(&spots),
             transfers: Vec::with_capacity(spots.len()),
             left: VecDeque::new(),
             beside,
@@ -187,14 +191,14 @@ impl Bulk {
                 None if self.stream == Stream::Cold => {
                     // The cleaner goes on with what frees segments otherwise, and tries again.
                     self.log.segment_wanted.notify();
-                    self.close(Ticket { runs: spots.iter().map(to_run).collect(), held_ns: 0 });
+                    self.close(Ticket::of(&spots));
                     return Err(Error::new(Kind::Busy, "the cleaner waits for a segment"));
                 }
                 None => {
                     self.log.segment_wanted.notify();
                     self.log.segment_came.after(ticket).await;
                     if self.state.lock().out_of_space {
-                        self.close(Ticket { runs: spots.iter().map(to_run).collect(), held_ns: 0 });
+                        self.close(Ticket::of(&spots));
                         return Err(Error::new(Kind::NoSpace, "no free segment"));
                     }
                 }

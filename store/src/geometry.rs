@@ -151,8 +151,7 @@ impl Geometry {
     pub fn made_segments(&self) -> u32 {
         let Home::Files(files) = &self.home else { return u32::MAX };
         let files = files.lock();
-        let first = files.open.iter().position(Option::is_none);
-        first.map_or(files.segments, |number| (number as u64 * self.per_file()) as u32)
+        files.first_unmade().map_or(files.segments, |number| (number as u64 * self.per_file()) as u32)
     }
     /// Bytes of the files that have been made.
     pub fn made_bytes(&self) -> u64 {
@@ -165,8 +164,7 @@ impl Geometry {
     pub fn unmade_bytes(&self) -> u64 {
         let Home::Files(files) = &self.home else { return 0 };
         let files = files.lock();
-        let first = files.open.iter().position(Option::is_none);
-        first.map_or(0, |number| files.bytes(number, self.segment_bytes))
+        files.first_unmade().map_or(0, |number| files.bytes(number, self.segment_bytes))
     }
     /// Every open data file.
     pub fn all_files(&self) -> Vec<FileId> {
@@ -178,6 +176,10 @@ impl Geometry {
 }
 
 impl Files {
+    /// The first file that is not made.
+    fn first_unmade(&self) -> Option<usize> {
+        self.open.iter().position(Option::is_none)
+    }
     /// Bytes of a data file: the last one may hold fewer segments.
     fn bytes(&self, number: usize, segment_bytes: u64) -> u64 {
         let per_file = FILE_BYTES / segment_bytes;
