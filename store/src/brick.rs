@@ -3,7 +3,7 @@
 
 use crate::device::{Device, Foreign};
 use crate::format::Uuid;
-use crate::format::superblock::{Features, ON_DEVICE, State, Superblock};
+use crate::format::superblock::{Features, ON_DEVICE, REVISION_2, State, Superblock};
 use crate::host::room_for_segments;
 use crate::superblock_file;
 use base::limits::{
@@ -107,7 +107,7 @@ pub async fn format_brick(
     if let (Some(device), Some(Foreign::Keep)) = (&device, options.device) {
         device.refuse_foreign(half).await?;
     }
-    let incompatible = if device.is_some() { ON_DEVICE } else { 0 };
+    let incompatible = REVISION_2 | if device.is_some() { ON_DEVICE } else { 0 };
     let mut superblock = Superblock {
         uuid: half.unwrap_or_else(|| new_uuid(runtime)),
         state: State::Formatting,

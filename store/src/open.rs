@@ -6,7 +6,7 @@ use crate::format::keys;
 use crate::format::record::{Logged, Moved, Places};
 use crate::format::segment::{SegmentHeader, Stream};
 use crate::format::summary::{self, SummaryEntry, summary_blocks};
-use crate::format::superblock::{EPOCH_ENDS_MAX, EpochEnd, State, Superblock};
+use crate::format::superblock::{EPOCH_ENDS_MAX, EpochEnd, REVISION_2, State, Superblock};
 use crate::format::values::{self, ReplayRow, SegmentRow, SegmentState};
 use crate::geometry::Geometry;
 use crate::host::Host;
@@ -226,6 +226,7 @@ impl Opening {
         }
         superblock.epoch += 1;
         superblock.sequence += 1;
+        superblock.features.incompatible |= REVISION_2;
         superblock_file::update(&self.runtime, self.superblock_file, &superblock).await
     }
 
@@ -346,6 +347,7 @@ impl Opening {
             self.superblock.epoch += u64::from(!active(Bug::EpochKept));
         }
         self.superblock.sequence += 1;
+        self.superblock.features.incompatible |= REVISION_2;
         superblock_file::update(&self.runtime, self.superblock_file, &self.superblock).await?;
         let blocks = self.geometry.blocks();
         let sequence = self.table.next_in(Stream::Commit);

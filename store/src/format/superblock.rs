@@ -15,8 +15,12 @@ pub const EPOCH_ENDS_MAX: usize = 200;
 
 /// Incompatible feature: the segments lie on a block device (rule X5), not in files.
 pub const ON_DEVICE: u64 = 1;
+/// Incompatible feature: the second revision of rows and records. Values and edits of the first are still read; the first
+/// writer of a brick that lacks the bit sets it, durably and before anything else changes, so that a build that knows the
+/// first revision alone refuses the brick by name.
+pub const REVISION_2: u64 = 2;
 /// Incompatible features that this build knows.
-const INCOMPATIBLE_KNOWN: u64 = ON_DEVICE;
+const INCOMPATIBLE_KNOWN: u64 = ON_DEVICE | REVISION_2;
 
 /// Features of a format (rule X4): unknown bits in `incompatible` refuse the brick, in `read_only` allow reading.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

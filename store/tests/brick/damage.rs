@@ -8,7 +8,7 @@ use std::sync::Arc;
 use store::Opening;
 use store::brick::{Found, look};
 use store::format::batch::BatchHeader;
-use store::format::superblock::{Features, Superblock};
+use store::format::superblock::{Features, REVISION_2, Superblock};
 use store::index::model::ModelIndex;
 use store::repair::{Depth, repair};
 
@@ -262,6 +262,25 @@ pub fn a_newer_brick_is_refused_by_name() {
     let crc = base::checksum::crc32c(&version[..4092]);
     version[4092..].copy_from_slice(&crc.to_le_bytes());
     assert_eq!(opened(&with_copies(&image, [&one.encode(), &version]), &index), Err(Kind::Newer));
+}
+
+#[test]
+fn a_brick_of_the_first_revision_opens_and_is_of_the_second_from_then_on() {
+    let (image, index) = brick_at_rest(5, 0);
+    let revision = |superblock: &Superblock| superblock.features.incompatible & REVISION_2;
+    let first = copies(&image).map(|mut superblock| {
+        assert_eq!(revision(&superblock), REVISION_2, "a new brick is of the second");
+        superblock.features.incompatible &= !REVISION_2;
+        superblock.encode()
+    });
+    let image = with_copies(&image, [&first[0], &first[1]]);
+    assert_eq!(opened(&image, &index), Ok((1..9).collect()));
+    let mut world = boot(1, &image);
+    let runtime = world.runtime();
+    let brick = world.block_on(Brick::open(&runtime, index.crashed(0)));
+    assert!(brick.is_ok());
+    let image = world.crash_as(Survival::Nothing, &mut SplitMix(1));
+    assert_eq!(copies(&image).map(|superblock| revision(&superblock)), [REVISION_2; 2]);
 }
 
 #[test]
