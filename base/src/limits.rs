@@ -10,6 +10,8 @@ pub const GROUP_BITS: u32 = 20;
 pub const GROUPS_DEFAULT: u32 = 64;
 /// Longest name in a directory, as in POSIX on Linux.
 pub const NAME_BYTES_MAX: usize = 255;
+/// What an inode with a name of middling length takes: as many more inodes are told to be free as there is room for.
+pub const NAMED_INODE_BYTES: u64 = 256;
 /// Longest symbolic link target: PATH_MAX less its terminating zero.
 pub const TARGET_BYTES_MAX: usize = 4095;
 /// Longest name of an extended attribute: XATTR_NAME_MAX.

@@ -265,6 +265,8 @@ pub struct StatFs {
     pub size_bytes: u64,
     /// Free for clients.
     pub free_bytes: u64,
+    /// Inodes that there are.
+    pub inodes: u64,
 }
 
 /// A volume of the brick.

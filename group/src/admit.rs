@@ -3,6 +3,7 @@
 
 use crate::context::Context;
 use crate::load::Wanted;
+use crate::overlay::Generation;
 use crate::write::Write;
 use crate::{Answer, Groups};
 use base::limits::{BLOCK_BYTES, FILE_BYTES_MAX};
@@ -294,6 +295,29 @@ impl Groups {
         self.quotas.lock().entry(volume.id).or_insert_with(quota);
         self.has_quotas.store(true, Ordering::Release);
     }
+    /// What replay has mapped was admitted by the process before: until a checkpoint counts it, it takes room.
+    pub(crate) fn note_replayed(&self) {
+        self.replayed.store(true, Ordering::Release);
+        for group in self.states() {
+            let state = group.state.lock();
+            for ((volume, _), patch) in &state.active.leaves {
+                let blocks = patch.leaf.places().count() as u64;
+                drop(self.store().space.admission.admit_overwrite(blocks));
+                if let Some(quota) = self.quota(*volume) {
+                    drop(quota.admission.admit_overwrite(blocks));
+                }
+            }
+        }
+    }
+    /// False if a checkpoint would tell more exactly what is used: records came since the last one began, or replay has
+    /// applied some, or something that was admitted did not come.
+    pub(crate) fn space_is_exact(&self) -> bool {
+        let base = self.checkpoint_base.lock().records;
+        !self.replayed.load(Ordering::Acquire)
+            && self.store().log.figures().records == base
+            && self.store().space.admission.is_measured()
+            && self.quotas.lock().values().all(|quota| quota.admission.is_measured())
+    }
     /// The volume's bound, if it has one.
     pub(crate) fn quota(&self, volume: VolumeId) -> Option<Arc<Quota>> {
         // Most bricks have none: no lock for those.
@@ -311,9 +335,23 @@ impl Groups {
     }
     /// Space as clients of a volume see it.
     pub(crate) fn statfs(&self, volume: VolumeId) -> StatFs {
-        let brick = self.store().space.statfs();
+        self.space_asked.store(true, Ordering::Release);
+        let brick = StatFs { inodes: self.inodes(volume), ..self.store().space.statfs() };
         let Some(quota) = self.quota(volume) else { return brick };
         let (size, free) = (quota.bound_blocks * BLOCK_BYTES as u64, quota.admission.room() * BLOCK_BYTES as u64);
-        StatFs { size_bytes: size, free_bytes: free.min(size).min(brick.free_bytes) }
+        StatFs { size_bytes: size, free_bytes: free.min(size).min(brick.free_bytes), ..brick }
+    }
+    /// Inodes of a volume: those of the last checkpoint, and what came and went since.
+    fn inodes(&self, volume: VolumeId) -> u64 {
+        let counted: u64 = self.store().usage(volume).values().map(|usage| usage.inodes).sum();
+        let since = |group: &crate::Group| -> i64 {
+            let state = group.state.lock();
+            let layers = [Some(&state.active), state.frozen.as_deref()].into_iter().flatten();
+            let births = |layer: &Generation| -> i64 {
+                layer.births.range((volume, 0)..=(volume, u32::MAX)).map(|(_, more)| more).sum()
+            };
+            layers.map(births).sum()
+        };
+        counted.saturating_add_signed(self.states().iter().map(since).sum())
     }
 }

@@ -1,5 +1,6 @@
-//! When the overlay goes to the index (rule X2): by its size or by how long a replay would take, never by the clock.
-//! Only records below the durable position go (rule U5).
+//! When the overlay goes to the index (rule X2): by its size or by how long a replay would take, never by the clock; and
+//! once when changes have stopped, so that what is told of space is right. Only records below the durable position go
+//! (rule U5).
 
 use crate::Groups;
 use base::{Result, Sync};
@@ -19,10 +20,38 @@ const HOST_NS: u64 = 1_000_000_000;
 /// clients keep most of the device and of a core.
 const FREE_PAUSE: u64 = 4;
 
+/// Where changes go on, those who ask for space have a checkpoint made no more often than this.
+const ASKED_NS: u64 = 1_000_000_000;
+
+/// For how long nothing has been ordered.
+#[derive(Default)]
+struct Quiet {
+    records: u64,
+    since_ns: u64,
+    /// When the last checkpoint ended: what is told of space was right then.
+    told_ns: u64,
+}
+
+impl Quiet {
+    /// Whether the brick is at rest, and whether somebody has asked for space.
+    fn look(&mut self, groups: &Groups, now_ns: u64) -> (bool, bool) {
+        let quiet_ns = groups.options.quiet_ns;
+        if quiet_ns == u64::MAX {
+            return (false, false);
+        }
+        let records = groups.store().log.figures().records;
+        if records != self.records {
+            (self.records, self.since_ns) = (records, now_ns);
+        }
+        (now_ns - self.since_ns >= quiet_ns, groups.space_asked.load(Ordering::Acquire))
+    }
+}
+
 /// The checkpoint task: runs until the groups close or the log fails.
 pub async fn run(groups: Arc<Groups>) {
     let clock = groups.store().runtime.clock.clone();
     let (mut free_from_ns, mut looked_ns) = (0, 0);
+    let mut quiet = Quiet::default();
     loop {
         clock.sleep(LOOK_NS).await;
         if groups.closing.load(Ordering::Acquire) {
@@ -37,12 +66,18 @@ pub async fn run(groups: Arc<Groups>) {
         }
         let scrub = groups.store().scrub.wants_checkpoint();
         let wanted = groups.checkpoint_wanted.swap(false, Ordering::AcqRel) || scrub;
-        let frees = groups.is_freeing() && began_ns >= free_from_ns;
-        if wanted || frees || groups.checkpoint_is_due() {
+        let (rests, asked) = quiet.look(&groups, began_ns);
+        // Nobody is kept waiting at rest.
+        let frees = groups.is_freeing() && (rests || began_ns >= free_from_ns);
+        let tells =
+            (rests || (asked && began_ns >= free_from_ns.max(quiet.told_ns + ASKED_NS))) && !groups.space_is_exact();
+        if wanted || frees || tells || groups.checkpoint_is_due() {
             if groups.checkpoint().await.is_err() {
                 return;
             }
             let ended_ns = clock.now_ns();
+            groups.space_asked.store(false, Ordering::Release);
+            quiet.told_ns = ended_ns;
             free_from_ns = ended_ns + FREE_PAUSE * (ended_ns - began_ns);
         }
     }
@@ -119,6 +154,7 @@ impl Groups {
             drop(merged);
         }
         self.measure_quotas();
+        self.replayed.store(false, Ordering::Release);
         *self.checkpoint_base.lock() = figures;
         self.checkpoints.fetch_add(1, Ordering::Relaxed);
         Ok(())

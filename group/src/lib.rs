@@ -54,6 +54,9 @@ pub struct Options {
     pub replay_bytes: u64,
     /// A checkpoint is due when replay would apply this many records.
     pub replay_records: u64,
+    /// A checkpoint is due when nothing has been ordered for so long and space is not told exactly; all ones: never, nor
+    /// because somebody asks for space.
+    pub quiet_ns: u64,
     /// Bytes for all caches together.
     pub cache_bytes: u64,
     /// Bytes for blocks that clients have read and nobody above keeps.
@@ -70,6 +73,7 @@ impl Options {
             overlay_bytes: (memory_max_bytes / 16).clamp(8 << 20, 128 << 20),
             replay_bytes: 1 << 30,
             replay_records: 400_000,
+            quiet_ns: 700_000_000,
             cache_bytes: memory_max_bytes / 4,
             read_cache_bytes: 0,
             free: store::FreeLimits::default(),
@@ -128,6 +132,10 @@ pub struct Groups {
     checkpoint_wanted: AtomicBool,
     /// Checkpoints have more to free of what was cut.
     purging: AtomicBool,
+    /// Replay has applied what no checkpoint has counted.
+    replayed: AtomicBool,
+    /// Somebody was told of space, perhaps not exactly, since the last checkpoint.
+    space_asked: AtomicBool,
     /// Volumes with a bound of their own.
     quotas: Lock<BTreeMap<VolumeId, Arc<admit::Quota>>>,
     has_quotas: AtomicBool,
@@ -163,6 +171,8 @@ impl Groups {
             checkpoints: AtomicU64::new(0),
             checkpoint_wanted: AtomicBool::new(false),
             purging: AtomicBool::new(purging),
+            replayed: AtomicBool::new(false),
+            space_asked: AtomicBool::new(false),
             quotas: Lock::new("quotas", BTreeMap::new()),
             has_quotas: AtomicBool::new(false),
             leases: Lock::new("leases", BTreeMap::new()),

@@ -162,6 +162,9 @@ impl Groups {
         let groups = Arc::new(Groups::new(store, states, options));
         let volumes = groups.volumes().await?;
         volumes.iter().for_each(|volume| groups.note_volume(volume));
+        if replay.records > 0 {
+            groups.note_replayed();
+        }
         // First: what follows may need space on a full brick. Nobody has looked yet whether anything can be reclaimed: a
         // crash holds segments back, and a checkpoint may bring others.
         groups.store().expect_space();

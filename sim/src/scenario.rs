@@ -208,8 +208,12 @@ impl Scenario<'_> {
         if self.small.is_some() {
             return small::OPTIONS;
         }
+        let overlay_bytes: u64 = 4 << (10 + self.rng.below(10));
+        // Half of the bricks also make checkpoints when clients pause.
+        let quiet_ns = if overlay_bytes.trailing_zeros() % 2 == 0 { 200_000_000 } else { u64::MAX };
         Options {
-            overlay_bytes: 4 << (10 + self.rng.below(10)),
+            overlay_bytes,
+            quiet_ns,
             replay_bytes: 1 << (16 + self.rng.below(10)),
             replay_records: 8 << self.rng.below(10),
             cache_bytes: 1 << (10 + self.rng.below(14)),

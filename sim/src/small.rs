@@ -101,6 +101,7 @@ pub const OPTIONS: Options = Options {
     overlay_bytes: 64 << 20,
     replay_bytes: u64::MAX,
     replay_records: u64::MAX,
+    quiet_ns: u64::MAX,
     cache_bytes: 1,
     read_cache_bytes: 0,
     free: FreeLimits { at_once: 1, slots_at_once: 64, slots_later: 256 },

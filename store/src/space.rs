@@ -80,6 +80,11 @@ impl Admission {
     pub fn is_settled(&self) -> bool {
         self.in_flight.load(Ordering::Acquire) == 0
     }
+    /// True if the last checkpoint has counted all that was admitted and has ended.
+    pub fn is_measured(&self) -> bool {
+        let in_flight = self.in_flight.load(Ordering::Acquire);
+        self.admitted().saturating_sub(in_flight) == self.cut.load(Ordering::Acquire)
+    }
     /// Blocks admitted since start.
     pub fn admitted(&self) -> u64 {
         self.admitted.load(Ordering::Acquire)
@@ -154,7 +159,7 @@ impl Space {
         let free = self.admission.room();
         let block = BLOCK_BYTES as u64;
         let usable_blocks = self.usable_blocks();
-        StatFs { size_bytes: usable_blocks * block, free_bytes: free.min(usable_blocks) * block }
+        StatFs { size_bytes: usable_blocks * block, free_bytes: free.min(usable_blocks) * block, inodes: 0 }
     }
     /// The moment at which a write of so many blocks has its turn, if clients are slowed and others come first: blocks are
     /// spaced so that clients don't outrun the cleaner, and who keeps that pace by itself does not wait.

@@ -1,7 +1,7 @@
 //! From the stack's answers to the bytes that the kernel expects. Pure.
 
 use super::abi::{self, Writer, fopen};
-use base::limits::{BLOCK_BYTES, NAME_BYTES_MAX};
+use base::limits::{BLOCK_BYTES, NAME_BYTES_MAX, NAMED_INODE_BYTES};
 use base::{Attr, DirEntry, Error, FileKind, Ino, StatFs};
 use runtime::seeded::{Bug, active};
 
@@ -104,13 +104,13 @@ impl Head {
             writer.u32(length as u32).u32(0);
         })
     }
-    /// The volume's space. Inodes have no limit of their own: as many as blocks are told, since some tools take
-    /// zero for "none left".
+    /// The volume's space. Inodes have no limit of their own: as many are told to be free as there is room for.
     pub fn statfs(unique: u64, space: &StatFs) -> Head {
         let block = BLOCK_BYTES as u64;
         let (blocks, free) = (space.size_bytes / block, space.free_bytes / block);
+        let more = space.free_bytes / NAMED_INODE_BYTES;
         Head::build(unique, 0, 0, |writer| {
-            writer.u64(blocks).u64(free).u64(free).u64(blocks).u64(free);
+            writer.u64(blocks).u64(free).u64(free).u64(space.inodes + more).u64(more);
             writer.u32(BLOCK_BYTES as u32).u32(NAME_BYTES_MAX as u32).u32(BLOCK_BYTES as u32).zeros(28);
         })
     }

@@ -1,6 +1,6 @@
 //! The read cache: what clients read and nobody above keeps is in memory the next time, and is what the file has.
 
-use crate::rig::{FREE, Rig, SEGMENT_BYTES, Shape, pattern, seeds};
+use crate::rig::{Rig, SEGMENT_BYTES, Shape, pattern, seeds};
 use base::limits::BLOCK_BYTES;
 use base::{At, Ino, Op, Sync};
 use group::Context;
@@ -8,7 +8,7 @@ use runtime::Stage;
 use runtime::random::SplitMix;
 use runtime::sim::World;
 
-const SHAPE: Shape = Shape { segments: 32, groups: 4, overlay_bytes: 8 << 20, cache_bytes: 8 << 20, free: FREE };
+const SHAPE: Shape = Shape { cache_bytes: 8 << 20, ..Shape::TINY };
 
 /// Reads for a client that keeps nothing; also for how long the device was waited for.
 async fn read(rig: &Rig, ino: Ino, offset: u64, length: usize) -> (Vec<u8>, u64) {

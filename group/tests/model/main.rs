@@ -25,6 +25,7 @@ mod sessions;
 mod space;
 mod sparse;
 mod strangers;
+mod told;
 mod trips;
 mod twice;
 mod volumes;

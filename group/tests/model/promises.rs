@@ -1,13 +1,13 @@
 //! Room that files were promised (fallocate, rule K5): nobody else gets it, it is there when the brick is full, and what is
 //! left of it is known to the block.
 
-use crate::rig::{FREE, Rig, Shape, name, pattern};
+use crate::rig::{Rig, Shape, name, pattern};
 use base::{At, Ino, Kind, Op, Reply, Room, SetAttr, Sync};
 use runtime::random::SplitMix;
 use runtime::sim::{Survival, World};
 
 /// Half of so small a brick is for the cleaner: 16 segments of data.
-const TINY: Shape = Shape { segments: 32, groups: 4, overlay_bytes: 8 << 20, cache_bytes: 1, free: FREE };
+const TINY: Shape = Shape::TINY;
 const MIB: u64 = 1 << 20;
 
 async fn allocate(rig: &Rig, ino: Ino, offset: u64, length: u64) -> Result<(), Kind> {

@@ -1,7 +1,9 @@
 //! A brick in a simulated world with one volume, and clients of it.
 
 use base::limits::IO_BYTES_MAX;
-use base::{At, Attr, DirEntry, Ino, Kind, Name, Op, Reply, RequestId, Result, SessionId, SetAttr, Sync, Volume};
+use base::{
+    At, Attr, DirEntry, Ino, Kind, Name, Op, Reply, RequestId, Result, SessionId, SetAttr, StatFs, Sync, Volume,
+};
 use group::{Answer, Class, Context, Groups, Options};
 use runtime::ledger::OpProfile;
 use runtime::{Event, Ledger, Runtime, Span, Stage, tasks::Local};
@@ -28,6 +30,8 @@ pub struct Shape {
     pub cache_bytes: u64,
     /// As in `Options`.
     pub free: FreeLimits,
+    /// As in `Options`.
+    pub quiet_ns: u64,
 }
 
 /// So little that most cuts leave something to later checkpoints.
@@ -35,12 +39,15 @@ pub const FREE: FreeLimits = FreeLimits { at_once: 1, slots_at_once: 64, slots_l
 
 impl Shape {
     /// 256 MiB, eight groups, checkpoints only when asked for, caches of the least size.
-    pub const SMALL: Shape = Shape { segments: 256, groups: 8, overlay_bytes: 64 << 20, cache_bytes: 1, free: FREE };
+    pub const SMALL: Shape =
+        Shape { segments: 256, groups: 8, overlay_bytes: 64 << 20, cache_bytes: 1, free: FREE, quiet_ns: u64::MAX };
+    /// 32 MiB, half of it for the cleaner.
+    pub const TINY: Shape = Shape { segments: 32, groups: 4, overlay_bytes: 8 << 20, ..Shape::SMALL };
 
     fn options(&self) -> Options {
-        let Shape { overlay_bytes, cache_bytes, free, .. } = *self;
+        let Shape { overlay_bytes, cache_bytes, free, quiet_ns, .. } = *self;
         let (replay_bytes, replay_records, read_cache_bytes) = (u64::MAX, u64::MAX, 4 << 20);
-        Options { overlay_bytes, replay_bytes, replay_records, cache_bytes, read_cache_bytes, free }
+        Options { overlay_bytes, replay_bytes, replay_records, quiet_ns, cache_bytes, read_cache_bytes, free }
     }
 }
 
@@ -327,8 +334,12 @@ impl Rig {
     }
     /// Free bytes as told to clients.
     pub async fn free_bytes(&self) -> u64 {
+        self.space().await.free_bytes
+    }
+    /// Space as told to clients.
+    pub async fn space(&self) -> StatFs {
         match self.call(Op::StatFs, None).await.map(|answer| answer.reply) {
-            Ok(Reply::StatFs(space)) => space.free_bytes,
+            Ok(Reply::StatFs(space)) => space,
             other => panic!("space: {other:?}"),
         }
     }

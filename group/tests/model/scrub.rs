@@ -1,13 +1,13 @@
 //! The scrub beside clients and the cleaner: segments are freed and written anew beneath it, and it finds nothing.
 
-use crate::rig::{FREE, Rig, Shape, pattern};
+use crate::rig::{Rig, Shape, pattern};
 use base::{At, Sync};
 use runtime::random::SplitMix;
 use runtime::sim::World;
 use store::scrub::{self, State};
 
 /// Half of so small a brick is for the cleaner.
-const TINY: Shape = Shape { segments: 32, groups: 4, overlay_bytes: 1 << 20, cache_bytes: 1, free: FREE };
+const TINY: Shape = Shape { overlay_bytes: 1 << 20, ..Shape::TINY };
 
 #[test]
 fn what_is_freed_and_written_anew_beneath_it_is_no_finding() {

@@ -1,7 +1,7 @@
 //! A brick that fills: statfs tells it, writes are refused cleanly, everything else goes on, and space comes back
 //! (rule K5).
 
-use crate::rig::{FREE, Rig, SEGMENT_BYTES, Shape, format, name, pattern};
+use crate::rig::{Rig, SEGMENT_BYTES, Shape, format, name, pattern};
 use base::limits::BLOCK_BYTES;
 use base::{At, Ino, Kind, Op, Reply, SegmentId, Sync};
 use runtime::Stage;
@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Half of so small a brick is for the cleaner: 16 segments of data.
-const FULL: Shape = Shape { segments: 32, groups: 4, overlay_bytes: 8 << 20, cache_bytes: 1, free: FREE };
+const FULL: Shape = Shape::TINY;
 /// Times that a brick is filled and emptied.
 const ROUNDS: u64 = 10;
 
