@@ -394,7 +394,7 @@ impl Brick {
     /// How the brick is.
     pub fn status(&self) -> Status {
         let store = self.groups.store();
-        let StatFs { size_bytes, free_bytes } = store.space.statfs();
+        let StatFs { size_bytes, free_bytes, .. } = store.space.statfs();
         let log = store.log.figures();
         let cleaner = self.groups.cleaner();
         let read_cache = store.read_cache.figures();

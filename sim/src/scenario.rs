@@ -210,7 +210,7 @@ impl Scenario<'_> {
         }
         let overlay_bytes: u64 = 4 << (10 + self.rng.below(10));
         // Half of the bricks also make checkpoints when clients pause.
-        let quiet_ns = if overlay_bytes.trailing_zeros() % 2 == 0 { 200_000_000 } else { u64::MAX };
+        let quiet_ns = if overlay_bytes.trailing_zeros().is_multiple_of(2) { 200_000_000 } else { u64::MAX };
         Options {
             overlay_bytes,
             quiet_ns,

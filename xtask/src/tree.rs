@@ -64,6 +64,8 @@ impl Tree {
             if kind.is_dir() && name != "target" && wanted(&name) {
                 self.read_directory(root, &inner, &|_| true)?;
             } else if kind.is_file()
+                // Of a worktree: it says where the repository lies.
+                && name != ".git"
                 && let Some(text) = read_text(&entry.path())
             {
                 self.add(&inner, &text);

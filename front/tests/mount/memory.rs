@@ -320,7 +320,7 @@ impl Tree {
                 Ok(Reply::Names(names.collect()))
             }
             Op::ReadDir { ino, cookie, count, plus } => self.read_dir(ino, cookie, count, plus),
-            Op::StatFs => Ok(Reply::StatFs(StatFs { size_bytes: 1 << 40, free_bytes: 1 << 39 })),
+            Op::StatFs => Ok(Reply::StatFs(StatFs { size_bytes: 1 << 40, free_bytes: 1 << 39, inodes: 1 })),
             _ => Ok(Reply::Done),
         }
     }
