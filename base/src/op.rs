@@ -130,6 +130,8 @@ pub enum Op {
     Open { ino: Ino, truncate: bool },
     /// Undo one open.
     Release { ino: Ino },
+    /// The client lets go of an inode of which so many answers told it. (FUSE: what LOOKUP and all that creates count.)
+    Forget { ino: Ino, times: u64 },
     /// Read up to `length` bytes (at most 1 MiB); the payload comes beside the reply.
     Read { ino: Ino, offset: u64, length: u32 },
     /// Write the payload beside the operation (at most 1 MiB).
@@ -188,6 +190,7 @@ impl Op {
             Op::Exchange { .. } => "exchange",
             Op::Open { .. } => "open",
             Op::Release { .. } => "release",
+            Op::Forget { .. } => "forget",
             Op::Read { .. } => "read",
             Op::Write { sync: Sync::Ordered, .. } => "write",
             Op::Write { sync: Sync::Written, .. } => "write-direct",

@@ -122,6 +122,8 @@ pub enum Bug {
     ResultForgotten,
     /// An unlinked file goes though it is open (rule R2).
     OpenUncounted,
+    /// A client that forgets one of the answers that told it of an inode has forgotten it (rule R2).
+    ForgetEndsEarly,
     /// What a session left open stays so when it ends, and its results stay (rule R2).
     SessionsKept,
     /// A volume is mounted at two places, each with a cache that is not told of the other's changes (rule R2).
@@ -152,7 +154,7 @@ pub enum Bug {
 
 impl Bug {
     /// Every bug, for tests and for naming one on a command line.
-    pub const ALL: [Bug; 72] = [
+    pub const ALL: [Bug; 73] = [
         Bug::FuaAfterPlain,
         Bug::AckOutOfOrder,
         Bug::TailReused,
@@ -212,6 +214,7 @@ impl Bug {
         Bug::XattrsReplaced,
         Bug::ResultForgotten,
         Bug::OpenUncounted,
+        Bug::ForgetEndsEarly,
         Bug::SessionsKept,
         Bug::MountedTwice,
         Bug::CallerForgotten,

@@ -31,6 +31,11 @@ impl Room {
         let max = entries / 2;
         Arc::new(Room { held: AtomicUsize::new(0), max, share: (max / sharers).max(ENTRIES_MIN) })
     }
+    /// Something that is no cache takes the room of so many entries, where it took that of others before.
+    pub fn give_way(&self, before: usize, now: usize) {
+        self.held.fetch_add(now, Ordering::Relaxed);
+        self.held.fetch_sub(before, Ordering::Relaxed);
+    }
 }
 
 /// See the module.
@@ -101,7 +106,7 @@ impl<K: Hash + Eq + Clone, V: Clone> Cache<K, V> {
         self.count(held);
     }
     /// How many entries it holds in memory.
-    fn len(&self) -> usize {
+    pub fn len(&self) -> usize {
         self.young.len() + self.old.len() + self.dying.len()
     }
 }

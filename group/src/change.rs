@@ -1,6 +1,7 @@
 //! Operations on names and attributes: evaluate under the locks of the groups concerned, order, apply (decision D5).
 
 use crate::context::Context;
+use crate::forget::told_by;
 use crate::held::{GroupSet, Held, HeldView};
 use crate::load::wanted;
 use crate::state::{Range, State};
@@ -207,7 +208,10 @@ impl Groups {
             ordered => ordered?,
         };
         let position = decision.parts.first().map(|part| self.position(&mut held, part.group, sync));
-        if count_open(op, &decision, &mut held, volume) && position.is_none() {
+        if let Some(Attr { ino, inode }) = told_by(op, &decision).filter(|_| context.keeps) {
+            held.of(ino.group()).known.told(volume, ino, inode.links == 0);
+        }
+        if count_open(context, op, &decision, &mut held, volume) && position.is_none() {
             // No record keeps this for a second delivery.
             held.of(deciding).keep_result(context.session, context.request, decision.outcome);
         }
@@ -407,7 +411,8 @@ impl Groups {
                 return Ok(done);
             }
             match state.inode(context.volume, ino) {
-                Seen::Known(Some(inode)) if inode.links == 0 => {
+                // Else it ends when its client forgets it.
+                Seen::Known(Some(inode)) if inode.links == 0 && !state.known.knows(context.volume, ino) => {
                     let edits = vec![Edit::InodeDrop { ino }, Edit::OrphanDrop { ino }];
                     let part = Part { volume: context.volume, group: ino.group(), edits };
                     match self.order_record(&mut held, &Record::own(&part), None, Sync::Ordered) {
@@ -480,6 +485,7 @@ fn deciding_group(op: &Op) -> GroupId {
         | Op::ReadLink { ino }
         | Op::Open { ino, .. }
         | Op::Release { ino }
+        | Op::Forget { ino, .. }
         | Op::Read { ino, .. }
         | Op::Write { ino, .. }
         | Op::Allocate { ino, .. }
@@ -519,12 +525,16 @@ fn moved_directories(decision: &Decision) -> Vec<(Ino, Ino)> {
 
 /// Open and both ways to create hold the inode, so that unlinking it does not free it (rule R2: opens belong to sessions).
 /// True if they do.
-fn count_open(op: &Op, decision: &Decision, held: &mut Held<'_>, volume: VolumeId) -> bool {
+fn count_open(context: &Context, op: &Op, decision: &Decision, held: &mut Held<'_>, volume: VolumeId) -> bool {
     if let (Op::Open { .. } | Op::Create { .. } | Op::TempFile { .. }, Reply::Attr(Attr { ino, .. })) =
         (op, &decision.reply)
         && !active(Bug::OpenUncounted)
     {
-        *held.of(ino.group()).opens.entry((volume, *ino)).or_insert(0) += 1;
+        let state = held.of(ino.group());
+        *state.opens.entry((volume, *ino)).or_insert(0) += 1;
+        if context.keeps && !context.unkept {
+            state.known.note_pages(volume, *ino);
+        }
         return true;
     }
     false

@@ -140,8 +140,7 @@ impl View for HeldView<'_, '_> {
     }
     fn opens(&mut self, ino: Ino) -> Result<u64, Need> {
         let volume = self.volume;
-        let state = self.fresh(ino.group())?;
-        Ok(state.opens.get(&(volume, ino)).copied().unwrap_or(0))
+        Ok(self.fresh(ino.group())?.holds(volume, ino))
     }
     fn spread(&mut self, _: Ino) -> GroupId {
         self.spread

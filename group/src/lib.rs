@@ -16,8 +16,10 @@ pub mod clean;
 mod commits;
 pub mod context;
 mod cuts;
+mod forget;
 mod hash;
 mod held;
+mod known;
 mod list;
 mod load;
 mod open;
@@ -146,6 +148,9 @@ pub struct Groups {
     wall_ns: AtomicI64,
     small_commits: commits::SmallCommits,
     ahead: ahead::Ahead,
+    /// Inodes without a name that nobody knows or has open any more: they end soon.
+    forgotten: Lock<Vec<(VolumeId, base::Ino)>>,
+    forgotten_came: Event,
     closing: AtomicBool,
 }
 
@@ -180,6 +185,8 @@ impl Groups {
             wall_ns: AtomicI64::new(wall_ns),
             small_commits: commits::SmallCommits::new(),
             ahead: ahead::Ahead::new(),
+            forgotten: Lock::new("forgotten", Vec::new()),
+            forgotten_came: Event::new(),
             closing: AtomicBool::new(false),
         }
     }
@@ -211,6 +218,7 @@ impl Groups {
                 self.ahead.closed(context.volume, ino);
                 self.release(context, ino).await
             }
+            Op::Forget { ino, times } => Ok(self.forget(context, ino, times)),
             Op::Fsync { ino, sync } => self.fsync(context, ino, sync).await,
             Op::SyncAll => {
                 self.sync_all(context).await?;
@@ -260,6 +268,7 @@ impl Groups {
     /// Makes everything durable, brings the index up to it, and ends the brick's tasks.
     pub async fn close(&self) -> Result<()> {
         self.closing.store(true, Ordering::Release);
+        self.forgotten_came.notify();
         self.store.log.close();
         let last = self.store.log.last_batch();
         let synced = self.store.log.wait(last, Sync::All, None).await;

@@ -6,7 +6,7 @@ use crate::load::Wanted;
 use crate::overlay::CookieEntry;
 use crate::{Answer, Groups};
 use base::limits::DIR_ENTRIES_MAX;
-use base::{DirEntry, Error, Ino, Inode, Kind, Reply, Result, Volume, VolumeId};
+use base::{DirEntry, Error, Ino, Inode, Kind, Reply, Result, Volume};
 use names::Seen;
 use runtime::Stage;
 use runtime::tasks::run_blocking;
@@ -37,7 +37,13 @@ impl Groups {
             .map(|(cookie, (name, ino, kind))| DirEntry { cookie, ino, kind, name, attr: None })
             .collect();
         if plus {
-            self.fill_attributes(context, &mut entries).await?;
+            let filled = self.fill_attributes(context, &mut entries).await;
+            if filled.is_err() && context.keeps {
+                // Nobody is told of them.
+                let told = entries.iter().filter(|entry| entry.attr.is_some());
+                told.for_each(|entry| drop(self.forget(context, entry.ino, 1)));
+            }
+            filled?;
         }
         Ok(Answer { reply: Reply::Entries(entries), data: None, position: None })
     }
@@ -105,7 +111,7 @@ impl Groups {
         for _ in 0..2 {
             let mut missing = Vec::new();
             for entry in entries.iter_mut().filter(|entry| entry.attr.is_none()) {
-                match self.known_inode(context.volume, entry.ino) {
+                match self.tell_inode(context, entry.ino) {
                     Seen::Known(inode) => entry.attr = inode,
                     _ => missing.push(Wanted::Inode(entry.ino)),
                 }
@@ -118,8 +124,14 @@ impl Groups {
         Ok(())
     }
 
-    fn known_inode(&self, volume: VolumeId, ino: Ino) -> Seen<Inode> {
-        self.state(ino.group()).state.lock().inode(volume, ino)
+    /// The inode, which the client then knows.
+    fn tell_inode(&self, context: &Context, ino: Ino) -> Seen<Inode> {
+        let mut state = self.state(ino.group()).state.lock();
+        let seen = state.inode(context.volume, ino);
+        if let (Seen::Known(Some(inode)), true) = (&seen, context.keeps) {
+            state.known.told(context.volume, ino, inode.links == 0);
+        }
+        seen
     }
 
     /// All volumes, by name.

@@ -172,6 +172,8 @@ impl Groups {
         let there = groups.clone();
         tasks.spawn(0, Box::new(move || Box::pin(crate::checkpoint::run(there))));
         let there = groups.clone();
+        tasks.spawn(0, Box::new(move || Box::pin(crate::forget::run(there))));
+        let there = groups.clone();
         tasks.spawn(tasks.cores() - 1, Box::new(move || Box::pin(crate::clean::run(there))));
         if !active(Bug::IntentNotRedone) {
             groups.redo_intents().await?;

@@ -23,8 +23,12 @@ impl Groups {
         let session = self.leases.lock().remove(&volume);
         let Some(session) = session.filter(|_| !active(Bug::SessionsKept)) else { return Ok(()) };
         for group in self.states() {
-            group.state.lock().opens.retain(|(of, _), _| *of != volume);
+            let mut state = group.state.lock();
+            state.opens.retain(|(of, _), _| *of != volume);
+            state.known.end(volume);
         }
+        // What is in the list is among the orphans.
+        self.forgotten.lock().retain(|(of, _)| *of != volume);
         self.purge_orphans(vec![volume]).await?;
         self.forget_results(|of| of == session).await
     }

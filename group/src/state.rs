@@ -3,6 +3,7 @@
 
 use crate::cache::{Cache, Room};
 use crate::hash::Map;
+use crate::known::Known;
 use crate::overlay::{Generation, InodeSlot, blocks_of};
 use crate::results::Results;
 use base::limits::{BLOCK_BYTES, BLOCKS_PER_LEAF};
@@ -82,6 +83,8 @@ pub struct State {
     young: u64,
     /// Opens held by sessions.
     pub opens: Map<(VolumeId, Ino), u64>,
+    /// Inodes that clients know.
+    pub known: Known,
     /// Results of sessions' last requests (rule R1).
     pub results: Map<SessionId, Results>,
     /// Index content, by key. `None` = the index has no such key.
@@ -140,6 +143,7 @@ impl State {
             young: row.next_ino,
             row,
             opens: Map::default(),
+            known: Known::new(&rooms.inodes),
             results: Map::default(),
             inodes: Cache::new(&rooms.inodes),
             entries: Cache::new(&rooms.entries),
@@ -163,6 +167,11 @@ impl State {
     /// True if the volume was deleted since start.
     pub fn is_dropped(&self, volume: VolumeId) -> bool {
         self.dropped.contains(&volume)
+    }
+    /// Opens of an inode, and one more while a client knows it: while there are any it stays, with or without a name.
+    pub fn holds(&self, volume: VolumeId, ino: Ino) -> u64 {
+        let opens = self.opens.get(&(volume, ino)).copied().unwrap_or(0);
+        opens + u64::from(self.known.knows(volume, ino))
     }
     /// An inode with all ordered edits.
     pub fn inode(&mut self, volume: VolumeId, ino: Ino) -> Seen<Inode> {
@@ -401,7 +410,11 @@ impl State {
                 self.active.apply(volume, edit);
             }
             _ => {
-                self.note_fresh(edit);
+                match edit {
+                    Edit::OrphanPut { ino } => self.known.name(volume, *ino, true),
+                    Edit::OrphanDrop { ino } => self.known.name(volume, *ino, false),
+                    _ => self.note_fresh(edit),
+                }
                 self.active.apply(volume, edit);
                 if let Edit::VolumeDrop { id } = edit {
                     self.forget_volume(*id);

@@ -16,6 +16,7 @@ fn context(request: u64) -> Context {
         umask: 0,
         noatime: false,
         unkept: false,
+        keeps: false,
         deadline_ns: u64::MAX,
         class: Class::Foreground,
         trace: 0,

@@ -115,6 +115,7 @@ impl Client {
             umask: 0,
             noatime: false,
             unkept: true,
+            keeps: false,
             deadline_ns: u64::MAX,
             class: Class::Foreground,
             trace: 0,

@@ -49,6 +49,7 @@ pub fn evaluate(op: &Op, caller: &Caller, view: &mut dyn View) -> Result<Decisio
             write::allocate(view, caller, *ino, bytes, *keep_size, *room)
         }
         Op::Release { .. }
+        | Op::Forget { .. }
         | Op::Read { .. }
         | Op::Write { .. }
         | Op::Seek { .. }

@@ -54,8 +54,8 @@ fn remove(
     draft.decide(view, Reply::Done, Outcome::Done)
 }
 
-/// What an inode suffers when one name of it goes: it loses a link; with the last link it goes, unless it is open.
-/// An open directory stays behind dead: it takes no entries any more.
+/// What an inode suffers when one name of it goes: it loses a link; with the last link it goes, unless it is open or
+/// known to a client. Such a directory stays behind dead: it takes no entries any more.
 pub(crate) fn unnamed(view: &mut dyn View, ino: Ino, inode: &Inode, now: Time) -> Result<Vec<Edit>, Stop> {
     let ctime = inode.ctime.tick(now);
     let less = Edit::InodeTouch { ino, links: -1, entries: 0, mtime: TIME_KEPT, ctime };

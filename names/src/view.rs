@@ -65,7 +65,7 @@ pub trait View {
     fn fresh_intent(&mut self, group: GroupId) -> Result<IntentId, Need>;
     /// A volume id never used before; group 0 gives them out.
     fn fresh_volume(&mut self) -> Result<VolumeId, Need>;
-    /// Opens held on an inode (they keep an unlinked file alive).
+    /// What holds an inode beside its names: opens, and clients that know it. An unlinked one lives on with them.
     fn opens(&mut self, ino: Ino) -> Result<u64, Need>;
     /// The group in which a new directory below `parent` is born (new directories spread, rule M1). The same answer
     /// when the same operation is evaluated again.

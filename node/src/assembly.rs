@@ -300,6 +300,7 @@ impl Brick {
                 umask: 0,
                 noatime: false,
                 unkept: false,
+                keeps: false,
                 deadline_ns: u64::MAX,
                 class: Class::Metadata,
                 trace: 0,

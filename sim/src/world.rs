@@ -129,6 +129,7 @@ pub fn context(volume: VolumeId, key: crate::history::Key) -> Context {
         umask: 0,
         noatime: false,
         unkept: request.0.is_multiple_of(2),
+        keeps: false,
         deadline_ns: u64::MAX,
         class: Class::Foreground,
         trace: 0,

@@ -153,6 +153,9 @@ impl<'a> Fields<'a> {
     }
 }
 
+/// One inode of a BATCH_FORGET: its number, and how many look-ups are taken back.
+pub const FORGET_ONE_BYTES: usize = 16;
+
 /// Puts a message together, front to back, in memory that is large enough.
 pub struct Writer<'a> {
     into: &'a mut [u8],

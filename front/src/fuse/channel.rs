@@ -92,6 +92,9 @@ impl Landing {
         }
         let first = total.min(WRITE_HEAD_BYTES);
         let header = parse::header(&self.head[..first], total).ok()?;
+        if header.opcode == opcode::BATCH_FORGET {
+            return Some(self.batch(header, total, root));
+        }
         let payload_bytes = if header.opcode == opcode::WRITE { total - first } else { 0 };
         let end = if header.opcode == opcode::WRITE { first } else { self.join(total) };
         Some(self.message(header, end, payload_bytes, root))
@@ -121,6 +124,13 @@ impl Landing {
         header.umask = parse::umask(header.opcode, body);
         let ask = parse::ask(&header, body, payload_bytes, root);
         Message { header, ask, payload_bytes }
+    }
+    /// A BATCH_FORGET: the only request beside a write that may fill the second part, and it comes seldom.
+    fn batch(&self, header: Header, total: usize, root: Ino) -> Message {
+        let first = total.min(WRITE_HEAD_BYTES);
+        let body = [&self.head[IN_HEADER_BYTES..first], &self.body[..total - first]].concat();
+        let ask = parse::ask(&header, &body, 0, root);
+        Message { header, ask, payload_bytes: 0 }
     }
     /// Joins the two parts of a request that is no write; the end of what is looked at.
     fn join(&mut self, total: usize) -> usize {

@@ -6,9 +6,10 @@ use super::parse::{self, Ask, Header};
 use super::reply::{self, Entries, Head};
 use super::rows::Rows;
 use super::serve::{Identity, Target};
-use base::{Attr, Ino, Kind, Op, Reply, RequestId, Result, SetAttr};
+use base::{Attr, DirEntry, Ino, Kind, Op, Reply, RequestId, Result, SetAttr};
 use layer::{Answer, Call, Class, Context};
 use runtime::ledger::OpRow;
+use runtime::tasks::yield_now;
 use runtime::{Arrival, Buf, Need, Runtime, Slice, Span, Stage};
 use std::sync::Arc;
 
@@ -35,6 +36,15 @@ enum Told {
     Buffer(Head, Buf),
     /// A head that leaves the inode open: if nobody takes it, the open is undone.
     Opened(Head, Ino),
+    /// A head that tells of an inode, which the kernel keeps until it forgets it: if nobody takes the head, it is forgotten
+    /// here.
+    Entry(Head, Ino),
+    /// Both.
+    Created(Head, Ino),
+    /// Entries of a directory, with attributes of these inodes.
+    Listed(Head, Buf, Vec<DirEntry>),
+    /// The kernel expects no answer.
+    Nothing,
 }
 
 impl<T: Target> Handler<T> {
@@ -43,10 +53,10 @@ impl<T: Target> Handler<T> {
         let unique = message.header.unique;
         match message.ask {
             Ok(Ask::Silent) => (),
-            Ok(Ask::Answer(errno)) => send(back, unique, &Head::status(unique, errno), &[]),
-            Ok(Ask::OpenDir) => send(back, unique, &Head::open_dir(unique), &[]),
+            Ok(Ask::Answer(errno)) => drop(send(back, unique, &Head::status(unique, errno), &[])),
+            Ok(Ask::OpenDir) => drop(send(back, unique, &Head::open_dir(unique), &[])),
             Ok(ask) => self.ask(&message.header, ask, payload, arrival, back).await,
-            Err(error) => send(back, unique, &Head::status(unique, reply::errno(&error)), &[]),
+            Err(error) => drop(send(back, unique, &Head::status(unique, reply::errno(&error)), &[])),
         }
     }
     /// Asks the stack, answers, and leaves the request's times in the ledger.
@@ -62,8 +72,9 @@ impl<T: Target> Handler<T> {
         let mut context = self.context(header, &ask, arrival);
         context.span.mark(Stage::Front, self.runtime.stamp());
         match self.tell(&mut context, header.unique, ask, payload).await {
+            Ok(Told::Nothing) => (),
             Ok(told) => self.answer(&mut context, header.unique, told, back).await,
-            Err(error) => send(back, header.unique, &Head::status(header.unique, reply::errno(&error)), &[]),
+            Err(error) => drop(send(back, header.unique, &Head::status(header.unique, reply::errno(&error)), &[])),
         }
         self.runtime.ledger.record(self.core, row, &context.span, self.runtime.stamp());
     }
@@ -75,6 +86,7 @@ impl<T: Target> Handler<T> {
             Ask::Open { ino, .. } => self.rows.row(&Op::Open { ino: *ino, truncate: false }),
             Ask::ReadDir { ino, .. } => self.rows.row(&Op::ReadDir { ino: *ino, cookie: 0, count: 0, plus: false }),
             Ask::StatFs => self.rows.row(&Op::StatFs),
+            Ask::Forget(_) => self.rows.row(&Op::Forget { ino: Ino(0), times: 0 }),
             Ask::Silent | Ask::Answer(_) | Ask::OpenDir => unreachable!("answered without the stack"),
         }
     }
@@ -88,7 +100,8 @@ impl<T: Target> Handler<T> {
             gid: header.gid,
             umask: header.umask,
             noatime: self.leaves_access_time(ask),
-            unkept: matches!(ask, Ask::Read { unkept: true, .. }),
+            unkept: bypasses_cache(ask),
+            keeps: true,
             deadline_ns: u64::MAX,
             class: if data { Class::Foreground } else { Class::Metadata },
             trace: header.unique,
@@ -129,12 +142,21 @@ impl<T: Target> Handler<T> {
             Ask::Node(op) => {
                 let attr = self.attr(context, op).await?;
                 self.release(context, attr.ino).await;
-                Ok(Told::Head(Head::entry(unique, &attr, root)))
+                Ok(Told::Entry(Head::entry(unique, &attr, root), attr.ino))
             }
             Ask::Open { ino, flags, kill_privileges } => self.open(context, unique, ino, flags, kill_privileges).await,
             Ask::Create { op, flags, kill_privileges } => {
                 let attr = self.create(context, op, flags, kill_privileges).await?;
-                Ok(Told::Opened(Head::create(unique, &attr, root, flags), attr.ino))
+                Ok(Told::Created(Head::create(unique, &attr, root, flags), attr.ino))
+            }
+            Ask::Forget(all) => {
+                for (number, &(ino, times)) in all.iter().enumerate() {
+                    self.forget(context, ino, times).await;
+                    if number % FORGOTTEN_PER_TURN == FORGOTTEN_PER_TURN - 1 {
+                        yield_now().await;
+                    }
+                }
+                Ok(Told::Nothing)
             }
             Ask::ReadDir { ino, offset, size, plus, .. } => {
                 self.read_dir(context, unique, ino, offset, size, plus).await
@@ -154,7 +176,7 @@ impl<T: Target> Handler<T> {
     async fn entry(&self, context: &Context, unique: u64, op: Op) -> Result<Told> {
         let lookup = matches!(op, Op::Lookup { .. });
         match self.attr(context, op).await {
-            Ok(attr) => Ok(Told::Head(Head::entry(unique, &attr, self.identity.root))),
+            Ok(attr) => Ok(Told::Entry(Head::entry(unique, &attr, self.identity.root), attr.ino)),
             Err(error) if lookup && error.kind == Kind::NotFound => Ok(Told::Head(Head::absent(unique))),
             Err(error) => Err(error),
         }
@@ -216,7 +238,11 @@ impl<T: Target> Handler<T> {
         }
         // It existed already.
         let set = SetAttr { size: Some(0), kill_privileges, ..SetAttr::default() };
-        self.change_opened(context, attr.ino, set).await
+        let changed = self.change_opened(context, attr.ino, set).await;
+        if changed.is_err() {
+            self.forget(context, attr.ino, 1).await;
+        }
+        changed
     }
     /// Changes an inode that this request has opened; if that fails, the open is undone.
     async fn change_opened(&self, context: &mut Context, ino: Ino, set: SetAttr) -> Result<Attr> {
@@ -231,6 +257,10 @@ impl<T: Target> Handler<T> {
     async fn release(&self, context: &mut Context, ino: Ino) {
         next_step(context);
         let _ = self.call(context, Op::Release { ino }).await;
+    }
+    /// Takes back that the kernel was told of an inode. An error has nobody to be told to.
+    async fn forget(&self, context: &Context, ino: Ino, times: u64) {
+        let _ = self.call(context, Op::Forget { ino, times }).await;
     }
     async fn read_dir(
         &self,
@@ -252,24 +282,51 @@ impl<T: Target> Handler<T> {
         }
         let cookie = if offset <= COOKIE_PARENT { 0 } else { offset };
         let count = parse::entries_for(page.room(), plus);
-        match self.call(context, Op::ReadDir { ino, cookie, count, plus }).await? {
-            Reply::Entries(entries) => entries.iter().all(|entry| page.push(entry)),
+        let mut entries = match self.call(context, Op::ReadDir { ino, cookie, count, plus }).await? {
+            Reply::Entries(entries) => entries,
             other => contradiction(&other),
         };
+        let fitting = entries.iter().take_while(|entry| page.push(entry)).count();
         let length = page.used();
         buffer.set_len(length);
-        Ok(Told::Buffer(Head::before(unique, length), buffer))
+        let head = Head::before(unique, length);
+        if !plus {
+            return Ok(Told::Buffer(head, buffer));
+        }
+        for entry in entries.drain(fitting..).filter(|entry| entry.attr.is_some()) {
+            self.forget(context, entry.ino, 1).await;
+        }
+        Ok(Told::Listed(head, buffer, entries))
     }
     async fn answer(&self, context: &mut Context, unique: u64, told: Told, back: &mut Back<'_>) {
         match told {
-            Told::Head(head) => send(back, unique, &head, &[]),
-            Told::Bytes(head, bytes) => send(back, unique, &head, &bytes),
-            Told::Small(head, bytes) => send(back, unique, &head, &bytes),
-            Told::Value(head, bytes) => send(back, unique, &head, &bytes),
-            Told::Buffer(head, buffer) => send(back, unique, &head, &buffer),
+            Told::Nothing => (),
+            Told::Head(head) => drop(send(back, unique, &head, &[])),
+            Told::Bytes(head, bytes) => drop(send(back, unique, &head, &bytes)),
+            Told::Small(head, bytes) => drop(send(back, unique, &head, &bytes)),
+            Told::Value(head, bytes) => drop(send(back, unique, &head, &bytes)),
+            Told::Buffer(head, buffer) => drop(send(back, unique, &head, &buffer)),
             Told::Opened(head, ino) => {
                 if back.send(head.as_bytes(), &[]).is_err() {
                     self.release(context, ino).await;
+                }
+            }
+            Told::Entry(head, ino) => {
+                if send(back, unique, &head, &[]).is_err() {
+                    self.forget(context, ino, 1).await;
+                }
+            }
+            Told::Created(head, ino) => {
+                if back.send(head.as_bytes(), &[]).is_err() {
+                    self.release(context, ino).await;
+                    self.forget(context, ino, 1).await;
+                }
+            }
+            Told::Listed(head, buffer, entries) => {
+                if send(back, unique, &head, &buffer).is_err() {
+                    for entry in entries.iter().filter(|entry| entry.attr.is_some()) {
+                        self.forget(context, entry.ino, 1).await;
+                    }
                 }
             }
         }
@@ -277,13 +334,27 @@ impl<T: Target> Handler<T> {
 }
 
 /// Sends an answer. A client that has gone, or an ended connection, needs none. If the kernel does not take the
-/// bytes (no memory), the client is told of an error instead of waiting for ever.
-fn send(back: &mut Back<'_>, unique: u64, head: &Head, tail: &[u8]) {
-    match back.send(head.as_bytes(), tail) {
+/// bytes (no memory), the client is told of an error instead of waiting for ever. Errors: nobody has got the answer.
+fn send(back: &mut Back<'_>, unique: u64, head: &Head, tail: &[u8]) -> Result<(), i32> {
+    let sent = back.send(head.as_bytes(), tail);
+    match sent {
         Ok(()) | Err(libc::ENOENT | libc::ENODEV) => (),
         Err(_) => drop(back.send(Head::status(unique, libc::EIO).as_bytes(), &[])),
     }
+    sent
 }
+
+/// True if the kernel keeps nothing of what is read, or will be through what is opened.
+fn bypasses_cache(ask: &Ask) -> bool {
+    match ask {
+        Ask::Read { unkept, .. } => *unkept,
+        Ask::Open { flags, .. } | Ask::Create { flags, .. } => reply::bypasses_cache(*flags),
+        _ => false,
+    }
+}
+
+/// Inodes that are forgotten before other requests have their turn.
+const FORGOTTEN_PER_TURN: usize = 256;
 
 /// Positions behind "." and ".."; the group's own cookies start above.
 const COOKIE_SELF: u64 = 1;

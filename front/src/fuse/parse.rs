@@ -29,6 +29,8 @@ pub struct Header {
 pub enum Ask {
     /// Nothing, and no answer is expected.
     Silent,
+    /// Nothing either: the kernel lets go of inodes that so many answers told it of.
+    Forget(Box<[(Ino, u64)]>),
     /// Nothing the stack knows: the answer is this errno (0 = done).
     Answer(i32),
     /// An entry with its attributes.
@@ -133,6 +135,8 @@ pub fn ask(header: &Header, body: &[u8], payload_bytes: usize, root: Ino) -> Res
         | opcode::CREATE => named(header.opcode, fields, ino),
         opcode::TMPFILE => temp_file(fields, ino),
         opcode::LINK => link(fields, ino, root),
+        opcode::FORGET => forget(fields, ino),
+        opcode::BATCH_FORGET => batch_forget(fields, root),
         opcode::RENAME | opcode::RENAME2 => rename(header.opcode, fields, ino, root),
         other => Ok(unsupported(other)),
     }
@@ -143,7 +147,7 @@ pub fn ask(header: &Header, body: &[u8], payload_bytes: usize, root: Ino) -> Res
 /// cache), BMAP, INTERRUPT (a request in progress always ends by itself).
 fn unsupported(code: u32) -> Ask {
     match code {
-        opcode::FORGET | opcode::BATCH_FORGET | opcode::NOTIFY_REPLY => Ask::Silent,
+        opcode::NOTIFY_REPLY => Ask::Silent,
         opcode::DESTROY => Ask::Answer(0),
         opcode::IOCTL => Ask::Answer(libc::ENOTTY),
         _ => Ask::Answer(libc::ENOSYS),
@@ -375,6 +379,22 @@ fn make_node(mut fields: Fields<'_>, parent: Ino) -> Result<Ask> {
         Some(kind) => Ok(Ask::Entry(Op::MakeNode { parent, name, kind, mode: mode_bits(mode), rdev })),
         None => Err(invalid("no such kind of object")),
     }
+}
+
+/// How many answers are taken back.
+fn forget(mut fields: Fields<'_>, ino: Ino) -> Result<Ask> {
+    Ok(Ask::Forget(Box::new([(ino, fields.u64()?)])))
+}
+
+/// The same of many inodes. As many as came are forgotten, whatever number stands before them.
+fn batch_forget(mut fields: Fields<'_>, root: Ino) -> Result<Ask> {
+    let count = fields.u32()? as usize;
+    fields.u32()?;
+    let mut all = Vec::with_capacity(count.min(fields.0.len() / abi::FORGET_ONE_BYTES));
+    while all.len() < count && fields.0.len() >= abi::FORGET_ONE_BYTES {
+        all.push((ino_of(fields.u64()?, root), fields.u64()?));
+    }
+    Ok(Ask::Forget(all.into()))
 }
 
 fn link(mut fields: Fields<'_>, new_parent: Ino, root: Ino) -> Result<Ask> {

@@ -275,9 +275,7 @@ fn what_the_kernel_should_not_ask_again_is_told_so() {
     for code in [34, FLUSH, 47, 40, 36, 52, 4711] {
         assert_eq!(answers(code), Ok(Ask::Answer(libc::ENOSYS)), "{code}");
     }
-    for code in [opcode::FORGET, opcode::BATCH_FORGET, opcode::NOTIFY_REPLY] {
-        assert_eq!(answers(code), Ok(Ask::Silent));
-    }
+    assert_eq!(answers(opcode::NOTIFY_REPLY), Ok(Ask::Silent));
     assert_eq!(answers(opcode::RELEASEDIR), Ok(Ask::Answer(0)));
     assert_eq!(answers(opcode::OPENDIR), Ok(Ask::OpenDir));
     assert_eq!(answers(opcode::SYNCFS), Ok(Ask::Done(Op::SyncAll)));
@@ -285,6 +283,18 @@ fn what_the_kernel_should_not_ask_again_is_told_so() {
         let fsync = asked(opcode::FSYNC, |w| w.u64(0).u32(flags).u32(0));
         assert_eq!(fsync, Ok(Ask::Done(Op::Fsync { ino: Ino(NODE), sync })));
     }
+}
+
+#[test]
+fn inodes_are_forgotten_one_by_one_and_many_at_once() {
+    let forgets = |all: &[(Ino, u64)]| Ok(Ask::Forget(all.into()));
+    assert_eq!(asked(opcode::FORGET, |w| w.u64(3)), forgets(&[(Ino(NODE), 3)]));
+    assert!(asked(opcode::FORGET, |w| w.u32(3)).is_err());
+    let two = |count: u32| asked(opcode::BATCH_FORGET, |w| w.u32(count).u32(0).u64(NODE).u64(2).u64(1).u64(9));
+    assert_eq!(two(2), forgets(&[(Ino(NODE), 2), (ROOT, 9)]));
+    assert_eq!(two(1), forgets(&[(Ino(NODE), 2)]));
+    assert_eq!(two(u32::MAX), two(2), "no more than came");
+    assert!(asked(opcode::BATCH_FORGET, |w| w.u32(1)).is_err());
 }
 
 #[test]

@@ -39,6 +39,7 @@ pub const OP_NAMES: &[&str] = &[
     "removexattr",
     "lseek",
     "tmpfile",
+    "forget",
 ];
 
 /// Rows of a ledger by operation, looked up once.
@@ -91,6 +92,7 @@ fn index(op: &Op) -> usize {
         Op::RemoveXattr { .. } => 30,
         Op::Seek { .. } => 31,
         Op::TempFile { .. } => 32,
+        Op::Forget { .. } => 33,
     }
 }
 
@@ -144,6 +146,7 @@ mod tests {
             Op::RemoveXattr { ino, name: name() },
             Op::Seek { ino, offset: 0, what: base::Seek::Data },
             Op::TempFile { parent: ino, mode: 0 },
+            Op::Forget { ino, times: 1 },
         ];
         let names: Vec<_> = ops.iter().map(Op::name).collect();
         assert_eq!(names, OP_NAMES);

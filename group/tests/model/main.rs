@@ -7,6 +7,7 @@ mod check;
 mod concurrent;
 mod durable;
 mod failure;
+mod forgotten;
 mod kept;
 mod kinds;
 mod listing;

@@ -202,6 +202,7 @@ impl Rig {
             umask: 0,
             noatime: false,
             unkept: false,
+            keeps: false,
             deadline_ns: u64::MAX,
             class: Class::Foreground,
             trace: 0,

@@ -2,13 +2,13 @@
 //! `docs/evidence.md` has the rules that they stand for.
 
 use crate::{
-    ahead, concurrent, durable, failure, kept, listing, promises, random, restart, sessions, space, sparse, trips,
-    twice, volumes,
+    ahead, concurrent, durable, failure, forgotten, kept, listing, promises, random, restart, sessions, space, sparse,
+    trips, twice, volumes,
 };
 use runtime::seeded::{Bug, fails};
 
 /// Bugs, each with the test that fails with it.
-const NOTICED: [(Bug, fn()); 33] = [
+const NOTICED: [(Bug, fn()); 34] = [
     (Bug::InoReused, restart::numbers_given_out_before_a_crash_are_not_given_out_again),
     (Bug::RecordNotReplayed, durable::what_was_synced_survives_and_the_rest_is_a_prefix),
     (Bug::BulkOrderedEarly, concurrent::overlapping_writes_and_reads_are_never_torn),
@@ -35,6 +35,7 @@ const NOTICED: [(Bug, fn()); 33] = [
     (Bug::XattrsReplaced, random::random_operations_agree_with_a_plain_model),
     (Bug::ResultForgotten, twice::a_second_delivery_repeats_the_answer_and_nothing_else),
     (Bug::OpenUncounted, random::random_operations_agree_with_a_plain_model),
+    (Bug::ForgetEndsEarly, forgotten::a_known_inode_stays_in_every_order_of_the_queues),
     (Bug::SessionsKept, sessions::nothing_is_left_of_a_session_that_is_over),
     (Bug::CallerForgotten, random::random_operations_agree_with_a_plain_model),
     (Bug::LoopUnchecked, concurrent::directories_moved_below_each_other_make_no_loop),

@@ -34,7 +34,7 @@ fn change(op: &Op) -> Option<usize> {
         Op::TempFile { .. } => Some(18),
         Op::Lookup { .. } | Op::GetAttr { .. } | Op::ReadLink { .. } | Op::Read { .. } | Op::Seek { .. } => None,
         Op::GetXattr { .. } | Op::ListXattr { .. } | Op::ReadDir { .. } => None,
-        Op::Fsync { .. } | Op::StatFs | Op::SyncAll | Op::VolumeList => None,
+        Op::Forget { .. } | Op::Fsync { .. } | Op::StatFs | Op::SyncAll | Op::VolumeList => None,
     }
 }
 

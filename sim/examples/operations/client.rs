@@ -107,6 +107,7 @@ impl Client {
             umask,
             noatime: false,
             unkept: false,
+            keeps: false,
             deadline_ns: u64::MAX,
             class: Class::Foreground,
             trace: unique,

@@ -1,0 +1,173 @@
+//! Clients forget inodes that they were told of. What nobody knows, nobody has open and nothing names ends then: soon, many
+//! in one record, by a task of its own. A client that forgets waits for nothing.
+//!
+//! Who owns what: the group's lock holds the counts (`known`); what is to end lies in one list of the brick until the task
+//! takes it. A list entry takes the memory that the count gave back, so the list needs no other bound.
+
+use crate::change::Record;
+use crate::context::Context;
+use crate::held::{GroupSet, Held};
+use crate::known::Left;
+use crate::load::Wanted;
+use crate::state::State;
+use crate::{Answer, Groups, closing};
+use base::{Edit, Ino, Kind, Op, Reply, Result, Sync, VolumeId};
+use names::{Decision, Part, Seen};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// Inodes that end in one record: some kilobytes.
+const ENDED_PER_RECORD: usize = 128;
+
+/// What is forgotten within this time ends together.
+const GATHER_NS: u64 = 10_000_000;
+
+/// After an error that is not the log's end: space may come back.
+const AGAIN_NS: u64 = 100_000_000;
+
+/// The task: runs until the groups close or the log fails.
+pub async fn run(groups: Arc<Groups>) {
+    let clock = groups.store().runtime.clock.clone();
+    loop {
+        let ticket = groups.forgotten_came.ticket();
+        if groups.closing.load(Ordering::Acquire) || groups.store().log.failed().is_some() {
+            return;
+        }
+        if groups.forgotten.lock().is_empty() {
+            groups.forgotten_came.after(ticket).await;
+            continue;
+        }
+        clock.sleep(GATHER_NS).await;
+        if groups.end_forgotten().await.is_err() {
+            clock.sleep(AGAIN_NS).await;
+        }
+    }
+}
+
+impl Groups {
+    /// A client takes back `times` answers that told it of the inode.
+    pub(crate) fn forget(&self, context: &Context, ino: Ino, times: u64) -> Answer {
+        let left = {
+            let mut state = self.state(ino.group()).state.lock();
+            let left = state.known.forget(context.volume, ino, times);
+            // Else the last release ends it.
+            if state.opens.contains_key(&(context.volume, ino)) { Left::Told } else { left }
+        };
+        if left == Left::Nameless {
+            let mut forgotten = self.forgotten.lock();
+            forgotten.push((context.volume, ino));
+            let first = forgotten.len() == 1;
+            drop(forgotten);
+            if first {
+                self.forgotten_came.notify();
+            }
+        }
+        Answer { reply: Reply::Done, data: None, position: None }
+    }
+
+    /// How many inodes clients know.
+    pub fn known_inodes(&self) -> u64 {
+        self.states().iter().map(|group| group.state.lock().known.len() as u64).sum()
+    }
+
+    /// True if the volume's client may have pages of the file in its cache: it has opened it for reads and writes that pass
+    /// through there, and has not forgotten it since.
+    pub fn may_have_pages(&self, volume: VolumeId, ino: Ino) -> bool {
+        self.state(ino.group()).state.lock().known.has_pages(volume, ino)
+    }
+
+    /// Ends what was forgotten. What could not be ended stays in the list.
+    async fn end_forgotten(&self) -> Result<()> {
+        let mut forgotten = std::mem::take(&mut *self.forgotten.lock());
+        forgotten.sort_unstable_by_key(|(volume, ino)| (*volume, ino.group(), *ino));
+        forgotten.dedup();
+        let mut rest = &forgotten[..];
+        let mut done = Ok(());
+        while let (Some((volume, ino)), Ok(())) = (rest.first(), &done) {
+            let same = |(of, one): &&(VolumeId, Ino)| of == volume && one.group() == ino.group();
+            let count = rest.iter().take(ENDED_PER_RECORD).take_while(same).count();
+            done = self.end_inodes(*volume, &rest[..count]).await;
+            if done.is_ok() {
+                rest = &rest[count..];
+            }
+        }
+        if done.is_err() {
+            self.forgotten.lock().extend_from_slice(rest);
+        }
+        done
+    }
+
+    /// Ends inodes of one group, if they still are nobody's.
+    async fn end_inodes(&self, volume: VolumeId, inodes: &[(VolumeId, Ino)]) -> Result<()> {
+        self.throttle(true).await?;
+        let mut rest: Vec<Ino> = inodes.iter().map(|(_, ino)| *ino).collect();
+        let mut loaded = false;
+        while let Some(first) = rest.first() {
+            if self.closing.load(Ordering::Acquire) {
+                return Err(closing());
+            }
+            let group = first.group();
+            let ticket = self.store().log.segment_came.ticket();
+            let (missing, ordered) = {
+                let mut held = Held::new(self, &GroupSet::one(group));
+                let (edits, missing) = endings(held.of(group), volume, &rest);
+                if edits.is_empty() && missing.is_empty() {
+                    return Ok(());
+                }
+                // A small cache does not hold all that was loaded: then what it holds ends first.
+                let ready = !edits.is_empty() && (missing.is_empty() || loaded);
+                let part = Part { volume, group, edits };
+                (missing, ready.then(|| self.order_record(&mut held, &Record::own(&part), None, Sync::Ordered)))
+            };
+            match ordered {
+                None => {
+                    let wanted = missing.into_iter().map(Wanted::Inode).collect();
+                    self.load(volume, wanted, None).await?;
+                    loaded = true;
+                }
+                Some(Err(error)) if error.kind == Kind::Busy => self.wait_for_segment(ticket).await?,
+                Some(ordered) => {
+                    ordered?;
+                    (rest, loaded) = (missing, false);
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What ends those of these inodes that have no name and that nobody knows or has open, and those that must be loaded to
+/// tell.
+fn endings(state: &mut State, volume: VolumeId, inodes: &[Ino]) -> (Vec<Edit>, Vec<Ino>) {
+    let (mut edits, mut missing) = (Vec::with_capacity(2 * inodes.len()), Vec::new());
+    for &ino in inodes {
+        if state.holds(volume, ino) > 0 {
+            continue;
+        }
+        match state.inode(volume, ino) {
+            Seen::Known(Some(inode)) if inode.links == 0 => {
+                edits.extend([Edit::InodeDrop { ino }, Edit::OrphanDrop { ino }]);
+            }
+            Seen::Known(_) => {}
+            _ => missing.push(ino),
+        }
+    }
+    (edits, missing)
+}
+
+/// The inode that an answer to this operation tells a client of.
+pub(crate) fn told_by(op: &Op, decision: &Decision) -> Option<base::Attr> {
+    match (op, &decision.reply) {
+        (
+            Op::Lookup { .. }
+            | Op::Create { .. }
+            | Op::MakeDir { .. }
+            | Op::SymLink { .. }
+            | Op::MakeNode { .. }
+            | Op::TempFile { .. }
+            | Op::Link { .. },
+            Reply::Attr(attr),
+        ) => Some(*attr),
+        _ => None,
+    }
+}

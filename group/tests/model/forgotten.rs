@@ -1,0 +1,355 @@
+//! Inodes that a client knows stay until it forgets them, whatever happens to their names; in whatever order look-ups,
+//! removals and what is forgotten come, for they come on different queues.
+
+use crate::rig::{Rig, Shape, name, pattern};
+use base::{At, Attr, Ino, Kind, Op, Reply, SetAttr, Sync};
+use group::Context;
+use runtime::sim::{Survival, World};
+
+/// Long enough for what was forgotten to end.
+const SOON_NS: u64 = 50_000_000;
+
+/// A request of a client that keeps what it is told of.
+async fn keeping(rig: &Rig, op: Op) -> Result<Reply, Kind> {
+    let context = Context { keeps: true, ..rig.context() };
+    rig.call_as(&context, op, None).await.map(|answer| answer.reply).map_err(|error| error.kind)
+}
+
+async fn told(rig: &Rig, op: Op) -> Result<Attr, Kind> {
+    match keeping(rig, op).await? {
+        Reply::Attr(attr) => Ok(attr),
+        other => panic!("attributes: {other:?}"),
+    }
+}
+
+async fn forget(rig: &Rig, ino: Ino, times: u64) {
+    keeping(rig, Op::Forget { ino, times }).await.expect("a client may always forget");
+}
+
+async fn soon(rig: &Rig) {
+    rig.runtime.clock.sleep(SOON_NS).await;
+}
+
+/// What happens to one file, in the order in which it happens: at the brick, or at the client.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Event {
+    /// One of two look-ups is answered at the brick, or its answer reaches the client.
+    Answered(usize),
+    Told(usize),
+    /// The name is removed.
+    Unlinked,
+    /// The client sends what it was told so often, or the brick takes it.
+    Sent,
+    Taken,
+}
+
+/// What the client and the queues between it and the brick hold.
+#[derive(Clone, Default)]
+struct Client {
+    answered: [bool; 2],
+    /// Look-ups that found the name, whose answers are on their way.
+    under_way: [bool; 2],
+    unlinked: bool,
+    /// Times that it was told, and has not sent back.
+    known: u64,
+    sent: Vec<u64>,
+}
+
+impl Client {
+    fn possible(&self) -> Vec<Event> {
+        let look_ups = (0..2).filter(|number| !self.answered[*number]).map(Event::Answered);
+        let answers = (0..2).filter(|number| self.under_way[*number]).map(Event::Told);
+        let mut events: Vec<Event> = look_ups.chain(answers).collect();
+        events.extend((!self.unlinked).then_some(Event::Unlinked));
+        events.extend((self.known > 0).then_some(Event::Sent));
+        events.extend((!self.sent.is_empty()).then_some(Event::Taken));
+        events
+    }
+    /// What the brick is told of when the event happens: how often the client forgets.
+    fn happen(&mut self, event: Event) -> u64 {
+        match event {
+            Event::Answered(number) => {
+                self.answered[number] = true;
+                self.under_way[number] = !self.unlinked;
+            }
+            Event::Told(number) => {
+                self.under_way[number] = false;
+                self.known += 1;
+            }
+            Event::Unlinked => self.unlinked = true,
+            Event::Sent => self.sent.push(std::mem::take(&mut self.known)),
+            Event::Taken => return self.sent.remove(0),
+        }
+        0
+    }
+    /// The client has the inode, or will when an answer comes.
+    fn may_come(&self) -> bool {
+        self.known > 0 || self.under_way.contains(&true)
+    }
+}
+
+/// Every order in which all of it can happen.
+fn orders(client: &Client, so_far: &mut Vec<Event>, all: &mut Vec<Vec<Event>>) {
+    let possible = client.possible();
+    if possible.is_empty() {
+        all.push(so_far.clone());
+    }
+    for event in possible {
+        let mut next = client.clone();
+        next.happen(event);
+        so_far.push(event);
+        orders(&next, so_far, all);
+        so_far.pop();
+    }
+}
+
+#[test]
+pub fn a_known_inode_stays_in_every_order_of_the_queues() {
+    let mut all = Vec::new();
+    orders(&Client::default(), &mut Vec::new(), &mut all);
+    assert!(all.len() > 200, "{} orders", all.len());
+    let mut world = World::new(1);
+    let runtime = world.runtime();
+    world.block_on(async {
+        let rig = Rig::new(runtime, Shape::SMALL).await;
+        let parent = rig.volume.root;
+        for order in &all {
+            let ino = rig.create(parent, "file").await.expect("a new file");
+            let mut client = Client::default();
+            for &event in order {
+                let forgets = client.happen(event);
+                match event {
+                    Event::Answered(number) => {
+                        let found = told(&rig, Op::Lookup { parent, name: name("file") }).await;
+                        assert_eq!(found.is_ok(), client.under_way[number], "{order:?}");
+                    }
+                    Event::Unlinked => rig.done(Op::Unlink { parent, name: name("file") }).await.expect("it is there"),
+                    Event::Taken => forget(&rig, ino, forgets).await,
+                    Event::Told(_) | Event::Sent => {}
+                }
+                if matches!(event, Event::Unlinked | Event::Taken) {
+                    soon(&rig).await;
+                }
+                let there = rig.attr(Op::GetAttr { ino }).await;
+                if client.may_come() {
+                    assert!(there.is_ok(), "{event:?} in {order:?}");
+                }
+            }
+            assert_eq!(rig.attr(Op::GetAttr { ino }).await, Err(Kind::Stale), "{order:?}");
+            assert_eq!(rig.groups.known_inodes(), 0, "{order:?}");
+        }
+        rig.close().await;
+    });
+}
+
+/// A name that a rename replaces: who had found the old file goes on with it.
+#[test]
+fn a_replaced_file_serves_who_found_it_before() {
+    let mut world = World::new(2);
+    let runtime = world.runtime();
+    world.block_on(async {
+        let rig = Rig::new(runtime, Shape::SMALL).await;
+        let parent = rig.volume.root;
+        rig.settle().await;
+        let free = rig.free_bytes().await;
+        let old = rig.create(parent, "name").await.expect("a new file");
+        rig.write(old, At::End, &pattern(1, 300_000), Sync::Ordered).await.expect("a write");
+        assert_eq!(told(&rig, Op::Lookup { parent, name: name("name") }).await.expect("it is there").ino, old);
+        rig.create(parent, "new").await.expect("a new file");
+        let (from, to) = (name("new"), name("name"));
+        let op =
+            Op::Rename { parent, name: from, new_parent: parent, new_name: to, no_replace: false, whiteout: false };
+        rig.done(op).await.expect("it replaces");
+        rig.checkpoint().await;
+        // All that came with the old number.
+        assert_eq!(rig.attr(Op::Open { ino: old, truncate: false }).await.expect("the old file").inode.links, 0);
+        assert_eq!(rig.read(old, 0, 300_000).await, Ok(pattern(1, 300_000)));
+        rig.truncate(old, 100_000).await.expect("the old file");
+        let set = SetAttr { mode: Some(0o600), ..SetAttr::default() };
+        rig.attr(Op::SetAttr { ino: old, set }).await.expect("the old file");
+        let (ino, how) = (old, base::SetHow::Any);
+        let op = Op::SetXattr { ino, name: name("user.a"), value: [1].into(), how, kill_setgid: false };
+        rig.done(op).await.expect("the old file");
+        rig.done(Op::Release { ino: old }).await.expect("it is open");
+        assert_eq!(rig.read(old, 0, 300_000).await, Ok(pattern(1, 100_000)));
+        forget(&rig, old, 1).await;
+        soon(&rig).await;
+        assert_eq!(rig.attr(Op::GetAttr { ino: old }).await, Err(Kind::Stale));
+        rig.done(Op::Unlink { parent, name: name("name") }).await.expect("the new file");
+        rig.settle().await;
+        assert_eq!(rig.free_bytes().await, free);
+        rig.close().await;
+    });
+}
+
+/// A removed directory that somebody is in, or has open: no links, no entries, and what is changed of it is changed.
+#[test]
+fn a_removed_directory_serves_who_is_in_it() {
+    let mut world = World::new(3);
+    let runtime = world.runtime();
+    world.block_on(async {
+        let rig = Rig::new(runtime, Shape::SMALL).await;
+        let root = rig.volume.root;
+        let dir = told(&rig, Op::MakeDir { parent: root, name: name("dir"), mode: 0o755 }).await.expect("new").ino;
+        rig.create(dir, "lost").await.expect("a new file");
+        rig.done(Op::Unlink { parent: dir, name: name("lost") }).await.expect("it is there");
+        rig.done(Op::RemoveDir { parent: root, name: name("dir") }).await.expect("it is empty");
+        rig.checkpoint().await;
+        let attr = rig.attr(Op::GetAttr { ino: dir }).await.expect("it is known");
+        assert_eq!((attr.inode.links, attr.inode.parent), (0, root));
+        assert_eq!(rig.list(dir, 10).await, Ok(Vec::new()));
+        let set = SetAttr { mode: Some(0o700), atime: Some(base::SetTime::Now), ..SetAttr::default() };
+        assert_eq!(rig.attr(Op::SetAttr { ino: dir, set }).await.expect("it is known").inode.mode, 0o700);
+        assert_eq!(rig.create(dir, "file").await, Err(Kind::NotFound));
+        assert_eq!(rig.lookup(dir, "lost").await, Err(Kind::NotFound));
+        forget(&rig, dir, 1).await;
+        soon(&rig).await;
+        assert_eq!(rig.attr(Op::GetAttr { ino: dir }).await, Err(Kind::Stale));
+        rig.close().await;
+    });
+}
+
+/// An open file that is forgotten first, and one that is closed first; many at once, over a checkpoint.
+#[test]
+fn the_last_of_opens_and_look_ups_ends_a_nameless_inode() {
+    let mut world = World::new(4);
+    let runtime = world.runtime();
+    world.block_on(async {
+        let rig = Rig::new(runtime, Shape::SMALL).await;
+        let parent = rig.volume.root;
+        rig.settle().await;
+        let free = rig.free_bytes().await;
+        let mut files = Vec::new();
+        for number in 0..400 {
+            let name = name(&format!("file{number}"));
+            let op = Op::Create { parent, name: name.clone(), mode: 0o600, exclusive: true };
+            let ino = told(&rig, op).await.expect("a new file").ino;
+            rig.write(ino, At::End, &pattern(1, 10_000), Sync::Ordered).await.expect("a write");
+            match number % 4 {
+                0 => forget(&rig, ino, 1).await,
+                1 => rig.done(Op::Release { ino }).await.expect("it is open"),
+                _ => {}
+            }
+            rig.done(Op::Unlink { parent, name }).await.expect("it is there");
+            files.push(ino);
+        }
+        let temporary = told(&rig, Op::TempFile { parent, mode: 0o600 }).await.expect("a new file").ino;
+        rig.settle().await;
+        for ino in files.iter().chain([&temporary]) {
+            assert!(rig.attr(Op::GetAttr { ino: *ino }).await.is_ok());
+        }
+        let records = rig.groups.store().log.figures().records;
+        for (number, &ino) in files.iter().enumerate() {
+            match number % 4 {
+                0 => rig.done(Op::Release { ino }).await.expect("it is open"),
+                1 => forget(&rig, ino, 1).await,
+                2 => {
+                    rig.done(Op::Release { ino }).await.expect("it is open");
+                    forget(&rig, ino, 1).await;
+                }
+                _ => {
+                    forget(&rig, ino, 1).await;
+                    rig.done(Op::Release { ino }).await.expect("it is open");
+                }
+            }
+        }
+        soon(&rig).await;
+        // A release ends its own; what is forgotten ends together.
+        let records = rig.groups.store().log.figures().records - records;
+        assert!((200..300).contains(&records), "{records} records for 400 files");
+        rig.done(Op::Release { ino: temporary }).await.expect("it is open");
+        assert!(rig.attr(Op::GetAttr { ino: temporary }).await.is_ok(), "it is known");
+        forget(&rig, temporary, 1).await;
+        soon(&rig).await;
+        for ino in files.iter().chain([&temporary]) {
+            assert_eq!(rig.attr(Op::GetAttr { ino: *ino }).await, Err(Kind::Stale));
+        }
+        rig.settle().await;
+        assert_eq!((rig.free_bytes().await, rig.groups.known_inodes()), (free, 0));
+        rig.close().await;
+    });
+}
+
+/// What a listing tells with attributes is counted, and what ends it is a name that comes back.
+#[test]
+fn a_listing_tells_of_inodes_too() {
+    let mut world = World::new(5);
+    let runtime = world.runtime();
+    world.block_on(async {
+        let rig = Rig::new(runtime, Shape::SMALL).await;
+        let parent = rig.volume.root;
+        let ino = rig.create(parent, "file").await.expect("a new file");
+        for (plus, known) in [(false, 0), (true, 1)] {
+            let page = keeping(&rig, Op::ReadDir { ino: parent, cookie: 0, count: 10, plus }).await;
+            assert!(matches!(page, Ok(Reply::Entries(all)) if all.len() == 1));
+            assert_eq!(rig.groups.known_inodes(), known);
+        }
+        rig.done(Op::Unlink { parent, name: name("file") }).await.expect("it is there");
+        assert_eq!(rig.attr(Op::GetAttr { ino }).await.expect("it is known").inode.links, 0);
+        // A name that it gets keeps it, whoever forgets it.
+        rig.attr(Op::Link { ino, new_parent: parent, new_name: name("again") }).await.expect("it is known");
+        forget(&rig, ino, 1).await;
+        soon(&rig).await;
+        assert_eq!(rig.lookup(parent, "again").await, Ok(ino));
+        rig.close().await;
+    });
+}
+
+/// A crash ends what only its client kept; so does the end of the session.
+#[test]
+fn a_crash_and_the_end_of_a_session_forget_everything() {
+    let mut world = World::new(6);
+    let runtime = world.runtime();
+    let (rig, ino) = world.block_on(async {
+        let rig = Rig::new(runtime.clone(), Shape::SMALL).await;
+        rig.groups.begin_session(rig.volume.id, rig.session).await.expect("nothing to end");
+        let parent = rig.volume.root;
+        let mut kept = Ino(0);
+        for round in 0..2 {
+            let op = Op::Create { parent, name: name("file"), mode: 0o600, exclusive: true };
+            kept = told(&rig, op).await.expect("a new file").ino;
+            rig.done(Op::Release { ino: kept }).await.expect("it is open");
+            rig.done(Op::Unlink { parent, name: name("file") }).await.expect("it is there");
+            rig.checkpoint().await;
+            assert!(rig.attr(Op::GetAttr { ino: kept }).await.is_ok());
+            if round == 0 {
+                rig.groups.begin_session(rig.volume.id, rig.session).await.expect("the one before ends");
+                assert_eq!(rig.attr(Op::GetAttr { ino: kept }).await, Err(Kind::Stale));
+                assert_eq!(rig.groups.known_inodes(), 0);
+            }
+        }
+        rig.done(Op::SyncAll).await.expect("a healthy brick");
+        (rig, kept)
+    });
+    let mut after = World::from_image(6, world.crash_as(Survival::Nothing, &mut runtime::random::SplitMix(6)));
+    let runtime = after.runtime();
+    after.block_on(async {
+        let rig = rig.after_crash(runtime, 0).await;
+        assert_eq!(rig.attr(Op::GetAttr { ino }).await, Err(Kind::Stale));
+        rig.close().await;
+    });
+}
+
+/// Opens through the client's cache say that it may have pages; they are gone with the inode.
+#[test]
+fn pages_may_be_kept_from_the_first_open_until_the_inode_is_forgotten() {
+    let mut world = World::new(7);
+    let runtime = world.runtime();
+    world.block_on(async {
+        let rig = Rig::new(runtime, Shape::SMALL).await;
+        let ino = rig.create(rig.volume.root, "file").await.expect("a new file");
+        let lookup = || told(&rig, Op::Lookup { parent: rig.volume.root, name: name("file") });
+        lookup().await.expect("it is there");
+        let has = || rig.groups.may_have_pages(rig.volume.id, ino);
+        for (unkept, expected) in [(true, false), (false, true), (true, true)] {
+            let context = Context { keeps: true, unkept, ..rig.context() };
+            rig.call_as(&context, Op::Open { ino, truncate: false }, None).await.expect("it is there");
+            assert_eq!(has(), expected);
+        }
+        forget(&rig, ino, 1).await;
+        assert!(!has());
+        lookup().await.expect("it is there");
+        assert!(!has());
+        rig.close().await;
+    });
+}
