@@ -420,6 +420,7 @@ impl Brick {
                 figure("replay bytes now", store.replay_bytes()),
                 figure("checkpoints", self.groups.checkpoints()),
                 figure("overlay bytes", self.groups.overlay_bytes()),
+                figure("inodes known to the kernel", self.groups.known_inodes()),
                 figure("segments emptied by the cleaner", cleaner.emptied_segments),
                 figure("write delay ns per block", cleaner.client_delay_ns),
                 figure("bytes discarded", store.discarded_bytes()),
