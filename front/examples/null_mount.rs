@@ -92,7 +92,7 @@ fn main() -> Result<()> {
     let over_rings = arguments.next().is_some_and(|name| name == "uring");
     let brick = std::env::temp_dir().join(format!("sinter-null-{}", std::process::id()));
     std::fs::create_dir_all(&brick).expect("a temporary directory");
-    let options = runtime::real::Options::new(brick.clone(), 1 << 30, OP_NAMES);
+    let options = runtime::real::Options::new(runtime::real::Directory::open(&brick)?, 1 << 30, OP_NAMES);
     let (runtime, reactors) = runtime::real::start(options)?;
     let rings = over_rings.then(|| Rings::new(&runtime, &Entries::of(&runtime))).transpose()?;
     let mount = fuse::mount(&MountOptions { path, source: "null".into(), restrictions: Vec::new() }, rings)?;

@@ -134,7 +134,11 @@ fn warm_requests_allocate_nothing() {
     for name in ["mount", "brick"] {
         std::fs::create_dir_all(directory.join(name)).expect("a temporary directory");
     }
-    let options = runtime::real::Options::new(directory.join("brick"), 256 << 20, OP_NAMES);
+    let options = runtime::real::Options::new(
+        runtime::real::Directory::open(&directory.join("brick")).expect("ours"),
+        256 << 20,
+        OP_NAMES,
+    );
     let (runtime, reactors) = runtime::real::start(options).expect("the cores start");
     measure(&runtime, &directory);
     drop(reactors);

@@ -8,6 +8,7 @@ use rocksdb::statistics::Ticker;
 use rocksdb::{
     DB, ErrorKind, FlushOptions, ReadOptions, ReadTier, WaitForCompactOptions, WriteBatch, WriteOptions, properties,
 };
+use runtime::real::Directory;
 use std::path::Path;
 use std::sync::Mutex;
 use store::index::{Index, IndexEdit, MergeLeaf, Pair, Peeked};
@@ -25,31 +26,42 @@ pub struct RocksIndex {
     mark: Mutex<Mark>,
     direct: bool,
     read_only: bool,
+    /// What `database` reaches its files through; open, and held by nobody else, until that is closed.
+    _directory: Directory,
 }
 
 impl RocksIndex {
-    /// Opens the index in the directory `path`. `merge` lays patches over leaves; it must be associative and the same
+    /// Opens the index in the directory `path`; as `open_in`.
+    pub fn open(path: &Path, options: &Options, merge: MergeLeaf) -> Result<RocksIndex> {
+        let (parent, name) = Directory::of_file(path).map_err(|error| error.with(path.display()))?;
+        let name = name.to_str().ok_or_else(|| Error::new(Kind::Invalid, "an index has a name of letters"))?;
+        RocksIndex::open_in(&parent, name, options, merge)
+    }
+
+    /// Opens the index in a directory of another one. `merge` lays patches over leaves; it must be associative and the same
     /// for as long as the index lives. Blocks.
     ///
     /// Errors: `NotFound` without an index, `Exists` when a new one was asked for where one is, `Busy` when another
     /// process has it open, `Corrupt`, `Permission`, `NoSpace`, `Io`.
-    pub fn open(path: &Path, options: &Options, merge: MergeLeaf) -> Result<RocksIndex> {
-        place::prepare(path, options)?;
+    pub fn open_in(parent: &Directory, name: &str, options: &Options, merge: MergeLeaf) -> Result<RocksIndex> {
+        let directory = place::prepare(parent, name, options)?;
+        let shown = directory.path().to_path_buf();
         // Before RocksDB's own files: an index without a mark must not come to be.
-        let mark = if options.create { Mark::create(path) } else { Mark::open(path, options.read_only) };
-        let mark = mark.map_err(|error| error.with(path.display()))?;
-        let failed = |error| failure(Doing::Open, error).with(path.display());
-        let lacking = |error: Error| error.with(path.display());
+        let mark = if options.create { Mark::create(&directory) } else { Mark::open(&directory, options.read_only) };
+        let mark = mark.map_err(|error| error.with(shown.display()))?;
+        let failed = |error| failure(Doing::Open, error).with(shown.display());
+        let lacking = |error: Error| error.with(shown.display());
+        let path = directory.at("");
         if !options.create {
             // A look that changes nothing: opening to write deletes the tables that the manifest doesn't know, and with
             // them what a repair would need.
-            let (seen, ..) = open(path, &options.clone().read_only(), merge).map_err(failed)?;
+            let (seen, ..) = open(&path, &options.clone().read_only(), merge).map_err(failed)?;
             mark.check(seen.latest_sequence_number()).map_err(lacking)?;
         }
-        let (database, engine, direct) = open(path, options, merge).map_err(failed)?;
+        let (database, engine, direct) = open(&path, options, merge).map_err(failed)?;
         mark.check(database.latest_sequence_number()).map_err(lacking)?;
         let (peeking, mark, read_only) = (peeking(), Mutex::new(mark), options.read_only);
-        Ok(RocksIndex { database, options: engine, peeking, mark, direct, read_only })
+        Ok(RocksIndex { database, options: engine, peeking, mark, direct, read_only, _directory: directory })
     }
 
     /// True if the engine's own I/O bypasses the page cache.

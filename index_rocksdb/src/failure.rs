@@ -16,7 +16,15 @@ pub(crate) enum Doing {
 /// The product's error for one of RocksDB's; its text becomes the context.
 pub(crate) fn failure(doing: Doing, error: rocksdb::Error) -> Error {
     let kind = kind(doing, &error);
-    Error::new(kind, what(doing, kind)).with(error)
+    Error::new(kind, what(doing, kind)).with(without_descriptors(error.as_ref()))
+}
+
+/// RocksDB reaches its files through a descriptor of their directory, whose number tells nobody anything.
+fn without_descriptors(text: &str) -> String {
+    const THROUGH: &str = "/proc/self/fd/";
+    let mut parts = text.split(THROUGH);
+    let first = parts.next().unwrap_or_default().to_string();
+    parts.fold(first, |told, part| told + part.trim_start_matches(|c: char| c.is_ascii_digit()).trim_start_matches('/'))
 }
 
 fn kind(doing: Doing, error: &rocksdb::Error) -> Kind {
@@ -64,5 +72,17 @@ fn what(doing: Doing, kind: Kind) -> &'static str {
         (Doing::Read, _) => "the index can't be read: check its device",
         (Doing::Write | Doing::Persist, _) => "the index can't be written: check its device, then restart",
         (Doing::Settle, _) => "the index's compaction failed: check its device, then restart",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_are_named_without_the_way_to_them() {
+        let told = without_descriptors("While open /proc/self/fd/12/000004.sst: no; /proc/self/fd/7//CURRENT");
+        assert_eq!(told, "While open 000004.sst: no; CURRENT");
+        assert_eq!(without_descriptors("plain"), "plain");
     }
 }

@@ -4,7 +4,8 @@
 
 use base::checksum::{crc32c, crc32c_append};
 use base::{Error, Kind, Result};
-use std::path::Path;
+use runtime::real::{Access, Directory};
+use std::io::Read;
 
 const BLOCK_BYTES: usize = 32 << 10;
 const HEADER_BYTES: usize = 7;
@@ -12,11 +13,11 @@ const HEADER_BYTES: usize = 7;
 const TYPES: std::ops::RangeInclusive<u8> = 1..=4;
 
 /// Checks the manifest that `CURRENT` names, up to a tail that a crash may have torn. Errors: `Corrupt`, `Io`.
-pub(crate) fn check(directory: &Path) -> Result<()> {
-    let current = read(&directory.join("CURRENT"))?;
+pub(crate) fn check(directory: &Directory) -> Result<()> {
+    let current = read(directory, "CURRENT")?;
     let name = std::str::from_utf8(&current).ok().and_then(manifest_name);
     let name = name.ok_or_else(|| corrupt("the index's file CURRENT names no manifest: rebuild or replace it"))?;
-    let bytes = read(&directory.join(name))?;
+    let bytes = read(directory, name)?;
     match bytes.chunks(BLOCK_BYTES).try_for_each(check_block) {
         Ok(()) => Ok(()),
         Err(Broken) => Err(corrupt("the index's manifest contradicts its checksums: rebuild or replace it").with(name)),
@@ -61,17 +62,22 @@ fn masked(crc: u32) -> u32 {
     crc.rotate_right(15).wrapping_add(0xa282_ead8)
 }
 
-fn read(path: &Path) -> Result<Vec<u8>> {
-    std::fs::read(path).map_err(|error| {
-        let what = "the index's manifest can't be read: check its device and mode";
-        match error.raw_os_error() {
-            // The directory was seen to hold an index.
-            Some(2) => corrupt("the index has lost its manifest: rebuild or replace it"),
-            Some(errno) => Error::os(what, errno),
-            None => Error::new(Kind::Io, what).with(error),
+fn read(directory: &Directory, name: &str) -> Result<Vec<u8>> {
+    let mut file = directory.file(name, Access::Read).map_err(|error| match error.kind {
+        // The directory was seen to hold an index.
+        Kind::NotFound => {
+            let path = directory.path().join(name);
+            corrupt("the index has lost its manifest: rebuild or replace it").with(path.display())
         }
-        .with(path.display())
-    })
+        _ => error,
+    })?;
+    let mut bytes = Vec::new();
+    file.read_to_end(&mut bytes).map_err(|error| {
+        let what = "the index's manifest can't be read: check its device and mode";
+        let error = error.raw_os_error().map_or_else(|| Error::new(Kind::Io, what), |errno| Error::os(what, errno));
+        error.with(directory.path().join(name).display())
+    })?;
+    Ok(bytes)
 }
 
 fn corrupt(what: &'static str) -> Error {

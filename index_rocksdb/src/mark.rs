@@ -10,9 +10,9 @@
 
 use base::checksum::crc32c;
 use base::{Error, Kind, Result};
-use std::fs::{File, OpenOptions};
+use runtime::real::{Access, Directory};
+use std::fs::File;
 use std::os::unix::fs::FileExt;
-use std::path::Path;
 
 /// The file's name in the index's directory; RocksDB leaves names alone that it doesn't know.
 const NAME: &str = "PERSISTED";
@@ -59,27 +59,29 @@ pub(crate) struct Mark {
 
 impl Mark {
     /// Makes the file of a new index, durably; one that an attempt before left is overwritten.
-    pub(crate) fn create(directory: &Path) -> Result<Mark> {
-        let path = directory.join(NAME);
+    pub(crate) fn create(directory: &Directory) -> Result<Mark> {
+        let file = match directory.file(NAME, Access::Create) {
+            Err(error) if error.kind == Kind::Exists => directory.file(NAME, Access::Write),
+            made => made,
+        }?;
         let make = || {
-            let file = OpenOptions::new().read(true).write(true).create(true).truncate(true).open(&path)?;
+            file.set_len(0)?;
             for turn in 0..SLOTS {
                 file.write_all_at(&Slot { turn, sequence: 0 }.encode(), turn * SLOT_STRIDE_BYTES)?;
             }
             file.sync_all()?;
-            File::open(directory)?.sync_all()?;
-            Ok(file)
+            directory.sync()
         };
-        let file = make().map_err(|error| failed("the index's mark can't be made: check its directory", error))?;
+        make().map_err(|error| failed("the index's mark can't be made: check its directory", error))?;
         Ok(Mark { file, last: Slot { turn: SLOTS - 1, sequence: 0 } })
     }
 
     /// Opens the file of an existing index. Errors: `Corrupt` when it is gone or neither slot is whole.
-    pub(crate) fn open(directory: &Path, read_only: bool) -> Result<Mark> {
+    pub(crate) fn open(directory: &Directory, read_only: bool) -> Result<Mark> {
         let lost = || Error::new(Kind::Corrupt, "the index has lost its file PERSISTED: rebuild or replace it");
-        let file = match OpenOptions::new().read(true).write(!read_only).open(directory.join(NAME)) {
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Err(lost()),
-            other => other.map_err(|error| failed("the index's mark can't be opened: check its mode", error))?,
+        let file = match directory.file(NAME, if read_only { Access::Read } else { Access::Write }) {
+            Err(error) if error.kind == Kind::NotFound => return Err(lost()),
+            opened => opened?,
         };
         let mut bytes = [0; SLOT_BYTES];
         let slots = (0..SLOTS).filter_map(|slot| {

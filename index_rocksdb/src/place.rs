@@ -1,8 +1,10 @@
-//! The directory before RocksDB sees it: RocksDB would make what is missing and delete tables that it doesn't know.
+//! The directory before RocksDB sees it: RocksDB would make what is missing and delete tables that it doesn't know. And it
+//! opens its files by their paths: nobody else may be able to put links among them.
 
 use crate::{Options, manifest};
 use base::{Error, Kind, Result};
-use std::fs::{self, File};
+use runtime::real::Directory;
+use std::fs;
 use std::io;
 use std::path::Path;
 
@@ -18,15 +20,21 @@ enum Found {
     Remains,
 }
 
-/// Checks that the directory fits the options; makes it, durably, for a new index.
-pub(crate) fn prepare(path: &Path, options: &Options) -> Result<()> {
+/// Opens the directory and checks that it fits the options; makes it, durably, for a new index.
+pub(crate) fn prepare(parent: &Directory, name: &str, options: &Options) -> Result<Directory> {
+    let path = parent.path().join(name);
     if options.create && options.read_only {
         return Err(Error::new(Kind::Invalid, "a new index can't be read-only"));
     }
-    match (look(path)?, options.create) {
-        (Found::Index, false) => manifest::check(path),
+    let opened = match parent.child(name) {
+        Err(error) if error.kind == Kind::NotFound => None,
+        opened => Some(opened?),
+    };
+    let found = opened.as_ref().map_or(Ok(Found::Absent), look)?;
+    match (found, options.create) {
+        (Found::Index, false) => Ok(()),
         (Found::Empty, true) => Ok(()),
-        (Found::Absent, true) => make(path),
+        (Found::Absent, true) => make(parent, name),
         (Found::Absent, false) => Err(Error::new(Kind::NotFound, "no index here: format the brick first")),
         (Found::Empty, false) => {
             Err(Error::new(Kind::NotFound, "the directory holds no index: format the brick first"))
@@ -41,22 +49,26 @@ pub(crate) fn prepare(path: &Path, options: &Options) -> Result<()> {
             "parts of a damaged index are here: save or remove them, or name another directory",
         )),
     }
-    .map_err(|error| error.with(path.display()))
+    .map_err(|error| error.with(path.display()))?;
+    let directory = opened.map_or_else(|| parent.child(name), Ok)?;
+    directory.check_regular()?;
+    if !options.create {
+        manifest::check(&directory).map_err(|error| error.with(path.display()))?;
+    }
+    // RocksDB's own lock says nothing within one process.
+    if !options.read_only && !directory.hold()? {
+        let what = "the index is open in another process: stop that one first";
+        return Err(Error::new(Kind::Busy, what).with(path.display()));
+    }
+    Ok(directory)
 }
 
-fn look(path: &Path) -> Result<Found> {
-    let entries = match fs::read_dir(path) {
-        Ok(entries) => entries,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Found::Absent),
-        Err(error) => {
-            return Err(refused("the index's directory can't be listed: check its owner and mode", path, &error));
-        }
-    };
+fn look(directory: &Directory) -> Result<Found> {
+    let failed =
+        |error: io::Error| refused("the index's directory can't be listed: check its device", directory.path(), &error);
     let mut remains = false;
-    for entry in entries {
-        let entry =
-            entry.map_err(|error| refused("the index's directory can't be listed: check its device", path, &error))?;
-        let name = entry.file_name();
+    for entry in fs::read_dir(directory.at("")).map_err(failed)? {
+        let name = entry.map_err(failed)?.file_name();
         let name = name.to_string_lossy();
         if name == "CURRENT" {
             return Ok(Found::Index);
@@ -67,14 +79,10 @@ fn look(path: &Path) -> Result<Found> {
 }
 
 /// Makes the directory and syncs its parent: the index's own files are worth nothing if their directory is lost.
-fn make(path: &Path) -> Result<()> {
-    let sync_parent = || match path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
-        Some(parent) => File::open(parent)?.sync_all(),
-        None => File::open(".")?.sync_all(),
-    };
-    let made = fs::create_dir(path).and_then(|()| sync_parent());
-    made.map_err(|error| {
-        refused("the index's directory can't be made: make its parent first, or check its mode", path, &error)
+fn make(parent: &Directory, name: &str) -> Result<()> {
+    fs::create_dir(parent.at(name)).and_then(|()| parent.sync()).map_err(|error| {
+        let path = parent.path().join(name);
+        refused("the index's directory can't be made: check the mode of the one above", &path, &error)
     })
 }
 

@@ -9,7 +9,7 @@ use crate::mark::Mark;
 use crate::{Options, place};
 use base::{Kind, Result};
 use rocksdb::{DB, DBRawIterator};
-use std::path::Path;
+use runtime::real::Directory;
 use store::index::{Index, IndexEdit, MergeLeaf};
 use store::repair::gaps::Gap;
 
@@ -27,15 +27,16 @@ pub struct Salvaged {
     pub gaps: Vec<Gap>,
 }
 
-/// Copies all rows of the index in `from` that can be read into a new one in `to`, durably. `from` stays as it is, and
+/// Copies all rows of the index `from` that can be read into a new one `to` in the same directory, durably. `from` stays as it is, and
 /// nobody has it open to write. Blocks. Errors: `Corrupt` if it can't even be opened; as `RocksIndex::open` for the new one.
-pub fn salvage(from: &Path, to: &Path, options: &Options, merge: MergeLeaf) -> Result<Salvaged> {
+pub fn salvage(parent: &Directory, from: &str, to: &str, options: &Options, merge: MergeLeaf) -> Result<Salvaged> {
     let read = Options { create: false, ..options.clone().read_only() };
-    place::prepare(from, &read)?;
-    let mark = Mark::open(from, true)?;
-    let (old, ..) = open(from, &read, merge).map_err(|error| failure(Doing::Open, error).with(from.display()))?;
+    let directory = place::prepare(parent, from, &read)?;
+    let mark = Mark::open(&directory, true)?;
+    let (old, ..) = open(&directory.at(""), &read, merge)
+        .map_err(|error| failure(Doing::Open, error).with(directory.path().display()))?;
     mark.check(old.latest_sequence_number())?;
-    let new = RocksIndex::open(to, &Options { read_only: false, ..options.clone().create() }, merge)?;
+    let new = RocksIndex::open_in(parent, to, &Options { read_only: false, ..options.clone().create() }, merge)?;
     let mut copy = Copy { old: &old, new: &new, edits: Vec::new(), salvaged: Salvaged::default() };
     copy.all()?;
     let salvaged = copy.salvaged;

@@ -3,6 +3,7 @@
 use crate::{Options, RocksIndex, salvage};
 use base::{Kind, Result};
 use runtime::random::SplitMix;
+use runtime::real::Directory;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -212,6 +213,26 @@ fn a_missing_or_unfit_directory_is_named() {
     fs::remove_file(scratch.index().join("CURRENT")).expect("writable");
     refused(&scratch.index(), &open, Kind::Corrupt);
     refused(&scratch.index(), &open.create(), Kind::Exists);
+}
+
+#[test]
+fn a_link_in_the_index_is_not_followed() {
+    let scratch = Scratch::new("links");
+    drop(create(&scratch.index()));
+    let victim = scratch.0.join("victim");
+    fs::write(&victim, "precious").expect("writable");
+    for name in ["LOG", "PERSISTED", "000099.sst", "CURRENT"] {
+        let (path, away) = (scratch.index().join(name), scratch.0.join("away"));
+        let had = fs::rename(&path, &away).is_ok();
+        std::os::unix::fs::symlink(&victim, &path).expect("writable");
+        assert_eq!(refusal(&scratch.index(), &Options::new(CACHE_BYTES)).kind, Kind::Permission, "{name}");
+        fs::remove_file(&path).expect("writable");
+        if had {
+            fs::rename(&away, &path).expect("writable");
+        }
+    }
+    assert_eq!(fs::read_to_string(&victim).expect("readable"), "precious");
+    reopen(&scratch.index()).expect("nothing was changed");
 }
 
 #[test]
@@ -534,6 +555,7 @@ fn what_can_be_read_of_a_damaged_index_is_salvaged() {
     assert_eq!(tables.len(), 2);
     let healthy: Vec<_> = tables.iter().map(|table| fs::read(table).expect("readable")).collect();
     let new = scratch.0.join("new");
+    let home = Directory::open(&scratch.0).expect("ours");
     let mut random = SplitMix(5);
     let (mut whole, mut gaps, mut refused, mut lost, mut rows) = (0, 0, 0, 0, 0);
     for round in 0..60 {
@@ -546,7 +568,7 @@ fn what_can_be_read_of_a_damaged_index_is_salvaged() {
             fs::write(table, bytes).expect("writable");
         }
         let _ = fs::remove_dir_all(&new);
-        let salvaged = match salvage(&scratch.index(), &new, &Options::new(CACHE_BYTES), lay) {
+        let salvaged = match salvage(&home, "index", "new", &Options::new(CACHE_BYTES), lay) {
             Ok(salvaged) => salvaged,
             Err(error) => {
                 assert_eq!(error.kind, Kind::Corrupt, "{error}");

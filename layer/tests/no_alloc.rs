@@ -274,7 +274,10 @@ fn of_requests(sites: &Sites) -> bool {
 fn a_warm_request_allocates_nothing() {
     let directory = std::env::temp_dir().join(format!("sinter-no-alloc-stack-{}", std::process::id()));
     std::fs::create_dir(&directory).expect("the temporary directory can be written");
-    let options = real::Options { cores: Some(1), ..real::Options::new(directory.clone(), 256 << 20, &[]) };
+    let options = real::Options {
+        cores: Some(1),
+        ..real::Options::new(real::Directory::open(&directory).expect("ours"), 256 << 20, &[])
+    };
     let (runtime, reactors) = real::start(options).expect("io_uring works here");
     let results = reactors.run(0, move || measure(runtime)).expect("the core runs");
     reactors.stop();

@@ -14,7 +14,7 @@ use front::fuse::{Entries, Identity, MountOptions, OP_NAMES, Rings, Serving};
 use group::{Class, Context, Groups};
 use index_rocksdb::{RocksIndex, Salvaged};
 use layer::Stack;
-use runtime::real::{self, Reactors};
+use runtime::real::{self, Directory, Reactors};
 use runtime::{Ledger, Runtime, Span, tasks};
 use std::path::Path;
 use std::sync::{Arc, Mutex};
@@ -81,8 +81,8 @@ fn buffer_shares(memory_max: u64) -> (u64, u64) {
     (buffers, both - buffers)
 }
 
-fn start(data: &Path, device: Option<&Path>, memory_max: u64, read_only: bool) -> Result<(Runtime, Reactors)> {
-    let mut options = real::Options::new(data.to_path_buf(), buffer_shares(memory_max).0, OP_NAMES);
+fn start(data: &Directory, device: Option<&Path>, memory_max: u64, read_only: bool) -> Result<(Runtime, Reactors)> {
+    let mut options = real::Options::new(data.clone(), buffer_shares(memory_max).0, OP_NAMES);
     options.read_only = read_only;
     options.device = device.map(Path::to_path_buf);
     #[cfg(feature = "seeded-bugs")]
@@ -102,13 +102,13 @@ where
 
 /// Formats the directory unless it is a brick already.
 fn format_if_new(
-    data: &Path,
+    data: &Directory,
     geometry: &Geometry,
     foreign: Foreign,
     (runtime, reactors): (&Runtime, &Reactors),
     tell: &Tell,
 ) -> Result<Option<Formatted>, Failure> {
-    let failed = |error: Error| Failure::of(format!("can't format {}", data.display()), &error);
+    let failed = |error: Error| Failure::of(format!("can't format {}", data.path().display()), &error);
     let world = runtime.clone();
     let again = match on_core(reactors, move || async move { look(&world).await }).map_err(failed)? {
         Found::Brick(_) => return Ok(None),
@@ -126,7 +126,7 @@ fn format_if_new(
         device: geometry.device.as_ref().map(|_| foreign),
         ..FormatOptions::default()
     };
-    let (world, path, device) = (runtime.clone(), data.to_path_buf(), geometry.device.clone());
+    let (world, path, device) = (runtime.clone(), data.clone(), geometry.device.clone());
     tell(Step::begin("superblock"));
     let tell = tell.clone();
     let superblock = on_core(reactors, move || async move {
@@ -134,7 +134,7 @@ fn format_if_new(
         let beside = move || {
             tell(Step::begin("empty index"));
             directory::link_device(&path, device.as_deref())?;
-            new_index(&path.join(INDEX))
+            new_index(&path)
         };
         format_brick(&world, options, async move || tasks::run_blocking(&*tasks, beside).await).await
     });
@@ -144,34 +144,36 @@ fn format_if_new(
 }
 
 /// A format ends before the first segment is made: who has one has no superblock any more.
-fn unreadable(data: &Path) -> Failure {
-    let text = format!("{} holds segments, but both copies of its superblock are unreadable", data.display());
+fn unreadable(data: &Directory) -> Failure {
+    let text = format!("{} holds segments, but both copies of its superblock are unreadable", data.path().display());
     Failure::new(Exit::Corrupt, text).next("keep a copy of the brick, and restore from a backup")
 }
 
 /// Makes an empty index. What is there is of a format that was interrupted: the superblock says so.
-fn new_index(path: &Path) -> Result<()> {
-    crate::directory::remove_tree(path).map_err(|error| {
+fn new_index(data: &Directory) -> Result<()> {
+    directory::remove_tree(&data.at(INDEX)).map_err(|error| {
         let errno = error.raw_os_error().unwrap_or(libc::EIO);
-        Error::os("the index of an interrupted format can't be removed", errno).with(path.display())
+        let what = "the index of an interrupted format can't be removed";
+        Error::os(what, errno).with(data.path().join(INDEX).display())
     })?;
-    RocksIndex::open(path, &index_rocksdb::Options::new(FORMAT_CACHE_BYTES).create(), merge)?.persist()
+    let options = index_rocksdb::Options::new(FORMAT_CACHE_BYTES).create();
+    RocksIndex::open_in(data, INDEX, &options, merge)?.persist()
 }
 
 /// Makes a brick. Errors: it is one already; what formatting says.
 pub fn format(
-    data: &Path,
+    data: &Directory,
     geometry: &Geometry,
     force: bool,
     memory_max: u64,
     tell: &Tell,
 ) -> Result<Formatted, Failure> {
-    let failed = |error: Error| Failure::of(format!("can't format {}", data.display()), &error);
+    let failed = |error: Error| Failure::of(format!("can't format {}", data.path().display()), &error);
     let (runtime, reactors) = start(data, geometry.device.as_deref(), memory_max, false).map_err(failed)?;
     let foreign = if force { Foreign::Destroy } else { Foreign::Keep };
     let formatted = format_if_new(data, geometry, foreign, (&runtime, &reactors), tell)?;
     formatted.ok_or_else(|| {
-        let failure = Failure::new(Exit::Failed, format!("{} is a brick already", data.display()));
+        let failure = Failure::new(Exit::Failed, format!("{} is a brick already", data.path().display()));
         failure.next("start it with `sinter up` or `sinter serve`, or give another directory")
     })
 }
@@ -180,13 +182,13 @@ impl Brick {
     /// Opens a brick: replays its log and makes it ready for requests. `device`: where its block device is now, if
     /// somebody said so; it is remembered once it has proved to be the brick's.
     pub fn open(
-        data: &Path,
+        data: &Directory,
         if_new: IfNew<'_>,
         device: Option<&Path>,
         memory_max: u64,
         tell: Tell,
     ) -> Result<Brick, Failure> {
-        let failed = |error: Error| Failure::of(format!("can't open the brick {}", data.display()), &error);
+        let failed = |error: Error| Failure::of(format!("can't open the brick {}", data.path().display()), &error);
         let (runtime, reactors) = start(data, device, memory_max, false).map_err(failed)?;
         let formatted = match if_new {
             IfNew::Format(geometry) => format_if_new(data, geometry, Foreign::Keep, (&runtime, &reactors), &tell)?,
@@ -231,9 +233,11 @@ fn index_options(memory_max: u64) -> index_rocksdb::Options {
 }
 
 /// Opens the index of a brick; its superblock says that it has one.
-fn open_index(data: &Path, options: index_rocksdb::Options) -> Result<Arc<dyn Index>> {
-    let index = RocksIndex::open(&data.join(INDEX), &options, merge).map_err(|error| match error.kind {
-        Kind::NotFound => Error::new(Kind::Corrupt, "the brick has lost its index").with(data.join(INDEX).display()),
+fn open_index(data: &Directory, options: index_rocksdb::Options) -> Result<Arc<dyn Index>> {
+    let index = RocksIndex::open_in(data, INDEX, &options, merge).map_err(|error| match error.kind {
+        Kind::NotFound => {
+            Error::new(Kind::Corrupt, "the brick has lost its index").with(data.path().join(INDEX).display())
+        }
         _ => error,
     })?;
     Ok(Arc::new(index))
@@ -483,8 +487,8 @@ fn warnings(store: &store::Store, size_bytes: u64, free_bytes: u64) -> Vec<Strin
 }
 
 /// Reads a whole brick that nobody serves, and changes nothing.
-pub fn check(data: &Path, memory_max: u64, tell: Tell) -> Result<Report, Failure> {
-    let failed = |error: Error| Failure::of(format!("can't check {}", data.display()), &error);
+pub fn check(data: &Directory, memory_max: u64, tell: Tell) -> Result<Report, Failure> {
+    let failed = |error: Error| Failure::of(format!("can't check {}", data.path().display()), &error);
     let (runtime, reactors) = start(data, None, memory_max, true).map_err(failed)?;
     check_superblock(&runtime, &reactors).map_err(failed)?;
     let index = open_index(data, index_options(memory_max).read_only()).map_err(failed)?;
@@ -498,8 +502,8 @@ pub fn check(data: &Path, memory_max: u64, tell: Tell) -> Result<Report, Failure
 
 /// Repairs a brick that nobody serves, as far as that is safe with what the log still holds. Errors: the brick is in use,
 /// or can't be read.
-pub fn repair(data: &Path, depth: Depth, memory_max: u64, tell: Tell) -> Result<Repaired, Failure> {
-    let failed = |error: Error| Failure::of(format!("can't repair {}", data.display()), &error);
+pub fn repair(data: &Directory, depth: Depth, memory_max: u64, tell: Tell) -> Result<Repaired, Failure> {
+    let failed = |error: Error| Failure::of(format!("can't repair {}", data.path().display()), &error);
     let (runtime, reactors) = start(data, None, memory_max, false).map_err(failed)?;
     check_superblock(&runtime, &reactors).map_err(failed)?;
     let index = open_index(data, index_options(memory_max)).map_err(failed)?;
@@ -512,29 +516,29 @@ pub fn repair(data: &Path, depth: Depth, memory_max: u64, tell: Tell) -> Result<
 
 /// Copies what can still be read of a damaged index into `to`; what that leaves out. Errors: the brick is in use; its index
 /// can't even be opened.
-pub fn salvage(data: &Path, to: &Path, memory_max: u64) -> Result<Salvaged, Failure> {
-    let failed = |error: Error| Failure::of(format!("can't read what is left of {}", data.display()), &error);
+pub fn salvage(data: &Directory, to: &str, memory_max: u64) -> Result<Salvaged, Failure> {
+    let failed = |error: Error| Failure::of(format!("can't read what is left of {}", data.path().display()), &error);
     // Held meanwhile: nobody else has the brick open.
     let (runtime, reactors) = start(data, None, memory_max, false).map_err(failed)?;
     check_superblock(&runtime, &reactors).map_err(failed)?;
-    index_rocksdb::salvage(&data.join(INDEX), to, &index_options(memory_max), merge).map_err(failed)
+    index_rocksdb::salvage(data, INDEX, to, &index_options(memory_max), merge).map_err(failed)
 }
 
 /// Has the log replayed, and what was left half-done completed: afterwards the index holds all.
-pub fn settle(data: &Path, memory_max: u64, tell: Tell) -> Result<(), Failure> {
+pub fn settle(data: &Directory, memory_max: u64, tell: Tell) -> Result<(), Failure> {
     let brick = Brick::open(data, IfNew::Refuse, None, memory_max, tell)?;
-    brick.close().map_err(|error| Failure::of(format!("brick {}", data.display()), &error))
+    brick.close().map_err(|error| Failure::of(format!("brick {}", data.path().display()), &error))
 }
 
 /// Answers one request on a brick that no daemon serves.
-pub fn answer_offline(data: &Path, request: Request, memory_max: u64) -> Result<Answer, Failure> {
+pub fn answer_offline(data: &Directory, request: Request, memory_max: u64) -> Result<Answer, Failure> {
     let progress = Progress::new("opening the brick", None);
     let brick = Brick::open(data, IfNew::Refuse, None, memory_max, progress.tell())?;
     progress.clear();
     brick.warnings().iter().for_each(|warning| say(warning));
     let answer = answer(&brick, request);
     let closed = brick.close();
-    let failed = |error: Error| Failure::of(format!("brick {}", data.display()), &error);
+    let failed = |error: Error| Failure::of(format!("brick {}", data.path().display()), &error);
     closed.map_err(failed)?;
     answer.map_err(failed)
 }

@@ -10,6 +10,7 @@ use crate::host::{self, Signals};
 use crate::notify::Notifier;
 use base::{Error, Kind, Name, Result};
 use front::fuse::{MountOptions, Restriction, Serving, Transport, Unmounted};
+use runtime::real::Directory;
 use runtime::seeded::{Bug, active};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
@@ -81,7 +82,7 @@ impl Running {
     /// Starts the admin socket and the watch for signals. `signals` was made before any thread.
     pub fn start(
         brick: Brick,
-        data: &Path,
+        data: &Directory,
         transport: cli::Transport,
         mut signals: Signals,
     ) -> Result<Running, Failure> {
@@ -104,8 +105,9 @@ impl Running {
             changing: Mutex::default(),
             events: sender,
         });
-        let server = Server::start(data, daemon.clone())
-            .map_err(|error| Failure::io(format!("can't make the admin socket in {}", data.display()), &error))?;
+        let server = Server::start(data, daemon.clone()).map_err(|error| {
+            Failure::io(format!("can't make the admin socket in {}", data.path().display()), &error)
+        })?;
         Ok(Running { daemon, server, events, notifier: Notifier::from_environment() })
     }
 

@@ -1,17 +1,20 @@
-//! The directory that is or becomes a brick, before it is opened: it exists, and nothing of somebody else's is in it.
+//! The directory that is or becomes a brick, before it is opened: it exists, nobody else can change what is in it, and
+//! nothing of somebody else's is. It is opened once, and all that is in it is reached through its descriptor.
 
+use crate::assembly::INDEX;
 use crate::failure::{Exit, Failure};
-use base::{Error, Result as Outcome};
+use base::{Error, Kind, Result as Outcome};
+use runtime::real::{Access, Directory};
 use std::fs::File;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 /// What may lie in a directory that becomes a brick: the lock, the remains of a format that was interrupted, a socket
 /// of a killed daemon, and what a file system brings along.
-const INNOCENT: [&str; 5] = ["lock", "superblock", crate::assembly::INDEX, crate::admin::SOCKET, "lost+found"];
+const INNOCENT: [&str; 5] = ["lock", "superblock", INDEX, crate::admin::SOCKET, "lost+found"];
 
-/// The directory's path without links; makes it if only its last component is missing.
-pub fn make(data: &Path) -> Result<PathBuf, Failure> {
+/// Opens the directory; makes it if only its last component is missing.
+pub fn make(data: &Path) -> Result<Directory, Failure> {
     match std::fs::create_dir(data) {
         Ok(()) => sync_parent(data)?,
         Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
@@ -25,21 +28,27 @@ pub fn make(data: &Path) -> Result<PathBuf, Failure> {
     existing(data)
 }
 
-/// The directory's path without links; it must exist.
-pub fn existing(data: &Path) -> Result<PathBuf, Failure> {
+/// Opens the directory; it must exist.
+pub fn existing(data: &Path) -> Result<Directory, Failure> {
     let shown = data.display();
-    let path = data.canonicalize().map_err(|error| match error.kind() {
-        ErrorKind::NotFound => {
+    Directory::open(data).map_err(|error| match error.kind {
+        Kind::NotFound => {
             let failure = Failure::new(Exit::Usage, format!("{shown} does not exist"));
             failure.next(format!("check the path; `sinter format {shown}` makes a brick"))
         }
-        _ => Failure::io(format!("can't open {shown}"), &error),
-    })?;
-    if !path.is_dir() {
-        let failure = Failure::new(Exit::Usage, format!("{shown} is not a directory"));
-        return Err(failure.next("give the directory of a brick, or an empty one"));
-    }
-    Ok(path)
+        Kind::NotDirectory => {
+            let failure = Failure::new(Exit::Usage, format!("{shown} is not a directory ({error})"));
+            failure.next("give the directory of a brick, or an empty one")
+        }
+        _ => Failure::of(format!("can't use {shown}"), &error),
+    })
+}
+
+/// Opens a file that somebody named, such as a config file or a log, as those of a brick are opened. Errors: as
+/// `Directory::file`.
+pub fn named_file(path: &Path, access: Access) -> Outcome<File> {
+    let (directory, name) = Directory::of_file(path)?;
+    directory.file(name, access)
 }
 
 /// A new brick must survive a crash with its name.
@@ -56,12 +65,12 @@ const DEVICE: &str = runtime::disk::DEVICE;
 const DEVICE_NEW: &str = "device.new";
 
 /// Has the directory say durably where the block device is, or that there is none.
-pub fn link_device(data: &Path, device: Option<&Path>) -> Outcome<()> {
+pub fn link_device(data: &Directory, device: Option<&Path>) -> Outcome<()> {
     let failed = |error: std::io::Error| {
         let errno = error.raw_os_error().unwrap_or(libc::EIO);
-        Error::os("the link to the block device can't be made", errno).with(data.join(DEVICE).display())
+        Error::os("the link to the block device can't be made", errno).with(data.path().join(DEVICE).display())
     };
-    let gone = |name: &str| match std::fs::remove_file(data.join(name)) {
+    let gone = |name: &str| match std::fs::remove_file(data.at(name)) {
         Err(error) if error.kind() != ErrorKind::NotFound => Err(failed(error)),
         _ => Ok(()),
     };
@@ -70,36 +79,46 @@ pub fn link_device(data: &Path, device: Option<&Path>) -> Outcome<()> {
         None => gone(DEVICE)?,
         Some(device) => {
             let device = std::path::absolute(device).map_err(failed)?;
-            std::os::unix::fs::symlink(device, data.join(DEVICE_NEW)).map_err(failed)?;
-            std::fs::rename(data.join(DEVICE_NEW), data.join(DEVICE)).map_err(failed)?;
+            std::os::unix::fs::symlink(device, data.at(DEVICE_NEW)).map_err(failed)?;
+            std::fs::rename(data.at(DEVICE_NEW), data.at(DEVICE)).map_err(failed)?;
         }
     }
-    File::open(data).and_then(|directory| directory.sync_all()).map_err(failed)
+    data.sync().map_err(failed)
 }
 
 /// Keeps the index as it is now under a name of its own, durably; its path. Tables never change once they are written:
 /// they are linked, and take no room as long as both are there.
-pub fn keep_index(data: &Path) -> Result<PathBuf, Failure> {
-    let index = data.join(crate::assembly::INDEX);
-    let name = |number: u32| data.join(format!("{}.before-repair-{number}", crate::assembly::INDEX));
-    let copy = (1..).map(name).find(|path| !path.exists()).expect("there are more numbers than copies");
-    let copied = (|| {
-        std::fs::create_dir(&copy)?;
-        for entry in std::fs::read_dir(&index)? {
+pub fn keep_index(data: &Directory) -> Result<PathBuf, Failure> {
+    let index = data.child(INDEX).map_err(|error| Failure::of("can't keep a copy of the index", &error))?;
+    let mut numbers = 1u32..;
+    let name = loop {
+        let number = numbers.next().expect("there are more numbers than copies");
+        let name = format!("{INDEX}.before-repair-{number}");
+        match std::fs::create_dir(data.at(&name)) {
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+            made => break made.map(|()| name),
+        }
+    };
+    let copied = name.and_then(|name| {
+        let copy = data.at(&name);
+        for entry in std::fs::read_dir(index.at(""))? {
             let entry = entry?;
             let (from, to) = (entry.path(), copy.join(entry.file_name()));
             if from.extension().is_none_or(|kind| kind != "sst") || std::fs::hard_link(&from, &to).is_err() {
-                std::fs::copy(&from, &to)?;
-                File::open(&to)?.sync_all()?;
+                let mut from = index.file(entry.file_name(), Access::Read).map_err(std::io::Error::other)?;
+                let mut to = File::create_new(&to)?;
+                std::io::copy(&mut from, &mut to)?;
+                to.sync_all()?;
             }
         }
         File::open(&copy)?.sync_all()?;
-        File::open(data)?.sync_all()
-    })();
-    copied.map_err(|error| {
-        Failure::io(format!("can't keep a copy of {}; nothing was changed", index.display()), &error)
+        data.sync()?;
+        Ok(name)
+    });
+    let name = copied.map_err(|error| {
+        Failure::io(format!("can't keep a copy of {}; nothing was changed", index.path().display()), &error)
     })?;
-    Ok(copy)
+    Ok(data.path().join(name))
 }
 
 /// Removes a directory with all that is in it, if it is there.
@@ -111,28 +130,28 @@ pub fn remove_tree(path: &Path) -> std::io::Result<()> {
 }
 
 /// Has an index that was made beside it take the place of the brick's; the brick keeps a copy of that (`keep_index`).
-pub fn replace_index(data: &Path, new: &Path) -> Result<(), Failure> {
-    let index = data.join(crate::assembly::INDEX);
-    let old = data.join(format!("{}.damaged", crate::assembly::INDEX));
+pub fn replace_index(data: &Directory, new: &str) -> Result<(), Failure> {
+    let (index, old) = (data.at(INDEX), data.at(format!("{INDEX}.damaged")));
     let replaced = (|| {
         remove_tree(&old)?;
         std::fs::rename(&index, &old)?;
-        std::fs::rename(new, &index)?;
-        File::open(data)?.sync_all()?;
+        std::fs::rename(data.at(new), &index)?;
+        data.sync()?;
         remove_tree(&old)
     })();
-    replaced.map_err(|error| Failure::io(format!("can't replace {}", index.display()), &error))
+    replaced.map_err(|error| Failure::io(format!("can't replace {}", data.path().join(INDEX).display()), &error))
 }
 
 /// Refuses a directory that holds something that no format left there; `again`: one was begun there.
-pub fn check_empty(data: &Path, again: bool) -> Result<(), Failure> {
-    let failed = |error: std::io::Error| Failure::io(format!("can't list {}", data.display()), &error);
-    for entry in std::fs::read_dir(data).map_err(failed)? {
+pub fn check_empty(data: &Directory, again: bool) -> Result<(), Failure> {
+    let shown = data.path().display();
+    let failed = |error: std::io::Error| Failure::io(format!("can't list {shown}"), &error);
+    for entry in std::fs::read_dir(data.at("")).map_err(failed)? {
         let entry = entry.map_err(failed)?;
         let name = entry.file_name();
         let link = again && (name == DEVICE || name == DEVICE_NEW) && entry.file_type().is_ok_and(|it| it.is_symlink());
         if !link && !INNOCENT.iter().any(|innocent| name == *innocent) {
-            let text = format!("{} is neither empty nor a brick: it holds {}", data.display(), name.to_string_lossy());
+            let text = format!("{shown} is neither empty nor a brick: it holds {}", name.to_string_lossy());
             return Err(Failure::new(Exit::Failed, text).next("give an empty directory"));
         }
     }
@@ -148,7 +167,8 @@ mod tests {
     fn only_the_last_component_is_made() {
         let scratch = Scratch::new();
         let data = scratch.path().join("brick");
-        assert_eq!(make(&data).expect("made"), make(&data).expect("there already"));
+        let made = make(&data).expect("made");
+        assert_eq!(made.path(), make(&data).expect("there already").path());
         let deep = make(&scratch.path().join("a/b")).expect_err("the parent is missing");
         assert_eq!(deep.exit, Exit::Usage);
         assert!(deep.to_string().contains("mkdir -p"), "{deep}");
@@ -162,26 +182,28 @@ mod tests {
     #[test]
     fn the_device_is_linked_again_and_again() {
         let scratch = Scratch::new();
+        let data = existing(scratch.path()).expect("ours");
         let there = || std::fs::read_link(scratch.path().join(DEVICE)).ok();
         for path in ["/dev/one", "/dev/two"] {
-            link_device(scratch.path(), Some(Path::new(path))).expect("writable");
+            link_device(&data, Some(Path::new(path))).expect("writable");
             assert_eq!(there().as_deref(), Some(Path::new(path)));
         }
-        assert!(check_empty(scratch.path(), true).is_ok(), "a format left it");
-        assert!(check_empty(scratch.path(), false).is_err(), "nobody knows whose it is");
-        link_device(scratch.path(), None).expect("writable");
+        assert!(check_empty(&data, true).is_ok(), "a format left it");
+        assert!(check_empty(&data, false).is_err(), "nobody knows whose it is");
+        link_device(&data, None).expect("writable");
         assert_eq!(there(), None);
     }
 
     #[test]
     fn the_index_is_kept_as_it_was() {
         let scratch = Scratch::new();
+        let data = existing(scratch.path()).expect("ours");
         let index = scratch.path().join("index");
         std::fs::create_dir(&index).expect("writable");
         for (name, text) in [("1.sst", "table"), ("CURRENT", "before")] {
             std::fs::write(index.join(name), text).expect("writable");
         }
-        let copies = [(); 2].map(|()| keep_index(scratch.path()).expect("there is room"));
+        let copies = [(); 2].map(|()| keep_index(&data).expect("there is room"));
         assert_ne!(copies[0], copies[1]);
         std::fs::write(index.join("CURRENT"), "after").expect("writable");
         std::fs::remove_file(index.join("1.sst")).expect("it is there");
@@ -194,13 +216,14 @@ mod tests {
     #[test]
     fn what_is_somebody_elses_is_refused() {
         let scratch = Scratch::new();
-        assert!(check_empty(scratch.path(), false).is_ok());
+        let data = existing(scratch.path()).expect("ours");
+        assert!(check_empty(&data, false).is_ok());
         for innocent in ["lock", "index"] {
             std::fs::create_dir(scratch.path().join(innocent)).expect("writable");
         }
-        assert!(check_empty(scratch.path(), false).is_ok());
+        assert!(check_empty(&data, false).is_ok());
         std::fs::create_dir(scratch.path().join("photos")).expect("writable");
-        let refused = check_empty(scratch.path(), false).expect_err("not empty");
+        let refused = check_empty(&data, false).expect_err("not empty");
         assert!(refused.to_string().contains("photos"), "{refused}");
     }
 }

@@ -54,7 +54,9 @@ impl Failure {
     /// An error met while doing `what`; the kind decides the exit code and, unless told otherwise, the next step.
     pub fn of(what: impl fmt::Display, error: &Error) -> Failure {
         let failure = Failure::new(Exit::of(error.kind), format!("{what}: {error}"));
-        Failure { next: next_step(error.kind).map(str::to_string), ..failure }
+        // What says what to do behind its colon knows better.
+        let next = next_step(error.kind).filter(|_| error.kind != Kind::Permission || !error.what.contains(": "));
+        Failure { next: next.map(str::to_string), ..failure }
     }
     /// An error of the operating system met while doing `what`.
     pub fn io(what: impl fmt::Display, error: &std::io::Error) -> Failure {

@@ -1,6 +1,7 @@
 //! What the daemon asks of the operating system beside the data path: signals, unmounting, the mount table, process
 //! settings. The only file of this package that calls libc.
 
+use runtime::real::{Access, Directory};
 use std::ffi::{CString, OsString};
 use std::fs::File;
 use std::io::{self, Read};
@@ -161,10 +162,10 @@ pub fn in_own_session(command: &mut Command) {
 }
 
 /// The process that holds a brick's lock, which is free only when its last I/O has ended; `None` if nobody does.
-pub fn lock_holder(data: &Path) -> io::Result<Option<u32>> {
-    let file = match File::open(data.join("lock")) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        file => file?,
+pub fn lock_holder(data: &Directory) -> io::Result<Option<u32>> {
+    let file = match data.file("lock", Access::Read) {
+        Err(error) if error.kind == base::Kind::NotFound => return Ok(None),
+        file => file.map_err(io::Error::other)?,
     };
     // SAFETY: plain numbers. The lock, if we get it, goes with the descriptor.
     if unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_SH | libc::LOCK_NB) } == 0 {

@@ -63,7 +63,10 @@ fn fio(directory: &Path, write: bool, depth: u64) -> f64 {
 
 /// I/Os per second of one core.
 fn ours(directory: &Path, write: bool, depth: u64) -> f64 {
-    let options = real::Options { cores: Some(1), ..real::Options::new(directory.to_path_buf(), 64 << 20, &[]) };
+    let options = real::Options {
+        cores: Some(1),
+        ..real::Options::new(real::Directory::open(directory).expect("ours"), 64 << 20, &[])
+    };
     let (runtime, reactors) = real::start(options).expect("io_uring works here");
     let file = runtime.disk.open("data", OpenMode::Existing).expect("it was made");
     let count = Arc::new(AtomicU64::new(0));

@@ -72,7 +72,10 @@ async fn round(runtime: &Runtime, file: runtime::FileId, pipe: &mut (PipeReader,
 fn a_warm_core_allocates_nothing() {
     let directory = std::env::temp_dir().join(format!("sinter-no-alloc-{}", std::process::id()));
     std::fs::create_dir(&directory).expect("the temporary directory can be written");
-    let options = real::Options { cores: Some(1), ..real::Options::new(directory.clone(), 16 << 20, &[]) };
+    let options = real::Options {
+        cores: Some(1),
+        ..real::Options::new(real::Directory::open(&directory).expect("ours"), 16 << 20, &[])
+    };
     let (runtime, reactors) = real::start(options).expect("io_uring works here");
     let file = runtime.disk.open("data", OpenMode::Create).expect("a new file");
     runtime.disk.allocate(file, 1 << 20).expect("there is space");

@@ -14,7 +14,7 @@ use base::{SessionId, VolumeId};
 use front::fuse::{self, Entries, Identity, MountOptions, OP_NAMES, Restriction, Rings, Serving, Transport};
 use memory::Memory;
 use runtime::Runtime;
-use runtime::real::{Options, Reactors};
+use runtime::real::{Directory, Options, Reactors};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -74,7 +74,10 @@ impl Fixture {
         Fixture::with(directory, memory_max_bytes, Vec::new())
     }
     pub fn with(directory: PathBuf, memory_max_bytes: u64, restrictions: Vec<Restriction>) -> Fixture {
-        let world = Options { cores: Some(2), ..Options::new(directory.join("brick"), memory_max_bytes, OP_NAMES) };
+        let world = Options {
+            cores: Some(2),
+            ..Options::new(Directory::open(&directory.join("brick")).expect("ours"), memory_max_bytes, OP_NAMES)
+        };
         let (runtime, reactors) = runtime::real::start(world).expect("the cores start");
         let options = MountOptions { restrictions, ..options(&directory.join("mount")) };
         let rings = rings(&runtime);

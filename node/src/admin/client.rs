@@ -1,9 +1,13 @@
 //! A command's side of the admin socket.
 
-use super::SocketPath;
 use super::protocol::{Answer, REPLY_BYTES_MAX, Request, Response};
+use super::{SOCKET, SocketPath};
 use crate::failure::{Exit, Failure};
+use crate::host;
+use base::Kind;
+use runtime::real::Directory;
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
+use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
@@ -22,24 +26,32 @@ impl Client {
     pub fn connect(data: &Path) -> Result<Option<Client>, Failure> {
         let shown = data.display().to_string();
         let what = || format!("can't reach the daemon of {shown}");
-        let socket = match SocketPath::of(data) {
-            Ok(socket) => socket,
-            Err(error) if error.kind() == ErrorKind::NotFound => {
-                let failure = Failure::io(format!("no brick at {shown}"), &error);
-                return Err(failure.next("check the path; `sinter format` makes a brick"));
-            }
-            Err(error) => return Err(Failure::io(format!("can't open {shown}"), &error)),
+        let directory = Directory::open(data).map_err(|error| match error.kind {
+            Kind::NotFound => Failure::new(Exit::Failed, format!("no brick at {shown}: it does not exist"))
+                .next("check the path; `sinter format` makes a brick"),
+            Kind::NotDirectory => Failure::new(Exit::Failed, format!("{shown} is not a directory ({error})"))
+                .next("give the brick's directory"),
+            _ => Failure::of(what(), &error),
+        })?;
+        let socket = SocketPath::of(&directory);
+        // A link here would lead to somebody else's daemon.
+        let refused = |text: &str| {
+            let failure = Failure::new(Exit::Failed, format!("{}: {text}: {SOCKET}", what()));
+            Err(failure.next(format!("look who made it, and remove it: {shown}/{SOCKET}")))
         };
+        match socket.path.symlink_metadata() {
+            Ok(found) if !found.file_type().is_socket() => return refused("what has its socket's name is no socket"),
+            _ => {}
+        }
         match UnixStream::connect(&socket.path) {
             Ok(stream) => {
+                if !host::is_trusted(&stream).map_err(|error| Failure::io(what(), &error))? {
+                    return refused("somebody else than root or you listens on its socket");
+                }
                 stream.set_read_timeout(Some(PATIENCE)).map_err(|error| Failure::io(what(), &error))?;
                 Ok(Some(Client { stream, data: shown }))
             }
             Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::ConnectionRefused) => Ok(None),
-            Err(error) if error.raw_os_error() == Some(libc::ENOTDIR) => {
-                Err(Failure::new(Exit::Failed, format!("{shown} is not a directory"))
-                    .next("give the brick's directory"))
-            }
             Err(error) => Err(Failure::io(what(), &error)),
         }
     }

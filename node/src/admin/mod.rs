@@ -5,25 +5,22 @@ pub mod client;
 pub mod protocol;
 pub mod server;
 
-use std::fs::File;
-use std::os::fd::AsRawFd;
-use std::path::{Path, PathBuf};
+use runtime::real::Directory;
+use std::path::PathBuf;
 
 /// The socket's name in the brick's directory.
 pub const SOCKET: &str = "admin.sock";
 
-/// A brick's socket under a path that fits into a socket address however long the brick's path is: socket
-/// addresses hold 108 bytes, so the directory is named by its descriptor.
+/// A brick's socket under a path that fits into a socket address however long the brick's path is (socket addresses hold
+/// 108 bytes), and that no link above it leads elsewhere: it goes through the directory's descriptor.
 struct SocketPath {
     path: PathBuf,
-    _directory: File,
+    _directory: Directory,
 }
 
 impl SocketPath {
-    fn of(data: &Path) -> std::io::Result<SocketPath> {
-        let directory = File::open(data)?;
-        let path = PathBuf::from(format!("/proc/self/fd/{}/{SOCKET}", directory.as_raw_fd()));
-        Ok(SocketPath { path, _directory: directory })
+    fn of(data: &Directory) -> SocketPath {
+        SocketPath { path: data.at(SOCKET), _directory: data.clone() }
     }
 }
 

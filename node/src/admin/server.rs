@@ -5,12 +5,12 @@
 use super::SocketPath;
 use super::protocol::{Answer, REQUEST_BYTES_MAX, Refusal, Request, Response};
 use base::{Error, Kind, Result};
+use runtime::real::Directory;
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::Shutdown;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::JoinHandle;
@@ -99,8 +99,8 @@ pub struct Server {
 impl Server {
     /// Listens in the brick's directory. The caller holds the brick's lock: a socket file that is already there is
     /// left over from a daemon that died, and is replaced.
-    pub fn start(data: &Path, daemon: Arc<dyn Daemon>) -> std::io::Result<Server> {
-        let socket = SocketPath::of(data)?;
+    pub fn start(data: &Directory, daemon: Arc<dyn Daemon>) -> std::io::Result<Server> {
+        let socket = SocketPath::of(data);
         match std::fs::remove_file(&socket.path) {
             Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
             _ => {}

@@ -7,6 +7,7 @@ use super::{SOCKET, SocketPath};
 use crate::failure::Exit;
 use crate::scratch::Scratch;
 use base::{Error, Kind, Result};
+use runtime::real::Directory;
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -38,8 +39,12 @@ impl Daemon for Fake {
     }
 }
 
+fn opened(data: &Path) -> Directory {
+    Directory::open(data).expect("ours")
+}
+
 fn raw(data: &Path) -> BufReader<UnixStream> {
-    let socket = SocketPath::of(data).expect("the directory is there");
+    let socket = SocketPath::of(&opened(data));
     BufReader::new(UnixStream::connect(&socket.path).expect("a server listens"))
 }
 
@@ -108,7 +113,7 @@ fn requests_and_replies_read_back_as_written() {
 #[test]
 fn a_client_is_answered_and_refused() {
     let scratch = Scratch::new();
-    let server = Server::start(scratch.path(), Arc::new(Fake)).expect("the directory is writable");
+    let server = Server::start(&opened(scratch.path()), Arc::new(Fake)).expect("the directory is writable");
     let mut client = Client::need(scratch.path()).expect("it listens");
     let answer = client.ask(&Request::VolumeInfo { name: "a".into() }).expect("answered");
     assert_eq!(answer, Answer::Volume(volume("a")));
@@ -124,7 +129,7 @@ fn a_client_is_answered_and_refused() {
 #[test]
 fn bad_lines_are_refused_and_harm_nobody() {
     let scratch = Scratch::new();
-    let server = Server::start(scratch.path(), Arc::new(Fake)).expect("the directory is writable");
+    let server = Server::start(&opened(scratch.path()), Arc::new(Fake)).expect("the directory is writable");
     let mut connection = raw(scratch.path());
     let bad: [&[u8]; 6] = [
         b"\n",
@@ -147,7 +152,7 @@ fn bad_lines_are_refused_and_harm_nobody() {
 #[test]
 fn idle_connections_neither_block_others_nor_the_end() {
     let scratch = Scratch::new();
-    let server = Server::start(scratch.path(), Arc::new(Fake)).expect("the directory is writable");
+    let server = Server::start(&opened(scratch.path()), Arc::new(Fake)).expect("the directory is writable");
     let mut half = raw(scratch.path());
     half.get_mut().write_all(b"{\"request\":").expect("the server reads");
     let idle: Vec<_> = (0..8).map(|_| raw(scratch.path())).collect();
@@ -168,7 +173,7 @@ fn who_has_waited_for_longest_gives_way_to_who_comes() {
     // After an answer, the server waits for the next request at once; on a busy machine a little later.
     let rest = || std::thread::sleep(std::time::Duration::from_millis(200));
     let scratch = Scratch::new();
-    let server = Server::start(scratch.path(), Arc::new(Fake)).expect("the directory is writable");
+    let server = Server::start(&opened(scratch.path()), Arc::new(Fake)).expect("the directory is writable");
     let mut first: Vec<_> = (0..16).map(|_| raw(scratch.path())).collect();
     assert!(first.iter_mut().all(is_answered));
     rest();
@@ -185,7 +190,7 @@ fn who_has_waited_for_longest_gives_way_to_who_comes() {
 #[test]
 fn who_comes_waits_until_those_that_gave_way_are_gone() {
     let scratch = Scratch::new();
-    let server = Server::start(scratch.path(), Arc::new(Fake)).expect("the directory is writable");
+    let server = Server::start(&opened(scratch.path()), Arc::new(Fake)).expect("the directory is writable");
     let (busy, began) = (AtomicBool::new(true), std::time::Instant::now());
     std::thread::scope(|scope| {
         // On a machine that has other things to do, threads take a while to end.
@@ -222,7 +227,7 @@ impl Daemon for Slow {
 fn who_is_answered_does_not_give_way() {
     let scratch = Scratch::new();
     let slow = Arc::new(Slow(std::sync::RwLock::new(())));
-    let server = Server::start(scratch.path(), slow.clone()).expect("the directory is writable");
+    let server = Server::start(&opened(scratch.path()), slow.clone()).expect("the directory is writable");
     let held = slow.0.write().expect("no panic while held");
     let mut asking: Vec<_> = (0..16).map(|_| raw(scratch.path())).collect();
     for connection in &mut asking {
@@ -246,12 +251,24 @@ fn a_stale_socket_is_replaced_and_long_paths_work() {
     let data = scratch.path().join("d".repeat(200));
     std::fs::create_dir(&data).expect("the scratch directory is writable");
     // A listener that is dropped leaves its file, as a killed daemon does.
-    drop(UnixListener::bind(&SocketPath::of(&data).expect("it is there").path).expect("a free name"));
+    drop(UnixListener::bind(&SocketPath::of(&opened(&data)).path).expect("a free name"));
     assert!(Client::connect(&data).expect("it can be asked").is_none());
-    let server = Server::start(&data, Arc::new(Fake)).expect("replaces the stale socket");
+    let server = Server::start(&opened(&data), Arc::new(Fake)).expect("replaces the stale socket");
     assert_eq!(Client::need(&data).expect("it listens").ask(&Request::Shutdown).expect("answered"), Answer::Done);
     server.stop();
     let missing = Client::need(&data).err().expect("nobody listens");
     assert!(missing.to_string().contains("sinter serve"), "{missing}");
     assert!(Client::connect(&scratch.path().join("absent")).is_err());
+}
+
+#[test]
+fn a_link_in_the_sockets_place_is_not_followed() {
+    let scratch = Scratch::new();
+    let [data, other] = ["data", "other"].map(|name| scratch.path().join(name));
+    [&data, &other].map(|path| std::fs::create_dir(path).expect("writable"));
+    let server = Server::start(&opened(&other), Arc::new(Fake)).expect("the directory is writable");
+    std::os::unix::fs::symlink(other.join(SOCKET), data.join(SOCKET)).expect("writable");
+    let refused = Client::connect(&data).err().expect("a link");
+    assert!(refused.to_string().contains("no socket"), "{refused}");
+    server.stop();
 }

@@ -15,6 +15,7 @@ use crate::notify::Notifier;
 use crate::progress::Progress;
 use crate::table::bytes;
 use front::fuse::{self, MountOptions};
+use runtime::real::Directory;
 use std::path::{Path, PathBuf};
 
 /// `sinter up`: a brick, its default volume, one mount, until a signal or an unmount.
@@ -24,7 +25,7 @@ pub fn up(options: &Up) -> Result<Exit, Failure> {
     // Looked at before anything is formatted.
     let mount = mount_point(&options.mount)?;
     let data = directory::make(&options.data)?;
-    refuse_inside(&data, &mount)?;
+    refuse_inside(data.path(), &mount)?;
     let running = open(&data, IfNew::Format(&options.geometry), &options.geometry.device, &options.resources, signals)?;
     match mounted(&running, &options.volume, &mount) {
         Ok(path) => {
@@ -57,7 +58,7 @@ pub fn serve(options: &Serve) -> Result<Exit, Failure> {
     let signals = become_daemon()?;
     let data = directory::existing(&options.data)?;
     let running = open(&data, IfNew::Refuse, &options.device, &options.resources, signals)?;
-    drop(print(&running.ready(&format!("brick {}", data.display()))));
+    drop(print(&running.ready(&format!("brick {}", data.path().display()))));
     running.wait(if options.until_unmounted { Until::AllUnmounted } else { Until::Asked });
     running.end()?;
     Ok(Exit::Done)
@@ -74,7 +75,7 @@ pub fn format(options: &Format) -> Result<Exit, Failure> {
     print(&format!(
         "{}
 ",
-        described(&data, &formatted)
+        described(data.path(), &formatted)
     ))?;
     Ok(Exit::Done)
 }
@@ -112,7 +113,7 @@ fn become_daemon() -> Result<Signals, Failure> {
 }
 
 fn open(
-    data: &Path,
+    data: &Directory,
     if_new: IfNew<'_>,
     device: &Option<PathBuf>,
     resources: &Resources,
@@ -122,7 +123,7 @@ fn open(
     let brick = Brick::open(data, if_new, device.as_deref(), memory_max(resources), progress.tell())?;
     progress.clear();
     if let Some(formatted) = brick.formatted() {
-        say(&described(data, &formatted));
+        say(&described(data.path(), &formatted));
     }
     brick.warnings().iter().for_each(|warning| say(warning));
     Running::start(brick, data, resources.transport, signals)

@@ -10,6 +10,7 @@ use crate::host;
 use crate::memory;
 use crate::progress::Progress;
 use crate::table::{Align, Table, count};
+use runtime::real::Directory;
 use std::path::{Path, PathBuf};
 use store::check::Report;
 use store::repair::gaps::Gap;
@@ -27,11 +28,12 @@ const ROUNDS_MAX: usize = 4;
 /// Runs `sinter check`. Exit codes as file system checkers have them: 1 for findings, and for anything lost by a repair.
 pub fn run(options: &Check) -> Result<Exit, Failure> {
     let mut kept = None;
-    let (data, report) = match look(&options.data) {
+    let data = directory::existing(&options.data).map_err(|failure| failure.exit(Exit::Usage))?;
+    let report = match look(&data) {
         // The index's own blocks are bad.
         Err(failure) if options.repair && failure.exit == Exit::Corrupt => {
-            kept = Some(salvage(&options.data, failure.exit(Exit::Usage))?);
-            look(&options.data)?
+            kept = Some(salvage(&data, failure.exit(Exit::Usage))?);
+            look(&data)?
         }
         Err(failure) if failure.exit == Exit::Corrupt => {
             let next = "keep a copy of the brick, then `sinter check --repair`; docs/operate/read-only.md";
@@ -61,11 +63,9 @@ pub fn run(options: &Check) -> Result<Exit, Failure> {
     Ok(if whole { Exit::Done } else { Exit::Failed })
 }
 
-fn look(data: &Path) -> Result<(PathBuf, Report), Failure> {
-    let data = directory::existing(data)?;
+fn look(data: &Directory) -> Result<Report, Failure> {
     let progress = Progress::new("checking", None);
-    let report = assembly::check(&data, memory::default_max_bytes(), progress.tell())?;
-    Ok((data, report))
+    assembly::check(data, memory::default_max_bytes(), progress.tell())
 }
 
 /// A damaged index that was replaced by what could be read of it.
@@ -76,16 +76,14 @@ struct Kept {
 
 /// Replaces an index whose blocks can't all be read by a copy of what can be. `why`: what was said of it. Errors: `why`, if it
 /// is not about such blocks, or if what lay in them can't be missed; then nothing was changed.
-fn salvage(data: &Path, why: Failure) -> Result<Kept, Failure> {
+fn salvage(data: &Directory, why: Failure) -> Result<Kept, Failure> {
     host::make_files_private();
-    let data = directory::existing(data)?;
-    let new = data.join(SALVAGED);
     let gone = || {
-        let removed = directory::remove_tree(&new);
-        removed.map_err(|error| Failure::io(format!("can't remove {}", new.display()), &error))
+        let removed = directory::remove_tree(&data.at(SALVAGED));
+        removed.map_err(|error| Failure::io(format!("can't remove {}", data.path().join(SALVAGED).display()), &error))
     };
     gone()?;
-    let salvaged = match assembly::salvage(&data, &new, memory::default_max_bytes()) {
+    let salvaged = match assembly::salvage(data, SALVAGED, memory::default_max_bytes()) {
         Ok(salvaged) if !salvaged.gaps.is_empty() => salvaged,
         _ => {
             gone()?;
@@ -99,15 +97,15 @@ fn salvage(data: &Path, why: Failure) -> Result<Kept, Failure> {
         let text = format!("bad blocks of the index, {told}: nothing else tells what they held; nothing was changed");
         return Err(Failure::new(Exit::Usage, text).next(RUNBOOK));
     }
-    let copy = directory::keep_index(&data)?;
-    directory::replace_index(&data, &new)?;
+    let copy = directory::keep_index(data)?;
+    directory::replace_index(data, SALVAGED)?;
     let told = mended.iter().map(|gap| format!("what the index lacked {} is made anew from other rows", gap.told()));
     let rows = format!("the index was replaced by its {} rows that can be read", count(salvaged.rows));
     Ok(Kept { copy, mended: std::iter::once(rows).chain(told).collect() })
 }
 
 /// Repairs until nothing more is found, or nothing more can be mended.
-fn mend(data: &Path, before: &Report, kept: Option<Kept>) -> Result<Mended, Failure> {
+fn mend(data: &Directory, before: &Report, kept: Option<Kept>) -> Result<Mended, Failure> {
     host::make_files_private();
     let memory_max = memory::default_max_bytes();
     let (mut report, mut all) = (before.clone(), Repaired::default());
@@ -136,7 +134,7 @@ fn mend(data: &Path, before: &Report, kept: Option<Kept>) -> Result<Mended, Fail
                 say(&failure.to_string());
             }
         }
-        report = look(data)?.1;
+        report = look(data)?;
         if report.findings.is_empty() || (settled && idle) {
             break;
         }

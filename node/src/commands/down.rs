@@ -5,6 +5,7 @@ use crate::admin::client::{Client, unexpected};
 use crate::admin::protocol::{Answer, Request};
 use crate::cli::Down;
 use crate::daemon::say;
+use crate::directory;
 use crate::failure::{Exit, Failure};
 use crate::host::{self, Process};
 use std::path::Path;
@@ -56,7 +57,9 @@ fn held(options: &Down, pid: u32) -> Result<Option<Process>, Failure> {
 
 /// The process that is still busy with the brick, if any.
 fn holder(data: &Path) -> Result<Option<u32>, Failure> {
-    host::lock_holder(data).map_err(|error| Failure::io(format!("can't read the lock of {}", data.display()), &error))
+    let directory = directory::existing(data)?;
+    host::lock_holder(&directory)
+        .map_err(|error| Failure::io(format!("can't read the lock of {}", data.display()), &error))
 }
 
 /// Waits for the end of a process; whether it has ended.

@@ -10,10 +10,12 @@ use crate::admin::client::Client;
 use crate::admin::protocol::Request;
 use crate::cli;
 use crate::config::Settings;
+use crate::directory;
 use crate::failure::{Exit, Failure};
 use crate::host;
 use clap::{CommandFactory, Parser};
 use front::fuse::Restriction;
+use runtime::real::Access;
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Seek, SeekFrom};
@@ -270,13 +272,14 @@ fn open_log(data: &Path, wanted: &Wanted) -> Result<Option<File>, Failure> {
     if wanted.log.is_none() {
         std::fs::create_dir_all(LOGS).map_err(failed)?;
     }
-    File::options().create(true).append(true).open(&path).map(Some).map_err(failed)
+    let opened = directory::named_file(&path, Access::Append);
+    opened.map(Some).map_err(|error| Failure::of(format!("can't write the log {}", path.display()), &error))
 }
 
 /// What was written to a log after its first so many bytes. What can't be read is in the file all the same.
 fn said_since(path: &Path, bytes: u64) -> String {
     let mut said = String::new();
-    if let Ok(mut file) = File::open(path)
+    if let Ok(mut file) = directory::named_file(path, Access::Read)
         && file.seek(SeekFrom::Start(bytes)).is_ok()
     {
         drop(file.read_to_string(&mut said));

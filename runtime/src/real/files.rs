@@ -1,13 +1,13 @@
 //! The brick's directory: its lock, its open files, and the calls that change names and lengths (all blocking).
 
 use super::block_device;
+use super::directory::{Access, Directory};
 use crate::disk::{DEVICE, FileId, OpenMode};
 use base::{Error, Kind, Result};
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
@@ -17,8 +17,7 @@ const LOCK: &str = "lock";
 const GHOST_MAX: Duration = Duration::from_secs(10);
 
 pub(super) struct Files {
-    path: PathBuf,
-    directory: File,
+    directory: Directory,
     /// Where the block device is, if somebody said so.
     device: Option<PathBuf>,
     read_only: bool,
@@ -44,14 +43,10 @@ pub(super) fn failed(what: &'static str, error: &std::io::Error) -> Error {
 }
 
 impl Files {
-    /// Opens the directory and takes its lock. Errors: `Busy` when another process or instance has it.
-    pub fn open_directory(path: &Path, device: Option<PathBuf>, read_only: bool) -> Result<Files> {
-        let at = |error: &std::io::Error| failed("the brick's directory cannot be opened", error).with(path.display());
-        let path = std::fs::canonicalize(path).map_err(|error| at(&error))?;
-        let mut options = OpenOptions::new();
-        let directory = options.read(true).custom_flags(libc::O_DIRECTORY).open(&path).map_err(|error| at(&error))?;
-        let lock = Mutex::new(lock(&path, read_only)?);
-        Ok(Files { path, directory, device, read_only, lock, table: Mutex::default() })
+    /// Takes the directory's lock. Errors: `Busy` when another process or instance has it.
+    pub fn of_directory(directory: Directory, device: Option<PathBuf>, read_only: bool) -> Result<Files> {
+        let lock = Mutex::new(lock(&directory, read_only)?);
+        Ok(Files { directory, device, read_only, lock, table: Mutex::default() })
     }
     /// The lock's descriptor, for rings to hold.
     pub fn lock_fd(&self) -> Option<RawFd> {
@@ -74,10 +69,8 @@ impl Files {
         }
         let at = |error: &std::io::Error| failed("a file of the brick cannot be opened", error).with(name);
         if mode == OpenMode::Create {
-            let mut options = OpenOptions::new();
             // Made without O_DIRECT first: a file system that refuses the flag does so after it made the file.
-            options.write(true).create_new(true).mode(0o600);
-            options.open(self.path.join(name)).map_err(|error| at(&error))?;
+            self.directory.file(name, Access::Create)?;
             assert!(known.is_none(), "a file that was open has vanished: {name}");
         }
         let writable = mode != OpenMode::ReadOnly && !self.read_only;
@@ -85,7 +78,7 @@ impl Files {
             Some(known) if table[known].writable || !writable => return Ok(FileId(known as u32)),
             _ => {}
         }
-        let file = open_direct(&self.path.join(name), writable).map_err(|error| at(&error))?;
+        let file = open_direct(&self.directory, name, writable)?;
         match known {
             Some(known) => {
                 replace(&table[known].file, &file).map_err(|error| at(&error))?;
@@ -104,12 +97,20 @@ impl Files {
             return Ok(FileId(known as u32));
         }
         let writable = mode != OpenMode::ReadOnly && !self.read_only;
-        let link = || std::fs::canonicalize(self.path.join(DEVICE));
-        let path = self.device.clone().map_or_else(link, Ok);
-        let path = path.map_err(|error| block_device::not_found(&self.path.join(DEVICE), &error))?;
+        let path = self.device.clone().map_or_else(|| self.linked_device(), Ok)?;
         let file = block_device::open(&path, writable)?;
         table.push(OpenFile { name: DEVICE.to_string(), file: file.into(), writable });
         Ok(FileId(table.len() as u32 - 1))
+    }
+    /// Where the link in the directory says that the device is. The only link that is followed: who made it is asked for.
+    fn linked_device(&self) -> Result<PathBuf> {
+        let named = self.directory.path().join(DEVICE);
+        let not_found = |error: std::io::Error| block_device::not_found(&named, &error);
+        if !self.directory.owns(DEVICE).map_err(not_found)? {
+            let what = "the link to the brick's block device belongs to another user: remove it, and give --device";
+            return Err(Error::new(Kind::Permission, what).with(named.display()));
+        }
+        std::fs::canonicalize(self.directory.at(DEVICE)).map_err(not_found)
     }
     /// Descriptor and mode of an open file.
     pub fn handle(&self, file: FileId) -> Handle {
@@ -126,7 +127,7 @@ impl Files {
     pub fn list(&self) -> Result<Vec<String>> {
         let at = |error: &std::io::Error| failed("the brick's directory cannot be read", error);
         let mut names = Vec::new();
-        for entry in std::fs::read_dir(&self.path).map_err(|error| at(&error))? {
+        for entry in std::fs::read_dir(self.directory.at("")).map_err(|error| at(&error))? {
             let entry = entry.map_err(|error| at(&error))?;
             let is_file = entry.file_type().map_err(|error| at(&error))?.is_file();
             if let Ok(name) = entry.file_name().into_string()
@@ -195,13 +196,13 @@ impl Files {
     }
     /// See `Disk::sync_names`.
     pub fn sync_names(&self) -> Result<()> {
-        self.directory.sync_all().map_err(|error| failed("the brick's directory cannot be synced", &error))
+        self.directory.sync().map_err(|error| failed("the brick's directory cannot be synced", &error))
     }
     /// See `Disk::free_bytes`.
     pub fn free_bytes(&self) -> Result<u64> {
         let mut figures = std::mem::MaybeUninit::<libc::statvfs>::zeroed();
         // SAFETY: the descriptor is open, and the pointer is to a statvfs of ours.
-        let result = unsafe { libc::fstatvfs(self.directory.as_raw_fd(), figures.as_mut_ptr()) };
+        let result = unsafe { libc::fstatvfs(self.directory.fd(), figures.as_mut_ptr()) };
         if result != 0 {
             let error = std::io::Error::last_os_error();
             return Err(failed("free space of the brick's file system is unknown", &error));
@@ -219,12 +220,11 @@ fn check_name(name: &str) -> Result<()> {
 
 /// Opens past the page cache; through it where the file system knows no other way. Durable writes and flushes mean
 /// the same either way.
-fn open_direct(path: &Path, writable: bool) -> std::io::Result<File> {
-    let mut options = OpenOptions::new();
-    options.read(true).write(writable);
-    match options.clone().custom_flags(libc::O_DIRECT).open(path) {
-        Err(error) if error.raw_os_error() == Some(libc::EINVAL) => options.open(path),
-        opened => opened,
+fn open_direct(directory: &Directory, name: &str, writable: bool) -> Result<File> {
+    let access = if writable { Access::Write } else { Access::Read };
+    match directory.try_file(name, access, libc::O_DIRECT)? {
+        Err(error) if error.raw_os_error() == Some(libc::EINVAL) => directory.file(name, access),
+        opened => opened.map_err(|error| failed("a file of the brick cannot be opened", &error).with(name)),
     }
 }
 
@@ -236,18 +236,18 @@ fn replace(old: &OwnedFd, new: &File) -> std::io::Result<()> {
 }
 
 /// Takes the brick's lock: alone to change it, shared to read it. A reader goes without when there is no lock file.
-fn lock(directory: &Path, read_only: bool) -> Result<Option<File>> {
-    let path = directory.join(LOCK);
-    let mut options = OpenOptions::new();
-    options.read(true);
-    if !read_only {
-        options.write(true).create(true).mode(0o600);
-    }
-    let mut file = match options.open(&path) {
-        Ok(file) => file,
-        Err(error) if read_only && error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(failed("the brick's lock cannot be opened", &error).with(path.display())),
+fn lock(directory: &Directory, read_only: bool) -> Result<Option<File>> {
+    let path = directory.path().join(LOCK);
+    let opened = match directory.file(LOCK, if read_only { Access::Read } else { Access::Write }) {
+        Err(error) if read_only && error.kind == Kind::NotFound => return Ok(None),
+        // Two that make it at once find one file.
+        Err(error) if error.kind == Kind::NotFound => match directory.file(LOCK, Access::Create) {
+            Err(error) if error.kind == Kind::Exists => directory.file(LOCK, Access::Write),
+            made => made,
+        },
+        opened => opened,
     };
+    let mut file = opened?;
     let start = Instant::now();
     let how = if read_only { libc::LOCK_SH } else { libc::LOCK_EX };
     loop {
@@ -268,7 +268,7 @@ fn lock(directory: &Path, read_only: bool) -> Result<Option<File>> {
             std::thread::sleep(Duration::from_millis(20));
             continue;
         }
-        let busy = Error::new(Kind::Busy, "brick is in use by another daemon").with(directory.display());
+        let busy = Error::new(Kind::Busy, "brick is in use by another daemon").with(directory.path().display());
         return Err(match holder {
             Some(pid) if !gone => busy.with(format_args!("process {pid}")),
             _ => busy,

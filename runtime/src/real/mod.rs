@@ -9,6 +9,7 @@ mod block_device;
 mod clock;
 mod cores;
 mod device;
+mod directory;
 mod disk;
 mod executor;
 mod figures;
@@ -29,6 +30,7 @@ mod volatile;
 mod wakeful;
 
 pub use cores::core_of_cpu;
+pub use directory::{Access, Directory};
 pub use figures::{CoreSummary, Probe};
 pub use files::raise_open_files;
 pub use poller::{Readable, readable};
@@ -58,8 +60,8 @@ const CORES_MAX: usize = 1024;
 pub struct Options {
     /// Number of cores; as many as the process may use, if not given (tests give it).
     pub cores: Option<usize>,
-    /// The brick's directory; must exist.
-    pub directory: PathBuf,
+    /// The brick's directory.
+    pub directory: Directory,
     /// Bytes that all buffers together may take.
     pub memory_max_bytes: u64,
     /// Operations that the ledger tells apart.
@@ -75,7 +77,7 @@ pub struct Options {
 
 impl Options {
     /// Options for a directory; the other fields can be changed afterwards.
-    pub fn new(directory: PathBuf, memory_max_bytes: u64, op_names: &'static [&'static str]) -> Options {
+    pub fn new(directory: Directory, memory_max_bytes: u64, op_names: &'static [&'static str]) -> Options {
         Options {
             cores: None,
             directory,
@@ -102,7 +104,7 @@ pub fn start(options: Options) -> Result<(Runtime, Reactors)> {
     let cpus = cores::cpus();
     let count = options.cores.unwrap_or(cpus.len());
     assert!((1..=CORES_MAX).contains(&count), "between 1 and 1024 cores");
-    let files = files::Files::open_directory(&options.directory, options.device.clone(), options.read_only)?;
+    let files = files::Files::of_directory(options.directory.clone(), options.device.clone(), options.read_only)?;
     let stamps = Arc::new(Stamps::start());
     let figures: Vec<Arc<figures::Figures>> =
         (0..count).map(|_| Arc::new(figures::Figures::new(stamps.clone()))).collect();

@@ -289,9 +289,11 @@ mod tests {
     fn fetched(path: &str) -> Result<RingEntry> {
         let directory = std::env::temp_dir().join(format!("sinter-entry-{}-{}", std::process::id(), path.len()));
         std::fs::create_dir(&directory).expect("the temporary directory is writable");
-        let (runtime, reactors) =
-            real::start(real::Options { cores: Some(1), ..real::Options::new(directory.clone(), 64 << 20, &["op"]) })
-                .expect("io_uring works here");
+        let (runtime, reactors) = real::start(real::Options {
+            cores: Some(1),
+            ..real::Options::new(real::Directory::open(&directory).expect("ours"), 64 << 20, &["op"])
+        })
+        .expect("io_uring works here");
         let device = Arc::new(File::open(path).expect("always there"));
         let outcome = reactors.run(0, move || async move {
             let mut entry = entry_of(&runtime.slabs, device);

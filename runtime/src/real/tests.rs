@@ -21,7 +21,7 @@ impl Scratch {
         Scratch(path)
     }
     fn options(&self, cores: usize) -> Options {
-        Options { cores: Some(cores), ..Options::new(self.0.clone(), 64 << 20, &["op"]) }
+        Options { cores: Some(cores), ..Options::new(Directory::open(&self.0).expect("ours"), 64 << 20, &["op"]) }
     }
 }
 
@@ -666,6 +666,7 @@ fn start_child(scratch: &Scratch) -> std::process::Child {
 #[ignore = "run by a_killed_process_gives_up_the_brick in a process of its own"]
 fn child_daemon() {
     let directory = PathBuf::from(std::env::var_os("SINTER_TEST_BRICK").expect("the parent sets it"));
+    let directory = Directory::open(&directory).expect("the parent made it");
     let options = Options { cores: Some(2), ..Options::new(directory, 64 << 20, &[]) };
     let (runtime, reactors) = start(options).expect("io_uring works here");
     let file = make_file(&runtime, &format!("data-{}", std::process::id()), 32 << 20);
@@ -703,8 +704,7 @@ fn a_killed_process_gives_up_the_brick() {
 #[test]
 fn a_missing_directory_is_named() {
     let scratch = Scratch::new();
-    let options = Options::new(scratch.0.join("nowhere"), 1 << 20, &[]);
-    let error = start(options).map(|_| ()).expect_err("it is not there");
+    let error = Directory::open(&scratch.0.join("nowhere")).expect_err("it is not there");
     assert_eq!(error.kind, Kind::NotFound);
     assert!(error.to_string().contains("nowhere"), "{error}");
 }
