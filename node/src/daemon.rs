@@ -7,6 +7,7 @@ use crate::assembly::Brick;
 use crate::cli;
 use crate::failure::Failure;
 use crate::host::{self, Signals};
+use crate::log::Log;
 use crate::notify::Notifier;
 use base::{Error, Kind, Name, Result};
 use front::fuse::{MountOptions, Restriction, Serving, Transport, Unmounted};
@@ -76,6 +77,7 @@ pub struct Running {
     server: Server,
     events: Receiver<Event>,
     notifier: Notifier,
+    log: Log,
 }
 
 impl Running {
@@ -108,7 +110,8 @@ impl Running {
         let server = Server::start(data, daemon.clone()).map_err(|error| {
             Failure::io(format!("can't make the admin socket in {}", data.path().display()), &error)
         })?;
-        Ok(Running { daemon, server, events, notifier: Notifier::from_environment() })
+        let log = Log::of_standard_error();
+        Ok(Running { daemon, server, events, notifier: Notifier::from_environment(), log })
     }
 
     /// The daemon.
@@ -137,6 +140,7 @@ impl Running {
                         return say(&format!("{} was unmounted: ending", path.display()));
                     }
                 }
+                Ok(Event::Signal("SIGHUP")) if !self.log.hung_up() => {}
                 Ok(Event::Signal(name)) => return say(&format!("{name}: ending")),
                 Ok(Event::Shutdown) => return say("asked to end: ending"),
                 Err(RecvTimeoutError::Timeout) => {}

@@ -7,13 +7,14 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::{AsRawFd, FromRawFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-/// The signals that end a daemon, readable from a descriptor.
+/// The signals that a daemon acts on, readable from a descriptor.
 pub struct Signals(File);
 
 impl Signals {
@@ -153,6 +154,44 @@ pub fn is_trusted(peer: &UnixStream) -> io::Result<bool> {
     Ok(found.uid == 0 || found.uid == unsafe { libc::geteuid() })
 }
 
+/// Connects to a socket, and waits for no longer than `patience` for whoever listens on it: who was stopped takes in no
+/// connections, and their queue may be full.
+pub fn connect_within(path: &Path, patience: Duration) -> io::Result<UnixStream> {
+    // SAFETY: plain numbers; the descriptor is ours alone.
+    let stream = unsafe {
+        let descriptor = libc::socket(libc::AF_UNIX, libc::SOCK_STREAM | libc::SOCK_CLOEXEC, 0);
+        if descriptor < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        UnixStream::from_raw_fd(descriptor)
+    };
+    // It bounds the connecting too.
+    stream.set_write_timeout(Some(patience))?;
+    // SAFETY: sockaddr_un is plain data, of which all zeros is a value.
+    let mut address: libc::sockaddr_un = unsafe { std::mem::zeroed() };
+    address.sun_family = libc::AF_UNIX as libc::sa_family_t;
+    let bytes = path.as_os_str().as_bytes();
+    if bytes.len() >= address.sun_path.len() || bytes.contains(&0) {
+        return Err(io::Error::from_raw_os_error(libc::ENAMETOOLONG));
+    }
+    address.sun_path.iter_mut().zip(bytes).for_each(|(to, from)| *to = *from as libc::c_char);
+    let length = size_of::<libc::sockaddr_un>() as libc::socklen_t;
+    // SAFETY: the descriptor is open, and the address a live local that ends with a zero.
+    match unsafe { libc::connect(stream.as_raw_fd(), (&raw const address).cast(), length) } {
+        0 => Ok(stream),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// Has standard error lead to a file from now on.
+pub fn replace_standard_error(file: &File) -> io::Result<()> {
+    // SAFETY: both descriptors are open; standard error stays open under its number.
+    match unsafe { libc::dup2(file.as_raw_fd(), libc::STDERR_FILENO) } {
+        number if number >= 0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
 /// Has a command start in a session of its own: no terminal's end or Ctrl-C reaches it.
 pub fn in_own_session(command: &mut Command) {
     // SAFETY: between fork and exec only setsid is called, which is allowed there.
@@ -181,6 +220,20 @@ pub fn lock_holder(data: &Directory) -> io::Result<Option<u32>> {
     text.trim().parse().map(Some).map_err(|_| io::Error::from_raw_os_error(libc::EAGAIN))
 }
 
+/// Whether it is this process that holds a brick's lock, as the kernel tells it: the number in the lock's file may be of
+/// another container.
+pub fn holds_lock(data: &Directory, pid: u32) -> io::Result<bool> {
+    let inode = data.file("lock", Access::Read).map_err(io::Error::other)?.metadata()?.ino();
+    let table = std::fs::read_to_string("/proc/locks")?;
+    // `1: FLOCK  ADVISORY  WRITE 1234 08:01:567 0 EOF`: the inode behind the device.
+    Ok(table.lines().any(|line| {
+        let fields: Vec<&str> = line.split_ascii_whitespace().collect();
+        let of = |at: usize| fields.get(at).copied().unwrap_or_default();
+        let file = of(5).rsplit(':').next().and_then(|text| text.parse().ok());
+        of(1) == "FLOCK" && of(3) == "WRITE" && of(4).parse() == Ok(pid) && file == Some(inode)
+    }))
+}
+
 /// A process of somebody's, held so that its number can't come to mean another one.
 pub struct Process(File);
 
@@ -195,6 +248,16 @@ impl Process {
         }
         let error = io::Error::last_os_error();
         if error.raw_os_error() == Some(libc::ESRCH) { Ok(None) } else { Err(error) }
+    }
+    /// Asks it to end, by SIGTERM.
+    pub fn terminate(&self) -> io::Result<()> {
+        let descriptor = self.0.as_raw_fd();
+        let nothing = std::ptr::null::<libc::siginfo_t>();
+        // SAFETY: an open descriptor of a process, and no information beside the signal.
+        match unsafe { libc::syscall(libc::SYS_pidfd_send_signal, descriptor, libc::SIGTERM, nothing, 0) } {
+            0 => Ok(()),
+            _ => Err(io::Error::last_os_error()),
+        }
     }
     /// Waits for its end, not longer than `patience`; whether it has ended.
     pub fn ends_within(&self, patience: Duration) -> io::Result<bool> {

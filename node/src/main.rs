@@ -15,6 +15,7 @@ mod failure;
 #[cfg(test)]
 mod fuzz_tests;
 mod host;
+mod log;
 mod memory;
 mod notify;
 mod progress;

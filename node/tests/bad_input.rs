@@ -391,3 +391,119 @@ fn an_unknown_test_switch_does_nothing_in_the_product() {
     }
     assert!(sinter().arg("--version").env("SINTER_TEST_BUG", "x").status().expect("the binary runs").success());
 }
+
+/// A user that nobody is.
+const STRANGER: u32 = 54_321;
+
+/// Every command that opens a brick by its directory, and how it is called.
+fn commands<'a>(data: &'a str, mount: &'a str) -> Vec<Vec<&'a str>> {
+    vec![
+        vec!["up", data, mount, "--size", "4G"],
+        vec!["serve", data],
+        vec!["format", data, "--size", "4G"],
+        vec!["check", data],
+        vec!["check", data, "--repair"],
+        vec!["grow", data],
+        vec!["volume", "list", data],
+        vec!["status", data],
+        vec!["down", data],
+    ]
+}
+
+#[test]
+fn a_directory_that_others_can_change_is_refused_by_every_command() {
+    let home = used_brick("others");
+    let (data, mount) = (text(&home.data), text(&home.mount));
+    let mode = |mode: &str| system("chmod", &[mode, data]);
+    let all_refuse = |parts: &[&str]| {
+        for line in commands(data, mount) {
+            let code = if line[0] == "check" { 2 } else { 1 };
+            fail(&line, code, parts);
+        }
+    };
+    std::os::unix::fs::chown(&home.data, Some(STRANGER), None).expect("root may");
+    all_refuse(&["user 54321", "chown"]);
+    std::os::unix::fs::chown(&home.data, Some(0), None).expect("root may");
+    mode("0777");
+    all_refuse(&["others may write", "chmod go-w"]);
+    mode("0700");
+    let link = home.scratch.join("link");
+    std::os::unix::fs::symlink(data, &link).expect("writable");
+    fail(&["check", text(&link)], 2, &["symbolic link", data]);
+    fail(&["status", text(&link)], 1, &["symbolic link", data]);
+    is_unharmed(&home);
+}
+
+#[test]
+fn nothing_in_a_bricks_directory_leads_out_of_it() {
+    let home = used_brick("links");
+    let (data, mount) = (text(&home.data), text(&home.mount));
+    let victim = home.scratch.join("victim");
+    std::fs::write(&victim, "precious").expect("writable");
+    let device_free = ["lock", "superblock", "index/PERSISTED", "index/LOG", "index/CURRENT", "admin.sock"];
+    for name in device_free {
+        let (path, away) = (home.data.join(name), home.scratch.join("away"));
+        for kind in ["link", "pipe"] {
+            let had = std::fs::rename(&path, &away).is_ok();
+            match kind {
+                "link" => std::os::unix::fs::symlink(&victim, &path).expect("writable"),
+                _ => system("mkfifo", &[text(&path)]),
+            }
+            for line in commands(data, mount) {
+                // A daemon makes its socket anew, and `status` knows of no other file; none waits for the pipe.
+                let socket = name == "admin.sock" && ["up", "serve", "check", "format"].contains(&line[0]);
+                if !socket && (name == "admin.sock" || line[0] != "status") {
+                    let output =
+                        Command::new("timeout").arg("20").arg(env!("CARGO_BIN_EXE_sinter")).args(&line).output();
+                    let output = output.expect("timeout is installed");
+                    let errors = String::from_utf8_lossy(&output.stderr);
+                    let code = output.status.code();
+                    let known = line[0] == "down" && name != "lock" && name != "admin.sock";
+                    assert!(
+                        known || code.is_some_and(|code| (1..=6).contains(&code)),
+                        "{name} {line:?} {code:?} {errors}"
+                    );
+                }
+            }
+            std::fs::remove_file(&path).expect("it is still the link or the pipe");
+            if had {
+                std::fs::rename(&away, &path).expect("writable");
+            }
+            assert_eq!(std::fs::read_to_string(&victim).expect("there"), "precious", "{name}");
+        }
+    }
+    // What a format makes, it makes for itself.
+    let fresh = home.scratch.directory("fresh");
+    std::os::unix::fs::symlink(&victim, fresh.join("lock")).expect("writable");
+    fail(&["format", text(&fresh), "--size", "4G"], 1, &["lock", "remove it"]);
+    assert_eq!(std::fs::read_to_string(&victim).expect("there"), "precious");
+    is_unharmed(&home);
+}
+
+#[test]
+fn commands_believe_no_strangers_socket_and_no_strangers_config() {
+    let home = Home::new("stranger");
+    let data = home.scratch.directory("data");
+    let listen = "import os,socket,sys,time\ns=socket.socket(socket.AF_UNIX)\nos.setuid(54321)\ns.bind(sys.argv[1])\n\
+                  s.listen(8)\nprint('ready',flush=True)\ntime.sleep(60)";
+    system("chmod", &["1777", text(&data)]);
+    let mut stranger = Command::new("python3")
+        .args(["-c", listen, text(&data.join("admin.sock"))])
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .expect("python3 is installed");
+    let mut line = String::new();
+    let out = stranger.stdout.take().expect("piped");
+    std::io::BufRead::read_line(&mut std::io::BufReader::new(out), &mut line).expect("it says so");
+    fail(&["status", text(&data)], 1, &["somebody else than root"]);
+    fail(&["down", text(&data)], 1, &["somebody else than root"]);
+    stranger.kill().expect("it runs");
+    stranger.wait().expect("ours");
+    let file = home.scratch.join("up.toml");
+    std::fs::write(&file, "data = \"/a\"\nmount = \"/b\"\n").expect("writable");
+    succeed(&["config", "check", text(&file)]);
+    std::os::unix::fs::chown(&file, Some(STRANGER), None).expect("root may");
+    fail(&["config", "check", text(&file)], 2, &["another user", "user 54321"]);
+    std::os::unix::fs::symlink("/etc/passwd", home.scratch.join("link.toml")).expect("writable");
+    fail(&["config", "check", text(&home.scratch.join("link.toml"))], 2, &["link"]);
+}

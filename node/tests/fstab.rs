@@ -205,3 +205,32 @@ fn wrong_lines_are_refused_and_leave_nothing_behind() {
     refused(&["-t", "sinter", text(&scratch.join("no")), &point, "-o", &absent], 32, &["no brick"]);
     home.check();
 }
+
+#[test]
+fn a_log_that_was_rotated_is_opened_anew_and_no_link_is_followed() {
+    let (_helper, home) = (Helper::install(), Home::new("rotated"));
+    let (data, point) = (brick(&home, &["default"]), text(&home.mount).to_string());
+    let victim = home.scratch.join("victim");
+    std::fs::write(&victim, "precious").expect("writable");
+    std::os::unix::fs::symlink(&victim, home.scratch.join("log")).expect("writable");
+    refused(&["-t", "sinter", &data, &point, "-o", &options(&home, "noauto")], 32, &["log", "link"]);
+    assert_eq!(std::fs::read_to_string(&victim).expect("there"), "precious");
+    std::fs::remove_file(home.scratch.join("log")).expect("the link");
+    mounted(&["-t", "sinter", &data, &point, "-o", &options(&home, "noauto")]);
+    std::fs::rename(home.scratch.join("log"), home.scratch.join("log.1")).expect("writable");
+    // The line of the package's file for logrotate, for this test's daemon alone.
+    let rule =
+        std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/packaging/logrotate")).expect("it is there");
+    let line = rule.lines().find(|line| line.trim_start().starts_with("pkill")).expect("it signals");
+    let line = line.replace("serve .*", &format!("serve {data} .*"));
+    system("sh", &["-c", &line]);
+    let began = Instant::now();
+    while !home.scratch.join("log").exists() {
+        assert!(began.elapsed() < PATIENCE, "the log is not opened anew");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    std::fs::write(home.mount.join("file"), "here").expect("it goes on");
+    system("umount", &[&point]);
+    ended_cleanly(&home);
+    assert!(log(&home).contains("opened anew"), "{}", log(&home));
+}

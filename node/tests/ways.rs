@@ -320,3 +320,68 @@ fn every_thread_of_a_daemon_has_dropped_what_it_does_not_need() {
     assert!(mounts_below(home.scratch.path()).is_empty());
     home.check();
 }
+
+/// Ends a daemon whose socket, or whole directory, somebody removed.
+fn ends_without(name: &str, remove: impl Fn(&Home), end: impl Fn(&Home, &Daemon)) -> std::process::ExitStatus {
+    let home = Home::new(name);
+    let daemon = home.up();
+    std::fs::write(home.mount.join("file"), "here").expect("the mount is writable");
+    remove(&home);
+    let began = std::time::Instant::now();
+    end(&home, &daemon);
+    let (status, said) = daemon.wait();
+    assert!(began.elapsed().as_secs() < 60, "{name}: {said}");
+    assert!(mounts_below(home.scratch.path()).is_empty(), "{name}: {said}");
+    status
+}
+
+#[test]
+fn a_daemon_ends_although_its_socket_or_its_directory_is_gone() {
+    let socket = |home: &Home| std::fs::remove_file(home.data.join("admin.sock")).expect("it is there");
+    let term = |_: &Home, daemon: &Daemon| daemon.signal("TERM");
+    let umount = |home: &Home, _: &Daemon| system("umount", &[text(&home.mount)]);
+    let down = |home: &Home, _: &Daemon| drop(succeed(&["down", text(&home.data)]));
+    assert!(ends_without("no-socket-term", socket, term).success());
+    assert!(ends_without("no-socket-umount", socket, umount).success());
+    assert!(ends_without("no-socket-down", socket, down).success());
+    // Its last checkpoint has no directory to go to: it says so, and ends.
+    let all = |home: &Home| std::fs::remove_dir_all(&home.data).expect("root may");
+    ends_without("no-directory-term", all, term);
+}
+
+#[test]
+fn a_stopped_daemon_is_waited_for_no_longer_than_told() {
+    let home = Home::new("stopped");
+    let daemon = home.up();
+    daemon.signal("STOP");
+    let began = std::time::Instant::now();
+    fail(&["down", text(&home.data), "--timeout", "3"], 1, &["not answered for 3 s"]);
+    assert!(began.elapsed().as_secs() < 6, "{:?}", began.elapsed());
+    // Nobody takes its connections in: their queue fills, and who comes next is told too.
+    let socket = home.data.join("admin.sock");
+    let waiting: Vec<_> = (0..200).map_while(|_| connect_at_once(&socket)).collect();
+    let began = std::time::Instant::now();
+    fail(&["down", text(&home.data), "--timeout", "3"], 1, &["not answered for 3 s"]);
+    assert!(began.elapsed().as_secs() < 6, "{:?}", began.elapsed());
+    drop(waiting);
+    daemon.signal("CONT");
+    daemon.terminate();
+}
+
+/// A connection, if the queue has room for it.
+fn connect_at_once(socket: &std::path::Path) -> Option<std::os::unix::net::UnixStream> {
+    let (sender, connected) = std::sync::mpsc::sync_channel(1);
+    let socket = socket.to_path_buf();
+    std::thread::spawn(move || sender.send(std::os::unix::net::UnixStream::connect(socket)));
+    connected.recv_timeout(std::time::Duration::from_millis(500)).ok().and_then(Result::ok)
+}
+
+#[test]
+fn a_hangup_ends_no_daemon() {
+    let home = Home::new("hangup");
+    let daemon = home.up();
+    daemon.signal("HUP");
+    succeed(&["status", text(&home.data)]);
+    std::fs::write(home.mount.join("file"), "here").expect("it goes on");
+    assert!(daemon.terminate().contains("SIGHUP: there is no log file"));
+}

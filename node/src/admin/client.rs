@@ -10,20 +10,32 @@ use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// A daemon that does not answer for this long is reported; deleting a large volume or mounting takes seconds.
 const PATIENCE: Duration = Duration::from_secs(120);
+/// The same for what it has at hand: how it is, and what it has counted.
+const PATIENCE_TO_LOOK: Duration = Duration::from_secs(10);
+
+/// A wait of no time at all is none that the kernel knows.
+const LEAST: Duration = Duration::from_millis(1);
 
 /// A connection to a brick's daemon.
 pub struct Client {
     stream: UnixStream,
     data: String,
+    /// When whoever asks has no more patience, if it is told.
+    until: Option<Instant>,
 }
 
 impl Client {
     /// Connects; `None` if no daemon serves the brick.
     pub fn connect(data: &Path) -> Result<Option<Client>, Failure> {
+        Client::connect_until(data, None)
+    }
+
+    /// The same; whatever is asked is over at that moment.
+    pub fn connect_until(data: &Path, until: Option<Instant>) -> Result<Option<Client>, Failure> {
         let shown = data.display().to_string();
         let what = || format!("can't reach the daemon of {shown}");
         let directory = Directory::open(data).map_err(|error| match error.kind {
@@ -43,14 +55,15 @@ impl Client {
             Ok(found) if !found.file_type().is_socket() => return refused("what has its socket's name is no socket"),
             _ => {}
         }
-        match UnixStream::connect(&socket.path) {
+        let patience = within(PATIENCE_TO_LOOK, until);
+        match host::connect_within(&socket.path, patience) {
             Ok(stream) => {
                 if !host::is_trusted(&stream).map_err(|error| Failure::io(what(), &error))? {
                     return refused("somebody else than root or you listens on its socket");
                 }
-                stream.set_read_timeout(Some(PATIENCE)).map_err(|error| Failure::io(what(), &error))?;
-                Ok(Some(Client { stream, data: shown }))
+                Ok(Some(Client { stream, data: shown, until }))
             }
+            Err(error) if error.kind() == ErrorKind::WouldBlock => Err(silent(&shown, patience)),
             Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::ConnectionRefused) => Ok(None),
             Err(error) => Err(Failure::io(what(), &error)),
         }
@@ -67,30 +80,58 @@ impl Client {
 
     /// Asks and waits for the answer.
     pub fn ask(&mut self, request: &Request) -> Result<Answer, Failure> {
-        match self.exchange(request) {
+        let patience = match request {
+            Request::Status | Request::Profile | Request::History | Request::Shutdown => PATIENCE_TO_LOOK,
+            _ => PATIENCE,
+        };
+        let patience = within(patience, self.until);
+        match self.exchange(request, Instant::now() + patience) {
             Ok(Response::Answer(answer)) => Ok(answer),
             Ok(Response::Refusal(refusal)) => Err(Failure::new(Exit::of(refusal.kind()), refusal.text)),
             Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
-                let text = format!("the daemon of {} has not answered for {} s", self.data, PATIENCE.as_secs());
-                Err(Failure::new(Exit::Failed, text).next("look at its messages and at the kernel's log"))
+                Err(silent(&self.data, patience))
             }
             Err(error) => Err(Failure::io(format!("lost the daemon of {}", self.data), &error)),
         }
     }
 
-    fn exchange(&mut self, request: &Request) -> std::io::Result<Response> {
+    fn exchange(&mut self, request: &Request, deadline: Instant) -> std::io::Result<Response> {
+        let left = || Some(deadline.saturating_duration_since(Instant::now()).max(LEAST));
         let mut line = serde_json::to_vec(request)?;
         line.push(b'\n');
+        self.stream.set_write_timeout(left())?;
         // A daemon that refuses the connection answers without reading: its reply says more than a broken pipe.
         let sent = self.stream.write_all(&line);
         let mut reply = Vec::new();
         let mut reader = BufReader::new(&self.stream).take(REPLY_BYTES_MAX as u64);
-        reader.read_until(b'\n', &mut reply)?;
-        if !reply.ends_with(b"\n") {
-            return Err(sent.err().unwrap_or(ErrorKind::UnexpectedEof.into()));
+        while !reply.ends_with(b"\n") {
+            self.stream.set_read_timeout(left())?;
+            let part = reader.fill_buf()?;
+            if part.is_empty() {
+                return Err(sent.err().unwrap_or(ErrorKind::UnexpectedEof.into()));
+            }
+            let bytes = part.iter().position(|&byte| byte == b'\n').map_or(part.len(), |at| at + 1);
+            reply.extend_from_slice(&part[..bytes]);
+            reader.consume(bytes);
+            if Instant::now() >= deadline && !reply.ends_with(b"\n") {
+                return Err(ErrorKind::TimedOut.into());
+            }
         }
         Ok(serde_json::from_slice(&reply)?)
     }
+}
+
+/// As much patience, but not beyond a moment.
+fn within(patience: Duration, until: Option<Instant>) -> Duration {
+    let left = until.map_or(patience, |until| until.saturating_duration_since(Instant::now()));
+    patience.min(left).max(LEAST)
+}
+
+/// The failure when a daemon does not answer: one that was stopped, or whose device hangs.
+fn silent(data: &str, patience: Duration) -> Failure {
+    let text = format!("the daemon of {data} has not answered for {:.0} s", patience.as_secs_f64());
+    Failure::new(Exit::Failed, text)
+        .next("look whether it was stopped (T in `ps`), at its messages and at the kernel's log")
 }
 
 /// The failure when a daemon of another version answers something else than was asked.

@@ -9,6 +9,7 @@ use runtime::real::Directory;
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::Shutdown;
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -93,6 +94,8 @@ impl Shared {
 pub struct Server {
     shared: Arc<Shared>,
     socket: SocketPath,
+    /// The listening socket itself, to end it: its path may be gone, or be another's by then.
+    listening: UnixStream,
     accepting: JoinHandle<()>,
 }
 
@@ -107,6 +110,7 @@ impl Server {
         }
         let listener = UnixListener::bind(&socket.path)?;
         std::fs::set_permissions(&socket.path, std::fs::Permissions::from_mode(0o600))?;
+        let listening = UnixStream::from(OwnedFd::from(listener.try_clone()?));
         let shared = Arc::new(Shared {
             daemon,
             stopping: AtomicBool::new(false),
@@ -115,14 +119,14 @@ impl Server {
         });
         let there = shared.clone();
         let accepting = std::thread::Builder::new().name("admin".into()).spawn(move || accept(&listener, &there))?;
-        Ok(Server { shared, socket, accepting })
+        Ok(Server { shared, socket, listening, accepting })
     }
 
     /// Ends: requests being served are finished, no further one is taken, the socket file is removed.
     pub fn stop(self) {
         self.shared.stopping.store(true, Ordering::Release);
         // Wakes the accepting thread; if that fails, it has already ended.
-        drop(UnixStream::connect(&self.socket.path));
+        drop(self.listening.shutdown(Shutdown::Both));
         self.accepting.join().expect("a thread that panics ends the process");
         let threads = std::mem::take(&mut *self.shared.threads.lock().expect("no panic while held"));
         threads.into_iter().for_each(|thread| thread.join().expect("a thread that panics ends the process"));

@@ -265,7 +265,7 @@ fn a_stale_socket_is_replaced_and_long_paths_work() {
 fn a_link_in_the_sockets_place_is_not_followed() {
     let scratch = Scratch::new();
     let [data, other] = ["data", "other"].map(|name| scratch.path().join(name));
-    [&data, &other].map(|path| std::fs::create_dir(path).expect("writable"));
+    [&data, &other].iter().for_each(|path| std::fs::create_dir(path).expect("writable"));
     let server = Server::start(&opened(&other), Arc::new(Fake)).expect("the directory is writable");
     std::os::unix::fs::symlink(other.join(SOCKET), data.join(SOCKET)).expect("writable");
     let refused = Client::connect(&data).err().expect("a link");

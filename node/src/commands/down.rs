@@ -8,7 +8,7 @@ use crate::daemon::say;
 use crate::directory;
 use crate::failure::{Exit, Failure};
 use crate::host::{self, Process};
-use std::path::Path;
+use runtime::real::Directory;
 use std::time::{Duration, Instant};
 
 /// How often a person who waits is told.
@@ -28,13 +28,22 @@ struct Ended {
 /// Runs `sinter down`. No daemon is no failure: what was asked for is so.
 pub fn run(options: &Down) -> Result<Exit, Failure> {
     let started = Instant::now();
+    let until = started + Duration::from_secs(options.timeout);
     let how = |pid, ended| Ended { served: true, ended, pid, seconds: started.elapsed().as_secs_f64() };
-    let Some(client) = Client::connect(&options.data)? else {
-        let Some(pid) = holder(&options.data)? else {
+    let Some(client) = Client::connect_until(&options.data, Some(until))? else {
+        let directory = directory::existing(&options.data)?;
+        let Some(pid) = holder(&directory)? else {
             return told(options, &Ended { served: false, ended: true, pid: None, seconds: 0.0 });
         };
-        // It has been asked already, and listens no more.
-        let ended = waited(options, held(options, pid)?, started)?;
+        // It has been asked already, and listens no more; or somebody removed its socket.
+        let process = held(options, pid)?;
+        let failed = |error| Failure::io(format!("can't ask the daemon of {}", options.data.display()), &error);
+        if let Some(process) = &process
+            && host::holds_lock(&directory, pid).map_err(failed)?
+        {
+            process.terminate().map_err(failed)?;
+        }
+        let ended = waited(options, process, started)?;
         return told(options, &how(Some(pid), ended));
     };
     let (pid, process) = ask(options, client)?;
@@ -56,10 +65,9 @@ fn held(options: &Down, pid: u32) -> Result<Option<Process>, Failure> {
 }
 
 /// The process that is still busy with the brick, if any.
-fn holder(data: &Path) -> Result<Option<u32>, Failure> {
-    let directory = directory::existing(data)?;
-    host::lock_holder(&directory)
-        .map_err(|error| Failure::io(format!("can't read the lock of {}", data.display()), &error))
+fn holder(data: &Directory) -> Result<Option<u32>, Failure> {
+    let failed = |error| Failure::io(format!("can't read the lock of {}", data.path().display()), &error);
+    host::lock_holder(data).map_err(failed)
 }
 
 /// Waits for the end of a process; whether it has ended.
