@@ -50,6 +50,10 @@ pub(crate) struct Quota {
 }
 
 impl Quota {
+    /// Blocks that were admitted take no room of their own after all.
+    pub fn take_back(&self, blocks: u64) {
+        self.admission.take_back(blocks);
+    }
     /// A checkpoint makes its cut.
     pub fn begin_checkpoint(&self) {
         self.admission.begin_checkpoint();

@@ -26,6 +26,7 @@ mod open;
 mod overlay;
 mod punch;
 mod read;
+mod replace;
 mod results;
 mod seek;
 mod session;

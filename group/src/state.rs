@@ -531,6 +531,17 @@ impl State {
             }
         }
     }
+    /// True if the block's payload is in memory.
+    pub fn is_pending(&self, volume: VolumeId, ino: Ino, block: u64) -> bool {
+        self.pending.contains_key(&(volume, ino, block))
+    }
+    /// A block that waits to be written has another content now.
+    pub fn replace_block(&mut self, volume: VolumeId, ino: Ino, block: u64, crc: u32, payload: Slice) {
+        let slot = self.active.slot(volume, ino, block);
+        let Some(Slot::Local { place, birth, .. }) = slot else { panic!("a block that waits is mapped: {slot:?}") };
+        self.active.map(volume, ino, block, Slot::Local { place, crc, birth }, None);
+        self.pending.get_mut(&(volume, ino, block)).expect("a block that waits is held").1 = payload;
+    }
     /// Lets go of payloads whose batches have been written.
     pub fn release_payloads(&mut self, written: u64) {
         let written = if active(Bug::PayloadLetGo) { u64::MAX } else { written };

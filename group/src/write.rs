@@ -4,6 +4,7 @@
 use crate::change::Attached;
 use crate::context::Context;
 use crate::load::Wanted;
+use crate::replace::may_follow;
 use crate::state::{Range, RangeId, State};
 use crate::{Answer, Group, Groups, Position};
 use base::checksum::crc32c;
@@ -15,7 +16,7 @@ use runtime::seeded::{Bug, active};
 use runtime::tasks::yield_now;
 use runtime::{Buf, Need, Slice, Span, Stage};
 use store::bulk::{Begun, Ticket};
-use store::format::record::{Places, Run, encode_replicated};
+use store::format::record::{Head, Places, Run, encode_replicated};
 use store::log::{Described, Entry, Ordered, Payload};
 
 /// One write as asked.
@@ -30,12 +31,12 @@ pub(crate) struct Write {
 
 /// What belongs to a write's payload, which is of at most two pieces: a 1 MiB write that is not aligned covers 257 blocks
 /// and no buffer holds more than 256. The second is there only if the first is.
-type Pieces<T> = [Option<T>; 2];
+pub(crate) type Pieces<T> = [Option<T>; 2];
 
 /// A write's whole blocks.
-struct Blocks {
-    slices: Pieces<Slice>,
-    crcs: Crcs,
+pub(crate) struct Blocks {
+    pub slices: Pieces<Slice>,
+    pub crcs: Crcs,
 }
 
 /// Unlocks a range when dropped, and wakes who waits for it.
@@ -81,6 +82,7 @@ impl Groups {
         self.store().log.admit(&context.span).await?;
         let quota = self.quota(context.volume);
         let _admitted = self.admit_data(context, quota.as_deref(), &write).await?;
+        self.store().space.note_write(u64::from(write.length));
         let aligned = |offset: u64| offset.is_multiple_of(BLOCK_BYTES as u64);
         let answer = match write.at {
             At::Offset(offset) if aligned(offset) && aligned(u64::from(write.length)) => {
@@ -367,39 +369,62 @@ impl Groups {
         }
         let outcome = Outcome::Wrote { offset: plan.offset, length: write.length };
         let head = state.head(context.volume, context.session, context.request, outcome);
-        let map = Edit::Map { ino: write.ino, first: plan.first_block, crcs: blocks.crcs.clone() };
-        let edits = [map, plan.extend];
-        let mut encoded = std::mem::take(&mut state.encoded);
-        encoded.clear();
-        encode_replicated(&mut encoded, &head, &edits);
-        let mut runs = [NO_RUN; 4];
-        let appended = self.append_blocks(&head, &encoded, &edits, blocks, tickets, write.sync, &mut runs);
-        state.encoded = encoded;
-        let (ordered, runs) = match appended {
+        let replaced = match may_follow(write, planned, blocks) {
+            true => self.try_replace(&mut state, write, &plan, blocks, &head),
+            false => Ok(None),
+        };
+        let reply = Reply::Wrote { offset: plan.offset, length: write.length };
+        let appended = match replaced {
+            Ok(None) => self.append_new(&mut state, write, plan, blocks, tickets, &head),
+            Ok(Some(batch)) => Ok(batch),
+            Err(error) => Err(error),
+        };
+        let batch = match appended {
             Err(error) if error.kind == Kind::Busy => return Ok(Try::Segment(segment)),
             appended => appended?,
         };
-        state.release_payloads(self.store().log.written());
-        let mut places = Places::of(runs);
-        for edit in &edits {
-            state.apply(context.volume, edit, ordered.batch, &mut places, self.store().epoch as u32);
-        }
-        if tickets[0].is_none() {
-            let slice = blocks.slices[0].as_slice();
-            state.hold_payload(context.volume, write.ino, plan.first_block, slice, ordered.batch);
-        }
         state.ordered(&head);
         self.note_overlay(&mut state);
         let durable = write.sync >= Sync::Data;
         let position = Position { group: head.group, term: head.term, index: head.index, durable };
-        let reply = Reply::Wrote { offset: plan.offset, length: write.length };
-        Ok(Try::Ordered(ordered.batch, reply, Some(position)))
+        Ok(Try::Ordered(batch, reply, Some(position)))
+    }
+
+    /// Logs a write whose blocks get places of their own. Returns its batch.
+    fn append_new(
+        &self,
+        state: &mut State,
+        write: &Write,
+        plan: WritePlan,
+        blocks: &Blocks,
+        tickets: &Pieces<Ticket>,
+        head: &Head,
+    ) -> Result<u64> {
+        let map = Edit::Map { ino: write.ino, first: plan.first_block, crcs: blocks.crcs.clone() };
+        let edits = [map, plan.extend];
+        let mut encoded = std::mem::take(&mut state.encoded);
+        encoded.clear();
+        encode_replicated(&mut encoded, head, &edits);
+        let mut runs = [NO_RUN; 4];
+        let appended = self.append_blocks(head, &encoded, &edits, blocks, tickets, write.sync, &mut runs);
+        state.encoded = encoded;
+        let (ordered, runs) = appended?;
+        state.release_payloads(self.store().log.written());
+        let mut places = Places::of(runs);
+        for edit in &edits {
+            state.apply(head.volume, edit, ordered.batch, &mut places, self.store().epoch as u32);
+        }
+        if tickets[0].is_none() {
+            let slice = blocks.slices[0].as_slice();
+            state.hold_payload(head.volume, write.ino, plan.first_block, slice, ordered.batch);
+        }
+        Ok(ordered.batch)
     }
 
     #[allow(clippy::too_many_arguments)]
     fn append_blocks<'r>(
         &self,
-        head: &store::format::record::Head,
+        head: &Head,
         replicated: &[u8],
         edits: &[Edit; 2],
         blocks: &Blocks,

@@ -462,7 +462,7 @@ fn space(store: &store::Store, moved_blocks: u64) -> Space {
         logical_bytes,
         free_bytes,
         reclaimable_bytes: physical_bytes.saturating_sub(free_bytes + logical_bytes),
-        client_bytes: store.space.admission.admitted() * block,
+        client_bytes: store.space.client_bytes(),
         device_bytes: store.log.figures().bytes + placed * block + store.index.written_bytes(),
         moved_bytes: moved_blocks * block,
     }

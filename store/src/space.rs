@@ -113,6 +113,8 @@ pub struct Space {
     segments: AtomicU32,
     /// Of clients' blocks.
     pub admission: Admission,
+    /// Bytes that clients have written since start.
+    client_bytes: AtomicU64,
     /// Nanoseconds between blocks of all clients together.
     delay_ns: AtomicU64,
     /// When the next block's turn comes.
@@ -131,6 +133,7 @@ impl Space {
             segment_blocks,
             segments: AtomicU32::new(segments),
             admission: Admission::new(usable_blocks.saturating_sub(live)),
+            client_bytes: AtomicU64::new(0),
             delay_ns: AtomicU64::new(0),
             turn_ns: AtomicU64::new(0),
             reclaims: AtomicBool::new(false),
@@ -160,6 +163,14 @@ impl Space {
         let block = BLOCK_BYTES as u64;
         let usable_blocks = self.usable_blocks();
         StatFs { size_bytes: usable_blocks * block, free_bytes: free.min(usable_blocks) * block, inodes: 0 }
+    }
+    /// A client writes so many bytes.
+    pub fn note_write(&self, bytes: u64) {
+        self.client_bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+    /// Bytes that clients have written since start.
+    pub fn client_bytes(&self) -> u64 {
+        self.client_bytes.load(Ordering::Relaxed)
     }
     /// The moment at which a write of so many blocks has its turn, if clients are slowed and others come first: blocks are
     /// spaced so that clients don't outrun the cleaner, and who keeps that pace by itself does not wait.

@@ -10,6 +10,7 @@ mod failure;
 mod forgotten;
 mod kept;
 mod kinds;
+mod lines;
 mod listing;
 mod loops;
 mod nameless;

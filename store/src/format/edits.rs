@@ -240,6 +240,15 @@ fn put_inode_edit(out: &mut Vec<u8>, edit: &Edit) {
     }
 }
 
+/// Where an encoded edit has the checksum of the `block`th block that it maps; None if it maps fewer, or is another edit.
+pub fn map_crc_at(edit: &[u8], block: usize) -> Option<usize> {
+    let mut reader = Reader::new(edit);
+    let is_map = reader.u8().ok()? == code::MAP;
+    let (_ino, _first, count) = (reader.u64().ok()?, reader.u64().ok()?, reader.u16().ok()?);
+    let crcs_at = edit.len() - reader.rest().len();
+    (is_map && block < usize::from(count)).then_some(crcs_at + 4 * block)
+}
+
 /// Reads one edit. Errors: `Corrupt`; `Newer` for a code that this build does not know.
 pub fn take_edit(reader: &mut Reader<'_>) -> Result<Edit> {
     take_edit_within(reader, true)

@@ -2,7 +2,7 @@
 
 use super::Uuid;
 use super::bytes::{Reader, Writer, corrupt};
-use super::edits::{put_edit, take_edit};
+use super::edits::{map_crc_at, put_edit, take_edit};
 use base::checksum::{crc32c, crc32c_append};
 use base::{
     Edit, Error, GroupId, Index, Ino, Kind, Life, Outcome, Place, ReplicaId, RequestId, Result, SegmentId, SessionId,
@@ -249,6 +249,23 @@ pub fn put_framed(out: &mut Vec<u8>, frame: &Frame, runs: &[Run], replicated: &[
     assert!(out.len() - start == length);
     let crc = framed_crc(frame.uuid, &out[start..]);
     out[start + 4..start + 8].copy_from_slice(&crc.to_le_bytes());
+}
+
+/// Bytes of the replicated part before its edits.
+const HEAD_BYTES: usize = 59;
+
+/// Gives one block of a framed record's payload another checksum. False, and nothing is changed, unless the record's first
+/// edit maps that block. `framed` may go on behind the record.
+pub fn replace_crc(framed: &mut [u8], uuid: Uuid, block: usize, crc: u32) -> bool {
+    let mut fields = Reader::new(framed);
+    let length = fields.u32().expect("a record has a frame") as usize;
+    let runs = fields.bytes(FRAME_BYTES - 6).and_then(|_| fields.u16()).expect("a record has a frame");
+    let edits = framed_bytes(usize::from(runs), HEAD_BYTES);
+    let Some(at) = framed[..length].get(edits..).and_then(|edit| map_crc_at(edit, block)) else { return false };
+    framed[edits + at..][..4].copy_from_slice(&crc.to_le_bytes());
+    let crc = framed_crc(uuid, &framed[..length]);
+    framed[4..8].copy_from_slice(&crc.to_le_bytes());
+    true
 }
 
 fn framed_crc(uuid: Uuid, framed: &[u8]) -> u32 {

@@ -97,7 +97,7 @@ impl Building {
     }
     /// Blocks so far.
     pub fn blocks(&self) -> u32 {
-        (self.header.len() / BLOCK_BYTES) as u32 + self.payload_blocks
+        self.header_blocks() as u32 + self.payload_blocks
     }
     /// True if it holds no record.
     pub fn is_empty(&self) -> bool {
@@ -110,7 +110,7 @@ impl Building {
     /// True if a record of so many bytes and payload blocks fits.
     pub fn fits(&self, bytes: usize, payload_blocks: u32) -> bool {
         let room = self.payload_blocks + payload_blocks <= PAYLOAD_BLOCKS_MAX || self.payload_blocks == 0;
-        self.used + bytes <= self.header.len() && room && self.records < u16::MAX
+        !self.is_header_full(bytes) && room && self.records < u16::MAX
     }
     /// Where the next payload will lie.
     pub fn next_place(&self, segment: SegmentId) -> Place {
@@ -127,6 +127,43 @@ impl Building {
             self.slices.push(slice.clone());
         }
     }
+    /// Header blocks.
+    pub fn header_blocks(&self) -> usize {
+        self.header.len() / BLOCK_BYTES
+    }
+    /// True if the header has no room for a record of so many bytes.
+    pub fn is_header_full(&self, bytes: usize) -> bool {
+        self.used + bytes > self.header.len()
+    }
+    /// Where the next record will begin in the header.
+    pub fn used(&self) -> usize {
+        self.used
+    }
+    /// A record and what comes behind it, from where it begins in the header.
+    pub fn record_mut(&mut self, at: usize) -> &mut [u8] {
+        &mut self.header[at..self.used]
+    }
+    /// Puts another block in the place of the payload's `block`th. Returns the bytes of memory that its slices held before
+    /// and hold now.
+    pub fn replace(&mut self, block: u32, payload: Slice) -> (u64, u64) {
+        assert!(payload.len() == BLOCK_BYTES && block < self.payload_blocks);
+        let mut first = self.payload_blocks;
+        // What is replaced was mostly added last.
+        let index = self.slices.iter().rposition(|slice| {
+            first -= (slice.len() / BLOCK_BYTES) as u32;
+            first <= block
+        });
+        let index = index.expect("the payload has the block");
+        let old = self.slices[index].clone();
+        let at = (block - first) as usize * BLOCK_BYTES;
+        let before = (at > 0).then(|| old.slice(0..at));
+        let after = (at + BLOCK_BYTES < old.len()).then(|| old.slice(at + BLOCK_BYTES..old.len()));
+        let held = |slice: &Slice| slice.held_bytes() as u64;
+        let parts = [before, Some(payload), after];
+        let now = parts.iter().flatten().map(held).sum();
+        self.slices.splice(index..=index, parts.into_iter().flatten());
+        (held(&old), now)
+    }
     /// Ends the batch; returns it and its header's checksum.
     pub fn finish(mut self, segment: &OpenSegment, stamp: &Stamp) -> (Batch, u32) {
         let header = BatchHeader {
@@ -138,7 +175,7 @@ impl Building {
             number: stamp.number,
             previous_crc: stamp.previous_crc,
             durable_through: stamp.durable_through,
-            header_blocks: (self.header.len() / BLOCK_BYTES) as u16,
+            header_blocks: self.header_blocks() as u16,
             payload_blocks: self.payload_blocks,
             records: self.records,
             records_bytes: (self.used - FIXED_BYTES) as u32,

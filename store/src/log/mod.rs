@@ -9,9 +9,11 @@
 pub mod build;
 pub mod core;
 pub mod drive;
+mod replace;
 
 use self::build::{Batch, Building, OpenSegment, Stamp};
 use self::core::{Commit, Positions};
+pub use self::replace::Replacement;
 use crate::format::Uuid;
 use crate::format::batch::FIXED_BYTES;
 use crate::format::record::{Frame, MOVED_BYTES, Moved, Moves, Places, Run, encode_moves, framed_bytes, put_framed};
@@ -113,7 +115,16 @@ struct State {
     idle_writers: Vec<Vec<Waker>>,
     spare: Vec<Vec<Slice>>,
     scratch: Vec<u8>,
+    /// Records of the batch being built that carry a payload: its first block within the batch's payload, and where the
+    /// record begins in the header.
+    inlined: Vec<(u32, usize)>,
+    /// Header blocks of the next batch: more while batches end because their headers are full.
+    header_blocks: usize,
+    /// Blocks of the segment that the append under way has no need of.
+    spare_blocks: u32,
     summaries: BTreeMap<SegmentId, Vec<SummaryEntry>>,
+    /// Summary entries of the open segment that a checkpoint has taken: they can't change any more.
+    summary_taken: usize,
     full: Vec<(SegmentId, u32)>,
     last_durable_stamp: u64,
     phases: (Lapse, Lapse),
@@ -188,7 +199,11 @@ impl Log {
             idle_writers: (0..cores).map(|_| Vec::with_capacity(16)).collect(),
             spare: Vec::new(),
             scratch: Vec::with_capacity(2 * BLOCK_BYTES),
+            inlined: Vec::with_capacity(build::PAYLOAD_BLOCKS_MAX as usize),
+            header_blocks: 1,
+            spare_blocks: 0,
             summaries: BTreeMap::new(),
+            summary_taken: 0,
             full: Vec::new(),
             last_durable_stamp: resume.number,
             phases: Default::default(),
@@ -383,8 +398,13 @@ impl Log {
     }
     /// The summary entries of a segment so far, from the `from`th on.
     pub fn summary_from(&self, segment: SegmentId, from: usize) -> Vec<SummaryEntry> {
-        let state = self.state.lock();
-        state.summaries.get(&segment).and_then(|all| all.get(from..)).map(<[_]>::to_vec).unwrap_or_default()
+        let mut state = self.state.lock();
+        let entries = state.summaries.get(&segment).and_then(|all| all.get(from..)).map(<[_]>::to_vec);
+        let entries = entries.unwrap_or_default();
+        if state.segment.is_some_and(|open| open.segment == segment) {
+            state.summary_taken = from + entries.len();
+        }
+        entries
     }
     /// Segments that have summary entries, and how many.
     pub fn summary_lengths(&self) -> Vec<(SegmentId, usize)> {
@@ -551,12 +571,13 @@ impl State {
     fn reserve(&mut self, log: &Log, entries: &[Entry<'_>]) -> Result<()> {
         let payload: u32 = entries.iter().map(Entry::payload_blocks).sum();
         let blocks = payload + header_blocks_of_all(entries);
-        let fits = |open: &OpenSegment, building: u32| {
+        let spare = |open: &OpenSegment, building: u32| {
             let summary = summary_blocks((open.payload_blocks + payload) as usize) as u32;
-            open.next_block + building + blocks + summary <= log.segment_blocks
+            log.segment_blocks.checked_sub(open.next_block + building + blocks + summary)
         };
         let building = self.building.as_ref().map_or(0, Building::blocks);
-        if self.segment.is_some_and(|open| fits(&open, building)) {
+        if let Some(spare) = self.segment.and_then(|open| spare(&open, building)) {
+            self.spare_blocks = spare;
             return Ok(());
         }
         if self.prepared.is_empty() {
@@ -565,7 +586,7 @@ impl State {
         }
         self.next_segment(log);
         let fresh = self.segment.expect("next_segment opens one");
-        assert!(fits(&fresh, 0), "a fresh segment holds any one change");
+        self.spare_blocks = spare(&fresh, 0).expect("a fresh segment holds any one change");
         Ok(())
     }
 
@@ -577,6 +598,7 @@ impl State {
         let Prepared { segment, life, sequence, file, offset } =
             self.prepared.pop_front().expect("reserve has seen a prepared segment");
         self.segment = Some(OpenSegment { segment, life, sequence, file, offset, next_block: 1, payload_blocks: 0 });
+        self.summary_taken = 0;
         // Room for a whole segment: a write never makes it grow.
         self.summaries.entry(segment).or_insert_with(|| Vec::with_capacity(log.segment_blocks as usize));
         log.segment_wanted.notify();
@@ -586,9 +608,11 @@ impl State {
         let bytes = framed_bytes(entry.runs_max(), entry.replicated.len());
         let payload_blocks = entry.payload_blocks();
         if !self.building.as_ref().is_some_and(|building| building.fits(bytes, payload_blocks)) {
+            self.grow_header(bytes);
             self.close_building(log);
             let open = self.segment.expect("reserve has opened a segment");
-            self.building = Some(self.begin(log, &open, header_blocks(entry))?);
+            let blocks = self.next_header_blocks(header_blocks(entry));
+            self.building = Some(self.begin(log, &open, blocks)?);
         }
         let open = self.segment.as_mut().expect("reserve has opened a segment");
         let building = self.building.as_mut().expect("just made sure");
@@ -603,6 +627,9 @@ impl State {
         let frame = Frame { uuid: log.uuid, life, sequence: open.sequence, replica: ReplicaId(1) };
         self.scratch.clear();
         put_framed(&mut self.scratch, &frame, runs, entry.replicated);
+        if !slices.is_empty() {
+            self.inlined.push((building.payload_blocks(), building.used()));
+        }
         building.add(&self.scratch, slices);
         open.payload_blocks += payload_blocks;
         log.pending_bytes.fetch_add(held_bytes(slices), Ordering::AcqRel);
@@ -617,6 +644,8 @@ impl State {
 
     fn close_building(&mut self, log: &Log) {
         let Some(building) = self.building.take() else { return };
+        self.inlined.clear();
+        self.shrink_header(&building);
         let open = self.segment.as_mut().expect("a batch is built in a segment");
         let durable_through = self.commit.positions().durable;
         let stamp = Stamp {
