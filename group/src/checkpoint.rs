@@ -3,12 +3,13 @@
 //! (rule U5).
 
 use crate::Groups;
+use crate::cost::Cost;
 use base::{Result, Sync};
 use runtime::seeded::{Bug, active};
 use runtime::tasks::run_background;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use store::GroupPart;
+use store::{GroupPart, Replay};
 
 /// How often the replay estimate is looked at: it grows by the log's bytes, at most a few GB/s.
 const LOOK_NS: u64 = 100_000_000;
@@ -86,14 +87,36 @@ pub async fn run(groups: Arc<Groups>) {
 impl Groups {
     fn checkpoint_is_due(&self) -> bool {
         let limits = &self.options;
-        let figures = self.store().log.figures();
         if active(Bug::CheckpointNeverDue) {
             return false;
         }
-        let base = self.checkpoint_base.lock();
+        let cost = self.replay_cost();
         self.overlay_bytes.load(Ordering::Relaxed) >= limits.overlay_bytes
-            || figures.bytes - base.bytes >= limits.replay_bytes
-            || figures.records - base.records >= limits.replay_records
+            || cost.bytes >= limits.replay_bytes
+            || cost.records >= limits.replay_records
+            || cost.is_due()
+    }
+
+    /// How long a start would replay if the brick were killed now, estimated from above, in nanoseconds (rule X2).
+    pub fn replay_ns(&self) -> u64 {
+        self.replay_cost().ns()
+    }
+
+    fn replay_cost(&self) -> Cost {
+        let figures = self.store().log.figures();
+        let (base, replayed) = (*self.checkpoint_base.lock(), *self.replayed.lock());
+        let records = figures.records - base.records + replayed.records;
+        let bytes = figures.bytes - base.bytes + replayed.bytes;
+        Cost { bytes, records, loads: self.loads() }
+    }
+
+    /// Look-ups in the index that a replay would make now.
+    fn loads(&self) -> u64 {
+        let of = |group: &crate::Group| {
+            let state = group.state.lock();
+            state.active.loads + state.frozen.as_ref().map_or(0, |frozen| frozen.loads)
+        };
+        self.states().iter().map(of).sum()
     }
 
     /// Brings the index up to everything ordered so far. One at a time. If that fails the brick takes no more changes
@@ -156,6 +179,7 @@ impl Groups {
         self.measure_quotas();
         self.replayed.store(false, Ordering::Release);
         *self.checkpoint_base.lock() = figures;
+        *self.replayed.lock() = Replay::default();
         self.checkpoints.fetch_add(1, Ordering::Relaxed);
         Ok(())
     }

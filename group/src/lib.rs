@@ -15,6 +15,7 @@ mod checkpoint;
 pub mod clean;
 mod commits;
 pub mod context;
+mod cost;
 mod cuts;
 mod forget;
 mod hash;
@@ -44,8 +45,8 @@ use state::State;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
-use store::Store;
 use store::log::Figures;
+use store::{Replay, Store};
 use token::Token;
 
 /// When the overlay goes to the index, and how much memory caches take.
@@ -69,8 +70,8 @@ pub struct Options {
 }
 
 impl Options {
-    /// Derived from the memory bound, without a read cache. Replay reads the log at 0.5 GB/s or more and applies at least 200,000 records
-    /// per second on the slowest machines that we know, so these bounds keep it below 5 s (rule X2).
+    /// Derived from the memory bound, without a read cache. A checkpoint is due sooner if all that a replay would do
+    /// together takes as long as one may (rule X2, `cost`).
     pub fn for_memory(memory_max_bytes: u64) -> Options {
         Options {
             overlay_bytes: (memory_max_bytes / 16).clamp(8 << 20, 128 << 20),
@@ -129,6 +130,8 @@ pub struct Groups {
     overlay_bytes: AtomicU64,
     checkpoint_token: Token,
     checkpoint_base: Lock<Figures>,
+    /// What the start has replayed and no checkpoint has taken yet: a crash would have it replayed again.
+    replayed: Lock<Replay>,
     checkpointed: Event,
     checkpoints: AtomicU64,
     /// A checkpoint would free space: segments that the cleaner has emptied, or much that was cut.
@@ -173,6 +176,7 @@ impl Groups {
             overlay_bytes: AtomicU64::new(bytes),
             checkpoint_token: Token::default(),
             checkpoint_base: Lock::new("checkpoint", Figures::default()),
+            replayed: Lock::new("replayed", Replay::default()),
             checkpointed: Event::new(),
             checkpoints: AtomicU64::new(0),
             checkpoint_wanted: AtomicBool::new(false),

@@ -160,6 +160,7 @@ impl Groups {
         let (store, replay) = opening.replay(sink, |group| applied[group.0 as usize]).await?;
         let Ok(states) = Arc::try_unwrap(groups) else { unreachable!("the jobs that shared the groups have ended") };
         let groups = Arc::new(Groups::new(store, states, options));
+        *groups.replayed.lock() = replay;
         let volumes = groups.volumes().await?;
         volumes.iter().for_each(|volume| groups.note_volume(volume));
         if replay.records > 0 {

@@ -79,6 +79,8 @@ pub struct Generation {
     pub records: u64,
     /// Access times taken.
     pub accesses: u64,
+    /// What a replay would have to look up in the index: what its records change without replacing it.
+    pub loads: u64,
     /// Frozen: inodes from this sequence on were born later.
     pub next_ino: u64,
 }
@@ -100,11 +102,13 @@ impl Generation {
     pub fn is_empty(&self) -> bool {
         self.records == 0 && self.accesses == 0
     }
-    /// Sets an inode.
-    pub fn set_inode(&mut self, volume: VolumeId, ino: Ino, inode: Option<Inode>, batch: u64) {
-        if self.inodes.insert((volume, ino), InodeSlot { inode, batch }).is_none() {
+    /// Sets an inode. True if this generation had not said anything of it before.
+    pub fn set_inode(&mut self, volume: VolumeId, ino: Ino, inode: Option<Inode>, batch: u64) -> bool {
+        let fresh = self.inodes.insert((volume, ino), InodeSlot { inode, batch }).is_none();
+        if fresh {
             self.bytes += INODE_BYTES;
         }
+        fresh
     }
     /// What this generation says of a block: a slot, `Hole` for what it cut, or None if it says nothing.
     pub fn slot(&self, volume: VolumeId, ino: Ino, block: u64) -> Option<Slot> {

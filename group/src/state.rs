@@ -353,6 +353,7 @@ impl State {
         let from = overlaid.is_none().then_some(moved.old);
         self.active.map(volume, moved.ino, moved.block, Slot::Local { place, crc: moved.crc, birth }, from);
         self.active.records += 1;
+        self.active.loads += u64::from(from.is_some());
     }
 
     // What the index holds, taken into the caches.
@@ -460,7 +461,9 @@ impl State {
             }
             _ => {}
         }
-        self.active.set_inode(volume, ino, new, batch);
+        if self.active.set_inode(volume, ino, new, batch) && !matches!(edit, Edit::InodePut { .. }) {
+            self.active.loads += 1;
+        }
     }
 
     /// An inode was read: what changes of it is no record's, and there is nothing for fsync to wait for.

@@ -422,6 +422,7 @@ impl Brick {
                 figure("log flushes", log.flushes),
                 figure("durable writes without flush", log.fua_batches),
                 figure("replay bytes now", store.replay_bytes()),
+                figure("replay estimate ms", self.groups.replay_ns() / 1_000_000),
                 figure("checkpoints", self.groups.checkpoints()),
                 figure("overlay bytes", self.groups.overlay_bytes()),
                 figure("inodes known to the kernel", self.groups.known_inodes()),

@@ -19,6 +19,7 @@ pub mod index;
 pub mod log;
 pub mod open;
 pub mod paths;
+pub mod payloads;
 pub mod pins;
 pub mod prepare;
 pub mod progress;

@@ -20,6 +20,7 @@ use crate::segments::Table;
 use crate::space::Space;
 use crate::usage::Usages;
 use crate::{Store, discard, prepare, scrub, superblock_file};
+use base::limits::BLOCK_BYTES;
 use base::{Edit, Error, GroupId, Kind, Place, Result, SegmentId, VolumeId};
 use runtime::seeded::{Bug, active};
 use runtime::{FileId, Lock, Runtime, tasks};
@@ -55,6 +56,8 @@ pub struct Replay {
     pub batches: u64,
     /// Records read.
     pub records: u64,
+    /// Bytes of log that they took.
+    pub bytes: u64,
     /// Nanoseconds taken.
     pub ns: u64,
 }
@@ -281,7 +284,7 @@ impl Opening {
         let store = self.start(&tail).await?;
         scrub::go_on(&store);
         let ns = store.runtime.clock.now_ns() - start_ns;
-        Ok((store, Replay { batches: tail.batches, records, ns }))
+        Ok((store, Replay { batches: tail.batches, records, bytes: tail.blocks * BLOCK_BYTES as u64, ns }))
     }
 
     /// Decides what every segment that was open is now. None is written again in this epoch: late writes of the

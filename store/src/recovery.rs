@@ -8,16 +8,19 @@ use crate::format::segment::{SegmentHeader, Stream};
 use crate::format::superblock::Superblock;
 use crate::format::values::ReplayRow;
 use crate::geometry::Geometry;
+use crate::payloads;
 use crate::progress::{Step, Tell};
-use base::checksum::crc32c;
 use base::limits::{BLOCK_BYTES, HEADER_BLOCKS_MAX, IO_BYTES_MAX};
-use base::{Edit, Error, Kind, Life, Place, Result, SegmentId};
+use base::{Error, Kind, Life, Place, Result, SegmentId};
 use runtime::seeded::{Bug, active};
 use runtime::{Buf, Runtime, disk};
 use std::collections::VecDeque;
 
 /// Records handed over at once.
 const CHUNK_RECORDS: usize = 4096;
+/// Payload blocks that are compared together: 64 MiB, enough to keep a device busy, and a bad batch is found before much
+/// that follows it was read.
+const CHECK_BLOCKS: u32 = 16 << 10;
 
 /// One record as the log holds it.
 pub struct Replayed {
@@ -40,14 +43,15 @@ pub struct Tail {
     pub crc: u32,
     /// Batches read.
     pub batches: u64,
+    /// Blocks that they take in the log.
+    pub blocks: u64,
     /// The last batch that was durable, as far as anything tells; above `number` only if the log is damaged.
     pub durable: u64,
 }
 
 struct Found {
     number: u64,
-    payload_blocks: u32,
-    place: Place,
+    blocks: u32,
     records: Vec<Replayed>,
     end: (SegmentHeader, u32),
     crc: u32,
@@ -189,7 +193,8 @@ pub async fn walk(
         damaged,
         unread: 0,
     };
-    let mut tail = Tail { number: chain.expected - 1, end: None, crc: replay.previous_crc, batches: 0, durable: 0 };
+    let mut tail =
+        Tail { number: chain.expected - 1, end: None, crc: replay.previous_crc, batches: 0, blocks: 0, durable: 0 };
     let mut pending: VecDeque<Found> = VecDeque::new();
     let mut ready = Vec::new();
     let mut ahead = 0;
@@ -213,11 +218,20 @@ pub async fn walk(
         ahead = ahead.max(look_ahead(&mut window, header, &chain, block).await?);
     }
     // Above the last `durable_through` a batch counts only if its payload is whole (rule L5).
-    while let Some(found) = pending.pop_front() {
-        if !active(Bug::TornTailBelieved) && !payload_is_whole(runtime, geometry, &found).await? {
+    while !pending.is_empty() {
+        let some = some_blocks(&pending);
+        let batches: Vec<&[Replayed]> = pending.iter().take(some).map(|found| &found.records[..]).collect();
+        let whole = match active(Bug::TornTailBelieved) {
+            true => some,
+            false => payloads::whole(runtime, geometry, &batches).await?,
+        };
+        pending.drain(..whole).for_each(|found| tail.deliver(found, &mut ready));
+        if whole < some {
             break;
         }
-        tail.deliver(found, &mut ready);
+        if ready.len() >= CHUNK_RECORDS {
+            sink(std::mem::take(&mut ready)).await?;
+        }
     }
     let ended = superblock.ends.last().map_or(0, |end| end.batch);
     let durable = chain.durable_seen.max(ahead).max(ended).max(chain.unread);
@@ -238,8 +252,19 @@ impl Tail {
         self.end = Some(found.end);
         self.crc = found.crc;
         self.batches += 1;
+        self.blocks += u64::from(found.blocks);
         ready.extend(found.records);
     }
+}
+
+/// How many batches, from the first on, have their payloads compared together.
+fn some_blocks(pending: &VecDeque<Found>) -> usize {
+    let mut blocks = 0;
+    let enough = pending.iter().position(|found| {
+        blocks += payloads::blocks_of(&found.records);
+        blocks >= CHECK_BLOCKS
+    });
+    enough.map_or(pending.len(), |last| last + 1)
 }
 
 async fn next_batch(
@@ -269,9 +294,9 @@ async fn next_batch(
     chain.epoch = header.epoch;
     chain.durable_seen = chain.durable_seen.max(header.durable_through);
     let first_payload = block + u32::from(header.header_blocks);
-    let place = Place { segment: segment.segment, block: first_payload.min(u32::from(u16::MAX)) as u16 };
     let end = (*segment, first_payload + header.payload_blocks);
-    Ok(Some(Found { number: header.number, payload_blocks: header.payload_blocks, place, records, end, crc }))
+    let blocks = u32::from(header.header_blocks) + header.payload_blocks;
+    Ok(Some(Found { number: header.number, blocks, records, end, crc }))
 }
 
 /// What whole batches above a number say, wherever they lie: of a damaged log, behind the damage. `segments`: headers of the
@@ -332,36 +357,4 @@ async fn look_ahead(window: &mut Window<'_>, segment: &SegmentHeader, chain: &Ch
         }
     }
     Ok(durable)
-}
-
-fn crcs_of(logged: &Logged) -> Vec<u32> {
-    match logged {
-        Logged::Moves(moves) => moves.blocks.iter().map(|moved| moved.crc).collect(),
-        Logged::Record(record) => {
-            let map = |edit: &Edit| match edit {
-                Edit::Map { crcs, .. } => Some(crcs.as_slice().to_vec()),
-                _ => None,
-            };
-            record.edits.iter().filter_map(map).flatten().collect()
-        }
-    }
-}
-
-/// Reads a batch's inline payload and compares every block with its record's checksum.
-async fn payload_is_whole(runtime: &Runtime, geometry: &Geometry, found: &Found) -> Result<bool> {
-    for replayed in &found.records {
-        let mut crcs = crcs_of(&replayed.logged).into_iter();
-        for run in &replayed.runs {
-            let mut window = Window { runtime, geometry, segment: run.place.segment, first: 0, buffer: None };
-            for number in 0..u32::from(run.count) {
-                let block = u32::from(run.place.block) + number;
-                let bytes = window.blocks(block, 1).await?;
-                if crcs.next() != Some(crc32c(bytes)) {
-                    return Ok(false);
-                }
-            }
-        }
-    }
-    assert!(found.payload_blocks == 0 || u32::from(found.place.block) < geometry.blocks());
-    Ok(true)
 }

@@ -108,6 +108,31 @@ pub fn checkpoints_come_by_themselves_and_keep_replay_short() {
     });
 }
 
+/// What a start has replayed and no checkpoint has taken is replayed once more by the next start (rule X2).
+#[test]
+fn what_was_replayed_counts_for_the_next_replay() {
+    let mut world = World::new(1);
+    let runtime = world.runtime();
+    let (rig, before) = world.block_on(async {
+        let rig = Rig::new(runtime, Shape::SMALL).await;
+        rig.checkpoint().await;
+        assert_eq!(rig.groups.replay_ns(), 0, "the index has all");
+        for number in 0..100 {
+            rig.create(rig.volume.root, &format!("f{number}")).await.expect("a new file");
+        }
+        rig.done(Op::SyncAll).await.expect("a healthy brick syncs");
+        let before = rig.groups.replay_ns();
+        assert!(before >= 100 * 5_000, "{before}");
+        (rig, before)
+    });
+    crashed(&world, &rig, async |rig| {
+        assert!(rig.groups.replay_ns() >= before, "{} of {before}", rig.groups.replay_ns());
+        rig.checkpoint().await;
+        assert_eq!(rig.groups.replay_ns(), 0, "the index has all");
+        rig.close().await;
+    });
+}
+
 #[test]
 fn a_start_makes_no_checkpoint_unless_it_has_something_to_free() {
     let mut world = World::new(1);

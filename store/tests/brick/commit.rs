@@ -349,3 +349,37 @@ fn a_log_that_waits_for_a_slow_write_does_not_say_that_all_is_durable() {
     let told = batches.last().map(|batch| (batch.number, batch.records, batch.durable_through));
     assert_eq!(told, Some((last, 0, last - 1)));
 }
+
+/// Records of one block each in batches of a few that nobody flushed, as many buffered writes leave them behind.
+#[test]
+fn what_may_be_torn_is_read_in_large_pieces() {
+    const RECORDS: u64 = 2000;
+    let mut world = World::new(11);
+    let runtime = world.runtime();
+    let (brick, index) = world.block_on(async {
+        let index = format(&runtime, 16).await;
+        let brick = Brick::open(&runtime, index.clone()).await.expect("just formatted");
+        for number in 0..RECORDS {
+            let bytes = payload(number, 1);
+            let written = brick.append(file(1), number, &bytes, Sync::Written).await.expect("there is room");
+            if number % 4 == 3 {
+                brick.store.log.wait(written.batch, Sync::Written, None).await.expect("a healthy brick writes");
+            }
+        }
+        (brick, index)
+    });
+    let positions = brick.store.log.positions();
+    assert!(positions.written - positions.durable > 100, "the test needs batches that may be torn: {positions:?}");
+    let image = world.crash_as(Survival::Everything, &mut SplitMix(1));
+    let expected = brick.map();
+    let mut after = boot(12, &image);
+    let (runtime, disk) = (after.runtime(), after.disk().clone());
+    let map = after.block_on(async {
+        let brick = Brick::open(&runtime, index.crashed(0)).await.expect("a crash leaves a brick that opens");
+        brick.map()
+    });
+    assert_eq!(map, expected);
+    let figures = disk.figures()["segments-00000"];
+    let log_bytes = RECORDS * 5 / 4 * 4096;
+    assert!(figures.reads < 100 && figures.read_bytes < 3 * log_bytes, "of {log_bytes} bytes of log: {figures:?}");
+}
