@@ -91,6 +91,7 @@ impl Groups {
         // Of an append, as many as may be new.
         let offset = if let At::Offset(offset) = write.at { offset } else { 0 };
         let count = Blocks::of(write.ino, offset, write.length.into()).count;
+        let mut waited = false;
         let admitted = loop {
             let error = match self.admit(quota, count) {
                 Ok(admitted) => break admitted,
@@ -103,6 +104,12 @@ impl Groups {
             // Overwrites have been counted as new blocks so far, and what was deleted as if it were there: checkpoints
             // tell.
             let arrived = self.checkpoints();
+            if !waited {
+                waited = true;
+                if self.wait_for_removed().await {
+                    continue;
+                }
+            }
             if self.is_measured(quota) {
                 // One may have ended in between.
                 break self.admit(quota, count).map_err(|_| error)?;
@@ -158,7 +165,7 @@ impl Groups {
         blocks: Blocks,
     ) -> Result<(Admitted<'a>, Option<Admitted<'a>>)> {
         self.refuse_if_short()?;
-        let mut count = blocks.count;
+        let (mut count, mut waited) = (blocks.count, false);
         loop {
             let error = match self.admit(quota, count) {
                 Ok(admitted) => return Ok(admitted),
@@ -168,6 +175,12 @@ impl Groups {
             let brick_bytes = self.store().segments().segments * self.store().segment_bytes();
             if blocks.count > 2 * brick_bytes / BLOCK_BYTES as u64 {
                 return Err(error);
+            }
+            if !waited {
+                waited = true;
+                if self.wait_for_removed().await {
+                    continue;
+                }
             }
             let arrived = self.checkpoints();
             let new = self.new_blocks(context, blocks).await?;

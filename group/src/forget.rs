@@ -20,7 +20,14 @@ use std::sync::atomic::Ordering;
 const ENDED_PER_RECORD: usize = 128;
 
 /// What is forgotten within this time ends together.
-const GATHER_NS: u64 = 10_000_000;
+const GATHER_NS: u64 = 2_000_000;
+
+/// So long who finds no room waits for what was removed: the kernel sends what it forgets at once, but on another queue than
+/// the requests that follow.
+const REMOVED_NS: u64 = 100_000_000;
+
+/// Between two looks in that time.
+const LOOK_NS: u64 = 2_000_000;
 
 /// After an error that is not the log's end: space may come back.
 const AGAIN_NS: u64 = 100_000_000;
@@ -38,7 +45,10 @@ pub async fn run(groups: Arc<Groups>) {
             continue;
         }
         clock.sleep(GATHER_NS).await;
-        if groups.end_forgotten().await.is_err() {
+        groups.ending.store(true, Ordering::Release);
+        let ended = groups.end_forgotten().await;
+        groups.ending.store(false, Ordering::Release);
+        if ended.is_err() {
             clock.sleep(AGAIN_NS).await;
         }
     }
@@ -74,6 +84,23 @@ impl Groups {
     /// through there, and has not forgotten it since.
     pub fn may_have_pages(&self, volume: VolumeId, ino: Ino) -> bool {
         self.state(ino.group()).state.lock().known.has_pages(volume, ino)
+    }
+
+    /// Something that was removed still takes room, though its client may have forgotten it: waits a little for that to end.
+    /// False if there is no such thing.
+    pub(crate) async fn wait_for_removed(&self) -> bool {
+        let clock = &self.store().runtime.clock;
+        let (start_ns, before) = (clock.now_ns(), self.nameless());
+        while self.nameless() > 0 && clock.now_ns() - start_ns < REMOVED_NS {
+            clock.sleep(LOOK_NS).await;
+        }
+        before > 0
+    }
+
+    /// Inodes without a name that a client knows, or that are about to end.
+    fn nameless(&self) -> usize {
+        let known: usize = self.states().iter().map(|group| group.state.lock().known.nameless()).sum();
+        known + self.forgotten.lock().len() + usize::from(self.ending.load(Ordering::Acquire))
     }
 
     /// Ends what was forgotten. What could not be ended stays in the list.

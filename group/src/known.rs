@@ -37,6 +37,7 @@ pub struct Known {
     /// Few volumes are mounted, mostly one.
     volumes: Vec<(VolumeId, Map<Ino, Count>)>,
     inodes: usize,
+    nameless: usize,
     /// Caches give way to what is known.
     room: Arc<Room>,
     taken: usize,
@@ -56,7 +57,7 @@ pub enum Left {
 impl Known {
     /// Nobody knows anything.
     pub fn new(room: &Arc<Room>) -> Known {
-        Known { volumes: Vec::new(), inodes: 0, room: room.clone(), taken: 0 }
+        Known { volumes: Vec::new(), inodes: 0, nameless: 0, room: room.clone(), taken: 0 }
     }
     fn table(&self, volume: VolumeId) -> Option<&Map<Ino, Count>> {
         self.volumes.iter().find(|(of, _)| *of == volume).map(|(_, table)| table)
@@ -77,8 +78,9 @@ impl Known {
         let before = table.len();
         let count = table.entry(ino).or_insert(0);
         *count += 1;
-        if nameless {
+        if nameless && *count & NAMELESS == 0 {
             *count |= NAMELESS;
+            self.nameless += 1;
         }
         if table.len() != before {
             self.inodes += 1;
@@ -100,6 +102,7 @@ impl Known {
             table.shrink_to(table.len() * 2);
         }
         self.inodes -= 1;
+        self.nameless -= usize::from(nameless);
         self.settle();
         if nameless { Left::Nameless } else { Left::Nobody }
     }
@@ -109,8 +112,17 @@ impl Known {
     }
     /// An inode that may be known has lost its last name, or got one.
     pub fn name(&mut self, volume: VolumeId, ino: Ino, nameless: bool) {
-        if let Some(count) = self.count_mut(volume, ino) {
-            *count = if nameless { *count | NAMELESS } else { *count & !NAMELESS };
+        let Some(count) = self.count_mut(volume, ino) else { return };
+        match (nameless, *count & NAMELESS != 0) {
+            (true, false) => {
+                *count |= NAMELESS;
+                self.nameless += 1;
+            }
+            (false, true) => {
+                *count &= !NAMELESS;
+                self.nameless -= 1;
+            }
+            _ => {}
         }
     }
     /// From now on the client may keep pages of the file, until it forgets it.
@@ -126,12 +138,18 @@ impl Known {
     /// Nobody knows anything of a volume any more.
     pub fn end(&mut self, volume: VolumeId) {
         self.volumes.retain(|(of, _)| *of != volume);
-        self.inodes = self.volumes.iter().map(|(_, table)| table.len()).sum();
+        let counts = self.volumes.iter().flat_map(|(_, table)| table.values());
+        (self.inodes, self.nameless) = counts
+            .fold((0, 0), |(inodes, nameless), count| (inodes + 1, nameless + usize::from(count & NAMELESS != 0)));
         self.settle();
     }
     /// How many inodes are known.
     pub fn len(&self) -> usize {
         self.inodes
+    }
+    /// How many of them have no name.
+    pub fn nameless(&self) -> usize {
+        self.nameless
     }
     /// Tells the caches how much room is taken.
     fn settle(&mut self) {
@@ -166,14 +184,17 @@ mod tests {
         assert!(known.knows(VOLUME, ino(5)) && known.has_pages(VOLUME, ino(5)));
         assert!(!known.has_pages(VolumeId(2), ino(5)));
         known.name(VOLUME, ino(5), true);
+        assert_eq!(known.nameless(), 1);
         assert_eq!(known.forget(VOLUME, ino(5), 1), Left::Nameless);
         assert!(!known.knows(VOLUME, ino(5)) && known.knows(VolumeId(2), ino(5)));
         known.told(VOLUME, ino(5), true);
         assert!(!known.has_pages(VOLUME, ino(5)), "pages went with the inode");
         known.name(VOLUME, ino(5), false);
         assert_eq!(known.forget(VOLUME, ino(5), 9), Left::Nobody, "it has a name again");
+        known.told(VolumeId(2), ino(6), true);
+        assert_eq!((known.len(), known.nameless()), (2, 1));
         known.end(VolumeId(2));
-        assert_eq!(known.len(), 0);
+        assert_eq!((known.len(), known.nameless()), (0, 0));
     }
 
     #[test]

@@ -155,6 +155,8 @@ pub struct Groups {
     /// Inodes without a name that nobody knows or has open any more: they end soon.
     forgotten: Lock<Vec<(VolumeId, base::Ino)>>,
     forgotten_came: Event,
+    /// Some that were in that list are ending.
+    ending: AtomicBool,
     closing: AtomicBool,
 }
 
@@ -192,6 +194,7 @@ impl Groups {
             ahead: ahead::Ahead::new(),
             forgotten: Lock::new("forgotten", Vec::new()),
             forgotten_came: Event::new(),
+            ending: AtomicBool::new(false),
             closing: AtomicBool::new(false),
         }
     }

@@ -1,9 +1,10 @@
 //! Inodes that a client knows stay until it forgets them, whatever happens to their names; in whatever order look-ups,
 //! removals and what is forgotten come, for they come on different queues.
 
-use crate::rig::{Rig, Shape, name, pattern};
+use crate::rig::{Rig, Shape, name, pattern, seeds};
 use base::{At, Attr, Ino, Kind, Op, Reply, SetAttr, Sync};
 use group::Context;
+use runtime::random::SplitMix;
 use runtime::sim::{Survival, World};
 
 /// Long enough for what was forgotten to end.
@@ -321,7 +322,7 @@ fn a_crash_and_the_end_of_a_session_forget_everything() {
         rig.done(Op::SyncAll).await.expect("a healthy brick");
         (rig, kept)
     });
-    let mut after = World::from_image(6, world.crash_as(Survival::Nothing, &mut runtime::random::SplitMix(6)));
+    let mut after = World::from_image(6, world.crash_as(Survival::Nothing, &mut SplitMix(6)));
     let runtime = after.runtime();
     after.block_on(async {
         let rig = rig.after_crash(runtime, 0).await;
@@ -352,4 +353,97 @@ fn pages_may_be_kept_from_the_first_open_until_the_inode_is_forgotten() {
         assert!(!has());
         rig.close().await;
     });
+}
+
+/// What was removed is not in the way of what comes next, although what forgets it comes on another queue, and later.
+#[test]
+fn a_full_brick_waits_for_what_was_removed() {
+    let mut world = World::new(8);
+    let runtime = world.runtime();
+    world.block_on(async {
+        let rig = Rig::new(runtime.clone(), Shape { segments: 64, ..Shape::SMALL }).await;
+        let parent = rig.volume.root;
+        for round in 0..3 {
+            let op = Op::Create { parent, name: name("file"), mode: 0o600, exclusive: true };
+            let ino = told(&rig, op).await.expect("a new file").ino;
+            let mut written = 0;
+            while rig.write(ino, At::End, &pattern(1, 1 << 20), Sync::Ordered).await.is_ok() {
+                written += 1;
+            }
+            assert!(written > 20, "round {round}: {written} MiB");
+            rig.done(Op::Release { ino }).await.expect("it is open");
+            rig.done(Op::Unlink { parent, name: name("file") }).await.expect("it is there");
+            let client = rig.client(rig.session.0, rig.volume.clone());
+            let late = move || -> runtime::tasks::Local {
+                Box::pin(async move {
+                    client.runtime.clock.sleep(20_000_000).await;
+                    let context = Context { keeps: true, ..client.context_of(1 << 40 | round) };
+                    client.call_as(&context, Op::Forget { ino, times: 1 }, None).await.expect("a client may forget");
+                })
+            };
+            runtime.tasks.spawn(0, Box::new(late));
+        }
+        soon(&rig).await;
+        rig.close().await;
+    });
+}
+
+/// A crash at any moment between the removal and the end of what was forgotten: the names that are there lead to whole
+/// files, and nothing else is left.
+#[test]
+fn a_crash_leaves_nothing_of_what_was_removed() {
+    for seed in seeds(1..13) {
+        let mut world = World::new(seed);
+        let runtime = world.runtime();
+        let mut rng = SplitMix(seed);
+        let (rig, free, files) = world.block_on(async {
+            let rig = Rig::new(runtime.clone(), Shape::SMALL).await;
+            let parent = rig.volume.root;
+            rig.settle().await;
+            let (free, mut files) = (rig.free_bytes().await, Vec::new());
+            for number in 0..60 {
+                let name = name(&format!("file{number}"));
+                let op = Op::Create { parent, name: name.clone(), mode: 0o600, exclusive: true };
+                let ino = told(&rig, op).await.expect("a new file").ino;
+                rig.write(ino, At::End, &pattern(1, 10_000), Sync::Ordered).await.expect("a write");
+                rig.done(Op::Release { ino }).await.expect("it is open");
+                rig.done(Op::Unlink { parent, name }).await.expect("it is there");
+                if rng.one_in(2) {
+                    forget(&rig, ino, 1).await;
+                }
+                if rng.one_in(20) {
+                    rig.checkpoint().await;
+                }
+                files.push(ino);
+            }
+            if rng.one_in(2) {
+                rig.done(Op::SyncAll).await.expect("a healthy brick");
+            }
+            runtime.clock.sleep(rng.below(6_000_000)).await;
+            (rig, free, files)
+        });
+        for survival in [Survival::Nothing, Survival::Random, Survival::Everything] {
+            let mut after = World::from_image(seed, world.crash_as(survival, &mut rng));
+            let runtime = after.runtime();
+            after.block_on(async {
+                let rig = rig.after_crash(runtime, 0).await;
+                for (number, ino) in files.iter().enumerate() {
+                    let text = format!("file{number}");
+                    match rig.lookup(rig.volume.root, &text).await {
+                        Ok(found) => {
+                            assert_eq!(found, *ino);
+                            let op = Op::Unlink { parent: rig.volume.root, name: name(&text) };
+                            rig.done(op).await.expect("it is there");
+                        }
+                        Err(kind) => assert_eq!(kind, Kind::NotFound),
+                    }
+                    let gone = rig.attr(Op::GetAttr { ino: *ino }).await;
+                    assert_eq!(gone, Err(Kind::Stale), "seed {seed}, {survival:?}");
+                }
+                rig.settle().await;
+                assert_eq!(rig.free_bytes().await, free, "seed {seed}, {survival:?}");
+                rig.close().await;
+            });
+        }
+    }
 }

@@ -107,7 +107,7 @@ impl Client {
             umask,
             noatime: false,
             unkept: false,
-            keeps: false,
+            keeps: true,
             deadline_ns: u64::MAX,
             class: Class::Foreground,
             trace: unique,
@@ -123,6 +123,12 @@ impl Client {
         let (op, flags) = match ask {
             Ask::ReadDir { ino, offset, size, plus, .. } => {
                 return self.page(context, unique, ino, offset, size, plus).await;
+            }
+            Ask::Forget(all) => {
+                for &(ino, times) in &all {
+                    self.call(context, Op::Forget { ino, times }, None).await;
+                }
+                return (self.runtime.ledger.row("forget"), Told::Done);
             }
             Ask::Create { op, flags, .. } => (op, flags),
             Ask::Read { op, .. } | Ask::Write(op) | Ask::Entry(op) | Ask::Attr(op) | Ask::Done(op) => (op, 0),
@@ -163,7 +169,11 @@ impl Client {
         let op = Op::ReadDir { ino, cookie: offset, count, plus };
         let row = self.runtime.ledger.row(op.name());
         let Reply::Entries(entries) = self.call(context, op, None).await.reply else { panic!("entries are told") };
-        let next = entries.iter().take_while(|entry| page.push(entry)).last().map(|entry| entry.cookie);
+        let told = entries.iter().take_while(|entry| page.push(entry)).count();
+        let next = told.checked_sub(1).map(|last| entries[last].cookie);
+        for entry in &entries[told..] {
+            self.call(context, Op::Forget { ino: entry.ino, times: 1 }, None).await;
+        }
         let length = page.used();
         buffer.set_len(length);
         black_box((Head::before(unique, length).as_bytes(), &buffer[..]));

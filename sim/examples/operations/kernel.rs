@@ -26,6 +26,9 @@ impl Message {
     pub fn getattr(unique: u64, ino: Ino) -> Message {
         Message::new(3, unique, ino, &[&[0; 16]])
     }
+    pub fn forget(unique: u64, ino: Ino, times: u64) -> Message {
+        Message::new(2, unique, ino, &[&times.to_ne_bytes()])
+    }
     pub fn unlink(unique: u64, parent: Ino, name: &str) -> Message {
         Message::new(10, unique, parent, &[name.as_bytes(), b"\0"])
     }

@@ -4,6 +4,7 @@ use crate::client::{Client, Told};
 use crate::kernel::Message;
 use base::Ino;
 use runtime::random::SplitMix;
+use std::collections::VecDeque;
 
 /// One operation.
 pub struct Operation {
@@ -74,6 +75,7 @@ pub struct Workload {
     /// Files made for `Kind::CreateWriteFsync` and `Kind::Unlink`, and how many of these are gone.
     made: u64,
     unlinked: u64,
+    known: VecDeque<Ino>,
     page_at: u64,
 }
 
@@ -91,6 +93,7 @@ impl Workload {
             files: Vec::new(),
             made: 0,
             unlinked: 0,
+            known: VecDeque::new(),
             page_at: 0,
         };
         workload.file = workload.create("file").await;
@@ -150,6 +153,7 @@ impl Workload {
             Kind::CreateWriteFsync => {
                 let ino = self.create(&made(self.made)).await;
                 self.made += 1;
+                self.known.push_back(ino);
                 self.write(ino, 0, BLOCK, 0).await;
                 self.fsync(ino).await;
                 self.done(Message::release(self.client.unique(), ino)).await;
@@ -158,6 +162,9 @@ impl Workload {
                 let message = Message::unlink(self.client.unique(), self.client.root, &made(self.unlinked));
                 self.unlinked += 1;
                 self.done(message).await;
+                // The kernel forgets at once what nobody has open.
+                let ino = self.known.pop_front().expect("it was made");
+                self.done(Message::forget(self.client.unique(), ino, 1)).await;
             }
             Kind::ReadDir => {
                 let message = Message::read_dir_plus(self.client.unique(), self.client.root, self.page_at, PAGE_BYTES);
