@@ -46,6 +46,10 @@ pub enum Bug {
     TornTailBelieved,
     /// An idle log does not carry `durable_through` forward (rule L5).
     MarkNotCarried,
+    /// Records fill a segment to its end, and an idle log whose mark has no room there leaves it out (rule L5).
+    MarkLeftOut,
+    /// The check walks the log as if the index had all of it, a start does not (rule L5).
+    StartAndCheckDisagree,
     /// Replay leaves out records that the index does not have (rule L6).
     RecordNotReplayed,
     /// Blocks that lie in batches are not in their segment's summary (rule L7).
@@ -154,7 +158,7 @@ pub enum Bug {
 
 impl Bug {
     /// Every bug, for tests and for naming one on a command line.
-    pub const ALL: [Bug; 73] = [
+    pub const ALL: [Bug; 75] = [
         Bug::FuaAfterPlain,
         Bug::AckOutOfOrder,
         Bug::TailReused,
@@ -176,6 +180,8 @@ impl Bug {
         Bug::DamageTakenForTail,
         Bug::TornTailBelieved,
         Bug::MarkNotCarried,
+        Bug::MarkLeftOut,
+        Bug::StartAndCheckDisagree,
         Bug::RecordNotReplayed,
         Bug::SummaryForgotten,
         Bug::BulkOrderedEarly,

@@ -7,7 +7,7 @@ use crate::format::record::{Logged, Moved, Places};
 use crate::format::segment::{SegmentHeader, Stream};
 use crate::format::summary::{self, SummaryEntry, summary_blocks};
 use crate::format::superblock::{EPOCH_ENDS_MAX, EpochEnd, REVISION_2, State, Superblock};
-use crate::format::values::{self, ReplayRow, SegmentRow, SegmentState};
+use crate::format::values::{self, GroupRow, ReplayRow, SegmentRow, SegmentState};
 use crate::geometry::Geometry;
 use crate::host::Host;
 use crate::index::Index;
@@ -15,13 +15,13 @@ use crate::log::{Log, Resume, drive};
 use crate::pins::Pins;
 use crate::progress::{self, Tell};
 use crate::read_cache::ReadCache;
-use crate::recovery::{self, Replayed, Tail};
+use crate::recovery::{self, Head, LIVES_AHEAD_MAX, Replayed, Tail};
 use crate::segments::Table;
 use crate::space::Space;
 use crate::usage::Usages;
 use crate::{Store, discard, prepare, scrub, superblock_file};
 use base::limits::BLOCK_BYTES;
-use base::{Edit, Error, GroupId, Kind, Place, Result, SegmentId, VolumeId};
+use base::{Edit, Error, GroupId, Kind, Life, Place, Result, SegmentId, VolumeId};
 use runtime::seeded::{Bug, active};
 use runtime::{FileId, Lock, Runtime, tasks};
 use std::collections::{BTreeMap, BTreeSet};
@@ -39,6 +39,8 @@ pub struct Opening {
     headers: BTreeMap<SegmentId, SegmentHeader>,
     /// Segments with a batch behind the header.
     begun: BTreeSet<SegmentId>,
+    /// Headers that are gone, as the batches behind them tell them.
+    lost: BTreeMap<SegmentId, SegmentHeader>,
     replay: ReplayRow,
     summaries: BTreeMap<SegmentId, Vec<SummaryEntry>>,
     /// Segments of which the index holds parts of a summary that nobody needs.
@@ -48,6 +50,9 @@ pub struct Opening {
     /// Something an operator should know: a damaged superblock copy.
     pub warnings: Vec<String>,
 }
+
+/// What records say of payload blocks, by segment.
+type Described = BTreeMap<SegmentId, Vec<SummaryEntry>>;
 
 /// What a replay did.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -99,6 +104,7 @@ impl Opening {
             table,
             headers: BTreeMap::new(),
             begun: BTreeSet::new(),
+            lost: BTreeMap::new(),
             replay,
             summaries: BTreeMap::new(),
             stale: Vec::new(),
@@ -162,13 +168,23 @@ impl Opening {
         let candidates: Vec<_> = self.table.iter().map(|(segment, row)| (segment, row.state, row.life)).collect();
         for (segment, state, life) in candidates {
             let asked = (segment, life);
-            let header = recovery::read_header(&self.runtime, &self.geometry, &self.superblock, asked).await?;
+            let (header, begun) =
+                match recovery::read_head(&self.runtime, &self.geometry, &self.superblock, asked).await? {
+                    Head::Whole(header, begun) => (header, begun),
+                    Head::Lost(header) => {
+                        self.lost.insert(segment, header);
+                        continue;
+                    }
+                    Head::Nothing => continue,
+                };
             // A free segment still shows the header of the life that ended.
-            let current = |header: &SegmentHeader| match state {
+            let is_current = match state {
                 SegmentState::Free => header.life > life,
                 _ => header.life >= life,
             };
-            let Some((header, begun)) = header.filter(|(header, _)| current(header)) else { continue };
+            if !is_current {
+                continue;
+            }
             self.headers.insert(segment, header);
             if begun {
                 self.begun.insert(segment);
@@ -194,8 +210,78 @@ impl Opening {
 
     /// Walks the log without changing anything; for `check`.
     pub async fn walk(&self, sink: impl AsyncFnMut(Vec<Replayed>) -> Result<()>) -> Result<Tail> {
+        let applied = self.applied()?;
+        let walked = self.walk_above(|group| applied[group.0 as usize], sink).await;
+        walked.map(|(tail, _)| tail)
+    }
+
+    /// The one road of a start and of the check, so that one refuses exactly what the other finds. `applied`: the last record of a
+    /// group that the index has. Returns what later ones say of payloads. Errors: `Corrupt` (rule L5).
+    async fn walk_above(
+        &self,
+        applied: impl Fn(GroupId) -> base::Index,
+        sink: impl AsyncFnMut(Vec<Replayed>) -> Result<()>,
+    ) -> Result<(Tail, Described)> {
         self.refuse_missing_segment()?;
-        recovery::walk(&self.runtime, &self.geometry, self.log(false), sink).await
+        let (tail, described) = self.read_log(applied, sink).await?;
+        // Without its header a segment would count as free, and what these records say lies in it would be overwritten.
+        match described.keys().find(|segment| !self.headers.contains_key(segment)) {
+            Some(segment) => Err(recovery::header_lost(*segment)),
+            None => Ok((tail, described)),
+        }
+    }
+
+    async fn read_log(
+        &self,
+        applied: impl Fn(GroupId) -> base::Index,
+        mut sink: impl AsyncFnMut(Vec<Replayed>) -> Result<()>,
+    ) -> Result<(Tail, Described)> {
+        let (mut described, mut order) = (Described::new(), Order::new(self.superblock.groups, &applied));
+        let tail = recovery::walk(&self.runtime, &self.geometry, self.log(false), async |chunk: Vec<Replayed>| {
+            for replayed in &chunk {
+                order.follow(replayed)?;
+                describe(&mut described, replayed, &applied);
+            }
+            sink(chunk).await
+        });
+        let tail = tail.await?;
+        Ok((tail, described))
+    }
+
+    /// The last record of each group that the index has. A row that can't be read stops a start by itself: no record counts as
+    /// newer.
+    fn applied(&self) -> Result<Vec<base::Index>> {
+        let row = |group| match self.index.get(&keys::group(GroupId(group)))? {
+            _ if active(Bug::StartAndCheckDisagree) => Ok(base::Index(u64::MAX)),
+            Some(row) => Ok(values::decode_group(&row).map_or(base::Index(u64::MAX), |row| row.applied)),
+            None => Ok(GroupRow::fresh().applied),
+        };
+        (0..self.superblock.groups).map(row).collect()
+    }
+
+    /// Headers that are gone and that a start needs, as a repair writes them.
+    pub(crate) async fn lost_headers(&self) -> Result<Vec<SegmentHeader>> {
+        if !self.lost.is_empty() {
+            return Ok(self.lost.values().copied().collect());
+        }
+        let applied = self.applied()?;
+        let described = match self.read_log(|group| applied[group.0 as usize], async |_| Ok(())).await {
+            Ok((_, described)) => described,
+            Err(error) if error.kind == Kind::Corrupt => return Ok(Vec::new()),
+            Err(error) => return Err(error),
+        };
+        let of_bulk = self.headers.values().filter(|header| header.stream == Stream::Bulk);
+        let mut sequence = of_bulk.map(|header| header.sequence + 1).fold(self.table.next_in(Stream::Bulk), u64::max);
+        let mut lost = Vec::new();
+        for segment in described.into_keys().filter(|segment| !self.headers.contains_key(segment)) {
+            let row = self.table.row(segment).ok_or_else(|| recovery::header_lost(segment))?;
+            // Batches of the commit stream tell their own. Which life this is nobody knows; it is none that was before.
+            let life = Life(row.life.0.saturating_add(LIVES_AHEAD_MAX));
+            let (uuid, stream) = (self.superblock.uuid, Stream::Bulk);
+            lost.push(SegmentHeader { uuid, segment, life, stream, sequence, epoch: 0 });
+            sequence += 1;
+        }
+        Ok(lost)
     }
 
     fn log(&self, damaged: bool) -> recovery::Log<'_> {
@@ -240,7 +326,8 @@ impl Opening {
             let needed = row.stream == Stream::Commit && row.sequence >= self.replay.sequence;
             row.state != SegmentState::Free && needed && !self.headers.contains_key(segment)
         });
-        lost.map_or(Ok(()), |(segment, _)| Err(recovery::header_lost(segment)))
+        let lost = lost.map(|(segment, _)| segment).or(self.lost.keys().next().copied());
+        lost.map_or(Ok(()), |segment| Err(recovery::header_lost(segment)))
     }
 
     /// Replays the log into `sink`, which gets every record at or after the replay position in order, then starts a
@@ -252,21 +339,12 @@ impl Opening {
     ) -> Result<(Arc<Store>, Replay)> {
         let start_ns = self.runtime.clock.now_ns();
         let mut records = 0;
-        let mut described = BTreeMap::new();
-        let tail = self
-            .walk(async |chunk| {
-                records += chunk.len() as u64;
-                for replayed in &chunk {
-                    describe(&mut described, replayed, &applied);
-                }
-                sink(chunk).await
-            })
-            .await?;
+        let walked = self.walk_above(applied, async |chunk| {
+            records += chunk.len() as u64;
+            sink(chunk).await
+        });
+        let (tail, described) = walked.await?;
         let mentioned: BTreeSet<_> = described.keys().copied().collect();
-        // Without its header a segment would count as free, and what these records say lies in it would be overwritten.
-        if let Some(segment) = mentioned.iter().find(|segment| !self.headers.contains_key(segment)) {
-            return Err(recovery::header_lost(*segment));
-        }
         for (segment, entries) in described {
             // A segment that the index calls sealed has its whole summary on the device, unless that was another life.
             let life = self.headers.get(&segment).map(|header| header.life);
@@ -430,11 +508,35 @@ async fn housekeep(store: Arc<Store>, left_open: Vec<SegmentId>) {
     prepare::run(store).await;
 }
 
-fn describe(
-    described: &mut BTreeMap<SegmentId, Vec<SummaryEntry>>,
-    replayed: &Replayed,
-    applied: &impl Fn(GroupId) -> base::Index,
-) {
+/// Each group's records come in its order, none missing (rule L6).
+struct Order<'a, F> {
+    groups: u32,
+    applied: &'a F,
+    last: BTreeMap<GroupId, base::Index>,
+}
+
+impl<'a, F: Fn(GroupId) -> base::Index> Order<'a, F> {
+    fn new(groups: u32, applied: &'a F) -> Order<'a, F> {
+        Order { groups, applied, last: BTreeMap::new() }
+    }
+    /// Errors: `Corrupt`.
+    fn follow(&mut self, replayed: &Replayed) -> Result<()> {
+        let Logged::Record(record) = &replayed.logged else { return Ok(()) };
+        if record.group.0 >= self.groups {
+            let what = "the log holds a record of a group that the brick does not have";
+            return Err(Error::new(Kind::Corrupt, what).with(record.group));
+        }
+        let last = self.last.entry(record.group).or_insert_with(|| (self.applied)(record.group));
+        if record.index.0 > last.0.saturating_add(1) {
+            let error = Error::new(Kind::Corrupt, "a record is missing from a group's order");
+            return Err(error.with(format!("group {}: {} after {last}", record.group, record.index)));
+        }
+        *last = (*last).max(record.index);
+        Ok(())
+    }
+}
+
+fn describe(described: &mut Described, replayed: &Replayed, applied: &impl Fn(GroupId) -> base::Index) {
     let mut places = Places::of(&replayed.runs);
     let mut add = |entries: &mut dyn Iterator<Item = SummaryEntry>| {
         for (entry, Place { segment, block }) in entries.zip(&mut places) {

@@ -57,32 +57,47 @@ struct Found {
     crc: u32,
 }
 
-/// Reads a segment's header, and whether a batch of the same life begins behind it. None for a segment that never was
-/// in use or belongs to another brick. Errors: `Corrupt` if there is no header, but behind it a batch of a life after
-/// `known`: headers are durable before batches are written.
-pub async fn read_header(
+/// Lives of a segment between two checkpoints at most: a batch that tells of more is garbage.
+pub const LIVES_AHEAD_MAX: u32 = 1 << 16;
+
+/// What a segment's first blocks tell of it.
+pub enum Head {
+    /// It never was in use, or belongs to another brick.
+    Nothing,
+    /// Its header, and whether a batch of the same life begins behind it.
+    Whole(SegmentHeader, bool),
+    /// There is no header, but behind it a batch of a life after the one that was known: headers are durable before batches
+    /// are written. This is what it said.
+    Lost(SegmentHeader),
+}
+
+/// Reads a segment's first blocks. `known`: the life that the last checkpoint knows.
+pub async fn read_head(
     runtime: &Runtime,
     geometry: &Geometry,
     superblock: &Superblock,
     (segment, known): (SegmentId, Life),
-) -> Result<Option<(SegmentHeader, bool)>> {
-    let Some(spot) = geometry.spot(Place { segment, block: 0 }) else { return Ok(None) };
+) -> Result<Head> {
+    let Some(spot) = geometry.spot(Place { segment, block: 0 }) else { return Ok(Head::Nothing) };
     let (buffer, result) = disk::read(&*runtime.disk, spot.file, spot.offset, runtime.buffer(2 * BLOCK_BYTES)?).await;
     result?;
     let batch = BatchHeader::peek(&buffer[BLOCK_BYTES..]).ok();
     let batch = batch.filter(|batch| (batch.uuid, batch.segment) == (superblock.uuid, segment));
-    match SegmentHeader::decode(&buffer) {
-        Ok(header) if (header.uuid, header.segment) == (superblock.uuid, segment) => {
-            Ok(Some((header, batch.is_some_and(|batch| batch.life == header.life))))
+    match (SegmentHeader::decode(&buffer), batch) {
+        (Ok(header), batch) if (header.uuid, header.segment) == (superblock.uuid, segment) => {
+            Ok(Head::Whole(header, batch.is_some_and(|batch| batch.life == header.life)))
         }
-        Err(_) if batch.is_some_and(|batch| batch.life > known) => Err(header_lost(segment)),
-        _ => Ok(None),
+        (Err(_), Some(batch)) if batch.life > known && batch.life.0 - known.0 <= LIVES_AHEAD_MAX => {
+            let BatchHeader { uuid, life, sequence, epoch, .. } = batch;
+            Ok(Head::Lost(SegmentHeader { uuid, segment, life, stream: Stream::Commit, sequence, epoch }))
+        }
+        _ => Ok(Head::Nothing),
     }
 }
 
 /// Opening stops where a segment that is needed has lost its header (rule L5).
 pub fn header_lost(segment: SegmentId) -> Error {
-    let what = "the header of a segment in use is damaged: restore this brick from a replica or backup";
+    let what = "the header of a segment in use is damaged: `sinter check --repair` writes it anew";
     Error::new(Kind::Corrupt, what).with(format!("segment {segment}"))
 }
 
@@ -237,7 +252,8 @@ pub async fn walk(
     let durable = chain.durable_seen.max(ahead).max(ended).max(chain.unread);
     tail.durable = durable;
     if tail.number < durable && !damaged && !active(Bug::DamageTakenForTail) {
-        let what = "the log is damaged below its durable end: restore this brick from a replica or backup; nothing was changed";
+        let what = "the log is damaged below its durable end, and nothing was changed: `sinter check --repair` keeps what it can \
+                    and lists what is lost, or restore the brick from a backup";
         let error = Error::new(Kind::Corrupt, what);
         return Err(error.with(format!("batch {} is bad, {durable} was durable", tail.number + 1)));
     }

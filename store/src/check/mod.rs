@@ -46,7 +46,7 @@ pub struct Report {
     pub batches: u64,
     /// Log records after the last checkpoint.
     pub records: u64,
-    /// The log can't be replayed.
+    /// The log can't be replayed: a start refuses the brick.
     pub log_lost: bool,
     /// Cross-group changes that the next start will complete.
     pub intents: u64,
@@ -61,6 +61,8 @@ pub struct Report {
 enum Means {
     /// What was changed last can't be replayed.
     LogLost,
+    /// A segment that the log speaks of does not say what it is.
+    Unheaded,
     /// Something can't be read.
     Unreadable,
     /// Two files name one block: at most one of them is right.
@@ -87,6 +89,10 @@ impl Means {
             Means::LogLost => {
                 "changes since the last checkpoint may be lost, and the brick will not start: keep a copy of its \
                  directory and check the device; `sinter check --repair` gives up what can't be replayed, and lists it"
+            }
+            Means::Unheaded => {
+                "the brick will not start, though what the segment holds is there: `sinter check --repair` writes the header \
+                 anew"
             }
             Means::Unreadable => {
                 "what it held can't be read: `sinter check --repair` builds it again where it can, and lists what is lost"
@@ -150,7 +156,7 @@ pub async fn check(opening: &Opening, progress: Progress<'_>) -> Result<Report> 
         used: BTreeMap::new(),
     };
     progress(Step::begin("log"));
-    check.log().await;
+    check.log().await?;
     progress(Step::begin("index"));
     check.volumes()?;
     check.index(progress)?;
@@ -183,23 +189,30 @@ impl Check<'_> {
         self.opening.superblock().groups
     }
 
-    async fn log(&mut self) {
+    async fn log(&mut self) -> Result<()> {
         let mut records = 0;
-        let walked = self
-            .opening
-            .walk(async |chunk| {
-                records += chunk.len() as u64;
-                Ok(())
-            })
-            .await;
+        let walked = self.opening.walk(async |chunk| {
+            records += chunk.len() as u64;
+            Ok(())
+        });
+        let walked = walked.await;
         self.report.records = records;
-        match walked {
-            Ok(tail) => self.report.batches = tail.batches,
-            Err(error) => {
-                self.report.log_lost = true;
-                self.find(format!("log: {error}"), Means::LogLost);
+        let error = match walked {
+            Ok(tail) => {
+                self.report.batches = tail.batches;
+                return Ok(());
             }
+            Err(error) => error,
+        };
+        self.report.log_lost = true;
+        let lost = self.opening.lost_headers().await?;
+        if lost.is_empty() {
+            self.find(format!("log: {error}"), Means::LogLost);
         }
+        for header in lost {
+            self.find(format!("segment {}: its header is damaged or missing", header.segment), Means::Unheaded);
+        }
+        Ok(())
     }
 
     fn volumes(&mut self) -> Result<()> {

@@ -11,6 +11,14 @@ const CHANGES: &str = "changes after the last checkpoint: it is as it was before
 
 impl Repair<'_> {
     pub(super) async fn log(&mut self) -> Result<()> {
+        let headers = self.opening.lost_headers().await?;
+        for header in &headers {
+            self.write_header(header).await?;
+        }
+        if !headers.is_empty() {
+            // The next round reads the log with them.
+            return Ok(());
+        }
         let damage = match self.opening.damage().await {
             // A header that replay needs is missing: it is written anew first, and the next round goes on.
             Err(error) if error.kind == Kind::Corrupt => return Ok(()),

@@ -37,7 +37,10 @@ impl Repair<'_> {
             if is_told || replayed {
                 let header = opening.headers().find(|header| header.segment == segment);
                 if header.is_none_or(|header| (header.life, header.sequence) != (row.life, row.sequence)) {
-                    self.write_header(segment, &row).await?;
+                    let SegmentRow { life, stream, sequence, .. } = row;
+                    let uuid = opening.superblock().uuid;
+                    // Which epoch it was is not known; an early one says that nobody writes to it any more.
+                    self.write_header(&SegmentHeader { uuid, segment, life, stream, sequence, epoch: 0 }).await?;
                 }
             }
             if is_told && self.summary(segment, &row).await?.is_none_or(|entries| !claims.are_told(&entries)) {
@@ -73,12 +76,9 @@ impl Repair<'_> {
         Ok(())
     }
 
-    async fn write_header(&mut self, segment: SegmentId, row: &SegmentRow) -> Result<()> {
-        let SegmentRow { life, stream, sequence, .. } = *row;
-        // Which epoch it was is not known; an early one says that nobody writes to it any more.
-        let header = SegmentHeader { uuid: self.opening.superblock().uuid, segment, life, stream, sequence, epoch: 0 };
-        self.write_blocks((segment, 0), &header.encode()).await?;
-        self.mended(format!("segment {segment}: its header was written anew"));
+    pub(super) async fn write_header(&mut self, header: &SegmentHeader) -> Result<()> {
+        self.write_blocks((header.segment, 0), &header.encode()).await?;
+        self.mended(format!("segment {}: its header was written anew", header.segment));
         Ok(())
     }
 

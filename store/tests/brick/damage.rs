@@ -10,7 +10,7 @@ use store::brick::{Found, look};
 use store::format::batch::BatchHeader;
 use store::format::superblock::{Features, REVISION_2, Superblock};
 use store::index::model::ModelIndex;
-use store::repair::{Depth, repair};
+use store::repair::{Depth, Repaired, repair};
 
 const DATA: &str = "segments-00000";
 
@@ -52,15 +52,62 @@ fn brick_at_rest(seed: u64, tail: u64) -> (DiskImage, ModelIndex) {
     (image, index)
 }
 
-/// How a brick opens: its records, or why not. The files are the same afterwards if it does not.
+/// True if the check says that a start refuses the brick.
+fn check_says_refused(image: &DiskImage, index: &ModelIndex) -> bool {
+    let mut world = boot(7, image);
+    let runtime = world.runtime();
+    world.block_on(async {
+        let Ok(opening) = Opening::read(runtime, Arc::new(index.crashed(0)), false).await else { return true };
+        let report = store::check::check(&opening, &mut |_| ()).await.expect("a healthy device");
+        assert!(!report.log_lost || !report.findings.is_empty(), "it says why");
+        report.log_lost
+    })
+}
+
+/// A brick after a round of the repair, with how much that mended and lost.
+fn repaired(image: &DiskImage, index: &ModelIndex) -> (DiskImage, ModelIndex, Repaired) {
+    let mut world = boot(8, image);
+    let runtime = world.runtime();
+    let index = index.crashed(0);
+    let done = world.block_on(async {
+        let opening = Opening::read(runtime, Arc::new(index.clone()), true).await.expect("it can be read");
+        repair(&opening, Depth::Maps, &mut |_| ()).await.expect("a healthy device")
+    });
+    (world.crash_as(Survival::Nothing, &mut SplitMix(8)), index, done)
+}
+
+/// A repair brings back what a brick had before its header was damaged.
+fn a_header_is_written_anew(image: &DiskImage, bad: &DiskImage, index: &ModelIndex) {
+    assert_eq!(opened(bad, index), Err(Kind::Corrupt));
+    let (mended, index, done) = repaired(bad, index);
+    assert!(done.lost.is_empty() && done.mended.iter().any(|what| what.contains("header")), "{done:?}");
+    assert_eq!(opened(&mended, &index), opened(image, &index));
+    let mut world = boot(9, &mended);
+    let runtime = world.runtime();
+    world.block_on(async {
+        let brick = Brick::open(&runtime, index).await.expect("nothing is damaged any more");
+        brick.read_all().await;
+        brick.checkpoint().await.expect("a healthy brick checkpoints");
+        brick.write_bulk(file(3), 0, &payload(3, 40), Sync::Data).await.expect("a healthy brick writes");
+        brick.read_all().await;
+    });
+}
+
+/// How a brick opens: its records, or why not. The files are the same afterwards if it does not, and the check says the same.
 fn opened(image: &DiskImage, index: &ModelIndex) -> Result<Vec<u64>, Kind> {
     let mut world = boot(7, image);
     let before = world.crash_as(Survival::Everything, &mut SplitMix(1)).checksum();
     let runtime = world.runtime();
     let opened = world.block_on(async { Brick::open(&runtime, index.crashed(0)).await });
     match opened {
-        Ok(brick) => Ok(brick.fresh.lock().expect("no panic while held").iter().map(|one| one.index).collect()),
+        Ok(brick) => {
+            assert!(!check_says_refused(image, index), "a start refuses what the check says it does");
+            Ok(brick.fresh.lock().expect("no panic while held").iter().map(|one| one.index).collect())
+        }
         Err(error) => {
+            // Who does not know a feature may still read.
+            let told = error.kind == Kind::Newer || check_says_refused(image, index);
+            assert!(told, "the check finds what a start refuses: {error}");
             let after = world.crash_as(Survival::Everything, &mut SplitMix(1)).checksum();
             assert_eq!(before, after, "a refused brick was changed: {error}");
             Err(error.kind)
@@ -88,6 +135,47 @@ pub fn damage_of_what_was_durable_is_refused_and_changes_nothing() {
     let mut bad = image.clone();
     bad.flip_bits(DATA, all.last().expect("there are batches").0 + 48, &mut rng);
     assert_eq!(opened(&bad, &index), Ok((1..9).collect()));
+}
+
+/// A brick that rests after durable writes of so many blocks each, or when it is full.
+fn brick_filled_by(sizes: impl Iterator<Item = usize>) -> (DiskImage, ModelIndex) {
+    let mut world = World::new(13);
+    let runtime = world.runtime();
+    let (brick, index) = world.block_on(async {
+        let index = format(&runtime, 16).await;
+        let brick = Brick::open(&runtime, index.clone()).await.expect("just formatted");
+        for (number, blocks) in (0..).zip(sizes) {
+            if brick.write(file(1), number * 256, &payload(number, blocks), Sync::Data).await.is_err() {
+                break;
+            }
+        }
+        runtime.clock.sleep(2_000_000_000).await;
+        (brick, index)
+    });
+    let image = world.crash_as(Survival::Nothing, &mut SplitMix(1));
+    drop(brick);
+    (image, index)
+}
+
+/// Whether the mark has room depends on how full the segment is.
+#[test]
+pub fn at_rest_the_last_batch_is_no_torn_tail_however_full_its_segment_is() {
+    let mut bricks = Vec::new();
+    // Some 60 writes of 3 blocks fill a segment.
+    for (writes, last) in (56..64).flat_map(|writes| (1..5).map(move |last| (writes, last))) {
+        bricks.push(brick_filled_by(std::iter::repeat_n(3, writes).chain([last, 1])));
+    }
+    // One write fills a segment: beside its payload there are only headers and the summary.
+    bricks.push(brick_filled_by([1, 250].into_iter()));
+    // No segment is left for the mark.
+    bricks.push(brick_filled_by(std::iter::repeat(1)));
+    for (number, (image, index)) in bricks.iter().enumerate() {
+        assert!(opened(image, index).is_ok());
+        let (at, _) = *batches(image).iter().rfind(|(_, header)| header.records > 0).expect("there are batches");
+        let mut bad = image.clone();
+        bad.flip_bits(DATA, at + 60, &mut SplitMix(number as u64));
+        assert_eq!(opened(&bad, index), Err(Kind::Corrupt), "brick {number}");
+    }
 }
 
 #[test]
@@ -321,12 +409,12 @@ fn a_format_that_was_cut_off_is_known_and_can_be_repeated() {
 }
 
 #[test]
-fn a_rotten_header_of_a_segment_is_no_silent_loss() {
+fn a_rotten_header_of_a_segment_is_no_silent_loss_and_can_be_written_anew() {
     let (image, index) = brick_at_rest(6, 0);
     let (at, _) = batches(&image)[0];
     let mut bad = image.clone();
     bad.flip_bits(DATA, at / SEGMENT_BYTES * SEGMENT_BYTES + 30, &mut SplitMix(1));
-    assert_eq!(opened(&bad, &index), Err(Kind::Corrupt));
+    a_header_is_written_anew(&image, &bad, &index);
 }
 
 #[test]
@@ -353,7 +441,7 @@ fn a_rotten_header_of_a_segment_that_a_checkpoint_knows_is_refused() {
 }
 
 #[test]
-fn a_rotten_header_of_a_bulk_segment_does_not_make_it_free() {
+pub fn a_rotten_header_of_a_bulk_segment_does_not_make_it_free_and_can_be_written_anew() {
     for checkpointed in [false, true] {
         let mut world = World::new(9);
         let runtime = world.runtime();
@@ -373,7 +461,7 @@ fn a_rotten_header_of_a_bulk_segment_does_not_make_it_free() {
         assert!(opened(&image, &index).is_ok());
         let mut bad = image.clone();
         bad.flip_bits(DATA, u64::from(segment.0) * SEGMENT_BYTES + 20, &mut SplitMix(1));
-        assert_eq!(opened(&bad, &index), Err(Kind::Corrupt), "checkpointed {checkpointed}");
+        a_header_is_written_anew(&image, &bad, &index);
     }
 }
 

@@ -5,12 +5,17 @@ use crate::{commit, damage, device, grow, space, summaries};
 use runtime::seeded::{Bug, fails};
 
 /// Bugs, each with the test that fails with it.
-const NOTICED: [(Bug, fn()); 13] = [
+const NOTICED: [(Bug, fn()); 15] = [
     (Bug::FrameOfAnotherLife, commit::crashes_one_after_the_other_keep_the_records_of_all_epochs),
     (Bug::EpochKept, commit::crashes_one_after_the_other_keep_the_records_of_all_epochs),
     (Bug::DamageTakenForTail, damage::damage_of_what_was_durable_is_refused_and_changes_nothing),
     (Bug::TornTailBelieved, damage::damage_above_the_last_durable_mark_is_a_torn_tail),
     (Bug::MarkNotCarried, commit::an_idle_log_says_once_that_all_is_durable_and_rests),
+    (Bug::MarkLeftOut, damage::at_rest_the_last_batch_is_no_torn_tail_however_full_its_segment_is),
+    (
+        Bug::StartAndCheckDisagree,
+        damage::a_rotten_header_of_a_bulk_segment_does_not_make_it_free_and_can_be_written_anew,
+    ),
     (Bug::SummaryForgotten, summaries::maps_can_be_built_again_from_summaries_alone),
     (Bug::TicketForgotten, summaries::a_segment_is_not_sealed_before_its_payloads_are_ordered),
     (Bug::TimerForgotten, commit::what_nobody_synced_is_durable_within_a_second),
