@@ -92,6 +92,8 @@ pub enum Bug {
     LadderFlat,
     /// What fallocate promised is admitted again when it is written (rule K5).
     PromiseForgotten,
+    /// Names and attributes take no room (rule K5).
+    NamesNotCharged,
     /// Start-up does not purge orphans (rule K6).
     OrphansKept,
     /// A hole keeps the blocks that lay in it (rule K6).
@@ -158,7 +160,7 @@ pub enum Bug {
 
 impl Bug {
     /// Every bug, for tests and for naming one on a command line.
-    pub const ALL: [Bug; 75] = [
+    pub const ALL: [Bug; 76] = [
         Bug::FuaAfterPlain,
         Bug::AckOutOfOrder,
         Bug::TailReused,
@@ -203,6 +205,7 @@ impl Bug {
         Bug::AdmittedBeyondUsable,
         Bug::LadderFlat,
         Bug::PromiseForgotten,
+        Bug::NamesNotCharged,
         Bug::OrphansKept,
         Bug::HoleKeepsBlocks,
         Bug::ZerosSkipped,

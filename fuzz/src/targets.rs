@@ -446,7 +446,7 @@ fn rows() -> Vec<Vec<u8>> {
         values::encode_intent(&intent()),
         values::encode_purge(&purge),
         values::encode_reserve(&Reserve { project: 2, extents: vec![Extent { first: 3, end: 8, left: Some(4) }] }),
-        values::encode_usage(&Usage { blocks: 2, inodes: 3, reserved: 4 }),
+        values::encode_usage(&Usage { blocks: 2, inodes: 3, reserved: 4, names: Some(5) }),
         values::encode_results(&[(RequestId(2), Outcome::Wrote { offset: 3, length: 4 })]),
         values::encode_group(&group),
         values::encode_replay(&replay),

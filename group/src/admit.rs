@@ -1,19 +1,24 @@
 //! Admission of client data (rules K4, K5): by logical bytes, so that a full brick or volume says so; then at the pace that
-//! the cleaner keeps up with. Deletions and changes of names pass where data waits.
+//! the cleaner keeps up with. Names, inodes and attributes count with the bytes of their rows. Deletions pass where these
+//! are refused, and all changes of names where data waits.
 
 use crate::context::Context;
+use crate::held::Held;
 use crate::load::Wanted;
 use crate::overlay::Generation;
 use crate::write::Write;
 use crate::{Answer, Groups};
 use base::limits::{BLOCK_BYTES, FILE_BYTES_MAX};
 use base::{At, Error, Ino, Kind, LeafKey, Op, Result, Room, StatFs, Sync, Volume, VolumeId};
+use names::Part;
 use runtime::Stage;
 use runtime::seeded::{Bug, active};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use store::format::charge;
 use store::format::leaf::Slot;
 use store::space::{Admission, Admitted};
+use store::usage::Usage;
 
 fn full() -> Error {
     Error::new(Kind::NoSpace, "the brick is full; delete something, or add space")
@@ -45,14 +50,14 @@ fn adds(op: &Op) -> bool {
 
 /// A volume with a bound of its own.
 pub(crate) struct Quota {
-    bound_blocks: u64,
+    bound_bytes: u64,
     admission: Admission,
 }
 
 impl Quota {
-    /// Blocks that were admitted take no room of their own after all.
-    pub fn take_back(&self, blocks: u64) {
-        self.admission.take_back(blocks);
+    /// Bytes that were admitted take no room of their own after all.
+    pub fn take_back(&self, bytes: u64) {
+        self.admission.take_back(bytes);
     }
     /// A checkpoint makes its cut.
     pub fn begin_checkpoint(&self) {
@@ -78,6 +83,15 @@ impl Blocks {
     }
 }
 
+/// What the brick and a volume let in.
+pub(crate) type Guards<'a> = (Admitted<'a>, Option<Admitted<'a>>);
+
+/// What was let in is not ordered after all.
+pub(crate) fn take_back(guards: Option<Guards<'_>>) {
+    let (brick, volume) = guards.unzip();
+    brick.into_iter().chain(volume.flatten()).for_each(Admitted::take_back);
+}
+
 impl Groups {
     /// Lets a client's write in; the guard is kept until they are ordered. Errors: `NoSpace` if the brick's live data
     /// leaves no room for them, `Quota` if the volume's does not.
@@ -86,7 +100,7 @@ impl Groups {
         context: &Context,
         quota: Option<&'a Quota>,
         write: &Write,
-    ) -> Result<(Admitted<'a>, Option<Admitted<'a>>)> {
+    ) -> Result<Guards<'a>> {
         self.refuse_if_short()?;
         // Of an append, as many as may be new.
         let offset = if let At::Offset(offset) = write.at { offset } else { 0 };
@@ -98,8 +112,9 @@ impl Groups {
                 Err(error) => error,
             };
             if self.overwrites(context, write).await? {
-                let quota = quota.map(|quota| quota.admission.admit_overwrite(count));
-                break (self.store().space.admission.admit_overwrite(count), quota);
+                let bytes = count * BLOCK_BYTES as u64;
+                let quota = quota.map(|quota| quota.admission.admit_overwrite(bytes));
+                break (self.store().space.admission.admit_overwrite(bytes), quota);
             }
             // Overwrites have been counted as new blocks so far, and what was deleted as if it were there: checkpoints
             // tell.
@@ -123,6 +138,7 @@ impl Groups {
         if let Some(turn_ns) = self.store().space.turn(clock.now_ns(), count) {
             clock.sleep(turn_ns.saturating_sub(clock.now_ns())).await;
         }
+        self.store().space.note_written(count);
         context.span.mark(Stage::Admit, self.stamp());
         Ok(admitted)
     }
@@ -163,7 +179,7 @@ impl Groups {
         context: &Context,
         quota: Option<&'a Quota>,
         blocks: Blocks,
-    ) -> Result<(Admitted<'a>, Option<Admitted<'a>>)> {
+    ) -> Result<Guards<'a>> {
         self.refuse_if_short()?;
         let (mut count, mut waited) = (blocks.count, false);
         loop {
@@ -223,17 +239,60 @@ impl Groups {
         }
     }
 
-    fn admit<'a>(&'a self, quota: Option<&'a Quota>, blocks: u64) -> Result<(Admitted<'a>, Option<Admitted<'a>>)> {
+    fn admit<'a>(&'a self, quota: Option<&'a Quota>, blocks: u64) -> Result<Guards<'a>> {
+        self.admit_bytes(quota, blocks.saturating_mul(BLOCK_BYTES as u64))
+    }
+
+    fn admit_bytes<'a>(&'a self, quota: Option<&'a Quota>, bytes: u64) -> Result<Guards<'a>> {
         let brick = &self.store().space.admission;
-        let admitted = brick.admit(blocks).ok_or_else(full)?;
+        let admitted = brick.admit(bytes).ok_or_else(full)?;
         let Some(quota) = quota else { return Ok((admitted, None)) };
-        match quota.admission.admit(blocks) {
+        match quota.admission.admit(bytes) {
             Some(of_volume) => Ok((admitted, Some(of_volume))),
             None => {
-                brick.take_back(blocks);
+                brick.take_back(bytes);
                 Err(volume_full())
             }
         }
+    }
+
+    /// Lets in what a decision adds to the rows of names, inodes and attributes; the guard is kept until it is ordered. What
+    /// adds nothing always passes. Errors: `NoSpace`, `Quota`, of what was counted so far.
+    pub(crate) fn admit_names<'a>(
+        &'a self,
+        held: &mut Held<'_>,
+        quota: Option<&'a Quota>,
+        parts: &[Part],
+    ) -> Result<Option<Guards<'a>>> {
+        let mut growth = 0;
+        for part in parts {
+            let state = held.of(part.group);
+            growth += part.edits.iter().map(|edit| state.growth(part.volume, edit)).sum::<i64>();
+        }
+        match growth {
+            ..=0 => Ok(None),
+            _ if active(Bug::NamesNotCharged) => Ok(None),
+            _ => self.admit_bytes(quota, growth as u64).map(Some),
+        }
+    }
+
+    /// Names found no room by what was counted so far: a checkpoint may tell of more. True if it is worth trying again.
+    /// `counted`: so many were made for this already.
+    pub(crate) async fn count_again(&self, quota: Option<&Quota>, counted: &mut u32) -> Result<bool> {
+        // While others change something, nothing is ever exactly counted: the second one has seen all that was deleted
+        // before this was asked for.
+        if *counted >= 2 && !self.is_freeing() {
+            return Ok(false);
+        }
+        let arrived = self.checkpoints();
+        if self.is_measured(quota) {
+            // One may have ended in between.
+            *counted = 2;
+            return Ok(true);
+        }
+        self.checkpoint_after(arrived).await?;
+        *counted += 1;
+        Ok(true)
     }
 
     /// True if every block is mapped or promised already: writing it takes no room. A truncation or another append that
@@ -258,7 +317,7 @@ impl Groups {
         if adds(op) {
             self.refuse_if_short()?;
         }
-        if active(Bug::LadderFlat) && self.store().space.admission.room() == 0 {
+        if active(Bug::LadderFlat) && self.store().space.admission.room() < BLOCK_BYTES as u64 {
             return Err(full());
         }
         // Where nothing will be reclaimed, also if that turns out meanwhile, they take of the reserve.
@@ -306,23 +365,28 @@ impl Groups {
     /// A volume is there: its bound counts from now on.
     pub(crate) fn note_volume(&self, volume: &Volume) {
         let Some(bytes) = volume.size_bytes else { return };
-        let bound_blocks = bytes / BLOCK_BYTES as u64;
-        let used = self.used_blocks(volume.id);
-        let quota = || Arc::new(Quota { bound_blocks, admission: Admission::new(bound_blocks.saturating_sub(used)) });
+        let bound_bytes = bytes / BLOCK_BYTES as u64 * BLOCK_BYTES as u64;
+        let used = self.used_by(volume.id).bytes();
+        let quota = || Arc::new(Quota { bound_bytes, admission: Admission::new(bound_bytes.saturating_sub(used)) });
         self.quotas.lock().entry(volume.id).or_insert_with(quota);
         self.has_quotas.store(true, Ordering::Release);
     }
     /// What replay has mapped was admitted by the process before: until a checkpoint counts it, it takes room.
     pub(crate) fn note_replayed(&self) {
         self.replayed.store(true, Ordering::Release);
+        let admit = |volume: VolumeId, bytes: u64| {
+            drop(self.store().space.admission.admit_overwrite(bytes));
+            if let Some(quota) = self.quota(volume) {
+                drop(quota.admission.admit_overwrite(bytes));
+            }
+        };
         for group in self.states() {
             let state = group.state.lock();
             for ((volume, _), patch) in &state.active.leaves {
-                let blocks = patch.leaf.places().count() as u64;
-                drop(self.store().space.admission.admit_overwrite(blocks));
-                if let Some(quota) = self.quota(*volume) {
-                    drop(quota.admission.admit_overwrite(blocks));
-                }
+                admit(*volume, patch.leaf.places().count() as u64 * BLOCK_BYTES as u64);
+            }
+            for ((volume, _), more) in &state.active.counts {
+                admit(*volume, (more.inodes * charge::INODE as i64 + more.names).max(0) as u64);
             }
         }
     }
@@ -344,28 +408,35 @@ impl Groups {
     /// A checkpoint has counted what volumes use.
     pub(crate) fn measure_quotas(&self) {
         for (volume, quota) in self.quotas.lock().iter() {
-            quota.admission.measured(quota.bound_blocks, self.used_blocks(*volume));
+            quota.admission.measured(quota.bound_bytes, self.used_by(*volume).bytes());
         }
     }
-    fn used_blocks(&self, volume: VolumeId) -> u64 {
-        self.store().usage(volume).values().map(|usage| usage.blocks + usage.reserved).sum()
+    /// What a volume used at the last checkpoint; another one follows soon, if it would tell of anything new.
+    pub fn used(&self, volume: VolumeId) -> Usage {
+        self.space_asked.store(true, Ordering::Release);
+        self.used_by(volume)
+    }
+    fn used_by(&self, volume: VolumeId) -> Usage {
+        let mut sum = Usage::default();
+        self.store().usage(volume).values().for_each(|usage| sum.add(usage));
+        sum
     }
     /// Space as clients of a volume see it.
     pub(crate) fn statfs(&self, volume: VolumeId) -> StatFs {
         self.space_asked.store(true, Ordering::Release);
         let brick = StatFs { inodes: self.inodes(volume), ..self.store().space.statfs() };
         let Some(quota) = self.quota(volume) else { return brick };
-        let (size, free) = (quota.bound_blocks * BLOCK_BYTES as u64, quota.admission.room() * BLOCK_BYTES as u64);
+        let (size, free) = (quota.bound_bytes, quota.admission.room());
         StatFs { size_bytes: size, free_bytes: free.min(size).min(brick.free_bytes), ..brick }
     }
     /// Inodes of a volume: those of the last checkpoint, and what came and went since.
     fn inodes(&self, volume: VolumeId) -> u64 {
-        let counted: u64 = self.store().usage(volume).values().map(|usage| usage.inodes).sum();
+        let counted = self.used_by(volume).inodes;
         let since = |group: &crate::Group| -> i64 {
             let state = group.state.lock();
             let layers = [Some(&state.active), state.frozen.as_deref()].into_iter().flatten();
             let births = |layer: &Generation| -> i64 {
-                layer.births.range((volume, 0)..=(volume, u32::MAX)).map(|(_, more)| more).sum()
+                layer.counts.range((volume, 0)..=(volume, u32::MAX)).map(|(_, more)| more.inodes).sum()
             };
             layers.map(births).sum()
         };

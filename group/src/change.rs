@@ -1,5 +1,6 @@
 //! Operations on names and attributes: evaluate under the locks of the groups concerned, order, apply (decision D5).
 
+use crate::admit::take_back;
 use crate::context::Context;
 use crate::forget::told_by;
 use crate::held::{GroupSet, Held, HeldView};
@@ -79,6 +80,8 @@ enum Step {
     Range(u64, GroupId),
     /// The rename token is needed: these directories get these parents.
     Token(Vec<(Ino, Ino)>),
+    /// What it adds has no room, by what was counted so far.
+    Full(Error),
 }
 
 impl Groups {
@@ -100,6 +103,7 @@ impl Groups {
         // Held since it was found that these directories, each with its new parent, would not close a loop.
         let mut token: Option<TokenGuard<'_>> = None;
         let mut checked: Vec<(Ino, Ino)> = Vec::new();
+        let mut counted = 0;
         self.throttle(op.mutates()).await?;
         if op.mutates() {
             self.admit_change(op).await?;
@@ -133,6 +137,13 @@ impl Groups {
                 Step::Range(ticket, group) => {
                     self.state(group).ranges.after(ticket).await;
                     context.span.mark(Stage::Range, self.stamp());
+                }
+                Step::Full(error) => {
+                    let quota = self.quota(context.volume);
+                    if !self.count_again(quota.as_deref(), &mut counted).await? {
+                        return Err(error);
+                    }
+                    context.span.mark(Stage::Admit, self.stamp());
                 }
                 Step::Token(moved) => {
                     drop(token.take());
@@ -203,8 +214,9 @@ impl Groups {
             let map = |(first, crcs): &(u64, Crcs)| Edit::Map { ino: attached.ino, first: *first, crcs: crcs.clone() };
             part.edits.extend(attached.pieces.iter().map(map));
         }
-        let batch = match self.order(&mut held, context, &decision, attached, sync) {
+        let batch = match self.order_admitted(&mut held, context, &decision, attached, sync) {
             Err(error) if error.kind == Kind::Busy => return Ok(Step::Segment(segment)),
+            Err(error) if matches!(error.kind, Kind::NoSpace | Kind::Quota) => return Ok(Step::Full(error)),
             ordered => ordered?,
         };
         let position = decision.parts.first().map(|part| self.position(&mut held, part.group, sync));
@@ -216,6 +228,25 @@ impl Groups {
             held.of(deciding).keep_result(context.session, context.request, decision.outcome);
         }
         Ok(Step::Ordered { decision, batch, position })
+    }
+
+    /// As `order`, if there is room for the names that it adds. Errors: `NoSpace` or `Quota` if there is none by what was
+    /// counted so far.
+    fn order_admitted(
+        &self,
+        held: &mut Held<'_>,
+        context: &Context,
+        decision: &Decision,
+        attached: Option<&Attached>,
+        sync: Sync,
+    ) -> Result<u64> {
+        let quota = self.quota(context.volume);
+        let admitted = self.admit_names(held, quota.as_deref(), &decision.parts)?;
+        let ordered = self.order(held, context, decision, attached, sync);
+        if ordered.is_err() {
+            take_back(admitted);
+        }
+        ordered
     }
 
     /// Where the answer stands in its group's order (rule R1).

@@ -98,7 +98,7 @@ pub async fn run(groups: Arc<Groups>) {
             Err(_) => 0,
         };
         cleaner.moved_blocks += moved;
-        let admitted = cleaner.groups.store().space.admission.admitted();
+        let admitted = cleaner.groups.store().space.written_blocks();
         let rests = pace.state == Doing::Idle && admitted == admitted_before;
         admitted_before = admitted;
         // A slice of dead blocks alone takes no time: others must get their turn all the same.
@@ -139,7 +139,7 @@ impl Cleaner {
             free: (space.free_segments as u32 + store.log.prepared() as u32).min(space.segments as u32),
             emptied: space.emptied_segments as u32 + self.emptied.len() as u32,
             segments: space.segments as u32,
-            client_blocks: store.space.admission.admitted(),
+            client_blocks: store.space.written_blocks(),
             moved_blocks: self.moved_blocks,
             victim: self.choice.mean(),
             surplus_blocks: self.choice.surplus_blocks(),

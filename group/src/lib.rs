@@ -27,6 +27,7 @@ mod open;
 mod overlay;
 mod punch;
 mod read;
+mod recount;
 mod replace;
 mod results;
 mod seek;

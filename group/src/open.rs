@@ -176,6 +176,10 @@ impl Groups {
         tasks.spawn(0, Box::new(move || Box::pin(crate::forget::run(there))));
         let there = groups.clone();
         tasks.spawn(tasks.cores() - 1, Box::new(move || Box::pin(crate::clean::run(there))));
+        if !groups.store().uncounted().is_empty() {
+            let there = groups.clone();
+            tasks.spawn(tasks.cores() - 1, Box::new(move || Box::pin(crate::recount::run(there))));
+        }
         if !active(Bug::IntentNotRedone) {
             groups.redo_intents().await?;
         }

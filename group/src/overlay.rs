@@ -8,11 +8,12 @@ use base::{
     Edit, FileKind, Ino, Inode, Intent, IntentId, LeafKey, Name, Outcome, Place, RequestId, SessionId, Volume, VolumeId,
 };
 use names::Entry;
+use runtime::seeded::{Bug, active};
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 use store::format::leaf::{Leaf, Slot};
-use store::{Change, Cut, XattrChanges};
+use store::{Change, Count, Cut, XattrChanges};
 
 /// An inode as this generation leaves it, and the batch of its last change: what fsync waits for.
 #[derive(Clone, Copy, Debug)]
@@ -57,8 +58,8 @@ pub struct Generation {
     pub cuts: Map<(VolumeId, Ino), Cuts>,
     /// Blocks promised to files, none of which it has cut since.
     pub promises: Map<(VolumeId, Ino), Vec<Range<u64>>>,
-    /// So many more or fewer inodes of a project.
-    pub births: BTreeMap<(VolumeId, u32), i64>,
+    /// So many more or fewer inodes of a project, and bytes of names and targets: those of the volume, in project 0.
+    pub counts: BTreeMap<(VolumeId, u32), Count>,
     /// Orphans, and inodes that are none any more.
     pub orphans: BTreeMap<(VolumeId, Ino), bool>,
     /// Intents decided here.
@@ -241,8 +242,15 @@ impl Generation {
         self.leaves.retain(|(volume, _), _| *volume != id);
         self.cuts.retain(|(volume, _), _| *volume != id);
         self.promises.retain(|(volume, _), _| *volume != id);
-        self.births.retain(|(volume, _), _| *volume != id);
+        self.counts.retain(|(volume, _), _| *volume != id);
         self.orphans.retain(|(volume, _), _| *volume != id);
+    }
+
+    /// So many more or fewer bytes of a volume's names and targets.
+    pub fn count_names(&mut self, volume: VolumeId, bytes: i64) {
+        if !active(Bug::NamesNotCharged) {
+            self.counts.entry((volume, 0)).or_default().names += bytes;
+        }
     }
 
     /// The project of an inode that has been written: a write changes its inode too.
@@ -261,7 +269,7 @@ impl Generation {
             let project = self.project(volume, ino);
             changes.extend(ranges.iter().map(|range| Change::Reserve(volume, ino, project, range.clone())));
         }
-        changes.extend(self.births.iter().map(|(&(volume, project), &more)| Change::Inodes(volume, project, more)));
+        changes.extend(self.counts.iter().map(|(&(volume, project), &more)| Change::Count(volume, project, more)));
         for (&(volume, ino), slot) in &self.inodes {
             changes.push(Change::Inode(volume, ino, slot.inode));
         }

@@ -50,9 +50,9 @@ impl Groups {
             state.apply(head.volume, edit, batch, &mut places, self.store().epoch as u32);
         }
         // It was admitted as one more block, and takes the room of the one that it replaces.
-        self.store().space.admission.take_back(1);
+        self.store().space.admission.take_back(BLOCK_BYTES as u64);
         if let Some(quota) = self.quota(head.volume) {
-            quota.take_back(1);
+            quota.take_back(BLOCK_BYTES as u64);
         }
         state.replace_block(head.volume, write.ino, plan.first_block, crcs[0], first);
         if !rest.is_empty() {

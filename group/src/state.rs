@@ -8,8 +8,8 @@ use crate::overlay::{Generation, InodeSlot, blocks_of};
 use crate::results::Results;
 use base::limits::{BLOCK_BYTES, BLOCKS_PER_LEAF};
 use base::{
-    Edit, GroupId, Index, Ino, Inode, LeafKey, Name, Outcome, Place, RequestId, SessionId, Term, Volume, VolumeId,
-    Xattrs,
+    Edit, FileKind, GroupId, Index, Ino, Inode, LeafKey, Name, Outcome, Place, RequestId, SessionId, Term, Volume,
+    VolumeId, Xattrs,
 };
 use names::{Entry, Seen, apply_inode};
 use runtime::Slice;
@@ -17,6 +17,7 @@ use runtime::seeded::{Bug, active};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use store::checkpoint::{END, lay_xattrs};
+use store::format::charge;
 use store::format::leaf::{BIRTH_KEPT, Leaf, Slot};
 use store::format::record::{Head, Moved, Places};
 use store::format::values::GroupRow;
@@ -79,6 +80,8 @@ pub struct State {
     pub row: GroupRow,
     /// Sequences of inodes from this one on were never used; the row's are given out before.
     born: u64,
+    /// Cookies from this one on name nothing yet; the row's are given out before.
+    named: u64,
     /// Inodes from this sequence on are younger than what the index holds: all that there is of them is in memory.
     young: u64,
     /// Opens held by sessions.
@@ -140,6 +143,7 @@ impl State {
             purges: Arc::new(purges),
             reserves: Arc::new(reserves),
             born: row.next_ino,
+            named: row.next_cookie,
             young: row.next_ino,
             row,
             opens: Map::default(),
@@ -411,6 +415,7 @@ impl State {
                 self.active.apply(volume, edit);
             }
             _ => {
+                self.count_names(volume, edit);
                 match edit {
                     Edit::OrphanPut { ino } => self.known.name(volume, *ino, true),
                     Edit::OrphanDrop { ino } => self.known.name(volume, *ino, false),
@@ -436,7 +441,7 @@ impl State {
         match edit {
             // A number that was never used is a birth; any other replaces attributes.
             Edit::InodePut { .. } if ino.sequence() >= self.born => {
-                *self.active.births.entry((volume, project)).or_default() += 1;
+                self.active.counts.entry((volume, project)).or_default().inodes += 1;
                 self.born = ino.sequence() + 1;
                 if !active(Bug::InoReused) {
                     self.row.next_ino = self.row.next_ino.max(self.born);
@@ -450,8 +455,11 @@ impl State {
                 self.cut(Cut { volume, ino, project, blocks: *first..first + count, trim: *trim }, blocks(old));
             }
             Edit::InodeDrop { .. } => {
-                if old.is_some() {
-                    *self.active.births.entry((volume, project)).or_default() -= 1;
+                if let Some(old) = old {
+                    self.active.counts.entry((volume, project)).or_default().inodes -= 1;
+                    if old.kind == FileKind::Link {
+                        self.active.count_names(volume, -(charge::target(old.size) as i64));
+                    }
                 }
                 self.cut(Cut { volume, ino, project, blocks: 0..END, trim: DROPPED }, blocks(old));
                 self.active.targets.insert((volume, ino), None);
@@ -463,6 +471,38 @@ impl State {
         }
         if self.active.set_inode(volume, ino, new, batch) && !matches!(edit, Edit::InodePut { .. }) {
             self.active.loads += 1;
+        }
+    }
+
+    /// Names and targets count with the bytes of their rows. A cookie that is not new is of a name that leads elsewhere now.
+    fn count_names(&mut self, volume: VolumeId, edit: &Edit) {
+        match edit {
+            Edit::EntryPut { name, cookie, .. } if *cookie >= self.named => {
+                self.named = cookie + 1;
+                self.active.count_names(volume, charge::name(name) as i64);
+            }
+            Edit::EntryDrop { name, .. } => self.active.count_names(volume, -(charge::name(name) as i64)),
+            Edit::TargetPut { target, .. } => {
+                self.active.count_names(volume, charge::target(target.len() as u64) as i64)
+            }
+            _ => {}
+        }
+    }
+    /// By how many bytes an edit that is about to be ordered lets rows grow, as far as memory tells.
+    pub fn growth(&mut self, volume: VolumeId, edit: &Edit) -> i64 {
+        let xattr = |state: &mut State, ino: Ino, name: &Name| match state.xattrs(volume, ino) {
+            Seen::Known(Some(all)) => all.get(name).map_or(0, |value| charge::xattr(name, value) as i64),
+            _ => 0,
+        };
+        match edit {
+            Edit::InodePut { ino, .. } if ino.sequence() >= self.born => charge::INODE as i64,
+            Edit::InodeDrop { .. } => -(charge::INODE as i64),
+            Edit::EntryPut { name, cookie, .. } if *cookie >= self.named => charge::name(name) as i64,
+            Edit::EntryDrop { name, .. } => -(charge::name(name) as i64),
+            Edit::TargetPut { target, .. } => charge::target(target.len() as u64) as i64,
+            Edit::XattrPut { ino, name, value } => charge::xattr(name, value) as i64 - xattr(self, *ino, name),
+            Edit::XattrDrop { ino, name } => -xattr(self, *ino, name),
+            _ => 0,
         }
     }
 

@@ -396,6 +396,11 @@ impl Brick {
         (0..reactors.cores()).try_for_each(|core| reactors.run(core, || async {}))
     }
 
+    /// What a volume uses, as of the last checkpoint; another one follows soon, if it would tell of anything new.
+    pub fn used(&self, volume: VolumeId) -> store::usage::Usage {
+        self.groups.used(volume)
+    }
+
     /// How the brick is.
     pub fn status(&self) -> Status {
         let store = self.groups.store();
@@ -551,10 +556,12 @@ fn answer(brick: &Brick, request: Request) -> Result<Answer> {
         found.ok_or_else(|| Error::new(Kind::NotFound, "no volume of this name").with(name))
     };
     match request {
-        Request::VolumeList => Ok(Answer::Volumes(brick.volumes()?.iter().map(described).collect())),
-        Request::VolumeInfo { name } => Ok(Answer::Volume(described(&one(name)?))),
+        Request::VolumeList => {
+            Ok(Answer::Volumes(brick.volumes()?.iter().map(|volume| described(brick, volume)).collect()))
+        }
+        Request::VolumeInfo { name } => Ok(Answer::Volume(described(brick, &one(name)?))),
         Request::VolumeCreate { name, size_bytes } => {
-            Ok(Answer::Volume(described(&brick.create_volume(&Name::new(name.as_bytes())?, size_bytes)?)))
+            Ok(Answer::Volume(described(brick, &brick.create_volume(&Name::new(name.as_bytes())?, size_bytes)?)))
         }
         Request::Grow { size_bytes } => brick.grow(size_bytes),
         Request::VolumeDelete { name } => brick.delete_volume(&one(name)?).map(|()| Answer::Done),

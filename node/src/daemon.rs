@@ -297,7 +297,7 @@ impl Daemon {
     }
 
     fn describe(&self, volume: &base::Volume) -> protocol::Volume {
-        let mut described = described(volume);
+        let mut described = described(&self.brick, volume);
         described.mounts = self.mounts_of(&described.name);
         described
     }
@@ -378,13 +378,16 @@ fn answers(path: &Path) -> Result<()> {
 }
 
 /// A volume as the protocol tells it, without its mounts.
-pub fn described(volume: &base::Volume) -> protocol::Volume {
+pub fn described(brick: &Brick, volume: &base::Volume) -> protocol::Volume {
+    let used = brick.used(volume.id);
     protocol::Volume {
         id: volume.id.0,
         name: String::from_utf8_lossy(volume.name.as_bytes()).into_owned(),
         root: volume.root.0,
         created_ns: volume.created.0,
         size_bytes: volume.size_bytes,
+        used_bytes: used.bytes(),
+        inodes: used.inodes,
         mounts: Vec::new(),
     }
 }

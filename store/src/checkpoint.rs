@@ -54,8 +54,8 @@ pub enum Change {
     Cut(Cut),
     /// An inode of a project is promised blocks. Comes after cuts and before leaves.
     Reserve(VolumeId, Ino, u32, Range<u64>),
-    /// So many more or fewer inodes of a project.
-    Inodes(VolumeId, u32, i64),
+    /// So many more or fewer inodes of a project, and bytes of names and targets.
+    Count(VolumeId, u32, Count),
     /// Slots laid over a leaf of an inode of this project.
     Leaf(VolumeId, LeafKey, Leaf, u32),
     /// The same, of blocks that the cleaner moved and nobody else has touched: slot by slot, where the index has them.
@@ -72,6 +72,15 @@ pub enum Change {
     Volume(Name, Option<Volume>),
     /// All that a volume has in this group is gone. Comes after everything else.
     VolumeDrop(VolumeId),
+}
+
+/// By how much records change what is used, besides data and attributes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Count {
+    /// Inodes.
+    pub inodes: i64,
+    /// Bytes of the rows of names and targets.
+    pub names: i64,
 }
 
 /// Blocks that are gone, as far as the index knows them.
@@ -233,16 +242,16 @@ pub fn write(store: &Store, replay: ReplayRow, parts: Vec<GroupPart>, limits: Fr
     if !active(Bug::CheckpointDropped) && !active(Bug::FreedBeforeCheckpoint) {
         store.index.persist()?;
     }
-    let reserved = {
+    let unmapped_bytes = {
         let mut usages = store.usages.lock();
         usages.commit(used, &dropped);
-        usages.reserved()
+        usages.unmapped_bytes()
     };
     {
         let mut table = store.table.lock();
         table.commit(staged);
         table.free_dead(replay.sequence);
-        store.space.measured(table.space().live_blocks + reserved);
+        store.space.measured(table.space().live_bytes() + unmapped_bytes);
     }
     store.let_go();
     *store.summarised.lock() = summaries;
@@ -338,7 +347,7 @@ impl Work {
             Change::Target(volume, ino, target) => {
                 self.put(keys::target(volume, ino), target.map(|target| values::encode_target(&target)));
             }
-            Change::Xattrs(volume, ino, changes) => self.xattrs(store, keys::xattrs(volume, ino), changes)?,
+            Change::Xattrs(volume, ino, changes) => self.xattrs(store, (volume, ino), changes)?,
             Change::Cut(cut) => {
                 self.cut(store, purges, &cut, limits)?;
                 if reserves.files.contains_key(&(cut.volume, cut.ino)) {
@@ -350,8 +359,10 @@ impl Work {
                 Arc::make_mut(reserves).add((volume, ino), project, range);
                 self.promised.insert((volume, ino));
             }
-            Change::Inodes(volume, project, more) => {
-                self.usage.entry((group, volume, project)).or_default().inodes += more;
+            Change::Count(volume, project, more) => {
+                let usage = self.usage.entry((group, volume, project)).or_default();
+                usage.inodes += more.inodes;
+                usage.names += more.names;
             }
             Change::Leaf(volume, at, patch, project) => self.patches.push(Patch { volume, at, patch, project }),
             Change::Moved(volume, key, patch, from) => self.moved(store, purges, (volume, key), &patch, &from)?,
@@ -376,14 +387,21 @@ impl Work {
         Ok(())
     }
 
-    /// Lays changed attributes over those that the index holds.
-    fn xattrs(&mut self, store: &Store, key: Vec<u8>, changes: Option<XattrChanges>) -> Result<()> {
+    /// Lays changed attributes over those that the index holds, and counts their bytes.
+    fn xattrs(&mut self, store: &Store, (volume, ino): (VolumeId, Ino), changes: Option<XattrChanges>) -> Result<()> {
+        let key = keys::xattrs(volume, ino);
+        let before = store.index.get(&key)?;
         let mut all = Xattrs::new();
         if let Some(changes) = changes {
-            all = store.index.get(&key)?.map(|row| values::decode_xattrs(&row)).transpose()?.unwrap_or_default();
+            all = before.as_ref().map(|row| values::decode_xattrs(row)).transpose()?.unwrap_or_default();
             lay_xattrs(&mut all, &changes);
         }
-        self.put(key, (!all.is_empty()).then(|| values::encode_xattrs(&all)));
+        let after = (!all.is_empty()).then(|| values::encode_xattrs(&all));
+        if !active(Bug::NamesNotCharged) {
+            let bytes = |row: &Option<Vec<u8>>| row.as_ref().map_or(0, |row| (key.len() + row.len()) as i64);
+            self.usage.entry((ino.group(), volume, 0)).or_default().names += bytes(&after) - bytes(&before);
+        }
+        self.put(key, after);
         Ok(())
     }
 

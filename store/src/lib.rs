@@ -36,7 +36,7 @@ pub mod superblock_file;
 pub mod usage;
 
 pub use brick::{FormatOptions, format_brick};
-pub use checkpoint::{Change, Cut, FreeLimits, GroupPart, Left, XattrChanges};
+pub use checkpoint::{Change, Count, Cut, FreeLimits, GroupPart, Left, XattrChanges};
 pub use open::{Opening, Replay};
 pub use read_cache::{Held, ReadCache};
 pub use recovery::Replayed;
@@ -54,7 +54,7 @@ use log::Log;
 use runtime::seeded::{Bug, active};
 use runtime::{Buf, FileId, Lock, Request, Runtime, Start, Transfer, disk};
 use segments::Table;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -156,6 +156,17 @@ impl Store {
     /// What a volume used at the last checkpoint, by project.
     pub fn usage(&self, volume: base::VolumeId) -> BTreeMap<u32, usage::Usage> {
         self.usages.lock().of_volume(volume)
+    }
+    /// Groups and volumes whose names nobody has counted: of a brick of the first revision.
+    pub fn uncounted(&self) -> BTreeSet<(base::GroupId, base::VolumeId)> {
+        self.usages.lock().uncounted()
+    }
+    /// Counts a volume's names in a group. Blocks. No checkpoint runs meanwhile: the next one says what was found. Errors:
+    /// `Io`, `Corrupt`.
+    pub fn count_names(&self, group: base::GroupId, volume: base::VolumeId) -> Result<()> {
+        let names = usage::count_names(&*self.index, group, volume)?;
+        self.usages.lock().count(group, volume, names);
+        Ok(())
     }
     /// True if a block of a segment's life was live at the last checkpoint (rule K1).
     pub fn is_live_block(&self, place: Place, life: base::Life) -> bool {

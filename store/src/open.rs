@@ -448,7 +448,11 @@ impl Opening {
         let usable = blocks - summary_blocks(blocks as usize) as u32;
         let usages = Usages::read(&*self.index, self.superblock.groups, &volumes(&*self.index)?)?;
         let store = Arc::new(Store {
-            space: Space::new(self.superblock.segments, usable - 1, self.table.space().live_blocks + usages.reserved()),
+            space: Space::new(
+                self.superblock.segments,
+                usable - 1,
+                self.table.space().live_bytes() + usages.unmapped_bytes(),
+            ),
             usages: Lock::new("usages", usages),
             scrub: scrub::Scrub::read(&*self.index)?,
             bulk: Bulk::new(Stream::Bulk, self.runtime.clone(), log.clone(), usable),

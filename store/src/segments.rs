@@ -82,6 +82,13 @@ pub struct Space {
     pub live_blocks: u64,
 }
 
+impl Space {
+    /// Bytes of live blocks.
+    pub fn live_bytes(&self) -> u64 {
+        self.live_blocks * BLOCK_BYTES as u64
+    }
+}
+
 fn stream_slot(stream: Stream) -> usize {
     usize::from(stream.code()) - 1
 }

@@ -20,11 +20,11 @@ const TOGETHER_NS_MAX: u64 = 1_000_000;
 /// Longest time that one write waits for its turn.
 const WAIT_NS_MAX: u64 = 500_000_000;
 
-/// Admission of blocks against a bound: what a checkpoint has counted, and all that was admitted since as if nothing of it
+/// Admission of bytes against a bound: what a checkpoint has counted, and all that was admitted since as if nothing of it
 /// had overwritten anything.
 #[derive(Default)]
 pub struct Admission {
-    /// Blocks admitted since start, overwrites included.
+    /// Bytes admitted since start, overwrites included.
     admitted: AtomicU64,
     /// What `admitted` may grow to by the last measurement; less than nothing if a part of the brick has gone since.
     limit: AtomicI64,
@@ -34,47 +34,54 @@ pub struct Admission {
     cut: AtomicU64,
 }
 
-/// Blocks that were admitted, until their write has been ordered, or has failed.
+/// Bytes that were admitted, until what takes them has been ordered, or has failed.
 pub struct Admitted<'a> {
     admission: &'a Admission,
-    blocks: u64,
+    bytes: u64,
+}
+
+impl Admitted<'_> {
+    /// What was admitted does not come after all.
+    pub fn take_back(self) {
+        self.admission.take_back(self.bytes);
+    }
 }
 
 impl Drop for Admitted<'_> {
     fn drop(&mut self) {
-        self.admission.in_flight.fetch_sub(self.blocks, Ordering::AcqRel);
+        self.admission.in_flight.fetch_sub(self.bytes, Ordering::AcqRel);
     }
 }
 
 impl Admission {
-    /// So many blocks may still be admitted.
+    /// So many bytes may still be admitted.
     pub fn new(room: u64) -> Admission {
         Admission { limit: AtomicI64::new(room as i64), ..Admission::default() }
     }
-    /// Admits blocks if they fit even if none of them overwrites another. None: measure by a checkpoint, then they fit or
+    /// Admits bytes if they fit even if nothing of them overwrites anything. None: measure by a checkpoint, then they fit or
     /// there is no room.
-    pub fn admit(&self, blocks: u64) -> Option<Admitted<'_>> {
+    pub fn admit(&self, bytes: u64) -> Option<Admitted<'_>> {
         // First: a cut between the two takes them for in flight, which is right.
-        let admitted = self.fly(blocks);
+        let admitted = self.fly(bytes);
         let limit = self.limit.load(Ordering::Acquire);
         let fits = |after: &u64| *after as i64 <= limit || active(Bug::AdmittedBeyondUsable);
-        let after = |before: u64| Some(before + blocks).filter(fits);
+        let after = |before: u64| Some(before + bytes).filter(fits);
         let fits = self.admitted.fetch_update(Ordering::AcqRel, Ordering::Acquire, after).is_ok();
         fits.then_some(admitted)
     }
-    /// Admits blocks that take no room, as they overwrite others.
-    pub fn admit_overwrite(&self, blocks: u64) -> Admitted<'_> {
-        let admitted = self.fly(blocks);
-        self.admitted.fetch_add(blocks, Ordering::AcqRel);
+    /// Admits bytes that take no room, as they overwrite others.
+    pub fn admit_overwrite(&self, bytes: u64) -> Admitted<'_> {
+        let admitted = self.fly(bytes);
+        self.admitted.fetch_add(bytes, Ordering::AcqRel);
         admitted
     }
-    fn fly(&self, blocks: u64) -> Admitted<'_> {
-        self.in_flight.fetch_add(blocks, Ordering::AcqRel);
-        Admitted { admission: self, blocks }
+    fn fly(&self, bytes: u64) -> Admitted<'_> {
+        self.in_flight.fetch_add(bytes, Ordering::AcqRel);
+        Admitted { admission: self, bytes }
     }
-    /// Blocks that were admitted are not written after all.
-    pub fn take_back(&self, blocks: u64) {
-        self.admitted.fetch_sub(blocks, Ordering::AcqRel);
+    /// Bytes that were admitted are not used after all.
+    pub fn take_back(&self, bytes: u64) {
+        self.admitted.fetch_sub(bytes, Ordering::AcqRel);
     }
     /// True if every write that was admitted has ended.
     pub fn is_settled(&self) -> bool {
@@ -85,7 +92,7 @@ impl Admission {
         let in_flight = self.in_flight.load(Ordering::Acquire);
         self.admitted().saturating_sub(in_flight) == self.cut.load(Ordering::Acquire)
     }
-    /// Blocks admitted since start.
+    /// Bytes admitted since start.
     pub fn admitted(&self) -> u64 {
         self.admitted.load(Ordering::Acquire)
     }
@@ -94,12 +101,12 @@ impl Admission {
         let in_flight = self.in_flight.load(Ordering::Acquire);
         self.cut.store(self.admitted().saturating_sub(in_flight), Ordering::Release);
     }
-    /// A checkpoint has counted the live blocks as of its cut.
-    pub fn measured(&self, bound: u64, live: u64) {
+    /// A checkpoint has counted what is used as of its cut.
+    pub fn measured(&self, bound: u64, used: u64) {
         let limit = bound + self.cut.load(Ordering::Acquire);
-        self.limit.store(limit as i64 - live as i64, Ordering::Release);
+        self.limit.store(limit as i64 - used as i64, Ordering::Release);
     }
-    /// Blocks that may still be admitted.
+    /// Bytes that may still be admitted.
     pub fn room(&self) -> u64 {
         (self.limit.load(Ordering::Acquire) - self.admitted() as i64).max(0) as u64
     }
@@ -111,10 +118,12 @@ pub struct Space {
     segment_blocks: u32,
     /// Segments of the brick: it may grow. Marks and usable blocks follow from them.
     segments: AtomicU32,
-    /// Of clients' blocks.
+    /// Of clients' data and names.
     pub admission: Admission,
     /// Bytes that clients have written since start.
     client_bytes: AtomicU64,
+    /// Blocks of data that clients have written since start.
+    written_blocks: AtomicU64,
     /// Nanoseconds between blocks of all clients together.
     delay_ns: AtomicU64,
     /// When the next block's turn comes.
@@ -126,43 +135,50 @@ pub struct Space {
 }
 
 impl Space {
-    /// A brick of `segments` segments that take `segment_blocks` blocks of data each; `live` of them are live.
-    pub fn new(segments: u32, segment_blocks: u32, live: u64) -> Space {
-        let usable_blocks = usable(segments, segment_blocks);
+    /// A brick of `segments` segments that take `segment_blocks` blocks of data each, of which so many bytes are used.
+    pub fn new(segments: u32, segment_blocks: u32, used_bytes: u64) -> Space {
+        let usable_bytes = usable(segments, segment_blocks) * BLOCK_BYTES as u64;
         Space {
             segment_blocks,
             segments: AtomicU32::new(segments),
-            admission: Admission::new(usable_blocks.saturating_sub(live)),
             client_bytes: AtomicU64::new(0),
+            admission: Admission::new(usable_bytes.saturating_sub(used_bytes)),
+            written_blocks: AtomicU64::new(0),
             delay_ns: AtomicU64::new(0),
             turn_ns: AtomicU64::new(0),
             reclaims: AtomicBool::new(false),
             came: Event::new(),
         }
     }
-    fn usable_blocks(&self) -> u64 {
-        usable(self.segments.load(Ordering::Acquire), self.segment_blocks)
+    fn usable_bytes(&self) -> u64 {
+        usable(self.segments.load(Ordering::Acquire), self.segment_blocks) * BLOCK_BYTES as u64
+    }
+    /// Clients write so many blocks of data.
+    pub fn note_written(&self, blocks: u64) {
+        self.written_blocks.fetch_add(blocks, Ordering::Relaxed);
+    }
+    /// Blocks of data that clients have written since start; never falls.
+    pub fn written_blocks(&self) -> u64 {
+        self.written_blocks.load(Ordering::Relaxed)
     }
     fn marks(&self) -> Thresholds {
         Thresholds::new(self.segments.load(Ordering::Acquire))
     }
     /// The brick has more or less segments to use. No checkpoint measures at the same time: both hold the table's lock.
     pub fn resize(&self, segments: u32) {
-        let before = self.usable_blocks();
+        let before = self.usable_bytes();
         self.segments.store(segments, Ordering::Release);
-        let more = self.usable_blocks() as i64 - before as i64;
+        let more = self.usable_bytes() as i64 - before as i64;
         self.admission.limit.fetch_add(more, Ordering::AcqRel);
     }
-    /// A checkpoint has counted the live blocks as of its cut.
-    pub fn measured(&self, live: u64) {
-        self.admission.measured(self.usable_blocks(), live);
+    /// A checkpoint has counted what is used as of its cut.
+    pub fn measured(&self, used_bytes: u64) {
+        self.admission.measured(self.usable_bytes(), used_bytes);
     }
     /// Bytes for clients: all, and those that may still be written.
     pub fn statfs(&self) -> StatFs {
-        let free = self.admission.room();
-        let block = BLOCK_BYTES as u64;
-        let usable_blocks = self.usable_blocks();
-        StatFs { size_bytes: usable_blocks * block, free_bytes: free.min(usable_blocks) * block, inodes: 0 }
+        let size_bytes = self.usable_bytes();
+        StatFs { size_bytes, free_bytes: self.admission.room().min(size_bytes), inodes: 0 }
     }
     /// A client writes so many bytes.
     pub fn note_write(&self, bytes: u64) {
@@ -240,11 +256,11 @@ mod tests {
     fn what_is_not_written_after_all_takes_no_room() {
         let space = Space::new(64, 1000, 0);
         space.measured(0);
-        let blocks = space.statfs().free_bytes / BLOCK_BYTES as u64;
-        drop(space.admission.admit(blocks).expect("all of it"));
+        let bytes = space.statfs().free_bytes;
+        drop(space.admission.admit(bytes).expect("all of it"));
         assert!(space.admission.admit(1).is_none(), "it is full");
         space.admission.take_back(2);
-        assert_eq!(space.admission.admitted(), blocks - 2);
+        assert_eq!(space.admission.admitted(), bytes - 2);
         assert!(space.admission.admit(3).is_none() && space.admission.admit(2).is_some());
     }
 }

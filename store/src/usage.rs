@@ -1,17 +1,22 @@
-//! What each project of each volume uses (rule M6): inodes, by what records say of births and ends; blocks, by what a
-//! checkpoint finds mapped before and after. Kept per group, because a group may move to another brick, and exact as of
-//! the last checkpoint: its rows are in the checkpoint's own batch.
+//! What each project of each volume uses (rule M6): inodes and names, by what records say of births and ends; blocks and
+//! attributes, by what a checkpoint finds before and after. Kept per group, because a group may move to another brick, and
+//! exact as of the last checkpoint: its rows are in the checkpoint's own batch.
+//!
+//! Names count for project 0, whosever the directory is. A brick of the first revision did not count them: its rows say so
+//! until somebody has (`count_names`), which a checkpoint writes, group by group and volume by volume.
 
-use crate::format::{keys, values};
+use crate::format::keys::Row;
+use crate::format::{charge, keys, values};
 use crate::index::{Index, IndexEdit};
+use base::limits::BLOCK_BYTES;
 use base::{GroupId, Result, VolumeId};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Whose use is counted: group, volume, project.
 pub type User = (GroupId, VolumeId, u32);
 
 /// What is used.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Usage {
     /// Mapped blocks, those included that are yet to be freed.
     pub blocks: u64,
@@ -19,6 +24,32 @@ pub struct Usage {
     pub inodes: u64,
     /// Blocks that files were promised and have not mapped yet.
     pub reserved: u64,
+    /// Bytes of the rows of names, symbolic links' targets and extended attributes; None: nobody has counted them yet.
+    pub names: Option<u64>,
+}
+
+impl Default for Usage {
+    fn default() -> Usage {
+        Usage { blocks: 0, inodes: 0, reserved: 0, names: Some(0) }
+    }
+}
+
+impl Usage {
+    /// Bytes of what is no data: rows of inodes, names, targets and attributes.
+    pub fn row_bytes(&self) -> u64 {
+        self.inodes * charge::INODE + self.names.unwrap_or(0)
+    }
+    /// All bytes that count against a bound.
+    pub fn bytes(&self) -> u64 {
+        (self.blocks + self.reserved) * BLOCK_BYTES as u64 + self.row_bytes()
+    }
+    /// Adds what another one uses.
+    pub fn add(&mut self, other: &Usage) {
+        self.blocks += other.blocks;
+        self.inodes += other.inodes;
+        self.reserved += other.reserved;
+        self.names = self.names.zip(other.names).map(|(one, other)| one + other);
+    }
 }
 
 /// By how much it changes.
@@ -30,12 +61,16 @@ pub struct Change {
     pub inodes: i64,
     /// Promised blocks.
     pub reserved: i64,
+    /// Bytes of rows of names, targets and attributes.
+    pub names: i64,
 }
 
 /// All of a brick.
 #[derive(Default)]
 pub struct Usages {
     users: BTreeMap<User, Usage>,
+    /// Those whose names were counted, of which the next checkpoint tells.
+    counted: BTreeSet<User>,
 }
 
 impl Usages {
@@ -56,16 +91,27 @@ impl Usages {
     pub fn of_volume(&self, volume: VolumeId) -> BTreeMap<u32, Usage> {
         let mut sums: BTreeMap<u32, Usage> = BTreeMap::new();
         for ((_, _, project), usage) in self.users.iter().filter(|((_, of, _), _)| *of == volume) {
-            let sum = sums.entry(*project).or_default();
-            sum.blocks += usage.blocks;
-            sum.inodes += usage.inodes;
-            sum.reserved += usage.reserved;
+            sums.entry(*project).or_default().add(usage);
         }
         sums
     }
-    /// Blocks that files of the brick were promised and have not mapped.
-    pub fn reserved(&self) -> u64 {
-        self.users.values().map(|usage| usage.reserved).sum()
+    /// Bytes of the brick that are used by what is not mapped: blocks that files were promised, inodes and names.
+    pub fn unmapped_bytes(&self) -> u64 {
+        let bytes = |usage: &Usage| usage.reserved * BLOCK_BYTES as u64 + usage.row_bytes();
+        self.users.values().map(bytes).sum()
+    }
+    /// Groups and volumes whose names nobody has counted.
+    pub fn uncounted(&self) -> BTreeSet<(GroupId, VolumeId)> {
+        let uncounted = self.users.iter().filter(|(_, usage)| usage.names.is_none());
+        uncounted.map(|((group, volume, _), _)| (*group, *volume)).collect()
+    }
+    /// A volume's names in a group were counted, as of the last checkpoint.
+    pub(crate) fn count(&mut self, group: GroupId, volume: VolumeId, names: u64) {
+        let users = self.users.range_mut((group, volume, 0)..=(group, volume, u32::MAX));
+        for ((group, volume, project), usage) in users.filter(|(_, usage)| usage.names.is_none()) {
+            usage.names = Some(if *project == 0 { names } else { 0 });
+            self.counted.insert((*group, *volume, *project));
+        }
     }
     /// The rows that a checkpoint writes, and what they will say. A count below zero would be damage: it is found by a
     /// check, and no reason to stop.
@@ -74,16 +120,47 @@ impl Usages {
             let before = self.users.get(user).copied().unwrap_or_default();
             let blocks = before.blocks.saturating_add_signed(change.blocks);
             let inodes = before.inodes.saturating_add_signed(change.inodes);
-            (*user, Usage { blocks, inodes, reserved: before.reserved.saturating_add_signed(change.reserved) })
+            let names = before.names.map(|names| names.saturating_add_signed(change.names));
+            let reserved = before.reserved.saturating_add_signed(change.reserved);
+            (*user, Usage { blocks, inodes, reserved, names })
         };
-        changes.iter().filter(|(_, change)| **change != Change::default()).map(after).collect()
+        let counted = self.counted.iter().filter(|user| self.users.contains_key(user) && !changes.contains_key(user));
+        let changed =
+            changes.iter().filter(|(user, change)| **change != Change::default() || self.counted.contains(user));
+        counted.map(|user| (*user, self.users[user])).chain(changed.map(after)).collect()
     }
     /// The checkpoint is durable. `dropped`: volumes that went, with their rows.
     pub(crate) fn commit(&mut self, changed: Vec<(User, Usage)>, dropped: &[(GroupId, VolumeId)]) {
+        self.counted.retain(|user| !changed.iter().any(|(of, _)| of == user));
         self.users.extend(changed);
         self.users.retain(|(group, volume, _), _| !dropped.contains(&(*group, *volume)));
     }
 }
+
+/// Bytes of the rows of a volume's names, targets and attributes in a group. Leaves, which are many, are passed over.
+pub(crate) fn count_names(index: &dyn Index, group: GroupId, volume: VolumeId) -> Result<u64> {
+    let mut bytes = 0;
+    for (mut from, to) in keys::volume_but_leaves(group, volume) {
+        loop {
+            let rows = index.scan(&from, &to, SCAN_ROWS)?;
+            let named = rows.iter().filter(|(key, _)| keys::row(key).is_some_and(|(.., row)| is_named(row)));
+            bytes += named.map(|(key, value)| (key.len() + value.len()) as u64).sum::<u64>();
+            match rows.last() {
+                Some((key, _)) if rows.len() == SCAN_ROWS => from = [key.as_slice(), &[0]].concat(),
+                _ => break,
+            }
+        }
+    }
+    Ok(bytes)
+}
+
+/// True for rows that count with their bytes.
+pub(crate) fn is_named(row: Row) -> bool {
+    matches!(row, Row::Entry | Row::Cookie | Row::Target | Row::Xattrs)
+}
+
+/// Rows read from the index at once.
+const SCAN_ROWS: usize = 1024;
 
 /// A row as a checkpoint writes it.
 pub(crate) fn row(user: User, usage: &Usage) -> IndexEdit {
@@ -98,12 +175,34 @@ mod tests {
     #[test]
     fn a_volume_that_went_takes_no_room() {
         let mut usages = Usages::default();
-        let used = Usage { blocks: 5, inodes: 3, reserved: 7 };
+        let used = Usage { blocks: 5, inodes: 3, reserved: 7, names: Some(100) };
+        let bytes = 7 * BLOCK_BYTES as u64 + 3 * charge::INODE + 100;
         let (group, kept, gone) = (GroupId(1), VolumeId(1), VolumeId(2));
         usages.commit(vec![((group, kept, 0), used), ((group, gone, 0), used)], &[]);
-        assert_eq!(usages.reserved(), 14);
+        assert_eq!(usages.unmapped_bytes(), 2 * bytes);
         usages.commit(Vec::new(), &[(group, gone)]);
-        assert_eq!(usages.reserved(), 7);
+        assert_eq!(usages.unmapped_bytes(), bytes);
         assert_eq!((usages.of_volume(gone), usages.of_volume(kept)), (BTreeMap::new(), BTreeMap::from([(0, used)])));
+    }
+
+    #[test]
+    fn names_that_were_counted_late_are_told_by_the_next_checkpoint() {
+        let mut usages = Usages::default();
+        let (group, volume) = (GroupId(1), VolumeId(1));
+        let old = Usage { blocks: 5, inodes: 3, reserved: 7, names: None };
+        let users = [0, 4].map(|project| (group, volume, project));
+        usages.commit(users.iter().map(|user| (*user, old)).collect(), &[]);
+        assert_eq!(usages.uncounted(), BTreeSet::from([(group, volume)]));
+        let more = BTreeMap::from([(users[0], Change { names: 30, ..Change::default() })]);
+        // Whoever counts them finds those that came too.
+        assert_eq!(usages.changed(&more)[0].1.names, None);
+        usages.count(group, volume, 100);
+        assert_eq!(usages.uncounted(), BTreeSet::new());
+        let changed = usages.changed(&more);
+        let names: BTreeMap<_, _> = changed.iter().map(|((.., project), usage)| (*project, usage.names)).collect();
+        assert_eq!(names, BTreeMap::from([(0, Some(130)), (4, Some(0))]));
+        usages.commit(changed, &[]);
+        assert_eq!(usages.changed(&BTreeMap::new()), []);
+        assert_eq!(usages.of_volume(volume)[&0].names, Some(130));
     }
 }

@@ -299,8 +299,12 @@ fn values_of_the_index() {
     let extents = vec![Extent { first: 3, end: 8, left: Some(4) }];
     let bytes = values::encode_reserve(&Reserve { project: 2, extents });
     drawn(&bytes, &[(0, 1, 1), (1, 4, 2), (5, 4, 1), (9, 8, 3), (17, 8, 5), (25, 8, 4)]);
-    let bytes = values::encode_usage(&Usage { blocks: 2, inodes: 3, reserved: 4 });
+    let bytes = values::encode_usage(&Usage { blocks: 2, inodes: 3, reserved: 4, names: Some(5) });
+    drawn(&bytes, &[(0, 1, 2), (1, 8, 2), (9, 8, 3), (17, 8, 4), (25, 8, 5)]);
+    let of_first_revision = Usage { blocks: 2, inodes: 3, reserved: 4, names: None };
+    let bytes = values::encode_usage(&of_first_revision);
     drawn(&bytes, &[(0, 1, 1), (1, 8, 2), (9, 8, 3), (17, 8, 4)]);
+    assert_eq!((bytes.len(), values::decode_usage(&bytes)), (25, Ok(of_first_revision)));
     let replay = ReplayRow {
         number: 1,
         previous_crc: 2,

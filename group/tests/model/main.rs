@@ -3,6 +3,7 @@
 
 mod access;
 mod ahead;
+mod charged;
 mod check;
 mod concurrent;
 mod durable;

@@ -440,7 +440,7 @@ fn what_belongs_to_inodes_is_mended() {
     );
     repairs(
         async |brick| {
-            let usage = Usage { blocks: 7, inodes: 8, reserved: 9 };
+            let usage = Usage { blocks: 7, inodes: 8, reserved: 9, names: Some(10) };
             vec![IndexEdit::Put(keys::usage(brick.one.group(), brick.volume, 0), values::encode_usage(&usage))]
         },
         &[],

@@ -337,6 +337,10 @@ impl Rig {
     pub async fn free_bytes(&self) -> u64 {
         self.space().await.free_bytes
     }
+    /// Free bytes as of the last checkpoint, if names took none.
+    pub async fn data_room(&self) -> u64 {
+        self.free_bytes().await + self.groups.used(self.volume.id).row_bytes()
+    }
     /// Space as told to clients.
     pub async fn space(&self) -> StatFs {
         match self.call(Op::StatFs, None).await.map(|answer| answer.reply) {

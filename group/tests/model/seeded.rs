@@ -2,13 +2,13 @@
 //! `docs/evidence.md` has the rules that they stand for.
 
 use crate::{
-    ahead, concurrent, durable, failure, forgotten, kept, listing, promises, random, restart, sessions, space, sparse,
-    trips, twice, volumes,
+    ahead, charged, concurrent, durable, failure, forgotten, kept, listing, promises, random, restart, sessions, space,
+    sparse, trips, twice, volumes,
 };
 use runtime::seeded::{Bug, fails};
 
 /// Bugs, each with the test that fails with it.
-const NOTICED: [(Bug, fn()); 34] = [
+const NOTICED: [(Bug, fn()); 35] = [
     (Bug::InoReused, restart::numbers_given_out_before_a_crash_are_not_given_out_again),
     (Bug::RecordNotReplayed, durable::what_was_synced_survives_and_the_rest_is_a_prefix),
     (Bug::BulkOrderedEarly, concurrent::overlapping_writes_and_reads_are_never_torn),
@@ -22,6 +22,7 @@ const NOTICED: [(Bug, fn()); 34] = [
     (Bug::AdmittedBeyondUsable, space::a_brick_is_filled_and_emptied_again_and_again),
     (Bug::LadderFlat, space::a_brick_is_filled_and_emptied_again_and_again),
     (Bug::PromiseForgotten, promises::what_was_promised_can_be_written_on_a_full_brick_and_nobody_else_gets_it),
+    (Bug::NamesNotCharged, charged::names_and_attributes_fill_a_volume),
     (Bug::OrphansKept, restart::what_was_open_without_a_name_is_purged_after_a_crash),
     (Bug::HoleKeepsBlocks, sparse::a_large_hole_is_freed_step_by_step_and_nothing_beside_it),
     (Bug::ChecksumIgnored, failure::damaged_blocks_are_errors_and_never_turn_into_data),

@@ -110,7 +110,7 @@ fn writes_that_wait_for_a_segment_say_so() {
 
 /// A client of a volume of 4 MiB.
 async fn small_volume(rig: &Rig) -> Rig {
-    let op = Op::VolumeCreate { name: name("small"), size_bytes: Some(4 << 20) };
+    let op = Op::VolumeCreate { name: name("small"), size_bytes: Some((4 << 20) + 4096) };
     match rig.call(op, None).await.map(|answer| answer.reply) {
         Ok(Reply::Volume(volume)) => rig.client(9, volume),
         other => panic!("a volume is told: {other:?}"),

@@ -310,8 +310,14 @@ pub struct Volume {
     pub root: u64,
     /// When it was created: nanoseconds since 1970.
     pub created_ns: i64,
-    /// Bytes of data that it may hold; None: as many as the brick.
+    /// Bytes of data and names that it may hold; None: as many as the brick.
     pub size_bytes: Option<u64>,
+    /// Of these, used: by data, promises, inodes, names and attributes.
+    #[serde(default)]
+    pub used_bytes: u64,
+    /// Inodes that it has.
+    #[serde(default)]
+    pub inodes: u64,
     /// Where it is mounted.
     pub mounts: Vec<String>,
 }

@@ -24,6 +24,8 @@ fn volume(name: &str) -> Volume {
         root: 1 << 20,
         created_ns: -5,
         size_bytes: None,
+        used_bytes: 7,
+        inodes: 8,
         mounts: vec!["/mnt/a b".into()],
     }
 }

@@ -37,6 +37,8 @@ fn table(volumes: &[Volume]) -> String {
         ("volume", Align::Left),
         ("id", Align::Right),
         ("size", Align::Right),
+        ("used", Align::Right),
+        ("inodes", Align::Right),
         ("created (UTC)", Align::Left),
         ("mounted at", Align::Left),
     ];
@@ -44,7 +46,8 @@ fn table(volumes: &[Volume]) -> String {
     for volume in volumes {
         let mounts = volume.mounts.join(", ");
         let size = volume.size_bytes.map_or("as the brick".to_string(), bytes);
-        table.row(vec![volume.name.clone(), volume.id.to_string(), size, utc(volume.created_ns), mounts]);
+        let (used, inodes) = (bytes(volume.used_bytes), volume.inodes.to_string());
+        table.row(vec![volume.name.clone(), volume.id.to_string(), size, used, inodes, utc(volume.created_ns), mounts]);
     }
     table.render()
 }
@@ -148,10 +151,12 @@ mod tests {
             root: 5,
             created_ns: 0,
             size_bytes: Some(1 << 30),
+            used_bytes: 1 << 20,
+            inodes: 17,
             mounts: vec!["/a".into(), "/b".into()],
         };
-        let expected =
-            "volume   id   size  created (UTC)        mounted at\ndefault   1  1 GiB  1970-01-01 00:00:00  /a, /b\n";
+        let expected = "volume   id   size   used  inodes  created (UTC)        mounted at\n\
+             default   1  1 GiB  1 MiB      17  1970-01-01 00:00:00  /a, /b\n";
         assert_eq!(table(&[volume]), expected);
     }
 

@@ -1,5 +1,5 @@
 //! Space, held against a recount once nobody changes anything: live blocks are those that the maps name, clients may write
-//! exactly what these and the promises leave, and a segment in which nothing lives comes back (rules K1, K3, K5).
+//! exactly what these, the promises and the rows of names leave, and a segment in which nothing lives comes back (rules K1, K3, K5).
 
 use crate::index::CrashIndex;
 use crate::world::Served;
@@ -8,6 +8,7 @@ use base::{Place, SegmentId};
 use runtime::Runtime;
 use std::collections::BTreeSet;
 use store::cleaner::State;
+use store::format::charge;
 use store::format::keys::{self, Row};
 use store::format::leaf::Leaf;
 use store::format::values;
@@ -48,7 +49,7 @@ async fn settle(runtime: &Runtime, served: &Served) -> Result<(), String> {
 /// Checks a brick that serves nobody; its disk is healthy.
 pub async fn check(runtime: &Runtime, index: &CrashIndex, served: &Served) -> Result<(), String> {
     settle(runtime, served).await?;
-    let (mut live, mut promised, mut in_use) = (0u64, 0u64, BTreeSet::<SegmentId>::new());
+    let (mut live, mut promised, mut rows, mut in_use) = (0u64, 0u64, 0u64, BTreeSet::<SegmentId>::new());
     for (key, value) in index.rows() {
         let damaged = |error| format!("a row of the index can't be read: {error:?}");
         match keys::row(&key) {
@@ -58,6 +59,10 @@ pub async fn check(runtime: &Runtime, index: &CrashIndex, served: &Served) -> Re
                 in_use.extend(leaf.places().map(|Place { segment, .. }| segment));
             }
             Some((.., Row::Reserve)) => promised += values::decode_reserve(&value).map_err(damaged)?.left(),
+            Some((.., Row::Inode)) => rows += charge::INODE,
+            Some((.., Row::Entry | Row::Cookie | Row::Target | Row::Xattrs)) => {
+                rows += (key.len() + value.len()) as u64
+            }
             _ => {}
         }
     }
@@ -66,9 +71,10 @@ pub async fn check(runtime: &Runtime, index: &CrashIndex, served: &Served) -> Re
     if space.live_blocks != live {
         return Err(format!("the maps name {live} blocks, the brick counts {space:?} (rule K1)"));
     }
-    let usable = told.size_bytes / BLOCK_BYTES as u64;
-    if told.free_bytes / BLOCK_BYTES as u64 != usable.saturating_sub(live + promised) {
-        return Err(format!("{live} blocks live, {promised} are promised, but {told:?} is told (rule K5)"));
+    let used = (live + promised) * BLOCK_BYTES as u64 + rows;
+    if told.free_bytes != told.size_bytes.saturating_sub(used) {
+        let used = format!("{live} blocks live, {promised} are promised, names take {rows} bytes");
+        return Err(format!("{used}, but {told:?} is told (rule K5)"));
     }
     let taken = space.segments - space.free_segments;
     if taken > in_use.len() as u64 + HELD_MAX {

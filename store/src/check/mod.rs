@@ -137,6 +137,8 @@ struct Check<'a> {
     purges: Option<(GroupId, Purges)>,
     /// What volumes use.
     used: BTreeMap<(GroupId, VolumeId), rows::Used>,
+    /// Counts that differ from what there is.
+    miscounted: Vec<String>,
 }
 
 /// Who is told how far the check is.
@@ -154,6 +156,7 @@ pub async fn check(opening: &Opening, progress: Progress<'_>) -> Result<Report> 
         claims: BTreeMap::new(),
         purges: None,
         used: BTreeMap::new(),
+        miscounted: Vec::new(),
     };
     progress(Step::begin("log"));
     check.log().await?;
@@ -165,6 +168,7 @@ pub async fn check(opening: &Opening, progress: Progress<'_>) -> Result<Report> 
     progress(Step::begin("segments"));
     let suspects = check.segments(progress).await?;
     check.suspects(suspects, progress).await?;
+    check.miscounts();
     if check.unlisted > 0 {
         check.report.findings.push(format!("{} more findings are not listed", check.unlisted));
     }

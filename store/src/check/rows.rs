@@ -9,7 +9,7 @@ use crate::format::values;
 use crate::progress::Step;
 use crate::purge::Purges;
 use crate::reserve::{self, Extent};
-use crate::usage::Usage;
+use crate::usage::{self, Usage};
 use base::limits::{BLOCK_BYTES, BLOCKS_PER_LEAF};
 use base::{FileKind, GroupId, Ino, Place, Result, VolumeId};
 use std::collections::BTreeMap;
@@ -37,10 +37,11 @@ pub(super) struct Used {
 }
 
 impl Used {
-    fn told(&mut self, usage: &Usage) {
-        self.told.blocks += usage.blocks;
-        self.told.inodes += usage.inodes;
-        self.told.reserved += usage.reserved;
+    /// A row's bytes, if it is of those that count with them.
+    fn names(&mut self, row: Row, bytes: usize) {
+        if let Some(names) = self.found.names.as_mut().filter(|_| usage::is_named(row)) {
+            *names += bytes as u64;
+        }
     }
 }
 
@@ -96,6 +97,9 @@ impl Check<'_> {
         if stray {
             strays.volumes.entry(volume).or_default().0 += 1;
         }
+        if !stray {
+            self.used(group, volume).names(row, key.len() + value.len());
+        }
         match row {
             Row::Leaf => self.leaf(volume, key, value, strays)?,
             _ if stray => {}
@@ -112,7 +116,7 @@ impl Check<'_> {
             Row::Group | Row::Intent | Row::Followed | Row::Session | Row::Volume => {}
             Row::Reserve => self.reserve(volume, key, value)?,
             Row::Usage => match values::decode_usage(value) {
-                Ok(usage) => self.used(group, volume).told(&usage),
+                Ok(usage) => self.used(group, volume).told.add(&usage),
                 Err(error) => self.find(format!("what volume {volume} uses: {error}"), Means::Leak),
             },
             Row::Purge | Row::PurgedVolume => {}
@@ -177,16 +181,34 @@ impl Check<'_> {
 
     /// What volumes use, as counted by checkpoints and as found.
     fn usage(&mut self) {
-        for ((group, volume), used) in std::mem::take(&mut self.used) {
-            if used.found != used.told && self.volumes.contains(&volume) && self.unread_leaves == 0 {
+        for ((group, volume), Used { told, found }) in std::mem::take(&mut self.used) {
+            if !self.volumes.contains(&volume) {
+                continue;
+            }
+            // None: the next start goes on counting them.
+            if let (Some(told), Some(found)) = (told.names, found.names)
+                && told != found
+            {
+                let names = format!("group {group} counts {told} bytes of names for volume {volume}, and has {found}");
+                self.miscounted.push(names);
+            }
+            if (Usage { names: told.names, ..found }) != told && self.unread_leaves == 0 {
                 let text = |usage: Usage| {
-                    let Usage { blocks, inodes, reserved } = usage;
+                    let Usage { blocks, inodes, reserved, .. } = usage;
                     format!("{blocks} blocks, {inodes} inodes and {reserved} reserved blocks")
                 };
-                let (told, found) = (text(used.told), text(used.found));
+                let (told, found) = (text(told), text(found));
                 let finding = format!("group {group} counts for volume {volume} {told}, and has {found}");
                 self.find(finding, Means::Leak);
             }
+        }
+    }
+
+    /// Counts that differ where every row is right. Any other finding explains them: its repair counts anew.
+    pub(super) fn miscounts(&mut self) {
+        let counts = std::mem::take(&mut self.miscounted);
+        if self.report.findings.is_empty() && self.is_settled() {
+            counts.into_iter().for_each(|finding| self.find(finding, Means::Leak));
         }
     }
 

@@ -3,6 +3,7 @@
 
 pub mod batch;
 pub mod bytes;
+pub mod charge;
 pub mod edits;
 pub mod keys;
 pub mod label;

@@ -13,15 +13,25 @@ use base::{
 };
 
 const VERSION: u8 = 1;
+/// Of values that say more than those of the first revision did.
+const VERSION_2: u8 = 2;
 
 fn versioned() -> Vec<u8> {
     vec![VERSION]
 }
 
 fn open(bytes: &[u8]) -> Result<Reader<'_>> {
+    match open_either(bytes)? {
+        (VERSION, reader) => Ok(reader),
+        _ => Err(corrupt("a value has no known version")),
+    }
+}
+
+/// Of a value that has two versions: which it is.
+fn open_either(bytes: &[u8]) -> Result<(u8, Reader<'_>)> {
     let mut reader = Reader::new(bytes);
     match reader.u8()? {
-        VERSION => Ok(reader),
+        version @ (VERSION | VERSION_2) => Ok((version, reader)),
         _ => Err(corrupt("a value has no known version")),
     }
 }
@@ -168,16 +178,22 @@ pub fn decode_reserve(bytes: &[u8]) -> Result<Reserve> {
     Ok(Reserve { project, extents })
 }
 
-/// What a project uses.
+/// What a project uses. The first version is of a brick whose names have not been counted yet.
 pub fn encode_usage(usage: &Usage) -> Vec<u8> {
-    let mut out = versioned();
-    Writer(&mut out).u64(usage.blocks).u64(usage.inodes).u64(usage.reserved);
+    let mut out = vec![if usage.names.is_some() { VERSION_2 } else { VERSION }];
+    let mut writer = Writer(&mut out);
+    writer.u64(usage.blocks).u64(usage.inodes).u64(usage.reserved);
+    if let Some(names) = usage.names {
+        writer.u64(names);
+    }
     out
 }
 /// Reads what a project uses.
 pub fn decode_usage(bytes: &[u8]) -> Result<Usage> {
-    let mut reader = open(bytes)?;
-    Ok(Usage { blocks: reader.u64()?, inodes: reader.u64()?, reserved: reader.u64()? })
+    let (version, mut reader) = open_either(bytes)?;
+    let (blocks, inodes, reserved) = (reader.u64()?, reader.u64()?, reader.u64()?);
+    let names = if version == VERSION_2 { Some(reader.u64()?) } else { None };
+    Ok(Usage { blocks, inodes, reserved, names })
 }
 
 /// A session's last results, oldest first.

@@ -79,6 +79,10 @@ impl Repair<'_> {
                 let user = (group, volume, keys::usage_project(key));
                 counted.told.insert(user, values::decode_usage(value)?);
             }
+            row if usage::is_named(row) => {
+                let names = counted.found.entry((group, volume, 0)).or_default().names.get_or_insert(0);
+                *names += (key.len() + value.len()) as u64;
+            }
             _ => {}
         }
         Ok(())

@@ -6,12 +6,13 @@ use runtime::sim::World;
 use runtime::tasks;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use store::format::charge;
 use store::format::keys;
 use store::format::values::GroupRow;
 use store::index::Index as _;
 use store::purge::Purges;
 use store::reserve::Reserves;
-use store::{Change, FreeLimits, GroupPart};
+use store::{Change, Count, FreeLimits, GroupPart};
 
 /// What checkpoints leave of the group to the next one.
 #[derive(Default)]
@@ -32,6 +33,10 @@ async fn checkpoint(brick: &Brick, left: &mut Left, changes: Vec<Change>) {
     *left = Left { purges: of_group.purges, reserves: of_group.reserves };
 }
 
+fn inodes(more: i64) -> Count {
+    Count { inodes: more, names: 100 }
+}
+
 #[test]
 fn a_deleted_volume_leaves_no_row_and_takes_no_room() {
     let mut world = World::new(1);
@@ -45,10 +50,11 @@ fn a_deleted_volume_leaves_no_row_and_takes_no_room() {
         brick.checkpoint().await.expect("a healthy brick checkpoints");
         let mut left = Left::default();
         let promise = Change::Reserve(VOLUME, file(2), 7, 0..100);
-        checkpoint(&brick, &mut left, vec![promise, Change::Inodes(VOLUME, 7, 2)]).await;
-        assert_eq!(free_bytes(), empty_bytes - 170 * 4096, "70 blocks are there, 100 are promised");
+        checkpoint(&brick, &mut left, vec![promise, Change::Count(VOLUME, 7, inodes(2))]).await;
+        let rows = 2 * charge::INODE + 100;
+        assert_eq!(free_bytes(), empty_bytes - 170 * 4096 - rows, "70 blocks are there, 100 are promised");
         // Somebody makes one more file before the volume goes.
-        checkpoint(&brick, &mut left, vec![Change::Inodes(VOLUME, 7, 1), Change::VolumeDrop(VOLUME)]).await;
+        checkpoint(&brick, &mut left, vec![Change::Count(VOLUME, 7, inodes(1)), Change::VolumeDrop(VOLUME)]).await;
         let (from, to) = keys::all();
         let rows = index.scan(&from, &to, usize::MAX).expect("the model index reads");
         let of_volume = rows.iter().filter_map(|(key, _)| keys::row(key).filter(|(_, volume, _)| *volume == VOLUME));

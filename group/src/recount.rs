@@ -1,0 +1,39 @@
+//! A brick of the first revision has not counted its names (rule K5): they are counted once, beside the clients, group by
+//! group and volume by volume. What was counted is part of the next checkpoint; a start after a crash goes on with the rest.
+
+use crate::Groups;
+use base::Result;
+use runtime::tasks::run_background;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// So often what was counted is made durable: a crash costs no more than that.
+const KEPT_NS: u64 = 5_000_000_000;
+
+/// The task: ends when all is counted.
+pub(crate) async fn run(groups: Arc<Groups>) {
+    if let Err(error) = count(&groups).await {
+        groups.store().log.fail(error.with("counting names"));
+    }
+}
+
+async fn count(groups: &Arc<Groups>) -> Result<()> {
+    let clock = groups.store().runtime.clock.clone();
+    let mut kept_ns = clock.now_ns();
+    for (group, volume) in groups.store().uncounted() {
+        if groups.closing.load(Ordering::Acquire) || groups.store().log.failed().is_some() {
+            return Ok(());
+        }
+        {
+            // The index stands still meanwhile: what comes counts from then on.
+            let _one = groups.checkpoint_token.take().await;
+            let store = groups.store().clone();
+            run_background(&*groups.store().runtime.tasks, move || store.count_names(group, volume)).await?;
+        }
+        if clock.now_ns() - kept_ns >= KEPT_NS {
+            groups.checkpoint().await?;
+            kept_ns = clock.now_ns();
+        }
+    }
+    groups.checkpoint().await
+}
