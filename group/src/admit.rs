@@ -373,7 +373,7 @@ impl Groups {
     }
     /// What replay has mapped was admitted by the process before: until a checkpoint counts it, it takes room.
     pub(crate) fn note_replayed(&self) {
-        self.replayed.store(true, Ordering::Release);
+        self.uncounted.store(true, Ordering::Release);
         let admit = |volume: VolumeId, bytes: u64| {
             drop(self.store().space.admission.admit_overwrite(bytes));
             if let Some(quota) = self.quota(volume) {
@@ -394,7 +394,7 @@ impl Groups {
     /// applied some, or something that was admitted did not come.
     pub(crate) fn space_is_exact(&self) -> bool {
         let base = self.checkpoint_base.lock().records;
-        !self.replayed.load(Ordering::Acquire)
+        !self.uncounted.load(Ordering::Acquire)
             && self.store().log.figures().records == base
             && self.store().space.admission.is_measured()
             && self.quotas.lock().values().all(|quota| quota.admission.is_measured())

@@ -177,7 +177,7 @@ impl Groups {
             drop(merged);
         }
         self.measure_quotas();
-        self.replayed.store(false, Ordering::Release);
+        self.uncounted.store(false, Ordering::Release);
         *self.checkpoint_base.lock() = figures;
         *self.replayed.lock() = Replay::default();
         self.checkpoints.fetch_add(1, Ordering::Relaxed);

@@ -140,7 +140,7 @@ pub struct Groups {
     /// Checkpoints have more to free of what was cut.
     purging: AtomicBool,
     /// Replay has applied what no checkpoint has counted.
-    replayed: AtomicBool,
+    uncounted: AtomicBool,
     /// Somebody was told of space, perhaps not exactly, since the last checkpoint.
     space_asked: AtomicBool,
     /// Volumes with a bound of their own.
@@ -184,7 +184,7 @@ impl Groups {
             checkpoints: AtomicU64::new(0),
             checkpoint_wanted: AtomicBool::new(false),
             purging: AtomicBool::new(purging),
-            replayed: AtomicBool::new(false),
+            uncounted: AtomicBool::new(false),
             space_asked: AtomicBool::new(false),
             quotas: Lock::new("quotas", BTreeMap::new()),
             has_quotas: AtomicBool::new(false),
