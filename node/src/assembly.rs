@@ -107,8 +107,9 @@ fn format_if_new(
     foreign: Foreign,
     (runtime, reactors): (&Runtime, &Reactors),
     tell: &Tell,
+    why: &str,
 ) -> Result<Option<Formatted>, Failure> {
-    let failed = |error: Error| Failure::of(format!("can't format {}", data.path().display()), &error);
+    let failed = |error: Error| Failure::of(format!("{why} {}", data.path().display()), &error);
     let world = runtime.clone();
     let again = match on_core(reactors, move || async move { look(&world).await }).map_err(failed)? {
         Found::Brick(_) => return Ok(None),
@@ -171,7 +172,7 @@ pub fn format(
     let failed = |error: Error| Failure::of(format!("can't format {}", data.path().display()), &error);
     let (runtime, reactors) = start(data, geometry.device.as_deref(), memory_max, false).map_err(failed)?;
     let foreign = if force { Foreign::Destroy } else { Foreign::Keep };
-    let formatted = format_if_new(data, geometry, foreign, (&runtime, &reactors), tell)?;
+    let formatted = format_if_new(data, geometry, foreign, (&runtime, &reactors), tell, "can't format")?;
     formatted.ok_or_else(|| {
         let failure = Failure::new(Exit::Failed, format!("{} is a brick already", data.path().display()));
         failure.next("start it with `sinter up` or `sinter serve`, or give another directory")
@@ -191,7 +192,10 @@ impl Brick {
         let failed = |error: Error| Failure::of(format!("can't open the brick {}", data.path().display()), &error);
         let (runtime, reactors) = start(data, device, memory_max, false).map_err(failed)?;
         let formatted = match if_new {
-            IfNew::Format(geometry) => format_if_new(data, geometry, Foreign::Keep, (&runtime, &reactors), &tell)?,
+            IfNew::Format(geometry) => {
+                let world = (&runtime, &reactors);
+                format_if_new(data, geometry, Foreign::Keep, world, &tell, "can't start a new brick in")?
+            }
             IfNew::Refuse => None,
         };
         let superblock = check_superblock(&runtime, &reactors).map_err(failed)?;

@@ -19,7 +19,7 @@ Exit codes:
   5  the brick is corrupt and needs repair
   6  the brick was written by a newer version
 
-Sizes are bytes; the suffixes K, M, G and T mean powers of 1024.
+Sizes are bytes; the suffixes K, M, G and T (also KiB ...) mean powers of 1024, KB, MB, GB and TB powers of 1000.
 
 A first try:
   mkdir /mnt/sinter
@@ -148,6 +148,9 @@ pub enum Config {
     Check {
         /// The file
         file: PathBuf,
+        /// Print JSON [default: a table]
+        #[arg(long)]
+        json: bool,
     },
 }
 
@@ -161,6 +164,9 @@ pub struct Format {
     /// Destroy what the device holds [default: refuse a device that holds anything]
     #[arg(long, requires = "device")]
     pub force: bool,
+    /// Print JSON [default: a line]
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// `sinter serve`.
@@ -199,6 +205,9 @@ pub struct Grow {
     /// Its new size in bytes, at least 4G and at most 1024T [default: 80% of what is free is added, or all of the device]
     #[arg(long, value_name = "BYTES", value_parser = brick_bytes)]
     pub size: Option<u64>,
+    /// Print JSON [default: a line]
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// `sinter mount`.
@@ -211,6 +220,9 @@ pub struct Mount {
     pub volume: String,
     /// Directory at which the volume appears
     pub mount: PathBuf,
+    /// Print JSON [default: nothing]
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// `sinter umount`.
@@ -221,6 +233,9 @@ pub struct Umount {
     /// Take the mount away although files are open; they work until they are closed [default: off]
     #[arg(long)]
     pub lazy: bool,
+    /// Print JSON [default: nothing]
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// `sinter volume`.
@@ -344,17 +359,22 @@ const MEMORY_BYTES_MAX: u64 = 1 << 40;
 
 /// Reads a number of bytes with an optional suffix.
 fn bytes(text: &str) -> Result<u64, String> {
-    let hint = "a whole number of bytes, with K, M, G or T for powers of 1024, such as 64M";
-    let (digits, shift) = match text.char_indices().last() {
-        Some((at, 'k' | 'K')) => (&text[..at], 10),
-        Some((at, 'm' | 'M')) => (&text[..at], 20),
-        Some((at, 'g' | 'G')) => (&text[..at], 30),
-        Some((at, 't' | 'T')) => (&text[..at], 40),
-        _ => (text, 0),
+    let hint = "a whole number of bytes, with K, M, G or T (or KiB ...) for powers of 1024, such as 64M, or KB, MB, GB or \
+                TB for powers of 1000";
+    // As the program itself prints sizes: `5 GiB`.
+    let end = text.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(text.len());
+    let (digits, unit) = (&text[..end], text[end..].trim_start().to_ascii_lowercase());
+    let (power, base) = match (unit.chars().next(), unit.get(1..).unwrap_or_default()) {
+        (None, _) => (0, 1),
+        (Some(letter), form @ ("" | "ib" | "b")) => {
+            let power = "kmgt".find(letter).ok_or_else(|| hint.to_string())? as u32 + 1;
+            (power, if form == "b" { 1000u64 } else { 1024 })
+        }
+        _ => return Err(hint.to_string()),
     };
     let all_digits = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
     let number = digits.parse::<u64>().ok().filter(|_| all_digits).ok_or_else(|| hint.to_string())?;
-    number.checked_mul(1 << shift).ok_or_else(|| "more bytes than any machine has".to_string())
+    number.checked_mul(base.pow(power)).ok_or_else(|| "more bytes than any machine has".to_string())
 }
 
 fn bytes_within(text: &str, least: u64, most: u64) -> Result<u64, String> {

@@ -192,6 +192,22 @@ fn absolute(text: &str) -> Result<PathBuf, String> {
     if path.is_absolute() { Ok(path) } else { Err("not an absolute path".to_string()) }
 }
 
+impl Settings {
+    /// What is set, by key; sizes in bytes.
+    pub fn json(&self) -> serde_json::Value {
+        serde_json::json!({
+            "data": self.data,
+            "mount": self.mount,
+            "volume": self.volume,
+            "size": self.size,
+            "segment-size": self.segment_size,
+            "groups": self.groups,
+            "device": self.device,
+            "memory-max": self.memory_max,
+        })
+    }
+}
+
 impl fmt::Display for Settings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let path = |path: &Option<PathBuf>| path.as_ref().map(|path| path.display().to_string());

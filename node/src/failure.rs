@@ -53,10 +53,14 @@ impl Failure {
     }
     /// An error met while doing `what`; the kind decides the exit code and, unless told otherwise, the next step.
     pub fn of(what: impl fmt::Display, error: &Error) -> Failure {
-        let failure = Failure::new(Exit::of(error.kind), format!("{what}: {error}"));
-        // What says what to do behind its colon knows better.
-        let next = next_step(error.kind).filter(|_| error.kind != Kind::Permission || !error.what.contains(": "));
-        Failure { next: next.map(str::to_string), ..failure }
+        // What says what to do, behind its colon, knows better than its kind.
+        let (wrong, step) = match error.what.split_once(": ") {
+            Some((wrong, step)) => (wrong, Some(step)),
+            None => (error.what, next_step(error.kind)),
+        };
+        let context = error.context.as_ref().map_or(String::new(), |context| format!(": {context}"));
+        let failure = Failure::new(Exit::of(error.kind), format!("{what}: {wrong}{context}"));
+        Failure { next: step.map(str::to_string), ..failure }.or_lacks_files()
     }
     /// An error of the operating system met while doing `what`.
     pub fn io(what: impl fmt::Display, error: &std::io::Error) -> Failure {
@@ -64,10 +68,23 @@ impl Failure {
             Some(errno) => {
                 let known = Error::os("", errno);
                 let failure = Failure::new(Exit::of(known.kind), format!("{what}: {error}"));
-                Failure { next: next_step(known.kind).map(str::to_string), ..failure }
+                Failure { next: next_step(known.kind).map(str::to_string), ..failure }.or_lacks_files()
             }
             None => Failure::new(Exit::Failed, format!("{what}: {error}")),
         }
+    }
+    /// The next step of a process that may open no more files, whoever found that out.
+    fn or_lacks_files(self) -> Failure {
+        match self.text.contains("Too many open files") {
+            true => self
+                .exit(Exit::Host)
+                .next("raise the limit of open files (ulimit -n, LimitNOFILE=): 1024 and one per segment"),
+            false => self,
+        }
+    }
+    /// For programs.
+    pub fn json(&self) -> serde_json::Value {
+        serde_json::json!({ "error": self.text, "next_step": self.next, "exit_code": self.exit as u8 })
     }
     /// Sets the exit code.
     pub fn exit(self, exit: Exit) -> Failure {
@@ -122,6 +139,21 @@ mod tests {
         assert_eq!((failure.to_string().as_str(), failure.exit as u8), (expected, 6));
         let own = Failure::new(Exit::InUse, "busy").next("wait\r\n");
         assert_eq!((own.to_string().as_str(), own.exit as u8), ("busy; next step: wait  ", 3));
+    }
+
+    #[test]
+    fn the_next_step_is_what_the_error_itself_says() {
+        let error =
+            Error::new(Kind::NoSpace, "the device is far too small for a brick: give another one").with("/dev/x");
+        let told = Failure::of("can't format /b", &error).to_string();
+        assert_eq!(
+            told,
+            "can't format /b: the device is far too small for a brick: /dev/x; next step: give another one"
+        );
+        let none_left = Failure::io("can't start", &std::io::Error::from_raw_os_error(24));
+        assert!(none_left.exit == Exit::Host && none_left.to_string().contains("ulimit -n"), "{none_left}");
+        let json = Failure::new(Exit::InUse, "busy").next("wait").json();
+        assert_eq!(json.to_string(), r#"{"error":"busy","exit_code":3,"next_step":"wait"}"#);
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! What the daemon asks of the operating system beside the data path: signals, unmounting, the mount table, process
 //! settings. The only file of this package that calls libc.
 
+use base::{Error, Kind};
 use runtime::real::{Access, Directory};
 use std::ffi::{CString, OsString};
 use std::fs::File;
@@ -64,6 +65,49 @@ pub fn end_on_broken_pipe() {
     unsafe {
         libc::signal(libc::SIGPIPE, libc::SIG_DFL);
     }
+}
+
+/// Has a write beyond the limit of a file's size (`ulimit -f`) fail with EFBIG, instead of ending the process.
+pub fn let_large_files_fail() {
+    // SAFETY: sets a disposition; no handler of ours is involved.
+    unsafe {
+        libc::signal(libc::SIGXFSZ, libc::SIG_IGN);
+    }
+}
+
+/// Refuses a limit of the address space (`ulimit -v`) in which a daemon's memory has no room: it would end at some
+/// allocation.
+pub fn check_address_space(memory_max: u64) -> base::Result<()> {
+    /// Stacks, the program itself, and what allocators set aside.
+    const BESIDE_BYTES: u64 = 1 << 30;
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: the pointer is to an rlimit of ours.
+    let known = unsafe { libc::getrlimit(libc::RLIMIT_AS, &raw mut limit) } == 0;
+    if known && limit.rlim_cur < memory_max.saturating_add(BESIDE_BYTES) {
+        let what = "the limit of the address space is too low: raise it (ulimit -v unlimited), or lower --memory-max";
+        let (is, needed) = (limit.rlim_cur, memory_max + BESIDE_BYTES);
+        return Err(Error::new(Kind::Host, what).with(format_args!("{is} bytes, {needed} are needed")));
+    }
+    Ok(())
+}
+
+/// Refuses a process that may not mount.
+pub fn check_may_mount() -> base::Result<()> {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
+    let effective = effective.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    match effective {
+        Some(mask) if mask >> CAP_SYS_ADMIN & 1 == 0 => {
+            let what = "mounting needs root (CAP_SYS_ADMIN): run it as root, or as the service sinter@NAME";
+            Err(Error::new(Kind::Permission, what))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Whether a directory holds anything. What can't be listed is looked at by whoever uses it.
+pub fn is_not_empty(path: &Path) -> bool {
+    std::fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_some())
 }
 
 /// Files that this process makes are for its user only.
@@ -203,7 +247,7 @@ pub fn in_own_session(command: &mut Command) {
 /// The process that holds a brick's lock, which is free only when its last I/O has ended; `None` if nobody does.
 pub fn lock_holder(data: &Directory) -> io::Result<Option<u32>> {
     let file = match data.file("lock", Access::Read) {
-        Err(error) if error.kind == base::Kind::NotFound => return Ok(None),
+        Err(error) if error.kind == Kind::NotFound => return Ok(None),
         file => file.map_err(io::Error::other)?,
     };
     // SAFETY: plain numbers. The lock, if we get it, goes with the descriptor.

@@ -42,6 +42,7 @@ static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 fn main() -> ExitCode {
     abort_on_panic();
+    host::let_large_files_fail();
     // mount(8) finds its helper by name, and wants other exit codes than scripts do.
     if commands::is_mount_helper() {
         return ExitCode::from(commands::mount_helper());
@@ -50,6 +51,9 @@ fn main() -> ExitCode {
         Ok(cli) => match commands::run(cli) {
             Ok(exit) => exit as u8,
             Err(failure) => {
+                if wants_json() {
+                    println!("{}", failure.json());
+                }
                 eprintln!("sinter: {failure}");
                 failure.exit as u8
             }
@@ -61,6 +65,11 @@ fn main() -> ExitCode {
         }
     };
     ExitCode::from(code)
+}
+
+/// Errors are for programs too, if what is asked for is. The command line has been understood: this is no path's name.
+fn wants_json() -> bool {
+    std::env::args_os().skip(1).take_while(|argument| argument != "--").any(|argument| argument == "--json")
 }
 
 /// A panic is a broken invariant: say so, then stop all threads. What was acknowledged as durable is on the device.

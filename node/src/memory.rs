@@ -14,6 +14,11 @@ pub fn default_max_bytes() -> u64 {
     available_bytes(Path::new("/")) / SHARE
 }
 
+/// What this process may use, in bytes.
+pub fn available() -> u64 {
+    available_bytes(Path::new("/"))
+}
+
 /// The least of memory and limits, below `root` (`/`, or a made-up tree in tests).
 fn available_bytes(root: &Path) -> u64 {
     let groups = read_to_string(root.join("proc/self/cgroup")).unwrap_or_default();

@@ -91,7 +91,8 @@ fn a_brick_in_use_is_refused() {
     let daemon = home.up();
     let other = home.scratch.directory("other");
     let pid = daemon.pid().to_string();
-    fail(&["up", text(&home.data), text(&other)], 3, &["in use", &pid, "next step"]);
+    let next = format!("sinter mount {} two {}", text(&home.data), text(&other));
+    fail(&["up", text(&home.data), text(&other), "--volume", "two"], 3, &["in use", &pid, "next step", &next]);
     fail(&["format", text(&home.data)], 3, &["in use"]);
     fail(&["check", text(&home.data)], 2, &["in use"]);
     std::fs::write(home.mount.join("works"), "").expect("the daemon is not disturbed");
@@ -289,6 +290,18 @@ fn a_host_without_fuse_is_named() {
     command.arg(&home.data).arg(&home.mount).args(["--size", "4G"]);
     let output = command.stdin(std::process::Stdio::null()).output().expect("unshare is installed");
     refused(&output, 4, &["/dev/fuse", "next step"], "without /dev/fuse");
+    assert!(!home.data.exists(), "nothing is formatted for a host that can't mount");
+    let script = "mount -t tmpfs none /dev && mknod /dev/fuse c 1 3 && exec \"$@\"";
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "sh", "-c", script, "sh", env!("CARGO_BIN_EXE_sinter"), "up"]);
+    let output = command.arg(&home.data).arg(&home.mount).output().expect("unshare is installed");
+    refused(&output, 4, &["/dev/fuse", "mknod /dev/fuse c 10 229"], "with a false /dev/fuse");
+    // Without the right to mount.
+    let mut command = Command::new("setpriv");
+    command.args(["--bounding-set", "-sys_admin", "--inh-caps", "-sys_admin", env!("CARGO_BIN_EXE_sinter"), "up"]);
+    let output = command.arg(&home.data).arg(&home.mount).output().expect("setpriv is installed");
+    refused(&output, 1, &["CAP_SYS_ADMIN"], "without the right to mount");
+    assert!(!home.data.exists());
     // Nothing is left that stands in the way of a second try.
     home.up().terminate();
 }
@@ -506,4 +519,60 @@ fn commands_believe_no_strangers_socket_and_no_strangers_config() {
     fail(&["config", "check", text(&file)], 2, &["another user", "user 54321"]);
     std::os::unix::fs::symlink("/etc/passwd", home.scratch.join("link.toml")).expect("writable");
     fail(&["config", "check", text(&home.scratch.join("link.toml"))], 2, &["link"]);
+}
+
+/// What a shell's limits leave of a daemon.
+fn limited(limit: &str, arguments: &[&str]) -> std::process::Output {
+    let script = format!("{limit}; exec \"$@\"");
+    let mut command = Command::new("bash");
+    command.args(["-c", &script, "bash", env!("CARGO_BIN_EXE_sinter")]).args(arguments);
+    command.stdin(std::process::Stdio::null()).output().expect("bash is installed")
+}
+
+#[test]
+fn limits_of_the_shell_are_named() {
+    let home = Home::new("limits");
+    let (data, mount) = (text(&home.data), text(&home.mount));
+    let up = ["up", data, mount, "--size", "4G"];
+    refused(&limited("ulimit -v 1000000", &up), 4, &["ulimit -v", "--memory-max"], "little address space");
+    refused(&limited("ulimit -n 20", &up), 4, &["ulimit -n"], "few files");
+    // A file that may not grow is an error, and no signal's death.
+    let output = limited("ulimit -f 100", &["up", data, mount, "--size", "4G"]);
+    assert!(output.status.code().is_some_and(|code| code != 0), "{:?}", output.status);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(!errors.contains("backtrace"), "{errors}");
+}
+
+#[test]
+fn what_is_odd_is_warned_of_and_errors_are_json_where_that_is_asked_for() {
+    let home = Home::new("warned");
+    std::fs::write(home.mount.join("hidden"), "").expect("writable");
+    let mut command = home.command();
+    command.args(["--memory-max", "1T"]);
+    let said = Daemon::start(command).terminate();
+    assert!(said.contains("is hidden while") && said.contains("--memory-max is 1 TiB, more than"), "{said}");
+    let data = text(&home.data);
+    let json = |arguments: &[&str], code: i32| -> serde_json::Value {
+        let output = run(arguments);
+        assert_eq!(output.status.code(), Some(code), "{arguments:?}");
+        serde_json::from_slice(&output.stdout).expect("one document")
+    };
+    let error = json(&["status", data, "--json"], 1);
+    assert!(error["exit_code"] == 1 && error["next_step"].as_str().is_some_and(|step| step.contains("sinter serve")));
+    assert_eq!(json(&["grow", data, "--size", "4G", "--json"], 0)["before_bytes"].as_u64(), Some(4 << 30));
+    let other = home.scratch.join("other");
+    assert_eq!(json(&["format", text(&other), "--size", "4GiB", "--json"], 0)["size_bytes"].as_u64(), Some(4 << 30));
+    let file = home.scratch.join("up.toml");
+    std::fs::write(&file, "data = \"/a\"\nmount = \"/b\"\nsize = \"5GB\"\n").expect("writable");
+    assert_eq!(json(&["config", "check", text(&file), "--json"], 0)["size"].as_u64(), Some(5_000_000_000));
+    let daemon = Daemon::start({
+        let mut command = sinter();
+        command.args(["serve", text(&other)]);
+        command
+    });
+    succeed(&["volume", "create", text(&other), "one"]);
+    let point = text(&home.mount);
+    assert_eq!(json(&["mount", text(&other), "one", point, "--json"], 0)["mount"].as_str(), Some(point));
+    assert_eq!(json(&["umount", point, "--json"], 0)["mount"].as_str(), Some(point));
+    daemon.terminate();
 }

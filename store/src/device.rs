@@ -2,6 +2,8 @@
 //! a format. Promises that nothing is written to a device that holds anything, unless the operator insists. Absent by
 //! design: who else has it open, which `runtime` keeps out.
 
+mod signatures;
+
 use crate::format::Uuid;
 use crate::format::label::{Label, SEGMENTS_AT};
 use crate::format::superblock::Superblock;
@@ -68,7 +70,8 @@ impl Device<'_> {
             result?;
             if let Some(byte) = block.iter().position(|&byte| byte != 0) {
                 let error = Error::new(Kind::Exists, "the device holds data; give an empty one");
-                return Err(error.with(format!("at byte {}; {forced}", at + byte as u64)));
+                let known = signatures::find(&block).filter(|_| at == 0).map_or(String::new(), |it| format!("{it}, "));
+                return Err(error.with(format!("{known}at byte {}; {forced}", at + byte as u64)));
             }
         }
         Ok(())

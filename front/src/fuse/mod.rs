@@ -21,7 +21,7 @@ mod rows;
 mod serve;
 mod syscall;
 
-pub use mount::{Mount, MountOptions, Noatime, Restriction, Unmounted, is_dead, mount};
+pub use mount::{Mount, MountOptions, Noatime, Restriction, Unmounted, check, is_dead, mount};
 pub use rings::{Entries, Rings, Transport, rings_are_on};
 pub use rows::OP_NAMES;
 pub use serve::{Identity, Serving, Target, serve};

@@ -10,6 +10,7 @@ use base::{Error, Kind, Result};
 use std::ffi::{CStr, CString};
 use std::fs::File;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::mpsc;
@@ -122,8 +123,24 @@ pub fn mount(options: &MountOptions, rings: Option<Rings>) -> Result<Mount> {
     ready
 }
 
+/// Whether something can be mounted at a path now: for who has much to do before. Errors: as `mount`.
+pub fn check(path: &Path) -> Result<()> {
+    drop(open_device()?);
+    let path = resolve(path)?;
+    clear(&path)?;
+    check_directory(&path)
+}
+
 fn open_device() -> Result<File> {
-    syscall::open_device().map_err(|errno| match errno {
+    let opened = syscall::open_device().and_then(|device| {
+        let found = device.metadata().map_err(|error| syscall::errno_of(&error))?;
+        Ok((device, found.file_type().is_char_device() && found.rdev() == syscall::DEVICE_NUMBER))
+    });
+    let opened = opened.and_then(|(device, is_fuse)| if is_fuse { Ok(device) } else { Err(libc::ENOTTY) });
+    opened.map_err(|errno| match errno {
+        libc::ENOTTY => {
+            Error::new(Kind::Host, "what is at /dev/fuse is not the kernel's: make it again (mknod /dev/fuse c 10 229)")
+        }
         libc::ENOENT | libc::ENODEV | libc::ENXIO => {
             Error::new(Kind::Host, "no /dev/fuse: load the kernel's module (modprobe fuse)")
         }

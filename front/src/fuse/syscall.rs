@@ -7,6 +7,8 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::OpenOptionsExt;
 
 const DEVICE: &str = "/dev/fuse";
+/// Its number: the misc devices' major one, and its own.
+pub const DEVICE_NUMBER: u64 = libc::makedev(10, 229);
 /// `FUSE_DEV_IOC_CLONE`: _IOR(229, 0, u32).
 const DEVICE_CLONE: libc::c_ulong = 0x8004_e500;
 

@@ -91,7 +91,14 @@ impl Client {
             Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
                 Err(silent(&self.data, patience))
             }
-            Err(error) => Err(Failure::io(format!("lost the daemon of {}", self.data), &error)),
+            Err(error) => {
+                // The kernel tells of a device nothing that it told of this.
+                let text = format!("the daemon of {} ended before it answered ({error})", self.data);
+                Err(Failure::new(Exit::Failed, text).next(
+                    "look at its last messages, start it again, and look whether it had done what was asked; what was \
+                     acknowledged as durable is there",
+                ))
+            }
         }
     }
 

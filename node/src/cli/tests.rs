@@ -38,6 +38,33 @@ fn sizes_take_suffixes() {
 }
 
 #[test]
+fn sizes_are_read_as_they_are_printed() {
+    let size = |text: &str| bytes(text).ok();
+    for (text, expected) in [
+        ("5GiB", Some(5 << 30)),
+        ("5 GiB", Some(5 << 30)),
+        ("5gib", Some(5 << 30)),
+        ("5GB", Some(5_000_000_000)),
+        ("5kb", Some(5_000)),
+        ("64M", Some(64 << 20)),
+        ("7", Some(7)),
+        ("", None),
+        ("G", None),
+        ("5GiBs", None),
+        ("5iB", None),
+        ("5.5G", None),
+        ("-5G", None),
+        ("5€", None),
+        ("18446744073709551615T", None),
+    ] {
+        assert_eq!(size(text), expected, "{text}");
+    }
+    for bytes_now in [5u64 << 30, 64 << 20, 1 << 40] {
+        assert_eq!(size(&crate::table::bytes(bytes_now)), Some(bytes_now));
+    }
+}
+
+#[test]
 fn lists_are_understood() {
     let line = "sinter bench sync /d --writers 1,64 --mode fsync,append-fdatasync --time 1 --size 64K --json --direct";
     let Command::Bench(Bench::Sync(sync)) = parse(line).expect("a good line").command else { panic!("not bench") };

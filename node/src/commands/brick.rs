@@ -1,7 +1,7 @@
 //! Commands that open a brick themselves: up, serve, format, grow.
 
-use super::{ask, print};
-use crate::admin::client::unexpected;
+use super::{ask, print, print_json};
+use crate::admin::client::{Client, unexpected};
 use crate::admin::protocol::{Answer, Request};
 use crate::assembly::{self, Brick, Formatted, IfNew};
 use crate::cli::{Format, Grow, Resources, Serve, Up};
@@ -24,9 +24,19 @@ pub fn up(options: &Up) -> Result<Exit, Failure> {
     let signals = become_daemon()?;
     // Looked at before anything is formatted.
     let mount = mount_point(&options.mount)?;
+    host::check_may_mount().map_err(|error| Failure::of("can't mount", &error))?;
+    fuse::check(&mount).map_err(|error| Failure::of(format!("can't mount at {}", mount.display()), &error))?;
     let data = directory::make(&options.data)?;
     refuse_inside(data.path(), &mount)?;
-    let running = open(&data, IfNew::Format(&options.geometry), &options.geometry.device, &options.resources, signals)?;
+    if host::is_not_empty(&mount) {
+        say(&format!("what {} holds is hidden while the volume is mounted there", mount.display()));
+    }
+    let opened = open(&data, IfNew::Format(&options.geometry), &options.geometry.device, &options.resources, signals);
+    let running = opened.map_err(|failure| {
+        served_already(&options.data, failure, || {
+            format!("sinter mount {} {} {}", options.data.display(), options.volume, mount.display())
+        })
+    })?;
     match mounted(&running, &options.volume, &mount) {
         Ok(path) => {
             // Whoever started it may have stopped listening; the mount is what counts.
@@ -43,6 +53,12 @@ pub fn up(options: &Up) -> Result<Exit, Failure> {
     }
 }
 
+/// A brick whose daemon runs needs no second one.
+fn served_already(data: &Path, failure: Failure, next: impl FnOnce() -> String) -> Failure {
+    let served = failure.exit == Exit::InUse && Client::connect(data).is_ok_and(|client| client.is_some());
+    if served { failure.next(format!("a daemon serves it already: {}", next())) } else { failure }
+}
+
 fn mounted(running: &Running, volume: &str, path: &Path) -> Result<PathBuf, Failure> {
     let created = running.daemon().ensure_volume(volume);
     created.map_err(|error| Failure::of(format!("can't create volume {volume}"), &error))?;
@@ -57,7 +73,10 @@ fn mounted(running: &Running, volume: &str, path: &Path) -> Result<PathBuf, Fail
 pub fn serve(options: &Serve) -> Result<Exit, Failure> {
     let signals = become_daemon()?;
     let data = directory::existing(&options.data)?;
-    let running = open(&data, IfNew::Refuse, &options.device, &options.resources, signals)?;
+    let opened = open(&data, IfNew::Refuse, &options.device, &options.resources, signals);
+    let running = opened.map_err(|failure| {
+        served_already(&options.data, failure, || format!("sinter status {}", options.data.display()))
+    })?;
     drop(print(&running.ready(&format!("brick {}", data.path().display()))));
     running.wait(if options.until_unmounted { Until::AllUnmounted } else { Until::Asked });
     running.end()?;
@@ -72,11 +91,11 @@ pub fn format(options: &Format) -> Result<Exit, Failure> {
     let memory_max = memory::default_max_bytes();
     let formatted = assembly::format(&data, &options.geometry, options.force, memory_max, &progress.tell())?;
     progress.clear();
-    print(&format!(
-        "{}
-",
-        described(data.path(), &formatted)
-    ))?;
+    let Formatted { size_bytes, groups, again } = formatted;
+    match options.json {
+        true => print_json(&serde_json::json!({ "size_bytes": size_bytes, "groups": groups, "again": again }))?,
+        false => print(&(described(data.path(), &formatted) + "\n"))?,
+    }
     Ok(Exit::Done)
 }
 
@@ -85,6 +104,10 @@ pub fn grow(options: &Grow) -> Result<Exit, Failure> {
     let request = Request::Grow { size_bytes: options.size };
     let answer = ask(&options.data, request)?;
     let Answer::Grown { before_bytes, bytes: now_bytes } = answer else { return Err(unexpected()) };
+    if options.json {
+        print_json(&serde_json::json!({ "before_bytes": before_bytes, "bytes": now_bytes }))?;
+        return Ok(Exit::Done);
+    }
     print(&match now_bytes == before_bytes {
         true => format!("nothing to add: the brick has {} already\n", bytes(before_bytes)),
         false => format!("grown from {} to {}\n", bytes(before_bytes), bytes(now_bytes)),
@@ -119,8 +142,15 @@ fn open(
     resources: &Resources,
     signals: Signals,
 ) -> Result<Running, Failure> {
+    let memory_max = memory_max(resources);
+    host::check_address_space(memory_max).map_err(|error| Failure::of("can't start", &error))?;
+    let available = memory::available();
+    if memory_max > available {
+        let (wanted, there) = (bytes(memory_max), bytes(available));
+        say(&format!("--memory-max is {wanted}, more than the {there} that this machine or its control group has"));
+    }
     let progress = Progress::new("starting", Some(Notifier::from_environment()));
-    let brick = Brick::open(data, if_new, device.as_deref(), memory_max(resources), progress.tell())?;
+    let brick = Brick::open(data, if_new, device.as_deref(), memory_max, progress.tell())?;
     progress.clear();
     if let Some(formatted) = brick.formatted() {
         say(&described(data.path(), &formatted));

@@ -101,5 +101,11 @@ fn told(options: &Down, how: &Ended) -> Result<Exit, Failure> {
         return Ok(Exit::Done);
     }
     let failure = Failure::new(Exit::InUse, format!("the daemon of {shown} has not ended for {} s", options.timeout));
-    Err(failure.next("it goes on ending: look at its messages, or wait again with --timeout"))
+    let failure = failure.next("it goes on ending: look at its messages, or wait again with --timeout");
+    if options.json {
+        // One document is enough.
+        say(&failure.to_string());
+        return Ok(failure.exit);
+    }
+    Err(failure)
 }

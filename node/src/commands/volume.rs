@@ -8,6 +8,7 @@ use crate::cli;
 use crate::failure::{Exit, Failure};
 use crate::host;
 use crate::table::{Align, Table, bytes};
+use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 
 /// Runs `sinter volume ...`.
@@ -21,6 +22,9 @@ pub fn run(command: &cli::Volume) -> Result<Exit, Failure> {
         cli::Volume::Info(of) => (&of.data, of.json, Request::VolumeInfo { name: of.name.clone() }),
         cli::Volume::Delete(of) => (&of.data, of.json, Request::VolumeDelete { name: of.name.clone() }),
     };
+    if let cli::Volume::Delete(of) = command {
+        confirm(of)?;
+    }
     match ask(data, request)? {
         Answer::Volumes(volumes) if json => print_json(&volumes)?,
         Answer::Volumes(volumes) => print(&table(&volumes))?,
@@ -30,6 +34,20 @@ pub fn run(command: &cli::Volume) -> Result<Exit, Failure> {
         _ => return Err(unexpected()),
     }
     Ok(Exit::Done)
+}
+
+/// Asks a person before a volume goes; a script has been written with care.
+fn confirm(of: &cli::VolumeNamed) -> Result<(), Failure> {
+    if !(std::io::stdin().is_terminal() && std::io::stderr().is_terminal()) {
+        return Ok(());
+    }
+    eprint!("sinter: delete volume {} of {} with everything in it? [y/N] ", of.name, of.data.display());
+    let mut line = String::new();
+    let read = std::io::stdin().read_line(&mut line);
+    match read.is_ok() && ["y", "yes"].contains(&line.trim().to_lowercase().as_str()) {
+        true => Ok(()),
+        false => Err(Failure::new(Exit::Failed, format!("volume {} was not deleted", of.name))),
+    }
 }
 
 fn table(volumes: &[Volume]) -> String {
@@ -74,7 +92,11 @@ pub fn mount(options: &cli::Mount) -> Result<Exit, Failure> {
     let path = absolute(&options.mount)?;
     let mut client = Client::need(&options.data)?;
     let (volume, path) = (options.volume.clone(), text_of(&path)?);
+    let told = serde_json::json!({ "volume": volume, "mount": path });
     client.ask(&Request::Mount { volume, path, source: None, restrictions: Vec::new() })?;
+    if options.json {
+        print_json(&told)?;
+    }
     Ok(Exit::Done)
 }
 
@@ -112,6 +134,9 @@ pub fn umount(options: &cli::Umount) -> Result<Exit, Failure> {
             _ => failure,
         }
     })?;
+    if options.json {
+        print_json(&serde_json::json!({ "mount": path }))?;
+    }
     Ok(Exit::Done)
 }
 
@@ -162,7 +187,7 @@ mod tests {
 
     #[test]
     fn only_volumes_are_unmounted() {
-        let of = |path: &str| cli::Umount { mount: path.into(), lazy: false };
+        let of = |path: &str| cli::Umount { mount: path.into(), lazy: false, json: false };
         let error = umount(&of("/proc")).expect_err("not ours");
         assert!(error.to_string().contains("no volume, but proc"), "{error}");
         let error = umount(&of("/usr")).expect_err("no mount point");

@@ -33,7 +33,8 @@ impl Clock for RealClock {
     }
     fn wall(&self) -> Time {
         let time = read(libc::CLOCK_REALTIME);
-        Time(time.tv_sec * 1_000_000_000 + time.tv_nsec)
+        // It says 2262 from then on, and 1677 before that, as for times that clients set.
+        Time::from_parts(time.tv_sec, time.tv_nsec as u32)
     }
     fn sleep(&self, ns: u64) -> Sleep {
         let now_ns = now_ns();

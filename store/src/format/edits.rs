@@ -293,6 +293,8 @@ fn take_edit_within(reader: &mut Reader<'_>, intents: bool) -> Result<Edit> {
         code::SESSION_DROP => Ok(Edit::SessionDrop { session: SessionId(reader.u64()?) }),
         code::INTENT_PUT => Err(corrupt("an intent within an intent")),
         code::MAP => Err(corrupt("an intent maps blocks")),
+        // No version has ever written it: what was zeroed is damaged.
+        0 => Err(Error::new(Kind::Corrupt, "a record holds an edit without a code")),
         _ => Err(Error::new(Kind::Newer, "a record holds an edit of a newer version").with(format!("code {tag}"))),
     }
 }
