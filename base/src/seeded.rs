@@ -132,6 +132,8 @@ pub enum Bug {
     ForgetEndsEarly,
     /// What a session left open stays so when it ends, and its results stay (rule R2).
     SessionsKept,
+    /// A clean end leaves out its last commit and checkpoint (rule U3).
+    EndedUncommitted,
     /// A volume is mounted at two places, each with a cache that is not told of the other's changes (rule R2).
     MountedTwice,
     /// What a client makes belongs to root (rule R3).
@@ -160,7 +162,7 @@ pub enum Bug {
 
 impl Bug {
     /// Every bug, for tests and for naming one on a command line.
-    pub const ALL: [Bug; 76] = [
+    pub const ALL: [Bug; 77] = [
         Bug::FuaAfterPlain,
         Bug::AckOutOfOrder,
         Bug::TailReused,
@@ -225,6 +227,7 @@ impl Bug {
         Bug::OpenUncounted,
         Bug::ForgetEndsEarly,
         Bug::SessionsKept,
+        Bug::EndedUncommitted,
         Bug::MountedTwice,
         Bug::CallerForgotten,
         Bug::DirectIoForgotten,

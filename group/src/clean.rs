@@ -86,6 +86,8 @@ pub async fn run(groups: Arc<Groups>) {
     while !cleaner.groups.closing.load(Ordering::Acquire) && cleaner.groups.store().log.failed().is_none() {
         let pace = cleaner.look();
         let mut starved = false;
+        let groups = cleaner.groups.clone();
+        let Some(step) = groups.begin_step() else { break };
         let moved = match cleaner.work(pace.slice_blocks).await {
             Ok(moved) => moved,
             // Without a segment of its own it can't free any: only a checkpoint can.
@@ -97,6 +99,7 @@ pub async fn run(groups: Arc<Groups>) {
             // Out of memory for a moment; whatever else fails has stopped the log.
             Err(_) => 0,
         };
+        drop(step);
         cleaner.moved_blocks += moved;
         let admitted = cleaner.groups.store().space.written_blocks();
         let rests = pace.state == Doing::Idle && admitted == admitted_before;

@@ -45,9 +45,11 @@ pub async fn run(groups: Arc<Groups>) {
             continue;
         }
         clock.sleep(GATHER_NS).await;
+        let Some(step) = groups.begin_step() else { return };
         groups.ending.store(true, Ordering::Release);
         let ended = groups.end_forgotten().await;
         groups.ending.store(false, Ordering::Release);
+        drop(step);
         if ended.is_err() {
             clock.sleep(AGAIN_NS).await;
         }

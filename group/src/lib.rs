@@ -159,6 +159,8 @@ pub struct Groups {
     /// Some that were in that list are ending.
     ending: AtomicBool,
     closing: AtomicBool,
+    /// Steps under way of tasks that order records of their own.
+    steps: AtomicU64,
 }
 
 impl Groups {
@@ -197,6 +199,7 @@ impl Groups {
             forgotten_came: Event::new(),
             ending: AtomicBool::new(false),
             closing: AtomicBool::new(false),
+            steps: AtomicU64::new(0),
         }
     }
 
@@ -274,19 +277,42 @@ impl Groups {
         found.ok_or_else(|| Error::new(Kind::NotFound, "no such volume; see `sinter volume list`"))
     }
 
-    /// Makes everything durable, brings the index up to it, and ends the brick's tasks.
+    /// Makes everything durable, brings the index up to it, and ends the brick's tasks: the next start replays nothing. The
+    /// caller has seen to it that no client's operation is under way: what is ordered from now on may be lost.
     pub async fn close(&self) -> Result<()> {
-        self.closing.store(true, Ordering::Release);
+        self.closing.store(true, Ordering::SeqCst);
         self.forgotten_came.notify();
         self.store.log.close();
-        let last = self.store.log.last_batch();
-        let synced = self.store.log.wait(last, Sync::All, None).await;
-        let checkpointed = match synced {
-            Ok(()) => self.checkpoint().await,
-            Err(error) => Err(error),
-        };
+        let settled = if active(Bug::EndedUncommitted) { Ok(()) } else { self.settle().await };
         self.store.stop();
-        checkpointed
+        settled
+    }
+
+    /// Begins a step of a task that orders records of its own; None if the brick is being closed, which waits for the end of
+    /// those that have begun.
+    pub(crate) fn begin_step(&self) -> Option<Step<'_>> {
+        self.steps.fetch_add(1, Ordering::SeqCst);
+        let step = Step(self);
+        // Whoever closes the brick looks at both the other way round.
+        (!self.closing.load(Ordering::SeqCst)).then_some(step)
+    }
+
+    /// Commits and checkpoints until nothing is left to replay.
+    async fn settle(&self) -> Result<()> {
+        let mut waited_ns = 0;
+        while self.steps.load(Ordering::SeqCst) > 0 && waited_ns < STEPS_END_NS {
+            self.store.runtime.clock.sleep(CLOSING_LOOK_NS).await;
+            waited_ns += CLOSING_LOOK_NS;
+        }
+        for _ in 0..CLOSING_CHECKPOINTS_MAX {
+            let last = self.store.log.last_batch();
+            self.store.log.wait(last, Sync::All, None).await?;
+            self.checkpoint().await?;
+            if self.store.log.figures().records == self.checkpoint_base.lock().records {
+                break;
+            }
+        }
+        Ok(())
     }
 
     /// The brick below.
@@ -394,6 +420,22 @@ impl Groups {
         self.overlay_bytes.fetch_add(grown as u64, Ordering::Relaxed);
     }
 }
+
+/// See `begin_step`.
+pub(crate) struct Step<'a>(&'a Groups);
+
+impl Drop for Step<'_> {
+    fn drop(&mut self) {
+        self.0.steps.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+/// How long the last steps of other tasks may take at a close, and how often they are looked at. One takes milliseconds, unless
+/// it waits for the checkpoint that a close makes.
+const STEPS_END_NS: u64 = 1_000_000_000;
+const CLOSING_LOOK_NS: u64 = 1_000_000;
+/// Checkpoints at a close. The second has what the first one let others order; a third is not needed.
+const CLOSING_CHECKPOINTS_MAX: usize = 3;
 
 pub(crate) fn closing() -> Error {
     Error::new(Kind::Interrupted, "the brick is being closed")

@@ -448,15 +448,24 @@ impl Brick {
         }
     }
 
-    /// Makes everything durable, checkpoints and stops. Mounts must have ended.
-    pub fn close(&self) -> Result<()> {
+    /// Makes everything durable and checkpoints. From then on nothing can be done: mounts must refuse what they are asked.
+    pub fn commit(&self) -> Result<()> {
+        let (groups, reactors) = (self.groups.clone(), self.reactors()?);
+        on_core(&reactors, move || async move { groups.close().await })
+    }
+
+    /// Stops the cores, after `commit`.
+    pub fn stop(&self) {
         let reactors = self.reactors.lock().expect("no panic while held").take();
-        let Some(reactors) = reactors else { return Ok(()) };
-        let groups = self.groups.clone();
-        let closed = on_core(&reactors, move || async move { groups.close().await });
-        let alone = Arc::try_unwrap(reactors);
-        alone.ok().expect("nobody calls a brick that is being closed").stop();
-        closed
+        let alone = reactors.map(Arc::try_unwrap);
+        alone.into_iter().for_each(|alone| alone.ok().expect("nobody calls a brick that is being closed").stop());
+    }
+
+    /// Both: of a brick that is not mounted.
+    pub fn close(&self) -> Result<()> {
+        let committed = self.commit();
+        self.stop();
+        committed
     }
 }
 

@@ -1,16 +1,17 @@
-//! A brick being served: its mounts, its admin socket, its end. Promises that the end is orderly whatever asks for it
-//! (a signal, the socket, somebody who unmounts): mounts first, then everything durable, then a checkpoint.
+//! A brick being served: its mounts, its admin socket, and what ends it (a signal, the socket, somebody who unmounts). The
+//! end itself is told in `ending`.
 
 use crate::admin::protocol::{self, Answer, Operation, Past, Request, StageTimes, Status, Times};
 use crate::admin::server::{self, Server};
 use crate::assembly::Brick;
 use crate::cli;
+use crate::ending;
 use crate::failure::Failure;
 use crate::host::{self, Signals};
 use crate::log::Log;
 use crate::notify::Notifier;
 use base::{Error, Kind, Name, Result};
-use front::fuse::{MountOptions, Restriction, Serving, Transport, Unmounted};
+use front::fuse::{MountOptions, Restriction, Serving, Transport};
 use runtime::real::Directory;
 use runtime::seeded::{Bug, active};
 use std::path::{Path, PathBuf};
@@ -18,7 +19,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-/// A mount that stays in use when the daemon ends is served for this long after it was detached.
+/// A mount that could not be made is served for this long after it was detached.
 const UNMOUNT_PATIENCE: Duration = Duration::from_secs(20);
 /// How long the last requests of a mount that was taken away may take.
 const LAST_REQUESTS: Duration = Duration::from_secs(2);
@@ -47,10 +48,13 @@ pub enum Until<'a> {
 }
 
 /// A mounted volume.
-struct Mounted {
+#[derive(Clone)]
+pub struct Mounted {
     volume: String,
-    path: PathBuf,
-    serving: Arc<Serving>,
+    /// Where.
+    pub path: PathBuf,
+    /// Its requests.
+    pub serving: Arc<Serving>,
 }
 
 /// What a change of mounts has to know.
@@ -58,6 +62,8 @@ struct Mounted {
 struct Changing {
     /// The daemon has decided to end: what is mounted now would be taken away at once.
     ending: bool,
+    /// For whom the end waits, as an operator is told.
+    waits: Option<String>,
 }
 
 /// A brick, its mounts and who may end it.
@@ -73,10 +79,13 @@ pub struct Daemon {
 
 /// A running daemon, seen from its main thread.
 pub struct Running {
-    daemon: Arc<Daemon>,
-    server: Server,
+    /// What answers requests.
+    pub daemon: Arc<Daemon>,
+    /// The admin socket.
+    pub server: Server,
     events: Receiver<Event>,
-    notifier: Notifier,
+    /// The way to the service manager.
+    pub notifier: Notifier,
     log: Log,
 }
 
@@ -151,14 +160,6 @@ impl Running {
                 self.notifier.alive();
             }
         }
-    }
-
-    /// Ends everything in order.
-    pub fn end(self) -> Result<(), Failure> {
-        self.notifier.stopping();
-        self.server.stop();
-        self.daemon.unmount_all();
-        self.daemon.brick.close().map_err(|error| Failure::of("the brick was not closed cleanly", &error))
     }
 }
 
@@ -236,18 +237,29 @@ impl Daemon {
         self.mounts.lock().expect("no panic while held").retain(|mounted| !mounted.serving.has_ended());
     }
 
-    fn unmount_all(&self) {
-        let mounts = std::mem::take(&mut *self.mounts.lock().expect("no panic while held"));
-        for mounted in mounts {
-            let path = mounted.path.display();
-            match mounted.serving.stop(UNMOUNT_PATIENCE) {
-                Ok(Unmounted::Detached) if !mounted.serving.has_ended() => {
-                    say(&format!("files of {path} are still open: their programs get errors from now on"));
-                }
-                Ok(_) => {}
-                Err(error) => say(&format!("{path} could not be unmounted: {error}")),
-            }
+    /// What is mounted.
+    pub fn mounted(&self) -> Vec<Mounted> {
+        self.mounts.lock().expect("no panic while held").clone()
+    }
+    /// The brick.
+    pub fn brick(&self) -> &Brick {
+        &self.brick
+    }
+    /// How long files that stay open are served when the daemon ends.
+    pub fn patience(&self) -> Duration {
+        #[cfg(feature = "seeded-bugs")]
+        if let Some(patience) = crate::test_switches::patience() {
+            return patience;
         }
+        ending::PATIENCE
+    }
+    /// From now on nothing is mounted.
+    pub fn begin_ending(&self) {
+        self.changing.lock().expect("no panic while held").ending = true;
+    }
+    /// Whoever asks how the daemon is hears this.
+    pub fn note_waiting(&self, what: &str) {
+        self.changing.lock().expect("no panic while held").waits = Some(what.to_string());
     }
 
     fn unmount(&self, path: &Path, lazy: bool) -> Result<()> {
@@ -302,6 +314,12 @@ impl Daemon {
         described
     }
 
+    /// What the end of the daemon is at, if that has begun. Whoever mounts or deletes meanwhile is not waited for.
+    fn ending(&self) -> Option<String> {
+        let changing = self.changing.try_lock().ok()?;
+        changing.ending.then(|| changing.waits.clone().unwrap_or_else(|| "making everything durable".to_string()))
+    }
+
     fn status(&self) -> Status {
         self.forget_ended();
         let mounts = self.mounts.lock().expect("no panic while held");
@@ -313,6 +331,7 @@ impl Daemon {
             version: crate::VERSION.to_string(),
             pid: std::process::id(),
             uptime_seconds: self.started.elapsed().as_secs(),
+            ending: self.ending(),
             mounts: told.collect(),
             ..self.brick.status()
         }

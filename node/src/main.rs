@@ -11,6 +11,7 @@ mod commands;
 mod config;
 mod daemon;
 mod directory;
+mod ending;
 mod failure;
 #[cfg(test)]
 mod fuzz_tests;

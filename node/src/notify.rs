@@ -47,6 +47,10 @@ impl Notifier {
     pub fn stopping(&self) {
         self.send("STOPPING=1\nSTATUS=making everything durable");
     }
+    /// The end waits for somebody.
+    pub fn waits(&self, what: &str) {
+        self.send(&format!("STATUS={what}"));
+    }
     /// It is alive, if somebody wants to know.
     pub fn alive(&self) {
         if self.is_watched() {

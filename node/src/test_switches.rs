@@ -1,11 +1,13 @@
 //! Switches for the test suite, compiled in only with the feature `seeded-bugs`: a volatile write cache that dies
-//! with the process, and single wrong decisions that the suite must catch. Never in a product build.
+//! with the process, another patience with open files at the end, and single wrong decisions that the suite must catch. Never in a product build.
 
 use crate::daemon::say;
 use crate::failure::{Exit, Failure};
 use runtime::seeded::{Bug, set_for_process};
+use std::time::Duration;
 
 const VOLATILE_CACHE: &str = "SINTER_TEST_VOLATILE_CACHE";
+const PATIENCE: &str = "SINTER_TEST_PATIENCE_MS";
 const BUG: &str = "SINTER_TEST_BUG";
 
 /// Reads the switches from the environment, and says loudly what is on.
@@ -30,4 +32,10 @@ pub fn apply() -> Result<(), Failure> {
 /// True if the volatile write cache is asked for.
 pub fn volatile_cache() -> bool {
     std::env::var_os(VOLATILE_CACHE).is_some_and(|value| value == "1")
+}
+
+/// How long files that stay open are served when the daemon ends, if that is not the usual time.
+pub fn patience() -> Option<Duration> {
+    let ms = std::env::var(PATIENCE).ok()?.parse().ok()?;
+    Some(Duration::from_millis(ms))
 }

@@ -122,6 +122,7 @@ impl Landing {
     fn message(&self, mut header: Header, end: usize, payload_bytes: usize, root: Ino) -> Message {
         let body = &self.head[IN_HEADER_BYTES..end];
         header.umask = parse::umask(header.opcode, body);
+        header.pid = parse::opener(header.opcode, body).unwrap_or(header.pid);
         let ask = parse::ask(&header, body, payload_bytes, root);
         Message { header, ask, payload_bytes }
     }

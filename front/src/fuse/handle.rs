@@ -1,6 +1,8 @@
 //! One request, from what it asks to its answer.
 
+use super::abi::opcode;
 use super::channel::{Back, Message};
+use super::gate::{Gate, REFUSED};
 use super::mount::Noatime;
 use super::parse::{self, Ask, Header};
 use super::reply::{self, Entries, Head};
@@ -20,6 +22,7 @@ pub struct Handler<T> {
     pub identity: Identity,
     pub noatime: Noatime,
     pub core: usize,
+    pub gate: Arc<Gate>,
     pub rows: Rows,
 }
 
@@ -50,11 +53,20 @@ enum Told {
 impl<T: Target> Handler<T> {
     /// Handles one request and answers it. `payload`: a write's, or memory for what a read finds.
     pub async fn handle(&self, message: Message, payload: Option<Result<Buf>>, arrival: Arrival, back: &mut Back<'_>) {
-        let unique = message.header.unique;
+        let Header { unique, opcode, pid, .. } = message.header;
+        let _under_way = self.gate.enter(self.core);
+        if matches!(opcode, opcode::RELEASE | opcode::RELEASEDIR) {
+            self.gate.closed(pid);
+        }
         match message.ask {
+            // Nobody waits for its answer; what it would free is freed at the next start.
+            Ok(Ask::Forget(_)) if self.gate.is_shut() => (),
+            Ok(ask) if self.gate.refuses(&ask) => drop(send(back, unique, &Head::status(unique, REFUSED), &[])),
             Ok(Ask::Silent) => (),
             Ok(Ask::Answer(errno)) => drop(send(back, unique, &Head::status(unique, errno), &[])),
-            Ok(Ask::OpenDir) => drop(send(back, unique, &Head::open_dir(unique), &[])),
+            Ok(Ask::OpenDir) => {
+                self.hand_out(pid, &Head::open_dir(unique, pid), back);
+            }
             Ok(ask) => self.ask(&message.header, ask, payload, arrival, back).await,
             Err(error) => drop(send(back, unique, &Head::status(unique, reply::errno(&error)), &[])),
         }
@@ -71,9 +83,9 @@ impl<T: Target> Handler<T> {
         let row = self.row(&ask);
         let mut context = self.context(header, &ask, arrival);
         context.span.mark(Stage::Front, self.runtime.stamp());
-        match self.tell(&mut context, header.unique, ask, payload).await {
+        match self.tell(&mut context, header, ask, payload).await {
             Ok(Told::Nothing) => (),
-            Ok(told) => self.answer(&mut context, header.unique, told, back).await,
+            Ok(told) => self.answer(&mut context, header, told, back).await,
             Err(error) => drop(send(back, header.unique, &Head::status(header.unique, reply::errno(&error)), &[])),
         }
         self.runtime.ledger.record(self.core, row, &context.span, self.runtime.stamp());
@@ -117,8 +129,14 @@ impl<T: Target> Handler<T> {
             _ => self.noatime.files,
         }
     }
-    async fn tell(&self, context: &mut Context, unique: u64, ask: Ask, payload: Option<Result<Buf>>) -> Result<Told> {
-        let root = self.identity.root;
+    async fn tell(
+        &self,
+        context: &mut Context,
+        header: &Header,
+        ask: Ask,
+        payload: Option<Result<Buf>>,
+    ) -> Result<Told> {
+        let (unique, root) = (header.unique, self.identity.root);
         match ask {
             Ask::Read { op, .. } => self.read(context, unique, op, payload.transpose()?).await,
             Ask::Write(op) => self.write(context, unique, op, payload).await,
@@ -144,10 +162,10 @@ impl<T: Target> Handler<T> {
                 self.release(context, attr.ino).await;
                 Ok(Told::Entry(Head::entry(unique, &attr, root), attr.ino))
             }
-            Ask::Open { ino, flags, kill_privileges } => self.open(context, unique, ino, flags, kill_privileges).await,
+            Ask::Open { ino, flags, kill_privileges } => self.open(context, header, ino, flags, kill_privileges).await,
             Ask::Create { op, flags, kill_privileges } => {
                 let attr = self.create(context, op, flags, kill_privileges).await?;
-                Ok(Told::Created(Head::create(unique, &attr, root, flags), attr.ino))
+                Ok(Told::Created(Head::create(unique, &attr, root, flags, header.pid), attr.ino))
             }
             Ask::Forget(all) => {
                 for (number, &(ino, times)) in all.iter().enumerate() {
@@ -223,13 +241,13 @@ impl<T: Target> Handler<T> {
             other => contradiction(&other),
         }
     }
-    async fn open(&self, context: &mut Context, unique: u64, ino: Ino, flags: u32, kill: bool) -> Result<Told> {
+    async fn open(&self, context: &mut Context, header: &Header, ino: Ino, flags: u32, kill: bool) -> Result<Told> {
         let truncate = truncates(flags);
         let attr = self.attr(context, Op::Open { ino, truncate }).await?;
         if truncate && kill && attr.inode.mode & PRIVILEGES != 0 {
             self.change_opened(context, ino, SetAttr { kill_privileges: true, ..SetAttr::default() }).await?;
         }
-        Ok(Told::Opened(Head::open(unique, flags), ino))
+        Ok(Told::Opened(Head::open(header.unique, flags, header.pid), ino))
     }
     async fn create(&self, context: &mut Context, op: Op, flags: u32, kill_privileges: bool) -> Result<Attr> {
         let attr = self.attr(context, op).await?;
@@ -298,7 +316,8 @@ impl<T: Target> Handler<T> {
         }
         Ok(Told::Listed(head, buffer, entries))
     }
-    async fn answer(&self, context: &mut Context, unique: u64, told: Told, back: &mut Back<'_>) {
+    async fn answer(&self, context: &mut Context, header: &Header, told: Told, back: &mut Back<'_>) {
+        let unique = header.unique;
         match told {
             Told::Nothing => (),
             Told::Head(head) => drop(send(back, unique, &head, &[])),
@@ -307,7 +326,7 @@ impl<T: Target> Handler<T> {
             Told::Value(head, bytes) => drop(send(back, unique, &head, &bytes)),
             Told::Buffer(head, buffer) => drop(send(back, unique, &head, &buffer)),
             Told::Opened(head, ino) => {
-                if back.send(head.as_bytes(), &[]).is_err() {
+                if !self.hand_out(header.pid, &head, back) {
                     self.release(context, ino).await;
                 }
             }
@@ -317,7 +336,7 @@ impl<T: Target> Handler<T> {
                 }
             }
             Told::Created(head, ino) => {
-                if back.send(head.as_bytes(), &[]).is_err() {
+                if !self.hand_out(header.pid, &head, back) {
                     self.release(context, ino).await;
                     self.forget(context, ino, 1).await;
                 }
@@ -330,6 +349,15 @@ impl<T: Target> Handler<T> {
                 }
             }
         }
+    }
+    /// Hands a handle out; false if nobody takes it. It counts before that: it may be given back on another core at once.
+    fn hand_out(&self, pid: u32, head: &Head, back: &mut Back<'_>) -> bool {
+        self.gate.opened(pid);
+        let taken = back.send(head.as_bytes(), &[]).is_ok();
+        if !taken {
+            self.gate.closed(pid);
+        }
+        taken
     }
 }
 

@@ -10,6 +10,7 @@
 mod abi;
 mod baton;
 mod channel;
+mod gate;
 mod handle;
 mod init;
 mod mount;
@@ -21,6 +22,7 @@ mod rows;
 mod serve;
 mod syscall;
 
+pub use gate::Opener;
 pub use mount::{Mount, MountOptions, Noatime, Restriction, Unmounted, check, is_dead, mount};
 pub use rings::{Entries, Rings, Transport, rings_are_on};
 pub use rows::OP_NAMES;

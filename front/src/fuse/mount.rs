@@ -281,11 +281,18 @@ impl Mount {
     /// Unmounts. Blocks until open requests are answered, so they must go on being served: not to be called on a
     /// core. A mount that stays in use is detached.
     pub fn unmount(&self) -> Result<Unmounted> {
+        self.unmount_within(UNMOUNT_ATTEMPTS)
+    }
+    /// As `unmount`, at once: nobody is served any more, so that nobody's leaving is worth waiting for.
+    pub(super) fn detach(&self) -> Result<Unmounted> {
+        self.unmount_within(1)
+    }
+    fn unmount_within(&self, attempts: usize) -> Result<Unmounted> {
         let mut unmounted = self.unmounted.lock().expect("no panic while held");
         if *unmounted || !self.is_on_top()? {
             return Ok(Unmounted::Already);
         }
-        let done = unmount_patiently(&c_path(&self.path)?);
+        let done = unmount_patiently(&c_path(&self.path)?, attempts);
         *unmounted = done.is_ok();
         done.map_err(|errno| Error::os("unmounting", errno).with(self.path.display()))
     }
@@ -298,10 +305,11 @@ impl Mount {
     }
 }
 
-fn unmount_patiently(path: &CStr) -> Result<Unmounted, i32> {
-    for _ in 0..UNMOUNT_ATTEMPTS {
+fn unmount_patiently(path: &CStr, attempts: usize) -> Result<Unmounted, i32> {
+    for attempt in 1..=attempts {
         match syscall::unmount(path, libc::UMOUNT_NOFOLLOW) {
-            Err(libc::EBUSY) => std::thread::sleep(UNMOUNT_PAUSE),
+            Err(libc::EBUSY) if attempt < attempts => std::thread::sleep(UNMOUNT_PAUSE),
+            Err(libc::EBUSY) => {}
             other => return other.map(|()| Unmounted::Clean),
         }
     }

@@ -22,6 +22,8 @@ pub struct Header {
     pub gid: u32,
     /// The caller's umask, of requests that create something.
     pub umask: u16,
+    /// The caller's process, as this process sees its number; of a release that which opened the handle.
+    pub pid: u32,
 }
 
 /// What a request asks, by the shape of its answer.
@@ -86,9 +88,10 @@ pub fn header(message: &[u8], total: usize) -> Result<Header> {
     let unique = fields.u64()?;
     let nodeid = fields.u64()?;
     let (uid, gid) = (fields.u32()?, fields.u32()?);
-    // The process and the length of extensions, which are only sent if negotiated.
-    fields.bytes(8)?;
-    Ok(Header { opcode, unique, nodeid, uid, gid, umask: 0 })
+    let pid = fields.u32()?;
+    // The length of extensions, which are only sent if negotiated.
+    fields.bytes(4)?;
+    Ok(Header { opcode, unique, nodeid, uid, gid, umask: 0, pid })
 }
 
 /// The umask of a request, by what follows its header; 0 of one that creates nothing. It lies behind the mode, or the
@@ -101,6 +104,13 @@ pub fn umask(opcode: u32, body: &[u8]) -> u16 {
     };
     let mut fields = Fields(body.get(before..).unwrap_or_default());
     mode_bits(fields.u32().unwrap_or(0))
+}
+
+/// The process that opened the handle which a release gives back, by what follows its header; none of another request. A
+/// handle's upper half is that process, its lower half the flags with which it was opened.
+pub fn opener(opcode: u32, body: &[u8]) -> Option<u32> {
+    let gives_back = matches!(opcode, opcode::RELEASE | opcode::RELEASEDIR);
+    gives_back.then(|| (Fields(body).u64().unwrap_or(0) >> 32) as u32)
 }
 
 /// Parses what follows the header. A write's payload is not part of `body`; its length is `payload_bytes`.

@@ -8,7 +8,7 @@ const ROOT: Ino = Ino(1 << 20 | 5);
 const NODE: u64 = 77 << 20 | 3;
 
 fn header_of(opcode: u32) -> Header {
-    Header { opcode, unique: 10, nodeid: NODE, uid: 1000, gid: 100, umask: 0 }
+    Header { opcode, unique: 10, nodeid: NODE, uid: 1000, gid: 100, umask: 0, pid: 0 }
 }
 
 fn body(build: impl for<'a, 'b> FnOnce(&'a mut Writer<'b>) -> &'a mut Writer<'b>) -> Vec<u8> {
@@ -33,11 +33,20 @@ fn headers() {
     let bytes = body(|w| w.u32(40).u32(opcode::GETATTR).u64(8).u64(1).u32(5).u32(6).u32(7).u32(0));
     assert_eq!(
         header(&bytes, 40),
-        Ok(Header { opcode: opcode::GETATTR, unique: 8, nodeid: 1, uid: 5, gid: 6, umask: 0 })
+        Ok(Header { opcode: opcode::GETATTR, unique: 8, nodeid: 1, uid: 5, gid: 6, umask: 0, pid: 7 })
     );
     assert!(header(&bytes, 41).is_err(), "the length must be what was read");
     assert!((0..40).all(|cut| header(&bytes[..cut], 40).is_err()));
     assert_eq!((ino_of(1, ROOT), ino_of(NODE, ROOT)), (ROOT, Ino(NODE)));
+}
+
+#[test]
+fn a_release_tells_who_opened() {
+    let handle = body(|w| w.u32(libc::O_RDWR as u32).u32(1234).u32(0).u32(0).u64(0));
+    for (opcode, expected) in [(opcode::RELEASE, Some(1234)), (opcode::RELEASEDIR, Some(1234)), (opcode::READ, None)] {
+        assert_eq!(opener(opcode, &handle), expected);
+    }
+    assert_eq!(opener(opcode::RELEASE, &handle[..7]), Some(0), "a process that nobody sees");
 }
 
 fn write_of(write_flags: u32, flags: i32) -> Op {

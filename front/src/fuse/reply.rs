@@ -68,22 +68,22 @@ impl Head {
             put_attr(writer, attr);
         })
     }
-    /// A handle for an open with these flags.
-    pub fn open(unique: u64, flags: u32) -> Head {
-        Head::build(unique, 0, 0, |writer| put_open(writer, flags))
+    /// A handle for an open with these flags by this process.
+    pub fn open(unique: u64, flags: u32, pid: u32) -> Head {
+        Head::build(unique, 0, 0, |writer| put_open(writer, flags, pid))
     }
     /// A directory's handle. The kernel does not cache what it lists: it would look each name up one by one then,
     /// where a reading with attributes brings them in pages.
-    pub fn open_dir(unique: u64) -> Head {
+    pub fn open_dir(unique: u64, pid: u32) -> Head {
         Head::build(unique, 0, 0, |writer| {
-            writer.zeros(16);
+            writer.u32(0).u32(pid).zeros(8);
         })
     }
     /// An entry and a handle.
-    pub fn create(unique: u64, attr: &Attr, root: Ino, flags: u32) -> Head {
+    pub fn create(unique: u64, attr: &Attr, root: Ino, flags: u32, pid: u32) -> Head {
         Head::build(unique, 0, 0, |writer| {
             put_entry(writer, attr, root);
-            put_open(writer, flags);
+            put_open(writer, flags, pid);
         })
     }
     /// How much was written.
@@ -148,8 +148,9 @@ fn put_attr(writer: &mut Writer<'_>, attr: &Attr) {
     writer.u32(BLOCK_BYTES as u32).u32(0);
 }
 
-fn put_open(writer: &mut Writer<'_>, flags: u32) {
-    writer.u64(u64::from(flags)).u32(open_flags(flags)).u32(0);
+/// The handle holds who opened it: so it is known when it is given back.
+fn put_open(writer: &mut Writer<'_>, flags: u32, pid: u32) {
+    writer.u32(flags).u32(pid).u32(open_flags(flags)).u32(0);
 }
 
 /// How the kernel shall treat an open. Pages stay cached across opens (one session). O_DIRECT, O_DSYNC and

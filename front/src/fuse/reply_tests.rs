@@ -57,7 +57,7 @@ fn statuses() {
     assert!(opened(&Head::before(42, 1 << 20), 0, 1 << 20).0.is_empty());
     let mut wrote = Head::wrote(42, 4096);
     assert_eq!(opened(&wrote, 0, 0).u32(), Ok(4096));
-    wrote = Head::open_dir(42);
+    wrote = Head::open_dir(42, 0);
     assert_eq!(opened(&wrote, 0, 0).0.len(), 16);
 }
 
@@ -94,10 +94,10 @@ fn opens_bypass_the_cache_where_the_flags_say_so() {
         (libc::O_WRONLY | libc::O_SYNC, fopen::KEEP_CACHE | direct),
     ];
     for (flags, expected) in cases {
-        let head = Head::open(42, flags as u32);
+        let head = Head::open(42, flags as u32, 0);
         let mut fields = opened(&head, 0, 0);
         assert_eq!((fields.u64(), fields.u32(), fields.u32()), (Ok(flags as u64), Ok(expected), Ok(0)), "{flags:#o}");
-        let head = Head::create(42, &attr(), ROOT, flags as u32);
+        let head = Head::create(42, &attr(), ROOT, flags as u32, 0);
         let mut fields = opened(&head, 0, 0);
         fields.bytes(abi::ENTRY_OUT_BYTES).expect("the entry");
         assert_eq!((fields.u64(), fields.u32(), fields.u32()), (Ok(flags as u64), Ok(expected), Ok(0)));

@@ -7,13 +7,14 @@
 
 use super::baton::Baton;
 use super::channel::{Back, Landing, Message, Received};
+use super::gate::{Gate, Opener};
 use super::handle::Handler;
 use super::mount::{Mount, Unmounted};
 use super::reply::Head;
 use super::rings::{Taken, Transport};
 use super::rows::Rows;
 use base::limits::BULK_BYTES_MIN;
-use base::{Ino, Result, SessionId, VolumeId};
+use base::{Error, Ino, Kind, Result, SessionId, VolumeId};
 use layer::{Answer, Call, Context, Stack};
 use runtime::real::RingEntry;
 use runtime::tasks::yield_now;
@@ -23,6 +24,7 @@ use std::future::{Future, poll_fn};
 use std::os::fd::AsRawFd;
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
@@ -64,6 +66,8 @@ pub struct Serving {
 
 struct Shared {
     mount: Mount,
+    gate: Arc<Gate>,
+    runtime: Runtime,
     /// Tasks that still run; at zero the serving has ended.
     tasks: AtomicUsize,
     ended: Mutex<bool>,
@@ -75,6 +79,9 @@ struct Shared {
 
 /// Between two looks whether an entry's memory is back, if a write's answer finds it still in use: nobody should.
 const LENT_PAUSE_NS: u64 = 1_000_000;
+
+/// Between two looks whether what is under way at an orderly end has ended.
+const QUIET_PAUSE_NS: u64 = 1_000_000;
 
 /// What the tasks of one core share.
 struct Core<T> {
@@ -96,8 +103,11 @@ pub fn serve<T: Target>(runtime: &Runtime, mut mount: Mount, target: Arc<T>, ide
     let noatime = mount.noatime();
     let (entries, taken) = mount.take_rings().map(|rings| rings.into_entries(runtime, &devices)).unzip();
     let entries: Vec<(usize, RingEntry)> = entries.unwrap_or_default();
+    let gate = Arc::new(Gate::new(count));
     let shared = Arc::new(Shared {
         mount,
+        gate: gate.clone(),
+        runtime: runtime.clone(),
         tasks: AtomicUsize::new(count * TASKS_PER_CORE + entries.len()),
         ended: Mutex::new(false),
         bell: Condvar::new(),
@@ -107,8 +117,8 @@ pub fn serve<T: Target>(runtime: &Runtime, mut mount: Mount, target: Arc<T>, ide
     let mut cores = Vec::with_capacity(count);
     for (number, (device, landing)) in devices.into_iter().zip(landings).enumerate() {
         let rows = Rows::of(&runtime.ledger);
-        let handler =
-            Handler { runtime: runtime.clone(), target: target.clone(), identity, noatime, core: number, rows };
+        let (world, target, gate) = (runtime.clone(), target.clone(), gate.clone());
+        let handler = Handler { runtime: world, target, identity, noatime, core: number, gate, rows };
         let core = Arc::new(Core {
             handler,
             device,
@@ -118,8 +128,9 @@ pub fn serve<T: Target>(runtime: &Runtime, mut mount: Mount, target: Arc<T>, ide
             shared: shared.clone(),
         });
         for task in 0..TASKS_PER_CORE {
-            let core = core.clone();
-            runtime.tasks.spawn(number, Box::new(move || Box::pin(run(core, task))));
+            // Made here: a core may be stopped before it has begun with all of its tasks.
+            let (core, leave) = (core.clone(), Leave(shared.clone()));
+            runtime.tasks.spawn(number, Box::new(move || Box::pin(run(core, task, leave))));
         }
         cores.push(core);
     }
@@ -132,9 +143,7 @@ pub fn serve<T: Target>(runtime: &Runtime, mut mount: Mount, target: Arc<T>, ide
 }
 
 /// One task's life.
-async fn run<T: Target>(core: Arc<Core<T>>, task: usize) {
-    // Also when the cores are stopped, which drops their tasks.
-    let _leave = Leave(core.shared.clone());
+async fn run<T: Target>(core: Arc<Core<T>>, task: usize, _leave: Leave) {
     let mut turn = 0;
     while let Some((message, payload, arrival)) = core.receive(task).await {
         let mut back = Back::Device(&core.device);
@@ -232,7 +241,7 @@ async fn help<T: Target>(
     served.spawn(home, move |served| run_entry(served, entry));
 }
 
-/// Tells the serving that a task has ended.
+/// Tells the serving that a task has ended, also when the cores are stopped, which drops their tasks.
 struct Leave(Arc<Shared>);
 
 impl Drop for Leave {
@@ -334,6 +343,49 @@ impl Serving {
         let (ended, _) =
             self.shared.bell.wait_timeout_while(ended, timeout, |ended| !*ended).expect("no panic while held");
         *ended
+    }
+    /// Handles that are open, by the processes that opened them.
+    pub fn openers(&self) -> Vec<Opener> {
+        self.shared.gate.openers()
+    }
+    /// How many handles are open: of files, also while they are mapped, and of directories that are read.
+    pub fn open_handles(&self) -> usize {
+        self.shared.gate.open_handles()
+    }
+    /// From now on nothing is opened; what is open is served. Step 1 of an orderly end.
+    pub fn refuse_opens(&self) {
+        self.shared.gate.refuse_opens();
+    }
+    /// Waits until nothing is open, not longer than `patience`; whether it is so. Blocks: not to be called on a core.
+    pub fn wait_closed(&self, patience: Duration) -> bool {
+        self.has_ended() || self.shared.gate.wait_closed(patience)
+    }
+    /// From now on each request is answered with an error. When this returns, those that came before have been answered: what
+    /// they were told to be done has been done. Step 2 of an orderly end. Blocks: not to be called on a core. Errors:
+    /// `Interrupted` if the cores have been stopped.
+    pub fn refuse_all(&self) -> Result<()> {
+        let Shared { gate, runtime, .. } = &*self.shared;
+        gate.refuse_all();
+        let cores = runtime.tasks.cores();
+        let (sender, quiet) = sync_channel(cores);
+        for core in 0..cores {
+            let (gate, clock, sender) = (gate.clone(), runtime.clock.clone(), sender.clone());
+            let wait = async move {
+                while !gate.is_quiet(core) {
+                    clock.sleep(QUIET_PAUSE_NS).await;
+                }
+                // Who waits for it is there until all have come.
+                let _ = sender.send(());
+            };
+            runtime.tasks.spawn(core, Box::new(move || Box::pin(wait)));
+        }
+        drop(sender);
+        let stopped = |_| Error::new(Kind::Interrupted, "the cores stop while requests are under way");
+        (0..cores).try_for_each(|_| quiet.recv().map_err(stopped))
+    }
+    /// Unmounts, or detaches what is still in use: its users go on being answered. Step 5 of an orderly end.
+    pub fn detach(&self) -> Result<Unmounted> {
+        self.shared.mount.detach()
     }
     /// Unmounts and waits until every request is answered. Blocks: not to be called on a core. A mount that is
     /// still in use is detached and goes on being served until its last user leaves or `timeout` is over.

@@ -121,6 +121,9 @@ pub struct Status {
     pub pid: u32,
     /// Since the brick was opened.
     pub uptime_seconds: u64,
+    /// What its end is at, if that has begun.
+    #[serde(default)]
+    pub ending: Option<String>,
     /// Reactor threads.
     pub cores: u32,
     /// The brick's identity.

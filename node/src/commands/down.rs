@@ -14,6 +14,9 @@ use std::time::{Duration, Instant};
 /// How often a person who waits is told.
 const TELL: Duration = Duration::from_secs(5);
 
+/// An end that takes longer has something to wait for.
+const AT_ONCE: Duration = Duration::from_millis(500);
+
 /// How it went, as JSON shows it.
 #[derive(serde::Serialize)]
 struct Ended {
@@ -47,6 +50,11 @@ pub fn run(options: &Down) -> Result<Exit, Failure> {
         return told(options, &how(Some(pid), ended));
     };
     let (pid, process) = ask(options, client)?;
+    if let Some(process) = &process
+        && !ended_within(options, process, AT_ONCE.min(Duration::from_secs(options.timeout)))?
+    {
+        tell_for_whom(options);
+    }
     let ended = waited(options, process, started)?;
     told(options, &how(Some(pid), ended))
 }
@@ -64,6 +72,21 @@ fn held(options: &Down, pid: u32) -> Result<Option<Process>, Failure> {
     Process::of(pid).map_err(failed)
 }
 
+/// Says what a daemon that ends waits for. One that can't tell any more is past that.
+fn tell_for_whom(options: &Down) {
+    let asked = Client::connect(&options.data).ok().flatten().map(|mut client| client.ask(&Request::Status));
+    if let Some(Ok(Answer::Status(status))) = asked
+        && let Some(what) = status.ending
+    {
+        say(&format!("the daemon of {}: {what}", options.data.display()));
+    }
+}
+
+fn ended_within(options: &Down, process: &Process, patience: Duration) -> Result<bool, Failure> {
+    let failed = |error| Failure::io(format!("can't watch the daemon of {}", options.data.display()), &error);
+    process.ends_within(patience).map_err(failed)
+}
+
 /// The process that is still busy with the brick, if any.
 fn holder(data: &Directory) -> Result<Option<u32>, Failure> {
     let failed = |error| Failure::io(format!("can't read the lock of {}", data.path().display()), &error);
@@ -76,8 +99,7 @@ fn waited(options: &Down, process: Option<Process>, started: Instant) -> Result<
     let Some(process) = process else { return Ok(true) };
     loop {
         let left = Duration::from_secs(options.timeout).saturating_sub(started.elapsed());
-        let ended = process.ends_within(left.min(TELL));
-        if ended.map_err(|error| Failure::io(format!("can't watch the daemon of {shown}"), &error))? {
+        if ended_within(options, &process, left.min(TELL))? {
             return Ok(true);
         }
         if left.is_zero() {

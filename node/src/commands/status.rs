@@ -28,6 +28,9 @@ fn table(status: &Status) -> String {
     row("up", format!("{} s", count(status.uptime_seconds)));
     row("brick", status.brick.clone());
     row("state", status.read_only.as_ref().map_or("ready".to_string(), |why| format!("read-only: {why}")));
+    if let Some(what) = &status.ending {
+        row("ending", what.clone());
+    }
     row("size", bytes(status.size_bytes));
     row("free", bytes(status.free_bytes));
     let Space { physical_bytes, logical_bytes, reclaimable_bytes, client_bytes, device_bytes, .. } = status.space;
