@@ -271,15 +271,15 @@ impl Opening {
             Err(error) => return Err(error),
         };
         let of_bulk = self.headers.values().filter(|header| header.stream == Stream::Bulk);
-        let mut sequence = of_bulk.map(|header| header.sequence + 1).fold(self.table.next_in(Stream::Bulk), u64::max);
+        let first = of_bulk.map(|header| header.sequence + 1).fold(self.table.next_in(Stream::Bulk), u64::max);
         let mut lost = Vec::new();
-        for segment in described.into_keys().filter(|segment| !self.headers.contains_key(segment)) {
+        let without = described.into_keys().filter(|segment| !self.headers.contains_key(segment));
+        for (sequence, segment) in (first..).zip(without) {
             let row = self.table.row(segment).ok_or_else(|| recovery::header_lost(segment))?;
             // Batches of the commit stream tell their own. Which life this is nobody knows; it is none that was before.
             let life = Life(row.life.0.saturating_add(LIVES_AHEAD_MAX));
             let (uuid, stream) = (self.superblock.uuid, Stream::Bulk);
             lost.push(SegmentHeader { uuid, segment, life, stream, sequence, epoch: 0 });
-            sequence += 1;
         }
         Ok(lost)
     }

@@ -138,7 +138,7 @@ impl Client {
         let (lookup, create) = (matches!(op, Op::Lookup { .. }), matches!(op, Op::Create { .. }));
         let answer = self.call(context, op, data).await;
         let (head, told) = match answer.reply {
-            Reply::Attr(attr) if create => (Head::create(unique, &attr, self.root, flags), Told::Ino(attr.ino)),
+            Reply::Attr(attr) if create => (Head::create(unique, &attr, self.root, flags, 0), Told::Ino(attr.ino)),
             Reply::Attr(attr) if lookup => (Head::entry(unique, &attr, self.root), Told::Ino(attr.ino)),
             Reply::Attr(attr) => (Head::attr(unique, &attr), Told::Ino(attr.ino)),
             Reply::Wrote { length, .. } => (Head::wrote(unique, length), Told::Wrote(length)),
