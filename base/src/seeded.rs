@@ -140,12 +140,16 @@ pub enum Bug {
     CallerForgotten,
     /// Opens for synchronous writes go through the page cache (rule F1).
     DirectIoForgotten,
+    /// After a write past the page cache the kernel keeps the pages that it has of the range (rule R2).
+    PagesKept,
     /// The kernel is asked to keep writes back (rule F2).
     WritebackAsked,
     /// Look-ups in one directory come one after the other (rule F4).
     FeatureForgotten,
     /// A write leaves setuid and setgid as they were (rule F4).
     PrivilegesKept,
+    /// The kernel may keep the attributes of a program that runs as its owner, and executes by them (rule F4).
+    PrivilegesKeptInMind,
     /// Buffers are given out beyond the bound (rule F5).
     MemoryUnbounded,
     /// A directory may move below itself (rule M3).
@@ -162,7 +166,7 @@ pub enum Bug {
 
 impl Bug {
     /// Every bug, for tests and for naming one on a command line.
-    pub const ALL: [Bug; 77] = [
+    pub const ALL: [Bug; 79] = [
         Bug::FuaAfterPlain,
         Bug::AckOutOfOrder,
         Bug::TailReused,
@@ -231,9 +235,11 @@ impl Bug {
         Bug::MountedTwice,
         Bug::CallerForgotten,
         Bug::DirectIoForgotten,
+        Bug::PagesKept,
         Bug::WritebackAsked,
         Bug::FeatureForgotten,
         Bug::PrivilegesKept,
+        Bug::PrivilegesKeptInMind,
         Bug::MemoryUnbounded,
         Bug::LoopUnchecked,
         Bug::LookedUpOnce,

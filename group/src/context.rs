@@ -36,6 +36,8 @@ pub struct Context {
     pub unkept: bool,
     /// The client keeps the inodes that it is told of, and may come with their numbers, until it forgets them (`Op::Forget`).
     pub keeps: bool,
+    /// What is written was stored through a mapping, at some time before: it says nothing about who wrote when.
+    pub written_back: bool,
     /// The request is pointless after this time on the monotonic clock; `u64::MAX` = never.
     pub deadline_ns: u64,
     /// Whose work it is.

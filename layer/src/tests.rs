@@ -17,6 +17,7 @@ fn context(request: u64) -> Context {
         noatime: false,
         unkept: false,
         keeps: false,
+        written_back: false,
         deadline_ns: u64::MAX,
         class: Class::Foreground,
         trace: 0,

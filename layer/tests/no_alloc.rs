@@ -116,6 +116,7 @@ impl Client {
             noatime: false,
             unkept: true,
             keeps: false,
+            written_back: false,
             deadline_ns: u64::MAX,
             class: Class::Foreground,
             trace: 0,

@@ -309,6 +309,7 @@ impl Brick {
                 noatime: false,
                 unkept: false,
                 keeps: false,
+                written_back: false,
                 deadline_ns: u64::MAX,
                 class: Class::Metadata,
                 trace: 0,

@@ -130,6 +130,7 @@ pub fn context(volume: VolumeId, key: crate::history::Key) -> Context {
         noatime: false,
         unkept: request.0.is_multiple_of(2),
         keeps: false,
+        written_back: false,
         deadline_ns: u64::MAX,
         class: Class::Foreground,
         trace: 0,

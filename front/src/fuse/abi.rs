@@ -106,8 +106,13 @@ pub mod fopen {
     pub const PARALLEL_DIRECT_WRITES: u32 = 1 << 6;
 }
 
+/// Code of the notice that a file's pages are to be forgotten.
+pub const NOTIFY_INVAL_INODE: u32 = 2;
 /// `fuse_write_in.write_flags`: written back from the page cache, the handle and its flags are guessed.
 pub const WRITE_CACHE: u32 = 1 << 0;
+/// `fuse_read_in.read_flags` and `fuse_write_in.write_flags`: the owner of locks is told, which the kernel does exactly where
+/// it goes past its page cache.
+pub const LOCK_OWNER: u32 = 1 << 1;
 /// `fuse_write_in.write_flags`: clear setuid and setgid.
 pub const WRITE_KILL_SUIDGID: u32 = 1 << 2;
 /// `fuse_fsync_in.fsync_flags`.

@@ -4,13 +4,16 @@ use super::abi::opcode;
 use super::channel::{Back, Message};
 use super::gate::{Gate, REFUSED};
 use super::mount::Noatime;
-use super::parse::{self, Ask, Header};
-use super::reply::{self, Entries, Head};
+use super::notices::{Notices, Why};
+use super::parse::{self, Ask, Header, Way};
+use super::reply::{self, Entries, Head, PRIVILEGES};
 use super::rows::Rows;
 use super::serve::{Identity, Target};
+use base::limits::BLOCK_BYTES;
 use base::{Attr, DirEntry, Ino, Kind, Op, Reply, RequestId, Result, SetAttr};
 use layer::{Answer, Call, Class, Context};
 use runtime::ledger::OpRow;
+use runtime::seeded::{Bug, active};
 use runtime::tasks::yield_now;
 use runtime::{Arrival, Buf, Need, Runtime, Slice, Span, Stage};
 use std::sync::Arc;
@@ -24,6 +27,7 @@ pub struct Handler<T> {
     pub core: usize,
     pub gate: Arc<Gate>,
     pub rows: Rows,
+    pub notices: Arc<Notices>,
 }
 
 /// Operations that one request may need: their request numbers lie side by side. Steps are counted in the low
@@ -94,7 +98,7 @@ impl<T: Target> Handler<T> {
         match ask {
             Ask::Entry(op) | Ask::Node(op) | Ask::Attr(op) | Ask::Done(op) => self.rows.row(op),
             Ask::Target(op) | Ask::Xattrs(op, _) | Ask::Seek(op) => self.rows.row(op),
-            Ask::Read { op, .. } | Ask::Write(op) | Ask::Create { op, .. } => self.rows.row(op),
+            Ask::Read { op, .. } | Ask::Write { op, .. } | Ask::Create { op, .. } => self.rows.row(op),
             Ask::Open { ino, .. } => self.rows.row(&Op::Open { ino: *ino, truncate: false }),
             Ask::ReadDir { ino, .. } => self.rows.row(&Op::ReadDir { ino: *ino, cookie: 0, count: 0, plus: false }),
             Ask::StatFs => self.rows.row(&Op::StatFs),
@@ -103,7 +107,7 @@ impl<T: Target> Handler<T> {
         }
     }
     fn context(&self, header: &Header, ask: &Ask, arrival: Arrival) -> Context {
-        let data = matches!(ask, Ask::Read { .. } | Ask::Write(_) | Ask::Done(Op::Fsync { .. }));
+        let data = matches!(ask, Ask::Read { .. } | Ask::Write { .. } | Ask::Done(Op::Fsync { .. }));
         Context {
             volume: self.identity.volume,
             session: self.identity.session,
@@ -114,6 +118,7 @@ impl<T: Target> Handler<T> {
             noatime: self.leaves_access_time(ask),
             unkept: bypasses_cache(ask),
             keeps: true,
+            written_back: matches!(ask, Ask::Write { way: Way::Back, .. }),
             deadline_ns: u64::MAX,
             class: if data { Class::Foreground } else { Class::Metadata },
             trace: header.unique,
@@ -138,11 +143,14 @@ impl<T: Target> Handler<T> {
     ) -> Result<Told> {
         let (unique, root) = (header.unique, self.identity.root);
         match ask {
-            Ask::Read { op, .. } => self.read(context, unique, op, payload.transpose()?).await,
-            Ask::Write(op) => self.write(context, unique, op, payload).await,
+            Ask::Read { op, way, .. } => self.read(context, unique, op, way, payload.transpose()?).await,
+            Ask::Write { op, way } => self.write(context, unique, op, way, payload).await,
             Ask::Entry(op) => self.entry(context, unique, op).await,
-            Ask::Attr(op) => Ok(Told::Head(Head::attr(unique, &self.attr(context, op).await?))),
-            Ask::Done(op) => self.call(context, op).await.map(|_| Told::Head(Head::status(unique, 0))),
+            Ask::Attr(op) => match self.grow(context, op).await? {
+                Reply::Attr(attr) => Ok(Told::Head(Head::attr(unique, &attr))),
+                other => contradiction(&other),
+            },
+            Ask::Done(op) => self.grow(context, op).await.map(|_| Told::Head(Head::status(unique, 0))),
             Ask::Target(op) => match self.call(context, op).await? {
                 Reply::Target(target) => Ok(Told::Small(Head::before(unique, target.len()), target)),
                 other => contradiction(&other),
@@ -223,7 +231,11 @@ impl<T: Target> Handler<T> {
             _ => told,
         })
     }
-    async fn read(&self, context: &Context, unique: u64, op: Op, room: Option<Buf>) -> Result<Told> {
+    async fn read(&self, context: &Context, unique: u64, op: Op, way: Way, room: Option<Buf>) -> Result<Told> {
+        if let (Way::Cached, Op::Read { ino, .. }) = (way, &op) {
+            // Before it is read: who writes past the cache afterwards has to know of it.
+            self.notices.recent.read(*ino);
+        }
         let Answer { reply, data, .. } = self.target.call(context, Call { op, data: room }).await?;
         match (reply, data) {
             (Reply::Data { length: 0 }, _) => Ok(Told::Head(Head::before(unique, 0))),
@@ -234,12 +246,48 @@ impl<T: Target> Handler<T> {
             (other, _) => contradiction(&other),
         }
     }
-    async fn write(&self, context: &Context, unique: u64, op: Op, payload: Option<Result<Buf>>) -> Result<Told> {
+    async fn write(
+        &self,
+        context: &Context,
+        unique: u64,
+        op: Op,
+        way: Way,
+        payload: Option<Result<Buf>>,
+    ) -> Result<Told> {
         let Some(data) = payload.transpose()? else { return Ok(Told::Head(Head::wrote(unique, 0))) };
+        let Op::Write { ino, .. } = op else { unreachable!("what a write asks") };
+        if way != Way::Direct {
+            self.notices.recent.cached(ino);
+        }
         match self.target.call(context, Call { op, data: Some(data) }).await?.reply {
-            Reply::Wrote { length, .. } => Ok(Told::Head(Head::wrote(unique, length))),
+            Reply::Wrote { offset, length } => {
+                if way == Way::Direct && !active(Bug::PagesKept) {
+                    self.notices.written_past(ino, offset, length).await;
+                }
+                Ok(Told::Head(Head::wrote(unique, length)))
+            }
             other => contradiction(&other),
         }
+    }
+    /// Does what may make a file grow, or anything else. Bytes that a mapping stored behind the end are nobody's, and zeros once they are
+    /// within the file: the kernel clears them when it gives up the page, which it does before it knows of the new end.
+    async fn grow(&self, context: &Context, op: Op) -> Result<Reply> {
+        let (ino, end, why) = match op {
+            Op::SetAttr { ino, set: SetAttr { size: Some(size), .. } } => (ino, size, Why::Held),
+            Op::Allocate { ino, offset, length, keep_size: false, .. } => {
+                (ino, offset.saturating_add(length), Why::Stale)
+            }
+            _ => return self.call(context, op).await,
+        };
+        if !self.notices.recent.may_be_mapped(ino) {
+            return self.call(context, op).await;
+        }
+        let old_end = self.attr(context, Op::GetAttr { ino }).await?.inode.size;
+        let reply = self.call(context, op).await?;
+        if end > old_end && !old_end.is_multiple_of(BLOCK_BYTES as u64) {
+            self.notices.forget_pages(ino, old_end, old_end + 1, why).await;
+        }
+        Ok(reply)
     }
     async fn open(&self, context: &mut Context, header: &Header, ino: Ino, flags: u32, kill: bool) -> Result<Told> {
         let truncate = truncates(flags);
@@ -387,9 +435,6 @@ const FORGOTTEN_PER_TURN: usize = 256;
 /// Positions behind "." and ".."; the group's own cookies start above.
 const COOKIE_SELF: u64 = 1;
 const COOKIE_PARENT: u64 = 2;
-
-/// setuid and setgid.
-const PRIVILEGES: u16 = 0o6000;
 
 fn truncates(flags: u32) -> bool {
     flags & libc::O_TRUNC as u32 != 0

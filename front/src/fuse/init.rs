@@ -54,6 +54,10 @@ impl Agreement {
     pub fn has_rings(&self) -> bool {
         self.flags & init_flag::OVER_IO_URING != 0
     }
+    /// True if the kernel forgets what it has of a range before a write past its page cache: it came with this feature.
+    pub fn forgets_before_writes(&self) -> bool {
+        self.flags & init_flag::DIRECT_IO_ALLOW_MMAP != 0
+    }
 }
 
 /// Answers INIT on the connection's first descriptor. `rings`: requests shall come over io_uring; whether the kernel offers

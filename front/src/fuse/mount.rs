@@ -266,6 +266,10 @@ impl Mount {
     pub fn agreed(&self) -> (u32, u64) {
         (self.agreement.minor, self.agreement.flags)
     }
+    /// What both sides agreed on.
+    pub(super) fn agreement(&self) -> &Agreement {
+        &self.agreement
+    }
     /// Of what reading leaves the access times alone.
     pub fn noatime(&self) -> Noatime {
         self.noatime

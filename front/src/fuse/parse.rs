@@ -54,15 +54,26 @@ pub enum Ask {
     /// An entry and a handle.
     Create { op: Op, flags: u32, kill_privileges: bool },
     /// Bytes; `noatime`: the handle was opened so.
-    Read { op: Op, noatime: bool, unkept: bool },
+    Read { op: Op, noatime: bool, unkept: bool, way: Way },
     /// How much was written.
-    Write(Op),
+    Write { op: Op, way: Way },
     /// Where data or a hole begins.
     Seek(Op),
     /// The volume's space.
     StatFs,
     /// Entries from `offset` on, as much as fits `size` bytes.
     ReadDir { ino: Ino, offset: u64, size: usize, plus: bool, noatime: bool },
+}
+
+/// Where the bytes of a read go, or those of a write come from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Way {
+    /// Memory of the client, past the kernel's page cache.
+    Direct,
+    /// The client, with a copy in the page cache.
+    Cached,
+    /// A page that was changed through a mapping, and is written back at some time after that.
+    Back,
 }
 
 /// Smallest buffer for a directory's entries: the largest entry (255 bytes of name, with attributes) fits.
@@ -171,9 +182,11 @@ fn read(mut fields: Fields<'_>, ino: Ino) -> Result<Ask> {
     if length as usize > IO_BYTES_MAX {
         return Err(invalid("a read of more than 1 MiB"));
     }
+    let read_flags = Fields(fields.0).u32()?;
     let flags = opened_with(fields)?;
+    let way = if read_flags & abi::LOCK_OWNER != 0 { Way::Direct } else { Way::Cached };
     let (noatime, unkept) = (has(flags, libc::O_NOATIME), bypasses_cache(flags));
-    Ok(Ask::Read { op: Op::Read { ino, offset, length }, noatime, unkept })
+    Ok(Ask::Read { op: Op::Read { ino, offset, length }, noatime, unkept, way })
 }
 
 /// Behind the size of a read, of a file or a directory: its own flags, the owner of locks, the flags of the handle.
@@ -195,7 +208,15 @@ fn write(mut fields: Fields<'_>, ino: Ino, payload_bytes: usize) -> Result<Ask> 
     }
     let kill_privileges = write_flags & abi::WRITE_KILL_SUIDGID != 0;
     let (at, sync) = (write_at(write_flags, flags, offset), write_sync(write_flags, flags));
-    Ok(Ask::Write(Op::Write { ino, at, sync, kill_privileges }))
+    Ok(Ask::Write { op: Op::Write { ino, at, sync, kill_privileges }, way: write_way(write_flags) })
+}
+
+fn write_way(write_flags: u32) -> Way {
+    match (write_flags & abi::WRITE_CACHE != 0, write_flags & abi::LOCK_OWNER != 0) {
+        (true, _) => Way::Back,
+        (false, true) => Way::Direct,
+        (false, false) => Way::Cached,
+    }
 }
 
 fn has(flags: u32, all: i32) -> bool {

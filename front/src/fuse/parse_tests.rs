@@ -52,7 +52,7 @@ fn a_release_tells_who_opened() {
 fn write_of(write_flags: u32, flags: i32) -> Op {
     let bytes = body(|w| w.u64(0).u64(8192).u32(4096).u32(write_flags).u64(0).u32(flags as u32).u32(0));
     match ask(&header_of(opcode::WRITE), &bytes, 4096, ROOT) {
-        Ok(Ask::Write(op)) => op,
+        Ok(Ask::Write { op, .. }) => op,
         other => panic!("not a write: {other:?}"),
     }
 }
@@ -97,6 +97,16 @@ fn appends_go_to_the_end_unless_parts_may_overtake_each_other() {
 }
 
 #[test]
+fn it_is_told_what_goes_past_the_page_cache() {
+    assert_eq!([0, abi::LOCK_OWNER, abi::WRITE_CACHE].map(write_way), [Way::Cached, Way::Direct, Way::Back]);
+    let read = |flags: u32| match asked(opcode::READ, |w| w.zeros(16).u32(7).u32(flags).zeros(16)) {
+        Ok(Ask::Read { way, .. }) => way,
+        other => panic!("not a read: {other:?}"),
+    };
+    assert_eq!([0, abi::LOCK_OWNER].map(read), [Way::Cached, Way::Direct]);
+}
+
+#[test]
 fn a_payload_has_the_announced_length() {
     let write = |announced: u32, landed| {
         let bytes = body(|w| w.u64(0).u64(0).u32(announced).u32(0).u64(0).u32(0).u32(0));
@@ -107,12 +117,12 @@ fn a_payload_has_the_announced_length() {
     assert!(write((1 << 20) + 1, (1 << 20) + 1).is_err());
     let read = |length: u32| asked(opcode::READ, |w| w.u64(0).u64(5).u32(length).u32(0).u64(0).u32(0).u32(0));
     let op = Op::Read { ino: Ino(NODE), offset: 5, length: 1 << 20 };
-    assert_eq!(read(1 << 20), Ok(Ask::Read { op, noatime: false, unkept: false }));
+    assert_eq!(read(1 << 20), Ok(Ask::Read { op, noatime: false, unkept: false, way: Way::Cached }));
     let with = |flags: i32| asked(opcode::READ, |w| w.zeros(16).u32(7).zeros(12).u32(flags as u32).u32(0));
     let op = || Op::Read { ino: Ino(NODE), offset: 0, length: 7 };
-    assert_eq!(with(libc::O_NOATIME), Ok(Ask::Read { op: op(), noatime: true, unkept: false }));
+    assert_eq!(with(libc::O_NOATIME), Ok(Ask::Read { op: op(), noatime: true, unkept: false, way: Way::Cached }));
     for flags in [libc::O_DIRECT, libc::O_DSYNC] {
-        assert_eq!(with(flags), Ok(Ask::Read { op: op(), noatime: false, unkept: true }));
+        assert_eq!(with(flags), Ok(Ask::Read { op: op(), noatime: false, unkept: true, way: Way::Cached }));
     }
     assert!(read((1 << 20) + 1).is_err());
 }

@@ -5,9 +5,20 @@ use base::limits::{BLOCK_BYTES, NAME_BYTES_MAX, NAMED_INODE_BYTES};
 use base::{Attr, DirEntry, Error, FileKind, Ino, StatFs};
 use runtime::seeded::{Bug, active};
 
-/// How long the kernel may keep names (absent ones too) and attributes without asking. Whoever serves a volume mounts it
+/// How long the kernel may keep names (absent ones too) and most attributes without asking. Whoever serves a volume mounts it
 /// once, so nothing changes but through this session (rule R2): an hour only bounds how long it keeps what it no longer uses.
 const VALID_SECONDS: u64 = 3600;
+
+/// How long the kernel may keep an inode's attributes. Those of a program that runs as its owner it asks for each time: a
+/// write that clears setuid and setgid here leaves them set in what the kernel has in mind, and it executes by that
+/// (decision 0031).
+fn attr_valid_seconds(attr: &Attr) -> u64 {
+    let is_privileged = attr.inode.kind == FileKind::File && attr.inode.mode & PRIVILEGES != 0;
+    if is_privileged && !active(Bug::PrivilegesKeptInMind) { 0 } else { VALID_SECONDS }
+}
+
+/// setuid and setgid.
+pub const PRIVILEGES: u16 = 0o6000;
 
 /// The largest answer of fixed size: header, entry and handle (CREATE).
 const SMALL_BYTES_MAX: usize = abi::OUT_HEADER_BYTES + abi::ENTRY_OUT_BYTES + 16;
@@ -64,7 +75,7 @@ impl Head {
     /// Attributes.
     pub fn attr(unique: u64, attr: &Attr) -> Head {
         Head::build(unique, 0, 0, |writer| {
-            writer.u64(VALID_SECONDS).u64(0);
+            writer.u64(attr_valid_seconds(attr)).u64(0);
             put_attr(writer, attr);
         })
     }
@@ -128,7 +139,7 @@ fn nodeid_of(ino: Ino, root: Ino) -> u64 {
 
 fn put_entry(writer: &mut Writer<'_>, attr: &Attr, root: Ino) {
     writer.u64(nodeid_of(attr.ino, root)).u64(u64::from(attr.inode.generation));
-    writer.u64(VALID_SECONDS).u64(VALID_SECONDS).u64(0);
+    writer.u64(VALID_SECONDS).u64(attr_valid_seconds(attr)).u64(0);
     put_attr(writer, attr);
 }
 

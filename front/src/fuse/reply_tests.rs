@@ -9,7 +9,7 @@ const ROOT: Ino = Ino(1 << 20);
 fn inode(kind: FileKind) -> Inode {
     Inode {
         kind,
-        mode: 0o4755,
+        mode: 0o755,
         uid: 1,
         gid: 2,
         links: 3,
@@ -45,7 +45,7 @@ fn check_attr(fields: &mut Fields<'_>) {
     assert_eq!((fields.u64(), fields.u64(), fields.u64()), (Ok(9 << 20 | 1), Ok(4097), Ok(16)));
     assert_eq!((fields.u64(), fields.u64(), fields.u64()), (Ok(-1i64 as u64), Ok(1), Ok(0)));
     assert_eq!((fields.u32(), fields.u32(), fields.u32()), (Ok(999_999_999), Ok(7), Ok(3)));
-    assert_eq!((fields.u32(), fields.u32()), (Ok(0o104_755), Ok(3)));
+    assert_eq!((fields.u32(), fields.u32()), (Ok(0o100_755), Ok(3)));
     assert_eq!((fields.u32(), fields.u32(), fields.u32()), (Ok(1), Ok(2), Ok(4)));
     assert_eq!((fields.u32(), fields.u32()), (Ok(4096), Ok(0)));
 }
@@ -102,6 +102,31 @@ fn opens_bypass_the_cache_where_the_flags_say_so() {
         fields.bytes(abi::ENTRY_OUT_BYTES).expect("the entry");
         assert_eq!((fields.u64(), fields.u32(), fields.u32()), (Ok(flags as u64), Ok(expected), Ok(0)));
     }
+}
+
+#[test]
+fn attributes_of_what_runs_as_its_owner_are_asked_for_each_time() {
+    let valid = |kind, mode| {
+        let attr = Attr { inode: Inode { mode, ..inode(kind) }, ..attr() };
+        let (entry, alone) = (Head::entry(42, &attr, ROOT), Head::attr(42, &attr));
+        let mut fields = opened(&entry, 0, 0);
+        fields.bytes(16).expect("ids");
+        assert_eq!(fields.u64(), Ok(VALID_SECONDS), "the name stays");
+        let of_entry = fields.u64();
+        assert_eq!(of_entry, opened(&alone, 0, 0).u64());
+        of_entry.expect("attributes")
+    };
+    assert_eq!([0o755, 0o1777].map(|mode| valid(FileKind::File, mode)), [VALID_SECONDS; 2]);
+    assert_eq!([0o4755, 0o2755, 0o6777].map(|mode| valid(FileKind::File, mode)), [0; 3]);
+    assert_eq!(valid(FileKind::Directory, 0o2755), VALID_SECONDS);
+}
+
+#[cfg(feature = "seeded-bugs")]
+#[test]
+fn attributes_that_the_kernel_keeps_are_noticed() {
+    let bug = runtime::seeded::Bug::PrivilegesKeptInMind;
+    let test = attributes_of_what_runs_as_its_owner_are_asked_for_each_time;
+    assert!(runtime::seeded::fails(test, bug), "{bug:?} went unnoticed");
 }
 
 #[cfg(feature = "seeded-bugs")]

@@ -96,6 +96,10 @@ impl Rings {
         let queue = |cpu| (0..depth).map(|_| memory(runtime, cpu)).collect::<Result<Vec<_>>>();
         Ok(Rings { queues: (0..count).map(queue).collect::<Result<_>>()?, taken })
     }
+    /// Entries of each queue.
+    pub fn depth(&self) -> usize {
+        self.queues.first().map_or(0, Vec::len)
+    }
     /// The entries for a connection, each with the core that serves its queue; and what they count as.
     pub fn into_entries(self, runtime: &Runtime, devices: &[Arc<File>]) -> (Vec<(usize, RingEntry)>, Taken) {
         let of_queue = |(cpu, memory): (usize, Vec<(Buf, Buf)>)| {

@@ -10,6 +10,8 @@ use super::channel::{Back, Landing, Message, Received};
 use super::gate::{Gate, Opener};
 use super::handle::Handler;
 use super::mount::{Mount, Unmounted};
+use super::notices::Notices;
+use super::recent::Recent;
 use super::reply::Head;
 use super::rings::{Taken, Transport};
 use super::rows::Rows;
@@ -101,7 +103,11 @@ pub fn serve<T: Target>(runtime: &Runtime, mut mount: Mount, target: Arc<T>, ide
     let devices = (0..count).map(|_| mount.clone_device().map(Arc::new)).collect::<Result<Vec<Arc<File>>>>()?;
     let landings = (0..count).map(|core| Landing::new(runtime, core)).collect::<Result<Vec<Landing>>>()?;
     let noatime = mount.noatime();
-    let (entries, taken) = mount.take_rings().map(|rings| rings.into_entries(runtime, &devices)).unzip();
+    let rings = mount.take_rings();
+    let requests = rings.as_ref().map_or(TASKS_PER_CORE, |rings| rings.depth().min(TASKS_PER_CORE));
+    let recent = Recent::new(!mount.agreement().forgets_before_writes(), runtime.clock.now_ns());
+    let notices = Arc::new(Notices::new(runtime, devices[0].clone(), requests, recent));
+    let (entries, taken) = rings.map(|rings| rings.into_entries(runtime, &devices)).unzip();
     let entries: Vec<(usize, RingEntry)> = entries.unwrap_or_default();
     let gate = Arc::new(Gate::new(count));
     let shared = Arc::new(Shared {
@@ -117,8 +123,8 @@ pub fn serve<T: Target>(runtime: &Runtime, mut mount: Mount, target: Arc<T>, ide
     let mut cores = Vec::with_capacity(count);
     for (number, (device, landing)) in devices.into_iter().zip(landings).enumerate() {
         let rows = Rows::of(&runtime.ledger);
-        let (world, target, gate) = (runtime.clone(), target.clone(), gate.clone());
-        let handler = Handler { runtime: world, target, identity, noatime, core: number, gate, rows };
+        let (world, target, gate, notices) = (runtime.clone(), target.clone(), gate.clone(), notices.clone());
+        let handler = Handler { runtime: world, target, identity, noatime, core: number, gate, rows, notices };
         let core = Arc::new(Core {
             handler,
             device,

@@ -203,6 +203,7 @@ impl Rig {
             noatime: false,
             unkept: false,
             keeps: false,
+            written_back: false,
             deadline_ns: u64::MAX,
             class: Class::Foreground,
             trace: 0,

@@ -1,5 +1,7 @@
 //! System calls that the standard library does not have.
 
+#![allow(dead_code)] // Each test program uses its own part.
+
 use std::ffi::{CStr, CString};
 use std::fs::{DirEntry, File};
 use std::io::{Error, Result};

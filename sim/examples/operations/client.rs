@@ -108,6 +108,7 @@ impl Client {
             noatime: false,
             unkept: false,
             keeps: true,
+            written_back: false,
             deadline_ns: u64::MAX,
             class: Class::Foreground,
             trace: unique,
@@ -131,7 +132,7 @@ impl Client {
                 return (self.runtime.ledger.row("forget"), Told::Done);
             }
             Ask::Create { op, flags, .. } => (op, flags),
-            Ask::Read { op, .. } | Ask::Write(op) | Ask::Entry(op) | Ask::Attr(op) | Ask::Done(op) => (op, 0),
+            Ask::Read { op, .. } | Ask::Write { op, .. } | Ask::Entry(op) | Ask::Attr(op) | Ask::Done(op) => (op, 0),
             other => panic!("not one of these operations: {other:?}"),
         };
         let row = self.runtime.ledger.row(op.name());
