@@ -97,3 +97,23 @@ fn bytes_stored_behind_the_end_are_zeros_when_the_file_grows() {
     daemon.terminate();
     home.check();
 }
+
+/// A limit: whoever answers a write does not know where the file ended before, and a plain write to that page has it locked.
+#[test]
+fn a_write_behind_the_end_makes_content_of_what_a_mapping_stored_there() {
+    const BEHIND: [(&str, Growth); 3] = [
+        ("O_DIRECT", |path| write(path, libc::O_DIRECT, 4 * PAGE, PAGE)),
+        ("write behind", |path| write(path, 0, 4 * PAGE + 10, 10)),
+        ("write within the page", |path| write(path, 0, 200, 50)),
+    ];
+    let home = Home::new("written-behind");
+    let daemon = home.up();
+    let path = home.mount.join("file");
+    for (what, growth) in BEHIND {
+        let seen = |written_back| grown(&path, growth, written_back).map(|bytes| bytes.iter().all(|&byte| byte == 0));
+        assert_eq!(seen(true), [true; 2], "{what}: what was written back before is zeros");
+        assert_eq!(seen(false), [false; 2], "{what}: if this is zeros now, the limit in SPECIFICATION has gone");
+    }
+    daemon.terminate();
+    home.check();
+}

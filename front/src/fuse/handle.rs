@@ -6,11 +6,12 @@ use super::gate::{Gate, REFUSED};
 use super::mount::Noatime;
 use super::notices::{Notices, Why};
 use super::parse::{self, Ask, Header, Way};
+use super::recent::Passed;
 use super::reply::{self, Entries, Head, PRIVILEGES};
 use super::rows::Rows;
 use super::serve::{Identity, Target};
 use base::limits::BLOCK_BYTES;
-use base::{Attr, DirEntry, Ino, Kind, Op, Reply, RequestId, Result, SetAttr};
+use base::{At, Attr, DirEntry, Ino, Kind, Op, Reply, RequestId, Result, SetAttr};
 use layer::{Answer, Call, Class, Context};
 use runtime::ledger::OpRow;
 use runtime::seeded::{Bug, active};
@@ -232,9 +233,10 @@ impl<T: Target> Handler<T> {
         })
     }
     async fn read(&self, context: &Context, unique: u64, op: Op, way: Way, room: Option<Buf>) -> Result<Told> {
-        if let (Way::Cached, Op::Read { ino, .. }) = (way, &op) {
+        if let (Way::Cached, &Op::Read { ino, offset, length }) = (way, &op) {
             // Before it is read: who writes past the cache afterwards has to know of it.
-            self.notices.recent.read(*ino);
+            let end = offset.saturating_add(u64::from(length));
+            self.notices.recent.read(self.core, Passed { ino, first: offset, end, unique });
         }
         let Answer { reply, data, .. } = self.target.call(context, Call { op, data: room }).await?;
         match (reply, data) {
@@ -255,14 +257,19 @@ impl<T: Target> Handler<T> {
         payload: Option<Result<Buf>>,
     ) -> Result<Told> {
         let Some(data) = payload.transpose()? else { return Ok(Told::Head(Head::wrote(unique, 0))) };
-        let Op::Write { ino, .. } = op else { unreachable!("what a write asks") };
+        let Op::Write { ino, at, .. } = op else { unreachable!("what a write asks") };
         if way != Way::Direct {
-            self.notices.recent.cached(ino);
+            let (first, end) = match at {
+                At::Offset(offset) => (offset, offset.saturating_add(data.len() as u64)),
+                At::End => (0, u64::MAX),
+            };
+            self.notices.recent.cached(self.core, Passed { ino, first, end, unique });
         }
         match self.target.call(context, Call { op, data: Some(data) }).await?.reply {
             Reply::Wrote { offset, length } => {
                 if way == Way::Direct && !active(Bug::PagesKept) {
-                    self.notices.written_past(ino, offset, length).await;
+                    let end = offset + u64::from(length);
+                    self.notices.written_past(Passed { ino, first: offset, end, unique }).await;
                 }
                 Ok(Told::Head(Head::wrote(unique, length)))
             }

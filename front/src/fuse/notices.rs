@@ -8,7 +8,7 @@
 //! Absent by design: what the kernel has, file by file. `Recent` tells whose pages it can't have, which is enough.
 
 use super::abi::{self, Writer};
-use super::recent::Recent;
+use super::recent::{Passed, Recent};
 use base::Ino;
 use runtime::{Clock, Event, Runtime, Tasks};
 use std::collections::VecDeque;
@@ -26,9 +26,9 @@ const TELLERS_MAX: usize = 8;
 const SEPARATE_MAX: usize = 64;
 /// The longest wait for the kernel. It waits for nobody but this daemon, whose reads end or fail before that.
 const WAIT_NS: u64 = 30_000_000_000;
-/// The longest wait while so many wait that what the kernel needs may not be able to come: longer than any notice takes on a
+/// The longest wait while so many wait that what the kernel needs may not be able to come: longer than most notices take on a
 /// machine that is busy with other things.
-const CROWDED_WAIT_NS: u64 = 1_000_000_000;
+const CROWDED_WAIT_NS: u64 = 100_000_000;
 /// The longest wait for pages of a file that is being truncated: what the kernel writes back of them, it sends only after
 /// the answer. It has cleared their bytes behind the end before.
 const HELD_WAIT_NS: u64 = 20_000_000;
@@ -86,10 +86,17 @@ impl Notices {
             room: requests / 2,
         }
     }
-    /// After a write past the page cache, and before its answer: the kernel forgets what it may have of the range.
-    pub async fn written_past(&self, ino: Ino, offset: u64, length: u32) {
-        if self.recent.may_have_pages(ino, || self.clock.now_ns()) {
-            self.forget_pages(ino, offset, offset + u64::from(length), Why::Stale).await;
+    /// After a write past the page cache, and before its answer: the kernel forgets what it may have of the range. If nothing
+    /// of it has overtaken the write, that is only for safety, and nobody waits: the kernel might need the entry of who does.
+    pub async fn written_past(&self, written: Passed) {
+        let Passed { ino, first, end, unique } = written;
+        if !self.recent.may_have_pages(ino, || self.clock.now_ns()) {
+            return;
+        }
+        if self.recent.may_overtake(ino, first..end, unique) {
+            self.forget_pages(ino, first, end, Why::Stale).await;
+        } else {
+            self.push(ino, first, end);
         }
     }
     /// Has the kernel forget a file's pages from the byte `first` up to `end`, and waits for it.

@@ -1,18 +1,29 @@
 //! Whose pages the kernel may have: files that were read or written through its page cache.
 //!
-//! Promise: a file of which something went through the page cache within the last minute is among them. Others may be:
+//! Promises: a file of which something went through the page cache within the last minute is among them. Others may be:
 //! files share bits, and being wrong that way costs a notice.
 //! Before a write past the page cache, the kernel forgets the pages of its range by itself. What it has of them afterwards
 //! came beside that write: hence a minute, which is more than a request ever waits in the kernel.
+//! And of what went through the page cache last it is known which bytes those were, and when the kernel asked: what it asked
+//! for well before a write past the cache was locked when that began, and is forgotten since.
 
 use base::Ino;
+use std::ops::Range;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard};
 
 /// Bits of a set; a power of two. The sets of a mount take 24 KiB.
 const BITS: usize = 1 << 16;
 
 /// How long files are kept in mind at least.
 const KEPT_NS: u64 = 60_000_000_000;
+
+/// Requests through the page cache that each core keeps in mind.
+const LAST_COUNT: usize = 256;
+
+/// The kernel forgets pages before it numbers a write past them. Numbers are given by steps of two, so this many requests of
+/// others may come between the two, which takes as many microseconds at least.
+const UNSURE: u64 = 2 * 64;
 
 /// Sets of files, by bits.
 pub struct Recent {
@@ -24,6 +35,37 @@ pub struct Recent {
     forever: bool,
     /// Files that were read through the page cache since the mount began: their pages may be mapped.
     read: Set,
+    /// What went through the page cache last, by core.
+    last: Box<[Mutex<Last>]>,
+}
+
+/// Bytes that went through the page cache, and the number of their request.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Passed {
+    pub ino: Ino,
+    pub first: u64,
+    pub end: u64,
+    pub unique: u64,
+}
+
+/// The youngest lies before `next`.
+struct Last {
+    passed: Box<[Passed; LAST_COUNT]>,
+    next: usize,
+}
+
+impl Last {
+    fn new() -> Last {
+        Last { passed: Box::new([Passed { ino: Ino(0), first: 0, end: 0, unique: 0 }; LAST_COUNT]), next: 0 }
+    }
+    /// True if some of the bytes may have passed after the request `unique` began; also if it is too long ago to know.
+    fn may_overtake(&self, ino: Ino, bytes: &Range<u64>, unique: u64) -> bool {
+        let is_late = |passed: &Passed| passed.unique + UNSURE > unique;
+        is_late(&self.passed[self.next])
+            || self.passed.iter().any(|passed| {
+                passed.ino == ino && passed.first < bytes.end && bytes.start < passed.end && is_late(passed)
+            })
+    }
 }
 
 struct Set(Box<[AtomicU64]>);
@@ -55,23 +97,35 @@ impl Set {
 
 impl Recent {
     /// No file yet. `forever`: files stay.
-    pub fn new(forever: bool, now_ns: u64) -> Recent {
+    pub fn new(cores: usize, forever: bool, now_ns: u64) -> Recent {
         Recent {
             periods: [Set::new(), Set::new()],
             current: AtomicUsize::new(0),
             begun_ns: AtomicU64::new(now_ns),
             forever,
             read: Set::new(),
+            last: (0..cores).map(|_| Mutex::new(Last::new())).collect(),
         }
     }
-    /// Something of the file is about to go through the page cache.
-    pub fn cached(&self, ino: Ino) {
-        self.periods[self.current.load(Ordering::Acquire)].add(ino);
+    fn last(&self, core: usize) -> MutexGuard<'_, Last> {
+        self.last[core].lock().expect("no panic while held")
+    }
+    /// Something of a file is about to go through the page cache, on a core.
+    pub fn cached(&self, core: usize, passed: Passed) {
+        self.periods[self.current.load(Ordering::Acquire)].add(passed.ino);
+        let mut last = self.last(core);
+        let next = last.next;
+        last.passed[next] = passed;
+        last.next = (next + 1) % LAST_COUNT;
     }
     /// The file is about to be read through the page cache.
-    pub fn read(&self, ino: Ino) {
-        self.cached(ino);
-        self.read.add(ino);
+    pub fn read(&self, core: usize, passed: Passed) {
+        self.cached(core, passed);
+        self.read.add(passed.ino);
+    }
+    /// False if nothing of these bytes went through the page cache since the write `unique` began to go past it.
+    pub fn may_overtake(&self, ino: Ino, bytes: Range<u64>, unique: u64) -> bool {
+        self.forever || (0..self.last.len()).any(|core| self.last(core).may_overtake(ino, &bytes, unique))
     }
     /// False if no page of the file can be mapped.
     pub fn may_be_mapped(&self, ino: Ino) -> bool {
@@ -104,17 +158,36 @@ impl Recent {
 mod tests {
     use super::*;
 
+    fn passed(ino: Ino, unique: u64) -> Passed {
+        Passed { ino, first: 4096, end: 8192, unique }
+    }
+
+    #[test]
+    fn what_passed_beside_a_write_is_known() {
+        let recent = Recent::new(2, false, 0);
+        let (file, begun) = (Ino(5 << 20), 10_000);
+        let may = |bytes| recent.may_overtake(file, bytes, begun);
+        recent.cached(0, passed(file, begun - UNSURE));
+        recent.read(1, passed(Ino(6 << 20), begun + 2));
+        assert!(!may(0..1 << 20), "long before it, and another file");
+        recent.read(1, passed(file, begun + 2 - UNSURE));
+        assert!(may(0..4097) && may(8191..8192) && !may(0..4096) && !may(8192..9000));
+        assert!(!recent.may_overtake(file, 4096..8192, begun + 2), "before a later one");
+        (0..LAST_COUNT as u64).for_each(|number| recent.cached(0, passed(Ino(7 << 20), begun + 2 * number)));
+        assert!(may(0..4096), "nobody knows what passed before these");
+    }
+
     #[test]
     fn files_are_kept_in_mind_for_a_minute_at_least_and_not_for_ever() {
-        let recent = Recent::new(false, 0);
+        let recent = Recent::new(1, false, 0);
         let (file, other) = (Ino(5 << 20), Ino(6 << 20));
         assert!(!recent.may_have_pages(file, || unreachable!("costs no look at the clock")));
-        recent.cached(file);
+        recent.cached(0, passed(file, 2));
         assert!(!recent.may_have_pages(other, || 0));
         assert!(recent.may_have_pages(file, || KEPT_NS - 1));
-        recent.cached(other);
+        recent.cached(0, passed(other, 2));
         assert!(recent.may_have_pages(file, || KEPT_NS), "the period is over with this");
-        recent.cached(other);
+        recent.cached(0, passed(other, 2));
         assert!(recent.may_have_pages(file, || 2 * KEPT_NS - 1));
         assert!(recent.may_have_pages(file, || 2 * KEPT_NS));
         assert!(!recent.may_have_pages(file, || 2 * KEPT_NS));
@@ -124,9 +197,9 @@ mod tests {
 
     #[test]
     fn nothing_is_forgotten_where_the_kernel_forgets_nothing() {
-        let recent = Recent::new(true, 0);
-        recent.read(Ino(7));
+        let recent = Recent::new(1, true, 0);
+        recent.read(0, passed(Ino(7), 2));
         assert!((1..9).all(|minute| recent.may_have_pages(Ino(7), || minute * KEPT_NS)));
-        assert!(recent.may_be_mapped(Ino(7)));
+        assert!(recent.may_be_mapped(Ino(7)) && recent.may_overtake(Ino(7), 0..1, u64::MAX));
     }
 }

@@ -105,7 +105,7 @@ pub fn serve<T: Target>(runtime: &Runtime, mut mount: Mount, target: Arc<T>, ide
     let noatime = mount.noatime();
     let rings = mount.take_rings();
     let requests = rings.as_ref().map_or(TASKS_PER_CORE, |rings| rings.depth().min(TASKS_PER_CORE));
-    let recent = Recent::new(!mount.agreement().forgets_before_writes(), runtime.clock.now_ns());
+    let recent = Recent::new(count, !mount.agreement().forgets_before_writes(), runtime.clock.now_ns());
     let notices = Arc::new(Notices::new(runtime, devices[0].clone(), requests, recent));
     let (entries, taken) = rings.map(|rings| rings.into_entries(runtime, &devices)).unzip();
     let entries: Vec<(usize, RingEntry)> = entries.unwrap_or_default();
