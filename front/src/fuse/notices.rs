@@ -1,4 +1,4 @@
-//! What the kernel is told without having asked: that it shall forget pages which it has of a file (decision 0031).
+//! What the kernel is told without having asked: that it shall forget pages which it has of a file (decision 0042).
 //!
 //! Promises: it is told from the pool, on no queue and under no lock (rule R2), and by a bounded number of threads, so that
 //! the pool's other jobs go on while it takes its time; whoever waits until it has forgotten waits for a bounded time.

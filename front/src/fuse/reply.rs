@@ -11,7 +11,7 @@ const VALID_SECONDS: u64 = 3600;
 
 /// How long the kernel may keep an inode's attributes. Those of a program that runs as its owner it asks for each time: a
 /// write that clears setuid and setgid here leaves them set in what the kernel has in mind, and it executes by that
-/// (decision 0031).
+/// (decision 0042).
 fn attr_valid_seconds(attr: &Attr) -> u64 {
     let is_privileged = attr.inode.kind == FileKind::File && attr.inode.mode & PRIVILEGES != 0;
     if is_privileged && !active(Bug::PrivilegesKeptInMind) { 0 } else { VALID_SECONDS }
