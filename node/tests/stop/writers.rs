@@ -5,7 +5,7 @@ use std::io::{Read, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
@@ -111,29 +111,32 @@ impl How {
     }
 }
 
+/// A process that does not outlive who talks to it.
+struct Ended(Child);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        drop(self.0.kill());
+        drop(self.0.wait());
+    }
+}
+
 /// A process, since a page that can't be had any more ends it. It says each number that msync has acknowledged.
 fn mapped(path: &Path) -> Box<dyn FnMut(u64) -> std::io::Result<()> + Send> {
     let mut child = Command::new(std::env::current_exe().expect("we run"));
     child.args(["--exact", "a_writer_through_a_mapping", "--nocapture"]).env(MAPPED, path);
-    let mut child = child.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("it starts");
-    let mut said = child.stdout.take().expect("piped");
+    let mut child = Ended(child.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("it starts"));
+    let mut said = child.0.stdout.take().expect("piped");
     let mut byte = [0];
     // What the test's frame says comes first.
     while byte[0] != b'!' {
         said.read_exact(&mut byte).expect("it begins");
     }
-    let mut asks = child.stdin.take().expect("piped");
-    let mut next = move || {
+    let mut asks = child.0.stdin.take().expect("piped");
+    Box::new(move |_| {
+        let _child = &child;
         asks.write_all(b".")?;
         said.read_exact(&mut [0])
-    };
-    Box::new(move |_| {
-        let done = next();
-        if done.is_err() {
-            drop(child.kill());
-            child.wait()?;
-        }
-        done
     })
 }
 
