@@ -8,6 +8,13 @@ pub const BLOCKS_PER_LEAF: usize = 64;
 pub const GROUP_BITS: u32 = 20;
 /// Groups that `format` creates, so that cross-group code runs from day one (rule M1).
 pub const GROUPS_DEFAULT: u32 = 64;
+/// Groups of a brick at most: each takes memory of its own.
+pub const GROUPS_MAX: u32 = 4096;
+/// Segments of a brick at most: 64 TiB in segments of the usual size, and a table of 100 MB in memory.
+pub const SEGMENTS_MAX: u32 = 1 << 20;
+/// Whatever is counted up one by one - batches, records, cookies, epochs - stays below this for longer than machines last, and
+/// can be added to without a thought.
+pub const NUMBER_MAX: u64 = 1 << 62;
 /// Longest name in a directory, as in POSIX on Linux.
 pub const NAME_BYTES_MAX: usize = 255;
 /// What an inode with a name of middling length takes: as many more inodes are told to be free as there is room for.

@@ -3,7 +3,7 @@
 
 use crate::state::State;
 use crate::{Group, Groups};
-use base::{GroupId, Ino, LeafKey, Name, Result, VolumeId};
+use base::{Error, GroupId, Ino, Kind, LeafKey, Name, Result, VolumeId};
 use names::{Entry, Need};
 use runtime::seeded::{Bug, active};
 use runtime::tasks::run_blocking;
@@ -61,9 +61,9 @@ impl Wanted {
             Wanted::Leaf(key) => keys::leaf(volume, *key),
         }
     }
-    fn decode(&self, value: Option<Vec<u8>>) -> Result<Found> {
+    fn decode(&self, value: Option<Vec<u8>>, groups: usize) -> Result<Found> {
         let value = value.as_deref();
-        Ok(match self {
+        let found = match self {
             Wanted::Inode(_) => Found::Inode(value.map(values::decode_inode).transpose()?),
             Wanted::Entry(..) => {
                 let entry = value.map(values::decode_entry).transpose()?;
@@ -78,7 +78,24 @@ impl Wanted {
                     if active(Bug::BadRowReadAsNone) { leaf.unwrap_or_default() } else { leaf? }.unwrap_or_default(),
                 )
             }
-        })
+        };
+        let named = match &found {
+            Found::Entry(entry) => entry.as_ref().map(|entry| entry.ino),
+            Found::Inode(inode) => inode.as_ref().map(|inode| inode.parent),
+            _ => None,
+        };
+        Wanted::refuse_group(named, groups)?;
+        Ok(found)
+    }
+    /// Whoever goes on with what a row names finds its group by number.
+    fn refuse_group(named: Option<Ino>, groups: usize) -> Result<()> {
+        match named.filter(|ino| ino.group().0 as usize >= groups) {
+            None => Ok(()),
+            Some(ino) => {
+                let error = Error::new(Kind::Corrupt, "a row of the index names a group that the brick does not have");
+                Err(error.with(format!("inode {ino}; stop the brick, then `sinter check --repair`")))
+            }
+        }
     }
     /// What is wanted next, of the same group: who asks for a name wants to know the inode behind it.
     fn next(&self, found: &Found) -> Option<Wanted> {
@@ -87,8 +104,8 @@ impl Wanted {
             _ => None,
         }
     }
-    fn read(&self, index: &dyn Index, volume: VolumeId) -> Result<Found> {
-        self.decode(index.get(&self.key(volume))?)
+    fn read(&self, index: &dyn Index, volume: VolumeId, groups: usize) -> Result<Found> {
+        self.decode(index.get(&self.key(volume))?, groups)
     }
     fn learn(&self, state: &mut State, volume: VolumeId, found: Found) {
         match (self, found) {
@@ -116,8 +133,13 @@ pub fn wanted(need: Need) -> Option<Wanted> {
 }
 
 /// Reads one thing, blocking, into a state that nobody else changes: for replay.
-pub fn load_blocking(index: &dyn Index, state: &mut State, volume: VolumeId, wanted: &Wanted) -> Result<()> {
-    let found = wanted.read(index, volume)?;
+pub fn load_blocking(
+    (index, groups): (&dyn Index, usize),
+    state: &mut State,
+    volume: VolumeId,
+    wanted: &Wanted,
+) -> Result<()> {
+    let found = wanted.read(index, volume, groups)?;
     wanted.learn(state, volume, found);
     Ok(())
 }
@@ -146,7 +168,7 @@ impl Groups {
             loop {
                 let merges = state.lock().merges;
                 let Peeked::Known(value) = self.store().index.peek(&one.key(volume))? else { return Ok(number) };
-                let found = one.decode(value)?;
+                let found = one.decode(value, self.states().len())?;
                 let mut state = state.lock();
                 if state.merges == merges {
                     one.learn(&mut state, volume, found);
@@ -160,11 +182,11 @@ impl Groups {
     /// Reads rows in the pool, with what a name leads to. Returns those that have to be read again.
     async fn fetch_rows(&self, volume: VolumeId, wanted: Vec<Wanted>) -> Result<Vec<Wanted>> {
         let merges: Vec<_> = wanted.iter().map(|one| self.state(one.group()).state.lock().merges).collect();
-        let index = self.store().index.clone();
+        let (index, groups) = (self.store().index.clone(), self.states().len());
         let read = move || {
             let read = |one: Wanted| {
-                let found = one.read(&*index, volume)?;
-                let next = one.next(&found).map(|next| next.read(&*index, volume).map(|found| (next, found)));
+                let found = one.read(&*index, volume, groups)?;
+                let next = one.next(&found).map(|next| next.read(&*index, volume, groups).map(|found| (next, found)));
                 Ok((one, found, next.transpose()?))
             };
             wanted.into_iter().map(read).collect::<Result<Vec<_>>>()

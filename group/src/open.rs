@@ -81,7 +81,7 @@ fn apply(groups: &[Group], index: &dyn Index, epoch: u32, records: Vec<Replayed>
             if let Some(ino) = rests_on(edit)
                 && matches!(state.inode(record.volume, ino), Seen::Missing)
             {
-                load_blocking(index, &mut state, record.volume, &Wanted::Inode(ino))?;
+                load_blocking((index, groups.len()), &mut state, record.volume, &Wanted::Inode(ino))?;
             }
             if matches!(edit, Edit::VolumeDrop { .. }) && record.group == GroupId(0) {
                 load_volumes(index, &mut state)?;
@@ -107,7 +107,7 @@ fn apply_moves(groups: &[Group], index: &dyn Index, moves: &Moves, runs: &[Run])
     for (moved, place) in moves.blocks.iter().zip(places) {
         if matches!(state.block(moves.volume, moved.ino, moved.block), Block::Missing) {
             let wanted = Wanted::Leaf(base::LeafKey::of(moved.ino, moved.block).0);
-            load_blocking(index, &mut state, moves.volume, &wanted)?;
+            load_blocking((index, groups.len()), &mut state, moves.volume, &wanted)?;
         }
         if state.is_at(moves.volume, moved, None) == Some(true) || active(Bug::MoveUnconditional) {
             state.move_block(moves.volume, moved, place);
@@ -216,7 +216,7 @@ impl Groups {
 
     /// Intents and followed marks, from the index and the overlay.
     async fn standing_intents(&self) -> Result<(BTreeMap<IntentId, Intent>, BTreeSet<(GroupId, IntentId)>)> {
-        let index = self.store().index.clone();
+        let (index, bounds) = (self.store().index.clone(), self.store().bounds());
         let count = self.states().len() as u32;
         let read = move || -> Result<_> {
             let (mut intents, mut marks) = (BTreeMap::new(), BTreeSet::new());
@@ -224,6 +224,7 @@ impl Groups {
                 let (from, to) = keys::intents(group);
                 for (_, value) in index.scan(&from, &to, usize::MAX)? {
                     let intent = values::decode_intent(&value)?;
+                    bounds.intent(&intent)?;
                     intents.insert(intent.id, intent);
                 }
                 let (from, to) = keys::followed_all(group);

@@ -7,8 +7,8 @@ use crate::format::superblock::{Features, ON_DEVICE, REVISION_2, State, Superblo
 use crate::host::room_for_segments;
 use crate::superblock_file;
 use base::limits::{
-    BRICK_BYTES_MIN, GROUPS_DEFAULT, INDEX_BYTES_MIN, INDEX_PARTS, SEGMENT_BYTES_DEFAULT, SEGMENT_BYTES_MAX,
-    SEGMENT_BYTES_MIN,
+    BRICK_BYTES_MIN, GROUPS_DEFAULT, GROUPS_MAX, INDEX_BYTES_MIN, INDEX_PARTS, SEGMENT_BYTES_DEFAULT,
+    SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN, SEGMENTS_MAX,
 };
 use base::{Error, Kind, Result};
 use runtime::Runtime;
@@ -50,6 +50,8 @@ pub enum Found {
     /// A brick.
     Brick(Box<Superblock>),
 }
+
+const SEGMENTS_COUNT_MAX: u64 = SEGMENTS_MAX as u64;
 
 /// Files that may be in a directory that has not been formatted: the lock, and what a mounted file system brings.
 const INNOCENT: [&str; 2] = ["lock", "lost+found"];
@@ -142,7 +144,7 @@ fn segments_of(runtime: &Runtime, options: &FormatOptions, device: Option<&Devic
     if !(SEGMENT_BYTES_MIN..=SEGMENT_BYTES_MAX).contains(&segment_bytes) || !segment_bytes.is_power_of_two() {
         return Err(Error::new(Kind::Invalid, "a segment is a power of two between 1 MiB and 256 MiB"));
     }
-    if groups == 0 || groups > 4096 {
+    if groups == 0 || groups > GROUPS_MAX {
         return Err(Error::new(Kind::Invalid, "a brick has 1 to 4096 groups"));
     }
     let free_bytes = runtime.disk.free_bytes()?;
@@ -162,7 +164,18 @@ fn segments_of(runtime: &Runtime, options: &FormatOptions, device: Option<&Devic
     if device.is_some() {
         refuse_little_for_index(free_bytes, size_bytes)?;
     }
-    u32::try_from(size_bytes / segment_bytes).map_err(|_| Error::new(Kind::Invalid, "too many segments"))
+    segments_in(size_bytes, segment_bytes)
+}
+
+/// How many segments so many bytes are. Errors: `Invalid` for more than a brick can have.
+pub(crate) fn segments_in(size_bytes: u64, segment_bytes: u64) -> Result<u32> {
+    match size_bytes / segment_bytes {
+        segments @ 0..=SEGMENTS_COUNT_MAX => Ok(segments as u32),
+        segments => {
+            let error = Error::new(Kind::Invalid, "a brick can't be that large: give a smaller size, and make several");
+            Err(error.with(format!("{segments} segments of at most {SEGMENTS_MAX}")))
+        }
+    }
 }
 
 /// The index of a brick on a device has a file system of its own kind: what segments leave it elsewhere must be there.

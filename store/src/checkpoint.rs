@@ -225,7 +225,7 @@ pub fn write(store: &Store, replay: ReplayRow, parts: Vec<GroupPart>, limits: Fr
         work.free(store, *group, purges)?;
         work.put_purges(*group, purges);
     }
-    work.finish_leaves(store);
+    work.finish_leaves(store)?;
     let Work { mut edits, staged, mut usage, dropped, .. } = work;
     // What goes with its volume has no row any more.
     usage.retain(|(group, volume, _), _| !dropped.contains(&(*group, *volume)));
@@ -659,10 +659,10 @@ impl Work {
     }
 
     /// Turns the touched leaves into index edits and live bits.
-    fn finish_leaves(&mut self, store: &Store) {
+    fn finish_leaves(&mut self, store: &Store) -> Result<()> {
         let table = store.table.lock();
-        self.dead.drain(..).for_each(|place| table.stage_dead(&mut self.staged, place));
-        self.live.drain(..).for_each(|place| table.stage_live(&mut self.staged, place));
+        self.dead.drain(..).try_for_each(|place| table.stage_dead(&mut self.staged, place))?;
+        self.live.drain(..).try_for_each(|place| table.stage_live(&mut self.staged, place))?;
         for (key, Touched { old, new, project }) in std::mem::take(&mut self.leaves) {
             let new = new.without_holes();
             let mut patch = Leaf::default();
@@ -676,10 +676,10 @@ impl Work {
                     continue;
                 }
                 if let Some(Slot::Local { place, .. }) = before {
-                    table.stage_dead(&mut self.staged, place);
+                    table.stage_dead(&mut self.staged, place)?;
                 }
                 if let Some(Slot::Local { place, .. }) = after {
-                    table.stage_live(&mut self.staged, place);
+                    table.stage_live(&mut self.staged, place)?;
                 }
                 patch.set(index, after.unwrap_or(Slot::Hole));
             }
@@ -695,6 +695,7 @@ impl Work {
             };
             self.edits.push(edit);
         }
+        Ok(())
     }
 }
 

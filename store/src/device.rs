@@ -103,8 +103,8 @@ impl Device<'_> {
         }
         Ok(())
     }
-    /// Makes sure that the device is the brick's, and whole. Errors: `NotFound` if it is another one, `Corrupt`.
-    pub async fn verify(&self, superblock: &Superblock) -> Result<()> {
+    /// Makes sure that the device is the brick's, and whole; its label. Errors: `NotFound` if it is another one, `Corrupt`.
+    pub async fn verify(&self, superblock: &Superblock) -> Result<Label> {
         let mend = "give the right one with --device";
         let label = match self.label().await {
             Err(error) if error.kind == Kind::Corrupt => {
@@ -126,7 +126,7 @@ impl Device<'_> {
             let error = Error::new(Kind::Corrupt, "the device is smaller than the brick on it: make it larger again");
             return Err(error.with(format!("{} of {needed} bytes", self.bytes)));
         }
-        Ok(())
+        Ok(label)
     }
     /// The label. Errors: `Corrupt` if there is none, `Newer`, `Io`.
     async fn label(&self) -> Result<Label> {

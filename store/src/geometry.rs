@@ -27,6 +27,8 @@ struct Files {
     /// Segments for which files are made: those of the brick, and those by which it is about to grow.
     segments: u32,
     open: Vec<Option<FileId>>,
+    /// Those that a start found too short, and their numbers.
+    short: Vec<(usize, FileId)>,
 }
 
 /// A block range's file and byte offset.
@@ -38,8 +40,11 @@ pub struct Spot {
     pub offset: u64,
 }
 
+/// What the names of data files begin with.
+pub const FILE_PREFIX: &str = "segments-";
+
 fn file_name(number: usize) -> String {
-    format!("segments-{number:05}")
+    format!("{FILE_PREFIX}{number:05}")
 }
 
 impl Geometry {
@@ -49,13 +54,23 @@ impl Geometry {
         let names = disk.list()?;
         let mode = if writable { OpenMode::Existing } else { OpenMode::ReadOnly };
         let per_file = (FILE_BYTES / segment_bytes) as usize;
-        let mut files = Files { segments, open: vec![None; (segments as usize).div_ceil(per_file)] };
+        let count = (segments as usize).div_ceil(per_file);
+        // A file is made only once the superblock counts its segments.
+        let number = |name: &String| name.strip_prefix(FILE_PREFIX)?.parse::<usize>().ok();
+        if let Some(more) = names.iter().filter_map(number).find(|&number| number >= count) {
+            let what = "the superblock counts fewer segments than there are files: restore it from a backup";
+            return Err(Error::new(Kind::Corrupt, what).with(file_name(more)));
+        }
+        let mut files = Files { segments, open: vec![None; count], short: Vec::new() };
         for number in 0..files.open.len() {
             let name = file_name(number);
             if names.contains(&name) {
                 let file = disk.open(&name, mode)?;
                 let whole = disk.length(file)? >= files.bytes(number, segment_bytes);
                 files.open[number] = whole.then_some(file);
+                if !whole {
+                    files.short.push((number, file));
+                }
             }
         }
         Ok(Geometry { segment_bytes, home: Home::Files(Lock::new("files", files)), disk })
@@ -146,6 +161,17 @@ impl Geometry {
         let mut files = files.lock();
         files.segments = segments;
         files.open.truncate(u64::from(segments).div_ceil(self.per_file()) as usize);
+    }
+    /// Files that a start found too short, each with its first segment.
+    pub fn short_files(&self) -> Vec<(FileId, u32)> {
+        let Home::Files(files) = &self.home else { return Vec::new() };
+        let first = |number: usize| (number as u64 * self.per_file()) as u32;
+        files.lock().short.iter().map(|&(number, file)| (file, first(number))).collect()
+    }
+    /// Segments that the files would hold if the last one were as long as the others.
+    pub fn segments_that_files_hold(&self) -> u32 {
+        let Home::Files(files) = &self.home else { return 0 };
+        (files.lock().open.len() as u64 * self.per_file()) as u32
     }
     /// Segments before the first whose file is not made.
     pub fn made_segments(&self) -> u32 {

@@ -2,7 +2,7 @@
 //! the room is there durably, and the device's label tells of it, before the superblock does; and that nobody is given a
 //! segment before the superblock is durable.
 
-use crate::brick::refuse_little_for_index;
+use crate::brick::{refuse_little_for_index, segments_in};
 use crate::device::Device;
 use crate::format::superblock::Superblock;
 use crate::host::room_for_segments;
@@ -42,8 +42,7 @@ async fn grow_alone(store: &Arc<Store>, size_bytes: Option<u64>) -> Result<Grown
         let error = Error::new(Kind::Invalid, "a brick can't shrink: make a smaller one, and copy the files");
         return Err(error.with(format!("{wanted_bytes} bytes wanted, it has {before_bytes}")));
     }
-    let segments = u32::try_from(wanted_bytes / segment_bytes);
-    let segments = segments.map_err(|_| Error::new(Kind::Invalid, "too many segments"))?;
+    let segments = segments_in(wanted_bytes, segment_bytes)?;
     if segments == old.segments {
         return Ok(Grown { before_bytes, bytes: before_bytes });
     }

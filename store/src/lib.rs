@@ -4,6 +4,7 @@
 //! (rule X1). Does not: know what edits mean (that is `names`) or which group is asked (that is `group`).
 #![forbid(unsafe_code)]
 
+pub mod bounds;
 pub mod brick;
 pub mod bulk;
 pub mod check;
@@ -124,6 +125,10 @@ impl Store {
         Ok(self.runtime.disk.submit(Request::Read { file, offset, buffer, start }))
     }
 
+    /// What there is to be named.
+    pub fn bounds(&self) -> bounds::Bounds {
+        bounds::Bounds::of(&self.superblock.lock(), &self.geometry)
+    }
     /// Bytes of a segment.
     pub fn segment_bytes(&self) -> u64 {
         self.geometry.segment_bytes

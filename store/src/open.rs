@@ -1,5 +1,6 @@
 //! Opening a brick: superblock, segment table, replay, a new epoch, then the log's tasks (rules L4-L6).
 
+use crate::bounds::Bounds;
 use crate::bulk::Bulk;
 use crate::device::Device;
 use crate::format::keys;
@@ -23,8 +24,10 @@ use crate::{Store, discard, prepare, scrub, superblock_file};
 use base::limits::BLOCK_BYTES;
 use base::{Edit, Error, GroupId, Kind, Life, Place, Result, SegmentId, VolumeId};
 use runtime::seeded::{Bug, active};
-use runtime::{FileId, Lock, Runtime, tasks};
+use runtime::{FileId, Lock, Runtime, disk, tasks};
+use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 
@@ -83,14 +86,19 @@ impl Opening {
         }
         let segments = superblock.segments;
         let geometry = Arc::new(open_geometry(&runtime, &superblock, writable).await?);
+        let bounds = Bounds::of(&superblock, &geometry);
+        refuse_more_groups(&*index, superblock.groups)?;
         let replay = match index.get(&keys::replay())? {
             Some(row) => values::decode_replay(&row)?,
             None => ReplayRow::default(),
         };
+        bounds.replay(&replay)?;
         let mut table = Table::new(segments);
         let (from, to) = keys::segments();
-        for (key, value) in index.scan(&from, &to, segments as usize)? {
-            table.restore(keys::segment_id(&key), values::decode_segment(&value)?);
+        for (key, value) in index.scan(&from, &to, segments as usize + 1)? {
+            let (segment, row) = (keys::segment_id(&key), values::decode_segment(&value)?);
+            bounds.segment(segment, &row)?;
+            table.restore(segment, row);
         }
         for (next, stored) in table.next_sequence.iter_mut().zip(replay.next_sequence) {
             *next = (*next).max(stored);
@@ -165,9 +173,11 @@ impl Opening {
 
     /// Headers of segments that may have been opened since the checkpoint, or whose state it left open.
     async fn read_headers(&mut self) -> Result<()> {
-        let candidates: Vec<_> = self.table.iter().map(|(segment, row)| (segment, row.state, row.life)).collect();
-        for (segment, state, life) in candidates {
-            let asked = (segment, life);
+        let bounds = Bounds::of(&self.superblock, &self.geometry);
+        for number in 0..self.superblock.segments {
+            let segment = SegmentId(number);
+            let row = self.table.row(segment).expect("the table has each segment");
+            let asked = (segment, row.life);
             let (header, begun) =
                 match recovery::read_head(&self.runtime, &self.geometry, &self.superblock, asked).await? {
                     Head::Whole(header, begun) => (header, begun),
@@ -177,10 +187,13 @@ impl Opening {
                     }
                     Head::Nothing => continue,
                 };
-            // A free segment still shows the header of the life that ended.
-            let is_current = match state {
-                SegmentState::Free => header.life > life,
-                _ => header.life >= life,
+            bounds.header(&header)?;
+            // A free segment still shows the header of the life that ended. One with live blocks is in the life that the index
+            // says (rule K3), and a life has one place in one stream.
+            let is_current = match (row.state, header.life.cmp(&row.life)) {
+                (SegmentState::Free, order) => order.is_gt(),
+                (_, Ordering::Equal) => (header.stream, header.sequence) == (row.stream, row.sequence),
+                (_, order) => order.is_gt() && row.live.iter().all(|&word| word == 0),
             };
             if !is_current {
                 continue;
@@ -490,11 +503,78 @@ impl Opening {
 async fn open_geometry(runtime: &Runtime, superblock: &Superblock, writable: bool) -> Result<Geometry> {
     let (disk, segment_bytes) = (runtime.disk.clone(), superblock.segment_bytes);
     if !superblock.on_device() {
-        return Geometry::open(disk, segment_bytes, superblock.segments, writable);
+        if let Ok(device) = Device::open(runtime, false)
+            && device.verify(superblock).await.is_ok()
+        {
+            let what =
+                "the superblock says that the segments are files, but they are on its device: restore it from a backup";
+            return Err(Error::new(Kind::Corrupt, what));
+        }
+        let geometry = Geometry::open(disk, segment_bytes, superblock.segments, writable)?;
+        let others = superblock.segments..geometry.segments_that_files_hold();
+        refuse_more_segments(runtime, superblock, &geometry, others).await?;
+        for (file, first) in geometry.short_files() {
+            refuse_short_file(runtime, superblock, (file, first)).await?;
+        }
+        return Ok(geometry);
     }
     let device = Device::open(runtime, writable)?;
-    device.verify(superblock).await?;
-    Ok(Geometry::on_device(disk, segment_bytes, device.file))
+    let labelled = device.verify(superblock).await?.segments;
+    let geometry = Geometry::on_device(disk, segment_bytes, device.file);
+    refuse_more_segments(runtime, superblock, &geometry, superblock.segments..labelled).await?;
+    Ok(geometry)
+}
+
+/// A file that is too short counts as never made: then nothing was ever written to it.
+async fn refuse_short_file(runtime: &Runtime, superblock: &Superblock, (file, first): (FileId, u32)) -> Result<()> {
+    let whole = runtime.disk.length(file)? / superblock.segment_bytes;
+    for number in 0..whole {
+        let offset = number * superblock.segment_bytes;
+        let (buffer, result) = disk::read(&*runtime.disk, file, offset, runtime.buffer(BLOCK_BYTES)?).await;
+        result?;
+        if SegmentHeader::decode(&buffer).is_ok_and(|header| header.uuid == superblock.uuid) {
+            let what = "a file of segments in use is shorter than the superblock says: restore both from a backup";
+            return Err(Error::new(Kind::Corrupt, what).with(format!("segment {}", u64::from(first) + number)));
+        }
+    }
+    Ok(())
+}
+
+/// A superblock that counts fewer segments than are in use: what lies in the others would be lost without a word. A brick that
+/// was about to grow has room for more, and nothing in it.
+async fn refuse_more_segments(
+    runtime: &Runtime,
+    superblock: &Superblock,
+    geometry: &Geometry,
+    others: Range<u32>,
+) -> Result<()> {
+    for segment in others.map(SegmentId) {
+        let Some(spot) = geometry.spot(Place { segment, block: 0 }) else { return Ok(()) };
+        if spot.offset + BLOCK_BYTES as u64 > runtime.disk.length(spot.file)? {
+            return Ok(());
+        }
+        let (buffer, result) = disk::read(&*runtime.disk, spot.file, spot.offset, runtime.buffer(BLOCK_BYTES)?).await;
+        result?;
+        let header = SegmentHeader::decode(&buffer);
+        if header.is_ok_and(|header| (header.uuid, header.segment) == (superblock.uuid, segment)) {
+            let what = "the superblock counts fewer segments than are in use: restore it from a backup";
+            return Err(Error::new(Kind::Corrupt, what).with(format!("segment {segment} of {}", superblock.segments)));
+        }
+    }
+    Ok(())
+}
+
+/// The same of groups: what theirs is in the index would be nobody's.
+fn refuse_more_groups(index: &dyn Index, groups: u32) -> Result<()> {
+    let (from, to) = (keys::group(GroupId(groups)), keys::group(keys::BRICK));
+    let next = index.scan(&from, &to, 1)?;
+    match next.first().and_then(|(key, _)| keys::row(key)) {
+        Some((group, _, keys::Row::Group)) => {
+            let what = "the superblock counts fewer groups than the index has: restore it from a backup";
+            Err(Error::new(Kind::Corrupt, what).with(format!("group {group} of {groups}")))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Seals what the process before left open, then keeps segments ready.

@@ -1,6 +1,7 @@
 //! Reading the log back (rules L4-L6): from the replay position of the last durable checkpoint to the last batch that
 //! counts. A bad batch at or below any `durable_through` seen is corruption; above it, it is the torn tail.
 
+use crate::bounds::Bounds;
 use crate::format::batch::BatchHeader;
 use crate::format::bytes::Reader;
 use crate::format::record::{Logged, Run, take_framed};
@@ -81,18 +82,46 @@ pub async fn read_head(
     let Some(spot) = geometry.spot(Place { segment, block: 0 }) else { return Ok(Head::Nothing) };
     let (buffer, result) = disk::read(&*runtime.disk, spot.file, spot.offset, runtime.buffer(2 * BLOCK_BYTES)?).await;
     result?;
+    // One whose header takes more than a block is not checked: then it tells of itself only where there is no header.
+    let checked = BatchHeader::check(&buffer[BLOCK_BYTES..]).ok().map(|(batch, _)| batch);
     let batch = BatchHeader::peek(&buffer[BLOCK_BYTES..]).ok();
     let batch = batch.filter(|batch| (batch.uuid, batch.segment) == (superblock.uuid, segment));
-    match (SegmentHeader::decode(&buffer), batch) {
-        (Ok(header), batch) if (header.uuid, header.segment) == (superblock.uuid, segment) => {
+    let header = SegmentHeader::decode(&buffer);
+    let is_ours = |uuid, of| (uuid, of) == (superblock.uuid, segment);
+    let ahead = |batch: &BatchHeader| batch.life > known && batch.life.0 - known.0 <= LIVES_AHEAD_MAX;
+    let lost = |batch: &BatchHeader| {
+        let BatchHeader { uuid, life, sequence, epoch, .. } = *batch;
+        Head::Lost(SegmentHeader { uuid, segment, life, stream: Stream::Commit, sequence, epoch })
+    };
+    if let (Ok(header), Some(batch)) = (&header, checked)
+        && is_ours(header.uuid, header.segment)
+        && is_ours(batch.uuid, batch.segment)
+        && ahead(&batch)
+        && contradicts(header, &batch)
+    {
+        return Ok(lost(&batch));
+    }
+    match (header, batch) {
+        // On a device there may be what a brick before this one has left; files were made for this one.
+        (Ok(header), _)
+            if header.uuid != superblock.uuid && header.segment == segment && geometry.device().is_none() =>
+        {
+            let what = "a segment belongs to another brick: the superblock or the segments were replaced; put back those \
+                        that belong together, from a backup";
+            Err(Error::new(Kind::Corrupt, what).with(format!("segment {segment} of brick {}", header.uuid)))
+        }
+        (Ok(header), batch) if is_ours(header.uuid, header.segment) => {
             Ok(Head::Whole(header, batch.is_some_and(|batch| batch.life == header.life)))
         }
-        (Err(_), Some(batch)) if batch.life > known && batch.life.0 - known.0 <= LIVES_AHEAD_MAX => {
-            let BatchHeader { uuid, life, sequence, epoch, .. } = batch;
-            Ok(Head::Lost(SegmentHeader { uuid, segment, life, stream: Stream::Commit, sequence, epoch }))
-        }
+        (Err(_), Some(batch)) if ahead(&batch) => Ok(lost(&batch)),
         _ => Ok(Head::Nothing),
     }
+}
+
+/// A header that says something else of its segment than the batch behind it. Batches of the life before may still be there,
+/// but only of one that a checkpoint has known the end of (rule K3); and where batches lie is the log.
+fn contradicts(header: &SegmentHeader, batch: &BatchHeader) -> bool {
+    (batch.life, batch.sequence, Stream::Commit) != (header.life, header.sequence, header.stream)
 }
 
 /// Opening stops where a segment that is needed has lost its header (rule L5).
@@ -147,6 +176,7 @@ struct Chain<'a> {
     damaged: bool,
     /// Of a damaged log: a whole batch in which a record can't be read.
     unread: u64,
+    bounds: Bounds,
 }
 
 impl Chain<'_> {
@@ -207,6 +237,7 @@ pub async fn walk(
         durable_seen: 0,
         damaged,
         unread: 0,
+        bounds: Bounds::of(superblock, geometry),
     };
     let mut tail =
         Tail { number: chain.expected - 1, end: None, crc: replay.previous_crc, batches: 0, blocks: 0, durable: 0 };
@@ -296,7 +327,8 @@ async fn next_batch(
     let mut records = Vec::with_capacity(usize::from(header.records));
     let mut reader = Reader::new(header.records(blocks));
     for _ in 0..header.records {
-        match take_framed(&mut reader, segment.uuid, segment.life, segment.sequence) {
+        let taken = take_framed(&mut reader, segment.uuid, segment.life, segment.sequence);
+        match taken.and_then(|(logged, runs)| chain.bounds.logged(&logged, &runs).map(|()| (logged, runs))) {
             Ok((logged, runs)) => records.push(Replayed { logged, runs, batch: header.number }),
             Err(error) if error.kind == Kind::Corrupt && chain.damaged => {
                 chain.unread = header.number;
@@ -304,6 +336,10 @@ async fn next_batch(
             }
             Err(error) => return Err(error),
         }
+    }
+    if !reader.is_empty() && !chain.damaged {
+        let error = Error::new(Kind::Corrupt, "a batch of the log has bytes behind its last record");
+        return Err(error.with(format!("batch {}", header.number)));
     }
     chain.expected += 1;
     chain.previous_crc = crc;
@@ -356,7 +392,8 @@ async fn header_at<'w>(
     let Ok((header, crc)) = BatchHeader::check(blocks) else { return Ok(None) };
     let same = (header.uuid, header.segment, header.life, header.sequence)
         == (segment.uuid, segment.segment, segment.life, segment.sequence);
-    let fits = block + u32::from(header.header_blocks) + header.payload_blocks <= total;
+    let ends = u64::from(block) + u64::from(header.header_blocks) + u64::from(header.payload_blocks);
+    let fits = ends <= u64::from(total);
     Ok((same && fits).then_some((header, crc, blocks)))
 }
 
@@ -365,10 +402,13 @@ async fn look_ahead(window: &mut Window<'_>, segment: &SegmentHeader, chain: &Ch
     let mut durable = 0;
     for block in from..window.geometry.blocks() {
         if let Some((header, ..)) = header_at(window, segment, block).await?
-            && header.number >= chain.expected
             && header.epoch >= chain.epoch
             && !chain.ended(header.epoch)
         {
+            if header.number < chain.expected {
+                let error = Error::new(Kind::Corrupt, "the log goes on with a batch that the index says is behind it");
+                return Err(error.with(format!("batch {} where {} begins", header.number, chain.expected)));
+            }
             durable = durable.max(header.durable_through);
         }
     }

@@ -4,7 +4,7 @@
 use crate::format::segment::Stream;
 use crate::format::values::{SegmentRow, SegmentState};
 use base::limits::BLOCK_BYTES;
-use base::{Life, Place, SegmentId};
+use base::{Error, Kind, Life, Place, Result, SegmentId};
 use runtime::seeded::{Bug, active};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -347,24 +347,36 @@ impl Table {
         }
     }
     /// Marks a block live in a checkpoint's stage.
-    pub fn stage_live(&self, staged: &mut Staged, place: Place) {
-        let word = self.staged_word(staged, place);
-        assert!(*word & 1 << (place.block % 64) == 0, "a block is named by one leaf only");
+    /// Errors: `Corrupt` if another leaf names it already.
+    pub fn stage_live(&self, staged: &mut Staged, place: Place) -> Result<()> {
+        let word = self.staged_word(staged, place)?;
+        if *word & 1 << (place.block % 64) != 0 {
+            return Err(contradicts("the index names a block twice", place));
+        }
         *word |= 1 << (place.block % 64);
+        Ok(())
     }
     /// Marks a block dead in a checkpoint's stage.
-    pub fn stage_dead(&self, staged: &mut Staged, place: Place) {
-        let word = self.staged_word(staged, place);
-        assert!(*word & 1 << (place.block % 64) != 0, "a leaf names only live blocks");
+    /// Errors: `Corrupt` if it was not live.
+    pub fn stage_dead(&self, staged: &mut Staged, place: Place) -> Result<()> {
+        let word = self.staged_word(staged, place)?;
+        if *word & 1 << (place.block % 64) == 0 {
+            return Err(contradicts("a leaf of the index names a block that is not live", place));
+        }
         *word &= !(1 << (place.block % 64));
+        Ok(())
     }
-    fn staged_word<'a>(&self, staged: &'a mut Staged, place: Place) -> &'a mut u64 {
+    /// A leaf may have come from an index with wrong values under right checksums.
+    fn staged_word<'a>(&self, staged: &'a mut Staged, place: Place) -> Result<&'a mut u64> {
+        if place.segment.0 as usize >= self.rows.len() {
+            return Err(contradicts("a leaf of the index names a block outside the brick", place));
+        }
         let live = staged.live.entry(place.segment).or_insert_with(|| self.rows[place.segment.0 as usize].live.clone());
         let word = usize::from(place.block / 64);
         if live.len() <= word {
             live.resize(word + 1, 0);
         }
-        &mut live[word]
+        Ok(&mut live[word])
     }
     /// The rows that a checkpoint must write: all that changed, with their staged bits. Forgets that they changed.
     pub fn stage_rows(&mut self, staged: &Staged) -> Vec<(SegmentId, SegmentRow)> {
@@ -386,6 +398,11 @@ impl Table {
             self.rows[segment.0 as usize].live = live;
         }
     }
+}
+
+fn contradicts(what: &'static str, place: Place) -> Error {
+    let next = "stop the brick, then `sinter check --repair`";
+    Error::new(Kind::Corrupt, what).with(format!("{place:?}; {next}"))
 }
 
 fn ones(words: &[u64]) -> u32 {
@@ -438,7 +455,7 @@ mod tests {
         let segments = [(); 2].map(|()| table.take(Stream::Bulk).expect("segments are free").segment);
         segments.iter().for_each(|&segment| table.set_state(segment, SegmentState::Sealed, 9));
         let mut staged = Staged::default();
-        table.stage_live(&mut staged, Place { segment: segments[1], block: 7 });
+        table.stage_live(&mut staged, Place { segment: segments[1], block: 7 }).expect("it is not live");
         table.begin_checkpoint();
         table.commit(staged);
         let cleanable = table.cleanable(1).map(|(segment, _, live)| (segment, live));

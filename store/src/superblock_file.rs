@@ -1,6 +1,8 @@
 //! The superblock's file: two copies, written one after the other, the newer valid one wins.
 
-use crate::format::superblock::Superblock;
+use crate::format::Uuid;
+use crate::format::superblock::{State, Superblock};
+use crate::geometry::FILE_PREFIX;
 use base::limits::BLOCK_BYTES;
 use base::{Error, Kind, Result};
 use runtime::seeded::{Bug, active};
@@ -54,6 +56,16 @@ pub fn exists(runtime: &Runtime) -> Result<bool> {
     Ok(runtime.disk.list()?.iter().any(|name| name == FILE))
 }
 
+/// What never changes in a brick's life.
+fn fixed(superblock: &Superblock) -> (Uuid, u64, u32, bool) {
+    (superblock.uuid, superblock.segment_bytes, superblock.groups, superblock.on_device())
+}
+
+/// A brick is written to only after its format has ended.
+fn was_used(runtime: &Runtime, superblock: &Superblock) -> Result<bool> {
+    Ok(superblock.epoch > 0 || runtime.disk.list()?.iter().any(|name| name.starts_with(FILE_PREFIX)))
+}
+
 /// Reads both copies. Errors: `NotFound` without a superblock file, `Corrupt` if both copies are damaged, `Io` if
 /// they can't be read, `Newer`.
 pub async fn load(runtime: &Runtime, writable: bool) -> Result<Found> {
@@ -71,6 +83,13 @@ pub async fn load(runtime: &Runtime, writable: bool) -> Result<Found> {
     if let Some(error) = newer {
         return Err(error.clone());
     }
+    if let [Ok(one), Ok(other)] = &copies[..]
+        && (one.state, other.state) == (State::Ready, State::Ready)
+        && fixed(one) != fixed(other)
+    {
+        let what = "the copies of the superblock are of two bricks; restore the right one from a backup";
+        return Err(Error::new(Kind::Corrupt, what).with(format!("{:?} and {:?}", fixed(one), fixed(other))));
+    }
     let errors = || copies.iter().filter_map(|copy| copy.as_ref().err());
     let damaged = errors().find(|error| error.kind == Kind::Io).or_else(|| errors().next()).cloned();
     let best = copies.into_iter().flatten().max_by_key(|superblock| superblock.sequence);
@@ -79,6 +98,11 @@ pub async fn load(runtime: &Runtime, writable: bool) -> Result<Found> {
             let error =
                 Error::new(Kind::Newer, "a newer version wrote the brick: it may only be read; upgrade this machine");
             Err(error.with(format!("read-only feature bits {:#x}", superblock.features.read_only)))
+        }
+        Some(superblock) if superblock.state == State::Formatting && was_used(runtime, &superblock)? => {
+            let what = "the superblock says that its format never ended, but the brick has been in use; restore it from a \
+                        backup";
+            Err(Error::new(Kind::Corrupt, what))
         }
         Some(superblock) => Ok(Found { superblock, damaged, file }),
         // A device that fails may have them all the same.

@@ -17,6 +17,7 @@ mod segments;
 mod suspects;
 pub(crate) mod tree;
 
+use crate::bounds::Bounds;
 use crate::format::{keys, values};
 use crate::open::Opening;
 use crate::progress::Step;
@@ -232,7 +233,14 @@ impl Check<'_> {
         }
         for group in (0..self.groups()).map(GroupId) {
             let (from, to) = keys::intents(group);
-            self.report.intents += self.opening.index().scan(&from, &to, usize::MAX)?.len() as u64;
+            let bounds = Bounds::of(self.opening.superblock(), self.opening.geometry());
+            for (_, value) in self.opening.index().scan(&from, &to, usize::MAX)? {
+                self.report.intents += 1;
+                let intent = values::decode_intent(&value).and_then(|intent| bounds.intent(&intent));
+                if let Err(error) = intent {
+                    self.find(format!("a change between groups, begun in group {group}: {error}"), Means::Unreadable);
+                }
+            }
         }
         Ok(())
     }

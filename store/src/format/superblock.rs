@@ -4,7 +4,7 @@
 use super::Uuid;
 use super::bytes::{Reader, Writer, corrupt};
 use base::checksum::crc32c;
-use base::limits::{BLOCK_BYTES, SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN};
+use base::limits::{BLOCK_BYTES, GROUPS_MAX, NUMBER_MAX, SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN, SEGMENTS_MAX};
 use base::{Error, Kind, Result};
 
 const MAGIC: &[u8; 8] = b"SINTERSB";
@@ -136,12 +136,20 @@ impl Superblock {
             return Err(corrupt("the superblock's segment size is out of bounds"));
         }
         let (segments, groups, epoch) = (reader.u32()?, reader.u32()?, reader.u64()?);
+        if !(1..=SEGMENTS_MAX).contains(&segments) || !(1..=GROUPS_MAX).contains(&groups) {
+            let error = corrupt("the superblock counts more or fewer than a brick can have; restore it from a backup");
+            return Err(error.with(format!("{segments} segments, {groups} groups")));
+        }
         let count = reader.u32()? as usize;
         if count > EPOCH_ENDS_MAX {
             return Err(corrupt("the superblock lists too many epochs"));
         }
         let end = |reader: &mut Reader<'_>| Ok(EpochEnd { epoch: reader.u64()?, batch: reader.u64()? });
-        let ends = (0..count).map(|_| end(&mut reader)).collect::<Result<_>>()?;
+        let ends = (0..count).map(|_| end(&mut reader)).collect::<Result<Vec<_>>>()?;
+        let ended = ends.iter().all(|end: &EpochEnd| end.epoch < epoch && end.batch < NUMBER_MAX);
+        if sequence >= NUMBER_MAX || epoch >= NUMBER_MAX || !ended {
+            return Err(corrupt("the superblock has numbers that no brick reaches; restore it from a backup"));
+        }
         Ok(Superblock { uuid, state, features, sequence, segment_bytes, segments, groups, epoch, ends })
     }
 }

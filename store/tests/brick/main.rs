@@ -12,3 +12,4 @@ mod scrub;
 mod seeded;
 mod space;
 mod summaries;
+mod values;
