@@ -265,8 +265,8 @@ pub async fn walk(
     }
     // Above the last `durable_through` a batch counts only if its payload is whole (rule L5).
     while !pending.is_empty() {
-        let some = some_blocks(&pending);
-        let batches: Vec<&[Replayed]> = pending.iter().take(some).map(|found| &found.records[..]).collect();
+        let batches = some_batches(&pending);
+        let some = batches.len();
         let whole = match active(Bug::TornTailBelieved) {
             true => some,
             false => payloads::whole(runtime, geometry, &batches).await?,
@@ -304,14 +304,15 @@ impl Tail {
     }
 }
 
-/// How many batches, from the first on, have their payloads compared together.
-fn some_blocks(pending: &VecDeque<Found>) -> usize {
+/// Records of the batches, from the first on, whose payloads are compared together.
+fn some_batches(pending: &VecDeque<Found>) -> Vec<&[Replayed]> {
     let mut blocks = 0;
     let enough = pending.iter().position(|found| {
         blocks += payloads::blocks_of(&found.records);
         blocks >= CHECK_BLOCKS
     });
-    enough.map_or(pending.len(), |last| last + 1)
+    let count = enough.map_or(pending.len(), |last| last + 1);
+    pending.iter().take(count).map(|found| &found.records[..]).collect()
 }
 
 async fn next_batch(

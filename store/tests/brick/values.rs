@@ -226,6 +226,10 @@ fn wrong_values_in_batch_headers_are_refused_or_do_no_harm() {
             let Ok(header) = BatchHeader::peek(&bytes) else { continue };
             assert!(header.header_blocks == 1, "small records");
             seen += 1;
+            // The first, some between, and the last ones.
+            if seen > 2 && seen % 4 != 0 && seen < 11 {
+                continue;
+            }
             for (what, change) in BATCH {
                 let (mut header, mut bytes) = (header, bytes.clone());
                 change(&mut header);
