@@ -31,6 +31,5 @@ mod strangers;
 mod told;
 mod trips;
 mod twice;
-mod values;
 mod volumes;
 mod waits;
