@@ -266,11 +266,8 @@ pub async fn walk(
     // Above the last `durable_through` a batch counts only if its payload is whole (rule L5).
     while !pending.is_empty() {
         let batches = some_batches(&pending);
-        let some = batches.len();
-        let whole = match active(Bug::TornTailBelieved) {
-            true => some,
-            false => payloads::whole(runtime, geometry, &batches).await?,
-        };
+        let (some, believed) = (batches.len(), active(Bug::TornTailBelieved));
+        let whole = if believed { some } else { payloads::whole(runtime, geometry, &batches).await? };
         pending.drain(..whole).for_each(|found| tail.deliver(found, &mut ready));
         if whole < some {
             break;
