@@ -220,8 +220,10 @@ impl Groups {
             ordered => ordered?,
         };
         let position = decision.parts.first().map(|part| self.position(&mut held, part.group, sync));
-        if let Some(Attr { ino, inode }) = told_by(op, &decision).filter(|_| context.keeps) {
-            held.of(ino.group()).known.told(volume, ino, inode.links == 0);
+        if context.keeps
+            && let Some((ino, nameless)) = told_by(op, &decision)
+        {
+            held.of(ino.group()).known.told(volume, ino, nameless);
         }
         if count_open(context, op, &decision, &mut held, volume) && position.is_none() {
             // No record keeps this for a second delivery.

@@ -184,8 +184,8 @@ fn endings(state: &mut State, volume: VolumeId, inodes: &[Ino]) -> (Vec<Edit>, V
     (edits, missing)
 }
 
-/// The inode that an answer to this operation tells a client of.
-pub(crate) fn told_by(op: &Op, decision: &Decision) -> Option<base::Attr> {
+/// The inode that an answer to this operation tells a client of, and whether it has no name.
+pub(crate) fn told_by(op: &Op, decision: &Decision) -> Option<(Ino, bool)> {
     match (op, &decision.reply) {
         (
             Op::Lookup { .. }
@@ -196,7 +196,7 @@ pub(crate) fn told_by(op: &Op, decision: &Decision) -> Option<base::Attr> {
             | Op::TempFile { .. }
             | Op::Link { .. },
             Reply::Attr(attr),
-        ) => Some(*attr),
+        ) => Some((attr.ino, attr.inode.links == 0)),
         _ => None,
     }
 }

@@ -65,8 +65,10 @@ impl<'a> Held<'a> {
     }
     /// A group's state, if it is held.
     pub fn get(&mut self, group: GroupId) -> Option<&mut State> {
-        let all = self.first.iter_mut().chain(&mut self.guards);
-        all.map(|guard| &mut **guard).find(|state| state.group == group)
+        if self.first.as_ref().is_some_and(|first| first.group == group) {
+            return self.first.as_deref_mut();
+        }
+        self.guards.iter_mut().map(|guard| &mut **guard).find(|state| state.group == group)
     }
     /// A group's state, which evaluate has seen.
     pub fn of(&mut self, group: GroupId) -> &mut State {

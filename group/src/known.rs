@@ -67,6 +67,13 @@ impl Known {
     }
     /// An answer tells of an inode, which has a name or not.
     pub fn told(&mut self, volume: VolumeId, ino: Ino, nameless: bool) {
+        // Mostly it is known, and has a name.
+        match self.count_mut(volume, ino) {
+            Some(count) if !nameless => *count += 1,
+            _ => self.told_first(volume, ino, nameless),
+        }
+    }
+    fn told_first(&mut self, volume: VolumeId, ino: Ino, nameless: bool) {
         let at = match self.volumes.iter().position(|(of, _)| *of == volume) {
             Some(at) => at,
             None => {

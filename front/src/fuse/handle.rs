@@ -103,7 +103,7 @@ impl<T: Target> Handler<T> {
             Ask::Open { ino, .. } => self.rows.row(&Op::Open { ino: *ino, truncate: false }),
             Ask::ReadDir { ino, .. } => self.rows.row(&Op::ReadDir { ino: *ino, cookie: 0, count: 0, plus: false }),
             Ask::StatFs => self.rows.row(&Op::StatFs),
-            Ask::Forget(_) => self.rows.row(&Op::Forget { ino: Ino(0), times: 0 }),
+            Ask::Forget { .. } | Ask::ForgetAll(_) => self.rows.row(&Op::Forget { ino: Ino(0), times: 0 }),
             Ask::Silent | Ask::Answer(_) | Ask::OpenDir => unreachable!("answered without the stack"),
         }
     }
@@ -176,7 +176,11 @@ impl<T: Target> Handler<T> {
                 let attr = self.create(context, op, flags, kill_privileges).await?;
                 Ok(Told::Created(Head::create(unique, &attr, root, flags, header.pid), attr.ino))
             }
-            Ask::Forget(all) => {
+            Ask::Forget { ino, times } => {
+                self.forget(context, ino, times).await;
+                Ok(Told::Nothing)
+            }
+            Ask::ForgetAll(all) => {
                 for (number, &(ino, times)) in all.iter().enumerate() {
                     self.forget(context, ino, times).await;
                     if number % FORGOTTEN_PER_TURN == FORGOTTEN_PER_TURN - 1 {

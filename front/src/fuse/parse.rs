@@ -31,8 +31,10 @@ pub struct Header {
 pub enum Ask {
     /// Nothing, and no answer is expected.
     Silent,
-    /// Nothing either: the kernel lets go of inodes that so many answers told it of.
-    Forget(Box<[(Ino, u64)]>),
+    /// Nothing either: the kernel lets go of an inode that so many answers told it of.
+    Forget { ino: Ino, times: u64 },
+    /// The same of many inodes.
+    ForgetAll(Box<[(Ino, u64)]>),
     /// Nothing the stack knows: the answer is this errno (0 = done).
     Answer(i32),
     /// An entry with its attributes.
@@ -414,7 +416,7 @@ fn make_node(mut fields: Fields<'_>, parent: Ino) -> Result<Ask> {
 
 /// How many answers are taken back.
 fn forget(mut fields: Fields<'_>, ino: Ino) -> Result<Ask> {
-    Ok(Ask::Forget(Box::new([(ino, fields.u64()?)])))
+    Ok(Ask::Forget { ino, times: fields.u64()? })
 }
 
 /// The same of many inodes. As many as came are forgotten, whatever number stands before them.
@@ -425,7 +427,7 @@ fn batch_forget(mut fields: Fields<'_>, root: Ino) -> Result<Ask> {
     while all.len() < count && fields.0.len() >= abi::FORGET_ONE_BYTES {
         all.push((ino_of(fields.u64()?, root), fields.u64()?));
     }
-    Ok(Ask::Forget(all.into()))
+    Ok(Ask::ForgetAll(all.into()))
 }
 
 fn link(mut fields: Fields<'_>, new_parent: Ino, root: Ino) -> Result<Ask> {

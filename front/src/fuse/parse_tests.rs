@@ -306,8 +306,8 @@ fn what_the_kernel_should_not_ask_again_is_told_so() {
 
 #[test]
 fn inodes_are_forgotten_one_by_one_and_many_at_once() {
-    let forgets = |all: &[(Ino, u64)]| Ok(Ask::Forget(all.into()));
-    assert_eq!(asked(opcode::FORGET, |w| w.u64(3)), forgets(&[(Ino(NODE), 3)]));
+    let forgets = |all: &[(Ino, u64)]| Ok(Ask::ForgetAll(all.into()));
+    assert_eq!(asked(opcode::FORGET, |w| w.u64(3)), Ok(Ask::Forget { ino: Ino(NODE), times: 3 }));
     assert!(asked(opcode::FORGET, |w| w.u32(3)).is_err());
     let two = |count: u32| asked(opcode::BATCH_FORGET, |w| w.u32(count).u32(0).u64(NODE).u64(2).u64(1).u64(9));
     assert_eq!(two(2), forgets(&[(Ino(NODE), 2), (ROOT, 9)]));

@@ -125,10 +125,8 @@ impl Client {
             Ask::ReadDir { ino, offset, size, plus, .. } => {
                 return self.page(context, unique, ino, offset, size, plus).await;
             }
-            Ask::Forget(all) => {
-                for &(ino, times) in &all {
-                    self.call(context, Op::Forget { ino, times }, None).await;
-                }
+            Ask::Forget { ino, times } => {
+                self.call(context, Op::Forget { ino, times }, None).await;
                 return (self.runtime.ledger.row("forget"), Told::Done);
             }
             Ask::Create { op, flags, .. } => (op, flags),
