@@ -284,6 +284,9 @@ impl Groups {
         if *counted >= 2 && !self.is_freeing() {
             return Ok(false);
         }
+        if *counted == 0 {
+            self.wait_for_removed().await;
+        }
         let arrived = self.checkpoints();
         if self.is_measured(quota) {
             // One may have ended in between.

@@ -220,11 +220,6 @@ impl Groups {
             ordered => ordered?,
         };
         let position = decision.parts.first().map(|part| self.position(&mut held, part.group, sync));
-        if context.keeps
-            && let Some((ino, nameless)) = told_by(op, &decision)
-        {
-            held.of(ino.group()).known.told(volume, ino, nameless);
-        }
         if count_open(context, op, &decision, &mut held, volume) && position.is_none() {
             // No record keeps this for a second delivery.
             held.of(deciding).keep_result(context.session, context.request, decision.outcome);
@@ -556,9 +551,14 @@ fn moved_directories(decision: &Decision) -> Vec<(Ino, Ino)> {
     moved.collect()
 }
 
-/// Open and both ways to create hold the inode, so that unlinking it does not free it (rule R2: opens belong to sessions).
+/// What is told to a client that keeps it is known from now on. Open and both ways to create hold the inode, so that unlinking it does not free it (rule R2: opens belong to sessions).
 /// True if they do.
 fn count_open(context: &Context, op: &Op, decision: &Decision, held: &mut Held<'_>, volume: VolumeId) -> bool {
+    if context.keeps
+        && let Some((ino, nameless)) = told_by(op, decision)
+    {
+        held.of(ino.group()).known.told(volume, ino, nameless);
+    }
     if let (Op::Open { .. } | Op::Create { .. } | Op::TempFile { .. }, Reply::Attr(Attr { ino, .. })) =
         (op, &decision.reply)
         && !active(Bug::OpenUncounted)

@@ -65,7 +65,7 @@ impl<T: Target> Handler<T> {
         }
         match message.ask {
             // Nobody waits for its answer; what it would free is freed at the next start.
-            Ok(Ask::Forget(_)) if self.gate.is_shut() => (),
+            Ok(Ask::Forget { .. } | Ask::ForgetAll(_)) if self.gate.is_shut() => (),
             Ok(ask) if self.gate.refuses(&ask) => drop(send(back, unique, &Head::status(unique, REFUSED), &[])),
             Ok(Ask::Silent) => (),
             Ok(Ask::Answer(errno)) => drop(send(back, unique, &Head::status(unique, errno), &[])),
