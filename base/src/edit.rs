@@ -139,4 +139,37 @@ pub enum Edit {
     VolumeDrop { id: VolumeId },
     /// Results of a session are no longer needed.
     SessionDrop { session: SessionId },
+    /// Numbers below these may be given out: those of inodes, cookies and intents. No later start gives them out, whether
+    /// or not anything with them has become durable (rule L2).
+    Numbers { numbers: Numbers },
+}
+
+/// Where a group's numbers end, or stand.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Numbers {
+    /// Inode sequence.
+    pub ino: u64,
+    /// Entry cookie.
+    pub cookie: u64,
+    /// Intent.
+    pub intent: u64,
+}
+
+impl Numbers {
+    /// So many more of each.
+    pub fn more(self, count: u64) -> Numbers {
+        Numbers { ino: self.ino + count, cookie: self.cookie + count, intent: self.intent + count }
+    }
+    /// The larger one of each.
+    pub fn max(self, other: Numbers) -> Numbers {
+        Numbers {
+            ino: self.ino.max(other.ino),
+            cookie: self.cookie.max(other.cookie),
+            intent: self.intent.max(other.intent),
+        }
+    }
+    /// True if each is below the other's.
+    pub fn is_below(self, end: Numbers) -> bool {
+        self.ino < end.ino && self.cookie < end.cookie && self.intent < end.intent
+    }
 }

@@ -14,7 +14,7 @@ pub mod name;
 pub mod op;
 pub mod seeded;
 
-pub use edit::{Crcs, Edit, Follow, Intent, IntentId};
+pub use edit::{Crcs, Edit, Follow, Intent, IntentId, Numbers};
 pub use error::{Error, Kind, Remedy, Result};
 pub use ids::{GroupId, Index, Ino, LeafKey, Life, Place, ReplicaId, RequestId, SegmentId, SessionId, Term, VolumeId};
 pub use inode::{FileKind, Inode, Time};

@@ -101,6 +101,9 @@ pub enum Op {
     Lookup { parent: Ino, name: Name },
     /// Attributes of an inode.
     GetAttr { ino: Ino },
+    /// Attributes of an inode that the client has only the number of: one that it knew long ago, or was told by a former
+    /// life of ours. From now on it knows it. An inode without a name is gone for it.
+    Recall { ino: Ino },
     /// Change attributes; `size` truncates.
     SetAttr { ino: Ino, set: SetAttr },
     /// Target of a symbolic link.
@@ -176,6 +179,7 @@ impl Op {
         match self {
             Op::Lookup { .. } => "lookup",
             Op::GetAttr { .. } => "getattr",
+            Op::Recall { .. } => "recall",
             Op::SetAttr { .. } => "setattr",
             Op::ReadLink { .. } => "readlink",
             Op::Create { .. } => "create",

@@ -162,6 +162,8 @@ pub enum Bug {
     AheadBelieved,
     /// What the read cache holds is given out whatever its checksum, also after its segment began another life.
     CacheBelieved,
+    /// Numbers after a crash start where the durable ones end, though others had been given out (rule L2).
+    NumbersFromDurable,
 }
 
 impl Bug {
@@ -246,6 +248,7 @@ impl Bug {
         Bug::YoungForEver,
         Bug::AheadBelieved,
         Bug::CacheBelieved,
+        Bug::NumbersFromDurable,
     ];
 }
 

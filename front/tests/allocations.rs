@@ -107,7 +107,7 @@ fn measure(runtime: &Runtime, directory: &std::path::Path) {
     let mount = fuse::mount(&options, rings);
     let mut zeros = runtime.buffer(1 << 20).expect("memory");
     zeros.fill(0);
-    let identity = Identity { volume: VolumeId(1), root: root(), session: SessionId(1) };
+    let identity = Identity { volume: VolumeId(1), root: root(), session: SessionId(1), brick: 7 };
     let target = Arc::new(OneFile { zeros: zeros.share() });
     let serving = fuse::serve(runtime, mount.expect("it can be mounted"), target, identity).expect("it can be served");
     let mut options = std::fs::OpenOptions::new();

@@ -229,6 +229,7 @@ fn some_edits() -> Vec<Vec<Edit>> {
             Edit::VolumePut(volume()),
             Edit::VolumeDrop { id: VolumeId(6) },
             Edit::SessionDrop { session: SessionId(2) },
+            Edit::Numbers { numbers: Numbers { ino: 2, cookie: 3, intent: 4 } },
             Edit::XattrPut { ino, name: attribute.clone(), value: (*b"ab").into() },
             Edit::XattrDrop { ino, name: attribute },
         ],

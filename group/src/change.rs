@@ -125,6 +125,7 @@ impl Groups {
                     return self.repeat(context, op, *outcome).await;
                 }
                 Step::Load(Need::Group(group)) => set.insert(group),
+                Step::Load(Need::Numbers) => self.reserve_numbers().await?,
                 Step::Load(need) => {
                     let wanted = wanted(need).expect("the other needs are of the index");
                     // Volumes are of the catalogue, whatever volume the caller is on.
@@ -190,6 +191,9 @@ impl Groups {
         let caller = Caller { volume, uid, gid: context.gid, umask: context.umask };
         let spread = self.spread(context, op);
         let now = self.store().runtime.clock.wall();
+        if matches!(op, Op::VolumeDelete { .. }) && held.of(deciding).is_out_of_numbers() {
+            return Ok(Step::Load(Need::Numbers));
+        }
         let mut view = HeldView { held: &mut held, volume, now, spread };
         let mut decision = match evaluate(op, &caller, &mut view) {
             Ok(decision) => decision,
@@ -509,6 +513,7 @@ fn deciding_group(op: &Op) -> GroupId {
             new_parent.group()
         }
         Op::GetAttr { ino }
+        | Op::Recall { ino }
         | Op::SetAttr { ino, .. }
         | Op::ReadLink { ino }
         | Op::Open { ino, .. }

@@ -59,6 +59,8 @@ pub async fn run(groups: Arc<Groups>) {
             return;
         }
         groups.wall_ns.store(clock.wall().0, Ordering::Relaxed);
+        // Errors are the log's: the next change is told of them.
+        let _ = groups.reserve_numbers_ahead().await;
         let began_ns = clock.now_ns();
         if began_ns - looked_ns >= HOST_NS {
             let store = groups.store().clone();

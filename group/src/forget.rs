@@ -189,6 +189,7 @@ pub(crate) fn told_by(op: &Op, decision: &Decision) -> Option<(Ino, bool)> {
     match (op, &decision.reply) {
         (
             Op::Lookup { .. }
+            | Op::Recall { .. }
             | Op::Create { .. }
             | Op::MakeDir { .. }
             | Op::SymLink { .. }

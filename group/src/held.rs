@@ -96,8 +96,13 @@ impl HeldView<'_, '_> {
             None => Seen::Elsewhere(group),
         }
     }
-    fn fresh(&mut self, group: GroupId) -> Result<&mut State, Need> {
+    fn at_hand(&mut self, group: GroupId) -> Result<&mut State, Need> {
         self.held.get(group).ok_or(Need::Group(group))
+    }
+    /// A group that may give out another number.
+    fn fresh(&mut self, group: GroupId) -> Result<&mut State, Need> {
+        let state = self.at_hand(group)?;
+        if state.is_out_of_numbers() { Err(Need::Numbers) } else { Ok(state) }
     }
 }
 
@@ -136,13 +141,13 @@ impl View for HeldView<'_, '_> {
         Ok(IntentId { group, number: state.row.next_intent - 1 })
     }
     fn fresh_volume(&mut self) -> Result<VolumeId, Need> {
-        let state = self.fresh(GroupId(0))?;
+        let state = self.at_hand(GroupId(0))?;
         state.row.next_volume += 1;
         Ok(VolumeId(state.row.next_volume - 1))
     }
     fn opens(&mut self, ino: Ino) -> Result<u64, Need> {
         let volume = self.volume;
-        Ok(self.fresh(ino.group())?.holds(volume, ino))
+        Ok(self.at_hand(ino.group())?.holds(volume, ino))
     }
     fn spread(&mut self, _: Ino) -> GroupId {
         self.spread

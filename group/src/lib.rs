@@ -23,6 +23,7 @@ mod held;
 mod known;
 mod list;
 mod load;
+mod numbers;
 mod open;
 mod overlay;
 mod punch;
@@ -66,6 +67,8 @@ pub struct Options {
     pub cache_bytes: u64,
     /// Bytes for blocks that clients have read and nobody above keeps.
     pub read_cache_bytes: u64,
+    /// Numbers that a group reserves at a time (rule L2).
+    pub numbers_at_once: u64,
     /// How much a checkpoint frees of what was cut.
     pub free: store::FreeLimits,
 }
@@ -81,6 +84,8 @@ impl Options {
             quiet_ns: 700_000_000,
             cache_bytes: memory_max_bytes / 4,
             read_cache_bytes: 0,
+            // An inode number has room for eight million starts that skip as many.
+            numbers_at_once: 1 << 20,
             free: store::FreeLimits::default(),
         }
     }

@@ -120,7 +120,7 @@ impl Wanted {
     }
 }
 
-/// What evaluate needs from the index; None for a need of a lock.
+/// What evaluate needs from the index; None for a need of something else.
 pub fn wanted(need: Need) -> Option<Wanted> {
     match need {
         Need::Inode(ino) => Some(Wanted::Inode(ino)),
@@ -128,7 +128,7 @@ pub fn wanted(need: Need) -> Option<Wanted> {
         Need::Target(ino) => Some(Wanted::Target(ino)),
         Need::Xattrs(ino) => Some(Wanted::Xattrs(ino)),
         Need::Volume(name) => Some(Wanted::Volume(name)),
-        Need::Group(_) => None,
+        Need::Group(_) | Need::Numbers => None,
     }
 }
 

@@ -159,6 +159,7 @@ impl Groups {
         let applied: Vec<_> = groups.iter().map(|group| group.state.lock().row.applied).collect();
         let (store, replay) = opening.replay(sink, |group| applied[group.0 as usize]).await?;
         let Ok(states) = Arc::try_unwrap(groups) else { unreachable!("the jobs that shared the groups have ended") };
+        states.iter().for_each(|group| group.state.lock().begin_life());
         let groups = Arc::new(Groups::new(store, states, options));
         *groups.replayed.lock() = replay;
         let volumes = groups.volumes().await?;

@@ -197,6 +197,7 @@ impl Generation {
             Edit::VolumePut(volume) => drop(self.volumes.insert(volume.name.clone(), Some(volume.clone()))),
             Edit::SessionDrop { session } => drop(self.sessions.insert(*session, None)),
             Edit::VolumeDrop { id } => self.drop_volume(*id),
+            Edit::Numbers { .. } => {}
             Edit::InodePut { .. }
             | Edit::InodeTouch { .. }
             | Edit::InodeParent { .. }

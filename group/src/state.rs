@@ -8,8 +8,8 @@ use crate::overlay::{Generation, InodeSlot, blocks_of};
 use crate::results::Results;
 use base::limits::{BLOCK_BYTES, BLOCKS_PER_LEAF};
 use base::{
-    Edit, FileKind, GroupId, Index, Ino, Inode, LeafKey, Name, Outcome, Place, RequestId, SessionId, Term, Volume,
-    VolumeId, Xattrs,
+    Edit, FileKind, GroupId, Index, Ino, Inode, LeafKey, Name, Numbers, Outcome, Place, RequestId, SessionId, Term,
+    Volume, VolumeId, Xattrs,
 };
 use names::{Entry, Seen, apply_inode};
 use runtime::Slice;
@@ -84,6 +84,8 @@ pub struct State {
     named: u64,
     /// Inodes from this sequence on are younger than what the index holds: all that there is of them is in memory.
     young: u64,
+    /// Numbers of this life end here: it is durable that no other life gives them out (rule L2).
+    granted: Numbers,
     /// Opens held by sessions.
     pub opens: Map<(VolumeId, Ino), u64>,
     /// Inodes that clients know.
@@ -146,6 +148,7 @@ impl State {
             named: row.next_cookie,
             young: row.next_ino,
             row,
+            granted: Numbers::default(),
             opens: Map::default(),
             known: Known::new(&rooms.inodes),
             results: Map::default(),
@@ -539,6 +542,7 @@ impl State {
         match edit {
             Edit::EntryPut { cookie, .. } => row.next_cookie = row.next_cookie.max(cookie + 1),
             Edit::IntentPut(intent) => row.next_intent = row.next_intent.max(intent.id.number + 1),
+            Edit::Numbers { numbers } => row.reserved = row.reserved.max(*numbers),
             Edit::VolumePut(volume) => row.next_volume = row.next_volume.max(volume.id.0 + 1),
             _ => {}
         }
@@ -624,6 +628,26 @@ impl State {
     pub fn result(&self, session: SessionId, request: RequestId) -> Option<Outcome> {
         let results = self.results.get(&session).filter(|_| !active(Bug::ResultForgotten))?;
         results.of(request)
+    }
+
+    /// The log has been replayed: this life begins behind all numbers of those before, durable or not (rule L2).
+    pub fn begin_life(&mut self) {
+        if !active(Bug::NumbersFromDurable) {
+            self.row.pass_reserved();
+        }
+    }
+    /// True if more numbers must be reserved before another one may be given out.
+    pub fn is_out_of_numbers(&self) -> bool {
+        !self.row.next().is_below(self.granted)
+    }
+    /// What to reserve, `count` at a time, if fewer than `left` numbers are left.
+    pub fn short_of_numbers(&self, left: u64, count: u64) -> Option<Numbers> {
+        let next = self.row.next();
+        (!next.more(left).is_below(self.row.reserved)).then(|| next.more(count).max(self.row.reserved))
+    }
+    /// Numbers up to here are reserved, durably.
+    pub fn grant(&mut self, numbers: Numbers) {
+        self.granted = self.granted.max(numbers);
     }
 
     /// Locks a range of blocks, or None if it overlaps one that is held.

@@ -14,6 +14,7 @@ pub fn evaluate(op: &Op, caller: &Caller, view: &mut dyn View) -> Result<Decisio
     match op {
         Op::Lookup { parent, name } => lookup(view, *parent, name),
         Op::GetAttr { ino } => get_attributes(view, *ino),
+        Op::Recall { ino } => recall(view, *ino),
         Op::ReadLink { ino } => read_link(view, *ino),
         Op::SetAttr { ino, set } => attributes::set(view, caller, *ino, set),
         Op::Open { ino, truncate } => attributes::open(view, caller, *ino, *truncate),
@@ -77,6 +78,15 @@ fn lookup(view: &mut dyn View, parent: Ino, name: &Name) -> Result<Decision, Sto
 
 fn get_attributes(view: &mut dyn View, ino: Ino) -> Result<Decision, Stop> {
     let inode = inode(view, ino)?;
+    Ok(Decision::unchanged(Reply::Attr(Attr { ino, inode }), Outcome::Inode(ino)))
+}
+
+/// Whoever has it open keeps it in mind, and does not ask: without a name it is gone, though not all may have heard of that.
+fn recall(view: &mut dyn View, ino: Ino) -> Result<Decision, Stop> {
+    let inode = inode(view, ino)?;
+    if inode.links == 0 {
+        return refuse(Kind::Stale, "the inode has no name any more");
+    }
     Ok(Decision::unchanged(Reply::Attr(Attr { ino, inode }), Outcome::Inode(ino)))
 }
 

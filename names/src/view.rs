@@ -40,12 +40,14 @@ pub enum Need {
     Volume(Name),
     /// The group, locked.
     Group(GroupId),
+    /// More numbers that the group may give out.
+    Numbers,
 }
 
 /// Applied state plus everything ordered, within the caller's volume.
 ///
 /// Contract: while one `evaluate` runs, answers don't change. A group that has answered `Known` or `Missing` is at
-/// hand for the rest of that run: its `fresh_*` functions then succeed.
+/// hand for the rest of that run: its `fresh_*` functions then succeed, or ask for `Need::Numbers`.
 pub trait View {
     /// An inode with all ordered edits; `Known(None)` = it does not exist.
     fn inode(&mut self, ino: Ino) -> Seen<Inode>;

@@ -392,7 +392,9 @@ impl Brick {
         let (groups, reactors, id) = (self.groups.clone(), self.reactors()?, volume.id);
         // A brick that takes no changes is mounted all the same: to be read.
         drop(on_core(&reactors, move || async move { groups.begin_session(id, session).await }));
-        front::fuse::serve(&self.runtime, mount, stack, Identity { volume: volume.id, root: volume.root, session })
+        let brick = self.groups.store().uuid.mark();
+        let identity = Identity { volume: volume.id, root: volume.root, session, brick };
+        front::fuse::serve(&self.runtime, mount, stack, identity)
     }
 
     /// Returns once every core has done something: a core that hangs is seen by whoever waits for this.

@@ -218,6 +218,8 @@ impl Scenario<'_> {
             replay_records: 8 << self.rng.below(10),
             cache_bytes: 1 << (10 + self.rng.below(14)),
             read_cache_bytes: 256 << 10,
+            // So few that they run out again and again.
+            numbers_at_once: 16,
             free: store::FreeLimits {
                 at_once: 1 + self.rng.below(4) as usize,
                 slots_at_once: 1 << self.rng.below(10),

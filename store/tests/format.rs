@@ -204,6 +204,7 @@ fn edits_and_their_codes() {
         (21, 32, Edit::Punch { ino, first: 3, count: 4, trim: 5 }),
         (23, 8 + 5 + 4 + 2, Edit::XattrPut { ino, name: name.clone(), value: (*b"ab").into() }),
         (24, 8 + 5, Edit::XattrDrop { ino, name }),
+        (28, 24, Edit::Numbers { numbers: Numbers { ino: 2, cookie: 3, intent: 4 } }),
     ];
     for (code, length, edit) in rows {
         let mut bytes = Vec::new();
@@ -277,11 +278,17 @@ fn keys_are_big_endian() {
 
 #[test]
 fn values_of_the_index() {
-    let row =
-        GroupRow { applied: Index(1), term: Term(2), next_ino: 3, next_cookie: 4, next_intent: 5, next_volume: 6 };
-    let bytes = values::encode_group(&row);
-    drawn(&bytes, &[(0, 1, 1), (1, 8, 1), (9, 8, 2), (17, 8, 3), (25, 8, 4), (33, 8, 5), (41, 4, 6)]);
-    assert_eq!((bytes.len(), values::encode_mark()), (45, vec![1]));
+    let reserved = Numbers { ino: 7, cookie: 8, intent: 9 };
+    let (applied, term) = (Index(1), Term(2));
+    let row = GroupRow { applied, term, next_ino: 3, next_cookie: 4, next_intent: 5, next_volume: 6, reserved };
+    let mut bytes = values::encode_group(&row);
+    drawn(&bytes, &[(0, 1, 2), (1, 8, 1), (9, 8, 2), (17, 8, 3), (25, 8, 4), (33, 8, 5), (41, 4, 6)]);
+    drawn(&bytes, &[(45, 8, 7), (53, 8, 8), (61, 8, 9)]);
+    assert_eq!((bytes.len(), values::encode_mark()), (69, vec![1]));
+    // Version 1 ends before them.
+    bytes.truncate(45);
+    bytes[0] = 1;
+    assert_eq!(values::decode_group(&bytes), Ok(GroupRow { reserved: Numbers::default(), ..row }));
     let bytes = values::encode_inode(&inode());
     assert_eq!(bytes.len(), 93);
     inode_drawn(&bytes, 1);

@@ -11,7 +11,7 @@ use super::reply::{self, Entries, Head, PRIVILEGES};
 use super::rows::Rows;
 use super::serve::{Identity, Target};
 use base::limits::BLOCK_BYTES;
-use base::{At, Attr, DirEntry, Ino, Kind, Op, Reply, RequestId, Result, SetAttr};
+use base::{At, Attr, DirEntry, Error, Ino, Kind, Op, Reply, RequestId, Result, SetAttr};
 use layer::{Answer, Call, Class, Context};
 use runtime::ledger::OpRow;
 use runtime::seeded::{Bug, active};
@@ -103,6 +103,7 @@ impl<T: Target> Handler<T> {
             Ask::Open { ino, .. } => self.rows.row(&Op::Open { ino: *ino, truncate: false }),
             Ask::ReadDir { ino, .. } => self.rows.row(&Op::ReadDir { ino: *ino, cookie: 0, count: 0, plus: false }),
             Ask::StatFs => self.rows.row(&Op::StatFs),
+            Ask::Above(ino) => self.rows.row(&Op::Recall { ino: *ino }),
             Ask::Forget { .. } | Ask::ForgetAll(_) => self.rows.row(&Op::Forget { ino: Ino(0), times: 0 }),
             Ask::Silent | Ask::Answer(_) | Ask::OpenDir => unreachable!("answered without the stack"),
         }
@@ -142,11 +143,12 @@ impl<T: Target> Handler<T> {
         ask: Ask,
         payload: Option<Result<Buf>>,
     ) -> Result<Told> {
-        let (unique, root) = (header.unique, self.identity.root);
+        let (unique, origin) = (header.unique, self.identity.origin());
         match ask {
             Ask::Read { op, way, .. } => self.read(context, unique, op, way, payload.transpose()?).await,
             Ask::Write { op, way } => self.write(context, unique, op, way, payload).await,
             Ask::Entry(op) => self.entry(context, unique, op).await,
+            Ask::Above(ino) => self.above(context, unique, ino).await,
             Ask::Attr(op) => match self.grow(context, op).await? {
                 Reply::Attr(attr) => Ok(Told::Head(Head::attr(unique, &attr))),
                 other => contradiction(&other),
@@ -169,12 +171,12 @@ impl<T: Target> Handler<T> {
             Ask::Node(op) => {
                 let attr = self.attr(context, op).await?;
                 self.release(context, attr.ino).await;
-                Ok(Told::Entry(Head::entry(unique, &attr, root), attr.ino))
+                Ok(Told::Entry(Head::entry(unique, &attr, origin), attr.ino))
             }
             Ask::Open { ino, flags, kill_privileges } => self.open(context, header, ino, flags, kill_privileges).await,
             Ask::Create { op, flags, kill_privileges } => {
                 let attr = self.create(context, op, flags, kill_privileges).await?;
-                Ok(Told::Created(Head::create(unique, &attr, root, flags, header.pid), attr.ino))
+                Ok(Told::Created(Head::create(unique, &attr, origin, flags, header.pid), attr.ino))
             }
             Ask::Forget { ino, times } => {
                 self.forget(context, ino, times).await;
@@ -207,10 +209,19 @@ impl<T: Target> Handler<T> {
     async fn entry(&self, context: &Context, unique: u64, op: Op) -> Result<Told> {
         let lookup = matches!(op, Op::Lookup { .. });
         match self.attr(context, op).await {
-            Ok(attr) => Ok(Told::Entry(Head::entry(unique, &attr, self.identity.root), attr.ino)),
+            Ok(attr) => Ok(Told::Entry(Head::entry(unique, &attr, self.identity.origin()), attr.ino)),
             Err(error) if lookup && error.kind == Kind::NotFound => Ok(Told::Head(Head::absent(unique))),
             Err(error) => Err(error),
         }
+    }
+    async fn above(&self, context: &Context, unique: u64, ino: Ino) -> Result<Told> {
+        let root = self.identity.root;
+        let parent = match self.attr(context, Op::GetAttr { ino }).await?.inode {
+            _ if ino == root => root,
+            inode if inode.is_directory() => inode.parent,
+            _ => return Err(Error::new(Kind::NotDirectory, "a file may lie in several directories")),
+        };
+        self.entry(context, unique, Op::Recall { ino: parent }).await
     }
     /// A value or names, as far as the client's buffer takes them. Names of `trusted.` are for root alone: the kernel
     /// refuses their values to others, but passes a list on as it is.
@@ -350,7 +361,7 @@ impl<T: Target> Handler<T> {
     ) -> Result<Told> {
         let root = self.identity.root;
         let mut buffer = self.runtime.client_buffer(size, Need::First, Some(&context.span)).await?;
-        let mut page = Entries::new(&mut buffer, plus, root);
+        let mut page = Entries::new(&mut buffer, plus, self.identity.origin());
         if offset < COOKIE_PARENT {
             let parent = if ino == root { root } else { self.attr(context, Op::GetAttr { ino }).await?.inode.parent };
             let fits =

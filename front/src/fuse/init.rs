@@ -10,10 +10,12 @@ use std::fs::File;
 use std::io::{Read, Write};
 
 /// Features asked for, where the kernel has them (rule F4). Not among them: the writeback cache (rule F2), locks
-/// (they stay in the kernel), EXPORT_SUPPORT, ATOMIC_O_TRUNC (it truncates before the kernel looks whether it may: a program
+/// (they stay in the kernel), ATOMIC_O_TRUNC (it truncates before the kernel looks whether it may: a program
 /// that runs was empty then, and its opener told ETXTBSY). The umask comes with each request (DONT_MASK), because a directory's
 /// default list takes its place. HANDLE_KILLPRIV_V2 also spares the question for capabilities before each write.
+/// With EXPORT_SUPPORT the kernel asks for "." of an inode that it has only a file handle of, and for "..".
 const WANTED: u64 = init_flag::ASYNC_READ
+    | init_flag::EXPORT_SUPPORT
     | init_flag::BIG_WRITES
     | init_flag::DONT_MASK
     | init_flag::DO_READDIRPLUS

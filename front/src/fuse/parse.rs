@@ -39,6 +39,8 @@ pub enum Ask {
     Answer(i32),
     /// An entry with its attributes.
     Entry(Op),
+    /// The entry of the directory that this one lies in.
+    Above(Ino),
     /// An entry, which the operation also opens, though the client did not ask for that.
     Node(Op),
     /// Attributes.
@@ -375,7 +377,12 @@ pub fn entries_for(room: usize, plus: bool) -> u32 {
 
 fn named(code: u32, mut fields: Fields<'_>, parent: Ino) -> Result<Ask> {
     match code {
-        opcode::LOOKUP => Ok(Ask::Entry(Op::Lookup { parent, name: Name::new(fields.string()?)? })),
+        opcode::LOOKUP => match fields.string()? {
+            // With these the kernel comes for file handles: the node is what it asks about, of any kind.
+            b"." => Ok(Ask::Entry(Op::Recall { ino: parent })),
+            b".." => Ok(Ask::Above(parent)),
+            name => Ok(Ask::Entry(Op::Lookup { parent, name: Name::new(name)? })),
+        },
         opcode::UNLINK => Ok(Ask::Done(Op::Unlink { parent, name: Name::new(fields.string()?)? })),
         opcode::RMDIR => Ok(Ask::Done(Op::RemoveDir { parent, name: Name::new(fields.string()?)? })),
         opcode::SYMLINK => {

@@ -173,6 +173,8 @@ fn names_are_taken_apart() {
     let parent = Ino(NODE);
     let string = |code, text: &str| asked(code, |w| w.bytes(text.as_bytes()).bytes(&[0]));
     assert_eq!(string(opcode::LOOKUP, "a"), Ok(Ask::Entry(Op::Lookup { parent, name: name("a") })));
+    assert_eq!(string(opcode::LOOKUP, "."), Ok(Ask::Entry(Op::Recall { ino: parent })));
+    assert_eq!(string(opcode::LOOKUP, ".."), Ok(Ask::Above(parent)));
     assert_eq!(string(opcode::UNLINK, "a"), Ok(Ask::Done(Op::Unlink { parent, name: name("a") })));
     assert_eq!(string(opcode::RMDIR, "a"), Ok(Ask::Done(Op::RemoveDir { parent, name: name("a") })));
     assert_eq!(string(opcode::LOOKUP, "").expect_err("empty").kind, Kind::Invalid);

@@ -32,6 +32,16 @@ pub fn errno(error: &Error) -> i32 {
     }
 }
 
+/// What nodes are told by: a file handle holds node id and generation, and the kernel gives it to whoever is mounted under
+/// the same device number.
+#[derive(Clone, Copy, Debug)]
+pub struct Origin {
+    /// The volume's root.
+    pub root: Ino,
+    /// The brick's mark, which is mixed into generations: a handle of another brick is stale.
+    pub brick: u32,
+}
+
 /// An answer's head: the header and what follows it in a fixed shape. Bytes of any number go behind it.
 pub struct Head {
     bytes: [u8; SMALL_BYTES_MAX],
@@ -63,8 +73,8 @@ impl Head {
         Head::build(unique, 0, tail_bytes, |_| ())
     }
     /// An entry.
-    pub fn entry(unique: u64, attr: &Attr, root: Ino) -> Head {
-        Head::build(unique, 0, 0, |writer| put_entry(writer, attr, root))
+    pub fn entry(unique: u64, attr: &Attr, origin: Origin) -> Head {
+        Head::build(unique, 0, 0, |writer| put_entry(writer, attr, origin))
     }
     /// That there is no such name: remembered like an entry, as node 0.
     pub fn absent(unique: u64) -> Head {
@@ -91,9 +101,9 @@ impl Head {
         })
     }
     /// An entry and a handle.
-    pub fn create(unique: u64, attr: &Attr, root: Ino, flags: u32, pid: u32) -> Head {
+    pub fn create(unique: u64, attr: &Attr, origin: Origin, flags: u32, pid: u32) -> Head {
         Head::build(unique, 0, 0, |writer| {
-            put_entry(writer, attr, root);
+            put_entry(writer, attr, origin);
             put_open(writer, flags, pid);
         })
     }
@@ -137,8 +147,10 @@ fn nodeid_of(ino: Ino, root: Ino) -> u64 {
     ino.0
 }
 
-fn put_entry(writer: &mut Writer<'_>, attr: &Attr, root: Ino) {
-    writer.u64(nodeid_of(attr.ino, root)).u64(u64::from(attr.inode.generation));
+fn put_entry(writer: &mut Writer<'_>, attr: &Attr, origin: Origin) {
+    // The root that the kernel makes before it asks anything has generation 0.
+    let generation = if attr.ino == origin.root { 0 } else { attr.inode.generation ^ origin.brick };
+    writer.u64(nodeid_of(attr.ino, origin.root)).u64(u64::from(generation));
     writer.u64(VALID_SECONDS).u64(attr_valid_seconds(attr)).u64(0);
     put_attr(writer, attr);
 }
@@ -187,13 +199,13 @@ pub fn bypasses_cache(flags: u32) -> bool {
 pub struct Entries<'a> {
     writer: Writer<'a>,
     plus: bool,
-    root: Ino,
+    origin: Origin,
 }
 
 impl<'a> Entries<'a> {
     /// No entry yet; `plus`: with attributes.
-    pub fn new(into: &'a mut [u8], plus: bool, root: Ino) -> Entries<'a> {
-        Entries { writer: Writer::new(into), plus, root }
+    pub fn new(into: &'a mut [u8], plus: bool, origin: Origin) -> Entries<'a> {
+        Entries { writer: Writer::new(into), plus, origin }
     }
     /// Bytes so far.
     pub fn used(&self) -> usize {
@@ -220,7 +232,7 @@ impl<'a> Entries<'a> {
             return false;
         }
         match attr {
-            Some(attr) if self.plus => put_entry(&mut self.writer, &attr, self.root),
+            Some(attr) if self.plus => put_entry(&mut self.writer, &attr, self.origin),
             // Node 0 here means "no attributes told", not "absent".
             None if self.plus => {
                 self.writer.zeros(abi::ENTRY_OUT_BYTES);

@@ -40,6 +40,7 @@ pub const OP_NAMES: &[&str] = &[
     "lseek",
     "tmpfile",
     "forget",
+    "recall",
 ];
 
 /// Rows of a ledger by operation, looked up once.
@@ -93,6 +94,7 @@ fn index(op: &Op) -> usize {
         Op::Seek { .. } => 31,
         Op::TempFile { .. } => 32,
         Op::Forget { .. } => 33,
+        Op::Recall { .. } => 34,
     }
 }
 
@@ -147,6 +149,7 @@ mod tests {
             Op::Seek { ino, offset: 0, what: base::Seek::Data },
             Op::TempFile { parent: ino, mode: 0 },
             Op::Forget { ino, times: 1 },
+            Op::Recall { ino },
         ];
         let names: Vec<_> = ops.iter().map(Op::name).collect();
         assert_eq!(names, OP_NAMES);

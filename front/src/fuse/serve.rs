@@ -12,7 +12,7 @@ use super::handle::Handler;
 use super::mount::{Mount, Unmounted};
 use super::notices::Notices;
 use super::recent::Recent;
-use super::reply::Head;
+use super::reply::{Head, Origin};
 use super::rings::{Taken, Transport};
 use super::rows::Rows;
 use base::limits::BULK_BYTES_MIN;
@@ -59,6 +59,14 @@ pub struct Identity {
     pub root: Ino,
     /// The mount's session: a new one for each mount, because the kernel numbers requests from the start again.
     pub session: SessionId,
+    /// A number made from the brick's uuid: file handles of another brick are stale.
+    pub brick: u32,
+}
+
+impl Identity {
+    pub(super) fn origin(&self) -> Origin {
+        Origin { root: self.root, brick: self.brick }
+    }
 }
 
 /// A mount that is being served.

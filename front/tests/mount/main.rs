@@ -84,7 +84,7 @@ impl Fixture {
         let transport = if rings.is_some() { Transport::Rings } else { Transport::Device };
         let mount = fuse::mount(&options, rings).expect("it can be mounted");
         let memory = Arc::new(Memory::new(&runtime));
-        let identity = Identity { volume: VolumeId(1), root: memory::root(), session: SessionId(1) };
+        let identity = Identity { volume: VolumeId(1), root: memory::root(), session: SessionId(1), brick: 7 };
         let serving = fuse::serve(&runtime, mount, memory.clone(), identity).expect("it can be served");
         std::fs::metadata(&options.path).expect("it answers");
         assert_eq!(

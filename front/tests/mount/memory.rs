@@ -206,7 +206,7 @@ impl Tree {
         let owner = (context.uid, context.gid);
         match op {
             Op::Lookup { parent, name } => self.find(parent, &name).and_then(|(_, ino)| self.attr(ino)),
-            Op::GetAttr { ino } => self.attr(ino),
+            Op::GetAttr { ino } | Op::Recall { ino } => self.attr(ino),
             Op::SetAttr { ino, set } => self.set_attr(ino, set, now),
             Op::ReadLink { ino } => Ok(Reply::Target(self.node(ino)?.target.clone())),
             Op::Create { parent, name, mode, exclusive } => {

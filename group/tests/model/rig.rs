@@ -32,6 +32,8 @@ pub struct Shape {
     pub free: FreeLimits,
     /// As in `Options`.
     pub quiet_ns: u64,
+    /// As in `Options`.
+    pub numbers_at_once: u64,
 }
 
 /// So little that most cuts leave something to later checkpoints.
@@ -39,15 +41,31 @@ pub const FREE: FreeLimits = FreeLimits { at_once: 1, slots_at_once: 64, slots_l
 
 impl Shape {
     /// 256 MiB, eight groups, checkpoints only when asked for, caches of the least size.
-    pub const SMALL: Shape =
-        Shape { segments: 256, groups: 8, overlay_bytes: 64 << 20, cache_bytes: 1, free: FREE, quiet_ns: u64::MAX };
+    pub const SMALL: Shape = Shape {
+        segments: 256,
+        groups: 8,
+        overlay_bytes: 64 << 20,
+        cache_bytes: 1,
+        free: FREE,
+        quiet_ns: u64::MAX,
+        numbers_at_once: 1 << 20,
+    };
     /// 32 MiB, half of it for the cleaner.
     pub const TINY: Shape = Shape { segments: 32, groups: 4, overlay_bytes: 8 << 20, ..Shape::SMALL };
 
     fn options(&self) -> Options {
         let Shape { overlay_bytes, cache_bytes, free, quiet_ns, .. } = *self;
         let (replay_bytes, replay_records, read_cache_bytes) = (u64::MAX, u64::MAX, 4 << 20);
-        Options { overlay_bytes, replay_bytes, replay_records, quiet_ns, cache_bytes, read_cache_bytes, free }
+        Options {
+            overlay_bytes,
+            replay_bytes,
+            replay_records,
+            quiet_ns,
+            cache_bytes,
+            read_cache_bytes,
+            free,
+            numbers_at_once: self.numbers_at_once,
+        }
     }
 }
 

@@ -10,6 +10,7 @@ use runtime::seeded::{Bug, fails};
 /// Bugs, each with the test that fails with it.
 const NOTICED: [(Bug, fn()); 35] = [
     (Bug::InoReused, restart::numbers_given_out_before_a_crash_are_not_given_out_again),
+    (Bug::NumbersFromDurable, restart::numbers_that_a_crash_took_back_are_not_given_out_again),
     (Bug::RecordNotReplayed, durable::what_was_synced_survives_and_the_rest_is_a_prefix),
     (Bug::BulkOrderedEarly, concurrent::overlapping_writes_and_reads_are_never_torn),
     (Bug::BulkUnflushed, durable::a_commit_keeps_large_writes_before_it),

@@ -2,7 +2,7 @@
 
 use super::bytes::{Reader, Writer, corrupt};
 use base::{
-    Crcs, Edit, Error, FileKind, Follow, GroupId, Ino, Inode, Intent, IntentId, Kind, Name, Result, SessionId, Time,
+    Crcs, Edit, Error, FileKind, Follow, GroupId, Ino, Inode, Intent, IntentId, Kind, Name, Numbers, Result, SessionId, Time,
     Volume, VolumeId,
 };
 use std::sync::Arc;
@@ -95,6 +95,15 @@ fn take_intent_id(reader: &mut Reader<'_>) -> Result<IntentId> {
     Ok(IntentId { group: GroupId(reader.u32()?), number: reader.u64()? })
 }
 
+/// Reads where numbers end. More than an inode number has room for would end a later start.
+pub fn take_numbers(reader: &mut Reader<'_>) -> Result<Numbers> {
+    let numbers = Numbers { ino: reader.u64()?, cookie: reader.u64()?, intent: reader.u64()? };
+    match numbers.ino < 1 << 43 && numbers.cookie < 1 << 62 && numbers.intent < 1 << 62 {
+        true => Ok(numbers),
+        false => Err(corrupt("numbers beyond what there can be")),
+    }
+}
+
 /// Appends an intent.
 pub fn put_intent(out: &mut Vec<u8>, intent: &Intent) {
     put_intent_id(&mut Writer(out), intent.id);
@@ -143,6 +152,7 @@ mod code {
     pub const PUNCH: u8 = 21;
     pub const XATTR_PUT: u8 = 23;
     pub const XATTR_DROP: u8 = 24;
+    pub const NUMBERS: u8 = 28;
 }
 
 /// Appends one edit: a code byte, then its fields.
@@ -203,6 +213,9 @@ pub fn put_edit(out: &mut Vec<u8>, edit: &Edit) {
         }
         Edit::SessionDrop { session } => {
             Writer(out).u8(code::SESSION_DROP).u64(session.0);
+        }
+        Edit::Numbers { numbers } => {
+            Writer(out).u8(code::NUMBERS).u64(numbers.ino).u64(numbers.cookie).u64(numbers.intent);
         }
     }
 }
@@ -291,6 +304,7 @@ fn take_edit_within(reader: &mut Reader<'_>, intents: bool) -> Result<Edit> {
         code::VOLUME_PUT => Ok(Edit::VolumePut(take_volume(reader)?)),
         code::VOLUME_DROP => Ok(Edit::VolumeDrop { id: VolumeId(reader.u32()?) }),
         code::SESSION_DROP => Ok(Edit::SessionDrop { session: SessionId(reader.u64()?) }),
+        code::NUMBERS => take_numbers(reader).map(|numbers| Edit::Numbers { numbers }),
         code::INTENT_PUT => Err(corrupt("an intent within an intent")),
         code::MAP => Err(corrupt("an intent maps blocks")),
         // No version has ever written it: what was zeroed is damaged.

@@ -20,6 +20,14 @@ pub mod values;
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Uuid(pub [u8; 16]);
 
+impl Uuid {
+    /// A short number of the brick: two bricks hardly ever have the same.
+    pub fn mark(self) -> u32 {
+        let words = self.0.chunks_exact(4).map(|word| u32::from_le_bytes([word[0], word[1], word[2], word[3]]));
+        words.fold(0, |mark, word| mark ^ word)
+    }
+}
+
 impl std::fmt::Display for Uuid {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         for (i, byte) in self.0.iter().enumerate() {

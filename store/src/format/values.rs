@@ -8,7 +8,7 @@ use crate::reserve::{Extent, Reserve};
 use crate::scrub::{Bad, Position, State, Why};
 use crate::usage::Usage;
 use base::{
-    FileKind, Index, Ino, Inode, Intent, Life, Name, Outcome, Place, RequestId, Result, SegmentId, Term, Time, Volume,
+    FileKind, Index, Ino, Inode, Intent, Life, Name, Numbers, Outcome, Place, RequestId, Result, SegmentId, Term, Time, Volume,
     VolumeId, Xattrs,
 };
 
@@ -243,6 +243,8 @@ pub struct GroupRow {
     pub next_intent: u64,
     /// Next volume id (group 0 only).
     pub next_volume: u32,
+    /// Numbers below these may have been given out by the life that wrote this.
+    pub reserved: Numbers,
 }
 
 impl GroupRow {
@@ -251,27 +253,46 @@ impl GroupRow {
     pub fn fresh() -> GroupRow {
         GroupRow { next_ino: 2, next_cookie: 3, next_intent: 1, next_volume: 1, ..GroupRow::default() }
     }
+    /// The next numbers.
+    pub fn next(&self) -> Numbers {
+        Numbers { ino: self.next_ino, cookie: self.next_cookie, intent: self.next_intent }
+    }
+    /// The row of a life that is over: whatever it may have given out counts as given out (rule L2).
+    pub fn pass_reserved(&mut self) {
+        let next = self.next().max(self.reserved);
+        (self.next_ino, self.next_cookie, self.next_intent) = (next.ino, next.cookie, next.intent);
+    }
 }
 
 /// A group row's value.
 pub fn encode_group(row: &GroupRow) -> Vec<u8> {
-    let mut out = versioned();
+    let mut out = vec![VERSION_2];
     let mut writer = Writer(&mut out);
     writer.u64(row.applied.0).u64(row.term.0).u64(row.next_ino).u64(row.next_cookie).u64(row.next_intent);
     writer.u32(row.next_volume);
+    writer.u64(row.reserved.ino).u64(row.reserved.cookie).u64(row.reserved.intent);
     out
 }
-/// Reads a group row.
+/// Reads a group row. Version 1 reserves no numbers.
 pub fn decode_group(bytes: &[u8]) -> Result<GroupRow> {
-    let mut reader = open(bytes)?;
-    Ok(GroupRow {
+    let mut reader = Reader::new(bytes);
+    let version = reader.u8()?;
+    if !(VERSION..=VERSION_2).contains(&version) {
+        return Err(corrupt("a value has no known version"));
+    }
+    let mut row = GroupRow {
         applied: Index(reader.u64()?),
         term: Term(reader.u64()?),
         next_ino: reader.u64()?,
         next_cookie: reader.u64()?,
         next_intent: reader.u64()?,
         next_volume: reader.u32()?,
-    })
+        reserved: Numbers::default(),
+    };
+    if version == VERSION_2 {
+        row.reserved = edits::take_numbers(&mut reader)?;
+    }
+    Ok(row)
 }
 
 /// Where replay starts: the first batch that the index does not include.

@@ -40,7 +40,9 @@ impl Counters {
         if !self.rows.contains_key(&group) {
             let row = self.index.get(&keys::group(group))?;
             let row = row.map(|row| values::decode_group(&row)).transpose()?;
-            self.rows.insert(group, row.unwrap_or_else(GroupRow::fresh));
+            let mut row = row.unwrap_or_else(GroupRow::fresh);
+            row.pass_reserved();
+            self.rows.insert(group, row);
         }
         Ok(self.rows.get_mut(&group).expect("just there"))
     }

@@ -1,0 +1,63 @@
+//! Numbers of inodes, cookies and intents are given out once, also if a crash takes back what they were given to (rule L2):
+//! a life gives out only numbers that a durable record has reserved for it, and the next one begins behind them. So a file
+//! handle of a client never reaches another file.
+
+use crate::change::Record;
+use crate::held::{GroupSet, Held};
+use crate::Groups;
+use base::{Edit, Kind, Numbers, Result, Sync, VolumeId};
+use names::Part;
+
+impl Groups {
+    /// Reserves numbers for all groups that have none left, and waits until that is durable. Errors: the log's.
+    pub(crate) async fn reserve_numbers(&self) -> Result<()> {
+        self.reserve(0).await
+    }
+
+    /// The same while half of them are left, so that nobody has to wait.
+    pub(crate) async fn reserve_numbers_ahead(&self) -> Result<()> {
+        let count = self.options.numbers_at_once;
+        let is_short = |group: &crate::Group| {
+            let state = group.state.lock();
+            // A group that has given out nothing yet needs nothing.
+            !state.is_out_of_numbers() && state.short_of_numbers(count / 2, count).is_some()
+        };
+        if self.states().iter().any(is_short) { self.reserve(count / 2).await } else { Ok(()) }
+    }
+
+    async fn reserve(&self, left: u64) -> Result<()> {
+        let mut ordered = Vec::new();
+        for (group, number) in self.states().iter().zip(0..).map(|(group, number)| (group, base::GroupId(number))) {
+            loop {
+                let segment = self.store().log.segment_came.ticket();
+                let mut held = Held::new(self, &GroupSet::one(number));
+                let state = held.of(number);
+                let Some(numbers) = state.short_of_numbers(left, self.options.numbers_at_once) else {
+                    // Somebody else has ordered it, at or before the log's last batch.
+                    ordered.push((group, state.row.reserved));
+                    break;
+                };
+                let part = Part { volume: VolumeId(0), group: number, edits: vec![Edit::Numbers { numbers }] };
+                match self.order_record(&mut held, &Record::own(&part), None, Sync::Ordered) {
+                    Err(error) if error.kind == Kind::Busy => {
+                        drop(held);
+                        self.wait_for_segment(segment).await?;
+                    }
+                    done => {
+                        done?;
+                        ordered.push((group, numbers));
+                        break;
+                    }
+                }
+            }
+        }
+        self.grant(ordered).await
+    }
+
+    async fn grant(&self, ordered: Vec<(&crate::Group, Numbers)>) -> Result<()> {
+        let log = &self.store().log;
+        log.wait(log.last_batch(), Sync::All, None).await?;
+        ordered.into_iter().for_each(|(group, numbers)| group.state.lock().grant(numbers));
+        Ok(())
+    }
+}
