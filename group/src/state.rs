@@ -542,6 +542,7 @@ impl State {
         match edit {
             Edit::EntryPut { cookie, .. } => row.next_cookie = row.next_cookie.max(cookie + 1),
             Edit::IntentPut(intent) => row.next_intent = row.next_intent.max(intent.id.number + 1),
+            Edit::Numbers { .. } if active(Bug::InoReused) => {}
             Edit::Numbers { numbers } => row.reserved = row.reserved.max(*numbers),
             Edit::VolumePut(volume) => row.next_volume = row.next_volume.max(volume.id.0 + 1),
             _ => {}

@@ -1,0 +1,42 @@
+"""An NFS 3 client that keeps handles of files, for nfs.sh: asked by lines, it answers by lines."""
+import ctypes
+import sys
+
+lib = ctypes.CDLL("libnfs.so.13")
+lib.nfs_init_context.restype = ctypes.c_void_p
+lib.nfs_get_error.restype = ctypes.c_char_p
+lib.nfs_get_error.argtypes = [ctypes.c_void_p]
+lib.nfs_mount.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_char_p]
+lib.nfs_open.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_int, ctypes.POINTER(ctypes.c_void_p)]
+lib.nfs_pread.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint64, ctypes.c_uint64, ctypes.c_char_p]
+context = ctypes.c_void_p(lib.nfs_init_context())
+files = {}
+
+
+def open_all():
+    if lib.nfs_mount(context, b"127.0.0.1", b"/sinter") != 0:
+        return "no mount: " + lib.nfs_get_error(context).decode()
+    for number in range(1, 21):
+        file = ctypes.c_void_p()
+        if lib.nfs_open(context, b"/dir/file-%d" % number, 0, ctypes.byref(file)) != 0:
+            return "no open: " + lib.nfs_get_error(context).decode()
+        files[number] = file
+    return "opened %d" % len(files)
+
+
+def read_all():
+    right = stale = 0
+    for number, file in files.items():
+        room = ctypes.create_string_buffer(100)
+        length = lib.nfs_pread(context, file, 0, 99, room)
+        if length > 0 and room.value == b"content %d\n" % number:
+            right += 1
+        elif length < 0 and b"STALE" in lib.nfs_get_error(context):
+            stale += 1
+        else:
+            return "wrong: file %d: %d %r %r" % (number, length, room.value, lib.nfs_get_error(context))
+    return "right %d stale %d" % (right, stale)
+
+
+for line in sys.stdin:
+    print(open_all() if line.strip() == "open" else read_all(), flush=True)
