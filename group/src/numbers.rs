@@ -2,9 +2,9 @@
 //! a life gives out only numbers that a durable record has reserved for it, and the next one begins behind them. So a file
 //! handle of a client never reaches another file.
 
+use crate::Groups;
 use crate::change::Record;
 use crate::held::{GroupSet, Held};
-use crate::Groups;
 use base::{Edit, Kind, Numbers, Result, Sync, VolumeId};
 use names::Part;
 

@@ -32,7 +32,12 @@ fn change(op: &Op) -> Option<usize> {
         Op::VolumeCreate { .. } => Some(16),
         Op::VolumeDelete { .. } => Some(17),
         Op::TempFile { .. } => Some(18),
-        Op::Lookup { .. } | Op::GetAttr { .. } | Op::Recall { .. } | Op::ReadLink { .. } | Op::Read { .. } | Op::Seek { .. } => None,
+        Op::Lookup { .. }
+        | Op::GetAttr { .. }
+        | Op::Recall { .. }
+        | Op::ReadLink { .. }
+        | Op::Read { .. }
+        | Op::Seek { .. } => None,
         Op::GetXattr { .. } | Op::ListXattr { .. } | Op::ReadDir { .. } => None,
         Op::Forget { .. } | Op::Fsync { .. } | Op::StatFs | Op::SyncAll | Op::VolumeList => None,
     }

@@ -2,8 +2,8 @@
 
 use super::bytes::{Reader, Writer, corrupt};
 use base::{
-    Crcs, Edit, Error, FileKind, Follow, GroupId, Ino, Inode, Intent, IntentId, Kind, Name, Numbers, Result, SessionId, Time,
-    Volume, VolumeId,
+    Crcs, Edit, Error, FileKind, Follow, GroupId, Ino, Inode, Intent, IntentId, Kind, Name, Numbers, Result, SessionId,
+    Time, Volume, VolumeId,
 };
 use std::sync::Arc;
 

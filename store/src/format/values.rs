@@ -8,8 +8,8 @@ use crate::reserve::{Extent, Reserve};
 use crate::scrub::{Bad, Position, State, Why};
 use crate::usage::Usage;
 use base::{
-    FileKind, Index, Ino, Inode, Intent, Life, Name, Numbers, Outcome, Place, RequestId, Result, SegmentId, Term, Time, Volume,
-    VolumeId, Xattrs,
+    FileKind, Index, Ino, Inode, Intent, Life, Name, Numbers, Outcome, Place, RequestId, Result, SegmentId, Term, Time,
+    Volume, VolumeId, Xattrs,
 };
 
 const VERSION: u8 = 1;
