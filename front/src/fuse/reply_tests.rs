@@ -110,7 +110,7 @@ fn opens_bypass_the_cache_where_the_flags_say_so() {
 fn attributes_of_what_runs_as_its_owner_are_asked_for_each_time() {
     let valid = |kind, mode| {
         let attr = Attr { inode: Inode { mode, ..inode(kind) }, ..attr() };
-        let (entry, alone) = (Head::entry(42, &attr, ROOT), Head::attr(42, &attr));
+        let (entry, alone) = (Head::entry(42, &attr, ORIGIN), Head::attr(42, &attr));
         let mut fields = opened(&entry, 0, 0);
         fields.bytes(16).expect("ids");
         assert_eq!(fields.u64(), Ok(VALID_SECONDS), "the name stays");
