@@ -8,7 +8,8 @@ lib.nfs_get_error.restype = ctypes.c_char_p
 lib.nfs_get_error.argtypes = [ctypes.c_void_p]
 lib.nfs_mount.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_char_p]
 lib.nfs_open.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_int, ctypes.POINTER(ctypes.c_void_p)]
-lib.nfs_pread.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint64, ctypes.c_uint64, ctypes.c_char_p]
+lib.nfs_lseek.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int, ctypes.c_void_p]
+lib.nfs_read.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint64, ctypes.c_char_p]
 context = ctypes.c_void_p(lib.nfs_init_context())
 files = {}
 
@@ -28,7 +29,8 @@ def read_all():
     right = stale = 0
     for number, file in files.items():
         room = ctypes.create_string_buffer(100)
-        length = lib.nfs_pread(context, file, 0, 99, room)
+        lib.nfs_lseek(context, file, 0, 0, None)
+        length = lib.nfs_read(context, file, 99, room)
         if length > 0 and room.value == b"content %d\n" % number:
             right += 1
         elif length < 0 and b"STALE" in lib.nfs_get_error(context):

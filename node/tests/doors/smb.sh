@@ -22,14 +22,15 @@ up() {
 down() { kill -TERM "$daemon"; wait "$daemon" || fail "the daemon did not end well"; }
 ask() { smbclient -s "$config" //127.0.0.1/sinter -U root%secret -m SMB3 -c "$1"; }
 serve() {
-    smbd -s "$config" -F --no-process-group -l "$work" </dev/null >/dev/null 2>&1 &
+    # It ends its whole process group with it: one of its own.
+    setsid smbd -s "$config" -F --no-process-group -l "$work" </dev/null >/dev/null 2>&1 &
     samba=$!
     await ask ls
 }
 unserve() { kill -TERM "$samba"; wait "$samba" || true; }
 look() {
     rm -f /run/got /run/stream
-    ask "get dir\\config /run/got; get dir\\config:note /run/stream" >/dev/null 2>&1 || fail "smbclient: get"
+    ask "get dir\\config /run/got; get dir\\config:note /run/stream" >"$work/get.log" 2>&1 || fail "smbclient: get"
     cmp "$config" /run/got || fail "another content"
     [ "$(cat /run/stream)" = "a stream" ] || fail "another stream"
     smbcacls -s "$config" //127.0.0.1/sinter dir/config -U root%secret | grep -q "Everyone:ALLOWED/0x0/FULL" ||
