@@ -44,6 +44,8 @@ names() { # what new clients see by name, over both protocols
     done
 }
 
+# Nobody has state to reclaim: clients of NFS 4 need not wait after each start.
+sed -i 's/Grace_Period = 15;/Graceless = true;/' "$config"
 rpcbind -w
 up
 mkdir -m 0777 /srv/sinter/dir
