@@ -11,11 +11,16 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 /// Bits of a mode by which others than the owner write.
 const OTHERS_WRITE: u32 = 0o022;
 /// The bit by which only its owner removes or renames an entry.
 const STICKY: u32 = libc::S_ISVTX;
+
+/// How long a process that was killed may take to give a directory back: it closes its files one after the other, and the
+/// brick's lock may be among the first.
+const HELD_MAX: Duration = Duration::from_secs(1);
 
 /// How to open a file of a directory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -186,13 +191,18 @@ impl Directory {
         }
         Ok(())
     }
-    /// Has nobody else who asks for it hold the directory, until all its clones are dropped; whether nobody did.
+    /// Has nobody else who asks for it hold the directory, until all its clones are dropped; whether nobody did. Waits a
+    /// moment for a process that was killed, and is still giving back what it held.
     pub fn hold(&self) -> Result<bool> {
-        match self.file.try_lock() {
-            Ok(()) => Ok(true),
-            Err(std::fs::TryLockError::WouldBlock) => Ok(false),
-            Err(std::fs::TryLockError::Error(error)) => {
-                Err(failed("a directory cannot be locked", &error).with(self.path.display()))
+        let start = Instant::now();
+        loop {
+            match self.file.try_lock() {
+                Ok(()) => return Ok(true),
+                Err(std::fs::TryLockError::WouldBlock) if start.elapsed() > HELD_MAX => return Ok(false),
+                Err(std::fs::TryLockError::WouldBlock) => std::thread::sleep(Duration::from_millis(10)),
+                Err(std::fs::TryLockError::Error(error)) => {
+                    return Err(failed("a directory cannot be locked", &error).with(self.path.display()));
+                }
             }
         }
     }

@@ -2,7 +2,6 @@
 
 use super::*;
 use std::os::unix::fs::{PermissionsExt, chown, symlink};
-use std::time::Instant;
 
 /// A user that nobody is.
 const STRANGER: u32 = 54_321;
