@@ -46,9 +46,12 @@ id!(/// Position of a record within its group's order; the first record has inde
 pub struct Ino(pub u64);
 
 impl Ino {
+    /// Sequence numbers are below this.
+    pub const SEQUENCE_END: u64 = 1 << 43;
+
     /// Joins a group's sequence number and the group.
     pub fn new(sequence: u64, group: GroupId) -> Ino {
-        assert!(sequence < 1 << 43 && group.0 < 1 << GROUP_BITS);
+        assert!(sequence < Ino::SEQUENCE_END && group.0 < 1 << GROUP_BITS);
         Ino(sequence << GROUP_BITS | u64::from(group.0))
     }
     /// The group that owns the inode, its entries (a directory) and its data.

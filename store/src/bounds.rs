@@ -140,6 +140,10 @@ impl Bounds {
                 true => self.ino(volume.root),
                 false => Err(refused("a volume's number is none that is given", volume.id)),
             },
+            Edit::Numbers { numbers } if numbers.ino >= Ino::SEQUENCE_END => {
+                Err(refused("a number is higher than any that is given", numbers.ino))
+            }
+            Edit::Numbers { numbers } => self.number(numbers.cookie).and_then(|()| self.number(numbers.intent)),
             Edit::VolumeDrop { .. } | Edit::SessionDrop { .. } => Ok(()),
         }
     }

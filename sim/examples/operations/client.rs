@@ -5,7 +5,7 @@ use crate::counted::counted;
 use crate::kernel::{HEADER_BYTES, Message};
 use base::{Ino, Name, Op, Reply, RequestId, SessionId, VolumeId};
 use front::fuse::parse::{self, Ask};
-use front::fuse::reply::{Entries, Head};
+use front::fuse::reply::{Entries, Head, Origin};
 use group::{Groups, Options};
 use layer::{Answer, Call, Class, Context, Stack};
 use runtime::{Buf, Need, Runtime, Slice, Span, Stage, Stamp};
@@ -137,8 +137,8 @@ impl Client {
         let (lookup, create) = (matches!(op, Op::Lookup { .. }), matches!(op, Op::Create { .. }));
         let answer = self.call(context, op, data).await;
         let (head, told) = match answer.reply {
-            Reply::Attr(attr) if create => (Head::create(unique, &attr, self.root, flags, 0), Told::Ino(attr.ino)),
-            Reply::Attr(attr) if lookup => (Head::entry(unique, &attr, self.root), Told::Ino(attr.ino)),
+            Reply::Attr(attr) if create => (Head::create(unique, &attr, self.origin(), flags, 0), Told::Ino(attr.ino)),
+            Reply::Attr(attr) if lookup => (Head::entry(unique, &attr, self.origin()), Told::Ino(attr.ino)),
             Reply::Attr(attr) => (Head::attr(unique, &attr), Told::Ino(attr.ino)),
             Reply::Wrote { length, .. } => (Head::wrote(unique, length), Told::Wrote(length)),
             Reply::Data { length } => {
@@ -150,6 +150,9 @@ impl Client {
         };
         black_box(head.as_bytes());
         (row, told)
+    }
+    fn origin(&self) -> Origin {
+        Origin { root: self.root, brick: 1 }
     }
     /// A page of a directory; "." and ".." are left out.
     async fn page(
@@ -163,7 +166,7 @@ impl Client {
     ) -> (usize, Told) {
         let span = Some(&context.span);
         let mut buffer = self.runtime.client_buffer(size, Need::First, span).await.expect("within the bound");
-        let mut page = Entries::new(&mut buffer, plus, self.root);
+        let mut page = Entries::new(&mut buffer, plus, self.origin());
         let count = parse::entries_for(page.room(), plus);
         let op = Op::ReadDir { ino, cookie: offset, count, plus };
         let row = self.runtime.ledger.row(op.name());

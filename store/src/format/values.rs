@@ -7,6 +7,7 @@ use crate::purge::Purge;
 use crate::reserve::{Extent, Reserve};
 use crate::scrub::{Bad, Position, State, Why};
 use crate::usage::Usage;
+use base::limits::NUMBER_MAX;
 use base::{
     FileKind, Index, Ino, Inode, Intent, Life, Name, Numbers, Outcome, Place, RequestId, Result, SegmentId, Term, Time,
     Volume, VolumeId, Xattrs,
@@ -291,6 +292,11 @@ pub fn decode_group(bytes: &[u8]) -> Result<GroupRow> {
     };
     if version == VERSION_2 {
         row.reserved = edits::take_numbers(&mut reader)?;
+    }
+    let numbers = row.next().max(row.reserved);
+    let highest = row.applied.0.max(row.term.0).max(numbers.cookie).max(numbers.intent);
+    if highest >= NUMBER_MAX || numbers.ino >= Ino::SEQUENCE_END || row.next_volume == u32::MAX {
+        return Err(corrupt("a group's counters are higher than any that are given"));
     }
     Ok(row)
 }

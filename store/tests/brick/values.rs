@@ -200,7 +200,10 @@ fn wrong_values_in_segment_headers_are_refused_or_do_no_harm() {
     }
 }
 
-const BATCH: [(&str, fn(&mut BatchHeader)); 12] = [
+/// What is changed in a batch's header, and how.
+type HeaderChange = (&'static str, fn(&mut BatchHeader));
+
+const BATCH: [HeaderChange; 12] = [
     ("epoch", |it| it.epoch += 1),
     ("number", |it| it.number += 1),
     ("number max", |it| it.number = u64::MAX),
