@@ -568,12 +568,17 @@ async fn refuse_more_segments(
 fn refuse_more_groups(index: &dyn Index, groups: u32) -> Result<()> {
     let (from, to) = (keys::group(GroupId(groups)), keys::group(keys::BRICK));
     let next = index.scan(&from, &to, 1)?;
-    match next.first().and_then(|(key, _)| keys::row(key)) {
-        Some((group, _, keys::Row::Group)) => {
+    // A row that no group has written is the check's affair.
+    let counters = |(key, value): &&(Vec<u8>, Vec<u8>)| {
+        let is_group = keys::row(key).is_some_and(|(.., row)| row == keys::Row::Group);
+        is_group && values::decode_group(value).is_ok()
+    };
+    match next.iter().find(counters) {
+        Some((key, _)) => {
             let what = "the superblock counts fewer groups than the index has: restore it from a backup";
-            Err(Error::new(Kind::Corrupt, what).with(format!("group {group} of {groups}")))
+            Err(Error::new(Kind::Corrupt, what).with(format!("groups {groups}, row {key:02x?}")))
         }
-        _ => Ok(()),
+        None => Ok(()),
     }
 }
 
