@@ -580,7 +580,7 @@ fn answer(brick: &Brick, request: Request) -> Result<Answer> {
             Ok(Answer::Volume(described(brick, &brick.create_volume(&Name::new(name.as_bytes())?, size_bytes)?)))
         }
         Request::Grow { size_bytes } => brick.grow(size_bytes),
-        Request::VolumeDelete { name } => brick.delete_volume(&one(name)?).map(|()| Answer::Done),
+        Request::VolumeDelete { name, .. } => brick.delete_volume(&one(name)?).map(|()| Answer::Done),
         _ => Err(Error::new(Kind::Unsupported, "this needs a running daemon")),
     }
 }

@@ -248,7 +248,17 @@ pub enum Volume {
     /// Describe one volume
     Info(VolumeNamed),
     /// Delete a volume and everything in it
-    Delete(VolumeNamed),
+    Delete(VolumeDelete),
+}
+
+/// `sinter volume delete`.
+#[derive(Args, Debug)]
+pub struct VolumeDelete {
+    #[command(flatten)]
+    pub volume: VolumeNamed,
+    /// Also if files of a mount that was taken away are still open: their programs get errors from then on
+    #[arg(long)]
+    pub force: bool,
 }
 
 /// `sinter volume create`.

@@ -273,18 +273,23 @@ impl Daemon {
         })
     }
 
-    fn delete_volume(&self, name: &str) -> Result<()> {
+    fn delete_volume(&self, name: &str, force: bool) -> Result<()> {
         let _alone = self.changing.lock().expect("no panic while held");
         let found = self.volume(name)?;
-        self.refuse_mounted(name, "the volume is mounted; unmount it first")?;
+        if force {
+            self.end_detached(name)?;
+        }
+        self.refuse_mounted(name, "the volume is mounted; unmount it first, or give --force if it is detached")?;
         self.brick.delete_volume(&found)
     }
 
     fn refuse_mounted(&self, volume: &str, why: &'static str) -> Result<()> {
         self.await_unmounted(volume);
-        match self.mounts_of(volume).first() {
-            Some(path) => Err(Error::new(Kind::Busy, why).with(format!("{volume} at {path}"))),
-            None => Ok(()),
+        let (mounts, detached) = self.mounts_of(volume);
+        match (mounts.first(), detached.first()) {
+            (Some(path), _) => Err(Error::new(Kind::Busy, why).with(format!("{volume} at {path}"))),
+            (None, Some(how)) => Err(Error::new(Kind::Busy, why).with(format!("{volume}: {how}"))),
+            (None, None) => Ok(()),
         }
     }
 
@@ -301,16 +306,34 @@ impl Daemon {
         }
     }
 
-    fn mounts_of(&self, volume: &str) -> Vec<String> {
+    /// Ends the sessions of a volume's mounts that were taken away: who still uses them gets errors.
+    fn end_detached(&self, volume: &str) -> Result<()> {
+        let mut mounts = self.mounts.lock().expect("no panic while held");
+        let is_detached = |mounted: &Mounted| mounted.volume == volume && !mounted.serving.mount().is_attached();
+        for mounted in mounts.iter().filter(|mounted| is_detached(mounted)) {
+            mounted.serving.refuse_all()?;
+        }
+        mounts.retain(|mounted| !is_detached(mounted));
+        Ok(())
+    }
+
+    /// Where a volume is mounted, and how it is used besides.
+    fn mounts_of(&self, volume: &str) -> (Vec<String>, Vec<String>) {
         self.forget_ended();
         let mounts = self.mounts.lock().expect("no panic while held");
         let of = mounts.iter().filter(|mounted| mounted.volume == volume);
-        of.map(|mounted| mounted.path.display().to_string()).collect()
+        let (attached, detached): (Vec<&Mounted>, _) = of.partition(|mounted| mounted.serving.mount().is_attached());
+        let users = |mounted: &Mounted| match mounted.serving.openers() {
+            none if none.is_empty() => "a working directory or another mount namespace".to_string(),
+            openers => ending::described(&openers),
+        };
+        let told = detached.into_iter().map(|mounted: &Mounted| format!("detached, still used by {}", users(mounted)));
+        (attached.iter().map(|mounted| mounted.path.display().to_string()).collect(), told.collect())
     }
 
     fn describe(&self, volume: &base::Volume) -> protocol::Volume {
         let mut described = described(&self.brick, volume);
-        described.mounts = self.mounts_of(&described.name);
+        (described.mounts, described.detached) = self.mounts_of(&described.name);
         described
     }
 
@@ -353,7 +376,7 @@ impl server::Daemon for Daemon {
                 Ok(Answer::Volumes(volumes.iter().map(|volume| self.describe(volume)).collect()))
             }
             Request::VolumeInfo { name } => Ok(Answer::Volume(self.describe(&self.volume(&name)?))),
-            Request::VolumeDelete { name } => self.delete_volume(&name).map(|()| Answer::Done),
+            Request::VolumeDelete { name, force } => self.delete_volume(&name, force).map(|()| Answer::Done),
             Request::Mount { volume, path, source, restrictions } => {
                 let source = source.unwrap_or_else(|| volume.clone());
                 let restrictions = restrictions.iter().map(|name| restriction(name)).collect::<Result<_>>()?;
@@ -408,6 +431,7 @@ pub fn described(brick: &Brick, volume: &base::Volume) -> protocol::Volume {
         used_bytes: used.bytes(),
         inodes: used.inodes,
         mounts: Vec::new(),
+        detached: Vec::new(),
     }
 }
 

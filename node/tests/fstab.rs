@@ -9,6 +9,8 @@ use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
 const HELPER: &str = "/sbin/mount.sinter";
+/// Where it looks to change a mount: by the type in the mount table.
+const HELPER_IN_TABLE: &str = "/sbin/mount.fuse.sinter";
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The helper in its place. What an installation has there is put back.
@@ -30,6 +32,8 @@ impl Helper {
             Err(_) => None,
         };
         std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_sinter"), HELPER).expect("root may, and nothing is there");
+        drop(std::fs::remove_file(HELPER_IN_TABLE));
+        std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_sinter"), HELPER_IN_TABLE).expect("root may");
         Helper { _alone: alone, before }
     }
 }
@@ -37,8 +41,10 @@ impl Helper {
 impl Drop for Helper {
     fn drop(&mut self) {
         drop(std::fs::remove_file(HELPER));
+        drop(std::fs::remove_file(HELPER_IN_TABLE));
         if let Some(before) = &self.before {
             drop(std::os::unix::fs::symlink(before, HELPER));
+            drop(std::os::unix::fs::symlink(before, HELPER_IN_TABLE));
         }
     }
 }
@@ -233,4 +239,80 @@ fn a_log_that_was_rotated_is_opened_anew_and_no_link_is_followed() {
     system("umount", &[&point]);
     ended_cleanly(&home);
     assert!(log(&home).contains("opened anew"), "{}", log(&home));
+}
+
+/// The flags that the mount table shows.
+fn flags(point: &Path) -> String {
+    let table = std::fs::read_to_string("/proc/self/mounts").expect("/proc is mounted");
+    let mut lines = table.lines().map(|line| line.split(' ').collect::<Vec<_>>());
+    lines.find(|fields| fields[1] == text(point)).expect("it is mounted")[3].to_string()
+}
+
+#[test]
+fn a_mount_can_be_changed() {
+    let (_helper, home) = (Helper::install(), Home::new("fstab-remount"));
+    let (data, point) = (brick(&home, &["a"]), text(&home.mount).to_string());
+    mounted(&["-t", "sinter", &data, &point, "-o", &options(&home, "volume=a,strictatime,lazytime")]);
+    let file = home.mount.join("file");
+    std::fs::write(&file, "1").expect("the mount is writable");
+    let open = std::fs::File::options().write(true).open(&file).expect("the mount is writable");
+    refused(&["-o", "remount,ro", &point], 32, &["can't remount"]);
+    drop(open);
+    // The kernel tells a moment later that it was closed.
+    let started = Instant::now();
+    while !mount(&["-o", "remount,ro", &point]).status.success() {
+        assert!(started.elapsed() < PATIENCE, "nobody writes any more");
+    }
+    assert!(flags(&home.mount).starts_with("ro,"));
+    let refused = std::fs::write(&file, "2").expect_err("read-only");
+    assert_eq!(refused.kind(), ErrorKind::ReadOnlyFilesystem);
+    mounted(&["-o", "remount,rw,nosuid", &point]);
+    let changed = flags(&home.mount);
+    assert!(["rw", "nosuid"].iter().all(|flag| changed.split(',').any(|it| it == *flag)), "{changed}");
+    std::fs::write(&file, "3").expect("the mount is writable");
+    system("umount", &[&point]);
+    ended_cleanly(&home);
+}
+
+#[test]
+fn a_synchronous_mount_keeps_what_it_was_told() {
+    let (_helper, home) = (Helper::install(), Home::new("fstab-sync"));
+    let (data, point) = (brick(&home, &["a"]), text(&home.mount).to_string());
+    for (round, more) in ["volume=a,sync", "volume=a,dirsync"].into_iter().enumerate() {
+        mounted(&["-t", "sinter", &data, &point, "-o", &options(&home, more)]);
+        let status: serde_json::Value = serde_json::from_str(&succeed(&["status", &data, "--json"])).expect("JSON");
+        for number in 0..50 {
+            std::fs::create_dir(home.mount.join(format!("{round}-{number}"))).expect("the mount is writable");
+        }
+        if round == 0 {
+            std::fs::write(home.mount.join("0-49/file"), "kept").expect("the mount is writable");
+        }
+        system("kill", &["-KILL", &status["pid"].to_string()]);
+        system("umount", &["-l", &point]);
+        mounted(&["-t", "sinter", &data, &point, "-o", &options(&home, "volume=a")]);
+        for number in 0..50 {
+            assert!(home.mount.join(format!("{round}-{number}")).is_dir(), "{more}: directory {number} was told");
+        }
+        assert_eq!(std::fs::read(home.mount.join("0-49/file")).expect("it was told"), b"kept");
+        succeed(&["down", &data]);
+    }
+    home.check();
+}
+
+#[test]
+fn a_mount_waits_for_a_daemon_that_is_ending() {
+    let (_helper, home) = (Helper::install(), Home::new("fstab-ending"));
+    let (data, point) = (brick(&home, &["a"]), text(&home.mount).to_string());
+    mounted(&["-t", "sinter", &data, &point, "-o", &options(&home, "volume=a")]);
+    let open = std::fs::File::create(home.mount.join("file")).expect("the mount is writable");
+    daemon::fail(&["down", &data, "--timeout", "1"], 3, &["has not ended"]);
+    let elsewhere = at(&home, "elsewhere");
+    std::thread::scope(|scope| {
+        scope.spawn(|| mounted(&["-t", "sinter", &data, text(&elsewhere), "-o", &options(&home, "volume=a")]));
+        std::thread::sleep(Duration::from_secs(1));
+        drop(open);
+    });
+    assert!(elsewhere.join("file").exists() && !log(&home).contains("replayed"));
+    system("umount", &[text(&elsewhere)]);
+    ended_cleanly(&home);
 }

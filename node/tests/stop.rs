@@ -168,3 +168,28 @@ fn an_end_without_a_last_commit_is_noticed() {
     let noticed = std::panic::catch_unwind(|| all_is_there(&home, &told));
     assert!(noticed.is_err(), "an end that commits nothing went unnoticed");
 }
+
+#[test]
+fn a_detached_volume_says_who_uses_it_and_can_be_ended_by_force() {
+    let home = Home::new("stop-detached");
+    let data = text(&home.data);
+    succeed(&["format", data, "--size", "4G"]);
+    succeed(&["volume", "create", data, "one"]);
+    let mut serve = daemon::sinter();
+    serve.args(["serve", data]);
+    let served = Daemon::start(serve);
+    succeed(&["mount", data, "one", text(&home.mount)]);
+    let mut open = std::fs::File::create(home.mount.join("open")).expect("the mount is writable");
+    daemon::fail(&["volume", "delete", data, "one", "--force"], 3, &["one at"]);
+    succeed(&["umount", text(&home.mount), "--lazy"]);
+    open.write_all(b"a line").expect("an open file is served");
+    let whom = format!("detached, still used by 1 open file (1 of process {} (", std::process::id());
+    let list = succeed(&["volume", "list", data]);
+    assert!(list.contains(&whom), "{list}");
+    daemon::fail(&["volume", "delete", data, "one"], 3, &["--force", &whom]);
+    succeed(&["volume", "delete", data, "one", "--force"]);
+    assert_eq!(open.write_all(b"a line").expect_err("its session was ended").raw_os_error(), Some(libc::ESHUTDOWN));
+    assert!(!succeed(&["volume", "list", data]).contains("one"));
+    served.terminate();
+    home.check();
+}

@@ -3,7 +3,7 @@
 use super::abi::opcode;
 use super::channel::{Back, Message};
 use super::gate::{Gate, REFUSED};
-use super::mount::Noatime;
+use super::mount::{Durable, Noatime};
 use super::notices::{Notices, Why};
 use super::parse::{self, Ask, Header, Way};
 use super::recent::Passed;
@@ -25,6 +25,7 @@ pub struct Handler<T> {
     pub target: Arc<T>,
     pub identity: Identity,
     pub noatime: Noatime,
+    pub durable: Durable,
     pub core: usize,
     pub gate: Arc<Gate>,
     pub rows: Rows,
@@ -88,7 +89,13 @@ impl<T: Target> Handler<T> {
         let row = self.row(&ask);
         let mut context = self.context(header, &ask, arrival);
         context.span.mark(Stage::Front, self.runtime.stamp());
-        match self.tell(&mut context, header, ask, payload).await {
+        let durable = self.is_durable(&ask);
+        let mut told = self.tell(&mut context, header, ask, payload).await;
+        if durable && told.is_ok() {
+            let synced = self.call(&context, Op::SyncAll).await;
+            told = synced.and(told);
+        }
+        match told {
             Ok(Told::Nothing) => (),
             Ok(told) => self.answer(&mut context, header, told, back).await,
             Err(error) => drop(send(back, header.unique, &Head::status(header.unique, reply::errno(&error)), &[])),
@@ -106,6 +113,19 @@ impl<T: Target> Handler<T> {
             Ask::Above(ino) => self.rows.row(&Op::Recall { ino: *ino }),
             Ask::Forget { .. } | Ask::ForgetAll(_) => self.rows.row(&Op::Forget { ino: Ino(0), times: 0 }),
             Ask::Silent | Ask::Answer(_) | Ask::OpenDir => unreachable!("answered without the stack"),
+        }
+    }
+    /// True if what is asked must be durable when it is told, because of how the volume is mounted.
+    fn is_durable(&self, ask: &Ask) -> bool {
+        match ask {
+            _ if !self.durable.names => false,
+            Ask::Entry(op) => !matches!(op, Op::Lookup { .. }),
+            Ask::Node(_) | Ask::Create { .. } => true,
+            Ask::Attr(op) => self.durable.attributes && matches!(op, Op::SetAttr { .. }),
+            Ask::Done(Op::Release { .. } | Op::Fsync { .. } | Op::SyncAll) => false,
+            Ask::Done(Op::SetXattr { .. } | Op::RemoveXattr { .. } | Op::Allocate { .. }) => self.durable.attributes,
+            Ask::Done(_) => true,
+            _ => false,
         }
     }
     fn context(&self, header: &Header, ask: &Ask, arrival: Arrival) -> Context {

@@ -25,7 +25,7 @@ mod serve;
 mod syscall;
 
 pub use gate::Opener;
-pub use mount::{Mount, MountOptions, Noatime, Restriction, Unmounted, check, is_dead, mount};
+pub use mount::{Durable, Mount, MountOptions, Noatime, Restriction, Unmounted, check, is_dead, mount, remount};
 pub use rings::{Entries, Rings, Transport, rings_are_on};
 pub use rows::OP_NAMES;
 pub use serve::{Identity, Serving, Target, serve};

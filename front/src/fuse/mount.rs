@@ -49,7 +49,7 @@ pub struct MountOptions {
     pub restrictions: Vec<Restriction>,
 }
 
-/// Something that the kernel refuses, or leaves out, on a mount.
+/// How a mount behaves otherwise than usual: what the kernel refuses or leaves out on it, or what is durable at once.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Restriction {
     flag: libc::c_ulong,
@@ -65,6 +65,10 @@ impl Restriction {
             "noexec" => libc::MS_NOEXEC,
             "noatime" => libc::MS_NOATIME,
             "nodiratime" => libc::MS_NODIRATIME,
+            "strictatime" => libc::MS_STRICTATIME,
+            "lazytime" => libc::MS_LAZYTIME,
+            "sync" => libc::MS_SYNCHRONOUS,
+            "dirsync" => libc::MS_DIRSYNC,
             _ => return None,
         };
         Some(Restriction { flag })
@@ -79,6 +83,15 @@ pub struct Noatime {
     pub files: bool,
     /// Of directories.
     pub directories: bool,
+}
+
+/// What of a mount is durable when it is told, though nobody asks for that. Of writes the kernel sees to it by itself.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Durable {
+    /// Changes of names.
+    pub names: bool,
+    /// Changes of attributes, and of the room of files.
+    pub attributes: bool,
 }
 
 /// How an unmount went.
@@ -100,6 +113,7 @@ pub struct Mount {
     device: File,
     agreement: Agreement,
     noatime: Noatime,
+    durable: Durable,
     rings: Option<Rings>,
     unmounted: Mutex<bool>,
 }
@@ -129,6 +143,19 @@ pub fn check(path: &Path) -> Result<()> {
     let path = resolve(path)?;
     clear(&path)?;
     check_directory(&path)
+}
+
+/// Changes how the mount at a path behaves, from what it is to these restrictions alone. What is durable at once changes for
+/// writes only: the daemon hears of names and attributes when it mounts.
+/// Errors: `NotFound` if no volume is mounted there, `Busy` for read-only while files are open to be written.
+pub fn remount(path: &Path, restrictions: &[Restriction]) -> Result<()> {
+    let path = resolve(path)?;
+    let none = || Error::new(Kind::NotFound, "no volume is mounted there").with(path.display());
+    let top = mounted_at(&path)?.filter(|top| top.kind == KIND).ok_or_else(none)?;
+    let flags = restrictions.iter().fold(libc::MS_REMOUNT, |flags, restriction| flags | restriction.flag);
+    // Without data: the kernel keeps all that is FUSE's own.
+    syscall::mount(&c_string(&top.source)?, &c_path(&path)?, &c_string(KIND)?, c"", flags)
+        .map_err(|errno| Error::os("changing the mount", errno).with(path.display()))
 }
 
 fn open_device() -> Result<File> {
@@ -254,7 +281,9 @@ fn ready(path: PathBuf, device: File, options: &MountOptions, rings: Option<Ring
     let restricted = |flags| options.restrictions.iter().any(|restriction| restriction.flag & flags != 0);
     let files = restricted(libc::MS_NOATIME | libc::MS_RDONLY);
     let noatime = Noatime { files, directories: files || restricted(libc::MS_NODIRATIME) };
-    Ok(Mount { path, entry, unique_id, device, agreement, noatime, rings, unmounted: Mutex::new(false) })
+    let attributes = restricted(libc::MS_SYNCHRONOUS);
+    let durable = Durable { names: attributes || restricted(libc::MS_DIRSYNC), attributes };
+    Ok(Mount { path, entry, unique_id, device, agreement, noatime, durable, rings, unmounted: Mutex::new(false) })
 }
 
 impl Mount {
@@ -273,6 +302,15 @@ impl Mount {
     /// Of what reading leaves the access times alone.
     pub fn noatime(&self) -> Noatime {
         self.noatime
+    }
+    /// What is durable when it is told.
+    pub fn durable(&self) -> Durable {
+        self.durable
+    }
+    /// Whether it is mounted somewhere in this mount namespace. If not, it may still be used by files that are open, and by
+    /// copies in other namespaces.
+    pub fn is_attached(&self) -> bool {
+        std::fs::read("/proc/self/mountinfo").is_ok_and(|text| mountinfo::has_device(&text, &self.entry.device))
     }
     /// The memory of the queues in which requests will come, if they do.
     pub(super) fn take_rings(&mut self) -> Option<Rings> {

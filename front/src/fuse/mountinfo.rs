@@ -18,6 +18,11 @@ pub fn top_at(text: &[u8], path: &[u8]) -> Option<Entry> {
     text.split(|&byte| byte == b'\n').filter_map(|line| entry_at(line, path)).next_back()
 }
 
+/// Whether a file system with this device number is mounted anywhere.
+pub fn has_device(text: &[u8], device: &str) -> bool {
+    text.split(|&byte| byte == b'\n').any(|line| line.split(|&byte| byte == b' ').nth(2) == Some(device.as_bytes()))
+}
+
 /// "36 35 98:0 /root /mount/point options [optional fields] - type source super-options".
 fn entry_at(line: &[u8], path: &[u8]) -> Option<Entry> {
     let mut fields = line.split(|&byte| byte == b' ');
@@ -71,5 +76,6 @@ mod tests {
         assert_eq!((top.id, top.kind.as_str(), top.device.as_str()), (41, "tmpfs", "0:36"));
         assert_eq!(top_at(TEXT, b"/").map(|top| top.source), Some("/dev/vda".into()));
         assert_eq!(top_at(TEXT, b"/mnt"), None);
+        assert!(has_device(TEXT, "0:35") && !has_device(TEXT, "0:3"));
     }
 }

@@ -110,7 +110,7 @@ pub fn serve<T: Target>(runtime: &Runtime, mut mount: Mount, target: Arc<T>, ide
     let count = runtime.tasks.cores();
     let devices = (0..count).map(|_| mount.clone_device().map(Arc::new)).collect::<Result<Vec<Arc<File>>>>()?;
     let landings = (0..count).map(|core| Landing::new(runtime, core)).collect::<Result<Vec<Landing>>>()?;
-    let noatime = mount.noatime();
+    let (noatime, durable) = (mount.noatime(), mount.durable());
     let rings = mount.take_rings();
     let requests = rings.as_ref().map_or(TASKS_PER_CORE, |rings| rings.depth().min(TASKS_PER_CORE));
     let recent = Recent::new(count, !mount.agreement().forgets_before_writes(), runtime.clock.now_ns());
@@ -132,7 +132,8 @@ pub fn serve<T: Target>(runtime: &Runtime, mut mount: Mount, target: Arc<T>, ide
     for (number, (device, landing)) in devices.into_iter().zip(landings).enumerate() {
         let rows = Rows::of(&runtime.ledger);
         let (world, target, gate, notices) = (runtime.clone(), target.clone(), gate.clone(), notices.clone());
-        let handler = Handler { runtime: world, target, identity, noatime, core: number, gate, rows, notices };
+        let handler =
+            Handler { runtime: world, target, identity, noatime, durable, core: number, gate, rows, notices };
         let core = Arc::new(Core {
             handler,
             device,

@@ -31,7 +31,13 @@ pub enum Request {
     /// One volume.
     VolumeInfo { name: String },
     /// Delete a volume.
-    VolumeDelete { name: String },
+    VolumeDelete {
+        /// Its name.
+        name: String,
+        /// Also if files of a mount that was detached are still open: their programs get errors from then on.
+        #[serde(default)]
+        force: bool,
+    },
     /// Mount a volume at an absolute path.
     Mount {
         /// The volume.
@@ -323,4 +329,7 @@ pub struct Volume {
     pub inodes: u64,
     /// Where it is mounted.
     pub mounts: Vec<String>,
+    /// Mounts that were taken away and are still used, and by whom.
+    #[serde(default)]
+    pub detached: Vec<String>,
 }

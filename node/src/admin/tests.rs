@@ -27,6 +27,7 @@ fn volume(name: &str) -> Volume {
         used_bytes: 7,
         inodes: 8,
         mounts: vec!["/mnt/a b".into()],
+        detached: vec!["detached".into()],
     }
 }
 
@@ -35,7 +36,7 @@ impl Daemon for Fake {
         match request {
             Request::Status => Ok(Answer::Status(Status { version: "1".into(), ..Status::default() })),
             Request::VolumeInfo { name } => Ok(Answer::Volume(volume(&name))),
-            Request::VolumeDelete { name } => Err(Error::new(Kind::Busy, "the volume is mounted").with(name)),
+            Request::VolumeDelete { name, .. } => Err(Error::new(Kind::Busy, "the volume is mounted").with(name)),
             _ => Ok(Answer::Done),
         }
     }
@@ -75,7 +76,7 @@ fn requests_and_replies_read_back_as_written() {
         Request::VolumeCreate { name: name(), size_bytes: Some(1 << 30) },
         Request::VolumeList,
         Request::VolumeInfo { name: name() },
-        Request::VolumeDelete { name: name() },
+        Request::VolumeDelete { name: name(), force: true },
         Request::Mount {
             volume: name(),
             path: "/m\n".into(),
@@ -119,7 +120,7 @@ fn a_client_is_answered_and_refused() {
     let mut client = Client::need(scratch.path()).expect("it listens");
     let answer = client.ask(&Request::VolumeInfo { name: "a".into() }).expect("answered");
     assert_eq!(answer, Answer::Volume(volume("a")));
-    let refused = client.ask(&Request::VolumeDelete { name: "v".into() }).expect_err("refused");
+    let refused = client.ask(&Request::VolumeDelete { name: "v".into(), force: false }).expect_err("refused");
     assert_eq!((refused.exit, refused.to_string().as_str()), (Exit::InUse, "the volume is mounted: v"));
     let mode = std::fs::metadata(scratch.path().join(SOCKET)).expect("it exists").permissions().mode();
     assert_eq!(mode & 0o777, 0o600);

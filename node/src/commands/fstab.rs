@@ -1,5 +1,6 @@
-//! `mount.sinter`: what mount(8) runs for file systems of type `sinter`, by hand or for a line of /etc/fstab. The binary
-//! acts as this helper when it is called by that name.
+//! `mount.sinter`: what mount(8) runs for file systems of type `sinter`, by hand or for a line of /etc/fstab, and as
+//! `mount.fuse.sinter` to remount, since that is the type in the mount table. The binary acts as this helper when it is called
+//! by either name.
 //!
 //! Promises: it returns when the volume answers; it starts a daemon only if none serves the brick, in a session of its
 //! own, and that daemon ends when its last volume is unmounted. It never formats: a file system that is missing below a
@@ -7,7 +8,7 @@
 
 use super::volume::{absolute, text_of};
 use crate::admin::client::Client;
-use crate::admin::protocol::Request;
+use crate::admin::protocol::{Answer, Request};
 use crate::cli;
 use crate::config::Settings;
 use crate::directory;
@@ -24,8 +25,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-/// The name by which mount(8) calls.
+/// The names by which mount(8) calls: the type of a line of /etc/fstab, and that in the mount table.
 const NAME: &str = "mount.sinter";
+const NAME_IN_TABLE: &str = "mount.fuse.sinter";
 /// Exit codes that mount(8) passes on: wrong usage, and a mount that failed.
 const USAGE: u8 = 1;
 const FAILED: u8 = 32;
@@ -37,8 +39,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const PAUSE: Duration = Duration::from_millis(200);
 
 /// What may be asked of a volume's mount.
-const ALLOWED: &str =
-    "volume=NAME, memory-max=BYTES, device=PATH, log=FILE, ro, nosuid, nodev, noexec, noatime, nodiratime";
+const ALLOWED: &str = "volume=NAME, memory-max=BYTES, device=PATH, log=FILE, ro, nosuid, nodev, noexec, noatime, nodiratime, strictatime, lazytime, sync, dirsync, remount";
 /// The same for its manual page.
 const OPTIONS: &str = "\
 Options after -o, separated by commas:
@@ -48,6 +49,10 @@ Options after -o, separated by commas:
   log=FILE          where a daemon that is started writes [default: the journal, else /var/log/sinter/BRICK.log]
   ro nosuid nodev noexec noatime nodiratime
                     as for every file system
+  strictatime lazytime
+                    taken, without effect: access times move as with relatime, and are written lazily anyway
+  sync dirsync      each change, or each change of names, is durable when it is told
+  remount           changes these of a mount, sync and dirsync for writes only; all others are without effect
 
 Options of mount(8) and systemd (nofail, noauto, _netdev, x-systemd.automount ...) may stand among them.
 
@@ -62,7 +67,7 @@ Exit codes:
 A line of /etc/fstab:
   /srv/brick  /mnt/home  sinter  volume=home,nofail  0  0";
 /// Options for mount(8) or systemd, and the names of what is so anyway.
-const IGNORED: [&str; 21] = [
+const IGNORED: [&str; 25] = [
     "",
     "rw",
     "defaults",
@@ -83,6 +88,11 @@ const IGNORED: [&str; 21] = [
     "diratime",
     "relatime",
     "norelatime",
+    "nostrictatime",
+    "nolazytime",
+    // What the mount table shows of each FUSE mount, and mount(8) gives back at a remount.
+    "default_permissions",
+    "allow_other",
     "silent",
 ];
 
@@ -120,6 +130,8 @@ struct Wanted {
     settings: Settings,
     log: Option<PathBuf>,
     restrictions: Vec<String>,
+    /// What is mounted there changes; nothing is mounted.
+    remount: bool,
 }
 
 /// The helper's command line, for its manual page.
@@ -130,7 +142,7 @@ pub fn command() -> clap::Command {
 /// Whether this process was called as the helper.
 pub fn is_mount_helper() -> bool {
     let called = std::env::args_os().next().map(PathBuf::from);
-    called.is_some_and(|path| path.file_name().is_some_and(|name| name == NAME))
+    called.is_some_and(|path| path.file_name().is_some_and(|name| name == NAME || name == NAME_IN_TABLE))
 }
 
 /// Runs as the helper; the exit code for mount(8).
@@ -159,6 +171,11 @@ fn mount(helper: &Helper) -> Result<(), Failure> {
     if helper.fake {
         return Ok(());
     }
+    if wanted.remount {
+        let restrictions: Vec<_> = wanted.restrictions.iter().filter_map(|name| Restriction::of(name)).collect();
+        let remounted = front::fuse::remount(&path, &restrictions);
+        return remounted.map_err(|error| Failure::of("can't remount", &error));
+    }
     let request = Request::Mount {
         volume: wanted.settings.volume.clone().unwrap_or_else(|| cli::VOLUME_DEFAULT.to_string()),
         path: text_of(&path)?,
@@ -184,11 +201,21 @@ fn mount(helper: &Helper) -> Result<(), Failure> {
             drop(client.ask(&Request::Shutdown));
             return Err(failure);
         }
-        // The daemon may have been on its way down.
-        if Client::connect(&data)?.is_some() || Instant::now() >= deadline {
+        if !is_ending(&data)? || Instant::now() >= deadline {
             return Err(failure);
         }
+        std::thread::sleep(PAUSE);
     }
+}
+
+/// True if the brick's daemon is on its way down, or is gone.
+fn is_ending(data: &Path) -> Result<bool, Failure> {
+    let Some(mut client) = Client::connect(data)? else { return Ok(true) };
+    // One that does not answer has just ended.
+    Ok(client.ask(&Request::Status).map_or(true, |answer| match answer {
+        Answer::Status(status) => status.ending.is_some(),
+        _ => false,
+    }))
 }
 
 /// Reads the options of a mount.
@@ -211,7 +238,8 @@ fn wanted(options: &str, sloppy: bool) -> Result<Wanted, Failure> {
             }
             None if IGNORED.contains(&option) => {}
             None if Restriction::of(option).is_some() => wanted.restrictions.push(option.to_string()),
-            None if option == "remount" => return Err(refused("unmount it and mount it again")),
+            None if option == "remount" => wanted.remount = true,
+            Some(("user_id" | "group_id" | "max_read" | "blksize", _)) => {}
             _ if sloppy => {}
             _ => return Err(refused("unknown")),
         }
@@ -331,7 +359,12 @@ mod tests {
         };
         assert_eq!(
             wanted,
-            Wanted { settings, log: Some("/l".into()), restrictions: vec!["ro".into(), "nosuid".into()] }
+            Wanted {
+                settings,
+                log: Some("/l".into()),
+                restrictions: vec!["ro".into(), "nosuid".into()],
+                remount: false
+            }
         );
     }
 
@@ -341,7 +374,6 @@ mod tests {
             ("volumes=a", "unknown"),
             ("data=/x", "unknown"),
             ("fast", "unknown"),
-            ("rw,remount", "mount it again"),
             ("volume=a/b", "letters"),
             ("memory-max=1", "256M to 1T"),
             ("size=4G", "sinter format"),

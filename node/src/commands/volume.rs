@@ -20,10 +20,13 @@ pub fn run(command: &cli::Volume) -> Result<Exit, Failure> {
         }
         cli::Volume::List(of) => (&of.data, of.json, Request::VolumeList),
         cli::Volume::Info(of) => (&of.data, of.json, Request::VolumeInfo { name: of.name.clone() }),
-        cli::Volume::Delete(of) => (&of.data, of.json, Request::VolumeDelete { name: of.name.clone() }),
+        cli::Volume::Delete(of) => {
+            let request = Request::VolumeDelete { name: of.volume.name.clone(), force: of.force };
+            (&of.volume.data, of.volume.json, request)
+        }
     };
     if let cli::Volume::Delete(of) = command {
-        confirm(of)?;
+        confirm(&of.volume)?;
     }
     match ask(data, request)? {
         Answer::Volumes(volumes) if json => print_json(&volumes)?,
@@ -62,7 +65,8 @@ fn table(volumes: &[Volume]) -> String {
     ];
     let mut table = Table::new(&columns);
     for volume in volumes {
-        let mounts = volume.mounts.join(", ");
+        let mounts: Vec<&str> = volume.mounts.iter().chain(&volume.detached).map(String::as_str).collect();
+        let mounts = mounts.join(", ");
         let size = volume.size_bytes.map_or("as the brick".to_string(), bytes);
         let (used, inodes) = (bytes(volume.used_bytes), volume.inodes.to_string());
         table.row(vec![volume.name.clone(), volume.id.to_string(), size, used, inodes, utc(volume.created_ns), mounts]);
@@ -179,6 +183,7 @@ mod tests {
             used_bytes: 1 << 20,
             inodes: 17,
             mounts: vec!["/a".into(), "/b".into()],
+            detached: Vec::new(),
         };
         let expected = "volume   id   size   used  inodes  created (UTC)        mounted at\n\
              default   1  1 GiB  1 MiB      17  1970-01-01 00:00:00  /a, /b\n";
