@@ -132,8 +132,7 @@ pub fn serve<T: Target>(runtime: &Runtime, mut mount: Mount, target: Arc<T>, ide
     for (number, (device, landing)) in devices.into_iter().zip(landings).enumerate() {
         let rows = Rows::of(&runtime.ledger);
         let (world, target, gate, notices) = (runtime.clone(), target.clone(), gate.clone(), notices.clone());
-        let handler =
-            Handler { runtime: world, target, identity, noatime, durable, core: number, gate, rows, notices };
+        let handler = Handler { runtime: world, target, identity, noatime, durable, core: number, gate, rows, notices };
         let core = Arc::new(Core {
             handler,
             device,
