@@ -31,5 +31,6 @@ mod strangers;
 mod told;
 mod trips;
 mod twice;
+mod values;
 mod volumes;
 mod waits;
