@@ -10,6 +10,7 @@ use store::format::batch::{BatchHeader, FIXED_BYTES};
 use store::format::bytes::Reader;
 use store::format::label::Label;
 use store::format::leaf::{self, Encoded, Leaf, Slot};
+use store::format::passages::{Cut, Passage, Passages};
 use store::format::record::{self, Frame, Head, Logged, Moved, Moves, Places, Run};
 use store::format::segment::{SegmentHeader, Stream};
 use store::format::superblock::{EpochEnd, Features, State, Superblock};
@@ -435,6 +436,10 @@ fn rows() -> Vec<Vec<u8>> {
     let (life, stream, state) = (Life(2), Stream::Bulk, SegmentState::Sealed);
     let segment = SegmentRow { state, life, stream, sequence: 3, opened: 5, used: 4, live: vec![u64::MAX, 1] };
     let replay = ReplayRow { number: 1, previous_crc: 2, epoch: 3, sequence: 4, ..ReplayRow::default() };
+    let at = Place { segment: SegmentId(1), block: 7 };
+    let passage = Passage { from: 3, to: 5, epoch: 1, previous_crc: 9, at, bad: None };
+    let cut = Cut { group: GroupId(2), from: Index(4), through: 9 };
+    let passages = Passages { over: vec![passage], cuts: vec![cut] };
     let group = GroupRow { applied: Index(1), term: Term(1), next_ino: 3, ..GroupRow::default() };
     let attribute = Name::of_attribute(b"user.x").expect("a name");
     let values = [
@@ -450,7 +455,7 @@ fn rows() -> Vec<Vec<u8>> {
         values::encode_usage(&Usage { blocks: 2, inodes: 3, reserved: 4, names: Some(5) }),
         values::encode_results(&[(RequestId(2), Outcome::Wrote { offset: 3, length: 4 })]),
         values::encode_group(&group),
-        values::encode_replay(&replay),
+        values::encode_damaged_replay(&replay, &passages),
         values::encode_segment(&segment),
         keys::leaf(VolumeId(1), LeafKey { ino: Ino(2), leaf: 3 }),
     ];
@@ -475,7 +480,7 @@ fn row(bytes: &[u8]) -> Answer {
         9 => back(value, values::decode_usage, values::encode_usage),
         10 => back(value, values::decode_results, |results| values::encode_results(results)),
         11 => back(value, values::decode_group, values::encode_group),
-        12 => back(value, values::decode_replay, values::encode_replay),
+        12 => back(value, values::decode_damaged_replay, |(row, ways)| values::encode_damaged_replay(row, ways)),
         13 => back(value, values::decode_segment, values::encode_segment),
         _ => u64::from(keys::row(value).is_some()),
     };

@@ -10,6 +10,7 @@ pub mod bulk;
 pub mod check;
 pub mod checkpoint;
 pub mod cleaner;
+mod damage;
 pub mod device;
 pub mod discard;
 pub mod format;

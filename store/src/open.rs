@@ -4,6 +4,7 @@ use crate::bounds::Bounds;
 use crate::bulk::Bulk;
 use crate::device::Device;
 use crate::format::keys;
+use crate::format::passages::Passages;
 use crate::format::record::{Logged, Moved, Places};
 use crate::format::segment::{SegmentHeader, Stream};
 use crate::format::summary::{self, SummaryEntry, summary_blocks};
@@ -45,6 +46,7 @@ pub struct Opening {
     /// Headers that are gone, as the batches behind them tell them.
     lost: BTreeMap<SegmentId, SegmentHeader>,
     replay: ReplayRow,
+    passages: Passages,
     summaries: BTreeMap<SegmentId, Vec<SummaryEntry>>,
     /// Segments of which the index holds parts of a summary that nobody needs.
     stale: Vec<SegmentId>,
@@ -88,9 +90,9 @@ impl Opening {
         let geometry = Arc::new(open_geometry(&runtime, &superblock, writable).await?);
         let bounds = Bounds::of(&superblock, &geometry);
         refuse_more_groups(&*index, superblock.groups)?;
-        let replay = match index.get(&keys::replay())? {
-            Some(row) => values::decode_replay(&row)?,
-            None => ReplayRow::default(),
+        let (replay, passages) = match index.get(&keys::replay())? {
+            Some(row) => values::decode_damaged_replay(&row)?,
+            None => Default::default(),
         };
         bounds.replay(&replay)?;
         let mut table = Table::new(segments);
@@ -114,6 +116,7 @@ impl Opening {
             begun: BTreeSet::new(),
             lost: BTreeMap::new(),
             replay,
+            passages,
             summaries: BTreeMap::new(),
             stale: Vec::new(),
             tell: progress::nobody(),
@@ -161,6 +164,18 @@ impl Opening {
     /// Position in the commit stream of the segment where replay begins.
     pub fn replay_from(&self) -> u64 {
         self.replay.sequence
+    }
+    /// Where replay begins.
+    pub(crate) fn replay_row(&self) -> &ReplayRow {
+        &self.replay
+    }
+    /// The block of its segment where replay begins.
+    pub(crate) fn replay_block(&self) -> u32 {
+        u32::from(self.replay.block).max(1)
+    }
+    /// What earlier repairs found of the log.
+    pub(crate) fn passages(&self) -> &Passages {
+        &self.passages
     }
     /// Writes both copies of the superblock again, as it was read.
     pub async fn rewrite_superblock(&self) -> Result<()> {
@@ -250,7 +265,11 @@ impl Opening {
         mut sink: impl AsyncFnMut(Vec<Replayed>) -> Result<()>,
     ) -> Result<(Tail, Described)> {
         let (mut described, mut order) = (Described::new(), Order::new(self.superblock.groups, &applied));
-        let tail = recovery::walk(&self.runtime, &self.geometry, self.log(false), async |chunk: Vec<Replayed>| {
+        let tail = recovery::walk(&self.runtime, &self.geometry, self.log(), async |mut chunk: Vec<Replayed>| {
+            chunk.retain(|replayed| match &replayed.logged {
+                Logged::Record(record) => !self.passages.leave_out((record.group, record.index), replayed.batch),
+                Logged::Moves(_) => true,
+            });
             for replayed in &chunk {
                 order.follow(replayed)?;
                 describe(&mut described, replayed, &applied);
@@ -297,24 +316,15 @@ impl Opening {
         Ok(lost)
     }
 
-    fn log(&self, damaged: bool) -> recovery::Log<'_> {
-        let segments = self.headers.values().copied().collect();
-        recovery::Log { superblock: &self.superblock, replay: &self.replay, segments, tell: &self.tell, damaged }
-    }
-
-    /// Where a damaged log is still whole, and what batches behind the damage say. None if it is not damaged. Errors:
-    /// `Corrupt` if the header of a segment is missing that replay needs.
-    pub async fn damage(&self) -> Result<Option<(Tail, Vec<Replayed>)>> {
-        self.refuse_missing_segment()?;
-        let tail = recovery::walk(&self.runtime, &self.geometry, self.log(true), async |_| Ok(())).await?;
-        if tail.number >= tail.durable {
-            return Ok(None);
+    pub(crate) fn log(&self) -> recovery::Log<'_> {
+        recovery::Log {
+            superblock: &self.superblock,
+            replay: &self.replay,
+            segments: self.headers.values().copied().collect(),
+            tell: &self.tell,
+            damaged: false,
+            over: &self.passages.over,
         }
-        let from = self.replay.sequence;
-        let headers = self.headers.values().filter(|it| it.stream == Stream::Commit && it.sequence >= from);
-        let headers: Vec<_> = headers.copied().collect();
-        let lost = recovery::above(&self.runtime, &self.geometry, &headers, tail.number).await?;
-        Ok(Some((tail, lost)))
     }
 
     /// Ends the log durably after its last whole batch: what follows is dead, as after a crash (rule L4).
@@ -334,7 +344,7 @@ impl Opening {
 
     /// A checkpoint names a commit segment only once its header is durable: if replay needs one that has no valid
     /// header now, the device has lost it and all that was acknowledged in it (rule L5).
-    fn refuse_missing_segment(&self) -> Result<()> {
+    pub(crate) fn refuse_missing_segment(&self) -> Result<()> {
         let lost = self.table.iter().find(|(segment, row)| {
             let needed = row.stream == Stream::Commit && row.sequence >= self.replay.sequence;
             row.state != SegmentState::Free && needed && !self.headers.contains_key(segment)

@@ -2,8 +2,9 @@
 //! counts. A bad batch at or below any `durable_through` seen is corruption; above it, it is the torn tail.
 
 use crate::bounds::Bounds;
-use crate::format::batch::BatchHeader;
+use crate::format::batch::{BatchHeader, FIXED_BYTES};
 use crate::format::bytes::Reader;
+use crate::format::passages::Passage;
 use crate::format::record::{Logged, Run, take_framed};
 use crate::format::segment::{SegmentHeader, Stream};
 use crate::format::superblock::Superblock;
@@ -46,6 +47,9 @@ pub struct Tail {
     pub batches: u64,
     /// Blocks that they take in the log.
     pub blocks: u64,
+    /// The last batch that the chain reaches, and where the next one should lie: after `number` and `end` where a payload is
+    /// torn.
+    pub reached: (u64, Option<(SegmentHeader, u32)>),
     /// The last batch that was durable, as far as anything tells; above `number` only if the log is damaged.
     pub durable: u64,
 }
@@ -177,9 +181,35 @@ struct Chain<'a> {
     /// Of a damaged log: a whole batch in which a record can't be read.
     unread: u64,
     bounds: Bounds,
+    /// See `Log::over`.
+    over: &'a [Passage],
+    /// Where the last one led.
+    landing: Option<Place>,
+}
+
+impl<'a> Chain<'a> {
+    /// Before the first batch that replay reads.
+    fn at(
+        (superblock, bounds): (&'a Superblock, Bounds),
+        replay: &ReplayRow,
+        damaged: bool,
+        over: &'a [Passage],
+    ) -> Chain<'a> {
+        let (expected, previous_crc, epoch) = (replay.number.max(1), replay.previous_crc, replay.epoch);
+        let (durable_seen, unread, landing) = (0, 0, None);
+        Chain { superblock, expected, previous_crc, epoch, durable_seen, damaged, unread, bounds, over, landing }
+    }
 }
 
 impl Chain<'_> {
+    /// The block of a segment where the next batch should lie.
+    fn start(&self, replay: &ReplayRow, header: &SegmentHeader) -> u32 {
+        match self.landing {
+            Some(place) if place.segment == header.segment => u32::from(place.block),
+            _ if header.sequence == replay.sequence => u32::from(replay.block).max(1),
+            _ => 1,
+        }
+    }
     /// True if the header continues the chain: next number, same epoch and right checksum, or the first batch of a
     /// later epoch where the superblock says that the epochs between ended before it.
     fn accepts(&self, header: &BatchHeader) -> bool {
@@ -216,6 +246,8 @@ pub struct Log<'a> {
     pub tell: &'a Tell,
     /// What a damaged log has before the damage is wanted all the same.
     pub damaged: bool,
+    /// Ways over bad batches that a repair has found.
+    pub over: &'a [Passage],
 }
 
 /// Walks the log and hands its records, in order, to `sink`. Errors: `Corrupt` by rule L5, `Newer`, `Io`, and what
@@ -226,21 +258,11 @@ pub async fn walk(
     log: Log<'_>,
     mut sink: impl AsyncFnMut(Vec<Replayed>) -> Result<()>,
 ) -> Result<Tail> {
-    let Log { superblock, replay, mut segments, tell, damaged } = log;
+    let Log { superblock, replay, mut segments, tell, damaged, over } = log;
     segments.retain(|header| header.stream == Stream::Commit && header.sequence >= replay.sequence);
     segments.sort_by_key(|header| header.sequence);
-    let mut chain = Chain {
-        superblock,
-        expected: replay.number.max(1),
-        previous_crc: replay.previous_crc,
-        epoch: replay.epoch,
-        durable_seen: 0,
-        damaged,
-        unread: 0,
-        bounds: Bounds::of(superblock, geometry),
-    };
-    let mut tail =
-        Tail { number: chain.expected - 1, end: None, crc: replay.previous_crc, batches: 0, blocks: 0, durable: 0 };
+    let mut chain = Chain::at((superblock, Bounds::of(superblock, geometry)), replay, damaged, over);
+    let mut tail = Tail::at(replay);
     let mut pending: VecDeque<Found> = VecDeque::new();
     let mut ready = Vec::new();
     let mut ahead = 0;
@@ -248,11 +270,11 @@ pub async fn walk(
     let of = segments.len() as u64 * blocks;
     for (number, header) in (0..).zip(&segments) {
         let mut window = Window { runtime, geometry, segment: header.segment, first: 0, buffer: None };
-        let start = if header.sequence == replay.sequence { u32::from(replay.block).max(1) } else { 1 };
-        let mut block = start;
-        while let Some(found) = next_batch(&mut window, header, &mut chain, block).await? {
-            block = found.end.1;
-            tell(Step { what: "log", done: number * blocks + u64::from(block), of });
+        let mut block = chain.start(replay, header);
+        while let Some(found) = step(&mut window, (header, &segments), &mut chain, block).await? {
+            let (there, next) = found.end;
+            tail.reached = (found.number, Some(found.end));
+            tell(Step { what: "log", done: number * blocks + u64::from(next), of });
             pending.push_back(found);
             while pending.front().is_some_and(|found| found.number <= chain.durable_seen) {
                 tail.deliver(pending.pop_front().expect("just seen"), &mut ready);
@@ -260,6 +282,10 @@ pub async fn walk(
             if ready.len() >= CHUNK_RECORDS {
                 sink(std::mem::take(&mut ready)).await?;
             }
+            if there.segment != header.segment {
+                break;
+            }
+            block = next;
         }
         ahead = ahead.max(look_ahead(&mut window, header, &chain, block).await?);
     }
@@ -290,8 +316,14 @@ pub async fn walk(
 }
 
 impl Tail {
+    /// Before the first batch that replay reads.
+    fn at(replay: &ReplayRow) -> Tail {
+        let number = replay.number.max(1) - 1;
+        Tail { number, end: None, crc: replay.previous_crc, batches: 0, blocks: 0, reached: (number, None), durable: 0 }
+    }
     fn deliver(&mut self, found: Found, ready: &mut Vec<Replayed>) {
-        assert!(found.number == self.number + 1);
+        // One that stands for several bad ones has the number of the last.
+        assert!(found.number > self.number);
         self.number = found.number;
         self.end = Some(found.end);
         self.crc = found.crc;
@@ -310,6 +342,65 @@ fn some_batches(pending: &VecDeque<Found>) -> Vec<&[Replayed]> {
     });
     let count = enough.map_or(pending.len(), |last| last + 1);
     pending.iter().take(count).map(|found| &found.records[..]).collect()
+}
+
+/// The next batch of the chain, or what is left of bad ones that a repair has found a way over.
+async fn step(
+    window: &mut Window<'_>,
+    (header, segments): (&SegmentHeader, &[SegmentHeader]),
+    chain: &mut Chain<'_>,
+    block: u32,
+) -> Result<Option<Found>> {
+    let Some(passage) = chain.over.iter().find(|passage| passage.from == chain.expected).copied() else {
+        return next_batch(window, header, chain, block).await;
+    };
+    let of = |place: Place| segments.iter().find(|header| header.segment == place.segment);
+    let target = of(passage.at).ok_or_else(|| header_lost(passage.at.segment))?;
+    let records = match passage.bad.and_then(|place| of(place).map(|header| (header, place))) {
+        Some((header, place)) => {
+            let salvaged = salvage(window.runtime, window.geometry, header, u32::from(place.block)).await?;
+            let records = salvaged.records.into_iter();
+            let bounded = records.filter(|(logged, runs)| chain.bounds.logged(logged, runs).is_ok());
+            bounded.map(|(logged, runs)| Replayed { logged, runs, batch: passage.from }).collect()
+        }
+        None => Vec::new(),
+    };
+    (chain.expected, chain.previous_crc, chain.epoch) = (passage.to, passage.previous_crc, passage.epoch);
+    chain.landing = Some(passage.at);
+    let end = (*target, u32::from(passage.at.block));
+    let (number, crc) = (passage.to - 1, passage.previous_crc);
+    Ok(Some(Found { number, blocks: 0, records, end, crc }))
+}
+
+/// What is left of a bad batch.
+pub struct Salvaged {
+    /// Records that are whole: each has a checksum of its own, which names the brick and the segment's life.
+    pub records: Vec<(Logged, Vec<Run>)>,
+    /// They are all that the header speaks of.
+    pub all: bool,
+}
+
+/// Reads the records of a bad batch that are whole.
+pub async fn salvage(runtime: &Runtime, geometry: &Geometry, segment: &SegmentHeader, block: u32) -> Result<Salvaged> {
+    let mut salvaged = Salvaged { records: Vec::new(), all: false };
+    if block >= geometry.blocks() {
+        return Ok(salvaged);
+    }
+    let mut window = Window { runtime, geometry, segment: segment.segment, first: 0, buffer: None };
+    let peeked = BatchHeader::peek(window.blocks(block, 1).await?).ok();
+    // No further than records go: payloads are what clients say.
+    let blocks = window.blocks(block, peeked.as_ref().map_or(1, |header| u32::from(header.header_blocks))).await?;
+    let mut reader = Reader::new(&blocks[FIXED_BYTES..]);
+    let mut rest = usize::MAX;
+    while reader.rest().len() < rest {
+        rest = reader.rest().len();
+        // A bad one is passed by the length that it says, if that can be.
+        if let Ok(record) = take_framed(&mut reader, segment.uuid, segment.life, segment.sequence) {
+            salvaged.records.push(record);
+        }
+    }
+    salvaged.all = peeked.is_some_and(|header| usize::from(header.records) <= salvaged.records.len());
+    Ok(salvaged)
 }
 
 async fn next_batch(
@@ -349,25 +440,26 @@ async fn next_batch(
     Ok(Some(Found { number: header.number, blocks, records, end, crc }))
 }
 
-/// What whole batches above a number say, wherever they lie: of a damaged log, behind the damage. `segments`: headers of the
-/// commit segments.
-pub async fn above(
+/// The first whole batch above a number, wherever it lies, that may be of the log: its header and its place. `segments`:
+/// headers of the commit segments.
+pub async fn next_above(
     runtime: &Runtime,
     geometry: &Geometry,
-    segments: &[SegmentHeader],
+    (superblock, segments): (&Superblock, &[SegmentHeader]),
     number: u64,
-) -> Result<Vec<Replayed>> {
-    let mut found = Vec::new();
+) -> Result<Option<(BatchHeader, Place)>> {
+    let ended = |header: &BatchHeader| {
+        let end = superblock.ends.iter().find(|end| end.epoch == header.epoch);
+        end.is_some_and(|end| end.batch < header.number)
+    };
+    let mut found: Option<(BatchHeader, Place)> = None;
     for segment in segments {
         let mut window = Window { runtime, geometry, segment: segment.segment, first: 0, buffer: None };
         for block in 1..geometry.blocks() {
-            let Some((header, _, blocks)) = header_at(&mut window, segment, block).await? else { continue };
-            let mut reader = Reader::new(header.records(blocks));
-            for _ in 0..if header.number > number { header.records } else { 0 } {
-                let Ok((logged, runs)) = take_framed(&mut reader, segment.uuid, segment.life, segment.sequence) else {
-                    break;
-                };
-                found.push(Replayed { logged, runs, batch: header.number });
+            let Some((header, ..)) = header_at(&mut window, segment, block).await? else { continue };
+            let nearer = found.as_ref().is_none_or(|(nearest, _)| header.number < nearest.number);
+            if header.number > number && nearer && !ended(&header) {
+                found = Some((header, Place { segment: segment.segment, block: block as u16 }));
             }
         }
     }

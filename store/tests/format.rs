@@ -6,6 +6,7 @@ use store::format::batch::BatchHeader;
 use store::format::edits::put_edit;
 use store::format::label::Label;
 use store::format::leaf::{Leaf, Slot};
+use store::format::passages::{Cut, Passage, Passages};
 use store::format::record::{Frame, Head, Run, encode_replicated, put_framed};
 use store::format::segment::{SegmentHeader, Stream};
 use store::format::superblock::{EpochEnd, Features, State, Superblock};
@@ -324,6 +325,14 @@ fn values_of_the_index() {
     let bytes = values::encode_replay(&replay);
     drawn(&bytes, &[(1, 8, 1), (9, 4, 2), (13, 8, 3), (21, 8, 4), (29, 4, 5), (33, 2, 6)]);
     drawn(&bytes, &[(35, 8, 7), (43, 8, 8), (51, 8, 9)]);
+    let at = Place { segment: SegmentId(14), block: 15 };
+    let passage = Passage { from: 10, to: 11, epoch: 12, previous_crc: 13, at, bad: None };
+    let cut = Cut { group: GroupId(16), from: Index(17), through: 18 };
+    let passages = Passages { over: vec![passage], cuts: vec![cut] };
+    let bytes = values::encode_damaged_replay(&replay, &passages);
+    drawn(&bytes, &[(0, 1, 2), (1, 8, 1), (59, 2, 1), (61, 2, 1), (63, 8, 10), (71, 8, 11), (79, 8, 12), (87, 4, 13)]);
+    drawn(&bytes, &[(91, 4, 14), (95, 2, 15), (97, 4, u64::from(u32::MAX)), (103, 4, 16), (107, 8, 17), (115, 8, 18)]);
+    assert_eq!(values::decode_damaged_replay(&bytes), Ok((replay, passages)));
 }
 
 #[test]

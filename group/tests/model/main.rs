@@ -6,6 +6,7 @@ mod ahead;
 mod charged;
 mod check;
 mod concurrent;
+mod damaged_log;
 mod durable;
 mod failure;
 mod forgotten;

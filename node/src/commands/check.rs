@@ -21,9 +21,9 @@ const RUNBOOK: &str = "restore from a backup; docs/operate/read-only.md, \"An in
 /// What could be read of a damaged index, before it takes its place.
 const SALVAGED: &str = "index.salvaged";
 
-/// A repair shows what another one can go on with: the log is replayed in between, and what was found again has a name
-/// only then. Three rounds have always been enough.
-const ROUNDS_MAX: usize = 4;
+/// A repair shows what another one can go on with: a log can be read once its segments have headers, it is replayed in between,
+/// and what was found again has a name only then. Five rounds have always been enough.
+const ROUNDS_MAX: usize = 6;
 
 /// Runs `sinter check`. Exit codes as file system checkers have them: 1 for findings, and for anything lost by a repair.
 pub fn run(options: &Check) -> Result<Exit, Failure> {

@@ -8,6 +8,7 @@ pub mod edits;
 pub mod keys;
 pub mod label;
 pub mod leaf;
+pub mod passages;
 pub mod record;
 pub mod segment;
 pub mod summary;

@@ -2,6 +2,7 @@
 
 use super::bytes::{Reader, Writer, corrupt};
 use super::edits;
+use super::passages::Passages;
 use super::segment::Stream;
 use crate::purge::Purge;
 use crate::reserve::{Extent, Reserve};
@@ -322,18 +323,33 @@ pub struct ReplayRow {
 
 /// The replay row's value.
 pub fn encode_replay(row: &ReplayRow) -> Vec<u8> {
-    let mut out = versioned();
+    encode_damaged_replay(row, &Passages::default())
+}
+/// The replay row's value with the ways over the log's bad batches.
+pub fn encode_damaged_replay(row: &ReplayRow, passages: &Passages) -> Vec<u8> {
+    let mut out = vec![if passages.is_empty() { VERSION } else { VERSION_2 }];
     let mut writer = Writer(&mut out);
     writer.u64(row.number).u32(row.previous_crc).u64(row.epoch).u64(row.sequence).u32(row.segment.0).u16(row.block);
     for &next in &row.next_sequence {
         writer.u64(next);
     }
+    if !passages.is_empty() {
+        passages.put(&mut out);
+    }
     out
 }
 /// Reads the replay row.
 pub fn decode_replay(bytes: &[u8]) -> Result<ReplayRow> {
-    let mut reader = open(bytes)?;
-    Ok(ReplayRow {
+    decode_damaged_replay(bytes).map(|(row, _)| row)
+}
+/// Reads the replay row and the ways over bad batches, if it has some.
+pub fn decode_damaged_replay(bytes: &[u8]) -> Result<(ReplayRow, Passages)> {
+    let mut reader = Reader::new(bytes);
+    let version = reader.u8()?;
+    if version != VERSION && version != VERSION_2 {
+        return Err(corrupt("a value has no known version"));
+    }
+    let row = ReplayRow {
         number: reader.u64()?,
         previous_crc: reader.u32()?,
         epoch: reader.u64()?,
@@ -341,7 +357,12 @@ pub fn decode_replay(bytes: &[u8]) -> Result<ReplayRow> {
         segment: SegmentId(reader.u32()?),
         block: reader.u16()?,
         next_sequence: [reader.u64()?, reader.u64()?, reader.u64()?],
-    })
+    };
+    let passages = match version {
+        VERSION => Passages::default(),
+        _ => Passages::take(&mut reader)?,
+    };
+    Ok((row, passages))
 }
 
 /// How far the scrub is, and what it found.

@@ -9,6 +9,7 @@
 
 mod counts;
 pub mod gaps;
+mod kept;
 mod log;
 mod maps;
 mod names;
@@ -24,7 +25,7 @@ use crate::paths;
 use crate::progress::Step;
 use crate::purge::Purges;
 use base::limits::BLOCK_BYTES;
-use base::{GroupId, Ino, Result, Volume, VolumeId};
+use base::{GroupId, Ino, Name, Result, Volume, VolumeId};
 use runtime::tasks;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -33,6 +34,8 @@ use std::sync::Arc;
 const ROWS: usize = 4096;
 /// Changes written at once, for memory's sake.
 const EDITS_MAX: usize = 4096;
+/// Longer paths are not shown.
+const PATH_BYTES_MAX: usize = 4096;
 /// Changes that are listed one by one.
 const LISTED_MAX: usize = 1000;
 
@@ -80,6 +83,8 @@ struct Repair<'a> {
     volumes: BTreeMap<VolumeId, Volume>,
     edits: Vec<IndexEdit>,
     done: Repaired,
+    /// Of inodes: the directory and the name that records after the last checkpoint give them.
+    young_names: BTreeMap<(VolumeId, Ino), (Ino, Name)>,
     tell: Tell<'a>,
 }
 
@@ -87,7 +92,8 @@ struct Repair<'a> {
 /// checks the brick anew after. Errors: `Io`, `Corrupt` if the index itself can't be read.
 pub async fn repair(opening: &Opening, depth: Depth, tell: Tell<'_>) -> Result<Repaired> {
     let (index, volumes, done) = (opening.index().clone(), BTreeMap::new(), Repaired::default());
-    let mut repair = Repair { opening, index, volumes, edits: Vec::new(), done, tell };
+    let (edits, young_names) = (Vec::new(), BTreeMap::new());
+    let mut repair = Repair { opening, index, volumes, edits, done, young_names, tell };
     if !opening.warnings.is_empty() {
         opening.rewrite_superblock().await?;
         repair.mended("both copies of the superblock were written anew");
@@ -200,13 +206,34 @@ impl Repair<'_> {
         Purges::read(&*self.index, group, &volumes)
     }
 
+    /// A path by the index; where that knows none, by the names that the log's records give.
+    fn path(&self, volume: &Volume, ino: Ino) -> Result<Option<Vec<u8>>> {
+        let (mut at, mut young) = (ino, Vec::new());
+        loop {
+            if let Some(mut path) = paths::find(&*self.index, volume, at)? {
+                if path == b"/" && !young.is_empty() {
+                    path.clear();
+                }
+                path.extend(young);
+                return Ok(Some(path));
+            }
+            match self.young_names.get(&(volume.id, at)) {
+                Some((dir, name)) if young.len() < PATH_BYTES_MAX => {
+                    young.splice(..0, [b"/", name.as_bytes()].concat());
+                    at = *dir;
+                }
+                _ => return Ok(None),
+            }
+        }
+    }
+
     /// Where the losses are, in a user's words: all names are right by now.
     fn find_paths(&mut self) -> Result<()> {
         let files: BTreeSet<_> = self.done.lost.iter().map(|lost| (lost.volume, lost.ino)).collect();
         let mut found = BTreeMap::new();
         for (volume, ino) in files {
             if let Some(volume) = self.volumes.get(&volume)
-                && let Some(path) = paths::find(&*self.index, volume, ino)?
+                && let Some(path) = self.path(volume, ino)?
             {
                 found.insert((volume.id, ino), path);
             }
