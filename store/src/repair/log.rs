@@ -1,5 +1,5 @@
 //! A log that is damaged below its durable end: replay gets ways over bad batches, and leaves out what builds on records
-//! that are lost with them (decision 0029). Where nothing whole lies behind the damage, the log is cut before it. Which files
+//! that are lost with them (decision 0044). Where nothing whole lies behind the damage, the log is cut before it. Which files
 //! lost records were about is told, as far as those can be read.
 
 use super::{Repair, kept};
