@@ -20,5 +20,5 @@ pub use ids::{GroupId, Index, Ino, LeafKey, Life, Place, ReplicaId, RequestId, S
 pub use inode::{FileKind, Inode, Time};
 pub use name::Name;
 pub use op::{
-    At, Attr, DirEntry, Op, Outcome, Reply, Room, Seek, SetAttr, SetHow, SetTime, StatFs, Sync, Volume, Xattrs,
+    At, Attr, Blocks, DirEntry, Op, Outcome, Reply, Room, Seek, SetAttr, SetHow, SetTime, StatFs, Sync, Volume, Xattrs,
 };

@@ -248,6 +248,26 @@ pub struct Attr {
     pub ino: Ino,
     /// Its attributes.
     pub inode: Inode,
+    /// What it takes.
+    pub blocks: Blocks,
+}
+
+/// How many blocks a file takes, those included that it was promised.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Blocks {
+    /// So many, as far as is known.
+    pub count: u64,
+    /// False: more will be known soon, so nobody keeps it.
+    pub exact: bool,
+}
+
+impl Attr {
+    /// Attributes, before anybody has looked at what the file takes: no more than its size.
+    pub fn new(ino: Ino, inode: Inode) -> Attr {
+        let file = inode.kind == crate::FileKind::File;
+        let count = if file { inode.size.div_ceil(crate::limits::BLOCK_BYTES as u64) } else { 0 };
+        Attr { ino, inode, blocks: Blocks { count, exact: !file } }
+    }
 }
 
 /// One entry of a directory.
@@ -262,7 +282,7 @@ pub struct DirEntry {
     /// The name.
     pub name: Name,
     /// The target's attributes, if asked for and still there.
-    pub attr: Option<Inode>,
+    pub attr: Option<Attr>,
 }
 
 /// Space of a volume, in bytes, and its inodes.

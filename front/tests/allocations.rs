@@ -63,7 +63,7 @@ fn attr(ino: Ino) -> Attr {
         dead: false,
         xattrs: false,
     };
-    Attr { ino, inode }
+    Attr::new(ino, inode)
 }
 
 impl Target for OneFile {

@@ -443,7 +443,7 @@ fn rows() -> Vec<Vec<u8>> {
     let group = GroupRow { applied: Index(1), term: Term(1), next_ino: 3, ..GroupRow::default() };
     let attribute = Name::of_attribute(b"user.x").expect("a name");
     let values = [
-        values::encode_inode(&inode()),
+        values::encode_counted_inode(&inode(), 77),
         values::encode_entry(Ino(2), FileKind::Directory, 3),
         values::encode_cookie(b"ab", Ino(2), FileKind::Fifo),
         values::encode_target(b"goal"),
@@ -466,7 +466,7 @@ fn row(bytes: &[u8]) -> Answer {
     let Some((kind, value)) = bytes.split_first() else { return 0 };
     let kind = kind % 15;
     let read = match kind {
-        0 => back(value, values::decode_inode, values::encode_inode),
+        0 => back(value, values::decode_counted_inode, |(inode, blocks)| values::encode_counted_inode(inode, *blocks)),
         1 => back(value, values::decode_entry, |&(ino, kind, cookie)| values::encode_entry(ino, kind, cookie)),
         2 => {
             back(value, values::decode_cookie, |(name, ino, kind)| values::encode_cookie(name.as_bytes(), *ino, *kind))

@@ -206,6 +206,10 @@ impl Groups {
                 self.accessed(context, state, *ino, &inode);
             }
         }
+        if !self.tell_taken(op, volume, &mut held, &mut decision) {
+            let Reply::Attr(Attr { ino, .. }) = decision.reply else { unreachable!("attributes are told") };
+            return Ok(Step::Load(Need::Inode(ino)));
+        }
         let moved = moved_directories(&decision);
         if moved != checked && !active(Bug::LoopUnchecked) {
             return Ok(Step::Token(moved));
@@ -223,12 +227,29 @@ impl Groups {
             Err(error) if matches!(error.kind, Kind::NoSpace | Kind::Quota) => return Ok(Step::Full(error)),
             ordered => ordered?,
         };
+        if let Reply::Attr(attr) = &mut decision.reply
+            && !decision.parts.is_empty()
+        {
+            *attr = held.of(attr.ino.group()).attributes(volume, attr.ino, attr.inode);
+        }
         let position = decision.parts.first().map(|part| self.position(&mut held, part.group, sync));
         if count_open(context, op, &decision, &mut held, volume) && position.is_none() {
             // No record keeps this for a second delivery.
             held.of(deciding).keep_result(context.session, context.request, decision.outcome);
         }
         Ok(Step::Ordered { decision, batch, position })
+    }
+
+    /// Says in the answer to who changes nothing how much a file takes. False: its row must be read first, for those who ask
+    /// for attributes; others are told an estimate.
+    fn tell_taken(&self, op: &Op, volume: VolumeId, held: &mut Held<'_>, decision: &mut Decision) -> bool {
+        let Reply::Attr(attr) = &mut decision.reply else { return true };
+        if !decision.parts.is_empty() {
+            return true;
+        }
+        let known = held.of(attr.ino.group()).blocks(volume, attr.ino, &attr.inode);
+        attr.blocks = known.unwrap_or(attr.blocks);
+        known.is_some() || !matches!(op, Op::GetAttr { .. } | Op::Lookup { .. })
     }
 
     /// As `order`, if there is room for the names that it adds. Errors: `NoSpace` or `Quota` if there is none by what was
@@ -386,7 +407,7 @@ impl Groups {
         loop {
             let seen = self.state(ino.group()).state.lock().inode(context.volume, ino);
             match seen {
-                Seen::Known(Some(inode)) => return Ok(Attr { ino, inode }),
+                Seen::Known(Some(inode)) => return Ok(Attr::new(ino, inode)),
                 Seen::Known(None) => return Err(Error::new(Kind::Stale, "the inode is gone")),
                 _ => self.load(context.volume, vec![crate::load::Wanted::Inode(ino)], Some(&context.span)).await?,
             }

@@ -154,9 +154,9 @@ impl Groups {
             if state.freeze() {
                 self.overlay_bytes.fetch_sub(counted, Ordering::Relaxed);
             }
-            if state.frozen.is_some() || !state.purges.is_empty() {
+            if state.frozen.is_some() || !state.purges.is_empty() || self.store().has_counted() {
                 let left = (state.purges.clone(), state.reserves.clone());
-                frozen.push((state.group, state.row, state.frozen.clone(), left));
+                frozen.push((state.group, (state.row, state.young()), state.frozen.clone(), left));
             }
         }
         if !active(Bug::AppliedBeforeDurable) {
@@ -166,9 +166,9 @@ impl Groups {
         }
         let (store, limits) = (self.store().clone(), self.options.free);
         let write = move || {
-            let parts = frozen.into_iter().map(|(group, row, generation, (purges, reserves))| {
+            let parts = frozen.into_iter().map(|(group, (row, young), generation, (purges, reserves))| {
                 let changes = generation.map_or(Vec::new(), |generation| generation.changes());
-                GroupPart { group, row, changes, purges, reserves }
+                GroupPart { group, row, young, changes, purges, reserves }
             });
             store::checkpoint::write(&store, replay, parts.collect(), limits)
         };

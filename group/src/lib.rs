@@ -20,6 +20,7 @@ mod cuts;
 mod forget;
 mod hash;
 mod held;
+mod intervals;
 mod known;
 mod list;
 mod load;
@@ -34,6 +35,7 @@ mod results;
 mod seek;
 mod session;
 mod state;
+mod taken;
 mod token;
 mod write;
 

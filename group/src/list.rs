@@ -6,7 +6,7 @@ use crate::load::Wanted;
 use crate::overlay::CookieEntry;
 use crate::{Answer, Groups};
 use base::limits::DIR_ENTRIES_MAX;
-use base::{DirEntry, Error, Ino, Inode, Kind, Reply, Result, Volume};
+use base::{Attr, DirEntry, Error, Ino, Kind, Reply, Result, Volume};
 use names::Seen;
 use runtime::Stage;
 use runtime::tasks::run_blocking;
@@ -112,7 +112,7 @@ impl Groups {
             let mut missing = Vec::new();
             for entry in entries.iter_mut().filter(|entry| entry.attr.is_none()) {
                 match self.tell_inode(context, entry.ino) {
-                    Seen::Known(inode) => entry.attr = inode,
+                    Seen::Known(attr) => entry.attr = attr,
                     _ => missing.push(Wanted::Inode(entry.ino)),
                 }
             }
@@ -124,14 +124,17 @@ impl Groups {
         Ok(())
     }
 
-    /// The inode, which the client then knows.
-    fn tell_inode(&self, context: &Context, ino: Ino) -> Seen<Inode> {
+    /// The inode's attributes; the client then knows it.
+    fn tell_inode(&self, context: &Context, ino: Ino) -> Seen<Attr> {
         let mut state = self.state(ino.group()).state.lock();
         let seen = state.inode(context.volume, ino);
         if let (Seen::Known(Some(inode)), true) = (&seen, context.keeps) {
             state.known.told(context.volume, ino, inode.links == 0);
         }
-        seen
+        match seen {
+            Seen::Known(inode) => Seen::Known(inode.map(|inode| state.attributes(context.volume, ino, inode))),
+            _ => Seen::Missing,
+        }
     }
 
     /// All volumes, by name.

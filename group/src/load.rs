@@ -35,7 +35,7 @@ pub enum Wanted {
 
 /// What the index said.
 enum Found {
-    Inode(Option<base::Inode>),
+    Inode(Option<(base::Inode, u64)>),
     Entry(Option<Entry>),
     Target(Option<Box<[u8]>>),
     Xattrs(Option<Arc<base::Xattrs>>),
@@ -64,7 +64,7 @@ impl Wanted {
     fn decode(&self, value: Option<Vec<u8>>, groups: usize) -> Result<Found> {
         let value = value.as_deref();
         let found = match self {
-            Wanted::Inode(_) => Found::Inode(value.map(values::decode_inode).transpose()?),
+            Wanted::Inode(_) => Found::Inode(value.map(values::decode_counted_inode).transpose()?),
             Wanted::Entry(..) => {
                 let entry = value.map(values::decode_entry).transpose()?;
                 Found::Entry(entry.map(|(ino, kind, cookie)| Entry { ino, kind, cookie }))
@@ -81,7 +81,7 @@ impl Wanted {
         };
         let named = match &found {
             Found::Entry(entry) => entry.as_ref().map(|entry| entry.ino),
-            Found::Inode(inode) => inode.as_ref().map(|inode| inode.parent),
+            Found::Inode(inode) => inode.as_ref().map(|(inode, _)| inode.parent),
             _ => None,
         };
         Wanted::refuse_group(named, groups)?;

@@ -92,8 +92,8 @@ pub struct State {
     pub known: Known,
     /// Results of sessions' last requests (rule R1).
     pub results: Map<SessionId, Results>,
-    /// Index content, by key. `None` = the index has no such key.
-    pub inodes: Cache<(VolumeId, Ino), Option<Inode>>,
+    /// Index content, by key. `None` = the index has no such key. Inodes with how many blocks were mapped.
+    pub inodes: Cache<(VolumeId, Ino), Option<(Inode, u64)>>,
     entries: Cache<NameKey, Option<Entry>>,
     targets: Cache<(VolumeId, Ino), Option<Box<[u8]>>>,
     xattrs: Cache<(VolumeId, Ino), Option<Arc<Xattrs>>>,
@@ -189,7 +189,7 @@ impl State {
             return Seen::Known(slot.inode);
         }
         match self.inodes.get(&(volume, ino)) {
-            Some(inode) => Seen::Known(*inode),
+            Some(indexed) => Seen::Known(indexed.map(|(inode, _)| inode)),
             None => self.unindexed(ino),
         }
     }
@@ -366,7 +366,7 @@ impl State {
     // What the index holds, taken into the caches.
 
     /// An inode was read from the index.
-    pub fn learn_inode(&mut self, volume: VolumeId, ino: Ino, inode: Option<Inode>) {
+    pub fn learn_inode(&mut self, volume: VolumeId, ino: Ino, inode: Option<(Inode, u64)>) {
         self.inodes.insert((volume, ino), inode);
     }
     /// An entry was read from the index.
@@ -674,6 +674,10 @@ impl State {
         self.ranges.retain(|(held, _)| *held != id);
     }
 
+    /// Inodes from this sequence on are younger than what the index holds.
+    pub fn young(&self) -> u64 {
+        self.young
+    }
     /// Freezes the active generation for a checkpoint; false if it is empty.
     pub fn freeze(&mut self) -> bool {
         assert!(self.frozen.is_none(), "one checkpoint at a time");
@@ -694,12 +698,16 @@ impl State {
     pub fn merged(&mut self, left: Left) -> Option<Arc<Generation>> {
         self.merges += 1;
         (self.purges, self.reserves) = (left.purges, left.reserves);
-        let frozen = self.frozen.take()?;
+        let frozen = self.frozen.take();
+        for (key, slot) in frozen.iter().flat_map(|frozen| &frozen.inodes) {
+            self.inodes.insert(*key, slot.inode.map(|inode| (inode, blocks_of(inode.size))));
+        }
+        for (key, blocks) in left.blocks {
+            self.inodes.change(&key, |indexed| indexed.iter_mut().for_each(|(_, mapped)| *mapped = blocks));
+        }
+        let frozen = frozen?;
         if !active(Bug::YoungForEver) {
             self.young = frozen.next_ino;
-        }
-        for (key, slot) in &frozen.inodes {
-            self.inodes.insert(*key, slot.inode);
         }
         for ((volume, dir), names) in &frozen.entries {
             for (name, entry) in names {

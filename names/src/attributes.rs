@@ -31,7 +31,7 @@ pub(crate) fn set(view: &mut dyn View, caller: &Caller, ino: Ino, set: &SetAttr)
     if new != after_cut {
         draft.edit(ino, Edit::InodePut { ino, inode: new });
     }
-    draft.decide(view, Reply::Attr(Attr { ino, inode: new }), Outcome::Inode(ino))
+    draft.decide(view, Reply::Attr(Attr::new(ino, new)), Outcome::Inode(ino))
 }
 
 /// The cut that gives the inode this size; none if it has it.
@@ -84,7 +84,7 @@ pub(crate) fn open(view: &mut dyn View, caller: &Caller, ino: Ino, truncate: boo
         return refuse(Kind::IsDirectory, "a directory can't be truncated");
     }
     if !truncate || old.kind != FileKind::File || old.size == 0 {
-        return Ok(Decision::unchanged(Reply::Attr(Attr { ino, inode: old }), Outcome::Inode(ino)));
+        return Ok(Decision::unchanged(Reply::Attr(Attr::new(ino, old)), Outcome::Inode(ino)));
     }
     let cut = cut(ino, &old, 0, view.now());
     let mut inode = apply_inode(Some(old), &cut).expect("a cut keeps the inode");
@@ -96,5 +96,5 @@ pub(crate) fn open(view: &mut dyn View, caller: &Caller, ino: Ino, truncate: boo
             draft.edit(ino, Edit::InodePut { ino, inode });
         }
     }
-    draft.decide(view, Reply::Attr(Attr { ino, inode }), Outcome::Inode(ino))
+    draft.decide(view, Reply::Attr(Attr::new(ino, inode)), Outcome::Inode(ino))
 }

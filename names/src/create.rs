@@ -49,7 +49,7 @@ pub(crate) fn file(
         Some(found) if found.kind == FileKind::Directory => refuse(Kind::IsDirectory, "the name is a directory's"),
         Some(found) => {
             let inode = child(view, found)?;
-            Ok(Decision::unchanged(Reply::Attr(Attr { ino: found.ino, inode }), Outcome::Inode(found.ino)))
+            Ok(Decision::unchanged(Reply::Attr(Attr::new(found.ino, inode)), Outcome::Inode(found.ino)))
         }
         None => born(view, caller, (parent, &home), name, Wish::new(FileKind::File, mode)),
     }
@@ -120,7 +120,7 @@ pub(crate) fn nameless(view: &mut dyn View, caller: &Caller, parent: Ino, mode: 
     for (name, value) in legacy.lists {
         draft.edit(ino, Edit::XattrPut { ino, name, value });
     }
-    draft.decide(view, Reply::Attr(Attr { ino, inode }), Outcome::Inode(ino))
+    draft.decide(view, Reply::Attr(Attr::new(ino, inode)), Outcome::Inode(ino))
 }
 
 /// Link. Which of the files without a name may get one is for the kernel to say: those that were created so, and not
@@ -153,7 +153,7 @@ pub(crate) fn name(
         draft.edit(ino, Edit::OrphanDrop { ino });
     }
     let inode = Inode { links: old.links + 1, ctime: old.ctime.max(ctime), ..old };
-    draft.decide(view, Reply::Attr(Attr { ino, inode }), Outcome::Inode(ino))
+    draft.decide(view, Reply::Attr(Attr::new(ino, inode)), Outcome::Inode(ino))
 }
 
 /// The directory, if it can take the name and has no such name.
@@ -197,7 +197,7 @@ fn born(
     for (name, value) in legacy.lists {
         draft.edit(ino, Edit::XattrPut { ino, name, value });
     }
-    draft.decide(view, Reply::Attr(Attr { ino, inode }), Outcome::Inode(ino))
+    draft.decide(view, Reply::Attr(Attr::new(ino, inode)), Outcome::Inode(ino))
 }
 
 /// What a rename may leave at the old name: a character device 0:0 without permissions.

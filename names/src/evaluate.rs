@@ -67,7 +67,7 @@ fn lookup(view: &mut dyn View, parent: Ino, name: &Name) -> Result<Decision, Sto
     match entry(view, parent, name)? {
         Some(found) => {
             let inode = child(view, found)?;
-            Ok(Decision::unchanged(Reply::Attr(Attr { ino: found.ino, inode }), Outcome::Inode(found.ino)))
+            Ok(Decision::unchanged(Reply::Attr(Attr::new(found.ino, inode)), Outcome::Inode(found.ino)))
         }
         None => {
             directory(view, parent)?;
@@ -78,7 +78,7 @@ fn lookup(view: &mut dyn View, parent: Ino, name: &Name) -> Result<Decision, Sto
 
 fn get_attributes(view: &mut dyn View, ino: Ino) -> Result<Decision, Stop> {
     let inode = inode(view, ino)?;
-    Ok(Decision::unchanged(Reply::Attr(Attr { ino, inode }), Outcome::Inode(ino)))
+    Ok(Decision::unchanged(Reply::Attr(Attr::new(ino, inode)), Outcome::Inode(ino)))
 }
 
 /// Whoever has it open keeps it in mind, and does not ask: without a name it is gone, though not all may have heard of that.
@@ -87,7 +87,7 @@ fn recall(view: &mut dyn View, ino: Ino) -> Result<Decision, Stop> {
     if inode.links == 0 {
         return refuse(Kind::Stale, "the inode has no name any more");
     }
-    Ok(Decision::unchanged(Reply::Attr(Attr { ino, inode }), Outcome::Inode(ino)))
+    Ok(Decision::unchanged(Reply::Attr(Attr::new(ino, inode)), Outcome::Inode(ino)))
 }
 
 fn read_link(view: &mut dyn View, ino: Ino) -> Result<Decision, Stop> {

@@ -7,6 +7,7 @@ use crate::format::leaf::{self, Encoded, Leaf, Slot};
 use crate::format::values::{self, GroupRow, ReplayRow, SegmentRow, SegmentState};
 use crate::format::{keys, summary};
 use crate::index::IndexEdit;
+use crate::mapped::Changed;
 use crate::purge::Purges;
 use crate::reserve::{self, Leaves, Reserves};
 use crate::segments::{Staged, Table};
@@ -107,6 +108,8 @@ pub struct GroupPart {
     pub group: GroupId,
     /// Its counters and applied position, which the changes bring the index to.
     pub row: GroupRow,
+    /// Inodes from this sequence on have nothing in the index.
+    pub young: u64,
     /// Cuts before leaves, drops of volumes last.
     pub changes: Vec<Change>,
     /// What earlier checkpoints have left to free; the checkpoint brings it up to date.
@@ -123,6 +126,8 @@ pub struct Left {
     pub purges: Arc<Purges>,
     /// Left to be mapped.
     pub reserves: Arc<Reserves>,
+    /// Of how many files with holes so many blocks are mapped now; also of those without, if their count alone has changed.
+    pub blocks: BTreeMap<(VolumeId, Ino), u64>,
 }
 
 /// How much one checkpoint frees of what was cut or dropped: bounds its time and memory.
@@ -179,6 +184,9 @@ struct Work {
     leaves: BTreeMap<Vec<u8>, Touched>,
     /// By how much what projects use changes.
     usage: BTreeMap<User, usage::Change>,
+    /// Inodes that changed, and by how many mapped blocks files did.
+    inodes: BTreeMap<(VolumeId, Ino), Option<Inode>>,
+    mapped: BTreeMap<(VolumeId, Ino), i64>,
     /// Inodes whose purges have changed.
     purged: BTreeSet<(VolumeId, Ino)>,
     /// Files of the part that is taken whose promises have changed.
@@ -204,7 +212,9 @@ pub fn write(store: &Store, replay: ReplayRow, parts: Vec<GroupPart>, limits: Fr
     let mut work = Work { budget: limits.slots_at_once, ..Work::default() };
     let mut left = Vec::with_capacity(parts.len());
     let mut promised = Vec::with_capacity(parts.len());
-    for GroupPart { group, row, changes, mut purges, mut reserves } in parts {
+    let mut young = BTreeMap::new();
+    for GroupPart { group, row, young: of_group, changes, mut purges, mut reserves } in parts {
+        young.insert(group, of_group);
         work.edits.push(IndexEdit::Put(keys::group(group), values::encode_group(&row)));
         let before = reserves.clone();
         for change in changes {
@@ -214,7 +224,7 @@ pub fn write(store: &Store, replay: ReplayRow, parts: Vec<GroupPart>, limits: Fr
             work.patch(store, &purges, &reserves, some)?;
         }
         promised.push((before, std::mem::take(&mut work.promised)));
-        left.push(Left { group, purges, reserves });
+        left.push(Left { group, purges, reserves, blocks: BTreeMap::new() });
     }
     // Before a purge ends: until then it tells which leaves in the index are stale.
     for (left, (before, files)) in left.iter_mut().zip(promised) {
@@ -226,6 +236,7 @@ pub fn write(store: &Store, replay: ReplayRow, parts: Vec<GroupPart>, limits: Fr
         work.put_purges(*group, purges);
     }
     work.finish_leaves(store)?;
+    work.finish_inodes(store, &young, &mut left)?;
     let Work { mut edits, staged, mut usage, dropped, .. } = work;
     // What goes with its volume has no row any more.
     usage.retain(|(group, volume, _), _| !dropped.contains(&(*group, *volume)));
@@ -334,7 +345,7 @@ impl Work {
     ) -> Result<()> {
         match change {
             Change::Inode(volume, ino, inode) => {
-                self.put(keys::inode(volume, ino), inode.map(|inode| values::encode_inode(&inode)));
+                self.inodes.insert((volume, ino), inode);
             }
             Change::Entry(volume, dir, name, entry) => {
                 let value = entry.map(|(ino, kind, cookie)| values::encode_entry(ino, kind, cookie));
@@ -455,7 +466,7 @@ impl Work {
                 self.live.push(place);
             }
             if more > 0 {
-                self.usage.entry((one.at.ino.group(), one.volume, one.project)).or_default().blocks += more;
+                self.count_blocks((one.volume, one.at.ino), one.project, more);
             }
             let patch = one.patch.encode();
             let small = one.patch.len() <= PATCH_SLOTS_MAX && one.patch.len() < leaf.len();
@@ -465,6 +476,14 @@ impl Work {
             });
         }
         Ok(())
+    }
+
+    /// So many more blocks of a file of a project are mapped.
+    fn count_blocks(&mut self, (volume, ino): (VolumeId, Ino), project: u32, more: i64) {
+        if more != 0 {
+            self.usage.entry((ino.group(), volume, project)).or_default().blocks += more;
+            *self.mapped.entry((volume, ino)).or_default() += more;
+        }
     }
 
     /// Moved blocks: their leaf need not be read, unless a truncation is still to be carried out in it.
@@ -609,8 +628,8 @@ impl Work {
                     self.dead.push(place?);
                 }
                 if let Some(project) = project {
-                    let used = &mut self.usage.entry((at.ino.group(), volume, project)).or_default().blocks;
-                    *used -= (self.dead.len() - before) as i64;
+                    let freed = (self.dead.len() - before) as i64;
+                    self.count_blocks((volume, at.ino), project, -freed);
                 }
                 gone.push(key);
             }
@@ -658,6 +677,26 @@ impl Work {
         Ok(())
     }
 
+    /// Writes the inodes that changed, with the counts of their blocks.
+    fn finish_inodes(&mut self, store: &Store, young: &BTreeMap<GroupId, u64>, left: &mut [Left]) -> Result<()> {
+        let (mut inodes, mut mapped) = (std::mem::take(&mut self.inodes), std::mem::take(&mut self.mapped));
+        let mut counted = std::mem::take(&mut store.usages.lock().files);
+        // What goes with its volume has no row any more.
+        let stays = |(volume, ino): &(VolumeId, Ino)| !self.dropped.contains(&(ino.group(), *volume));
+        inodes.retain(|file, _| stays(file));
+        mapped.retain(|file, _| stays(file));
+        counted.retain(|file, _| stays(file));
+        let uncounted = store.usages.lock().uncounted();
+        let (edits, told) = Changed { inodes, mapped, counted, young, uncounted }.rows(&*store.index)?;
+        self.edits.extend(edits);
+        for (file, blocks) in told {
+            if let Some(of_group) = left.iter_mut().find(|of_group| of_group.group == file.1.group()) {
+                of_group.blocks.insert(file, blocks);
+            }
+        }
+        Ok(())
+    }
+
     /// Turns the touched leaves into index edits and live bits.
     fn finish_leaves(&mut self, store: &Store) -> Result<()> {
         let table = store.table.lock();
@@ -666,9 +705,9 @@ impl Work {
         for (key, Touched { old, new, project }) in std::mem::take(&mut self.leaves) {
             let new = new.without_holes();
             let mut patch = Leaf::default();
-            if let (Some(project), Some((group, volume, _))) = (project, keys::row(&key)) {
-                let used = &mut self.usage.entry((group, volume, project)).or_default().blocks;
-                *used += new.places().count() as i64 - old.places().count() as i64;
+            if let (Some(project), Some((_, volume, _))) = (project, keys::row(&key)) {
+                let more = new.places().count() as i64 - old.places().count() as i64;
+                self.count_blocks((volume, keys::leaf_of(&key).ino), project, more);
             }
             for index in 0..BLOCKS_PER_LEAF {
                 let (before, after) = (old.get(index), new.get(index));

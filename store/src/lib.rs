@@ -19,6 +19,7 @@ pub mod grow;
 pub mod host;
 pub mod index;
 pub mod log;
+mod mapped;
 pub mod open;
 pub mod paths;
 pub mod payloads;
@@ -163,16 +164,23 @@ impl Store {
     pub fn usage(&self, volume: base::VolumeId) -> BTreeMap<u32, usage::Usage> {
         self.usages.lock().of_volume(volume)
     }
-    /// Groups and volumes whose names nobody has counted: of a brick of the first revision.
+    /// Groups and volumes whose names and files' blocks nobody has counted: of a brick of the first revision.
     pub fn uncounted(&self) -> BTreeSet<(base::GroupId, base::VolumeId)> {
         self.usages.lock().uncounted()
     }
-    /// Counts a volume's names in a group. Blocks. No checkpoint runs meanwhile: the next one says what was found. Errors:
+    /// Counts a volume's names, and its files' blocks, in a group. Blocks. No checkpoint runs meanwhile: the next one says what was found. Errors:
     /// `Io`, `Corrupt`.
     pub fn count_names(&self, group: base::GroupId, volume: base::VolumeId) -> Result<()> {
         let names = usage::count_names(&*self.index, group, volume)?;
-        self.usages.lock().count(group, volume, names);
+        let files = mapped::count(&*self.index, group, volume)?;
+        let mut usages = self.usages.lock();
+        usages.count(group, volume, names);
+        usages.files.extend(files);
         Ok(())
+    }
+    /// True if the next checkpoint tells of files that were counted, whatever else has changed.
+    pub fn has_counted(&self) -> bool {
+        !self.usages.lock().files.is_empty()
     }
     /// True if a block of a segment's life was live at the last checkpoint (rule K1).
     pub fn is_live_block(&self, place: Place, life: base::Life) -> bool {

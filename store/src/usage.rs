@@ -9,7 +9,7 @@ use crate::format::keys::Row;
 use crate::format::{charge, keys, values};
 use crate::index::{Index, IndexEdit};
 use base::limits::BLOCK_BYTES;
-use base::{GroupId, Result, VolumeId};
+use base::{GroupId, Ino, Result, VolumeId};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Whose use is counted: group, volume, project.
@@ -71,6 +71,8 @@ pub struct Usages {
     users: BTreeMap<User, Usage>,
     /// Those whose names were counted, of which the next checkpoint tells.
     counted: BTreeSet<User>,
+    /// Mapped blocks of files that nobody had counted: the next checkpoint tells of these too.
+    pub(crate) files: BTreeMap<(VolumeId, Ino), u64>,
 }
 
 impl Usages {

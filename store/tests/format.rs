@@ -290,6 +290,12 @@ fn values_of_the_index() {
     bytes.truncate(45);
     bytes[0] = 1;
     assert_eq!(values::decode_group(&bytes), Ok(GroupRow { reserved: Numbers::default(), ..row }));
+    let counted = values::encode_counted_inode(&inode(), 77);
+    drawn(&counted, &[(0, 1, 2), (93, 8, 77)]);
+    assert_eq!((counted.len(), values::decode_counted_inode(&counted)), (101, Ok((inode(), 77))));
+    let whole = values::whole_blocks(&inode());
+    assert_eq!(values::encode_counted_inode(&inode(), whole), values::encode_inode(&inode()));
+    assert_eq!(values::decode_counted_inode(&values::encode_inode(&inode())), Ok((inode(), whole)));
     let bytes = values::encode_inode(&inode());
     assert_eq!(bytes.len(), 93);
     inode_drawn(&bytes, 1);

@@ -14,7 +14,9 @@ const VALID_SECONDS: u64 = 3600;
 /// (decision 0042).
 fn attr_valid_seconds(attr: &Attr) -> u64 {
     let is_privileged = attr.inode.kind == FileKind::File && attr.inode.mode & PRIVILEGES != 0;
-    if is_privileged && !active(Bug::PrivilegesKeptInMind) { 0 } else { VALID_SECONDS }
+    // What a file takes may be known better a moment later (decision 0032).
+    let changes = (is_privileged && !active(Bug::PrivilegesKeptInMind)) || !attr.blocks.exact;
+    if changes { 0 } else { VALID_SECONDS }
 }
 
 /// setuid and setgid.
@@ -158,7 +160,7 @@ fn put_entry(writer: &mut Writer<'_>, attr: &Attr, origin: Origin) {
 fn put_attr(writer: &mut Writer<'_>, attr: &Attr) {
     let inode = &attr.inode;
     // st_blocks counts 512 bytes; space is given out in blocks of 4 KiB.
-    let blocks = if inode.kind == FileKind::File { inode.size.div_ceil(BLOCK_BYTES as u64) * 8 } else { 0 };
+    let blocks = attr.blocks.count * 8;
     let times = [inode.atime.parts(), inode.mtime.parts(), inode.ctime.parts()];
     writer.u64(attr.ino.0).u64(inode.size).u64(blocks);
     for (seconds, _) in times {
@@ -221,8 +223,7 @@ impl<'a> Entries<'a> {
     }
     /// Adds an entry; false if it does not fit.
     pub fn push(&mut self, entry: &DirEntry) -> bool {
-        let attr = entry.attr.map(|inode| Attr { ino: entry.ino, inode });
-        self.put(entry.name.as_bytes(), entry.ino, entry.kind, entry.cookie, attr)
+        self.put(entry.name.as_bytes(), entry.ino, entry.kind, entry.cookie, entry.attr)
     }
     fn put(&mut self, name: &[u8], ino: Ino, kind: FileKind, cookie: u64, attr: Option<Attr>) -> bool {
         let plain = abi::DIRENT_BYTES + name.len();

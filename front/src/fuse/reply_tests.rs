@@ -2,7 +2,7 @@
 
 use super::super::abi::Fields;
 use super::*;
-use base::{GroupId, Inode, Kind, Name, Time};
+use base::{Blocks, GroupId, Inode, Kind, Name, Time};
 
 const ROOT: Ino = Ino(1 << 20);
 const ORIGIN: Origin = Origin { root: ROOT, brick: 0xf0f0_0000 };
@@ -31,7 +31,25 @@ fn inode(kind: FileKind) -> Inode {
 }
 
 fn attr() -> Attr {
-    Attr { ino: Ino::new(9, GroupId(1)), inode: inode(FileKind::File) }
+    attr_of(inode(FileKind::File))
+}
+
+/// The kernel may keep it.
+fn attr_of(inode: Inode) -> Attr {
+    let attr = Attr::new(Ino::new(9, GroupId(1)), inode);
+    Attr { blocks: Blocks { exact: true, ..attr.blocks }, ..attr }
+}
+
+#[test]
+fn what_is_known_better_a_moment_later_is_not_kept() {
+    let head = Head::attr(42, &Attr { blocks: Blocks { count: 5, exact: false }, ..attr() });
+    let mut fields = opened(&head, 0, 0);
+    assert_eq!((fields.u64(), fields.u32(), fields.u32()), (Ok(0), Ok(0), Ok(0)));
+    assert_eq!((fields.u64(), fields.u64(), fields.u64()), (Ok(9 << 20 | 1), Ok(4097), Ok(40)));
+    let head = Head::entry(42, &Attr { blocks: Blocks { count: 5, exact: false }, ..attr() }, ORIGIN);
+    let mut fields = opened(&head, 0, 0);
+    assert_eq!((fields.u64(), fields.u64()), (Ok(9 << 20 | 1), Ok(5)));
+    assert_eq!((fields.u64(), fields.u64()), (Ok(VALID_SECONDS), Ok(0)));
 }
 
 /// Checks the header and gives what follows.
@@ -79,7 +97,7 @@ fn entries_and_attributes() {
     let mut fields = opened(&head, 0, 0);
     assert_eq!((fields.u64(), fields.u64(), fields.u64()), (Ok(0), Ok(0), Ok(VALID_SECONDS)));
     assert_eq!(fields.0.len(), abi::ENTRY_OUT_BYTES - 24);
-    let root = Head::entry(42, &Attr { ino: ROOT, inode: inode(FileKind::Directory) }, ORIGIN);
+    let root = Head::entry(42, &Attr::new(ROOT, inode(FileKind::Directory)), ORIGIN);
     let mut fields = opened(&root, 0, 0);
     assert_eq!((fields.u64(), fields.u64()), (Ok(abi::ROOT_ID), Ok(0)));
 }
@@ -150,7 +168,7 @@ fn space() {
 
 fn entry(name: &str, attr: Option<Inode>) -> DirEntry {
     let name = Name::new(name.as_bytes()).expect("a valid name");
-    DirEntry { cookie: 17, ino: Ino::new(9, GroupId(1)), kind: FileKind::Link, name, attr }
+    DirEntry { cookie: 17, ino: Ino::new(9, GroupId(1)), kind: FileKind::Link, name, attr: attr.map(attr_of) }
 }
 
 #[test]

@@ -161,7 +161,7 @@ impl Tree {
         self.nodes.get_mut(&ino.0).map_or_else(|| error(Kind::NotFound), Ok)
     }
     fn attr(&self, ino: Ino) -> Result<Reply> {
-        Ok(Reply::Attr(Attr { ino, inode: self.node(ino)?.inode }))
+        Ok(Reply::Attr(Attr::new(ino, self.node(ino)?.inode)))
     }
     fn find(&self, parent: Ino, name: &Name) -> Result<(u64, Ino)> {
         let node = self.node(parent)?;
@@ -328,7 +328,13 @@ impl Tree {
         let entries = self.node(ino)?.entries.range(cookie + 1..).take(count as usize);
         let entries = entries.map(|(&cookie, (name, ino))| {
             let inode = self.nodes[&ino.0].inode;
-            DirEntry { cookie, ino: *ino, kind: inode.kind, name: name.clone(), attr: plus.then_some(inode) }
+            DirEntry {
+                cookie,
+                ino: *ino,
+                kind: inode.kind,
+                name: name.clone(),
+                attr: plus.then_some(Attr::new(*ino, inode)),
+            }
         });
         Ok(Reply::Entries(entries.collect()))
     }

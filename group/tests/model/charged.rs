@@ -141,7 +141,7 @@ fn a_brick_full_of_names_is_full() {
     });
 }
 
-/// Makes the rows of usage those of the first revision, which did not count names.
+/// Makes rows those of the first revision, which did not count names, nor the blocks of files with holes.
 fn age(index: &impl Index) {
     let (from, to) = keys::all();
     let rows = index.scan(&from, &to, usize::MAX).expect("the model index reads");
@@ -150,6 +150,10 @@ fn age(index: &impl Index) {
             let mut usage = values::decode_usage(&value).expect("a row of ours");
             usage.names = None;
             Some(IndexEdit::Put(key, values::encode_usage(&usage)))
+        }
+        Some((.., Row::Inode)) => {
+            let inode = values::decode_inode(&value).expect("a row of ours");
+            Some(IndexEdit::Put(key, values::encode_inode(&inode)))
         }
         _ => None,
     });
@@ -175,6 +179,9 @@ fn a_brick_of_before_counts_its_names_whenever_it_crashes() {
                 };
                 let file = rig.create(parent, &format!("f{number}")).await.expect("there is room");
                 rig.done(set(file, "user.x", 10 * number)).await.expect("there is room");
+                rig.write(file, At::Offset((number * number) as u64 * BLOCK), &[7], Sync::Ordered)
+                    .await
+                    .expect("there is room");
             }
             let (runtime, shape, volume) = (rig.runtime.clone(), Shape::SMALL, rig.volume.clone());
             let (_, index) = rig.close().await;
@@ -205,6 +212,13 @@ fn a_brick_of_before_counts_its_names_whenever_it_crashes() {
             assert!(rig.groups.store().uncounted().is_empty());
             let used = rig.groups.used(rig.volume.id);
             assert_eq!(used.row_bytes(), row_bytes(&rig, &rig.volume));
+            for entry in rig.list(rig.volume.root, 100).await.expect("a listing") {
+                let parent = entry.ino;
+                for entry in rig.list(parent, 100).await.unwrap_or_default() {
+                    let blocks = rig.attr(Op::GetAttr { ino: entry.ino }).await.expect("it is there").blocks;
+                    assert_eq!(blocks, base::Blocks { count: 1, exact: true });
+                }
+            }
             rig.close().await;
         });
     }

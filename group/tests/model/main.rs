@@ -29,6 +29,7 @@ mod sessions;
 mod space;
 mod sparse;
 mod strangers;
+mod taken;
 mod told;
 mod trips;
 mod twice;

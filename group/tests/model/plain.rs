@@ -266,7 +266,7 @@ impl Plain {
     /// The attributes are those of `ino`, and its change time did not go back.
     pub fn compare_attr(&mut self, ino: Ino, attr: &Attr) {
         let node = self.nodes.get_mut(&ino).expect("the brick tells of an inode that is here");
-        let Attr { ino: told, inode } = attr;
+        let Attr { ino: told, inode, .. } = attr;
         assert_eq!((*told, inode.kind, inode.mode), (ino, node.kind, node.mode));
         assert_eq!((inode.uid, inode.gid, inode.dead), (node.uid, node.gid, node.dead), "{ino:?}");
         assert_eq!((inode.links, inode.size), (node.links, node.size), "{ino:?} {:?}", node.kind);

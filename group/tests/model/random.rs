@@ -251,8 +251,8 @@ impl Run {
                     let listed = self.rig.list(ino, count).await.expect("a directory");
                     for entry in &listed {
                         let ino = entry.ino;
-                        let inode = entry.attr.expect("an entry leads somewhere");
-                        self.plain.compare_attr(ino, &base::Attr { ino, inode });
+                        let inode = entry.attr.expect("an entry leads somewhere").inode;
+                        self.plain.compare_attr(ino, &base::Attr::new(ino, inode));
                     }
                     let listed: Vec<_> = listed.iter().map(|entry| (entry.name.clone(), entry.ino)).collect();
                     assert_eq!(listed, self.plain.nodes[&ino].names, "{ino:?}");

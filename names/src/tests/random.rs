@@ -23,7 +23,7 @@ fn name(text: &str) -> Name {
 }
 
 fn node_of(attr: Attr) -> Node {
-    let Attr { ino, inode } = attr;
+    let Attr { ino, inode, .. } = attr;
     let Inode { kind, mode, uid, gid, size, .. } = inode;
     Node { ino, kind, mode, uid, gid, size, target: None, xattrs: BTreeMap::new() }
 }
@@ -33,7 +33,7 @@ impl Pair {
         let (world, root) = World::new(GROUPS);
         let caller = Caller { volume: world.volume, uid: 0, gid: 0, umask: 0 };
         let mut naive = Naive::default();
-        let attr = Attr { ino: root, inode: *world.inode(root).expect("the root") };
+        let attr = Attr::new(root, *world.inode(root).expect("the root"));
         naive.tree.insert(String::new(), node_of(attr));
         Pair { random: SplitMix(seed), world, naive, caller, multi_group: 0 }
     }
@@ -86,7 +86,7 @@ impl Pair {
 
     /// The reply shows the state after the edits.
     fn check_reply(&self, decision: &Decision) {
-        if let Reply::Attr(Attr { ino, inode }) = decision.reply {
+        if let Reply::Attr(Attr { ino, inode, .. }) = decision.reply {
             assert_eq!(self.world.inode(ino), Some(&inode));
             assert_eq!(decision.outcome, Outcome::Inode(ino));
         }
@@ -273,7 +273,7 @@ impl Pair {
             }
         }
         if let (Ok(_), Some(inode)) = (self.naive.node(ino), self.world.inode(ino)) {
-            let attr = Attr { ino, inode: *inode };
+            let attr = Attr::new(ino, *inode);
             assert_eq!(self.with_target(attr), *self.naive.node(ino).expect("just seen"));
         }
     }
@@ -391,7 +391,7 @@ impl Pair {
         while let Some((path, ino)) = todo.pop() {
             seen += 1;
             let inode = self.world.inode(ino).expect("no dangling entries");
-            assert_eq!(self.with_target(Attr { ino, inode: *inode }), self.naive.tree[&path]);
+            assert_eq!(self.with_target(Attr::new(ino, *inode)), self.naive.tree[&path]);
             assert_eq!(inode.links, self.naive.links(&path), "links of {path}");
             assert_eq!(inode.xattrs, !self.naive.tree[&path].xattrs.is_empty(), "attributes of {path}");
             let children: Vec<_> = self.world.entries_of(ino).collect();

@@ -140,7 +140,7 @@ pub async fn read(served: &Served) -> Result<Found> {
     let mut open = vec![volume.root];
     while let Some(ino) = open.pop() {
         for entry in reader.node(ino).await? {
-            let same = entry.attr.as_ref().is_some_and(|inode| inode.kind == entry.kind);
+            let same = entry.attr.as_ref().is_some_and(|attr| attr.inode.kind == entry.kind);
             let lookup = reader.ask(Op::Lookup { parent: ino, name: entry.name.clone() }).await?;
             let leads = matches!(&lookup.reply, Reply::Attr(attr) if attr.ino == entry.ino);
             if !same || !leads {

@@ -138,6 +138,8 @@ struct Check<'a> {
     purges: Option<(GroupId, Purges)>,
     /// What volumes use.
     used: BTreeMap<(GroupId, VolumeId), rows::Used>,
+    /// Groups and volumes that the next start goes on counting.
+    uncounted: BTreeSet<(GroupId, VolumeId)>,
     /// Counts that differ from what there is.
     miscounted: Vec<String>,
 }
@@ -157,6 +159,7 @@ pub async fn check(opening: &Opening, progress: Progress<'_>) -> Result<Report> 
         claims: BTreeMap::new(),
         purges: None,
         used: BTreeMap::new(),
+        uncounted: BTreeSet::new(),
         miscounted: Vec::new(),
     };
     progress(Step::begin("log"));

@@ -42,6 +42,8 @@ pub(super) struct Found {
     /// There are leaves that map data of it, and a target.
     pub data: bool,
     pub target: bool,
+    /// Mapped blocks that it counts, less those that its leaves have.
+    pub unmapped: i64,
     /// It is marked as one that the next start frees.
     pub orphan: bool,
 }
@@ -64,9 +66,10 @@ impl Names {
         self.inodes.get(&(volume, ino)).and_then(|found| found.inode)
     }
     /// A leaf maps data of an inode. Of those that are gone nobody asks for it.
-    pub fn add_data(&mut self, volume: VolumeId, ino: Ino) {
+    pub fn add_data(&mut self, volume: VolumeId, ino: Ino, blocks: u64) {
         if let Some(found) = self.inodes.get_mut(&(volume, ino)) {
             found.data = true;
+            found.unmapped -= blocks as i64;
         }
     }
 }
@@ -78,6 +81,10 @@ impl Check<'_> {
         }
         let names = std::mem::take(&mut self.names);
         for (&(volume, ino), found) in &names.inodes {
+            if found.unmapped != 0 && found.inode.is_some() && !self.uncounted.contains(&(ino.group(), volume)) {
+                let more = found.unmapped;
+                self.miscounted.push(format!("inode {ino} of volume {volume} counts {more} blocks more than it has"));
+            }
             let root = names.roots.get(&volume) == Some(&ino);
             match &found.inode {
                 Some(inode) => self.counts((volume, ino), inode, found, root),

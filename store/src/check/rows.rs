@@ -129,8 +129,8 @@ impl Check<'_> {
         let ino = keys::first_ino(key);
         self.report.inodes += 1;
         self.used(ino.group(), volume).found.inodes += 1;
-        match values::decode_inode(value) {
-            Ok(inode) => {
+        match values::decode_counted_inode(value) {
+            Ok((inode, blocks)) => {
                 let aimless =
                     inode.kind == FileKind::Link && self.opening.index().get(&keys::target(volume, ino))?.is_none();
                 if aimless {
@@ -139,7 +139,8 @@ impl Check<'_> {
                 if inode.xattrs && self.opening.index().get(&keys::xattrs(volume, ino))?.is_none() {
                     self.find(format!("inode {ino} of volume {volume} has lost its attributes"), Means::Unreadable);
                 }
-                self.names.of(volume, ino).inode = Some((&inode).into());
+                let found = self.names.of(volume, ino);
+                (found.inode, found.unmapped) = (Some((&inode).into()), blocks as i64);
                 if inode.kind == FileKind::Directory {
                     self.names.parents.insert((volume, ino), inode.parent);
                 }
@@ -185,7 +186,9 @@ impl Check<'_> {
             if !self.volumes.contains(&volume) {
                 continue;
             }
-            // None: the next start goes on counting them.
+            if told.names.is_none() {
+                self.uncounted.insert((group, volume));
+            }
             if let (Some(told), Some(found)) = (told.names, found.names)
                 && told != found
             {
@@ -279,7 +282,7 @@ impl Check<'_> {
         let size = self.names.inode(volume, at.ino).map(|inode| inode.size).filter(|_| !stale);
         let end = size.map_or(u64::MAX, |size| size.div_ceil(BLOCK_BYTES as u64));
         if leaf.iter().any(|(_, slot)| slot != Slot::Hole) {
-            self.names.add_data(volume, at.ino);
+            self.names.add_data(volume, at.ino, leaf.places().count() as u64);
         }
         let (mut blocks, mut beyond) = (0, 0);
         each_place(volume, key, &leaf, |place, owner| {

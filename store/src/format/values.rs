@@ -8,7 +8,7 @@ use crate::purge::Purge;
 use crate::reserve::{Extent, Reserve};
 use crate::scrub::{Bad, Position, State, Why};
 use crate::usage::Usage;
-use base::limits::NUMBER_MAX;
+use base::limits::{BLOCK_BYTES, NUMBER_MAX};
 use base::{
     FileKind, Index, Ino, Inode, Intent, Life, Name, Numbers, Outcome, Place, RequestId, Result, SegmentId, Term, Time,
     Volume, VolumeId, Xattrs,
@@ -44,9 +44,30 @@ pub fn encode_inode(inode: &Inode) -> Vec<u8> {
     edits::put_inode(&mut out, inode);
     out
 }
+/// An inode's value, with how many of its blocks are mapped. Most files have no holes: their size says it.
+pub fn encode_counted_inode(inode: &Inode, blocks: u64) -> Vec<u8> {
+    if blocks == whole_blocks(inode) {
+        return encode_inode(inode);
+    }
+    let mut out = vec![VERSION_2];
+    edits::put_inode(&mut out, inode);
+    Writer(&mut out).u64(blocks);
+    out
+}
 /// Reads an inode.
 pub fn decode_inode(bytes: &[u8]) -> Result<Inode> {
-    edits::take_inode(&mut open(bytes)?)
+    decode_counted_inode(bytes).map(|(inode, _)| inode)
+}
+/// Reads an inode, and how many of its blocks are mapped.
+pub fn decode_counted_inode(bytes: &[u8]) -> Result<(Inode, u64)> {
+    let (version, mut reader) = open_either(bytes)?;
+    let inode = edits::take_inode(&mut reader)?;
+    let blocks = if version == VERSION_2 { reader.u64()? } else { whole_blocks(&inode) };
+    Ok((inode, blocks))
+}
+/// Blocks of an inode that has no hole.
+pub fn whole_blocks(inode: &Inode) -> u64 {
+    if inode.kind == FileKind::File { inode.size.div_ceil(BLOCK_BYTES as u64) } else { 0 }
 }
 
 /// An entry's value: where the name leads, and its cookie.

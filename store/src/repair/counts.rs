@@ -15,6 +15,8 @@ struct Counted {
     /// Of the group and volume whose rows are looked at: inodes of a project.
     of: (GroupId, VolumeId),
     projects: BTreeMap<Ino, u32>,
+    /// Blocks that files count, less those that their leaves have.
+    unmapped: BTreeMap<Ino, i64>,
     purges: Option<(GroupId, Purges)>,
     found: BTreeMap<User, Usage>,
     told: BTreeMap<User, Usage>,
@@ -24,6 +26,7 @@ impl Repair<'_> {
     pub(super) fn counts(&mut self) -> Result<()> {
         let mut counted = Counted::default();
         self.each("counts", |repair, key, value| repair.count(key, value, &mut counted))?;
+        self.blocks(&mut counted)?;
         let Counted { mut found, told, .. } = counted;
         found.retain(|user, usage| *usage != Usage::default() || told.contains_key(user));
         for user in told.keys() {
@@ -41,6 +44,20 @@ impl Repair<'_> {
         self.write()
     }
 
+    /// Files of the group and volume at hand say how many blocks they have.
+    fn blocks(&mut self, counted: &mut Counted) -> Result<()> {
+        let (_, volume) = counted.of;
+        for (ino, more) in std::mem::take(&mut counted.unmapped).into_iter().filter(|(_, more)| *more != 0) {
+            let key = keys::inode(volume, ino);
+            let Some(row) = self.index.get(&key)? else { continue };
+            let (inode, told) = values::decode_counted_inode(&row)?;
+            let blocks = told.saturating_add_signed(-more);
+            self.put(key, Some(values::encode_counted_inode(&inode, blocks)));
+            self.mended(format!("the blocks of inode {ino} of volume {volume} were counted anew"));
+        }
+        Ok(())
+    }
+
     fn count(&mut self, key: &[u8], value: &[u8], counted: &mut Counted) -> Result<()> {
         let Some((group, volume, row)) = keys::row(key) else { return Ok(()) };
         if !self.volumes.contains_key(&volume) || !row.is_of_volume() {
@@ -48,6 +65,7 @@ impl Repair<'_> {
         }
         // Inodes come before what is counted for them.
         if counted.of != (group, volume) {
+            self.blocks(counted)?;
             (counted.of, counted.projects) = ((group, volume), BTreeMap::new());
         }
         if counted.purges.as_ref().is_none_or(|(known, _)| *known != group) {
@@ -57,7 +75,11 @@ impl Repair<'_> {
         match row {
             Row::Inode => {
                 let ino = keys::first_ino(key);
-                let project = values::decode_inode(value).map_or(0, |inode| inode.project);
+                let inode = values::decode_counted_inode(value).ok();
+                if let Some((_, blocks)) = inode {
+                    counted.unmapped.insert(ino, blocks as i64);
+                }
+                let project = inode.map_or(0, |(inode, _)| inode.project);
                 if project != 0 {
                     counted.projects.insert(ino, project);
                 }
@@ -68,6 +90,9 @@ impl Repair<'_> {
                 let purged = purges.inodes.get(&(volume, ino)).map_or(0, |purge| purge.project);
                 let project = counted.projects.get(&ino).copied().unwrap_or(purged);
                 let blocks = Leaf::decode(value).map_or(0, |leaf| leaf.places().count() as u64);
+                if let Some(unmapped) = counted.unmapped.get_mut(&ino) {
+                    *unmapped -= blocks as i64;
+                }
                 counted.found.entry((group, volume, project)).or_default().blocks += blocks;
             }
             Row::Reserve => {

@@ -202,7 +202,8 @@ impl Brick {
     pub async fn checkpoint(&self) -> Result<()> {
         let (replay, changes) = self.ready_for_checkpoint().await?;
         let row = GroupRow { applied: Index(self.applied.load(Ordering::Relaxed)), ..GroupRow::default() };
-        let part = GroupPart { group: GROUP, row, changes, purges: Arc::default(), reserves: Arc::default() };
+        let part =
+            GroupPart { group: GROUP, row, young: u64::MAX, changes, purges: Arc::default(), reserves: Arc::default() };
         let store = self.store.clone();
         tasks::run_blocking(&*self.runtime.tasks, move || {
             store::checkpoint::write(&store, replay, vec![part], FreeLimits::default())

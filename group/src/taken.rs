@@ -1,0 +1,153 @@
+//! What a file takes (decision 0032): blocks by the last checkpoint's count, and what the overlay knows of those that came
+//! and went since. Whether a write in the overlay maps a block for the first time is known where all or nothing of a range was
+//! mapped, or promised, at the checkpoint; elsewhere it is an estimate until the next one.
+
+use crate::intervals::Intervals;
+use crate::overlay::{Generation, blocks_of};
+use crate::state::State;
+use base::limits::BLOCKS_PER_LEAF;
+use base::{Attr, Blocks, FileKind, Ino, Inode, LeafKey, VolumeId};
+use std::ops::Range;
+use store::format::leaf::Leaf;
+
+/// A file at the last checkpoint.
+struct Counted {
+    /// Where blocks may have been mapped or promised.
+    domain: Intervals,
+    /// How many of them were.
+    taken: u64,
+    /// More is yet to be freed: the number is too large.
+    freeing: bool,
+}
+
+/// How many blocks of a part of a leaf the overlay maps.
+type Slots<'a> = dyn Fn(Range<usize>) -> usize + 'a;
+
+/// What the overlay tells.
+struct Since {
+    /// What was taken and still is, if all of the domain was, and promises since.
+    taken: Intervals,
+    /// Of the domain, what has not been cut since.
+    kept: u64,
+    /// Blocks mapped since, of what is kept of the domain, and outside of all that may be taken already.
+    within: u64,
+    beyond: u64,
+    /// Something of the domain was cut, or promised again.
+    changed: bool,
+}
+
+impl State {
+    /// An inode's attributes with what it takes.
+    pub fn attributes(&mut self, volume: VolumeId, ino: Ino, inode: Inode) -> Attr {
+        let attr = Attr::new(ino, inode);
+        let blocks = self.blocks(volume, ino, &inode).unwrap_or(attr.blocks);
+        Attr { blocks, ..attr }
+    }
+
+    /// How many blocks an inode takes; None if its row must be read first.
+    pub fn blocks(&mut self, volume: VolumeId, ino: Ino, inode: &Inode) -> Option<Blocks> {
+        if inode.kind != FileKind::File {
+            return Some(Blocks { count: 0, exact: true });
+        }
+        let promises = |layer: &Generation| !layer.promises.is_empty();
+        if inode.size == 0
+            && self.is_young(ino)
+            && !promises(&self.active)
+            && !self.frozen.as_deref().is_some_and(promises)
+        {
+            return Some(Blocks { count: 0, exact: true });
+        }
+        let counted = self.counted(volume, ino)?;
+        let exact = |count| Some(Blocks { count, exact: !counted.freeing });
+        if self.inode_slot(volume, ino).is_none() {
+            return exact(counted.taken);
+        }
+        let all = counted.domain.count();
+        let since = self.since(volume, ino, &counted.domain, counted.taken > 0);
+        if counted.taken == all || counted.taken == 0 || since.kept == 0 {
+            return exact(since.taken.count() + since.beyond);
+        }
+        // What was taken is some part of the domain.
+        let new = since.taken.count() - since.kept;
+        if since.within == 0 && !since.changed {
+            return exact(counted.taken + new + since.beyond);
+        }
+        let count = (counted.taken.min(since.kept) + since.within).min(all) + new + since.beyond;
+        Some(Blocks { count, exact: false })
+    }
+
+    fn counted(&mut self, volume: VolumeId, ino: Ino) -> Option<Counted> {
+        let none = Counted { domain: Intervals::default(), taken: 0, freeing: false };
+        if self.is_young(ino) {
+            return Some(none);
+        }
+        let Some((inode, blocks)) = *self.inodes.get(&(volume, ino))? else { return Some(none) };
+        let end = blocks_of(inode.size);
+        let (mut domain, mut taken) = (Intervals::of(0..end), blocks.min(end));
+        if let Some(reserve) = self.reserves.files.get(&(volume, ino)) {
+            reserve.extents.iter().for_each(|extent| domain.add(extent.first..extent.end));
+            taken += reserve.left();
+        }
+        let freeing = self.purges.cuts_of(volume, ino) > 0;
+        Some(Counted { taken: taken.min(domain.count()), domain, freeing })
+    }
+
+    /// `some`: some of the domain was taken.
+    fn since(&self, volume: VolumeId, ino: Ino, domain: &Intervals, some: bool) -> Since {
+        let layers = || self.frozen.as_deref().into_iter().chain([&self.active]);
+        let mut kept = if some { domain.clone() } else { Intervals::default() };
+        let mut changed = false;
+        let mut taken = kept.clone();
+        for layer in layers() {
+            for cut in layer.cuts.get(&(volume, ino)).into_iter().flat_map(|cuts| cuts.iter()) {
+                changed |= domain.meet(&cut);
+                kept.remove(&cut);
+                taken.remove(&cut);
+            }
+            for range in layer.promises.get(&(volume, ino)).into_iter().flatten() {
+                changed |= domain.meet(range);
+                taken.add(range.clone());
+            }
+        }
+        let (mut within, mut beyond) = (0, 0);
+        let mut count = |key: LeafKey, slots: &Slots<'_>| {
+            let first = key.leaf * BLOCKS_PER_LEAF as u64;
+            let blocks = first..first + BLOCKS_PER_LEAF as u64;
+            // Of a known whole nothing is new.
+            match (taken.meet(&blocks), some && domain.meet(&blocks)) {
+                (false, false) => beyond += slots(0..BLOCKS_PER_LEAF) as u64,
+                _ => {
+                    for index in (0..BLOCKS_PER_LEAF).filter(|index| slots(*index..index + 1) > 0) {
+                        let block = first + index as u64;
+                        match (some && kept.hold(block), taken.hold(block)) {
+                            (true, _) => within += 1,
+                            (false, true) => {}
+                            (false, false) => beyond += 1,
+                        }
+                    }
+                }
+            }
+        };
+        self.each_leaf(volume, ino, &mut count);
+        Since { kept: kept.count(), taken, within, beyond, changed }
+    }
+
+    /// Leaves of which the overlay maps blocks, with how many it maps in a part of one.
+    fn each_leaf(&self, volume: VolumeId, ino: Ino, with: &mut dyn FnMut(LeafKey, &Slots<'_>)) {
+        let ends = [0, u64::MAX].map(|leaf| (volume, LeafKey { ino, leaf }));
+        let in_range = |leaf: &Leaf, range: Range<usize>| match range.len() {
+            BLOCKS_PER_LEAF => leaf.len(),
+            _ => range.filter(|index| leaf.get(*index).is_some()).count(),
+        };
+        for ((_, key), patch) in self.active.leaves.range(ends[0]..=ends[1]) {
+            with(*key, &|range| in_range(&patch.leaf, range));
+        }
+        let Some(frozen) = &self.frozen else { return };
+        for ((_, key), patch) in frozen.leaves.range(ends[0]..=ends[1]) {
+            let first = key.leaf * BLOCKS_PER_LEAF as u64;
+            let newer = |active: &Generation, index: usize| active.slot(volume, ino, first + index as u64).is_some();
+            let mapped = |index: &usize| patch.leaf.get(*index).is_some() && !newer(&self.active, *index);
+            with(*key, &|range| range.filter(mapped).count());
+        }
+    }
+}

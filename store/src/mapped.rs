@@ -1,0 +1,108 @@
+//! How many blocks of each file are mapped, those included that are yet to be freed: in the inode's row if its size does not
+//! say it. A checkpoint knows by how many its leaves have grown, and reads the row that it replaces.
+
+use crate::format::keys;
+use crate::format::leaf::Leaf;
+use crate::format::values;
+use crate::index::{Index, IndexEdit};
+use base::{FileKind, GroupId, Ino, Inode, Result, VolumeId};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Index rows per look.
+const ROWS: usize = 256;
+
+/// Mapped blocks by file.
+pub(crate) type Files = BTreeMap<(VolumeId, Ino), u64>;
+
+/// What a checkpoint knows of inodes.
+pub(crate) struct Changed<'a> {
+    /// Those that changed; None: gone.
+    pub inodes: BTreeMap<(VolumeId, Ino), Option<Inode>>,
+    /// By how many mapped blocks.
+    pub mapped: BTreeMap<(VolumeId, Ino), i64>,
+    /// What was counted of files that nobody had counted.
+    pub counted: Files,
+    /// Inodes of a group from this sequence on have nothing in the index.
+    pub young: &'a BTreeMap<GroupId, u64>,
+    /// Groups and volumes whose files nobody has counted.
+    pub uncounted: BTreeSet<(GroupId, VolumeId)>,
+}
+
+impl Changed<'_> {
+    /// The rows as they shall be, and of which files the count is no longer what the size says, or alone has changed.
+    pub fn rows(self, index: &dyn Index) -> Result<(Vec<IndexEdit>, Files)> {
+        let Changed { inodes, mapped, counted, young, uncounted } = self;
+        let all: BTreeSet<_> = inodes.keys().chain(mapped.keys()).chain(counted.keys()).copied().collect();
+        let all: Vec<_> = all.into_iter().collect();
+        let is_young = |ino: Ino| young.get(&ino.group()).is_some_and(|young| ino.sequence() >= *young);
+        let is_file = |inode: &Option<Inode>| inode.is_some_and(|inode| inode.kind == FileKind::File);
+        let (mut edits, mut told) = (Vec::with_capacity(inodes.len()), BTreeMap::new());
+        for some in all.chunks(ROWS) {
+            let read = |file: &&(VolumeId, Ino)| !is_young(file.1) && inodes.get(file).is_none_or(is_file);
+            let files: Vec<_> = some.iter().filter(read).copied().collect();
+            let rows: Vec<_> = files.iter().map(|(volume, ino)| keys::inode(*volume, *ino)).collect();
+            let rows = index.get_many(&rows)?;
+            let rows: BTreeMap<_, _> = files.into_iter().zip(rows).collect();
+            for file in some {
+                let (volume, ino) = *file;
+                let before = rows.get(file).and_then(Option::as_ref);
+                let before = before.map(|row| values::decode_counted_inode(row)).transpose()?;
+                let after = match (inodes.get(file), before) {
+                    (Some(None), _) => {
+                        edits.push(IndexEdit::Delete(keys::inode(volume, ino)));
+                        continue;
+                    }
+                    // Its inode is gone, and its blocks go.
+                    (None, None) => continue,
+                    (Some(Some(inode)), _) => *inode,
+                    (None, Some((inode, _))) => inode,
+                };
+                let known = counted.get(file).copied().or(before.map(|(_, blocks)| blocks)).unwrap_or(0);
+                let blocks = match uncounted.contains(&(ino.group(), volume)) || after.kind != FileKind::File {
+                    true => values::whole_blocks(&after),
+                    false => known.saturating_add_signed(mapped.get(file).copied().unwrap_or(0)),
+                };
+                if blocks != values::whole_blocks(&after) || !inodes.contains_key(file) {
+                    told.insert(*file, blocks);
+                }
+                edits.push(IndexEdit::Put(keys::inode(volume, ino), values::encode_counted_inode(&after, blocks)));
+            }
+        }
+        Ok((edits, told))
+    }
+}
+
+/// Counts the mapped blocks of a volume's files in a group; of those whose size does not say it.
+pub(crate) fn count(index: &dyn Index, group: GroupId, volume: VolumeId) -> Result<Files> {
+    let mut found: BTreeMap<Ino, u64> = BTreeMap::new();
+    each(index, keys::leaves_in_group(group, volume), |key, value| {
+        *found.entry(keys::leaf_of(key).ino).or_default() += Leaf::decode(value)?.places().count() as u64;
+        Ok(())
+    })?;
+    let mut counted = BTreeMap::new();
+    each(index, keys::inodes_in_group(group, volume), |key, value| {
+        let (inode, told) = values::decode_counted_inode(value)?;
+        let ino = keys::first_ino(key);
+        let blocks = found.get(&ino).copied().unwrap_or(0);
+        if inode.kind == FileKind::File && blocks != told {
+            counted.insert((volume, ino), blocks);
+        }
+        Ok(())
+    })?;
+    Ok(counted)
+}
+
+fn each(
+    index: &dyn Index,
+    (mut from, to): keys::Bounds,
+    mut with: impl FnMut(&[u8], &[u8]) -> Result<()>,
+) -> Result<()> {
+    loop {
+        let rows = index.scan(&from, &to, ROWS)?;
+        rows.iter().try_for_each(|(key, value)| with(key, value))?;
+        match rows.last() {
+            Some((key, _)) if rows.len() == ROWS => from = [key.as_slice(), &[0]].concat(),
+            _ => return Ok(()),
+        }
+    }
+}
