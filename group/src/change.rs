@@ -30,6 +30,11 @@ pub(crate) struct Attached {
 }
 
 impl Attached {
+    /// The edits that map it.
+    fn maps(&self) -> impl Iterator<Item = Edit> {
+        let map = |(first, crcs): &(u64, Crcs)| Edit::Map { ino: self.ino, first: *first, crcs: crcs.clone() };
+        self.pieces.iter().map(map)
+    }
     fn blocks(&self) -> usize {
         self.slice.len() / BLOCK_BYTES
     }
@@ -200,12 +205,7 @@ impl Groups {
             Err(Stop::Error(error)) => return Err(error),
             Err(Stop::Need(need)) => return Ok(Step::Load(need)),
         };
-        if let Op::ReadLink { ino } = op {
-            let state = held.of(ino.group());
-            if let Seen::Known(Some(inode)) = state.inode(volume, *ino) {
-                self.accessed(context, state, *ino, &inode);
-            }
-        }
+        self.note_link_read(context, op, volume, &mut held);
         if !self.tell_taken(op, volume, &mut held, &mut decision) {
             let Reply::Attr(Attr { ino, .. }) = decision.reply else { unreachable!("attributes are told") };
             return Ok(Step::Load(Need::Inode(ino)));
@@ -219,25 +219,29 @@ impl Groups {
         }
         if let Some(attached) = attached {
             let part = decision.parts.first_mut().expect("what clears blocks has a part");
-            let map = |(first, crcs): &(u64, Crcs)| Edit::Map { ino: attached.ino, first: *first, crcs: crcs.clone() };
-            part.edits.extend(attached.pieces.iter().map(map));
+            part.edits.extend(attached.maps());
         }
         let batch = match self.order_admitted(&mut held, context, &decision, attached, sync) {
             Err(error) if error.kind == Kind::Busy => return Ok(Step::Segment(segment)),
             Err(error) if matches!(error.kind, Kind::NoSpace | Kind::Quota) => return Ok(Step::Full(error)),
             ordered => ordered?,
         };
-        if let Reply::Attr(attr) = &mut decision.reply
-            && !decision.parts.is_empty()
-        {
-            *attr = held.of(attr.ino.group()).attributes(volume, attr.ino, attr.inode);
-        }
+        tell_changed(volume, &mut held, &mut decision);
         let position = decision.parts.first().map(|part| self.position(&mut held, part.group, sync));
         if count_open(context, op, &decision, &mut held, volume) && position.is_none() {
             // No record keeps this for a second delivery.
             held.of(deciding).keep_result(context.session, context.request, decision.outcome);
         }
         Ok(Step::Ordered { decision, batch, position })
+    }
+
+    /// Who reads a link's target moves its access time.
+    fn note_link_read(&self, context: &Context, op: &Op, volume: VolumeId, held: &mut Held<'_>) {
+        let Op::ReadLink { ino } = op else { return };
+        let state = held.of(ino.group());
+        if let Seen::Known(Some(inode)) = state.inode(volume, *ino) {
+            self.accessed(context, state, *ino, &inode);
+        }
     }
 
     /// Says in the answer to who changes nothing how much a file takes. False: its row must be read first, for those who ask
