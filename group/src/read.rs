@@ -14,6 +14,7 @@ use runtime::{Buf, Need, Slice, Stage, Start, Transfer};
 use std::collections::VecDeque;
 use std::ops::Range;
 use store::Held;
+use store::scrub::Suspect;
 
 /// Consecutive blocks of one kind.
 enum Extent {
@@ -104,9 +105,32 @@ impl Groups {
                 Ok(data) => return Ok(Answer { reply: Reply::Data { length }, data, position: None }),
                 // The block may have moved between look-up and read: once more, then it is damage (rule K8).
                 Err(error) if error.kind == Kind::Corrupt && !retried && !active(Bug::LookedUpOnce) => retried = true,
-                Err(error) => return Err(error.with(format!("inode {ino}, offset {offset}"))),
+                Err(error) => {
+                    self.report_bad_read(context, ino, (offset, length), &error);
+                    return Err(error.with(format!("inode {ino}, offset {offset}")));
+                }
             }
         }
+    }
+
+    /// Has the blocks of a read that failed looked at once more, and named (`store::scrub`). What memory knows of them is
+    /// enough: it has just been looked up.
+    #[cold]
+    fn report_bad_read(&self, context: &Context, ino: Ino, (offset, length): (u64, u32), error: &Error) {
+        if !matches!(error.kind, Kind::Corrupt | Kind::Io) {
+            return;
+        }
+        let block_bytes = BLOCK_BYTES as u64;
+        let (first, end) = (offset / block_bytes, (offset + u64::from(length)).div_ceil(block_bytes));
+        let volume = context.volume;
+        let mut state = self.state(ino.group()).state.lock();
+        let suspect = |offset: u64| match state.block(volume, ino, offset) {
+            Block::Device { place, crc } => Some(Suspect { volume, ino, offset, place, crc }),
+            _ => None,
+        };
+        let blocks: Vec<_> = (first..end).filter_map(suspect).collect();
+        drop(state);
+        store::scrub::suspect(self.store(), blocks);
     }
 
     fn plan_read(&self, context: &Context, ino: Ino, offset: u64, length: u32) -> Result<Plan> {
@@ -359,7 +383,11 @@ impl Groups {
                     let crcs = &std::iter::once(crc).collect();
                     // Whoever waits for the range waits for this read too: it is not held back.
                     let transfer = self.store().begin_read(place, buffer, Start::AtOnce)?;
-                    return self.end_read(context, Begun { transfer, place, crcs, at: 0, keep: false }).await;
+                    let read = self.end_read(context, Begun { transfer, place, crcs, at: 0, keep: false }).await;
+                    if let Err(error) = &read {
+                        self.report_bad_read(context, ino, (block * BLOCK_BYTES as u64, BLOCK_BYTES as u32), error);
+                    }
+                    return read;
                 }
                 Block::Hole => {
                     let mut buffer = self.buffer(context, BLOCK_BYTES, Need::Third).await?;

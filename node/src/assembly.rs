@@ -284,6 +284,10 @@ impl Brick {
     pub fn formatted(&self) -> Option<Formatted> {
         self.formatted
     }
+    /// What was found bad since this was asked last, a line each. Reads the index: blocks, so not on a core.
+    pub fn bad_news(&self) -> Vec<String> {
+        crate::scrub::news(self.groups.store())
+    }
     /// The times of all requests.
     pub fn ledger(&self) -> &Ledger {
         &self.runtime.ledger
@@ -433,6 +437,7 @@ impl Brick {
                 figure("log bytes", log.bytes),
                 figure("log flushes", log.flushes),
                 figure("durable writes without flush", log.fua_batches),
+                figure("reads of bad data", store::scrub::failed_reads(store)),
                 figure("replay bytes now", store.replay_bytes()),
                 figure("replay estimate ms", self.groups.replay_ns() / 1_000_000),
                 figure("checkpoints", self.groups.checkpoints()),
@@ -500,6 +505,7 @@ fn warnings(store: &store::Store, size_bytes: u64, free_bytes: u64) -> Vec<Strin
         let what = "the file system that holds the brick's directory is nearly full: new data and names are refused";
         warnings.push(format!("{what}; free room on it"));
     }
+    warnings.extend(crate::scrub::warning(store));
     let hidden_bytes = store.hidden_segments() as u64 * store.segment_bytes();
     if hidden_bytes > 0 {
         let what = "of the brick can't be used: its file system has no room for them; free some";
@@ -508,8 +514,17 @@ fn warnings(store: &store::Store, size_bytes: u64, free_bytes: u64) -> Vec<Strin
     warnings
 }
 
-/// Reads a whole brick that nobody serves, and changes nothing.
-pub fn check(data: &Directory, memory_max: u64, tell: Tell) -> Result<Report, Failure> {
+/// How much of a brick a check reads.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Reading {
+    /// All that tells of data.
+    Structures,
+    /// The data too.
+    Data,
+}
+
+/// Reads a brick that nobody serves, and changes nothing.
+pub fn check(data: &Directory, reading: Reading, memory_max: u64, tell: Tell) -> Result<Report, Failure> {
     let failed = |error: Error| Failure::of(format!("can't check {}", data.path().display()), &error);
     let (runtime, reactors) = start(data, None, memory_max, true).map_err(failed)?;
     check_superblock(&runtime, &reactors).map_err(failed)?;
@@ -517,7 +532,11 @@ pub fn check(data: &Directory, memory_max: u64, tell: Tell) -> Result<Report, Fa
     let report = on_core(&reactors, move || async move {
         let mut opening = store::Opening::read(runtime, index, false).await?;
         opening.tell(tell.clone());
-        store::check::check(&opening, &mut |step| tell(step)).await
+        let mut report = store::check::check(&opening, &mut |step| tell(step)).await?;
+        if reading == Reading::Data {
+            store::check::data::read(&opening, &mut report, &mut |step| tell(step)).await?;
+        }
+        Ok(report)
     });
     report.map_err(failed)
 }

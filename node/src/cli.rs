@@ -302,9 +302,12 @@ pub struct Check {
     /// Print JSON [default: a table]
     #[arg(long)]
     pub json: bool,
-    /// Mend what is wrong, as far as the brick still tells how it was; list what is lost [default: change nothing]
+    /// Mend what is wrong, as far as the brick still tells how it was; list what is lost, and read all data [default: change nothing]
     #[arg(long)]
     pub repair: bool,
+    /// Read all data too, and compare it with its checksums [default: names, maps, log and segments only]
+    #[arg(long = "data")]
+    pub read_data: bool,
 }
 
 /// `sinter scrub`.

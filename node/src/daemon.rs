@@ -23,6 +23,8 @@ use std::time::{Duration, Instant};
 const UNMOUNT_PATIENCE: Duration = Duration::from_secs(20);
 /// How long the last requests of a mount that was taken away may take.
 const LAST_REQUESTS: Duration = Duration::from_secs(2);
+/// How often an operator is told of data that was found bad.
+const NEWS: Duration = Duration::from_secs(2);
 /// How often the watcher of a mount looks whether it has ended.
 const WATCH: Duration = Duration::from_secs(3600);
 /// Events waiting for the main thread: it acts on the first one that ends the daemon.
@@ -137,7 +139,7 @@ impl Running {
     /// Waits for a reason to end: a signal, a shutdown by the socket, or what `until` says.
     pub fn wait(&self, until: Until<'_>) {
         loop {
-            match self.events.recv_timeout(self.notifier.pause()) {
+            match self.events.recv_timeout(self.notifier.pause().min(NEWS)) {
                 Ok(Event::Unmounted(path)) => {
                     self.daemon.forget_ended();
                     let ends = match until {
@@ -155,6 +157,7 @@ impl Running {
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => unreachable!("the daemon holds a sender"),
             }
+            self.daemon.brick.bad_news().iter().for_each(|line| say(line));
             // If a core hangs, so does this thread, and the watchdog barks.
             if self.notifier.is_watched() && self.daemon.brick.turn_round().is_ok() {
                 self.notifier.alive();

@@ -6,6 +6,9 @@ use base::{Result, Volume};
 use store::Store;
 use store::scrub::{Bad, State, Status, Why, status};
 
+/// What an operator does about it.
+const NEXT: &str = "reads of it fail with EIO: restore the file from a backup";
+
 const BLOCK: u64 = BLOCK_BYTES as u64;
 
 /// How it is, and how much it found.
@@ -24,6 +27,32 @@ pub fn full(store: &Store) -> Result<Scrub> {
     };
     let findings = status.position.bad.iter().map(each).collect::<Result<_>>()?;
     Ok(Scrub { findings, ..told(&status) })
+}
+
+/// What `status` says of bad data: how much, and where the first of it is. Blocks.
+pub fn warning(store: &Store) -> Option<String> {
+    let position = status(store).position;
+    let first = position.bad.first()?;
+    let findings = position.bad.len() as u64 + position.unlisted;
+    let first = in_words(store, first);
+    Some(format!("bad data (findings: {findings}), the first is {first}; `sinter scrub status` lists them; {NEXT}"))
+}
+
+/// What was found since this was asked last, a line each. Blocks.
+pub fn news(store: &Store) -> Vec<String> {
+    let line = |bad: &Bad| format!("bad data: {}; {NEXT}", in_words(store, bad));
+    store.scrub.take_news().iter().map(line).collect()
+}
+
+/// Which bytes of which file, and why. Names that can't be read now are left out.
+fn in_words(store: &Store, bad: &Bad) -> String {
+    let volume = store::paths::volume(&*store.index, bad.volume).ok().flatten();
+    let path = path(store, bad, volume.as_ref()).ok().flatten();
+    let Rotten { volume, inode, path, offset, bytes, segment, block, why } = rotten(bad, volume.as_ref(), path);
+    let path = path.map_or(String::new(), |path| format!("{path}, "));
+    format!(
+        "{path}inode {inode} of volume {volume}, {bytes} bytes from {offset} on (segment {segment} block {block}): {why}"
+    )
 }
 
 fn told(status: &Status) -> Scrub {

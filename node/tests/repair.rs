@@ -93,6 +93,40 @@ fn a_damaged_index_is_mended_and_losses_are_listed() {
     is_whole(&home);
 }
 
+/// One bit of a file's data: the names and maps of the brick are right.
+#[test]
+fn bad_data_is_found_by_who_reads_it_and_no_repair_calls_it_well() {
+    let home = Home::new("repair-data");
+    used(&home);
+    let (data, segments) = (text(&home.data), home.data.join("segments-00000"));
+    let wanted = content(0)[7 * 4096..8 * 4096].to_vec();
+    let mut bytes = std::fs::read(&segments).expect("readable");
+    let at = bytes.chunks(4096).position(|block| block == wanted).expect("the file's eighth block is there") * 4096;
+    bytes[at + 100] ^= 4;
+    std::fs::write(&segments, bytes).expect("writable");
+    let structures = succeed(&["check", data]);
+    assert!(structures.contains("data was not read: `sinter check --data`"), "{structures}");
+    for how in ["--data", "--repair"] {
+        let output = run(&["check", data, how]);
+        let told = String::from_utf8_lossy(&output.stdout);
+        assert_eq!(output.status.code(), Some(1), "{how}: {told}");
+        assert!(told.contains("data: /dir/a (") && told.contains("4096 bytes from 28672 on: differs"), "{how}: {told}");
+    }
+    let daemon = home.up();
+    let read = std::fs::read(home.mount.join("dir/a")).map_err(|error| error.raw_os_error());
+    assert_eq!(read.map(drop), Err(Some(5)), "EIO");
+    let told = || succeed(&["status", data]);
+    let until = std::time::Instant::now() + Duration::from_secs(20);
+    while !told().contains("bad data (findings: 1), the first is /dir/a, ") {
+        assert!(std::time::Instant::now() < until, "{}", told());
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    let status = told();
+    let counted = status.lines().find(|line| line.starts_with("reads of bad data")).expect("it is counted");
+    assert!(!counted.ends_with(" 0"), "{status}");
+    daemon.terminate();
+}
+
 #[test]
 fn a_brick_in_use_is_not_repaired() {
     let home = Home::new("repair-in-use");

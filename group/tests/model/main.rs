@@ -35,4 +35,5 @@ mod trips;
 mod twice;
 mod values;
 mod volumes;
+mod values;
 mod waits;

@@ -1,7 +1,7 @@
 //! `sinter check`: reads a whole brick that nobody serves, says what is wrong, and with `--repair` mends it.
 
 use super::{print, print_json};
-use crate::assembly;
+use crate::assembly::{self, Reading};
 use crate::cli::Check;
 use crate::daemon::say;
 use crate::directory;
@@ -28,12 +28,13 @@ const ROUNDS_MAX: usize = 6;
 /// Runs `sinter check`. Exit codes as file system checkers have them: 1 for findings, and for anything lost by a repair.
 pub fn run(options: &Check) -> Result<Exit, Failure> {
     let mut kept = None;
+    let reading = if options.read_data || options.repair { Reading::Data } else { Reading::Structures };
     let data = directory::existing(&options.data).map_err(|failure| failure.exit(Exit::Usage))?;
-    let report = match look(&data) {
+    let report = match look(&data, reading) {
         // The index's own blocks are bad.
         Err(failure) if options.repair && failure.exit == Exit::Corrupt => {
             kept = Some(salvage(&data, failure.exit(Exit::Usage))?);
-            look(&data)?
+            look(&data, reading)?
         }
         Err(failure) if failure.exit == Exit::Corrupt => {
             let next = "keep a copy of the brick, then `sinter check --repair`; docs/operate/read-only.md";
@@ -63,9 +64,9 @@ pub fn run(options: &Check) -> Result<Exit, Failure> {
     Ok(if whole { Exit::Done } else { Exit::Failed })
 }
 
-fn look(data: &Directory) -> Result<Report, Failure> {
+fn look(data: &Directory, reading: Reading) -> Result<Report, Failure> {
     let progress = Progress::new("checking", None);
-    assembly::check(data, memory::default_max_bytes(), progress.tell())
+    assembly::check(data, reading, memory::default_max_bytes(), progress.tell())
 }
 
 /// A damaged index that was replaced by what could be read of it.
@@ -134,11 +135,13 @@ fn mend(data: &Directory, before: &Report, kept: Option<Kept>) -> Result<Mended,
                 say(&failure.to_string());
             }
         }
-        report = look(data)?;
+        report = look(data, Reading::Structures)?;
         if report.findings.is_empty() || (settled && idle) {
             break;
         }
     }
+    // A repair is whole only if all of each file can be read.
+    report = look(data, Reading::Data)?;
     Ok(Mended::of(before, &all, &report, &copy))
 }
 
@@ -153,6 +156,8 @@ struct Checked {
     log_records: u64,
     intents: u64,
     orphans: u64,
+    /// None if data was not read.
+    data_blocks: Option<u64>,
     findings: Vec<String>,
 }
 
@@ -167,6 +172,7 @@ impl Checked {
             log_records: report.records,
             intents: report.intents,
             orphans: report.orphans,
+            data_blocks: report.data_blocks,
             findings: report.findings.clone(),
         }
     }
@@ -184,8 +190,12 @@ impl Checked {
         ] {
             table.row(vec![name.to_string(), count(value)]);
         }
+        let data = match self.data_blocks {
+            Some(blocks) => format!("{} blocks of data were read and compared\n", count(blocks)),
+            None => "data was not read: `sinter check --data` reads and compares all of it\n".to_string(),
+        };
         let findings: String = self.findings.iter().map(|finding| format!("finding: {finding}\n")).collect();
-        format!("{}{findings}{} findings\n", table.render(), self.findings.len())
+        format!("{}{data}{findings}{} findings\n", table.render(), self.findings.len())
     }
 }
 

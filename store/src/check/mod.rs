@@ -1,4 +1,4 @@
-//! The offline check: reads everything, changes nothing, reports every finding. It walks the log, holds the index of
+//! The offline check: reads all that tells of data, changes nothing, reports every finding. It walks the log, holds the index of
 //! the last checkpoint against itself (names, maps, live bits; rule K1), and segments against the index: headers,
 //! and the summaries that tell of each block whose it is (rule L7).
 //!
@@ -6,10 +6,11 @@
 //! those go into a digest per segment, and are read once more for segments whose digest differs. A brick of 32 GiB with
 //! 8 million live blocks in 100,000 files takes some 12 MB.
 //!
-//! *Absent:* reading the blocks themselves (the scrub does, and a read finds what differs from its checksum, rule K8);
+//! *Absent:* reading the blocks themselves, unless `data` is asked to (the scrub does, and a read finds what differs, rule K8);
 //! changing anything (`repair` does).
 
 pub(crate) mod blocks;
+pub mod data;
 pub(crate) mod kinds;
 mod names;
 mod rows;
@@ -53,6 +54,8 @@ pub struct Report {
     pub intents: u64,
     /// Unlinked open files that the next start will free.
     pub orphans: u64,
+    /// Blocks of data that were read and compared; None if they were not (`data`).
+    pub data_blocks: Option<u64>,
     /// What is wrong, what that means and what to do; empty = clean.
     pub findings: Vec<String>,
 }

@@ -1,7 +1,7 @@
 //! Reads segment after segment, a slice at a time, with pauses as `core` says.
 
 use super::core::{Clients, Pacer};
-use super::{Bad, FINDINGS_MAX, Position, REMEMBER_NS, Speed, State, Why};
+use super::{Bad, FINDINGS_MAX, NEWS_MAX, Position, REMEMBER_NS, Speed, State, Why};
 use crate::Store;
 use crate::format::summary::SummaryEntry;
 use crate::format::values::{SegmentRow, SegmentState};
@@ -132,12 +132,12 @@ async fn segment_is_through(store: &Store, (segment, life): (SegmentId, Life), p
 }
 
 /// Entries that are read together.
-fn slices(entries: &[SummaryEntry]) -> impl Iterator<Item = &[SummaryEntry]> {
+pub(super) fn slices(entries: &[SummaryEntry]) -> impl Iterator<Item = &[SummaryEntry]> {
     entries.chunk_by(|one, next| one.block / SLICE_BLOCKS == next.block / SLICE_BLOCKS)
 }
 
 /// Compares a slice's blocks with their checksums. False if the segment was freed meanwhile.
-async fn look(store: &Store, (segment, life): (SegmentId, Life), entries: &[SummaryEntry]) -> bool {
+pub(super) async fn look(store: &Store, (segment, life): (SegmentId, Life), entries: &[SummaryEntry]) -> bool {
     let (first, last) = (entries[0].block, entries[entries.len() - 1].block);
     let count = u32::from(last - first) + 1;
     let suspects: Vec<SummaryEntry> = match read(store, Place { segment, block: first }, count).await {
@@ -168,7 +168,7 @@ async fn look(store: &Store, (segment, life): (SegmentId, Life), entries: &[Summ
 }
 
 /// Blocks as the device has them; None if it can't read them.
-async fn read(store: &Store, place: Place, count: u32) -> Option<runtime::Buf> {
+pub(super) async fn read(store: &Store, place: Place, count: u32) -> Option<runtime::Buf> {
     let buffer = loop {
         match store.runtime.buffer(count as usize * BLOCK_BYTES) {
             Ok(buffer) => break buffer,
@@ -189,7 +189,7 @@ fn untold(store: &Store, segment: SegmentId, life: Life) -> Option<Bad> {
     (blocks > 0).then_some(Bad { place, life, blocks, volume, ino, offset: 0, why: Why::Untold })
 }
 
-fn note(store: &Store, bad: Option<Bad>) {
+pub(super) fn note(store: &Store, bad: Option<Bad>) {
     let Some(bad) = bad else { return };
     let mut position = store.scrub.position.lock();
     let Position { bad: all, unlisted, .. } = &mut *position;
@@ -204,5 +204,12 @@ fn note(store: &Store, bad: Option<Bad>) {
         _ => *unlisted += 1,
     }
     drop(position);
+    let mut news = store.scrub.news.lock();
+    match news.last_mut() {
+        Some(last) if last.goes_on_with(&bad) => last.blocks += bad.blocks,
+        _ if news.len() < NEWS_MAX => news.push(bad),
+        _ => {}
+    }
+    drop(news);
     store.scrub.note(false);
 }

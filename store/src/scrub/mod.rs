@@ -4,10 +4,12 @@
 //!
 //! Promises: a finding is a block that a file still has; clients come first (decision D7, `core`); it fills no cache.
 //! What is written or moved during a pass counts as seen: a writer has just computed the checksum, the cleaner compares
-//! each block that it moves. *Absent:* repair; segments that are still open; blocks that the index does not know yet.
+//! each block that it moves. *Absent:* repair; segments that are still open; blocks that the
+//! index does not know yet. But what a client could not read is looked at wherever it lies (`suspects`).
 
 mod core;
 mod drive;
+mod suspects;
 #[cfg(test)]
 mod tests;
 
@@ -20,9 +22,12 @@ use base::{Error, Ino, Kind, Life, Place, Result, SegmentId, Time, VolumeId};
 use runtime::Lock;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+pub use suspects::{Suspect, failed_reads, suspect};
 
 /// Findings that are kept: each is a row in what a checkpoint writes. A device that has lost more needs no list.
 pub const FINDINGS_MAX: usize = 1000;
+/// Findings that wait to be told: of more, the list tells.
+const NEWS_MAX: usize = 100;
 /// How much of a pass a crash may repeat: a checkpoint is asked for this often while the scrub works.
 const REMEMBER_NS: u64 = 10_000_000_000;
 
@@ -139,6 +144,9 @@ pub struct Scrub {
     /// The task is there.
     working: AtomicBool,
     speed: Lock<Speed>,
+    suspects: suspects::Suspects,
+    /// Findings that nobody has been told of yet.
+    news: Lock<Vec<Bad>>,
 }
 
 /// For the guess when it ends: blocks done when the task began, and when that was.
@@ -163,6 +171,8 @@ impl Scrub {
             wanted: AtomicBool::new(false),
             working: AtomicBool::new(false),
             speed: Lock::new("scrub speed", Speed::default()),
+            suspects: suspects::Suspects::default(),
+            news: Lock::new("scrub news", Vec::new()),
         })
     }
     fn is_running(&self) -> bool {
@@ -173,6 +183,10 @@ impl Scrub {
         if urgent {
             self.wanted.store(true, Ordering::Release);
         }
+    }
+    /// What was found since this was asked last, each once; at most `NEWS_MAX`.
+    pub fn take_news(&self) -> Vec<Bad> {
+        std::mem::take(&mut *self.news.lock())
     }
     /// True once if a checkpoint should come for its sake.
     pub fn wants_checkpoint(&self) -> bool {
