@@ -35,5 +35,4 @@ mod trips;
 mod twice;
 mod values;
 mod volumes;
-mod values;
 mod waits;

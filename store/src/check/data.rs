@@ -100,7 +100,9 @@ fn follow(fresh: &mut Fresh, volume: VolumeId, edit: &Edit, places: &mut Places<
     let (ino, blocks) = gone;
     let range = (volume, ino, blocks.start)..(volume, ino, blocks.end);
     let keys: Vec<_> = fresh.range(range).map(|(key, _)| *key).collect();
-    keys.iter().for_each(|key| drop(fresh.remove(key)));
+    for key in keys {
+        fresh.remove(&key);
+    }
 }
 
 impl Data<'_> {

@@ -205,9 +205,10 @@ pub(super) fn note(store: &Store, bad: Option<Bad>) {
     }
     drop(position);
     let mut news = store.scrub.news.lock();
+    let waiting = news.len();
     match news.last_mut() {
         Some(last) if last.goes_on_with(&bad) => last.blocks += bad.blocks,
-        _ if news.len() < NEWS_MAX => news.push(bad),
+        _ if waiting < NEWS_MAX => news.push(bad),
         _ => {}
     }
     drop(news);
