@@ -85,7 +85,11 @@ fn a_read_that_fails_is_counted_and_named_and_so_is_what_is_bad_beside_it() {
             let at = At::Offset(number << 16);
             rig.write(file, at, &pattern(number, 64 << 10), Sync::Data).await.expect("there is room");
         }
-        rig.checkpoint().await;
+        // Full segments are sealed a moment after the checkpoint that finds them full.
+        for _ in 0..3 {
+            rig.checkpoint().await;
+            runtime.clock.sleep(500_000_000).await;
+        }
         let data = runtime.disk.open(DATA, OpenMode::Existing).expect("it was made");
         // Two blocks of one write in the first segment, which is full.
         let (image, first) = (disk.crash_image(Survival::Everything, &mut SplitMix(1)), pattern(1, 64 << 10));
