@@ -581,6 +581,15 @@ fn moved_directories(decision: &Decision) -> Vec<(Ino, Ino)> {
     moved.collect()
 }
 
+/// What a file takes after a change is known better than before it.
+fn tell_changed(volume: VolumeId, held: &mut Held<'_>, decision: &mut Decision) {
+    if let Reply::Attr(attr) = &mut decision.reply
+        && !decision.parts.is_empty()
+    {
+        *attr = held.of(attr.ino.group()).attributes(volume, attr.ino, attr.inode);
+    }
+}
+
 /// What is told to a client that keeps it is known from now on. Open and both ways to create hold the inode, so that unlinking it does not free it (rule R2: opens belong to sessions).
 /// True if they do.
 fn count_open(context: &Context, op: &Op, decision: &Decision, held: &mut Held<'_>, volume: VolumeId) -> bool {
