@@ -5,7 +5,7 @@ use base::{Error, Kind};
 use runtime::real::{Access, Directory};
 use std::ffi::{CString, OsString};
 use std::fs::File;
-use std::io::{self, Read};
+use std::io::{self, IsTerminal, Read};
 use std::os::fd::{AsRawFd, FromRawFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::MetadataExt;
@@ -19,8 +19,9 @@ use std::time::Duration;
 pub struct Signals(File);
 
 impl Signals {
-    /// Blocks SIGINT, SIGTERM and SIGHUP (unless `nohup` ignores it) for this thread and all that it starts, so
-    /// that they are only read here. To be called before any thread is started.
+    /// Blocks SIGINT, SIGTERM and SIGHUP for this thread and all that it starts, so that they are only read here. A SIGHUP that
+    /// whoever started this ignores (`nohup`) stays ignored if it would end the daemon: on a terminal. To be called before any
+    /// thread is started.
     pub fn block() -> io::Result<Signals> {
         // SAFETY: sigset_t is plain data that sigemptyset initialises; every pointer is to a live local.
         unsafe {
@@ -30,7 +31,7 @@ impl Signals {
             libc::sigaddset(&mut set, libc::SIGTERM);
             let mut hangup: libc::sigaction = std::mem::zeroed();
             libc::sigaction(libc::SIGHUP, std::ptr::null(), &mut hangup);
-            if hangup.sa_sigaction != libc::SIG_IGN {
+            if hangup.sa_sigaction != libc::SIG_IGN || !io::stderr().is_terminal() {
                 libc::sigaddset(&mut set, libc::SIGHUP);
             }
             let error = libc::pthread_sigmask(libc::SIG_BLOCK, &set, std::ptr::null_mut());
