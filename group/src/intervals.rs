@@ -26,6 +26,10 @@ impl Intervals {
     }
     /// Takes the blocks of a range away.
     pub fn remove(&mut self, range: &Range<u64>) {
+        if range.is_empty() {
+            // It would cut a range in two that touch.
+            return;
+        }
         let kept = |other: Range<u64>| {
             let before = other.start..other.end.min(range.start).max(other.start);
             let after = other.start.max(range.end).min(other.end)..other.end;

@@ -256,7 +256,7 @@ pub enum Volume {
 pub struct VolumeDelete {
     #[command(flatten)]
     pub volume: VolumeNamed,
-    /// Also if files of a mount that was taken away are still open: their programs get errors from then on
+    /// Also if files of a mount that was taken away are still open, whose programs get errors then [default: refuse that]
     #[arg(long)]
     pub force: bool,
 }
