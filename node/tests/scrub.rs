@@ -7,6 +7,7 @@ use daemon::{Daemon, Home, fail, run, succeed, text};
 use serde_json::Value;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
+use std::time::{Duration, Instant};
 
 const EIO: i32 = 5;
 /// Enough to fill many segments of 1 MiB.
@@ -86,7 +87,12 @@ fn rot_is_found_named_remembered_and_forgotten_with_its_file() {
     std::fs::remove_file(&victim).expect("a damaged file can be deleted");
     daemon.terminate();
     let daemon = up(&home);
-    assert_eq!(scrub(&home, &["status"]).0, Some(0), "nobody has the block any more");
+    // The kernel's FORGET may not have come before the end: then the start gives the blocks back, beside its clients.
+    let start = Instant::now();
+    while scrub(&home, &["status"]).0 != Some(0) {
+        assert!(start.elapsed() < Duration::from_secs(5), "nobody has the block any more");
+        std::thread::sleep(Duration::from_millis(50));
+    }
     daemon.terminate();
     home.check();
     fail(&["scrub", "start", text(&home.data)], 1, &["no daemon serves", "next step"]);
@@ -106,12 +112,12 @@ fn a_pass_is_stopped_and_goes_on_by_itself_after_a_kill() {
     assert!(["stopped", "done"].contains(&told["state"].as_str().expect("text")), "{told}");
     scrub(&home, &["start"]);
     // A checkpoint, asked for because the state has changed, makes it durable.
-    std::thread::sleep(std::time::Duration::from_secs(1));
+    std::thread::sleep(Duration::from_secs(1));
     daemon.kill();
     let daemon = up(&home);
     let mut told = scrub(&home, &["status"]).1;
     while told["state"] == "running" {
-        std::thread::sleep(std::time::Duration::from_millis(50));
+        std::thread::sleep(Duration::from_millis(50));
         told = scrub(&home, &["status"]).1;
     }
     assert_eq!(told["state"], "done", "it was remembered: {told}");

@@ -136,12 +136,7 @@ impl Directory {
             Access::Read => open(libc::O_RDONLY),
             Access::Write => open(libc::O_RDWR),
             Access::Create => open(libc::O_RDWR | libc::O_CREAT | libc::O_EXCL),
-            Access::Append => match open(libc::O_WRONLY | libc::O_APPEND) {
-                Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-                    open(libc::O_WRONLY | libc::O_APPEND | libc::O_CREAT | libc::O_EXCL)
-                }
-                opened => opened,
-            },
+            Access::Append => open_or_make(|more| open(libc::O_WRONLY | libc::O_APPEND | more)),
         };
         let looked = match opened {
             // A link; a pipe that nobody reads, or a socket; a directory.
@@ -248,6 +243,23 @@ fn is_trusted(found: &Metadata) -> bool {
 
 fn owner(found: &Metadata) -> String {
     format!("user {}", found.uid())
+}
+
+/// Opens what is there, or makes it where nothing is. Others who do the same at the same moment may be first, or take it
+/// away again; so whoever loses looks once more.
+fn open_or_make(open: impl Fn(i32) -> std::io::Result<File>) -> std::io::Result<File> {
+    // Nobody loses that often by chance.
+    for _ in 0..100 {
+        match open(0) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+            opened => return opened,
+        }
+        match open(libc::O_CREAT | libc::O_EXCL) {
+            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
+            made => return made,
+        }
+    }
+    open(libc::O_CREAT | libc::O_EXCL)
 }
 
 #[cfg(test)]

@@ -144,3 +144,21 @@ fn what_it_holds_stays_the_same_whatever_its_path_becomes() {
     assert!(away.join("file").exists() && away.join("other").exists());
     assert_eq!(std::fs::read_dir(&brick).expect("there").count(), 0);
 }
+
+#[test]
+fn a_file_that_many_make_at_once_is_everybodys() {
+    let scratch = Scratch::new("race");
+    let brick = Directory::open(&scratch.0).expect("safe");
+    for round in 0..50 {
+        let name = format!("log-{round}");
+        let together = std::sync::Barrier::new(4);
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    together.wait();
+                    brick.file(&name, Access::Append).expect("made, or there")
+                });
+            }
+        });
+    }
+}
