@@ -47,7 +47,7 @@ pub enum Command {
     Down(Down),
     /// Ask a brick's daemon to mount a volume
     Mount(Mount),
-    /// Unmount a volume
+    /// Unmount a volume, or all that is mounted of a brick
     Umount(Umount),
     /// Create, list, describe or delete volumes
     #[command(subcommand)]
@@ -228,12 +228,18 @@ pub struct Mount {
 /// `sinter umount`.
 #[derive(Args, Debug)]
 pub struct Umount {
-    /// Where the volume is mounted
-    pub mount: PathBuf,
-    /// Take the mount away although files are open; they work until they are closed [default: off]
+    /// Where a volume is mounted, or the directory of a brick, all of whose mounts go
+    pub target: PathBuf,
+    /// Of a brick, only what is mounted of this volume [default: all]
+    #[arg(value_parser = volume_name)]
+    pub volume: Option<String>,
+    /// Take mounts away although files are open; they work until they are closed [default: off]
     #[arg(long)]
     pub lazy: bool,
-    /// Print JSON [default: nothing]
+    /// Seconds to wait for those who use mounts of a brick, 1 to 3600
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=3600), default_value_t = 60)]
+    pub timeout: u64,
+    /// Print JSON [default: a line for each mount of a brick]
     #[arg(long)]
     pub json: bool,
 }

@@ -35,16 +35,18 @@ const EVENTS_MAX: usize = 64;
 enum Event {
     Signal(&'static str),
     Shutdown,
+    /// Where it was mounted last.
     Unmounted(PathBuf),
 }
 
 /// What ends a daemon besides a signal and a shutdown by the socket.
-#[derive(Clone, Copy, Debug)]
-pub enum Until<'a> {
+#[derive(Clone, Copy, Default, Debug)]
+pub enum Until {
     /// Nothing.
+    #[default]
     Asked,
-    /// This path is unmounted.
-    Unmounted(&'a Path),
+    /// The mount of this number is gone.
+    Unmounted(u64),
     /// The last of its mounts is gone.
     AllUnmounted,
 }
@@ -52,11 +54,18 @@ pub enum Until<'a> {
 /// A mounted volume.
 #[derive(Clone)]
 pub struct Mounted {
+    /// Its number among the daemon's mounts.
+    pub number: u64,
     volume: String,
-    /// Where.
-    pub path: PathBuf,
     /// Its requests.
     pub serving: Arc<Serving>,
+}
+
+impl Mounted {
+    /// Where it is, or was mounted last.
+    pub fn path(&self) -> PathBuf {
+        self.serving.mount().path()
+    }
 }
 
 /// What a change of mounts has to know.
@@ -66,6 +75,10 @@ struct Changing {
     ending: bool,
     /// For whom the end waits, as an operator is told.
     waits: Option<String>,
+    /// What ends it.
+    until: Until,
+    /// Mounts made so far.
+    made: u64,
 }
 
 /// A brick, its mounts and who may end it.
@@ -137,17 +150,12 @@ impl Running {
     }
 
     /// Waits for a reason to end: a signal, a shutdown by the socket, or what `until` says.
-    pub fn wait(&self, until: Until<'_>) {
+    pub fn wait(&self, until: Until) {
+        self.daemon.changing.lock().expect("no panic while held").until = until;
         loop {
             match self.events.recv_timeout(self.notifier.pause().min(NEWS)) {
                 Ok(Event::Unmounted(path)) => {
-                    self.daemon.forget_ended();
-                    let ends = match until {
-                        Until::Asked => false,
-                        Until::Unmounted(mount) => mount == path,
-                        Until::AllUnmounted => self.daemon.ends_unless_mounted(),
-                    };
-                    if ends {
+                    if self.daemon.ends_with_its_mounts() {
                         return say(&format!("{} was unmounted: ending", path.display()));
                     }
                 }
@@ -172,44 +180,51 @@ pub fn say(text: &str) {
 }
 
 impl Daemon {
-    /// Mounts a volume; it answers when this returns. The path as the kernel knows it.
-    pub fn mount(&self, volume: &str, options: &MountOptions) -> Result<PathBuf> {
-        let changing = self.changing.lock().expect("no panic while held");
+    /// Mounts a volume; it answers when this returns. The mount.
+    pub fn mount(&self, volume: &str, options: &MountOptions) -> Result<Mounted> {
+        let mut changing = self.changing.lock().expect("no panic while held");
         if changing.ending {
             return Err(Error::new(Kind::Interrupted, "the daemon is ending"));
         }
         let found = self.volume(volume)?;
-        if !active(Bug::MountedTwice) {
-            // The kernel caches all of it for as long as it likes, and is never told of changes: these rights are the lease
-            // of the one session that the volume has (rule R2).
-            self.refuse_mounted(
-                volume,
-                "a volume has one mount; show that elsewhere too with mount --bind, or end it first",
-            )?;
+        // The kernel caches all of it for as long as it likes, and is never told of changes: these rights are the lease
+        // of the one session that the volume has (rule R2).
+        if let Some(mounted) = self.mounted_of(volume)
+            && !active(Bug::MountedTwice)
+            && let Some(mounted) = attached(mounted, options)?
+        {
+            return Ok(mounted);
         }
         let serving = Arc::new(self.brick.serve(&found, options, self.transport)?);
-        let path = serving.mount().path().to_path_buf();
-        if let Err(error) = answers(&path).and_then(|()| self.watch(serving.clone(), path.clone())) {
+        let path = serving.mount().path();
+        if let Err(error) = answers(&path).and_then(|()| self.watch(serving.clone())) {
             // The first error is the one to tell.
             drop(serving.stop(UNMOUNT_PATIENCE));
             return Err(error);
         }
         say(&format!("{}: requests come over {}", path.display(), carrier(serving.transport(), self.transport)));
-        let mounted = Mounted { volume: volume.to_string(), path: path.clone(), serving };
-        self.mounts.lock().expect("no panic while held").push(mounted);
-        Ok(path)
+        changing.made += 1;
+        let mounted = Mounted { number: changing.made, volume: volume.to_string(), serving };
+        self.mounts.lock().expect("no panic while held").push(mounted.clone());
+        Ok(mounted)
     }
 
-    fn watch(&self, serving: Arc<Serving>, path: PathBuf) -> Result<()> {
+    fn watch(&self, serving: Arc<Serving>) -> Result<()> {
         let events = self.events.clone();
         let watch = move || {
             while !serving.wait(WATCH) {}
+            let path = serving.mount().path();
             drop(serving);
             // When the daemon is ending, nobody listens any more.
             drop(events.send(Event::Unmounted(path)));
         };
         let spawned = std::thread::Builder::new().name("mount".into()).spawn(watch);
         spawned.map(drop).map_err(|error| Error::new(Kind::Host, "no thread for a mount").with(error))
+    }
+
+    /// The volume's mount, if it is still served.
+    fn mounted_of(&self, volume: &str) -> Option<Mounted> {
+        self.mounted().into_iter().find(|mounted| mounted.volume == volume && !mounted.serving.has_ended())
     }
 
     /// The volume's catalogue row.
@@ -229,11 +244,21 @@ impl Daemon {
         }
     }
 
-    /// Decides to end if nothing is mounted; from then on nothing will be.
-    fn ends_unless_mounted(&self) -> bool {
+    /// Decides to end if what it was to serve until then is gone; from then on nothing will be mounted.
+    fn ends_with_its_mounts(&self) -> bool {
         let mut changing = self.changing.lock().expect("no panic while held");
-        changing.ending = self.mounts.lock().expect("no panic while held").is_empty();
+        changing.ending |= self.is_through(&changing);
         changing.ending
+    }
+
+    fn is_through(&self, changing: &Changing) -> bool {
+        self.forget_ended();
+        let mounts = self.mounts.lock().expect("no panic while held");
+        match changing.until {
+            Until::Asked => false,
+            Until::Unmounted(number) => mounts.iter().all(|mounted| mounted.number != number),
+            Until::AllUnmounted => changing.made > 0 && mounts.is_empty(),
+        }
     }
 
     fn forget_ended(&self) {
@@ -266,7 +291,7 @@ impl Daemon {
     }
 
     fn unmount(&self, path: &Path, lazy: bool) -> Result<()> {
-        let known = self.mounts.lock().expect("no panic while held").iter().any(|mounted| mounted.path == path);
+        let known = self.mounts.lock().expect("no panic while held").iter().any(|mounted| mounted.path() == path);
         if !known {
             return Err(Error::new(Kind::NotFound, "this daemon has mounted nothing there").with(path.display()));
         }
@@ -300,7 +325,7 @@ impl Daemon {
     fn await_unmounted(&self, volume: &str) {
         let mounts = self.mounts.lock().expect("no panic while held");
         let of = mounts.iter().filter(|mounted| mounted.volume == volume);
-        let gone = of.filter(|mounted| host::mounted_at(&mounted.path).is_ok_and(|entry| entry.is_none()));
+        let gone = of.filter(|mounted| mounted.serving.mount().points().is_empty());
         let ending: Vec<_> = gone.map(|mounted| mounted.serving.clone()).collect();
         drop(mounts);
         for serving in ending {
@@ -312,7 +337,7 @@ impl Daemon {
     /// Ends the sessions of a volume's mounts that were taken away: who still uses them gets errors.
     fn end_detached(&self, volume: &str) -> Result<()> {
         let mut mounts = self.mounts.lock().expect("no panic while held");
-        let is_detached = |mounted: &Mounted| mounted.volume == volume && !mounted.serving.mount().is_attached();
+        let is_detached = |mounted: &Mounted| mounted.volume == volume && mounted.serving.mount().points().is_empty();
         for mounted in mounts.iter().filter(|mounted| is_detached(mounted)) {
             mounted.serving.refuse_all()?;
         }
@@ -325,39 +350,50 @@ impl Daemon {
         self.forget_ended();
         let mounts = self.mounts.lock().expect("no panic while held");
         let of = mounts.iter().filter(|mounted| mounted.volume == volume);
-        let (attached, detached): (Vec<&Mounted>, _) = of.partition(|mounted| mounted.serving.mount().is_attached());
+        let of: Vec<_> = of.map(|mounted| (mounted, mounted.serving.mount().points())).collect();
         let users = |mounted: &Mounted| match mounted.serving.openers() {
             none if none.is_empty() => "a working directory or another mount namespace".to_string(),
             openers => ending::described(&openers),
         };
-        let told = detached.into_iter().map(|mounted: &Mounted| format!("detached, still used by {}", users(mounted)));
-        (attached.iter().map(|mounted| mounted.path.display().to_string()).collect(), told.collect())
+        let detached = of.iter().filter(|(_, points)| points.is_empty());
+        let detached = detached.map(|(mounted, _)| format!("detached, still used by {}", users(mounted)));
+        let points = of.iter().flat_map(|(_, points)| points).map(|point| point.display().to_string());
+        (points.collect(), detached.collect())
+    }
+
+    /// Who has files of a volume open.
+    fn openers_of(&self, volume: &str) -> Option<String> {
+        let openers = self.mounted_of(volume)?.serving.openers();
+        (!openers.is_empty()).then(|| ending::described(&openers))
     }
 
     fn describe(&self, volume: &base::Volume) -> protocol::Volume {
         let mut described = described(&self.brick, volume);
         (described.mounts, described.detached) = self.mounts_of(&described.name);
+        described.open = self.openers_of(&described.name);
         described
     }
 
     /// What the end of the daemon is at, if that has begun. Whoever mounts or deletes meanwhile is not waited for.
     fn ending(&self) -> Option<String> {
         let changing = self.changing.try_lock().ok()?;
-        changing.ending.then(|| changing.waits.clone().unwrap_or_else(|| "making everything durable".to_string()))
+        (changing.ending || self.is_through(&changing))
+            .then(|| changing.waits.clone().unwrap_or_else(|| "making everything durable".to_string()))
     }
 
     fn status(&self) -> Status {
+        let ending = self.ending();
         self.forget_ended();
-        let mounts = self.mounts.lock().expect("no panic while held");
-        let told = mounts.iter().map(|mounted| protocol::Mounted {
-            volume: mounted.volume.clone(),
-            path: mounted.path.display().to_string(),
+        let told = self.mounted().into_iter().map(|mounted| protocol::Mounted {
+            detached: mounted.serving.mount().points().is_empty(),
+            path: mounted.path().display().to_string(),
+            volume: mounted.volume,
         });
         Status {
             version: crate::VERSION.to_string(),
             pid: std::process::id(),
             uptime_seconds: self.started.elapsed().as_secs(),
-            ending: self.ending(),
+            ending,
             mounts: told.collect(),
             ..self.brick.status()
         }
@@ -413,6 +449,25 @@ fn carrier(transport: Transport, wanted: cli::Transport) -> &'static str {
     }
 }
 
+/// Mounts a volume anew whose last mount is still used, by open files or in another mount namespace. None if it has just
+/// ended. Errors: it is mounted; it can't be mounted there.
+fn attached(mounted: Mounted, options: &MountOptions) -> Result<Option<Mounted>> {
+    let mount = mounted.serving.mount();
+    if mount.is_in_place() {
+        let why = "a volume has one mount; show that elsewhere too with mount --bind, or end it first";
+        return Err(Error::new(Kind::Busy, why).with(format!("{} at {}", mounted.volume, mount.path().display())));
+    }
+    match mount.attach(options) {
+        Ok(path) => {
+            say(&format!("{}: mounted anew, as it was still used", path.display()));
+            Ok(Some(mounted))
+        }
+        // Its last requests are answered.
+        Err(_) if mounted.serving.wait(LAST_REQUESTS) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
 /// The first answer of a mount itself.
 fn answers(path: &Path) -> Result<()> {
     let silent = |error: std::io::Error| {
@@ -435,6 +490,7 @@ pub fn described(brick: &Brick, volume: &base::Volume) -> protocol::Volume {
         inodes: used.inodes,
         mounts: Vec::new(),
         detached: Vec::new(),
+        open: None,
     }
 }
 

@@ -36,14 +36,14 @@ impl Running {
         serve_what_is_open(&daemon, &mounts, &notifier);
         for mounted in &mounts {
             if let Err(error) = mounted.serving.refuse_all() {
-                say(&format!("requests of {}: {error}", mounted.path.display()));
+                say(&format!("requests of {}: {error}", mounted.path().display()));
             }
         }
         server.stop();
         let committed = daemon.brick().commit();
         for mounted in &mounts {
             if let Err(error) = mounted.serving.detach() {
-                say(&format!("{} could not be unmounted: {error}", mounted.path.display()));
+                say(&format!("{} could not be unmounted: {error}", mounted.path().display()));
             }
         }
         daemon.brick().stop();
@@ -77,7 +77,7 @@ fn serve_what_is_open(daemon: &Daemon, mounts: &[Mounted], notifier: &Notifier) 
 fn users(mounts: &[Mounted]) -> String {
     let of = |mounted: &Mounted| {
         let openers = mounted.serving.openers();
-        (!openers.is_empty()).then(|| format!("{} of {}", described(&openers), mounted.path.display()))
+        (!openers.is_empty()).then(|| format!("{} of {}", described(&openers), mounted.path().display()))
     };
     mounts.iter().filter_map(of).collect::<Vec<_>>().join(", and ")
 }

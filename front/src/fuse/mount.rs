@@ -12,8 +12,8 @@ use std::fs::File;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
 use std::sync::mpsc;
+use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
 /// Type of our mounts in `/proc/mounts`: the kernel's FUSE, with our name.
@@ -47,6 +47,12 @@ pub struct MountOptions {
     pub source: String,
     /// What it must not allow.
     pub restrictions: Vec<Restriction>,
+}
+
+impl MountOptions {
+    fn restrict(&self, flags: libc::c_ulong) -> bool {
+        self.restrictions.iter().any(|restriction| restriction.flag & flags != 0)
+    }
 }
 
 /// How a mount behaves otherwise than usual: what the kernel refuses or leaves out on it, or what is durable at once.
@@ -107,15 +113,36 @@ pub enum Unmounted {
 
 /// A mounted file system whose kernel side is ready; requests wait until they are served.
 pub struct Mount {
-    path: PathBuf,
-    entry: mountinfo::Entry,
-    unique_id: Option<u64>,
+    place: Mutex<Place>,
+    /// Device number of the file system, wherever it is mounted.
+    number: String,
     device: File,
     agreement: Agreement,
     noatime: Noatime,
     durable: Durable,
     rings: Option<Rings>,
-    unmounted: Mutex<bool>,
+}
+
+/// Where a file system was mounted last.
+struct Place {
+    path: PathBuf,
+    id: u64,
+    unique_id: Option<u64>,
+    unmounted: bool,
+}
+
+impl Place {
+    fn of(path: PathBuf, entry: &mountinfo::Entry) -> Result<Place> {
+        let unique_id = syscall::unique_mount_id(&c_path(&path)?);
+        Ok(Place { path, id: entry.id, unique_id, unmounted: false })
+    }
+    /// Whether what is mounted at the path is still ours. Numbers of mounts and of file systems are soon given to
+    /// others; newer kernels have one that never is.
+    fn is_on_top(&self, number: &str) -> Result<bool> {
+        let Some(top) = mounted_at(&self.path)? else { return Ok(false) };
+        let same = (self.id, number) == (top.id, top.device.as_str());
+        Ok(same && self.unique_id == syscall::unique_mount_id(&c_path(&self.path)?))
+    }
 }
 
 /// Mounts; the kernel's handshake is done when this returns. Requests come in `rings`, if they are given and the kernel
@@ -275,21 +302,24 @@ fn ready(path: PathBuf, device: File, options: &MountOptions, rings: Option<Ring
     let entry = mounted_at(&path)?.filter(|entry| entry.kind == KIND).ok_or_else(gone)?;
     let agreement = init::handshake(&device, rings.is_some())?;
     let rings = rings.filter(|_| agreement.has_rings());
-    let unique_id = syscall::unique_mount_id(&c_path(&path)?);
     // Not possible where /sys is read-only: sequential reads are slower then, nothing else.
     let _ = std::fs::write(format!("/sys/class/bdi/{}/read_ahead_kb", entry.device), READ_AHEAD_KIB.to_string());
-    let restricted = |flags| options.restrictions.iter().any(|restriction| restriction.flag & flags != 0);
+    let restricted = |flags| options.restrict(flags);
     let files = restricted(libc::MS_NOATIME | libc::MS_RDONLY);
     let noatime = Noatime { files, directories: files || restricted(libc::MS_NODIRATIME) };
     let attributes = restricted(libc::MS_SYNCHRONOUS);
     let durable = Durable { names: attributes || restricted(libc::MS_DIRSYNC), attributes };
-    Ok(Mount { path, entry, unique_id, device, agreement, noatime, durable, rings, unmounted: Mutex::new(false) })
+    let place = Mutex::new(Place::of(path, &entry)?);
+    Ok(Mount { place, number: entry.device, device, agreement, noatime, durable, rings })
 }
 
 impl Mount {
-    /// Where it is mounted.
-    pub fn path(&self) -> &Path {
-        &self.path
+    /// Where it was mounted last.
+    pub fn path(&self) -> PathBuf {
+        self.place().path.clone()
+    }
+    fn place(&self) -> MutexGuard<'_, Place> {
+        self.place.lock().expect("no panic while held")
     }
     /// The kernel's protocol version (minor) and the features in use.
     pub fn agreed(&self) -> (u32, u64) {
@@ -307,10 +337,34 @@ impl Mount {
     pub fn durable(&self) -> Durable {
         self.durable
     }
-    /// Whether it is mounted somewhere in this mount namespace. If not, it may still be used by files that are open, and by
-    /// copies in other namespaces.
-    pub fn is_attached(&self) -> bool {
-        std::fs::read("/proc/self/mountinfo").is_ok_and(|text| mountinfo::has_device(&text, &self.entry.device))
+    /// Where it is mounted in this mount namespace, bound copies included. If nowhere, it may still be used by files that are
+    /// open, and by copies in other namespaces.
+    pub fn points(&self) -> Vec<PathBuf> {
+        let table = std::fs::read("/proc/self/mountinfo");
+        table.map_or(Vec::new(), |text| mountinfo::points_of(&text, &self.number))
+    }
+    /// Whether it is still mounted where it was mounted last.
+    pub fn is_in_place(&self) -> bool {
+        self.points().contains(&self.path())
+    }
+    /// Mounts the same file system anew, which is not in its place any more but still served: open files and copies elsewhere
+    /// see what is done here, and the other way round. What reading does to access times, and which changes of names are
+    /// durable when they are told, stays as it was. Errors: as `mount`; if the last user has just left, all is over.
+    pub fn attach(&self, options: &MountOptions) -> Result<PathBuf> {
+        let mut place = self.place();
+        let path = resolve(&options.path)?;
+        clear(&path)?;
+        check_directory(&path)?;
+        // The kernel finds the file system by the descriptor of its connection.
+        mount_at(&path, options, &self.device)?;
+        let entry = mounted_at(&path)?.filter(|entry| entry.device == self.number);
+        let entry = entry.ok_or_else(|| Error::new(Kind::Busy, "the mount was taken away while it was being made"))?;
+        *place = Place::of(path.clone(), &entry)?;
+        if !options.restrict(libc::MS_RDONLY) {
+            // It may have been read-only itself; a place that is says so for itself alone.
+            remount(&path, &options.restrictions)?;
+        }
+        Ok(path)
     }
     /// The memory of the queues in which requests will come, if they do.
     pub(super) fn take_rings(&mut self) -> Option<Rings> {
@@ -330,20 +384,13 @@ impl Mount {
         self.unmount_within(1)
     }
     fn unmount_within(&self, attempts: usize) -> Result<Unmounted> {
-        let mut unmounted = self.unmounted.lock().expect("no panic while held");
-        if *unmounted || !self.is_on_top()? {
+        let mut place = self.place();
+        if place.unmounted || !place.is_on_top(&self.number)? {
             return Ok(Unmounted::Already);
         }
-        let done = unmount_patiently(&c_path(&self.path)?, attempts);
-        *unmounted = done.is_ok();
-        done.map_err(|errno| Error::os("unmounting", errno).with(self.path.display()))
-    }
-    /// Whether what is mounted at the path is still ours. Numbers of mounts and of file systems are soon given to
-    /// others; newer kernels have one that never is.
-    fn is_on_top(&self) -> Result<bool> {
-        let Some(top) = mounted_at(&self.path)? else { return Ok(false) };
-        let same = (self.entry.id, &self.entry.device) == (top.id, &top.device);
-        Ok(same && self.unique_id == syscall::unique_mount_id(&c_path(&self.path)?))
+        let done = unmount_patiently(&c_path(&place.path)?, attempts);
+        place.unmounted = done.is_ok();
+        done.map_err(|errno| Error::os("unmounting", errno).with(place.path.display()))
     }
 }
 
@@ -361,8 +408,8 @@ fn unmount_patiently(path: &CStr, attempts: usize) -> Result<Unmounted, i32> {
 impl Drop for Mount {
     fn drop(&mut self) {
         // Closing the last descriptor would leave a dead mount behind. Nobody serves it any more.
-        let unmounted = *self.unmounted.lock().expect("no panic while held");
-        if let (false, Ok(true), Ok(path)) = (unmounted, self.is_on_top(), c_path(&self.path)) {
+        let place = self.place();
+        if let (false, Ok(true), Ok(path)) = (place.unmounted, place.is_on_top(&self.number), c_path(&place.path)) {
             let _ = syscall::unmount(&path, ABANDON);
         }
     }

@@ -1,5 +1,9 @@
 //! What is mounted where: `/proc/self/mountinfo`, parsed.
 
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
+use std::path::PathBuf;
+
 /// One mount.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Entry {
@@ -18,9 +22,14 @@ pub fn top_at(text: &[u8], path: &[u8]) -> Option<Entry> {
     text.split(|&byte| byte == b'\n').filter_map(|line| entry_at(line, path)).next_back()
 }
 
-/// Whether a file system with this device number is mounted anywhere.
-pub fn has_device(text: &[u8], device: &str) -> bool {
-    text.split(|&byte| byte == b'\n').any(|line| line.split(|&byte| byte == b' ').nth(2) == Some(device.as_bytes()))
+/// Where a file system with this device number is mounted, in the order of the mounts.
+pub fn points_of(text: &[u8], device: &str) -> Vec<PathBuf> {
+    let point = |line: &[u8]| {
+        let mut fields = line.split(|&byte| byte == b' ').skip(2);
+        let is_its = fields.next() == Some(device.as_bytes());
+        is_its.then(|| fields.nth(1).map(|point| PathBuf::from(OsString::from_vec(unescape(point))))).flatten()
+    };
+    text.split(|&byte| byte == b'\n').filter_map(point).collect()
 }
 
 /// "36 35 98:0 /root /mount/point options [optional fields] - type source super-options".
@@ -76,6 +85,7 @@ mod tests {
         assert_eq!((top.id, top.kind.as_str(), top.device.as_str()), (41, "tmpfs", "0:36"));
         assert_eq!(top_at(TEXT, b"/").map(|top| top.source), Some("/dev/vda".into()));
         assert_eq!(top_at(TEXT, b"/mnt"), None);
-        assert!(has_device(TEXT, "0:35") && !has_device(TEXT, "0:3"));
+        assert_eq!(points_of(TEXT, "0:35"), [PathBuf::from("/mnt/a b")]);
+        assert!(points_of(TEXT, "0:3").is_empty());
     }
 }

@@ -231,8 +231,11 @@ pub struct Rotten {
 pub struct Mounted {
     /// The volume's name.
     pub volume: String,
-    /// Where.
+    /// Where it is, or was mounted last.
     pub path: String,
+    /// It is mounted nowhere any more, and still used.
+    #[serde(default)]
+    pub detached: bool,
 }
 
 /// A named number.
@@ -332,4 +335,7 @@ pub struct Volume {
     /// Mounts that were taken away and are still used, and by whom.
     #[serde(default)]
     pub detached: Vec<String>,
+    /// How many files of it are open, and who has them open.
+    #[serde(default)]
+    pub open: Option<String>,
 }

@@ -28,6 +28,7 @@ fn volume(name: &str) -> Volume {
         inodes: 8,
         mounts: vec!["/mnt/a b".into()],
         detached: vec!["detached".into()],
+        open: Some("1 open file".into()),
     }
 }
 

@@ -6,7 +6,7 @@ use crate::admin::protocol::{Answer, Request};
 use crate::assembly::{self, Brick, Formatted, IfNew};
 use crate::cli::{Format, Grow, Resources, Serve, Up};
 use crate::config;
-use crate::daemon::{Running, Until, say};
+use crate::daemon::{Mounted, Running, Until, say};
 use crate::directory;
 use crate::failure::{Exit, Failure};
 use crate::host::{self, Signals};
@@ -38,10 +38,13 @@ pub fn up(options: &Up) -> Result<Exit, Failure> {
         })
     })?;
     match mounted(&running, &options.volume, &mount) {
-        Ok(path) => {
+        Ok(mounted) => {
+            let path = mounted.path();
             // Whoever started it may have stopped listening; the mount is what counts.
             drop(print(&running.ready(&format!("volume {} at {}", options.volume, path.display()))));
-            running.wait(Until::Unmounted(&path));
+            let number = mounted.number;
+            drop(mounted);
+            running.wait(Until::Unmounted(number));
             running.end()?;
             Ok(Exit::Done)
         }
@@ -59,7 +62,7 @@ fn served_already(data: &Path, failure: Failure, next: impl FnOnce() -> String) 
     if served { failure.next(format!("a daemon serves it already: {}", next())) } else { failure }
 }
 
-fn mounted(running: &Running, volume: &str, path: &Path) -> Result<PathBuf, Failure> {
+fn mounted(running: &Running, volume: &str, path: &Path) -> Result<Mounted, Failure> {
     let created = running.daemon().ensure_volume(volume);
     created.map_err(|error| Failure::of(format!("can't create volume {volume}"), &error))?;
     let options = MountOptions { path: path.to_path_buf(), source: volume.to_string(), restrictions: Vec::new() };

@@ -209,7 +209,7 @@ fn mount(helper: &Helper) -> Result<(), Failure> {
 }
 
 /// True if the brick's daemon is on its way down, or is gone.
-fn is_ending(data: &Path) -> Result<bool, Failure> {
+pub(super) fn is_ending(data: &Path) -> Result<bool, Failure> {
     let Some(mut client) = Client::connect(data)? else { return Ok(true) };
     // One that does not answer has just ended.
     Ok(client.ask(&Request::Status).map_or(true, |answer| match answer {

@@ -10,6 +10,7 @@ mod pages;
 mod profile;
 mod scrub;
 mod status;
+mod umount;
 mod volume;
 
 pub use fstab::{is_mount_helper, run as mount_helper};
@@ -35,7 +36,7 @@ pub fn run(cli: Cli) -> Result<Exit, Failure> {
         Command::Format(options) => brick::format(&options),
         Command::Serve(options) => brick::serve(&options),
         Command::Mount(options) => volume::mount(&options),
-        Command::Umount(options) => volume::umount(&options),
+        Command::Umount(options) => umount::run(&options),
         Command::Volume(command) => volume::run(&command),
         Command::Grow(options) => brick::grow(&options),
         Command::Down(options) => down::run(&options),

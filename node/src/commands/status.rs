@@ -53,7 +53,8 @@ fn table(status: &Status) -> String {
     row("cores", status.cores.to_string());
     row("buffers", format!("{} of at most {}", bytes(status.buffer_bytes), bytes(status.memory_max_bytes)));
     for mounted in &status.mounts {
-        row("mount", format!("{} at {}", mounted.volume, mounted.path));
+        let detached = if mounted.detached { " (detached, still used)" } else { "" };
+        row("mount", format!("{} at {}{detached}", mounted.volume, mounted.path));
     }
     for figure in &status.figures {
         row(&figure.name, count(figure.value));
@@ -76,7 +77,7 @@ mod tests {
             segment_bytes: 64 << 20,
             segments: 64,
             read_only: Some("a write failed: EIO".into()),
-            mounts: vec![Mounted { volume: "default".into(), path: "/mnt".into() }],
+            mounts: vec![Mounted { volume: "default".into(), path: "/mnt".into(), detached: false }],
             space: Space { client_bytes: 1 << 30, device_bytes: 3 << 29, ..Space::default() },
             warnings: vec!["3% is free".into()],
             figures: vec![Figure { name: "checkpoints".into(), value: 1234 }],

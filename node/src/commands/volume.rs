@@ -1,4 +1,4 @@
-//! Volumes: creating, listing, describing, deleting, mounting and unmounting them. A running daemon is asked;
+//! Volumes: creating, listing, describing, changing, deleting and mounting them. A running daemon is asked;
 //! without one, the brick is opened for the moment.
 
 use super::{ask, print, print_json};
@@ -6,7 +6,6 @@ use crate::admin::client::{Client, unexpected};
 use crate::admin::protocol::{Answer, Request, Volume};
 use crate::cli;
 use crate::failure::{Exit, Failure};
-use crate::host;
 use crate::table::{Align, Table, bytes};
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
@@ -115,45 +114,6 @@ pub fn text_of(path: &Path) -> Result<String, Failure> {
     text.ok_or_else(|| Failure::new(Exit::Usage, format!("{} is not text (UTF-8)", path.display())))
 }
 
-/// `sinter umount`: done here; the daemon notices.
-pub fn umount(options: &cli::Umount) -> Result<Exit, Failure> {
-    let path = resolved(&options.mount)?;
-    let shown = path.display();
-    let mounted = host::mounted_at(&path).map_err(|error| Failure::io("can't read the mount table", &error))?;
-    match mounted {
-        Some(entry) if entry.kind == "fuse.sinter" => {}
-        Some(entry) => {
-            let failure = Failure::new(Exit::Failed, format!("at {shown} is no volume, but {}", entry.kind));
-            return Err(failure.next(format!("use umount {shown} if that is what you want")));
-        }
-        None => {
-            let failure = Failure::new(Exit::Failed, format!("nothing is mounted at {shown}"));
-            return Err(failure.next("`sinter status` lists the mounts of a brick"));
-        }
-    }
-    host::unmount(&path, options.lazy).map_err(|error| {
-        let failure = Failure::io(format!("can't unmount {shown}"), &error);
-        match error.raw_os_error() {
-            Some(libc::EBUSY) => failure.next(format!("close what uses it (fuser -vm {shown}), or give --lazy")),
-            _ => failure,
-        }
-    })?;
-    if options.json {
-        print_json(&serde_json::json!({ "mount": path }))?;
-    }
-    Ok(Exit::Done)
-}
-
-/// The mount point as the mount table names it. The mount itself may be dead, so only its parent is asked.
-fn resolved(path: &Path) -> Result<PathBuf, Failure> {
-    let absolute = absolute(path)?;
-    let resolved = match (absolute.parent(), absolute.file_name()) {
-        (Some(parent), Some(name)) => parent.canonicalize().map(|parent| parent.join(name)),
-        _ => Ok(absolute),
-    };
-    resolved.map_err(|error| Failure::io(format!("can't find {}", path.display()), &error))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -184,19 +144,10 @@ mod tests {
             inodes: 17,
             mounts: vec!["/a".into(), "/b".into()],
             detached: Vec::new(),
+            open: None,
         };
         let expected = "volume   id   size   used  inodes  created (UTC)        mounted at\n\
              default   1  1 GiB  1 MiB      17  1970-01-01 00:00:00  /a, /b\n";
         assert_eq!(table(&[volume]), expected);
-    }
-
-    #[test]
-    fn only_volumes_are_unmounted() {
-        let of = |path: &str| cli::Umount { mount: path.into(), lazy: false, json: false };
-        let error = umount(&of("/proc")).expect_err("not ours");
-        assert!(error.to_string().contains("no volume, but proc"), "{error}");
-        let error = umount(&of("/usr")).expect_err("no mount point");
-        assert!(error.to_string().contains("nothing is mounted at /usr"), "{error}");
-        assert!(umount(&of("/absent/absent")).is_err());
     }
 }
