@@ -604,9 +604,6 @@ fn count_open(context: &Context, op: &Op, decision: &Decision, held: &mut Held<'
     {
         let state = held.of(ino.group());
         *state.opens.entry((volume, *ino)).or_insert(0) += 1;
-        if context.keeps && !context.unkept {
-            state.known.note_pages(volume, *ino);
-        }
         return true;
     }
     false

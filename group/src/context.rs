@@ -32,7 +32,7 @@ pub struct Context {
     pub umask: u16,
     /// Reading leaves access times as they are.
     pub noatime: bool,
-    /// Nobody above keeps what is read, now or through what is opened: the same may be asked for again.
+    /// Nobody above keeps what is read: the same may be asked for again.
     pub unkept: bool,
     /// The client keeps the inodes that it is told of, and may come with their numbers, until it forgets them (`Op::Forget`).
     pub keeps: bool,

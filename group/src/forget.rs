@@ -82,12 +82,6 @@ impl Groups {
         self.states().iter().map(|group| group.state.lock().known.len() as u64).sum()
     }
 
-    /// True if the volume's client may have pages of the file in its cache: it has opened it for reads and writes that pass
-    /// through there, and has not forgotten it since.
-    pub fn may_have_pages(&self, volume: VolumeId, ino: Ino) -> bool {
-        self.state(ino.group()).state.lock().known.has_pages(volume, ino)
-    }
-
     /// Something that was removed still takes room, though its client may have forgotten it: waits a little for that to end.
     /// False if there is no such thing.
     pub(crate) async fn wait_for_removed(&self) -> bool {

@@ -12,13 +12,11 @@ use base::{Ino, VolumeId};
 use runtime::seeded::{Bug, active};
 use std::sync::Arc;
 
-/// How often an inode was told, and two marks above that.
+/// How often an inode was told, and a mark above that.
 type Count = u64;
 
-/// Pages of the file may lie in the client's cache.
-const PAGES: Count = 1 << 63;
 /// The inode has no name.
-const NAMELESS: Count = 1 << 62;
+const NAMELESS: Count = 1 << 63;
 const TIMES: Count = NAMELESS - 1;
 
 const _: () = assert!(size_of::<(Ino, Count)>() == 16);
@@ -132,16 +130,6 @@ impl Known {
             _ => {}
         }
     }
-    /// From now on the client may keep pages of the file, until it forgets it.
-    pub fn note_pages(&mut self, volume: VolumeId, ino: Ino) {
-        if let Some(count) = self.count_mut(volume, ino) {
-            *count |= PAGES;
-        }
-    }
-    /// True if the client may have pages of the file.
-    pub fn has_pages(&self, volume: VolumeId, ino: Ino) -> bool {
-        self.table(volume).and_then(|table| table.get(&ino)).is_some_and(|count| count & PAGES != 0)
-    }
     /// Nobody knows anything of a volume any more.
     pub fn end(&mut self, volume: VolumeId) {
         self.volumes.retain(|(of, _)| *of != volume);
@@ -186,16 +174,13 @@ mod tests {
         known.told(VOLUME, ino(5), false);
         known.told(VOLUME, ino(5), false);
         known.told(VolumeId(2), ino(5), false);
-        known.note_pages(VOLUME, ino(5));
         assert_eq!(known.forget(VOLUME, ino(5), 1), Left::Told);
-        assert!(known.knows(VOLUME, ino(5)) && known.has_pages(VOLUME, ino(5)));
-        assert!(!known.has_pages(VolumeId(2), ino(5)));
+        assert!(known.knows(VOLUME, ino(5)));
         known.name(VOLUME, ino(5), true);
         assert_eq!(known.nameless(), 1);
         assert_eq!(known.forget(VOLUME, ino(5), 1), Left::Nameless);
         assert!(!known.knows(VOLUME, ino(5)) && known.knows(VolumeId(2), ino(5)));
         known.told(VOLUME, ino(5), true);
-        assert!(!known.has_pages(VOLUME, ino(5)), "pages went with the inode");
         known.name(VOLUME, ino(5), false);
         assert_eq!(known.forget(VOLUME, ino(5), 9), Left::Nobody, "it has a name again");
         known.told(VolumeId(2), ino(6), true);

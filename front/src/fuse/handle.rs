@@ -138,7 +138,7 @@ impl<T: Target> Handler<T> {
             gid: header.gid,
             umask: header.umask,
             noatime: self.leaves_access_time(ask),
-            unkept: bypasses_cache(ask),
+            unkept: matches!(ask, Ask::Read { unkept: true, .. }),
             keeps: true,
             written_back: matches!(ask, Ask::Write { way: Way::Back, .. }),
             deadline_ns: u64::MAX,
@@ -460,15 +460,6 @@ fn send(back: &mut Back<'_>, unique: u64, head: &Head, tail: &[u8]) -> Result<()
         Err(_) => drop(back.send(Head::status(unique, libc::EIO).as_bytes(), &[])),
     }
     sent
-}
-
-/// True if the kernel keeps nothing of what is read, or will be through what is opened.
-fn bypasses_cache(ask: &Ask) -> bool {
-    match ask {
-        Ask::Read { unkept, .. } => *unkept,
-        Ask::Open { flags, .. } | Ask::Create { flags, .. } => reply::bypasses_cache(*flags),
-        _ => false,
-    }
 }
 
 /// Inodes that are forgotten before other requests have their turn.

@@ -331,30 +331,6 @@ fn a_crash_and_the_end_of_a_session_forget_everything() {
     });
 }
 
-/// Opens through the client's cache say that it may have pages; they are gone with the inode.
-#[test]
-fn pages_may_be_kept_from_the_first_open_until_the_inode_is_forgotten() {
-    let mut world = World::new(7);
-    let runtime = world.runtime();
-    world.block_on(async {
-        let rig = Rig::new(runtime, Shape::SMALL).await;
-        let ino = rig.create(rig.volume.root, "file").await.expect("a new file");
-        let lookup = || told(&rig, Op::Lookup { parent: rig.volume.root, name: name("file") });
-        lookup().await.expect("it is there");
-        let has = || rig.groups.may_have_pages(rig.volume.id, ino);
-        for (unkept, expected) in [(true, false), (false, true), (true, true)] {
-            let context = Context { keeps: true, unkept, ..rig.context() };
-            rig.call_as(&context, Op::Open { ino, truncate: false }, None).await.expect("it is there");
-            assert_eq!(has(), expected);
-        }
-        forget(&rig, ino, 1).await;
-        assert!(!has());
-        lookup().await.expect("it is there");
-        assert!(!has());
-        rig.close().await;
-    });
-}
-
 /// What was removed is not in the way of what comes next, although what forgets it comes on another queue, and later.
 #[test]
 fn a_full_brick_waits_for_what_was_removed() {
