@@ -9,8 +9,11 @@ pub struct Time(pub i64);
 
 impl Time {
     /// Whole seconds (rounded down) and the nanoseconds above them.
+    #[inline]
     pub fn parts(self) -> (i64, u32) {
-        (self.0.div_euclid(1_000_000_000), self.0.rem_euclid(1_000_000_000) as u32)
+        let seconds = self.0.div_euclid(1_000_000_000);
+        // What the seconds wrap around to wraps back.
+        (seconds, self.0.wrapping_sub(seconds.wrapping_mul(1_000_000_000)) as u32)
     }
     /// From seconds and nanoseconds; saturates at the range's ends.
     pub fn from_parts(seconds: i64, nanos: u32) -> Time {
@@ -143,5 +146,20 @@ impl Inode {
     /// True for a directory.
     pub fn is_directory(&self) -> bool {
         self.kind == FileKind::Directory
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Time;
+
+    #[test]
+    fn parts_are_a_time_also_before_1970_and_at_the_ends() {
+        let second = 1_000_000_000;
+        for nanos in [0, 1, -1, second - 1, -second, -second - 1, 1_700_000_000_123_456_789, i64::MAX, i64::MIN] {
+            let (seconds, above) = Time(nanos).parts();
+            assert!(above < second as u32);
+            assert_eq!(i128::from(seconds) * i128::from(second) + i128::from(above), i128::from(nanos));
+        }
     }
 }

@@ -74,11 +74,8 @@ fn entry<'a>(
 }
 
 enum Step {
-    Ordered {
-        decision: Decision,
-        batch: u64,
-        position: Option<Position>,
-    },
+    /// The answer, and the batch that it rests on; 0 if nothing changes.
+    Ordered(Answer, u64),
     Again(Box<Outcome>),
     Load(Need),
     Segment(u64),
@@ -115,14 +112,14 @@ impl Groups {
             self.store().log.admit(&context.span).await?;
         }
         loop {
-            let step = self.try_change(context, op, sync, &mut set, attached, range, &checked)?;
+            let step = self.try_change(context, op, sync, &mut set, attached, range, &checked);
             context.span.mark(Stage::Order, self.stamp());
-            match step {
-                Step::Ordered { decision, batch, position } => {
+            match step? {
+                Step::Ordered(answer, batch) => {
                     if batch > 0 {
                         self.store().log.wait(batch, sync, Some(&context.span)).await?;
                     }
-                    return Ok(Answer { reply: decision.reply, data: None, position });
+                    return Ok(answer);
                 }
                 Step::Again(outcome) => {
                     // The first delivery's batch is not kept; it is no later than the log's last one.
@@ -183,13 +180,8 @@ impl Groups {
         {
             return Ok(Step::Again(Box::new(outcome)));
         }
-        if let Some((ino, first, last)) = cleared(op) {
-            let group = self.state(ino.group());
-            let ticket = group.ranges.ticket();
-            let blocks = Range { volume: context.volume, ino, first, last };
-            if held.of(ino.group()).is_held(&blocks, range) {
-                return Ok(Step::Range(ticket, ino.group()));
-            }
+        if let Some(step) = self.wait_for_range(context, op, range, &mut held) {
+            return Ok(step);
         }
         let volume = self.volume_of(context, op);
         let uid = if active(Bug::CallerForgotten) { 0 } else { context.uid };
@@ -199,16 +191,18 @@ impl Groups {
         if matches!(op, Op::VolumeDelete { .. }) && held.of(deciding).is_out_of_numbers() {
             return Ok(Step::Load(Need::Numbers));
         }
-        let mut view = HeldView { held: &mut held, volume, now, spread };
+        let mut view = HeldView { held: &mut held, volume, now, spread, counted: None };
         let mut decision = match evaluate(op, &caller, &mut view) {
             Ok(decision) => decision,
             Err(Stop::Error(error)) => return Err(error),
             Err(Stop::Need(need)) => return Ok(Step::Load(need)),
         };
+        let counted = view.counted;
         self.note_link_read(context, op, volume, &mut held);
-        if !self.tell_taken(op, volume, &mut held, &mut decision) {
-            let Reply::Attr(Attr { ino, .. }) = decision.reply else { unreachable!("attributes are told") };
-            return Ok(Step::Load(Need::Inode(ino)));
+        if decision.parts.is_empty()
+            && let Some(need) = tell_taken(op, volume, &mut held, &mut decision, counted)
+        {
+            return Ok(Step::Load(need));
         }
         let moved = moved_directories(&decision);
         if moved != checked && !active(Bug::LoopUnchecked) {
@@ -221,18 +215,29 @@ impl Groups {
             let part = decision.parts.first_mut().expect("what clears blocks has a part");
             part.edits.extend(attached.maps());
         }
-        let batch = match self.order_admitted(&mut held, context, &decision, attached, sync) {
-            Err(error) if error.kind == Kind::Busy => return Ok(Step::Segment(segment)),
-            Err(error) if matches!(error.kind, Kind::NoSpace | Kind::Quota) => return Ok(Step::Full(error)),
-            ordered => ordered?,
-        };
-        tell_changed(volume, &mut held, &mut decision);
-        let position = decision.parts.first().map(|part| self.position(&mut held, part.group, sync));
+        let (mut batch, mut position) = (0, None);
+        if let Some(first) = decision.parts.first().map(|part| part.group) {
+            batch = match self.order(&mut held, context, &decision, attached, sync) {
+                Err(error) if error.kind == Kind::Busy => return Ok(Step::Segment(segment)),
+                Err(error) if matches!(error.kind, Kind::NoSpace | Kind::Quota) => return Ok(Step::Full(error)),
+                ordered => ordered?,
+            };
+            position = Some(self.position(&mut held, first, sync));
+            tell_changed(volume, &mut held, &mut decision);
+        }
         if count_open(context, op, &decision, &mut held, volume) && position.is_none() {
             // No record keeps this for a second delivery.
             held.of(deciding).keep_result(context.session, context.request, decision.outcome);
         }
-        Ok(Step::Ordered { decision, batch, position })
+        Ok(Step::Ordered(Answer { reply: decision.reply, data: None, position }, batch))
+    }
+
+    /// What removes blocks waits for those who write them.
+    fn wait_for_range(&self, context: &Context, op: &Op, mine: Option<u64>, held: &mut Held<'_>) -> Option<Step> {
+        let (ino, first, last) = cleared(op)?;
+        let ticket = self.state(ino.group()).ranges.ticket();
+        let blocks = Range { volume: context.volume, ino, first, last };
+        held.of(ino.group()).is_held(&blocks, mine).then_some(Step::Range(ticket, ino.group()))
     }
 
     /// Who reads a link's target moves its access time.
@@ -244,21 +249,15 @@ impl Groups {
         }
     }
 
-    /// Says in the answer to who changes nothing how much a file takes. False: its row must be read first, for those who ask
-    /// for attributes; others are told an estimate.
-    fn tell_taken(&self, op: &Op, volume: VolumeId, held: &mut Held<'_>, decision: &mut Decision) -> bool {
-        let Reply::Attr(attr) = &mut decision.reply else { return true };
-        if !decision.parts.is_empty() {
-            return true;
-        }
-        let known = held.of(attr.ino.group()).blocks(volume, attr.ino, &attr.inode);
-        attr.blocks = known.unwrap_or(attr.blocks);
-        known.is_some() || !matches!(op, Op::GetAttr { .. } | Op::Lookup { .. })
+    /// Where the answer stands in its group's order (rule R1).
+    fn position(&self, held: &mut Held<'_>, group: GroupId, sync: Sync) -> Position {
+        let row = held.of(group).row;
+        Position { group, term: row.term, index: row.applied, durable: sync >= Sync::Data }
     }
 
-    /// As `order`, if there is room for the names that it adds. Errors: `NoSpace` or `Quota` if there is none by what was
-    /// counted so far.
-    fn order_admitted(
+    /// Orders a decision that has parts, if there is room for the names that it adds; the batch of its last record. Errors:
+    /// `NoSpace` or `Quota` if there is none by what was counted so far.
+    fn order(
         &self,
         held: &mut Held<'_>,
         context: &Context,
@@ -268,23 +267,16 @@ impl Groups {
     ) -> Result<u64> {
         let quota = self.quota(context.volume);
         let admitted = self.admit_names(held, quota.as_deref(), &decision.parts)?;
-        let ordered = self.order(held, context, decision, attached, sync);
+        let ordered = self.order_parts(held, context, decision, attached, sync);
         if ordered.is_err() {
             take_back(admitted);
         }
         ordered
     }
 
-    /// Where the answer stands in its group's order (rule R1).
-    fn position(&self, held: &mut Held<'_>, group: GroupId, sync: Sync) -> Position {
-        let row = held.of(group).row;
-        Position { group, term: row.term, index: row.applied, durable: sync >= Sync::Data }
-    }
-
-    /// Orders a decision: one record per part; several parts are joined by an intent, whose end and marks follow in
-    /// the same append, because one log keeps their order (rule M3). Returns the batch of the last record; 0 if
-    /// nothing changes. All or nothing.
-    pub(crate) fn order(
+    /// One record per part; several parts are joined by an intent, whose end and marks follow in the same append, because
+    /// one log keeps their order (rule M3). All or nothing.
+    fn order_parts(
         &self,
         held: &mut Held<'_>,
         context: &Context,
@@ -292,9 +284,6 @@ impl Groups {
         attached: Option<&Attached>,
         sync: Sync,
     ) -> Result<u64> {
-        if decision.parts.is_empty() {
-            return Ok(0);
-        }
         let of = |part, session, request, outcome| Record { part, session, request, outcome };
         let first = of(&decision.parts[0], context.session, context.request, decision.outcome);
         if decision.parts.len() == 1 {
@@ -581,17 +570,35 @@ fn moved_directories(decision: &Decision) -> Vec<(Ino, Ino)> {
     moved.collect()
 }
 
+/// Says in the answer to who changes nothing how much a file takes. Its row must be read first if that is needed, for those
+/// who ask for attributes; others are told an estimate.
+fn tell_taken(
+    op: &Op,
+    volume: VolumeId,
+    held: &mut Held<'_>,
+    decision: &mut Decision,
+    counted: Option<(Ino, u64)>,
+) -> Option<Need> {
+    let Reply::Attr(attr) = &mut decision.reply else { return None };
+    let counted = counted.and_then(|(ino, blocks)| (ino == attr.ino).then_some(blocks));
+    match held.of(attr.ino.group()).blocks(volume, attr.ino, &attr.inode, counted) {
+        Some(blocks) => attr.blocks = blocks,
+        None if matches!(op, Op::GetAttr { .. } | Op::Lookup { .. }) => return Some(Need::Inode(attr.ino)),
+        None => {}
+    }
+    None
+}
+
 /// What a file takes after a change is known better than before it.
 fn tell_changed(volume: VolumeId, held: &mut Held<'_>, decision: &mut Decision) {
-    if let Reply::Attr(attr) = &mut decision.reply
-        && !decision.parts.is_empty()
-    {
-        *attr = held.of(attr.ino.group()).attributes(volume, attr.ino, attr.inode);
+    if let Reply::Attr(attr) = &mut decision.reply {
+        let blocks = held.of(attr.ino.group()).blocks(volume, attr.ino, &attr.inode, None);
+        attr.blocks = blocks.unwrap_or(attr.blocks);
     }
 }
 
-/// What is told to a client that keeps it is known from now on. Open and both ways to create hold the inode, so that unlinking it does not free it (rule R2: opens belong to sessions).
-/// True if they do.
+/// What is told to a client that keeps it is known from now on. Open and both ways to create hold the inode, so that
+/// unlinking it does not free it (rule R2: opens belong to sessions). True if they do.
 fn count_open(context: &Context, op: &Op, decision: &Decision, held: &mut Held<'_>, volume: VolumeId) -> bool {
     if context.keeps
         && let Some((ino, nameless)) = told_by(op, decision)

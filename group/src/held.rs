@@ -23,9 +23,7 @@ pub struct GroupSet {
 impl GroupSet {
     /// One group.
     pub fn one(group: GroupId) -> GroupSet {
-        let mut set = GroupSet::default();
-        set.insert(group);
-        set
+        GroupSet { few: std::array::from_fn(|_| group), length: 1, all: false }
     }
     /// Every group of the brick.
     pub fn all() -> GroupSet {
@@ -86,6 +84,8 @@ pub struct HeldView<'h, 'a> {
     pub now: Time,
     /// Where a new directory goes.
     pub spread: GroupId,
+    /// The inode that was seen last, and how many blocks its row counts, if that is all there is to count.
+    pub counted: Option<(Ino, u64)>,
 }
 
 impl HeldView<'_, '_> {
@@ -108,7 +108,11 @@ impl HeldView<'_, '_> {
 
 impl View for HeldView<'_, '_> {
     fn inode(&mut self, ino: Ino) -> Seen<Inode> {
-        self.see(ino.group(), |state, volume| state.inode(volume, ino))
+        let volume = self.volume;
+        let Some(state) = self.held.get(ino.group()) else { return Seen::Elsewhere(ino.group()) };
+        let (seen, counted) = state.counted_inode(volume, ino);
+        self.counted = counted.map(|blocks| (ino, blocks));
+        seen
     }
     fn entry(&mut self, dir: Ino, name: &Name) -> Seen<Entry> {
         self.see(dir.group(), |state, volume| state.entry(volume, dir, name))

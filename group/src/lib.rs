@@ -259,16 +259,16 @@ impl Groups {
 
     async fn fsync(&self, context: &Context, ino: base::Ino, sync: Sync) -> Result<Answer> {
         self.small_commits.commits(ino, self.store.runtime.clock.now_ns());
-        let slot = {
+        let batch = {
             let state = self.state(ino.group()).state.lock();
             if state.is_dropped(context.volume) {
                 return Err(Error::new(Kind::Stale, "the volume was deleted"));
             }
-            state.inode_slot(context.volume, ino)
+            state.inode_slot(context.volume, ino).map(|slot| slot.batch)
         };
         // Nothing in the overlay: everything of the inode is in the index, hence durable (rule U5).
-        if let Some(slot) = slot.filter(|_| !active(Bug::FsyncUnheard)) {
-            self.store.log.wait(slot.batch, sync.max(Sync::Data), Some(&context.span)).await?;
+        if let Some(batch) = batch.filter(|_| !active(Bug::FsyncUnheard)) {
+            self.store.log.wait(batch, sync.max(Sync::Data), Some(&context.span)).await?;
         }
         Ok(told(Reply::Done))
     }

@@ -6,7 +6,7 @@ use crate::load::Wanted;
 use crate::overlay::CookieEntry;
 use crate::{Answer, Groups};
 use base::limits::DIR_ENTRIES_MAX;
-use base::{Attr, DirEntry, Error, Ino, Kind, Reply, Result, Volume};
+use base::{DirEntry, Error, Ino, Kind, Reply, Result, Volume};
 use names::Seen;
 use runtime::Stage;
 use runtime::tasks::run_blocking;
@@ -14,6 +14,9 @@ use std::collections::BTreeMap;
 use store::format::{keys, values};
 
 type Page = BTreeMap<u64, CookieEntry>;
+
+/// Inodes that are looked up under a lock that is taken once: some microseconds.
+const TOLD_AT_ONCE: usize = 64;
 
 impl Groups {
     /// Entries of `dir` after `after`, at most `count`.
@@ -110,11 +113,10 @@ impl Groups {
     async fn fill_attributes(&self, context: &Context, entries: &mut [DirEntry]) -> Result<()> {
         for _ in 0..2 {
             let mut missing = Vec::new();
-            for entry in entries.iter_mut().filter(|entry| entry.attr.is_none()) {
-                match self.tell_inode(context, entry.ino) {
-                    Seen::Known(attr) => entry.attr = attr,
-                    _ => missing.push(Wanted::Inode(entry.ino)),
-                }
+            // Files lie in the group of their directory: mostly all of them.
+            let same = |one: &DirEntry, other: &DirEntry| one.ino.group() == other.ino.group();
+            for of_group in entries.chunk_by_mut(same).flat_map(|entries| entries.chunks_mut(TOLD_AT_ONCE)) {
+                self.tell_inodes(context, of_group, &mut missing);
             }
             if missing.is_empty() {
                 return Ok(());
@@ -124,16 +126,21 @@ impl Groups {
         Ok(())
     }
 
-    /// The inode's attributes; the client then knows it.
-    fn tell_inode(&self, context: &Context, ino: Ino) -> Seen<Attr> {
-        let mut state = self.state(ino.group()).state.lock();
-        let seen = state.inode(context.volume, ino);
-        if let (Seen::Known(Some(inode)), true) = (&seen, context.keeps) {
-            state.known.told(context.volume, ino, inode.links == 0);
-        }
-        match seen {
-            Seen::Known(inode) => Seen::Known(inode.map(|inode| state.attributes(context.volume, ino, inode))),
-            _ => Seen::Missing,
+    /// Attributes of inodes of one group; the client then knows them.
+    fn tell_inodes(&self, context: &Context, entries: &mut [DirEntry], missing: &mut Vec<Wanted>) {
+        let mut state = self.state(entries[0].ino.group()).state.lock();
+        for entry in entries.iter_mut().filter(|entry| entry.attr.is_none()) {
+            let (seen, counted) = state.counted_inode(context.volume, entry.ino);
+            match seen {
+                Seen::Known(Some(inode)) => {
+                    if context.keeps {
+                        state.known.told(context.volume, entry.ino, inode.links == 0);
+                    }
+                    entry.attr = Some(state.attributes(context.volume, entry.ino, inode, counted));
+                }
+                Seen::Known(None) => {}
+                _ => missing.push(Wanted::Inode(entry.ino)),
+            }
         }
     }
 

@@ -182,16 +182,22 @@ impl State {
     }
     /// An inode with all ordered edits.
     pub fn inode(&mut self, volume: VolumeId, ino: Ino) -> Seen<Inode> {
+        self.counted_inode(volume, ino).0
+    }
+    /// The same, and how many blocks its row counts if nothing has changed it since the last checkpoint.
+    #[inline]
+    pub fn counted_inode(&mut self, volume: VolumeId, ino: Ino) -> (Seen<Inode>, Option<u64>) {
         if self.is_dropped(volume) {
-            return Seen::Known(None);
+            return (Seen::Known(None), None);
         }
         if let Some(slot) = self.inode_slot(volume, ino) {
-            return Seen::Known(slot.inode);
+            return (Seen::Known(slot.inode), None);
         }
-        match self.inodes.get(&(volume, ino)) {
-            Some(indexed) => Seen::Known(indexed.map(|(inode, _)| inode)),
-            None => self.unindexed(ino),
-        }
+        let indexed = self.inodes.get(&(volume, ino), |indexed| match indexed {
+            Some((inode, blocks)) => (Seen::Known(Some(*inode)), Some(*blocks)),
+            None => (Seen::Known(None), None),
+        });
+        indexed.unwrap_or_else(|| (self.unindexed(ino), None))
     }
     /// What can be said of something of an inode that is neither in the overlay nor in a cache.
     fn unindexed<T>(&self, ino: Ino) -> Seen<T> {
@@ -202,9 +208,9 @@ impl State {
         ino.sequence() >= self.young
     }
     /// The inode in the overlay, if it has changed since the last checkpoint.
-    pub fn inode_slot(&self, volume: VolumeId, ino: Ino) -> Option<InodeSlot> {
+    pub fn inode_slot(&self, volume: VolumeId, ino: Ino) -> Option<&InodeSlot> {
         let frozen = || self.frozen.as_ref()?.inodes.get(&(volume, ino));
-        self.active.inodes.get(&(volume, ino)).or_else(frozen).copied()
+        self.active.inodes.get(&(volume, ino)).or_else(frozen)
     }
     /// The entry of a name.
     pub fn entry(&mut self, volume: VolumeId, dir: Ino, name: &Name) -> Seen<Entry> {
@@ -222,10 +228,7 @@ impl State {
         }
         // The cache wants an owned name; one allocation is kept and filled anew while lengths allow.
         let key = (volume, dir, self.name_key(name));
-        let seen = match self.entries.get(&key) {
-            Some(entry) => Seen::Known(*entry),
-            None => Seen::Missing,
-        };
+        let seen = self.entries.get(&key, |entry| Seen::Known(*entry)).unwrap_or(Seen::Missing);
         self.key_scratch = Some(key.2);
         seen
     }
@@ -244,16 +247,14 @@ impl State {
         if let Some(target) = self.active.targets.get(&(volume, ino)).cloned().or_else(frozen) {
             return Seen::Known(target);
         }
-        match self.targets.get(&(volume, ino)) {
-            Some(target) => Seen::Known(target.clone()),
-            None => self.unindexed(ino),
-        }
+        let target = self.targets.get(&(volume, ino), Clone::clone);
+        target.map_or_else(|| self.unindexed(ino), Seen::Known)
     }
     /// An inode's extended attributes; only inodes that say so have any.
     pub fn xattrs(&mut self, volume: VolumeId, ino: Ino) -> Seen<Arc<Xattrs>> {
         let key = (volume, ino);
-        let Seen::Known(stored) = self.xattrs.get(&key).cloned().map_or_else(|| self.unindexed(ino), Seen::Known)
-        else {
+        let stored = self.xattrs.get(&key, Clone::clone);
+        let Seen::Known(stored) = stored.map_or_else(|| self.unindexed(ino), Seen::Known) else {
             return Seen::Missing;
         };
         let layers = self.frozen.iter().map(|frozen| &**frozen).chain([&self.active]);
@@ -276,10 +277,8 @@ impl State {
                 _ => {}
             }
         }
-        match self.xattrs.get(&key) {
-            Some(stored) => Some(stored.as_ref().is_some_and(|all| all.contains_key(name))),
-            None => self.is_young(ino).then_some(false),
-        }
+        let stored = self.xattrs.get(&key, |stored| stored.as_ref().is_some_and(|all| all.contains_key(name)));
+        stored.or_else(|| self.is_young(ino).then_some(false))
     }
     /// A volume of the catalogue.
     pub fn volume(&self, name: &Name) -> Seen<Volume> {
@@ -305,7 +304,7 @@ impl State {
     pub fn slot(&mut self, volume: VolumeId, ino: Ino, block: u64) -> Option<Slot> {
         let (key, index) = LeafKey::of(ino, block);
         let known = self.overlay_slot(volume, ino, block).or_else(|| self.is_young(ino).then_some(Slot::Hole));
-        known.or_else(|| Some(self.leaves.get(&(volume, key))?.get(index).unwrap_or(Slot::Hole)))
+        known.or_else(|| self.leaves.get(&(volume, key), |leaf| leaf.get(index).unwrap_or(Slot::Hole)))
     }
     /// How many cuts of a file the index is still to be told of, or has not carried out.
     pub fn cuts_of(&self, volume: VolumeId, ino: Ino) -> usize {

@@ -37,18 +37,31 @@ struct Since {
 }
 
 impl State {
-    /// An inode's attributes with what it takes.
-    pub fn attributes(&mut self, volume: VolumeId, ino: Ino, inode: Inode) -> Attr {
+    /// An inode's attributes with what it takes. `counted`: see `blocks`.
+    pub fn attributes(&mut self, volume: VolumeId, ino: Ino, inode: Inode, counted: Option<u64>) -> Attr {
         let attr = Attr::new(ino, inode);
-        let blocks = self.blocks(volume, ino, &inode).unwrap_or(attr.blocks);
+        let blocks = self.blocks(volume, ino, &inode, counted).unwrap_or(attr.blocks);
         Attr { blocks, ..attr }
     }
 
-    /// How many blocks an inode takes; None if its row must be read first.
-    pub fn blocks(&mut self, volume: VolumeId, ino: Ino, inode: &Inode) -> Option<Blocks> {
+    /// How many blocks an inode takes; None if its row must be read first. `counted`: what `counted_inode` told with it, if
+    /// nothing has been ordered since.
+    #[inline]
+    pub fn blocks(&mut self, volume: VolumeId, ino: Ino, inode: &Inode, counted: Option<u64>) -> Option<Blocks> {
         if inode.kind != FileKind::File {
             return Some(Blocks { count: 0, exact: true });
         }
+        match counted {
+            // Mostly nobody was promised anything.
+            Some(count) if self.reserves.files.is_empty() => {
+                let exact = self.purges.cuts_of(volume, ino) == 0;
+                Some(Blocks { count: count.min(blocks_of(inode.size)), exact })
+            }
+            _ => self.changed_blocks(volume, ino, inode),
+        }
+    }
+
+    fn changed_blocks(&mut self, volume: VolumeId, ino: Ino, inode: &Inode) -> Option<Blocks> {
         let promises = |layer: &Generation| !layer.promises.is_empty();
         if inode.size == 0
             && self.is_young(ino)
@@ -81,7 +94,7 @@ impl State {
         if self.is_young(ino) {
             return Some(none);
         }
-        let Some((inode, blocks)) = *self.inodes.get(&(volume, ino))? else { return Some(none) };
+        let Some((inode, blocks)) = self.inodes.get(&(volume, ino), |indexed| *indexed)? else { return Some(none) };
         let end = blocks_of(inode.size);
         let (mut domain, mut taken) = (Intervals::of(0..end), blocks.min(end));
         if let Some(reserve) = self.reserves.files.get(&(volume, ino)) {

@@ -55,7 +55,8 @@ impl Drop for RangeHold<'_> {
 }
 
 enum Try {
-    Ordered(u64, Reply, Option<Position>),
+    /// Its batch, and where it has gone.
+    Ordered(u64, u64, Option<Position>),
     /// Evaluate again: the file has changed since the payload was made.
     Changed,
     Wait(u64),
@@ -100,11 +101,11 @@ impl Groups {
     /// The answer to a write that was delivered before (rule R1). Its batch is not kept: the log's last one is no
     /// earlier.
     async fn write_again(&self, context: &Context, write: &Write) -> Result<Option<Answer>> {
-        let reply = written_before(&self.state(write.ino.group()).state.lock(), context);
-        if reply.is_some() {
+        let offset = written_before(&self.state(write.ino.group()).state.lock(), context);
+        if offset.is_some() {
             self.store().log.wait(self.store().log.last_batch(), write.sync, Some(&context.span)).await?;
         }
-        Ok(reply.map(|reply| Answer { reply, data: None, position: None }))
+        Ok(offset.map(|offset| wrote(write, offset, None)))
     }
 
     async fn write_aligned(&self, context: &Context, write: Write, data: Buf) -> Result<Answer> {
@@ -280,14 +281,15 @@ impl Groups {
         let soon = Write { sync: if gather_ns > 0 { Sync::Ordered } else { sync }, ..write };
         let ordered = self.order_until_done(context, &soon, planned, &blocks, mine, &tickets).await;
         self.close_bulk(tickets);
-        let (batch, reply, position) = ordered?;
+        let (batch, offset, position) = ordered?;
         if gather_ns > 0 {
             self.store().runtime.clock.sleep(gather_ns).await;
         }
         self.store().log.wait(batch, sync, Some(&context.span)).await?;
-        Ok(Answer { reply, data: None, position })
+        Ok(wrote(&write, offset, position))
     }
 
+    /// The batch, and where the write has gone.
     async fn order_until_done(
         &self,
         context: &Context,
@@ -296,13 +298,13 @@ impl Groups {
         blocks: &Blocks,
         mine: Option<RangeId>,
         tickets: &Pieces<Ticket>,
-    ) -> Result<(u64, Reply, Option<Position>)> {
+    ) -> Result<(u64, u64, Option<Position>)> {
         let group = self.state(write.ino.group());
         loop {
             let tried = self.try_order(context, group, write, planned, blocks, mine, tickets)?;
             context.span.mark(Stage::Order, self.stamp());
             match tried {
-                Try::Ordered(batch, reply, position) => return Ok((batch, reply, position)),
+                Try::Ordered(batch, offset, position) => return Ok((batch, offset, position)),
                 Try::Changed => return Err(Error::new(Kind::Interrupted, "the file changed underneath")),
                 Try::Wait(ticket) => {
                     group.ranges.after(ticket).await;
@@ -347,8 +349,8 @@ impl Groups {
         let range_ticket = group.ranges.ticket();
         let mut state = group.state.lock();
         // Again, under the lock that orders: the first delivery may have been under way when this one came.
-        if let Some(reply) = written_before(&state, context) {
-            return Ok(Try::Ordered(self.store().log.last_batch(), reply, None));
+        if let Some(offset) = written_before(&state, context) {
+            return Ok(Try::Ordered(self.store().log.last_batch(), offset, None));
         }
         let inode = match state.inode(context.volume, write.ino) {
             Seen::Known(inode) => inode,
@@ -373,7 +375,7 @@ impl Groups {
             true => self.try_replace(&mut state, write, &plan, blocks, &head),
             false => Ok(None),
         };
-        let reply = Reply::Wrote { offset: plan.offset, length: write.length };
+        let offset = plan.offset;
         let appended = match replaced {
             Ok(None) => self.append_new(&mut state, write, plan, blocks, tickets, &head),
             Ok(Some(batch)) => Ok(batch),
@@ -387,7 +389,7 @@ impl Groups {
         self.note_overlay(&mut state);
         let durable = write.sync >= Sync::Data;
         let position = Position { group: head.group, term: head.term, index: head.index, durable };
-        Ok(Try::Ordered(batch, reply, Some(position)))
+        Ok(Try::Ordered(batch, offset, Some(position)))
     }
 
     /// Logs a write whose blocks get places of their own. Returns its batch.
@@ -491,12 +493,17 @@ impl Groups {
     }
 }
 
-/// The reply to a write that was delivered before.
-fn written_before(state: &State, context: &Context) -> Option<Reply> {
+/// Where a write that was delivered before has gone.
+fn written_before(state: &State, context: &Context) -> Option<u64> {
     match state.result(context.session, context.request)? {
-        Outcome::Wrote { offset, length } => Some(Reply::Wrote { offset, length }),
+        Outcome::Wrote { offset, .. } => Some(offset),
         _ => None,
     }
+}
+
+/// The answer to a write that has gone there.
+fn wrote(write: &Write, offset: u64, position: Option<Position>) -> Answer {
+    Answer { reply: Reply::Wrote { offset, length: write.length }, data: None, position }
 }
 
 const NO_RUN: Run = Run { place: base::Place { segment: base::SegmentId(0), block: 0 }, count: 0 };

@@ -191,6 +191,18 @@ impl<'a> Writer<'a> {
     pub fn u64(&mut self, value: u64) -> &mut Self {
         self.bytes(&value.to_ne_bytes())
     }
+    /// Appends 32-bit fields.
+    pub fn u32s<const COUNT: usize>(&mut self, values: [u32; COUNT]) -> &mut Self {
+        self.all(values.map(u32::to_ne_bytes))
+    }
+    /// Appends 64-bit fields.
+    pub fn u64s<const COUNT: usize>(&mut self, values: [u64; COUNT]) -> &mut Self {
+        self.all(values.map(u64::to_ne_bytes))
+    }
+    /// Whether there is room is looked at once for all of them.
+    fn all<const COUNT: usize, const BYTES: usize>(&mut self, fields: [[u8; BYTES]; COUNT]) -> &mut Self {
+        self.bytes(fields.as_flattened())
+    }
     /// Appends `count` zeros.
     pub fn zeros(&mut self, count: usize) -> &mut Self {
         self.into[self.length..self.length + count].fill(0);

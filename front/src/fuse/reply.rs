@@ -2,7 +2,7 @@
 
 use super::abi::{self, Writer, fopen};
 use base::limits::{BLOCK_BYTES, NAME_BYTES_MAX, NAMED_INODE_BYTES};
-use base::{Attr, DirEntry, Error, FileKind, Ino, StatFs};
+use base::{Attr, DirEntry, Error, FileKind, Ino, StatFs, Time};
 use runtime::seeded::{Bug, active};
 
 /// How long the kernel may keep names (absent ones too) and most attributes without asking. Whoever serves a volume mounts it
@@ -152,8 +152,8 @@ fn nodeid_of(ino: Ino, root: Ino) -> u64 {
 fn put_entry(writer: &mut Writer<'_>, attr: &Attr, origin: Origin) {
     // The root that the kernel makes before it asks anything has generation 0.
     let generation = if attr.ino == origin.root { 0 } else { attr.inode.generation ^ origin.brick };
-    writer.u64(nodeid_of(attr.ino, origin.root)).u64(u64::from(generation));
-    writer.u64(VALID_SECONDS).u64(attr_valid_seconds(attr)).u64(0);
+    let nodeid = nodeid_of(attr.ino, origin.root);
+    writer.u64s([nodeid, u64::from(generation), VALID_SECONDS, attr_valid_seconds(attr), 0]);
     put_attr(writer, attr);
 }
 
@@ -161,16 +161,11 @@ fn put_attr(writer: &mut Writer<'_>, attr: &Attr) {
     let inode = &attr.inode;
     // st_blocks counts 512 bytes; space is given out in blocks of 4 KiB.
     let blocks = attr.blocks.count * 8;
-    let times = [inode.atime.parts(), inode.mtime.parts(), inode.ctime.parts()];
-    writer.u64(attr.ino.0).u64(inode.size).u64(blocks);
-    for (seconds, _) in times {
-        writer.u64(seconds as u64);
-    }
-    for (_, nanos) in times {
-        writer.u32(nanos);
-    }
-    writer.u32(inode.st_mode()).u32(inode.links).u32(inode.uid).u32(inode.gid).u32(inode.rdev);
-    writer.u32(BLOCK_BYTES as u32).u32(0);
+    let [(atime, a_nanos), (mtime, m_nanos), (ctime, c_nanos)] =
+        [inode.atime, inode.mtime, inode.ctime].map(Time::parts);
+    writer.u64s([attr.ino.0, inode.size, blocks, atime as u64, mtime as u64, ctime as u64]);
+    writer.u32s([a_nanos, m_nanos, c_nanos, inode.st_mode(), inode.links, inode.uid, inode.gid, inode.rdev]);
+    writer.u32s([BLOCK_BYTES as u32, 0]);
 }
 
 /// The handle holds who opened it: so it is known when it is given back.
@@ -241,7 +236,7 @@ impl<'a> Entries<'a> {
             _ => (),
         }
         let writer = &mut self.writer;
-        writer.u64(ino.0).u64(cookie).u32(name.len() as u32).u32(kind.mode_bits() >> 12);
+        writer.u64s([ino.0, cookie]).u32s([name.len() as u32, kind.mode_bits() >> 12]);
         writer.bytes(name).zeros(padded - plain);
         true
     }
