@@ -55,6 +55,9 @@ pub const DURABLE_WITHIN_NS: u64 = 1_000_000_000;
 pub const REPLAY_NS_MAX: u64 = 5_000_000_000;
 /// Entries that one directory read returns at most: bounds the memory of a reply.
 pub const DIR_ENTRIES_MAX: usize = 1024;
+/// Open directories of a mount for which it is kept where their listings end: 12 MiB, where the kernel takes a hundred times
+/// as much for them.
+pub const LISTED_HANDLES_MAX: usize = 1 << 20;
 /// Links of one inode at most, as on XFS.
 pub const LINKS_MAX: u32 = 1 << 31;
 /// Volume names are short: they appear in paths and commands.

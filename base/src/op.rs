@@ -341,8 +341,9 @@ pub enum Reply {
     Wrote { offset: u64, length: u32 },
     /// Where a seek has come to; None: nothing of that kind there, or the offset is not within the file.
     Found(Option<u64>),
-    /// Entries in cookie order; fewer than asked and empty only at the end.
-    Entries(Vec<DirEntry>),
+    /// Entries in cookie order; fewer than asked and empty only at the end. What gets its place later has `next_cookie` or
+    /// more.
+    Entries { entries: Vec<DirEntry>, next_cookie: u64 },
     /// Space.
     StatFs(StatFs),
     /// A volume (create).

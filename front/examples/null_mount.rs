@@ -68,7 +68,7 @@ impl Target for Null {
             }
             Op::GetAttr { ino } | Op::Open { ino, .. } | Op::SetAttr { ino, .. } => Reply::Attr(attr(ino)),
             Op::GetXattr { .. } => return Err(Error::new(Kind::NoAttribute, "no file has any")),
-            Op::ReadDir { .. } => Reply::Entries(Vec::<DirEntry>::new()),
+            Op::ReadDir { .. } => Reply::Entries { entries: Vec::<DirEntry>::new(), next_cookie: 3 },
             Op::StatFs => Reply::StatFs(StatFs { size_bytes: 1 << 40, free_bytes: 1 << 40, inodes: 1 }),
             _ => Reply::Done,
         };

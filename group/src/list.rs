@@ -32,7 +32,7 @@ impl Groups {
             return Err(Error::new(Kind::NotDirectory, "only directories can be listed"));
         }
         let count = (count as usize).clamp(1, DIR_ENTRIES_MAX);
-        let page = self.page(context, dir, after, count).await?;
+        let (page, next_cookie) = self.page(context, dir, after, count).await?;
         self.listed(context, dir);
         context.span.mark(Stage::Index, self.stamp());
         let mut entries: Vec<DirEntry> = page
@@ -48,7 +48,7 @@ impl Groups {
             }
             filled?;
         }
-        Ok(Answer { reply: Reply::Entries(entries), data: None, position: None })
+        Ok(Answer { reply: Reply::Entries { entries, next_cookie }, data: None, position: None })
     }
 
     fn listed(&self, context: &Context, dir: Ino) {
@@ -59,7 +59,8 @@ impl Groups {
         }
     }
 
-    async fn page(&self, context: &Context, dir: Ino, after: u64, count: usize) -> Result<Page> {
+    /// A page, and the cookie that the group would give next.
+    async fn page(&self, context: &Context, dir: Ino, after: u64, count: usize) -> Result<(Page, u64)> {
         let group = self.state(dir.group());
         loop {
             let (merges, young) = {
@@ -83,6 +84,7 @@ impl Groups {
                     };
                 }
             }
+            let next_cookie = state.row.next_cookie;
             drop(state);
             if page.is_empty() && full {
                 // Every row of the page was removed since: read on behind it.
@@ -91,7 +93,7 @@ impl Groups {
             while page.len() > count {
                 page.pop_last();
             }
-            return Ok(page);
+            return Ok((page, next_cookie));
         }
     }
 

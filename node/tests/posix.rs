@@ -461,6 +461,52 @@ fn listings_are_stable_under_change() {
     home.check();
 }
 
+/// Reading a directory ends though each entry that it shows gets a new name at once. What was made meanwhile is there from the
+/// start on, positions stay good, and no stream's end is another one's.
+#[test]
+fn a_listing_ends_while_all_that_it_shows_is_renamed() {
+    const FILES: usize = 3000;
+    let home = Home::new("endless");
+    let daemon = home.up();
+    let dir = home.mount.join("dir");
+    fs::create_dir(&dir).expect("mkdir");
+    let file = home.mount.join("file");
+    fs::write(&file, b"one of many names").expect("create");
+    (0..FILES).for_each(|number| fs::hard_link(&file, dir.join(format!("old{number}"))).expect("link"));
+    let mut listing = Directory::open(&dir);
+    let (mut renamed, mut places) = (0, Vec::new());
+    while let Some((name, place)) = listing.step() {
+        if !name.starts_with('.') {
+            assert!(renamed < FILES, "{name} is one more than there were when reading began");
+            assert!(name.starts_with("old"), "{name} was made later");
+            fs::rename(dir.join(&name), dir.join(format!("new{renamed}"))).expect("rename");
+            renamed += 1;
+            places.push(place);
+        }
+    }
+    assert_eq!(renamed, FILES);
+    let rest = |listing: &mut Directory| std::iter::from_fn(|| listing.step()).collect::<Vec<_>>();
+    assert_eq!(rest(&mut listing), [], "the end stays the end");
+    let mut other = Directory::open(&dir);
+    assert_eq!(rest(&mut other).len(), FILES + 2, "who opens it now sees the new names");
+    File::create(dir.join("late")).expect("create");
+    listing.seek(places[FILES / 2]);
+    assert_eq!(rest(&mut listing), [], "what lay behind the place has other names, made after reading began");
+    listing.seek(0);
+    let again = rest(&mut listing);
+    assert!(again.iter().any(|(name, _)| name == "late") && again.len() == FILES + 3, "{} entries", again.len());
+    assert!(again.iter().all(|(name, _)| !name.starts_with("old")), "rewound, it shows what there is");
+    for at in [3, FILES / 2, FILES] {
+        listing.seek(again[at].1);
+        assert_eq!(rest(&mut listing), again[at + 1..], "a position stays good");
+    }
+    other.seek(again[FILES / 2].1);
+    assert!(rest(&mut other).iter().all(|(name, _)| name != "late"), "the other stream began before that");
+    drop((listing, other));
+    daemon.terminate();
+    home.check();
+}
+
 /// No directory comes to lie below itself, whoever tries at the same time: each directory lies in a group of its own.
 #[test]
 fn directories_never_close_a_loop() {

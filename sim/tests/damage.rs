@@ -270,7 +270,9 @@ async fn compare(served: &Served, expected: &Found) -> std::result::Result<bool,
             FileKind::Directory => {
                 let listed = client.ask(Op::ReadDir { ino, cookie: 0, count: 1000, plus: true }, 0).await;
                 let entries = listed.map(|reply| match reply {
-                    Reply::Entries(all) => all.into_iter().map(|entry| (entry.name, entry.ino)).collect(),
+                    Reply::Entries { entries, .. } => {
+                        entries.into_iter().map(|entry| (entry.name, entry.ino)).collect()
+                    }
                     _ => BTreeMap::new(),
                 });
                 reported |= judge(&format!("the listing of {ino:?}"), entries, &node.entries)?;

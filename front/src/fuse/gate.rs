@@ -80,7 +80,7 @@ impl Gate {
         match self.phase.load(Ordering::Relaxed) {
             OPEN => false,
             NO_OPENS => matches!(ask, Ask::Open { .. } | Ask::OpenDir | Ask::Create { .. }),
-            _ => !matches!(ask, Ask::Silent | Ask::Answer(_)),
+            _ => !matches!(ask, Ask::Silent | Ask::Answer(_) | Ask::CloseDir { .. }),
         }
     }
     /// True if each request that enters now is refused.

@@ -2,6 +2,7 @@
 
 use super::abi::opcode;
 use super::channel::{Back, Message};
+use super::ends::Ends;
 use super::gate::{Gate, REFUSED};
 use super::mount::{Durable, Noatime};
 use super::notices::{Notices, Why};
@@ -30,6 +31,7 @@ pub struct Handler<T> {
     pub gate: Arc<Gate>,
     pub rows: Rows,
     pub notices: Arc<Notices>,
+    pub ends: Arc<Ends>,
 }
 
 /// Operations that one request may need: their request numbers lie side by side. Steps are counted in the low
@@ -71,7 +73,14 @@ impl<T: Target> Handler<T> {
             Ok(Ask::Silent) => (),
             Ok(Ask::Answer(errno)) => drop(send(back, unique, &Head::status(unique, errno), &[])),
             Ok(Ask::OpenDir) => {
-                self.hand_out(pid, &Head::open_dir(unique, pid), back);
+                let handle = self.ends.open(self.core);
+                if !self.hand_out(pid, &Head::open_dir(unique, handle, pid), back) {
+                    self.ends.close(handle);
+                }
+            }
+            Ok(Ask::CloseDir { handle }) => {
+                self.ends.close(handle);
+                let _ = send(back, unique, &Head::status(unique, 0), &[]);
             }
             Ok(ask) => self.ask(&message.header, ask, payload, arrival, back).await,
             Err(error) => drop(send(back, unique, &Head::status(unique, reply::errno(&error)), &[])),
@@ -112,7 +121,9 @@ impl<T: Target> Handler<T> {
             Ask::StatFs => self.rows.row(&Op::StatFs),
             Ask::Above(ino) => self.rows.row(&Op::Recall { ino: *ino }),
             Ask::Forget { .. } | Ask::ForgetAll(_) => self.rows.row(&Op::Forget { ino: Ino(0), times: 0 }),
-            Ask::Silent | Ask::Answer(_) | Ask::OpenDir => unreachable!("answered without the stack"),
+            Ask::Silent | Ask::Answer(_) | Ask::OpenDir | Ask::CloseDir { .. } => {
+                unreachable!("answered without the stack")
+            }
         }
     }
     /// True if what is asked must be durable when it is told, because of how the volume is mounted.
@@ -211,10 +222,10 @@ impl<T: Target> Handler<T> {
                 }
                 Ok(Told::Nothing)
             }
-            Ask::ReadDir { ino, offset, size, plus, .. } => {
-                self.read_dir(context, unique, ino, offset, size, plus).await
+            Ask::ReadDir { .. } => self.read_dir(context, unique, ask).await,
+            Ask::Silent | Ask::Answer(_) | Ask::OpenDir | Ask::CloseDir { .. } => {
+                unreachable!("answered without the stack")
             }
-            Ask::Silent | Ask::Answer(_) | Ask::OpenDir => unreachable!("answered without the stack"),
         }
     }
     async fn call(&self, context: &Context, op: Op) -> Result<Reply> {
@@ -370,15 +381,8 @@ impl<T: Target> Handler<T> {
     async fn forget(&self, context: &Context, ino: Ino, times: u64) {
         let _ = self.call(context, Op::Forget { ino, times }).await;
     }
-    async fn read_dir(
-        &self,
-        context: &Context,
-        unique: u64,
-        ino: Ino,
-        offset: u64,
-        size: usize,
-        plus: bool,
-    ) -> Result<Told> {
+    async fn read_dir(&self, context: &Context, unique: u64, ask: Ask) -> Result<Told> {
+        let Ask::ReadDir { ino, handle, offset, size, plus, .. } = ask else { unreachable!("what a listing asks") };
         let root = self.identity.root;
         let mut buffer = self.runtime.client_buffer(size, Need::First, Some(&context.span)).await?;
         let mut page = Entries::new(&mut buffer, plus, self.identity.origin());
@@ -390,11 +394,16 @@ impl<T: Target> Handler<T> {
         }
         let cookie = if offset <= COOKIE_PARENT { 0 } else { offset };
         let count = parse::entries_for(page.room(), plus);
-        let mut entries = match self.call(context, Op::ReadDir { ino, cookie, count, plus }).await? {
-            Reply::Entries(entries) => entries,
+        let begun = if offset == 0 { None } else { self.ends.of(handle) };
+        let (mut entries, next_cookie) = match self.call(context, Op::ReadDir { ino, cookie, count, plus }).await? {
+            Reply::Entries { entries, next_cookie } => (entries, next_cookie),
             other => contradiction(&other),
         };
-        let fitting = entries.iter().take_while(|entry| page.push(entry)).count();
+        let end = begun.unwrap_or(next_cookie);
+        if begun.is_none() {
+            self.ends.begin(handle, end);
+        }
+        let fitting = entries.iter().take_while(|entry| entry.cookie < end && page.push(entry)).count();
         let length = page.used();
         buffer.set_len(length);
         let head = Head::before(unique, length);

@@ -55,6 +55,8 @@ pub enum Ask {
     Open { ino: Ino, flags: u32, kill_privileges: bool },
     /// A directory's handle: nothing to tell the stack, as the kernel refuses to read removed directories.
     OpenDir,
+    /// Nothing: a directory's handle is given back.
+    CloseDir { handle: u32 },
     /// An entry and a handle.
     Create { op: Op, flags: u32, kill_privileges: bool },
     /// Bytes; `noatime`: the handle was opened so.
@@ -66,7 +68,7 @@ pub enum Ask {
     /// The volume's space.
     StatFs,
     /// Entries from `offset` on, as much as fits `size` bytes.
-    ReadDir { ino: Ino, offset: u64, size: usize, plus: bool, noatime: bool },
+    ReadDir { ino: Ino, handle: u32, offset: u64, size: usize, plus: bool, noatime: bool },
 }
 
 /// Where the bytes of a read go, or those of a write come from.
@@ -122,7 +124,8 @@ pub fn umask(opcode: u32, body: &[u8]) -> u16 {
 }
 
 /// The process that opened the handle which a release gives back, by what follows its header; none of another request. A
-/// handle's upper half is that process, its lower half the flags with which it was opened.
+/// handle's upper half is that process; the lower half of a file's the flags with which it was opened, of a directory's its
+/// number among those whose listings have an end.
 pub fn opener(opcode: u32, body: &[u8]) -> Option<u32> {
     let gives_back = matches!(opcode, opcode::RELEASE | opcode::RELEASEDIR);
     gives_back.then(|| (Fields(body).u64().unwrap_or(0) >> 32) as u32)
@@ -289,7 +292,7 @@ fn handle(code: u32, mut fields: Fields<'_>, ino: Ino) -> Result<Ask> {
         }
         opcode::OPENDIR => Ok(Ask::OpenDir),
         opcode::RELEASE => Ok(Ask::Done(Op::Release { ino })),
-        _ => Ok(Ask::Answer(0)),
+        _ => Ok(Ask::CloseDir { handle: fields.u64()? as u32 }),
     }
 }
 
@@ -357,7 +360,7 @@ fn set_xattr(mut fields: Fields<'_>, ino: Ino) -> Result<Ask> {
 }
 
 fn read_dir(code: u32, mut fields: Fields<'_>, ino: Ino) -> Result<Ask> {
-    let _handle = fields.u64()?;
+    let handle = fields.u64()? as u32;
     let offset = fields.u64()?;
     let size = fields.u32()? as usize;
     if size < READDIR_BYTES_MIN {
@@ -365,7 +368,7 @@ fn read_dir(code: u32, mut fields: Fields<'_>, ino: Ino) -> Result<Ask> {
     }
     let size = size.min(IO_BYTES_MAX);
     let noatime = has(opened_with(fields)?, libc::O_NOATIME);
-    Ok(Ask::ReadDir { ino, offset, size, plus: code == opcode::READDIRPLUS, noatime })
+    Ok(Ask::ReadDir { ino, handle, offset, size, plus: code == opcode::READDIRPLUS, noatime })
 }
 
 /// How many entries to ask for so that they about fill `room` bytes: names of 16 bytes are assumed; a reply that

@@ -279,8 +279,9 @@ fn what_creates_tells_the_umask() {
 
 #[test]
 fn directories_are_read_in_pages() {
-    let read = |opcode, size: u32| asked(opcode, move |w| w.u64(0).u64(7).u32(size).u32(0).u64(0).u32(0).u32(0));
-    let expected = |size, plus| Ok(Ask::ReadDir { ino: Ino(NODE), offset: 7, size, plus, noatime: false });
+    let read =
+        |opcode, size: u32| asked(opcode, move |w| w.u64(5 << 32 | 9).u64(7).u32(size).u32(0).u64(0).u32(0).u32(0));
+    let expected = |size, plus| Ok(Ask::ReadDir { ino: Ino(NODE), handle: 9, offset: 7, size, plus, noatime: false });
     assert_eq!(read(opcode::READDIR, 4096), expected(4096, false));
     assert_eq!(read(opcode::READDIRPLUS, 4 << 20), expected(1 << 20, true));
     assert!(read(opcode::READDIR, 511).is_err());
@@ -297,7 +298,7 @@ fn what_the_kernel_should_not_ask_again_is_told_so() {
         assert_eq!(answers(code), Ok(Ask::Answer(libc::ENOSYS)), "{code}");
     }
     assert_eq!(answers(opcode::NOTIFY_REPLY), Ok(Ask::Silent));
-    assert_eq!(answers(opcode::RELEASEDIR), Ok(Ask::Answer(0)));
+    assert_eq!(asked(opcode::RELEASEDIR, |w| w.u64(5 << 32 | 9)), Ok(Ask::CloseDir { handle: 9 }));
     assert_eq!(answers(opcode::OPENDIR), Ok(Ask::OpenDir));
     assert_eq!(answers(opcode::SYNCFS), Ok(Ask::Done(Op::SyncAll)));
     for (flags, sync) in [(1u32, Sync::Data), (0, Sync::All)] {

@@ -96,10 +96,11 @@ impl Head {
         Head::build(unique, 0, 0, |writer| put_open(writer, flags, pid))
     }
     /// A directory's handle. The kernel does not cache what it lists: it would look each name up one by one then,
-    /// where a reading with attributes brings them in pages.
-    pub fn open_dir(unique: u64, pid: u32) -> Head {
+    /// where a reading with attributes brings them in pages. So a listing that ends where it began (`ends.rs`) is nowhere
+    /// kept as if it were whole.
+    pub fn open_dir(unique: u64, handle: u32, pid: u32) -> Head {
         Head::build(unique, 0, 0, |writer| {
-            writer.u32(0).u32(pid).zeros(8);
+            writer.u32(handle).u32(pid).zeros(8);
         })
     }
     /// An entry and a handle.

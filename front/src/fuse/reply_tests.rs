@@ -76,7 +76,7 @@ fn statuses() {
     assert!(opened(&Head::before(42, 1 << 20), 0, 1 << 20).0.is_empty());
     let mut wrote = Head::wrote(42, 4096);
     assert_eq!(opened(&wrote, 0, 0).u32(), Ok(4096));
-    wrote = Head::open_dir(42, 0);
+    wrote = Head::open_dir(42, 0, 0);
     assert_eq!(opened(&wrote, 0, 0).0.len(), 16);
 }
 

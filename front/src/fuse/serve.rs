@@ -7,6 +7,7 @@
 
 use super::baton::Baton;
 use super::channel::{Back, Landing, Message, Received};
+use super::ends::Ends;
 use super::gate::{Gate, Opener};
 use super::handle::Handler;
 use super::mount::{Mount, Unmounted};
@@ -118,6 +119,7 @@ pub fn serve<T: Target>(runtime: &Runtime, mut mount: Mount, target: Arc<T>, ide
     let (entries, taken) = rings.map(|rings| rings.into_entries(runtime, &devices)).unzip();
     let entries: Vec<(usize, RingEntry)> = entries.unwrap_or_default();
     let gate = Arc::new(Gate::new(count));
+    let ends = Arc::new(Ends::new(count));
     let shared = Arc::new(Shared {
         mount,
         gate: gate.clone(),
@@ -131,8 +133,18 @@ pub fn serve<T: Target>(runtime: &Runtime, mut mount: Mount, target: Arc<T>, ide
     let mut cores = Vec::with_capacity(count);
     for (number, (device, landing)) in devices.into_iter().zip(landings).enumerate() {
         let rows = Rows::of(&runtime.ledger);
-        let (world, target, gate, notices) = (runtime.clone(), target.clone(), gate.clone(), notices.clone());
-        let handler = Handler { runtime: world, target, identity, noatime, durable, core: number, gate, rows, notices };
+        let handler = Handler {
+            runtime: runtime.clone(),
+            target: target.clone(),
+            identity,
+            noatime,
+            durable,
+            core: number,
+            gate: gate.clone(),
+            rows,
+            notices: notices.clone(),
+            ends: ends.clone(),
+        };
         let core = Arc::new(Core {
             handler,
             device,

@@ -336,7 +336,7 @@ impl Tree {
                 attr: plus.then_some(Attr::new(*ino, inode)),
             }
         });
-        Ok(Reply::Entries(entries.collect()))
+        Ok(Reply::Entries { entries: entries.collect(), next_cookie: 3 + self.next })
     }
     fn set_attr(&mut self, ino: Ino, set: SetAttr, now: Time) -> Result<Reply> {
         let node = self.node_mut(ino)?;

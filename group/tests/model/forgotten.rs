@@ -282,7 +282,7 @@ fn a_listing_tells_of_inodes_too() {
         let ino = rig.create(parent, "file").await.expect("a new file");
         for (plus, known) in [(false, 0), (true, 1)] {
             let page = keeping(&rig, Op::ReadDir { ino: parent, cookie: 0, count: 10, plus }).await;
-            assert!(matches!(page, Ok(Reply::Entries(all)) if all.len() == 1));
+            assert!(matches!(page, Ok(Reply::Entries { entries, .. }) if entries.len() == 1));
             assert_eq!(rig.groups.known_inodes(), known);
         }
         rig.done(Op::Unlink { parent, name: name("file") }).await.expect("it is there");

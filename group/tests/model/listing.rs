@@ -91,6 +91,40 @@ pub fn who_stays_is_listed_once_whoever_comes_and_goes() {
     }
 }
 
+/// So whoever lists a directory knows what was there when he began, if he keeps the next cookie of that time.
+#[test]
+fn what_gets_a_name_later_has_the_next_cookie_or_more() {
+    for seed in seeds(1..6) {
+        in_world(seed, async |mut rig| {
+            let mut rng = SplitMix(seed);
+            let dir = filled(&rig, 20).await;
+            for round in 0..40 {
+                match rng.below(4) {
+                    0 => rig.checkpoint().await,
+                    1 => rig = rig.reopen().await,
+                    _ => {}
+                }
+                let before = rig.list(dir, 1024).await.expect("a directory");
+                let end = rig.next_cookie(dir).await;
+                assert!(before.iter().all(|entry| entry.cookie < end), "seed {seed}: {end} was given already");
+                let moved = &before[rng.below(before.len() as u64) as usize];
+                let (parent, new_parent) = (dir, dir);
+                let (old, new_name) = (moved.name.clone(), name(&format!("moved{round}")));
+                let (no_replace, whiteout) = (false, rng.one_in(4));
+                rig.done(Op::Rename { parent, name: old, new_parent, new_name, no_replace, whiteout })
+                    .await
+                    .expect("it is there");
+                rig.create(dir, &format!("new{round}")).await.expect("a new file");
+                let after = rig.list(dir, 1024).await.expect("a directory");
+                let late: BTreeSet<_> =
+                    after.iter().filter(|entry| entry.cookie >= end).map(|e| e.name.clone()).collect();
+                let expected = [format!("moved{round}"), format!("new{round}")];
+                assert_eq!(late, expected.iter().map(|text| name(text)).collect(), "seed {seed}");
+            }
+        });
+    }
+}
+
 #[test]
 fn pages_that_are_just_full_and_pages_that_are_gone() {
     in_world(1, async |rig| {

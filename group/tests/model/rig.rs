@@ -339,9 +339,17 @@ impl Rig {
     /// A page of a directory.
     pub async fn page(&self, ino: Ino, cookie: u64, count: u32) -> Result<Vec<DirEntry>, Kind> {
         match self.call(Op::ReadDir { ino, cookie, count, plus: true }, None).await.map(|answer| answer.reply) {
-            Ok(Reply::Entries(entries)) => Ok(entries),
+            Ok(Reply::Entries { entries, .. }) => Ok(entries),
             Ok(other) => panic!("a listing: {other:?}"),
             Err(error) => Err(error.kind),
+        }
+    }
+    /// The cookie that what gets its place in the directory from now on has, or less than it has.
+    pub async fn next_cookie(&self, ino: Ino) -> u64 {
+        let op = Op::ReadDir { ino, cookie: 0, count: 1, plus: false };
+        match self.call(op, None).await.map(|answer| answer.reply) {
+            Ok(Reply::Entries { next_cookie, .. }) => next_cookie,
+            other => panic!("a listing: {other:?}"),
         }
     }
     /// A whole directory, in pages.

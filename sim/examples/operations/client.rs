@@ -170,7 +170,9 @@ impl Client {
         let count = parse::entries_for(page.room(), plus);
         let op = Op::ReadDir { ino, cookie: offset, count, plus };
         let row = self.runtime.ledger.row(op.name());
-        let Reply::Entries(entries) = self.call(context, op, None).await.reply else { panic!("entries are told") };
+        let Reply::Entries { entries, .. } = self.call(context, op, None).await.reply else {
+            panic!("entries are told")
+        };
         let told = entries.iter().take_while(|entry| page.push(entry)).count();
         let next = told.checked_sub(1).map(|last| entries[last].cookie);
         for entry in &entries[told..] {

@@ -46,7 +46,8 @@ impl Reader<'_> {
     async fn entries(&self, ino: Ino) -> Result<Vec<DirEntry>> {
         let (mut all, mut cookie): (Vec<DirEntry>, u64) = (Vec::new(), 0);
         loop {
-            let Reply::Entries(entries) = self.ask(Op::ReadDir { ino, cookie, count: 5, plus: true }).await?.reply
+            let Reply::Entries { entries, .. } =
+                self.ask(Op::ReadDir { ino, cookie, count: 5, plus: true }).await?.reply
             else {
                 return Err(wrong("a directory read has no entries".into()));
             };
