@@ -137,6 +137,8 @@ pub enum Edit {
     VolumePut(Volume),
     /// A volume is gone, with all that is in it in this group.
     VolumeDrop { id: VolumeId },
+    /// The volume of this name has another name or size from now on.
+    VolumeChange { name: Name, volume: Volume },
     /// Results of a session are no longer needed.
     SessionDrop { session: SessionId },
     /// Numbers below these may be given out: those of inodes, cookies and intents. No later start gives them out, whether

@@ -165,6 +165,10 @@ pub enum Op {
     VolumeCreate { name: Name, size_bytes: Option<u64> },
     /// Delete a volume and all that is in it.
     VolumeDelete { name: Name },
+    /// Give a volume another name.
+    VolumeRename { name: Name, new_name: Name },
+    /// Give a volume another size; None: as the brick.
+    VolumeResize { name: Name, size_bytes: Option<u64> },
     /// All volumes.
     VolumeList,
 }
@@ -211,6 +215,8 @@ impl Op {
             Op::SyncAll => "sync",
             Op::VolumeCreate { .. } => "volume-create",
             Op::VolumeDelete { .. } => "volume-delete",
+            Op::VolumeRename { .. } => "volume-rename",
+            Op::VolumeResize { .. } => "volume-resize",
             Op::VolumeList => "volume-list",
         }
     }
@@ -235,7 +241,9 @@ impl Op {
             | Op::SetXattr { .. }
             | Op::RemoveXattr { .. }
             | Op::VolumeCreate { .. }
-            | Op::VolumeDelete { .. } => true,
+            | Op::VolumeDelete { .. }
+            | Op::VolumeRename { .. }
+            | Op::VolumeResize { .. } => true,
             _ => false,
         }
     }

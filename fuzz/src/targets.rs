@@ -228,6 +228,7 @@ fn some_edits() -> Vec<Vec<Edit>> {
             Edit::FollowedPut { id },
             Edit::FollowedDrop { id },
             Edit::VolumePut(volume()),
+            Edit::VolumeChange { name: attribute.clone(), volume: volume() },
             Edit::VolumeDrop { id: VolumeId(6) },
             Edit::SessionDrop { session: SessionId(2) },
             Edit::Numbers { numbers: Numbers { ino: 2, cookie: 3, intent: 4 } },

@@ -9,12 +9,12 @@ use crate::overlay::Generation;
 use crate::write::Write;
 use crate::{Answer, Groups};
 use base::limits::{BLOCK_BYTES, FILE_BYTES_MAX};
-use base::{At, Error, Ino, Kind, LeafKey, Op, Result, Room, StatFs, Sync, Volume, VolumeId};
+use base::{At, Error, Ino, Kind, LeafKey, Name, Op, Reply, Result, Room, StatFs, Sync, Volume, VolumeId};
 use names::Part;
 use runtime::Stage;
 use runtime::seeded::{Bug, active};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use store::format::charge;
 use store::format::leaf::Slot;
 use store::space::{Admission, Admitted};
@@ -50,11 +50,19 @@ fn adds(op: &Op) -> bool {
 
 /// A volume with a bound of its own.
 pub(crate) struct Quota {
-    bound_bytes: u64,
+    bound_bytes: AtomicU64,
     admission: Admission,
 }
 
 impl Quota {
+    fn bound_bytes(&self) -> u64 {
+        self.bound_bytes.load(Ordering::Acquire)
+    }
+    /// Another bound. No checkpoint measures at the same time: both hold the table's lock.
+    fn resize(&self, bound_bytes: u64) {
+        let before = self.bound_bytes.swap(bound_bytes, Ordering::AcqRel);
+        self.admission.shift(bound_bytes as i64 - before as i64);
+    }
     /// Bytes that were admitted take no room of their own after all.
     pub fn take_back(&self, bytes: u64) {
         self.admission.take_back(bytes);
@@ -365,14 +373,45 @@ impl Groups {
         if self.checkpoints.load(Ordering::Relaxed) >= arrived + 2 { Ok(()) } else { self.checkpoint_now().await }
     }
 
-    /// A volume is there: its bound counts from now on.
+    /// A volume is there: its bound counts from now on, or another one, or none any more.
     pub(crate) fn note_volume(&self, volume: &Volume) {
-        let Some(bytes) = volume.size_bytes else { return };
-        let bound_bytes = bytes / BLOCK_BYTES as u64 * BLOCK_BYTES as u64;
-        let used = self.used_by(volume.id).bytes();
-        let quota = || Arc::new(Quota { bound_bytes, admission: Admission::new(bound_bytes.saturating_sub(used)) });
-        self.quotas.lock().entry(volume.id).or_insert_with(quota);
+        let mut quotas = self.quotas.lock();
+        let Some(bytes) = volume.size_bytes else {
+            quotas.remove(&volume.id);
+            return;
+        };
+        let bound = bytes / BLOCK_BYTES as u64 * BLOCK_BYTES as u64;
+        match quotas.get(&volume.id) {
+            Some(quota) => quota.resize(bound),
+            None => {
+                let admission = Admission::new(bound.saturating_sub(self.used_by(volume.id).bytes()));
+                quotas.insert(volume.id, Arc::new(Quota { bound_bytes: AtomicU64::new(bound), admission }));
+            }
+        }
         self.has_quotas.store(true, Ordering::Release);
+    }
+    /// Another size for a volume, if what it has fits. Errors: `NotFound`; `Invalid` with the figures if it uses more.
+    pub(crate) async fn resize_volume(
+        &self,
+        context: &Context,
+        op: &Op,
+        name: &Name,
+        size_bytes: Option<u64>,
+    ) -> Result<Answer> {
+        if let Some(bytes) = size_bytes {
+            let volume = self.volume(name).await?;
+            self.checkpoint_after(self.checkpoints.load(Ordering::Relaxed)).await?;
+            let used = self.used_by(volume.id).bytes();
+            if used > bytes {
+                let figures = format!("{used} bytes used, {bytes} wanted; delete something in it first");
+                return Err(Error::new(Kind::Invalid, "the volume uses more than that").with(figures));
+            }
+        }
+        let answer = self.change(context, op, Sync::All).await?;
+        if let Reply::Volume(volume) = &answer.reply {
+            self.note_volume(volume);
+        }
+        Ok(answer)
     }
     /// What replay has mapped was admitted by the process before: until a checkpoint counts it, it takes room.
     pub(crate) fn note_replayed(&self) {
@@ -411,7 +450,7 @@ impl Groups {
     /// A checkpoint has counted what volumes use.
     pub(crate) fn measure_quotas(&self) {
         for (volume, quota) in self.quotas.lock().iter() {
-            quota.admission.measured(quota.bound_bytes, self.used_by(*volume).bytes());
+            quota.admission.measured(quota.bound_bytes(), self.used_by(*volume).bytes());
         }
     }
     /// What a volume used at the last checkpoint; another one follows soon, if it would tell of anything new.
@@ -429,7 +468,7 @@ impl Groups {
         self.space_asked.store(true, Ordering::Release);
         let brick = StatFs { inodes: self.inodes(volume), ..self.store().space.statfs() };
         let Some(quota) = self.quota(volume) else { return brick };
-        let (size, free) = (quota.bound_bytes, quota.admission.room());
+        let (size, free) = (quota.bound_bytes(), quota.admission.room());
         StatFs { size_bytes: size, free_bytes: free.min(size).min(brick.free_bytes), ..brick }
     }
     /// Inodes of a volume: those of the last checkpoint, and what came and went since.

@@ -384,7 +384,9 @@ impl Groups {
             Outcome::Done => Reply::Done,
             Outcome::Wrote { offset, length } => Reply::Wrote { offset, length },
             Outcome::Inode(ino) => match op {
-                Op::VolumeCreate { name, .. } => {
+                Op::VolumeCreate { name, .. }
+                | Op::VolumeRename { new_name: name, .. }
+                | Op::VolumeResize { name, .. } => {
                     let volumes = self.volumes().await?;
                     let volume = volumes.into_iter().find(|volume| volume.name == *name);
                     Reply::Volume(volume.ok_or_else(|| Error::new(Kind::NotFound, "the volume is gone again"))?)
@@ -543,7 +545,13 @@ fn deciding_group(op: &Op) -> GroupId {
         | Op::RemoveXattr { ino, .. }
         | Op::Fsync { ino, .. }
         | Op::ReadDir { ino, .. } => ino.group(),
-        Op::StatFs | Op::SyncAll | Op::VolumeCreate { .. } | Op::VolumeDelete { .. } | Op::VolumeList => GroupId(0),
+        Op::StatFs
+        | Op::SyncAll
+        | Op::VolumeCreate { .. }
+        | Op::VolumeDelete { .. }
+        | Op::VolumeRename { .. }
+        | Op::VolumeResize { .. }
+        | Op::VolumeList => GroupId(0),
     }
 }
 

@@ -245,8 +245,9 @@ impl Groups {
             }
             Op::StatFs => Ok(told(Reply::StatFs(self.statfs(context.volume)))),
             Op::VolumeList => Ok(told(Reply::Volumes(self.volumes().await?))),
-            // Volumes are made and deleted for good.
-            Op::VolumeCreate { .. } | Op::VolumeDelete { .. } => {
+            Op::VolumeResize { ref name, size_bytes } => self.resize_volume(context, &op, name, size_bytes).await,
+            // Volumes are made, changed and deleted for good.
+            Op::VolumeCreate { .. } | Op::VolumeDelete { .. } | Op::VolumeRename { .. } => {
                 let answer = self.change(context, &op, Sync::All).await?;
                 if let Reply::Volume(volume) = &answer.reply {
                     self.note_volume(volume);
@@ -370,7 +371,9 @@ impl Groups {
     /// Volumes are rows of the catalogue, volume 0; everything else is of the caller's volume.
     pub(crate) fn volume_of(&self, context: &Context, op: &Op) -> VolumeId {
         match op {
-            Op::VolumeCreate { .. } | Op::VolumeDelete { .. } => VolumeId(0),
+            Op::VolumeCreate { .. } | Op::VolumeDelete { .. } | Op::VolumeRename { .. } | Op::VolumeResize { .. } => {
+                VolumeId(0)
+            }
             _ => context.volume,
         }
     }

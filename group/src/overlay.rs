@@ -195,6 +195,10 @@ impl Generation {
             Edit::FollowedPut { id } => drop(self.followed.insert(*id, true)),
             Edit::FollowedDrop { id } => drop(self.followed.insert(*id, false)),
             Edit::VolumePut(volume) => drop(self.volumes.insert(volume.name.clone(), Some(volume.clone()))),
+            Edit::VolumeChange { name, volume } => {
+                self.volumes.insert(name.clone(), None);
+                self.volumes.insert(volume.name.clone(), Some(volume.clone()));
+            }
             Edit::SessionDrop { session } => drop(self.sessions.insert(*session, None)),
             Edit::VolumeDrop { id } => self.drop_volume(*id),
             Edit::Numbers { .. } => {}

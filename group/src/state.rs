@@ -553,9 +553,13 @@ impl State {
         let known = self.volumes.values().flatten();
         let frozen = self.frozen.iter().flat_map(|frozen| frozen.volumes.values().flatten());
         let active = self.active.volumes.values().flatten();
-        let name = known.chain(frozen).chain(active).find(|volume| volume.id == id).map(|volume| volume.name.clone());
-        if let Some(name) = name {
-            self.active.volumes.insert(name, None);
+        let names = known.chain(frozen).chain(active).filter(|volume| volume.id == id);
+        let names: Vec<Name> = names.map(|volume| volume.name.clone()).collect();
+        for name in names {
+            // It may have had other names, which are others' by now.
+            if matches!(self.volume(&name), Seen::Known(Some(volume)) if volume.id == id) {
+                self.active.volumes.insert(name, None);
+            }
         }
         self.inodes.retain(|(volume, _), _| *volume != id);
         self.entries.retain(|(volume, ..), _| *volume != id);

@@ -49,6 +49,36 @@ pub(crate) fn delete(view: &mut dyn View, name: &Name) -> Result<Decision, Stop>
     draft.decide(view, Reply::Done, Outcome::Done)
 }
 
+/// VolumeRename: whoever has the volume open knows it by its number.
+pub(crate) fn rename(view: &mut dyn View, name: &Name, new_name: &Name) -> Result<Decision, Stop> {
+    if new_name.as_bytes().len() > VOLUME_NAME_BYTES_MAX {
+        return refuse(Kind::NameTooLong, "a volume's name has at most 63 bytes");
+    }
+    let Some(volume) = find(view, name)? else {
+        return refuse(Kind::NotFound, "no volume has this name");
+    };
+    if find(view, new_name)?.is_some() {
+        return refuse(Kind::Exists, "a volume has this name");
+    }
+    change(view, name, Volume { name: new_name.clone(), ..volume })
+}
+
+/// VolumeResize: whoever asks has seen to it that what the volume has fits.
+pub(crate) fn resize(view: &mut dyn View, name: &Name, size_bytes: Option<u64>) -> Result<Decision, Stop> {
+    let Some(volume) = find(view, name)? else {
+        return refuse(Kind::NotFound, "no volume has this name");
+    };
+    change(view, name, Volume { size_bytes, ..volume })
+}
+
+/// One record, so that a crash leaves the volume as it was or as it is to be.
+fn change(view: &mut dyn View, name: &Name, volume: Volume) -> Result<Decision, Stop> {
+    let mut draft = Draft::new(CATALOGUE, FIRST_GROUP);
+    let root = volume.root;
+    draft.edit_in(CATALOGUE, FIRST_GROUP, Edit::VolumeChange { name: name.clone(), volume: volume.clone() });
+    draft.decide(view, Reply::Volume(volume), Outcome::Inode(root))
+}
+
 fn find(view: &mut dyn View, name: &Name) -> Result<Option<Volume>, Stop> {
     known(view.volume(name), || Need::Volume(name.clone()))
 }

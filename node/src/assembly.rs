@@ -337,13 +337,26 @@ impl Brick {
     }
     /// Creates a volume; durable when this returns.
     pub fn create_volume(&self, name: &Name, size_bytes: Option<u64>) -> Result<base::Volume> {
-        match self.call(Op::VolumeCreate { name: name.clone(), size_bytes })? {
+        self.change_volume(Op::VolumeCreate { name: name.clone(), size_bytes })
+    }
+    /// Makes or changes a volume by an operation that says how it is then; durable when this returns.
+    fn change_volume(&self, op: Op) -> Result<base::Volume> {
+        match self.call(op)? {
             Reply::Volume(volume) => {
                 self.call(Op::SyncAll)?;
                 Ok(volume)
             }
-            other => panic!("a created volume is answered with it, not {other:?}"),
+            other => panic!("a volume that is made or changed is answered with it, not {other:?}"),
         }
+    }
+    /// Gives a volume another name.
+    pub fn rename_volume(&self, name: &str, new_name: &str) -> Result<base::Volume> {
+        let [name, new_name] = [name, new_name].map(|text| Name::new(text.as_bytes()));
+        self.change_volume(Op::VolumeRename { name: name?, new_name: new_name? })
+    }
+    /// Gives a volume another size. Errors: `Invalid` if it uses more than that.
+    pub fn resize_volume(&self, name: &str, size_bytes: Option<u64>) -> Result<base::Volume> {
+        self.change_volume(Op::VolumeResize { name: Name::new(name.as_bytes())?, size_bytes })
     }
     /// Deletes a volume that is not mounted; durable when this returns.
     pub fn delete_volume(&self, volume: &base::Volume) -> Result<()> {
@@ -597,6 +610,12 @@ fn answer(brick: &Brick, request: Request) -> Result<Answer> {
         Request::VolumeInfo { name } => Ok(Answer::Volume(described(brick, &one(name)?))),
         Request::VolumeCreate { name, size_bytes } => {
             Ok(Answer::Volume(described(brick, &brick.create_volume(&Name::new(name.as_bytes())?, size_bytes)?)))
+        }
+        Request::VolumeResize { name, size_bytes } => {
+            Ok(Answer::Volume(described(brick, &brick.resize_volume(&name, size_bytes)?)))
+        }
+        Request::VolumeRename { name, new_name } => {
+            Ok(Answer::Volume(described(brick, &brick.rename_volume(&name, &new_name)?)))
         }
         Request::Grow { size_bytes } => brick.grow(size_bytes),
         Request::VolumeDelete { name, .. } => brick.delete_volume(&one(name)?).map(|()| Answer::Done),

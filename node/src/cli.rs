@@ -49,7 +49,7 @@ pub enum Command {
     Mount(Mount),
     /// Unmount a volume, or all that is mounted of a brick
     Umount(Umount),
-    /// Create, list, describe or delete volumes
+    /// Create, list, describe, change or delete volumes
     #[command(subcommand)]
     Volume(Volume),
     /// Give a brick more room, served or not
@@ -253,6 +253,10 @@ pub enum Volume {
     List(Shown),
     /// Describe one volume
     Info(VolumeNamed),
+    /// Give a volume another size, mounted or not
+    Set(VolumeSet),
+    /// Give a volume another name, mounted or not
+    Rename(VolumeRename),
     /// Delete a volume and everything in it
     Delete(VolumeDelete),
 }
@@ -275,6 +279,45 @@ pub struct VolumeCreate {
     /// Bytes of data that the volume may hold, at least 1M and at most 1024T; writes beyond fail with EDQUOT [default: as the brick]
     #[arg(long, value_name = "BYTES", value_parser = volume_bytes)]
     pub size: Option<u64>,
+}
+
+/// `sinter volume set`.
+#[derive(Args, Debug)]
+pub struct VolumeSet {
+    #[command(flatten)]
+    pub volume: VolumeNamed,
+    /// Bytes that the volume may hold from now on, at least 1M and at most 1024T, and not less than it uses; `none`: as the brick [default: must be given]
+    #[arg(long, value_name = "BYTES", value_parser = new_volume_bytes)]
+    pub size: NewSize,
+}
+
+/// The size that a volume gets.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum NewSize {
+    /// So many bytes.
+    Bytes(u64),
+    /// As many as the brick has.
+    AsBrick,
+}
+
+impl NewSize {
+    /// As the catalogue has it.
+    pub fn bytes(self) -> Option<u64> {
+        match self {
+            NewSize::Bytes(bytes) => Some(bytes),
+            NewSize::AsBrick => None,
+        }
+    }
+}
+
+/// `sinter volume rename`.
+#[derive(Args, Debug)]
+pub struct VolumeRename {
+    #[command(flatten)]
+    pub volume: VolumeNamed,
+    /// Its new name: 1 to 63 bytes, letters, digits, dot, dash and underscore
+    #[arg(value_parser = volume_name)]
+    pub new_name: String,
 }
 
 /// A volume of a brick.
@@ -411,6 +454,10 @@ pub fn brick_bytes(text: &str) -> Result<u64, String> {
 
 fn volume_bytes(text: &str) -> Result<u64, String> {
     bytes_within(text, VOLUME_BYTES_MIN, BRICK_BYTES_MAX)
+}
+
+fn new_volume_bytes(text: &str) -> Result<NewSize, String> {
+    if text == "none" { Ok(NewSize::AsBrick) } else { volume_bytes(text).map(NewSize::Bytes) }
 }
 
 /// Reads the bound of a daemon's memory.

@@ -311,6 +311,16 @@ impl Daemon {
         self.brick.delete_volume(&found)
     }
 
+    /// Gives a volume another name, also while it is mounted: its session knows it by its number.
+    fn rename_volume(&self, name: &str, new_name: &str) -> Result<base::Volume> {
+        let _alone = self.changing.lock().expect("no panic while held");
+        let renamed = self.brick.rename_volume(name, new_name)?;
+        let mut mounts = self.mounts.lock().expect("no panic while held");
+        let of = mounts.iter_mut().filter(|mounted| mounted.volume == name);
+        of.for_each(|mounted| mounted.volume = new_name.to_string());
+        Ok(renamed)
+    }
+
     fn refuse_mounted(&self, volume: &str, why: &'static str) -> Result<()> {
         self.await_unmounted(volume);
         let (mounts, detached) = self.mounts_of(volume);
@@ -415,6 +425,14 @@ impl server::Daemon for Daemon {
                 Ok(Answer::Volumes(volumes.iter().map(|volume| self.describe(volume)).collect()))
             }
             Request::VolumeInfo { name } => Ok(Answer::Volume(self.describe(&self.volume(&name)?))),
+            Request::VolumeResize { name, size_bytes } => {
+                // One after the other: the last one told is the one that holds.
+                let _alone = self.changing.lock().expect("no panic while held");
+                Ok(Answer::Volume(self.describe(&self.brick.resize_volume(&name, size_bytes)?)))
+            }
+            Request::VolumeRename { name, new_name } => {
+                Ok(Answer::Volume(self.describe(&self.rename_volume(&name, &new_name)?)))
+            }
             Request::VolumeDelete { name, force } => self.delete_volume(&name, force).map(|()| Answer::Done),
             Request::Mount { volume, path, source, restrictions } => {
                 let source = source.unwrap_or_else(|| volume.clone());

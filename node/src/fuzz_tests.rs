@@ -43,6 +43,8 @@ fn no_line_on_the_admin_socket_can_harm() {
         let requests = [
             Request::Status,
             Request::VolumeCreate { name: "home".to_string(), size_bytes: Some(1 << 30) },
+            Request::VolumeRename { name: "home".to_string(), new_name: "house".to_string() },
+            Request::VolumeResize { name: "home".to_string(), size_bytes: None },
             Request::Umount { path: "/mnt".to_string(), lazy: true },
             Request::Grow { size_bytes: None },
         ];

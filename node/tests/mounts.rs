@@ -178,3 +178,51 @@ fn all_mounts_of_a_brick_can_be_detached() {
     assert!(daemon.wait().0.success());
     home.check();
 }
+
+fn told(arguments: &[&str]) -> serde_json::Value {
+    serde_json::from_str(&succeed(&[arguments, &["--json"]].concat())).expect("JSON")
+}
+
+#[test]
+fn a_volume_gets_another_name_and_size_mounted_or_not() {
+    let home = Home::new("mounts-volume");
+    let data = text(&home.data);
+    succeed(&["format", data, "--size", "4G"]);
+    // Nobody serves it.
+    succeed(&["volume", "create", data, "one", "--size", "64M"]);
+    succeed(&["volume", "create", data, "other"]);
+    assert_eq!(told(&["volume", "rename", data, "one", "two"])["name"], "two");
+    assert_eq!(told(&["volume", "set", data, "two", "--size", "16 MiB"])["size_bytes"], 16 << 20);
+    fail(&["volume", "rename", data, "one", "three"], 1, &["no volume has this name"]);
+    fail(&["volume", "rename", data, "two", "other"], 1, &["a volume has this name"]);
+    fail(&["volume", "set", data, "absent", "--size", "1M"], 1, &["no such volume"]);
+    // Mounted by a line as /etc/fstab has it.
+    let log = home.scratch.join("log");
+    let options = |volume: &str| format!("volume={volume},log={}", text(&log));
+    assert!(mount_with(&home, &home.mount, &options("two")).status.success());
+    let file = File::create(home.mount.join("file")).expect("the mount is writable");
+    std::os::unix::fs::FileExt::write_all_at(&file, &[7; 8 << 20], 0).expect("there is room");
+    let refused = fail(&["volume", "set", data, "two", "--size", "4M"], 1, &["uses more than that", "4194304 wanted"]);
+    assert!(refused.contains("bytes used"), "{refused}");
+    assert_eq!(told(&["volume", "set", data, "two", "--size", "10M"])["size_bytes"], 10 << 20);
+    let full = std::os::unix::fs::FileExt::write_all_at(&file, &[7; 8 << 20], 8 << 20).expect_err("10 MiB are full");
+    assert_eq!(full.raw_os_error(), Some(libc::EDQUOT));
+    assert!(told(&["volume", "set", data, "two", "--size", "none"])["size_bytes"].is_null());
+    std::os::unix::fs::FileExt::write_all_at(&file, &[7; 8 << 20], 8 << 20).expect("the brick has room");
+    // The list, the status and lines of /etc/fstab have the new name; whoever uses it goes on.
+    let renamed = told(&["volume", "rename", data, "two", "three"]);
+    assert_eq!((&renamed["name"], &renamed["mounts"][0]), (&"three".into(), &text(&home.mount).into()));
+    assert_eq!(told(&["status", data])["mounts"][0]["volume"], "three");
+    std::os::unix::fs::FileExt::write_all_at(&file, b"more", 16 << 20).expect("an open file is served");
+    drop(file);
+    fail(&["volume", "delete", data, "three"], 3, &["three at"]);
+    succeed(&["umount", data, "three"]);
+    let gone = mount_with(&home, &home.mount, &options("two"));
+    assert_eq!(gone.status.code(), Some(32));
+    assert!(String::from_utf8_lossy(&gone.stderr).contains("no volume of this name"));
+    assert!(mount_with(&home, &home.mount, &options("three")).status.success());
+    assert_eq!(std::fs::metadata(home.mount.join("file")).expect("it is there").len(), (16 << 20) + 4);
+    succeed(&["umount", data]);
+    assert_eq!(told(&["volume", "set", data, "three", "--size", "1T"])["size_bytes"], 1u64 << 40);
+    home.check();
+}

@@ -55,7 +55,9 @@ impl Call {
     pub fn asks_durable(&self) -> bool {
         match &self.op {
             Op::Write { sync, .. } => *sync >= Sync::Data,
-            Op::VolumeCreate { .. } | Op::VolumeDelete { .. } => true,
+            Op::VolumeCreate { .. } | Op::VolumeDelete { .. } | Op::VolumeRename { .. } | Op::VolumeResize { .. } => {
+                true
+            }
             _ => false,
         }
     }

@@ -136,7 +136,7 @@ impl Bounds {
             Edit::IntentDrop { id } | Edit::FollowedPut { id } | Edit::FollowedDrop { id } => {
                 self.group(id.group).and_then(|()| self.number(id.number))
             }
-            Edit::VolumePut(volume) => match volume.id.0 < u32::MAX {
+            Edit::VolumePut(volume) | Edit::VolumeChange { volume, .. } => match volume.id.0 < u32::MAX {
                 true => self.ino(volume.root),
                 false => Err(refused("a volume's number is none that is given", volume.id)),
             },

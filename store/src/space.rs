@@ -106,6 +106,10 @@ impl Admission {
         let limit = bound + self.cut.load(Ordering::Acquire);
         self.limit.store(limit as i64 - used as i64, Ordering::Release);
     }
+    /// The bound is by so much higher, or lower.
+    pub fn shift(&self, more: i64) {
+        self.limit.fetch_add(more, Ordering::AcqRel);
+    }
     /// Bytes that may still be admitted.
     pub fn room(&self) -> u64 {
         (self.limit.load(Ordering::Acquire) - self.admitted() as i64).max(0) as u64
@@ -169,7 +173,7 @@ impl Space {
         let before = self.usable_bytes();
         self.segments.store(segments, Ordering::Release);
         let more = self.usable_bytes() as i64 - before as i64;
-        self.admission.limit.fetch_add(more, Ordering::AcqRel);
+        self.admission.shift(more);
     }
     /// A checkpoint has counted what is used as of its cut.
     pub fn measured(&self, used_bytes: u64) {

@@ -198,7 +198,8 @@ fn edits_and_their_codes() {
         (14, 12, Edit::IntentDrop { id }),
         (15, 12, Edit::FollowedPut { id }),
         (16, 12, Edit::FollowedDrop { id }),
-        (17, 28 + 5, Edit::VolumePut(volume)),
+        (17, 28 + 5, Edit::VolumePut(volume.clone())),
+        (29, 5 + 28 + 5, Edit::VolumeChange { name: name.clone(), volume }),
         (18, 4, Edit::VolumeDrop { id: VolumeId(6) }),
         (19, 8, Edit::SessionDrop { session: SessionId(2) }),
         (20, 24, Edit::Reserve { ino, first: 3, count: 4 }),
@@ -218,6 +219,7 @@ fn edits_and_their_codes() {
             12 => drawn(&bytes, &[(1, 8, 2), (9, 8, 3), (17, 2, 3), (19, 4, 7), (27, 4, 9)]),
             13 => drawn(&bytes, &[(1, 4, 4), (5, 8, 5), (13, 2, 1), (15, 4, 1), (19, 4, 2), (23, 1, 1), (24, 1, 6)]),
             17 => drawn(&bytes, &[(1, 4, 6), (5, 8, 7), (13, 8, 8), (21, 2, 3)]),
+            29 => drawn(&bytes, &[(1, 2, 3), (3, 1, b'x'.into()), (6, 4, 6), (10, 8, 7), (18, 8, 8), (26, 2, 3)]),
             23 => drawn(&bytes, &[(1, 8, 2), (9, 2, 3), (11, 1, b'x'.into()), (14, 4, 2), (18, 1, b'a'.into())]),
             _ => {}
         }

@@ -41,6 +41,8 @@ pub const OP_NAMES: &[&str] = &[
     "tmpfile",
     "forget",
     "recall",
+    "volume-rename",
+    "volume-resize",
 ];
 
 /// Rows of a ledger by operation, looked up once.
@@ -95,6 +97,8 @@ fn index(op: &Op) -> usize {
         Op::TempFile { .. } => 32,
         Op::Forget { .. } => 33,
         Op::Recall { .. } => 34,
+        Op::VolumeRename { .. } => 35,
+        Op::VolumeResize { .. } => 36,
     }
 }
 
@@ -137,6 +141,8 @@ mod tests {
             Op::SyncAll,
             Op::VolumeCreate { name: name(), size_bytes: None },
             Op::VolumeDelete { name: name() },
+            Op::VolumeRename { name: name(), new_name: name() },
+            Op::VolumeResize { name: name(), size_bytes: None },
             Op::VolumeList,
             Op::Allocate { ino, offset: 0, length: 0, keep_size: false, room: base::Room::Hole },
             Op::MakeNode { parent: ino, name: name(), kind: base::FileKind::Fifo, mode: 0, rdev: 0 },

@@ -32,6 +32,8 @@ fn change(op: &Op) -> Option<usize> {
         Op::VolumeCreate { .. } => Some(16),
         Op::VolumeDelete { .. } => Some(17),
         Op::TempFile { .. } => Some(18),
+        Op::VolumeRename { .. } => Some(19),
+        Op::VolumeResize { .. } => Some(20),
         Op::Lookup { .. }
         | Op::GetAttr { .. }
         | Op::Recall { .. }
@@ -44,7 +46,7 @@ fn change(op: &Op) -> Option<usize> {
 }
 
 /// How many numbers `change` gives.
-const CHANGES: usize = 19;
+const CHANGES: usize = 21;
 
 type Asked = (Op, Option<Vec<u8>>);
 
@@ -62,6 +64,8 @@ async fn changes(rig: &Rig) -> Vec<Asked> {
     all.extend(of_files(file, cut));
     all.push((Op::VolumeCreate { name: name("another"), size_bytes: None }, None));
     all.push((Op::VolumeDelete { name: name("doomed") }, None));
+    all.push((Op::VolumeRename { name: name("another"), new_name: name("renamed") }, None));
+    all.push((Op::VolumeResize { name: name("renamed"), size_bytes: Some(1 << 20) }, None));
     for number in 0..CHANGES {
         let count = all.iter().filter(|(op, _)| change(op) == Some(number)).count();
         assert!(count > 0, "no change of kind {number} is asked for");

@@ -1,9 +1,9 @@
 //! Volumes: made, listed, deleted with all that is in them, and apart from each other.
 
 use crate::rig::{Rig, Shape, name, pattern, seeds};
-use base::{At, Kind, Op, Sync, Volume};
+use base::{At, Kind, Op, Reply, Sync, Volume};
 use runtime::random::SplitMix;
-use runtime::sim::World;
+use runtime::sim::{Ran, Side, Survival, World};
 use std::collections::BTreeMap;
 
 async fn names(rig: &Rig) -> Vec<String> {
@@ -146,4 +146,181 @@ fn a_brick_of_many_groups_deletes_a_volume() {
         drop(client);
         assert_eq!(names(&rig.reopen().await).await, ["main"]);
     });
+}
+
+async fn changed(rig: &Rig, op: Op) -> Result<Volume, Kind> {
+    match rig.call(op, None).await.map(|answer| answer.reply) {
+        Ok(Reply::Volume(volume)) => Ok(volume),
+        Ok(other) => panic!("a volume: {other:?}"),
+        Err(error) => Err(error.kind),
+    }
+}
+
+async fn renamed(rig: &Rig, from: &str, to: &str) -> Result<Volume, Kind> {
+    changed(rig, Op::VolumeRename { name: name(from), new_name: name(to) }).await
+}
+
+async fn resized(rig: &Rig, text: &str, size_bytes: Option<u64>) -> Result<Volume, Kind> {
+    changed(rig, Op::VolumeResize { name: name(text), size_bytes }).await
+}
+
+/// Names come and go, also those that others had, in any order with checkpoints and restarts; each volume keeps its files.
+#[test]
+fn volumes_change_their_names_beside_checkpoints_and_restarts() {
+    for seed in seeds(1..11) {
+        let mut world = World::new(seed);
+        let runtime = world.runtime();
+        world.block_on(async {
+            let mut rng = SplitMix(seed);
+            let mut rig = Rig::new(runtime, Shape::SMALL).await;
+            let mut own: BTreeMap<String, (Volume, Vec<u64>)> = BTreeMap::new();
+            for round in 0..150 {
+                let [text, other] = [rng.below(4), rng.below(4)].map(|number| format!("v{number}"));
+                match rng.below(14) {
+                    0..4 => {
+                        let told = renamed(&rig, &text, &other).await;
+                        let expected = match (own.contains_key(&text), own.contains_key(&other)) {
+                            (false, _) => Err(Kind::NotFound),
+                            (true, true) => Err(Kind::Exists),
+                            (true, false) => {
+                                let (volume, files) = own.remove(&text).expect("just seen");
+                                let volume = Volume { name: name(&other), ..volume };
+                                own.insert(other, (volume.clone(), files));
+                                Ok(volume)
+                            }
+                        };
+                        assert_eq!(told, expected, "seed {seed}");
+                    }
+                    4..6 => {
+                        let deleted = rig.done(Op::VolumeDelete { name: name(&text) }).await;
+                        assert_eq!(deleted.is_ok(), own.remove(&text).is_some(), "seed {seed}");
+                    }
+                    6 => rig.checkpoint().await,
+                    7 => rig.checkpoint_beside(),
+                    8 => rig = rig.reopen().await,
+                    _ if !own.contains_key(&text) => {
+                        let volume = rig.new_volume(&text).await;
+                        let client = rig.client(round + 2, volume.clone());
+                        let dir = client.mkdir(volume.root, "d").await.expect("a new name");
+                        let file = client.create(dir, "file").await.expect("a new file");
+                        client.write(file, At::End, &pattern(round, 9000), Sync::Ordered).await.expect("a write");
+                        own.insert(text, (volume, vec![round]));
+                    }
+                    _ => {}
+                }
+                if round % 10 == 9 {
+                    compare(&rig, &own).await;
+                }
+            }
+            let rig = rig.reopen().await;
+            compare(&rig, &own).await;
+        });
+    }
+}
+
+/// Writes until the volume is full; how many bytes went in.
+async fn fill(client: &Rig, text: &str) -> u64 {
+    let file = client.create(client.volume.root, text).await.expect("a new file");
+    let mut length = 0;
+    loop {
+        match client.write(file, At::End, &pattern(1, 64 << 10), Sync::Data).await {
+            Ok(_) => length += 64 << 10,
+            Err(kind) => {
+                assert_eq!(kind, Kind::Quota);
+                return length;
+            }
+        }
+    }
+}
+
+/// A volume grows and shrinks while it is used, never below what it uses, and has its size also after a restart.
+#[test]
+fn a_volume_changes_its_size() {
+    const SIZE: u64 = 2 << 20;
+    let mut world = World::new(4);
+    let runtime = world.runtime();
+    world.block_on(async {
+        let mut rig = Rig::new(runtime, Shape::SMALL).await;
+        let volume = rig.new_volume("small").await;
+        let client = rig.client(9, volume.clone());
+        let before = client.create(volume.root, "before").await.expect("a new file");
+        client.write(before, At::End, &pattern(3, 256 << 10), Sync::Data).await.expect("it has no bound");
+        // From none to one: what is there counts.
+        assert_eq!(resized(&rig, "absent", Some(SIZE)).await, Err(Kind::NotFound));
+        assert_eq!(resized(&rig, "small", Some(SIZE)).await.map(|volume| volume.size_bytes), Ok(Some(SIZE)));
+        let filled = fill(&client, "one").await;
+        assert!((SIZE - (320 << 10)..SIZE).contains(&(filled + (256 << 10))), "{filled}");
+        // Higher.
+        resized(&rig, "small", Some(2 * SIZE)).await.expect("there is room");
+        let more = fill(&client, "two").await;
+        assert!((SIZE - (128 << 10)..=SIZE + (64 << 10)).contains(&more), "{more}");
+        // Not below what it uses, and then as it was.
+        assert_eq!(resized(&rig, "small", Some(SIZE)).await, Err(Kind::Invalid));
+        assert_eq!(rig.groups.volume(&name("small")).await.map(|volume| volume.size_bytes), Ok(Some(2 * SIZE)));
+        client.done(Op::Unlink { parent: volume.root, name: name("two") }).await.expect("it can be removed");
+        resized(&rig, "small", Some(SIZE)).await.expect("it fits again");
+        assert!(client.free_bytes().await < 128 << 10, "it is nearly full");
+        drop(client);
+        rig = rig.reopen().await;
+        let client = rig.client(10, volume.clone());
+        assert!(fill(&client, "three").await <= 64 << 10, "its size is what it was set to");
+        // No bound of its own.
+        resized(&rig, "small", None).await.expect("the brick has room");
+        let file = client.create(volume.root, "four").await.expect("a new file");
+        for _ in 0..64 {
+            client.write(file, At::End, &pattern(1, 64 << 10), Sync::Data).await.expect("the brick has room");
+        }
+        drop(client);
+        rig.reopen().await;
+    });
+}
+
+/// Cut off at any step, a volume has its old name and size or the new ones, and what was told is so.
+#[test]
+fn a_change_of_a_volume_that_is_cut_off_is_there_as_a_whole_or_not_at_all() {
+    const SIZES: [Option<u64>; 2] = [Some(1 << 20), Some(3 << 20)];
+    for step in 1.. {
+        let mut world = World::new(step);
+        let runtime = world.runtime();
+        let (rig, volume) = world.block_on(async {
+            let rig = Rig::new(runtime, Shape::SMALL).await;
+            rig.new_volume("old").await;
+            let volume = resized(&rig, "old", SIZES[0]).await.expect("it is empty");
+            (rig, volume)
+        });
+        let cut = world.steps() + step.div_ceil(2);
+        world.crash_at_step(cut, if step % 2 == 0 { Side::Before } else { Side::After });
+        let told = std::cell::Cell::new(0);
+        let ran = world.run(async {
+            renamed(&rig, "old", "new").await.expect("a free name");
+            told.set(1);
+            resized(&rig, "new", SIZES[1]).await.expect("it is empty");
+            told.set(2);
+            rig.checkpoint().await;
+        });
+        let survival = if step % 3 == 0 { Survival::Everything } else { Survival::Nothing };
+        let mut after = World::from_image(1, world.crash_as(survival, &mut SplitMix(step)));
+        let runtime = after.runtime();
+        after.block_on(async {
+            let rig = rig.after_crash(runtime, 0).await;
+            let volumes = rig.groups.volumes().await.expect("a healthy brick lists");
+            let found: Vec<_> = volumes.iter().filter(|found| found.id == volume.id).collect();
+            let [found] = found[..] else { panic!("step {step}: {volumes:?}") };
+            let is = (found.name == name("new"), found.size_bytes);
+            let states = [(false, SIZES[0]), (true, SIZES[0]), (true, SIZES[1])];
+            let at = states.iter().position(|state| *state == is).unwrap_or_else(|| panic!("step {step}: {found:?}"));
+            assert!(at >= told.get(), "step {step}: {at} is there, {} were told", told.get());
+            let client = rig.client(5, found.clone());
+            let room = client.free_bytes().await;
+            assert!(
+                room <= found.size_bytes.expect("it has one") && room > found.size_bytes.expect("it has one") - 8192
+            );
+            drop(client);
+            rig.reopen().await;
+        });
+        if matches!(ran, Ran::Finished(())) {
+            assert!(step > 3, "there was something to cut off: {step}");
+            break;
+        }
+    }
 }

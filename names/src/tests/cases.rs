@@ -222,8 +222,19 @@ fn volumes_are_made_and_deleted_by_name() {
     let root = world.inodes[&(volume.id, volume.root)];
     assert_eq!((root.links, root.uid, root.parent, root.kind), (2, 7, volume.root, FileKind::Directory));
     assert_ne!(volume.id, world.volume);
-    done(&mut world, &caller, &Op::VolumeDelete { name: name("other") });
+    let rename = |from: &str, to: &str| Op::VolumeRename { name: name(from), new_name: name(to) };
+    assert_eq!(refused(&mut world, &caller, &rename("absent", "new")), Kind::NotFound);
+    assert_eq!(refused(&mut world, &caller, &rename("other", "main")), Kind::Exists);
+    assert_eq!(refused(&mut world, &caller, &rename("other", &"v".repeat(64))), Kind::NameTooLong);
+    done(&mut world, &caller, &rename("other", "new"));
     assert!(!world.volumes.contains_key(&name("other")));
+    let resize = |text: &str| Op::VolumeResize { name: name(text), size_bytes: Some(1 << 20) };
+    assert_eq!(refused(&mut world, &caller, &resize("other")), Kind::NotFound);
+    done(&mut world, &caller, &resize("new"));
+    let changed = world.volumes[&name("new")].clone();
+    assert_eq!(changed, base::Volume { name: name("new"), size_bytes: Some(1 << 20), ..volume });
+    done(&mut world, &caller, &Op::VolumeDelete { name: name("new") });
+    assert!(!world.volumes.contains_key(&name("new")));
 }
 
 #[test]

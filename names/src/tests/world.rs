@@ -266,6 +266,12 @@ impl World {
                 assert_eq!((volume, part.group), (VolumeId(0), GroupId(0)));
                 assert!(self.volumes.insert(new.name.clone(), new.clone()).is_none());
             }
+            Edit::VolumeChange { name, volume: changed } => {
+                assert_eq!((volume, part.group), (VolumeId(0), GroupId(0)));
+                let before = self.volumes.remove(name).expect("changes what is there");
+                assert_eq!((before.id, before.root), (changed.id, changed.root));
+                assert!(self.volumes.insert(changed.name.clone(), changed.clone()).is_none());
+            }
             Edit::VolumeDrop { id } => self.volumes.retain(|_, old| old.id != *id),
             _ => panic!("not an edit of names: {edit:?}"),
         }

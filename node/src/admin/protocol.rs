@@ -30,6 +30,10 @@ pub enum Request {
     VolumeList,
     /// One volume.
     VolumeInfo { name: String },
+    /// Give a volume another size; None: as the brick.
+    VolumeResize { name: String, size_bytes: Option<u64> },
+    /// Give a volume another name.
+    VolumeRename { name: String, new_name: String },
     /// Delete a volume.
     VolumeDelete {
         /// Its name.

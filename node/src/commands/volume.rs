@@ -19,6 +19,14 @@ pub fn run(command: &cli::Volume) -> Result<Exit, Failure> {
         }
         cli::Volume::List(of) => (&of.data, of.json, Request::VolumeList),
         cli::Volume::Info(of) => (&of.data, of.json, Request::VolumeInfo { name: of.name.clone() }),
+        cli::Volume::Set(of) => {
+            let request = Request::VolumeResize { name: of.volume.name.clone(), size_bytes: of.size.bytes() };
+            (&of.volume.data, of.volume.json, request)
+        }
+        cli::Volume::Rename(of) => {
+            let request = Request::VolumeRename { name: of.volume.name.clone(), new_name: of.new_name.clone() };
+            (&of.volume.data, of.volume.json, request)
+        }
         cli::Volume::Delete(of) => {
             let request = Request::VolumeDelete { name: of.volume.name.clone(), force: of.force };
             (&of.volume.data, of.volume.json, request)

@@ -153,6 +153,7 @@ mod code {
     pub const XATTR_PUT: u8 = 23;
     pub const XATTR_DROP: u8 = 24;
     pub const NUMBERS: u8 = 28;
+    pub const VOLUME_CHANGE: u8 = 29;
 }
 
 /// Appends one edit: a code byte, then its fields.
@@ -206,6 +207,10 @@ pub fn put_edit(out: &mut Vec<u8>, edit: &Edit) {
         Edit::FollowedDrop { id } => put_intent_id(Writer(out).u8(code::FOLLOWED_DROP), *id),
         Edit::VolumePut(volume) => {
             Writer(out).u8(code::VOLUME_PUT);
+            put_volume(out, volume);
+        }
+        Edit::VolumeChange { name, volume } => {
+            Writer(out).u8(code::VOLUME_CHANGE).counted(name.as_bytes());
             put_volume(out, volume);
         }
         Edit::VolumeDrop { id } => {
@@ -302,6 +307,10 @@ fn take_edit_within(reader: &mut Reader<'_>, intents: bool) -> Result<Edit> {
         code::FOLLOWED_PUT => Ok(Edit::FollowedPut { id: take_intent_id(reader)? }),
         code::FOLLOWED_DROP => Ok(Edit::FollowedDrop { id: take_intent_id(reader)? }),
         code::VOLUME_PUT => Ok(Edit::VolumePut(take_volume(reader)?)),
+        code::VOLUME_CHANGE => {
+            let name = take_name(reader)?;
+            Ok(Edit::VolumeChange { name, volume: take_volume(reader)? })
+        }
         code::VOLUME_DROP => Ok(Edit::VolumeDrop { id: VolumeId(reader.u32()?) }),
         code::SESSION_DROP => Ok(Edit::SessionDrop { session: SessionId(reader.u64()?) }),
         code::NUMBERS => take_numbers(reader).map(|numbers| Edit::Numbers { numbers }),
