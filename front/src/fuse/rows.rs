@@ -141,8 +141,6 @@ mod tests {
             Op::SyncAll,
             Op::VolumeCreate { name: name(), size_bytes: None },
             Op::VolumeDelete { name: name() },
-            Op::VolumeRename { name: name(), new_name: name() },
-            Op::VolumeResize { name: name(), size_bytes: None },
             Op::VolumeList,
             Op::Allocate { ino, offset: 0, length: 0, keep_size: false, room: base::Room::Hole },
             Op::MakeNode { parent: ino, name: name(), kind: base::FileKind::Fifo, mode: 0, rdev: 0 },
@@ -156,6 +154,8 @@ mod tests {
             Op::TempFile { parent: ino, mode: 0 },
             Op::Forget { ino, times: 1 },
             Op::Recall { ino },
+            Op::VolumeRename { name: name(), new_name: name() },
+            Op::VolumeResize { name: name(), size_bytes: None },
         ];
         let names: Vec<_> = ops.iter().map(Op::name).collect();
         assert_eq!(names, OP_NAMES);

@@ -59,13 +59,15 @@ async fn changes(rig: &Rig) -> Vec<Asked> {
     let cut = rig.create(root, "cut").await.expect("a new file");
     rig.write(cut, At::End, &[8; 30_000], Sync::Ordered).await.expect("a write");
     rig.mkdir(root, "old").await.expect("a new directory");
-    rig.new_volume("doomed").await;
+    for text in ["doomed", "named", "sized"] {
+        rig.new_volume(text).await;
+    }
     let mut all = of_names(root, file);
     all.extend(of_files(file, cut));
     all.push((Op::VolumeCreate { name: name("another"), size_bytes: None }, None));
     all.push((Op::VolumeDelete { name: name("doomed") }, None));
-    all.push((Op::VolumeRename { name: name("another"), new_name: name("renamed") }, None));
-    all.push((Op::VolumeResize { name: name("renamed"), size_bytes: Some(1 << 20) }, None));
+    all.push((Op::VolumeRename { name: name("named"), new_name: name("renamed") }, None));
+    all.push((Op::VolumeResize { name: name("sized"), size_bytes: Some(1 << 20) }, None));
     for number in 0..CHANGES {
         let count = all.iter().filter(|(op, _)| change(op) == Some(number)).count();
         assert!(count > 0, "no change of kind {number} is asked for");
