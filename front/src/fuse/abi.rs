@@ -19,6 +19,8 @@ pub const WRITE_HEAD_BYTES: usize = IN_HEADER_BYTES + 40;
 pub const ENTRY_OUT_BYTES: usize = 40 + ATTR_BYTES;
 /// `fuse_attr`.
 pub const ATTR_BYTES: usize = 88;
+/// `fuse_statx_out`: validity, then the attributes.
+pub const STATX_OUT_BYTES: usize = 32 + 256;
 /// `fuse_dirent` up to its name.
 pub const DIRENT_BYTES: usize = 24;
 
@@ -62,6 +64,7 @@ pub mod opcode {
     pub const LSEEK: u32 = 46;
     pub const SYNCFS: u32 = 50;
     pub const TMPFILE: u32 = 51;
+    pub const STATX: u32 = 52;
 }
 
 /// Flags of INIT, both words as one.

@@ -113,7 +113,7 @@ impl<T: Target> Handler<T> {
     }
     fn row(&self, ask: &Ask) -> OpRow {
         match ask {
-            Ask::Entry(op) | Ask::Node(op) | Ask::Attr(op) | Ask::Done(op) => self.rows.row(op),
+            Ask::Entry(op) | Ask::Node(op) | Ask::Attr(op) | Ask::Birth(op) | Ask::Done(op) => self.rows.row(op),
             Ask::Target(op) | Ask::Xattrs(op, _) | Ask::Seek(op) => self.rows.row(op),
             Ask::Read { op, .. } | Ask::Write { op, .. } | Ask::Create { op, .. } => self.rows.row(op),
             Ask::Open { ino, .. } => self.rows.row(&Op::Open { ino: *ino, truncate: false }),
@@ -184,6 +184,10 @@ impl<T: Target> Handler<T> {
                 Reply::Attr(attr) => Ok(Told::Head(Head::attr(unique, &attr))),
                 other => contradiction(&other),
             },
+            Ask::Birth(op) => {
+                let told = reply::statx(&self.attr(context, op).await?);
+                Ok(Told::Small(Head::before(unique, told.len()), told))
+            }
             Ask::Done(op) => self.grow(context, op).await.map(|_| Told::Head(Head::status(unique, 0))),
             Ask::Target(op) => match self.call(context, op).await? {
                 Reply::Target(target) => Ok(Told::Small(Head::before(unique, target.len()), target)),

@@ -45,6 +45,8 @@ pub enum Ask {
     Node(Op),
     /// Attributes.
     Attr(Op),
+    /// Attributes with the time of birth.
+    Birth(Op),
     /// That it is done.
     Done(Op),
     /// A link's target.
@@ -139,6 +141,7 @@ pub fn ask(header: &Header, body: &[u8], payload_bytes: usize, root: Ino) -> Res
         opcode::READ => read(fields, ino),
         opcode::WRITE => write(fields, ino, payload_bytes),
         opcode::GETATTR => Ok(Ask::Attr(Op::GetAttr { ino })),
+        opcode::STATX => Ok(Ask::Birth(Op::GetAttr { ino })),
         opcode::SETATTR => set_attr(fields, ino),
         opcode::OPEN | opcode::OPENDIR | opcode::RELEASE | opcode::RELEASEDIR => handle(header.opcode, fields, ino),
         opcode::FSYNC | opcode::FSYNCDIR => fsync(fields, ino),
@@ -171,7 +174,7 @@ pub fn ask(header: &Header, body: &[u8], payload_bytes: usize, root: Ino) -> Res
 }
 
 /// Requests that the stack never sees. ENOSYS makes the kernel stop asking, so it is given exactly where that is
-/// wanted: FLUSH (rule F4), ACCESS, POLL, STATX, COPY_FILE_RANGE (the kernel then copies through its page
+/// wanted: FLUSH (rule F4), ACCESS, POLL, COPY_FILE_RANGE (the kernel then copies through its page
 /// cache), BMAP, INTERRUPT (a request in progress always ends by itself).
 fn unsupported(code: u32) -> Ask {
     match code {

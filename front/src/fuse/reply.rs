@@ -169,6 +169,24 @@ fn put_attr(writer: &mut Writer<'_>, attr: &Attr) {
     writer.u32s([BLOCK_BYTES as u32, 0]);
 }
 
+/// Attributes with the time of birth. What the kernel takes of them is what it takes of others, and this time.
+pub fn statx(attr: &Attr) -> Box<[u8]> {
+    let inode = &attr.inode;
+    let mut bytes = [0; abi::STATX_OUT_BYTES];
+    let mut writer = Writer::new(&mut bytes);
+    writer.u64(attr_valid_seconds(attr)).zeros(24);
+    writer.u32(libc::STATX_BASIC_STATS | libc::STATX_BTIME).u32(BLOCK_BYTES as u32).u64(0);
+    writer.u32(inode.links).u32(inode.uid).u32(inode.gid).u16(inode.st_mode() as u16).u16(0);
+    writer.u64(attr.ino.0).u64(inode.size).u64(attr.blocks.count * 8).u64(0);
+    for time in [inode.atime, inode.btime, inode.ctime, inode.mtime] {
+        let (seconds, nanos) = time.parts();
+        writer.u64(seconds as u64).u32(nanos).u32(0);
+    }
+    // As `new_decode_dev` of the kernel has it.
+    writer.u32(inode.rdev >> 8 & 0xfff).u32(inode.rdev & 0xff | inode.rdev >> 12 & 0xf_ff00);
+    bytes.into()
+}
+
 /// The handle holds who opened it: so it is known when it is given back.
 fn put_open(writer: &mut Writer<'_>, flags: u32, pid: u32) {
     writer.u32(flags).u32(pid).u32(open_flags(flags)).u32(0);

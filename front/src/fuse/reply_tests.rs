@@ -103,6 +103,22 @@ fn entries_and_attributes() {
 }
 
 #[test]
+fn the_time_of_birth_is_told_on_request() {
+    let device = Inode { rdev: 0x1234_5678, btime: Time(5_000_000_009), ..inode(FileKind::Character) };
+    let told = statx(&attr_of(device));
+    assert_eq!(told.len(), 288, "fuse_statx_out");
+    let mut fields = Fields(&told);
+    assert_eq!((fields.u64(), fields.u64(), fields.u64(), fields.u64()), (Ok(VALID_SECONDS), Ok(0), Ok(0), Ok(0)));
+    assert_eq!((fields.u32(), fields.u32(), fields.u64()), (Ok(0xfff), Ok(4096), Ok(0)));
+    assert_eq!((fields.u32(), fields.u32(), fields.u32(), fields.u32()), (Ok(3), Ok(1), Ok(2), Ok(0o20_755)));
+    assert_eq!((fields.u64(), fields.u64(), fields.u64(), fields.u64()), (Ok(9 << 20 | 1), Ok(4097), Ok(0), Ok(0)));
+    for (seconds, nanos) in [(-1i64 as u64, 999_999_999), (5, 9), (0, 3), (1, 7)] {
+        assert_eq!((fields.u64(), fields.u32(), fields.u32()), (Ok(seconds), Ok(nanos), Ok(0)));
+    }
+    assert_eq!((fields.u32(), fields.u32()), (Ok(0x456), Ok(0x1_2378)), "of the device, major and minor");
+}
+
+#[test]
 fn opens_bypass_the_cache_where_the_flags_say_so() {
     let direct = fopen::DIRECT_IO | fopen::PARALLEL_DIRECT_WRITES;
     let cases = [
