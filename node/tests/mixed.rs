@@ -9,7 +9,9 @@ mod daemon;
 
 use asynchronous::{Queue, Way};
 use calls::Mapping;
-use daemon::{Daemon, Home, setting};
+#[cfg(feature = "seeded-bugs")]
+use daemon::Daemon;
+use daemon::{Home, setting};
 use std::fs::File;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
