@@ -162,6 +162,15 @@ impl Numbers {
     pub fn more(self, count: u64) -> Numbers {
         Numbers { ino: self.ino + count, cookie: self.cookie + count, intent: self.intent + count }
     }
+    /// So many more of each, but none that reaches `end`.
+    pub fn more_below(self, count: u64, end: Numbers) -> Numbers {
+        let more = |number: u64, end: u64| number.saturating_add(count).min(end - 1);
+        Numbers {
+            ino: more(self.ino, end.ino),
+            cookie: more(self.cookie, end.cookie),
+            intent: more(self.intent, end.intent),
+        }
+    }
     /// The larger one of each.
     pub fn max(self, other: Numbers) -> Numbers {
         Numbers {
@@ -173,5 +182,18 @@ impl Numbers {
     /// True if each is below the other's.
     pub fn is_below(self, end: Numbers) -> bool {
         self.ino < end.ino && self.cookie < end.cookie && self.intent < end.intent
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Numbers;
+
+    #[test]
+    fn numbers_end_below_their_end() {
+        let end = Numbers { ino: 100, cookie: 200, intent: u64::MAX };
+        let more = Numbers { ino: 90, cookie: 150, intent: u64::MAX - 20 }.more_below(15, end);
+        assert_eq!(more, Numbers { ino: 99, cookie: 165, intent: u64::MAX - 5 });
+        assert_eq!(more.more_below(u64::MAX, end), Numbers { ino: 99, cookie: 199, intent: u64::MAX - 1 });
     }
 }

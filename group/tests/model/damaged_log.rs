@@ -1,6 +1,7 @@
 //! A log with a bad batch, of a brick that crashed: the repair keeps what is whole and does not build on what is lost, group by
 //! group, and lists the rest. The check finds nothing afterwards, and nothing is served wrong.
 
+use crate::batches::{DATA, batches};
 use crate::rig::{Rig, Shape, checked, name, pattern};
 use base::{At, FileKind, Ino, Op, Sync, Volume};
 use runtime::random::SplitMix;
@@ -12,7 +13,6 @@ use store::format::batch::BatchHeader;
 use store::index::model::ModelIndex;
 use store::repair::{Depth, Lost, repair};
 
-const DATA: &str = "segments-00000";
 const DIRS: usize = 6;
 const OPS: usize = 42;
 const BYTES: usize = 6000;
@@ -67,11 +67,11 @@ async fn one(rig: &Rig, dirs: &[Ino], number: usize) -> Vec<String> {
     }
 }
 
-fn crashed() -> Crashed {
+fn crashed(shape: Shape) -> Crashed {
     let mut world = World::new(4);
     let runtime = world.runtime();
     let (rig, done) = world.block_on(async {
-        let rig = Rig::new(runtime.clone(), Shape::SMALL).await;
+        let rig = Rig::new(runtime.clone(), shape).await;
         let mut dirs = Vec::new();
         for number in 0..DIRS {
             dirs.push(rig.mkdir(rig.volume.root, &format!("d{number}")).await.expect("there is room"));
@@ -128,8 +128,17 @@ fn opened(brick: &Crashed, image: &DiskImage) -> (Tree, BTreeMap<String, Ino>) {
     })
 }
 
-/// Repairs as the command does; what the brick has then, and what was lost.
-fn repaired(brick: &Crashed, image: &DiskImage) -> (Tree, BTreeMap<String, Ino>, Vec<Lost>) {
+/// What a brick has after a repair.
+struct Mended {
+    tree: Tree,
+    inos: BTreeMap<String, Ino>,
+    lost: Vec<Lost>,
+    /// Files made after it.
+    young: Vec<Ino>,
+}
+
+/// Repairs as the command does.
+fn repaired(brick: &Crashed, image: &DiskImage) -> Mended {
     let mut world = World::from_image(6, image.clone());
     let runtime = world.runtime();
     let index = brick.index.crashed(0);
@@ -155,23 +164,15 @@ fn repaired(brick: &Crashed, image: &DiskImage) -> (Tree, BTreeMap<String, Ino>,
         let rig = Rig::existing((runtime.clone(), index), Shape::SMALL, brick.volume.clone()).await;
         let (tree, inos) = tree_of(&rig).await;
         // It can be used.
-        let file = rig.create(rig.volume.root, "used").await.expect("there is room");
-        rig.write(file, At::Offset(0), &pattern(1, BYTES), Sync::Data).await.expect("there is room");
+        let mut young = Vec::new();
+        let dirs = tree.keys().filter(|path| path.matches('/').count() == 1).filter_map(|path| inos.get(path));
+        for (number, dir) in dirs.cycle().take(2 * OPS).enumerate() {
+            young.push(rig.create(*dir, &format!("young{number}")).await.expect("there is room"));
+        }
+        rig.write(young[0], At::Offset(0), &pattern(1, BYTES), Sync::Data).await.expect("there is room");
         rig.close().await;
-        (tree, inos, lost)
+        Mended { tree, inos, lost, young }
     })
-}
-
-/// Batches of an image: byte offset of the header, the header.
-fn batches(image: &DiskImage) -> Vec<(u64, BatchHeader)> {
-    let blocks = image.length(DATA).expect("the file was made") / 4096;
-    let at = |block: u64| {
-        let bytes = image.read(DATA, block * 4096, 16 * 4096).expect("the file was made");
-        let header = BatchHeader::peek(&bytes).ok()?;
-        let whole = &bytes[..usize::from(header.header_blocks) * 4096];
-        BatchHeader::check(whole).ok().map(|(header, _)| (block * 4096, header))
-    };
-    (0..blocks).filter_map(at).collect()
 }
 
 /// Every byte of a batch's header is another one, and with it all its records.
@@ -191,7 +192,9 @@ fn of_operations(brick: &Crashed) -> Vec<(u64, BatchHeader)> {
 /// Every path that differs from what was is told as lost, or was changed by an operation of the bad batches. How many of the
 /// operations behind the first bad one are there.
 fn judge(brick: &Crashed, was: &(Tree, BTreeMap<String, Ino>), bad: &[u64], image: &DiskImage) -> usize {
-    let (tree, inos, lost) = repaired(brick, image);
+    let Mended { tree, inos, lost, young } = repaired(brick, image);
+    let again = was.1.iter().find(|(_, ino)| young.contains(ino));
+    assert_eq!(again, None, "its number was given to another file, and so handles of it");
     let told: BTreeSet<Ino> = lost.iter().map(|lost| lost.ino).collect();
     let told_paths: BTreeSet<String> =
         lost.iter().filter_map(|lost| lost.path.as_ref()).map(|path| String::from_utf8_lossy(path).into()).collect();
@@ -216,7 +219,7 @@ fn judge(brick: &Crashed, was: &(Tree, BTreeMap<String, Ino>), bad: &[u64], imag
 
 #[test]
 pub fn what_does_not_build_on_a_lost_record_is_kept() {
-    let brick = crashed();
+    let brick = crashed(Shape::SMALL);
     let was = opened(&brick, &brick.image);
     // Half of the operations make a file, a sixth two names, a sixth moves one and a sixth removes one.
     assert_eq!(was.0.len(), DIRS + OPS + OPS / 2 + 2 * OPS / 6 - OPS / 6);
@@ -235,7 +238,7 @@ pub fn what_does_not_build_on_a_lost_record_is_kept() {
 
 #[test]
 fn one_wrong_bit_costs_one_record_or_none() {
-    let brick = crashed();
+    let brick = crashed(Shape::SMALL);
     let was = opened(&brick, &brick.image);
     let mut rng = SplitMix(3);
     for (number, (at, header)) in of_operations(&brick).iter().enumerate().step_by(4) {
@@ -246,7 +249,7 @@ fn one_wrong_bit_costs_one_record_or_none() {
             _ => (96 + rng.below(records), true),
         };
         bad.flip_bits(DATA, at + within, &mut rng);
-        let (tree, _, lost) = repaired(&brick, &bad);
+        let Mended { tree, lost, .. } = repaired(&brick, &bad);
         if !in_records {
             assert!(tree == was.0 && lost.is_empty(), "a header is not what records are: {lost:#?}");
         }
@@ -254,9 +257,25 @@ fn one_wrong_bit_costs_one_record_or_none() {
     }
 }
 
+/// What reserved the numbers of lost files is lost too.
+#[test]
+fn numbers_of_what_is_lost_are_never_given_again() {
+    let brick = crashed(Shape { numbers_at_once: 4, ..Shape::SMALL });
+    let was = opened(&brick, &brick.image);
+    let all = of_operations(&brick);
+    for step in [1, 2, 7] {
+        let mut bad = brick.image.clone();
+        all.iter().step_by(step).for_each(|(at, header)| lose(&mut bad, *at, header));
+        let Mended { tree, young, .. } = repaired(&brick, &bad);
+        assert!(tree.len() < was.0.len());
+        let again = was.1.iter().find(|(_, ino)| young.contains(ino));
+        assert_eq!(again, None, "its number was given to another file");
+    }
+}
+
 #[test]
 fn several_bad_batches_are_passed_too() {
-    let brick = crashed();
+    let brick = crashed(Shape::SMALL);
     let was = opened(&brick, &brick.image);
     let all = of_operations(&brick);
     let mut bad = brick.image.clone();

@@ -3,6 +3,8 @@
 
 mod access;
 mod ahead;
+#[path = "../../../store/tests/brick/batches.rs"]
+mod batches;
 mod charged;
 mod check;
 mod concurrent;

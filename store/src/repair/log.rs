@@ -4,10 +4,18 @@
 
 use super::{Repair, kept};
 use crate::format::record::Logged;
+use crate::format::values::GroupRow;
 use crate::format::{keys, values};
 use crate::recovery::Replayed;
-use base::{Edit, Ino, Kind, Result, VolumeId};
-use std::collections::BTreeSet;
+use base::limits::NUMBER_MAX;
+use base::{Edit, GroupId, Ino, Kind, Numbers, Result, VolumeId};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// More numbers than a group gives out between two checkpoints: those are due after fewer records (rule X2).
+const LOST_NUMBERS_MAX: u64 = 1 << 24;
+
+/// More volumes than anybody makes in that time.
+const LOST_VOLUMES_MAX: u32 = 1 << 10;
 
 const CHANGES: &str = "changes after the last checkpoint that build on lost ones: it is as it was before them";
 const UNREAD: &str = "changes after the last checkpoint, of which nothing tells: any file may lack one";
@@ -53,6 +61,7 @@ impl Repair<'_> {
         for replayed in &survey.records {
             self.learn_names(replayed);
         }
+        self.pass_lost_numbers(&survey.records)?;
         let lost = survey.records.iter().filter(|replayed| match &replayed.logged {
             Logged::Record(record) => passages.leave_out((record.group, record.index), replayed.batch),
             Logged::Moves(_) => false,
@@ -64,6 +73,35 @@ impl Repair<'_> {
         }
         self.put(keys::replay(), Some(values::encode_damaged_replay(self.opening.replay_row(), &passages)));
         self.write()
+    }
+
+    /// What lost records gave numbers to is gone, and so may be the records that reserved them: each group goes on far behind
+    /// all that it can have given out, so that nobody's handle reaches another file (rule L2).
+    fn pass_lost_numbers(&mut self, records: &[Replayed]) -> Result<()> {
+        let end = Numbers { ino: Ino::SEQUENCE_END, cookie: NUMBER_MAX, intent: NUMBER_MAX };
+        let mut reserved: BTreeMap<GroupId, Numbers> = BTreeMap::new();
+        for replayed in records {
+            let Logged::Record(record) = &replayed.logged else { continue };
+            let told = record.edits.iter().filter_map(|edit| match edit {
+                Edit::Numbers { numbers } => Some(*numbers),
+                _ => None,
+            });
+            let of_group = reserved.entry(record.group).or_default();
+            *of_group = told.fold(*of_group, Numbers::max);
+        }
+        for group in (0..self.groups()).map(GroupId) {
+            let key = keys::group(group);
+            let row = self.index.get(&key)?;
+            // One that can't be read stops a start, and so nothing is given out.
+            let Ok(mut row) = row.map_or(Ok(GroupRow::fresh()), |row| values::decode_group(&row)) else { continue };
+            let before = reserved.get(&group).copied().unwrap_or_default();
+            row.reserved = row.next().max(row.reserved).max(before).more_below(LOST_NUMBERS_MAX, end);
+            if group == GroupId(0) {
+                row.next_volume = row.next_volume.saturating_add(LOST_VOLUMES_MAX).min(u32::MAX - 1);
+            }
+            self.put(key, Some(values::encode_group(&row)));
+        }
+        Ok(())
     }
 
     /// Names that no checkpoint has seen: they tell where a lost file was.

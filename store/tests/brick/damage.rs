@@ -1,5 +1,6 @@
 //! Damage: what opens, what is refused, and that a refusal changes nothing (rules L5, X4).
 
+use crate::batches::{DATA, batches};
 use crate::rig::{Brick, SEGMENT_BYTES, boot, file, format, payload, try_format};
 use base::{Kind, Sync};
 use runtime::random::SplitMix;
@@ -11,22 +12,6 @@ use store::format::batch::BatchHeader;
 use store::format::superblock::{Features, REVISION_2, Superblock};
 use store::index::model::ModelIndex;
 use store::repair::{Depth, Repaired, repair};
-
-const DATA: &str = "segments-00000";
-
-/// A batch in an image: byte offset of its header, the header.
-fn batches(image: &DiskImage) -> Vec<(u64, BatchHeader)> {
-    let blocks = image.length(DATA).expect("the file was made") / 4096;
-    let at = |block: u64| {
-        let bytes = image.read(DATA, block * 4096, 16 * 4096).expect("the file was made");
-        let header = BatchHeader::peek(&bytes).ok()?;
-        let whole = &bytes[..usize::from(header.header_blocks) * 4096];
-        BatchHeader::check(whole).ok().map(|(header, _)| (block * 4096, header))
-    };
-    let mut found: Vec<_> = (0..blocks).filter_map(at).collect();
-    found.sort_by_key(|(_, header)| header.number);
-    found
-}
 
 /// A brick after durable writes, then a rest, then writes that were durable but of which no batch tells.
 fn brick_at_rest(seed: u64, tail: u64) -> (DiskImage, ModelIndex) {

@@ -1,5 +1,6 @@
 //! A brick in a simulated world: group commit, crashes, damage, checkpoints, space.
 
+mod batches;
 mod checkpoints;
 mod commit;
 mod damage;
