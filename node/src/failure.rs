@@ -60,7 +60,7 @@ impl Failure {
         };
         let context = error.context.as_ref().map_or(String::new(), |context| format!(": {context}"));
         let failure = Failure::new(Exit::of(error.kind), format!("{what}: {wrong}{context}"));
-        Failure { next: step.map(str::to_string), ..failure }.or_lacks_files()
+        Failure { next: step.map(str::to_string), ..failure }.or_limited()
     }
     /// An error of the operating system met while doing `what`.
     pub fn io(what: impl fmt::Display, error: &std::io::Error) -> Failure {
@@ -68,19 +68,21 @@ impl Failure {
             Some(errno) => {
                 let known = Error::os("", errno);
                 let failure = Failure::new(Exit::of(known.kind), format!("{what}: {error}"));
-                Failure { next: next_step(known.kind).map(str::to_string), ..failure }.or_lacks_files()
+                Failure { next: next_step(known.kind).map(str::to_string), ..failure }.or_limited()
             }
             None => Failure::new(Exit::Failed, format!("{what}: {error}")),
         }
     }
-    /// The next step of a process that may open no more files, whoever found that out.
-    fn or_lacks_files(self) -> Failure {
-        match self.text.contains("Too many open files") {
-            true => self
-                .exit(Exit::Host)
-                .next("raise the limit of open files (ulimit -n, LimitNOFILE=): 1024 and one per segment"),
-            false => self,
-        }
+    /// The next step of a process that has met a limit of its shell or service, whoever found that out.
+    fn or_limited(self) -> Failure {
+        let step = if self.text.contains("Too many open files") {
+            "raise the limit of open files (ulimit -n, LimitNOFILE=): 1024 and one per segment"
+        } else if self.text.contains("File too large") {
+            "raise the limit of a file's size (ulimit -f, LimitFSIZE=)"
+        } else {
+            return self;
+        };
+        self.exit(Exit::Host).next(step)
     }
     /// For programs.
     pub fn json(&self) -> serde_json::Value {
@@ -152,6 +154,8 @@ mod tests {
         );
         let none_left = Failure::io("can't start", &std::io::Error::from_raw_os_error(24));
         assert!(none_left.exit == Exit::Host && none_left.to_string().contains("ulimit -n"), "{none_left}");
+        let too_large = Failure::io("can't write", &std::io::Error::from_raw_os_error(27));
+        assert!(too_large.exit == Exit::Host && too_large.to_string().contains("ulimit -f"), "{too_large}");
         let json = Failure::new(Exit::InUse, "busy").next("wait").json();
         assert_eq!(json.to_string(), r#"{"error":"busy","exit_code":3,"next_step":"wait"}"#);
     }

@@ -92,6 +92,27 @@ pub fn check_address_space(memory_max: u64) -> base::Result<()> {
     Ok(())
 }
 
+/// Refuses a limit of a file's size (`ulimit -f`) below what a brick's files have, where it can't be raised: a brick that meets
+/// it takes no more changes.
+pub fn check_file_size() -> base::Result<()> {
+    // Of the largest file, which keeps room for the index; those of segments have a GiB.
+    const NEEDED: u64 = base::limits::BALLAST_BYTES_MAX;
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: the pointer is to an rlimit of ours.
+    let known = unsafe { libc::getrlimit(libc::RLIMIT_FSIZE, &raw mut limit) } == 0;
+    if !known || limit.rlim_cur >= NEEDED {
+        return Ok(());
+    }
+    limit.rlim_cur = limit.rlim_max;
+    // SAFETY: as above.
+    let raised = unsafe { libc::setrlimit(libc::RLIMIT_FSIZE, &raw const limit) } == 0;
+    if raised && limit.rlim_cur >= NEEDED {
+        return Ok(());
+    }
+    let what = "the limit of a file's size is too low: raise it (ulimit -f unlimited)";
+    Err(Error::new(Kind::Host, what).with(format_args!("{} bytes, {NEEDED} are needed", limit.rlim_cur)))
+}
+
 /// Refuses a process that may not mount.
 pub fn check_may_mount() -> base::Result<()> {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();

@@ -536,11 +536,14 @@ fn limits_of_the_shell_are_named() {
     let up = ["up", data, mount, "--size", "4G"];
     refused(&limited("ulimit -v 1000000", &up), 4, &["ulimit -v", "--memory-max"], "little address space");
     refused(&limited("ulimit -n 20", &up), 4, &["ulimit -n"], "few files");
-    // A file that may not grow is an error, and no signal's death.
-    let output = limited("ulimit -f 100", &["up", data, mount, "--size", "4G"]);
-    assert!(output.status.code().is_some_and(|code| code != 0), "{:?}", output.status);
-    let errors = String::from_utf8_lossy(&output.stderr);
-    assert!(!errors.contains("backtrace"), "{errors}");
+    // A file that may not grow is an error before anything is begun, and no signal's death.
+    let other = text(&home.scratch.join("other")).to_string();
+    for arguments in [&up[..], &["format", &other, "--size", "4G"]] {
+        refused(&limited("ulimit -f 100", arguments), 4, &["ulimit -f"], "small files");
+    }
+    assert!(!home.scratch.join("other").exists());
+    // What may be raised is.
+    assert!(limited("ulimit -S -f 100 -n 20", &["format", &other, "--size", "4G"]).status.success());
 }
 
 #[test]

@@ -120,6 +120,15 @@ fn a_brick_on_a_device_survives_a_kill_and_discards_what_it_freed() {
 }
 
 #[test]
+fn a_device_that_is_too_small_needs_a_larger_one() {
+    let home = Home::new("small-device");
+    let Some(device) = Loop::new(&home, "flash", 100 << 20) else { return };
+    let format = ["format", text(&home.data), "--device", device.path()];
+    fail(&format, 1, &["too small for a brick", "give a larger one"]);
+    fail(&[&format[..], &["--size", "4G"]].concat(), 1, &["smaller than that", "give a larger one"]);
+}
+
+#[test]
 fn what_a_device_holds_is_not_destroyed_by_mistake() {
     let home = Home::new("foreign");
     let Some(device) = Loop::new(&home, "flash", 5 * GIB) else { return };

@@ -95,7 +95,7 @@ fn a_damaged_index_is_mended_and_losses_are_listed() {
 
 /// One bit of a file's data: the names and maps of the brick are right.
 #[test]
-fn bad_data_is_found_by_who_reads_it_and_no_repair_calls_it_well() {
+fn bad_data_is_found_by_who_reads_it_told_once_and_no_repair_calls_it_well() {
     let home = Home::new("repair-data");
     used(&home);
     let (data, segments) = (text(&home.data), home.data.join("segments-00000"));
@@ -124,7 +124,15 @@ fn bad_data_is_found_by_who_reads_it_and_no_repair_calls_it_well() {
     let status = told();
     let counted = status.lines().find(|line| line.starts_with("reads of bad data")).expect("it is counted");
     assert!(!counted.ends_with(" 0"), "{status}");
-    daemon.terminate();
+    // Read again and again, it is told once.
+    for _ in 0..3 {
+        assert!(std::fs::read(home.mount.join("dir/a")).is_err());
+    }
+    std::thread::sleep(Duration::from_secs(3));
+    let said = daemon.terminate();
+    let lines: Vec<_> = said.lines().filter(|line| line.contains("bad data")).collect();
+    assert_eq!(lines.len(), 1, "{said}");
+    assert!(lines[0].starts_with("sinter: bad data: /dir/a, inode ") && lines[0].contains("28672 on"), "{said}");
 }
 
 #[test]

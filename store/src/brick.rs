@@ -154,11 +154,19 @@ fn segments_of(runtime: &Runtime, options: &FormatOptions, device: Option<&Devic
     };
     let size_bytes = size_bytes.unwrap_or(default_bytes);
     if size_bytes < size_bytes_min {
-        let error = Error::new(Kind::NoSpace, "a brick needs more room: free some, or name a larger file system");
-        return Err(error.with(format!("{size_bytes} bytes of at least {size_bytes_min}")));
+        let what = match device {
+            Some(_) => "the device is too small for a brick: give a larger one",
+            None => "a brick needs more room: free some, or name a larger file system",
+        };
+        return Err(Error::new(Kind::NoSpace, what).with(format!("{size_bytes} bytes of at least {size_bytes_min}")));
     }
     if size_bytes > room_bytes {
-        let what = "the file system or device has too little free space for a brick of this size";
+        let what = match device {
+            Some(_) => "the device is smaller than that: give a larger one, or a smaller --size",
+            None => {
+                "the file system has too little free space for a brick of this size: free some, or give a smaller --size"
+            }
+        };
         return Err(Error::new(Kind::NoSpace, what).with(format!("{size_bytes} bytes wanted, {room_bytes} possible")));
     }
     if device.is_some() {

@@ -89,6 +89,7 @@ pub fn serve(options: &Serve) -> Result<Exit, Failure> {
 /// `sinter format`.
 pub fn format(options: &Format) -> Result<Exit, Failure> {
     host::make_files_private();
+    host::check_file_size().map_err(|error| Failure::of("can't format", &error))?;
     let data = directory::make(&options.data)?;
     let progress = Progress::new("formatting", None);
     let memory_max = memory::default_max_bytes();
@@ -132,6 +133,7 @@ fn memory_max(resources: &Resources) -> u64 {
 fn become_daemon() -> Result<Signals, Failure> {
     host::make_files_private();
     host::become_io_flusher();
+    host::check_file_size().map_err(|error| Failure::of("can't start", &error))?;
     host::drop_privileges().map_err(|error| Failure::io("can't drop privileges", &error))?;
     #[cfg(feature = "seeded-bugs")]
     crate::test_switches::apply()?;
