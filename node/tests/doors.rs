@@ -1,5 +1,7 @@
 //! The real servers of other protocols over a mount, configured as the manual says: NFS-Ganesha and Samba, each in network
 //! and mount namespaces of its own. They are restarted, and so is the daemon; the kernel's caches are dropped in between.
+//! Handles of files outlive all of that, and open nothing of another brick under the same device number; `SINTER_HANDLES` sets
+//! the number of files (1,000 if not set). Kernel clients: `cargo xtask guest`.
 //! Needs root, /dev/fuse, and Debian's `nfs-ganesha-vfs`, `libnfs-utils`, `samba`, `samba-vfs-modules` and `smbclient`.
 
 mod daemon;
@@ -8,6 +10,10 @@ use daemon::{Scratch, text};
 use std::fs;
 use std::path::Path;
 use std::process::Command;
+use std::sync::{Mutex, PoisonError};
+
+/// One at a time: a mount that comes and goes takes the device number that another wants to have again.
+static ALONE: Mutex<()> = Mutex::new(());
 
 /// The text of the first block of a page that is marked as `language`.
 fn block(page: &str, language: &str) -> String {
@@ -20,6 +26,7 @@ fn block(page: &str, language: &str) -> String {
 }
 
 fn run(script: &str, configuration: &str) -> String {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let work = Scratch::new("doors");
     let config = work.join("configuration");
     fs::write(&config, configuration).expect("the scratch directory is writable");

@@ -12,7 +12,7 @@ struct Campaign {
     usual: &'static str,
 }
 
-const CAMPAIGNS: [Campaign; 10] = [
+const CAMPAIGNS: [Campaign; 11] = [
     Campaign {
         name: "seeds",
         about: "simulated machines, one per seed: faults, crashes, checkers",
@@ -61,6 +61,13 @@ const CAMPAIGNS: [Campaign; 10] = [
         arguments: &["-p", "node", "--test", "many"],
         variable: "SINTER_MANY",
         usual: "1000000",
+    },
+    Campaign {
+        name: "handles",
+        about: "handles of so many files, through NFS-Ganesha too: its restart, remounts, another brick under the same device",
+        arguments: &["-p", "node", "--test", "handles", "--test", "doors"],
+        variable: "SINTER_HANDLES",
+        usual: "10000",
     },
     Campaign {
         name: "fsx",

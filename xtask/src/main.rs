@@ -4,6 +4,7 @@
 mod campaign;
 mod check;
 mod flash;
+mod guest;
 mod instructions;
 mod mutants;
 mod observation;
@@ -25,6 +26,7 @@ cargo xtask campaign NAME ...   a long test; see cargo xtask campaign --help
 cargo xtask instructions        what operations cost, against what is stored; see cargo xtask instructions --help
 cargo xtask mutants ...         do the tests notice small changes of the product? see cargo xtask mutants --help
 cargo xtask flash ...           Sinter, the file system below and GlusterFS in turns; see cargo xtask flash --help
+cargo xtask guest ...           kernel clients of NFS and SMB over a mount; see cargo xtask guest --help
 cargo xtask observation ...     what observing requests costs in throughput; see cargo xtask observation --help
 ";
 
@@ -62,6 +64,7 @@ fn run(arguments: &[String]) -> Result<(), String> {
         ("instructions", rest) => instructions::run(rest),
         ("mutants", rest) => mutants::run(rest),
         ("flash", rest) => flash::run(rest),
+        ("guest", rest) => guest::run(rest),
         ("observation", rest) => observation::run(rest),
         ("help" | "--help", _) => {
             print!("{HELP}");

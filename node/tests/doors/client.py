@@ -12,6 +12,7 @@ lib.nfs_open.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_int, ctypes.
 lib.nfs_lseek.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int, ctypes.c_void_p]
 lib.nfs_fstat64.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_char_p]
 lib.nfs_read.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint64, ctypes.c_char_p]
+count = int(sys.argv[1])
 context = ctypes.c_void_p(lib.nfs_init_context())
 files = {}
 
@@ -19,7 +20,7 @@ files = {}
 def open_all():
     if lib.nfs_mount(context, b"127.0.0.1", b"/sinter") != 0:
         return "no mount: " + lib.nfs_get_error(context).decode()
-    for number in range(1, 21):
+    for number in range(1, count + 1):
         file = ctypes.c_void_p()
         if lib.nfs_open(context, b"/dir/file-%d" % number, 0, ctypes.byref(file)) != 0:
             return "no open: " + lib.nfs_get_error(context).decode()

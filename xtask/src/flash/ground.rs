@@ -100,7 +100,7 @@ impl Ground {
         if free < bytes {
             let (bytes, free, above) = (bytes.div_ceil(GIB), free / GIB, above.display());
             return Err(format!(
-                "this takes {bytes} GiB, and {above} has {free}: take a smaller --size, or another --work"
+                "this takes {bytes} GiB, and {above} has {free}: take another --work, or ask for less"
             ));
         }
         std::fs::create_dir(&root).map_err(|error| {

@@ -10,13 +10,13 @@ mod figures;
 mod files;
 mod fio;
 mod gluster;
-mod ground;
+pub mod ground;
 mod measure;
 mod plot;
 mod report;
 mod rows;
 mod sides;
-mod undo;
+pub mod undo;
 
 use crate::flash::figures::Figure;
 use asked::Asked;
