@@ -577,5 +577,7 @@ fn what_is_odd_is_warned_of_and_errors_are_json_where_that_is_asked_for() {
     let point = text(&home.mount);
     assert_eq!(json(&["mount", text(&other), "one", point, "--json"], 0)["mount"].as_str(), Some(point));
     assert_eq!(json(&["umount", point, "--json"], 0)["mount"].as_str(), Some(point));
+    let output = run(&["mount", text(&other), "one", point]);
+    assert!(output.status.success() && String::from_utf8_lossy(&output.stderr).contains("is hidden while"));
     daemon.terminate();
 }

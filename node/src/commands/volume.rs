@@ -5,7 +5,9 @@ use super::{ask, print, print_json};
 use crate::admin::client::{Client, unexpected};
 use crate::admin::protocol::{Answer, Request, Volume};
 use crate::cli;
+use crate::daemon::say;
 use crate::failure::{Exit, Failure};
+use crate::host;
 use crate::table::{Align, Table, bytes};
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
@@ -102,6 +104,9 @@ pub fn utc(ns: i64) -> String {
 pub fn mount(options: &cli::Mount) -> Result<Exit, Failure> {
     let path = absolute(&options.mount)?;
     let mut client = Client::need(&options.data)?;
+    if host::is_not_empty(&path) {
+        say(&format!("what {} holds is hidden while the volume is mounted there", path.display()));
+    }
     let (volume, path) = (options.volume.clone(), text_of(&path)?);
     let told = serde_json::json!({ "volume": volume, "mount": path });
     client.ask(&Request::Mount { volume, path, source: None, restrictions: Vec::new() })?;
