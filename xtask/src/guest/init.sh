@@ -106,6 +106,8 @@ kept() {
 
 # The client takes its locks again from a server that has started anew.
 locked() {
+    # All may read it, and only that.
+    (umask 022; as sh -c ": > $mnt/locked")
     (as flock -x "$mnt/locked" sleep 1000) & holder=$!
     ask locked
     ask restart "$protocol"

@@ -32,13 +32,14 @@ const PROTOCOLS: [&str; 5] = ["nfs3", "nfs4.0", "nfs4.1", "nfs4.2", "smb"];
 /// A brick, the guest's kernel and initramfs, and what they are made of.
 const NEEDED_BYTES: u64 = 6 << 30;
 /// Packages, and the program by which each is known.
-const PACKAGES: [(&str, &str); 9] = [
+const PACKAGES: [(&str, &str); 10] = [
     ("qemu-system-x86", "qemu-system-x86_64"),
     ("nfs-ganesha-vfs", "ganesha.nfsd"),
     ("rpcbind", "rpcbind"),
     ("samba", "smbd"),
     ("smbclient", "smbclient"),
     ("nfs-common", "mount.nfs"),
+    ("libnfs-utils", "nfs-cp"),
     ("git", "git"),
     ("sqlite3", "sqlite3"),
     ("python3", "python3"),

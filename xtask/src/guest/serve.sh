@@ -2,7 +2,7 @@
 # for their restarts. Arguments: the binary, a work directory with the guest's kernel and initramfs, the directory of
 # `ground.sh`, the protocols, the number of fsx's operations.
 set -eu
-sinter=$1 work=$2 protocols=$4 operations=$5
+sinter=$1 work=$2 protocols=$4 operations=$5 scripts=$(dirname "$0")
 . "$3/ground.sh"
 ground /var/lib/nfs /var/lib/samba /var/cache/samba /var/log/samba
 mkdir -p /var/lib/samba/private
@@ -12,17 +12,13 @@ sed '$a guest:x:1000:1000::/:/bin/false' /etc/passwd > "$work/passwd"
 mount --bind "$work/passwd" /etc/passwd
 for user in root guest; do printf 'secret\nsecret\n' | smbpasswd -c "$work/samba" -a -s $user >/dev/null; done
 
-may_lock() { # by another program on the server
-    python3 -c 'import fcntl; fcntl.lockf(open("/srv/sinter/dir/locked", "r+"), fcntl.LOCK_EX | fcntl.LOCK_NB)' 2>/dev/null
-}
-may_not_lock() { ! may_lock; }
+lock_is() { [ "$(timeout 10 python3 "$scripts/locks.py" | tee "$work/locks.log")" = "$1" ]; }
 answer() { # REQUEST...
     case "$*" in
         "content "*) grep -qx "$2" /srv/sinter/dir/written || fail "written: $(cat /srv/sinter/dir/written)" ;;
         "restart smb") samba_down KILL; sleep 2; samba_up "$work/samba" ;;
         "restart nfs"*) ganesha_down KILL; sleep 2; ganesha_up "$work/ganesha" ;;
-        locked) await may_not_lock ;;
-        free) await may_lock ;;
+        locked | free) await lock_is "$1" ;;
         *) fail "the guest asks for $*" ;;
     esac
 }
