@@ -73,6 +73,22 @@ impl FileKind {
     }
 }
 
+/// What may not be done to an inode, by root neither. Only who may lift a guard has it set, which the kernel looks after.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Guard {
+    /// Nothing changes (`chattr +i`).
+    pub immutable: bool,
+    /// A file only gets longer, a directory only gets more names (`chattr +a`).
+    pub append_only: bool,
+}
+
+impl Guard {
+    /// True if there is any.
+    pub fn any(self) -> bool {
+        self.immutable || self.append_only
+    }
+}
+
 /// An inode's attributes. `links == 0` means an orphan: unlinked but still open, or a dead directory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Inode {
@@ -112,7 +128,12 @@ pub struct Inode {
     pub dead: bool,
     /// It has extended attributes: most inodes have none, and nobody looks for them then.
     pub xattrs: bool,
+    /// What may not be done to it.
+    pub guard: Guard,
 }
+
+// Groups keep many of them in memory.
+const _: () = assert!(size_of::<Inode>() == 96);
 
 impl Inode {
     /// An inode of which only kind, number, parent and times are known. The low half of the sequence serves as
@@ -137,6 +158,7 @@ impl Inode {
             btime: now,
             dead: false,
             xattrs: false,
+            guard: Guard::default(),
         }
     }
     /// `st_mode`: kind and permissions.

@@ -17,7 +17,7 @@ pub mod seeded;
 pub use edit::{Crcs, Edit, Follow, Intent, IntentId, Numbers};
 pub use error::{Error, Kind, Remedy, Result};
 pub use ids::{GroupId, Index, Ino, LeafKey, Life, Place, ReplicaId, RequestId, SegmentId, SessionId, Term, VolumeId};
-pub use inode::{FileKind, Inode, Time};
+pub use inode::{FileKind, Guard, Inode, Time};
 pub use name::Name;
 pub use op::{
     At, Attr, Blocks, DirEntry, Op, Outcome, Reply, Room, Seek, SetAttr, SetHow, SetTime, StatFs, Sync, Volume, Xattrs,

@@ -2,7 +2,7 @@
 //! Payload bytes travel beside the operation (see `runtime::buffer`), never inside it.
 
 use crate::ids::{Ino, VolumeId};
-use crate::inode::{FileKind, Inode, Time};
+use crate::inode::{FileKind, Guard, Inode, Time};
 use crate::name::Name;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -75,6 +75,8 @@ pub struct SetAttr {
     pub mtime: Option<SetTime>,
     /// New change time (set only by a kernel that keeps it itself).
     pub ctime: Option<Time>,
+    /// New guard, alone.
+    pub guard: Option<Guard>,
     /// Clear setuid and setgid as a write or chown by an unprivileged user does (HANDLE_KILLPRIV_V2).
     pub kill_privileges: bool,
 }

@@ -43,6 +43,7 @@ fn attr(ino: Ino) -> Attr {
         btime: zero,
         dead: false,
         xattrs: false,
+        guard: base::Guard::default(),
     };
     Attr::new(ino, inode)
 }

@@ -145,5 +145,6 @@ fn blank() -> Inode {
         btime: time,
         dead: false,
         xattrs: false,
+        guard: base::Guard::default(),
     }
 }

@@ -185,6 +185,7 @@ fn inode() -> Inode {
         btime: Time(-1),
         dead: false,
         xattrs: true,
+        guard: base::Guard { immutable: true, append_only: true },
     }
 }
 

@@ -2,6 +2,7 @@
 
 use crate::apply::{apply_inode, mode_without_privileges};
 use crate::decision::{Decision, Draft};
+use crate::guard;
 use crate::view::{Caller, Stop, View, inode, refuse};
 use crate::xattr;
 use base::limits::FILE_BYTES_MAX;
@@ -15,6 +16,13 @@ pub(crate) const MODE_BITS: u16 = 0o7777;
 /// times given by the client win over those of the cut.
 pub(crate) fn set(view: &mut dyn View, caller: &Caller, ino: Ino, set: &SetAttr) -> Result<Decision, Stop> {
     let old = inode(view, ino)?;
+    match set.guard {
+        Some(_) if old.kind != FileKind::File && !old.is_directory() => {
+            return refuse(Kind::Unsupported, "only files and directories are guarded");
+        }
+        Some(_) => assert!(SetAttr { guard: None, ..*set } == SetAttr::default(), "a guard is set alone"),
+        None => guard::takes(&old, set)?,
+    }
     let now = view.now();
     let mut draft = Draft::new(caller.volume, ino.group());
     let mut after_cut = old;
@@ -63,6 +71,7 @@ fn changed(old: &Inode, after_cut: Inode, set: &SetAttr, now: Time) -> Inode {
     };
     let mut new = after_cut;
     new.mode = set.mode.map_or(new.mode, |mode| mode & MODE_BITS);
+    new.guard = set.guard.unwrap_or(new.guard);
     new.uid = set.uid.unwrap_or(new.uid);
     new.gid = set.gid.unwrap_or(new.gid);
     new.atime = time(set.atime, new.atime);
@@ -82,6 +91,9 @@ pub(crate) fn open(view: &mut dyn View, caller: &Caller, ino: Ino, truncate: boo
     let old = inode(view, ino)?;
     if truncate && old.is_directory() {
         return refuse(Kind::IsDirectory, "a directory can't be truncated");
+    }
+    if truncate && old.kind == FileKind::File {
+        guard::untouched(&old)?;
     }
     if !truncate || old.kind != FileKind::File || old.size == 0 {
         return Ok(Decision::unchanged(Reply::Attr(Attr::new(ino, old)), Outcome::Inode(ino)));

@@ -3,6 +3,7 @@
 use crate::apply::TIME_KEPT;
 use crate::attributes::MODE_BITS;
 use crate::decision::{Decision, Draft};
+use crate::guard;
 use crate::view::{self, Caller, Stop, View, child, entry, inode, refuse};
 use crate::xattr::{self, Legacy};
 use base::limits::{LINKS_MAX, TARGET_BYTES_MAX};
@@ -51,7 +52,10 @@ pub(crate) fn file(
             let inode = child(view, found)?;
             Ok(Decision::unchanged(Reply::Attr(Attr::new(found.ino, inode)), Outcome::Inode(found.ino)))
         }
-        None => born(view, caller, (parent, &home), name, Wish::new(FileKind::File, mode)),
+        None => {
+            guard::takes_names(&home)?;
+            born(view, caller, (parent, &home), name, Wish::new(FileKind::File, mode))
+        }
     }
 }
 
@@ -110,6 +114,7 @@ pub(crate) fn node(
 /// TempFile: an orphan from birth, which the open that comes with it keeps. A crash ends it like any other.
 pub(crate) fn nameless(view: &mut dyn View, caller: &Caller, parent: Ino, mode: u16) -> Result<Decision, Stop> {
     let home = home(view, parent)?;
+    guard::takes_names(&home)?;
     let wish = Wish::new(FileKind::File, mode);
     let legacy = xattr::inherit(view, (parent, &home), mode, caller.umask, false)?;
     let ino = view.fresh_ino(parent.group())?;
@@ -142,6 +147,7 @@ pub(crate) fn name(
         return refuse(Kind::TooManyLinks, "the file has too many names");
     }
     let home = vacant(view, parent, name)?;
+    guard::untouched(&old)?;
     let cookie = view.fresh_cookie(parent)?;
     let now = view.now();
     let (stamp, ctime) = (home.ctime.tick(now), old.ctime.tick(now));
@@ -161,7 +167,7 @@ fn vacant(view: &mut dyn View, parent: Ino, name: &Name) -> Result<Inode, Stop> 
     let home = home(view, parent)?;
     match entry(view, parent, name)? {
         Some(_) => refuse(Kind::Exists, "the name is taken"),
-        None => Ok(home),
+        None => guard::takes_names(&home).map(|()| home),
     }
 }
 

@@ -13,6 +13,7 @@ mod attributes;
 mod create;
 mod decision;
 mod evaluate;
+mod guard;
 mod remove;
 mod rename;
 mod view;

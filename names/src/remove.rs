@@ -2,6 +2,7 @@
 
 use crate::apply::TIME_KEPT;
 use crate::decision::{Decision, Draft};
+use crate::guard;
 use crate::view::{self, Caller, Entry, Stop, View, child, entry, refuse};
 use base::{Edit, FileKind, Ino, Inode, Kind, Name, Outcome, Reply, Time};
 
@@ -12,6 +13,7 @@ pub(crate) fn file(view: &mut dyn View, caller: &Caller, parent: Ino, name: &Nam
         return refuse(Kind::IsDirectory, "a directory is removed by rmdir");
     }
     let inode = child(view, found)?;
+    guard::loses_name(&home, &inode)?;
     remove(view, caller, (parent, &home), name, (found, &inode))
 }
 
@@ -22,6 +24,7 @@ pub(crate) fn directory(view: &mut dyn View, caller: &Caller, parent: Ino, name:
         return refuse(Kind::NotDirectory, "rmdir removes only directories");
     }
     let inode = child(view, found)?;
+    guard::loses_name(&home, &inode)?;
     if inode.entries > 0 {
         return refuse(Kind::NotEmpty, "the directory has entries");
     }

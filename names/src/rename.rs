@@ -4,6 +4,7 @@
 use crate::apply::TIME_KEPT;
 use crate::create;
 use crate::decision::{Decision, Draft};
+use crate::guard;
 use crate::remove::unnamed;
 use crate::view::{Caller, Entry, Stop, View, child, directory, entry, refuse};
 use base::limits::LINKS_MAX;
@@ -51,6 +52,11 @@ pub(crate) fn rename(
     }
     let target = replaceable(view, source, to, replaced)?;
     let moved = child(view, source)?;
+    guard::loses_name(&old_home, &moved)?;
+    match &target {
+        Some((_, replaced)) => guard::loses_name(&new_home, replaced)?,
+        None => guard::takes_names(&new_home)?,
+    }
     let found = Found { old_home, new_home, source, moved, target };
     if found.new_links(from, to) > 0 && found.new_home.links >= LINKS_MAX {
         return refuse(Kind::TooManyLinks, "the new directory has too many subdirectories");
@@ -167,6 +173,9 @@ pub(crate) fn exchange(view: &mut dyn View, caller: &Caller, one: Spot, other: S
     let [(_, first, _), (_, second, _)] = sides[..] else { unreachable!("two sides") };
     if first.ino == second.ino {
         return Ok(Decision::unchanged(Reply::Done, Outcome::Done));
+    }
+    for (home, (_, _, inode)) in homes.iter().zip(&sides) {
+        guard::loses_name(home, inode)?;
     }
     if first.ino == other.dir || second.ino == one.dir {
         return refuse(Kind::Invalid, "a directory can't move into itself");

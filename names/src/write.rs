@@ -1,6 +1,7 @@
 //! The pure part of a data write: where it goes, what it does to the inode, which blocks need the old data.
 
 use crate::decision::{Decision, Draft};
+use crate::guard;
 use crate::view::{Caller, Stop, View, inode, refuse};
 use base::limits::{BLOCK_BYTES, FILE_BYTES_MAX, IO_BYTES_MAX};
 use base::{At, Edit, Error, FileKind, Ino, Inode, Kind, Outcome, Reply, Result, Room, Time};
@@ -46,7 +47,7 @@ pub struct WritePlan {
 }
 
 /// Plans a write of `length` bytes to the inode as ordered so far. Errors: `IsDirectory`, `Invalid` (not a file, or
-/// no or too many bytes), `TooLarge`.
+/// no or too many bytes), `TooLarge`, `Permission` (guarded).
 pub fn evaluate_write(
     ino: Ino,
     inode: &Inode,
@@ -67,6 +68,9 @@ pub fn evaluate_write(
         At::Offset(offset) => offset,
         At::End => inode.size,
     };
+    if inode.guard.immutable || inode.guard.append_only && offset < inode.size {
+        return Err(Error::new(Kind::Permission, "the file is immutable or only appended to"));
+    }
     let end = match offset.checked_add(u64::from(length)) {
         Some(end) if end <= FILE_BYTES_MAX => end,
         _ => return Err(Error::new(Kind::TooLarge, "a file has at most 16 TiB")),
@@ -105,6 +109,9 @@ pub(crate) fn allocate(
         FileKind::File => {}
         FileKind::Directory => return refuse(Kind::IsDirectory, "a directory has no blocks to promise"),
         _ => return refuse(Kind::Invalid, "only files have blocks to promise"),
+    }
+    if old.guard.immutable || room != Room::Promised {
+        guard::untouched(&old)?;
     }
     if bytes.is_empty() {
         return refuse(Kind::Invalid, "no bytes to promise room for");

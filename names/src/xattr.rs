@@ -3,6 +3,7 @@
 
 use crate::acl::{self, Acl};
 use crate::decision::{Decision, Draft};
+use crate::guard;
 use crate::view::{Caller, Need, Stop, View, inode, known, refuse};
 use base::limits::{XATTR_LIST_BYTES_MAX, XATTR_VALUE_BYTES_MAX, XATTRS_BYTES_MAX};
 use base::{Edit, Ino, Inode, Kind, Name, Outcome, Reply, SetHow, Xattrs};
@@ -69,6 +70,7 @@ pub(crate) fn set(
     kill_setgid: bool,
 ) -> Result<Decision, Stop> {
     let mut new = inode(view, ino)?;
+    guard::untouched(&new)?;
     check_name(name)?;
     if value.len() > XATTR_VALUE_BYTES_MAX {
         return refuse(Kind::TooLarge, "an attribute has at most 64 KiB");
@@ -105,6 +107,7 @@ pub(crate) fn set(
 /// RemoveXattr. Removing an access control list that is not there is done already.
 pub(crate) fn remove(view: &mut dyn View, caller: &Caller, ino: Ino, name: &Name) -> Result<Decision, Stop> {
     let mut new = inode(view, ino)?;
+    guard::untouched(&new)?;
     check_name(name)?;
     let there = of(view, ino, &new)?;
     match there.filter(|all| all.contains_key(name)) {

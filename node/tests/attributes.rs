@@ -1,11 +1,16 @@
-//! Attributes beside those that every `stat` tells, on a real mount: the time of birth.
+//! Attributes beside those that every `stat` tells, on a real mount: the time of birth; what guards an inode, beside the file
+//! system that the tests lie on.
 
+#[path = "posix/calls.rs"]
+mod calls;
 mod daemon;
 
-use daemon::{Home, system, text};
+use calls::{Mapping, nameless, rename_with, set_times};
+use daemon::{Home, Scratch, system, text};
 use std::fs::{self, File, Permissions};
-use std::io::Write;
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::io::{Error, Result, Write};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
@@ -69,4 +74,204 @@ fn the_time_of_birth_stays() {
     assert!(born(&made("moved/file")) > births[0], "another file");
     daemon.terminate();
     home.check();
+}
+
+/// Numbers of errors, or 0, by what was tried.
+type Told = Vec<(&'static str, i32)>;
+
+fn errno<T>(result: Result<T>) -> i32 {
+    result.err().map_or(0, |error| error.raw_os_error().expect("of the system"))
+}
+
+fn called(result: i32) -> i32 {
+    if result == 0 { 0 } else { errno::<()>(Err(Error::last_os_error())) }
+}
+
+fn chattr(flag: &str, path: &Path) {
+    system("chattr", &[flag, text(path)]);
+}
+
+fn opened(path: &Path, flags: i32) -> Result<File> {
+    let access = flags & libc::O_ACCMODE;
+    let mut options = File::options();
+    options.read(access != libc::O_WRONLY).write(access != libc::O_RDONLY).custom_flags(flags & !libc::O_ACCMODE);
+    options.open(path)
+}
+
+/// What is done to a file by its name, and through handles that were opened before.
+fn done_to_file(path: &Path, early: &[(&'static str, &File)]) -> Told {
+    let c_path = std::ffi::CString::new(text(path)).expect("no NUL");
+    let open = |flags| errno(opened(path, flags));
+    let mut told = vec![
+        ("read", open(libc::O_RDONLY)),
+        ("write", open(libc::O_WRONLY)),
+        ("read and write", open(libc::O_RDWR)),
+        ("append", open(libc::O_WRONLY | libc::O_APPEND)),
+        ("create", open(libc::O_RDONLY | libc::O_CREAT)),
+        ("truncate when opened", open(libc::O_RDWR | libc::O_TRUNC)),
+        ("append and truncate", open(libc::O_WRONLY | libc::O_APPEND | libc::O_TRUNC)),
+        ("create and truncate", open(libc::O_WRONLY | libc::O_CREAT | libc::O_TRUNC)),
+        ("chmod", errno(fs::set_permissions(path, Permissions::from_mode(0o640)))),
+        ("chown", errno(std::os::unix::fs::chown(path, Some(7), Some(8)))),
+        ("times", errno(set_times(path, (5, 0), (6, 0)))),
+        ("present", errno(set_times(path, (0, libc::UTIME_NOW), (0, libc::UTIME_NOW)))),
+        ("link", errno(fs::hard_link(path, path.with_extension("link")))),
+        ("rename", errno(fs::rename(path, path.with_extension("moved")))),
+        ("unlink", errno(fs::remove_file(path))),
+    ];
+    // SAFETY: calls with strings and values that outlive them.
+    unsafe {
+        told.push(("truncate", called(libc::truncate(c_path.as_ptr(), 3))));
+        let value = c"value".as_ptr().cast();
+        told.push(("setxattr", called(libc::setxattr(c_path.as_ptr(), c"user.new".as_ptr(), value, 5, 0))));
+        told.push(("removexattr", called(libc::removexattr(c_path.as_ptr(), c"user.old".as_ptr()))));
+    }
+    for (how, file) in early {
+        let descriptor = file.as_raw_fd();
+        told.push((how, errno((&**file).write_all(b"appended or written"))));
+        told.push((how, errno(file.set_len(2))));
+        told.push((how, errno(file.set_permissions(Permissions::from_mode(0o600)))));
+        for mode in [0, libc::FALLOC_FL_KEEP_SIZE, libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE] {
+            // SAFETY: the call takes numbers.
+            told.push((how, called(unsafe { libc::fallocate(descriptor, mode, 0, 4096) })));
+        }
+        told.push((how, errno(file.sync_all())));
+    }
+    told
+}
+
+/// What is done in a directory that has `file`, `other` and the empty `dir`.
+fn done_in(path: &Path) -> Told {
+    let at = |name: &str| path.join(name);
+    let outside = |name: &str| path.with_extension(name);
+    fs::write(outside("file"), b"x").expect("create");
+    let told = vec![
+        ("list", errno(fs::read_dir(path))),
+        ("write to an entry", errno(fs::write(at("file"), b"new content"))),
+        ("create", errno(File::create_new(at("new")))),
+        ("O_CREAT", errno(opened(&at("file"), libc::O_WRONLY | libc::O_CREAT))),
+        ("mkdir", errno(fs::create_dir(at("newdir")))),
+        ("symlink", errno(std::os::unix::fs::symlink("x", at("newlink")))),
+        ("link", errno(fs::hard_link(at("file"), at("second")))),
+        ("nameless", errno(nameless(path, 0))),
+        ("move in", errno(fs::rename(outside("file"), at("came")))),
+        ("move out", errno(fs::rename(at("other"), outside("went")))),
+        ("rename", errno(fs::rename(at("file"), at("renamed")))),
+        ("replace", errno(fs::rename(at("file"), at("other")))),
+        ("exchange", errno(rename_with(&at("file"), &at("other"), libc::RENAME_EXCHANGE))),
+        ("unlink", errno(fs::remove_file(at("file")))),
+        ("rmdir", errno(fs::remove_dir(at("dir")))),
+        ("rmdir of the directory", errno(fs::remove_dir(path))),
+        ("rename of the directory", errno(fs::rename(path, outside("elsewhere")))),
+        ("chmod", errno(fs::set_permissions(path, Permissions::from_mode(0o700)))),
+    ];
+    drop(fs::remove_file(outside("file")));
+    told
+}
+
+/// All that is tried with a guard at one place.
+fn guarded(place: &Path, flag: &str) -> Told {
+    let (file, dir) = (place.join("file"), place.join("dir"));
+    fs::write(&file, vec![b'x'; 5000]).expect("create");
+    system("setfattr", &["-n", "user.old", "-v", "1", text(&file)]);
+    let append = opened(&file, libc::O_WRONLY | libc::O_APPEND).expect("open");
+    chattr(&format!("+{flag}"), &file);
+    let mut told = done_to_file(&file, &[("appending handle", &append)]);
+    chattr(&format!("-{flag}"), &file);
+    fs::create_dir(&dir).expect("mkdir");
+    for name in ["file", "other"] {
+        fs::write(dir.join(name), name).expect("create");
+    }
+    fs::create_dir(dir.join("dir")).expect("mkdir");
+    chattr(&format!("+{flag}"), &dir);
+    told.extend(done_in(&dir));
+    chattr(&format!("-{flag}"), &dir);
+    assert_eq!(done_in(&dir)[1..4], [("write to an entry", 0), ("create", errno_of_create(flag)), ("O_CREAT", 0)]);
+    told
+}
+
+/// A directory that is only appended to has got the file by then.
+fn errno_of_create(flag: &str) -> i32 {
+    if flag == "a" { libc::EEXIST } else { 0 }
+}
+
+#[test]
+fn a_guard_keeps_out_whom_the_file_system_below_keeps_out() {
+    let (home, below) = (Home::new("guards"), Scratch::new("guards-below"));
+    let daemon = home.up();
+    for flag in ["i", "a"] {
+        let told = [&home.mount, &below.path().to_path_buf()].map(|root| {
+            let place = root.join(flag);
+            fs::create_dir(&place).expect("mkdir");
+            guarded(&place, flag)
+        });
+        assert!(told[0].iter().filter(|(_, errno)| *errno == libc::EPERM).count() > 15, "{told:?}");
+        assert_eq!(told[0], told[1], "chattr +{flag}");
+    }
+    daemon.terminate();
+    home.check();
+}
+
+/// Also through what was opened and mapped before: a store that comes later is refused where it is written back. Guards are as
+/// durable as other attributes, and only those are set that are kept.
+#[test]
+fn a_guard_stays_and_holds_for_what_was_opened_before() {
+    let home = Home::new("guarded");
+    let daemon = home.up();
+    let path = home.mount.join("file");
+    fs::write(&path, vec![b'x'; 8192]).expect("create");
+    let early = opened(&path, libc::O_RDWR).expect("open");
+    let direct = opened(&path, libc::O_RDWR | libc::O_DIRECT).expect("open");
+    let mut mapping = Mapping::of(&early, 8192, libc::MAP_SHARED).expect("mmap");
+    mapping.bytes_mut()[0] = b'1';
+    for flag in ["i", "a"] {
+        chattr(&format!("+{flag}"), &path);
+        mapping.bytes_mut()[1] = b'2';
+        assert_eq!(errno(early.write_at(b"3", 2)), libc::EPERM, "+{flag}");
+        let block = Mapping::anonymous(4096);
+        assert_eq!(errno(direct.write_at(block.bytes(), 4096)), libc::EPERM, "+{flag}");
+        assert_ne!(errno(early.sync_all()), 0, "what was stored later is not kept, and that is said");
+        let c_path = std::ffi::CString::new(text(&path)).expect("no NUL");
+        // The limit: the kernel says yes without asking.
+        // SAFETY: a call with a string that outlives it.
+        assert_eq!(called(unsafe { libc::access(c_path.as_ptr(), libc::W_OK) }), 0);
+        daemon_reads(&path, b"1xx");
+        chattr(&format!("-{flag}"), &path);
+    }
+    let unkept = std::process::Command::new("chattr").arg("+d").arg(&path).output().expect("chattr runs");
+    assert!(!unkept.status.success() && String::from_utf8_lossy(&unkept.stderr).contains("not supported"));
+    let changed = fs::metadata(&path).expect("stat").ctime_nsec();
+    chattr("+i", &path);
+    assert_ne!(fs::metadata(&path).expect("stat").ctime_nsec(), changed, "a guard is a change");
+    early.sync_all().expect("fsync");
+    drop((early, direct, mapping));
+    daemon.kill();
+    let daemon = home.up();
+    assert_eq!(errno(fs::remove_file(&path)), libc::EPERM, "after a crash");
+    let said = std::process::Command::new("lsattr").arg(&path).output().expect("lsattr runs").stdout;
+    let said = String::from_utf8(said).expect("text");
+    assert!(said.starts_with("----i---------------"), "{said}");
+    std::thread::scope(|scope| {
+        let stranger = scope.spawn(|| {
+            // SAFETY: the calls take numbers, and change this thread alone.
+            unsafe { assert_eq!(libc::syscall(libc::SYS_setresuid, 65_534, 65_534, 65_534), 0) };
+            let file = File::open(&path).expect("everybody may read");
+            let none = 0u32;
+            // SAFETY: FS_IOC_SETFLAGS reads a number that outlives it.
+            called(unsafe { libc::ioctl(file.as_raw_fd(), 0x4008_6602, &raw const none) })
+        });
+        let told = stranger.join().expect("no panic");
+        assert!([libc::EPERM, libc::EACCES].contains(&told), "only who may set it may lift it: {told}");
+    });
+    chattr("-i", &path);
+    fs::remove_file(&path).expect("the guard is lifted");
+    daemon.terminate();
+    home.check();
+}
+
+fn daemon_reads(path: &Path, start: &[u8]) {
+    let direct = opened(path, libc::O_RDONLY | libc::O_DIRECT).expect("open");
+    let mut block = Mapping::anonymous(4096);
+    assert_eq!(direct.read_at(block.bytes_mut(), 0).expect("read"), 4096);
+    assert_eq!(&block.bytes()[..start.len()], start);
 }

@@ -160,12 +160,13 @@ fn inode() -> Inode {
         btime: Time(-1),
         dead: true,
         xattrs: true,
+        guard: base::Guard { immutable: false, append_only: true },
     }
 }
 
 /// The inode's drawing, from `at` on.
 fn inode_drawn(bytes: &[u8], at: usize) {
-    let small = [(0, 2, 0o100_644), (2, 2, 3), (4, 4, 1), (8, 4, 2), (12, 4, 3), (16, 4, 4), (20, 4, 5), (24, 4, 6)];
+    let small = [(0, 2, 0o100_644), (2, 2, 11), (4, 4, 1), (8, 4, 2), (12, 4, 3), (16, 4, 4), (20, 4, 5), (24, 4, 6)];
     let large = [(28, 8, 7), (36, 8, 8), (44, 8, 9), (52, 8, 10), (60, 8, 11), (68, 8, 12), (76, 8, 13)];
     let last = [(84, 8, u64::MAX)];
     for &(offset, size, value) in small.iter().chain(&large).chain(&last) {

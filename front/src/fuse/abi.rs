@@ -110,6 +110,25 @@ pub mod fopen {
     pub const PARALLEL_DIRECT_WRITES: u32 = 1 << 6;
 }
 
+/// Commands of IOCTL (`FS_IOC_GETFLAGS`, `FS_IOC_SETFLAGS`, as 64-bit programs have them: the kernel sends no others by itself,
+/// and looks who may set what before it sends these).
+pub mod ioctl {
+    pub const GET_FLAGS: u32 = 0x8008_6601;
+    pub const SET_FLAGS: u32 = 0x4008_6602;
+    /// `FS_IMMUTABLE_FL`.
+    pub const IMMUTABLE: u32 = 0x10;
+    /// `FS_APPEND_FL`.
+    pub const APPEND_ONLY: u32 = 0x20;
+    /// `FS_IOC_FSGETXATTR`, by which the kernel learns what holds before it lets somebody change it.
+    pub const GET_X: u32 = 0x801c_581f;
+    /// `struct fsxattr`: flags, then hints of extents and a project, which nothing has here.
+    pub const X_BYTES: u32 = 28;
+    /// `FS_XFLAG_IMMUTABLE`.
+    pub const X_IMMUTABLE: u32 = 0x8;
+    /// `FS_XFLAG_APPEND`.
+    pub const X_APPEND_ONLY: u32 = 0x10;
+}
+
 /// Code of the notice that a file's pages are to be forgotten.
 pub const NOTIFY_INVAL_INODE: u32 = 2;
 /// `fuse_write_in.write_flags`: written back from the page cache, the handle and its flags are guessed.

@@ -32,6 +32,8 @@ pub struct Handler<T> {
     pub rows: Rows,
     pub notices: Arc<Notices>,
     pub ends: Arc<Ends>,
+    /// Inodes may be guarded by those who may.
+    pub has_guards: bool,
 }
 
 /// Operations that one request may need: their request numbers lie side by side. Steps are counted in the low
@@ -72,6 +74,9 @@ impl<T: Target> Handler<T> {
             Ok(ask) if self.gate.refuses(&ask) => drop(send(back, unique, &Head::status(unique, REFUSED), &[])),
             Ok(Ask::Silent) => (),
             Ok(Ask::Answer(errno)) => drop(send(back, unique, &Head::status(unique, errno), &[])),
+            Ok(Ask::Guard(..) | Ask::SetGuard(_)) if !self.has_guards => {
+                let _ = send(back, unique, &Head::status(unique, libc::ENOTTY), &[]);
+            }
             Ok(Ask::OpenDir) => {
                 let handle = self.ends.open(self.core);
                 if !self.hand_out(pid, &Head::open_dir(unique, handle, pid), back) {
@@ -114,6 +119,7 @@ impl<T: Target> Handler<T> {
     fn row(&self, ask: &Ask) -> OpRow {
         match ask {
             Ask::Entry(op) | Ask::Node(op) | Ask::Attr(op) | Ask::Birth(op) | Ask::Done(op) => self.rows.row(op),
+            Ask::Guard(op, _) | Ask::SetGuard(op) => self.rows.row(op),
             Ask::Target(op) | Ask::Xattrs(op, _) | Ask::Seek(op) => self.rows.row(op),
             Ask::Read { op, .. } | Ask::Write { op, .. } | Ask::Create { op, .. } => self.rows.row(op),
             Ask::Open { ino, .. } => self.rows.row(&Op::Open { ino: *ino, truncate: false }),
@@ -132,7 +138,7 @@ impl<T: Target> Handler<T> {
             _ if !self.durable.names => false,
             Ask::Entry(op) => !matches!(op, Op::Lookup { .. }),
             Ask::Node(_) | Ask::Create { .. } => true,
-            Ask::Attr(op) => self.durable.attributes && matches!(op, Op::SetAttr { .. }),
+            Ask::Attr(op) | Ask::SetGuard(op) => self.durable.attributes && matches!(op, Op::SetAttr { .. }),
             Ask::Done(Op::Release { .. } | Op::Fsync { .. } | Op::SyncAll) => false,
             Ask::Done(Op::SetXattr { .. } | Op::RemoveXattr { .. } | Op::Allocate { .. }) => self.durable.attributes,
             Ask::Done(_) => true,
@@ -188,6 +194,11 @@ impl<T: Target> Handler<T> {
                 let told = reply::statx(&self.attr(context, op).await?);
                 Ok(Told::Small(Head::before(unique, told.len()), told))
             }
+            Ask::Guard(op, bytes) => {
+                let flags = reply::guard_flags(self.attr(context, op).await?.inode.guard, bytes);
+                Ok(Told::Head(Head::control(unique, flags, bytes)))
+            }
+            Ask::SetGuard(op) => self.guard(context, unique, op).await,
             Ask::Done(op) => self.grow(context, op).await.map(|_| Told::Head(Head::status(unique, 0))),
             Ask::Target(op) => match self.call(context, op).await? {
                 Reply::Target(target) => Ok(Told::Small(Head::before(unique, target.len()), target)),
@@ -346,9 +357,22 @@ impl<T: Target> Handler<T> {
         }
         Ok(reply)
     }
+    /// Gives an inode another guard. What the kernel has not written back yet was stored before, so it comes first; afterwards
+    /// it forgets what it may have of the file, so that nobody takes for stored what is refused, and the attributes.
+    async fn guard(&self, context: &Context, unique: u64, op: Op) -> Result<Told> {
+        let Op::SetAttr { ino, .. } = op else { unreachable!("what sets a guard") };
+        self.notices.forget_pages(ino, 0, u64::MAX, Why::Stale).await;
+        self.attr(context, op).await?;
+        self.notices.forget_pages(ino, 0, u64::MAX, Why::Stale).await;
+        Ok(Told::Head(Head::control(unique, 0, 0)))
+    }
     async fn open(&self, context: &mut Context, header: &Header, ino: Ino, flags: u32, kill: bool) -> Result<Told> {
         let truncate = truncates(flags);
         let attr = self.attr(context, Op::Open { ino, truncate }).await?;
+        if reply::is_guarded(attr.inode.guard, flags) {
+            self.release(context, ino).await;
+            return Err(Error::new(Kind::Permission, "the file is immutable or only appended to"));
+        }
         if truncate && kill && attr.inode.mode & PRIVILEGES != 0 {
             self.change_opened(context, ino, SetAttr { kill_privileges: true, ..SetAttr::default() }).await?;
         }
@@ -356,6 +380,11 @@ impl<T: Target> Handler<T> {
     }
     async fn create(&self, context: &mut Context, op: Op, flags: u32, kill_privileges: bool) -> Result<Attr> {
         let attr = self.attr(context, op).await?;
+        if reply::is_guarded(attr.inode.guard, flags) || attr.inode.guard.any() && truncates(flags) {
+            self.release(context, attr.ino).await;
+            self.forget(context, attr.ino, 1).await;
+            return Err(Error::new(Kind::Permission, "the file is immutable or only appended to"));
+        }
         if !truncates(flags) || attr.inode.size == 0 {
             return Ok(attr);
         }

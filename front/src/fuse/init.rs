@@ -56,6 +56,10 @@ impl Agreement {
     pub fn has_rings(&self) -> bool {
         self.flags & init_flag::OVER_IO_URING != 0
     }
+    /// True if the kernel looks who may set flags of an inode: since it does that before it asks file systems (Linux 5.13).
+    pub fn looks_after_flags(&self) -> bool {
+        self.minor >= 34
+    }
     /// True if the kernel forgets what it has of a range before a write past its page cache: it came with this feature.
     pub fn forgets_before_writes(&self) -> bool {
         self.flags & init_flag::DIRECT_IO_ALLOW_MMAP != 0

@@ -1,10 +1,10 @@
 //! From the bytes of a request to what is asked of the stack. Pure: whatever the bytes are, the result is a value
 //! or an error, never a panic.
 
-use super::abi::{self, Fields, fattr, opcode};
+use super::abi::{self, Fields, fattr, ioctl, opcode};
 use super::reply::bypasses_cache;
 use base::limits::{DIR_ENTRIES_MAX, IO_BYTES_MAX, TARGET_BYTES_MAX};
-use base::{At, Error, FileKind, Ino, Kind, Name, Op, Result, Room, Seek, SetAttr, SetHow, SetTime, Sync, Time};
+use base::{At, Error, FileKind, Guard, Ino, Kind, Name, Op, Result, Room, Seek, SetAttr, SetHow, SetTime, Sync, Time};
 use runtime::seeded::{self, Bug};
 
 /// The part of a request's header that matters here.
@@ -47,6 +47,10 @@ pub enum Ask {
     Attr(Op),
     /// Attributes with the time of birth.
     Birth(Op),
+    /// The guard of a file or directory, as flags in an answer of so many bytes.
+    Guard(Op, u32),
+    /// That a file or directory has another guard.
+    SetGuard(Op),
     /// That it is done.
     Done(Op),
     /// A link's target.
@@ -157,6 +161,7 @@ pub fn ask(header: &Header, body: &[u8], payload_bytes: usize, root: Ino) -> Res
         opcode::SYNCFS => Ok(Ask::Done(Op::SyncAll)),
         opcode::FALLOCATE => allocate(fields, ino),
         opcode::LSEEK => seek(fields, ino),
+        opcode::IOCTL => control(fields, ino),
         opcode::LOOKUP
         | opcode::SYMLINK
         | opcode::MKNOD
@@ -180,7 +185,6 @@ fn unsupported(code: u32) -> Ask {
     match code {
         opcode::NOTIFY_REPLY => Ask::Silent,
         opcode::DESTROY => Ask::Answer(0),
-        opcode::IOCTL => Ask::Answer(libc::ENOTTY),
         _ => Ask::Answer(libc::ENOSYS),
     }
 }
@@ -281,6 +285,7 @@ fn set_attr(mut fields: Fields<'_>, ino: Ino) -> Result<Ask> {
         atime: set_time(fattr::ATIME, fattr::ATIME_NOW, 0),
         mtime: set_time(fattr::MTIME, fattr::MTIME_NOW, 1),
         ctime: asked(fattr::CTIME).then(|| time(2)),
+        guard: None,
         kill_privileges: asked(fattr::KILL_SUIDGID),
     };
     Ok(Ask::Attr(Op::SetAttr { ino, set }))
@@ -311,6 +316,29 @@ fn allocate(mut fields: Fields<'_>, ino: Ino) -> Result<Ask> {
         _ => return Ok(Ask::Answer(libc::EOPNOTSUPP)),
     };
     Ok(Ask::Done(Op::Allocate { ino, offset, length, keep_size, room }))
+}
+
+/// The flags of a file or directory, as chattr and lsattr have them. What no guard says is not kept.
+fn control(mut fields: Fields<'_>, ino: Ino) -> Result<Ask> {
+    // Handle and flags; behind the command its argument in the caller's memory, and how much of that came.
+    fields.bytes(12)?;
+    let command = fields.u32()?;
+    fields.bytes(12)?;
+    let answer_bytes = fields.u32()?;
+    match command {
+        ioctl::GET_X if answer_bytes == ioctl::X_BYTES => Ok(Ask::Guard(Op::GetAttr { ino }, answer_bytes)),
+        ioctl::GET_FLAGS if (4..=8).contains(&answer_bytes) => Ok(Ask::Guard(Op::GetAttr { ino }, answer_bytes)),
+        ioctl::SET_FLAGS => {
+            let flags = fields.u32()?;
+            if flags & !(ioctl::IMMUTABLE | ioctl::APPEND_ONLY) != 0 {
+                return Ok(Ask::Answer(libc::EOPNOTSUPP));
+            }
+            let has = |flag: u32| flags & flag != 0;
+            let guard = Guard { immutable: has(ioctl::IMMUTABLE), append_only: has(ioctl::APPEND_ONLY) };
+            Ok(Ask::SetGuard(Op::SetAttr { ino, set: SetAttr { guard: Some(guard), ..SetAttr::default() } }))
+        }
+        _ => Ok(Ask::Answer(libc::ENOTTY)),
+    }
 }
 
 /// The kernel asks only where it does not know by itself.

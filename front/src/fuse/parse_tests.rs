@@ -361,3 +361,33 @@ fn no_bytes_can_harm() {
         }
     }
 }
+
+#[test]
+fn guards_are_set_by_flags_that_are_kept() {
+    use super::super::abi::ioctl;
+    let control = |command: u32, flags: Option<u32>, answer_bytes: u32| {
+        asked(opcode::IOCTL, move |w| {
+            let w = w.u64(0).u32(0).u32(command).u64(0).u32(if flags.is_some() { 4 } else { 0 }).u32(answer_bytes);
+            match flags {
+                Some(flags) => w.u32(flags),
+                None => w,
+            }
+        })
+    };
+    let ino = Ino(NODE);
+    assert_eq!(control(ioctl::GET_FLAGS, None, 4), Ok(Ask::Guard(Op::GetAttr { ino }, 4)));
+    assert_eq!(control(ioctl::GET_X, None, 28), Ok(Ask::Guard(Op::GetAttr { ino }, 28)));
+    assert_eq!(control(ioctl::GET_X, None, 27), Ok(Ask::Answer(libc::ENOTTY)));
+    assert_eq!(control(ioctl::GET_FLAGS, None, 400), Ok(Ask::Answer(libc::ENOTTY)));
+    for (flags, immutable, append_only) in
+        [(0, false, false), (0x10, true, false), (0x20, false, true), (0x30, true, true)]
+    {
+        let guard = Some(Guard { immutable, append_only });
+        let set = SetAttr { guard, ..SetAttr::default() };
+        assert_eq!(control(ioctl::SET_FLAGS, Some(flags), 0), Ok(Ask::SetGuard(Op::SetAttr { ino, set })));
+    }
+    assert_eq!(control(ioctl::SET_FLAGS, Some(0x50), 0), Ok(Ask::Answer(libc::EOPNOTSUPP)), "nodump is not kept");
+    assert!(control(ioctl::SET_FLAGS, None, 0).is_err(), "no flags");
+    // The same with a 32-bit program's code, which the kernel has not looked at.
+    assert_eq!(control(0x4004_6602, Some(0), 0), Ok(Ask::Answer(libc::ENOTTY)));
+}

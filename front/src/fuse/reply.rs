@@ -1,8 +1,8 @@
 //! From the stack's answers to the bytes that the kernel expects. Pure.
 
-use super::abi::{self, Writer, fopen};
+use super::abi::{self, Writer, fopen, ioctl};
 use base::limits::{BLOCK_BYTES, NAME_BYTES_MAX, NAMED_INODE_BYTES};
-use base::{Attr, DirEntry, Error, FileKind, Ino, StatFs, Time};
+use base::{Attr, DirEntry, Error, FileKind, Guard, Ino, StatFs, Time};
 use runtime::seeded::{Bug, active};
 
 /// How long the kernel may keep names (absent ones too) and most attributes without asking. Whoever serves a volume mounts it
@@ -122,6 +122,15 @@ impl Head {
             writer.u64(offset);
         })
     }
+    /// What an ioctl has done: as flags in so many bytes, if it is to tell any.
+    pub fn control(unique: u64, flags: u32, bytes: u32) -> Head {
+        Head::build(unique, 0, 0, |writer| {
+            writer.zeros(16);
+            if bytes > 0 {
+                writer.u32(flags).zeros(bytes as usize - 4);
+            }
+        })
+    }
     /// How large a buffer an attribute's value, or the list of names, needs.
     pub fn xattr_size(unique: u64, length: usize) -> Head {
         Head::build(unique, 0, 0, |writer| {
@@ -204,6 +213,22 @@ fn open_flags(flags: u32) -> u32 {
         answer |= fopen::NOFLUSH;
     }
     answer
+}
+
+/// True if a guard keeps an inode from being opened with these flags.
+pub fn is_guarded(guard: Guard, flags: u32) -> bool {
+    let writes = flags & libc::O_ACCMODE as u32 != libc::O_RDONLY as u32;
+    writes && (guard.immutable || guard.append_only && flags & libc::O_APPEND as u32 == 0)
+}
+
+/// The guard as flags of an inode, as an answer of so many bytes has them.
+pub fn guard_flags(guard: Guard, bytes: u32) -> u32 {
+    let flags = match bytes {
+        ioctl::X_BYTES => [ioctl::X_IMMUTABLE, ioctl::X_APPEND_ONLY],
+        _ => [ioctl::IMMUTABLE, ioctl::APPEND_ONLY],
+    };
+    let flag = |is: bool, flag: u32| if is { flag } else { 0 };
+    flag(guard.immutable, flags[0]) | flag(guard.append_only, flags[1])
 }
 
 /// True if the kernel keeps nothing of what is read and written with these flags.

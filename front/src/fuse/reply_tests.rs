@@ -27,6 +27,7 @@ fn inode(kind: FileKind) -> Inode {
         btime: Time(0),
         dead: false,
         xattrs: false,
+        guard: base::Guard::default(),
     }
 }
 
@@ -220,5 +221,31 @@ fn no_error_of_the_stack_makes_the_kernel_stop_asking() {
     for kind in Kind::ALL {
         let errno = errno(&Error::new(kind, ""));
         assert!((1..512).contains(&errno) && errno != libc::ENOSYS, "{kind:?}");
+    }
+}
+
+#[test]
+fn guards_are_told_as_flags() {
+    let guards =
+        [(false, false, [0, 0]), (true, false, [0x10, 0x8]), (false, true, [0x20, 0x10]), (true, true, [0x30, 0x18])];
+    for (immutable, append_only, flags) in guards {
+        for (bytes, flags) in [4, 28].into_iter().zip(flags) {
+            let told = guard_flags(Guard { immutable, append_only }, bytes);
+            let head = Head::control(42, told, bytes);
+            let mut fields = opened(&head, 0, 0);
+            assert_eq!((fields.u64(), fields.u64(), fields.u32()), (Ok(0), Ok(0), Ok(flags)));
+            assert!(fields.0.len() as u32 == bytes - 4 && fields.0.iter().all(|byte| *byte == 0));
+        }
+    }
+    let immutable = Guard { immutable: true, append_only: false };
+    let append_only = Guard { immutable: false, append_only: true };
+    for (flags, expected) in [
+        (libc::O_RDONLY, [false, false]),
+        (libc::O_WRONLY, [true, true]),
+        (libc::O_RDWR, [true, true]),
+        (libc::O_WRONLY | libc::O_APPEND, [true, false]),
+    ] {
+        assert_eq!([immutable, append_only].map(|guard| is_guarded(guard, flags as u32)), expected);
+        assert!(!is_guarded(Guard::default(), flags as u32));
     }
 }

@@ -112,6 +112,7 @@ pub fn serve<T: Target>(runtime: &Runtime, mut mount: Mount, target: Arc<T>, ide
     let devices = (0..count).map(|_| mount.clone_device().map(Arc::new)).collect::<Result<Vec<Arc<File>>>>()?;
     let landings = (0..count).map(|core| Landing::new(runtime, core)).collect::<Result<Vec<Landing>>>()?;
     let (noatime, durable) = (mount.noatime(), mount.durable());
+    let has_guards = mount.agreement().looks_after_flags();
     let rings = mount.take_rings();
     let requests = rings.as_ref().map_or(TASKS_PER_CORE, |rings| rings.depth().min(TASKS_PER_CORE));
     let recent = Recent::new(count, !mount.agreement().forgets_before_writes(), runtime.clock.now_ns());
@@ -144,6 +145,7 @@ pub fn serve<T: Target>(runtime: &Runtime, mut mount: Mount, target: Arc<T>, ide
             rows,
             notices: notices.clone(),
             ends: ends.clone(),
+            has_guards,
         };
         let core = Arc::new(Core {
             handler,

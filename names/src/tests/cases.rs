@@ -1,10 +1,12 @@
 //! Cases that the random test can't reach or does not look at closely.
 
 use super::world::World;
+use crate::write::evaluate_write;
 use crate::{Caller, Need, Stop, TIME_KEPT, apply_inode};
 use base::limits::{FILE_BYTES_MAX, LINKS_MAX, TARGET_BYTES_MAX, XATTR_VALUE_BYTES_MAX};
 use base::{
-    Edit, FileKind, GroupId, Ino, Inode, Kind, Name, Op, Outcome, Reply, Room, SetAttr, SetHow, SetTime, Time, VolumeId,
+    At, Edit, FileKind, GroupId, Guard, Ino, Inode, Kind, Name, Op, Outcome, Reply, Room, SetAttr, SetHow, SetTime,
+    Time, VolumeId,
 };
 
 pub(super) fn inode(kind: FileKind) -> Inode {
@@ -385,5 +387,88 @@ fn a_directory_does_not_change_places_with_what_lies_in_it() {
     for ((parent, name), (new_parent, new_name)) in [(above.clone(), within.clone()), (within, above)] {
         let op = Op::Exchange { parent, name, new_parent, new_name };
         assert_eq!(refused(&mut world, &caller, &op), Kind::Invalid);
+    }
+}
+
+/// Whoever asks: what an immutable inode refuses, and one that is only appended to.
+#[test]
+fn guards_hold_for_each_operation() {
+    for guard in [Guard { immutable: true, append_only: false }, Guard { immutable: false, append_only: true }] {
+        let (mut world, root, caller) = world();
+        let dir = done(&mut world, &caller, &Op::MakeDir { parent: root, name: name("d"), mode: 0o777 });
+        let create = |parent, text: &str| Op::Create { parent, name: name(text), mode: 0o666, exclusive: true };
+        let ino = done(&mut world, &caller, &create(dir, "f"));
+        done(&mut world, &caller, &create(dir, "g"));
+        done(&mut world, &caller, &create(root, "h"));
+        let set = |set: SetAttr| Op::SetAttr { ino, set };
+        let guarded = |ino| Op::SetAttr { ino, set: SetAttr { guard: Some(guard), ..SetAttr::default() } };
+        done(&mut world, &caller, &guarded(ino));
+        let nothing = SetAttr::default();
+        let (past, now) = (Some(SetTime::To(Time(5))), Some(SetTime::Now));
+        let rename = |parent, old: &str, new_parent, new: &str| Op::Rename {
+            parent,
+            name: name(old),
+            new_parent,
+            new_name: name(new),
+            no_replace: false,
+            whiteout: false,
+        };
+        let exchange = Op::Exchange { parent: dir, name: name("f"), new_parent: root, new_name: name("h") };
+        let allocate = |room| Op::Allocate { ino, offset: 0, length: 9, keep_size: true, room };
+        let touched = [
+            set(SetAttr { mode: Some(0o600), ..nothing }),
+            set(SetAttr { uid: Some(1), ..nothing }),
+            set(SetAttr { size: Some(1), ..nothing }),
+            set(SetAttr { mtime: past, ..nothing }),
+            set(SetAttr { mtime: now, ..nothing }),
+            Op::Open { ino, truncate: true },
+            Op::Link { ino, new_parent: root, new_name: name("l") },
+            Op::Unlink { parent: dir, name: name("f") },
+            rename(dir, "f", root, "l"),
+            rename(root, "h", dir, "f"),
+            exchange.clone(),
+            Op::SetXattr { ino, name: name("user.a"), value: (*b"1").into(), how: SetHow::Any, kill_setgid: false },
+            Op::RemoveXattr { ino, name: name("user.a") },
+            allocate(Room::Hole),
+            allocate(Room::Zeroed),
+        ];
+        for op in touched {
+            assert_eq!(refused(&mut world, &caller, &op), Kind::Permission, "{guard:?}: {op:?}");
+        }
+        for op in [set(SetAttr { atime: now, mtime: now, ..nothing }), allocate(Room::Promised)] {
+            let result = world.decide(&op, &caller);
+            assert_eq!(result.is_err(), guard.immutable, "{guard:?}: {op:?}: {result:?}");
+        }
+        world.decide(&Op::Open { ino, truncate: false }, &caller).expect("it can be read");
+        world.decide(&Op::Lookup { parent: dir, name: name("f") }, &caller).expect("it can be found");
+        let write =
+            |at| evaluate_write(ino, &Inode { size: 100, guard, ..inode(FileKind::File) }, at, 5, false, Time(9));
+        assert_eq!(write(At::Offset(99)).expect_err("it is guarded").kind, Kind::Permission);
+        assert_eq!(write(At::End).is_err(), guard.immutable);
+        assert_eq!(write(At::Offset(100)).is_err(), guard.immutable);
+        done(&mut world, &caller, &guarded(dir));
+        let lost = [
+            Op::Unlink { parent: dir, name: name("g") },
+            rename(dir, "g", root, "l"),
+            rename(dir, "g", dir, "l"),
+            rename(root, "h", dir, "g"),
+            Op::RemoveDir { parent: root, name: name("d") },
+        ];
+        for op in lost {
+            assert_eq!(refused(&mut world, &caller, &op), Kind::Permission, "{guard:?}: {op:?}");
+        }
+        let got = [
+            create(dir, "new"),
+            Op::MakeDir { parent: dir, name: name("new"), mode: 0o777 },
+            Op::SymLink { parent: dir, name: name("new"), target: (*b"t").into() },
+            Op::TempFile { parent: dir, mode: 0o600 },
+            rename(root, "h", dir, "new"),
+        ];
+        for op in got {
+            let result = world.decide(&op, &caller);
+            assert_eq!(result.is_err(), guard.immutable, "{guard:?}: {op:?}: {result:?}");
+        }
+        done(&mut world, &caller, &Op::SetAttr { ino, set: SetAttr { guard: Some(Guard::default()), ..nothing } });
+        done(&mut world, &caller, &set(SetAttr { mode: Some(0o600), ..nothing }));
     }
 }

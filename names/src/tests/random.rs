@@ -200,6 +200,7 @@ impl Pair {
             atime: time(maybe(200)),
             mtime: time(maybe(200)),
             ctime: maybe(2000).map(|n| Time(n as i64)),
+            guard: None,
             kill_privileges: maybe(2) == Some(1),
         };
         let old = self.world.inode(ino).copied();

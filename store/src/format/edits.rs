@@ -2,18 +2,24 @@
 
 use super::bytes::{Reader, Writer, corrupt};
 use base::{
-    Crcs, Edit, Error, FileKind, Follow, GroupId, Ino, Inode, Intent, IntentId, Kind, Name, Numbers, Result, SessionId,
-    Time, Volume, VolumeId,
+    Crcs, Edit, Error, FileKind, Follow, GroupId, Guard, Ino, Inode, Intent, IntentId, Kind, Name, Numbers, Result,
+    SessionId, Time, Volume, VolumeId,
 };
 use std::sync::Arc;
 
 /// Appends an inode (see `docs/format`): fixed size.
 pub fn put_inode(out: &mut Vec<u8>, inode: &Inode) {
     let mut writer = Writer(out);
-    writer.u16((inode.st_mode() & 0xffff) as u16).u16(u16::from(inode.dead) | u16::from(inode.xattrs) << 1);
+    writer.u16((inode.st_mode() & 0xffff) as u16).u16(flags_of(inode));
     writer.u32(inode.uid).u32(inode.gid).u32(inode.links).u32(inode.rdev).u32(inode.project).u32(inode.generation);
     writer.u64(inode.size).u64(inode.trim).u64(inode.entries).u64(inode.parent.0);
     writer.i64(inode.atime.0).i64(inode.mtime.0).i64(inode.ctime.0).i64(inode.btime.0);
+}
+
+fn flags_of(inode: &Inode) -> u16 {
+    let Guard { immutable, append_only } = inode.guard;
+    let bits = [inode.dead, inode.xattrs, immutable, append_only];
+    bits.into_iter().enumerate().map(|(bit, set)| u16::from(set) << bit).sum()
 }
 
 /// Reads an inode.
@@ -26,6 +32,7 @@ pub fn take_inode(reader: &mut Reader<'_>) -> Result<Inode> {
         mode: mode & 0o7777,
         dead: flags & 1 != 0,
         xattrs: flags & 2 != 0,
+        guard: Guard { immutable: flags & 4 != 0, append_only: flags & 8 != 0 },
         uid: reader.u32()?,
         gid: reader.u32()?,
         links: reader.u32()?,
