@@ -269,6 +269,116 @@ fn a_guard_stays_and_holds_for_what_was_opened_before() {
     home.check();
 }
 
+/// The kernel has a number of its own for the root directory, by which it is told to ask again.
+#[test]
+fn a_guard_of_the_root_directory_is_seen_at_once() {
+    let home = Home::new("guarded-root");
+    let daemon = home.up();
+    let changed = || {
+        let root = fs::metadata(&home.mount).expect("stat");
+        (root.ctime(), root.ctime_nsec())
+    };
+    for flag in ["+i", "-i"] {
+        let before = changed();
+        std::thread::sleep(Duration::from_millis(20));
+        chattr(flag, &home.mount);
+        assert!(changed() > before, "chattr {flag}");
+        let expected = if flag == "+i" { libc::EPERM } else { 0 };
+        assert_eq!(errno(fs::write(home.mount.join("file"), b"x")), expected);
+    }
+    daemon.terminate();
+    home.check();
+}
+
+/// What a file has no way to be asked or told for; it is as it was afterwards.
+#[test]
+fn what_files_do_not_offer_is_refused_by_its_name() {
+    let home = Home::new("refused");
+    let daemon = home.up();
+    let path = home.mount.join("file");
+    let content = b"0123456789abcdef".repeat(4096);
+    fs::write(&path, &content).expect("create");
+    let file = opened(&path, libc::O_RDWR).expect("open");
+    for mode in [libc::FALLOC_FL_COLLAPSE_RANGE, libc::FALLOC_FL_INSERT_RANGE] {
+        // SAFETY: the call takes numbers.
+        let told = called(unsafe { libc::fallocate(file.as_raw_fd(), mode, 4096, 4096) });
+        assert_eq!(told, libc::EOPNOTSUPP, "{mode:#x}");
+    }
+    // struct fiemap for the whole file, without room for extents; its flags ask for a sync.
+    let mut map = [0u64, u64::MAX, 1, 0];
+    // SAFETY: FS_IOC_FIEMAP reads and writes the structure, which outlives it.
+    let told = called(unsafe { libc::ioctl(file.as_raw_fd(), 0xC020_660B, &raw mut map) });
+    assert_eq!(told, libc::EOPNOTSUPP, "FIEMAP");
+    drop(file);
+    assert!(fs::read(&path).expect("read") == content);
+    fs::set_permissions(&path, Permissions::from_mode(0o600)).expect("chmod");
+    system("mkswap", &[text(&path)]);
+    let c_path = std::ffi::CString::new(text(&path)).expect("no NUL");
+    // SAFETY: a call with a string that outlives it.
+    let told = called(unsafe { libc::swapon(c_path.as_ptr(), 0) });
+    assert_eq!(told, libc::EINVAL, "swapon");
+    for flag in ["+A", "+c", "+C", "+d", "+S", "+j", "+t", "+s", "+u", "+x", "+P"] {
+        let said = std::process::Command::new("chattr").arg(flag).arg(&path).output().expect("chattr runs");
+        let why = String::from_utf8_lossy(&said.stderr);
+        assert!(!said.status.success() && why.contains("not supported"), "chattr {flag}: {why}");
+    }
+    let said = std::process::Command::new("lsattr").arg(&path).output().expect("lsattr runs").stdout;
+    assert!(said.starts_with(b"----------------------"), "{}", String::from_utf8_lossy(&said));
+    daemon.terminate();
+    home.check();
+}
+
+/// Numbers of inodes take more than 32 bits, and say nothing else than `stat` of 64 bits does: a program of 32 bits gets
+/// them by `stat64`, and EOVERFLOW by the old `stat`, as on each file system with such numbers.
+#[cfg(target_arch = "x86_64")]
+#[test]
+fn an_old_stat_is_told_that_a_number_does_not_fit() {
+    const STAT: u32 = 106;
+    const STAT64: u32 = 195;
+    let home = Home::new("numbers");
+    let daemon = home.up();
+    daemon.terminate();
+    // Each start gives numbers far beyond all before.
+    let daemon = home.up();
+    let path = home.mount.join("late");
+    File::create_new(&path).expect("create");
+    let number = fs::metadata(&path).expect("stat").ino();
+    assert!(number > 1 << 32, "{number}");
+    let (told, _) = of_32_bits(STAT, &path);
+    assert_eq!(told, -libc::EOVERFLOW);
+    let (told, found) = of_32_bits(STAT64, &path);
+    assert_eq!(told, 0);
+    // `st_ino` is the last field of the 96 bytes.
+    assert_eq!(found[88..96], number.to_ne_bytes());
+    daemon.terminate();
+    home.check();
+}
+
+/// A call as programs of 32 bits make it, with a path and room for an answer; both lie where such programs have memory.
+#[cfg(target_arch = "x86_64")]
+fn of_32_bits(call: u32, path: &Path) -> (i32, Vec<u8>) {
+    const PAGE: usize = 4096;
+    let (access, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_32BIT);
+    // SAFETY: the kernel chooses the address; nothing lies there.
+    let start = unsafe { libc::mmap(std::ptr::null_mut(), 2 * PAGE, access, flags, -1, 0) }.cast::<u8>();
+    assert_ne!(start.cast(), libc::MAP_FAILED);
+    let mut result = call;
+    // SAFETY: the path, ended by the zeros behind it, and the answer fit their pages; the call changes nothing else. The
+    // compiler keeps rbx for itself, so it is put back.
+    let answer = unsafe {
+        std::ptr::copy_nonoverlapping(text(path).as_ptr(), start, path.as_os_str().len());
+        std::arch::asm!(
+            "xchg {path}, rbx", "int 0x80", "xchg {path}, rbx",
+            path = inout(reg) start as u64 => _, inout("eax") result, in("ecx") start as u32 + PAGE as u32,
+            out("r8") _, out("r9") _, out("r10") _, out("r11") _,
+        );
+        std::slice::from_raw_parts(start.add(PAGE), 96).to_vec()
+    };
+    // SAFETY: nothing refers to it any more.
+    unsafe { libc::munmap(start.cast(), 2 * PAGE) };
+    (result as i32, answer)
+}
+
 fn daemon_reads(path: &Path, start: &[u8]) {
     let direct = opened(path, libc::O_RDONLY | libc::O_DIRECT).expect("open");
     let mut block = Mapping::anonymous(4096);

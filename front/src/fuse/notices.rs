@@ -9,6 +9,7 @@
 
 use super::abi::{self, Writer};
 use super::recent::{Passed, Recent};
+use super::reply;
 use base::Ino;
 use runtime::{Clock, Event, Runtime, Tasks};
 use std::collections::VecDeque;
@@ -49,6 +50,8 @@ pub struct Notices {
     told: Arc<Told>,
     /// Whose pages the kernel may have.
     pub recent: Recent,
+    /// The volume's root directory, of which the kernel has a number of its own.
+    root: Ino,
     /// Requests that wait, and how many may without being crowded.
     waiting: AtomicUsize,
     room: usize,
@@ -67,7 +70,7 @@ struct Queue {
 }
 
 struct Notice {
-    ino: Ino,
+    node: u64,
     first: u64,
     end: u64,
     done: Arc<AtomicBool>,
@@ -75,13 +78,14 @@ struct Notice {
 
 impl Notices {
     /// For a connection, by any descriptor of it, with so many tasks or entries for requests.
-    pub fn new(runtime: &Runtime, device: Arc<File>, requests: usize, recent: Recent) -> Notices {
+    pub fn new(runtime: &Runtime, device: Arc<File>, root: Ino, requests: usize, recent: Recent) -> Notices {
         let queue = Mutex::new(Queue { notices: VecDeque::new(), tellers: 0 });
         Notices {
             clock: runtime.clock.clone(),
             tasks: runtime.tasks.clone(),
             told: Arc::new(Told { device, queue, event: Event::new() }),
             recent,
+            root,
             waiting: AtomicUsize::new(0),
             room: requests / 2,
         }
@@ -128,14 +132,15 @@ impl Notices {
     }
     /// Leaves a notice to the pool; what will say that it was told.
     fn push(&self, ino: Ino, first: u64, end: u64) -> Arc<AtomicBool> {
+        let node = reply::nodeid_of(ino, self.root);
         let mut queue = self.told.queue();
         let crowded = queue.notices.len() >= SEPARATE_MAX;
-        if let Some(other) = queue.notices.iter_mut().find(|other| crowded && other.ino == ino) {
+        if let Some(other) = queue.notices.iter_mut().find(|other| crowded && other.node == node) {
             (other.first, other.end) = (other.first.min(first), other.end.max(end));
             return other.done.clone();
         }
         let done = Arc::new(AtomicBool::new(false));
-        queue.notices.push_back(Notice { ino, first, end, done: done.clone() });
+        queue.notices.push_back(Notice { node, first, end, done: done.clone() });
         if queue.tellers < TELLERS_MAX {
             queue.tellers += 1;
             let told = self.told.clone();
@@ -161,7 +166,7 @@ impl Told {
     /// Tells the kernel whatever there is to tell, in the pool.
     fn tell(&self) {
         while let Some(notice) = self.next() {
-            let message = message(notice.ino, notice.first, notice.end);
+            let message = message(notice.node, notice.first, notice.end);
             // The kernel refuses only what it has nothing of: an inode that it forgot, or all of them, with the mount.
             let _ = (&*self.device).write(&message);
             notice.done.store(true, Ordering::Release);
@@ -180,11 +185,11 @@ impl Told {
 }
 
 /// `FUSE_NOTIFY_INVAL_INODE`, whose code stands where an answer has its error, and zero where that has its request.
-fn message(ino: Ino, first: u64, end: u64) -> [u8; abi::OUT_HEADER_BYTES + 24] {
+fn message(node: u64, first: u64, end: u64) -> [u8; abi::OUT_HEADER_BYTES + 24] {
     assert!(first < end, "a range of zero bytes would mean all from there on");
     let mut message = [0; abi::OUT_HEADER_BYTES + 24];
     let length = message.len() as u32;
-    Writer::new(&mut message).u32(length).u32(abi::NOTIFY_INVAL_INODE).u64(0).u64(ino.0).u64(first).u64(end - first);
+    Writer::new(&mut message).u32(length).u32(abi::NOTIFY_INVAL_INODE).u64(0).u64(node).u64(first).u64(end - first);
     message
 }
 
@@ -195,7 +200,7 @@ mod tests {
 
     #[test]
     fn a_notice_is_what_the_kernel_expects() {
-        let message = message(Ino(7 << 20 | 3), 4096, 4097);
+        let message = message(7 << 20 | 3, 4096, 4097);
         let mut fields = Fields(&message);
         assert_eq!((fields.u32(), fields.u32(), fields.u64()), (Ok(40), Ok(2), Ok(0)));
         assert_eq!((fields.u64(), fields.u64(), fields.u64()), (Ok(7 << 20 | 3), Ok(4096), Ok(1)));

@@ -150,7 +150,7 @@ impl Head {
 }
 
 /// The node id of an inode: its number, but 1 for the root.
-fn nodeid_of(ino: Ino, root: Ino) -> u64 {
+pub(super) fn nodeid_of(ino: Ino, root: Ino) -> u64 {
     if ino == root {
         return abi::ROOT_ID;
     }

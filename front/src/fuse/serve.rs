@@ -116,7 +116,7 @@ pub fn serve<T: Target>(runtime: &Runtime, mut mount: Mount, target: Arc<T>, ide
     let rings = mount.take_rings();
     let requests = rings.as_ref().map_or(TASKS_PER_CORE, |rings| rings.depth().min(TASKS_PER_CORE));
     let recent = Recent::new(count, !mount.agreement().forgets_before_writes(), runtime.clock.now_ns());
-    let notices = Arc::new(Notices::new(runtime, devices[0].clone(), requests, recent));
+    let notices = Arc::new(Notices::new(runtime, devices[0].clone(), identity.root, requests, recent));
     let (entries, taken) = rings.map(|rings| rings.into_entries(runtime, &devices)).unzip();
     let entries: Vec<(usize, RingEntry)> = entries.unwrap_or_default();
     let gate = Arc::new(Gate::new(count));
