@@ -358,7 +358,8 @@ fn an_old_stat_is_told_that_a_number_does_not_fit() {
 #[cfg(target_arch = "x86_64")]
 fn of_32_bits(call: u32, path: &Path) -> (i32, Vec<u8>) {
     const PAGE: usize = 4096;
-    let (access, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_32BIT);
+    let (access, flags) =
+        (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_32BIT);
     // SAFETY: the kernel chooses the address; nothing lies there.
     let start = unsafe { libc::mmap(std::ptr::null_mut(), 2 * PAGE, access, flags, -1, 0) }.cast::<u8>();
     assert_ne!(start.cast(), libc::MAP_FAILED);
