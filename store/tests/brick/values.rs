@@ -2,6 +2,7 @@
 //! refuses, and then the check says so too, or finds all that was there; nothing panics or takes time without bound.
 
 use crate::rig::{Brick, Map, SEGMENT_BYTES, boot, file, format, payload};
+use base::checksum::crc32c;
 use base::{Kind, Sync};
 use runtime::disk::{self, DEVICE};
 use runtime::random::SplitMix;
@@ -11,11 +12,12 @@ use std::sync::Arc;
 use store::format::batch::BatchHeader;
 use store::format::keys;
 use store::format::segment::{SegmentHeader, Stream};
+use store::format::summary::{self, SummaryEntry};
 use store::format::superblock::{EpochEnd, State, Superblock};
 use store::format::values;
 use store::index::model::ModelIndex;
 use store::index::{Index, IndexEdit};
-use store::{Opening, check};
+use store::{Opening, check, scrub};
 
 const DATA: &str = "segments-00000";
 const SEGMENTS: u64 = 16;
@@ -333,4 +335,89 @@ fn wrong_values_in_a_label_are_refused_or_do_no_harm() {
         let image = with(&image, "superblock", &[(0, bytes.clone()), (4096, bytes)]);
         assert!(refuses(&image, &index, &map, "a superblock of another home"));
     }
+}
+
+/// What is changed in what a sealed segment tells of its blocks, and how.
+type SummaryChange = (&'static str, fn(&mut SummaryEntry));
+
+const SUMMARY: [SummaryChange; 6] = [
+    ("block max", |it| it.block = u16::MAX),
+    ("group max", |it| it.group.0 = u32::MAX),
+    ("volume max", |it| it.volume.0 = u32::MAX),
+    ("inode max", |it| it.ino.0 = u64::MAX),
+    ("offset max", |it| it.offset = u64::MAX),
+    ("checksum", |it| it.crc ^= 1),
+];
+
+/// Numbers of entries that no segment has.
+const ENTRIES: [u32; 4] = [0, 1, 1 << 20, u32::MAX];
+
+/// Segments that are sealed, with live blocks, as of a checkpoint.
+fn sealed_segments() -> (DiskImage, ModelIndex, Map) {
+    let mut world = World::new(6);
+    let runtime = world.runtime();
+    let (brick, index) = world.block_on(async {
+        let index = format(&runtime, SEGMENTS).await;
+        let brick = Brick::open(&runtime, index.clone()).await.expect("just formatted");
+        for number in 0..16 {
+            brick.write_bulk(file(1), number * 40, &payload(number, 40), Sync::Data).await.expect("it writes");
+        }
+        runtime.clock.sleep(2_000_000_000).await;
+        brick.checkpoint().await.expect("a healthy brick checkpoints");
+        (brick, index)
+    });
+    let image = world.crash_as(Survival::Nothing, &mut SplitMix(6));
+    let map = brick.map();
+    (image, index.crashed(0), map)
+}
+
+/// Opens it, has the scrub read all of it, and goes on.
+fn scrubbed(image: &DiskImage, index: &ModelIndex, map: &Map) {
+    let mut world = boot(7, image);
+    let runtime = world.runtime();
+    let index = index.crashed(0);
+    world.block_on(async {
+        let brick = Brick::open(&runtime, index).await.expect("no start needs a summary");
+        assert!(brick.map() == *map);
+        scrub::start(&brick.store).expect("it is open");
+        runtime.clock.sleep(5_000_000_000).await;
+        assert_eq!(scrub::status(&brick.store).position.state, scrub::State::Done);
+        brick.write(file(9), 0, &payload(99, 2), Sync::Data).await.expect("a healthy brick writes");
+    });
+}
+
+#[test]
+fn wrong_values_in_summaries_are_found_and_do_no_harm() {
+    let (image, index, map) = sealed_segments();
+    let mut seen = 0;
+    for segment in 0..SEGMENTS {
+        let end = (segment + 1) * SEGMENT_BYTES;
+        let last = image.read(DATA, end - 4096, 4096).expect("the file was made");
+        let Ok(footer) = summary::decode_footer(&last) else { continue };
+        seen += 1;
+        let count = footer.entries as usize;
+        let length = summary::summary_blocks(count) * 4096;
+        let bytes = image.read(DATA, end - length as u64, length).expect("the file was made");
+        let entries = summary::decode_entries(&bytes[..count * summary::ENTRY_BYTES]).expect("they are whole");
+        let mut images = Vec::new();
+        for (what, change) in SUMMARY {
+            let mut entries = entries.clone();
+            change(entries.last_mut().expect("something was written"));
+            let bytes = summary::encode(footer.uuid, footer.segment, footer.life, &entries);
+            images.push((what.to_string(), with(&image, DATA, &[(end - bytes.len() as u64, bytes)])));
+        }
+        for number in ENTRIES {
+            let mut last = last.clone();
+            last[32..36].copy_from_slice(&number.to_le_bytes());
+            let crc = crc32c(&last[..40]);
+            last[40..44].copy_from_slice(&crc.to_le_bytes());
+            assert_eq!(summary::decode_footer(&last).map(|footer| footer.entries), Ok(number));
+            images.push((format!("{number} entries"), with(&image, DATA, &[(end - 4096, last)])));
+        }
+        for (what, image) in images {
+            assert!(found(&image, &index).is_some(), "segment {segment}, {what}: nobody says so");
+            scrubbed(&image, &index, &map);
+        }
+    }
+    assert!(seen >= 2, "{seen}");
 }
