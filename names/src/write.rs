@@ -130,7 +130,8 @@ pub(crate) fn allocate(
         draft.edit(ino, Edit::Reserve { ino, first, count: bytes.end.div_ceil(BLOCK_BYTES as u64) - first });
     }
     let size = if keep_size || room == Room::Hole { 0 } else { bytes.end };
-    // The kernel leaves it to the file system, and says nothing: everyone but root is without the right to keep them.
+    // The kernel leaves it to the file system, and says nothing: everyone but root is without the right to keep them,
+    // and root too where ids may be mapped, as nobody says who asks.
     let kill_privileges = caller.uid != 0;
     draft.edit(ino, Edit::InodeExtend { ino, size, time: old.ctime.tick(view.now()), kill_privileges });
     draft.decide(view, Reply::Done, Outcome::Done)

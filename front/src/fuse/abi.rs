@@ -85,8 +85,13 @@ pub mod init_flag {
     pub const SETXATTR_EXT: u64 = 1 << 29;
     pub const INIT_EXT: u64 = 1 << 30;
     pub const DIRECT_IO_ALLOW_MMAP: u64 = 1 << 36;
+    pub const ALLOW_IDMAP: u64 = 1 << 40;
     pub const OVER_IO_URING: u64 = 1 << 41;
 }
+
+/// The user and group of a request whose caller the kernel does not tell of: only what creates something has them where
+/// mounts may have ids mapped.
+pub const UNTOLD_ID: u32 = u32::MAX;
 
 /// `fuse_setattr_in.valid`.
 pub mod fattr {

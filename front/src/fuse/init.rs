@@ -30,6 +30,15 @@ const WANTED: u64 = init_flag::ASYNC_READ
     | init_flag::INIT_EXT
     | init_flag::DIRECT_IO_ALLOW_MMAP;
 
+/// What is asked for beside that, where it is wanted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Choice {
+    /// Requests come over io_uring; whether the kernel offers that, the agreement tells.
+    pub rings: bool,
+    /// Bound copies of the mount may have ids mapped: who asks for anything but a new inode is not told then.
+    pub maps_ids: bool,
+}
+
 /// Without these the parsing or the buffers would be wrong: Linux 4.20 and later have them.
 const NEEDED: u64 = init_flag::BIG_WRITES | init_flag::MAX_PAGES;
 
@@ -66,9 +75,8 @@ impl Agreement {
     }
 }
 
-/// Answers INIT on the connection's first descriptor. `rings`: requests shall come over io_uring; whether the kernel offers
-/// that, the agreement tells.
-pub fn handshake(device: &File, rings: bool) -> Result<Agreement> {
+/// Answers INIT on the connection's first descriptor.
+pub fn handshake(device: &File, choice: Choice) -> Result<Agreement> {
     // The kernel refuses to read into less than this.
     let mut message = vec![0; IO_BYTES_MAX + 2 * BLOCK_BYTES];
     loop {
@@ -84,7 +92,7 @@ pub fn handshake(device: &File, rings: bool) -> Result<Agreement> {
             Err(error) if matches!(errno_of(&error), libc::EAGAIN | libc::EINTR | libc::ENOENT) => continue,
             Err(error) => return Err(Error::os("reading the FUSE connection's start", errno_of(&error))),
         };
-        let (answer, agreement) = answer(&message[..length], rings)?;
+        let (answer, agreement) = answer(&message[..length], choice)?;
         let mut writer = device;
         writer.write_all(&answer).map_err(|error| Error::os("answering the FUSE handshake", errno_of(&error)))?;
         if let Some(agreement) = agreement {
@@ -94,7 +102,7 @@ pub fn handshake(device: &File, rings: bool) -> Result<Agreement> {
 }
 
 /// The answer to INIT; no agreement yet if the kernel has to come back with an older major version.
-fn answer(message: &[u8], rings: bool) -> Result<(Vec<u8>, Option<Agreement>)> {
+fn answer(message: &[u8], choice: Choice) -> Result<(Vec<u8>, Option<Agreement>)> {
     let header = parse::header(message, message.len())?;
     if header.opcode != opcode::INIT {
         return Err(Error::new(Kind::Host, "the kernel's first FUSE request is not INIT"));
@@ -120,8 +128,16 @@ fn answer(message: &[u8], rings: bool) -> Result<(Vec<u8>, Option<Agreement>)> {
     }
     let bug = if active(Bug::WritebackAsked) { init_flag::WRITEBACK_CACHE } else { 0 };
     let missing = if active(Bug::FeatureForgotten) { init_flag::PARALLEL_DIROPS } else { 0 };
-    let rings = if rings { init_flag::OVER_IO_URING } else { 0 };
-    let flags = (WANTED & !missing | bug | rings) & offered;
+    let chosen = |is_wanted, flag| if is_wanted { flag } else { 0 };
+    let maps_ids = chosen(choice.maps_ids, init_flag::ALLOW_IDMAP);
+    if offered & maps_ids != maps_ids {
+        return Err(Error::new(
+            Kind::Host,
+            "the kernel maps no ids on FUSE: mount without idmap, or use Linux 6.12 or later",
+        ));
+    }
+    let rings = chosen(choice.rings, init_flag::OVER_IO_URING);
+    let flags = (WANTED & !missing | bug | rings | maps_ids) & offered;
     let agreement = Agreement { minor, flags };
     Ok((init_out(header.unique, readahead.max(IO_BYTES_MAX as u32), flags), Some(agreement)))
 }
@@ -144,6 +160,8 @@ mod tests {
     use super::*;
     use crate::fuse::abi::WRITE_HEAD_BYTES;
 
+    const NONE: Choice = Choice { rings: false, maps_ids: false };
+
     fn init(major: u32, flags: u64) -> Vec<u8> {
         let mut bytes = [0; 104];
         let mut writer = Writer::new(&mut bytes);
@@ -154,7 +172,7 @@ mod tests {
 
     #[test]
     fn only_wanted_features_are_agreed_on() {
-        let (answer, agreement) = answer(&init(7, u64::MAX), false).expect("a modern kernel");
+        let (answer, agreement) = answer(&init(7, u64::MAX), NONE).expect("a modern kernel");
         assert_eq!(agreement, Some(Agreement { minor: 45, flags: WANTED }));
         let mut fields = Fields(&answer);
         assert_eq!(fields.u32().expect("length") as usize, answer.len());
@@ -168,8 +186,8 @@ mod tests {
 
     #[test]
     fn rings_are_agreed_on_if_both_sides_want_them() {
-        let agreed = |offered, wanted| {
-            let (_, agreement) = answer(&init(7, offered), wanted).expect("a modern kernel");
+        let agreed = |offered, rings| {
+            let (_, agreement) = answer(&init(7, offered), Choice { rings, ..NONE }).expect("a modern kernel");
             agreement.expect("the same major version").has_rings()
         };
         assert!(agreed(u64::MAX, true));
@@ -178,12 +196,20 @@ mod tests {
     }
 
     #[test]
+    fn ids_are_mapped_only_if_that_is_asked_for() {
+        let agreed = |offered| answer(&init(7, offered), Choice { maps_ids: true, ..NONE });
+        let (_, agreement) = agreed(u64::MAX).expect("a modern kernel");
+        assert_eq!(agreement.expect("the same major version").flags, WANTED | init_flag::ALLOW_IDMAP);
+        assert_eq!(agreed(!init_flag::ALLOW_IDMAP).expect_err("it can't be had").kind, Kind::Host);
+    }
+
+    #[test]
     fn other_kernels_are_told_what_to_do() {
-        let (_, later) = answer(&init(8, u64::MAX), false).expect("a newer major version comes back");
+        let (_, later) = answer(&init(8, u64::MAX), NONE).expect("a newer major version comes back");
         assert_eq!(later, None);
-        assert_eq!(answer(&init(6, u64::MAX), false).expect_err("too old").kind, Kind::Host);
-        assert_eq!(answer(&init(7, init_flag::BIG_WRITES), false).expect_err("too old").kind, Kind::Host);
-        assert!((0..104).all(|cut| answer(&init(7, u64::MAX)[..cut], false).is_err()));
+        assert_eq!(answer(&init(6, u64::MAX), NONE).expect_err("too old").kind, Kind::Host);
+        assert_eq!(answer(&init(7, init_flag::BIG_WRITES), NONE).expect_err("too old").kind, Kind::Host);
+        assert!((0..104).all(|cut| answer(&init(7, u64::MAX)[..cut], NONE).is_err()));
     }
 
     #[cfg(feature = "seeded-bugs")]

@@ -3,7 +3,7 @@
 //! Promises: a mount point whose daemon died is taken over; a mount point in use is refused; unmounting twice is
 //! harmless, and never takes away what someone else mounted there meanwhile.
 
-use super::init::{self, Agreement};
+use super::init::{self, Agreement, Choice};
 use super::rings::Rings;
 use super::{mountinfo, syscall};
 use base::{Error, Kind, Result};
@@ -55,10 +55,19 @@ impl MountOptions {
     }
 }
 
-/// How a mount behaves otherwise than usual: what the kernel refuses or leaves out on it, or what is durable at once.
+/// How a mount behaves otherwise than usual: what the kernel refuses or leaves out on it, what is durable at once, or whether
+/// its bound copies may have ids mapped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Restriction {
     flag: libc::c_ulong,
+}
+
+/// Bound copies of the mount may have ids mapped. Above all flags of the kernel's, which does not get it.
+const MAPS_IDS: libc::c_ulong = 1 << 40;
+
+/// What mount(2) is told of these.
+fn flags_of(restrictions: &[Restriction]) -> libc::c_ulong {
+    restrictions.iter().fold(0, |flags, restriction| flags | restriction.flag) & !MAPS_IDS
 }
 
 impl Restriction {
@@ -75,6 +84,7 @@ impl Restriction {
             "lazytime" => libc::MS_LAZYTIME,
             "sync" => libc::MS_SYNCHRONOUS,
             "dirsync" => libc::MS_DIRSYNC,
+            "idmap" => MAPS_IDS,
             _ => return None,
         };
         Some(Restriction { flag })
@@ -179,7 +189,7 @@ pub fn remount(path: &Path, restrictions: &[Restriction]) -> Result<()> {
     let path = resolve(path)?;
     let none = || Error::new(Kind::NotFound, "no volume is mounted there").with(path.display());
     let top = mounted_at(&path)?.filter(|top| top.kind == KIND).ok_or_else(none)?;
-    let flags = restrictions.iter().fold(libc::MS_REMOUNT, |flags, restriction| flags | restriction.flag);
+    let flags = libc::MS_REMOUNT | flags_of(restrictions);
     // Without data: the kernel keeps all that is FUSE's own.
     syscall::mount(&c_string(&top.source)?, &c_path(&path)?, &c_string(KIND)?, c"", flags)
         .map_err(|errno| Error::os("changing the mount", errno).with(path.display()))
@@ -288,7 +298,7 @@ fn mount_at(path: &Path, options: &MountOptions, device: &File) -> Result<()> {
         "fd={},rootmode=40000,user_id={uid},group_id={gid},allow_other,default_permissions",
         device.as_raw_fd()
     );
-    let flags = options.restrictions.iter().fold(0, |flags, restriction| flags | restriction.flag);
+    let flags = flags_of(&options.restrictions);
     let (source, kind, details) = (c_string(&options.source)?, c_string(KIND)?, c_string(&details)?);
     syscall::mount(&source, &c_path(path)?, &kind, &details, flags).map_err(|errno| match errno {
         libc::EPERM => Error::new(Kind::Permission, "mounting needs root (CAP_SYS_ADMIN)"),
@@ -300,7 +310,8 @@ fn mount_at(path: &Path, options: &MountOptions, device: &File) -> Result<()> {
 fn ready(path: PathBuf, device: File, options: &MountOptions, rings: Option<Rings>) -> Result<Mount> {
     let gone = || Error::new(Kind::Busy, "the mount was taken away while it was being made");
     let entry = mounted_at(&path)?.filter(|entry| entry.kind == KIND).ok_or_else(gone)?;
-    let agreement = init::handshake(&device, rings.is_some())?;
+    let choice = Choice { rings: rings.is_some(), maps_ids: options.restrict(MAPS_IDS) };
+    let agreement = init::handshake(&device, choice)?;
     let rings = rings.filter(|_| agreement.has_rings());
     // Not possible where /sys is read-only: sequential reads are slower then, nothing else.
     let _ = std::fs::write(format!("/sys/class/bdi/{}/read_ahead_kb", entry.device), READ_AHEAD_KIB.to_string());
@@ -348,8 +359,8 @@ impl Mount {
         self.points().contains(&self.path())
     }
     /// Mounts the same file system anew, which is not in its place any more but still served: open files and copies elsewhere
-    /// see what is done here, and the other way round. What reading does to access times, and which changes of names are
-    /// durable when they are told, stays as it was. Errors: as `mount`; if the last user has just left, all is over.
+    /// see what is done here, and the other way round. What reading does to access times, which changes of names are
+    /// durable when they are told, and whether ids may be mapped, stays as it was. Errors: as `mount`; if the last user has just left, all is over.
     pub fn attach(&self, options: &MountOptions) -> Result<PathBuf> {
         let mut place = self.place();
         let path = resolve(&options.path)?;

@@ -39,7 +39,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const PAUSE: Duration = Duration::from_millis(200);
 
 /// What may be asked of a volume's mount.
-const ALLOWED: &str = "volume=NAME, memory-max=BYTES, device=PATH, log=FILE, ro, nosuid, nodev, noexec, noatime, nodiratime, strictatime, lazytime, sync, dirsync, remount";
+const ALLOWED: &str = "volume=NAME, memory-max=BYTES, device=PATH, log=FILE, ro, nosuid, nodev, noexec, noatime, nodiratime, strictatime, lazytime, sync, dirsync, idmap, remount";
 /// The same for its manual page.
 const OPTIONS: &str = "\
 Options after -o, separated by commas:
@@ -52,7 +52,8 @@ Options after -o, separated by commas:
   strictatime lazytime
                     taken, without effect: access times move as with relatime, and are written lazily anyway
   sync dirsync      each change, or each change of names, is durable when it is told
-  remount           changes these of a mount, sync and dirsync for writes only; all others are without effect
+  idmap             bound copies of the mount may have ids mapped, as containers want it
+  remount           changes these of a mount, sync and dirsync for writes only, idmap not; all others are without effect
 
 Options of mount(8) and systemd (nofail, noauto, _netdev, x-systemd.automount ...) may stand among them.
 
