@@ -322,8 +322,19 @@ fn what_files_do_not_offer_is_refused_by_its_name() {
         let why = String::from_utf8_lossy(&said.stderr);
         assert!(!said.status.success() && why.contains("not supported"), "chattr {flag}: {why}");
     }
-    let said = std::process::Command::new("lsattr").arg(&path).output().expect("lsattr runs").stdout;
-    assert!(said.starts_with(b"----------------------"), "{}", String::from_utf8_lossy(&said));
+    let said = std::process::Command::new("lsattr").args(["-p", text(&path)]).output().expect("lsattr runs").stdout;
+    assert!(said.starts_with(b"    0 ----------------------"), "{}", String::from_utf8_lossy(&said));
+    // Of a project but 0 there is nothing. What comes with it in one structure can be set.
+    let file = File::open(&path).expect("open");
+    let set = |fields: [u32; 7]| {
+        // SAFETY: FS_IOC_FSSETXATTR reads the structure, which outlives it.
+        called(unsafe { libc::ioctl(file.as_raw_fd(), 0x401C_5820, &raw const fields) })
+    };
+    assert_eq!(set([0, 0, 0, 7, 0, 0, 0]), libc::EOPNOTSUPP, "a project");
+    assert_eq!(set([0x8, 0, 0, 0, 0, 0, 0]), 0, "immutable");
+    assert_eq!(errno(fs::write(&path, b"x")), libc::EPERM);
+    assert_eq!(set([0; 7]), 0);
+    fs::write(&path, b"x").expect("it may be written again");
     daemon.terminate();
     home.check();
 }

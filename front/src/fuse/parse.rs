@@ -328,17 +328,27 @@ fn control(mut fields: Fields<'_>, ino: Ino) -> Result<Ask> {
     match command {
         ioctl::GET_X if answer_bytes == ioctl::X_BYTES => Ok(Ask::Guard(Op::GetAttr { ino }, answer_bytes)),
         ioctl::GET_FLAGS if (4..=8).contains(&answer_bytes) => Ok(Ask::Guard(Op::GetAttr { ino }, answer_bytes)),
-        ioctl::SET_FLAGS => {
-            let flags = fields.u32()?;
-            if flags & !(ioctl::IMMUTABLE | ioctl::APPEND_ONLY) != 0 {
-                return Ok(Ask::Answer(libc::EOPNOTSUPP));
+        ioctl::SET_FLAGS => Ok(set_guard(ino, fields.u32()?, [ioctl::IMMUTABLE, ioctl::APPEND_ONLY])),
+        ioctl::SET_X => {
+            let flags = fields.u32()? & !ioctl::X_HAS_ATTRIBUTES;
+            let (extents_hint, _extents, project, copies_hint) =
+                (fields.u32()?, fields.u32()?, fields.u32()?, fields.u32()?);
+            match [extents_hint, project, copies_hint] {
+                [0, 0, 0] => Ok(set_guard(ino, flags, [ioctl::X_IMMUTABLE, ioctl::X_APPEND_ONLY])),
+                _ => Ok(Ask::Answer(libc::EOPNOTSUPP)),
             }
-            let has = |flag: u32| flags & flag != 0;
-            let guard = Guard { immutable: has(ioctl::IMMUTABLE), append_only: has(ioctl::APPEND_ONLY) };
-            Ok(Ask::SetGuard(Op::SetAttr { ino, set: SetAttr { guard: Some(guard), ..SetAttr::default() } }))
         }
         _ => Ok(Ask::Answer(libc::ENOTTY)),
     }
+}
+
+/// A guard by the flags of the two that there are.
+fn set_guard(ino: Ino, flags: u32, [immutable, append_only]: [u32; 2]) -> Ask {
+    if flags & !(immutable | append_only) != 0 {
+        return Ask::Answer(libc::EOPNOTSUPP);
+    }
+    let guard = Guard { immutable: flags & immutable != 0, append_only: flags & append_only != 0 };
+    Ask::SetGuard(Op::SetAttr { ino, set: SetAttr { guard: Some(guard), ..SetAttr::default() } })
 }
 
 /// The kernel asks only where it does not know by itself.

@@ -388,6 +388,16 @@ fn guards_are_set_by_flags_that_are_kept() {
     }
     assert_eq!(control(ioctl::SET_FLAGS, Some(0x50), 0), Ok(Ask::Answer(libc::EOPNOTSUPP)), "nodump is not kept");
     assert!(control(ioctl::SET_FLAGS, None, 0).is_err(), "no flags");
+    let set_x = |fields: [u32; 7]| {
+        asked(opcode::IOCTL, move |w| w.u64(0).u32(0).u32(ioctl::SET_X).u64(0).u32(28).u32(0).u32s(fields))
+    };
+    for (flags, immutable, append_only) in [(0x8, true, false), (0x8000_0010, false, true)] {
+        let set = SetAttr { guard: Some(Guard { immutable, append_only }), ..SetAttr::default() };
+        assert_eq!(set_x([flags, 0, 9, 0, 0, 0, 0]), Ok(Ask::SetGuard(Op::SetAttr { ino, set })));
+    }
+    for fields in [[0, 1, 0, 0, 0, 0, 0], [0, 0, 0, 1, 0, 0, 0], [0, 0, 0, 0, 1, 0, 0], [0x200, 0, 0, 0, 0, 0, 0]] {
+        assert_eq!(set_x(fields), Ok(Ask::Answer(libc::EOPNOTSUPP)), "{fields:?}");
+    }
     // The same with a 32-bit program's code, which the kernel has not looked at.
     assert_eq!(control(0x4004_6602, Some(0), 0), Ok(Ask::Answer(libc::ENOTTY)));
 }
