@@ -96,6 +96,8 @@ pub enum Edit {
     InodePut { ino: Ino, inode: Inode },
     /// Change counters and raise times, independent of other such edits (rule M2).
     InodeTouch { ino: Ino, links: i32, entries: i64, mtime: Time, ctime: Time },
+    /// The inode is of another project: what it has counts there from now on. After an `InodePut` that still has the old one.
+    InodeProject { ino: Ino, project: u32 },
     /// A directory moved: its new parent.
     InodeParent { ino: Ino, parent: Ino },
     /// Data was written: raise size and times; clear setuid/setgid if `kill_privileges`.

@@ -23,6 +23,8 @@ pub enum Kind {
     TooLarge,
     /// Too many links.
     TooManyLinks,
+    /// EXDEV: it would leave its project.
+    OtherProject,
     /// The caller may not do this.
     Permission,
     /// The inode has no attribute of this name.
@@ -68,7 +70,7 @@ pub enum Remedy {
 
 impl Kind {
     /// Every kind, for tests that cover them all.
-    pub const ALL: [Kind; 22] = [
+    pub const ALL: [Kind; 23] = [
         Kind::NotFound,
         Kind::Exists,
         Kind::NotEmpty,
@@ -78,6 +80,7 @@ impl Kind {
         Kind::Invalid,
         Kind::TooLarge,
         Kind::TooManyLinks,
+        Kind::OtherProject,
         Kind::Permission,
         Kind::NoAttribute,
         Kind::Stale,
@@ -107,6 +110,7 @@ impl Kind {
             Kind::NoSpace => 28,
             Kind::ReadOnly => 30,
             Kind::TooManyLinks => 31,
+            Kind::OtherProject => 18,
             Kind::NameTooLong => 36,
             Kind::NotEmpty => 39,
             Kind::Permission => 1,

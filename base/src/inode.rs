@@ -80,6 +80,9 @@ pub struct Guard {
     pub immutable: bool,
     /// A file only gets longer, a directory only gets more names (`chattr +a`).
     pub append_only: bool,
+    /// What is made in the directory is of its project, and only what is comes in by a link or a rename (`chattr +P`). Keeps
+    /// nothing from being done to the directory itself.
+    pub hands_down_project: bool,
 }
 
 impl Guard {

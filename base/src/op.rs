@@ -75,8 +75,10 @@ pub struct SetAttr {
     pub mtime: Option<SetTime>,
     /// New change time (set only by a kernel that keeps it itself).
     pub ctime: Option<Time>,
-    /// New guard, alone.
+    /// New guard, alone or with a project.
     pub guard: Option<Guard>,
+    /// New project, which counts what it has from now on.
+    pub project: Option<u32>,
     /// Clear setuid and setgid as a write or chown by an unprivileged user does (HANDLE_KILLPRIV_V2).
     pub kill_privileges: bool,
 }

@@ -132,6 +132,7 @@ pub(crate) fn rests_on(edit: &Edit) -> Option<Ino> {
     match edit {
         Edit::InodeTouch { ino, .. }
         | Edit::InodeParent { ino, .. }
+        | Edit::InodeProject { ino, .. }
         | Edit::InodeExtend { ino, .. }
         | Edit::InodeCut { ino, .. }
         | Edit::Punch { ino, .. }

@@ -60,6 +60,8 @@ pub struct Generation {
     pub promises: Map<(VolumeId, Ino), Vec<Range<u64>>>,
     /// So many more or fewer inodes of a project, and bytes of names and targets: those of the volume, in project 0.
     pub counts: BTreeMap<(VolumeId, u32), Count>,
+    /// Projects that inodes have got.
+    pub projects: BTreeMap<(VolumeId, Ino), u32>,
     /// Orphans, and inodes that are none any more.
     pub orphans: BTreeMap<(VolumeId, Ino), bool>,
     /// Intents decided here.
@@ -97,6 +99,7 @@ const SLOT_BYTES: usize = 24;
 const PROMISE_BYTES: usize = 100;
 const CUT_BYTES: usize = 100;
 const XATTR_BYTES: usize = 400;
+const PROJECT_BYTES: usize = 100;
 
 impl Generation {
     /// True if nothing has changed.
@@ -205,6 +208,7 @@ impl Generation {
             Edit::InodePut { .. }
             | Edit::InodeTouch { .. }
             | Edit::InodeParent { .. }
+            | Edit::InodeProject { .. }
             | Edit::InodeExtend { .. }
             | Edit::InodeCut { .. }
             | Edit::InodeDrop { .. }
@@ -248,6 +252,7 @@ impl Generation {
         self.cuts.retain(|(volume, _), _| *volume != id);
         self.promises.retain(|(volume, _), _| *volume != id);
         self.counts.retain(|(volume, _), _| *volume != id);
+        self.projects.retain(|(volume, _), _| *volume != id);
         self.orphans.retain(|(volume, _), _| *volume != id);
     }
 
@@ -258,16 +263,28 @@ impl Generation {
         }
     }
 
+    /// An inode is of another project, which has one more.
+    pub fn set_project(&mut self, volume: VolumeId, ino: Ino, (old, new): (u32, u32)) {
+        self.counts.entry((volume, old)).or_default().inodes -= 1;
+        self.counts.entry((volume, new)).or_default().inodes += 1;
+        if self.projects.insert((volume, ino), new).is_none() {
+            self.bytes += PROJECT_BYTES;
+        }
+    }
+
     /// The project of an inode that has been written: a write changes its inode too.
     fn project(&self, volume: VolumeId, ino: Ino) -> u32 {
         self.inodes.get(&(volume, ino)).and_then(|slot| slot.inode).map_or(0, |inode| inode.project)
     }
 
-    /// The generation as a checkpoint takes it: cuts before leaves, drops of volumes last.
+    /// The generation as a checkpoint takes it: projects first, cuts before leaves, drops of volumes last.
     pub fn changes(&self) -> Vec<Change> {
         let mut changes = Vec::with_capacity(self.inodes.len() + self.leaves.len() + 8);
+        changes.extend(self.projects.iter().map(|(&(volume, ino), &project)| Change::Project(volume, ino, project)));
         for (&(volume, ino), cuts) in &self.cuts {
-            let (project, trim) = (cuts.project, cuts.trim);
+            // It may have got another one after the cut.
+            let project = self.projects.get(&(volume, ino)).copied().unwrap_or(cuts.project);
+            let trim = cuts.trim;
             changes.extend(cuts.iter().map(|blocks| Change::Cut(Cut { volume, ino, project, blocks, trim })));
         }
         for (&(volume, ino), ranges) in &self.promises {

@@ -408,6 +408,7 @@ impl State {
             Edit::InodePut { ino, .. }
             | Edit::InodeTouch { ino, .. }
             | Edit::InodeParent { ino, .. }
+            | Edit::InodeProject { ino, .. }
             | Edit::InodeExtend { ino, .. }
             | Edit::InodeCut { ino, .. }
             | Edit::Punch { ino, .. }
@@ -448,6 +449,9 @@ impl State {
                 if !active(Bug::InoReused) {
                     self.row.next_ino = self.row.next_ino.max(self.born);
                 }
+            }
+            Edit::InodeProject { project: new, .. } if old.is_some() => {
+                self.active.set_project(volume, ino, (project, *new));
             }
             Edit::InodeCut { size, trim, .. } => {
                 self.cut(Cut { volume, ino, project, blocks: blocks_of(*size)..END, trim: *trim }, blocks(old));

@@ -26,6 +26,7 @@ pub fn apply_inode(old: Option<Inode>, edit: &Edit) -> Option<Inode> {
             inode.ctime = inode.ctime.max(*ctime);
         }
         Edit::InodeParent { parent, .. } => inode.parent = *parent,
+        Edit::InodeProject { project, .. } => inode.project = *project,
         Edit::InodeExtend { size, time, kill_privileges, .. } => {
             inode.size = if active(Bug::SizeReplaced) { *size } else { inode.size.max(*size) };
             raise(&mut inode, *time);

@@ -20,7 +20,11 @@ pub(crate) fn set(view: &mut dyn View, caller: &Caller, ino: Ino, set: &SetAttr)
         Some(_) if old.kind != FileKind::File && !old.is_directory() => {
             return refuse(Kind::Unsupported, "only files and directories are guarded");
         }
-        Some(_) => assert!(SetAttr { guard: None, ..*set } == SetAttr::default(), "a guard is set alone"),
+        Some(guard) => {
+            let alone = SetAttr { guard: None, project: None, ..*set } == SetAttr::default();
+            assert!(alone, "a guard is set alone, or with a project");
+            guard::lets_project(&old, guard, set.project)?;
+        }
         None => guard::takes(&old, set)?,
     }
     let now = view.now();
@@ -38,6 +42,10 @@ pub(crate) fn set(view: &mut dyn View, caller: &Caller, ino: Ino, set: &SetAttr)
     }
     if new != after_cut {
         draft.edit(ino, Edit::InodePut { ino, inode: new });
+    }
+    if let Some(project) = set.project.filter(|project| *project != old.project) {
+        draft.edit(ino, Edit::InodeProject { ino, project });
+        new.project = project;
     }
     draft.decide(view, Reply::Attr(Attr::new(ino, new)), Outcome::Inode(ino))
 }
@@ -72,6 +80,8 @@ fn changed(old: &Inode, after_cut: Inode, set: &SetAttr, now: Time) -> Inode {
     let mut new = after_cut;
     new.mode = set.mode.map_or(new.mode, |mode| mode & MODE_BITS);
     new.guard = set.guard.unwrap_or(new.guard);
+    // Of files it says nothing, and is not kept.
+    new.guard.hands_down_project &= new.is_directory();
     new.uid = set.uid.unwrap_or(new.uid);
     new.gid = set.gid.unwrap_or(new.gid);
     new.atime = time(set.atime, new.atime);

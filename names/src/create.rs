@@ -7,7 +7,7 @@ use crate::guard;
 use crate::view::{self, Caller, Stop, View, child, entry, inode, refuse};
 use crate::xattr::{self, Legacy};
 use base::limits::{LINKS_MAX, TARGET_BYTES_MAX};
-use base::{Attr, Edit, FileKind, Ino, Inode, Kind, Name, Outcome, Reply, Time};
+use base::{Attr, Edit, FileKind, Guard, Ino, Inode, Kind, Name, Outcome, Reply, Time};
 
 /// In a directory: what is created there inherits its group, and directories this bit too.
 const SETGID: u16 = 0o2000;
@@ -148,6 +148,7 @@ pub(crate) fn name(
     }
     let home = vacant(view, parent, name)?;
     guard::untouched(&old)?;
+    guard::is_of_project(&home, &old)?;
     let cookie = view.fresh_cookie(parent)?;
     let now = view.now();
     let (stamp, ctime) = (home.ctime.tick(now), old.ctime.tick(now));
@@ -235,7 +236,8 @@ fn infant(
         links: if directory { 2 } else { 1 },
         rdev: wish.rdev,
         size: wish.target.as_ref().map_or(0, |target| target.len() as u64),
-        project: home.project,
+        project: if home.guard.hands_down_project { home.project } else { 0 },
+        guard: Guard { hands_down_project: home.guard.hands_down_project && directory, ..Guard::default() },
         xattrs: !legacy.lists.is_empty(),
         ..Inode::blank(wish.kind, ino, parent, now)
     }

@@ -53,6 +53,7 @@ pub(crate) fn rename(
     let target = replaceable(view, source, to, replaced)?;
     let moved = child(view, source)?;
     guard::loses_name(&old_home, &moved)?;
+    guard::is_of_project(&new_home, &moved)?;
     match &target {
         Some((_, replaced)) => guard::loses_name(&new_home, replaced)?,
         None => guard::takes_names(&new_home)?,
@@ -177,6 +178,8 @@ pub(crate) fn exchange(view: &mut dyn View, caller: &Caller, one: Spot, other: S
     for (home, (_, _, inode)) in homes.iter().zip(&sides) {
         guard::loses_name(home, inode)?;
     }
+    guard::is_of_project(&homes[0], &sides[1].2)?;
+    guard::is_of_project(&homes[1], &sides[0].2)?;
     if first.ino == other.dir || second.ino == one.dir {
         return refuse(Kind::Invalid, "a directory can't move into itself");
     }

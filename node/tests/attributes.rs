@@ -317,25 +317,66 @@ fn what_files_do_not_offer_is_refused_by_its_name() {
     // SAFETY: a call with a string that outlives it.
     let told = called(unsafe { libc::swapon(c_path.as_ptr(), 0) });
     assert_eq!(told, libc::EINVAL, "swapon");
-    for flag in ["+A", "+c", "+C", "+d", "+S", "+j", "+t", "+s", "+u", "+x", "+P"] {
+    for flag in ["+A", "+c", "+C", "+d", "+S", "+j", "+t", "+s", "+u", "+x"] {
         let said = std::process::Command::new("chattr").arg(flag).arg(&path).output().expect("chattr runs");
         let why = String::from_utf8_lossy(&said.stderr);
         assert!(!said.status.success() && why.contains("not supported"), "chattr {flag}: {why}");
     }
     let said = std::process::Command::new("lsattr").args(["-p", text(&path)]).output().expect("lsattr runs").stdout;
     assert!(said.starts_with(b"    0 ----------------------"), "{}", String::from_utf8_lossy(&said));
-    // Of a project but 0 there is nothing. What comes with it in one structure can be set.
+    // Hints for extents are not kept; guards can be set in this way too.
     let file = File::open(&path).expect("open");
     let set = |fields: [u32; 7]| {
         // SAFETY: FS_IOC_FSSETXATTR reads the structure, which outlives it.
         called(unsafe { libc::ioctl(file.as_raw_fd(), 0x401C_5820, &raw const fields) })
     };
-    assert_eq!(set([0, 0, 0, 7, 0, 0, 0]), libc::EOPNOTSUPP, "a project");
+    assert_eq!(set([0x800, 4096, 0, 0, 0, 0, 0]), libc::EOPNOTSUPP, "a hint");
     assert_eq!(set([0x8, 0, 0, 0, 0, 0, 0]), 0, "immutable");
     assert_eq!(errno(fs::write(&path, b"x")), libc::EPERM);
     assert_eq!(set([0; 7]), 0);
     fs::write(&path, b"x").expect("it may be written again");
     daemon.terminate();
+    home.check();
+}
+
+/// What is made in a directory that hands its project down is of it; nothing else comes in. Kept as other attributes are.
+#[test]
+fn projects_are_set_handed_down_and_kept() {
+    let home = Home::new("projects");
+    let daemon = home.up();
+    let at = |name: &str| home.mount.join(name);
+    let is = |name: &str| {
+        let said = std::process::Command::new("lsattr").args(["-d", "-p", text(&at(name))]).output().expect("it runs");
+        let said = String::from_utf8(said.stdout).expect("text");
+        let (project, rest) = said.trim_start().split_once(' ').expect("two columns");
+        (project.parse::<u32>().expect("a number"), rest.split(' ').next().is_some_and(|flags| flags.contains('P')))
+    };
+    for dir in ["home", "plain"] {
+        fs::create_dir(at(dir)).expect("mkdir");
+    }
+    fs::write(at("plain/file"), vec![7; 100_000]).expect("create");
+    system("chattr", &["-p", "12", "+P", text(&at("home"))]);
+    assert_eq!((is("home"), is("plain"), is("plain/file")), ((12, true), (0, false), (0, false)));
+    fs::create_dir(at("home/dir")).expect("mkdir");
+    fs::write(at("home/dir/file"), vec![7; 100_000]).expect("create");
+    assert_eq!((is("home/dir"), is("home/dir/file")), ((12, true), (12, false)));
+    assert_eq!(errno(fs::rename(at("plain/file"), at("home/file"))), libc::EXDEV);
+    assert_eq!(errno(fs::hard_link(at("plain/file"), at("home/file"))), libc::EXDEV);
+    let exchanged = rename_with(&at("plain/file"), &at("home/dir/file"), libc::RENAME_EXCHANGE);
+    assert_eq!(errno(exchanged), libc::EXDEV);
+    system("mv", &[text(&at("plain/file")), text(&at("home/file"))]);
+    assert_eq!(is("home/file"), (12, false), "mv copies it");
+    system("chattr", &["-p", "4294967294", text(&at("home/file"))]);
+    fs::rename(at("home/dir/file"), at("plain/went")).expect("out of it anything goes");
+    let synced = |name: &str| File::open(at(name)).and_then(|file| file.sync_all()).expect("fsync");
+    ["home/file", "plain/went", "home/dir", "."].into_iter().for_each(synced);
+    let before = ["home", "home/dir", "home/file", "plain/went"].map(is);
+    assert_eq!(before, [(12, true), (12, true), (4_294_967_294, false), (12, false)]);
+    daemon.kill();
+    let daemon = home.up();
+    assert_eq!(["home", "home/dir", "home/file", "plain/went"].map(is), before, "after a crash");
+    daemon.terminate();
+    // What each project uses is what it has.
     home.check();
 }
 

@@ -113,6 +113,7 @@ impl Bounds {
             }
             Edit::InodeTouch { ino, .. }
             | Edit::InodeDrop { ino }
+            | Edit::InodeProject { ino, .. }
             | Edit::OrphanPut { ino }
             | Edit::OrphanDrop { ino }
             | Edit::TargetPut { ino, .. }

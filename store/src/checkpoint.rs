@@ -7,7 +7,7 @@ use crate::format::leaf::{self, Encoded, Leaf, Slot};
 use crate::format::values::{self, GroupRow, ReplayRow, SegmentRow, SegmentState};
 use crate::format::{keys, summary};
 use crate::index::IndexEdit;
-use crate::mapped::Changed;
+use crate::mapped::{self, Changed};
 use crate::purge::Purges;
 use crate::reserve::{self, Leaves, Reserves};
 use crate::segments::{Staged, Table};
@@ -51,6 +51,8 @@ pub enum Change {
     Target(VolumeId, Ino, Option<Box<[u8]>>),
     /// Extended attributes set and removed; None: they are gone with the inode.
     Xattrs(VolumeId, Ino, Option<XattrChanges>),
+    /// An inode is of this project from now on, with all that it has. Comes before all that counts for a project.
+    Project(VolumeId, Ino, u32),
     /// Blocks of an inode are gone. Comes before leaves.
     Cut(Cut),
     /// An inode of a project is promised blocks. Comes after cuts and before leaves.
@@ -359,6 +361,9 @@ impl Work {
                 self.put(keys::target(volume, ino), target.map(|target| values::encode_target(&target)));
             }
             Change::Xattrs(volume, ino, changes) => self.xattrs(store, (volume, ino), changes)?,
+            Change::Project(volume, ino, project) => {
+                self.change_project(store, (purges, reserves), (volume, ino), project)?;
+            }
             Change::Cut(cut) => {
                 self.cut(store, purges, &cut, limits)?;
                 if reserves.files.contains_key(&(cut.volume, cut.ino)) {
@@ -399,6 +404,47 @@ impl Work {
     }
 
     /// Lays changed attributes over those that the index holds, and counts their bytes.
+    /// What the last checkpoint has counted of an inode for one project counts for another one: its mapped blocks, those
+    /// included that are yet to be freed, and what it was promised. What this checkpoint changes counts for the new one only.
+    fn change_project(
+        &mut self,
+        store: &Store,
+        (purges, reserves): (&mut Arc<Purges>, &mut Arc<Reserves>),
+        (volume, ino): (VolumeId, Ino),
+        project: u32,
+    ) -> Result<()> {
+        let Some(row) = store.index.get(&keys::inode(volume, ino))? else { return Ok(()) };
+        let (inode, told) = values::decode_counted_inode(&row)?;
+        if inode.project == project {
+            return Ok(());
+        }
+        let is_counted = {
+            let usages = store.usages.lock();
+            !usages.files.contains_key(&(volume, ino)) && !usages.uncounted().contains(&(ino.group(), volume))
+        };
+        let blocks = match is_counted || inode.kind != FileKind::File {
+            true => told,
+            false => mapped::count_one(&*store.index, volume, ino)?,
+        };
+        let mut reserved = 0;
+        if reserves.files.contains_key(&(volume, ino)) {
+            let reserve = Arc::make_mut(reserves).files.get_mut(&(volume, ino)).expect("just seen");
+            reserved = reserve.left();
+            reserve.project = project;
+            self.promised.insert((volume, ino));
+        }
+        if purges.inodes.contains_key(&(volume, ino)) {
+            Arc::make_mut(purges).inodes.get_mut(&(volume, ino)).expect("just seen").project = project;
+            self.purged.insert((volume, ino));
+        }
+        for (of, sign) in [(inode.project, -1), (project, 1)] {
+            let usage = self.usage.entry((ino.group(), volume, of)).or_default();
+            usage.blocks += sign * blocks as i64;
+            usage.reserved += sign * reserved as i64;
+        }
+        Ok(())
+    }
+
     fn xattrs(&mut self, store: &Store, (volume, ino): (VolumeId, Ino), changes: Option<XattrChanges>) -> Result<()> {
         let key = keys::xattrs(volume, ino);
         let before = store.index.get(&key)?;

@@ -92,6 +92,16 @@ pub(crate) fn count(index: &dyn Index, group: GroupId, volume: VolumeId) -> Resu
     Ok(counted)
 }
 
+/// Counts the mapped blocks of one inode.
+pub(crate) fn count_one(index: &dyn Index, volume: VolumeId, ino: Ino) -> Result<u64> {
+    let mut blocks = 0;
+    each(index, keys::leaves_within(volume, ino, &(0..u64::MAX)), |_, value| {
+        blocks += Leaf::decode(value)?.places().count() as u64;
+        Ok(())
+    })?;
+    Ok(blocks)
+}
+
 fn each(
     index: &dyn Index,
     (mut from, to): keys::Bounds,

@@ -160,7 +160,7 @@ fn inode() -> Inode {
         btime: Time(-1),
         dead: true,
         xattrs: true,
-        guard: base::Guard { immutable: false, append_only: true },
+        guard: base::Guard { immutable: false, append_only: true, hands_down_project: false },
     }
 }
 
@@ -186,6 +186,7 @@ fn edits_and_their_codes() {
         (1, 100, Edit::InodePut { ino, inode: inode() }),
         (2, 36, Edit::InodeTouch { ino, links: -1, entries: -2, mtime, ctime }),
         (3, 16, Edit::InodeParent { ino, parent: Ino(5) }),
+        (30, 12, Edit::InodeProject { ino, project: 5 }),
         (4, 25, Edit::InodeExtend { ino, size: 4, time, kill_privileges: true }),
         (5, 32, Edit::InodeCut { ino, size: 4, trim: 5, time }),
         (6, 8, Edit::InodeDrop { ino }),

@@ -124,17 +124,20 @@ pub mod ioctl {
     pub const IMMUTABLE: u32 = 0x10;
     /// `FS_APPEND_FL`.
     pub const APPEND_ONLY: u32 = 0x20;
+    /// `FS_PROJINHERIT_FL`.
+    pub const PROJECT: u32 = 0x2000_0000;
     /// `FS_IOC_FSGETXATTR`, by which the kernel learns what holds before it lets somebody change it.
     pub const GET_X: u32 = 0x801c_581f;
     /// `FS_IOC_FSSETXATTR`.
     pub const SET_X: u32 = 0x401c_5820;
-    /// `struct fsxattr`: flags, a hint for extents, their number, a project, another hint, zeros. Nothing has a hint or is of
-    /// a project but 0.
+    /// `struct fsxattr`: flags, a hint for extents, their number, a project, another hint, zeros. Nothing has a hint.
     pub const X_BYTES: u32 = 28;
     /// `FS_XFLAG_IMMUTABLE`.
     pub const X_IMMUTABLE: u32 = 0x8;
     /// `FS_XFLAG_APPEND`.
     pub const X_APPEND_ONLY: u32 = 0x10;
+    /// `FS_XFLAG_PROJINHERIT`.
+    pub const X_PROJECT: u32 = 0x200;
     /// `FS_XFLAG_HASATTR`, which nobody sets: it is told of by some, and comes back.
     pub const X_HAS_ATTRIBUTES: u32 = 0x8000_0000;
 }

@@ -195,8 +195,9 @@ impl<T: Target> Handler<T> {
                 Ok(Told::Small(Head::before(unique, told.len()), told))
             }
             Ask::Guard(op, bytes) => {
-                let flags = reply::guard_flags(self.attr(context, op).await?.inode.guard, bytes);
-                Ok(Told::Head(Head::control(unique, flags, bytes)))
+                let inode = self.attr(context, op).await?.inode;
+                let flags = reply::guard_flags(inode.guard, bytes);
+                Ok(Told::Head(Head::control(unique, flags, inode.project, bytes)))
             }
             Ask::SetGuard(op) => self.guard(context, unique, op).await,
             Ask::Done(op) => self.grow(context, op).await.map(|_| Told::Head(Head::status(unique, 0))),
@@ -367,7 +368,7 @@ impl<T: Target> Handler<T> {
         self.notices.forget_pages(ino, 0, u64::MAX, Why::Stale).await;
         self.attr(context, op).await?;
         self.notices.forget_pages(ino, 0, u64::MAX, Why::Stale).await;
-        Ok(Told::Head(Head::control(unique, 0, 0)))
+        Ok(Told::Head(Head::control(unique, 0, 0, 0)))
     }
     async fn open(&self, context: &mut Context, header: &Header, ino: Ino, flags: u32, kill: bool) -> Result<Told> {
         let truncate = truncates(flags);

@@ -286,6 +286,7 @@ fn set_attr(mut fields: Fields<'_>, ino: Ino) -> Result<Ask> {
         mtime: set_time(fattr::MTIME, fattr::MTIME_NOW, 1),
         ctime: asked(fattr::CTIME).then(|| time(2)),
         guard: None,
+        project: None,
         kill_privileges: asked(fattr::KILL_SUIDGID),
     };
     Ok(Ask::Attr(Op::SetAttr { ino, set }))
@@ -328,13 +329,16 @@ fn control(mut fields: Fields<'_>, ino: Ino) -> Result<Ask> {
     match command {
         ioctl::GET_X if answer_bytes == ioctl::X_BYTES => Ok(Ask::Guard(Op::GetAttr { ino }, answer_bytes)),
         ioctl::GET_FLAGS if (4..=8).contains(&answer_bytes) => Ok(Ask::Guard(Op::GetAttr { ino }, answer_bytes)),
-        ioctl::SET_FLAGS => Ok(set_guard(ino, fields.u32()?, [ioctl::IMMUTABLE, ioctl::APPEND_ONLY])),
+        ioctl::SET_FLAGS => {
+            Ok(set_guard(ino, fields.u32()?, [ioctl::IMMUTABLE, ioctl::APPEND_ONLY, ioctl::PROJECT], None))
+        }
         ioctl::SET_X => {
             let flags = fields.u32()? & !ioctl::X_HAS_ATTRIBUTES;
             let (extents_hint, _extents, project, copies_hint) =
                 (fields.u32()?, fields.u32()?, fields.u32()?, fields.u32()?);
-            match [extents_hint, project, copies_hint] {
-                [0, 0, 0] => Ok(set_guard(ino, flags, [ioctl::X_IMMUTABLE, ioctl::X_APPEND_ONLY])),
+            let known = [ioctl::X_IMMUTABLE, ioctl::X_APPEND_ONLY, ioctl::X_PROJECT];
+            match [extents_hint, copies_hint] {
+                [0, 0] => Ok(set_guard(ino, flags, known, Some(project))),
                 _ => Ok(Ask::Answer(libc::EOPNOTSUPP)),
             }
         }
@@ -342,13 +346,14 @@ fn control(mut fields: Fields<'_>, ino: Ino) -> Result<Ask> {
     }
 }
 
-/// A guard by the flags of the two that there are.
-fn set_guard(ino: Ino, flags: u32, [immutable, append_only]: [u32; 2]) -> Ask {
-    if flags & !(immutable | append_only) != 0 {
+/// A guard by the flags of those that there are, and a project.
+fn set_guard(ino: Ino, flags: u32, known: [u32; 3], project: Option<u32>) -> Ask {
+    let [immutable, append_only, hands_down_project] = known.map(|flag| flags & flag != 0);
+    if flags & !known.iter().fold(0, |all, flag| all | flag) != 0 {
         return Ask::Answer(libc::EOPNOTSUPP);
     }
-    let guard = Guard { immutable: flags & immutable != 0, append_only: flags & append_only != 0 };
-    Ask::SetGuard(Op::SetAttr { ino, set: SetAttr { guard: Some(guard), ..SetAttr::default() } })
+    let guard = Some(Guard { immutable, append_only, hands_down_project });
+    Ask::SetGuard(Op::SetAttr { ino, set: SetAttr { guard, project, ..SetAttr::default() } })
 }
 
 /// The kernel asks only where it does not know by itself.

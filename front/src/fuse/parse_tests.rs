@@ -382,7 +382,7 @@ fn guards_are_set_by_flags_that_are_kept() {
     for (flags, immutable, append_only) in
         [(0, false, false), (0x10, true, false), (0x20, false, true), (0x30, true, true)]
     {
-        let guard = Some(Guard { immutable, append_only });
+        let guard = Some(Guard { immutable, append_only, ..Guard::default() });
         let set = SetAttr { guard, ..SetAttr::default() };
         assert_eq!(control(ioctl::SET_FLAGS, Some(flags), 0), Ok(Ask::SetGuard(Op::SetAttr { ino, set })));
     }
@@ -391,11 +391,12 @@ fn guards_are_set_by_flags_that_are_kept() {
     let set_x = |fields: [u32; 7]| {
         asked(opcode::IOCTL, move |w| w.u64(0).u32(0).u32(ioctl::SET_X).u64(0).u32(28).u32(0).u32s(fields))
     };
-    for (flags, immutable, append_only) in [(0x8, true, false), (0x8000_0010, false, true)] {
-        let set = SetAttr { guard: Some(Guard { immutable, append_only }), ..SetAttr::default() };
-        assert_eq!(set_x([flags, 0, 9, 0, 0, 0, 0]), Ok(Ask::SetGuard(Op::SetAttr { ino, set })));
+    for (flags, immutable, append_only) in [(0x8, true, false), (0x8000_0010, false, true), (0x200, false, false)] {
+        let guard = Guard { immutable, append_only, hands_down_project: flags & 0x200 != 0 };
+        let set = SetAttr { guard: Some(guard), project: Some(7), ..SetAttr::default() };
+        assert_eq!(set_x([flags, 0, 9, 7, 0, 0, 0]), Ok(Ask::SetGuard(Op::SetAttr { ino, set })));
     }
-    for fields in [[0, 1, 0, 0, 0, 0, 0], [0, 0, 0, 1, 0, 0, 0], [0, 0, 0, 0, 1, 0, 0], [0x200, 0, 0, 0, 0, 0, 0]] {
+    for fields in [[0, 1, 0, 0, 0, 0, 0], [0, 0, 0, 0, 1, 0, 0], [0x100, 0, 0, 0, 0, 0, 0]] {
         assert_eq!(set_x(fields), Ok(Ask::Answer(libc::EOPNOTSUPP)), "{fields:?}");
     }
     // The same with a 32-bit program's code, which the kernel has not looked at.

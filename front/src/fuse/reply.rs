@@ -123,11 +123,13 @@ impl Head {
         })
     }
     /// What an ioctl has done: as flags in so many bytes, if it is to tell any.
-    pub fn control(unique: u64, flags: u32, bytes: u32) -> Head {
+    pub fn control(unique: u64, flags: u32, project: u32, bytes: u32) -> Head {
         Head::build(unique, 0, 0, |writer| {
             writer.zeros(16);
-            if bytes > 0 {
-                writer.u32(flags).zeros(bytes as usize - 4);
+            match bytes {
+                0 => {}
+                ioctl::X_BYTES => drop(writer.u32(flags).zeros(8).u32(project).zeros(12)),
+                _ => drop(writer.u32(flags).zeros(bytes as usize - 4)),
             }
         })
     }
@@ -224,11 +226,11 @@ pub fn is_guarded(guard: Guard, flags: u32) -> bool {
 /// The guard as flags of an inode, as an answer of so many bytes has them.
 pub fn guard_flags(guard: Guard, bytes: u32) -> u32 {
     let flags = match bytes {
-        ioctl::X_BYTES => [ioctl::X_IMMUTABLE, ioctl::X_APPEND_ONLY],
-        _ => [ioctl::IMMUTABLE, ioctl::APPEND_ONLY],
+        ioctl::X_BYTES => [ioctl::X_IMMUTABLE, ioctl::X_APPEND_ONLY, ioctl::X_PROJECT],
+        _ => [ioctl::IMMUTABLE, ioctl::APPEND_ONLY, ioctl::PROJECT],
     };
     let flag = |is: bool, flag: u32| if is { flag } else { 0 };
-    flag(guard.immutable, flags[0]) | flag(guard.append_only, flags[1])
+    flag(guard.immutable, flags[0]) | flag(guard.append_only, flags[1]) | flag(guard.hands_down_project, flags[2])
 }
 
 /// True if the kernel keeps nothing of what is read and written with these flags.

@@ -230,15 +230,18 @@ fn guards_are_told_as_flags() {
         [(false, false, [0, 0]), (true, false, [0x10, 0x8]), (false, true, [0x20, 0x10]), (true, true, [0x30, 0x18])];
     for (immutable, append_only, flags) in guards {
         for (bytes, flags) in [4, 28].into_iter().zip(flags) {
-            let told = guard_flags(Guard { immutable, append_only }, bytes);
-            let head = Head::control(42, told, bytes);
+            let told = guard_flags(Guard { immutable, append_only, ..Guard::default() }, bytes);
+            let head = Head::control(42, told, 7, bytes);
             let mut fields = opened(&head, 0, 0);
             assert_eq!((fields.u64(), fields.u64(), fields.u32()), (Ok(0), Ok(0), Ok(flags)));
-            assert!(fields.0.len() as u32 == bytes - 4 && fields.0.iter().all(|byte| *byte == 0));
+            assert_eq!(fields.0.len() as u32, bytes - 4);
+            let words: Vec<u32> = std::iter::from_fn(|| fields.u32().ok()).collect();
+            let expected: &[u32] = if bytes == 28 { &[0, 0, 7, 0, 0, 0] } else { &[] };
+            assert_eq!(words, expected, "the project, where there is room for it");
         }
     }
-    let immutable = Guard { immutable: true, append_only: false };
-    let append_only = Guard { immutable: false, append_only: true };
+    let immutable = Guard { immutable: true, ..Guard::default() };
+    let append_only = Guard { append_only: true, ..Guard::default() };
     for (flags, expected) in [
         (libc::O_RDONLY, [false, false]),
         (libc::O_WRONLY, [true, true]),

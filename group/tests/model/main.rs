@@ -19,6 +19,7 @@ mod listing;
 mod loops;
 mod nameless;
 mod plain;
+mod projects;
 mod promises;
 mod random;
 mod repair;

@@ -393,7 +393,7 @@ fn a_directory_does_not_change_places_with_what_lies_in_it() {
 /// Whoever asks: what an immutable inode refuses, and one that is only appended to.
 #[test]
 fn guards_hold_for_each_operation() {
-    for guard in [Guard { immutable: true, append_only: false }, Guard { immutable: false, append_only: true }] {
+    for guard in [Guard { immutable: true, ..Guard::default() }, Guard { append_only: true, ..Guard::default() }] {
         let (mut world, root, caller) = world();
         let dir = done(&mut world, &caller, &Op::MakeDir { parent: root, name: name("d"), mode: 0o777 });
         let create = |parent, text: &str| Op::Create { parent, name: name(text), mode: 0o666, exclusive: true };

@@ -201,6 +201,7 @@ impl Pair {
             mtime: time(maybe(200)),
             ctime: maybe(2000).map(|n| Time(n as i64)),
             guard: None,
+            project: maybe(3).map(|project| project as u32),
             kill_privileges: maybe(2) == Some(1),
         };
         let old = self.world.inode(ino).copied();

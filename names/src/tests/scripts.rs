@@ -145,6 +145,7 @@ fn show_edit(edit: &Edit) -> String {
             let mtime = if *mtime == TIME_KEPT { "kept".to_string() } else { mtime.0.to_string() };
             format!("touch {ino:?} links {links:+} entries {entries:+} mtime {mtime} ctime {}", ctime.0)
         }
+        Edit::InodeProject { ino, project } => format!("project {ino:?} is {project}"),
         Edit::InodeParent { ino, parent } => format!("parent {ino:?} is {parent:?}"),
         Edit::InodeCut { ino, size, trim, time } => format!("cut {ino:?} size {size} trim {trim} time {}", time.0),
         Edit::InodeDrop { ino } => format!("drop {ino:?}"),

@@ -223,6 +223,7 @@ impl World {
             Edit::InodePut { ino, .. }
             | Edit::InodeTouch { ino, .. }
             | Edit::InodeParent { ino, .. }
+            | Edit::InodeProject { ino, .. }
             | Edit::InodeExtend { ino, .. }
             | Edit::InodeCut { ino, .. }
             | Edit::Punch { ino, .. }
@@ -286,7 +287,7 @@ impl World {
         assert!(old.is_some() || creates, "an edit of nothing: {edit:?}");
         match apply_inode(old, edit) {
             Some(new) => {
-                let timeless = matches!(edit, Edit::InodeParent { .. });
+                let timeless = matches!(edit, Edit::InodeParent { .. } | Edit::InodeProject { .. });
                 // A put that follows a cut of the same record speaks for the record: the cut has ticked.
                 let again = creates && part.edits.iter().any(|edit| matches!(edit, Edit::InodeCut { .. }));
                 let ticked = again || old.is_none_or(|old| new.ctime > old.ctime);

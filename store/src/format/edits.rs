@@ -17,8 +17,8 @@ pub fn put_inode(out: &mut Vec<u8>, inode: &Inode) {
 }
 
 fn flags_of(inode: &Inode) -> u16 {
-    let Guard { immutable, append_only } = inode.guard;
-    let bits = [inode.dead, inode.xattrs, immutable, append_only];
+    let Guard { immutable, append_only, hands_down_project } = inode.guard;
+    let bits = [inode.dead, inode.xattrs, immutable, append_only, hands_down_project];
     bits.into_iter().enumerate().map(|(bit, set)| u16::from(set) << bit).sum()
 }
 
@@ -32,7 +32,7 @@ pub fn take_inode(reader: &mut Reader<'_>) -> Result<Inode> {
         mode: mode & 0o7777,
         dead: flags & 1 != 0,
         xattrs: flags & 2 != 0,
-        guard: Guard { immutable: flags & 4 != 0, append_only: flags & 8 != 0 },
+        guard: Guard { immutable: flags & 4 != 0, append_only: flags & 8 != 0, hands_down_project: flags & 16 != 0 },
         uid: reader.u32()?,
         gid: reader.u32()?,
         links: reader.u32()?,
@@ -161,6 +161,7 @@ mod code {
     pub const XATTR_DROP: u8 = 24;
     pub const NUMBERS: u8 = 28;
     pub const VOLUME_CHANGE: u8 = 29;
+    pub const INODE_PROJECT: u8 = 30;
 }
 
 /// Appends one edit: a code byte, then its fields.
@@ -169,6 +170,7 @@ pub fn put_edit(out: &mut Vec<u8>, edit: &Edit) {
         Edit::InodePut { .. }
         | Edit::InodeTouch { .. }
         | Edit::InodeParent { .. }
+        | Edit::InodeProject { .. }
         | Edit::InodeExtend { .. }
         | Edit::InodeCut { .. }
         | Edit::InodeDrop { .. }
@@ -245,6 +247,9 @@ fn put_inode_edit(out: &mut Vec<u8>, edit: &Edit) {
         Edit::InodeParent { ino, parent } => {
             Writer(out).u8(code::INODE_PARENT).u64(ino.0).u64(parent.0);
         }
+        Edit::InodeProject { ino, project } => {
+            Writer(out).u8(code::INODE_PROJECT).u64(ino.0).u32(*project);
+        }
         Edit::InodeExtend { ino, size, time, kill_privileges } => {
             let mut writer = Writer(out);
             writer.u8(code::INODE_EXTEND).u64(ino.0).u64(*size).i64(time.0).u8(u8::from(*kill_privileges));
@@ -282,7 +287,7 @@ pub fn take_edit(reader: &mut Reader<'_>) -> Result<Edit> {
 fn take_edit_within(reader: &mut Reader<'_>, intents: bool) -> Result<Edit> {
     let tag = reader.u8()?;
     match tag {
-        code::INODE_PUT..=code::ORPHAN_DROP => take_inode_edit(tag, reader),
+        code::INODE_PUT..=code::ORPHAN_DROP | code::INODE_PROJECT => take_inode_edit(tag, reader),
         code::ENTRY_PUT => {
             let (dir, ino, cookie) = (Ino(reader.u64()?), Ino(reader.u64()?), reader.u64()?);
             let kind = take_kind(reader)?;
@@ -337,6 +342,7 @@ fn take_inode_edit(tag: u8, reader: &mut Reader<'_>) -> Result<Edit> {
             let (links, entries) = (reader.u32()? as i32, reader.i64()?);
             Edit::InodeTouch { ino, links, entries, mtime: Time(reader.i64()?), ctime: Time(reader.i64()?) }
         }
+        code::INODE_PROJECT => Edit::InodeProject { ino, project: reader.u32()? },
         code::INODE_PARENT => Edit::InodeParent { ino, parent: Ino(reader.u64()?) },
         code::INODE_EXTEND => {
             let (size, time) = (reader.u64()?, Time(reader.i64()?));

@@ -123,6 +123,7 @@ fn files_of(replayed: &Replayed) -> Vec<(VolumeId, Ino)> {
         Edit::InodePut { ino, .. }
         | Edit::InodeTouch { ino, .. }
         | Edit::InodeParent { ino, .. }
+        | Edit::InodeProject { ino, .. }
         | Edit::InodeExtend { ino, .. }
         | Edit::InodeCut { ino, .. }
         | Edit::InodeDrop { ino }
