@@ -94,9 +94,9 @@ fn what_gets_another_project_counts_there() {
             let mut files: Vec<Option<Plain>> = (0..FILES).map(|_| None).collect();
             for step in 0..150 {
                 change(&rig, &mut random, &mut files).await;
-                if random.next() % 12 == 0 {
+                if random.next().is_multiple_of(12) {
                     rig.settle().await;
-                    if random.next() % 3 == 0 {
+                    if random.next().is_multiple_of(3) {
                         rig = rig.reopen().await;
                     }
                     assert_eq!(told(&rig), expected(&files), "seed {seed}, step {step}");
