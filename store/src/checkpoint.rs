@@ -404,41 +404,21 @@ impl Work {
     }
 
     /// Lays changed attributes over those that the index holds, and counts their bytes.
-    /// What the last checkpoint has counted of an inode for one project counts for another one: its mapped blocks, those
-    /// included that are yet to be freed, and what it was promised. What this checkpoint changes counts for the new one only.
+    /// What this checkpoint changes counts for the new project only.
     fn change_project(
         &mut self,
         store: &Store,
         (purges, reserves): (&mut Arc<Purges>, &mut Arc<Reserves>),
-        (volume, ino): (VolumeId, Ino),
+        file: (VolumeId, Ino),
         project: u32,
     ) -> Result<()> {
-        let Some(row) = store.index.get(&keys::inode(volume, ino))? else { return Ok(()) };
-        let (inode, told) = values::decode_counted_inode(&row)?;
-        if inode.project == project {
-            return Ok(());
-        }
-        let is_counted = {
-            let usages = store.usages.lock();
-            !usages.files.contains_key(&(volume, ino)) && !usages.uncounted().contains(&(ino.group(), volume))
-        };
-        let blocks = match is_counted || inode.kind != FileKind::File {
-            true => told,
-            false => mapped::count_one(&*store.index, volume, ino)?,
-        };
-        let mut reserved = 0;
-        if reserves.files.contains_key(&(volume, ino)) {
-            let reserve = Arc::make_mut(reserves).files.get_mut(&(volume, ino)).expect("just seen");
-            reserved = reserve.left();
-            reserve.project = project;
-            self.promised.insert((volume, ino));
-        }
-        if purges.inodes.contains_key(&(volume, ino)) {
-            Arc::make_mut(purges).inodes.get_mut(&(volume, ino)).expect("just seen").project = project;
-            self.purged.insert((volume, ino));
-        }
-        for (of, sign) in [(inode.project, -1), (project, 1)] {
-            let usage = self.usage.entry((ino.group(), volume, of)).or_default();
+        let Some((old, blocks)) = mapped::leaves_project(store, file, project)? else { return Ok(()) };
+        let reserved = Arc::make_mut(reserves).give(file, project);
+        Arc::make_mut(purges).give(file, project);
+        self.promised.insert(file);
+        self.purged.insert(file);
+        for (of, sign) in [(old, -1), (project, 1)] {
+            let usage = self.usage.entry((file.1.group(), file.0, of)).or_default();
             usage.blocks += sign * blocks as i64;
             usage.reserved += sign * reserved as i64;
         }

@@ -1,6 +1,7 @@
 //! How many blocks of each file are mapped, those included that are yet to be freed: in the inode's row if its size does not
 //! say it. A checkpoint knows by how many its leaves have grown, and reads the row that it replaces.
 
+use crate::Store;
 use crate::format::keys;
 use crate::format::leaf::Leaf;
 use crate::format::values;
@@ -92,8 +93,28 @@ pub(crate) fn count(index: &dyn Index, group: GroupId, volume: VolumeId) -> Resu
     Ok(counted)
 }
 
+/// The project of an inode as of the last checkpoint, if it is another one than from now on, and how many mapped blocks were
+/// counted there, those included that are yet to be freed.
+pub(crate) fn leaves_project(
+    store: &Store,
+    (volume, ino): (VolumeId, Ino),
+    project: u32,
+) -> Result<Option<(u32, u64)>> {
+    let Some(row) = store.index.get(&keys::inode(volume, ino))? else { return Ok(None) };
+    let (inode, told) = values::decode_counted_inode(&row)?;
+    let is_counted = {
+        let usages = store.usages.lock();
+        !usages.files.contains_key(&(volume, ino)) && !usages.uncounted().contains(&(ino.group(), volume))
+    };
+    let blocks = match is_counted || inode.kind != FileKind::File {
+        true => told,
+        false => count_one(&*store.index, volume, ino)?,
+    };
+    Ok((inode.project != project).then_some((inode.project, blocks)))
+}
+
 /// Counts the mapped blocks of one inode.
-pub(crate) fn count_one(index: &dyn Index, volume: VolumeId, ino: Ino) -> Result<u64> {
+fn count_one(index: &dyn Index, volume: VolumeId, ino: Ino) -> Result<u64> {
     let mut blocks = 0;
     each(index, keys::leaves_within(volume, ino, &(0..u64::MAX)), |_, value| {
         blocks += Leaf::decode(value)?.places().count() as u64;

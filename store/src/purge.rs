@@ -119,6 +119,12 @@ impl Purges {
         self.inodes.entry(file).or_insert_with(|| Purge::new(project)).cut(leaves, left, trim);
         self.end(file);
     }
+    /// An inode is of another project.
+    pub(crate) fn give(&mut self, file: (VolumeId, Ino), project: u32) {
+        if let Some(purge) = self.inodes.get_mut(&file) {
+            purge.project = project;
+        }
+    }
     /// Leaves of an inode that were cut are freed.
     pub(crate) fn freed(&mut self, file: (VolumeId, Ino), leaves: Range<u64>) {
         self.inodes.get_mut(&file).expect("it had leaves to free").done(leaves);

@@ -109,6 +109,12 @@ impl Reserves {
         reserve.project = project;
         reserve.add(range);
     }
+    /// A file is of another project; how many blocks of its promises count for the new one.
+    pub(crate) fn give(&mut self, file: (VolumeId, Ino), project: u32) -> u64 {
+        let Some(reserve) = self.files.get_mut(&file) else { return 0 };
+        reserve.project = project;
+        reserve.left()
+    }
     /// A file's blocks of a range are gone.
     pub(crate) fn cut(&mut self, file: (VolumeId, Ino), range: &Range<u64>) {
         if let Some(reserve) = self.files.get_mut(&file) {

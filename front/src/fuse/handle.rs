@@ -12,7 +12,7 @@ use super::reply::{self, Entries, Head, PRIVILEGES};
 use super::rows::Rows;
 use super::serve::{Identity, Target};
 use base::limits::BLOCK_BYTES;
-use base::{At, Attr, DirEntry, Error, Ino, Kind, Op, Reply, RequestId, Result, SetAttr};
+use base::{At, Attr, DirEntry, Error, Ino, Inode, Kind, Op, Reply, RequestId, Result, SetAttr};
 use layer::{Answer, Call, Class, Context};
 use runtime::ledger::OpRow;
 use runtime::seeded::{Bug, active};
@@ -195,9 +195,8 @@ impl<T: Target> Handler<T> {
                 Ok(Told::Small(Head::before(unique, told.len()), told))
             }
             Ask::Guard(op, bytes) => {
-                let inode = self.attr(context, op).await?.inode;
-                let flags = reply::guard_flags(inode.guard, bytes);
-                Ok(Told::Head(Head::control(unique, flags, inode.project, bytes)))
+                let Inode { guard, project, .. } = self.attr(context, op).await?.inode;
+                Ok(Told::Head(Head::control(unique, reply::guard_flags(guard, bytes), project, bytes)))
             }
             Ask::SetGuard(op) => self.guard(context, unique, op).await,
             Ask::Done(op) => self.grow(context, op).await.map(|_| Told::Head(Head::status(unique, 0))),
