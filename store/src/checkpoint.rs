@@ -403,8 +403,7 @@ impl Work {
         Ok(())
     }
 
-    /// Lays changed attributes over those that the index holds, and counts their bytes.
-    /// What this checkpoint changes counts for the new project only.
+    /// What an inode has counts for another project from this checkpoint on.
     fn change_project(
         &mut self,
         store: &Store,
@@ -425,6 +424,7 @@ impl Work {
         Ok(())
     }
 
+    /// Lays changed attributes over those that the index holds, and counts their bytes.
     fn xattrs(&mut self, store: &Store, (volume, ino): (VolumeId, Ino), changes: Option<XattrChanges>) -> Result<()> {
         let key = keys::xattrs(volume, ino);
         let before = store.index.get(&key)?;

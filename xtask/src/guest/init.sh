@@ -66,13 +66,15 @@ cloned() {
 compared() {
     (NO_COLOR=1 as fsx -f /fsx.toml -N "$OPERATIONS" -P /tmp "$mnt/fsx") & fsx=$!
     sleep 5
+    # By SMB even an open file can be lost with the server (EBADF).
+    if [ "$protocol" = smb ]; then wait $fsx; ask restart smb; return; fi
     restart_below $fsx
     wait $fsx
 }
 
 acked() { for half in 0 1; do echo "$(cat /tmp/acked-$half 2>/dev/null)"; done | sort -n | tail -n 1; }
 looked() { found=$(as sqlite3 -cmd '.timeout 60000' "$mnt/db" "pragma integrity_check; select count(*) >= $told, count(*) = max(a) from t"); }
-# Transactions until the program is killed; the last one that it was told of stands in a file of the guest's own.
+# Transactions until the program is ended; the last one that it was told of stands in a file of the guest's own.
 written() { # RESTART or nothing
     yes "insert into t(b) values(randomblob(500)); select writefile('/tmp/acked-'||(last_insert_rowid()%2), last_insert_rowid());" |
         as sqlite3 -bail "$mnt/db" > /tmp/sqlite.log 2>&1 & writer=$!
@@ -84,26 +86,22 @@ written() { # RESTART or nothing
         [ "$(acked)" -gt "$((before + 5))" ] || refuse "no transaction after the restart: $(cat /tmp/sqlite.log)"
     fi
     kill -0 $writer || refuse "SQLite has ended: $(cat /tmp/sqlite.log)"
-    kill -9 $writer
+    # By NFS 4.0 each owner's requests are numbered, and a kill within one can leave client and server with different
+    # numbers for good (docs/operate/nfs.md): there the program ends by itself.
+    if [ "$protocol" = nfs4.0 ]; then killall yes; else kill -9 $writer; fi
     wait $writer || true
     told=$(acked)
-    tries=1
-    until looked; do
-        # By NFS 4.0 each owner's requests are numbered, and a kill can leave client and server with different numbers.
-        if [ "$protocol" != nfs4.0 ] || [ $tries = 12 ]; then refuse "try $tries after kill -9: $found"; fi
-        say "| $protocol: EIO at try $tries after kill -9"
-        tries=$((tries + 1))
-        sleep 5
-    done
+    looked
     [ "$found" = "ok
-1|1" ] || refuse "after kill -9, $told transactions: $found"
+1|1" ] || refuse "after its end, $told transactions: $found"
     echo "$told transactions"
 }
 kept() {
     rm -f /tmp/acked-*
     (as sqlite3 "$mnt/db" 'create table t(a integer primary key, b blob)')
     written
-    written restart
+    # By SMB a program that is at work is told of the error (see `cloned`), and ends; so the restart is between two.
+    if [ "$protocol" = smb ]; then ask restart smb; written; else written restart; fi
     written
 }
 
