@@ -185,7 +185,7 @@ fn inode() -> Inode {
         btime: Time(-1),
         dead: false,
         xattrs: true,
-        guard: base::Guard { immutable: true, append_only: true, hands_down_project: true },
+        guard: base::Guard { immutable: true, append_only: true, hands_down_project: false },
     }
 }
 
@@ -217,7 +217,6 @@ fn some_edits() -> Vec<Vec<Edit>> {
         ],
         vec![
             Edit::InodeParent { ino, parent: Ino(5) },
-            Edit::InodeProject { ino, project: 5 },
             Edit::InodeCut { ino, size: 4, trim: 5, time },
             Edit::Punch { ino, first: 3, count: 4, trim: 5 },
             Edit::Reserve { ino, first: 3, count: 4 },
