@@ -1,5 +1,5 @@
 //! `cargo xtask guest`: kernel clients of NFS and SMB, in a QEMU guest, over servers that export a mount as the manual says.
-//! The servers are killed and started while programs of the guest are at work. All of it is made and taken back by the
+//! Ganesha is killed and started while programs of the guest are at work, Samba between them. All of it is made and taken back by the
 //! command itself, also when it is interrupted.
 //!
 //! Absent by design: figures of speed. The guest's processor is emulated.
@@ -18,8 +18,8 @@ const HELP: &str = "\
 cargo xtask guest [OPTION ...]
 
   Boots Debian's kernel in QEMU, without KVM, as root. It mounts what NFS-Ganesha and Samba export of a brick's mount, by each
-  protocol: git clone and fsck, fsx, SQLite with its writer killed, locks; the server is killed and started within each of
-  these steps. Installs the Debian packages that it misses, and takes everything else back at its end, also after Ctrl-C.
+  protocol: git clone and fsck, fsx, SQLite, locks. Ganesha is killed and started within each of these steps, Samba between
+  two programs. Installs the Debian packages that it misses, and takes everything else back at its end, also after Ctrl-C.
 
   --protocols NAME,...  of nfs3,nfs4.0,nfs4.1,nfs4.2,smb [all]
   --operations N        of fsx, for each protocol [20000]
