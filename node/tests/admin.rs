@@ -3,10 +3,11 @@
 
 mod daemon;
 
-use daemon::{Daemon, Home, succeed, text};
+use daemon::{Daemon, Home, refused, sinter, succeed, system, text};
 use runtime::random::SplitMix;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// Lines of random bytes: about a second of them. `SINTER_FUZZ` multiplies.
@@ -105,4 +106,50 @@ fn long_lines(home: &Home) {
         let told = String::from_utf8_lossy(&told).into_owned();
         assert!(told.is_empty() || told.contains("too long"), "{told}");
     }
+}
+
+/// Runs a line of the shell on a terminal on which somebody types; its exit code and all that is seen there.
+fn on_terminal(line: &str, typed: &str) -> (Option<i32>, String) {
+    let mut script = Command::new("script");
+    script.args(["--quiet", "--return", "--command", line, "/dev/null"]);
+    let mut child = script.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("util-linux is installed");
+    let mut terminal = child.stdin.take().expect("it was asked for");
+    terminal.write_all(typed.as_bytes()).expect("it waits for that");
+    let output = child.wait_with_output().expect("it ends");
+    drop(terminal);
+    (output.status.code(), String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+#[test]
+fn who_deletes_a_volume_at_a_terminal_is_asked() {
+    let home = Home::new("asked");
+    let daemon = home.up();
+    let names = || succeed(&["volume", "list", text(&home.data)]);
+    succeed(&["volume", "create", text(&home.data), "precious"]);
+    let line = format!("{} volume delete {} precious", env!("CARGO_BIN_EXE_sinter"), text(&home.data));
+    for typed in ["n\n", "\n", "yess\n", "\x04"] {
+        let (code, seen) = on_terminal(&line, typed);
+        assert!(code == Some(1) && seen.contains("delete volume precious") && seen.contains("not deleted"), "{seen}");
+        assert!(names().contains("precious"));
+    }
+    let (code, seen) = on_terminal(&line, "y\n");
+    assert!(code == Some(0) && !names().contains("precious"), "{seen}");
+    daemon.terminate();
+}
+
+#[test]
+fn a_command_whose_daemon_dies_does_not_blame_the_device() {
+    let home = Home::new("died");
+    let daemon = home.up();
+    daemon.signal("STOP");
+    let mut grow = sinter();
+    grow.args(["grow", text(&home.data), "--size", "8G"]).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let grow = grow.spawn().expect("the binary runs");
+    // It has asked by then, or finds nobody who listens: the kernel takes its question in any case.
+    std::thread::sleep(Duration::from_millis(500));
+    daemon.kill();
+    let output = grow.wait_with_output().expect("it ends");
+    let last = refused(&output, 1, &["ended before it answered", "look at its last messages"], "grow");
+    assert!(!last.contains("device"), "{last}");
+    system("umount", &["--lazy", text(&home.mount)]);
 }
