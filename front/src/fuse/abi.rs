@@ -115,8 +115,8 @@ pub mod fopen {
     pub const PARALLEL_DIRECT_WRITES: u32 = 1 << 6;
 }
 
-/// Commands of IOCTL (`FS_IOC_GETFLAGS`, `FS_IOC_SETFLAGS`, as 64-bit programs have them: the kernel sends no others by itself,
-/// and looks who may set what before it sends these).
+/// Commands of IOCTL that read and set flags and projects, as 64-bit programs have them. The kernel checks who may set what
+/// before it sends these, and sends no others by itself.
 pub mod ioctl {
     pub const GET_FLAGS: u32 = 0x8008_6601;
     pub const SET_FLAGS: u32 = 0x4008_6602;
