@@ -109,7 +109,7 @@ pub enum Op {
     /// life of ours. From now on it knows it. An inode without a name is gone for it.
     Recall { ino: Ino },
     /// Change attributes; `size` truncates.
-    SetAttr { ino: Ino, set: SetAttr },
+    SetAttr { ino: Ino, set: Box<SetAttr> },
     /// Target of a symbolic link.
     ReadLink { ino: Ino },
     /// Create a regular file and open it; without `exclusive` an existing file is returned as it is.

@@ -457,9 +457,10 @@ impl Groups {
     }
 
     /// Truncates to a size within a block: the rest of that block is logged as zeros in the same record (rule M5).
-    pub(crate) async fn set_attributes(&self, context: &Context, ino: Ino, set: SetAttr) -> Result<Answer> {
+    pub(crate) async fn set_attributes(&self, context: &Context, ino: Ino, set: Box<SetAttr>) -> Result<Answer> {
+        let size = set.size;
         let op = Op::SetAttr { ino, set };
-        let Some(size) = set.size else { return self.change(context, &op, Sync::Ordered).await };
+        let Some(size) = size else { return self.change(context, &op, Sync::Ordered).await };
         let within = (size % BLOCK_BYTES as u64) as usize;
         if within == 0 {
             return self.change(context, &op, Sync::Ordered).await;

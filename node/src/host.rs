@@ -132,6 +132,21 @@ pub fn is_not_empty(path: &Path) -> bool {
     std::fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_some())
 }
 
+/// Whether a path is an empty regular file, by lstat(2). The standard library asks for the birth time too, which takes a mount by
+/// FUSE a request more.
+pub fn is_empty_file(path: &Path) -> io::Result<bool> {
+    let path = CString::new(path.as_os_str().as_bytes())?;
+    // SAFETY: stat is plain data; both pointers are to live locals.
+    let found = unsafe {
+        let mut found: libc::stat = std::mem::zeroed();
+        if libc::lstat(path.as_ptr(), &raw mut found) < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        found
+    };
+    Ok(found.st_mode & libc::S_IFMT == libc::S_IFREG && found.st_size == 0)
+}
+
 /// Files that this process makes are for its user only.
 pub fn make_files_private() {
     // SAFETY: umask takes and returns plain numbers and can't fail.

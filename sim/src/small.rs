@@ -180,7 +180,7 @@ impl<'a> Script<'a> {
         self.ask(Op::Link { ino: small, new_parent: dir, new_name: name("hard") }, 0).await?;
         self.rename((root, "link"), (dir, "moved")).await?;
         let set = SetAttr { size: Some((3 << 20) + 77_777), ..SetAttr::default() };
-        self.ask(Op::SetAttr { ino: large, set }, 0).await?;
+        self.ask(Op::SetAttr { ino: large, set: set.into() }, 0).await?;
         self.clear(large, 600_000, 300_000, Room::Hole).await?;
         self.clear(large, 1_500_001, 9_000, Room::Zeroed).await?;
         self.clear(large, 13 << 20, 50_000, Room::Promised).await?;
@@ -228,7 +228,7 @@ impl<'a> Script<'a> {
         }
         if let Some(large) = large {
             let set = SetAttr { size: Some(1_234_567), ..SetAttr::default() };
-            self.ask(Op::SetAttr { ino: large, set }, 0).await?;
+            self.ask(Op::SetAttr { ino: large, set: set.into() }, 0).await?;
             self.write(large, At::End, 200_000, Sync::All).await?;
         }
         let sub = self.make(Op::MakeDir { parent: root, name: name("sub"), mode: 0o700 }).await?;

@@ -507,7 +507,7 @@ impl Client {
             Deed::Mode => {
                 let ino = if self.rng.one_in(3) { dir } else { file? };
                 let set = SetAttr { mode: Some(self.rng.below(0o1000) as u16), ..SetAttr::default() };
-                Op::SetAttr { ino, set }
+                Op::SetAttr { ino, set: set.into() }
             }
             Deed::Truncate => {
                 let size = match self.rng.below(4) {
@@ -515,7 +515,7 @@ impl Client {
                     1 => self.rng.below(FILE_BYTES_MAX / 4096) * 4096,
                     _ => self.rng.below(FILE_BYTES_MAX / 4),
                 };
-                Op::SetAttr { ino: file?, set: SetAttr { size: Some(size), ..SetAttr::default() } }
+                Op::SetAttr { ino: file?, set: SetAttr { size: Some(size), ..SetAttr::default() }.into() }
             }
             Deed::Open => Op::Open { ino: file?, truncate: false },
             Deed::OpenTruncate => Op::Open { ino: file?, truncate: true },

@@ -138,7 +138,7 @@ async fn fill(served: &Served) {
     // An orphan, and what is left to free of a file that was cut.
     client.file(root, "open").await;
     client.done(Op::Unlink { parent: root, name: name("open") }).await;
-    client.done(Op::SetAttr { ino: cut, set: SetAttr { size: Some(10), ..SetAttr::default() } }).await;
+    client.done(Op::SetAttr { ino: cut, set: SetAttr { size: Some(10), ..SetAttr::default() }.into() }).await;
     served.groups.checkpoint().await.expect("a healthy brick checkpoints");
     let after = client.file(dir, "after").await;
     for part in 0..6 {
@@ -310,7 +310,7 @@ async fn stir(served: &Served, expected: &Found) {
             let op = Op::Write { ino, at: At::Offset(1), sync: Sync::Ordered, kill_privileges: false };
             let _ = client.ask(op, 3).await;
             let set = SetAttr { size: Some(node.bytes.len() as u64 / 2), ..SetAttr::default() };
-            let _ = client.ask(Op::SetAttr { ino, set }, 0).await;
+            let _ = client.ask(Op::SetAttr { ino, set: set.into() }, 0).await;
         }
         for (name, child) in &node.entries {
             let op = match expected.model.nodes[child].kind {

@@ -344,7 +344,7 @@ impl<T: Target> Handler<T> {
     /// within the file: the kernel clears them when it gives up the page, which it does before it knows of the new end.
     async fn grow(&self, context: &Context, op: Op) -> Result<Reply> {
         let (ino, end, why) = match op {
-            Op::SetAttr { ino, set: SetAttr { size: Some(size), .. } } => (ino, size, Why::Held),
+            Op::SetAttr { ino, ref set } if let Some(size) = set.size => (ino, size, Why::Held),
             Op::Allocate { ino, offset, length, keep_size: false, .. } => {
                 (ino, offset.saturating_add(length), Why::Stale)
             }
@@ -402,7 +402,7 @@ impl<T: Target> Handler<T> {
     /// Changes an inode that this request has opened; if that fails, the open is undone.
     async fn change_opened(&self, context: &mut Context, ino: Ino, set: SetAttr) -> Result<Attr> {
         next_step(context);
-        let changed = self.attr(context, Op::SetAttr { ino, set }).await;
+        let changed = self.attr(context, Op::SetAttr { ino, set: set.into() }).await;
         if changed.is_err() {
             self.release(context, ino).await;
         }

@@ -289,7 +289,7 @@ fn set_attr(mut fields: Fields<'_>, ino: Ino) -> Result<Ask> {
         project: None,
         kill_privileges: asked(fattr::KILL_SUIDGID),
     };
-    Ok(Ask::Attr(Op::SetAttr { ino, set }))
+    Ok(Ask::Attr(Op::SetAttr { ino, set: set.into() }))
 }
 
 fn handle(code: u32, mut fields: Fields<'_>, ino: Ino) -> Result<Ask> {
@@ -353,7 +353,7 @@ fn set_guard(ino: Ino, flags: u32, known: [u32; 3], project: Option<u32>) -> Ask
         return Ask::Answer(libc::EOPNOTSUPP);
     }
     let guard = Some(Guard { immutable, append_only, hands_down_project });
-    Ask::SetGuard(Op::SetAttr { ino, set: SetAttr { guard, project, ..SetAttr::default() } })
+    Ask::SetGuard(Op::SetAttr { ino, set: SetAttr { guard, project, ..SetAttr::default() }.into() })
 }
 
 /// The kernel asks only where it does not know by itself.

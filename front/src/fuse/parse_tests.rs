@@ -147,7 +147,7 @@ fn set_of(valid: u32) -> SetAttr {
             .u32(0)
     });
     match parsed {
-        Ok(Ask::Attr(Op::SetAttr { ino: Ino(NODE), set })) => set,
+        Ok(Ask::Attr(Op::SetAttr { ino: Ino(NODE), set })) => *set,
         other => panic!("{other:?}"),
     }
 }
@@ -384,7 +384,7 @@ fn guards_are_set_by_flags_that_are_kept() {
     {
         let guard = Some(Guard { immutable, append_only, ..Guard::default() });
         let set = SetAttr { guard, ..SetAttr::default() };
-        assert_eq!(control(ioctl::SET_FLAGS, Some(flags), 0), Ok(Ask::SetGuard(Op::SetAttr { ino, set })));
+        assert_eq!(control(ioctl::SET_FLAGS, Some(flags), 0), Ok(Ask::SetGuard(Op::SetAttr { ino, set: set.into() })));
     }
     assert_eq!(control(ioctl::SET_FLAGS, Some(0x50), 0), Ok(Ask::Answer(libc::EOPNOTSUPP)), "nodump is not kept");
     assert!(control(ioctl::SET_FLAGS, None, 0).is_err(), "no flags");
@@ -394,7 +394,7 @@ fn guards_are_set_by_flags_that_are_kept() {
     for (flags, immutable, append_only) in [(0x8, true, false), (0x8000_0010, false, true), (0x200, false, false)] {
         let guard = Guard { immutable, append_only, hands_down_project: flags & 0x200 != 0 };
         let set = SetAttr { guard: Some(guard), project: Some(7), ..SetAttr::default() };
-        assert_eq!(set_x([flags, 0, 9, 7, 0, 0, 0]), Ok(Ask::SetGuard(Op::SetAttr { ino, set })));
+        assert_eq!(set_x([flags, 0, 9, 7, 0, 0, 0]), Ok(Ask::SetGuard(Op::SetAttr { ino, set: set.into() })));
     }
     for fields in [[0, 1, 0, 0, 0, 0, 0], [0, 0, 0, 0, 1, 0, 0], [0x100, 0, 0, 0, 0, 0, 0]] {
         assert_eq!(set_x(fields), Ok(Ask::Answer(libc::EOPNOTSUPP)), "{fields:?}");

@@ -114,7 +114,7 @@ mod tests {
         let ops = [
             Op::Lookup { parent: ino, name: name() },
             Op::GetAttr { ino },
-            Op::SetAttr { ino, set: SetAttr::default() },
+            Op::SetAttr { ino, set: SetAttr::default().into() },
             Op::ReadLink { ino },
             Op::Create { parent: ino, name: name(), mode: 0, exclusive: true },
             Op::MakeDir { parent: ino, name: name(), mode: 0 },

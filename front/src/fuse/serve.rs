@@ -88,6 +88,9 @@ struct Shared {
     _taken: Option<Taken>,
 }
 
+/// So long FORGETs gather. Each wakes both cores and takes a request of its own otherwise.
+const GATHER_NS: u64 = 2_000_000;
+
 /// Between two looks whether an entry's memory is back, if a write's answer finds it still in use: nobody should.
 const LENT_PAUSE_NS: u64 = 1_000_000;
 
@@ -290,6 +293,7 @@ impl<T: Target> Core<T> {
         }
         let runtime = &self.handler.runtime;
         loop {
+            self.gather().await;
             let arrival = Arrival::at(runtime.stamp());
             let received = self.landing().receive(&self.device);
             let total = match received {
@@ -311,6 +315,15 @@ impl<T: Target> Core<T> {
         }
         self.baton.end();
         None
+    }
+    /// Where requests come in entries, only FORGETs are worth reading here, and nobody waits for those: what the kernel
+    /// queues within `GATHER_NS` comes as one request.
+    async fn gather(&self) {
+        if self.shared.by_entry.load(Ordering::Relaxed) {
+            // The read tells what is wrong.
+            let _ = runtime::real::readable(self.device.as_raw_fd()).await;
+            self.handler.runtime.clock.sleep(GATHER_NS).await;
+        }
     }
     fn landing(&self) -> MutexGuard<'_, Landing> {
         self.landing.lock().expect("no panic while held")

@@ -207,7 +207,7 @@ impl Tree {
         match op {
             Op::Lookup { parent, name } => self.find(parent, &name).and_then(|(_, ino)| self.attr(ino)),
             Op::GetAttr { ino } | Op::Recall { ino } => self.attr(ino),
-            Op::SetAttr { ino, set } => self.set_attr(ino, set, now),
+            Op::SetAttr { ino, set } => self.set_attr(ino, *set, now),
             Op::ReadLink { ino } => Ok(Reply::Target(self.node(ino)?.target.clone())),
             Op::Create { parent, name, mode, exclusive } => {
                 let ino = match self.find(parent, &name) {

@@ -61,10 +61,10 @@ fn a_read_moves_the_access_time_if_the_inode_changed_since() {
         rig.call(read.clone(), None).await.expect("a read");
         let seen = inode(&rig, file).await.atime;
         let set = SetAttr { mtime: Some(SetTime::To(Time(5))), ..SetAttr::default() };
-        let told = rig.attr(Op::SetAttr { ino: file, set }).await.expect("a file").inode;
+        let told = rig.attr(Op::SetAttr { ino: file, set: set.into() }).await.expect("a file").inode;
         assert_eq!((told.atime, told.mtime), (seen, Time(5)));
         let set = SetAttr { atime: Some(SetTime::To(Time(7))), ..SetAttr::default() };
-        assert_eq!(rig.attr(Op::SetAttr { ino: file, set }).await.expect("a file").inode.atime, Time(7));
+        assert_eq!(rig.attr(Op::SetAttr { ino: file, set: set.into() }).await.expect("a file").inode.atime, Time(7));
         assert_eq!(inode(&rig, file).await.atime, Time(7));
         assert!(moves(&rig, read).await, "it was older than the change");
         (rig, file)

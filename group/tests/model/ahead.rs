@@ -100,7 +100,7 @@ pub fn what_was_read_ahead_counts_only_for_what_the_file_has_then() {
                     }
                     3 => {
                         let set = SetAttr { size: Some(100), ..SetAttr::default() };
-                        rig.attr(Op::SetAttr { ino, set }).await.expect("cut");
+                        rig.attr(Op::SetAttr { ino, set: set.into() }).await.expect("cut");
                         bytes[100..].fill(0);
                         rig.write(ino, At::Offset(BYTES as u64 - 1), &[0], Sync::All).await.expect("a write");
                     }

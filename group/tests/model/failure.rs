@@ -122,7 +122,7 @@ pub fn damaged_blocks_are_errors_and_never_turn_into_data() {
                 assert_eq!(rig.write(file, At::Offset(5 * 4096 + 1), &[1, 2], sync).await, Err(Kind::Corrupt));
             }
             let set = SetAttr { size: Some(5 * 4096 + 9), ..SetAttr::default() };
-            assert_eq!(rig.attr(Op::SetAttr { ino: file, set }).await.err(), Some(Kind::Corrupt));
+            assert_eq!(rig.attr(Op::SetAttr { ino: file, set: set.into() }).await.err(), Some(Kind::Corrupt));
             assert_eq!(rig.read(file, 5 * 4096, 1).await, Err(Kind::Corrupt));
             // A whole new block heals it.
             own[block].copy_from_slice(&pattern(9, 4096));

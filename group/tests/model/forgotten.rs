@@ -167,7 +167,7 @@ fn a_replaced_file_serves_who_found_it_before() {
         assert_eq!(rig.read(old, 0, 300_000).await, Ok(pattern(1, 300_000)));
         rig.truncate(old, 100_000).await.expect("the old file");
         let set = SetAttr { mode: Some(0o600), ..SetAttr::default() };
-        rig.attr(Op::SetAttr { ino: old, set }).await.expect("the old file");
+        rig.attr(Op::SetAttr { ino: old, set: set.into() }).await.expect("the old file");
         let (ino, how) = (old, base::SetHow::Any);
         let op = Op::SetXattr { ino, name: name("user.a"), value: [1].into(), how, kill_setgid: false };
         rig.done(op).await.expect("the old file");
@@ -200,7 +200,7 @@ fn a_removed_directory_serves_who_is_in_it() {
         assert_eq!((attr.inode.links, attr.inode.parent), (0, root));
         assert_eq!(rig.list(dir, 10).await, Ok(Vec::new()));
         let set = SetAttr { mode: Some(0o700), atime: Some(base::SetTime::Now), ..SetAttr::default() };
-        assert_eq!(rig.attr(Op::SetAttr { ino: dir, set }).await.expect("it is known").inode.mode, 0o700);
+        assert_eq!(rig.attr(Op::SetAttr { ino: dir, set: set.into() }).await.expect("it is known").inode.mode, 0o700);
         assert_eq!(rig.create(dir, "file").await, Err(Kind::NotFound));
         assert_eq!(rig.lookup(dir, "lost").await, Err(Kind::NotFound));
         forget(&rig, dir, 1).await;

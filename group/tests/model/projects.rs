@@ -12,7 +12,7 @@ const FILES: usize = 4;
 
 fn of_project(ino: Ino, project: u32, hands_down_project: bool) -> Op {
     let guard = Some(Guard { hands_down_project, ..Guard::default() });
-    Op::SetAttr { ino, set: SetAttr { guard, project: Some(project), ..SetAttr::default() } }
+    Op::SetAttr { ino, set: SetAttr { guard, project: Some(project), ..SetAttr::default() }.into() }
 }
 
 /// Blocks and inodes of each project that has any, as the store counts them.

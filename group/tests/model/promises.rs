@@ -107,7 +107,7 @@ fn a_promise_ends_with_what_is_cut_and_with_the_file() {
         let file = rig.create(root, "file").await.expect("new");
         let cut = async |size| {
             let set = SetAttr { size: Some(size), ..SetAttr::default() };
-            rig.attr(Op::SetAttr { ino: file, set }).await.expect("files can be cut");
+            rig.attr(Op::SetAttr { ino: file, set: set.into() }).await.expect("files can be cut");
         };
         allocate(&rig, file, 0, 4 * MIB).await.expect("there is room");
         rig.write(file, At::Offset(MIB), &pattern(1, 64 << 10), Sync::Ordered).await.expect("there is room");

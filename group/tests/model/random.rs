@@ -110,7 +110,7 @@ impl Run {
             36..42 => {
                 let size = self.plain.nodes.get(&ino).map_or(0, |node| node.size);
                 let size = if self.rng.one_in(2) { self.rng.below(size + 1) } else { self.offset() };
-                Op::SetAttr { ino, set: SetAttr { size: Some(size), ..SetAttr::default() } }
+                Op::SetAttr { ino, set: SetAttr { size: Some(size), ..SetAttr::default() }.into() }
             }
             42 => Op::Fsync { ino, sync: Sync::All },
             43..45 => {
@@ -170,7 +170,10 @@ impl Run {
                 let (ino, mode) = (self.any(FileKind::File), self.mode());
                 let kill_privileges = self.rng.one_in(2);
                 let gid = self.rng.one_in(2).then_some(100);
-                Op::SetAttr { ino, set: SetAttr { mode: Some(mode), gid, kill_privileges, ..SetAttr::default() } }
+                Op::SetAttr {
+                    ino,
+                    set: SetAttr { mode: Some(mode), gid, kill_privileges, ..SetAttr::default() }.into(),
+                }
             }
         }
     }

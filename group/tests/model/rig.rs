@@ -334,7 +334,7 @@ impl Rig {
     }
     /// Sets a size.
     pub async fn truncate(&self, ino: Ino, size: u64) -> Result<Attr, Kind> {
-        self.attr(Op::SetAttr { ino, set: SetAttr { size: Some(size), ..SetAttr::default() } }).await
+        self.attr(Op::SetAttr { ino, set: SetAttr { size: Some(size), ..SetAttr::default() }.into() }).await
     }
     /// A page of a directory.
     pub async fn page(&self, ino: Ino, cookie: u64, count: u32) -> Result<Vec<DirEntry>, Kind> {

@@ -389,7 +389,7 @@ fn a_short_host_leaves_its_last_room_to_deletions_and_checkpoints() {
         let file = rig.lookup(rig.volume.root, "file").await.expect("it was durable");
         assert_eq!(rig.write(file, At::Offset(0), &[1], Sync::Data).await, Err(Kind::NoSpace));
         let set = base::SetAttr { size: Some(4096), ..base::SetAttr::default() };
-        rig.attr(Op::SetAttr { ino: file, set }).await.expect("files can be cut");
+        rig.attr(Op::SetAttr { ino: file, set: set.into() }).await.expect("files can be cut");
         rig.settle().await;
         disk.set_others(0);
         runtime.clock.sleep(2_000_000_000).await;

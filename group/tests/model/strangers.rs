@@ -20,9 +20,9 @@ fn operations(ino: Ino, other: Ino) -> Vec<(Op, Option<Vec<u8>>)> {
     vec![
         (Op::Lookup { parent: ino, name: old.clone() }, None),
         (Op::GetAttr { ino }, None),
-        (Op::SetAttr { ino, set: size(100) }, None),
-        (Op::SetAttr { ino, set: size(8192) }, None),
-        (Op::SetAttr { ino, set: SetAttr { mode: Some(0o600), ..SetAttr::default() } }, None),
+        (Op::SetAttr { ino, set: size(100).into() }, None),
+        (Op::SetAttr { ino, set: size(8192).into() }, None),
+        (Op::SetAttr { ino, set: SetAttr { mode: Some(0o600), ..SetAttr::default() }.into() }, None),
         (Op::ReadLink { ino }, None),
         (Op::Create { parent: ino, name: new.clone(), mode: 0o644, exclusive: false }, None),
         (Op::MakeDir { parent: ino, name: new.clone(), mode: 0o755 }, None),

@@ -117,7 +117,7 @@ fn of_files(file: Ino, cut: Ino) -> Vec<Asked> {
         (write(At::End, Sync::Ordered), Some(vec![3; 200_000])),
         (write(At::Offset(0), Sync::Written), Some(vec![4; 4096])),
         (write(At::Offset(5), Sync::All), Some(vec![5; 9])),
-        (Op::SetAttr { ino: file, set }, None),
+        (Op::SetAttr { ino: file, set: set.into() }, None),
         (clear(10_000, Room::Hole), None),
         (clear(200_000, Room::Zeroed), None),
         (clear(400_000, Room::Promised), None),

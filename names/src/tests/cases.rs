@@ -106,21 +106,21 @@ pub fn a_new_size_is_a_cut_and_the_rest_a_put() {
     world.clock = 2000;
     let only_size = SetAttr { size: Some(5000), ..SetAttr::default() };
     let cut = Edit::InodeCut { ino, size: 5000, trim: 1, time: Time(2000) };
-    let decision = world.decide(&Op::SetAttr { ino, set: only_size }, &caller).expect("a good size");
+    let decision = world.decide(&Op::SetAttr { ino, set: only_size.into() }, &caller).expect("a good size");
     assert_eq!(decision.parts[0].edits, std::slice::from_ref(&cut));
     let rest = SetAttr { mtime: Some(SetTime::To(Time(5))), kill_privileges: true, ..only_size };
-    let decision = world.decide(&Op::SetAttr { ino, set: rest }, &caller).expect("a good size");
+    let decision = world.decide(&Op::SetAttr { ino, set: rest.into() }, &caller).expect("a good size");
     let put = Inode { size: 5000, trim: 1, mtime: Time(5), ctime: Time(2000), mode: 0o755, ..created };
     assert_eq!(decision.parts[0].edits, [cut, Edit::InodePut { ino, inode: put }]);
     // A change is seen also if who makes it gives the time of the last one.
     for (given, stamp) in [(created.ctime, Time(2000)), (Time(3000), Time(3000))] {
         let set = SetAttr { mode: Some(0o600), ctime: Some(given), ..SetAttr::default() };
-        let decision = world.decide(&Op::SetAttr { ino, set }, &caller).expect("a good time");
+        let decision = world.decide(&Op::SetAttr { ino, set: set.into() }, &caller).expect("a good time");
         let put = Inode { mode: 0o600, ctime: stamp, ..created };
         assert_eq!(decision.parts[0].edits, [Edit::InodePut { ino, inode: put }]);
     }
     let same = SetAttr { size: Some(0), ..SetAttr::default() };
-    let decision = world.decide(&Op::SetAttr { ino, set: same }, &caller).expect("a good size");
+    let decision = world.decide(&Op::SetAttr { ino, set: same.into() }, &caller).expect("a good size");
     let put = Inode { ctime: Time(2000), ..created };
     assert_eq!(decision.parts[0].edits, [Edit::InodePut { ino, inode: put }], "the size stays: no cut");
     assert_eq!(refused(&mut world, &caller, &Op::Open { ino: root, truncate: true }), Kind::IsDirectory);
@@ -400,8 +400,8 @@ fn guards_hold_for_each_operation() {
         let ino = done(&mut world, &caller, &create(dir, "f"));
         done(&mut world, &caller, &create(dir, "g"));
         done(&mut world, &caller, &create(root, "h"));
-        let set = |set: SetAttr| Op::SetAttr { ino, set };
-        let guarded = |ino| Op::SetAttr { ino, set: SetAttr { guard: Some(guard), ..SetAttr::default() } };
+        let set = |set: SetAttr| Op::SetAttr { ino, set: set.into() };
+        let guarded = |ino| Op::SetAttr { ino, set: SetAttr { guard: Some(guard), ..SetAttr::default() }.into() };
         done(&mut world, &caller, &guarded(ino));
         let nothing = SetAttr::default();
         let (past, now) = (Some(SetTime::To(Time(5))), Some(SetTime::Now));
@@ -468,7 +468,11 @@ fn guards_hold_for_each_operation() {
             let result = world.decide(&op, &caller);
             assert_eq!(result.is_err(), guard.immutable, "{guard:?}: {op:?}: {result:?}");
         }
-        done(&mut world, &caller, &Op::SetAttr { ino, set: SetAttr { guard: Some(Guard::default()), ..nothing } });
+        done(
+            &mut world,
+            &caller,
+            &Op::SetAttr { ino, set: SetAttr { guard: Some(Guard::default()), ..nothing }.into() },
+        );
         done(&mut world, &caller, &set(SetAttr { mode: Some(0o600), ..nothing }));
     }
 }

@@ -205,7 +205,7 @@ impl Pair {
             kill_privileges: maybe(2) == Some(1),
         };
         let old = self.world.inode(ino).copied();
-        let got = self.run(&Op::SetAttr { ino, set });
+        let got = self.run(&Op::SetAttr { ino, set: set.into() });
         let wanted = self.naive.set(ino, &set);
         assert_eq!(self.seen(got), wanted);
         if let (Some(old), true) = (old, wanted.is_ok()) {

@@ -92,7 +92,7 @@ impl Script {
             ["symlink", _, target] => Op::SymLink { parent, name, target: target.as_bytes().into() },
             ["unlink", _] => Op::Unlink { parent, name },
             ["rmdir", _] => Op::RemoveDir { parent, name },
-            ["setattr", path, wishes @ ..] => Op::SetAttr { ino: self.find(path), set: wishes_of(wishes) },
+            ["setattr", path, wishes @ ..] => Op::SetAttr { ino: self.find(path), set: wishes_of(wishes).into() },
             ["truncate", path] => Op::Open { ino: self.find(path), truncate: true },
             ["rename", _, new, rest @ ..] => {
                 let (new_parent, new_name) = self.spot(new);

@@ -1,8 +1,10 @@
-//! `sinter bench metadata`: empty files of one directory are created, looked at cold, listed cold and unlinked.
+//! `sinter bench metadata`: empty files of one directory are created, looked at cold, once without and once with their birth
+//! time, listed cold and unlinked.
 
 use super::engine::{Course, Ground, Step, Tickets, Worker, run, stride};
 use super::report::{Form, Row};
 use super::turns::Bench;
+use crate::host;
 use std::fs::{self, File};
 use std::io::{Error, Result};
 use std::path::{Path, PathBuf};
@@ -24,6 +26,8 @@ pub struct Plan {
 enum Act {
     Create,
     Stat,
+    /// As many libraries do: with the birth time, which FUSE's look-ups do not bring.
+    Statx,
     Unlink,
 }
 
@@ -48,9 +52,11 @@ impl Bench for Plan {
         let created = Tickets::new(self.files);
         let mut rows = vec![self.each("create", Act::Create, threads, &directory, &created, course)?];
         let count = created.taken();
-        if !course.is_interrupted() {
-            course.forget_files();
-            rows.push(self.each("stat", Act::Stat, threads, &directory, &Tickets::new(count), course)?);
+        for (mode, act) in [("stat", Act::Stat), ("statx", Act::Statx)] {
+            if !course.is_interrupted() {
+                course.forget_files();
+                rows.push(self.each(mode, act, threads, &directory, &Tickets::new(count), course)?);
+            }
         }
         if !course.is_interrupted() {
             course.forget_files();
@@ -83,7 +89,7 @@ impl Plan {
                 (None, _) => Ok(Step::End),
                 (Some(ticket), Act::Create) => File::create_new(file_of(&directory, ticket)).map(|_| Step::Done(0)),
                 // In another order than they were created: that one is the cheapest for some and means nothing.
-                (Some(ticket), Act::Stat) => look_at(&file_of(&directory, ticket * stride % count)),
+                (Some(ticket), Act::Stat | Act::Statx) => look_at(act, &file_of(&directory, ticket * stride % count)),
                 (Some(ticket), Act::Unlink) => {
                     fs::remove_file(file_of(&directory, ticket * stride % count)).map(|()| Step::Done(0))
                 }
@@ -118,13 +124,12 @@ fn file_of(directory: &Path, number: u64) -> PathBuf {
     directory.join(format!("f{number}"))
 }
 
-fn look_at(file: &Path) -> Result<Step> {
-    let found = fs::symlink_metadata(file)?;
-    if found.is_file() && found.len() == 0 {
-        Ok(Step::Done(0))
-    } else {
-        Err(wrong(file, "is not the empty file that was made"))
-    }
+fn look_at(act: Act, file: &Path) -> Result<Step> {
+    let is_ours = match act {
+        Act::Statx => fs::symlink_metadata(file).map(|found| found.is_file() && found.len() == 0)?,
+        _ => host::is_empty_file(file)?,
+    };
+    if is_ours { Ok(Step::Done(0)) } else { Err(wrong(file, "is not the empty file that was made")) }
 }
 
 fn wrong(path: &Path, what: &str) -> Error {
@@ -152,6 +157,8 @@ mod tests {
         let scratch = Scratch::new();
         let file = file_of(scratch.path(), 1);
         fs::write(&file, "x").expect("ours");
-        assert!(look_at(&file).is_err() && look_at(scratch.path()).is_err());
+        for act in [Act::Stat, Act::Statx] {
+            assert!(look_at(act, &file).is_err() && look_at(act, scratch.path()).is_err());
+        }
     }
 }

@@ -50,6 +50,14 @@ enum Work {
     Transfer(Progress),
     Poll(PollState),
     Fetch(RingEntry, Waiting),
+    Alarm(Alarm),
+}
+
+/// Wakes the core at a time of CLOCK_BOOTTIME.
+struct Alarm {
+    due_ns: u64,
+    /// Owned until the kernel has seen it.
+    _time: Box<types::Timespec>,
 }
 
 struct Progress {
@@ -142,6 +150,8 @@ pub(super) struct Device {
     urgent: bool,
     small: Paced,
     large: Paced,
+    /// When the alarms that are set will wake the core, the next one last.
+    alarms_ns: Vec<u64>,
 }
 
 impl Device {
@@ -158,6 +168,7 @@ impl Device {
             urgent: false,
             small: Paced::new(LEAST_SMALL),
             large: Paced::new(LEAST_LARGE),
+            alarms_ns: Vec::new(),
         }
     }
     /// Entries that the kernel has not seen yet.
@@ -177,10 +188,34 @@ impl Device {
         self.urgent = false;
         self.ring.submit();
     }
-    /// Submits and sleeps until a completion comes or the wait is over.
-    pub fn sleep(&mut self, wait: Wait) {
+    /// Submits and sleeps until a completion comes, or until `due_ns` of CLOCK_BOOTTIME.
+    ///
+    /// A time limit of the system call itself would set a timer of the CPU and take it back each time that the core sleeps, which
+    /// takes some microseconds where the CPU is virtual (decision 0046). An alarm stays set while the core wakes and sleeps.
+    pub fn sleep_until(&mut self, due_ns: Option<u64>) {
         self.urgent = false;
-        self.ring.enter(wait);
+        if let Some(due_ns) = due_ns
+            && self.alarms_ns.last().is_none_or(|&next_ns| due_ns < next_ns)
+        {
+            self.set_alarm(due_ns);
+        }
+        self.ring.enter(Wait::Forever);
+    }
+    fn set_alarm(&mut self, due_ns: u64) {
+        let time = types::Timespec::new().sec(due_ns / 1_000_000_000).nsec((due_ns % 1_000_000_000) as u32);
+        let time = Box::new(time);
+        let flags = types::TimeoutFlags::ABS | types::TimeoutFlags::BOOTTIME;
+        let entry = opcode::Timeout::new(&raw const *time).flags(flags).build();
+        let index = self.take_op(Work::Alarm(Alarm { due_ns, _time: time }));
+        self.alarms_ns.push(due_ns);
+        let entry = entry.user_data(self.tag(index));
+        // SAFETY: the operation owns the time until its completion, and it lies on the heap.
+        unsafe { self.ring.push(entry) }
+    }
+    fn complete_alarm(&mut self, index: usize) -> Event {
+        let Work::Alarm(alarm) = self.free_op(index) else { unreachable!("the caller looked") };
+        self.alarms_ns.retain(|&due_ns| due_ns != alarm.due_ns);
+        Event::Nothing
     }
     /// Operations that the kernel ends soon. Entries of FUSE queues are none: they come back with the next request, or
     /// when the mount or the ring ends.
@@ -313,6 +348,7 @@ impl Device {
             Work::Transfer(_) => self.complete_transfer(index, completion.result(), files),
             Work::Poll(_) => self.complete_poll(index, completion.result()),
             Work::Fetch(..) => self.complete_fetch(index, completion.result()),
+            Work::Alarm(..) => self.complete_alarm(index),
             Work::Free => panic!("a completion belongs to an operation in flight"),
         })
     }

@@ -8,7 +8,7 @@ use super::executor::Executor;
 use super::figures::Figures;
 use super::files::Files;
 use super::inbox::{Inbox, Mail, stopped};
-use super::ring::{Ring, Wait};
+use super::ring::Ring;
 use super::wakeful::Wakeful;
 use crate::transfer::{Slot, SlotPool};
 use base::Result;
@@ -181,22 +181,15 @@ impl Core {
         if !self.executor.is_idle() || device.has_completions() {
             return device.submit();
         }
-        if !self.inbox.fall_asleep() {
+        let next_ns = self.timers.borrow().next_ns();
+        if next_ns.is_some_and(|next_ns| next_ns <= now_ns()) || !self.inbox.fall_asleep() {
             return device.submit();
         }
-        let next_ns = self.timers.borrow().next_ns();
-        let wait = match next_ns {
-            None => Wait::Forever,
-            Some(next_ns) => match next_ns.saturating_sub(now_ns()) {
-                0 => Wait::No,
-                ns => Wait::ForNs(ns),
-            },
-        };
         let sleeps = self.figures.sleep();
         if let Some(wakeful) = &self.world.wakeful {
             wakeful.sleeps(sleeps);
         }
-        device.sleep(wait);
+        device.sleep_until(next_ns);
         self.inbox.wake_up();
     }
     /// Ends the core in order: no more mail, no more tasks, then wait for the I/O that the device still works on.
@@ -206,7 +199,7 @@ impl Core {
         drop(mail.made);
         self.executor.clear();
         while self.device.borrow().in_flight() > 0 {
-            self.device.borrow_mut().sleep(Wait::Forever);
+            self.device.borrow_mut().sleep_until(None);
             self.take_completions(usize::MAX);
         }
         self.executor.clear();

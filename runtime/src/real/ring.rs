@@ -3,7 +3,6 @@
 //! which is what handing over the kernel's FUSE requests takes.
 
 use base::{Error, Kind, Result};
-use io_uring::types::{SubmitArgs, Timespec};
 use io_uring::{EnterFlags, IoUring, cqueue, squeue};
 use std::collections::VecDeque;
 use std::os::fd::RawFd;
@@ -13,13 +12,11 @@ const SUBMISSIONS: u32 = 256;
 /// Completion entries: several device queues deep, so that the kernel's slow overflow list is rarely used.
 const COMPLETIONS: u32 = 4096;
 
-/// How long `enter` may wait for a completion.
+/// How long `enter` may wait for a completion. A time limit is a completion too: see `Device::sleep_until`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Wait {
     /// Not at all.
     No,
-    /// At most this many nanoseconds.
-    ForNs(u64),
     /// Until one comes.
     Forever,
 }
@@ -117,16 +114,10 @@ impl Ring {
             Wait::No => unsafe { submitter.enter(count, 0, EnterFlags::GETEVENTS.bits(), none) },
             // SAFETY: as above.
             Wait::Forever => unsafe { submitter.enter(count, 1, idle.bits(), none) },
-            Wait::ForNs(ns) => {
-                let time = Timespec::new().sec(ns / 1_000_000_000).nsec((ns % 1_000_000_000) as u32);
-                let args = SubmitArgs::new().timespec(&time);
-                // SAFETY: EXT_ARG goes with this argument, which outlives the call.
-                unsafe { submitter.enter(count, 1, (idle | EnterFlags::EXT_ARG).bits(), Some(&args)) }
-            }
         };
         if let Err(error) = entered {
-            // Interrupted, timed out, or short of memory or completion space: the next turn goes on from there.
-            let passing = [libc::EINTR, libc::ETIME, libc::EAGAIN, libc::EBUSY];
+            // Interrupted, or short of memory or completion space: the next turn goes on from there.
+            let passing = [libc::EINTR, libc::EAGAIN, libc::EBUSY];
             let errno = error.raw_os_error().unwrap_or(0);
             assert!(passing.contains(&errno), "io_uring_enter: {error}");
         }

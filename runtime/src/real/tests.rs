@@ -413,6 +413,38 @@ fn timers_fire_in_order_and_an_idle_world_uses_no_cpu() {
     reactors.stop();
 }
 
+#[test]
+fn a_sleep_that_begins_later_and_ends_sooner_ends_in_time() {
+    let scratch = Scratch::new();
+    let (runtime, reactors) = start(scratch.options(1)).expect("io_uring works here");
+    let (send, receive) = mpsc::sync_channel(300);
+    let start_one = |seconds: u64, ms: u64| {
+        let (clock, send) = (runtime.clock.clone(), send.clone());
+        let make = move || -> crate::tasks::Local {
+            Box::pin(async move {
+                let due_ns = clock.now_ns() + ms * 1_000_000;
+                clock.sleep(seconds * 1_000_000_000 + ms * 1_000_000).await;
+                let _ = send.send(clock.now_ns() - due_ns);
+            })
+        };
+        runtime.tasks.spawn(0, Box::new(make));
+        // The core goes to sleep until then.
+        std::thread::sleep(Duration::from_micros(200));
+    };
+    start_one(3600, 0);
+    // Each ends before all that were begun: each is one more alarm of the core.
+    (0..200).for_each(|number| start_one(0, 800 - 3 * number));
+    for _ in 0..200 {
+        let late_ns = receive.recv_timeout(Duration::from_secs(10)).expect("it ends long before the hour");
+        assert!(late_ns < 2_000_000_000, "{late_ns}");
+    }
+    let turns = || reactors.probe().cores()[0].turns;
+    let before = turns();
+    std::thread::sleep(Duration::from_millis(200));
+    assert_eq!(turns(), before, "nothing wakes the core before the hour");
+    reactors.stop();
+}
+
 /// The longest that waking a CPU may take now, in microseconds; none where this machine can't be asked.
 fn wake_up_bound_us() -> Option<i32> {
     use std::io::Read;

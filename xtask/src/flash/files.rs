@@ -79,13 +79,20 @@ impl Spray {
             file.sync_all()
         })
     }
-    /// Reads all files, and holds them against what was written.
+    /// Reads all files to their ends, and holds them against what was written. By plain reads: `read_to_end` asks for the file's
+    /// attributes first.
     pub fn read(&self, threads: usize) -> Result<Done> {
         on_threads(threads, self.count, |number| {
             let number = scattered(number, self.count);
-            let mut content = Vec::with_capacity(self.bytes + 1);
-            File::open(self.path(number))?.read_to_end(&mut content)?;
-            if content == self.content(number) {
+            let (mut content, mut length) = (vec![0; self.bytes + 1], 0);
+            let mut file = File::open(self.path(number))?;
+            loop {
+                match file.read(&mut content[length..])? {
+                    0 => break,
+                    more => length += more,
+                }
+            }
+            if content[..length] == *self.content(number) {
                 return Ok(());
             }
             Err(std::io::Error::other(format!("{} holds something else", self.path(number).display())))
@@ -137,9 +144,9 @@ impl Crowd {
         let create = |number| OpenOptions::new().write(true).create_new(true).open(self.path(number)).map(drop);
         on_threads(threads, self.count, create)
     }
-    /// Asks for all files' attributes.
+    /// Asks for all files' attributes, as stat(2) does: without the birth time.
     pub fn stat(&self, threads: usize) -> Result<Done> {
-        let stat = |number| self.path(scattered(number, self.count)).metadata().map(drop);
+        let stat = |number| Ok(rustix::fs::stat(self.path(scattered(number, self.count))).map(drop)?);
         on_threads(threads, self.count, stat)
     }
     /// Removes all files.
