@@ -18,7 +18,8 @@ use tree::Tree;
 const HELP: &str = "\
 cargo xtask check [NAME ...]    hold the house rules (all, or the named ones)
 cargo xtask list                the house rules
-cargo xtask ratchet             lower the stored sizes to what they have shrunk to
+cargo xtask ratchet             lower what is stored of sizes and doc comments to what it has shrunk to
+cargo xtask subjects [PACKAGE]  doc comments that open without a subject: how many, or those of a package
 cargo xtask format-hash         the hash that the document of the disk format must hold
 cargo xtask citations           each rule, and the files that cite it
 cargo xtask product BINARY      refuse a binary that holds seeded bugs
@@ -50,6 +51,10 @@ fn run(arguments: &[String]) -> Result<(), String> {
             Ok(())
         }
         ("ratchet", []) => lower_ratchet(),
+        ("subjects", packages) => {
+            print_subjects(&load()?, packages);
+            Ok(())
+        }
         ("format-hash", []) => {
             let hash = check::format_hash(&load()?).ok_or("there is no disk format yet")?;
             println!("format-hash: {hash}");
@@ -95,9 +100,18 @@ fn check_all(names: &[String]) -> Result<(), String> {
 }
 
 fn lower_ratchet() -> Result<(), String> {
-    let text = check::lowered(&load()?);
-    let path = tree::root().join(check::RATCHET);
-    std::fs::write(&path, text).map_err(|error| format!("{}: {error}", path.display()))
+    let tree = load()?;
+    for (path, lowered) in check::RATCHETS {
+        let stored = tree::root().join(path);
+        std::fs::write(&stored, lowered(&tree)).map_err(|error| format!("{}: {error}", stored.display()))?;
+    }
+    Ok(())
+}
+
+fn print_subjects(tree: &Tree, packages: &[String]) {
+    let listed = packages.iter().flat_map(|package| check::listed(tree, package));
+    let lines = if packages.is_empty() { check::table(tree) } else { listed.collect() };
+    lines.iter().for_each(|line| println!("{line}"));
 }
 
 fn print_citations(tree: &Tree) {

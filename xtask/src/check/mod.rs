@@ -11,13 +11,20 @@ mod measured;
 mod options;
 mod rules;
 mod size;
+mod subjects;
 mod words;
 
 pub use format::format_hash;
 pub use rules::citations;
-pub use size::{RATCHET, lowered};
+pub use subjects::{listed, table};
 
 use crate::tree::Tree;
+
+/// A file that stores what may only shrink, and the function that makes its text after today's shrinking.
+pub type Ratchet = (&'static str, fn(&Tree) -> String);
+
+/// All files that store what may only shrink.
+pub const RATCHETS: [Ratchet; 2] = [(size::RATCHET, size::lowered), (subjects::STORED, subjects::lowered)];
 
 /// One rule of the house.
 pub struct Check {
@@ -30,7 +37,7 @@ pub struct Check {
 }
 
 /// All checks.
-pub const ALL: [Check; 16] = [
+pub const ALL: [Check; 17] = [
     Check { name: "floors", about: "dependencies that point upward or past a fence", run: floors::check },
     Check { name: "file-names", about: "files called util, common, helper, misc or manager", run: words::file_names },
     Check { name: "size", about: "files over 800 and functions over 70 product lines", run: size::check },
@@ -45,6 +52,7 @@ pub const ALL: [Check; 16] = [
     Check { name: "evidence", about: "rules and seeded bugs without a test that notices", run: evidence::check },
     Check { name: "stands-alone", about: "text that names places outside the repository", run: words::stands_alone },
     Check { name: "heads", about: "product files that don't say what they are for", run: words::heads },
+    Check { name: "subjects", about: "more doc comments without a leading subject than stored", run: subjects::check },
     Check { name: "links", about: "links that lead nowhere", run: links::check },
     Check { name: "lints", about: "packages that don't take the workspace's lints", run: floors::lints },
 ];
