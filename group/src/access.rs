@@ -1,5 +1,5 @@
-//! Access times (rule M6): relatime, kept in the overlay without a record, and brought to the index by the checkpoint that
-//! comes anyway. A crash takes them back; a clean end does not.
+//! Access times, by Linux's relatime rule (rule M6). They are kept in the overlay without a record, and reach the index
+//! with the next checkpoint, whatever caused that. A crash undoes updates since then; an orderly end does not.
 
 use crate::Groups;
 use crate::context::Context;
@@ -7,12 +7,14 @@ use crate::state::State;
 use base::{Ino, Inode};
 use std::sync::atomic::Ordering;
 
-/// An access time as old as this follows the next read, whatever else happened: as the kernel's relatime has it.
+/// An access time of this age is updated by the next read, even if the inode has not changed: 24 hours, as in the
+/// kernel's relatime.
 const OLD_NS: i64 = 24 * 3600 * 1_000_000_000;
 
 impl Groups {
-    /// The inode is being read. Its access time follows if it tells less than it could: if the inode has changed since, or
-    /// for a day. While the overlay has no room it stays behind: readers are not held back for it.
+    /// Updates an inode's access time on behalf of a read, as relatime does: only if it is no later than the last
+    /// change of the data or the inode, or 24 hours old. Mounts and handles with noatime leave it alone. It is not
+    /// updated either while the overlay holds twice its budget: no reader waits for room because of an access time.
     pub(crate) fn accessed(&self, context: &Context, state: &mut State, ino: Ino, inode: &Inode) {
         let seen = inode.atime > inode.mtime && inode.atime > inode.ctime;
         let old = self.wall_ns.load(Ordering::Relaxed).saturating_sub(inode.atime.0) >= OLD_NS;

@@ -1,7 +1,10 @@
-//! Small files are opened to be read: the device begins with an opened one while its client still asks for it.
+//! Prefetch for small files: the device begins to read a file when a client opens it, before the client asks for its
+//! bytes.
 //!
-//! Whether they are is a guess from what clients did lately, and no promise depends on it: what was read ahead counts only
-//! for the very blocks that the file has when it is read, with their checksums. At most 32 files of 128 KiB are kept.
+//! Prefetching is a guess. It is switched on and off by a score of what clients did with the files that they opened
+//! last. Correctness never depends on it: a prefetched read is used only if its place still is the place of the file's
+//! blocks when the client reads, and its checksums are verified then. At most 32 reads of at most 128 KiB each are
+//! kept.
 
 use base::limits::BULK_BYTES_MIN;
 use base::{Ino, Place, VolumeId};
@@ -9,30 +12,31 @@ use runtime::{Lock, Transfer};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
-/// Larger files may be opened for any part of them.
+/// Largest file that is prefetched. A larger file may be opened for any part of it.
 pub(crate) const FILE_BYTES_MAX: u64 = BULK_BYTES_MIN as u64;
-/// As many reads as keep a flash device busy; more opens are soon followed by their reads.
+/// Prefetched reads kept at a time: enough to keep a flash device busy. A file's read usually follows its open soon.
 const READS_MAX: usize = 32;
-/// Opened files that are remembered; more share a slot, and one of them is forgotten.
+/// Slots for files that were opened and not yet read or closed. Files whose numbers fall into one slot displace each
+/// other.
 const FILES: usize = 256;
-/// An opened file that was read, all of it at once, counts for one, one that was not against so many: a read in vain costs
-/// the device and a core as much as five that are awaited save their clients.
+/// The score loses this for a file that was closed without being read whole, and gains 1 for a file that was. A wasted
+/// prefetch costs the device and a core about five times what a useful one saves the client.
 const IN_VAIN: u32 = 5;
-/// From here on files are read ahead.
+/// Files are prefetched while the score is at least this.
 const ENOUGH: u32 = 16;
-/// More is not counted, so that a change of habits shows after a few files.
+/// Highest score: bounded, so that a change of the clients' habits shows after a few files.
 const MOST: u32 = 32;
 
-/// What was opened lately, and what is read of it.
+/// The files that were opened lately, their score, and the reads that were begun for them.
 pub(crate) struct Ahead {
     opened: [AtomicU64; FILES],
     score: AtomicU32,
-    /// Reads that are kept: spares readers the lock.
+    /// Number of `reads`: a reader that finds 0 need not take the lock.
     count: AtomicUsize,
     reads: Lock<VecDeque<Read>>,
 }
 
-/// A file's blocks on their way.
+/// A prefetched read of a file's blocks, under way or done.
 pub(crate) struct Read {
     pub volume: VolumeId,
     pub ino: Ino,
@@ -50,12 +54,12 @@ impl Ahead {
             reads: Lock::new("ahead", VecDeque::with_capacity(READS_MAX)),
         }
     }
-    /// A client opens a file. True if it will probably be read, all of it at once.
+    /// Notes that a client opens a file. True if the file should be prefetched: the client will probably read it whole.
     pub fn opened(&self, ino: Ino) -> bool {
         self.slot(ino).store(ino.0, Ordering::Relaxed);
         self.score.load(Ordering::Relaxed) >= ENOUGH
     }
-    /// Keeps what an opened file's client will want.
+    /// Keeps a prefetched read for the client that opened the file; drops the oldest if there are too many.
     pub fn keep(&self, read: Read) {
         let mut reads = self.reads.lock();
         if reads.len() == READS_MAX {
@@ -64,7 +68,8 @@ impl Ahead {
         reads.push_back(read);
         self.count.store(reads.len(), Ordering::Relaxed);
     }
-    /// A client reads all of a file: what is on its way.
+    /// A client reads a whole file: raises the score if it was opened before, and hands over its prefetched read, if
+    /// any.
     pub fn take(&self, volume: VolumeId, ino: Ino) -> Option<Read> {
         if self.forget(ino) {
             let score = self.score.load(Ordering::Relaxed);
@@ -72,7 +77,7 @@ impl Ahead {
         }
         self.take_read(volume, ino)
     }
-    /// A client closes a file.
+    /// A client closes a file: lowers the score if it was not read whole, and drops its prefetched read.
     pub fn closed(&self, volume: VolumeId, ino: Ino) {
         if self.forget(ino) {
             let score = self.score.load(Ordering::Relaxed);
@@ -80,7 +85,7 @@ impl Ahead {
         }
         drop(self.take_read(volume, ino));
     }
-    /// True if it was opened, and neither read nor closed since.
+    /// Clears the file's slot. True if the file was opened, and neither read whole nor closed since.
     fn forget(&self, ino: Ino) -> bool {
         let slot = self.slot(ino);
         let is_there = slot.load(Ordering::Relaxed) == ino.0;

@@ -76,7 +76,8 @@ impl Stage {
 /// None in a build without observation: neither spans nor ledgers hold times there.
 const STAGES: usize = if OBSERVED { Stage::ALL.len() } else { 0 };
 
-/// When a request came. Whoever has it before it has a span hands this on, which is an eighth as large.
+/// The time at which a request arrived, and how many threads have handed it on since. Code that has a request before
+/// there is a `Span` for it carries this instead: it takes an eighth of a span's memory.
 #[derive(Clone, Copy, Debug)]
 pub struct Arrival {
     at: Stamp,

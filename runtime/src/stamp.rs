@@ -1,12 +1,12 @@
-//! Moments and durations of what only explains, in the unit in which the ledger counts: the processor's ticks where the
-//! kernel trusts them, nanoseconds of the clock otherwise. They are added and sorted as they are, and become nanoseconds
-//! when somebody reads the ledger.
+//! Timestamps and durations for statistics only. They count in the ledger's unit: ticks of the processor where the
+//! kernel trusts its counter, else nanoseconds of the clock. They are added and compared in that unit, and converted to
+//! nanoseconds when somebody reads the ledger.
 
-/// A moment. Nothing may depend on it; 0 in a build without observation.
+/// A timestamp, for statistics only: no decision may depend on it. Always 0 in a build without observation.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 pub struct Stamp(pub u64);
 
-/// How long something took.
+/// A duration.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 pub struct Lapse(pub u64);
 
@@ -17,7 +17,7 @@ impl Stamp {
     }
 }
 
-/// How long a unit is.
+/// The length of the ledger's unit of time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Unit {
     /// Nanoseconds, in parts of 2^32.
@@ -27,11 +27,11 @@ pub(crate) struct Unit {
 impl Unit {
     /// A nanosecond.
     pub(crate) const NS: Unit = Unit { scale: 1 << 32 };
-    /// So many, in nanoseconds.
+    /// Converts `count` units to nanoseconds.
     pub(crate) fn ns(self, count: u64) -> u64 {
         ((u128::from(count) * u128::from(self.scale)) >> 32) as u64
     }
-    /// How many make so many nanoseconds.
+    /// Converts `ns` nanoseconds to units.
     pub(crate) fn count(self, ns: u64) -> u64 {
         ((u128::from(ns) << 32) / u128::from(self.scale)) as u64
     }

@@ -1,6 +1,8 @@
-//! Tells a block device which segments nobody needs any more (rules K3, K7): one background task, one free segment at a
-//! time, while there are more than enough. What is not discarded by the time it is taken again just is not. Absent by
-//! design: files, which are used again without holes; memory of what was discarded, beyond the process.
+//! TRIM for block devices, best effort: tells the device which free segments hold nothing that is needed (rules K3,
+//! K7). One background task discards one free segment at a time, while there are more free ones than the cleaner's
+//! target. A segment that is taken into use before its turn is not discarded. Which segments were discarded is
+//! remembered in memory only, never persisted. Absent by design: segments in files; those are used again without
+//! punching holes.
 
 use crate::Store;
 use crate::segments::Staged;
@@ -10,11 +12,11 @@ use runtime::tasks;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// After a discard the device is left alone for so many times as long as it took: clients keep nine tenths of a drive
+/// The device rests after each discard for this many times as long as that took: clients keep nine tenths of a drive
 /// that discards slowly.
 const REST_TIMES: u64 = 9;
 
-/// Runs until the log stops, or the device shows that it has no use for it.
+/// The task. Ends when the log stops or fails, or when the device refuses a discard.
 pub async fn run(store: Arc<Store>) {
     loop {
         let ticket = store.space.came.ticket();
@@ -50,7 +52,8 @@ fn discard(store: &Store, segment: SegmentId) -> Result<()> {
     store.runtime.disk.discard(spot.file, spot.offset, store.segment_bytes())
 }
 
-/// Seeded bug `DiscardedBeforeCheckpoint` only: what the checkpoint, not durable yet, leaves empty.
+/// Seeded bug `DiscardedBeforeCheckpoint` only: discards the segments that a checkpoint leaves empty before it is
+/// durable.
 pub fn too_early(store: &Store, staged: &Staged, replay_sequence: u64) -> Result<()> {
     let dying = store.table.lock().about_to_die(staged, replay_sequence);
     let discarded = dying.into_iter().try_for_each(|segment| discard(store, segment));

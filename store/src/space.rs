@@ -11,11 +11,14 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering};
 /// Free segments that the bulk stream leaves to the log and the cleaner.
 pub const BULK_RESERVE_SEGMENTS: usize = 2;
 
-/// Writes that are slowed wait for the turns of so many blocks, first to be let in, then in their batch: they go on together,
-/// and their header, a block that the cleaner has to make room for too, is a sixteenth of them. No longer: what few writers in
-/// flight wait for is taken from what the brick does.
+/// Slowed writes are released 16 blocks at a time, so that they share one batch header. A header takes a block, which
+/// the cleaner has to make room for as well; shared by 16, it is a sixteenth of what is written. A write waits for the
+/// others of its release twice: in `turn` before it is admitted, and for `gather_ns` in its batch. Releases are not
+/// larger, because a client with few writes in flight would then spend its time waiting while the brick has nothing to
+/// do.
 const TOGETHER: u64 = 16;
-/// And for so long at most, half of it on average: where 32 writes in flight keep a brick busy, each takes longer anyway.
+/// Longest time between two such releases, in nanoseconds; a write waits half of it on average. With the 32 writes in
+/// flight that keep a brick busy, each takes longer than this anyway.
 const TOGETHER_NS_MAX: u64 = 1_000_000;
 /// Longest time that one write waits for its turn.
 const WAIT_NS_MAX: u64 = 500_000_000;

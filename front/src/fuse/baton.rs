@@ -1,13 +1,14 @@
-//! Who of a core's tasks reads the device: one at a time holds the baton; the others stand in line.
+//! The baton decides which of a core's tasks reads the device: one task at a time holds it, the others queue for it.
 //!
-//! Promise: while the baton lies on the ground, either nobody stands in line, or a task that was woken for it, or
-//! the one that has just put it down and has not yet suspended, is about to run.
+//! Promise: no wake-up is lost. If nobody holds the baton although tasks are queued, some task is about to run and will
+//! take it or pass it on: either a task that `pass` has woken, or the last holder, which has put it down but has not
+//! suspended yet.
 
 use std::future::poll_fn;
 use std::sync::Mutex;
 use std::task::{Poll, Waker};
 
-/// All calls come from one core, so its mutex is never contended.
+/// The token that entitles a task to read. All calls come from one core, so its mutex is never contended.
 pub struct Baton {
     state: Mutex<State>,
 }
@@ -15,14 +16,14 @@ pub struct Baton {
 struct State {
     held: bool,
     ended: bool,
-    /// Tasks in line, last in first out: the one that ran last is the warmest.
+    /// Tasks that wait, last in first out: the one that ran last has the warmest caches.
     line: Vec<usize>,
-    /// A task stands in line exactly once while it has a waker here.
+    /// By task: its waker while it waits. A task is in `line` exactly once while it has a waker here.
     wakers: Vec<Option<Waker>>,
 }
 
 impl Baton {
-    /// A baton on the ground, for tasks numbered `0..tasks`.
+    /// A baton that nobody holds, for tasks numbered `0..tasks`.
     pub fn new(tasks: usize) -> Baton {
         let state = State { held: false, ended: false, line: Vec::with_capacity(tasks), wakers: vec![None; tasks] };
         Baton { state: Mutex::new(state) }
@@ -30,7 +31,7 @@ impl Baton {
     fn state(&self) -> std::sync::MutexGuard<'_, State> {
         self.state.lock().expect("no panic while held")
     }
-    /// Waits for the baton; false when there is nothing left to read.
+    /// Waits for the baton and takes it. False: reading has ended, nothing was taken.
     pub async fn take(&self, task: usize) -> bool {
         poll_fn(|context| {
             let mut state = self.state();
@@ -49,14 +50,13 @@ impl Baton {
         })
         .await
     }
-    /// Lays the baton down without waking anyone: the caller either takes it again or calls `pass` before it
-    /// suspends.
+    /// Gives the baton up without waking anyone: the caller either takes it again or calls `pass` before it suspends.
     pub fn put_down(&self) {
         let mut state = self.state();
         assert!(state.held, "only the holder puts the baton down");
         state.held = false;
     }
-    /// Wakes the next in line if the baton lies on the ground.
+    /// Wakes the next task in line if nobody holds the baton.
     pub fn pass(&self) {
         let mut state = self.state();
         if state.held {
@@ -68,7 +68,7 @@ impl Baton {
             waker.wake();
         }
     }
-    /// There is nothing left to read: everyone in line leaves.
+    /// Ends reading: `take` returns false for everyone in line and from now on.
     pub fn end(&self) {
         let mut state = self.state();
         state.ended = true;

@@ -501,8 +501,8 @@ fn create(mut fields: Fields<'_>, parent: Ino) -> Result<Ask> {
     Ok(Ask::Create { op, flags, kill_privileges })
 }
 
-/// What stands where CREATE has a name is none. Whether the file may be given one later (O_EXCL: never) the kernel keeps
-/// in mind.
+/// TMPFILE: its arguments are laid out like CREATE's, and the name among them is unused. The kernel itself keeps track
+/// of whether the file may be given a name later (with O_EXCL: never), so that flag is not read here.
 fn temp_file(mut fields: Fields<'_>, parent: Ino) -> Result<Ask> {
     let flags = fields.u32()?;
     let mode = mode_bits(fields.u32()?);

@@ -33,9 +33,9 @@ impl Candidate {
     }
 }
 
-/// Of its blocks, a segment worth moving has more than one in so many that don't live. Header and summary take one in 64
-/// to 85, and records of the moves one in 64 of what is moved: whoever moves a segment with less makes no room, and could
-/// go on for ever.
+/// A segment is worth moving only if more than one in this many of its blocks is dead. Header and summary take one
+/// block in 64 to 85, and records of the moves one in 64 of the moved blocks. With fewer dead blocks, moving a segment
+/// would take as much space as it frees, and the cleaner could go on for ever.
 const GAIN_PARTS: u32 = 32;
 
 /// The victims, at most `max`, chosen by cost and benefit; full segments never. Those without a live block come first,

@@ -418,7 +418,7 @@ impl Log {
     pub fn figures(&self) -> Figures {
         self.state.lock().figures
     }
-    /// The commit segment's free blocks and the prepared segments: how far the log can go without `prepare`.
+    /// Statistics of the log's lock: how often it was taken and contended, how long it was waited for and held.
     pub fn lock_summary(&self) -> runtime::lock::LockSummary {
         self.state.summary()
     }
