@@ -19,7 +19,8 @@ pub fn crc32c_append(crc: u32, bytes: &[u8]) -> u32 {
 mod tests {
     use super::*;
 
-    /// Bit by bit, as the polynomial says (RFC 3720, B.4): what is on disks was summed by other code too.
+    /// A bitwise CRC-32C, straight from the polynomial (RFC 3720, B.4): checksums on disks were computed by other code
+    /// too.
     fn slow(crc: u32, bytes: &[u8]) -> u32 {
         let shift = |crc: u32, _| if crc & 1 == 1 { (crc >> 1) ^ 0x82f6_3b78 } else { crc >> 1 };
         !bytes.iter().fold(!crc, |crc, &byte| (0..8).fold(crc ^ u32::from(byte), shift))

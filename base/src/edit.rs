@@ -1,5 +1,5 @@
-//! Logical edits: what a record says (decision D5). Applying them needs no checks, clock, ids, randomness,
-//! and can't fail. They hold no places (rule L1): the store joins payloads with places.
+//! Logical edits: the contents of a record (decision D5). Applying an edit needs no checks, clock, ids or randomness,
+//! and can't fail. Edits hold no places (rule L1): the store joins payloads with places.
 
 use crate::ids::{GroupId, Ino, SessionId, VolumeId};
 use crate::inode::{FileKind, Inode, Time};
@@ -7,7 +7,7 @@ use crate::name::Name;
 use crate::op::Volume;
 use std::sync::Arc;
 
-/// Names a cross-group change: the group whose record decided it, and a number never reused in that group.
+/// The name of a cross-group change: the group whose record decided it, and a number never reused in that group.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct IntentId {
     /// The group that holds the intent.
@@ -23,7 +23,7 @@ pub struct Follow {
     pub volume: VolumeId,
     /// The group that applies them.
     pub group: GroupId,
-    /// What it applies.
+    /// The edits that it applies.
     pub edits: Vec<Edit>,
 }
 
@@ -32,7 +32,7 @@ pub struct Follow {
 pub struct Intent {
     /// Its name.
     pub id: IntentId,
-    /// What remains to be done elsewhere.
+    /// The edits that remain to be applied in other groups.
     pub follow: Vec<Follow>,
 }
 
@@ -45,7 +45,7 @@ pub struct Crcs {
     spilled: Vec<u32>,
 }
 
-/// 128 KiB of 4 KiB blocks: what the commit stream carries at most.
+/// Number of blocks in 128 KiB: the largest payload of the commit stream.
 const CRCS_INLINE: usize = crate::limits::BULK_BYTES_MIN / crate::limits::BLOCK_BYTES;
 
 impl Crcs {
@@ -65,7 +65,7 @@ impl Crcs {
     pub fn as_slice(&self) -> &[u32] {
         if self.spilled.is_empty() { &self.inline[..self.length] } else { &self.spilled }
     }
-    /// How many there are.
+    /// Number of checksums.
     pub fn len(&self) -> usize {
         self.length
     }
@@ -96,7 +96,8 @@ pub enum Edit {
     InodePut { ino: Ino, inode: Inode },
     /// Change counters and raise times, independent of other such edits (rule M2).
     InodeTouch { ino: Ino, links: i32, entries: i64, mtime: Time, ctime: Time },
-    /// The inode is of another project: what it has counts there from now on. After an `InodePut` that still has the old one.
+    /// The inode moves to another project: its blocks and its name count there from now on. Follows an `InodePut` that
+    /// still names the old project.
     InodeProject { ino: Ino, project: u32 },
     /// A directory moved: its new parent.
     InodeParent { ino: Ino, parent: Ino },
@@ -106,9 +107,10 @@ pub enum Edit {
     InodeCut { ino: Ino, size: u64, trim: u64, time: Time },
     /// The inode and all its data are gone.
     InodeDrop { ino: Ino },
-    /// The inode has no name but is open: purged at start-up or at the last release.
+    /// The inode has no name but is open or known to a client: purged at start-up, at the last release or when it is
+    /// forgotten.
     OrphanPut { ino: Ino },
-    /// No longer an orphan.
+    /// The inode is no longer an orphan.
     OrphanDrop { ino: Ino },
     /// Name `ino` in directory `dir`; `cookie` is never reused in the group (rule M2).
     EntryPut { dir: Ino, name: Name, ino: Ino, kind: FileKind, cookie: u64 },
@@ -116,16 +118,16 @@ pub enum Edit {
     EntryDrop { dir: Ino, name: Name, cookie: u64 },
     /// A symbolic link's target.
     TargetPut { ino: Ino, target: Box<[u8]> },
-    /// Set an extended attribute; that the inode has any is said by an `InodePut`.
+    /// Set an extended attribute. An `InodePut` beside it says that the inode has any.
     XattrPut { ino: Ino, name: Name, value: Arc<[u8]> },
     /// Remove an extended attribute.
     XattrDrop { ino: Ino, name: Name },
     /// Blocks `first .. first + crcs.len()` of `ino` hold the record's payload; one CRC-32C per block.
     Map { ino: Ino, first: u64, crcs: Crcs },
-    /// The file is promised room for blocks `first .. first + count`, mapped or not (rule K5).
+    /// Reserve room for blocks `first .. first + count` of the file, mapped or not (rule K5).
     Reserve { ino: Ino, first: u64, count: u64 },
-    /// A hole: blocks `first .. first + count` of the file are gone, with what was promised of them; its new trim number
-    /// (rule M4).
+    /// Punch a hole: blocks `first .. first + count` of the file are gone, and so is room reserved for them; sets the
+    /// new trim number (rule M4).
     Punch { ino: Ino, first: u64, count: u64, trim: u64 },
     /// A cross-group change was decided here.
     IntentPut(Intent),
@@ -139,32 +141,32 @@ pub enum Edit {
     VolumePut(Volume),
     /// A volume is gone, with all that is in it in this group.
     VolumeDrop { id: VolumeId },
-    /// The volume of this name has another name or size from now on.
+    /// The volume of this name has another name or size from now on; `volume` is its new row.
     VolumeChange { name: Name, volume: Volume },
-    /// Results of a session are no longer needed.
+    /// The session's results are no longer needed.
     SessionDrop { session: SessionId },
-    /// Numbers below these may be given out: those of inodes, cookies and intents. No later start gives them out, whether
-    /// or not anything with them has become durable (rule L2).
+    /// Numbers of inodes, cookies and intents below these may be given out in this life of the group. No later life
+    /// gives them out again, whether or not anything that uses them has become durable (rule L2).
     Numbers { numbers: Numbers },
 }
 
-/// Where a group's numbers end, or stand.
+/// A group's three counters: the next numbers to give out, or the ends of what may be given out.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Numbers {
-    /// Inode sequence.
+    /// Sequence number of an inode.
     pub ino: u64,
-    /// Entry cookie.
+    /// Cookie of an entry.
     pub cookie: u64,
-    /// Intent.
+    /// Number of an intent.
     pub intent: u64,
 }
 
 impl Numbers {
-    /// So many more of each.
+    /// Raises each by `count`.
     pub fn more(self, count: u64) -> Numbers {
         Numbers { ino: self.ino + count, cookie: self.cookie + count, intent: self.intent + count }
     }
-    /// So many more of each, but none that reaches `end`.
+    /// Raises each by `count`, but keeps it below `end`.
     pub fn more_below(self, count: u64, end: Numbers) -> Numbers {
         let more = |number: u64, end: u64| number.saturating_add(count).min(end - 1);
         Numbers {
@@ -173,7 +175,7 @@ impl Numbers {
             intent: more(self.intent, end.intent),
         }
     }
-    /// The larger one of each.
+    /// The larger of each pair.
     pub fn max(self, other: Numbers) -> Numbers {
         Numbers {
             ino: self.ino.max(other.ino),

@@ -1,8 +1,8 @@
-//! One error type. Callers act on the kind's remedy or on the kind, never on text.
+//! The product's one error type. Callers act on the kind or on its remedy, never on the text.
 
 use std::fmt;
 
-/// What went wrong; closed, so that every kind has an errno and a remedy.
+/// The kind of an error. The list is closed, so that every kind has an errno and a remedy.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Kind {
     /// No such entry, inode or volume.
@@ -23,7 +23,7 @@ pub enum Kind {
     TooLarge,
     /// Too many links.
     TooManyLinks,
-    /// EXDEV: it would leave its project.
+    /// EXDEV: the inode would leave its project.
     OtherProject,
     /// The caller may not do this.
     Permission,
@@ -31,15 +31,16 @@ pub enum Kind {
     NoAttribute,
     /// The handle or inode number is of an inode that is gone.
     Stale,
-    /// Not an operation of this object or version.
+    /// The object, or this version, does not support the operation.
     Unsupported,
-    /// No free segment, or no room under the brick's ladder.
+    /// No free segment, or no room for this kind of change: data, names and deletions stop at different levels (rule
+    /// K5).
     NoSpace,
     /// The volume has reached its size.
     Quota,
     /// The brick or mount takes no changes.
     ReadOnly,
-    /// In use by another process or mount.
+    /// Another process or mount uses it.
     Busy,
     /// A device, or the kernel, refused an I/O.
     Io,
@@ -53,7 +54,7 @@ pub enum Kind {
     Host,
 }
 
-/// What a caller can do about a kind.
+/// The action by which a caller answers an error.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Remedy {
     /// Tell the client: its request can't be done as asked.
@@ -123,7 +124,7 @@ impl Kind {
         }
     }
 
-    /// What to do about it.
+    /// The caller's answer to an error of this kind.
     pub fn remedy(self) -> Remedy {
         match self {
             Kind::Corrupt => Remedy::Repair,
@@ -135,14 +136,14 @@ impl Kind {
     }
 }
 
-/// An error: kind, what was being done, and context for the operator.
+/// An error: its kind, what failed, and context for the operator.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Error {
-    /// Decides what callers do.
+    /// The kind, by which callers decide what to do.
     pub kind: Kind,
-    /// What was refused or failed, and where possible the next step.
+    /// A sentence that says what was refused or failed and, where possible, the next step.
     pub what: &'static str,
-    /// Names, numbers, causes.
+    /// Names, numbers and causes.
     pub context: Option<Box<str>>,
 }
 
@@ -154,7 +155,7 @@ impl Error {
     pub fn new(kind: Kind, what: &'static str) -> Error {
         Error { kind, what, context: None }
     }
-    /// Adds context to what is there.
+    /// Adds context behind what is there already.
     pub fn with(mut self, context: impl fmt::Display) -> Error {
         let text = match self.context.take() {
             Some(before) => format!("{before}; {context}"),

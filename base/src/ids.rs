@@ -1,4 +1,4 @@
-//! Identifiers. None of them is ever reused (rule L2), except segment ids, whose life number tells reuses apart.
+//! Identifiers. None is ever reused (rule L2), except segment ids: a segment's life number tells its uses apart.
 
 use crate::limits::{BLOCKS_PER_LEAF, GROUP_BITS};
 use std::fmt;
@@ -41,20 +41,20 @@ id!(/// Raft term; 1 under `solo`.
 id!(/// Position of a record within its group's order; the first record has index 1.
     Index(u64));
 
-/// Inode number: a sequence (43 bits) above the group (20 bits) in which the inode lives (rule M1).
+/// Inode number: 43 bits of sequence above 20 bits of group, the one that owns the inode (rule M1).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Ino(pub u64);
 
 impl Ino {
-    /// Sequence numbers are below this.
+    /// End of the sequence numbers: all are below it.
     pub const SEQUENCE_END: u64 = 1 << 43;
 
-    /// Joins a group's sequence number and the group.
+    /// The inode number made of a group and a sequence number within it.
     pub fn new(sequence: u64, group: GroupId) -> Ino {
         assert!(sequence < Ino::SEQUENCE_END && group.0 < 1 << GROUP_BITS);
         Ino(sequence << GROUP_BITS | u64::from(group.0))
     }
-    /// The group that owns the inode, its entries (a directory) and its data.
+    /// The group that owns the inode, its data and, if it is a directory, its entries.
     pub fn group(self) -> GroupId {
         GroupId((self.0 & ((1 << GROUP_BITS) - 1)) as u32)
     }
@@ -76,7 +76,7 @@ impl fmt::Display for Ino {
     }
 }
 
-/// Where a 4 KiB block lies on the brick: a segment and the block's number within it.
+/// The place of a 4 KiB block on the brick: a segment and the block's number within it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Place {
     /// The segment.
@@ -93,7 +93,7 @@ impl Place {
     }
 }
 
-/// Names a leaf: the map of `BLOCKS_PER_LEAF` consecutive blocks of an inode.
+/// The name of a leaf, which maps `BLOCKS_PER_LEAF` consecutive blocks of an inode.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct LeafKey {
     /// The inode.
@@ -108,7 +108,7 @@ impl LeafKey {
         let leaf = block / BLOCKS_PER_LEAF as u64;
         (LeafKey { ino, leaf }, (block % BLOCKS_PER_LEAF as u64) as usize)
     }
-    /// The part of a range of blocks that lies in this leaf, by the blocks' indexes in it; empty if none does.
+    /// The part of a range of the inode's blocks that lies in this leaf, as slots of the leaf; empty if none does.
     pub fn part_of(self, blocks: &Range<u64>) -> Range<usize> {
         let first = self.leaf * BLOCKS_PER_LEAF as u64;
         let within = |block: u64| block.saturating_sub(first).min(BLOCKS_PER_LEAF as u64) as usize;

@@ -1,9 +1,9 @@
-//! The inode: what a file or directory is, apart from its name and data.
+//! The inode: the attributes of a file or directory, apart from its name and data.
 
 use crate::ids::Ino;
 use crate::seeded::{Bug, active};
 
-/// Nanoseconds since the epoch; signed, so that dates before 1970 survive. Range: years 1678 to 2262.
+/// A timestamp: nanoseconds since the epoch, signed, so that dates before 1970 survive. Range: years 1678 to 2262.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default, Hash)]
 pub struct Time(pub i64);
 
@@ -15,18 +15,19 @@ impl Time {
         // What the seconds wrap around to wraps back.
         (seconds, self.0.wrapping_sub(seconds.wrapping_mul(1_000_000_000)) as u32)
     }
-    /// From seconds and nanoseconds; saturates at the range's ends.
+    /// The timestamp of these seconds and nanoseconds; saturates at the ends of the range.
     pub fn from_parts(seconds: i64, nanos: u32) -> Time {
         Time(seconds.saturating_mul(1_000_000_000).saturating_add(i64::from(nanos)))
     }
-    /// A time stamp that never repeats nor goes back: the clock, or one nanosecond after `self` (rule M6).
+    /// A timestamp that never repeats and never goes back: the clock's, or one nanosecond after `self` if the clock is
+    /// not later (rule M6).
     pub fn tick(self, clock: Time) -> Time {
         let least = if active(Bug::TimeStandsStill) { self.0 } else { self.0.saturating_add(1) };
         Time(clock.0.max(least))
     }
 }
 
-/// What kind of object an inode is.
+/// The kind of object that an inode is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 pub enum FileKind {
     /// Regular file.
@@ -58,7 +59,7 @@ impl FileKind {
             FileKind::Socket => 0o140_000,
         }
     }
-    /// From the `S_IFMT` bits of a mode; None for bits that name no kind.
+    /// The kind that the `S_IFMT` bits of a mode name; None if they name no kind.
     pub fn from_mode(mode: u32) -> Option<FileKind> {
         let all = [
             FileKind::File,
@@ -73,20 +74,20 @@ impl FileKind {
     }
 }
 
-/// What may not be done to an inode, by root neither. Only who may lift a guard has it set, which the kernel looks after.
+/// Protections of an inode, against root as well. The kernel checks who may set and lift them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Guard {
-    /// Nothing changes (`chattr +i`).
+    /// Nothing of the inode changes (`chattr +i`).
     pub immutable: bool,
-    /// A file only gets longer, a directory only gets more names (`chattr +a`).
+    /// A file only grows, a directory only gains names (`chattr +a`).
     pub append_only: bool,
-    /// What is made in the directory is of its project, and only what is comes in by a link or a rename (`chattr +P`). Keeps
-    /// nothing from being done to the directory itself.
+    /// Objects created in the directory join its project, and links and renames into it are refused for inodes of other
+    /// projects (`chattr +P`). The directory itself is not protected by this.
     pub hands_down_project: bool,
 }
 
 impl Guard {
-    /// True if there is any.
+    /// True if changes are restricted: immutable or append-only.
     pub fn any(self) -> bool {
         self.immutable || self.append_only
     }
@@ -109,11 +110,12 @@ pub struct Inode {
     pub rdev: u32,
     /// Project for quota (rule M6); 0 = none.
     pub project: u32,
-    /// Tells a reused handle from the first (rule M6).
+    /// Generation, a part of the inode's file handles. A handle from a brick that was restored or cloned may have the
+    /// number of this inode; the generation tells the two apart (rule M6).
     pub generation: u32,
     /// Bytes; for a symbolic link its target's length.
     pub size: u64,
-    /// Counts truncations; every data operation carries the one it knows (rule M4).
+    /// Number of truncations and holes so far. Every data operation carries the number that it knows (rule M4).
     pub trim: u64,
     /// Entries of a directory.
     pub entries: u64,
@@ -127,11 +129,11 @@ pub struct Inode {
     pub ctime: Time,
     /// Birth.
     pub btime: Time,
-    /// A directory that is being removed takes no new entries (rule M3).
+    /// True of a directory that is being removed: it takes no new entries (rule M3).
     pub dead: bool,
-    /// It has extended attributes: most inodes have none, and nobody looks for them then.
+    /// True if it has extended attributes. Most inodes have none, and then nobody looks for them.
     pub xattrs: bool,
-    /// What may not be done to it.
+    /// Its protections.
     pub guard: Guard,
 }
 
@@ -139,8 +141,9 @@ pub struct Inode {
 const _: () = assert!(size_of::<Inode>() == 96);
 
 impl Inode {
-    /// An inode of which only kind, number, parent and times are known. The low half of the sequence serves as
-    /// generation: numbers are never reused, so it need only differ between bricks that were restored or cloned.
+    /// An inode of which only kind, number, parent and times are known. The low half of the sequence number serves as
+    /// generation: numbers are never reused, so generations need to differ only between bricks that were restored or
+    /// cloned.
     pub fn blank(kind: FileKind, ino: Ino, parent: Ino, now: Time) -> Inode {
         Inode {
             kind,

@@ -1,7 +1,7 @@
-//! Ground floor: the words every other room uses.
+//! Ground floor: the vocabulary that every other room uses.
 //!
-//! Promises: identifiers, operations, replies, logical edits, errors, limits and checksums, as plain values.
-//! Absent by design: no I/O, no clock, no async, no serialisation (who owns a byte layout writes its own).
+//! Promises: identifiers, operations, replies, logical edits, errors, limits and checksums, as plain values. Absent by
+//! design: no I/O, no clock, no async, no serialisation (the owner of a byte layout writes its own).
 #![forbid(unsafe_code)]
 
 pub mod checksum;

@@ -1,4 +1,4 @@
-//! Every bound of the product in one place; units are in the names.
+//! Every bound of the product in one place. Units are in the names.
 
 /// Unit of mapping and of checksums.
 pub const BLOCK_BYTES: usize = 4096;
@@ -12,12 +12,13 @@ pub const GROUPS_DEFAULT: u32 = 64;
 pub const GROUPS_MAX: u32 = 4096;
 /// Segments of a brick at most: 64 TiB in segments of the usual size, and a table of 100 MB in memory.
 pub const SEGMENTS_MAX: u32 = 1 << 20;
-/// Whatever is counted up one by one - batches, records, cookies, epochs - stays below this for longer than machines last, and
-/// can be added to without a thought.
+/// Bound of everything that is counted up one by one: batches, records, cookies, epochs. No machine lives long enough
+/// to reach it, so adding to a counter needs no check for overflow.
 pub const NUMBER_MAX: u64 = 1 << 62;
 /// Longest name in a directory, as in POSIX on Linux.
 pub const NAME_BYTES_MAX: usize = 255;
-/// What an inode with a name of middling length takes: as many more inodes are told to be free as there is room for.
+/// Bytes that an inode with a name of medium length takes. `df -i` reports as many free inodes as fit into the free
+/// space.
 pub const NAMED_INODE_BYTES: u64 = 256;
 /// Longest symbolic link target: PATH_MAX less its terminating zero.
 pub const TARGET_BYTES_MAX: usize = 4095;
@@ -25,17 +26,19 @@ pub const TARGET_BYTES_MAX: usize = 4095;
 pub const XATTR_NAME_BYTES_MAX: usize = NAME_BYTES_MAX;
 /// Largest value of an extended attribute: XATTR_SIZE_MAX.
 pub const XATTR_VALUE_BYTES_MAX: usize = 64 << 10;
-/// All names of an inode's attributes, each with its zero: XATTR_LIST_MAX, above which none could be listed.
+/// Longest list of all names of an inode's attributes, each with its zero: XATTR_LIST_MAX. A longer one could not be
+/// listed.
 pub const XATTR_LIST_BYTES_MAX: usize = 64 << 10;
-/// Names and values of an inode's attributes together: they are one row of the index, and are read as a whole.
+/// Largest sum of names and values of an inode's attributes: they are one row of the index, and are read as a whole.
 pub const XATTRS_BYTES_MAX: usize = 256 << 10;
-/// Entries of an access control list: two lists (8 KiB each) fit, twice, in the record of a directory that inherits them.
+/// Most entries of an access control list: two lists (8 KiB each) fit twice into the record of a directory that
+/// inherits them.
 pub const ACL_ENTRIES_MAX: usize = 1000;
 /// Largest file: 16 TiB; the kernel asks for no more from 4 KiB-page file systems of this kind.
 pub const FILE_BYTES_MAX: u64 = 16 << 40;
 /// Largest payload of one operation: what FUSE carries with max_pages 256.
 pub const IO_BYTES_MAX: usize = 1 << 20;
-/// Payloads from this size go to the bulk stream (decision D2).
+/// Smallest payload that goes to the bulk stream; smaller ones go to the commit stream (decision D2).
 pub const BULK_BYTES_MIN: usize = 128 << 10;
 /// Segment size in production; simulation uses small ones.
 pub const SEGMENT_BYTES_DEFAULT: u64 = 64 << 20;
@@ -43,37 +46,38 @@ pub const SEGMENT_BYTES_DEFAULT: u64 = 64 << 20;
 pub const SEGMENT_BYTES_MIN: u64 = 1 << 20;
 /// Largest segment: block numbers within a segment have 16 bits.
 pub const SEGMENT_BYTES_MAX: u64 = 256 << 20;
-/// A batch header (with its records) fits in this many blocks; one suffices for all but rare records: the largest is
-/// that of the largest attribute.
+/// Most blocks of a batch header with its records. One suffices for nearly all; the largest holds the largest
+/// attribute.
 pub const HEADER_BLOCKS_MAX: usize = 17;
-/// Results kept per session and group for requests delivered twice (rule R1): above a FUSE mount's
-/// outstanding requests per group in practice. A duplicate older than these is performed again.
+/// Results kept per session and group for requests that are delivered twice (rule R1): more than a FUSE mount has
+/// outstanding per group in practice. A duplicate of a request older than these is performed again.
 pub const SESSION_RESULTS_MAX: usize = 64;
-/// Unsynced changes become durable within this time (rule U3), in nanoseconds.
+/// Longest time until unsynced changes become durable (rule U3), in nanoseconds.
 pub const DURABLE_WITHIN_NS: u64 = 1_000_000_000;
-/// Replay after a crash is estimated to take no longer than this (rule X2), in nanoseconds.
+/// Longest estimated time of a replay after a crash (rule X2), in nanoseconds.
 pub const REPLAY_NS_MAX: u64 = 5_000_000_000;
-/// Entries that one directory read returns at most: bounds the memory of a reply.
+/// Most entries that one directory read returns: bounds the memory of a reply.
 pub const DIR_ENTRIES_MAX: usize = 1024;
-/// Open directories of a mount for which it is kept where their listings end: 12 MiB, where the kernel takes a hundred times
-/// as much for them.
+/// Most open directories of a mount for which the end of their listing is remembered: 12 MiB, where the kernel takes a
+/// hundred times as much for them.
 pub const LISTED_HANDLES_MAX: usize = 1 << 20;
-/// Links of one inode at most, as on XFS.
+/// Most links of one inode, as on XFS.
 pub const LINKS_MAX: u32 = 1 << 31;
-/// Volume names are short: they appear in paths and commands.
+/// Longest name of a volume: short, as it appears in paths and commands.
 pub const VOLUME_NAME_BYTES_MAX: usize = 63;
 /// Smallest brick (rule X5).
 pub const BRICK_BYTES_MIN: u64 = 4 << 30;
-/// Least free space for the index of a brick whose segments lie on a device: RocksDB's own files, and room to compact.
+/// Least free space for the index of a brick whose segments lie on a device: room for RocksDB's own files and its
+/// compaction.
 pub const INDEX_BYTES_MIN: u64 = 1 << 30;
-/// The index of a larger brick needs a fiftieth of its size: a leaf of 64 blocks takes about 1.3 KiB of 256 KiB, and
-/// small files take more.
+/// Share of a larger brick that its index needs: one part in 50. A leaf of 64 blocks takes about 1.3 KiB per 256 KiB of
+/// data, and small files take more.
 pub const INDEX_PARTS: u64 = 50;
-/// The most that is held back for the index of a directory's file system: what a checkpoint writes is bounded by memory,
-/// not by the brick's size.
+/// Most room held back for the index in the file system that holds the brick's directory. Memory bounds what a
+/// checkpoint writes, so a larger brick needs no more.
 pub const BALLAST_BYTES_MAX: u64 = 4 << 30;
-/// Freed segments of a device are discarded no faster than this, in bytes per second: drives overwrite about as fast,
-/// and a discard is in the way of reads and writes.
+/// Highest rate at which freed segments of a device are discarded, in bytes per second: about the rate at which drives
+/// overwrite. Discards delay reads and writes.
 pub const DISCARD_BYTES_PER_SECOND: u64 = 1 << 30;
 
 const _: () = assert!(SEGMENT_BYTES_MAX / BLOCK_BYTES as u64 == 1 << 16);

@@ -1,4 +1,5 @@
-//! A directory entry's name: 1..=255 bytes, any but '/' and NUL; not necessarily UTF-8. Or an extended attribute's.
+//! The name of a directory entry: 1..=255 bytes, any but '/' and NUL, not necessarily UTF-8. Also the name of an
+//! extended attribute.
 
 use crate::error::{Error, Kind, Result};
 use crate::limits::{NAME_BYTES_MAX, XATTR_NAME_BYTES_MAX};
@@ -7,18 +8,19 @@ use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
-/// Names up to here lie inline, so that an operation that carries them allocates nothing: nearly all are that short. With the
-/// length and the form, a name has 40 bytes. A request is moved several times on its way, with room for the two names of a
-/// rename whatever it asks; 256 bytes for each were a third of a getattr's instructions.
+/// Longest name that lies inline, so that an operation which carries it allocates nothing; nearly all names are that
+/// short. With its length and form, a name takes 40 bytes. A request is moved several times on its way, and has room
+/// for the two names of a rename whatever it asks: at 256 bytes each, these moves were a third of a getattr's
+/// instructions.
 const INLINE_BYTES_MAX: usize = 38;
 
 const _: () = assert!(INLINE_BYTES_MAX < NAME_BYTES_MAX && size_of::<Name>() == 40);
 
-/// A name. A clone allocates nothing, whatever the length.
+/// A name. Cloning it allocates nothing, whatever its length.
 #[derive(Clone)]
 pub struct Name(Form);
 
-/// The length alone decides the form, so that equal names have the same.
+/// The form of a name in memory. The length alone decides it, so equal names have equal forms.
 #[derive(Clone)]
 enum Form {
     Inline { length: u8, bytes: [u8; INLINE_BYTES_MAX] },
@@ -97,7 +99,7 @@ mod tests {
     use super::*;
     use std::hash::{BuildHasher, RandomState};
 
-    /// The lengths at which something changes.
+    /// Lengths at which the form or the validity changes.
     const LENGTHS: [usize; 5] = [1, INLINE_BYTES_MAX, INLINE_BYTES_MAX + 1, NAME_BYTES_MAX - 1, NAME_BYTES_MAX];
 
     fn name(bytes: &[u8]) -> Name {

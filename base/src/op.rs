@@ -1,5 +1,5 @@
-//! What clients can ask, and what they are told: closed enums, shared by every front and layer.
-//! Payload bytes travel beside the operation (see `runtime::buffer`), never inside it.
+//! The requests of clients and the answers to them: closed enums, shared by every front and layer. Payload bytes travel
+//! beside the operation (see `runtime::buffer`), never inside it.
 
 use crate::ids::{Ino, VolumeId};
 use crate::inode::{FileKind, Guard, Inode, Time};
@@ -7,7 +7,7 @@ use crate::name::Name;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Where a write goes (rule M4).
+/// The position of a write in the file (rule M4).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum At {
     /// Byte offset.
@@ -16,36 +16,36 @@ pub enum At {
     End,
 }
 
-/// When a change may be acknowledged (rule U3).
+/// The condition for acknowledging a change (rule U3).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Sync {
-    /// Once ordered in the overlay: buffered writes and changes of names.
+    /// Ordered in the overlay: buffered writes and changes of names.
     Ordered,
-    /// Once the device write of its data has completed, without flush: O_DIRECT.
+    /// Written: the device write of its data has completed, without a flush. O_DIRECT.
     Written,
-    /// Once data and what is needed to read it back are durable: O_DSYNC, fdatasync.
+    /// Durable data, with all that is needed to read it back. O_DSYNC, fdatasync.
     Data,
-    /// Once everything, time stamps included, is durable: O_SYNC, fsync.
+    /// Durable data and attributes, timestamps included. O_SYNC, fsync.
     All,
 }
 
-/// What fallocate makes of a range of a file.
+/// The effect of fallocate on a range of a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Room {
-    /// It keeps what it holds, and is promised.
+    /// The range keeps its content, and room for all of it is reserved.
     Promised,
-    /// It becomes a hole; what was promised of it is given back.
+    /// The range becomes a hole; its reserved room is given back.
     Hole,
-    /// It becomes zeros, and is promised.
+    /// The range reads as zeros, and room for all of it is reserved.
     Zeroed,
 }
 
-/// What lseek looks for.
+/// The target of an lseek.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Seek {
-    /// The next byte that was written.
+    /// The next byte of data.
     Data,
-    /// The next byte that was not; the end of the file is one.
+    /// The next byte of a hole; the end of the file counts as one.
     Hole,
 }
 
@@ -73,25 +73,25 @@ pub struct SetAttr {
     pub atime: Option<SetTime>,
     /// New modification time.
     pub mtime: Option<SetTime>,
-    /// New change time (set only by a kernel that keeps it itself).
+    /// New change time (sent only by a kernel that keeps change times itself).
     pub ctime: Option<Time>,
-    /// New guard, alone or with a project.
+    /// New protections, alone or with a project.
     pub guard: Option<Guard>,
-    /// New project, which counts what it has from now on.
+    /// New project: the inode's blocks and name count there from now on.
     pub project: Option<u32>,
     /// Clear setuid and setgid as a write or chown by an unprivileged user does (HANDLE_KILLPRIV_V2).
     pub kill_privileges: bool,
 }
 
-/// Whether an extended attribute that is set must have been there.
+/// The condition under which an extended attribute is set.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum SetHow {
-    /// It is all the same.
+    /// None: the attribute is created or replaced.
     #[default]
     Any,
-    /// XATTR_CREATE: it must not.
+    /// XATTR_CREATE: the attribute must not exist.
     Create,
-    /// XATTR_REPLACE: it must.
+    /// XATTR_REPLACE: the attribute must exist.
     Replace,
 }
 
@@ -101,12 +101,12 @@ pub type Xattrs = BTreeMap<Name, Arc<[u8]>>;
 /// One operation. Directory operations name the directory first.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Op {
-    /// Entry -> attributes.
+    /// Look a name up in a directory.
     Lookup { parent: Ino, name: Name },
     /// Attributes of an inode.
     GetAttr { ino: Ino },
-    /// Attributes of an inode that the client has only the number of: one that it knew long ago, or was told by a former
-    /// life of ours. From now on it knows it. An inode without a name is gone for it.
+    /// Look an inode up by its number alone. The client knew it long ago, or an earlier run of the daemon told it; from
+    /// now on the client knows the inode. An inode without a name is answered as gone.
     Recall { ino: Ino },
     /// Change attributes; `size` truncates.
     SetAttr { ino: Ino, set: Box<SetAttr> },
@@ -120,40 +120,42 @@ pub enum Op {
     SymLink { parent: Ino, name: Name, target: Box<[u8]> },
     /// Create an object that has no data here: a named pipe, a socket, a device (`rdev` as the kernel encodes it).
     MakeNode { parent: Ino, name: Name, kind: FileKind, mode: u16, rdev: u32 },
-    /// Create a regular file that has no name and open it: it ends with its last open, unless it is given a name.
+    /// Create a regular file without a name and open it (O_TMPFILE). It is freed at its last release, unless it has
+    /// been given a name.
     TempFile { parent: Ino, mode: u16 },
-    /// One more name for an inode that is no directory; the first one for a file that was created without.
+    /// Give an inode that is no directory another name, or a file created without a name its first.
     Link { ino: Ino, new_parent: Ino, new_name: Name },
     /// Remove a name that is not a directory's.
     Unlink { parent: Ino, name: Name },
     /// Remove an empty directory.
     RemoveDir { parent: Ino, name: Name },
-    /// Move a name; an existing target is replaced unless `no_replace`. `whiteout`: the old name is left to a character
-    /// device 0:0, by which overlay file systems know what was there.
+    /// Move a name; an existing target is replaced unless `no_replace`. `whiteout` leaves a character device 0:0 at the
+    /// old name, by which overlay file systems know that there was something.
     Rename { parent: Ino, name: Name, new_parent: Ino, new_name: Name, no_replace: bool, whiteout: bool },
-    /// Two names that exist change what they name.
+    /// Exchange the inodes of two existing names.
     Exchange { parent: Ino, name: Name, new_parent: Ino, new_name: Name },
-    /// Count an open of the inode (keeps an unlinked file alive); `truncate` = O_TRUNC.
+    /// Count an open of the inode, which keeps an unlinked file alive; `truncate` = O_TRUNC.
     Open { ino: Ino, truncate: bool },
     /// Undo one open.
     Release { ino: Ino },
-    /// The client lets go of an inode of which so many answers told it. (FUSE: what LOOKUP and all that creates count.)
+    /// Take back `times` answers that told the client of an inode; when all are taken back, the client no longer knows
+    /// it. (FUSE: LOOKUP and everything that creates an inode count one each.)
     Forget { ino: Ino, times: u64 },
     /// Read up to `length` bytes (at most 1 MiB); the payload comes beside the reply.
     Read { ino: Ino, offset: u64, length: u32 },
     /// Write the payload beside the operation (at most 1 MiB).
     Write { ino: Ino, at: At, sync: Sync, kill_privileges: bool },
-    /// Promise a file room for a range of bytes that it may not have written yet, or make a hole or zeros of the range; the
-    /// file grows to hold the range unless `keep_size`, which a hole always does.
+    /// Reserve room for a range of bytes, or turn the range into a hole or zeros. The file grows to hold the range
+    /// unless `keep_size`; with a hole `keep_size` is always set.
     Allocate { ino: Ino, offset: u64, length: u64, keep_size: bool, room: Room },
-    /// Where data or a hole begins, at `offset` or behind it.
+    /// Find the beginning of data or of a hole, at `offset` or after it.
     Seek { ino: Ino, offset: u64, what: Seek },
     /// Value of an extended attribute.
     GetXattr { ino: Ino, name: Name },
     /// Names of all extended attributes.
     ListXattr { ino: Ino },
-    /// Set an extended attribute. `kill_setgid`: with an access control list, setgid goes, as with a mode that is set by
-    /// somebody who is not of the inode's group.
+    /// Set an extended attribute. `kill_setgid`: if it is an access control list, setgid is cleared, as by a chmod of a
+    /// caller outside the inode's group.
     SetXattr { ino: Ino, name: Name, value: Arc<[u8]>, how: SetHow, kill_setgid: bool },
     /// Remove an extended attribute.
     RemoveXattr { ino: Ino, name: Name },
@@ -165,13 +167,13 @@ pub enum Op {
     StatFs,
     /// Make everything acknowledged so far durable.
     SyncAll,
-    /// Create a volume with its root directory; it takes at most so many bytes of data, if said.
+    /// Create a volume with its root directory; it holds at most `size_bytes` of data, or as much as the brick if None.
     VolumeCreate { name: Name, size_bytes: Option<u64> },
     /// Delete a volume and all that is in it.
     VolumeDelete { name: Name },
     /// Give a volume another name.
     VolumeRename { name: Name, new_name: Name },
-    /// Give a volume another size; None: as the brick.
+    /// Give a volume another size; None: that of the brick.
     VolumeResize { name: Name, size_bytes: Option<u64> },
     /// All volumes.
     VolumeList,
@@ -224,7 +226,7 @@ impl Op {
             Op::VolumeList => "volume-list",
         }
     }
-    /// True if the operation may order a record.
+    /// True if the operation may change state and so order a record.
     pub fn mutates(&self) -> bool {
         match self {
             Op::Open { truncate, .. } => *truncate,
@@ -260,21 +262,21 @@ pub struct Attr {
     pub ino: Ino,
     /// Its attributes.
     pub inode: Inode,
-    /// What it takes.
+    /// The blocks that it occupies.
     pub blocks: Blocks,
 }
 
-/// How many blocks a file takes, those included that it was promised.
+/// The number of blocks that a file occupies, including reserved ones.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Blocks {
-    /// So many, as far as is known.
+    /// The number, as far as it is known.
     pub count: u64,
-    /// False: more will be known soon, so nobody keeps it.
+    /// False: an estimate that will soon be replaced, so clients must not cache it.
     pub exact: bool,
 }
 
 impl Attr {
-    /// Attributes, before anybody has looked at what the file takes: no more than its size.
+    /// Attributes with an estimate of the blocks: those of the file's size. Nobody has looked yet how many it occupies.
     pub fn new(ino: Ino, inode: Inode) -> Attr {
         let file = inode.kind == crate::FileKind::File;
         let count = if file { inode.size.div_ceil(crate::limits::BLOCK_BYTES as u64) } else { 0 };
@@ -287,7 +289,7 @@ impl Attr {
 pub struct DirEntry {
     /// Position after this entry: pass it to read on.
     pub cookie: u64,
-    /// What it points to.
+    /// The inode that it names.
     pub ino: Ino,
     /// Kind of the target.
     pub kind: crate::inode::FileKind,
@@ -304,7 +306,7 @@ pub struct StatFs {
     pub size_bytes: u64,
     /// Free for clients.
     pub free_bytes: u64,
-    /// Inodes that there are.
+    /// Number of inodes.
     pub inodes: u64,
 }
 
@@ -317,18 +319,18 @@ pub struct Volume {
     pub name: Name,
     /// Its root directory.
     pub root: Ino,
-    /// When it was created.
+    /// Time of its creation.
     pub created: Time,
-    /// Bytes of data that it may hold; None: as many as the brick.
+    /// Most bytes of data in it; None: as many as the brick holds.
     pub size_bytes: Option<u64>,
 }
 
-/// What a mutating request did: enough to answer it again (rule R1). Kept per session, hence small.
+/// The outcome of a mutating request: enough to answer a duplicate of it (rule R1). Kept per session, hence small.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Outcome {
     /// Done; nothing else to tell.
     Done,
-    /// An inode was created or found, or a volume's root.
+    /// An inode was created or found; of a volume, its root.
     Inode(Ino),
     /// A write went to this offset, with this length.
     Wrote { offset: u64, length: u32 },
@@ -351,10 +353,10 @@ pub enum Reply {
     Data { length: u32 },
     /// A write's offset and length.
     Wrote { offset: u64, length: u32 },
-    /// Where a seek has come to; None: nothing of that kind there, or the offset is not within the file.
+    /// The position that a seek found. None: there is no such byte after the offset, or the offset is outside the file.
     Found(Option<u64>),
-    /// Entries in cookie order; fewer than asked and empty only at the end. What gets its place later has `next_cookie` or
-    /// more.
+    /// Entries in cookie order; fewer than asked, or none, only at the end. Entries added later get cookies from
+    /// `next_cookie` on.
     Entries { entries: Vec<DirEntry>, next_cookie: u64 },
     /// Space.
     StatFs(StatFs),

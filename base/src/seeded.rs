@@ -1,7 +1,7 @@
-//! Bugs that the suite must catch, compiled in only for tests (feature `seeded-bugs`): each is one wrong decision
-//! in the product's own code, switched on by a test that then must fail.
+//! Bugs that the suite must catch, compiled in only for tests (feature `seeded-bugs`). Each is one wrong decision in
+//! the product's own code. A test switches one on, and some test must then fail.
 
-/// The bugs, by what they do wrong.
+/// The bugs, each described by the wrong behaviour.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Bug {
     /// FUA write counted as durable although plain writes before it were never flushed (rule U1).
@@ -20,7 +20,7 @@ pub enum Bug {
     WriteFlagsIgnored,
     /// Waiters for durability are woken when the write completes, before the flush (rule U1).
     AckBeforeFlush,
-    /// The cleaner's move overwrites whatever the block's owner says now (rule K2).
+    /// The cleaner's move of a block overwrites a newer mapping of that block (rule K2).
     MoveUnconditional,
     /// Segments are freed before the checkpoint that empties them is durable (rule K3).
     FreedBeforeCheckpoint,
@@ -48,7 +48,7 @@ pub enum Bug {
     MarkNotCarried,
     /// Records fill a segment to its end, and an idle log whose mark has no room there leaves it out (rule L5).
     MarkLeftOut,
-    /// The check walks the log as if the index had all of it, a start does not (rule L5).
+    /// The check walks the log as if the index had all of it; a start does not (rule L5).
     StartAndCheckDisagree,
     /// Replay leaves out records that the index does not have (rule L6).
     RecordNotReplayed,
@@ -62,7 +62,7 @@ pub enum Bug {
     TicketForgotten,
     /// fsync waits for nothing (rule U3).
     FsyncUnheard,
-    /// What nobody synced stays so (rule U3).
+    /// Unsynced changes never become durable by themselves (rule U3).
     TimerForgotten,
     /// A failed write or flush counts as done (rule U4).
     FailureForgotten,
@@ -82,7 +82,7 @@ pub enum Bug {
     DelayUnfelt,
     /// Clients are slowed only when the cleaner has fallen behind (rule K4).
     GlideMissing,
-    /// What cheap victims gain is spent before the dear ones of the same choice have come (rule K4).
+    /// Space gained from cheap victims is spent before the expensive victims of the same choice were cleaned (rule K4).
     SurplusSpent,
     /// A write that must wait for the cleaner is refused (rule K4).
     RefusedWhileBehind,
@@ -90,9 +90,9 @@ pub enum Bug {
     AdmittedBeyondUsable,
     /// Deleting stops where client data does (rule K5).
     LadderFlat,
-    /// What fallocate promised is admitted again when it is written (rule K5).
+    /// Room that fallocate reserved is admitted a second time when it is written (rule K5).
     PromiseForgotten,
-    /// Names and attributes take no room (rule K5).
+    /// Names and attributes are not charged against free space (rule K5).
     NamesNotCharged,
     /// Start-up does not purge orphans (rule K6).
     OrphansKept,
@@ -104,9 +104,9 @@ pub enum Bug {
     FilesDiscarded,
     /// A freed segment is taken again beneath its readers (rule K8).
     PinIgnored,
-    /// What the device returns is not compared with its checksums (rule K8).
+    /// Blocks from the device are not compared with their checksums (rule K8).
     ChecksumIgnored,
-    /// The overlay lets go of a payload before it is on the device (rule K8).
+    /// The overlay releases a payload before it is on the device (rule K8).
     PayloadLetGo,
     /// Entries of a directory share a cookie (rule M2).
     CookieReused,
@@ -120,7 +120,7 @@ pub enum Bug {
     RangeFree,
     /// A truncation leaves the rest of its last block as it was (rule M5).
     TailKept,
-    /// Two changes within a tick of the clock have one time (rule M6).
+    /// Two changes within one tick of the clock get the same timestamp (rule M6).
     TimeStandsStill,
     /// Setting one extended attribute removes the others (rule L1).
     XattrsReplaced,
@@ -128,21 +128,21 @@ pub enum Bug {
     ResultForgotten,
     /// An unlinked file goes though it is open (rule R2).
     OpenUncounted,
-    /// A client that forgets one of the answers that told it of an inode has forgotten it (rule R2).
+    /// A client that takes back one of several answers about an inode counts as having forgotten the inode (rule R2).
     ForgetEndsEarly,
-    /// What a session left open stays so when it ends, and its results stay (rule R2).
+    /// Files left open by a session stay open when it ends, and its results are kept (rule R2).
     SessionsKept,
     /// A clean end leaves out its last commit and checkpoint (rule U3).
     EndedUncommitted,
     /// A volume is mounted at two places, each with a cache that is not told of the other's changes (rule R2).
     MountedTwice,
-    /// What a client makes belongs to root (rule R3).
+    /// Objects that a client creates belong to root (rule R3).
     CallerForgotten,
     /// Opens for synchronous writes go through the page cache (rule F1).
     DirectIoForgotten,
-    /// After a write past the page cache the kernel keeps the pages that it has of the range (rule R2).
+    /// The kernel keeps its cached pages of a range that was written past the page cache (rule R2).
     PagesKept,
-    /// The kernel is asked to keep writes back (rule F2).
+    /// The kernel is asked to cache writes (writeback mode) (rule F2).
     WritebackAsked,
     /// Look-ups in one directory come one after the other (rule F4).
     FeatureForgotten,
@@ -156,11 +156,11 @@ pub enum Bug {
     LoopUnchecked,
     /// A block that differs from its checksum is not looked up again (rule K8).
     LookedUpOnce,
-    /// What a checkpoint has brought to the index is still looked for in memory alone (rule X1).
+    /// State that a checkpoint has moved to the index is still looked up in memory alone (rule X1).
     YoungForEver,
-    /// What was read ahead of a file is taken for what it has when it is read (rule K8).
+    /// Prefetched blocks of a file are believed to be its blocks when it is read (rule K8).
     AheadBelieved,
-    /// What the read cache holds is given out whatever its checksum, also after its segment began another life.
+    /// Blocks in the read cache are believed whatever their checksums, also after their segment began another life.
     CacheBelieved,
     /// Numbers after a crash start where the durable ones end, though others had been given out (rule L2).
     NumbersFromDurable,
