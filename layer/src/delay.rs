@@ -1,9 +1,9 @@
-//! The delay layer: keeps chosen operations for a time, as a slow system below would. For operators and tests.
+//! The delay layer: holds chosen operations for a time, as a slow system below would. For operators and tests.
 
 use super::{Call, Down};
 use runtime::Runtime;
 
-/// See the module.
+/// A delay for one operation, or for all.
 pub struct Delay {
     operation: Option<String>,
     ns: u64,

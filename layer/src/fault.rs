@@ -5,7 +5,7 @@ use base::{Error, Kind};
 use runtime::Runtime;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// See the module.
+/// A fault of one operation, or of all.
 pub struct Fault {
     operation: Option<String>,
     kind: Kind,

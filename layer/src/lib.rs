@@ -1,8 +1,8 @@
 //! Floor 4: the stack of layers that an operation passes on its way to the groups, and its reply on the way back.
 //!
-//! A closed list of layers in a flat loop: each sees the operation going down and the reply coming up, and passes it
-//! on by default. No layer knows its neighbours; the stack, not the layer, counts and times every hop (decision D6).
-//! A hop allocates nothing (docs/decisions: layer dispatch).
+//! A closed list of layers in a flat loop. Each layer sees the operation on its way down and the reply on its way up,
+//! and passes both on by default. No layer knows its neighbours; the stack, not the layer, counts and times every hop
+//! (decision D6). A hop allocates nothing (docs/decisions: layer dispatch).
 #![forbid(unsafe_code)]
 
 mod delay;
@@ -20,23 +20,23 @@ use runtime::{Buf, Runtime, Stage};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Layers of a stack at most: more would be a mistake in a command, and the bound keeps the loop short.
+/// Most layers of a stack: more would be a mistake in a command, and the bound keeps the loop short.
 pub const LAYERS_MAX: usize = 16;
 
 /// An operation with its memory.
 pub struct Call {
-    /// What is asked.
+    /// The operation.
     pub op: Op,
-    /// The bytes of a write: exactly the buffer's length. Of a read, memory that its answer's bytes may be put into; they need
-    /// not be, if they are in memory already.
+    /// The payload: the bytes of a write, exactly as long as the buffer; or memory for a read's answer, which stays
+    /// unused if the bytes are in memory already.
     pub data: Option<Buf>,
 }
 
-/// What a layer does with an operation on its way down.
+/// A layer's verdict on an operation on its way down.
 pub enum Down {
-    /// On to the layer below: the default.
+    /// Pass it on to the layer below: the default.
     Pass,
-    /// Answered here; the layers below never see it, those above see the reply.
+    /// Answer it here: the layers below never see it, those above see the reply.
     Answer(Result<Answer>),
 }
 
@@ -70,7 +70,7 @@ impl Layer {
     }
 }
 
-/// One hop's figures: what passed, and for how long the layer itself kept it.
+/// One hop's figures: the operations that passed, and for how long the layer itself held them.
 #[derive(Default)]
 struct Hop {
     calls: AtomicU64,
@@ -78,7 +78,7 @@ struct Hop {
     ns: AtomicU64,
 }
 
-/// What a hop has seen so far.
+/// The figures of a hop since the stack was made.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct HopSummary {
     /// The layer.
@@ -98,7 +98,7 @@ pub struct Stack {
 }
 
 impl Stack {
-    /// A stack with `layers` from the top down. At most `LAYERS_MAX`.
+    /// A stack with `layers` from the top down, at most `LAYERS_MAX`.
     pub fn new(groups: Arc<Groups>, layers: Vec<Layer>) -> Stack {
         assert!(layers.len() <= LAYERS_MAX, "a stack has at most {LAYERS_MAX} layers");
         Stack { groups, layers: layers.into_iter().map(|layer| (layer, Hop::default())).collect() }

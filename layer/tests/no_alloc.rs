@@ -20,12 +20,11 @@ thread_local! {
     /// True while this thread's allocations are counted.
     static COUNTS: Cell<bool> = const { Cell::new(false) };
     static SITES: RefCell<Sites> = const { RefCell::new(BTreeMap::new()) };
-    /// What the writers' tasks share with the measuring one, on the one core.
+    /// State that the writers' tasks share with the measuring one, on the one core.
     static WRITERS_TO_START: RefCell<Option<(Rc<Client>, Rc<Gate>)>> = const { RefCell::new(None) };
 }
 
-/// What the brick does by the clock or ahead of need, whatever requests there are: its timers (some ticks per
-/// second), and a fresh segment that is made ready.
+/// Work of the brick that no request causes: its timers (some ticks per second), and a fresh segment that is prepared.
 const BESIDE_REQUESTS: [&str; 2] = ["Clock>::sleep", "store/src/prepare.rs"];
 
 struct Counting;

@@ -1,20 +1,21 @@
-//! POSIX access control lists: the attributes that grant more than permission bits can say. Their bytes are the kernel's
-//! own (`posix_acl_xattr.h`, version 2, little-endian), which also checks access by them (default_permissions); what is
-//! here keeps bits and list in step, and hands a directory's default list down.
+//! POSIX access control lists: attributes that grant more than permission bits can express. Their bytes are the
+//! kernel's own (`posix_acl_xattr.h`, version 2, little-endian), and the kernel checks access by them
+//! (default_permissions). This room keeps permission bits and list in step, and derives a new object's lists from its
+//! directory's default list.
 
 use base::limits::ACL_ENTRIES_MAX;
 use base::{Error, Kind, Name, Result};
 
-/// The list that says who may use the inode.
+/// The access list: says who may use the inode.
 pub(crate) const ACCESS: &[u8] = b"system.posix_acl_access";
-/// A directory's list for what is created in it.
+/// The default list of a directory: the lists of new objects in it derive from it.
 pub(crate) const DEFAULT: &[u8] = b"system.posix_acl_default";
 
 const VERSION: u32 = 2;
 const HEADER_BYTES: usize = 4;
 const ENTRY_BYTES: usize = 8;
 
-/// What an entry is about; in a list they come in this order.
+/// Kinds of entries, in the order in which they stand in a list.
 mod tag {
     pub const OWNER: u16 = 0x01;
     pub const USER: u16 = 0x02;
@@ -31,21 +32,21 @@ const PERMISSIONS: u16 = 0o7;
 struct Entry {
     tag: u16,
     permissions: u16,
-    /// The user or group; of other entries all ones.
+    /// The user's or group's number; all ones in other entries.
     id: u32,
 }
 
-/// A list that is in order: owner, users, owning group, groups, mask, others.
+/// A valid list, in this order: owner, users, owning group, groups, mask, others.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Acl(Vec<Entry>);
 
-/// An access or default list's name.
+/// The name of the access or the default list.
 pub(crate) fn name(of: &[u8]) -> Name {
     Name::of_attribute(of).expect("a good name")
 }
 
 impl Acl {
-    /// Reads a list; None if it has no entry, which means none at all. Errors: `Invalid`, `NoSpace`.
+    /// Decodes a list. None: it has no entries, which stands for no list. Errors: `Invalid`, `NoSpace`.
     pub(crate) fn read(bytes: &[u8]) -> Result<Option<Acl>> {
         let invalid = || Error::new(Kind::Invalid, "not an access control list");
         let (version, entries) = bytes.split_at_checked(HEADER_BYTES).ok_or_else(invalid)?;
@@ -66,7 +67,7 @@ impl Acl {
         }
         if acl.is_in_order() { Ok(Some(acl)) } else { Err(invalid()) }
     }
-    /// The list's bytes.
+    /// Encodes the list.
     pub(crate) fn bytes(&self) -> Vec<u8> {
         let mut bytes = VERSION.to_le_bytes().to_vec();
         for Entry { tag, permissions, id } in &self.0 {
@@ -76,7 +77,8 @@ impl Acl {
         }
         bytes
     }
-    /// Tags rise, only users and groups come more than once, and whoever is named needs a mask.
+    /// True if tags ascend, only users and groups occur more than once, and there is a mask if any user or group is
+    /// named.
     fn is_in_order(&self) -> bool {
         let count = |tag: u16| self.0.iter().filter(|entry| entry.tag == tag).count();
         let known = |entry: &Entry| entry.tag.is_power_of_two() && entry.tag <= tag::OTHER;
@@ -87,20 +89,20 @@ impl Acl {
             && count(tag::MASK) <= 1
             && (!named || count(tag::MASK) == 1)
     }
-    /// True if it says no more than permission bits do.
+    /// True if permission bits say as much as the list.
     pub(crate) fn is_minimal(&self) -> bool {
         self.0.len() == 3
     }
     fn of(&mut self, tag: u16) -> Option<&mut u16> {
         self.0.iter_mut().find(|entry| entry.tag == tag).map(|entry| &mut entry.permissions)
     }
-    /// The three classes, each with the place of its bits in a mode: what the bits of the group show is the mask, if
+    /// The three classes, each with the shift of its bits in a mode. The bits of the group class show the mask, if
     /// there is one.
     fn classes(&self) -> [(u16, u32); 3] {
         let masked = self.0.iter().any(|entry| entry.tag == tag::MASK);
         [(tag::OWNER, 6), (if masked { tag::MASK } else { tag::OWNING_GROUP }, 3), (tag::OTHER, 0)]
     }
-    /// A mode with this list's permission bits.
+    /// `mode` with this list's permission bits.
     pub(crate) fn mode(&mut self, mode: u16) -> u16 {
         let classes = self.classes();
         classes.into_iter().fold(mode, |mode, (tag, shift)| {
@@ -108,14 +110,14 @@ impl Acl {
             mode & !(PERMISSIONS << shift) | permissions << shift
         })
     }
-    /// The list after a chmod.
+    /// Updates the list for a chmod.
     pub(crate) fn set_mode(&mut self, mode: u16) {
         for (tag, shift) in self.classes() {
             *self.of(tag).expect("a list in order has all classes") = mode >> shift & PERMISSIONS;
         }
     }
-    /// As a default list it becomes the access list of what is created with `mode`: neither grants what the other does
-    /// not. Returns the mode that results.
+    /// Turns a default list into the access list of an object that is created with `mode`: it grants what both grant.
+    /// Returns the resulting mode.
     pub(crate) fn inherit(&mut self, mode: u16) -> u16 {
         for (tag, shift) in self.classes() {
             *self.of(tag).expect("a list in order has all classes") &= mode >> shift & PERMISSIONS;
@@ -158,7 +160,7 @@ mod tests {
         assert!(Acl::read(&[1, 0, 0, 0]).is_err());
     }
 
-    /// As acl(5) has it: the bits of the group are the mask's, where there is one.
+    /// Bits and list follow each other as in acl(5): where there is a mask, the group's bits are the mask's.
     #[test]
     fn bits_and_list_follow_each_other() {
         let masked = [(1, 7), (2, 6), (4, 5), (16, 4), (32, 1)];

@@ -1,16 +1,16 @@
-//! What an edit does to an inode: used by the overlay, by replay and by evaluate itself. It can't fail.
+//! The effect of an edit on an inode, used by the overlay, by replay and by evaluate itself. It can't fail.
 
 use base::seeded::{Bug, active};
 use base::{Edit, Inode, Time};
 
-/// In an `InodeTouch`: this time stays as it is. (The least time, for touches take the maximum; zero would raise
-/// times before 1970.)
+/// A time of an `InodeTouch` that leaves the inode's time as it is. It is the least time, since touches take the
+/// maximum; zero would raise times before 1970.
 pub const TIME_KEPT: Time = Time(i64::MIN);
 
 /// The inode after `edit`, which must be an edit of this inode; other edits change nothing.
 ///
-/// What changes an inode leaves a missing one missing: the inode was dropped after the change was decided.
-/// Counters saturate: a wrong count is damage to be found by a check, not a reason to stop replay.
+/// A missing inode stays missing under edits that change one: it was dropped after the change was decided. Counters
+/// saturate: a wrong count is damage that a check will find, not a reason to stop replay.
 pub fn apply_inode(old: Option<Inode>, edit: &Edit) -> Option<Inode> {
     match edit {
         Edit::InodePut { inode, .. } => return Some(*inode),
@@ -50,9 +50,8 @@ fn raise(inode: &mut Inode, time: Time) {
     inode.ctime = inode.ctime.max(time);
 }
 
-/// Permission bits after a write, truncate or chown by someone unprivileged: without setuid, and without setgid
-/// where the group may execute (elsewhere that bit does not grant anything). Directories keep theirs: there they
-/// mean inheritance.
+/// Permission bits after a write, truncate or chown by an unprivileged caller: without setuid, and without setgid if
+/// the group may execute (elsewhere setgid grants nothing). Directories keep theirs, where they mean inheritance.
 pub(crate) fn mode_without_privileges(inode: &Inode) -> u16 {
     const SETUID: u16 = 0o4000;
     const SETGID: u16 = 0o2000;

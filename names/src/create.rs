@@ -1,4 +1,4 @@
-//! New files, directories and other objects, and new names of those that are there.
+//! Creation of files, directories and other objects, and of further names for existing ones.
 
 use crate::apply::TIME_KEPT;
 use crate::attributes::MODE_BITS;
@@ -9,10 +9,10 @@ use crate::xattr::{self, Legacy};
 use base::limits::{LINKS_MAX, TARGET_BYTES_MAX};
 use base::{Attr, Edit, FileKind, Guard, Ino, Inode, Kind, Name, Outcome, Reply, Time};
 
-/// In a directory: what is created there inherits its group, and directories this bit too.
+/// The setgid bit of a directory: new objects in it inherit its group, and new directories this bit too.
 const SETGID: u16 = 0o2000;
 
-/// What is to be created.
+/// An object to be created.
 struct Wish {
     kind: FileKind,
     mode: u16,
@@ -26,7 +26,7 @@ impl Wish {
     }
 }
 
-/// The directory that takes a new name.
+/// The directory that takes a new name. Errors: `NotFound` if it was removed.
 fn home(view: &mut dyn View, parent: Ino) -> Result<Inode, Stop> {
     let inode = view::directory(view, parent)?;
     if inode.dead {
@@ -35,7 +35,8 @@ fn home(view: &mut dyn View, parent: Ino) -> Result<Inode, Stop> {
     Ok(inode)
 }
 
-/// Create. What is found under the name is returned unless `exclusive`, a symbolic link too: the front resolves it.
+/// Create. An object that already has the name is returned unless `exclusive`, even a symbolic link: the front resolves
+/// it.
 pub(crate) fn file(
     view: &mut dyn View,
     caller: &Caller,
@@ -93,7 +94,7 @@ pub(crate) fn link(
     born(view, caller, (parent, &home), name, wish)
 }
 
-/// MakeNode. What a device's number means is the client's business.
+/// MakeNode. The meaning of a device's number is the client's business.
 pub(crate) fn node(
     view: &mut dyn View,
     caller: &Caller,
@@ -111,7 +112,8 @@ pub(crate) fn node(
     born(view, caller, (parent, &home), name, Wish { rdev, ..Wish::new(kind, mode) })
 }
 
-/// TempFile: an orphan from birth, which the open that comes with it keeps. A crash ends it like any other.
+/// TempFile: the file begins as an orphan, and the open that comes with it keeps it alive. A crash frees it like any
+/// other orphan.
 pub(crate) fn nameless(view: &mut dyn View, caller: &Caller, parent: Ino, mode: u16) -> Result<Decision, Stop> {
     let home = home(view, parent)?;
     guard::takes_names(&home)?;
@@ -128,8 +130,8 @@ pub(crate) fn nameless(view: &mut dyn View, caller: &Caller, parent: Ino, mode: 
     draft.decide(view, Reply::Attr(Attr::new(ino, inode)), Outcome::Inode(ino))
 }
 
-/// Link. Which of the files without a name may get one is for the kernel to say: those that were created so, and not
-/// those that were removed. One that is not open is as good as gone.
+/// Link. The kernel decides which files without a name may get one: those created without, not those whose name was
+/// removed. A file without a name that is not open counts as gone.
 pub(crate) fn name(
     view: &mut dyn View,
     caller: &Caller,
@@ -163,7 +165,7 @@ pub(crate) fn name(
     draft.decide(view, Reply::Attr(Attr::new(ino, inode)), Outcome::Inode(ino))
 }
 
-/// The directory, if it can take the name and has no such name.
+/// The directory, if it can take new names and does not have this one.
 fn vacant(view: &mut dyn View, parent: Ino, name: &Name) -> Result<Inode, Stop> {
     let home = home(view, parent)?;
     match entry(view, parent, name)? {
@@ -172,8 +174,8 @@ fn vacant(view: &mut dyn View, parent: Ino, name: &Name) -> Result<Inode, Stop> 
     }
 }
 
-/// Everything is checked: takes numbers and states the edits. The inode's number comes first: its group is the only
-/// one that may not be at hand.
+/// Creates the inode once everything is checked: takes numbers and states the edits. The inode's number is taken first,
+/// since its group is the only one that may not be at hand.
 fn born(
     view: &mut dyn View,
     caller: &Caller,
@@ -207,7 +209,7 @@ fn born(
     draft.decide(view, Reply::Attr(Attr::new(ino, inode)), Outcome::Inode(ino))
 }
 
-/// What a rename may leave at the old name: a character device 0:0 without permissions.
+/// The whiteout that a rename may leave at the old name: a character device 0:0 without permissions.
 pub(crate) fn whiteout(
     view: &mut dyn View,
     caller: &Caller,

@@ -1,13 +1,13 @@
-//! A decision and how it is put together from edits of one or several groups (rule M3).
+//! A decision, and how it is put together from edits of one or several groups (rule M3).
 //!
-//! Of several groups, the first decides: its record holds an intent that repeats the others' edits. They may be
-//! applied later, once: so a follower's edits say what changes (add, max, put, drop), and rest on nothing that a
-//! record between could have changed.
+//! If several groups are concerned, the first decides: its record holds an intent that repeats the others' edits. The
+//! others may be applied later, once. So a follower's edits state differences (add, max, put, drop), and do not depend
+//! on anything that a record in between could have changed.
 
 use crate::view::{Stop, View};
 use base::{Edit, Follow, GroupId, Ino, Intent, Outcome, Reply, VolumeId};
 
-/// What one group applies, as one record.
+/// The edits of one group, which it applies as one record.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Part {
     /// The volume that the edits change.
@@ -18,18 +18,19 @@ pub struct Part {
     pub edits: Vec<Edit>,
 }
 
-/// Decided: what each group applies, the reply, and the small outcome for requests delivered twice.
+/// The result of an evaluation: edits for each group, the reply, and the small outcome kept for requests that are
+/// delivered twice.
 ///
-/// No parts: nothing changes. One part: one group's record. Several: `parts[0]` decides and ends with the
-/// `IntentPut`, whose `follow` repeats the edits of the others; each of those ends with `FollowedPut`, which
-/// `follow` does not repeat.
+/// No parts: nothing changes. One part: one group's record. Several: `parts[0]` decides and ends with the `IntentPut`,
+/// whose `follow` repeats the edits of the others; each of those ends with `FollowedPut`, which `follow` does not
+/// repeat.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Decision {
-    /// What is to be ordered.
+    /// The records to order, by group.
     pub parts: Vec<Part>,
     /// The answer.
     pub reply: Reply,
-    /// Enough of the answer to give it again (rule R1).
+    /// The part of the answer that suffices to give it again (rule R1).
     pub outcome: Outcome,
 }
 
@@ -40,24 +41,24 @@ impl Decision {
     }
 }
 
-/// Edits gathered by group; the deciding group is the first.
+/// Edits collected by group; the deciding group is the first.
 pub(crate) struct Draft {
     parts: Vec<Part>,
 }
 
 impl Draft {
-    /// Begins with the deciding group.
+    /// A draft with the deciding group.
     pub(crate) fn new(volume: VolumeId, group: GroupId) -> Draft {
         Draft { parts: vec![Part { volume, group, edits: Vec::with_capacity(4) }] }
     }
 
-    /// Adds an edit of `ino`'s group: of the inode, or of an entry in the directory `ino`.
+    /// Adds an edit for the group of `ino`: of the inode, or of an entry in the directory `ino`.
     pub(crate) fn edit(&mut self, ino: Ino, edit: Edit) {
         let volume = self.parts[0].volume;
         self.edit_in(volume, ino.group(), edit);
     }
 
-    /// Adds an edit of a group in another volume than the deciding one.
+    /// Adds an edit for a group in another volume than the deciding one's.
     pub(crate) fn edit_in(&mut self, volume: VolumeId, group: GroupId, edit: Edit) {
         match self.parts.iter_mut().find(|part| part.group == group && part.volume == volume) {
             Some(part) => part.edits.push(edit),
@@ -65,7 +66,7 @@ impl Draft {
         }
     }
 
-    /// Joins several groups by an intent of the deciding one.
+    /// Makes a decision of the draft. Joins several groups by an intent of the deciding one.
     pub(crate) fn decide(mut self, view: &mut dyn View, reply: Reply, outcome: Outcome) -> Result<Decision, Stop> {
         assert!(self.parts.iter().all(|part| !part.edits.is_empty()), "a group without edits has no part");
         let (deciding, others) = self.parts.split_first_mut().expect("a draft begins with its deciding group");

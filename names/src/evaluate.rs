@@ -1,14 +1,15 @@
-//! The door: one operation in, one decision out. Reads of names and attributes are here, changes in their rooms.
+//! The door: one operation in, one decision out. Reads of names and attributes are decided here, changes in their
+//! rooms.
 
 use crate::decision::Decision;
 use crate::view::{Caller, Need, Stop, View, child, directory, entry, inode, known, refuse};
 use crate::{attributes, create, remove, rename, volumes, write, xattr};
 use base::{Attr, Error, FileKind, Ino, Kind, Name, Op, Outcome, Reply};
 
-/// Decides what `op` does, or says what is missing for deciding.
+/// Decides what `op` does, or says what it must read first.
 ///
-/// Operations on data, directory listings and space are refused as `Unsupported`: the group answers them itself.
-/// A rename of a directory to another parent must have been checked for loops: only a move directly into itself is
+/// Operations on data, directory listings and space are refused as `Unsupported`: the group answers them itself. The
+/// caller must have checked a rename of a directory to another parent for loops: only a move directly into itself is
 /// refused here.
 pub fn evaluate(op: &Op, caller: &Caller, view: &mut dyn View) -> Result<Decision, Stop> {
     match op {
@@ -64,7 +65,7 @@ pub fn evaluate(op: &Op, caller: &Caller, view: &mut dyn View) -> Result<Decisio
     }
 }
 
-/// The parent is read only when the name is not found: an entry proves that its directory is one.
+/// Lookup. The parent is read only if the name is not found: an entry proves that its directory is one.
 fn lookup(view: &mut dyn View, parent: Ino, name: &Name) -> Result<Decision, Stop> {
     match entry(view, parent, name)? {
         Some(found) => {
@@ -83,7 +84,8 @@ fn get_attributes(view: &mut dyn View, ino: Ino) -> Result<Decision, Stop> {
     Ok(Decision::unchanged(Reply::Attr(Attr::new(ino, inode)), Outcome::Inode(ino)))
 }
 
-/// Whoever has it open keeps it in mind, and does not ask: without a name it is gone, though not all may have heard of that.
+/// Recall. An inode without a name is answered as gone. A client that has it open keeps the inode in memory and does
+/// not ask.
 fn recall(view: &mut dyn View, ino: Ino) -> Result<Decision, Stop> {
     let inode = inode(view, ino)?;
     if inode.links == 0 {

@@ -1,26 +1,27 @@
-//! What a guard keeps from being done to an inode and in a directory, root included, as other file systems have it: the
-//! kernel knows of no guard here, so each operation asks, also one through what was opened before.
+//! Refusals due to an inode's guard (immutable, append-only, project inheritance), as in other file systems, root
+//! included. The kernel does not know of guards here, so every operation asks, also one through a handle that was
+//! opened before.
 
 use crate::view::{Stop, refuse};
 use base::{Guard, Inode, Kind, SetAttr, SetTime};
 
-/// A directory takes a new name.
+/// Refuses a new name in a directory that is immutable.
 pub(crate) fn takes_names(home: &Inode) -> Result<(), Stop> {
     if home.guard.immutable { refuse(Kind::Permission, "the directory is immutable") } else { Ok(()) }
 }
 
-/// A directory loses a name, or the name gets another inode.
+/// Refuses to remove or replace a name if its directory or its inode is immutable or append-only.
 pub(crate) fn loses_name(home: &Inode, inode: &Inode) -> Result<(), Stop> {
     untouched(home)?;
     untouched(inode)
 }
 
-/// What neither an immutable inode suffers nor one that is only appended to: a name more or less, attributes of any kind.
+/// Refuses changes of attributes and of names of an inode that is immutable or append-only.
 pub(crate) fn untouched(inode: &Inode) -> Result<(), Stop> {
     if inode.guard.any() { refuse(Kind::Permission, "it is immutable or only appended to") } else { Ok(()) }
 }
 
-/// An inode that is immutable and stays so does not get into another project, nor does what it hands down change.
+/// Refuses to change the project, or the inheritance of projects, of an inode that is immutable and stays so.
 pub(crate) fn lets_project(inode: &Inode, guard: Guard, project: Option<u32>) -> Result<(), Stop> {
     let same = inode.guard.hands_down_project == guard.hands_down_project;
     match inode.guard.immutable && guard.immutable && !(same && project.is_none_or(|project| project == inode.project))
@@ -30,7 +31,7 @@ pub(crate) fn lets_project(inode: &Inode, guard: Guard, project: Option<u32>) ->
     }
 }
 
-/// What gets a name in a directory is of the directory's project, if that hands it down.
+/// Refuses a name for an inode of another project in a directory that hands its project down.
 pub(crate) fn is_of_project(home: &Inode, inode: &Inode) -> Result<(), Stop> {
     if home.guard.hands_down_project && home.project != inode.project {
         return refuse(Kind::OtherProject, "the directory takes what is of its own project alone");
@@ -38,7 +39,8 @@ pub(crate) fn is_of_project(home: &Inode, inode: &Inode) -> Result<(), Stop> {
     Ok(())
 }
 
-/// Attributes change. What is only appended to may have its times set to the present, and loses setuid with a write.
+/// Refuses a change of attributes that the guard forbids. An append-only inode may have its times set to the present,
+/// and loses setuid with a write.
 pub(crate) fn takes(inode: &Inode, set: &SetAttr) -> Result<(), Stop> {
     let moves = set.mode.is_some()
         || set.uid.is_some()

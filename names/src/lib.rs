@@ -1,10 +1,9 @@
-//! What an operation on names and inodes does, as logical edits (decision D5: evaluate once, apply blindly).
+//! Evaluation of operations on names and inodes into logical edits (decision D5: evaluate once, apply blindly).
 //!
-//! Promises: `evaluate` checks everything before it takes any fresh number, so that a miss or an error wastes none;
-//! its edits can be applied without checks, clock, ids or errors; `apply_inode` is the one place that says what an
-//! edit does to an inode.
-//! Absent by design: no I/O, no async, no clock, no store; no permission checks (the kernel makes them:
-//! default_permissions) and no walk up a directory's ancestors (whoever holds the volume's rename token walks).
+//! Promises: `evaluate` checks everything before it takes any fresh number, so that a miss or an error wastes none; its
+//! edits can be applied without checks, clock, ids or errors; `apply_inode` is the one place that says what an edit
+//! does to an inode. Absent by design: no I/O, no async, no clock, no store; no permission checks (the kernel makes
+//! them: default_permissions); no walk up a directory's ancestors (the holder of the volume's rename token does that).
 #![forbid(unsafe_code)]
 
 mod acl;

@@ -1,4 +1,4 @@
-//! Removal of names, and what becomes of the inodes that they named.
+//! Removal of names, and the fate of the inodes that they named.
 
 use crate::apply::TIME_KEPT;
 use crate::decision::{Decision, Draft};
@@ -57,8 +57,8 @@ fn remove(
     draft.decide(view, Reply::Done, Outcome::Done)
 }
 
-/// What an inode suffers when one name of it goes: it loses a link; with the last link it goes, unless it is open or
-/// known to a client. Such a directory stays behind dead: it takes no entries any more.
+/// The edits of an inode that loses a name. It loses a link. With the last link it is freed, unless it is open or known
+/// to a client: then it becomes an orphan. A directory that becomes an orphan is dead: it takes no entries any more.
 pub(crate) fn unnamed(view: &mut dyn View, ino: Ino, inode: &Inode, now: Time) -> Result<Vec<Edit>, Stop> {
     let ctime = inode.ctime.tick(now);
     let less = Edit::InodeTouch { ino, links: -1, entries: 0, mtime: TIME_KEPT, ctime };

@@ -1,5 +1,6 @@
-//! Rename: moves a name, replacing what the new name named. It touches up to five inodes: both directories, the
-//! moved inode, the replaced one; each may live in another group. The new directory's group decides.
+//! Rename: moves a name, and replaces the inode that had the new name. It touches up to five inodes, which may live in
+//! different groups: both directories, the moved inode, the replaced one and a whiteout. The new directory's group
+//! decides.
 
 use crate::apply::TIME_KEPT;
 use crate::create;
@@ -17,7 +18,7 @@ pub(crate) struct Spot<'a> {
     pub(crate) name: &'a Name,
 }
 
-/// What the checks found.
+/// The inodes and entries that the checks found.
 struct Found {
     old_home: Inode,
     new_home: Inode,
@@ -26,7 +27,7 @@ struct Found {
     target: Option<(Entry, Inode)>,
 }
 
-/// Rename. Two names of one inode: nothing happens (POSIX).
+/// Rename. If both names are of one inode, nothing happens (POSIX).
 pub(crate) fn rename(
     view: &mut dyn View,
     caller: &Caller,
@@ -65,7 +66,7 @@ pub(crate) fn rename(
     decide(view, caller, from, to, &found, whiteout)
 }
 
-/// Checks that the source can take the new name; what it replaces there.
+/// Checks that the source can take the new name. Returns what it replaces there.
 fn replaceable(
     view: &mut dyn View,
     source: Entry,
@@ -93,11 +94,12 @@ impl Found {
     fn is_directory(&self) -> bool {
         self.source.kind == FileKind::Directory
     }
-    /// Change of the old directory's links.
+    /// Change of the old directory's link count.
     fn old_links(&self, from: Spot, to: Spot) -> i32 {
         -i32::from(self.is_directory() && from.dir != to.dir)
     }
-    /// Change of the new directory's links: a replaced directory leaves as one comes in.
+    /// Change of the new directory's link count: plus one for a directory that comes in, minus one for a directory that
+    /// is replaced.
     fn new_links(&self, from: Spot, to: Spot) -> i32 {
         let comes = i32::from(self.is_directory() && from.dir != to.dir);
         comes - i32::from(self.is_directory() && self.target.is_some())
@@ -145,7 +147,7 @@ fn decide(
     draft.decide(view, Reply::Done, Outcome::Done)
 }
 
-/// Counts and times of the directories: one touch each. `went`: how many entries the old one has lost.
+/// Updates counts and times of the directories, by one touch each. `went`: number of entries that the old one has lost.
 fn touch_homes(draft: &mut Draft, from: Spot, to: Spot, found: &Found, went: i64, now: Time) {
     let came = 1 - i64::from(found.target.is_some());
     let (old_links, new_links) = (found.old_links(from, to), found.new_links(from, to));
@@ -161,7 +163,7 @@ fn touch_homes(draft: &mut Draft, from: Spot, to: Spot, found: &Found, went: i64
     }
 }
 
-/// Exchange. A directory that comes to lie in another one has been checked for loops, as in a rename.
+/// Exchange. The caller has checked for loops if a directory moves to another parent, as in a rename.
 pub(crate) fn exchange(view: &mut dyn View, caller: &Caller, one: Spot, other: Spot) -> Result<Decision, Stop> {
     let homes = [directory(view, one.dir)?, directory(view, other.dir)?];
     let mut sides = Vec::with_capacity(2);

@@ -1,9 +1,9 @@
-//! The door through which evaluate sees the state; the group implements it under its locks.
+//! The door through which evaluate sees the state. The group implements it under its locks.
 
 use base::{Error, FileKind, GroupId, Ino, Inode, IntentId, Kind, Name, Time, Volume, VolumeId, Xattrs};
 use std::sync::Arc;
 
-/// What a name points to.
+/// An entry: the inode that a name points to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Entry {
     /// The inode.
@@ -17,7 +17,7 @@ pub struct Entry {
 /// An answer of the view.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Seen<T> {
-    /// It is known that it exists (and what it is), or that it does not.
+    /// The index and the overlay have answered: it exists and this is it, or it does not exist.
     Known(Option<T>),
     /// Its group is at hand, but the index must be read first.
     Missing,
@@ -25,7 +25,7 @@ pub enum Seen<T> {
     Elsewhere(GroupId),
 }
 
-/// What evaluate lacks: the caller fetches it and evaluates again.
+/// The state that evaluate lacks: the caller fetches it and evaluates again.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Need {
     /// The inode.
@@ -67,29 +67,30 @@ pub trait View {
     fn fresh_intent(&mut self, group: GroupId) -> Result<IntentId, Need>;
     /// A volume id never used before; group 0 gives them out.
     fn fresh_volume(&mut self) -> Result<VolumeId, Need>;
-    /// What holds an inode beside its names: opens, and clients that know it. An unlinked one lives on with them.
+    /// The number of opens of an inode, plus one while a client knows it. As long as there are any, the inode lives on
+    /// without a name.
     fn opens(&mut self, ino: Ino) -> Result<u64, Need>;
-    /// The group in which a new directory below `parent` is born (new directories spread, rule M1). The same answer
-    /// when the same operation is evaluated again.
+    /// The group in which a new directory below `parent` is created (new directories spread over groups, rule M1). The
+    /// same when the same operation is evaluated again.
     fn spread(&mut self, parent: Ino) -> GroupId;
     /// The wall clock.
     fn now(&self) -> Time;
 }
 
-/// Who asks.
+/// The client on whose behalf an operation is evaluated.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Caller {
     /// The volume that inode numbers and names belong to.
     pub volume: VolumeId,
-    /// The user: owner of what is created.
+    /// The user, who will own what is created.
     pub uid: u32,
     /// The user's primary group.
     pub gid: u32,
-    /// Permission bits that the user does not grant to what is created, unless the directory has a say in that.
+    /// The umask: permission bits withheld from what is created, unless the directory has a default list.
     pub umask: u16,
 }
 
-/// Why there is no decision.
+/// A reason for not deciding.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Stop {
     /// The operation is refused; this is the answer to the client.
@@ -110,12 +111,12 @@ impl From<Need> for Stop {
     }
 }
 
-/// A refusal.
+/// Refuses the operation with this error.
 pub(crate) fn refuse<T>(kind: Kind, what: &'static str) -> Result<T, Stop> {
     Err(Stop::Error(Error::new(kind, what)))
 }
 
-/// What the view knows, or the need that stands for what it lacks.
+/// The view's knowledge, or the need that stands for what it lacks.
 pub(crate) fn known<T>(seen: Seen<T>, need: impl FnOnce() -> Need) -> Result<Option<T>, Stop> {
     match seen {
         Seen::Known(value) => Ok(value),
@@ -124,7 +125,7 @@ pub(crate) fn known<T>(seen: Seen<T>, need: impl FnOnce() -> Need) -> Result<Opt
     }
 }
 
-/// An inode that a client names by number: gone means that its number is stale.
+/// The inode of this number; `Stale` if it is gone.
 pub(crate) fn inode(view: &mut dyn View, ino: Ino) -> Result<Inode, Stop> {
     match known(view.inode(ino), || Need::Inode(ino))? {
         Some(inode) => Ok(inode),
@@ -132,7 +133,7 @@ pub(crate) fn inode(view: &mut dyn View, ino: Ino) -> Result<Inode, Stop> {
     }
 }
 
-/// The directory in which a client names an entry.
+/// The directory of this number. Errors: as `inode`; `NotDirectory`.
 pub(crate) fn directory(view: &mut dyn View, ino: Ino) -> Result<Inode, Stop> {
     let inode = inode(view, ino)?;
     if !inode.is_directory() {
@@ -146,7 +147,7 @@ pub(crate) fn entry(view: &mut dyn View, dir: Ino, name: &Name) -> Result<Option
     known(view.entry(dir, name), || Need::Entry(dir, name.clone()))
 }
 
-/// The inode that an entry points to; both change together, so a dangling entry is damage.
+/// The inode that an entry points to. Both always change together, so an entry without inode is damage.
 pub(crate) fn child(view: &mut dyn View, entry: Entry) -> Result<Inode, Stop> {
     match known(view.inode(entry.ino), || Need::Inode(entry.ino))? {
         Some(inode) if inode.kind == entry.kind => Ok(inode),

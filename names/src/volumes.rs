@@ -8,7 +8,7 @@ use base::{Edit, FileKind, GroupId, Inode, Kind, Name, Outcome, Reply, Volume, V
 const CATALOGUE: VolumeId = VolumeId(0);
 const FIRST_GROUP: GroupId = GroupId(0);
 
-/// VolumeCreate: the catalogue decides; the root directory follows in the new volume, in the same group.
+/// VolumeCreate. The catalogue decides; the root directory follows in the new volume, in the same group.
 pub(crate) fn create(
     view: &mut dyn View,
     caller: &Caller,
@@ -39,7 +39,7 @@ pub(crate) fn create(
     draft.decide(view, Reply::Volume(volume), Outcome::Inode(root))
 }
 
-/// VolumeDelete: only the catalogue's part; the group sees that every group drops what it holds of the volume.
+/// VolumeDelete, only the catalogue's part. The group sees to it that every group drops what it holds of the volume.
 pub(crate) fn delete(view: &mut dyn View, name: &Name) -> Result<Decision, Stop> {
     let Some(volume) = find(view, name)? else {
         return refuse(Kind::NotFound, "no volume has this name");
@@ -49,7 +49,7 @@ pub(crate) fn delete(view: &mut dyn View, name: &Name) -> Result<Decision, Stop>
     draft.decide(view, Reply::Done, Outcome::Done)
 }
 
-/// VolumeRename: whoever has the volume open knows it by its number.
+/// VolumeRename. Mounts are not disturbed: they know the volume by its number.
 pub(crate) fn rename(view: &mut dyn View, name: &Name, new_name: &Name) -> Result<Decision, Stop> {
     if new_name.as_bytes().len() > VOLUME_NAME_BYTES_MAX {
         return refuse(Kind::NameTooLong, "a volume's name has at most 63 bytes");
@@ -63,7 +63,7 @@ pub(crate) fn rename(view: &mut dyn View, name: &Name, new_name: &Name) -> Resul
     change(view, name, Volume { name: new_name.clone(), ..volume })
 }
 
-/// VolumeResize: whoever asks has seen to it that what the volume has fits.
+/// VolumeResize. The caller has checked that the volume's content fits.
 pub(crate) fn resize(view: &mut dyn View, name: &Name, size_bytes: Option<u64>) -> Result<Decision, Stop> {
     let Some(volume) = find(view, name)? else {
         return refuse(Kind::NotFound, "no volume has this name");
@@ -71,7 +71,7 @@ pub(crate) fn resize(view: &mut dyn View, name: &Name, size_bytes: Option<u64>) 
     change(view, name, Volume { size_bytes, ..volume })
 }
 
-/// One record, so that a crash leaves the volume as it was or as it is to be.
+/// Changes the catalogue by one record, so that a crash leaves the volume either as it was or as it is to be.
 fn change(view: &mut dyn View, name: &Name, volume: Volume) -> Result<Decision, Stop> {
     let mut draft = Draft::new(CATALOGUE, FIRST_GROUP);
     let root = volume.root;

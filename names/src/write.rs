@@ -1,4 +1,4 @@
-//! The pure part of a data write: where it goes, what it does to the inode, which blocks need the old data.
+//! The pure part of a data write: its position, its effect on the inode, and which blocks need their old data.
 
 use crate::decision::{Decision, Draft};
 use crate::guard;
@@ -7,14 +7,14 @@ use base::limits::{BLOCK_BYTES, FILE_BYTES_MAX, IO_BYTES_MAX};
 use base::{At, Edit, Error, FileKind, Ino, Inode, Kind, Outcome, Reply, Result, Room, Time};
 use std::ops::Range;
 
-/// How the first or last block of a write comes to be whole.
+/// The source of the bytes that a write's first or last block has beside the write's own.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Edge {
-    /// The write covers the block.
+    /// None: the write covers the block.
     Full,
-    /// What the write leaves of the block lies at or beyond the end of the file: zeros, nothing is read.
+    /// Zeros: the rest of the block lies at or beyond the end of the file, so nothing is read.
     Zeros,
-    /// The write leaves some of the file's bytes as they are: the old block is needed (rule M5).
+    /// The old block, which must be read: the write leaves some of the file's bytes in it as they are (rule M5).
     Merge,
 }
 
@@ -25,14 +25,14 @@ impl Edge {
     }
 }
 
-/// What a write does. If it lies within one block, `head` and `tail` speak of the same block and are equal.
+/// The plan of a write. If it lies within one block, `head` and `tail` are about that block and are equal.
 #[derive(Clone, PartialEq, Debug)]
 pub struct WritePlan {
-    /// Where the first byte goes.
+    /// Offset of the first byte.
     pub offset: u64,
-    /// How many bytes.
+    /// Number of bytes.
     pub length: u32,
-    /// The file's size afterwards, if the write makes it grow.
+    /// The file's size afterwards, if the write extends it.
     pub new_size: Option<u64>,
     /// The first block's edge.
     pub head: Edge,
@@ -46,7 +46,7 @@ pub struct WritePlan {
     pub extend: Edit,
 }
 
-/// Plans a write of `length` bytes to the inode as ordered so far. Errors: `IsDirectory`, `Invalid` (not a file, or
+/// Plans a write of `length` bytes to an inode with all ordered edits. Errors: `IsDirectory`, `Invalid` (not a file, or
 /// no or too many bytes), `TooLarge`, `Permission` (guarded).
 pub fn evaluate_write(
     ino: Ino,
@@ -89,13 +89,13 @@ pub fn evaluate_write(
     })
 }
 
-/// The blocks of which a range of bytes has all.
+/// The blocks that lie in a range of bytes as a whole.
 pub fn whole_blocks(bytes: &Range<u64>) -> Range<u64> {
     bytes.start.div_ceil(BLOCK_BYTES as u64)..bytes.end / BLOCK_BYTES as u64
 }
 
-/// Promises a file room for a range of bytes, or clears the range. Whether there is room is for others to say, and what
-/// becomes of blocks of which the range has a part comes beside the edits.
+/// Reserves room for a range of bytes of a file, or clears the range. The caller checks that there is room, and clears
+/// the rest of blocks that lie in the range only in part.
 pub(crate) fn allocate(
     view: &mut dyn View,
     caller: &Caller,

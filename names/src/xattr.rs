@@ -1,5 +1,5 @@
-//! Extended attributes. Who may see or change which is the kernel's business (xattr(7)); access control lists are kept in
-//! step with permission bits here, and a list that says no more than the bits is no attribute.
+//! Extended attributes. The kernel decides who may see or change which (xattr(7)). Access control lists are kept in
+//! step with permission bits here; a list that says no more than the bits is not stored.
 
 use crate::acl::{self, Acl};
 use crate::decision::{Decision, Draft};
@@ -9,15 +9,15 @@ use base::limits::{XATTR_LIST_BYTES_MAX, XATTR_VALUE_BYTES_MAX, XATTRS_BYTES_MAX
 use base::{Edit, Ino, Inode, Kind, Name, Outcome, Reply, SetHow, Xattrs};
 use std::sync::Arc;
 
-/// The attribute that says what a file may do without its caller being root.
+/// The name of the attribute that holds file capabilities: privileges of a program whose caller is not root.
 pub fn capability() -> Name {
     Name::of_attribute(b"security.capability").expect("a good name")
 }
 
-/// Namespaces of attributes; of `system.` only the access control lists.
+/// Namespaces of attributes. Of `system.` only the access control lists exist.
 const NAMESPACES: [&[u8]; 3] = [b"user.", b"trusted.", b"security."];
 
-/// Attributes of an inode; nobody looks for those of one that has none.
+/// The attributes of an inode. Nothing is read if it has none.
 pub(crate) fn of(view: &mut dyn View, ino: Ino, inode: &Inode) -> Result<Option<Arc<Xattrs>>, Stop> {
     if !inode.xattrs {
         return Ok(None);
@@ -104,7 +104,7 @@ pub(crate) fn set(
     changed(view, caller, (ino, new), edit)
 }
 
-/// RemoveXattr. Removing an access control list that is not there is done already.
+/// RemoveXattr. Removing an access control list that does not exist succeeds.
 pub(crate) fn remove(view: &mut dyn View, caller: &Caller, ino: Ino, name: &Name) -> Result<Decision, Stop> {
     let mut new = inode(view, ino)?;
     guard::untouched(&new)?;
@@ -135,7 +135,7 @@ fn changed(
     draft.decide(view, Reply::Done, Outcome::Done)
 }
 
-/// Permission bits follow an access list; what is left to store of it.
+/// Sets the permission bits from an access list. Returns the bytes to store, or None if the bits say it all.
 fn access(inode: &mut Inode, value: &[u8], kill_setgid: bool) -> Result<Option<Arc<[u8]>>, Stop> {
     const SETGID: u16 = 0o2000;
     let Some(mut acl) = Acl::read(value)? else { return Ok(None) };
@@ -154,8 +154,8 @@ fn default(inode: &Inode, value: &[u8]) -> Result<Option<Arc<[u8]>>, Stop> {
     Ok(acl.map(|acl| acl.bytes().into()))
 }
 
-/// What a change of other attributes does to these: an access list follows the permission bits, and capabilities end
-/// when data or owner change. Says so in `new` too.
+/// The edits of extended attributes that follow from a change of other attributes: an access list follows the
+/// permission bits, and capabilities end when data or owner change. `new` is updated if it has no attributes left.
 pub(crate) fn follow(
     all: &Xattrs,
     ino: Ino,
@@ -178,13 +178,14 @@ pub(crate) fn follow(
     Ok(edits)
 }
 
-/// What a new inode inherits: its permission bits, and the lists that it is born with.
+/// The inheritance of a new inode: permission bits and access control lists.
 pub(crate) struct Legacy {
     pub mode: u16,
     pub lists: Vec<(Name, Arc<[u8]>)>,
 }
 
-/// The bits that are asked for, less what the home's default list does not grant; without one, less the umask.
+/// The inheritance from the directory: the requested bits that its default list grants too, or, if it has no such list,
+/// those that the umask does not withhold.
 pub(crate) fn inherit(
     view: &mut dyn View,
     (parent, home): (Ino, &Inode),

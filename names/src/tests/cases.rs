@@ -320,7 +320,7 @@ fn attributes_have_namespaces_and_bounds() {
     apply(&mut world, &set(&long(0), 1000));
 }
 
-/// With a list that somebody sets who is not of the inode's group, setgid goes (chmod(2) has the same rule).
+/// A caller who is not of the inode's group clears setgid by setting a list (chmod(2) has the same rule).
 #[test]
 fn a_strangers_list_takes_setgid_away() {
     let (mut world, root, caller) = world();
@@ -390,7 +390,7 @@ fn a_directory_does_not_change_places_with_what_lies_in_it() {
     }
 }
 
-/// Whoever asks: what an immutable inode refuses, and one that is only appended to.
+/// Immutable and append-only inodes refuse the same operations to every caller.
 #[test]
 fn guards_hold_for_each_operation() {
     for guard in [Guard { immutable: true, ..Guard::default() }, Guard { append_only: true, ..Guard::default() }] {

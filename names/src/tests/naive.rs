@@ -31,15 +31,15 @@ pub(super) enum Home {
 
 #[derive(Default)]
 pub(super) struct Naive {
-    /// By path; the root is "".
+    /// Objects by path; the root is "".
     pub(super) tree: BTreeMap<String, Node>,
     pub(super) open: BTreeMap<Ino, u64>,
     pub(super) orphans: BTreeMap<Ino, Node>,
     pub(super) gone: Vec<Ino>,
 }
 
-/// Where a list has the permissions of its classes, and where a mode has them. Entries have eight bytes: tag, permissions,
-/// id; the mask (16) shows as the group's bits, where there is one.
+/// Positions of the three classes' permissions in a list, with their shifts in a mode. Entries have eight bytes: tag,
+/// permissions, id; the mask (16), where there is one, shows as the group's bits.
 fn classes(list: &[u8]) -> [(usize, u32); 3] {
     let spot = |tag: u8| (4..list.len()).step_by(8).find(|at| list[*at] == tag).map(|at| at + 2);
     let all = [(spot(1), 6), (spot(16).or(spot(4)), 3), (spot(32), 0)];

@@ -18,7 +18,7 @@ pub(super) struct Numbers {
 pub(super) struct World {
     pub(super) clock: i64,
     pub(super) groups: u32,
-    /// Where the next directories are born; otherwise they spread by number.
+    /// The group in which the next directories are created; None: they spread by number.
     pub(super) spread: Option<GroupId>,
     pub(super) volume: VolumeId,
     pub(super) numbers: Numbers,
@@ -34,7 +34,7 @@ pub(super) struct World {
     pub(super) followed: BTreeSet<(VolumeId, GroupId, IntentId)>,
 }
 
-/// What is loaded of the world; nothing else is seen.
+/// The part of the world that is loaded; nothing else is seen.
 #[derive(Default)]
 pub(super) struct Loaded {
     groups: BTreeSet<GroupId>,
