@@ -1,27 +1,27 @@
-//! The kernel's side of the protocol: numbers and field-wise access to its messages, after the kernel's
+//! The kernel's side of the protocol: its numbers, and access to its messages field by field, after the kernel's
 //! documentation (`include/uapi/linux/fuse.h`, version 7.39). All fields are in the machine's own byte order.
 
 use base::{Error, Kind, Result};
 
-/// Protocol spoken: 7.39 is the first that can name `DIRECT_IO_ALLOW_MMAP`.
+/// Major version of the protocol spoken: 7.39 is the first that has `DIRECT_IO_ALLOW_MMAP`.
 pub const MAJOR: u32 = 7;
-/// See `MAJOR`.
+/// Minor version; see `MAJOR`.
 pub const MINOR: u32 = 39;
 /// Node id of the mount's root.
 pub const ROOT_ID: u64 = 1;
-/// `fuse_in_header`.
+/// Length of `fuse_in_header`.
 pub const IN_HEADER_BYTES: usize = 40;
-/// `fuse_out_header`.
+/// Length of `fuse_out_header`.
 pub const OUT_HEADER_BYTES: usize = 16;
-/// Header and `fuse_write_in`: what precedes a write's payload.
+/// Length of the header and `fuse_write_in`, which precede a write's payload.
 pub const WRITE_HEAD_BYTES: usize = IN_HEADER_BYTES + 40;
-/// `fuse_entry_out`: ids and validity, then the attributes.
+/// Length of `fuse_entry_out`: ids and validity, then the attributes.
 pub const ENTRY_OUT_BYTES: usize = 40 + ATTR_BYTES;
-/// `fuse_attr`.
+/// Length of `fuse_attr`.
 pub const ATTR_BYTES: usize = 88;
-/// `fuse_statx_out`: validity, then the attributes.
+/// Length of `fuse_statx_out`: validity, then the attributes.
 pub const STATX_OUT_BYTES: usize = 32 + 256;
-/// `fuse_dirent` up to its name.
+/// Length of `fuse_dirent` up to its name.
 pub const DIRENT_BYTES: usize = 24;
 
 /// Request codes.
@@ -89,8 +89,8 @@ pub mod init_flag {
     pub const OVER_IO_URING: u64 = 1 << 41;
 }
 
-/// The user and group of a request whose caller the kernel does not tell of: only what creates something has them where
-/// mounts may have ids mapped.
+/// User and group of a request whose caller the kernel does not reveal. On mounts whose ids may be mapped, only
+/// requests that create something carry their caller's ids.
 pub const UNTOLD_ID: u32 = u32::MAX;
 
 /// `fuse_setattr_in.valid`.
@@ -115,8 +115,8 @@ pub mod fopen {
     pub const PARALLEL_DIRECT_WRITES: u32 = 1 << 6;
 }
 
-/// Commands of IOCTL that read and set flags and projects, as 64-bit programs have them. The kernel checks who may set what
-/// before it sends these, and sends no others by itself.
+/// Commands of IOCTL that read and set flags and projects, as 64-bit programs send them. The kernel checks who may set
+/// what before it sends these, and sends no others on its own.
 pub mod ioctl {
     pub const GET_FLAGS: u32 = 0x8008_6601;
     pub const SET_FLAGS: u32 = 0x4008_6602;
@@ -126,11 +126,12 @@ pub mod ioctl {
     pub const APPEND_ONLY: u32 = 0x20;
     /// `FS_PROJINHERIT_FL`.
     pub const PROJECT: u32 = 0x2000_0000;
-    /// `FS_IOC_FSGETXATTR`, by which the kernel learns what holds before it lets somebody change it.
+    /// `FS_IOC_FSGETXATTR`, by which the kernel reads the present flags before it lets somebody change them.
     pub const GET_X: u32 = 0x801c_581f;
     /// `FS_IOC_FSSETXATTR`.
     pub const SET_X: u32 = 0x401c_5820;
-    /// `struct fsxattr`: flags, a hint for extents, their number, a project, another hint, zeros. Nothing has a hint.
+    /// Length of `struct fsxattr`: flags, a hint for extents, their number, a project, another hint, zeros. No inode
+    /// has a hint.
     pub const X_BYTES: u32 = 28;
     /// `FS_XFLAG_IMMUTABLE`.
     pub const X_IMMUTABLE: u32 = 0x8;
@@ -138,26 +139,26 @@ pub mod ioctl {
     pub const X_APPEND_ONLY: u32 = 0x10;
     /// `FS_XFLAG_PROJINHERIT`.
     pub const X_PROJECT: u32 = 0x200;
-    /// `FS_XFLAG_HASATTR`, which nobody sets: it is told of by some, and comes back.
+    /// `FS_XFLAG_HASATTR`: read-only. Some file systems report it, so callers may send it back.
     pub const X_HAS_ATTRIBUTES: u32 = 0x8000_0000;
 }
 
-/// Code of the notice that a file's pages are to be forgotten.
+/// Code of the notice that asks the kernel to forget pages of a file.
 pub const NOTIFY_INVAL_INODE: u32 = 2;
-/// `fuse_write_in.write_flags`: written back from the page cache, the handle and its flags are guessed.
+/// `fuse_write_in.write_flags`: the write comes from the page cache; its handle and flags are the kernel's guess.
 pub const WRITE_CACHE: u32 = 1 << 0;
-/// `fuse_read_in.read_flags` and `fuse_write_in.write_flags`: the owner of locks is told, which the kernel does exactly where
-/// it goes past its page cache.
+/// `fuse_read_in.read_flags` and `fuse_write_in.write_flags`: the lock owner is given. The kernel sets this exactly for
+/// requests that bypass its page cache.
 pub const LOCK_OWNER: u32 = 1 << 1;
 /// `fuse_write_in.write_flags`: clear setuid and setgid.
 pub const WRITE_KILL_SUIDGID: u32 = 1 << 2;
-/// `fuse_fsync_in.fsync_flags`.
+/// `fuse_fsync_in.fsync_flags`: data only.
 pub const FSYNC_FDATASYNC: u32 = 1 << 0;
 /// `open_flags` of OPEN and CREATE: clear setuid and setgid with the truncation.
 pub const OPEN_KILL_SUIDGID: u32 = 1 << 0;
 /// `setxattr_flags`: clear setgid with the access control list that is set.
 pub const SETXATTR_ACL_KILL_SGID: u32 = 1 << 0;
-/// Takes a message apart, front to back; never reads past its end.
+/// A message being decoded, front to back; never reads past its end.
 pub struct Fields<'a>(pub &'a [u8]);
 
 impl<'a> Fields<'a> {
@@ -194,17 +195,17 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// One inode of a BATCH_FORGET: its number, and how many look-ups are taken back.
+/// Length of one inode of a BATCH_FORGET: its number, and how many look-ups are taken back.
 pub const FORGET_ONE_BYTES: usize = 16;
 
-/// Puts a message together, front to back, in memory that is large enough.
+/// A message being encoded, front to back, in memory that is large enough.
 pub struct Writer<'a> {
     into: &'a mut [u8],
     length: usize,
 }
 
 impl<'a> Writer<'a> {
-    /// Writes from the start of `into`.
+    /// A writer at the start of `into`.
     pub fn new(into: &'a mut [u8]) -> Writer<'a> {
         Writer { into, length: 0 }
     }
@@ -234,7 +235,7 @@ impl<'a> Writer<'a> {
     pub fn u64s<const COUNT: usize>(&mut self, values: [u64; COUNT]) -> &mut Self {
         self.all(values.map(u64::to_ne_bytes))
     }
-    /// Whether there is room is looked at once for all of them.
+    /// Appends fields, with a single check that there is room for all of them.
     fn all<const COUNT: usize, const BYTES: usize>(&mut self, fields: [[u8; BYTES]; COUNT]) -> &mut Self {
         self.bytes(fields.as_flattened())
     }

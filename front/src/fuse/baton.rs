@@ -18,7 +18,7 @@ struct State {
     ended: bool,
     /// Tasks that wait, last in first out: the one that ran last has the warmest caches.
     line: Vec<usize>,
-    /// By task: its waker while it waits. A task is in `line` exactly once while it has a waker here.
+    /// The waker of each task that waits. A task is in `line` exactly once while it has a waker here.
     wakers: Vec<Option<Waker>>,
 }
 

@@ -1,8 +1,9 @@
-//! One core's end of the connection: its clone of the device, where requests land, and the way back.
+//! One core's end of the connection: its clone of the device, the memory that requests are read into, and the way back
+//! of answers.
 //!
-//! Promise: a write's payload lands at a 4 KiB boundary, and reaches the stack in a buffer of its own.
-//! A request is read with two parts (rule F4): the first holds exactly what precedes a write's payload, the second
-//! is a buffer of 1 MiB. Other requests that are longer than the first part are joined behind it.
+//! Promise: a write's payload is read to a 4 KiB boundary, and reaches the stack in a buffer of its own. A request is
+//! read into two parts (rule F4): the first holds exactly what precedes a write's payload, the second is a buffer of 1
+//! MiB. Other requests that are longer than the first part are joined behind it.
 
 use super::abi::{self, IN_HEADER_BYTES, WRITE_HEAD_BYTES, opcode};
 use super::parse::{self, Ask, Header};
@@ -14,25 +15,25 @@ use runtime::{Buf, Need, Runtime};
 use std::fs::File;
 use std::io::{IoSlice, IoSliceMut, Read, Write};
 
-/// Longest part of a request that is looked at, a write's payload apart: SETXATTR with the longest name and value.
+/// Longest request that is decoded, a write's payload apart: SETXATTR with the longest name and value.
 const JOINED_BYTES: usize = IN_HEADER_BYTES + 16 + 256 + XATTR_VALUE_BYTES_MAX;
 
-/// Payloads above this size are taken over with the buffer in which they landed: their own would hold 1 MiB as
-/// well. Smaller ones are copied into a buffer of their size, which costs nothing measurable up to 128 KiB (at
-/// 256 KiB about 9 of 48 us), instead of pinning up to 256 times as much memory until the device write is done.
+/// Largest payload that is copied into a buffer of its own size. A larger one keeps the buffer that it was read into,
+/// since its own would take 1 MiB as well. The copy costs nothing measurable up to 128 KiB (at 256 KiB about 9 of 48
+/// us), and saves pinning up to 256 times as much memory until the device write is done.
 const COPY_BYTES_MAX: usize = 256 << 10;
 
-/// Where requests land.
+/// The memory that requests are read into.
 pub struct Landing {
     head: Box<[u8; JOINED_BYTES]>,
     body: Buf,
 }
 
-/// What came of reading the device.
+/// The result of reading the device.
 pub enum Received {
-    /// A request of so many bytes lies in the landing.
+    /// A request of this many bytes has been read into the landing.
     Request(usize),
-    /// There is none now.
+    /// No request is there now.
     Nothing,
     /// The file system is unmounted or its connection was aborted.
     Ended,
@@ -42,9 +43,9 @@ pub enum Received {
 pub struct Message {
     /// Its header.
     pub header: Header,
-    /// What it asks, or why it can't be understood.
+    /// The parsed request, or the reason why it can't be understood.
     pub ask: Result<Ask>,
-    /// Length of a write's payload, which still lies in the landing.
+    /// Length of a write's payload, which is still in the landing.
     pub payload_bytes: usize,
 }
 
@@ -52,7 +53,7 @@ pub struct Message {
 const _: () = assert!(size_of::<Message>() <= 192);
 
 impl Message {
-    /// Bytes of data that it brings or asks for.
+    /// Bytes of data that it carries or asks for.
     pub fn bytes(&self) -> usize {
         match self.ask {
             Ok(Ask::Read { op: Op::Read { length, .. }, .. }) => length as usize,
@@ -62,7 +63,7 @@ impl Message {
 }
 
 impl Landing {
-    /// An empty landing of a core.
+    /// An empty landing for a core.
     pub fn new(runtime: &Runtime, core: usize) -> Result<Landing> {
         Ok(Landing { head: Box::new([0; JOINED_BYTES]), body: runtime.slabs.take(core, IO_BYTES_MAX, Need::Third)? })
     }
@@ -85,7 +86,8 @@ impl Landing {
             }
         }
     }
-    /// Parses the request of `total` bytes that lies here. None: not even a header, so nobody to answer to.
+    /// Parses the request of `total` bytes in the landing. None: it has not even a header, so there is nobody to
+    /// answer.
     pub fn parse(&mut self, total: usize, root: Ino) -> Option<Message> {
         if total < IN_HEADER_BYTES {
             return None;
@@ -99,8 +101,8 @@ impl Landing {
         let end = if header.opcode == opcode::WRITE { first } else { self.join(total) };
         Some(self.message(header, end, payload_bytes, root))
     }
-    /// Parses the request that lies in an entry of the core's ring: its header, the first structure of its arguments,
-    /// then the others, which of a write is its payload and stays there.
+    /// Parses the request in an entry of the core's ring: its header, the first structure of its arguments, then the
+    /// other arguments. A write's payload is left in the entry.
     pub fn parse_entry(&mut self, entry: &RingEntry, root: Ino) -> Message {
         let (fixed, payload) = (&entry.header()[..IN_HEADER_BYTES], entry.payload());
         let total = u32::from_ne_bytes(fixed[..4].try_into().expect("four bytes")) as usize;
@@ -118,7 +120,7 @@ impl Landing {
         self.head[middle..end].copy_from_slice(&joined[..end - middle]);
         self.message(header, end, payload_bytes, root)
     }
-    /// What the request asks whose arguments lie here up to `end`.
+    /// Parses the request whose arguments lie in the landing up to `end`.
     fn message(&self, mut header: Header, end: usize, payload_bytes: usize, root: Ino) -> Message {
         let body = &self.head[IN_HEADER_BYTES..end];
         header.umask = parse::umask(header.opcode, body);
@@ -126,14 +128,15 @@ impl Landing {
         let ask = parse::ask(&header, body, payload_bytes, root);
         Message { header, ask, payload_bytes }
     }
-    /// A BATCH_FORGET: the only request beside a write that may fill the second part, and it comes seldom.
+    /// Parses a BATCH_FORGET: beside WRITE the only request that may fill the second part. It is rare, so it may
+    /// allocate.
     fn batch(&self, header: Header, total: usize, root: Ino) -> Message {
         let first = total.min(WRITE_HEAD_BYTES);
         let body = [&self.head[IN_HEADER_BYTES..first], &self.body[..total - first]].concat();
         let ask = parse::ask(&header, &body, 0, root);
         Message { header, ask, payload_bytes: 0 }
     }
-    /// Joins the two parts of a request that is no write; the end of what is looked at.
+    /// Joins the two parts of a request other than a write. Returns the end of what is decoded.
     fn join(&mut self, total: usize) -> usize {
         let end = total.min(JOINED_BYTES);
         if end > WRITE_HEAD_BYTES {
@@ -141,11 +144,11 @@ impl Landing {
         }
         end
     }
-    /// The size of the buffer that `payload` needs.
+    /// The size of the buffer that a payload of `length` bytes needs.
     pub fn fresh_bytes(length: usize) -> usize {
         if length > COPY_BYTES_MAX { IO_BYTES_MAX } else { length }
     }
-    /// The payload of `length` bytes of the write that lies here, in a buffer of its own.
+    /// The payload of `length` bytes of the write in the landing, in a buffer of its own.
     pub fn payload(&mut self, mut fresh: Buf, length: usize) -> Buf {
         assert_eq!(fresh.len(), Landing::fresh_bytes(length));
         if length > COPY_BYTES_MAX {
@@ -158,18 +161,19 @@ impl Landing {
     }
 }
 
-/// The way back of one request.
+/// The way back for the answer to one request.
 pub enum Back<'a> {
-    /// An answer is written to the descriptor where the request was read.
+    /// Answers are written to the descriptor from which the request was read.
     Device(&'a File),
-    /// An answer is put into the entry in which the request came; the kernel takes it when the entry is handed back.
+    /// Answers are put into the ring entry that carried the request; the kernel takes them when the entry is handed
+    /// back.
     Entry(&'a mut RingEntry),
 }
 
 impl Back<'_> {
-    /// Sends an answer: its head and the bytes behind it. Errors are the kernel's errno: ENOENT says that nobody
-    /// waits for it any more, ENODEV that the connection has ended. That an entry's answer came too late is not told: its
-    /// connection has ended then.
+    /// Sends an answer: its head and the bytes behind it. Errors are the kernel's errno: ENOENT means that nobody waits
+    /// for it any more, ENODEV that the connection has ended. An answer in an entry that comes too late gives no error:
+    /// its connection has ended then.
     pub fn send(&mut self, head: &[u8], tail: &[u8]) -> Result<(), i32> {
         let (header, body) = head.split_at(abi::OUT_HEADER_BYTES);
         match self {

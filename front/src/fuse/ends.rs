@@ -1,17 +1,18 @@
-//! Where listings of directories end, by handle.
+//! The ends of directory listings, by handle.
 //!
-//! Promises: reading a directory through a handle ends, however fast its entries get new names: it shows what had its place
-//! when reading began, and reading begins anew at the directory's start. What a handle that is not among these reads is
-//! bounded by each page's own time alone. A handle costs at most 12 bytes, and at most `LISTED_HANDLES_MAX` of a mount are
-//! among these.
+//! Promises: reading a directory through a handle ends, however fast the directory gets new entries: it shows the
+//! entries that had their place when reading began. Reading begins anew at the directory's start. A handle that is not
+//! tracked here has no such end; only the time at which each page is read bounds what it shows. A handle takes at most
+//! 12 bytes, and at most `LISTED_HANDLES_MAX` handles of a mount are tracked.
 
 use base::limits::LISTED_HANDLES_MAX;
 use std::sync::{Mutex, MutexGuard};
 
-/// Handle that has no end.
+/// Number of a handle that is not tracked.
 pub const ENDLESS: u32 = 0;
 
-/// Ends of a mount's handles. A handle's number tells the core that handed it out: cores open directories beside each other.
+/// The ends for a mount's handles. A handle's number names the core that handed it out: cores open directories in
+/// parallel.
 pub struct Ends {
     cores: Box<[Mutex<Slots>]>,
 }
@@ -26,17 +27,17 @@ struct Slots {
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct End(u64);
 
-/// No handle has this number.
+/// Marks a number that no handle has.
 const FREE: End = End(u64::MAX);
-/// Nothing was read through the handle.
+/// Marks a handle through which nothing has been read.
 const UNREAD: End = End(0);
 
 impl Ends {
-    /// No handle yet.
+    /// Ends without any handle.
     pub fn new(cores: usize) -> Ends {
         Ends { cores: (0..cores).map(|_| Mutex::default()).collect() }
     }
-    /// A number for a handle that a core hands out.
+    /// Takes a number for a handle that a core hands out.
     pub fn open(&self, core: usize) -> u32 {
         let count = self.cores.len();
         let mut slots = self.cores[core].lock().expect("no panic while held");
@@ -52,7 +53,7 @@ impl Ends {
         slots.ends[slot] = UNREAD;
         (slot * count + core + 1) as u32
     }
-    /// The handle is given back.
+    /// Gives the number of a closed handle back.
     pub fn close(&self, handle: u32) {
         let Some((mut slots, slot)) = self.slot(handle) else { return };
         // One that nobody handed out would be a mistake of the kernel's, which must not end the daemon.
@@ -64,12 +65,13 @@ impl Ends {
             }
         }
     }
-    /// Entries with cookies below this one are shown; None if nothing was read through the handle.
+    /// The end of a handle's listing: entries with cookies below it are shown. None if nothing has been read through
+    /// the handle.
     pub fn of(&self, handle: u32) -> Option<u64> {
         let (slots, slot) = self.slot(handle)?;
         slots.ends.get(slot).copied().filter(|end| ![FREE, UNREAD].contains(end)).map(|end| end.0)
     }
-    /// Reading through the handle begins.
+    /// Notes that reading through the handle begins, and where it will end.
     pub fn begin(&self, handle: u32, end: u64) {
         assert!(![FREE, UNREAD].contains(&End(end)), "the cookie of no entry");
         let Some((mut slots, slot)) = self.slot(handle) else { return };

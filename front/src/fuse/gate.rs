@@ -1,7 +1,9 @@
-//! Who is let in while a mount is being ended, and what a mount still serves: handles that are open, requests under way.
+//! The gate decides which requests are admitted while a mount is being ended. It also counts what the mount still
+//! serves: open handles, and requests under way.
 //!
-//! Promises: a request that was let in is carried out as a whole and its answer counts; one that comes after `refuse_all`
-//! is answered with an error and has changed nothing; when `quiet` says so, none that was let in is under way any more.
+//! Promises: an admitted request is carried out completely and its answer counts; a request that comes after
+//! `refuse_all` is answered with an error and has changed nothing; once `is_quiet` says so for a core, no admitted
+//! request is under way there.
 
 use super::parse::Ask;
 use std::collections::HashMap;
@@ -9,14 +11,15 @@ use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard};
 use std::time::Duration;
 
-/// What a request is told that comes too late. Not what a mount answers whose daemon is gone: nobody may take this one over yet.
+/// The errno of a request that comes too late. It differs from the errno of a mount whose daemon is gone, because
+/// nobody may take this mount over yet.
 pub const REFUSED: i32 = libc::ESHUTDOWN;
 
-/// All are let in.
+/// Phase: every request is admitted.
 const OPEN: u8 = 0;
-/// All but those that open something.
+/// Phase: requests that open something are refused.
 const NO_OPENS: u8 = 1;
-/// None.
+/// Phase: every request is refused.
 const SHUT: u8 = 2;
 
 /// A mount's gate.
@@ -27,28 +30,28 @@ pub struct Gate {
     closed: Condvar,
 }
 
-/// Requests under way on one core, which alone changes the number; on a cache line of its own.
+/// Requests under way on one core, which alone changes the number. On a cache line of its own.
 #[repr(align(64))]
 #[derive(Default)]
 struct Core(AtomicUsize);
 
-/// Handles by the process that opened them.
+/// Open handles, by the process that opened them.
 #[derive(Default)]
 struct Handles {
     by_process: HashMap<u32, usize>,
     count: usize,
 }
 
-/// Handles that one process opened.
+/// A process and its open handles.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Opener {
-    /// As this process sees its number; 0 if it does not.
+    /// The process's number as seen by this one; 0 if it is not visible here.
     pub pid: u32,
-    /// How many are open.
+    /// Number of its open handles.
     pub handles: usize,
 }
 
-/// A request under way, until this is dropped.
+/// A guard that counts a request as under way until it is dropped.
 pub struct UnderWay<'a>(&'a Core);
 
 impl Drop for UnderWay<'_> {
@@ -58,7 +61,7 @@ impl Drop for UnderWay<'_> {
 }
 
 impl Gate {
-    /// An open gate of so many cores.
+    /// An open gate for this many cores.
     pub fn new(cores: usize) -> Gate {
         Gate {
             phase: AtomicU8::new(OPEN),
@@ -67,15 +70,15 @@ impl Gate {
             closed: Condvar::new(),
         }
     }
-    /// A request has come to a core, which calls this. First it counts and then it looks, while whoever shuts the gate does
-    /// both the other way round.
+    /// Counts a request as under way on a core; called on that core. The request counts first and then checks the
+    /// phase, while the closing side sets the phase and then checks the counts, so that one of them sees the other.
     pub fn enter(&self, core: usize) -> UnderWay<'_> {
         let core = &self.under_way[core];
         core.0.store(core.0.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
         UnderWay(core)
     }
-    /// True if the request that has entered must be refused. What has no answer, and what gives a handle back, is always let in
-    /// as far as that changes nothing that is kept.
+    /// True if the request that has entered must be refused. Requests that the stack never sees, and those that give a
+    /// directory's handle back, are always admitted: they change nothing that is kept.
     pub fn refuses(&self, ask: &Ask) -> bool {
         match self.phase.load(Ordering::Relaxed) {
             OPEN => false,
@@ -83,29 +86,29 @@ impl Gate {
             _ => !matches!(ask, Ask::Silent | Ask::Answer(_) | Ask::CloseDir { .. }),
         }
     }
-    /// True if each request that enters now is refused.
+    /// True if every request that enters now is refused.
     pub fn is_shut(&self) -> bool {
         self.phase.load(Ordering::Relaxed) == SHUT
     }
-    /// From now on nothing is opened.
+    /// Refuses everything that opens something, from now on.
     pub fn refuse_opens(&self) {
         self.phase.fetch_max(NO_OPENS, Ordering::SeqCst);
     }
-    /// From now on each request is refused, on a core as soon as it has done something else.
+    /// Refuses every request from now on. A core notices this once it has done something else.
     pub fn refuse_all(&self) {
         self.phase.fetch_max(SHUT, Ordering::SeqCst);
     }
-    /// True if a core, which calls this after `refuse_all`, has nothing under way that was let in.
+    /// True if no admitted request is under way on this core. Called on the core, after `refuse_all`.
     pub fn is_quiet(&self, core: usize) -> bool {
         self.under_way[core].0.load(Ordering::Acquire) == 0
     }
-    /// A process has a handle from now on.
+    /// Counts a handle of a process.
     pub fn opened(&self, pid: u32) {
         let mut handles = self.handles();
         handles.count += 1;
         *handles.by_process.entry(pid).or_default() += 1;
     }
-    /// A handle that this process opened is closed.
+    /// Counts a handle of a process as closed.
     pub fn closed(&self, pid: u32) {
         let mut handles = self.handles();
         // A handle that nobody counted would be a mistake of the kernel's, which must not end the daemon.
@@ -119,7 +122,7 @@ impl Gate {
             self.closed.notify_all();
         }
     }
-    /// Handles that are open, by who opened them; who has most comes first.
+    /// Processes with open handles, those with the most first.
     pub fn openers(&self) -> Vec<Opener> {
         let handles = self.handles();
         let mut openers: Vec<Opener> =
@@ -127,11 +130,11 @@ impl Gate {
         openers.sort_by_key(|opener| (std::cmp::Reverse(opener.handles), opener.pid));
         openers
     }
-    /// How many handles are open.
+    /// Number of open handles.
     pub fn open_handles(&self) -> usize {
         self.handles().count
     }
-    /// Waits until no handle is open, not longer than this; whether it is so.
+    /// Waits until no handle is open, at most for `patience`. True if none is.
     pub fn wait_closed(&self, patience: Duration) -> bool {
         let waited = self.closed.wait_timeout_while(self.handles(), patience, |handles| handles.count > 0);
         waited.expect("no panic while held").0.count == 0

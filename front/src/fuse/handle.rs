@@ -1,4 +1,4 @@
-//! One request, from what it asks to its answer.
+//! Handling of one request, from its parsed form to its answer.
 
 use super::abi::{UNTOLD_ID, opcode};
 use super::channel::{Back, Message};
@@ -20,7 +20,7 @@ use runtime::tasks::yield_now;
 use runtime::{Arrival, Buf, Need, Runtime, Slice, Span, Stage};
 use std::sync::Arc;
 
-/// What handling needs; one per core.
+/// The state that handling requests needs; one per core.
 pub struct Handler<T> {
     pub runtime: Runtime,
     pub target: Arc<T>,
@@ -32,36 +32,36 @@ pub struct Handler<T> {
     pub rows: Rows,
     pub notices: Arc<Notices>,
     pub ends: Arc<Ends>,
-    /// Inodes may be guarded by those who may.
+    /// True if inodes may be given guards: the kernel checks who may.
     pub has_guards: bool,
 }
 
-/// Operations that one request may need: their request numbers lie side by side. Steps are counted in the low
-/// bits of the stack's request number, above which the kernel's own number stands.
+/// Bits for the number of an operation within its request, below the kernel's own request number: one request may need
+/// several operations, and each has a request number of its own in the stack.
 const STEP_BITS: u32 = 2;
 
-/// An answer: its head, and the bytes behind it.
+/// An answer: its head and the bytes behind it.
 enum Told {
     Head(Head),
     Bytes(Head, Slice),
     Small(Head, Box<[u8]>),
     Value(Head, Arc<[u8]>),
     Buffer(Head, Buf),
-    /// A head that leaves the inode open: if nobody takes it, the open is undone.
+    /// A head that leaves the inode open. The open is undone if the kernel does not take the head.
     Opened(Head, Ino),
-    /// A head that tells of an inode, which the kernel keeps until it forgets it: if nobody takes the head, it is forgotten
-    /// here.
+    /// A head that makes an inode known to the kernel until it forgets it. The inode is forgotten here if the kernel
+    /// does not take the head.
     Entry(Head, Ino),
-    /// Both.
+    /// A head that does both.
     Created(Head, Ino),
     /// Entries of a directory, with attributes of these inodes.
     Listed(Head, Buf, Vec<DirEntry>),
-    /// The kernel expects no answer.
+    /// No answer, and the kernel expects none.
     Nothing,
 }
 
 impl<T: Target> Handler<T> {
-    /// Handles one request and answers it. `payload`: a write's, or memory for what a read finds.
+    /// Handles one request and answers it. `payload`: that of a write, or memory for a read's answer.
     pub async fn handle(&self, message: Message, payload: Option<Result<Buf>>, arrival: Arrival, back: &mut Back<'_>) {
         let Header { unique, opcode, pid, .. } = message.header;
         let _under_way = self.gate.enter(self.core);
@@ -91,7 +91,7 @@ impl<T: Target> Handler<T> {
             Err(error) => drop(send(back, unique, &Head::status(unique, reply::errno(&error)), &[])),
         }
     }
-    /// Asks the stack, answers, and leaves the request's times in the ledger.
+    /// Passes the request to the stack, answers it, and leaves its times in the ledger.
     async fn ask(
         &self,
         header: &Header,
@@ -132,7 +132,8 @@ impl<T: Target> Handler<T> {
             }
         }
     }
-    /// True if what is asked must be durable when it is told, because of how the volume is mounted.
+    /// True if the request's changes must be durable when it is answered, because the volume is mounted so (sync,
+    /// dirsync).
     fn is_durable(&self, ask: &Ask) -> bool {
         match ask {
             _ if !self.durable.names => false,
@@ -269,9 +270,10 @@ impl<T: Target> Handler<T> {
         };
         self.entry(context, unique, Op::Recall { ino: parent }).await
     }
-    /// A value or names, as far as the client's buffer takes them. Names of `trusted.` are for root alone: the kernel
-    /// refuses their values to others, but passes a list on as it is. Where ids may be mapped nobody knows who asks: better a
-    /// stranger sees a name than root copies a file without.
+    /// Answers with an attribute's value or the names of all attributes, if the client's buffer takes them. Names in
+    /// `trusted.` are for root alone: the kernel refuses their values to others, but passes a list of names on as it
+    /// is. Where ids may be mapped, the caller is not known and gets these names: better that a stranger sees a name
+    /// than that root copies a file without it.
     async fn xattrs(&self, context: &Context, unique: u64, op: Op, size: usize) -> Result<Told> {
         let told = match self.call(context, op).await? {
             Reply::Value(value) => Told::Value(Head::before(unique, value.len()), value),
@@ -340,8 +342,9 @@ impl<T: Target> Handler<T> {
             other => contradiction(&other),
         }
     }
-    /// Does what may make a file grow, or anything else. Bytes that a mapping stored behind the end are nobody's, and zeros once they are
-    /// within the file: the kernel clears them when it gives up the page, which it does before it knows of the new end.
+    /// Performs an operation that may make a file grow. Bytes that a mapping stored behind the end of the file belong
+    /// to nobody, and must read as zeros once the file has grown over them. The kernel clears them when it gives up the
+    /// page, so it is made to do that after the change, but before the answer tells it of the new end.
     async fn grow(&self, context: &Context, op: Op) -> Result<Reply> {
         let (ino, end, why) = match op {
             Op::SetAttr { ino, ref set } if let Some(size) = set.size => (ino, size, Why::Held),
@@ -360,8 +363,9 @@ impl<T: Target> Handler<T> {
         }
         Ok(reply)
     }
-    /// Gives an inode another guard. What the kernel has not written back yet was stored before, so it comes first; afterwards
-    /// it forgets what it may have of the file, so that nobody takes for stored what is refused, and the attributes.
+    /// Gives an inode another guard. Changes that the kernel has not written back yet were made before, so they are
+    /// written first. Afterwards the kernel forgets the file's pages and attributes, so that nobody takes for stored
+    /// what is now refused.
     async fn guard(&self, context: &Context, unique: u64, op: Op) -> Result<Told> {
         let Op::SetAttr { ino, .. } = op else { unreachable!("what sets a guard") };
         self.notices.forget_pages(ino, 0, u64::MAX, Why::Stale).await;
@@ -399,7 +403,7 @@ impl<T: Target> Handler<T> {
         }
         changed
     }
-    /// Changes an inode that this request has opened; if that fails, the open is undone.
+    /// Changes an inode that this request has opened; undoes the open if that fails.
     async fn change_opened(&self, context: &mut Context, ino: Ino, set: SetAttr) -> Result<Attr> {
         next_step(context);
         let changed = self.attr(context, Op::SetAttr { ino, set: set.into() }).await;
@@ -408,12 +412,12 @@ impl<T: Target> Handler<T> {
         }
         changed
     }
-    /// Undoes an open that the client does not know of. An error has nobody to be told to.
+    /// Undoes an open that the client does not know of. Nobody can be told of an error.
     async fn release(&self, context: &mut Context, ino: Ino) {
         next_step(context);
         let _ = self.call(context, Op::Release { ino }).await;
     }
-    /// Takes back that the kernel was told of an inode. An error has nobody to be told to.
+    /// Takes back that the kernel knows an inode. Nobody can be told of an error.
     async fn forget(&self, context: &Context, ino: Ino, times: u64) {
         let _ = self.call(context, Op::Forget { ino, times }).await;
     }
@@ -485,7 +489,8 @@ impl<T: Target> Handler<T> {
             }
         }
     }
-    /// Hands a handle out; false if nobody takes it. It counts before that: it may be given back on another core at once.
+    /// Hands a handle out; false if the kernel does not take it. It is counted before, since it may be given back on
+    /// another core at once.
     fn hand_out(&self, pid: u32, head: &Head, back: &mut Back<'_>) -> bool {
         self.gate.opened(pid);
         let taken = back.send(head.as_bytes(), &[]).is_ok();
@@ -496,8 +501,8 @@ impl<T: Target> Handler<T> {
     }
 }
 
-/// Sends an answer. A client that has gone, or an ended connection, needs none. If the kernel does not take the
-/// bytes (no memory), the client is told of an error instead of waiting for ever. Errors: nobody has got the answer.
+/// Sends an answer. A client that has gone, or an ended connection, needs none. If the kernel does not take the bytes
+/// (no memory), the client gets an error instead of waiting for ever. Errors: nobody has got the answer.
 fn send(back: &mut Back<'_>, unique: u64, head: &Head, tail: &[u8]) -> Result<(), i32> {
     let sent = back.send(head.as_bytes(), tail);
     match sent {
@@ -507,10 +512,10 @@ fn send(back: &mut Back<'_>, unique: u64, head: &Head, tail: &[u8]) -> Result<()
     sent
 }
 
-/// Inodes that are forgotten before other requests have their turn.
+/// Most inodes that are forgotten before other requests get a turn.
 const FORGOTTEN_PER_TURN: usize = 256;
 
-/// Positions behind "." and ".."; the group's own cookies start above.
+/// Position behind ".", and one more behind ".."; the group's own cookies start above.
 const COOKIE_SELF: u64 = 1;
 const COOKIE_PARENT: u64 = 2;
 
@@ -518,7 +523,7 @@ fn truncates(flags: u32) -> bool {
     flags & libc::O_TRUNC as u32 != 0
 }
 
-/// The request's next operation gets a number of its own (rule R1).
+/// Gives the request's next operation a number of its own (rule R1).
 fn next_step(context: &mut Context) {
     context.request.0 += 1;
     assert!(context.request.0 & ((1 << STEP_BITS) - 1) != 0, "a request has at most four operations");

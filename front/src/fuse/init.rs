@@ -9,11 +9,11 @@ use runtime::seeded::{Bug, active};
 use std::fs::File;
 use std::io::{Read, Write};
 
-/// Features asked for, where the kernel has them (rule F4). Not among them: the writeback cache (rule F2), locks
-/// (they stay in the kernel), ATOMIC_O_TRUNC (it truncates before the kernel looks whether it may: a program
-/// that runs was empty then, and its opener told ETXTBSY). The umask comes with each request (DONT_MASK), because a directory's
-/// default list takes its place. HANDLE_KILLPRIV_V2 also spares the question for capabilities before each write.
-/// With EXPORT_SUPPORT the kernel asks for "." of an inode that it has only a file handle of, and for "..".
+/// Features requested where the kernel has them (rule F4). Not among them: the writeback cache (rule F2), locks (they
+/// stay in the kernel), ATOMIC_O_TRUNC (it truncates before the kernel checks permission: a program that was running
+/// was empty then, and its opener got ETXTBSY). The umask comes with each request (DONT_MASK), because a directory's
+/// default list replaces it. HANDLE_KILLPRIV_V2 also spares a question for capabilities before each write. With
+/// EXPORT_SUPPORT the kernel looks up "." of an inode of which it has only a file handle, and "..".
 const WANTED: u64 = init_flag::ASYNC_READ
     | init_flag::EXPORT_SUPPORT
     | init_flag::BIG_WRITES
@@ -30,28 +30,29 @@ const WANTED: u64 = init_flag::ASYNC_READ
     | init_flag::INIT_EXT
     | init_flag::DIRECT_IO_ALLOW_MMAP;
 
-/// What is asked for beside that, where it is wanted.
+/// Further features, requested on demand.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Choice {
-    /// Requests come over io_uring; whether the kernel offers that, the agreement tells.
+    /// Requests shall come over io_uring. The agreement tells whether the kernel offers that.
     pub rings: bool,
-    /// Bound copies of the mount may have ids mapped: who asks for anything but a new inode is not told then.
+    /// Bound copies of the mount may map ids. The kernel then reveals the caller only of requests that create an inode.
     pub maps_ids: bool,
 }
 
-/// Without these the parsing or the buffers would be wrong: Linux 4.20 and later have them.
+/// Features without which the parsing or the buffers would be wrong: Linux 4.20 and later have them.
 const NEEDED: u64 = init_flag::BIG_WRITES | init_flag::MAX_PAGES;
 
-/// Requests that the kernel keeps in the background (read-ahead, asynchronous direct I/O) at a time: enough for
-/// 32 jobs of depth 32 (rule F4).
+/// Most requests that the kernel keeps in the background (read-ahead, asynchronous direct I/O) at a time: enough for 32
+/// jobs of depth 32 (rule F4).
 const BACKGROUND_MAX: u16 = 1024;
-/// From here on the kernel calls the connection congested: three quarters, its own default proportion.
+/// Number of background requests above which the kernel calls the connection congested: three quarters, its own default
+/// proportion.
 const CONGESTION: u16 = BACKGROUND_MAX / 4 * 3;
 
-/// The kernel sends INIT within microseconds of mount(2); a machine under heavy load gets time.
+/// Longest wait for INIT. The kernel sends it within microseconds of mount(2), unless the machine is under heavy load.
 const INIT_TIMEOUT_MS: i32 = 30_000;
 
-/// What both sides agreed on.
+/// The features that both sides agreed on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Agreement {
     /// The kernel's minor version.
@@ -65,11 +66,13 @@ impl Agreement {
     pub fn has_rings(&self) -> bool {
         self.flags & init_flag::OVER_IO_URING != 0
     }
-    /// True if the kernel looks who may set flags of an inode: since it does that before it asks file systems (Linux 5.13).
+    /// True if the kernel checks who may set flags of an inode, as it does since Linux 5.13: before that it asked file
+    /// systems first.
     pub fn looks_after_flags(&self) -> bool {
         self.minor >= 34
     }
-    /// True if the kernel forgets what it has of a range before a write past its page cache: it came with this feature.
+    /// True if the kernel forgets its pages of a range before a write that bypasses its page cache, which came with
+    /// this feature.
     pub fn forgets_before_writes(&self) -> bool {
         self.flags & init_flag::DIRECT_IO_ALLOW_MMAP != 0
     }
@@ -101,7 +104,7 @@ pub fn handshake(device: &File, choice: Choice) -> Result<Agreement> {
     }
 }
 
-/// The answer to INIT; no agreement yet if the kernel has to come back with an older major version.
+/// The answer to INIT. No agreement yet if the kernel has to come back with an older major version.
 fn answer(message: &[u8], choice: Choice) -> Result<(Vec<u8>, Option<Agreement>)> {
     let header = parse::header(message, message.len())?;
     if header.opcode != opcode::INIT {

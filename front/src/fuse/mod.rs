@@ -1,11 +1,13 @@
 //! The FUSE front: a volume as a mounted file system, over `/dev/fuse` or io_uring (rules F1 to F5).
 //!
-//! Promises: one long-lived set of tasks per core reads, handles and answers requests on that core's own clone of
-//! the device, or in entries of that core's ring, without an allocation or a hand-over per warm request (decision D4); payloads land aligned; the
-//! flags of every write decide when it is acknowledged (rule F1); handles need no state, and a node id is an inode
-//! number (rule F5); what the kernel has in its caches is true when a change is answered (decision 0042).
-//! Absent by design: no libfuse, no fusermount; no caching of its own (the kernel caches, for one session); no
-//! locks (they stay in the kernel while there is one session), no writeback cache (rule F2).
+//! Promises: one long-lived set of tasks per core reads, handles and answers requests on that core's own clone of the
+//! device, or in entries of that core's ring, without an allocation or a hand-over per warm request (decision D4);
+//! payloads land aligned; the flags of every write decide when it is acknowledged (rule F1); handles need no state, and
+//! a node id is an inode number (rule F5); the kernel's caches are up to date when a change is answered (decision
+//! 0042).
+//!
+//! Absent by design: no libfuse, no fusermount; no caching of its own (the kernel caches, for one session); no locks
+//! (they stay in the kernel while there is one session), no writeback cache (rule F2).
 
 mod abi;
 mod baton;

@@ -1,7 +1,7 @@
 //! Mounting and unmounting, directly by mount(2): no helper program, hence root is needed.
 //!
 //! Promises: a mount point whose daemon died is taken over; a mount point in use is refused; unmounting twice is
-//! harmless, and never takes away what someone else mounted there meanwhile.
+//! harmless, and never takes away a file system that someone else mounted there meanwhile.
 
 use super::init::{self, Agreement, Choice};
 use super::rings::Rings;
@@ -19,33 +19,33 @@ use std::time::Duration;
 /// Type of our mounts in `/proc/mounts`: the kernel's FUSE, with our name.
 const KIND: &str = "fuse.sinter";
 
-/// A live file system answers a probe at once, unless its machine is overloaded.
+/// Longest wait for the answer to a probe. A live file system answers at once, unless its machine is overloaded.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Dead mounts that may lie on top of each other at one mount point: more were not left by daemons that take over.
+/// Most dead mounts that may lie on top of each other at one mount point: daemons that take over leave no more.
 const STACKED_MAX: usize = 16;
 
-/// An unmount that finds the mount busy is tried again this often, since scanners and shells leave soon ...
+/// Attempts to unmount a busy mount, since scanners and shells leave soon ...
 const UNMOUNT_ATTEMPTS: usize = 5;
-/// ... at this distance.
+/// ... and the pause between them.
 const UNMOUNT_PAUSE: Duration = Duration::from_millis(100);
 
-/// Unmounts what nobody serves: without ending the connection first, the kernel would wait for us to write back
-/// mapped pages.
+/// Flags for unmounting a file system that nobody serves. Without ending the connection first, the kernel would wait
+/// for us to write mapped pages back.
 const ABANDON: libc::c_int = libc::MNT_FORCE | libc::MNT_DETACH;
 
-/// How far the kernel reads ahead of a sequential reader: the largest request, so that such reads come in
-/// requests of 1 MiB. Its default of 128 KiB would keep the device idle between them.
+/// The kernel's read-ahead for a sequential reader: the largest request, so that such reads come in requests of 1 MiB.
+/// The kernel's default of 128 KiB would keep the device idle between them.
 const READ_AHEAD_KIB: usize = 1024;
 
-/// What to mount where.
+/// The options of a mount.
 #[derive(Clone, Debug)]
 pub struct MountOptions {
-    /// An existing directory.
+    /// The mount point: an existing directory.
     pub path: PathBuf,
-    /// What `df` and `mount` show as the source.
+    /// The source that `df` and `mount` show.
     pub source: String,
-    /// What it must not allow.
+    /// The deviations from the usual behaviour.
     pub restrictions: Vec<Restriction>,
 }
 
@@ -55,23 +55,23 @@ impl MountOptions {
     }
 }
 
-/// How a mount behaves otherwise than usual: what the kernel refuses or leaves out on it, what is durable at once, or whether
-/// its bound copies may have ids mapped.
+/// One deviation of a mount from the usual behaviour: something that the kernel refuses or leaves out, something that
+/// is durable at once, or that bound copies may map ids.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Restriction {
     flag: libc::c_ulong,
 }
 
-/// Bound copies of the mount may have ids mapped. Above all flags of the kernel's, which does not get it.
+/// Flag: bound copies of the mount may map ids. It lies above all flags of the kernel, which never gets it.
 const MAPS_IDS: libc::c_ulong = 1 << 40;
 
-/// What mount(2) is told of these.
+/// The flags for mount(2) that stand for these restrictions.
 fn flags_of(restrictions: &[Restriction]) -> libc::c_ulong {
     restrictions.iter().fold(0, |flags, restriction| flags | restriction.flag) & !MAPS_IDS
 }
 
 impl Restriction {
-    /// By the name that mount(8) has for it.
+    /// The restriction of this name in mount(8).
     pub fn of(name: &str) -> Option<Restriction> {
         let flag = match name {
             "ro" => libc::MS_RDONLY,
@@ -91,33 +91,34 @@ impl Restriction {
     }
 }
 
-/// Of what a mount leaves the access times alone. The kernel shows these flags and holds back nothing by them: what FUSE
-/// reads is read without access times anyway.
+/// The kinds of inodes whose access times this mount leaves alone. The kernel shows these flags but does not act on
+/// them: for FUSE it never updates access times itself.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Noatime {
-    /// Of files and symbolic links.
+    /// Files and symbolic links.
     pub files: bool,
-    /// Of directories.
+    /// Directories.
     pub directories: bool,
 }
 
-/// What of a mount is durable when it is told, though nobody asks for that. Of writes the kernel sees to it by itself.
+/// The changes that are durable when they are answered, on a mount with sync or dirsync. The kernel takes care of
+/// writes itself.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Durable {
     /// Changes of names.
     pub names: bool,
-    /// Changes of attributes, and of the room of files.
+    /// Changes of attributes, and of the blocks of files (fallocate).
     pub attributes: bool,
 }
 
-/// How an unmount went.
+/// The result of an unmount.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Unmounted {
-    /// Nobody used it any more.
+    /// Unmounted: nobody used it any more.
     Clean,
-    /// It was in use: no longer reachable by its path, and gone when its last user has left.
+    /// Detached: in use, no longer reachable by its path, and gone when its last user has left.
     Detached,
-    /// It was not mounted any more.
+    /// Nothing to do: it was not mounted any more.
     Already,
 }
 
@@ -133,7 +134,7 @@ pub struct Mount {
     rings: Option<Rings>,
 }
 
-/// Where a file system was mounted last.
+/// The place where a file system was mounted last.
 struct Place {
     path: PathBuf,
     id: u64,
@@ -146,8 +147,8 @@ impl Place {
         let unique_id = syscall::unique_mount_id(&c_path(&path)?);
         Ok(Place { path, id: entry.id, unique_id, unmounted: false })
     }
-    /// Whether what is mounted at the path is still ours. Numbers of mounts and of file systems are soon given to
-    /// others; newer kernels have one that never is.
+    /// True if the file system mounted at the path is still ours. Numbers of mounts and of file systems are soon given
+    /// to others; newer kernels have a number that is never reused.
     fn is_on_top(&self, number: &str) -> Result<bool> {
         let Some(top) = mounted_at(&self.path)? else { return Ok(false) };
         let same = (self.id, number) == (top.id, top.device.as_str());
@@ -155,11 +156,11 @@ impl Place {
     }
 }
 
-/// Mounts; the kernel's handshake is done when this returns. Requests come in `rings`, if they are given and the kernel
-/// offers that; else by `/dev/fuse`. Blocks: not to be called on a core.
+/// Mounts; the handshake with the kernel is done when this returns. Requests come in `rings`, if they are given and the
+/// kernel offers that; else by `/dev/fuse`. Blocks: not to be called on a core.
 ///
-/// Errors: `Host` without `/dev/fuse` or with too old a kernel, `Permission` unless root, `NotFound` or
-/// `NotDirectory` for the mount point, `Busy` when something live is mounted there.
+/// Errors: `Host` without `/dev/fuse` or with too old a kernel, `Permission` unless root, `NotFound` or `NotDirectory`
+/// for the mount point, `Busy` when something live is mounted there.
 pub fn mount(options: &MountOptions, rings: Option<Rings>) -> Result<Mount> {
     let device = open_device()?;
     let path = resolve(&options.path)?;
@@ -174,7 +175,8 @@ pub fn mount(options: &MountOptions, rings: Option<Rings>) -> Result<Mount> {
     ready
 }
 
-/// Whether something can be mounted at a path now: for who has much to do before. Errors: as `mount`.
+/// Checks that a file system can be mounted at a path now, for callers with much to do before they mount. Errors: as
+/// `mount`.
 pub fn check(path: &Path) -> Result<()> {
     drop(open_device()?);
     let path = resolve(path)?;
@@ -182,9 +184,9 @@ pub fn check(path: &Path) -> Result<()> {
     check_directory(&path)
 }
 
-/// Changes how the mount at a path behaves, from what it is to these restrictions alone. What is durable at once changes for
-/// writes only: the daemon hears of names and attributes when it mounts.
-/// Errors: `NotFound` if no volume is mounted there, `Busy` for read-only while files are open to be written.
+/// Changes the restrictions of the mount at a path to exactly these. Durability at once changes for writes only: the
+/// daemon learns of names and attributes when it mounts. Errors: `NotFound` if no volume is mounted there, `Busy` for
+/// read-only while files are open for writing.
 pub fn remount(path: &Path, restrictions: &[Restriction]) -> Result<()> {
     let path = resolve(path)?;
     let none = || Error::new(Kind::NotFound, "no volume is mounted there").with(path.display());
@@ -223,7 +225,7 @@ fn c_string(text: &str) -> Result<CString> {
     CString::new(text).map_err(|_| Error::new(Kind::Invalid, "a mount source with a NUL in it"))
 }
 
-/// The path as the kernel lists it, without links; also for a mount point that is dead.
+/// The path as the kernel lists it, with links resolved; also for a mount point that is dead.
 fn resolve(path: &Path) -> Result<PathBuf> {
     let wrong = |error: std::io::Error| {
         let errno = syscall::errno_of(&error);
@@ -242,8 +244,8 @@ fn resolve(path: &Path) -> Result<PathBuf> {
     }
 }
 
-/// Whether `errno` is what a mount answers whose daemon is gone. A request that reaches its rings while they end with the
-/// daemon is cancelled.
+/// True if `errno` is the answer of a mount whose daemon is gone. A request that reaches the daemon's rings while they
+/// end with it is cancelled.
 pub fn is_dead(errno: i32) -> bool {
     matches!(errno, libc::ENOTCONN | libc::ECONNABORTED | libc::ECONNREFUSED | libc::ECANCELED)
 }
@@ -254,7 +256,7 @@ fn mounted_at(path: &Path) -> Result<Option<mountinfo::Entry>> {
     Ok(mountinfo::top_at(&text, path.as_os_str().as_bytes()))
 }
 
-/// Takes our own dead mounts away from the mount point, and refuses anything live.
+/// Unmounts our own dead mounts at the mount point, and refuses anything live.
 fn clear(path: &Path) -> Result<()> {
     for _ in 0..STACKED_MAX {
         let Some(top) = mounted_at(path)? else { return Ok(()) };
@@ -274,8 +276,8 @@ fn clear(path: &Path) -> Result<()> {
     Err(Error::new(Kind::Busy, "too many dead mounts on top of each other: unmount them").with(path.display()))
 }
 
-/// Asks the file system at `path` something; the errno it gave. In a thread of its own, because a live but stuck
-/// daemon may never answer: that counts as live.
+/// Probes the file system at `path`; returns the errno that it gave. Runs in a thread of its own, because a live but
+/// stuck daemon may never answer: that counts as live.
 fn probe(path: &Path) -> Result<Option<i32>> {
     let path = c_path(path)?;
     let (sender, receiver) = mpsc::sync_channel(1);
@@ -325,7 +327,7 @@ fn ready(path: PathBuf, device: File, options: &MountOptions, rings: Option<Ring
 }
 
 impl Mount {
-    /// Where it was mounted last.
+    /// The path where it was mounted last.
     pub fn path(&self) -> PathBuf {
         self.place().path.clone()
     }
@@ -336,31 +338,32 @@ impl Mount {
     pub fn agreed(&self) -> (u32, u64) {
         (self.agreement.minor, self.agreement.flags)
     }
-    /// What both sides agreed on.
+    /// The features that both sides agreed on.
     pub(super) fn agreement(&self) -> &Agreement {
         &self.agreement
     }
-    /// Of what reading leaves the access times alone.
+    /// The kinds of inodes whose access times are left alone.
     pub fn noatime(&self) -> Noatime {
         self.noatime
     }
-    /// What is durable when it is told.
+    /// The changes that are durable when they are answered.
     pub fn durable(&self) -> Durable {
         self.durable
     }
-    /// Where it is mounted in this mount namespace, bound copies included. If nowhere, it may still be used by files that are
-    /// open, and by copies in other namespaces.
+    /// The paths at which it is mounted in this mount namespace, bound copies included. If there are none, open files
+    /// and copies in other namespaces may still use it.
     pub fn points(&self) -> Vec<PathBuf> {
         let table = std::fs::read("/proc/self/mountinfo");
         table.map_or(Vec::new(), |text| mountinfo::points_of(&text, &self.number))
     }
-    /// Whether it is still mounted where it was mounted last.
+    /// True if it is still mounted where it was mounted last.
     pub fn is_in_place(&self) -> bool {
         self.points().contains(&self.path())
     }
-    /// Mounts the same file system anew, which is not in its place any more but still served: open files and copies elsewhere
-    /// see what is done here, and the other way round. What reading does to access times, which changes of names are
-    /// durable when they are told, and whether ids may be mapped, stays as it was. Errors: as `mount`; if the last user has just left, all is over.
+    /// Mounts the same file system again, which is no longer in its place but still served: open files and copies
+    /// elsewhere see changes made here, and the other way round. The effect of reading on access times, the changes
+    /// that are durable when answered, and whether ids may be mapped stay as they were. Errors: as `mount`; if the last
+    /// user has just left, the file system has ended.
     pub fn attach(&self, options: &MountOptions) -> Result<PathBuf> {
         let mut place = self.place();
         let path = resolve(&options.path)?;
@@ -377,7 +380,7 @@ impl Mount {
         }
         Ok(path)
     }
-    /// The memory of the queues in which requests will come, if they do.
+    /// The memory of the queues in which requests will come, if they come by rings.
     pub(super) fn take_rings(&mut self) -> Option<Rings> {
         self.rings.take()
     }
@@ -385,12 +388,13 @@ impl Mount {
     pub(super) fn clone_device(&self) -> Result<File> {
         syscall::clone_device(&self.device).map_err(|errno| Error::os("cloning the FUSE descriptor", errno))
     }
-    /// Unmounts. Blocks until open requests are answered, so they must go on being served: not to be called on a
-    /// core. A mount that stays in use is detached.
+    /// Unmounts. Blocks until open requests are answered, so they must go on being served: not to be called on a core.
+    /// A mount that stays in use is detached.
     pub fn unmount(&self) -> Result<Unmounted> {
         self.unmount_within(UNMOUNT_ATTEMPTS)
     }
-    /// As `unmount`, at once: nobody is served any more, so that nobody's leaving is worth waiting for.
+    /// Unmounts at once, without the attempts of `unmount`: nobody is served any more, so it is no use to wait for
+    /// users to leave.
     pub(super) fn detach(&self) -> Result<Unmounted> {
         self.unmount_within(1)
     }

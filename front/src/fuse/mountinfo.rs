@@ -1,4 +1,4 @@
-//! What is mounted where: `/proc/self/mountinfo`, parsed.
+//! The table of mounts, `/proc/self/mountinfo`, parsed.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
@@ -13,7 +13,7 @@ pub struct Entry {
     pub device: String,
     /// Type of the file system, with its subtype.
     pub kind: String,
-    /// What was mounted.
+    /// The mounted source.
     pub source: String,
 }
 
@@ -22,7 +22,7 @@ pub fn top_at(text: &[u8], path: &[u8]) -> Option<Entry> {
     text.split(|&byte| byte == b'\n').filter_map(|line| entry_at(line, path)).next_back()
 }
 
-/// Where a file system with this device number is mounted, in the order of the mounts.
+/// The paths at which a file system with this device number is mounted, in the order of the mounts.
 pub fn points_of(text: &[u8], device: &str) -> Vec<PathBuf> {
     let point = |line: &[u8]| {
         let mut fields = line.split(|&byte| byte == b' ').skip(2);
@@ -32,7 +32,8 @@ pub fn points_of(text: &[u8], device: &str) -> Vec<PathBuf> {
     text.split(|&byte| byte == b'\n').filter_map(point).collect()
 }
 
-/// "36 35 98:0 /root /mount/point options [optional fields] - type source super-options".
+/// Parses a line if it is about `path`: "36 35 98:0 /root /mount/point options [optional fields] - type source
+/// super-options".
 fn entry_at(line: &[u8], path: &[u8]) -> Option<Entry> {
     let mut fields = line.split(|&byte| byte == b' ');
     let id = text(fields.next()?).parse().ok()?;
@@ -50,7 +51,7 @@ fn text(field: &[u8]) -> String {
     String::from_utf8_lossy(&unescape(field)).into_owned()
 }
 
-/// Space, tab, newline and backslash appear as `\` and three octal digits.
+/// Decodes a field: space, tab, newline and backslash appear as `\` and three octal digits.
 fn unescape(field: &[u8]) -> Vec<u8> {
     let mut plain = Vec::with_capacity(field.len());
     let mut rest = field;

@@ -1,11 +1,14 @@
-//! What the kernel is told without having asked: that it shall forget pages which it has of a file (decision 0042).
+//! Notices to the kernel: they ask it to forget pages of a file (decision 0042).
 //!
-//! Promises: it is told from the pool, on no queue and under no lock (rule R2), and by a bounded number of threads, so that
-//! the pool's other jobs go on while it takes its time; whoever waits until it has forgotten waits for a bounded time.
-//! Forgetting takes the pages' locks: the kernel may wait for reads of them that are under way, and for what it writes back
-//! of them. These are served meanwhile, and wait for no notice themselves. But they need a task or an entry, which those who
-//! wait here hold: when many do, they don't wait for long, and the pages are forgotten after their answer.
-//! Absent by design: what the kernel has, file by file. `Recent` tells whose pages it can't have, which is enough.
+//! Promises: notices are sent from the pool, under no lock (rule R2), and by a bounded number of threads, so that the
+//! pool's other jobs go on while the kernel takes its time. Waiting for a notice is bounded in time. Forgetting a page
+//! takes its lock, so the kernel may wait for reads of the page that are under way, and for its own writes of it. These
+//! are served meanwhile and wait for no notice themselves, but they need a task or a ring entry, which callers that
+//! wait here hold. When many callers wait, each therefore waits only briefly, and the pages are forgotten after the
+//! answer.
+//!
+//! Absent by design: a list of the kernel's pages, file by file. `Recent` tells which files it can have no pages of,
+//! which is enough.
 
 use super::abi::{self, Writer};
 use super::recent::{Passed, Recent};
@@ -21,38 +24,38 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::Poll;
 
-/// Threads of the pool that tell the kernel at the same time: half of what it has.
+/// Most threads of the pool that send notices at the same time: half of the pool.
 const TELLERS_MAX: usize = 8;
-/// From so many notices on that nobody has begun to tell, those of a file become one.
+/// Number of queued notices from which on notices of one file are merged.
 const SEPARATE_MAX: usize = 64;
-/// The longest wait for the kernel. It waits for nobody but this daemon, whose reads end or fail before that.
+/// Longest wait for the kernel. It waits for nobody but this daemon, whose reads end or fail before that.
 const WAIT_NS: u64 = 30_000_000_000;
-/// The longest wait while so many wait that what the kernel needs may not be able to come: longer than most notices take on a
-/// machine that is busy with other things.
+/// Longest wait while so many callers wait that requests which the kernel needs may find no task: longer than most
+/// notices take on a machine that is busy with other things.
 const CROWDED_WAIT_NS: u64 = 100_000_000;
-/// The longest wait for pages of a file that is being truncated: what the kernel writes back of them, it sends only after
-/// the answer. It has cleared their bytes behind the end before.
+/// Longest wait for pages of a file that is being truncated. The kernel sends its writes of them only after the answer,
+/// but has already cleared the bytes behind the end.
 const HELD_WAIT_NS: u64 = 20_000_000;
 
-/// Why pages are forgotten, which says how long that may take.
+/// The reason for forgetting pages, which bounds the wait.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Why {
-    /// They may be older than what was written past them, or hold bytes behind the end.
+    /// The pages may be older than a write that bypassed them, or hold bytes behind the end of the file.
     Stale,
-    /// The same, and until the answer the kernel holds back what it writes.
+    /// The same, and the kernel holds its writes of them back until the answer.
     Held,
 }
 
-/// The kernel's ear.
+/// The sender of notices for one mount.
 pub struct Notices {
     clock: Arc<dyn Clock>,
     tasks: Arc<dyn Tasks>,
     told: Arc<Told>,
-    /// Whose pages the kernel may have.
+    /// The files of which the kernel may have pages.
     pub recent: Recent,
-    /// The volume's root directory, of which the kernel has a number of its own.
+    /// The volume's root directory, for which the kernel uses a number of its own.
     root: Ino,
-    /// Requests that wait, and how many may without being crowded.
+    /// Number of requests that wait; and the number above which they count as crowded.
     waiting: AtomicUsize,
     room: usize,
 }
@@ -60,7 +63,7 @@ pub struct Notices {
 struct Told {
     device: Arc<File>,
     queue: Mutex<Queue>,
-    /// Something was told.
+    /// Notified when a notice has been sent.
     event: Event,
 }
 
@@ -77,7 +80,8 @@ struct Notice {
 }
 
 impl Notices {
-    /// For a connection, by any descriptor of it, with so many tasks or entries for requests.
+    /// A sender for the connection of `device` (any descriptor of it), which has `requests` tasks or entries for
+    /// requests.
     pub fn new(runtime: &Runtime, device: Arc<File>, root: Ino, requests: usize, recent: Recent) -> Notices {
         let queue = Mutex::new(Queue { notices: VecDeque::new(), tellers: 0 });
         Notices {
@@ -90,8 +94,9 @@ impl Notices {
             room: requests / 2,
         }
     }
-    /// After a write past the page cache, and before its answer: the kernel forgets what it may have of the range. If nothing
-    /// of it has overtaken the write, that is only for safety, and nobody waits: the kernel might need the entry of who does.
+    /// Makes the kernel forget its pages of a range that was written past the page cache; called before the write's
+    /// answer. If nothing of the range can have overtaken the write in the page cache, this is only a precaution and is
+    /// not waited for: the kernel might need the entry that the waiter holds.
     pub async fn written_past(&self, written: Passed) {
         let Passed { ino, first, end, unique } = written;
         if !self.recent.may_have_pages(ino, || self.clock.now_ns()) {
@@ -103,7 +108,8 @@ impl Notices {
             self.push(ino, first, end);
         }
     }
-    /// Has the kernel forget a file's pages from the byte `first` up to `end`, and waits for it.
+    /// Makes the kernel forget a file's pages from byte `first` up to `end`, and waits until it has, within the bound
+    /// of `why`.
     pub async fn forget_pages(&self, ino: Ino, first: u64, end: u64, why: Why) {
         let done = self.push(ino, first, end);
         let others = self.waiting.fetch_add(1, Ordering::Relaxed);
@@ -130,7 +136,7 @@ impl Notices {
             }
         }
     }
-    /// Leaves a notice to the pool; what will say that it was told.
+    /// Queues a notice for the pool. Returns the flag that will say that it was sent.
     fn push(&self, ino: Ino, first: u64, end: u64) -> Arc<AtomicBool> {
         let node = reply::nodeid_of(ino, self.root);
         let mut queue = self.told.queue();
@@ -150,7 +156,7 @@ impl Notices {
     }
 }
 
-/// One who waits.
+/// Counts one waiting request until it is dropped.
 struct Waiting<'a>(&'a AtomicUsize);
 
 impl Drop for Waiting<'_> {
@@ -163,7 +169,7 @@ impl Told {
     fn queue(&self) -> MutexGuard<'_, Queue> {
         self.queue.lock().expect("no panic while held")
     }
-    /// Tells the kernel whatever there is to tell, in the pool.
+    /// Sends queued notices until there are none. Runs in the pool.
     fn tell(&self) {
         while let Some(notice) = self.next() {
             let message = message(notice.node, notice.first, notice.end);
@@ -173,7 +179,7 @@ impl Told {
             self.event.notify();
         }
     }
-    /// The next notice; none: this teller has gone.
+    /// The next notice. None: there is none, and this sender counts as gone.
     fn next(&self) -> Option<Notice> {
         let mut queue = self.queue();
         let next = queue.notices.pop_front();
@@ -184,7 +190,8 @@ impl Told {
     }
 }
 
-/// `FUSE_NOTIFY_INVAL_INODE`, whose code stands where an answer has its error, and zero where that has its request.
+/// `FUSE_NOTIFY_INVAL_INODE`: its code stands in the place of an answer's error, and zero in the place of the request's
+/// number.
 fn message(node: u64, first: u64, end: u64) -> [u8; abi::OUT_HEADER_BYTES + 24] {
     assert!(first < end, "a range of zero bytes would mean all from there on");
     let mut message = [0; abi::OUT_HEADER_BYTES + 24];

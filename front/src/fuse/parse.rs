@@ -1,5 +1,5 @@
-//! From the bytes of a request to what is asked of the stack. Pure: whatever the bytes are, the result is a value
-//! or an error, never a panic.
+//! Parses requests into what is asked of the stack. Pure: whatever the bytes are, the result is a value or an error,
+//! never a panic.
 
 use super::abi::{self, Fields, fattr, ioctl, opcode};
 use super::reply::bypasses_cache;
@@ -10,7 +10,7 @@ use runtime::seeded::{self, Bug};
 /// The part of a request's header that matters here.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Header {
-    /// What kind of request.
+    /// The kind of request.
     pub opcode: u32,
     /// Number of the request within the connection.
     pub unique: u64,
@@ -22,69 +22,70 @@ pub struct Header {
     pub gid: u32,
     /// The caller's umask, of requests that create something.
     pub umask: u16,
-    /// The caller's process, as this process sees its number; of a release that which opened the handle.
+    /// The caller's process, as this process sees its number. In a release, the process that opened the handle.
     pub pid: u32,
 }
 
-/// What a request asks, by the shape of its answer.
+/// A request, sorted by the shape of its answer.
 #[derive(PartialEq, Debug)]
 pub enum Ask {
-    /// Nothing, and no answer is expected.
+    /// Nothing; no answer is expected.
     Silent,
-    /// Nothing either: the kernel lets go of an inode that so many answers told it of.
+    /// The kernel forgets an inode, of which `times` answers have told it. No answer.
     Forget { ino: Ino, times: u64 },
-    /// The same of many inodes.
+    /// The kernel forgets many inodes. No answer.
     ForgetAll(Box<[(Ino, u64)]>),
-    /// Nothing the stack knows: the answer is this errno (0 = done).
+    /// An answer that needs no stack: this errno (0 = success).
     Answer(i32),
     /// An entry with its attributes.
     Entry(Op),
-    /// The entry of the directory that this one lies in.
+    /// The entry of the directory that contains this one.
     Above(Ino),
-    /// An entry, which the operation also opens, though the client did not ask for that.
+    /// An entry. The operation also opens the inode, which the client did not ask for.
     Node(Op),
     /// Attributes.
     Attr(Op),
     /// Attributes with the time of birth.
     Birth(Op),
-    /// The guard of a file or directory, as flags in an answer of so many bytes.
+    /// The guard of a file or directory, as flags in an answer of this many bytes.
     Guard(Op, u32),
-    /// That a file or directory has another guard.
+    /// A change of the guard of a file or directory.
     SetGuard(Op),
-    /// That it is done.
+    /// An answer without content: success or an error.
     Done(Op),
     /// A link's target.
     Target(Op),
-    /// An attribute's value or all attributes' names, in a buffer of so many bytes; 0: only how many it needs.
+    /// An attribute's value, or the names of all attributes, for a buffer of this many bytes. 0: only the size that
+    /// they need.
     Xattrs(Op, usize),
     /// A handle; `kill_privileges`: a truncating open by an unprivileged user.
     Open { ino: Ino, flags: u32, kill_privileges: bool },
-    /// A directory's handle: nothing to tell the stack, as the kernel refuses to read removed directories.
+    /// A directory's handle. The stack need not know of it, as the kernel refuses to read removed directories.
     OpenDir,
-    /// Nothing: a directory's handle is given back.
+    /// A directory's handle is given back.
     CloseDir { handle: u32 },
     /// An entry and a handle.
     Create { op: Op, flags: u32, kill_privileges: bool },
-    /// Bytes; `noatime`: the handle was opened so.
+    /// Bytes. `noatime`: the handle was opened with O_NOATIME. `unkept`: the kernel does not cache them.
     Read { op: Op, noatime: bool, unkept: bool, way: Way },
-    /// How much was written.
+    /// The number of bytes written.
     Write { op: Op, way: Way },
-    /// Where data or a hole begins.
+    /// The offset at which data or a hole begins.
     Seek(Op),
     /// The volume's space.
     StatFs,
-    /// Entries from `offset` on, as much as fits `size` bytes.
+    /// Entries from `offset` on, as many as fit `size` bytes.
     ReadDir { ino: Ino, handle: u32, offset: u64, size: usize, plus: bool, noatime: bool },
 }
 
-/// Where the bytes of a read go, or those of a write come from.
+/// The target of a read's bytes, or the source of a write's.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Way {
-    /// Memory of the client, past the kernel's page cache.
+    /// Memory of the client, bypassing the kernel's page cache.
     Direct,
     /// The client, with a copy in the page cache.
     Cached,
-    /// A page that was changed through a mapping, and is written back at some time after that.
+    /// A page that was changed through a mapping and is now written back, some time later.
     Back,
 }
 
@@ -117,8 +118,8 @@ pub fn header(message: &[u8], total: usize) -> Result<Header> {
     Ok(Header { opcode, unique, nodeid, uid, gid, umask: 0, pid })
 }
 
-/// The umask of a request, by what follows its header; 0 of one that creates nothing. It lies behind the mode, or the
-/// mode and a number.
+/// The umask of a request, from the bytes that follow its header, where it lies behind the mode, or the mode and a
+/// number. 0 for a request that creates nothing.
 pub fn umask(opcode: u32, body: &[u8]) -> u16 {
     let before = match opcode {
         opcode::MKDIR => 4,
@@ -129,9 +130,9 @@ pub fn umask(opcode: u32, body: &[u8]) -> u16 {
     mode_bits(fields.u32().unwrap_or(0))
 }
 
-/// The process that opened the handle which a release gives back, by what follows its header; none of another request. A
-/// handle's upper half is that process; the lower half of a file's the flags with which it was opened, of a directory's its
-/// number among those whose listings have an end.
+/// The process that opened the handle given back by a release, from the bytes that follow the header; None for other
+/// requests. A handle's upper half is that process. The lower half of a file's handle holds the flags of the open, that
+/// of a directory's handle its number in `ends.rs`.
 pub fn opener(opcode: u32, body: &[u8]) -> Option<u32> {
     let gives_back = matches!(opcode, opcode::RELEASE | opcode::RELEASEDIR);
     gives_back.then(|| (Fields(body).u64().unwrap_or(0) >> 32) as u32)
@@ -178,9 +179,9 @@ pub fn ask(header: &Header, body: &[u8], payload_bytes: usize, root: Ino) -> Res
     }
 }
 
-/// Requests that the stack never sees. ENOSYS makes the kernel stop asking, so it is given exactly where that is
-/// wanted: FLUSH (rule F4), ACCESS, POLL, COPY_FILE_RANGE (the kernel then copies through its page
-/// cache), BMAP, INTERRUPT (a request in progress always ends by itself).
+/// Requests that the stack never sees. ENOSYS makes the kernel stop sending a kind of request, so it is the answer
+/// exactly where that is wanted: FLUSH (rule F4), ACCESS, POLL, COPY_FILE_RANGE (the kernel then copies through its
+/// page cache), BMAP, INTERRUPT (a request in progress always ends by itself).
 fn unsupported(code: u32) -> Ask {
     match code {
         opcode::NOTIFY_REPLY => Ask::Silent,
@@ -203,7 +204,8 @@ fn read(mut fields: Fields<'_>, ino: Ino) -> Result<Ask> {
     Ok(Ask::Read { op: Op::Read { ino, offset, length }, noatime, unkept, way })
 }
 
-/// Behind the size of a read, of a file or a directory: its own flags, the owner of locks, the flags of the handle.
+/// The flags with which the handle was opened. They lie behind the size of a read of a file or directory, its own flags
+/// and its lock owner.
 fn opened_with(mut fields: Fields<'_>) -> Result<u32> {
     fields.bytes(12)?;
     fields.u32()
@@ -237,15 +239,15 @@ fn has(flags: u32, all: i32) -> bool {
     flags & all as u32 == all as u32
 }
 
-/// Appending writes go to the file's end as the owner knows it. Not so with O_DIRECT: the kernel may send the
-/// parts of one large asynchronous write side by side, and they keep their order only by the offsets that it
-/// computed while it held the inode's lock.
+/// The position of a write. An appending write goes to the file's end as the owner knows it, but not with O_DIRECT: the
+/// kernel may send the parts of one large asynchronous write side by side, and they keep their order only by the
+/// offsets that it computed while it held the inode's lock.
 fn write_at(write_flags: u32, flags: u32, offset: u64) -> At {
     let cached = write_flags & abi::WRITE_CACHE != 0;
     if !cached && has(flags, libc::O_APPEND) && !has(flags, libc::O_DIRECT) { At::End } else { At::Offset(offset) }
 }
 
-/// When a write may be acknowledged (rule F1): with direct I/O the kernel sends no FSYNC, so the flags decide.
+/// The condition for acknowledging a write (rule F1). With direct I/O the kernel sends no FSYNC, so the flags decide.
 fn write_sync(write_flags: u32, flags: u32) -> Sync {
     if write_flags & abi::WRITE_CACHE != 0 || seeded::active(Bug::WriteFlagsIgnored) {
         Sync::Ordered
@@ -319,7 +321,8 @@ fn allocate(mut fields: Fields<'_>, ino: Ino) -> Result<Ask> {
     Ok(Ask::Done(Op::Allocate { ino, offset, length, keep_size, room }))
 }
 
-/// The flags of a file or directory, as chattr and lsattr have them. What no guard says is not kept.
+/// Parses the IOCTLs by which chattr and lsattr access the flags of a file or directory. Flags that no guard has are
+/// not kept.
 fn control(mut fields: Fields<'_>, ino: Ino) -> Result<Ask> {
     // Handle and flags; behind the command its argument in the caller's memory, and how much of that came.
     fields.bytes(12)?;
@@ -346,7 +349,7 @@ fn control(mut fields: Fields<'_>, ino: Ino) -> Result<Ask> {
     }
 }
 
-/// A guard by the flags of those that there are, and a project.
+/// A change of the guard to `flags`, of which those in `known` exist, and of the project.
 fn set_guard(ino: Ino, flags: u32, known: [u32; 3], project: Option<u32>) -> Ask {
     let [immutable, append_only, hands_down_project] = known.map(|flag| flags & flag != 0);
     if flags & !known.iter().fold(0, |all, flag| all | flag) != 0 {
@@ -356,7 +359,7 @@ fn set_guard(ino: Ino, flags: u32, known: [u32; 3], project: Option<u32>) -> Ask
     Ask::SetGuard(Op::SetAttr { ino, set: SetAttr { guard, project, ..SetAttr::default() }.into() })
 }
 
-/// The kernel asks only where it does not know by itself.
+/// Parses LSEEK. The kernel sends only seeks for data and holes; it answers the others itself.
 fn seek(mut fields: Fields<'_>, ino: Ino) -> Result<Ask> {
     let _handle = fields.u64()?;
     let (offset, whence) = (fields.u64()?, fields.u32()?);
@@ -383,8 +386,9 @@ fn get_xattr(code: u32, mut fields: Fields<'_>, ino: Ino) -> Result<Ask> {
     }
 }
 
-/// The value lies behind the name, and the name behind two words, or four if the kernel knows SETXATTR_EXT: then the third
-/// has no more than its lowest bit, so no name with this length begins there.
+/// Parses SETXATTR. The value lies behind the name, and the name behind two words, or four if the kernel knows
+/// SETXATTR_EXT. In that case the third word has at most its lowest bit set, so no name with this length can begin
+/// there.
 fn set_xattr(mut fields: Fields<'_>, ino: Ino) -> Result<Ask> {
     let total = fields.0.len();
     let size = fields.u32()? as usize;
@@ -417,8 +421,8 @@ fn read_dir(code: u32, mut fields: Fields<'_>, ino: Ino) -> Result<Ask> {
     Ok(Ask::ReadDir { ino, handle, offset, size, plus: code == opcode::READDIRPLUS, noatime })
 }
 
-/// How many entries to ask for so that they about fill `room` bytes: names of 16 bytes are assumed; a reply that
-/// is not quite full costs less than attributes that are fetched and thrown away.
+/// The number of entries that about fill `room` bytes, for names of 16 bytes. A reply that is not quite full costs less
+/// than attributes that are fetched and thrown away.
 pub fn entries_for(room: usize, plus: bool) -> u32 {
     let entry = abi::DIRENT_BYTES + 16 + if plus { abi::ENTRY_OUT_BYTES } else { 0 };
     (room / entry).clamp(1, DIR_ENTRIES_MAX) as u32
@@ -470,12 +474,12 @@ fn make_node(mut fields: Fields<'_>, parent: Ino) -> Result<Ask> {
     }
 }
 
-/// How many answers are taken back.
+/// Parses FORGET: the number of answers that are taken back.
 fn forget(mut fields: Fields<'_>, ino: Ino) -> Result<Ask> {
     Ok(Ask::Forget { ino, times: fields.u64()? })
 }
 
-/// The same of many inodes. As many as came are forgotten, whatever number stands before them.
+/// Parses BATCH_FORGET. As many inodes as the message holds are forgotten, whatever number it announces.
 fn batch_forget(mut fields: Fields<'_>, root: Ino) -> Result<Ask> {
     let count = fields.u32()? as usize;
     fields.u32()?;

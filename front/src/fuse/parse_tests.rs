@@ -1,4 +1,4 @@
-//! What requests mean, byte by byte, and that no bytes can harm.
+//! Requests are parsed byte by byte, and no bytes can do harm.
 
 use super::super::abi::{IN_HEADER_BYTES, Writer};
 use super::*;

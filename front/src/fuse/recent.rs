@@ -1,41 +1,42 @@
-//! Whose pages the kernel may have: files that were read or written through its page cache.
+//! The files of which the kernel may have pages: those that were read or written through its page cache lately.
 //!
-//! Promises: a file of which something went through the page cache within the last minute is among them. Others may be:
-//! files share bits, and being wrong that way costs a notice.
-//! Before a write past the page cache, the kernel forgets the pages of its range by itself. What it has of them afterwards
-//! came beside that write: hence a minute, which is more than a request ever waits in the kernel.
-//! And of what went through the page cache last it is known which bytes those were, and when the kernel asked: what it asked
-//! for well before a write past the cache was locked when that began, and is forgotten since.
+//! Promises: a file of which anything went through the page cache within the last minute is among them. Others may be,
+//! since files share bits; such a false positive costs a notice. Before a write that bypasses the page cache, the
+//! kernel forgets its pages of the range by itself, so any pages that it has afterwards were read beside that write.
+//! Hence a minute, which is longer than any request waits in the kernel. Of the last requests through the page cache,
+//! the byte ranges and request numbers are kept as well: a page that the kernel asked for well before a bypassing write
+//! was locked when that write began, and so has been forgotten since.
 
 use base::Ino;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard};
 
-/// Bits of a set; a power of two. The sets of a mount take 24 KiB.
+/// Bits of a set, a power of two. The sets of a mount take 24 KiB.
 const BITS: usize = 1 << 16;
 
-/// How long files are kept in mind at least.
+/// Shortest time for which a file stays in the set.
 const KEPT_NS: u64 = 60_000_000_000;
 
-/// Requests through the page cache that each core keeps in mind.
+/// Requests through the page cache that each core remembers.
 const LAST_COUNT: usize = 256;
 
-/// The kernel forgets pages before it numbers a write past them. Numbers are given by steps of two, so this many requests of
-/// others may come between the two, which takes as many microseconds at least.
+/// Uncertainty of the order of request numbers. The kernel forgets pages before it numbers the write that bypasses
+/// them. Numbers ascend in steps of two, so this allows for 64 requests of others between the two, which take as many
+/// microseconds at least.
 const UNSURE: u64 = 2 * 64;
 
-/// Sets of files, by bits.
+/// Sets of files, as bits.
 pub struct Recent {
-    /// Of this period and of the one before; which is which, `current` tells.
+    /// The sets of the current period and of the one before; `current` says which is which.
     periods: [Set; 2],
     current: AtomicUsize,
     begun_ns: AtomicU64,
-    /// The kernel does not forget pages before a write past them, so neither is anything forgotten here.
+    /// True if the kernel does not forget pages before a write that bypasses them: then no file leaves the set either.
     forever: bool,
     /// Files that were read through the page cache since the mount began: their pages may be mapped.
     read: Set,
-    /// What went through the page cache last, by core.
+    /// The last requests through the page cache, by core.
     last: Box<[Mutex<Last>]>,
 }
 
@@ -48,7 +49,7 @@ pub struct Passed {
     pub unique: u64,
 }
 
-/// The youngest lies before `next`.
+/// A ring of requests: the youngest lies before `next`.
 struct Last {
     passed: Box<[Passed; LAST_COUNT]>,
     next: usize,
@@ -58,7 +59,8 @@ impl Last {
     fn new() -> Last {
         Last { passed: Box::new([Passed { ino: Ino(0), first: 0, end: 0, unique: 0 }; LAST_COUNT]), next: 0 }
     }
-    /// True if some of the bytes may have passed after the request `unique` began; also if it is too long ago to know.
+    /// True if some of the bytes may have gone through the page cache after the request `unique` began, or if that was
+    /// too long ago to know.
     fn may_overtake(&self, ino: Ino, bytes: &Range<u64>, unique: u64) -> bool {
         let is_late = |passed: &Passed| passed.unique + UNSURE > unique;
         is_late(&self.passed[self.next])
@@ -96,7 +98,7 @@ impl Set {
 }
 
 impl Recent {
-    /// No file yet. `forever`: files stay.
+    /// An empty set. `forever`: files are never removed.
     pub fn new(cores: usize, forever: bool, now_ns: u64) -> Recent {
         Recent {
             periods: [Set::new(), Set::new()],
@@ -110,7 +112,7 @@ impl Recent {
     fn last(&self, core: usize) -> MutexGuard<'_, Last> {
         self.last[core].lock().expect("no panic while held")
     }
-    /// Something of a file is about to go through the page cache, on a core.
+    /// Notes that bytes of a file are about to go through the page cache, on a core.
     pub fn cached(&self, core: usize, passed: Passed) {
         self.periods[self.current.load(Ordering::Acquire)].add(passed.ino);
         let mut last = self.last(core);
@@ -118,12 +120,12 @@ impl Recent {
         last.passed[next] = passed;
         last.next = (next + 1) % LAST_COUNT;
     }
-    /// The file is about to be read through the page cache.
+    /// Notes that the file is about to be read through the page cache.
     pub fn read(&self, core: usize, passed: Passed) {
         self.cached(core, passed);
         self.read.add(passed.ino);
     }
-    /// False if nothing of these bytes went through the page cache since the write `unique` began to go past it.
+    /// False if none of these bytes went through the page cache since the write `unique`, which bypasses it, began.
     pub fn may_overtake(&self, ino: Ino, bytes: Range<u64>, unique: u64) -> bool {
         self.forever || (0..self.last.len()).any(|core| self.last(core).may_overtake(ino, &bytes, unique))
     }
@@ -131,7 +133,7 @@ impl Recent {
     pub fn may_be_mapped(&self, ino: Ino) -> bool {
         self.read.has(ino)
     }
-    /// False if nothing of the file went through the page cache of late.
+    /// False if nothing of the file went through the page cache lately.
     pub fn may_have_pages(&self, ino: Ino, now_ns: impl FnOnce() -> u64) -> bool {
         if !self.periods.iter().any(|period| period.has(ino)) {
             return false;
@@ -139,7 +141,7 @@ impl Recent {
         self.turn(now_ns());
         true
     }
-    /// Begins another period if this one is over.
+    /// Begins another period if the present one is over.
     fn turn(&self, now_ns: u64) {
         let begun_ns = self.begun_ns.load(Ordering::Relaxed);
         if self.forever || now_ns.saturating_sub(begun_ns) < KEPT_NS {

@@ -1,17 +1,18 @@
-//! From the stack's answers to the bytes that the kernel expects. Pure.
+//! Encoding of the stack's answers as the bytes that the kernel expects. Pure.
 
 use super::abi::{self, Writer, fopen, ioctl};
 use base::limits::{BLOCK_BYTES, NAME_BYTES_MAX, NAMED_INODE_BYTES};
 use base::{Attr, DirEntry, Error, FileKind, Guard, Ino, StatFs, Time};
 use runtime::seeded::{Bug, active};
 
-/// How long the kernel may keep names (absent ones too) and most attributes without asking. Whoever serves a volume mounts it
-/// once, so nothing changes but through this session (rule R2): an hour only bounds how long it keeps what it no longer uses.
+/// Seconds for which the kernel may cache names (absent ones too) and most attributes. A volume is mounted once, so
+/// nothing changes but through this session (rule R2); an hour only bounds how long the kernel keeps what it no longer
+/// uses.
 const VALID_SECONDS: u64 = 3600;
 
-/// How long the kernel may keep an inode's attributes. Those of a program that runs as its owner it asks for each time: a
-/// write that clears setuid and setgid here leaves them set in what the kernel has in mind, and it executes by that
-/// (decision 0042).
+/// Seconds for which the kernel may cache an inode's attributes. It asks anew each time for those of a setuid or setgid
+/// program: a write that clears these bits here leaves them set in the kernel's cache, and it would execute the program
+/// by them (decision 0042).
 fn attr_valid_seconds(attr: &Attr) -> u64 {
     let is_privileged = attr.inode.kind == FileKind::File && attr.inode.mode & PRIVILEGES != 0;
     // What a file takes may be known better a moment later (decision 0032).
@@ -19,14 +20,14 @@ fn attr_valid_seconds(attr: &Attr) -> u64 {
     if changes { 0 } else { VALID_SECONDS }
 }
 
-/// setuid and setgid.
+/// The setuid and setgid bits.
 pub const PRIVILEGES: u16 = 0o6000;
 
 /// The largest answer of fixed size: header, entry and handle (CREATE).
 const SMALL_BYTES_MAX: usize = abi::OUT_HEADER_BYTES + abi::ENTRY_OUT_BYTES + 16;
 
-/// Errno of an error on its way to the kernel. ENOSYS would make it stop sending that kind of request for ever
-/// (an fsync would then "succeed"), so an error of the stack never becomes that.
+/// The errno of an error on its way to the kernel. ENOSYS would make the kernel stop sending that kind of request for
+/// ever (an fsync would then "succeed"), so no error of the stack becomes ENOSYS.
 pub fn errno(error: &Error) -> i32 {
     match error.kind.errno() {
         libc::ENOSYS => libc::ENOMEM,
@@ -34,17 +35,17 @@ pub fn errno(error: &Error) -> i32 {
     }
 }
 
-/// What nodes are told by: a file handle holds node id and generation, and the kernel gives it to whoever is mounted under
-/// the same device number.
+/// The identity of a mount's nodes. A file handle holds a node id and a generation, and the kernel presents it to
+/// whatever is mounted under the same device number.
 #[derive(Clone, Copy, Debug)]
 pub struct Origin {
     /// The volume's root.
     pub root: Ino,
-    /// The brick's mark, which is mixed into generations: a handle of another brick is stale.
+    /// The brick's mark, which is mixed into generations so that a handle of another brick is stale.
     pub brick: u32,
 }
 
-/// An answer's head: the header and what follows it in a fixed shape. Bytes of any number go behind it.
+/// An answer's head: the header and the part of fixed shape. Bytes of variable length follow it.
 pub struct Head {
     bytes: [u8; SMALL_BYTES_MAX],
     length: usize,
@@ -65,12 +66,12 @@ impl Head {
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes[..self.length]
     }
-    /// "Done" (0) or a positive errno.
+    /// An answer that is only a status: 0 for success, or a positive errno.
     pub fn status(unique: u64, errno: i32) -> Head {
         assert!((0..512).contains(&errno), "the kernel refuses other errors");
         Head::build(unique, -errno, 0, |_| ())
     }
-    /// Success, with `tail_bytes` behind the head.
+    /// Success, with `tail_bytes` bytes behind the head.
     pub fn before(unique: u64, tail_bytes: usize) -> Head {
         Head::build(unique, 0, tail_bytes, |_| ())
     }
@@ -78,7 +79,7 @@ impl Head {
     pub fn entry(unique: u64, attr: &Attr, origin: Origin) -> Head {
         Head::build(unique, 0, 0, |writer| put_entry(writer, attr, origin))
     }
-    /// That there is no such name: remembered like an entry, as node 0.
+    /// The answer that there is no such name. The kernel caches it like an entry, as node 0.
     pub fn absent(unique: u64) -> Head {
         Head::build(unique, 0, 0, |writer| {
             writer.u64(0).u64(0).u64(VALID_SECONDS).zeros(abi::ENTRY_OUT_BYTES - 24);
@@ -95,9 +96,9 @@ impl Head {
     pub fn open(unique: u64, flags: u32, pid: u32) -> Head {
         Head::build(unique, 0, 0, |writer| put_open(writer, flags, pid))
     }
-    /// A directory's handle. The kernel does not cache what it lists: it would look each name up one by one then,
-    /// where a reading with attributes brings them in pages. So a listing that ends where it began (`ends.rs`) is nowhere
-    /// kept as if it were whole.
+    /// A directory's handle. The kernel is not asked to cache listings: it would then look each name up one by one,
+    /// where a reading with attributes brings them in pages. So a listing that was cut at its end (`ends.rs`) is cached
+    /// nowhere as if it were complete.
     pub fn open_dir(unique: u64, handle: u32, pid: u32) -> Head {
         Head::build(unique, 0, 0, |writer| {
             writer.u32(handle).u32(pid).zeros(8);
@@ -110,19 +111,19 @@ impl Head {
             put_open(writer, flags, pid);
         })
     }
-    /// How much was written.
+    /// The number of bytes written.
     pub fn wrote(unique: u64, length: u32) -> Head {
         Head::build(unique, 0, 0, |writer| {
             writer.u32(length).u32(0);
         })
     }
-    /// Where a seek has come to.
+    /// The offset that a seek found.
     pub fn found(unique: u64, offset: u64) -> Head {
         Head::build(unique, 0, 0, |writer| {
             writer.u64(offset);
         })
     }
-    /// What an ioctl has done: as flags in so many bytes, if it is to tell any.
+    /// The result of an ioctl: flags in an answer of `bytes` bytes, or none.
     pub fn control(unique: u64, flags: u32, project: u32, bytes: u32) -> Head {
         Head::build(unique, 0, 0, |writer| {
             writer.zeros(16);
@@ -133,13 +134,13 @@ impl Head {
             }
         })
     }
-    /// How large a buffer an attribute's value, or the list of names, needs.
+    /// The size of the buffer that an attribute's value, or the list of names, needs.
     pub fn xattr_size(unique: u64, length: usize) -> Head {
         Head::build(unique, 0, 0, |writer| {
             writer.u32(length as u32).u32(0);
         })
     }
-    /// The volume's space. Inodes have no limit of their own: as many are told to be free as there is room for.
+    /// The volume's space. Inodes have no limit of their own: as many are reported free as there is room for.
     pub fn statfs(unique: u64, space: &StatFs) -> Head {
         let block = BLOCK_BYTES as u64;
         let (blocks, free) = (space.size_bytes / block, space.free_bytes / block);
@@ -180,7 +181,7 @@ fn put_attr(writer: &mut Writer<'_>, attr: &Attr) {
     writer.u32s([BLOCK_BYTES as u32, 0]);
 }
 
-/// Attributes with the time of birth. What the kernel takes of them is what it takes of others, and this time.
+/// Attributes with the time of birth. The kernel takes the same of them as of other attributes, and this time.
 pub fn statx(attr: &Attr) -> Box<[u8]> {
     let inode = &attr.inode;
     let mut bytes = [0; abi::STATX_OUT_BYTES];
@@ -198,14 +199,14 @@ pub fn statx(attr: &Attr) -> Box<[u8]> {
     bytes.into()
 }
 
-/// The handle holds who opened it: so it is known when it is given back.
+/// Appends a handle. It holds the process that opened it, which is thus known at its release.
 fn put_open(writer: &mut Writer<'_>, flags: u32, pid: u32) {
     writer.u32(flags).u32(pid).u32(open_flags(flags)).u32(0);
 }
 
-/// How the kernel shall treat an open. Pages stay cached across opens (one session). O_DIRECT, O_DSYNC and
-/// O_SYNC bypass the page cache, with concurrent writers (rule F1). A handle that can't write has nothing to
-/// flush at close; others keep the kernel's own flush of mapped pages, which reports their errors.
+/// The kernel's treatment of an open. Pages stay cached across opens (one session). O_DIRECT, O_DSYNC and O_SYNC bypass
+/// the page cache, with concurrent writers (rule F1). A handle that can't write has nothing to flush at close; others
+/// keep the kernel's own flush of mapped pages, which reports their errors.
 fn open_flags(flags: u32) -> u32 {
     let mut answer = fopen::KEEP_CACHE;
     if bypasses_cache(flags) && !active(Bug::DirectIoForgotten) {
@@ -217,13 +218,13 @@ fn open_flags(flags: u32) -> u32 {
     answer
 }
 
-/// True if a guard keeps an inode from being opened with these flags.
+/// True if the guard forbids to open the inode with these flags.
 pub fn is_guarded(guard: Guard, flags: u32) -> bool {
     let writes = flags & libc::O_ACCMODE as u32 != libc::O_RDONLY as u32;
     writes && (guard.immutable || guard.append_only && flags & libc::O_APPEND as u32 == 0)
 }
 
-/// The guard as flags of an inode, as an answer of so many bytes has them.
+/// The guard as flags of an inode, in the encoding of an answer of `bytes` bytes.
 pub fn guard_flags(guard: Guard, bytes: u32) -> u32 {
     let flags = match bytes {
         ioctl::X_BYTES => [ioctl::X_IMMUTABLE, ioctl::X_APPEND_ONLY, ioctl::X_PROJECT],
@@ -233,12 +234,12 @@ pub fn guard_flags(guard: Guard, bytes: u32) -> u32 {
     flag(guard.immutable, flags[0]) | flag(guard.append_only, flags[1]) | flag(guard.hands_down_project, flags[2])
 }
 
-/// True if the kernel keeps nothing of what is read and written with these flags.
+/// True if reads and writes with these open flags bypass the kernel's page cache.
 pub fn bypasses_cache(flags: u32) -> bool {
     flags & (libc::O_DIRECT | libc::O_DSYNC | libc::O_SYNC) as u32 != 0
 }
 
-/// Entries of a directory, one behind the other in a buffer.
+/// Entries of a directory, packed in a buffer.
 pub struct Entries<'a> {
     writer: Writer<'a>,
     plus: bool,
@@ -246,7 +247,7 @@ pub struct Entries<'a> {
 }
 
 impl<'a> Entries<'a> {
-    /// No entry yet; `plus`: with attributes.
+    /// An empty buffer; `plus`: entries come with attributes.
     pub fn new(into: &'a mut [u8], plus: bool, origin: Origin) -> Entries<'a> {
         Entries { writer: Writer::new(into), plus, origin }
     }
@@ -258,7 +259,7 @@ impl<'a> Entries<'a> {
     pub fn room(&self) -> usize {
         self.writer.room()
     }
-    /// Adds "." or "..", which the kernel never looks up through.
+    /// Adds "." or ".."; the kernel never uses these for look-ups.
     pub fn dot(&mut self, name: &'static [u8], ino: Ino, cookie: u64) -> bool {
         self.put(name, ino, FileKind::Directory, cookie, None)
     }

@@ -35,7 +35,7 @@ fn attr() -> Attr {
     attr_of(inode(FileKind::File))
 }
 
-/// The kernel may keep it.
+/// Attributes that the kernel may cache.
 fn attr_of(inode: Inode) -> Attr {
     let attr = Attr::new(Ino::new(9, GroupId(1)), inode);
     Attr { blocks: Blocks { exact: true, ..attr.blocks }, ..attr }

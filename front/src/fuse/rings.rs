@@ -1,8 +1,9 @@
-//! The connection's queues on the cores' rings: one per CPU that the machine may have, each with entries in which requests
-//! come and answers go. What these say is told elsewhere; here is how many there are, and what memory they take.
+//! The connection's queues on the cores' rings: one queue per CPU that the machine may have, each with entries that
+//! carry requests and answers. This room knows how many entries there are and what memory they take, not what they
+//! carry.
 //!
-//! Promise: a mount asks the kernel for queues only when it has the memory for all their entries, for without one in each
-//! queue no request would come at all.
+//! Promise: a mount asks the kernel for queues only when it has the memory for all their entries. If one queue had no
+//! entry, no request would come at all.
 
 use base::limits::IO_BYTES_MAX;
 use base::{Error, Kind, Result};
@@ -12,47 +13,48 @@ use std::fs::File;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Entries of a queue at most. A queue takes what one CPU's clients ask for: a device reaches its full speed with 32 to 64
-/// requests of all of them. What comes on top waits in the kernel.
+/// Most entries of a queue. A queue serves the clients of one CPU; a device reaches its full speed with 32 to 64
+/// requests of all CPUs. Further requests wait in the kernel.
 const DEPTH_MAX: usize = 32;
 
-/// All entries together take at most this part of the memory for buffers: each holds a MiB for as long as its mount, also
-/// while requests are small. Clients' requests may then still use three times as much (decision 0017).
+/// Share of the memory for buffers that all entries together may take: one part in 8. Each entry holds 1 MiB as long as
+/// its mount lives, even while requests are small. Clients' requests may then still use three times as much (decision
+/// 0017).
 const SHARE: u64 = 8;
 
-/// The CPUs that the machine may have, which is as many queues as the kernel wants.
+/// The file that lists the CPUs that the machine may have. The kernel wants as many queues.
 const POSSIBLE: &str = "/sys/devices/system/cpu/possible";
 
-/// Where the kernel's administrator allows it: `Y`.
+/// The file that holds `Y` if the kernel's administrator allows rings.
 const SWITCH: &str = "/sys/module/fuse/parameters/enable_uring";
 
-/// True if the kernel is set to let requests come in entries.
+/// True if the kernel is set to deliver requests in ring entries.
 pub fn rings_are_on() -> bool {
     std::fs::read_to_string(SWITCH).is_ok_and(|text| text.trim() == "Y")
 }
 
-/// How requests of a mount come.
+/// The way in which a mount's requests come.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Transport {
-    /// By reading `/dev/fuse`.
+    /// Requests are read from `/dev/fuse`.
     Device,
-    /// In entries of the cores' rings.
+    /// Requests come in entries of the cores' rings.
     Rings,
 }
 
-/// How many entries the mounts of a brick may still have.
+/// The number of entries that the mounts of a brick may still take.
 pub struct Entries {
     left: AtomicUsize,
 }
 
 impl Entries {
-    /// As many as the memory for buffers allows.
+    /// The number that the memory for buffers allows.
     pub fn of(runtime: &Runtime) -> Arc<Entries> {
         // The house's own part of all buffers is a quarter.
         let all_bytes = 4 * runtime.slabs.own_bytes_max();
         Arc::new(Entries { left: AtomicUsize::new((all_bytes / SHARE) as usize / IO_BYTES_MAX) })
     }
-    /// Takes the same number for each queue; zero if they don't suffice.
+    /// Takes the same number of entries for each queue; returns that number, zero if there are too few left.
     fn take(&self, queues: usize) -> usize {
         let depth = |left: usize| (left / queues).min(DEPTH_MAX);
         let taken =
@@ -61,7 +63,7 @@ impl Entries {
     }
 }
 
-/// Entries that are a mount's; given back when it has ended.
+/// A mount's entries, as a number; given back when it is dropped.
 pub struct Taken {
     entries: Arc<Entries>,
     count: usize,
@@ -81,7 +83,7 @@ pub struct Rings {
 }
 
 impl Rings {
-    /// Takes the memory. Errors: `Host` if there is too little, or nothing tells how many queues it takes.
+    /// Takes the memory. Errors: `Host` if there is too little, or if the number of queues can't be found out.
     pub fn new(runtime: &Runtime, entries: &Arc<Entries>) -> Result<Rings> {
         let text = std::fs::read_to_string(POSSIBLE)
             .map_err(|error| Error::new(Kind::Host, "the number of CPUs can't be read").with(error))?;
@@ -100,7 +102,7 @@ impl Rings {
     pub fn depth(&self) -> usize {
         self.queues.first().map_or(0, Vec::len)
     }
-    /// The entries for a connection, each with the core that serves its queue; and what they count as.
+    /// The entries for a connection, each with the core that serves its queue, and the number taken for them.
     pub fn into_entries(self, runtime: &Runtime, devices: &[Arc<File>]) -> (Vec<(usize, RingEntry)>, Taken) {
         let of_queue = |(cpu, memory): (usize, Vec<(Buf, Buf)>)| {
             let core = core_of_cpu(cpu, runtime.tasks.cores());
@@ -117,7 +119,7 @@ fn memory(runtime: &Runtime, cpu: usize) -> Result<(Buf, Buf)> {
     Ok((take(HEAD_BYTES)?, take(IO_BYTES_MAX)?))
 }
 
-/// How many CPUs a list such as "0-3,8" names.
+/// The number of CPUs in a list such as "0-3,8".
 fn count(list: &str) -> Option<usize> {
     let of_range = |range: &str| {
         let (first, last) = range.split_once('-').unwrap_or((range, range));

@@ -4,7 +4,7 @@ use base::{Op, Sync};
 use runtime::Ledger;
 use runtime::ledger::OpRow;
 
-/// Every name that `Op::name` gives: what a ledger has to know.
+/// Every name that `Op::name` gives: a ledger must know them all.
 pub const OP_NAMES: &[&str] = &[
     "lookup",
     "getattr",

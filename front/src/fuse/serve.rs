@@ -1,9 +1,10 @@
-//! Serving a mount: on every core, tasks that each read one request, handle it and answer it; and where requests come in
-//! entries of the core's ring, a task per entry. What never comes there (FORGET, INTERRUPT) is read all the same, and all
-//! requests are if the kernel does not take the entries.
+//! Serves a mount: on every core, tasks that each read one request, handle it and answer it. If requests come in
+//! entries of the core's ring, there is also a task per entry; FORGET and INTERRUPT never come there and are still
+//! read, as are all requests if the kernel refuses the entries.
 //!
-//! Promises: a request is answered exactly once; a task handles one request at a time, on the core that read it, unless it is
-//! one of several large ones (docs/decisions/0023); between reading and answering there is no queue of ours (decision D4).
+//! Promises: a request is answered exactly once. A task handles one request at a time, on the core that read it, unless
+//! it is one of several large ones (docs/decisions/0023). Between reading and answering there is no queue of ours
+//! (decision D4).
 
 use super::baton::Baton;
 use super::channel::{Back, Landing, Message, Received};
@@ -31,15 +32,15 @@ use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-/// Requests in progress per core at most. A device reaches its full speed at a depth of 32 to 64; what comes on
-/// top waits in the kernel, where it can still be merged or given up.
+/// Most requests in progress per core. A device reaches its full speed at a depth of 32 to 64; further requests wait in
+/// the kernel, where they can still be merged or given up.
 const TASKS_PER_CORE: usize = 64;
 
-/// A task that answered this many requests without having to wait lets the others run: bounded work per turn
-/// (decision D4; 4 is what the prototype was measured with).
+/// Most requests that a task answers without waiting before it lets the others run: bounded work per turn (decision D4;
+/// 4 is what the prototype was measured with).
 const TURN_REQUESTS_MAX: usize = 4;
 
-/// What answers operations: the stack, or a test's stand-in.
+/// The receiver of operations: the stack, or a test's stand-in.
 pub trait Target: Send + Sync + 'static {
     /// Passes an operation to whatever answers it.
     fn call(&self, context: &Context, call: Call) -> impl Future<Output = Result<Answer>>;
@@ -51,7 +52,7 @@ impl Target for Stack {
     }
 }
 
-/// Whose requests these are.
+/// The identity under which a mount's requests reach the stack.
 #[derive(Clone, Copy, Debug)]
 pub struct Identity {
     /// The volume.
@@ -79,37 +80,38 @@ struct Shared {
     mount: Mount,
     gate: Arc<Gate>,
     runtime: Runtime,
-    /// Tasks that still run; at zero the serving has ended.
+    /// Number of tasks that still run; at zero the serving has ended.
     tasks: AtomicUsize,
     ended: Mutex<bool>,
     bell: Condvar,
-    /// A request has come in an entry.
+    /// True once a request has come in an entry.
     by_entry: AtomicBool,
     _taken: Option<Taken>,
 }
 
-/// So long FORGETs gather. Each wakes both cores and takes a request of its own otherwise.
+/// Time for which FORGETs are collected. Each would wake both cores and be a request of its own otherwise.
 const GATHER_NS: u64 = 2_000_000;
 
-/// Between two looks whether an entry's memory is back, if a write's answer finds it still in use: nobody should.
+/// Pause between two checks whether an entry's memory is back, if it is still in use when a write is answered; it
+/// should never be.
 const LENT_PAUSE_NS: u64 = 1_000_000;
 
-/// Between two looks whether what is under way at an orderly end has ended.
+/// Pause between two checks whether requests under way at an orderly end have ended.
 const QUIET_PAUSE_NS: u64 = 1_000_000;
 
-/// What the tasks of one core share.
+/// State that the tasks of one core share.
 struct Core<T> {
     handler: Handler<T>,
-    /// The core's own descriptor: what is read there is answered there.
+    /// The core's own descriptor: requests read from it are answered through it.
     device: Arc<File>,
     landing: Mutex<Landing>,
     baton: Baton,
-    /// Large requests under way that came from the core's own CPU in entries.
+    /// Number of large requests under way that came in entries from the core's own CPU.
     bulk: AtomicUsize,
     shared: Arc<Shared>,
 }
 
-/// Starts the tasks of all cores. From now on the file system answers.
+/// Starts the tasks of all cores. The file system answers from now on.
 pub fn serve<T: Target>(runtime: &Runtime, mut mount: Mount, target: Arc<T>, identity: Identity) -> Result<Serving> {
     let count = runtime.tasks.cores();
     let devices = (0..count).map(|_| mount.clone_device().map(Arc::new)).collect::<Result<Vec<Arc<File>>>>()?;
@@ -173,7 +175,7 @@ pub fn serve<T: Target>(runtime: &Runtime, mut mount: Mount, target: Arc<T>, ide
     Ok(Serving { shared })
 }
 
-/// One task's life.
+/// The life of a task.
 async fn run<T: Target>(core: Arc<Core<T>>, task: usize, _leave: Leave) {
     let mut turn = 0;
     while let Some((message, payload, arrival)) = core.receive(task).await {
@@ -198,7 +200,7 @@ async fn run<T: Target>(core: Arc<Core<T>>, task: usize, _leave: Leave) {
     }
 }
 
-/// What an entry's task needs, wherever it runs.
+/// State that an entry's task needs, on whichever core it runs.
 struct Served<T> {
     cores: Arc<[Arc<Core<T>>]>,
     /// The core whose ring has the entry.
@@ -210,14 +212,15 @@ impl<T: Target> Served<T> {
     fn home(&self) -> &Arc<Core<T>> {
         &self.cores[self.home]
     }
-    /// Starts its next task on a core.
+    /// Starts its next task, on a core.
     fn spawn<F: Future<Output = ()> + 'static>(self, core: usize, task: impl FnOnce(Served<T>) -> F + Send + 'static) {
         let tasks = self.home().handler.runtime.tasks.clone();
         tasks.spawn(core, Box::new(move || Box::pin(task(self))));
     }
-    /// The core that handles a large request. The kernel copies its bytes on the core that has the entry, which runs on the
-    /// client's CPU: of several large requests, all but one are another core's, unless that has large requests of its own
-    /// clients. Where one waits for the other, its own CPU is the nearest.
+    /// The core that handles a large request instead of the home core, if any. The kernel copies the request's bytes on
+    /// the core that has the entry, which runs on the client's CPU. So of several large requests, all but one go to the
+    /// next core, unless that has large requests of its own clients. Where a client waits for one request at a time,
+    /// its own CPU is the nearest.
     fn helper(&self, under_way: usize) -> Option<usize> {
         let next = (self.home + 1) % self.cores.len();
         let is_free = under_way > 0 && self.cores[next].bulk.load(Ordering::Relaxed) == 0;
@@ -225,7 +228,7 @@ impl<T: Target> Served<T> {
     }
 }
 
-/// An entry's life: it goes to the kernel with each answer, and comes back with the next request.
+/// The life of an entry: it goes to the kernel with each answer, and comes back with the next request.
 async fn run_entry<T: Target>(served: Served<T>, mut entry: RingEntry) {
     let home = served.home().clone();
     loop {
@@ -257,7 +260,7 @@ async fn run_entry<T: Target>(served: Served<T>, mut entry: RingEntry) {
     }
 }
 
-/// Handles a large request on another core than the one to which the entry then goes back.
+/// Handles a large request on another core, and sends the entry back to its own.
 async fn help<T: Target>(
     served: Served<T>,
     helper: usize,
@@ -272,7 +275,7 @@ async fn help<T: Target>(
     served.spawn(home, move |served| run_entry(served, entry));
 }
 
-/// Tells the serving that a task has ended, also when the cores are stopped, which drops their tasks.
+/// Tells the serving that a task has ended, also when the cores are stopped and drop their tasks.
 struct Leave(Arc<Shared>);
 
 impl Drop for Leave {
@@ -285,8 +288,8 @@ impl Drop for Leave {
 }
 
 impl<T: Target> Core<T> {
-    /// The next request, with a write's payload and the time at which reading it began. The baton lies on the
-    /// ground afterwards. None: nothing will come any more.
+    /// Reads the next request, with a write's payload and the time at which reading began. Takes the baton for that and
+    /// gives it up afterwards, without waking the next. None: no request will come any more.
     async fn receive(&self, task: usize) -> Option<(Message, Option<Result<Buf>>, Arrival)> {
         if !self.baton.take(task).await {
             return None;
@@ -316,8 +319,8 @@ impl<T: Target> Core<T> {
         self.baton.end();
         None
     }
-    /// Where requests come in entries, only FORGETs are worth reading here, and nobody waits for those: what the kernel
-    /// queues within `GATHER_NS` comes as one request.
+    /// Waits for FORGETs to collect, if requests come in entries: then only FORGETs are worth reading here, and nobody
+    /// waits for them. Those that the kernel queues within `GATHER_NS` come as one request.
     async fn gather(&self) {
         if self.shared.by_entry.load(Ordering::Relaxed) {
             // The read tells what is wrong.
@@ -328,21 +331,21 @@ impl<T: Target> Core<T> {
     fn landing(&self) -> MutexGuard<'_, Landing> {
         self.landing.lock().expect("no panic while held")
     }
-    /// The payload that has landed. While there is no buffer for it, nothing else is read on this core: a full
-    /// memory slows writers down before it refuses them.
+    /// The payload that has landed. Nothing else is read on this core while there is no buffer for it: full memory
+    /// slows writers down before it refuses them (back-pressure).
     async fn payload(&self, length: usize) -> Result<Buf> {
         let fresh = self.handler.runtime.client_buffer(Landing::fresh_bytes(length), Need::First, None).await?;
         Ok(self.landing().payload(fresh, length))
     }
-    /// A small write's payload out of the entry in which it came: that is answered, and so given away, while the log may
-    /// still read the payload (rule F3). A large one is on the device before its write is answered (rule U2), so that it can
-    /// stay where it is.
+    /// Copies a small write's payload out of its entry: the entry is given away with the answer, while the log may
+    /// still read the payload (rule F3). A large payload may stay there, since it is on the device before its write is
+    /// answered (rule U2).
     async fn copy(&self, entry: &RingEntry, length: usize) -> Result<Buf> {
         let mut fresh = self.handler.runtime.client_buffer(length, Need::First, None).await?;
         fresh.copy_from_slice(&entry.payload()[..length]);
         Ok(fresh)
     }
-    /// Handles an entry's request. When it comes back it has the answer, and all of its memory.
+    /// Handles an entry's request. The entry comes back with the answer, and with all of its memory.
     async fn answer(
         &self,
         mut entry: RingEntry,
@@ -366,11 +369,11 @@ impl<T: Target> Core<T> {
 }
 
 impl Serving {
-    /// Where it is mounted.
+    /// The mount that is served.
     pub fn mount(&self) -> &Mount {
         &self.shared.mount
     }
-    /// How requests come; known once one has been answered.
+    /// The way in which requests come; known once one has been answered.
     pub fn transport(&self) -> Transport {
         if self.shared.by_entry.load(Ordering::Relaxed) { Transport::Rings } else { Transport::Device }
     }
@@ -378,32 +381,32 @@ impl Serving {
     pub fn has_ended(&self) -> bool {
         *self.shared.ended.lock().expect("no panic while held")
     }
-    /// Blocks until nothing is served any more, or the time is over; false then.
+    /// Blocks until nothing is served any more. False if the time is over before that.
     pub fn wait(&self, timeout: Duration) -> bool {
         let ended = self.shared.ended.lock().expect("no panic while held");
         let (ended, _) =
             self.shared.bell.wait_timeout_while(ended, timeout, |ended| !*ended).expect("no panic while held");
         *ended
     }
-    /// Handles that are open, by the processes that opened them.
+    /// Processes with open handles.
     pub fn openers(&self) -> Vec<Opener> {
         self.shared.gate.openers()
     }
-    /// How many handles are open: of files, also while they are mapped, and of directories that are read.
+    /// Number of open handles: of files, also while they are mapped, and of directories that are read.
     pub fn open_handles(&self) -> usize {
         self.shared.gate.open_handles()
     }
-    /// From now on nothing is opened; what is open is served. Step 1 of an orderly end.
+    /// Refuses to open anything from now on, and serves what is open. Step 1 of an orderly end.
     pub fn refuse_opens(&self) {
         self.shared.gate.refuse_opens();
     }
-    /// Waits until nothing is open, not longer than `patience`; whether it is so. Blocks: not to be called on a core.
+    /// Waits until nothing is open, at most for `patience`. True if nothing is. Blocks: not to be called on a core.
     pub fn wait_closed(&self, patience: Duration) -> bool {
         self.has_ended() || self.shared.gate.wait_closed(patience)
     }
-    /// From now on each request is answered with an error. When this returns, those that came before have been answered: what
-    /// they were told to be done has been done. Step 2 of an orderly end. Blocks: not to be called on a core. Errors:
-    /// `Interrupted` if the cores have been stopped.
+    /// Answers each request with an error from now on. When this returns, earlier requests have been answered, and what
+    /// they were told is true. Step 2 of an orderly end. Blocks: not to be called on a core. Errors: `Interrupted` if
+    /// the cores have been stopped.
     pub fn refuse_all(&self) -> Result<()> {
         let Shared { gate, runtime, .. } = &*self.shared;
         gate.refuse_all();
@@ -424,7 +427,7 @@ impl Serving {
         let stopped = |_| Error::new(Kind::Interrupted, "the cores stop while requests are under way");
         (0..cores).try_for_each(|_| quiet.recv().map_err(stopped))
     }
-    /// Unmounts, or detaches what is still in use: its users go on being answered. Step 5 of an orderly end.
+    /// Unmounts, or detaches a mount that is still in use: its users go on being answered. Step 5 of an orderly end.
     pub fn detach(&self) -> Result<Unmounted> {
         self.shared.mount.detach()
     }

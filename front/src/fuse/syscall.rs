@@ -1,4 +1,4 @@
-//! The system calls that the standard library does not offer; errors are positive errnos.
+//! System calls that the standard library does not offer; errors are positive errnos.
 
 use std::ffi::CStr;
 use std::fs::{File, OpenOptions};
@@ -7,7 +7,7 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::OpenOptionsExt;
 
 const DEVICE: &str = "/dev/fuse";
-/// Its number: the misc devices' major one, and its own.
+/// Device number of `/dev/fuse`: the major number of misc devices, and its own minor.
 pub const DEVICE_NUMBER: u64 = libc::makedev(10, 229);
 /// `FUSE_DEV_IOC_CLONE`: _IOR(229, 0, u32).
 const DEVICE_CLONE: libc::c_ulong = 0x8004_e500;
@@ -62,8 +62,7 @@ pub fn probe(path: &CStr) -> Result<(), i32> {
     if result == 0 { Ok(()) } else { Err(errno()) }
 }
 
-/// A number that no other mount ever has, of what is mounted at `path`; None before Linux 6.8. The file system is
-/// not asked.
+/// A number, never reused, of the mount at `path`; None before Linux 6.8. The file system itself is not asked.
 pub fn unique_mount_id(path: &CStr) -> Option<u64> {
     // SAFETY: all-zero bytes are a valid value of this plain structure of integers.
     let mut found: libc::statx = unsafe { std::mem::zeroed() };

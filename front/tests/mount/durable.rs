@@ -1,4 +1,4 @@
-//! What the protocol says about durability reaches the stack (rule F1).
+//! The protocol's words about durability reach the stack (rule F1).
 
 use crate::Fixture;
 use base::Sync;

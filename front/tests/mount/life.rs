@@ -12,7 +12,7 @@ use std::process::{Command, Stdio};
 /// Names the directory in which `a_daemon_that_never_ends` is to mount.
 const DAEMON_DIRECTORY: &str = "SINTER_FRONT_TEST_DIRECTORY";
 
-/// Not a test of its own: the process that others start in order to kill it.
+/// The process that other tests start in order to kill it; no test of its own.
 #[test]
 fn a_daemon_that_never_ends() {
     if let Some(directory) = std::env::var_os(DAEMON_DIRECTORY) {

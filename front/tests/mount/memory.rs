@@ -31,10 +31,10 @@ pub struct Memory {
     pub tree: Mutex<Tree>,
     pub syncs: Mutex<Vec<(&'static str, Sync)>>,
     pub requests: Mutex<Vec<u64>>,
-    /// Of each read, of a file or a directory: that it leaves the access time alone.
+    /// A flag for each read of a file or a directory: true if it leaves the access time alone.
     pub quiet: Mutex<Vec<bool>>,
     pub misaligned: AtomicU64,
-    /// Where large requests were handled.
+    /// The cores on which large requests were handled.
     pub bulk_cores: Mutex<Vec<usize>>,
     calls: AtomicU64,
 }

@@ -98,8 +98,8 @@ impl Run {
 /// Names the file for `the_client`.
 const CLIENT_FILE: &str = "SINTER_FRONT_TEST_FILE";
 
-/// Not a test of its own: the process that uses the file. It can't be the daemon's process: the kernel writes mapped
-/// pages back while it holds the lock on the client's memory, which the daemon needs to read the request.
+/// The process that uses the file; no test of its own. It can't be the daemon's process: the kernel writes mapped pages
+/// back while it holds the lock on the client's memory, which the daemon needs to read the request.
 #[test]
 fn the_client() {
     let Some(path) = std::env::var_os(CLIENT_FILE) else { return };
