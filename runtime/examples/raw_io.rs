@@ -1,5 +1,5 @@
-//! What the reactor costs: 4 KiB random reads and writes on one core, beside fio with libaio on the
-//! same file. Run it on a quiet machine: `cargo run --release --example raw_io [directory [depth]]` (depth 32).
+//! The reactor's speed: 4 KiB random reads and writes on one core, beside fio with libaio on the same file. Run it on a
+//! quiet machine: `cargo run --release --example raw_io [directory [depth]]` (depth 32).
 
 use runtime::disk::FileId;
 use runtime::random::SplitMix;

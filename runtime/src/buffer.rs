@@ -1,9 +1,10 @@
-//! Aligned buffers from slabs of fixed classes (mission S2: no large allocation per request). A buffer goes home to
-//! the slab it came from, whichever core drops it.
+//! Aligned buffers from slabs of fixed classes (mission S2: no large allocation per request). A buffer returns to the
+//! slab that it came from, whichever core drops it.
 //!
-//! Promises: all slabs together stay within one bound, and at the bound nobody starves. A quarter is for the house's own
-//! work (log, cleaner, segments), which clients' requests wait for. The later in its life a request asks, the more of
-//! the rest it may use, so that those that have begun can end. A chunk that nobody uses goes to whichever class lacks one.
+//! Promises: all slabs together stay within one bound, and at the bound nobody starves. A quarter is reserved for the
+//! house's own work (log, cleaner, segments), which clients' requests wait for. The further a request has got, the more
+//! of the rest it may use, so that requests that have begun can end. An unused chunk moves to whichever class lacks
+//! one.
 
 use base::limits::BLOCK_BYTES;
 use base::seeded::{Bug, active};
@@ -14,28 +15,29 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-/// Sizes of the classes: a buffer has the smallest that holds what was asked for.
+/// Sizes of the classes: a buffer comes from the smallest class that holds the length asked for.
 pub const CLASS_BYTES: [usize; 5] = [4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20];
 
-/// Buffers are carved from chunks of this size: one huge page.
+/// Size of the chunks from which buffers are carved: one huge page.
 const CHUNK_BYTES: usize = 2 << 20;
 
-/// The house's own part of all. Of the least `memory_max` (half of 256 MiB are buffers) that is 32 MiB, where one buffer of
-/// each use at once takes about 10.
+/// Share of all buffers that is reserved for the house: one part in 4. With the least `memory_max` (half of 256 MiB are
+/// buffers) that is 32 MiB, where one buffer for each use at once takes about 10.
 const OWN_SHARE: u64 = 4;
 
-/// Who asks for a buffer.
+/// The stage of a request that asks for a buffer, which decides how much of the clients' memory it may use.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Need {
-    /// A client's request that holds none yet: up to half of what clients have.
+    /// A client's request that holds no buffer yet: up to half.
     First,
-    /// One that holds a buffer already: up to three quarters.
+    /// A request that holds a buffer already: up to three quarters.
     Second,
-    /// One that holds several or wants single blocks, and what is held for as long as a mount: all of it.
+    /// A request that holds several buffers or asks for single blocks, and memory held for as long as a mount: all of
+    /// it.
     Third,
 }
 
-/// What is done to a chunk's memory before it is first touched: where it lies and how long it is, in bytes.
+/// A function that prepares a chunk's memory before it is first touched. It gets the address and the length in bytes.
 pub type Prepare = fn(NonNull<u8>, usize);
 
 /// The slabs of all cores, under one bound.
@@ -47,7 +49,7 @@ pub struct Slabs {
 /// Slabs that share a bound.
 struct Pool {
     shards: Vec<Arc<Shard>>,
-    /// Of chunks.
+    /// Bytes of all chunks.
     bytes: AtomicU64,
     bytes_max: u64,
     prepare: Prepare,
@@ -56,15 +58,16 @@ struct Pool {
 #[derive(Default)]
 struct Shard {
     classes: [Mutex<Class>; CLASS_BYTES.len()],
-    /// Of buffers that somebody holds.
+    /// Bytes of buffers that somebody holds.
     used_bytes: AtomicU64,
 }
 
 #[derive(Default)]
 struct Class {
-    /// A place is empty after its chunk went to another class.
+    /// Chunks by number. None: the chunk went to another class.
     chunks: Vec<Option<Chunk>>,
-    /// A bit for each chunk that has a free buffer. The first such chunk gives: later ones fall idle.
+    /// A bit for each chunk that has a free buffer. Buffers come from the first such chunk, so that later ones fall
+    /// idle.
     giving: Vec<u64>,
 }
 
@@ -111,7 +114,7 @@ impl Chunk {
         unsafe { data.as_ptr().write_bytes(0, CHUNK_BYTES) };
         Chunk { data, headers: Box::default(), free: Vec::new() }
     }
-    /// Cuts it into buffers of a class, as its chunk of this number. Nobody holds a buffer of it.
+    /// Cuts the chunk into buffers of a class, under this chunk number. Nobody holds a buffer of it.
     fn cut(&mut self, class: usize, number: usize) {
         let (data, size) = (self.data, CLASS_BYTES[class]);
         self.free.clear();
@@ -158,7 +161,7 @@ impl Class {
         self.chunks[number] = Some(chunk);
         self.set_giving(number, true);
     }
-    /// A chunk of which nobody holds a buffer: the last, as the first ones give.
+    /// Removes a chunk of which nobody holds a buffer: the last one, as buffers come from the first.
     fn remove_idle(&mut self) -> Option<Chunk> {
         let number = self.chunks.iter().rposition(|chunk| chunk.as_ref().is_some_and(Chunk::is_idle))?;
         self.set_giving(number, false);
@@ -177,7 +180,7 @@ impl Pool {
         let shards = (0..shards).map(|_| Arc::default()).collect();
         Pool { shards, bytes: AtomicU64::new(0), bytes_max, prepare }
     }
-    /// A buffer, if there is room for its chunk.
+    /// A buffer; None if there is no room for its chunk.
     fn take(&self, shard: usize, class: usize) -> Option<Handle> {
         let shard = &self.shards[shard];
         let taken = shard.class(class).take();
@@ -209,7 +212,8 @@ impl Pool {
     fn bytes(&self) -> u64 {
         self.bytes.load(Ordering::Relaxed)
     }
-    /// True if so much may be used with `bytes` more. Far from the bound no other core's count is looked at.
+    /// True if at most `limit` bytes are used with `bytes` more. The counts of other cores are read only near the
+    /// limit.
     fn is_below(&self, limit: u64, bytes: u64) -> bool {
         let used = || self.shards.iter().map(|shard| shard.used_bytes.load(Ordering::Relaxed)).sum::<u64>();
         self.bytes() + CHUNK_BYTES as u64 <= limit || used() + bytes <= limit
@@ -221,13 +225,13 @@ impl Slabs {
     pub fn new(cores: usize, bytes_max: u64) -> Slabs {
         Slabs::prepared(cores, bytes_max, |_, _| ())
     }
-    /// The same, of memory that is prepared in some way.
+    /// Slabs whose memory is prepared by `prepare`.
     pub fn prepared(cores: usize, bytes_max: u64, prepare: Prepare) -> Slabs {
         let own_bytes = bytes_max / OWN_SHARE / CHUNK_BYTES as u64 * CHUNK_BYTES as u64;
         Slabs { clients: Pool::new(cores, bytes_max - own_bytes, prepare), own: Pool::new(1, own_bytes, prepare) }
     }
-    /// A buffer of `length` bytes (at most 1 MiB) for a client, contents undefined but initialised. Errors: `Host` at the
-    /// bound of what it needs it for.
+    /// A buffer of `length` bytes (at most 1 MiB) for a client, contents undefined but initialised. Errors: `Host` at
+    /// the bound for this need.
     pub fn take(&self, core: usize, length: usize, need: Need) -> Result<Buf> {
         let class = class_of(length)?;
         let quarter = self.clients.bytes_max / 4;
@@ -239,13 +243,14 @@ impl Slabs {
         let handle = if may { self.clients.take(core, class) } else { None };
         handle.map(|handle| Buf { handle, length }).ok_or_else(full)
     }
-    /// A buffer as above for the house itself. Errors: `Host` if its own part is in use and nothing of the clients' is left.
+    /// A buffer as above for the house itself. Errors: `Host` if its own part is in use and nothing of the clients'
+    /// part is left.
     pub fn take_own(&self, core: usize, length: usize) -> Result<Buf> {
         let class = class_of(length)?;
         let handle = self.own.take(0, class).or_else(|| self.clients.take(core, class));
         handle.map(|handle| Buf { handle, length }).ok_or_else(full)
     }
-    /// How much the house itself may hold, in bytes.
+    /// Bytes reserved for the house itself.
     pub fn own_bytes_max(&self) -> u64 {
         self.own.bytes_max
     }
@@ -306,16 +311,16 @@ pub struct Buf {
 }
 
 impl Buf {
-    /// Bytes that fit.
+    /// Bytes that fit into it.
     pub fn capacity(&self) -> usize {
         CLASS_BYTES[self.handle.header().class]
     }
-    /// Sets the length; at most the capacity. Bytes beyond the old length are whatever they were.
+    /// Sets the length, at most the capacity. Bytes beyond the old length have any value.
     pub fn set_len(&mut self, length: usize) {
         assert!(length <= self.capacity());
         self.length = length;
     }
-    /// Lends it: the buffer is the other's, the loan only brings it back.
+    /// Lends the buffer: it goes to somebody else, and the loan is the right to get it back.
     pub fn lend(self) -> (Loan, Buf) {
         (Loan { handle: self.handle.clone() }, self)
     }
@@ -325,19 +330,19 @@ impl Buf {
     }
 }
 
-/// A claim to a buffer that another has. Its bytes can't be reached by it.
+/// A claim to a buffer that somebody else has. It gives no access to the bytes.
 pub struct Loan {
     handle: Handle,
 }
 
 impl Loan {
-    /// Where in the buffer `bytes` begin, if they are a part of it.
+    /// The offset of `bytes` in the buffer, if they are a part of it.
     pub fn offset(&self, bytes: &[u8]) -> Option<usize> {
         let Header { class, data, .. } = self.handle.header();
         let offset = (bytes.as_ptr() as usize).checked_sub(data.as_ptr() as usize)?;
         (offset + bytes.len() <= CLASS_BYTES[*class]).then_some(offset)
     }
-    /// The whole buffer, once whoever had it, or shares of it, has dropped all of them; before that, the loan again.
+    /// The whole buffer, once its borrower has dropped it and all shares of it; before that, the loan again.
     pub fn back(self) -> std::result::Result<Buf, Loan> {
         let Header { class, references, .. } = self.handle.header();
         // Acquire: every use of the bytes by those who had them is past.
@@ -396,7 +401,7 @@ pub struct Slice {
 }
 
 impl Slice {
-    /// Bytes of memory that it keeps, alone or with others.
+    /// Bytes of memory that it keeps in use, alone or with other slices.
     pub fn held_bytes(&self) -> usize {
         CLASS_BYTES[self.buffer.handle.header().class]
     }
@@ -461,7 +466,7 @@ mod tests {
         assert!(slabs.take(0, (1 << 20) + 1, Need::First).is_err());
     }
 
-    /// Buffers of a class for as long as there are any.
+    /// Takes buffers of a class until there are none left.
     fn all(slabs: &Slabs, core: usize, length: usize, need: Need) -> Vec<Buf> {
         std::iter::from_fn(|| slabs.take(core, length, need).ok()).collect()
     }

@@ -1,30 +1,30 @@
-//! The brick's files: a flat directory whose data is read and written by transfers, and whose names change by
-//! blocking calls (start-up, the pool).
+//! The brick's files: a flat directory. Data is read and written by transfers; names change by blocking calls (at
+//! start-up or in the pool).
 //!
-//! Durability model, for all implementations: a write is durable after a later flush of its file, or when it was
-//! `durable` itself; a created, renamed or removed name is durable after `sync_names`; a length set by `allocate`
-//! after a flush of the file. Anything else may be lost, torn at 512-byte sectors or reordered by a crash.
+//! Durability, for all implementations: a write is durable after a later flush of its file, or at once if it was
+//! `durable` itself; a created, renamed or removed name after `sync_names`; a length set by `allocate` after a flush of
+//! the file. A crash may lose, tear at 512-byte sectors, or reorder anything else.
 
 use crate::buffer::{Buf, Slice};
 use crate::transfer::{Request, Start, Transfer};
 use base::Result;
 
-/// An open file of the disk; valid until the disk is dropped.
+/// The number of an open file; valid until the disk is dropped.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct FileId(pub u32);
 
-/// The name under which the brick's block device is opened, if its segments lie on one (rule X5). It has its length,
-/// is there or not, and is none of the names that `list` tells or `sync_names` makes durable.
+/// The name under which the brick's block device is opened, if its segments lie on one (rule X5). Neither its existence
+/// nor its length can be changed here. `list` does not return its name, and `sync_names` does not make it durable.
 pub const DEVICE: &str = "device";
 
-/// How to open a file.
+/// The mode of opening a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum OpenMode {
-    /// Must exist.
+    /// The file must exist.
     Existing,
-    /// Must not exist.
+    /// The file must not exist, and is created.
     Create,
-    /// Must exist; writes are refused.
+    /// The file must exist; writes are refused.
     ReadOnly,
 }
 
@@ -38,18 +38,18 @@ pub trait Disk: Send + Sync {
     fn length(&self, file: FileId) -> Result<u64>;
     /// Reserves space so that the file has at least `bytes`; new bytes read as zero.
     fn allocate(&self, file: FileId, bytes: u64) -> Result<()>;
-    /// Gives the space of a file back whose bytes nobody reads: its length is 0 at once, and after a crash that or what it
-    /// was. Blocks.
+    /// Gives back the space of a file whose bytes nobody reads. Its length is 0 at once; after a crash it is 0 or what
+    /// it was. Blocks.
     fn release(&self, file: FileId) -> Result<()>;
     /// Makes created names durable.
     fn sync_names(&self) -> Result<()>;
     /// Free bytes of the file system that holds the brick.
     fn free_bytes(&self) -> Result<u64>;
-    /// Tells the block device that nobody needs these bytes: they read as anything until they are written again, and
-    /// whether a crash finds the old ones there is open. Blocks. Errors: `Unsupported` for files, and for a device that
-    /// has no use for it.
+    /// Tells the block device that nobody needs these bytes (TRIM). They read as anything until they are written again,
+    /// and may be the old ones after a crash. Blocks. Errors: `Unsupported` for files, and for a device that does not
+    /// support it.
     fn discard(&self, file: FileId, offset: u64, bytes: u64) -> Result<()>;
-    /// Starts an I/O; to be called on a core.
+    /// Starts an I/O; only to be called on a core.
     fn submit(&self, request: Request) -> Transfer;
 }
 
@@ -59,7 +59,7 @@ pub async fn read(disk: &dyn Disk, file: FileId, offset: u64, buffer: Buf) -> (B
     (done.buffer.expect("a read hands its buffer back"), done.result)
 }
 
-/// Writes the slices at `offset`; see `Request::Write`. Hands the emptied vector back.
+/// Writes the slices at `offset`; see `Request::Write`. Returns the emptied vector for further use.
 pub async fn write(
     disk: &dyn Disk,
     file: FileId,

@@ -1,4 +1,4 @@
-//! A condition that tasks wait for: "something changed, look again".
+//! A condition that tasks wait for: "something changed, check again".
 
 use std::future::Future;
 use std::pin::Pin;
@@ -6,21 +6,21 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, Waker};
 
-/// Wakes all who wait whenever `notify` is called. A waiter takes a ticket *before* it looks at the state that it
-/// waits for, so that no change between looking and waiting is missed.
+/// A condition with any number of waiters; `notify` wakes all. A waiter takes a ticket *before* it checks the state
+/// that it waits for, so that it misses no change between the check and the wait.
 #[derive(Default)]
 pub struct Event {
-    /// Changed under the lock; a ticket needs none.
+    /// Number of notifications. Changed under the lock; read without it by `ticket`.
     count: AtomicU64,
     wakers: Mutex<Vec<Waker>>,
 }
 
 impl Event {
-    /// An event that has not happened yet.
+    /// An event without notifications.
     pub fn new() -> Event {
         Event::default()
     }
-    /// What has happened so far; pass it to `after`.
+    /// A ticket for `after`: the number of notifications so far.
     pub fn ticket(&self) -> u64 {
         self.count.load(Ordering::Acquire)
     }

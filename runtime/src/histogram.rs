@@ -1,32 +1,32 @@
-//! Log-linear histograms of durations (after HdrHistogram, G. Tene): 8 buckets per power of two, hence within
-//! 12.5% of the true value. Written by one thread without locked instructions, read by any.
+//! Log-linear histograms of durations (after HdrHistogram, G. Tene): 8 buckets per power of two, hence within 12.5% of
+//! the true value. One thread writes a histogram, without locked instructions; any thread may read it.
 
 use crate::stamp::Unit;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Buckets per power of two, as many as three bits of a float's mantissa tell apart.
+/// Buckets per power of two: as many as three bits of a float's mantissa distinguish.
 const SUB: usize = 8;
-/// The powers of two that a duration may have.
+/// Number of powers of two that a duration may have.
 const OCTAVES: usize = 64;
 const BUCKETS: usize = SUB * OCTAVES;
 /// Bits of a float's mantissa below those three.
 const BELOW: u32 = f64::MANTISSA_DIGITS - 1 - SUB.ilog2();
-/// Where the bucket of 0 lies, the first one: the exponent of 1.0, without the bits that durations never reach.
+/// Position of the bucket of 0, the first one: the exponent of 1.0, without the bits that durations never reach.
 const FIRST: usize = (1.0f64.to_bits() >> BELOW) as usize % BUCKETS;
 
-/// Where a value's bucket lies. A float's exponent and the first bits of its mantissa are what is looked for, and the
-/// processor makes one in an instruction: every request asks several times. One more than the value, since 0 has no
-/// exponent.
+/// Position of a value's bucket. It consists of the exponent and the first bits of the mantissa of the value as a
+/// float, which the processor computes in one instruction: every request needs this several times. Uses one more than
+/// the value, since 0 has no exponent.
 fn place_of(value: u64) -> usize {
     (((value as i64).wrapping_add(1)) as f64).to_bits() as usize >> BELOW & (BUCKETS - 1)
 }
 
-/// Of all histograms but the ledger's, where there are many and memory counts more than an instruction: values from 2^38 ns
-/// (275 s) on share the last bucket.
+/// Number of buckets of all histograms but the ledger's: there are many, and memory counts more than an instruction.
+/// Values from 2^38 ns (275 s) on share the last bucket.
 const SHORT: usize = SUB * 38;
 
 /// The largest value of a bucket, by its number in the order of values. The first octaves have fewer values than
-/// buckets: those that lie between two whole numbers stay empty.
+/// buckets: buckets between two whole numbers stay empty.
 fn bucket_end(number: usize) -> u64 {
     let (octave, within) = (number / SUB, number % SUB);
     let next = (((SUB + within + 1) as u128) << octave).div_ceil(SUB as u128);
@@ -44,8 +44,8 @@ fn bump(cell: &AtomicU64, by: u64) {
     cell.store(cell.load(Ordering::Relaxed) + by, Ordering::Relaxed);
 }
 
-/// What a histogram counts, in any unit, for one writer at a time. Its buckets lie as `place_of` finds them if it has all, and
-/// in the order of values if it has less.
+/// The counters of a histogram, in any unit, for one writer at a time. Buckets are in the order of `place_of` if there
+/// are all of them, else in the order of values.
 pub(crate) struct Cells<const N: usize = BUCKETS> {
     buckets: [AtomicU64; N],
     sum: AtomicU64,
@@ -61,7 +61,7 @@ impl<const N: usize> Default for Cells<N> {
 }
 
 impl<const N: usize> Cells<N> {
-    /// Where a value is counted.
+    /// The bucket that counts a value.
     #[inline]
     fn place(value: u64) -> usize {
         let place = place_of(value);
@@ -85,7 +85,7 @@ impl<const N: usize> Cells<N> {
     pub(crate) fn sum(&self) -> u64 {
         self.sum.load(Ordering::Relaxed)
     }
-    /// Adds what it holds to a summary.
+    /// Adds its counts to a summary.
     pub(crate) fn add_to(&self, summary: &mut Summary) {
         if self.is_empty() {
             return;
@@ -109,11 +109,11 @@ impl Histogram {
     pub fn record(&self, ns: u64) {
         self.0.record(ns);
     }
-    /// Adds what this histogram holds to a summary.
+    /// Adds this histogram's counts to a summary.
     pub fn add_to(&self, summary: &mut Summary) {
         self.0.add_to(summary);
     }
-    /// What it holds now.
+    /// A summary of its present counts.
     pub fn summary(&self) -> Summary {
         let mut summary = Summary::default();
         self.add_to(&mut summary);
@@ -137,11 +137,11 @@ impl Default for Summary {
 }
 
 impl Summary {
-    /// Without any values; all that are added are of this unit.
+    /// A summary without values; all values added to it must be in this unit.
     pub(crate) fn of(unit: Unit) -> Summary {
         Summary { buckets: vec![0; BUCKETS], sum: 0, max: 0, unit }
     }
-    /// Values counted.
+    /// Number of values.
     pub fn count(&self) -> u64 {
         self.buckets.iter().sum()
     }
@@ -162,7 +162,7 @@ impl Summary {
     pub fn mean_ns(&self) -> u64 {
         self.sum_ns().checked_div(self.count()).unwrap_or(0)
     }
-    /// The value that a share of all values (0..=1) does not exceed, within 12.5%.
+    /// The value that a share (0..=1) of all values does not exceed, within 12.5%.
     pub fn quantile_ns(&self, share: f64) -> u64 {
         let count = self.count();
         let rank = ((count as f64 * share).ceil() as u64).max(1);

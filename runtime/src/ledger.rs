@@ -1,5 +1,5 @@
-//! Where the microseconds went: each request carries a span; at its end the core that served it adds the span to
-//! its own histograms and history. No cache line is shared on the way (mission G3, N1; decision D6).
+//! The ledger of where requests spend their time. Each request carries a span; at its end, the core that served it adds
+//! the span to its own histograms and history. No cache line is shared on the way (mission G3, N1; decision D6).
 
 use crate::OBSERVED;
 use crate::histogram::{Cells, Summary};
@@ -12,7 +12,7 @@ use std::sync::{Arc, OnceLock};
 /// Named places where a request spends time; every nanosecond of it belongs to exactly one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Stage {
-    /// Parsing the request, and whatever no other stage claims.
+    /// Parsing the request, and time that no other stage claims.
     Front,
     /// Passing the layers above the router.
     Layers,
@@ -20,11 +20,12 @@ pub enum Stage {
     Admit,
     /// Waiting for an overlapping range of the same file.
     Range,
-    /// Evaluate, order and overlay insert, under the group's lock.
+    /// Evaluation, ordering and insertion into the overlay, under the group's lock.
     Order,
     /// Reading the index after a miss.
     Index,
-    /// Waiting in the log for the batch to be formed and submitted; of a read, until the device needs it.
+    /// Waiting in the log for the batch to be formed and submitted; of a read, waiting under the concurrency limit of
+    /// the device.
     Queue,
     /// The batch's device write.
     Write,
@@ -73,7 +74,7 @@ impl Stage {
     }
 }
 
-/// None in a build without observation: neither spans nor ledgers hold times there.
+/// Number of stages; 0 in a build without observation, where neither spans nor ledgers hold times.
 const STAGES: usize = if OBSERVED { Stage::ALL.len() } else { 0 };
 
 /// The time at which a request arrived, and how many threads have handed it on since. Code that has a request before
@@ -85,17 +86,17 @@ pub struct Arrival {
 }
 
 impl Arrival {
-    /// It came at `now`.
+    /// An arrival at `now`.
     pub fn at(now: Stamp) -> Arrival {
         Arrival { at: now, hops: 0 }
     }
-    /// Another thread goes on with it.
+    /// Notes that another thread takes the request over.
     pub fn hopped(self) -> Arrival {
         Arrival { hops: self.hops + 1, ..self }
     }
 }
 
-/// Beyond the stages' bits: there were changes of thread.
+/// A bit beyond those of the stages: the request has changed threads.
 const HOPPED: u64 = 1 << 63;
 
 /// The times of one request, in the ledger's unit; lives in the task that serves it.
@@ -104,7 +105,7 @@ pub struct Span {
     start: Stamp,
     last: Cell<Stamp>,
     stages: [Cell<u64>; STAGES],
-    /// A bit for each stage that took any time, since most requests meet few; and `HOPPED`.
+    /// A bit for each stage that took any time, since most requests go through few; and `HOPPED`.
     met: Cell<u64>,
     hops: Cell<u32>,
 }
@@ -115,7 +116,7 @@ impl Span {
     pub fn start(now: Stamp) -> Span {
         Span { start: now, last: Cell::new(now), stages: Default::default(), met: Cell::new(0), hops: Cell::new(0) }
     }
-    /// Of a request that came before.
+    /// The span of a request that arrived earlier.
     #[inline]
     pub fn of(arrival: Arrival) -> Span {
         let span = Span::start(arrival.at);
@@ -124,7 +125,7 @@ impl Span {
         }
         span
     }
-    /// All time since the last mark went to `stage`.
+    /// Books all time since the last mark on `stage`.
     #[inline]
     pub fn mark(&self, stage: Stage, now: Stamp) {
         if !OBSERVED {
@@ -136,8 +137,8 @@ impl Span {
             self.add(stage, now.since(last).0);
         }
     }
-    /// Of the time since the last mark, the leader's phases are known: they get their part, `Queue` the rest
-    /// (decision D3: a follower's ledger is complete).
+    /// Books the time since the last mark on the phases of a commit. The leader's times for write and flush are known;
+    /// `Queue` gets the rest (decision D3: a follower's ledger is complete).
     pub fn mark_commit(&self, write: Lapse, flush: Lapse, now: Stamp) {
         if !OBSERVED {
             return;
@@ -150,7 +151,8 @@ impl Span {
         self.add(Stage::Queue, spent - flush - write);
         self.last.set(Stamp(self.last.get().0 + spent));
     }
-    /// Of the time since the last mark, what goes to the device was held back for `held` at first: few are.
+    /// Books the first part of the time since the last mark, `held`, on `Queue`: for so long the transfer was held back
+    /// from the device. Few are.
     #[cold]
     pub fn mark_held(&self, held: Lapse, now: Stamp) {
         self.mark(Stage::Queue, Stamp(self.last.get().0.saturating_add(held.0)).min(now));
@@ -163,7 +165,7 @@ impl Span {
             self.met.set(self.met.get() | 1 << stage as u64);
         }
     }
-    /// Another thread does a part of the request, or goes on with it.
+    /// Notes that another thread does a part of the request, or takes it over.
     pub fn hop(&self) {
         self.hop_times(1);
     }
@@ -173,26 +175,27 @@ impl Span {
     }
 }
 
-/// Operations that are told apart: one row per name, in the order of first use by `Ledger::new`.
+/// The number of an operation's row: the position of its name in the list given to `Ledger::new`.
 pub type OpRow = usize;
 
 /// The ledgers of all cores; cheap to clone.
 #[derive(Clone)]
 pub struct Ledger {
-    /// True if there are `stamps`: it is asked for each stamp, and lies where that finds it without a detour.
+    /// True if there are `stamps`. Read for every timestamp, so it lies where no indirection is needed.
     counts_ticks: bool,
     shared: Arc<Shared>,
 }
 
 struct Shared {
     names: &'static [&'static str],
-    /// What is counted are ticks, and this reads them; without, they are nanoseconds of the clock.
+    /// The reader of the processor's ticks, if the ledger counts those. None: it counts nanoseconds of the clock.
     stamps: Option<Arc<Stamps>>,
     cores: Box<[CoreLedger]>,
 }
 
 struct CoreLedger {
-    /// An operation that never runs takes no memory: a row has 53 KiB, and most have few operations.
+    /// Rows by operation. An operation that never runs takes no memory: a row has 53 KiB, and most ledgers see few
+    /// operations.
     rows: Box<[OnceLock<Box<Row>>]>,
     history: Box<[HistorySlot; HISTORY]>,
     recorded: AtomicU64,
@@ -212,7 +215,7 @@ impl Row {
     }
 }
 
-/// Operations remembered per core (mission G3: the same length as the history that cost Gluster 15,000 IOPS).
+/// Number of operations remembered per core (mission G3: the same length as the history that cost Gluster 15,000 IOPS).
 const HISTORY: usize = 1024;
 
 #[derive(Default)]
@@ -232,7 +235,7 @@ impl Ledger {
     pub fn new(cores: usize, names: &'static [&'static str]) -> Ledger {
         Ledger::with(cores, names, None)
     }
-    /// The same in ticks as `stamps` reads them, if it trusts them.
+    /// Ledgers in ticks as `stamps` reads them, if it trusts the counter; else in nanoseconds.
     pub fn in_ticks(cores: usize, names: &'static [&'static str], stamps: Arc<Stamps>) -> Ledger {
         Ledger::with(cores, names, Some(stamps).filter(|stamps| stamps.are_trusted()))
     }
@@ -246,7 +249,7 @@ impl Ledger {
         let cores = (0..cores).map(|_| core()).collect();
         Ledger { counts_ticks, shared: Arc::new(Shared { names, stamps, cores }) }
     }
-    /// True if its stamps are the processor's ticks.
+    /// True if its timestamps are the processor's ticks.
     #[inline]
     pub(crate) fn counts_ticks(&self) -> bool {
         self.counts_ticks
@@ -254,7 +257,7 @@ impl Ledger {
     fn unit(&self) -> Unit {
         self.shared.stamps.as_ref().map_or(Unit::NS, |stamps| stamps.unit())
     }
-    /// So many nanoseconds in its unit.
+    /// Converts nanoseconds to its unit.
     pub fn lapse(&self, ns: u64) -> Lapse {
         Lapse(self.unit().count(ns))
     }
@@ -262,7 +265,7 @@ impl Ledger {
     pub fn row(&self, name: &str) -> OpRow {
         self.shared.names.iter().position(|&known| known == name).expect("every operation has a row")
     }
-    /// Ends a span at `now`: to be called on core `core`, by its own thread only.
+    /// Ends a span at `now`; only to be called by the thread of core `core`.
     #[inline]
     pub fn record(&self, core: usize, row: OpRow, span: &Span, now: Stamp) {
         if !OBSERVED {
@@ -291,8 +294,8 @@ impl Ledger {
         slot.total.store(total, Ordering::Relaxed);
         ledger.recorded.store(recorded + 1, Ordering::Release);
     }
-    /// All requests so far: how many, and the nanoseconds that they took together, which may become a little less as the
-    /// length of a tick is known better. Cheap enough for many times a second.
+    /// Number of all requests so far, and the nanoseconds that they took together. The latter may become a little less
+    /// as the length of a tick is known better. Cheap enough for many calls per second.
     pub fn totals(&self) -> (u64, u64) {
         let count = self.shared.cores.iter().map(|core| core.recorded.load(Ordering::Acquire)).sum();
         let sum = self
@@ -305,7 +308,7 @@ impl Ledger {
             .sum();
         (count, self.unit().ns(sum))
     }
-    /// Everything so far, over all cores; operations that never ran are left out.
+    /// The figures of all operations so far, over all cores, without operations that never ran.
     pub fn profile(&self) -> Vec<OpProfile> {
         let unit = self.unit();
         let rows = self.shared.names.iter().enumerate().map(|(row, &name)| {
@@ -342,15 +345,15 @@ impl Ledger {
     }
 }
 
-/// One operation's figures.
+/// The figures of one operation.
 pub struct OpProfile {
     /// The operation.
     pub name: &'static str,
-    /// Whole requests.
+    /// Durations of whole requests.
     pub total: Summary,
-    /// Stages that took any time.
+    /// Durations of stages that took any time.
     pub stages: Vec<(Stage, Summary)>,
-    /// Changes of thread, over all requests.
+    /// Number of changes of thread, over all requests.
     pub hops: u64,
 }
 
@@ -358,7 +361,7 @@ pub struct OpProfile {
 mod tests {
     use super::*;
 
-    /// What the only operation says of its stages: which, how often, how long.
+    /// The stages of the ledger's only operation: which, how often, how long.
     fn told(ledger: &Ledger) -> Vec<(Stage, u64, u64)> {
         let stages = ledger.profile().remove(0).stages;
         stages.iter().map(|(stage, summary)| (*stage, summary.count(), summary.sum_ns())).collect()

@@ -1,9 +1,9 @@
-//! Floor 1: what the code runs on. Clock, disk, tasks and randomness are traits with a real and a simulated
-//! implementation; buffers, locks, queues, histograms and ledgers are measured by construction.
+//! Floor 1: the world that the code runs on. Clock, disk, tasks and randomness are traits with a real and a simulated
+//! implementation; buffers, locks, queues, histograms and ledgers measure themselves.
 //!
-//! Promises: nothing above this room names the operating system; every wait can be accounted for (decision D6);
-//! the same code runs under a seed that replays exactly (decision D9).
-//! Absent by design: no knowledge of records, inodes or protocols.
+//! Promises: nothing above this room names the operating system; every wait can be accounted for (decision D6); the
+//! same code runs under a seed that replays exactly (decision D9). Absent by design: no knowledge of records, inodes or
+//! protocols.
 
 pub mod buffer;
 pub mod clock;
@@ -36,14 +36,14 @@ pub use stamp::{Lapse, Stamp};
 pub use tasks::Tasks;
 pub use transfer::{Done, Request, Start, Transfer};
 
-/// False in a build of the workshop's that leaves out whatever observes requests (feature `unobserved`): what is under it
-/// costs nothing there, and must change nothing but figures.
+/// False in a build of the workshop that leaves out all observation of requests (feature `unobserved`). Code under this
+/// condition costs nothing there, and must change nothing but figures.
 pub const OBSERVED: bool = !cfg!(feature = "unobserved");
 
-/// A request that finds no buffer waits in steps: buffers are held for as long as a device takes ...
+/// Pause between two attempts of a request that finds no buffer: buffers are held for as long as a device takes ...
 const MEMORY_PAUSE_NS: u64 = 1_000_000;
-/// ... and in all for as long as a disk that is much too slow may take for all of them. Then memory does not come back by
-/// itself, and ENOMEM is the answer.
+/// ... and the longest wait in all: the time in which even a disk that is much too slow ends all requests that hold
+/// buffers. After that, memory does not come back by itself, and the answer is ENOMEM.
 const MEMORY_WAIT_NS_MAX: u64 = 30_000_000_000;
 
 /// The world as one handle; cheap to clone.
@@ -59,12 +59,12 @@ pub struct Runtime {
     pub random: Arc<dyn Random>,
     /// Aligned buffers.
     pub slabs: Arc<Slabs>,
-    /// Where requests leave their times.
+    /// The ledger in which requests leave their times.
     pub ledger: Ledger,
 }
 
 impl Runtime {
-    /// The time for a span: it explains, and nothing may depend on it.
+    /// A timestamp for a span: for statistics only, no decision may depend on it.
     #[inline]
     pub fn stamp(&self) -> Stamp {
         if !OBSERVED {
@@ -75,19 +75,19 @@ impl Runtime {
             self.clock_stamp()
         }
     }
-    /// Without ticks it costs more in any case.
+    /// The timestamp from the clock, where ticks are not trusted. Out of line, since it costs more in any case.
     #[cold]
     fn clock_stamp(&self) -> Stamp {
         Stamp(self.clock.now_ns())
     }
-    /// A buffer of `length` bytes (at most 1 MiB) for the house's own work, which clients wait for.
-    /// Errors: `Host` when `memory_max` is reached.
+    /// A buffer of `length` bytes (at most 1 MiB) for the house's own work, which clients wait for. Errors: `Host` when
+    /// `memory_max` is reached.
     pub fn buffer(&self, length: usize) -> Result<Buf> {
         self.slabs.take_own(self.tasks.core(), length)
     }
-    /// A buffer of `length` bytes (at most 1 MiB) for a client's request, from the calling core's slab. While others use
-    /// what there is, it waits, which `span` books as admission: a full memory slows clients down before it refuses them.
-    /// Errors: `Host` after half a minute.
+    /// A buffer of `length` bytes (at most 1 MiB) for a client's request, from the calling core's slab. Waits while
+    /// there is none, which `span` books as admission: full memory slows clients down before it refuses them
+    /// (back-pressure). Errors: `Host` after half a minute.
     pub async fn client_buffer(&self, length: usize, need: Need, span: Option<&Span>) -> Result<Buf> {
         match self.slabs.take(self.tasks.core(), length, need) {
             Err(error) if error.kind == Kind::Host => self.wait_for_buffer(length, need, span).await,

@@ -1,5 +1,5 @@
-//! The measured lock: how often it was taken, how often someone had to wait, how long waits and holds lasted.
-//! Short critical sections only: never held across I/O or await (decision D5).
+//! The measured lock. It counts how often it was taken and how often someone had to wait, and measures how long waits
+//! and holds last. For short critical sections only: never held across I/O or await (decision D5).
 
 use crate::OBSERVED;
 use crate::histogram::{Histogram, Summary};
@@ -7,7 +7,7 @@ use std::ops::{Deref, DerefMut};
 use std::sync::{Mutex, MutexGuard, TryLockError};
 use std::time::Instant;
 
-/// Holds are timed once in this many acquisitions: two clock reads each time would cost more than most holds.
+/// Acquisitions per timed hold: two clock reads each time would cost more than most holds.
 const HOLD_SAMPLE: u32 = 256;
 
 /// A mutex with a name and figures. A panic while it is held ends the process (broken invariant).
@@ -22,8 +22,8 @@ struct Inner<T> {
 }
 
 struct Figures {
-    /// Acquisitions until one whose hold is timed; 0 while that is held. With the holds timed so far it tells how many
-    /// there were, and costs every acquisition one instruction and a branch.
+    /// Acquisitions left until the next timed hold; 0 while that is held. Together with the number of timed holds it
+    /// gives the number of acquisitions, at the cost of one instruction and a branch for each.
     left: u32,
     since: Option<Instant>,
     contended: u64,
@@ -38,23 +38,23 @@ impl Default for Figures {
     }
 }
 
-/// What a lock has seen so far.
+/// The figures of a lock since it was made.
 #[derive(Clone)]
 pub struct LockSummary {
     /// The lock's name; several locks may share one.
     pub name: &'static str,
-    /// Acquisitions.
+    /// Number of acquisitions.
     pub acquired: u64,
-    /// Acquisitions that had to wait.
+    /// Number of acquisitions that had to wait.
     pub contended: u64,
-    /// How long those waited.
+    /// Durations of those waits.
     pub wait: Summary,
-    /// How long it was held (a sample).
+    /// Durations of holds (a sample).
     pub hold: Summary,
 }
 
 impl<T> Lock<T> {
-    /// A lock named for the ledger.
+    /// A lock with a name for reports.
     pub fn new(name: &'static str, value: T) -> Lock<T> {
         Lock { name, inner: Mutex::new(Inner { figures: Figures::default(), value }) }
     }
@@ -80,7 +80,7 @@ impl<T> Lock<T> {
         }
         Guard::counted(inner)
     }
-    /// What it has seen so far.
+    /// Its figures so far.
     pub fn summary(&self) -> LockSummary {
         let guard = self.inner.lock().expect("a holder panicked");
         let figures = &guard.figures;

@@ -1,4 +1,4 @@
-//! Implementations that do nothing: the smallest world, for benches and for tests of what stands above.
+//! Implementations that do nothing: the smallest world, for benches and for tests of the floors above.
 
 use crate::clock::{Clock, Sleep};
 use crate::disk::{Disk, FileId, OpenMode};
@@ -23,7 +23,7 @@ impl Clock for StillClock {
     }
 }
 
-/// Always the same number.
+/// A source that always gives the same number.
 pub struct Constant(pub u64);
 
 impl Random for Constant {

@@ -1,18 +1,18 @@
-//! Cores and the blocking pool. A core runs its tasks one at a time; tasks are long-lived futures that never
-//! leave their core, so nothing is allocated or handed over per request (decision D4).
+//! Cores and the blocking pool. A core runs its tasks one at a time. Tasks are long-lived futures that never leave
+//! their core, so nothing is allocated or handed over per request (decision D4).
 
 use std::future::Future;
 use std::pin::{Pin, pin};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 
-/// A task's future: stays on its core, hence need not be `Send`.
+/// A task's future. It stays on its core, hence need not be `Send`.
 pub type Local = Pin<Box<dyn Future<Output = ()>>>;
 
 /// Makes a task's future on the core that will run it.
 pub type MakeTask = Box<dyn FnOnce() -> Local + Send>;
 
-/// Where futures and blocking jobs run.
+/// The cores and pools that run futures and blocking jobs.
 pub trait Tasks: Send + Sync {
     /// Number of cores, at least 1.
     fn cores(&self) -> usize;
@@ -22,7 +22,7 @@ pub trait Tasks: Send + Sync {
     fn spawn(&self, core: usize, make: MakeTask);
     /// Runs a blocking job that a client waits for in the adaptive pool.
     fn blocking(&self, job: Box<dyn FnOnce() + Send>);
-    /// Runs a blocking job that no client waits for, behind whoever else has something to do.
+    /// Runs a blocking job that no client waits for, after all threads that have other work.
     fn background(&self, job: Box<dyn FnOnce() + Send>) {
         self.blocking(job);
     }
@@ -59,14 +59,14 @@ pub fn run_blocking<T: Send + 'static>(tasks: &dyn Tasks, job: impl FnOnce() -> 
     answer
 }
 
-/// The same for a job that no client waits for.
+/// Runs `job`, for which no client waits, in the pool, and waits for its result without blocking the core.
 pub fn run_background<T: Send + 'static>(tasks: &dyn Tasks, job: impl FnOnce() -> T + Send + 'static) -> Answer<T> {
     let (job, answer) = answered(job);
     tasks.background(job);
     answer
 }
 
-/// A job for a pool, and what waits for its result.
+/// A job for a pool, and the future of its result.
 fn answered<T: Send + 'static>(job: impl FnOnce() -> T + Send + 'static) -> (Box<dyn FnOnce() + Send>, Answer<T>) {
     let shot = Arc::new(Mutex::new(Shot { value: None, waker: None }));
     let there = shot.clone();
@@ -81,7 +81,7 @@ fn answered<T: Send + 'static>(job: impl FnOnce() -> T + Send + 'static) -> (Box
     (Box::new(job), Answer { shot })
 }
 
-/// Two futures at the same time, on one task; what both give.
+/// Runs two futures at the same time, on one task. Returns the results of both.
 pub async fn both<T>(first: impl Future<Output = T>, second: impl Future<Output = T>) -> (T, T) {
     let (mut first, mut second) = (pin!(first), pin!(second));
     let (mut one, mut other) = (None, None);

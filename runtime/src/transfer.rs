@@ -1,5 +1,5 @@
-//! One device I/O as a future. Its slot owns the buffers until the device is done with them, whatever happens
-//! to the future, and is recycled, so that a warm I/O allocates nothing.
+//! One device I/O as a future. Its slot owns the buffers until the device is done with them, whatever happens to the
+//! future. Slots are recycled, so that a warm I/O allocates nothing.
 
 use crate::buffer::{Buf, Slice};
 use crate::disk::FileId;
@@ -9,7 +9,7 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 
-/// What a device can be asked. Offsets and lengths are multiples of 4 KiB.
+/// A request to a device. Offsets and lengths are multiples of 4 KiB.
 pub enum Request {
     /// Fill the buffer (its length) from `offset`. Reading past the end of the file is an error.
     Read { file: FileId, offset: u64, buffer: Buf, start: Start },
@@ -20,29 +20,29 @@ pub enum Request {
     Flush { file: FileId },
 }
 
-/// When a small read is shown to the device. Large transfers (from `BULK_BYTES_MIN` on) take turns whatever is said here, but
-/// for durable writes.
+/// The moment at which a small read is submitted to the device. Large transfers (from `BULK_BYTES_MIN` on) are under a
+/// concurrency limit whatever is said here, except durable writes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Start {
-    /// At once: pieces of a larger read, and what more than one client may wait for.
+    /// Immediately: pieces of a larger read, and reads that more than one client may wait for.
     AtOnce,
-    /// Once the device has less than it needs to be busy: a read for which a client waits.
+    /// Paced: under the concurrency limit. A read for which a client waits.
     Paced,
 }
 
-/// A finished I/O, with the buffers handed back.
+/// A finished I/O, with its buffers.
 pub struct Done {
-    /// Ok when all bytes were transferred.
+    /// Ok if all bytes were transferred.
     pub result: Result<()>,
-    /// Read: the buffer.
+    /// The buffer of a read.
     pub buffer: Option<Buf>,
-    /// Write: the slices (an empty vector otherwise), so that its allocation can be used again.
+    /// The slices of a write (an empty vector otherwise), so that the allocation can be used again.
     pub slices: Vec<Slice>,
-    /// How long it was held back.
+    /// Nanoseconds for which it was held back from the device.
     pub held_ns: u64,
 }
 
-/// The shared half of a transfer: who performs the I/O fills it and calls `finish`.
+/// The shared half of a transfer: the performer of the I/O fills it and calls `finish`.
 pub struct Slot {
     state: Mutex<SlotState>,
 }
@@ -61,7 +61,7 @@ impl Slot {
         let mut state = self.state.lock().expect("no panic while held");
         with(state.request.as_mut().expect("a submitted slot holds its request"))
     }
-    /// The transfer was held back for so long before the device saw it.
+    /// Notes for how many nanoseconds the transfer was held back before the device saw it.
     pub fn held_for(&self, ns: u64) {
         self.state.lock().expect("no panic while held").held_ns = ns;
     }

@@ -1,5 +1,5 @@
-//! A block device as one file of the brick: held by nobody else while it is open for writing, sectors no larger than a
-//! block, and told what nobody needs any more.
+//! A block device as one file of the brick. While it is open for writing, nobody else holds it; its sectors are no
+//! larger than a block; bytes that nobody needs can be discarded on it.
 
 use super::files::failed;
 use base::limits::BLOCK_BYTES;
@@ -10,18 +10,18 @@ use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// From linux/fs.h, as on all machines but MIPS, PowerPC and SPARC.
+/// The request code of linux/fs.h for TRIM, on all machines but MIPS, PowerPC and SPARC.
 const BLKDISCARD: libc::Ioctl = 0x1277;
-/// How long a process that was killed, or a program that only looks at a new device, may hold it.
+/// Longest time for which a process that was killed, or a program that probes new devices, may hold it.
 const HELD_MAX: Duration = Duration::from_secs(2);
 
-/// What to say where there is no device.
+/// The error for a path without a device.
 pub(super) fn not_found(path: &Path, error: &std::io::Error) -> Error {
     let what = "the brick's block device is not there: if it has another name now, give it with --device";
     failed(what, error).with(path.display())
 }
 
-/// Opens a device past the page cache. For writing it is opened exclusively: neither mounted, nor part of another
+/// Opens a device, bypassing the page cache. For writing it is opened exclusively: neither mounted, nor part of another
 /// device, nor another brick's. Errors: `Busy` if it is; `Invalid` if it is no block device or has large sectors.
 pub(super) fn open(path: &Path, writable: bool) -> Result<File> {
     let found = std::fs::metadata(path).map_err(|error| not_found(path, &error))?;
@@ -88,7 +88,7 @@ mod tests {
     }
 
     impl Loop {
-        /// None without root.
+        /// A loop device; None without root.
         fn new(name: &str) -> Option<Loop> {
             let file = std::env::temp_dir().join(format!("sinter-loop-{name}-{}", std::process::id()));
             File::create(&file).and_then(|made| made.set_len(16 << 20)).expect("the temporary directory is writable");

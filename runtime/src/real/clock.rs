@@ -10,7 +10,8 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
-/// CLOCK_BOOTTIME and CLOCK_REALTIME, both read without a system call; and what is held against them now and then.
+/// CLOCK_BOOTTIME and CLOCK_REALTIME, both read without a system call, and the tick counter that is calibrated against
+/// them.
 pub(super) struct RealClock(pub(super) Arc<Stamps>);
 
 fn read(clock: libc::clockid_t) -> libc::timespec {
@@ -71,7 +72,7 @@ impl Drop for Sleeping {
     }
 }
 
-/// Deadline first, so that timers sort by it; the number is unique over all cores' timers of one core.
+/// A timer's deadline, by which timers sort, and a number that is unique among the timers of one core.
 pub(super) type TimerId = (u64, u64);
 
 /// The timers of one core, by deadline.
@@ -98,11 +99,11 @@ impl Timers {
     pub fn cancel(&mut self, timer: TimerId) {
         self.waiting.remove(&timer);
     }
-    /// When the next one is due.
+    /// Deadline of the next timer.
     pub fn next_ns(&self) -> Option<u64> {
         self.waiting.first_key_value().map(|(&(deadline_ns, _), _)| deadline_ns)
     }
-    /// Takes one that is due.
+    /// Takes a timer that is due.
     pub fn pop(&mut self, now_ns: u64) -> Option<Waker> {
         if self.next_ns()? > now_ns {
             return None;

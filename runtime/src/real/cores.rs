@@ -1,4 +1,4 @@
-//! Starting and stopping the cores' threads, and the door `Tasks` to them.
+//! Start and stop of the cores' threads, and `Tasks`, the door to them.
 
 use super::inbox::Inbox;
 use super::pool::Pool;
@@ -24,8 +24,8 @@ pub(super) fn cpus() -> Vec<usize> {
     if result != 0 || cpus.is_empty() { vec![0] } else { cpus }
 }
 
-/// The core for what comes from a CPU: the one that runs there; CPUs without a core are shared out among all. Not to be
-/// called on a core, which may use its own CPU only.
+/// The core for requests that come from a CPU: the one that runs there. CPUs without a core are spread over all cores.
+/// Not to be called on a core, which may use its own CPU only.
 pub fn core_of_cpu(cpu: usize, cores: usize) -> usize {
     core_among(&cpus(), cpu, cores)
 }
@@ -49,7 +49,7 @@ pub(super) fn inboxes(count: usize) -> Result<Vec<Arc<Inbox>>> {
     (0..count).map(|_| Inbox::new().map(Arc::new)).collect()
 }
 
-/// Starts a thread per core, and waits until all run. On an error none is left.
+/// Starts a thread per core, and waits until all run. On an error none is left running.
 pub(super) fn start(world: &Arc<World>, cpus: &[usize]) -> Result<Vec<JoinHandle<()>>> {
     let mut threads = Vec::new();
     let (ready, answers) = mpsc::sync_channel(world.inboxes.len());

@@ -1,5 +1,5 @@
-//! I/O of one core in flight: what the kernel works on, and what to do when it is done. Operations are recycled;
-//! a warm one allocates nothing.
+//! The I/O of one core in flight: operations that the kernel works on, and what follows when they end. Operations are
+//! recycled; a warm one allocates nothing.
 
 use super::figures::{Figures, Verb};
 use super::files::{Files, failed};
@@ -19,29 +19,30 @@ use std::task::Waker;
 
 /// Tag of the poll on the inbox's eventfd.
 const TAG_BELL: u64 = u64::MAX;
-/// Tag of entries whose completion tells nothing.
+/// Tag of entries whose completion has no meaning.
 const TAG_IGNORED: u64 = u64::MAX - 1;
-/// Slices per system call (IOV_MAX); longer writes go on where it stopped.
+/// Most slices per system call (IOV_MAX); longer writes continue with another call.
 const SLICES_MAX: usize = 1024;
-/// Times that the kernel may ask us to try again without any progress.
+/// Most times that the kernel may ask us to try again without any progress.
 const RETRIES_MAX: u32 = 100;
-/// Writes from this length on are submitted at once: the checksums of 256 KiB take 11 us, a submission of its own 3.
+/// Length from which on writes are submitted at once: the checksums of 256 KiB take 11 us, a submission of its own 3.
 pub(super) const AT_ONCE_BYTES: usize = 256 << 10;
-/// So many small reads of a core may always be under way: what keeps a flash drive busy that answers within 100 us, at all
-/// that one core can ask of it.
+/// Number of small reads of a core that the concurrency limit always allows. It keeps a flash drive busy that answers
+/// within 100 us, as far as one core can do that.
 const LEAST_SMALL: u32 = 16;
-/// So many large transfers of a core: two keep a flash drive busy, as many are on their way from and to its clients meanwhile.
+/// Number of large transfers of a core that the limit always allows: two keep a flash drive busy, while two more are on
+/// their way from and to its clients.
 const LEAST_LARGE: u32 = 4;
-/// Wakes one of the cores that poll a descriptor instead of all of them.
+/// Poll flag: an event wakes one of the cores that poll a descriptor instead of all of them.
 const EXCLUSIVE: u32 = libc::EPOLLEXCLUSIVE as u32;
 
 /// A completion's meaning for those above.
 pub(super) enum Event {
-    /// Nothing to do.
+    /// No consequence.
     Nothing,
     /// A transfer ended.
     Finished(Arc<Slot>, Result<()>),
-    /// A poll ended, or an entry came back.
+    /// A poll ended, or a ring entry came back: wake its task.
     Wake(Waker),
 }
 
@@ -56,14 +57,14 @@ enum Work {
 /// Wakes the core at a time of CLOCK_BOOTTIME.
 struct Alarm {
     due_ns: u64,
-    /// Owned until the kernel has seen it.
+    /// The time of the alarm, owned until the kernel has seen it.
     _time: Box<types::Timespec>,
 }
 
 struct Progress {
     slot: Arc<Slot>,
     verb: Verb,
-    /// When it was begun; once the device has seen it, when that was.
+    /// The time at which it was started; once the device has seen it, the time of that.
     start_ns: u64,
     pace: Pace,
     file: FileId,
@@ -78,12 +79,12 @@ struct PollState {
     waiting: Waiting,
 }
 
-/// A future's half of an operation.
+/// The half of an operation that belongs to a future.
 #[derive(Default)]
 struct Waiting {
     outcome: Option<i32>,
     waker: Option<Waker>,
-    /// The future is gone.
+    /// True once the future is gone.
     abandoned: bool,
 }
 
@@ -95,7 +96,7 @@ impl Waiting {
         self.outcome = Some(result);
         self.waker.take().map_or(Event::Nothing, Event::Wake)
     }
-    /// The outcome, once there is one. Otherwise `waker` will be woken.
+    /// The outcome, if there is one. Otherwise `waker` will be woken.
     fn outcome(&mut self, waker: &Waker) -> Option<i32> {
         if self.outcome.is_none() && !self.waker.as_ref().is_some_and(|old| old.will_wake(waker)) {
             self.waker = Some(waker.clone());
@@ -110,12 +111,12 @@ impl Waiting {
 
 struct Op {
     work: Work,
-    /// Counts uses of the place, so that a completion can be checked to be of this use.
+    /// Number of uses of this place, so that a completion can be checked to be of the present one.
     generation: u32,
     iovecs: Vec<libc::iovec>,
 }
 
-/// Whether a transfer waits for its turn.
+/// The kind of concurrency limit that a transfer is under.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Pace {
     AtOnce,
@@ -123,10 +124,10 @@ enum Pace {
     Large,
 }
 
-/// Transfers of one kind that take turns.
+/// Transfers of one kind, under one concurrency limit.
 struct Paced {
     lane: Lane,
-    /// Operations that the lane holds back, oldest first.
+    /// Operations that the limit holds back, oldest first.
     held: VecDeque<usize>,
 }
 
@@ -145,17 +146,17 @@ pub(super) struct Device {
     handles: Vec<Option<super::files::Handle>>,
     bell: RawFd,
     figures: Arc<Figures>,
-    /// What the device should begin with at once was started and not submitted yet: a durable write or a flush, which many
-    /// may wait for; a large write, whose checksums are made meanwhile.
+    /// True if an urgent operation was started and not submitted yet: a durable write or a flush, which many may wait
+    /// for, or a large write, whose checksums are computed meanwhile.
     urgent: bool,
     small: Paced,
     large: Paced,
-    /// When the alarms that are set will wake the core, the next one last.
+    /// Times at which the alarms that are set will wake the core, the next one last.
     alarms_ns: Vec<u64>,
 }
 
 impl Device {
-    /// `bell`: the inbox's eventfd.
+    /// The I/O of a core with this ring. `bell`: the inbox's eventfd.
     pub fn new(mut ring: Ring, bell: RawFd, figures: Arc<Figures>) -> Device {
         push_bell(&mut ring, bell);
         Device {
@@ -175,23 +176,24 @@ impl Device {
     pub fn unsubmitted(&self) -> usize {
         self.ring.unsubmitted()
     }
-    /// True if completions wait to be handled.
+    /// True if completions wait to be processed.
     pub fn has_completions(&mut self) -> bool {
         self.ring.has_completions()
     }
-    /// True if the kernel should see what was started before anything else is done.
+    /// True if started operations should be submitted before anything else is done.
     pub fn is_urgent(&self) -> bool {
         self.urgent
     }
-    /// Shows the kernel what was started.
+    /// Submits the started operations to the kernel.
     pub fn submit(&mut self) {
         self.urgent = false;
         self.ring.submit();
     }
-    /// Submits and sleeps until a completion comes, or until `due_ns` of CLOCK_BOOTTIME.
+    /// Submits, and sleeps until a completion comes, or until `due_ns` of CLOCK_BOOTTIME.
     ///
-    /// A time limit of the system call itself would set a timer of the CPU and take it back each time that the core sleeps, which
-    /// takes some microseconds where the CPU is virtual (decision 0046). An alarm stays set while the core wakes and sleeps.
+    /// A time limit of the system call itself would set a timer of the CPU and cancel it each time that the core
+    /// sleeps, which takes some microseconds where the CPU is virtual (decision 0046). An alarm stays set while the
+    /// core wakes and sleeps.
     pub fn sleep_until(&mut self, due_ns: Option<u64>) {
         self.urgent = false;
         if let Some(due_ns) = due_ns
@@ -217,12 +219,12 @@ impl Device {
         self.alarms_ns.retain(|&due_ns| due_ns != alarm.due_ns);
         Event::Nothing
     }
-    /// Operations that the kernel ends soon. Entries of FUSE queues are none: they come back with the next request, or
-    /// when the mount or the ring ends.
+    /// Number of operations that the kernel will end soon. Entries of FUSE queues do not count: they come back with the
+    /// next request, or when the mount or the ring ends.
     pub fn in_flight(&self) -> usize {
         self.ops.iter().filter(|op| matches!(op.work, Work::Transfer(_) | Work::Poll(_))).count()
     }
-    /// Gives up the brick's lock.
+    /// Releases the brick's lock.
     pub fn release(&self) {
         self.ring.release();
     }
@@ -245,7 +247,7 @@ impl Device {
     fn tag(&self, index: usize) -> u64 {
         u64::from(self.ops[index].generation) << 32 | index as u64
     }
-    /// Starts a transfer; hands the slot back if it ended at once.
+    /// Starts a transfer. Returns the slot if it ended at once.
     pub fn start(&mut self, slot: Arc<Slot>, files: &Files) -> Option<(Arc<Slot>, Result<()>)> {
         let (file, verb, urgent, pace) = slot.with_request(|request| {
             let pace = pace_of(request);
@@ -289,7 +291,8 @@ impl Device {
             Pace::Large => Some(&mut self.large),
         }
     }
-    /// A transfer has ended: those of its pace that were held back follow as far as the lane lets them.
+    /// Notes the end of a transfer, and starts transfers that its concurrency limit held back, as far as the limit now
+    /// allows.
     fn go_on(&mut self, pace: Pace, latency_ns: u64, now_ns: u64) {
         if let Some(paced) = self.paced(pace) {
             paced.lane.ended(latency_ns, now_ns);
@@ -329,7 +332,7 @@ impl Device {
         // and iovecs lie on the heap, where they stay when `ops` grows.
         unsafe { self.ring.push(entry) }
     }
-    /// Handles the next completion, if there is one.
+    /// Processes the next completion, if there is one.
     pub fn complete(&mut self, files: &Files) -> Option<Event> {
         let completion = self.ring.next()?;
         let tag = completion.user_data();
@@ -371,7 +374,7 @@ impl Device {
         Event::Finished(progress.slot, outcome)
     }
 
-    /// Starts to wait until `fd` is readable; the number is for the calls below.
+    /// Starts to wait until `fd` is readable. The returned number is for the calls below.
     pub fn poll_start(&mut self, fd: RawFd, waker: &Waker) -> usize {
         let state = PollState { fd, exclusive: true, waiting: Waiting::new(waker) };
         let index = self.take_op(Work::Poll(state));
@@ -399,14 +402,14 @@ impl Device {
         }
         state.waiting.end(result)
     }
-    /// The outcome, once there is one; the poll is over then. Otherwise `waker` will be woken.
+    /// The outcome of a poll, if there is one; the poll has then ended. Otherwise `waker` will be woken.
     pub fn poll_outcome(&mut self, index: usize, waker: &Waker) -> Option<i32> {
         let Work::Poll(state) = &mut self.ops[index].work else { panic!("a poll keeps its place") };
         let outcome = state.waiting.outcome(waker)?;
         self.free_op(index);
         Some(outcome)
     }
-    /// Nobody waits any more.
+    /// Abandons a poll: nobody waits for it any more.
     pub fn poll_abandon(&mut self, index: usize) {
         let tag = self.tag(index);
         let Work::Poll(state) = &mut self.ops[index].work else { panic!("a poll keeps its place") };
@@ -421,7 +424,8 @@ impl Device {
         unsafe { self.ring.push(entry) }
     }
 
-    /// Hands an entry over to the kernel, which brings it back with a request; the number is for the calls below.
+    /// Hands an entry over to the kernel, which brings it back with a request. The returned number is for the calls
+    /// below.
     pub fn fetch_start(&mut self, entry: RingEntry, waker: &Waker) -> usize {
         let index = self.take_op(Work::Fetch(entry, Waiting::new(waker)));
         let tag = self.tag(index);
@@ -440,14 +444,14 @@ impl Device {
         }
         waiting.end(result)
     }
-    /// The entry and how it came back, once it has. Otherwise `waker` will be woken.
+    /// The entry and its result, once the kernel has brought it back. Otherwise `waker` will be woken.
     pub fn fetch_outcome(&mut self, index: usize, waker: &Waker) -> Option<(RingEntry, i32)> {
         let Work::Fetch(_, waiting) = &mut self.ops[index].work else { panic!("an entry keeps its place") };
         let outcome = waiting.outcome(waker)?;
         let Work::Fetch(entry, _) = self.free_op(index) else { unreachable!("just looked") };
         Some((entry, outcome))
     }
-    /// Nobody waits for the entry any more.
+    /// Abandons an entry: nobody waits for it any more.
     pub fn fetch_abandon(&mut self, index: usize) {
         let Work::Fetch(_, waiting) = &mut self.ops[index].work else { panic!("an entry keeps its place") };
         if waiting.outcome.is_some() {
@@ -492,7 +496,7 @@ fn length(request: &Request) -> usize {
     }
 }
 
-/// Whole blocks only: what callers promise, and what O_DIRECT needs.
+/// Refuses requests of partial blocks: callers promise whole ones, and O_DIRECT needs them.
 fn check(request: &Request) -> Result<()> {
     let (offset, whole) = match request {
         Request::Read { offset, buffer, .. } => (*offset, !buffer.is_empty()),
@@ -507,7 +511,7 @@ fn check(request: &Request) -> Result<()> {
     Err(Error::new(Kind::Invalid, "an I/O is of whole blocks").with(context))
 }
 
-/// The entry for what is left of a transfer.
+/// The submission for the remaining part of a transfer.
 fn entry(request: &mut Request, progress: &Progress, iovecs: &mut Vec<libc::iovec>) -> squeue::Entry {
     let (fd, done) = (types::Fd(progress.fd), progress.done_bytes);
     match request {
@@ -547,7 +551,7 @@ fn collect(slices: &[crate::buffer::Slice], done_bytes: usize, iovecs: &mut Vec<
     }
 }
 
-/// What a completion means for a transfer: `None` = go on with what is left.
+/// The meaning of a completion for its transfer. `None`: go on with the remaining part.
 fn judge(request: &Request, progress: &mut Progress, result: i32) -> Option<Result<()>> {
     let (verb, past_end) = match request {
         Request::Read { .. } => ("the device cannot read", "a read goes past the end of the file"),

@@ -1,6 +1,6 @@
-//! A directory that is opened once, and the files in it. Promises that whoever holds one can't be led elsewhere: it belongs
-//! to root or to the caller and nobody else can change its names, and what is opened in it is a regular file or a directory,
-//! never what a link leads to. What lies above it is its owner's affair.
+//! A directory that is opened once, and the files in it. Promises that its holder can't be led elsewhere: it belongs to
+//! root or to the caller, nobody else can change its names, and files opened in it are regular files or directories,
+//! never the targets of links. The directories above it are their owners' responsibility.
 
 use super::files::failed;
 use base::{Error, Kind, Result};
@@ -13,38 +13,38 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Bits of a mode by which others than the owner write.
+/// Mode bits that let others than the owner write.
 const OTHERS_WRITE: u32 = 0o022;
-/// The bit by which only its owner removes or renames an entry.
+/// The sticky bit: only its owner may remove or rename an entry.
 const STICKY: u32 = libc::S_ISVTX;
 
-/// How long a process that was killed may take to give a directory back: it closes its files one after the other, and the
+/// Longest time that a killed process may take to release a directory: it closes its files one after the other, and the
 /// brick's lock may be among the first.
 const HELD_MAX: Duration = Duration::from_secs(1);
 
-/// How to open a file of a directory.
+/// The mode of opening a file of a directory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Access {
-    /// It is there, and stays as it is.
+    /// The file exists, and is only read.
     Read,
-    /// It is there, and may be written.
+    /// The file exists, and may be written.
     Write,
-    /// It is not there yet, and may be written.
+    /// The file does not exist yet; it is created and may be written.
     Create,
-    /// It is made if it is not there; what is written goes to its end.
+    /// The file is created if it does not exist; writes go to its end.
     Append,
 }
 
-/// What others may do in a directory.
+/// The rights of other users in a directory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Others {
-    /// Add entries, but not touch those that are there (the sticky bit).
+    /// They may add entries, but not touch existing ones (the sticky bit).
     MayAdd,
-    /// Nothing.
+    /// They may change nothing.
     MayNot,
 }
 
-/// See the module. Clones are the same open directory.
+/// An open directory; see the module. Clones are the same open directory.
 #[derive(Clone, Debug)]
 pub struct Directory {
     file: Arc<File>,
@@ -52,8 +52,8 @@ pub struct Directory {
 }
 
 impl Directory {
-    /// Opens a directory. Errors: `NotFound`, `NotDirectory` (a symbolic link to one included), `Permission` when it belongs
-    /// to somebody else, or others may change what is in it.
+    /// Opens a directory. Errors: `NotFound`, `NotDirectory` (also for a symbolic link to one), `Permission` if it
+    /// belongs to somebody else, or if others may change its entries.
     pub fn open(path: &Path) -> Result<Directory> {
         let at = |error: &std::io::Error| failed("the directory cannot be opened", error).with(path.display());
         // Links above it are followed once, here; the last name is not.
@@ -74,14 +74,16 @@ impl Directory {
         })?;
         Directory::vetted(file, &whole, Others::MayAdd)
     }
-    /// The directory that holds a file, and the file's name. Errors: as `open`; the path names no file.
+    /// The directory that holds a file, and the file's name. Errors: as `open`; `Invalid` for a path that names no
+    /// file.
     pub fn of_file(path: &Path) -> Result<(Directory, &OsStr)> {
         let nothing = || Error::new(Kind::Invalid, "the path names no file").with(path.display());
         let name = path.file_name().ok_or_else(nothing)?;
         let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
         Ok((Directory::open(parent.unwrap_or(Path::new(".")))?, name))
     }
-    /// Opens a directory in it, in which others may do nothing: who opens its files by their paths is safe. Errors: as `open`.
+    /// Opens a directory in it in which others may change nothing, so that its files can safely be opened by path.
+    /// Errors: as `open`.
     pub fn child(&self, name: impl AsRef<OsStr>) -> Result<Directory> {
         let path = self.path.join(name.as_ref());
         let opened = open_at(self.fd(), name.as_ref(), libc::O_RDONLY | libc::O_DIRECTORY, 0);
@@ -104,23 +106,23 @@ impl Directory {
         }
         Ok(Directory { file: Arc::new(file), path: path.into() })
     }
-    /// Where it was when it was opened: for messages, and to compare. No link is in it.
+    /// Its path when it was opened, without links: for messages, and to compare.
     pub fn path(&self) -> &Path {
         &self.path
     }
-    /// A path for calls that take no descriptor: it leads through this one, whatever its own path leads to by now, and is
-    /// good as long as the directory is open.
+    /// A path for calls that take no descriptor. It leads through this open directory, wherever its own path leads by
+    /// now, and is valid as long as the directory is open.
     pub fn at(&self, name: impl AsRef<Path>) -> PathBuf {
         Path::new("/proc/self/fd").join(self.file.as_raw_fd().to_string()).join(name)
     }
-    /// Opens a file. Errors: what opening says; `Permission` for what is no regular file, is somebody else's, or, to be
-    /// written, has other names.
+    /// Opens a file. Errors: those of opening; `Permission` if it is no regular file, belongs to somebody else or, for
+    /// writing, has other names.
     pub fn file(&self, name: impl AsRef<OsStr>, access: Access) -> Result<File> {
         let name = name.as_ref();
         let opened = self.try_file(name, access, 0)?;
         opened.map_err(|error| failed("a file cannot be opened", &error).with(self.path.join(name).display()))
     }
-    /// The same with more flags of open(2); inside, what that says.
+    /// Opens a file with more flags of open(2). The inner result is that of open(2).
     pub(super) fn try_file(
         &self,
         name: impl AsRef<OsStr>,
@@ -170,11 +172,12 @@ impl Directory {
         }
         Ok(())
     }
-    /// Whether something is there by this name that is or leads to the caller's own: a link is not followed.
+    /// True if an entry of this name exists and belongs to root or the caller. Of a link, the link itself counts; it is
+    /// not followed.
     pub fn owns(&self, name: impl AsRef<Path>) -> std::io::Result<bool> {
         self.at(name).symlink_metadata().map(|found| is_trusted(&found))
     }
-    /// Refuses a directory in which something is no regular file. For libraries that open its files by their paths.
+    /// Refuses a directory with an entry that is no regular file. For libraries that open its files by path.
     pub fn check_regular(&self) -> Result<()> {
         let at = |error: &std::io::Error| failed("a directory cannot be read", error).with(self.path.display());
         for entry in std::fs::read_dir(self.at("")).map_err(|error| at(&error))? {
@@ -186,8 +189,8 @@ impl Directory {
         }
         Ok(())
     }
-    /// Has nobody else who asks for it hold the directory, until all its clones are dropped; whether nobody did. Waits a
-    /// moment for a process that was killed, and is still giving back what it held.
+    /// Locks the directory against others that call this, until all its clones are dropped. True if nobody else had it.
+    /// Waits a moment for a killed process that is still releasing what it held.
     pub fn hold(&self) -> Result<bool> {
         let start = Instant::now();
         loop {
@@ -225,7 +228,8 @@ fn open_at(directory: i32, name: &OsStr, flags: i32, mode: u32) -> std::io::Resu
     }
 }
 
-/// A file was opened so that a pipe in its place can't hold us up; requests of rings to it must wait all the same.
+/// Clears O_NONBLOCK: the file was opened with it so that a pipe in its place can't block us, but requests of rings
+/// must wait.
 fn wait_for_it(file: &File) -> std::io::Result<()> {
     // SAFETY: system calls without pointers, on an open descriptor.
     let result = unsafe {
@@ -235,7 +239,7 @@ fn wait_for_it(file: &File) -> std::io::Result<()> {
     if result < 0 { Err(std::io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// Root's, or of who runs this.
+/// True if it belongs to root or to the user who runs this.
 fn is_trusted(found: &Metadata) -> bool {
     // SAFETY: geteuid can't fail.
     found.uid() == 0 || found.uid() == unsafe { libc::geteuid() }
@@ -245,8 +249,8 @@ fn owner(found: &Metadata) -> String {
     format!("user {}", found.uid())
 }
 
-/// Opens what is there, or makes it where nothing is. Others who do the same at the same moment may be first, or take it
-/// away again; so whoever loses looks once more.
+/// Opens an existing file, or creates it. Others who do the same at the same moment may be first, or remove it again;
+/// the loser tries once more.
 fn open_or_make(open: impl Fn(i32) -> std::io::Result<File>) -> std::io::Result<File> {
     // Nobody loses that often by chance.
     for _ in 0..100 {

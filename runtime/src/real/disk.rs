@@ -15,7 +15,7 @@ impl RealDisk {
     pub fn new(world: Arc<World>) -> RealDisk {
         RealDisk { world }
     }
-    /// What lies under it.
+    /// The files below it.
     pub fn files(&self) -> &Files {
         &self.world.files
     }

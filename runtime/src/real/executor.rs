@@ -11,11 +11,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 
-/// What wakers hold: where the task lives. The future itself never leaves its core.
+/// The part of a task that wakers hold: where the task lives. The future itself never leaves its core.
 pub(super) struct Task {
     inbox: Arc<Inbox>,
     index: usize,
-    /// In a queue, or ended; either way it need not be queued again.
+    /// True if the task is in a queue, or has ended: either way it need not be queued again.
     queued: AtomicBool,
 }
 
@@ -46,7 +46,7 @@ fn enqueue(task: Arc<Task>) {
 
 struct Entry {
     task: Arc<Task>,
-    /// `None` while it is being polled.
+    /// The future and its waker; `None` while it is being polled.
     body: Option<(Local, Waker)>,
 }
 
@@ -86,11 +86,11 @@ impl Executor {
     pub fn take(&self, woken: &mut Vec<Arc<Task>>) {
         self.queue.borrow_mut().extend(woken.drain(..));
     }
-    /// True if no task is to run.
+    /// True if no task is ready to run.
     pub fn is_idle(&self) -> bool {
         self.queue.borrow().is_empty()
     }
-    /// Polls the next task of the queue. False if there is none.
+    /// Polls the next task of the queue. False if the queue is empty.
     pub fn run_one(&self, figures: &Figures) -> bool {
         let Some(task) = self.queue.borrow_mut().pop_front() else { return false };
         // From here on a wake-up queues it again; acquires what wakers wrote before.

@@ -1,5 +1,5 @@
-//! What a core has done and what the device took, counted by the core itself without a shared cache line; read by
-//! anyone (decision D6).
+//! The figures of a core and of its I/O. The core counts them itself, without a shared cache line; anyone may read them
+//! (decision D6).
 
 use super::cores::Cores;
 use super::pool::PoolSummary;
@@ -9,10 +9,10 @@ use crate::histogram::{Histogram, Summary};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// One run of a task in this many is timed: two clock reads each time would cost more than short runs do.
+/// Runs of tasks per timed run: two clock reads each time would cost more than short runs do.
 const RUN_SAMPLE: u64 = 64;
 
-/// Which kind of I/O.
+/// The kind of an I/O.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Verb {
     Read,
@@ -39,11 +39,11 @@ fn bump(cell: &AtomicU64) -> u64 {
 }
 
 impl Figures {
-    /// Of a core whose times come from `stamps`.
+    /// Figures of a core whose times come from `stamps`.
     pub fn new(stamps: Arc<Stamps>) -> Figures {
         Figures { stamps, ..Figures::default() }
     }
-    /// The time for what is timed here.
+    /// The time for statistics of this room.
     pub fn stamp_ns(&self) -> u64 {
         if OBSERVED { self.stamps.now_ns() } else { 0 }
     }
@@ -51,27 +51,27 @@ impl Figures {
     pub fn control_ns(&self) -> u64 {
         self.stamps.now_ns()
     }
-    /// A turn began.
+    /// Counts a turn of the reactor.
     pub fn turn(&self) {
         bump(&self.turns);
     }
-    /// The core goes to sleep, for this time since its start.
+    /// Counts a sleep of the core. Returns the number of sleeps since its start.
     pub fn sleep(&self) -> u64 {
         bump(&self.sleeps)
     }
-    /// How many turns it took.
+    /// Number of turns so far.
     pub fn turns(&self) -> u64 {
         self.turns.load(Ordering::Relaxed)
     }
-    /// A task runs; true if it is to be timed.
+    /// Counts a run of a task. True if the run is to be timed.
     pub fn run(&self) -> bool {
         OBSERVED && bump(&self.runs).is_multiple_of(RUN_SAMPLE)
     }
-    /// A timed run ended.
+    /// Records a timed run that has ended.
     pub fn ran_since(&self, start_ns: u64) {
         self.run.record(self.stamp_ns().saturating_sub(start_ns));
     }
-    /// An I/O succeeded after this time.
+    /// Records an I/O that succeeded, and its duration.
     pub fn io(&self, verb: Verb, took_ns: u64) {
         if OBSERVED {
             self.io[verb as usize].record(took_ns);
@@ -90,31 +90,31 @@ impl Figures {
     }
 }
 
-/// What one core has done so far.
+/// The figures of one core since its start.
 #[derive(Clone)]
 pub struct CoreSummary {
-    /// Rounds of the reactor.
+    /// Number of turns of the reactor.
     pub turns: u64,
-    /// How often it had nothing to do.
+    /// Number of times that it had nothing to do.
     pub sleeps: u64,
-    /// Runs of tasks.
+    /// Number of runs of tasks.
     pub runs: u64,
-    /// How long a task kept the core (a sample).
+    /// Durations for which tasks kept the core (a sample).
     pub run: Summary,
-    /// Device reads, from submission to completion.
+    /// Durations of device reads, from submission to completion.
     pub read: Summary,
-    /// Device writes.
+    /// Durations of device writes.
     pub write: Summary,
-    /// Device flushes.
+    /// Durations of device flushes.
     pub flush: Summary,
 }
 
-/// Reads the figures of a running or stopped world; cheap to clone.
+/// A reader of the figures of a running or stopped world; cheap to clone.
 #[derive(Clone)]
 pub struct Probe(pub(super) Arc<Cores>);
 
 impl Probe {
-    /// Every core's figures.
+    /// The figures of each core.
     pub fn cores(&self) -> Vec<CoreSummary> {
         self.0.world.figures.iter().map(|figures| figures.summary()).collect()
     }

@@ -11,14 +11,15 @@ use std::path::PathBuf;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-/// The lock file's name; not one of the brick's files.
+/// The lock file's name; it is not one of the brick's files.
 const LOCK: &str = "lock";
-/// How long the kernel may take to end the I/O of a killed process, whose rings hold the lock until then (rule L4).
+/// Longest time that the kernel may take to end the I/O of a killed process, whose rings hold the lock until then (rule
+/// L4).
 const GHOST_MAX: Duration = Duration::from_secs(10);
 
 pub(super) struct Files {
     directory: Directory,
-    /// Where the block device is, if somebody said so.
+    /// The path of the block device, if given.
     device: Option<PathBuf>,
     read_only: bool,
     lock: Mutex<Option<File>>,
@@ -31,7 +32,7 @@ struct OpenFile {
     writable: bool,
 }
 
-/// What performing an I/O needs to know of a file.
+/// The facts about a file that an I/O needs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Handle {
     pub fd: RawFd,
@@ -52,7 +53,7 @@ impl Files {
     pub fn lock_fd(&self) -> Option<RawFd> {
         self.lock.lock().expect("no panic while held").as_ref().map(File::as_raw_fd)
     }
-    /// Lets others have the brick; to be called when no I/O can come any more.
+    /// Releases the brick's lock; to be called when no I/O can come any more.
     pub fn unlock(&self) {
         self.lock.lock().expect("no panic while held").take();
     }
@@ -102,7 +103,7 @@ impl Files {
         table.push(OpenFile { name: DEVICE.to_string(), file: file.into(), writable });
         Ok(FileId(table.len() as u32 - 1))
     }
-    /// Where the link in the directory says that the device is. The only link that is followed: who made it is asked for.
+    /// The path in the directory's link to the device. It is the only link that is followed, and its owner is checked.
     fn linked_device(&self) -> Result<PathBuf> {
         let named = self.directory.path().join(DEVICE);
         let not_found = |error: std::io::Error| block_device::not_found(&named, &error);
@@ -123,7 +124,8 @@ impl Files {
         let table = self.table.lock().expect("no panic while held");
         table.get(file.0 as usize).expect("a file id comes from open").name.clone()
     }
-    /// See `Disk::list`. The lock and directories (the index lives in one) are not files of the brick.
+    /// Names of the brick's files, see `Disk::list`. The lock and directories (the index lives in one) are not among
+    /// them.
     pub fn list(&self) -> Result<Vec<String>> {
         let at = |error: &std::io::Error| failed("the brick's directory cannot be read", error);
         let mut names = Vec::new();
@@ -218,8 +220,8 @@ fn check_name(name: &str) -> Result<()> {
     if bad { Err(Error::new(Kind::Invalid, "not a name of a file of the brick").with(name)) } else { Ok(()) }
 }
 
-/// Opens past the page cache; through it where the file system knows no other way. Durable writes and flushes mean
-/// the same either way.
+/// Opens a file, bypassing the page cache if the file system can do that. Durable writes and flushes mean the same
+/// either way.
 fn open_direct(directory: &Directory, name: &str, writable: bool) -> Result<File> {
     let access = if writable { Access::Write } else { Access::Read };
     match directory.try_file(name, access, libc::O_DIRECT)? {
@@ -235,7 +237,7 @@ fn replace(old: &OwnedFd, new: &File) -> std::io::Result<()> {
     if result < 0 { Err(std::io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// Takes the brick's lock: alone to change it, shared to read it. A reader goes without when there is no lock file.
+/// Takes the brick's lock: exclusive to change it, shared to read it. A reader needs none if there is no lock file.
 fn lock(directory: &Directory, read_only: bool) -> Result<Option<File>> {
     let path = directory.path().join(LOCK);
     let opened = match directory.file(LOCK, if read_only { Access::Read } else { Access::Write }) {
@@ -294,14 +296,14 @@ fn is_gone(pid: i32) -> bool {
     result != 0 && std::io::Error::last_os_error().raw_os_error() == Some(libc::ESRCH)
 }
 
-/// For messages only, hence not synced.
+/// Writes this process's number into the lock file. For messages only, hence not synced.
 fn sign(file: &mut File) -> std::io::Result<()> {
     file.set_len(0)?;
     file.seek(SeekFrom::Start(0))?;
     file.write_all(format!("{}\n", std::process::id()).as_bytes())
 }
 
-/// Raises this process's limit of open files as far as it may: a brick has a file per GiB.
+/// Raises this process's limit of open files as far as permitted: a brick has a file per GiB.
 pub fn raise_open_files() {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: the pointer is to an rlimit of ours.

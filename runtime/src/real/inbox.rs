@@ -1,5 +1,5 @@
-//! The way onto a core from other threads: wake-ups, new tasks and I/O requests. A sleeping core is woken by one
-//! write to an eventfd; a running one looks here every turn, so that waking it costs no system call.
+//! The inbox of a core, by which other threads reach it: wake-ups, new tasks and I/O requests. A sleeping core is woken
+//! by one write to an eventfd; a running one checks its inbox every turn, so that waking it costs no system call.
 
 use super::executor::Task;
 use crate::tasks::MakeTask;
@@ -11,9 +11,9 @@ use std::sync::{Arc, Mutex};
 
 pub(super) struct Inbox {
     state: Mutex<State>,
-    /// There is mail; written under the mutex.
+    /// True if there is mail; written under the mutex.
     pending: AtomicBool,
-    /// The core is about to sleep, or sleeps: mail must be announced through the eventfd.
+    /// True if the core is about to sleep, or sleeps: mail must then be announced through the eventfd.
     asleep: AtomicBool,
     event: OwnedFd,
 }
@@ -24,7 +24,7 @@ struct State {
     closed: bool,
 }
 
-/// What waits for a core.
+/// The mail of a core.
 #[derive(Default)]
 pub(super) struct Mail {
     pub woken: Vec<Arc<Task>>,
@@ -49,7 +49,7 @@ impl Inbox {
     pub fn event_fd(&self) -> RawFd {
         self.event.as_raw_fd()
     }
-    /// Adds to the mail; hands `what` back when the core has ended.
+    /// Adds to the mail. Returns `what` if the core has ended.
     fn post<T>(&self, what: T, add: impl FnOnce(&mut Mail, T)) -> std::result::Result<(), T> {
         {
             let mut state = self.state.lock().expect("no panic while held");
@@ -77,25 +77,25 @@ impl Inbox {
             assert!(error.kind() == std::io::ErrorKind::Interrupted, "write to an eventfd: {error}");
         }
     }
-    /// A task of this core is to run; for nothing if the core has ended.
+    /// Queues a task of this core to run; does nothing if the core has ended.
     pub fn wake(&self, task: Arc<Task>) {
         let _ = self.post(task, |mail, task| mail.woken.push(task));
     }
-    /// A new task; dropped if the core has ended.
+    /// Adds a new task; drops it if the core has ended.
     pub fn spawn(&self, make: MakeTask) {
         let _ = self.post(make, |mail, make| mail.made.push(make));
     }
-    /// An I/O to be performed by this core.
+    /// Passes an I/O to this core.
     pub fn submit(&self, slot: Arc<Slot>) {
         if let Err(slot) = self.post(slot, |mail, slot| mail.slots.push(slot)) {
             slot.finish(Err(stopped()));
         }
     }
-    /// The core is to end.
+    /// Tells the core to end.
     pub fn stop(&self) {
         let _ = self.post((), |mail, ()| mail.stop = true);
     }
-    /// Exchanges an empty `mail` for what has come. False if nothing has.
+    /// Exchanges an empty `mail` for the core's mail. False if there is none.
     pub fn take(&self, mail: &mut Mail) -> bool {
         if !self.pending.load(Ordering::Acquire) {
             return false;
@@ -106,13 +106,13 @@ impl Inbox {
         std::mem::swap(&mut state.mail, mail);
         true
     }
-    /// From now on nothing is taken; the rest is handed out.
+    /// Closes the inbox, which takes nothing from now on. Returns the rest of the mail.
     pub fn close(&self) -> Mail {
         let mut state = self.state.lock().expect("no panic while held");
         state.closed = true;
         std::mem::take(&mut state.mail)
     }
-    /// Announces that the core will sleep. False if mail has come: then it must not.
+    /// Announces that the core will sleep. False if there is mail: then it must not.
     pub fn fall_asleep(&self) -> bool {
         self.asleep.store(true, Ordering::SeqCst);
         let may = !self.pending.load(Ordering::SeqCst);
@@ -121,13 +121,13 @@ impl Inbox {
         }
         may
     }
-    /// The core runs again.
+    /// Announces that the core runs again.
     pub fn wake_up(&self) {
         self.asleep.store(false, Ordering::SeqCst);
     }
 }
 
-/// What happens to requests of a core that has ended.
+/// The error of requests to a core that has ended.
 pub(super) fn stopped() -> Error {
     Error::new(Kind::Interrupted, "the daemon is stopping")
 }

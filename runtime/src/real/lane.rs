@@ -1,44 +1,48 @@
-//! How many transfers of one kind a core has under way at its device: a pure core, by feedback (decision D7, mission T4; docs/decisions/0025).
+//! The concurrency limit for transfers of one kind of a core at its device: a pure core, by feedback (decision D7,
+//! mission T4; docs/decisions/0025).
 //!
-//! More than the device needs to be busy only come back in larger groups, and device and CPUs then work in turns instead of at
-//! once. How many it needs follows from its rate and its own latency (Little's law); the law and its use are those of BBR
-//! (Cardwell et al., 2016), where a path takes the place of the device.
+//! More transfers than the device needs to be busy only come back in larger groups, and device and CPUs then work in
+//! turns instead of at the same time. The number that it needs follows from its rate and its own latency (Little's
+//! law). The law and its use are those of BBR (Cardwell et al., 2016), with the device in the place of the network
+//! path.
 //!
-//! Absent by design: who waits, and what never does (both the device's).
+//! Absent by design: the queue of transfers that wait, and the choice of those that never do (both are the device's).
 
-/// Nobody gains from more on one core.
+/// Highest limit: no device gains from more on one core.
 const MOST: u32 = 1024;
-/// A device may take so many times its shortest latency before more under way counts as waiting: latencies of one device differ by
-/// two or three times without any.
+/// Multiple of its shortest latency that a device may take before more concurrency counts as waiting: latencies of one
+/// device differ by two or three times without any.
 const TIMES: u64 = 4;
-/// Rates are taken over so long: some hundred small reads of a busy core, twenty of a MiB.
+/// Length of the windows over which rates are measured, in nanoseconds: some hundred small reads of a busy core, twenty
+/// of 1 MiB.
 const WINDOW_NS: u64 = 10_000_000;
-/// The highest of so many rates counts, since a client that pauses says nothing of the device.
+/// Number of windows whose highest rate counts, since a client that pauses says nothing about the device.
 const WINDOWS: usize = 8;
-/// The shortest latency of this span and of the one before counts, so that a device that has become slower shows.
+/// Length of a span, in nanoseconds. The shortest latency of this span and of the one before counts, so that the limit
+/// follows a device that has become slower.
 const SPAN_NS: u64 = 4_000_000_000;
 
 const SECOND_NS: u64 = 1_000_000_000;
 
-/// See the module.
+/// A concurrency limit and its measurements; see the module.
 pub(super) struct Lane {
-    /// So many may always be under way.
+    /// Number of transfers that are always allowed.
     least: u32,
     under_way: u32,
     limit: u32,
-    /// Since the window began.
+    /// Number of transfers that have ended since the window began.
     ended: u64,
     window_ns: u64,
-    /// Reads per second, and which of them is the next to be replaced.
+    /// Transfers per second in the last windows, and the position of the rate to be replaced next.
     rates: [u64; WINDOWS],
     next: usize,
     span_ns: u64,
-    /// Of this span, and of the one before.
+    /// Shortest latencies of this span and of the one before.
     shortest_ns: [u64; 2],
 }
 
 impl Lane {
-    /// Nothing is under way. `least`: so many always may be.
+    /// A limit with nothing under way. `least`: the number of transfers that are always allowed.
     pub fn new(least: u32) -> Lane {
         Lane {
             least,
@@ -52,13 +56,13 @@ impl Lane {
             shortest_ns: [u64::MAX; 2],
         }
     }
-    /// Takes one more if it may be under way.
+    /// Admits one more transfer; false if the limit is reached.
     pub fn admit(&mut self) -> bool {
         let may = self.under_way < self.limit;
         self.under_way += u32::from(may);
         may
     }
-    /// One has ended that was under way for `latency_ns`.
+    /// Notes that a transfer has ended which was under way for `latency_ns`.
     pub fn ended(&mut self, latency_ns: u64, now_ns: u64) {
         assert!(self.under_way > 0, "what ends was under way");
         self.under_way -= 1;
@@ -90,8 +94,8 @@ mod tests {
     use std::cmp::Reverse;
     use std::collections::BinaryHeap;
 
-    /// Clients that each ask again once they are answered, and a device that works on `parallel` transfers at once, each for
-    /// `service_ns`. Transfers per second and the limit after a second.
+    /// Simulates clients that each ask again once they are answered, and a device that works on `parallel` transfers at
+    /// once, each for `service_ns`. Returns transfers per second and the limit after a second.
     fn closed_loop(least: u32, clients: usize, parallel: usize, service_ns: u64) -> (u64, u32) {
         let mut lane = Lane::new(least);
         // Ends of those that the device works on; when those that wait in it came, and those that the lane holds back.

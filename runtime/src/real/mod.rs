@@ -1,9 +1,9 @@
-//! The real world: one thread per core on io_uring, files of a directory past the page cache, the machine's
-//! clocks, and an adaptive pool for what blocks.
+//! The real world: one thread per core on io_uring, files of a directory that bypass the page cache, the machine's
+//! clocks, and an adaptive pool for blocking jobs.
 //!
-//! Promises: a transfer's buffers live until the kernel is done with them, whatever happens to its future; a warm
-//! I/O or wake-up allocates nothing; an idle daemon uses no CPU; several worlds fit in one process (tests).
-//! Absent by design: no options beyond `Options` (decision D7), no retry of a failed flush (rule U4).
+//! Promises: a transfer's buffers live until the kernel is done with them, whatever happens to its future; a warm I/O
+//! or wake-up allocates nothing; an idle daemon uses no CPU; several worlds fit in one process (tests). Absent by
+//! design: no options beyond `Options` (decision D7), no retry of a failed flush (rule U4).
 
 mod block_device;
 mod clock;
@@ -52,25 +52,25 @@ use std::sync::{Arc, mpsc};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{JoinHandle, Thread};
 
-/// Cores at most: what an affinity mask holds.
+/// Most cores: the number that an affinity mask holds.
 const CORES_MAX: usize = 1024;
 
-/// How to start.
+/// The options of a world.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Number of cores; as many as the process may use, if not given (tests give it).
+    /// Number of cores; None: as many as the process may use (tests give it).
     pub cores: Option<usize>,
     /// The brick's directory.
     pub directory: Directory,
-    /// Bytes that all buffers together may take.
+    /// Most bytes that all buffers together may take.
     pub memory_max_bytes: u64,
-    /// Operations that the ledger tells apart.
+    /// Names of the operations that the ledger distinguishes.
     pub op_names: &'static [&'static str],
-    /// The block device of the brick; the link `device` in its directory says where it is, if not given.
+    /// The block device of the brick; None: the link `device` in its directory leads to it, if there is one.
     pub device: Option<PathBuf>,
-    /// No file is changed, and the lock is only shared (for checks).
+    /// True if no file may be changed, and the lock is only shared (for checks).
     pub read_only: bool,
-    /// Unflushed writes stay in memory, as in a drive with a volatile cache, and die with the process.
+    /// True if unflushed writes stay in memory, as in a drive with a volatile cache, and die with the process.
     #[cfg(feature = "seeded-bugs")]
     pub volatile_cache: bool,
 }
@@ -97,8 +97,8 @@ pub struct Reactors {
     threads: Vec<JoinHandle<()>>,
 }
 
-/// Starts the world. Errors: `Busy` when the brick is in use; `Host` when the machine lacks something, with the
-/// next step; what opening the directory says.
+/// Starts the world. Errors: `Busy` when the brick is in use; `Host` when the machine lacks something, with the next
+/// step; those of opening the directory.
 pub fn start(options: Options) -> Result<(Runtime, Reactors)> {
     files::raise_open_files();
     let cpus = cores::cpus();
@@ -134,14 +134,14 @@ pub fn start(options: Options) -> Result<(Runtime, Reactors)> {
     Ok((runtime, reactors))
 }
 
-/// Asks for huge pages: the kernel then hands a device one piece of memory per buffer instead of one per 4 KiB. Without
-/// them all works as well.
+/// Asks the kernel for huge pages: it then hands a device one piece of memory per buffer instead of one per 4 KiB.
+/// Without them everything works as well.
 fn ask_huge(data: NonNull<u8>, bytes: usize) {
     // SAFETY: advice about memory that the caller has allocated does not change what it holds.
     unsafe { libc::madvise(data.as_ptr().cast(), bytes, libc::MADV_HUGEPAGE) };
 }
 
-/// The pool of jobs that clients wait for, and that of all others.
+/// The pool for jobs that clients wait for, and the pool for all others.
 fn pools(cpus: usize) -> Result<(Arc<pool::Pool>, Arc<pool::Pool>)> {
     let pool = pool::Pool::start(pool::Work::Client, cpus)?;
     match pool::Pool::start(pool::Work::Background, cpus) {
@@ -188,12 +188,12 @@ impl Reactors {
         self.cores.world.inboxes[core].spawn(Box::new(task));
         receive.recv().map_err(|_| inbox::stopped())
     }
-    /// A handle to what cores and pool have done so far.
+    /// A reader of the figures of cores and pool.
     pub fn probe(&self) -> Probe {
         Probe(self.cores.clone())
     }
-    /// Ends all: drops the tasks of every core, waits for I/O in flight and for the pool's jobs, joins the threads,
-    /// gives up the brick's lock. From then on requests fail with `Interrupted`. Not to be called on a core.
+    /// Ends everything: drops the tasks of every core, waits for I/O in flight and for the pool's jobs, joins the
+    /// threads, releases the brick's lock. Requests fail with `Interrupted` from then on. Not to be called on a core.
     pub fn stop(self) {}
 }
 
@@ -207,7 +207,7 @@ impl Drop for Reactors {
     }
 }
 
-/// The core that the calling thread is, if it is one.
+/// The core of the calling thread, if it is one.
 pub fn current_core() -> Option<usize> {
     reactor::with_current(|core| core.index)
 }
@@ -235,7 +235,7 @@ pub fn block_on<F: Future>(future: F) -> F::Output {
     }
 }
 
-/// Random numbers that differ from process to process.
+/// A source of random numbers that differ from process to process.
 struct Entropy {
     state: AtomicU64,
 }

@@ -10,10 +10,10 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
-/// Ends when `fd` has something to read, was hung up or is in error (reading it tells which). Of several cores
-/// that wait for one descriptor, one is woken per event where the kernel can do that; hence read until it would
-/// block. The descriptor must stay open until the future has ended or was dropped. Only to be awaited on a core's
-/// task. Errors: `Interrupted` when the core is stopping; what the kernel says of a descriptor that cannot be polled.
+/// Waits until `fd` has something to read, was hung up or is in error (reading it tells which). If several cores wait
+/// for one descriptor, an event wakes one of them where the kernel can do that; so read until it would block. The
+/// descriptor must stay open until the future has ended or was dropped. Only to be awaited on a core's task. Errors:
+/// `Interrupted` when the core is stopping; the kernel's error for a descriptor that cannot be polled.
 pub fn readable(fd: RawFd) -> Readable {
     Readable { fd, waiting: None }
 }

@@ -1,5 +1,5 @@
-//! The adaptive blocking pool (decision D7): as many threads as the jobs need, found by measuring how long jobs
-//! wait, and none of them running when there is nothing to do. There is no setting.
+//! The adaptive blocking pool (decision D7): it has as many threads as the jobs need, found by measuring how long jobs
+//! wait, and none when there is nothing to do. There is no setting.
 
 use super::turns;
 use crate::histogram::{Histogram, Summary};
@@ -10,62 +10,62 @@ use std::sync::{Arc, Mutex};
 use std::thread::{JoinHandle, Thread};
 use std::time::{Duration, Instant};
 
-/// Threads at most: jobs are reads of one device by the index, and a device that answers in 80 us to 16 at once
-/// gives 200,000 reads a second, more than a brick's cores can use.
+/// Most threads. Jobs are reads of one device by the index, and a device that answers 16 at once in 80 us gives 200,000
+/// reads a second, more than a brick's cores can use.
 const THREADS_MAX: usize = 16;
-/// A job that has waited this long calls for another thread: several device reads, hence more than a hiccup.
+/// Time after which a waiting job calls for another thread: several device reads, hence more than a hiccup.
 const WAIT_NS: u64 = 500_000;
-/// Even when threads could only compete for the CPU, a job must not wait this long behind endless others.
+/// Longest wait of a job behind endless others, even when more threads could only compete for the CPU.
 const WAIT_STARVED_NS: u64 = 10_000_000;
-/// A thread that had nothing to do for this long ends.
+/// Time without work after which a thread ends.
 const IDLE: Duration = Duration::from_secs(5);
 
-/// Whose jobs a pool runs.
+/// The kind of jobs that a pool runs.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Work {
-    /// A client waits for each of them.
+    /// Jobs that clients wait for.
     Client,
-    /// No client waits: its threads let others go first.
+    /// Jobs that no client waits for: their threads let others go first.
     Background,
 }
 
-/// A job and when it came.
+/// A job and the time of its arrival.
 type Job = (Box<dyn FnOnce() + Send>, Instant);
 
 struct State {
     queue: VecDeque<Job>,
-    /// Threads with nothing to do; the last one in gets the next job, so that the others can end.
+    /// Threads with nothing to do. The last one in gets the next job, so that the others can end.
     idle: Vec<(usize, Thread)>,
     threads: usize,
     threads_peak: usize,
     next_id: usize,
     jobs: u64,
     wait: Histogram,
-    /// Share of a job's time that is CPU, in 1/1024, smoothed over about eight jobs.
+    /// The CPU's share of a job's time, in 1/1024, smoothed over about eight jobs.
     cpu_share: u64,
-    /// The watcher looks again by itself.
+    /// True if the watcher will check again by itself.
     watching: bool,
     stopping: bool,
 }
 
-/// What the pool has done so far.
+/// The figures of the pool since its start.
 #[derive(Clone)]
 pub struct PoolSummary {
-    /// Threads now.
+    /// Number of threads now.
     pub threads: usize,
-    /// Threads at most at one time.
+    /// Highest number of threads at one time.
     pub threads_peak: usize,
-    /// Jobs that wait now.
+    /// Number of jobs that wait now.
     pub queued: usize,
-    /// Jobs started.
+    /// Number of jobs started.
     pub jobs: u64,
-    /// How long they had waited.
+    /// Durations for which started jobs had waited.
     pub wait: Summary,
-    /// The queue's lock.
+    /// Figures of the queue's lock.
     pub lock: LockSummary,
 }
 
-/// What decides about one more thread.
+/// The measurements that decide about one more thread.
 #[derive(Clone, Copy, Debug)]
 struct Need {
     oldest_wait_ns: u64,
@@ -74,7 +74,7 @@ struct Need {
     cores: usize,
 }
 
-/// One more thread helps if jobs wait and the threads there are do not use up the cores.
+/// True if one more thread helps: jobs wait, and the present threads do not use up the cores.
 fn should_grow(need: Need) -> bool {
     if need.threads >= THREADS_MAX || need.oldest_wait_ns < WAIT_NS {
         return false;
@@ -121,7 +121,7 @@ impl Pool {
         pool.add_worker()?;
         Ok(pool)
     }
-    /// Adds a job; one short lock, and at most one wake-up. False if the pool has ended: the job was dropped.
+    /// Adds a job, with one short lock and at most one wake-up. False if the pool has ended: the job was dropped.
     pub fn run(&self, job: Box<dyn FnOnce() + Send>) -> bool {
         let mut state = self.state.lock();
         if state.stopping {
@@ -208,7 +208,7 @@ impl Pool {
         }
         drop(guard);
     }
-    /// Waits for a job. `None` when the thread is to end: it is counted out then.
+    /// Waits for a job. `None`: the thread is to end, and no longer counts.
     fn next_job(&self, id: usize) -> Option<Box<dyn FnOnce() + Send>> {
         let mut idle_since: Option<Instant> = None;
         loop {
@@ -237,7 +237,7 @@ impl Pool {
             }
         }
     }
-    /// What it has done so far.
+    /// Its figures so far.
     pub fn summary(&self) -> PoolSummary {
         let lock = self.state.summary();
         let state = self.state.lock();
@@ -250,7 +250,7 @@ impl Pool {
             lock,
         }
     }
-    /// Waits for the jobs there are, then ends all threads; later jobs are dropped.
+    /// Waits for the jobs that it has, then ends all threads; drops later jobs.
     pub fn stop(&self) {
         let idle: Vec<Thread> = {
             let mut state = self.state.lock();

@@ -1,6 +1,6 @@
-//! One core: a thread with a ring, timers and tasks, that does a bounded amount of work per turn and then shows the
-//! kernel what was started. Draining everything first would make all requests travel as one batch, so that disk
-//! and CPU alternate (decision D4).
+//! One core: a thread with a ring, timers and tasks. Each turn does a bounded amount of work and then submits the I/O
+//! that was started. Draining everything first would make all requests travel as one batch, so that disk and CPU
+//! alternate (decision D4).
 
 use super::clock::{Timers, now_ns};
 use super::device::{Device, Event};
@@ -16,22 +16,23 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// Completions handled, and tasks run, per turn; also what may wait unsubmitted before tasks go on. Measured with a
-/// prototype: submitting after at most 4 keeps device and CPU busy at the same time.
+/// Most completions processed, and most tasks run, per turn; also the number of operations that may wait unsubmitted
+/// before tasks go on. Measured with a prototype: submitting after at most 4 keeps device and CPU busy at the same
+/// time.
 const PER_TURN: usize = 4;
 
-/// What all cores of one world share.
+/// State that all cores of one world share.
 pub(super) struct World {
     pub inboxes: Vec<Arc<Inbox>>,
     pub figures: Vec<Arc<Figures>>,
     pub files: Files,
     /// Slots for I/O started by threads that are not cores.
     pub foreign_slots: Arc<SlotPool>,
-    /// Who keeps CPUs easy to wake, if anybody can.
+    /// The watcher that bounds the CPUs' wake-up latency, if this machine has one.
     pub wakeful: Option<Wakeful>,
 }
 
-/// The thread's own half of a core.
+/// The half of a core that belongs to its thread.
 pub(super) struct Core {
     pub world: Arc<World>,
     pub index: usize,
@@ -61,7 +62,8 @@ pub(super) fn current() -> Option<Rc<Core>> {
     with_current(Rc::clone)
 }
 
-/// A panic on a core breaks an invariant while I/O is in flight: the process ends, as the buffers must not be freed.
+/// Ends the process if a core panics. A panic breaks an invariant while I/O is in flight, and the buffers must not be
+/// freed.
 pub(super) struct AbortOnPanic;
 
 impl Drop for AbortOnPanic {
@@ -72,7 +74,7 @@ impl Drop for AbortOnPanic {
     }
 }
 
-/// The life of a core's thread. `ready` is told when the core runs, or why it cannot.
+/// The life of a core's thread. `ready` is told that the core runs, or why it cannot.
 pub(super) fn run(world: Arc<World>, index: usize, ready: impl FnOnce(Result<()>)) {
     let guard = AbortOnPanic;
     let core = match Core::new(world, index) {
@@ -192,7 +194,7 @@ impl Core {
         device.sleep_until(next_ns);
         self.inbox.wake_up();
     }
-    /// Ends the core in order: no more mail, no more tasks, then wait for the I/O that the device still works on.
+    /// Ends the core in order: no more mail, no more tasks, then waits for the I/O that the device still works on.
     fn wind_down(&self) {
         let mail = self.inbox.close();
         mail.slots.into_iter().for_each(|slot| slot.finish(Err(stopped())));

@@ -1,23 +1,24 @@
-//! One io_uring: set-up with the best flags that the kernel takes, submission that never drops or blocks, and the
-//! one system call in which a core sleeps. Used by the thread that made it, and by no other. Its entries have 128 bytes,
-//! which is what handing over the kernel's FUSE requests takes.
+//! One io_uring: set up with the best flags that the kernel accepts, submission that never drops or blocks, and the one
+//! system call in which a core sleeps. Used only by the thread that made it. Its entries have 128 bytes, which handing
+//! over the kernel's FUSE requests takes.
 
 use base::{Error, Kind, Result};
 use io_uring::{EnterFlags, IoUring, cqueue, squeue};
 use std::collections::VecDeque;
 use std::os::fd::RawFd;
 
-/// Submission entries: a turn submits after a few, so this only has to take a burst; more wait in `backlog`.
+/// Number of submission entries. A turn submits after a few, so these only have to hold a burst; more wait in
+/// `backlog`.
 const SUBMISSIONS: u32 = 256;
-/// Completion entries: several device queues deep, so that the kernel's slow overflow list is rarely used.
+/// Number of completion entries: several device queues deep, so that the kernel's slow overflow list is rarely used.
 const COMPLETIONS: u32 = 4096;
 
-/// How long `enter` may wait for a completion. A time limit is a completion too: see `Device::sleep_until`.
+/// The longest wait of `enter` for a completion. A time limit is a completion too: see `Device::sleep_until`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Wait {
-    /// Not at all.
+    /// No wait.
     No,
-    /// Until one comes.
+    /// A wait until one comes.
     Forever,
 }
 
@@ -45,7 +46,7 @@ impl Ring {
         let held = self.inner.submitter().register_files(&[fd]);
         held.map_err(|error| os("io_uring cannot hold the brick's lock", &error))
     }
-    /// Gives up the held descriptor at once; closing the ring alone would do so later, in the background.
+    /// Releases the held descriptor at once; closing the ring alone would do so later, in the background.
     pub fn release(&self) {
         // The only error is that nothing is registered.
         let _ = self.inner.submitter().unregister_files();
@@ -89,7 +90,7 @@ impl Ring {
     pub fn has_completions(&mut self) -> bool {
         !self.inner.completion().is_empty()
     }
-    /// Shows the kernel what was pushed; cheap when there is nothing to do.
+    /// Submits the queued entries; cheap when there are none.
     pub fn submit(&mut self) {
         let queue = self.inner.submission();
         // Deferred completions are only posted by an enter.
@@ -99,7 +100,7 @@ impl Ring {
             self.enter(Wait::No);
         }
     }
-    /// Submits and waits for a completion. Returns early when there was more to submit than fits.
+    /// Submits, and waits for a completion. Returns early when there was more to submit than fits.
     pub fn enter(&mut self, wait: Wait) {
         if !self.backlog.is_empty() {
             self.refill();
@@ -125,7 +126,7 @@ impl Ring {
     }
 }
 
-/// Tries flags from the best down: who may refuse is an older kernel.
+/// Tries flags from the best down: an older kernel may refuse some.
 fn build() -> std::io::Result<IoUring<squeue::Entry128>> {
     let mut last = None;
     for level in (0..3).rev() {

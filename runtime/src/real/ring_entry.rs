@@ -1,9 +1,9 @@
-//! Entries of a FUSE connection's queues: memory into which the kernel puts a request, and from which it takes the answer
-//! when the entry is handed back to it (rule F3), all by the core's own ring.
+//! Entries of a FUSE connection's queues. An entry is memory into which the kernel puts a request, and from which it
+//! takes the answer when the entry is handed back to it (rule F3), all by the core's own ring.
 //!
 //! Promises: while the kernel has an entry, its memory can't be reached: handing it over moves it into the core's
 //! operations, and only its completion brings it back. Memory that the kernel has not given back is never used again.
-//! Absent by design: what requests and answers mean.
+//! Absent by design: the meaning of requests and answers.
 
 use super::inbox::stopped;
 use super::reactor::{self, Core};
@@ -23,21 +23,21 @@ use std::task::{Context, Poll};
 /// Length of an entry's head (`fuse_uring_req_header`): 128 bytes for the header of a request or an answer, 128 for the first
 /// structure of a request's arguments, then flags, the request's number, the length of the payload and padding.
 pub const HEAD_BYTES: usize = 288;
-/// Where the first structure of the arguments begins.
+/// Offset of the first structure of the arguments.
 const ARGUMENT_AT: usize = 128;
-/// Where they end and the flags begin.
+/// Offset of its end, where the flags begin.
 const ARGUMENT_END: usize = 256;
 const COMMIT_ID_AT: usize = 264;
 const PAYLOAD_BYTES_AT: usize = 272;
 
 /// `IORING_OP_URING_CMD`.
 const URING_CMD: u8 = 46;
-/// `FUSE_IO_URING_CMD_REGISTER`: here is an entry, fetch a request.
+/// `FUSE_IO_URING_CMD_REGISTER`: registers an entry and fetches a request.
 const REGISTER: u32 = 1;
-/// `FUSE_IO_URING_CMD_COMMIT_AND_FETCH`: take the answer, fetch the next request.
+/// `FUSE_IO_URING_CMD_COMMIT_AND_FETCH`: takes the answer and fetches the next request.
 const COMMIT_AND_FETCH: u32 = 2;
 
-/// An entry in our hands.
+/// An entry that the daemon has.
 pub struct RingEntry {
     head: Buf,
     payload: Payload,
@@ -47,50 +47,50 @@ pub struct RingEntry {
     known: bool,
 }
 
-/// An entry's larger memory.
+/// The larger memory of an entry, for payloads.
 enum Payload {
     Here(Buf),
-    /// Lent, and what an answer has in store for it meanwhile.
+    /// The memory is lent out; the bytes of an answer are stored for it meanwhile.
     Lent(Loan, Stored),
 }
 
-/// A write's answer has 8 bytes, an error's none.
+/// Most bytes stored inline: a write's answer has 8 bytes, an error's none.
 const STORED_BYTES_MAX: usize = 16;
 
-/// What follows an answer's header and is to stand at the payload's begin when that is back.
+/// The bytes that follow an answer's header, to be put at the beginning of the payload's memory when that is back.
 enum Stored {
     /// A few bytes.
     Bytes { bytes: [u8; STORED_BYTES_MAX], length: usize },
-    /// More, from elsewhere.
+    /// More bytes, from elsewhere.
     Copy(Vec<u8>),
-    /// What was put into the lent memory itself.
+    /// Bytes that were written into the lent memory itself.
     There(Range<usize>),
 }
 
 impl RingEntry {
-    /// An entry for a queue. `head` has `HEAD_BYTES`; `payload` has the most that a request or an answer carries, which the
-    /// kernel asks of every entry.
+    /// An entry for a queue. `head` has `HEAD_BYTES`; `payload` has the size of the largest request or answer, which
+    /// the kernel demands of every entry.
     pub fn new(device: Arc<File>, queue: u16, mut head: Buf, payload: Buf) -> RingEntry {
         assert!(head.len() == HEAD_BYTES && payload.len() == IO_BYTES_MAX);
         head.fill(0);
         RingEntry { head, payload: Payload::Here(payload), device, queue, known: false }
     }
-    /// The header's room: what of it is used depends on whether a request or an answer lies here.
+    /// The memory of the header; a request and an answer use different parts of it.
     pub fn header(&self) -> &[u8] {
         &self.head[..ARGUMENT_AT]
     }
-    /// The room of the first structure of the arguments.
+    /// The memory of the first structure of the arguments.
     pub fn argument(&self) -> &[u8] {
         &self.head[ARGUMENT_AT..ARGUMENT_END]
     }
-    /// The request's other bytes; they begin at a boundary of 4 KiB.
+    /// The other bytes of the request, from a 4 KiB boundary on.
     pub fn payload(&self) -> &[u8] {
         let length = u32::from_ne_bytes(self.field(PAYLOAD_BYTES_AT)) as usize;
         let Payload::Here(payload) = &self.payload else { panic!("what is lent is another's") };
         &payload[..length.min(payload.len())]
     }
-    /// The memory itself, with the request's payload, or for the answer's: nothing has to be copied. Its answer waits until it
-    /// is back; `settle`.
+    /// Lends the payload's memory, with the request's payload in it or for that of the answer, so that nothing has to
+    /// be copied. The answer waits until the memory is back; see `settle`.
     pub fn lend(self) -> (RingEntry, Buf) {
         let length = self.payload().len();
         let Payload::Here(payload) = self.payload else { unreachable!("its length was just looked at") };
@@ -98,7 +98,7 @@ impl RingEntry {
         lent.set_len(length);
         (RingEntry { payload: Payload::Lent(loan, Stored::There(0..0)), ..self }, lent)
     }
-    /// Takes lent memory back and completes the answer. False while somebody still has it.
+    /// Takes lent memory back and completes the answer. False while somebody still has the memory.
     pub fn settle(self) -> (RingEntry, bool) {
         let Payload::Lent(loan, stored) = self.payload else { return (self, true) };
         match loan.back() {
@@ -117,9 +117,10 @@ impl RingEntry {
     fn field<const N: usize>(&self, at: usize) -> [u8; N] {
         self.head[at..at + N].try_into().expect("within the head")
     }
-    /// Puts an answer where the request was: its header, and what follows. The kernel takes it with the next `fetch`.
+    /// Puts an answer in the place of the request: its header, and the bytes that follow. The kernel takes it with the
+    /// next `fetch`.
     ///
-    /// While the payload is lent, only what is a part of that costs no copy of its own.
+    /// While the payload's memory is lent, only bytes that are a part of it are not copied.
     pub fn answer(&mut self, header: &[u8], parts: [&[u8]; 2]) {
         self.head[..header.len()].copy_from_slice(header);
         let length = parts[0].len() + parts[1].len();
@@ -137,9 +138,9 @@ impl RingEntry {
         }
         self.head[PAYLOAD_BYTES_AT..PAYLOAD_BYTES_AT + 4].copy_from_slice(&(length as u32).to_ne_bytes());
     }
-    /// Hands the entry over, with the answer that lies in it unless it is new; it comes back with a request. Dropping the
+    /// Hands the entry to the kernel, with its answer unless it is new; it comes back with a request. Dropping the
     /// future leaves it to the kernel. Only to be awaited on a core's task. Errors: `Interrupted` when the core is
-    /// stopping; what the kernel says when the connection has ended, or does not take the entry.
+    /// stopping; the kernel's error when the connection has ended or it does not accept the entry.
     pub fn fetch(self) -> Fetch {
         Fetch { state: State::Held(self) }
     }
@@ -159,7 +160,7 @@ impl RingEntry {
         }
         command(fd, REGISTER, self.queue, 0, iovecs)
     }
-    /// Gives the memory up without using it again: the kernel still has it.
+    /// Forgets the memory without using it again: the kernel still has it.
     pub(super) fn leave(self) {
         std::mem::forget((self.head, self.payload));
     }
@@ -171,7 +172,7 @@ fn join(parts: [&[u8]; 2], room: &mut [u8]) {
     second[..parts[1].len()].copy_from_slice(parts[1]);
 }
 
-/// A submission by its bytes: `io_uring` has no way to set the number of parts of such a command.
+/// A submission, built byte by byte: `io_uring` has no way to set the number of parts of such a command.
 fn command(fd: RawFd, code: u32, queue: u16, commit_id: u64, parts: &[libc::iovec]) -> squeue::Entry128 {
     let mut bytes = [0u8; 128];
     let mut put = |at: usize, field: &[u8]| bytes[at..at + field.len()].copy_from_slice(field);
@@ -285,7 +286,7 @@ mod tests {
         assert_eq!(&entry.header()[..17], [[1u8; 16].as_slice(), &[0]].concat());
     }
 
-    /// What comes of an entry of this file: /dev/null takes every command at once, others know none.
+    /// The result of fetching with an entry of this file: /dev/null takes every command at once, other files know none.
     fn fetched(path: &str) -> Result<RingEntry> {
         let directory = std::env::temp_dir().join(format!("sinter-entry-{}-{}", std::process::id(), path.len()));
         std::fs::create_dir(&directory).expect("the temporary directory is writable");

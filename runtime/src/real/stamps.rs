@@ -1,33 +1,32 @@
-//! Times that only explain. Reading the kernel's clock costs some 50 instructions, and a request's ledger asks seven times:
-//! where the kernel itself trusts the processor's counter of ticks, the counter is read instead. How long a tick is, is held
-//! against the clock now and then, and asked for when somebody reads the ledger.
+//! Timestamps for statistics. Reading the kernel's clock costs some 50 instructions, and a request's ledger does it
+//! seven times. So the processor's tick counter is read instead where the kernel itself trusts it. The length of a tick
+//! is calibrated against the clock now and then; it is needed only when somebody reads the ledger.
 
 use super::clock::now_ns;
 use crate::stamp::Unit;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Names what the kernel's clocks count by.
+/// The file that names the source of the kernel's clocks.
 const SOURCE: &str = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
-/// The kernel names the processor's counter so, as long as it is the same on all CPUs and never halts.
+/// The kernel's name for the processor's counter, used while it is the same on all CPUs and never halts.
 const TRUSTED: &str = "tsc";
-/// How long the first look at the counter takes: the lengths it tells are then right to a thousandth, and sooner or later to
-/// a millionth.
+/// Duration of the first calibration. The length of a tick is then right to a thousandth, and later to a millionth.
 const FIRST: Duration = Duration::from_millis(1);
-/// The clock is asked again after so many nanoseconds at least.
+/// Shortest time between two calibrations, in nanoseconds.
 const AGAIN_NS: u64 = 100_000_000;
 
-/// Readings of which the quickest counts: a thread may be interrupted between clock and counter.
+/// Number of readings of which the quickest counts: a thread may be interrupted between clock and counter.
 const READINGS: usize = 5;
 
-/// Reads ticks as nanoseconds of `now_ns`; by default, the clock itself.
+/// The calibration of ticks against the nanoseconds of `now_ns`. By default it reads the clock itself.
 #[derive(Default)]
 pub struct Stamps {
     since_ticks: u64,
     since_ns: u64,
     /// Nanoseconds per tick, in parts of 2^32; 0: the counter is not trusted.
     scale: AtomicU64,
-    /// When the scale was last found.
+    /// Time of the last calibration.
     scaled_ns: AtomicU64,
 }
 
@@ -39,14 +38,14 @@ pub(crate) fn ticks() -> u64 {
     unsafe { std::arch::x86_64::_rdtsc() }
 }
 
-/// Not trusted elsewhere, hence not asked.
+/// Zero: the counter is not trusted on this processor, hence not read.
 #[cfg(not(target_arch = "x86_64"))]
 #[inline]
 pub(crate) fn ticks() -> u64 {
     0
 }
 
-/// The clock's time and the ticks at that moment.
+/// Reads the clock, and the ticks at that moment.
 fn look() -> (u64, u64) {
     let reading = || {
         let (before, ns, after) = (ticks(), now_ns(), ticks());
@@ -57,7 +56,7 @@ fn look() -> (u64, u64) {
 }
 
 impl Stamps {
-    /// Looks whether the counter is trusted, and how fast it counts.
+    /// Finds out whether the counter is trusted, and how fast it counts.
     pub fn start() -> Stamps {
         let (since_ns, since_ticks) = look();
         let stamps = Stamps { since_ticks, since_ns, ..Stamps::default() };
@@ -68,30 +67,30 @@ impl Stamps {
         }
         stamps
     }
-    /// True if ticks are read, rather than the clock.
+    /// True if ticks are read rather than the clock.
     pub(crate) fn are_trusted(&self) -> bool {
         self.scale.load(Ordering::Relaxed) > 0
     }
-    /// How long a tick is, as far as is known.
+    /// The length of a tick, as far as it is known.
     pub(crate) fn unit(&self) -> Unit {
         Unit { scale: self.scale.load(Ordering::Relaxed) }
     }
-    /// When the counter stood at `ticks`.
+    /// The time at which the counter stood at `ticks`, in nanoseconds.
     pub(crate) fn ns_at(&self, ticks: u64) -> u64 {
         self.since_ns + self.unit().ns(ticks.wrapping_sub(self.since_ticks))
     }
-    /// Nanoseconds, as `now_ns` tells them but for a little.
+    /// Nanoseconds, nearly as `now_ns` gives them.
     pub fn now_ns(&self) -> u64 {
         if self.are_trusted() { self.ns_at(ticks()) } else { now_ns() }
     }
-    /// Holds the counter against the clock, if that is due at `now_ns`.
+    /// Calibrates the counter against the clock, if that is due at `now_ns`.
     pub fn refine(&self, now_ns: u64) {
         let due = now_ns >= self.scaled_ns.load(Ordering::Relaxed) + AGAIN_NS;
         if due && self.scale.load(Ordering::Relaxed) > 0 {
             self.rescale();
         }
     }
-    /// As if the counter had stood at `since_ticks` at `since_ns`; `scale`: see the field.
+    /// A calibration for tests: the counter stood at `since_ticks` at `since_ns`; `scale`: see the field.
     #[cfg(test)]
     pub(crate) fn of(since_ticks: u64, since_ns: u64, scale: u64) -> Stamps {
         Stamps { since_ticks, since_ns, scale: AtomicU64::new(scale), scaled_ns: AtomicU64::new(since_ns) }

@@ -445,7 +445,7 @@ fn a_sleep_that_begins_later_and_ends_sooner_ends_in_time() {
     reactors.stop();
 }
 
-/// The longest that waking a CPU may take now, in microseconds; none where this machine can't be asked.
+/// The present bound on the CPUs' wake-up latency, in microseconds; None if this machine can't be asked.
 fn wake_up_bound_us() -> Option<i32> {
     use std::io::Read;
     let mut bytes = [0; 4];
@@ -490,7 +490,7 @@ fn cpus_stay_awake_while_requests_follow_each_other() {
     reactors.stop();
 }
 
-/// How often the thread that watches whether requests are dense has gone to sleep so far.
+/// Number of times that the thread that watches for dense requests has gone to sleep.
 fn watcher_sleeps() -> u64 {
     let tasks = std::fs::read_dir("/proc/self/task").expect("Linux has it");
     let statuses = tasks.filter_map(|task| std::fs::read_to_string(task.ok()?.path().join("status")).ok());
@@ -502,7 +502,7 @@ fn watcher_sleeps() -> u64 {
     watchers.map(sleeps).sum()
 }
 
-/// In a process of its own: other tests have watchers too.
+/// A child process with timers. It is a process of its own because other tests have watchers too.
 #[test]
 #[ignore = "run by the test below"]
 fn child_with_timers() {

@@ -1,23 +1,23 @@
-//! Whose turn it is on a CPU that several threads want.
+//! Scheduling priorities of threads that want the same CPU.
 
-/// The longest turn that Linux takes from a thread.
+/// The longest time slice that Linux accepts for a thread.
 const TURN_NS: u64 = 100_000_000;
 
-/// How much a core's thread counts against others that want its CPU: ten times as much, the usual step for services.
-/// With the same weight, it waited behind a compaction for 1.4 ms whenever it had just used its share.
+/// The nice value of a core's thread: ten times the weight of others that want its CPU, the usual step for services.
+/// With equal weight it waited 1.4 ms behind a compaction whenever it had just used its share.
 const CORE_NICE: i32 = -10;
 
-/// Has the calling thread, a core's, run before others on its CPU: clients wait for it, and what it does is bounded by what
-/// they ask for. Without the capability for it (CAP_SYS_NICE), it counts like others.
+/// Raises the priority of the calling thread, a core's, over others on its CPU: clients wait for it, and their requests
+/// bound its work. Without the capability for it (CAP_SYS_NICE), its weight stays that of others.
 pub(super) fn come_first() {
     // SAFETY: the call only takes numbers. On Linux it is about one thread.
     let _ = unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, CORE_NICE) };
 }
 
-/// Lets whoever else has something to do run before the calling thread, and before the threads that it starts from now
-/// on: for work that no client waits for. It has its full share of a busy CPU, in few and long turns. Linux's scheduler
-/// (EEVDF, 6.12 and later) interrupts a long turn for a thread that wakes with a usual one; it would have it wait for the
-/// end of a turn like its own, 3 to 4 ms with a timer of 250 Hz.
+/// Lets other threads run before the calling thread and the threads that it starts from now on: for work that no client
+/// waits for. It keeps its full share of a busy CPU, in few and long time slices. Linux's scheduler (EEVDF, 6.12 and
+/// later) interrupts a long slice for a thread that wakes with a usual one; a thread with a slice like its own would
+/// wait for the slice's end, 3 to 4 ms with a timer of 250 Hz.
 pub fn give_way() {
     let attributes = libc::sched_attr {
         size: std::mem::size_of::<libc::sched_attr>() as u32,
@@ -37,7 +37,7 @@ pub fn give_way() {
 mod tests {
     use super::*;
 
-    /// Scheduling policy of the calling thread, and the length of its turns.
+    /// Scheduling policy of the calling thread, and the length of its time slices.
     fn turns() -> (u32, u64) {
         // SAFETY: all zeros are valid attributes.
         let mut attributes: libc::sched_attr = unsafe { std::mem::zeroed() };

@@ -1,7 +1,7 @@
 //! A drive with a volatile write cache, for tests: a plain kill -9 proves nothing about flushes, because the kernel
-//! keeps what was written. Here a write stays in the daemon's memory, and dies with it, until something makes it
-//! durable: a flush of any file writes out the whole cache, as a drive has one; a durable (FUA) write goes through
-//! for itself alone. As drives do, it sometimes writes out old blocks in any order, and it must when it is full.
+//! keeps all writes. Here a write stays in the daemon's memory, and dies with it, until something makes it durable: a
+//! flush of any file writes out the whole cache, as in a drive; a durable (FUA) write makes only itself durable. As
+//! drives do, it sometimes writes out old blocks in any order, and it must when it is full.
 //!
 //! Absent by design: speed. Whatever touches a file runs in the pool, one job at a time.
 
@@ -20,14 +20,14 @@ use std::os::fd::BorrowedFd;
 use std::os::unix::fs::FileExt;
 use std::sync::{Arc, Mutex};
 
-/// Memory for cached blocks: what large drives have, roughly.
+/// Most cached blocks: roughly the cache of a large drive.
 const BLOCKS_MAX: usize = (256 << 20) / BLOCK_BYTES;
-/// One block in this many is written out early and out of order.
+/// Share of blocks that are written out early and out of order: one in this many.
 const EARLY_ONE_IN: u64 = 64;
 
-/// Blocks that one system call moves at most: a scratch buffer's worth.
+/// Most blocks that one system call moves: those of a scratch buffer.
 const RUN_BLOCKS_MAX: usize = (1 << 20) / BLOCK_BYTES;
-/// Scratch buffers: two chunks for each thread of the pool would be twice what is needed.
+/// Most bytes of scratch buffers: two chunks for each thread of the pool would be twice the need.
 const SCRATCH_BYTES_MAX: u64 = 64 << 20;
 
 type Block = [u8; BLOCK_BYTES];
@@ -37,13 +37,13 @@ type Place = (FileId, u64);
 
 struct Cached {
     block: Arc<Block>,
-    /// When it was written: tells a block that was written again from the one that went to the file.
+    /// Number of the write: tells a block that was written again from the one that went to the file.
     sequence: u64,
 }
 
 struct Cache {
     blocks: BTreeMap<Place, Cached>,
-    /// By age.
+    /// Cached blocks by age.
     order: BTreeMap<u64, Place>,
     last: u64,
     random: SplitMix,
@@ -142,7 +142,7 @@ enum Way {
     Flush,
 }
 
-/// The same refusals as without the cache.
+/// Refuses the same requests as without the cache.
 fn check(inner: &Inner, request: &Request) -> Result<Way> {
     let (file, offset, length, way) = match request {
         Request::Read { file, offset, buffer, .. } => (*file, *offset, buffer.len(), Way::Read),
@@ -161,7 +161,7 @@ fn check(inner: &Inner, request: &Request) -> Result<Way> {
     Ok(way)
 }
 
-/// The blocks of a write, copied together.
+/// The blocks of a write, copied.
 fn blocks(request: &Request) -> (FileId, u64, Vec<Arc<Block>>) {
     let Request::Write { file, offset, slices, .. } = request else { panic!("only writes have blocks") };
     let bytes: Vec<u8> = slices.iter().flat_map(|slice| slice.iter().copied()).collect();
@@ -189,7 +189,7 @@ impl Cache {
 }
 
 impl Inner {
-    /// Puts a plain write into the cache; names a block that is to be written out early.
+    /// Puts a plain write into the cache. Returns a block that is to be written out early, if any.
     fn write_cached(&self, request: &Request) -> Option<Place> {
         let (file, first, blocks) = blocks(request);
         let mut cache = self.cache.lock().expect("no panic while held");
@@ -204,7 +204,7 @@ impl Inner {
         }
         early
     }
-    /// Writes out the oldest sixteenth, in the caller: it has filled the cache.
+    /// Writes out the oldest sixteenth, in the thread of the caller, which has filled the cache.
     fn evict(&self) {
         let cache = self.cache.lock().expect("no panic while held");
         let oldest: Vec<Place> = cache.order.values().take(BLOCKS_MAX / 16).copied().collect();
@@ -225,7 +225,7 @@ impl Inner {
         let adjacent = |a: &Place, b: &Place| a.0 == b.0 && a.1 + 1 == b.1;
         places.chunk_by(adjacent).flat_map(|run| run.chunks(RUN_BLOCKS_MAX)).try_for_each(|run| self.write_run(run))
     }
-    /// Those blocks of the run that are still cached.
+    /// Writes those blocks of the run that are still cached.
     fn write_run(&self, run: &[Place]) -> Result<()> {
         let cache = self.cache.lock().expect("no panic while held");
         let found: Vec<(Place, Arc<Block>, u64)> = run
@@ -245,7 +245,7 @@ impl Inner {
         }
         Ok(())
     }
-    /// One write to a file.
+    /// Writes consecutive blocks of one file.
     fn write_blocks(&self, (file, first): Place, blocks: &[Arc<Block>]) -> Result<()> {
         for (number, run) in blocks.chunks(RUN_BLOCKS_MAX).enumerate() {
             let mut scratch = self.scratch.take_own(0, run.len() * BLOCK_BYTES)?;
@@ -279,7 +279,7 @@ impl Inner {
         }));
         files.into_iter().try_for_each(|file| self.with_file(file, |file| file.sync_data()))
     }
-    /// Nothing cached comes back over what was discarded.
+    /// Drops cached blocks of a discarded range, so that they don't come back over it.
     fn discard(&self, file: FileId, offset: u64, bytes: u64) -> Result<()> {
         let _writing = self.writing.lock().expect("no panic while held");
         let (first, count) = (offset / BLOCK_BYTES as u64, bytes / BLOCK_BYTES as u64);

@@ -1,9 +1,9 @@
-//! Keeps the machine's CPUs easy to wake while requests follow each other closely: a request at depth 1 otherwise waits
-//! mostly for CPUs that have just gone to sleep, the core's and its client's (decision 0018).
+//! Bounds the wake-up latency of the machine's CPUs while requests follow each other closely. Otherwise a request at
+//! depth 1 mostly waits for CPUs that have just gone to sleep, the core's and its client's (decision 0018).
 //!
-//! It asks by Linux's PM QoS: whoever holds `/dev/cpu_dma_latency` open names the longest that waking a CPU may take.
-//! Promises: nothing is asked for and nothing runs while there are no requests; nothing is left of a killed daemon, for
-//! the kernel forgets what was asked with the descriptor.
+//! The bound is set by Linux's PM QoS: a process that holds `/dev/cpu_dma_latency` open names the longest time that
+//! waking a CPU may take. Promises: while there are no requests, no bound is set and no thread runs; a killed daemon
+//! leaves nothing behind, as the kernel drops the bound with the descriptor.
 
 use super::figures::Figures;
 use std::fs::File;
@@ -14,25 +14,25 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{JoinHandle, Thread};
 use std::time::Duration;
 
-/// Where Linux takes the longest time in microseconds, as four bytes.
+/// The file of Linux's PM QoS that takes the longest wake-up time, in microseconds, as four bytes.
 const REQUEST: &str = "/dev/cpu_dma_latency";
-/// Tells which kind of idle states there are.
+/// The file that names the driver of idle states.
 const DRIVER: &str = "/sys/devices/system/cpu/cpuidle/current_driver";
-/// No request.
+/// The value that sets no bound.
 const ANY_US: i32 = -1;
 
-/// How often the watcher looks while there are requests: it lets go this long after the last.
+/// Time between two checks of the watcher while there are requests. It lifts the bound this long after the last one.
 const PERIOD: Duration = Duration::from_millis(5);
-/// A core that took this many turns in a period has one every 600 us, or half as many requests: one client's large ones, one after
-/// the other, each of which waits for CPUs four times and more. Turns, not sleeps: a core that is too busy to sleep still waits
-/// for those whom others' CPUs run.
+/// Turns of a core in a period from which on requests are dense: a turn every 600 us. That is half as many requests,
+/// one client's large ones one after the other, each of which waits for CPUs four times and more. Turns are counted,
+/// not sleeps: a core that is too busy to sleep still waits for threads that other CPUs run.
 const DENSE_TURNS: u64 = 8;
-/// Below this it lets go; half, so that it does not change its mind with every period.
+/// Turns below which the bound is lifted: half, so that it does not change with every period.
 const SPARSE_TURNS: u64 = DENSE_TURNS / 2;
-/// After so many periods in which nothing was worth asking for, the watcher sleeps: a core's own timers turn it a few
-/// times in a period at most.
+/// Number of periods without dense requests after which the watcher sleeps: a core's own timers cause a few turns in a
+/// period at most.
 const QUIET_PERIODS: u32 = 4;
-/// A core looks whether the watcher runs once in this many sleeps.
+/// Sleeps of a core between two checks whether the watcher runs.
 const LOOK_SLEEPS: u64 = 64;
 
 /// The watcher's thread, and the way to wake it.
@@ -43,21 +43,21 @@ pub(super) struct Wakeful {
 
 #[derive(Default)]
 struct Shared {
-    /// Nobody looks now.
+    /// True while the watcher sleeps.
     parked: AtomicBool,
     stop: AtomicBool,
 }
 
-/// What the watcher asks for.
+/// The bound that the watcher sets.
 struct Request {
     file: File,
-    /// While requests are dense.
+    /// The bound while requests are dense, in microseconds.
     bound_us: i32,
     asked: bool,
 }
 
 impl Wakeful {
-    /// Starts the watcher; none where the kernel takes no such request from this user.
+    /// Starts the watcher; None if the kernel takes no such bound from this user.
     pub fn start(figures: &[Arc<Figures>]) -> Option<(Wakeful, JoinHandle<()>)> {
         let request = Request::open(Path::new(REQUEST), &std::fs::read_to_string(DRIVER).unwrap_or_default())?;
         let (shared, figures) = (Arc::new(Shared::default()), figures.to_vec());
@@ -68,13 +68,13 @@ impl Wakeful {
         let handle = std::thread::Builder::new().name("sinter-wakeful".into()).spawn(body).ok()?;
         Some((Wakeful { shared, thread: handle.thread().clone() }, handle))
     }
-    /// A core goes to sleep, for this time since its start.
+    /// Notes that a core goes to sleep, for the `count`th time since its start.
     pub fn sleeps(&self, count: u64) {
         if count.is_multiple_of(LOOK_SLEEPS) && self.shared.parked.load(Ordering::Relaxed) {
             self.thread.unpark();
         }
     }
-    /// Has the watcher end.
+    /// Ends the watcher.
     pub fn stop(&self) {
         self.shared.stop.store(true, Ordering::Release);
         self.thread.unpark();
@@ -100,13 +100,13 @@ impl Request {
             self.asked = wanted;
         }
     }
-    /// A period is over, in which the busiest core took so many turns.
+    /// Ends a period in which the busiest core took `turns` turns: sets or lifts the bound.
     fn period(&mut self, turns: u64) {
         self.ask(turns >= if self.asked { SPARSE_TURNS } else { DENSE_TURNS });
     }
 }
 
-/// The watcher's life.
+/// The life of the watcher's thread.
 fn watch(shared: &Shared, figures: &[Arc<Figures>], mut request: Request) {
     let mut before: Vec<u64> = figures.iter().map(|figures| figures.turns()).collect();
     let mut quiet = QUIET_PERIODS;

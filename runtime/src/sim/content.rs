@@ -1,5 +1,5 @@
-//! One simulated file by the durability model of `crate::disk`: what readers see, what a crash can't take away, and
-//! the writes in between. Pure: time and scheduling are the disk's.
+//! One simulated file by the durability model of `crate::disk`: the content that readers see, the content that a crash
+//! can't take away, and the writes in between. Pure: time and scheduling are the disk's.
 
 use super::image::{ImageFile, Survival};
 use super::pages::{Page, Pages, SECTORS, mix};
@@ -50,11 +50,11 @@ impl Patch {
         });
         Patch { first: offset / BLOCK_BYTES as u64, pages: pages.collect() }
     }
-    /// Bytes that it writes.
+    /// Number of bytes that it writes.
     pub(super) fn bytes(&self) -> u64 {
         (self.pages.len() * BLOCK_BYTES) as u64
     }
-    /// What is left of it when the device tears it.
+    /// The part of it that is left when the device tears it.
     pub(super) fn tear(&self, pages: &Pages, rng: &mut SplitMix) -> Patch {
         let taken = torn_sectors(self.pages.len() * SECTORS, rng);
         let torn = self.pages.iter().zip(taken.chunks_exact(SECTORS)).enumerate();
@@ -63,7 +63,8 @@ impl Patch {
     }
 }
 
-/// Which of `count` sectors reach the medium: a head, a tail, or any. (Any alone would hardly ever give the others.)
+/// Decides which of `count` sectors reach the medium: the first ones, the last ones, or any. (Any alone would hardly
+/// ever give the others.)
 fn torn_sectors(count: usize, rng: &mut SplitMix) -> Vec<bool> {
     let edge = rng.below(count as u64 + 1) as usize;
     match rng.below(3) {
@@ -84,11 +85,11 @@ impl Content {
             ..Content::default()
         }
     }
-    /// Bytes of the file.
+    /// Length of the file in bytes.
     pub(super) fn length(&self) -> u64 {
         self.length
     }
-    /// What readers see.
+    /// The content that readers see.
     pub(super) fn live(&self) -> &Pages {
         &self.live
     }
@@ -98,7 +99,7 @@ impl Content {
         self.length = length;
         self.lengths.push((sequence, length));
     }
-    /// Gives all space back, durably at once: what held it had no bytes worth reading.
+    /// Gives all space back, durably at once: nobody reads its bytes.
     pub(super) fn release(&mut self) {
         *self = Content::default();
     }
@@ -149,7 +150,7 @@ impl Content {
             }
         }
     }
-    /// What a crash leaves, with `in_flight` writes not yet completed.
+    /// The file after a crash, with `in_flight` writes not yet completed.
     pub(super) fn crash(&self, in_flight: &[&Patch], fates: &mut Fates) -> ImageFile {
         let length = fates.length(self.durable_length, &self.lengths);
         let mut pages = self.durable.clone();
@@ -165,7 +166,7 @@ impl Content {
     }
 }
 
-/// Makes one write durable; what `earlier` writes left at its place can no longer come back.
+/// Makes one write durable; the data of `earlier` writes in its place can no longer come back.
 fn settle(durable: &mut Pages, earlier: &mut [Volatile], write: Volatile) {
     let end = write.first + write.pages.len() as u64;
     for other in earlier {
@@ -182,7 +183,7 @@ fn settle(durable: &mut Pages, earlier: &mut [Volatile], write: Volatile) {
     }
 }
 
-/// Decides what a crash takes.
+/// Decides what a crash takes away.
 pub(super) struct Fates<'a> {
     survival: Survival,
     rng: &'a mut SplitMix,
@@ -193,7 +194,7 @@ pub(super) struct Fates<'a> {
 }
 
 impl<'a> Fates<'a> {
-    /// For one crash.
+    /// The decisions for one crash.
     pub(super) fn new(survival: Survival, rng: &'a mut SplitMix) -> Fates<'a> {
         let (whole, torn) = match rng.below(3) {
             0 => (5, 6),
@@ -202,7 +203,7 @@ impl<'a> Fates<'a> {
         };
         Fates { survival, rng, whole, torn }
     }
-    /// Does a change survive that either happens or does not?
+    /// Decides whether a change survives that survives as a whole or not at all.
     pub(super) fn survives(&mut self) -> bool {
         match self.survival {
             Survival::Nothing => false,

@@ -1,5 +1,5 @@
-//! The simulated disk: transfers that take their time and end in any order, faults by plan, and a count of durable
-//! steps at each of which the machine can be made to crash.
+//! The simulated disk: transfers that take time and end in any order, faults by plan, and a count of durable steps, at
+//! each of which the machine can be made to crash.
 
 use super::content::{Content, Fates, Patch};
 use super::fault::{Counter, FaultPlan};
@@ -15,7 +15,7 @@ use base::{Error, Kind, Result};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// On which side of a durable step the crash comes.
+/// The side of a durable step on which the crash comes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Side {
     /// Everything before the step has happened, the step has not.
@@ -24,14 +24,14 @@ pub enum Side {
     After,
 }
 
-/// What was done to one file.
+/// Counts of the operations on one file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct FileFigures {
     /// Reads submitted.
     pub reads: u64,
     /// Writes submitted, durable or not.
     pub writes: u64,
-    /// Of these the durable ones.
+    /// Durable writes among them.
     pub durable_writes: u64,
     /// Flushes submitted.
     pub flushes: u64,
@@ -73,7 +73,7 @@ struct State {
     tap: Option<Tap>,
 }
 
-/// Hears of the first slice of every write that is submitted.
+/// A listener that gets the first slice of every submitted write.
 pub type Tap = Box<dyn FnMut(&[u8]) + Send>;
 
 #[derive(Default)]
@@ -134,8 +134,8 @@ impl Latency {
         let flush_ns = 5_000 << rng.below(9);
         Latency { read_ns: 20_000 + rng.below(80_000), write_ns: 10_000 + rng.below(80_000), flush_ns }
     }
-    /// Half to one and a half times as long as typical, one in 32 up to sixteen times, plus the time of the bytes
-    /// at 4 GiB/s.
+    /// The latency of an operation: half to one and a half times the typical one, for one in 32 up to sixteen times,
+    /// plus the time for the bytes at 4 GiB/s.
     fn of(&self, work: &Work, rng: &mut SplitMix) -> u64 {
         let (typical_ns, pages) = match work {
             Work::Read { .. } => (self.read_ns, 0),
@@ -199,11 +199,11 @@ impl SimDisk {
         // A panic over a caller's mistake may have poisoned it; the world's end still needs what is in there.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
-    /// Has somebody listen to what is written from now on.
+    /// Sets the listener to writes from now on.
     pub fn set_tap(&self, tap: Tap) {
         self.state().tap = Some(tap);
     }
-    /// Sets what goes wrong from now on; the operations of each kind are counted anew.
+    /// Sets the faults from now on; the operations of each kind are counted anew.
     pub fn set_faults(&self, faults: FaultPlan) {
         let mut state = self.state();
         state.faults = faults;
@@ -213,7 +213,7 @@ impl SimDisk {
     pub fn faults_met(&self) -> u64 {
         self.state().counters.met
     }
-    /// Somebody else has so many bytes on the same file system from now on.
+    /// Sets the number of bytes that others have on the same file system from now on.
     pub fn set_others(&self, bytes: u64) {
         self.state().others_bytes = bytes;
     }
@@ -227,7 +227,8 @@ impl SimDisk {
         assert!(step > state.steps, "step {step} is past: {} steps have happened", state.steps);
         state.crash_at = Some((step, side));
     }
-    /// Crashes the machine at this moment, between two steps: for what has steps of its own, as an index engine.
+    /// Crashes the machine at this moment, between two steps: for components with steps of their own, like an index
+    /// engine.
     pub fn crash_now(&self) {
         let mut state = self.state();
         state.crashed = true;
@@ -238,7 +239,7 @@ impl SimDisk {
     pub fn has_crashed(&self) -> bool {
         self.state().crashed
     }
-    /// What was done to each file that was opened, by name.
+    /// Counts of operations by name of file, for each file that was opened.
     pub fn figures(&self) -> BTreeMap<String, FileFigures> {
         let state = self.state();
         let opened = state.files.iter().filter(|file| file.opened);
@@ -251,7 +252,7 @@ impl SimDisk {
         assert!(offset < content.length(), "only bytes of the file can rot");
         content.flip(offset, rot_mask(rng));
     }
-    /// What a crash now would leave. The disk itself stays as it is, so that several images can be drawn.
+    /// The disk after a crash now. The disk itself stays as it is, so that several images can be drawn.
     pub fn crash_image(&self, survival: Survival, rng: &mut SplitMix) -> DiskImage {
         let state = self.state();
         let mut fates = Fates::new(survival, rng);
@@ -273,8 +274,8 @@ impl SimDisk {
         }
         image
     }
-    /// What is left when the process alone was killed, not the machine: all that was written stays, and what was in
-    /// flight is done too, now or late.
+    /// The disk after a kill of the process alone, not the machine: all completed writes stay, and those in flight are
+    /// done too, now or later.
     pub(super) fn kill_image(&self, rng: &mut SplitMix) -> DiskImage {
         self.crash_now();
         let mut state = self.state();
@@ -291,7 +292,7 @@ impl SimDisk {
         drop(state);
         DiskImage { late, ..self.crash_image(Survival::Everything, rng) }
     }
-    /// A transfer's time has come.
+    /// Ends a transfer whose time has come.
     pub(super) fn end(&self, id: u64) {
         let mut state = self.state();
         if let Some((file, patch)) = state.late.remove(&id) {
@@ -310,7 +311,7 @@ impl SimDisk {
         self.schedule.note(TraceKind::End, id, u64::from(result.is_err()));
         pending.slot.finish(result);
     }
-    /// Forgets all transfers: their buffers go home.
+    /// Forgets all transfers; their buffers return to their slabs.
     pub(super) fn clear(&self) {
         let mut state = self.state();
         let (pending, late) = (std::mem::take(&mut state.pending), std::mem::take(&mut state.late));
@@ -369,7 +370,7 @@ impl State {
         assert!(file.opened, "file {} was not opened", file.name);
         file
     }
-    /// What a request asks for, checked; and the event that it is.
+    /// Checks a request. Returns its file, its work and its event for the trace.
     fn plan(&mut self, request: &Request) -> (usize, Work, (TraceKind, u64)) {
         let (file, work, kind) = match request {
             Request::Read { file, offset, buffer, .. } => {
@@ -445,7 +446,7 @@ impl State {
         let stall_ns = if counts && counters.stalls.fails(faults.stalls, rng) { faults.stall_ns } else { 0 };
         (fails, latency.of(work, rng).saturating_mul(faults.slowness).saturating_add(stall_ns))
     }
-    /// The effect of a transfer at its end.
+    /// Performs a transfer at its end.
     fn perform(&mut self, file: usize, work: Work, fails: bool, slot: &Slot) -> Result<()> {
         let sequence = self.tick();
         let kind = self.faults.error.unwrap_or(Kind::Io);
@@ -474,7 +475,7 @@ impl State {
         }
         Ok(())
     }
-    /// Fills a read's buffer; where writes are in flight, with their sectors or the old ones.
+    /// Fills a read's buffer. Where writes are in flight, each sector is the new or the old one.
     fn fill(&mut self, file: usize, offset: u64, slot: &Slot) {
         let State { files, pending, rng, .. } = self;
         let live = files[file].content.live();

@@ -1,20 +1,20 @@
-//! What goes wrong on a simulated disk, as a value.
+//! Faults of a simulated disk, as a value.
 
 use crate::disk::FileId;
 use crate::random::SplitMix;
 use base::Kind;
 
-/// Which of the operations of one kind fail; they are counted from 1 since the plan was set.
+/// The choice of failing operations among those of one kind, which are counted from 1 since the plan was set.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Fail {
-    /// None.
+    /// No operation.
     #[default]
     Never,
-    /// This one only.
+    /// The operation of this number only.
     Nth(u64),
-    /// This one and all after it.
+    /// The operation of this number and all after it.
     From(u64),
-    /// One in so many (at least 1), by seed.
+    /// One operation in this many (at least 1), by seed.
     OneIn(u64),
 }
 
@@ -25,24 +25,24 @@ pub struct FaultPlan {
     pub only: Option<FileId>,
     /// Reads that end with an I/O error.
     pub reads: Fail,
-    /// Writes that end with an I/O error; what they wrote is anything from nothing to all.
+    /// Writes that end with an I/O error; anything from nothing to all of them has been written.
     pub writes: Fail,
-    /// Flushes that end with an I/O error; what they covered never becomes durable by a later flush.
+    /// Flushes that end with an I/O error; the writes that they covered never become durable by a later flush.
     pub flushes: Fail,
     /// Calls of `allocate` and `open(Create)` (counted together) that find no space.
     pub space: Fail,
-    /// Calls of `sync_names` that end with an I/O error; what they should have made durable is not.
+    /// Calls of `sync_names` that end with an I/O error; the names are not durable.
     pub names: Fail,
-    /// What all these say instead: a host that promised more than it has refuses writes for want of space, and a failing
-    /// one refuses to make files.
+    /// The error that all these give instead: a host that promised more space than it has refuses writes for want of
+    /// space, and a failing one refuses to create files.
     pub error: Option<Kind>,
-    /// Discards that the device has no use for.
+    /// Discards that the device refuses.
     pub discards: Fail,
     /// All latencies are this many times longer.
     pub slowness: u64,
     /// I/Os that take `stall_ns` longer.
     pub stalls: Fail,
-    /// How long a stalled I/O takes in addition.
+    /// Additional time of a stalled I/O, in nanoseconds.
     pub stall_ns: u64,
 }
 
@@ -72,7 +72,7 @@ impl Default for FaultPlan {
 pub(super) struct Counter(u64);
 
 impl Counter {
-    /// Counts one; does it fail?
+    /// Counts an operation. True if it fails.
     pub(super) fn fails(&mut self, fail: Fail, rng: &mut SplitMix) -> bool {
         self.0 += 1;
         match fail {

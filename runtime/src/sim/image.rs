@@ -1,4 +1,4 @@
-//! What a crash leaves on a simulated disk; a new world can boot from it.
+//! The contents of a simulated disk after a crash; a new world can boot from it.
 
 use super::content::Patch;
 use super::pages::Pages;
@@ -7,14 +7,14 @@ use base::checksum::crc32c_append;
 use base::limits::BLOCK_BYTES;
 use std::collections::BTreeMap;
 
-/// How kind a crash is to what was not yet durable.
+/// The extent to which changes that were not durable survive a crash.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Survival {
-    /// Everything that was not durable is lost: the emptiest legal image.
+    /// No change that was not durable survives: the emptiest legal image.
     Nothing,
-    /// Everything survives, also what was still in flight: as after a kill -9.
+    /// Everything survives, including writes in flight: as after a kill -9.
     Everything,
-    /// By seed, each write for itself: whole, lost, or torn at sectors.
+    /// Each write survives by seed, independently: whole, lost, or torn at sectors.
     Random,
 }
 
@@ -44,7 +44,7 @@ impl DiskImage {
     pub fn length(&self, name: &str) -> Option<u64> {
         Some(self.files.get(name)?.length)
     }
-    /// Bytes of a file from `offset` on; what is beyond the file's end reads as zero. None if there is no such file.
+    /// Bytes of a file from `offset` on; bytes beyond the file's end read as zero. None if there is no such file.
     pub fn read(&self, name: &str, offset: u64, length: usize) -> Option<Vec<u8>> {
         let mut bytes = vec![0; length];
         self.files.get(name)?.pages.read(offset, &mut bytes);
@@ -56,7 +56,7 @@ impl DiskImage {
         assert!(offset < file.length, "only bytes of the file can rot");
         file.pages.flip(offset, rot_mask(rng));
     }
-    /// The same disk with another one's file in the place of its own.
+    /// The same disk, with another disk's file in the place of its own.
     pub fn with_file_of(mut self, other: &DiskImage, name: &str) -> DiskImage {
         self.files.insert(name.to_string(), other.files[name].clone());
         self
@@ -85,7 +85,7 @@ impl DiskImage {
     }
 }
 
-/// Which bits of a byte rot: never none.
+/// Bits of a byte that rot: at least one.
 pub(super) fn rot_mask(rng: &mut SplitMix) -> u8 {
     1 + rng.below(255) as u8
 }

@@ -1,10 +1,9 @@
-//! The simulated world (decision D9): clock, cores, blocking pool, randomness and a disk that loses what it may,
-//! all run by one thread and decided by one seed.
+//! The simulated world (decision D9): clock, cores, blocking pool, randomness, and a disk that loses all that it may.
+//! One thread runs everything, and one seed decides everything.
 //!
 //! Promises: the same seed and the same code give the same run, bit by bit (`World::fingerprint`); whatever the
-//! durability model in `disk` allows can happen, and nothing that it forbids; a world that is dropped frees all
-//! it held.
-//! Absent by design: threads, real time, the operating system. Jobs of the pool run inline, so a job that waits
+//! durability model in `disk` allows can happen, and nothing that it forbids; a world that is dropped frees all that it
+//! held. Absent by design: threads, real time, the operating system. Jobs of the pool run inline, so a job that waits
 //! for a task would wait for ever.
 
 mod content;

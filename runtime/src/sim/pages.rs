@@ -1,11 +1,11 @@
-//! Sparse contents of a simulated file: 4 KiB pages, shared until written, so that a copy costs one reference per
-//! MiB of data.
+//! Sparse contents of a simulated file: 4 KiB pages, shared until written, so that a copy costs one reference per MiB
+//! of data.
 
 use base::limits::BLOCK_BYTES;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// What a device writes at once: the unit of tearing.
+/// Size of a device's atomic write: the unit of tearing.
 pub(super) const SECTOR_BYTES: usize = 512;
 /// Sectors of a page.
 pub(super) const SECTORS: usize = BLOCK_BYTES / SECTOR_BYTES;
@@ -17,7 +17,7 @@ pub(super) type Page = Arc<[u8; BLOCK_BYTES]>;
 
 type Extent = [Option<Page>; EXTENT_PAGES];
 
-/// Pages by number; what is missing reads as zero.
+/// Pages by number; missing ones read as zero.
 #[derive(Clone, Default)]
 pub(super) struct Pages {
     extents: BTreeMap<u64, Arc<Extent>>,

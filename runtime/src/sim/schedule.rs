@@ -1,5 +1,6 @@
-//! Simulated time and what waits for it: timers, transfers, jobs, and the queue of tasks that can run. Shared with
-//! the code under test through the traits `Clock`, `Tasks` and `Random`; the tasks themselves belong to the world.
+//! Simulated time and everything that waits for it: timers, transfers, jobs, and the queue of tasks that can run.
+//! Shared with the code under test through the traits `Clock`, `Tasks` and `Random`; the tasks themselves belong to the
+//! world.
 
 use super::trace::{Trace, TraceEvent, TraceKind};
 use crate::clock::{Clock, Sleep};
@@ -17,7 +18,7 @@ use std::task::{Context, Poll, Wake, Waker};
 /// The clock at boot: not zero, so that nobody takes zero for "never".
 pub(super) const BOOT_NS: u64 = 1_000_000_000;
 
-/// A job's delay in the pool: from at once to the length of an index miss on a busy device.
+/// Longest delay of a job in the pool; the shortest is zero. An index miss on a busy device takes that long.
 const JOB_NS_MAX: u64 = 500_000;
 
 /// A job of the pool.
@@ -51,7 +52,7 @@ impl TaskWaker {
         waker.wake_by_ref();
         waker
     }
-    /// The task is about to run: from now on a wake queues it again.
+    /// Notes that the task is about to run: a wake queues it again from now on.
     pub(super) fn start(&self) {
         self.queued.store(false, Ordering::Relaxed);
     }
@@ -122,7 +123,7 @@ impl Schedule {
     pub(super) fn now(&self) -> u64 {
         self.now_ns.load(Ordering::Relaxed)
     }
-    /// Time passes; what falls due meanwhile happens later.
+    /// Lets time pass; events that fall due meanwhile happen later.
     pub(super) fn spend(&self, ns: u64) {
         self.now_ns.fetch_add(ns, Ordering::Relaxed);
     }
@@ -137,11 +138,11 @@ impl Schedule {
     pub(super) fn wall_ns(&self) -> i64 {
         self.now() as i64 + self.wall_ahead_ns.load(Ordering::Relaxed)
     }
-    /// Which core the code that runs now is on.
+    /// Sets the core on which the code that runs now is.
     pub(super) fn enter_core(&self, core: usize) {
         self.core.store(core, Ordering::Relaxed);
     }
-    /// Nothing more happens in this world.
+    /// Ends the world: nothing more happens in it.
     pub(super) fn stop(&self) {
         self.stopped.store(true, Ordering::Relaxed);
     }
@@ -163,14 +164,14 @@ impl Schedule {
     pub(super) fn below(&self, bound: u64) -> u64 {
         self.state().rng.below(bound)
     }
-    /// A transfer ends `delay_ns` from now; gives the number under which it falls due.
+    /// Adds a transfer that ends `delay_ns` from now. Returns the number under which it falls due.
     pub(super) fn add_transfer(&self, delay_ns: u64) -> u64 {
         let now = self.now();
         let mut state = self.state();
         state.transfers += 1;
         state.add(now.saturating_add(delay_ns), Due::Transfer)
     }
-    /// When the next event is due, if there is any.
+    /// Time of the next event, if there is any.
     pub(super) fn next_due_ns(&self) -> Option<u64> {
         let mut state = self.state();
         while let Some(&Reverse((at_ns, _, due))) = state.dues.peek() {
@@ -197,7 +198,7 @@ impl Schedule {
         let state = self.state();
         state.transfers > 0 || !state.jobs.is_empty()
     }
-    /// Wakes who waits for a timer.
+    /// Ends a timer and wakes its waiter.
     pub(super) fn end_timer(&self, id: u64) {
         let waker = self.state().timers.remove(&id);
         if let Some(waker) = waker {
@@ -214,7 +215,7 @@ impl Schedule {
     pub(super) fn with_trace<R>(&self, with: impl FnOnce(&mut Trace) -> R) -> R {
         with(&mut self.state().trace)
     }
-    /// Drops everything that waits. Destructors may call back, so no lock is held.
+    /// Drops all waiters. Destructors may call back, so no lock is held.
     pub(super) fn clear(&self) {
         let mut state = self.state();
         let timers = std::mem::take(&mut state.timers);

@@ -1,4 +1,4 @@
-//! What the tests of the simulated world share.
+//! Helpers that the tests of the simulated world share.
 
 mod crashes;
 mod durability;
@@ -24,7 +24,7 @@ fn slices(runtime: &Runtime, pages: usize, byte: u8) -> Vec<Slice> {
     vec![buffer.share().slice(0..pages * 4096)]
 }
 
-/// A file made ready: its name, length and zeros are durable.
+/// Creates a file whose name, length and zeros are durable.
 async fn create(runtime: &Runtime, name: &str) -> FileId {
     let file = runtime.disk.open(name, OpenMode::Create).expect("a new name");
     runtime.disk.allocate(file, PAGES * 4096).expect("there is space");

@@ -1,9 +1,9 @@
-//! What happened in a simulated world: a hash over everything, and on request the last events themselves.
+//! The trace of a simulated world: a hash over all events and, on request, the last events themselves.
 
 use std::collections::VecDeque;
 use std::fmt;
 
-/// What an event is; `subject` and `detail` of `TraceEvent` are said in parentheses.
+/// The kind of an event. The meanings of `subject` and `detail` of `TraceEvent` are in parentheses.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum TraceKind {
     /// A task was run (task, its core).
@@ -26,11 +26,11 @@ pub enum TraceKind {
     Flush,
     /// A range of the device was discarded (offset, bytes).
     Discard,
-    /// What was just submitted is under way (transfer, checksum of a write's bytes).
+    /// The operation just submitted is under way (transfer, checksum of a write's bytes).
     Transfer,
     /// A transfer ended (transfer, 1 if it failed).
     End,
-    /// The crash that was asked for (durable step, 0).
+    /// The requested crash came (durable step, 0).
     Crash,
 }
 
@@ -39,9 +39,9 @@ pub enum TraceKind {
 pub struct TraceEvent {
     /// Simulated time.
     pub at_ns: u64,
-    /// What happened.
+    /// The kind of event.
     pub kind: TraceKind,
-    /// To whom; see `TraceKind`.
+    /// The object that it is about; see `TraceKind`.
     pub subject: u64,
     /// More about it; see `TraceKind`.
     pub detail: u64,
@@ -63,7 +63,7 @@ pub(super) struct Trace {
 }
 
 impl Trace {
-    /// Keeps so many events from now on.
+    /// Keeps the last `events_max` events from now on.
     pub(super) fn keep(&mut self, events_max: usize) {
         self.events_max = events_max;
     }
@@ -86,7 +86,7 @@ impl Trace {
     pub(super) fn fingerprint(&self) -> u64 {
         self.hash
     }
-    /// How many events there were so far.
+    /// Number of events so far.
     pub(super) fn count(&self) -> u64 {
         self.count
     }

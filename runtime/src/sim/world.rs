@@ -1,4 +1,4 @@
-//! The world itself: owns the tasks, and decides by seed what runs next.
+//! The world itself: owns the tasks, and decides by seed which runs next.
 
 use super::disk::{Side, SimDisk};
 use super::image::{DiskImage, Survival};
@@ -16,30 +16,30 @@ use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Waker};
 
-/// Stands for the main future in the queue of tasks.
+/// The number of the main future in the queue of tasks.
 const MAIN: usize = usize::MAX;
 
-/// Runs of tasks without any event between them before the world is called spinning: more than any honest burst.
+/// Runs of tasks without any event between them after which the world counts as spinning: more than any honest burst.
 const SPINS_MAX: u64 = 1_000_000;
 
 /// Wall time at the first boot: 2026-01-01 00:00:00 UTC.
 const WALL_NS: i64 = 1_767_225_600_000_000_000;
 
-/// How to make a world. `Setup::new` gives defaults to change field by field.
+/// The properties of a world to make. `Setup::new` gives defaults to change field by field.
 pub struct Setup {
-    /// Decides everything.
+    /// The seed, which decides everything.
     pub seed: u64,
-    /// Logical cores; one thread runs them all.
+    /// Number of logical cores; one thread runs them all.
     pub cores: usize,
-    /// What the disk holds at boot; None: nothing, with room for `capacity_bytes`.
+    /// The disk at boot; None: an empty one, with room for `capacity_bytes`.
     pub image: Option<DiskImage>,
     /// Bytes of an empty disk.
     pub capacity_bytes: u64,
-    /// Bytes of a blank block device beside it; None: as in the image, or none. One that grew keeps what it holds.
+    /// Bytes of a blank block device beside it; None: the image's, or none. A device that grew keeps its content.
     pub device_bytes: Option<u64>,
     /// Slabs of an earlier world of this thread with at least as many cores; None: new ones.
     pub slabs: Option<Arc<Slabs>>,
-    /// Operations of the ledger.
+    /// Names of the ledger's operations.
     pub names: &'static [&'static str],
     /// Simulated time after which `run` gives up on its future and panics.
     pub patience_ns: u64,
@@ -61,12 +61,12 @@ impl Setup {
     }
 }
 
-/// How a run ended.
+/// The end of a run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Ran<T> {
-    /// The future gave its value.
+    /// The future gave this value.
     Finished(T),
-    /// The crash came that `crash_at_step` asked for.
+    /// The crash came that `crash_at_step` requested.
     Crashed,
 }
 
@@ -113,7 +113,7 @@ impl World {
     pub fn new(seed: u64) -> World {
         World::with(Setup::new(seed))
     }
-    /// A machine that boots with what a crash left.
+    /// A machine that boots with the disk that a crash left.
     pub fn from_image(seed: u64, image: DiskImage) -> World {
         World::with(Setup { image: Some(image), ..Setup::new(seed) })
     }
@@ -151,7 +151,7 @@ impl World {
         let (seed, patience_ns) = (setup.seed, setup.patience_ns);
         World { seed, patience_ns, schedule, disk, runtime, tasks: Vec::new(), ready: Vec::new() }
     }
-    /// What the code under test runs on.
+    /// The runtime of the code under test.
     pub fn runtime(&self) -> Runtime {
         self.runtime.clone()
     }
@@ -159,8 +159,8 @@ impl World {
     pub fn disk(&self) -> &Arc<SimDisk> {
         &self.disk
     }
-    /// Runs `future` on core 0, with all spawned tasks, until it ends. Panics, naming the seed, if it never can, and
-    /// if the crash comes first that was asked for: see `run`.
+    /// Runs `future` on core 0, with all spawned tasks, until it ends. Panics, naming the seed, if it never can, or if
+    /// a requested crash comes first: see `run`.
     pub fn block_on<T>(&mut self, future: impl Future<Output = T>) -> T {
         match self.run(future) {
             Ran::Finished(value) => value,
@@ -182,8 +182,8 @@ impl World {
             (End::Crashed, _) => Ran::Crashed,
         }
     }
-    /// Runs until no task can run and no transfer or job is under way. Timers alone don't count: agents that wake
-    /// now and then never end.
+    /// Runs until no task can run and no transfer or job is under way. Timers alone don't count: background tasks that
+    /// wake now and then never end.
     pub fn run_until_idle(&mut self) -> Ran<()> {
         self.drive_alone(Goal::Idle)
     }
@@ -205,15 +205,15 @@ impl World {
     pub fn crash_at_step(&mut self, step: u64, side: Side) {
         self.disk.crash_at_step(step, side);
     }
-    /// What a crash at this moment leaves, by `rng`. The world stays: several images can be drawn from one moment.
+    /// The disk after a crash at this moment, by `rng`. The world stays: several images can be drawn from one moment.
     pub fn crash(&self, rng: &mut SplitMix) -> DiskImage {
         self.crash_as(Survival::Random, rng)
     }
-    /// What a crash of a certain kind leaves at this moment.
+    /// The disk after a crash of a certain kind at this moment.
     pub fn crash_as(&self, survival: Survival, rng: &mut SplitMix) -> DiskImage {
         self.disk.crash_image(survival, rng)
     }
-    /// What is left when the process is killed and the machine goes on: all writes stay, and those in flight may land
+    /// The disk after a kill of the process, while the machine goes on: all writes stay, and those in flight may land
     /// while the next world runs already (rule L4). To be called once: this world is over.
     pub fn kill(&self, rng: &mut SplitMix) -> DiskImage {
         self.disk.kill_image(rng)
@@ -226,7 +226,7 @@ impl World {
     pub fn fingerprint(&self) -> u64 {
         self.schedule.with_trace(|trace| trace.fingerprint())
     }
-    /// How many events there were: runs of tasks, timers, jobs and what the disk was asked for.
+    /// Number of events so far: runs of tasks, timers, jobs and operations of the disk.
     pub fn events(&self) -> u64 {
         self.schedule.with_trace(|trace| trace.count())
     }
@@ -275,7 +275,7 @@ impl World {
             }
         }
     }
-    /// Lets everything happen that is due; true if there was anything.
+    /// Performs all events that are due. True if there were any.
     fn fire_due(&mut self) -> bool {
         let mut fired = false;
         while !self.schedule.stopped()
@@ -317,7 +317,7 @@ impl World {
             }
         }
     }
-    /// Nothing can run: lets time jump to the next event. True if the goal is reached instead.
+    /// Lets time jump to the next event when nothing can run. True if the goal is reached instead.
     fn wait(&mut self, goal: Goal) -> bool {
         let next = self.schedule.next_due_ns();
         match (goal, next) {

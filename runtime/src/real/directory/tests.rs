@@ -1,9 +1,10 @@
-//! What others may have left in a directory, or may still change there. Root only: it gives files to others.
+//! Files that others may have left in a directory, or may still change there. Root only: the tests give files to
+//! others.
 
 use super::*;
 use std::os::unix::fs::{PermissionsExt, chown, symlink};
 
-/// A user that nobody is.
+/// A user id that no user has.
 const STRANGER: u32 = 54_321;
 
 struct Scratch(PathBuf);
@@ -35,7 +36,7 @@ fn refused<T>(result: Result<T>, part: &str) {
     }
 }
 
-/// Whether this test can give files away.
+/// True if this test can give files away.
 fn is_root() -> bool {
     // SAFETY: geteuid can't fail.
     unsafe { libc::geteuid() == 0 }

@@ -4,14 +4,14 @@ use super::*;
 use crate::Slabs;
 use std::sync::Arc;
 
-/// How a small store writes its data and the header that says so.
+/// The protocol by which a small store writes its data and the header that announces them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Protocol {
-    /// Data, flush, header durably.
+    /// Write the data, flush, write the header durably.
     Right,
     /// The header is durable before the data.
     NoFlush,
-    /// As `Right`, but data and flush are submitted together.
+    /// The protocol `Right`, but data and flush are submitted together.
     FlushTooEarly,
 }
 
