@@ -86,8 +86,8 @@ pub struct State {
     young: u64,
     /// Numbers of this life end here: it is durable that no other life gives them out (rule L2).
     granted: Numbers,
-    /// How many times each inode of this group is open, over all handles. An entry keeps an unlinked inode alive until
-    /// it is removed at the last close, or with its volume's session (rule R2).
+    /// Number of opens of each inode of this group, over all handles. An entry keeps an unlinked inode alive until it
+    /// is removed at the last close, or with its volume's session (rule R2).
     pub opens: Map<(VolumeId, Ino), u64>,
     /// Inodes that clients know.
     pub known: Known,
