@@ -22,15 +22,15 @@ macro_rules! id {
     };
 }
 
-id!(/// Placement group: 20 bits are used.
+id!(/// A placement group; 20 bits are used.
     GroupId(u32));
 id!(/// A volume; 0 is the brick's own catalogue of volumes.
     VolumeId(u32));
-id!(/// One copy of a group on a brick; 1 on a single machine.
+id!(/// A copy of a group on a brick; 1 on a single machine.
     ReplicaId(u64));
-id!(/// A segment of the brick; its life number says which use of it is meant.
+id!(/// A segment of the brick. Its life number tells which of its uses is meant.
     SegmentId(u32));
-id!(/// How often a segment has been taken into use.
+id!(/// Number of times that a segment has been taken into use.
     Life(u32));
 id!(/// One client's identity.
     SessionId(u64));
@@ -38,7 +38,7 @@ id!(/// A request of a session; increases within the session.
     RequestId(u64));
 id!(/// Raft term; 1 under `solo`.
     Term(u64));
-id!(/// Position of a record within its group's order; the first record has index 1.
+id!(/// The position of a record within its group's order; the first record has index 1.
     Index(u64));
 
 /// Inode number: 43 bits of sequence above 20 bits of group, the one that owns the inode (rule M1).
