@@ -209,7 +209,10 @@ mod tests {
         let own = tree.packages.iter().find(|package| package.name == "xtask").expect("this package is there");
         assert_eq!(
             (own.roots.as_slice(), own.dependencies.as_slice()),
-            (&["xtask/src/main.rs".to_string()][..], &["proc-macro2", "serde_json", "syn"].map(str::to_string)[..])
+            (
+                &["xtask/src/main.rs".to_string()][..],
+                &["proc-macro2", "rustix", "serde_json", "syn"].map(str::to_string)[..]
+            )
         );
         assert!(tree.files.contains_key("README.md") && tree.files.contains_key("xtask/src/tree.rs"));
     }
