@@ -6,43 +6,20 @@
 //! group (rule Q1).
 #![forbid(unsafe_code)]
 
-mod access;
-mod admit;
-mod ahead;
-mod cache;
+mod agents;
 mod change;
-mod checkpoint;
-pub mod clean;
-mod commits;
 pub mod context;
-mod cost;
-mod cuts;
-mod forget;
-mod hash;
-mod held;
-mod intervals;
-mod known;
-mod list;
-mod load;
-mod numbers;
+mod data;
 mod open;
-mod overlay;
-mod punch;
-mod read;
-mod recount;
-mod replace;
-mod results;
-mod seek;
-mod session;
+mod order;
 mod state;
-mod taken;
-mod token;
-mod write;
 
+pub use agents::clean;
 pub use context::{Class, Context};
 
 use base::limits::BLOCK_BYTES;
 use base::{Error, GroupId, Index, Kind, Op, Reply, Result, SessionId, Sync, Term, Volume, VolumeId};
+use order::token::Token;
 use runtime::seeded::{Bug, active};
 use runtime::{Buf, Event, Lock, Need, Slice, Stamp};
 use state::State;
@@ -51,7 +28,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use store::log::Figures;
 use store::{Replay, Store};
-use token::Token;
 
 /// When the overlay goes to the index, and how much memory caches take.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -151,15 +127,15 @@ pub struct Groups {
     /// Somebody was told of space, perhaps not exactly, since the last checkpoint.
     space_asked: AtomicBool,
     /// Volumes with a bound of their own.
-    quotas: Lock<BTreeMap<VolumeId, Arc<admit::Quota>>>,
+    quotas: Lock<BTreeMap<VolumeId, Arc<order::admit::Quota>>>,
     has_quotas: AtomicBool,
     /// The session of each volume that may cache all of it (rule R2).
     leases: Lock<BTreeMap<VolumeId, SessionId>>,
     cleaner: Lock<clean::Status>,
     /// The wall clock as the checkpoint task saw it last: for reads, which need no better one.
     wall_ns: AtomicI64,
-    small_commits: commits::SmallCommits,
-    ahead: ahead::Ahead,
+    small_commits: data::commits::SmallCommits,
+    ahead: data::ahead::Ahead,
     /// Inodes without a name that nobody knows or has open any more: they end soon.
     forgotten: Lock<Vec<(VolumeId, base::Ino)>>,
     forgotten_came: Event,
@@ -200,8 +176,8 @@ impl Groups {
             leases: Lock::new("leases", BTreeMap::new()),
             cleaner: Lock::new("cleaner", clean::Status::default()),
             wall_ns: AtomicI64::new(wall_ns),
-            small_commits: commits::SmallCommits::new(),
-            ahead: ahead::Ahead::new(),
+            small_commits: data::commits::SmallCommits::new(),
+            ahead: data::ahead::Ahead::new(),
             forgotten: Lock::new("forgotten", Vec::new()),
             forgotten_came: Event::new(),
             ending: AtomicBool::new(false),
@@ -221,7 +197,7 @@ impl Groups {
             Op::Write { ino, at, sync, kill_privileges } => {
                 let data = data.ok_or_else(|| Error::new(Kind::Invalid, "a write needs a payload"))?;
                 let length = data.len() as u32;
-                let write = write::Write { ino, at, length, sync, kill_privileges };
+                let write = order::write::Write { ino, at, length, sync, kill_privileges };
                 self.write(context, write, data).await
             }
             Op::SetAttr { ino, set } => self.set_attributes(context, ino, set).await,

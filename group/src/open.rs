@@ -1,9 +1,9 @@
 //! Opening the groups of a brick: replay, redo of intents, purge of orphans (rules L6, M3, K6).
 
-use crate::cache::Room;
-use crate::change::Record;
-use crate::held::{GroupSet, Held};
-use crate::load::{Wanted, load_blocking};
+use crate::order::held::{GroupSet, Held};
+use crate::order::record::Record;
+use crate::state::cache::Room;
+use crate::state::load::{Wanted, load_blocking};
 use crate::state::{Block, CacheRooms, State};
 use crate::{Group, Groups, Options};
 use base::{Edit, GroupId, Ino, Intent, IntentId, Result, Sync, VolumeId};
@@ -173,14 +173,14 @@ impl Groups {
         groups.store().expect_space();
         let tasks = groups.store().runtime.tasks.clone();
         let there = groups.clone();
-        tasks.spawn(0, Box::new(move || Box::pin(crate::checkpoint::run(there))));
+        tasks.spawn(0, Box::new(move || Box::pin(crate::agents::checkpoint::run(there))));
         let there = groups.clone();
-        tasks.spawn(0, Box::new(move || Box::pin(crate::forget::run(there))));
+        tasks.spawn(0, Box::new(move || Box::pin(crate::agents::forget::run(there))));
         let there = groups.clone();
-        tasks.spawn(tasks.cores() - 1, Box::new(move || Box::pin(crate::clean::run(there))));
+        tasks.spawn(tasks.cores() - 1, Box::new(move || Box::pin(crate::agents::clean::run(there))));
         if !groups.store().uncounted().is_empty() {
             let there = groups.clone();
-            tasks.spawn(tasks.cores() - 1, Box::new(move || Box::pin(crate::recount::run(there))));
+            tasks.spawn(tasks.cores() - 1, Box::new(move || Box::pin(crate::agents::recount::run(there))));
         }
         if !active(Bug::IntentNotRedone) {
             groups.redo_intents().await?;

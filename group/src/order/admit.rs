@@ -3,10 +3,10 @@
 //! are refused, and all changes of names where data waits.
 
 use crate::context::Context;
-use crate::held::Held;
-use crate::load::Wanted;
-use crate::overlay::Generation;
-use crate::write::Write;
+use crate::order::held::Held;
+use crate::order::write::Write;
+use crate::state::load::Wanted;
+use crate::state::overlay::Generation;
 use crate::{Answer, Groups};
 use base::limits::{BLOCK_BYTES, FILE_BYTES_MAX};
 use base::{At, Error, Ino, Kind, LeafKey, Name, Op, Reply, Result, Room, StatFs, Sync, Volume, VolumeId};

@@ -6,8 +6,8 @@
 //! nobody can take it away between that and the answer, and what a client takes back has been counted: it answers an answer.
 //! Absent by design: anything on the device. Clients that end, and crashes, take all of their counts with them.
 
-use crate::cache::Room;
-use crate::hash::Map;
+use crate::state::cache::Room;
+use crate::state::hash::Map;
 use base::{Ino, VolumeId};
 use runtime::seeded::{Bug, active};
 use std::sync::Arc;
@@ -193,8 +193,9 @@ mod tests {
     fn caches_give_way_to_what_is_known_and_get_their_room_back() {
         let room = Room::new(2000, 2);
         let mut known = Known::new(&room);
-        let mut cache = crate::cache::Cache::new(&room);
-        let fill = |cache: &mut crate::cache::Cache<u64, u64>| (0..100_000).for_each(|key| cache.insert(key, key));
+        let mut cache = crate::state::cache::Cache::new(&room);
+        let fill =
+            |cache: &mut crate::state::cache::Cache<u64, u64>| (0..100_000).for_each(|key| cache.insert(key, key));
         (1..=20_000).for_each(|sequence| known.told(VOLUME, ino(sequence), false));
         fill(&mut cache);
         assert!(cache.len() <= 500, "no more than its share: {}", cache.len());

@@ -4,15 +4,15 @@
 //! Who owns what: the group's lock holds the counts (`known`); what is to end lies in one list of the brick until the task
 //! takes it. A list entry takes the memory that the count gave back, so the list needs no other bound.
 
-use crate::change::Record;
 use crate::context::Context;
-use crate::held::{GroupSet, Held};
-use crate::known::Left;
-use crate::load::Wanted;
+use crate::order::held::{GroupSet, Held};
+use crate::order::record::Record;
 use crate::state::State;
+use crate::state::known::Left;
+use crate::state::load::Wanted;
 use crate::{Answer, Groups, closing};
-use base::{Edit, Ino, Kind, Op, Reply, Result, Sync, VolumeId};
-use names::{Decision, Part, Seen};
+use base::{Edit, Ino, Kind, Reply, Result, Sync, VolumeId};
+use names::{Part, Seen};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -176,22 +176,4 @@ fn endings(state: &mut State, volume: VolumeId, inodes: &[Ino]) -> (Vec<Edit>, V
         }
     }
     (edits, missing)
-}
-
-/// The inode that an answer to this operation tells a client of, and whether it has no name.
-pub(crate) fn told_by(op: &Op, decision: &Decision) -> Option<(Ino, bool)> {
-    match (op, &decision.reply) {
-        (
-            Op::Lookup { .. }
-            | Op::Recall { .. }
-            | Op::Create { .. }
-            | Op::MakeDir { .. }
-            | Op::SymLink { .. }
-            | Op::MakeNode { .. }
-            | Op::TempFile { .. }
-            | Op::Link { .. },
-            Reply::Attr(attr),
-        ) => Some((attr.ino, attr.inode.links == 0)),
-        _ => None,
-    }
 }

@@ -1,10 +1,10 @@
 //! Holes and zeroed ranges (fallocate): blocks of which the range has all are cut, by one record whatever their number
 //! (rule K6); those of which it has a part are logged as they shall be in the same record (rule M5).
 
-use crate::change::Attached;
 use crate::context::Context;
+use crate::data::write::RangeHold;
+use crate::order::record::Attached;
 use crate::state::Range;
-use crate::write::RangeHold;
 use crate::{Answer, Groups};
 use base::checksum::crc32c;
 use base::limits::{BLOCK_BYTES, FILE_BYTES_MAX};

@@ -2,8 +2,8 @@
 //! was promised is a hole until it is written. Each part of the answer holds for the moment in which it was looked at.
 
 use crate::context::Context;
-use crate::load::Wanted;
 use crate::state::State;
+use crate::state::load::Wanted;
 use crate::{Answer, Groups};
 use base::limits::{BLOCK_BYTES, BLOCKS_PER_LEAF};
 use base::{Error, FileKind, Ino, Inode, Kind, LeafKey, Reply, Result, Seek, VolumeId};

@@ -1,10 +1,10 @@
 //! Data reads: places from overlay, leaf cache or index; straight into the reply's buffer where one device read does
 //! it; every block's checksum compared before a byte is given out (rule K8).
 
-use crate::ahead::{self, Read};
 use crate::context::Context;
-use crate::load::Wanted;
+use crate::data::ahead::{self, Read};
 use crate::state::Block;
+use crate::state::load::Wanted;
 use crate::{Answer, Groups};
 use base::limits::{BLOCK_BYTES, IO_BYTES_MAX};
 use base::{Crcs, Error, FileKind, Ino, Kind, LeafKey, Place, Reply, Result, VolumeId};

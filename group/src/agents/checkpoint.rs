@@ -3,7 +3,7 @@
 //! (rule U5).
 
 use crate::Groups;
-use crate::cost::Cost;
+use crate::agents::cost::Cost;
 use base::{Result, Sync};
 use runtime::seeded::{Bug, active};
 use runtime::tasks::run_background;

@@ -2,9 +2,9 @@
 //! and went since. Whether a write in the overlay maps a block for the first time is known where all or nothing of a range was
 //! mapped, or promised, at the checkpoint; elsewhere it is an estimate until the next one.
 
-use crate::intervals::Intervals;
-use crate::overlay::{Generation, blocks_of};
 use crate::state::State;
+use crate::state::intervals::Intervals;
+use crate::state::overlay::{Generation, blocks_of};
 use base::limits::BLOCKS_PER_LEAF;
 use base::{Attr, Blocks, FileKind, Ino, Inode, LeafKey, VolumeId};
 use std::ops::Range;

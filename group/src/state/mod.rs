@@ -1,11 +1,21 @@
 //! A group's state in memory: overlay generations above caches of the index, counters, opens, session results. All
 //! of it is behind the group's one short lock.
 
-use crate::cache::{Cache, Room};
-use crate::hash::Map;
-use crate::known::Known;
-use crate::overlay::{Generation, InodeSlot, blocks_of};
-use crate::results::Results;
+pub(crate) mod cache;
+mod cuts;
+mod hash;
+mod intervals;
+pub(crate) mod known;
+pub(crate) mod load;
+pub(crate) mod overlay;
+mod results;
+mod taken;
+
+use crate::state::cache::{Cache, Room};
+use crate::state::hash::Map;
+use crate::state::known::Known;
+use crate::state::overlay::{Generation, InodeSlot, blocks_of};
+use crate::state::results::Results;
 use base::limits::{BLOCK_BYTES, BLOCKS_PER_LEAF};
 use base::{
     Edit, FileKind, GroupId, Index, Ino, Inode, LeafKey, Name, Numbers, Outcome, Place, RequestId, SessionId, Term,

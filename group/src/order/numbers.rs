@@ -3,8 +3,8 @@
 //! handle of a client never reaches another file.
 
 use crate::Groups;
-use crate::change::Record;
-use crate::held::{GroupSet, Held};
+use crate::order::held::{GroupSet, Held};
+use crate::order::record::Record;
 use base::{Edit, Kind, Numbers, Result, Sync, VolumeId};
 use names::Part;
 

@@ -4,7 +4,7 @@
 //! Groups share their room, because work is seldom spread over all of them: a group that is alone at work may use all
 //! of it. Others have their share at any time; together they never hold more than twice the room.
 
-use crate::hash::{Map, MapEntries};
+use crate::state::hash::{Map, MapEntries};
 use std::hash::Hash;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

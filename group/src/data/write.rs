@@ -1,43 +1,21 @@
 //! Data writes. Aligned writes go straight from the client's buffer; others are made whole blocks first, merged with
 //! what the file holds under a range lock (rule M5). Large payloads are placed before they are ordered (rule U2).
 
-use crate::change::Attached;
 use crate::context::Context;
-use crate::load::Wanted;
-use crate::replace::may_follow;
-use crate::state::{Range, RangeId, State};
+use crate::order::record::Attached;
+use crate::order::write::{Blocks, Pieces, Try, Write, written_before};
+use crate::state::load::Wanted;
+use crate::state::{Range, RangeId};
 use crate::{Answer, Group, Groups, Position};
 use base::checksum::crc32c;
 use base::limits::{BLOCK_BYTES, BULK_BYTES_MIN, IO_BYTES_MAX};
-use base::{At, Crcs, Edit, Error, Ino, Inode, Kind, Op, Outcome, Reply, RequestId, Result, SessionId, SetAttr, Sync};
+use base::{At, Crcs, Error, Ino, Kind, Op, Reply, RequestId, Result, SessionId, SetAttr, Sync};
 use names::Seen;
-use names::write::{Edge, WritePlan, evaluate_write};
+use names::write::{Edge, WritePlan};
 use runtime::seeded::{Bug, active};
 use runtime::tasks::yield_now;
 use runtime::{Buf, Need, Slice, Span, Stage};
 use store::bulk::{Begun, Ticket};
-use store::format::record::{Head, Places, Run, encode_replicated};
-use store::log::{Described, Entry, Ordered, Payload};
-
-/// One write as asked.
-#[derive(Clone, Copy)]
-pub(crate) struct Write {
-    pub ino: Ino,
-    pub at: At,
-    pub length: u32,
-    pub sync: Sync,
-    pub kill_privileges: bool,
-}
-
-/// What belongs to a write's payload, which is of at most two pieces: a 1 MiB write that is not aligned covers 257 blocks
-/// and no buffer holds more than 256. The second is there only if the first is.
-pub(crate) type Pieces<T> = [Option<T>; 2];
-
-/// A write's whole blocks.
-pub(crate) struct Blocks {
-    pub slices: Pieces<Slice>,
-    pub crcs: Crcs,
-}
 
 /// Unlocks a range when dropped, and wakes who waits for it.
 pub(crate) struct RangeHold<'a> {
@@ -52,18 +30,6 @@ impl Drop for RangeHold<'_> {
         self.group.state.lock().release_range(self.id);
         self.group.ranges.notify();
     }
-}
-
-enum Try {
-    /// Its batch, and where it has gone.
-    Ordered(u64, u64, Option<Position>),
-    /// Evaluate again: the file has changed since the payload was made.
-    Changed,
-    Wait(u64),
-    Segment(u64),
-    Load,
-    /// The file has capabilities, or may have: they end first.
-    Capability,
 }
 
 impl Groups {
@@ -209,12 +175,6 @@ impl Groups {
         }
     }
 
-    fn plan(&self, write: &Write, inode: Option<Inode>) -> Result<WritePlan> {
-        let inode = inode.ok_or_else(|| Error::new(Kind::Stale, "the file is gone"))?;
-        let now = self.store().runtime.clock.wall();
-        evaluate_write(write.ino, &inode, write.at, write.length, write.kill_privileges, now)
-    }
-
     async fn load_inode(&self, context: &Context, ino: Ino) -> Result<()> {
         self.load(context.volume, vec![Wanted::Inode(ino)], Some(&context.span)).await
     }
@@ -334,128 +294,6 @@ impl Groups {
         }
     }
 
-    #[allow(clippy::too_many_arguments)]
-    fn try_order(
-        &self,
-        context: &Context,
-        group: &Group,
-        write: &Write,
-        planned: Option<&WritePlan>,
-        blocks: &Blocks,
-        mine: Option<RangeId>,
-        tickets: &Pieces<Ticket>,
-    ) -> Result<Try> {
-        let segment = self.store().log.segment_came.ticket();
-        let range_ticket = group.ranges.ticket();
-        let mut state = group.state.lock();
-        // Again, under the lock that orders: the first delivery may have been under way when this one came.
-        if let Some(offset) = written_before(&state, context) {
-            return Ok(Try::Ordered(self.store().log.last_batch(), offset, None));
-        }
-        let inode = match state.inode(context.volume, write.ino) {
-            Seen::Known(inode) => inode,
-            _ => return Ok(Try::Load),
-        };
-        let capable =
-            |state: &mut State| state.has_xattr(context.volume, write.ino, &names::capability()) != Some(false);
-        if !context.written_back && inode.is_some_and(|inode| inode.xattrs) && capable(&mut state) {
-            return Ok(Try::Capability);
-        }
-        let plan = self.plan(write, inode)?;
-        if planned.is_some_and(|planned| !same_blocks(planned, &plan)) {
-            return Ok(Try::Changed);
-        }
-        let range = Range { volume: context.volume, ino: write.ino, first: plan.first_block, last: plan.last_block };
-        if state.is_held(&range, mine) {
-            return Ok(Try::Wait(range_ticket));
-        }
-        let outcome = Outcome::Wrote { offset: plan.offset, length: write.length };
-        let head = state.head(context.volume, context.session, context.request, outcome);
-        let replaced = match may_follow(write, planned, blocks) {
-            true => self.try_replace(&mut state, write, &plan, blocks, &head),
-            false => Ok(None),
-        };
-        let offset = plan.offset;
-        let appended = match replaced {
-            Ok(None) => self.append_new(&mut state, write, plan, blocks, tickets, &head),
-            Ok(Some(batch)) => Ok(batch),
-            Err(error) => Err(error),
-        };
-        let batch = match appended {
-            Err(error) if error.kind == Kind::Busy => return Ok(Try::Segment(segment)),
-            appended => appended?,
-        };
-        state.ordered(&head);
-        self.note_overlay(&mut state);
-        let durable = write.sync >= Sync::Data;
-        let position = Position { group: head.group, term: head.term, index: head.index, durable };
-        Ok(Try::Ordered(batch, offset, Some(position)))
-    }
-
-    /// Logs a write whose blocks get places of their own. Returns its batch.
-    fn append_new(
-        &self,
-        state: &mut State,
-        write: &Write,
-        plan: WritePlan,
-        blocks: &Blocks,
-        tickets: &Pieces<Ticket>,
-        head: &Head,
-    ) -> Result<u64> {
-        let map = Edit::Map { ino: write.ino, first: plan.first_block, crcs: blocks.crcs.clone() };
-        let edits = [map, plan.extend];
-        let mut encoded = std::mem::take(&mut state.encoded);
-        encoded.clear();
-        encode_replicated(&mut encoded, head, &edits);
-        let mut runs = [NO_RUN; 4];
-        let appended = self.append_blocks(head, &encoded, &edits, blocks, tickets, write.sync, &mut runs);
-        state.encoded = encoded;
-        let (ordered, runs) = appended?;
-        state.release_payloads(self.store().log.written());
-        let mut places = Places::of(runs);
-        for edit in &edits {
-            state.apply(head.volume, edit, ordered.batch, &mut places, self.store().epoch as u32);
-        }
-        if tickets[0].is_none() {
-            let slice = blocks.slices[0].as_slice();
-            state.hold_payload(head.volume, write.ino, plan.first_block, slice, ordered.batch);
-        }
-        Ok(ordered.batch)
-    }
-
-    #[allow(clippy::too_many_arguments)]
-    fn append_blocks<'r>(
-        &self,
-        head: &Head,
-        replicated: &[u8],
-        edits: &[Edit; 2],
-        blocks: &Blocks,
-        tickets: &Pieces<Ticket>,
-        sync: Sync,
-        runs: &'r mut [Run; 4],
-    ) -> Result<(Ordered, &'r [Run])> {
-        let Edit::Map { ino, first, crcs } = &edits[0] else { unreachable!("the first edit maps the payload") };
-        let described = &[Described { ino: *ino, first: *first, crcs: crcs.as_slice() }];
-        let mut count = 0;
-        for run in tickets.iter().flatten().flat_map(Ticket::runs) {
-            runs[count] = *run;
-            count += 1;
-        }
-        let payload = match &blocks.slices {
-            [Some(slice), None] if tickets[0].is_none() => Payload::Inline(std::slice::from_ref(slice)),
-            _ => Payload::Placed(&runs[..count]),
-        };
-        let inline = matches!(payload, Payload::Inline(_));
-        let owner = (head.group, head.volume, head.index);
-        let ordered = self.store().log.append_one_record(&Entry { owner, replicated, payload, described }, sync)?;
-        if inline {
-            let place = ordered.place.expect("inline payloads are placed by the log");
-            runs[0] = Run { place, count: crcs.len() as u16 };
-            count = 1;
-        }
-        Ok((ordered, &runs[..count]))
-    }
-
     /// Truncates to a size within a block: the rest of that block is logged as zeros in the same record (rule M5).
     pub(crate) async fn set_attributes(&self, context: &Context, ino: Ino, set: Box<SetAttr>) -> Result<Answer> {
         let size = set.size;
@@ -494,20 +332,10 @@ impl Groups {
     }
 }
 
-/// Where a write that was delivered before has gone.
-fn written_before(state: &State, context: &Context) -> Option<u64> {
-    match state.result(context.session, context.request)? {
-        Outcome::Wrote { offset, .. } => Some(offset),
-        _ => None,
-    }
-}
-
 /// The answer to a write that has gone there.
 fn wrote(write: &Write, offset: u64, position: Option<Position>) -> Answer {
     Answer { reply: Reply::Wrote { offset, length: write.length }, data: None, position }
 }
-
-const NO_RUN: Run = Run { place: base::Place { segment: base::SegmentId(0), block: 0 }, count: 0 };
 
 fn edge_of(plan: &WritePlan, block: u64) -> Edge {
     if block == plan.first_block {
@@ -517,9 +345,4 @@ fn edge_of(plan: &WritePlan, block: u64) -> Edge {
     } else {
         Edge::Full
     }
-}
-
-/// True if a payload made for one plan serves another: the same blocks, and no edge that needs more of the file.
-fn same_blocks(made: &WritePlan, now: &WritePlan) -> bool {
-    made.offset == now.offset && (made.head, made.tail) == (now.head, now.tail)
 }

@@ -2,8 +2,8 @@
 //! each block's owner decide whether the copy counts. It runs in bounded slices beside the clients.
 
 use crate::Groups;
-use crate::load::Wanted;
 use crate::state::State;
+use crate::state::load::Wanted;
 use base::limits::{BLOCK_BYTES, IO_BYTES_MAX};
 use base::{GroupId, Kind, LeafKey, Life, Place, Result, SegmentId, VolumeId};
 use runtime::Slice;

@@ -1,8 +1,8 @@
 //! One generation of a group's overlay: what records have changed since the generation began, the last word on each
 //! key, above the index. The active generation takes edits; a frozen one waits for its checkpoint and never changes.
 
-use crate::cuts::Cuts;
-use crate::hash::Map;
+use crate::state::cuts::Cuts;
+use crate::state::hash::Map;
 use base::limits::BLOCK_BYTES;
 use base::{
     Edit, FileKind, Ino, Inode, Intent, IntentId, LeafKey, Name, Outcome, Place, RequestId, SessionId, Volume, VolumeId,

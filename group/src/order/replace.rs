@@ -5,8 +5,8 @@
 //! index if the later record, which replay applies alone then, does not name it.
 
 use crate::Groups;
+use crate::order::write::{Blocks, Write};
 use crate::state::State;
-use crate::write::{Blocks, Write};
 use base::limits::BLOCK_BYTES;
 use base::{Edit, Ino, Place, Result, Sync, VolumeId};
 use names::write::WritePlan;

@@ -2,8 +2,8 @@
 //! while the directory changes (rule M2).
 
 use crate::context::Context;
-use crate::load::Wanted;
-use crate::overlay::CookieEntry;
+use crate::state::load::Wanted;
+use crate::state::overlay::CookieEntry;
 use crate::{Answer, Groups};
 use base::limits::DIR_ENTRIES_MAX;
 use base::{DirEntry, Error, Ino, Kind, Reply, Result, Volume};

@@ -1,0 +1,8 @@
+//! Tasks that work on a brick's groups unasked: checkpoints, cleaning, the end of forgotten inodes, the count of an old
+//! brick's names. `open` starts each.
+
+pub(crate) mod checkpoint;
+pub mod clean;
+mod cost;
+pub(crate) mod forget;
+pub(crate) mod recount;

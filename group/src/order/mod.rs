@@ -1,0 +1,12 @@
+//! The order of a group's changes. Room is admitted, the locks of the groups concerned are held, numbers are given out, and
+//! the record enters the log's queue and the overlay under the same locks (decision D5, rule Q1).
+//!
+//! A client's write is ordered in `write`, everything else in `record`: neither waits for anything.
+
+pub(crate) mod admit;
+pub(crate) mod held;
+mod numbers;
+pub(crate) mod record;
+mod replace;
+pub(crate) mod token;
+pub(crate) mod write;

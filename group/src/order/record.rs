@@ -1,0 +1,206 @@
+//! Orders records: each gets its group's next index, enters the log's queue and is applied to the overlay, all under the
+//! locks that its evaluation held (decision D5, rule Q1).
+
+use crate::Groups;
+use crate::context::Context;
+use crate::order::admit::take_back;
+use crate::order::held::Held;
+use crate::state::State;
+use base::limits::BLOCK_BYTES;
+use base::{Crcs, Edit, Ino, Intent, Outcome, RequestId, Result, SessionId, Sync, VolumeId};
+use names::{Decision, Part};
+use runtime::Slice;
+use store::format::record::{Head, Places, Run, encode_replicated};
+use store::log::{Described, Entry, Ordered, Payload};
+
+/// A payload that a change carries beside its edits: blocks of one inode, in one or more pieces.
+pub(crate) struct Attached {
+    /// The inode.
+    pub ino: Ino,
+    /// First block and checksums of each piece.
+    pub pieces: Vec<(u64, Crcs)>,
+    /// The blocks of all pieces, one behind the other.
+    pub slice: Slice,
+}
+
+impl Attached {
+    /// The edits that map it.
+    pub fn maps(&self) -> impl Iterator<Item = Edit> {
+        let map = |(first, crcs): &(u64, Crcs)| Edit::Map { ino: self.ino, first: *first, crcs: crcs.clone() };
+        self.pieces.iter().map(map)
+    }
+    fn blocks(&self) -> usize {
+        self.slice.len() / BLOCK_BYTES
+    }
+    fn described(&self) -> Vec<Described<'_>> {
+        let pieces = self.pieces.iter();
+        pieces.map(|(first, crcs)| Described { ino: self.ino, first: *first, crcs: crcs.as_slice() }).collect()
+    }
+}
+
+/// What one group is to apply, and on whose behalf.
+pub(crate) struct Record<'a> {
+    part: &'a Part,
+    session: SessionId,
+    request: RequestId,
+    outcome: Outcome,
+}
+
+impl<'a> Record<'a> {
+    /// On the brick's own behalf.
+    pub fn own(part: &'a Part) -> Record<'a> {
+        Record { part, session: SessionId(0), request: RequestId(0), outcome: Outcome::Done }
+    }
+    fn head(&self, state: &State) -> Head {
+        state.head(self.part.volume, self.session, self.request, self.outcome)
+    }
+}
+
+/// A record as the log takes it.
+fn entry<'a>(
+    head: &Head,
+    replicated: &'a [u8],
+    attached: Option<&'a Attached>,
+    described: &'a [Described<'a>],
+) -> Entry<'a> {
+    let payload = attached.map_or(Payload::None, |a| Payload::Inline(std::slice::from_ref(&a.slice)));
+    Entry { owner: (head.group, head.volume, head.index), replicated, payload, described }
+}
+
+impl Groups {
+    /// Orders a decision that has parts, if there is room for the names that it adds; the batch of its last record. Errors:
+    /// `NoSpace` or `Quota` if there is none by what was counted so far.
+    pub(crate) fn order(
+        &self,
+        held: &mut Held<'_>,
+        context: &Context,
+        decision: &Decision,
+        attached: Option<&Attached>,
+        sync: Sync,
+    ) -> Result<u64> {
+        let quota = self.quota(context.volume);
+        let admitted = self.admit_names(held, quota.as_deref(), &decision.parts)?;
+        let ordered = self.order_parts(held, context, decision, attached, sync);
+        if ordered.is_err() {
+            take_back(admitted);
+        }
+        ordered
+    }
+
+    /// One record per part; several parts are joined by an intent, whose end and marks follow in the same append, because
+    /// one log keeps their order (rule M3). All or nothing.
+    fn order_parts(
+        &self,
+        held: &mut Held<'_>,
+        context: &Context,
+        decision: &Decision,
+        attached: Option<&Attached>,
+        sync: Sync,
+    ) -> Result<u64> {
+        let of = |part, session, request, outcome| Record { part, session, request, outcome };
+        let first = of(&decision.parts[0], context.session, context.request, decision.outcome);
+        if decision.parts.len() == 1 {
+            return self.order_record(held, &first, attached, sync);
+        }
+        let endings = endings(decision);
+        let others = decision.parts[1..].iter().map(|part| of(part, SessionId(0), RequestId(0), decision.outcome));
+        let ends = endings.iter().map(Record::own);
+        let records: Vec<_> = std::iter::once(first).chain(others).chain(ends).collect();
+        self.order_records(held, &records, attached, sync)
+    }
+
+    /// Appends a record of a group held and applies it.
+    pub(crate) fn order_record(
+        &self,
+        held: &mut Held<'_>,
+        record: &Record<'_>,
+        attached: Option<&Attached>,
+        sync: Sync,
+    ) -> Result<u64> {
+        let state = held.of(record.part.group);
+        let head = record.head(state);
+        let mut encoded = std::mem::take(&mut state.encoded);
+        encoded.clear();
+        encode_replicated(&mut encoded, &head, &record.part.edits);
+        let described = attached.map_or(Vec::new(), Attached::described);
+        let ordered = self.store().log.append_one_record(&entry(&head, &encoded, attached, &described), sync);
+        state.encoded = encoded;
+        let ordered = ordered?;
+        self.apply_ordered(state, record, &head, attached, &ordered);
+        Ok(ordered.batch)
+    }
+
+    /// Appends records of any groups held and applies them. What is attached belongs to the first.
+    fn order_records(
+        &self,
+        held: &mut Held<'_>,
+        records: &[Record<'_>],
+        attached: Option<&Attached>,
+        sync: Sync,
+    ) -> Result<u64> {
+        let mut heads: Vec<Head> = Vec::with_capacity(records.len());
+        let mut encoded = Vec::with_capacity(records.len());
+        for record in records {
+            let mut head = record.head(held.of(record.part.group));
+            head.index.0 += heads.iter().filter(|before| before.group == head.group).count() as u64;
+            let mut bytes = Vec::with_capacity(256);
+            encode_replicated(&mut bytes, &head, &record.part.edits);
+            heads.push(head);
+            encoded.push(bytes);
+        }
+        let described = attached.map_or(Vec::new(), Attached::described);
+        let entries: Vec<Entry<'_>> = (heads.iter().zip(&encoded).enumerate())
+            .map(|(number, (head, replicated))| match number {
+                0 => entry(head, replicated, attached, &described),
+                _ => entry(head, replicated, None, &[]),
+            })
+            .collect();
+        let mut ordered: Vec<Ordered> = Vec::with_capacity(entries.len());
+        self.store().log.append(&entries, sync, &mut ordered)?;
+        for ((record, head), ordered) in records.iter().zip(&heads).zip(&ordered) {
+            self.apply_ordered(held.of(head.group), record, head, attached, ordered);
+        }
+        Ok(ordered.last().map_or(0, |ordered| ordered.batch))
+    }
+
+    /// Applies a record that the log has taken.
+    fn apply_ordered(
+        &self,
+        state: &mut State,
+        record: &Record<'_>,
+        head: &Head,
+        attached: Option<&Attached>,
+        ordered: &Ordered,
+    ) {
+        state.release_payloads(self.store().log.written());
+        let run =
+            ordered.place.map(|place| Run { place, count: attached.map_or(0, |attached| attached.blocks() as u16) });
+        let mut places = Places::of(run.as_slice());
+        for edit in &record.part.edits {
+            state.apply(record.part.volume, edit, ordered.batch, &mut places, self.store().epoch as u32);
+        }
+        if let Some(attached) = attached.filter(|_| ordered.place.is_some()) {
+            let mut at = 0;
+            for (first, crcs) in &attached.pieces {
+                let slice = attached.slice.slice(at..at + crcs.len() * BLOCK_BYTES);
+                at += slice.len();
+                state.hold_payload(record.part.volume, attached.ino, *first, &[slice], ordered.batch);
+            }
+        }
+        state.ordered(head);
+        self.note_overlay(state);
+    }
+}
+
+/// The records that end a cross-group change: the intent first, then the followers' marks.
+fn endings(decision: &Decision) -> Vec<Part> {
+    let intent = decision.parts[0].edits.iter().find_map(|edit| match edit {
+        Edit::IntentPut(intent) => Some(intent),
+        _ => None,
+    });
+    let Some(Intent { id, follow }) = intent else { return Vec::new() };
+    let end = |group, edit| Part { volume: VolumeId(0), group, edits: vec![edit] };
+    let mut endings = vec![end(id.group, Edit::IntentDrop { id: *id })];
+    endings.extend(follow.iter().map(|follow| end(follow.group, Edit::FollowedDrop { id: *id })));
+    endings
+}
