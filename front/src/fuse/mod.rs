@@ -10,7 +10,6 @@
 //! (they stay in the kernel while there is one session), no writeback cache (rule F2).
 
 mod abi;
-mod baton;
 mod channel;
 mod ends;
 mod gate;
@@ -20,6 +19,7 @@ mod mount;
 mod mountinfo;
 mod notices;
 pub mod parse;
+mod reader_token;
 mod recent;
 pub mod reply;
 mod rings;

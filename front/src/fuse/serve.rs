@@ -6,13 +6,13 @@
 //! it is one of several large ones (docs/decisions/0023). Between reading and answering there is no queue of ours
 //! (decision D4).
 
-use super::baton::Baton;
 use super::channel::{Back, Landing, Message, Received};
 use super::ends::Ends;
 use super::gate::{Gate, Opener};
 use super::handle::Handler;
 use super::mount::{Mount, Unmounted};
 use super::notices::Notices;
+use super::reader_token::ReaderToken;
 use super::recent::Recent;
 use super::reply::{Head, Origin};
 use super::rings::{Taken, Transport};
@@ -105,7 +105,7 @@ struct Core<T> {
     /// The core's own descriptor: requests read from it are answered through it.
     device: Arc<File>,
     landing: Mutex<Landing>,
-    baton: Baton,
+    reader_token: ReaderToken,
     /// Number of large requests under way that came in entries from the core's own CPU.
     bulk: AtomicUsize,
     shared: Arc<Shared>,
@@ -156,7 +156,7 @@ pub fn serve<T: Target>(runtime: &Runtime, mut mount: Mount, target: Arc<T>, ide
             handler,
             device,
             landing: Mutex::new(landing),
-            baton: Baton::new(TASKS_PER_CORE),
+            reader_token: ReaderToken::new(TASKS_PER_CORE),
             bulk: AtomicUsize::new(0),
             shared: shared.clone(),
         });
@@ -186,7 +186,7 @@ async fn run<T: Target>(core: Arc<Core<T>>, task: usize, _leave: Leave) {
             let poll = handling.as_mut().poll(context);
             if poll.is_pending() && !waited {
                 waited = true;
-                core.baton.pass();
+                core.reader_token.wake_next();
             }
             poll
         })
@@ -194,7 +194,7 @@ async fn run<T: Target>(core: Arc<Core<T>>, task: usize, _leave: Leave) {
         turn = if waited { 0 } else { turn + 1 };
         if turn == TURN_REQUESTS_MAX {
             turn = 0;
-            core.baton.pass();
+            core.reader_token.wake_next();
             yield_now().await;
         }
     }
@@ -288,10 +288,10 @@ impl Drop for Leave {
 }
 
 impl<T: Target> Core<T> {
-    /// Reads the next request, with a write's payload and the time at which reading began. Takes the baton for that and
+    /// Reads the next request, with a write's payload and the time at which reading began. Takes the token for that and
     /// gives it up afterwards, without waking the next. None: no request will come any more.
     async fn receive(&self, task: usize) -> Option<(Message, Option<Result<Buf>>, Arrival)> {
-        if !self.baton.take(task).await {
+        if !self.reader_token.take(task).await {
             return None;
         }
         let runtime = &self.handler.runtime;
@@ -313,10 +313,10 @@ impl<T: Target> Core<T> {
                 0 => None,
                 length => Some(self.payload(length).await),
             };
-            self.baton.put_down();
+            self.reader_token.release();
             return Some((message, payload, arrival));
         }
-        self.baton.end();
+        self.reader_token.end();
         None
     }
     /// Waits for FORGETs to collect, if requests come in entries: then only FORGETs are worth reading here, and nobody

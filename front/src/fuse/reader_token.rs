@@ -1,7 +1,7 @@
-//! The baton decides which of a core's tasks reads the device: one task at a time holds it, the others queue for it.
+//! The token decides which of a core's tasks reads the device: one task at a time holds it, the others queue for it.
 //!
-//! Promise: no wake-up is lost. If nobody holds the baton although tasks are queued, some task is about to run and will
-//! take it or pass it on: either a task that `pass` has woken, or the last holder, which has put it down but has not
+//! Promise: no wake-up is lost. If nobody holds the token although tasks are queued, some task is about to run and will
+//! take it or pass it on: either a task that `wake_next` has woken, or the last holder, which has released it but has not
 //! suspended yet.
 
 use std::future::poll_fn;
@@ -9,7 +9,7 @@ use std::sync::Mutex;
 use std::task::{Poll, Waker};
 
 /// The token that entitles a task to read. All calls come from one core, so its mutex is never contended.
-pub struct Baton {
+pub struct ReaderToken {
     state: Mutex<State>,
 }
 
@@ -22,16 +22,16 @@ struct State {
     wakers: Vec<Option<Waker>>,
 }
 
-impl Baton {
-    /// A baton that nobody holds, for tasks numbered `0..tasks`.
-    pub fn new(tasks: usize) -> Baton {
+impl ReaderToken {
+    /// A token that nobody holds, for tasks numbered `0..tasks`.
+    pub fn new(tasks: usize) -> ReaderToken {
         let state = State { held: false, ended: false, line: Vec::with_capacity(tasks), wakers: vec![None; tasks] };
-        Baton { state: Mutex::new(state) }
+        ReaderToken { state: Mutex::new(state) }
     }
     fn state(&self) -> std::sync::MutexGuard<'_, State> {
         self.state.lock().expect("no panic while held")
     }
-    /// Waits for the baton and takes it. False: reading has ended, nothing was taken.
+    /// Waits for the token and takes it. False: reading has ended, nothing was taken.
     pub async fn take(&self, task: usize) -> bool {
         poll_fn(|context| {
             let mut state = self.state();
@@ -50,14 +50,14 @@ impl Baton {
         })
         .await
     }
-    /// Gives the baton up without waking anyone: the caller either takes it again or calls `pass` before it suspends.
-    pub fn put_down(&self) {
+    /// Gives the token up without waking anyone: the caller either takes it again or calls `wake_next` before it suspends.
+    pub fn release(&self) {
         let mut state = self.state();
-        assert!(state.held, "only the holder puts the baton down");
+        assert!(state.held, "only the holder releases the token");
         state.held = false;
     }
-    /// Wakes the next task in line if nobody holds the baton.
-    pub fn pass(&self) {
+    /// Wakes the next task in line if nobody holds the token.
+    pub fn wake_next(&self) {
         let mut state = self.state();
         if state.held {
             return;
@@ -86,38 +86,38 @@ mod tests {
 
     #[test]
     fn one_holds_it_and_the_next_in_line_gets_it() {
-        let baton = Baton::new(3);
+        let token = ReaderToken::new(3);
         let mut context = Context::from_waker(Waker::noop());
-        let mut first = pin!(baton.take(0));
-        let mut second = pin!(baton.take(1));
-        let mut third = pin!(baton.take(2));
+        let mut first = pin!(token.take(0));
+        let mut second = pin!(token.take(1));
+        let mut third = pin!(token.take(2));
         assert_eq!(first.as_mut().poll(&mut context), Poll::Ready(true));
         assert!(second.as_mut().poll(&mut context).is_pending());
         assert!(second.as_mut().poll(&mut context).is_pending(), "a spurious poll does not queue twice");
         assert!(third.as_mut().poll(&mut context).is_pending());
-        assert_eq!(baton.state().line, [1, 2]);
-        baton.pass();
-        assert_eq!(baton.state().line, [1, 2], "a held baton is not passed");
-        baton.put_down();
-        baton.pass();
+        assert_eq!(token.state().line, [1, 2]);
+        token.wake_next();
+        assert_eq!(token.state().line, [1, 2], "a held token wakes nobody");
+        token.release();
+        token.wake_next();
         assert_eq!(third.as_mut().poll(&mut context), Poll::Ready(true));
-        baton.end();
+        token.end();
         assert_eq!(second.as_mut().poll(&mut context), Poll::Ready(false));
     }
 
     #[test]
     fn a_woken_task_that_finds_it_taken_stands_in_line_again() {
-        let baton = Baton::new(2);
+        let token = ReaderToken::new(2);
         let mut context = Context::from_waker(Waker::noop());
-        assert_eq!(pin!(baton.take(0)).poll(&mut context), Poll::Ready(true));
-        let mut second = pin!(baton.take(1));
+        assert_eq!(pin!(token.take(0)).poll(&mut context), Poll::Ready(true));
+        let mut second = pin!(token.take(1));
         assert!(second.as_mut().poll(&mut context).is_pending());
-        baton.put_down();
-        baton.pass();
-        assert_eq!(pin!(baton.take(0)).poll(&mut context), Poll::Ready(true));
+        token.release();
+        token.wake_next();
+        assert_eq!(pin!(token.take(0)).poll(&mut context), Poll::Ready(true));
         assert!(second.as_mut().poll(&mut context).is_pending());
-        baton.put_down();
-        baton.pass();
+        token.release();
+        token.wake_next();
         assert_eq!(second.as_mut().poll(&mut context), Poll::Ready(true));
     }
 }
