@@ -86,8 +86,8 @@ pub(super) fn start(world: &Arc<World>, cpus: &[usize]) -> Result<Vec<JoinHandle
 /// Ends all cores and waits for their threads.
 pub(super) fn stop(world: &Arc<World>, threads: Vec<JoinHandle<()>>) {
     world.inboxes.iter().for_each(|inbox| inbox.stop());
-    if let Some(wakeful) = &world.wakeful {
-        wakeful.stop();
+    if let Some(pm_qos) = &world.pm_qos {
+        pm_qos.stop();
     }
     for thread in threads {
         thread.join().expect("a panic on a core ends the process");

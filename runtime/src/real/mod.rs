@@ -16,6 +16,7 @@ mod figures;
 mod files;
 mod inbox;
 mod lane;
+mod pm_qos;
 mod poller;
 mod pool;
 mod reactor;
@@ -27,7 +28,6 @@ mod tests;
 mod turns;
 #[cfg(feature = "seeded-bugs")]
 mod volatile;
-mod wakeful;
 
 pub use cores::core_of_cpu;
 pub use directory::{Access, Directory};
@@ -109,9 +109,9 @@ pub fn start(options: Options) -> Result<(Runtime, Reactors)> {
     let figures: Vec<Arc<figures::Figures>> =
         (0..count).map(|_| Arc::new(figures::Figures::new(stamps.clone()))).collect();
     let inboxes = cores::inboxes(count)?;
-    let (wakeful, watcher) = wakeful::Wakeful::start(&figures).unzip();
+    let (pm_qos, watcher) = pm_qos::PmQos::start(&figures).unzip();
     let foreign_slots = crate::transfer::SlotPool::new();
-    let world = Arc::new(reactor::World { inboxes, figures, files, foreign_slots, wakeful });
+    let world = Arc::new(reactor::World { inboxes, figures, files, foreign_slots, pm_qos });
     let mut threads = cores::start(&world, &cpus)?;
     threads.extend(watcher);
     let (pool, background) = match pools(cpus.len()) {

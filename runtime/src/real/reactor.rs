@@ -8,8 +8,8 @@ use super::executor::Executor;
 use super::figures::Figures;
 use super::files::Files;
 use super::inbox::{Inbox, Mail, stopped};
+use super::pm_qos::PmQos;
 use super::ring::Ring;
-use super::wakeful::Wakeful;
 use crate::transfer::{Slot, SlotPool};
 use base::Result;
 use std::cell::{Cell, RefCell};
@@ -29,7 +29,7 @@ pub(super) struct World {
     /// Slots for I/O started by threads that are not cores.
     pub foreign_slots: Arc<SlotPool>,
     /// The watcher that bounds the CPUs' wake-up latency, if this machine has one.
-    pub wakeful: Option<Wakeful>,
+    pub pm_qos: Option<PmQos>,
 }
 
 /// The half of a core that belongs to its thread.
@@ -188,8 +188,8 @@ impl Core {
             return device.submit();
         }
         let sleeps = self.figures.sleep();
-        if let Some(wakeful) = &self.world.wakeful {
-            wakeful.sleeps(sleeps);
+        if let Some(pm_qos) = &self.world.pm_qos {
+            pm_qos.sleeps(sleeps);
         }
         device.sleep_until(next_ns);
         self.inbox.wake_up();

@@ -494,7 +494,7 @@ fn cpus_stay_awake_while_requests_follow_each_other() {
 fn watcher_sleeps() -> u64 {
     let tasks = std::fs::read_dir("/proc/self/task").expect("Linux has it");
     let statuses = tasks.filter_map(|task| std::fs::read_to_string(task.ok()?.path().join("status")).ok());
-    let watchers = statuses.filter(|status| status.lines().next().is_some_and(|name| name.ends_with("sinter-wakeful")));
+    let watchers = statuses.filter(|status| status.lines().next().is_some_and(|name| name.ends_with("sinter-pm-qos")));
     let sleeps = |status: String| {
         let line = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:").map(str::to_string));
         line.and_then(|count| count.trim().parse::<u64>().ok()).expect("Linux counts them")

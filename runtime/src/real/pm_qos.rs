@@ -36,7 +36,7 @@ const QUIET_PERIODS: u32 = 4;
 const LOOK_SLEEPS: u64 = 64;
 
 /// The watcher's thread, and the way to wake it.
-pub(super) struct Wakeful {
+pub(super) struct PmQos {
     shared: Arc<Shared>,
     thread: Thread,
 }
@@ -56,17 +56,17 @@ struct Request {
     asked: bool,
 }
 
-impl Wakeful {
+impl PmQos {
     /// Starts the watcher; None if the kernel takes no such bound from this user.
-    pub fn start(figures: &[Arc<Figures>]) -> Option<(Wakeful, JoinHandle<()>)> {
+    pub fn start(figures: &[Arc<Figures>]) -> Option<(PmQos, JoinHandle<()>)> {
         let request = Request::open(Path::new(REQUEST), &std::fs::read_to_string(DRIVER).unwrap_or_default())?;
         let (shared, figures) = (Arc::new(Shared::default()), figures.to_vec());
         let body = {
             let shared = shared.clone();
             move || watch(&shared, &figures, request)
         };
-        let handle = std::thread::Builder::new().name("sinter-wakeful".into()).spawn(body).ok()?;
-        Some((Wakeful { shared, thread: handle.thread().clone() }, handle))
+        let handle = std::thread::Builder::new().name("sinter-pm-qos".into()).spawn(body).ok()?;
+        Some((PmQos { shared, thread: handle.thread().clone() }, handle))
     }
     /// Notes that a core goes to sleep, for the `count`th time since its start.
     pub fn sleeps(&self, count: u64) {
@@ -135,7 +135,7 @@ mod tests {
 
     #[test]
     fn it_asks_while_requests_are_dense() {
-        let path = std::env::temp_dir().join(format!("sinter-wakeful-{}", std::process::id()));
+        let path = std::env::temp_dir().join(format!("sinter-pm-qos-{}", std::process::id()));
         std::fs::write(&path, "").expect("writable");
         let said = || {
             let bytes = std::fs::read(&path).expect("readable");
