@@ -1,9 +1,9 @@
 //! The I/O of one core in flight: operations that the kernel works on, and what follows when they end. Operations are
 //! recycled; a warm one allocates nothing.
 
+use super::concurrency_limit::ConcurrencyLimit;
 use super::figures::{Figures, Verb};
 use super::files::{Files, failed};
-use super::lane::Lane;
 use super::ring::{Ring, Wait};
 use super::ring_entry::RingEntry;
 use crate::OBSERVED;
@@ -126,14 +126,14 @@ enum Pace {
 
 /// Transfers of one kind, under one concurrency limit.
 struct Paced {
-    lane: Lane,
+    limit: ConcurrencyLimit,
     /// Operations that the limit holds back, oldest first.
     held: VecDeque<usize>,
 }
 
 impl Paced {
     fn new(least: u32) -> Paced {
-        Paced { lane: Lane::new(least), held: VecDeque::new() }
+        Paced { limit: ConcurrencyLimit::new(least), held: VecDeque::new() }
     }
 }
 
@@ -275,7 +275,7 @@ impl Device {
             retries: 0,
         }));
         if let Some(paced) = self.paced(pace)
-            && !paced.lane.admit()
+            && !paced.limit.admit()
         {
             paced.held.push_back(index);
             return None;
@@ -295,11 +295,11 @@ impl Device {
     /// allows.
     fn go_on(&mut self, pace: Pace, latency_ns: u64, now_ns: u64) {
         if let Some(paced) = self.paced(pace) {
-            paced.lane.ended(latency_ns, now_ns);
+            paced.limit.ended(latency_ns, now_ns);
         }
         while let Some(paced) = self.paced(pace)
             && let Some(&index) = paced.held.front()
-            && paced.lane.admit()
+            && paced.limit.admit()
         {
             paced.held.pop_front();
             let Work::Transfer(progress) = &mut self.ops[index].work else { panic!("only transfers are held back") };

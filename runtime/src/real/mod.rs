@@ -7,6 +7,7 @@
 
 mod block_device;
 mod clock;
+mod concurrency_limit;
 mod cores;
 mod device;
 mod directory;
@@ -15,7 +16,6 @@ mod executor;
 mod figures;
 mod files;
 mod inbox;
-mod lane;
 mod pm_qos;
 mod poller;
 mod pool;

@@ -25,11 +25,11 @@ const SPAN_NS: u64 = 4_000_000_000;
 const SECOND_NS: u64 = 1_000_000_000;
 
 /// A concurrency limit and its measurements; see the module.
-pub(super) struct Lane {
+pub(super) struct ConcurrencyLimit {
     /// Number of transfers that are always allowed.
     least: u32,
     under_way: u32,
-    limit: u32,
+    allowed: u32,
     /// Number of transfers that have ended since the window began.
     ended: u64,
     window_ns: u64,
@@ -41,13 +41,13 @@ pub(super) struct Lane {
     shortest_ns: [u64; 2],
 }
 
-impl Lane {
+impl ConcurrencyLimit {
     /// A limit with nothing under way. `least`: the number of transfers that are always allowed.
-    pub fn new(least: u32) -> Lane {
-        Lane {
+    pub fn new(least: u32) -> ConcurrencyLimit {
+        ConcurrencyLimit {
             least,
             under_way: 0,
-            limit: least,
+            allowed: least,
             ended: 0,
             window_ns: 0,
             rates: [0; WINDOWS],
@@ -58,7 +58,7 @@ impl Lane {
     }
     /// Admits one more transfer; false if the limit is reached.
     pub fn admit(&mut self) -> bool {
-        let may = self.under_way < self.limit;
+        let may = self.under_way < self.allowed;
         self.under_way += u32::from(may);
         may
     }
@@ -73,7 +73,7 @@ impl Lane {
             self.rates[self.next] = self.ended * SECOND_NS / elapsed_ns;
             self.next = (self.next + 1) % WINDOWS;
             (self.ended, self.window_ns) = (0, now_ns);
-            self.limit = self.needed();
+            self.allowed = self.needed();
             if now_ns.saturating_sub(self.span_ns) >= SPAN_NS {
                 self.shortest_ns = [u64::MAX, self.shortest_ns[0]];
                 self.span_ns = now_ns;
@@ -97,12 +97,12 @@ mod tests {
     /// Simulates clients that each ask again once they are answered, and a device that works on `parallel` transfers at
     /// once, each for `service_ns`. Returns transfers per second and the limit after a second.
     fn closed_loop(least: u32, clients: usize, parallel: usize, service_ns: u64) -> (u64, u32) {
-        let mut lane = Lane::new(least);
-        // Ends of those that the device works on; when those that wait in it came, and those that the lane holds back.
+        let mut limit = ConcurrencyLimit::new(least);
+        // Ends of those that the device works on; when those that wait in it came, and those that the limit holds back.
         let (mut busy, mut inside, mut held) = (BinaryHeap::new(), std::collections::VecDeque::new(), clients);
         let (mut now_ns, mut done) = (0, 0);
         while now_ns < SECOND_NS {
-            while held > 0 && lane.admit() {
+            while held > 0 && limit.admit() {
                 held -= 1;
                 inside.push_back(now_ns);
             }
@@ -113,11 +113,11 @@ mod tests {
             }
             let Some(Reverse((end_ns, came_ns))) = busy.pop() else { break };
             now_ns = end_ns;
-            lane.ended(now_ns - came_ns, now_ns);
+            limit.ended(now_ns - came_ns, now_ns);
             held += 1;
             done += u64::from(now_ns >= SECOND_NS / 2);
         }
-        (done * 2, lane.limit)
+        (done * 2, limit.allowed)
     }
 
     #[test]
@@ -148,16 +148,16 @@ mod tests {
 
     #[test]
     fn a_device_that_became_quicker_or_slower_shows_after_two_spans() {
-        let mut lane = Lane::new(16);
+        let mut limit = ConcurrencyLimit::new(16);
         let mut now_ns = 0;
         let mut serve = |latency_ns: u64, for_ns: u64| {
             let until_ns = now_ns + for_ns;
             while now_ns < until_ns {
-                assert!(lane.admit());
+                assert!(limit.admit());
                 now_ns += 20_000;
-                lane.ended(latency_ns, now_ns);
+                limit.ended(latency_ns, now_ns);
             }
-            lane.limit
+            limit.allowed
         };
         assert_eq!(serve(50_000, SECOND_NS), 16);
         // 50,000 a second of 1 ms each keep 50 busy.
