@@ -100,7 +100,7 @@ pub(crate) fn open(
     merge: MergeLeaf,
 ) -> Result<(DB, rocksdb::Options, bool), rocksdb::Error> {
     let opener = || {
-        runtime::real::give_way();
+        runtime::real::set_batch_policy();
         open_here(path, options, merge)
     };
     std::thread::scope(|scope| scope.spawn(opener).join()).expect("RocksDB opens without a panic")

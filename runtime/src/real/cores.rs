@@ -3,7 +3,7 @@
 use super::inbox::Inbox;
 use super::pool::Pool;
 use super::reactor::{self, World};
-use super::turns;
+use super::scheduling;
 use crate::tasks::{MakeTask, Tasks};
 use base::{Error, Kind, Result};
 use std::sync::{Arc, mpsc};
@@ -58,7 +58,7 @@ pub(super) fn start(world: &Arc<World>, cpus: &[usize]) -> Result<Vec<JoinHandle
         let (world, ready, cpu) = (world.clone(), ready.clone(), cpus[index % cpus.len()]);
         let body = move || {
             pin(cpu);
-            turns::come_first();
+            scheduling::set_core_priority();
             reactor::run(world, index, |result| ready.send(result).expect("the starter waits for every core"));
         };
         match std::thread::Builder::new().name(format!("sinter-core-{index}")).spawn(body) {

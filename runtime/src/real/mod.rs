@@ -22,10 +22,10 @@ mod pool;
 mod reactor;
 mod ring;
 mod ring_entry;
+mod scheduling;
 mod stamps;
 #[cfg(test)]
 mod tests;
-mod turns;
 #[cfg(feature = "seeded-bugs")]
 mod volatile;
 
@@ -36,9 +36,9 @@ pub use files::raise_open_files;
 pub use poller::{Readable, readable};
 pub use pool::PoolSummary;
 pub use ring_entry::{Fetch, HEAD_BYTES, RingEntry};
+pub use scheduling::set_batch_policy;
 pub use stamps::Stamps;
 pub(crate) use stamps::ticks;
-pub use turns::give_way;
 
 use crate::random::{Random, SplitMix};
 use crate::{Disk, Ledger, Runtime, Slabs};

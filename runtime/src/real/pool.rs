@@ -1,7 +1,7 @@
 //! The adaptive blocking pool (decision D7): it has as many threads as the jobs need, found by measuring how long jobs
 //! wait, and none when there is nothing to do. There is no setting.
 
-use super::turns;
+use super::scheduling;
 use crate::histogram::{Histogram, Summary};
 use crate::lock::{Lock, LockSummary};
 use base::{Error, Kind, Result};
@@ -196,7 +196,7 @@ impl Pool {
     fn perform(self: Arc<Pool>, id: usize) {
         let guard = super::reactor::AbortOnPanic;
         if self.work == Work::Background {
-            turns::give_way();
+            scheduling::set_batch_policy();
         }
         while let Some(job) = self.next_job(id) {
             let (start, cpu_start_ns) = (Instant::now(), thread_cpu_ns());

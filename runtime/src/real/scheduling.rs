@@ -9,7 +9,7 @@ const CORE_NICE: i32 = -10;
 
 /// Raises the priority of the calling thread, a core's, over others on its CPU: clients wait for it, and their requests
 /// bound its work. Without the capability for it (CAP_SYS_NICE), its weight stays that of others.
-pub(super) fn come_first() {
+pub(super) fn set_core_priority() {
     // SAFETY: the call only takes numbers. On Linux it is about one thread.
     let _ = unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, CORE_NICE) };
 }
@@ -18,7 +18,7 @@ pub(super) fn come_first() {
 /// waits for. It keeps its full share of a busy CPU, in few and long time slices. Linux's scheduler (EEVDF, 6.12 and
 /// later) interrupts a long slice for a thread that wakes with a usual one; a thread with a slice like its own would
 /// wait for the slice's end, 3 to 4 ms with a timer of 250 Hz.
-pub fn give_way() {
+pub fn set_batch_policy() {
     let attributes = libc::sched_attr {
         size: std::mem::size_of::<libc::sched_attr>() as u32,
         sched_policy: libc::SCHED_BATCH as u32,
@@ -53,7 +53,7 @@ mod tests {
         let (usual, long, inherited) = std::thread::scope(|scope| {
             let usual = turns();
             let giving = scope.spawn(|| {
-                give_way();
+                set_batch_policy();
                 (turns(), std::thread::spawn(turns).join().expect("no panic"))
             });
             let (long, inherited) = giving.join().expect("no panic");
