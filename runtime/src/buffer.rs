@@ -29,12 +29,12 @@ const OWN_SHARE: u64 = 4;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Need {
     /// A client's request that holds no buffer yet: up to half.
-    First,
+    Starting,
     /// A request that holds a buffer already: up to three quarters.
-    Second,
+    Continuing,
     /// A request that holds several buffers or asks for single blocks, and memory held for as long as a mount: all of
     /// it.
-    Third,
+    Finishing,
 }
 
 /// A function that prepares a chunk's memory before it is first touched. It gets the address and the length in bytes.
@@ -236,9 +236,9 @@ impl Slabs {
         let class = class_of(length)?;
         let quarter = self.clients.bytes_max / 4;
         let may = match need {
-            Need::First => self.clients.is_below(2 * quarter, CLASS_BYTES[class] as u64),
-            Need::Second => self.clients.is_below(3 * quarter, CLASS_BYTES[class] as u64),
-            Need::Third => true,
+            Need::Starting => self.clients.is_below(2 * quarter, CLASS_BYTES[class] as u64),
+            Need::Continuing => self.clients.is_below(3 * quarter, CLASS_BYTES[class] as u64),
+            Need::Finishing => true,
         };
         let handle = if may { self.clients.take(core, class) } else { None };
         handle.map(|handle| Buf { handle, length }).ok_or_else(full)
@@ -429,7 +429,7 @@ mod tests {
     fn buffers_are_aligned_and_come_back() {
         let slabs = Slabs::new(1, 4 << 20);
         for _ in 0..10_000 {
-            let mut buf = slabs.take(0, 4096, Need::First).expect("within the bound");
+            let mut buf = slabs.take(0, 4096, Need::Starting).expect("within the bound");
             assert_eq!(buf.as_ptr() as usize % BLOCK_BYTES, 0);
             buf[0] = 1;
             let shared = buf.share();
@@ -443,7 +443,7 @@ mod tests {
     #[test]
     fn a_loan_brings_a_buffer_back_when_nobody_has_it_any_more() {
         let slabs = Slabs::new(1, 4 << 20);
-        let (loan, mut lent) = slabs.take(0, 1 << 20, Need::First).expect("within the bound").lend();
+        let (loan, mut lent) = slabs.take(0, 1 << 20, Need::Starting).expect("within the bound").lend();
         let place = lent.as_ptr();
         lent.set_len(3);
         lent.copy_from_slice(b"abc");
@@ -454,16 +454,16 @@ mod tests {
         let back = loan.back().ok().expect("nobody has it");
         assert_eq!((back.as_ptr(), back.len(), &back[..3]), (place, 1 << 20, &b"abc"[..]));
         drop(back);
-        let all: Vec<_> = std::iter::from_fn(|| slabs.take(0, 1 << 20, Need::Third).ok()).collect();
+        let all: Vec<_> = std::iter::from_fn(|| slabs.take(0, 1 << 20, Need::Finishing).ok()).collect();
         assert_eq!(all.len(), 4, "it went home once");
     }
 
     #[test]
     fn the_bound_holds() {
         let slabs = Slabs::new(1, 4 << 20);
-        let all: Vec<_> = (0..5).map(|_| slabs.take(0, 1 << 20, Need::Third)).collect();
+        let all: Vec<_> = (0..5).map(|_| slabs.take(0, 1 << 20, Need::Finishing)).collect();
         assert_eq!(all.iter().filter(|one| one.is_ok()).count(), 4);
-        assert!(slabs.take(0, (1 << 20) + 1, Need::First).is_err());
+        assert!(slabs.take(0, (1 << 20) + 1, Need::Starting).is_err());
     }
 
     /// Takes buffers of a class until there are none left.
@@ -476,7 +476,7 @@ mod tests {
         let slabs = Slabs::new(2, 16 << 20);
         for length in [1 << 20, 4096, 60_000] {
             for core in [1, 0] {
-                let mut held = all(&slabs, core, length, Need::Third);
+                let mut held = all(&slabs, core, length, Need::Finishing);
                 assert_eq!(held.len(), (12 << 20) / length.next_power_of_two());
                 held.iter_mut().enumerate().for_each(|(number, buffer)| buffer.fill(number as u8));
                 assert!(
@@ -490,7 +490,7 @@ mod tests {
     #[test]
     fn a_few_that_are_held_do_not_keep_all_chunks() {
         let slabs = Slabs::new(1, 16 << 20);
-        let mut held = all(&slabs, 0, 4096, Need::Third);
+        let mut held = all(&slabs, 0, 4096, Need::Finishing);
         // Fewer and fewer requests, each of which soon has another buffer.
         while held.len() > 20 {
             let mut number = 0;
@@ -498,26 +498,26 @@ mod tests {
                 number += 1;
                 number % 2 == 0
             });
-            held.iter_mut().for_each(|one| *one = slabs.take(0, 4096, Need::Third).expect("half are free"));
+            held.iter_mut().for_each(|one| *one = slabs.take(0, 4096, Need::Finishing).expect("half are free"));
         }
-        assert_eq!(all(&slabs, 0, 1 << 20, Need::Third).len(), 10);
+        assert_eq!(all(&slabs, 0, 1 << 20, Need::Finishing).len(), 10);
     }
 
     #[test]
     fn who_has_begun_and_the_house_may_use_more() {
         let slabs = Slabs::new(1, 16 << 20);
-        let first = all(&slabs, 0, 1 << 20, Need::First);
+        let first = all(&slabs, 0, 1 << 20, Need::Starting);
         assert_eq!(first.len(), 6);
-        assert!(slabs.take(0, 4096, Need::First).is_err());
-        let second = all(&slabs, 0, 1 << 20, Need::Second);
+        assert!(slabs.take(0, 4096, Need::Starting).is_err());
+        let second = all(&slabs, 0, 1 << 20, Need::Continuing);
         assert_eq!(second.len(), 3);
-        let third = all(&slabs, 0, 1 << 20, Need::Third);
-        assert!(!third.is_empty() && slabs.take(0, 4096, Need::Third).is_err());
+        let third = all(&slabs, 0, 1 << 20, Need::Finishing);
+        assert!(!third.is_empty() && slabs.take(0, 4096, Need::Finishing).is_err());
         let own: Vec<_> = [4096, 1 << 20].map(|length| slabs.take_own(0, length).expect("a part of its own")).into();
         drop((second, third));
-        assert!(slabs.take(0, 4096, Need::First).is_err(), "half is in use");
+        assert!(slabs.take(0, 4096, Need::Starting).is_err(), "half is in use");
         drop(first);
-        assert!(slabs.take(0, 4096, Need::First).is_ok());
+        assert!(slabs.take(0, 4096, Need::Starting).is_ok());
         // Beyond its part, the house uses what clients leave.
         let more: Vec<_> = std::iter::from_fn(|| slabs.take_own(0, 1 << 20).ok()).collect();
         assert!(more.len() >= 12, "{}", more.len());

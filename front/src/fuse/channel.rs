@@ -65,7 +65,10 @@ impl Message {
 impl Landing {
     /// An empty landing for a core.
     pub fn new(runtime: &Runtime, core: usize) -> Result<Landing> {
-        Ok(Landing { head: Box::new([0; JOINED_BYTES]), body: runtime.slabs.take(core, IO_BYTES_MAX, Need::Third)? })
+        Ok(Landing {
+            head: Box::new([0; JOINED_BYTES]),
+            body: runtime.slabs.take(core, IO_BYTES_MAX, Need::Finishing)?,
+        })
     }
     /// Reads one request.
     pub fn receive(&mut self, device: &File) -> Received {

@@ -424,7 +424,7 @@ impl<T: Target> Handler<T> {
     async fn read_dir(&self, context: &Context, unique: u64, ask: Ask) -> Result<Told> {
         let Ask::ReadDir { ino, handle, offset, size, plus, .. } = ask else { unreachable!("what a listing asks") };
         let root = self.identity.root;
-        let mut buffer = self.runtime.client_buffer(size, Need::First, Some(&context.span)).await?;
+        let mut buffer = self.runtime.client_buffer(size, Need::Starting, Some(&context.span)).await?;
         let mut page = Entries::new(&mut buffer, plus, self.identity.origin());
         if offset < COOKIE_PARENT {
             let parent = if ino == root { root } else { self.attr(context, Op::GetAttr { ino }).await?.inode.parent };

@@ -115,7 +115,7 @@ impl Rings {
 
 fn memory(runtime: &Runtime, cpu: usize) -> Result<(Buf, Buf)> {
     let core = core_of_cpu(cpu, runtime.tasks.cores());
-    let take = |length| runtime.slabs.take(core, length, Need::Third);
+    let take = |length| runtime.slabs.take(core, length, Need::Finishing);
     Ok((take(HEAD_BYTES)?, take(IO_BYTES_MAX)?))
 }
 

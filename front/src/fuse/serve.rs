@@ -334,14 +334,14 @@ impl<T: Target> Core<T> {
     /// The payload that has landed. Nothing else is read on this core while there is no buffer for it: full memory
     /// slows writers down before it refuses them (back-pressure).
     async fn payload(&self, length: usize) -> Result<Buf> {
-        let fresh = self.handler.runtime.client_buffer(Landing::fresh_bytes(length), Need::First, None).await?;
+        let fresh = self.handler.runtime.client_buffer(Landing::fresh_bytes(length), Need::Starting, None).await?;
         Ok(self.landing().payload(fresh, length))
     }
     /// Copies a small write's payload out of its entry: the entry is given away with the answer, while the log may
     /// still read the payload (rule F3). A large payload may stay there, since it is on the device before its write is
     /// answered (rule U2).
     async fn copy(&self, entry: &RingEntry, length: usize) -> Result<Buf> {
-        let mut fresh = self.handler.runtime.client_buffer(length, Need::First, None).await?;
+        let mut fresh = self.handler.runtime.client_buffer(length, Need::Starting, None).await?;
         fresh.copy_from_slice(&entry.payload()[..length]);
         Ok(fresh)
     }

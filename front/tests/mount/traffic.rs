@@ -155,7 +155,7 @@ fn a_full_memory_makes_writers_wait_before_it_refuses_them() {
     let file = OpenOptions::new().write(true).create(true).truncate(true).open(&path).expect("create");
     let mut hoard = Vec::new();
     for (core, length) in [(0, 1 << 20), (0, 4096), (1, 4096)] {
-        hoard.extend(std::iter::from_fn(|| fixture.runtime.slabs.take(core, length, runtime::Need::Third).ok()));
+        hoard.extend(std::iter::from_fn(|| fixture.runtime.slabs.take(core, length, runtime::Need::Finishing).ok()));
     }
     let start = std::time::Instant::now();
     std::thread::scope(|scope| {

@@ -68,7 +68,7 @@ impl Groups {
         if changed.is_empty() {
             return Ok(None);
         }
-        let mut payload = self.buffer(context, changed.len() * BLOCK_BYTES, Need::Third).await?;
+        let mut payload = self.buffer(context, changed.len() * BLOCK_BYTES, Need::Finishing).await?;
         for (piece, (_, content)) in payload.chunks_mut(BLOCK_BYTES).zip(&changed) {
             piece.copy_from_slice(content);
         }

@@ -171,7 +171,7 @@ impl Groups {
         let _pin = self.store().pin();
         let Some(Extent::Device { place, blocks, .. }) = self.whole_file(volume, ino) else { return };
         let bytes = blocks as usize * BLOCK_BYTES;
-        let Ok(buffer) = runtime.slabs.take(runtime.tasks.core(), bytes, Need::First) else { return };
+        let Ok(buffer) = runtime.slabs.take(runtime.tasks.core(), bytes, Need::Starting) else { return };
         if let Ok(transfer) = self.store().begin_read(place, buffer, Start::AtOnce) {
             self.ahead.keep(Read { volume, ino, place, blocks, transfer });
             context.span.mark(Stage::Read, self.stamp());
@@ -238,7 +238,7 @@ impl Groups {
                 let bytes = *blocks as usize * BLOCK_BYTES;
                 let mut buffer = match fitting(room, bytes) {
                     Some(room) => room,
-                    None => self.buffer(context, bytes, Need::First).await?,
+                    None => self.buffer(context, bytes, Need::Starting).await?,
                 };
                 let held = if extents.kept { self.look(context, (*place, crcs), &mut buffer) } else { Held::New };
                 if held != Held::All {
@@ -296,7 +296,7 @@ impl Groups {
         let length = extents.length as usize;
         let mut out = match fitting(room, length) {
             Some(room) => room,
-            None => self.buffer(context, length, Need::First).await?,
+            None => self.buffer(context, length, Need::Starting).await?,
         };
         // Where bytes at `at` of the extents' own count lie in what was asked for, and which of them.
         let part = |at: usize, bytes: usize| {
@@ -326,7 +326,7 @@ impl Groups {
                             Some(buffer) => break buffer,
                             None => match begun.pop_front() {
                                 Some(one) => self.take(context, one, &mut out, &part).await?,
-                                None => break self.buffer(context, bytes, Need::Second).await?,
+                                None => break self.buffer(context, bytes, Need::Continuing).await?,
                             },
                         }
                     };
@@ -346,7 +346,7 @@ impl Groups {
     /// it has begun.
     fn another_buffer(&self, bytes: usize, begun: usize) -> Option<Buf> {
         let runtime = &self.store().runtime;
-        if begun < READS_MAX { runtime.slabs.take(runtime.tasks.core(), bytes, Need::Second).ok() } else { None }
+        if begun < READS_MAX { runtime.slabs.take(runtime.tasks.core(), bytes, Need::Continuing).ok() } else { None }
     }
 
     /// Takes what a read brings to its place in `out`.
@@ -379,7 +379,7 @@ impl Groups {
                         .await?;
                 }
                 Block::Device { place, crc } => {
-                    let buffer = self.buffer(context, BLOCK_BYTES, Need::Third).await?;
+                    let buffer = self.buffer(context, BLOCK_BYTES, Need::Finishing).await?;
                     let crcs = &std::iter::once(crc).collect();
                     // Whoever waits for the range waits for this read too: it is not held back.
                     let transfer = self.store().begin_read(place, buffer, Start::AtOnce)?;
@@ -390,12 +390,12 @@ impl Groups {
                     return read;
                 }
                 Block::Hole => {
-                    let mut buffer = self.buffer(context, BLOCK_BYTES, Need::Third).await?;
+                    let mut buffer = self.buffer(context, BLOCK_BYTES, Need::Finishing).await?;
                     buffer.fill(0);
                     return Ok(buffer);
                 }
                 Block::Memory(slice) => {
-                    let mut buffer = self.buffer(context, BLOCK_BYTES, Need::Third).await?;
+                    let mut buffer = self.buffer(context, BLOCK_BYTES, Need::Finishing).await?;
                     buffer.copy_from_slice(&slice);
                     return Ok(buffer);
                 }

@@ -182,9 +182,9 @@ impl Groups {
     async fn make_blocks(&self, context: &Context, ino: Ino, plan: &WritePlan, data: &Buf) -> Result<Blocks> {
         let count = (plan.last_block - plan.first_block + 1) as usize;
         let total = count * BLOCK_BYTES;
-        let mut pieces = [Some(self.buffer(context, total.min(IO_BYTES_MAX), Need::Second).await?), None];
+        let mut pieces = [Some(self.buffer(context, total.min(IO_BYTES_MAX), Need::Continuing).await?), None];
         if total > IO_BYTES_MAX {
-            pieces[1] = Some(self.buffer(context, total - IO_BYTES_MAX, Need::Third).await?);
+            pieces[1] = Some(self.buffer(context, total - IO_BYTES_MAX, Need::Finishing).await?);
         }
         let within = (plan.offset - plan.first_block * BLOCK_BYTES as u64) as usize;
         let end = within + data.len();

@@ -277,7 +277,7 @@ fn a_full_memory_slows_clients_and_ends_nothing() {
         rig.write(file, At::End, &pattern(1, 5000), Sync::All).await.expect("a write");
         rig.checkpoint().await;
         // Requests hold all that there is for clients.
-        let all = || std::iter::from_fn(|| slabs.take(0, 1 << 20, Need::Third).ok()).collect::<Vec<_>>();
+        let all = || std::iter::from_fn(|| slabs.take(0, 1 << 20, Need::Finishing).ok()).collect::<Vec<_>>();
         let held = all();
         // What needs no data goes on, and so does all that others wait for.
         rig.create(root, "other").await.expect("a name");

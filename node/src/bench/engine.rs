@@ -317,7 +317,8 @@ impl Drop for Ground {
 pub fn random_bytes(length: usize, seed: u64) -> Result<Buf> {
     // Each buffer has its own slab: workers share nothing.
     let slabs = Slabs::new(1, 4 << 20);
-    let mut buffer = slabs.take(0, length, Need::Third).map_err(|error| std::io::Error::other(error.to_string()))?;
+    let mut buffer =
+        slabs.take(0, length, Need::Finishing).map_err(|error| std::io::Error::other(error.to_string()))?;
     let mut random = SplitMix(seed);
     for word in buffer.chunks_exact_mut(8) {
         word.copy_from_slice(&random.next().to_le_bytes());

@@ -250,7 +250,7 @@ mod tests {
     }
 
     fn entry_of(slabs: &Slabs, device: Arc<File>) -> RingEntry {
-        let take = |length| slabs.take(0, length, Need::Third).expect("within the bound");
+        let take = |length| slabs.take(0, length, Need::Finishing).expect("within the bound");
         RingEntry::new(device, 7, take(HEAD_BYTES), take(IO_BYTES_MAX))
     }
 

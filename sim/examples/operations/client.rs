@@ -93,7 +93,7 @@ impl Client {
     }
     /// The payload in a buffer of its own.
     async fn landed(&self, payload: &[u8]) -> Buf {
-        let mut data = self.runtime.client_buffer(payload.len(), Need::First, None).await.expect("within the bound");
+        let mut data = self.runtime.client_buffer(payload.len(), Need::Starting, None).await.expect("within the bound");
         data.copy_from_slice(payload);
         data
     }
@@ -165,7 +165,7 @@ impl Client {
         plus: bool,
     ) -> (usize, Told) {
         let span = Some(&context.span);
-        let mut buffer = self.runtime.client_buffer(size, Need::First, span).await.expect("within the bound");
+        let mut buffer = self.runtime.client_buffer(size, Need::Starting, span).await.expect("within the bound");
         let mut page = Entries::new(&mut buffer, plus, self.origin());
         let count = parse::entries_for(page.room(), plus);
         let op = Op::ReadDir { ino, cookie: offset, count, plus };
