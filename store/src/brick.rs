@@ -4,8 +4,8 @@
 use crate::device::{Device, Foreign};
 use crate::format::Uuid;
 use crate::format::superblock::{Features, ON_DEVICE, REVISION_2, State, Superblock};
-use crate::host::room_for_segments;
-use crate::superblock_file;
+use crate::media::host::room_for_segments;
+use crate::media::superblock_file;
 use base::limits::{
     BRICK_BYTES_MIN, GROUPS_DEFAULT, GROUPS_MAX, INDEX_BYTES_MIN, INDEX_PARTS, SEGMENT_BYTES_DEFAULT,
     SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN, SEGMENTS_MAX,

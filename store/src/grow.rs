@@ -2,11 +2,12 @@
 //! the room is there durably, and the device's label tells of it, before the superblock does; and that nobody is given a
 //! segment before the superblock is durable.
 
+use crate::Store;
 use crate::brick::{refuse_little_for_index, segments_in};
 use crate::device::Device;
 use crate::format::superblock::Superblock;
-use crate::host::room_for_segments;
-use crate::{Store, superblock_file};
+use crate::media::host::room_for_segments;
+use crate::media::superblock_file;
 use base::{Error, Kind, Result};
 use runtime::seeded::{Bug, active};
 use runtime::{disk, tasks};

@@ -4,45 +4,34 @@
 //! (rule X1). Does not: know what edits mean (that is `names`) or which group is asked (that is `group`).
 #![forbid(unsafe_code)]
 
-pub mod bounds;
 pub mod brick;
-pub mod bulk;
 pub mod check;
 pub mod checkpoint;
 pub mod cleaner;
-mod damage;
 pub mod device;
-pub mod discard;
 pub mod format;
-pub mod geometry;
 pub mod grow;
-pub mod host;
 pub mod index;
 pub mod log;
-mod mapped;
+pub mod media;
 pub mod open;
-pub mod paths;
-pub mod payloads;
-pub mod pins;
-pub mod prepare;
 pub mod progress;
-pub mod purge;
 pub mod read_cache;
 pub mod recovery;
 pub mod repair;
-pub mod reserve;
 pub mod scrub;
 pub mod segments;
 pub mod space;
-pub mod summaries;
-pub mod superblock_file;
-pub mod usage;
 
 pub use brick::{FormatOptions, format_brick};
 pub use checkpoint::{Change, Count, Cut, FreeLimits, GroupPart, Left, XattrChanges};
+pub use index::paths;
+pub use media::{geometry, host};
 pub use open::{Opening, Replay};
 pub use read_cache::{Held, ReadCache};
 pub use recovery::Replayed;
+pub use segments::bulk;
+pub use space::{purge, reserve, usage};
 
 use base::checksum::crc32c;
 use base::limits::BLOCK_BYTES;
@@ -92,7 +81,7 @@ pub struct Store {
     /// When the brick was opened.
     opened_ns: u64,
     /// Readers in flight.
-    pins: pins::Pins,
+    pins: segments::pins::Pins,
     /// As it was written last.
     superblock: Lock<Superblock>,
     superblock_file: FileId,
@@ -128,8 +117,8 @@ impl Store {
     }
 
     /// What there is to be named.
-    pub fn bounds(&self) -> bounds::Bounds {
-        bounds::Bounds::of(&self.superblock.lock(), &self.geometry)
+    pub fn bounds(&self) -> recovery::bounds::Bounds {
+        recovery::bounds::Bounds::of(&self.superblock.lock(), &self.geometry)
     }
     /// Bytes of a segment.
     pub fn segment_bytes(&self) -> u64 {
@@ -172,7 +161,7 @@ impl Store {
     /// `Io`, `Corrupt`.
     pub fn count_names(&self, group: base::GroupId, volume: base::VolumeId) -> Result<()> {
         let names = usage::count_names(&*self.index, group, volume)?;
-        let files = mapped::count(&*self.index, group, volume)?;
+        let files = checkpoint::mapped::count(&*self.index, group, volume)?;
         let mut usages = self.usages.lock();
         usages.count(group, volume, names);
         usages.files.extend(files);
@@ -195,7 +184,8 @@ impl Store {
     /// `Corrupt` if it is no summary of the segment's life, `Io`.
     pub async fn live_of(&self, segment: SegmentId) -> Result<Vec<SummaryEntry>> {
         let row = self.table.lock().row(segment).expect("the table has chosen it").clone();
-        let mut entries = summaries::read(&self.runtime, &self.geometry, (self.uuid, segment, row.life)).await?;
+        let mut entries =
+            segments::summaries::read(&self.runtime, &self.geometry, (self.uuid, segment, row.life)).await?;
         entries.retain(|entry| row.is_live(entry.block));
         Ok(entries)
     }
@@ -227,7 +217,7 @@ impl Store {
     }
     /// Announces a reader: while its pin lives, no segment in which it has looked up a place since is written again
     /// (rule K8).
-    pub fn pin(&self) -> pins::Pin<'_> {
+    pub fn pin(&self) -> segments::pins::Pin<'_> {
         self.pins.pin(self.runtime.tasks.core())
     }
     /// Has segments count that a killed process had left open, once its last writes have ended. True if there are any: a

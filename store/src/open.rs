@@ -1,7 +1,5 @@
 //! Opening a brick: superblock, segment table, replay, a new epoch, then the log's tasks (rules L4-L6).
 
-use crate::bounds::Bounds;
-use crate::bulk::Bulk;
 use crate::device::Device;
 use crate::format::keys;
 use crate::format::passages::Passages;
@@ -10,18 +8,22 @@ use crate::format::segment::{SegmentHeader, Stream};
 use crate::format::summary::{self, SummaryEntry, summary_blocks};
 use crate::format::superblock::{EPOCH_ENDS_MAX, EpochEnd, REVISION_2, State, Superblock};
 use crate::format::values::{self, GroupRow, ReplayRow, SegmentRow, SegmentState};
-use crate::geometry::Geometry;
-use crate::host::Host;
 use crate::index::Index;
 use crate::log::{Log, Resume, drive};
-use crate::pins::Pins;
+use crate::media::geometry::Geometry;
+use crate::media::host::Host;
+use crate::media::superblock_file;
 use crate::progress::{self, Tell};
 use crate::read_cache::ReadCache;
+use crate::recovery::bounds::Bounds;
 use crate::recovery::{self, Head, LIVES_AHEAD_MAX, Replayed, Tail};
 use crate::segments::Table;
+use crate::segments::bulk::Bulk;
+use crate::segments::pins::Pins;
+use crate::segments::{discard, prepare};
 use crate::space::Space;
-use crate::usage::Usages;
-use crate::{Store, discard, prepare, scrub, superblock_file};
+use crate::space::usage::Usages;
+use crate::{Store, scrub};
 use base::limits::BLOCK_BYTES;
 use base::{Edit, Error, GroupId, Kind, Life, Place, Result, SegmentId, VolumeId};
 use runtime::seeded::{Bug, active};

@@ -18,11 +18,11 @@ mod segments;
 mod suspects;
 pub(crate) mod tree;
 
-use crate::bounds::Bounds;
 use crate::format::{keys, values};
 use crate::open::Opening;
 use crate::progress::Step;
-use crate::purge::Purges;
+use crate::recovery::bounds::Bounds;
+use crate::space::purge::Purges;
 use base::{GroupId, Result, SegmentId, VolumeId};
 use blocks::Claims;
 use names::Names;

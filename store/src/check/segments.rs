@@ -6,7 +6,7 @@ use crate::format::segment::SegmentHeader;
 use crate::format::summary::SummaryEntry;
 use crate::format::values::{SegmentRow, SegmentState};
 use crate::progress::Step;
-use crate::summaries;
+use crate::segments::summaries;
 use base::{Kind, Result, SegmentId};
 use std::collections::BTreeMap;
 

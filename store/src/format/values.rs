@@ -4,10 +4,10 @@ use super::bytes::{Reader, Writer, corrupt};
 use super::edits;
 use super::passages::Passages;
 use super::segment::Stream;
-use crate::purge::Purge;
-use crate::reserve::{Extent, Reserve};
 use crate::scrub::{Bad, Position, State, Why};
-use crate::usage::Usage;
+use crate::space::purge::Purge;
+use crate::space::reserve::{Extent, Reserve};
+use crate::space::usage::Usage;
 use base::limits::{BLOCK_BYTES, NUMBER_MAX};
 use base::{
     FileKind, Index, Ino, Inode, Intent, Life, Name, Numbers, Outcome, Place, RequestId, Result, SegmentId, Term, Time,

@@ -20,7 +20,7 @@ use crate::format::record::{Frame, MOVED_BYTES, Moved, Moves, Places, Run, encod
 use crate::format::segment::SegmentHeader;
 use crate::format::summary::{SummaryEntry, summary_blocks};
 use crate::format::values::ReplayRow;
-use crate::geometry::Geometry;
+use crate::media::geometry::Geometry;
 use base::limits::BLOCK_BYTES;
 use base::{Error, GroupId, Index, Ino, Kind, Life, Place, ReplicaId, Result, SegmentId, Sync, VolumeId};
 use runtime::seeded::{Bug, active};

@@ -4,9 +4,9 @@ use super::Repair;
 use crate::format::keys::{self, Row};
 use crate::format::leaf::Leaf;
 use crate::format::values;
-use crate::purge::Purges;
-use crate::reserve;
-use crate::usage::{self, Usage, User};
+use crate::space::purge::Purges;
+use crate::space::reserve;
+use crate::space::usage::{self, Usage, User};
 use base::{GroupId, Ino, Result, VolumeId};
 use std::collections::BTreeMap;
 

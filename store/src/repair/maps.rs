@@ -8,7 +8,7 @@ use crate::format::keys::{self, Row};
 use crate::format::leaf::{Leaf, Slot};
 use crate::format::summary::SummaryEntry;
 use crate::format::values::{self, SegmentState};
-use crate::purge::Purges;
+use crate::space::purge::Purges;
 use base::limits::{BLOCK_BYTES, BLOCKS_PER_LEAF};
 use base::{GroupId, Ino, LeafKey, Place, Result, SegmentId, VolumeId};
 use std::collections::{BTreeMap, BTreeSet};

@@ -8,6 +8,7 @@
 //! *Absent:* replaying the log, which the next start does; blocks that differ from their checksums, which go on to fail.
 
 mod counts;
+mod damage;
 pub mod gaps;
 mod kept;
 mod log;
@@ -19,11 +20,11 @@ mod summed;
 
 use crate::format::keys;
 use crate::format::values;
+use crate::index::paths;
 use crate::index::{Index, IndexEdit};
 use crate::open::Opening;
-use crate::paths;
 use crate::progress::Step;
-use crate::purge::Purges;
+use crate::space::purge::Purges;
 use base::limits::BLOCK_BYTES;
 use base::{GroupId, Ino, Name, Result, Volume, VolumeId};
 use runtime::tasks;

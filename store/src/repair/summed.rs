@@ -8,7 +8,7 @@ use crate::format::keys::{self, Row};
 use crate::format::leaf::Leaf;
 use crate::format::summary::SummaryEntry;
 use crate::format::values::{SegmentRow, SegmentState};
-use crate::summaries;
+use crate::segments::summaries;
 use base::checksum::crc32c;
 use base::limits::{BLOCK_BYTES, BLOCKS_PER_LEAF};
 use base::{Index, Ino, Kind, LeafKey, Place, Result, SegmentId, VolumeId};

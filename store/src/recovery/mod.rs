@@ -1,7 +1,10 @@
 //! Reading the log back (rules L4-L6): from the replay position of the last durable checkpoint to the last batch that
 //! counts. A bad batch at or below any `durable_through` seen is corruption; above it, it is the torn tail.
 
-use crate::bounds::Bounds;
+pub mod bounds;
+pub mod payloads;
+
+use self::bounds::Bounds;
 use crate::format::batch::{BatchHeader, FIXED_BYTES};
 use crate::format::bytes::Reader;
 use crate::format::passages::Passage;
@@ -9,8 +12,7 @@ use crate::format::record::{Logged, Run, take_framed};
 use crate::format::segment::{SegmentHeader, Stream};
 use crate::format::superblock::Superblock;
 use crate::format::values::ReplayRow;
-use crate::geometry::Geometry;
-use crate::payloads;
+use crate::media::geometry::Geometry;
 use crate::progress::{Step, Tell};
 use base::limits::{BLOCK_BYTES, HEADER_BLOCKS_MAX, IO_BYTES_MAX};
 use base::{Error, Kind, Life, Place, Result, SegmentId};

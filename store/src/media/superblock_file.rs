@@ -2,7 +2,7 @@
 
 use crate::format::Uuid;
 use crate::format::superblock::{State, Superblock};
-use crate::geometry::FILE_PREFIX;
+use crate::media::geometry::FILE_PREFIX;
 use base::limits::BLOCK_BYTES;
 use base::{Error, Kind, Result};
 use runtime::seeded::{Bug, active};

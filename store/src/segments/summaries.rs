@@ -3,7 +3,7 @@
 
 use crate::format::Uuid;
 use crate::format::summary::{self, SummaryEntry};
-use crate::geometry::Geometry;
+use crate::media::geometry::Geometry;
 use base::checksum::crc32c;
 use base::limits::{BLOCK_BYTES, IO_BYTES_MAX};
 use base::{Error, Kind, Life, Place, Result, SegmentId};

@@ -1,6 +1,10 @@
 //! Space as clients see it: admission by logical bytes, physical room, and how much the cleaner slows them (rules K4,
 //! K5). Clients never hear "full" because the cleaner lags: they wait for it.
 
+pub mod purge;
+pub mod reserve;
+pub mod usage;
+
 use crate::cleaner::Thresholds;
 use base::StatFs;
 use base::limits::BLOCK_BYTES;

@@ -1,6 +1,12 @@
 //! The segment table: which segments are free, and which blocks of the others are live (rule K1). The live bits are
 //! exact as of the last checkpoint; between checkpoints they may only overstate.
 
+pub mod bulk;
+pub mod discard;
+pub mod pins;
+pub mod prepare;
+pub mod summaries;
+
 use crate::format::segment::Stream;
 use crate::format::values::{SegmentRow, SegmentState};
 use base::limits::BLOCK_BYTES;

@@ -2,16 +2,17 @@
 //! group's applied position, the live bitmaps and the place where replay starts. What truncations and unlinks have left
 //! is freed on the way, so many leaves at a time (rule K6). Blocking: runs in the pool.
 
+pub(crate) mod mapped;
+
 use crate::Store;
 use crate::format::leaf::{self, Encoded, Leaf, Slot};
 use crate::format::values::{self, GroupRow, ReplayRow, SegmentRow, SegmentState};
 use crate::format::{keys, summary};
 use crate::index::IndexEdit;
-use crate::mapped::{self, Changed};
-use crate::purge::Purges;
-use crate::reserve::{self, Leaves, Reserves};
 use crate::segments::{Staged, Table};
-use crate::usage::{self, User};
+use crate::space::purge::Purges;
+use crate::space::reserve::{self, Leaves, Reserves};
+use crate::space::usage::{self, User};
 use base::limits::BLOCKS_PER_LEAF;
 use base::{
     FileKind, GroupId, Ino, Inode, Intent, IntentId, LeafKey, Name, Outcome, Place, RequestId, Result, SegmentId,
@@ -249,7 +250,7 @@ pub fn write(store: &Store, replay: ReplayRow, parts: Vec<GroupPart>, limits: Fr
     edits.push(IndexEdit::Put(keys::replay(), values::encode_replay(&replay)));
     store.index.write(edits)?;
     if active(Bug::DiscardedBeforeCheckpoint) {
-        crate::discard::too_early(store, &staged, replay.sequence)?;
+        crate::segments::discard::too_early(store, &staged, replay.sequence)?;
     }
     // The seeded early freeing makes a checkpoint durable only when the next one comes.
     if !active(Bug::CheckpointDropped) && !active(Bug::FreedBeforeCheckpoint) {
@@ -713,7 +714,7 @@ impl Work {
         mapped.retain(|file, _| stays(file));
         counted.retain(|file, _| stays(file));
         let uncounted = store.usages.lock().uncounted();
-        let (edits, told) = Changed { inodes, mapped, counted, young, uncounted }.rows(&*store.index)?;
+        let (edits, told) = mapped::Changed { inodes, mapped, counted, young, uncounted }.rows(&*store.index)?;
         self.edits.extend(edits);
         for (file, blocks) in told {
             if let Some(of_group) = left.iter_mut().find(|of_group| of_group.group == file.1.group()) {

@@ -4,7 +4,7 @@
 //! of many small records costs little more than its bytes (rule X2). *Absent:* what follows from a bad batch.
 
 use crate::format::record::Logged;
-use crate::geometry::Geometry;
+use crate::media::geometry::Geometry;
 use crate::recovery::Replayed;
 use base::checksum::crc32c;
 use base::limits::{BLOCK_BYTES, IO_BYTES_MAX};

@@ -5,7 +5,7 @@
 use crate::format::leaf::{Leaf, Slot};
 use crate::format::{keys, values};
 use crate::index::Index;
-use crate::purge::Purges;
+use crate::space::purge::Purges;
 use base::limits::BLOCKS_PER_LEAF;
 use base::{GroupId, Ino, Result, VolumeId};
 use std::collections::BTreeMap;

@@ -8,7 +8,7 @@ use crate::format::record::{Logged, Record, Run};
 use crate::format::segment::SegmentHeader;
 use crate::format::superblock::Superblock;
 use crate::format::values::{ReplayRow, SegmentRow};
-use crate::geometry::Geometry;
+use crate::media::geometry::Geometry;
 use base::limits::{BLOCK_BYTES, FILE_BYTES_MAX, NUMBER_MAX};
 use base::{Edit, Error, GroupId, Ino, Kind, Place, Result, SegmentId};
 
