@@ -29,31 +29,31 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use store::log::Figures;
 use store::{Replay, Store};
 
-/// When the overlay goes to the index, and how much memory caches take.
+/// Bounds of the overlay and the caches.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Options {
-    /// A checkpoint is due when the overlay takes this many bytes.
+    /// Bytes of the overlay at which a checkpoint is due.
     pub overlay_bytes: u64,
-    /// A checkpoint is due when replay would read this many bytes of log.
+    /// Bytes of log to replay at which a checkpoint is due.
     pub replay_bytes: u64,
-    /// A checkpoint is due when replay would apply this many records.
+    /// Number of records to replay at which a checkpoint is due.
     pub replay_records: u64,
-    /// A checkpoint is due when nothing has been ordered for so long and space is not told exactly; all ones: never, nor
+    /// Time without changes after which a checkpoint is due if reported space is not exact. All ones: never, nor
     /// because somebody asks for space.
     pub quiet_ns: u64,
     /// Bytes for all caches together.
     pub cache_bytes: u64,
-    /// Bytes for blocks that clients have read and nobody above keeps.
+    /// Bytes of the read cache: blocks that clients have read and nobody above caches.
     pub read_cache_bytes: u64,
     /// Numbers that a group reserves at a time (rule L2).
     pub numbers_at_once: u64,
-    /// How much a checkpoint frees of what was cut.
+    /// The amount of cut blocks that one checkpoint frees.
     pub free: store::FreeLimits,
 }
 
 impl Options {
-    /// Derived from the memory bound, without a read cache. A checkpoint is due sooner if all that a replay would do
-    /// together takes as long as one may (rule X2, `cost`).
+    /// Options that follow from the memory bound, without a read cache. A checkpoint is due sooner if the whole of a
+    /// replay would take longer than permitted (rule X2, `cost`).
     pub fn for_memory(memory_max_bytes: u64) -> Options {
         Options {
             overlay_bytes: (memory_max_bytes / 16).clamp(8 << 20, 128 << 20),
@@ -69,33 +69,33 @@ impl Options {
     }
 }
 
-/// Where a change stands in its group's order.
+/// The position of a change in its group's order.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Position {
     /// The group.
     pub group: GroupId,
     /// The term.
     pub term: Term,
-    /// The index: an answer without change names the last one it saw.
+    /// The index. An answer without change has that of the last change it saw.
     pub index: Index,
-    /// It was durable when it was answered.
+    /// True if it was durable when it was answered.
     pub durable: bool,
 }
 
-/// A reply, a read's bytes, and where the change stands (rule R1).
+/// A reply, a read's bytes, and the position of the change (rule R1).
 #[derive(Clone)]
 pub struct Answer {
-    /// What is told.
+    /// The reply.
     pub reply: Reply,
     /// The bytes of a read; None when there are none.
     pub data: Option<Slice>,
-    /// Where it stands; None if nothing was ordered.
+    /// The position; None if nothing was ordered.
     pub position: Option<Position>,
 }
 
 pub(crate) struct Group {
     pub state: Lock<State>,
-    /// Happens when a range of one of the group's files is unlocked.
+    /// Notified when a range of one of the group's files is unlocked.
     pub ranges: Event,
 }
 
@@ -114,17 +114,17 @@ pub struct Groups {
     overlay_bytes: AtomicU64,
     checkpoint_token: Token,
     checkpoint_base: Lock<Figures>,
-    /// What the start has replayed and no checkpoint has taken yet: a crash would have it replayed again.
+    /// The work of this start's replay that no checkpoint has taken yet: after a crash it would be replayed again.
     replayed: Lock<Replay>,
     checkpointed: Event,
     checkpoints: AtomicU64,
-    /// A checkpoint would free space: segments that the cleaner has emptied, or much that was cut.
+    /// True if a checkpoint would free space: the cleaner has emptied segments, or much was cut.
     checkpoint_wanted: AtomicBool,
-    /// Checkpoints have more to free of what was cut.
+    /// True if checkpoints have more cut blocks to free.
     purging: AtomicBool,
-    /// Replay has applied what no checkpoint has counted.
+    /// True if replay has applied records that no checkpoint has counted.
     uncounted: AtomicBool,
-    /// Somebody was told of space, perhaps not exactly, since the last checkpoint.
+    /// True if somebody was told a figure of space, perhaps an inexact one, since the last checkpoint.
     space_asked: AtomicBool,
     /// Volumes with a bound of their own.
     quotas: Lock<BTreeMap<VolumeId, Arc<order::admit::Quota>>>,
@@ -132,17 +132,17 @@ pub struct Groups {
     /// The session of each volume that may cache all of it (rule R2).
     leases: Lock<BTreeMap<VolumeId, SessionId>>,
     cleaner: Lock<clean::Status>,
-    /// The wall clock as the checkpoint task saw it last: for reads, which need no better one.
+    /// The wall clock as the checkpoint task saw it last: good enough for reads.
     wall_ns: AtomicI64,
     small_commits: data::commits::SmallCommits,
     ahead: data::ahead::Ahead,
-    /// Inodes without a name that nobody knows or has open any more: they end soon.
+    /// Inodes without a name that nobody knows or has open any more, to be freed soon.
     forgotten: Lock<Vec<(VolumeId, base::Ino)>>,
     forgotten_came: Event,
-    /// Some that were in that list are ending.
+    /// True while inodes taken from that list are being freed.
     ending: AtomicBool,
     closing: AtomicBool,
-    /// Steps under way of tasks that order records of their own.
+    /// Number of steps under way of tasks that order records of their own.
     steps: AtomicU64,
 }
 
@@ -186,7 +186,7 @@ impl Groups {
         }
     }
 
-    /// Performs one operation. `data`: a write's payload, or memory for what a read finds.
+    /// Performs one operation. `data`: the payload of a write, or memory for the answer of a read.
     pub async fn call(&self, context: &Context, op: Op, data: Option<Buf>) -> Result<Answer> {
         // Clients make up inode numbers (NFS handles, hostile fronts): a group that is not there holds no inode.
         if !change::first_groups(&op).fits(self.groups.len()) {
@@ -261,8 +261,8 @@ impl Groups {
         found.ok_or_else(|| Error::new(Kind::NotFound, "no such volume; see `sinter volume list`"))
     }
 
-    /// Makes everything durable, brings the index up to it, and ends the brick's tasks: the next start replays nothing. The
-    /// caller has seen to it that no client's operation is under way: what is ordered from now on may be lost.
+    /// Makes everything durable, brings the index up to it, and ends the brick's tasks: the next start replays nothing.
+    /// The caller has made sure that no client's operation is under way: later changes may be lost.
     pub async fn close(&self) -> Result<()> {
         self.closing.store(true, Ordering::SeqCst);
         self.forgotten_came.notify();
@@ -272,8 +272,8 @@ impl Groups {
         settled
     }
 
-    /// Begins a step of a task that orders records of its own; None if the brick is being closed, which waits for the end of
-    /// those that have begun.
+    /// Begins a step of a task that orders records of its own. None if the brick is being closed, which waits for the
+    /// end of steps that have begun.
     pub(crate) fn begin_step(&self) -> Option<Step<'_>> {
         self.steps.fetch_add(1, Ordering::SeqCst);
         let step = Step(self);
@@ -303,11 +303,11 @@ impl Groups {
     pub fn store(&self) -> &Arc<Store> {
         &self.store
     }
-    /// True while checkpoints have more to free of what was cut or deleted (rule K6).
+    /// True while checkpoints have more cut or deleted data to free (rule K6).
     pub fn is_freeing(&self) -> bool {
         self.purging.load(Ordering::Acquire)
     }
-    /// Checkpoints since start.
+    /// Number of checkpoints since start.
     pub fn checkpoints(&self) -> u64 {
         self.checkpoints.load(Ordering::Relaxed)
     }
@@ -329,7 +329,7 @@ impl Groups {
     pub(crate) fn rename_token(&self) -> &Token {
         &self.rename
     }
-    /// A buffer for a client's request, whose span hears of the wait for it. Errors: as `Runtime::client_buffer`.
+    /// A buffer for a client's request, whose span books the wait. Errors: as `Runtime::client_buffer`.
     pub(crate) fn buffer<'a>(
         &'a self,
         context: &'a Context,
@@ -338,13 +338,13 @@ impl Groups {
     ) -> impl Future<Output = Result<Buf>> + 'a {
         self.store.runtime.client_buffer(bytes, need, Some(&context.span))
     }
-    /// The time for spans.
+    /// A timestamp for spans.
     #[inline]
     pub(crate) fn stamp(&self) -> Stamp {
         self.store.runtime.stamp()
     }
 
-    /// Volumes are rows of the catalogue, volume 0; everything else is of the caller's volume.
+    /// The volume that an operation is about: the catalogue (volume 0) for operations on volumes, else the caller's.
     pub(crate) fn volume_of(&self, context: &Context, op: &Op) -> VolumeId {
         match op {
             Op::VolumeCreate { .. } | Op::VolumeDelete { .. } | Op::VolumeRename { .. } | Op::VolumeResize { .. } => {
@@ -367,7 +367,7 @@ impl Groups {
         }
     }
 
-    /// Waits while the overlay is twice as large as what makes a checkpoint due: memory is bounded.
+    /// Waits while the overlay holds twice the bytes at which a checkpoint is due: memory is bounded (back-pressure).
     pub(crate) async fn throttle(&self, mutates: bool) -> Result<()> {
         while mutates && self.overlay_bytes() >= 2 * self.options.overlay_bytes {
             let ticket = self.checkpointed.ticket();
@@ -395,8 +395,8 @@ impl Groups {
         Ok(())
     }
 
-    /// Adds what a group's overlay has grown by to the brick's total. Much that was deleted calls for a checkpoint, which
-    /// frees it; never more often than writing as much does.
+    /// Adds the growth of a group's overlay to the brick's total. Many deletions call for a checkpoint, which frees
+    /// them; never more often than as many writes do.
     pub(crate) fn note_overlay(&self, state: &mut State) {
         if state.active.cut_blocks >= self.options.replay_bytes / BLOCK_BYTES as u64 {
             self.checkpoint_wanted.store(true, Ordering::Release);
@@ -407,7 +407,7 @@ impl Groups {
     }
 }
 
-/// See `begin_step`.
+/// A step of a task under way; see `begin_step`.
 pub(crate) struct Step<'a>(&'a Groups);
 
 impl Drop for Step<'_> {
@@ -416,11 +416,11 @@ impl Drop for Step<'_> {
     }
 }
 
-/// How long the last steps of other tasks may take at a close, and how often they are looked at. One takes milliseconds, unless
-/// it waits for the checkpoint that a close makes.
+/// Longest wait for the last steps of other tasks at a close, and the pause between checks. A step takes milliseconds,
+/// unless it waits for the checkpoint that a close makes.
 const STEPS_END_NS: u64 = 1_000_000_000;
 const CLOSING_LOOK_NS: u64 = 1_000_000;
-/// Checkpoints at a close. The second has what the first one let others order; a third is not needed.
+/// Most checkpoints at a close. The second takes what the first let others order; a third is not needed.
 const CLOSING_CHECKPOINTS_MAX: usize = 3;
 
 pub(crate) fn closing() -> Error {

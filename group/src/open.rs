@@ -21,7 +21,7 @@ use store::purge::Purges;
 use store::reserve::Reserves;
 use store::{Opening, Replay, Replayed};
 
-/// Bytes that cached names and leaves take each, roughly: for turning a budget into entries.
+/// Bytes that a cached name or leaf takes, roughly: for turning a budget into entries.
 const NAME_BYTES: u64 = 400;
 const LEAF_BYTES: u64 = 1200;
 
@@ -99,7 +99,7 @@ fn apply(groups: &[Group], index: &dyn Index, epoch: u32, records: Vec<Replayed>
     Ok(())
 }
 
-/// What the cleaner had moved: decided again, block by block, with the same result (rule K2).
+/// Applies the cleaner's moves: each block is decided again, with the same result (rule K2).
 fn apply_moves(groups: &[Group], index: &dyn Index, moves: &Moves, runs: &[Run]) -> Result<()> {
     let Some(group) = groups.get(moves.group.0 as usize) else { return Ok(()) };
     let mut state = group.state.lock();
@@ -116,8 +116,8 @@ fn apply_moves(groups: &[Group], index: &dyn Index, moves: &Moves, runs: &[Run])
     Ok(())
 }
 
-/// A volume is dropped by its id, its row in the catalogue's group has its name as key: it must be in memory to be
-/// found.
+/// Loads all volumes into memory. A volume is dropped by its id, but its row in the catalogue's group has its name as
+/// key, so it must be in memory to be found.
 fn load_volumes(index: &dyn Index, state: &mut State) -> Result<()> {
     let (from, to) = keys::volumes();
     for (_, value) in index.scan(&from, &to, usize::MAX)? {
@@ -142,7 +142,7 @@ pub(crate) fn rests_on(edit: &Edit) -> Option<Ino> {
 }
 
 impl Groups {
-    /// Replays the log, redoes what was left half-done, and starts the checkpoint task.
+    /// Replays the log, completes half-done changes, and starts the checkpoint task.
     pub async fn open(mut opening: Opening, options: Options) -> Result<(Arc<Groups>, Replay)> {
         opening.keep_reads(options.read_cache_bytes);
         let runtime = opening.runtime().clone();
@@ -195,7 +195,7 @@ impl Groups {
         Ok((groups, replay))
     }
 
-    /// Every intent that is still there: what its followers lack is done, then the intent ends.
+    /// Completes every remaining intent: applies what its followers lack, then ends the intent.
     async fn redo_intents(&self) -> Result<()> {
         let (intents, mut marks) = self.standing_intents().await?;
         for intent in intents.values() {

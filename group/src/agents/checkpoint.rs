@@ -1,6 +1,6 @@
-//! When the overlay goes to the index (rule X2): by its size or by how long a replay would take, never by the clock; and
-//! once when changes have stopped, so that what is told of space is right. Only records below the durable position go
-//! (rule U5).
+//! The decision when to checkpoint the overlay into the index (rule X2): when it is large or a replay would take long,
+//! never by the clock; and once when changes have stopped, so that reported space is exact. Only records below the
+//! durable position are checkpointed (rule U5).
 
 use crate::Groups;
 use crate::agents::cost::Cost;
@@ -11,30 +11,30 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use store::{GroupPart, Replay};
 
-/// How often the replay estimate is looked at: it grows by the log's bytes, at most a few GB/s.
+/// Interval between checks of the replay estimate, which grows by the log's bytes, at most a few GB/s.
 const LOOK_NS: u64 = 100_000_000;
 
-/// How often the room of the brick's file system is looked at, besides at each checkpoint.
+/// Interval between checks of the room in the brick's file system, besides those at each checkpoint.
 const HOST_NS: u64 = 1_000_000_000;
 
-/// Pause between checkpoints that are made only to free what was cut, in multiples of the time that the last one took:
+/// Pause between checkpoints that are made only to free cut blocks, in multiples of the duration of the last one:
 /// clients keep most of the device and of a core.
 const FREE_PAUSE: u64 = 4;
 
-/// Where changes go on, those who ask for space have a checkpoint made no more often than this.
+/// Shortest interval between checkpoints that are made for clients who ask for space, while changes go on.
 const ASKED_NS: u64 = 1_000_000_000;
 
-/// For how long nothing has been ordered.
+/// The measurement of how long nothing has been ordered.
 #[derive(Default)]
 struct Quiet {
     records: u64,
     since_ns: u64,
-    /// When the last checkpoint ended: what is told of space was right then.
+    /// Time at which the last checkpoint ended, when reported space was exact.
     told_ns: u64,
 }
 
 impl Quiet {
-    /// Whether the brick is at rest, and whether somebody has asked for space.
+    /// Returns two flags: the brick is at rest; somebody has asked for space.
     fn look(&mut self, groups: &Groups, now_ns: u64) -> (bool, bool) {
         let quiet_ns = groups.options.quiet_ns;
         if quiet_ns == u64::MAX {
@@ -48,7 +48,7 @@ impl Quiet {
     }
 }
 
-/// The checkpoint task: runs until the groups close or the log fails.
+/// The checkpoint task. Ends when the groups close or the log fails.
 pub async fn run(groups: Arc<Groups>) {
     let clock = groups.store().runtime.clock.clone();
     let (mut free_from_ns, mut looked_ns) = (0, 0);
@@ -99,7 +99,7 @@ impl Groups {
             || cost.is_due()
     }
 
-    /// How long a start would replay if the brick were killed now, estimated from above, in nanoseconds (rule X2).
+    /// Upper estimate of the duration of a replay if the brick were killed now, in nanoseconds (rule X2).
     pub fn replay_ns(&self) -> u64 {
         self.replay_cost().ns()
     }
@@ -112,7 +112,7 @@ impl Groups {
         Cost { bytes, records, loads: self.loads() }
     }
 
-    /// Look-ups in the index that a replay would make now.
+    /// Number of look-ups in the index that a replay would make now.
     fn loads(&self) -> u64 {
         let of = |group: &crate::Group| {
             let state = group.state.lock();
@@ -121,14 +121,14 @@ impl Groups {
         self.states().iter().map(of).sum()
     }
 
-    /// Brings the index up to everything ordered so far. One at a time. If that fails the brick takes no more changes
-    /// (rule U4): what was frozen for the index has not got there, and the log alone still has it.
+    /// Brings the index up to everything ordered so far. One at a time. If that fails, the brick takes no more changes
+    /// (rule U4): the frozen generation has not reached the index, and only the log still has it.
     pub async fn checkpoint(&self) -> Result<()> {
         let _one = self.checkpoint_token.take().await;
         self.checkpoint_now().await
     }
 
-    /// As `checkpoint`, by the holder of the checkpoint token.
+    /// Makes a checkpoint like `checkpoint`; called by the holder of the checkpoint token.
     pub(crate) async fn checkpoint_now(&self) -> Result<()> {
         let done = match self.store().log.failed() {
             None => self.merge_overlays().await,

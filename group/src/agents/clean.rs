@@ -16,25 +16,25 @@ use store::cleaner::{Choice, Controller, Pace, Sight, State as Doing};
 use store::format::record::{Moved, Moves, Run};
 use store::format::summary::SummaryEntry;
 
-/// Pause while there is nothing to do: as often as checkpoints are looked for.
+/// Pause while there is nothing to do: as long as between checks for a checkpoint.
 const REST_NS: u64 = 100_000_000;
-/// Leaves that are loaded for one record at most: the smallest cache holds twice as many.
+/// Most leaves that are loaded for one record: the smallest cache holds twice as many.
 const LEAVES_MAX: usize = 8;
-/// Shortest pause: about what a timer takes.
+/// Shortest pause: about the overhead of a timer.
 const PAUSE_NS_MIN: u64 = 50_000;
-/// Dead blocks read along with live ones: 64 KiB more in one transfer take a third of the time of another transfer.
+/// Most dead blocks read between live ones: 64 KiB more in one transfer take a third of the time of another transfer.
 const GAP_BLOCKS_MAX: u16 = 16;
-/// Blocks of one transfer at most, dead ones included: as large as any.
+/// Most blocks of one transfer, dead ones included: the largest transfer.
 const RUN_BLOCKS_MAX: u16 = (IO_BYTES_MAX / BLOCK_BYTES) as u16;
-/// A slice larger than this is moved in two parts at the same time: one is read while the other is written.
+/// Blocks from which on a slice is moved in two parts at the same time: one is read while the other is written.
 const PART_BLOCKS: usize = 64;
 
-/// What the cleaner does, for status.
+/// The cleaner's status.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Status {
-    /// Its state, and why; None before its first look.
+    /// Its state and the reason; None before its first look.
     pub state: Option<Doing>,
-    /// Nanoseconds between clients' blocks; 0: they are not slowed.
+    /// Nanoseconds between clients' blocks (throttle); 0: clients are not throttled.
     pub client_delay_ns: u64,
     /// Blocks moved since start.
     pub moved_blocks: u64,
@@ -54,20 +54,21 @@ struct Cleaner {
     groups: Arc<Groups>,
     controller: Controller,
     choice: Choice,
-    /// None of its victims has been taken yet.
+    /// True while none of the present choice has been taken.
     untouched: bool,
     victim: Option<Victim>,
-    /// Emptied, and checkpoints that had ended by then.
+    /// Segments that were emptied, each with the number of checkpoints that had ended by then.
     emptied: Vec<(SegmentId, u64)>,
-    /// Lives of segments with a block or a summary that can't be read: they stay as they are.
+    /// Lives of segments with a block or a summary that can't be read; they are not cleaned.
     damaged: Vec<(SegmentId, Life)>,
-    /// Checkpoints that had ended at the last choice. Until one more has, there is nothing new to choose from.
+    /// Number of checkpoints that had ended at the last choice. Until one more has ended, there is nothing new to
+    /// choose from.
     chosen_at: Option<u64>,
     moved_blocks: u64,
     emptied_segments: u64,
 }
 
-/// The cleaner's task: runs until the groups close or the log fails.
+/// The cleaner's task. Ends when the groups close or the log fails.
 pub async fn run(groups: Arc<Groups>) {
     let segments = groups.store().segments().segments as u32;
     let mut cleaner = Cleaner {
@@ -112,14 +113,14 @@ pub async fn run(groups: Arc<Groups>) {
 }
 
 impl Groups {
-    /// What the cleaner does.
+    /// The status of the cleaner.
     pub fn cleaner(&self) -> Status {
         *self.cleaner.lock()
     }
 }
 
 impl Cleaner {
-    /// One step of the controller, and what it decides for others.
+    /// Takes one step of the controller, and passes its decisions on to others.
     fn look(&mut self) -> Pace {
         let store = self.groups.store().clone();
         store.let_go();
@@ -180,7 +181,7 @@ impl Cleaner {
         self.groups.store().life(segment)
     }
 
-    /// Moves up to `blocks` blocks. Returns how many copies count.
+    /// Moves up to `blocks` blocks. Returns the number of copies that count.
     async fn work(&mut self, blocks: u32) -> Result<u64> {
         if blocks == 0 {
             return Ok(0);
@@ -237,8 +238,8 @@ fn moved_of(segment: SegmentId, entry: &SummaryEntry) -> Moved {
     Moved { ino: entry.ino, block: entry.offset, old, crc: entry.crc, index: entry.index }
 }
 
-/// Copies blocks of a segment to the cold stream and has their owners take the copies. Returns how many count. Errors:
-/// `Corrupt` if a block that is still in use differs from its checksum; `NoSpace`, `Io`.
+/// Copies blocks of a segment to the cold stream and has their owners take the copies. Returns the number that counts.
+/// Errors: `Corrupt` if a block still in use differs from its checksum; `NoSpace`, `Io`.
 async fn move_blocks(groups: &Groups, victim: (SegmentId, Life), entries: &[SummaryEntry]) -> Result<u64> {
     let segment = victim.0;
     let (live, copy) = {
@@ -270,7 +271,7 @@ async fn move_blocks(groups: &Groups, victim: (SegmentId, Life), entries: &[Summ
     result.map(|()| count)
 }
 
-/// Those blocks whose owners still have them there.
+/// The blocks that their owners still map to this place.
 async fn still_there(
     groups: &Groups,
     victim: (SegmentId, Life),
@@ -294,7 +295,7 @@ async fn still_there(
     Ok(there)
 }
 
-/// Whether a block still is where it is to be moved from; None if its leaf must be loaded first.
+/// True if a block still is in the place from which it is to be moved; None if its leaf must be loaded first.
 fn is_there(groups: &Groups, life: Life, state: &mut State, volume: VolumeId, moved: &Moved) -> Option<bool> {
     let indexed = groups.store().is_live_block(moved.old, life);
     state.is_at(volume, moved, Some(indexed))
@@ -304,7 +305,7 @@ fn leaf_of(moved: &Moved) -> Wanted {
     Wanted::Leaf(LeafKey::of(moved.ino, moved.block).0)
 }
 
-/// Blocks that are read in one transfer each, with the dead ones between them.
+/// Splits blocks into runs that are read in one transfer each, with the dead blocks between them.
 fn runs_to_read(entries: &[SummaryEntry]) -> impl Iterator<Item = &[SummaryEntry]> {
     let near = entries.chunk_by(|one, next| next.block - one.block <= GAP_BLOCKS_MAX + 1);
     near.flat_map(|run| {
@@ -315,7 +316,7 @@ fn runs_to_read(entries: &[SummaryEntry]) -> impl Iterator<Item = &[SummaryEntry
     })
 }
 
-/// The blocks, one after the other, each compared with its checksum.
+/// Reads the blocks, one after the other, and compares each with its checksum.
 async fn read_blocks(groups: &Groups, segment: SegmentId, entries: &[SummaryEntry]) -> Result<Slice> {
     let store = groups.store();
     let mut copy = store.runtime.buffer(entries.len() * BLOCK_BYTES)?;
@@ -340,8 +341,8 @@ async fn read_blocks(groups: &Groups, segment: SegmentId, entries: &[SummaryEntr
     Ok(copy.share().slice(0..at))
 }
 
-/// Orders a record of one owner's moves and applies it: those blocks that are still where they were copied from.
-/// Returns how many.
+/// Orders a record of one owner's moves and applies it to the blocks that are still where they were copied from.
+/// Returns their number.
 async fn order_moves(
     groups: &Groups,
     life: Life,

@@ -1,8 +1,8 @@
-//! Clients forget inodes that they were told of. What nobody knows, nobody has open and nothing names ends then: soon, many
-//! in one record, by a task of its own. A client that forgets waits for nothing.
+//! The end of inodes that clients forget. An inode that no client knows, that is not open and has no name, is freed
+//! soon by a task of its own, many in one record. A client that forgets waits for nothing.
 //!
-//! Who owns what: the group's lock holds the counts (`known`); what is to end lies in one list of the brick until the task
-//! takes it. A list entry takes the memory that the count gave back, so the list needs no other bound.
+//! Owners: the group's lock guards the counts (`known`); inodes to be freed are in one list of the brick until the task
+//! takes them. An entry of the list takes the memory that the count gave back, so the list needs no other bound.
 
 use crate::context::Context;
 use crate::order::held::{GroupSet, Held};
@@ -16,23 +16,23 @@ use names::{Part, Seen};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// Inodes that end in one record: some kilobytes.
+/// Inodes freed by one record: some kilobytes.
 const ENDED_PER_RECORD: usize = 128;
 
-/// What is forgotten within this time ends together.
+/// Time for which forgotten inodes are collected, to be freed together.
 const GATHER_NS: u64 = 2_000_000;
 
-/// So long who finds no room waits for what was removed: the kernel sends what it forgets at once, but on another queue than
-/// the requests that follow.
+/// Longest time that a client without room waits for removed inodes to be freed. The kernel sends FORGETs at once, but
+/// on another queue than the requests that follow.
 const REMOVED_NS: u64 = 100_000_000;
 
-/// Between two looks in that time.
+/// Pause between two checks in that time.
 const LOOK_NS: u64 = 2_000_000;
 
-/// After an error that is not the log's end: space may come back.
+/// Pause after an error other than the log's end: space may come back.
 const AGAIN_NS: u64 = 100_000_000;
 
-/// The task: runs until the groups close or the log fails.
+/// The task. Ends when the groups close or the log fails.
 pub async fn run(groups: Arc<Groups>) {
     let clock = groups.store().runtime.clock.clone();
     loop {
@@ -57,7 +57,7 @@ pub async fn run(groups: Arc<Groups>) {
 }
 
 impl Groups {
-    /// A client takes back `times` answers that told it of the inode.
+    /// Takes back, for a client, `times` answers that told it of the inode.
     pub(crate) fn forget(&self, context: &Context, ino: Ino, times: u64) -> Answer {
         let left = {
             let mut state = self.state(ino.group()).state.lock();
@@ -77,13 +77,13 @@ impl Groups {
         Answer { reply: Reply::Done, data: None, position: None }
     }
 
-    /// How many inodes clients know.
+    /// Number of inodes that clients know.
     pub fn known_inodes(&self) -> u64 {
         self.states().iter().map(|group| group.state.lock().known.len() as u64).sum()
     }
 
-    /// Something that was removed still takes room, though its client may have forgotten it: waits a little for that to end.
-    /// False if there is no such thing.
+    /// Waits a little for removed inodes to be freed, which still take room although their clients may have forgotten
+    /// them. False if there are none.
     pub(crate) async fn wait_for_removed(&self) -> bool {
         let clock = &self.store().runtime.clock;
         let (start_ns, before) = (clock.now_ns(), self.nameless());
@@ -93,13 +93,13 @@ impl Groups {
         before > 0
     }
 
-    /// Inodes without a name that a client knows, or that are about to end.
+    /// Number of inodes without a name that a client knows, or that are about to be freed.
     fn nameless(&self) -> usize {
         let known: usize = self.states().iter().map(|group| group.state.lock().known.nameless()).sum();
         known + self.forgotten.lock().len() + usize::from(self.ending.load(Ordering::Acquire))
     }
 
-    /// Ends what was forgotten. What could not be ended stays in the list.
+    /// Frees forgotten inodes. Those that could not be freed stay in the list.
     async fn end_forgotten(&self) -> Result<()> {
         let mut forgotten = std::mem::take(&mut *self.forgotten.lock());
         forgotten.sort_unstable_by_key(|(volume, ino)| (*volume, ino.group(), *ino));
@@ -120,7 +120,7 @@ impl Groups {
         done
     }
 
-    /// Ends inodes of one group, if they still are nobody's.
+    /// Frees inodes of one group, if they are still unused.
     async fn end_inodes(&self, volume: VolumeId, inodes: &[(VolumeId, Ino)]) -> Result<()> {
         self.throttle(true).await?;
         let mut rest: Vec<Ino> = inodes.iter().map(|(_, ino)| *ino).collect();
@@ -159,8 +159,8 @@ impl Groups {
     }
 }
 
-/// What ends those of these inodes that have no name and that nobody knows or has open, and those that must be loaded to
-/// tell.
+/// The edits that free those of these inodes that have no name and that nobody knows or has open, and the inodes that
+/// must be loaded first.
 fn endings(state: &mut State, volume: VolumeId, inodes: &[Ino]) -> (Vec<Edit>, Vec<Ino>) {
     let (mut edits, mut missing) = (Vec::with_capacity(2 * inodes.len()), Vec::new());
     for &ino in inodes {

@@ -1,5 +1,6 @@
-//! A brick of the first revision has not counted its names (rule K5): they are counted once, beside the clients, group by
-//! group and volume by volume. What was counted is part of the next checkpoint; a start after a crash goes on with the rest.
+//! Counting of names on a brick of the first revision, which did not count them (rule K5): once, beside the clients,
+//! group by group and volume by volume. A count becomes part of the next checkpoint; a start after a crash continues
+//! with the rest.
 
 use crate::Groups;
 use base::Result;
@@ -7,7 +8,7 @@ use runtime::tasks::run_background;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// So often what was counted is made durable: a crash costs no more than that.
+/// Interval at which counts are made durable: a crash costs no more than that.
 const KEPT_NS: u64 = 5_000_000_000;
 
 /// The task: ends when all is counted.

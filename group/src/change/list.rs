@@ -15,7 +15,7 @@ use store::format::{keys, values};
 
 type Page = BTreeMap<u64, CookieEntry>;
 
-/// Inodes that are looked up under a lock that is taken once: some microseconds.
+/// Most inodes looked up under one acquisition of the lock: some microseconds.
 const TOLD_AT_ONCE: usize = 64;
 
 impl Groups {
@@ -59,7 +59,7 @@ impl Groups {
         }
     }
 
-    /// A page, and the cookie that the group would give next.
+    /// A page, and the cookie that the group would give out next.
     async fn page(&self, context: &Context, dir: Ino, after: u64, count: usize) -> Result<(Page, u64)> {
         let group = self.state(dir.group());
         loop {
@@ -97,7 +97,7 @@ impl Groups {
         }
     }
 
-    /// What the index has of a page, and whether there is more.
+    /// The index's part of a page, and whether there is more.
     async fn indexed_page(&self, context: &Context, dir: Ino, after: u64, count: usize) -> Result<(Page, bool)> {
         let index = self.store().index.clone();
         let (from, to) = keys::cookies_after(context.volume, dir, after);
@@ -128,7 +128,7 @@ impl Groups {
         Ok(())
     }
 
-    /// Attributes of inodes of one group; the client then knows them.
+    /// Sets the attributes of entries whose inodes belong to one group. The client then knows these inodes.
     fn tell_inodes(&self, context: &Context, entries: &mut [DirEntry], missing: &mut Vec<Wanted>) {
         let mut state = self.state(entries[0].ino.group()).state.lock();
         for entry in entries.iter_mut().filter(|entry| entry.attr.is_none()) {

@@ -17,7 +17,7 @@ use runtime::Stage;
 use runtime::seeded::{Bug, active};
 
 enum Step {
-    /// The answer, and the batch that it rests on; 0 if nothing changes.
+    /// Ordered: the answer, and the batch that it rests on; 0 if nothing changes.
     Ordered(Answer, u64),
     Again(Box<Outcome>),
     Load(Need),
@@ -25,7 +25,7 @@ enum Step {
     Range(u64, GroupId),
     /// The rename token is needed: these directories get these parents.
     Token(Vec<(Ino, Ino)>),
-    /// What it adds has no room, by what was counted so far.
+    /// There is no room for what it adds, by the latest count.
     Full(Error),
 }
 
@@ -35,7 +35,8 @@ impl Groups {
         self.change_with(context, op, sync, None, None).await
     }
 
-    /// As `change`, with blocks that go into the same record and the range lock held for them.
+    /// Evaluates and orders an operation as `change` does, with blocks that go into the same record, and the range lock
+    /// held for them.
     pub(crate) async fn change_with(
         &self,
         context: &Context,
@@ -175,7 +176,7 @@ impl Groups {
         Ok(Step::Ordered(Answer { reply: decision.reply, data: None, position }, batch))
     }
 
-    /// What removes blocks waits for those who write them.
+    /// The range lock to wait for, if the operation removes blocks that somebody else is writing.
     fn wait_for_range(&self, context: &Context, op: &Op, mine: Option<u64>, held: &mut Held<'_>) -> Option<Step> {
         let (ino, first, last) = cleared(op)?;
         let ticket = self.state(ino.group()).ranges.ticket();
@@ -183,7 +184,7 @@ impl Groups {
         held.of(ino.group()).is_held(&blocks, mine).then_some(Step::Range(ticket, ino.group()))
     }
 
-    /// Who reads a link's target moves its access time.
+    /// Updates the access time of a symbolic link whose target is read.
     fn note_link_read(&self, context: &Context, op: &Op, volume: VolumeId, held: &mut Held<'_>) {
         let Op::ReadLink { ino } = op else { return };
         let state = held.of(ino.group());
@@ -192,13 +193,13 @@ impl Groups {
         }
     }
 
-    /// Where the answer stands in its group's order (rule R1).
+    /// The position of the answer in its group's order (rule R1).
     fn position(&self, held: &mut Held<'_>, group: GroupId, sync: Sync) -> Position {
         let row = held.of(group).row;
         Position { group, term: row.term, index: row.applied, durable: sync >= Sync::Data }
     }
 
-    /// Answers a request that was delivered before from its kept result (rule R1).
+    /// Answers a request that was delivered before, from its kept result (rule R1).
     async fn repeat(&self, context: &Context, op: &Op, outcome: Outcome) -> Result<Answer> {
         let reply = match outcome {
             Outcome::Done => Reply::Done,
@@ -231,7 +232,8 @@ impl Groups {
         }
     }
 
-    /// Walks from `parent` up to the root; a directory may not move below itself. Called with the rename token.
+    /// Refuses to move a directory below itself: walks from `parent` up to the root. Called by the holder of the rename
+    /// token.
     async fn refuse_loop(&self, context: &Context, moved: Ino, parent: Ino) -> Result<()> {
         let mut at = parent;
         loop {
@@ -246,7 +248,7 @@ impl Groups {
         }
     }
 
-    /// Deleting a volume: every group drops what it has of it, as followers of the catalogue's record.
+    /// Completes the deletion of a volume: every group drops its part, as followers of the catalogue's record.
     fn drop_everywhere(&self, held: &mut Held<'_>, decision: &mut Decision) {
         let deciding = decision.parts.first_mut().expect("a deletion has a part");
         let Some(Edit::VolumeDrop { id }) = deciding.edits.first() else { return };
@@ -264,7 +266,7 @@ impl Groups {
         }
     }
 
-    /// One open less; the last one of an orphan frees it.
+    /// Takes one open back. The last one of an orphan frees it, unless a client knows it.
     pub(crate) async fn release(&self, context: &Context, ino: Ino) -> Result<Answer> {
         let done = Answer { reply: Reply::Done, data: None, position: None };
         loop {
@@ -310,7 +312,7 @@ impl Groups {
     }
 }
 
-/// The groups that an operation concerns for certain.
+/// The groups that an operation concerns in any case.
 pub(crate) fn first_groups(op: &Op) -> GroupSet {
     if matches!(op, Op::VolumeDelete { .. }) {
         return GroupSet::all();
@@ -388,8 +390,8 @@ fn moved_directories(decision: &Decision) -> Vec<(Ino, Ino)> {
     moved.collect()
 }
 
-/// Says in the answer to who changes nothing how much a file takes. Its row must be read first if that is needed, for those
-/// who ask for attributes; others are told an estimate.
+/// Sets the number of blocks in the answer of an operation that changes nothing. For operations that ask for
+/// attributes, it may need the inode's row from the index first; other answers get an estimate.
 fn tell_taken(
     op: &Op,
     volume: VolumeId,
@@ -407,7 +409,7 @@ fn tell_taken(
     None
 }
 
-/// What a file takes after a change is known better than before it.
+/// Sets the number of blocks in the answer of a change, which is known better after the change than before.
 fn tell_changed(volume: VolumeId, held: &mut Held<'_>, decision: &mut Decision) {
     if let Reply::Attr(attr) = &mut decision.reply {
         let blocks = held.of(attr.ino.group()).blocks(volume, attr.ino, &attr.inode, None);
@@ -415,8 +417,9 @@ fn tell_changed(volume: VolumeId, held: &mut Held<'_>, decision: &mut Decision) 
     }
 }
 
-/// What is told to a client that keeps it is known from now on. Open and both ways to create hold the inode, so that
-/// unlinking it does not free it (rule R2: opens belong to sessions). True if they do.
+/// Counts what the answer gives its client: knowledge of an inode, if the client keeps it, and an open, by Open and
+/// both ways to create. Either keeps an unlinked inode alive (rule R2: opens belong to sessions). True if it counted an
+/// open.
 fn count_open(context: &Context, op: &Op, decision: &Decision, held: &mut Held<'_>, volume: VolumeId) -> bool {
     if context.keeps
         && let Some((ino, nameless)) = told_by(op, decision)

@@ -1,4 +1,4 @@
-//! Sessions that are over: what they left open is closed, and their results are forgotten (rules R1, R2).
+//! The end of sessions: their open files are closed, and their results are forgotten (rules R1, R2).
 
 use crate::Groups;
 use base::{Edit, Result, SessionId, VolumeId};
@@ -6,19 +6,18 @@ use names::Part;
 use runtime::seeded::{Bug, active};
 
 impl Groups {
-    /// Begins a volume's only session, which from now on may cache all of it: names, attributes, data and sizes (rule R2).
-    /// The one that had this lease before ends.
-    /// Errors: those of a change. The session has begun all the same, and what is left of the other one goes at the next
-    /// start.
+    /// Begins a volume's only session, which from now on may cache all of it: names, attributes, data and sizes (rule
+    /// R2). Ends the one that had this lease before. Errors: those of a change. The session has begun all the same, and
+    /// the rest of the former one ends at the next start.
     pub async fn begin_session(&self, volume: VolumeId, session: SessionId) -> Result<()> {
         let ended = self.end_session(volume).await;
         self.leases.lock().insert(volume, session);
         ended
     }
 
-    /// Ends the session that has a volume's lease, if there is one: what it left open is closed, which frees what has no name
-    /// any more, and its results are forgotten. The caller has seen to it that nothing of it is under way.
-    /// Errors: as `begin_session`.
+    /// Ends the session that has a volume's lease, if there is one: closes its open files, which frees those without a
+    /// name, and forgets its results. The caller has made sure that no request of it is under way. Errors: as
+    /// `begin_session`.
     pub async fn end_session(&self, volume: VolumeId) -> Result<()> {
         let session = self.leases.lock().remove(&volume);
         let Some(session) = session.filter(|_| !active(Bug::SessionsKept)) else { return Ok(()) };
@@ -33,8 +32,8 @@ impl Groups {
         self.forget_results(|of| of == session).await
     }
 
-    /// Forgets the results of all sessions: those of a process whose clients ended with it, and come back as others.
-    /// Errors: those of a change.
+    /// Forgets the results of all sessions: the clients of the former process ended with it, and come back with other
+    /// sessions. Errors: those of a change.
     pub async fn forget_sessions(&self) -> Result<()> {
         self.forget_results(|_| !active(Bug::SessionsKept)).await
     }

@@ -1,20 +1,21 @@
-//! Who commits little, again and again: large payloads that nobody commits keep out of their way (decision 0024).
+//! Detection of clients who commit small writes again and again: large payloads that nobody commits keep out of their
+//! way (decision 0024).
 //!
-//! A guess from what clients do, and no promise depends on it. Whoever writes a file, large or not, and then syncs it commits
-//! that; only those count who write little.
+//! The detection is a guess from what clients do, and no promise depends on it. A client that writes a file and then
+//! syncs it commits; only commits of small writes count.
 
 use base::Ino;
 use base::limits::BULK_BYTES_MIN;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Whoever has committed is expected to do it again within this time: a few commits of a slow device.
+/// Time within which a client that has committed is expected to commit again: a few commits of a slow device.
 const EXPECTED_NS: u64 = 10_000_000;
-/// Files that are remembered; more share a slot, and one of them is forgotten.
+/// Slots for files that are remembered. Files that share a slot displace each other.
 const FILES: usize = 256;
-/// Beside a file's number, which has no such bit: it was written in large pieces.
+/// A mark beside a file's number, which never has this bit: the file was written in large pieces.
 const LARGE: u64 = 1 << 63;
 
-/// What was seen lately.
+/// The latest writes and commits.
 pub(crate) struct SmallCommits {
     /// Files with writes that were not synced yet.
     files: [AtomicU64; FILES],
@@ -25,7 +26,7 @@ impl SmallCommits {
     pub fn new() -> SmallCommits {
         SmallCommits { files: [const { AtomicU64::new(0) }; FILES], last_ns: AtomicU64::new(0) }
     }
-    /// A client writes so many bytes of a file.
+    /// Notes that a client writes `bytes` bytes of a file.
     pub fn wrote(&self, ino: Ino, bytes: usize) {
         let file = self.file(ino);
         let before = file.load(Ordering::Relaxed);
@@ -35,7 +36,7 @@ impl SmallCommits {
             file.store(after, Ordering::Relaxed);
         }
     }
-    /// A client waits until what it wrote of a file is durable.
+    /// Notes that a client waits until its writes of a file are durable.
     pub fn commits(&self, ino: Ino, now_ns: u64) {
         let file = self.file(ino);
         let written = file.load(Ordering::Relaxed);
@@ -46,7 +47,7 @@ impl SmallCommits {
             file.store(0, Ordering::Relaxed);
         }
     }
-    /// True while the next one will not be long in coming.
+    /// True while another small commit is expected soon.
     pub fn are_expected(&self, now_ns: u64) -> bool {
         now_ns.saturating_sub(self.last_ns.load(Ordering::Relaxed)) < EXPECTED_NS
     }

@@ -1,5 +1,5 @@
-//! Holes and zeroed ranges (fallocate): blocks of which the range has all are cut, by one record whatever their number
-//! (rule K6); those of which it has a part are logged as they shall be in the same record (rule M5).
+//! Holes and zeroed ranges (fallocate). Blocks that lie completely in the range are cut, by one record whatever their
+//! number (rule K6); blocks that lie in it partly are logged with their new content in the same record (rule M5).
 
 use crate::context::Context;
 use crate::data::write::RangeHold;
@@ -12,8 +12,8 @@ use base::{Crcs, Ino, Op, Result, Sync};
 use runtime::{Buf, Need, Stage};
 use std::ops;
 
-/// Cuts of one file that wait to be carried out, at most: all of them are a row of the index, of 100 KB then, which each
-/// checkpoint writes that carries out some. Whoever makes more waits for checkpoints.
+/// Most cuts of one file that wait to be carried out. All of them are a row of the index, of 100 KB then, which each
+/// checkpoint writes that carries out some. A client that makes more waits for checkpoints.
 const CUTS_MAX: usize = 4096;
 
 impl Groups {
@@ -48,8 +48,8 @@ impl Groups {
         }
     }
 
-    /// The first and the last block as they are without the range's bytes, where they have others and that is a change: a
-    /// hole stays one.
+    /// The new content of the first and the last block, where they lie partly outside the range and change: a hole
+    /// stays a hole.
     async fn edges(&self, context: &Context, ino: Ino, bytes: &ops::Range<u64>) -> Result<Option<Attached>> {
         let mut changed: Vec<(u64, Buf)> = Vec::new();
         let whole = names::write::whole_blocks(bytes);

@@ -1,5 +1,5 @@
-//! Data reads: places from overlay, leaf cache or index; straight into the reply's buffer where one device read does
-//! it; every block's checksum compared before a byte is given out (rule K8).
+//! Data reads: places come from overlay, leaf cache or index; bytes go straight into the reply's buffer where one
+//! device read suffices; every block's checksum is compared before a byte is given out (rule K8).
 
 use crate::context::Context;
 use crate::data::ahead::{self, Read};
@@ -32,36 +32,37 @@ impl Extent {
     }
 }
 
-/// What a read found under the lock: the first extent inline, because most reads have one.
+/// The extents that a read found under the lock. The first is inline, because most reads have one.
 struct Extents {
     first: Option<Extent>,
     more: Vec<Extent>,
     offset: u64,
     length: u32,
-    /// True if that is all the file has.
+    /// True if they are the whole file.
     whole: bool,
-    /// The read cache may have them.
+    /// True if the read cache may have them.
     kept: bool,
 }
 
-/// A device read that was begun.
+/// A device read under way.
 struct Begun<'a> {
     transfer: Transfer,
     place: Place,
     crcs: &'a Crcs,
-    /// Where its first byte stands in what the extents hold together.
+    /// Position of its first byte in the concatenated extents.
     at: usize,
-    /// The read cache shall keep it.
+    /// True if the read cache shall keep it.
     keep: bool,
 }
 
-/// Device reads that one request has under way at most: as many as keep a flash device busy.
+/// Most device reads that one request has under way: enough to keep a flash device busy.
 const READS_MAX: usize = 32;
 
-/// Larger reads are not kept: the device gives them at its full rate, and one pass over a large file would take all the room.
+/// Largest read that is cached. The device gives larger ones at its full rate, and one pass over a large file would
+/// take all the room.
 const KEPT_BYTES_MAX: u32 = 64 << 10;
 
-/// Larger reads keep the device busy with few of them.
+/// Largest read that is under the concurrency limit: few larger ones keep the device busy.
 const PACED_BYTES_MAX: usize = 64 << 10;
 
 enum Plan {
@@ -70,8 +71,8 @@ enum Plan {
 }
 
 impl Groups {
-    /// Reads up to `length` bytes; fewer only at the end of the file. What the device gives is put into `room`, if that is
-    /// given and takes it.
+    /// Reads up to `length` bytes; fewer only at the end of the file. Bytes from the device are put into `room`, if it
+    /// is given and fits.
     pub(crate) async fn read(
         &self,
         context: &Context,
@@ -113,8 +114,8 @@ impl Groups {
         }
     }
 
-    /// Has the blocks of a read that failed looked at once more, and named (`store::scrub`). What memory knows of them is
-    /// enough: it has just been looked up.
+    /// Has the blocks of a failed read checked once more, and reported (`store::scrub`). Their places are in memory, as
+    /// they have just been looked up.
     #[cold]
     fn report_bad_read(&self, context: &Context, ino: Ino, (offset, length): (u64, u32), error: &Error) {
         if !matches!(error.kind, Kind::Corrupt | Kind::Io) {
@@ -162,7 +163,7 @@ impl Groups {
         Ok(Plan::Ready(extents))
     }
 
-    /// Begins to read a small file that was opened, if its client will.
+    /// Prefetches a small file that was opened, if its client will probably read it.
     pub(crate) fn read_ahead(&self, context: &Context, ino: Ino) {
         if !self.ahead.opened(ino) {
             return;
@@ -178,7 +179,7 @@ impl Groups {
         }
     }
 
-    /// The extent of a small file that has one, as far as memory knows it.
+    /// The extent of a small file that has only one, if it is in memory.
     fn whole_file(&self, volume: VolumeId, ino: Ino) -> Option<Extent> {
         let group = self.state(ino.group());
         loop {
@@ -212,7 +213,7 @@ impl Groups {
         }
     }
 
-    /// What was read ahead, if it is what the file has.
+    /// The prefetched bytes, if they still are the file's.
     async fn take_ahead(&self, context: &Context, extents: &Extents, read: Read) -> Option<Slice> {
         if active(Bug::AheadBelieved) {
             let buffer = read.transfer.await.buffer?;
@@ -253,7 +254,7 @@ impl Groups {
         }
     }
 
-    /// Fills memory with a run of blocks, if the read cache has all of it; otherwise whether it is worth keeping.
+    /// Copies a run of blocks from the read cache, if that has all of it; otherwise tells whether it is worth caching.
     fn look(&self, context: &Context, (place, crcs): (Place, &Crcs), out: &mut [u8]) -> Held {
         let held = self.store().read_cache.copy(place, out);
         if held == Held::All && !active(Bug::CacheBelieved) {
@@ -264,7 +265,7 @@ impl Groups {
         held
     }
 
-    /// Waits for a read that was begun and compares the checksums.
+    /// Waits for a read under way and compares the checksums.
     async fn end_read(&self, context: &Context, begun: Begun<'_>) -> Result<Buf> {
         let Begun { transfer, place, crcs, keep, .. } = begun;
         let done = transfer.await;
@@ -284,14 +285,14 @@ impl Groups {
         Ok(buffer)
     }
 
-    /// Books what waited for its turn at the device.
+    /// Books the time for which a transfer was held back by the concurrency limit.
     pub(crate) fn mark_held(&self, context: &Context, held_ns: u64) {
         if held_ns > 0 {
             context.span.mark_held(self.store().runtime.ledger.lapse(held_ns), self.stamp());
         }
     }
 
-    /// Puts extents together; the device works on several at once.
+    /// Assembles extents; the device works on several at once.
     async fn assemble(&self, context: &Context, extents: &Extents, skip: usize, room: Option<Buf>) -> Result<Slice> {
         let length = extents.length as usize;
         let mut out = match fitting(room, length) {
@@ -342,14 +343,14 @@ impl Groups {
         Ok(out.share().slice(0..length))
     }
 
-    /// A buffer beside those of `begun` reads, if there is one at once: who holds some does not wait for more, but ends what
-    /// it has begun.
+    /// A buffer beside those of `begun` reads, if there is one at once: a request that holds buffers does not wait for
+    /// more, but ends the reads that it has begun.
     fn another_buffer(&self, bytes: usize, begun: usize) -> Option<Buf> {
         let runtime = &self.store().runtime;
         if begun < READS_MAX { runtime.slabs.take(runtime.tasks.core(), bytes, Need::Continuing).ok() } else { None }
     }
 
-    /// Takes what a read brings to its place in `out`.
+    /// Copies the bytes of a read to their place in `out`.
     async fn take(
         &self,
         context: &Context,
@@ -364,7 +365,7 @@ impl Groups {
         Ok(())
     }
 
-    /// One block as the file holds it, zeros where it holds nothing; its range is locked by the caller.
+    /// The content of one block of the file, zeros if it is not mapped; the caller holds its range lock.
     pub(crate) async fn read_block(&self, context: &Context, ino: Ino, block: u64) -> Result<Buf> {
         loop {
             let _pin = self.store().pin();
@@ -404,7 +405,7 @@ impl Groups {
     }
 }
 
-/// The room that was given as memory of `bytes`, if it is large enough.
+/// The given room as memory of `bytes` bytes, if it is large enough.
 fn fitting(room: Option<Buf>, bytes: usize) -> Option<Buf> {
     let mut room = room.filter(|room| room.capacity() >= bytes)?;
     room.set_len(bytes);

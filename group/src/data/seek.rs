@@ -1,5 +1,5 @@
-//! Where data and holes of a file begin (lseek): from overlay and index, by leaves that are there and not by blocks. What
-//! was promised is a hole until it is written. Each part of the answer holds for the moment in which it was looked at.
+//! Search for data and holes of a file (lseek), in overlay and index, by existing leaves and not by blocks. A reserved
+//! block is a hole until it is written. Each part of the answer is true at the moment in which that part was read.
 
 use crate::context::Context;
 use crate::state::State;
@@ -15,12 +15,12 @@ use std::ops::Range;
 use store::format::keys;
 use store::format::leaf::{Leaf, Slot};
 
-/// Leaves that are looked at in one go, under the group's lock: 16 MiB of the file, 0.2 ms.
+/// Leaves searched in one go, under the group's lock: 16 MiB of the file, 0.2 ms.
 const LEAVES: usize = 64;
 
-/// What the index has of a part of a file.
+/// The index's leaves of a part of a file.
 struct Part {
-    /// The leaves of which it tells all.
+    /// The range of leaves that it covers completely.
     leaves: Range<u64>,
     rows: BTreeMap<u64, Leaf>,
 }
@@ -55,7 +55,7 @@ impl Groups {
         }
     }
 
-    /// The first of some blocks that is mapped, or is not.
+    /// The first of some blocks that is mapped (or is not, when looking for a hole).
     async fn find(&self, context: &Context, ino: Ino, mut blocks: Range<u64>, what: Seek) -> Result<Option<u64>> {
         let group = self.state(ino.group());
         while !blocks.is_empty() {
@@ -79,7 +79,7 @@ impl Groups {
         Ok(None)
     }
 
-    /// What the index has of the first leaves of some blocks.
+    /// The index's first leaves of some blocks.
     async fn part(&self, volume: VolumeId, ino: Ino, blocks: &Range<u64>) -> Result<Part> {
         let all = blocks.start / BLOCKS_PER_LEAF as u64..blocks.end.div_ceil(BLOCKS_PER_LEAF as u64);
         let index = self.store().index.clone();
@@ -100,7 +100,7 @@ impl Groups {
 }
 
 impl Part {
-    /// Looks for a block; if there is none, says where to go on.
+    /// Searches for a block; if there is none, returns where to continue.
     fn search(&self, state: &State, file: (VolumeId, Ino), blocks: &Range<u64>, what: Seek) -> (Option<u64>, u64) {
         let mut from = blocks.start;
         for _ in 0..LEAVES {
@@ -127,7 +127,7 @@ impl Part {
         (None, from)
     }
 
-    /// The first leaf from `at` on that overlay or index tell something of.
+    /// The first leaf from `at` on that overlay or index have.
     fn next(&self, state: &State, (volume, ino): (VolumeId, Ino), at: u64) -> Option<u64> {
         let counts = |leaf: &u64, row: &Leaf| row.trim >= state.purges.trim_of(volume, LeafKey { ino, leaf: *leaf });
         let indexed = self.rows.range(at..).find(|(leaf, row)| counts(leaf, row)).map(|(leaf, _)| *leaf);

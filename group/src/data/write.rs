@@ -1,5 +1,5 @@
-//! Data writes. Aligned writes go straight from the client's buffer; others are made whole blocks first, merged with
-//! what the file holds under a range lock (rule M5). Large payloads are placed before they are ordered (rule U2).
+//! Data writes. Aligned writes go straight from the client's buffer. Others are first made whole blocks, merged with
+//! the file's old content under a range lock (rule M5). Large payloads are placed before they are ordered (rule U2).
 
 use crate::context::Context;
 use crate::order::record::Attached;
@@ -17,7 +17,7 @@ use runtime::tasks::yield_now;
 use runtime::{Buf, Need, Slice, Span, Stage};
 use store::bulk::{Begun, Ticket};
 
-/// Unlocks a range when dropped, and wakes who waits for it.
+/// A held range lock; dropping it unlocks the range and wakes waiters.
 pub(crate) struct RangeHold<'a> {
     /// The file's group.
     pub group: &'a Group,
@@ -64,7 +64,7 @@ impl Groups {
         }
     }
 
-    /// The answer to a write that was delivered before (rule R1). Its batch is not kept: the log's last one is no
+    /// The answer to a write that was delivered before (rule R1). Its batch is not kept; the log's last one is no
     /// earlier.
     async fn write_again(&self, context: &Context, write: &Write) -> Result<Option<Answer>> {
         let offset = written_before(&self.state(write.ino.group()).state.lock(), context);
@@ -127,13 +127,13 @@ impl Groups {
         Ok(tickets)
     }
 
-    /// A large payload's record is ordered, or never will be.
+    /// Closes the tickets of a large payload, whose record has been ordered or never will be.
     fn close_bulk(&self, tickets: Pieces<Ticket>) {
         tickets.into_iter().flatten().for_each(|ticket| self.store().bulk.close(ticket));
     }
 
-    /// Holds the range, makes the payload whole blocks, orders it; starts over if the file changed underneath (its
-    /// end may move under an appending writer only while it waits for the range).
+    /// Locks the range, makes the payload whole blocks, orders it. Starts over if the file changed underneath: its end
+    /// may move under an appending writer, but only while it waits for the range.
     async fn write_unaligned(&self, context: &Context, write: Write, data: Buf) -> Result<Answer> {
         loop {
             let (hold, plan) = self.hold_write(context, &write).await?;
@@ -213,8 +213,8 @@ impl Groups {
         Ok(Blocks { slices, crcs })
     }
 
-    /// Orders whole blocks, large ones once they are placed. `planned`: what the payload was made for; if the file no
-    /// longer agrees, `Interrupted`.
+    /// Orders whole blocks, large ones once they are placed. `planned`: the plan for which the payload was made.
+    /// Errors: `Interrupted` if the file no longer agrees with it.
     async fn order_blocks(
         &self,
         context: &Context,
@@ -249,7 +249,7 @@ impl Groups {
         Ok(wrote(&write, offset, position))
     }
 
-    /// The batch, and where the write has gone.
+    /// Orders the write, trying again where needed. Returns the batch, the offset in the file, and the position.
     async fn order_until_done(
         &self,
         context: &Context,
@@ -280,8 +280,8 @@ impl Groups {
         }
     }
 
-    /// Whoever writes to a file ends its capabilities (capabilities(7)), by a record of their own before the write's: few
-    /// files have any. The kernel asks for it too where it can tell; of direct writes it can't.
+    /// Ends a file's capabilities before a write to it (capabilities(7)), by a record of its own: few files have any.
+    /// The kernel does so too where it can tell; for direct writes it can't.
     async fn end_capability(&self, context: &Context, ino: Ino) -> Result<()> {
         self.load(context.volume, vec![Wanted::Xattrs(ino)], Some(&context.span)).await?;
         // The request's own number stays free for the write.
@@ -332,7 +332,7 @@ impl Groups {
     }
 }
 
-/// The answer to a write that has gone there.
+/// The answer to a write at this offset.
 fn wrote(write: &Write, offset: u64, position: Option<Position>) -> Answer {
     Answer { reply: Reply::Wrote { offset, length: write.length }, data: None, position }
 }

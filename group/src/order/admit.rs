@@ -1,6 +1,6 @@
-//! Admission of client data (rules K4, K5): by logical bytes, so that a full brick or volume says so; then at the pace that
-//! the cleaner keeps up with. Names, inodes and attributes count with the bytes of their rows. Deletions pass where these
-//! are refused, and all changes of names where data waits.
+//! Admission of client data (rules K4, K5): by logical bytes, so that a full brick or volume says so; then throttled to
+//! the pace that the cleaner keeps up with. Names, inodes and attributes count with the bytes of their rows. Deletions
+//! pass where these are refused, and all changes of names pass where data waits.
 
 use crate::context::Context;
 use crate::order::held::Held;
@@ -32,7 +32,7 @@ fn volume_full() -> Error {
     Error::new(Kind::Quota, "the volume has reached its size; delete something in it")
 }
 
-/// True for what makes the index larger for good.
+/// True for operations that make the index larger for good.
 fn adds(op: &Op) -> bool {
     matches!(
         op,
@@ -48,7 +48,7 @@ fn adds(op: &Op) -> bool {
     )
 }
 
-/// A volume with a bound of its own.
+/// The admission of a volume with a bound of its own.
 pub(crate) struct Quota {
     bound_bytes: AtomicU64,
     admission: Admission,
@@ -58,22 +58,22 @@ impl Quota {
     fn bound_bytes(&self) -> u64 {
         self.bound_bytes.load(Ordering::Acquire)
     }
-    /// Another bound. No checkpoint measures at the same time: both hold the table's lock.
+    /// Changes the bound. No checkpoint measures at the same time: both hold the table's lock.
     fn resize(&self, bound_bytes: u64) {
         let before = self.bound_bytes.swap(bound_bytes, Ordering::AcqRel);
         self.admission.shift(bound_bytes as i64 - before as i64);
     }
-    /// Bytes that were admitted take no room of their own after all.
+    /// Takes back bytes that were admitted but need no room of their own.
     pub fn take_back(&self, bytes: u64) {
         self.admission.take_back(bytes);
     }
-    /// A checkpoint makes its cut.
+    /// Notes that a checkpoint makes its cut.
     pub fn begin_checkpoint(&self) {
         self.admission.begin_checkpoint();
     }
 }
 
-/// Blocks of a file that a client is about to write, or is to be promised.
+/// Blocks of a file that a client is about to write or reserve.
 #[derive(Clone, Copy)]
 struct Blocks {
     ino: Ino,
@@ -91,18 +91,18 @@ impl Blocks {
     }
 }
 
-/// What the brick and a volume let in.
+/// The bytes admitted by the brick and by a volume.
 pub(crate) type Guards<'a> = (Admitted<'a>, Option<Admitted<'a>>);
 
-/// What was let in is not ordered after all.
+/// Takes back admitted bytes that are not ordered after all.
 pub(crate) fn take_back(guards: Option<Guards<'_>>) {
     let (brick, volume) = guards.unzip();
     brick.into_iter().chain(volume.flatten()).for_each(Admitted::take_back);
 }
 
 impl Groups {
-    /// Lets a client's write in; the guard is kept until they are ordered. Errors: `NoSpace` if the brick's live data
-    /// leaves no room for them, `Quota` if the volume's does not.
+    /// Admits a client's write; the guard is kept until the write is ordered. Errors: `NoSpace` if the brick's live
+    /// data leaves no room for it, `Quota` if the volume's does not.
     pub(crate) async fn admit_data<'a>(
         &'a self,
         context: &Context,
@@ -159,8 +159,8 @@ impl Groups {
         }
     }
 
-    /// Promises a file room for a range of bytes (rule K5): as much of it is admitted as has none yet. What only makes a
-    /// hole is let in like a truncation.
+    /// Reserves room for a range of bytes of a file (rule K5): the part of it that has no room yet is admitted. A
+    /// request that only makes a hole is admitted like a truncation.
     pub(crate) async fn allocate(&self, context: &Context, op: &Op) -> Result<Answer> {
         let Op::Allocate { ino, offset, length, room, .. } = *op else { unreachable!("only called for fallocate") };
         if room == Room::Hole {
@@ -218,7 +218,7 @@ impl Groups {
         }
     }
 
-    /// Blocks of a range that are neither mapped nor promised.
+    /// Number of blocks of a range that are neither mapped nor reserved.
     async fn new_blocks(&self, context: &Context, blocks: Blocks) -> Result<u64> {
         let mut new = 0;
         for block in blocks.first..blocks.first + blocks.count {
@@ -264,8 +264,9 @@ impl Groups {
         }
     }
 
-    /// Lets in what a decision adds to the rows of names, inodes and attributes; the guard is kept until it is ordered. What
-    /// adds nothing always passes. Errors: `NoSpace`, `Quota`, of what was counted so far.
+    /// Admits the bytes that a decision adds to the rows of names, inodes and attributes; the guard is kept until the
+    /// decision is ordered. A decision that adds nothing always passes. Errors: `NoSpace`, `Quota`, by the latest
+    /// count.
     pub(crate) fn admit_names<'a>(
         &'a self,
         held: &mut Held<'_>,
@@ -284,8 +285,8 @@ impl Groups {
         }
     }
 
-    /// Names found no room by what was counted so far: a checkpoint may tell of more. True if it is worth trying again.
-    /// `counted`: so many were made for this already.
+    /// Has a checkpoint count again for names that found no room by the latest count. True if it is worth trying again.
+    /// `counted`: number of checkpoints made for this already.
     pub(crate) async fn count_again(&self, quota: Option<&Quota>, counted: &mut u32) -> Result<bool> {
         // While others change something, nothing is ever exactly counted: the second one has seen all that was deleted
         // before this was asked for.
@@ -306,8 +307,8 @@ impl Groups {
         Ok(true)
     }
 
-    /// True if every block is mapped or promised already: writing it takes no room. A truncation or another append that
-    /// comes between makes it a new one; the reserve has room for as many as are in flight.
+    /// True if every block is mapped or reserved already, so that writing it takes no room. A truncation or another
+    /// append in between may make it a new one; the reserve has room for all writes that may be in flight.
     async fn overwrites(&self, context: &Context, write: &Write) -> Result<bool> {
         let offset = match write.at {
             At::Offset(offset) => offset,
@@ -322,8 +323,8 @@ impl Groups {
         Ok(true)
     }
 
-    /// Lets a change of names in: it stops only above what the cleaner itself needs. New names stop where the index has no
-    /// room for more of them, like data.
+    /// Admits a change of names. It waits only for segments that the cleaner itself needs. New names are refused where
+    /// the index has no room for more, like data.
     pub(crate) async fn admit_change(&self, op: &Op) -> Result<()> {
         if adds(op) {
             self.refuse_if_short()?;
@@ -338,7 +339,7 @@ impl Groups {
         Ok(())
     }
 
-    /// Waits until more than `reserve` segments are free; false if none will be.
+    /// Waits until more than `reserve` segments are free. False if none will be.
     async fn wait_for_room(&self, reserve: usize) -> Result<bool> {
         loop {
             let ticket = self.store().space.came.ticket();
@@ -356,8 +357,8 @@ impl Groups {
         }
     }
 
-    /// True if nothing has been ordered since the last checkpoint, nothing is about to be, and that one had nothing left to
-    /// free: it has counted every live block and no other.
+    /// True if the last checkpoint has counted exactly the live blocks: nothing has been ordered since or is about to
+    /// be, and it left nothing to free.
     fn is_measured(&self, quota: Option<&Quota>) -> bool {
         let flies =
             !self.store().space.admission.is_settled() || quota.is_some_and(|quota| !quota.admission.is_settled());
@@ -366,14 +367,14 @@ impl Groups {
         settled && self.store().log.figures().records == base.records
     }
 
-    /// One checkpoint that began after now, by whoever runs it.
+    /// Waits for one checkpoint that began after now, whoever makes it.
     pub(crate) async fn checkpoint_after(&self, arrived: u64) -> Result<()> {
         let _one = self.checkpoint_token.take().await;
         // Two have ended since: the second began after this call.
         if self.checkpoints.load(Ordering::Relaxed) >= arrived + 2 { Ok(()) } else { self.checkpoint_now().await }
     }
 
-    /// A volume is there: its bound counts from now on, or another one, or none any more.
+    /// Notes that a volume exists with its present bound: none, the first, or another one.
     pub(crate) fn note_volume(&self, volume: &Volume) {
         let mut quotas = self.quotas.lock();
         let Some(bytes) = volume.size_bytes else {
@@ -390,7 +391,8 @@ impl Groups {
         }
         self.has_quotas.store(true, Ordering::Release);
     }
-    /// Another size for a volume, if what it has fits. Errors: `NotFound`; `Invalid` with the figures if it uses more.
+    /// Gives a volume another size, if its content fits. Errors: `NotFound`; `Invalid` with the figures if it uses
+    /// more.
     pub(crate) async fn resize_volume(
         &self,
         context: &Context,
@@ -413,7 +415,8 @@ impl Groups {
         }
         Ok(answer)
     }
-    /// What replay has mapped was admitted by the process before: until a checkpoint counts it, it takes room.
+    /// Admits the blocks that replay has mapped: the former process admitted them, and until a checkpoint counts them
+    /// they take room.
     pub(crate) fn note_replayed(&self) {
         self.uncounted.store(true, Ordering::Release);
         let admit = |volume: VolumeId, bytes: u64| {
@@ -432,8 +435,8 @@ impl Groups {
             }
         }
     }
-    /// False if a checkpoint would tell more exactly what is used: records came since the last one began, or replay has
-    /// applied some, or something that was admitted did not come.
+    /// False if a checkpoint would make the space in use known more exactly: records came since the last one began,
+    /// replay has applied some, or an admitted change did not come.
     pub(crate) fn space_is_exact(&self) -> bool {
         let base = self.checkpoint_base.lock().records;
         !self.uncounted.load(Ordering::Acquire)
@@ -441,19 +444,20 @@ impl Groups {
             && self.store().space.admission.is_measured()
             && self.quotas.lock().values().all(|quota| quota.admission.is_measured())
     }
-    /// The volume's bound, if it has one.
+    /// The volume's quota, if it has a bound.
     pub(crate) fn quota(&self, volume: VolumeId) -> Option<Arc<Quota>> {
         // Most bricks have none: no lock for those.
         let some = self.has_quotas.load(Ordering::Acquire);
         some.then(|| self.quotas.lock().get(&volume).cloned()).flatten()
     }
-    /// A checkpoint has counted what volumes use.
+    /// Notes the space of volumes that a checkpoint has counted.
     pub(crate) fn measure_quotas(&self) {
         for (volume, quota) in self.quotas.lock().iter() {
             quota.admission.measured(quota.bound_bytes(), self.used_by(*volume).bytes());
         }
     }
-    /// What a volume used at the last checkpoint; another one follows soon, if it would tell of anything new.
+    /// The space that a volume used at the last checkpoint. Another checkpoint follows soon if there is anything new to
+    /// count.
     pub fn used(&self, volume: VolumeId) -> Usage {
         self.space_asked.store(true, Ordering::Release);
         self.used_by(volume)
@@ -463,7 +467,7 @@ impl Groups {
         self.store().usage(volume).values().for_each(|usage| sum.add(usage));
         sum
     }
-    /// Space as clients of a volume see it.
+    /// Space as seen by clients of a volume.
     pub(crate) fn statfs(&self, volume: VolumeId) -> StatFs {
         self.space_asked.store(true, Ordering::Release);
         let brick = StatFs { inodes: self.inodes(volume), ..self.store().space.statfs() };
@@ -471,7 +475,7 @@ impl Groups {
         let (size, free) = (quota.bound_bytes(), quota.admission.room());
         StatFs { size_bytes: size, free_bytes: free.min(size).min(brick.free_bytes), ..brick }
     }
-    /// Inodes of a volume: those of the last checkpoint, and what came and went since.
+    /// Number of inodes of a volume: the last checkpoint's, corrected by those created and freed since.
     fn inodes(&self, volume: VolumeId) -> u64 {
         let counted = self.used_by(volume).inodes;
         let since = |group: &crate::Group| -> i64 {

@@ -1,5 +1,5 @@
-//! The locks of the groups that one evaluation needs, taken in ascending order, and what evaluate sees through them.
-//! No await while they are held: what is missing is loaded after they were let go, then evaluate runs again.
+//! The locks of the groups that one evaluation needs, taken in ascending order, and the view of evaluate through them.
+//! No await while they are held: missing rows are loaded after the locks were released, then evaluate runs again.
 
 use crate::Groups;
 use crate::state::State;
@@ -9,7 +9,7 @@ use runtime::lock::Guard;
 use runtime::seeded::{Bug, active};
 use std::sync::Arc;
 
-/// Groups that one operation locks at most, but for the deletion of a volume, which takes all.
+/// Most groups that one operation locks, except the deletion of a volume, which locks all.
 const FEW: usize = 8;
 
 /// A small ascending set of groups.
@@ -74,7 +74,7 @@ impl<'a> Held<'a> {
     }
 }
 
-/// What evaluate sees of one volume through held groups.
+/// The view of one volume that evaluate has through the held groups.
 pub struct HeldView<'h, 'a> {
     /// The groups.
     pub held: &'h mut Held<'a>,
@@ -82,9 +82,9 @@ pub struct HeldView<'h, 'a> {
     pub volume: VolumeId,
     /// The wall clock.
     pub now: Time,
-    /// Where a new directory goes.
+    /// The group of a new directory.
     pub spread: GroupId,
-    /// The inode that was seen last, and how many blocks its row counts, if that is all there is to count.
+    /// The inode that was seen last and the number of blocks that its row counts, if nothing else counts for it.
     pub counted: Option<(Ino, u64)>,
 }
 
@@ -99,7 +99,7 @@ impl HeldView<'_, '_> {
     fn at_hand(&mut self, group: GroupId) -> Result<&mut State, Need> {
         self.held.get(group).ok_or(Need::Group(group))
     }
-    /// A group that may give out another number.
+    /// The state of a group that may give out another number.
     fn fresh(&mut self, group: GroupId) -> Result<&mut State, Need> {
         let state = self.at_hand(group)?;
         if state.is_out_of_numbers() { Err(Need::Numbers) } else { Ok(state) }

@@ -1,6 +1,6 @@
-//! Numbers of inodes, cookies and intents are given out once, also if a crash takes back what they were given to (rule L2):
-//! a life gives out only numbers that a durable record has reserved for it, and the next one begins behind them. So a file
-//! handle of a client never reaches another file.
+//! Reservation of numbers for inodes, cookies and intents. Each number is given out once, even if a crash undoes its
+//! use (rule L2): a life of the group gives out only numbers that a durable record has reserved for it, and the next
+//! life begins behind them. So a client's file handle never reaches another file.
 
 use crate::Groups;
 use crate::order::held::{GroupSet, Held};
@@ -14,7 +14,7 @@ impl Groups {
         self.reserve(0).await
     }
 
-    /// The same while half of them are left, so that nobody has to wait.
+    /// Reserves more numbers once half of them are used, so that nobody has to wait.
     pub(crate) async fn reserve_numbers_ahead(&self) -> Result<()> {
         let count = self.options.numbers_at_once;
         let is_short = |group: &crate::Group| {

@@ -38,7 +38,7 @@ impl Attached {
     }
 }
 
-/// What one group is to apply, and on whose behalf.
+/// The edits that one group is to apply, and the request on whose behalf.
 pub(crate) struct Record<'a> {
     part: &'a Part,
     session: SessionId,
@@ -47,7 +47,7 @@ pub(crate) struct Record<'a> {
 }
 
 impl<'a> Record<'a> {
-    /// On the brick's own behalf.
+    /// A record on the brick's own behalf.
     pub fn own(part: &'a Part) -> Record<'a> {
         Record { part, session: SessionId(0), request: RequestId(0), outcome: Outcome::Done }
     }
@@ -56,7 +56,7 @@ impl<'a> Record<'a> {
     }
 }
 
-/// A record as the log takes it.
+/// The record in the form that the log takes.
 fn entry<'a>(
     head: &Head,
     replicated: &'a [u8],
@@ -68,8 +68,8 @@ fn entry<'a>(
 }
 
 impl Groups {
-    /// Orders a decision that has parts, if there is room for the names that it adds; the batch of its last record. Errors:
-    /// `NoSpace` or `Quota` if there is none by what was counted so far.
+    /// Orders a decision that has parts, if there is room for the names that it adds. Returns the batch of its last
+    /// record. Errors: `NoSpace` or `Quota` if there is no room by the latest count.
     pub(crate) fn order(
         &self,
         held: &mut Held<'_>,
@@ -87,8 +87,8 @@ impl Groups {
         ordered
     }
 
-    /// One record per part; several parts are joined by an intent, whose end and marks follow in the same append, because
-    /// one log keeps their order (rule M3). All or nothing.
+    /// Orders one record per part. Several parts are joined by an intent, whose end and marks follow in the same
+    /// append, because one log keeps their order (rule M3). All or nothing.
     fn order_parts(
         &self,
         held: &mut Held<'_>,
@@ -109,7 +109,7 @@ impl Groups {
         self.order_records(held, &records, attached, sync)
     }
 
-    /// Appends a record of a group held and applies it.
+    /// Appends a record of a group whose lock is held, and applies it.
     pub(crate) fn order_record(
         &self,
         held: &mut Held<'_>,
@@ -130,7 +130,7 @@ impl Groups {
         Ok(ordered.batch)
     }
 
-    /// Appends records of any groups held and applies them. What is attached belongs to the first.
+    /// Appends records of groups whose locks are held, and applies them. Attached blocks belong to the first.
     fn order_records(
         &self,
         held: &mut Held<'_>,
@@ -163,7 +163,7 @@ impl Groups {
         Ok(ordered.last().map_or(0, |ordered| ordered.batch))
     }
 
-    /// Applies a record that the log has taken.
+    /// Applies a record that the log has accepted.
     fn apply_ordered(
         &self,
         state: &mut State,

@@ -1,8 +1,8 @@
-//! Small writes one after the other to the same block: while the block waits in the log's batch, its content is replaced
-//! there, and the later write's record says no more than how far the file reaches and when (rule M5).
+//! Small writes one after the other to the same block: while the block waits in the log's batch, its content is
+//! replaced there, and the later write's record says no more than the file's new size and time (rule M5).
 //!
-//! Absent by design: a block whose map a checkpoint may already have taken. Its checksum would stay the earlier one in the
-//! index if the later record, which replay applies alone then, does not name it.
+//! Absent by design: replacing a block whose map a checkpoint may already have taken. The index would keep the earlier
+//! checksum, since the later record, which replay then applies alone, does not name the block.
 
 use crate::Groups;
 use crate::order::write::{Blocks, Write};
@@ -62,14 +62,14 @@ impl Groups {
     }
 }
 
-/// True for a write that may follow others to the same block soon: a program that waits for the device after each write
-/// has none waiting.
+/// True for a write that may follow others to the same block soon. A program that waits for the device after each write
+/// never has a block waiting.
 pub(crate) fn may_follow(write: &Write, planned: Option<&WritePlan>, blocks: &Blocks) -> bool {
     blocks.crcs.len() <= 2 && (planned.is_some() || write.sync == Sync::Ordered)
 }
 
 impl State {
-    /// Where a block lies that was changed since the last checkpoint began and waits to be written.
+    /// The place of a block that was changed since the last checkpoint began and waits to be written.
     fn waiting_block(&self, volume: VolumeId, ino: Ino, block: u64) -> Option<Place> {
         if !self.is_pending(volume, ino, block) {
             return None;

@@ -13,7 +13,7 @@ use store::bulk::Ticket;
 use store::format::record::{Head, Places, Run, encode_replicated};
 use store::log::{Described, Entry, Ordered, Payload};
 
-/// One write as asked.
+/// A write as requested.
 #[derive(Clone, Copy)]
 pub(crate) struct Write {
     pub ino: Ino,
@@ -23,8 +23,8 @@ pub(crate) struct Write {
     pub kill_privileges: bool,
 }
 
-/// What belongs to a write's payload, which is of at most two pieces: a 1 MiB write that is not aligned covers 257 blocks
-/// and no buffer holds more than 256. The second is there only if the first is.
+/// Values for a write's payload, which has at most two pieces: a 1 MiB write that is not aligned covers 257 blocks, and
+/// no buffer holds more than 256. The second is there only if the first is.
 pub(crate) type Pieces<T> = [Option<T>; 2];
 
 /// A write's whole blocks.
@@ -35,14 +35,14 @@ pub(crate) struct Blocks {
 
 /// The outcome of a try to order a write.
 pub(crate) enum Try {
-    /// Its batch, and where it has gone.
+    /// Ordered: the batch, the offset in the file, and the position in the group's order.
     Ordered(u64, u64, Option<Position>),
     /// Evaluate again: the file has changed since the payload was made.
     Changed,
     Wait(u64),
     Segment(u64),
     Load,
-    /// The file has capabilities, or may have: they end first.
+    /// The file has capabilities, or may have: they must end first.
     Capability,
 }
 
@@ -180,7 +180,7 @@ impl Groups {
     }
 }
 
-/// Where a write that was delivered before has gone.
+/// The offset of a write that was delivered before.
 pub(crate) fn written_before(state: &State, context: &Context) -> Option<u64> {
     match state.result(context.session, context.request)? {
         Outcome::Wrote { offset, .. } => Some(offset),

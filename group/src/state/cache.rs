@@ -1,44 +1,44 @@
-//! A bounded cache of what the index holds, in two generations: when the young one is full it becomes the old one,
-//! and what was not asked for since is forgotten. One pass over many keys costs at most half of what is hot.
+//! A bounded cache of index content, in two generations. When the young generation is full it becomes the old one, and
+//! entries that were not asked for since are dropped. One pass over many keys costs at most half of the hot entries.
 //!
-//! Groups share their room, because work is seldom spread over all of them: a group that is alone at work may use all
-//! of it. Others have their share at any time; together they never hold more than twice the room.
+//! Groups share their room, because work is seldom spread over all of them: a group that works alone may use all of it.
+//! Others have their share at any time; together they never hold more than twice the room.
 
 use crate::state::hash::{Map, MapEntries};
 use std::hash::Hash;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Entries that a cache gets even if others hold all the room.
+/// Entries that a cache may hold even if others hold all the room.
 const ENTRIES_MIN: usize = 16;
 
-/// Entries that are forgotten for each that comes: those of a generation are gone before the next one is full, and
-/// nobody waits for all of them at once.
+/// Old entries that are dropped for each new one. A dying generation is gone before the next one is full, and no caller
+/// waits for all of its drops at once.
 const FORGOTTEN_PER_INSERT: usize = 4;
 
-/// How many entries the caches that share it may hold.
+/// The number of entries that the caches sharing it may hold.
 pub struct Room {
     held: AtomicUsize,
-    /// So many together, as long as no cache needs its share.
+    /// Most entries of all caches together, as long as no cache needs its share.
     max: usize,
     share: usize,
 }
 
 impl Room {
-    /// For caches of `sharers` groups, which hold at most `entries` together (but 16 each).
+    /// Room for the caches of `sharers` groups, which together hold at most `entries` (but each may hold 16).
     pub fn new(entries: usize, sharers: usize) -> Arc<Room> {
         // All of the room in one cache, and each of the others' shares.
         let max = entries / 2;
         Arc::new(Room { held: AtomicUsize::new(0), max, share: (max / sharers).max(ENTRIES_MIN) })
     }
-    /// Something that is no cache takes the room of so many entries, where it took that of others before.
+    /// Takes room for something that is no cache: that of `now` entries, instead of `before` so far.
     pub fn give_way(&self, before: usize, now: usize) {
         self.held.fetch_add(now, Ordering::Relaxed);
         self.held.fetch_sub(before, Ordering::Relaxed);
     }
 }
 
-/// See the module.
+/// A cache; see the module.
 pub struct Cache<K, V> {
     young: Map<K, V>,
     old: Map<K, V>,
@@ -51,7 +51,7 @@ impl<K: Hash + Eq + Clone, V: Clone> Cache<K, V> {
     pub fn new(room: &Arc<Room>) -> Cache<K, V> {
         Cache { young: Map::default(), old: Map::default(), dying: Map::default().into_iter(), room: room.clone() }
     }
-    /// What is taken of a key's value; asking keeps it.
+    /// Reads a key's value by `take`, and marks it as recently used.
     #[inline]
     pub fn get<T>(&mut self, key: &K, take: impl FnOnce(&V) -> T) -> Option<T> {
         // What is asked for often is looked for once.
@@ -77,12 +77,12 @@ impl<K: Hash + Eq + Clone, V: Clone> Cache<K, V> {
         self.young.insert(key, value);
         self.count(held);
     }
-    /// Entries of a generation at most, now.
+    /// Most entries of a generation at present.
     fn half(&self) -> usize {
         let others = self.room.held.load(Ordering::Relaxed).saturating_sub(self.len());
         self.room.max.saturating_sub(others).max(self.room.share) / 2
     }
-    /// Tells the others how many entries there are; there were `before`.
+    /// Updates the shared count of entries; this cache had `before`.
     fn count(&self, before: usize) {
         let held = self.len();
         if held >= before {
@@ -91,7 +91,7 @@ impl<K: Hash + Eq + Clone, V: Clone> Cache<K, V> {
             self.room.held.fetch_sub(before - held, Ordering::Relaxed);
         }
     }
-    /// Changes a key's value if it is there.
+    /// Changes a key's value if the cache has it.
     pub fn change(&mut self, key: &K, with: impl FnOnce(&mut V)) {
         if let Some(value) = self.young.get_mut(key).or(self.old.get_mut(key)) {
             with(value);
@@ -104,14 +104,14 @@ impl<K: Hash + Eq + Clone, V: Clone> Cache<K, V> {
         self.old.remove(key);
         self.count(held);
     }
-    /// Forgets keys.
+    /// Drops keys for which `keep` is false.
     pub fn retain(&mut self, mut keep: impl FnMut(&K, &mut V) -> bool) {
         let held = self.len();
         self.young.retain(&mut keep);
         self.old.retain(&mut keep);
         self.count(held);
     }
-    /// How many entries it holds in memory.
+    /// Number of entries in memory.
     pub fn len(&self) -> usize {
         self.young.len() + self.old.len() + self.dying.len()
     }

@@ -1,21 +1,22 @@
-//! What a generation of the overlay has cut of one file: blocks of older generations and of the index that are gone.
+//! The cuts that a generation of the overlay has made in one file: blocks of older generations and of the index that
+//! are gone.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-/// See the module.
+/// The cuts of one file; see the module.
 #[derive(Clone, Default, Debug)]
 pub struct Cuts {
     /// The file's project.
     pub project: u32,
-    /// The trim number of the latest one: what the generation maps is newer than all of them.
+    /// The trim number of the latest cut: blocks that the generation maps are newer than all cuts.
     pub trim: u64,
-    /// End by first block; none meets another.
+    /// Ends of ranges by first block; no two ranges touch.
     ranges: BTreeMap<u64, u64>,
 }
 
 impl Cuts {
-    /// One more.
+    /// Adds a cut.
     pub fn add(&mut self, blocks: Range<u64>) {
         let (mut first, mut end) = (blocks.start, blocks.end);
         // The last one that begins no later than this one ends, as long as it reaches this one.
@@ -35,7 +36,7 @@ impl Cuts {
     pub fn meet(&self, blocks: &Range<u64>) -> bool {
         self.ranges.range(..blocks.end).next_back().is_some_and(|(_, end)| blocks.start < *end)
     }
-    /// All of them, rising.
+    /// All cut ranges, ascending.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = Range<u64>> + '_ {
         self.ranges.iter().map(|(&first, &end)| first..end)
     }

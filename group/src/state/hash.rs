@@ -8,8 +8,8 @@ use std::hash::{BuildHasherDefault, Hasher};
 #[derive(Default, Clone, Copy)]
 pub struct Mix(u64);
 
-/// A map of 2^26 buckets is chosen by bits that all of the key has gone into, and the map's own tag, the top seven, by
-/// others.
+/// Number of low bits, enough for a map of 2^26 buckets, into which all of the key is mixed. The map's own tag, the top
+/// seven bits, uses others.
 const FINISH_BITS: u32 = 26;
 
 impl Hasher for Mix {
@@ -39,7 +39,7 @@ impl Hasher for Mix {
 /// A hash map with the hasher above.
 pub type Map<K, V> = HashMap<K, V, BuildHasherDefault<Mix>>;
 
-/// What such a map held.
+/// The former content of such a map.
 pub type MapEntries<K, V> = std::collections::hash_map::IntoIter<K, V>;
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-/// Rising ranges, none of which meets another.
+/// Ascending ranges, no two of which touch.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Intervals(Vec<Range<u64>>);
 
@@ -41,7 +41,7 @@ impl Intervals {
         let pieces = std::mem::take(&mut self.0).into_iter().flat_map(kept);
         self.0 = pieces.filter(|range| !range.is_empty()).collect();
     }
-    /// How many blocks they are.
+    /// Number of blocks.
     pub fn count(&self) -> u64 {
         self.0.iter().map(|range| range.end - range.start).sum()
     }

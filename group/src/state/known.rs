@@ -1,10 +1,10 @@
-//! The inodes that clients know: how often each was told in an answer that its client takes back (FUSE: look-ups, less what
-//! FORGET brings). Who knows an inode may come with its number at any time, so one that has no name any more stays until it
-//! is forgotten.
+//! The inodes that clients know: the number of answers that told of each, less those that its client has taken back (in
+//! FUSE: look-ups less FORGETs). A client that knows an inode may use its number at any time, so an inode without a
+//! name stays until it is forgotten.
 //!
 //! Promise: an inode counts from the moment at which the answer that tells of it is decided, under the group's lock. So
-//! nobody can take it away between that and the answer, and what a client takes back has been counted: it answers an answer.
-//! Absent by design: anything on the device. Clients that end, and crashes, take all of their counts with them.
+//! nobody can free it between that and the answer, and a client never takes back more than has been counted. Absent by
+//! design: anything on the device. The end of a client, or a crash, ends all of its counts.
 
 use crate::state::cache::Room;
 use crate::state::hash::Map;
@@ -12,39 +12,39 @@ use base::{Ino, VolumeId};
 use runtime::seeded::{Bug, active};
 use std::sync::Arc;
 
-/// How often an inode was told, and a mark above that.
+/// Number of answers that told of an inode, and a mark above it.
 type Count = u64;
 
-/// The inode has no name.
+/// The mark that the inode has no name.
 const NAMELESS: Count = 1 << 63;
 const TIMES: Count = NAMELESS - 1;
 
 const _: () = assert!(size_of::<(Ino, Count)>() == 16);
 
-/// So many inodes that are known take as much memory as one that is cached with its place in the cache (see `open.rs`).
+/// Number of known inodes that take as much memory as one cached inode with its place in the cache (see `open.rs`).
 const PER_CACHED: usize = 10;
 
-/// A table is made smaller once it could hold so many times what it holds.
+/// Factor by which a table's capacity may exceed its content before it is made smaller.
 const SHRINK_AT: usize = 8;
 
-/// A table of fewer is left as it is.
+/// Capacity below which a table is left as it is.
 const KEPT_MIN: usize = 1024;
 
-/// See the module.
+/// The known inodes of one group; see the module.
 pub struct Known {
-    /// Few volumes are mounted, mostly one.
+    /// Tables by volume: few are mounted, mostly one.
     volumes: Vec<(VolumeId, Map<Ino, Count>)>,
     inodes: usize,
     nameless: usize,
-    /// Caches give way to what is known.
+    /// The room that is shared with the caches, which shrink for known inodes.
     room: Arc<Room>,
     taken: usize,
 }
 
-/// What is left of an inode that a client has taken back.
+/// The state of an inode after a client has taken answers back.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Left {
-    /// Other answers told of it.
+    /// The client still knows it, from other answers.
     Told,
     /// No client knows it.
     Nobody,
@@ -53,7 +53,7 @@ pub enum Left {
 }
 
 impl Known {
-    /// Nobody knows anything.
+    /// No known inodes.
     pub fn new(room: &Arc<Room>) -> Known {
         Known { volumes: Vec::new(), inodes: 0, nameless: 0, room: room.clone(), taken: 0 }
     }
@@ -63,7 +63,7 @@ impl Known {
     fn count_mut(&mut self, volume: VolumeId, ino: Ino) -> Option<&mut Count> {
         self.volumes.iter_mut().find(|(of, _)| *of == volume)?.1.get_mut(&ino)
     }
-    /// An answer tells of an inode, which has a name or not.
+    /// Counts an answer that tells of an inode.
     pub fn told(&mut self, volume: VolumeId, ino: Ino, nameless: bool) {
         // Mostly it is known, and has a name.
         match self.count_mut(volume, ino) {
@@ -92,7 +92,7 @@ impl Known {
             self.settle();
         }
     }
-    /// A client takes back `times` answers that told of an inode. What it never was told is not counted.
+    /// Takes back `times` answers that told of an inode, at most as many as were counted.
     pub fn forget(&mut self, volume: VolumeId, ino: Ino, times: u64) -> Left {
         let Some((_, table)) = self.volumes.iter_mut().find(|(of, _)| *of == volume) else { return Left::Nobody };
         let Some(count) = table.get_mut(&ino) else { return Left::Nobody };
@@ -115,7 +115,7 @@ impl Known {
     pub fn knows(&self, volume: VolumeId, ino: Ino) -> bool {
         self.table(volume).is_some_and(|table| table.contains_key(&ino))
     }
-    /// An inode that may be known has lost its last name, or got one.
+    /// Notes that an inode which may be known has lost its last name, or got one.
     pub fn name(&mut self, volume: VolumeId, ino: Ino, nameless: bool) {
         let Some(count) = self.count_mut(volume, ino) else { return };
         match (nameless, *count & NAMELESS != 0) {
@@ -130,7 +130,7 @@ impl Known {
             _ => {}
         }
     }
-    /// Nobody knows anything of a volume any more.
+    /// Forgets everything known of a volume.
     pub fn end(&mut self, volume: VolumeId) {
         self.volumes.retain(|(of, _)| *of != volume);
         let counts = self.volumes.iter().flat_map(|(_, table)| table.values());
@@ -138,15 +138,15 @@ impl Known {
             .fold((0, 0), |(inodes, nameless), count| (inodes + 1, nameless + usize::from(count & NAMELESS != 0)));
         self.settle();
     }
-    /// How many inodes are known.
+    /// Number of known inodes.
     pub fn len(&self) -> usize {
         self.inodes
     }
-    /// How many of them have no name.
+    /// Number of known inodes without a name.
     pub fn nameless(&self) -> usize {
         self.nameless
     }
-    /// Tells the caches how much room is taken.
+    /// Updates the room that is taken from the caches.
     fn settle(&mut self) {
         let taken = self.inodes / PER_CACHED;
         if taken != self.taken {

@@ -1,5 +1,5 @@
-//! Bringing index content into a group's caches: what the engine has in memory at once, the rest by blocking reads in the
-//! pool (rule X1). What was read while a checkpoint merged is stale and is read again.
+//! Loading of index content into a group's caches: rows in the engine's memory at once, others by blocking reads in the
+//! pool (rule X1). Rows that were read while a checkpoint merged are stale and are read again.
 
 use crate::state::State;
 use crate::{Group, Groups};
@@ -13,10 +13,10 @@ use store::format::leaf::Leaf;
 use store::format::{keys, values};
 use store::index::{Index, Peeked};
 
-/// Rows that a core takes from memory in one go, of a few microseconds each; longer lists go to the pool at once.
+/// Most rows that a core takes from memory in one go, a few microseconds each; longer lists go to the pool at once.
 const PEEKS_MAX: usize = 8;
 
-/// Something that the index holds.
+/// A row of the index.
 #[derive(Clone, Debug)]
 pub enum Wanted {
     /// An inode.
@@ -33,7 +33,7 @@ pub enum Wanted {
     Leaf(LeafKey),
 }
 
-/// What the index said.
+/// The decoded row, or its absence.
 enum Found {
     Inode(Option<(base::Inode, u64)>),
     Entry(Option<Entry>),
@@ -87,7 +87,7 @@ impl Wanted {
         Wanted::refuse_group(named, groups)?;
         Ok(found)
     }
-    /// Whoever goes on with what a row names finds its group by number.
+    /// Refuses a row that names an inode of a group that does not exist: later code finds the group by its number.
     fn refuse_group(named: Option<Ino>, groups: usize) -> Result<()> {
         match named.filter(|ino| ino.group().0 as usize >= groups) {
             None => Ok(()),
@@ -97,7 +97,7 @@ impl Wanted {
             }
         }
     }
-    /// What is wanted next, of the same group: who asks for a name wants to know the inode behind it.
+    /// The next row to read in the same group: a caller that asks for a name also needs the inode behind it.
     fn next(&self, found: &Found) -> Option<Wanted> {
         match found {
             Found::Entry(Some(entry)) if entry.ino.group() == self.group() => Some(Wanted::Inode(entry.ino)),
@@ -120,7 +120,7 @@ impl Wanted {
     }
 }
 
-/// What evaluate needs from the index; None for a need of something else.
+/// The row that evaluate needs; None if it needs something else.
 pub fn wanted(need: Need) -> Option<Wanted> {
     match need {
         Need::Inode(ino) => Some(Wanted::Inode(ino)),
@@ -132,7 +132,7 @@ pub fn wanted(need: Need) -> Option<Wanted> {
     }
 }
 
-/// Reads one thing, blocking, into a state that nobody else changes: for replay.
+/// Reads one row, blocking, into a state that nobody else changes: for replay.
 pub fn load_blocking(
     (index, groups): (&dyn Index, usize),
     state: &mut State,
@@ -145,8 +145,8 @@ pub fn load_blocking(
 }
 
 impl Groups {
-    /// Loads things of one volume: what memory has at once, the rest in one trip to the pool. `span`: of the request that
-    /// waits for it.
+    /// Loads rows of one volume: those in memory at once, the others in one trip to the pool. `span`: that of the
+    /// waiting request.
     pub(crate) async fn load(&self, volume: VolumeId, mut wanted: Vec<Wanted>, span: Option<&Span>) -> Result<()> {
         if wanted.len() <= PEEKS_MAX {
             let known = self.recall(volume, &wanted)?;
@@ -160,8 +160,8 @@ impl Groups {
         Ok(())
     }
 
-    /// Takes from memory what is there, up to the first that is not: those behind it go to the pool with it. Returns how
-    /// many.
+    /// Takes rows from memory, up to the first that is not there: it and those behind it go to the pool together.
+    /// Returns the number taken.
     pub(crate) fn recall(&self, volume: VolumeId, wanted: &[Wanted]) -> Result<usize> {
         for (number, one) in wanted.iter().enumerate() {
             let Group { state, .. } = self.state(one.group());
@@ -179,7 +179,7 @@ impl Groups {
         Ok(wanted.len())
     }
 
-    /// Reads rows in the pool, with what a name leads to. Returns those that have to be read again.
+    /// Reads rows in the pool, and the inodes behind names. Returns the rows that must be read again.
     async fn fetch_rows(&self, volume: VolumeId, wanted: Vec<Wanted>) -> Result<Vec<Wanted>> {
         let merges: Vec<_> = wanted.iter().map(|one| self.state(one.group()).state.lock().merges).collect();
         let (index, groups) = (self.store().index.clone(), self.states().len());

@@ -35,7 +35,7 @@ use store::purge::{DROPPED, Purges};
 use store::reserve::Reserves;
 use store::{Cut, Left};
 
-/// Blocks of a range lock: inclusive.
+/// The blocks of a range lock, both ends inclusive.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Range {
     /// The volume.
@@ -48,53 +48,53 @@ pub struct Range {
     pub last: u64,
 }
 
-/// A range that is held, by its number.
+/// The number of a held range.
 pub type RangeId = u64;
 
 /// A name in a directory of a volume.
 type NameKey = (VolumeId, Ino, Box<[u8]>);
 
-/// What a block is, for a reader.
+/// The content of a block, for a reader.
 pub enum Block {
     /// Zeros.
     Hole,
-    /// Still in memory: its device write may not have completed (rule K8).
+    /// A block in memory: its device write may not have completed (rule K8).
     Memory(Slice),
-    /// On the device.
+    /// A block on the device.
     Device {
-        /// Where.
+        /// Its place.
         place: Place,
         /// Its checksum.
         crc: u32,
     },
-    /// The leaf must be read from the index first.
+    /// Unknown: the leaf must be read from the index first.
     Missing,
 }
 
-/// See the module.
+/// The state of one group; see the module.
 pub struct State {
     /// The group.
     pub group: GroupId,
-    /// Takes edits.
+    /// The generation that takes edits.
     pub active: Generation,
-    /// Waits for its checkpoint.
+    /// The generation that waits for its checkpoint.
     pub frozen: Option<Arc<Generation>>,
-    /// Grows with every checkpoint that changed the group's part of the index: what was read from there before is then
+    /// Number of checkpoints that changed the group's part of the index: rows read from there before the latest are
     /// stale.
     pub merges: u64,
-    /// What the index still holds of inodes and volumes that are gone.
+    /// Rows in the index of inodes and volumes that are gone.
     pub purges: Arc<Purges>,
-    /// What files were promised, as of the last checkpoint.
+    /// Blocks reserved for files, as of the last checkpoint.
     pub reserves: Arc<Reserves>,
     /// Counters; `applied` is the last record ordered.
     pub row: GroupRow,
-    /// Sequences of inodes from this one on were never used; the row's are given out before.
+    /// First sequence number that no inode has used. The row's numbers are given out before they are used.
     born: u64,
-    /// Cookies from this one on name nothing yet; the row's are given out before.
+    /// First cookie that no name has. The row's cookies are given out before they are used.
     named: u64,
-    /// Inodes from this sequence on are younger than what the index holds: all that there is of them is in memory.
+    /// First sequence number of inodes that are younger than the index: everything about them is in memory.
     young: u64,
-    /// Numbers of this life end here: it is durable that no other life gives them out (rule L2).
+    /// End of the numbers reserved for this life: it is durable that no other life gives them out (rule L2).
     granted: Numbers,
     /// Number of opens of each inode of this group, over all handles. An entry keeps an unlinked inode alive until it
     /// is removed at the last close, or with its volume's session (rule R2).
@@ -103,12 +103,12 @@ pub struct State {
     pub known: Known,
     /// Results of sessions' last requests (rule R1).
     pub results: Map<SessionId, Results>,
-    /// Index content, by key. `None` = the index has no such key. Inodes with how many blocks were mapped.
+    /// Index content, by key. `None` = the index has no such key. Inodes come with the number of their mapped blocks.
     pub inodes: Cache<(VolumeId, Ino), Option<(Inode, u64)>>,
     entries: Cache<NameKey, Option<Entry>>,
     targets: Cache<(VolumeId, Ino), Option<Box<[u8]>>>,
     xattrs: Cache<(VolumeId, Ino), Option<Arc<Xattrs>>>,
-    /// Bytes of attributes learned since that cache was empty.
+    /// Bytes of attributes loaded since that cache was empty.
     xattr_bytes: usize,
     xattr_bytes_max: usize,
     leaves: Cache<(VolumeId, LeafKey), Leaf>,
@@ -119,14 +119,14 @@ pub struct State {
     next_range: RangeId,
     pending: Map<(VolumeId, Ino, u64), (u64, Slice)>,
     pending_order: VecDeque<(u64, (VolumeId, Ino, u64))>,
-    /// How much of the active generation's bytes the brick's total includes.
+    /// The active generation's bytes as included in the brick's total.
     pub counted_bytes: usize,
     key_scratch: Option<Box<[u8]>>,
-    /// Scratch for encoding records.
+    /// Scratch memory for encoding records.
     pub encoded: Vec<u8>,
 }
 
-/// How much the caches of all groups may hold.
+/// The room of the caches of all groups.
 pub struct CacheRooms {
     /// Inodes.
     pub inodes: Arc<Room>,
@@ -138,11 +138,11 @@ pub struct CacheRooms {
     pub xattrs: Arc<Room>,
     /// Leaves.
     pub leaves: Arc<Room>,
-    /// Bytes of extended attributes of one group: one set may be as large as hundreds of names.
+    /// Most bytes of extended attributes of one group: one set may be as large as hundreds of names.
     pub xattr_bytes: usize,
 }
 
-/// What an attribute costs beside its value: its name, and its place in a map.
+/// Bytes that an attribute takes besides its value: its name, and its place in a map.
 const XATTR_BYTES: usize = 400;
 
 impl State {
@@ -186,7 +186,8 @@ impl State {
     pub fn is_dropped(&self, volume: VolumeId) -> bool {
         self.dropped.contains(&volume)
     }
-    /// Opens of an inode, and one more while a client knows it: while there are any it stays, with or without a name.
+    /// Number of opens of an inode, plus one while a client knows it: as long as there are any it lives, with or
+    /// without a name.
     pub fn holds(&self, volume: VolumeId, ino: Ino) -> u64 {
         let opens = self.opens.get(&(volume, ino)).copied().unwrap_or(0);
         opens + u64::from(self.known.knows(volume, ino))
@@ -195,7 +196,8 @@ impl State {
     pub fn inode(&mut self, volume: VolumeId, ino: Ino) -> Seen<Inode> {
         self.counted_inode(volume, ino).0
     }
-    /// The same, and how many blocks its row counts if nothing has changed it since the last checkpoint.
+    /// An inode with all ordered edits, and the number of blocks that its row counts if nothing has changed it since
+    /// the last checkpoint.
     #[inline]
     pub fn counted_inode(&mut self, volume: VolumeId, ino: Ino) -> (Seen<Inode>, Option<u64>) {
         if self.is_dropped(volume) {
@@ -210,7 +212,7 @@ impl State {
         });
         indexed.unwrap_or_else(|| (self.unindexed(ino), None))
     }
-    /// What can be said of something of an inode that is neither in the overlay nor in a cache.
+    /// The knowledge about a property of an inode that is neither in the overlay nor in a cache.
     fn unindexed<T>(&self, ino: Ino) -> Seen<T> {
         if self.is_young(ino) { Seen::Known(None) } else { Seen::Missing }
     }
@@ -261,7 +263,7 @@ impl State {
         let target = self.targets.get(&(volume, ino), Clone::clone);
         target.map_or_else(|| self.unindexed(ino), Seen::Known)
     }
-    /// An inode's extended attributes; only inodes that say so have any.
+    /// An inode's extended attributes. Only inodes that say so have any.
     pub fn xattrs(&mut self, volume: VolumeId, ino: Ino) -> Seen<Arc<Xattrs>> {
         let key = (volume, ino);
         let stored = self.xattrs.get(&key, Clone::clone);
@@ -278,7 +280,7 @@ impl State {
         changes.flatten().for_each(|changes| lay_xattrs(&mut all, changes));
         Seen::Known(Some(Arc::new(all)))
     }
-    /// Whether an inode has an attribute; None if that must be read first.
+    /// True if an inode has an attribute; None if that must be read first.
     pub fn has_xattr(&mut self, volume: VolumeId, ino: Ino, name: &Name) -> Option<bool> {
         let key = (volume, ino);
         for generation in [Some(&self.active), self.frozen.as_deref()].into_iter().flatten() {
@@ -300,7 +302,7 @@ impl State {
             None => Seen::Missing,
         }
     }
-    /// What a block of a file is.
+    /// The content of a block of a file.
     pub fn block(&mut self, volume: VolumeId, ino: Ino, block: u64) -> Block {
         if let Some((_, slice)) = self.pending.get(&(volume, ino, block)) {
             return Block::Memory(slice.clone());
@@ -317,12 +319,12 @@ impl State {
         let known = self.overlay_slot(volume, ino, block).or_else(|| self.is_young(ino).then_some(Slot::Hole));
         known.or_else(|| self.leaves.get(&(volume, key), |leaf| leaf.get(index).unwrap_or(Slot::Hole)))
     }
-    /// How many cuts of a file the index is still to be told of, or has not carried out.
+    /// Number of cuts of a file that the index does not have yet or has not carried out.
     pub fn cuts_of(&self, volume: VolumeId, ino: Ino) -> usize {
         let of = |generation: &Generation| generation.cuts.get(&(volume, ino)).map_or(0, |cuts| cuts.iter().len());
         of(&self.active) + self.frozen.as_deref().map_or(0, of) + self.purges.cuts_of(volume, ino)
     }
-    /// True if the block was promised to the file.
+    /// True if the block is reserved for the file.
     pub fn is_promised(&self, volume: VolumeId, ino: Ino, block: u64) -> bool {
         if active(Bug::PromiseForgotten) {
             return false;
@@ -331,20 +333,20 @@ impl State {
         let overlay = self.active.promised(volume, ino, block).or_else(frozen);
         overlay.unwrap_or_else(|| self.reserves.holds(volume, ino, block))
     }
-    /// What has been ordered about a block since the index was brought up to date; None if nothing.
+    /// The overlay's slot of a block; None if nothing was ordered about it since the index was brought up to date.
     pub fn overlay_slot(&self, volume: VolumeId, ino: Ino, block: u64) -> Option<Slot> {
         let frozen = || self.frozen.as_ref()?.slot(volume, ino, block);
         self.active.slot(volume, ino, block).or_else(frozen)
     }
-    /// The first leaf of a range of which the overlay says where blocks lie.
+    /// The first leaf of a range for which the overlay maps blocks.
     pub fn next_leaf(&self, volume: VolumeId, ino: Ino, leaves: std::ops::Range<u64>) -> Option<u64> {
         let keys = [leaves.start, leaves.end].map(|leaf| (volume, LeafKey { ino, leaf }));
         let of = |generation: &Generation| Some(generation.leaves.range(keys[0]..keys[1]).next()?.0.1.leaf);
         of(&self.active).into_iter().chain(self.frozen.as_deref().and_then(of)).min()
     }
-    /// Whether the block still is where the cleaner has copied it from; None if its leaf must be loaded to tell.
-    /// `indexed`: whether the last durable checkpoint has it there, if that is known without the leaf: the live bitmap
-    /// is exact for that (rule K1), and what came later is in the overlay.
+    /// True if the block still is in the place from which the cleaner has copied it; None if its leaf must be loaded to
+    /// tell. `indexed`: whether the last durable checkpoint has it there, if known without the leaf: the live bitmap is
+    /// exact for that (rule K1), and later changes are in the overlay.
     pub fn is_at(&mut self, volume: VolumeId, moved: &Moved, indexed: Option<bool>) -> Option<bool> {
         if self.is_dropped(volume) {
             return Some(false);
@@ -359,7 +361,7 @@ impl State {
         // The checksum tells the place's lives apart.
         Some(matches!(at, Slot::Local { place, crc, .. } if (place, crc) == (moved.old, moved.crc)))
     }
-    /// The block lies at `place` now (rule K2). It was born earlier: the checkpoint keeps that.
+    /// Moves the block to `place` (rule K2). It was born earlier: the checkpoint keeps that.
     pub fn move_block(&mut self, volume: VolumeId, moved: &Moved, place: Place) {
         let overlaid = self.overlay_slot(volume, moved.ino, moved.block);
         let birth = match overlaid {
@@ -375,19 +377,19 @@ impl State {
 
     // What the index holds, taken into the caches.
 
-    /// An inode was read from the index.
+    /// Caches an inode that was read from the index.
     pub fn learn_inode(&mut self, volume: VolumeId, ino: Ino, inode: Option<(Inode, u64)>) {
         self.inodes.insert((volume, ino), inode);
     }
-    /// An entry was read from the index.
+    /// Caches an entry that was read from the index.
     pub fn learn_entry(&mut self, volume: VolumeId, dir: Ino, name: &Name, entry: Option<Entry>) {
         self.entries.insert((volume, dir, name.as_bytes().into()), entry);
     }
-    /// A target was read from the index.
+    /// Caches a target that was read from the index.
     pub fn learn_target(&mut self, volume: VolumeId, ino: Ino, target: Option<Box<[u8]>>) {
         self.targets.insert((volume, ino), target);
     }
-    /// An inode's extended attributes were read from the index.
+    /// Caches an inode's extended attributes that were read from the index.
     pub fn learn_xattrs(&mut self, volume: VolumeId, ino: Ino, xattrs: Option<Arc<Xattrs>>) {
         let bytes = |all: &Arc<Xattrs>| all.values().map(|value| XATTR_BYTES + value.len()).sum::<usize>();
         let learned = xattrs.as_ref().map_or(XATTR_BYTES, bytes);
@@ -398,20 +400,19 @@ impl State {
         self.xattr_bytes += learned;
         self.xattrs.insert((volume, ino), xattrs);
     }
-    /// A volume was read from the index.
+    /// Caches a volume that was read from the index.
     pub fn learn_volume(&mut self, name: &Name, volume: Option<Volume>) {
         self.volumes.insert(name.clone(), volume);
     }
-    /// A leaf was read from the index; a stale one says nothing (rule K6).
+    /// Caches a leaf that was read from the index; a stale one counts as empty (rule K6).
     pub fn learn_leaf(&mut self, volume: VolumeId, key: LeafKey, leaf: Leaf) {
         let counts = leaf.trim >= self.purges.trim_of(volume, key) || active(Bug::StaleLeafRead);
         self.leaves.insert((volume, key), if counts { leaf } else { Leaf::default() });
     }
 
-    /// Applies one edit of a record in `batch`. `places`: where the blocks of the record's payload lie that earlier edits
-    /// have not mapped; `birth`: the log epoch.
-    /// Inodes that the edit changes without replacing them are in memory: whoever decided it has seen them, and
-    /// replay loads them first.
+    /// Applies one edit of a record in `batch`. `places`: places of those blocks of the record's payload that earlier
+    /// edits have not mapped; `birth`: the log epoch. Inodes that the edit changes without replacing them are in
+    /// memory: the evaluation that decided the edit has seen them, and replay loads them first.
     pub fn apply(&mut self, volume: VolumeId, edit: &Edit, batch: u64, places: &mut Places<'_>, birth: u32) {
         match edit {
             Edit::Reserve { ino, first, count } => self.active.promise(volume, *ino, *first..first + count),
@@ -491,7 +492,8 @@ impl State {
         }
     }
 
-    /// Names and targets count with the bytes of their rows. A cookie that is not new is of a name that leads elsewhere now.
+    /// Counts the bytes of the rows of names and targets. A cookie that is not new belongs to a name that now leads
+    /// elsewhere.
     fn count_names(&mut self, volume: VolumeId, edit: &Edit) {
         match edit {
             Edit::EntryPut { name, cookie, .. } if *cookie >= self.named => {
@@ -505,7 +507,7 @@ impl State {
             _ => {}
         }
     }
-    /// By how many bytes an edit that is about to be ordered lets rows grow, as far as memory tells.
+    /// Number of bytes by which an edit that is about to be ordered makes rows grow, as far as memory tells.
     pub fn growth(&mut self, volume: VolumeId, edit: &Edit) -> i64 {
         let xattr = |state: &mut State, ino: Ino, name: &Name| match state.xattrs(volume, ino) {
             Seen::Known(Some(all)) => all.get(name).map_or(0, |value| charge::xattr(name, value) as i64),
@@ -523,7 +525,7 @@ impl State {
         }
     }
 
-    /// An inode was read: what changes of it is no record's, and there is nothing for fsync to wait for.
+    /// Sets an inode's access time after a read. It needs no record, so fsync has nothing to wait for.
     pub fn set_access(&mut self, volume: VolumeId, ino: Ino, inode: Inode) {
         let batch = self.inode_slot(volume, ino).map_or(0, |slot| slot.batch);
         self.active.set_inode(volume, ino, Some(inode), batch);
@@ -538,7 +540,7 @@ impl State {
         }
     }
 
-    /// Blocks of a file of `blocks` are gone, in memory too.
+    /// Removes blocks of a file of `blocks` blocks, in memory too.
     fn cut(&mut self, cut: Cut, blocks: u64) {
         let Cut { volume, ino, .. } = cut;
         let gone = cut.blocks.clone();
@@ -550,7 +552,7 @@ impl State {
         }
     }
 
-    /// Numbers that an edit uses are never given out again.
+    /// Notes the numbers that an edit uses, so that they are never given out again.
     fn note_fresh(&mut self, edit: &Edit) {
         let row = &mut self.row;
         match edit {
@@ -601,14 +603,14 @@ impl State {
     pub fn is_pending(&self, volume: VolumeId, ino: Ino, block: u64) -> bool {
         self.pending.contains_key(&(volume, ino, block))
     }
-    /// A block that waits to be written has another content now.
+    /// Replaces the content of a block that waits to be written.
     pub fn replace_block(&mut self, volume: VolumeId, ino: Ino, block: u64, crc: u32, payload: Slice) {
         let slot = self.active.slot(volume, ino, block);
         let Some(Slot::Local { place, birth, .. }) = slot else { panic!("a block that waits is mapped: {slot:?}") };
         self.active.map(volume, ino, block, Slot::Local { place, crc, birth }, None);
         self.pending.get_mut(&(volume, ino, block)).expect("a block that waits is held").1 = payload;
     }
-    /// Lets go of payloads whose batches have been written.
+    /// Releases payloads whose batches have been written.
     pub fn release_payloads(&mut self, written: u64) {
         let written = if active(Bug::PayloadLetGo) { u64::MAX } else { written };
         while self.pending_order.front().is_some_and(|(batch, _)| *batch <= written) {
@@ -624,7 +626,7 @@ impl State {
         let index = Index(self.row.applied.0 + 1);
         Head { group: self.group, term: Term(1), index, volume, session, request, outcome }
     }
-    /// A record has been ordered: its number is used, and its result kept if a session asked.
+    /// Notes that a record has been ordered: its number is used, and its result is kept if a session asked.
     pub fn ordered(&mut self, head: &Head) {
         assert!(head.index.0 == self.row.applied.0 + 1, "records are applied in order");
         self.row.applied = head.index;
@@ -635,8 +637,8 @@ impl State {
             self.active.sessions.entry(head.session).or_insert(None);
         }
     }
-    /// Keeps what a request did for a second delivery (rule R1). What changes nothing but memory, as an open, has no
-    /// record: its result is lost with what it did.
+    /// Keeps a request's outcome for a second delivery (rule R1). A request that changes only memory, such as an open,
+    /// has no record: a crash loses its result together with its effect.
     pub fn keep_result(&mut self, session: SessionId, request: RequestId, outcome: Outcome) {
         if session == SessionId(0) {
             return;
@@ -649,7 +651,7 @@ impl State {
         results.of(request)
     }
 
-    /// The log has been replayed: this life begins behind all numbers of those before, durable or not (rule L2).
+    /// Begins this life after the replay of the log, behind all numbers of former lives, durable or not (rule L2).
     pub fn begin_life(&mut self) {
         if !active(Bug::NumbersFromDurable) {
             self.row.pass_reserved();
@@ -659,17 +661,17 @@ impl State {
     pub fn is_out_of_numbers(&self) -> bool {
         !self.row.next().is_below(self.granted)
     }
-    /// What to reserve, `count` at a time, if fewer than `left` numbers are left.
+    /// The numbers to reserve, `count` at a time, if fewer than `left` are left.
     pub fn short_of_numbers(&self, left: u64, count: u64) -> Option<Numbers> {
         let next = self.row.next();
         (!next.more(left).is_below(self.row.reserved)).then(|| next.more(count).max(self.row.reserved))
     }
-    /// Numbers up to here are reserved, durably.
+    /// Notes that numbers up to these are durably reserved.
     pub fn grant(&mut self, numbers: Numbers) {
         self.granted = self.granted.max(numbers);
     }
 
-    /// Locks a range of blocks, or None if it overlaps one that is held.
+    /// Locks a range of blocks. None: it overlaps one that is held.
     pub fn hold_range(&mut self, range: Range) -> Option<RangeId> {
         if self.is_held(&range, None) {
             return None;
@@ -692,7 +694,7 @@ impl State {
         self.ranges.retain(|(held, _)| *held != id);
     }
 
-    /// Inodes from this sequence on are younger than what the index holds.
+    /// First sequence number of inodes that are younger than the index.
     pub fn young(&self) -> u64 {
         self.young
     }
@@ -711,8 +713,8 @@ impl State {
         self.frozen = Some(Arc::new(generation));
         true
     }
-    /// A checkpoint is durable: what the frozen generation said moves to the caches. `left`: what is left to free, and to
-    /// be mapped. Returns the generation, to be dropped outside the lock.
+    /// Ends a durable checkpoint: the frozen generation's content moves to the caches. `left`: rows left to free, and
+    /// blocks left to map of reservations. Returns the generation, to be dropped outside the lock.
     pub fn merged(&mut self, left: Left) -> Option<Arc<Generation>> {
         self.merges += 1;
         (self.purges, self.reserves) = (left.purges, left.reserves);

@@ -1,4 +1,4 @@
-//! One generation of a group's overlay: what records have changed since the generation began, the last word on each
+//! One generation of a group's overlay: the changes of records since the generation began, with the last word on each
 //! key, above the index. The active generation takes edits; a frozen one waits for its checkpoint and never changes.
 
 use crate::state::cuts::Cuts;
@@ -15,7 +15,7 @@ use std::sync::Arc;
 use store::format::leaf::{Leaf, Slot};
 use store::{Change, Count, Cut, XattrChanges};
 
-/// An inode as this generation leaves it, and the batch of its last change: what fsync waits for.
+/// An inode as this generation leaves it, and the batch of its last change, for which fsync waits.
 #[derive(Clone, Copy, Debug)]
 pub struct InodeSlot {
     /// None = dropped.
@@ -27,19 +27,20 @@ pub struct InodeSlot {
 /// A directory's entry by cookie.
 pub type CookieEntry = (Name, Ino, FileKind);
 
-/// What has changed of a leaf.
+/// The changes of a leaf.
 #[derive(Clone, Default, Debug)]
 pub struct Patch {
-    /// The slots.
+    /// The changed slots.
     pub leaf: Leaf,
-    /// Where the index has the blocks that the cleaner moved: a checkpoint that knows it need not read the leaf.
+    /// Places that the index has for blocks that the cleaner has moved. A checkpoint that knows them need not read the
+    /// leaf.
     pub moved: Vec<(usize, Place)>,
 }
 
 /// A directory's changed names.
 pub type NamesOf = BTreeMap<Box<[u8]>, Option<Entry>>;
 
-/// See the module. `None` values say that the key is gone.
+/// A generation; see the module. `None` values mean that the key is gone.
 #[derive(Default)]
 pub struct Generation {
     /// Inodes.
@@ -54,15 +55,16 @@ pub struct Generation {
     pub xattrs: Map<(VolumeId, Ino), Option<XattrChanges>>,
     /// Leaves: only the slots that changed.
     pub leaves: BTreeMap<(VolumeId, LeafKey), Patch>,
-    /// What of older generations and of the index is gone.
+    /// Cuts in blocks of older generations and of the index.
     pub cuts: Map<(VolumeId, Ino), Cuts>,
-    /// Blocks promised to files, none of which it has cut since.
+    /// Blocks reserved for files, and not cut since.
     pub promises: Map<(VolumeId, Ino), Vec<Range<u64>>>,
-    /// So many more or fewer inodes of a project, and bytes of names and targets: those of the volume, in project 0.
+    /// Changes of the number of a project's inodes, and of the bytes of names and targets. Project 0 counts the whole
+    /// volume.
     pub counts: BTreeMap<(VolumeId, u32), Count>,
-    /// Projects that inodes have got.
+    /// New projects of inodes.
     pub projects: BTreeMap<(VolumeId, Ino), u32>,
-    /// Orphans, and inodes that are none any more.
+    /// Orphans (true), and inodes that are orphans no longer (false).
     pub orphans: BTreeMap<(VolumeId, Ino), bool>,
     /// Intents decided here.
     pub intents: BTreeMap<IntentId, Option<Intent>>,
@@ -74,25 +76,26 @@ pub struct Generation {
     pub volume_drops: Vec<VolumeId>,
     /// Sessions whose results changed; the results are filled in when the generation is frozen.
     pub sessions: BTreeMap<SessionId, Option<Vec<(RequestId, Outcome)>>>,
-    /// Memory, roughly.
+    /// Rough number of bytes in memory.
     pub bytes: usize,
-    /// What its cuts took from files' sizes, in blocks.
+    /// Number of blocks by which its cuts made files shorter.
     pub cut_blocks: u64,
-    /// Records taken.
+    /// Number of records taken.
     pub records: u64,
-    /// Access times taken.
+    /// Number of access times taken.
     pub accesses: u64,
-    /// What a replay would have to look up in the index: what its records change without replacing it.
+    /// Number of rows that a replay would have to look up in the index: those that records change without replacing
+    /// them.
     pub loads: u64,
-    /// Frozen: inodes from this sequence on were born later.
+    /// Sequence number of inodes when it was frozen: inodes from it on were created later.
     pub next_ino: u64,
 }
 
 // Rough costs of map entries with their allocations, for the memory bound.
 const INODE_BYTES: usize = 200;
-/// Two trees hold an entry, in 40 bytes by name and 64 by cookie; their nodes are half full and have heads: 210. The key has
-/// an allocation of at least 32. The rest is for directories of which little has changed: each has nodes of its own. What
-/// depends on the name's length is added.
+/// Bytes that an entry takes in memory, besides its name. Two trees hold it, in 40 bytes by name and 64 by cookie;
+/// their nodes are half full and have heads: 210. The key has an allocation of at least 32. The rest is for directories
+/// with few changes, each of which has nodes of its own.
 const ENTRY_BYTES: usize = 300;
 const LEAF_BYTES: usize = 120;
 const SLOT_BYTES: usize = 24;
@@ -106,7 +109,7 @@ impl Generation {
     pub fn is_empty(&self) -> bool {
         self.records == 0 && self.accesses == 0
     }
-    /// Sets an inode. True if this generation had not said anything of it before.
+    /// Sets an inode. True if it is the first change of the inode in this generation.
     pub fn set_inode(&mut self, volume: VolumeId, ino: Ino, inode: Option<Inode>, batch: u64) -> bool {
         let fresh = self.inodes.insert((volume, ino), InodeSlot { inode, batch }).is_none();
         if fresh {
@@ -114,7 +117,7 @@ impl Generation {
         }
         fresh
     }
-    /// What this generation says of a block: a slot, `Hole` for what it cut, or None if it says nothing.
+    /// The state of a block in this generation: a slot, `Hole` if it was cut, or None if nothing changed.
     pub fn slot(&self, volume: VolumeId, ino: Ino, block: u64) -> Option<Slot> {
         let (key, index) = LeafKey::of(ino, block);
         let slot = self.leaves.get(&(volume, key)).and_then(|patch| patch.leaf.get(index));
@@ -123,7 +126,7 @@ impl Generation {
             cuts.hold(block).then_some(Slot::Hole)
         })
     }
-    /// Maps a block. `moved_from`: the cleaner has moved it, and the index still has it there.
+    /// Maps a block. `moved_from`: the place that the index still has, if the cleaner moved the block.
     pub fn map(&mut self, volume: VolumeId, ino: Ino, block: u64, slot: Slot, moved_from: Option<Place>) {
         let (key, index) = LeafKey::of(ino, block);
         let patch = self.leaves.entry((volume, key)).or_insert_with(|| {
@@ -164,12 +167,12 @@ impl Generation {
             }
         }
     }
-    /// Promises blocks to a file.
+    /// Reserves blocks for a file.
     pub fn promise(&mut self, volume: VolumeId, ino: Ino, range: Range<u64>) {
         self.bytes += PROMISE_BYTES;
         self.promises.entry((volume, ino)).or_default().push(range);
     }
-    /// What this generation says of a promise of a block to a file; None if it says nothing.
+    /// True if this generation reserves a block, false if it cuts it, None if it does neither.
     pub fn promised(&self, volume: VolumeId, ino: Ino, block: u64) -> Option<bool> {
         let holds = |ranges: &Vec<Range<u64>>| ranges.iter().any(|range| range.contains(&block));
         if self.promises.get(&(volume, ino)).is_some_and(holds) {
@@ -239,7 +242,7 @@ impl Generation {
         self.cookies.entry((volume, dir)).or_default().insert(cookie, by_cookie);
     }
 
-    /// The catalogue's row goes by the id; everything of the volume in this generation goes too.
+    /// Drops the volume of this id from the catalogue, and everything of it in this generation.
     fn drop_volume(&mut self, id: VolumeId) {
         self.volume_drops.push(id);
         self.cut_blocks = u64::MAX;
@@ -256,14 +259,14 @@ impl Generation {
         self.orphans.retain(|(volume, _), _| *volume != id);
     }
 
-    /// So many more or fewer bytes of a volume's names and targets.
+    /// Counts `bytes` more (or less) of names and targets of a volume.
     pub fn count_names(&mut self, volume: VolumeId, bytes: i64) {
         if !active(Bug::NamesNotCharged) {
             self.counts.entry((volume, 0)).or_default().names += bytes;
         }
     }
 
-    /// An inode is of another project, which has one more.
+    /// Moves an inode to another project, which then has one more.
     pub fn set_project(&mut self, volume: VolumeId, ino: Ino, (old, new): (u32, u32)) {
         self.counts.entry((volume, old)).or_default().inodes -= 1;
         self.counts.entry((volume, new)).or_default().inodes += 1;
@@ -277,7 +280,8 @@ impl Generation {
         self.inodes.get(&(volume, ino)).and_then(|slot| slot.inode).map_or(0, |inode| inode.project)
     }
 
-    /// The generation as a checkpoint takes it: projects first, cuts before leaves, drops of volumes last.
+    /// The generation's changes in the order in which a checkpoint takes them: projects first, cuts before leaves,
+    /// drops of volumes last.
     pub fn changes(&self) -> Vec<Change> {
         let mut changes = Vec::with_capacity(self.inodes.len() + self.leaves.len() + 8);
         changes.extend(self.projects.iter().map(|(&(volume, ino), &project)| Change::Project(volume, ino, project)));
@@ -326,7 +330,7 @@ impl Generation {
     }
 }
 
-/// The first block that a file of this size does not have.
+/// Number of blocks of a file of this size.
 pub fn blocks_of(size: u64) -> u64 {
     size.div_ceil(BLOCK_BYTES as u64)
 }

@@ -1,21 +1,21 @@
-//! Results of a session's last requests, for those that are delivered twice (rule R1). Nearly all are new, and their numbers ascend:
-//! one comparison tells.
+//! Results of a session's last requests, for those that are delivered twice (rule R1). Nearly all requests are new, and
+//! their numbers ascend: one comparison tells.
 
 use base::limits::SESSION_RESULTS_MAX;
 use base::{Outcome, RequestId};
 use std::collections::VecDeque;
 
-/// See the module.
+/// The kept results of one session.
 #[derive(Default)]
 pub struct Results {
-    /// Oldest first.
+    /// Requests and outcomes, oldest first.
     last: VecDeque<(RequestId, Outcome)>,
-    /// No request above it has ever been kept.
+    /// Highest number of a kept request so far.
     highest: u64,
 }
 
 impl Results {
-    /// Keeps what a request did, and forgets the oldest if there are enough.
+    /// Keeps the outcome of a request; drops the oldest if there are too many.
     pub fn keep(&mut self, request: RequestId, outcome: Outcome) {
         if self.last.len() == SESSION_RESULTS_MAX {
             self.last.pop_front();
@@ -23,7 +23,7 @@ impl Results {
         self.highest = self.highest.max(request.0);
         self.last.push_back((request, outcome));
     }
-    /// What a request did, if that is kept.
+    /// The outcome of a request, if it is kept.
     pub fn of(&self, request: RequestId) -> Option<Outcome> {
         if request.0 > self.highest {
             return None;

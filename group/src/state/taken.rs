@@ -1,6 +1,6 @@
-//! What a file takes (decision 0032): blocks by the last checkpoint's count, and what the overlay knows of those that came
-//! and went since. Whether a write in the overlay maps a block for the first time is known where all or nothing of a range was
-//! mapped, or promised, at the checkpoint; elsewhere it is an estimate until the next one.
+//! The number of blocks that a file occupies (decision 0032): the last checkpoint's count, and the changes in the
+//! overlay since. Whether a write in the overlay maps a block for the first time is known if all or nothing of its
+//! range was mapped or reserved at the checkpoint. Elsewhere the number is an estimate until the next checkpoint.
 
 use crate::state::State;
 use crate::state::intervals::Intervals;
@@ -10,42 +10,43 @@ use base::{Attr, Blocks, FileKind, Ino, Inode, LeafKey, VolumeId};
 use std::ops::Range;
 use store::format::leaf::Leaf;
 
-/// A file at the last checkpoint.
+/// A file's blocks at the last checkpoint.
 struct Counted {
-    /// Where blocks may have been mapped or promised.
+    /// Blocks that may have been mapped or reserved.
     domain: Intervals,
-    /// How many of them were.
+    /// Number of those that were.
     taken: u64,
-    /// More is yet to be freed: the number is too large.
+    /// True if more is yet to be freed, so that the number is too large.
     freeing: bool,
 }
 
-/// How many blocks of a part of a leaf the overlay maps.
+/// A function that counts the blocks of a part of a leaf that the overlay maps.
 type Slots<'a> = dyn Fn(Range<usize>) -> usize + 'a;
 
-/// What the overlay tells.
+/// The changes in the overlay since the checkpoint.
 struct Since {
-    /// What was taken and still is, if all of the domain was, and promises since.
+    /// Blocks that were occupied and still are, provided that all of the domain was, and those reserved since.
     taken: Intervals,
-    /// Of the domain, what has not been cut since.
+    /// Number of blocks of the domain that have not been cut since.
     kept: u64,
-    /// Blocks mapped since, of what is kept of the domain, and outside of all that may be taken already.
+    /// Numbers of blocks mapped since: within the kept part of the domain, and outside of everything that may be
+    /// occupied already.
     within: u64,
     beyond: u64,
-    /// Something of the domain was cut, or promised again.
+    /// True if a part of the domain was cut, or reserved again.
     changed: bool,
 }
 
 impl State {
-    /// An inode's attributes with what it takes. `counted`: see `blocks`.
+    /// An inode's attributes with its number of blocks. `counted`: see `blocks`.
     pub fn attributes(&mut self, volume: VolumeId, ino: Ino, inode: Inode, counted: Option<u64>) -> Attr {
         let attr = Attr::new(ino, inode);
         let blocks = self.blocks(volume, ino, &inode, counted).unwrap_or(attr.blocks);
         Attr { blocks, ..attr }
     }
 
-    /// How many blocks an inode takes; None if its row must be read first. `counted`: what `counted_inode` told with it, if
-    /// nothing has been ordered since.
+    /// The number of blocks that an inode occupies; None if its row must be read first. `counted`: the number that
+    /// `counted_inode` gave with it, if nothing has been ordered since.
     #[inline]
     pub fn blocks(&mut self, volume: VolumeId, ino: Ino, inode: &Inode, counted: Option<u64>) -> Option<Blocks> {
         if inode.kind != FileKind::File {
@@ -105,7 +106,7 @@ impl State {
         Some(Counted { taken: taken.min(domain.count()), domain, freeing })
     }
 
-    /// `some`: some of the domain was taken.
+    /// The overlay's changes of a file. `some`: a part of the domain was occupied.
     fn since(&self, volume: VolumeId, ino: Ino, domain: &Intervals, some: bool) -> Since {
         let layers = || self.frozen.as_deref().into_iter().chain([&self.active]);
         let mut kept = if some { domain.clone() } else { Intervals::default() };
@@ -145,7 +146,7 @@ impl State {
         Since { kept: kept.count(), taken, within, beyond, changed }
     }
 
-    /// Leaves of which the overlay maps blocks, with how many it maps in a part of one.
+    /// Calls `with` for each leaf of which the overlay maps blocks, with the number that it maps in a part of the leaf.
     fn each_leaf(&self, volume: VolumeId, ino: Ino, with: &mut dyn FnMut(LeafKey, &Slots<'_>)) {
         let ends = [0, u64::MAX].map(|leaf| (volume, LeafKey { ino, leaf }));
         let in_range = |leaf: &Leaf, range: Range<usize>| match range.len() {
