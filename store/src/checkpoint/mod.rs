@@ -1,6 +1,6 @@
-//! Checkpoints (rule X1): what groups have merged since the last one goes to the index as one atomic batch, with each
-//! group's applied position, the live bitmaps and the place where replay starts. What truncations and unlinks have left
-//! is freed on the way, so many leaves at a time (rule K6). Blocking: runs in the pool.
+//! Checkpoints (rule X1): the changes that groups have merged since the last one go to the index as one atomic batch,
+//! with each group's applied position, the live bitmaps, and the place where replay starts. Leaves cut by truncations
+//! and unlinks are freed on the way, a bounded number at a time (rule K6). Blocking: runs in the pool.
 
 pub(crate) mod mapped;
 
@@ -23,10 +23,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Extended attributes by name: the value that each has now, or None.
+/// Changes of extended attributes by name: the new value, or None if removed.
 pub type XattrChanges = BTreeMap<Name, Option<Arc<[u8]>>>;
 
-/// Lays changed attributes over all that an inode has.
+/// Applies changes to all attributes of an inode.
 pub fn lay_xattrs(all: &mut Xattrs, changes: &XattrChanges) {
     if active(Bug::XattrsReplaced) {
         all.clear();
@@ -52,33 +52,35 @@ pub enum Change {
     Target(VolumeId, Ino, Option<Box<[u8]>>),
     /// Extended attributes set and removed; None: they are gone with the inode.
     Xattrs(VolumeId, Ino, Option<XattrChanges>),
-    /// An inode is of this project from now on, with all that it has. Comes before all that counts for a project.
+    /// An inode belongs to this project from now on, with all its blocks and its name. Comes before all changes that
+    /// count for a project.
     Project(VolumeId, Ino, u32),
     /// Blocks of an inode are gone. Comes before leaves.
     Cut(Cut),
-    /// An inode of a project is promised blocks. Comes after cuts and before leaves.
+    /// Blocks are reserved for an inode of a project. Comes after cuts and before leaves.
     Reserve(VolumeId, Ino, u32, Range<u64>),
-    /// So many more or fewer inodes of a project, and bytes of names and targets.
+    /// A change of the number of a project's inodes, and of the bytes of names and targets.
     Count(VolumeId, u32, Count),
     /// Slots laid over a leaf of an inode of this project.
     Leaf(VolumeId, LeafKey, Leaf, u32),
-    /// The same, of blocks that the cleaner moved and nobody else has touched: slot by slot, where the index has them.
+    /// Slots of blocks that the cleaner moved and nobody else has changed, with the places that the index still has,
+    /// slot by slot.
     Moved(VolumeId, LeafKey, Leaf, Vec<(usize, Place)>),
     /// The inode is an orphan, or no longer.
     Orphan(VolumeId, Ino, bool),
     /// An intent decided here, or its end.
     Intent(IntentId, Option<Intent>),
-    /// The group has followed an intent, or the mark's end.
+    /// The group has followed an intent, or the mark is gone.
     Followed(IntentId, bool),
     /// A session's last results, or their end.
     Session(SessionId, Option<Vec<(RequestId, Outcome)>>),
     /// A volume of the catalogue, or its end.
     Volume(Name, Option<Volume>),
-    /// All that a volume has in this group is gone. Comes after everything else.
+    /// Everything of a volume in this group is gone. Comes after everything else.
     VolumeDrop(VolumeId),
 }
 
-/// By how much records change what is used, besides data and attributes.
+/// The change in use by records, besides data and attributes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Count {
     /// Inodes.
@@ -87,7 +89,7 @@ pub struct Count {
     pub names: i64,
 }
 
-/// Blocks that are gone, as far as the index knows them.
+/// Blocks that are cut, as far as the index has them.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Cut {
     /// The volume.
@@ -96,74 +98,76 @@ pub struct Cut {
     pub ino: Ino,
     /// Its project.
     pub project: u32,
-    /// Which; to `END` if all from its first one on.
+    /// The range of blocks; ends at `END` if all from its first one on are cut.
     pub blocks: Range<u64>,
-    /// The trim number of the truncation or punch; `purge::DROPPED`: with the inode.
+    /// The trim number of the truncation or punch; `purge::DROPPED` if the inode is gone too.
     pub trim: u64,
 }
 
-/// The end of a truncation's cut: no file has so many blocks.
+/// End of a truncation's cut: no file has as many blocks.
 pub const END: u64 = u64::MAX;
 
-/// What one group adds to a checkpoint.
+/// The part of one group in a checkpoint.
 pub struct GroupPart {
     /// The group.
     pub group: GroupId,
-    /// Its counters and applied position, which the changes bring the index to.
+    /// Its counters and its applied position, to which the changes bring the index.
     pub row: GroupRow,
-    /// Inodes from this sequence on have nothing in the index.
+    /// First sequence number of inodes of which the index has nothing.
     pub young: u64,
-    /// Cuts before leaves, drops of volumes last.
+    /// Its changes: cuts before leaves, drops of volumes last.
     pub changes: Vec<Change>,
-    /// What earlier checkpoints have left to free; the checkpoint brings it up to date.
+    /// Cuts that earlier checkpoints have left to free; the checkpoint updates them.
     pub purges: Arc<Purges>,
-    /// What files were promised; the checkpoint brings it up to date.
+    /// Blocks reserved for files; the checkpoint updates them.
     pub reserves: Arc<Reserves>,
 }
 
-/// What a checkpoint has left of a group for the next one.
+/// The work that a checkpoint has left in a group for the next one.
 pub struct Left {
     /// The group.
     pub group: GroupId,
-    /// Left to free.
+    /// Cuts left to free.
     pub purges: Arc<Purges>,
-    /// Left to be mapped.
+    /// Reserved blocks left to be mapped.
     pub reserves: Arc<Reserves>,
-    /// Of how many files with holes so many blocks are mapped now; also of those without, if their count alone has changed.
+    /// Number of mapped blocks of files with holes, and of other files of which only the count has changed.
     pub blocks: BTreeMap<(VolumeId, Ino), u64>,
 }
 
-/// How much one checkpoint frees of what was cut or dropped: bounds its time and memory.
+/// Limits of what one checkpoint frees of cut or dropped files: they bound its time and memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FreeLimits {
-    /// Leaves of one inode that the checkpoint which takes its cut frees at once: small files leave no purge behind.
+    /// Leaves of one inode that are freed by the checkpoint that takes the cut: small files leave no purge behind.
     pub at_once: usize,
-    /// Slots of leaves that a checkpoint frees at once, over all inodes.
+    /// Slots of leaves that a checkpoint frees of its own cuts, over all inodes.
     pub slots_at_once: usize,
-    /// Slots of leaves that a checkpoint frees of what earlier ones have left.
+    /// Slots of leaves that a checkpoint frees of earlier checkpoints' cuts.
     pub slots_later: usize,
 }
 
 impl Default for FreeLimits {
-    /// 16 MiB of a file at once. A mebislot is 4 GiB of dense files or 116,000 files of one block, as many as an overlay
-    /// tells of: about 1 s, and 30 MB of memory. What is left has time.
+    /// The usual limits: 16 MiB of a file at once. 2^20 slots are 4 GiB of dense files or 116,000 files of one block,
+    /// as many as an overlay holds: about 1 s, and 30 MB of memory. The rest is not urgent.
     fn default() -> FreeLimits {
         FreeLimits { at_once: 64, slots_at_once: 1 << 20, slots_later: 1 << 18 }
     }
 }
 
-/// What a leaf costs beside its slots, in slots: key, map entry, look-up.
+/// Cost of a leaf besides its slots, in slots: key, map entry, look-up.
 const LEAF_SLOTS: usize = 8;
 /// Leaves read in one go.
 const LEAVES_AT_ONCE: usize = 256;
 /// Index rows per scan.
 const SCAN_ROWS: usize = 256;
-/// From so many rows on they are deleted as a range: what looks into a table asks each of its ranges, which must be few.
+/// Number of rows from which on they are deleted as a range. A reader of a table checks each of its ranges, so these
+/// must be few.
 const RANGE_ROWS_MIN: usize = 64;
-/// A leaf with more changed slots than this is written whole: a patch of 16-byte slots would be as large.
+/// Most changed slots of a leaf that are written as a patch. With more the leaf is written whole: a patch of 16-byte
+/// slots would be as large.
 const PATCH_SLOTS_MAX: usize = 24;
 
-/// Slots to be laid over a leaf of a project.
+/// Slots to be laid over a leaf, for a project.
 struct Patch {
     volume: VolumeId,
     at: LeafKey,
@@ -171,7 +175,7 @@ struct Patch {
     project: u32,
 }
 
-/// A leaf: what the index holds, what it shall hold, and whose it is; None of a volume that goes.
+/// A leaf: its old content in the index, its new content, and the project that it counts for; None if its volume goes.
 struct Touched {
     old: Leaf,
     new: Leaf,
@@ -181,22 +185,22 @@ struct Touched {
 #[derive(Default)]
 struct Work {
     edits: Vec<IndexEdit>,
-    /// Patches of the part that is taken: they are laid many at a time.
+    /// Patches of the present part; they are laid many at a time.
     patches: Vec<Patch>,
-    /// Leaves touched.
+    /// Changed leaves.
     leaves: BTreeMap<Vec<u8>, Touched>,
-    /// By how much what projects use changes.
+    /// Changes in the use of projects.
     usage: BTreeMap<User, usage::Change>,
-    /// Inodes that changed, and by how many mapped blocks files did.
+    /// Changed inodes, and the changes of files' numbers of mapped blocks.
     inodes: BTreeMap<(VolumeId, Ino), Option<Inode>>,
     mapped: BTreeMap<(VolumeId, Ino), i64>,
     /// Inodes whose purges have changed.
     purged: BTreeSet<(VolumeId, Ino)>,
-    /// Files of the part that is taken whose promises have changed.
+    /// Files of the present part whose reservations have changed.
     promised: BTreeSet<(VolumeId, Ino)>,
-    /// Volumes that go, with what was counted for them.
+    /// Dropped volumes, whose counts go too.
     dropped: Vec<(GroupId, VolumeId)>,
-    /// Blocks that died, and that live now, by patches of leaves that were not read whole.
+    /// Blocks that died, and blocks that live now, by patches of leaves that were not read whole.
     dead: Vec<Place>,
     live: Vec<Place>,
     staged: Staged,
@@ -205,7 +209,7 @@ struct Work {
 }
 
 /// Writes a checkpoint and makes it durable. Every record up to the parts' applied positions is durable in the log
-/// (rule U5), and `replay` lies at or before the first record above them. Returns what each part's group has left.
+/// (rule U5), and `replay` lies at or before the first record above them. Returns the work left in each part's group.
 /// Errors: `Io`, `Corrupt` (rule X4).
 pub fn write(store: &Store, replay: ReplayRow, parts: Vec<GroupPart>, limits: FreeLimits) -> Result<Vec<Left>> {
     store.look_at_host();
@@ -293,8 +297,8 @@ fn segment_row(segment: SegmentId, row: &SegmentRow) -> IndexEdit {
     IndexEdit::Put(keys::segment(segment), values::encode_segment(row))
 }
 
-/// Summary entries of open segments since the last checkpoint go to the index, so that a seal after a crash has all
-/// of them; those of sealed segments are dropped. Returns how many of each segment the index then holds.
+/// Writes summary entries of open segments since the last checkpoint to the index, so that a seal after a crash has all
+/// of them; drops those of sealed segments. Returns the number of entries that the index then holds, by segment.
 fn summary_rows(store: &Store, edits: &mut Vec<IndexEdit>) -> BTreeMap<SegmentId, usize> {
     let before = store.summarised.lock().clone();
     let now: BTreeMap<_, _> = store.log.summary_lengths().into_iter().collect();
@@ -320,8 +324,8 @@ fn summary_rows(store: &Store, edits: &mut Vec<IndexEdit>) -> BTreeMap<SegmentId
     after
 }
 
-/// A segment that was sealed since, which this checkpoint says, leaves no parts: if the next process did not know of them,
-/// they would be taken for its next life's.
+/// Drops the summary parts of segments that were sealed since, as this checkpoint says. If the next process found them,
+/// it would take them for parts of the segment's next life.
 fn drop_sealed(table: &Table, summaries: &mut BTreeMap<SegmentId, usize>, edits: &mut Vec<IndexEdit>) {
     let is_sealed = |segment: SegmentId| table.row(segment).is_some_and(|row| row.state == SegmentState::Sealed);
     for (segment, _) in summaries.extract_if(.., |segment, _| is_sealed(*segment)) {
@@ -404,7 +408,7 @@ impl Work {
         Ok(())
     }
 
-    /// What an inode has counts for another project from this checkpoint on.
+    /// Makes an inode's blocks and name count for another project from this checkpoint on.
     fn change_project(
         &mut self,
         store: &Store,
@@ -425,7 +429,7 @@ impl Work {
         Ok(())
     }
 
-    /// Lays changed attributes over those that the index holds, and counts their bytes.
+    /// Applies changes of attributes to those in the index, and counts their bytes.
     fn xattrs(&mut self, store: &Store, (volume, ino): (VolumeId, Ino), changes: Option<XattrChanges>) -> Result<()> {
         let key = keys::xattrs(volume, ino);
         let before = store.index.get(&key)?;
@@ -443,7 +447,7 @@ impl Work {
         Ok(())
     }
 
-    /// A leaf as it shall be: what the index holds, unless that is stale.
+    /// The new content of a leaf, based on the index's content unless that is stale.
     fn leaf(
         &mut self,
         store: &Store,
@@ -462,8 +466,8 @@ impl Work {
         Ok(leaf)
     }
 
-    /// Lays patches over leaves. Most say only where blocks lie now: of those leaves a few slots are read, and the rest is
-    /// the engine's to merge.
+    /// Lays patches over leaves. Most patches only give blocks new places: of such leaves a few slots are read, and the
+    /// engine merges the rest.
     fn patch(&mut self, store: &Store, purges: &Purges, reserves: &Reserves, patches: &[Patch]) -> Result<()> {
         let (plain, others): (Vec<_>, Vec<_>) = patches.iter().partition(|one| {
             let touched = self.leaves.contains_key(&keys::leaf(one.volume, one.at));
@@ -505,7 +509,7 @@ impl Work {
         Ok(())
     }
 
-    /// So many more blocks of a file of a project are mapped.
+    /// Counts `more` mapped blocks (or fewer) for a file of a project.
     fn count_blocks(&mut self, (volume, ino): (VolumeId, Ino), project: u32, more: i64) {
         if more != 0 {
             self.usage.entry((ino.group(), volume, project)).or_default().blocks += more;
@@ -513,7 +517,7 @@ impl Work {
         }
     }
 
-    /// Moved blocks: their leaf need not be read, unless a truncation is still to be carried out in it.
+    /// Applies moves of blocks. Their leaf need not be read, unless a truncation has yet to be carried out in it.
     fn moved(
         &mut self,
         store: &Store,
@@ -537,7 +541,7 @@ impl Work {
         Ok(())
     }
 
-    /// Frees the leaves of what is cut, as far as limits allow; what is left becomes a purge.
+    /// Frees the leaves of a cut, as far as the limits allow; the rest becomes a purge.
     fn cut(&mut self, store: &Store, purges: &mut Arc<Purges>, cut: &Cut, limits: FreeLimits) -> Result<()> {
         let Cut { volume, ino, project, ref blocks, trim } = *cut;
         let whole = whole_leaves(blocks);
@@ -566,7 +570,7 @@ impl Work {
         Ok(())
     }
 
-    /// A leaf is gone.
+    /// Removes a leaf.
     fn erase(&mut self, key: Vec<u8>, old: Leaf, project: Option<u32>) {
         self.budget = self.budget.saturating_sub(old.len() + LEAF_SLOTS);
         let gone = Touched { old, new: Leaf::default(), project };
@@ -601,7 +605,7 @@ impl Work {
         self.put(keys::purged_volume(group, volume), Some(values::encode_mark()));
     }
 
-    /// Goes on freeing what earlier checkpoints have left of a group, as far as the budget goes.
+    /// Continues to free a group's cuts of earlier checkpoints, within the budget.
     fn free(&mut self, store: &Store, group: GroupId, purges: &mut Arc<Purges>) -> Result<()> {
         while self.budget > 0
             && let Some(&volume) = purges.volumes.first()
@@ -624,7 +628,7 @@ impl Work {
         Ok(())
     }
 
-    /// Frees the stale leaves of a range while the budget lasts. Returns the leaf at which to go on; None if all is done.
+    /// Frees the stale leaves of a range within the budget. Returns the leaf at which to continue; None if all is done.
     fn free_rows(
         &mut self,
         store: &Store,
@@ -666,7 +670,7 @@ impl Work {
         Ok((!last).then(|| keys::leaf_number(&from) + 1))
     }
 
-    /// Deletes index rows between which lies no other.
+    /// Deletes index rows between which there is no other row.
     fn delete(&mut self, gone: &mut Vec<Vec<u8>>) {
         if gone.len() < RANGE_ROWS_MIN {
             self.edits.extend(gone.drain(..).map(IndexEdit::Delete));
@@ -676,7 +680,7 @@ impl Work {
         }
     }
 
-    /// Counts what is left of the promises to those files of a group that have changed.
+    /// Counts the blocks left of the reservations of those files of a group whose reservations have changed.
     fn count_promises(
         &mut self,
         store: &Store,
@@ -765,13 +769,13 @@ impl Work {
     }
 }
 
-/// The leaves that a cut of blocks takes whole.
+/// The leaves that lie completely in a cut.
 fn whole_leaves(blocks: &Range<u64>) -> Range<u64> {
     let end = if blocks.end == END { END } else { blocks.end / BLOCKS_PER_LEAF as u64 };
     blocks.start.div_ceil(BLOCKS_PER_LEAF as u64)..end
 }
 
-/// The leaves that it takes a part of: its first one, its last one, or none.
+/// The leaves that lie partly in a cut: its first one, its last one, or none.
 fn cut_leaves(blocks: &Range<u64>) -> BTreeSet<u64> {
     let whole = whole_leaves(blocks);
     let ends = [blocks.start, blocks.end - 1].map(|block| block / BLOCKS_PER_LEAF as u64);

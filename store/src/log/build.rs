@@ -1,5 +1,5 @@
-//! Batches being built: records go into header blocks, payloads behind them; places are known as soon as a record
-//! is added, because the number of header blocks is fixed when the batch is opened.
+//! Batches being built. Records go into header blocks, payloads behind them. Places are known as soon as a record is
+//! added, because the number of header blocks is fixed when the batch is opened.
 
 use crate::format::Uuid;
 use crate::format::batch::{BatchHeader, FIXED_BYTES};
@@ -7,7 +7,7 @@ use base::limits::BLOCK_BYTES;
 use base::{Life, Place, SegmentId};
 use runtime::{Buf, FileId, Slice};
 
-/// Payload blocks of a batch at most: 1 MiB keeps one device write short beside small synchronous ones.
+/// Most payload blocks of a batch: 1 MiB keeps one device write short, beside small synchronous ones.
 pub const PAYLOAD_BLOCKS_MAX: u32 = 256;
 
 /// The commit segment that batches go to.
@@ -15,7 +15,7 @@ pub const PAYLOAD_BLOCKS_MAX: u32 = 256;
 pub struct OpenSegment {
     /// The segment.
     pub segment: SegmentId,
-    /// Which use of it.
+    /// The number of this use of it.
     pub life: Life,
     /// Its position in the commit stream.
     pub sequence: u64,
@@ -25,7 +25,7 @@ pub struct OpenSegment {
     pub offset: u64,
     /// The next free block.
     pub next_block: u32,
-    /// Payload blocks so far: entries of the summary to come.
+    /// Number of payload blocks so far, which will be entries of the summary.
     pub payload_blocks: u32,
 }
 
@@ -38,11 +38,11 @@ pub struct Building {
     records: u16,
     payload_blocks: u32,
     slices: Vec<Slice>,
-    /// Somebody waits for its write.
+    /// True if somebody waits for its write.
     pub wants_write: bool,
-    /// Somebody waits for its durability.
+    /// True if somebody waits for its durability.
     pub wants_durable: bool,
-    /// When its first record was added.
+    /// Time at which its first record was added.
     pub since_ns: u64,
 }
 
@@ -56,15 +56,15 @@ pub struct Batch {
     pub offset: u64,
     /// Header and payload.
     pub slices: Vec<Slice>,
-    /// All its bytes.
+    /// Number of all its bytes.
     pub bytes: u64,
-    /// Somebody waits for its durability.
+    /// True if somebody waits for its durability.
     pub wants_durable: bool,
-    /// When its first record was added.
+    /// Time at which its first record was added.
     pub since_ns: u64,
 }
 
-/// What a batch header says beside what the batch itself knows.
+/// The fields of a batch header that come from outside the batch.
 pub struct Stamp {
     /// The brick.
     pub uuid: Uuid,
@@ -72,9 +72,9 @@ pub struct Stamp {
     pub epoch: u64,
     /// The batch's number.
     pub number: u64,
-    /// Checksum of the header before.
+    /// Checksum of the header of the batch before.
     pub previous_crc: u32,
-    /// How far batches are durable now.
+    /// The last batch that is durable now.
     pub durable_through: u64,
 }
 
@@ -95,7 +95,7 @@ impl Building {
             since_ns,
         }
     }
-    /// Blocks so far.
+    /// Number of blocks so far.
     pub fn blocks(&self) -> u32 {
         self.header_blocks() as u32 + self.payload_blocks
     }
@@ -103,16 +103,16 @@ impl Building {
     pub fn is_empty(&self) -> bool {
         self.records == 0
     }
-    /// Payload blocks so far.
+    /// Number of payload blocks so far.
     pub fn payload_blocks(&self) -> u32 {
         self.payload_blocks
     }
-    /// True if a record of so many bytes and payload blocks fits.
+    /// True if a record of `bytes` bytes with this many payload blocks fits.
     pub fn fits(&self, bytes: usize, payload_blocks: u32) -> bool {
         let room = self.payload_blocks + payload_blocks <= PAYLOAD_BLOCKS_MAX || self.payload_blocks == 0;
         !self.is_header_full(bytes) && room && self.records < u16::MAX
     }
-    /// Where the next payload will lie.
+    /// The place of the next payload.
     pub fn next_place(&self, segment: SegmentId) -> Place {
         Place { segment, block: (self.block + self.blocks()) as u16 }
     }
@@ -127,24 +127,24 @@ impl Building {
             self.slices.push(slice.clone());
         }
     }
-    /// Header blocks.
+    /// Number of header blocks.
     pub fn header_blocks(&self) -> usize {
         self.header.len() / BLOCK_BYTES
     }
-    /// True if the header has no room for a record of so many bytes.
+    /// True if the header has no room for a record of this many bytes.
     pub fn is_header_full(&self, bytes: usize) -> bool {
         self.used + bytes > self.header.len()
     }
-    /// Where the next record will begin in the header.
+    /// Position in the header at which the next record will begin.
     pub fn used(&self) -> usize {
         self.used
     }
-    /// A record and what comes behind it, from where it begins in the header.
+    /// The bytes of the header from the record at this position on.
     pub fn record_mut(&mut self, at: usize) -> &mut [u8] {
         &mut self.header[at..self.used]
     }
-    /// Puts another block in the place of the payload's `block`th. Returns the bytes of memory that its slices held before
-    /// and hold now.
+    /// Replaces the payload's block number `block`. Returns the bytes of memory that its slices kept before and keep
+    /// now.
     pub fn replace(&mut self, block: u32, payload: Slice) -> (u64, u64) {
         assert!(payload.len() == BLOCK_BYTES && block < self.payload_blocks);
         let mut first = self.payload_blocks;
@@ -164,7 +164,7 @@ impl Building {
         self.slices.splice(index..=index, parts.into_iter().flatten());
         (held(&old), now)
     }
-    /// Ends the batch; returns it and its header's checksum.
+    /// Ends the batch. Returns it and its header's checksum.
     pub fn finish(mut self, segment: &OpenSegment, stamp: &Stamp) -> (Batch, u32) {
         let header = BatchHeader {
             uuid: stamp.uuid,

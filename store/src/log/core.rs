@@ -1,22 +1,22 @@
-//! When a batch counts as durable: the decisions of rule U1, pure. The log feeds it what was submitted and what
-//! completed; it says how to write the next batch, when to flush, and how far acknowledgements may go.
+//! The condition under which a batch counts as durable: the decisions of rule U1, pure. The log reports submissions and
+//! completions; this core says how to write the next batch, when to flush, and how far acknowledgements may go.
 
 use runtime::FileId;
 use runtime::seeded::{Bug, active};
 use std::collections::VecDeque;
 
-/// A batch between its submission and the moment when it and all before it are written.
+/// A batch from its submission until it and all before it are written.
 #[derive(Clone, Copy, Debug)]
 struct Flight {
     number: u64,
     file: FileId,
-    /// Written so that its own completion makes it durable.
+    /// True if its own completion makes it durable (FUA).
     fua: bool,
     written: bool,
     wanted: bool,
 }
 
-/// A flush to perform: of these files; afterwards every batch up to `through` is durable.
+/// A flush to perform on these files; afterwards every batch up to `through` is durable.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Flush {
     /// Files that hold unflushed bytes.
@@ -25,41 +25,41 @@ pub struct Flush {
     pub through: u64,
 }
 
-/// Positions: batches up to and including these.
+/// The progress of the log: each number is the last batch that counts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Positions {
-    /// Every batch up to here has been written.
+    /// The last batch up to which all are written.
     pub written: u64,
-    /// Every batch up to here is durable.
+    /// The last batch up to which all are durable.
     pub durable: u64,
 }
 
-/// The state; see the module. What is asked of it per request takes the same time however much is not durable yet.
+/// The state; see the module. Requests to it take the same time however much is not durable yet.
 #[derive(Debug, Default)]
 pub struct Commit {
-    /// Only what is under way: of what is written, the positions say all.
+    /// Batches under way only; the positions describe the written ones.
     flights: VecDeque<Flight>,
     positions: Positions,
     /// The last written batch whose durability somebody waits for.
     wanted: u64,
-    /// Files with plain writes completed since the last flush of them was submitted.
+    /// Files with plain writes that completed since the last flush of them was submitted.
     dirty: Vec<FileId>,
-    /// The list of an earlier flush, so that a warm flush allocates nothing.
+    /// The list of an earlier flush, reused so that a warm flush allocates nothing.
     spare: Vec<FileId>,
     plain_writing: usize,
     flushing: Option<u64>,
 }
 
 impl Commit {
-    /// Everything up to `number` is durable (after recovery).
+    /// The state after recovery: every batch up to `number` is durable.
     pub fn new(number: u64) -> Commit {
         Commit { positions: Positions { written: number, durable: number }, ..Commit::default() }
     }
-    /// How far batches are written and durable.
+    /// The progress of writes and durability.
     pub fn positions(&self) -> Positions {
         self.positions
     }
-    /// Batches submitted and not yet written.
+    /// Number of batches submitted and not yet written.
     pub fn writing(&self) -> usize {
         self.flights.iter().filter(|flight| !flight.written).count()
     }
@@ -75,7 +75,8 @@ impl Commit {
     fn wants_flush(&self) -> bool {
         self.wanted > self.positions.durable
     }
-    /// Somebody waits for the durability of batch `number`; says nothing of one that is not submitted yet.
+    /// Notes that somebody waits for the durability of batch `number`. Has no effect for a batch that is not submitted
+    /// yet.
     pub fn want(&mut self, number: u64) {
         if number <= self.positions.written {
             self.wanted = self.wanted.max(number);
@@ -83,8 +84,8 @@ impl Commit {
             flight.wanted = true;
         }
     }
-    /// Submits the next batch; returns whether its own write may make it durable: only if nothing, on any file, was
-    /// written without that since the last flush, nor is being written or flushed (rule U1).
+    /// Submits the next batch. Returns whether its own write may make it durable (FUA): only if nothing, on any file,
+    /// was written without FUA since the last flush, nor is being written or flushed (rule U1).
     pub fn submit(&mut self, number: u64, file: FileId, wanted: bool) -> bool {
         let last = self.flights.back().map_or(self.positions.written, |flight| flight.number);
         assert!(number == last + 1, "batches are submitted in order");
@@ -95,7 +96,7 @@ impl Commit {
         self.flights.push_back(Flight { number, file, fua, written: false, wanted });
         fua
     }
-    /// A batch's write has completed.
+    /// Notes that a batch's write has completed.
     pub fn written(&mut self, number: u64) {
         let flight = self.flights.iter_mut().find(|flight| flight.number == number);
         let flight = flight.expect("a batch completes once, after its submission");
@@ -115,7 +116,7 @@ impl Commit {
             self.positions.durable = self.positions.durable.max(number);
         }
     }
-    /// A write beside the log (bulk, cold) has completed without flush.
+    /// Notes that a write beside the log (bulk, cold) has completed without flush.
     pub fn mark_dirty(&mut self, file: FileId) {
         if !self.dirty.contains(&file) {
             self.dirty.push(file);
@@ -125,8 +126,8 @@ impl Commit {
     pub fn flush_due(&self) -> bool {
         self.flushing.is_none() && self.wants_flush()
     }
-    /// The flush that is due, if any: somebody waits for a written batch, and no flush is under way. It covers what
-    /// was written before now.
+    /// The flush that is due, if any: somebody waits for a written batch, and no flush is under way. It covers all
+    /// writes that have completed.
     pub fn flush(&mut self) -> Option<Flush> {
         if !self.flush_due() {
             return None;
@@ -136,12 +137,12 @@ impl Commit {
         let files = std::mem::replace(&mut self.dirty, std::mem::take(&mut self.spare));
         Some(Flush { files, through })
     }
-    /// Takes a performed flush's list back, to be used again.
+    /// Takes the list of a performed flush back for reuse.
     pub fn reuse(&mut self, mut files: Vec<FileId>) {
         files.clear();
         self.spare = files;
     }
-    /// The flush under way has completed.
+    /// Notes that the flush under way has completed.
     pub fn flushed(&mut self) {
         let through = self.flushing.take().expect("a flush completes once");
         self.positions.durable = self.positions.durable.max(through);

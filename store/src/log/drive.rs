@@ -1,5 +1,5 @@
-//! Performs the log's writes and flushes: a few long-lived tasks per core, woken on the core whose request found the
-//! log idle, so that a batch is submitted, completed and acknowledged without a change of thread.
+//! The tasks that perform the log's writes and flushes: a few long-lived ones per core, woken on the core whose request
+//! found the log idle, so that a batch is submitted, completed and acknowledged without a change of thread.
 
 use super::build::Batch;
 use super::core::Flush;
@@ -13,9 +13,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::{Poll, Waker};
 
-/// Writers per core: as many as batches may be under way, and one to flush beside them.
+/// Number of writers per core: one for each batch that may be under way, and one to flush beside them.
 const WRITERS: usize = super::WRITING_MAX + 1;
-/// How often unsynced changes are looked after: they must be durable within `DURABLE_WITHIN_NS`, flush included.
+/// Interval between checks for unsynced changes: they must be durable within `DURABLE_WITHIN_NS`, flush included.
 const TICK_NS: u64 = DURABLE_WITHIN_NS / 8;
 
 enum Job {
@@ -95,8 +95,9 @@ async fn perform_flush(log: &Log, flush: Flush, flushes: &mut Vec<runtime::Trans
     });
 }
 
-/// Takes a completion into the state and collects who can go on. A failure stops the log (rule U4): this one's, or one
-/// beside the log. What a failed flush covered may be lost, though a later flush of the same file succeeds.
+/// Applies a completion to the state and collects the waiters that can go on. A failure stops the log (rule U4),
+/// whether of this operation or beside the log. Data covered by a failed flush may be lost, though a later flush of the
+/// same file succeeds.
 fn finish(log: &Log, result: Result<()>, woken: &mut Vec<Waker>, done: impl FnOnce(&mut State)) {
     if let Err(error) = result
         && !active(Bug::FailureForgotten)
@@ -150,7 +151,7 @@ impl State {
     }
 }
 
-/// Makes unsynced changes durable in time (rule U3) and carries `durable_through` forward when the log rests (L5).
+/// Makes unsynced changes durable in time (rule U3), and carries `durable_through` forward when the log is idle (L5).
 async fn ticker(log: Arc<Log>) {
     let mut resting_at = 0;
     while !log.stopping() {
@@ -179,7 +180,7 @@ async fn ticker(log: Arc<Log>) {
     }
 }
 
-/// A flush of every file, outside the log's order: recovery makes what it found durable before it builds on it.
+/// Flushes every file, outside the log's order: recovery makes the state that it found durable before it builds on it.
 pub async fn flush_all(log_runtime: &runtime::Runtime, files: &[runtime::FileId]) -> Result<()> {
     for &file in files {
         let flushed = disk::flush(&*log_runtime.disk, file).await;

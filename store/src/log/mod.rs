@@ -1,10 +1,10 @@
 //! The log: every change of every group is one record in one shared sequence of batches (decision D1). Group commit
-//! without a dedicated thread: whoever finds the log idle has its own core's writer submit at once, and everyone who
-//! comes while that write is under way rides in the next batch (decision D3).
+//! needs no dedicated thread: a request that finds the log idle has its own core's writer submit at once, and all
+//! requests that come while that write is under way share the next batch (decision D3).
 //!
 //! Promises: acknowledgements in log order and only by rule U1; the first failed write or flush fails everything
-//! unacknowledged and stops the log for good (rule U4). Does not: know what records mean, or choose segments (see
-//! `prepare`). Owned by the store; one short measured lock.
+//! unacknowledged and stops the log for good (rule U4). Absent by design: the meaning of records, and the choice of
+//! segments (see `prepare`). Owned by the store; one short measured lock.
 
 pub mod build;
 pub mod core;
@@ -29,11 +29,11 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::{Poll, Waker};
 
-/// Batches being written at once. Two keep the device busy while the next is built; more would only cut batches
-/// smaller (a 4 KiB header each). To be found by feedback when several devices share a brick.
+/// Most batches being written at once. Two keep the device busy while the next is built; more would only make batches
+/// smaller (with a 4 KiB header each). To be found by feedback when several devices share a brick.
 const WRITING_MAX: usize = 2;
-/// Memory of what is ordered and not yet written, in bytes, at most: half of the house's buffers, which heads of batches
-/// come from, and no more than this. Bounds memory and what a crash can lose.
+/// Most bytes of memory for changes that are ordered and not yet written: half of the house's buffers, from which heads
+/// of batches come, but no more than this. Bounds memory, and the loss in a crash.
 const PENDING_BYTES_MAX: u64 = 64 << 20;
 
 /// A commit segment made ready by `prepare`.
@@ -41,7 +41,7 @@ const PENDING_BYTES_MAX: u64 = 64 << 20;
 pub struct Prepared {
     /// The segment.
     pub segment: SegmentId,
-    /// Which use of it.
+    /// The number of this use of it.
     pub life: Life,
     /// Position in the stream.
     pub sequence: u64,
@@ -51,7 +51,7 @@ pub struct Prepared {
     pub offset: u64,
 }
 
-/// A payload's blocks as the summary will list them.
+/// Blocks of a payload, as the summary will list them.
 #[derive(Clone, Copy, Debug)]
 pub struct Described<'a> {
     /// The inode.
@@ -65,32 +65,32 @@ pub struct Described<'a> {
 /// The payload of a record.
 #[derive(Clone, Copy)]
 pub enum Payload<'a> {
-    /// None.
+    /// No payload.
     None,
-    /// Rides in the batch.
+    /// Blocks that become part of the batch.
     Inline(&'a [Slice]),
-    /// Was placed by the bulk stream.
+    /// Blocks that the bulk stream has placed.
     Placed(&'a [Run]),
 }
 
-/// A record to be logged: the replicated part is encoded by the group, which knows its index.
+/// A record to be logged. Its replicated part is encoded by the group, which knows the record's index.
 pub struct Entry<'a> {
     /// The group, volume and index, for the summary.
     pub owner: (GroupId, VolumeId, Index),
-    /// Bytes of the replicated part.
+    /// The replicated part, encoded.
     pub replicated: &'a [u8],
-    /// Where its payload is.
+    /// The payload.
     pub payload: Payload<'a>,
-    /// What its payload is.
+    /// The inodes and blocks that the payload consists of.
     pub described: &'a [Described<'a>],
 }
 
-/// Where a record went.
+/// The place of a record in the log.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Ordered {
-    /// Its batch: what `wait` waits for.
+    /// Its batch, for `wait`.
     pub batch: u64,
-    /// Its inline payload's first block.
+    /// The first block of its inline payload.
     pub place: Option<Place>,
 }
 
@@ -109,21 +109,21 @@ struct State {
     next_number: u64,
     previous_crc: u32,
     epoch: u64,
-    /// Where this log's segments begin in the stream.
+    /// Position in the stream of this log's first segment.
     first_sequence: u64,
     waiters: Vec<Waiter>,
     idle_writers: Vec<Vec<Waker>>,
     spare: Vec<Vec<Slice>>,
     scratch: Vec<u8>,
-    /// Records of the batch being built that carry a payload: its first block within the batch's payload, and where the
-    /// record begins in the header.
+    /// Records with a payload in the batch being built: the payload's first block within the batch's payload, and the
+    /// position of the record in the header.
     inlined: Vec<(u32, usize)>,
-    /// Header blocks of the next batch: more while batches end because their headers are full.
+    /// Number of header blocks of the next batch: it grows while batches end because their headers are full.
     header_blocks: usize,
-    /// Blocks of the segment that the append under way has no need of.
+    /// Number of blocks in the segment that the append under way does not need.
     spare_blocks: u32,
     summaries: BTreeMap<SegmentId, Vec<SummaryEntry>>,
-    /// Summary entries of the open segment that a checkpoint has taken: they can't change any more.
+    /// Number of summary entries of the open segment that a checkpoint has taken: they can't change any more.
     summary_taken: usize,
     full: Vec<(SegmentId, u32)>,
     last_durable_stamp: u64,
@@ -133,22 +133,22 @@ struct State {
     failed: Option<Error>,
     stopping: bool,
     closing: bool,
-    /// Seeded bug `AckBeforeFlush` only: what was acknowledged too early.
+    /// Seeded bug `AckBeforeFlush` only: the last batch that was acknowledged too early.
     acknowledged_early: u64,
 }
 
-/// What the log has done since start.
+/// The log's figures since start.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Figures {
-    /// Batches written.
+    /// Number of batches written.
     pub batches: u64,
-    /// Records in them.
+    /// Number of records in them.
     pub records: u64,
-    /// Bytes written, headers included.
+    /// Number of bytes written, headers included.
     pub bytes: u64,
-    /// Batches that were durable by their own write.
+    /// Number of batches that were durable by their own write.
     pub fua_batches: u64,
-    /// Flushes.
+    /// Number of flushes.
     pub flushes: u64,
 }
 
@@ -159,18 +159,18 @@ pub struct Log {
     segment_blocks: u32,
     state: Lock<State>,
     written: AtomicU64,
-    /// Happens when a prepared segment is taken or wanted.
+    /// Notified when a prepared segment is taken or wanted.
     pub segment_wanted: Event,
-    /// Happens when a segment was prepared, or none can be.
+    /// Notified when a segment was prepared, or none can be.
     pub segment_came: Event,
     drained: Event,
-    /// Changed under the lock, looked at without it; so is `pending_bytes`.
+    /// True after a failure. Changed under the lock, read without it; so is `pending_bytes`.
     has_failed: AtomicBool,
     pending_bytes: AtomicU64,
     pending_bytes_max: u64,
 }
 
-/// Where the log goes on after recovery.
+/// The point at which the log continues after recovery.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Resume {
     /// Number of the last batch that counts.
@@ -182,7 +182,7 @@ pub struct Resume {
 }
 
 impl Log {
-    /// A log that goes on after `resume` in fresh segments.
+    /// A log that continues after `resume`, in fresh segments.
     pub fn new(runtime: Runtime, uuid: Uuid, segment_blocks: u32, resume: Resume) -> Log {
         let cores = runtime.tasks.cores();
         let state = State {
@@ -230,7 +230,8 @@ impl Log {
         }
     }
 
-    /// Waits until a record may be ordered: what is pending is bounded. `span` books it as admission.
+    /// Waits until a record may be ordered: the bytes of pending records are bounded (back-pressure). `span` books the
+    /// wait as admission.
     pub async fn admit(&self, span: &Span) -> Result<()> {
         let mut waited = false;
         loop {
@@ -253,8 +254,8 @@ impl Log {
     }
 
     /// Appends records, all or none, in order; one batch holds them unless they don't fit. Called under the locks of
-    /// the groups concerned. Errors: `Busy` when no prepared segment is at hand (wait for `segment_came`, then
-    /// evaluate again), `ReadOnly` after a failure (rule U4).
+    /// the groups concerned. Errors: `Busy` when no prepared segment is at hand (wait for `segment_came`, then evaluate
+    /// again), `ReadOnly` after a failure (rule U4).
     pub fn append(&self, entries: &[Entry<'_>], sync: Sync, ordered: &mut Vec<Ordered>) -> Result<()> {
         let mut state = self.state.lock();
         state.check()?;
@@ -277,7 +278,7 @@ impl Log {
         Ok(ordered)
     }
 
-    /// Appends the cleaner's record; as `append`. `runs`: where the blocks have been copied to.
+    /// Appends the cleaner's record; as `append`. `runs`: the new places of the blocks.
     pub fn append_moves(&self, moves: &Moves, runs: &[Run]) -> Result<Ordered> {
         assert!(!moves.blocks.is_empty(), "a record says something");
         let mut replicated = Vec::with_capacity(16 + MOVED_BYTES * moves.blocks.len());
@@ -300,7 +301,7 @@ impl Log {
         Ok(ordered)
     }
 
-    /// Waits until batch `batch` is as safe as `sync` asks. Errors: `Io` if it can't be any more.
+    /// Waits until batch `batch` is as durable as `sync` asks. Errors: `Io` if it can no longer become so.
     pub async fn wait(&self, batch: u64, sync: Sync, span: Option<&Span>) -> Result<()> {
         if sync == Sync::Ordered {
             self.kick(false);
@@ -336,23 +337,24 @@ impl Log {
         state.next_number - u64::from(state.building.is_none())
     }
 
-    /// Every batch up to here has been written; no lock is taken, so it may lag.
+    /// The last batch up to which all are written. Takes no lock, so it may lag.
     pub fn written(&self) -> u64 {
         self.written.load(Ordering::Acquire)
     }
 
-    /// Bytes of memory of what is ordered and not yet written, and how many there may be when a further record is let in.
+    /// Bytes of memory of changes that are ordered and not yet written, and the number up to which a further record is
+    /// admitted.
     pub fn pending_bytes(&self) -> (u64, u64) {
         (self.pending_bytes.load(Ordering::Acquire), self.pending_bytes_max)
     }
 
-    /// How far batches are written and durable.
+    /// The progress of writes and durability.
     pub fn positions(&self) -> Positions {
         self.state.lock().commit.positions()
     }
 
-    /// Ends the current batch and says where the next one will start: a replay from there sees every later record.
-    /// Returns it with the last batch before it (rule U5: a checkpoint waits for that one's durability).
+    /// Ends the current batch. Returns the place where the next one will start, from which a replay sees every later
+    /// record, and the last batch before it (rule U5: a checkpoint waits until that is durable).
     pub fn cut(&self) -> (ReplayRow, u64) {
         let mut state = self.state.lock();
         state.close_building(self);
@@ -380,15 +382,15 @@ impl Log {
         drop(state);
         self.segment_came.notify();
     }
-    /// Prepared segments at hand.
+    /// Number of prepared segments at hand.
     pub fn prepared(&self) -> usize {
         self.state.lock().prepared.len()
     }
-    /// A write beside the log has completed without flush.
+    /// Notes that a write beside the log has completed without flush.
     pub fn mark_dirty(&self, file: FileId) {
         self.state.lock().commit.mark_dirty(file);
     }
-    /// Segments that are full since the last call: their blocks in use.
+    /// Segments that have become full since the last call, with the number of blocks in use.
     pub fn take_full(&self) -> Vec<(SegmentId, u32)> {
         std::mem::take(&mut self.state.lock().full)
     }
@@ -406,15 +408,15 @@ impl Log {
         }
         entries
     }
-    /// Segments that have summary entries, and how many.
+    /// Segments that have summary entries, with their number.
     pub fn summary_lengths(&self) -> Vec<(SegmentId, usize)> {
         self.state.lock().summaries.iter().map(|(&segment, entries)| (segment, entries.len())).collect()
     }
-    /// Forgets a segment's summary entries: it is sealed.
+    /// Forgets the summary entries of a segment that is sealed.
     pub fn drop_summary(&self, segment: SegmentId) {
         self.state.lock().summaries.remove(&segment);
     }
-    /// What the log has done since start.
+    /// The log's figures since start.
     pub fn figures(&self) -> Figures {
         self.state.lock().figures
     }
@@ -422,12 +424,12 @@ impl Log {
     pub fn lock_summary(&self) -> runtime::lock::LockSummary {
         self.state.summary()
     }
-    /// No segment is free: waiters for one are told.
+    /// Notes that no segment is free, and wakes those who wait for one.
     pub fn set_out_of_space(&self) {
         self.state.lock().out_of_space = true;
         self.segment_came.notify();
     }
-    /// There are segments again that somebody will make ready.
+    /// Notes that there are segments again which somebody will prepare.
     pub fn clear_out_of_space(&self) {
         self.state.lock().out_of_space = false;
     }
@@ -439,8 +441,8 @@ impl Log {
     pub fn failed(&self) -> Option<Error> {
         self.state.lock().failed.clone()
     }
-    /// Errors: `Io` after the first failure, whatever that was: no client is to take a device that refuses a write for want
-    /// of space for a brick that is full (rule U4).
+    /// Refuses after a failure. Errors: `Io`, whatever the first failure was: a device that refuses a write for want of
+    /// space must not look to clients like a brick that is full (rule U4).
     pub fn check(&self) -> Result<()> {
         self.state.lock().check()
     }
@@ -456,7 +458,7 @@ impl Log {
         self.segment_came.notify();
         self.segment_wanted.notify();
     }
-    /// Seeded bug `TailReused` only: goes on right after the old tail.
+    /// Seeded bug `TailReused` only: continues right after the old tail.
     pub fn reuse_tail(&self, geometry: &Geometry, header: &SegmentHeader, block: u32, crc: u32) {
         let place = Place { segment: header.segment, block: 0 };
         let spot = geometry.spot(place).expect("the tail lies in a segment that was read");
@@ -467,12 +469,12 @@ impl Log {
             Some(OpenSegment { segment, life, sequence, file, offset, next_block: block, payload_blocks: 0 });
         state.previous_crc = crc;
     }
-    /// True for the segment that appends go to.
+    /// True if appends go to this segment.
     pub fn is_reused(&self, segment: SegmentId) -> bool {
         self.state.lock().segment.is_some_and(|open| open.segment == segment)
     }
-    /// The brick is being closed: what is durable is not told any more by a batch of its own, which the next start would
-    /// have to replay.
+    /// Notes that the brick is being closed: no batch of its own carries `durable_through` forward any more, since the
+    /// next start would have to replay it.
     pub fn close(&self) {
         self.state.lock().closing = true;
     }
@@ -522,7 +524,7 @@ impl State {
         building.wants_durable |= sync >= Sync::Data;
     }
 
-    /// An idle writer of the core, to be woken, if there is something to write.
+    /// An idle writer of the core to wake, if there is something to write.
     fn writer(&mut self, core: usize) -> Option<Waker> {
         if self.has_job() { self.idle_writers[core].pop() } else { None }
     }
@@ -532,14 +534,14 @@ impl State {
         (write && self.commit.writing() < WRITING_MAX) || self.commit.flush_due()
     }
 
-    /// True if the batch being built should be written now. While one durable batch is under way, the next one
-    /// gathers everyone who comes meanwhile: that is the group commit (decision D3).
+    /// True if the batch being built should be written now. While one durable batch is under way, the next one collects
+    /// all requests that come meanwhile: that is group commit (decision D3).
     fn building_is_due(&self) -> bool {
         let gathers = |building: &Building| building.wants_durable && self.commit.is_committing();
         self.building.as_ref().is_some_and(|building| building.wants_write && !gathers(building))
     }
 
-    /// What a waiter is told: how long the last write and flush took.
+    /// The result for a waiter: the durations of the last write and flush.
     fn outcome(&self, batch: u64, durable: bool) -> Poll<Result<(Lapse, Lapse)>> {
         let positions = self.commit.positions();
         let reached = if durable { positions.durable.max(self.acknowledged_early) } else { positions.written };
@@ -686,7 +688,7 @@ impl State {
         Ok(())
     }
 
-    /// An empty batch at the end of a segment, with so many header blocks.
+    /// An empty batch at the end of a segment, with this many header blocks.
     fn begin(&mut self, log: &Log, open: &OpenSegment, header_blocks: usize) -> Result<Building> {
         let header = log.runtime.buffer(header_blocks * BLOCK_BYTES)?;
         log.pending_bytes.fetch_add(header.capacity() as u64, Ordering::AcqRel);
@@ -695,7 +697,7 @@ impl State {
     }
 }
 
-/// Bytes of memory that slices keep.
+/// Bytes of memory that slices keep in use.
 fn held_bytes(slices: &[Slice]) -> u64 {
     slices.iter().map(|slice| slice.held_bytes() as u64).sum()
 }
@@ -712,7 +714,7 @@ fn describe(
     }
 }
 
-/// Header blocks that records take at most, one after the other: a batch under way only makes it fewer.
+/// Most header blocks that these records need, one after the other; a batch under way only makes it fewer.
 fn header_blocks_of_all(entries: &[Entry<'_>]) -> u32 {
     let (mut blocks, mut room) = (0, 0);
     for entry in entries {
@@ -728,8 +730,9 @@ fn header_blocks_of_all(entries: &[Entry<'_>]) -> u32 {
     blocks
 }
 
-/// Blocks that records leave free behind them where others are in the segment, for the mark of a log that falls idle (rule L5): on a
-/// full brick there may be no other segment for it, and without it one flipped bit in the last batch would pass for a torn tail.
+/// Blocks that records leave free behind them, where others are in the segment, for the mark of a log that falls idle
+/// (rule L5). On a full brick there may be no other segment for it, and without the mark one flipped bit in the last
+/// batch would pass for a torn tail.
 fn mark_blocks() -> u32 {
     u32::from(!active(Bug::MarkLeftOut))
 }
