@@ -52,8 +52,7 @@ pub enum Change {
     Target(VolumeId, Ino, Option<Box<[u8]>>),
     /// Extended attributes set and removed; None: they are gone with the inode.
     Xattrs(VolumeId, Ino, Option<XattrChanges>),
-    /// An inode belongs to this project from now on, with all its blocks and its name. Comes before all changes that
-    /// count for a project.
+    /// An inode belongs to this project from now on. Comes before all changes that count for a project.
     Project(VolumeId, Ino, u32),
     /// Blocks of an inode are gone. Comes before leaves.
     Cut(Cut),
@@ -63,8 +62,7 @@ pub enum Change {
     Count(VolumeId, u32, Count),
     /// Slots laid over a leaf of an inode of this project.
     Leaf(VolumeId, LeafKey, Leaf, u32),
-    /// Slots of blocks that the cleaner moved and nobody else has changed, with the places that the index still has,
-    /// slot by slot.
+    /// Slots of blocks that only the cleaner moved, with the places that the index still has.
     Moved(VolumeId, LeafKey, Leaf, Vec<(usize, Place)>),
     /// The inode is an orphan, or no longer.
     Orphan(VolumeId, Ino, bool),
@@ -131,7 +129,7 @@ pub struct Left {
     pub purges: Arc<Purges>,
     /// Reserved blocks left to be mapped.
     pub reserves: Arc<Reserves>,
-    /// Number of mapped blocks of files with holes, and of other files of which only the count has changed.
+    /// Numbers of mapped blocks: of files with holes, and of others if only the number has changed.
     pub blocks: BTreeMap<(VolumeId, Ino), u64>,
 }
 
@@ -160,11 +158,9 @@ const LEAF_SLOTS: usize = 8;
 const LEAVES_AT_ONCE: usize = 256;
 /// Index rows per scan.
 const SCAN_ROWS: usize = 256;
-/// Number of rows from which on they are deleted as a range. A reader of a table checks each of its ranges, so these
-/// must be few.
+/// Rows from this many on are deleted as a range: a reader of a table checks each range, so these must be few.
 const RANGE_ROWS_MIN: usize = 64;
-/// Most changed slots of a leaf that are written as a patch. With more the leaf is written whole: a patch of 16-byte
-/// slots would be as large.
+/// Most changed slots that are written as a patch: a patch of more 16-byte slots would be as large as the leaf.
 const PATCH_SLOTS_MAX: usize = 24;
 
 /// Slots to be laid over a leaf, for a project.
@@ -324,8 +320,8 @@ fn summary_rows(store: &Store, edits: &mut Vec<IndexEdit>) -> BTreeMap<SegmentId
     after
 }
 
-/// Drops the summary parts of segments that were sealed since, as this checkpoint says. If the next process found them,
-/// it would take them for parts of the segment's next life.
+/// Drops the summary parts of segments that this checkpoint says are sealed: the next process would take them for parts
+/// of the segment's next life.
 fn drop_sealed(table: &Table, summaries: &mut BTreeMap<SegmentId, usize>, edits: &mut Vec<IndexEdit>) {
     let is_sealed = |segment: SegmentId| table.row(segment).is_some_and(|row| row.state == SegmentState::Sealed);
     for (segment, _) in summaries.extract_if(.., |segment, _| is_sealed(*segment)) {
@@ -466,8 +462,8 @@ impl Work {
         Ok(leaf)
     }
 
-    /// Lays patches over leaves. Most patches only give blocks new places: of such leaves a few slots are read, and the
-    /// engine merges the rest.
+    /// Lays patches over leaves. Most only say where blocks lie now: of such leaves a few slots are read, the engine
+    /// merges the rest.
     fn patch(&mut self, store: &Store, purges: &Purges, reserves: &Reserves, patches: &[Patch]) -> Result<()> {
         let (plain, others): (Vec<_>, Vec<_>) = patches.iter().partition(|one| {
             let touched = self.leaves.contains_key(&keys::leaf(one.volume, one.at));
@@ -517,7 +513,7 @@ impl Work {
         }
     }
 
-    /// Applies moves of blocks. Their leaf need not be read, unless a truncation has yet to be carried out in it.
+    /// Applies moves of blocks. Their leaf need not be read, unless a cut has yet to be carried out in it.
     fn moved(
         &mut self,
         store: &Store,
@@ -628,7 +624,7 @@ impl Work {
         Ok(())
     }
 
-    /// Frees the stale leaves of a range within the budget. Returns the leaf at which to continue; None if all is done.
+    /// Frees stale leaves of a range within the budget. Returns the leaf at which to continue; None if all is done.
     fn free_rows(
         &mut self,
         store: &Store,
@@ -680,7 +676,7 @@ impl Work {
         }
     }
 
-    /// Counts the blocks left of the reservations of those files of a group whose reservations have changed.
+    /// Counts the blocks left of a group's reservations, of those files whose reservations have changed.
     fn count_promises(
         &mut self,
         store: &Store,
