@@ -9,12 +9,16 @@ pub mod keys;
 pub mod label;
 pub mod leaf;
 pub mod passages;
+pub mod purge;
 pub mod record;
+pub mod reserve;
+pub mod scrub;
 pub mod segment;
 pub mod summary;
 pub mod superblock;
 #[cfg(test)]
 mod tests;
+pub mod usage;
 pub mod values;
 
 /// A brick's identity, random at format.

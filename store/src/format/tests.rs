@@ -207,7 +207,7 @@ fn batch_headers_know_their_own_bytes() {
 
 #[test]
 fn what_a_scrub_remembers_comes_back() {
-    use crate::scrub::{Bad, Position, State, Why};
+    use crate::format::scrub::{Bad, Position, State, Why};
     let bad = |why| Bad {
         place: Place { segment: SegmentId(1), block: 2 },
         life: Life(3),

@@ -3,11 +3,11 @@
 use super::bytes::{Reader, Writer, corrupt};
 use super::edits;
 use super::passages::Passages;
+use super::purge::Purge;
+use super::reserve::{Extent, Reserve};
+use super::scrub::{Bad, Position, State, Why};
 use super::segment::Stream;
-use crate::scrub::{Bad, Position, State, Why};
-use crate::space::purge::Purge;
-use crate::space::reserve::{Extent, Reserve};
-use crate::space::usage::Usage;
+use super::usage::Usage;
 use base::limits::{BLOCK_BYTES, NUMBER_MAX};
 use base::{
     FileKind, Index, Ino, Inode, Intent, Life, Name, Numbers, Outcome, Place, RequestId, Result, SegmentId, Term, Time,
