@@ -1,5 +1,7 @@
-//! Which package may depend on which: edges only downward, heavy dependencies behind their fences.
+//! Which package may depend on which: edges only downward, heavy dependencies behind their fences. Below packages, `rooms`
+//! says the same of their first level.
 
+use crate::check::rooms;
 use crate::tree::Tree;
 
 /// A package of the product: what it may depend on, in and outside of the workspace.
@@ -64,6 +66,7 @@ pub fn check(tree: &Tree) -> Vec<String> {
             }
         }
     }
+    problems.extend(rooms::check(tree));
     problems
 }
 

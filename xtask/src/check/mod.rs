@@ -9,6 +9,7 @@ mod format;
 mod links;
 mod measured;
 mod options;
+mod rooms;
 mod rules;
 mod size;
 mod subjects;
