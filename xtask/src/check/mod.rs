@@ -12,6 +12,7 @@ mod options;
 mod rooms;
 mod rules;
 mod size;
+mod stations;
 mod subjects;
 mod words;
 
@@ -38,7 +39,7 @@ pub struct Check {
 }
 
 /// All checks.
-pub const ALL: [Check; 17] = [
+pub const ALL: [Check; 18] = [
     Check { name: "floors", about: "dependencies that point upward or past a fence", run: floors::check },
     Check { name: "file-names", about: "files called util, common, helper, misc or manager", run: words::file_names },
     Check { name: "size", about: "files over 800 and functions over 70 product lines", run: size::check },
@@ -55,6 +56,7 @@ pub const ALL: [Check; 17] = [
     Check { name: "heads", about: "product files that don't say what they are for", run: words::heads },
     Check { name: "subjects", about: "more doc comments without a leading subject than stored", run: subjects::check },
     Check { name: "links", about: "links that lead nowhere", run: links::check },
+    Check { name: "stations", about: "a map that names functions which are not there", run: stations::check },
     Check { name: "lints", about: "packages that don't take the workspace's lints", run: floors::lints },
 ];
 
