@@ -13,7 +13,7 @@ use base::limits::{
 use base::{Error, Kind, Result};
 use runtime::Runtime;
 
-/// What to format.
+/// The properties of a brick to format.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FormatOptions {
     /// Bytes of the brick; None = 80% of the file system's free space, or the whole device (rule X5).
@@ -40,7 +40,7 @@ impl Default for FormatOptions {
     }
 }
 
-/// What a directory holds.
+/// The content of a brick's directory.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Found {
     /// Nothing of ours and nothing else: may be formatted.
@@ -175,7 +175,7 @@ fn segments_of(runtime: &Runtime, options: &FormatOptions, device: Option<&Devic
     segments_in(size_bytes, segment_bytes)
 }
 
-/// How many segments so many bytes are. Errors: `Invalid` for more than a brick can have.
+/// The number of segments in `size_bytes` bytes. Errors: `Invalid` for more than a brick can have.
 pub(crate) fn segments_in(size_bytes: u64, segment_bytes: u64) -> Result<u32> {
     match size_bytes / segment_bytes {
         segments @ 0..=SEGMENTS_COUNT_MAX => Ok(segments as u32),

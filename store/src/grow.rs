@@ -14,12 +14,12 @@ use runtime::{disk, tasks};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// What growing did.
+/// The result of growing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Grown {
     /// Bytes of the brick's segments before.
     pub before_bytes: u64,
-    /// And now; the same if there was nothing to add.
+    /// Size now; the same if there was nothing to add.
     pub bytes: u64,
 }
 

@@ -50,8 +50,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// By then no write of a killed process is in flight (rule L4): the kernel gives up on a command after 30 s. The brick's
-/// lock outlives such writes too; this is for hosts where it does not.
+/// Time after which no write of a killed process can be in flight (rule L4): the kernel gives up on a command after 30
+/// s. The brick's lock outlives such writes too; this is for hosts where it does not.
 const LATE_WRITES_NS: u64 = 30_000_000_000;
 
 /// An open brick.
@@ -74,15 +74,15 @@ pub struct Store {
     pub bulk: bulk::Bulk,
     /// The stream of what the cleaner moves.
     pub cold: bulk::Bulk,
-    /// What clients may still write.
+    /// The space that clients may still use.
     pub space: space::Space,
-    /// What clients have read.
+    /// Blocks that clients have read.
     pub read_cache: ReadCache,
-    /// When the brick was opened.
+    /// Time at which the brick was opened.
     opened_ns: u64,
     /// Readers in flight.
     pins: segments::pins::Pins,
-    /// As it was written last.
+    /// The superblock as it was last written.
     superblock: Lock<Superblock>,
     superblock_file: FileId,
     /// Somebody has more segments made.
@@ -94,11 +94,11 @@ pub struct Store {
     table: Lock<Table>,
     /// Summary entries of open segments that the index holds.
     summarised: Lock<BTreeMap<SegmentId, usize>>,
-    /// Where replay starts by the last durable checkpoint.
+    /// The place where replay starts by the last durable checkpoint.
     replay: Lock<ReplayRow>,
-    /// What volumes use, as of the last checkpoint.
+    /// The space that volumes used at the last checkpoint.
     usages: Lock<usage::Usages>,
-    /// How far the scrub is.
+    /// The scrub and its progress.
     pub scrub: scrub::Scrub,
 }
 
@@ -116,7 +116,7 @@ impl Store {
         Ok(self.runtime.disk.submit(Request::Read { file, offset, buffer, start }))
     }
 
-    /// What there is to be named.
+    /// The bounds of what values may name.
     pub fn bounds(&self) -> recovery::bounds::Bounds {
         recovery::bounds::Bounds::of(&self.superblock.lock(), &self.geometry)
     }
@@ -149,7 +149,7 @@ impl Store {
     pub fn life(&self, segment: SegmentId) -> base::Life {
         self.table.lock().row(segment).map_or(base::Life(0), |row| row.life)
     }
-    /// What a volume used at the last checkpoint, by project.
+    /// The space that a volume used at the last checkpoint, by project.
     pub fn usage(&self, volume: base::VolumeId) -> BTreeMap<u32, usage::Usage> {
         self.usages.lock().of_volume(volume)
     }

@@ -58,10 +58,10 @@ pub struct Opening {
     pub warnings: Vec<String>,
 }
 
-/// What records say of payload blocks, by segment.
+/// Payload blocks as described by records, by segment.
 type Described = BTreeMap<SegmentId, Vec<SummaryEntry>>;
 
-/// What a replay did.
+/// The figures of a replay.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Replay {
     /// Batches read.
@@ -167,7 +167,7 @@ impl Opening {
     pub fn replay_from(&self) -> u64 {
         self.replay.sequence
     }
-    /// Where replay begins.
+    /// The place where replay begins.
     pub(crate) fn replay_row(&self) -> &ReplayRow {
         &self.replay
     }
@@ -175,7 +175,7 @@ impl Opening {
     pub(crate) fn replay_block(&self) -> u32 {
         u32::from(self.replay.block).max(1)
     }
-    /// What earlier repairs found of the log.
+    /// The findings of earlier repairs about the log.
     pub(crate) fn passages(&self) -> &Passages {
         &self.passages
     }

@@ -1,15 +1,15 @@
-//! How far long work has come, for whoever waits for it. Who is told decides what to show, and how often.
+//! The progress of long work, for those who wait for it. The receiver decides what to show, and how often.
 
 use std::sync::Arc;
 
 /// A moment of long work.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Step {
-    /// What is being done.
+    /// The work.
     pub what: &'static str,
-    /// So much of it is done.
+    /// The amount done.
     pub done: u64,
-    /// Of so much; 0 = nobody knows.
+    /// The whole amount; 0 = not known.
     pub of: u64,
 }
 
@@ -20,7 +20,7 @@ impl Step {
     }
 }
 
-/// Who is told; called often, so it must be quick.
+/// The receiver of progress; called often, so it must be quick.
 pub type Tell = Arc<dyn Fn(Step) + Send + Sync>;
 
 /// Tells nobody.

@@ -21,7 +21,7 @@ const WAYS: usize = 8;
 const SET_BYTES: usize = WAYS * BLOCK_BYTES;
 /// Blocks of a set that were read once and are remembered: twice as many as it keeps.
 const ONCE: usize = 2 * WAYS;
-/// As many as cores seldom meet in one.
+/// Most shards: so many that cores seldom meet in one.
 const SHARDS_MAX: usize = 64;
 /// Segments with an era of their own; of larger bricks (4 TiB and more of usual segments) several share one, and are forgotten
 /// together.
@@ -34,7 +34,7 @@ pub struct ReadCache {
     eras: Vec<AtomicU16>,
 }
 
-/// What a cache has seen so far.
+/// The figures of a cache since start.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Figures {
     /// Bytes that it holds.
@@ -45,14 +45,14 @@ pub struct Figures {
     pub missed: u64,
 }
 
-/// Whether blocks are here.
+/// The presence of blocks in the cache.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Held {
     /// All of them.
     All,
-    /// Not all, and some that are not were read before: they are worth keeping.
+    /// Some are missing, and some of those were read before: they are worth caching.
     Again,
-    /// Not all, and those that are not were not read lately.
+    /// Some are missing, and none of those was read lately.
     New,
 }
 
@@ -65,7 +65,7 @@ struct Shard {
 
 #[derive(Clone, Copy, Default)]
 struct Set {
-    /// What the set holds; 0 is nothing, because no block 0 is ever kept: it is its segment's header.
+    /// Keys of the set's blocks; 0 is none, because no block 0 is ever cached: it is its segment's header.
     keys: [u64; WAYS],
     /// Marks of blocks that were read once, lately.
     once: [u16; ONCE],
@@ -75,7 +75,7 @@ struct Set {
     hand: u8,
 }
 
-/// Where a block is looked for.
+/// The set in which a block is looked up.
 #[derive(Clone, Copy)]
 struct Spot {
     set: usize,
@@ -123,7 +123,7 @@ impl ReadCache {
             era.fetch_add(1, Ordering::Release);
         }
     }
-    /// What it has seen so far.
+    /// Its figures so far.
     pub fn figures(&self) -> Figures {
         self.shards.iter().fold(Figures::default(), |sum, shard| {
             let Figures { bytes, found, missed } = shard.lock().figures;

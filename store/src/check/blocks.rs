@@ -1,11 +1,11 @@
-//! Which blocks the leaves name, and for whom: a bit per block, and the owners of a segment's blocks in one digest, so
-//! that memory does not grow with what they are.
+//! The blocks that leaves name, and their owners: a bit per block, and the owners of a segment's blocks in one digest,
+//! so that memory does not grow with their number.
 
 use crate::format::summary::SummaryEntry;
 use base::{GroupId, Ino, VolumeId};
 use runtime::random::SplitMix;
 
-/// Whose block it is, and what it must hold: a leaf says it, and the summary of the block's segment.
+/// The owner of a block and the checksum of its content, as said by a leaf or by the summary of the block's segment.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Owner {
     /// The group.
@@ -21,7 +21,7 @@ pub struct Owner {
 }
 
 impl Owner {
-    /// What a summary says.
+    /// The owner that a summary names.
     pub fn told(entry: &SummaryEntry) -> Owner {
         let SummaryEntry { group, volume, ino, offset, crc, .. } = *entry;
         Owner { group, volume, ino, offset, crc }
@@ -34,7 +34,7 @@ impl Owner {
     }
 }
 
-/// What leaves name in one segment.
+/// The blocks of one segment that leaves name.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Claims {
     /// Named blocks.
@@ -80,7 +80,7 @@ pub fn is_set(bits: &[u64], block: u16) -> bool {
     bits.get(word).is_some_and(|word| word & bit != 0)
 }
 
-/// How many bits of `these` are not set in `those`.
+/// Number of bits of `these` that are not set in `those`.
 pub fn beyond(these: &[u64], those: &[u64]) -> u32 {
     let word = |(at, &bits): (usize, &u64)| (bits & !those.get(at).copied().unwrap_or(0)).count_ones();
     these.iter().enumerate().map(word).sum()

@@ -47,7 +47,7 @@ struct Data<'a> {
     blocks: u64,
 }
 
-/// What the log says of blocks since the last checkpoint.
+/// The log's words on blocks since the last checkpoint.
 type Fresh = BTreeMap<(VolumeId, Ino, u64), (Place, u32)>;
 
 /// Adds to a report what is wrong with data. Errors: as `check`.

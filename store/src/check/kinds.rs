@@ -1,12 +1,12 @@
-//! Of which kind an inode is: its row, its names and what it has each tell it. The check and the repair ask the same
-//! witnesses, so that what one mends the other finds no fault with.
+//! The kind of an inode, as told by its row, its names and its content. Check and repair ask the same witnesses, so
+//! that the check finds no fault with what the repair has mended.
 
 use base::FileKind;
 
-/// What the names of an inode say.
+/// The kind that an inode's names tell.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Named {
-    /// By the last one.
+    /// The kind told by the last name.
     pub kind: Option<FileKind>,
     /// Others say something else.
     torn: bool,
@@ -42,7 +42,8 @@ pub(crate) struct Witnesses {
 }
 
 impl Witnesses {
-    /// What it has proves it. Else its names say it, each of which is two rows, if they are at one; else its row.
+    /// The inode's kind. Its content proves it, if it has any. Else its names tell it, each of which is two rows, if
+    /// all agree; else its row.
     pub fn kind(&self) -> Option<FileKind> {
         if self.root {
             return Some(FileKind::Directory);

@@ -33,7 +33,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Findings that are listed; a brick that lost a file of segments would have millions.
 const FINDINGS_MAX: usize = 1000;
 
-/// What a check counted and found.
+/// The figures and findings of a check.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Report {
     /// Inodes in the index.
@@ -56,14 +56,14 @@ pub struct Report {
     pub orphans: u64,
     /// Blocks of data that were read and compared; None if they were not (`data`).
     pub data_blocks: Option<u64>,
-    /// What is wrong, what that means and what to do; empty = clean.
+    /// Sentences that say what is wrong, what that means and what to do; empty = clean.
     pub findings: Vec<String>,
 }
 
-/// What a finding means for the user's data, and what to do next.
+/// The meaning of a finding for the user's data, and the next step.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Means {
-    /// What was changed last can't be replayed.
+    /// The latest changes can't be replayed.
     LogLost,
     /// A segment that the log speaks of does not say what it is.
     Unheaded,
@@ -77,13 +77,13 @@ enum Means {
     Names,
     /// An inode is not what it says.
     Kind,
-    /// What a map or a summary says of a block is not what the other says.
+    /// A map and a summary disagree about a block.
     Differs,
     /// A segment does not tell of all its blocks.
     Untold,
     /// Nobody has it, and it takes space.
     Leak,
-    /// Not of this version.
+    /// The brick is of another version.
     Unknown,
 }
 
@@ -137,9 +137,9 @@ struct Check<'a> {
     volumes: BTreeSet<VolumeId>,
     names: Names,
     claims: BTreeMap<SegmentId, Claims>,
-    /// What a group has yet to free (rule K6): of the group whose rows are looked at.
+    /// The cuts that the present group has yet to free (rule K6).
     purges: Option<(GroupId, Purges)>,
-    /// What volumes use.
+    /// The space that volumes use.
     used: BTreeMap<(GroupId, VolumeId), rows::Used>,
     /// Groups and volumes that the next start goes on counting.
     uncounted: BTreeSet<(GroupId, VolumeId)>,
@@ -147,7 +147,7 @@ struct Check<'a> {
     miscounted: Vec<String>,
 }
 
-/// Who is told how far the check is.
+/// The receiver of the check's progress.
 type Progress<'a> = &'a mut dyn FnMut(Step);
 
 /// Checks a brick that nobody serves. Errors: only if the check itself can't go on.

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 /// Directories of a loop that a finding names.
 const LISTED_MAX: usize = 8;
 
-/// What the check keeps of an inode.
+/// The facts about an inode that the check keeps in memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Known {
     pub kind: FileKind,
@@ -34,7 +34,7 @@ pub(super) struct Found {
     /// Entries that point to it, and what kind they say.
     pub links: u32,
     pub named: Named,
-    /// Of its entries those that are directories.
+    /// Number of its entries that are directories.
     pub subdirectories: u32,
     /// Its entries, by name and by cookie.
     pub names: u64,
@@ -52,9 +52,9 @@ pub(super) struct Found {
 pub(super) struct Names {
     inodes: BTreeMap<(VolumeId, Ino), Found>,
     pub roots: BTreeMap<VolumeId, Ino>,
-    /// What directories say of the one that they lie in.
+    /// Parents of directories, as the directories' own rows say.
     pub parents: BTreeMap<(VolumeId, Ino), Ino>,
-    /// Where their names are.
+    /// The tree of directories, as their names say.
     pub tree: Tree,
 }
 
@@ -161,7 +161,7 @@ impl Check<'_> {
         }
     }
 
-    /// Of which kind an inode is, and who says something else.
+    /// The kind of an inode; adds a finding if a witness says something else.
     fn kind(&mut self, (volume, ino): (VolumeId, Ino), inode: &Known, found: &Found, root: bool) -> FileKind {
         let (entries, Found { data, target, named, .. }) = (found.cookies > 0, *found);
         let row = Some(inode.kind);

@@ -17,7 +17,7 @@ use std::collections::BTreeMap;
 /// Rows read from the index at once: 4 MB if all are full leaves.
 const ROWS: usize = 4096;
 
-/// What belongs to nobody, counted until the scan knows all of it.
+/// Rows that belong to nobody, counted until the scan has seen everything.
 #[derive(Default)]
 pub(super) struct Strays {
     /// Rows and blocks of volumes that the catalogue does not have.
@@ -27,12 +27,12 @@ pub(super) struct Strays {
     unknown: u64,
 }
 
-/// What a volume uses in one group.
+/// The space that a volume uses in one group.
 #[derive(Default)]
 pub(super) struct Used {
-    /// By the usage rows of all its projects.
+    /// The sum of the usage rows of all its projects.
     told: Usage,
-    /// By the other rows.
+    /// The sum found in the other rows.
     found: Usage,
 }
 
@@ -150,7 +150,7 @@ impl Check<'_> {
         Ok(())
     }
 
-    /// What a file was promised, and how much of it the maps say is left.
+    /// Checks a file's reserved blocks, and how many of them are left by its maps.
     fn reserve(&mut self, volume: VolumeId, key: &[u8], value: &[u8]) -> Result<()> {
         let ino = keys::first_ino(key);
         let reserve = match values::decode_reserve(value) {
@@ -180,7 +180,7 @@ impl Check<'_> {
         self.used.entry((group, volume)).or_default()
     }
 
-    /// What volumes use, as counted by checkpoints and as found.
+    /// Compares the space that volumes use as counted by checkpoints with the space found.
     fn usage(&mut self) {
         for ((group, volume), Used { told, found }) in std::mem::take(&mut self.used) {
             if !self.volumes.contains(&volume) {

@@ -55,7 +55,7 @@ impl Check<'_> {
         Ok(suspects)
     }
 
-    /// What a segment with live blocks tells of them, in the order of blocks, or what is wrong with that.
+    /// The summary of a segment with live blocks, in the order of blocks, or the fault in it.
     pub(super) async fn summary(
         &mut self,
         segment: SegmentId,

@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 /// Summary entries held at once: 40 MB.
 const ENTRIES_MAX: u32 = 1 << 20;
 
-/// What is wrong with blocks of an inode.
+/// The fault of blocks of an inode.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Wrong {
     NotLive,
@@ -25,9 +25,9 @@ enum Wrong {
 
 #[derive(Default)]
 struct Found {
-    /// Per segment and inode: how many blocks, and the first, as the inode counts.
+    /// Number of faulty blocks and the first one's number within the inode, per segment and inode.
     wrong: BTreeMap<(SegmentId, VolumeId, Ino, Wrong), (u64, u64)>,
-    /// Of blocks that are named more than once: by whom.
+    /// Owners of blocks that are named more than once.
     shared: BTreeMap<Place, Vec<Owner>>,
 }
 

@@ -18,15 +18,15 @@ struct Node {
     way: Way,
 }
 
-/// Where the way up from a directory ends.
+/// The end of the way up from a directory.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Way {
     Unknown,
     /// It is being walked.
     Walked,
-    /// At a root, or at a directory without a name, which is another finding.
+    /// A root, or a directory without a name, which is another finding.
     Up,
-    /// In the loop of this number.
+    /// The loop of this number.
     Round(usize),
 }
 
@@ -35,7 +35,7 @@ enum Way {
 pub(crate) struct Loop {
     /// They, in the order of their numbers.
     pub dirs: Vec<Ino>,
-    /// How many others lie in them, at any depth.
+    /// Number of other directories in them, at any depth.
     pub below: u64,
 }
 
@@ -48,7 +48,7 @@ impl Tree {
     pub fn remove(&mut self, of: Dir) {
         self.above.remove(&of);
     }
-    /// What a directory lies in.
+    /// The directory that contains a directory.
     pub fn above(&self, of: Dir) -> Option<Ino> {
         self.above.get(&of).map(|node| node.dir)
     }

@@ -1,5 +1,6 @@
-//! How many blocks of each file are mapped, those included that are yet to be freed: in the inode's row if its size does not
-//! say it. A checkpoint knows by how many its leaves have grown, and reads the row that it replaces.
+//! The number of mapped blocks of each file, including those that are yet to be freed. It is in the inode's row if the
+//! file's size does not imply it. A checkpoint knows by how many blocks leaves have grown, and reads the row that it
+//! replaces.
 
 use crate::Store;
 use crate::format::keys;
@@ -15,13 +16,13 @@ const ROWS: usize = 256;
 /// Mapped blocks by file.
 pub(crate) type Files = BTreeMap<(VolumeId, Ino), u64>;
 
-/// What a checkpoint knows of inodes.
+/// The inodes that a checkpoint changes.
 pub(crate) struct Changed<'a> {
     /// Those that changed; None: gone.
     pub inodes: BTreeMap<(VolumeId, Ino), Option<Inode>>,
-    /// By how many mapped blocks.
+    /// Changes of the number of mapped blocks.
     pub mapped: BTreeMap<(VolumeId, Ino), i64>,
-    /// What was counted of files that nobody had counted.
+    /// Numbers of files whose blocks had not been counted before.
     pub counted: Files,
     /// Inodes of a group from this sequence on have nothing in the index.
     pub young: &'a BTreeMap<GroupId, u64>,

@@ -1,4 +1,5 @@
-//! Which segments are cleaned (`choose`), and the victims of one choice on their way (`Choice`): pure, integers only.
+//! The choice of segments to clean (`choose`), and the work on the victims of one choice (`Choice`): pure, integers
+//! only.
 
 use base::SegmentId;
 use runtime::seeded::{Bug, active};
@@ -14,7 +15,7 @@ pub struct Candidate {
     pub live: u32,
     /// All of its blocks, header and summary too.
     pub blocks: u32,
-    /// How many segments, of any stream, were opened after it.
+    /// Number of segments, of any stream, that were opened after it.
     pub age: u64,
 }
 

@@ -1,4 +1,5 @@
-//! How fast the cleaner works, beside which client delay (`Controller`): pure. Integers only, so that a step gives the same answer on every machine.
+//! The controller of the cleaner's speed and of the throttle on clients (`Controller`): pure. Integers only, so that a step
+//! gives the same answer on every machine.
 //!
 //! The controller holds one quantity, the level: segments that can be opened now or after the next checkpoint. Marks
 //! divide the reserve that a full brick still has (rule K5):
@@ -10,15 +11,15 @@
 //!                                   clients' pace                  while clients rest
 //! ```
 //!
-//! Where clients write more than the cleaner can make room for, it begins at full speed above `high` already, and the room above
-//! `low` is used up in a glide.
+//! The cleaner begins at full speed above `high` already if clients write more than it can make room for. The room above
+//! `low` is then used up gradually, in a glide.
 
 use runtime::seeded::{Bug, active};
 
 /// Marks of the level, in segments.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Thresholds {
-    /// What a full brick has beyond its live blocks (rule K5): free, open, or dead blocks in sealed segments.
+    /// Segments of a full brick beyond its live blocks (rule K5): free, open, or dead blocks in sealed segments.
     pub reserve: u32,
     /// Only the cleaner, deletions and checkpoints may take the last ones: clients are held.
     pub floor: u32,
@@ -32,8 +33,8 @@ pub struct Thresholds {
     pub ahead: u32,
 }
 
-/// For the cleaner's output, the commit segment that takes its move records, and deletions; one more for each while
-/// the first waits for a checkpoint.
+/// Most segments of the floor: for the cleaner's output, for the commit segment that takes its move records, and for
+/// deletions; one more for each while the first waits for a checkpoint.
 const FLOOR_SEGMENTS_MAX: u32 = 4;
 /// Bounds of how many victims are chosen at once: fewer are hardly sorted, and more would be out of date at the end.
 const VICTIMS_MAX: (usize, usize) = (4, 16);
@@ -62,7 +63,7 @@ impl Thresholds {
     }
 }
 
-/// What the controller sees.
+/// The measurements that the controller sees.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Sight {
     /// The clock.
@@ -79,28 +80,28 @@ pub struct Sight {
     pub moved_blocks: u64,
     /// Live blocks, and all blocks, of the mean victim of the present choice. None if there is no victim.
     pub victim: Option<(u32, u32)>,
-    /// What the victims of this choice have gained beyond their share.
+    /// Blocks that the victims of this choice have gained beyond their share.
     pub surplus_blocks: u64,
 }
 
-/// What the drive does until the next step. It steps again when the slice is done and the pause over.
+/// The orders for the drive until the next step. It steps again when the slice is done and the pause over.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Pace {
     /// Blocks that the cleaner may move; 0: it rests.
     pub slice_blocks: u32,
     /// Pause after the slice.
     pub pause_ns: u64,
-    /// What a client's write waits, per block. Blocks of all clients together are spaced by it: otherwise more clients
-    /// would wait for less.
+    /// Throttle of clients' writes: nanoseconds of delay per block. It spaces the blocks of all clients together:
+    /// otherwise more clients would wait for less.
     pub client_delay_ns: u64,
     /// A checkpoint should begin: segments wait for it, or dead blocks do. Told once; the drive remembers it while a
     /// checkpoint that began earlier still runs, and leaves out one that would have nothing new.
     pub checkpoint: bool,
-    /// For status.
+    /// The state, for status.
     pub state: State,
 }
 
-/// What the cleaner does.
+/// The state of the cleaner.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum State {
     /// Nothing.
@@ -145,7 +146,7 @@ const DELAY_CAP_NS_MIN: u64 = 1_000_000;
 const IDLE_NS: u64 = 100_000_000;
 /// No victim for so long, in spite of a checkpoint asked for: there is none.
 const FULL_NS: u64 = 1_000_000_000;
-/// While the cleaner waits for a checkpoint it looks this often.
+/// Interval of steps while the cleaner waits for a checkpoint.
 const SPARE_NS: u64 = 2_000_000;
 /// Checkpoints are asked for at most so often; the second where only the cleaner may still open segments.
 const CHECKPOINT_NS: (u64, u64) = (250_000_000, 100_000_000);
@@ -163,14 +164,14 @@ const PACE_NS: u64 = 5_000_000_000;
 const UNITS_MAX: u64 = 16;
 /// Bounds of what moving one block takes: 4 GB/s and 200 KB/s.
 const MOVE_NS: (u64, u64) = (1_000, 20_000_000);
-/// Before the first move was seen: 200 MB/s, reading and writing.
+/// Assumed time for moving a block until the first move was measured: 200 MB/s, reading and writing.
 const MOVE_NS_FIRST: u64 = 20_000;
 /// A rule of three with a victim that has less than 1/64 dead blocks asks for nonsense.
 const UTILISATION_MAX: u64 = ONE - ONE / 64;
 /// Blocks of a segment of 64 MiB, until a victim was seen.
 const SEGMENT_BLOCKS_FIRST: u64 = 16_384;
 
-/// What was seen and answered last.
+/// The last measurements and the answer to them.
 #[derive(Clone, Copy, Debug)]
 struct Before {
     sight: Sight,
@@ -178,7 +179,7 @@ struct Before {
     sparing: bool,
 }
 
-/// What happened since.
+/// The progress since then.
 #[derive(Clone, Copy, Debug, Default)]
 struct Passed {
     ns: u64,
@@ -198,21 +199,21 @@ pub struct Controller {
     client_rate: u64,
     /// The same, over so long that one checkpoint's segments don't show.
     paced_rate: u64,
-    /// How long clients have been seen, up to `PACE_NS`.
+    /// Time for which clients have been measured, up to `PACE_NS`.
     seen_ns: u64,
     /// Live part of victims, in `ONE`s.
     utilisation: u64,
-    /// What moving one block takes.
+    /// Time for moving one block.
     move_ns: u64,
     client_at_ns: u64,
     victim_at_ns: u64,
-    /// When segments began to be as short as on a full brick.
+    /// Time at which segments became as short as on a full brick.
     short_at_ns: Option<u64>,
     /// Share of the time, in `ONE`s, that the cleaner waited for checkpoints.
     spared: u64,
-    /// When the last segments began to be spared for what a checkpoint frees.
+    /// Time from which on the last segments are spared, for what a checkpoint will free.
     spare_at_ns: Option<u64>,
-    /// What was seen when a checkpoint was asked for last.
+    /// The measurements when a checkpoint was last asked for.
     asked: Sight,
     /// The fewest emptied segments seen since: what no checkpoint frees for now.
     stuck: u32,
@@ -353,13 +354,13 @@ impl Controller {
         let ahead = ahead - (i128::from(ahead) * i128::from(weight_ns) / i128::from(weight_ns + LEVEL_NS)) as i64;
         self.level = counted + ahead.clamp(-(ONE as i64), ONE as i64);
     }
-    /// How far the level lies between two marks in `ONE`s, from 0 at `from` to `ONE` at `to`, where `to` is below.
+    /// The level's position between two marks in `ONE`s: 0 at `from`, `ONE` at `to`, where `to` is the lower one.
     fn below(&self, from: u64, to: u64) -> u64 {
         assert!(from > to);
         let depth = (from as i64 - self.level).clamp(0, (from - to) as i64) as u64;
         (u128::from(depth) * u128::from(ONE) / u128::from(from - to)) as u64
     }
-    /// Where the glide begins: so far above `low`. Not at once, also where the host has no room for any segment.
+    /// Distance above `low` at which the glide begins. Not at once, also where the host has no room for any segment.
     fn glide(&self) -> u64 {
         if active(Bug::GlideMissing) { ONE } else { (at(self.marks.reserve) * 3 / 8).max(ONE) }
     }
@@ -409,7 +410,7 @@ impl Controller {
         }
         (slice as u32, (period_ns - work_ns.min(period_ns)).max(work_ns / 8).min(PAUSE_NS_MAX))
     }
-    /// What the cleaner takes to make room for a block; time in which it waits for checkpoints counts too.
+    /// Time that the cleaner takes to make room for a block, including the time in which it waits for checkpoints.
     fn room_ns(&self) -> u64 {
         let move_ns = self.move_ns * ONE / (ONE - self.spared);
         (move_ns * self.moves_per_block() / ONE).max(move_ns / 4)
@@ -447,8 +448,8 @@ impl Controller {
     fn is_slowing(&self, delay_ns: u64) -> bool {
         self.is_felt(delay_ns) || self.level < i64::from(self.marks.low) * ONE as i64
     }
-    /// So few segments are free that the cleaner waits for the checkpoint that brings more, instead of opening the
-    /// last. Only for a while: what is emptied may be pinned for long, and then moving on is the way out.
+    /// True if so few segments are free that the cleaner waits for the checkpoint that brings more, instead of opening
+    /// the last. Only for a while: emptied segments may be pinned for long, and then moving on is the way out.
     fn is_sparing(&mut self, sight: &Sight) -> bool {
         let short = sight.emptied > 0 && sight.free <= self.marks.floor / 2;
         let since_ns = self.spare_at_ns.filter(|_| short).or(short.then_some(sight.now_ns));
@@ -462,7 +463,7 @@ impl Controller {
         let since = |since_ns| sight.now_ns - since_ns >= FULL_NS;
         since(self.victim_at_ns) && self.short_at_ns.is_some_and(since)
     }
-    /// Whether a checkpoint should begin. The fewer segments are free, the fewer wait for it.
+    /// True if a checkpoint should begin. The fewer segments are free, the fewer need wait for it.
     fn wants_checkpoint(&self, sight: &Sight) -> bool {
         let Thresholds { floor, low, target, high, .. } = self.marks;
         let since_ns = sight.now_ns - self.asked.now_ns;

@@ -10,7 +10,7 @@ use runtime::random::SplitMix;
 
 const MS: u64 = 1_000_000;
 
-/// What a script may ask for, beside a mere run.
+/// The options of a script beside a mere run.
 struct Script {
     name: &'static str,
     plant: Plant,
@@ -224,7 +224,8 @@ fn delay_is_monotone_in_free_segments() {
     }
 }
 
-/// What clients are held to must not set the pace of the cleaner that they wait for, nor must the time that small slices take.
+/// The pace to which clients are throttled must not set the pace of the cleaner that they wait for, nor must the time
+/// that small slices take.
 #[test]
 fn held_clients_and_small_slices_do_not_slow_each_other_down() {
     let mut controller = Controller::new(512);
@@ -268,7 +269,7 @@ fn slow_moves_are_forgotten_when_they_are_fast_again() {
     assert!(fast.client_delay_ns < MS / 4 && fast.slice_blocks > 100, "{fast:?}");
 }
 
-/// While clients rest, full victims are left for later: what is moved now would be moved again.
+/// Full victims are left for later while clients rest: blocks moved now would be moved again.
 #[test]
 fn the_fuller_the_victim_the_less_is_cleaned_ahead() {
     let Thresholds { target, high, ahead, .. } = Thresholds::new(16_000);
@@ -322,7 +323,8 @@ fn chosen(candidates: &[Candidate], max: usize) -> Vec<u32> {
     choose(candidates, max).into_iter().map(|one| one.segment.0).collect()
 }
 
-/// While the cleaner waits for a checkpoint that frees what it has emptied, it moves nothing: clients are told so.
+/// The cleaner moves nothing while it waits for a checkpoint that frees the segments it has emptied, and its state
+/// tells clients so.
 #[test]
 fn who_waits_for_checkpoints_moves_less_in_the_same_time() {
     let delay_ns = |emptied| {

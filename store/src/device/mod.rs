@@ -12,7 +12,7 @@ use base::{Error, Kind, Result};
 use runtime::disk::DEVICE;
 use runtime::{FileId, OpenMode, Runtime, disk};
 
-/// What a format does with a device that holds something.
+/// The treatment of a device that holds something, by a format.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Foreign {
     /// Refuses it.
@@ -23,7 +23,7 @@ pub enum Foreign {
 
 /// Copies of the label: a block that can't be read any more is no loss.
 const COPIES: u64 = 2;
-/// How much of a device's beginning and end a format reads and clears. Partition tables, file systems, RAID and
+/// Bytes at a device's beginning and end that a format reads and clears. Partition tables, file systems, RAID and
 /// volume managers all keep something there.
 const EDGE_BYTES: u64 = SEGMENTS_AT;
 const _: () = assert!(EDGE_BYTES == IO_BYTES_MAX as u64);
@@ -148,7 +148,7 @@ impl Device<'_> {
         }
         Err(last.expect("there are copies"))
     }
-    /// Where beginning and end begin, one I/O each. Behind the last whole block nobody looks.
+    /// Offsets of the beginning and the end, one I/O each. The rest behind the last whole block is ignored.
     fn edges(&self) -> impl Iterator<Item = u64> {
         let end = self.bytes / BLOCK_BYTES as u64 * BLOCK_BYTES as u64;
         assert!(end >= 2 * EDGE_BYTES, "a brick has been found to fit");

@@ -1,5 +1,5 @@
-//! What else a device may hold, by the marks that file systems, volume managers and partition tables leave at its beginning.
-//! For messages: what is not known is foreign all the same.
+//! Other contents of a device, recognised by the marks that file systems, volume managers and partition tables leave at
+//! its beginning. For messages only: data that is not recognised is foreign all the same.
 
 /// Marks: where they lie, what they say, and whose they are. The first that fits is told.
 const MARKS: [(usize, &[u8], &str); 18] = [
@@ -23,7 +23,7 @@ const MARKS: [(usize, &[u8], &str); 18] = [
     (510, b"\x55\xaa", "a partition table or boot record (MBR)"),
 ];
 
-/// Whose the data is that begins with these bytes.
+/// The owner of data that begins with these bytes.
 pub fn find(beginning: &[u8]) -> Option<&'static str> {
     let fits = |at: usize, mark: &[u8]| beginning.get(at..).is_some_and(|rest| rest.starts_with(mark));
     MARKS.iter().find(|(at, mark, _)| fits(*at, mark)).map(|(.., name)| *name)

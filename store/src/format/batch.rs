@@ -18,9 +18,9 @@ pub struct BatchHeader {
     pub uuid: Uuid,
     /// The log epoch.
     pub epoch: u64,
-    /// Where it was written: a copy elsewhere is not this batch.
+    /// The segment where it was written: a copy elsewhere is not this batch.
     pub segment: SegmentId,
-    /// Which use of the segment.
+    /// The number of this use of the segment.
     pub life: Life,
     /// Position of the segment in the commit stream.
     pub sequence: u64,

@@ -90,7 +90,7 @@ impl<'a> Reader<'a> {
     pub fn uuid(&mut self) -> Result<super::Uuid> {
         Ok(super::Uuid(self.array()?))
     }
-    /// What has not been read.
+    /// The bytes that have not been read.
     pub fn rest(&self) -> &'a [u8] {
         self.rest
     }

@@ -1,5 +1,5 @@
-//! What names and attributes take (rule K5): the bytes of their rows in the index, keys included. A row's size follows from
-//! what is in it, so records tell by how much the sum changes.
+//! The space charged for names and attributes (rule K5): the bytes of their rows in the index, keys included. A row's
+//! size follows from its content, so records tell by how much the sum changes.
 
 use base::{FileKind, Name};
 
@@ -22,7 +22,7 @@ pub fn target(bytes: u64) -> u64 {
     21 + 1 + bytes
 }
 
-/// What an inode leaves when it goes, besides its attributes: a link's size is its target's.
+/// The charge that ends with an inode, besides that of its attributes: a link's size is its target's.
 pub fn target_of(kind: FileKind, size: u64) -> u64 {
     if kind == FileKind::Link { target(size) } else { 0 }
 }

@@ -270,7 +270,8 @@ fn put_inode_edit(out: &mut Vec<u8>, edit: &Edit) {
     }
 }
 
-/// Where an encoded edit has the checksum of the `block`th block that it maps; None if it maps fewer, or is another edit.
+/// The position in an encoded edit of the checksum of the block number `block` that it maps; None if it maps fewer, or
+/// is another edit.
 pub fn map_crc_at(edit: &[u8], block: usize) -> Option<usize> {
     let mut reader = Reader::new(edit);
     let is_map = reader.u8().ok()? == code::MAP;

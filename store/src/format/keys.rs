@@ -30,7 +30,7 @@ mod kind {
     pub const SCRUB: u8 = 0x33;
 }
 
-/// What a row of the index is.
+/// The kind of a row of the index.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Row {
     /// A group's counters.
@@ -55,23 +55,23 @@ pub enum Row {
     Session,
     /// A volume of the catalogue.
     Volume,
-    /// What is left to free of an inode.
+    /// Cuts of an inode that are left to free.
     Purge,
-    /// What is left to free of a volume.
+    /// A dropped volume that is left to free.
     PurgedVolume,
-    /// What a project uses.
+    /// The space that a project uses.
     Usage,
-    /// What a file was promised.
+    /// Blocks reserved for a file.
     Reserve,
     /// An inode's extended attributes.
     Xattrs,
     /// A segment's state and live bits.
     Segment,
-    /// Where replay starts.
+    /// The place where replay starts.
     Replay,
     /// A part of the summary of an open segment.
     Summary,
-    /// How far the scrub is.
+    /// The progress of the scrub.
     Scrub,
 }
 
@@ -279,7 +279,7 @@ pub fn first_ino(key: &[u8]) -> Ino {
 pub fn leaves_in_group(group: GroupId, volume: VolumeId) -> Bounds {
     all_of(group, volume, kind::LEAF)
 }
-/// What is left to free of an inode that was cut or dropped.
+/// The cuts left to free of an inode that was cut or dropped.
 pub fn purge(volume: VolumeId, ino: Ino) -> Vec<u8> {
     Key::new(ino.group(), volume, kind::PURGE).u64(ino.0).0
 }
@@ -296,7 +296,7 @@ pub fn purged_volume_id(key: &[u8]) -> VolumeId {
     let bytes = key.get(9..13).and_then(|bytes| bytes.try_into().ok());
     VolumeId(u32::from_be_bytes(bytes.expect("keys of purged volumes have 13 bytes")))
 }
-/// What a project of a volume uses in a group.
+/// The space that a project of a volume uses in a group.
 pub fn usage(group: GroupId, volume: VolumeId, project: u32) -> Vec<u8> {
     Key::new(group, volume, kind::USAGE).u32(project).0
 }
@@ -313,7 +313,7 @@ pub fn usage_project(key: &[u8]) -> u32 {
 pub fn purges(group: GroupId, volume: VolumeId) -> Bounds {
     all_of(group, volume, kind::PURGE)
 }
-/// What a file was promised.
+/// The blocks reserved for a file.
 pub fn reserve(volume: VolumeId, ino: Ino) -> Vec<u8> {
     Key::new(ino.group(), volume, kind::RESERVE).u64(ino.0).0
 }
@@ -321,7 +321,7 @@ pub fn reserve(volume: VolumeId, ino: Ino) -> Vec<u8> {
 pub fn reserves(group: GroupId, volume: VolumeId) -> Bounds {
     all_of(group, volume, kind::RESERVE)
 }
-/// What a volume has in a group besides leaves: what comes before them, and what comes after.
+/// The rows of a volume in a group besides leaves: those before them, and those after them.
 pub fn volume_but_leaves(group: GroupId, volume: VolumeId) -> [Bounds; 2] {
     let (leaves, after) = leaves_in_group(group, volume);
     let (from, to) = volume_in_group(group, volume);
@@ -345,11 +345,11 @@ pub fn segment_id(key: &[u8]) -> SegmentId {
     let bytes = key.get(9..13).and_then(|bytes| bytes.try_into().ok());
     SegmentId(u32::from_be_bytes(bytes.expect("segment keys have 13 bytes or more")))
 }
-/// Where replay starts.
+/// The place where replay starts.
 pub fn replay() -> Vec<u8> {
     Key::new(BRICK, VolumeId(0), kind::REPLAY).0
 }
-/// How far the scrub is.
+/// The progress of the scrub.
 pub fn scrub() -> Vec<u8> {
     Key::new(BRICK, VolumeId(0), kind::SCRUB).0
 }

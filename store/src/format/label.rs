@@ -10,7 +10,7 @@ use base::{Error, Kind, Result};
 const MAGIC: &[u8; 8] = b"SINTERDV";
 /// Version of this layout.
 pub const VERSION: u32 = 1;
-/// What a device never tears.
+/// Bytes that a device never tears.
 const SECTOR_BYTES: usize = 512;
 /// The segments begin here. So they lie as the drive's own pages and stripes do, and there is room to grow.
 pub const SEGMENTS_AT: u64 = 1 << 20;

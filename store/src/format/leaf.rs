@@ -9,22 +9,22 @@ use std::ops::Range;
 const VERSION: u8 = 1;
 /// Version, flags, mask.
 const HEAD_BYTES: usize = 10;
-/// In the flags: the trim number follows the head.
+/// Flag: the trim number follows the head.
 const HAS_TRIM: u8 = 1;
 const TRIM_BYTES: usize = 8;
 /// Bytes per slot.
 pub const SLOT_BYTES: usize = 16;
-/// Where in a slot the birth lies, to its end.
+/// Position of the birth in a slot; it extends to the slot's end.
 const BIRTH: usize = 12;
 
-/// What a slot says of its block.
+/// The content of a slot: the state of its block.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Slot {
     /// No data: reads as zeros. In a patch: removes what was there.
     Hole,
     /// The block lies whole and plain at a place of this brick.
     Local {
-        /// Where.
+        /// Its place.
         place: Place,
         /// CRC-32C of its 4 KiB.
         crc: u32,
@@ -57,7 +57,7 @@ pub struct Leaf {
 }
 
 impl Leaf {
-    /// What the leaf says of block `index` (0..64); None if it says nothing.
+    /// The slot of block `index` (0..64); None if the leaf says nothing of it.
     pub fn get(&self, index: usize) -> Option<Slot> {
         let bit = 1u64 << index;
         (self.mask & bit != 0).then(|| self.slots[self.rank(index)])
@@ -99,14 +99,14 @@ impl Leaf {
         let set = (0..BLOCKS_PER_LEAF).filter(|index| self.mask & 1 << index != 0);
         set.zip(self.slots.iter().copied())
     }
-    /// Where its blocks lie.
+    /// The places of its blocks.
     pub fn places(&self) -> impl Iterator<Item = Place> + '_ {
         self.slots.iter().filter_map(|slot| match slot {
             Slot::Local { place, .. } => Some(*place),
             Slot::Hole => None,
         })
     }
-    /// How many slots are set.
+    /// Number of slots that are set.
     pub fn len(&self) -> usize {
         self.slots.len()
     }
@@ -211,7 +211,7 @@ impl Encoded<'_> {
             false => Err(corrupt("a leaf is cut off")),
         }
     }
-    /// How many slots are set.
+    /// Number of slots that are set.
     pub fn len(&self) -> usize {
         self.0.slots.len()
     }
@@ -219,7 +219,7 @@ impl Encoded<'_> {
     pub fn is_empty(&self) -> bool {
         self.0.slots.is_empty()
     }
-    /// Where a block lies; None if the leaf does not map it. Errors: `Corrupt`.
+    /// The place of a block; None if the leaf does not map it. Errors: `Corrupt`.
     pub fn place(&self, index: usize) -> Result<Option<Place>> {
         let bit = 1u64 << index;
         if self.0.mask & bit == 0 {
@@ -227,17 +227,17 @@ impl Encoded<'_> {
         }
         place(&self.0.slots[(self.0.mask & (bit - 1)).count_ones() as usize])
     }
-    /// Where its blocks lie; `Corrupt` for a slot of no known kind.
+    /// The places of its blocks; `Corrupt` for a slot of no known kind.
     pub fn places(&self) -> impl Iterator<Item = Result<Place>> + '_ {
         self.0.slots.iter().filter_map(|slot| place(slot).transpose())
     }
-    /// As `Leaf::trim`.
+    /// The trim number; see `Leaf::trim`.
     pub fn trim(&self) -> u64 {
         self.0.trim
     }
 }
 
-/// Where the block of an encoded slot lies; None of a hole.
+/// The place of the block of an encoded slot; None for a hole.
 fn place(slot: &[u8; SLOT_BYTES]) -> Result<Option<Place>> {
     match slot[0] {
         tag::HOLE => Ok(None),

@@ -13,11 +13,11 @@ pub struct Passage {
     pub to: u64,
     /// The epoch of that one.
     pub epoch: u64,
-    /// What it says of the header before it.
+    /// The checksum of the header before it, as stored in it.
     pub previous_crc: u32,
-    /// Where it lies.
+    /// Its place.
     pub at: Place,
-    /// Where the first bad one lies, if that is known: some of its records may be whole.
+    /// The place of the first bad batch, if known: some of its records may be whole.
     pub bad: Option<Place>,
 }
 
@@ -37,11 +37,11 @@ pub struct Cut {
 pub struct Passages {
     /// Ways over bad batches, in the order of the log.
     pub over: Vec<Passage>,
-    /// What was left out.
+    /// The records that were left out.
     pub cuts: Vec<Cut>,
 }
 
-/// Of a bad batch whose place is not known.
+/// The place of a bad batch if it is not known.
 const NOWHERE: Place = Place { segment: SegmentId(u32::MAX), block: 0 };
 
 impl Passages {

@@ -27,7 +27,7 @@ pub struct Run {
     pub count: u16,
 }
 
-/// Where a payload's blocks lie, one after the other: each edit that maps some takes its own.
+/// The places of a payload's blocks, in their order: each edit that maps some takes its own.
 #[derive(Clone, Debug)]
 pub struct Places<'a> {
     runs: &'a [Run],
@@ -69,9 +69,9 @@ pub struct Record {
     pub session: SessionId,
     /// The session's request.
     pub request: RequestId,
-    /// What the request did (rule R1).
+    /// The outcome of the request (rule R1).
     pub outcome: Outcome,
-    /// What changes.
+    /// The changes.
     pub edits: Vec<Edit>,
 }
 
@@ -117,7 +117,7 @@ pub struct Moved {
     pub ino: Ino,
     /// The block of the file.
     pub block: u64,
-    /// Where it was.
+    /// Its old place.
     pub old: Place,
     /// Its checksum.
     pub crc: u32,
@@ -136,7 +136,7 @@ pub struct Moves {
     pub blocks: Vec<Moved>,
 }
 
-/// What the log holds.
+/// A record of the log.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Logged {
     /// A change of a group.
@@ -217,7 +217,7 @@ fn take_record(reader: &mut Reader<'_>) -> Result<Record> {
     Ok(Record { group, term, index, volume, session, request, outcome, edits })
 }
 
-/// What the frame ties a record to: bytes of another brick, life or stream position fail its checksum.
+/// The identity that a record's frame ties it to: bytes of another brick, life or stream position fail its checksum.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Frame {
     /// The brick.

@@ -9,7 +9,7 @@ use base::{Life, Result, SegmentId};
 const MAGIC: &[u8; 8] = b"SINTSEG1";
 const HEADER_BYTES: usize = 68;
 
-/// What a sequence of segments is written for.
+/// The purpose of a sequence of segments.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Stream {
     /// Batches: records and small payloads.
@@ -29,7 +29,7 @@ impl Stream {
             Stream::Cold => 3,
         }
     }
-    /// From its byte.
+    /// The stream of this code.
     pub fn from_code(code: u8) -> Result<Stream> {
         match code {
             1 => Ok(Stream::Commit),
@@ -47,9 +47,9 @@ pub struct SegmentHeader {
     pub uuid: Uuid,
     /// The segment's own number.
     pub segment: SegmentId,
-    /// Which use of the segment this is.
+    /// The number of this use of the segment.
     pub life: Life,
-    /// What it is written for.
+    /// The stream that it belongs to.
     pub stream: Stream,
     /// Position of the segment in its stream; never reused.
     pub sequence: u64,

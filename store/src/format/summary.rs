@@ -10,7 +10,7 @@ use base::{GroupId, Index, Ino, Life, Result, SegmentId, VolumeId};
 const MAGIC: &[u8; 8] = b"SINTSUM1";
 pub const ENTRY_BYTES: usize = 40;
 
-/// What one block of a segment was written as.
+/// The origin of one block of a segment: the file's block as which it was written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SummaryEntry {
     /// The block within the segment.
@@ -36,7 +36,7 @@ pub struct SummaryFooter {
     pub uuid: Uuid,
     /// The segment.
     pub segment: SegmentId,
-    /// Which use of it.
+    /// The number of this use of the segment.
     pub life: Life,
     /// Entries before the footer.
     pub entries: u32,

@@ -33,12 +33,12 @@ pub struct Features {
     pub incompatible: u64,
 }
 
-/// Which life a brick is in.
+/// The stage of a brick's life.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum State {
     /// `format` has begun and not ended: holds no data, may be formatted again.
     Formatting,
-    /// In use.
+    /// The brick is in use.
     Ready,
 }
 

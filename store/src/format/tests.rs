@@ -3,7 +3,7 @@ use crate::format::bytes::Reader;
 use crate::format::leaf::{Leaf, Slot};
 use base::*;
 
-/// Where records of these tests lie.
+/// The frame of these tests' records.
 const FRAME: record::Frame = record::Frame { uuid: Uuid([1; 16]), life: Life(2), sequence: 3, replica: ReplicaId(1) };
 
 fn head(outcome: Outcome) -> record::Head {

@@ -15,7 +15,7 @@ use base::{
 };
 
 const VERSION: u8 = 1;
-/// Of values that say more than those of the first revision did.
+/// Version of values that hold more than those of the first revision.
 const VERSION_2: u8 = 2;
 
 fn versioned() -> Vec<u8> {
@@ -29,7 +29,7 @@ fn open(bytes: &[u8]) -> Result<Reader<'_>> {
     }
 }
 
-/// Of a value that has two versions: which it is.
+/// Opens a value that has two versions. Returns the version.
 fn open_either(bytes: &[u8]) -> Result<(u8, Reader<'_>)> {
     let mut reader = Reader::new(bytes);
     match reader.u8()? {
@@ -152,7 +152,7 @@ pub fn encode_mark() -> Vec<u8> {
     versioned()
 }
 
-/// What is left of an inode that was cut: where freeing goes on, and the cuts.
+/// Encodes the cuts left of an inode: where freeing continues, and the ranges.
 pub fn encode_purge(purge: &Purge) -> Vec<u8> {
     let mut out = versioned();
     Writer(&mut out).u32(purge.project).u32(purge.cuts().len() as u32);
@@ -177,7 +177,7 @@ pub fn decode_purge(bytes: &[u8]) -> Result<Purge> {
     Ok(purge)
 }
 
-/// What a file was promised. Every extent has been counted by then.
+/// Encodes the blocks reserved for a file. Every extent has been counted by then.
 pub fn encode_reserve(reserve: &Reserve) -> Vec<u8> {
     let mut out = versioned();
     Writer(&mut out).u32(reserve.project).u32(reserve.extents.len() as u32);
@@ -201,7 +201,7 @@ pub fn decode_reserve(bytes: &[u8]) -> Result<Reserve> {
     Ok(Reserve { project, extents })
 }
 
-/// What a project uses. The first version is of a brick whose names have not been counted yet.
+/// Encodes the space that a project uses. The first version belongs to a brick whose names have not been counted yet.
 pub fn encode_usage(usage: &Usage) -> Vec<u8> {
     let mut out = vec![if usage.names.is_some() { VERSION_2 } else { VERSION }];
     let mut writer = Writer(&mut out);
@@ -271,8 +271,8 @@ pub struct GroupRow {
 }
 
 impl GroupRow {
-    /// Of a group that has no row yet. Inode 0 is nobody's; inode 1 of a group may clash with FUSE's root number; cookies
-    /// up to 2 are "." and "..". Volume 0 is the catalogue.
+    /// The row of a group that has none yet. Inode 0 is never used; inode 1 of a group may clash with FUSE's root
+    /// number; cookies up to 2 are "." and "..". Volume 0 is the catalogue.
     pub fn fresh() -> GroupRow {
         GroupRow { next_ino: 2, next_cookie: 3, next_intent: 1, next_volume: 1, ..GroupRow::default() }
     }
@@ -323,7 +323,7 @@ pub fn decode_group(bytes: &[u8]) -> Result<GroupRow> {
     Ok(row)
 }
 
-/// Where replay starts: the first batch that the index does not include.
+/// The place where replay starts: the first batch that the index does not include.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct ReplayRow {
     /// Number of that batch.
@@ -332,7 +332,7 @@ pub struct ReplayRow {
     pub previous_crc: u32,
     /// The epoch that previous header was of.
     pub epoch: u64,
-    /// Where it lies, or would: stream position of the segment.
+    /// Position in the stream of the segment in which it lies, or would.
     pub sequence: u64,
     /// The segment.
     pub segment: SegmentId,
@@ -386,7 +386,7 @@ pub fn decode_damaged_replay(bytes: &[u8]) -> Result<(ReplayRow, Passages)> {
     Ok((row, passages))
 }
 
-/// How far the scrub is, and what it found.
+/// Encodes the progress of the scrub and its findings.
 pub fn encode_scrub(position: &Position) -> Vec<u8> {
     let mut out = versioned();
     let state = match position.state {
@@ -438,7 +438,7 @@ pub fn decode_scrub(bytes: &[u8]) -> Result<Position> {
     Ok(Position { state, began, ended, next, blocks, bad, unlisted })
 }
 
-/// What the segment table says of a segment.
+/// The row of a segment in the segment table.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SegmentState {
     /// Never used, or free for another life.

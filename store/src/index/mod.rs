@@ -25,7 +25,7 @@ pub type Pair = (Vec<u8>, Vec<u8>);
 /// Merges a patch into a leaf's value: `merge(value, patch) -> value`; both are leaf bytes; associative.
 pub type MergeLeaf = fn(Option<&[u8]>, &[u8]) -> Vec<u8>;
 
-/// What memory alone tells of a key.
+/// The knowledge that memory alone has of a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Peeked {
     /// Its value, or that it has none.

@@ -19,7 +19,7 @@ const HEADER_BLOCKS_GROWN: usize = 8;
 
 /// A block that takes the place of one that waits to be written.
 pub struct Replacement {
-    /// Where that one will lie.
+    /// The place of the replaced block.
     pub place: Place,
     /// The new block's checksum.
     pub crc: u32,

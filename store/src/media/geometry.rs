@@ -1,5 +1,5 @@
-//! Where the brick's segments lie: in files of 1 GiB (rule K7), made as needed, each a run of segments; or on a block
-//! device, one after the other (rule X5).
+//! The places of the brick's segments: in files of 1 GiB (rule K7), created as needed, each a run of segments; or on a
+//! block device, one after the other (rule X5).
 
 use crate::format::label::SEGMENTS_AT;
 use base::limits::BLOCK_BYTES;
@@ -40,7 +40,7 @@ pub struct Spot {
     pub offset: u64,
 }
 
-/// What the names of data files begin with.
+/// Prefix of the names of data files.
 pub const FILE_PREFIX: &str = "segments-";
 
 fn file_name(number: usize) -> String {
@@ -93,7 +93,7 @@ impl Geometry {
     fn per_file(&self) -> u64 {
         FILE_BYTES / self.segment_bytes
     }
-    /// Where a place lies; None if its file was never made.
+    /// The file and offset of a place; None if its file was never created.
     pub fn spot(&self, place: Place) -> Option<Spot> {
         let segment = u64::from(place.segment.0);
         let (file, start) = match &self.home {

@@ -26,7 +26,7 @@ pub fn room_for_segments(free_bytes: u64) -> (u64, u64) {
 pub struct Host {
     ballast: Lock<Ballast>,
     short: AtomicBool,
-    /// What a segment file that is made leaves to the index.
+    /// Free bytes that must be left to the index when a segment file is created.
     spare_bytes: AtomicU64,
 }
 

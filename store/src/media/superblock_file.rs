@@ -11,11 +11,11 @@ use runtime::{FileId, OpenMode, Runtime, disk};
 /// The file's name.
 pub const FILE: &str = "superblock";
 
-/// What was found.
+/// The superblock that was found.
 pub struct Found {
     /// The newer valid copy.
     pub superblock: Superblock,
-    /// Why the other copy was not used, if it is damaged.
+    /// The reason why the other copy was not used, if it is damaged.
     pub damaged: Option<Error>,
     /// The open file.
     pub file: FileId,
@@ -56,7 +56,7 @@ pub fn exists(runtime: &Runtime) -> Result<bool> {
     Ok(runtime.disk.list()?.iter().any(|name| name == FILE))
 }
 
-/// What never changes in a brick's life.
+/// The parts of a superblock that never change.
 fn fixed(superblock: &Superblock) -> (Uuid, u64, u32, bool) {
     (superblock.uuid, superblock.segment_bytes, superblock.groups, superblock.on_device())
 }

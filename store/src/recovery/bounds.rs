@@ -1,6 +1,7 @@
-//! What a value may be that was read from the device. A checksum says that the bytes are those that were written, not that
-//! a build of ours wrote them: before anything is counted, indexed or allocated by a value it is held against what the brick
-//! is. Whoever reads the log meets all of it here, start and check alike, so that one refuses what the other finds.
+//! The bounds of values that were read from the device. A checksum says that the bytes are those that were written, not
+//! that a build of ours wrote them. So before a value is used to count, index or allocate, it is checked against the
+//! properties of the brick. All readers of the log use these checks, start and check alike, so that neither accepts
+//! what the other refuses.
 //!
 //! *Absent:* whether values agree with each other (`check`).
 
@@ -15,7 +16,7 @@ use base::{Edit, Error, GroupId, Ino, Kind, Place, Result, SegmentId};
 /// Blocks of the largest file.
 const FILE_BLOCKS_MAX: u64 = FILE_BYTES_MAX / BLOCK_BYTES as u64;
 
-/// What there is to be named.
+/// The numbers of groups, segments and so on that values may name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Bounds {
     groups: u32,
@@ -59,7 +60,7 @@ impl Bounds {
         }
     }
 
-    /// Where replay begins.
+    /// Checks the place where replay begins.
     pub fn replay(&self, row: &ReplayRow) -> Result<()> {
         let numbers = [row.number, row.sequence].iter().chain(&row.next_sequence).all(|&number| number < NUMBER_MAX);
         match numbers && row.epoch <= self.epoch && self.has_block(row.segment, u32::from(row.block), 0) {
@@ -68,7 +69,7 @@ impl Bounds {
         }
     }
 
-    /// What the log holds: its group, places and every number that somebody will count with.
+    /// Checks a record of the log: its group, its places and every number that somebody will count with.
     pub fn logged(&self, logged: &Logged, runs: &[Run]) -> Result<()> {
         for run in runs {
             if !self.has_block(run.place.segment, u32::from(run.place.block), u32::from(run.count)) {
@@ -103,7 +104,7 @@ impl Bounds {
         record.edits.iter().try_for_each(|edit| self.edit(edit))
     }
 
-    /// What a record or an intent says.
+    /// Checks an edit of a record or an intent.
     pub fn edit(&self, edit: &Edit) -> Result<()> {
         match edit {
             Edit::InodePut { ino, inode } => {
@@ -149,7 +150,7 @@ impl Bounds {
         }
     }
 
-    /// What is left of a change across groups.
+    /// Checks the intent of a change across groups.
     pub fn intent(&self, intent: &base::Intent) -> Result<()> {
         self.group(intent.id.group)?;
         self.number(intent.id.number)?;

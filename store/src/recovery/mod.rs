@@ -28,20 +28,20 @@ const CHECK_BLOCKS: u32 = 16 << 10;
 
 /// One record as the log holds it.
 pub struct Replayed {
-    /// What it says.
+    /// The record.
     pub logged: Logged,
-    /// Where its payload lies.
+    /// The places of its payload.
     pub runs: Vec<Run>,
     /// Its batch.
     pub batch: u64,
 }
 
-/// What recovery found.
+/// The result of recovery.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Tail {
     /// The last batch that counts; 0 if there never was one.
     pub number: u64,
-    /// Where it lies: the block after it, in the commit stream's segment.
+    /// The end of the log: the block after the last batch, in the commit stream's segment.
     pub end: Option<(SegmentHeader, u32)>,
     /// The checksum of its header.
     pub crc: u32,
@@ -67,7 +67,7 @@ struct Found {
 /// Lives of a segment between two checkpoints at most: a batch that tells of more is garbage.
 pub const LIVES_AHEAD_MAX: u32 = 1 << 16;
 
-/// What a segment's first blocks tell of it.
+/// The identity of a segment, as its first blocks tell it.
 pub enum Head {
     /// It never was in use, or belongs to another brick.
     Nothing,
@@ -171,7 +171,7 @@ impl Window<'_> {
     }
 }
 
-/// Where the chain of batches stands.
+/// The state of the walk along the chain of batches.
 struct Chain<'a> {
     superblock: &'a Superblock,
     expected: u64,
@@ -180,17 +180,17 @@ struct Chain<'a> {
     durable_seen: u64,
     /// See `Log::damaged`.
     damaged: bool,
-    /// Of a damaged log: a whole batch in which a record can't be read.
+    /// Number of a whole batch of a damaged log in which a record can't be read.
     unread: u64,
     bounds: Bounds,
     /// See `Log::over`.
     over: &'a [Passage],
-    /// Where the last one led.
+    /// The place to which the last passage led.
     landing: Option<Place>,
 }
 
 impl<'a> Chain<'a> {
-    /// Before the first batch that replay reads.
+    /// The state before the first batch that replay reads.
     fn at(
         (superblock, bounds): (&'a Superblock, Bounds),
         replay: &ReplayRow,
@@ -240,13 +240,13 @@ impl Chain<'_> {
 pub struct Log<'a> {
     /// Knows where epochs ended.
     pub superblock: &'a Superblock,
-    /// Where it begins.
+    /// The place where it begins.
     pub replay: &'a ReplayRow,
     /// The headers of all commit segments at or after that, and perhaps others.
     pub segments: Vec<SegmentHeader>,
-    /// Who is told how far it is.
+    /// The receiver of progress.
     pub tell: &'a Tell,
-    /// What a damaged log has before the damage is wanted all the same.
+    /// True if the intact beginning of a damaged log is wanted all the same.
     pub damaged: bool,
     /// Ways over bad batches that a repair has found.
     pub over: &'a [Passage],
@@ -318,7 +318,7 @@ pub async fn walk(
 }
 
 impl Tail {
-    /// Before the first batch that replay reads.
+    /// The tail before the first batch that replay reads.
     fn at(replay: &ReplayRow) -> Tail {
         let number = replay.number.max(1) - 1;
         Tail { number, end: None, crc: replay.previous_crc, batches: 0, blocks: 0, reached: (number, None), durable: 0 }
@@ -374,7 +374,7 @@ async fn step(
     Ok(Some(Found { number, blocks: 0, records, end, crc }))
 }
 
-/// What is left of a bad batch.
+/// The remains of a bad batch.
 pub struct Salvaged {
     /// Records that are whole: each has a checksum of its own, which names the brick and the segment's life.
     pub records: Vec<(Logged, Vec<Run>)>,

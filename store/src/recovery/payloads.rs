@@ -26,7 +26,7 @@ const PIECE_BLOCKS: u32 = (IO_BYTES_MAX / BLOCK_BYTES) as u32;
 struct Wanted {
     place: Place,
     crc: u32,
-    /// Which of the batches.
+    /// The number of the batch.
     of: usize,
 }
 
@@ -42,8 +42,8 @@ pub fn blocks_of(records: &[Replayed]) -> u32 {
     records.iter().flat_map(|replayed| &replayed.runs).map(|run| u32::from(run.count)).sum()
 }
 
-/// How many of these batches, from the first on, are whole: every block that their records describe has its checksum.
-/// Errors: `Io`, `Corrupt` if a segment's file is missing.
+/// The number of these batches, from the first on, that are whole: every block that their records describe has its
+/// checksum. Errors: `Io`, `Corrupt` if a segment's file is missing.
 pub async fn whole(runtime: &Runtime, geometry: &Geometry, batches: &[&[Replayed]]) -> Result<usize> {
     let mut wanted = Vec::new();
     let mut whole = batches.len();

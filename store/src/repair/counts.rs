@@ -1,4 +1,4 @@
-//! What projects use and what files were promised, counted anew.
+//! New counts of the space that projects use and of the blocks reserved for files.
 
 use super::Repair;
 use crate::format::keys::{self, Row};
@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 
 #[derive(Default)]
 struct Counted {
-    /// Of the group and volume whose rows are looked at: inodes of a project.
+    /// Group and volume of the present rows, and the projects of their inodes.
     of: (GroupId, VolumeId),
     projects: BTreeMap<Ino, u32>,
     /// Blocks that files count, less those that their leaves have.

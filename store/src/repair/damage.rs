@@ -1,4 +1,5 @@
-//! What a damaged log still holds: ways over its bad batches, and the records on both sides of them. Changes nothing.
+//! The intact parts of a damaged log: passages over its bad batches, and the records on both sides of them. Changes
+//! nothing.
 
 use crate::format::passages::{Passage, Passages};
 use crate::format::record::Logged;
@@ -23,7 +24,7 @@ pub(crate) struct Survey {
 }
 
 impl Opening {
-    /// Of a log that can't be walked. Errors: `Corrupt` if the header of a segment is missing that replay needs.
+    /// Surveys a log that can't be walked. Errors: `Corrupt` if the header of a segment is missing that replay needs.
     pub(crate) async fn survey(&self) -> Result<Survey> {
         self.refuse_missing_segment()?;
         let mut passages = self.passages().clone();

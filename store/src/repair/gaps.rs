@@ -24,7 +24,7 @@ impl Gap {
         (after.0, after.1) == (before.0, before.1) && (between(&names_and_maps) || between(&counts))
     }
 
-    /// Where it is, in words.
+    /// Its position, in words.
     pub fn told(&self) -> String {
         let of = |key: &[u8], end: &'static str| match keys::row(key) {
             None => end.to_string(),

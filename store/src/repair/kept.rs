@@ -1,5 +1,6 @@
-//! What of the records behind a bad batch still counts. A group's records build on each other, and a change between groups
-//! ties them together: what is kept is a state that a crash could have left, were each group's log its own.
+//! The choice of records behind a bad batch that still count. A group's records build on each other, and a change
+//! between groups ties them together. The records kept make a state that a crash could have left, if each group had a
+//! log of its own.
 
 use crate::format::passages::Cut;
 use crate::format::record::{Logged, Record};
@@ -9,10 +10,10 @@ use crate::recovery::Replayed;
 use base::{Edit, GroupId, Index, Intent, IntentId, Result};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Where a record stands: its group, and its number there.
+/// The position of a record: its group, and its number there.
 type At = (GroupId, Index);
 
-/// What the index says of changes between groups.
+/// The index's state of changes between groups.
 struct Known {
     applied: Vec<Index>,
     next_intent: Vec<u64>,
@@ -56,7 +57,7 @@ impl Known {
     }
 }
 
-/// Where the log speaks of changes between groups.
+/// The positions of the log's records about changes between groups.
 #[derive(Default)]
 struct Told {
     puts: BTreeMap<IntentId, At>,

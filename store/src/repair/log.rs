@@ -75,8 +75,8 @@ impl Repair<'_> {
         self.write()
     }
 
-    /// What lost records gave numbers to is gone, and so may be the records that reserved them: each group goes on far behind
-    /// all that it can have given out, so that nobody's handle reaches another file (rule L2).
+    /// Continues each group's numbers far behind all that it can have given out. Lost records may have used numbers,
+    /// and the records that reserved them may be lost too; so nobody's handle reaches another file (rule L2).
     fn pass_lost_numbers(&mut self, records: &[Replayed]) -> Result<()> {
         let end = Numbers { ino: Ino::SEQUENCE_END, cookie: NUMBER_MAX, intent: NUMBER_MAX };
         let mut reserved: BTreeMap<GroupId, Numbers> = BTreeMap::new();

@@ -25,7 +25,7 @@ struct Suspect {
     entries: BTreeMap<u16, SummaryEntry>,
     /// Named more than once.
     twice: BTreeSet<u16>,
-    /// Of these, given to somebody.
+    /// Those of them that have been given to somebody.
     given: BTreeSet<u16>,
     /// The table says that it is free: its blocks may have been overwritten.
     free: bool,
@@ -35,14 +35,14 @@ struct Suspect {
 
 type Suspects = BTreeMap<SegmentId, Suspect>;
 
-/// What becomes of a slot.
+/// The fate of a slot.
 enum Verdict {
     Keep,
     Becomes(Place, u32),
     Lost,
 }
 
-/// Of the group and volume whose rows are looked at.
+/// State of the group and volume whose rows are being read.
 struct Here {
     of: (GroupId, VolumeId),
     purges: Purges,
@@ -180,7 +180,7 @@ impl Repair<'_> {
         Ok(())
     }
 
-    /// What a slot should say, where its block is in doubt.
+    /// The right content of a slot whose block is in doubt.
     async fn verdict(
         &mut self,
         (suspects, spares): (&mut Suspects, &mut Spares),

@@ -40,7 +40,7 @@ const PATH_BYTES_MAX: usize = 4096;
 /// Changes that are listed one by one.
 const LISTED_MAX: usize = 1000;
 
-/// How far the repair may go.
+/// The extent of a repair.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Depth {
     /// Maps, live bits and summaries: what the log still changes can be replayed over it.
@@ -49,14 +49,14 @@ pub enum Depth {
     All,
 }
 
-/// What a repair did.
+/// The result of a repair.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Repaired {
-    /// What was mended, in words.
+    /// The mended faults, in words.
     pub mended: Vec<String>,
-    /// Of these, how many are not listed.
+    /// Number of mended faults that are not listed.
     pub unlisted: u64,
-    /// What is lost.
+    /// The losses.
     pub lost: Vec<Lost>,
 }
 
@@ -69,13 +69,13 @@ pub struct Lost {
     pub ino: Ino,
     /// A path that leads to it now, if there is one.
     pub path: Option<Vec<u8>>,
-    /// Which bytes, for data: offset and length.
+    /// The lost bytes, if data: offset and length.
     pub range: Option<(u64, u64)>,
-    /// What, and what is there instead.
+    /// A sentence that says what is lost, and what replaces it.
     pub what: &'static str,
 }
 
-/// Who is told how far it is.
+/// The receiver of progress.
 type Tell<'a> = &'a mut dyn FnMut(Step);
 
 struct Repair<'a> {
@@ -84,7 +84,7 @@ struct Repair<'a> {
     volumes: BTreeMap<VolumeId, Volume>,
     edits: Vec<IndexEdit>,
     done: Repaired,
-    /// Of inodes: the directory and the name that records after the last checkpoint give them.
+    /// The directory and the name that records after the last checkpoint give to inodes.
     young_names: BTreeMap<(VolumeId, Ino), (Ino, Name)>,
     tell: Tell<'a>,
 }
@@ -201,7 +201,7 @@ impl Repair<'_> {
         Ok(())
     }
 
-    /// What a group has yet to free.
+    /// The cuts that a group has yet to free.
     fn purges(&self, group: GroupId) -> Result<Purges> {
         let volumes: Vec<_> = self.volumes.keys().copied().collect();
         Purges::read(&*self.index, group, &volumes)
@@ -228,7 +228,7 @@ impl Repair<'_> {
         }
     }
 
-    /// Where the losses are, in a user's words: all names are right by now.
+    /// Finds the paths of the losses, in a user's words: all names are right by now.
     fn find_paths(&mut self) -> Result<()> {
         let files: BTreeSet<_> = self.done.lost.iter().map(|lost| (lost.volume, lost.ino)).collect();
         let mut found = BTreeMap::new();

@@ -22,7 +22,7 @@ type File = (VolumeId, Ino);
 /// An inode, and what leads to it or belongs to it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 struct Seen {
-    /// As its row says.
+    /// The inode according to its row.
     inode: Option<Known>,
     /// Its row can't be read.
     broken: bool,
@@ -30,7 +30,7 @@ struct Seen {
     names: u32,
     named: Named,
     dir: Ino,
-    /// Of a directory: entries, and those of them that are directories.
+    /// Number of entries of a directory, and of those that are directories.
     entries: u64,
     subdirectories: u32,
     /// The block after the last that a leaf maps, and the largest trim number of a leaf.
@@ -123,7 +123,7 @@ impl Repair<'_> {
         Ok(all)
     }
 
-    /// What has names, and nothing that they could lead to.
+    /// Inodes with names that lead to nothing.
     fn dangling(&self, all: &All) -> BTreeSet<File> {
         let mut gone = BTreeSet::new();
         for (file, seen) in all {
@@ -257,7 +257,7 @@ impl Repair<'_> {
     }
 }
 
-/// What one row tells of inodes.
+/// Notes what one row tells of inodes.
 fn look(all: &mut All, volume: VolumeId, (key, value): (&[u8], &[u8]), row: Row) {
     let own = |key: &[u8]| (volume, keys::first_ino(key));
     match row {

@@ -1,5 +1,5 @@
-//! Which blocks leaves name, and what summaries say of those that are marked live and that no leaf names: the material
-//! from which leaves are made anew (rule L7).
+//! The blocks that leaves name, and the summaries' words on blocks that are marked live and that no leaf names: the
+//! material from which leaves are made anew (rule L7).
 
 use super::Repair;
 use crate::check::blocks::{Claims, Owner, beyond, is_set};
@@ -15,7 +15,7 @@ use base::{Index, Ino, Kind, LeafKey, Place, Result, SegmentId, VolumeId};
 use runtime::disk;
 use std::collections::BTreeMap;
 
-/// What leaves name in each segment.
+/// The blocks in each segment that leaves name.
 pub(super) type Claimed = BTreeMap<SegmentId, Claims>;
 
 /// A block that is marked live, and that no leaf names.
@@ -67,7 +67,7 @@ impl Repair<'_> {
         !(1..blocks - 1).contains(&u32::from(place.block)) || place.segment.0 >= self.opening.superblock().segments
     }
 
-    /// What all readable leaves name within the brick.
+    /// The blocks that all readable leaves name within the brick.
     pub(super) fn claims(&mut self) -> Result<Claimed> {
         let mut claimed = Claimed::new();
         self.each("maps", |repair, key, value| {
@@ -83,7 +83,7 @@ impl Repair<'_> {
         Ok(claimed)
     }
 
-    /// What a segment tells of its blocks, in their order; None if it can't be read.
+    /// The summary of a segment's blocks, in their order; None if it can't be read.
     pub(super) async fn summary(&self, segment: SegmentId, row: &SegmentRow) -> Result<Option<Vec<SummaryEntry>>> {
         let entries = match row.state {
             SegmentState::Open | SegmentState::Closed => {

@@ -1,5 +1,6 @@
-//! How fast the scrub goes, as a pure core (decision D7). It works and rests in turns of equal length, and holds what
-//! clients' requests took in the one against the other: if they took longer while it worked, it works less of the time.
+//! The pace of the scrub, as a pure core (decision D7). It works and rests in turns of equal length, and compares the
+//! durations of clients' requests in both. If they took longer while it worked, it works for a smaller share of the
+//! time.
 
 /// One turn of work or of rest: long enough for many requests, short for a person.
 pub const TURN_NS: u64 = 100_000_000;
@@ -12,11 +13,11 @@ const SLOWER_NS: u64 = 20_000;
 /// The least share of a turn that it works, in thousandths: it must come to an end beside any clients. On a device that
 /// reads 1 GB/s a terabyte then takes two days and a half at most.
 const SHARE_MIN: u64 = 5;
-/// With so few requests that they can't be compared, at most half of the time.
+/// Share of a working turn, in thousandths, if requests are too few to be compared: half of the time.
 const SHARE_FEW: u64 = 500;
-/// Of a turn, all of it.
+/// Largest share, in thousandths: the whole turn.
 const SHARE_MAX: u64 = 1000;
-/// How much larger the share is after a turn that did not hurt.
+/// Increase of the share, in thousandths, after a turn that did not hurt.
 const SHARE_STEP: u64 = 50;
 
 /// Clients' requests so far: how many, and how long they took together.
@@ -29,7 +30,7 @@ pub struct Clients {
 }
 
 impl Clients {
-    /// What came since `before`.
+    /// The requests since `before`.
     fn since(self, before: Clients) -> Clients {
         // The sum may become a little less as the length of a tick is known better.
         Clients { count: self.count - before.count, sum_ns: self.sum_ns.saturating_sub(before.sum_ns) }
@@ -47,7 +48,7 @@ pub struct Pacer {
     turn: Turn,
     began_ns: u64,
     before: Clients,
-    /// What requests took in the last turn of rest.
+    /// Mean duration of requests in the last turn of rest.
     rested_ns: Option<u64>,
 }
 
@@ -62,7 +63,7 @@ impl Pacer {
     pub fn new(now_ns: u64, clients: Clients) -> Pacer {
         Pacer { share: SHARE_STEP, turn: Turn::Rest, began_ns: now_ns, before: clients, rested_ns: None }
     }
-    /// How much of a working turn it works, in thousandths.
+    /// The share of a working turn in which it works, in thousandths.
     #[cfg(test)]
     pub fn share(&self) -> u64 {
         self.share

@@ -15,21 +15,21 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// Blocks that wait to be looked at; of more, the rest of their segments tells.
 const WAITING_MAX: usize = 1024;
-/// Between slices of a segment: clients come first.
+/// Pause between slices of a segment: clients come first.
 const PAUSE_NS: u64 = 1_000_000;
 
 /// A block of a read that failed, as its file's map had it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Suspect {
-    /// Whose.
+    /// The owner's volume.
     pub volume: VolumeId,
     /// The inode.
     pub ino: Ino,
     /// The block's number within it.
     pub offset: u64,
-    /// Where it lies.
+    /// Its place.
     pub place: Place,
-    /// What it should be.
+    /// Its right checksum.
     pub crc: u32,
 }
 

@@ -5,7 +5,7 @@ use super::{Bad, Why};
 use base::{Ino, Life, Place, SegmentId, VolumeId};
 use runtime::random::SplitMix;
 
-/// What a slice takes on an idle device.
+/// Duration of a slice on an idle device.
 const SLICE_NS: u64 = 200_000;
 
 /// Clients that send a request every `every_ns` (0: none), which takes `alone_ns`, and so many percent more in a turn in
@@ -17,7 +17,7 @@ struct Plant {
     rng: SplitMix,
 }
 
-/// How it went in each second: the share at its end, in thousandths, and slices read.
+/// Runs the pacer. Returns, for each second, the share at its end in thousandths, and the slices read.
 fn run(mut plant: Plant, seconds: u64) -> Vec<(u64, u64)> {
     let (mut now_ns, mut clients, mut owed_ns) = (0, Clients::default(), 0);
     let mut pacer = Pacer::new(now_ns, clients);

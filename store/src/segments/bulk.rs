@@ -14,13 +14,13 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Of a payload beside which others commit, the device has so much at a time: their writes then wait for 40 us of a flash
+/// Bytes of a payload that the device gets at a time while others commit: their writes then wait for 40 us of a flash
 /// device's time instead of 300 (decision 0024).
 const PIECE_BYTES: usize = BULK_BYTES_MIN;
 
 /// A stream of payload of one brick.
 pub struct Bulk {
-    /// Which.
+    /// The stream.
     pub stream: Stream,
     runtime: Runtime,
     log: Arc<Log>,
@@ -50,7 +50,7 @@ pub struct Ticket {
 #[must_use]
 pub struct Begun {
     ticket: Ticket,
-    /// What is under way: all of it, or one piece.
+    /// The transfers under way: of all of it, or of one piece.
     transfers: Vec<(FileId, Transfer)>,
     /// The pieces that follow it, one by one.
     left: VecDeque<(FileId, u64, Slice)>,
@@ -58,15 +58,15 @@ pub struct Begun {
 }
 
 impl Ticket {
-    /// Of what was reserved, before the device has any of it.
+    /// A ticket for reserved places, before the device has any of the payload.
     fn of(spots: &[(Prepared, u32, u32)]) -> Ticket {
         Ticket { runs: spots.iter().map(to_run).collect(), held_ns: 0 }
     }
-    /// Where the payload lies, in its order.
+    /// The places of the payload, in its order.
     pub fn runs(&self) -> &[Run] {
         &self.runs
     }
-    /// How long it waited for its turn at the device.
+    /// Nanoseconds for which it was held back by the concurrency limit.
     pub fn held_ns(&self) -> u64 {
         self.held_ns
     }

@@ -71,7 +71,7 @@ pub struct Taken {
     pub life: Life,
     /// Its position in the stream.
     pub sequence: u64,
-    /// So many blocks at its beginning have been written before, in any life; those behind perhaps never.
+    /// Number of blocks at its beginning that have been written before, in any life; those behind perhaps never.
     pub written: u32,
 }
 
@@ -80,7 +80,7 @@ pub struct Taken {
 pub struct Space {
     /// Segments of the brick, those left out that the host has no room for.
     pub segments: u64,
-    /// Of these, free.
+    /// Number of free segments.
     pub free_segments: u64,
     /// Segments without a live block that are freed once a checkpoint or the last readers have ended.
     pub emptied_segments: u64,
@@ -320,7 +320,7 @@ impl Table {
         self.sealed_before.resize(segments as usize, 0);
         self.free.extend((before..segments).map(SegmentId));
     }
-    /// How many segments were opened since this one, over all streams.
+    /// Number of segments that were opened since this one, over all streams.
     pub fn age(&self, row: &SegmentRow) -> u64 {
         self.next_opened - 1 - row.opened
     }

@@ -33,11 +33,11 @@ const WAIT_NS_MAX: u64 = 500_000_000;
 pub struct Admission {
     /// Bytes admitted since start, overwrites included.
     admitted: AtomicU64,
-    /// What `admitted` may grow to by the last measurement; less than nothing if a part of the brick has gone since.
+    /// Bound of `admitted` by the last measurement; negative if a part of the brick has gone since.
     limit: AtomicI64,
-    /// Of these, not known to be ordered yet: a checkpoint may not find them.
+    /// Admitted bytes that are not known to be ordered yet: a checkpoint may not find them.
     in_flight: AtomicU64,
-    /// What was admitted and ordered when the checkpoint under way made its cut.
+    /// Bytes that were admitted and ordered when the checkpoint under way made its cut.
     cut: AtomicU64,
 }
 
@@ -48,7 +48,7 @@ pub struct Admitted<'a> {
 }
 
 impl Admitted<'_> {
-    /// What was admitted does not come after all.
+    /// Takes the bytes back: their use does not come after all.
     pub fn take_back(self) {
         self.admission.take_back(self.bytes);
     }
@@ -61,7 +61,7 @@ impl Drop for Admitted<'_> {
 }
 
 impl Admission {
-    /// So many bytes may still be admitted.
+    /// Admission of `room` more bytes.
     pub fn new(room: u64) -> Admission {
         Admission { limit: AtomicI64::new(room as i64), ..Admission::default() }
     }
@@ -123,13 +123,13 @@ impl Admission {
     }
 }
 
-/// What clients may still write; one per brick.
+/// The space that clients may still use; one per brick.
 pub struct Space {
     /// Data blocks of a segment.
     segment_blocks: u32,
     /// Segments of the brick: it may grow. Marks and usable blocks follow from them.
     segments: AtomicU32,
-    /// Of clients' data and names.
+    /// The admission of clients' data and names.
     pub admission: Admission,
     /// Bytes that clients have written since start.
     client_bytes: AtomicU64,
@@ -137,7 +137,7 @@ pub struct Space {
     written_blocks: AtomicU64,
     /// Nanoseconds between blocks of all clients together.
     delay_ns: AtomicU64,
-    /// When the next block's turn comes.
+    /// Time of the next block's turn.
     turn_ns: AtomicU64,
     /// A cleaner runs, and has not found the brick full of live data.
     reclaims: AtomicBool,
@@ -213,8 +213,9 @@ impl Space {
         // One large write does not wait for all its blocks' turns: those who come next do.
         (before > now_ns).then(|| before.next_multiple_of(together_ns).min(now_ns + WAIT_NS_MAX))
     }
-    /// How long a write that nobody waits to be durable gathers others into its batch, while clients are slowed anyway: a
-    /// batch's header is a block too, which the cleaner has to make room for. Zero while they are not.
+    /// Time for which a write that nobody waits to be durable collects others into its batch, while clients are
+    /// throttled anyway: a batch's header takes a block, too, which the cleaner has to make room for. Zero while they
+    /// are not throttled.
     pub fn gather_ns(&self) -> u64 {
         self.delay_ns.load(Ordering::Relaxed).saturating_mul(TOGETHER).min(TOGETHER_NS_MAX)
     }
@@ -230,7 +231,7 @@ impl Space {
     pub fn floor_for_names(&self) -> usize {
         self.marks().floor as usize / 2
     }
-    /// What the cleaner's controller has decided: the delay, and whether anything can be reclaimed.
+    /// Takes the decisions of the cleaner's controller: the delay, and whether anything can be reclaimed.
     pub fn set_pace(&self, delay_ns: u64, reclaims: bool) {
         self.delay_ns.store(delay_ns, Ordering::Relaxed);
         if self.reclaims.swap(reclaims, Ordering::AcqRel) != reclaims {

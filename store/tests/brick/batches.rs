@@ -1,4 +1,4 @@
-//! Where the log's batches lie in an image of a disk. Tests of the groups use it too.
+//! The places of the log's batches in an image of a disk. Tests of the groups use it too.
 
 use runtime::sim::DiskImage;
 use store::format::batch::BatchHeader;

@@ -16,7 +16,7 @@ use store::index::{Index, IndexEdit, Pair};
 struct Watched {
     model: ModelIndex,
     written: Arc<Mutex<Vec<IndexEdit>>>,
-    /// If not, its persist never ends well: a crash comes first.
+    /// False: its persist never ends well, as a crash comes first.
     persists: bool,
 }
 

@@ -78,7 +78,8 @@ fn a_header_is_written_anew(image: &DiskImage, bad: &DiskImage, index: &ModelInd
     });
 }
 
-/// How a brick opens: its records, or why not. The files are the same afterwards if it does not, and the check says the same.
+/// The result of opening a brick: its records, or the error. If it does not open, its files are the same afterwards,
+/// and the check gives the same error.
 fn opened(image: &DiskImage, index: &ModelIndex) -> Result<Vec<u64>, Kind> {
     let mut world = boot(7, image);
     let before = world.crash_as(Survival::Everything, &mut SplitMix(1)).checksum();
@@ -142,7 +143,7 @@ fn brick_filled_by(sizes: impl Iterator<Item = usize>) -> (DiskImage, ModelIndex
     (image, index)
 }
 
-/// Whether the mark has room depends on how full the segment is.
+/// The mark has room or not, depending on how full the segment is.
 #[test]
 pub fn at_rest_the_last_batch_is_no_torn_tail_however_full_its_segment_is() {
     let mut bricks = Vec::new();
@@ -235,7 +236,7 @@ fn with_batch(image: &DiskImage, change: impl Fn(&mut BatchHeader)) -> DiskImage
     world.crash_as(Survival::Everything, &mut SplitMix(1))
 }
 
-/// What a segment held before this life, or before this brick, may look like a log.
+/// The old content of a segment, from before this life or this brick, may look like a log.
 #[test]
 fn batches_that_are_not_of_this_log_tell_nothing_of_it() {
     let (image, index) = brick_at_rest(7, 0);

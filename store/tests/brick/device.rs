@@ -224,7 +224,7 @@ fn a_device_that_became_smaller_is_refused() {
     assert_eq!(refused.expect_err("segments are missing").kind, Kind::Corrupt);
 }
 
-/// As one whose medium was taken out.
+/// The device behaves like one whose medium was taken out.
 #[test]
 fn a_device_without_any_room_is_not_the_bricks() {
     let (image, index) = at_rest(8);

@@ -1,4 +1,4 @@
-//! What a volume that is deleted leaves in the index: nothing (rule K6).
+//! A deleted volume leaves nothing in the index (rule K6).
 
 use crate::rig::{Brick, GROUP, VOLUME, file, format, payload};
 use base::{Index, Sync};
@@ -14,7 +14,7 @@ use store::purge::Purges;
 use store::reserve::Reserves;
 use store::{Change, Count, FreeLimits, GroupPart};
 
-/// What checkpoints leave of the group to the next one.
+/// The work that checkpoints leave in the group for the next one.
 #[derive(Default)]
 struct Left {
     purges: Arc<Purges>,

@@ -49,7 +49,7 @@ pub struct Brick {
     pub fresh: Mutex<Vec<Written>>,
 }
 
-/// What each block of each file is: place and checksum.
+/// The blocks of files: place and checksum.
 pub type Map = BTreeMap<(Ino, u64), (Place, u32)>;
 
 pub fn file(number: u64) -> Ino {
@@ -224,7 +224,7 @@ impl Brick {
         let changes = leaves.into_iter().map(|(key, leaf)| Change::Leaf(VOLUME, key, leaf, 0)).collect();
         Ok((replay, changes))
     }
-    /// What records above the last checkpoint say.
+    /// The blocks by the records above the last checkpoint.
     fn fresh_map(&self) -> Map {
         let mut map = Map::new();
         self.fresh.lock().expect("no panic while held").iter().for_each(|written| written.lay_over(&mut map));
@@ -269,7 +269,7 @@ impl Written {
     }
 }
 
-/// What the leaves in an index say.
+/// The blocks by the leaves in an index.
 pub fn index_map(index: &dyn Engine) -> Map {
     let (from, to) = keys::leaves_in_group(GROUP, VOLUME);
     let mut map = Map::new();

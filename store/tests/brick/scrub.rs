@@ -237,7 +237,7 @@ fn the_time_that_is_left_grows_shorter() {
     });
 }
 
-/// What tells of 26,214 blocks is written in one piece, and the largest segments have more.
+/// The summary of 26,214 blocks is written in one piece, and the largest segments have more.
 #[test]
 fn a_summary_of_several_pieces_is_read_as_it_was_written() {
     const PIECES: u64 = 110;

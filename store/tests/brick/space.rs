@@ -128,7 +128,7 @@ pub fn the_commit_stream_uses_only_what_was_once_written() {
     }
 }
 
-/// What bulk payloads filled is not filled with zeros again when the log takes it.
+/// Blocks that bulk payloads have filled are not filled with zeros again when the log takes their segment.
 #[test]
 fn the_commit_stream_does_not_fill_what_was_written() {
     let mut world = World::new(4);

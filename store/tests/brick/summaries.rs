@@ -203,8 +203,8 @@ pub fn a_segment_is_not_sealed_before_its_payloads_are_ordered() {
     });
 }
 
-/// What a checkpoint wrote of an open segment's blocks is of that life. Without a live block it would be free after starts
-/// that made no checkpoint, and taken again: then these parts would be taken for its next life's.
+/// Summary parts that a checkpoint wrote of an open segment belong to that life. Without a live block the segment would
+/// be free after starts that made no checkpoint, and taken again: then these parts would be taken for its next life's.
 #[test]
 fn a_dead_segment_of_which_parts_are_left_is_not_taken_before_it_is_sealed() {
     let mut world = World::new(7);

@@ -69,7 +69,7 @@ fn with(image: &DiskImage, name: &str, changes: &[(u64, Vec<u8>)]) -> DiskImage 
     world.crash_as(Survival::Everything, &mut SplitMix(1))
 }
 
-/// What is wrong with a brick, as the offline check tells it.
+/// The fault of a brick that the offline check reports.
 fn found(image: &DiskImage, index: &ModelIndex) -> Option<String> {
     let mut world = boot(3, image);
     let runtime = world.runtime();
@@ -202,7 +202,7 @@ fn wrong_values_in_segment_headers_are_refused_or_do_no_harm() {
     }
 }
 
-/// What is changed in a batch's header, and how.
+/// A change of a batch's header: what and how.
 type HeaderChange = (&'static str, fn(&mut BatchHeader));
 
 const BATCH: [HeaderChange; 12] = [
@@ -337,7 +337,7 @@ fn wrong_values_in_a_label_are_refused_or_do_no_harm() {
     }
 }
 
-/// What is changed in what a sealed segment tells of its blocks, and how.
+/// A change of a sealed segment's summary: what and how.
 type SummaryChange = (&'static str, fn(&mut SummaryEntry));
 
 const SUMMARY: [SummaryChange; 6] = [

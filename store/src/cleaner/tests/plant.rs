@@ -31,7 +31,7 @@ pub struct Shape {
     pub seed: u64,
 }
 
-/// What clients do.
+/// The behaviour of clients.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Load {
     Idle,
@@ -66,7 +66,7 @@ enum Use {
 struct Segment {
     used_as: Use,
     live: u32,
-    /// As of the last checkpoint.
+    /// Live blocks as of the last checkpoint.
     live_seen: u32,
     opened: u64,
     /// The cleaner has moved all that lived here.
@@ -94,7 +94,7 @@ pub struct Plant {
     pub now_ns: u64,
     segments: Vec<Segment>,
     free: Vec<u32>,
-    /// Where each logical block lies; which logical block lies, or lay, at each place.
+    /// The place of each logical block, and the logical block that lies, or lay, at each place.
     places: Vec<u32>,
     owners: Vec<u32>,
     opened: u64,
@@ -266,7 +266,7 @@ impl Plant {
         };
         cleanable.map(candidate).collect()
     }
-    /// What the controller sees now.
+    /// The controller's present measurements.
     pub fn sight(&self) -> Sight {
         Sight {
             now_ns: self.now_ns,

@@ -11,7 +11,7 @@ use std::sync::Arc;
 /// The directory's name; a number follows if something else has it.
 const NAME: &str = "lost+found";
 
-/// What has no name, by volume; and inodes that are not written yet.
+/// Inodes without a name, by volume, and inodes that are not written yet.
 #[derive(Default)]
 pub(super) struct Found {
     files: BTreeMap<VolumeId, Vec<(Ino, FileKind)>>,

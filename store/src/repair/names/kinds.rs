@@ -1,5 +1,5 @@
-//! Of which kind inodes are. This comes before all that depends on it: a link without a target would be removed, and
-//! blocks of what is no file can't be read.
+//! The repair of inodes' kinds. It comes before all that depends on them: a link without a target would be removed, and
+//! blocks of an inode that is no file can't be read.
 
 use super::{All, File, Repair, Seen, made_anew};
 use crate::check::kinds::{Witnesses, word};
