@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-/// What is left of one inode.
+/// The cuts of one inode that are left to free.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Purge {
-    /// Whose blocks they are, for the count of what it uses.
+    /// The project for which the blocks count.
     pub project: u32,
     /// Cuts that are not done, by their first leaf: the leaf after the last, trim number. None overlaps another: where
     /// cuts met, the latest one counts. Groups bound how many there are.

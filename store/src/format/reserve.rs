@@ -13,10 +13,10 @@ pub struct Extent {
     pub left: Option<u64>,
 }
 
-/// What one file was promised.
+/// The blocks reserved for one file.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Reserve {
-    /// Whose use it counts for.
+    /// The project for which they count.
     pub project: u32,
     /// Rising, none overlaps another.
     pub extents: Vec<Extent>,

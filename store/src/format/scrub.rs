@@ -2,7 +2,7 @@
 
 use base::{Ino, Life, Place, SegmentId, Time, VolumeId};
 
-/// What the scrub is doing.
+/// The state of the scrub.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum State {
     /// It was never started.
@@ -16,7 +16,7 @@ pub enum State {
     Done,
 }
 
-/// Why blocks are bad.
+/// The reason why blocks are bad.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Why {
     /// They differ from their checksums.
@@ -28,7 +28,7 @@ pub enum Why {
 }
 
 impl Why {
-    /// In words.
+    /// The reason in words.
     pub fn text(self) -> &'static str {
         match self {
             Why::Differs => "differs from its checksum",
@@ -45,15 +45,15 @@ pub struct Bad {
     pub place: Place,
     /// The segment's life.
     pub life: Life,
-    /// How many.
+    /// Number of blocks.
     pub blocks: u32,
-    /// Whose; of an untold segment nobody's.
+    /// The owner's volume; meaningless for a segment whose summary can't be read.
     pub volume: VolumeId,
     /// The inode.
     pub ino: Ino,
     /// The first block's number within the inode.
     pub offset: u64,
-    /// Why.
+    /// The reason.
     pub why: Why,
 }
 
@@ -73,20 +73,20 @@ impl Bad {
     }
 }
 
-/// What a checkpoint remembers.
+/// The state of the scrub that checkpoints store.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Position {
     /// Doing what.
     pub state: State,
-    /// When the pass began.
+    /// Time at which the pass began.
     pub began: Time,
-    /// When it ended; 0 before that.
+    /// Time at which it ended; 0 before that.
     pub ended: Time,
     /// The segment that is looked at next.
     pub next: SegmentId,
     /// Blocks that this pass has read.
     pub blocks: u64,
-    /// What it found.
+    /// Its findings.
     pub bad: Vec<Bad>,
     /// Findings beyond those listed.
     pub unlisted: u64,

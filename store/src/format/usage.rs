@@ -3,7 +3,7 @@
 use super::charge;
 use base::limits::BLOCK_BYTES;
 
-/// What is used.
+/// The space in use.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Usage {
     /// Mapped blocks, those included that are yet to be freed.

@@ -29,26 +29,26 @@ pub use suspects::{Suspect, failed_reads, suspect};
 pub const FINDINGS_MAX: usize = 1000;
 /// Findings that wait to be told: of more, the list tells.
 const NEWS_MAX: usize = 100;
-/// How much of a pass a crash may repeat: a checkpoint is asked for this often while the scrub works.
+/// Interval at which a checkpoint is asked for while the scrub works: a crash repeats at most this much of a pass.
 const REMEMBER_NS: u64 = 10_000_000_000;
 
-/// How the scrub is.
+/// The status of the scrub.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Status {
-    /// What is remembered; of the findings those that a file still has.
+    /// The stored state, with those of its findings that a file still has.
     pub position: Position,
     /// Live blocks in sealed segments, and of these those of segments that the pass is through with.
     pub of_blocks: u64,
-    /// Through with so many.
+    /// Number of blocks that the pass has done.
     pub done_blocks: u64,
-    /// How long the pass will take, if it goes on as it has since it was started.
+    /// Remaining time of the pass, if it goes on as it has since it was started.
     pub left_ns: Option<u64>,
 }
 
 /// The store's part of it.
 pub struct Scrub {
     position: Lock<Position>,
-    /// What of it the next checkpoint must write.
+    /// True if the next checkpoint must write the state.
     unsaved: AtomicBool,
     /// A checkpoint should come for its sake.
     wanted: AtomicBool,
@@ -60,7 +60,7 @@ pub struct Scrub {
     news: Lock<Vec<Bad>>,
 }
 
-/// For the guess when it ends: blocks done when the task began, and when that was.
+/// Blocks done when the task began, and the time of that: for the estimate when the pass ends.
 #[derive(Clone, Copy, Default)]
 struct Speed {
     since_ns: u64,
@@ -69,7 +69,7 @@ struct Speed {
 }
 
 impl Scrub {
-    /// As the last checkpoint knew it.
+    /// The scrub as the last checkpoint knew it.
     pub(crate) fn read(index: &dyn Index) -> Result<Scrub> {
         let position = match index.get(&keys::scrub())? {
             // What can't be read is no reason not to start: a new pass finds all again.
@@ -95,7 +95,7 @@ impl Scrub {
             self.wanted.store(true, Ordering::Release);
         }
     }
-    /// What was found since this was asked last, each once; at most `NEWS_MAX`.
+    /// The findings since the last call, each once; at most `NEWS_MAX`.
     pub fn take_news(&self) -> Vec<Bad> {
         std::mem::take(&mut *self.news.lock())
     }
@@ -103,7 +103,7 @@ impl Scrub {
     pub fn wants_checkpoint(&self) -> bool {
         self.wanted.swap(false, Ordering::AcqRel)
     }
-    /// What a checkpoint writes of it; None if that is there already.
+    /// The row that a checkpoint must write; None if it is written already.
     pub(crate) fn row(&self) -> Option<IndexEdit> {
         let unsaved = self.unsaved.swap(false, Ordering::AcqRel);
         unsaved.then(|| IndexEdit::Put(keys::scrub(), values::encode_scrub(&self.position.lock())))
@@ -155,7 +155,7 @@ pub fn stop(store: &Store) -> bool {
     true
 }
 
-/// How it is.
+/// The present status.
 pub fn status(store: &Store) -> Status {
     let mut position = store.scrub.position.lock().clone();
     let table = store.table.lock();
@@ -177,7 +177,7 @@ pub fn status(store: &Store) -> Status {
     Status { position, of_blocks, done_blocks, left_ns: left_ns.map(|ns| ns as u64) }
 }
 
-/// What of a finding a file still has, as of the last checkpoint.
+/// The parts of a finding that a file still has, as of the last checkpoint.
 fn still_there(table: &Table, bad: &Bad) -> Vec<Bad> {
     let Some(row) = table.row(bad.place.segment).filter(|row| row.life == bad.life) else { return Vec::new() };
     if bad.why == Why::Untold {

@@ -1,10 +1,10 @@
-//! What truncations, holes, unlinks and deleted volumes have left in the index (rule K6): leaves that count no more. The change
-//! itself is one record whatever the size; each checkpoint then frees a bounded number of leaves and notes in its own
-//! batch how far it came.
+//! The leaves that truncations, holes, unlinks and deleted volumes have left in the index (rule K6), and that no longer
+//! count. Such a change is one record whatever its size; each later checkpoint then frees a bounded number of leaves,
+//! and notes in its own batch how far it came.
 //!
 //! Until then such a leaf must read as empty, although blocks written since may lie in leaves beside it. So a leaf that
-//! is written while a purge is pending bears the number of the truncation that it is newer than; one with a smaller
-//! number is stale. Numbers of inodes and volumes are never reused (rule L2): of what was dropped, every leaf is stale.
+//! is written while a purge is pending holds the number of the truncation that it is newer than; one with a smaller
+//! number is stale. Numbers of inodes and volumes are never reused (rule L2), so of a dropped one every leaf is stale.
 
 use crate::format::{keys, values};
 use crate::index::Index;
@@ -17,12 +17,12 @@ pub use crate::format::purge::Purge;
 /// The trim number of an inode that was dropped: no leaf is newer.
 pub const DROPPED: u64 = u64::MAX;
 
-/// What is left to free in one group.
+/// The cuts that are left to free in one group.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Purges {
-    /// Of inodes.
+    /// Cuts of inodes.
     pub inodes: BTreeMap<(VolumeId, Ino), Purge>,
-    /// Of volumes.
+    /// Dropped volumes.
     pub volumes: BTreeSet<VolumeId>,
 }
 
@@ -54,7 +54,7 @@ impl Purges {
             None => 0,
         }
     }
-    /// How many cuts of an inode are not done.
+    /// Number of cuts of an inode that are not carried out.
     pub fn cuts_of(&self, volume: VolumeId, ino: Ino) -> usize {
         self.inodes.get(&(volume, ino)).map_or(0, |purge| purge.cuts.len())
     }

@@ -16,10 +16,10 @@ pub use crate::format::reserve::{Extent, Reserve};
 /// Index rows per scan.
 const SCAN_ROWS: usize = 256;
 
-/// What the files of one group were promised.
+/// The blocks reserved for the files of one group.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Reserves {
-    /// By file.
+    /// Reservations by file.
     pub files: BTreeMap<(VolumeId, Ino), Reserve>,
 }
 

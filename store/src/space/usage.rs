@@ -1,9 +1,11 @@
-//! What each project of each volume uses (rule M6): inodes and names, by what records say of births and ends; blocks and
-//! attributes, by what a checkpoint finds before and after. Kept per group, because a group may move to another brick, and
-//! exact as of the last checkpoint: its rows are in the checkpoint's own batch.
+//! The space that each project of each volume uses (rule M6). Inodes and names are counted by the creations and ends in
+//! records; blocks and attributes by comparing before and after in a checkpoint. Counts are kept per group, because a
+//! group may move to another brick, and are exact as of the last checkpoint: their rows are in the checkpoint's own
+//! batch.
 //!
-//! Names count for project 0, whosever the directory is. A brick of the first revision did not count them: its rows say so
-//! until somebody has (`count_names`), which a checkpoint writes, group by group and volume by volume.
+//! Names count for project 0, whatever project the directory belongs to. A brick of the first revision did not count
+//! them: its rows say so until they have been counted (`count_names`); a checkpoint then writes the counts, group by
+//! group and volume by volume.
 
 use crate::format::keys::Row;
 use crate::format::{keys, values};
@@ -14,10 +16,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 pub use crate::format::usage::Usage;
 
-/// Whose use is counted: group, volume, project.
+/// The key of a count: group, volume, project.
 pub type User = (GroupId, VolumeId, u32);
 
-/// By how much it changes.
+/// The change of the space in use.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Change {
     /// Blocks.
@@ -54,7 +56,7 @@ impl Usages {
         }
         Ok(usages)
     }
-    /// What a volume uses, by project.
+    /// The space that a volume uses, by project.
     pub fn of_volume(&self, volume: VolumeId) -> BTreeMap<u32, Usage> {
         let mut sums: BTreeMap<u32, Usage> = BTreeMap::new();
         for ((_, _, project), usage) in self.users.iter().filter(|((_, of, _), _)| *of == volume) {
