@@ -164,11 +164,17 @@ pub enum Bug {
     CacheBelieved,
     /// Numbers after a crash start where the durable ones end, though others had been given out (rule L2).
     NumbersFromDurable,
+    /// A core falls asleep without a last look at its inbox (decision D4).
+    WakeUpLost,
+    /// The slot of an I/O whose future is gone serves another one while the device still uses its buffers (decision D4).
+    SlotFreedEarly,
+    /// Readers are counted before the phase ends in which they began (rule K8).
+    PinsReadEarly,
 }
 
 impl Bug {
     /// Every bug, for tests and for naming one on a command line.
-    pub const ALL: [Bug; 80] = [
+    pub const ALL: [Bug; 83] = [
         Bug::FuaAfterPlain,
         Bug::AckOutOfOrder,
         Bug::TailReused,
@@ -249,6 +255,9 @@ impl Bug {
         Bug::AheadBelieved,
         Bug::CacheBelieved,
         Bug::NumbersFromDurable,
+        Bug::WakeUpLost,
+        Bug::SlotFreedEarly,
+        Bug::PinsReadEarly,
     ];
 }
 

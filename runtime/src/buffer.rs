@@ -6,14 +6,15 @@
 //! of the rest it may use, so that requests that have begun can end. An unused chunk moves to whichever class lacks
 //! one.
 
+use crate::sync::{AtomicU32, AtomicU64, Mutex, MutexGuard};
 use base::limits::BLOCK_BYTES;
 use base::seeded::{Bug, active};
 use base::{Error, Kind, Result};
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::ops::{Deref, DerefMut, Range};
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 /// Sizes of the classes: a buffer comes from the smallest class that holds the length asked for.
 pub const CLASS_BYTES: [usize; 5] = [4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20];
@@ -73,7 +74,8 @@ struct Class {
 
 struct Chunk {
     data: NonNull<u8>,
-    headers: Box<[Header]>,
+    /// Pointers lead to them from elsewhere; a `Box` would claim, each time it is moved, that there are none.
+    headers: Arc<[Header]>,
     free: Vec<NonNull<Header>>,
 }
 
@@ -112,7 +114,7 @@ impl Chunk {
         prepare(data, CHUNK_BYTES);
         // SAFETY: the chunk was just allocated with this size.
         unsafe { data.as_ptr().write_bytes(0, CHUNK_BYTES) };
-        Chunk { data, headers: Box::default(), free: Vec::new() }
+        Chunk { data, headers: Arc::default(), free: Vec::new() }
     }
     /// Cuts the chunk into buffers of a class, under this chunk number. Nobody holds a buffer of it.
     fn cut(&mut self, class: usize, number: usize) {
@@ -425,10 +427,13 @@ const _: () = assert!(CLASS_BYTES[0] == BLOCK_BYTES);
 mod tests {
     use super::*;
 
+    /// Miri runs these tests too, and is slow.
+    const ROUNDS: usize = if cfg!(miri) { 20 } else { 10_000 };
+
     #[test]
     fn buffers_are_aligned_and_come_back() {
         let slabs = Slabs::new(1, 4 << 20);
-        for _ in 0..10_000 {
+        for _ in 0..ROUNDS {
             let mut buf = slabs.take(0, 4096, Need::Starting).expect("within the bound");
             assert_eq!(buf.as_ptr() as usize % BLOCK_BYTES, 0);
             buf[0] = 1;
@@ -456,6 +461,36 @@ mod tests {
         drop(back);
         let all: Vec<_> = std::iter::from_fn(|| slabs.take(0, 1 << 20, Need::Finishing).ok()).collect();
         assert_eq!(all.len(), 4, "it went home once");
+    }
+
+    #[test]
+    fn bytes_go_from_owner_to_owner_across_threads() {
+        // The house's part is empty, and the other chunk has two of the largest.
+        let slabs = Slabs::new(1, 2 << 20);
+        for round in 0..ROUNDS / 10 {
+            let _other = slabs.take(0, 1 << 20, Need::Finishing).expect("within the bound");
+            let mut buffer = slabs.take(0, 1 << 20, Need::Finishing).expect("the last one came home");
+            buffer[0] = round as u8;
+            let (loan, buffer) = buffer.lend();
+            let shared = buffer.share();
+            let read = |slice: Slice| assert_eq!(slice[0], round as u8);
+            std::thread::scope(|scope| {
+                let readers = [0, 1].map(|_| shared.slice(0..1));
+                for slice in readers {
+                    scope.spawn(move || read(slice));
+                }
+                drop(shared);
+                let mut loan = loan;
+                let mut back = loop {
+                    match loan.back() {
+                        Ok(back) => break back,
+                        Err(still) => loan = still,
+                    }
+                    std::thread::yield_now();
+                };
+                back[0] += 1;
+            });
+        }
     }
 
     #[test]

@@ -1,9 +1,9 @@
 //! A condition that tasks wait for: "something changed, check again".
 
+use crate::sync::{AtomicU64, Mutex};
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, Waker};
 
 /// A condition with any number of waiters; `notify` wakes all. A waiter takes a ticket *before* it checks the state

@@ -17,6 +17,7 @@ pub mod random;
 pub mod real;
 pub mod sim;
 pub mod stamp;
+pub mod sync;
 pub mod tasks;
 pub mod transfer;
 

@@ -1,9 +1,10 @@
 //! Cores and the blocking pool. A core runs its tasks one at a time. Tasks are long-lived futures that never leave
 //! their core, so nothing is allocated or handed over per request (decision D4).
 
+use crate::sync::Mutex;
 use std::future::Future;
 use std::pin::{Pin, pin};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 /// A task's future. It stays on its core, hence need not be `Send`.

@@ -230,11 +230,7 @@ impl Store {
     pub fn let_go(&self) {
         let mut table = self.table.lock();
         let before = table.free();
-        if table.let_go(self.pins.ended() || active(Bug::PinIgnored)) {
-            self.pins.end_phase();
-            // Mostly nobody reads at this moment.
-            table.let_go(self.pins.ended() || active(Bug::PinIgnored));
-        }
+        table.let_go(&self.pins);
         let more = table.free() > before;
         drop(table);
         if more {

@@ -4,7 +4,8 @@
 //! checkpoint.
 
 use runtime::Event;
-use std::sync::atomic::{AtomicBool, Ordering};
+use runtime::sync::AtomicBool;
+use std::sync::atomic::Ordering;
 
 /// The token; waiters are woken when it is given back.
 #[derive(Default)]
@@ -18,7 +19,7 @@ impl Token {
     pub async fn take(&self) -> TokenGuard<'_> {
         loop {
             let ticket = self.back.ticket();
-            if !self.taken.swap(true, Ordering::Acquire) {
+            if self.taken.compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed).is_ok() {
                 return TokenGuard { token: self };
             }
             self.back.after(ticket).await;

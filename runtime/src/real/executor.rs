@@ -4,11 +4,12 @@
 use super::figures::Figures;
 use super::inbox::Inbox;
 use super::reactor;
+use crate::sync::AtomicBool;
 use crate::tasks::Local;
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, Wake, Waker};
 
 /// The part of a task that wakers hold: where the task lives. The future itself never leaves its core.

@@ -1,21 +1,25 @@
 //! The inbox of a core, by which other threads reach it: wake-ups, new tasks and I/O requests. A sleeping core is woken
 //! by one write to an eventfd; a running one checks its inbox every turn, so that waking it costs no system call.
 
+use super::eventfd::EventFd;
 use super::executor::Task;
+use crate::sync::{AtomicBool, Mutex};
 use crate::tasks::MakeTask;
 use crate::transfer::Slot;
+use base::seeded::{Bug, active};
 use base::{Error, Kind, Result};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 pub(super) struct Inbox {
     state: Mutex<State>,
     /// True if there is mail; written under the mutex.
     pending: AtomicBool,
-    /// True if the core is about to sleep, or sleeps: mail must then be announced through the eventfd.
+    /// True if the core is about to sleep, or sleeps: mail must then be announced through the eventfd. It is only ever
+    /// swapped, so that whoever changes it later sees all that came before the earlier change; a sequentially consistent
+    /// store costs the same.
     asleep: AtomicBool,
-    event: OwnedFd,
+    event: EventFd,
 }
 
 #[derive(Default)]
@@ -35,19 +39,12 @@ pub(super) struct Mail {
 
 impl Inbox {
     pub fn new() -> Result<Inbox> {
-        // SAFETY: a system call without pointers.
-        let fd = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC) };
-        if fd < 0 {
-            let error = std::io::Error::last_os_error();
-            return Err(Error::new(Kind::Host, "no eventfd: raise the limit of open files (ulimit -n)").with(error));
-        }
-        // SAFETY: the descriptor was just made and is nobody else's.
-        let event = unsafe { OwnedFd::from_raw_fd(fd) };
-        Ok(Inbox { state: Mutex::default(), pending: AtomicBool::new(false), asleep: AtomicBool::new(false), event })
+        let (pending, asleep) = (AtomicBool::new(false), AtomicBool::new(false));
+        Ok(Inbox { state: Mutex::default(), pending, asleep, event: EventFd::new()? })
     }
-    /// Becomes readable whenever mail comes for a sleeping core. It is never read: pollers see its edges.
-    pub fn event_fd(&self) -> RawFd {
-        self.event.as_raw_fd()
+    /// Signalled whenever mail comes for a sleeping core.
+    pub fn event(&self) -> &EventFd {
+        &self.event
     }
     /// Adds to the mail. Returns `what` if the core has ended.
     fn post<T>(&self, what: T, add: impl FnOnce(&mut Mail, T)) -> std::result::Result<(), T> {
@@ -61,21 +58,9 @@ impl Inbox {
         }
         // Either the core sees `pending` before it sleeps, or we see that it is asleep (see `fall_asleep`).
         if self.asleep.swap(false, Ordering::SeqCst) {
-            self.ring_bell();
+            self.event.signal();
         }
         Ok(())
-    }
-    fn ring_bell(&self) {
-        let one = 1u64.to_ne_bytes();
-        loop {
-            // SAFETY: the descriptor is open and the buffer has eight bytes.
-            let wrote = unsafe { libc::write(self.event.as_raw_fd(), one.as_ptr().cast(), one.len()) };
-            if wrote == one.len() as isize {
-                return;
-            }
-            let error = std::io::Error::last_os_error();
-            assert!(error.kind() == std::io::ErrorKind::Interrupted, "write to an eventfd: {error}");
-        }
     }
     /// Queues a task of this core to run; does nothing if the core has ended.
     pub fn wake(&self, task: Arc<Task>) {
@@ -114,16 +99,16 @@ impl Inbox {
     }
     /// Announces that the core will sleep. False if there is mail: then it must not.
     pub fn fall_asleep(&self) -> bool {
-        self.asleep.store(true, Ordering::SeqCst);
-        let may = !self.pending.load(Ordering::SeqCst);
+        self.asleep.swap(true, Ordering::SeqCst);
+        let may = !self.pending.load(Ordering::SeqCst) || active(Bug::WakeUpLost);
         if !may {
-            self.asleep.store(false, Ordering::SeqCst);
+            self.asleep.swap(false, Ordering::SeqCst);
         }
         may
     }
     /// Announces that the core runs again.
     pub fn wake_up(&self) {
-        self.asleep.store(false, Ordering::SeqCst);
+        self.asleep.swap(false, Ordering::SeqCst);
     }
 }
 

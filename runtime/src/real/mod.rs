@@ -5,13 +5,16 @@
 //! or wake-up allocates nothing; an idle daemon uses no CPU; several worlds fit in one process (tests). Absent by
 //! design: no options beyond `Options` (decision D7), no retry of a failed flush (rule U4).
 
+mod abort;
 mod block_device;
+mod block_on;
 mod clock;
 mod concurrency_limit;
 mod cores;
 mod device;
 mod directory;
 mod disk;
+mod eventfd;
 mod executor;
 mod figures;
 mod files;
@@ -29,6 +32,7 @@ mod tests;
 #[cfg(feature = "seeded-bugs")]
 mod volatile;
 
+pub use block_on::block_on;
 pub use cores::core_of_cpu;
 pub use directory::{Access, Directory};
 pub use figures::{CoreSummary, Probe};
@@ -45,12 +49,10 @@ use crate::{Disk, Ledger, Runtime, Slabs};
 use base::{Error, Kind, Result};
 use std::future::Future;
 use std::path::PathBuf;
-use std::pin::pin;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, mpsc};
-use std::task::{Context, Poll, Wake, Waker};
-use std::thread::{JoinHandle, Thread};
+use std::thread::JoinHandle;
 
 /// Most cores: the number that an affinity mask holds.
 const CORES_MAX: usize = 1024;
@@ -210,29 +212,6 @@ impl Drop for Reactors {
 /// The core of the calling thread, if it is one.
 pub fn current_core() -> Option<usize> {
     reactor::with_current(|core| core.index)
-}
-
-struct Unpark(Thread);
-
-impl Wake for Unpark {
-    fn wake(self: Arc<Unpark>) {
-        self.0.unpark();
-    }
-}
-
-/// Runs a future on the calling thread, which must not be a core: for start-up, tests and pool jobs. Transfers work
-/// in it; `Clock::sleep` and `readable` do not.
-pub fn block_on<F: Future>(future: F) -> F::Output {
-    assert!(current_core().is_none(), "a core must not block");
-    let mut future = pin!(future);
-    let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
-    let mut context = Context::from_waker(&waker);
-    loop {
-        if let Poll::Ready(output) = future.as_mut().poll(&mut context) {
-            return output;
-        }
-        std::thread::park();
-    }
 }
 
 /// A source of random numbers that differ from process to process.

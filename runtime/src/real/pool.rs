@@ -194,7 +194,7 @@ impl Pool {
         }
     }
     fn perform(self: Arc<Pool>, id: usize) {
-        let guard = super::reactor::AbortOnPanic;
+        let guard = super::abort::AbortOnPanic;
         if self.work == Work::Background {
             scheduling::set_batch_policy();
         }

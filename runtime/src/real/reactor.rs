@@ -2,6 +2,7 @@
 //! that was started. Draining everything first would make all requests travel as one batch, so that disk and CPU
 //! alternate (decision D4).
 
+use super::abort::AbortOnPanic;
 use super::clock::{Timers, now_ns};
 use super::device::{Device, Event};
 use super::executor::Executor;
@@ -10,6 +11,7 @@ use super::files::Files;
 use super::inbox::{Inbox, Mail, stopped};
 use super::pm_qos::PmQos;
 use super::ring::Ring;
+use crate::sync::thread_local;
 use crate::transfer::{Slot, SlotPool};
 use base::Result;
 use std::cell::{Cell, RefCell};
@@ -62,18 +64,6 @@ pub(super) fn current() -> Option<Rc<Core>> {
     with_current(Rc::clone)
 }
 
-/// Ends the process if a core panics. A panic breaks an invariant while I/O is in flight, and the buffers must not be
-/// freed.
-pub(super) struct AbortOnPanic;
-
-impl Drop for AbortOnPanic {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            std::process::abort();
-        }
-    }
-}
-
 /// The life of a core's thread. `ready` is told that the core runs, or why it cannot.
 pub(super) fn run(world: Arc<World>, index: usize, ready: impl FnOnce(Result<()>)) {
     let guard = AbortOnPanic;
@@ -81,13 +71,13 @@ pub(super) fn run(world: Arc<World>, index: usize, ready: impl FnOnce(Result<()>
         Ok(core) => Rc::new(core),
         Err(error) => return ready(Err(error)),
     };
-    CURRENT.set(Some(core.clone()));
+    CURRENT.with(|current| current.replace(Some(core.clone())));
     ready(Ok(()));
     while !core.stopping.get() {
         core.turn();
     }
     core.wind_down();
-    CURRENT.set(None);
+    CURRENT.with(|current| current.replace(None));
     assert!(Rc::strong_count(&core) == 1, "nothing on the core outlives its tasks");
     drop(guard);
 }
@@ -100,7 +90,7 @@ impl Core {
         }
         let inbox = world.inboxes[index].clone();
         let figures = world.figures[index].clone();
-        let device = RefCell::new(Device::new(ring, inbox.event_fd(), figures.clone()));
+        let device = RefCell::new(Device::new(ring, inbox.event().fd(), figures.clone()));
         Ok(Core {
             world,
             index,

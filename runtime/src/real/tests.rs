@@ -630,7 +630,8 @@ fn waiting_for_readiness_ends_with_the_core_or_the_future() {
         .run(0, move || async move {
             for _ in 0..100 {
                 let mut wait = std::pin::pin!(readable(fd));
-                let once = std::future::poll_fn(|context| Poll::Ready(wait.as_mut().poll(context).is_pending()));
+                let once =
+                    std::future::poll_fn(|context| std::task::Poll::Ready(wait.as_mut().poll(context).is_pending()));
                 assert!(once.await);
             }
             clock.sleep(1_000_000).await;

@@ -11,6 +11,7 @@ use crate::format::segment::Stream;
 use crate::format::values::{SegmentRow, SegmentState};
 use base::limits::BLOCK_BYTES;
 use base::{Error, Kind, Life, Place, Result, SegmentId};
+use pins::{Leaving, Pins};
 use runtime::seeded::{Bug, active};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -28,7 +29,7 @@ pub struct Table {
     checkpoint: u32,
     free: BTreeSet<SegmentId>,
     /// Freed, but readers that looked up a place before may still read there (rule K8).
-    leaving: Leaving,
+    leaving: Leaving<SegmentId>,
     /// Freed in this run and not yet discarded; those that are not free yet are on their way. One that was freed by
     /// recovery is none: its life may not be durable, and its header alone tells it.
     undiscarded: BTreeSet<SegmentId>,
@@ -46,14 +47,6 @@ pub struct Table {
     pub next_sequence: [u64; 3],
     /// Next position among all segments opened.
     next_opened: u64,
-}
-
-/// Segments between "free" and "may be taken": those freed since the readers' phase ended last, and those that wait for
-/// the readers of the phase before.
-#[derive(Default)]
-struct Leaving {
-    since: Vec<SegmentId>,
-    waiting: Vec<SegmentId>,
 }
 
 /// Live bitmaps as a checkpoint will leave them, worked out before it is durable.
@@ -260,7 +253,7 @@ impl Table {
         self.dead_waiting = self.dead(u64::MAX).count() as u64;
         self.changed.extend(&dead);
         self.undiscarded.extend(&dead);
-        self.leaving.since.extend(dead);
+        self.leaving.extend(dead);
     }
     fn dead(&self, replay_sequence: u64) -> impl Iterator<Item = SegmentId> + '_ {
         self.iter().filter_map(move |(segment, row)| {
@@ -271,17 +264,9 @@ impl Table {
             (dead && past && known).then_some(segment)
         })
     }
-    /// Segments that were freed may be taken once all readers of this moment have ended; `ended` tells whether those
-    /// of the moment before have. Returns true if a new moment begins.
-    pub fn let_go(&mut self, ended: bool) -> bool {
-        if ended {
-            self.free.extend(std::mem::take(&mut self.leaving.waiting));
-        }
-        let begins = ended && self.leaving.waiting.is_empty() && !self.leaving.since.is_empty();
-        if begins {
-            self.leaving.waiting = std::mem::take(&mut self.leaving.since);
-        }
-        begins
+    /// Segments that were freed, and that nobody reads any more, may be taken.
+    pub fn let_go(&mut self, pins: &Pins) {
+        self.free.extend(self.leaving.take_unread(pins));
     }
     /// Takes a free segment out to be discarded, if at least `least` are left. None if there is none to discard.
     pub fn begin_discard(&mut self, least: usize) -> Option<SegmentId> {
@@ -344,11 +329,10 @@ impl Table {
     }
     /// Space now.
     pub fn space(&self) -> Space {
-        let leaving = self.leaving.since.len() + self.leaving.waiting.len();
         Space {
             segments: (self.rows.len() - self.hidden.len()) as u64,
             free_segments: self.free.len() as u64 + u64::from(self.discarding.is_some()),
-            emptied_segments: self.dead_waiting + leaving as u64,
+            emptied_segments: self.dead_waiting + self.leaving.count() as u64,
             live_blocks: self.live_blocks,
         }
     }

@@ -2,7 +2,9 @@
 //! read it. Readers count themselves on their core, in one of two phases; whoever frees ends a phase and waits until
 //! its count is zero. (The scheme is that of sleepable read-copy-update.)
 
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use base::seeded::{Bug, active};
+use runtime::sync::{AtomicU64, AtomicUsize};
+use std::sync::atomic::Ordering;
 
 /// Two cache lines, because processors fetch lines in pairs.
 #[repr(align(128))]
@@ -34,12 +36,12 @@ impl Pins {
         Pin { count }
     }
     /// True if no reader of the phase before the present one is left.
-    pub fn ended(&self) -> bool {
+    fn ended(&self) -> bool {
         let before = (self.phase.load(Ordering::Acquire) + 1) % 2;
         self.cores.iter().all(|core| core.0[before].load(Ordering::Acquire) == 0)
     }
     /// Ends the present phase; only when the one before it has `ended`.
-    pub fn end_phase(&self) {
+    fn end_phase(&self) {
         self.phase.fetch_add(1, Ordering::AcqRel);
     }
 }
@@ -47,6 +49,47 @@ impl Pins {
 impl Drop for Pin<'_> {
     fn drop(&mut self) {
         self.count.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+/// Places that were freed and may still be read: those freed since the phase began, and those that wait for the readers of
+/// the phase before. One lock guards it, which whoever frees takes after nobody can look up the place any more.
+pub struct Leaving<T> {
+    since: Vec<T>,
+    waiting: Vec<T>,
+}
+
+impl<T> Default for Leaving<T> {
+    fn default() -> Leaving<T> {
+        Leaving { since: Vec::new(), waiting: Vec::new() }
+    }
+}
+
+impl<T> Leaving<T> {
+    /// Adds places that were freed.
+    pub fn extend(&mut self, freed: impl IntoIterator<Item = T>) {
+        self.since.extend(freed);
+    }
+    /// The number of places that may still be read.
+    pub fn count(&self) -> usize {
+        self.since.len() + self.waiting.len()
+    }
+    /// Takes out what nobody reads any more.
+    pub fn take_unread(&mut self, pins: &Pins) -> Vec<T> {
+        let ended = || pins.ended() || active(Bug::PinIgnored);
+        if !ended() {
+            return Vec::new();
+        }
+        let unread = std::mem::take(&mut self.waiting);
+        if self.since.is_empty() {
+            return unread;
+        }
+        self.waiting = std::mem::take(&mut self.since);
+        pins.end_phase();
+        // Mostly nobody reads at this moment.
+        let late = active(Bug::PinsReadEarly) || ended();
+        let more = if late { std::mem::take(&mut self.waiting) } else { Vec::new() };
+        unread.into_iter().chain(more).collect()
     }
 }
 

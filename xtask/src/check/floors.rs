@@ -44,7 +44,7 @@ const ROOMS: [Room; 12] = [
 ];
 
 /// May use anything but the fenced engine; nothing uses them.
-const WORKSHOP: [&str; 4] = ["sim", "bench", "fuzz", "xtask"];
+const WORKSHOP: [&str; 5] = ["sim", "interleave", "bench", "fuzz", "xtask"];
 
 /// The index engine takes ten minutes to build: only the daemon and the benches pay.
 const FENCED: &str = "index_rocksdb";
