@@ -57,7 +57,7 @@ impl Check<'_> {
         loop {
             let rows = self.opening.index().scan(&from, &to, ROWS)?;
             let Some((last, _)) = rows.last() else { return Ok(()) };
-            from = [last.as_slice(), &[0]].concat();
+            from = keys::after(last);
             for (key, value) in &rows {
                 with(self, key, value)?;
             }

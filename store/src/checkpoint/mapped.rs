@@ -133,7 +133,7 @@ fn each(
         let rows = index.scan(&from, &to, ROWS)?;
         rows.iter().try_for_each(|(key, value)| with(key, value))?;
         match rows.last() {
-            Some((key, _)) if rows.len() == ROWS => from = [key.as_slice(), &[0]].concat(),
+            Some((key, _)) if rows.len() == ROWS => from = keys::after(key),
             _ => return Ok(()),
         }
     }

@@ -640,7 +640,7 @@ impl Work {
             let rows = store.index.scan(&from, &to, count)?;
             last = rows.len() < count;
             for (key, value) in rows {
-                from = [key.as_slice(), &[0]].concat();
+                from = keys::after(&key);
                 self.budget = self.budget.saturating_sub(1);
                 let old = Encoded::new(&value)?;
                 let at = keys::leaf_of(&key);

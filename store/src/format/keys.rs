@@ -366,6 +366,10 @@ pub fn summary_of(segment: SegmentId) -> Bounds {
     let after = SegmentId(segment.0 + 1);
     (summary(segment, 0), summary(after, 0))
 }
+/// The first key after one, whatever it is a key of: where a scan goes on.
+pub fn after(key: &[u8]) -> Vec<u8> {
+    [key, &[0]].concat()
+}
 /// The cookies of a directory after one.
 pub fn cookies_after(volume: VolumeId, dir: Ino, after: u64) -> Bounds {
     let end = Key::new(dir.group(), volume, kind::COOKIE).u64(dir.0 + 1).0;

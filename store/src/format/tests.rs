@@ -274,3 +274,15 @@ fn summaries_and_rows_come_back() {
     let key = keys::leaf(VolumeId(1), LeafKey { ino: Ino(77), leaf: 88 });
     assert_eq!(keys::leaf_of(&key), LeafKey { ino: Ino(77), leaf: 88 });
 }
+
+#[test]
+fn no_key_lies_between_one_and_the_one_after_it() {
+    let key = keys::entry(VolumeId(1), Ino(1 << 20), b"name");
+    let after = keys::after(&key);
+    assert!(key < after);
+    for later in [keys::entry(VolumeId(1), Ino(1 << 20), b"name\x01"), keys::entry(VolumeId(1), Ino(1 << 20), b"namf")]
+    {
+        assert!(after < later);
+    }
+    assert_eq!(after.strip_prefix(key.as_slice()), Some(&[0][..]));
+}

@@ -45,7 +45,7 @@ fn name_in(index: &dyn Index, volume: VolumeId, dir: Ino, ino: Ino) -> Result<Op
             return Ok(Some(name.as_bytes().to_vec()));
         }
         match rows.last() {
-            Some((key, _)) if rows.len() == ENTRIES => from = [key.as_slice(), &[0]].concat(),
+            Some((key, _)) if rows.len() == ENTRIES => from = keys::after(key),
             _ => return Ok(None),
         }
     }

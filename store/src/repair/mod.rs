@@ -167,7 +167,7 @@ impl Repair<'_> {
     /// A page of rows from a key on; where the next one begins, None at the end.
     fn page(&mut self, what: &'static str, from: &[u8]) -> Result<(Vec<crate::index::Pair>, Option<Vec<u8>>)> {
         let rows = self.index.scan(from, &keys::all().1, ROWS)?;
-        let next = rows.last().map(|(last, _)| [last.as_slice(), &[0]].concat());
+        let next = rows.last().map(|(last, _)| keys::after(last));
         if let Some((group, ..)) = rows.last().and_then(|(last, _)| keys::row(last)) {
             let of = self.groups();
             (self.tell)(Step { what, done: u64::from(group.0.min(of)), of: u64::from(of) });

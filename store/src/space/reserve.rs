@@ -116,7 +116,7 @@ pub(crate) fn mapped(
             }
         }
         match rows.last() {
-            Some((key, _)) if rows.len() == SCAN_ROWS => from = [key.as_slice(), &[0]].concat(),
+            Some((key, _)) if rows.len() == SCAN_ROWS => from = keys::after(key),
             _ => return Ok(mapped),
         }
     }

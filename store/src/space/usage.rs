@@ -115,7 +115,7 @@ pub(crate) fn count_names(index: &dyn Index, group: GroupId, volume: VolumeId) -
             let named = rows.iter().filter(|(key, _)| keys::row(key).is_some_and(|(.., row)| is_named(row)));
             bytes += named.map(|(key, value)| (key.len() + value.len()) as u64).sum::<u64>();
             match rows.last() {
-                Some((key, _)) if rows.len() == SCAN_ROWS => from = [key.as_slice(), &[0]].concat(),
+                Some((key, _)) if rows.len() == SCAN_ROWS => from = keys::after(key),
                 _ => break,
             }
         }
