@@ -1,4 +1,4 @@
-//! What the kernel counted for this process.
+//! The kernel's counters of this process.
 
 use std::fs;
 

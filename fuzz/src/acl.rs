@@ -109,7 +109,7 @@ pub fn run(bytes: &[u8]) -> Answer {
     answer(&result, |permissions| u64::from(*permissions)).rotate_left(u32::from(choice % 4))
 }
 
-/// What is told of the attribute that was set; the permission bits it left.
+/// Reads the attribute that was set again. Returns the permission bits that it left.
 fn read_again(one: &mut One, caller: &Caller, name: Name, value: &[u8]) -> base::Result<u16> {
     let is_list = name.as_bytes().starts_with(b"system.");
     match evaluate(&Op::GetXattr { ino: INO, name }, caller, one) {

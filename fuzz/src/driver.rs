@@ -12,12 +12,12 @@ const POOL_MAX: usize = 1024;
 /// Tries at making a failing input shorter.
 const CUTS_MAX: usize = 2000;
 
-/// What is run: these many inputs, from this seed.
+/// The extent of a run: this many inputs, from this seed.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
-    /// Where the random numbers begin.
+    /// The seed of the random numbers.
     pub seed: u64,
-    /// How many inputs.
+    /// Number of inputs.
     pub inputs: u64,
 }
 
@@ -37,11 +37,11 @@ pub struct Failure {
     pub target: &'static str,
     /// The seed.
     pub seed: u64,
-    /// How many inputs it took.
+    /// Number of inputs that it took.
     pub inputs: u64,
     /// The input, cut down.
     pub input: Vec<u8>,
-    /// What was said.
+    /// The message.
     pub what: String,
 }
 

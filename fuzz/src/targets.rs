@@ -1,5 +1,5 @@
-//! What is fuzzed: each target has inputs that the product's own encoders made, and a parser. What has a checksum is also
-//! tried with the right one, or nothing behind it would ever be reached.
+//! The targets of fuzzing: each has inputs that the product's own encoders made, and a parser. Inputs with a checksum
+//! are also tried with the right one, or nothing behind it would ever be reached.
 
 use crate::{acl, request};
 use base::checksum::{crc32c, crc32c_append};
@@ -20,7 +20,7 @@ use store::purge::Purge;
 use store::reserve::{Extent, Reserve};
 use store::usage::Usage;
 
-/// What a parser said, as a number: equal for answers of one kind.
+/// The answer of a parser as a number: equal for answers of one kind.
 pub type Answer = u64;
 
 /// One target.
@@ -85,12 +85,12 @@ pub fn answer<T>(result: &Result<T>, shape: impl FnOnce(&T) -> u64) -> Answer {
     hasher.finish()
 }
 
-/// How large a number is, by powers of two: shapes of counts.
+/// The size of a number, in powers of two: the shape of a count.
 fn scale(count: usize) -> u64 {
     u64::from(usize::BITS - count.leading_zeros())
 }
 
-/// With the checksum of all before it put in place at `at`.
+/// The bytes with the right checksum, of all bytes before it, at `at`.
 fn resealed(bytes: &[u8], at: usize) -> Option<Vec<u8>> {
     let mut bytes = bytes.to_vec();
     let crc = crc32c(bytes.get(..at)?);
@@ -335,7 +335,7 @@ fn batches() -> Vec<Vec<u8>> {
     vec![batch(&[]), batch(&records[..1]), batch(&records)]
 }
 
-/// As replay reads a batch: its fields, its checksum, each of its records.
+/// Parses a batch as replay does: its fields, its checksum, each of its records.
 fn batch(bytes: &[u8]) -> Answer {
     let mut sealed = bytes.to_vec();
     if let Ok(header) = BatchHeader::peek(bytes)

@@ -42,7 +42,7 @@ static WATCHED: Watched = Watched;
 
 /// Values take more memory than their bytes: an edit of one byte's code is a value of some hundred bytes.
 const TIMES: usize = 512;
-/// What is allocated whatever the input is.
+/// Bytes allocated whatever the input is.
 const FIXED_BYTES: usize = 64 << 10;
 
 /// The target's parser, which may not allocate much more than it was given.
@@ -110,7 +110,7 @@ fn corpus(target: &Target) -> PathBuf {
     Path::new("corpus").join(target.name)
 }
 
-/// What earlier builds wrote is read by this one. `REWRITE=1` writes what this build's encoders make.
+/// Bytes that earlier builds wrote can be read by this one. `REWRITE=1` writes those of this build's encoders.
 #[test]
 fn the_committed_inputs_are_still_understood() {
     for target in &TARGETS {

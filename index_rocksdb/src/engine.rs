@@ -13,7 +13,7 @@ use std::path::Path;
 use std::sync::Mutex;
 use store::index::{Index, IndexEdit, MergeLeaf, Pair, Peeked};
 
-/// What RocksDB says when the file system knows no direct I/O.
+/// RocksDB's message when the file system has no direct I/O.
 const NO_DIRECT_IO: &str = "Direct I/O is not supported";
 
 /// An open index. Dropping it persists what was written, as far as the device lets it.
@@ -26,7 +26,7 @@ pub struct RocksIndex {
     mark: Mutex<Mark>,
     direct: bool,
     read_only: bool,
-    /// What `database` reaches its files through; open, and held by nobody else, until that is closed.
+    /// The directory through which `database` reaches its files; open, and held by nobody else, until that is closed.
     _directory: Directory,
 }
 
@@ -122,14 +122,14 @@ fn open_here(path: &Path, options: &Options, merge: MergeLeaf) -> Result<(DB, ro
     }
 }
 
-/// How rows are read: verified.
+/// Options for reading rows: verified.
 pub(crate) fn reading() -> ReadOptions {
     let mut options = ReadOptions::default();
     options.set_verify_checksums(true);
     options
 }
 
-/// How rows are read from memory alone: memtables and cached blocks, which were verified when they came there.
+/// Options for reading rows from memory alone: memtables and cached blocks, which were verified when they came there.
 fn peeking() -> ReadOptions {
     let mut options = reading();
     options.set_read_tier(ReadTier::BlockCache);

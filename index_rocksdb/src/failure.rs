@@ -3,7 +3,7 @@
 use base::{Error, Kind};
 use rocksdb::ErrorKind;
 
-/// What RocksDB was asked to do, for the operator.
+/// The request to RocksDB, for the operator.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Doing {
     Open,

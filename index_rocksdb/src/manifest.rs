@@ -57,7 +57,7 @@ fn check_block(block: &[u8]) -> Result<(), Broken> {
     Ok(())
 }
 
-/// As LevelDB stores checksums, so that those of data which holds checksums stay good.
+/// The masked form in which LevelDB stores checksums, so that checksums of data which holds checksums stay good.
 fn masked(crc: u32) -> u32 {
     crc.rotate_right(15).wrapping_add(0xa282_ead8)
 }

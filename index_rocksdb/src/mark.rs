@@ -1,6 +1,6 @@
-//! How far the index was persisted, in a file of its own.
+//! The mark of how far the index was persisted, in a file of its own.
 //!
-//! RocksDB takes a manifest whose last record is cut short for one that a crash tore, and opens what was before it:
+//! RocksDB takes a manifest whose last record is cut short for one that a crash tore, and opens the state before it:
 //! right for a record that was never synced, wrong for a synced one whose length lost a bit (`tests.rs` flips each).
 //! The state would be an older checkpoint's, while segments that it needs may have been reused. Hence, after each
 //! persist, the sequence number that it covered is synced into `PERSISTED`; an index that opens below it is corrupt.
@@ -23,7 +23,7 @@ const SLOT_BYTES: usize = 28;
 const SLOT_STRIDE_BYTES: u64 = 4096;
 const SLOTS: u64 = 2;
 
-/// What a slot says.
+/// The content of a slot.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 struct Slot {
     /// Grows by one with each mark; the higher slot is the present one.

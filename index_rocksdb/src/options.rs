@@ -1,4 +1,4 @@
-//! What the caller chooses, and how it becomes RocksDB's options.
+//! The caller's options, and the RocksDB options that follow from them.
 
 use rocksdb::statistics::StatsLevel;
 use rocksdb::{
@@ -8,7 +8,7 @@ use rocksdb::{
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use store::index::MergeLeaf;
 
-/// How to open an index.
+/// The options of opening an index.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Memory for blocks, their indexes and filters, and memtables; at least `CACHE_BYTES_MIN`.
@@ -52,7 +52,7 @@ const MANIFEST_BYTES: usize = 16 << 20;
 pub struct Shape {
     /// Compression of blocks.
     pub compression: Compression,
-    /// How sorted runs are merged.
+    /// The way in which sorted runs are merged.
     pub compaction: Compaction,
     /// Flushed tables that wait before they are merged into the next level.
     pub flushed_tables: i32,
@@ -67,7 +67,7 @@ pub enum Compression {
     Lz4,
 }
 
-/// How sorted runs are merged.
+/// The way in which sorted runs are merged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Compaction {
     /// Levels, each ten times the one above: least space.

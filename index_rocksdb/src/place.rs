@@ -8,7 +8,7 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
-/// What lies in the directory.
+/// The content of the directory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Found {
     Absent,

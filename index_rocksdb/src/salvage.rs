@@ -1,7 +1,7 @@
-//! What can still be read of an index with damaged blocks, copied into a new one.
+//! Salvage of an index with damaged blocks: its readable rows are copied into a new one.
 //!
-//! The rows of all tables are read as one. Where a block is bad, nothing is taken from the last row before it to the first
-//! one behind it, of no table: older rows that others still hold of that range must not come back.
+//! The rows of all tables are read as one. Where a block is bad, no rows are taken from the last row before it to the
+//! first one behind it, of any table: older rows that other tables still hold of that range must not come back.
 
 use crate::engine::{RocksIndex, open, reading};
 use crate::failure::{Doing, failure};
@@ -18,12 +18,12 @@ const ROWS: usize = 4096;
 /// Bytes of a key that are counted up to find the end of a bad block: to the end of an inode's number.
 const STEP_BYTES: usize = 17;
 
-/// What was copied.
+/// The copied rows, as figures.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Salvaged {
     /// Rows.
     pub rows: u64,
-    /// Where nothing could be read.
+    /// Ranges where nothing could be read.
     pub gaps: Vec<Gap>,
 }
 

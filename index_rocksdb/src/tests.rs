@@ -539,7 +539,7 @@ fn copy_directory(from: &Path, to: &Path) {
     }
 }
 
-/// Whatever block is bad: what is copied is what was there, of the newest table, and what is missing lies in a gap.
+/// The copied rows are those of the newest table, and missing rows lie in a gap, whatever block is bad.
 #[test]
 fn what_can_be_read_of_a_damaged_index_is_salvaged() {
     const KEYS: u64 = 4000;

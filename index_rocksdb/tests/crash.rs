@@ -53,7 +53,7 @@ fn last_write(index: &RocksIndex) -> u64 {
     last
 }
 
-/// Not a test: the process that is killed.
+/// The process that is killed; no test of its own.
 #[test]
 #[ignore = "runs only as the child of `killed_at_any_moment`"]
 fn child() {

@@ -16,9 +16,9 @@ use std::time::{SystemTime, UNIX_EPOCH};
 /// A promise that was broken.
 #[derive(Clone, Debug)]
 pub struct Failure {
-    /// What was run.
+    /// The plan that was run.
     pub plan: Plan,
-    /// What was found.
+    /// The finding.
     pub what: String,
 }
 

@@ -1,5 +1,4 @@
-//! What clients asked for and were told, in the order in which it happened: the checkers' only source besides the
-//! brick itself.
+//! The requests of clients and the answers to them, in their order: the checkers' only source besides the brick itself.
 
 use base::{GroupId, Index, Ino, Kind, Op, Reply, RequestId, SessionId, Sync};
 use group::Answer;
@@ -15,7 +14,7 @@ pub struct Ack {
     pub moment: u64,
     /// Its simulated time.
     pub at_ns: u64,
-    /// What was told.
+    /// The answer.
     pub told: Result<Told, Kind>,
 }
 
@@ -35,7 +34,7 @@ pub struct Told {
 pub struct Call {
     /// The request.
     pub key: Key,
-    /// What was asked.
+    /// The request.
     pub op: Op,
     /// Bytes of a write's payload (see `payload`).
     pub length: u32,

@@ -110,7 +110,7 @@ impl CrashIndex {
     pub fn steps(&self) -> u64 {
         self.state().steps
     }
-    /// What a crash at this moment leaves: an engine may keep more than it promised.
+    /// The index after a crash at this moment: an engine may keep more than it promised.
     pub fn crashed(&self, rng: &mut SplitMix) -> ModelIndex {
         let kept = rng.below(self.model.unpersisted() as u64 + 1) as usize;
         self.model.crashed(kept)

@@ -9,7 +9,7 @@ use std::ops::Range;
 /// A file, directory or link.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Node {
-    /// What it is.
+    /// Its kind.
     pub kind: FileKind,
     /// Permissions.
     pub mode: u16,
@@ -56,7 +56,7 @@ pub const LIST: &[u8] =
 pub struct Model {
     /// The volume's root, once there is a volume.
     pub root: Option<Ino>,
-    /// By number; those without links are unlinked but open.
+    /// Nodes by number; those without links are unlinked but open.
     pub nodes: BTreeMap<Ino, Node>,
 }
 
@@ -145,7 +145,7 @@ impl Model {
         }
     }
 
-    /// What a restart frees: nobody has a file open any more.
+    /// Frees the nodes that a restart frees: nobody has a file open any more.
     pub fn purge(&mut self) {
         self.nodes.retain(|_, node| node.links > 0);
     }
@@ -250,7 +250,7 @@ impl Model {
     }
 }
 
-/// What fallocate makes of a range of a file's bytes.
+/// Applies fallocate to a range of a file's bytes.
 fn allocate(bytes: &mut Vec<u8>, range: Range<u64>, keep_size: bool, room: Room) {
     if room != Room::Promised {
         let within = |byte: u64| (byte as usize).min(bytes.len());

@@ -19,7 +19,7 @@ use runtime::{Runtime, Slabs};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// What a seed did.
+/// The figures of a seed's run.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub struct Summary {
     /// Crash images that were checked.
@@ -82,7 +82,7 @@ impl Summary {
 /// The checkers' own requests.
 const NOBODY: Key = (SessionId(0), RequestId(0));
 
-/// How a life ends.
+/// The end of a life.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum End {
     /// The machine crashes at a durable step of the disk.
@@ -91,25 +91,25 @@ pub enum End {
     IndexStep(u64),
     /// It crashes when the clients have ended.
     Quiet,
-    /// As `Quiet`, after everything was synced.
+    /// An end like `Quiet`, after everything was synced.
     Synced,
     /// The daemon stops, then the machine is switched off.
     Stop,
 }
 
-/// What a life was told to do before it ended.
+/// The story of a life until it ended.
 struct Life {
     history: History,
     witness: Witness,
     checkpointed: Option<u64>,
-    /// When it ended, if nothing failed before.
+    /// Time of its end, if nothing failed before.
     crashed_ns: Option<u64>,
     recovered: bool,
-    /// What the volume was when everything had been synced.
+    /// The volume's content when everything had been synced.
     settled: Option<Found>,
 }
 
-/// What an image was found to be.
+/// The content found in an image.
 #[derive(Clone)]
 struct State {
     formatted: bool,
@@ -126,9 +126,9 @@ struct Scenario<'a> {
     slabs: &'a Arc<Slabs>,
     profile: Profile,
     focus: Focus,
-    /// How every life ends, if not as drawn.
+    /// The end of every life, if not as drawn.
     ends: Option<End>,
-    /// Instead of clients by seed: the script.
+    /// The script that takes the place of clients by seed.
     small: Option<Trouble>,
     summary: Summary,
     told: &'a dyn Fn(&str),
@@ -136,7 +136,7 @@ struct Scenario<'a> {
     format_done: bool,
     image: Option<Image>,
     state: State,
-    /// What a killed life wrote.
+    /// The writes of a killed life.
     inherited: Witness,
     /// Calls of a killed life, whose late writes may still bring their changes.
     ghosts: BTreeMap<Key, Call>,
@@ -144,12 +144,12 @@ struct Scenario<'a> {
     echoes: Vec<(Key, Op, u32)>,
 }
 
-/// What to run.
+/// The parameters of a run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Plan {
     /// Decides everything else.
     pub seed: u64,
-    /// What it is about.
+    /// Its focus.
     pub focus: Focus,
     /// One life only, which ends like this.
     pub once: Option<End>,
@@ -246,12 +246,12 @@ impl Scenario<'_> {
         self.ends.unwrap_or(drawn)
     }
 
-    /// What the script says of this life's failure.
+    /// The script's failure in this life.
     fn trouble(&self, number: u64) -> Option<Trouble> {
         self.small.filter(|trouble| trouble.life == number)
     }
 
-    /// What will fail in this life, if anything, and whether from its start on.
+    /// The faults of this life, if any, and whether they begin with its start.
     fn faults(&mut self, number: u64, machine: &Machine) -> (Option<FaultPlan>, bool) {
         if let Some(trouble) = self.trouble(number) {
             self.tell(format!("  {trouble:?}"));
@@ -266,7 +266,7 @@ impl Scenario<'_> {
         (faults, at_start)
     }
 
-    /// What may go wrong in a life.
+    /// The errors that a life may have.
     fn excuse(&self, number: u64, faulty: bool) -> Excuse {
         let full = match self.small {
             Some(_) => self.trouble(number).is_some_and(|trouble| trouble.calls.fills()),

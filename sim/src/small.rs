@@ -22,7 +22,7 @@ pub const SEGMENTS: u64 = 32;
 /// MiB of the large file: with what overwrites it, enough that the cleaner works ahead.
 const LARGE_PARTS: u64 = 12;
 
-/// Which calls are counted, and what the one that fails says.
+/// The kind of calls that are counted, and the error of the one that fails.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Calls {
     /// Reads of the disk: EIO.
@@ -71,16 +71,16 @@ impl Calls {
 /// The call that fails.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Trouble {
-    /// In which life, from 0.
+    /// Number of the life, from 0.
     pub life: u64,
-    /// Of these calls.
+    /// The kind of calls.
     pub calls: Calls,
-    /// Which one, from 1.
+    /// Number of the call that fails, from 1.
     pub nth: u64,
 }
 
 impl Trouble {
-    /// What of it the disk is told; the index is told the rest.
+    /// The part of it for the disk; the index gets the rest.
     pub fn plan(&self) -> FaultPlan {
         let (nth, plan) = (Fail::Nth(self.nth), FaultPlan::default());
         match self.calls {

@@ -21,7 +21,7 @@ const NAMES: u64 = 9;
 /// Opens that a client holds at most.
 const HANDLES_MAX: usize = 5;
 
-/// What clients do, by weight. Drawn per seed: a seed that does only some things does them far more often.
+/// The clients' operations, by weight. Drawn per seed: a seed with only some of them does these far more often.
 const DEEDS: [(Deed, u64); 29] = [
     (Deed::Create, 8),
     (Deed::TempFile, 2),
@@ -90,7 +90,7 @@ enum Deed {
     DropVolume,
 }
 
-/// What seeds are to be about.
+/// The focus of seeds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Focus {
     /// Everything.
@@ -114,7 +114,7 @@ impl Focus {
         [Focus::Any, Focus::DurableWrites, Focus::CrossGroup, Focus::Faults, Focus::Cleaner, Focus::Cuts];
 }
 
-/// How clients behave; drawn once per seed.
+/// The behaviour of clients; drawn once per seed.
 #[derive(Clone, Debug)]
 pub struct Profile {
     weights: Vec<u64>,
@@ -222,7 +222,7 @@ impl Profile {
     }
 }
 
-/// What clients have learned of the volume; may be out of date.
+/// The clients' knowledge of the volume; it may be out of date.
 #[derive(Default)]
 struct Known {
     dirs: Vec<Ino>,
@@ -230,7 +230,7 @@ struct Known {
     entries: Vec<(Ino, Name, FileKind)>,
 }
 
-/// What the clients of one life share.
+/// State that the clients of one life share.
 pub struct Shared {
     state: Mutex<State>,
     /// Happens when a client has ended.
@@ -276,7 +276,7 @@ impl Shared {
     pub fn checkpointed(&self) -> Option<u64> {
         self.state().checkpointed
     }
-    /// What the brick did at some moment that it never should.
+    /// The fault that the brick showed at some moment, if any.
     pub fn broken(&self) -> Option<String> {
         self.state().broken.clone()
     }
@@ -286,7 +286,7 @@ impl Shared {
         state.volume = volume;
         state.known.dirs.push(root);
     }
-    /// What earlier lives left.
+    /// Notes the directories, files and entries that earlier lives left.
     pub fn found(&self, dirs: Vec<Ino>, files: Vec<Ino>, entries: Vec<(Ino, Name, FileKind)>) {
         let known = &mut self.state().known;
         known.dirs.extend(dirs);
@@ -484,7 +484,7 @@ impl Client {
         Name::new(text.as_bytes()).expect("a good name")
     }
 
-    /// What a deed asks for; None if there is nothing to do it with.
+    /// The operation for a deed; None if there is nothing to do it with.
     fn wish(&mut self, deed: Deed) -> Option<(Op, u32)> {
         let name = self.name();
         let dir = self.any(|known| &known.dirs)?;
@@ -556,7 +556,7 @@ impl Client {
         Some((op, 0))
     }
 
-    /// Within a block, whole blocks, parts of leaves, leaves.
+    /// An operation that clears a range: within a block, whole blocks, parts of leaves, leaves.
     fn clear(&mut self, ino: Ino, room: Room) -> Op {
         let (offset, length) = match self.rng.below(3) {
             0 => (self.rng.below(FILE_BYTES_MAX / 4), 1 + self.rng.below(9000)),

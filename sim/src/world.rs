@@ -15,7 +15,7 @@ use store::format::label::SEGMENTS_AT;
 use store::index::model::ModelIndex;
 use store::{FormatOptions, Opening, Replay};
 
-/// What a crash leaves: disk and index.
+/// The disk and the index after a crash.
 #[derive(Clone)]
 pub struct Image {
     /// The brick's files.
@@ -39,7 +39,7 @@ pub struct Served {
     pub groups: Arc<Groups>,
     /// The stack above them.
     pub stack: Arc<Stack>,
-    /// What the start replayed.
+    /// The figures of the start's replay.
     pub replay: Replay,
     /// Its bounds.
     pub options: Options,
@@ -80,7 +80,7 @@ impl Machine {
     pub fn faults_met(&self) -> u64 {
         self.world.disk().faults_met() + self.index.faults_met()
     }
-    /// What a crash now leaves.
+    /// The disk and the index after a crash now.
     pub fn crash(&self, survival: Survival, rng: &mut SplitMix) -> Image {
         let index = self.index.crashed(rng);
         Image { disk: self.world.crash_as(survival, rng), index }

@@ -27,7 +27,7 @@ use store::format::values;
 use store::format::values::SegmentState;
 use store::{FreeLimits, Opening};
 
-/// Of what was cut a checkpoint frees so little that several others have to follow.
+/// Limits with which a checkpoint frees so little of what was cut that several others have to follow.
 const SLOWLY: Options = Options { free: FreeLimits { at_once: 1, slots_at_once: 8, slots_later: 8 }, ..OPTIONS };
 
 const DATA: &str = "segments-00000";
@@ -43,7 +43,7 @@ const PLACES_MAX: usize = 12;
 enum Structure {
     Superblock,
     SegmentHeader,
-    /// Of a segment that only records after the last checkpoint speak of.
+    /// The header of a segment that only records after the last checkpoint name.
     YoungHeader,
     /// The fixed part of a batch that replay needs.
     BatchHeader,
@@ -55,7 +55,7 @@ enum Structure {
     SummaryFooter,
 }
 
-/// Where one of them lies: file, offset, bytes.
+/// The region of a structure: file, offset, bytes.
 type Region = (&'static str, u64, u64);
 
 /// The client that makes the brick what it is, and those that look at what is left of it.
@@ -168,7 +168,7 @@ fn brick(slabs: &Arc<Slabs>) -> (Image, Found) {
     (machine.crash(Survival::Nothing, &mut SplitMix(1)), found)
 }
 
-/// Where the structures lie.
+/// The regions of the structures.
 fn regions(image: &Image, expected: &Found) -> BTreeMap<Structure, Vec<Region>> {
     let index = Machine::boot(1, 2, Some(image.clone()), &slabs()).index;
     let rows = index.rows();
@@ -325,14 +325,14 @@ async fn stir(served: &Served, expected: &Found) {
     let _ = served.groups.checkpoint().await;
 }
 
-/// What the offline check says: that something is wrong, and that a start refuses the brick.
+/// The offline check's findings: that something is wrong, and that a start refuses the brick.
 async fn found(machine: &runtime::Runtime, index: &Arc<sim::index::CrashIndex>) -> (bool, bool) {
     let Ok(opening) = Opening::read(machine.clone(), index.clone(), false).await else { return (true, true) };
     let report = store::check::check(&opening, &mut |_| {}).await;
     report.map_or((true, false), |report| (!report.findings.is_empty(), report.log_lost))
 }
 
-/// What becomes of a damaged brick: true if it is reported. Errors: something wrong was told.
+/// The outcome for a damaged brick: true if the damage is reported. Errors: a wrong answer was given.
 fn outcome(machine: &mut Machine, expected: &Found) -> std::result::Result<bool, String> {
     let (runtime, index) = (machine.runtime(), machine.index.clone());
     machine.world.block_on(async {

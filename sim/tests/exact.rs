@@ -45,7 +45,7 @@ fn seeds_replay_exactly_in_another_process() {
     }
 }
 
-/// From before format to after the last request, each durable write and flush is a step; a crash comes before and
+/// Each durable write and flush, from before format to after the last request, is a step; a crash comes before and
 /// after each.
 #[test]
 fn a_crash_at_every_step_of_a_small_life() {

@@ -46,21 +46,21 @@ static ALLOCATOR: Counting = Counting;
 
 /// Groups of the brick that others are compared with.
 const FEW: u32 = 24;
-/// And a thousand more.
+/// The larger number of groups: a thousand more.
 const MANY: u32 = FEW + 1000;
-/// What one may take (rule Q1).
+/// Most bytes that a group may take (rule Q1).
 const GROUP_BYTES_MAX: i64 = 16 << 10;
 /// Directories that are made, four in each of the many groups, and a file in each.
 const DIRECTORIES: u64 = 4 * MANY as u64;
-/// How long the brick is watched.
+/// Time for which the brick is watched.
 const WATCHED_NS: u64 = 60_000_000_000;
 
-/// What a brick costs while nobody asks for anything.
+/// The costs of a brick while nobody asks for anything.
 struct Idle {
     bytes: i64,
-    /// What happened in a minute.
+    /// Number of events in a minute.
     events: u64,
-    /// How long this machine took for that, in seconds.
+    /// Seconds that this machine took for that.
     took: f64,
 }
 

@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex};
 /// Clients at the same time.
 const CLIENTS: u64 = 8;
 
-/// What the clients share: the largest overlay that any of them has seen, and how many are left.
+/// State that the clients share: the largest overlay that any of them has seen, and how many are left.
 #[derive(Default)]
 struct Seen {
     overlay: AtomicU64,

@@ -92,7 +92,7 @@ const CAMPAIGNS: [Campaign; 11] = [
     },
 ];
 
-/// What `cargo xtask campaign --help` prints.
+/// The text of `cargo xtask campaign --help`.
 pub fn help() -> String {
     let mut text = "cargo xtask campaign NAME [COUNT]\n\n".to_string();
     for campaign in &CAMPAIGNS {

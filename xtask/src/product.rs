@@ -1,13 +1,13 @@
 //! The product's binary never holds the bugs that tests switch on (feature `seeded-bugs`), and never goes without what
 //! observes its requests (feature `unobserved`).
 
-/// Where the bugs are declared.
+/// The file that declares the bugs.
 pub const DECLARED_IN: &str = "base/src/seeded.rs";
 
 /// Part of the mangled names of the switch that exists only with the feature; in both of rustc's manglings.
 const SWITCH: &str = "6seeded6switch";
 
-/// What a build without observation adds to its version.
+/// The suffix of a version built without observation.
 const UNOBSERVED: &str = "-unobserved";
 
 /// Looks for the switch, for the bugs' names and for what must not be left out, in a binary.

@@ -1,4 +1,4 @@
-//! What the checks read: the repository's text files and its packages. Loaded once; the checks themselves touch
+//! The input of the checks: the repository's text files and its packages. Loaded once; the checks themselves touch
 //! neither disk nor processes, so that their tests can hand them a made-up tree.
 
 use crate::scan::Scan;

@@ -24,7 +24,7 @@ fn set(ino: Ino, text: &str, length: usize) -> Op {
     Op::SetXattr { ino, name: name(text), value, how: SetHow::Any, kill_setgid: false }
 }
 
-/// What the volume's rows take, by looking at each of them.
+/// Sum of the bytes of the volume's rows, by reading each of them.
 fn row_bytes(rig: &Rig, volume: &Volume) -> u64 {
     let (from, to) = keys::all();
     let rows = rig.index.scan(&from, &to, usize::MAX).expect("the model index reads");

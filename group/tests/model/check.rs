@@ -33,7 +33,7 @@ pub struct Closed {
     pub link: Ino,
 }
 
-/// What a volume uses, and has.
+/// Part of the finding on a volume's space: counted, and found.
 const COUNTS: &str = "reserved blocks, and has";
 
 /// Blocks per file: more than two segments hold.
@@ -71,7 +71,7 @@ impl Closed {
         let value = self.index.get(&self.leaf_key(ino, leaf)).expect("the model index reads");
         Leaf::decode(&value.expect("the file has such blocks")).expect("a leaf")
     }
-    /// Where a block of a file lies, and its checksum.
+    /// The place of a block of a file, and its checksum.
     pub fn slot(&self, ino: Ino, block: u64) -> (Place, u32, u32) {
         match self.leaf(ino, block / 64).get(block as usize % 64) {
             Some(Slot::Local { place, crc, birth }) => (place, crc, birth),
@@ -108,7 +108,7 @@ impl Closed {
         let is_there = |&block: &u64| self.row(self.slot(self.one, block).0.segment).state == state;
         (0..BLOCKS as u64).find(is_there).expect("there is one")
     }
-    /// After these edits each of the findings has one of these texts, and each text is in a finding.
+    /// Applies edits and checks: each finding has one of these texts, and each text is in a finding.
     pub async fn finds(&self, edits: Vec<IndexEdit>, texts: &[&str]) {
         let index = self.index.crashed(0);
         index.write(edits).expect("the model index writes");
@@ -407,7 +407,7 @@ fn a_check_tells_how_far_it_is() {
     });
 }
 
-/// What follows an intent is done once, also where the redo itself is cut off, at any step of it.
+/// An intent's followers are done once, also if the redo itself is cut off, at any step of it.
 #[test]
 fn a_redo_that_is_cut_off_is_not_done_twice() {
     const INTENTS: u64 = 40;

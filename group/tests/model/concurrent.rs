@@ -84,7 +84,7 @@ fn appends_of_many_never_overlap_nor_get_lost() {
 
 type Done = Arc<Mutex<Vec<(u64, u64, usize)>>>;
 thread_local! {
-    /// Where clients of the running world note what they did: tasks are made from functions that capture little.
+    /// The notes of the running world's clients: tasks are made from functions that capture little.
     static SHARED: std::cell::RefCell<Option<Done>> = const { std::cell::RefCell::new(None) };
 }
 

@@ -16,13 +16,13 @@ use store::repair::{Depth, Lost, repair};
 const DIRS: usize = 6;
 const OPS: usize = 42;
 const BYTES: usize = 6000;
-/// As many as the command tries.
+/// Most rounds: as many as the command tries.
 const ROUNDS_MAX: usize = 6;
 
 /// Every path of a volume and what is there: a file's bytes.
 type Tree = BTreeMap<String, Vec<u8>>;
 
-/// What one synced operation did.
+/// The effect of one synced operation.
 struct Done {
     /// Its batches.
     batches: std::ops::RangeInclusive<u64>,
@@ -128,7 +128,7 @@ fn opened(brick: &Crashed, image: &DiskImage) -> (Tree, BTreeMap<String, Ino>) {
     })
 }
 
-/// What a brick has after a repair.
+/// The content of a brick after a repair.
 struct Mended {
     tree: Tree,
     inos: BTreeMap<String, Ino>,
@@ -183,7 +183,7 @@ fn lose(image: &mut DiskImage, at: u64, header: &BatchHeader) {
     }
 }
 
-/// Where the batches of the operations lie.
+/// The batches of the operations, by number and header.
 fn of_operations(brick: &Crashed) -> Vec<(u64, BatchHeader)> {
     let (first, last) = (brick.done[0].batches.start(), brick.done[OPS - 1].batches.end());
     batches(&brick.image).into_iter().filter(|(_, header)| (*first..=*last).contains(&header.number)).collect()
@@ -257,7 +257,7 @@ fn one_wrong_bit_costs_one_record_or_none() {
     }
 }
 
-/// What reserved the numbers of lost files is lost too.
+/// The records that reserved the numbers of lost files are lost too.
 #[test]
 fn numbers_of_what_is_lost_are_never_given_again() {
     let brick = crashed(Shape { numbers_at_once: 4, ..Shape::SMALL });

@@ -1,4 +1,4 @@
-//! What is durable when, as a client can tell: by flushes that are not made, and by crashes (rules U1, U3, U5, K8).
+//! Durability as a client can observe it: by flushes that are not made, and by crashes (rules U1, U3, U5, K8).
 
 use crate::rig::{Rig, Shape, name, pattern, seeds};
 use base::limits::{FILE_BYTES_MAX, IO_BYTES_MAX};

@@ -224,8 +224,8 @@ pub fn a_damaged_block_that_is_rewritten_while_it_is_read_is_looked_up_again() {
     });
 }
 
-/// What holds back room for the index can't be made, for another reason than room: clients hear of a device that fails, with
-/// its cause, and never that it is full (rules U4, K5).
+/// The ballast for the index can't be made, for another reason than room: clients are told of a failing device, with
+/// its cause, and never that the brick is full (rules U4, K5).
 #[test]
 fn a_host_that_fails_is_not_called_full() {
     const BALLAST: u64 = 4 << 20;
@@ -308,7 +308,8 @@ fn a_full_memory_slows_clients_and_ends_nothing() {
     });
 }
 
-/// What nobody waits for is written a second later: until then it is in memory, also the heads of batches without payload.
+/// Changes that nobody waits for are written a second later: until then they are in memory, and so are the heads of
+/// batches without payload.
 #[test]
 fn many_large_names_at_once_fit_into_a_small_memory() {
     let slabs = Arc::new(Slabs::new(2, 16 << 20));

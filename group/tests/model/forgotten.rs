@@ -31,7 +31,7 @@ async fn soon(rig: &Rig) {
     rig.runtime.clock.sleep(SOON_NS).await;
 }
 
-/// What happens to one file, in the order in which it happens: at the brick, or at the client.
+/// The events of one file, in their order: at the brick, or at the client.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Event {
     /// One of two look-ups is answered at the brick, or its answer reaches the client.
@@ -44,7 +44,7 @@ enum Event {
     Taken,
 }
 
-/// What the client and the queues between it and the brick hold.
+/// The content of the client and of the queues between it and the brick.
 #[derive(Clone, Default)]
 struct Client {
     answered: [bool; 2],
@@ -66,7 +66,7 @@ impl Client {
         events.extend((!self.sent.is_empty()).then_some(Event::Taken));
         events
     }
-    /// What the brick is told of when the event happens: how often the client forgets.
+    /// Performs an event. Returns how many answers the brick is told that the client takes back.
     fn happen(&mut self, event: Event) -> u64 {
         match event {
             Event::Answered(number) => {
@@ -271,7 +271,7 @@ fn the_last_of_opens_and_look_ups_ends_a_nameless_inode() {
     });
 }
 
-/// What a listing tells with attributes is counted, and what ends it is a name that comes back.
+/// Inodes that a listing with attributes tells are counted, also one whose name comes back.
 #[test]
 fn a_listing_tells_of_inodes_too() {
     let mut world = World::new(5);
@@ -331,7 +331,7 @@ fn a_crash_and_the_end_of_a_session_forget_everything() {
     });
 }
 
-/// What was removed is not in the way of what comes next, although what forgets it comes on another queue, and later.
+/// Removed files are not in the way of new ones, although the FORGETs for them come on another queue, and later.
 #[test]
 fn a_full_brick_waits_for_what_was_removed() {
     let mut world = World::new(8);

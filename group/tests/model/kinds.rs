@@ -1,5 +1,5 @@
-//! Of which kind inodes are: their names and what they have say it beside their rows, and whoever is alone with what it
-//! says is found and mended.
+//! Kinds of inodes: their names and their contents tell it beside their rows, and a witness that contradicts the others
+//! is found and mended.
 
 use crate::check::{Closed, on_closed};
 use crate::repair::{mended, repairs};
@@ -103,7 +103,7 @@ fn with_a_bit_changed(brick: &Closed, ino: Ino) -> Vec<IndexEdit> {
     vec![IndexEdit::Put(key, row)]
 }
 
-/// What a file has says more than its names do.
+/// The content of a file outvotes its names.
 #[test]
 fn names_of_a_wrong_kind_are_mended() {
     for kind in [FileKind::Link, FileKind::Directory] {
@@ -133,7 +133,7 @@ fn a_symbolic_link_of_a_wrong_kind_is_mended() {
     }
 }
 
-/// Without contents the two rows of a name outvote the inode's; names that say two things don't.
+/// The two rows of a name outvote the inode's if there is no content; names that contradict each other don't.
 #[test]
 fn what_is_empty_is_what_its_names_say() {
     let mut world = World::new(1);

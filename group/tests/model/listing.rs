@@ -91,7 +91,7 @@ pub fn who_stays_is_listed_once_whoever_comes_and_goes() {
     }
 }
 
-/// So whoever lists a directory knows what was there when he began, if he keeps the next cookie of that time.
+/// A client that keeps the next cookie of the time when it began to list knows which entries existed then.
 #[test]
 fn what_gets_a_name_later_has_the_next_cookie_or_more() {
     for seed in seeds(1..6) {

@@ -22,10 +22,11 @@ pub struct Node {
     pub parent: Ino,
     pub opens: u64,
     pub dead: bool,
-    /// Of a directory, in the order of listing.
+    /// Names of a directory, in the order of listing.
     pub names: Vec<(Name, Ino)>,
     pub target: Vec<u8>,
-    /// What they mean is tested with `names`; a default list is handed down here as it is (see `LIST`).
+    /// Extended attributes. Their meaning is tested with `names`; a default list is inherited as it is here (see
+    /// `LIST`).
     pub xattrs: Xattrs,
     blocks: BTreeMap<u64, Vec<u8>>,
     ctime: Time,
@@ -91,7 +92,7 @@ impl Node {
         let whole = bytes.start.div_ceil(BLOCK)..bytes.end / BLOCK;
         self.blocks.retain(|number, _| !whole.contains(number));
     }
-    /// Where data or a hole begins.
+    /// The offset at which data or a hole begins.
     pub fn seek(&self, offset: u64, what: Seek) -> Option<u64> {
         let here = |byte: &u64| self.blocks.contains_key(&(byte / BLOCK)) == (what == Seek::Data);
         let blocks = (offset / BLOCK..self.size.div_ceil(BLOCK)).map(|block| offset.max(block * BLOCK));
@@ -129,7 +130,7 @@ pub const LIST: &[u8] = &[
     2, 0, 0, 0, 1, 0, 7, 0, 255, 255, 255, 255, 2, 0, 7, 0, 232, 3, 0, 0, 4, 0, 7, 0, 255, 255, 255, 255, 16, 0, 7, 0,
     255, 255, 255, 255, 32, 0, 7, 0, 255, 255, 255, 255,
 ];
-/// Where in that list the bits of a mode are.
+/// Positions in that list of the bits of a mode.
 const CLASSES: [(usize, u32); 3] = [(6, 6), (30, 3), (38, 0)];
 
 /// An attribute's name.
@@ -493,7 +494,7 @@ impl Plain {
     pub fn lacks_whiteout(&self, dir: Ino) -> bool {
         self.nodes.get(&dir).is_some_and(|node| node.names.iter().any(|(_, ino)| *ino == WHITEOUT))
     }
-    /// That number.
+    /// Learns the number of a whiteout.
     pub fn learn_whiteout(&mut self, dir: Ino, attr: &Attr) {
         assert_eq!((attr.inode.kind, attr.inode.mode, attr.inode.rdev), (FileKind::Character, 0, 0));
         assert!(self.seen.insert(attr.ino), "number {:?} was given out twice", attr.ino);

@@ -1,4 +1,4 @@
-//! What each project uses is exact, whatever gets another project, and when.
+//! The space that each project uses is counted exactly, whatever moves to another project, and when.
 
 use crate::rig::{Rig, Shape, name, pattern};
 use base::limits::BLOCK_BYTES;
@@ -109,8 +109,8 @@ fn what_gets_another_project_counts_there() {
     }
 }
 
-/// Also if a crash comes at any moment between or within checkpoints: what is found is what is counted, and what was durable
-/// is found.
+/// The counts equal what is found, and durable changes are found, also if a crash comes at any moment between or within
+/// checkpoints.
 #[test]
 fn a_crash_leaves_each_project_what_it_has() {
     for seed in 0..40 {

@@ -64,7 +64,7 @@ impl Run {
             _ => near,
         }
     }
-    /// From one byte to 1 MiB; small ones mostly; on both sides of what goes to the bulk stream.
+    /// A length from one byte to 1 MiB, mostly small, on both sides of the smallest bulk payload.
     fn length(&mut self) -> usize {
         let length = match self.rng.below(40) {
             0 => self.rng.below(IO_BYTES_MAX as u64 + 1),
@@ -225,7 +225,7 @@ impl Run {
         }
     }
 
-    /// If the rename has left a whiteout, its number.
+    /// Learns the number of the whiteout that a rename has left, if any.
     async fn learn_whiteout(&mut self, parent: Ino, name: Name) {
         if self.plain.lacks_whiteout(parent) {
             let attr = self.rig.attr(Op::Lookup { parent, name }).await.expect("a whiteout was left");

@@ -23,7 +23,7 @@ use store::repair::{Depth, Lost, Repaired, repair};
 use store::reserve::{Extent, Reserve};
 use store::usage::Usage;
 
-/// As many as the command tries.
+/// Most rounds: as many as the command tries.
 const ROUNDS_MAX: usize = 4;
 
 /// One round on a brick that nobody serves.
@@ -46,7 +46,7 @@ pub async fn mended(runtime: &Runtime, index: &ModelIndex) -> Vec<Lost> {
     panic!("still {:#?}", checked(runtime, index).await.findings);
 }
 
-/// What a file of the closed brick holds.
+/// The content of a file of the closed brick.
 fn content(ino: Ino) -> Vec<u8> {
     (0..BLOCKS / 10).flat_map(|number| pattern(ino.0 + number as u64, 10 * BLOCK_BYTES)).collect()
 }
@@ -86,7 +86,7 @@ async fn all_is_there(rig: &Rig, brick: &Closed, lost: &[Lost]) {
     }
 }
 
-/// After these edits and a repair nothing is lost but what has one of these texts, and all files are as they were.
+/// Damages a brick and repairs it: each loss has one of these texts, and all other files are as they were.
 pub fn repairs(damage: impl AsyncFnOnce(&Closed) -> Vec<IndexEdit>, texts: &[&str]) {
     on_closed(async |brick| {
         let edits = damage(&brick).await;
@@ -180,8 +180,8 @@ fn maps_are_built_again_from_summaries() {
     repairs(async |brick| (0..10).map(|leaf| IndexEdit::Delete(brick.leaf_key(brick.one, leaf))).collect(), &[]);
 }
 
-/// What lies beside a block whose map is wrong is as good as its own map, also if the device has lost it: no repair brings that
-/// back.
+/// Blocks beside one whose map is wrong are as good as their own maps, also if the device has lost them: no repair
+/// brings those back.
 #[test]
 fn only_what_contradicts_something_is_mended() {
     on_closed(async |brick| {
@@ -563,7 +563,7 @@ fn a_file_that_is_called_lost_and_found_stays() {
     });
 }
 
-/// Of a volume that was deleted, leaves are left until checkpoints have freed them.
+/// Leaves of a deleted volume remain until checkpoints have freed them.
 #[test]
 fn what_is_yet_to_be_freed_is_no_damage() {
     on_closed(async |brick| {
@@ -624,7 +624,7 @@ fn break_rows(index: &ModelIndex, rng: &mut SplitMix, count: u64) {
     index.persist().expect("the model index is durable");
 }
 
-/// Where a file is now: under its name, or in `lost+found`.
+/// The present place of a file: under its name, or in `lost+found`.
 async fn where_it_is(rig: &Rig, dir: Ino, name: &str, ino: Ino) -> Option<Ino> {
     if let Ok(there) = rig.lookup(dir, name).await {
         return Some(there);
@@ -721,7 +721,7 @@ fn a_repair_that_is_cut_off_can_be_repeated() {
     assert!((3..10).contains(&cut_off), "{cut_off} of them were cut off");
 }
 
-/// Without the header of a segment that replay reads, the log can't be read: a first round writes it anew.
+/// The log can't be read without the header of a segment that replay reads: a first round writes it anew.
 #[test]
 fn a_log_that_lacks_a_header_is_read_again() {
     let mut world = World::new(1);

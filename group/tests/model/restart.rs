@@ -1,5 +1,5 @@
-//! What a restart must know of the life before: numbers that were given out, orphans, and how far the index is (rules
-//! L2, K6, X2).
+//! Knowledge that a restart must have of the life before: numbers that were given out, orphans, and how far the index
+//! is (rules L2, K6, X2).
 
 use crate::rig::{Rig, Shape, name, pattern};
 use base::{At, GroupId, Kind, Name, Op, SetHow, Sync};
@@ -39,7 +39,8 @@ pub fn numbers_given_out_before_a_crash_are_not_given_out_again() {
     });
 }
 
-/// Also those of files that nobody synced, crash after crash: a client may have a handle of them.
+/// Numbers of files that nobody synced are not given out again either, crash after crash: a client may have a handle of
+/// them.
 #[test]
 pub fn numbers_that_a_crash_took_back_are_not_given_out_again() {
     let mut world = World::new(1);
@@ -168,7 +169,7 @@ pub fn checkpoints_come_by_themselves_and_keep_replay_short() {
     });
 }
 
-/// What a start has replayed and no checkpoint has taken is replayed once more by the next start (rule X2).
+/// Records that a start has replayed and no checkpoint has taken are replayed once more by the next start (rule X2).
 #[test]
 fn what_was_replayed_counts_for_the_next_replay() {
     let mut world = World::new(1);
@@ -229,7 +230,8 @@ fn targets_of_links_are_forgotten_in_time() {
     });
 }
 
-/// As for targets of links, with some room: what was read is kept beside what is read next, and forgotten in time.
+/// Extended attributes are cached like targets of links, with some room: those just read are kept beside those read
+/// next, and dropped in time.
 #[test]
 fn attributes_are_kept_while_there_is_room_for_them() {
     let mut world = World::new(1);

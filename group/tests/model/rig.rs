@@ -17,26 +17,26 @@ use store::{FormatOptions, FreeLimits, Opening, check};
 /// The smallest segment: many of them are filled in a short test.
 pub const SEGMENT_BYTES: u64 = base::limits::SEGMENT_BYTES_MIN;
 
-/// What the brick is like.
+/// The properties of the brick.
 #[derive(Clone, Copy)]
 pub struct Shape {
     /// Segments of `SEGMENT_BYTES`.
     pub segments: u64,
     /// Groups.
     pub groups: u32,
-    /// As in `Options`.
+    /// The field of `Options`.
     pub overlay_bytes: u64,
-    /// As in `Options`.
+    /// The field of `Options`.
     pub cache_bytes: u64,
-    /// As in `Options`.
+    /// The field of `Options`.
     pub free: FreeLimits,
-    /// As in `Options`.
+    /// The field of `Options`.
     pub quiet_ns: u64,
-    /// As in `Options`.
+    /// The field of `Options`.
     pub numbers_at_once: u64,
 }
 
-/// So little that most cuts leave something to later checkpoints.
+/// Limits so low that most cuts leave something to later checkpoints.
 pub const FREE: FreeLimits = FreeLimits { at_once: 1, slots_at_once: 64, slots_later: 256 };
 
 impl Shape {
@@ -101,7 +101,7 @@ pub async fn format(runtime: &Runtime, shape: Shape) {
     store::format_brick(runtime, options, async || Ok(())).await.expect("an empty disk can be formatted");
 }
 
-/// What the offline check says of a closed brick.
+/// The offline check's report on a closed brick.
 pub async fn checked(runtime: &Runtime, index: &ModelIndex) -> check::Report {
     let index = Arc::new(index.clone());
     let opening = Opening::read(runtime.clone(), index, false).await.expect("a closed brick opens");
@@ -240,12 +240,12 @@ impl Rig {
         ledger.record(0, 0, &context.span, self.runtime.stamp());
         ledger.profile().remove(0)
     }
-    /// What a request says of its time in a stage.
+    /// The time that a request has booked on a stage.
     pub fn booked_ns(&self, context: &Context, stage: Stage) -> u64 {
         let stages = self.profile(context).stages;
         stages.iter().find(|(of, _)| *of == stage).map_or(0, |(_, took)| took.sum_ns())
     }
-    /// How often a request says that another thread did something for it.
+    /// Number of times that another thread did something for a request.
     pub fn hops(&self, context: &Context) -> u64 {
         self.profile(context).hops
     }

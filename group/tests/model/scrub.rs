@@ -71,8 +71,8 @@ fn a_pass_is_remembered_without_writes() {
     });
 }
 
-/// What a client could not read is counted and named, also in a segment that is still open, with the other bad blocks of a
-/// segment that is sealed; an offline check that reads data finds the same, and one that does not says so.
+/// A block that a client could not read is counted and named, also in a segment that is still open, with the other bad
+/// blocks of a sealed segment. An offline check that reads data finds the same; one that does not says so.
 #[test]
 fn a_read_that_fails_is_counted_and_named_and_so_is_what_is_bad_beside_it() {
     let mut world = World::new(9);

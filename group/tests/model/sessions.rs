@@ -1,4 +1,4 @@
-//! What is left of a session that is over: nothing (rules R1, R2).
+//! Nothing is left of a session that is over (rules R1, R2).
 
 use crate::rig::{Rig, Shape, name, pattern};
 use base::{GroupId, Kind, Op, SessionId};

@@ -119,7 +119,7 @@ fn a_name_that_waits_for_nothing_is_made() {
     });
 }
 
-/// On a full brick: removes files, empties some, cuts some within a block.
+/// Makes room on a full brick: removes files, empties some, cuts some within a block.
 async fn empty_again(rig: &Rig, files: &[Ino]) {
     for (number, &ino) in files.iter().enumerate() {
         match number % 20 {
@@ -235,8 +235,8 @@ fn what_was_moved_before_a_crash_stays_moved() {
     });
 }
 
-/// What a truncation leaves of a large file is freed over several checkpoints and restarts; meanwhile it reads as zeros,
-/// beside what has been written since (rule K6).
+/// The cut blocks of a large file are freed over several checkpoints and restarts. Meanwhile they read as zeros, beside
+/// blocks that were written since (rule K6).
 #[test]
 pub fn a_large_file_that_was_cut_is_freed_step_by_step() {
     const LEAF_BYTES: u64 = 64 * 4096;
@@ -355,11 +355,12 @@ pub fn a_volume_is_full_at_its_size() {
     });
 }
 
-/// While others fill the file system that the brick's directory is in, the index has the ballast's room: data and new names
-/// are refused, what makes room is not, also after a crash; and all is as before once there is room again (rule K5).
+/// The index has the ballast's room while others fill the file system of the brick's directory. Data and new names are
+/// refused, changes that make room are not, also after a crash; and all is as before once there is room again (rule
+/// K5).
 #[test]
 fn a_short_host_leaves_its_last_room_to_deletions_and_checkpoints() {
-    /// Of a brick of 256 MiB.
+    /// The ballast of a brick of 256 MiB.
     const BALLAST: u64 = 4 << 20;
     let mut world = World::new(5);
     let (runtime, disk) = (world.runtime(), world.disk().clone());

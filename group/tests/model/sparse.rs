@@ -230,7 +230,7 @@ fn scattered_holes_wait_for_checkpoints_when_they_are_too_many() {
     });
 }
 
-/// With a budget for one row, freeing gets past those that were written since the cut.
+/// Freeing with a budget for one row gets past rows that were written since the cut.
 #[test]
 fn freeing_gets_past_what_was_written_since() {
     let mut world = World::new(12);

@@ -1,5 +1,5 @@
-//! What a file takes is told with its attributes: right at once where that can be known, and exactly after the next
-//! checkpoint (decision 0032).
+//! The number of blocks that a file occupies comes with its attributes: exact at once where it can be known, and exact
+//! for all after the next checkpoint (decision 0032).
 
 use crate::rig::{Rig, Shape, pattern};
 use base::limits::BLOCK_BYTES;
@@ -75,7 +75,7 @@ fn a_file_with_holes_takes_what_it_has() {
     });
 }
 
-/// What is said to be exact is so, and after a checkpoint that leaves nothing to free everything is.
+/// Numbers that are said to be exact are exact, and all are after a checkpoint that leaves nothing to free.
 #[test]
 fn what_random_files_take_is_told_exactly_after_a_checkpoint() {
     for seed in 0..24 {

@@ -1,5 +1,5 @@
-//! What is told of space and of inodes is right soon after the changes, without anybody asking for a checkpoint (rules K5,
-//! X2).
+//! Reported space and numbers of inodes are right soon after changes, without anybody asking for a checkpoint (rules
+//! K5, X2).
 
 use crate::rig::{Rig, Shape, name, pattern};
 use base::limits::BLOCK_BYTES;
@@ -8,10 +8,10 @@ use runtime::random::SplitMix;
 use runtime::sim::{Survival, World};
 use store::format::charge;
 
-/// As a daemon has it.
+/// The shape of a daemon's brick.
 const SHAPE: Shape = Shape { quiet_ns: 700_000_000, ..Shape::SMALL };
 const BLOCK: u64 = BLOCK_BYTES as u64;
-/// What a file with a name of four bytes takes.
+/// Bytes charged for a file with a name of four bytes.
 const NAME: u64 = charge::INODE + 79 + 2 * 4;
 const SECOND_NS: u64 = 1_000_000_000;
 
@@ -77,7 +77,7 @@ fn what_is_free_is_told_to_those_who_ask_while_others_write() {
     });
 }
 
-/// What a crash left in the log takes room before any checkpoint has counted it, and is counted soon.
+/// Records that a crash left in the log take room before any checkpoint has counted them, and are counted soon.
 #[test]
 fn what_replay_brings_back_takes_room() {
     let mut world = World::new(3);

@@ -1,5 +1,5 @@
-//! How often operations have to read the index in the pool: the model engine has half of its rows in memory, so that what is
-//! looked for there again and again shows.
+//! The number of times that operations read the index in the pool. The model engine has half of its rows in memory, so
+//! that look-ups that are repeated there show.
 
 use crate::rig::{Rig, Shape, name, pattern};
 use base::{At, Ino, Kind, Op, Seek, Sync};

@@ -45,12 +45,12 @@ fn change(op: &Op) -> Option<usize> {
     }
 }
 
-/// How many numbers `change` gives.
+/// Number of operations that `changes` gives.
 const CHANGES: usize = 21;
 
 type Asked = (Op, Option<Vec<u8>>);
 
-/// What is asked, once each, in this order: every kind of change.
+/// Operations, once each, in this order: every kind of change.
 async fn changes(rig: &Rig) -> Vec<Asked> {
     let root = rig.volume.root;
     let file = rig.create(root, "file").await.expect("a new file");

@@ -1,5 +1,5 @@
-//! What requests wait for, who does not wait, and what the ledger says of it: ordering itself takes no time here, so that
-//! each wait that is booked as ordering is one that nobody would find.
+//! The waits of requests, the requests that do not wait, and their times in the ledger. Ordering itself takes no time
+//! here, so that each wait booked as ordering shows.
 
 use crate::rig::{Rig, Shape, name, pattern};
 use base::{At, Ino, Kind, Op, Reply, Room, Sync};
@@ -23,7 +23,7 @@ async fn write_block(rig: &Rig, ino: Ino, block: u64) -> (u64, u64) {
     (rig.runtime.clock.now_ns() - before_ns, rig.booked_ns(&context, Stage::Range))
 }
 
-/// What is read into a reader's own memory needs no copy: one run of blocks, and several that are put together.
+/// Reads into a reader's own memory need no copy: of one run of blocks, and of several that are put together.
 #[test]
 fn what_the_device_gives_is_put_into_the_readers_memory() {
     let mut world = World::new(3);
@@ -179,7 +179,7 @@ fn changes_of_names_let_go_of_what_was_written() {
     });
 }
 
-/// In a full volume too, and although no checkpoint has counted the promise.
+/// Reserved room is there in a full volume too, although no checkpoint has counted the reservation.
 #[test]
 fn what_was_promised_is_written_at_once() {
     let mut world = World::new(5);
@@ -205,7 +205,7 @@ fn what_was_promised_is_written_at_once() {
     });
 }
 
-/// What was cut of a file is room for any: it does not become a promise to the file.
+/// Blocks cut of a file are room for any file: they do not become reserved for this one.
 #[test]
 fn a_cut_promises_nothing() {
     let mut world = World::new(6);

@@ -15,11 +15,11 @@ use std::sync::Arc;
 use store::index::model::ModelIndex;
 use store::{FormatOptions, Opening};
 
-/// What a brick may use: as much as an ordinary machine gives it.
+/// Memory of a brick: as much as an ordinary machine gives it.
 const MEMORY_BYTES: u64 = 1 << 30;
-/// For what is read and not kept above.
+/// Room of the read cache: for blocks that are read and not cached above.
 const READ_CACHE_BYTES: u64 = 1 << 20;
-/// So large that no segment runs short.
+/// Size of the brick: so large that no segment runs short.
 const BRICK_BYTES: u64 = 8 << 30;
 
 pub struct Client {

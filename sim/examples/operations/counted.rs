@@ -1,5 +1,5 @@
-//! What counts: the product's own work in a measured round. What the simulated world does behind its doors (disk, clock,
-//! tasks, randomness) does not, and neither does the measuring itself.
+//! The counted part: the product's own work in a measured round. Work of the simulated world behind its doors (disk,
+//! clock, tasks, randomness) does not count, and neither does the measuring itself.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::backtrace::Backtrace;
@@ -21,7 +21,7 @@ thread_local! {
     static SITES: RefCell<BTreeMap<String, u64>> = const { RefCell::new(BTreeMap::new()) };
 }
 
-/// What a round has allocated.
+/// The allocations of a round.
 #[derive(Clone, Copy)]
 pub struct Allocated {
     /// Allocations; one that grows counts again.
@@ -38,7 +38,7 @@ fn sinter_product(run: &mut dyn FnMut()) {
     black_box(1u8);
 }
 
-/// And not while this runs, called from within.
+/// The function within which nothing is counted.
 #[unsafe(no_mangle)]
 #[inline(never)]
 fn sinter_outside(run: &mut dyn FnMut()) {
@@ -46,7 +46,7 @@ fn sinter_outside(run: &mut dyn FnMut()) {
     black_box(2u16);
 }
 
-/// After this Callgrind writes down what it has counted, and starts from zero (`--dump-after`).
+/// The function after which Callgrind writes down what it has counted, and starts from zero (`--dump-after`).
 #[unsafe(no_mangle)]
 #[inline(never)]
 fn sinter_round_ends() {
@@ -88,12 +88,12 @@ pub async fn measured(round: impl Future<Output = ()>) -> Allocated {
     Allocated { count: ALLOCATIONS.load(Relaxed), bytes: BYTES.load(Relaxed) }
 }
 
-/// From now on, notes where allocations are made.
+/// Notes from now on where allocations are made.
 pub fn note_sites() {
     NOTES_SITES.store(true, Relaxed);
 }
 
-/// Where allocations were made since the last call, and how many.
+/// The places of allocations since the last call, with their numbers.
 pub fn take_sites() -> BTreeMap<String, u64> {
     SITES.take()
 }

@@ -35,7 +35,7 @@ impl Message {
     pub fn read(unique: u64, ino: Ino, offset: u64, length: u32, flags: i32) -> Message {
         Message::new(15, unique, ino, &[&io(offset, length, flags)])
     }
-    /// Without the payload, which lands apart.
+    /// A write without its payload, which lands apart.
     pub fn write(unique: u64, ino: Ino, offset: u64, length: u32, flags: i32) -> Message {
         let mut message = Message::new(16, unique, ino, &[&io(offset, length, flags)]);
         let whole = message.0.len() as u32 + length;

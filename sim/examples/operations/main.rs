@@ -1,4 +1,4 @@
-//! What operations cost besides time: each is done so many times on a simulated machine, as the kernel asks for it, after
+//! The costs of operations besides time: each is done so many times on a simulated machine, as the kernel asks for it, after
 //! as many that do not count. Counted are the instructions (by Callgrind, below which `cargo xtask instructions` runs
 //! this) and allocations of the product alone; see `counted`.
 //!

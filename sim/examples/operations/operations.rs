@@ -8,9 +8,9 @@ use std::collections::VecDeque;
 
 /// One operation.
 pub struct Operation {
-    /// What tables call it.
+    /// Its name in tables.
     pub name: &'static str,
-    /// How often it is done in a round.
+    /// Number of times that it is done in a round.
     pub times: u64,
     kind: Kind,
 }
@@ -54,9 +54,9 @@ pub const OPERATIONS: [Operation; 12] = [
 
 const BLOCK: u64 = 4096;
 const LARGE: u64 = 128 << 10;
-/// Of the file that is read and overwritten: 4096 blocks, 128 large pieces.
+/// Bytes of the file that is read and overwritten: 4096 blocks, 128 large pieces.
 const FILE_BYTES: u64 = 16 << 20;
-/// Of the same file, so little that a round reads all of it.
+/// Bytes of that file that are read again: so few that a round reads all of them.
 const AGAIN_BYTES: u64 = 64 * BLOCK;
 /// Writes past the page cache before they are made durable.
 const DIRECT_PER_FSYNC: u64 = 50;

@@ -1,11 +1,11 @@
-//! What clients were told, held against itself: a request delivered twice gets the same answer (rule R1), and a
+//! The answers to clients, compared with each other: a request delivered twice gets the same answer (rule R1), and a
 //! healthy brick gives no answer that blames the machine.
 
 use crate::history::{Call, History, Key, Told};
 use base::{Kind, Outcome};
 use std::collections::BTreeMap;
 
-/// What may go wrong in a life without being a failure of the brick.
+/// The errors that a life may have without being a failure of the brick.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Excuse {
     /// The brick or its host may be full.

@@ -48,7 +48,7 @@ pub fn check(
     Ok(())
 }
 
-/// What an answered call promises about changes that were answered before it was made.
+/// The promise of an answered call about changes that were answered before it was made.
 fn promise(call: &Call) -> Option<Promise> {
     call.done()?;
     let ino = match &call.op {

@@ -4,14 +4,15 @@ use crate::world::Served;
 use base::Op;
 use base::limits::{BLOCK_BYTES, IO_BYTES_MAX};
 
-/// What a change takes in the overlay beside what it brings: inodes, entries with long names, cuts.
+/// Bytes that a change takes in the overlay besides its content: inodes, entries with long names, cuts.
 const CHANGE_BYTES: u64 = 8 << 10;
-/// What it takes per block, in leaves that it shares with nobody.
+/// Bytes that it takes per block, in leaves that it shares with nobody.
 const PER_BLOCK_BYTES: u64 = 150;
-/// What the cleaner's moves take, which nobody holds back: 16 victims of the smallest segments between two checkpoints.
+/// Bytes that the cleaner's moves take, which nobody holds back: 16 victims of the smallest segments between two
+/// checkpoints.
 const MOVES_BYTES: u64 = 16 * 256 * PER_BLOCK_BYTES;
 
-/// What an operation adds to the overlay at most.
+/// Most bytes that an operation adds to the overlay.
 pub fn cost(op: &Op, length: u32) -> u64 {
     let brings = match op {
         Op::SetXattr { value, .. } => value.len() as u64,

@@ -1,7 +1,7 @@
-//! After a crash, each group's state is a prefix of what it ordered. The brick's groups share one log, so more holds:
-//! what is there is a prefix of the log itself. The disk's writes tell what the log was given (segments that are freed
-//! take their records along); how far it reaches in an image is read as it lies there, and joined with the clients'
-//! calls.
+//! Prefixes: after a crash, each group's state is a prefix of what it ordered. The brick's groups share one log, so
+//! more holds: the state is a prefix of the log itself. The disk's writes tell what the log was given (segments that
+//! are freed take their records along); how far it reaches in an image is read as it lies there, and joined with the
+//! clients' calls.
 
 use crate::history::{Call, History, Key};
 use crate::index::CrashIndex;
@@ -26,15 +26,15 @@ pub struct Logged {
     pub group: GroupId,
     /// Its place in the group's order.
     pub index: Index,
-    /// Who asked.
+    /// The request.
     pub key: Key,
-    /// What it did.
+    /// Its outcome.
     pub outcome: Outcome,
     /// Its batch.
     pub batch: u64,
 }
 
-/// What an image holds, before anybody starts a daemon on it.
+/// The content of an image before anybody starts a daemon on it.
 #[derive(Clone, Debug)]
 pub struct Evidence {
     /// Clients' changes since the last life began, in log order.
@@ -43,7 +43,7 @@ pub struct Evidence {
     pub last: BTreeMap<GroupId, Index>,
     /// The last batch that counts.
     pub tail: u64,
-    /// Where the index says that replay begins.
+    /// The place where replay begins, by the index.
     pub replay: ReplayRow,
     /// The log's epoch.
     pub epoch: u64,

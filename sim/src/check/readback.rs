@@ -15,11 +15,11 @@ const READ_BYTES: u32 = 100_000;
 /// A volume as it reads.
 #[derive(Clone, Default, PartialEq, Debug)]
 pub struct Found {
-    /// What the model speaks of.
+    /// The model.
     pub model: Model,
     /// All attributes, times included.
     pub inodes: BTreeMap<Ino, Inode>,
-    /// Where each entry stands in its directory's listing.
+    /// Positions of entries in their directories' listings.
     pub cookies: BTreeMap<(Ino, u64), Name>,
 }
 

@@ -13,9 +13,10 @@ use store::format::keys::{self, Row};
 use store::format::leaf::Leaf;
 use store::format::values;
 
-/// By then no late write of the process before can hit what it left open: such segments come back too (rule L4).
+/// Time after which no late write of the former process can hit the segments that it left open: these come back too
+/// (rule L4).
 const LATE_NS: u64 = 31_000_000_000;
-/// Between two looks: the cleaner lets freed segments go as often.
+/// Pause between two checks: the cleaner releases freed segments as often.
 const LOOK_NS: u64 = 200_000_000;
 /// Looks until nothing is left to free or to clean: a small brick's take a dozen.
 const LOOKS_MAX: u64 = 200;

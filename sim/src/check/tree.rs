@@ -1,5 +1,5 @@
-//! After a clean stop the index alone says everything: names, counts, leaves and live bits must agree, and nothing
-//! half-done may be left. Runs the product's own offline check, and a few things it leaves to the next start.
+//! The index after a clean stop says everything by itself: names, counts, leaves and live bits must agree, and nothing
+//! half-done may be left. Runs the product's own offline check, and a few checks that it leaves to the next start.
 
 use crate::index::CrashIndex;
 use runtime::Runtime;

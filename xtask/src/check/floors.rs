@@ -1,5 +1,5 @@
-//! Which package may depend on which: edges only downward, heavy dependencies behind their fences. Below packages, `rooms`
-//! says the same of their first level.
+//! Permitted dependencies between packages: edges only downward, heavy dependencies behind their fences. Below
+//! packages, `rooms` says the same of their first level.
 
 use crate::check::rooms;
 use crate::tree::Tree;

@@ -2,9 +2,9 @@
 
 use crate::tree::Tree;
 
-/// Where the only room that knows the disk format lies.
+/// Path of the only room that knows the disk format.
 const CODE: &str = "store/src/format/";
-/// Where its document lies (a file or a directory of this name).
+/// Path of its document (a file or a directory of this name).
 const DOCUMENT: &str = "docs/format";
 /// The line that holds the hash.
 const LINE: &str = "format-hash: ";

@@ -30,9 +30,9 @@ pub const RATCHETS: [Ratchet; 2] = [(size::RATCHET, size::lowered), (subjects::S
 
 /// One rule of the house.
 pub struct Check {
-    /// What `cargo xtask check NAME` calls it.
+    /// Its name in `cargo xtask check NAME`.
     pub name: &'static str,
-    /// What it refuses.
+    /// The fault that it refuses.
     pub about: &'static str,
     /// Finds the problems: one line of text each, `path:line: what, and what to do`.
     pub run: fn(&Tree) -> Vec<String>,

@@ -7,9 +7,9 @@ use std::collections::BTreeSet;
 
 /// Fewer than this many different options in all.
 const OPTIONS_MAX: usize = 40;
-/// Where options are documented.
+/// Documents of options.
 const DOCUMENTED_IN: [&str; 2] = ["SPECIFICATION.md", "docs/options.md"];
-/// Where the keys of config files are declared, as `KEYS`, and where they are documented, each as a row of a table.
+/// The file that declares the keys of config files, as `KEYS`, and the one that documents each as a row of a table.
 const KEYS_IN: &str = "node/src/config.rs";
 const KEYS_DOCUMENTED_IN: &str = "docs/options.md";
 /// Types of the standard library, and names of our own, whose values have both.

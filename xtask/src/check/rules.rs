@@ -48,7 +48,7 @@ fn next_id(text: &str) -> Option<(&str, &str)> {
     is_id(&text[..end]).then(|| text.split_at(end))
 }
 
-/// Which files cite each id.
+/// The files that cite each id.
 pub fn citations(tree: &Tree) -> BTreeMap<String, BTreeSet<String>> {
     let mut by_id: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     for id in defined(tree) {

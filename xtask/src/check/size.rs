@@ -4,7 +4,7 @@
 use crate::tree::Tree;
 use std::collections::BTreeMap;
 
-/// Where today's excess is listed.
+/// The file that lists today's excess.
 pub const RATCHET: &str = "xtask/ratchet.txt";
 
 /// A file above this is more than one room (the largest of Garage's 173 files has 965 lines).
@@ -12,7 +12,7 @@ const FILE_LINES_MAX: usize = 800;
 /// A function above this does not fit on a screen.
 const FUNCTION_LINES_MAX: usize = 70;
 
-/// What is too large: `path`, or `path function`, and its lines. Functions of one name in a file share an entry.
+/// Excess: `path`, or `path function`, and its lines. Functions of one name in a file share an entry.
 fn excess(tree: &Tree) -> BTreeMap<String, usize> {
     let mut excess = BTreeMap::new();
     for (path, scan) in tree.product() {

@@ -4,7 +4,7 @@ use crate::check::floors::is_product_path;
 use crate::scan::words;
 use crate::tree::Tree;
 
-/// Where design goes to die: a file with such a name has no subject.
+/// Names of files in which design goes to die: such a file has no subject.
 const FILE_NAMES: [&str; 8] = ["util", "utils", "common", "helper", "helpers", "misc", "manager", "managers"];
 
 /// Refuses files and directories named after nothing.

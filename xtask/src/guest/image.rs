@@ -10,7 +10,7 @@ const KERNEL: &str = "linux-image-cloud-amd64";
 const PACKAGES: [&str; 2] = ["busybox-static", "cifs-utils"];
 /// Programs of the host that the guest has, too.
 const PROGRAMS: [&str; 5] = ["git", "sqlite3", "flock", "setpriv", "mount.nfs"];
-/// What of the kernel's modules the guest may need.
+/// Modules of the kernel that the guest may need.
 const MODULES: [&str; 13] = [
     "arch/x86/crypto",
     "crypto",
@@ -26,7 +26,7 @@ const MODULES: [&str; 13] = [
     "fs/smb",
     "lib",
 ];
-/// And these, each with all below it, for them.
+/// Directories of modules, each with everything below it, that those depend on.
 const MODULES_OF_NET: [&str; 3] = ["net/core", "net/dns_resolver", "net/sunrpc"];
 
 /// Files of the guest's own.

@@ -45,7 +45,7 @@ const PACKAGES: [(&str, &str); 10] = [
     ("python3", "python3"),
 ];
 
-/// What the command line asks for.
+/// The options on the command line.
 #[derive(Debug)]
 struct Asked {
     protocols: Vec<String>,

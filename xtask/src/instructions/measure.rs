@@ -22,11 +22,11 @@ const COUNTED: [&str; 4] = [
 /// Callgrind takes the processor's own instruction for copies as one for each byte. The C library does without it.
 const TUNABLES: &str = "glibc.cpu.x86_rep_movsb_threshold=1073741824:glibc.cpu.x86_rep_stosb_threshold=1073741824";
 
-/// What was measured.
+/// The measured figures.
 pub struct Measured {
     /// Each operation's cost.
     pub figures: Stored,
-    /// Where Callgrind's profiles lie, one file for each operation.
+    /// Directory of Callgrind's profiles, one file for each operation.
     pub profiles: PathBuf,
 }
 
@@ -78,7 +78,7 @@ fn executable(message: Value) -> Option<PathBuf> {
     message["executable"].as_str().filter(|_| ours).map(PathBuf::from)
 }
 
-/// What the figures depend on besides the product.
+/// The tools on which the figures depend, besides the product.
 fn tools() -> Result<String, String> {
     let mut versions = Vec::new();
     for words in [["rustc", "--version"], ["valgrind", "--version"], ["getconf", "GNU_LIBC_VERSION"]] {

@@ -1,5 +1,5 @@
-//! What an operation costs besides time, held against stored figures: instructions and allocations do not depend on how
-//! busy the machine is. `sim/examples/operations` does the operations on a simulated machine; Callgrind counts.
+//! The costs of an operation besides time, compared with stored figures: instructions and allocations do not depend on
+//! how busy the machine is. `sim/examples/operations` does the operations on a simulated machine; Callgrind counts.
 
 mod measure;
 mod ratchet;
@@ -66,7 +66,7 @@ pub fn run(arguments: &[String]) -> Result<(), String> {
     ))
 }
 
-/// By how many percent a figure has changed; None without an earlier one.
+/// The change of a figure in percent; None without an earlier one.
 fn change(before: u64, now: u64) -> Option<f64> {
     (before > 0).then(|| (now as f64 / before as f64 - 1.0) * 100.0)
 }

@@ -1,18 +1,18 @@
 //! The stored figures, and what is said of measured ones that differ.
 
-/// Where the figures are stored.
+/// The file that stores the figures.
 pub const STORED: &str = "xtask/operations.txt";
 
-/// What one operation costs, in the order of `FIGURES`.
+/// The costs of one operation, in the order of `FIGURES`.
 pub type Cost = [u64; FIGURES.len()];
 
 /// One of the figures of a cost.
 pub struct Figure {
-    /// What tables call it.
+    /// Its name in tables.
     pub name: &'static str,
     /// It is kept in so many parts of one.
     pub parts: u64,
-    /// By so many percent ...
+    /// Permitted difference from the stored figure: this many percent ...
     percent: u64,
     /// ... and so many of its parts it may differ from what is stored.
     slack: u64,
@@ -87,7 +87,7 @@ impl Stored {
         }
         text
     }
-    /// What an operation costs.
+    /// The costs of an operation.
     pub fn cost(&self, name: &str) -> Option<Cost> {
         self.costs.iter().find(|(other, _)| other == name).map(|(_, cost)| *cost)
     }
@@ -103,7 +103,7 @@ fn entry(line: &str) -> Option<(String, Cost)> {
     words.next().is_none().then(|| (name.to_string(), cost))
 }
 
-/// What is not as it is stored.
+/// Differences between the stored and the measured figures.
 pub fn problems(stored: &Stored, measured: &Stored) -> Vec<String> {
     let mut problems = Vec::new();
     for (name, cost) in &measured.costs {

@@ -1,4 +1,4 @@
-//! What observation takes: the same operations in a build that observes nothing.
+//! The share of observation in the costs: the same operations in a build that observes nothing.
 
 use super::HELP;
 use super::measure;

@@ -7,7 +7,7 @@ fn stored(costs: &[(&str, Cost)]) -> Stored {
     Stored { tools: "rustc 1, valgrind 2".to_string(), costs }
 }
 
-/// What is said of a change of one operation.
+/// The message about a change of one operation.
 fn said(before: Cost, now: Cost) -> Vec<String> {
     problems(&stored(&[("read", before)]), &stored(&[("read", now)]))
 }

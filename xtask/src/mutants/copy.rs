@@ -13,7 +13,7 @@ const ROUNDS_MAX: usize = 30;
 
 /// The copy.
 pub struct Copy {
-    /// Where it lies.
+    /// Its directory.
     pub root: PathBuf,
     /// Files in which mutants were drawn.
     paths: BTreeSet<String>,

@@ -29,13 +29,13 @@ cargo xtask mutants [--seed S] [--count N] [--packages A,B] [--only N,N]
   Errors if fewer than nine of ten are killed.
 ";
 
-/// What can be asked for. Each is tested by its own tests, by those of `group`, and by the simulation.
+/// Packages that can be mutated. Each is tested by its own tests, by those of `group`, and by the simulation.
 const PACKAGES: [&str; 3] = ["store", "names", "group"];
-/// What only tests and simulation use, though it lies beside the product.
+/// Files beside the product that only tests and simulation use.
 const APART: [&str; 1] = ["store/src/index/model.rs"];
 /// Mutants that change nothing that a user or an operator could notice, each with the reason.
 const EQUAL: &str = "docs/mutants.md";
-/// Whose tests run.
+/// Packages whose tests run.
 const TESTED: [&str; 4] = ["store", "names", "group", "sim"];
 
 /// One change of the product.
@@ -47,7 +47,7 @@ pub struct Mutant {
     pub site: Site,
 }
 
-/// What the command line asks for.
+/// The options on the command line.
 struct Asked {
     seed: u64,
     count: usize,
@@ -129,8 +129,9 @@ fn equal() -> Result<BTreeSet<(String, String)>, String> {
     lines.map(|line| read(line).ok_or_else(|| format!("{EQUAL}: not understood: {line}"))).collect()
 }
 
-/// So many of them, in the order that the seed gives. It goes by what a mutant is, not by where: a change of the product
-/// changes the draw only by the mutants that it makes or removes, so that the same ones can be tried again.
+/// Draws `count` mutants, in the order that the seed gives. The draw depends on the content of a mutant, not on its
+/// position: a change of the product affects only the mutants that it makes or removes, so that the others can be tried
+/// again.
 fn drawn(all: Vec<Mutant>, seed: u64, count: usize) -> Vec<Mutant> {
     // Which of those that are told alike in its file this one is.
     let mut alike: BTreeMap<(String, String), u32> = BTreeMap::new();

@@ -7,7 +7,7 @@ use syn::spanned::Spanned;
 use syn::visit::{self, Visit};
 use syn::{BinOp, Block, Expr, Lit, Stmt, UnOp};
 
-/// How the place is written anew, so that a switch chooses between what is there and the change.
+/// The rewriting of a place, so that a switch chooses between the old code and the change.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Change {
     /// An expression becomes another.
@@ -21,15 +21,15 @@ pub enum Change {
 /// A place, and one change of it.
 #[derive(Clone, Debug)]
 pub struct Site {
-    /// Which bytes of the file are written anew.
+    /// The bytes of the file that are rewritten.
     pub place: Range<usize>,
-    /// What becomes of them.
+    /// The change of them.
     pub change: Change,
     /// The change, for people.
     pub told: String,
 }
 
-/// So much of the source tells which place is meant.
+/// Characters of the source that are shown to identify a place.
 const SHOWN_CHARS: usize = 70;
 
 /// The source of a place, as far as it is shown.
@@ -38,7 +38,7 @@ fn shown(source: &str) -> String {
     words.join(" ").chars().take(SHOWN_CHARS).collect()
 }
 
-/// What can be changed in a file.
+/// The places of a file that can be changed.
 pub fn sites(text: &str) -> Result<Vec<Site>, String> {
     let file = syn::parse_file(text).map_err(|error| error.to_string())?;
     let mut finder = Finder { text, sites: Vec::new() };
@@ -81,7 +81,7 @@ fn other(operator: &BinOp) -> Option<(&'static str, &'static str)> {
     })
 }
 
-/// What a function of this type may return instead.
+/// Values that a function of this type may return instead.
 fn defaults(output: &syn::ReturnType) -> Vec<&'static str> {
     let syn::ReturnType::Type(_, returned) = output else { return vec![""] };
     let syn::Type::Path(path) = &**returned else { return Vec::new() };
@@ -185,7 +185,7 @@ impl Finder<'_> {
     }
 }
 
-/// Where a block's inside begins.
+/// Position at which a block's inside begins.
 fn open(span: &DelimSpan) -> usize {
     span.open().byte_range().end
 }

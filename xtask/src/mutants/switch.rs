@@ -10,7 +10,7 @@ pub const CHOSEN: &str = "SINTER_MUTANT";
 /// File that takes the numbers of the mutants whose place was reached, a line each.
 pub const REACHED: &str = "SINTER_MUTANTS_REACHED";
 
-/// What this process was asked for.
+/// The request to this process.
 struct Asked {
     chosen: Option<u32>,
     reached: Option<Mutex<(BTreeSet<u32>, File)>>,

@@ -1,4 +1,4 @@
-//! What is changed, what is spared, and what the files with switches look like.
+//! Places that are changed, places that are spared, and the look of files with switches.
 
 use super::rewrite::rewritten;
 use super::sites::{Site, sites};

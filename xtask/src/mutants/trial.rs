@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 /// A test that takes longer is left out: those that matter here are run up to 300 times.
 const SLOW: Duration = Duration::from_secs(30);
-/// Beyond four times what it takes without a mutant, for a machine that is busy.
+/// Patience beyond four times the duration without a mutant, for a machine that is busy.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// A mutant that takes memory without end meets this.
 const MEMORY_KIB: u64 = 6 << 20;
@@ -31,21 +31,21 @@ pub struct Test {
     pub name: String,
     command: Vec<OsString>,
     directory: PathBuf,
-    /// How long it takes without a mutant.
+    /// Duration without a mutant.
     pub took: Duration,
     /// The places that it reaches.
     pub reached: BTreeSet<u32>,
 }
 
-/// What became of a mutant.
+/// The fate of a mutant.
 pub enum End {
     /// A test failed, or did not end.
     Killed { by: String, hung: bool },
-    /// So many tests reach it, and all passed.
+    /// Survived: this many tests reach it, and all passed.
     Survived { tests: usize },
 }
 
-/// How a test ended.
+/// The end of a test.
 #[derive(PartialEq, Eq)]
 enum Ran {
     Passed,

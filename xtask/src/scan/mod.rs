@@ -2,7 +2,7 @@
 //! matches braces. Promises: the blanked text has the same length and lines as the source. It is not a parser:
 //! macros are read as plain tokens.
 
-/// What a byte of Rust source belongs to.
+/// The kind of text that a byte of Rust source belongs to.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Part {
     Code,
@@ -16,7 +16,7 @@ pub struct Scan {
     pub uncommented: String,
     /// Comments and the insides of literals blanked out.
     pub code: String,
-    /// As `code`, without test code: what the product consists of.
+    /// The product: `code` without test code.
     pub product: String,
     /// Only the comments.
     pub comments: String,
@@ -35,7 +35,7 @@ pub struct Function {
     pub name: String,
     /// Line of its `fn`, from 1.
     pub line: usize,
-    /// How many lines it has.
+    /// Number of its lines.
     pub lines: usize,
 }
 
@@ -109,8 +109,8 @@ pub fn words<'a>(text: &'a str, word: &'a str) -> impl Iterator<Item = usize> + 
     })
 }
 
-/// Where the item that starts at `at` ends: after its `;`, after the brace that closes its first block, or where
-/// the block around it ends. `text` must be code without literals and comments.
+/// The end of the item that starts at `at`: after its `;`, after the brace that closes its first block, or where the
+/// block around it ends. `text` must be code without literals and comments.
 pub fn item_end(text: &str, at: usize) -> Option<usize> {
     let mut depth = 0usize;
     for (offset, byte) in text.bytes().enumerate().skip(at) {

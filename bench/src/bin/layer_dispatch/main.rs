@@ -1,4 +1,4 @@
-//! What a hop of the stack costs, for four ways to pass an operation down through layers that let it pass:
+//! The cost of a hop of the stack, for four ways to pass an operation down through layers that let it pass:
 //!
 //! - `boxed`: each layer calls the next and returns a boxed future;
 //! - `flat`: a loop over a closed list of layers, which answer a step; no recursion;

@@ -6,7 +6,7 @@ use std::cell::Cell;
 use std::future::Future;
 use std::pin::Pin;
 
-/// What every layer does: nothing that would stop an operation.
+/// The work of every layer: nothing that would stop an operation.
 #[derive(Default)]
 pub struct Work {
     seen: Cell<u64>,
@@ -85,7 +85,7 @@ enum Layer {
     Fault(Work),
 }
 
-/// What a layer says on the way down.
+/// A layer's verdict on the way down.
 enum Step {
     Pass,
     Answer(Result<Reply>),

@@ -95,7 +95,7 @@ pub fn merge(value: Option<&[u8]>, patch: &[u8]) -> Vec<u8> {
     out
 }
 
-/// What puts a whole leaf there.
+/// The edits that put a whole leaf.
 pub fn full(form: Form, set: &Set, leaf: u64) -> Vec<IndexEdit> {
     let slots = set.leaf(leaf);
     match form {
@@ -107,7 +107,7 @@ pub fn full(form: Form, set: &Set, leaf: u64) -> Vec<IndexEdit> {
     }
 }
 
-/// What a checkpoint writes for blocks that changed.
+/// The edits of a checkpoint for blocks that changed.
 pub fn edits(form: Form, set: &Set, changed: &[Changed]) -> Vec<IndexEdit> {
     let of_leaf = |blocks: &[Changed]| {
         let leaf = blocks[0].leaf;

@@ -1,4 +1,4 @@
-//! Which form of leaf costs least in the index: whole leaves, patches of the changed slots, or one key per block?
+//! The form of leaf that costs least in the index: whole leaves, patches of the changed slots, or one key per block?
 //! Random 4 KiB overwrites of a full set; only the checkpoints are carried out, the data itself is not written.
 //!
 //!     cargo run --release -p bench --bin leaf_format -- form=whole,patch,block directory=DIR
@@ -21,7 +21,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 use store::index::Index;
 
-/// What a run is about; see the head of the file.
+/// The settings of a run; see the head of the file.
 #[derive(Clone)]
 struct Settings {
     forms: Vec<Form>,
