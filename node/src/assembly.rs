@@ -1,4 +1,4 @@
-//! Where the concrete types meet: the real world, the index engine, the store, the groups, the stack and the FUSE
+//! The meeting place of concrete types: the real world, the index engine, the store, the groups, the stack and the FUSE
 //! front become one brick. The only file that names them all.
 
 use crate::admin::protocol::{Answer, Figure, Request, Space, Status};
@@ -31,8 +31,9 @@ use store::repair::{Depth, Repaired};
 /// The index's directory in the brick's.
 pub const INDEX: &str = "index";
 
-/// Of `memory_max`, I/O buffers and the read cache take at most a half and the index's caches an eighth; the groups' caches
-/// and overlays have the rest (`group::Options::for_memory`: a quarter, and twice a sixteenth while a checkpoint runs).
+/// Share of `memory_max` for I/O buffers and the read cache: at most a half. The index's caches get an eighth; the
+/// groups' caches and overlays have the rest (`group::Options::for_memory`: a quarter, and twice a sixteenth while a
+/// checkpoint runs).
 const BUFFERS_SHARE: u64 = 2;
 /// Buffers have all of their half up to here: it does for 64 requests of a MiB on each of 8 cores, with as much again for
 /// what they write and the house's own. Of a larger half they have this or half of it (more cores want more), the read cache
@@ -42,7 +43,7 @@ const INDEX_SHARE: u64 = 8;
 /// A new index is written once and closed.
 const FORMAT_CACHE_BYTES: usize = 8 << 20;
 
-/// What a format made.
+/// The result of a format.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Formatted {
     /// Bytes of the brick's segments.
@@ -53,7 +54,7 @@ pub struct Formatted {
     pub again: bool,
 }
 
-/// What to do with a directory that is no brick yet.
+/// The treatment of a directory that is no brick yet.
 #[derive(Clone, Copy, Debug)]
 pub enum IfNew<'a> {
     /// Refuse it.
@@ -70,11 +71,11 @@ pub struct Brick {
     shape: Status,
     warnings: Vec<String>,
     formatted: Option<Formatted>,
-    /// What its mounts may have of io_uring's entries.
+    /// The io_uring entries that its mounts may have.
     entries: Arc<Entries>,
 }
 
-/// What I/O buffers and the read cache have of `memory_max`.
+/// The parts of `memory_max` for I/O buffers and for the read cache.
 fn buffer_shares(memory_max: u64) -> (u64, u64) {
     let both = memory_max / BUFFERS_SHARE;
     let buffers = both.min(BUFFERS_ENOUGH_BYTES.max(both / 2));
@@ -276,15 +277,15 @@ async fn open_groups(
 }
 
 impl Brick {
-    /// What an operator should know about the opening.
+    /// Warnings for an operator about the opening.
     pub fn warnings(&self) -> &[String] {
         &self.warnings
     }
-    /// What was formatted on the way, if anything.
+    /// The result of the format on the way, if there was one.
     pub fn formatted(&self) -> Option<Formatted> {
         self.formatted
     }
-    /// What was found bad since this was asked last, a line each. Reads the index: blocks, so not on a core.
+    /// The bad blocks found since the last call, a line each. Reads the index: blocks, so not on a core.
     pub fn bad_news(&self) -> Vec<String> {
         crate::scrub::news(self.groups.store())
     }
@@ -420,12 +421,12 @@ impl Brick {
         (0..reactors.cores()).try_for_each(|core| reactors.run(core, || async {}))
     }
 
-    /// What a volume uses, as of the last checkpoint; another one follows soon, if it would tell of anything new.
+    /// The space that a volume used at the last checkpoint; another one follows soon if there is anything new to count.
     pub fn used(&self, volume: VolumeId) -> store::usage::Usage {
         self.groups.used(volume)
     }
 
-    /// How the brick is.
+    /// The status of the brick.
     pub fn status(&self) -> Status {
         let store = self.groups.store();
         let StatFs { size_bytes, free_bytes, .. } = store.space.statfs();
@@ -508,7 +509,8 @@ fn space(store: &store::Store, moved_blocks: u64) -> Space {
     }
 }
 
-/// Below a tenth of its size a brick wants attention: the fuller, the more the cleaner has to move.
+/// Warnings about a brick's space. It wants attention when less than a tenth is free: the fuller, the more the cleaner
+/// has to move.
 fn warnings(store: &store::Store, size_bytes: u64, free_bytes: u64) -> Vec<String> {
     let mut warnings = Vec::new();
     if free_bytes < size_bytes / 10 {
@@ -527,7 +529,7 @@ fn warnings(store: &store::Store, size_bytes: u64, free_bytes: u64) -> Vec<Strin
     warnings
 }
 
-/// How much of a brick a check reads.
+/// The extent of a check.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Reading {
     /// All that tells of data.

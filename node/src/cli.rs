@@ -294,14 +294,14 @@ pub struct VolumeSet {
 /// The size that a volume gets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum NewSize {
-    /// So many bytes.
+    /// This many bytes.
     Bytes(u64),
-    /// As many as the brick has.
+    /// The bytes that the brick has.
     AsBrick,
 }
 
 impl NewSize {
-    /// As the catalogue has it.
+    /// The size in the catalogue's form.
     pub fn bytes(self) -> Option<u64> {
         match self {
             NewSize::Bytes(bytes) => Some(bytes),
@@ -414,9 +414,10 @@ const BRICK_BYTES_MAX: u64 = 1 << 50;
 const GROUPS_MAX: u32 = 1024;
 /// One write's worth.
 const VOLUME_BYTES_MIN: u64 = 1 << 20;
-/// Below this the daemon's fixed structures (slabs, index cache, overlays) leave no room for requests.
+/// Least `memory_max`: with less, the daemon's fixed structures (slabs, index cache, overlays) leave no room for
+/// requests.
 const MEMORY_BYTES_MIN: u64 = 256 << 20;
-/// Above any server's memory today.
+/// Largest `memory_max`: above any server's memory today.
 const MEMORY_BYTES_MAX: u64 = 1 << 40;
 
 /// Reads a number of bytes with an optional suffix.

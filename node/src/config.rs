@@ -1,6 +1,6 @@
-//! What `sinter up` can be told beside its command line, by a config file. Promises that the command line wins, that a
-//! value is held to the same bounds wherever it stands, and that whatever is wrong is refused with its file and line
-//! before anything is touched.
+//! Config files: the settings of `sinter up` beside its command line. Promises that the command line wins, that a value
+//! has the same bounds in both places, and that any mistake is refused with its file and line before anything is
+//! touched.
 
 use crate::cli::{self, Geometry, Resources, Up};
 use crate::directory;
@@ -26,12 +26,12 @@ pub const KEYS: [(&str, &str); 8] = [
 /// A config file is a page of text: what is longer is something else.
 const FILE_BYTES_MAX: u64 = 64 << 10;
 
-/// What was set; the rest is left to the command line and to defaults.
+/// The settings of a file; others are left to the command line and to defaults.
 #[derive(Default, Clone, PartialEq, Eq, Debug)]
 pub struct Settings {
     /// Directory of the brick.
     pub data: Option<PathBuf>,
-    /// Where the volume appears.
+    /// The mount point of the volume.
     pub mount: Option<PathBuf>,
     /// Volume to mount.
     pub volume: Option<String>,
@@ -52,17 +52,17 @@ pub struct Settings {
 pub struct Plan {
     /// Directory of the brick.
     pub data: PathBuf,
-    /// Where the volume appears.
+    /// The mount point of the volume.
     pub mount: PathBuf,
     /// Volume to mount.
     pub volume: String,
-    /// What a new brick is formatted with.
+    /// The properties of a new brick.
     pub geometry: Geometry,
-    /// What the daemon may take.
+    /// The resources that the daemon may take.
     pub resources: Resources,
 }
 
-/// Why a file is refused: the line, what is wrong there, and what is allowed.
+/// The reason why a file is refused: the line, the mistake there, and what is allowed.
 #[derive(PartialEq, Eq, Debug)]
 struct Wrong {
     line: usize,
@@ -70,7 +70,7 @@ struct Wrong {
     allowed: String,
 }
 
-/// What the command line and the file that it names say together.
+/// The plan of the command line together with the file that it names.
 pub fn plan(up: &Up) -> Result<Plan, Failure> {
     let file = up.config.as_deref();
     let settings = file.map(read).transpose()?.unwrap_or_default();
@@ -155,7 +155,7 @@ fn set(settings: &mut Settings, key: &str, value: &DeValue<'_>) -> Result<(), (S
     settings.take(key, &text).map_err(|why| (format!("`{key}` is {text:?}: {why}"), takes.to_string()))
 }
 
-/// What a value is, in words.
+/// The kind of a value, in words.
 fn kind(value: &DeValue<'_>) -> &'static str {
     match value {
         DeValue::String(_) => "a string",
@@ -193,7 +193,7 @@ fn absolute(text: &str) -> Result<PathBuf, String> {
 }
 
 impl Settings {
-    /// What is set, by key; sizes in bytes.
+    /// The settings, by key; sizes in bytes.
     pub fn json(&self) -> serde_json::Value {
         serde_json::json!({
             "data": self.data,

@@ -21,25 +21,25 @@ use std::time::{Duration, Instant};
 
 /// A mount that could not be made is served for this long after it was detached.
 const UNMOUNT_PATIENCE: Duration = Duration::from_secs(20);
-/// How long the last requests of a mount that was taken away may take.
+/// Longest time for the last requests of a mount that was taken away.
 const LAST_REQUESTS: Duration = Duration::from_secs(2);
-/// How often an operator is told of data that was found bad.
+/// Interval at which an operator is told of bad data.
 const NEWS: Duration = Duration::from_secs(2);
-/// How often the watcher of a mount looks whether it has ended.
+/// Interval at which the watcher of a mount checks whether it has ended.
 const WATCH: Duration = Duration::from_secs(3600);
 /// Events waiting for the main thread: it acts on the first one that ends the daemon.
 const EVENTS_MAX: usize = 64;
 
-/// Why the daemon might end.
+/// The reason for the daemon's end.
 #[derive(Clone, PartialEq, Eq, Debug)]
 enum Event {
     Signal(&'static str),
     Shutdown,
-    /// Where it was mounted last.
+    /// Its mount has ended; this is the path where it was mounted last.
     Unmounted(PathBuf),
 }
 
-/// What ends a daemon besides a signal and a shutdown by the socket.
+/// The conditions that end a daemon besides a signal and a shutdown by the socket.
 #[derive(Clone, Copy, Default, Debug)]
 pub enum Until {
     /// Nothing.
@@ -62,20 +62,20 @@ pub struct Mounted {
 }
 
 impl Mounted {
-    /// Where it is, or was mounted last.
+    /// The path where it is, or was mounted last.
     pub fn path(&self) -> PathBuf {
         self.serving.mount().path()
     }
 }
 
-/// What a change of mounts has to know.
+/// State that changes of mounts need.
 #[derive(Default)]
 struct Changing {
     /// The daemon has decided to end: what is mounted now would be taken away at once.
     ending: bool,
-    /// For whom the end waits, as an operator is told.
+    /// The users for whom the end waits, as told to an operator.
     waits: Option<String>,
-    /// What ends it.
+    /// The conditions that end it.
     until: Until,
     /// Mounts made so far.
     made: u64,
@@ -94,7 +94,7 @@ pub struct Daemon {
 
 /// A running daemon, seen from its main thread.
 pub struct Running {
-    /// What answers requests.
+    /// The daemon, which answers requests.
     pub daemon: Arc<Daemon>,
     /// The admin socket.
     pub server: Server,
@@ -265,7 +265,7 @@ impl Daemon {
         self.mounts.lock().expect("no panic while held").retain(|mounted| !mounted.serving.has_ended());
     }
 
-    /// What is mounted.
+    /// The mounts.
     pub fn mounted(&self) -> Vec<Mounted> {
         self.mounts.lock().expect("no panic while held").clone()
     }
@@ -273,7 +273,7 @@ impl Daemon {
     pub fn brick(&self) -> &Brick {
         &self.brick
     }
-    /// How long files that stay open are served when the daemon ends.
+    /// Time for which files that stay open are served when the daemon ends.
     pub fn patience(&self) -> Duration {
         #[cfg(feature = "seeded-bugs")]
         if let Some(patience) = crate::test_switches::patience() {
@@ -281,11 +281,11 @@ impl Daemon {
         }
         ending::PATIENCE
     }
-    /// From now on nothing is mounted.
+    /// Refuses to mount anything from now on.
     pub fn begin_ending(&self) {
         self.changing.lock().expect("no panic while held").ending = true;
     }
-    /// Whoever asks how the daemon is hears this.
+    /// Notes what the end waits for, for those who ask for the daemon's status.
     pub fn note_waiting(&self, what: &str) {
         self.changing.lock().expect("no panic while held").waits = Some(what.to_string());
     }
@@ -355,7 +355,7 @@ impl Daemon {
         Ok(())
     }
 
-    /// Where a volume is mounted, and how it is used besides.
+    /// The paths where a volume is mounted, and its other uses.
     fn mounts_of(&self, volume: &str) -> (Vec<String>, Vec<String>) {
         self.forget_ended();
         let mounts = self.mounts.lock().expect("no panic while held");
@@ -371,7 +371,7 @@ impl Daemon {
         (points.collect(), detached.collect())
     }
 
-    /// Who has files of a volume open.
+    /// The processes that have files of a volume open.
     fn openers_of(&self, volume: &str) -> Option<String> {
         let openers = self.mounted_of(volume)?.serving.openers();
         (!openers.is_empty()).then(|| ending::described(&openers))
@@ -384,7 +384,7 @@ impl Daemon {
         described
     }
 
-    /// What the end of the daemon is at, if that has begun. Whoever mounts or deletes meanwhile is not waited for.
+    /// The stage of the daemon's end, if that has begun. A mount or a deletion under way is not waited for.
     fn ending(&self) -> Option<String> {
         let changing = self.changing.try_lock().ok()?;
         (changing.ending || self.is_through(&changing))
@@ -455,7 +455,7 @@ fn restriction(name: &str) -> Result<Restriction> {
     Restriction::of(name).ok_or_else(|| Error::new(Kind::Invalid, "no restriction of mounts").with(name))
 }
 
-/// What requests come over, and why not over what is faster.
+/// The transport of requests, and the reason if it is not the faster one.
 fn carrier(transport: Transport, wanted: cli::Transport) -> &'static str {
     match (transport, wanted) {
         (Transport::Rings, _) => "io_uring",

@@ -9,8 +9,8 @@ use std::fs::File;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-/// What may lie in a directory that becomes a brick: the lock, the remains of a format that was interrupted, a socket
-/// of a killed daemon, and what a file system brings along.
+/// Names that may lie in a directory that becomes a brick: the lock, the remains of a format that was interrupted, a
+/// socket of a killed daemon, and the names that a file system begins with.
 const INNOCENT: [&str; 5] = ["lock", "superblock", INDEX, crate::admin::SOCKET, "lost+found"];
 
 /// Opens the directory; makes it if only its last component is missing.

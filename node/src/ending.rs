@@ -17,11 +17,11 @@ use crate::notify::Notifier;
 use front::fuse::Opener;
 use std::time::{Duration, Instant};
 
-/// How long files that stay open are served.
+/// Time for which files that stay open are served.
 pub const PATIENCE: Duration = Duration::from_secs(20);
 /// The kernel tells a moment later that a file was closed.
 const CLOSING: Duration = Duration::from_millis(100);
-/// How often whoever waits is told anew for whom.
+/// Interval at which waiting people are told anew for whom.
 const LOOK: Duration = Duration::from_secs(1);
 /// Processes that are named: the others are counted.
 const NAMED_MAX: usize = 5;
@@ -73,7 +73,7 @@ fn serve_what_is_open(daemon: &Daemon, mounts: &[Mounted], notifier: &Notifier) 
     }
 }
 
-/// Who has files of which mount open.
+/// The processes that have files of mounts open.
 fn users(mounts: &[Mounted]) -> String {
     let of = |mounted: &Mounted| {
         let openers = mounted.serving.openers();

@@ -1,4 +1,4 @@
-//! How a command fails: one line on standard error (what, context, next step) and an exit code that scripts can
+//! The failure of a command: one line on standard error (what, context, next step), and an exit code that scripts can
 //! act on.
 
 use base::{Error, Kind};
@@ -37,7 +37,7 @@ impl Exit {
     }
 }
 
-/// Why a command ended without doing what was asked.
+/// The reason why a command ended without doing what was asked.
 #[derive(Debug)]
 pub struct Failure {
     /// The exit code.
@@ -84,7 +84,7 @@ impl Failure {
         };
         self.exit(Exit::Host).next(step)
     }
-    /// For programs.
+    /// JSON, for programs.
     pub fn json(&self) -> serde_json::Value {
         serde_json::json!({ "error": self.text, "next_step": self.next, "exit_code": self.exit as u8 })
     }
@@ -114,7 +114,7 @@ impl fmt::Display for Failure {
     }
 }
 
-/// What an operator does about an error of this kind when nothing better is known.
+/// The step that an operator can take about an error of this kind when nothing better is known.
 fn next_step(kind: Kind) -> Option<&'static str> {
     match kind {
         Kind::Busy => Some("stop the other process that uses it, then try again"),

@@ -1,4 +1,4 @@
-//! What the daemon asks of the operating system beside the data path: signals, unmounting, the mount table, process
+//! The daemon's use of the operating system beside the data path: signals, unmounting, the mount table, process
 //! settings. The only file of this package that calls libc.
 
 use base::{Error, Kind};
@@ -127,13 +127,13 @@ pub fn check_may_mount() -> base::Result<()> {
     }
 }
 
-/// Whether a directory holds anything. What can't be listed is looked at by whoever uses it.
+/// True if a directory holds anything. A directory that can't be listed is checked by whoever uses it.
 pub fn is_not_empty(path: &Path) -> bool {
     std::fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_some())
 }
 
-/// Whether a path is an empty regular file, by lstat(2). The standard library asks for the birth time too, which takes a mount by
-/// FUSE a request more.
+/// True if a path is an empty regular file, by lstat(2). The standard library asks for the birth time too, which costs
+/// a mount by FUSE one more request.
 pub fn is_empty_file(path: &Path) -> io::Result<bool> {
     let path = CString::new(path.as_os_str().as_bytes())?;
     // SAFETY: stat is plain data; both pointers are to live locals.
@@ -164,7 +164,7 @@ pub fn become_io_flusher() -> bool {
     unsafe { libc::prctl(PR_SET_IO_FLUSHER, 1, 0, 0, 0) == 0 }
 }
 
-/// What a daemon keeps of root's capabilities (numbers of <linux/capability.h>), and why:
+/// Capabilities of root that a daemon keeps (numbers of <linux/capability.h>), each with its reason:
 /// to reach bricks, devices and mount points that lie in other users' directories;
 const CAP_DAC_OVERRIDE: u32 = 1;
 /// to mount and unmount, for as long as it runs: volumes come and go by the admin socket;
@@ -214,7 +214,7 @@ pub fn drop_privileges() -> io::Result<()> {
     checked(libc::c_long::from(unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) }))
 }
 
-/// Whether who is at the other end of a socket may tell this process what to do: its own user, and root.
+/// True if the process at the other end of a socket may tell this process what to do: its own user, and root.
 pub fn is_trusted(peer: &UnixStream) -> io::Result<bool> {
     let mut found = libc::ucred { pid: 0, uid: libc::uid_t::MAX, gid: libc::gid_t::MAX };
     let mut length = size_of::<libc::ucred>() as libc::socklen_t;
@@ -301,8 +301,8 @@ pub fn lock_holder(data: &Directory) -> io::Result<Option<u32>> {
     text.trim().parse().map(Some).map_err(|_| io::Error::from_raw_os_error(libc::EAGAIN))
 }
 
-/// Whether it is this process that holds a brick's lock, as the kernel tells it: the number in the lock's file may be of
-/// another container.
+/// True if it is this process that holds a brick's lock, as the kernel tells it: the number in the lock's file may be
+/// of another container.
 pub fn holds_lock(data: &Directory, pid: u32) -> io::Result<bool> {
     let inode = data.file("lock", Access::Read).map_err(io::Error::other)?.metadata()?.ino();
     let table = std::fs::read_to_string("/proc/locks")?;
@@ -374,11 +374,11 @@ pub fn unmount(point: &Path, lazy: bool) -> io::Result<()> {
 /// One line of the mount table.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct MountEntry {
-    /// Where.
+    /// The mount point.
     pub point: PathBuf,
     /// File system type, such as `fuse.sinter`.
     pub kind: String,
-    /// What is mounted, as its server named it.
+    /// The mounted source, as its server named it.
     pub source: String,
 }
 
@@ -388,7 +388,7 @@ pub fn mounts() -> io::Result<Vec<MountEntry>> {
     Ok(table.split(|&byte| byte == b'\n').filter_map(parse_mount).collect())
 }
 
-/// What is mounted at exactly `point`, an absolute path: the topmost, if several are.
+/// The mount at exactly `point`, an absolute path: the topmost, if there are several.
 pub fn mounted_at(point: &Path) -> io::Result<Option<MountEntry>> {
     Ok(mounts()?.into_iter().rfind(|entry| entry.point == point))
 }

@@ -1,5 +1,5 @@
-//! Where a daemon's messages go: standard error, whatever that is. Promises that SIGHUP, by which logrotate and others ask for
-//! it, opens a log file anew, and ends nothing but a daemon whose terminal is gone.
+//! The destination of a daemon's messages: standard error, whatever that is. Promises that SIGHUP, by which logrotate
+//! and others ask for it, opens a log file anew, and ends nothing but a daemon whose terminal is gone.
 
 use crate::daemon::say;
 use crate::directory;
@@ -8,7 +8,7 @@ use runtime::real::Access;
 use std::io::IsTerminal;
 use std::path::PathBuf;
 
-/// What standard error was when the daemon started.
+/// The kind of file that standard error was when the daemon started.
 pub enum Log {
     /// A file: its path may be given to another one later.
     File(PathBuf),
@@ -29,7 +29,7 @@ impl Log {
             _ => Log::Other,
         }
     }
-    /// What SIGHUP asks for; whether the daemon must end.
+    /// Does what SIGHUP asks for. True if the daemon must end.
     pub fn hung_up(&self) -> bool {
         match self {
             Log::File(path) => {

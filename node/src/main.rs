@@ -31,7 +31,7 @@ use clap::Parser;
 use failure::Exit;
 use std::process::ExitCode;
 
-/// As the package's. A build of the workshop's that observes nothing says so: it is none to use.
+/// The package's version. A build of the workshop that observes nothing says so: it must not be used.
 const VERSION: &str = match runtime::OBSERVED {
     true => env!("CARGO_PKG_VERSION"),
     false => concat!(env!("CARGO_PKG_VERSION"), "-unobserved"),

@@ -1,12 +1,12 @@
-//! How much memory the daemon may take when nobody says: a quarter of what this process may use, which is the
-//! machine's memory or the tightest limit of its control groups (rule F5).
+//! The daemon's memory when nobody sets it: a quarter of what this process may use, which is the machine's memory or
+//! the tightest limit of its control groups (rule F5).
 
 use std::fs::read_to_string;
 use std::path::{Path, PathBuf};
 
 /// The default's share of what there is.
 const SHARE: u64 = 4;
-/// When neither limit nor memory can be read: what a small server has.
+/// Assumed memory if neither limit nor memory can be read: that of a small server.
 const ASSUMED_BYTES: u64 = 4 << 30;
 
 /// The default of `--memory-max`, in bytes.
@@ -14,7 +14,7 @@ pub fn default_max_bytes() -> u64 {
     available_bytes(Path::new("/")) / SHARE
 }
 
-/// What this process may use, in bytes.
+/// Bytes that this process may use.
 pub fn available() -> u64 {
     available_bytes(Path::new("/"))
 }
@@ -33,8 +33,8 @@ fn machine_bytes(root: &Path) -> Option<u64> {
     Some(kib << 10)
 }
 
-/// Where the limits of a line of /proc/self/cgroup and of all groups above it lie: `0::/a/b` (version 2), or
-/// `4:memory:/a/b` (version 1).
+/// Files with the limits of the group in a line of /proc/self/cgroup and of all groups above it: `0::/a/b` (version 2),
+/// or `4:memory:/a/b` (version 1).
 fn limit_files(root: &Path, line: &str) -> Vec<PathBuf> {
     let mut parts = line.splitn(3, ':');
     let (Some(hierarchy), Some(controllers), Some(path)) = (parts.next(), parts.next(), parts.next()) else {

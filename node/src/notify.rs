@@ -7,10 +7,10 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::time::Duration;
 
-/// How often the main thread wakes up when nobody watches it.
+/// Interval at which the main thread wakes up when nobody watches it.
 const UNWATCHED: Duration = Duration::from_secs(3600);
 
-/// By then a daemon that starts has said something again, on any machine that is not ill.
+/// Time within which a daemon that starts says something again, on any machine that is not ill.
 const STARTING: Duration = Duration::from_secs(60);
 
 /// The way to the service manager, if there is one.
@@ -20,7 +20,7 @@ pub struct Notifier {
 }
 
 impl Notifier {
-    /// As the service manager asked for.
+    /// The notifier that the service manager asked for.
     pub fn from_environment() -> Notifier {
         let number = |name: &str| std::env::var(name).ok()?.parse::<u64>().ok();
         let ours = number("WATCHDOG_PID").is_none_or(|pid| pid == u64::from(std::process::id()));
@@ -29,7 +29,7 @@ impl Notifier {
             watchdog: number("WATCHDOG_USEC").filter(|&us| ours && us > 0).map(Duration::from_micros),
         }
     }
-    /// To a socket, of which nobody asked for signs of life.
+    /// A notifier to a socket which asked for no signs of life.
     #[cfg(test)]
     pub fn to(socket: UnixDatagram) -> Notifier {
         Notifier { socket: Some(socket), watchdog: None }
@@ -57,11 +57,11 @@ impl Notifier {
             self.send("WATCHDOG=1");
         }
     }
-    /// Whether somebody wants to know.
+    /// True if somebody wants signs of life.
     pub fn is_watched(&self) -> bool {
         self.watchdog.is_some()
     }
-    /// How often: twice in the time after which the daemon counts as dead, as its manual advises.
+    /// Interval of signs of life: half of the time after which the daemon counts as dead, as its manual advises.
     pub fn pause(&self) -> Duration {
         self.watchdog.map_or(UNWATCHED, |period| period / 2)
     }

@@ -8,16 +8,16 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use store::progress::{Step, Tell};
 
-/// How often a line on a terminal changes: eyes don't follow more.
+/// Interval at which a line on a terminal changes: eyes don't follow more.
 const REWRITE: Duration = Duration::from_millis(200);
-/// How often a log gets a line, and the service manager a word: as often as it says something new.
+/// Interval at which a log gets a line and the service manager a word, if there is news.
 const TELL: Duration = Duration::from_secs(2);
-/// Before that, how fast it goes is anyone's guess.
+/// Time before which the speed is anyone's guess.
 const GUESS: Duration = Duration::from_secs(1);
 
-/// Who shows; what is on the terminal goes when this is dropped.
+/// The display of progress. It clears the terminal's line when it is dropped.
 pub struct Progress {
-    /// What the whole work is called.
+    /// The name of the whole work.
     title: &'static str,
     notifier: Option<Notifier>,
     terminal: bool,
@@ -26,9 +26,10 @@ pub struct Progress {
 
 struct Shown {
     what: &'static str,
-    /// When this step began.
+    /// Time at which this step began.
     since: Instant,
-    /// When something was shown last, and when the service manager was told; at first, when the work began.
+    /// Times at which something was shown last, and at which the service manager was told; at first, when the work
+    /// began.
     last: Instant,
     told: Instant,
     /// The cursor is behind an unfinished line.
@@ -36,14 +37,14 @@ struct Shown {
 }
 
 impl Progress {
-    /// Of a command, or of a daemon that starts: that tells its service manager too.
+    /// Progress of a command, or of a daemon that starts, which tells its service manager too.
     pub fn new(title: &'static str, notifier: Option<Notifier>) -> Arc<Progress> {
         let now = Instant::now();
         let shown = Mutex::new(Shown { what: "", since: now, last: now, told: now, open: false });
         Arc::new(Progress { title, notifier, terminal: std::io::stderr().is_terminal(), shown })
     }
 
-    /// Who is to be told.
+    /// The receiver to be told of progress.
     pub fn tell(self: &Arc<Self>) -> Tell {
         let there = self.clone();
         Arc::new(move |step| there.step(step))
@@ -112,7 +113,7 @@ fn line(title: &str, step: Step, elapsed: Duration) -> String {
     }
 }
 
-/// How long it will take if it goes on as it has so far.
+/// The remaining time if it goes on as it has so far.
 pub fn left(step: Step, elapsed: Duration) -> Option<Duration> {
     let Step { done, of, .. } = step;
     let known = elapsed >= GUESS && done > 0 && done <= of;

@@ -15,7 +15,7 @@ impl Scratch {
         std::fs::create_dir(&path).expect("the temporary directory is writable");
         Scratch(path)
     }
-    /// Where it is.
+    /// Its path.
     pub fn path(&self) -> &Path {
         &self.0
     }

@@ -6,19 +6,19 @@ use base::{Result, Volume};
 use store::Store;
 use store::scrub::{Bad, State, Status, Why, status};
 
-/// What an operator does about it.
+/// An operator's next step.
 const NEXT: &str = "reads of it fail with EIO: restore the file from a backup";
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
 
-/// How it is, and how much it found.
+/// The scrub's status and the number of its findings.
 pub fn brief(store: &Store) -> Scrub {
     let status = status(store);
     let unlisted = status.position.unlisted + status.position.bad.len() as u64;
     Scrub { unlisted, ..told(&status) }
 }
 
-/// How it is, and all that it found. Reads the index: blocks, so not on a core.
+/// The scrub's status and all its findings. Reads the index: blocks, so not on a core.
 pub fn full(store: &Store) -> Result<Scrub> {
     let status = status(store);
     let each = |bad: &Bad| -> Result<Rotten> {
@@ -29,7 +29,7 @@ pub fn full(store: &Store) -> Result<Scrub> {
     Ok(Scrub { findings, ..told(&status) })
 }
 
-/// What `status` says of bad data: how much, and where the first of it is. Blocks.
+/// The warning of `status` about bad data: how much, and where the first of it is. Blocks.
 pub fn warning(store: &Store) -> Option<String> {
     let position = status(store).position;
     let first = position.bad.first()?;
@@ -38,13 +38,13 @@ pub fn warning(store: &Store) -> Option<String> {
     Some(format!("bad data (findings: {findings}), the first is {first}; `sinter scrub status` lists them; {NEXT}"))
 }
 
-/// What was found since this was asked last, a line each. Blocks.
+/// The findings since the last call, a line each. Blocks.
 pub fn news(store: &Store) -> Vec<String> {
     let line = |bad: &Bad| format!("bad data: {}; {NEXT}", in_words(store, bad));
     store.scrub.take_news().iter().map(line).collect()
 }
 
-/// Which bytes of which file, and why. Names that can't be read now are left out.
+/// The bytes and files of a finding in words, and the reason. Names that can't be read now are left out.
 fn in_words(store: &Store, bad: &Bad) -> String {
     let volume = store::paths::volume(&*store.index, bad.volume).ok().flatten();
     let path = path(store, bad, volume.as_ref()).ok().flatten();

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-/// How a column is aligned.
+/// The alignment of a column.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Align {
     /// Words.

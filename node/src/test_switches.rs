@@ -34,7 +34,7 @@ pub fn volatile_cache() -> bool {
     std::env::var_os(VOLATILE_CACHE).is_some_and(|value| value == "1")
 }
 
-/// How long files that stay open are served when the daemon ends, if that is not the usual time.
+/// Time for which files that stay open are served when the daemon ends, if that is not the usual time.
 pub fn patience() -> Option<Duration> {
     let ms = std::env::var(PATIENCE).ok()?.parse().ok()?;
     Some(Duration::from_millis(ms))

@@ -14,7 +14,7 @@ use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
-/// When it was made, by statx. Whatever else that tells is what the plain `stat` told before.
+/// The birth time of a file, by statx. The other attributes must be those that the plain `stat` told before.
 fn born(path: &Path) -> SystemTime {
     let found = fs::symlink_metadata(path).expect("statx");
     let plain = std::process::Command::new("stat").args(["-c", "%f %h %u %g %s %t %T %i"]).arg(path).output();
@@ -33,7 +33,7 @@ fn born(path: &Path) -> SystemTime {
     found.created().expect("a time of birth")
 }
 
-/// Of each kind of object; nothing that is done to it moves that time, and a crash keeps it.
+/// The birth time of each kind of object: nothing that is done to it moves that time, and a crash keeps it.
 #[test]
 fn the_time_of_birth_stays() {
     let home = Home::new("birth");
@@ -98,7 +98,7 @@ fn opened(path: &Path, flags: i32) -> Result<File> {
     options.open(path)
 }
 
-/// What is done to a file by its name, and through handles that were opened before.
+/// Operations on a file by its name, and through handles that were opened before.
 fn done_to_file(path: &Path, early: &[(&'static str, &File)]) -> Told {
     let c_path = std::ffi::CString::new(text(path)).expect("no NUL");
     let open = |flags| errno(opened(path, flags));
@@ -140,7 +140,7 @@ fn done_to_file(path: &Path, early: &[(&'static str, &File)]) -> Told {
     told
 }
 
-/// What is done in a directory that has `file`, `other` and the empty `dir`.
+/// Operations in a directory that has `file`, `other` and the empty `dir`.
 fn done_in(path: &Path) -> Told {
     let at = |name: &str| path.join(name);
     let outside = |name: &str| path.with_extension(name);
@@ -212,8 +212,8 @@ fn a_guard_keeps_out_whom_the_file_system_below_keeps_out() {
     home.check();
 }
 
-/// Also through what was opened and mapped before: a store that comes later is refused where it is written back. Guards are as
-/// durable as other attributes, and only those are set that are kept.
+/// Guards hold for files that were opened and mapped before, too: a later store is refused where it is written back.
+/// Guards are as durable as other attributes, and only those are set that are kept.
 #[test]
 fn a_guard_stays_and_holds_for_what_was_opened_before() {
     let home = Home::new("guarded");
@@ -290,7 +290,7 @@ fn a_guard_of_the_root_directory_is_seen_at_once() {
     home.check();
 }
 
-/// What a file has no way to be asked or told for; it is as it was afterwards.
+/// Flags that a file can't be asked or told: it is afterwards as it was.
 #[test]
 fn what_files_do_not_offer_is_refused_by_its_name() {
     let home = Home::new("refused");
@@ -339,7 +339,8 @@ fn what_files_do_not_offer_is_refused_by_its_name() {
     home.check();
 }
 
-/// What is made in a directory that hands its project down is of it; nothing else comes in. Kept as other attributes are.
+/// Objects created in a directory that hands its project down belong to the project; no others come in. Kept as other
+/// attributes are.
 #[test]
 fn projects_are_set_handed_down_and_kept() {
     let home = Home::new("projects");

@@ -15,7 +15,7 @@ const O_DSYNC: i32 = 0o10000;
 const EIO: i32 = 5;
 const ENOSPC: i32 = 28;
 const ENOTCONN: i32 = 107;
-/// What requests get that were on their way when the daemon died.
+/// The errno of requests that were on their way when the daemon died.
 const ECONNABORTED: i32 = 103;
 const ECANCELED: i32 = 125;
 const EFBIG: i32 = 27;
@@ -200,7 +200,7 @@ fn marked(number: u64) -> Vec<u8> {
     [0x5eed_0000_0000_0000u64 + number, !number].map(u64::to_le_bytes).concat().repeat(256)
 }
 
-/// Where the first data file holds a block of this content.
+/// The offset of a block of this content in the first data file.
 fn find_block(home: &Home, content: &[u8]) -> u64 {
     let file = File::open(home.data.join("segments-00000")).expect("a brick in use has segments");
     let mut chunk = vec![0; 1 << 20];
@@ -521,7 +521,7 @@ fn commands_believe_no_strangers_socket_and_no_strangers_config() {
     fail(&["config", "check", text(&home.scratch.join("link.toml"))], 2, &["link"]);
 }
 
-/// What a shell's limits leave of a daemon.
+/// The output of a daemon under a shell's limits.
 fn limited(limit: &str, arguments: &[&str]) -> std::process::Output {
     let script = format!("{limit}; exec \"$@\"");
     let mut command = Command::new("bash");

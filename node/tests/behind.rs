@@ -1,5 +1,5 @@
-//! What a shared mapping stores behind a file's end, within its last page, is nobody's: when the file grows, these bytes are
-//! zeros.
+//! Bytes that a shared mapping stores behind a file's end, within its last page, belong to nobody: when the file grows,
+//! they are zeros.
 
 #[path = "posix/calls.rs"]
 mod calls;

@@ -21,15 +21,15 @@ use std::time::{Duration, Instant};
 /// The 99th percentile is taken of each such span, and the median of these counts: the hosts of virtual machines take a
 /// second now and then.
 const SPAN: Duration = Duration::from_secs(5);
-/// What clients are compared with: themselves on a brick that does nothing else, for so many spans before; one if only
-/// stalls are to be noticed.
+/// Spans for which clients run alone first, on a brick that does nothing else, to be compared with; one if only stalls
+/// are to be noticed.
 const ALONE: u32 = 3;
 const COUNT: &str = "SINTER_BESIDE";
 /// Blocks of the file that clients work on.
 const BLOCKS: u64 = 1 << 14;
 /// Bytes between two blocks of the large file.
 const SPACING: u64 = 1 << 20;
-/// Within this, and never asked of what takes less than this alone.
+/// Factor that operations may take longer, never asked of those that take less than this alone.
 const TIMES: u32 = 3;
 /// A timer tick and a wake-up on a busy core: below it times say more of the machine than of the brick. Beside other tests,
 /// a slice of a core's time that somebody else gets.
@@ -130,7 +130,7 @@ fn quantile(mut span: Vec<Duration>) -> Duration {
     span[span.len() * 99 / 100]
 }
 
-/// What takes too long beside `what`: name, alone and beside.
+/// The operations that take too long beside `what`: name, alone and beside.
 fn slow(what: &str, alone: &Times, beside: &Times) -> Vec<(String, Duration, Duration)> {
     let grain = GRAINS[usize::from(!by_hand())];
     let compared = beside.iter().map(|(name, times)| {
@@ -214,7 +214,7 @@ fn clients_hardly_notice_what_is_deleted_beside_them() {
     home.check();
 }
 
-/// What the scheduler knows of each thread of a process, by its name: policy and nice value.
+/// The scheduler's view of each thread of a process, by its name: policy and nice value.
 fn turns(pid: u32) -> BTreeMap<String, (i32, i32)> {
     let threads = std::fs::read_dir(format!("/proc/{pid}/task")).expect("it runs");
     let turns = |thread: std::io::Result<std::fs::DirEntry>| {

@@ -34,16 +34,16 @@ const CLIENTS: u64 = 2;
 const FILL_PERCENT: u64 = 15;
 /// The least there is.
 const MEMORY_MAX: u64 = 256 << 20;
-/// What was seen before is early: caches fill in minutes.
+/// Time whose observations count as early: caches fill in minutes.
 const WARM: Duration = Duration::from_secs(600);
-/// How much the daemon may hold later beyond what it held early: what a checkpoint takes for a moment.
+/// Bytes that the daemon may hold later beyond those held early: what a checkpoint takes for a moment.
 const PEAK_BYTES: u64 = MEMORY_MAX / 8;
 
 fn seconds() -> u64 {
     daemon::setting("SINTER_EVERYTHING", 10)
 }
 
-/// What runs beside each other until it is told to stop, or until one of them fails.
+/// The loads that run beside each other until they are told to stop, or until one of them fails.
 struct Load<'a> {
     home: &'a Home,
     stop: AtomicBool,

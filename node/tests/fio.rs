@@ -79,7 +79,7 @@ fn fio_reads_after_a_kill_what_it_wrote_synchronously() {
     home.check();
 }
 
-/// What synchronous writers got in a few seconds.
+/// The rates of synchronous writers in a few seconds.
 struct Synchronous {
     writes_per_second: f64,
     writes: u64,
@@ -100,7 +100,7 @@ fn synchronous(home: &Home, writers: u32) -> Synchronous {
 
 /// One durable batch is on its way at a time, and the next gathers who comes meanwhile.
 const WRITES_PER_BATCH_MIN: f64 = 5.0;
-/// Of the throughput of 16 writers to that of one.
+/// Least ratio of the throughput of 16 writers to that of one.
 const SPEEDUP_MIN: f64 = 4.0;
 
 #[test]

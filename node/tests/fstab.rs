@@ -9,7 +9,7 @@ use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
 const HELPER: &str = "/sbin/mount.sinter";
-/// Where it looks to change a mount: by the type in the mount table.
+/// The path where mount(8) looks for the helper to change a mount: by the type in the mount table.
 const HELPER_IN_TABLE: &str = "/sbin/mount.fuse.sinter";
 const PATIENCE: Duration = Duration::from_secs(60);
 

@@ -11,7 +11,7 @@ mod tools;
 use daemon::Home;
 use std::time::SystemTime;
 
-/// Of all modes together.
+/// Number of operations of all modes together.
 const OPERATIONS: u64 = 200_000;
 
 #[test]

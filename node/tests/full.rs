@@ -105,7 +105,7 @@ fn verify(file: &Filled) {
     assert!(found == content(file.number, 1, file.length), "{} differs, {} bytes", file.path.display(), found.len());
 }
 
-/// What must work on a full brick.
+/// Operations that must work on a full brick.
 fn operate_when_full(directory: &Path, files: &mut Vec<Filled>) {
     let refused = timed("write", || std::fs::write(directory.join("more"), vec![1; 1 << 20]));
     assert!(refused.is_err_and(|error| is_full(&error)), "the brick is full");

@@ -48,7 +48,8 @@ fn open(mount: &File, mut handle: Handle, flags: i32) -> io::Result<File> {
     }
 }
 
-/// What a handle opens has this content, or none if a crash may have taken it; false if the handle is stale.
+/// Checks that the file opened by a handle has this content, or none if a crash may have taken it. False if the handle
+/// is stale.
 fn opens(mount: &File, handle: Handle, content: &str, crashed: bool) -> bool {
     match open(mount, handle, libc::O_RDONLY) {
         Ok(mut file) => {
@@ -68,7 +69,7 @@ fn opens(mount: &File, handle: Handle, content: &str, crashed: bool) -> bool {
 /// Files with a content of their own each.
 struct Made {
     files: Vec<(PathBuf, Handle, String)>,
-    /// What was written is perhaps not there, since nobody had synced it.
+    /// True if the content is perhaps not there, since nobody had synced it.
     crashed: bool,
 }
 
@@ -89,7 +90,7 @@ impl Made {
     fn remove(&self) {
         self.files.iter().for_each(|(path, ..)| fs::remove_file(path).expect("it is there"));
     }
-    /// How many handles open their file. The others are stale.
+    /// Number of handles that open their file. The others are stale.
     fn alive(&self, mount: &Path) -> usize {
         let mount = File::open(mount).expect("it is mounted");
         self.files.iter().filter(|(_, handle, content)| opens(&mount, *handle, content, self.crashed)).count()
@@ -205,7 +206,7 @@ fn handles_of_directories_find_their_way_to_the_root() {
     daemon.terminate();
 }
 
-/// What a handle opened is the file itself: written through it, it is read by its name.
+/// The file opened by a handle is the file itself: data written through it is read by its name.
 #[test]
 fn what_a_handle_opened_can_be_written() {
     let home = Home::new("handles-written");

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 const MIB: u64 = 1 << 20;
 const GIB: u64 = 1 << 30;
-/// Of a brick of 4 GiB.
+/// The ballast of a brick of 4 GiB.
 const BALLAST: u64 = 64 * MIB;
 /// The daemon looks once in a second.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -78,7 +78,7 @@ fn ballast(home: &Home) -> u64 {
     std::fs::metadata(home.data.join("ballast")).expect("the brick has a ballast").len()
 }
 
-/// What goes on while the index has the ballast's room only, and what does not.
+/// Operations that work while the index has the ballast's room only, and operations that don't.
 fn operate_when_short(home: &Home, kept: &Path) {
     let mount = &home.mount;
     assert!(is_full(write_synced(kept, 1, 1)), "data are refused");

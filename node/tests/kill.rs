@@ -1,6 +1,6 @@
-//! What was acknowledged as durable is there after each of many kills, behind a write cache that dies with the
-//! process, under a mixed load; and the same check notices a daemon that acknowledges before it flushes.
-//! `SINTER_KILLS` sets the number of kills (25 if not set: about a minute).
+//! Data acknowledged as durable is there after each of many kills, behind a write cache that dies with the process,
+//! under a mixed load; and the same check notices a daemon that acknowledges before it flushes. `SINTER_KILLS` sets the
+//! number of kills (25 if not set: about a minute).
 
 #![cfg(feature = "seeded-bugs")]
 
@@ -33,7 +33,7 @@ fn start(home: &Home, bug: Option<&str>) -> Daemon {
     Daemon::start(command)
 }
 
-/// What a round's load works on: files that every round overwrites, and a directory of its own.
+/// The objects of a round's load: files that every round overwrites, and a directory of its own.
 fn round_claims(home: &Home, round: u64, kept: Vec<Box<dyn Claim>>) -> Vec<Box<dyn Claim>> {
     let directory = home.mount.join(format!("round-{round}"));
     let made = std::fs::create_dir(&directory).and_then(|()| std::fs::File::open(&home.mount)?.sync_all());
@@ -76,7 +76,7 @@ fn join(worker: Worker) -> Box<dyn Claim> {
     worker.join().expect("no panic")
 }
 
-/// What was found in all rounds.
+/// The findings of all rounds.
 #[derive(Default)]
 struct Found {
     violations: Vec<String>,
@@ -85,7 +85,7 @@ struct Found {
     moved_bytes: u64,
 }
 
-/// What the cleaner has moved since the daemon started.
+/// Bytes that the cleaner has moved since the daemon started.
 fn moved_bytes(home: &Home) -> u64 {
     let status: serde_json::Value =
         serde_json::from_str(&succeed(&["status", text(&home.data), "--json"])).expect("status prints JSON");

@@ -74,7 +74,7 @@ fn use_name(name: &Path, number: u32, over: &AtomicBool) -> u64 {
     times
 }
 
-/// What a directory says of itself to somebody who is in it, and to who has it open.
+/// The attributes of a directory as seen by a process that is in it, and by one that has it open.
 fn told_of_removed(place: &Path, replaced: bool) -> Vec<String> {
     let (dir, other) = (place.join("dir"), place.join("other"));
     fs::create_dir(&dir).expect("mkdir");
@@ -144,7 +144,8 @@ fn known(home: &Home) -> u64 {
     found["value"].as_u64().expect("a number")
 }
 
-/// Whatever way the kernel came to know inodes, once it has dropped its caches nothing is left of that.
+/// The inodes known to the kernel, in whatever way it came to know them, are all forgotten once it has dropped its
+/// caches.
 #[test]
 fn nothing_is_known_once_the_kernel_has_dropped_its_caches() {
     let home = Home::new("forgotten");

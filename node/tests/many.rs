@@ -28,7 +28,7 @@ fn start(home: &Home) -> Daemon {
     Daemon::start(command)
 }
 
-/// Where the file of a number lies.
+/// The path of the file of a number.
 fn file(root: &Path, number: u64) -> PathBuf {
     if number < IN_ONE {
         return root.join(format!("one/file-{number}"));

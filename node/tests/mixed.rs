@@ -24,14 +24,14 @@ const WRITERS: usize = 2;
 /// Places at most, of all writers.
 const PLACES_MAX: usize = 64;
 
-/// What writers and readers know of a place, beside the file.
+/// The writers' and readers' knowledge of a place, beside the file.
 struct Place {
     /// Number of the last write that was begun, and of the last that has completed.
     begun: AtomicU64,
     completed: AtomicU64,
 }
 
-/// In memory that all processes share.
+/// A board in memory that all processes share.
 struct Board {
     end: AtomicU64,
     looks: AtomicU64,
@@ -43,7 +43,7 @@ struct Board {
     places: [Place; PLACES_MAX],
 }
 
-/// How the file is laid out in a round.
+/// The layout of the file in a round.
 #[derive(Clone, Copy)]
 struct Layout {
     depth: usize,
@@ -51,7 +51,7 @@ struct Layout {
     ways: &'static [Write],
 }
 
-/// How a place is written.
+/// The way in which a place is written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Write {
     Aio,
@@ -79,7 +79,7 @@ fn board() -> &'static Board {
     }
 }
 
-/// Whose numbers are counted on by a generator that needs no state elsewhere.
+/// A generator of numbers that needs no state elsewhere.
 struct Dice(u64);
 
 impl Dice {
@@ -142,7 +142,7 @@ fn write(path: &Path, board: &Board, layout: Layout, writer: usize) {
     }
 }
 
-/// How the file is looked at.
+/// The ways in which the file is read.
 const LOOKS: [&str; 3] = ["read", "mapping", "O_DIRECT read"];
 
 /// Looks in a process of its own until the time is over; nothing is allocated here, as it was forked from many threads.

@@ -11,8 +11,8 @@ use std::process::Command;
 /// Test cases at least: fewer mean that it did not find what it needs.
 const CASES_MIN: usize = 390;
 
-/// What is skipped, with its reason; nothing may fail. FUSE has no limit of links to tell (`pathconf` answers with a default),
-/// so the tool does not know where to look for it: `names/src/tests/cases.rs` does.
+/// Skipped tests, with the reason; none may fail. FUSE has no way to tell its limit of links (`pathconf` answers with a
+/// default), so the tool does not know where to look for it: `names/src/tests/cases.rs` does.
 const SKIPPED: [&str; 1] = ["link::link_count_max"];
 
 /// File flags, NFSv4 lists, and times of birth that can be set are not compiled into it on Linux.

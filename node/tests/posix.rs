@@ -1,4 +1,4 @@
-//! What POSIX and Linux promise of names, locks, mappings and times, on a real mount; some of it after a kill.
+//! The promises of POSIX and Linux about names, locks, mappings and times, on a real mount; some of it after a kill.
 
 #[path = "posix/calls.rs"]
 mod calls;
@@ -307,7 +307,7 @@ fn pipes_sockets_and_devices_work() {
     home.check();
 }
 
-/// Who may not write a program that runs does not truncate it either.
+/// A caller who may not write a running program can't truncate it either.
 #[test]
 fn a_running_program_stays_as_it_is() {
     let home = Home::new("busy");
@@ -548,7 +548,7 @@ fn reach(path: &Path) -> u64 {
     entries.map(|path| 1 + reach(&path)).sum()
 }
 
-/// Where directories of these names lie at the moment, as far as one can tell while they move.
+/// The paths of directories of these names at the moment, as far as one can tell while they move.
 fn find(path: &Path, found: &mut Vec<std::path::PathBuf>) {
     let Ok(entries) = fs::read_dir(path) else { return };
     for entry in entries.flatten() {

@@ -18,12 +18,12 @@ use std::path::Path;
 use std::process::Command;
 
 const NOBODY: u32 = 65_534;
-/// Behind the program's own bytes: what is written here does not change what it does.
+/// Bytes behind the program's own: data written there does not change what it does.
 const SPARE_BYTES: u64 = 64 << 10;
 /// cap_net_raw, permitted and effective, as `setcap` writes it: version 2.
 const NET_RAW: [u8; 20] = [1, 0, 0, 2, 0, 32, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
 
-/// What somebody does to a program, the offset of whose spare bytes is told.
+/// A change of a program, whose spare bytes begin at the given offset.
 type Change = fn(&Path, u64);
 
 /// Runs `work` as nobody, in a thread whose identity is its own.
@@ -152,8 +152,8 @@ const CHANGES: [(&str, Change); 17] = [
     ("ftruncate, growing", |path, spare| open(path, 0).set_len(spare + 3 * SPARE_BYTES).expect("ftruncate")),
 ];
 
-/// Whoever writes into a program that runs as its owner gets a program that runs as its caller, at once, however the kernel
-/// has it in mind. The same beside the machine's own file system.
+/// A write into a setuid program makes it run as its caller, at once, however the kernel has cached it. The same beside
+/// the machine's own file system.
 #[test]
 fn a_program_that_was_written_to_runs_as_its_caller() {
     let home = Home::new("executed");
@@ -222,7 +222,7 @@ fn set_capability(path: &Path) {
     system("setfattr", &["-n", "security.capability", "-v", &format!("0x{hex}"), text(path)]);
 }
 
-/// What is written back late was stored before the bits were set: it ends neither them nor capabilities.
+/// Data that is written back late was stored before the bits were set: it clears neither them nor capabilities.
 #[test]
 fn a_late_write_back_ends_nothing_that_came_after_the_store() {
     let home = Home::new("late");

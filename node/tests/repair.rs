@@ -13,7 +13,7 @@ use store::format::leaf::merge;
 use store::format::{keys, values};
 use store::index::{Index, IndexEdit};
 
-/// Not a whole number of blocks.
+/// Size of the file: not a whole number of blocks.
 const BYTES: usize = (3 << 20) + 77;
 
 fn content(tag: u8) -> Vec<u8> {
@@ -178,7 +178,8 @@ fn flip_in_table(home: &Home, part: impl Fn(usize) -> usize) {
     std::fs::write(&table, bytes).expect("writable");
 }
 
-/// Of blocks that the engine's checksums refuse, what else tells of is made anew: here the middle of a large file's map.
+/// Blocks of the index that its checksums refuse are made anew if other data tells their content: here the middle of a
+/// large file's map.
 #[test]
 fn an_index_with_bad_blocks_is_copied_and_mended() {
     const LARGE: u64 = 192 << 20;
@@ -212,7 +213,7 @@ fn an_index_with_bad_blocks_is_copied_and_mended() {
     daemon.terminate();
 }
 
-/// Of others nothing else tells: nothing is changed, and it says what to do.
+/// Blocks of the index whose content nothing else tells: nothing is changed, and the message says what to do.
 #[test]
 fn an_index_that_has_lost_what_nothing_else_tells_is_left_alone() {
     let home = Home::new("repair-hopeless");

@@ -22,21 +22,22 @@ use std::time::Duration;
 
 /// Clients at the same time.
 const CLIENTS: u64 = 3;
-/// Of what is usable they hold so many hundredths: the cleaner has work, nobody hears "full".
+/// Percentage of the usable space that they fill: the cleaner has work, nobody hears "full".
 const FILL_PERCENT: u64 = 90;
 /// No operation takes longer: clients wait for the cleaner for half a second at most, for a device that others use as
 /// well for some more.
 const SLOWEST: Duration = Duration::from_secs(5);
 /// The daemon's bound of memory: the least there is.
 const MEMORY_MAX: u64 = 256 << 20;
-/// How much more memory the daemon may hold than in the first fifth of the time, and minute: what one checkpoint takes
-/// for a moment (an overlay of a sixteenth of the bound, and its edits), if none of those early was seen at its peak.
+/// Bytes of memory that the daemon may hold beyond the most of the first fifth of the time, and minute: what one
+/// checkpoint takes for a moment (an overlay of a sixteenth of the bound, and its edits), if none of those early was
+/// seen at its peak.
 const PEAK_BYTES: u64 = MEMORY_MAX / 8;
-/// So long caches fill: random overwrites take as long to touch every leaf. Seen: 160 MB after a minute, 210 after
-/// four to nine, and no more.
+/// Time in which caches fill: random overwrites take as long to touch every leaf. Seen: 160 MB after a minute, 210
+/// after four to nine, and no more.
 const WARM: Duration = Duration::from_secs(600);
 
-/// How much the daemon's memory may grow after the early part.
+/// Bytes by which the daemon's memory may grow after the early part.
 fn growth_bytes() -> u64 {
     // The caches' share of the bound is a quarter.
     if early() < WARM { PEAK_BYTES + MEMORY_MAX / 4 } else { PEAK_BYTES }

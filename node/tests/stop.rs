@@ -16,12 +16,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use writers::{How, Told, Writer};
 
-/// How long the daemon under test goes on serving files that stay open.
+/// Time for which the daemon under test goes on serving files that stay open.
 const PATIENCE: Duration = Duration::from_millis(1500);
 
 const ALL: [How; 6] = [How::Append, How::Plain, How::Direct, How::Mapped, How::Create, How::Rename];
 
-/// Not a test of its own: a process that others start.
+/// A process that other tests start; no test of its own.
 #[test]
 fn a_writer_through_a_mapping() {
     if let Some(path) = std::env::var_os(writers::MAPPED) {

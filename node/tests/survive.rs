@@ -1,5 +1,5 @@
-//! What was stored survives: the daemon's orderly end, its kill, and a remount, on a real mount. `SINTER_FILES` sets
-//! the number of files (2,000 if not set).
+//! Stored data survives: the daemon's orderly end, its kill, and a remount, on a real mount. `SINTER_FILES` sets the
+//! number of files (2,000 if not set).
 
 mod daemon;
 #[path = "daemon/tree.rs"]

@@ -1,6 +1,6 @@
-//! How requests come: over io_uring where that can be had and nothing else is asked for, else by /dev/fuse. The kernel offers
-//! io_uring if /sys/module/fuse/parameters/enable_uring says Y. All other tests on mounts run over either with
-//! `SINTER_TRANSPORT=dev` or `uring`.
+//! The transport of requests: over io_uring where that can be had and nothing else is asked for, else by /dev/fuse. The
+//! kernel offers io_uring if /sys/module/fuse/parameters/enable_uring says Y. All other tests on mounts run over either
+//! with `SINTER_TRANSPORT=dev` or `uring`.
 
 mod daemon;
 

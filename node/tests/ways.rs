@@ -1,5 +1,5 @@
-//! How people who run servers start and end a daemon: config files, the service manager, `sinter down`; and what it
-//! keeps from others while it runs.
+//! The ways in which people who run servers start and end a daemon: config files, the service manager, `sinter down`;
+//! and what it keeps from others while it runs.
 
 mod daemon;
 
@@ -80,7 +80,7 @@ fn the_example_of_a_config_file_is_good() {
     assert!(!shown.contains("not set"), "{shown}");
 }
 
-/// What a service manager hears, one datagram after the other.
+/// A service manager's stand-in, which gets one datagram after the other.
 struct Manager {
     socket: UnixDatagram,
     path: PathBuf,

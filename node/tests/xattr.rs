@@ -242,7 +242,7 @@ fn lists_decide_who_may() {
     home.check();
 }
 
-/// What somebody does to a file.
+/// A change of a file.
 type Change = fn(&Path);
 
 /// A write by others takes setuid, setgid and capabilities away (write(2), chown(2), capabilities(7)).

@@ -24,7 +24,7 @@ const LEAST: Duration = Duration::from_millis(1);
 pub struct Client {
     stream: UnixStream,
     data: String,
-    /// When whoever asks has no more patience, if it is told.
+    /// Time at which the caller's patience ends, if it is limited.
     until: Option<Instant>,
 }
 
@@ -128,7 +128,7 @@ impl Client {
     }
 }
 
-/// As much patience, but not beyond a moment.
+/// The patience, cut off at `until`.
 fn within(patience: Duration, until: Option<Instant>) -> Duration {
     let left = until.map_or(patience, |until| until.saturating_duration_since(Instant::now()));
     patience.min(left).max(LEAST)

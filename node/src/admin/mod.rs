@@ -1,5 +1,5 @@
-//! How commands talk to a brick's daemon: a Unix socket in the brick's directory, one line of JSON per request and
-//! one per reply. Local and for the brick's owner only; not the data path.
+//! The connection between commands and a brick's daemon: a Unix socket in the brick's directory, one line of JSON per
+//! request and one per reply. Local and for the brick's owner only; not the data path.
 
 pub mod client;
 pub mod protocol;

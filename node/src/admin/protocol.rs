@@ -9,11 +9,11 @@ pub const REQUEST_BYTES_MAX: usize = 64 << 10;
 /// Longest reply line: the history of 256 cores fits.
 pub const REPLY_BYTES_MAX: usize = 64 << 20;
 
-/// What a daemon can be asked.
+/// A request to a daemon.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Debug)]
 #[serde(tag = "request", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Request {
-    /// How it is.
+    /// The daemon's status.
     Status,
     /// Figures per operation and stage.
     Profile,
@@ -38,7 +38,7 @@ pub enum Request {
     VolumeDelete {
         /// Its name.
         name: String,
-        /// Also if files of a mount that was detached are still open: their programs get errors from then on.
+        /// True to unmount even if files of a detached mount are still open: their programs get errors from then on.
         #[serde(default)]
         force: bool,
     },
@@ -46,12 +46,12 @@ pub enum Request {
     Mount {
         /// The volume.
         volume: String,
-        /// Where.
+        /// The mount point.
         path: String,
-        /// What mount tables show as its source; None: the volume's name.
+        /// The source that mount tables show; None: the volume's name.
         #[serde(default)]
         source: Option<String>,
-        /// What it must not allow, as mount(8) calls it.
+        /// Its restrictions, by their names in mount(8).
         #[serde(default)]
         restrictions: Vec<String>,
     },
@@ -63,7 +63,7 @@ pub enum Request {
     ScrubStart,
     /// Stop it.
     ScrubStop,
-    /// How it is.
+    /// The scrub's status.
     ScrubStatus,
     /// End the daemon as SIGTERM does.
     Shutdown,
@@ -79,13 +79,13 @@ pub enum Response {
     Refusal(Refusal),
 }
 
-/// What a daemon tells.
+/// A daemon's reply.
 #[derive(Serialize, Deserialize, PartialEq, Debug)]
 #[serde(rename_all = "snake_case")]
 pub enum Answer {
     /// Nothing to tell.
     Done,
-    /// How it is.
+    /// The daemon's status.
     Status(Status),
     /// Figures per operation.
     Profile(Vec<Operation>),
@@ -95,23 +95,23 @@ pub enum Answer {
     Volume(Volume),
     /// All volumes.
     Volumes(Vec<Volume>),
-    /// How the scrub is.
+    /// The scrub's status.
     Scrub(Scrub),
     /// The brick's size, before and now.
     Grown { before_bytes: u64, bytes: u64 },
 }
 
-/// Why a request was not done.
+/// The reason why a request was not done.
 #[derive(Serialize, Deserialize, PartialEq, Debug)]
 pub struct Refusal {
     /// Name of the error's kind.
     pub kind: String,
-    /// What was refused, and context.
+    /// The refused thing, and context.
     pub text: String,
 }
 
 impl Refusal {
-    /// From an error.
+    /// The refusal that stands for an error.
     pub fn of(error: &Error) -> Refusal {
         Refusal { kind: format!("{:?}", error.kind), text: error.to_string() }
     }
@@ -122,23 +122,23 @@ impl Refusal {
     }
 }
 
-/// How a daemon and its brick are.
+/// The status of a daemon and its brick.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Debug, Default)]
 pub struct Status {
     /// The daemon's version.
     pub version: String,
     /// Its process.
     pub pid: u32,
-    /// Since the brick was opened.
+    /// Seconds since the brick was opened.
     pub uptime_seconds: u64,
-    /// What its end is at, if that has begun.
+    /// The stage of the daemon's end, if that has begun.
     #[serde(default)]
     pub ending: Option<String>,
     /// Reactor threads.
     pub cores: u32,
     /// The brick's identity.
     pub brick: String,
-    /// Why the brick takes no changes, if so.
+    /// The reason why the brick takes no changes, if it takes none.
     pub read_only: Option<String>,
     /// Usable size.
     pub size_bytes: u64,
@@ -154,15 +154,15 @@ pub struct Status {
     pub buffer_bytes: u64,
     /// Bound of the daemon's memory.
     pub memory_max_bytes: u64,
-    /// What is mounted.
+    /// The mounts.
     pub mounts: Vec<Mounted>,
-    /// What the size is made of.
+    /// The parts of the size.
     pub space: Space,
-    /// What the cleaner does, and why.
+    /// The cleaner's state, and the reason.
     pub cleaner: String,
-    /// What an operator should do something about before it hurts.
+    /// Matters that an operator should attend to before they hurt.
     pub warnings: Vec<String>,
-    /// How the scrub is; of its findings only how many there are.
+    /// The scrub's status, with only the number of its findings.
     #[serde(default)]
     pub scrub: Scrub,
     /// Further figures of the store, by name.
@@ -182,26 +182,26 @@ pub struct Space {
     pub reclaimable_bytes: u64,
     /// Clients' writes since start.
     pub client_bytes: u64,
-    /// Of log, bulk and cold stream and index, written since start.
+    /// Bytes written since start by log, bulk and cold stream and index.
     pub device_bytes: u64,
-    /// Of these, moved by the cleaner.
+    /// Bytes of these that the cleaner moved.
     pub moved_bytes: u64,
 }
 
-/// How a brick's scrub is.
+/// The status of a brick's scrub.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Debug, Default)]
 pub struct Scrub {
     /// `never started`, `running`, `stopped` or `done`.
     pub state: String,
-    /// When the pass began and ended: nanoseconds since 1970; 0: it has not.
+    /// Time at which the pass began: nanoseconds since 1970; 0: it has not.
     pub began_ns: i64,
-    /// When it ended.
+    /// Time at which it ended; 0: it has not.
     pub ended_ns: i64,
     /// Live bytes of sealed segments that the pass is through with.
     pub done_bytes: u64,
     /// Live bytes of all sealed segments.
     pub of_bytes: u64,
-    /// How long it will take, if it goes on as it has.
+    /// Seconds that it will still take, if it goes on as it has.
     pub left_seconds: Option<u64>,
     /// Bad blocks that files still have.
     pub findings: Vec<Rotten>,
@@ -218,15 +218,15 @@ pub struct Rotten {
     pub inode: u64,
     /// A path of it in the volume, if one is known.
     pub path: Option<String>,
-    /// Where in the file.
+    /// Offset in the file.
     pub offset: u64,
-    /// How many bytes.
+    /// Number of bytes.
     pub bytes: u64,
-    /// Where on the device: the segment, and the block in it.
+    /// Its place on the device: the segment, and the block in it.
     pub segment: u32,
     /// The block.
     pub block: u16,
-    /// What is wrong.
+    /// The fault.
     pub why: String,
 }
 
@@ -235,7 +235,7 @@ pub struct Rotten {
 pub struct Mounted {
     /// The volume's name.
     pub volume: String,
-    /// Where it is, or was mounted last.
+    /// The path where it is, or was mounted last.
     pub path: String,
     /// It is mounted nowhere any more, and still used.
     #[serde(default)]
@@ -245,16 +245,16 @@ pub struct Mounted {
 /// A named number.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Debug)]
 pub struct Figure {
-    /// What it counts, with its unit.
+    /// Its name, with its unit.
     pub name: String,
-    /// How many.
+    /// Its value.
     pub value: u64,
 }
 
 /// Figures of one duration.
 #[derive(Serialize, Deserialize, Clone, Copy, PartialEq, Debug, Default)]
 pub struct Times {
-    /// How many were measured.
+    /// Number of measurements.
     pub count: u64,
     /// The shortest; in truth, up to an eighth more.
     pub min_ns: u64,
@@ -269,7 +269,7 @@ pub struct Times {
 }
 
 impl Times {
-    /// From a histogram's sum.
+    /// The times of a histogram's summary.
     pub fn of(summary: &runtime::histogram::Summary) -> Times {
         Times {
             count: summary.count(),
@@ -309,9 +309,9 @@ pub struct StageTimes {
 pub struct Past {
     /// The operation.
     pub name: String,
-    /// When it ended, on the monotonic clock.
+    /// Time of its end, on the monotonic clock.
     pub end_ns: u64,
-    /// How long it took.
+    /// Its duration.
     pub duration_ns: u64,
 }
 
@@ -324,22 +324,22 @@ pub struct Volume {
     pub name: String,
     /// Inode number of its root directory.
     pub root: u64,
-    /// When it was created: nanoseconds since 1970.
+    /// Time of its creation: nanoseconds since 1970.
     pub created_ns: i64,
     /// Bytes of data and names that it may hold; None: as many as the brick.
     pub size_bytes: Option<u64>,
-    /// Of these, used: by data, promises, inodes, names and attributes.
+    /// Bytes of these in use: by data, reservations, inodes, names and attributes.
     #[serde(default)]
     pub used_bytes: u64,
     /// Inodes that it has.
     #[serde(default)]
     pub inodes: u64,
-    /// Where it is mounted.
+    /// The paths where it is mounted.
     pub mounts: Vec<String>,
     /// Mounts that were taken away and are still used, and by whom.
     #[serde(default)]
     pub detached: Vec<String>,
-    /// How many files of it are open, and who has them open.
+    /// Number of its open files, and the processes that have them open.
     #[serde(default)]
     pub open: Option<String>,
 }

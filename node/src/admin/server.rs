@@ -21,11 +21,11 @@ use std::time::{Duration, Instant};
 const CONNECTIONS_MAX: usize = 16;
 /// Threads of connections: those that gave way take a moment to end, which whoever comes next waits for.
 const THREADS_MAX: usize = 4 * CONNECTIONS_MAX;
-/// How long that may take on a busy host: less than an operator's patience.
+/// Longest time for that on a busy host: less than an operator's patience.
 const ENDING: Duration = Duration::from_secs(10);
 /// A connection is given up when its client sends no request for this long.
 const IDLE: Duration = Duration::from_secs(30);
-/// How often a waiting connection looks whether the daemon is stopping.
+/// Interval at which a waiting connection checks whether the daemon is stopping.
 const LOOK: Duration = Duration::from_millis(100);
 
 /// Answers requests; called on the socket's own threads, may block.
@@ -45,12 +45,12 @@ struct Shared {
 #[derive(Default)]
 struct Connections {
     open: BTreeMap<u64, Connection>,
-    /// Of connections and of waits; grows.
+    /// Number of the next connection or wait; grows.
     next_turn: u64,
 }
 
 struct Connection {
-    /// To end it.
+    /// The stream, by which the connection can be ended.
     stream: UnixStream,
     /// The turn at which it began to wait for its client; None while it answers.
     waits: Option<u64>,

@@ -17,7 +17,7 @@ const RANDOM_FILE_BYTES: u64 = 256 << 20;
 /// The same for the one job of sequential access.
 const SEQUENTIAL_FILE_BYTES: u64 = 1 << 30;
 
-/// Which block is next.
+/// The choice of the next block.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Order {
     /// Any.
@@ -36,9 +36,9 @@ impl Order {
     }
 }
 
-/// What to measure.
+/// The plan of the measurement.
 pub struct Plan {
-    /// Which block is next.
+    /// The choice of the next block.
     pub order: Order,
     /// Bytes of a block.
     pub block_bytes: u64,
@@ -52,7 +52,7 @@ pub struct Plan {
     pub time: Duration,
 }
 
-/// What is done with each block.
+/// The operations on blocks.
 const MODES: [&str; 2] = ["read", "write"];
 
 impl Plan {

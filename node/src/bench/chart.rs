@@ -29,7 +29,7 @@ pub struct Bar {
 pub struct Dot {
     /// Left of it.
     pub label: String,
-    /// Where it is, and its interval's ends.
+    /// The ratio, and the ends of its interval.
     pub ratio: [f64; 3],
     /// Right of it.
     pub text: String,

@@ -12,13 +12,13 @@ use std::time::Duration;
 /// Each small writer's file: as those of `bench sync`.
 const FILE_BYTES: u64 = 16 << 20;
 
-/// What to measure.
+/// The plan of the measurement.
 pub struct Plan {
     /// Small writers.
     pub writers: u32,
     /// Bytes of a massive commit.
     pub massive_bytes: u64,
-    /// For the small ones alone, and again for both.
+    /// Time for the small ones alone, and again for both.
     pub time: Duration,
 }
 

@@ -15,22 +15,22 @@ use crate::table::{Align, Table, count, duration, exact_bytes};
 use serde::Serialize;
 use std::path::Path;
 
-/// How often the interval is to hold the true median.
+/// The chance that the interval holds the true median.
 const CONFIDENCE: f64 = 0.95;
 
-/// What of a row is compared.
+/// The figure of a row that is compared.
 #[derive(Serialize, Clone, Copy, PartialEq, Eq, Debug)]
 #[serde(rename_all = "kebab-case")]
 pub enum Figure {
     /// Operations per second.
     Rate,
-    /// How long one takes on average. (The histograms that medians come from have buckets an eighth wide: too wide to compare.)
+    /// The mean duration. (The histograms that medians come from have buckets an eighth wide: too wide to compare.)
     Mean,
-    /// What 99 of 100 don't exceed.
+    /// The duration that 99 of 100 don't exceed.
     P99,
     /// The p99 as a multiple of what it was without company.
     P99TimesAlone,
-    /// How many came too late.
+    /// Number of those that came too late.
     Missed,
 }
 
@@ -47,7 +47,7 @@ impl Figure {
             Figure::Missed => row.missed.map(|missed| missed as f64),
         }
     }
-    /// What tables call it, where `rate` is a rate's name.
+    /// Its name in tables, where `rate` is the name of a rate.
     pub fn name(self, rate: &'static str) -> &'static str {
         match self {
             Figure::Rate => rate,
@@ -83,7 +83,7 @@ pub struct Ratio {
 }
 
 impl Ratio {
-    /// Of values that were measured in turns, a pair per round.
+    /// The ratio of values that were measured in turns, a pair per round.
     pub fn of(pairs: &[(f64, f64)]) -> Ratio {
         let quotient = |&(here, beside): &(f64, f64)| if here == beside { 1.0 } else { here / beside.max(1e-9) };
         let mut ratios: Vec<f64> = pairs.iter().map(quotient).collect();
@@ -91,7 +91,7 @@ impl Ratio {
         let (rank, last) = (interval_rank(ratios.len()), ratios.len() - 1);
         Ratio { ratio: median(&ratios), low: ratios[rank], high: ratios[last - rank] }
     }
-    /// What it is with both sides exchanged.
+    /// The ratio with both sides exchanged.
     pub fn inverse(self) -> Ratio {
         let inverse = |value: f64| 1.0 / value.max(1e-9);
         Ratio { ratio: inverse(self.ratio), low: inverse(self.high), high: inverse(self.low) }
@@ -107,7 +107,7 @@ pub fn shown(ratio: f64) -> String {
     if ratio < 1000.0 { format!("{ratio:.2}") } else { "above 999".to_string() }
 }
 
-/// Of sorted values.
+/// The median of sorted values.
 fn median(sorted: &[f64]) -> f64 {
     let middle = sorted.len() / 2;
     if sorted.len() % 2 == 1 { sorted[middle] } else { (sorted[middle - 1] + sorted[middle]) / 2.0 }
@@ -124,13 +124,13 @@ fn tail(rounds: usize, most: usize) -> f64 {
     sum / 2f64.powi(rounds as i32)
 }
 
-/// How many of the least, and of the greatest, lie outside of the interval.
+/// Number of the least values that lie outside of the interval, and as many of the greatest.
 fn interval_rank(rounds: usize) -> usize {
     let outside = |rank: &usize| 2.0 * tail(rounds, *rank) <= 1.0 - CONFIDENCE;
     (0..rounds.div_ceil(2)).take_while(outside).last().unwrap_or(0)
 }
 
-/// How often an interval of so many rounds holds the true median.
+/// The chance that an interval of this many rounds holds the true median.
 pub fn confidence(rounds: usize) -> f64 {
     (1.0 - 2.0 * tail(rounds, interval_rank(rounds))).max(0.0)
 }
@@ -138,13 +138,13 @@ pub fn confidence(rounds: usize) -> f64 {
 /// One figure of one row, compared.
 #[derive(Serialize, Clone, PartialEq, Debug)]
 pub struct Line {
-    /// What was done.
+    /// The operation.
     pub mode: String,
     /// Threads that did it.
     pub threads: u32,
     /// Bytes of one operation.
     pub block_bytes: u64,
-    /// What is compared.
+    /// The compared figure.
     pub figure: Figure,
     /// The directory's median.
     pub here: f64,
@@ -162,18 +162,18 @@ pub struct Line {
 /// All rows, compared.
 #[derive(Serialize, Clone, PartialEq, Debug)]
 pub struct Comparison {
-    /// What was measured.
+    /// The measurements.
     #[serde(flatten)]
     pub form: Form,
     /// The directory.
     pub directory: String,
-    /// What it is held against.
+    /// The directory that it is compared with.
     pub beside: String,
     /// Rounds that were asked for.
     pub rounds: usize,
-    /// How often an interval of so many rounds holds the true median of the ratio.
+    /// The chance that an interval of this many rounds holds the true median of the ratio.
     pub confidence: f64,
-    /// What to know about the figures.
+    /// Notes on the figures.
     pub notes: Vec<String>,
     /// The figures.
     pub lines: Vec<Line>,
@@ -231,7 +231,7 @@ fn compared(taken: &[Vec<Vec<Row>>; 2]) -> Vec<Line> {
 }
 
 impl Comparison {
-    /// For people.
+    /// A table, for people.
     pub fn table(&self) -> String {
         let (left, right) = (Align::Left, Align::Right);
         let mut table = Table::new(&[
@@ -258,7 +258,7 @@ impl Comparison {
         }
         table.render() + &explained(&self.directory, &self.beside, self.rounds) + &noted(&self.notes)
     }
-    /// For programs.
+    /// JSON, for programs.
     pub fn json(&self) -> String {
         json(self)
     }
@@ -280,7 +280,7 @@ pub fn dot(ratio: &Ratio) -> Dot {
     Dot { label: String::new(), ratio: [ratio.ratio, ratio.low, ratio.high], text: shown(ratio.ratio) }
 }
 
-/// What the columns of a comparison mean.
+/// An explanation of a comparison's columns.
 pub fn explained(directory: &str, beside: &str, rounds: usize) -> String {
     let percent = confidence(rounds) * 100.0;
     format!(

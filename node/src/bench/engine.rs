@@ -22,7 +22,7 @@ pub const LAYOUT_BYTES: usize = 1 << 20;
 /// Threads at most: beyond it one machine's bench measures its own scheduling.
 pub const THREADS_MAX: u32 = 64;
 
-/// What one call of a worker came to.
+/// The result of one call of a worker.
 pub enum Step {
     /// An operation was done, on so many bytes.
     Done(u64),
@@ -37,9 +37,9 @@ pub enum Step {
 /// One writer or reader: performs its operation once per call.
 pub type Worker = Box<dyn FnMut() -> Result<Step> + Send>;
 
-/// What a measurement found.
+/// The result of a measurement.
 pub struct Measured {
-    /// How long each operation took.
+    /// Durations of operations.
     pub latency: Summary,
     /// Bytes of all operations.
     pub bytes: u64,
@@ -58,8 +58,8 @@ impl Measured {
     }
 }
 
-/// What goes along with all measurements of a bench: who hears how far it is, what ends it early, and what the report must
-/// say beside its figures.
+/// The companion of all measurements of a bench: the receiver of progress, the signal that ends it early, and the notes
+/// that its report must have beside the figures.
 pub struct Course {
     progress: Progress,
     interrupted: Arc<AtomicBool>,
@@ -69,7 +69,7 @@ pub struct Course {
 }
 
 impl Course {
-    /// Until `interrupted`.
+    /// A course that goes on until `interrupted`.
     pub fn new(progress: Progress, interrupted: Arc<AtomicBool>) -> Course {
         Course { progress, interrupted, turn: String::new(), notes: Vec::new() }
     }
@@ -77,7 +77,7 @@ impl Course {
     pub fn is_interrupted(&self) -> bool {
         self.interrupted.load(Ordering::Relaxed)
     }
-    /// Whose turn it is.
+    /// Sets whose turn it is.
     pub fn set_turn(&mut self, turn: String) {
         self.turn = turn;
     }
@@ -114,8 +114,8 @@ pub fn run(workers: Vec<Worker>, time: Duration, course: &mut Course) -> Result<
     run_groups(vec![workers], time, course, |_| {}).map(|mut groups| groups.remove(0))
 }
 
-/// As `run`, for several groups of workers at the same time, each of which is measured by itself. Once the first group has
-/// nothing left to do, all end. `watch` hears once a second how many operations the first group has done.
+/// Runs several groups of workers at the same time, each measured by itself; see `run`. All end once the first group
+/// has nothing left to do. `watch` is told once a second how many operations the first group has done.
 pub fn run_groups(
     groups: Vec<Vec<Worker>>,
     time: Duration,
@@ -178,7 +178,7 @@ impl Shared {
     }
 }
 
-/// What one worker did.
+/// The part of one worker.
 struct Part {
     latency: Histogram,
     bytes: u64,
@@ -222,7 +222,7 @@ pub struct Tickets {
 }
 
 impl Tickets {
-    /// So many.
+    /// Tickets, `count` of them.
     pub fn new(count: u64) -> Arc<Tickets> {
         Arc::new(Tickets { next: AtomicU64::new(0), count })
     }
@@ -230,11 +230,11 @@ impl Tickets {
     pub fn take(&self) -> Option<u64> {
         Some(self.next.fetch_add(1, Ordering::Relaxed)).filter(|&number| number < self.count)
     }
-    /// How many there are.
+    /// Number of tickets.
     pub fn count(&self) -> u64 {
         self.count
     }
-    /// How many were taken.
+    /// Number of tickets taken.
     pub fn taken(&self) -> u64 {
         self.next.load(Ordering::Relaxed).min(self.count)
     }
@@ -281,7 +281,7 @@ impl Ground {
         self.is_kept = true;
         self
     }
-    /// Where a file of the bench lies.
+    /// The path of a file of the bench.
     pub fn path(&self, name: &str) -> PathBuf {
         self.path.join(name)
     }

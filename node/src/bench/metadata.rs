@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What to measure.
+/// The plan of the measurement.
 pub struct Plan {
     /// Numbers of threads.
     pub threads: Vec<u32>,
@@ -21,12 +21,12 @@ pub struct Plan {
     pub time: Duration,
 }
 
-/// What is done with each file.
+/// The operation on each file.
 #[derive(Clone, Copy)]
 enum Act {
     Create,
     Stat,
-    /// As many libraries do: with the birth time, which FUSE's look-ups do not bring.
+    /// A statx as many libraries do it: with the birth time, which FUSE's look-ups do not bring.
     Statx,
     Unlink,
 }

@@ -1,4 +1,4 @@
-//! What a bench prints: progress while it runs, a table or JSON at the end.
+//! The output of a bench: progress while it runs, a table or JSON at the end.
 
 use super::chart::{self, Bar};
 use super::engine::Measured;
@@ -7,10 +7,10 @@ use serde::Serialize;
 use std::io::{IsTerminal, Write};
 use std::time::Duration;
 
-/// What a bench is, as its report says it.
+/// The identity of a bench in its report.
 #[derive(Serialize, Clone, PartialEq, Debug)]
 pub struct Form {
-    /// Which bench.
+    /// The bench's name.
     pub bench: &'static str,
     /// Bytes of each file, if all have the same.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -19,10 +19,10 @@ pub struct Form {
     pub direct: bool,
     /// Seconds per row, at most.
     pub seconds: u64,
-    /// What the column of thread counts is called.
+    /// Heading of the column of thread counts.
     #[serde(skip)]
     pub threads: &'static str,
-    /// What the column of operations per second is called.
+    /// Heading of the column of operations per second.
     #[serde(skip)]
     pub rate: &'static str,
 }
@@ -30,7 +30,7 @@ pub struct Form {
 /// One measurement, as JSON shows it.
 #[derive(Serialize, Clone, PartialEq, Debug)]
 pub struct Row {
-    /// What was done.
+    /// The operation.
     pub mode: String,
     /// Threads that did it at the same time.
     pub threads: u32,
@@ -42,7 +42,7 @@ pub struct Row {
     pub per_second: f64,
     /// Bytes per second.
     pub bytes_per_second: f64,
-    /// How long one took on average.
+    /// Mean duration of one.
     pub mean_ns: u64,
     /// Half took no longer.
     pub p50_ns: u64,
@@ -50,7 +50,7 @@ pub struct Row {
     pub p99_ns: u64,
     /// The longest.
     pub max_ns: u64,
-    /// How many came too late, of what has a time when it must be there.
+    /// Number of those that came too late, if there is a time when they must be there.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub missed: Option<u64>,
     /// The p50 as a multiple of what it was without company, if it has company now.
@@ -62,7 +62,7 @@ pub struct Row {
 }
 
 impl Row {
-    /// From a measurement.
+    /// The row of a measurement.
     pub fn of(mode: &str, threads: u32, block_bytes: u64, measured: &Measured) -> Row {
         Row {
             mode: mode.to_string(),
@@ -85,12 +85,12 @@ impl Row {
 /// The rows with what they were measured on.
 #[derive(Serialize, Clone, PartialEq, Debug)]
 pub struct Report {
-    /// What was measured.
+    /// The measurements.
     #[serde(flatten)]
     pub form: Form,
     /// The directory.
     pub directory: String,
-    /// What to know about the figures.
+    /// Notes on the figures.
     pub notes: Vec<String>,
     /// The rows.
     pub rows: Vec<Row>,
@@ -100,7 +100,7 @@ pub struct Report {
 type Column = (&'static str, Align, fn(&Row) -> String);
 
 impl Report {
-    /// For people. Columns in which no row has anything to say are left out.
+    /// A table, for people. Columns in which no row has anything to say are left out.
     pub fn table(&self) -> String {
         let right = Align::Right;
         let mut columns: Vec<Column> = vec![
@@ -131,7 +131,7 @@ impl Report {
         }
         table.render() + &noted(&self.notes)
     }
-    /// For programs.
+    /// JSON, for programs.
     pub fn json(&self) -> String {
         json(self)
     }
@@ -152,7 +152,7 @@ fn times(times: Option<f64>) -> String {
     times.map_or(String::new(), |times| format!("{times:.2}"))
 }
 
-/// What was done by how many, in pieces of which size, in one line.
+/// A line that says what was done, by how many, in pieces of which size.
 pub fn label(mode: &str, threads: u32, name: &str, block_bytes: u64) -> String {
     let size = if block_bytes > 0 { format!(", {}", exact_bytes(block_bytes)) } else { String::new() };
     format!("{mode}, {threads} {name}{size}")
@@ -177,11 +177,11 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// To standard error.
+    /// Progress to standard error.
     pub fn new() -> Progress {
         Progress::to(Box::new(std::io::stderr()), std::io::stderr().is_terminal())
     }
-    /// To anything; a terminal's line is overwritten instead of repeated.
+    /// Progress to `out`; a terminal's line is overwritten instead of repeated.
     pub fn to(out: Box<dyn Write>, terminal: bool) -> Progress {
         Progress { out, terminal, what: String::new(), said: 0 }
     }

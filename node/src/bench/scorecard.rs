@@ -17,7 +17,7 @@ use std::time::Duration;
 /// Ratios nearer to 1 than this are at par, however sure: nobody would notice.
 const PAR: f64 = 0.05;
 
-/// How to measure.
+/// The plan of the measurement.
 pub struct Plan {
     /// Bytes of each file of random, sequential and synchronous access; each bench has its own default.
     pub file_bytes: Option<u64>,
@@ -32,7 +32,7 @@ pub struct Plan {
 /// A metric: its name, the row of a bench that has it, and which of its figures.
 type Metric = (&'static str, &'static str, u32, Figure);
 
-/// What the first directory is in one metric.
+/// The standing of the first directory in one metric.
 #[derive(Serialize, Clone, Copy, PartialEq, Eq, Debug)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
@@ -45,7 +45,7 @@ pub enum Verdict {
 }
 
 impl Verdict {
-    /// Of a ratio above 1 if the first is better.
+    /// The verdict for a ratio that is above 1 if the first is better.
     fn of(ratio: Ratio) -> Verdict {
         let is_sure = !(ratio.low..=ratio.high).contains(&1.0);
         match ratio.ratio {
@@ -66,37 +66,37 @@ impl Verdict {
 /// One metric, measured.
 #[derive(Serialize, Clone, PartialEq, Debug)]
 pub struct Score {
-    /// What was measured.
+    /// The measured metric.
     pub metric: &'static str,
-    /// Which figure.
+    /// Its figure.
     pub figure: Figure,
     /// The directory's median.
     pub here: f64,
     /// The other's.
     pub beside: f64,
-    /// How much better the first is: above 1 is better, also of times.
+    /// The ratio by which the first is better: above 1 is better, also for times.
     #[serde(flatten)]
     pub ratio: Ratio,
-    /// What that means.
+    /// The meaning of that.
     pub verdict: Verdict,
 }
 
 /// All metrics.
 #[derive(Serialize, Clone, PartialEq, Debug)]
 pub struct Scorecard {
-    /// Which bench.
+    /// The bench's name.
     pub bench: &'static str,
     /// The directory.
     pub directory: String,
-    /// What it is held against.
+    /// The directory that it is compared with.
     pub beside: String,
     /// Rounds of both.
     pub rounds: usize,
     /// Seconds per measurement.
     pub seconds: u64,
-    /// How often an interval of so many rounds holds the true median of the ratio.
+    /// The chance that an interval of this many rounds holds the true median of the ratio.
     pub confidence: f64,
-    /// What to know about the figures.
+    /// Notes on the figures.
     pub notes: Vec<String>,
     /// The metrics.
     pub scores: Vec<Score>,
@@ -184,7 +184,7 @@ fn score((metric, mode, threads, figure): Metric, comparison: &Comparison) -> Op
 }
 
 impl Scorecard {
-    /// For people.
+    /// A table, for people.
     pub fn table(&self) -> String {
         let (left, right) = (Align::Left, Align::Right);
         let mut table = Table::new(&[
@@ -217,7 +217,7 @@ impl Scorecard {
         );
         table.render() + &sum + &explained(&self.directory, &self.beside, self.rounds) + &noted(&self.notes)
     }
-    /// For programs.
+    /// JSON, for programs.
     pub fn json(&self) -> String {
         json(self)
     }

@@ -21,10 +21,10 @@ const LENGTH_RATIO_MAX: u64 = 16;
 const PLACES: u64 = 1 << 20;
 /// The directory that a run leaves for a later one.
 const KEPT: &str = "sinter-bench-smallfile";
-/// In each set of files, the file that tells how many there are.
+/// Name of the file in each set of files that tells their number.
 const COUNT: &str = "count";
 
-/// What to measure.
+/// The plan of the measurement.
 pub struct Plan {
     /// Numbers of threads.
     pub threads: Vec<u32>,
@@ -34,9 +34,9 @@ pub struct Plan {
     pub exponential: bool,
     /// Files of a cell at most: reading them needs room and time for all.
     pub files: u64,
-    /// Which part of the work is done.
+    /// The part of the work that is done.
     pub phase: Phase,
-    /// For creating in each cell, and again for reading.
+    /// Time for creating in each cell, and again for reading.
     pub time: Duration,
 }
 
@@ -146,7 +146,7 @@ fn directory(number: u64) -> String {
     format!("{number:02}")
 }
 
-/// Which file has this number: any of the directories.
+/// The name of the file of this number, in any of the directories.
 fn name(number: u64) -> String {
     format!("{}/{number}", directory(SplitMix(number).next() % DIRECTORIES))
 }
@@ -195,7 +195,7 @@ impl Set {
         }
         Ok(length as u64)
     }
-    /// How many files an earlier phase made.
+    /// Number of files that an earlier phase made.
     fn count(&self) -> Result<u64> {
         let missing = |error: Error| match error.kind() {
             ErrorKind::NotFound => {
@@ -209,7 +209,7 @@ impl Set {
     }
 }
 
-/// What files hold.
+/// The content of files.
 struct Contents {
     bytes: Vec<u8>,
     seed: u64,

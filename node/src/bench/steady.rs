@@ -22,7 +22,7 @@ const SPAN_SECONDS: usize = 60;
 /// writers on two cores far more than a tenth, because it is taken from whoever holds what the others wait for.
 const DISTURBED_PERCENT: u64 = 10;
 
-/// What to measure.
+/// The plan of the measurement.
 pub struct Plan {
     /// Percent of the brick's size that is filled first.
     pub fill_percent: u64,
@@ -32,14 +32,14 @@ pub struct Plan {
     pub zipf: bool,
     /// A brick whose daemon tells what its device wrote.
     pub brick: Option<PathBuf>,
-    /// How long.
+    /// Its duration.
     pub time: Duration,
 }
 
-/// What was found.
+/// The result.
 #[derive(Serialize, Clone, PartialEq, Debug)]
 pub struct Report {
-    /// Which bench.
+    /// The bench's name.
     pub bench: &'static str,
     /// The directory.
     pub directory: String,
@@ -49,11 +49,11 @@ pub struct Report {
     pub zipf: bool,
     /// Writes of each second.
     pub windows: Vec<u64>,
-    /// Of each second, how many hundredths of the processors' time the host of this virtual machine took.
+    /// Percentage of the processors' time that the host of this virtual machine took, by second.
     pub stolen_percent: Vec<u64>,
     /// Seconds with fewer writes than half of the mean.
     pub low: u64,
-    /// Of these, how many in which, or just before which, the host took a tenth of the processors' time or more.
+    /// Number of those during which, or just before which, the host took a tenth of the processors' time or more.
     pub low_disturbed: u64,
     /// Writes per second.
     pub mean: u64,
@@ -74,11 +74,11 @@ pub struct Report {
     pub p99_ns: u64,
     /// The longest.
     pub max_ns: u64,
-    /// What the brick's device wrote.
+    /// Bytes that the brick's device wrote.
     pub device_bytes: Option<u64>,
     /// The same per byte that clients wrote.
     pub amplification: Option<f64>,
-    /// What a log with this fill must write at least under uniform overwrite.
+    /// The least that a log with this fill must write under uniform overwrite.
     pub model: Option<f64>,
 }
 
@@ -201,7 +201,7 @@ fn zipf_rank(random: &mut SplitMix, blocks: u64) -> u64 {
 }
 
 impl Report {
-    /// For people.
+    /// A table, for people.
     pub fn table(&self) -> String {
         let mut table = Table::new(&[("", Align::Left), ("", Align::Left)]);
         let mut row = |name: &str, value: String| table.row(vec![name.to_string(), value]);
@@ -234,7 +234,7 @@ impl Report {
     pub fn svg(&self) -> String {
         super::chart::over_time(&format!("steady, writes/s, {}", self.directory), &self.windows)
     }
-    /// For programs.
+    /// JSON, for programs.
     pub fn json(&self) -> String {
         super::report::json(self)
     }

@@ -1,7 +1,7 @@
-//! How much of the processors' time the host of a virtual machine gave to others: nothing that is measured here, and the
-//! cause of slow seconds.
+//! The processors' time that the host of a virtual machine gave to others: it is no part of what is measured here, and
+//! the cause of slow seconds.
 
-/// Since the last look.
+/// The time stolen since the last look.
 pub struct Stolen {
     /// Ticks that were stolen, and all ticks, of all processors together since they started.
     seen: [u64; 2],

@@ -17,16 +17,16 @@ use std::os::unix::fs::FileExt;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-/// What a stream reads at once: about a second of film.
+/// Bytes that a stream reads at once: about a second of film.
 pub const CHUNK_BYTES: u64 = 128 << 10;
 /// Threads that serve streams: as many requests are in flight at most.
 const THREADS: u32 = 32;
-/// How long a thread waits at most before it looks whether the bench is over.
+/// Longest wait of a thread before it checks whether the bench is over.
 const WAIT: Duration = Duration::from_millis(10);
-/// What the reader at full speed reads.
+/// Name of the file that the reader at full speed reads.
 const READER: &str = "reader";
 
-/// What to measure.
+/// The plan of the measurement.
 pub struct Plan {
     /// Streams.
     pub streams: u32,
@@ -36,12 +36,12 @@ pub struct Plan {
     pub file_bytes: u64,
     /// Bytes of the file that is read at full speed, once.
     pub reader_bytes: u64,
-    /// For the streams alone, and again with the reader.
+    /// Time for the streams alone, and again with the reader.
     pub time: Duration,
 }
 
 impl Plan {
-    /// How long a chunk plays.
+    /// The time that a chunk plays.
     fn period(&self) -> Duration {
         Duration::from_nanos((CHUNK_BYTES * 8 * 1_000_000_000).div_ceil(self.bit_rate))
     }
@@ -117,17 +117,17 @@ struct Queue {
     /// Chunks of each file.
     chunks: u64,
     period: Duration,
-    /// When the first worker began: making all of them takes time.
+    /// Time at which the first worker began: making all of them takes time.
     start: OnceLock<Instant>,
     state: Mutex<State>,
 }
 
 struct State {
-    /// When after the start each stream's next chunk is due, but for those that a thread has.
+    /// Times after the start at which the streams' next chunks are due, except for streams that a thread has.
     due: BinaryHeap<Reverse<(Duration, usize)>>,
-    /// How many chunks of each stream were read.
+    /// Number of chunks read, by stream.
     read: Vec<u64>,
-    /// How many of them too late.
+    /// Number of chunks that came too late.
     late: u64,
 }
 

@@ -13,7 +13,7 @@ use std::time::Duration;
 /// Each writer's file if nobody says: more blocks than a log's batch, yet laid out in a moment even for 64 writers.
 const FILE_BYTES_DEFAULT: u64 = 16 << 20;
 
-/// What to measure.
+/// The plan of the measurement.
 pub struct Plan {
     /// Numbers of writers.
     pub writers: Vec<u32>,

@@ -6,9 +6,9 @@ use crate::failure::{Exit, Failure};
 use std::io::{Error, Result};
 use std::path::Path;
 
-/// What is measured, in cells that follow each other.
+/// A measurement, in cells that follow each other.
 pub trait Bench {
-    /// What the report says of it.
+    /// Its identity in the report.
     fn form(&self) -> Form;
     /// Refuses what can't be measured.
     fn check(&self) -> std::result::Result<(), Failure> {
@@ -22,13 +22,13 @@ pub trait Bench {
     fn prepare(&self, _ground: &Ground, _course: &mut Course) -> Result<()> {
         Ok(())
     }
-    /// How many cells it has.
+    /// Number of its cells.
     fn cells(&self) -> usize;
     /// Measures one: its rows, the same ones each time, but fewer if it is interrupted.
     fn measure(&self, cell: usize, ground: &Ground, course: &mut Course) -> Result<Vec<Row>>;
 }
 
-/// What this process calls its directory; `suffix` tells several apart.
+/// The name of this process's directory; `suffix` tells several apart.
 pub fn ground_name(suffix: &str) -> String {
     format!("sinter-bench-{}{suffix}", std::process::id())
 }
@@ -36,7 +36,7 @@ pub fn ground_name(suffix: &str) -> String {
 /// A directory with what a bench has made in it.
 pub struct Site<'a> {
     bench: &'a dyn Bench,
-    /// Where.
+    /// The directory.
     pub directory: &'a Path,
     ground: Ground,
 }

@@ -19,7 +19,8 @@ use std::time::Duration;
 const JOBS_DEFAULT: u32 = 4;
 const DEPTH_DEFAULT: u32 = 8;
 
-/// What is read at full speed beside streams is as large as all their files together, but at most some seconds' worth.
+/// Most bytes of the file that is read at full speed beside streams. It is as large as all their files together, but at
+/// most some seconds' worth.
 const READER_BYTES_MAX: u64 = 2 << 30;
 
 /// Runs a bench.

@@ -129,7 +129,7 @@ fn memory_max(resources: &Resources) -> u64 {
     resources.memory_max.unwrap_or_else(memory::default_max_bytes)
 }
 
-/// What every daemon does before it starts a thread or makes a file.
+/// Preparations of every daemon before it starts a thread or creates a file.
 fn become_daemon() -> Result<Signals, Failure> {
     host::make_files_private();
     host::become_io_flusher();

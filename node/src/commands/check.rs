@@ -18,7 +18,7 @@ use store::repair::{Depth, Lost, Repaired};
 
 /// The next step where no repair helps.
 const RUNBOOK: &str = "restore from a backup; docs/operate/read-only.md, \"An index with bad blocks\"";
-/// What could be read of a damaged index, before it takes its place.
+/// The name of the salvaged part of a damaged index before it takes its place.
 const SALVAGED: &str = "index.salvaged";
 
 /// A repair shows what another one can go on with: a log can be read once its segments have headers, it is replayed in between,
@@ -145,7 +145,7 @@ fn mend(data: &Directory, before: &Report, kept: Option<Kept>) -> Result<Mended,
     Ok(Mended::of(before, &all, &report, &copy))
 }
 
-/// What a check counted and found, as JSON shows it.
+/// The figures and findings of a check, as JSON shows them.
 #[derive(serde::Serialize)]
 struct Checked {
     inodes: u64,
@@ -199,7 +199,7 @@ impl Checked {
     }
 }
 
-/// What a repair did, as JSON shows it.
+/// The result of a repair, as JSON shows it.
 #[derive(serde::Serialize)]
 struct Mended {
     before: Checked,

@@ -11,13 +11,13 @@ use crate::host::{self, Process};
 use runtime::real::Directory;
 use std::time::{Duration, Instant};
 
-/// How often a person who waits is told.
+/// Interval at which a waiting person is told.
 const TELL: Duration = Duration::from_secs(5);
 
 /// An end that takes longer has something to wait for.
 const AT_ONCE: Duration = Duration::from_millis(500);
 
-/// How it went, as JSON shows it.
+/// The result, as JSON shows it.
 #[derive(serde::Serialize)]
 struct Ended {
     /// A daemon served the brick.

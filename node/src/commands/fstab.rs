@@ -31,14 +31,14 @@ const NAME_IN_TABLE: &str = "mount.fuse.sinter";
 /// Exit codes that mount(8) passes on: wrong usage, and a mount that failed.
 const USAGE: u8 = 1;
 const FAILED: u8 = 32;
-/// Where daemons write that have no journal.
+/// Directory for the logs of daemons that have no journal.
 const LOGS: &str = "/var/log/sinter";
 /// A brick that is in use may be on its way up or down: at boot all lines of /etc/fstab are mounted at once, and an
 /// unmounted brick's daemon ends a moment later.
 const PATIENCE: Duration = Duration::from_secs(60);
 const PAUSE: Duration = Duration::from_millis(200);
 
-/// What may be asked of a volume's mount.
+/// The permitted options of a volume's mount.
 const ALLOWED: &str = "volume=NAME, memory-max=BYTES, device=PATH, log=FILE, ro, nosuid, nodev, noexec, noatime, nodiratime, strictatime, lazytime, sync, dirsync, idmap, remount";
 /// The same for its manual page.
 const OPTIONS: &str = "\
@@ -125,13 +125,13 @@ struct Helper {
     kind: Option<String>,
 }
 
-/// What the options say.
+/// The parsed options.
 #[derive(Default, PartialEq, Eq, Debug)]
 struct Wanted {
     settings: Settings,
     log: Option<PathBuf>,
     restrictions: Vec<String>,
-    /// What is mounted there changes; nothing is mounted.
+    /// True to change the mount there; nothing is mounted.
     remount: bool,
 }
 
@@ -140,7 +140,7 @@ pub fn command() -> clap::Command {
     Helper::command()
 }
 
-/// Whether this process was called as the helper.
+/// True if this process was called as the helper.
 pub fn is_mount_helper() -> bool {
     let called = std::env::args_os().next().map(PathBuf::from);
     called.is_some_and(|path| path.file_name().is_some_and(|name| name == NAME || name == NAME_IN_TABLE))
@@ -285,7 +285,7 @@ fn arguments(settings: &Settings) -> Vec<OsString> {
     arguments
 }
 
-/// Where the daemon's messages go, if not to the journal, which they do if this process writes there.
+/// The file for the daemon's messages, if they don't go to the journal, which they do if this process writes there.
 fn log_path(data: &Path, wanted: &Wanted) -> Option<PathBuf> {
     match &wanted.log {
         None if writes_to_journal() => None,
@@ -305,7 +305,7 @@ fn open_log(data: &Path, wanted: &Wanted) -> Result<Option<File>, Failure> {
     opened.map(Some).map_err(|error| Failure::of(format!("can't write the log {}", path.display()), &error))
 }
 
-/// What was written to a log after its first so many bytes. What can't be read is in the file all the same.
+/// The text written to a log after its first `bytes` bytes. Text that can't be read is in the file all the same.
 fn said_since(path: &Path, bytes: u64) -> String {
     let mut said = String::new();
     if let Ok(mut file) = directory::named_file(path, Access::Read)

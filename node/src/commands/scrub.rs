@@ -11,7 +11,7 @@ use std::path::Path;
 use std::time::Duration;
 use store::progress::Step;
 
-/// How often a daemon is asked how far it is.
+/// Interval at which a daemon is asked for its progress.
 const LOOK: Duration = Duration::from_millis(200);
 
 /// Runs `sinter scrub ...`. Findings are exit code 1, as those of `check`.
@@ -51,7 +51,7 @@ fn waited(data: &Path) -> Result<Scrub, Failure> {
     }
 }
 
-/// How it is, in a line; also a line of `status`.
+/// The scrub's status in a line; also a line of `status`.
 pub fn summary(scrub: &Scrub) -> String {
     let mut text = match scrub.state.as_str() {
         "running" | "stopped" => {

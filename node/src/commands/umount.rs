@@ -15,16 +15,16 @@ use crate::host::{self, Process};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// How often it is tried again while somebody uses a mount.
+/// Pause between attempts while somebody uses a mount.
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// A mount that nobody uses is gone sooner: who waits for no longer is not worth a word.
 const AT_ONCE: Duration = Duration::from_millis(500);
 
-/// How it went for a brick, as JSON shows it.
+/// The result for a brick, as JSON shows it.
 #[derive(Default, serde::Serialize)]
 struct Gone {
-    /// Where something was mounted.
+    /// Paths that were unmounted.
     unmounted: Vec<String>,
     /// Mounts that are gone from here and still used.
     detached: Vec<String>,

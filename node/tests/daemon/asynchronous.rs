@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::Error;
 use std::os::fd::AsRawFd;
 
-/// How a program asks.
+/// The way in which a program asks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Way {
     /// `io_submit`.

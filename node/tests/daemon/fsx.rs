@@ -50,7 +50,7 @@ pub const MODES: [Mode; 4] = [
 /// through all of them, until the kernel grants it no more (65,530 are usual).
 const ROUND_OPERATIONS: u64 = 20_000;
 
-/// So many operations of a mode on the mount's file of its name, in rounds, each with a seed of its own.
+/// Runs this many operations of a mode on the mount's file of its name, in rounds, each with a seed of its own.
 pub fn run(home: &Home, mode: Mode, operations: u64, seed: u64) {
     for round in 0..operations.div_ceil(ROUND_OPERATIONS) {
         let left = operations - round * ROUND_OPERATIONS;

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 use std::time::{Duration, Instant};
 
-/// How long anything may take on a machine that is busy with other tests.
+/// Longest time for anything on a machine that is busy with other tests.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A number that whoever runs the test sets in the environment, or else the usual one.
@@ -73,7 +73,7 @@ impl Scratch {
         std::fs::create_dir(&path).expect("the temporary directory is writable");
         Scratch(path)
     }
-    /// Where it is.
+    /// Its path.
     pub fn path(&self) -> &Path {
         &self.0
     }
@@ -122,7 +122,7 @@ pub struct Home {
     pub scratch: Scratch,
     /// The brick.
     pub data: PathBuf,
-    /// Where it is mounted.
+    /// Its mount point.
     pub mount: PathBuf,
 }
 

@@ -7,7 +7,7 @@ use crate::space::{Space, space};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// Between two looks at the daemon.
+/// Pause between two looks at the daemon.
 const LOOK: Duration = Duration::from_secs(2);
 
 /// The daemon at a moment.
@@ -17,7 +17,7 @@ pub struct Sample {
     pub space: Space,
 }
 
-/// What was seen so far.
+/// The observations so far.
 #[derive(Default)]
 pub struct Series(pub Vec<Sample>);
 

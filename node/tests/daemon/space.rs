@@ -1,4 +1,4 @@
-//! What a daemon says of its space, and content that a test can check block by block.
+//! A daemon's report of its space, and content that a test can check block by block.
 
 #![allow(dead_code)] // Each test program uses its own part.
 
@@ -10,12 +10,12 @@ use std::time::{Duration, Instant};
 /// Bytes of a block.
 pub const BLOCK: u64 = 4096;
 
-/// From `sinter status`, in bytes.
+/// The space by `sinter status`, in bytes.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Space {
-    /// What clients may fill.
+    /// Bytes that clients may fill.
     pub usable: u64,
-    /// Of that, free.
+    /// Bytes of these that are free.
     pub statfs_free: u64,
     /// All segments.
     pub physical: u64,
@@ -35,7 +35,7 @@ pub struct Space {
     pub checkpoints: u64,
     /// Memory as the daemon knows it: I/O buffers, the index engine, the overlays.
     pub memory: [u64; 3],
-    /// What the cleaner does.
+    /// The state of the cleaner.
     pub cleaner: String,
 }
 
@@ -90,7 +90,7 @@ pub fn settle(home: &Home) -> Space {
     }
 }
 
-/// What a version of a file's block holds.
+/// The content of a version of a file's block.
 pub fn block(file: u64, number: u64, version: u64) -> [u8; BLOCK as usize] {
     let place = SplitMix(SplitMix(file).next() ^ number).next();
     let mut random = SplitMix(place ^ version);

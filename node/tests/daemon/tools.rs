@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Where they are: beside the build's output, so that every checkout finds them.
+/// The path of a tool: beside the build's output, so that every checkout finds it.
 pub fn tool(name: &str) -> PathBuf {
     let target = Path::new(env!("CARGO_BIN_EXE_sinter")).ancestors().nth(2).expect("the output of a build");
     let path = target.join("../tools/bin").join(name);

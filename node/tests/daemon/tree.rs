@@ -52,7 +52,7 @@ fn make_one(directory: &Path, number: u64, random: &mut SplitMix) {
     std::fs::set_permissions(&path, PermissionsExt::from_mode(mode)).expect("own file");
 }
 
-/// What a name stands for.
+/// The object behind a name.
 #[derive(PartialEq, Eq, Debug)]
 struct Entry {
     mode: u32,

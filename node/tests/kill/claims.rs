@@ -18,7 +18,7 @@ const O_DSYNC: i32 = 0o10000;
 
 /// A load, and what it was promised.
 pub trait Claim: Send {
-    /// What it works on.
+    /// The name of its object.
     fn name(&self) -> String;
     /// Works until an error.
     fn work(&mut self, random: &mut SplitMix) -> Result<()>;
@@ -28,14 +28,14 @@ pub trait Claim: Send {
     fn check(&mut self, violations: &mut Vec<String>);
 }
 
-/// How a load makes its writes durable.
+/// The way in which a load makes its writes durable.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Syncing {
-    /// By O_DSYNC.
+    /// O_DSYNC.
     EachWrite,
-    /// By fdatasync.
+    /// Calls of fdatasync.
     Fdatasync,
-    /// By fsync.
+    /// Calls of fsync.
     Fsync,
 }
 
@@ -85,7 +85,7 @@ pub struct Blocks {
 }
 
 impl Blocks {
-    /// Not yet made.
+    /// A claim whose file is not yet made.
     pub fn new(directory: &Path, writer: u64, mode: Syncing) -> Blocks {
         let (durable, attempted) = ([0; BLOCKS as usize], [0; BLOCKS as usize]);
         let path = directory.join(format!("blocks-{writer}"));
@@ -149,7 +149,7 @@ pub struct Appended {
 }
 
 impl Appended {
-    /// Not yet made.
+    /// A claim whose file is not yet made.
     pub fn new(directory: &Path, writer: u64, mode: Syncing) -> Appended {
         let path = directory.join(format!("appended-{writer}"));
         Appended { path, writer, mode, durable: 0, attempted: 0 }
@@ -264,7 +264,7 @@ pub struct Replaced {
 }
 
 impl Replaced {
-    /// Not yet there.
+    /// A claim whose file is not yet there.
     pub fn new(directory: &Path) -> Replaced {
         Replaced { directory: directory.to_path_buf(), durable: 0, attempted: 0 }
     }

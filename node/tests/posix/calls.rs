@@ -118,7 +118,7 @@ impl Drop for Mapping {
 pub struct Directory(*mut libc::DIR);
 
 impl Directory {
-    /// From its start.
+    /// Opens a directory, at its start.
     pub fn open(path: &Path) -> Directory {
         let path = c_path(path);
         // SAFETY: a call with a string that outlives it.

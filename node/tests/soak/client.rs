@@ -17,7 +17,7 @@ const PACE_BYTES: u64 = 8 << 20;
 /// Blocks by which one operation grows a file at most, apart from `Create`.
 const GROWTH_BLOCKS: u64 = 512;
 
-/// What a client does.
+/// An action of a client.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Action {
     Create,
@@ -43,7 +43,7 @@ impl Action {
         Action::Sync,
         Action::Read,
     ];
-    /// In a hundred operations so many are of this kind; creations follow from deletions.
+    /// Chooses an action; the weights are percentages. Creations follow from deletions.
     fn choose(random: &mut SplitMix) -> Action {
         match random.below(100) {
             0..40 => Action::Small,
@@ -64,7 +64,7 @@ pub struct Figure {
     pub count: u64,
     pub total: Duration,
     pub slowest: Duration,
-    /// When the slowest one ended, since the client's start.
+    /// Time at which the slowest one ended, since the client's start.
     pub slowest_at: Duration,
 }
 
@@ -88,7 +88,7 @@ impl Figures {
     }
 }
 
-/// What a block of a file is.
+/// The content of a block of a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 struct Known {
     /// 0: a hole.
@@ -97,7 +97,7 @@ struct Known {
     valid: u16,
 }
 
-/// What a file is.
+/// The content of a file.
 struct Model {
     id: u64,
     path: PathBuf,
@@ -176,7 +176,7 @@ impl Client {
     pub fn blocks(&self) -> u64 {
         self.files.iter().map(Model::taken).sum()
     }
-    /// What it did.
+    /// The figures of what it did.
     pub fn figures(&self) -> &Figures {
         &self.figures
     }

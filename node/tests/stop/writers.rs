@@ -25,7 +25,7 @@ fn line(number: u64) -> [u8; LINE] {
     line
 }
 
-/// How it writes; each in files of its own.
+/// The way in which it writes; each in files of its own.
 #[derive(Clone, Copy, Debug)]
 pub enum How {
     Append,
@@ -43,7 +43,7 @@ pub struct Writer {
     thread: JoinHandle<u64>,
 }
 
-/// How many of its steps a writer was acknowledged: numbers 1 to this.
+/// Number of a writer's steps that were acknowledged: 1 to this.
 pub struct Told {
     how: How,
     directory: PathBuf,

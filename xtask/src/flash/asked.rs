@@ -1,4 +1,4 @@
-//! What the command line asks for.
+//! The options on the command line.
 
 use crate::flash::benches;
 use crate::flash::fio::{FILE_BYTES, FILES};
@@ -31,7 +31,7 @@ const SIZE_GIB_LEAST: u64 = 6;
 /// ... but where it shares that with others' files, so much.
 const SIZE_GIB_SHARED: u64 = 16;
 
-/// What is measured, and how.
+/// The extent and the settings of a run.
 #[derive(Debug)]
 pub struct Asked {
     pub out: PathBuf,
@@ -43,7 +43,7 @@ pub struct Asked {
     /// Builds of Sinter: name and binary.
     pub builds: Vec<(String, PathBuf)>,
     pub rounds: u64,
-    /// Of these, in how many the peer takes part.
+    /// Number of rounds in which the peer takes part.
     pub peer_rounds: u64,
     pub seconds: u64,
     pub size_gib: u64,
@@ -146,7 +146,7 @@ impl Asked {
     fn is_alone(&self) -> bool {
         self.only == ["steady"]
     }
-    /// What bricks of Sinter may take: the sides' other files need half of the XFS at most.
+    /// GiB that bricks of Sinter may take: the sides' other files need half of the XFS at most.
     pub fn brick_gib(&self, place: Place) -> u64 {
         match place {
             Place::Xfs if self.is_alone() => self.size_gib * 4 / 5 / self.builds.len().max(1) as u64,
@@ -154,7 +154,7 @@ impl Asked {
             Place::Ext4 => (self.size_gib / 8).max(4),
         }
     }
-    /// Whose own benches are loads.
+    /// The build whose own benches are loads.
     pub fn bench_build(&self) -> PathBuf {
         self.builds.first().map_or_else(own_build, |(_, binary)| binary.clone())
     }
@@ -199,7 +199,7 @@ fn build(value: &str) -> Result<(String, PathBuf), String> {
     Ok((name.to_string(), absolute(binary)?))
 }
 
-/// What `cargo build --release -p node` makes, beside this very program.
+/// The binary that `cargo build --release -p node` makes, beside this very program.
 fn own_build() -> PathBuf {
     let program = std::env::current_exe().unwrap_or_default();
     program.with_file_name("sinter")

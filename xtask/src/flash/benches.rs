@@ -10,7 +10,7 @@ use std::process::Command;
 /// Streams of which each asks for a chunk of 128 KiB a little more often than once a second.
 const STREAMS: u64 = 4000;
 const CHUNK_KIB: u64 = 128;
-/// What of a brick is filled, in hundredths of what clients may use.
+/// Fill of a brick, in hundredths of what clients may use.
 const FILL_PERCENT: &str = "80";
 /// Bytes of one write of `sinter bench steady`.
 const BLOCK_BYTES: f64 = 4096.0;

@@ -1,4 +1,4 @@
-//! Who used the CPUs: daemons, the whole machine, and the host of a virtual one.
+//! The users of the CPUs: daemons, the whole machine, and the host of a virtual one.
 
 use std::time::Duration;
 
@@ -9,12 +9,12 @@ const TICKS_PER_SECOND: u64 = 100;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Machine {
     busy: u64,
-    /// What the host of a virtual machine took.
+    /// Time that the host of a virtual machine took.
     stolen: u64,
     all: u64,
 }
 
-/// What a stretch of work took.
+/// The CPU time that a stretch of work took.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Spent {
     /// CPU time of a side's daemons.
@@ -62,13 +62,13 @@ fn of_machine() -> Result<Machine, String> {
     machine(&stat).ok_or_else(|| "/proc/stat: not understood".to_string())
 }
 
-/// From now on.
+/// Begins to count.
 pub fn begin(daemons: &[u32]) -> Result<Began, String> {
     Ok(Began { machine: of_machine()?, daemons: of_processes(daemons)? })
 }
 
 impl Began {
-    /// Until now.
+    /// The time since the beginning.
     pub fn end(&self, daemons: &[u32]) -> Result<Spent, String> {
         Ok(between(self.machine, of_machine()?, of_processes(daemons)?.saturating_sub(self.daemons)))
     }

@@ -3,7 +3,7 @@
 /// One measurement of one row on one side.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Figure {
-    /// In the row's unit.
+    /// The value in the row's unit.
     pub value: f64,
     pub p50_us: Option<f64>,
     pub p99_us: Option<f64>,
@@ -15,12 +15,12 @@ pub struct Figure {
     pub stolen: f64,
 }
 
-/// What is asked of Sinter in a row; what is `None` is not asked.
+/// The targets of Sinter in a row; `None`: there is none.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Target {
-    /// At least so much of the file system's rate.
+    /// Least share of the file system's rate.
     pub of_raw: Option<f64>,
-    /// At least so many times the peer's rate.
+    /// Least multiple of the peer's rate.
     pub of_peer: Option<f64>,
     /// The median latency at most so much above the file system's.
     pub above_raw_us: Option<f64>,
@@ -32,7 +32,7 @@ pub struct Target {
     pub at_least: Option<f64>,
 }
 
-/// How often an interval is to hold the true median.
+/// The chance that an interval holds the true median.
 const CONFIDENCE: f64 = 0.95;
 
 /// Ratios of rounds: their median, and the interval in which the sign test finds the true one (W. R. Thompson, "On confidence
@@ -75,8 +75,8 @@ pub fn ratio(ours: &[Figure], theirs: &[Figure]) -> Option<Ratio> {
     Some(Ratio { median: median(&ratios), low: ratios[outside], high: ratios[ratios.len() - 1 - outside] })
 }
 
-/// How many of so many ratios lie below the interval, and as many above: as many as may be, for the chance that only so few fell
-/// on one side of the true median to be small.
+/// Number of `count` ratios that lie below the interval, and as many above. It is the largest for which the chance is
+/// small that only so few fell on one side of the true median.
 fn outside(count: usize) -> usize {
     let (mut ways, mut sum) = (1.0, 0.0);
     let mut outside = 0;
@@ -92,12 +92,12 @@ fn outside(count: usize) -> usize {
     outside
 }
 
-/// What came of a target.
+/// The outcome of a target.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Outcome {
     NoTarget,
     Met,
-    /// What was missed.
+    /// The missed parts of the target.
     Missed(Vec<String>),
     /// Nothing was missed, but this was not measured.
     Open(Vec<&'static str>),

@@ -11,7 +11,7 @@ const DIRECTORIES: usize = 100;
 /// A prime, so that each file comes once.
 const STRIDE: usize = 7919;
 
-/// What a load took.
+/// The measurements of a load.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Done {
     pub operations: usize,

@@ -4,11 +4,11 @@ use serde_json::Value;
 use std::path::Path;
 use std::process::Command;
 
-/// So many files are laid out, each of so many bytes: together more than a device's own cache.
+/// Number of files that are laid out, and their size: together more than a device's own cache.
 pub const FILES: u32 = 4;
 pub const FILE_BYTES: u64 = 512 << 20;
 
-/// Which files a load works on.
+/// The files that a load works on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Files {
     /// Those that were laid out, each job another.
@@ -21,7 +21,7 @@ pub enum Files {
     Fresh,
 }
 
-/// When a write is durable.
+/// The durability of writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Durable {
     Some,
@@ -38,16 +38,16 @@ pub struct Load {
     pub pattern: &'static str,
     pub block_bytes: u32,
     pub jobs: u32,
-    /// Beyond 1 through libaio, else through plain system calls.
+    /// Requests at a time: beyond 1 through libaio, else through plain system calls.
     pub depth: u32,
     pub direct: bool,
     pub durable: Durable,
     pub files: Files,
-    /// Of what the same load has just read.
+    /// True to read again what the same load has just read.
     pub again: bool,
 }
 
-/// What fio measured.
+/// The measurements of fio.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Said {
     pub operations: u64,
@@ -58,11 +58,11 @@ pub struct Said {
 }
 
 impl Load {
-    /// Whether it needs the files that were laid out.
-    /// Reads that a cache beside the kernel may answer.
+    /// True for reads that a cache beside the kernel may answer.
     pub fn may_be_kept(&self) -> bool {
         self.direct && self.pattern == "randread"
     }
+    /// True if it needs the files that were laid out.
     pub fn needs_files(&self) -> bool {
         self.files != Files::Fresh
     }

@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 
 /// An address of the loopback device: the peer refuses 127.0.0.1 as that of a brick.
 const HOST: &str = "127.0.0.2";
-/// Until a daemon answers.
+/// Longest wait until a daemon answers.
 const READY_MAX: Duration = Duration::from_secs(60);
 
-/// What makes the peer faster on one flash device: direct I/O reaches it, nothing is cached twice, more threads.
+/// Options that make the peer faster on one flash device: direct I/O reaches it, nothing is cached twice, more threads.
 const TUNED: [(&str, &str); 10] = [
     ("performance.strict-o-direct", "on"),
     ("network.remote-dio", "disable"),
@@ -26,7 +26,7 @@ const TUNED: [(&str, &str); 10] = [
 ];
 const TUNED_MOUNT: &str = "reader-thread-count=4";
 
-/// How a volume is set.
+/// The settings of a volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum How {
     Tuned,

@@ -1,4 +1,4 @@
-//! What the sides stand on: packages, an XFS on a loop device with direct I/O, and the host's own file system.
+//! The ground of the sides: packages, an XFS on a loop device with direct I/O, and the host's own file system.
 
 use crate::flash::undo::{Undo, quoted};
 use std::cell::OnceCell;
@@ -7,11 +7,11 @@ use std::process::Command;
 
 const GIB: u64 = 1 << 30;
 
-/// Where everything of a run lies.
+/// The directories of a run.
 pub struct Ground {
-    /// On the host's file system.
+    /// The directory on the host's file system.
     pub root: PathBuf,
-    /// Where the XFS is, and the device below it, once there is one.
+    /// The mount point of the XFS, and the device below it, once there is one.
     below: OnceCell<(PathBuf, String)>,
 }
 

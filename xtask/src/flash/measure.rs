@@ -22,7 +22,7 @@ const IDLE_TIMES: u64 = 4;
 /// Daemons may work off what they have put aside for so long before a measurement begins.
 const SETTLED_MAX: Duration = Duration::from_secs(10);
 
-/// How a measurement is made.
+/// The settings of a measurement.
 pub struct Setting<'a> {
     pub seconds: u64,
     /// Counts from 1; it seeds what is random.
@@ -30,11 +30,11 @@ pub struct Setting<'a> {
     pub undo: &'a Undo,
     /// The build whose own benches are loads here.
     pub sinter: &'a Path,
-    /// What the device has written so far, in bytes.
+    /// Bytes that the device has written so far.
     pub device_written: &'a dyn Fn() -> Result<u64, String>,
 }
 
-/// What a load did.
+/// The work of a load.
 struct Worked {
     value: f64,
     operations: u64,
@@ -130,7 +130,7 @@ fn with_daemon(load: &Load, side: &Side, setting: &Setting) -> Result<Figure, St
     })
 }
 
-/// What a load reads comes from the device, unless it is to be read again.
+/// Runs a load of fio. Its reads come from the device, unless they are to be read again.
 fn with_fio(load: &Load, side: &mut Side, setting: &Setting) -> Result<Figure, String> {
     let from_device = load.may_be_kept() && !load.again && side.leave_read_cache(setting.undo)?;
     if from_device {

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 pub const RAW: &str = "raw";
 const PEER: &str = "gluster-";
 
-/// What was measured of a row: each side's figures, one per round.
+/// The measurements of a row: each side's figures, one per round.
 pub struct Measured {
     pub place: Place,
     pub point: Option<Point>,
@@ -47,7 +47,7 @@ impl Measured {
     fn ratio(&self, ours: &[Figure], theirs: Option<&[Figure]>) -> Option<Ratio> {
         ratio(ours, theirs.filter(|_| self.row.unit.is_rate())?)
     }
-    /// What came of the row's target for a build.
+    /// The outcome of the row's target for a build.
     pub fn outcome(&self, build: &str) -> Option<Outcome> {
         let peer = self.peer().map(|(_, figures)| figures);
         Some(judged(&self.row.target, self.side(build)?, self.side(RAW), peer))

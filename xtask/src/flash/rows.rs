@@ -1,9 +1,9 @@
-//! What is measured: tasks, the rows of the table that each gives, and what is asked of Sinter in them.
+//! The tasks, the rows of the table that each gives, and Sinter's targets in them.
 
 use crate::flash::figures::Target;
 use crate::flash::fio::{Durable, FILES, Files, Load};
 
-/// Where the sides of a task lie.
+/// The file system on which the sides of a task lie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
     /// XFS on a loop device.
@@ -12,7 +12,7 @@ pub enum Place {
     Ext4,
 }
 
-/// What a side does.
+/// The work of a side.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Work {
     Fio(Load),
@@ -35,13 +35,13 @@ pub enum Work {
     Steady,
 }
 
-/// What a row's value is.
+/// The unit of a row's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
     PerSecond,
     MegabytesPerSecond,
     PercentOfCore,
-    /// So many times something else.
+    /// Multiple of something else.
     Times,
     Percent,
     Count,
@@ -49,7 +49,7 @@ pub enum Unit {
 }
 
 impl Unit {
-    /// What one side does more of is better, so that there is a ratio.
+    /// True if more is better, so that there is a ratio.
     pub fn is_rate(self) -> bool {
         matches!(self, Unit::PerSecond | Unit::MegabytesPerSecond)
     }
@@ -58,7 +58,7 @@ impl Unit {
 /// A row of the table.
 #[derive(Clone, Debug)]
 pub struct Row {
-    /// How the command line calls it.
+    /// Its name on the command line.
     pub name: String,
     pub title: String,
     pub unit: Unit,
@@ -73,7 +73,7 @@ pub struct Point {
     pub at: u32,
 }
 
-/// What is done in one go, and what it gives.
+/// The work done in one go, and the rows that it gives.
 #[derive(Clone, Debug)]
 pub struct Task {
     pub place: Place,
@@ -254,7 +254,7 @@ fn beside() -> Vec<Task> {
     vec![task(Work::CommitMix, mix), task(Work::Streams, streams)]
 }
 
-/// What a brick does for life: it takes the whole XFS and a quarter of an hour, so it is measured alone.
+/// The load on a brick for life: it takes the whole XFS and a quarter of an hour, so it is measured alone.
 pub fn steady() -> Vec<Task> {
     let least = Target { at_least: Some(50.0), ..NONE };
     let rows = vec![
@@ -270,7 +270,7 @@ pub fn steady() -> Vec<Task> {
     vec![Task { place: Place::Xfs, work: Work::Steady, rows, point: None }]
 }
 
-/// How throughput grows with depth and with jobs.
+/// The growth of throughput with depth and with jobs.
 pub fn curves() -> Vec<Task> {
     let mut tasks = Vec::new();
     let mut add = |curve, axis, at, load| {

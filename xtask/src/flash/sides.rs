@@ -16,7 +16,7 @@ const READY_MAX: Duration = Duration::from_secs(120);
 pub struct Side {
     pub name: String,
     pub place: Place,
-    /// Where files are made.
+    /// The directory for files.
     pub directory: PathBuf,
     kind: Kind,
 }
@@ -116,7 +116,7 @@ fn made(directory: &Path) -> Result<(), String> {
     std::fs::create_dir_all(directory).map_err(|error| format!("{}: {error}", directory.display()))
 }
 
-/// Whether something of this kind is mounted there.
+/// True if something of this kind is mounted there.
 pub fn is_mounted(mount: &Path, kind: &str) -> Result<bool, String> {
     let mounts = std::fs::read_to_string("/proc/mounts").map_err(|error| format!("/proc/mounts: {error}"))?;
     let wanted = [text(mount), kind];

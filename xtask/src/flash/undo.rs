@@ -44,7 +44,7 @@ impl Undo {
     }
 }
 
-/// What is left to undo of these lines, in the order in which to do it.
+/// The work left to undo of these lines, in the order in which to do it.
 fn left(lines: impl Iterator<Item = String>) -> Vec<String> {
     let mut left: Vec<String> = Vec::new();
     for line in lines {
