@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 #[test]
 fn the_next_owner_of_a_buffer_comes_after_all_who_shared_it() {
-    explore(3, || {
+    explore(5, || {
         let (slabs, bytes) = (Arc::new(Slabs::new(1, CHUNK)), Bytes::new());
         let (kept, buffer) = (large(&slabs), large(&slabs).expect("there are two"));
         bytes.write(&buffer);
@@ -31,7 +31,7 @@ fn the_next_owner_of_a_buffer_comes_after_all_who_shared_it() {
 
 #[test]
 fn a_loan_ends_after_all_uses_of_the_buffer() {
-    explore(3, || {
+    explore(5, || {
         let (slabs, bytes) = (Slabs::new(1, CHUNK), Bytes::new());
         let (loan, lent) = large(&slabs).expect("there are two").lend();
         let there = bytes.clone();
@@ -47,7 +47,7 @@ fn a_loan_ends_after_all_uses_of_the_buffer() {
 
 #[test]
 fn a_chunk_serves_one_class_at_a_time() {
-    explore(3, || {
+    explore(5, || {
         let (slabs, bytes) = (Arc::new(Slabs::new(1, CHUNK)), Bytes::new());
         let use_one = |slabs: &Slabs, bytes: &Bytes, length: usize| {
             if let Ok(buffer) = slabs.take(0, length, Need::Finishing) {

@@ -15,7 +15,7 @@ fn task(future: impl Future<Output = ()> + Send + 'static) -> MakeTask {
 }
 
 fn a_task_is_woken() {
-    explore(2, || {
+    explore(4, || {
         let (door, core) = start();
         let (asked, done) = (Flag::new(), Flag::new());
         let (one, other) = (asked.clone(), done.clone());
@@ -43,7 +43,7 @@ fn a_lost_wake_up_is_noticed() {
 
 #[test]
 fn a_task_that_two_threads_wake_runs_for_both() {
-    explore(2, || {
+    explore(3, || {
         let (door, core) = start();
         let flags = [Flag::new(), Flag::new(), Flag::new()];
         let [one, other, done] = flags.clone();
@@ -63,7 +63,7 @@ fn a_task_that_two_threads_wake_runs_for_both() {
 
 #[test]
 fn an_io_of_another_thread_ends_whenever_the_core_does() {
-    explore(2, || {
+    explore(4, || {
         let (door, core) = start();
         let other = door.clone();
         let stopper = spawn(move || other.stop());
@@ -94,7 +94,7 @@ impl Tasks for Pool {
 
 #[test]
 fn the_answer_of_a_job_comes_back_to_its_core() {
-    explore(2, || {
+    explore(4, || {
         let (door, core) = start();
         let pool = Arc::new(Pool(door.clone()));
         let done = Flag::new();

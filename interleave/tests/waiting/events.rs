@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 #[test]
 fn everyone_who_waits_for_an_event_sees_it() {
-    explore(3, || {
+    explore(5, || {
         let flag = Flag::new();
         let other = flag.clone();
         let waiter = spawn(move || block_on(other.wait()));
@@ -23,7 +23,7 @@ fn everyone_who_waits_for_an_event_sees_it() {
 
 #[test]
 fn one_at_a_time_has_the_rename_token() {
-    explore(3, || {
+    explore(5, || {
         let shared = Arc::new((Token::default(), Watched::new()));
         let take = |shared: &(Token, Watched)| {
             block_on(async {

@@ -45,7 +45,7 @@ impl Brick {
 }
 
 fn a_block_is_moved_beneath_its_reader() {
-    explore(3, || {
+    explore(5, || {
         let brick = Brick::new();
         let other = brick.clone();
         let reader = spawn(move || (0..2).for_each(|_| other.read(1)));
@@ -72,7 +72,7 @@ fn readers_that_are_counted_early_are_noticed() {
 
 #[test]
 fn two_readers_on_two_cores_are_both_waited_for() {
-    explore(2, || {
+    explore(4, || {
         let brick = Brick::new();
         let readers: Vec<_> = (0..2)
             .map(|core| {

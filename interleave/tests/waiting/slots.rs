@@ -42,7 +42,7 @@ fn buffer_of(done: Done) -> Buf {
 }
 
 fn the_client_goes(late: bool) {
-    explore(3, move || {
+    explore(5, move || {
         let (slabs, bytes, pool) = (Slabs::new(1, CHUNK), Bytes::new(), SlotPool::new());
         let (first, second) = (large(&slabs).expect("there are two"), large(&slabs).expect("there are two"));
         let expected = place(&second);
@@ -90,6 +90,6 @@ fn whoever_waits_for_an_io_gets_its_own_buffer_and_the_slot_serves_again() {
         }
         devices.into_iter().for_each(|device| device.join().expect("no panic"));
     };
-    explore(3, move || scene(false));
-    explore(3, move || scene(true));
+    explore(5, move || scene(false));
+    explore(5, move || scene(true));
 }
