@@ -5,10 +5,14 @@ use base::Kind;
 use interleave::disk::FileId;
 use interleave::explore;
 use interleave::real::{Door, block_on, start};
+use interleave::sync::{AtomicBool, Mutex};
 use interleave::tasks::{MakeTask, Tasks, both, run_blocking};
 use interleave::transfer::Request;
 use loom::thread::spawn;
+use std::future::poll_fn;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::task::Poll;
 
 fn task(future: impl Future<Output = ()> + Send + 'static) -> MakeTask {
     Box::new(move || Box::pin(future))
@@ -54,6 +58,44 @@ fn a_task_that_two_threads_wake_runs_for_both() {
         let [one, other, done] = flags;
         let thread = spawn(move || one.set());
         other.set();
+        block_on(done.wait());
+        door.stop();
+        thread.join().expect("no panic");
+        core.join().expect("no panic");
+    });
+}
+
+#[test]
+fn a_run_sees_what_all_wrote_who_had_asked_for_it() {
+    explore(3, || {
+        let (door, core) = start();
+        let (registered, done) = (Flag::new(), Flag::new());
+        let waker = Arc::new(Mutex::new(None));
+        // Nothing but the wake-up itself orders these.
+        let written = Arc::new([AtomicBool::new(false), AtomicBool::new(false)]);
+        let (place, seen, ready, end) = (waker.clone(), written.clone(), registered.clone(), done.clone());
+        door.spawn(task(async move {
+            let mut first = true;
+            poll_fn(|context| {
+                if std::mem::take(&mut first) {
+                    *place.lock().expect("no panic while held") = Some(context.waker().clone());
+                    ready.set();
+                }
+                let all = seen.iter().all(|one| one.load(Ordering::Relaxed));
+                if all { Poll::Ready(()) } else { Poll::Pending }
+            })
+            .await;
+            end.set();
+        }));
+        block_on(registered.wait());
+        let waker = waker.lock().expect("no panic while held").take().expect("it is registered");
+        let (there, other) = (written.clone(), waker.clone());
+        let thread = spawn(move || {
+            there[1].store(true, Ordering::Relaxed);
+            other.wake();
+        });
+        written[0].store(true, Ordering::Relaxed);
+        waker.wake();
         block_on(done.wait());
         door.stop();
         thread.join().expect("no panic");
