@@ -226,11 +226,11 @@ impl Store {
         let late = self.runtime.clock.now_ns() - self.opened_ns >= LATE_WRITES_NS;
         late && self.table.lock().release_held_back()
     }
-    /// Gives segments that were freed, and that nobody reads any more, to those who wait for one.
-    pub fn let_go(&self) {
+    /// Makes freed segments that nobody reads any more free to be taken, and wakes those who wait for one.
+    pub fn free_unread(&self) {
         let mut table = self.table.lock();
         let before = table.free();
-        table.let_go(&self.pins);
+        table.free_unread(&self.pins);
         let more = table.free() > before;
         drop(table);
         if more {
@@ -259,13 +259,13 @@ impl Store {
     pub fn hidden_segments(&self) -> usize {
         self.table.lock().hidden()
     }
-    /// Looks at the room that the host has (rule K5). Blocks. If that fails, the brick takes no more changes (rule U4).
-    pub fn look_at_host(&self) {
-        if let Err(error) = self.try_look_at_host() {
+    /// Checks the room that the host has (rule K5). Blocks. If that fails, the brick takes no more changes (rule U4).
+    pub fn check_host_room(&self) {
+        if let Err(error) = self.try_check_host_room() {
             self.log.fail(error.with("keeping room for the index"));
         }
     }
-    fn try_look_at_host(&self) -> Result<()> {
+    fn try_check_host_room(&self) -> Result<()> {
         let brick_bytes = u64::from(self.superblock.lock().segments) * self.geometry.segment_bytes;
         self.host.look(&*self.runtime.disk, brick_bytes)?;
         let needed_bytes = self.geometry.unmade_bytes() + self.host.spare_bytes();

@@ -500,7 +500,7 @@ impl Opening {
             runtime: self.runtime,
         });
         let there = store.clone();
-        tasks::run_blocking(&*store.runtime.tasks, move || there.look_at_host()).await;
+        tasks::run_blocking(&*store.runtime.tasks, move || there.check_host_room()).await;
         drive::start(&log);
         let there = store.clone();
         store.runtime.tasks.spawn(0, Box::new(move || Box::pin(housekeep(there, sealed))));

@@ -64,7 +64,7 @@ pub async fn run(groups: Arc<Groups>) {
         let began_ns = clock.now_ns();
         if began_ns - looked_ns >= HOST_NS {
             let store = groups.store().clone();
-            run_background(&*groups.store().runtime.tasks, move || store.look_at_host()).await;
+            run_background(&*groups.store().runtime.tasks, move || store.check_host_room()).await;
             looked_ns = began_ns;
         }
         let scrub = groups.store().scrub.wants_checkpoint();

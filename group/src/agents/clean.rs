@@ -123,7 +123,7 @@ impl Cleaner {
     /// Takes one step of the controller, and passes its decisions on to others.
     fn look(&mut self) -> Pace {
         let store = self.groups.store().clone();
-        store.let_go();
+        store.free_unread();
         if store.release_held_back() {
             self.groups.checkpoint_wanted.store(true, Ordering::Release);
         }

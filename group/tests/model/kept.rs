@@ -83,7 +83,7 @@ pub fn what_is_kept_counts_only_for_what_the_file_has() {
                 rig.write(*ino, At::Offset(at as u64), &part, Sync::All).await.expect("there is room");
                 if round % 8 == 7 {
                     rig.checkpoint().await;
-                    rig.groups.store().let_go();
+                    rig.groups.store().free_unread();
                 }
                 for _ in 0..12 {
                     let (ino, expected) = &files[rng.below(1 + round.min(7) as u64) as usize];

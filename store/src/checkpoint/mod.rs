@@ -208,7 +208,7 @@ struct Work {
 /// (rule U5), and `replay` lies at or before the first record above them. Returns the work left in each part's group.
 /// Errors: `Io`, `Corrupt` (rule X4).
 pub fn write(store: &Store, replay: ReplayRow, parts: Vec<GroupPart>, limits: FreeLimits) -> Result<Vec<Left>> {
-    store.look_at_host();
+    store.check_host_room();
     if active(Bug::FreedBeforeCheckpoint) {
         store.index.persist()?;
     }
@@ -267,7 +267,7 @@ pub fn write(store: &Store, replay: ReplayRow, parts: Vec<GroupPart>, limits: Fr
         table.free_dead(replay.sequence);
         store.space.measured(table.space().live_bytes() + unmapped_bytes);
     }
-    store.let_go();
+    store.free_unread();
     *store.summarised.lock() = summaries;
     *store.replay.lock() = replay;
     Ok(left)

@@ -264,8 +264,8 @@ impl Table {
             (dead && past && known).then_some(segment)
         })
     }
-    /// Segments that were freed, and that nobody reads any more, may be taken.
-    pub fn let_go(&mut self, pins: &Pins) {
+    /// Makes freed segments that nobody reads any more free to be taken.
+    pub fn free_unread(&mut self, pins: &Pins) {
         self.free.extend(self.leaving.take_unread(pins));
     }
     /// Takes a free segment out to be discarded, if at least `least` are left. None if there is none to discard.

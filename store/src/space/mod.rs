@@ -69,7 +69,7 @@ impl Admission {
     /// there is no room.
     pub fn admit(&self, bytes: u64) -> Option<Admitted<'_>> {
         // First: a cut between the two takes them for in flight, which is right.
-        let admitted = self.fly(bytes);
+        let admitted = self.count_in_flight(bytes);
         let limit = self.limit.load(Ordering::Acquire);
         let fits = |after: &u64| *after as i64 <= limit || active(Bug::AdmittedBeyondUsable);
         let after = |before: u64| Some(before + bytes).filter(fits);
@@ -78,11 +78,11 @@ impl Admission {
     }
     /// Admits bytes that take no room, as they overwrite others.
     pub fn admit_overwrite(&self, bytes: u64) -> Admitted<'_> {
-        let admitted = self.fly(bytes);
+        let admitted = self.count_in_flight(bytes);
         self.admitted.fetch_add(bytes, Ordering::AcqRel);
         admitted
     }
-    fn fly(&self, bytes: u64) -> Admitted<'_> {
+    fn count_in_flight(&self, bytes: u64) -> Admitted<'_> {
         self.in_flight.fetch_add(bytes, Ordering::AcqRel);
         Admitted { admission: self, bytes }
     }

@@ -36,9 +36,9 @@ async fn churn(brick: &Brick, rng: &mut SplitMix, rounds: u64, writes: u64) -> M
         }
         brick.checkpoint().await.expect("a healthy brick checkpoints");
         // Readers of a phase end, and what was freed is discarded.
-        brick.store.let_go();
+        brick.store.free_unread();
         brick.runtime.clock.sleep(20_000_000).await;
-        brick.store.let_go();
+        brick.store.free_unread();
     }
     expected
 }

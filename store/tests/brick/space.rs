@@ -202,7 +202,7 @@ pub fn a_freed_segment_is_not_taken_again_beneath_a_reader() {
         assert!(held.emptied_segments >= 3, "{held:?}");
         drop(reader);
         for _ in 0..2 {
-            brick.store.let_go();
+            brick.store.free_unread();
         }
         let free = brick.store.segments();
         assert!(free.emptied_segments <= 1 && free.free_segments >= held.free_segments + 2, "{held:?}, then {free:?}");
@@ -235,7 +235,7 @@ fn the_end_of_late_writes_is_told_once_whatever_came_before() {
         assert!(brick.store.release_held_back(), "a checkpoint can free them from now on");
         assert!(!brick.store.release_held_back());
         brick.checkpoint().await.expect("a healthy brick checkpoints");
-        (0..2).for_each(|_| brick.store.let_go());
+        (0..2).for_each(|_| brick.store.free_unread());
         let free = brick.store.segments();
         assert!(free.free_segments > held.free_segments, "{held:?}, then {free:?}");
         brick.read_all().await;
