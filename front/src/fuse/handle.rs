@@ -41,7 +41,7 @@ pub struct Handler<T> {
 const STEP_BITS: u32 = 2;
 
 /// An answer: its head and the bytes behind it.
-enum Told {
+enum Response {
     Head(Head),
     Bytes(Head, Slice),
     Small(Head, Box<[u8]>),
@@ -104,14 +104,14 @@ impl<T: Target> Handler<T> {
         let mut context = self.context(header, &ask, arrival);
         context.span.mark(Stage::Front, self.runtime.stamp());
         let durable = self.is_durable(&ask);
-        let mut told = self.tell(&mut context, header, ask, payload).await;
-        if durable && told.is_ok() {
+        let mut response = self.respond(&mut context, header, ask, payload).await;
+        if durable && response.is_ok() {
             let synced = self.call(&context, Op::SyncAll).await;
-            told = synced.and(told);
+            response = synced.and(response);
         }
-        match told {
-            Ok(Told::Nothing) => (),
-            Ok(told) => self.answer(&mut context, header, told, back).await,
+        match response {
+            Ok(Response::Nothing) => (),
+            Ok(response) => self.answer(&mut context, header, response, back).await,
             Err(error) => drop(send(back, header.unique, &Head::status(header.unique, reply::errno(&error)), &[])),
         }
         self.runtime.ledger.record(self.core, row, &context.span, self.runtime.stamp());
@@ -174,13 +174,13 @@ impl<T: Target> Handler<T> {
             _ => self.noatime.files,
         }
     }
-    async fn tell(
+    async fn respond(
         &self,
         context: &mut Context,
         header: &Header,
         ask: Ask,
         payload: Option<Result<Buf>>,
-    ) -> Result<Told> {
+    ) -> Result<Response> {
         let (unique, origin) = (header.unique, self.identity.origin());
         match ask {
             Ask::Read { op, way, .. } => self.read(context, unique, op, way, payload.transpose()?).await,
@@ -188,46 +188,46 @@ impl<T: Target> Handler<T> {
             Ask::Entry(op) => self.entry(context, unique, op).await,
             Ask::Above(ino) => self.above(context, unique, ino).await,
             Ask::Attr(op) => match self.grow(context, op).await? {
-                Reply::Attr(attr) => Ok(Told::Head(Head::attr(unique, &attr))),
+                Reply::Attr(attr) => Ok(Response::Head(Head::attr(unique, &attr))),
                 other => contradiction(&other),
             },
             Ask::Birth(op) => {
                 let told = reply::statx(&self.attr(context, op).await?);
-                Ok(Told::Small(Head::before(unique, told.len()), told))
+                Ok(Response::Small(Head::before(unique, told.len()), told))
             }
             Ask::Guard(op, bytes) => {
                 let Inode { guard, project, .. } = self.attr(context, op).await?.inode;
-                Ok(Told::Head(Head::control(unique, reply::guard_flags(guard, bytes), project, bytes)))
+                Ok(Response::Head(Head::control(unique, reply::guard_flags(guard, bytes), project, bytes)))
             }
             Ask::SetGuard(op) => self.guard(context, unique, op).await,
-            Ask::Done(op) => self.grow(context, op).await.map(|_| Told::Head(Head::status(unique, 0))),
+            Ask::Done(op) => self.grow(context, op).await.map(|_| Response::Head(Head::status(unique, 0))),
             Ask::Target(op) => match self.call(context, op).await? {
-                Reply::Target(target) => Ok(Told::Small(Head::before(unique, target.len()), target)),
+                Reply::Target(target) => Ok(Response::Small(Head::before(unique, target.len()), target)),
                 other => contradiction(&other),
             },
             Ask::Seek(op) => match self.call(context, op).await? {
-                Reply::Found(Some(offset)) => Ok(Told::Head(Head::found(unique, offset))),
-                Reply::Found(None) => Ok(Told::Head(Head::status(unique, libc::ENXIO))),
+                Reply::Found(Some(offset)) => Ok(Response::Head(Head::found(unique, offset))),
+                Reply::Found(None) => Ok(Response::Head(Head::status(unique, libc::ENXIO))),
                 other => contradiction(&other),
             },
             Ask::Xattrs(op, size) => self.xattrs(context, unique, op, size).await,
             Ask::StatFs => match self.call(context, Op::StatFs).await? {
-                Reply::StatFs(space) => Ok(Told::Head(Head::statfs(unique, &space))),
+                Reply::StatFs(space) => Ok(Response::Head(Head::statfs(unique, &space))),
                 other => contradiction(&other),
             },
             Ask::Node(op) => {
                 let attr = self.attr(context, op).await?;
                 self.release(context, attr.ino).await;
-                Ok(Told::Entry(Head::entry(unique, &attr, origin), attr.ino))
+                Ok(Response::Entry(Head::entry(unique, &attr, origin), attr.ino))
             }
             Ask::Open { ino, flags, kill_privileges } => self.open(context, header, ino, flags, kill_privileges).await,
             Ask::Create { op, flags, kill_privileges } => {
                 let attr = self.create(context, op, flags, kill_privileges).await?;
-                Ok(Told::Created(Head::create(unique, &attr, origin, flags, header.pid), attr.ino))
+                Ok(Response::Created(Head::create(unique, &attr, origin, flags, header.pid), attr.ino))
             }
             Ask::Forget { ino, times } => {
                 self.forget(context, ino, times).await;
-                Ok(Told::Nothing)
+                Ok(Response::Nothing)
             }
             Ask::ForgetAll(all) => {
                 for (number, &(ino, times)) in all.iter().enumerate() {
@@ -236,7 +236,7 @@ impl<T: Target> Handler<T> {
                         yield_now().await;
                     }
                 }
-                Ok(Told::Nothing)
+                Ok(Response::Nothing)
             }
             Ask::ReadDir { .. } => self.read_dir(context, unique, ask).await,
             Ask::Silent | Ask::Answer(_) | Ask::OpenDir | Ask::CloseDir { .. } => {
@@ -253,15 +253,15 @@ impl<T: Target> Handler<T> {
             other => contradiction(&other),
         }
     }
-    async fn entry(&self, context: &Context, unique: u64, op: Op) -> Result<Told> {
+    async fn entry(&self, context: &Context, unique: u64, op: Op) -> Result<Response> {
         let lookup = matches!(op, Op::Lookup { .. });
         match self.attr(context, op).await {
-            Ok(attr) => Ok(Told::Entry(Head::entry(unique, &attr, self.identity.origin()), attr.ino)),
-            Err(error) if lookup && error.kind == Kind::NotFound => Ok(Told::Head(Head::absent(unique))),
+            Ok(attr) => Ok(Response::Entry(Head::entry(unique, &attr, self.identity.origin()), attr.ino)),
+            Err(error) if lookup && error.kind == Kind::NotFound => Ok(Response::Head(Head::absent(unique))),
             Err(error) => Err(error),
         }
     }
-    async fn above(&self, context: &Context, unique: u64, ino: Ino) -> Result<Told> {
+    async fn above(&self, context: &Context, unique: u64, ino: Ino) -> Result<Response> {
         let root = self.identity.root;
         let parent = match self.attr(context, Op::GetAttr { ino }).await?.inode {
             _ if ino == root => root,
@@ -274,31 +274,31 @@ impl<T: Target> Handler<T> {
     /// `trusted.` are for root alone: the kernel refuses their values to others, but passes a list of names on as it
     /// is. Where ids may be mapped, the caller is not known and gets these names: better that a stranger sees a name
     /// than that root copies a file without it.
-    async fn xattrs(&self, context: &Context, unique: u64, op: Op, size: usize) -> Result<Told> {
-        let told = match self.call(context, op).await? {
-            Reply::Value(value) => Told::Value(Head::before(unique, value.len()), value),
+    async fn xattrs(&self, context: &Context, unique: u64, op: Op, size: usize) -> Result<Response> {
+        let response = match self.call(context, op).await? {
+            Reply::Value(value) => Response::Value(Head::before(unique, value.len()), value),
             Reply::Names(names) if [0, UNTOLD_ID].contains(&context.uid) => {
-                Told::Small(Head::before(unique, names.len()), names)
+                Response::Small(Head::before(unique, names.len()), names)
             }
             Reply::Names(names) => {
                 let seen = names.split_inclusive(|byte| *byte == 0).filter(|name| !name.starts_with(b"trusted."));
                 let names: Box<[u8]> = seen.flatten().copied().collect();
-                Told::Small(Head::before(unique, names.len()), names)
+                Response::Small(Head::before(unique, names.len()), names)
             }
             other => contradiction(&other),
         };
-        let length = match &told {
-            Told::Value(_, bytes) => bytes.len(),
-            Told::Small(_, bytes) => bytes.len(),
+        let length = match &response {
+            Response::Value(_, bytes) => bytes.len(),
+            Response::Small(_, bytes) => bytes.len(),
             _ => unreachable!("just made"),
         };
         Ok(match size {
-            0 => Told::Head(Head::xattr_size(unique, length)),
-            _ if size < length => Told::Head(Head::status(unique, libc::ERANGE)),
-            _ => told,
+            0 => Response::Head(Head::xattr_size(unique, length)),
+            _ if size < length => Response::Head(Head::status(unique, libc::ERANGE)),
+            _ => response,
         })
     }
-    async fn read(&self, context: &Context, unique: u64, op: Op, way: Way, room: Option<Buf>) -> Result<Told> {
+    async fn read(&self, context: &Context, unique: u64, op: Op, way: Way, room: Option<Buf>) -> Result<Response> {
         if let (Way::Cached, &Op::Read { ino, offset, length }) = (way, &op) {
             // Before it is read: who writes past the cache afterwards has to know of it.
             let end = offset.saturating_add(u64::from(length));
@@ -306,10 +306,10 @@ impl<T: Target> Handler<T> {
         }
         let Answer { reply, data, .. } = self.target.call(context, Call { op, data: room }).await?;
         match (reply, data) {
-            (Reply::Data { length: 0 }, _) => Ok(Told::Head(Head::before(unique, 0))),
+            (Reply::Data { length: 0 }, _) => Ok(Response::Head(Head::before(unique, 0))),
             (Reply::Data { length }, Some(data)) => {
                 assert_eq!(data.len(), length as usize, "the stack tells how many bytes it gives");
-                Ok(Told::Bytes(Head::before(unique, data.len()), data))
+                Ok(Response::Bytes(Head::before(unique, data.len()), data))
             }
             (other, _) => contradiction(&other),
         }
@@ -321,8 +321,8 @@ impl<T: Target> Handler<T> {
         op: Op,
         way: Way,
         payload: Option<Result<Buf>>,
-    ) -> Result<Told> {
-        let Some(data) = payload.transpose()? else { return Ok(Told::Head(Head::wrote(unique, 0))) };
+    ) -> Result<Response> {
+        let Some(data) = payload.transpose()? else { return Ok(Response::Head(Head::wrote(unique, 0))) };
         let Op::Write { ino, at, .. } = op else { unreachable!("what a write asks") };
         if way != Way::Direct {
             let (first, end) = match at {
@@ -337,7 +337,7 @@ impl<T: Target> Handler<T> {
                     let end = offset + u64::from(length);
                     self.notices.written_past(Passed { ino, first: offset, end, unique }).await;
                 }
-                Ok(Told::Head(Head::wrote(unique, length)))
+                Ok(Response::Head(Head::wrote(unique, length)))
             }
             other => contradiction(&other),
         }
@@ -366,14 +366,14 @@ impl<T: Target> Handler<T> {
     /// Gives an inode another guard. Changes that the kernel has not written back yet were made before, so they are
     /// written first. Afterwards the kernel forgets the file's pages and attributes, so that nobody takes for stored
     /// what is now refused.
-    async fn guard(&self, context: &Context, unique: u64, op: Op) -> Result<Told> {
+    async fn guard(&self, context: &Context, unique: u64, op: Op) -> Result<Response> {
         let Op::SetAttr { ino, .. } = op else { unreachable!("what sets a guard") };
         self.notices.forget_pages(ino, 0, u64::MAX, Why::Stale).await;
         self.attr(context, op).await?;
         self.notices.forget_pages(ino, 0, u64::MAX, Why::Stale).await;
-        Ok(Told::Head(Head::control(unique, 0, 0, 0)))
+        Ok(Response::Head(Head::control(unique, 0, 0, 0)))
     }
-    async fn open(&self, context: &mut Context, header: &Header, ino: Ino, flags: u32, kill: bool) -> Result<Told> {
+    async fn open(&self, context: &mut Context, header: &Header, ino: Ino, flags: u32, kill: bool) -> Result<Response> {
         let truncate = truncates(flags);
         let attr = self.attr(context, Op::Open { ino, truncate }).await?;
         if reply::is_guarded(attr.inode.guard, flags) {
@@ -383,7 +383,7 @@ impl<T: Target> Handler<T> {
         if truncate && kill && attr.inode.mode & PRIVILEGES != 0 {
             self.change_opened(context, ino, SetAttr { kill_privileges: true, ..SetAttr::default() }).await?;
         }
-        Ok(Told::Opened(Head::open(header.unique, flags, header.pid), ino))
+        Ok(Response::Opened(Head::open(header.unique, flags, header.pid), ino))
     }
     async fn create(&self, context: &mut Context, op: Op, flags: u32, kill_privileges: bool) -> Result<Attr> {
         let attr = self.attr(context, op).await?;
@@ -421,7 +421,7 @@ impl<T: Target> Handler<T> {
     async fn forget(&self, context: &Context, ino: Ino, times: u64) {
         let _ = self.call(context, Op::Forget { ino, times }).await;
     }
-    async fn read_dir(&self, context: &Context, unique: u64, ask: Ask) -> Result<Told> {
+    async fn read_dir(&self, context: &Context, unique: u64, ask: Ask) -> Result<Response> {
         let Ask::ReadDir { ino, handle, offset, size, plus, .. } = ask else { unreachable!("what a listing asks") };
         let root = self.identity.root;
         let mut buffer = self.runtime.client_buffer(size, Need::Starting, Some(&context.span)).await?;
@@ -448,39 +448,39 @@ impl<T: Target> Handler<T> {
         buffer.set_len(length);
         let head = Head::before(unique, length);
         if !plus {
-            return Ok(Told::Buffer(head, buffer));
+            return Ok(Response::Buffer(head, buffer));
         }
         for entry in entries.drain(fitting..).filter(|entry| entry.attr.is_some()) {
             self.forget(context, entry.ino, 1).await;
         }
-        Ok(Told::Listed(head, buffer, entries))
+        Ok(Response::Listed(head, buffer, entries))
     }
-    async fn answer(&self, context: &mut Context, header: &Header, told: Told, back: &mut Back<'_>) {
+    async fn answer(&self, context: &mut Context, header: &Header, response: Response, back: &mut Back<'_>) {
         let unique = header.unique;
-        match told {
-            Told::Nothing => (),
-            Told::Head(head) => drop(send(back, unique, &head, &[])),
-            Told::Bytes(head, bytes) => drop(send(back, unique, &head, &bytes)),
-            Told::Small(head, bytes) => drop(send(back, unique, &head, &bytes)),
-            Told::Value(head, bytes) => drop(send(back, unique, &head, &bytes)),
-            Told::Buffer(head, buffer) => drop(send(back, unique, &head, &buffer)),
-            Told::Opened(head, ino) => {
+        match response {
+            Response::Nothing => (),
+            Response::Head(head) => drop(send(back, unique, &head, &[])),
+            Response::Bytes(head, bytes) => drop(send(back, unique, &head, &bytes)),
+            Response::Small(head, bytes) => drop(send(back, unique, &head, &bytes)),
+            Response::Value(head, bytes) => drop(send(back, unique, &head, &bytes)),
+            Response::Buffer(head, buffer) => drop(send(back, unique, &head, &buffer)),
+            Response::Opened(head, ino) => {
                 if !self.hand_out(header.pid, &head, back) {
                     self.release(context, ino).await;
                 }
             }
-            Told::Entry(head, ino) => {
+            Response::Entry(head, ino) => {
                 if send(back, unique, &head, &[]).is_err() {
                     self.forget(context, ino, 1).await;
                 }
             }
-            Told::Created(head, ino) => {
+            Response::Created(head, ino) => {
                 if !self.hand_out(header.pid, &head, back) {
                     self.release(context, ino).await;
                     self.forget(context, ino, 1).await;
                 }
             }
-            Told::Listed(head, buffer, entries) => {
+            Response::Listed(head, buffer, entries) => {
                 if send(back, unique, &head, &buffer).is_err() {
                     for entry in entries.iter().filter(|entry| entry.attr.is_some()) {
                         self.forget(context, entry.ino, 1).await;

@@ -50,7 +50,7 @@ pub enum Why {
 pub struct Notices {
     clock: Arc<dyn Clock>,
     tasks: Arc<dyn Tasks>,
-    told: Arc<Told>,
+    told: Arc<Shared>,
     /// The files of which the kernel may have pages.
     pub recent: Recent,
     /// The volume's root directory, for which the kernel uses a number of its own.
@@ -60,7 +60,7 @@ pub struct Notices {
     room: usize,
 }
 
-struct Told {
+struct Shared {
     device: Arc<File>,
     queue: Mutex<Queue>,
     /// Notified when a notice has been sent.
@@ -87,7 +87,7 @@ impl Notices {
         Notices {
             clock: runtime.clock.clone(),
             tasks: runtime.tasks.clone(),
-            told: Arc::new(Told { device, queue, event: Event::new() }),
+            told: Arc::new(Shared { device, queue, event: Event::new() }),
             recent,
             root,
             waiting: AtomicUsize::new(0),
@@ -165,7 +165,7 @@ impl Drop for Waiting<'_> {
     }
 }
 
-impl Told {
+impl Shared {
     fn queue(&self) -> MutexGuard<'_, Queue> {
         self.queue.lock().expect("no panic while held")
     }
