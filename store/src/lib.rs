@@ -220,8 +220,8 @@ impl Store {
     pub fn pin(&self) -> segments::pins::Pin<'_> {
         self.pins.pin(self.runtime.tasks.core())
     }
-    /// Has segments count that a killed process had left open, once its last writes have ended. True if there are any: a
-    /// checkpoint can free them from now on. Told once; who asks has that checkpoint made.
+    /// Makes segments count that a killed process had left open, once its last writes have ended. True if there are
+    /// any: a checkpoint can free them from now on. True only once; the caller has that checkpoint made.
     pub fn release_held_back(&self) -> bool {
         let late = self.runtime.clock.now_ns() - self.opened_ns >= LATE_WRITES_NS;
         late && self.table.lock().release_held_back()
@@ -238,7 +238,7 @@ impl Store {
             self.space.came.notify();
         }
     }
-    /// A cleaner will run: until it says otherwise, who needs a segment waits for it.
+    /// Notes that a cleaner will run: until it says otherwise, callers that need a segment wait for it.
     pub fn expect_space(&self) {
         self.space.set_pace(0, true);
         self.offer_segments();

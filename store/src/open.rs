@@ -134,7 +134,7 @@ impl Opening {
     pub fn tell(&mut self, tell: Tell) {
         self.tell = tell;
     }
-    /// Has so many bytes of what clients read kept; without, none.
+    /// Keeps up to `bytes` bytes of blocks that clients read; none are kept without this call.
     pub fn keep_reads(&mut self, bytes: u64) {
         self.read_cache_bytes = bytes;
     }

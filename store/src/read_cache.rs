@@ -115,7 +115,8 @@ impl ReadCache {
     pub fn keep(&self, place: Place, blocks: &[u8]) {
         self.each(place, blocks.chunks_exact(BLOCK_BYTES), Shard::keep);
     }
-    /// A segment begins another life: nobody who looked up a place in the one before still reads.
+    /// Drops the blocks of a segment that begins another life. Nobody who looked up a place in the former life still
+    /// reads.
     pub fn forget(&self, segment: SegmentId) {
         if !active(Bug::CacheBelieved)
             && let Some(era) = self.era(segment)

@@ -1,5 +1,5 @@
-//! `check --data`: reads every block that a file has, and compares it with its checksum: as of the last checkpoint, and what the
-//! log says since. What lies over a block that the log replaces is not looked at.
+//! `check --data`: reads every block that a file has, and compares it with its checksum, both as of the last checkpoint
+//! and as the log says since. A block that the log replaces is not read in its old place.
 
 use super::segments::is_told;
 use super::{FINDINGS_MAX, Report};

@@ -94,8 +94,8 @@ pub struct Pace {
     /// Throttle of clients' writes: nanoseconds of delay per block. It spaces the blocks of all clients together:
     /// otherwise more clients would wait for less.
     pub client_delay_ns: u64,
-    /// A checkpoint should begin: segments wait for it, or dead blocks do. Told once; the drive remembers it while a
-    /// checkpoint that began earlier still runs, and leaves out one that would have nothing new.
+    /// True if a checkpoint should begin: segments or dead blocks wait for it. Said once; the drive remembers it while
+    /// a checkpoint that began earlier still runs, and leaves out one that would have nothing new.
     pub checkpoint: bool,
     /// The state, for status.
     pub state: State,
@@ -150,7 +150,8 @@ const FULL_NS: u64 = 1_000_000_000;
 const SPARE_NS: u64 = 2_000_000;
 /// Checkpoints are asked for at most so often; the second where only the cleaner may still open segments.
 const CHECKPOINT_NS: (u64, u64) = (250_000_000, 100_000_000);
-/// Shortly before cleaning begins, clients write so many segments at most between two checkpoints: a few seconds' worth.
+/// Most segments that clients may write between two checkpoints, shortly before cleaning begins: a few
+/// seconds' worth.
 const AHEAD_SEGMENTS: u64 = 6;
 /// Time constants: the level follows what is counted in 1 s (a segment's come and go is smoothed by what was written
 /// and moved meanwhile); rates and utilisation in half a second.
@@ -159,7 +160,7 @@ const RATE_NS: u64 = 500_000_000;
 /// Time constant of what clients' delay is a multiple of. With a delay curve that answers a segment more or less by half
 /// again as much, a brick that uses a segment per second is damped well above critically with it.
 const PACE_NS: u64 = 5_000_000_000;
-/// The delay is at most so many times what making room for a block takes: clients that were slow for another reason are
+/// Largest delay, as a multiple of the time for making room for a block: clients that were slow for another reason are
 /// not held back by it.
 const UNITS_MAX: u64 = 16;
 /// Bounds of what moving one block takes: 4 GB/s and 200 KB/s.

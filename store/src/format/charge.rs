@@ -17,7 +17,7 @@ pub fn name(name: &Name) -> u64 {
     entry + cookie
 }
 
-/// A symbolic link's target of so many bytes.
+/// The charge for a symbolic link's target of this many bytes.
 pub fn target(bytes: u64) -> u64 {
     21 + 1 + bytes
 }

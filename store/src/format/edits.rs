@@ -121,8 +121,8 @@ pub fn put_intent(out: &mut Vec<u8>, intent: &Intent) {
     }
 }
 
-/// Reads an intent. Intents do not nest: its edits may hold none (a bound on recursion for hostile bytes). Nor do they map
-/// blocks: who follows an intent has no payload.
+/// Reads an intent. Intents do not nest: an intent's edits may hold none (a bound on recursion for hostile bytes). Nor
+/// do they map blocks: the followers of an intent have no payload.
 pub fn take_intent(reader: &mut Reader<'_>) -> Result<Intent> {
     let id = take_intent_id(reader)?;
     let count = reader.u16()?;

@@ -68,7 +68,8 @@ impl Index for ModelIndex {
     fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
         Ok(self.state.lock().expect("no panic while held").live.get(key).cloned())
     }
-    /// Half of the keys are not in memory, always the same: whoever is tested with this engine meets both.
+    /// Peeks into memory. Half of the keys are not there, always the same ones, so that tests with this engine meet
+    /// both cases.
     fn peek(&self, key: &[u8]) -> Result<Peeked> {
         if crc32c(key).is_multiple_of(2) { self.get(key).map(Peeked::Known) } else { Ok(Peeked::Unknown) }
     }

@@ -70,7 +70,8 @@ impl State {
         Some(())
     }
 
-    /// A record of so many bytes finds no room: if that is for the header's size, the next batch gets a larger one.
+    /// Notes that a record of `bytes` bytes finds no room. If that is because of the header's size, the next batch gets
+    /// a larger one.
     pub(super) fn grow_header(&mut self, bytes: usize) {
         if let Some(building) = self.building.as_ref().filter(|building| building.is_header_full(bytes)) {
             self.header_blocks = (2 * building.header_blocks()).min(HEADER_BLOCKS_GROWN);

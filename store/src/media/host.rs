@@ -16,8 +16,8 @@ pub const BALLAST: &str = "ballast";
 /// checkpoint writes and RocksDB compacts at once is a part of that.
 const BALLAST_PARTS: u64 = 64;
 
-/// Bytes that segments take by default where so many are free, and at most: the rest is the index's, with the ballast and
-/// as much again.
+/// Bytes that segments may take in a file system with `free_bytes` free: by default, and at most. The rest is for the
+/// index, with the ballast and as much again.
 pub fn room_for_segments(free_bytes: u64) -> (u64, u64) {
     (free_bytes / 5 * 4, free_bytes / (BALLAST_PARTS + 2) * BALLAST_PARTS)
 }

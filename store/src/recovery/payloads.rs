@@ -13,10 +13,10 @@ use runtime::transfer::{Request, Start, Transfer};
 use runtime::{Buf, Runtime};
 use std::collections::VecDeque;
 
-/// Pieces that the device reads at the same time: the fastest have work with so many, and they take 8 MiB of memory.
+/// Number of pieces that the device reads at the same time: enough for the fastest devices; they take 8 MiB of memory.
 const UNDER_WAY: usize = 8;
-/// Blocks that nobody asks for are read along up to so many in a row: headers lie between the payloads of batches, and
-/// another request would cost more.
+/// Most blocks in a row that are read along although nobody asks for them: headers lie between the payloads of batches,
+/// and another request would cost more.
 const GAP_BLOCKS: u32 = 16;
 /// Blocks of one piece.
 const PIECE_BLOCKS: u32 = (IO_BYTES_MAX / BLOCK_BYTES) as u32;

@@ -8,7 +8,7 @@ use crate::open::Opening;
 use crate::recovery::{self, Replayed, Tail};
 use base::{Place, Result};
 
-/// Ways over bad batches at most: a device that has so many is not worth more.
+/// Most passages over bad batches: a device that needs more is not worth it.
 const PASSAGES_MAX: usize = 64;
 
 /// A damaged log.

@@ -13,7 +13,7 @@ use std::sync::atomic::Ordering;
 
 /// Blocks of a slice, dead ones between them included: their checksums take a core some 25 us.
 const SLICE_BLOCKS: u16 = 64;
-/// Pauses are waited out in pieces: who closes the brick does not wait longer.
+/// Longest uninterrupted part of a pause: closing the brick does not wait longer.
 const PIECE_NS: u64 = 100_000_000;
 /// Shortest pause: about what a timer takes.
 const PAUSE_NS_MIN: u64 = 50_000;

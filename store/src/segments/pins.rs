@@ -1,6 +1,6 @@
-//! Readers in flight (rule K8): a freed segment is not written again before everybody who looked up a place in it has
-//! read it. Readers count themselves on their core, in one of two phases; whoever frees ends a phase and waits until
-//! its count is zero. (The scheme is that of sleepable read-copy-update.)
+//! Readers in flight (rule K8): a freed segment is not written again before every reader that looked up a place in it
+//! has ended. The scheme is that of sleepable read-copy-update (SRCU): readers count themselves on their core, in one
+//! of two epochs ("phases"). Freeing ends a phase and waits until the count of its readers is zero.
 
 use base::seeded::{Bug, active};
 use runtime::sync::{AtomicU64, AtomicUsize};
@@ -52,8 +52,8 @@ impl Drop for Pin<'_> {
     }
 }
 
-/// Places that were freed and may still be read: those freed since the phase began, and those that wait for the readers of
-/// the phase before. One lock guards it, which whoever frees takes after nobody can look up the place any more.
+/// Places that were freed and may still be read: those freed since the phase began, and those that wait for the readers
+/// of the phase before. One lock guards it; it is taken for freeing after nobody can look up the place any more.
 pub struct Leaving<T> {
     since: Vec<T>,
     waiting: Vec<T>,

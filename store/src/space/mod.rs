@@ -27,8 +27,8 @@ const TOGETHER_NS_MAX: u64 = 1_000_000;
 /// Longest time that one write waits for its turn.
 const WAIT_NS_MAX: u64 = 500_000_000;
 
-/// Admission of bytes against a bound: what a checkpoint has counted, and all that was admitted since as if nothing of it
-/// had overwritten anything.
+/// Admission of bytes against a bound. Counted are the bytes in use at the last checkpoint, and all bytes admitted
+/// since, as if none of them had overwritten anything.
 #[derive(Default)]
 pub struct Admission {
     /// Bytes admitted since start, overwrites included.
@@ -103,7 +103,8 @@ impl Admission {
     pub fn admitted(&self) -> u64 {
         self.admitted.load(Ordering::Acquire)
     }
-    /// A checkpoint makes its cut. What is in flight may be in it or not: until the next one it counts as not.
+    /// Notes that a checkpoint makes its cut. Bytes in flight may be before or after the cut: until the next one they
+    /// count as after it.
     pub fn begin_checkpoint(&self) {
         let in_flight = self.in_flight.load(Ordering::Acquire);
         self.cut.store(self.admitted().saturating_sub(in_flight), Ordering::Release);
@@ -146,7 +147,8 @@ pub struct Space {
 }
 
 impl Space {
-    /// A brick of `segments` segments that take `segment_blocks` blocks of data each, of which so many bytes are used.
+    /// The space of a brick of `segments` segments with `segment_blocks` blocks of data each, of which `used_bytes` are
+    /// used.
     pub fn new(segments: u32, segment_blocks: u32, used_bytes: u64) -> Space {
         let usable_bytes = usable(segments, segment_blocks) * BLOCK_BYTES as u64;
         Space {
@@ -164,7 +166,7 @@ impl Space {
     fn usable_bytes(&self) -> u64 {
         usable(self.segments.load(Ordering::Acquire), self.segment_blocks) * BLOCK_BYTES as u64
     }
-    /// Clients write so many blocks of data.
+    /// Counts blocks of data that clients write.
     pub fn note_written(&self, blocks: u64) {
         self.written_blocks.fetch_add(blocks, Ordering::Relaxed);
     }
@@ -191,7 +193,7 @@ impl Space {
         let size_bytes = self.usable_bytes();
         StatFs { size_bytes, free_bytes: self.admission.room().min(size_bytes), inodes: 0 }
     }
-    /// A client writes so many bytes.
+    /// Counts bytes that a client writes.
     pub fn note_write(&self, bytes: u64) {
         self.client_bytes.fetch_add(bytes, Ordering::Relaxed);
     }
@@ -199,8 +201,9 @@ impl Space {
     pub fn client_bytes(&self) -> u64 {
         self.client_bytes.load(Ordering::Relaxed)
     }
-    /// The moment at which a write of so many blocks has its turn, if clients are slowed and others come first: blocks are
-    /// spaced so that clients don't outrun the cleaner, and who keeps that pace by itself does not wait.
+    /// The time at which a write of `blocks` blocks has its turn, if clients are throttled and others come first.
+    /// Blocks are spaced so that clients don't outrun the cleaner; a client that keeps to that pace by itself does not
+    /// wait.
     pub fn turn(&self, now_ns: u64, blocks: u64) -> Option<u64> {
         let together_ns = self.gather_ns();
         if together_ns == 0 {

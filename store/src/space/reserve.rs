@@ -1,6 +1,6 @@
-//! Room that files were promised before they are written (fallocate, rule K5): ranges of blocks, and how many of each have
-//! not been mapped yet. Records say what was promised; a checkpoint counts what of it is mapped, in its own batch, so the
-//! counts are exact as of it. What is left counts as used.
+//! Reserved room of files (fallocate, rule K5): ranges of blocks, with the number of blocks of each that are not mapped
+//! yet. Records say what is reserved. A checkpoint counts how much of it is mapped, in its own batch, so the counts are
+//! exact as of it. The rest counts as used.
 
 use crate::format::leaf::{Leaf, Slot};
 use crate::format::{keys, values};
