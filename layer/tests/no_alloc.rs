@@ -25,7 +25,7 @@ thread_local! {
 }
 
 /// Work of the brick that no request causes: its timers (some ticks per second), and a fresh segment that is prepared.
-const BESIDE_REQUESTS: [&str; 2] = ["Clock>::sleep", "store/src/segments/prepare.rs"];
+const BESIDE_REQUESTS: [&str; 2] = ["clock::Sleeping", "store/src/segments/prepare.rs"];
 
 struct Counting;
 

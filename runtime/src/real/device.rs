@@ -58,7 +58,7 @@ enum Work {
 struct Alarm {
     due_ns: u64,
     /// The time of the alarm, owned until the kernel has seen it.
-    _time: Box<types::Timespec>,
+    time: Box<types::Timespec>,
 }
 
 struct Progress {
@@ -153,6 +153,8 @@ pub(super) struct Device {
     large: Paced,
     /// Times at which the alarms that are set will wake the core, the next one last.
     alarms_ns: Vec<u64>,
+    /// Memory of alarms that have gone off, for the next ones.
+    spare_times: Vec<Box<types::Timespec>>,
 }
 
 impl Device {
@@ -170,6 +172,7 @@ impl Device {
             small: Paced::new(LEAST_SMALL),
             large: Paced::new(LEAST_LARGE),
             alarms_ns: Vec::new(),
+            spare_times: Vec::new(),
         }
     }
     /// Entries that the kernel has not seen yet.
@@ -204,11 +207,11 @@ impl Device {
         self.ring.enter(Wait::Forever);
     }
     fn set_alarm(&mut self, due_ns: u64) {
-        let time = types::Timespec::new().sec(due_ns / 1_000_000_000).nsec((due_ns % 1_000_000_000) as u32);
-        let time = Box::new(time);
+        let mut time = self.spare_times.pop().unwrap_or_default();
+        *time = types::Timespec::new().sec(due_ns / 1_000_000_000).nsec((due_ns % 1_000_000_000) as u32);
         let flags = types::TimeoutFlags::ABS | types::TimeoutFlags::BOOTTIME;
         let entry = opcode::Timeout::new(&raw const *time).flags(flags).build();
-        let index = self.take_op(Work::Alarm(Alarm { due_ns, _time: time }));
+        let index = self.take_op(Work::Alarm(Alarm { due_ns, time }));
         self.alarms_ns.push(due_ns);
         let entry = entry.user_data(self.tag(index));
         // SAFETY: the operation owns the time until its completion, and it lies on the heap.
@@ -217,6 +220,7 @@ impl Device {
     fn complete_alarm(&mut self, index: usize) -> Event {
         let Work::Alarm(alarm) = self.free_op(index) else { unreachable!("the caller looked") };
         self.alarms_ns.retain(|&due_ns| due_ns != alarm.due_ns);
+        self.spare_times.push(alarm.time);
         Event::Nothing
     }
     /// Number of operations that the kernel will end soon. Entries of FUSE queues do not count: they come back with the
