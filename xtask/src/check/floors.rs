@@ -46,7 +46,7 @@ const ROOMS: [Room; 12] = [
 /// May use anything but the fenced engine; nothing uses them.
 const WORKSHOP: [&str; 5] = ["sim", "interleave", "bench", "fuzz", "xtask"];
 
-/// The index engine takes ten minutes to build: only the daemon and the benches pay.
+/// The index engine takes minutes to build: only the daemon and the benches pay.
 const FENCED: &str = "index_rocksdb";
 const MAY_USE_FENCED: [&str; 2] = ["node", "bench"];
 
