@@ -55,6 +55,7 @@ enum Work {
 }
 
 /// Wakes the core at a time of CLOCK_BOOTTIME.
+#[derive(Default)]
 struct Alarm {
     due_ns: u64,
     /// The time of the alarm, owned until the kernel has seen it.
@@ -154,7 +155,7 @@ pub(super) struct Device {
     /// Times at which the alarms that are set will wake the core, the next one last.
     alarms_ns: Vec<u64>,
     /// Memory of alarms that have gone off, for the next ones.
-    spare_times: Vec<Box<types::Timespec>>,
+    spare_alarms: Vec<Alarm>,
 }
 
 impl Device {
@@ -172,7 +173,7 @@ impl Device {
             small: Paced::new(LEAST_SMALL),
             large: Paced::new(LEAST_LARGE),
             alarms_ns: Vec::new(),
-            spare_times: Vec::new(),
+            spare_alarms: Vec::new(),
         }
     }
     /// Entries that the kernel has not seen yet.
@@ -207,11 +208,12 @@ impl Device {
         self.ring.enter(Wait::Forever);
     }
     fn set_alarm(&mut self, due_ns: u64) {
-        let mut time = self.spare_times.pop().unwrap_or_default();
-        *time = types::Timespec::new().sec(due_ns / 1_000_000_000).nsec((due_ns % 1_000_000_000) as u32);
+        let mut alarm = self.spare_alarms.pop().unwrap_or_default();
+        alarm.due_ns = due_ns;
+        *alarm.time = types::Timespec::new().sec(due_ns / 1_000_000_000).nsec((due_ns % 1_000_000_000) as u32);
         let flags = types::TimeoutFlags::ABS | types::TimeoutFlags::BOOTTIME;
-        let entry = opcode::Timeout::new(&raw const *time).flags(flags).build();
-        let index = self.take_op(Work::Alarm(Alarm { due_ns, time }));
+        let entry = opcode::Timeout::new(&raw const *alarm.time).flags(flags).build();
+        let index = self.take_op(Work::Alarm(alarm));
         self.alarms_ns.push(due_ns);
         let entry = entry.user_data(self.tag(index));
         // SAFETY: the operation owns the time until its completion, and it lies on the heap.
@@ -220,7 +222,7 @@ impl Device {
     fn complete_alarm(&mut self, index: usize) -> Event {
         let Work::Alarm(alarm) = self.free_op(index) else { unreachable!("the caller looked") };
         self.alarms_ns.retain(|&due_ns| due_ns != alarm.due_ns);
-        self.spare_times.push(alarm.time);
+        self.spare_alarms.push(alarm);
         Event::Nothing
     }
     /// Number of operations that the kernel will end soon. Entries of FUSE queues do not count: they come back with the
