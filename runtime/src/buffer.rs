@@ -72,32 +72,42 @@ struct Class {
     giving: Vec<u64>,
 }
 
+/// A pointer that threads may hand to each other and share. It alone gives no access: each use says why what it leads to is there,
+/// and who else may use it.
+struct Pointer<T>(NonNull<T>);
+
+impl<T> Clone for Pointer<T> {
+    fn clone(&self) -> Pointer<T> {
+        *self
+    }
+}
+
+impl<T> Copy for Pointer<T> {}
+
+// SAFETY: the uses of the pointer are those of a value that threads may send and share.
+unsafe impl<T: Send + Sync> Send for Pointer<T> {}
+// SAFETY: as above.
+unsafe impl<T: Send + Sync> Sync for Pointer<T> {}
+
 struct Chunk {
-    data: NonNull<u8>,
+    data: Pointer<u8>,
     /// Pointers lead to them from elsewhere; a `Box` would claim, each time it is moved, that there are none.
     headers: Arc<[Header]>,
-    free: Vec<NonNull<Header>>,
+    free: Vec<Pointer<Header>>,
 }
 
 struct Header {
-    data: NonNull<u8>,
+    data: Pointer<u8>,
     class: usize,
     chunk: usize,
     references: AtomicU32,
 }
 
-// SAFETY: chunks and headers are only reached through the class's mutex or through a handle that owns a reference.
-unsafe impl Send for Chunk {}
-// SAFETY: the pointers lead to memory that lives as long as the shard, which every handle keeps alive.
-unsafe impl Send for Header {}
-// SAFETY: as above; `references` is atomic and the rest never changes after creation.
-unsafe impl Sync for Header {}
-
 impl Drop for Chunk {
     fn drop(&mut self) {
         // SAFETY: allocated with this layout in `Chunk::new`. No handle is left: each keeps its shard alive, and a chunk that
         // leaves its shard has none.
-        unsafe { dealloc(self.data.as_ptr(), chunk_layout()) }
+        unsafe { dealloc(self.data.0.as_ptr(), chunk_layout()) }
     }
 }
 
@@ -114,19 +124,18 @@ impl Chunk {
         prepare(data, CHUNK_BYTES);
         // SAFETY: the chunk was just allocated with this size.
         unsafe { data.as_ptr().write_bytes(0, CHUNK_BYTES) };
-        Chunk { data, headers: Arc::default(), free: Vec::new() }
+        Chunk { data: Pointer(data), headers: Arc::default(), free: Vec::new() }
     }
     /// Cuts the chunk into buffers of a class, under this chunk number. Nobody holds a buffer of it.
     fn cut(&mut self, class: usize, number: usize) {
-        let (data, size) = (self.data, CLASS_BYTES[class]);
+        let (data, size) = (self.data.0, CLASS_BYTES[class]);
         self.free.clear();
         self.headers = (0..CHUNK_BYTES / size)
-            // SAFETY: the offset lies within the chunk.
-            .map(|i| unsafe { data.add(i * size) })
-            .map(|data| Header { data, class, chunk: number, references: AtomicU32::new(0) })
+            .map(|i| data.map_addr(|address| address.checked_add(i * size).expect("within the chunk")))
+            .map(|data| Header { data: Pointer(data), class, chunk: number, references: AtomicU32::new(0) })
             .collect();
         // All of them: giving a buffer back never allocates.
-        self.free.extend(self.headers.iter().rev().map(NonNull::from));
+        self.free.extend(self.headers.iter().rev().map(|header| Pointer(NonNull::from(header))));
     }
     fn is_idle(&self) -> bool {
         self.free.len() == self.headers.len()
@@ -138,7 +147,7 @@ impl Class {
         let (word, bit) = (&mut self.giving[number / 64], 1 << (number % 64));
         *word = if gives { *word | bit } else { *word & !bit };
     }
-    fn take(&mut self) -> Option<NonNull<Header>> {
+    fn take(&mut self) -> Option<Pointer<Header>> {
         let word = self.giving.iter().position(|word| *word != 0)?;
         let number = word * 64 + self.giving[word].trailing_zeros() as usize;
         let chunk = self.chunks[number].as_mut().expect("a chunk that gives is there");
@@ -148,7 +157,7 @@ impl Class {
         }
         header
     }
-    fn give_back(&mut self, number: usize, header: NonNull<Header>) {
+    fn give_back(&mut self, number: usize, header: Pointer<Header>) {
         let chunk = self.chunks[number].as_mut().expect("a chunk with a buffer in use stays");
         chunk.free.push(header);
         self.set_giving(number, true);
@@ -195,10 +204,11 @@ impl Pool {
                 state.take().expect("the slab has just grown")
             }
         };
-        // SAFETY: a header that was free has no handle; the shard keeps it alive.
-        unsafe { header.as_ref() }.references.store(1, Ordering::Relaxed);
         shard.used_bytes.fetch_add(CLASS_BYTES[class] as u64, Ordering::Relaxed);
-        Some(Handle { shard: shard.clone(), header })
+        let handle = Handle { shard: shard.clone(), header };
+        // A header that was free has no other handle.
+        handle.header().references.store(1, Ordering::Relaxed);
+        Some(handle)
     }
     /// A chunk: a new one within the bound, or one that some class does not use.
     fn chunk(&self) -> Option<Chunk> {
@@ -273,18 +283,13 @@ fn full() -> Error {
 
 struct Handle {
     shard: Arc<Shard>,
-    header: NonNull<Header>,
+    header: Pointer<Header>,
 }
-
-// SAFETY: the handle counts as a reference to memory that any thread may use and free.
-unsafe impl Send for Handle {}
-// SAFETY: a shared handle only gives shared access to the bytes.
-unsafe impl Sync for Handle {}
 
 impl Handle {
     fn header(&self) -> &Header {
         // SAFETY: the shard, which this handle keeps alive, owns the header.
-        unsafe { self.header.as_ref() }
+        unsafe { self.header.0.as_ref() }
     }
 }
 
@@ -341,7 +346,7 @@ impl Loan {
     /// The offset of `bytes` in the buffer, if they are a part of it.
     pub fn offset(&self, bytes: &[u8]) -> Option<usize> {
         let Header { class, data, .. } = self.handle.header();
-        let offset = (bytes.as_ptr() as usize).checked_sub(data.as_ptr() as usize)?;
+        let offset = (bytes.as_ptr() as usize).checked_sub(data.0.as_ptr() as usize)?;
         (offset + bytes.len() <= CLASS_BYTES[*class]).then_some(offset)
     }
     /// The whole buffer, once its borrower has dropped it and all shares of it; before that, the loan again.
@@ -361,14 +366,14 @@ impl Deref for Buf {
     fn deref(&self) -> &[u8] {
         // SAFETY: the slot has `capacity` initialised bytes, `length` is at most that, and nobody else has a handle but a loan,
         // which does not reach the bytes.
-        unsafe { std::slice::from_raw_parts(self.handle.header().data.as_ptr(), self.length) }
+        unsafe { std::slice::from_raw_parts(self.handle.header().data.0.as_ptr(), self.length) }
     }
 }
 
 impl DerefMut for Buf {
     fn deref_mut(&mut self) -> &mut [u8] {
         // SAFETY: as for `deref`, and `self` is the only handle.
-        unsafe { std::slice::from_raw_parts_mut(self.handle.header().data.as_ptr(), self.length) }
+        unsafe { std::slice::from_raw_parts_mut(self.handle.header().data.0.as_ptr(), self.length) }
     }
 }
 
@@ -391,7 +396,7 @@ impl Deref for Shared {
     type Target = [u8];
     fn deref(&self) -> &[u8] {
         // SAFETY: as for `Buf`; all handles are shared, so the bytes do not change.
-        unsafe { std::slice::from_raw_parts(self.handle.header().data.as_ptr(), self.length) }
+        unsafe { std::slice::from_raw_parts(self.handle.header().data.0.as_ptr(), self.length) }
     }
 }
 

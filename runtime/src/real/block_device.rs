@@ -4,14 +4,15 @@
 use super::files::failed;
 use base::limits::BLOCK_BYTES;
 use base::{Error, Kind, Result};
+use rustix::io::Errno;
+use rustix::ioctl;
 use std::fs::{File, OpenOptions};
-use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// The request code of linux/fs.h for TRIM, on all machines but MIPS, PowerPC and SPARC.
-const BLKDISCARD: libc::Ioctl = 0x1277;
+const BLKDISCARD: ioctl::Opcode = 0x1277;
 /// Longest time for which a process that was killed, or a program that probes new devices, may hold it.
 const HELD_MAX: Duration = Duration::from_secs(2);
 
@@ -47,13 +48,9 @@ pub(super) fn open(path: &Path, writable: bool) -> Result<File> {
             Ok(file) => break file,
         }
     };
-    let mut sector_bytes: libc::c_int = 0;
-    // SAFETY: the descriptor is open, and the pointer is to an int of ours, which this call fills.
-    if unsafe { libc::ioctl(file.as_raw_fd(), libc::BLKSSZGET, &raw mut sector_bytes) } != 0 {
-        let error = std::io::Error::last_os_error();
-        return Err(failed("the device does not tell its sector size", &error).with(path.display()));
-    }
-    if !usize::try_from(sector_bytes).is_ok_and(|bytes| bytes <= BLOCK_BYTES) {
+    let sector_bytes = rustix::fs::ioctl_blksszget(&file)
+        .map_err(|error| failed("the device does not tell its sector size", &error.into()).with(path.display()))?;
+    if sector_bytes > BLOCK_BYTES as u32 {
         let what = "the device's sectors are larger than 4096 bytes: give another one";
         return Err(Error::new(Kind::Invalid, what).with(path.display()).with(format_args!("{sector_bytes} bytes")));
     }
@@ -62,16 +59,12 @@ pub(super) fn open(path: &Path, writable: bool) -> Result<File> {
 
 /// See `Disk::discard`.
 pub(super) fn discard(device: &File, offset: u64, bytes: u64) -> Result<()> {
-    let range = [offset, bytes];
-    // SAFETY: the descriptor is open, and the pointer is to two numbers of ours, as this call wants them.
-    if unsafe { libc::ioctl(device.as_raw_fd(), BLKDISCARD, range.as_ptr()) } == 0 {
-        return Ok(());
-    }
-    let error = std::io::Error::last_os_error();
-    if matches!(error.raw_os_error(), Some(libc::EOPNOTSUPP | libc::ENOTTY)) {
-        return Err(Error::new(Kind::Unsupported, "the device has no use for discards"));
-    }
-    Err(failed("the device refused a discard", &error))
+    // SAFETY: this call reads two numbers, and changes nothing of this process's memory.
+    let done = unsafe { ioctl::ioctl(device, ioctl::Setter::<BLKDISCARD, [u64; 2]>::new([offset, bytes])) };
+    done.map_err(|error| match error {
+        Errno::OPNOTSUPP | Errno::NOTTY => Error::new(Kind::Unsupported, "the device has no use for discards"),
+        error => failed("the device refused a discard", &error.into()),
+    })
 }
 
 #[cfg(test)]

@@ -6,22 +6,16 @@ use super::reactor::{self, World};
 use super::scheduling;
 use crate::tasks::{MakeTask, Tasks};
 use base::{Error, Kind, Result};
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 
 /// The CPUs that this process may use, at least one.
 pub(super) fn cpus() -> Vec<usize> {
-    let mut set = std::mem::MaybeUninit::<libc::cpu_set_t>::zeroed();
-    let size = std::mem::size_of::<libc::cpu_set_t>();
-    // SAFETY: the pointer is to a set of ours of this size.
-    let result = unsafe { libc::sched_getaffinity(0, size, set.as_mut_ptr()) };
-    // SAFETY: all zeros is a valid, empty set, and the call only sets bits.
-    let set = unsafe { set.assume_init() };
-    // SAFETY: the numbers are within the set.
-    let cpus: Vec<usize> =
-        (0..libc::CPU_SETSIZE as usize).filter(|&cpu| unsafe { libc::CPU_ISSET(cpu, &set) }).collect();
     // More than 1024 CPUs do not fit in the set: then one core, unpinned, is better than none.
-    if result != 0 || cpus.is_empty() { vec![0] } else { cpus }
+    let set = sched_getaffinity(None).unwrap_or_default();
+    let cpus: Vec<usize> = (0..CpuSet::MAX_CPU).filter(|&cpu| set.is_set(cpu)).collect();
+    if cpus.is_empty() { vec![0] } else { cpus }
 }
 
 /// The core for requests that come from a CPU: the one that runs there. CPUs without a core are spread over all cores.
@@ -35,13 +29,10 @@ fn core_among(cpus: &[usize], cpu: usize, cores: usize) -> usize {
 }
 
 fn pin(cpu: usize) {
-    let mut set = std::mem::MaybeUninit::<libc::cpu_set_t>::zeroed();
-    // SAFETY: all zeros is a valid, empty set.
-    let set = unsafe { set.assume_init_mut() };
-    // SAFETY: the number came from such a set.
-    unsafe { libc::CPU_SET(cpu, set) };
-    // SAFETY: the pointer is to a set of ours of this size. If it is refused, the scheduler's choice is as good.
-    let _ = unsafe { libc::sched_setaffinity(0, std::mem::size_of::<libc::cpu_set_t>(), set) };
+    let mut set = CpuSet::new();
+    set.set(cpu);
+    // If it is refused, the scheduler's choice is as good.
+    let _ = sched_setaffinity(None, &set);
 }
 
 /// Inboxes for `count` cores.

@@ -4,7 +4,7 @@
 use super::concurrency_limit::ConcurrencyLimit;
 use super::figures::{Figures, Verb};
 use super::files::{Files, failed};
-use super::ring::{Ring, Wait};
+use super::ring::{Plain, Ring, Wait};
 use super::ring_entry::RingEntry;
 use crate::OBSERVED;
 use crate::disk::FileId;
@@ -390,9 +390,8 @@ impl Device {
     fn push_poll(&mut self, index: usize) {
         let Work::Poll(state) = &self.ops[index].work else { panic!("only polls are polled") };
         let events = libc::POLLIN as u32 | if state.exclusive { EXCLUSIVE } else { 0 };
-        let entry = opcode::PollAdd::new(types::Fd(state.fd), events).build().user_data(self.tag(index));
-        // SAFETY: the entry points to nothing.
-        unsafe { self.ring.push(entry) }
+        let poll = opcode::PollAdd::new(types::Fd(state.fd), events);
+        self.ring.push_plain(Plain::Poll(poll), self.tag(index));
     }
     fn complete_poll(&mut self, index: usize, result: i32) -> Event {
         let Work::Poll(state) = &mut self.ops[index].work else { unreachable!("the caller looked") };
@@ -425,9 +424,7 @@ impl Device {
         }
         state.waiting.abandon();
         // Else the kernel would hold the file open for as long as it is not readable.
-        let entry = opcode::PollRemove::new(tag).build().user_data(TAG_IGNORED);
-        // SAFETY: the entry points to nothing.
-        unsafe { self.ring.push(entry) }
+        self.ring.push_plain(Plain::EndPoll(opcode::PollRemove::new(tag)), TAG_IGNORED);
     }
 
     /// Hands an entry over to the kernel, which brings it back with a request. The returned number is for the calls
@@ -479,9 +476,8 @@ impl Drop for Device {
 }
 
 fn push_bell(ring: &mut Ring, bell: RawFd) {
-    let entry = opcode::PollAdd::new(types::Fd(bell), libc::POLLIN as u32).multi(true).build().user_data(TAG_BELL);
-    // SAFETY: the entry points to nothing.
-    unsafe { ring.push(entry) }
+    let poll = opcode::PollAdd::new(types::Fd(bell), libc::POLLIN as u32).multi(true);
+    ring.push_plain(Plain::Poll(poll), TAG_BELL);
 }
 
 fn pace_of(request: &Request) -> Pace {

@@ -4,10 +4,11 @@
 
 use super::files::failed;
 use base::{Error, Kind, Result};
-use std::ffi::{CString, OsStr};
+use rustix::fs::{CWD, Mode, OFlags, fcntl_getfl, fcntl_setfl, openat};
+use rustix::process::geteuid;
+use std::ffi::OsStr;
 use std::fs::{File, Metadata};
-use std::os::fd::{AsRawFd, FromRawFd};
-use std::os::unix::ffi::OsStrExt;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -16,7 +17,9 @@ use std::time::{Duration, Instant};
 /// Mode bits that let others than the owner write.
 const OTHERS_WRITE: u32 = 0o022;
 /// The sticky bit: only its owner may remove or rename an entry.
-const STICKY: u32 = libc::S_ISVTX;
+const STICKY: u32 = Mode::SVTX.bits();
+/// Flags to make a file that does not exist yet.
+const CREATE_NEW: OFlags = OFlags::CREATE.union(OFlags::EXCL);
 
 /// Longest time that a killed process may take to release a directory: it closes its files one after the other, and the
 /// brick's lock may be among the first.
@@ -64,7 +67,7 @@ impl Directory {
             }
             _ => path.canonicalize().map_err(|error| at(&error))?,
         };
-        let opened = open_at(libc::AT_FDCWD, whole.as_os_str(), libc::O_RDONLY | libc::O_DIRECTORY, 0);
+        let opened = open_at(CWD, whole.as_os_str(), OFlags::RDONLY | OFlags::DIRECTORY);
         let file = opened.map_err(|error| match std::fs::read_link(&whole) {
             Ok(target) => {
                 let what = "a symbolic link is not followed to a directory: name the directory itself";
@@ -86,7 +89,7 @@ impl Directory {
     /// Errors: as `open`.
     pub fn child(&self, name: impl AsRef<OsStr>) -> Result<Directory> {
         let path = self.path.join(name.as_ref());
-        let opened = open_at(self.fd(), name.as_ref(), libc::O_RDONLY | libc::O_DIRECTORY, 0);
+        let opened = open_at(self.fd(), name.as_ref(), OFlags::RDONLY | OFlags::DIRECTORY);
         let file = opened.map_err(|error| failed("a directory cannot be opened", &error).with(path.display()))?;
         Directory::vetted(file, &path, Others::MayNot)
     }
@@ -119,7 +122,7 @@ impl Directory {
     /// writing, has other names.
     pub fn file(&self, name: impl AsRef<OsStr>, access: Access) -> Result<File> {
         let name = name.as_ref();
-        let opened = self.try_file(name, access, 0)?;
+        let opened = self.try_file(name, access, OFlags::empty())?;
         opened.map_err(|error| failed("a file cannot be opened", &error).with(self.path.join(name).display()))
     }
     /// Opens a file with more flags of open(2). The inner result is that of open(2).
@@ -127,18 +130,18 @@ impl Directory {
         &self,
         name: impl AsRef<OsStr>,
         access: Access,
-        flags: i32,
+        flags: OFlags,
     ) -> Result<std::io::Result<File>> {
         let name = name.as_ref();
-        let open = |more: i32| {
+        let open = |more: OFlags| {
             // Not to be held up by a pipe.
-            open_at(self.fd(), name, flags | more | libc::O_NONBLOCK | libc::O_NOCTTY, 0o600)
+            open_at(self.fd(), name, flags | more | OFlags::NONBLOCK | OFlags::NOCTTY)
         };
         let opened = match access {
-            Access::Read => open(libc::O_RDONLY),
-            Access::Write => open(libc::O_RDWR),
-            Access::Create => open(libc::O_RDWR | libc::O_CREAT | libc::O_EXCL),
-            Access::Append => open_or_make(|more| open(libc::O_WRONLY | libc::O_APPEND | more)),
+            Access::Read => open(OFlags::RDONLY),
+            Access::Write => open(OFlags::RDWR),
+            Access::Create => open(OFlags::RDWR | CREATE_NEW),
+            Access::Append => open_or_make(|more| open(OFlags::WRONLY | OFlags::APPEND | more)),
         };
         let looked = match opened {
             // A link; a pipe that nobody reads, or a socket; a directory.
@@ -209,40 +212,26 @@ impl Directory {
         self.file.sync_all()
     }
     /// Its descriptor.
-    pub(super) fn fd(&self) -> i32 {
-        self.file.as_raw_fd()
+    pub(super) fn fd(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
     }
 }
 
-/// Opens without following a link.
-fn open_at(directory: i32, name: &OsStr, flags: i32, mode: u32) -> std::io::Result<File> {
-    let name = CString::new(name.as_bytes())?;
-    let flags = flags | libc::O_NOFOLLOW | libc::O_CLOEXEC;
-    // SAFETY: the name is a terminated string that outlives the call; the directory is open, or the working directory.
-    match unsafe { libc::openat(directory, name.as_ptr(), flags, mode) } {
-        descriptor if descriptor >= 0 => {
-            // SAFETY: a descriptor that was just made, and that nobody else knows.
-            Ok(unsafe { File::from_raw_fd(descriptor) })
-        }
-        _ => Err(std::io::Error::last_os_error()),
-    }
+/// Opens without following a link. A file that this makes is its owner's only.
+fn open_at(directory: BorrowedFd<'_>, name: &OsStr, flags: OFlags) -> std::io::Result<File> {
+    let flags = flags | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    Ok(openat(directory, name, flags, Mode::RUSR | Mode::WUSR)?.into())
 }
 
 /// Clears O_NONBLOCK: the file was opened with it so that a pipe in its place can't block us, but requests of rings
 /// must wait.
 fn wait_for_it(file: &File) -> std::io::Result<()> {
-    // SAFETY: system calls without pointers, on an open descriptor.
-    let result = unsafe {
-        let flags = libc::fcntl(file.as_raw_fd(), libc::F_GETFL);
-        if flags < 0 { flags } else { libc::fcntl(file.as_raw_fd(), libc::F_SETFL, flags & !libc::O_NONBLOCK) }
-    };
-    if result < 0 { Err(std::io::Error::last_os_error()) } else { Ok(()) }
+    Ok(fcntl_setfl(file, fcntl_getfl(file)?.difference(OFlags::NONBLOCK))?)
 }
 
 /// True if it belongs to root or to the user who runs this.
 fn is_trusted(found: &Metadata) -> bool {
-    // SAFETY: geteuid can't fail.
-    found.uid() == 0 || found.uid() == unsafe { libc::geteuid() }
+    found.uid() == 0 || found.uid() == geteuid().as_raw()
 }
 
 fn owner(found: &Metadata) -> String {
@@ -251,19 +240,19 @@ fn owner(found: &Metadata) -> String {
 
 /// Opens an existing file, or creates it. Others who do the same at the same moment may be first, or remove it again;
 /// the loser tries once more.
-fn open_or_make(open: impl Fn(i32) -> std::io::Result<File>) -> std::io::Result<File> {
+fn open_or_make(open: impl Fn(OFlags) -> std::io::Result<File>) -> std::io::Result<File> {
     // Nobody loses that often by chance.
     for _ in 0..100 {
-        match open(0) {
+        match open(OFlags::empty()) {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
             opened => return opened,
         }
-        match open(libc::O_CREAT | libc::O_EXCL) {
+        match open(CREATE_NEW) {
             Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
             made => return made,
         }
     }
-    open(libc::O_CREAT | libc::O_EXCL)
+    open(CREATE_NEW)
 }
 
 #[cfg(test)]

@@ -4,8 +4,11 @@ use super::block_device;
 use super::directory::{Access, Directory};
 use crate::disk::{DEVICE, FileId, OpenMode};
 use base::{Error, Kind, Result};
-use std::fs::File;
-use std::io::{Read, Seek, SeekFrom, Write};
+use rustix::fs::{FallocateFlags, OFlags, fallocate, fstatvfs};
+use rustix::io::{DupFlags, Errno, dup3, retry_on_intr};
+use rustix::process::{Pid, Resource, Rlimit, getrlimit, setrlimit, test_kill_process};
+use std::fs::{File, TryLockError};
+use std::io::{ErrorKind, Read, Seek, SeekFrom, Write};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::path::PathBuf;
 use std::sync::Mutex;
@@ -82,7 +85,7 @@ impl Files {
         let file = open_direct(&self.directory, name, writable)?;
         match known {
             Some(known) => {
-                replace(&table[known].file, &file).map_err(|error| at(&error))?;
+                replace(&mut table[known].file, &file).map_err(|error| at(&error))?;
                 table[known].writable = true;
                 Ok(FileId(known as u32))
             }
@@ -142,7 +145,8 @@ impl Files {
         names.sort();
         Ok(names)
     }
-    fn copy(&self, file: FileId) -> Result<File> {
+    /// Another descriptor of an open file.
+    pub fn copy(&self, file: FileId) -> Result<File> {
         let table = self.table.lock().expect("no panic while held");
         let open = table.get(file.0 as usize).expect("a file id comes from open");
         let copy = open.file.try_clone().map(File::from);
@@ -175,20 +179,16 @@ impl Files {
             return Err(Error::new(Kind::Unsupported, "a device has the length that it has"));
         }
         let copy = self.copy(file)?;
-        let length = i64::try_from(bytes).map_err(|_| Error::new(Kind::TooLarge, "no file has this many bytes"))?;
-        loop {
-            // SAFETY: a system call without pointers, on a descriptor that `copy` keeps open.
-            if unsafe { libc::fallocate(copy.as_raw_fd(), 0, 0, length) } == 0 {
-                return Ok(());
-            }
-            let error = std::io::Error::last_os_error();
-            let what = match error.raw_os_error() {
-                Some(libc::EINTR) => continue,
-                Some(libc::EOPNOTSUPP) => "this file system cannot reserve space (fallocate): use XFS or ext4",
+        if i64::try_from(bytes).is_err() {
+            return Err(Error::new(Kind::TooLarge, "no file has this many bytes"));
+        }
+        retry_on_intr(|| fallocate(&copy, FallocateFlags::empty(), 0, bytes)).map_err(|error| {
+            let what = match error {
+                Errno::OPNOTSUPP => "this file system cannot reserve space (fallocate): use XFS or ext4",
                 _ => "space cannot be reserved",
             };
-            return Err(failed(what, &error).with(self.name(file)).with(format_args!("{bytes} bytes")));
-        }
+            failed(what, &error.into()).with(self.name(file)).with(format_args!("{bytes} bytes"))
+        })
     }
     /// See `Disk::release`.
     pub fn release(&self, file: FileId) -> Result<()> {
@@ -202,15 +202,8 @@ impl Files {
     }
     /// See `Disk::free_bytes`.
     pub fn free_bytes(&self) -> Result<u64> {
-        let mut figures = std::mem::MaybeUninit::<libc::statvfs>::zeroed();
-        // SAFETY: the descriptor is open, and the pointer is to a statvfs of ours.
-        let result = unsafe { libc::fstatvfs(self.directory.fd(), figures.as_mut_ptr()) };
-        if result != 0 {
-            let error = std::io::Error::last_os_error();
-            return Err(failed("free space of the brick's file system is unknown", &error));
-        }
-        // SAFETY: the call succeeded, and all zeros would have been a valid value before it.
-        let figures = unsafe { figures.assume_init() };
+        let figures = fstatvfs(self.directory.fd())
+            .map_err(|error| failed("free space of the brick's file system is unknown", &error.into()))?;
         Ok(figures.f_bavail * figures.f_frsize)
     }
 }
@@ -224,17 +217,15 @@ fn check_name(name: &str) -> Result<()> {
 /// either way.
 fn open_direct(directory: &Directory, name: &str, writable: bool) -> Result<File> {
     let access = if writable { Access::Write } else { Access::Read };
-    match directory.try_file(name, access, libc::O_DIRECT)? {
+    match directory.try_file(name, access, OFlags::DIRECT)? {
         Err(error) if error.raw_os_error() == Some(libc::EINVAL) => directory.file(name, access),
         opened => opened.map_err(|error| failed("a file of the brick cannot be opened", &error).with(name)),
     }
 }
 
 /// Makes the old descriptor's number lead to the new file: cores have that number in their caches.
-fn replace(old: &OwnedFd, new: &File) -> std::io::Result<()> {
-    // SAFETY: both descriptors are open; `old` stays owned under the same number.
-    let result = unsafe { libc::dup3(new.as_raw_fd(), old.as_raw_fd(), libc::O_CLOEXEC) };
-    if result < 0 { Err(std::io::Error::last_os_error()) } else { Ok(()) }
+fn replace(old: &mut OwnedFd, new: &File) -> std::io::Result<()> {
+    Ok(dup3(new, old, DupFlags::CLOEXEC)?)
 }
 
 /// Takes the brick's lock: exclusive to change it, shared to read it. A reader needs none if there is no lock file.
@@ -251,17 +242,15 @@ fn lock(directory: &Directory, read_only: bool) -> Result<Option<File>> {
     };
     let mut file = opened?;
     let start = Instant::now();
-    let how = if read_only { libc::LOCK_SH } else { libc::LOCK_EX };
     loop {
-        // SAFETY: a system call without pointers, on an open descriptor.
-        if unsafe { libc::flock(file.as_raw_fd(), how | libc::LOCK_NB) } == 0 {
-            break;
-        }
-        let error = std::io::Error::last_os_error();
-        match error.raw_os_error() {
-            Some(libc::EINTR) => continue,
-            Some(libc::EWOULDBLOCK) => {}
-            _ => return Err(failed("the brick's lock cannot be taken", &error).with(path.display())),
+        let tried = if read_only { file.try_lock_shared() } else { file.try_lock() };
+        match tried {
+            Ok(()) => break,
+            Err(TryLockError::WouldBlock) => {}
+            Err(TryLockError::Error(error)) if error.kind() == ErrorKind::Interrupted => continue,
+            Err(TryLockError::Error(error)) => {
+                return Err(failed("the brick's lock cannot be taken", &error).with(path.display()));
+            }
         }
         let holder = holder(&mut file);
         let gone = holder.is_some_and(is_gone);
@@ -291,9 +280,7 @@ fn holder(file: &mut File) -> Option<i32> {
 }
 
 fn is_gone(pid: i32) -> bool {
-    // SAFETY: signal 0 only asks whether the process exists.
-    let result = unsafe { libc::kill(pid, 0) };
-    result != 0 && std::io::Error::last_os_error().raw_os_error() == Some(libc::ESRCH)
+    Pid::from_raw(pid).is_some_and(|pid| test_kill_process(pid) == Err(Errno::SRCH))
 }
 
 /// Writes this process's number into the lock file. For messages only, hence not synced.
@@ -305,11 +292,9 @@ fn sign(file: &mut File) -> std::io::Result<()> {
 
 /// Raises this process's limit of open files as far as permitted: a brick has a file per GiB.
 pub fn raise_open_files() {
-    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: the pointer is to an rlimit of ours.
-    if unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) } == 0 && limit.rlim_cur < limit.rlim_max {
-        limit.rlim_cur = limit.rlim_max;
-        // SAFETY: as above. If it is refused, the limit stays, and opening too many files says so.
-        let _ = unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &limit) };
+    let limit = getrlimit(Resource::Nofile);
+    if limit.current != limit.maximum {
+        // If it is refused, the limit stays, and opening too many files says so.
+        let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
     }
 }

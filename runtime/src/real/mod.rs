@@ -47,6 +47,7 @@ pub(crate) use stamps::ticks;
 use crate::random::{Random, SplitMix};
 use crate::{Disk, Ledger, Runtime, Slabs};
 use base::{Error, Kind, Result};
+use rustix::rand::{GetRandomFlags, getrandom};
 use std::future::Future;
 use std::path::PathBuf;
 use std::ptr::NonNull;
@@ -222,12 +223,9 @@ struct Entropy {
 impl Entropy {
     fn new() -> Result<Entropy> {
         let mut seed = [0u8; 8];
-        // SAFETY: the buffer has this many bytes.
-        let got = unsafe { libc::getrandom(seed.as_mut_ptr().cast(), seed.len(), 0) };
-        if got != seed.len() as isize {
-            let error = std::io::Error::last_os_error();
-            return Err(Error::new(Kind::Host, "no random numbers from the kernel").with(error));
-        }
+        let got = getrandom(&mut seed, GetRandomFlags::empty())
+            .map_err(|error| Error::new(Kind::Host, "no random numbers from the kernel").with(error))?;
+        assert!(got == seed.len(), "the kernel gives so few at once");
         Ok(Entropy { state: AtomicU64::new(u64::from_ne_bytes(seed)) })
     }
 }

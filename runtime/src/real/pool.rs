@@ -1,7 +1,7 @@
 //! The adaptive blocking pool (decision D7): it has as many threads as the jobs need, found by measuring how long jobs
 //! wait, and none when there is nothing to do. There is no setting.
 
-use super::scheduling;
+use super::{clock, scheduling};
 use crate::histogram::{Histogram, Summary};
 use crate::lock::{Lock, LockSummary};
 use base::{Error, Kind, Result};
@@ -273,11 +273,7 @@ impl Pool {
 
 /// CPU time of the calling thread.
 fn thread_cpu_ns() -> u64 {
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: the pointer is to a timespec of ours.
-    let failed = unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut time) };
-    assert!(failed == 0, "Linux has this clock");
-    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+    clock::read_ns(libc::CLOCK_THREAD_CPUTIME_ID)
 }
 
 #[cfg(test)]

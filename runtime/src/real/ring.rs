@@ -3,7 +3,7 @@
 //! over the kernel's FUSE requests takes.
 
 use base::{Error, Kind, Result};
-use io_uring::{EnterFlags, IoUring, cqueue, squeue};
+use io_uring::{EnterFlags, IoUring, cqueue, opcode, squeue};
 use std::collections::VecDeque;
 use std::os::fd::RawFd;
 
@@ -20,6 +20,14 @@ pub(super) enum Wait {
     No,
     /// A wait until one comes.
     Forever,
+}
+
+/// An entry that points to no memory.
+pub(super) enum Plain {
+    /// Waits until a descriptor is readable.
+    Poll(opcode::PollAdd),
+    /// Ends such a wait.
+    EndPoll(opcode::PollRemove),
 }
 
 pub(super) struct Ring {
@@ -67,6 +75,15 @@ impl Ring {
             Err(_) => self.backlog.push_back(entry),
         }
     }
+    /// Queues an entry that points to no memory.
+    pub fn push_plain(&mut self, plain: Plain, tag: u64) {
+        let entry = match plain {
+            Plain::Poll(poll) => poll.build(),
+            Plain::EndPoll(end) => end.build(),
+        };
+        // SAFETY: neither kind has a pointer.
+        unsafe { self.push(entry.user_data(tag)) }
+    }
     fn refill(&mut self) {
         let mut queue = self.inner.submission();
         while let Some(entry) = self.backlog.front() {
@@ -107,15 +124,13 @@ impl Ring {
         }
         let wait = if self.backlog.is_empty() { wait } else { Wait::No };
         let count = self.unsubmitted as u32;
-        let idle = EnterFlags::GETEVENTS | self.no_iowait;
-        let submitter = self.inner.submitter();
-        let none: Option<&libc::sigset_t> = None;
-        let entered = match wait {
-            // SAFETY: no argument is passed.
-            Wait::No => unsafe { submitter.enter(count, 0, EnterFlags::GETEVENTS.bits(), none) },
-            // SAFETY: as above.
-            Wait::Forever => unsafe { submitter.enter(count, 1, idle.bits(), none) },
+        let (least, flags) = match wait {
+            Wait::No => (0, EnterFlags::GETEVENTS),
+            Wait::Forever => (1, EnterFlags::GETEVENTS | self.no_iowait),
         };
+        let none: Option<&libc::sigset_t> = None;
+        // SAFETY: no argument is passed.
+        let entered = unsafe { self.inner.submitter().enter(count, least, flags.bits(), none) };
         if let Err(error) = entered {
             // Interrupted, or short of memory or completion space: the next turn goes on from there.
             let passing = [libc::EINTR, libc::EAGAIN, libc::EBUSY];

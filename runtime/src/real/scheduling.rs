@@ -1,5 +1,7 @@
 //! Scheduling priorities of threads that want the same CPU.
 
+use rustix::process::setpriority_process;
+
 /// The longest time slice that Linux accepts for a thread.
 const TURN_NS: u64 = 100_000_000;
 
@@ -10,8 +12,8 @@ const CORE_NICE: i32 = -10;
 /// Raises the priority of the calling thread, a core's, over others on its CPU: clients wait for it, and their requests
 /// bound its work. Without the capability for it (CAP_SYS_NICE), its weight stays that of others.
 pub(super) fn set_core_priority() {
-    // SAFETY: the call only takes numbers. On Linux it is about one thread.
-    let _ = unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, CORE_NICE) };
+    // On Linux this is about one thread.
+    let _ = setpriority_process(None, CORE_NICE);
 }
 
 /// Lets other threads run before the calling thread and the threads that it starts from now on: for work that no client

@@ -16,7 +16,6 @@ use crate::transfer::{Request, Slot, SlotPool, Transfer};
 use base::limits::BLOCK_BYTES;
 use base::{Error, Kind, Result};
 use std::collections::{BTreeMap, BTreeSet};
-use std::os::fd::BorrowedFd;
 use std::os::unix::fs::FileExt;
 use std::sync::{Arc, Mutex};
 
@@ -213,11 +212,8 @@ impl Inner {
         let _ = self.write_out(&oldest);
     }
     fn with_file<R>(&self, file: FileId, with: impl FnOnce(&std::fs::File) -> std::io::Result<R>) -> Result<R> {
-        // SAFETY: files stay open as long as the disk, which `self` owns.
-        let fd = unsafe { BorrowedFd::borrow_raw(self.disk.files().handle(file).fd) };
-        let copy = fd.try_clone_to_owned().map(std::fs::File::from);
-        let result = copy.and_then(|copy| with(&copy));
-        result.map_err(|error| failed("the drive behind the cache", &error).with(self.disk.files().name(file)))
+        let copy = self.disk.files().copy(file)?;
+        with(&copy).map_err(|error| failed("the drive behind the cache", &error).with(self.disk.files().name(file)))
     }
     /// Writes cached blocks to their files, without making them durable, and drops them from the cache.
     fn write_out(&self, places: &[Place]) -> Result<()> {

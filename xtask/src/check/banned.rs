@@ -29,7 +29,7 @@ const BANS: [Ban; 10] = [
     },
     Ban { words: &["std::fs", "std::net", "std::process", "std::env"], instead: "runtime::Disk", except: REAL },
     Ban {
-        words: &["libc", "io_uring"],
+        words: &["libc", "rustix", "io_uring"],
         instead: "a door of runtime",
         except: &["runtime/src/real", "front/", "node/", "index_rocksdb/", "runtime/src/buffer.rs"],
     },

@@ -14,7 +14,7 @@ struct Room {
 /// The product, from the ground up. A room that is not here does not exist yet.
 const ROOMS: [Room; 12] = [
     Room { name: "base", below: &[], outside: &["crc-fast"] },
-    Room { name: "runtime", below: &["base"], outside: &["io-uring", "libc"] },
+    Room { name: "runtime", below: &["base"], outside: &["io-uring", "libc", "rustix"] },
     Room { name: "store", below: &["base", "runtime"], outside: &[] },
     Room { name: "names", below: &["base"], outside: &[] },
     Room { name: "wire", below: &["base", "runtime"], outside: &[] },
@@ -23,7 +23,7 @@ const ROOMS: [Room; 12] = [
     Room { name: "group", below: &["store", "names", "wire", "base", "runtime"], outside: &[] },
     Room { name: "control", below: &["wire", "base", "runtime"], outside: &[] },
     Room { name: "layer", below: &["group", "wire", "base", "runtime"], outside: &[] },
-    Room { name: "front", below: &["layer", "base", "runtime"], outside: &["libc"] },
+    Room { name: "front", below: &["layer", "base", "runtime"], outside: &["libc", "rustix"] },
     Room {
         name: "node",
         below: &[
@@ -39,7 +39,17 @@ const ROOMS: [Room; 12] = [
             "runtime",
             "base",
         ],
-        outside: &["clap", "clap_complete", "clap_mangen", "libc", "serde", "serde_json", "tikv-jemallocator", "toml"],
+        outside: &[
+            "clap",
+            "clap_complete",
+            "clap_mangen",
+            "libc",
+            "rustix",
+            "serde",
+            "serde_json",
+            "tikv-jemallocator",
+            "toml",
+        ],
     },
 ];
 

@@ -2,6 +2,7 @@
 //! others.
 
 use super::*;
+use rustix::fs::{FileType, mknodat};
 use std::os::unix::fs::{PermissionsExt, chown, symlink};
 
 /// A user id that no user has.
@@ -38,8 +39,7 @@ fn refused<T>(result: Result<T>, part: &str) {
 
 /// True if this test can give files away.
 fn is_root() -> bool {
-    // SAFETY: geteuid can't fail.
-    unsafe { libc::geteuid() == 0 }
+    geteuid().is_root()
 }
 
 #[test]
@@ -99,9 +99,7 @@ fn no_link_is_followed_and_no_pipe_waited_for() {
     let inside = |name: &str| scratch.0.join("brick").join(name);
     symlink(&victim, inside("link")).expect("ours");
     symlink(scratch.0.join("new"), inside("dangling")).expect("ours");
-    let pipe = CString::new(inside("pipe").as_os_str().as_bytes()).expect("no NUL");
-    // SAFETY: the path is a terminated string.
-    assert_eq!(unsafe { libc::mkfifo(pipe.as_ptr(), 0o600) }, 0);
+    mknodat(CWD, inside("pipe"), FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).expect("ours");
     std::fs::create_dir(inside("directory")).expect("ours");
     let began = Instant::now();
     for name in ["link", "dangling", "pipe", "directory"] {
