@@ -8,6 +8,7 @@ use base::{Error, Kind, Result};
 use runtime::seeded::{Bug, active};
 use std::fs::File;
 use std::io::{Read, Write};
+use std::time::Duration;
 
 /// Features requested where the kernel has them (rule F4). Not among them: the writeback cache (rule F2), locks (they
 /// stay in the kernel), ATOMIC_O_TRUNC (it truncates before the kernel checks permission: a program that was running
@@ -50,7 +51,7 @@ const BACKGROUND_MAX: u16 = 1024;
 const CONGESTION: u16 = BACKGROUND_MAX / 4 * 3;
 
 /// Longest wait for INIT. The kernel sends it within microseconds of mount(2), unless the machine is under heavy load.
-const INIT_TIMEOUT_MS: i32 = 30_000;
+const INIT_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The features that both sides agreed on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -83,7 +84,7 @@ pub fn handshake(device: &File, choice: Choice) -> Result<Agreement> {
     // The kernel refuses to read into less than this.
     let mut message = vec![0; IO_BYTES_MAX + 2 * BLOCK_BYTES];
     loop {
-        match wait_readable(device, INIT_TIMEOUT_MS) {
+        match wait_readable(device, INIT_TIMEOUT) {
             Ok(true) => (),
             Ok(false) => return Err(Error::new(Kind::Host, "the kernel did not start the FUSE connection")),
             Err(libc::EINTR) => continue,

@@ -7,6 +7,7 @@ use super::init::{self, Agreement, Choice};
 use super::rings::Rings;
 use super::{mountinfo, syscall};
 use base::{Error, Kind, Result};
+use rustix::mount::UnmountFlags;
 use std::ffi::{CStr, CString};
 use std::fs::File;
 use std::os::unix::ffi::OsStrExt;
@@ -32,7 +33,7 @@ const UNMOUNT_PAUSE: Duration = Duration::from_millis(100);
 
 /// Flags for unmounting a file system that nobody serves. Without ending the connection first, the kernel would wait
 /// for us to write mapped pages back.
-const ABANDON: libc::c_int = libc::MNT_FORCE | libc::MNT_DETACH;
+const ABANDON: UnmountFlags = UnmountFlags::FORCE.union(UnmountFlags::DETACH);
 
 /// The kernel's read-ahead for a sequential reader: the largest request, so that such reads come in requests of 1 MiB.
 /// The kernel's default of 128 KiB would keep the device idle between them.
@@ -266,7 +267,7 @@ fn clear(path: &Path) -> Result<()> {
         }
         match probe(path)? {
             Some(errno) if is_dead(errno) && top.kind == KIND => {
-                let detached = syscall::unmount(&c_path(path)?, libc::MNT_DETACH);
+                let detached = syscall::unmount(&c_path(path)?, UnmountFlags::DETACH);
                 detached.map_err(|errno| Error::os("unmounting what a dead daemon left", errno))?;
             }
             Some(errno) if is_dead(errno) => return busy("another program's dead mount is there: unmount it"),
@@ -411,13 +412,13 @@ impl Mount {
 
 fn unmount_patiently(path: &CStr, attempts: usize) -> Result<Unmounted, i32> {
     for attempt in 1..=attempts {
-        match syscall::unmount(path, libc::UMOUNT_NOFOLLOW) {
+        match syscall::unmount(path, UnmountFlags::NOFOLLOW) {
             Err(libc::EBUSY) if attempt < attempts => std::thread::sleep(UNMOUNT_PAUSE),
             Err(libc::EBUSY) => {}
             other => return other.map(|()| Unmounted::Clean),
         }
     }
-    syscall::unmount(path, libc::MNT_DETACH).map(|()| Unmounted::Detached)
+    syscall::unmount(path, UnmountFlags::DETACH).map(|()| Unmounted::Detached)
 }
 
 impl Drop for Mount {

@@ -1,20 +1,23 @@
 //! System calls that the standard library does not offer; errors are positive errnos.
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{AtFlags, CWD, StatxFlags};
+use rustix::io::Errno;
+use rustix::ioctl;
+use rustix::mount::{MountFlags, UnmountFlags};
+use rustix::process::{getegid, geteuid};
 use std::ffi::CStr;
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::OpenOptionsExt;
+use std::time::Duration;
 
 const DEVICE: &str = "/dev/fuse";
 /// Device number of `/dev/fuse`: the major number of misc devices, and its own minor.
 pub const DEVICE_NUMBER: u64 = libc::makedev(10, 229);
-/// `FUSE_DEV_IOC_CLONE`: _IOR(229, 0, u32).
-const DEVICE_CLONE: libc::c_ulong = 0x8004_e500;
-
-fn errno() -> i32 {
-    errno_of(&io::Error::last_os_error())
-}
+/// `FUSE_DEV_IOC_CLONE`.
+const DEVICE_CLONE: ioctl::Opcode = ioctl::opcode::read::<u32>(229, 0);
 
 /// The errno behind an error of the standard library; EIO if there is none.
 pub fn errno_of(error: &io::Error) -> i32 {
@@ -32,59 +35,43 @@ pub fn open_device() -> Result<File, i32> {
 pub fn clone_device(first: &File) -> Result<File, i32> {
     let other = open_device()?;
     let source = first.as_raw_fd() as u32;
-    // SAFETY: both descriptors are open, and the call reads the u32 that the pointer leads to.
-    match unsafe { libc::ioctl(other.as_raw_fd(), DEVICE_CLONE, &raw const source) } {
-        0 => Ok(other),
-        _ => Err(errno()),
-    }
+    // SAFETY: this call reads a u32, a descriptor's number, and changes nothing of this process's memory.
+    let cloned = unsafe { ioctl::ioctl(&other, ioctl::Setter::<DEVICE_CLONE, u32>::new(source)) };
+    cloned.map(|()| other).map_err(Errno::raw_os_error)
 }
 
-/// mount(2).
+/// mount(2). The flags have 32 bits.
 pub fn mount(source: &CStr, path: &CStr, kind: &CStr, options: &CStr, flags: libc::c_ulong) -> Result<(), i32> {
-    // SAFETY: all four are strings with their terminator that outlive the call.
-    let result = unsafe { libc::mount(source.as_ptr(), path.as_ptr(), kind.as_ptr(), flags, options.as_ptr().cast()) };
-    if result == 0 { Ok(()) } else { Err(errno()) }
+    let flags = MountFlags::from_bits_retain(u32::try_from(flags).expect("flags of mount(2) only"));
+    rustix::mount::mount(source, path, kind, flags, options).map_err(Errno::raw_os_error)
 }
 
 /// umount2(2).
-pub fn unmount(path: &CStr, flags: libc::c_int) -> Result<(), i32> {
-    // SAFETY: the path is a string with its terminator that outlives the call.
-    let result = unsafe { libc::umount2(path.as_ptr(), flags) };
-    if result == 0 { Ok(()) } else { Err(errno()) }
+pub fn unmount(path: &CStr, flags: UnmountFlags) -> Result<(), i32> {
+    rustix::mount::unmount(path, flags).map_err(Errno::raw_os_error)
 }
 
 /// Asks the file system at `path` for its space: a request that the kernel never answers from a cache.
 pub fn probe(path: &CStr) -> Result<(), i32> {
-    // SAFETY: all-zero bytes are a valid value of this plain structure of integers.
-    let mut space: libc::statfs = unsafe { std::mem::zeroed() };
-    // SAFETY: the path is a string with its terminator, the structure is writable, both outlive the call.
-    let result = unsafe { libc::statfs(path.as_ptr(), &raw mut space) };
-    if result == 0 { Ok(()) } else { Err(errno()) }
+    rustix::fs::statfs(path).map(|_| ()).map_err(Errno::raw_os_error)
 }
 
 /// A number, never reused, of the mount at `path`; None before Linux 6.8. The file system itself is not asked.
 pub fn unique_mount_id(path: &CStr) -> Option<u64> {
-    // SAFETY: all-zero bytes are a valid value of this plain structure of integers.
-    let mut found: libc::statx = unsafe { std::mem::zeroed() };
-    let flags = libc::AT_STATX_DONT_SYNC | libc::AT_NO_AUTOMOUNT;
-    // SAFETY: the path is a string with its terminator, the structure is writable, both outlive the call.
-    let result =
-        unsafe { libc::statx(libc::AT_FDCWD, path.as_ptr(), flags, libc::STATX_MNT_ID_UNIQUE, &raw mut found) };
-    (result == 0 && found.stx_mask & libc::STATX_MNT_ID_UNIQUE != 0).then_some(found.stx_mnt_id)
+    let flags = AtFlags::STATX_DONT_SYNC | AtFlags::NO_AUTOMOUNT;
+    let wanted = StatxFlags::from_bits_retain(libc::STATX_MNT_ID_UNIQUE);
+    let found = rustix::fs::statx(CWD, path, flags, wanted).ok()?;
+    (found.stx_mask & wanted.bits() != 0).then_some(found.stx_mnt_id)
 }
 
 /// Blocks until the descriptor is readable (or broken); false when the time is over.
-pub fn wait_readable(file: &File, timeout_ms: i32) -> Result<bool, i32> {
-    let mut poll = libc::pollfd { fd: file.as_raw_fd(), events: libc::POLLIN, revents: 0 };
-    // SAFETY: the pointer leads to the one entry that is announced.
-    match unsafe { libc::poll(&raw mut poll, 1, timeout_ms) } {
-        -1 => Err(errno()),
-        count => Ok(count > 0),
-    }
+pub fn wait_readable(file: &File, patience: Duration) -> Result<bool, i32> {
+    let patience = Timespec::try_from(patience).expect("no more seconds than the kernel counts");
+    let ready = poll(&mut [PollFd::new(file, PollFlags::IN)], Some(&patience));
+    ready.map(|count| count > 0).map_err(Errno::raw_os_error)
 }
 
 /// The effective user and group of this process.
 pub fn effective_ids() -> (u32, u32) {
-    // SAFETY: these calls take nothing and can't fail.
-    unsafe { (libc::geteuid(), libc::getegid()) }
+    (geteuid().as_raw(), getegid().as_raw())
 }
