@@ -1,13 +1,25 @@
 //! The daemon's use of the operating system beside the data path: signals, unmounting, the mount table, process
-//! settings. The only file of this package that calls libc.
+//! settings. The only file of this package that calls the kernel by hand.
 
 use base::{Error, Kind};
 use runtime::real::{Access, Directory};
-use std::ffi::{CString, OsString};
-use std::fs::File;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{FileType, Mode, lstat, sync};
+use rustix::io::Errno;
+use rustix::mount::UnmountFlags;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
+use rustix::process::{Pid, PidfdFlags, Resource, Rlimit, Signal};
+use rustix::process::{
+    configure_io_flusher_behavior, geteuid, getrlimit, pidfd_open, pidfd_send_signal, setrlimit, setsid, umask,
+};
+use rustix::stdio::dup2_stderr;
+use rustix::thread::{CapabilitySet, CapabilitySets};
+use rustix::thread::{capabilities, remove_capability_from_bounding_set, set_capabilities, set_no_new_privs};
+use std::ffi::OsString;
+use std::fs::{File, TryLockError};
 use std::io::{self, IsTerminal, Read};
-use std::os::fd::{AsRawFd, FromRawFd};
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
@@ -62,17 +74,20 @@ impl Signals {
 /// Ends this process by SIGPIPE when whoever reads its output goes away, as other commands do (`| head`). For
 /// commands, not for daemons.
 pub fn end_on_broken_pipe() {
-    // SAFETY: sets a disposition; no handler of ours is involved.
-    unsafe {
-        libc::signal(libc::SIGPIPE, libc::SIG_DFL);
-    }
+    dispose(libc::SIGPIPE, libc::SIG_DFL);
 }
 
 /// Has a write beyond the limit of a file's size (`ulimit -f`) fail with EFBIG, instead of ending the process.
 pub fn let_large_files_fail() {
-    // SAFETY: sets a disposition; no handler of ours is involved.
+    dispose(libc::SIGXFSZ, libc::SIG_IGN);
+}
+
+/// Has the kernel deal with a signal: `SIG_DFL` or `SIG_IGN`.
+fn dispose(signal: libc::c_int, disposition: libc::sighandler_t) {
+    assert!(matches!(disposition, libc::SIG_DFL | libc::SIG_IGN), "nothing of ours handles signals");
+    // SAFETY: no code of this process runs on the signal.
     unsafe {
-        libc::signal(libc::SIGXFSZ, libc::SIG_IGN);
+        libc::signal(signal, disposition);
     }
 }
 
@@ -81,15 +96,15 @@ pub fn let_large_files_fail() {
 pub fn check_address_space(memory_max: u64) -> base::Result<()> {
     /// Stacks, the program itself, and what allocators set aside.
     const BESIDE_BYTES: u64 = 1 << 30;
-    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: the pointer is to an rlimit of ours.
-    let known = unsafe { libc::getrlimit(libc::RLIMIT_AS, &raw mut limit) } == 0;
-    if known && limit.rlim_cur < memory_max.saturating_add(BESIDE_BYTES) {
-        let what = "the limit of the address space is too low: raise it (ulimit -v unlimited), or lower --memory-max";
-        let (is, needed) = (limit.rlim_cur, memory_max + BESIDE_BYTES);
-        return Err(Error::new(Kind::Host, what).with(format_args!("{is} bytes, {needed} are needed")));
+    let needed = memory_max.saturating_add(BESIDE_BYTES);
+    match getrlimit(Resource::As).current {
+        Some(is) if is < needed => {
+            let what =
+                "the limit of the address space is too low: raise it (ulimit -v unlimited), or lower --memory-max";
+            Err(Error::new(Kind::Host, what).with(format_args!("{is} bytes, {needed} are needed")))
+        }
+        _ => Ok(()),
     }
-    Ok(())
 }
 
 /// Refuses a limit of a file's size (`ulimit -f`) below what a brick's files have, where it can't be raised: a brick that meets
@@ -97,20 +112,18 @@ pub fn check_address_space(memory_max: u64) -> base::Result<()> {
 pub fn check_file_size() -> base::Result<()> {
     // Of the largest file, which keeps room for the index; those of segments have a GiB.
     const NEEDED: u64 = base::limits::BALLAST_BYTES_MAX;
-    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: the pointer is to an rlimit of ours.
-    let known = unsafe { libc::getrlimit(libc::RLIMIT_FSIZE, &raw mut limit) } == 0;
-    if !known || limit.rlim_cur >= NEEDED {
+    let low = |limit: Option<u64>| limit.filter(|&bytes| bytes < NEEDED);
+    let limit = getrlimit(Resource::Fsize);
+    if low(limit.current).is_none() {
         return Ok(());
     }
-    limit.rlim_cur = limit.rlim_max;
-    // SAFETY: as above.
-    let raised = unsafe { libc::setrlimit(libc::RLIMIT_FSIZE, &raw const limit) } == 0;
-    if raised && limit.rlim_cur >= NEEDED {
+    let raised = setrlimit(Resource::Fsize, Rlimit { current: limit.maximum, ..limit });
+    if raised.is_ok() && low(limit.maximum).is_none() {
         return Ok(());
     }
     let what = "the limit of a file's size is too low: raise it (ulimit -f unlimited)";
-    Err(Error::new(Kind::Host, what).with(format_args!("{} bytes, {NEEDED} are needed", limit.rlim_cur)))
+    let is = limit.maximum.unwrap_or(u64::MAX);
+    Err(Error::new(Kind::Host, what).with(format_args!("{is} bytes, {NEEDED} are needed")))
 }
 
 /// Refuses a process that may not mount.
@@ -119,7 +132,7 @@ pub fn check_may_mount() -> base::Result<()> {
     let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
     let effective = effective.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
     match effective {
-        Some(mask) if mask >> CAP_SYS_ADMIN & 1 == 0 => {
+        Some(mask) if !CapabilitySet::from_bits_retain(mask).contains(CapabilitySet::SYS_ADMIN) => {
             let what = "mounting needs root (CAP_SYS_ADMIN): run it as root, or as the service sinter@NAME";
             Err(Error::new(Kind::Permission, what))
         }
@@ -135,87 +148,56 @@ pub fn is_not_empty(path: &Path) -> bool {
 /// True if a path is an empty regular file, by lstat(2). The standard library asks for the birth time too, which costs
 /// a mount by FUSE one more request.
 pub fn is_empty_file(path: &Path) -> io::Result<bool> {
-    let path = CString::new(path.as_os_str().as_bytes())?;
-    // SAFETY: stat is plain data; both pointers are to live locals.
-    let found = unsafe {
-        let mut found: libc::stat = std::mem::zeroed();
-        if libc::lstat(path.as_ptr(), &raw mut found) < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        found
-    };
-    Ok(found.st_mode & libc::S_IFMT == libc::S_IFREG && found.st_size == 0)
+    let found = lstat(path)?;
+    Ok(FileType::from_raw_mode(found.st_mode).is_file() && found.st_size == 0)
 }
 
 /// Files that this process makes are for its user only.
 pub fn make_files_private() {
-    // SAFETY: umask takes and returns plain numbers and can't fail.
-    unsafe {
-        libc::umask(0o077);
-    }
+    umask(Mode::RWXG | Mode::RWXO);
 }
 
 /// Tells the kernel that writing back dirty pages may depend on this process, so that its own allocations never wait
 /// for such writes (rule F5). Best effort: needs CAP_SYS_RESOURCE.
 pub fn become_io_flusher() -> bool {
-    /// Number of the request in Linux's <sys/prctl.h>; the libc crate has no name for it.
-    const PR_SET_IO_FLUSHER: libc::c_int = 57;
-    // SAFETY: prctl with plain numbers.
-    unsafe { libc::prctl(PR_SET_IO_FLUSHER, 1, 0, 0, 0) == 0 }
+    configure_io_flusher_behavior(true).is_ok()
 }
 
-/// Capabilities of root that a daemon keeps (numbers of <linux/capability.h>), each with its reason:
-/// to reach bricks, devices and mount points that lie in other users' directories;
-const CAP_DAC_OVERRIDE: u32 = 1;
-/// to mount and unmount, for as long as it runs: volumes come and go by the admin socket;
-const CAP_SYS_ADMIN: u32 = 21;
-/// to have its cores run before others on their CPUs, for clients wait for them;
-const CAP_SYS_NICE: u32 = 23;
-/// to use what the host's file system keeps for root, where an index that must go on would fail with ENOSPC.
-const CAP_SYS_RESOURCE: u32 = 24;
-const KEPT: u64 = 1 << CAP_DAC_OVERRIDE | 1 << CAP_SYS_ADMIN | 1 << CAP_SYS_NICE | 1 << CAP_SYS_RESOURCE;
+/// Capabilities of root that a daemon keeps, each with its reason.
+const KEPT: CapabilitySet = CapabilitySet::empty()
+    // To reach bricks, devices and mount points that lie in other users' directories;
+    .union(CapabilitySet::DAC_OVERRIDE)
+    // to mount and unmount, for as long as it runs: volumes come and go by the admin socket;
+    .union(CapabilitySet::SYS_ADMIN)
+    // to have its cores run before others on their CPUs, for clients wait for them;
+    .union(CapabilitySet::SYS_NICE)
+    // to use what the host's file system keeps for root, where an index that must go on would fail with ENOSPC.
+    .union(CapabilitySet::SYS_RESOURCE);
 
 /// Drops all capabilities but those that a daemon needs, and the ways to get some again. To be called before any
 /// thread is started: capabilities belong to threads. A user who has none loses none.
 pub fn drop_privileges() -> io::Result<()> {
-    /// `_LINUX_CAPABILITY_VERSION_3`: two words of 32 bits each.
-    const VERSION: u32 = 0x2008_0522;
-    /// Capabilities that a kernel may know.
-    const CAPABILITIES: u32 = 64;
-    #[repr(C)]
-    struct Header {
-        version: u32,
-        pid: i32,
-    }
-    #[repr(C)]
-    #[derive(Clone, Copy, Default)]
-    struct Word {
-        effective: u32,
-        permitted: u32,
-        inheritable: u32,
-    }
-    let checked = |result: libc::c_long| if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) };
     // Without CAP_SETPCAP, and for numbers that this kernel does not know, it fails and is not needed: what has no
-    // new privileges gets nothing from the bounding set.
-    for capability in (0..CAPABILITIES).filter(|capability| KEPT >> capability & 1 == 0) {
-        // SAFETY: prctl with plain numbers.
-        unsafe { libc::prctl(libc::PR_CAPBSET_DROP, libc::c_ulong::from(capability), 0, 0, 0) };
+    // new privileges gets nothing from the bounding set. A kernel may know more than have a name here.
+    let all = (0..u64::BITS).map(|number| CapabilitySet::from_bits_retain(1 << number));
+    for capability in all.filter(|&capability| !KEPT.contains(capability)) {
+        let _ = remove_capability_from_bounding_set(capability);
     }
-    let mut header = Header { version: VERSION, pid: 0 };
-    let mut words = [Word::default(); 2];
-    // SAFETY: the structures are as the kernel's version 3 has them, live, and writable where it writes.
-    checked(unsafe { libc::syscall(libc::SYS_capget, &raw mut header, words.as_mut_ptr()) })?;
-    for (word, kept) in words.iter_mut().zip([KEPT as u32, (KEPT >> 32) as u32]) {
-        *word = Word { effective: word.effective & kept, permitted: word.permitted & kept, inheritable: 0 };
-    }
-    // SAFETY: as above; this call only reads.
-    checked(unsafe { libc::syscall(libc::SYS_capset, &raw mut header, words.as_ptr()) })?;
-    // SAFETY: prctl with plain numbers.
-    checked(libc::c_long::from(unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) }))
+    let has = capabilities(None)?;
+    let (effective, permitted) = (has.effective & KEPT, has.permitted & KEPT);
+    set_capabilities(None, CapabilitySets { effective, permitted, inheritable: CapabilitySet::empty() })?;
+    Ok(set_no_new_privs(true)?)
 }
 
 /// True if the process at the other end of a socket may tell this process what to do: its own user, and root.
 pub fn is_trusted(peer: &UnixStream) -> io::Result<bool> {
+    let user = user_of(peer)?;
+    Ok(user == 0 || user == geteuid().as_raw())
+}
+
+/// The user of the process at the other end of a socket. Not by rustix, for which no process has the number 0: one of another
+/// container has it here.
+fn user_of(peer: &UnixStream) -> io::Result<u32> {
     let mut found = libc::ucred { pid: 0, uid: libc::uid_t::MAX, gid: libc::gid_t::MAX };
     let mut length = size_of::<libc::ucred>() as libc::socklen_t;
     // SAFETY: the option's value is a ucred; it and its length are live locals.
@@ -228,56 +210,32 @@ pub fn is_trusted(peer: &UnixStream) -> io::Result<bool> {
             &raw mut length,
         )
     };
-    if result != 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: geteuid can't fail.
-    Ok(found.uid == 0 || found.uid == unsafe { libc::geteuid() })
+    if result == 0 { Ok(found.uid) } else { Err(io::Error::last_os_error()) }
 }
 
 /// Connects to a socket, and waits for no longer than `patience` for whoever listens on it: who was stopped takes in no
 /// connections, and their queue may be full.
 pub fn connect_within(path: &Path, patience: Duration) -> io::Result<UnixStream> {
-    // SAFETY: plain numbers; the descriptor is ours alone.
-    let stream = unsafe {
-        let descriptor = libc::socket(libc::AF_UNIX, libc::SOCK_STREAM | libc::SOCK_CLOEXEC, 0);
-        if descriptor < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        UnixStream::from_raw_fd(descriptor)
-    };
+    let stream = UnixStream::from(socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?);
     // It bounds the connecting too.
     stream.set_write_timeout(Some(patience))?;
-    // SAFETY: sockaddr_un is plain data, of which all zeros is a value.
-    let mut address: libc::sockaddr_un = unsafe { std::mem::zeroed() };
-    address.sun_family = libc::AF_UNIX as libc::sa_family_t;
-    let bytes = path.as_os_str().as_bytes();
-    if bytes.len() >= address.sun_path.len() || bytes.contains(&0) {
-        return Err(io::Error::from_raw_os_error(libc::ENAMETOOLONG));
-    }
-    address.sun_path.iter_mut().zip(bytes).for_each(|(to, from)| *to = *from as libc::c_char);
-    let length = size_of::<libc::sockaddr_un>() as libc::socklen_t;
-    // SAFETY: the descriptor is open, and the address a live local that ends with a zero.
-    match unsafe { libc::connect(stream.as_raw_fd(), (&raw const address).cast(), length) } {
-        0 => Ok(stream),
-        _ => Err(io::Error::last_os_error()),
-    }
+    connect(&stream, &SocketAddrUnix::new(path)?)?;
+    Ok(stream)
 }
 
 /// Has standard error lead to a file from now on.
 pub fn replace_standard_error(file: &File) -> io::Result<()> {
-    // SAFETY: both descriptors are open; standard error stays open under its number.
-    match unsafe { libc::dup2(file.as_raw_fd(), libc::STDERR_FILENO) } {
-        number if number >= 0 => Ok(()),
-        _ => Err(io::Error::last_os_error()),
-    }
+    Ok(dup2_stderr(file)?)
 }
 
 /// Has a command start in a session of its own: no terminal's end or Ctrl-C reaches it.
 pub fn in_own_session(command: &mut Command) {
     // SAFETY: between fork and exec only setsid is called, which is allowed there.
     unsafe {
-        command.pre_exec(|| if libc::setsid() < 0 { Err(io::Error::last_os_error()) } else { Ok(()) });
+        command.pre_exec(|| {
+            setsid()?;
+            Ok(())
+        });
     }
 }
 
@@ -287,13 +245,11 @@ pub fn lock_holder(data: &Directory) -> io::Result<Option<u32>> {
         Err(error) if error.kind == Kind::NotFound => return Ok(None),
         file => file.map_err(io::Error::other)?,
     };
-    // SAFETY: plain numbers. The lock, if we get it, goes with the descriptor.
-    if unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_SH | libc::LOCK_NB) } == 0 {
-        return Ok(None);
-    }
-    match io::Error::last_os_error() {
-        error if error.raw_os_error() == Some(libc::EWOULDBLOCK) => {}
-        error => return Err(error),
+    match file.try_lock_shared() {
+        // The lock goes with the descriptor.
+        Ok(()) => return Ok(None),
+        Err(TryLockError::WouldBlock) => {}
+        Err(TryLockError::Error(error)) => return Err(error),
     }
     let mut text = String::new();
     file.take(32).read_to_string(&mut text)?;
@@ -316,59 +272,41 @@ pub fn holds_lock(data: &Directory, pid: u32) -> io::Result<bool> {
 }
 
 /// A process of somebody's, held so that its number can't come to mean another one.
-pub struct Process(File);
+pub struct Process(OwnedFd);
 
 impl Process {
     /// The process of this number; `None` if there is none.
     pub fn of(pid: u32) -> io::Result<Option<Process>> {
-        // SAFETY: pidfd_open with plain numbers; the descriptor is ours alone.
-        let descriptor = unsafe { libc::syscall(libc::SYS_pidfd_open, pid as libc::pid_t, 0) };
-        if descriptor >= 0 {
-            // SAFETY: a descriptor that was just made.
-            return Ok(Some(Process(unsafe { File::from_raw_fd(descriptor as i32) })));
+        let pid = i32::try_from(pid).ok().and_then(Pid::from_raw).ok_or(Errno::INVAL)?;
+        match pidfd_open(pid, PidfdFlags::empty()) {
+            Ok(descriptor) => Ok(Some(Process(descriptor))),
+            Err(Errno::SRCH) => Ok(None),
+            Err(error) => Err(error.into()),
         }
-        let error = io::Error::last_os_error();
-        if error.raw_os_error() == Some(libc::ESRCH) { Ok(None) } else { Err(error) }
     }
     /// Asks it to end, by SIGTERM.
     pub fn terminate(&self) -> io::Result<()> {
-        let descriptor = self.0.as_raw_fd();
-        let nothing = std::ptr::null::<libc::siginfo_t>();
-        // SAFETY: an open descriptor of a process, and no information beside the signal.
-        match unsafe { libc::syscall(libc::SYS_pidfd_send_signal, descriptor, libc::SIGTERM, nothing, 0) } {
-            0 => Ok(()),
-            _ => Err(io::Error::last_os_error()),
-        }
+        Ok(pidfd_send_signal(&self.0, Signal::TERM)?)
     }
     /// Waits for its end, not longer than `patience`; whether it has ended.
     pub fn ends_within(&self, patience: Duration) -> io::Result<bool> {
-        let mut poll = libc::pollfd { fd: self.0.as_raw_fd(), events: libc::POLLIN, revents: 0 };
-        let ms = patience.as_millis().min(i32::MAX as u128) as i32;
-        // SAFETY: one live pollfd.
-        match unsafe { libc::poll(&raw mut poll, 1, ms) } {
-            count if count >= 0 => Ok(count > 0),
-            _ => Err(io::Error::last_os_error()),
-        }
+        // More seconds than the kernel counts are for ever.
+        let patience = Timespec::try_from(patience).ok();
+        Ok(poll(&mut [PollFd::new(&self.0, PollFlags::IN)], patience.as_ref())? > 0)
     }
 }
 
 /// Writes everything back and has the kernel forget what it holds of files and names, so that what is read next comes from
 /// below it. Needs root.
 pub fn drop_caches() -> io::Result<()> {
-    // SAFETY: sync takes nothing and can't fail.
-    unsafe { libc::sync() };
+    sync();
     std::fs::write("/proc/sys/vm/drop_caches", "3")
 }
 
 /// Unmounts what is mounted at `point`; `lazy`: also when it is in use.
 pub fn unmount(point: &Path, lazy: bool) -> io::Result<()> {
-    let path = CString::new(point.as_os_str().as_bytes())?;
-    let flags = libc::UMOUNT_NOFOLLOW | if lazy { libc::MNT_DETACH } else { 0 };
-    // SAFETY: the path is a terminated string that outlives the call.
-    match unsafe { libc::umount2(path.as_ptr(), flags) } {
-        0 => Ok(()),
-        _ => Err(io::Error::last_os_error()),
-    }
+    let how = if lazy { UnmountFlags::DETACH } else { UnmountFlags::empty() };
+    Ok(rustix::mount::unmount(point, UnmountFlags::NOFOLLOW | how)?)
 }
 
 /// One line of the mount table.
