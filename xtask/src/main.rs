@@ -18,7 +18,7 @@ use tree::Tree;
 const HELP: &str = "\
 cargo xtask check [NAME ...]    hold the house rules (all, or the named ones)
 cargo xtask list                the house rules
-cargo xtask ratchet             lower what is stored of sizes and doc comments to what it has shrunk to
+cargo xtask ratchet             lower what is stored of sizes, doc comments and unsafe code to what it has shrunk to
 cargo xtask subjects [PACKAGE]  doc comments that open without a subject: how many, or those of a package
 cargo xtask format-hash         the hash that the document of the disk format must hold
 cargo xtask citations           each rule, and the files that cite it

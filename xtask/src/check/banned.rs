@@ -74,24 +74,6 @@ pub fn calls(tree: &Tree) -> Vec<String> {
     problems
 }
 
-/// The rooms that may hold unsafe code: each is the one place where its package calls the kernel. The workshop's
-/// benches count allocations, and a global allocator is unsafe by its trait.
-const UNSAFE_ROOMS: [&str; 5] =
-    ["runtime/src/real", "runtime/src/buffer.rs", "front/src/fuse", "node/src/host.rs", "bench/"];
-
-/// Refuses unsafe code elsewhere. Tests may call the kernel; clippy sees to it that they too say why that is sound.
-pub fn unsafe_code(tree: &Tree) -> Vec<String> {
-    let mut problems = Vec::new();
-    for (path, scan) in tree.product().filter(|(path, _)| !UNSAFE_ROOMS.iter().any(|room| path.starts_with(room))) {
-        let places = words(&scan.product, "unsafe");
-        problems
-            .extend(places.map(|at| {
-                format!("{path}:{}: unsafe only in {}", line_of(&scan.product, at), UNSAFE_ROOMS.join(", "))
-            }));
-    }
-    problems
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -111,18 +93,5 @@ mod tests {
         assert_eq!(calls(&tree(&[("runtime/src/real/clock.rs", text), ("store/tests/a.rs", text)])), [""; 0]);
         assert_eq!(calls(&tree(&[("sim/src/a.rs", text), ("store/src/a.rs", "// Instant\n")])), [""; 0]);
         assert_eq!(calls(&tree(&[("node/src/a.rs", "fn f() { g().unwrap(); }\n")])).len(), 1);
-    }
-
-    #[test]
-    fn unsafe_code_stays_in_its_rooms() {
-        let text = "fn f() { unsafe { g() } }\n";
-        assert_eq!(unsafe_code(&tree(&[("store/src/a.rs", text)])).len(), 1);
-        assert_eq!(unsafe_code(&tree(&[("sim/src/a.rs", text)])).len(), 1);
-        assert_eq!(unsafe_code(&tree(&[("front/tests/a.rs", text)])), [""; 0]);
-        assert_eq!(
-            unsafe_code(&tree(&[("runtime/src/real/ring.rs", text), ("front/src/fuse/door.rs", text)])),
-            [""; 0]
-        );
-        assert_eq!(unsafe_code(&tree(&[("store/src/a.rs", "#![forbid(unsafe_code)]\n")])), [""; 0]);
     }
 }

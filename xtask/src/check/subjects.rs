@@ -3,11 +3,21 @@
 //! "Of these", "So many at most") makes its reader wait for the subject, or do without one. How many such comments each
 //! package still has is stored in `subjects.txt`, and may only shrink.
 
+use crate::check::counts::{Figure, Places};
 use crate::tree::Tree;
 use std::collections::BTreeMap;
 
 /// The file that stores each package's figure.
 pub const STORED: &str = "xtask/subjects.txt";
+
+const FIGURE: Figure = Figure {
+    stored: STORED,
+    title: "Doc comments without a leading subject",
+    counted: "doc comments open without a subject",
+    remedy: "begin the new ones with what the thing is or does (cargo xtask subjects PACKAGE lists them)",
+    // Two branches which each mend a comment don't have to store the same line.
+    slack: 8,
+};
 
 /// Words that no doc comment opens with, capitalised as they stand there.
 const REFUSED: [&str; 60] = [
@@ -20,10 +30,6 @@ const REFUSED: [&str; 60] = [
     // Conjunctions and the like.
     "So", "And", "Or", "But", "If", "Because", "Than", "Not", "Once", "Also",
 ];
-
-/// A package's figure may lag behind its stored one by this much, so that two branches which each mend a comment don't
-/// have to store the same line.
-const SLACK: usize = 8;
 
 /// True if a doc comment's text opens with none of the refused words.
 fn has_subject(text: &str) -> bool {
@@ -47,8 +53,8 @@ fn openings(comments: &str) -> impl Iterator<Item = (usize, &str)> {
 }
 
 /// Doc comments without a subject: per package, where they are.
-fn missing(tree: &Tree) -> BTreeMap<&str, Vec<String>> {
-    let mut missing: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+fn missing(tree: &Tree) -> Places<'_> {
+    let mut missing = Places::new();
     for (path, scan) in tree.rust() {
         let package = path.split('/').next().unwrap_or(path);
         let places = missing.entry(package).or_default();
@@ -58,46 +64,14 @@ fn missing(tree: &Tree) -> BTreeMap<&str, Vec<String>> {
     missing
 }
 
-/// The figures as they are stored: `count package`.
-fn stored(tree: &Tree) -> BTreeMap<&str, usize> {
-    fn entry(line: &str) -> Option<(&str, usize)> {
-        let (count, package) = line.split_once(' ')?;
-        Some((package, count.parse().ok()?))
-    }
-    let text = tree.files.get(STORED).map_or("", |file| file.text.as_str());
-    text.lines().filter(|line| !line.starts_with('#')).filter_map(entry).collect()
-}
-
 /// Refuses more doc comments without a subject than are stored for the package, and a stored figure that lags.
 pub fn check(tree: &Tree) -> Vec<String> {
-    let stored = stored(tree);
-    let mut problems = Vec::new();
-    for (package, places) in missing(tree) {
-        let (now, allowed) = (places.len(), stored.get(package).copied().unwrap_or(0));
-        if now > allowed {
-            problems.push(format!(
-                "{package}: {now} doc comments open without a subject, at most {allowed} may: begin the new ones with what \
-                 the thing is or does (cargo xtask subjects {package} lists them)"
-            ));
-        } else if now + SLACK < allowed {
-            problems.push(format!("{STORED}: {package} has {now} by now; keep it so: cargo xtask ratchet"));
-        }
-    }
-    problems
+    FIGURE.check(tree, &missing(tree))
 }
 
-/// The figures after today's shrinking; one that has grown stays as it was stored.
+/// The figures after today's shrinking.
 pub fn lowered(tree: &Tree) -> String {
-    let stored = stored(tree);
-    let mut text =
-        "# Doc comments without a leading subject, per package: may only shrink (cargo xtask ratchet).\n".to_string();
-    for (package, places) in missing(tree) {
-        let count = places.len().min(stored.get(package).copied().unwrap_or(0));
-        if count > 0 {
-            text += &format!("{count} {package}\n");
-        }
-    }
-    text
+    FIGURE.lowered(tree, &missing(tree))
 }
 
 /// The places of a package's doc comments without a subject, for who wants to mend them.
