@@ -7,7 +7,7 @@ use crate::name::Name;
 use crate::op::Volume;
 use std::sync::Arc;
 
-/// The name of a cross-group change: the group whose record decided it, and a number never reused in that group.
+/// The identity of a cross-group change: the group whose record decided it, and a number never reused in that group.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct IntentId {
     /// The group that holds the intent.
@@ -19,25 +19,25 @@ pub struct IntentId {
 /// Edits that another group must still apply.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Follow {
-    /// The volume that they change.
+    /// The volume that the edits change.
     pub volume: VolumeId,
-    /// The group that applies them.
+    /// The group that applies the edits.
     pub group: GroupId,
-    /// The edits that it applies.
+    /// The edits, in order.
     pub edits: Vec<Edit>,
 }
 
 /// A decided cross-group change (rule M3): redone at start-up until every follower has applied its part.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Intent {
-    /// Its name.
+    /// The identity of the change.
     pub id: IntentId,
     /// The edits that remain to be applied in other groups.
     pub follow: Vec<Follow>,
 }
 
-/// Checksums of a payload's blocks, in order. Up to 32 lie inline, so that a write of the commit stream
-/// (below 128 KiB) allocates nothing.
+/// Checksums of a payload's blocks, in order. Up to 32 lie inline: payloads of the commit stream have fewer blocks, so
+/// writing them allocates nothing.
 #[derive(Clone, Debug, Default)]
 pub struct Crcs {
     inline: [u32; CRCS_INLINE],
@@ -45,7 +45,7 @@ pub struct Crcs {
     spilled: Vec<u32>,
 }
 
-/// Number of blocks in 128 KiB: the largest payload of the commit stream.
+/// Number of blocks in 128 KiB. All payloads of the commit stream are smaller than that.
 const CRCS_INLINE: usize = crate::limits::BULK_BYTES_MIN / crate::limits::BLOCK_BYTES;
 
 impl Crcs {
@@ -96,8 +96,8 @@ pub enum Edit {
     InodePut { ino: Ino, inode: Inode },
     /// Change counters and raise times, independent of other such edits (rule M2).
     InodeTouch { ino: Ino, links: i32, entries: i64, mtime: Time, ctime: Time },
-    /// The inode moves to another project: its blocks and its name count there from now on. Follows an `InodePut` that
-    /// still names the old project.
+    /// The inode moves to another project, which is charged for its blocks and its name from now on. Comes after an
+    /// `InodePut` that still has the old project.
     InodeProject { ino: Ino, project: u32 },
     /// A directory moved: its new parent.
     InodeParent { ino: Ino, parent: Ino },
@@ -107,35 +107,35 @@ pub enum Edit {
     InodeCut { ino: Ino, size: u64, trim: u64, time: Time },
     /// The inode and all its data are gone.
     InodeDrop { ino: Ino },
-    /// The inode has no name but is open or known to a client: purged at start-up, at the last release or when it is
-    /// forgotten.
+    /// The inode has no name but is open or known to a client. It is purged at the last release, or when the client
+    /// forgets the inode, or at the next start.
     OrphanPut { ino: Ino },
     /// The inode is no longer an orphan.
     OrphanDrop { ino: Ino },
-    /// Name `ino` in directory `dir`; `cookie` is never reused in the group (rule M2).
+    /// Create or replace the entry `name` of directory `dir`; `cookie` is never reused in the group (rule M2).
     EntryPut { dir: Ino, name: Name, ino: Ino, kind: FileKind, cookie: u64 },
     /// Remove a name.
     EntryDrop { dir: Ino, name: Name, cookie: u64 },
     /// A symbolic link's target.
     TargetPut { ino: Ino, target: Box<[u8]> },
-    /// Set an extended attribute. An `InodePut` beside it says that the inode has any.
+    /// Set an extended attribute. An `InodePut` in the same record sets `Inode::xattrs`.
     XattrPut { ino: Ino, name: Name, value: Arc<[u8]> },
     /// Remove an extended attribute.
     XattrDrop { ino: Ino, name: Name },
     /// Blocks `first .. first + crcs.len()` of `ino` hold the record's payload; one CRC-32C per block.
     Map { ino: Ino, first: u64, crcs: Crcs },
-    /// Reserve room for blocks `first .. first + count` of the file, mapped or not (rule K5).
+    /// Reserve space for blocks `first .. first + count` of the file, mapped or not (rule K5).
     Reserve { ino: Ino, first: u64, count: u64 },
-    /// Punch a hole: blocks `first .. first + count` of the file are gone, and so is room reserved for them; sets the
-    /// new trim number (rule M4).
+    /// Punch a hole: blocks `first .. first + count` of the file are gone, and so is the space reserved for them; sets
+    /// the new trim number (rule M4).
     Punch { ino: Ino, first: u64, count: u64, trim: u64 },
     /// A cross-group change was decided here.
     IntentPut(Intent),
-    /// All followers have applied it.
+    /// All followers have applied their parts of the intent.
     IntentDrop { id: IntentId },
     /// This group has applied its part of an intent of another group.
     FollowedPut { id: IntentId },
-    /// The intent is gone, so its mark may go.
+    /// The intent is gone, so the mark that this group has followed it may go.
     FollowedDrop { id: IntentId },
     /// A volume exists (group 0, volume 0).
     VolumePut(Volume),
@@ -175,7 +175,7 @@ impl Numbers {
             intent: more(self.intent, end.intent),
         }
     }
-    /// The larger of each pair.
+    /// The larger of the two, for each number by itself.
     pub fn max(self, other: Numbers) -> Numbers {
         Numbers {
             ino: self.ino.max(other.ino),
@@ -183,7 +183,7 @@ impl Numbers {
             intent: self.intent.max(other.intent),
         }
     }
-    /// True if each is below the other's.
+    /// True if all three numbers are below those of `end`.
     pub fn is_below(self, end: Numbers) -> bool {
         self.ino < end.ino && self.cookie < end.cookie && self.intent < end.intent
     }

@@ -31,16 +31,16 @@ pub enum Kind {
     NoAttribute,
     /// The handle or inode number is of an inode that is gone.
     Stale,
-    /// The object, or this version, does not support the operation.
+    /// The object, or this version of Sinter, does not support the operation.
     Unsupported,
-    /// No free segment, or no room for this kind of change: data, names and deletions stop at different levels (rule
+    /// No free segment, or no space for this kind of change: data, names and deletions stop at different levels (rule
     /// K5).
     NoSpace,
-    /// The volume has reached its size.
+    /// The volume holds as much as its size allows.
     Quota,
     /// The brick or mount takes no changes.
     ReadOnly,
-    /// Another process or mount uses it.
+    /// Another process or mount uses the brick, volume or directory.
     Busy,
     /// A device, or the kernel, refused an I/O.
     Io,
@@ -155,7 +155,7 @@ impl Error {
     pub fn new(kind: Kind, what: &'static str) -> Error {
         Error { kind, what, context: None }
     }
-    /// Adds context behind what is there already.
+    /// Appends context to the context that the error has already.
     pub fn with(mut self, context: impl fmt::Display) -> Error {
         let text = match self.context.take() {
             Some(before) => format!("{before}; {context}"),

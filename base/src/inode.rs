@@ -12,15 +12,15 @@ impl Time {
     #[inline]
     pub fn parts(self) -> (i64, u32) {
         let seconds = self.0.div_euclid(1_000_000_000);
-        // What the seconds wrap around to wraps back.
+        // Near the earliest time the product wraps around; the difference wraps back.
         (seconds, self.0.wrapping_sub(seconds.wrapping_mul(1_000_000_000)) as u32)
     }
     /// The timestamp of these seconds and nanoseconds; saturates at the ends of the range.
     pub fn from_parts(seconds: i64, nanos: u32) -> Time {
         Time(seconds.saturating_mul(1_000_000_000).saturating_add(i64::from(nanos)))
     }
-    /// A timestamp that never repeats and never goes back: the clock's, or one nanosecond after `self` if the clock is
-    /// not later (rule M6).
+    /// The timestamp of the next change, which never repeats and never goes back: the clock's, or one nanosecond after
+    /// `self` if the clock is not later (rule M6).
     pub fn tick(self, clock: Time) -> Time {
         let least = if active(Bug::TimeStandsStill) { self.0 } else { self.0.saturating_add(1) };
         Time(clock.0.max(least))
@@ -131,13 +131,13 @@ pub struct Inode {
     pub btime: Time,
     /// True of a directory that is being removed: it takes no new entries (rule M3).
     pub dead: bool,
-    /// True if it has extended attributes. Most inodes have none, and then nobody looks for them.
+    /// True if the inode has extended attributes. Most inodes have none, and the index is not asked for them.
     pub xattrs: bool,
-    /// Its protections.
+    /// Protections against changes.
     pub guard: Guard,
 }
 
-// Groups keep many of them in memory.
+// Groups keep many inodes in memory, so their size matters.
 const _: () = assert!(size_of::<Inode>() == 96);
 
 impl Inode {

@@ -1,4 +1,4 @@
-//! Ground floor: the vocabulary that every other room uses.
+//! The vocabulary that every other package uses.
 //!
 //! Promises: identifiers, operations, replies, logical edits, errors, limits and checksums, as plain values. Absent by
 //! design: no I/O, no clock, no async, no serialisation (the owner of a byte layout writes its own).

@@ -8,9 +8,9 @@ pub const BLOCKS_PER_LEAF: usize = 64;
 pub const GROUP_BITS: u32 = 20;
 /// Groups that `format` creates, so that cross-group code runs from day one (rule M1).
 pub const GROUPS_DEFAULT: u32 = 64;
-/// Groups of a brick at most: each takes memory of its own.
+/// Largest number of groups of a brick: each takes memory of its own.
 pub const GROUPS_MAX: u32 = 4096;
-/// Segments of a brick at most: 64 TiB in segments of the usual size, and a table of 100 MB in memory.
+/// Largest number of segments of a brick: 64 TiB in segments of the usual size, and a table of 100 MB in memory.
 pub const SEGMENTS_MAX: u32 = 1 << 20;
 /// Bound of everything that is counted up one by one: batches, records, cookies, epochs. No machine lives long enough
 /// to reach it, so adding to a counter needs no check for overflow.
@@ -31,8 +31,8 @@ pub const XATTR_VALUE_BYTES_MAX: usize = 64 << 10;
 pub const XATTR_LIST_BYTES_MAX: usize = 64 << 10;
 /// Largest sum of names and values of an inode's attributes: they are one row of the index, and are read as a whole.
 pub const XATTRS_BYTES_MAX: usize = 256 << 10;
-/// Most entries of an access control list: two lists (8 KiB each) fit twice into the record of a directory that
-/// inherits them.
+/// Largest number of entries of an access control list: two lists (8 KiB each) fit twice into the record of a directory
+/// that inherits them.
 pub const ACL_ENTRIES_MAX: usize = 1000;
 /// Largest file: 16 TiB; the kernel asks for no more from 4 KiB-page file systems of this kind.
 pub const FILE_BYTES_MAX: u64 = 16 << 40;
@@ -46,35 +46,35 @@ pub const SEGMENT_BYTES_DEFAULT: u64 = 64 << 20;
 pub const SEGMENT_BYTES_MIN: u64 = 1 << 20;
 /// Largest segment: block numbers within a segment have 16 bits.
 pub const SEGMENT_BYTES_MAX: u64 = 256 << 20;
-/// Most blocks of a batch header with its records. One suffices for nearly all; the largest holds the largest
-/// attribute.
+/// Largest number of blocks of a batch header, which holds the batch's records. Nearly all headers take one block; a
+/// record with the largest extended attribute takes most.
 pub const HEADER_BLOCKS_MAX: usize = 17;
-/// Results kept per session and group for requests that are delivered twice (rule R1): more than a FUSE mount has
-/// outstanding per group in practice. A duplicate of a request older than these is performed again.
+/// Number of results kept per session and group for requests that are delivered twice (rule R1): more than a FUSE mount
+/// has outstanding per group in practice. A duplicate of a request whose result is no longer kept is performed again.
 pub const SESSION_RESULTS_MAX: usize = 64;
 /// Longest time until unsynced changes become durable (rule U3), in nanoseconds.
 pub const DURABLE_WITHIN_NS: u64 = 1_000_000_000;
 /// Longest estimated time of a replay after a crash (rule X2), in nanoseconds.
 pub const REPLAY_NS_MAX: u64 = 5_000_000_000;
-/// Most entries that one directory read returns: bounds the memory of a reply.
+/// Largest number of entries that one directory read returns: bounds the memory of a reply.
 pub const DIR_ENTRIES_MAX: usize = 1024;
-/// Most open directories of a mount for which the end of their listing is remembered: 12 MiB, where the kernel takes a
-/// hundred times as much for them.
+/// Largest number of open directories of a mount for which the end of their listing is remembered: 12 MiB, where the
+/// kernel takes a hundred times as much for the open directories themselves.
 pub const LISTED_HANDLES_MAX: usize = 1 << 20;
-/// Most links of one inode, as on XFS.
+/// Largest number of links of one inode, as on XFS.
 pub const LINKS_MAX: u32 = 1 << 31;
 /// Longest name of a volume: short, as it appears in paths and commands.
 pub const VOLUME_NAME_BYTES_MAX: usize = 63;
 /// Smallest brick (rule X5).
 pub const BRICK_BYTES_MIN: u64 = 4 << 30;
-/// Least free space for the index of a brick whose segments lie on a device: room for RocksDB's own files and its
-/// compaction.
+/// Least free space for the index of a brick whose segments lie on a device: RocksDB's own files and its compaction
+/// take that much.
 pub const INDEX_BYTES_MIN: u64 = 1 << 30;
 /// Share of a larger brick that its index needs: one part in 50. A leaf of 64 blocks takes about 1.3 KiB per 256 KiB of
 /// data, and small files take more.
 pub const INDEX_PARTS: u64 = 50;
-/// Most room held back for the index in the file system that holds the brick's directory. Memory bounds what a
-/// checkpoint writes, so a larger brick needs no more.
+/// Largest ballast file, which holds space back for the index in the file system that holds the brick's directory.
+/// Memory bounds what a checkpoint writes, so a larger brick needs no more.
 pub const BALLAST_BYTES_MAX: u64 = 4 << 30;
 /// Highest rate at which freed segments of a device are discarded, in bytes per second: about the rate at which drives
 /// overwrite. Discards delay reads and writes.

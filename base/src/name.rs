@@ -9,9 +9,9 @@ use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 /// Longest name that lies inline, so that an operation which carries it allocates nothing; nearly all names are that
-/// short. With its length and form, a name takes 40 bytes. A request is moved several times on its way, and has room
-/// for the two names of a rename whatever it asks: at 256 bytes each, these moves were a third of a getattr's
-/// instructions.
+/// short. With its length and form, a name takes 40 bytes. A request is moved in memory several times, and every
+/// request is as large as a rename with its two names: when a name took 256 bytes, these moves were a third of a
+/// getattr's instructions.
 const INLINE_BYTES_MAX: usize = 38;
 
 const _: () = assert!(INLINE_BYTES_MAX < NAME_BYTES_MAX && size_of::<Name>() == 40);
@@ -20,7 +20,7 @@ const _: () = assert!(INLINE_BYTES_MAX < NAME_BYTES_MAX && size_of::<Name>() == 
 #[derive(Clone)]
 pub struct Name(Form);
 
-/// The form of a name in memory. The length alone decides it, so equal names have equal forms.
+/// The form of a name in memory. The length alone decides on the form, so equal names have equal forms.
 #[derive(Clone)]
 enum Form {
     Inline { length: u8, bytes: [u8; INLINE_BYTES_MAX] },

@@ -32,11 +32,11 @@ pub enum Sync {
 /// The effect of fallocate on a range of a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Room {
-    /// The range keeps its content, and room for all of it is reserved.
+    /// The range keeps its content, and space for all of it is reserved.
     Promised,
-    /// The range becomes a hole; its reserved room is given back.
+    /// The range becomes a hole; the space reserved for it is given back.
     Hole,
-    /// The range reads as zeros, and room for all of it is reserved.
+    /// The range reads as zeros, and space for all of it is reserved.
     Zeroed,
 }
 
@@ -77,7 +77,7 @@ pub struct SetAttr {
     pub ctime: Option<Time>,
     /// New protections, alone or with a project.
     pub guard: Option<Guard>,
-    /// New project: the inode's blocks and name count there from now on.
+    /// New project, which is charged for the inode's blocks and name from now on.
     pub project: Option<u32>,
     /// Clear setuid and setgid as a write or chown by an unprivileged user does (HANDLE_KILLPRIV_V2).
     pub kill_privileges: bool,
@@ -95,7 +95,7 @@ pub enum SetHow {
     Replace,
 }
 
-/// The extended attributes of an inode, by their whole names.
+/// The extended attributes of an inode, by name, namespace included.
 pub type Xattrs = BTreeMap<Name, Arc<[u8]>>;
 
 /// One operation. Directory operations name the directory first.
@@ -105,8 +105,8 @@ pub enum Op {
     Lookup { parent: Ino, name: Name },
     /// Attributes of an inode.
     GetAttr { ino: Ino },
-    /// Look an inode up by its number alone. The client knew it long ago, or an earlier run of the daemon told it; from
-    /// now on the client knows the inode. An inode without a name is answered as gone.
+    /// Look an inode up by its number alone. The client has the number from long ago, or from an earlier run of the
+    /// daemon; from now on the client knows the inode. An inode without a name is answered as gone.
     Recall { ino: Ino },
     /// Change attributes; `size` truncates.
     SetAttr { ino: Ino, set: Box<SetAttr> },
@@ -130,7 +130,7 @@ pub enum Op {
     /// Remove an empty directory.
     RemoveDir { parent: Ino, name: Name },
     /// Move a name; an existing target is replaced unless `no_replace`. `whiteout` leaves a character device 0:0 at the
-    /// old name, by which overlay file systems know that there was something.
+    /// old name, by which overlay file systems know that a name of a lower layer is hidden.
     Rename { parent: Ino, name: Name, new_parent: Ino, new_name: Name, no_replace: bool, whiteout: bool },
     /// Exchange the inodes of two existing names.
     Exchange { parent: Ino, name: Name, new_parent: Ino, new_name: Name },
@@ -138,14 +138,14 @@ pub enum Op {
     Open { ino: Ino, truncate: bool },
     /// Undo one open.
     Release { ino: Ino },
-    /// Take back `times` answers that told the client of an inode; when all are taken back, the client no longer knows
-    /// it. (FUSE: LOOKUP and everything that creates an inode count one each.)
+    /// Take back `times` answers by which the client learnt of an inode; when all are taken back, the client no longer
+    /// knows it. (FUSE: LOOKUP and everything that creates an inode count one each.)
     Forget { ino: Ino, times: u64 },
     /// Read up to `length` bytes (at most 1 MiB); the payload comes beside the reply.
     Read { ino: Ino, offset: u64, length: u32 },
     /// Write the payload beside the operation (at most 1 MiB).
     Write { ino: Ino, at: At, sync: Sync, kill_privileges: bool },
-    /// Reserve room for a range of bytes, or turn the range into a hole or zeros. The file grows to hold the range
+    /// Reserve space for a range of bytes, or turn the range into a hole or zeros. The file grows to hold the range
     /// unless `keep_size`; with a hole `keep_size` is always set.
     Allocate { ino: Ino, offset: u64, length: u64, keep_size: bool, room: Room },
     /// Find the beginning of data or of a hole, at `offset` or after it.
@@ -154,8 +154,8 @@ pub enum Op {
     GetXattr { ino: Ino, name: Name },
     /// Names of all extended attributes.
     ListXattr { ino: Ino },
-    /// Set an extended attribute. `kill_setgid`: if it is an access control list, setgid is cleared, as by a chmod of a
-    /// caller outside the inode's group.
+    /// Set an extended attribute. `kill_setgid`: if the attribute is an access list, setting it also clears setgid, as
+    /// chmod does for a caller who is not in the inode's group.
     SetXattr { ino: Ino, name: Name, value: Arc<[u8]>, how: SetHow, kill_setgid: bool },
     /// Remove an extended attribute.
     RemoveXattr { ino: Ino, name: Name },
@@ -167,7 +167,8 @@ pub enum Op {
     StatFs,
     /// Make everything acknowledged so far durable.
     SyncAll,
-    /// Create a volume with its root directory; it holds at most `size_bytes` of data, or as much as the brick if None.
+    /// Create a volume with its root directory. It holds at most `size_bytes` of data; None: as much as the brick
+    /// holds.
     VolumeCreate { name: Name, size_bytes: Option<u64> },
     /// Delete a volume and all that is in it.
     VolumeDelete { name: Name },
@@ -179,8 +180,8 @@ pub enum Op {
     VolumeList,
 }
 
-// A request is moved several times on its way, from the front's message into the future of each floor, and its answer on
-// the way back. What is larger and rare belongs behind a pointer.
+// A request is moved in memory several times, from the front's message into the future of each package below, and its
+// answer on the way back. So what is larger and rare belongs behind a pointer.
 const _: () = assert!(size_of::<Op>() <= 128 && size_of::<Reply>() <= 128);
 
 impl Op {
@@ -258,11 +259,11 @@ impl Op {
 /// An inode's number and attributes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Attr {
-    /// Its number.
+    /// The inode's number.
     pub ino: Ino,
-    /// Its attributes.
+    /// The inode's attributes.
     pub inode: Inode,
-    /// The blocks that it occupies.
+    /// The blocks that the inode occupies.
     pub blocks: Blocks,
 }
 
@@ -276,7 +277,8 @@ pub struct Blocks {
 }
 
 impl Attr {
-    /// Attributes with an estimate of the blocks: those of the file's size. Nobody has looked yet how many it occupies.
+    /// Attributes with an estimate of the blocks: as many as the file's size needs. The true number has not been looked
+    /// up yet.
     pub fn new(ino: Ino, inode: Inode) -> Attr {
         let file = inode.kind == crate::FileKind::File;
         let count = if file { inode.size.div_ceil(crate::limits::BLOCK_BYTES as u64) } else { 0 };
@@ -289,13 +291,13 @@ impl Attr {
 pub struct DirEntry {
     /// Position after this entry: pass it to read on.
     pub cookie: u64,
-    /// The inode that it names.
+    /// The inode that the entry points to.
     pub ino: Ino,
-    /// Kind of the target.
+    /// The inode's kind.
     pub kind: crate::inode::FileKind,
     /// The name.
     pub name: Name,
-    /// The target's attributes, if asked for and still there.
+    /// The inode's attributes, if they were asked for and the inode still exists.
     pub attr: Option<Attr>,
 }
 
@@ -313,7 +315,7 @@ pub struct StatFs {
 /// A volume of the brick.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Volume {
-    /// Its id, never reused.
+    /// The volume's id, never reused.
     pub id: VolumeId,
     /// Its name.
     pub name: Name,
@@ -321,7 +323,7 @@ pub struct Volume {
     pub root: Ino,
     /// Time of its creation.
     pub created: Time,
-    /// Most bytes of data in it; None: as many as the brick holds.
+    /// Largest number of bytes of data in the volume; None: as many as the brick holds.
     pub size_bytes: Option<u64>,
 }
 
@@ -355,8 +357,8 @@ pub enum Reply {
     Wrote { offset: u64, length: u32 },
     /// The position that a seek found. None: there is no such byte after the offset, or the offset is outside the file.
     Found(Option<u64>),
-    /// Entries in cookie order; fewer than asked, or none, only at the end. Entries added later get cookies from
-    /// `next_cookie` on.
+    /// Entries in cookie order. Fewer than asked for, or none, only at the end of the directory. Entries added later
+    /// get cookies from `next_cookie` on.
     Entries { entries: Vec<DirEntry>, next_cookie: u64 },
     /// Space.
     StatFs(StatFs),

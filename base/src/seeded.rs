@@ -30,7 +30,7 @@ pub enum Bug {
     DiscardedBeforeCheckpoint,
     /// The live bitmaps are not part of the checkpoint (rule K1).
     BitmapDropped,
-    /// Leaves that a truncation left behind are read as if they counted (rule K6).
+    /// Leaves that a truncation has cut off are read as if they were still the file's (rule K6).
     StaleLeafRead,
     /// A checkpoint does not note what it leaves to free (rule K6).
     PurgeForgotten,
@@ -46,7 +46,8 @@ pub enum Bug {
     TornTailBelieved,
     /// An idle log does not carry `durable_through` forward (rule L5).
     MarkNotCarried,
-    /// Records fill a segment to its end, and an idle log whose mark has no room there leaves it out (rule L5).
+    /// Records fill a segment to its end, and an idle log does not write its mark if the segment has no space for it
+    /// (rule L5).
     MarkLeftOut,
     /// The check walks the log as if the index had all of it; a start does not (rule L5).
     StartAndCheckDisagree,
@@ -74,7 +75,7 @@ pub enum Bug {
     FeaturesIgnored,
     /// A damaged row of the index is read as if there were none (rule X4).
     BadRowReadAsNone,
-    /// A brick is called larger before it has the room (rule X5).
+    /// A brick is called larger before it has the space (rule X5).
     GrownBeforeRoom,
     /// The cleaner takes segments as they come (rule K1).
     VictimsByNumber,
@@ -90,7 +91,7 @@ pub enum Bug {
     AdmittedBeyondUsable,
     /// Deleting stops where client data does (rule K5).
     LadderFlat,
-    /// Room that fallocate reserved is admitted a second time when it is written (rule K5).
+    /// Space that fallocate reserved is admitted a second time when it is written (rule K5).
     PromiseForgotten,
     /// Names and attributes are not charged against free space (rule K5).
     NamesNotCharged,
@@ -134,7 +135,7 @@ pub enum Bug {
     SessionsKept,
     /// A clean end leaves out its last commit and checkpoint (rule U3).
     EndedUncommitted,
-    /// A volume is mounted at two places, each with a cache that is not told of the other's changes (rule R2).
+    /// A volume is mounted at two places, and neither mount's cache learns of changes made through the other (rule R2).
     MountedTwice,
     /// Objects that a client creates belong to root (rule R3).
     CallerForgotten,
@@ -144,7 +145,7 @@ pub enum Bug {
     PagesKept,
     /// The kernel is asked to cache writes (writeback mode) (rule F2).
     WritebackAsked,
-    /// Look-ups in one directory come one after the other (rule F4).
+    /// The kernel is not asked for a feature, and sends look-ups in one directory one after the other (rule F4).
     FeatureForgotten,
     /// A write leaves setuid and setgid as they were (rule F4).
     PrivilegesKept,
@@ -166,7 +167,8 @@ pub enum Bug {
     NumbersFromDurable,
     /// A core falls asleep without a last look at its inbox (decision D4).
     WakeUpLost,
-    /// The slot of an I/O whose future is gone serves another one while the device still uses its buffers (decision D4).
+    /// The slot of an I/O whose future is gone serves another I/O while the device still uses its buffers (decision
+    /// D4).
     SlotFreedEarly,
     /// Readers are counted before the phase ends in which they began (rule K8).
     PinsReadEarly,
