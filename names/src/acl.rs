@@ -1,6 +1,6 @@
 //! POSIX access control lists: attributes that grant more than permission bits can express. Their bytes are the
 //! kernel's own (`posix_acl_xattr.h`, version 2, little-endian), and the kernel checks access by them
-//! (default_permissions). This room keeps permission bits and list in step, and derives a new object's lists from its
+//! (default_permissions). This module keeps permission bits and list in step, and derives a new object's lists from its
 //! directory's default list.
 
 use base::limits::ACL_ENTRIES_MAX;
@@ -89,15 +89,15 @@ impl Acl {
             && count(tag::MASK) <= 1
             && (!named || count(tag::MASK) == 1)
     }
-    /// True if permission bits say as much as the list.
+    /// True if the list says no more than permission bits do.
     pub(crate) fn is_minimal(&self) -> bool {
         self.0.len() == 3
     }
     fn of(&mut self, tag: u16) -> Option<&mut u16> {
         self.0.iter_mut().find(|entry| entry.tag == tag).map(|entry| &mut entry.permissions)
     }
-    /// The three classes, each with the shift of its bits in a mode. The bits of the group class show the mask, if
-    /// there is one.
+    /// The three classes (owner, group, others): the tag of each class's entry, and the shift of its bits in a mode.
+    /// The group class is the mask, if there is one, or else the owning group.
     fn classes(&self) -> [(u16, u32); 3] {
         let masked = self.0.iter().any(|entry| entry.tag == tag::MASK);
         [(tag::OWNER, 6), (if masked { tag::MASK } else { tag::OWNING_GROUP }, 3), (tag::OTHER, 0)]
@@ -116,8 +116,8 @@ impl Acl {
             *self.of(tag).expect("a list in order has all classes") = mode >> shift & PERMISSIONS;
         }
     }
-    /// Turns a default list into the access list of an object that is created with `mode`: it grants what both grant.
-    /// Returns the resulting mode.
+    /// Turns a default list into the access list of an object that is created with `mode`: each class (owner, group or
+    /// mask, others) keeps only permissions that both the default list and `mode` grant. Returns the resulting mode.
     pub(crate) fn inherit(&mut self, mode: u16) -> u16 {
         for (tag, shift) in self.classes() {
             *self.of(tag).expect("a list in order has all classes") &= mode >> shift & PERMISSIONS;
@@ -160,7 +160,7 @@ mod tests {
         assert!(Acl::read(&[1, 0, 0, 0]).is_err());
     }
 
-    /// Bits and list follow each other as in acl(5): where there is a mask, the group's bits are the mask's.
+    /// Bits and list follow each other as in acl(5): if there is a mask, the group's bits are the mask's.
     #[test]
     fn bits_and_list_follow_each_other() {
         let masked = [(1, 7), (2, 6), (4, 5), (16, 4), (32, 1)];

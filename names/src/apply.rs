@@ -3,8 +3,8 @@
 use base::seeded::{Bug, active};
 use base::{Edit, Inode, Time};
 
-/// A time of an `InodeTouch` that leaves the inode's time as it is. It is the least time, since touches take the
-/// maximum; zero would raise times before 1970.
+/// The time in an `InodeTouch` that leaves the inode's time as it is. A touch sets the later of the two times, so this
+/// is the earliest of all; zero would raise times before 1970.
 pub const TIME_KEPT: Time = Time(i64::MIN);
 
 /// The inode after `edit`, which must be an edit of this inode; other edits change nothing.
@@ -51,7 +51,8 @@ fn raise(inode: &mut Inode, time: Time) {
 }
 
 /// Permission bits after a write, truncate or chown by an unprivileged caller: without setuid, and without setgid if
-/// the group may execute (elsewhere setgid grants nothing). Directories keep theirs, where they mean inheritance.
+/// the group may execute (without that right, setgid grants nothing). Directories keep both bits: on a directory setgid
+/// means inheritance.
 pub(crate) fn mode_without_privileges(inode: &Inode) -> u16 {
     const SETUID: u16 = 0o4000;
     const SETGID: u16 = 0o2000;

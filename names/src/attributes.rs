@@ -12,8 +12,8 @@ use base::{Attr, Edit, FileKind, Ino, Inode, Kind, Outcome, Reply, SetAttr, SetT
 /// Permission bits with setuid, setgid and sticky.
 pub(crate) const MODE_BITS: u16 = 0o7777;
 
-/// SetAttr. A change of size becomes a cut. The other changes replace the inode after the cut, so that times given by
-/// the client win over those of the cut.
+/// SetAttr. A change of size becomes an `InodeCut`. The other changes replace the inode after the cut, so that times
+/// given by the client win over those of the cut.
 pub(crate) fn set(view: &mut dyn View, caller: &Caller, ino: Ino, set: &SetAttr) -> Result<Decision, Stop> {
     let old = inode(view, ino)?;
     match set.guard {
@@ -50,7 +50,8 @@ pub(crate) fn set(view: &mut dyn View, caller: &Caller, ino: Ino, set: &SetAttr)
     draft.decide(view, Reply::Attr(Attr::new(ino, new)), Outcome::Inode(ino))
 }
 
-/// The cut that gives the inode this size; none if it has it already.
+/// The `InodeCut` edit that sets a file's size, smaller or larger. None if no size is asked for or the size is already
+/// right. Only files have a size to set.
 fn resize(ino: Ino, old: &Inode, size: Option<u64>, now: Time) -> Result<Option<Edit>, Stop> {
     let Some(size) = size else { return Ok(None) };
     match old.kind {
@@ -69,8 +70,9 @@ fn cut(ino: Ino, old: &Inode, size: u64, now: Time) -> Edit {
     Edit::InodeCut { ino, size, trim, time: old.ctime.tick(now) }
 }
 
-/// The inode after the cut, with the other attributes set. A client that asks for the present time gets the clock's,
-/// even if that is earlier than the time before; only the change time never goes back (rule M6).
+/// The inode after the cut, with the other attributes set. Access and modification time are set to the clock's time if
+/// the client asks for the present time, even if they were later before; only the change time never goes back (rule
+/// M6).
 fn changed(old: &Inode, after_cut: Inode, set: &SetAttr, now: Time) -> Inode {
     let time = |wish: Option<SetTime>, kept: Time| match wish {
         None => kept,
@@ -80,7 +82,7 @@ fn changed(old: &Inode, after_cut: Inode, set: &SetAttr, now: Time) -> Inode {
     let mut new = after_cut;
     new.mode = set.mode.map_or(new.mode, |mode| mode & MODE_BITS);
     new.guard = set.guard.unwrap_or(new.guard);
-    // Of files it says nothing, and is not kept.
+    // Only a directory can hand its project down.
     new.guard.hands_down_project &= new.is_directory();
     new.uid = set.uid.unwrap_or(new.uid);
     new.gid = set.gid.unwrap_or(new.gid);
@@ -96,7 +98,8 @@ fn changed(old: &Inode, after_cut: Inode, set: &SetAttr, now: Time) -> Inode {
     new
 }
 
-/// Open. The group counts it; here only its O_TRUNC is decided, which has no effect on objects that are not files.
+/// Open. The group counts the open; only its O_TRUNC is decided here, which has no effect on objects that are not
+/// files.
 pub(crate) fn open(view: &mut dyn View, caller: &Caller, ino: Ino, truncate: bool) -> Result<Decision, Stop> {
     let old = inode(view, ino)?;
     if truncate && old.is_directory() {

@@ -94,7 +94,7 @@ pub(crate) fn link(
     born(view, caller, (parent, &home), name, wish)
 }
 
-/// MakeNode. The meaning of a device's number is the client's business.
+/// MakeNode. A device's number is stored as it comes: only the client knows its meaning.
 pub(crate) fn node(
     view: &mut dyn View,
     caller: &Caller,
@@ -112,8 +112,8 @@ pub(crate) fn node(
     born(view, caller, (parent, &home), name, Wish { rdev, ..Wish::new(kind, mode) })
 }
 
-/// TempFile: the file begins as an orphan, and the open that comes with it keeps it alive. A crash frees it like any
-/// other orphan.
+/// TempFile. The file begins as an orphan, kept alive by the open that is part of the operation. After a crash it is
+/// freed like any other orphan.
 pub(crate) fn nameless(view: &mut dyn View, caller: &Caller, parent: Ino, mode: u16) -> Result<Decision, Stop> {
     let home = home(view, parent)?;
     guard::takes_names(&home)?;
@@ -165,7 +165,7 @@ pub(crate) fn name(
     draft.decide(view, Reply::Attr(Attr::new(ino, inode)), Outcome::Inode(ino))
 }
 
-/// The directory, if it can take new names and does not have this one.
+/// The directory, if it can take new names and has no entry of this name.
 fn vacant(view: &mut dyn View, parent: Ino, name: &Name) -> Result<Inode, Stop> {
     let home = home(view, parent)?;
     match entry(view, parent, name)? {
@@ -174,8 +174,8 @@ fn vacant(view: &mut dyn View, parent: Ino, name: &Name) -> Result<Inode, Stop> 
     }
 }
 
-/// Creates the inode once everything is checked: takes numbers and states the edits. The inode's number is taken first,
-/// since its group is the only one that may not be at hand.
+/// Creates the inode once everything is checked: takes numbers and states the edits. The inode's number is taken first:
+/// only its group may still have to be locked, and then evaluation starts again with no number wasted.
 fn born(
     view: &mut dyn View,
     caller: &Caller,

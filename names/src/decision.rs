@@ -1,8 +1,8 @@
 //! A decision, and how it is put together from edits of one or several groups (rule M3).
 //!
-//! If several groups are concerned, the first decides: its record holds an intent that repeats the others' edits. The
-//! others may be applied later, once. So a follower's edits state differences (add, max, put, drop), and do not depend
-//! on anything that a record in between could have changed.
+//! If several groups are concerned, the first decides: its record holds an intent that repeats the edits of the other
+//! groups, the followers. A follower applies its edits once, possibly later. So these edits state differences (add,
+//! max, put, drop), and do not depend on anything that a record in between could have changed.
 
 use crate::view::{Stop, View};
 use base::{Edit, Follow, GroupId, Ino, Intent, Outcome, Reply, VolumeId};
@@ -66,7 +66,7 @@ impl Draft {
         }
     }
 
-    /// Makes a decision of the draft. Joins several groups by an intent of the deciding one.
+    /// Makes a decision of the draft. If several groups are concerned, the deciding group gets an intent.
     pub(crate) fn decide(mut self, view: &mut dyn View, reply: Reply, outcome: Outcome) -> Result<Decision, Stop> {
         assert!(self.parts.iter().all(|part| !part.edits.is_empty()), "a group without edits has no part");
         let (deciding, others) = self.parts.split_first_mut().expect("a draft begins with its deciding group");

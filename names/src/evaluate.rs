@@ -1,12 +1,12 @@
-//! The door: one operation in, one decision out. Reads of names and attributes are decided here, changes in their
-//! rooms.
+//! The entry point of this crate: `evaluate` takes one operation and returns one decision, or what must be read first.
+//! Reads of names and attributes are decided in this file; each kind of change has a module of its own.
 
 use crate::decision::Decision;
 use crate::view::{Caller, Need, Stop, View, child, directory, entry, inode, known, refuse};
 use crate::{attributes, create, remove, rename, volumes, write, xattr};
 use base::{Attr, Error, FileKind, Ino, Kind, Name, Op, Outcome, Reply};
 
-/// Decides what `op` does, or says what it must read first.
+/// Decides what `op` does, or says what must be read first.
 ///
 /// Operations on data, directory listings and space are refused as `Unsupported`: the group answers them itself. The
 /// caller must have checked a rename of a directory to another parent for loops: only a move directly into itself is
@@ -65,7 +65,7 @@ pub fn evaluate(op: &Op, caller: &Caller, view: &mut dyn View) -> Result<Decisio
     }
 }
 
-/// Lookup. The parent is read only if the name is not found: an entry proves that its directory is one.
+/// Lookup. The parent is read only if the name is not found: an entry proves that the parent is a directory.
 fn lookup(view: &mut dyn View, parent: Ino, name: &Name) -> Result<Decision, Stop> {
     match entry(view, parent, name)? {
         Some(found) => {
@@ -84,8 +84,7 @@ fn get_attributes(view: &mut dyn View, ino: Ino) -> Result<Decision, Stop> {
     Ok(Decision::unchanged(Reply::Attr(Attr::new(ino, inode)), Outcome::Inode(ino)))
 }
 
-/// Recall. An inode without a name is answered as gone. A client that has it open keeps the inode in memory and does
-/// not ask.
+/// Recall. An inode without a name is answered as gone: a client that has it open still knows it and does not ask.
 fn recall(view: &mut dyn View, ino: Ino) -> Result<Decision, Stop> {
     let inode = inode(view, ino)?;
     if inode.links == 0 {

@@ -1,6 +1,6 @@
-//! Refusals due to an inode's guard (immutable, append-only, project inheritance), as in other file systems, root
-//! included. The kernel does not know of guards here, so every operation asks, also one through a handle that was
-//! opened before.
+//! Refusals due to an inode's guard (immutable, append-only, project inheritance). As in other file systems, root is
+//! refused too. The kernel does not know the guards of our inodes, so every operation checks them, even one through a
+//! handle that was opened before the guard was set.
 
 use crate::view::{Stop, refuse};
 use base::{Guard, Inode, Kind, SetAttr, SetTime};
@@ -21,7 +21,7 @@ pub(crate) fn untouched(inode: &Inode) -> Result<(), Stop> {
     if inode.guard.any() { refuse(Kind::Permission, "it is immutable or only appended to") } else { Ok(()) }
 }
 
-/// Refuses to change the project, or the inheritance of projects, of an inode that is immutable and stays so.
+/// Refuses to change the project, or the inheritance of projects, of an inode that is immutable and stays immutable.
 pub(crate) fn lets_project(inode: &Inode, guard: Guard, project: Option<u32>) -> Result<(), Stop> {
     let same = inode.guard.hands_down_project == guard.hands_down_project;
     match inode.guard.immutable && guard.immutable && !(same && project.is_none_or(|project| project == inode.project))

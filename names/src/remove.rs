@@ -57,8 +57,9 @@ fn remove(
     draft.decide(view, Reply::Done, Outcome::Done)
 }
 
-/// The edits of an inode that loses a name. It loses a link. With the last link it is freed, unless it is open or known
-/// to a client: then it becomes an orphan. A directory that becomes an orphan is dead: it takes no entries any more.
+/// The edits of an inode that loses a name, and with it a link. When the last link goes, the inode is freed, or becomes
+/// an orphan if it is open or known to a client. A directory that becomes an orphan is dead: it takes no entries any
+/// more.
 pub(crate) fn unnamed(view: &mut dyn View, ino: Ino, inode: &Inode, now: Time) -> Result<Vec<Edit>, Stop> {
     let ctime = inode.ctime.tick(now);
     let less = Edit::InodeTouch { ino, links: -1, entries: 0, mtime: TIME_KEPT, ctime };

@@ -66,7 +66,7 @@ pub(crate) fn rename(
     decide(view, caller, from, to, &found, whiteout)
 }
 
-/// Checks that the source can take the new name. Returns what it replaces there.
+/// Checks that the source can take the new name. Returns the entry and inode that it replaces, if any.
 fn replaceable(
     view: &mut dyn View,
     source: Entry,
@@ -94,7 +94,7 @@ impl Found {
     fn is_directory(&self) -> bool {
         self.source.kind == FileKind::Directory
     }
-    /// Change of the old directory's link count.
+    /// Change of the old directory's link count: minus one for a directory that leaves.
     fn old_links(&self, from: Spot, to: Spot) -> i32 {
         -i32::from(self.is_directory() && from.dir != to.dir)
     }
@@ -147,7 +147,8 @@ fn decide(
     draft.decide(view, Reply::Done, Outcome::Done)
 }
 
-/// Updates counts and times of the directories, by one touch each. `went`: number of entries that the old one has lost.
+/// Updates counts and times of the old and the new directory, by one touch each. `went`: number of entries that the old
+/// directory loses.
 fn touch_homes(draft: &mut Draft, from: Spot, to: Spot, found: &Found, went: i64, now: Time) {
     let came = 1 - i64::from(found.target.is_some());
     let (old_links, new_links) = (found.old_links(from, to), found.new_links(from, to));
@@ -187,7 +188,7 @@ pub(crate) fn exchange(view: &mut dyn View, caller: &Caller, one: Spot, other: S
     }
     let directories = |entry: Entry| i32::from(entry.kind == FileKind::Directory);
     let across = one.dir != other.dir;
-    // What the first directory gains the other one loses.
+    // The other directory loses the links that the first one gains.
     let gain = if across { directories(second) - directories(first) } else { 0 };
     let full = |home: &Inode, gain: i32| gain > 0 && home.links >= LINKS_MAX;
     if full(&homes[0], gain) || full(&homes[1], -gain) {

@@ -1,4 +1,4 @@
-//! The door through which evaluate sees the state. The group implements it under its locks.
+//! The interface (`View`) through which `evaluate` reads the state. The group implements it while holding its locks.
 
 use base::{Error, FileKind, GroupId, Ino, Inode, IntentId, Kind, Name, Time, Volume, VolumeId, Xattrs};
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use std::sync::Arc;
 pub struct Entry {
     /// The inode.
     pub ino: Ino,
-    /// Its kind.
+    /// The inode's kind.
     pub kind: FileKind,
     /// Position of the entry in its directory (rule M2).
     pub cookie: u64,
@@ -17,11 +17,11 @@ pub struct Entry {
 /// An answer of the view.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Seen<T> {
-    /// The index and the overlay have answered: it exists and this is it, or it does not exist.
+    /// The value, or None if it does not exist: overlay and index leave no doubt.
     Known(Option<T>),
-    /// Its group is at hand, but the index must be read first.
+    /// The value's group is locked, but the index must be read first.
     Missing,
-    /// It belongs to this group, which is not at hand.
+    /// The value belongs to this group, which is not locked.
     Elsewhere(GroupId),
 }
 
@@ -46,8 +46,8 @@ pub enum Need {
 
 /// Applied state plus everything ordered, within the caller's volume.
 ///
-/// Contract: while one `evaluate` runs, answers don't change. A group that has answered `Known` or `Missing` is at
-/// hand for the rest of that run: its `fresh_*` functions then succeed, or ask for `Need::Numbers`.
+/// Contract: while one `evaluate` runs, answers don't change. A group that has answered `Known` or `Missing` stays
+/// locked for the rest of that run: its `fresh_*` functions then succeed, or ask for `Need::Numbers`.
 pub trait View {
     /// An inode with all ordered edits; `Known(None)` = it does not exist.
     fn inode(&mut self, ino: Ino) -> Seen<Inode>;
@@ -59,7 +59,7 @@ pub trait View {
     fn xattrs(&mut self, ino: Ino) -> Seen<Arc<Xattrs>>;
     /// A volume, by name; it belongs to group 0.
     fn volume(&mut self, name: &Name) -> Seen<Volume>;
-    /// A number never used before in `group`; `Need::Group` if the group is not at hand.
+    /// An inode number never used before in `group`; `Need::Group` if the group is not locked.
     fn fresh_ino(&mut self, group: GroupId) -> Result<Ino, Need>;
     /// A cookie never used before in the directory's group.
     fn fresh_cookie(&mut self, dir: Ino) -> Result<u64, Need>;
@@ -67,11 +67,11 @@ pub trait View {
     fn fresh_intent(&mut self, group: GroupId) -> Result<IntentId, Need>;
     /// A volume id never used before; group 0 gives them out.
     fn fresh_volume(&mut self) -> Result<VolumeId, Need>;
-    /// The number of opens of an inode, plus one while a client knows it. As long as there are any, the inode lives on
+    /// The number of opens of an inode, plus one while a client knows the inode. Unless it is zero, the inode lives on
     /// without a name.
     fn opens(&mut self, ino: Ino) -> Result<u64, Need>;
     /// The group in which a new directory below `parent` is created (new directories spread over groups, rule M1). The
-    /// same when the same operation is evaluated again.
+    /// answer is the same when the same operation is evaluated again.
     fn spread(&mut self, parent: Ino) -> GroupId;
     /// The wall clock.
     fn now(&self) -> Time;
@@ -80,7 +80,7 @@ pub trait View {
 /// The client on whose behalf an operation is evaluated.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Caller {
-    /// The volume that inode numbers and names belong to.
+    /// The volume that the operation's inode numbers and names belong to.
     pub volume: VolumeId,
     /// The user, who will own what is created.
     pub uid: u32,
@@ -90,10 +90,10 @@ pub struct Caller {
     pub umask: u16,
 }
 
-/// A reason for not deciding.
+/// The reason why `evaluate` returns no decision.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Stop {
-    /// The operation is refused; this is the answer to the client.
+    /// The operation is refused, with this error for the client.
     Error(Error),
     /// Fetch this and evaluate again.
     Need(Need),
@@ -116,7 +116,7 @@ pub(crate) fn refuse<T>(kind: Kind, what: &'static str) -> Result<T, Stop> {
     Err(Stop::Error(Error::new(kind, what)))
 }
 
-/// The view's knowledge, or the need that stands for what it lacks.
+/// The value that the view knows (None: it does not exist), or else what must be fetched first.
 pub(crate) fn known<T>(seen: Seen<T>, need: impl FnOnce() -> Need) -> Result<Option<T>, Stop> {
     match seen {
         Seen::Known(value) => Ok(value),
@@ -147,7 +147,7 @@ pub(crate) fn entry(view: &mut dyn View, dir: Ino, name: &Name) -> Result<Option
     known(view.entry(dir, name), || Need::Entry(dir, name.clone()))
 }
 
-/// The inode that an entry points to. Both always change together, so an entry without inode is damage.
+/// The inode that an entry points to. Entry and inode always change together, so an entry without inode is damage.
 pub(crate) fn child(view: &mut dyn View, entry: Entry) -> Result<Inode, Stop> {
     match known(view.inode(entry.ino), || Need::Inode(entry.ino))? {
         Some(inode) if inode.kind == entry.kind => Ok(inode),

@@ -8,7 +8,8 @@ use base::{Edit, FileKind, GroupId, Inode, Kind, Name, Outcome, Reply, Volume, V
 const CATALOGUE: VolumeId = VolumeId(0);
 const FIRST_GROUP: GroupId = GroupId(0);
 
-/// VolumeCreate. The catalogue decides; the root directory follows in the new volume, in the same group.
+/// VolumeCreate. The catalogue's record decides; the root directory is made in the new volume, in the same group, by a
+/// record that follows.
 pub(crate) fn create(
     view: &mut dyn View,
     caller: &Caller,
@@ -39,7 +40,7 @@ pub(crate) fn create(
     draft.decide(view, Reply::Volume(volume), Outcome::Inode(root))
 }
 
-/// VolumeDelete, only the catalogue's part. The group sees to it that every group drops what it holds of the volume.
+/// VolumeDelete, only the catalogue's part. The caller makes every group drop what it holds of the volume.
 pub(crate) fn delete(view: &mut dyn View, name: &Name) -> Result<Decision, Stop> {
     let Some(volume) = find(view, name)? else {
         return refuse(Kind::NotFound, "no volume has this name");
@@ -71,7 +72,7 @@ pub(crate) fn resize(view: &mut dyn View, name: &Name, size_bytes: Option<u64>) 
     change(view, name, Volume { size_bytes, ..volume })
 }
 
-/// Changes the catalogue by one record, so that a crash leaves the volume either as it was or as it is to be.
+/// Changes a volume's row by one record, so that a crash leaves the row either as it was or as it is to be.
 fn change(view: &mut dyn View, name: &Name, volume: Volume) -> Result<Decision, Stop> {
     let mut draft = Draft::new(CATALOGUE, FIRST_GROUP);
     let root = volume.root;

@@ -7,7 +7,7 @@ use base::limits::{BLOCK_BYTES, FILE_BYTES_MAX, IO_BYTES_MAX};
 use base::{At, Edit, Error, FileKind, Ino, Inode, Kind, Outcome, Reply, Result, Room, Time};
 use std::ops::Range;
 
-/// The source of the bytes that a write's first or last block has beside the write's own.
+/// The source of those bytes of a write's first or last block that the write does not give.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Edge {
     /// None: the write covers the block.
@@ -94,8 +94,8 @@ pub fn whole_blocks(bytes: &Range<u64>) -> Range<u64> {
     bytes.start.div_ceil(BLOCK_BYTES as u64)..bytes.end / BLOCK_BYTES as u64
 }
 
-/// Reserves room for a range of bytes of a file, or clears the range. The caller checks that there is room, and clears
-/// the rest of blocks that lie in the range only in part.
+/// Reserves space for a range of bytes of a file, or clears the range. The caller checks that there is space, and
+/// clears the bytes of the range that lie in blocks which it covers only in part.
 pub(crate) fn allocate(
     view: &mut dyn View,
     caller: &Caller,
@@ -130,8 +130,9 @@ pub(crate) fn allocate(
         draft.edit(ino, Edit::Reserve { ino, first, count: bytes.end.div_ceil(BLOCK_BYTES as u64) - first });
     }
     let size = if keep_size || room == Room::Hole { 0 } else { bytes.end };
-    // The kernel leaves it to the file system, and says nothing: everyone but root is without the right to keep them,
-    // and root too where ids may be mapped, as nobody says who asks.
+    // The kernel leaves it to the file system to clear setuid and setgid here, and does not say whether the caller may
+    // keep them. So only root keeps them; where ids may be mapped nobody does, since the kernel does not name the
+    // caller.
     let kill_privileges = caller.uid != 0;
     draft.edit(ino, Edit::InodeExtend { ino, size, time: old.ctime.tick(view.now()), kill_privileges });
     draft.decide(view, Reply::Done, Outcome::Done)

@@ -1,5 +1,5 @@
-//! Extended attributes. The kernel decides who may see or change which (xattr(7)). Access control lists are kept in
-//! step with permission bits here; a list that says no more than the bits is not stored.
+//! Extended attributes. The kernel decides who may see or change which attributes (xattr(7)). This module keeps access
+//! control lists in step with permission bits; a list that says no more than the bits is not stored.
 
 use crate::acl::{self, Acl};
 use crate::decision::{Decision, Draft};
@@ -17,7 +17,7 @@ pub fn capability() -> Name {
 /// Namespaces of attributes. Of `system.` only the access control lists exist.
 const NAMESPACES: [&[u8]; 3] = [b"user.", b"trusted.", b"security."];
 
-/// The attributes of an inode. Nothing is read if it has none.
+/// The extended attributes of an inode. Nothing is read if it has none.
 pub(crate) fn of(view: &mut dyn View, ino: Ino, inode: &Inode) -> Result<Option<Arc<Xattrs>>, Stop> {
     if !inode.xattrs {
         return Ok(None);
@@ -135,7 +135,8 @@ fn changed(
     draft.decide(view, Reply::Done, Outcome::Done)
 }
 
-/// Sets the permission bits from an access list. Returns the bytes to store, or None if the bits say it all.
+/// Sets the permission bits from an access list. Returns the list's bytes to store, or None if the permission bits say
+/// as much as the list.
 fn access(inode: &mut Inode, value: &[u8], kill_setgid: bool) -> Result<Option<Arc<[u8]>>, Stop> {
     const SETGID: u16 = 0o2000;
     let Some(mut acl) = Acl::read(value)? else { return Ok(None) };
@@ -155,7 +156,7 @@ fn default(inode: &Inode, value: &[u8]) -> Result<Option<Arc<[u8]>>, Stop> {
 }
 
 /// The edits of extended attributes that follow from a change of other attributes: an access list follows the
-/// permission bits, and capabilities end when data or owner change. `new` is updated if it has no attributes left.
+/// permission bits, and capabilities end when data or owner change. `new` is updated if no extended attribute is left.
 pub(crate) fn follow(
     all: &Xattrs,
     ino: Ino,
@@ -178,14 +179,14 @@ pub(crate) fn follow(
     Ok(edits)
 }
 
-/// The inheritance of a new inode: permission bits and access control lists.
+/// The permission bits and access control lists that a new inode begins with.
 pub(crate) struct Legacy {
     pub mode: u16,
     pub lists: Vec<(Name, Arc<[u8]>)>,
 }
 
-/// The inheritance from the directory: the requested bits that its default list grants too, or, if it has no such list,
-/// those that the umask does not withhold.
+/// The permission bits and lists of a new inode in the directory `parent`. If the directory has a default list, the
+/// bits are the requested ones that the list grants too; if not, the requested ones that the umask does not withhold.
 pub(crate) fn inherit(
     view: &mut dyn View,
     (parent, home): (Ino, &Inode),
