@@ -18,7 +18,7 @@ pub enum Class {
 /// The caller of an operation, its volume, its deadline, and its times.
 #[derive(Debug)]
 pub struct Context {
-    /// The volume that inode numbers and names belong to.
+    /// The volume that the operation's inode numbers and names belong to.
     pub volume: VolumeId,
     /// The client's session.
     pub session: SessionId,
@@ -32,13 +32,13 @@ pub struct Context {
     pub umask: u16,
     /// True if reading leaves access times as they are.
     pub noatime: bool,
-    /// True if nobody above caches what is read, so that the same may be read again.
+    /// True if neither the kernel nor a front caches what is read, so that the same bytes may be asked for again.
     pub unkept: bool,
-    /// True if the client keeps the inodes that answers tell it, and may use their numbers until it forgets them
+    /// True if the client may use the number of an inode from the answer that names it until it forgets the inode
     /// (`Op::Forget`).
     pub keeps: bool,
-    /// True for a write-back of data that was stored through a mapping some time before: it does not tell who wrote
-    /// when.
+    /// True for a write-back of data that was stored through a mapping some time before: neither the writer nor the
+    /// time of the write is known.
     pub written_back: bool,
     /// The request is pointless after this time on the monotonic clock; `u64::MAX` = never.
     pub deadline_ns: u64,

@@ -1,9 +1,9 @@
-//! Floor 3: the groups of a brick, each the owner of a slice of names and data: evaluate, order, apply, overlay.
+//! The groups of a brick, each the owner of a slice of names and data: evaluate, order, apply, overlay.
 //!
-//! Promises: an answered change is visible to every later operation; an answered durable change survives any crash;
-//! a request delivered twice has one effect and one reply (rule R1); no lock is held across an await.
-//! Absent by design: no bytes of the device (the store's), no protocol (the fronts'), no thread, timer or file per
-//! group (rule Q1).
+//! Promises: an answered change is visible to every later operation; an answered durable change survives any crash; a
+//! request delivered twice has one effect and one reply (rule R1); no lock is held across an await. Absent by design:
+//! byte layouts (`store::format` has them), protocols (the fronts have them), a thread, timer or file per group (rule
+//! Q1).
 #![forbid(unsafe_code)]
 
 mod agents;
@@ -38,22 +38,22 @@ pub struct Options {
     pub replay_bytes: u64,
     /// Number of records to replay at which a checkpoint is due.
     pub replay_records: u64,
-    /// Time without changes after which a checkpoint is due if reported space is not exact. All ones: never, nor
-    /// because somebody asks for space.
+    /// Time without changes after which a checkpoint is due if reported space is not exact. `u64::MAX`: no checkpoint
+    /// is made to report space exactly, not even when a client asks for it.
     pub quiet_ns: u64,
     /// Bytes for all caches together.
     pub cache_bytes: u64,
-    /// Bytes of the read cache: blocks that clients have read and nobody above caches.
+    /// Bytes of the read cache: blocks that clients have read and that neither the kernel nor a front caches.
     pub read_cache_bytes: u64,
     /// Numbers that a group reserves at a time (rule L2).
     pub numbers_at_once: u64,
-    /// The amount of cut blocks that one checkpoint frees.
+    /// Limits of the cut blocks that one checkpoint frees.
     pub free: store::FreeLimits,
 }
 
 impl Options {
-    /// Options that follow from the memory bound, without a read cache. A checkpoint is due sooner if the whole of a
-    /// replay would take longer than permitted (rule X2, `cost`).
+    /// Options that follow from the memory bound, without a read cache. A checkpoint is due before these bounds are
+    /// reached if a replay would take longer than permitted (rule X2, `cost`).
     pub fn for_memory(memory_max_bytes: u64) -> Options {
         Options {
             overlay_bytes: (memory_max_bytes / 16).clamp(8 << 20, 128 << 20),
@@ -62,7 +62,7 @@ impl Options {
             quiet_ns: 700_000_000,
             cache_bytes: memory_max_bytes / 4,
             read_cache_bytes: 0,
-            // An inode number has room for eight million starts that skip as many.
+            // Each start skips up to 2^20 numbers: the 43 bits of a sequence number last for eight million starts.
             numbers_at_once: 1 << 20,
             free: store::FreeLimits::default(),
         }
@@ -76,9 +76,9 @@ pub struct Position {
     pub group: GroupId,
     /// The term.
     pub term: Term,
-    /// The index. An answer without change has that of the last change it saw.
+    /// The index in the group's order. An answer without change has the index of the last change that it saw.
     pub index: Index,
-    /// True if it was durable when it was answered.
+    /// True if the change was durable when it was answered.
     pub durable: bool,
 }
 
@@ -114,7 +114,8 @@ pub struct Groups {
     overlay_bytes: AtomicU64,
     checkpoint_token: Token,
     checkpoint_base: Lock<Figures>,
-    /// The work of this start's replay that no checkpoint has taken yet: after a crash it would be replayed again.
+    /// The records and bytes that this start replayed and that no checkpoint has taken yet: after a crash they would be
+    /// replayed again.
     replayed: Lock<Replay>,
     checkpointed: Event,
     checkpoints: AtomicU64,
@@ -124,12 +125,12 @@ pub struct Groups {
     purging: AtomicBool,
     /// True if replay has applied records that no checkpoint has counted.
     uncounted: AtomicBool,
-    /// True if somebody was told a figure of space, perhaps an inexact one, since the last checkpoint.
+    /// True if a client was given a figure of space, perhaps an inexact one, since the last checkpoint.
     space_asked: AtomicBool,
-    /// Volumes with a bound of their own.
+    /// The admission of each volume that has a size of its own.
     quotas: Lock<BTreeMap<VolumeId, Arc<order::admit::Quota>>>,
     has_quotas: AtomicBool,
-    /// The session of each volume that may cache all of it (rule R2).
+    /// The session of each volume that may cache all of the volume's content (rule R2).
     leases: Lock<BTreeMap<VolumeId, SessionId>>,
     cleaner: Lock<clean::Status>,
     /// The wall clock as the checkpoint task saw it last: good enough for reads.
@@ -139,10 +140,10 @@ pub struct Groups {
     /// Inodes without a name that nobody knows or has open any more, to be freed soon.
     forgotten: Lock<Vec<(VolumeId, base::Ino)>>,
     forgotten_came: Event,
-    /// True while inodes taken from that list are being freed.
+    /// True while inodes taken from `forgotten` are being freed.
     ending: AtomicBool,
     closing: AtomicBool,
-    /// Number of steps under way of tasks that order records of their own.
+    /// Number of steps (`begin_step`) under way.
     steps: AtomicU64,
 }
 
@@ -188,7 +189,7 @@ impl Groups {
 
     /// Performs one operation. `data`: the payload of a write, or memory for the answer of a read.
     pub async fn call(&self, context: &Context, op: Op, data: Option<Buf>) -> Result<Answer> {
-        // Clients make up inode numbers (NFS handles, hostile fronts): a group that is not there holds no inode.
+        // Clients may send any inode number (NFS handles, hostile fronts): a group that does not exist holds no inode.
         if !change::first_groups(&op).fits(self.groups.len()) {
             return Err(Error::new(Kind::Stale, "no such group: the inode number is of another brick"));
         }
@@ -243,7 +244,7 @@ impl Groups {
             }
             state.inode_slot(context.volume, ino).map(|slot| slot.batch)
         };
-        // Nothing in the overlay: everything of the inode is in the index, hence durable (rule U5).
+        // Nothing of the inode is in the overlay: all of it is in the index, hence durable (rule U5).
         if let Some(batch) = batch.filter(|_| !active(Bug::FsyncUnheard)) {
             self.store.log.wait(batch, sync.max(Sync::Data), Some(&context.span)).await?;
         }
@@ -261,8 +262,8 @@ impl Groups {
         found.ok_or_else(|| Error::new(Kind::NotFound, "no such volume; see `sinter volume list`"))
     }
 
-    /// Makes everything durable, brings the index up to it, and ends the brick's tasks: the next start replays nothing.
-    /// The caller has made sure that no client's operation is under way: later changes may be lost.
+    /// Makes everything durable, checkpoints it, and ends the brick's tasks: the next start replays nothing. The caller
+    /// has made sure that no client's operation is under way: changes made during the close may be lost.
     pub async fn close(&self) -> Result<()> {
         self.closing.store(true, Ordering::SeqCst);
         self.forgotten_came.notify();
@@ -272,12 +273,12 @@ impl Groups {
         settled
     }
 
-    /// Begins a step of a task that orders records of its own. None if the brick is being closed, which waits for the
-    /// end of steps that have begun.
+    /// Begins a step of a task that orders records of its own. None if the brick is being closed. A close waits until
+    /// the steps that have begun end.
     pub(crate) fn begin_step(&self) -> Option<Step<'_>> {
         self.steps.fetch_add(1, Ordering::SeqCst);
         let step = Step(self);
-        // Whoever closes the brick looks at both the other way round.
+        // A close sets `closing` first and then reads `steps`: so one of the two always sees the other.
         (!self.closing.load(Ordering::SeqCst)).then_some(step)
     }
 
@@ -329,7 +330,8 @@ impl Groups {
     pub(crate) fn rename_token(&self) -> &Token {
         &self.rename
     }
-    /// A buffer for a client's request, whose span books the wait. Errors: as `Runtime::client_buffer`.
+    /// A buffer for a client's request. Waiting for it is booked in the request's span. Errors: as
+    /// `Runtime::client_buffer`.
     pub(crate) fn buffer<'a>(
         &'a self,
         context: &'a Context,
@@ -395,8 +397,9 @@ impl Groups {
         Ok(())
     }
 
-    /// Adds the growth of a group's overlay to the brick's total. Many deletions call for a checkpoint, which frees
-    /// them; never more often than as many writes do.
+    /// Adds the growth of a group's overlay to the brick's total. Asks for a checkpoint once a group has cut as many
+    /// blocks as `replay_bytes` holds: the checkpoint frees them, and deletions cause no more checkpoints than writes
+    /// do.
     pub(crate) fn note_overlay(&self, state: &mut State) {
         if state.active.cut_blocks >= self.options.replay_bytes / BLOCK_BYTES as u64 {
             self.checkpoint_wanted.store(true, Ordering::Release);
@@ -407,7 +410,7 @@ impl Groups {
     }
 }
 
-/// A step of a task under way; see `begin_step`.
+/// A step that has begun: a close of the brick waits for it, up to `STEPS_END_NS`. Made by `begin_step`.
 pub(crate) struct Step<'a>(&'a Groups);
 
 impl Drop for Step<'_> {
@@ -416,11 +419,12 @@ impl Drop for Step<'_> {
     }
 }
 
-/// Longest wait for the last steps of other tasks at a close, and the pause between checks. A step takes milliseconds,
-/// unless it waits for the checkpoint that a close makes.
+/// Longest time that a close waits for steps of tasks to end, and the pause between its checks. A step takes
+/// milliseconds, unless it waits for the checkpoint that the close itself makes: hence the bound.
 const STEPS_END_NS: u64 = 1_000_000_000;
 const CLOSING_LOOK_NS: u64 = 1_000_000;
-/// Most checkpoints at a close. The second takes what the first let others order; a third is not needed.
+/// Largest number of checkpoints at a close. The second one takes changes that were ordered during the first; a third
+/// is not needed.
 const CLOSING_CHECKPOINTS_MAX: usize = 3;
 
 pub(crate) fn closing() -> Error {

@@ -2,9 +2,9 @@
 
 use crate::order::held::{GroupSet, Held};
 use crate::order::record::Record;
-use crate::state::cache::Room;
+use crate::state::cache::Budget;
 use crate::state::load::{Wanted, load_blocking};
-use crate::state::{Block, CacheRooms, State};
+use crate::state::{Block, CacheBudgets, State};
 use crate::{Group, Groups, Options};
 use base::{Edit, GroupId, Ino, Intent, IntentId, Result, Sync, VolumeId};
 use names::{Part, Seen};
@@ -21,20 +21,20 @@ use store::purge::Purges;
 use store::reserve::Reserves;
 use store::{Opening, Replay, Replayed};
 
-/// Bytes that a cached name or leaf takes, roughly: for turning a budget into entries.
+/// Rough number of bytes that a cached name or leaf takes, by which a cache's bytes become a number of entries.
 const NAME_BYTES: u64 = 400;
 const LEAF_BYTES: u64 = 1200;
 
 /// Reads each group's row and sessions.
 fn read_groups(index: &dyn Index, count: u32, options: &Options) -> Result<Vec<Group>> {
-    let room = |entries: u64| Room::new(entries as usize, count as usize);
+    let budget = |entries: u64| Budget::new(entries as usize, count as usize);
     let names = options.cache_bytes / 4 / NAME_BYTES;
-    let rooms = CacheRooms {
-        inodes: room(names),
-        entries: room(names),
-        targets: room(names / 16),
-        xattrs: room(names / 16),
-        leaves: room(options.cache_bytes / 2 / LEAF_BYTES),
+    let budgets = CacheBudgets {
+        inodes: budget(names),
+        entries: budget(names),
+        targets: budget(names / 16),
+        xattrs: budget(names / 16),
+        leaves: budget(options.cache_bytes / 2 / LEAF_BYTES),
         xattr_bytes: (options.cache_bytes / 8) as usize / count as usize,
     };
     let (from, to) = keys::volumes();
@@ -48,7 +48,7 @@ fn read_groups(index: &dyn Index, count: u32, options: &Options) -> Result<Vec<G
             None => GroupRow::fresh(),
         };
         let (purges, reserves) = (Purges::read(index, group, &volumes)?, Reserves::read(index, group, &volumes)?);
-        let mut state = State::new(group, row, purges, reserves, &rooms);
+        let mut state = State::new(group, row, purges, reserves, &budgets);
         let (from, to) = keys::sessions(group);
         for (key, value) in index.scan(&from, &to, usize::MAX)? {
             state.results.insert(keys::session_id(&key), values::decode_results(&value)?.into());
@@ -99,7 +99,8 @@ fn apply(groups: &[Group], index: &dyn Index, epoch: u32, records: Vec<Replayed>
     Ok(())
 }
 
-/// Applies the cleaner's moves: each block is decided again, with the same result (rule K2).
+/// Applies the cleaner's moves. Whether each copy counts is decided again, with the same result as before the crash
+/// (rule K2).
 fn apply_moves(groups: &[Group], index: &dyn Index, moves: &Moves, runs: &[Run]) -> Result<()> {
     let Some(group) = groups.get(moves.group.0 as usize) else { return Ok(()) };
     let mut state = group.state.lock();
@@ -127,7 +128,8 @@ fn load_volumes(index: &dyn Index, state: &mut State) -> Result<()> {
     Ok(())
 }
 
-/// The inode whose present value an edit changes.
+/// The inode that must be in memory before an edit of it is applied; None if the edit does not change an existing
+/// inode.
 pub(crate) fn rests_on(edit: &Edit) -> Option<Ino> {
     match edit {
         Edit::InodeTouch { ino, .. }
@@ -148,7 +150,8 @@ impl Groups {
         let runtime = opening.runtime().clone();
         let index = opening.index().clone();
         let superblock = opening.superblock();
-        // The birth of replayed blocks is the epoch that they were written in or a later one: it only orders.
+        // Replayed blocks get this epoch as their birth, though they may have been written in an earlier one: births
+        // only serve to compare which block is older.
         let (count, epoch) = (superblock.groups, superblock.epoch as u32);
         let reading = (index.clone(), options);
         let groups = run_blocking(&*runtime.tasks, move || read_groups(&*reading.0, count, &reading.1)).await?;
@@ -168,8 +171,8 @@ impl Groups {
         if replay.records > 0 {
             groups.note_replayed();
         }
-        // First: what follows may need space on a full brick. Nobody has looked yet whether anything can be reclaimed: a
-        // crash holds segments back, and a checkpoint may bring others.
+        // Comes first: the steps below may need space on a full brick. Until the cleaner has looked, writers wait for
+        // space instead of being refused: a checkpoint may free segments that the crash has held back.
         groups.store().expect_space();
         let tasks = groups.store().runtime.tasks.clone();
         let there = groups.clone();
@@ -188,7 +191,8 @@ impl Groups {
         if !active(Bug::OrphansKept) {
             groups.purge_orphans(volumes.iter().map(|volume| volume.id).collect()).await?;
         }
-        // A daemon that is killed again and again before its first checkpoint must not fill the superblock's list.
+        // Each start adds to the superblock's list of epoch ends, which shrinks only after a checkpoint. A daemon that is
+        // killed again and again before its first checkpoint must not fill the list.
         if groups.store().epoch_ends > EPOCH_ENDS_MAX / 2 {
             groups.checkpoint().await?;
         }
@@ -216,7 +220,7 @@ impl Groups {
         Ok(())
     }
 
-    /// Intents and followed marks, from the index and the overlay.
+    /// The intents that remain, and the marks of groups that have followed one, from the index and the overlay.
     async fn standing_intents(&self) -> Result<(BTreeMap<IntentId, Intent>, BTreeSet<(GroupId, IntentId)>)> {
         let (index, bounds) = (self.store().index.clone(), self.store().bounds());
         let count = self.states().len() as u32;
@@ -235,7 +239,8 @@ impl Groups {
             }
             Ok((intents, marks))
         };
-        // A checkpoint between the two looks would take what the second one is for out of sight.
+        // Index and overlay are read one after the other. A checkpoint in between would move rows from the overlay into
+        // the index, where they would be missed.
         let _still = self.checkpoint_token.take().await;
         let (mut intents, mut marks) = run_blocking(&*self.store().runtime.tasks, read).await?;
         for group in self.states() {
@@ -271,7 +276,8 @@ impl Groups {
             }
             Ok(orphans)
         };
-        // As in `standing_intents`: a file that was given a name would be taken for an orphan, and freed.
+        // No checkpoint in between, as in `standing_intents`: a file that has been given a name would be taken for an
+        // orphan, and freed.
         let still = self.checkpoint_token.take().await;
         let mut orphans = run_blocking(&*self.store().runtime.tasks, read).await?;
         for group in self.states() {

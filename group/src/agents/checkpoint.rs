@@ -14,10 +14,10 @@ use store::{GroupPart, Replay};
 /// Interval between checks of the replay estimate, which grows by the log's bytes, at most a few GB/s.
 const LOOK_NS: u64 = 100_000_000;
 
-/// Interval between checks of the room in the brick's file system, besides those at each checkpoint.
+/// Interval between checks of the free space in the brick's file system, besides those at each checkpoint.
 const HOST_NS: u64 = 1_000_000_000;
 
-/// Pause between checkpoints that are made only to free cut blocks, in multiples of the duration of the last one:
+/// Pause between checkpoints that are made only to free cut blocks, in multiples of the duration of the last one: so
 /// clients keep most of the device and of a core.
 const FREE_PAUSE: u64 = 4;
 
@@ -34,7 +34,7 @@ struct Quiet {
 }
 
 impl Quiet {
-    /// Returns two flags: the brick is at rest; somebody has asked for space.
+    /// Returns two flags: the brick is at rest; a client has asked for its free space.
     fn look(&mut self, groups: &Groups, now_ns: u64) -> (bool, bool) {
         let quiet_ns = groups.options.quiet_ns;
         if quiet_ns == u64::MAX {
@@ -59,7 +59,7 @@ pub async fn run(groups: Arc<Groups>) {
             return;
         }
         groups.wall_ns.store(clock.wall().0, Ordering::Relaxed);
-        // Errors are the log's: the next change is told of them.
+        // An error has stopped the log, so the next change gets it.
         let _ = groups.reserve_numbers_ahead().await;
         let began_ns = clock.now_ns();
         if began_ns - looked_ns >= HOST_NS {
@@ -70,7 +70,7 @@ pub async fn run(groups: Arc<Groups>) {
         let scrub = groups.store().scrub.wants_checkpoint();
         let wanted = groups.checkpoint_wanted.swap(false, Ordering::AcqRel) || scrub;
         let (rests, asked) = quiet.look(&groups, began_ns);
-        // Nobody is kept waiting at rest.
+        // At rest no client is slowed by checkpoints, so no pause is needed.
         let frees = groups.is_freeing() && (rests || began_ns >= free_from_ns);
         let tells =
             (rests || (asked && began_ns >= free_from_ns.max(quiet.told_ns + ASKED_NS))) && !groups.space_is_exact();
@@ -121,7 +121,7 @@ impl Groups {
         self.states().iter().map(of).sum()
     }
 
-    /// Brings the index up to everything ordered so far. One at a time. If that fails, the brick takes no more changes
+    /// Makes a checkpoint of everything ordered so far, one at a time. If that fails, the brick takes no more changes
     /// (rule U4): the frozen generation has not reached the index, and only the log still has it.
     pub async fn checkpoint(&self) -> Result<()> {
         let _one = self.checkpoint_token.take().await;
@@ -143,8 +143,8 @@ impl Groups {
 
     async fn merge_overlays(&self) -> Result<()> {
         let figures = self.store().log.figures();
-        // The cut comes first: what is ordered between it and a group's freeze is in both, and replay skips it by
-        // its index.
+        // The cut comes first. A record that is ordered between the cut and its group's freeze is in the checkpoint and
+        // behind the place where replay starts; replay skips it by its index.
         self.quotas.lock().values().for_each(|quota| quota.begin_checkpoint());
         let (replay, last) = self.store().cut();
         let mut frozen = Vec::new();

@@ -1,9 +1,9 @@
-//! The estimated duration of a replay if the brick were killed now (rule X2). A checkpoint is due before that exceeds
-//! the permitted duration of a start. The speeds are below those of the slowest machines that we know.
+//! The estimated duration of a replay if the brick were killed now (rule X2). A checkpoint is due before the estimate
+//! exceeds the permitted duration of a start. The speeds are below those of the slowest machines that we know.
 //!
-//! Records that are not durable are also compared with their checksums: written within a second and read in pieces of a
-//! megabyte, they take less than a second. *Absent:* the log behind its end, of which a start looks at a segment or
-//! two.
+//! A replay also compares payloads that are not known to be durable with their checksums. They were written within
+//! about a second (rule U3), and reading them in pieces of a megabyte takes less than that, so `is_due` leaves a second
+//! for it. *Absent:* the search for the log's end, which reads a segment or two.
 
 use base::limits::{DURABLE_WITHIN_NS, REPLAY_NS_MAX};
 
@@ -11,8 +11,8 @@ use base::limits::{DURABLE_WITHIN_NS, REPLAY_NS_MAX};
 const BYTE_NS: u64 = 2;
 /// Time per record: 200,000 records per second.
 const RECORD_NS: u64 = 5_000;
-/// Time per look-up in the index, which has nothing in memory after a start: one after the other, each a read or two of
-/// the device.
+/// Time per look-up in the index. After a start the index has nothing in memory, so each look-up takes a read or two of
+/// the device, one after the other.
 const LOAD_NS: u64 = 50_000;
 
 /// The work of a replay.
@@ -27,7 +27,7 @@ pub struct Cost {
 }
 
 impl Cost {
-    /// Upper estimate of its duration in nanoseconds.
+    /// Upper estimate of the replay's duration in nanoseconds.
     pub fn ns(self) -> u64 {
         let parts = [(self.bytes, BYTE_NS), (self.records, RECORD_NS), (self.loads, LOAD_NS)];
         parts.iter().fold(0u64, |sum, &(count, ns)| sum.saturating_add(count.saturating_mul(ns)))

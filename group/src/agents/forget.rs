@@ -1,5 +1,5 @@
 //! The end of inodes that clients forget. An inode that no client knows, that is not open and has no name, is freed
-//! soon by a task of its own, many in one record. A client that forgets waits for nothing.
+//! soon by a background task, many in one record. A client that forgets waits for nothing.
 //!
 //! Owners: the group's lock guards the counts (`known`); inodes to be freed are in one list of the brick until the task
 //! takes them. An entry of the list takes the memory that the count gave back, so the list needs no other bound.
@@ -16,14 +16,15 @@ use names::{Part, Seen};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// Inodes freed by one record: some kilobytes.
+/// Largest number of inodes freed by one record, which then takes some kilobytes.
 const ENDED_PER_RECORD: usize = 128;
 
 /// Time for which forgotten inodes are collected, to be freed together.
 const GATHER_NS: u64 = 2_000_000;
 
-/// Longest time that a client without room waits for removed inodes to be freed. The kernel sends FORGETs at once, but
-/// on another queue than the requests that follow.
+/// Longest time that a write which finds no space waits for removed inodes to be freed. The kernel queues FORGETs
+/// separately, so we may see them after requests that were sent later; a tenth of a second is enough for us to catch
+/// up.
 const REMOVED_NS: u64 = 100_000_000;
 
 /// Pause between two checks in that time.
@@ -57,12 +58,12 @@ pub async fn run(groups: Arc<Groups>) {
 }
 
 impl Groups {
-    /// Takes back, for a client, `times` answers that told it of the inode.
+    /// Takes back, for a client, `times` answers by which it learnt of the inode.
     pub(crate) fn forget(&self, context: &Context, ino: Ino, times: u64) -> Answer {
         let left = {
             let mut state = self.state(ino.group()).state.lock();
             let left = state.known.forget(context.volume, ino, times);
-            // Else the last release ends it.
+            // If the file is open, its last release frees it.
             if state.opens.contains_key(&(context.volume, ino)) { Left::Told } else { left }
         };
         if left == Left::Nameless {
@@ -82,7 +83,7 @@ impl Groups {
         self.states().iter().map(|group| group.state.lock().known.len() as u64).sum()
     }
 
-    /// Waits a little for removed inodes to be freed, which still take room although their clients may have forgotten
+    /// Waits a little for removed inodes to be freed, which still take space although their clients may have forgotten
     /// them. False if there are none.
     pub(crate) async fn wait_for_removed(&self) -> bool {
         let clock = &self.store().runtime.clock;
@@ -137,7 +138,7 @@ impl Groups {
                 if edits.is_empty() && missing.is_empty() {
                     return Ok(());
                 }
-                // A small cache does not hold all that was loaded: then what it holds ends first.
+                // A small cache may not hold all inodes that were loaded: then those that it holds are freed first.
                 let ready = !edits.is_empty() && (missing.is_empty() || loaded);
                 let part = Part { volume, group, edits };
                 (missing, ready.then(|| self.order_record(&mut held, &Record::own(&part), None, Sync::Ordered)))
@@ -159,8 +160,8 @@ impl Groups {
     }
 }
 
-/// The edits that free those of these inodes that have no name and that nobody knows or has open, and the inodes that
-/// must be loaded first.
+/// Returns the edits that free the unused ones of `inodes` (no name, not open, not known to a client), and the inodes
+/// that must be loaded first to tell.
 fn endings(state: &mut State, volume: VolumeId, inodes: &[Ino]) -> (Vec<Edit>, Vec<Ino>) {
     let (mut edits, mut missing) = (Vec::with_capacity(2 * inodes.len()), Vec::new());
     for &ino in inodes {

@@ -1,6 +1,6 @@
-//! Counting of names on a brick of the first revision, which did not count them (rule K5): once, beside the clients,
-//! group by group and volume by volume. A count becomes part of the next checkpoint; a start after a crash continues
-//! with the rest.
+//! Counting of names on a brick of the format's first revision, which did not count them (rule K5): once, while clients
+//! are served, group by group and volume by volume. A count becomes part of the next checkpoint; a start after a crash
+//! continues with the volumes that have no count yet.
 
 use crate::Groups;
 use base::Result;
@@ -26,7 +26,7 @@ async fn count(groups: &Arc<Groups>) -> Result<()> {
             return Ok(());
         }
         {
-            // The index stands still meanwhile: what comes counts from then on.
+            // The index does not change while the checkpoint token is held; later changes are added to the count.
             let _one = groups.checkpoint_token.take().await;
             let store = groups.store().clone();
             run_background(&*groups.store().runtime.tasks, move || store.count_names(group, volume)).await?;

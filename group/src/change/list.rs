@@ -15,7 +15,7 @@ use store::format::{keys, values};
 
 type Page = BTreeMap<u64, CookieEntry>;
 
-/// Most inodes looked up under one acquisition of the lock: some microseconds.
+/// Largest number of inodes looked up under one acquisition of the lock: some microseconds.
 const TOLD_AT_ONCE: usize = 64;
 
 impl Groups {
@@ -42,7 +42,7 @@ impl Groups {
         if plus {
             let filled = self.fill_attributes(context, &mut entries).await;
             if filled.is_err() && context.keeps {
-                // Nobody is told of them.
+                // The client does not get this answer, so it does not learn of these inodes.
                 let told = entries.iter().filter(|entry| entry.attr.is_some());
                 told.for_each(|entry| drop(self.forget(context, entry.ino, 1)));
             }
@@ -53,7 +53,7 @@ impl Groups {
 
     fn listed(&self, context: &Context, dir: Ino) {
         let mut state = self.state(dir.group()).state.lock();
-        // What was forgotten meanwhile is not worth reading again.
+        // An access time is not worth a read of the index: if the inode has left the cache, it is not updated.
         if let Seen::Known(Some(inode)) = state.inode(context.volume, dir) {
             self.accessed(context, &mut state, dir, &inode);
         }
@@ -87,7 +87,7 @@ impl Groups {
             let next_cookie = state.row.next_cookie;
             drop(state);
             if page.is_empty() && full {
-                // Every row of the page was removed since: read on behind it.
+                // Every row of the page has been removed in the overlay: read on behind the page.
                 return Box::pin(self.page(context, dir, end, count)).await;
             }
             while page.len() > count {
@@ -115,7 +115,7 @@ impl Groups {
     async fn fill_attributes(&self, context: &Context, entries: &mut [DirEntry]) -> Result<()> {
         for _ in 0..2 {
             let mut missing = Vec::new();
-            // Files lie in the group of their directory: mostly all of them.
+            // Files lie in the group of their directory, so mostly one chunk has all entries.
             let same = |one: &DirEntry, other: &DirEntry| one.ino.group() == other.ino.group();
             for of_group in entries.chunk_by_mut(same).flat_map(|entries| entries.chunks_mut(TOLD_AT_ONCE)) {
                 self.tell_inodes(context, of_group, &mut missing);

@@ -17,15 +17,15 @@ use runtime::Stage;
 use runtime::seeded::{Bug, active};
 
 enum Step {
-    /// Ordered: the answer, and the batch that it rests on; 0 if nothing changes.
+    /// Ordered: the answer, and the batch with its record; 0 if nothing changes.
     Ordered(Answer, u64),
     Again(Box<Outcome>),
     Load(Need),
     Segment(u64),
     Range(u64, GroupId),
-    /// The rename token is needed: these directories get these parents.
+    /// The rename token is needed, because these directories move to these parents.
     Token(Vec<(Ino, Ino)>),
-    /// There is no room for what it adds, by the latest count.
+    /// There is no space for the names that it adds, by the latest count.
     Full(Error),
 }
 
@@ -46,7 +46,7 @@ impl Groups {
         range: Option<u64>,
     ) -> Result<Answer> {
         let mut set = first_groups(op);
-        // Held since it was found that these directories, each with its new parent, would not close a loop.
+        // Held from the check that the directories in `checked`, each with its new parent, close no loop.
         let mut token: Option<TokenGuard<'_>> = None;
         let mut checked: Vec<(Ino, Ino)> = Vec::new();
         let mut counted = 0;
@@ -66,7 +66,7 @@ impl Groups {
                     return Ok(answer);
                 }
                 Step::Again(outcome) => {
-                    // The first delivery's batch is not kept; it is no later than the log's last one.
+                    // The batch of the first delivery is not remembered; it is no later than the log's last one.
                     self.store().log.wait(self.store().log.last_batch(), sync, Some(&context.span)).await?;
                     return self.repeat(context, op, *outcome).await;
                 }
@@ -74,7 +74,7 @@ impl Groups {
                 Step::Load(Need::Numbers) => self.reserve_numbers().await?,
                 Step::Load(need) => {
                     let wanted = wanted(need).expect("the other needs are of the index");
-                    // Volumes are of the catalogue, whatever volume the caller is on.
+                    // Operations on volumes are evaluated in the catalogue, whatever the caller's volume.
                     self.load(self.volume_of(context, op), vec![wanted], Some(&context.span)).await?;
                 }
                 Step::Segment(ticket) => {
@@ -170,13 +170,13 @@ impl Groups {
             tell_changed(volume, &mut held, &mut decision);
         }
         if count_open(context, op, &decision, &mut held, volume) && position.is_none() {
-            // No record keeps this for a second delivery.
+            // Nothing was ordered, so no record keeps the result for a second delivery.
             held.of(deciding).keep_result(context.session, context.request, decision.outcome);
         }
         Ok(Step::Ordered(Answer { reply: decision.reply, data: None, position }, batch))
     }
 
-    /// The range lock to wait for, if the operation removes blocks that somebody else is writing.
+    /// The range lock to wait for, if the operation removes blocks that another request is writing.
     fn wait_for_range(&self, context: &Context, op: &Op, mine: Option<u64>, held: &mut Held<'_>) -> Option<Step> {
         let (ino, first, last) = cleared(op)?;
         let ticket = self.state(ino.group()).ranges.ticket();
@@ -266,7 +266,7 @@ impl Groups {
         }
     }
 
-    /// Takes one open back. The last one of an orphan frees it, unless a client knows it.
+    /// Takes one open back. The last release of an orphan frees it, unless a client knows it.
     pub(crate) async fn release(&self, context: &Context, ino: Ino) -> Result<Answer> {
         let done = Answer { reply: Reply::Done, data: None, position: None };
         loop {
@@ -283,7 +283,7 @@ impl Groups {
                 return Ok(done);
             }
             match state.inode(context.volume, ino) {
-                // Else it ends when its client forgets it.
+                // If a client knows the inode, it is freed when the client forgets it.
                 Seen::Known(Some(inode)) if inode.links == 0 && !state.known.knows(context.volume, ino) => {
                     let edits = vec![Edit::InodeDrop { ino }, Edit::OrphanDrop { ino }];
                     let part = Part { volume: context.volume, group: ino.group(), edits };
@@ -312,7 +312,7 @@ impl Groups {
     }
 }
 
-/// The groups that an operation concerns in any case.
+/// The groups that an operation concerns in any case. Evaluation may find that it concerns more.
 pub(crate) fn first_groups(op: &Op) -> GroupSet {
     if matches!(op, Op::VolumeDelete { .. }) {
         return GroupSet::all();
@@ -380,7 +380,7 @@ fn cleared(op: &Op) -> Option<(Ino, u64, u64)> {
     }
 }
 
-/// The directories that a decision moves to another parent, with the parents.
+/// The directories that a decision moves to another parent, each with its new parent.
 fn moved_directories(decision: &Decision) -> Vec<(Ino, Ino)> {
     let edits = decision.parts.iter().flat_map(|part| &part.edits);
     let moved = edits.filter_map(|edit| match edit {
@@ -390,8 +390,8 @@ fn moved_directories(decision: &Decision) -> Vec<(Ino, Ino)> {
     moved.collect()
 }
 
-/// Sets the number of blocks in the answer of an operation that changes nothing. For operations that ask for
-/// attributes, it may need the inode's row from the index first; other answers get an estimate.
+/// Sets the number of blocks in the answer of an operation that changes nothing. GetAttr and Lookup report the true
+/// number, so the inode's row may have to be read from the index first; other answers get an estimate.
 fn tell_taken(
     op: &Op,
     volume: VolumeId,
@@ -409,7 +409,8 @@ fn tell_taken(
     None
 }
 
-/// Sets the number of blocks in the answer of a change, which is known better after the change than before.
+/// Sets the number of blocks in the answer of a change. Called after the change is applied, when the number is known
+/// better than before.
 fn tell_changed(volume: VolumeId, held: &mut Held<'_>, decision: &mut Decision) {
     if let Reply::Attr(attr) = &mut decision.reply {
         let blocks = held.of(attr.ino.group()).blocks(volume, attr.ino, &attr.inode, None);
@@ -417,9 +418,9 @@ fn tell_changed(volume: VolumeId, held: &mut Held<'_>, decision: &mut Decision) 
     }
 }
 
-/// Counts what the answer gives its client: knowledge of an inode, if the client keeps it, and an open, by Open and
-/// both ways to create. Either keeps an unlinked inode alive (rule R2: opens belong to sessions). True if it counted an
-/// open.
+/// Counts what the answer gives its client: knowledge of an inode, if the client uses inode numbers later
+/// (`Context::keeps`), and an open (Open, Create, TempFile). Either keeps an unlinked inode alive (rule R2: opens
+/// belong to sessions). True if an open was counted.
 fn count_open(context: &Context, op: &Op, decision: &Decision, held: &mut Held<'_>, volume: VolumeId) -> bool {
     if context.keeps
         && let Some((ino, nameless)) = told_by(op, decision)
@@ -437,7 +438,7 @@ fn count_open(context: &Context, op: &Op, decision: &Decision, held: &mut Held<'
     false
 }
 
-/// The inode that an answer to this operation tells a client of, and whether it has no name.
+/// The inode of which a client learns by the answer to this operation, and true if the inode has no name.
 fn told_by(op: &Op, decision: &Decision) -> Option<(Ino, bool)> {
     match (op, &decision.reply) {
         (

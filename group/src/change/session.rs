@@ -6,9 +6,9 @@ use names::Part;
 use runtime::seeded::{Bug, active};
 
 impl Groups {
-    /// Begins a volume's only session, which from now on may cache all of it: names, attributes, data and sizes (rule
-    /// R2). Ends the one that had this lease before. Errors: those of a change. The session has begun all the same, and
-    /// the rest of the former one ends at the next start.
+    /// Begins a volume's only session, which from now on may cache all of the volume: names, attributes, data and sizes
+    /// (rule R2). Ends the session that had this lease before. Errors: those of a change. The new session has begun all
+    /// the same, and open files of the former session are freed at the next start.
     pub async fn begin_session(&self, volume: VolumeId, session: SessionId) -> Result<()> {
         let ended = self.end_session(volume).await;
         self.leases.lock().insert(volume, session);
@@ -16,7 +16,7 @@ impl Groups {
     }
 
     /// Ends the session that has a volume's lease, if there is one: closes its open files, which frees those without a
-    /// name, and forgets its results. The caller has made sure that no request of it is under way. Errors: as
+    /// name, and forgets its results. The caller has made sure that no request of the session is under way. Errors: as
     /// `begin_session`.
     pub async fn end_session(&self, volume: VolumeId) -> Result<()> {
         let session = self.leases.lock().remove(&volume);
@@ -26,14 +26,14 @@ impl Groups {
             state.opens.retain(|(of, _), _| *of != volume);
             state.known.end(volume);
         }
-        // What is in the list is among the orphans.
+        // The inodes in `forgotten` are orphans too, and are freed below.
         self.forgotten.lock().retain(|(of, _)| *of != volume);
         self.purge_orphans(vec![volume]).await?;
         self.forget_results(|of| of == session).await
     }
 
-    /// Forgets the results of all sessions: the clients of the former process ended with it, and come back with other
-    /// sessions. Errors: those of a change.
+    /// Forgets the results of all sessions, once at start: the clients of the former process come back with new
+    /// sessions, so nobody will ask for these results. Errors: those of a change.
     pub async fn forget_sessions(&self) -> Result<()> {
         self.forget_results(|_| !active(Bug::SessionsKept)).await
     }

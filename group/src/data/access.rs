@@ -1,5 +1,6 @@
-//! Access times, by Linux's relatime rule (rule M6). They are kept in the overlay without a record, and reach the index
-//! with the next checkpoint, whatever caused that. A crash undoes updates since then; an orderly end does not.
+//! Access times, by Linux's relatime rule (rule M6). They are kept in the overlay without a log record, and reach the
+//! index with the next checkpoint, whatever its cause. A crash undoes updates made since the last checkpoint; an
+//! orderly end does not.
 
 use crate::Groups;
 use crate::context::Context;
@@ -14,7 +15,8 @@ const OLD_NS: i64 = 24 * 3600 * 1_000_000_000;
 impl Groups {
     /// Updates an inode's access time on behalf of a read, as relatime does: only if it is no later than the last
     /// change of the data or the inode, or 24 hours old. Mounts and handles with noatime leave it alone. It is not
-    /// updated either while the overlay holds twice its budget: no reader waits for room because of an access time.
+    /// updated either while the overlay holds twice its budget: a reader never waits for a checkpoint because of an
+    /// access time.
     pub(crate) fn accessed(&self, context: &Context, state: &mut State, ino: Ino, inode: &Inode) {
         let seen = inode.atime > inode.mtime && inode.atime > inode.ctime;
         let old = self.wall_ns.load(Ordering::Relaxed).saturating_sub(inode.atime.0) >= OLD_NS;

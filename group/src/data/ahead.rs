@@ -1,10 +1,11 @@
 //! Prefetch for small files: the device begins to read a file when a client opens it, before the client asks for its
 //! bytes.
 //!
-//! Prefetching is a guess. It is switched on and off by a score of what clients did with the files that they opened
-//! last. Correctness never depends on it: a prefetched read is used only if its place still is the place of the file's
-//! blocks when the client reads, and its checksums are verified then. At most 32 reads of at most 128 KiB each are
-//! kept.
+//! Prefetching is a guess that the client will read the whole file with its first read. A score of what clients did
+//! with the files that they opened last switches it on and off. Files of all sizes count for the score: a file gains if
+//! one read (of at most 1 MiB) gave all of it before it was closed, and loses otherwise. Correctness never depends on
+//! the guess: a prefetched read is used only if its place still is the place of the file's blocks when the client
+//! reads, and its checksums are verified then. At most 32 reads of at most 128 KiB each are kept.
 
 use base::limits::BULK_BYTES_MIN;
 use base::{Ino, Place, VolumeId};
@@ -14,13 +15,14 @@ use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 /// Largest file that is prefetched. A larger file may be opened for any part of it.
 pub(crate) const FILE_BYTES_MAX: u64 = BULK_BYTES_MIN as u64;
-/// Prefetched reads kept at a time: enough to keep a flash device busy. A file's read usually follows its open soon.
+/// Largest number of prefetched reads kept: enough to keep a flash device busy. A file's read usually follows its open
+/// soon, so the oldest one is dropped if there are more.
 const READS_MAX: usize = 32;
-/// Slots for files that were opened and not yet read or closed. Files whose numbers fall into one slot displace each
-/// other.
+/// Number of slots for files that were opened, and neither read by one whole read nor closed since. Files whose numbers
+/// fall into the same slot displace each other.
 const FILES: usize = 256;
-/// The score loses this for a file that was closed without being read whole, and gains 1 for a file that was. A wasted
-/// prefetch costs the device and a core about five times what a useful one saves the client.
+/// The score's loss for a file that is closed without a read of all of it at once; its gain for such a read is 1. A
+/// wasted prefetch costs the device and a core about five times what a useful one saves the client.
 const IN_VAIN: u32 = 5;
 /// Files are prefetched while the score is at least this.
 const ENOUGH: u32 = 16;
@@ -54,7 +56,7 @@ impl Ahead {
             reads: Lock::new("ahead", VecDeque::with_capacity(READS_MAX)),
         }
     }
-    /// Notes that a client opens a file. True if the file should be prefetched: the client will probably read it whole.
+    /// Notes that a client opens a file, of any size. True if small files should be prefetched now.
     pub fn opened(&self, ino: Ino) -> bool {
         self.slot(ino).store(ino.0, Ordering::Relaxed);
         self.score.load(Ordering::Relaxed) >= ENOUGH
@@ -68,8 +70,8 @@ impl Ahead {
         reads.push_back(read);
         self.count.store(reads.len(), Ordering::Relaxed);
     }
-    /// A client reads a whole file: raises the score if it was opened before, and hands over its prefetched read, if
-    /// any.
+    /// Notes that one read of a client asks for a whole file. Raises the score if this is the first such read since the
+    /// open, and hands over the file's prefetched read, if any.
     pub fn take(&self, volume: VolumeId, ino: Ino) -> Option<Read> {
         if self.forget(ino) {
             let score = self.score.load(Ordering::Relaxed);
@@ -77,7 +79,8 @@ impl Ahead {
         }
         self.take_read(volume, ino)
     }
-    /// A client closes a file: lowers the score if it was not read whole, and drops its prefetched read.
+    /// Notes that a client closes a file. Lowers the score if no read asked for all of the file since its open, and
+    /// drops the file's prefetched read.
     pub fn closed(&self, volume: VolumeId, ino: Ino) {
         if self.forget(ino) {
             let score = self.score.load(Ordering::Relaxed);
@@ -85,7 +88,7 @@ impl Ahead {
         }
         drop(self.take_read(volume, ino));
     }
-    /// Clears the file's slot. True if the file was opened, and neither read whole nor closed since.
+    /// Clears the file's slot. True if the file was opened, and neither read by one whole read nor closed since.
     fn forget(&self, ino: Ino) -> bool {
         let slot = self.slot(ino);
         let is_there = slot.load(Ordering::Relaxed) == ino.0;
@@ -105,7 +108,7 @@ impl Ahead {
         read
     }
     fn slot(&self, ino: Ino) -> &AtomicU64 {
-        // The low bits name the group, of which files of one directory have the same.
+        // The low bits name the group, which is the same for files of one directory: the sequence number is mixed in.
         &self.opened[(ino.0 ^ ino.0 >> 20) as usize % FILES]
     }
 }

@@ -1,5 +1,5 @@
-//! Detection of clients who commit small writes again and again: large payloads that nobody commits keep out of their
-//! way (decision 0024).
+//! Detection of clients that commit small writes again and again. While there are some, large payloads that no client
+//! waits to be durable keep out of their way (decision 0024).
 //!
 //! The detection is a guess from what clients do, and no promise depends on it. A client that writes a file and then
 //! syncs it commits; only commits of small writes count.
@@ -10,14 +10,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Time within which a client that has committed is expected to commit again: a few commits of a slow device.
 const EXPECTED_NS: u64 = 10_000_000;
-/// Slots for files that are remembered. Files that share a slot displace each other.
+/// Number of slots for files that are remembered. Files whose numbers fall into the same slot displace each other.
 const FILES: usize = 256;
 /// A mark beside a file's number, which never has this bit: the file was written in large pieces.
 const LARGE: u64 = 1 << 63;
 
 /// The latest writes and commits.
 pub(crate) struct SmallCommits {
-    /// Files with writes that were not synced yet.
+    /// Files with writes that have not been committed yet.
     files: [AtomicU64; FILES],
     last_ns: AtomicU64,
 }
@@ -52,7 +52,7 @@ impl SmallCommits {
         now_ns.saturating_sub(self.last_ns.load(Ordering::Relaxed)) < EXPECTED_NS
     }
     fn file(&self, ino: Ino) -> &AtomicU64 {
-        // The low bits name the group, of which files of one directory have the same.
+        // The low bits name the group, which is the same for files of one directory: the sequence number is mixed in.
         &self.files[(ino.0 ^ ino.0 >> 20) as usize % FILES]
     }
 }

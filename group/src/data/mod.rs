@@ -1,4 +1,5 @@
-//! The content of files: reads, writes, holes, and reading ahead. Writes are made ready here; `order` orders them.
+//! The content of files: reads, writes, holes, and prefetching. Payloads of writes are prepared here (whole blocks,
+//! checksums); `order` orders them.
 
 mod access;
 pub(crate) mod ahead;

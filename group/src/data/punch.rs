@@ -12,8 +12,9 @@ use base::{Crcs, Ino, Op, Result, Sync};
 use runtime::{Buf, Need, Stage};
 use std::ops;
 
-/// Most cuts of one file that wait to be carried out. All of them are a row of the index, of 100 KB then, which each
-/// checkpoint writes that carries out some. A client that makes more waits for checkpoints.
+/// Largest number of cuts of one file that wait to be carried out by checkpoints. They are one row of the index, which
+/// then has 100 KB, and each checkpoint that carries out some of them writes the row anew. A client that makes more
+/// cuts waits for checkpoints.
 const CUTS_MAX: usize = 4096;
 
 impl Groups {
@@ -24,7 +25,7 @@ impl Groups {
         };
         let bytes = offset..offset.saturating_add(length);
         if bytes.is_empty() || bytes.end > FILE_BYTES_MAX {
-            // Refused by those who know files.
+            // Evaluation refuses it.
             return self.change(context, op, Sync::Ordered).await;
         }
         while self.state(ino.group()).state.lock().cuts_of(context.volume, ino) >= CUTS_MAX {
@@ -48,8 +49,8 @@ impl Groups {
         }
     }
 
-    /// The new content of the first and the last block, where they lie partly outside the range and change: a hole
-    /// stays a hole.
+    /// The new content of the first and the last block, if they lie partly outside the range and hold data to be
+    /// zeroed. A hole stays a hole.
     async fn edges(&self, context: &Context, ino: Ino, bytes: &ops::Range<u64>) -> Result<Option<Attached>> {
         let mut changed: Vec<(u64, Buf)> = Vec::new();
         let whole = names::write::whole_blocks(bytes);

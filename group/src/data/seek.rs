@@ -15,12 +15,12 @@ use std::ops::Range;
 use store::format::keys;
 use store::format::leaf::{Leaf, Slot};
 
-/// Leaves searched in one go, under the group's lock: 16 MiB of the file, 0.2 ms.
+/// Number of leaves searched under one acquisition of the group's lock: 16 MiB of the file, 0.2 ms.
 const LEAVES: usize = 64;
 
 /// The index's leaves of a part of a file.
 struct Part {
-    /// The range of leaves that it covers completely.
+    /// The range of leaves of which `Part` has all that are in the index.
     leaves: Range<u64>,
     rows: BTreeMap<u64, Leaf>,
 }
@@ -64,7 +64,7 @@ impl Groups {
             let part = self.part(context.volume, ino, &blocks).await?;
             context.span.mark(Stage::Index, self.stamp());
             let state = group.state.lock();
-            // What was read while a checkpoint merged may be stale.
+            // Leaves that were read while a checkpoint was merged may be stale: read again.
             if state.merges != merges {
                 continue;
             }
@@ -79,7 +79,7 @@ impl Groups {
         Ok(None)
     }
 
-    /// The index's first leaves of some blocks.
+    /// The first leaves of a range of blocks, as the index has them.
     async fn part(&self, volume: VolumeId, ino: Ino, blocks: &Range<u64>) -> Result<Part> {
         let all = blocks.start / BLOCKS_PER_LEAF as u64..blocks.end.div_ceil(BLOCKS_PER_LEAF as u64);
         let index = self.store().index.clone();
@@ -100,7 +100,7 @@ impl Groups {
 }
 
 impl Part {
-    /// Searches for a block; if there is none, returns where to continue.
+    /// Searches a part for a block. Returns the block, if there is one, and the block at which to continue.
     fn search(&self, state: &State, file: (VolumeId, Ino), blocks: &Range<u64>, what: Seek) -> (Option<u64>, u64) {
         let mut from = blocks.start;
         for _ in 0..LEAVES {
@@ -127,7 +127,7 @@ impl Part {
         (None, from)
     }
 
-    /// The first leaf from `at` on that overlay or index have.
+    /// The first leaf from `at` on that exists in the overlay or in the index.
     fn next(&self, state: &State, (volume, ino): (VolumeId, Ino), at: u64) -> Option<u64> {
         let counts = |leaf: &u64, row: &Leaf| row.trim >= state.purges.trim_of(volume, LeafKey { ino, leaf: *leaf });
         let indexed = self.rows.range(at..).find(|(leaf, row)| counts(leaf, row)).map(|(leaf, _)| *leaf);

@@ -21,7 +21,7 @@ use store::bulk::{Begun, Ticket};
 pub(crate) struct RangeHold<'a> {
     /// The file's group.
     pub group: &'a Group,
-    /// Its number.
+    /// The number of the lock.
     pub id: RangeId,
 }
 
@@ -64,8 +64,8 @@ impl Groups {
         }
     }
 
-    /// The answer to a write that was delivered before (rule R1). Its batch is not kept; the log's last one is no
-    /// earlier.
+    /// The answer to a write that was delivered before (rule R1). The batch of the first delivery is not remembered;
+    /// the log's last one is no earlier.
     async fn write_again(&self, context: &Context, write: &Write) -> Result<Option<Answer>> {
         let offset = written_before(&self.state(write.ino.group()).state.lock(), context);
         if offset.is_some() {
@@ -79,7 +79,7 @@ impl Groups {
         let slices = [Some(data.share().slice(0..length)), None];
         let begun = self.begin_bulk(&slices, write.sync).await?;
         if begun[0].is_some() {
-            // Shows it to the device, which works on it while the checksums are made.
+            // Lets the reactor submit the write, so that the device works on it while the checksums are computed.
             yield_now().await;
         }
         let crcs: Crcs = slices.iter().flatten().flat_map(|slice| slice.chunks(BLOCK_BYTES)).map(crc32c).collect();
@@ -93,8 +93,8 @@ impl Groups {
         if slices.iter().flatten().map(|slice| slice.len()).sum::<usize>() < BULK_BYTES_MIN {
             return Ok(begun);
         }
-        // Whoever commits makes all before it durable. Small commits don't wait for a large payload if nobody else waits for
-        // its durability: it is ordered after a flush of its own.
+        // A commit makes all that was ordered before it durable. So if no client waits for this payload to be durable,
+        // but small commits are expected, it is flushed before it is ordered: then these commits don't wait for it.
         let beside = sync < Sync::Data && self.small_commits.are_expected(self.store().runtime.clock.now_ns());
         for (slice, one) in slices.iter().zip(&mut begun) {
             let Some(slice) = slice else { continue };
@@ -109,7 +109,7 @@ impl Groups {
         Ok(begun)
     }
 
-    /// Waits until the device has taken a large payload.
+    /// Waits until the device has written a large payload.
     async fn end_bulk(&self, begun: Pieces<Begun>) -> Result<Pieces<Ticket>> {
         let mut tickets = [None, None];
         let mut result = Ok(());
@@ -132,8 +132,8 @@ impl Groups {
         tickets.into_iter().flatten().for_each(|ticket| self.store().bulk.close(ticket));
     }
 
-    /// Locks the range, makes the payload whole blocks, orders it. Starts over if the file changed underneath: its end
-    /// may move under an appending writer, but only while it waits for the range.
+    /// Locks the range, makes the payload whole blocks, and orders it. Starts over if the payload no longer fits the
+    /// file: the end of the file may move while an append waits for its range.
     async fn write_unaligned(&self, context: &Context, write: Write, data: Buf) -> Result<Answer> {
         loop {
             let (hold, plan) = self.hold_write(context, &write).await?;
@@ -147,7 +147,7 @@ impl Groups {
         }
     }
 
-    /// Plans the write and locks its blocks; an append locks everything from the end on.
+    /// Plans the write and locks its blocks; an append locks all blocks from the end of the file on.
     async fn hold_write(&self, context: &Context, write: &Write) -> Result<(RangeHold<'_>, WritePlan)> {
         let group = self.state(write.ino.group());
         loop {
@@ -213,8 +213,8 @@ impl Groups {
         Ok(Blocks { slices, crcs })
     }
 
-    /// Orders whole blocks, large ones once they are placed. `planned`: the plan for which the payload was made.
-    /// Errors: `Interrupted` if the file no longer agrees with it.
+    /// Orders whole blocks; a large payload once the device has written it. `planned`: the plan for which the payload
+    /// was made. Errors: `Interrupted` if the file no longer agrees with the plan.
     async fn order_blocks(
         &self,
         context: &Context,
@@ -227,7 +227,7 @@ impl Groups {
         let large = begun[0].is_some();
         let tickets = self.end_bulk(begun).await?;
         if large {
-            // Both pieces waited at once.
+            // The two pieces were held back at the same time: the longer wait counts.
             let held_ns = tickets.iter().flatten().map(Ticket::held_ns).max().unwrap_or_default();
             self.mark_held(context, held_ns);
             context.span.mark(Stage::Write, self.stamp());
@@ -280,11 +280,11 @@ impl Groups {
         }
     }
 
-    /// Ends a file's capabilities before a write to it (capabilities(7)), by a record of its own: few files have any.
-    /// The kernel does so too where it can tell; for direct writes it can't.
+    /// Removes a file's capabilities before a write to it (capabilities(7)), by a separate record, since few files have
+    /// any. The kernel removes them itself, except before direct writes.
     async fn end_capability(&self, context: &Context, ino: Ino) -> Result<()> {
         self.load(context.volume, vec![Wanted::Xattrs(ino)], Some(&context.span)).await?;
-        // The request's own number stays free for the write.
+        // Not under the request's number, under which the write's result will be kept.
         let (session, request) = (SessionId(0), RequestId(0));
         let own = Context { session, request, span: Span::start(self.stamp()), ..*context };
         let remove = Op::RemoveXattr { ino, name: names::capability() };
@@ -314,7 +314,7 @@ impl Groups {
                 continue;
             };
             let hold = RangeHold { group, id };
-            // Looked at under the range: from here on no write moves the end past this block.
+            // Read while the range is locked: from here on no write moves the end past this block.
             if size >= self.attributes(context, ino).await?.inode.size {
                 return self.change_with(context, &op, Sync::Ordered, None, Some(hold.id)).await;
             }

@@ -1,6 +1,7 @@
-//! Admission of client data (rules K4, K5): by logical bytes, so that a full brick or volume says so; then throttled to
-//! the pace that the cleaner keeps up with. Names, inodes and attributes count with the bytes of their rows. Deletions
-//! pass where these are refused, and all changes of names pass where data waits.
+//! Admission of client data (rules K4, K5): by logical bytes, so that a write is refused only if the brick or volume is
+//! full of live data; then throttled to the pace that the cleaner keeps up with. Names, inodes and attributes count
+//! with the bytes of their rows. Deletions pass when data and new names are refused, and all changes of names pass when
+//! data waits for the cleaner.
 
 use crate::context::Context;
 use crate::order::held::Held;
@@ -48,7 +49,7 @@ fn adds(op: &Op) -> bool {
     )
 }
 
-/// The admission of a volume with a bound of its own.
+/// The admission of a volume that has a size of its own.
 pub(crate) struct Quota {
     bound_bytes: AtomicU64,
     admission: Admission,
@@ -63,7 +64,7 @@ impl Quota {
         let before = self.bound_bytes.swap(bound_bytes, Ordering::AcqRel);
         self.admission.shift(bound_bytes as i64 - before as i64);
     }
-    /// Takes back bytes that were admitted but need no room of their own.
+    /// Takes back bytes that were admitted but need no space of their own.
     pub fn take_back(&self, bytes: u64) {
         self.admission.take_back(bytes);
     }
@@ -85,7 +86,7 @@ impl Blocks {
     fn of(ino: Ino, offset: u64, length: u64) -> Blocks {
         let block = BLOCK_BYTES as u64;
         let first = offset / block;
-        // An offset near the end of all numbers is refused later.
+        // Evaluation refuses offsets so large that this saturates.
         let count = offset.saturating_add(length).div_ceil(block).saturating_sub(first);
         Blocks { ino, first, count }
     }
@@ -94,15 +95,15 @@ impl Blocks {
 /// The bytes admitted by the brick and by a volume.
 pub(crate) type Guards<'a> = (Admitted<'a>, Option<Admitted<'a>>);
 
-/// Takes back admitted bytes that are not ordered after all.
+/// Takes back admitted bytes whose write or change is not ordered after all.
 pub(crate) fn take_back(guards: Option<Guards<'_>>) {
     let (brick, volume) = guards.unzip();
     brick.into_iter().chain(volume.flatten()).for_each(Admitted::take_back);
 }
 
 impl Groups {
-    /// Admits a client's write; the guard is kept until the write is ordered. Errors: `NoSpace` if the brick's live
-    /// data leaves no room for it, `Quota` if the volume's does not.
+    /// Admits a client's write; the guard is kept until the write is ordered. Errors: `NoSpace` if the live data of the
+    /// brick leaves no space for it, `Quota` if that of the volume does not.
     pub(crate) async fn admit_data<'a>(
         &'a self,
         context: &Context,
@@ -110,7 +111,7 @@ impl Groups {
         write: &Write,
     ) -> Result<Guards<'a>> {
         self.refuse_if_short()?;
-        // Of an append, as many as may be new.
+        // An append may begin anywhere in a block; counted from 0, it covers as many blocks as may be new.
         let offset = if let At::Offset(offset) = write.at { offset } else { 0 };
         let count = Blocks::of(write.ino, offset, write.length.into()).count;
         let mut waited = false;
@@ -124,8 +125,8 @@ impl Groups {
                 let quota = quota.map(|quota| quota.admission.admit_overwrite(bytes));
                 break (self.store().space.admission.admit_overwrite(bytes), quota);
             }
-            // Overwrites have been counted as new blocks so far, and what was deleted as if it were there: checkpoints
-            // tell.
+            // So far overwrites count as new blocks, and deleted data as if it still existed. A checkpoint counts what
+            // is really used.
             let arrived = self.checkpoints();
             if !waited {
                 waited = true;
@@ -134,7 +135,7 @@ impl Groups {
                 }
             }
             if self.is_measured(quota) {
-                // One may have ended in between.
+                // A checkpoint may have ended since the try above: once more.
                 break self.admit(quota, count).map_err(|_| error)?;
             }
             self.checkpoint_after(arrived).await?;
@@ -153,22 +154,22 @@ impl Groups {
 
     fn refuse_if_short(&self) -> Result<()> {
         match self.store().host.is_short() {
-            // A brick that has failed is not called full (rule U4).
+            // If the brick has failed, that is the error to report (rule U4).
             true => self.store().log.check().and(Err(host_full())),
             false => Ok(()),
         }
     }
 
-    /// Reserves room for a range of bytes of a file (rule K5): the part of it that has no room yet is admitted. A
-    /// request that only makes a hole is admitted like a truncation.
+    /// Reserves space for a range of bytes of a file (rule K5): the blocks of the range that have no space yet are
+    /// admitted. A request that only makes a hole is admitted like a truncation.
     pub(crate) async fn allocate(&self, context: &Context, op: &Op) -> Result<Answer> {
         let Op::Allocate { ino, offset, length, room, .. } = *op else { unreachable!("only called for fallocate") };
         if room == Room::Hole {
             return self.clear(context, op).await;
         }
-        // Whoever is delivered again has its room.
+        // A request that is delivered again has its space already.
         let done = self.state(ino.group()).state.lock().result(context.session, context.request).is_some();
-        // What is no range, or beyond all files, is refused by those who know files.
+        // Evaluation refuses empty ranges and those beyond the largest file.
         let blocks = Blocks::of(ino, offset, length.min(FILE_BYTES_MAX));
         let quota = self.quota(context.volume);
         let _admitted = match done {
@@ -195,7 +196,7 @@ impl Groups {
                 Ok(admitted) => return Ok(admitted),
                 Err(error) => error,
             };
-            // No more than all that there is can be mapped already: no need to count.
+            // So many blocks can't all be mapped already, since the brick has fewer: no need to count.
             let brick_bytes = self.store().segments().segments * self.store().segment_bytes();
             if blocks.count > 2 * brick_bytes / BLOCK_BYTES as u64 {
                 return Err(error);
@@ -227,7 +228,7 @@ impl Groups {
         Ok(new)
     }
 
-    /// True if a block takes room when it is written.
+    /// True if a block takes space when it is written.
     async fn is_new(&self, context: &Context, ino: Ino, block: u64) -> Result<bool> {
         loop {
             let slot = {
@@ -285,11 +286,11 @@ impl Groups {
         }
     }
 
-    /// Has a checkpoint count again for names that found no room by the latest count. True if it is worth trying again.
-    /// `counted`: number of checkpoints made for this already.
+    /// Waits for a checkpoint to count used space again, for names that found no space by the latest count. True if it
+    /// is worth trying again. `counted`: number of checkpoints made for these names already.
     pub(crate) async fn count_again(&self, quota: Option<&Quota>, counted: &mut u32) -> Result<bool> {
-        // While others change something, nothing is ever exactly counted: the second one has seen all that was deleted
-        // before this was asked for.
+        // While other clients change something, no count is exact, so two checkpoints must do: the second one has
+        // counted everything that was deleted before this request came.
         if *counted >= 2 && !self.is_freeing() {
             return Ok(false);
         }
@@ -298,7 +299,7 @@ impl Groups {
         }
         let arrived = self.checkpoints();
         if self.is_measured(quota) {
-            // One may have ended in between.
+            // A checkpoint may have ended since the last try: once more.
             *counted = 2;
             return Ok(true);
         }
@@ -307,8 +308,9 @@ impl Groups {
         Ok(true)
     }
 
-    /// True if every block is mapped or reserved already, so that writing it takes no room. A truncation or another
-    /// append in between may make it a new one; the reserve has room for all writes that may be in flight.
+    /// True if every block of a write is mapped or reserved already, so that the write takes no space. A truncation or
+    /// another append may come before the write and make its blocks new ones; the reserve has space for all writes that
+    /// may be in flight.
     async fn overwrites(&self, context: &Context, write: &Write) -> Result<bool> {
         let offset = match write.at {
             At::Offset(offset) => offset,
@@ -323,8 +325,8 @@ impl Groups {
         Ok(true)
     }
 
-    /// Admits a change of names. It waits only for segments that the cleaner itself needs. New names are refused where
-    /// the index has no room for more, like data.
+    /// Admits a change of names. It waits only if so few segments are free that the cleaner itself needs them. New
+    /// names are refused, like data, if the index has no space for more.
     pub(crate) async fn admit_change(&self, op: &Op) -> Result<()> {
         if adds(op) {
             self.refuse_if_short()?;
@@ -332,14 +334,14 @@ impl Groups {
         if active(Bug::LadderFlat) && self.store().space.admission.room() < BLOCK_BYTES as u64 {
             return Err(full());
         }
-        // Where nothing will be reclaimed, also if that turns out meanwhile, they take of the reserve.
+        // If nothing can be reclaimed, or if the wait finds that out, the change takes space of the reserve.
         if self.store().space.reclaims() {
             self.wait_for_room(self.store().space.floor_for_names()).await?;
         }
         Ok(())
     }
 
-    /// Waits until more than `reserve` segments are free. False if none will be.
+    /// Waits until more than `reserve` segments are free. False if the cleaner can't free any more.
     async fn wait_for_room(&self, reserve: usize) -> Result<bool> {
         loop {
             let ticket = self.store().space.came.ticket();
@@ -358,7 +360,7 @@ impl Groups {
     }
 
     /// True if the last checkpoint has counted exactly the live blocks: nothing has been ordered since or is about to
-    /// be, and it left nothing to free.
+    /// be, and the checkpoint left nothing to free.
     fn is_measured(&self, quota: Option<&Quota>) -> bool {
         let flies =
             !self.store().space.admission.is_settled() || quota.is_some_and(|quota| !quota.admission.is_settled());
@@ -367,14 +369,15 @@ impl Groups {
         settled && self.store().log.figures().records == base.records
     }
 
-    /// Waits for one checkpoint that began after now, whoever makes it.
+    /// Waits for a checkpoint that begins after this call, whichever task makes it. `arrived`: number of checkpoints
+    /// when the caller decided to wait.
     pub(crate) async fn checkpoint_after(&self, arrived: u64) -> Result<()> {
         let _one = self.checkpoint_token.take().await;
-        // Two have ended since: the second began after this call.
+        // If two checkpoints have ended since, the second one began after the call.
         if self.checkpoints.load(Ordering::Relaxed) >= arrived + 2 { Ok(()) } else { self.checkpoint_now().await }
     }
 
-    /// Notes that a volume exists with its present bound: none, the first, or another one.
+    /// Notes the present size of a volume: none, its first, or another one than before.
     pub(crate) fn note_volume(&self, volume: &Volume) {
         let mut quotas = self.quotas.lock();
         let Some(bytes) = volume.size_bytes else {
@@ -415,8 +418,8 @@ impl Groups {
         }
         Ok(answer)
     }
-    /// Admits the blocks that replay has mapped: the former process admitted them, and until a checkpoint counts them
-    /// they take room.
+    /// Admits the blocks that replay has mapped: the former process had admitted them, and no checkpoint has counted
+    /// them yet.
     pub(crate) fn note_replayed(&self) {
         self.uncounted.store(true, Ordering::Release);
         let admit = |volume: VolumeId, bytes: u64| {
@@ -435,8 +438,8 @@ impl Groups {
             }
         }
     }
-    /// False if a checkpoint would make the space in use known more exactly: records came since the last one began,
-    /// replay has applied some, or an admitted change did not come.
+    /// False if a checkpoint would make the space in use known more exactly: records came since the last checkpoint
+    /// began, replay has applied some, or an admitted change was not ordered.
     pub(crate) fn space_is_exact(&self) -> bool {
         let base = self.checkpoint_base.lock().records;
         !self.uncounted.load(Ordering::Acquire)
@@ -444,9 +447,9 @@ impl Groups {
             && self.store().space.admission.is_measured()
             && self.quotas.lock().values().all(|quota| quota.admission.is_measured())
     }
-    /// The volume's quota, if it has a bound.
+    /// The volume's quota, if it has a size of its own.
     pub(crate) fn quota(&self, volume: VolumeId) -> Option<Arc<Quota>> {
-        // Most bricks have none: no lock for those.
+        // Most bricks have no quota, and then the lock is not taken.
         let some = self.has_quotas.load(Ordering::Acquire);
         some.then(|| self.quotas.lock().get(&volume).cloned()).flatten()
     }

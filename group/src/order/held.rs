@@ -1,5 +1,6 @@
-//! The locks of the groups that one evaluation needs, taken in ascending order, and the view of evaluate through them.
-//! No await while they are held: missing rows are loaded after the locks were released, then evaluate runs again.
+//! The locks of the groups that one evaluation needs, taken in ascending order, and the `View` through which `evaluate`
+//! reads these groups. Nothing awaits while the locks are held: missing rows are loaded after they were released, then
+//! `evaluate` runs again.
 
 use crate::Groups;
 use crate::state::State;
@@ -9,7 +10,7 @@ use runtime::lock::Guard;
 use runtime::seeded::{Bug, active};
 use std::sync::Arc;
 
-/// Most groups that one operation locks, except the deletion of a volume, which locks all.
+/// Largest number of groups that one operation locks, except the deletion of a volume, which locks all.
 const FEW: usize = 8;
 
 /// A small ascending set of groups.
@@ -39,7 +40,7 @@ impl GroupSet {
             self.length += 1;
         }
     }
-    /// True if all of them are among the brick's `count` groups.
+    /// True if all groups of the set are among the brick's `count` groups.
     pub fn fits(&self, count: usize) -> bool {
         self.few[..self.length].last().is_none_or(|last| (last.0 as usize) < count)
     }
@@ -52,7 +53,7 @@ pub struct Held<'a> {
 }
 
 impl<'a> Held<'a> {
-    /// Locks them in ascending order.
+    /// Locks the groups of a set in ascending order.
     pub fn new(groups: &'a Groups, set: &GroupSet) -> Held<'a> {
         if set.all {
             return Held { first: None, guards: groups.states().iter().map(|group| group.state.lock()).collect() };
@@ -74,7 +75,7 @@ impl<'a> Held<'a> {
     }
 }
 
-/// The view of one volume that evaluate has through the held groups.
+/// The view of one volume through the held groups.
 pub struct HeldView<'h, 'a> {
     /// The groups.
     pub held: &'h mut Held<'a>,
@@ -84,7 +85,7 @@ pub struct HeldView<'h, 'a> {
     pub now: Time,
     /// The group of a new directory.
     pub spread: GroupId,
-    /// The inode that was seen last and the number of blocks that its row counts, if nothing else counts for it.
+    /// The inode that was seen last and the number of blocks in its row, if the overlay has no change of the inode.
     pub counted: Option<(Ino, u64)>,
 }
 

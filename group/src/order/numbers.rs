@@ -9,7 +9,8 @@ use base::{Edit, Kind, Numbers, Result, Sync, VolumeId};
 use names::Part;
 
 impl Groups {
-    /// Reserves numbers for all groups that have none left, and waits until that is durable. Errors: the log's.
+    /// Reserves numbers for all groups that have none left, and waits until the reservations are durable. Errors: the
+    /// log's.
     pub(crate) async fn reserve_numbers(&self) -> Result<()> {
         self.reserve(0).await
     }
@@ -19,7 +20,7 @@ impl Groups {
         let count = self.options.numbers_at_once;
         let is_short = |group: &crate::Group| {
             let state = group.state.lock();
-            // A group that has given out nothing yet needs nothing.
+            // A group that has given out no number since the start has none reserved, and needs none.
             !state.is_out_of_numbers() && state.short_of_numbers(count / 2, count).is_some()
         };
         if self.states().iter().any(is_short) { self.reserve(count / 2).await } else { Ok(()) }
@@ -33,7 +34,7 @@ impl Groups {
                 let mut held = Held::new(self, &GroupSet::one(number));
                 let state = held.of(number);
                 let Some(numbers) = state.short_of_numbers(left, self.options.numbers_at_once) else {
-                    // Somebody else has ordered it, at or before the log's last batch.
+                    // Another task has ordered the reservation, in the log's last batch or an earlier one.
                     ordered.push((group, state.row.reserved));
                     break;
                 };

@@ -24,7 +24,7 @@ pub(crate) struct Attached {
 }
 
 impl Attached {
-    /// The edits that map it.
+    /// The edits that map the payload.
     pub fn maps(&self) -> impl Iterator<Item = Edit> {
         let map = |(first, crcs): &(u64, Crcs)| Edit::Map { ino: self.ino, first: *first, crcs: crcs.clone() };
         self.pieces.iter().map(map)
@@ -38,7 +38,7 @@ impl Attached {
     }
 }
 
-/// The edits that one group is to apply, and the request on whose behalf.
+/// The edits that one group is to apply, and the request on whose behalf they are ordered.
 pub(crate) struct Record<'a> {
     part: &'a Part,
     session: SessionId,
@@ -68,8 +68,8 @@ fn entry<'a>(
 }
 
 impl Groups {
-    /// Orders a decision that has parts, if there is room for the names that it adds. Returns the batch of its last
-    /// record. Errors: `NoSpace` or `Quota` if there is no room by the latest count.
+    /// Orders a decision that has parts, if there is space for the names that it adds. Returns the batch of its last
+    /// record. Errors: `NoSpace` or `Quota` if there is no space by the latest count.
     pub(crate) fn order(
         &self,
         held: &mut Held<'_>,
@@ -87,8 +87,9 @@ impl Groups {
         ordered
     }
 
-    /// Orders one record per part. Several parts are joined by an intent, whose end and marks follow in the same
-    /// append, because one log keeps their order (rule M3). All or nothing.
+    /// Orders one record per part, all or nothing. Several parts are joined by an intent. The records that end the
+    /// intent and the followers' marks go into the same append: all groups share one log, which keeps their order (rule
+    /// M3).
     fn order_parts(
         &self,
         held: &mut Held<'_>,
@@ -130,7 +131,7 @@ impl Groups {
         Ok(ordered.batch)
     }
 
-    /// Appends records of groups whose locks are held, and applies them. Attached blocks belong to the first.
+    /// Appends records of groups whose locks are held, and applies them. Attached blocks belong to the first record.
     fn order_records(
         &self,
         held: &mut Held<'_>,

@@ -1,8 +1,8 @@
 //! Small writes one after the other to the same block: while the block waits in the log's batch, its content is
 //! replaced there, and the later write's record says no more than the file's new size and time (rule M5).
 //!
-//! Absent by design: replacing a block whose map a checkpoint may already have taken. The index would keep the earlier
-//! checksum, since the later record, which replay then applies alone, does not name the block.
+//! Absent by design: replacing a block whose mapping a checkpoint may already have taken. After a crash, replay would
+//! apply only the later record, which does not name the block, so the index would keep the earlier checksum.
 
 use crate::Groups;
 use crate::order::write::{Blocks, Write};
@@ -15,8 +15,8 @@ use store::format::record::{Head, Places, Run, encode_replicated};
 use store::log::{Described, Entry, Ordered, Payload, Replacement};
 
 impl Groups {
-    /// Logs a write of at most two blocks of which the first replaces one that waits to be written. Returns its batch; None if
-    /// nothing waits, and nothing has happened. Errors: as `Log::append`.
+    /// Logs a write of at most two blocks whose first block waits in the log to be written, by replacing the content
+    /// there. Returns the batch; None if no such block waits, and then nothing has changed. Errors: as `Log::append`.
     pub(crate) fn try_replace(
         &self,
         state: &mut State,
@@ -49,7 +49,7 @@ impl Groups {
         for edit in edits {
             state.apply(head.volume, edit, batch, &mut places, self.store().epoch as u32);
         }
-        // It was admitted as one more block, and takes the room of the one that it replaces.
+        // The write was admitted as a new block, but takes the space of the block that it replaces.
         self.store().space.admission.take_back(BLOCK_BYTES as u64);
         if let Some(quota) = self.quota(head.volume) {
             quota.take_back(BLOCK_BYTES as u64);
@@ -62,14 +62,14 @@ impl Groups {
     }
 }
 
-/// True for a write that may follow others to the same block soon. A program that waits for the device after each write
-/// never has a block waiting.
+/// True for a write of at most two blocks that may find its first block waiting in the log. A program that waits for
+/// the device after each write never does, unless it writes parts of blocks.
 pub(crate) fn may_follow(write: &Write, planned: Option<&WritePlan>, blocks: &Blocks) -> bool {
     blocks.crcs.len() <= 2 && (planned.is_some() || write.sync == Sync::Ordered)
 }
 
 impl State {
-    /// The place of a block that was changed since the last checkpoint began and waits to be written.
+    /// The place of a block that was written since the last checkpoint began and still waits in the log.
     fn waiting_block(&self, volume: VolumeId, ino: Ino, block: u64) -> Option<Place> {
         if !self.is_pending(volume, ino, block) {
             return None;

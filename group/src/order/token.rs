@@ -1,7 +1,7 @@
-//! A token that one task holds at a time, also across awaits; others wait for it. The groups have two. The rename
-//! token: whoever moves a directory to another parent holds it during the walk up the parents and the change itself, so
-//! that two such moves can't close a loop (rule M3). The checkpoint token: while a task holds it, no other task makes a
-//! checkpoint.
+//! A token that one task holds at a time, even across awaits; other tasks wait for it. The groups have two. The rename
+//! token: a task that moves a directory to another parent holds it during the walk up the parents and the change
+//! itself, so that two such moves can't close a loop (rule M3). The checkpoint token: while a task holds it, no other
+//! task makes a checkpoint.
 
 use runtime::Event;
 use runtime::sync::AtomicBool;

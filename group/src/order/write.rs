@@ -1,5 +1,6 @@
-//! Orders data writes whose payload is whole blocks: under the group's lock the write is evaluated, its record enters the
-//! log's queue and its blocks the overlay. Nothing here waits: what is missing is said, and `data` tries again.
+//! Orders data writes whose payload is whole blocks: under the group's lock the write is evaluated, its record enters
+//! the log's queue and its blocks the overlay. Nothing here waits: `Try` says what must come first, and `data` tries
+//! again after that.
 
 use crate::context::Context;
 use crate::order::replace::may_follow;
@@ -23,8 +24,8 @@ pub(crate) struct Write {
     pub kill_privileges: bool,
 }
 
-/// Values for a write's payload, which has at most two pieces: a 1 MiB write that is not aligned covers 257 blocks, and
-/// no buffer holds more than 256. The second is there only if the first is.
+/// A value for each piece of a write's payload. There are at most two pieces: a 1 MiB write that is not aligned covers
+/// 257 blocks, and no buffer holds more than 256. The second exists only if the first does.
 pub(crate) type Pieces<T> = [Option<T>; 2];
 
 /// A write's whole blocks.
@@ -37,19 +38,19 @@ pub(crate) struct Blocks {
 pub(crate) enum Try {
     /// Ordered: the batch, the offset in the file, and the position in the group's order.
     Ordered(u64, u64, Option<Position>),
-    /// Evaluate again: the file has changed since the payload was made.
+    /// The file has changed since the payload was made, so the payload must be made again.
     Changed,
     Wait(u64),
     Segment(u64),
     Load,
-    /// The file has capabilities, or may have: they must end first.
+    /// The file has capabilities, or may have some: they must be removed first.
     Capability,
 }
 
 const NO_RUN: Run = Run { place: base::Place { segment: base::SegmentId(0), block: 0 }, count: 0 };
 
 impl Groups {
-    /// Plans the write for the file as it is now. Errors: `Stale` if that is gone.
+    /// Plans the write for the file as it is now. Errors: `Stale` if the file is gone.
     pub(crate) fn plan(&self, write: &Write, inode: Option<Inode>) -> Result<WritePlan> {
         let inode = inode.ok_or_else(|| Error::new(Kind::Stale, "the file is gone"))?;
         let now = self.store().runtime.clock.wall();
@@ -71,7 +72,8 @@ impl Groups {
         let segment = self.store().log.segment_came.ticket();
         let range_ticket = group.ranges.ticket();
         let mut state = group.state.lock();
-        // Again, under the lock that orders: the first delivery may have been under way when this one came.
+        // Looked up again, now under the lock that orders: the first delivery may have been under way when this one
+        // came.
         if let Some(offset) = written_before(&state, context) {
             return Ok(Try::Ordered(self.store().log.last_batch(), offset, None));
         }
@@ -115,7 +117,7 @@ impl Groups {
         Ok(Try::Ordered(batch, offset, Some(position)))
     }
 
-    /// Logs a write whose blocks get places of their own. Returns its batch.
+    /// Logs a write that replaces no block that waits in the log: its blocks get new places. Returns its batch.
     fn append_new(
         &self,
         state: &mut State,
@@ -180,7 +182,7 @@ impl Groups {
     }
 }
 
-/// The offset of a write that was delivered before.
+/// The offset of a write, if it was delivered before.
 pub(crate) fn written_before(state: &State, context: &Context) -> Option<u64> {
     match state.result(context.session, context.request)? {
         Outcome::Wrote { offset, .. } => Some(offset),
@@ -188,7 +190,7 @@ pub(crate) fn written_before(state: &State, context: &Context) -> Option<u64> {
     }
 }
 
-/// True if a payload made for one plan serves another: the same blocks, and no edge that needs more of the file.
+/// True if a payload made for one plan serves another one: the same offset, and the same edges.
 fn same_blocks(made: &WritePlan, now: &WritePlan) -> bool {
     made.offset == now.offset && (made.head, made.tail) == (now.head, now.tail)
 }

@@ -1,37 +1,39 @@
-//! A bounded cache of index content, in two generations. When the young generation is full it becomes the old one, and
-//! entries that were not asked for since are dropped. One pass over many keys costs at most half of the hot entries.
+//! A bounded cache of index content, in two generations. An old entry that is read becomes young again. When the young
+//! generation is full it becomes the old one, and the former old one is dropped. So one pass over many keys costs at
+//! most half of the hot entries.
 //!
-//! Groups share their room, because work is seldom spread over all of them: a group that works alone may use all of it.
-//! Others have their share at any time; together they never hold more than twice the room.
+//! The caches of all groups share a budget of entries, because work is seldom spread over all groups: if one group
+//! works alone, its cache may use the whole budget. Every other cache may use its share at any time; together they hold
+//! at most twice the budget's `max`.
 
 use crate::state::hash::{Map, MapEntries};
 use std::hash::Hash;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Entries that a cache may hold even if others hold all the room.
+/// Number of entries that a cache may hold even if other caches hold the whole budget.
 const ENTRIES_MIN: usize = 16;
 
-/// Old entries that are dropped for each new one. A dying generation is gone before the next one is full, and no caller
-/// waits for all of its drops at once.
+/// Number of dead entries that are freed for each new one. So a dropped generation is freed before the next one is
+/// full, and no caller waits until all of it is freed.
 const FORGOTTEN_PER_INSERT: usize = 4;
 
 /// The number of entries that the caches sharing it may hold.
-pub struct Room {
+pub struct Budget {
     held: AtomicUsize,
-    /// Most entries of all caches together, as long as no cache needs its share.
+    /// Largest number of entries of all caches together, as long as no cache needs its share.
     max: usize,
     share: usize,
 }
 
-impl Room {
-    /// Room for the caches of `sharers` groups, which together hold at most `entries` (but each may hold 16).
-    pub fn new(entries: usize, sharers: usize) -> Arc<Room> {
-        // All of the room in one cache, and each of the others' shares.
+impl Budget {
+    /// A budget for the caches of `sharers` groups, which together hold at most `entries` (but each may hold 16).
+    pub fn new(entries: usize, sharers: usize) -> Arc<Budget> {
+        // At worst one cache holds all of `max`, and then each other cache takes its share: twice `max` in all.
         let max = entries / 2;
-        Arc::new(Room { held: AtomicUsize::new(0), max, share: (max / sharers).max(ENTRIES_MIN) })
+        Arc::new(Budget { held: AtomicUsize::new(0), max, share: (max / sharers).max(ENTRIES_MIN) })
     }
-    /// Takes room for something that is no cache: that of `now` entries, instead of `before` so far.
+    /// Takes as much of the budget as `now` entries for something that is no cache, instead of `before` so far.
     pub fn give_way(&self, before: usize, now: usize) {
         self.held.fetch_add(now, Ordering::Relaxed);
         self.held.fetch_sub(before, Ordering::Relaxed);
@@ -43,18 +45,18 @@ pub struct Cache<K, V> {
     young: Map<K, V>,
     old: Map<K, V>,
     dying: MapEntries<K, V>,
-    room: Arc<Room>,
+    budget: Arc<Budget>,
 }
 
 impl<K: Hash + Eq + Clone, V: Clone> Cache<K, V> {
     /// An empty cache.
-    pub fn new(room: &Arc<Room>) -> Cache<K, V> {
-        Cache { young: Map::default(), old: Map::default(), dying: Map::default().into_iter(), room: room.clone() }
+    pub fn new(budget: &Arc<Budget>) -> Cache<K, V> {
+        Cache { young: Map::default(), old: Map::default(), dying: Map::default().into_iter(), budget: budget.clone() }
     }
     /// Reads a key's value by `take`, and marks it as recently used.
     #[inline]
     pub fn get<T>(&mut self, key: &K, take: impl FnOnce(&V) -> T) -> Option<T> {
-        // What is asked for often is looked for once.
+        // Hot entries are young: one look-up finds them.
         match self.young.get(key) {
             Some(value) => Some(take(value)),
             None => self.revive(key).map(take),
@@ -62,7 +64,7 @@ impl<K: Hash + Eq + Clone, V: Clone> Cache<K, V> {
     }
     fn revive(&mut self, key: &K) -> Option<&V> {
         let (key, value) = self.old.remove_entry(key)?;
-        self.room.held.fetch_sub(1, Ordering::Relaxed);
+        self.budget.held.fetch_sub(1, Ordering::Relaxed);
         self.insert(key.clone(), value);
         self.young.get(&key)
     }
@@ -77,18 +79,18 @@ impl<K: Hash + Eq + Clone, V: Clone> Cache<K, V> {
         self.young.insert(key, value);
         self.count(held);
     }
-    /// Most entries of a generation at present.
+    /// Largest number of entries of a generation at present.
     fn half(&self) -> usize {
-        let others = self.room.held.load(Ordering::Relaxed).saturating_sub(self.len());
-        self.room.max.saturating_sub(others).max(self.room.share) / 2
+        let others = self.budget.held.load(Ordering::Relaxed).saturating_sub(self.len());
+        self.budget.max.saturating_sub(others).max(self.budget.share) / 2
     }
     /// Updates the shared count of entries; this cache had `before`.
     fn count(&self, before: usize) {
         let held = self.len();
         if held >= before {
-            self.room.held.fetch_add(held - before, Ordering::Relaxed);
+            self.budget.held.fetch_add(held - before, Ordering::Relaxed);
         } else {
-            self.room.held.fetch_sub(before - held, Ordering::Relaxed);
+            self.budget.held.fetch_sub(before - held, Ordering::Relaxed);
         }
     }
     /// Changes a key's value if the cache has it.
@@ -122,7 +124,7 @@ mod tests {
     use super::*;
 
     fn alone(entries: usize) -> Cache<u64, u64> {
-        Cache::new(&Room::new(entries, 1))
+        Cache::new(&Budget::new(entries, 1))
     }
 
     #[test]
@@ -153,8 +155,8 @@ mod tests {
 
     #[test]
     fn who_works_alone_has_all_the_room_and_others_still_get_their_share() {
-        let room = Room::new(2000, 10);
-        let mut caches: Vec<Cache<u64, u64>> = (0..10).map(|_| Cache::new(&room)).collect();
+        let budget = Budget::new(2000, 10);
+        let mut caches: Vec<Cache<u64, u64>> = (0..10).map(|_| Cache::new(&budget)).collect();
         let fill = |cache: &mut Cache<u64, u64>| (0..100_000).for_each(|key| cache.insert(key, key));
         fill(&mut caches[0]);
         assert!((500..=1000).contains(&caches[0].len()), "{}", caches[0].len());
@@ -164,7 +166,7 @@ mod tests {
         }
         let held = |caches: &[Cache<u64, u64>]| caches.iter().map(Cache::len).sum::<usize>();
         assert!(held(&caches) <= 2000);
-        assert_eq!(held(&caches), room.held.load(Ordering::Relaxed));
+        assert_eq!(held(&caches), budget.held.load(Ordering::Relaxed));
         fill(&mut caches[0]);
         assert!(held(&caches) <= 1100, "who had all gives it back: {}", held(&caches));
         for cache in &mut caches {
@@ -173,6 +175,6 @@ mod tests {
             cache.retain(|key, _| key % 2 == 0);
             cache.remove(&99_998);
         }
-        assert_eq!(held(&caches), room.held.load(Ordering::Relaxed));
+        assert_eq!(held(&caches), budget.held.load(Ordering::Relaxed));
     }
 }

@@ -1,5 +1,5 @@
-//! The cuts that a generation of the overlay has made in one file: blocks of older generations and of the index that
-//! are gone.
+//! The cuts that a generation of the overlay has made in one file: they hide these blocks in older generations and in
+//! the index.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -19,7 +19,7 @@ impl Cuts {
     /// Adds a cut.
     pub fn add(&mut self, blocks: Range<u64>) {
         let (mut first, mut end) = (blocks.start, blocks.end);
-        // The last one that begins no later than this one ends, as long as it reaches this one.
+        // Joins all ranges that meet or touch the new one, from the last to the first.
         while let Some((&from, &to)) = self.ranges.range(..=end).next_back()
             && to >= first
         {

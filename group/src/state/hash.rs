@@ -1,5 +1,6 @@
-//! Hashing for the overlay's maps: the keys are our own numbers, so speed counts and hostile keys don't; and the same
-//! seed must iterate in the same order in every run (decision D9), which the standard hasher does not.
+//! Hashing for the overlay's maps. The keys are our own numbers, so the hasher is fast and need not resist hostile
+//! keys. The standard hasher would not do: in a simulation, maps must iterate in the same order in every run with the
+//! same seed (decision D9).
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -8,14 +9,14 @@ use std::hash::{BuildHasherDefault, Hasher};
 #[derive(Default, Clone, Copy)]
 pub struct Mix(u64);
 
-/// Number of low bits, enough for a map of 2^26 buckets, into which all of the key is mixed. The map's own tag, the top
-/// seven bits, uses others.
+/// Number of low bits into which all of the key is mixed: enough to choose among 2^26 buckets. The map takes the tag of
+/// an entry from the top seven bits instead.
 const FINISH_BITS: u32 = 26;
 
 impl Hasher for Mix {
     fn finish(&self) -> u64 {
-        // A product's low bits know only the low bits of what was multiplied: of an inode, the group, which all keys of a
-        // map share. Buckets are chosen by low bits, so the high ones go there.
+        // The low bits of a product depend only on the low bits of its factors: for an inode number that is the group,
+        // which all keys of a map share. Buckets are chosen by low bits, so the high bits are moved there.
         self.0.rotate_left(FINISH_BITS)
     }
     fn write(&mut self, bytes: &[u8]) {
@@ -39,7 +40,7 @@ impl Hasher for Mix {
 /// A hash map with the hasher above.
 pub type Map<K, V> = HashMap<K, V, BuildHasherDefault<Mix>>;
 
-/// The former content of such a map.
+/// The entries of a map that was taken apart.
 pub type MapEntries<K, V> = std::collections::hash_map::IntoIter<K, V>;
 
 #[cfg(test)]

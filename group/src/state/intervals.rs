@@ -27,7 +27,7 @@ impl Intervals {
     /// Takes the blocks of a range away.
     pub fn remove(&mut self, range: &Range<u64>) {
         if range.is_empty() {
-            // It would cut a range in two that touch.
+            // An empty range in the middle of another one would cut that in two.
             return;
         }
         let kept = |other: Range<u64>| {
@@ -45,12 +45,12 @@ impl Intervals {
     pub fn count(&self) -> u64 {
         self.0.iter().map(|range| range.end - range.start).sum()
     }
-    /// True if a block is among them.
+    /// True if a block is in the set.
     pub fn hold(&self, block: u64) -> bool {
         let after = self.0.partition_point(|range| range.start <= block);
         after > 0 && block < self.0[after - 1].end
     }
-    /// True if any block of a range is among them.
+    /// True if any block of a range is in the set.
     pub fn meet(&self, range: &Range<u64>) -> bool {
         let after = self.0.partition_point(|known| known.start < range.end);
         after > 0 && range.start < self.0[after - 1].end

@@ -1,18 +1,18 @@
-//! The inodes that clients know: the number of answers that told of each, less those that its client has taken back (in
-//! FUSE: look-ups less FORGETs). A client that knows an inode may use its number at any time, so an inode without a
-//! name stays until it is forgotten.
+//! The inodes that clients know. For each it counts the answers by which the client learnt of the inode, less those
+//! that the client has taken back (in FUSE: look-ups less FORGETs). A client that knows an inode may use its number at
+//! any time, so an inode without a name stays until the client forgets it.
 //!
-//! Promise: an inode counts from the moment at which the answer that tells of it is decided, under the group's lock. So
-//! nobody can free it between that and the answer, and a client never takes back more than has been counted. Absent by
-//! design: anything on the device. The end of a client, or a crash, ends all of its counts.
+//! Promise: an answer is counted when it is decided, under the group's lock. So the inode can't be freed before the
+//! answer arrives, and a client never takes back more answers than were counted. Absent by design: anything on the
+//! device. The end of a client, or a crash, ends all of the client's counts.
 
-use crate::state::cache::Room;
+use crate::state::cache::Budget;
 use crate::state::hash::Map;
 use base::{Ino, VolumeId};
 use runtime::seeded::{Bug, active};
 use std::sync::Arc;
 
-/// Number of answers that told of an inode, and a mark above it.
+/// Number of answers by which the client learnt of an inode, and in its highest bit the mark `NAMELESS`.
 type Count = u64;
 
 /// The mark that the inode has no name.
@@ -21,7 +21,7 @@ const TIMES: Count = NAMELESS - 1;
 
 const _: () = assert!(size_of::<(Ino, Count)>() == 16);
 
-/// Number of known inodes that take as much memory as one cached inode with its place in the cache (see `open.rs`).
+/// Number of known inodes that take as much memory as one cached inode takes with its key (see `open.rs`).
 const PER_CACHED: usize = 10;
 
 /// Factor by which a table's capacity may exceed its content before it is made smaller.
@@ -36,26 +36,26 @@ pub struct Known {
     volumes: Vec<(VolumeId, Map<Ino, Count>)>,
     inodes: usize,
     nameless: usize,
-    /// The room that is shared with the caches, which shrink for known inodes.
-    room: Arc<Room>,
+    /// The budget that is shared with the caches of inodes, which shrink for known inodes.
+    budget: Arc<Budget>,
     taken: usize,
 }
 
 /// The state of an inode after a client has taken answers back.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Left {
-    /// The client still knows it, from other answers.
+    /// The client still knows the inode, from other answers.
     Told,
-    /// No client knows it.
+    /// No client knows the inode.
     Nobody,
-    /// No client knows it, and it has no name.
+    /// No client knows the inode, and it has no name.
     Nameless,
 }
 
 impl Known {
     /// No known inodes.
-    pub fn new(room: &Arc<Room>) -> Known {
-        Known { volumes: Vec::new(), inodes: 0, nameless: 0, room: room.clone(), taken: 0 }
+    pub fn new(budget: &Arc<Budget>) -> Known {
+        Known { volumes: Vec::new(), inodes: 0, nameless: 0, budget: budget.clone(), taken: 0 }
     }
     fn table(&self, volume: VolumeId) -> Option<&Map<Ino, Count>> {
         self.volumes.iter().find(|(of, _)| *of == volume).map(|(_, table)| table)
@@ -63,9 +63,9 @@ impl Known {
     fn count_mut(&mut self, volume: VolumeId, ino: Ino) -> Option<&mut Count> {
         self.volumes.iter_mut().find(|(of, _)| *of == volume)?.1.get_mut(&ino)
     }
-    /// Counts an answer that tells of an inode.
+    /// Counts an answer by which the client learns of an inode.
     pub fn told(&mut self, volume: VolumeId, ino: Ino, nameless: bool) {
-        // Mostly it is known, and has a name.
+        // Nearly always the inode is known already, and has a name.
         match self.count_mut(volume, ino) {
             Some(count) if !nameless => *count += 1,
             _ => self.told_first(volume, ino, nameless),
@@ -92,7 +92,7 @@ impl Known {
             self.settle();
         }
     }
-    /// Takes back `times` answers that told of an inode, at most as many as were counted.
+    /// Takes back `times` answers about an inode, at most as many as were counted.
     pub fn forget(&mut self, volume: VolumeId, ino: Ino, times: u64) -> Left {
         let Some((_, table)) = self.volumes.iter_mut().find(|(of, _)| *of == volume) else { return Left::Nobody };
         let Some(count) = table.get_mut(&ino) else { return Left::Nobody };
@@ -146,11 +146,11 @@ impl Known {
     pub fn nameless(&self) -> usize {
         self.nameless
     }
-    /// Updates the room that is taken from the caches.
+    /// Updates the part of the budget that is taken from the caches.
     fn settle(&mut self) {
         let taken = self.inodes / PER_CACHED;
         if taken != self.taken {
-            self.room.give_way(self.taken, taken);
+            self.budget.give_way(self.taken, taken);
             self.taken = taken;
         }
     }
@@ -169,7 +169,7 @@ mod tests {
 
     #[test]
     fn an_inode_is_known_until_all_answers_are_taken_back() {
-        let mut known = Known::new(&Room::new(100, 1));
+        let mut known = Known::new(&Budget::new(100, 1));
         assert_eq!(known.forget(VOLUME, ino(5), 1), Left::Nobody, "it was never told");
         known.told(VOLUME, ino(5), false);
         known.told(VOLUME, ino(5), false);
@@ -191,9 +191,9 @@ mod tests {
 
     #[test]
     fn caches_give_way_to_what_is_known_and_get_their_room_back() {
-        let room = Room::new(2000, 2);
-        let mut known = Known::new(&room);
-        let mut cache = crate::state::cache::Cache::new(&room);
+        let budget = Budget::new(2000, 2);
+        let mut known = Known::new(&budget);
+        let mut cache = crate::state::cache::Cache::new(&budget);
         let fill =
             |cache: &mut crate::state::cache::Cache<u64, u64>| (0..100_000).for_each(|key| cache.insert(key, key));
         (1..=20_000).for_each(|sequence| known.told(VOLUME, ino(sequence), false));

@@ -13,7 +13,8 @@ use store::format::leaf::Leaf;
 use store::format::{keys, values};
 use store::index::{Index, Peeked};
 
-/// Most rows that a core takes from memory in one go, a few microseconds each; longer lists go to the pool at once.
+/// Largest number of rows that a core takes from memory in one go, a few microseconds each; longer lists go to the pool
+/// at once.
 const PEEKS_MAX: usize = 8;
 
 /// A row of the index.
@@ -87,7 +88,7 @@ impl Wanted {
         Wanted::refuse_group(named, groups)?;
         Ok(found)
     }
-    /// Refuses a row that names an inode of a group that does not exist: later code finds the group by its number.
+    /// Refuses a row that names an inode of a group that does not exist: later code relies on the group's existence.
     fn refuse_group(named: Option<Ino>, groups: usize) -> Result<()> {
         match named.filter(|ino| ino.group().0 as usize >= groups) {
             None => Ok(()),
@@ -145,8 +146,8 @@ pub fn load_blocking(
 }
 
 impl Groups {
-    /// Loads rows of one volume: those in memory at once, the others in one trip to the pool. `span`: that of the
-    /// waiting request.
+    /// Loads rows of one volume: those in the engine's memory at once, the others in one trip to the pool. `span`: the
+    /// span of the request that waits.
     pub(crate) async fn load(&self, volume: VolumeId, mut wanted: Vec<Wanted>, span: Option<&Span>) -> Result<()> {
         if wanted.len() <= PEEKS_MAX {
             let known = self.recall(volume, &wanted)?;
@@ -160,8 +161,8 @@ impl Groups {
         Ok(())
     }
 
-    /// Takes rows from memory, up to the first that is not there: it and those behind it go to the pool together.
-    /// Returns the number taken.
+    /// Takes rows from the engine's memory up to the first one that is not there: that one and those behind it are read
+    /// in the pool together. Returns the number of rows taken.
     pub(crate) fn recall(&self, volume: VolumeId, wanted: &[Wanted]) -> Result<usize> {
         for (number, one) in wanted.iter().enumerate() {
             let Group { state, .. } = self.state(one.group());

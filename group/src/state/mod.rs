@@ -11,7 +11,7 @@ pub(crate) mod overlay;
 mod results;
 mod taken;
 
-use crate::state::cache::{Cache, Room};
+use crate::state::cache::{Budget, Cache};
 use crate::state::hash::Map;
 use crate::state::known::Known;
 use crate::state::overlay::{Generation, InodeSlot, blocks_of};
@@ -82,22 +82,22 @@ pub struct State {
     /// Number of checkpoints that changed the group's part of the index: rows read from there before the latest are
     /// stale.
     pub merges: u64,
-    /// Rows in the index of inodes and volumes that are gone.
+    /// Rows in the index that are still to be freed: of cuts, and of inodes and volumes that are gone.
     pub purges: Arc<Purges>,
     /// Blocks reserved for files, as of the last checkpoint.
     pub reserves: Arc<Reserves>,
     /// Counters; `applied` is the last record ordered.
     pub row: GroupRow,
-    /// First sequence number that no inode has used. The row's numbers are given out before they are used.
+    /// First sequence number that no inode has used. `row.next_ino` may be higher: it rises when a number is given out.
     born: u64,
-    /// First cookie that no name has. The row's cookies are given out before they are used.
+    /// First cookie that no name has. `row.next_cookie` may be higher: it rises when a cookie is given out.
     named: u64,
-    /// First sequence number of inodes that are younger than the index: everything about them is in memory.
+    /// First sequence number of inodes of which the index has nothing yet: everything about them is in memory.
     young: u64,
-    /// End of the numbers reserved for this life: it is durable that no other life gives them out (rule L2).
+    /// End of the numbers that may be given out: a durable record reserves them for this life of the group (rule L2).
     granted: Numbers,
-    /// Number of opens of each inode of this group, over all handles. An entry keeps an unlinked inode alive until it
-    /// is removed at the last close, or with its volume's session (rule R2).
+    /// Number of opens of each inode of this group, over all handles. An entry keeps an unlinked inode alive until the
+    /// entry is removed at the last close, or at the end of its volume's session (rule R2).
     pub opens: Map<(VolumeId, Ino), u64>,
     /// Inodes that clients know.
     pub known: Known,
@@ -108,7 +108,7 @@ pub struct State {
     entries: Cache<NameKey, Option<Entry>>,
     targets: Cache<(VolumeId, Ino), Option<Box<[u8]>>>,
     xattrs: Cache<(VolumeId, Ino), Option<Arc<Xattrs>>>,
-    /// Bytes of attributes loaded since that cache was empty.
+    /// Bytes of attributes loaded since `xattrs` was last emptied.
     xattr_bytes: usize,
     xattr_bytes_max: usize,
     leaves: Cache<(VolumeId, LeafKey), Leaf>,
@@ -126,28 +126,29 @@ pub struct State {
     pub encoded: Vec<u8>,
 }
 
-/// The room of the caches of all groups.
-pub struct CacheRooms {
+/// The budgets that the caches of all groups share.
+pub struct CacheBudgets {
     /// Inodes.
-    pub inodes: Arc<Room>,
+    pub inodes: Arc<Budget>,
     /// Names.
-    pub entries: Arc<Room>,
+    pub entries: Arc<Budget>,
     /// Targets of symbolic links.
-    pub targets: Arc<Room>,
+    pub targets: Arc<Budget>,
     /// Inodes' extended attributes.
-    pub xattrs: Arc<Room>,
+    pub xattrs: Arc<Budget>,
     /// Leaves.
-    pub leaves: Arc<Room>,
-    /// Most bytes of extended attributes of one group: one set may be as large as hundreds of names.
+    pub leaves: Arc<Budget>,
+    /// Largest number of bytes of extended attributes in one group's cache: one set may be as large as hundreds of
+    /// names, so a number of entries is not bound enough.
     pub xattr_bytes: usize,
 }
 
-/// Bytes that an attribute takes besides its value: its name, and its place in a map.
+/// Bytes that an attribute takes in memory besides its value: its name, and its entry in a map.
 const XATTR_BYTES: usize = 400;
 
 impl State {
     /// A group as the index holds it.
-    pub fn new(group: GroupId, row: GroupRow, purges: Purges, reserves: Reserves, rooms: &CacheRooms) -> State {
+    pub fn new(group: GroupId, row: GroupRow, purges: Purges, reserves: Reserves, budgets: &CacheBudgets) -> State {
         State {
             group,
             active: Generation::default(),
@@ -161,15 +162,15 @@ impl State {
             row,
             granted: Numbers::default(),
             opens: Map::default(),
-            known: Known::new(&rooms.inodes),
+            known: Known::new(&budgets.inodes),
             results: Map::default(),
-            inodes: Cache::new(&rooms.inodes),
-            entries: Cache::new(&rooms.entries),
-            targets: Cache::new(&rooms.targets),
-            xattrs: Cache::new(&rooms.xattrs),
+            inodes: Cache::new(&budgets.inodes),
+            entries: Cache::new(&budgets.entries),
+            targets: Cache::new(&budgets.targets),
+            xattrs: Cache::new(&budgets.xattrs),
             xattr_bytes: 0,
-            xattr_bytes_max: rooms.xattr_bytes,
-            leaves: Cache::new(&rooms.leaves),
+            xattr_bytes_max: budgets.xattr_bytes,
+            leaves: Cache::new(&budgets.leaves),
             volumes: Map::default(),
             dropped: Vec::new(),
             ranges: Vec::with_capacity(64),
@@ -186,7 +187,7 @@ impl State {
     pub fn is_dropped(&self, volume: VolumeId) -> bool {
         self.dropped.contains(&volume)
     }
-    /// Number of opens of an inode, plus one while a client knows it: as long as there are any it lives, with or
+    /// Number of opens of an inode, plus one while a client knows the inode. Unless it is zero, the inode lives on
     /// without a name.
     pub fn holds(&self, volume: VolumeId, ino: Ino) -> u64 {
         let opens = self.opens.get(&(volume, ino)).copied().unwrap_or(0);
@@ -212,7 +213,8 @@ impl State {
         });
         indexed.unwrap_or_else(|| (self.unindexed(ino), None))
     }
-    /// The knowledge about a property of an inode that is neither in the overlay nor in a cache.
+    /// The answer to a question about an inode if neither the overlay nor a cache knows: nothing exists if the index
+    /// has nothing of the inode, else the index must be read.
     fn unindexed<T>(&self, ino: Ino) -> Seen<T> {
         if self.is_young(ino) { Seen::Known(None) } else { Seen::Missing }
     }
@@ -239,7 +241,8 @@ impl State {
         if self.is_young(dir) {
             return Seen::Known(None);
         }
-        // The cache wants an owned name; one allocation is kept and filled anew while lengths allow.
+        // The cache's keys own their names. To look one up without allocating, a scratch key is kept and reused for
+        // names of the same length.
         let key = (volume, dir, self.name_key(name));
         let seen = self.entries.get(&key, |entry| Seen::Known(*entry)).unwrap_or(Seen::Missing);
         self.key_scratch = Some(key.2);
@@ -263,7 +266,7 @@ impl State {
         let target = self.targets.get(&(volume, ino), Clone::clone);
         target.map_or_else(|| self.unindexed(ino), Seen::Known)
     }
-    /// An inode's extended attributes. Only inodes that say so have any.
+    /// An inode's extended attributes. Called only for inodes that are marked as having some (`Inode::xattrs`).
     pub fn xattrs(&mut self, volume: VolumeId, ino: Ino) -> Seen<Arc<Xattrs>> {
         let key = (volume, ino);
         let stored = self.xattrs.get(&key, Clone::clone);
@@ -276,7 +279,7 @@ impl State {
             return Seen::Known(stored);
         }
         let mut all = stored.map_or_else(Xattrs::new, |all| (*all).clone());
-        // Gone with the inode: nobody asks then.
+        // They are gone with the inode, and nobody asks for those of a dropped inode.
         changes.flatten().for_each(|changes| lay_xattrs(&mut all, changes));
         Seen::Known(Some(Arc::new(all)))
     }
@@ -345,30 +348,30 @@ impl State {
         of(&self.active).into_iter().chain(self.frozen.as_deref().and_then(of)).min()
     }
     /// True if the block still is in the place from which the cleaner has copied it; None if its leaf must be loaded to
-    /// tell. `indexed`: whether the last durable checkpoint has it there, if known without the leaf: the live bitmap is
-    /// exact for that (rule K1), and later changes are in the overlay.
+    /// tell. `indexed`: whether the block was there at the last durable checkpoint, if the live bitmap tells: the
+    /// bitmap is exact as of that checkpoint (rule K1), and later changes are in the overlay.
     pub fn is_at(&mut self, volume: VolumeId, moved: &Moved, indexed: Option<bool>) -> Option<bool> {
         if self.is_dropped(volume) {
             return Some(false);
         }
-        // A leaf that is to be freed has blocks that are marked live and are nobody's.
+        // A leaf that is still to be freed has blocks that are marked live although no file has them.
         let purged = self.purges.trim_of(volume, LeafKey::of(moved.ino, moved.block).0) > 0;
         let at = match (self.overlay_slot(volume, moved.ino, moved.block), indexed) {
             (None, Some(indexed)) if !purged => return Some(indexed),
             (None, _) => self.slot(volume, moved.ino, moved.block)?,
             (Some(slot), _) => slot,
         };
-        // The checksum tells the place's lives apart.
+        // The place may have been freed and used again: then the checksum differs.
         Some(matches!(at, Slot::Local { place, crc, .. } if (place, crc) == (moved.old, moved.crc)))
     }
-    /// Moves the block to `place` (rule K2). It was born earlier: the checkpoint keeps that.
+    /// Moves the block to `place` (rule K2). The block keeps its birth: a checkpoint takes that from the index.
     pub fn move_block(&mut self, volume: VolumeId, moved: &Moved, place: Place) {
         let overlaid = self.overlay_slot(volume, moved.ino, moved.block);
         let birth = match overlaid {
             Some(Slot::Local { birth, .. }) => birth,
             _ => BIRTH_KEPT,
         };
-        // Unless the bug that moves unconditionally is on, nothing lies over what the index has.
+        // If the overlay does not map the block, the index has it in its old place (unless the seeded bug is on).
         let from = overlaid.is_none().then_some(moved.old);
         self.active.map(volume, moved.ino, moved.block, Slot::Local { place, crc: moved.crc, birth }, from);
         self.active.records += 1;
@@ -410,9 +413,9 @@ impl State {
         self.leaves.insert((volume, key), if counts { leaf } else { Leaf::default() });
     }
 
-    /// Applies one edit of a record in `batch`. `places`: places of those blocks of the record's payload that earlier
-    /// edits have not mapped; `birth`: the log epoch. Inodes that the edit changes without replacing them are in
-    /// memory: the evaluation that decided the edit has seen them, and replay loads them first.
+    /// Applies one edit of a record in `batch`. `places`: places of those blocks of the record's payload that the
+    /// record's earlier edits have not mapped; `birth`: the log epoch. An inode that the edit changes without replacing
+    /// it is in memory: the evaluation that decided the edit has read it, and replay loads it first.
     pub fn apply(&mut self, volume: VolumeId, edit: &Edit, batch: u64, places: &mut Places<'_>, birth: u32) {
         match edit {
             Edit::Reserve { ino, first, count } => self.active.promise(volume, *ino, *first..first + count),
@@ -454,7 +457,7 @@ impl State {
         let project = old.or(new).map_or(0, |inode| inode.project);
         let blocks = |inode: Option<Inode>| inode.map_or(0, |inode| blocks_of(inode.size));
         match edit {
-            // A number that was never used is a birth; any other replaces attributes.
+            // An inode number that was never used before means a new inode; any other `InodePut` replaces attributes.
             Edit::InodePut { .. } if ino.sequence() >= self.born => {
                 self.active.counts.entry((volume, project)).or_default().inodes += 1;
                 self.born = ino.sequence() + 1;
@@ -492,8 +495,8 @@ impl State {
         }
     }
 
-    /// Counts the bytes of the rows of names and targets. A cookie that is not new belongs to a name that now leads
-    /// elsewhere.
+    /// Counts the bytes of the rows of names and targets. An entry whose cookie is not new replaces one of the same
+    /// name, and adds no bytes.
     fn count_names(&mut self, volume: VolumeId, edit: &Edit) {
         match edit {
             Edit::EntryPut { name, cookie, .. } if *cookie >= self.named => {
@@ -507,7 +510,8 @@ impl State {
             _ => {}
         }
     }
-    /// Number of bytes by which an edit that is about to be ordered makes rows grow, as far as memory tells.
+    /// Number of bytes by which an edit that is about to be ordered makes rows of the index grow; an estimate from what
+    /// is in memory.
     pub fn growth(&mut self, volume: VolumeId, edit: &Edit) -> i64 {
         let xattr = |state: &mut State, ino: Ino, name: &Name| match state.xattrs(volume, ino) {
             Seen::Known(Some(all)) => all.get(name).map_or(0, |value| charge::xattr(name, value) as i64),
@@ -525,7 +529,7 @@ impl State {
         }
     }
 
-    /// Sets an inode's access time after a read. It needs no record, so fsync has nothing to wait for.
+    /// Sets an inode's access time after a read. That needs no record, so fsync has nothing to wait for.
     pub fn set_access(&mut self, volume: VolumeId, ino: Ino, inode: Inode) {
         let batch = self.inode_slot(volume, ino).map_or(0, |slot| slot.batch);
         self.active.set_inode(volume, ino, Some(inode), batch);
@@ -540,7 +544,7 @@ impl State {
         }
     }
 
-    /// Removes blocks of a file of `blocks` blocks, in memory too.
+    /// Cuts blocks of a file whose size is `blocks` blocks, and drops their payloads from memory.
     fn cut(&mut self, cut: Cut, blocks: u64) {
         let Cut { volume, ino, .. } = cut;
         let gone = cut.blocks.clone();
@@ -573,7 +577,7 @@ impl State {
         let names = known.chain(frozen).chain(active).filter(|volume| volume.id == id);
         let names: Vec<Name> = names.map(|volume| volume.name.clone()).collect();
         for name in names {
-            // It may have had other names, which are others' by now.
+            // Names that the volume had before may be those of other volumes by now.
             if matches!(self.volume(&name), Seen::Known(Some(volume)) if volume.id == id) {
                 self.active.volumes.insert(name, None);
             }
@@ -626,7 +630,7 @@ impl State {
         let index = Index(self.row.applied.0 + 1);
         Head { group: self.group, term: Term(1), index, volume, session, request, outcome }
     }
-    /// Notes that a record has been ordered: its number is used, and its result is kept if a session asked.
+    /// Notes that a record has been ordered: its index is used, and its result is kept if it belongs to a session.
     pub fn ordered(&mut self, head: &Head) {
         assert!(head.index.0 == self.row.applied.0 + 1, "records are applied in order");
         self.row.applied = head.index;
@@ -651,7 +655,8 @@ impl State {
         results.of(request)
     }
 
-    /// Begins this life after the replay of the log, behind all numbers of former lives, durable or not (rule L2).
+    /// Begins this life of the group after the replay of the log: its numbers start behind all numbers that former
+    /// lives may have given out, durable or not (rule L2).
     pub fn begin_life(&mut self) {
         if !active(Bug::NumbersFromDurable) {
             self.row.pass_reserved();
@@ -671,7 +676,7 @@ impl State {
         self.granted = self.granted.max(numbers);
     }
 
-    /// Locks a range of blocks. None: it overlaps one that is held.
+    /// Locks a range of blocks. None: it overlaps a locked range.
     pub fn hold_range(&mut self, range: Range) -> Option<RangeId> {
         if self.is_held(&range, None) {
             return None;
@@ -681,7 +686,7 @@ impl State {
         self.ranges.push((id, range));
         Some(id)
     }
-    /// True if somebody else holds an overlapping range.
+    /// True if an overlapping range is locked, other than `mine`.
     pub fn is_held(&self, range: &Range, mine: Option<RangeId>) -> bool {
         !active(Bug::RangeFree)
             && self.ranges.iter().any(|(id, held)| {
@@ -694,7 +699,7 @@ impl State {
         self.ranges.retain(|(held, _)| *held != id);
     }
 
-    /// First sequence number of inodes that are younger than the index.
+    /// First sequence number of inodes of which the index has nothing yet.
     pub fn young(&self) -> u64 {
         self.young
     }
@@ -713,8 +718,8 @@ impl State {
         self.frozen = Some(Arc::new(generation));
         true
     }
-    /// Ends a durable checkpoint: the frozen generation's content moves to the caches. `left`: rows left to free, and
-    /// blocks left to map of reservations. Returns the generation, to be dropped outside the lock.
+    /// Ends a durable checkpoint: the frozen generation's content moves to the caches. `left`: rows that remain to be
+    /// freed, and reservations that remain. Returns the generation, to be dropped outside the lock.
     pub fn merged(&mut self, left: Left) -> Option<Arc<Generation>> {
         self.merges += 1;
         (self.purges, self.reserves) = (left.purges, left.reserves);

@@ -1,5 +1,6 @@
-//! One generation of a group's overlay: the changes of records since the generation began, with the last word on each
-//! key, above the index. The active generation takes edits; a frozen one waits for its checkpoint and never changes.
+//! One generation of a group's overlay: for each key that records have changed since the generation began, the latest
+//! value, which hides the one in the index. The active generation takes edits; a frozen one waits for its checkpoint
+//! and never changes.
 
 use crate::state::cuts::Cuts;
 use crate::state::hash::Map;
@@ -20,7 +21,7 @@ use store::{Change, Count, Cut, XattrChanges};
 pub struct InodeSlot {
     /// None = dropped.
     pub inode: Option<Inode>,
-    /// The last batch that changed it.
+    /// The last batch that changed the inode.
     pub batch: u64,
 }
 
@@ -32,8 +33,8 @@ pub type CookieEntry = (Name, Ino, FileKind);
 pub struct Patch {
     /// The changed slots.
     pub leaf: Leaf,
-    /// Places that the index has for blocks that the cleaner has moved. A checkpoint that knows them need not read the
-    /// leaf.
+    /// The old places of blocks that the cleaner has moved, as the index has them. If only such blocks changed, a
+    /// checkpoint need not read the leaf to update the live bitmaps.
     pub moved: Vec<(usize, Place)>,
 }
 
@@ -72,30 +73,30 @@ pub struct Generation {
     pub followed: BTreeMap<IntentId, bool>,
     /// Volumes of the catalogue.
     pub volumes: BTreeMap<Name, Option<Volume>>,
-    /// Volumes dropped with all they have here.
+    /// Volumes dropped with everything of them in this group.
     pub volume_drops: Vec<VolumeId>,
     /// Sessions whose results changed; the results are filled in when the generation is frozen.
     pub sessions: BTreeMap<SessionId, Option<Vec<(RequestId, Outcome)>>>,
     /// Rough number of bytes in memory.
     pub bytes: usize,
-    /// Number of blocks by which its cuts made files shorter.
+    /// Number of blocks within files' sizes that the generation's cuts have removed.
     pub cut_blocks: u64,
     /// Number of records taken.
     pub records: u64,
     /// Number of access times taken.
     pub accesses: u64,
-    /// Number of rows that a replay would have to look up in the index: those that records change without replacing
+    /// Number of rows that a replay would have to look up in the index, because records change them without replacing
     /// them.
     pub loads: u64,
-    /// Sequence number of inodes when it was frozen: inodes from it on were created later.
+    /// Next sequence number of an inode when the generation was frozen: later inodes have this number or a higher one.
     pub next_ino: u64,
 }
 
 // Rough costs of map entries with their allocations, for the memory bound.
 const INODE_BYTES: usize = 200;
-/// Bytes that an entry takes in memory, besides its name. Two trees hold it, in 40 bytes by name and 64 by cookie;
-/// their nodes are half full and have heads: 210. The key has an allocation of at least 32. The rest is for directories
-/// with few changes, each of which has nodes of its own.
+/// Bytes that an entry takes in memory, besides its name. Two trees hold it, in 40 bytes by name and 64 bytes by
+/// cookie; as their nodes are half full and have heads, that makes 210. The allocation of the key takes at least 32.
+/// The rest is for directories with few changes, since each directory has nodes of its own.
 const ENTRY_BYTES: usize = 300;
 const LEAF_BYTES: usize = 120;
 const SLOT_BYTES: usize = 24;
@@ -223,7 +224,7 @@ impl Generation {
 
     fn set_xattr(&mut self, volume: VolumeId, ino: Ino, name: &Name, value: Option<&Arc<[u8]>>) {
         self.bytes += XATTR_BYTES + value.map_or(0, |value| value.len());
-        // What is decided of an inode that is gone says nothing.
+        // Changes of an inode's attributes after the inode was dropped are ignored.
         if let Some(changes) = self.xattrs.entry((volume, ino)).or_insert_with(|| Some(XattrChanges::new())) {
             changes.insert(name.clone(), value.cloned());
         }
@@ -231,7 +232,8 @@ impl Generation {
 
     fn set_entry(&mut self, volume: VolumeId, dir: Ino, name: &Name, cookie: u64, entry: Option<Entry>) {
         let names = self.entries.entry((volume, dir)).or_default();
-        // What is put is new in nearly all cases, what is dropped is not: either is looked for once.
+        // An entry that is put is nearly always new, and one that is dropped is nearly always known: so each takes one
+        // look-up.
         let dropped = if entry.is_none() { names.get_mut(name.as_bytes()) } else { None };
         if let Some(known) = dropped {
             *known = None;
@@ -266,7 +268,7 @@ impl Generation {
         }
     }
 
-    /// Moves an inode to another project, which then has one more.
+    /// Moves an inode to another project: the old project has one inode less, the new one has one more.
     pub fn set_project(&mut self, volume: VolumeId, ino: Ino, (old, new): (u32, u32)) {
         self.counts.entry((volume, old)).or_default().inodes -= 1;
         self.counts.entry((volume, new)).or_default().inodes += 1;
@@ -275,7 +277,8 @@ impl Generation {
         }
     }
 
-    /// The project of an inode that has been written: a write changes its inode too.
+    /// The project of an inode that has been written in this generation. A write changes its inode too, so the inode is
+    /// here.
     fn project(&self, volume: VolumeId, ino: Ino) -> u32 {
         self.inodes.get(&(volume, ino)).and_then(|slot| slot.inode).map_or(0, |inode| inode.project)
     }
@@ -286,7 +289,7 @@ impl Generation {
         let mut changes = Vec::with_capacity(self.inodes.len() + self.leaves.len() + 8);
         changes.extend(self.projects.iter().map(|(&(volume, ino), &project)| Change::Project(volume, ino, project)));
         for (&(volume, ino), cuts) in &self.cuts {
-            // It may have got another one after the cut.
+            // The inode may have moved to another project after the cut.
             let project = self.projects.get(&(volume, ino)).copied().unwrap_or(cuts.project);
             let trim = cuts.trim;
             changes.extend(cuts.iter().map(|blocks| Change::Cut(Cut { volume, ino, project, blocks, trim })));

@@ -1,5 +1,5 @@
-//! Results of a session's last requests, for those that are delivered twice (rule R1). Nearly all requests are new, and
-//! their numbers ascend: one comparison tells.
+//! Results of a session's last requests, for requests that are delivered twice (rule R1). Request numbers ascend and
+//! nearly all requests are new, so a comparison with the highest number tells that there is no result.
 
 use base::limits::SESSION_RESULTS_MAX;
 use base::{Outcome, RequestId};

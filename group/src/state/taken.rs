@@ -1,6 +1,7 @@
 //! The number of blocks that a file occupies (decision 0032): the last checkpoint's count, and the changes in the
-//! overlay since. Whether a write in the overlay maps a block for the first time is known if all or nothing of its
-//! range was mapped or reserved at the checkpoint. Elsewhere the number is an estimate until the next checkpoint.
+//! overlay since. The count does not say which blocks of a file are mapped. So whether a write in the overlay maps a
+//! block for the first time is known only if all or none of the file's blocks were mapped or reserved at the
+//! checkpoint. Otherwise the number is an estimate until the next checkpoint.
 
 use crate::state::State;
 use crate::state::intervals::Intervals;
@@ -14,23 +15,24 @@ use store::format::leaf::Leaf;
 struct Counted {
     /// Blocks that may have been mapped or reserved.
     domain: Intervals,
-    /// Number of those that were.
+    /// Number of blocks of the domain that were mapped or reserved.
     taken: u64,
-    /// True if more is yet to be freed, so that the number is too large.
+    /// True if blocks of the file are yet to be freed, so that `taken` is too large.
     freeing: bool,
 }
 
-/// A function that counts the blocks of a part of a leaf that the overlay maps.
+/// A function that counts the blocks that the overlay maps in a range of a leaf's slots.
 type Slots<'a> = dyn Fn(Range<usize>) -> usize + 'a;
 
 /// The changes in the overlay since the checkpoint.
 struct Since {
-    /// Blocks that were occupied and still are, provided that all of the domain was, and those reserved since.
+    /// Blocks of the domain that have not been cut since, and blocks reserved since: those that are occupied for sure
+    /// if all of the domain was.
     taken: Intervals,
     /// Number of blocks of the domain that have not been cut since.
     kept: u64,
-    /// Numbers of blocks mapped since: within the kept part of the domain, and outside of everything that may be
-    /// occupied already.
+    /// Number of blocks mapped since: `within` the part of the domain that was not cut, and `beyond` everything that
+    /// may be occupied already.
     within: u64,
     beyond: u64,
     /// True if a part of the domain was cut, or reserved again.
@@ -45,15 +47,15 @@ impl State {
         Attr { blocks, ..attr }
     }
 
-    /// The number of blocks that an inode occupies; None if its row must be read first. `counted`: the number that
-    /// `counted_inode` gave with it, if nothing has been ordered since.
+    /// The number of blocks that an inode occupies; None if its row must be read first. `counted`: the number of blocks
+    /// that `counted_inode` returned with the inode, if nothing has been ordered since.
     #[inline]
     pub fn blocks(&mut self, volume: VolumeId, ino: Ino, inode: &Inode, counted: Option<u64>) -> Option<Blocks> {
         if inode.kind != FileKind::File {
             return Some(Blocks { count: 0, exact: true });
         }
         match counted {
-            // Mostly nobody was promised anything.
+            // Nearly always no file of the group has reserved blocks.
             Some(count) if self.reserves.files.is_empty() => {
                 let exact = self.purges.cuts_of(volume, ino) == 0;
                 Some(Blocks { count: count.min(blocks_of(inode.size)), exact })
@@ -81,7 +83,7 @@ impl State {
         if counted.taken == all || counted.taken == 0 || since.kept == 0 {
             return exact(since.taken.count() + since.beyond);
         }
-        // What was taken is some part of the domain.
+        // An unknown part of the domain was taken.
         let new = since.taken.count() - since.kept;
         if since.within == 0 && !since.changed {
             return exact(counted.taken + new + since.beyond);
@@ -127,7 +129,7 @@ impl State {
         let mut count = |key: LeafKey, slots: &Slots<'_>| {
             let first = key.leaf * BLOCKS_PER_LEAF as u64;
             let blocks = first..first + BLOCKS_PER_LEAF as u64;
-            // Of a known whole nothing is new.
+            // A leaf that meets nothing of the domain or of reserved ranges has only new blocks.
             match (taken.meet(&blocks), some && domain.meet(&blocks)) {
                 (false, false) => beyond += slots(0..BLOCKS_PER_LEAF) as u64,
                 _ => {
@@ -146,7 +148,8 @@ impl State {
         Since { kept: kept.count(), taken, within, beyond, changed }
     }
 
-    /// Calls `with` for each leaf of which the overlay maps blocks, with the number that it maps in a part of the leaf.
+    /// Calls `with` for each leaf of which the overlay maps blocks, with a function that counts them in a range of
+    /// slots.
     fn each_leaf(&self, volume: VolumeId, ino: Ino, with: &mut dyn FnMut(LeafKey, &Slots<'_>)) {
         let ends = [0, u64::MAX].map(|leaf| (volume, LeafKey { ino, leaf }));
         let in_range = |leaf: &Leaf, range: Range<usize>| match range.len() {
