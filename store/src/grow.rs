@@ -71,7 +71,7 @@ async fn grow_alone(store: &Arc<Store>, size_bytes: Option<u64>) -> Result<Grown
     {
         let mut table = store.table.lock();
         table.grow(segments);
-        store.space.resize(table.space().segments as u32);
+        store.space.resize(table.totals().segments as u32);
     }
     store.offer_segments();
     Ok(Grown { before_bytes, bytes: u64::from(segments) * segment_bytes })

@@ -125,8 +125,8 @@ impl Store {
         self.geometry.segment_bytes
     }
     /// Segments and blocks.
-    pub fn segments(&self) -> segments::Space {
-        self.table.lock().space()
+    pub fn segments(&self) -> segments::SegmentTotals {
+        self.table.lock().totals()
     }
     /// Segments that streams may still open, those made ready included.
     pub fn free_segments(&self) -> usize {
@@ -253,9 +253,9 @@ impl Store {
     fn hide_unmade(&self) {
         let mut table = self.table.lock();
         table.hide(|segment| self.geometry.spot(Place { segment, block: 0 }).is_some());
-        self.space.resize(table.space().segments as u32);
+        self.space.resize(table.totals().segments as u32);
     }
-    /// Segments that the host has no room for.
+    /// Number of segments for which the host has no space.
     pub fn hidden_segments(&self) -> usize {
         self.table.lock().hidden()
     }
@@ -276,7 +276,7 @@ impl Store {
         }
         let mut table = self.table.lock();
         if table.show_hidden() {
-            self.space.resize(table.space().segments as u32);
+            self.space.resize(table.totals().segments as u32);
             drop(table);
             self.offer_segments();
         }

@@ -472,7 +472,7 @@ impl Opening {
         }
         let usable = blocks - summary_blocks(blocks as usize) as u32;
         let usages = Usages::read(&*self.index, self.superblock.groups, &volumes(&*self.index)?)?;
-        let used_bytes = self.table.space().live_bytes() + usages.unmapped_bytes();
+        let used_bytes = self.table.totals().live_bytes() + usages.unmapped_bytes();
         let store = Arc::new(Store {
             space: Space::new(self.superblock.segments, usable - 1, used_bytes),
             usages: Lock::new("usages", usages),

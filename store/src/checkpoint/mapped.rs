@@ -1,6 +1,6 @@
-//! The number of mapped blocks of each file, including those that are yet to be freed. It is in the inode's row if the
-//! file's size does not imply it. A checkpoint knows by how many blocks leaves have grown, and reads the row that it
-//! replaces.
+//! The number of mapped blocks of each file, including those that are yet to be freed. The inode's row has the number
+//! if the file's size does not imply it. To keep it, a checkpoint adds the number of blocks by which the file's leaves
+//! have grown to the number in the row that it replaces.
 
 use crate::Store;
 use crate::format::keys;
@@ -10,28 +10,29 @@ use crate::index::{Index, IndexEdit};
 use base::{FileKind, GroupId, Ino, Inode, Result, VolumeId};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Index rows per look.
+/// Number of index rows read at a time.
 const ROWS: usize = 256;
 
-/// Mapped blocks by file.
+/// Numbers of mapped blocks, by file.
 pub(crate) type Files = BTreeMap<(VolumeId, Ino), u64>;
 
 /// The inodes that a checkpoint changes.
 pub(crate) struct Changed<'a> {
-    /// Those that changed; None: gone.
+    /// The inodes that changed; None: gone.
     pub inodes: BTreeMap<(VolumeId, Ino), Option<Inode>>,
     /// Changes of the number of mapped blocks.
     pub mapped: BTreeMap<(VolumeId, Ino), i64>,
-    /// Numbers of files whose blocks had not been counted before.
+    /// Numbers of mapped blocks of files whose blocks had not been counted before.
     pub counted: Files,
-    /// Inodes of a group from this sequence on have nothing in the index.
+    /// First sequence number, by group, of inodes of which the index has nothing.
     pub young: &'a BTreeMap<GroupId, u64>,
-    /// Groups and volumes whose files nobody has counted.
+    /// Groups and volumes whose files' blocks have not been counted yet.
     pub uncounted: BTreeSet<(GroupId, VolumeId)>,
 }
 
 impl Changed<'_> {
-    /// The rows as they shall be, and of which files the count is no longer what the size says, or alone has changed.
+    /// Returns the rows to write, and the counts that the caller can't derive from the changed inodes: of files whose
+    /// size does not imply the count, and of files whose inode itself has not changed.
     pub fn rows(self, index: &dyn Index) -> Result<(Vec<IndexEdit>, Files)> {
         let Changed { inodes, mapped, counted, young, uncounted } = self;
         let all: BTreeSet<_> = inodes.keys().chain(mapped.keys()).chain(counted.keys()).copied().collect();
@@ -54,7 +55,7 @@ impl Changed<'_> {
                         edits.push(IndexEdit::Delete(keys::inode(volume, ino)));
                         continue;
                     }
-                    // Its inode is gone, and its blocks go.
+                    // The inode is gone, and its blocks are being freed.
                     (None, None) => continue,
                     (Some(Some(inode)), _) => *inode,
                     (None, Some((inode, _))) => inode,
@@ -74,7 +75,8 @@ impl Changed<'_> {
     }
 }
 
-/// Counts the mapped blocks of a volume's files in a group; of those whose size does not say it.
+/// Counts the mapped blocks of a volume's files in a group. Returns the counts that differ from those in the inodes'
+/// rows.
 pub(crate) fn count(index: &dyn Index, group: GroupId, volume: VolumeId) -> Result<Files> {
     let mut found: BTreeMap<Ino, u64> = BTreeMap::new();
     each(index, keys::leaves_in_group(group, volume), |key, value| {
@@ -94,8 +96,8 @@ pub(crate) fn count(index: &dyn Index, group: GroupId, volume: VolumeId) -> Resu
     Ok(counted)
 }
 
-/// The project of an inode as of the last checkpoint, if it is another one than from now on, and how many mapped blocks were
-/// counted there, those included that are yet to be freed.
+/// The project of an inode as of the last checkpoint, and the number of mapped blocks that are charged to it, including
+/// those that are yet to be freed. None if that is `project` already.
 pub(crate) fn leaves_project(
     store: &Store,
     (volume, ino): (VolumeId, Ino),

@@ -26,7 +26,7 @@ use std::sync::Arc;
 /// Changes of extended attributes by name: the new value, or None if removed.
 pub type XattrChanges = BTreeMap<Name, Option<Arc<[u8]>>>;
 
-/// Applies changes to all attributes of an inode.
+/// Applies `changes` to `all`, the full set of an inode's extended attributes.
 pub fn lay_xattrs(all: &mut Xattrs, changes: &XattrChanges) {
     if active(Bug::XattrsReplaced) {
         all.clear();
@@ -39,7 +39,7 @@ pub fn lay_xattrs(all: &mut Xattrs, changes: &XattrChanges) {
     }
 }
 
-/// One merged change of a group: the last word on its key.
+/// One change of a group: all its changes of one key, merged into the final value.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Change {
     /// An inode, or its end.
@@ -52,7 +52,7 @@ pub enum Change {
     Target(VolumeId, Ino, Option<Box<[u8]>>),
     /// Extended attributes set and removed; None: they are gone with the inode.
     Xattrs(VolumeId, Ino, Option<XattrChanges>),
-    /// An inode belongs to this project from now on. Comes before all changes that count for a project.
+    /// An inode belongs to this project from now on. Comes before all changes that are charged to a project.
     Project(VolumeId, Ino, u32),
     /// Blocks of an inode are gone. Comes before leaves.
     Cut(Cut),
@@ -60,9 +60,9 @@ pub enum Change {
     Reserve(VolumeId, Ino, u32, Range<u64>),
     /// A change of the number of a project's inodes, and of the bytes of names and targets.
     Count(VolumeId, u32, Count),
-    /// Slots laid over a leaf of an inode of this project.
+    /// Changed slots of a leaf, and the project of its inode.
     Leaf(VolumeId, LeafKey, Leaf, u32),
-    /// Slots of blocks that only the cleaner moved, with the places that the index still has.
+    /// Changed slots of a leaf in which only the cleaner has moved blocks, and the old places as the index has them.
     Moved(VolumeId, LeafKey, Leaf, Vec<(usize, Place)>),
     /// The inode is an orphan, or no longer.
     Orphan(VolumeId, Ino, bool),
@@ -78,25 +78,25 @@ pub enum Change {
     VolumeDrop(VolumeId),
 }
 
-/// The change in use by records, besides data and attributes.
+/// The change of used space that records tell; the checkpoint itself counts data and extended attributes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Count {
-    /// Inodes.
+    /// Change of the number of inodes.
     pub inodes: i64,
-    /// Bytes of the rows of names and targets.
+    /// Change of the bytes of the rows of names and targets.
     pub names: i64,
 }
 
-/// Blocks that are cut, as far as the index has them.
+/// A range of blocks that the index must no longer map.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Cut {
     /// The volume.
     pub volume: VolumeId,
     /// The inode.
     pub ino: Ino,
-    /// Its project.
+    /// The inode's project.
     pub project: u32,
-    /// The range of blocks; ends at `END` if all from its first one on are cut.
+    /// The range of blocks; ends at `END` if all blocks from the first one on are cut.
     pub blocks: Range<u64>,
     /// The trim number of the truncation or punch; `purge::DROPPED` if the inode is gone too.
     pub trim: u64,
@@ -109,11 +109,11 @@ pub const END: u64 = u64::MAX;
 pub struct GroupPart {
     /// The group.
     pub group: GroupId,
-    /// Its counters and its applied position, to which the changes bring the index.
+    /// The group's counters, and its applied position, which the changes reach.
     pub row: GroupRow,
     /// First sequence number of inodes of which the index has nothing.
     pub young: u64,
-    /// Its changes: cuts before leaves, drops of volumes last.
+    /// The group's changes: cuts before leaves, drops of volumes last.
     pub changes: Vec<Change>,
     /// Cuts that earlier checkpoints have left to free; the checkpoint updates them.
     pub purges: Arc<Purges>,
@@ -127,43 +127,43 @@ pub struct Left {
     pub group: GroupId,
     /// Cuts left to free.
     pub purges: Arc<Purges>,
-    /// Reserved blocks left to be mapped.
+    /// Reservations with blocks that are not mapped yet.
     pub reserves: Arc<Reserves>,
-    /// Numbers of mapped blocks: of files with holes, and of others if only the number has changed.
+    /// Numbers of mapped blocks: of files with holes, and of files whose inode itself has not changed.
     pub blocks: BTreeMap<(VolumeId, Ino), u64>,
 }
 
-/// Limits of what one checkpoint frees of cut or dropped files: they bound its time and memory.
+/// Limits of what one checkpoint frees of cut or dropped files: they bound the checkpoint's time and memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FreeLimits {
-    /// Leaves of one inode that are freed by the checkpoint that takes the cut: small files leave no purge behind.
+    /// Largest number of leaves of an inode that are freed at once, so that small files leave no purge behind.
     pub at_once: usize,
-    /// Slots of leaves that a checkpoint frees of its own cuts, over all inodes.
+    /// Largest number of slots that a checkpoint frees of its own cuts, over all inodes.
     pub slots_at_once: usize,
-    /// Slots of leaves that a checkpoint frees of earlier checkpoints' cuts.
+    /// Largest number of slots that a checkpoint frees of earlier checkpoints' cuts.
     pub slots_later: usize,
 }
 
 impl Default for FreeLimits {
-    /// The usual limits: 16 MiB of a file at once. 2^20 slots are 4 GiB of dense files or 116,000 files of one block,
-    /// as many as an overlay holds: about 1 s, and 30 MB of memory. The rest is not urgent.
+    /// The usual limits: 16 MiB of a file at once, and 2^20 slots in all. That is 4 GiB of dense files or 116,000 files
+    /// of one block, as many as an overlay holds, and takes about 1 s and 30 MB. The rest is not urgent.
     fn default() -> FreeLimits {
         FreeLimits { at_once: 64, slots_at_once: 1 << 20, slots_later: 1 << 18 }
     }
 }
 
-/// Cost of a leaf besides its slots, in slots: key, map entry, look-up.
+/// Cost of freeing a leaf besides its slots, as a number of slots: key, map entry, look-up.
 const LEAF_SLOTS: usize = 8;
-/// Leaves read in one go.
+/// Number of leaves read in one go.
 const LEAVES_AT_ONCE: usize = 256;
-/// Index rows per scan.
+/// Number of index rows per scan.
 const SCAN_ROWS: usize = 256;
-/// Rows from this many on are deleted as a range: a reader of a table checks each range, so these must be few.
+/// Smallest number of rows that are deleted as a range. Reads check each deleted range, so these must be few.
 const RANGE_ROWS_MIN: usize = 64;
-/// Most changed slots that are written as a patch: a patch of more 16-byte slots would be as large as the leaf.
+/// Largest number of slots of a patch. With more of them, of 16 bytes each, it would be as large as the leaf.
 const PATCH_SLOTS_MAX: usize = 24;
 
-/// Slots to be laid over a leaf, for a project.
+/// Changed slots of a leaf, and the project that is charged for the leaf's blocks.
 struct Patch {
     volume: VolumeId,
     at: LeafKey,
@@ -171,7 +171,7 @@ struct Patch {
     project: u32,
 }
 
-/// A leaf: its old content in the index, its new content, and the project that it counts for; None if its volume goes.
+/// A leaf: its content in the index, its new one, and the project charged for its blocks; None if its volume goes.
 struct Touched {
     old: Leaf,
     new: Leaf,
@@ -181,7 +181,7 @@ struct Touched {
 #[derive(Default)]
 struct Work {
     edits: Vec<IndexEdit>,
-    /// Patches of the present part; they are laid many at a time.
+    /// Patches of the present group's part; they are applied many at a time.
     patches: Vec<Patch>,
     /// Changed leaves.
     leaves: BTreeMap<Vec<u8>, Touched>,
@@ -192,21 +192,21 @@ struct Work {
     mapped: BTreeMap<(VolumeId, Ino), i64>,
     /// Inodes whose purges have changed.
     purged: BTreeSet<(VolumeId, Ino)>,
-    /// Files of the present part whose reservations have changed.
+    /// Files of the present group's part whose reservations have changed.
     promised: BTreeSet<(VolumeId, Ino)>,
-    /// Dropped volumes, whose counts go too.
+    /// Dropped volumes: their counts are dropped too.
     dropped: Vec<(GroupId, VolumeId)>,
-    /// Blocks that died, and blocks that live now, by patches of leaves that were not read whole.
+    /// Blocks that patches have made dead and live, of leaves that were not read as a whole.
     dead: Vec<Place>,
     live: Vec<Place>,
     staged: Staged,
-    /// Slots that may still be freed at once.
+    /// Number of slots that may still be freed.
     budget: usize,
 }
 
-/// Writes a checkpoint and makes it durable. Every record up to the parts' applied positions is durable in the log
-/// (rule U5), and `replay` lies at or before the first record above them. Returns the work left in each part's group.
-/// Errors: `Io`, `Corrupt` (rule X4).
+/// Writes a checkpoint and makes it durable. The caller has made sure that every record up to the parts' applied
+/// positions is durable in the log (rule U5), and that `replay` lies at or before the first record above these
+/// positions. Returns the work left in each part's group. Errors: `Io`, `Corrupt` (rule X4).
 pub fn write(store: &Store, replay: ReplayRow, parts: Vec<GroupPart>, limits: FreeLimits) -> Result<Vec<Left>> {
     store.check_host_room();
     if active(Bug::FreedBeforeCheckpoint) {
@@ -229,7 +229,7 @@ pub fn write(store: &Store, replay: ReplayRow, parts: Vec<GroupPart>, limits: Fr
         promised.push((before, std::mem::take(&mut work.promised)));
         left.push(Left { group, purges, reserves, blocks: BTreeMap::new() });
     }
-    // Before a purge ends: until then it tells which leaves in the index are stale.
+    // Comes before purges end, since purges tell which leaves in the index are stale.
     for (left, (before, files)) in left.iter_mut().zip(promised) {
         work.count_promises(store, left, &before, files)?;
     }
@@ -241,7 +241,7 @@ pub fn write(store: &Store, replay: ReplayRow, parts: Vec<GroupPart>, limits: Fr
     work.finish_leaves(store)?;
     work.finish_inodes(store, &young, &mut left)?;
     let Work { mut edits, staged, mut usage, dropped, .. } = work;
-    // What goes with its volume has no row any more.
+    // The rows of dropped volumes are gone.
     usage.retain(|(group, volume, _), _| !dropped.contains(&(*group, *volume)));
     let used = store.usages.lock().changed(&usage);
     edits.extend(used.iter().map(|(user, usage)| usage::row(*user, usage)).chain(store.scrub.row()));
@@ -252,7 +252,7 @@ pub fn write(store: &Store, replay: ReplayRow, parts: Vec<GroupPart>, limits: Fr
     if active(Bug::DiscardedBeforeCheckpoint) {
         crate::segments::discard::too_early(store, &staged, replay.sequence)?;
     }
-    // The seeded early freeing makes a checkpoint durable only when the next one comes.
+    // With the seeded bug that frees early, a checkpoint becomes durable only when the next one comes.
     if !active(Bug::CheckpointDropped) && !active(Bug::FreedBeforeCheckpoint) {
         store.index.persist()?;
     }
@@ -265,7 +265,7 @@ pub fn write(store: &Store, replay: ReplayRow, parts: Vec<GroupPart>, limits: Fr
         let mut table = store.table.lock();
         table.commit(staged);
         table.free_dead(replay.sequence);
-        store.space.measured(table.space().live_bytes() + unmapped_bytes);
+        store.space.measured(table.totals().live_bytes() + unmapped_bytes);
     }
     store.free_unread();
     *store.summarised.lock() = summaries;
@@ -293,8 +293,8 @@ fn segment_row(segment: SegmentId, row: &SegmentRow) -> IndexEdit {
     IndexEdit::Put(keys::segment(segment), values::encode_segment(row))
 }
 
-/// Writes summary entries of open segments since the last checkpoint to the index, so that a seal after a crash has all
-/// of them; drops those of sealed segments. Returns the number of entries that the index then holds, by segment.
+/// Writes new summary entries of open segments to the index, so that a seal after a crash has all of them. Drops those
+/// of sealed segments. Returns the number of entries that the index then holds, by segment.
 fn summary_rows(store: &Store, edits: &mut Vec<IndexEdit>) -> BTreeMap<SegmentId, usize> {
     let before = store.summarised.lock().clone();
     let now: BTreeMap<_, _> = store.log.summary_lengths().into_iter().collect();
@@ -308,7 +308,7 @@ fn summary_rows(store: &Store, edits: &mut Vec<IndexEdit>) -> BTreeMap<SegmentId
         let entries = store.log.summary_from(segment, from);
         after.insert(segment, from + entries.len());
         if from == 0 {
-            // Parts of an earlier life, or from before a crash.
+            // Removes entries of an earlier life, or from before a crash.
             let (from, to) = keys::summary_of(segment);
             edits.push(IndexEdit::DeleteRange(from, to));
         }
@@ -320,8 +320,8 @@ fn summary_rows(store: &Store, edits: &mut Vec<IndexEdit>) -> BTreeMap<SegmentId
     after
 }
 
-/// Drops the summary parts of segments that this checkpoint says are sealed: the next process would take them for parts
-/// of the segment's next life.
+/// Drops the summary entries of segments that are sealed as of this checkpoint: the next process would take them for
+/// entries of the segment's next life.
 fn drop_sealed(table: &Table, summaries: &mut BTreeMap<SegmentId, usize>, edits: &mut Vec<IndexEdit>) {
     let is_sealed = |segment: SegmentId| table.row(segment).is_some_and(|row| row.state == SegmentState::Sealed);
     for (segment, _) in summaries.extract_if(.., |segment, _| is_sealed(*segment)) {
@@ -404,7 +404,7 @@ impl Work {
         Ok(())
     }
 
-    /// Makes an inode's blocks and name count for another project from this checkpoint on.
+    /// Charges an inode's mapped and reserved blocks to another project from this checkpoint on.
     fn change_project(
         &mut self,
         store: &Store,
@@ -425,7 +425,7 @@ impl Work {
         Ok(())
     }
 
-    /// Applies changes of attributes to those in the index, and counts their bytes.
+    /// Applies changes of extended attributes to those in the index, and counts their bytes.
     fn xattrs(&mut self, store: &Store, (volume, ino): (VolumeId, Ino), changes: Option<XattrChanges>) -> Result<()> {
         let key = keys::xattrs(volume, ino);
         let before = store.index.get(&key)?;
@@ -443,7 +443,7 @@ impl Work {
         Ok(())
     }
 
-    /// The new content of a leaf, based on the index's content unless that is stale.
+    /// The new content of a leaf, which begins as the content in the index, or empty if that is stale.
     fn leaf(
         &mut self,
         store: &Store,
@@ -462,13 +462,13 @@ impl Work {
         Ok(leaf)
     }
 
-    /// Lays patches over leaves. Most only say where blocks lie now: of such leaves a few slots are read, the engine
-    /// merges the rest.
+    /// Applies patches to leaves. Most patches only map blocks: then only these slots of the leaf are decoded, and the
+    /// engine merges the patch with the rest.
     fn patch(&mut self, store: &Store, purges: &Purges, reserves: &Reserves, patches: &[Patch]) -> Result<()> {
         let (plain, others): (Vec<_>, Vec<_>) = patches.iter().partition(|one| {
             let touched = self.leaves.contains_key(&keys::leaf(one.volume, one.at));
             let maps = one.patch.iter().all(|(_, slot)| slot != Slot::Hole);
-            // What a file was promised is counted by whole leaves.
+            // Reserved blocks are counted by whole leaves.
             let promised = reserves.files.contains_key(&(one.volume, one.at.ino));
             maps && !touched && !promised && purges.trim_of(one.volume, one.at) == 0
         });
@@ -513,7 +513,7 @@ impl Work {
         }
     }
 
-    /// Applies moves of blocks. Their leaf need not be read, unless a cut has yet to be carried out in it.
+    /// Applies moves of a leaf's blocks. The leaf need not be read, unless a cut has yet to be carried out in it.
     fn moved(
         &mut self,
         store: &Store,
@@ -524,7 +524,7 @@ impl Work {
     ) -> Result<()> {
         let key = keys::leaf(volume, at);
         if self.leaves.contains_key(&key) || purges.trim_of(volume, at) > 0 {
-            // Whose it is does not matter: as many blocks as before are mapped.
+            // The project does not matter: as many blocks as before are mapped.
             self.leaf(store, purges, (volume, 0), at)?.lay(patch);
             return Ok(());
         }
@@ -612,7 +612,7 @@ impl Work {
                 self.put(keys::purged_volume(group, volume), None);
             }
         }
-        // One that is not done has used up the budget.
+        // A purge that is not done has used up the budget, so this ends.
         while self.budget > 0
             && let Some((&(volume, ino), purge)) = purges.inodes.first_key_value()
         {
@@ -624,7 +624,7 @@ impl Work {
         Ok(())
     }
 
-    /// Frees stale leaves of a range within the budget. Returns the leaf at which to continue; None if all is done.
+    /// Frees stale leaves of a range within the budget. Returns the leaf at which to continue; None if all are freed.
     fn free_rows(
         &mut self,
         store: &Store,
@@ -632,7 +632,7 @@ impl Work {
         (volume, project): (VolumeId, Option<u32>),
         (mut from, to): keys::Bounds,
     ) -> Result<Option<u64>> {
-        // Rows that go, one after the other: among them lies none that stays.
+        // Consecutive rows to delete: no row that stays lies between them.
         let mut gone = Vec::new();
         let mut last = false;
         while self.budget > 0 && !last {
@@ -644,7 +644,7 @@ impl Work {
                 self.budget = self.budget.saturating_sub(1);
                 let old = Encoded::new(&value)?;
                 let at = keys::leaf_of(&key);
-                // One that this checkpoint has written is new.
+                // A leaf that this checkpoint has written is not stale.
                 if self.leaves.contains_key(&key) || old.trim() >= purges.trim_of(volume, at) {
                     self.delete(&mut gone);
                     continue;
@@ -662,7 +662,7 @@ impl Work {
             }
         }
         self.delete(&mut gone);
-        // Behind the last row, also if that one stays: with a budget for one row, it would be looked at for ever.
+        // Behind the last row even if that stays: with a budget for one row, it would be looked at for ever.
         Ok((!last).then(|| keys::leaf_number(&from) + 1))
     }
 
@@ -676,7 +676,7 @@ impl Work {
         }
     }
 
-    /// Counts the blocks left of a group's reservations, of those files whose reservations have changed.
+    /// Counts the reserved blocks that are not mapped yet, of files whose reservations have changed.
     fn count_promises(
         &mut self,
         store: &Store,
@@ -687,7 +687,7 @@ impl Work {
         for file in files {
             let (volume, ino) = file;
             let reserves = Arc::make_mut(&mut left.reserves);
-            // Gone with its volume, row and all.
+            // The reservation has gone with its volume, and so has its row.
             let Some(reserve) = reserves.files.get_mut(&file) else { continue };
             let leaves = TouchedOf { work: self, volume, ino };
             reserve::count(&*store.index, &left.purges, file, reserve, &leaves)?;
@@ -704,11 +704,11 @@ impl Work {
         Ok(())
     }
 
-    /// Writes the inodes that changed, with the counts of their blocks.
+    /// Writes the rows of inodes that changed, with the counts of their blocks.
     fn finish_inodes(&mut self, store: &Store, young: &BTreeMap<GroupId, u64>, left: &mut [Left]) -> Result<()> {
         let (mut inodes, mut mapped) = (std::mem::take(&mut self.inodes), std::mem::take(&mut self.mapped));
         let mut counted = std::mem::take(&mut store.usages.lock().files);
-        // What goes with its volume has no row any more.
+        // The rows of dropped volumes are gone.
         let stays = |(volume, ino): &(VolumeId, Ino)| !self.dropped.contains(&(ino.group(), *volume));
         inodes.retain(|file, _| stays(file));
         mapped.retain(|file, _| stays(file));
@@ -724,7 +724,7 @@ impl Work {
         Ok(())
     }
 
-    /// Turns the touched leaves into index edits and live bits.
+    /// Turns the touched leaves into edits of the index and of the live bitmaps.
     fn finish_leaves(&mut self, store: &Store) -> Result<()> {
         let table = store.table.lock();
         self.dead.drain(..).try_for_each(|place| table.stage_dead(&mut self.staged, place))?;
@@ -771,7 +771,7 @@ fn whole_leaves(blocks: &Range<u64>) -> Range<u64> {
     blocks.start.div_ceil(BLOCKS_PER_LEAF as u64)..end
 }
 
-/// The leaves that lie partly in a cut: its first one, its last one, or none.
+/// The leaves that lie only partly in a cut: the first one, the last one, both or none.
 fn cut_leaves(blocks: &Range<u64>) -> BTreeSet<u64> {
     let whole = whole_leaves(blocks);
     let ends = [blocks.start, blocks.end - 1].map(|block| block / BLOCKS_PER_LEAF as u64);
@@ -788,7 +788,7 @@ struct TouchedOf<'a> {
 impl Leaves for TouchedOf<'_> {
     fn touched(&self, leaf: u64) -> Option<(Option<&Leaf>, &Leaf)> {
         let touched = self.work.leaves.get(&keys::leaf(self.volume, LeafKey { ino: self.ino, leaf }))?;
-        // A stale one had nothing that counts.
+        // A stale leaf counts as empty.
         let before = (touched.old.trim >= touched.new.trim).then_some(&touched.old);
         Some((before, &touched.new))
     }

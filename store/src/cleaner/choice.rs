@@ -11,18 +11,19 @@ use std::collections::VecDeque;
 pub struct Candidate {
     /// The segment.
     pub segment: SegmentId,
-    /// Live blocks as of the last checkpoint.
+    /// Number of live blocks as of the last checkpoint.
     pub live: u32,
-    /// All of its blocks, header and summary too.
+    /// Number of all its blocks, including header and summary, which never count as live.
     pub blocks: u32,
-    /// Number of segments, of any stream, that were opened after it.
+    /// Number of segments, of any stream, that were opened later.
     pub age: u64,
 }
 
 impl Candidate {
-    /// Cost and benefit, best first: the free space gained, weighted by how long it will stay, for reading the whole
-    /// segment and writing what lives: (1 - u) * age / (1 + u) (Rosenblum and Ousterhout, "The design and
-    /// implementation of a log-structured file system", 1991). Age counts from 1, so that the youngest still compare.
+    /// Order by benefit per cost, best first: the space gained (1 - u), weighted by how long it will probably stay free
+    /// (age), over reading the whole segment and writing its live part (1 + u), where u is the live share: (1 - u) *
+    /// age / (1 + u) (Rosenblum and Ousterhout, "The design and implementation of a log-structured file system", 1991).
+    /// Age counts from 1, so that the youngest segments differ too.
     fn better(&self, other: &Candidate) -> Ordering {
         let benefit = |one: &Candidate, two: &Candidate| {
             u128::from(one.blocks - one.live) * (u128::from(one.age) + 1) * u128::from(two.blocks + two.live)
@@ -34,20 +35,21 @@ impl Candidate {
     }
 }
 
-/// A segment is worth moving only if more than one in this many of its blocks is dead. Header and summary take one
-/// block in 64 to 85, and records of the moves one in 64 of the moved blocks. With fewer dead blocks, moving a segment
-/// would take as much space as it frees, and the cleaner could go on for ever.
+/// A segment is moved only if more than 1/32 of its blocks are dead. Header and summary are among its blocks and always
+/// look dead: they take 1/85 to 1/64 of a segment. The records of the moves take another block per 64 moved ones. So if
+/// no more than 1/64 + 1/64 = 1/32 looks dead, moving the segment would take as much space as it frees, and the cleaner
+/// could go on for ever.
 const GAIN_PARTS: u32 = 32;
 
-/// The victims, at most `max`, chosen by cost and benefit; full segments never. Those without a live block come first,
-/// as they cost nothing; the others from young to old, because survivors are written in this order, and blocks of like
-/// age will die at like times.
+/// Chooses at most `max` victims by cost and benefit, and never full segments. Victims without a live block come first,
+/// since they cost nothing. The others follow from young to old: their live blocks are written in this order, so blocks
+/// of similar age, which will die at similar times, get into the same segments.
 pub fn choose(candidates: &[Candidate], max: usize) -> Vec<Candidate> {
     assert!(candidates.iter().all(|one| one.live <= one.blocks), "no more blocks live than there are");
     let gains = |one: &&Candidate| one.blocks - one.live > one.blocks / GAIN_PARTS || one.live == 0;
     let mut victims: Vec<Candidate> = candidates.iter().filter(gains).copied().collect();
     if victims.len() > max {
-        // A large brick has a million candidates, and few are wanted: no full sort.
+        // A large brick has a million candidates, and only a few are needed: they are selected without a full sort.
         if max > 0 {
             victims.select_nth_unstable_by(max - 1, Candidate::better);
         }
@@ -57,7 +59,7 @@ pub fn choose(candidates: &[Candidate], max: usize) -> Vec<Candidate> {
     victims
 }
 
-/// Blocks of some victims, and how many of them live.
+/// Number of blocks of some victims, and how many of these are live.
 #[derive(Clone, Copy, Default, Debug)]
 struct Sum {
     live: u64,
@@ -74,22 +76,22 @@ impl Sum {
     }
 }
 
-/// The victims of one choice. They differ: where some blocks are written far more often than others, the young ones are
-/// nearly dead, and the old ones nearly full. So one by one they would tell that room is cheap, and then that it is dear;
-/// together they tell what it costs.
+/// The victims of one choice. If some blocks are written far more often than others, young victims are nearly dead, and
+/// old ones nearly full. Looked at one by one, they would make freeing space look cheap at first and expensive later;
+/// their mean says what it costs.
 #[derive(Clone, Default, Debug)]
 pub struct Choice {
     left: VecDeque<Candidate>,
     taken: Option<Candidate>,
-    /// Blocks of a segment, if any was chosen.
+    /// Number of blocks of a segment; None if no victim was chosen.
     blocks: Option<u32>,
-    /// Those with a live block, and of them the emptied ones: what is dead costs nothing.
+    /// Sums over victims with a live block, of all and of the emptied ones. Dead victims cost nothing and are left out.
     all: Sum,
     emptied: Sum,
 }
 
 impl Choice {
-    /// Chooses `max` victims at most.
+    /// Chooses at most `max` victims.
     pub fn new(candidates: &[Candidate], max: usize) -> Choice {
         let victims = choose(candidates, max);
         let mut all = Sum::default();
@@ -97,29 +99,29 @@ impl Choice {
         let blocks = victims.first().map(|one| one.blocks);
         Choice { left: victims.into(), taken: None, blocks, all, emptied: Sum::default() }
     }
-    /// The next victim.
+    /// Takes the next victim.
     pub fn take(&mut self) -> Option<SegmentId> {
         self.taken = self.left.pop_front();
         self.taken.map(|one| one.segment)
     }
-    /// The victim that was taken last is empty now.
+    /// Notes that the victim taken last is empty now.
     pub fn note_emptied(&mut self) {
         if let Some(one) = self.taken.take().filter(|one| one.live > 0) {
             self.emptied.add(&one);
         }
     }
-    /// True if none is left to be taken.
+    /// True if no victim is left to be taken.
     pub fn is_empty(&self) -> bool {
         self.left.is_empty()
     }
-    /// Live blocks, and all blocks, of the mean victim; None if there is none.
+    /// Numbers of live blocks and of all blocks of the mean victim; None if no victim was chosen.
     pub fn mean(&self) -> Option<(u32, u32)> {
         let blocks = u64::from(self.blocks?);
         let live = (self.all.live * blocks).checked_div(self.all.blocks).unwrap_or(0);
         Some((live as u32, blocks as u32))
     }
-    /// Blocks that the victims emptied so far have gained beyond their share of all that will be gained, by what was
-    /// moved for it. The later ones of the choice will gain less than theirs by as much.
+    /// The number of blocks by which the victims emptied so far have gained more than the mean gain per moved block
+    /// would have given. The victims that remain will gain less than the mean by as much.
     pub fn surplus_blocks(&self) -> u64 {
         if active(Bug::SurplusSpent) {
             return 0;

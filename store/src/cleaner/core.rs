@@ -1,8 +1,8 @@
 //! The controller of the cleaner's speed and of the throttle on clients (`Controller`): pure. Integers only, so that a step
 //! gives the same answer on every machine.
 //!
-//! The controller holds one quantity, the level: segments that can be opened now or after the next checkpoint. Marks
-//! divide the reserve that a full brick still has (rule K5):
+//! The controller holds one quantity, the level: the number of segments that can be opened now or after the next
+//! checkpoint. Thresholds divide the reserve that a full brick still has (rule K5):
 //!
 //! ```text
 //! 0 ... floor ........ low ........ target ........ high ........ ahead ... reserve
@@ -11,53 +11,55 @@
 //!                                   clients' pace                  while clients rest
 //! ```
 //!
-//! The cleaner begins at full speed above `high` already if clients write more than it can make room for. The room above
-//! `low` is then used up gradually, in a glide.
+//! If clients write faster than the cleaner can free space, it works at full speed already above `high`. The free
+//! segments above `low` are then used up gradually, in a glide (see `delay_ns`).
 
 use runtime::seeded::{Bug, active};
 
-/// Marks of the level, in segments.
+/// Thresholds of the level, in segments.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Thresholds {
-    /// Segments of a full brick beyond its live blocks (rule K5): free, open, or dead blocks in sealed segments.
+    /// Number of segments of a full brick beyond its live blocks (rule K5): free, open, or dead blocks in sealed
+    /// segments.
     pub reserve: u32,
-    /// Only the cleaner, deletions and checkpoints may take the last ones: clients are held.
+    /// The level below which clients wait: only the cleaner, deletions and checkpoints may take these last segments.
     pub floor: u32,
-    /// Cleaning is at full speed.
+    /// The level below which the cleaner works at full speed.
     pub low: u32,
-    /// The clients' delay begins, and cleaning keeps their pace.
+    /// The level at which the clients' delay begins, and the cleaner keeps their pace.
     pub target: u32,
-    /// Cleaning stops.
+    /// The level above which the cleaner rests while clients write.
     pub high: u32,
-    /// Cleaning ahead stops.
+    /// The level above which the cleaner rests while clients rest too.
     pub ahead: u32,
 }
 
-/// Most segments of the floor: for the cleaner's output, for the commit segment that takes its move records, and for
-/// deletions; one more for each while the first waits for a checkpoint.
+/// Largest floor: segments for the cleaner's output, for its move records (a commit segment), and for deletions, and
+/// more of them while used-up ones wait for a checkpoint.
 const FLOOR_SEGMENTS_MAX: u32 = 4;
-/// Bounds of how many victims are chosen at once: fewer are hardly sorted, and more would be out of date at the end.
+/// Bounds of the number of victims chosen at once. Fewer are hardly sorted by age; of more, the last would be out of
+/// date.
 const VICTIMS_MAX: (usize, usize) = (4, 16);
-/// Distance of two marks. 64 segments are 4 GiB: a device that writes 2 GiB/s needs two seconds for them, longer than
-/// a slice of a checkpoint takes. More would only take dead space from the victims, and make them fuller.
+/// Largest distance of two thresholds. 64 segments are 4 GiB: a device that writes 2 GiB/s needs two seconds for them,
+/// longer than a slice of a checkpoint takes. More free segments would only leave fewer dead blocks to the victims, and
+/// make cleaning them more expensive.
 const STEP_SEGMENTS_MAX: u32 = 64;
 
 impl Thresholds {
-    /// Marks of a brick.
+    /// Thresholds of a brick of so many segments.
     pub fn new(segments: u32) -> Thresholds {
         // Rule K5: 10%, at least 16 segments; bricks of less than 32 (simulation only) keep half.
         let reserve = (segments / 10).max(16.min(segments / 2));
         let floor = (reserve / 3).clamp(1, FLOOR_SEGMENTS_MAX);
-        // An eighth of the reserve each: at the target, most of it is left to be dead blocks in victims. Two segments at
-        // least, where there are so many, because free segments come and go in whole ones.
+        // A step is an eighth of the reserve, so that at the target most of the reserve is dead blocks in victims.
         let step = (reserve / 8).clamp(1, STEP_SEGMENTS_MAX);
-        // A range of one segment would make the delay a switch.
+        // At least two segments: within a single one the delay would be on or off.
         let low = floor + step.max(2);
         let (target, high) = (low + step, low + 2 * step);
         Thresholds { reserve, floor, low, target, high, ahead: high.max(floor + reserve / 2) }
     }
-    /// Victims chosen at once: between two choices their order does not change much. The more, the better are survivors
-    /// sorted by age; but what they gain comes in fits, which must stay small beside the reserve.
+    /// Largest number of victims chosen at once. The more are chosen, the better are their live blocks sorted by age.
+    /// But young victims gain much and old ones little, and this variation must stay small beside the reserve.
     pub fn victims_max(&self) -> usize {
         (self.reserve as usize / 3).clamp(VICTIMS_MAX.0, VICTIMS_MAX.1)
     }
@@ -68,34 +70,34 @@ impl Thresholds {
 pub struct Sight {
     /// The clock.
     pub now_ns: u64,
-    /// Segments that can be opened now: the free list, and those prepared ahead.
+    /// Number of segments that can be opened now: free ones, and those prepared ahead.
     pub free: u32,
-    /// Segments without a live block, moved away or dead, that will be free after the next checkpoint.
+    /// Number of segments without a live block that will be free after the next checkpoint.
     pub emptied: u32,
-    /// All segments.
+    /// Number of all segments.
     pub segments: u32,
-    /// Blocks that clients have had admitted since start.
+    /// Number of blocks that clients have had admitted since start.
     pub client_blocks: u64,
-    /// Blocks that the cleaner has moved since start.
+    /// Number of blocks that the cleaner has moved since start.
     pub moved_blocks: u64,
-    /// Live blocks, and all blocks, of the mean victim of the present choice. None if there is no victim.
+    /// Numbers of live blocks and of all blocks of the mean victim of the present choice. None if there is no victim.
     pub victim: Option<(u32, u32)>,
-    /// Blocks that the victims of this choice have gained beyond their share.
+    /// Surplus of the present choice; see `Choice::surplus_blocks`.
     pub surplus_blocks: u64,
 }
 
-/// The orders for the drive until the next step. It steps again when the slice is done and the pause over.
+/// The decisions for the drive until the next step, which comes when the slice is done and the pause is over.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Pace {
-    /// Blocks that the cleaner may move; 0: it rests.
+    /// Number of blocks that the cleaner may move (a slice); 0: it rests.
     pub slice_blocks: u32,
     /// Pause after the slice.
     pub pause_ns: u64,
-    /// Throttle of clients' writes: nanoseconds of delay per block. It spaces the blocks of all clients together:
-    /// otherwise more clients would wait for less.
+    /// Throttle of clients' writes: nanoseconds of delay per block. It spaces the blocks of all clients together: a
+    /// delay for each client by itself would slow many clients less than few.
     pub client_delay_ns: u64,
-    /// True if a checkpoint should begin: segments or dead blocks wait for it. Said once; the drive remembers it while
-    /// a checkpoint that began earlier still runs, and leaves out one that would have nothing new.
+    /// True if a checkpoint should begin, because segments or dead blocks wait for it. True in one step only: the drive
+    /// remembers it while an earlier checkpoint still runs, and skips a checkpoint that would have nothing new.
     pub checkpoint: bool,
     /// The state, for status.
     pub state: State,
@@ -104,11 +106,11 @@ pub struct Pace {
 /// The state of the cleaner.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum State {
-    /// Nothing.
+    /// Nothing is to be cleaned now.
     Idle,
     /// Cleans ahead of time while clients rest.
     Ahead,
-    /// Cleans beside the clients.
+    /// Cleans while clients write.
     Cleaning,
     /// Cleans at full speed, and clients are slowed.
     Slowing,
@@ -129,10 +131,10 @@ impl State {
     }
 }
 
-/// One, in fractions of 2^-16.
+/// The number one in fixed-point numbers with 16 fractional bits ("in `ONE`s").
 const ONE: u64 = 1 << 16;
-/// One step moves at most 512 KiB, in two parts at the same time: what a device does in about a millisecond, so that
-/// clients' I/O gets through.
+/// Largest slice: 512 KiB, moved in two parts at the same time. A device does that in about a millisecond, so clients'
+/// I/O does not wait long.
 const SLICE_BLOCKS_MAX: u64 = 128;
 /// Smallest slice while clients write: below it, fixed costs of a move (a record, a wake) dominate.
 const SLICE_BLOCKS_MIN: u64 = 16;
@@ -140,36 +142,39 @@ const SLICE_BLOCKS_MIN: u64 = 16;
 const PAUSE_NS_MAX: u64 = 20_000_000;
 /// Longest delay per block: 20 blocks in a second still pass.
 const DELAY_NS_MAX: u64 = 50_000_000;
-/// The cap is never below, so that a burst against a fast device is stopped in time as well.
+/// Smallest upper bound of the delay, large enough to stop a burst of writes on a fast device in time.
 const DELAY_CAP_NS_MIN: u64 = 1_000_000;
-/// Clients that had nothing admitted for so long are idle.
+/// Time without admitted blocks after which clients count as idle.
 const IDLE_NS: u64 = 100_000_000;
-/// No victim for so long, in spite of a checkpoint asked for: there is none.
+/// Time without a victim, in spite of a checkpoint asked for, after which there is none to be had.
 const FULL_NS: u64 = 1_000_000_000;
 /// Interval of steps while the cleaner waits for a checkpoint.
 const SPARE_NS: u64 = 2_000_000;
-/// Checkpoints are asked for at most so often; the second where only the cleaner may still open segments.
+/// Shortest time between two checkpoints that are asked for: usually, and while only the cleaner may still open
+/// segments.
 const CHECKPOINT_NS: (u64, u64) = (250_000_000, 100_000_000);
-/// Most segments that clients may write between two checkpoints, shortly before cleaning begins: a few
-/// seconds' worth.
+/// Largest number of segments that clients may write between two checkpoints shortly before cleaning begins: as many as
+/// they write in a few seconds.
 const AHEAD_SEGMENTS: u64 = 6;
-/// Time constants: the level follows what is counted in 1 s (a segment's come and go is smoothed by what was written
-/// and moved meanwhile); rates and utilisation in half a second.
+/// Time constants: the level approaches the counts within about 1 s, so that it does not jump by whole segments; rates
+/// and utilisation follow within half a second.
 const LEVEL_NS: u64 = 1_000_000_000;
 const RATE_NS: u64 = 500_000_000;
-/// Time constant of what clients' delay is a multiple of. With a delay curve that answers a segment more or less by half
-/// again as much, a brick that uses a segment per second is damped well above critically with it.
+/// Time constant of the spacing of clients' blocks, of which their delay is a multiple. The delay curve changes by
+/// about half for one segment more or less; with this time constant, the delay of a brick that uses a segment per
+/// second does not oscillate.
 const PACE_NS: u64 = 5_000_000_000;
-/// Largest delay, as a multiple of the time for making room for a block: clients that were slow for another reason are
-/// not held back by it.
+/// Largest delay, as a multiple of the time in which the cleaner frees space for a block. Clients that were slow for
+/// another reason are thus not slowed down as much as their own pace would suggest.
 const UNITS_MAX: u64 = 16;
-/// Bounds of what moving one block takes: 4 GB/s and 200 KB/s.
+/// Bounds of the time for moving one block: 4 GB/s and 200 KB/s.
 const MOVE_NS: (u64, u64) = (1_000, 20_000_000);
 /// Assumed time for moving a block until the first move was measured: 200 MB/s, reading and writing.
 const MOVE_NS_FIRST: u64 = 20_000;
-/// A rule of three with a victim that has less than 1/64 dead blocks asks for nonsense.
+/// Largest utilisation (live share of victims) to calculate with: for a victim with less than 1/64 dead blocks, the
+/// number of blocks to be moved per block gained would be absurdly large.
 const UTILISATION_MAX: u64 = ONE - ONE / 64;
-/// Blocks of a segment of 64 MiB, until a victim was seen.
+/// Assumed number of blocks of a segment until a victim was seen: that of 64 MiB.
 const SEGMENT_BLOCKS_FIRST: u64 = 16_384;
 
 /// The last measurements and the answer to them.
@@ -180,7 +185,7 @@ struct Before {
     sparing: bool,
 }
 
-/// The progress since then.
+/// The progress since the last measurements.
 #[derive(Clone, Copy, Debug, Default)]
 struct Passed {
     ns: u64,
@@ -193,30 +198,31 @@ struct Passed {
 pub struct Controller {
     marks: Thresholds,
     before: Option<Before>,
-    /// Estimate of free segments and a part of the emptied ones, in `ONE`s. It is smooth where the count is not.
+    /// The level in `ONE`s: an estimate of free segments and a part of the emptied ones. It changes smoothly, while
+    /// counts jump by whole segments.
     level: i64,
     segment_blocks: u64,
-    /// Blocks that clients have admitted in a second, in 1/256.
+    /// Number of clients' blocks admitted per second, in 1/256.
     client_rate: u64,
-    /// The same, over so long that one checkpoint's segments don't show.
+    /// The same number, averaged over so long that the segments freed by one checkpoint don't show.
     paced_rate: u64,
     /// Time for which clients have been measured, up to `PACE_NS`.
     seen_ns: u64,
-    /// Live part of victims, in `ONE`s.
+    /// Live share of victims, in `ONE`s.
     utilisation: u64,
-    /// Time for moving one block.
+    /// Nanoseconds for moving one block.
     move_ns: u64,
     client_at_ns: u64,
     victim_at_ns: u64,
-    /// Time at which segments became as short as on a full brick.
+    /// Time since which as few segments are free as on a full brick.
     short_at_ns: Option<u64>,
     /// Share of the time, in `ONE`s, that the cleaner waited for checkpoints.
     spared: u64,
-    /// Time from which on the last segments are spared, for what a checkpoint will free.
+    /// Time since which the cleaner spares the last segments, because a checkpoint will free some.
     spare_at_ns: Option<u64>,
     /// The measurements when a checkpoint was last asked for.
     asked: Sight,
-    /// The fewest emptied segments seen since: what no checkpoint frees for now.
+    /// The smallest number of emptied segments seen since then: checkpoints don't free these for now.
     stuck: u32,
 }
 
@@ -243,14 +249,14 @@ impl Controller {
             stuck: 0,
         }
     }
-    /// The marks, for status.
+    /// The thresholds, for status.
     pub fn thresholds(&self) -> Thresholds {
         self.marks
     }
     /// One step.
     pub fn step(&mut self, sight: &Sight) -> Pace {
         assert!(sight.free <= sight.segments, "no more segments free than there are");
-        // Bricks grow.
+        // The brick may have grown.
         self.marks = Thresholds::new(sight.segments);
         let passed = self.passed(sight);
         self.learn(sight, passed);
@@ -291,7 +297,7 @@ impl Controller {
             moved_blocks: sight.moved_blocks - before.moved_blocks,
         }
     }
-    /// Rates, and what victims and moves cost.
+    /// Updates rates, and the costs of victims and of moves.
     fn learn(&mut self, sight: &Sight, passed: Passed) {
         let first = self.before.is_none();
         if first || passed.client_blocks > 0 {
@@ -300,7 +306,7 @@ impl Controller {
         if passed.ns > 0 {
             let rate = u128::from(passed.client_blocks) * 256 * 1_000_000_000 / u128::from(passed.ns);
             self.client_rate = towards(self.client_rate, rate.min(1 << 40) as u64, passed.ns, RATE_NS);
-            // At first the mean of all that was seen.
+            // At first this is the mean of all measurements.
             self.seen_ns = (self.seen_ns + passed.ns).min(PACE_NS);
             self.paced_rate = towards(
                 self.paced_rate,
@@ -323,29 +329,29 @@ impl Controller {
         self.spared = towards(self.spared, spared, passed.ns.max(1), RATE_NS).min(ONE - ONE / 16);
         let paused_ns = self.before.map_or(0, |before| before.pause_ns);
         let worked_ns = passed.ns.saturating_sub(paused_ns);
-        // Of small slices most is fixed cost. They are taken while little is to do; where it matters, slices are large.
+        // Small slices are not measured: most of their time is a fixed cost. When the speed matters, slices are large.
         if passed.moved_blocks >= SLICE_BLOCKS_MAX / 2 {
             let taken_ns = worked_ns / passed.moved_blocks;
-            // An eighth of each observation: one slow slice is no news.
+            // Each observation counts for an eighth, so that one slow slice changes little.
             self.move_ns = towards(self.move_ns, taken_ns.clamp(MOVE_NS.0, MOVE_NS.1), 1, 7);
         }
     }
-    /// Brings the level up to date. Between two changes of the counts it follows the blocks that were written and
-    /// moved; towards the counts it is drawn slowly, and never further from them than one segment.
+    /// Updates the level. It changes at once with the blocks that are written and moved, and approaches the counts
+    /// slowly. It never differs from the counts by more than one segment.
     fn follow(&mut self, sight: &Sight, passed: Passed) {
-        // Emptied segments are nearly as good as free ones, but no more of them than there are free above the floor: until
-        // a checkpoint has come, clients have only those, and their delay must have grown to its cap when the last of
-        // them is used.
+        // Emptied segments count for three quarters of free ones, but never for more than there are free ones above the
+        // floor: until a checkpoint has come clients have only these, and their delay must have reached its bound when
+        // the last of them is used.
         let room = i64::from(sight.free.saturating_sub(self.marks.floor)) * ONE as i64;
         let emptied = (i64::from(sight.emptied) * (ONE as i64 * 3 / 4)).min(room);
-        // What cheap victims have gained beyond their share the dear ones behind them will use.
+        // Cheap victims have gained more than the mean; the expensive ones behind them will need that surplus.
         let surplus = (sight.surplus_blocks * ONE / self.segment_blocks).min(at(self.marks.target - self.marks.low));
         let counted = i64::from(sight.free) * ONE as i64 + emptied - surplus as i64;
         if self.before.is_none() {
             self.level = counted;
             return;
         }
-        // Of what the cleaner frees it fills `utilisation` again.
+        // Moving live blocks frees segments, and fills a share of `utilisation` of them again.
         let gain = (passed.moved_blocks * (ONE - self.utilisation)) / self.utilisation.max(ONE / 16);
         let change = (gain as i64 - passed.client_blocks as i64) * ONE as i64 / self.segment_blocks as i64;
         let ahead = self.level + change - counted;
@@ -355,25 +361,25 @@ impl Controller {
         let ahead = ahead - (i128::from(ahead) * i128::from(weight_ns) / i128::from(weight_ns + LEVEL_NS)) as i64;
         self.level = counted + ahead.clamp(-(ONE as i64), ONE as i64);
     }
-    /// The level's position between two marks in `ONE`s: 0 at `from`, `ONE` at `to`, where `to` is the lower one.
+    /// The level's position between two thresholds, in `ONE`s: 0 at `from` and above, `ONE` at `to` and below.
     fn below(&self, from: u64, to: u64) -> u64 {
         assert!(from > to);
         let depth = (from as i64 - self.level).clamp(0, (from - to) as i64) as u64;
         (u128::from(depth) * u128::from(ONE) / u128::from(from - to)) as u64
     }
-    /// Distance above `low` at which the glide begins. Not at once, also where the host has no room for any segment.
+    /// Distance above `low` at which the glide begins. At least one segment, even if the host has no space for any.
     fn glide(&self) -> u64 {
         if active(Bug::GlideMissing) { ONE } else { (at(self.marks.reserve) * 3 / 8).max(ONE) }
     }
-    /// Blocks that must be moved for the space of one that a client writes, in `ONE`s.
+    /// Number of blocks that must be moved to gain the space of one block, in `ONE`s.
     fn moves_per_block(&self) -> u64 {
         self.utilisation * ONE / (ONE - self.utilisation)
     }
-    /// Blocks per second at full speed: a ninth of the time remains for clients' I/O.
+    /// Number of blocks moved per second at full speed, which leaves a ninth of the time to clients' I/O.
     fn rate_max(&self) -> u64 {
         1_000_000_000 / (self.move_ns + self.move_ns / 8)
     }
-    /// Blocks per second that the cleaner should move.
+    /// Number of blocks per second that the cleaner should move.
     fn wanted_rate(&self, sight: &Sight, idle: bool) -> u64 {
         let Some((live, blocks)) = sight.victim.filter(|(live, blocks)| live < blocks) else { return 0 };
         let rate_max = self.rate_max();
@@ -383,12 +389,12 @@ impl Controller {
         // Nothing at `high`, the clients' pace at `target`, everything at `low`.
         let over = pace * self.below(at(high), at(target)) / ONE;
         let under = (rate_max - pace) * self.below(at(target), at(low)) / ONE;
-        // Clients that are held back must not set the pace of what they wait for.
+        // While clients are held back, their rate must not set the pace of the cleaner that they wait for.
         let steady = if self.is_felt(self.glide_ns()) { rate_max } else { over + under };
         if !idle {
             return steady;
         }
-        // Wear is the price of cleaning ahead: the fuller the victim, the less of it.
+        // Cleaning ahead costs writes: the fuller the victims are, the less is cleaned ahead.
         let goal = match u64::from(live) * ONE / u64::from(blocks) {
             utilisation if utilisation < ONE / 2 => ahead,
             utilisation if utilisation < ONE * 3 / 4 => high,
@@ -403,29 +409,31 @@ impl Controller {
         let slice = SLICE_BLOCKS_MIN + (SLICE_BLOCKS_MAX - SLICE_BLOCKS_MIN) * share.min(ONE) / ONE;
         let work_ns = slice * self.move_ns;
         let period_ns = (slice * 1_000_000_000).checked_div(rate).unwrap_or(u64::MAX);
-        // Near full speed slices stay large, whatever moves seem to take: only large ones tell.
+        // Near full speed slices stay large, however long moves seem to take: only large slices measure that.
         if share < ONE / 2 && period_ns > work_ns + PAUSE_NS_MAX {
-            // Slower than the longest pause allows: less at a time.
+            // The rate would need a pause longer than the longest: a smaller slice instead.
             let slice = rate * PAUSE_NS_MAX / 1_000_000_000;
             return (slice.min(SLICE_BLOCKS_MIN) as u32, PAUSE_NS_MAX);
         }
         (slice as u32, (period_ns - work_ns.min(period_ns)).max(work_ns / 8).min(PAUSE_NS_MAX))
     }
-    /// Time that the cleaner takes to make room for a block, including the time in which it waits for checkpoints.
+    /// Nanoseconds in which the cleaner frees space for one block, including the time in which it waits for
+    /// checkpoints.
     fn room_ns(&self) -> u64 {
         let move_ns = self.move_ns * ONE / (ONE - self.spared);
         (move_ns * self.moves_per_block() / ONE).max(move_ns / 4)
     }
-    /// The clients' delay per block, the larger of two.
+    /// The clients' delay per block: the larger of two delays.
     ///
-    /// The glide: where cleaning begins, little has died in what was filled in one go, and room is dearer than it will be.
-    /// So the room above `low` is used up little by little, and meanwhile victims become cheaper: from where the glide begins,
-    /// clients may write ever less more than the cleaner makes room for, and just that at `low`.
+    /// The glide: after a brick was filled in one go, few blocks have died when cleaning begins, so freeing space is
+    /// more expensive than it will be later. Therefore the free segments above `low` are used up slowly, while victims
+    /// become cheaper. Where the glide begins the delay is 0; it grows until, at `low`, clients write exactly as much
+    /// as the cleaner frees.
     ///
-    /// The curve: unit * 2x^2 / (1 - x), where x goes from 0 at the target to 1 at the floor. The unit
-    /// is the spacing that clients had of late, so that the balance lies at x = 0.5 whatever limits the cleaner (its
-    /// device, a core that it shares with the clients), and the delay does not swing with the few segments that come and
-    /// go. It learns slowly; the curve is what answers at once.
+    /// The curve: unit * 2x^2 / (1 - x), where x goes from 0 at the target to 1 at the floor. The unit is the recent
+    /// spacing of clients' blocks. So the balance lies at x = 0.5 whatever limits the cleaner (its device, a core that
+    /// it shares with the clients), and the delay does not oscillate with the few segments that come and go. The unit
+    /// changes slowly; the curve answers at once.
     fn delay_ns(&self) -> u64 {
         let room_ns = self.room_ns();
         let spacing_ns = 256_000_000_000 / self.paced_rate.max(1);
@@ -442,29 +450,29 @@ impl Controller {
     fn glide_ns(&self) -> u64 {
         self.room_ns() * self.below(at(self.marks.low) + self.glide(), at(self.marks.low)) / ONE
     }
-    /// Clients that keep twice that spacing by themselves don't feel it.
+    /// True if the delay slows clients down: if they write at least half as many blocks as it allows.
     fn is_felt(&self, delay_ns: u64) -> bool {
         u128::from(delay_ns) * u128::from(self.client_rate) >= 256 * 500_000_000
     }
     fn is_slowing(&self, delay_ns: u64) -> bool {
         self.is_felt(delay_ns) || self.level < i64::from(self.marks.low) * ONE as i64
     }
-    /// True if so few segments are free that the cleaner waits for the checkpoint that brings more, instead of opening
-    /// the last. Only for a while: emptied segments may be pinned for long, and then moving on is the way out.
+    /// True if so few segments are free that the cleaner waits for a checkpoint to free more, instead of opening the
+    /// last ones. Only for a while: readers may pin emptied segments for long, and then only more moves help.
     fn is_sparing(&mut self, sight: &Sight) -> bool {
         let short = sight.emptied > 0 && sight.free <= self.marks.floor / 2;
         let since_ns = self.spare_at_ns.filter(|_| short).or(short.then_some(sight.now_ns));
         self.spare_at_ns = since_ns;
         since_ns.is_some_and(|since_ns| sight.now_ns - since_ns < FULL_NS)
     }
-    /// Nothing free, nothing that will be, and nothing to clean.
+    /// True if the brick is full: for some time, hardly any segment is free or will be, and none can be cleaned.
     fn is_full(&mut self, sight: &Sight) -> bool {
         let short = sight.free + sight.emptied <= self.marks.floor;
         self.short_at_ns = self.short_at_ns.filter(|_| short).or(short.then_some(sight.now_ns));
         let since = |since_ns| sight.now_ns - since_ns >= FULL_NS;
         since(self.victim_at_ns) && self.short_at_ns.is_some_and(since)
     }
-    /// True if a checkpoint should begin. The fewer segments are free, the fewer need wait for it.
+    /// True if a checkpoint should begin. The fewer segments are free, the fewer emptied ones call for a checkpoint.
     fn wants_checkpoint(&self, sight: &Sight) -> bool {
         let Thresholds { floor, low, target, high, .. } = self.marks;
         let since_ns = sight.now_ns - self.asked.now_ns;
@@ -473,17 +481,18 @@ impl Controller {
             return false;
         }
         let batch = (sight.free.saturating_sub(floor) / 2).clamp(1, high - target);
-        // Pinned by readers, or not counted yet: those are asked for again once in a second only, if there is room.
+        // The last checkpoint did not free some emptied segments (pinned by readers, or not counted yet): while there
+        // are free ones, a checkpoint is asked for these only once in a second.
         let patient = sight.free > floor && since_ns < FULL_NS;
         if sight.emptied - if patient { self.stuck } else { 0 } >= batch {
             return true;
         }
-        // Blocks that died since the last checkpoint are not seen yet: where victims are dear, look again. Deletions
-        // are not counted: a brick that is short looks once in a second anyway.
+        // Only a checkpoint shows which blocks have died: if victims are expensive, it may find cheaper ones. Deletions
+        // are not counted here, so a brick with few free segments asks once in a second in any case.
         let written = sight.client_blocks - self.asked.client_blocks;
         let dear = sight.victim.is_none_or(|(live, blocks)| u64::from(live) * 8 >= u64::from(blocks) * 7);
         let reclaimable = sight.free + sight.emptied;
-        // The first one after a long time has much to write: better before segments wait for it.
+        // The first checkpoint after a long time has much to write: it should come before segments wait for it.
         if reclaimable <= high + 2 * (high - target) && written >= AHEAD_SEGMENTS * self.segment_blocks {
             return true;
         }
@@ -492,12 +501,12 @@ impl Controller {
     }
 }
 
-/// A mark, in `ONE`s.
+/// A threshold in `ONE`s.
 fn at(mark: u32) -> u64 {
     u64::from(mark) * ONE
 }
 
-/// A low-pass: how far a value goes towards what was seen, for so much time passed.
+/// A low-pass filter: `value` after it has followed the observation `seen` for the time `passed`, with a time constant.
 fn towards(value: u64, seen: u64, passed: u64, constant: u64) -> u64 {
     let step = (i128::from(seen) - i128::from(value)) * i128::from(passed) / i128::from(passed + constant);
     (i128::from(value) + step) as u64

@@ -1,9 +1,9 @@
-//! The cleaner: which segments are cleaned, how fast, and what clients are slowed by (rules K1, K4).
+//! The cleaner's decisions: which segments are cleaned, how fast, and how much clients are throttled (rules K1, K4).
 //!
-//! It promises that the same sights give the same answers, that the clients' delay grows smoothly as free segments run
-//! short and never stops them for good, and that cleaning runs in bounded slices. It does not read, write, wait or
-//! look at a clock: the drive that performs its answers owns the controller, one per brick. Memory: the controller is
-//! of fixed size; `choose` copies the candidates it is given.
+//! Promises: the same measurements give the same decisions; the clients' delay grows smoothly as free segments run
+//! short, and never stops clients for good; cleaning runs in bounded slices. Absent by design: I/O, waiting, clocks.
+//! The drive (`group`'s cleaner task), which carries the decisions out, owns the controller, one per brick. Memory: the
+//! controller is of fixed size; `choose` copies the candidates.
 
 mod choice;
 mod core;

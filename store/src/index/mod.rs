@@ -1,4 +1,4 @@
-//! The door to the index engine: an ordered map from keys to values that changes only by checkpoints (rule X1).
+//! The interface to the index engine: an ordered map from keys to values that changes only by checkpoints (rule X1).
 
 pub mod model;
 pub mod paths;

@@ -7,7 +7,8 @@ use base::limits::BLOCK_BYTES;
 use base::{Life, Place, SegmentId};
 use runtime::{Buf, FileId, Slice};
 
-/// Most payload blocks of a batch: 1 MiB keeps one device write short, beside small synchronous ones.
+/// Largest number of payload blocks of a batch: 1 MiB keeps each device write short, so that small synchronous ones do
+/// not wait long behind it.
 pub const PAYLOAD_BLOCKS_MAX: u32 = 256;
 
 /// The commit segment that batches go to.
@@ -15,13 +16,13 @@ pub const PAYLOAD_BLOCKS_MAX: u32 = 256;
 pub struct OpenSegment {
     /// The segment.
     pub segment: SegmentId,
-    /// The number of this use of it.
+    /// The segment's life.
     pub life: Life,
-    /// Its position in the commit stream.
+    /// The segment's position in the commit stream.
     pub sequence: u64,
-    /// Its file.
+    /// The file that the segment lies in.
     pub file: FileId,
-    /// Byte offset of its first block in the file.
+    /// Byte offset of the segment's first block in the file.
     pub offset: u64,
     /// The next free block.
     pub next_block: u32,
@@ -31,44 +32,44 @@ pub struct OpenSegment {
 
 /// A batch that still takes records.
 pub struct Building {
-    /// Its first block.
+    /// The batch's first block in the segment.
     pub block: u32,
     header: Buf,
     used: usize,
     records: u16,
     payload_blocks: u32,
     slices: Vec<Slice>,
-    /// True if somebody waits for its write.
+    /// True if a request waits for the batch to be written.
     pub wants_write: bool,
-    /// True if somebody waits for its durability.
+    /// True if a request waits for the batch to be durable.
     pub wants_durable: bool,
-    /// Time at which its first record was added.
+    /// Time at which the batch was begun.
     pub since_ns: u64,
 }
 
 /// A finished batch, ready to be written.
 pub struct Batch {
-    /// Its number.
+    /// The batch's number.
     pub number: u64,
-    /// The file.
+    /// The file to write.
     pub file: FileId,
     /// Byte offset in the file.
     pub offset: u64,
     /// Header and payload.
     pub slices: Vec<Slice>,
-    /// Number of all its bytes.
+    /// Number of bytes of header and payload.
     pub bytes: u64,
-    /// True if somebody waits for its durability.
+    /// True if a request waits for the batch to be durable.
     pub wants_durable: bool,
-    /// Time at which its first record was added.
+    /// Time at which the batch was begun.
     pub since_ns: u64,
 }
 
 /// The fields of a batch header that come from outside the batch.
-pub struct Stamp {
-    /// The brick.
+pub struct HeaderFields {
+    /// The brick's identity.
     pub uuid: Uuid,
-    /// The epoch.
+    /// The log's epoch.
     pub epoch: u64,
     /// The batch's number.
     pub number: u64,
@@ -99,7 +100,7 @@ impl Building {
     pub fn blocks(&self) -> u32 {
         self.header_blocks() as u32 + self.payload_blocks
     }
-    /// True if it holds no record.
+    /// True if the batch holds no record.
     pub fn is_empty(&self) -> bool {
         self.records == 0
     }
@@ -131,7 +132,7 @@ impl Building {
     pub fn header_blocks(&self) -> usize {
         self.header.len() / BLOCK_BYTES
     }
-    /// True if the header has no room for a record of this many bytes.
+    /// True if the header has no space left for a record of this many bytes.
     pub fn is_header_full(&self, bytes: usize) -> bool {
         self.used + bytes > self.header.len()
     }
@@ -139,16 +140,16 @@ impl Building {
     pub fn used(&self) -> usize {
         self.used
     }
-    /// The bytes of the header from the record at this position on.
+    /// The bytes of the header from the record at position `at` on.
     pub fn record_mut(&mut self, at: usize) -> &mut [u8] {
         &mut self.header[at..self.used]
     }
-    /// Replaces the payload's block number `block`. Returns the bytes of memory that its slices kept before and keep
-    /// now.
+    /// Replaces block number `block` of the payload. Returns the bytes of memory that the slices concerned kept in use
+    /// before, and those that they keep now.
     pub fn replace(&mut self, block: u32, payload: Slice) -> (u64, u64) {
         assert!(payload.len() == BLOCK_BYTES && block < self.payload_blocks);
         let mut first = self.payload_blocks;
-        // What is replaced was mostly added last.
+        // The block to be replaced has mostly been added last.
         let index = self.slices.iter().rposition(|slice| {
             first -= (slice.len() / BLOCK_BYTES) as u32;
             first <= block
@@ -164,17 +165,17 @@ impl Building {
         self.slices.splice(index..=index, parts.into_iter().flatten());
         (held(&old), now)
     }
-    /// Ends the batch. Returns it and its header's checksum.
-    pub fn finish(mut self, segment: &OpenSegment, stamp: &Stamp) -> (Batch, u32) {
+    /// Ends the batch. Returns the batch and the checksum of its header.
+    pub fn finish(mut self, segment: &OpenSegment, fields: &HeaderFields) -> (Batch, u32) {
         let header = BatchHeader {
-            uuid: stamp.uuid,
-            epoch: stamp.epoch,
+            uuid: fields.uuid,
+            epoch: fields.epoch,
             segment: segment.segment,
             life: segment.life,
             sequence: segment.sequence,
-            number: stamp.number,
-            previous_crc: stamp.previous_crc,
-            durable_through: stamp.durable_through,
+            number: fields.number,
+            previous_crc: fields.previous_crc,
+            durable_through: fields.durable_through,
             header_blocks: self.header_blocks() as u16,
             payload_blocks: self.payload_blocks,
             records: self.records,
@@ -185,7 +186,7 @@ impl Building {
         let length = self.header.len();
         self.slices.insert(0, self.header.share().slice(0..length));
         let batch = Batch {
-            number: stamp.number,
+            number: fields.number,
             file: segment.file,
             offset: segment.offset + u64::from(self.block) * BLOCK_BYTES as u64,
             slices: self.slices,

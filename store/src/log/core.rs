@@ -5,12 +5,12 @@ use runtime::FileId;
 use runtime::seeded::{Bug, active};
 use std::collections::VecDeque;
 
-/// A batch from its submission until it and all before it are written.
+/// A batch from its submission until the batch and all earlier ones are written.
 #[derive(Clone, Copy, Debug)]
 struct Flight {
     number: u64,
     file: FileId,
-    /// True if its own completion makes it durable (FUA).
+    /// True if the batch's own write makes it durable (FUA), provided that all earlier batches are.
     fua: bool,
     written: bool,
     wanted: bool,
@@ -25,24 +25,25 @@ pub struct Flush {
     pub through: u64,
 }
 
-/// The progress of the log: each number is the last batch that counts.
+/// The progress of the log, as numbers of batches.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Positions {
-    /// The last batch up to which all are written.
+    /// This batch and all earlier ones are written.
     pub written: u64,
-    /// The last batch up to which all are durable.
+    /// This batch and all earlier ones are durable.
     pub durable: u64,
 }
 
-/// The state; see the module. Requests to it take the same time however much is not durable yet.
+/// The state of batches on their way to durability; see the module. Each call takes the same time, however much is not
+/// durable yet.
 #[derive(Debug, Default)]
 pub struct Commit {
-    /// Batches under way only; the positions describe the written ones.
+    /// The batches under way. Those before them are described by `positions`.
     flights: VecDeque<Flight>,
     positions: Positions,
-    /// The last written batch whose durability somebody waits for.
+    /// The last written batch that a request waits to be durable.
     wanted: u64,
-    /// Files with plain writes that completed since the last flush of them was submitted.
+    /// Files with writes without FUA that have completed since the files' last flush was submitted.
     dirty: Vec<FileId>,
     /// The list of an earlier flush, reused so that a warm flush allocates nothing.
     spare: Vec<FileId>,
@@ -63,19 +64,19 @@ impl Commit {
     pub fn writing(&self) -> usize {
         self.flights.iter().filter(|flight| !flight.written).count()
     }
-    /// True if some acknowledged or written batch is not durable.
+    /// True if a batch that was submitted is not durable.
     pub fn has_undurable(&self) -> bool {
         !self.flights.is_empty() || self.positions.durable < self.positions.written
     }
-    /// True while somebody waits for the durability of a submitted batch.
+    /// True while a request waits for a submitted batch to be durable.
     pub fn is_committing(&self) -> bool {
         self.wants_flush() || self.flights.iter().any(|flight| flight.wanted)
     }
-    /// True if somebody waits for the durability of a written batch.
+    /// True if a request waits for a written batch to be durable.
     fn wants_flush(&self) -> bool {
         self.wanted > self.positions.durable
     }
-    /// Notes that somebody waits for the durability of batch `number`. Has no effect for a batch that is not submitted
+    /// Notes that a request waits for batch `number` to be durable. Has no effect for a batch that is not submitted
     /// yet.
     pub fn want(&mut self, number: u64) {
         if number <= self.positions.written {
@@ -90,7 +91,7 @@ impl Commit {
         let last = self.flights.back().map_or(self.positions.written, |flight| flight.number);
         assert!(number == last + 1, "batches are submitted in order");
         let clean = self.dirty.is_empty() && self.plain_writing == 0 && self.flushing.is_none();
-        // With the seeded early acknowledgement every durable batch takes the way that has a flush to be early for.
+        // The seeded bug that acknowledges before the flush needs batches that are made durable by a flush.
         let fua = wanted && (clean || active(Bug::FuaAfterPlain)) && !active(Bug::AckBeforeFlush);
         self.plain_writing += usize::from(!fua);
         self.flights.push_back(Flight { number, file, fua, written: false, wanted });
@@ -126,8 +127,8 @@ impl Commit {
     pub fn flush_due(&self) -> bool {
         self.flushing.is_none() && self.wants_flush()
     }
-    /// The flush that is due, if any: somebody waits for a written batch, and no flush is under way. It covers all
-    /// writes that have completed.
+    /// The flush that is due, if any: a request waits for a written batch to be durable, and no flush is under way. The
+    /// flush covers all writes that have completed.
     pub fn flush(&mut self) -> Option<Flush> {
         if !self.flush_due() {
             return None;
@@ -152,7 +153,7 @@ impl Commit {
         while let Some(&Flight { number, fua, wanted, .. }) = self.flights.front().filter(|flight| flight.written) {
             self.flights.pop_front();
             self.positions.written = number;
-            // Its own write makes it durable only if all before it is (rule U1).
+            // A batch's own write makes it durable only if all earlier batches are (rule U1).
             if fua && self.positions.durable + 1 >= number {
                 self.positions.durable = self.positions.durable.max(number);
             }

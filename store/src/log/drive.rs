@@ -1,5 +1,6 @@
-//! The tasks that perform the log's writes and flushes: a few long-lived ones per core, woken on the core whose request
-//! found the log idle, so that a batch is submitted, completed and acknowledged without a change of thread.
+//! The tasks that perform the log's writes and flushes: a few long-lived ones per core. A request that finds the log
+//! idle wakes one of its own core, so that the batch is submitted, completed and acknowledged without a change of
+//! thread.
 
 use super::build::Batch;
 use super::core::Flush;
@@ -13,7 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::{Poll, Waker};
 
-/// Number of writers per core: one for each batch that may be under way, and one to flush beside them.
+/// Number of writer tasks per core: one for each batch that may be under way, and one to flush at the same time.
 const WRITERS: usize = super::WRITING_MAX + 1;
 /// Interval between checks for unsynced changes: they must be durable within `DURABLE_WITHIN_NS`, flush included.
 const TICK_NS: u64 = DURABLE_WITHIN_NS / 8;
@@ -95,9 +96,9 @@ async fn perform_flush(log: &Log, flush: Flush, flushes: &mut Vec<runtime::Trans
     });
 }
 
-/// Applies a completion to the state and collects the waiters that can go on. A failure stops the log (rule U4),
-/// whether of this operation or beside the log. Data covered by a failed flush may be lost, though a later flush of the
-/// same file succeeds.
+/// Applies a completion to the state and collects the waiters that can go on. A failed operation stops the log (rule
+/// U4): what a failed flush should have made durable may be lost, even if a later flush of the same file succeeds. If
+/// the log has failed already, the completion has no effect.
 fn finish(log: &Log, result: Result<()>, woken: &mut Vec<Waker>, done: impl FnOnce(&mut State)) {
     if let Err(error) = result
         && !active(Bug::FailureForgotten)
@@ -125,7 +126,7 @@ fn finish(log: &Log, result: Result<()>, woken: &mut Vec<Waker>, done: impl FnOn
     if early {
         state.acknowledged_early = state.acknowledged_early.max(positions.written);
     }
-    // The next batch is due: another idle writer of this core takes it while this one wakes the waiters.
+    // If the next batch is due, another idle writer of this core takes it while this one wakes the waiters.
     woken.extend(state.writer(log.runtime.tasks.core()));
 }
 
@@ -180,7 +181,8 @@ async fn ticker(log: Arc<Log>) {
     }
 }
 
-/// Flushes every file, outside the log's order: recovery makes the state that it found durable before it builds on it.
+/// Flushes every file, outside the log's order: recovery makes the state that it has found durable before anything is
+/// written that relies on that state.
 pub async fn flush_all(log_runtime: &runtime::Runtime, files: &[runtime::FileId]) -> Result<()> {
     for &file in files {
         let flushed = disk::flush(&*log_runtime.disk, file).await;

@@ -1,6 +1,6 @@
 //! The log: every change of every group is one record in one shared sequence of batches (decision D1). Group commit
-//! needs no dedicated thread: a request that finds the log idle has its own core's writer submit at once, and all
-//! requests that come while that write is under way share the next batch (decision D3).
+//! needs no dedicated thread: if a request finds the log idle, a writer task of its own core submits the batch at once,
+//! and all requests that come while that write is under way share the next batch (decision D3).
 //!
 //! Promises: acknowledgements in log order and only by rule U1; the first failed write or flush fails everything
 //! unacknowledged and stops the log for good (rule U4). Absent by design: the meaning of records, and the choice of
@@ -11,7 +11,7 @@ pub mod core;
 pub mod drive;
 mod replace;
 
-use self::build::{Batch, Building, OpenSegment, Stamp};
+use self::build::{Batch, Building, HeaderFields, OpenSegment};
 use self::core::{Commit, Positions};
 pub use self::replace::Replacement;
 use crate::format::Uuid;
@@ -29,11 +29,11 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::{Poll, Waker};
 
-/// Most batches being written at once. Two keep the device busy while the next is built; more would only make batches
-/// smaller (with a 4 KiB header each). To be found by feedback when several devices share a brick.
+/// Largest number of batches being written at once. Two keep the device busy while the next is built; more would only
+/// make batches smaller, with a header of 4 KiB each. A brick of several devices will need a number found by feedback.
 const WRITING_MAX: usize = 2;
-/// Most bytes of memory for changes that are ordered and not yet written: half of the house's buffers, from which heads
-/// of batches come, but no more than this. Bounds memory, and the loss in a crash.
+/// Largest number of bytes of memory for changes that are ordered and not yet written: half of the program's own
+/// buffers, from which headers of batches come, but no more than this. It bounds memory, and what a crash can lose.
 const PENDING_BYTES_MAX: u64 = 64 << 20;
 
 /// A commit segment made ready by `prepare`.
@@ -41,13 +41,13 @@ const PENDING_BYTES_MAX: u64 = 64 << 20;
 pub struct Prepared {
     /// The segment.
     pub segment: SegmentId,
-    /// The number of this use of it.
+    /// The segment's life.
     pub life: Life,
-    /// Position in the stream.
+    /// The segment's position in its stream.
     pub sequence: u64,
-    /// Its file.
+    /// The file that the segment lies in.
     pub file: FileId,
-    /// Byte offset of its first block in the file.
+    /// Byte offset of the segment's first block in the file.
     pub offset: u64,
 }
 
@@ -56,7 +56,7 @@ pub struct Prepared {
 pub struct Described<'a> {
     /// The inode.
     pub ino: Ino,
-    /// Its first block.
+    /// Number of the first block within the inode.
     pub first: u64,
     /// One checksum per block.
     pub crcs: &'a [u32],
@@ -88,9 +88,9 @@ pub struct Entry<'a> {
 /// The place of a record in the log.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Ordered {
-    /// Its batch, for `wait`.
+    /// The batch that the record is in, for `wait`.
     pub batch: u64,
-    /// The first block of its inline payload.
+    /// The place of the first block of the record's inline payload.
     pub place: Option<Place>,
 }
 
@@ -118,12 +118,12 @@ struct State {
     /// Records with a payload in the batch being built: the payload's first block within the batch's payload, and the
     /// position of the record in the header.
     inlined: Vec<(u32, usize)>,
-    /// Number of header blocks of the next batch: it grows while batches end because their headers are full.
+    /// Number of header blocks of the next batch. It grows while batches end because their headers are full.
     header_blocks: usize,
     /// Number of blocks in the segment that the append under way does not need.
     spare_blocks: u32,
     summaries: BTreeMap<SegmentId, Vec<SummaryEntry>>,
-    /// Number of summary entries of the open segment that a checkpoint has taken: they can't change any more.
+    /// Number of summary entries of the open segment that a checkpoint has taken. These can't change any more.
     summary_taken: usize,
     full: Vec<(SegmentId, u32)>,
     last_durable_stamp: u64,
@@ -142,7 +142,7 @@ struct State {
 pub struct Figures {
     /// Number of batches written.
     pub batches: u64,
-    /// Number of records in them.
+    /// Number of records ordered.
     pub records: u64,
     /// Number of bytes written, headers included.
     pub bytes: u64,
@@ -161,10 +161,10 @@ pub struct Log {
     written: AtomicU64,
     /// Notified when a prepared segment is taken or wanted.
     pub segment_wanted: Event,
-    /// Notified when a segment was prepared, or none can be.
+    /// Notified when a segment was prepared, or when it turns out that none can be.
     pub segment_came: Event,
     drained: Event,
-    /// True after a failure. Changed under the lock, read without it; so is `pending_bytes`.
+    /// True after a failure. Like `pending_bytes` it is read without the lock.
     has_failed: AtomicBool,
     pending_bytes: AtomicU64,
     pending_bytes_max: u64,
@@ -230,14 +230,14 @@ impl Log {
         }
     }
 
-    /// Waits until a record may be ordered: the bytes of pending records are bounded (back-pressure). `span` books the
-    /// wait as admission.
+    /// Waits until a record may be ordered: the bytes of pending records are bounded (back-pressure). The wait is
+    /// booked in `span` as admission.
     pub async fn admit(&self, span: &Span) -> Result<()> {
         let mut waited = false;
         loop {
             let ticket = self.drained.ticket();
             if self.has_failed.load(Ordering::Acquire) {
-                // Whatever else the caller would find wrong, this comes first (rule U4).
+                // Clients must learn of the failure (rule U4), whatever else the caller would find wrong.
                 self.check()?;
             }
             if self.pending_bytes.load(Ordering::Acquire) <= self.pending_bytes_max {
@@ -254,8 +254,8 @@ impl Log {
     }
 
     /// Appends records, all or none, in order; one batch holds them unless they don't fit. Called under the locks of
-    /// the groups concerned. Errors: `Busy` when no prepared segment is at hand (wait for `segment_came`, then evaluate
-    /// again), `ReadOnly` after a failure (rule U4).
+    /// the groups concerned. Errors: `Busy` if no prepared segment is at hand (wait for `segment_came`, then evaluate
+    /// again), `Io` after a failure (rule U4).
     pub fn append(&self, entries: &[Entry<'_>], sync: Sync, ordered: &mut Vec<Ordered>) -> Result<()> {
         let mut state = self.state.lock();
         state.check()?;
@@ -301,7 +301,7 @@ impl Log {
         Ok(ordered)
     }
 
-    /// Waits until batch `batch` is as durable as `sync` asks. Errors: `Io` if it can no longer become so.
+    /// Waits until batch `batch` is as durable as `sync` asks. Errors: `Io` if the log has failed before that.
     pub async fn wait(&self, batch: u64, sync: Sync, span: Option<&Span>) -> Result<()> {
         if sync == Sync::Ordered {
             self.kick(false);
@@ -314,7 +314,7 @@ impl Log {
             if outcome.is_ready() {
                 return outcome;
             }
-            // Under one lock with the look: whoever waits takes it once.
+            // Under the same lock as the check above, so that a request that waits takes the lock only once.
             state.want(batch, durable);
             state.waiters.push(Waiter { batch, durable, waker: context.waker().clone() });
             let writer = state.writer(self.runtime.tasks.core());
@@ -331,18 +331,18 @@ impl Log {
         Ok(())
     }
 
-    /// The batch that holds the last record so far; 0 if there is none yet.
+    /// The batch that holds the last record ordered so far; 0 if there is none yet.
     pub fn last_batch(&self) -> u64 {
         let state = self.state.lock();
         state.next_number - u64::from(state.building.is_none())
     }
 
-    /// The last batch up to which all are written. Takes no lock, so it may lag.
+    /// The batch up to which all are written, itself included. Read without the lock, so it may lag.
     pub fn written(&self) -> u64 {
         self.written.load(Ordering::Acquire)
     }
 
-    /// Bytes of memory of changes that are ordered and not yet written, and the number up to which a further record is
+    /// Bytes of memory of changes that are ordered and not yet written, and the bound up to which further records are
     /// admitted.
     pub fn pending_bytes(&self) -> (u64, u64) {
         (self.pending_bytes.load(Ordering::Acquire), self.pending_bytes_max)
@@ -353,8 +353,9 @@ impl Log {
         self.state.lock().commit.positions()
     }
 
-    /// Ends the current batch. Returns the place where the next one will start, from which a replay sees every later
-    /// record, and the last batch before it (rule U5: a checkpoint waits until that is durable).
+    /// Makes a checkpoint's cut: ends the batch being built. Returns the place where the next batch will start, from
+    /// which a replay sees every later record, and the last batch before the cut (rule U5: the checkpoint waits until
+    /// that batch is durable).
     pub fn cut(&self) -> (ReplayRow, u64) {
         let mut state = self.state.lock();
         state.close_building(self);
@@ -390,7 +391,7 @@ impl Log {
     pub fn mark_dirty(&self, file: FileId) {
         self.state.lock().commit.mark_dirty(file);
     }
-    /// Segments that have become full since the last call, with the number of blocks in use.
+    /// Segments that have become full since the last call, each with the number of its blocks in use.
     pub fn take_full(&self) -> Vec<(SegmentId, u32)> {
         std::mem::take(&mut self.state.lock().full)
     }
@@ -398,7 +399,7 @@ impl Log {
     pub fn restore_summary(&self, segment: SegmentId, entries: Vec<SummaryEntry>) {
         self.state.lock().summaries.entry(segment).or_default().extend(entries);
     }
-    /// The summary entries of a segment so far, from the `from`th on.
+    /// The summary entries of a segment so far, from number `from` on.
     pub fn summary_from(&self, segment: SegmentId, from: usize) -> Vec<SummaryEntry> {
         let mut state = self.state.lock();
         let entries = state.summaries.get(&segment).and_then(|all| all.get(from..)).map(<[_]>::to_vec);
@@ -408,7 +409,7 @@ impl Log {
         }
         entries
     }
-    /// Segments that have summary entries, with their number.
+    /// Segments that have summary entries, each with the number of its entries.
     pub fn summary_lengths(&self) -> Vec<(SegmentId, usize)> {
         self.state.lock().summaries.iter().map(|(&segment, entries)| (segment, entries.len())).collect()
     }
@@ -424,12 +425,12 @@ impl Log {
     pub fn lock_summary(&self) -> runtime::lock::LockSummary {
         self.state.summary()
     }
-    /// Notes that no segment is free, and wakes those who wait for one.
+    /// Notes that no segment is free, and wakes the tasks that wait for one.
     pub fn set_out_of_space(&self) {
         self.state.lock().out_of_space = true;
         self.segment_came.notify();
     }
-    /// Notes that there are segments again which somebody will prepare.
+    /// Notes that segments are free again; they will be prepared.
     pub fn clear_out_of_space(&self) {
         self.state.lock().out_of_space = false;
     }
@@ -441,8 +442,8 @@ impl Log {
     pub fn failed(&self) -> Option<Error> {
         self.state.lock().failed.clone()
     }
-    /// Refuses after a failure. Errors: `Io`, whatever the first failure was: a device that refuses a write for want of
-    /// space must not look to clients like a brick that is full (rule U4).
+    /// Returns an error after a failure of the log. Errors: `Io`, whatever the first failure was: a device that refuses
+    /// a write because it has no space must not look to clients like a full brick (rule U4).
     pub fn check(&self) -> Result<()> {
         self.state.lock().check()
     }
@@ -473,8 +474,8 @@ impl Log {
     pub fn is_reused(&self, segment: SegmentId) -> bool {
         self.state.lock().segment.is_some_and(|open| open.segment == segment)
     }
-    /// Notes that the brick is being closed: no batch of its own carries `durable_through` forward any more, since the
-    /// next start would have to replay it.
+    /// Notes that the brick is being closed: no more empty batches are written to carry `durable_through` forward,
+    /// since the next start would have to replay them.
     pub fn close(&self) {
         self.state.lock().closing = true;
     }
@@ -493,7 +494,7 @@ impl Log {
         self.state.lock().stopping
     }
 
-    /// Wakes a writer of the calling core if there is something to write; `all`: even if nobody waits for it.
+    /// Wakes a writer of the calling core if there is something to write. `all`: even if no request waits for it.
     fn kick(&self, all: bool) {
         let mut state = self.state.lock();
         if all && let Some(building) = state.building.as_mut() {
@@ -534,14 +535,14 @@ impl State {
         (write && self.commit.writing() < WRITING_MAX) || self.commit.flush_due()
     }
 
-    /// True if the batch being built should be written now. While one durable batch is under way, the next one collects
-    /// all requests that come meanwhile: that is group commit (decision D3).
+    /// True if the batch being built should be written now. While a batch is being made durable, the next one that is
+    /// to be durable collects all requests that come meanwhile: that is group commit (decision D3).
     fn building_is_due(&self) -> bool {
         let gathers = |building: &Building| building.wants_durable && self.commit.is_committing();
         self.building.as_ref().is_some_and(|building| building.wants_write && !gathers(building))
     }
 
-    /// The result for a waiter: the durations of the last write and flush.
+    /// The result for a waiter, if there is one yet: the durations of the last write and flush.
     fn outcome(&self, batch: u64, durable: bool) -> Poll<Result<(Lapse, Lapse)>> {
         let positions = self.commit.positions();
         let reached = if durable { positions.durable.max(self.acknowledged_early) } else { positions.written };
@@ -569,7 +570,7 @@ impl State {
         }
     }
 
-    /// Makes sure that `entries` can be appended without waiting, whatever batches they end up in.
+    /// Makes sure that the segment has space for `entries`, however they are split into batches.
     fn reserve(&mut self, log: &Log, entries: &[Entry<'_>]) -> Result<()> {
         let payload: u32 = entries.iter().map(Entry::payload_blocks).sum();
         let blocks = payload + header_blocks_of_all(entries);
@@ -602,7 +603,7 @@ impl State {
             self.prepared.pop_front().expect("reserve has seen a prepared segment");
         self.segment = Some(OpenSegment { segment, life, sequence, file, offset, next_block: 1, payload_blocks: 0 });
         self.summary_taken = 0;
-        // Room for a whole segment: a write never makes it grow.
+        // Memory for a whole segment's entries: no append ever has to make it grow.
         self.summaries.entry(segment).or_insert_with(|| Vec::with_capacity(log.segment_blocks as usize));
         log.segment_wanted.notify();
     }
@@ -651,30 +652,32 @@ impl State {
         self.shrink_header(&building);
         let open = self.segment.as_mut().expect("a batch is built in a segment");
         let durable_through = self.commit.positions().durable;
-        let stamp = Stamp {
+        let fields = HeaderFields {
             uuid: log.uuid,
             epoch: self.epoch,
             number: self.next_number,
             previous_crc: self.previous_crc,
             durable_through,
         };
-        // An empty batch only carries the position forward: it need not be carried itself, or the log would never rest.
+        // An empty batch only carries the mark forward. No later batch need say that it is durable, or the log would
+        // never rest.
         self.last_durable_stamp = if building.is_empty() { self.next_number } else { durable_through };
         open.next_block = building.block + building.blocks();
-        let (batch, crc) = building.finish(open, &stamp);
+        let (batch, crc) = building.finish(open, &fields);
         self.previous_crc = crc;
         self.next_number += 1;
         self.ready.push_back(batch);
     }
 
-    /// An empty batch that only carries `durable_through` forward (rule L5).
+    /// Begins an empty batch that only carries `durable_through` forward (rule L5).
     fn open_empty(&mut self, log: &Log) -> Result<()> {
         let Some(mut open) = self.segment else { return Ok(()) };
         if self.building.is_some() || active(Bug::MarkNotCarried) {
             return Ok(());
         }
         if open.next_block + 1 + summary_blocks(open.payload_blocks as usize) as u32 > log.segment_blocks {
-            // One change has filled it to its end: the mark goes into the next one, as soon as there is one.
+            // A single change has filled the segment to its end: the mark goes into the next segment, once there is
+            // one.
             if self.prepared.is_empty() || active(Bug::MarkLeftOut) {
                 log.segment_wanted.notify();
                 return Ok(());
@@ -688,7 +691,7 @@ impl State {
         Ok(())
     }
 
-    /// An empty batch at the end of a segment, with this many header blocks.
+    /// A new batch behind what the segment has so far, with this many header blocks.
     fn begin(&mut self, log: &Log, open: &OpenSegment, header_blocks: usize) -> Result<Building> {
         let header = log.runtime.buffer(header_blocks * BLOCK_BYTES)?;
         log.pending_bytes.fetch_add(header.capacity() as u64, Ordering::AcqRel);
@@ -714,7 +717,7 @@ fn describe(
     }
 }
 
-/// Most header blocks that these records need, one after the other; a batch under way only makes it fewer.
+/// Largest number of header blocks that these records may need. They need fewer if a batch is being built already.
 fn header_blocks_of_all(entries: &[Entry<'_>]) -> u32 {
     let (mut blocks, mut room) = (0, 0);
     for entry in entries {
@@ -730,9 +733,10 @@ fn header_blocks_of_all(entries: &[Entry<'_>]) -> u32 {
     blocks
 }
 
-/// Blocks that records leave free behind them, where others are in the segment, for the mark of a log that falls idle
-/// (rule L5). On a full brick there may be no other segment for it, and without the mark one flipped bit in the last
-/// batch would pass for a torn tail.
+/// Number of blocks that an append leaves free at the end of the segment, for the empty batch (the mark) with which an
+/// idle log carries `durable_through` forward (rule L5). On a full brick there may be no other segment for the mark,
+/// and without it one flipped bit in the last batch would pass for a torn tail. Only a change that needs a whole
+/// segment may use this block as well.
 fn mark_blocks() -> u32 {
     u32::from(!active(Bug::MarkLeftOut))
 }

@@ -1,9 +1,11 @@
-//! Small writes that follow each other closely: a block that waits in the batch being built is replaced where it lies, so that
-//! a program that appends line by line writes each block about once, and headers grow while records are what fills batches.
+//! Small writes that follow each other closely: a block that waits in the batch being built is replaced where it lies,
+//! so that a program that appends line by line writes each block about once. Such batches have many records and few
+//! payload blocks, so their headers grow.
 //!
-//! Promises: a batch on the device says of each of its blocks what the last record in it left there. A batch is replayed as a
-//! whole or not at all, so no crash shows the later content with the earlier record alone. Absent by design: blocks of a
-//! batch that is closed, and those of which a checkpoint has taken the summary.
+//! Promises: each block of a batch on the device has the content of the batch's last record that wrote it, and the
+//! checksum in the record that maps it is that of this content. A batch is replayed as a whole or not at all, so a
+//! crash never leaves the later content without the later record. Absent by design: replacing blocks of a batch that is
+//! closed, or blocks whose summary entries a checkpoint has taken.
 
 use super::build::Building;
 use super::{Entry, Log, Ordered, State};
@@ -13,11 +15,12 @@ use base::{Place, Result, Sync};
 use runtime::Slice;
 use std::sync::atomic::Ordering;
 
-/// Header blocks of a batch at most, apart from what a single record needs: eight hold about 250 records, the payload of
-/// as many lines of 100 bytes is as large again, and a larger header would only make the batch's write longer.
+/// Largest number of header blocks to which a header grows. A single record may need more. Eight blocks hold about 250
+/// records; if each of them appends a line of 100 bytes, the payload is as large as the header, so a larger header
+/// would only make the batch's write longer.
 const HEADER_BLOCKS_GROWN: usize = 8;
 
-/// A block that takes the place of one that waits to be written.
+/// A block that replaces one that waits to be written.
 pub struct Replacement {
     /// The place of the replaced block.
     pub place: Place,
@@ -28,8 +31,8 @@ pub struct Replacement {
 }
 
 impl Log {
-    /// Appends a record, and replaces a block of the same batch; as `append_one_record` otherwise. None, and nothing has
-    /// happened, if the block does not wait in the batch that the record would go to.
+    /// Appends a record as `append_one_record` does, and replaces a block of the batch that the record goes to. None if
+    /// the block does not wait in that batch, and then nothing has changed.
     pub fn append_replacing(&self, entry: &Entry<'_>, with: Replacement, sync: Sync) -> Result<Option<Ordered>> {
         let mut state = self.state.lock();
         state.check()?;
@@ -70,20 +73,20 @@ impl State {
         Some(())
     }
 
-    /// Notes that a record of `bytes` bytes finds no room. If that is because of the header's size, the next batch gets
-    /// a larger one.
+    /// Notes that a record of `bytes` bytes does not fit into the batch being built. If its header is what is full, the
+    /// next batch gets a larger header.
     pub(super) fn grow_header(&mut self, bytes: usize) {
         if let Some(building) = self.building.as_ref().filter(|building| building.is_header_full(bytes)) {
             self.header_blocks = (2 * building.header_blocks()).min(HEADER_BLOCKS_GROWN);
         }
     }
-    /// A batch ends: a header that it left half empty was too large.
+    /// Notes that a batch ends. If it left half of its header empty, the next batch gets a smaller header.
     pub(super) fn shrink_header(&mut self, building: &Building) {
         if building.used() * 2 <= building.header_blocks() * BLOCK_BYTES {
             self.header_blocks = (building.header_blocks() / 2).max(1);
         }
     }
-    /// Header blocks of the next batch, whose first record needs `least`.
+    /// Number of header blocks of the next batch, whose first record needs `least`.
     pub(super) fn next_header_blocks(&mut self, least: usize) -> usize {
         let more = self.header_blocks.saturating_sub(least).min(self.spare_blocks as usize);
         self.spare_blocks -= more as u32;

@@ -84,10 +84,11 @@ impl Repair<'_> {
         Ok(row.and_then(|row| values::decode_inode(&row).ok()))
     }
 
-    /// The kind to write into a row of a name that is made anew: the inode's own, or `told` (from the name's other row)
-    /// if the inode's row is missing or unreadable. A name has two rows, an entry and a cookie. One of them alone may
-    /// be wrong about the kind; if its word were copied into the other, the two would agree, and a later pass believes
-    /// a name whose rows agree more than the inode's own row (`check::kinds`).
+    /// The kind to write into a row of a name that is made anew: the kind in the inode's row, or `told` (from the
+    /// name's other row) if the inode's row is missing or unreadable. A name has two rows, an entry and a cookie, and
+    /// one of them may have a wrong kind. If that were copied into the other row, the two would agree. A later pass
+    /// trusts a name whose two rows agree more than it trusts the inode's row (`check::kinds`), so it would then change
+    /// the inode.
     fn kind_of(&self, volume: VolumeId, ino: Ino, told: FileKind) -> Result<FileKind> {
         Ok(self.inode_of(volume, ino)?.map_or(told, |inode| inode.kind))
     }

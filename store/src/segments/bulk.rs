@@ -1,6 +1,6 @@
-//! Streams of payload alone: bulk (decision D2: large payloads are placed first and ordered later, so that they never
-//! delay small commits) and cold (what the cleaner moves). Until a record names it, a payload is dead, and its ticket
-//! keeps the segment from being sealed (rule U2).
+//! Streams of payloads without records: bulk (decision D2: large payloads are placed first and ordered later, so that
+//! they never delay small commits) and cold (blocks that the cleaner moves). A payload is dead until a record names it;
+//! until then its ticket keeps the segment from being sealed (rule U2).
 
 use crate::format::record::Run;
 use crate::format::segment::Stream;
@@ -14,8 +14,8 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Bytes of a payload that the device gets at a time while others commit: their writes then wait for 40 us of a flash
-/// device's time instead of 300 (decision 0024).
+/// Number of bytes of a payload that the device gets at a time while other clients commit small writes: these then wait
+/// for 40 us of a flash device's time instead of 300 us (decision 0024).
 const PIECE_BYTES: usize = BULK_BYTES_MIN;
 
 /// A stream of payload of one brick.
@@ -39,20 +39,20 @@ struct State {
     full: Vec<(SegmentId, u32)>,
 }
 
-/// Payload on the device that no record names yet. Dropped by `close` once its record is ordered, or never will be.
+/// A payload that no record names yet. Ended by `close` once its record has been ordered, or if it never will be.
 #[must_use]
 pub struct Ticket {
     runs: Vec<Run>,
     held_ns: u64,
 }
 
-/// Payload on its way to the device.
+/// A payload on its way to the device.
 #[must_use]
 pub struct Begun {
     ticket: Ticket,
-    /// The transfers under way: of all of it, or of one piece.
+    /// The transfers under way: of the whole payload, or of one piece.
     transfers: Vec<(FileId, Transfer)>,
-    /// The pieces that follow it, one by one.
+    /// The pieces to be written after that, one by one.
     left: VecDeque<(FileId, u64, Slice)>,
     beside: bool,
 }
@@ -66,7 +66,7 @@ impl Ticket {
     pub fn runs(&self) -> &[Run] {
         &self.runs
     }
-    /// Nanoseconds for which it was held back by the concurrency limit.
+    /// Nanoseconds for which the payload was held back by the concurrency limit.
     pub fn held_ns(&self) -> u64 {
         self.held_ns
     }
@@ -92,9 +92,9 @@ impl Bulk {
         self.end(begun).await
     }
 
-    /// Begins to write a payload of whole blocks. What is begun must be ended. `beside`: others commit meanwhile. Then it goes
-    /// in pieces, behind each of which the device may take what they write, and is made durable by a flush of its own, so that
-    /// their commits need not wait for its bytes.
+    /// Begins to write a payload of whole blocks; the caller must pass the result to `end`. `beside`: other clients
+    /// commit small writes meanwhile. Then the payload is written in pieces, between which the device can take these
+    /// writes, and is made durable by a flush of its own, so that small commits need not wait for its bytes.
     pub async fn begin(&self, payload: Slice, beside: bool) -> Result<Begun> {
         assert!(payload.len().is_multiple_of(BLOCK_BYTES) && !payload.is_empty());
         let blocks = (payload.len() / BLOCK_BYTES) as u32;
@@ -128,10 +128,10 @@ impl Bulk {
         (file, self.runtime.disk.submit(request))
     }
 
-    /// Waits until the device has taken all of what was begun, and made it durable if others commit beside it.
+    /// Waits until the device has written the whole payload, and has made it durable if it was begun with `beside`.
     pub async fn end(&self, mut begun: Begun) -> Result<Ticket> {
         if active(Bug::BulkOrderedEarly) {
-            // A transfer that nobody waits for goes on.
+            // The transfers go on although nothing waits for them.
             return Ok(begun.ticket);
         }
         let mut result = Ok(());
@@ -162,7 +162,7 @@ impl Bulk {
         Ok(begun.ticket)
     }
 
-    /// The ticket's record has been ordered, or never will be.
+    /// Ends a ticket whose record has been ordered, or never will be.
     pub fn close(&self, ticket: Ticket) {
         let mut state = self.state.lock();
         for run in &ticket.runs {
@@ -189,7 +189,7 @@ impl Bulk {
                     left -= count;
                 }
                 None if self.stream == Stream::Cold => {
-                    // The cleaner goes on with what frees segments otherwise, and tries again.
+                    // The cleaner does not wait here: it may have to do something else that frees segments.
                     self.log.segment_wanted.notify();
                     self.close(Ticket::of(&spots));
                     return Err(Error::new(Kind::Busy, "the cleaner waits for a segment"));
@@ -216,7 +216,7 @@ impl Bulk {
         if state.open.is_none() {
             state.open = state.prepared.pop_front().map(|prepared| (prepared, 1));
             state.wanted = true;
-            // Space may have come back since.
+            // Segments may have become free since it was set.
             state.out_of_space = false;
             self.log.segment_wanted.notify();
         }
@@ -238,7 +238,7 @@ impl Bulk {
         let state = self.state.lock();
         state.wanted && state.prepared.is_empty()
     }
-    /// No segment is free for data: waiters for one are told.
+    /// Notes that no segment is free for data, and wakes the tasks that wait for one.
     pub fn set_out_of_space(&self) {
         self.state.lock().out_of_space = true;
         self.log.segment_came.notify();

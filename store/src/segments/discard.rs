@@ -1,8 +1,8 @@
-//! TRIM for block devices, best effort: tells the device which free segments hold nothing that is needed (rules K3,
-//! K7). One background task discards one free segment at a time, while there are more free ones than the cleaner's
-//! target. A segment that is taken into use before its turn is not discarded. Which segments were discarded is
-//! remembered in memory only, never persisted. Absent by design: segments in files; those are used again without
-//! punching holes.
+//! TRIM for block devices, best effort: tells the device that it need not keep the content of free segments (rules K3,
+//! K7). One background task discards free segments one at a time, each once after it was freed, while more segments are
+//! free than the cleaner's target. A segment that is taken into use before its turn is not discarded. Which segments
+//! were discarded is kept in memory only. After the first error of the device nothing more is discarded until the next
+//! start. Absent by design: segments in files, whose blocks stay allocated for their next use (no holes are punched).
 
 use crate::Store;
 use crate::segments::Staged;
@@ -12,18 +12,18 @@ use runtime::tasks;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// The device rests after each discard for this many times as long as that took: clients keep nine tenths of a drive
-/// that discards slowly.
+/// Pause after each discard, in multiples of its duration: so clients keep nine tenths of a drive that discards slowly.
 const REST_TIMES: u64 = 9;
 
-/// The task. Ends when the log stops or fails, or when the device refuses a discard.
+/// The task. Ends when the log stops or fails, or at the first discard that fails.
 pub async fn run(store: Arc<Store>) {
     loop {
         let ticket = store.space.came.ticket();
         if store.log.stopping() || store.log.failed().is_some() {
             return;
         }
-        // Above the target, so that a segment that is away does not make the cleaner work.
+        // One more than the target: the segment that is being discarded is not free, which must not make the cleaner
+        // work.
         let begun = store.table.lock().begin_discard(store.space.target() + 1);
         let Some(segment) = begun else {
             store.space.came.after(ticket).await;
@@ -33,11 +33,11 @@ pub async fn run(store: Arc<Store>) {
         let there = store.clone();
         let done = tasks::run_background(&*store.runtime.tasks, move || discard(&there, segment)).await;
         store.table.lock().end_discard();
-        // Whoever found no segment meanwhile.
+        // Wakes tasks that have found no free segment meanwhile.
         store.log.segment_wanted.notify();
         store.space.came.notify();
         match done {
-            // Nothing depends on it: a device that refuses one is not asked again.
+            // Nothing depends on discards, so the task just ends.
             Err(_) => return,
             Ok(()) => drop(store.discarded_bytes.fetch_add(store.segment_bytes(), Ordering::Relaxed)),
         }

@@ -15,41 +15,41 @@ use pins::{Leaving, Pins};
 use runtime::seeded::{Bug, active};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The table in memory.
+/// The segment table in memory.
 pub struct Table {
     rows: Vec<SegmentRow>,
-    /// Live blocks of each row as of the last checkpoint.
+    /// Number of live blocks of each segment as of the last checkpoint.
     live: Vec<u32>,
     live_blocks: u64,
-    /// Sealed segments without a live block that the last checkpoint could not free yet.
+    /// Number of sealed segments without a live block that the last checkpoint could not free yet.
     dead_waiting: u64,
-    /// The checkpoint, counted from start, before whose cut the segment was sealed.
+    /// The number, by segment, of the checkpoint (counted from start) before whose cut the segment was sealed.
     sealed_before: Vec<u32>,
-    /// The checkpoint that begins next.
+    /// Number of the checkpoint that begins next.
     checkpoint: u32,
     free: BTreeSet<SegmentId>,
-    /// Freed, but readers that looked up a place before may still read there (rule K8).
+    /// Freed segments in which readers that looked up a place earlier may still read (rule K8).
     leaving: Leaving<SegmentId>,
-    /// Freed in this run and not yet discarded; those that are not free yet are on their way. One that was freed by
-    /// recovery is none: its life may not be durable, and its header alone tells it.
+    /// Segments freed since start and not yet discarded. Some may still be `leaving`. Segments that recovery freed are
+    /// not among them: the life of such a segment may be known from its header only, which a discard would destroy.
     undiscarded: BTreeSet<SegmentId>,
-    /// Free, but the host has no room for their files.
+    /// Free segments for whose files the host has no space.
     hidden: BTreeSet<SegmentId>,
-    /// Being discarded: not free for so long.
+    /// The segment that is being discarded, which is not free meanwhile.
     discarding: Option<SegmentId>,
-    /// Seeded bug `FreedTwice` only: what the last checkpoint freed.
+    /// Seeded bug `FreedTwice` only: the segments that the last checkpoint freed.
     freed_before: Vec<SegmentId>,
-    /// Left open by the process before this one: not taken again in this epoch (rule L4).
+    /// Segments that the process before this one left open: not taken again in this epoch (rule L4).
     held_back: BTreeSet<SegmentId>,
     /// Rows that the next checkpoint must write.
     changed: BTreeSet<SegmentId>,
-    /// Next position of each stream.
+    /// Next position in each stream.
     pub next_sequence: [u64; 3],
     /// Next position among all segments opened.
     next_opened: u64,
 }
 
-/// Live bitmaps as a checkpoint will leave them, worked out before it is durable.
+/// The live bitmaps that a checkpoint writes, before it is durable.
 #[derive(Default)]
 pub struct Staged {
     live: BTreeMap<SegmentId, Vec<u64>>,
@@ -60,28 +60,29 @@ pub struct Staged {
 pub struct Taken {
     /// The segment.
     pub segment: SegmentId,
-    /// Its new life.
+    /// The segment's new life.
     pub life: Life,
-    /// Its position in the stream.
+    /// The segment's position in its stream.
     pub sequence: u64,
-    /// Number of blocks at its beginning that have been written before, in any life; those behind perhaps never.
+    /// Number of blocks at the segment's beginning that have been written in any life. Those behind may never have been
+    /// written.
     pub written: u32,
 }
 
-/// Space, in segments and blocks.
+/// Numbers of segments and of live blocks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Space {
-    /// Segments of the brick, those left out that the host has no room for.
+pub struct SegmentTotals {
+    /// Number of segments of the brick, without those for which the host has no space.
     pub segments: u64,
     /// Number of free segments.
     pub free_segments: u64,
-    /// Segments without a live block that are freed once a checkpoint or the last readers have ended.
+    /// Number of segments without a live block that will be free once a checkpoint or their last readers have ended.
     pub emptied_segments: u64,
-    /// Live blocks as of the last checkpoint.
+    /// Number of live blocks as of the last checkpoint.
     pub live_blocks: u64,
 }
 
-impl Space {
+impl SegmentTotals {
     /// Bytes of live blocks.
     pub fn live_bytes(&self) -> u64 {
         self.live_blocks * BLOCK_BYTES as u64
@@ -119,7 +120,8 @@ impl Table {
             next_opened: 1,
         }
     }
-    /// The process before this one has no write in flight any more. False if there was nothing to hold back.
+    /// Notes that the process before this one has no write in flight any more: its segments may be freed. False if none
+    /// was held back.
     pub fn release_held_back(&mut self) -> bool {
         !std::mem::take(&mut self.held_back).is_empty()
     }
@@ -140,7 +142,7 @@ impl Table {
         self.live_blocks = self.live_blocks - u64::from(*counted) + u64::from(live);
         *counted = live;
     }
-    /// The process before this one left the segment open: its late writes may still hit it.
+    /// Notes that the process before this one left the segment open: that process's late writes may still hit it.
     pub fn hold_back(&mut self, segment: SegmentId) {
         self.held_back.insert(segment);
     }
@@ -152,16 +154,16 @@ impl Table {
     pub fn iter(&self) -> impl Iterator<Item = (SegmentId, &SegmentRow)> {
         self.rows.iter().enumerate().map(|(number, row)| (SegmentId(number as u32), row))
     }
-    /// Position among all segments of one opened now.
+    /// The position that a segment opened now would get among all segments opened.
     pub fn next_opened(&self) -> u64 {
         self.next_opened
     }
-    /// Position in its stream of the next segment taken.
+    /// The position that the next segment taken for a stream will get in it.
     pub fn next_in(&self, stream: Stream) -> u64 {
         self.next_sequence[stream_slot(stream)]
     }
-    /// Takes a free segment into its next life. None if none is free. No checkpoint tells before `note_ready`: a row
-    /// that says "in use" proves that a header is on the device.
+    /// Takes a free segment into its next life. None if none is free. No checkpoint writes the segment's row before
+    /// `note_ready`: a row that says "in use" proves that a header is on the device.
     pub fn take(&mut self, stream: Stream) -> Option<Taken> {
         let segment = self.free.pop_first()?;
         self.undiscarded.remove(&segment);
@@ -170,7 +172,8 @@ impl Table {
         *next += 1;
         let row = &mut self.rows[segment.0 as usize];
         assert!(row.live.iter().all(|&word| word == 0), "a free segment has no live block");
-        // A commit segment is filled before its use. Of others what was used has been written, but for what a crash kept from it.
+        // A commit segment was filled before its use. Of other segments the used part was written, except for what a
+        // crash may have prevented.
         let filled = row.life > Life(0) && row.stream == Stream::Commit;
         let written = if filled { u32::MAX } else { row.used };
         *row = SegmentRow {
@@ -186,36 +189,38 @@ impl Table {
         self.changed.remove(&segment);
         Some(Taken { segment, life: row.life, sequence, written })
     }
-    /// The next segment to make a file for: the first free one beyond the first `made` if at most `ahead` of those are free.
+    /// The next segment for which a file is to be made: the first free one behind the first `made` segments, if at most
+    /// `ahead` of these are free.
     pub fn next_unmade(&self, made: u32, ahead: usize) -> Option<SegmentId> {
         let next = self.free.range(SegmentId(made)..).next()?;
         let enough = self.free.range(..SegmentId(made)).nth(ahead).is_some();
         (!enough).then_some(*next)
     }
-    /// A segment taken could not be made ready: nothing was written in this life.
+    /// Gives back a segment that was taken but could not be made ready: nothing but a header may have been written in
+    /// this life.
     pub fn give_back(&mut self, segment: SegmentId) {
-        // Not of the commit stream: whoever takes it next initialises all of it.
+        // Marked as not of the commit stream, so that it counts as not filled.
         let row = &mut self.rows[segment.0 as usize];
         (row.state, row.stream) = (SegmentState::Free, Stream::Bulk);
         self.free.insert(segment);
         self.changed.insert(segment);
     }
-    /// Free segments that are not `made` count no more, until `show_hidden`.
+    /// Hides free segments whose files are not `made`, until `show_hidden`.
     pub fn hide(&mut self, made: impl Fn(SegmentId) -> bool) {
         let hidden = self.free.extract_if(.., |segment| !made(*segment));
         self.hidden.extend(hidden);
     }
-    /// They count again. False if there was none.
+    /// Makes hidden segments free again. False if there was none.
     pub fn show_hidden(&mut self) -> bool {
         let some = !self.hidden.is_empty();
         self.free.append(&mut self.hidden);
         some
     }
-    /// Segments that the host has no room for.
+    /// Number of segments for which the host has no space.
     pub fn hidden(&self) -> usize {
         self.hidden.len()
     }
-    /// The header of a segment taken is durable.
+    /// Notes that the header of a segment taken is durable.
     pub fn note_ready(&mut self, segment: SegmentId) {
         self.changed.insert(segment);
     }
@@ -234,12 +239,13 @@ impl Table {
         self.changed.insert(segment);
     }
 
-    /// A checkpoint makes its cut: what was sealed before has all its records in it.
+    /// Notes that a checkpoint makes its cut: it has all records that lie in segments sealed before, or name them.
     pub fn begin_checkpoint(&mut self) {
         self.checkpoint += 1;
     }
-    /// A checkpoint is durable (rule K3): sealed segments without a live block are freed, if all records that lie in
-    /// them or name them are part of it. `replay_sequence`: where replay would start.
+    /// Called when a checkpoint is durable (rule K3): frees sealed segments without a live block, if all records that
+    /// lie in them or name them are part of the checkpoint. `replay_sequence`: the position of the segment where replay
+    /// would start.
     pub fn free_dead(&mut self, replay_sequence: u64) {
         let mut dead: Vec<_> = self.dead(replay_sequence).collect();
         if active(Bug::FreedTwice) {
@@ -249,7 +255,7 @@ impl Table {
         for &segment in &dead {
             self.rows[segment.0 as usize].state = SegmentState::Free;
         }
-        // Those of the log that replay would still read.
+        // What is left are segments of the log that replay would still read.
         self.dead_waiting = self.dead(u64::MAX).count() as u64;
         self.changed.extend(&dead);
         self.undiscarded.extend(&dead);
@@ -264,7 +270,7 @@ impl Table {
             (dead && past && known).then_some(segment)
         })
     }
-    /// Makes freed segments that nobody reads any more free to be taken.
+    /// Makes freed segments without readers free to be taken.
     pub fn free_unread(&mut self, pins: &Pins) {
         self.free.extend(self.leaving.take_unread(pins));
     }
@@ -274,13 +280,13 @@ impl Table {
         if self.free.len() <= least {
             return None;
         }
-        // The first ones are taken first: they will be written soon anyway.
+        // The last one: segments with low numbers are taken first and will be written soon anyway.
         let segment = *self.undiscarded.iter().rev().find(|segment| self.free.contains(segment))?;
         self.free.remove(&segment);
         self.discarding = Some(segment);
         self.discarding
     }
-    /// It may be taken again.
+    /// Makes the discarded segment free again.
     pub fn end_discard(&mut self) {
         let segment = self.discarding.take().expect("one was taken out");
         self.undiscarded.remove(&segment);
@@ -296,7 +302,7 @@ impl Table {
         };
         staged.live.iter().filter_map(empty).collect()
     }
-    /// More segments, never used so far.
+    /// Adds segments that were never used.
     pub fn grow(&mut self, segments: u32) {
         let before = self.rows.len() as u32;
         assert!(segments >= before, "bricks don't shrink");
@@ -323,21 +329,20 @@ impl Table {
             (sealed && past && known).then(|| (segment, row, self.live[number]))
         })
     }
-    /// Segments that clients may still fill.
+    /// Number of free segments.
     pub fn free(&self) -> usize {
         self.free.len()
     }
-    /// Space now.
-    pub fn space(&self) -> Space {
-        Space {
+    /// The present totals.
+    pub fn totals(&self) -> SegmentTotals {
+        SegmentTotals {
             segments: (self.rows.len() - self.hidden.len()) as u64,
             free_segments: self.free.len() as u64 + u64::from(self.discarding.is_some()),
             emptied_segments: self.dead_waiting + self.leaving.count() as u64,
             live_blocks: self.live_blocks,
         }
     }
-    /// Marks a block live in a checkpoint's stage.
-    /// Errors: `Corrupt` if another leaf names it already.
+    /// Marks a block live in a checkpoint's bitmaps. Errors: `Corrupt` if another leaf names it already.
     pub fn stage_live(&self, staged: &mut Staged, place: Place) -> Result<()> {
         let word = self.staged_word(staged, place)?;
         if *word & 1 << (place.block % 64) != 0 {
@@ -346,8 +351,7 @@ impl Table {
         *word |= 1 << (place.block % 64);
         Ok(())
     }
-    /// Marks a block dead in a checkpoint's stage.
-    /// Errors: `Corrupt` if it was not live.
+    /// Marks a block dead in a checkpoint's bitmaps. Errors: `Corrupt` if it was not live.
     pub fn stage_dead(&self, staged: &mut Staged, place: Place) -> Result<()> {
         let word = self.staged_word(staged, place)?;
         if *word & 1 << (place.block % 64) == 0 {
@@ -356,7 +360,8 @@ impl Table {
         *word &= !(1 << (place.block % 64));
         Ok(())
     }
-    /// A leaf may have come from an index with wrong values under right checksums.
+    /// The word of a bitmap that has the block's bit. Errors: `Corrupt` if the brick has no such block: the index may
+    /// have wrong values under right checksums.
     fn staged_word<'a>(&self, staged: &'a mut Staged, place: Place) -> Result<&'a mut u64> {
         if place.segment.0 as usize >= self.rows.len() {
             return Err(contradicts("a leaf of the index names a block outside the brick", place));
@@ -368,7 +373,7 @@ impl Table {
         }
         Ok(&mut live[word])
     }
-    /// The rows that a checkpoint must write: all that changed, with their staged bits. Forgets that they changed.
+    /// Takes the rows that a checkpoint must write: all that changed, with their staged bitmaps.
     pub fn stage_rows(&mut self, staged: &Staged) -> Vec<(SegmentId, SegmentRow)> {
         let mut segments = std::mem::take(&mut self.changed);
         segments.extend(staged.live.keys());
@@ -381,7 +386,7 @@ impl Table {
         };
         segments.into_iter().map(row).collect()
     }
-    /// The checkpoint is durable: its bits are now the truth.
+    /// Takes over the bitmaps of a checkpoint that is durable.
     pub fn commit(&mut self, staged: Staged) {
         for (segment, live) in staged.live {
             self.set_live(segment, ones(&live));
@@ -438,7 +443,7 @@ mod tests {
         assert!(table.take(Stream::Commit).expect("it is free").written <= 1, "who knows what was written");
     }
 
-    /// Few of them would hold much room back.
+    /// A few such segments would keep much space from being used.
     #[test]
     fn a_segment_with_one_live_block_can_be_cleaned() {
         let mut table = Table::new(3);

@@ -6,7 +6,7 @@ use base::seeded::{Bug, active};
 use runtime::sync::{AtomicU64, AtomicUsize};
 use std::sync::atomic::Ordering;
 
-/// Two cache lines, because processors fetch lines in pairs.
+/// A core's counts of readers, by phase. Aligned to two cache lines, because processors fetch lines in pairs.
 #[repr(align(128))]
 #[derive(Default)]
 struct Count([AtomicU64; 2]);
@@ -17,21 +17,21 @@ pub struct Pins {
     phase: AtomicUsize,
 }
 
-/// A reader: taken before it looks up where to read, dropped when it has read.
+/// A reader's pin: taken before the reader looks up a place, dropped when it has read there.
 pub struct Pin<'a> {
     count: &'a AtomicU64,
 }
 
 impl Pins {
-    /// Nobody reads.
+    /// Counts for `cores` cores, without readers.
     pub fn new(cores: usize) -> Pins {
         Pins { cores: (0..cores).map(|_| Count::default()).collect(), phase: AtomicUsize::new(0) }
     }
-    /// A reader on `core` begins.
+    /// Counts a reader that begins on `core`.
     pub fn pin(&self, core: usize) -> Pin<'_> {
         let phase = self.phase.load(Ordering::Acquire);
         let count = &self.cores[core].0[phase % 2];
-        // The look-up that follows takes a lock, which orders it after this.
+        // The look-up that follows takes a lock, so it comes after this count.
         count.fetch_add(1, Ordering::AcqRel);
         Pin { count }
     }
@@ -40,7 +40,7 @@ impl Pins {
         let before = (self.phase.load(Ordering::Acquire) + 1) % 2;
         self.cores.iter().all(|core| core.0[before].load(Ordering::Acquire) == 0)
     }
-    /// Ends the present phase; only when the one before it has `ended`.
+    /// Ends the present phase. Only to be called when the phase before it has `ended`.
     fn end_phase(&self) {
         self.phase.fetch_add(1, Ordering::AcqRel);
     }
@@ -52,8 +52,8 @@ impl Drop for Pin<'_> {
     }
 }
 
-/// Places that were freed and may still be read: those freed since the phase began, and those that wait for the readers
-/// of the phase before. One lock guards it; it is taken for freeing after nobody can look up the place any more.
+/// Places that were freed and may still be read: `since` the phase began, or `waiting` for the readers of the phase
+/// before. Guarded by one lock. A place is added only after no new reader can look it up.
 pub struct Leaving<T> {
     since: Vec<T>,
     waiting: Vec<T>,
@@ -74,7 +74,7 @@ impl<T> Leaving<T> {
     pub fn count(&self) -> usize {
         self.since.len() + self.waiting.len()
     }
-    /// Takes out what nobody reads any more.
+    /// Takes out the places that have no readers any more.
     pub fn take_unread(&mut self, pins: &Pins) -> Vec<T> {
         let ended = || pins.ended() || active(Bug::PinIgnored);
         if !ended() {
@@ -86,7 +86,7 @@ impl<T> Leaving<T> {
         }
         self.waiting = std::mem::take(&mut self.since);
         pins.end_phase();
-        // Mostly nobody reads at this moment.
+        // Mostly no reader is left at this moment.
         let late = active(Bug::PinsReadEarly) || ended();
         let more = if late { std::mem::take(&mut self.waiting) } else { Vec::new() };
         unread.into_iter().chain(more).collect()

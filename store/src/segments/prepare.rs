@@ -16,12 +16,13 @@ use runtime::seeded::{Bug, active};
 use runtime::{Slice, disk, tasks};
 use std::sync::Arc;
 
-/// Commit segments ready ahead: one to switch to at once, one more while the next is being filled with zeros.
+/// Number of commit segments kept ready: one to switch to at once, and one more while the next is being filled with
+/// zeros.
 const COMMIT_AHEAD: usize = 2;
-/// The same where segments are short: a second one would be the one that the cleaner needs to make room.
+/// The same number while few segments are free: a second one might be the last that the cleaner needs to free others.
 const COMMIT_AHEAD_SHORT: usize = 1;
 
-/// Runs until the log stops.
+/// The task. Ends when the log stops or fails.
 pub async fn run(store: Arc<Store>) {
     loop {
         let ticket = store.log.segment_wanted.ticket();
@@ -35,7 +36,7 @@ pub async fn run(store: Arc<Store>) {
     }
 }
 
-/// Commit segments to have ready.
+/// Number of commit segments to keep ready now.
 fn commit_ahead(store: &Store) -> usize {
     if store.table.lock().free() > BULK_RESERVE_SEGMENTS { COMMIT_AHEAD } else { COMMIT_AHEAD_SHORT }
 }
@@ -85,8 +86,9 @@ pub async fn seal_full(store: &Arc<Store>) -> Result<()> {
 
 /// Takes a free segment that has a file; None if the stream may not have one now. Errors: `Io`.
 ///
-/// Files are made while those that are there still have the free segments that a brick of their size keeps in reserve
-/// (rule K5): should the host have no room for another one, the cleaner can work within them.
+/// A new file is made before the free segments of the existing files fall below the reserve that a brick of that size
+/// would keep (rule K5). So if the host has no space for another file, the cleaner can still work within the existing
+/// ones.
 async fn take(store: &Arc<Store>, stream: Stream) -> Result<Option<Taken>> {
     loop {
         let unmade = {
@@ -115,20 +117,21 @@ async fn prepare(store: &Arc<Store>, stream: Stream) -> Result<Option<Prepared>>
     let Some(taken) = take(store, stream).await? else { return Ok(None) };
     let ready = make_ready(store, stream, &taken).await;
     if ready.as_ref().is_err_and(|error| error.kind == Kind::NoSpace) {
-        // Nobody was told of it. A header of this life may be there: the next one has a higher number.
+        // No stream has got the segment yet. If its header was written all the same, the next life has a higher number.
         store.table.lock().give_back(taken.segment);
     }
     ready.map(Some)
 }
 
-/// Writes what a stream's segment begins with, durably. Errors: as `prepare`.
+/// Makes a segment ready for its stream: writes its header durably, after filling it with zeros if needed. Errors: as
+/// `prepare`.
 async fn make_ready(store: &Arc<Store>, stream: Stream, taken: &Taken) -> Result<Prepared> {
     let (segment, life, sequence) = (taken.segment, taken.life, taken.sequence);
     store.read_cache.forget(segment);
     let place = Place { segment, block: 0 };
     let spot = store.geometry.spot(place).expect("the segment's file has just been made");
-    // A device has no file system whose metadata a first write would change, and replay never trusts what it did not
-    // write in this life: neither a blank segment nor a discarded one is filled.
+    // A block device has no file system metadata that a first write would change, and replay never trusts blocks that
+    // were not written in this life: so its segments are not filled, whether new or discarded.
     let mut at = u64::from(taken.written) * BLOCK_BYTES as u64;
     let fill = stream == Stream::Commit && at < store.geometry.segment_bytes && store.geometry.device().is_none();
     if fill && !active(Bug::ZerosSkipped) {
@@ -159,8 +162,8 @@ fn zeros(store: &Store) -> Result<Slice> {
     Ok(buffer.share().slice(0..length))
 }
 
-/// Writes a closed segment's summary at its end, durably (rule L7). Until a checkpoint says "sealed", recovery writes
-/// it again.
+/// Writes a closed segment's summary at its end, durably (rule L7). After a crash before a checkpoint has written
+/// "sealed", recovery writes the summary again.
 pub async fn seal(store: &Arc<Store>, segment: SegmentId) -> Result<()> {
     let life = store.table.lock().row(segment).map(|row| row.life).expect("closed segments have a row");
     let mut entries = store.log.summary_from(segment, 0);
@@ -183,8 +186,8 @@ pub async fn seal(store: &Arc<Store>, segment: SegmentId) -> Result<()> {
         result?;
         disk::flush(&*store.runtime.disk, spot.file).await?;
     }
-    // One step for a checkpoint in the pool: without its entries in the index, a segment that is not called sealed would
-    // get an empty summary after a crash.
+    // Both under the table's lock, so that a checkpoint sees either both or none: if it dropped the entries while the
+    // segment is not sealed, the segment would get an empty summary after a crash.
     let mut table = store.table.lock();
     table.set_state(segment, SegmentState::Sealed, 0);
     store.log.drop_summary(segment);

@@ -1,5 +1,5 @@
-//! Reads the summary of a sealed segment (rule L7): for the cleaner, which moves what it tells of, and for the offline
-//! check, which holds leaves against it.
+//! Reads the summary of a sealed segment (rule L7): for the cleaner, which moves blocks that it lists, and for the
+//! offline check, which compares leaves with it.
 
 use crate::format::Uuid;
 use crate::format::summary::{self, SummaryEntry};
@@ -9,8 +9,8 @@ use base::limits::{BLOCK_BYTES, IO_BYTES_MAX};
 use base::{Error, Kind, Life, Place, Result, SegmentId};
 use runtime::{Buf, Runtime, disk};
 
-/// The entries of a sealed segment's summary, dead blocks' included. Errors: `Corrupt` if it is no summary of this
-/// brick, segment and life, `Io`.
+/// The entries of a sealed segment's summary, including those of dead blocks. Errors: `Corrupt` if it is no summary of
+/// this brick, segment and life, `Io`.
 pub async fn read(runtime: &Runtime, geometry: &Geometry, of: (Uuid, SegmentId, Life)) -> Result<Vec<SummaryEntry>> {
     let (_, segment, _) = of;
     let corrupt = |what| Error::new(Kind::Corrupt, what).with(format!("segment {segment}"));

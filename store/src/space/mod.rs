@@ -1,5 +1,5 @@
-//! Space as clients see it: admission by logical bytes, physical room, and how much the cleaner slows them (rules K4,
-//! K5). Clients never hear "full" because the cleaner lags: they wait for it.
+//! Space as clients see it: admission by logical bytes, free segments, and the throttle on clients (rules K4, K5).
+//! Clients are never refused because the cleaner lags: they wait for it.
 
 pub mod purge;
 pub mod reserve;
@@ -12,43 +12,45 @@ use runtime::Event;
 use runtime::seeded::{Bug, active};
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering};
 
-/// Free segments that the bulk stream leaves to the log and the cleaner.
+/// Number of free segments that the bulk stream leaves to the log and the cleaner.
 pub const BULK_RESERVE_SEGMENTS: usize = 2;
 
-/// Slowed writes are released 16 blocks at a time, so that they share one batch header. A header takes a block, which
-/// the cleaner has to make room for as well; shared by 16, it is a sixteenth of what is written. A write waits for the
-/// others of its release twice: in `turn` before it is admitted, and for `gather_ns` in its batch. Releases are not
-/// larger, because a client with few writes in flight would then spend its time waiting while the brick has nothing to
-/// do.
+/// Throttled writes are released together, at times whose distance is this many delays per block, but at most
+/// `TOGETHER_NS_MAX`. So about 16 blocks (fewer if the delay is above 62.5 us) are released at once and can share one
+/// batch header. A header takes a block as well, for which the cleaner must free space; shared by 16 blocks, it adds a
+/// sixteenth. A write waits for its release in `turn`, after its bytes were admitted, unless no other block has its
+/// turn before. If it is an O_DIRECT write whose payload goes into the log, it then waits `gather_ns` in its batch, so
+/// that the others of its release join the batch before it is written. A larger distance would let a client with few
+/// writes in flight spend its time waiting while the brick has nothing to do.
 const TOGETHER: u64 = 16;
-/// Longest time between two such releases, in nanoseconds; a write waits half of it on average. With the 32 writes in
-/// flight that keep a brick busy, each takes longer than this anyway.
+/// Longest time between two releases, in nanoseconds; a throttled write waits half of it on average. With the 32 writes
+/// in flight that keep a brick busy, each write takes longer than this anyway.
 const TOGETHER_NS_MAX: u64 = 1_000_000;
 /// Longest time that one write waits for its turn.
 const WAIT_NS_MAX: u64 = 500_000_000;
 
-/// Admission of bytes against a bound. Counted are the bytes in use at the last checkpoint, and all bytes admitted
-/// since, as if none of them had overwritten anything.
+/// Admission of bytes against a bound. It counts the bytes in use at the last checkpoint and all bytes admitted since,
+/// as if none of them overwrote anything.
 #[derive(Default)]
 pub struct Admission {
     /// Bytes admitted since start, overwrites included.
     admitted: AtomicU64,
-    /// Bound of `admitted` by the last measurement; negative if a part of the brick has gone since.
+    /// Bound of `admitted` as of the last measurement; negative if the brick has become smaller since.
     limit: AtomicI64,
-    /// Admitted bytes that are not known to be ordered yet: a checkpoint may not find them.
+    /// Admitted bytes that may not be ordered yet: a checkpoint that begins now may not count them.
     in_flight: AtomicU64,
-    /// Bytes that were admitted and ordered when the checkpoint under way made its cut.
+    /// Bytes that were admitted and ordered when the latest checkpoint made its cut.
     cut: AtomicU64,
 }
 
-/// Bytes that were admitted, until what takes them has been ordered, or has failed.
+/// Admitted bytes, held until the write or change that takes them has been ordered, or has failed.
 pub struct Admitted<'a> {
     admission: &'a Admission,
     bytes: u64,
 }
 
 impl Admitted<'_> {
-    /// Takes the bytes back: their use does not come after all.
+    /// Takes the bytes back, because they are not used after all.
     pub fn take_back(self) {
         self.admission.take_back(self.bytes);
     }
@@ -61,14 +63,15 @@ impl Drop for Admitted<'_> {
 }
 
 impl Admission {
-    /// Admission of `room` more bytes.
+    /// An admission that has `room` bytes left.
     pub fn new(room: u64) -> Admission {
         Admission { limit: AtomicI64::new(room as i64), ..Admission::default() }
     }
-    /// Admits bytes if they fit even if nothing of them overwrites anything. None: measure by a checkpoint, then they fit or
-    /// there is no room.
+    /// Admits bytes if they fit even though none of them overwrites anything. None: only a checkpoint can tell whether
+    /// they fit.
     pub fn admit(&self, bytes: u64) -> Option<Admitted<'_>> {
-        // First: a cut between the two takes them for in flight, which is right.
+        // Counted as in flight before they are admitted: a cut between the two steps then leaves them out, which is
+        // right.
         let admitted = self.count_in_flight(bytes);
         let limit = self.limit.load(Ordering::Acquire);
         let fits = |after: &u64| *after as i64 <= limit || active(Bug::AdmittedBeyondUsable);
@@ -76,7 +79,7 @@ impl Admission {
         let fits = self.admitted.fetch_update(Ordering::AcqRel, Ordering::Acquire, after).is_ok();
         fits.then_some(admitted)
     }
-    /// Admits bytes that take no room, as they overwrite others.
+    /// Admits bytes that take no space because they overwrite others.
     pub fn admit_overwrite(&self, bytes: u64) -> Admitted<'_> {
         let admitted = self.count_in_flight(bytes);
         self.admitted.fetch_add(bytes, Ordering::AcqRel);
@@ -86,7 +89,7 @@ impl Admission {
         self.in_flight.fetch_add(bytes, Ordering::AcqRel);
         Admitted { admission: self, bytes }
     }
-    /// Bytes that were admitted are not used after all.
+    /// Takes admitted bytes back, because they are not used after all.
     pub fn take_back(&self, bytes: u64) {
         self.admitted.fetch_sub(bytes, Ordering::AcqRel);
     }
@@ -94,7 +97,7 @@ impl Admission {
     pub fn is_settled(&self) -> bool {
         self.in_flight.load(Ordering::Acquire) == 0
     }
-    /// True if the last checkpoint has counted all that was admitted and has ended.
+    /// True if the last checkpoint has counted all admitted bytes that are no longer in flight.
     pub fn is_measured(&self) -> bool {
         let in_flight = self.in_flight.load(Ordering::Acquire);
         self.admitted().saturating_sub(in_flight) == self.cut.load(Ordering::Acquire)
@@ -103,18 +106,18 @@ impl Admission {
     pub fn admitted(&self) -> u64 {
         self.admitted.load(Ordering::Acquire)
     }
-    /// Notes that a checkpoint makes its cut. Bytes in flight may be before or after the cut: until the next one they
-    /// count as after it.
+    /// Notes that a checkpoint makes its cut. Bytes in flight may be ordered before or after the cut: until the next
+    /// checkpoint they count as if they came after it.
     pub fn begin_checkpoint(&self) {
         let in_flight = self.in_flight.load(Ordering::Acquire);
         self.cut.store(self.admitted().saturating_sub(in_flight), Ordering::Release);
     }
-    /// A checkpoint has counted what is used as of its cut.
+    /// Notes that a checkpoint has counted `used` bytes as of its cut, of at most `bound`.
     pub fn measured(&self, bound: u64, used: u64) {
         let limit = bound + self.cut.load(Ordering::Acquire);
         self.limit.store(limit as i64 - used as i64, Ordering::Release);
     }
-    /// The bound is by so much higher, or lower.
+    /// Raises the bound by `more` bytes, or lowers it.
     pub fn shift(&self, more: i64) {
         self.limit.fetch_add(more, Ordering::AcqRel);
     }
@@ -128,7 +131,7 @@ impl Admission {
 pub struct Space {
     /// Data blocks of a segment.
     segment_blocks: u32,
-    /// Segments of the brick: it may grow. Marks and usable blocks follow from them.
+    /// Number of segments of the brick, which may grow. Thresholds and usable blocks follow from it.
     segments: AtomicU32,
     /// The admission of clients' data and names.
     pub admission: Admission,
@@ -136,13 +139,13 @@ pub struct Space {
     client_bytes: AtomicU64,
     /// Blocks of data that clients have written since start.
     written_blocks: AtomicU64,
-    /// Nanoseconds between blocks of all clients together.
+    /// The delay: nanoseconds between blocks of all clients together.
     delay_ns: AtomicU64,
-    /// Time of the next block's turn.
+    /// The time at which the next block has its turn.
     turn_ns: AtomicU64,
-    /// A cleaner runs, and has not found the brick full of live data.
+    /// True if a cleaner runs and has not found the brick full of live data.
     reclaims: AtomicBool,
-    /// Happens when segments became free, or none will.
+    /// Notified when segments become free, or when it turns out that none will.
     pub came: Event,
 }
 
@@ -177,18 +180,19 @@ impl Space {
     fn marks(&self) -> Thresholds {
         Thresholds::new(self.segments.load(Ordering::Acquire))
     }
-    /// The brick has more or less segments to use. No checkpoint measures at the same time: both hold the table's lock.
+    /// Sets the number of segments that the brick may use. No checkpoint measures at the same time: both hold the
+    /// table's lock.
     pub fn resize(&self, segments: u32) {
         let before = self.usable_bytes();
         self.segments.store(segments, Ordering::Release);
         let more = self.usable_bytes() as i64 - before as i64;
         self.admission.shift(more);
     }
-    /// A checkpoint has counted what is used as of its cut.
+    /// Notes that a checkpoint has counted `used_bytes` as of its cut.
     pub fn measured(&self, used_bytes: u64) {
         self.admission.measured(self.usable_bytes(), used_bytes);
     }
-    /// Bytes for clients: all, and those that may still be written.
+    /// The bytes that clients may use in all, and those that they may still write.
     pub fn statfs(&self) -> StatFs {
         let size_bytes = self.usable_bytes();
         StatFs { size_bytes, free_bytes: self.admission.room().min(size_bytes), inodes: 0 }
@@ -201,9 +205,9 @@ impl Space {
     pub fn client_bytes(&self) -> u64 {
         self.client_bytes.load(Ordering::Relaxed)
     }
-    /// The time at which a write of `blocks` blocks has its turn, if clients are throttled and others come first.
-    /// Blocks are spaced so that clients don't outrun the cleaner; a client that keeps to that pace by itself does not
-    /// wait.
+    /// The time at which a write of `blocks` blocks is released, if clients are throttled and other blocks have their
+    /// turn before it. Blocks are spaced so that clients don't outrun the cleaner; a client that keeps to that pace by
+    /// itself does not wait.
     pub fn turn(&self, now_ns: u64, blocks: u64) -> Option<u64> {
         let together_ns = self.gather_ns();
         if together_ns == 0 {
@@ -213,24 +217,23 @@ impl Space {
         let later = |turn_ns: u64| Some(turn_ns.max(now_ns) + delay_ns);
         let before =
             self.turn_ns.fetch_update(Ordering::AcqRel, Ordering::Acquire, later).expect("there is a later one");
-        // One large write does not wait for all its blocks' turns: those who come next do.
+        // A large write waits only for the turn of its first block; the writes behind it wait for the rest.
         (before > now_ns).then(|| before.next_multiple_of(together_ns).min(now_ns + WAIT_NS_MAX))
     }
-    /// Time for which a write that nobody waits to be durable collects others into its batch, while clients are
-    /// throttled anyway: a batch's header takes a block, too, which the cleaner has to make room for. Zero while they
-    /// are not throttled.
+    /// Time for which an O_DIRECT write, which need not be durable, waits before its batch is written, so that other
+    /// throttled writes join the batch and share its header (see `TOGETHER`). Zero while clients are not throttled.
     pub fn gather_ns(&self) -> u64 {
         self.delay_ns.load(Ordering::Relaxed).saturating_mul(TOGETHER).min(TOGETHER_NS_MAX)
     }
-    /// Free segments below which client data waits.
+    /// Number of free segments below which client data waits.
     pub fn floor_for_data(&self) -> usize {
         self.marks().floor as usize
     }
-    /// Free segments below which the cleaner works at the clients' pace: no time to discard any.
+    /// Number of free segments below which the cleaner works at the clients' pace, and no segment is discarded.
     pub fn target(&self) -> usize {
         self.marks().target as usize
     }
-    /// Free segments below which changes of names wait.
+    /// Number of free segments below which changes of names wait.
     pub fn floor_for_names(&self) -> usize {
         self.marks().floor as usize / 2
     }
@@ -241,13 +244,13 @@ impl Space {
             self.came.notify();
         }
     }
-    /// True if waiting for a free segment makes sense.
+    /// True if the cleaner may free segments, so that waiting for one makes sense.
     pub fn reclaims(&self) -> bool {
         self.reclaims.load(Ordering::Acquire)
     }
 }
 
-/// Blocks for clients (rule K5).
+/// Number of blocks that clients may use (rule K5).
 fn usable(segments: u32, segment_blocks: u32) -> u64 {
     u64::from(segments - Thresholds::new(segments).reserve) * u64::from(segment_blocks)
 }

@@ -1,10 +1,11 @@
-//! The leaves that truncations, holes, unlinks and deleted volumes have left in the index (rule K6), and that no longer
-//! count. Such a change is one record whatever its size; each later checkpoint then frees a bounded number of leaves,
-//! and notes in its own batch how far it came.
+//! Purges: the leaves that truncations, holes, unlinks and deleted volumes have left in the index, although they are no
+//! longer part of any file (rule K6). Such a change is one record whatever its size; each later checkpoint then frees a
+//! bounded number of leaves, and notes in its own batch how far it came.
 //!
-//! Until then such a leaf must read as empty, although blocks written since may lie in leaves beside it. So a leaf that
-//! is written while a purge is pending holds the number of the truncation that it is newer than; one with a smaller
-//! number is stale. Numbers of inodes and volumes are never reused (rule L2), so of a dropped one every leaf is stale.
+//! Until a cut leaf is freed it must read as empty, although its blocks may be written again. So a leaf that is written
+//! while a purge is pending holds the trim number of the latest cut that it is newer than; a leaf with a smaller number
+//! is stale. Numbers of inodes and volumes are never reused (rule L2), so all leaves of a dropped inode or volume are
+//! stale.
 
 use crate::format::{keys, values};
 use crate::index::Index;
@@ -14,7 +15,7 @@ use std::ops::Range;
 
 pub use crate::format::purge::Purge;
 
-/// The trim number of an inode that was dropped: no leaf is newer.
+/// The trim number of a dropped inode: every leaf has a smaller one, so all are stale.
 pub const DROPPED: u64 = u64::MAX;
 
 /// The cuts that are left to free in one group.
@@ -27,7 +28,7 @@ pub struct Purges {
 }
 
 impl Purges {
-    /// Reads a group's purges. `volumes`: those that the catalogue has.
+    /// Reads a group's purges. `volumes`: the volumes of the catalogue.
     pub fn read(index: &dyn Index, group: GroupId, volumes: &[VolumeId]) -> Result<Purges> {
         let mut purges = Purges::default();
         let (from, to) = keys::purged_volumes(group);
@@ -46,7 +47,7 @@ impl Purges {
     pub fn is_empty(&self) -> bool {
         self.inodes.is_empty() && self.volumes.is_empty()
     }
-    /// The trim number that a leaf must bear to count: 0 if any does.
+    /// The smallest trim number with which a leaf is not stale.
     pub fn trim_of(&self, volume: VolumeId, key: LeafKey) -> u64 {
         match self.inodes.get(&(volume, key.ino)) {
             _ if self.volumes.contains(&volume) => DROPPED,
@@ -58,19 +59,19 @@ impl Purges {
     pub fn cuts_of(&self, volume: VolumeId, ino: Ino) -> usize {
         self.inodes.get(&(volume, ino)).map_or(0, |purge| purge.cuts.len())
     }
-    /// Leaves of an inode of a project have been cut; those of `left`, at the range's end, are gone unless they are as new
-    /// as `trim`, and the others are freed.
+    /// Notes that leaves of an inode of a project have been cut with the trim number `trim`. The leaves of `left`, at
+    /// the range's end, remain to be freed; the others are freed already.
     pub fn cut(&mut self, file: (VolumeId, Ino), project: u32, leaves: Range<u64>, left: Range<u64>, trim: u64) {
         self.inodes.entry(file).or_insert_with(|| Purge::new(project)).cut(leaves, left, trim);
         self.end(file);
     }
-    /// An inode is of another project.
+    /// Notes that an inode now belongs to another project.
     pub(crate) fn give(&mut self, file: (VolumeId, Ino), project: u32) {
         if let Some(purge) = self.inodes.get_mut(&file) {
             purge.project = project;
         }
     }
-    /// Leaves of an inode that were cut are freed.
+    /// Notes that leaves of an inode that were cut are freed now.
     pub(crate) fn freed(&mut self, file: (VolumeId, Ino), leaves: Range<u64>) {
         self.inodes.get_mut(&file).expect("it had leaves to free").done(leaves);
         self.end(file);
@@ -80,7 +81,7 @@ impl Purges {
             self.inodes.remove(&file);
         }
     }
-    /// All leaves of a volume are gone.
+    /// Notes that a volume was deleted: all its leaves are to be freed.
     pub fn drop_volume(&mut self, volume: VolumeId) {
         self.inodes.retain(|(of, _), _| *of != volume);
         self.volumes.insert(volume);

@@ -1,6 +1,6 @@
-//! Reserved room of files (fallocate, rule K5): ranges of blocks, with the number of blocks of each that are not mapped
-//! yet. Records say what is reserved. A checkpoint counts how much of it is mapped, in its own batch, so the counts are
-//! exact as of it. The rest counts as used.
+//! Space that files have reserved (fallocate, rule K5): ranges of blocks, each with the number of its blocks that are
+//! not mapped yet. These blocks count as used. Records say what is reserved; a checkpoint counts how much of it is
+//! mapped and writes the counts in its own batch, so they are exact as of the checkpoint.
 
 use crate::format::leaf::{Leaf, Slot};
 use crate::format::{keys, values};
@@ -13,7 +13,7 @@ use std::ops::Range;
 
 pub use crate::format::reserve::{Extent, Reserve};
 
-/// Index rows per scan.
+/// Number of index rows per scan.
 const SCAN_ROWS: usize = 256;
 
 /// The blocks reserved for the files of one group.
@@ -24,7 +24,7 @@ pub struct Reserves {
 }
 
 impl Reserves {
-    /// Reads a group's reserves. `volumes`: those that the catalogue has.
+    /// Reads a group's reservations. `volumes`: the volumes of the catalogue.
     pub fn read(index: &dyn Index, group: GroupId, volumes: &[VolumeId]) -> Result<Reserves> {
         let mut reserves = Reserves::default();
         for &volume in volumes {
@@ -35,23 +35,23 @@ impl Reserves {
         }
         Ok(reserves)
     }
-    /// True if a block was promised to a file.
+    /// True if a block is reserved for a file.
     pub fn holds(&self, volume: VolumeId, ino: Ino, block: u64) -> bool {
         self.files.get(&(volume, ino)).is_some_and(|reserve| reserve.holds(block))
     }
-    /// A file of a project is promised a range of blocks.
+    /// Reserves a range of blocks for a file of a project.
     pub(crate) fn add(&mut self, file: (VolumeId, Ino), project: u32, range: Range<u64>) {
         let reserve = self.files.entry(file).or_default();
         reserve.project = project;
         reserve.add(range);
     }
-    /// A file is of another project; how many blocks of its promises count for the new one.
+    /// Notes that a file now belongs to another project. Returns the number of its reserved blocks that are not mapped.
     pub(crate) fn give(&mut self, file: (VolumeId, Ino), project: u32) -> u64 {
         let Some(reserve) = self.files.get_mut(&file) else { return 0 };
         reserve.project = project;
         reserve.left()
     }
-    /// A file's blocks of a range are gone.
+    /// Ends the reservation of a range of a file's blocks, which were cut.
     pub(crate) fn cut(&mut self, file: (VolumeId, Ino), range: &Range<u64>) {
         if let Some(reserve) = self.files.get_mut(&file) {
             reserve.cut(range);
@@ -59,15 +59,16 @@ impl Reserves {
     }
 }
 
-/// The leaves of a file as a checkpoint leaves those that it has touched: before, and after.
+/// The leaves of a file that a checkpoint has touched.
 pub(crate) trait Leaves {
-    /// None: it has not touched this one. No leaf before: it said nothing.
+    /// The content of a leaf before and after the checkpoint; None if the checkpoint has not touched it. The content
+    /// before is None if the leaf was stale.
     fn touched(&self, leaf: u64) -> Option<(Option<&Leaf>, &Leaf)>;
-    /// Numbers of those that it has touched.
+    /// Numbers of all leaves that the checkpoint has touched.
     fn all(&self) -> Vec<u64>;
 }
 
-/// Brings one file's counts up to date.
+/// Updates the counts of one file's reservations.
 pub(crate) fn count(
     index: &dyn Index,
     purges: &Purges,
@@ -96,7 +97,7 @@ pub(crate) fn count(
     Ok(())
 }
 
-/// Mapped blocks of a range, as the index has them, in those leaves that `counts`.
+/// Number of mapped blocks of a range in the index, in those leaves for which `counts` is true.
 pub(crate) fn mapped(
     index: &dyn Index,
     purges: &Purges,
@@ -122,7 +123,7 @@ pub(crate) fn mapped(
     }
 }
 
-/// Mapped blocks of a leaf that lie in a range.
+/// Number of mapped blocks of a leaf that lie in a range.
 fn mapped_of(leaf: &Leaf, number: u64, range: &Range<u64>) -> u64 {
     let first = number * BLOCKS_PER_LEAF as u64;
     let local =

@@ -1,11 +1,11 @@
-//! The space that each project of each volume uses (rule M6). Inodes and names are counted by the creations and ends in
-//! records; blocks and attributes by comparing before and after in a checkpoint. Counts are kept per group, because a
-//! group may move to another brick, and are exact as of the last checkpoint: their rows are in the checkpoint's own
-//! batch.
+//! The space that each project of each volume uses (rule M6). Inodes and names are counted when records create or
+//! remove them; blocks and attributes when a checkpoint replaces rows, by comparing old and new. Counts are kept per
+//! group, because a group may move to another brick. They are exact as of the last checkpoint, since their rows are
+//! written in the checkpoint's own batch.
 //!
-//! Names count for project 0, whatever project the directory belongs to. A brick of the first revision did not count
-//! them: its rows say so until they have been counted (`count_names`); a checkpoint then writes the counts, group by
-//! group and volume by volume.
+//! Names are charged to project 0, whatever project the directory belongs to. The format's first revision did not count
+//! names: rows of such a brick have no count of names until the names were counted (`count_names`) and a checkpoint has
+//! written the counts, group by group and volume by volume.
 
 use crate::format::keys::Row;
 use crate::format::{keys, values};
@@ -19,31 +19,31 @@ pub use crate::format::usage::Usage;
 /// The key of a count: group, volume, project.
 pub type User = (GroupId, VolumeId, u32);
 
-/// The change of the space in use.
+/// A change of the space in use.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Change {
     /// Blocks.
     pub blocks: i64,
     /// Inodes.
     pub inodes: i64,
-    /// Promised blocks.
+    /// Reserved blocks that are not mapped.
     pub reserved: i64,
     /// Bytes of rows of names, targets and attributes.
     pub names: i64,
 }
 
-/// All of a brick.
+/// The counts of a whole brick.
 #[derive(Default)]
 pub struct Usages {
     users: BTreeMap<User, Usage>,
-    /// Those whose names were counted, of which the next checkpoint tells.
+    /// Keys whose names were counted late: the next checkpoint writes their rows.
     counted: BTreeSet<User>,
-    /// Mapped blocks of files that nobody had counted: the next checkpoint tells of these too.
+    /// Numbers of mapped blocks of files that were counted late: the next checkpoint writes these too.
     pub(crate) files: BTreeMap<(VolumeId, Ino), u64>,
 }
 
 impl Usages {
-    /// Reads the rows of all groups. `volumes`: those that the catalogue has.
+    /// Reads the rows of all groups. `volumes`: the volumes of the catalogue.
     pub fn read(index: &dyn Index, groups: u32, volumes: &[VolumeId]) -> Result<Usages> {
         let mut usages = Usages::default();
         for group in (0..groups).map(GroupId) {
@@ -64,17 +64,17 @@ impl Usages {
         }
         sums
     }
-    /// Bytes of the brick that are used by what is not mapped: blocks that files were promised, inodes and names.
+    /// Bytes that are used without being mapped blocks: reserved blocks, inodes and names.
     pub fn unmapped_bytes(&self) -> u64 {
         let bytes = |usage: &Usage| usage.reserved * BLOCK_BYTES as u64 + usage.row_bytes();
         self.users.values().map(bytes).sum()
     }
-    /// Groups and volumes whose names nobody has counted.
+    /// Groups and volumes whose names have not been counted yet.
     pub fn uncounted(&self) -> BTreeSet<(GroupId, VolumeId)> {
         let uncounted = self.users.iter().filter(|(_, usage)| usage.names.is_none());
         uncounted.map(|((group, volume, _), _)| (*group, *volume)).collect()
     }
-    /// A volume's names in a group were counted, as of the last checkpoint.
+    /// Sets the bytes of a volume's names in a group, counted as of the last checkpoint.
     pub(crate) fn count(&mut self, group: GroupId, volume: VolumeId, names: u64) {
         let users = self.users.range_mut((group, volume, 0)..=(group, volume, u32::MAX));
         for ((group, volume, project), usage) in users.filter(|(_, usage)| usage.names.is_none()) {
@@ -82,8 +82,8 @@ impl Usages {
             self.counted.insert((*group, *volume, *project));
         }
     }
-    /// The rows that a checkpoint writes, and what they will say. A count below zero would be damage: it is found by a
-    /// check, and no reason to stop.
+    /// The rows that a checkpoint must write, with their new counts. A count never falls below zero: a wrong count is
+    /// damage that a check will find, not a reason to stop.
     pub(crate) fn changed(&self, changes: &BTreeMap<User, Change>) -> Vec<(User, Usage)> {
         let after = |(user, change): (&User, &Change)| {
             let before = self.users.get(user).copied().unwrap_or_default();
@@ -98,7 +98,7 @@ impl Usages {
             changes.iter().filter(|(user, change)| **change != Change::default() || self.counted.contains(user));
         counted.map(|user| (*user, self.users[user])).chain(changed.map(after)).collect()
     }
-    /// The checkpoint is durable. `dropped`: volumes that went, with their rows.
+    /// Takes over the counts of a checkpoint that is durable. `dropped`: deleted volumes, whose counts are dropped.
     pub(crate) fn commit(&mut self, changed: Vec<(User, Usage)>, dropped: &[(GroupId, VolumeId)]) {
         self.counted.retain(|user| !changed.iter().any(|(of, _)| of == user));
         self.users.extend(changed);
@@ -106,7 +106,7 @@ impl Usages {
     }
 }
 
-/// Bytes of the rows of a volume's names, targets and attributes in a group. Leaves, which are many, are passed over.
+/// Bytes of the rows of a volume's names, targets and attributes in a group. Skips the leaves, which are many.
 pub(crate) fn count_names(index: &dyn Index, group: GroupId, volume: VolumeId) -> Result<u64> {
     let mut bytes = 0;
     for (mut from, to) in keys::volume_but_leaves(group, volume) {
@@ -123,7 +123,7 @@ pub(crate) fn count_names(index: &dyn Index, group: GroupId, volume: VolumeId) -
     Ok(bytes)
 }
 
-/// True for rows that count with their bytes.
+/// True for rows whose bytes are charged.
 pub(crate) fn is_named(row: Row) -> bool {
     matches!(row, Row::Entry | Row::Cookie | Row::Target | Row::Xattrs)
 }
