@@ -1,10 +1,10 @@
 //! Aligned buffers from slabs of fixed classes (mission S2: no large allocation per request). A buffer returns to the
 //! slab that it came from, whichever core drops it.
 //!
-//! Promises: all slabs together stay within one bound, and at the bound nobody starves. A quarter is reserved for the
-//! house's own work (log, cleaner, segments), which clients' requests wait for. The further a request has got, the more
-//! of the rest it may use, so that requests that have begun can end. An unused chunk moves to whichever class lacks
-//! one.
+//! Promises: all slabs together stay within one bound, and at the bound no request starves. A quarter is reserved for
+//! the program's own work (log, cleaner, segments), for which clients' requests wait. The further a request has got,
+//! the more of the rest it may use, so that requests that have begun can end. An unused chunk moves to the class that
+//! lacks one.
 
 use crate::sync::{AtomicU32, AtomicU64, Mutex, MutexGuard};
 use base::limits::BLOCK_BYTES;
@@ -22,8 +22,8 @@ pub const CLASS_BYTES: [usize; 5] = [4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 <
 /// Size of the chunks from which buffers are carved: one huge page.
 const CHUNK_BYTES: usize = 2 << 20;
 
-/// Share of all buffers that is reserved for the house: one part in 4. With the least `memory_max` (half of 256 MiB are
-/// buffers) that is 32 MiB, where one buffer for each use at once takes about 10.
+/// Share of all buffers that is reserved for the program's own work: one part in 4. With the smallest `memory_max` (256
+/// MiB, half of which are buffers) that is 32 MiB. A buffer for each kind of work at the same time takes about 10 MiB.
 const OWN_SHARE: u64 = 4;
 
 /// The stage of a request that asks for a buffer, which decides how much of the clients' memory it may use.
@@ -33,8 +33,8 @@ pub enum Need {
     Starting,
     /// A request that holds a buffer already: up to three quarters.
     Continuing,
-    /// A request that holds several buffers or asks for single blocks, and memory held for as long as a mount: all of
-    /// it.
+    /// A request that holds several buffers or asks for single blocks, and memory that is held for as long as a mount:
+    /// all of the clients' memory.
     Finishing,
 }
 
@@ -59,7 +59,7 @@ struct Pool {
 #[derive(Default)]
 struct Shard {
     classes: [Mutex<Class>; CLASS_BYTES.len()],
-    /// Bytes of buffers that somebody holds.
+    /// Bytes of buffers in use.
     used_bytes: AtomicU64,
 }
 
@@ -91,7 +91,8 @@ unsafe impl<T: Send + Sync> Sync for Pointer<T> {}
 
 struct Chunk {
     data: Pointer<u8>,
-    /// Pointers lead to them from elsewhere; a `Box` would claim, each time it is moved, that there are none.
+    /// An `Arc`, not a `Box`: handles keep raw pointers to the headers. Moving a `Box` asserts that nothing else points
+    /// into it, which would invalidate these pointers.
     headers: Arc<[Header]>,
     free: Vec<Pointer<Header>>,
 }
@@ -126,7 +127,7 @@ impl Chunk {
         unsafe { data.as_ptr().write_bytes(0, CHUNK_BYTES) };
         Chunk { data: Pointer(data), headers: Arc::default(), free: Vec::new() }
     }
-    /// Cuts the chunk into buffers of a class, under this chunk number. Nobody holds a buffer of it.
+    /// Cuts the chunk into buffers of a class, under this chunk number. None of its buffers is in use.
     fn cut(&mut self, class: usize, number: usize) {
         let (data, size) = (self.data.0, CLASS_BYTES[class]);
         self.free.clear();
@@ -134,7 +135,7 @@ impl Chunk {
             .map(|i| data.map_addr(|address| address.checked_add(i * size).expect("within the chunk")))
             .map(|data| Header { data: Pointer(data), class, chunk: number, references: AtomicU32::new(0) })
             .collect();
-        // All of them: giving a buffer back never allocates.
+        // All buffers of the chunk are put in once, so that giving one back never allocates.
         self.free.extend(self.headers.iter().rev().map(|header| Pointer(NonNull::from(header))));
     }
     fn is_idle(&self) -> bool {
@@ -172,7 +173,7 @@ impl Class {
         self.chunks[number] = Some(chunk);
         self.set_giving(number, true);
     }
-    /// Removes a chunk of which nobody holds a buffer: the last one, as buffers come from the first.
+    /// Removes a chunk whose buffers are all free: the last such chunk, since buffers are taken from the first.
     fn remove_idle(&mut self) -> Option<Chunk> {
         let number = self.chunks.iter().rposition(|chunk| chunk.as_ref().is_some_and(Chunk::is_idle))?;
         self.set_giving(number, false);
@@ -191,7 +192,7 @@ impl Pool {
         let shards = (0..shards).map(|_| Arc::default()).collect();
         Pool { shards, bytes: AtomicU64::new(0), bytes_max, prepare }
     }
-    /// A buffer; None if there is no room for its chunk.
+    /// A buffer; None if the bound leaves no memory for its chunk.
     fn take(&self, shard: usize, class: usize) -> Option<Handle> {
         let shard = &self.shards[shard];
         let taken = shard.class(class).take();
@@ -210,7 +211,7 @@ impl Pool {
         handle.header().references.store(1, Ordering::Relaxed);
         Some(handle)
     }
-    /// A chunk: a new one within the bound, or one that some class does not use.
+    /// A chunk: a new one if the bound allows, or else one that another class does not use.
     fn chunk(&self) -> Option<Chunk> {
         let chunk_bytes = CHUNK_BYTES as u64;
         let bytes = self.bytes.fetch_add(chunk_bytes, Ordering::Relaxed) + chunk_bytes;
@@ -255,14 +256,14 @@ impl Slabs {
         let handle = if may { self.clients.take(core, class) } else { None };
         handle.map(|handle| Buf { handle, length }).ok_or_else(full)
     }
-    /// A buffer as above for the house itself. Errors: `Host` if its own part is in use and nothing of the clients'
-    /// part is left.
+    /// A buffer like those of `take`, but for the program's own work, which has a reserved part and may then use what
+    /// is left of the clients' part. Errors: `Host` if both are used up.
     pub fn take_own(&self, core: usize, length: usize) -> Result<Buf> {
         let class = class_of(length)?;
         let handle = self.own.take(0, class).or_else(|| self.clients.take(core, class));
         handle.map(|handle| Buf { handle, length }).ok_or_else(full)
     }
-    /// Bytes reserved for the house itself.
+    /// Bytes reserved for the program's own work.
     pub fn own_bytes_max(&self) -> u64 {
         self.own.bytes_max
     }
@@ -318,7 +319,7 @@ pub struct Buf {
 }
 
 impl Buf {
-    /// Bytes that fit into it.
+    /// Number of bytes that fit into the buffer.
     pub fn capacity(&self) -> usize {
         CLASS_BYTES[self.handle.header().class]
     }
@@ -327,7 +328,7 @@ impl Buf {
         assert!(length <= self.capacity());
         self.length = length;
     }
-    /// Lends the buffer: it goes to somebody else, and the loan is the right to get it back.
+    /// Lends the buffer: the returned buffer is for the borrower, and the loan is the right to get it back.
     pub fn lend(self) -> (Loan, Buf) {
         (Loan { handle: self.handle.clone() }, self)
     }
@@ -337,7 +338,7 @@ impl Buf {
     }
 }
 
-/// A claim to a buffer that somebody else has. It gives no access to the bytes.
+/// The right to get a lent buffer back. It gives no access to the bytes.
 pub struct Loan {
     handle: Handle,
 }
@@ -385,7 +386,7 @@ pub struct Shared {
 }
 
 impl Shared {
-    /// A part of it that keeps the whole alive.
+    /// A part of the buffer, which keeps the whole buffer alive.
     pub fn slice(&self, range: Range<usize>) -> Slice {
         assert!(range.start <= range.end && range.end <= self.length);
         Slice { buffer: self.clone(), range }
@@ -408,11 +409,11 @@ pub struct Slice {
 }
 
 impl Slice {
-    /// Bytes of memory that it keeps in use, alone or with other slices.
+    /// Bytes of memory that the slice keeps in use, alone or with other slices.
     pub fn held_bytes(&self) -> usize {
         CLASS_BYTES[self.buffer.handle.header().class]
     }
-    /// A part of this part.
+    /// A part of this slice.
     pub fn slice(&self, range: Range<usize>) -> Slice {
         assert!(range.end <= self.range.len());
         self.buffer.slice(self.range.start + range.start..self.range.start + range.end)
@@ -470,7 +471,7 @@ mod tests {
 
     #[test]
     fn bytes_go_from_owner_to_owner_across_threads() {
-        // The house's part is empty, and the other chunk has two of the largest.
+        // The program's own part is empty, and the other chunk has two of the largest.
         let slabs = Slabs::new(1, 2 << 20);
         for round in 0..ROUNDS / 10 {
             let _other = slabs.take(0, 1 << 20, Need::Finishing).expect("within the bound");
@@ -558,7 +559,7 @@ mod tests {
         assert!(slabs.take(0, 4096, Need::Starting).is_err(), "half is in use");
         drop(first);
         assert!(slabs.take(0, 4096, Need::Starting).is_ok());
-        // Beyond its part, the house uses what clients leave.
+        // Beyond its own part, the program uses what clients leave.
         let more: Vec<_> = std::iter::from_fn(|| slabs.take_own(0, 1 << 20).ok()).collect();
         assert!(more.len() >= 12, "{}", more.len());
         drop(own);

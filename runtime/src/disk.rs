@@ -30,7 +30,7 @@ pub enum OpenMode {
 
 /// The files of one brick.
 pub trait Disk: Send + Sync {
-    /// Opens a file by its name (no directories). Opening one twice gives the same id.
+    /// Opens a file by its name (no directories). Opening a file twice gives the same id.
     fn open(&self, name: &str, mode: OpenMode) -> Result<FileId>;
     /// Names of all files, sorted.
     fn list(&self) -> Result<Vec<String>>;
@@ -38,16 +38,16 @@ pub trait Disk: Send + Sync {
     fn length(&self, file: FileId) -> Result<u64>;
     /// Reserves space so that the file has at least `bytes`; new bytes read as zero.
     fn allocate(&self, file: FileId, bytes: u64) -> Result<()>;
-    /// Gives back the space of a file whose bytes nobody reads. Its length is 0 at once; after a crash it is 0 or what
-    /// it was. Blocks.
+    /// Gives back the space of a file whose bytes are not needed any more. Its length is 0 at once; after a crash it is
+    /// 0 or the old one. Blocks.
     fn release(&self, file: FileId) -> Result<()>;
     /// Makes created names durable.
     fn sync_names(&self) -> Result<()>;
     /// Free bytes of the file system that holds the brick.
     fn free_bytes(&self) -> Result<u64>;
-    /// Tells the block device that nobody needs these bytes (TRIM). They read as anything until they are written again,
-    /// and may be the old ones after a crash. Blocks. Errors: `Unsupported` for files, and for a device that does not
-    /// support it.
+    /// Tells the block device that these bytes are not needed any more (TRIM). Until they are written again they read
+    /// as anything, after a crash perhaps as before. Blocks. Errors: `Unsupported` for files, and for a device that
+    /// does not support it.
     fn discard(&self, file: FileId, offset: u64, bytes: u64) -> Result<()>;
     /// Starts an I/O; only to be called on a core.
     fn submit(&self, request: Request) -> Transfer;

@@ -6,8 +6,8 @@ use std::pin::Pin;
 use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, Waker};
 
-/// A condition with any number of waiters; `notify` wakes all. A waiter takes a ticket *before* it checks the state
-/// that it waits for, so that it misses no change between the check and the wait.
+/// A condition with any number of waiters; `notify` wakes all of them. A waiter takes a ticket *before* it checks the
+/// state that it waits for, so that it misses no change between the check and the wait.
 #[derive(Default)]
 pub struct Event {
     /// Number of notifications. Changed under the lock; read without it by `ticket`.
@@ -24,7 +24,7 @@ impl Event {
     pub fn ticket(&self) -> u64 {
         self.count.load(Ordering::Acquire)
     }
-    /// Wakes everyone who waits.
+    /// Wakes all waiters.
     pub fn notify(&self) {
         let mut wakers = self.wakers.lock().expect("no panic while held");
         self.count.fetch_add(1, Ordering::AcqRel);

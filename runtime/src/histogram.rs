@@ -14,15 +14,15 @@ const BELOW: u32 = f64::MANTISSA_DIGITS - 1 - SUB.ilog2();
 /// Position of the bucket of 0, the first one: the exponent of 1.0, without the bits that durations never reach.
 const FIRST: usize = (1.0f64.to_bits() >> BELOW) as usize % BUCKETS;
 
-/// Position of a value's bucket. It consists of the exponent and the first bits of the mantissa of the value as a
-/// float, which the processor computes in one instruction: every request needs this several times. Uses one more than
-/// the value, since 0 has no exponent.
+/// Position of a value's bucket: the exponent and the first bits of the mantissa of the value as a float, which the
+/// processor converts in one instruction. (Every request needs this several times.) The value is raised by one first,
+/// since 0 has no exponent.
 fn place_of(value: u64) -> usize {
     (((value as i64).wrapping_add(1)) as f64).to_bits() as usize >> BELOW & (BUCKETS - 1)
 }
 
-/// Number of buckets of all histograms but the ledger's: there are many, and memory counts more than an instruction.
-/// Values from 2^38 ns (275 s) on share the last bucket.
+/// Number of buckets of every histogram outside of the ledger: there are many of these, and their memory matters more
+/// than an instruction. Values from 2^38 ns (275 s) on share the last bucket.
 const SHORT: usize = SUB * 38;
 
 /// The largest value of a bucket, by its number in the order of values. The first octaves have fewer values than
@@ -44,8 +44,8 @@ fn bump(cell: &AtomicU64, by: u64) {
     cell.store(cell.load(Ordering::Relaxed) + by, Ordering::Relaxed);
 }
 
-/// The counters of a histogram, in any unit, for one writer at a time. Buckets are in the order of `place_of` if there
-/// are all of them, else in the order of values.
+/// The counters of a histogram, in any unit, for one writer at a time. A histogram with all `BUCKETS` has them in the
+/// order of `place_of`, a shorter one in the order of values.
 pub(crate) struct Cells<const N: usize = BUCKETS> {
     buckets: [AtomicU64; N],
     sum: AtomicU64,
@@ -77,7 +77,7 @@ impl<const N: usize> Cells<N> {
         bump(&self.buckets[Cells::<N>::place(value)], 1);
         bump(&self.sum, value);
     }
-    /// True if it has counted nothing yet.
+    /// True if nothing was counted yet.
     pub(crate) fn is_empty(&self) -> bool {
         self.sum() == 0 && self.buckets[Cells::<N>::place(0)].load(Ordering::Relaxed) == 0
     }
@@ -85,7 +85,7 @@ impl<const N: usize> Cells<N> {
     pub(crate) fn sum(&self) -> u64 {
         self.sum.load(Ordering::Relaxed)
     }
-    /// Adds its counts to a summary.
+    /// Adds the histogram's counts to a summary.
     pub(crate) fn add_to(&self, summary: &mut Summary) {
         if self.is_empty() {
             return;
@@ -113,7 +113,7 @@ impl Histogram {
     pub fn add_to(&self, summary: &mut Summary) {
         self.0.add_to(summary);
     }
-    /// A summary of its present counts.
+    /// A summary of the present counts.
     pub fn summary(&self) -> Summary {
         let mut summary = Summary::default();
         self.add_to(&mut summary);

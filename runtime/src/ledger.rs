@@ -1,5 +1,6 @@
-//! The ledger of where requests spend their time. Each request carries a span; at its end, the core that served it adds
-//! the span to its own histograms and history. No cache line is shared on the way (mission G3, N1; decision D6).
+//! The ledger of where requests spend their time. Each request carries a span; at its end, the core that served the
+//! request adds the span to the core's own histograms and history. No cache line is shared on the way (mission G3, N1;
+//! decision D6).
 
 use crate::OBSERVED;
 use crate::histogram::{Cells, Summary};
@@ -14,7 +15,7 @@ use std::sync::{Arc, OnceLock};
 pub enum Stage {
     /// Parsing the request, and time that no other stage claims.
     Front,
-    /// Passing the layers above the router.
+    /// Passing the stack of layers.
     Layers,
     /// Waiting for admission: bytes ordered but not yet written are bounded.
     Admit,
@@ -24,7 +25,7 @@ pub enum Stage {
     Order,
     /// Reading the index after a miss.
     Index,
-    /// Waiting in the log for the batch to be formed and submitted; of a read, waiting under the concurrency limit of
+    /// Waiting in the log until the batch is formed and submitted; for a read, waiting under the concurrency limit of
     /// the device.
     Queue,
     /// The batch's device write.
@@ -116,7 +117,7 @@ impl Span {
     pub fn start(now: Stamp) -> Span {
         Span { start: now, last: Cell::new(now), stages: Default::default(), met: Cell::new(0), hops: Cell::new(0) }
     }
-    /// The span of a request that arrived earlier.
+    /// A span that starts at the request's arrival and includes the thread changes since then.
     #[inline]
     pub fn of(arrival: Arrival) -> Span {
         let span = Span::start(arrival.at);
@@ -151,8 +152,8 @@ impl Span {
         self.add(Stage::Queue, spent - flush - write);
         self.last.set(Stamp(self.last.get().0 + spent));
     }
-    /// Books the first part of the time since the last mark, `held`, on `Queue`: for so long the transfer was held back
-    /// from the device. Few are.
+    /// Books `held`, the first part of the time since the last mark, on `Queue`: for that time a transfer was held back
+    /// from the device, which happens to few.
     #[cold]
     pub fn mark_held(&self, held: Lapse, now: Stamp) {
         self.mark(Stage::Queue, Stamp(self.last.get().0.saturating_add(held.0)).min(now));
@@ -215,7 +216,8 @@ impl Row {
     }
 }
 
-/// Number of operations remembered per core (mission G3: the same length as the history that cost Gluster 15,000 IOPS).
+/// Number of operations in the history of each core (mission G3: as many as in the history that cost Gluster 15,000
+/// IOPS).
 const HISTORY: usize = 1024;
 
 #[derive(Default)]
@@ -249,7 +251,7 @@ impl Ledger {
         let cores = (0..cores).map(|_| core()).collect();
         Ledger { counts_ticks, shared: Arc::new(Shared { names, stamps, cores }) }
     }
-    /// True if its timestamps are the processor's ticks.
+    /// True if the ledger's timestamps are the processor's ticks.
     #[inline]
     pub(crate) fn counts_ticks(&self) -> bool {
         self.counts_ticks
@@ -257,7 +259,7 @@ impl Ledger {
     fn unit(&self) -> Unit {
         self.shared.stamps.as_ref().map_or(Unit::NS, |stamps| stamps.unit())
     }
-    /// Converts nanoseconds to its unit.
+    /// Converts nanoseconds to the ledger's unit.
     pub fn lapse(&self, ns: u64) -> Lapse {
         Lapse(self.unit().count(ns))
     }
@@ -294,8 +296,8 @@ impl Ledger {
         slot.total.store(total, Ordering::Relaxed);
         ledger.recorded.store(recorded + 1, Ordering::Release);
     }
-    /// Number of all requests so far, and the nanoseconds that they took together. The latter may become a little less
-    /// as the length of a tick is known better. Cheap enough for many calls per second.
+    /// Number of all requests so far, and the nanoseconds that they took together. The nanoseconds may fall a little
+    /// when the length of a tick becomes known better. Cheap enough for many calls per second.
     pub fn totals(&self) -> (u64, u64) {
         let count = self.shared.cores.iter().map(|core| core.recorded.load(Ordering::Acquire)).sum();
         let sum = self

@@ -1,9 +1,9 @@
-//! Floor 1: the world that the code runs on. Clock, disk, tasks and randomness are traits with a real and a simulated
+//! The interfaces to the operating system. Clock, disk, tasks and randomness are traits with a real and a simulated
 //! implementation; buffers, locks, queues, histograms and ledgers measure themselves.
 //!
-//! Promises: nothing above this room names the operating system; every wait can be accounted for (decision D6); the
-//! same code runs under a seed that replays exactly (decision D9). Absent by design: no knowledge of records, inodes or
-//! protocols.
+//! Promises: no package between this one and the fronts names the operating system; every wait can be accounted for
+//! (decision D6); the same code runs under a seed that replays exactly (decision D9). Absent by design: no knowledge of
+//! records, inodes or protocols.
 
 pub mod buffer;
 pub mod clock;
@@ -41,10 +41,10 @@ pub use transfer::{Done, Request, Start, Transfer};
 /// condition costs nothing there, and must change nothing but figures.
 pub const OBSERVED: bool = !cfg!(feature = "unobserved");
 
-/// Pause between two attempts of a request that finds no buffer: buffers are held for as long as a device takes ...
+/// Pause between two attempts of a request that finds no buffer: about as long as a device's I/O holds buffers.
 const MEMORY_PAUSE_NS: u64 = 1_000_000;
-/// ... and the longest wait in all: the time in which even a disk that is much too slow ends all requests that hold
-/// buffers. After that, memory does not come back by itself, and the answer is ENOMEM.
+/// Longest wait for a buffer in all. Within this time even a disk that is much too slow ends all requests that hold
+/// buffers, so more waiting would not help, and the answer is ENOMEM.
 const MEMORY_WAIT_NS_MAX: u64 = 30_000_000_000;
 
 /// The world as one handle; cheap to clone.
@@ -76,19 +76,20 @@ impl Runtime {
             self.clock_stamp()
         }
     }
-    /// The timestamp from the clock, where ticks are not trusted. Out of line, since it costs more in any case.
+    /// The timestamp from the clock, for machines whose ticks are not trusted. Out of line, since it costs more in any
+    /// case.
     #[cold]
     fn clock_stamp(&self) -> Stamp {
         Stamp(self.clock.now_ns())
     }
-    /// A buffer of `length` bytes (at most 1 MiB) for the house's own work, which clients wait for. Errors: `Host` when
-    /// `memory_max` is reached.
+    /// A buffer of `length` bytes (at most 1 MiB) for the program's own work, for which clients wait. Errors: `Host`
+    /// when `memory_max` is reached.
     pub fn buffer(&self, length: usize) -> Result<Buf> {
         self.slabs.take_own(self.tasks.core(), length)
     }
     /// A buffer of `length` bytes (at most 1 MiB) for a client's request, from the calling core's slab. Waits while
-    /// there is none, which `span` books as admission: full memory slows clients down before it refuses them
-    /// (back-pressure). Errors: `Host` after half a minute.
+    /// there is none: full memory slows clients down before it refuses them (back-pressure). The wait is booked in
+    /// `span` as admission. Errors: `Host` after half a minute.
     pub async fn client_buffer(&self, length: usize, need: Need, span: Option<&Span>) -> Result<Buf> {
         match self.slabs.take(self.tasks.core(), length, need) {
             Err(error) if error.kind == Kind::Host => self.wait_for_buffer(length, need, span).await,

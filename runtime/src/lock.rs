@@ -1,5 +1,5 @@
-//! The measured lock. It counts how often it was taken and how often someone had to wait, and measures how long waits
-//! and holds last. For short critical sections only: never held across I/O or await (decision D5).
+//! The measured lock. It counts how often it was taken and how often a thread had to wait for it, and measures how long
+//! waits and holds last. For short critical sections only: never held across I/O or await (decision D5).
 
 use crate::OBSERVED;
 use crate::histogram::{Histogram, Summary};
@@ -7,7 +7,7 @@ use std::ops::{Deref, DerefMut};
 use std::sync::{Mutex, MutexGuard, TryLockError};
 use std::time::Instant;
 
-/// Acquisitions per timed hold: two clock reads each time would cost more than most holds.
+/// Number of acquisitions per timed hold: timing each one takes two reads of the clock, more than most holds last.
 const HOLD_SAMPLE: u32 = 256;
 
 /// A mutex with a name and figures. A panic while it is held ends the process (broken invariant).
@@ -22,8 +22,8 @@ struct Inner<T> {
 }
 
 struct Figures {
-    /// Acquisitions left until the next timed hold; 0 while that is held. Together with the number of timed holds it
-    /// gives the number of acquisitions, at the cost of one instruction and a branch for each.
+    /// Number of acquisitions until the next timed hold; 0 during a timed hold. The number of acquisitions follows from
+    /// this and the number of timed holds, so counting one costs only an instruction and a branch.
     left: u32,
     since: Option<Instant>,
     contended: u64,
@@ -80,7 +80,7 @@ impl<T> Lock<T> {
         }
         Guard::counted(inner)
     }
-    /// Its figures so far.
+    /// The lock's figures so far.
     pub fn summary(&self) -> LockSummary {
         let guard = self.inner.lock().expect("a holder panicked");
         let figures = &guard.figures;

@@ -1,4 +1,4 @@
-//! Implementations that do nothing: the smallest world, for benches and for tests of the floors above.
+//! Implementations of the interfaces that do nothing, for benches and for tests of the packages above.
 
 use crate::clock::{Clock, Sleep};
 use crate::disk::{Disk, FileId, OpenMode};

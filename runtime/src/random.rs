@@ -1,4 +1,4 @@
-//! Randomness behind a door, so that a seed controls it.
+//! The interface for random numbers, so that a simulation controls them by a seed.
 
 /// A source of random numbers.
 pub trait Random: Send + Sync {

@@ -1,6 +1,6 @@
-//! Timestamps and durations for statistics only. They count in the ledger's unit: ticks of the processor where the
-//! kernel trusts its counter, else nanoseconds of the clock. They are added and compared in that unit, and converted to
-//! nanoseconds when somebody reads the ledger.
+//! Timestamps and durations for statistics only. They count in the ledger's unit: ticks of the processor's counter if
+//! the kernel uses that counter as its own clock source, else nanoseconds of the clock. They are added and compared in
+//! that unit, and converted to nanoseconds when the ledger is read.
 
 /// A timestamp, for statistics only: no decision may depend on it. Always 0 in a build without observation.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]

@@ -1,6 +1,6 @@
-//! The primitives that own waiting code is built of: atomics, mutexes, parked threads and thread locals of the standard
-//! library. The package `interleave` compiles the same files with a model checker's primitives in this place, and tries
-//! every order of their steps (decision note 0048).
+//! The primitives of which our own waiting code is built: atomics, mutexes, parked threads and thread locals of the
+//! standard library. The package `interleave` compiles that code with a model checker's primitives instead, and tries
+//! every order of its steps (decision note 0048).
 //!
 //! Absent by design: `Arc`, because wakers are made of the standard library's, and `Condvar`, which nothing needs.
 

@@ -7,7 +7,7 @@ use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
-/// A task's future. It stays on its core, hence need not be `Send`.
+/// A task's future. It stays on its core, so it need not be `Send`.
 pub type Local = Pin<Box<dyn Future<Output = ()>>>;
 
 /// Makes a task's future on the core that will run it.

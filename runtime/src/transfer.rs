@@ -22,8 +22,8 @@ pub enum Request {
     Flush { file: FileId },
 }
 
-/// The moment at which a small read is submitted to the device. Large transfers (from `BULK_BYTES_MIN` on) are under a
-/// concurrency limit whatever is said here, except durable writes.
+/// The moment at which a small read is submitted to the device. Large transfers (from `BULK_BYTES_MIN` on) are always
+/// under a concurrency limit, except durable writes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Start {
     /// Immediately: pieces of a larger read, and reads that more than one client may wait for.
@@ -40,7 +40,7 @@ pub struct Done {
     pub buffer: Option<Buf>,
     /// The slices of a write (an empty vector otherwise), so that the allocation can be used again.
     pub slices: Vec<Slice>,
-    /// Nanoseconds for which it was held back from the device.
+    /// Nanoseconds for which the transfer was held back from the device.
     pub held_ns: u64,
 }
 
@@ -104,7 +104,7 @@ impl SlotPool {
     }
 }
 
-/// Waits for one I/O. Dropping it does not stop the I/O; the slot keeps the buffers until it ends.
+/// The future of one I/O. Dropping it does not stop the I/O; the slot keeps the buffers until the I/O ends.
 pub struct Transfer {
     slot: Arc<Slot>,
     pool: Arc<SlotPool>,
@@ -131,7 +131,8 @@ impl Drop for Transfer {
             state.waker = None;
             state.request.is_none() && state.done.is_none()
         };
-        // Performers drop their handle right after `finish`; a slot that one still holds is simply freed.
+        // The performer drops its handle right after `finish`. A slot whose performer still holds it is not recycled,
+        // but freed.
         if (idle && Arc::strong_count(&self.slot) == 1) || active(Bug::SlotFreedEarly) {
             self.pool.free.lock().expect("no panic while held").push(self.slot.clone());
         }

@@ -1,4 +1,4 @@
-//! Start and stop of the cores' threads, and `Tasks`, the door to them.
+//! Start and stop of the cores' threads, and the implementation of `Tasks`, the interface to them.
 
 use super::inbox::Inbox;
 use super::pool::Pool;
@@ -85,7 +85,7 @@ pub(super) fn stop(world: &Arc<World>, threads: Vec<JoinHandle<()>>) {
     }
 }
 
-/// The cores and the pools, as the rest of the house sees them.
+/// The cores and the pools, as the rest of the program uses them.
 pub(super) struct Cores {
     pub world: Arc<World>,
     pub pool: Arc<Pool>,

@@ -21,9 +21,9 @@ use std::task::Waker;
 const TAG_BELL: u64 = u64::MAX;
 /// Tag of entries whose completion has no meaning.
 const TAG_IGNORED: u64 = u64::MAX - 1;
-/// Most slices per system call (IOV_MAX); longer writes continue with another call.
+/// Largest number of slices per system call (IOV_MAX); longer writes continue with another call.
 const SLICES_MAX: usize = 1024;
-/// Most times that the kernel may ask us to try again without any progress.
+/// Largest number of times that the kernel may ask us to try again without any progress.
 const RETRIES_MAX: u32 = 100;
 /// Length from which on writes are submitted at once: the checksums of 256 KiB take 11 us, a submission of its own 3.
 pub(super) const AT_ONCE_BYTES: usize = 256 << 10;

@@ -43,7 +43,7 @@ impl Figures {
     pub fn new(stamps: Arc<Stamps>) -> Figures {
         Figures { stamps, ..Figures::default() }
     }
-    /// The time for statistics of this room.
+    /// The time for the statistics of this module.
     pub fn stamp_ns(&self) -> u64 {
         if OBSERVED { self.stamps.now_ns() } else { 0 }
     }

@@ -55,7 +55,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 
-/// Most cores: the number that an affinity mask holds.
+/// Largest number of cores: as many as an affinity mask holds.
 const CORES_MAX: usize = 1024;
 
 /// The options of a world.
@@ -65,7 +65,7 @@ pub struct Options {
     pub cores: Option<usize>,
     /// The brick's directory.
     pub directory: Directory,
-    /// Most bytes that all buffers together may take.
+    /// Largest number of bytes that all buffers together may take.
     pub memory_max_bytes: u64,
     /// Names of the operations that the ledger distinguishes.
     pub op_names: &'static [&'static str],

@@ -10,8 +10,8 @@ use std::sync::{Arc, Mutex};
 use std::thread::{JoinHandle, Thread};
 use std::time::{Duration, Instant};
 
-/// Most threads. Jobs are reads of one device by the index, and a device that answers 16 at once in 80 us gives 200,000
-/// reads a second, more than a brick's cores can use.
+/// Largest number of threads. Jobs are reads of one device by the index, and a device that answers 16 at once in 80 us
+/// gives 200,000 reads a second, more than a brick's cores can use.
 const THREADS_MAX: usize = 16;
 /// Time after which a waiting job calls for another thread: several device reads, hence more than a hiccup.
 const WAIT_NS: u64 = 500_000;

@@ -18,9 +18,9 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// Most completions processed, and most tasks run, per turn; also the number of operations that may wait unsubmitted
-/// before tasks go on. Measured with a prototype: submitting after at most 4 keeps device and CPU busy at the same
-/// time.
+/// Largest numbers of completions processed and of tasks run per turn; also the number of operations that may wait
+/// unsubmitted before tasks go on. Measured with a prototype: submitting after at most 4 keeps device and CPU busy at
+/// the same time.
 const PER_TURN: usize = 4;
 
 /// State that all cores of one world share.

@@ -54,7 +54,7 @@ enum Payload {
     Lent(Loan, Stored),
 }
 
-/// Most bytes stored inline: a write's answer has 8 bytes, an error's none.
+/// Largest number of bytes stored inline: a write's answer has 8 bytes, an error's none.
 const STORED_BYTES_MAX: usize = 16;
 
 /// The bytes that follow an answer's header, to be put at the beginning of the payload's memory when that is back.

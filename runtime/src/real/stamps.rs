@@ -1,6 +1,7 @@
-//! Timestamps for statistics. Reading the kernel's clock costs some 50 instructions, and a request's ledger does it
-//! seven times. So the processor's tick counter is read instead where the kernel itself trusts it. The length of a tick
-//! is calibrated against the clock now and then; it is needed only when somebody reads the ledger.
+//! Timestamps for statistics. Reading the kernel's clock costs some 50 instructions, and a request takes about seven
+//! timestamps for the ledger. So the processor's tick counter is read instead, if the kernel uses that counter as its
+//! own clock source. The length of a tick is calibrated against the clock now and then; it is needed only when the
+//! ledger is read.
 
 use super::clock::now_ns;
 use crate::stamp::Unit;
@@ -67,7 +68,7 @@ impl Stamps {
         }
         stamps
     }
-    /// True if ticks are read rather than the clock.
+    /// True if timestamps are ticks and not read from the clock.
     pub(crate) fn are_trusted(&self) -> bool {
         self.scale.load(Ordering::Relaxed) > 0
     }

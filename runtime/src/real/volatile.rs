@@ -19,14 +19,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::fs::FileExt;
 use std::sync::{Arc, Mutex};
 
-/// Most cached blocks: roughly the cache of a large drive.
+/// Largest number of cached blocks: roughly the cache of a large drive.
 const BLOCKS_MAX: usize = (256 << 20) / BLOCK_BYTES;
 /// Share of blocks that are written out early and out of order: one in this many.
 const EARLY_ONE_IN: u64 = 64;
 
-/// Most blocks that one system call moves: those of a scratch buffer.
+/// Largest number of blocks that one system call moves: those of a scratch buffer.
 const RUN_BLOCKS_MAX: usize = (1 << 20) / BLOCK_BYTES;
-/// Most bytes of scratch buffers: two chunks for each thread of the pool would be twice the need.
+/// Largest number of bytes of scratch buffers: two chunks for each thread of the pool would be twice the need.
 const SCRATCH_BYTES_MAX: u64 = 64 << 20;
 
 type Block = [u8; BLOCK_BYTES];

@@ -31,7 +31,7 @@ pub struct Setup {
     pub seed: u64,
     /// Number of logical cores; one thread runs them all.
     pub cores: usize,
-    /// The disk at boot; None: an empty one, with room for `capacity_bytes`.
+    /// The disk at boot; None: an empty one of `capacity_bytes`.
     pub image: Option<DiskImage>,
     /// Bytes of an empty disk.
     pub capacity_bytes: u64,
