@@ -1,9 +1,9 @@
 //! The ends of directory listings, by handle.
 //!
-//! Promises: reading a directory through a handle ends, however fast the directory gets new entries: it shows the
-//! entries that had their place when reading began. Reading begins anew at the directory's start. A handle that is not
-//! tracked here has no such end; only the time at which each page is read bounds what it shows. A handle takes at most
-//! 12 bytes, and at most `LISTED_HANDLES_MAX` handles of a mount are tracked.
+//! Promises: reading a directory through a handle ends, however fast the directory gets new entries: it shows only
+//! entries that existed when reading began. Reading at the directory's start begins a new listing with a new end. A
+//! handle that is not tracked here has no such end, so its listing also shows entries made while it is read. A handle
+//! takes at most 12 bytes, and at most `LISTED_HANDLES_MAX` handles of a mount are tracked.
 
 use base::limits::LISTED_HANDLES_MAX;
 use std::sync::{Mutex, MutexGuard};
@@ -56,7 +56,7 @@ impl Ends {
     /// Gives the number of a closed handle back.
     pub fn close(&self, handle: u32) {
         let Some((mut slots, slot)) = self.slot(handle) else { return };
-        // One that nobody handed out would be a mistake of the kernel's, which must not end the daemon.
+        // A number that was never handed out would be a mistake of the kernel's, which must not end the daemon.
         if slots.ends.get(slot).is_some_and(|end| *end != FREE) {
             slots.ends[slot] = FREE;
             slots.free.push(slot as u32);

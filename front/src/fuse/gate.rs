@@ -11,8 +11,8 @@ use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard};
 use std::time::Duration;
 
-/// The errno of a request that comes too late. It differs from the errno of a mount whose daemon is gone, because
-/// nobody may take this mount over yet.
+/// The errno of a request that comes too late. It differs from the errno of a mount whose daemon is gone, because such
+/// a mount may be taken over, and this one may not yet.
 pub const REFUSED: i32 = libc::ESHUTDOWN;
 
 /// Phase: every request is admitted.
@@ -30,7 +30,7 @@ pub struct Gate {
     closed: Condvar,
 }
 
-/// Requests under way on one core, which alone changes the number. On a cache line of its own.
+/// Number of requests under way on one core, changed by that core alone. On a cache line of its own.
 #[repr(align(64))]
 #[derive(Default)]
 struct Core(AtomicUsize);

@@ -512,7 +512,7 @@ fn send(back: &mut Back<'_>, unique: u64, head: &Head, tail: &[u8]) -> Result<()
     sent
 }
 
-/// Most inodes that are forgotten before other requests get a turn.
+/// Largest number of inodes that are forgotten before other requests get a turn.
 const FORGOTTEN_PER_TURN: usize = 256;
 
 /// Position behind ".", and one more behind ".."; the group's own cookies start above.

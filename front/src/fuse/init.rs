@@ -10,11 +10,11 @@ use std::fs::File;
 use std::io::{Read, Write};
 use std::time::Duration;
 
-/// Features requested where the kernel has them (rule F4). Not among them: the writeback cache (rule F2), locks (they
-/// stay in the kernel), ATOMIC_O_TRUNC (it truncates before the kernel checks permission: a program that was running
-/// was empty then, and its opener got ETXTBSY). The umask comes with each request (DONT_MASK), because a directory's
-/// default list replaces it. HANDLE_KILLPRIV_V2 also spares a question for capabilities before each write. With
-/// EXPORT_SUPPORT the kernel looks up "." of an inode of which it has only a file handle, and "..".
+/// Features requested if the kernel has them (rule F4). Not among them: the writeback cache (rule F2), locks (they stay
+/// in the kernel), ATOMIC_O_TRUNC (it truncates before the kernel checks permission: opening a running program for
+/// writing failed with ETXTBSY, but had emptied the program). The umask comes with each request (DONT_MASK), because a
+/// directory's default list replaces it. HANDLE_KILLPRIV_V2 also saves a request for capabilities before each write.
+/// With EXPORT_SUPPORT the kernel looks up "." of an inode of which it has only a file handle, and "..".
 const WANTED: u64 = init_flag::ASYNC_READ
     | init_flag::EXPORT_SUPPORT
     | init_flag::BIG_WRITES
@@ -43,8 +43,8 @@ pub struct Choice {
 /// Features without which the parsing or the buffers would be wrong: Linux 4.20 and later have them.
 const NEEDED: u64 = init_flag::BIG_WRITES | init_flag::MAX_PAGES;
 
-/// Most requests that the kernel keeps in the background (read-ahead, asynchronous direct I/O) at a time: enough for 32
-/// jobs of depth 32 (rule F4).
+/// Largest number of requests that the kernel keeps in the background (read-ahead, asynchronous direct I/O) at a time:
+/// enough for 32 jobs of depth 32 (rule F4).
 const BACKGROUND_MAX: u16 = 1024;
 /// Number of background requests above which the kernel calls the connection congested: three quarters, its own default
 /// proportion.

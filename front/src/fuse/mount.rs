@@ -23,12 +23,13 @@ const KIND: &str = "fuse.sinter";
 /// Longest wait for the answer to a probe. A live file system answers at once, unless its machine is overloaded.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Most dead mounts that may lie on top of each other at one mount point: daemons that take over leave no more.
+/// Largest number of dead mounts that may lie on top of each other at one mount point: daemons that take over a mount
+/// point leave no more.
 const STACKED_MAX: usize = 16;
 
-/// Attempts to unmount a busy mount, since scanners and shells leave soon ...
+/// Number of attempts to unmount a busy mount: scanners and shells leave soon.
 const UNMOUNT_ATTEMPTS: usize = 5;
-/// ... and the pause between them.
+/// Pause between two attempts to unmount.
 const UNMOUNT_PAUSE: Duration = Duration::from_millis(100);
 
 /// Flags for unmounting a file system that nobody serves. Without ending the connection first, the kernel would wait
@@ -115,7 +116,7 @@ pub struct Durable {
 /// The result of an unmount.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Unmounted {
-    /// Unmounted: nobody used it any more.
+    /// Unmounted: it was not in use any more.
     Clean,
     /// Detached: in use, no longer reachable by its path, and gone when its last user has left.
     Detached,
@@ -394,8 +395,8 @@ impl Mount {
     pub fn unmount(&self) -> Result<Unmounted> {
         self.unmount_within(UNMOUNT_ATTEMPTS)
     }
-    /// Unmounts at once, without the attempts of `unmount`: nobody is served any more, so it is no use to wait for
-    /// users to leave.
+    /// Unmounts at once, without the attempts of `unmount`: no request is served any more, so waiting for users to
+    /// leave would be of no use.
     pub(super) fn detach(&self) -> Result<Unmounted> {
         self.unmount_within(1)
     }

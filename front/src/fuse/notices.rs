@@ -1,10 +1,10 @@
 //! Notices to the kernel: they ask it to forget pages of a file (decision 0042).
 //!
 //! Promises: notices are sent from the pool, under no lock (rule R2), and by a bounded number of threads, so that the
-//! pool's other jobs go on while the kernel takes its time. Waiting for a notice is bounded in time. Forgetting a page
-//! takes its lock, so the kernel may wait for reads of the page that are under way, and for its own writes of it. These
-//! are served meanwhile and wait for no notice themselves, but they need a task or a ring entry, which callers that
-//! wait here hold. When many callers wait, each therefore waits only briefly, and the pages are forgotten after the
+//! pool's other jobs go on while the kernel takes its time. Waiting for a notice is bounded in time: to forget a page
+//! the kernel takes the page's lock, so it may wait for its own reads and writes of the page that are under way. These
+//! are served meanwhile and wait for no notice themselves. But they need a task or a ring entry, and each caller that
+//! waits here holds one. So when many callers wait, each waits only briefly, and the pages are forgotten after the
 //! answer.
 //!
 //! Absent by design: a list of the kernel's pages, file by file. `Recent` tells which files it can have no pages of,
@@ -24,11 +24,11 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::Poll;
 
-/// Most threads of the pool that send notices at the same time: half of the pool.
+/// Largest number of threads of the pool that send notices at the same time: half of the pool.
 const TELLERS_MAX: usize = 8;
 /// Number of queued notices from which on notices of one file are merged.
 const SEPARATE_MAX: usize = 64;
-/// Longest wait for the kernel. It waits for nobody but this daemon, whose reads end or fail before that.
+/// Longest wait for the kernel. The kernel waits only for this daemon, whose reads end or fail before that.
 const WAIT_NS: u64 = 30_000_000_000;
 /// Longest wait while so many callers wait that requests which the kernel needs may find no task: longer than most
 /// notices take on a machine that is busy with other things.

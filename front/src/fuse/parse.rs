@@ -31,7 +31,7 @@ pub struct Header {
 pub enum Ask {
     /// Nothing; no answer is expected.
     Silent,
-    /// The kernel forgets an inode, of which `times` answers have told it. No answer.
+    /// The kernel forgets an inode of which it has learnt by `times` answers. No answer.
     Forget { ino: Ino, times: u64 },
     /// The kernel forgets many inodes. No answer.
     ForgetAll(Box<[(Ino, u64)]>),
@@ -421,8 +421,8 @@ fn read_dir(code: u32, mut fields: Fields<'_>, ino: Ino) -> Result<Ask> {
     Ok(Ask::ReadDir { ino, handle, offset, size, plus: code == opcode::READDIRPLUS, noatime })
 }
 
-/// The number of entries that about fill `room` bytes, for names of 16 bytes. A reply that is not quite full costs less
-/// than attributes that are fetched and thrown away.
+/// The number of entries that about fill `room` bytes, for names of 16 bytes. If the reply is not quite full, that
+/// costs less than fetching attributes which then do not fit.
 pub fn entries_for(room: usize, plus: bool) -> u32 {
     let entry = abi::DIRENT_BYTES + 16 + if plus { abi::ENTRY_OUT_BYTES } else { 0 };
     (room / entry).clamp(1, DIR_ENTRIES_MAX) as u32

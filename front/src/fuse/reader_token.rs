@@ -1,8 +1,9 @@
-//! The token decides which of a core's tasks reads the device: one task at a time holds it, the others queue for it.
+//! The token decides which of a core's tasks reads /dev/fuse: one task at a time holds it, the others wait in a line,
+//! from which the last comer is woken first.
 //!
-//! Promise: no wake-up is lost. If nobody holds the token although tasks are queued, some task is about to run and will
-//! take it or pass it on: either a task that `wake_next` has woken, or the last holder, which has released it but has not
-//! suspended yet.
+//! Promise: no wake-up is lost. If no task holds the token although tasks are in line, then one of two tasks is about
+//! to run: a task that `wake_next` has woken, which will take the token; or the last holder, which has released it but
+//! has not suspended yet, and will take it again or call `wake_next`.
 
 use std::future::poll_fn;
 use std::sync::Mutex;

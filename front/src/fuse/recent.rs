@@ -1,11 +1,11 @@
 //! The files of which the kernel may have pages: those that were read or written through its page cache lately.
 //!
-//! Promises: a file of which anything went through the page cache within the last minute is among them. Others may be,
-//! since files share bits; such a false positive costs a notice. Before a write that bypasses the page cache, the
-//! kernel forgets its pages of the range by itself, so any pages that it has afterwards were read beside that write.
-//! Hence a minute, which is longer than any request waits in the kernel. Of the last requests through the page cache,
-//! the byte ranges and request numbers are kept as well: a page that the kernel asked for well before a bypassing write
-//! was locked when that write began, and so has been forgotten since.
+//! Promises: a file of which anything went through the page cache within the last minute is among them. Other files may
+//! be among them too, since files share bits; such a false positive costs a notice. Before a write that bypasses the
+//! page cache, the kernel itself forgets its pages of the range, so only pages that are read while the write is under
+//! way can be stale. A minute is longer than any such request waits in the kernel. Byte ranges and request numbers of
+//! the last requests through the page cache are kept as well: a page that the kernel asked for well before a bypassing
+//! write was locked when that write began, so the kernel has forgotten the page since.
 
 use base::Ino;
 use std::ops::Range;
@@ -18,12 +18,12 @@ const BITS: usize = 1 << 16;
 /// Shortest time for which a file stays in the set.
 const KEPT_NS: u64 = 60_000_000_000;
 
-/// Requests through the page cache that each core remembers.
+/// Number of requests through the page cache that each core remembers.
 const LAST_COUNT: usize = 256;
 
-/// Uncertainty of the order of request numbers. The kernel forgets pages before it numbers the write that bypasses
-/// them. Numbers ascend in steps of two, so this allows for 64 requests of others between the two, which take as many
-/// microseconds at least.
+/// Uncertainty of the order of request numbers. The kernel forgets pages first, and then numbers the write that
+/// bypasses them. Numbers ascend in steps of two, so this allows for 64 other requests in between, which take at least
+/// 64 microseconds.
 const UNSURE: u64 = 2 * 64;
 
 /// Sets of files, as bits.
@@ -77,7 +77,7 @@ impl Set {
         Set((0..BITS / 64).map(|_| AtomicU64::new(0)).collect())
     }
     fn place(&self, ino: Ino) -> (&AtomicU64, u64) {
-        // By a multiplication whose upper bits depend on all of the number.
+        // The upper bits of the product depend on all bits of the number.
         let bit = (ino.0.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - BITS.trailing_zeros())) as usize;
         (&self.0[bit / 64], 1 << (bit % 64))
     }
@@ -87,7 +87,7 @@ impl Set {
     }
     fn add(&self, ino: Ino) {
         let (word, bit) = self.place(ino);
-        // What is there already costs no exclusive line.
+        // Read first: if the bit is set already, the cache line is not taken exclusively.
         if word.load(Ordering::Relaxed) & bit == 0 {
             word.fetch_or(bit, Ordering::AcqRel);
         }

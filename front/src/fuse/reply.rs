@@ -15,7 +15,7 @@ const VALID_SECONDS: u64 = 3600;
 /// by them (decision 0042).
 fn attr_valid_seconds(attr: &Attr) -> u64 {
     let is_privileged = attr.inode.kind == FileKind::File && attr.inode.mode & PRIVILEGES != 0;
-    // What a file takes may be known better a moment later (decision 0032).
+    // An estimated number of blocks may be known exactly a moment later (decision 0032).
     let changes = (is_privileged && !active(Bug::PrivilegesKeptInMind)) || !attr.blocks.exact;
     if changes { 0 } else { VALID_SECONDS }
 }
@@ -140,7 +140,7 @@ impl Head {
             writer.u32(length as u32).u32(0);
         })
     }
-    /// The volume's space. Inodes have no limit of their own: as many are reported free as there is room for.
+    /// The volume's space. Inodes have no limit of their own: as many are reported free as the free space can hold.
     pub fn statfs(unique: u64, space: &StatFs) -> Head {
         let block = BLOCK_BYTES as u64;
         let (blocks, free) = (space.size_bytes / block, space.free_bytes / block);
@@ -181,7 +181,7 @@ fn put_attr(writer: &mut Writer<'_>, attr: &Attr) {
     writer.u32s([BLOCK_BYTES as u32, 0]);
 }
 
-/// Attributes with the time of birth. The kernel takes the same of them as of other attributes, and this time.
+/// Attributes with the time of birth. The kernel uses the same fields as of other attributes, and this time.
 pub fn statx(attr: &Attr) -> Box<[u8]> {
     let inode = &attr.inode;
     let mut bytes = [0; abi::STATX_OUT_BYTES];

@@ -1,6 +1,6 @@
 //! The connection's queues on the cores' rings: one queue per CPU that the machine may have, each with entries that
-//! carry requests and answers. This room knows how many entries there are and what memory they take, not what they
-//! carry.
+//! carry requests and answers. This module decides how many entries there are and has their memory; it does not know
+//! their content.
 //!
 //! Promise: a mount asks the kernel for queues only when it has the memory for all their entries. If one queue had no
 //! entry, no request would come at all.
@@ -13,8 +13,8 @@ use std::fs::File;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Most entries of a queue. A queue serves the clients of one CPU; a device reaches its full speed with 32 to 64
-/// requests of all CPUs. Further requests wait in the kernel.
+/// Largest number of entries of a queue. A queue serves the clients of one CPU; a device reaches its full speed with 32
+/// to 64 requests of all CPUs. Further requests wait in the kernel.
 const DEPTH_MAX: usize = 32;
 
 /// Share of the memory for buffers that all entries together may take: one part in 8. Each entry holds 1 MiB as long as
@@ -50,7 +50,7 @@ pub struct Entries {
 impl Entries {
     /// The number that the memory for buffers allows.
     pub fn of(runtime: &Runtime) -> Arc<Entries> {
-        // The house's own part of all buffers is a quarter.
+        // The program's own part of all buffers is a quarter.
         let all_bytes = 4 * runtime.slabs.own_bytes_max();
         Arc::new(Entries { left: AtomicUsize::new((all_bytes / SHARE) as usize / IO_BYTES_MAX) })
     }
@@ -98,7 +98,7 @@ impl Rings {
         let queue = |cpu| (0..depth).map(|_| memory(runtime, cpu)).collect::<Result<Vec<_>>>();
         Ok(Rings { queues: (0..count).map(queue).collect::<Result<_>>()?, taken })
     }
-    /// Entries of each queue.
+    /// Number of entries of each queue.
     pub fn depth(&self) -> usize {
         self.queues.first().map_or(0, Vec::len)
     }

@@ -32,12 +32,12 @@ use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-/// Most requests in progress per core. A device reaches its full speed at a depth of 32 to 64; further requests wait in
-/// the kernel, where they can still be merged or given up.
+/// Largest number of requests in progress per core. A device reaches its full speed at a depth of 32 to 64; further
+/// requests wait in the kernel, where they can still be merged or given up.
 const TASKS_PER_CORE: usize = 64;
 
-/// Most requests that a task answers without waiting before it lets the others run: bounded work per turn (decision D4;
-/// 4 is what the prototype was measured with).
+/// Largest number of requests that a task answers without waiting before it lets the others run: bounded work per turn
+/// (decision D4; the prototype was measured with 4).
 const TURN_REQUESTS_MAX: usize = 4;
 
 /// The receiver of operations: the stack, or a test's stand-in.
@@ -57,7 +57,7 @@ impl Target for Stack {
 pub struct Identity {
     /// The volume.
     pub volume: VolumeId,
-    /// Its root directory.
+    /// The volume's root directory.
     pub root: Ino,
     /// The mount's session: a new one for each mount, because the kernel numbers requests from the start again.
     pub session: SessionId,
@@ -89,7 +89,7 @@ struct Shared {
     _taken: Option<Taken>,
 }
 
-/// Time for which FORGETs are collected. Each would wake both cores and be a request of its own otherwise.
+/// Time for which FORGETs are collected. Otherwise each would be a request of its own and wake both cores.
 const GATHER_NS: u64 = 2_000_000;
 
 /// Pause between two checks whether an entry's memory is back, if it is still in use when a write is answered; it
@@ -232,7 +232,8 @@ impl<T: Target> Served<T> {
 async fn run_entry<T: Target>(served: Served<T>, mut entry: RingEntry) {
     let home = served.home().clone();
     loop {
-        // Else the connection has ended, or the kernel does not take entries and has its requests read.
+        // If this fails, the connection has ended, or the kernel takes no entries and its requests are read from the
+        // device.
         let Ok(fetched) = entry.fetch().await else { return };
         entry = fetched;
         let arrival = Arrival::at(home.handler.runtime.stamp());
