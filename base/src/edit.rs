@@ -141,7 +141,7 @@ pub enum Edit {
     VolumePut(Volume),
     /// A volume is gone, with all that is in it in this group.
     VolumeDrop { id: VolumeId },
-    /// The volume of this name has another name or size from now on; `volume` is its new row.
+    /// The volume of this name has another name, size or other layers from now on; `volume` is its new row.
     VolumeChange { name: Name, volume: Volume },
     /// The session's results are no longer needed.
     SessionDrop { session: SessionId },

@@ -97,6 +97,39 @@ impl Kind {
         Kind::Host,
     ];
 
+    /// The kind's name in commands and in the catalogue. It never changes.
+    pub fn name(self) -> &'static str {
+        match self {
+            Kind::NotFound => "not-found",
+            Kind::Exists => "exists",
+            Kind::NotEmpty => "not-empty",
+            Kind::NotDirectory => "not-directory",
+            Kind::IsDirectory => "is-directory",
+            Kind::NameTooLong => "name-too-long",
+            Kind::Invalid => "invalid",
+            Kind::TooLarge => "too-large",
+            Kind::TooManyLinks => "too-many-links",
+            Kind::OtherProject => "other-project",
+            Kind::Permission => "permission",
+            Kind::NoAttribute => "no-attribute",
+            Kind::Stale => "stale",
+            Kind::Unsupported => "unsupported",
+            Kind::NoSpace => "no-space",
+            Kind::Quota => "quota",
+            Kind::ReadOnly => "read-only",
+            Kind::Busy => "busy",
+            Kind::Io => "io",
+            Kind::Corrupt => "corrupt",
+            Kind::Newer => "newer",
+            Kind::Interrupted => "interrupted",
+            Kind::Host => "host",
+        }
+    }
+    /// The kind of this name.
+    pub fn of_name(name: &str) -> Option<Kind> {
+        Kind::ALL.into_iter().find(|kind| kind.name() == name)
+    }
+
     /// The Linux errno (positive) that a file system client sees.
     pub fn errno(self) -> i32 {
         match self {

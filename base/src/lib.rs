@@ -9,6 +9,7 @@ pub mod edit;
 pub mod error;
 pub mod ids;
 pub mod inode;
+pub mod layer;
 pub mod limits;
 pub mod name;
 pub mod op;
@@ -18,7 +19,9 @@ pub use edit::{Crcs, Edit, Follow, Intent, IntentId, Numbers};
 pub use error::{Error, Kind, Remedy, Result};
 pub use ids::{GroupId, Index, Ino, LeafKey, Life, Place, ReplicaId, RequestId, SegmentId, SessionId, Term, VolumeId};
 pub use inode::{FileKind, Guard, Inode, Time};
+pub use layer::{Layer, Operations};
 pub use name::Name;
 pub use op::{
-    At, Attr, Blocks, DirEntry, Op, Outcome, Reply, Room, Seek, SetAttr, SetHow, SetTime, StatFs, Sync, Volume, Xattrs,
+    At, Attr, Blocks, DirEntry, OP_NAMES, Op, Outcome, Reply, Room, Seek, SetAttr, SetHow, SetTime, StatFs, Sync,
+    Volume, Xattrs,
 };

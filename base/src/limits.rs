@@ -65,6 +65,12 @@ pub const LISTED_HANDLES_MAX: usize = 1 << 20;
 pub const LINKS_MAX: u32 = 1 << 31;
 /// Longest name of a volume: short, as it appears in paths and commands.
 pub const VOLUME_NAME_BYTES_MAX: usize = 63;
+/// Most layers of a volume: more would be a mistake in a command, and the bound keeps the way of an operation short.
+pub const LAYERS_MAX: usize = 16;
+/// Longest time for which a delay layer holds an operation: half of the time after which kernels tell of a task that hangs.
+pub const LAYER_DELAY_NS_MAX: u64 = 60_000_000_000;
+/// A fault layer fails at least one operation in so many: rarer faults are no test.
+pub const LAYER_EVERY_MAX: u64 = 1_000_000_000;
 /// Smallest brick (rule X5).
 pub const BRICK_BYTES_MIN: u64 = 4 << 30;
 /// Least free space for the index of a brick whose segments lie on a device: RocksDB's own files and its compaction

@@ -3,6 +3,7 @@
 
 use crate::ids::{Ino, VolumeId};
 use crate::inode::{FileKind, Guard, Inode, Time};
+use crate::layer::Layer;
 use crate::name::Name;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -176,6 +177,8 @@ pub enum Op {
     VolumeRename { name: Name, new_name: Name },
     /// Give a volume another size; None: that of the brick.
     VolumeResize { name: Name, size_bytes: Option<u64> },
+    /// Give a volume other layers, from the top down; a running stack is changed by whoever has it.
+    VolumeLayers { name: Name, layers: Box<[Layer]> },
     /// All volumes.
     VolumeList,
 }
@@ -183,6 +186,48 @@ pub enum Op {
 // A request is moved in memory several times, from the front's message into the future of each package below, and its
 // answer on the way back. So what is larger and rare belongs behind a pointer.
 const _: () = assert!(size_of::<Op>() <= 128 && size_of::<Reply>() <= 128);
+
+/// Every name that `Op::name` gives. Names are stored with layers: none is ever given to another operation.
+pub const OP_NAMES: &[&str] = &[
+    "lookup",
+    "getattr",
+    "setattr",
+    "readlink",
+    "create",
+    "mkdir",
+    "symlink",
+    "unlink",
+    "rmdir",
+    "rename",
+    "open",
+    "release",
+    "read",
+    "write",
+    "write-direct",
+    "write-sync",
+    "fsync",
+    "readdir",
+    "statfs",
+    "sync",
+    "volume-create",
+    "volume-delete",
+    "volume-list",
+    "fallocate",
+    "mknod",
+    "link",
+    "exchange",
+    "getxattr",
+    "listxattr",
+    "setxattr",
+    "removexattr",
+    "lseek",
+    "tmpfile",
+    "forget",
+    "recall",
+    "volume-rename",
+    "volume-resize",
+    "volume-layers",
+];
 
 impl Op {
     /// Short name for ledgers and tables.
@@ -224,6 +269,7 @@ impl Op {
             Op::VolumeDelete { .. } => "volume-delete",
             Op::VolumeRename { .. } => "volume-rename",
             Op::VolumeResize { .. } => "volume-resize",
+            Op::VolumeLayers { .. } => "volume-layers",
             Op::VolumeList => "volume-list",
         }
     }
@@ -250,7 +296,8 @@ impl Op {
             | Op::VolumeCreate { .. }
             | Op::VolumeDelete { .. }
             | Op::VolumeRename { .. }
-            | Op::VolumeResize { .. } => true,
+            | Op::VolumeResize { .. }
+            | Op::VolumeLayers { .. } => true,
             _ => false,
         }
     }
@@ -325,6 +372,8 @@ pub struct Volume {
     pub created: Time,
     /// Largest number of bytes of data in the volume; None: as many as the brick holds.
     pub size_bytes: Option<u64>,
+    /// The layers that its operations pass, from the top down.
+    pub layers: Box<[Layer]>,
 }
 
 /// The outcome of a mutating request: enough to answer a duplicate of it (rule R1). Kept per session, hence small.

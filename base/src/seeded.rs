@@ -75,6 +75,8 @@ pub enum Bug {
     FeaturesIgnored,
     /// A damaged row of the index is read as if there were none (rule X4).
     BadRowReadAsNone,
+    /// A volume gets layers without a mark in the superblock, and an older build serves it without them (rule X4).
+    FeatureUnmarked,
     /// A brick is called larger before it has the space (rule X5).
     GrownBeforeRoom,
     /// The cleaner takes segments as they come (rule K1).
@@ -176,7 +178,7 @@ pub enum Bug {
 
 impl Bug {
     /// Every bug, for tests and for naming one on a command line.
-    pub const ALL: [Bug; 83] = [
+    pub const ALL: [Bug; 84] = [
         Bug::FuaAfterPlain,
         Bug::AckOutOfOrder,
         Bug::TailReused,
@@ -212,6 +214,7 @@ impl Bug {
         Bug::VolumeRowsKept,
         Bug::FeaturesIgnored,
         Bug::BadRowReadAsNone,
+        Bug::FeatureUnmarked,
         Bug::GrownBeforeRoom,
         Bug::VictimsByNumber,
         Bug::DelayUnfelt,

@@ -191,7 +191,13 @@ fn inode() -> Inode {
 
 fn volume() -> Volume {
     let name = Name::new(b"home").expect("a name");
-    Volume { id: VolumeId(6), name, root: Ino(7), created: Time(8), size_bytes: Some(1 << 30) }
+    Volume { id: VolumeId(6), name, root: Ino(7), created: Time(8), size_bytes: Some(1 << 30), layers: Box::default() }
+}
+
+fn layered() -> Volume {
+    let delay = Layer::Delay { operations: Operations::All, ns: 5_000_000 };
+    let fault = Layer::Fault { operations: Operations::Named("read"), kind: Kind::Io, every: 100 };
+    Volume { layers: [Layer::ReadOnly, delay, fault].into(), ..volume() }
 }
 
 fn intent() -> Intent {
@@ -258,6 +264,8 @@ fn records() -> Vec<Vec<u8>> {
     let mut replicated = Vec::new();
     record::encode_moves(&mut replicated, &Moves { group: GroupId(1), volume: VolumeId(2), blocks: vec![moved; 3] });
     all.push(framed(&replicated));
+    let volume = layered();
+    all.push(record((vec![Edit::VolumeChange { name: volume.name.clone(), volume }], Outcome::Done)));
     all
 }
 
@@ -332,7 +340,7 @@ fn batches() -> Vec<Vec<u8>> {
         blocks
     };
     let records = records();
-    vec![batch(&[]), batch(&records[..1]), batch(&records)]
+    vec![batch(&[]), batch(&records[..1]), batch(&records[..5]), batch(&records[5..])]
 }
 
 /// Parses a batch as replay does: its fields, its checksum, each of its records.
@@ -461,7 +469,8 @@ fn rows() -> Vec<Vec<u8>> {
         values::encode_segment(&segment),
         keys::leaf(VolumeId(1), LeafKey { ino: Ino(2), leaf: 3 }),
     ];
-    (0..).zip(values).map(|(kind, value)| [vec![kind], value].concat()).collect()
+    let numbered = (0..).zip(values).chain([(5, values::encode_volume(&layered()))]);
+    numbered.map(|(kind, value)| [vec![kind], value].concat()).collect()
 }
 
 fn row(bytes: &[u8]) -> Answer {

@@ -53,3 +53,11 @@ pub struct Context {
     /// The times of the request.
     pub span: Span,
 }
+
+impl Context {
+    /// A copy that may be changed on the request's way down. Its span goes on from this one's times; the caller lets this
+    /// context's span take them over in the end (`Span::take_over`).
+    pub fn copied(&self) -> Context {
+        Context { span: self.span.clone(), ..*self }
+    }
+}

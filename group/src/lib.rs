@@ -223,6 +223,7 @@ impl Groups {
             Op::StatFs => Ok(told(Reply::StatFs(self.statfs(context.volume)))),
             Op::VolumeList => Ok(told(Reply::Volumes(self.volumes().await?))),
             Op::VolumeResize { ref name, size_bytes } => self.resize_volume(context, &op, name, size_bytes).await,
+            Op::VolumeLayers { ref name, ref layers } => self.set_layers(context, &op, name, layers).await,
             // Volumes are made, changed and deleted for good.
             Op::VolumeCreate { .. } | Op::VolumeDelete { .. } | Op::VolumeRename { .. } => {
                 let answer = self.change(context, &op, Sync::All).await?;
@@ -349,9 +350,11 @@ impl Groups {
     /// The volume that an operation is about: the catalogue (volume 0) for operations on volumes, else the caller's.
     pub(crate) fn volume_of(&self, context: &Context, op: &Op) -> VolumeId {
         match op {
-            Op::VolumeCreate { .. } | Op::VolumeDelete { .. } | Op::VolumeRename { .. } | Op::VolumeResize { .. } => {
-                VolumeId(0)
-            }
+            Op::VolumeCreate { .. }
+            | Op::VolumeDelete { .. }
+            | Op::VolumeRename { .. }
+            | Op::VolumeResize { .. }
+            | Op::VolumeLayers { .. } => VolumeId(0),
             _ => context.volume,
         }
     }

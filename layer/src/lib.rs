@@ -3,25 +3,31 @@
 //! A closed list of layers in a flat loop. Each layer sees the operation on its way down and the reply on its way up,
 //! and passes both on by default. No layer knows its neighbours; the stack, not the layer, counts and times every hop
 //! (decision D6). A hop allocates nothing (docs/decisions: layer dispatch).
+//!
+//! Layers are put in, taken out and moved while operations pass (docs/decisions/0050). Promises: an operation meets the
+//! layers of before a change or those of after it, never a mix; one that begins after `put` has returned meets those of after it.
+//! Absent by design: knowing when the last operation that met the layers of before has ended (a front's gate counts its
+//! requests).
 #![forbid(unsafe_code)]
 
+mod change;
 mod delay;
 mod fault;
+mod read_only;
 #[cfg(test)]
 mod tests;
 
-pub use delay::Delay;
-pub use fault::Fault;
+pub use change::{Change, Plan};
 pub use group::{Answer, Class, Context, Position};
 
-use base::{Op, Result};
+use base::{Layer, Op, Result};
+use delay::Delay;
+use fault::Fault;
 use group::Groups;
-use runtime::{Buf, Runtime, Stage};
+use read_only::ReadOnly;
+use runtime::{Buf, Lock, Runtime, Stage};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-
-/// Most layers of a stack: more would be a mistake in a command, and the bound keeps the loop short.
-pub const LAYERS_MAX: usize = 16;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// An operation with its memory.
 pub struct Call {
@@ -33,39 +39,42 @@ pub struct Call {
 }
 
 /// A layer's verdict on an operation on its way down.
-pub enum Down {
+enum Down {
     /// Pass it on to the layer below: the default.
     Pass,
+    /// Pass it on: the layer has changed it, or its context.
+    Changed,
     /// Answer it here: the layers below never see it, those above see the reply.
     Answer(Result<Answer>),
 }
 
-/// The layers that exist.
-pub enum Layer {
-    /// Answers chosen operations with an error.
-    Fault(Fault),
-    /// Makes chosen operations slower.
+/// A layer as it runs: its parameters, and what it remembers.
+enum Running {
+    ReadOnly(ReadOnly),
     Delay(Delay),
+    Fault(Fault),
 }
 
-impl Layer {
-    /// The layer's name in commands and tables.
-    pub fn name(&self) -> &'static str {
-        match self {
-            Layer::Fault(_) => "fault",
-            Layer::Delay(_) => "delay",
+impl Running {
+    fn of(layer: Layer) -> Running {
+        match layer {
+            Layer::ReadOnly => Running::ReadOnly(ReadOnly),
+            Layer::Delay { operations, ns } => Running::Delay(Delay::new(operations, ns)),
+            Layer::Fault { operations, kind, every } => Running::Fault(Fault::new(operations, kind, every)),
         }
     }
-    async fn down(&self, runtime: &Runtime, call: &Call) -> Down {
+    /// Sees an operation on its way down. `replaced`: the stack has other layers by now, so nothing should wait here.
+    async fn down(&self, runtime: &Runtime, context: &mut Context, call: &mut Call, replaced: &AtomicBool) -> Down {
         match self {
-            Layer::Fault(fault) => fault.down(runtime, call),
-            Layer::Delay(delay) => delay.down(runtime, call).await,
+            Running::ReadOnly(read_only) => read_only.down(context, call),
+            Running::Delay(delay) => delay.down(runtime, call, replaced).await,
+            Running::Fault(fault) => fault.down(call),
         }
     }
     /// Sees the reply on its way up. None of today's layers changes one.
     fn up(&self, answer: Result<Answer>) -> Result<Answer> {
         match self {
-            Layer::Fault(_) | Layer::Delay(_) => answer,
+            Running::ReadOnly(_) | Running::Delay(_) | Running::Fault(_) => answer,
         }
     }
 }
@@ -75,74 +84,121 @@ impl Layer {
 struct Hop {
     calls: AtomicU64,
     answered: AtomicU64,
+    changed: AtomicU64,
     ns: AtomicU64,
 }
 
-/// The figures of a hop since the stack was made.
+/// The figures of a hop since its layer was put in, or the daemon was started.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct HopSummary {
     /// The layer.
-    pub name: &'static str,
+    pub layer: Layer,
     /// Operations that reached it.
     pub calls: u64,
     /// Operations that it answered itself.
     pub answered: u64,
+    /// Operations that it changed and passed on.
+    pub changed: u64,
     /// Nanoseconds that it kept operations on their way down, in all.
     pub ns: u64,
+}
+
+/// A layer in its place, with its figures: it keeps them wherever it is moved.
+struct Placed {
+    layer: Layer,
+    running: Running,
+    hop: Hop,
+}
+
+impl Placed {
+    fn new(layer: Layer) -> Arc<Placed> {
+        Arc::new(Placed { layer, running: Running::of(layer), hop: Hop::default() })
+    }
+    /// One hop on the way down.
+    async fn down(&self, runtime: &Runtime, context: &mut Context, call: &mut Call, replaced: &AtomicBool) -> Down {
+        let start_ns = runtime.clock.now_ns();
+        let down = self.running.down(runtime, context, call, replaced).await;
+        let Hop { calls, answered, changed, ns } = &self.hop;
+        calls.fetch_add(1, Ordering::Relaxed);
+        ns.fetch_add(runtime.clock.now_ns() - start_ns, Ordering::Relaxed);
+        match &down {
+            Down::Pass => 0,
+            Down::Changed => changed.fetch_add(1, Ordering::Relaxed),
+            Down::Answer(_) => answered.fetch_add(1, Ordering::Relaxed),
+        };
+        down
+    }
+    fn summary(&self) -> HopSummary {
+        HopSummary {
+            layer: self.layer,
+            calls: self.hop.calls.load(Ordering::Relaxed),
+            answered: self.hop.answered.load(Ordering::Relaxed),
+            changed: self.hop.changed.load(Ordering::Relaxed),
+            ns: self.hop.ns.load(Ordering::Relaxed),
+        }
+    }
+}
+
+/// The layers between two changes. An operation keeps those that it has met first.
+#[derive(Default)]
+struct Layers {
+    placed: Vec<Arc<Placed>>,
+    /// True once others have taken their place.
+    replaced: AtomicBool,
 }
 
 /// The layers of one volume above the groups.
 pub struct Stack {
     groups: Arc<Groups>,
-    layers: Vec<(Layer, Hop)>,
+    /// False while there is no layer: an operation looks at nothing else then.
+    has_layers: AtomicBool,
+    layers: Lock<Arc<Layers>>,
 }
 
 impl Stack {
     /// A stack with `layers` from the top down, at most `LAYERS_MAX`.
-    pub fn new(groups: Arc<Groups>, layers: Vec<Layer>) -> Stack {
-        assert!(layers.len() <= LAYERS_MAX, "a stack has at most {LAYERS_MAX} layers");
-        Stack { groups, layers: layers.into_iter().map(|layer| (layer, Hop::default())).collect() }
+    pub fn new(groups: Arc<Groups>, layers: &[Layer]) -> Stack {
+        let stack = Stack { groups, has_layers: AtomicBool::new(false), layers: Lock::new("layers", Arc::default()) };
+        stack.put(Plan::of(layers));
+        stack
     }
 
     /// Passes an operation down the stack and its answer up again.
     pub async fn call(&self, context: &Context, call: Call) -> Result<Answer> {
+        if self.has_layers.load(Ordering::Acquire) {
+            return self.pass(context, call).await;
+        }
+        self.groups.call(context, call.op, call.data).await
+    }
+
+    /// The same through layers. They change a copy of the context: the caller may ask for more in its name.
+    async fn pass(&self, context: &Context, mut call: Call) -> Result<Answer> {
+        let layers = self.layers.lock().clone();
+        let runtime = &self.groups.store().runtime;
+        let mut own = context.copied();
         let mut met = 0;
         let mut answered = None;
-        let runtime = &self.groups.store().runtime;
-        for (layer, hop) in &self.layers {
+        for placed in &layers.placed {
             met += 1;
-            let start_ns = runtime.clock.now_ns();
-            let down = layer.down(runtime, &call).await;
-            hop.calls.fetch_add(1, Ordering::Relaxed);
-            hop.ns.fetch_add(runtime.clock.now_ns() - start_ns, Ordering::Relaxed);
-            if let Down::Answer(answer) = down {
-                hop.answered.fetch_add(1, Ordering::Relaxed);
+            if let Down::Answer(answer) = placed.down(runtime, &mut own, &mut call, &layers.replaced).await {
                 answered = Some(answer);
                 break;
             }
         }
-        // What passes no layer spends nothing in them.
-        if met > 0 {
-            context.span.mark(Stage::Layers, runtime.stamp());
-        }
+        own.span.mark(Stage::Layers, runtime.stamp());
         let mut answer = match answered {
             Some(answer) => answer,
-            None => self.groups.call(context, call.op, call.data).await,
+            None => self.groups.call(&own, call.op, call.data).await,
         };
-        for (layer, _) in self.layers[..met].iter().rev() {
-            answer = layer.up(answer);
+        context.span.take_over(&own.span);
+        for placed in layers.placed[..met].iter().rev() {
+            answer = placed.running.up(answer);
         }
         answer
     }
 
     /// The hops' figures, from the top down.
     pub fn hops(&self) -> Vec<HopSummary> {
-        let hop = |(layer, hop): &(Layer, Hop)| HopSummary {
-            name: layer.name(),
-            calls: hop.calls.load(Ordering::Relaxed),
-            answered: hop.answered.load(Ordering::Relaxed),
-            ns: hop.ns.load(Ordering::Relaxed),
-        };
-        self.layers.iter().map(hop).collect()
+        self.layers.lock().placed.iter().map(|placed| placed.summary()).collect()
     }
 }

@@ -1,14 +1,21 @@
+//! The stack above the groups of a brick in a simulated world.
+
 use super::*;
-use base::limits::SEGMENT_BYTES_MIN;
-use base::{Kind, Name, RequestId, SessionId, VolumeId};
+use base::limits::{LAYERS_MAX, SEGMENT_BYTES_MIN};
+use base::{Ino, Kind, Name, Operations, Reply, RequestId, SessionId, Time, VolumeId};
 use runtime::Span;
 use runtime::sim::World;
+use runtime::tasks::both;
 use store::index::model::ModelIndex;
 use store::{FormatOptions, Opening};
 
 fn context(request: u64) -> Context {
+    context_on(VolumeId(0), request)
+}
+
+fn context_on(volume: VolumeId, request: u64) -> Context {
     Context {
-        volume: VolumeId(0),
+        volume,
         session: SessionId(1),
         request: RequestId(request),
         uid: 0,
@@ -42,8 +49,20 @@ async fn groups(runtime: runtime::Runtime) -> Arc<Groups> {
     Groups::open(opening, group::Options::for_memory(64 << 20)).await.expect("an empty log replays").0
 }
 
-fn list() -> Call {
-    Call { op: Op::VolumeList, data: None }
+fn named(operation: &str) -> Operations {
+    Operations::of(Some(operation)).expect("its name")
+}
+
+fn fault(operation: &str, kind: Kind, every: u64) -> Layer {
+    Layer::Fault { operations: named(operation), kind, every }
+}
+
+fn delay(operations: Operations, ns: u64) -> Layer {
+    Layer::Delay { operations, ns }
+}
+
+fn stat() -> Call {
+    Call { op: Op::StatFs, data: None }
 }
 
 #[test]
@@ -52,22 +71,149 @@ fn fault_and_delay_act_on_what_they_name_and_are_counted() {
     let runtime = world.runtime();
     world.block_on(async {
         let groups = groups(runtime.clone()).await;
-        let fault = Layer::Fault(Fault::new(Some("volume-list".into()), Kind::Busy, 2));
-        let delay = Layer::Delay(Delay::new(None, 5_000_000));
-        let stack = Stack::new(groups.clone(), vec![delay, fault]);
+        let layers = [delay(Operations::All, 5_000_000), fault("statfs", Kind::Busy, 2)];
+        let stack = Stack::new(groups.clone(), &layers);
         let start_ns = runtime.clock.now_ns();
-        assert!(stack.call(&context(1), list()).await.is_ok());
+        assert!(stack.call(&context(1), stat()).await.is_ok());
         assert!(runtime.clock.now_ns() - start_ns >= 5_000_000);
-        let error = stack.call(&context(2), list()).await.err().expect("every second one fails");
+        let error = stack.call(&context(2), stat()).await.err().expect("every second one fails");
         assert_eq!(error.kind, Kind::Busy);
-        let name = Name::new(b"other").expect("a name");
-        assert!(
-            stack.call(&context(3), Call { op: Op::VolumeCreate { name, size_bytes: None }, data: None }).await.is_ok()
-        );
+        assert!(stack.call(&context(3), Call { op: Op::VolumeList, data: None }).await.is_ok());
+        // Nobody waits for its answer, so nobody would notice.
+        let forget = Call { op: Op::Forget { ino: Ino(2), times: 1 }, data: None };
+        let start_ns = runtime.clock.now_ns();
+        assert!(stack.call(&context(4), forget).await.is_ok());
+        assert!(runtime.clock.now_ns() - start_ns < 5_000_000);
         let hops = stack.hops();
-        assert_eq!((hops[0].name, hops[0].calls, hops[0].answered), ("delay", 3, 0));
-        assert_eq!((hops[1].name, hops[1].calls, hops[1].answered), ("fault", 3, 1));
-        assert!(hops[0].ns >= 15_000_000);
+        assert_eq!((hops[0].layer, hops[0].calls, hops[0].answered), (layers[0], 4, 0));
+        assert_eq!((hops[1].layer, hops[1].calls, hops[1].answered), (layers[1], 4, 1));
+        assert!((15_000_000..20_000_000).contains(&hops[0].ns));
+        groups.close().await.expect("a healthy brick closes");
+    });
+}
+
+/// A volume with a file, read once, and its stack.
+async fn volume(runtime: &Runtime, groups: &Arc<Groups>, layers: &[Layer]) -> (Stack, VolumeId, Ino) {
+    let bare = Stack::new(groups.clone(), &[]);
+    let ask = async |volume, request, op| bare.call(&context_on(volume, request), Call { op, data: None }).await;
+    let name = || Name::new(b"one").expect("a name");
+    let made =
+        ask(VolumeId(0), 1, Op::VolumeCreate { name: name(), size_bytes: None }).await.map(|answer| answer.reply);
+    let Ok(Reply::Volume(volume)) = made else { panic!("a volume is told") };
+    let create = Op::Create { parent: volume.root, name: name(), mode: 0o644, exclusive: true };
+    let Ok(Reply::Attr(file)) = ask(volume.id, 2, create).await.map(|answer| answer.reply) else {
+        panic!("a file is told")
+    };
+    let mut data = runtime.buffer(4096).expect("within the bound");
+    data.fill(7);
+    let op = Op::Write { ino: file.ino, at: base::At::End, sync: base::Sync::Ordered, kill_privileges: false };
+    let written = bare.call(&context_on(volume.id, 3), Call { op, data: Some(data) }).await;
+    assert!(written.is_ok());
+    (Stack::new(groups.clone(), layers), volume.id, file.ino)
+}
+
+async fn access_time(stack: &Stack, volume: VolumeId, ino: Ino) -> Time {
+    let call = Call { op: Op::GetAttr { ino }, data: None };
+    let told = stack.call(&context_on(volume, 1000), call).await.map(|answer| answer.reply);
+    let Ok(Reply::Attr(attr)) = told else { panic!("attributes are told") };
+    attr.inode.atime
+}
+
+#[test]
+fn a_read_only_layer_refuses_changes_and_leaves_access_times() {
+    let mut world = World::new(2);
+    let runtime = world.runtime();
+    world.block_on(async {
+        let groups = groups(runtime.clone()).await;
+        let (stack, volume, ino) = volume(&runtime, &groups, &[Layer::ReadOnly]).await;
+        runtime.clock.sleep(1_000_000_000).await;
+        let before = access_time(&stack, volume, ino).await;
+        let read = || Call { op: Op::Read { ino, offset: 0, length: 4096 }, data: None };
+        let context = context_on(volume, 10);
+        assert!(stack.call(&context, read()).await.is_ok_and(|answer| answer.reply == Reply::Data { length: 4096 }));
+        assert!(!context.noatime, "the caller's context is as it was");
+        assert_eq!(access_time(&stack, volume, ino).await, before);
+        let set = Box::new(base::SetAttr { mode: Some(0o600), ..base::SetAttr::default() });
+        let refused = [Op::SetAttr { ino, set }, Op::Open { ino, truncate: true }];
+        for (op, request) in refused.into_iter().zip(20..) {
+            let answer = stack.call(&context_on(volume, request), Call { op, data: None }).await;
+            assert_eq!(answer.err().map(|error| error.kind), Some(Kind::ReadOnly));
+        }
+        let passed = [Op::Open { ino, truncate: false }, Op::Release { ino }, Op::SyncAll];
+        for (op, request) in passed.into_iter().zip(30..) {
+            assert!(stack.call(&context_on(volume, request), Call { op, data: None }).await.is_ok());
+        }
+        let [hop] = stack.hops()[..] else { panic!("one layer") };
+        assert_eq!((hop.calls, hop.answered, hop.changed), (8, 2, 1));
+        // Without it, reading moves the time.
+        stack.put(stack.plan(&Change::Remove { at: 1 }).expect("it is there"));
+        assert!(stack.call(&context_on(volume, 40), read()).await.is_ok());
+        runtime.clock.sleep(1_000_000_000).await;
+        assert!(access_time(&stack, volume, ino).await > before);
+        groups.close().await.expect("a healthy brick closes");
+    });
+}
+
+#[test]
+fn layers_are_put_in_moved_and_taken_out_and_keep_their_figures() {
+    let mut world = World::new(3);
+    let runtime = world.runtime();
+    world.block_on(async {
+        let groups = groups(runtime.clone()).await;
+        let stack = Stack::new(groups.clone(), &[]);
+        let planned = |change| stack.plan(&change).map(|plan| stack.put(plan)).map_err(|error| error.kind);
+        let names = || stack.hops().iter().map(|hop| hop.layer.name()).collect::<Vec<_>>();
+        let slow = delay(named("lookup"), 1);
+        assert_eq!(planned(Change::Remove { at: 1 }), Err(Kind::Invalid));
+        assert_eq!(planned(Change::Add { layer: Layer::ReadOnly, at: Some(2) }), Err(Kind::Invalid));
+        assert_eq!(planned(Change::Add { layer: delay(Operations::All, 0), at: None }), Err(Kind::Invalid));
+        assert_eq!(planned(Change::Add { layer: Layer::ReadOnly, at: None }), Ok(()));
+        assert_eq!(planned(Change::Add { layer: slow, at: None }), Ok(()));
+        assert!(stack.call(&context(1), stat()).await.is_ok());
+        assert_eq!(planned(Change::Add { layer: fault("statfs", Kind::Io, 2), at: Some(1) }), Ok(()));
+        assert_eq!(names(), ["fault", "read-only", "delay"]);
+        assert!(stack.call(&context(2), stat()).await.is_ok());
+        assert_eq!(planned(Change::Move { from: 3, to: 1 }), Ok(()));
+        assert_eq!(names(), ["delay", "fault", "read-only"]);
+        // The fault has seen the one before.
+        assert!(stack.call(&context(3), stat()).await.is_err());
+        let figures = stack.hops().iter().map(|hop| (hop.calls, hop.answered)).collect::<Vec<_>>();
+        assert_eq!(figures, [(3, 0), (2, 1), (2, 0)]);
+        for (from, to) in [(0, 1), (1, 0), (4, 1), (1, 4)] {
+            assert_eq!(planned(Change::Move { from, to }), Err(Kind::Invalid));
+        }
+        while names().len() < LAYERS_MAX {
+            assert_eq!(planned(Change::Add { layer: slow, at: Some(1) }), Ok(()));
+        }
+        assert_eq!(planned(Change::Add { layer: slow, at: Some(1) }), Err(Kind::Invalid));
+        while !names().is_empty() {
+            assert_eq!(planned(Change::Remove { at: 1 }), Ok(()));
+        }
+        assert!(stack.call(&context(4), stat()).await.is_ok());
+        groups.close().await.expect("a healthy brick closes");
+    });
+}
+
+/// An operator who takes a delay of a minute out does not wait for that minute.
+#[test]
+fn what_a_delay_holds_is_let_go_when_the_stack_changes() {
+    let mut world = World::new(4);
+    let runtime = world.runtime();
+    world.block_on(async {
+        let groups = groups(runtime.clone()).await;
+        let stack = Stack::new(groups.clone(), &[delay(Operations::All, 60_000_000_000), Layer::ReadOnly]);
+        let start_ns = runtime.clock.now_ns();
+        let held = async {
+            let answer = stack.call(&context(1), stat()).await;
+            answer.is_ok().then(|| runtime.clock.now_ns() - start_ns)
+        };
+        let change = async {
+            runtime.clock.sleep(1_000_000_000).await;
+            stack.put(stack.plan(&Change::Remove { at: 2 }).expect("it is there"));
+            None
+        };
+        let (took_ns, _) = both(held, change).await;
+        assert!(took_ns.is_some_and(|ns| (1_000_000_000..1_200_000_000).contains(&ns)), "{took_ns:?}");
         groups.close().await.expect("a healthy brick closes");
     });
 }

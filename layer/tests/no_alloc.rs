@@ -1,7 +1,7 @@
 //! A warm request allocates nothing on its core (mission S2): counted through the stack down to the device, and where
 //! it is not so, the call sites are named.
 
-use base::{At, Name, Op, Reply, RequestId, SessionId, Sync, VolumeId};
+use base::{At, Layer, Name, Op, Operations, Reply, RequestId, SessionId, Sync, VolumeId};
 use layer::{Call, Class, Context, Stack};
 use runtime::{Event, Runtime, Span, real};
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -170,7 +170,7 @@ impl Client {
     }
 }
 
-async fn client(runtime: Runtime) -> Client {
+async fn client(runtime: Runtime, layers: &[Layer]) -> Client {
     let options = FormatOptions { size_bytes: Some(1 << 30), size_bytes_min: 0, groups: 4, ..FormatOptions::default() };
     store::format_brick(&runtime, options, async || Ok(())).await.expect("an empty directory can be formatted");
     let index = Arc::new(ModelIndex::new(store::format::leaf::merge));
@@ -179,7 +179,7 @@ async fn client(runtime: Runtime) -> Client {
     let read_cache_bytes = BLOCKS * 4096 / 2;
     let options = group::Options { read_cache_bytes, ..group::Options::for_memory(256 << 20) };
     let groups = group::Groups::open(opening, options).await.expect("an empty log replays").0;
-    let stack = Stack::new(groups.clone(), Vec::new());
+    let stack = Stack::new(groups.clone(), layers);
     let (volume, none) = (VolumeId(0), base::Ino(0));
     let mut client = Client { runtime, stack, volume, root: none, file: none, request: Cell::new(0) };
     let name = Name::new(b"volume").expect("a name");
@@ -228,8 +228,8 @@ async fn counted_round(client: &Rc<Client>, kind: Kind, gate: &Rc<Gate>) -> Site
     SITES.take()
 }
 
-async fn measure(runtime: Runtime) -> Vec<(Kind, Sites)> {
-    let client = Rc::new(client(runtime).await);
+async fn measure(runtime: Runtime, layers: &[Layer]) -> Vec<(Kind, Sites)> {
+    let client = Rc::new(client(runtime, layers).await);
     let gate = Rc::new(Gate::default());
     WRITERS_TO_START.set(Some((client.clone(), gate.clone())));
     for mine in 0..WRITERS {
@@ -261,7 +261,7 @@ async fn measure(runtime: Runtime) -> Vec<(Kind, Sites)> {
 /// are prepared ahead, and the look at the host's room once in a second. How often they are met depends on how long the test
 /// takes.
 fn is_background(site: &str) -> bool {
-    ["new<runtime::real::clock::Sleeping>", "new_uninit<[runtime::buffer::Slice; 1]>", "group::checkpoint::run::"]
+    ["new<runtime::real::clock::Sleeping>", "new_uninit<[runtime::buffer::Slice; 1]>", "agents::checkpoint::run::"]
         .iter()
         .any(|background| site.contains(background))
 }
@@ -272,6 +272,15 @@ fn of_requests(sites: &Sites) -> bool {
 
 #[test]
 fn a_warm_request_allocates_nothing() {
+    let operations = Operations::of(Some("statfs")).expect("its name");
+    let delay = Layer::Delay { operations, ns: 1_000 };
+    let fault = Layer::Fault { operations, kind: base::Kind::Io, every: 1 };
+    allocates_nothing_through(Vec::new());
+    allocates_nothing_through(vec![delay, fault, delay]);
+}
+
+/// Measures each kind of request through layers that let it pass.
+fn allocates_nothing_through(layers: Vec<Layer>) {
     let directory = std::env::temp_dir().join(format!("sinter-no-alloc-stack-{}", std::process::id()));
     std::fs::create_dir(&directory).expect("the temporary directory can be written");
     let options = real::Options {
@@ -279,7 +288,7 @@ fn a_warm_request_allocates_nothing() {
         ..real::Options::new(real::Directory::open(&directory).expect("ours"), 256 << 20, &[])
     };
     let (runtime, reactors) = real::start(options).expect("io_uring works here");
-    let results = reactors.run(0, move || measure(runtime)).expect("the core runs");
+    let results = reactors.run(0, move || async move { measure(runtime, &layers).await }).expect("the core runs");
     reactors.stop();
     std::fs::remove_dir_all(directory).expect("the test made it");
     for (kind, sites) in &results {

@@ -48,6 +48,7 @@ pub fn evaluate(op: &Op, caller: &Caller, view: &mut dyn View) -> Result<Decisio
         Op::VolumeDelete { name } => volumes::delete(view, name),
         Op::VolumeRename { name, new_name } => volumes::rename(view, name, new_name),
         Op::VolumeResize { name, size_bytes } => volumes::resize(view, name, *size_bytes),
+        Op::VolumeLayers { name, layers } => volumes::set_layers(view, name, layers),
         Op::Allocate { ino, offset, length, keep_size, room } => {
             let bytes = *offset..offset.saturating_add(*length);
             write::allocate(view, caller, *ino, bytes, *keep_size, *room)

@@ -3,7 +3,7 @@
 use crate::decision::{Decision, Draft};
 use crate::view::{Caller, Need, Stop, View, known, refuse};
 use base::limits::VOLUME_NAME_BYTES_MAX;
-use base::{Edit, FileKind, GroupId, Inode, Kind, Name, Outcome, Reply, Volume, VolumeId};
+use base::{Edit, FileKind, GroupId, Inode, Kind, Layer, Name, Outcome, Reply, Volume, VolumeId};
 
 const CATALOGUE: VolumeId = VolumeId(0);
 const FIRST_GROUP: GroupId = GroupId(0);
@@ -33,7 +33,7 @@ pub(crate) fn create(
         links: 2,
         ..Inode::blank(FileKind::Directory, root, root, now)
     };
-    let volume = Volume { id, name: name.clone(), root, created: now, size_bytes };
+    let volume = Volume { id, name: name.clone(), root, created: now, size_bytes, layers: Box::default() };
     let mut draft = Draft::new(CATALOGUE, FIRST_GROUP);
     draft.edit_in(CATALOGUE, FIRST_GROUP, Edit::VolumePut(volume.clone()));
     draft.edit_in(id, FIRST_GROUP, Edit::InodePut { ino: root, inode });
@@ -70,6 +70,14 @@ pub(crate) fn resize(view: &mut dyn View, name: &Name, size_bytes: Option<u64>) 
         return refuse(Kind::NotFound, "no volume has this name");
     };
     change(view, name, Volume { size_bytes, ..volume })
+}
+
+/// VolumeLayers.
+pub(crate) fn set_layers(view: &mut dyn View, name: &Name, layers: &[Layer]) -> Result<Decision, Stop> {
+    let Some(volume) = find(view, name)? else {
+        return refuse(Kind::NotFound, "no volume has this name");
+    };
+    change(view, name, Volume { layers: layers.into(), ..volume })
 }
 
 /// Changes a volume's row by one record, so that a crash leaves the row either as it was or as it is to be.

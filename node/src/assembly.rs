@@ -13,9 +13,10 @@ use base::{Error, Kind, Name, Op, Reply, RequestId, Result, SessionId, StatFs, V
 use front::fuse::{Entries, Identity, MountOptions, OP_NAMES, Rings, Serving};
 use group::{Class, Context, Groups};
 use index_rocksdb::{RocksIndex, Salvaged};
-use layer::Stack;
+use layer::{Change, HopSummary, Stack};
 use runtime::real::{self, Directory, Reactors};
 use runtime::{Ledger, Runtime, Span, tasks};
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 use store::brick::{FormatOptions, Found, format_brick, look};
@@ -73,6 +74,9 @@ pub struct Brick {
     formatted: Option<Formatted>,
     /// The io_uring entries that its mounts may have.
     entries: Arc<Entries>,
+    /// The stacks of volumes that were mounted, or whose layers somebody asked for. They stay while the daemon runs, with their
+    /// figures.
+    stacks: Mutex<BTreeMap<VolumeId, Arc<Stack>>>,
 }
 
 /// The parts of `memory_max` for I/O buffers and for the read cache.
@@ -218,7 +222,7 @@ impl Brick {
         let shape = Status { memory_max_bytes: memory_max, cores: reactors.cores() as u32, ..shape };
         let reactors = Mutex::new(Some(Arc::new(reactors)));
         let entries = Entries::of(&runtime);
-        Ok(Brick { runtime, reactors, groups, shape, warnings, formatted, entries })
+        Ok(Brick { runtime, reactors, groups, shape, warnings, formatted, entries, stacks: Mutex::default() })
     }
 }
 
@@ -364,7 +368,28 @@ impl Brick {
         let (groups, reactors, id) = (self.groups.clone(), self.reactors()?, volume.id);
         on_core(&reactors, move || async move { groups.end_session(id).await })?;
         self.call(Op::VolumeDelete { name: volume.name.clone() })?;
+        self.stacks.lock().expect("no panic while held").remove(&volume.id);
         self.call(Op::SyncAll).map(drop)
+    }
+
+    /// The volume's stack.
+    fn stack(&self, volume: &base::Volume) -> Arc<Stack> {
+        let mut stacks = self.stacks.lock().expect("no panic while held");
+        let new = || Arc::new(Stack::new(self.groups.clone(), &volume.layers));
+        stacks.entry(volume.id).or_insert_with(new).clone()
+    }
+    /// The volume's layers, with their figures.
+    pub fn layers(&self, volume: &base::Volume) -> Vec<HopSummary> {
+        self.stack(volume).hops()
+    }
+    /// Changes the volume's layers, first durably, then for all operations that begin after this has returned. One change at a
+    /// time. Errors: `Invalid`; those of the catalogue, and then the stack is as it was.
+    pub fn change_layers(&self, volume: &base::Volume, change: &Change) -> Result<()> {
+        let stack = self.stack(volume);
+        let plan = stack.plan(change)?;
+        self.change_volume(Op::VolumeLayers { name: volume.name.clone(), layers: plan.layers() })?;
+        stack.put(plan);
+        Ok(())
     }
 
     /// Gives the brick more room; durable when this returns.
@@ -404,7 +429,7 @@ impl Brick {
         let rings = wanted.then(|| Rings::new(&self.runtime, &self.entries));
         let rings = rings.and_then(|made| made.inspect_err(|error| say(&format!("FUSE over io_uring: {error}"))).ok());
         let mount = front::fuse::mount(options, rings)?;
-        let stack = Arc::new(Stack::new(self.groups.clone(), Vec::new()));
+        let stack = self.stack(volume);
         // Never zero, which means "no session".
         let session = SessionId(self.runtime.random.next_u64() | 1);
         let (groups, reactors, id) = (self.groups.clone(), self.reactors()?, volume.id);

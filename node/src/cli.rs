@@ -6,8 +6,10 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
 
 mod bench;
+mod layer;
 
 pub use bench::*;
+pub use layer::*;
 
 const EXIT_CODES: &str = "\
 Exit codes:
@@ -52,6 +54,9 @@ pub enum Command {
     /// Create, list, describe, change or delete volumes
     #[command(subcommand)]
     Volume(Volume),
+    /// List, add, remove or move the layers that a volume's operations pass
+    #[command(subcommand)]
+    Layer(Layer),
     /// Give a brick more room, served or not
     Grow(Grow),
     /// Look at config files
@@ -64,7 +69,7 @@ pub enum Command {
     /// Have a brick's daemon read every block, and tell which are bad
     #[command(subcommand)]
     Scrub(Scrub),
-    /// Where the time went: per operation and stage
+    /// Where the time went: per operation and stage, and per layer
     Profile(Profile),
     /// Measure any directory
     #[command(subcommand)]

@@ -1,17 +1,19 @@
 //! A brick being served: its mounts, its admin socket, and what ends it (a signal, the socket, somebody who unmounts). The
 //! end itself is told in `ending`.
 
-use crate::admin::protocol::{self, Answer, Operation, Past, Request, StageTimes, Status, Times};
+use crate::admin::protocol::{self, Answer, Layered, Operation, Past, Request, StageTimes, Status, Times};
 use crate::admin::server::{self, Server};
 use crate::assembly::Brick;
 use crate::cli;
 use crate::ending;
 use crate::failure::Failure;
 use crate::host::{self, Signals};
+use crate::layers;
 use crate::log::Log;
 use crate::notify::Notifier;
 use base::{Error, Kind, Name, Result};
 use front::fuse::{MountOptions, Restriction, Serving, Transport};
+use layer::Change;
 use runtime::real::Directory;
 use runtime::seeded::{Bug, active};
 use std::path::{Path, PathBuf};
@@ -23,6 +25,8 @@ use std::time::{Duration, Instant};
 const UNMOUNT_PATIENCE: Duration = Duration::from_secs(20);
 /// Longest time for the last requests of a mount that was taken away.
 const LAST_REQUESTS: Duration = Duration::from_secs(2);
+/// Longest time for which a change of layers waits for earlier requests; a command waits longer.
+const EARLIER_REQUESTS: Duration = Duration::from_secs(60);
 /// Interval at which an operator is told of bad data.
 const NEWS: Duration = Duration::from_secs(2);
 /// Interval at which the watcher of a mount checks whether it has ended.
@@ -321,6 +325,34 @@ impl Daemon {
         Ok(renamed)
     }
 
+    /// Changes a volume's layers, durably and for all its mounts, and waits until no request is under way that began before.
+    fn change_layers(&self, name: &str, change: &Change) -> Result<Answer> {
+        let servings: Vec<_> = {
+            let _alone = self.changing.lock().expect("no panic while held");
+            self.brick.change_layers(&self.volume(name)?, change)?;
+            let mounts = self.mounts.lock().expect("no panic while held");
+            mounts.iter().filter(|mounted| mounted.volume == name).map(|mounted| mounted.serving.clone()).collect()
+        };
+        let outlasted = servings.iter().try_for_each(|serving| serving.outlast(EARLIER_REQUESTS));
+        outlasted.map_err(|error| error.with("the layers are changed, durably and for all that begins now"))?;
+        self.layers(name)
+    }
+
+    fn layers(&self, name: &str) -> Result<Answer> {
+        Ok(Answer::Layers(layers::told(&self.brick.layers(&self.volume(name)?))))
+    }
+
+    fn profile(&self) -> Result<protocol::Profile> {
+        let mut volumes = Vec::new();
+        for volume in self.brick.volumes()? {
+            let layers = layers::told(&self.brick.layers(&volume));
+            if !layers.is_empty() {
+                volumes.push(Layered { volume: String::from_utf8_lossy(volume.name.as_bytes()).into_owned(), layers });
+            }
+        }
+        Ok(protocol::Profile { operations: profile(self.brick.ledger()), volumes })
+    }
+
     fn refuse_mounted(&self, volume: &str, why: &'static str) -> Result<()> {
         self.await_unmounted(volume);
         let (mounts, detached) = self.mounts_of(volume);
@@ -414,7 +446,7 @@ impl server::Daemon for Daemon {
     fn answer(&self, request: Request) -> Result<Answer> {
         match request {
             Request::Status => Ok(Answer::Status(self.status())),
-            Request::Profile => Ok(Answer::Profile(profile(self.brick.ledger()))),
+            Request::Profile => Ok(Answer::Profile(self.profile()?)),
             Request::History => Ok(Answer::History(history(self.brick.ledger()))),
             Request::VolumeCreate { name, size_bytes } => {
                 let volume = self.brick.create_volume(&Name::new(name.as_bytes())?, size_bytes)?;
@@ -432,6 +464,15 @@ impl server::Daemon for Daemon {
             }
             Request::VolumeRename { name, new_name } => {
                 Ok(Answer::Volume(self.describe(&self.rename_volume(&name, &new_name)?)))
+            }
+            Request::LayerList { volume } => self.layers(&volume),
+            Request::LayerAdd { volume, layer, at } => {
+                let at = at.map(|at| at as usize);
+                self.change_layers(&volume, &Change::Add { layer: layers::asked(&layer)?, at })
+            }
+            Request::LayerRemove { volume, at } => self.change_layers(&volume, &Change::Remove { at: at as usize }),
+            Request::LayerMove { volume, from, to } => {
+                self.change_layers(&volume, &Change::Move { from: from as usize, to: to as usize })
             }
             Request::VolumeDelete { name, force } => self.delete_volume(&name, force).map(|()| Answer::Done),
             Request::Mount { volume, path, source, restrictions } => {

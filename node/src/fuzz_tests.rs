@@ -1,6 +1,6 @@
 //! Lines that people and programs give the binary, changed at random: none makes it panic.
 
-use crate::admin::protocol::{Answer, Request, Response};
+use crate::admin::protocol::{Answer, Layer, Request, Response};
 use crate::cli::Cli;
 use clap::Parser;
 use fuzz::{Plan, Target, fuzz};
@@ -21,6 +21,7 @@ fn no_command_line_can_harm() {
             "sinter format /d --device /dev/x --force",
             "sinter bench sync /d --writers 1,64 --mode fsync,append-fdatasync --time 1 --size 64K --json --direct",
             "sinter volume create /d name --size 4G",
+            "sinter layer add /d name delay 5 --operation read --at 1",
             "sinter check /d",
         ];
         lines.map(|line| line.as_bytes().to_vec()).to_vec()
@@ -40,11 +41,14 @@ fn no_command_line_can_harm() {
 #[test]
 fn no_line_on_the_admin_socket_can_harm() {
     fn seeds() -> Vec<Vec<u8>> {
+        let delay = Layer::Delay { operation: Some("read".to_string()), ns: 5_000_000 };
         let requests = [
             Request::Status,
             Request::VolumeCreate { name: "home".to_string(), size_bytes: Some(1 << 30) },
             Request::VolumeRename { name: "home".to_string(), new_name: "house".to_string() },
             Request::VolumeResize { name: "home".to_string(), size_bytes: None },
+            Request::LayerAdd { volume: "home".to_string(), layer: delay, at: Some(1) },
+            Request::LayerMove { volume: "home".to_string(), from: 1, to: 2 },
             Request::Umount { path: "/mnt".to_string(), lazy: true },
             Request::Grow { size_bytes: None },
         ];

@@ -16,6 +16,7 @@ mod failure;
 #[cfg(test)]
 mod fuzz_tests;
 mod host;
+mod layers;
 mod log;
 mod memory;
 mod notify;

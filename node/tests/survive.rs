@@ -237,7 +237,10 @@ fn a_served_brick_mounts_many_volumes() {
     assert_eq!(status["mounts"].as_array().map(Vec::len), Some(2));
     let profile: serde_json::Value =
         serde_json::from_str(&succeed(&["profile", data, "--json"])).expect("a profile is JSON");
-    let writes = profile.as_array().and_then(|all| all.iter().find(|one| one["name"] == "write")).expect("two writes");
+    let writes = profile["operations"]
+        .as_array()
+        .and_then(|all| all.iter().find(|one| one["name"] == "write"))
+        .expect("two writes");
     assert_eq!(writes["total"]["count"], 2);
     assert!(succeed(&["profile", data, "--history"]).contains("write"));
     daemon::fail(&["volume", "delete", data, "one"], 3, &["is mounted", "one"]);

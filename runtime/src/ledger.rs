@@ -101,7 +101,7 @@ impl Arrival {
 const HOPPED: u64 = 1 << 63;
 
 /// The times of one request, in the ledger's unit; lives in the task that serves it.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Span {
     start: Stamp,
     last: Cell<Stamp>,
@@ -165,6 +165,13 @@ impl Span {
             cell.set(cell.get() + spent);
             self.met.set(self.met.get() | 1 << stage as u64);
         }
+    }
+    /// Takes over the times of a copy of this span, on which the request went on.
+    pub fn take_over(&self, copy: &Span) {
+        self.last.set(copy.last.get());
+        self.stages.iter().zip(&copy.stages).for_each(|(own, other)| own.set(other.get()));
+        self.met.set(copy.met.get());
+        self.hops.set(copy.hops.get());
     }
     /// Notes that another thread does a part of the request, or takes it over.
     pub fn hop(&self) {
@@ -382,6 +389,21 @@ mod tests {
         assert_eq!((of(Stage::Write), of(Stage::Flush), of(Stage::Queue)), (Some(300), Some(200), Some(500)));
         assert_eq!(ledger.history(), [("write", 1200, 1100)]);
         assert_eq!(ledger.totals(), (1, 1100));
+    }
+
+    #[test]
+    fn a_span_goes_on_where_its_copy_has_ended() {
+        let ledger = Ledger::new(1, &["write"]);
+        let span = Span::start(Stamp(100));
+        span.mark(Stage::Front, Stamp(110));
+        let copy = span.clone();
+        copy.mark(Stage::Order, Stamp(130));
+        copy.hop();
+        span.take_over(&copy);
+        span.mark(Stage::Read, Stamp(170));
+        ledger.record(0, 0, &span, Stamp(170));
+        assert_eq!(told(&ledger), [(Stage::Front, 1, 10), (Stage::Order, 1, 20), (Stage::Read, 1, 40)]);
+        assert_eq!(ledger.profile()[0].hops, 1);
     }
 
     #[test]

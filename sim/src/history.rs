@@ -54,9 +54,11 @@ impl Call {
     pub fn asks_durable(&self) -> bool {
         match &self.op {
             Op::Write { sync, .. } => *sync >= Sync::Data,
-            Op::VolumeCreate { .. } | Op::VolumeDelete { .. } | Op::VolumeRename { .. } | Op::VolumeResize { .. } => {
-                true
-            }
+            Op::VolumeCreate { .. }
+            | Op::VolumeDelete { .. }
+            | Op::VolumeRename { .. }
+            | Op::VolumeResize { .. }
+            | Op::VolumeLayers { .. } => true,
             _ => false,
         }
     }

@@ -26,11 +26,11 @@ pub struct Grown {
 /// Grows the brick to `size_bytes`, or by default to the whole device, or to its files and 80% of what is free beside
 /// them. Never shrinks. Errors: `Invalid` for less than it has; `NoSpace`; `Busy` if somebody else grows it; `Io`.
 pub async fn grow(store: &Arc<Store>, size_bytes: Option<u64>) -> Result<Grown> {
-    if store.growing.swap(true, Ordering::AcqRel) {
+    if store.superblock_changes.swap(true, Ordering::AcqRel) {
         return Err(Error::new(Kind::Busy, "the brick is being grown already; ask again later"));
     }
     let grown = grow_alone(store, size_bytes).await;
-    store.growing.store(false, Ordering::Release);
+    store.superblock_changes.store(false, Ordering::Release);
     grown
 }
 

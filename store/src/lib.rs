@@ -9,6 +9,7 @@ pub mod check;
 pub mod checkpoint;
 pub mod cleaner;
 pub mod device;
+pub mod feature;
 pub mod format;
 pub mod grow;
 pub mod index;
@@ -85,8 +86,8 @@ pub struct Store {
     /// The superblock as it was last written.
     superblock: Lock<Superblock>,
     superblock_file: FileId,
-    /// Somebody has more segments made.
-    growing: AtomicBool,
+    /// Somebody is changing the superblock: has more segments made, or marks a feature.
+    superblock_changes: AtomicBool,
     discarded_bytes: AtomicU64,
     geometry: Arc<Geometry>,
     /// The file system that the brick's directory is in.

@@ -490,7 +490,7 @@ impl Opening {
             log: log.clone(),
             superblock: Lock::new("superblock", self.superblock),
             superblock_file: self.superblock_file,
-            growing: AtomicBool::new(false),
+            superblock_changes: AtomicBool::new(false),
             discarded_bytes: AtomicU64::new(0),
             geometry: self.geometry,
             host: Host::default(),

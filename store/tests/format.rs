@@ -174,12 +174,29 @@ fn inode_drawn(bytes: &[u8], at: usize) {
     }
 }
 
+fn layers_of_all_kinds() -> Box<[Layer]> {
+    let delay = Layer::Delay { operations: Operations::All, ns: 5 };
+    let operations = Operations::of(Some("read")).expect("its name");
+    [Layer::ReadOnly, delay, Layer::Fault { operations, kind: Kind::Io, every: 7 }].into()
+}
+
+/// The drawing of those layers, from `at` on.
+fn layers_drawn(bytes: &[u8], at: usize) {
+    let first = [(0, 1, 3), (1, 1, 1), (2, 1, 2), (3, 2, 0), (5, 8, 5), (13, 1, 3), (14, 2, 4), (16, 1, b'r'.into())];
+    for (offset, size, value) in first.into_iter().chain([(20, 2, 2), (22, 1, b'i'.into()), (24, 8, 7)]) {
+        drawn(bytes, &[(at + offset, size, value)]);
+    }
+}
+
 #[test]
 fn edits_and_their_codes() {
     let (ino, time) = (Ino(2), Time(3));
     let name = Name::new(b"xyz").expect("a name");
     let id = IntentId { group: GroupId(4), number: 5 };
-    let volume = Volume { id: VolumeId(6), name: name.clone(), root: Ino(7), created: Time(8), size_bytes: Some(9) };
+    let layers = Box::default();
+    let (id_of, size_bytes) = (VolumeId(6), Some(9));
+    let volume = Volume { id: id_of, name: name.clone(), root: Ino(7), created: Time(8), size_bytes, layers };
+    let layered = Volume { layers: layers_of_all_kinds(), ..volume.clone() };
     let (mtime, ctime) = (Time(9), Time(10));
     let follow = vec![Follow { volume: VolumeId(1), group: GroupId(2), edits: vec![Edit::InodeDrop { ino }] }];
     let rows: Vec<(u8, usize, Edit)> = vec![
@@ -202,6 +219,11 @@ fn edits_and_their_codes() {
         (16, 12, Edit::FollowedDrop { id }),
         (17, 28 + 5, Edit::VolumePut(volume.clone())),
         (29, 5 + 28 + 5, Edit::VolumeChange { name: name.clone(), volume }),
+        (
+            31,
+            5 + 28 + 5 + 1 + 1 + (1 + 2 + 8) + (1 + 6 + 4 + 8),
+            Edit::VolumeChange { name: name.clone(), volume: layered },
+        ),
         (18, 4, Edit::VolumeDrop { id: VolumeId(6) }),
         (19, 8, Edit::SessionDrop { session: SessionId(2) }),
         (20, 24, Edit::Reserve { ino, first: 3, count: 4 }),
@@ -221,11 +243,37 @@ fn edits_and_their_codes() {
             12 => drawn(&bytes, &[(1, 8, 2), (9, 8, 3), (17, 2, 3), (19, 4, 7), (27, 4, 9)]),
             13 => drawn(&bytes, &[(1, 4, 4), (5, 8, 5), (13, 2, 1), (15, 4, 1), (19, 4, 2), (23, 1, 1), (24, 1, 6)]),
             17 => drawn(&bytes, &[(1, 4, 6), (5, 8, 7), (13, 8, 8), (21, 2, 3)]),
+            31 => {
+                drawn(&bytes, &[(1, 2, 3), (6, 4, 6), (26, 2, 3), (39, 1, 3)]);
+                layers_drawn(&bytes, 39);
+            }
             29 => drawn(&bytes, &[(1, 2, 3), (3, 1, b'x'.into()), (6, 4, 6), (10, 8, 7), (18, 8, 8), (26, 2, 3)]),
             23 => drawn(&bytes, &[(1, 8, 2), (9, 2, 3), (11, 1, b'x'.into()), (14, 4, 2), (18, 1, b'a'.into())]),
             _ => {}
         }
     }
+}
+
+#[test]
+fn a_volume_has_layers_behind_it_or_is_as_before() {
+    let name = Name::new(b"xyz").expect("a name");
+    let (id, size_bytes, layers) = (VolumeId(6), Some(9), layers_of_all_kinds());
+    let volume = Volume { id, name, root: Ino(7), created: Time(8), size_bytes, layers };
+    let bare = Volume { layers: Box::default(), ..volume.clone() };
+    let (bytes, bare_bytes) = (values::encode_volume(&volume), values::encode_volume(&bare));
+    assert_eq!((bytes[0], bare_bytes[0], &bytes[1..34]), (2, 1, &bare_bytes[1..]));
+    layers_drawn(&bytes, 34);
+    assert_eq!((values::decode_volume(&bytes), values::decode_volume(&bare_bytes)), (Ok(volume), Ok(bare)));
+    // Each with one byte changed: the count, a code, an operation's name, an error's.
+    let kind = |at: usize, byte: u8| {
+        let mut changed = bytes.clone();
+        changed[34 + at] = byte;
+        values::decode_volume(&changed).map(drop).map_err(|error| error.kind)
+    };
+    assert_eq!([kind(0, 0), kind(0, 17), kind(0, 4), kind(1, 0)], [Err(Kind::Corrupt); 4]);
+    assert_eq!([kind(1, 4), kind(16, b'l'), kind(16, 0xff), kind(22, b'l')], [Err(Kind::Newer); 4]);
+    // A delay of no time, and one of more than a minute.
+    assert_eq!([kind(5, 0), kind(12, 1)], [Err(Kind::Corrupt); 2]);
 }
 
 #[test]

@@ -3,7 +3,8 @@
 //!
 //! Promises: an admitted request is carried out completely and its answer counts; a request that comes after
 //! `refuse_all` is answered with an error and has changed nothing; once `is_quiet` says so for a core, no admitted
-//! request is under way there.
+//! request is under way there. Requests are counted by generation, so that the end of earlier ones can be waited for while
+//! later ones come.
 
 use super::parse::Ask;
 use std::collections::HashMap;
@@ -30,10 +31,21 @@ pub struct Gate {
     closed: Condvar,
 }
 
-/// Number of requests under way on one core, changed by that core alone. On a cache line of its own.
+/// Requests under way on one core, which alone changes the numbers. On a cache line of its own.
 #[repr(align(64))]
 #[derive(Default)]
-struct Core(AtomicUsize);
+struct Core {
+    /// Number of the present generation.
+    generation: AtomicUsize,
+    /// Requests of even and of odd generations: the present one and the one before.
+    under_way: [AtomicUsize; 2],
+}
+
+impl Core {
+    fn before(&self) -> &AtomicUsize {
+        &self.under_way[(self.generation.load(Ordering::Relaxed) + 1) % 2]
+    }
+}
 
 /// Open handles, by the process that opened them.
 #[derive(Default)]
@@ -52,11 +64,11 @@ pub struct Opener {
 }
 
 /// A guard that counts a request as under way until it is dropped.
-pub struct UnderWay<'a>(&'a Core);
+pub struct UnderWay<'a>(&'a AtomicUsize);
 
 impl Drop for UnderWay<'_> {
     fn drop(&mut self) {
-        self.0.0.store(self.0.0.load(Ordering::Relaxed) - 1, Ordering::Release);
+        self.0.store(self.0.load(Ordering::Relaxed) - 1, Ordering::Release);
     }
 }
 
@@ -74,8 +86,9 @@ impl Gate {
     /// phase, while the closing side sets the phase and then checks the counts, so that one of them sees the other.
     pub fn enter(&self, core: usize) -> UnderWay<'_> {
         let core = &self.under_way[core];
-        core.0.store(core.0.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
-        UnderWay(core)
+        let count = &core.under_way[core.generation.load(Ordering::Relaxed) % 2];
+        count.store(count.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+        UnderWay(count)
     }
     /// True if the request that has entered must be refused. Requests that the stack never sees, and those that give a
     /// directory's handle back, are always admitted: they change nothing that is kept.
@@ -100,7 +113,18 @@ impl Gate {
     }
     /// True if no admitted request is under way on this core. Called on the core, after `refuse_all`.
     pub fn is_quiet(&self, core: usize) -> bool {
-        self.under_way[core].0.load(Ordering::Acquire) == 0
+        self.under_way[core].under_way.iter().all(|count| count.load(Ordering::Acquire) == 0)
+    }
+    /// True if no request of an earlier generation is under way on this core. Called on the core.
+    pub fn is_through(&self, core: usize) -> bool {
+        self.under_way[core].before().load(Ordering::Acquire) == 0
+    }
+    /// Begins another generation of requests on this core: `is_through` waits for those under way now. Called on the core,
+    /// when it is through with the generation before.
+    pub fn next_generation(&self, core: usize) {
+        assert!(self.is_through(core), "two generations are told apart, not three");
+        let generation = &self.under_way[core].generation;
+        generation.store(generation.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
     }
     /// Counts a handle of a process.
     pub fn opened(&self, pid: u32) {
@@ -174,6 +198,22 @@ mod tests {
         assert!(!gate.is_quiet(1));
         drop(other);
         assert!(gate.is_quiet(1));
+    }
+
+    #[test]
+    fn a_generation_ends_with_its_last_request_whoever_comes_meanwhile() {
+        let gate = Gate::new(1);
+        let first = gate.enter(0);
+        gate.next_generation(0);
+        let second = gate.enter(0);
+        assert!(!gate.is_through(0) && !gate.is_quiet(0));
+        drop(first);
+        assert!(gate.is_through(0) && !gate.is_quiet(0));
+        gate.next_generation(0);
+        let third = gate.enter(0);
+        assert!(!gate.is_through(0));
+        drop((second, third));
+        assert!(gate.is_through(0) && gate.is_quiet(0));
     }
 
     #[test]

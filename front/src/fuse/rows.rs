@@ -1,49 +1,8 @@
 //! The ledger's rows of this front: one per operation name.
 
-use base::{Op, Sync};
+use base::{OP_NAMES, Op, Sync};
 use runtime::Ledger;
 use runtime::ledger::OpRow;
-
-/// Every name that `Op::name` gives: a ledger must know them all.
-pub const OP_NAMES: &[&str] = &[
-    "lookup",
-    "getattr",
-    "setattr",
-    "readlink",
-    "create",
-    "mkdir",
-    "symlink",
-    "unlink",
-    "rmdir",
-    "rename",
-    "open",
-    "release",
-    "read",
-    "write",
-    "write-direct",
-    "write-sync",
-    "fsync",
-    "readdir",
-    "statfs",
-    "sync",
-    "volume-create",
-    "volume-delete",
-    "volume-list",
-    "fallocate",
-    "mknod",
-    "link",
-    "exchange",
-    "getxattr",
-    "listxattr",
-    "setxattr",
-    "removexattr",
-    "lseek",
-    "tmpfile",
-    "forget",
-    "recall",
-    "volume-rename",
-    "volume-resize",
-];
 
 /// Rows of a ledger by operation, looked up once.
 pub struct Rows([OpRow; OP_NAMES.len()]);
@@ -99,6 +58,7 @@ fn index(op: &Op) -> usize {
         Op::Recall { .. } => 34,
         Op::VolumeRename { .. } => 35,
         Op::VolumeResize { .. } => 36,
+        Op::VolumeLayers { .. } => 37,
     }
 }
 
@@ -156,6 +116,7 @@ mod tests {
             Op::Recall { ino },
             Op::VolumeRename { name: name(), new_name: name() },
             Op::VolumeResize { name: name(), size_bytes: None },
+            Op::VolumeLayers { name: name(), layers: Box::default() },
         ];
         let names: Vec<_> = ops.iter().map(Op::name).collect();
         assert_eq!(names, OP_NAMES);

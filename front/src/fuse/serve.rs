@@ -369,6 +369,17 @@ impl<T: Target> Core<T> {
     }
 }
 
+/// Waits until a core is through with requests of earlier generations. False if it is not by then. Runs on the core.
+async fn through_by(gate: &Gate, core: usize, runtime: &Runtime, deadline_ns: u64) -> bool {
+    while !gate.is_through(core) {
+        if runtime.clock.now_ns() >= deadline_ns {
+            return false;
+        }
+        runtime.clock.sleep(QUIET_PAUSE_NS).await;
+    }
+    true
+}
+
 impl Serving {
     /// The mount that is served.
     pub fn mount(&self) -> &Mount {
@@ -427,6 +438,32 @@ impl Serving {
         drop(sender);
         let stopped = |_| Error::new(Kind::Interrupted, "the cores stop while requests are under way");
         (0..cores).try_for_each(|_| quiet.recv().map_err(stopped))
+    }
+    /// Waits until every request that is under way now has ended, at most for `patience`; later ones are not waited for. Blocks:
+    /// not to be called on a core. Errors: `Busy` if the time is over before; `Interrupted` if the cores have been stopped.
+    pub fn outlast(&self, patience: Duration) -> Result<()> {
+        let Shared { gate, runtime, .. } = &*self.shared;
+        let deadline_ns = runtime.clock.now_ns() + patience.as_nanos() as u64;
+        let cores = runtime.tasks.cores();
+        let (sender, through) = sync_channel(cores);
+        for core in 0..cores {
+            let (gate, runtime, sender) = (gate.clone(), runtime.clone(), sender.clone());
+            let wait = async move {
+                let mut is_through = through_by(&gate, core, &runtime, deadline_ns).await;
+                if is_through {
+                    gate.next_generation(core);
+                    is_through = through_by(&gate, core, &runtime, deadline_ns).await;
+                }
+                // Who waits for it is there until all have come.
+                let _ = sender.send(is_through);
+            };
+            self.shared.runtime.tasks.spawn(core, Box::new(move || Box::pin(wait)));
+        }
+        drop(sender);
+        let stopped = |_| Error::new(Kind::Interrupted, "the cores stop while requests are under way");
+        let all = (0..cores).map(|_| through.recv().map_err(stopped)).collect::<Result<Vec<_>>>()?;
+        let late = || Error::new(Kind::Busy, "requests that began earlier are still under way");
+        all.into_iter().all(|is_through| is_through).then_some(()).ok_or_else(late)
     }
     /// Unmounts, or detaches a mount that is still in use: its users go on being answered. Step 5 of an orderly end.
     pub fn detach(&self) -> Result<Unmounted> {

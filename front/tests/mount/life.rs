@@ -8,6 +8,8 @@ use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 /// Names the directory in which `a_daemon_that_never_ends` is to mount.
 const DAEMON_DIRECTORY: &str = "SINTER_FRONT_TEST_DIRECTORY";
@@ -135,6 +137,54 @@ fn an_aborted_connection_leaves_no_dead_mount() {
     assert_eq!(fixture.serving().stop(LONG), Ok(Unmounted::Detached));
     assert!(fs::read_dir(fixture.path("")).is_ok());
     drop(held);
+}
+
+/// Lets those go on who wait for it, also if the test fails.
+struct LetGo<'a> {
+    ends: &'a AtomicBool,
+    syncs_hang: &'a AtomicBool,
+}
+
+impl Drop for LetGo<'_> {
+    fn drop(&mut self) {
+        self.syncs_hang.store(false, Ordering::Relaxed);
+        self.ends.store(true, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn earlier_requests_are_outlasted_however_many_later_ones_come() {
+    let Some(fixture) = Fixture::new() else { return };
+    let (memory, ends) = (&fixture.memory, AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        let _let_go = LetGo { ends: &ends, syncs_hang: &memory.syncs_hang };
+        for name in ["one", "other"] {
+            let (path, ends) = (fixture.path(name), &ends);
+            scope.spawn(move || {
+                while !ends.load(Ordering::Relaxed) {
+                    fs::write(&path, b"again").expect("it is served");
+                }
+            });
+        }
+        for _ in 0..20 {
+            assert_eq!(fixture.serving().outlast(LONG), Ok(()));
+        }
+        let file = fs::File::create(fixture.path("held")).expect("create");
+        memory.syncs_hang.store(true, Ordering::Relaxed);
+        memory.take_syncs();
+        let held = scope.spawn(move || file.sync_all());
+        eventually("it has come", || {
+            memory.syncs.lock().is_ok_and(|syncs| syncs.iter().any(|(name, _)| *name == "fsync"))
+        });
+        for _ in 0..2 {
+            let late = fixture.serving().outlast(Duration::from_millis(20));
+            assert_eq!(late.map_err(|error| error.kind), Err(Kind::Busy));
+        }
+        assert!(!held.is_finished());
+        memory.syncs_hang.store(false, Ordering::Relaxed);
+        assert_eq!(fixture.serving().outlast(LONG), Ok(()));
+        held.join().expect("no panic").expect("it was only slow");
+    });
 }
 
 #[test]

@@ -8,7 +8,7 @@ use layer::{Answer, Call, Context};
 use runtime::{Buf, Runtime, Slice};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 pub struct Node {
     pub inode: Inode,
@@ -30,6 +30,8 @@ pub struct Memory {
     pub runtime: Runtime,
     pub tree: Mutex<Tree>,
     pub syncs: Mutex<Vec<(&'static str, Sync)>>,
+    /// Keeps fsyncs from ending while it is set.
+    pub syncs_hang: AtomicBool,
     pub requests: Mutex<Vec<u64>>,
     /// A flag for each read of a file or a directory: true if it leaves the access time alone.
     pub quiet: Mutex<Vec<bool>>,
@@ -56,6 +58,7 @@ impl Memory {
             runtime: runtime.clone(),
             tree: Mutex::new(tree),
             syncs: Mutex::default(),
+            syncs_hang: AtomicBool::new(false),
             requests: Mutex::default(),
             quiet: Mutex::default(),
             misaligned: AtomicU64::new(0),
@@ -138,6 +141,9 @@ impl Target for Memory {
             }
             Op::Fsync { sync, .. } => {
                 self.syncs.lock().expect("no panic").push(("fsync", sync));
+                while self.syncs_hang.load(Ordering::Relaxed) {
+                    self.runtime.clock.sleep(1_000_000).await;
+                }
                 Ok(Reply::Done)
             }
             op => self.tree.lock().expect("no panic").answer(context, op, now),

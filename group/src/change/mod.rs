@@ -10,11 +10,12 @@ use crate::order::token::TokenGuard;
 use crate::state::Range;
 use crate::state::load::wanted;
 use crate::{Answer, Groups, Position};
-use base::limits::BLOCK_BYTES;
+use base::limits::{BLOCK_BYTES, LAYERS_MAX};
 use base::{Attr, Edit, Error, Follow, GroupId, Ino, Intent, Kind, Op, Outcome, Reply, Result, Room, Sync, VolumeId};
 use names::{Caller, Decision, Need, Part, Seen, Stop, evaluate};
 use runtime::Stage;
 use runtime::seeded::{Bug, active};
+use store::format::superblock::LAYERS;
 
 enum Step {
     /// Ordered: the answer, and the batch with its record; 0 if nothing changes.
@@ -207,7 +208,8 @@ impl Groups {
             Outcome::Inode(ino) => match op {
                 Op::VolumeCreate { name, .. }
                 | Op::VolumeRename { new_name: name, .. }
-                | Op::VolumeResize { name, .. } => {
+                | Op::VolumeResize { name, .. }
+                | Op::VolumeLayers { name, .. } => {
                     let volumes = self.volumes().await?;
                     let volume = volumes.into_iter().find(|volume| volume.name == *name);
                     Reply::Volume(volume.ok_or_else(|| Error::new(Kind::NotFound, "the volume is gone again"))?)
@@ -264,6 +266,26 @@ impl Groups {
             edits.push(Edit::FollowedPut { id: intent });
             decision.parts.push(Part { volume, group, edits });
         }
+    }
+
+    /// Gives a volume other layers. Before it has any, the brick is marked: a build that knows no layers would serve a volume
+    /// without them. Errors: `NotFound`; `Invalid`; those of `store::feature::require`.
+    pub(crate) async fn set_layers(
+        &self,
+        context: &Context,
+        op: &Op,
+        name: &base::Name,
+        layers: &[base::Layer],
+    ) -> Result<Answer> {
+        if layers.len() > LAYERS_MAX {
+            return Err(Error::new(Kind::Invalid, "a volume has at most 16 layers"));
+        }
+        layers.iter().try_for_each(|layer| layer.checked().map(drop))?;
+        self.volume(name).await?;
+        if !layers.is_empty() {
+            store::feature::require(self.store(), LAYERS).await?;
+        }
+        self.change(context, op, Sync::All).await
     }
 
     /// Takes one open back. The last release of an orphan frees it, unless a client knows it.
@@ -363,6 +385,7 @@ fn deciding_group(op: &Op) -> GroupId {
         | Op::VolumeDelete { .. }
         | Op::VolumeRename { .. }
         | Op::VolumeResize { .. }
+        | Op::VolumeLayers { .. }
         | Op::VolumeList => GroupId(0),
     }
 }

@@ -126,6 +126,7 @@ impl Rig {
             root: Ino(0),
             created: base::Time(0),
             size_bytes: None,
+            layers: Box::default(),
         };
         let (session, request) = (SessionId(1), Arc::new(AtomicU64::new(1)));
         Rig { runtime, index, groups, volume: none, shape, session, request }

@@ -8,7 +8,8 @@ use crate::{
 use runtime::seeded::{Bug, fails};
 
 /// Bugs, each with the test that fails with it.
-const NOTICED: [(Bug, fn()); 36] = [
+const NOTICED: [(Bug, fn()); 37] = [
+    (Bug::FeatureUnmarked, volumes::layers_are_there_as_a_whole_or_not_at_all_and_never_unmarked),
     (Bug::InoReused, restart::numbers_given_out_before_a_crash_are_not_given_out_again),
     (Bug::NumbersFromDurable, restart::numbers_that_a_crash_took_back_are_not_given_out_again),
     (Bug::RecordNotReplayed, durable::what_was_synced_survives_and_the_rest_is_a_prefix),

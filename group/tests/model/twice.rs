@@ -34,6 +34,7 @@ fn change(op: &Op) -> Option<usize> {
         Op::TempFile { .. } => Some(18),
         Op::VolumeRename { .. } => Some(19),
         Op::VolumeResize { .. } => Some(20),
+        Op::VolumeLayers { .. } => Some(21),
         Op::Lookup { .. }
         | Op::GetAttr { .. }
         | Op::Recall { .. }
@@ -46,7 +47,7 @@ fn change(op: &Op) -> Option<usize> {
 }
 
 /// Number of operations that `changes` gives.
-const CHANGES: usize = 21;
+const CHANGES: usize = 22;
 
 type Asked = (Op, Option<Vec<u8>>);
 
@@ -59,7 +60,7 @@ async fn changes(rig: &Rig) -> Vec<Asked> {
     let cut = rig.create(root, "cut").await.expect("a new file");
     rig.write(cut, At::End, &[8; 30_000], Sync::Ordered).await.expect("a write");
     rig.mkdir(root, "old").await.expect("a new directory");
-    for text in ["doomed", "named", "sized"] {
+    for text in ["doomed", "named", "sized", "layered"] {
         rig.new_volume(text).await;
     }
     let mut all = of_names(root, file);
@@ -68,6 +69,7 @@ async fn changes(rig: &Rig) -> Vec<Asked> {
     all.push((Op::VolumeDelete { name: name("doomed") }, None));
     all.push((Op::VolumeRename { name: name("named"), new_name: name("renamed") }, None));
     all.push((Op::VolumeResize { name: name("sized"), size_bytes: Some(1 << 20) }, None));
+    all.push((Op::VolumeLayers { name: name("layered"), layers: [base::Layer::ReadOnly].into() }, None));
     for number in 0..CHANGES {
         let count = all.iter().filter(|(op, _)| change(op) == Some(number)).count();
         assert!(count > 0, "no change of kind {number} is asked for");

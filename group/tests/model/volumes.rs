@@ -1,10 +1,15 @@
 //! Volumes: made, listed, deleted with all that is in them, and apart from each other.
 
 use crate::rig::{Rig, Shape, name, pattern, seeds};
-use base::{At, Kind, Op, Reply, Sync, Volume};
+use base::{At, Kind, Layer, Op, Operations, Reply, Sync, Volume};
 use runtime::random::SplitMix;
 use runtime::sim::{Ran, Side, Survival, World};
 use std::collections::BTreeMap;
+use std::sync::Arc;
+use store::Opening;
+use store::format::superblock::LAYERS;
+use store::format::{keys, values};
+use store::index::Index;
 
 async fn names(rig: &Rig) -> Vec<String> {
     let volumes = rig.groups.volumes().await.expect("a healthy brick lists");
@@ -116,6 +121,7 @@ async fn compare(rig: &Rig, own: &BTreeMap<String, (Volume, Vec<u64>)>) {
     let listed = names(rig).await;
     assert_eq!(listed.iter().filter(|name| *name != "main").collect::<Vec<_>>(), expected);
     for (volume, files) in own.values() {
+        assert_eq!(rig.groups.volume(&volume.name).await.as_ref(), Ok(volume));
         let client = rig.client(1000, volume.clone());
         let listed = client.list(volume.root, 3).await.expect("a root directory");
         assert_eq!(listed.len(), files.len());
@@ -164,6 +170,16 @@ async fn resized(rig: &Rig, text: &str, size_bytes: Option<u64>) -> Result<Volum
     changed(rig, Op::VolumeResize { name: name(text), size_bytes }).await
 }
 
+async fn layered(rig: &Rig, text: &str, layers: &[Layer]) -> Result<Volume, Kind> {
+    changed(rig, Op::VolumeLayers { name: name(text), layers: layers.into() }).await
+}
+
+/// Layers of all kinds.
+fn layers() -> [Layer; 3] {
+    let fault = Layer::Fault { operations: Operations::of(Some("read")).expect("its name"), kind: Kind::Io, every: 7 };
+    [Layer::ReadOnly, Layer::Delay { operations: Operations::All, ns: 5_000_000 }, fault]
+}
+
 /// Names come and go, also those that others had, in any order with checkpoints and restarts; each volume keeps its files.
 #[test]
 fn volumes_change_their_names_beside_checkpoints_and_restarts() {
@@ -198,6 +214,16 @@ fn volumes_change_their_names_beside_checkpoints_and_restarts() {
                     6 => rig.checkpoint().await,
                     7 => rig.checkpoint_beside(),
                     8 => rig = rig.reopen().await,
+                    9 => {
+                        let count = rng.below(4) as usize;
+                        let layers = &layers()[..count];
+                        let told = layered(&rig, &text, layers).await;
+                        let expected = own.get_mut(&text).map(|(volume, _)| {
+                            volume.layers = layers.into();
+                            volume.clone()
+                        });
+                        assert_eq!(told, expected.ok_or(Kind::NotFound), "seed {seed}");
+                    }
                     _ if !own.contains_key(&text) => {
                         let volume = rig.new_volume(&text).await;
                         let client = rig.client(round + 2, volume.clone());
@@ -323,4 +349,79 @@ fn a_change_of_a_volume_that_is_cut_off_is_there_as_a_whole_or_not_at_all() {
             break;
         }
     }
+}
+
+/// True if a closed brick says that builds which know no layers must not read it.
+async fn is_marked((runtime, index): (runtime::Runtime, store::index::model::ModelIndex)) -> bool {
+    let opening = Opening::read(runtime, Arc::new(index), false).await.expect("a closed brick opens");
+    opening.superblock().features.incompatible & LAYERS != 0
+}
+
+/// Cut off at any step, a volume has its old layers or its new ones, and has none without the mark.
+#[test]
+pub fn layers_are_there_as_a_whole_or_not_at_all_and_never_unmarked() {
+    let [read_only, delay, fault] = layers();
+    let states: [Box<[Layer]>; 3] = [[].into(), [read_only, delay].into(), [fault].into()];
+    for step in 1.. {
+        let mut world = World::new(step);
+        let runtime = world.runtime();
+        let rig = world.block_on(async {
+            let rig = Rig::new(runtime, Shape::SMALL).await;
+            rig.new_volume("one").await;
+            rig
+        });
+        let cut = world.steps() + step.div_ceil(2);
+        world.crash_at_step(cut, if step % 2 == 0 { Side::Before } else { Side::After });
+        let told = std::cell::Cell::new(0);
+        let ran = world.run(async {
+            for (number, layers) in states.iter().enumerate().skip(1) {
+                layered(&rig, "one", layers).await.expect("it is there");
+                told.set(number);
+            }
+            rig.checkpoint().await;
+        });
+        let survival = if step % 3 == 0 { Survival::Everything } else { Survival::Nothing };
+        let mut after = World::from_image(1, world.crash_as(survival, &mut SplitMix(step)));
+        let runtime = after.runtime();
+        after.block_on(async {
+            let rig = rig.after_crash(runtime, 0).await;
+            let found = rig.groups.volume(&name("one")).await.expect("it is there");
+            let at = states.iter().position(|layers| *layers == found.layers);
+            let at = at.unwrap_or_else(|| panic!("step {step}: {found:?}"));
+            assert!(at >= told.get(), "step {step}: {at} is there, {} were told", told.get());
+            assert!(is_marked(rig.close().await).await || at == 0, "step {step}");
+        });
+        if matches!(ran, Ran::Finished(())) {
+            assert!(step > 6, "there was something to cut off: {step}");
+            break;
+        }
+    }
+}
+
+/// The build of before reads a brick whose volumes never had layers: neither a mark nor a row is new to it.
+#[test]
+fn a_brick_that_never_had_layers_is_as_before_and_one_that_had_stays_marked() {
+    let mut world = World::new(5);
+    let runtime = world.runtime();
+    world.block_on(async {
+        let rig = Rig::new(runtime.clone(), Shape::SMALL).await;
+        rig.new_volume("one").await;
+        renamed(&rig, "one", "two").await.expect("a free name");
+        assert_eq!(layered(&rig, "two", &[]).await.map(|volume| volume.layers.len()), Ok(0));
+        assert_eq!(layered(&rig, "absent", &[Layer::ReadOnly]).await, Err(Kind::NotFound));
+        assert_eq!(layered(&rig, "two", &[Layer::ReadOnly; 17]).await, Err(Kind::Invalid));
+        let (volume, shape) = (rig.volume.clone(), Shape::SMALL);
+        let (runtime, index) = rig.close().await;
+        let row = || index.get(&keys::volume(b"two")).expect("the model index reads").expect("a row");
+        assert_eq!(row()[0], 1, "the version of a value that a layer would change");
+        assert!(!is_marked((runtime.clone(), index.clone())).await);
+        let rig = Rig::existing((runtime, index.clone()), shape, volume).await;
+        let layered_volume = layered(&rig, "two", &layers()).await.expect("it is there");
+        rig.checkpoint().await;
+        assert_eq!((row()[0], values::decode_volume(&row())), (2, Ok(layered_volume)));
+        layered(&rig, "two", &[]).await.expect("it is there");
+        let closed = rig.close().await;
+        assert_eq!(row()[0], 1);
+        assert!(is_marked(closed).await, "the log may still hold layers");
+    });
 }

@@ -233,8 +233,14 @@ fn volumes_are_made_and_deleted_by_name() {
     let resize = |text: &str| Op::VolumeResize { name: name(text), size_bytes: Some(1 << 20) };
     assert_eq!(refused(&mut world, &caller, &resize("other")), Kind::NotFound);
     done(&mut world, &caller, &resize("new"));
+    let layers = |text: &str| Op::VolumeLayers { name: name(text), layers: [base::Layer::ReadOnly].into() };
+    assert_eq!(refused(&mut world, &caller, &layers("other")), Kind::NotFound);
+    done(&mut world, &caller, &layers("new"));
     let changed = world.volumes[&name("new")].clone();
-    assert_eq!(changed, base::Volume { name: name("new"), size_bytes: Some(1 << 20), ..volume });
+    assert_eq!(
+        changed,
+        base::Volume { name: name("new"), size_bytes: Some(1 << 20), layers: [base::Layer::ReadOnly].into(), ..volume }
+    );
     done(&mut world, &caller, &Op::VolumeDelete { name: name("new") });
     assert!(!world.volumes.contains_key(&name("new")));
 }

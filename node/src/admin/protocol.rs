@@ -34,6 +34,22 @@ pub enum Request {
     VolumeResize { name: String, size_bytes: Option<u64> },
     /// Give a volume another name.
     VolumeRename { name: String, new_name: String },
+    /// A volume's layers.
+    LayerList { volume: String },
+    /// Put a layer into a volume's stack.
+    LayerAdd {
+        /// The volume.
+        volume: String,
+        /// The layer.
+        layer: Layer,
+        /// The position that it gets, from 1 at the top; None: the lowest.
+        #[serde(default)]
+        at: Option<u64>,
+    },
+    /// Take the layer at a position out of a volume's stack.
+    LayerRemove { volume: String, at: u64 },
+    /// Move a layer to another position.
+    LayerMove { volume: String, from: u64, to: u64 },
     /// Delete a volume.
     VolumeDelete {
         /// Its name.
@@ -87,14 +103,16 @@ pub enum Answer {
     Done,
     /// The daemon's status.
     Status(Status),
-    /// Figures per operation.
-    Profile(Vec<Operation>),
+    /// Figures per operation, and per layer.
+    Profile(Profile),
     /// The last operations, oldest first.
     History(Vec<Past>),
     /// A volume.
     Volume(Volume),
     /// All volumes.
     Volumes(Vec<Volume>),
+    /// A volume's layers, from the top down.
+    Layers(Vec<Hop>),
     /// The scrub's status.
     Scrub(Scrub),
     /// The brick's size, before and now.
@@ -280,6 +298,53 @@ impl Times {
             max_ns: summary.max_ns(),
         }
     }
+}
+
+/// The places where the time of requests went.
+#[derive(Serialize, Deserialize, Clone, PartialEq, Debug, Default)]
+pub struct Profile {
+    /// The operations that were asked for.
+    pub operations: Vec<Operation>,
+    /// The volumes that have layers.
+    pub volumes: Vec<Layered>,
+}
+
+/// A volume and its layers, from the top down.
+#[derive(Serialize, Deserialize, Clone, PartialEq, Debug)]
+pub struct Layered {
+    /// The volume.
+    pub volume: String,
+    /// Its layers.
+    pub layers: Vec<Hop>,
+}
+
+/// A layer and its parameters.
+#[derive(Serialize, Deserialize, Clone, PartialEq, Debug)]
+#[serde(tag = "name", rename_all = "kebab-case", deny_unknown_fields)]
+pub enum Layer {
+    /// Refuses changes.
+    ReadOnly,
+    /// Holds operations of this name, or all, for so many nanoseconds.
+    Delay { operation: Option<String>, ns: u64 },
+    /// Answers each `every`th operation of this name, or of all, with an error.
+    Fault { operation: Option<String>, error: String, every: u64 },
+}
+
+/// A layer in its place, and its figures since it was put in or the daemon was started.
+#[derive(Serialize, Deserialize, Clone, PartialEq, Debug)]
+pub struct Hop {
+    /// Position, from 1 at the top.
+    pub position: u64,
+    /// The layer.
+    pub layer: Layer,
+    /// Operations that reached it.
+    pub calls: u64,
+    /// Operations that it answered itself.
+    pub answered: u64,
+    /// Operations that it changed and passed on.
+    pub changed: u64,
+    /// The mean time for which it held an operation.
+    pub held_mean_ns: u64,
 }
 
 /// One operation's figures.

@@ -32,6 +32,14 @@ fn volume(name: &str) -> Volume {
     }
 }
 
+fn hops() -> Vec<Hop> {
+    let delay = Layer::Delay { operation: None, ns: 5 };
+    let fault = Layer::Fault { operation: Some("read".into()), error: "io".into(), every: 7 };
+    let layers = [Layer::ReadOnly, delay, fault];
+    let hop = |(position, layer)| Hop { position, layer, calls: 1, answered: 2, changed: 3, held_mean_ns: 4 };
+    (1..).zip(layers).map(hop).collect()
+}
+
 impl Daemon for Fake {
     fn answer(&self, request: Request) -> Result<Answer> {
         match request {
@@ -84,6 +92,11 @@ fn requests_and_replies_read_back_as_written() {
             source: Some("/b".into()),
             restrictions: vec!["ro".into()],
         },
+        Request::LayerList { volume: name() },
+        Request::LayerAdd { volume: name(), layer: Layer::ReadOnly, at: None },
+        Request::LayerAdd { volume: name(), layer: hops()[1].layer.clone(), at: Some(2) },
+        Request::LayerRemove { volume: name(), at: 1 },
+        Request::LayerMove { volume: name(), from: 1, to: 2 },
         Request::Umount { path: "/m".into(), lazy: true },
         Request::Grow { size_bytes: Some(1 << 40) },
         Request::Shutdown,
@@ -98,7 +111,11 @@ fn requests_and_replies_read_back_as_written() {
     let answers = [
         Answer::Done,
         Answer::Status(Status { read_only: Some("EIO".into()), ..Status::default() }),
-        Answer::Profile(vec![Operation { name: "read".into(), total: times, hops: 1, stages }]),
+        Answer::Profile(Profile {
+            operations: vec![Operation { name: "read".into(), total: times, hops: 1, stages }],
+            volumes: vec![Layered { volume: "a".into(), layers: hops() }],
+        }),
+        Answer::Layers(hops()),
         Answer::History(vec![Past { name: "read".into(), end_ns: 1, duration_ns: 2 }]),
         Answer::Volume(volume("a")),
         Answer::Volumes(vec![volume("a"), volume("b")]),

@@ -6,6 +6,7 @@ mod check;
 mod config;
 mod down;
 mod fstab;
+mod layer;
 mod pages;
 mod profile;
 mod scrub;
@@ -38,6 +39,7 @@ pub fn run(cli: Cli) -> Result<Exit, Failure> {
         Command::Mount(options) => volume::mount(&options),
         Command::Umount(options) => umount::run(&options),
         Command::Volume(command) => volume::run(&command),
+        Command::Layer(command) => layer::run(&command),
         Command::Grow(options) => brick::grow(&options),
         Command::Down(options) => down::run(&options),
         Command::Config(command) => config::run(&command),

@@ -1,6 +1,6 @@
 //! `sinter profile`: where the time of a daemon's requests went.
 
-use super::{print, print_json};
+use super::{layer, print, print_json};
 use crate::admin::client::{Client, unexpected};
 use crate::admin::protocol::{Answer, Operation, Past, Request, Times};
 use crate::cli::Profile;
@@ -11,8 +11,12 @@ use crate::table::{Align, Table, count, duration};
 pub fn run(options: &Profile) -> Result<Exit, Failure> {
     let request = if options.history { Request::History } else { Request::Profile };
     match Client::need(&options.data)?.ask(&request)? {
-        Answer::Profile(operations) if options.json => print_json(&operations)?,
-        Answer::Profile(operations) => print(&profile_table(&operations))?,
+        Answer::Profile(profile) if options.json => print_json(&profile)?,
+        Answer::Profile(profile) if profile.volumes.is_empty() => print(&profile_table(&profile.operations))?,
+        Answer::Profile(profile) => {
+            let (operations, layers) = (profile_table(&profile.operations), layer::table_of_volumes(&profile.volumes));
+            print(&format!("{operations}\n{layers}"))?;
+        }
         Answer::History(past) if options.json => print_json(&past)?,
         Answer::History(past) => print(&history_table(&past))?,
         _ => return Err(unexpected()),

@@ -1,6 +1,7 @@
 //! Bytes of logical edits and of the plain values inside them.
 
 use super::bytes::{Reader, Writer, corrupt};
+use super::layers::{put_layers, take_layers};
 use base::{
     Crcs, Edit, Error, FileKind, Follow, GroupId, Guard, Ino, Inode, Intent, IntentId, Kind, Name, Numbers, Result,
     SessionId, Time, Volume, VolumeId,
@@ -61,18 +62,37 @@ pub fn take_kind(reader: &mut Reader<'_>) -> Result<FileKind> {
     FileKind::from_mode(u32::from(code) << 12).ok_or_else(|| corrupt("no such kind of object"))
 }
 
-/// Appends a volume.
+/// Appends a volume without its layers, which come behind it if it has any.
 pub fn put_volume(out: &mut Vec<u8>, volume: &Volume) {
     let mut writer = Writer(out);
     writer.u32(volume.id.0).u64(volume.root.0).i64(volume.created.0).counted(volume.name.as_bytes());
     writer.u64(volume.size_bytes.unwrap_or(0));
 }
 
-/// Reads a volume.
+/// Reads a volume without layers.
 pub fn take_volume(reader: &mut Reader<'_>) -> Result<Volume> {
     let (id, root, created) = (VolumeId(reader.u32()?), Ino(reader.u64()?), Time(reader.i64()?));
     let name = take_name(reader)?;
-    Ok(Volume { id, root, created, name, size_bytes: Some(reader.u64()?).filter(|bytes| *bytes > 0) })
+    let size_bytes = Some(reader.u64()?).filter(|bytes| *bytes > 0);
+    Ok(Volume { id, root, created, name, size_bytes, layers: Box::default() })
+}
+
+/// Appends a change of a volume. One without layers has the code of before there were any.
+fn put_volume_change(out: &mut Vec<u8>, name: &Name, volume: &Volume) {
+    let layered = !volume.layers.is_empty();
+    Writer(out).u8(if layered { code::LAYERED_VOLUME_CHANGE } else { code::VOLUME_CHANGE }).counted(name.as_bytes());
+    put_volume(out, volume);
+    if layered {
+        put_layers(out, &volume.layers);
+    }
+}
+
+fn take_volume_change(tag: u8, reader: &mut Reader<'_>) -> Result<Edit> {
+    let (name, mut volume) = (take_name(reader)?, take_volume(reader)?);
+    if tag == code::LAYERED_VOLUME_CHANGE {
+        volume.layers = take_layers(reader)?;
+    }
+    Ok(Edit::VolumeChange { name, volume })
 }
 
 fn take_name(reader: &mut Reader<'_>) -> Result<Name> {
@@ -162,6 +182,7 @@ mod code {
     pub const NUMBERS: u8 = 28;
     pub const VOLUME_CHANGE: u8 = 29;
     pub const INODE_PROJECT: u8 = 30;
+    pub const LAYERED_VOLUME_CHANGE: u8 = 31;
 }
 
 /// Appends one edit: a code byte, then its fields.
@@ -215,13 +236,11 @@ pub fn put_edit(out: &mut Vec<u8>, edit: &Edit) {
         Edit::FollowedPut { id } => put_intent_id(Writer(out).u8(code::FOLLOWED_PUT), *id),
         Edit::FollowedDrop { id } => put_intent_id(Writer(out).u8(code::FOLLOWED_DROP), *id),
         Edit::VolumePut(volume) => {
+            assert!(volume.layers.is_empty(), "a volume gets its layers by a change");
             Writer(out).u8(code::VOLUME_PUT);
             put_volume(out, volume);
         }
-        Edit::VolumeChange { name, volume } => {
-            Writer(out).u8(code::VOLUME_CHANGE).counted(name.as_bytes());
-            put_volume(out, volume);
-        }
+        Edit::VolumeChange { name, volume } => put_volume_change(out, name, volume),
         Edit::VolumeDrop { id } => {
             Writer(out).u8(code::VOLUME_DROP).u32(id.0);
         }
@@ -320,10 +339,7 @@ fn take_edit_within(reader: &mut Reader<'_>, intents: bool) -> Result<Edit> {
         code::FOLLOWED_PUT => Ok(Edit::FollowedPut { id: take_intent_id(reader)? }),
         code::FOLLOWED_DROP => Ok(Edit::FollowedDrop { id: take_intent_id(reader)? }),
         code::VOLUME_PUT => Ok(Edit::VolumePut(take_volume(reader)?)),
-        code::VOLUME_CHANGE => {
-            let name = take_name(reader)?;
-            Ok(Edit::VolumeChange { name, volume: take_volume(reader)? })
-        }
+        code::VOLUME_CHANGE | code::LAYERED_VOLUME_CHANGE => take_volume_change(tag, reader),
         code::VOLUME_DROP => Ok(Edit::VolumeDrop { id: VolumeId(reader.u32()?) }),
         code::SESSION_DROP => Ok(Edit::SessionDrop { session: SessionId(reader.u64()?) }),
         code::NUMBERS => take_numbers(reader).map(|numbers| Edit::Numbers { numbers }),

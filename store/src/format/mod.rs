@@ -7,6 +7,7 @@ pub mod charge;
 pub mod edits;
 pub mod keys;
 pub mod label;
+pub mod layers;
 pub mod leaf;
 pub mod passages;
 pub mod purge;

@@ -19,8 +19,10 @@ pub const ON_DEVICE: u64 = 1;
 /// writer of a brick that lacks the bit sets it, durably and before anything else changes, so that a build that knows the
 /// first revision alone refuses the brick by name.
 pub const REVISION_2: u64 = 2;
+/// Incompatible feature: volumes may have layers. A brick whose volumes never had any lacks it.
+pub const LAYERS: u64 = 4;
 /// Incompatible features that this build knows.
-const INCOMPATIBLE_KNOWN: u64 = ON_DEVICE | REVISION_2;
+const INCOMPATIBLE_KNOWN: u64 = ON_DEVICE | REVISION_2 | LAYERS;
 
 /// Features of a format (rule X4): unknown bits in `incompatible` refuse the brick, in `read_only` allow reading.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

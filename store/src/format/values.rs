@@ -2,6 +2,7 @@
 
 use super::bytes::{Reader, Writer, corrupt};
 use super::edits;
+use super::layers::{put_layers, take_layers};
 use super::passages::Passages;
 use super::purge::Purge;
 use super::reserve::{Extent, Reserve};
@@ -125,15 +126,24 @@ pub fn decode_xattrs(bytes: &[u8]) -> Result<Xattrs> {
     (0..count).map(|_| edits::take_xattr(&mut reader)).collect()
 }
 
-/// A volume's value.
+/// A volume's value. The second version belongs to one that has layers.
 pub fn encode_volume(volume: &Volume) -> Vec<u8> {
-    let mut out = versioned();
+    let layered = !volume.layers.is_empty();
+    let mut out = vec![if layered { VERSION_2 } else { VERSION }];
     edits::put_volume(&mut out, volume);
+    if layered {
+        put_layers(&mut out, &volume.layers);
+    }
     out
 }
 /// Reads a volume.
 pub fn decode_volume(bytes: &[u8]) -> Result<Volume> {
-    edits::take_volume(&mut open(bytes)?)
+    let (version, mut reader) = open_either(bytes)?;
+    let mut volume = edits::take_volume(&mut reader)?;
+    if version == VERSION_2 {
+        volume.layers = take_layers(&mut reader)?;
+    }
+    Ok(volume)
 }
 
 /// An intent's value.

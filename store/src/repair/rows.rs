@@ -216,9 +216,12 @@ impl Repair<'_> {
             }
             let created = self.opening.runtime().clock.wall();
             let name = Name::new(&name)?;
-            let volume = Volume { id, name, root, created, size_bytes: None };
+            let volume = Volume { id, name, root, created, size_bytes: None, layers: Box::default() };
             self.put(keys::volume(volume.name.as_bytes()), Some(values::encode_volume(&volume)));
-            self.lost((id, root), "the volume's date and size; it may hold as much as the brick now");
+            self.lost(
+                (id, root),
+                "the volume's date, size and layers; it may hold as much as the brick now, and be written",
+            );
             self.mended(format!("volume {id} is in the catalogue again, as {:?}", volume.name));
             self.volumes.insert(id, volume);
         }

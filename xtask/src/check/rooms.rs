@@ -44,6 +44,7 @@ const HOUSES: [House; 2] = [
             ("checkpoint", &["format", "index", "segments", "space"]),
             ("scrub", &["format", "index", "segments"]),
             ("brick", &["device", "format", "media"]),
+            ("feature", &["format", "media"]),
             ("grow", &["brick", "device", "format", "media"]),
             (
                 "open",
