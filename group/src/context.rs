@@ -3,19 +3,7 @@
 use base::{RequestId, SessionId, VolumeId};
 use runtime::Span;
 
-/// The kind of work, for scheduling.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Class {
-    /// Names and attributes.
-    Metadata,
-    /// Clients' data.
-    #[default]
-    Foreground,
-    /// Healing, scrubbing, cleaning and the like.
-    Background,
-}
-
-/// The caller of an operation, its volume, its deadline, and its times.
+/// The caller of an operation, its volume, and its times.
 #[derive(Debug)]
 pub struct Context {
     /// The volume that the operation's inode numbers and names belong to.
@@ -40,16 +28,6 @@ pub struct Context {
     /// True for a write-back of data that was stored through a mapping some time before: neither the writer nor the
     /// time of the write is known.
     pub written_back: bool,
-    /// The request is pointless after this time on the monotonic clock; `u64::MAX` = never.
-    pub deadline_ns: u64,
-    /// The kind of work.
-    pub class: Class,
-    /// A number that follows the request through logs and machines.
-    pub trace: u64,
-    /// The snapshot to read; 0 = the present.
-    pub cut: u64,
-    /// The group map's version that the sender used (rule Q2); 1 on a single machine.
-    pub membership: u64,
     /// The times of the request.
     pub span: Span,
 }

@@ -15,7 +15,7 @@ mod order;
 mod state;
 
 pub use agents::clean;
-pub use context::{Class, Context};
+pub use context::Context;
 
 use base::limits::BLOCK_BYTES;
 use base::{Error, GroupId, Index, Kind, Op, Reply, Result, SessionId, Sync, Term, Volume, VolumeId};

@@ -18,7 +18,7 @@ mod read_only;
 mod tests;
 
 pub use change::{Change, Plan};
-pub use group::{Answer, Class, Context, Position};
+pub use group::{Answer, Context, Position};
 
 use base::{Layer, Op, Result};
 use delay::Delay;

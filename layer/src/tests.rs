@@ -25,11 +25,6 @@ fn context_on(volume: VolumeId, request: u64) -> Context {
         unkept: false,
         keeps: false,
         written_back: false,
-        deadline_ns: u64::MAX,
-        class: Class::Foreground,
-        trace: 0,
-        cut: 0,
-        membership: 1,
         span: Span::start(runtime::Stamp(0)),
     }
 }

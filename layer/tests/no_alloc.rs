@@ -2,7 +2,7 @@
 //! it is not so, the call sites are named.
 
 use base::{At, Layer, Name, Op, Operations, Reply, RequestId, SessionId, Sync, VolumeId};
-use layer::{Call, Class, Context, Stack};
+use layer::{Call, Context, Stack};
 use runtime::{Event, Runtime, Span, real};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::backtrace::Backtrace;
@@ -116,11 +116,6 @@ impl Client {
             unkept: true,
             keeps: false,
             written_back: false,
-            deadline_ns: u64::MAX,
-            class: Class::Foreground,
-            trace: 0,
-            cut: 0,
-            membership: 1,
             span: Span::start(self.runtime.stamp()),
         }
     }

@@ -11,7 +11,7 @@ use crate::scrub;
 use base::limits::{BLOCK_BYTES, GROUPS_DEFAULT, SEGMENT_BYTES_DEFAULT};
 use base::{Error, Kind, Name, Op, Reply, RequestId, Result, SessionId, StatFs, VolumeId};
 use front::fuse::{Entries, Identity, MountOptions, OP_NAMES, Rings, Serving};
-use group::{Class, Context, Groups};
+use group::{Context, Groups};
 use index_rocksdb::{RocksIndex, Salvaged};
 use layer::{Change, HopSummary, Stack};
 use runtime::real::{self, Directory, Reactors};
@@ -319,11 +319,6 @@ impl Brick {
                 unkept: false,
                 keeps: false,
                 written_back: false,
-                deadline_ns: u64::MAX,
-                class: Class::Metadata,
-                trace: 0,
-                cut: 0,
-                membership: 1,
                 span: Span::start(runtime.stamp()),
             };
             groups.call(&context, op, None).await.map(|answer| answer.reply)

@@ -4,7 +4,7 @@ use crate::index::CrashIndex;
 use crate::workload::Profile;
 use base::limits::SEGMENT_BYTES_MIN;
 use base::{Name, Result, VolumeId};
-use group::{Class, Context, Groups, Options};
+use group::{Context, Groups, Options};
 use layer::Stack;
 use runtime::random::SplitMix;
 use runtime::sim::{DiskImage, Setup, Survival, World};
@@ -131,11 +131,6 @@ pub fn context(volume: VolumeId, key: crate::history::Key) -> Context {
         unkept: request.0.is_multiple_of(2),
         keeps: false,
         written_back: false,
-        deadline_ns: u64::MAX,
-        class: Class::Foreground,
-        trace: 0,
-        cut: 0,
-        membership: 1,
         span: Span::start(Stamp(0)),
     }
 }

@@ -13,7 +13,7 @@ use super::rows::Rows;
 use super::serve::{Identity, Target};
 use base::limits::BLOCK_BYTES;
 use base::{At, Attr, DirEntry, Error, Ino, Inode, Kind, Op, Reply, RequestId, Result, SetAttr};
-use layer::{Answer, Call, Class, Context};
+use layer::{Answer, Call, Context};
 use runtime::ledger::OpRow;
 use runtime::seeded::{Bug, active};
 use runtime::tasks::yield_now;
@@ -147,7 +147,6 @@ impl<T: Target> Handler<T> {
         }
     }
     fn context(&self, header: &Header, ask: &Ask, arrival: Arrival) -> Context {
-        let data = matches!(ask, Ask::Read { .. } | Ask::Write { .. } | Ask::Done(Op::Fsync { .. }));
         Context {
             volume: self.identity.volume,
             session: self.identity.session,
@@ -159,11 +158,6 @@ impl<T: Target> Handler<T> {
             unkept: matches!(ask, Ask::Read { unkept: true, .. }),
             keeps: true,
             written_back: matches!(ask, Ask::Write { way: Way::Back, .. }),
-            deadline_ns: u64::MAX,
-            class: if data { Class::Foreground } else { Class::Metadata },
-            trace: header.unique,
-            cut: 0,
-            membership: 1,
             span: Span::of(arrival),
         }
     }

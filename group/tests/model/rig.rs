@@ -4,7 +4,7 @@ use base::limits::IO_BYTES_MAX;
 use base::{
     At, Attr, DirEntry, Ino, Kind, Name, Op, Reply, RequestId, Result, SessionId, SetAttr, StatFs, Sync, Volume,
 };
-use group::{Answer, Class, Context, Groups, Options};
+use group::{Answer, Context, Groups, Options};
 use runtime::ledger::OpProfile;
 use runtime::{Event, Ledger, Runtime, Span, Stage, tasks::Local};
 use std::cell::Cell;
@@ -228,11 +228,6 @@ impl Rig {
             unkept: false,
             keeps: false,
             written_back: false,
-            deadline_ns: u64::MAX,
-            class: Class::Foreground,
-            trace: 0,
-            cut: 0,
-            membership: 1,
             span: Span::start(self.runtime.stamp()),
         }
     }

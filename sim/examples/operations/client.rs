@@ -7,7 +7,7 @@ use base::{Ino, Name, Op, Reply, RequestId, SessionId, VolumeId};
 use front::fuse::parse::{self, Ask};
 use front::fuse::reply::{Entries, Head, Origin};
 use group::{Groups, Options};
-use layer::{Answer, Call, Class, Context, Stack};
+use layer::{Answer, Call, Context, Stack};
 use runtime::{Buf, Need, Runtime, Slice, Span, Stage, Stamp};
 use std::cell::Cell;
 use std::hint::black_box;
@@ -109,11 +109,6 @@ impl Client {
             unkept: false,
             keeps: true,
             written_back: false,
-            deadline_ns: u64::MAX,
-            class: Class::Foreground,
-            trace: unique,
-            cut: 0,
-            membership: 1,
             span: Span::start(start),
         }
     }
