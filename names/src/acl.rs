@@ -3,7 +3,7 @@
 //! (default_permissions). This module keeps permission bits and list in step, and derives a new object's lists from its
 //! directory's default list.
 
-use base::limits::ACL_ENTRIES_MAX;
+use base::limits::{ACL_ENTRIES_MAX, XATTR_VALUE_BYTES_MAX};
 use base::{Error, Kind, Name, Result};
 
 /// The access list: says who may use the inode.
@@ -14,6 +14,7 @@ pub(crate) const DEFAULT: &[u8] = b"system.posix_acl_default";
 const VERSION: u32 = 2;
 const HEADER_BYTES: usize = 4;
 const ENTRY_BYTES: usize = 8;
+const _: () = assert!(HEADER_BYTES + ENTRY_BYTES * ACL_ENTRIES_MAX <= XATTR_VALUE_BYTES_MAX);
 
 /// Kinds of entries, in the order in which they stand in a list.
 mod tag {
@@ -69,12 +70,14 @@ impl Acl {
     }
     /// Encodes the list.
     pub(crate) fn bytes(&self) -> Vec<u8> {
+        assert!(self.is_in_order() && self.0.len() <= ACL_ENTRIES_MAX, "`read` refuses others");
         let mut bytes = VERSION.to_le_bytes().to_vec();
         for Entry { tag, permissions, id } in &self.0 {
             bytes.extend_from_slice(&tag.to_le_bytes());
             bytes.extend_from_slice(&permissions.to_le_bytes());
             bytes.extend_from_slice(&id.to_le_bytes());
         }
+        assert!(bytes.len() == HEADER_BYTES + ENTRY_BYTES * self.0.len(), "each entry takes as much as the others");
         bytes
     }
     /// True if tags ascend, only users and groups occur more than once, and there is a mask if any user or group is
@@ -131,8 +134,9 @@ mod tests {
     use super::*;
 
     fn acl(entries: &[(u16, u16)]) -> Vec<u8> {
-        let entry = |&(tag, permissions): &(u16, u16)| Entry { tag, permissions, id: u32::MAX };
-        Acl(entries.iter().map(entry).collect()).bytes()
+        let entry = |(tag, permissions): &(u16, u16)| [*tag, *permissions, u16::MAX, u16::MAX].map(u16::to_le_bytes);
+        let entries = entries.iter().flat_map(entry).flatten();
+        VERSION.to_le_bytes().into_iter().chain(entries).collect()
     }
 
     #[test]

@@ -34,6 +34,7 @@ pub(crate) fn set(view: &mut dyn View, caller: &Caller, ino: Ino, set: &SetAttr)
         after_cut = apply_inode(Some(old), &cut).expect("a cut keeps the inode");
         draft.edit(ino, cut);
     }
+    assert!(set.size.is_none_or(|size| size == after_cut.size), "a cut gives the size that is asked for");
     let mut new = changed(&old, after_cut, set, now);
     let moves = set.size.is_some() || set.uid.is_some() || set.gid.is_some() || set.kill_privileges;
     if let Some(all) = xattr::of(view, ino, &old)? {
@@ -95,6 +96,8 @@ fn changed(old: &Inode, after_cut: Inode, set: &SetAttr, now: Time) -> Inode {
     if set.kill_privileges {
         new.mode = mode_without_privileges(&new);
     }
+    assert!(new.ctime >= old.ctime, "times of change don't go back (rule M6)");
+    assert!(new.kind == old.kind && new.mode & !MODE_BITS == 0, "only permissions and the like are set");
     new
 }
 
@@ -113,6 +116,7 @@ pub(crate) fn open(view: &mut dyn View, caller: &Caller, ino: Ino, truncate: boo
     }
     let cut = cut(ino, &old, 0, view.now());
     let mut inode = apply_inode(Some(old), &cut).expect("a cut keeps the inode");
+    assert!(inode.size == 0, "O_TRUNC leaves nothing");
     let mut draft = Draft::new(caller.volume, ino.group());
     draft.edit(ino, cut);
     if let Some(all) = xattr::of(view, ino, &old)? {

@@ -11,6 +11,7 @@ use base::{Attr, Edit, FileKind, Guard, Ino, Inode, Kind, Name, Outcome, Reply, 
 
 /// The setgid bit of a directory: new objects in it inherit its group, and new directories this bit too.
 const SETGID: u16 = 0o2000;
+const _: () = assert!(SETGID & MODE_BITS == SETGID && LINKS_MAX < u32::MAX);
 
 /// An object to be created.
 struct Wish {
@@ -120,6 +121,7 @@ pub(crate) fn nameless(view: &mut dyn View, caller: &Caller, parent: Ino, mode: 
     let wish = Wish::new(FileKind::File, mode);
     let legacy = xattr::inherit(view, (parent, &home), mode, caller.umask, false)?;
     let ino = view.fresh_ino(parent.group())?;
+    assert!(ino.group() == parent.group(), "a fresh number belongs to the group that gave it");
     let inode = Inode { links: 0, ..infant(caller, (parent, &home), ino, (&wish, &legacy), view.now()) };
     let mut draft = Draft::new(caller.volume, ino.group());
     draft.edit(ino, Edit::InodePut { ino, inode });
@@ -193,6 +195,7 @@ fn born(
     let ino = view.fresh_ino(group)?;
     let cookie = view.fresh_cookie(parent)?;
     assert!(ino.group() == group, "a fresh number belongs to the group that gave it");
+    assert!(!home.dead, "a directory that was removed takes no names (rule M3)");
     let inode = infant(caller, (parent, home), ino, (&wish, &legacy), now);
     let stamp = home.ctime.tick(now);
     let links = i32::from(wish.kind == FileKind::Directory);
@@ -216,6 +219,7 @@ pub(crate) fn whiteout(
     (parent, home): (Ino, &Inode),
 ) -> Result<(Ino, Inode), Stop> {
     let ino = view.fresh_ino(parent.group())?;
+    assert!(ino.group() == parent.group(), "a fresh number belongs to the group that gave it");
     let bare = Legacy { mode: 0, lists: Vec::new() };
     let wish = Wish::new(FileKind::Character, 0);
     Ok((ino, infant(caller, (parent, home), ino, (&wish, &bare), view.now())))
@@ -228,6 +232,7 @@ fn infant(
     (wish, legacy): (&Wish, &Legacy),
     now: Time,
 ) -> Inode {
+    assert!(ino != parent, "a fresh number is none that is in use");
     let inherits = home.mode & SETGID != 0;
     let directory = wish.kind == FileKind::Directory;
     Inode {

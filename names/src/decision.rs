@@ -7,6 +7,9 @@
 use crate::view::{Stop, View};
 use base::{Edit, Follow, GroupId, Ino, Intent, Outcome, Reply, VolumeId};
 
+/// Parts of a decision at most: a rename touches five inodes.
+const PARTS_MAX: usize = 5;
+
 /// The edits of one group, which it applies as one record.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Part {
@@ -69,9 +72,11 @@ impl Draft {
     /// Makes a decision of the draft. If several groups are concerned, the deciding group gets an intent.
     pub(crate) fn decide(mut self, view: &mut dyn View, reply: Reply, outcome: Outcome) -> Result<Decision, Stop> {
         assert!(self.parts.iter().all(|part| !part.edits.is_empty()), "a group without edits has no part");
+        assert!(self.parts.len() <= PARTS_MAX, "a decision concerns {} groups", self.parts.len());
         let (deciding, others) = self.parts.split_first_mut().expect("a draft begins with its deciding group");
         if !others.is_empty() {
             let id = view.fresh_intent(deciding.group)?;
+            assert!(id.group == deciding.group, "an intent is of the group that decides it");
             let follow = others
                 .iter()
                 .map(|part| Follow { volume: part.volume, group: part.group, edits: part.edits.clone() })

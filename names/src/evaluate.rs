@@ -12,6 +12,12 @@ use base::{Attr, Error, FileKind, Ino, Kind, Name, Op, Outcome, Reply};
 /// caller must have checked a rename of a directory to another parent for loops: only a move directly into itself is
 /// refused here.
 pub fn evaluate(op: &Op, caller: &Caller, view: &mut dyn View) -> Result<Decision, Stop> {
+    let decision = decide(op, caller, view)?;
+    assert!(op.mutates() || decision.parts.is_empty(), "an operation that only reads changes nothing: {op:?}");
+    Ok(decision)
+}
+
+fn decide(op: &Op, caller: &Caller, view: &mut dyn View) -> Result<Decision, Stop> {
     match op {
         Op::Lookup { parent, name } => lookup(view, *parent, name),
         Op::GetAttr { ino } => get_attributes(view, *ino),

@@ -61,6 +61,7 @@ fn remove(
 /// an orphan if it is open or known to a client. A directory that becomes an orphan is dead: it takes no entries any
 /// more.
 pub(crate) fn unnamed(view: &mut dyn View, ino: Ino, inode: &Inode, now: Time) -> Result<Vec<Edit>, Stop> {
+    assert!(!inode.is_directory() || inode.entries == 0, "directory {ino:?} keeps its name as long as it has entries");
     let ctime = inode.ctime.tick(now);
     let less = Edit::InodeTouch { ino, links: -1, entries: 0, mtime: TIME_KEPT, ctime };
     if !inode.is_directory() && inode.links > 1 {

@@ -114,6 +114,9 @@ fn decide(
     found: &Found,
     whiteout: bool,
 ) -> Result<Decision, Stop> {
+    assert!(found.source.ino != to.dir, "a directory does not move into itself");
+    let replaces_itself = found.target.is_some_and(|(entry, _)| entry.ino == found.source.ino);
+    assert!(!replaces_itself, "two names of an inode stay as they are");
     let now = view.now();
     let fate = match &found.target {
         Some((entry, inode)) => unnamed(view, entry.ino, inode, now)?,
@@ -190,6 +193,7 @@ pub(crate) fn exchange(view: &mut dyn View, caller: &Caller, one: Spot, other: S
     let across = one.dir != other.dir;
     // The other directory loses the links that the first one gains.
     let gain = if across { directories(second) - directories(first) } else { 0 };
+    assert!((-1..=1).contains(&gain), "each side has one inode");
     let full = |home: &Inode, gain: i32| gain > 0 && home.links >= LINKS_MAX;
     if full(&homes[0], gain) || full(&homes[1], -gain) {
         return refuse(Kind::TooManyLinks, "a directory has too many subdirectories");

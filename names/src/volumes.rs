@@ -2,11 +2,12 @@
 
 use crate::decision::{Decision, Draft};
 use crate::view::{Caller, Need, Stop, View, known, refuse};
-use base::limits::VOLUME_NAME_BYTES_MAX;
+use base::limits::{NAME_BYTES_MAX, VOLUME_NAME_BYTES_MAX};
 use base::{Edit, FileKind, GroupId, Inode, Kind, Layer, Name, Outcome, Reply, Volume, VolumeId};
 
 const CATALOGUE: VolumeId = VolumeId(0);
 const FIRST_GROUP: GroupId = GroupId(0);
+const _: () = assert!(VOLUME_NAME_BYTES_MAX <= NAME_BYTES_MAX);
 
 /// VolumeCreate. The catalogue's record decides; the root directory is made in the new volume, in the same group, by a
 /// record that follows.
@@ -24,6 +25,7 @@ pub(crate) fn create(
     }
     let now = view.now();
     let root = view.fresh_ino(FIRST_GROUP)?;
+    assert!(root.group() == FIRST_GROUP, "a fresh number belongs to the group that gave it");
     let id = view.fresh_volume()?;
     assert!(id != CATALOGUE, "volume 0 is the catalogue itself");
     let inode = Inode {

@@ -7,6 +7,9 @@ use base::limits::{BLOCK_BYTES, FILE_BYTES_MAX, IO_BYTES_MAX};
 use base::{At, Edit, Error, FileKind, Ino, Inode, Kind, Outcome, Reply, Result, Room, Time};
 use std::ops::Range;
 
+/// Blocks of a write at most, less one: where it is not aligned, it has one more than it has bytes for.
+const BLOCKS_MAX: u64 = (IO_BYTES_MAX / BLOCK_BYTES) as u64;
+
 /// The source of those bytes of a write's first or last block that the write does not give.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Edge {
@@ -76,6 +79,7 @@ pub fn evaluate_write(
         _ => return Err(Error::new(Kind::TooLarge, "a file has at most 16 TiB")),
     };
     let (first_block, last_block) = (offset / BLOCK_BYTES as u64, (end - 1) / BLOCK_BYTES as u64);
+    assert!(last_block - first_block <= BLOCKS_MAX, "a write has blocks {first_block} to {last_block}");
     let time = inode.ctime.tick(now);
     Ok(WritePlan {
         offset,
@@ -122,6 +126,7 @@ pub(crate) fn allocate(
     let mut draft = Draft::new(caller.volume, ino.group());
     let whole = whole_blocks(&bytes);
     if room != Room::Promised && !whole.is_empty() {
+        assert!(bytes.start <= whole.start * BLOCK_BYTES as u64 && whole.end * BLOCK_BYTES as u64 <= bytes.end);
         let count = whole.end - whole.start;
         draft.edit(ino, Edit::Punch { ino, first: whole.start, count, trim: old.trim + 1 });
     }

@@ -5,7 +5,7 @@ use crate::acl::{self, Acl};
 use crate::decision::{Decision, Draft};
 use crate::guard;
 use crate::view::{Caller, Need, Stop, View, inode, known, refuse};
-use base::limits::{XATTR_LIST_BYTES_MAX, XATTR_VALUE_BYTES_MAX, XATTRS_BYTES_MAX};
+use base::limits::{XATTR_LIST_BYTES_MAX, XATTR_NAME_BYTES_MAX, XATTR_VALUE_BYTES_MAX, XATTRS_BYTES_MAX};
 use base::{Edit, Ino, Inode, Kind, Name, Outcome, Reply, SetHow, Xattrs};
 use std::sync::Arc;
 
@@ -16,6 +16,10 @@ pub fn capability() -> Name {
 
 /// Namespaces of attributes. Of `system.` only the access control lists exist.
 const NAMESPACES: [&[u8]; 3] = [b"user.", b"trusted.", b"security."];
+
+/// One attribute of the largest kind can be set, and listed.
+const _: () = assert!(XATTR_NAME_BYTES_MAX < XATTR_LIST_BYTES_MAX);
+const _: () = assert!(XATTR_NAME_BYTES_MAX + 1 + XATTR_VALUE_BYTES_MAX <= XATTRS_BYTES_MAX);
 
 /// The extended attributes of an inode. Nothing is read if it has none.
 pub(crate) fn of(view: &mut dyn View, ino: Ino, inode: &Inode) -> Result<Option<Arc<Xattrs>>, Stop> {
