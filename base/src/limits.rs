@@ -87,4 +87,6 @@ pub const BALLAST_BYTES_MAX: u64 = 4 << 30;
 pub const DISCARD_BYTES_PER_SECOND: u64 = 1 << 30;
 
 const _: () = assert!(SEGMENT_BYTES_MAX / BLOCK_BYTES as u64 == 1 << 16);
+const _: () = assert!(SEGMENT_BYTES_MIN <= SEGMENT_BYTES_DEFAULT && SEGMENT_BYTES_DEFAULT <= SEGMENT_BYTES_MAX);
+const _: () = assert!(GROUPS_DEFAULT <= GROUPS_MAX && GROUPS_MAX <= 1 << GROUP_BITS);
 const _: () = assert!(BULK_BYTES_MIN.is_multiple_of(BLOCK_BYTES) && IO_BYTES_MAX.is_multiple_of(BLOCK_BYTES));

@@ -54,6 +54,7 @@ async fn grow_alone(store: &Arc<Store>, size_bytes: Option<u64>) -> Result<Grown
     if store.geometry.device().is_some() {
         refuse_little_for_index(store.runtime.disk.free_bytes()?, wanted_bytes - before_bytes)?;
     }
+    assert!(segments > old.segments, "bricks don't shrink");
     let new = Superblock { segments, sequence: old.sequence + 1, ..old.clone() };
     if active(Bug::GrownBeforeRoom) {
         superblock_file::update(&store.runtime, store.superblock_file, &new).await?;

@@ -300,12 +300,14 @@ impl Store {
 
 /// Compares blocks with their checksums; the number of the first that differs.
 pub fn verify(blocks: &[u8], crcs: impl Iterator<Item = u32>) -> std::result::Result<(), usize> {
+    assert!(blocks.len().is_multiple_of(BLOCK_BYTES), "checksums are of whole blocks, not of {} bytes", blocks.len());
     let mut crcs = crcs;
     for (number, block) in blocks.chunks(BLOCK_BYTES).enumerate() {
         if crcs.next() != Some(crc32c(block)) && !active(Bug::ChecksumIgnored) {
             return Err(number);
         }
     }
+    assert!(crcs.next().is_none(), "each block is compared with its checksum");
     Ok(())
 }
 

@@ -409,6 +409,8 @@ impl Opening {
             if life > row.life && old && !self.begun.contains(segment) && !mentioned.contains(segment) {
                 let (state, live) = (SegmentState::Free, Vec::new());
                 self.table.restore(*segment, SegmentRow { state, life, stream, sequence, opened, used: 0, live });
+                // As below: an index that was put back from a backup may say that it is open.
+                self.summaries.remove(segment);
                 continue;
             }
             if life > row.life || row.state == SegmentState::Open {
@@ -471,6 +473,7 @@ impl Opening {
             log.restore_summary(segment, entries);
         }
         let usable = blocks - summary_blocks(blocks as usize) as u32;
+        assert!(self.superblock.epoch > 0, "appends are of an epoch that the superblock knows (rule L3)");
         let usages = Usages::read(&*self.index, self.superblock.groups, &volumes(&*self.index)?)?;
         let used_bytes = self.table.totals().live_bytes() + usages.unmapped_bytes();
         let store = Arc::new(Store {

@@ -21,6 +21,8 @@ const WAYS: usize = 8;
 const SET_BYTES: usize = WAYS * BLOCK_BYTES;
 /// Blocks of a set that were read once and are remembered: twice as many as it keeps.
 const ONCE: usize = 2 * WAYS;
+/// A byte marks the blocks of a set, and another counts round those that were read once.
+const _: () = assert!(WAYS <= 8 && 256 % ONCE == 0);
 /// Most shards: so many that cores seldom meet in one.
 const SHARDS_MAX: usize = 64;
 /// Segments with an era of their own; of larger bricks (4 TiB and more of usual segments) several share one, and are forgotten
@@ -170,6 +172,7 @@ impl Shard {
         let way = set.way(spot.key).or_else(|| set.way(0)).unwrap_or_else(|| set.unasked());
         if set.keys[way] == 0 {
             self.figures.bytes += BLOCK_BYTES as u64;
+            assert!(self.figures.bytes <= self.data.len() as u64, "a shard holds no more than it has room for");
         }
         set.keys[way] = spot.key;
         self.block(spot.set, way).copy_from_slice(block);

@@ -45,6 +45,7 @@ impl Changed<'_> {
             let files: Vec<_> = some.iter().filter(read).copied().collect();
             let rows: Vec<_> = files.iter().map(|(volume, ino)| keys::inode(*volume, *ino)).collect();
             let rows = index.get_many(&rows)?;
+            assert!(rows.len() == files.len(), "the index answers for each key");
             let rows: BTreeMap<_, _> = files.into_iter().zip(rows).collect();
             for file in some {
                 let (volume, ino) = *file;

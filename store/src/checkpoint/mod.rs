@@ -3,17 +3,18 @@
 //! and unlinks are freed on the way, a bounded number at a time (rule K6). Blocking: runs in the pool.
 
 pub(crate) mod mapped;
+mod summaries;
 
 use crate::Store;
+use crate::format::keys;
 use crate::format::leaf::{self, Encoded, Leaf, Slot};
-use crate::format::values::{self, GroupRow, ReplayRow, SegmentRow, SegmentState};
-use crate::format::{keys, summary};
+use crate::format::values::{self, GroupRow, ReplayRow, SegmentRow};
 use crate::index::IndexEdit;
 use crate::segments::{Staged, Table};
 use crate::space::purge::Purges;
 use crate::space::reserve::{self, Leaves, Reserves};
 use crate::space::usage::{self, User};
-use base::limits::BLOCKS_PER_LEAF;
+use base::limits::{BLOCK_BYTES, BLOCKS_PER_LEAF, FILE_BYTES_MAX};
 use base::{
     FileKind, GroupId, Ino, Inode, Intent, IntentId, LeafKey, Name, Outcome, Place, RequestId, Result, SegmentId,
     SessionId, Volume, VolumeId, Xattrs,
@@ -104,6 +105,7 @@ pub struct Cut {
 
 /// End of a truncation's cut: no file has as many blocks.
 pub const END: u64 = u64::MAX;
+const _: () = assert!(FILE_BYTES_MAX / (BLOCK_BYTES as u64) < END);
 
 /// The part of one group in a checkpoint.
 pub struct GroupPart {
@@ -162,6 +164,7 @@ const SCAN_ROWS: usize = 256;
 const RANGE_ROWS_MIN: usize = 64;
 /// Largest number of slots of a patch. With more of them, of 16 bytes each, it would be as large as the leaf.
 const PATCH_SLOTS_MAX: usize = 24;
+const _: () = assert!(PATCH_SLOTS_MAX < BLOCKS_PER_LEAF);
 
 /// Changed slots of a leaf, and the project that is charged for the leaf's blocks.
 struct Patch {
@@ -217,7 +220,7 @@ pub fn write(store: &Store, replay: ReplayRow, parts: Vec<GroupPart>, limits: Fr
     let mut promised = Vec::with_capacity(parts.len());
     let mut young = BTreeMap::new();
     for GroupPart { group, row, young: of_group, changes, mut purges, mut reserves } in parts {
-        young.insert(group, of_group);
+        assert!(young.insert(group, of_group).is_none(), "group {group} has one part");
         work.edits.push(IndexEdit::Put(keys::group(group), values::encode_group(&row)));
         let before = reserves.clone();
         for change in changes {
@@ -245,7 +248,7 @@ pub fn write(store: &Store, replay: ReplayRow, parts: Vec<GroupPart>, limits: Fr
     usage.retain(|(group, volume, _), _| !dropped.contains(&(*group, *volume)));
     let used = store.usages.lock().changed(&usage);
     edits.extend(used.iter().map(|(user, usage)| usage::row(*user, usage)).chain(store.scrub.row()));
-    let mut summaries = summary_rows(store, &mut edits);
+    let mut summaries = summaries::rows(store, &mut edits);
     let replay = segment_rows(&mut store.table.lock(), &staged, (&mut summaries, &mut edits), replay);
     edits.push(IndexEdit::Put(keys::replay(), values::encode_replay(&replay)));
     store.index.write(edits)?;
@@ -269,7 +272,8 @@ pub fn write(store: &Store, replay: ReplayRow, parts: Vec<GroupPart>, limits: Fr
     }
     store.free_unread();
     *store.summarised.lock() = summaries;
-    *store.replay.lock() = replay;
+    let before = std::mem::replace(&mut *store.replay.lock(), replay);
+    assert!(before.number <= replay.number && before.epoch <= replay.epoch, "replay begins no earlier than before");
     Ok(left)
 }
 
@@ -280,7 +284,7 @@ fn segment_rows(
     (summaries, edits): (&mut BTreeMap<SegmentId, usize>, &mut Vec<IndexEdit>),
     replay: ReplayRow,
 ) -> ReplayRow {
-    drop_sealed(table, summaries, edits);
+    summaries::drop_sealed(table, summaries, edits);
     for (segment, row) in table.stage_rows(staged) {
         if !active(Bug::BitmapDropped) || row.live.is_empty() {
             edits.push(segment_row(segment, &row));
@@ -291,43 +295,6 @@ fn segment_rows(
 
 fn segment_row(segment: SegmentId, row: &SegmentRow) -> IndexEdit {
     IndexEdit::Put(keys::segment(segment), values::encode_segment(row))
-}
-
-/// Writes new summary entries of open segments to the index, so that a seal after a crash has all of them. Drops those
-/// of sealed segments. Returns the number of entries that the index then holds, by segment.
-fn summary_rows(store: &Store, edits: &mut Vec<IndexEdit>) -> BTreeMap<SegmentId, usize> {
-    let before = store.summarised.lock().clone();
-    let now: BTreeMap<_, _> = store.log.summary_lengths().into_iter().collect();
-    for (&segment, _) in before.iter().filter(|(segment, _)| !now.contains_key(segment)) {
-        let (from, to) = keys::summary_of(segment);
-        edits.push(IndexEdit::DeleteRange(from, to));
-    }
-    let mut after = BTreeMap::new();
-    for &segment in now.keys() {
-        let from = before.get(&segment).copied().unwrap_or(0);
-        let entries = store.log.summary_from(segment, from);
-        after.insert(segment, from + entries.len());
-        if from == 0 {
-            // Removes entries of an earlier life, or from before a crash.
-            let (from, to) = keys::summary_of(segment);
-            edits.push(IndexEdit::DeleteRange(from, to));
-        }
-        if !entries.is_empty() {
-            let key = keys::summary(segment, from as u16);
-            edits.push(IndexEdit::Put(key, summary::encode_entries(&entries)));
-        }
-    }
-    after
-}
-
-/// Drops the summary entries of segments that are sealed as of this checkpoint: the next process would take them for
-/// entries of the segment's next life.
-fn drop_sealed(table: &Table, summaries: &mut BTreeMap<SegmentId, usize>, edits: &mut Vec<IndexEdit>) {
-    let is_sealed = |segment: SegmentId| table.row(segment).is_some_and(|row| row.state == SegmentState::Sealed);
-    for (segment, _) in summaries.extract_if(.., |segment, _| is_sealed(*segment)) {
-        let (from, to) = keys::summary_of(segment);
-        edits.push(IndexEdit::DeleteRange(from, to));
-    }
 }
 
 impl Work {
@@ -480,6 +447,7 @@ impl Work {
         }
         let keys: Vec<_> = plain.iter().map(|one| keys::leaf(one.volume, one.at)).collect();
         let leaves = store.index.get_many(&keys)?;
+        assert!(leaves.len() == plain.len(), "the index answers for each key");
         for ((one, key), old) in plain.into_iter().zip(keys).zip(leaves) {
             let old = old.unwrap_or_else(|| Leaf::default().encode());
             let leaf = Encoded::new(&old)?;
@@ -522,6 +490,7 @@ impl Work {
         patch: &Leaf,
         from: &[(usize, Place)],
     ) -> Result<()> {
+        assert!(from.len() == patch.len(), "each block of {at:?} was moved from somewhere");
         let key = keys::leaf(volume, at);
         if self.leaves.contains_key(&key) || purges.trim_of(volume, at) > 0 {
             // The project does not matter: as many blocks as before are mapped.
@@ -540,6 +509,7 @@ impl Work {
     /// Frees the leaves of a cut, as far as the limits allow; the rest becomes a purge.
     fn cut(&mut self, store: &Store, purges: &mut Arc<Purges>, cut: &Cut, limits: FreeLimits) -> Result<()> {
         let Cut { volume, ino, project, ref blocks, trim } = *cut;
+        assert!(!blocks.is_empty(), "a cut of {ino:?} takes blocks away");
         let whole = whole_leaves(blocks);
         for leaf in cut_leaves(blocks) {
             let at = LeafKey { ino, leaf };
@@ -618,7 +588,9 @@ impl Work {
         {
             let (of, leaves) = ((volume, Some(purge.project)), purge.first());
             let next = self.free_rows(store, purges, of, keys::leaves_within(volume, ino, &leaves))?;
-            Arc::make_mut(purges).freed((volume, ino), leaves.start..next.unwrap_or(leaves.end));
+            let next = next.unwrap_or(leaves.end);
+            assert!(next > leaves.start, "freeing {ino:?} goes on from leaf {next}");
+            Arc::make_mut(purges).freed((volume, ino), leaves.start..next);
             self.purged.insert((volume, ino));
         }
         Ok(())
@@ -802,6 +774,7 @@ impl Leaves for TouchedOf<'_> {
 mod tests {
     use super::*;
     use crate::format::segment::Stream;
+    use crate::format::values::SegmentState;
 
     #[test]
     fn a_segment_that_was_sealed_meanwhile_leaves_no_parts() {

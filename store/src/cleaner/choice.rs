@@ -55,6 +55,7 @@ pub fn choose(candidates: &[Candidate], max: usize) -> Vec<Candidate> {
         }
         victims.truncate(max);
     }
+    assert!(victims.len() <= max, "{} victims, at most {max} are wanted", victims.len());
     victims.sort_unstable_by_key(|one| (one.live > 0, one.age, one.segment));
     victims
 }
@@ -72,6 +73,7 @@ impl Sum {
         self.blocks += u64::from(one.blocks);
     }
     fn gain(&self) -> u64 {
+        assert!(self.live <= self.blocks, "no more blocks live than there are");
         self.blocks - self.live
     }
 }
@@ -108,6 +110,7 @@ impl Choice {
     pub fn note_emptied(&mut self) {
         if let Some(one) = self.taken.take().filter(|one| one.live > 0) {
             self.emptied.add(&one);
+            assert!(self.emptied.live <= self.all.live, "what was emptied was chosen");
         }
     }
     /// True if no victim is left to be taken.

@@ -56,7 +56,9 @@ impl Thresholds {
         // At least two segments: within a single one the delay would be on or off.
         let low = floor + step.max(2);
         let (target, high) = (low + step, low + 2 * step);
-        Thresholds { reserve, floor, low, target, high, ahead: high.max(floor + reserve / 2) }
+        let ahead = high.max(floor + reserve / 2);
+        assert!(floor < low && low < target && target < high && high <= ahead, "marks rise");
+        Thresholds { reserve, floor, low, target, high, ahead }
     }
     /// Largest number of victims chosen at once. The more are chosen, the better are their live blocks sorted by age.
     /// But young victims gain much and old ones little, and this variation must stay small beside the reserve.

@@ -10,6 +10,8 @@ const MAGIC: u32 = u32::from_le_bytes(*b"SBAT");
 /// Bytes before the first record.
 pub const FIXED_BYTES: usize = 96;
 const CRC_AT: usize = FIXED_BYTES - 4;
+/// The first block alone tells the header's size.
+const _: () = assert!(FIXED_BYTES <= BLOCK_BYTES && HEADER_BLOCKS_MAX <= u16::MAX as usize);
 
 /// The fixed fields.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -45,6 +47,8 @@ impl BatchHeader {
     pub fn seal(&self, blocks: &mut [u8]) -> u32 {
         assert!(blocks.len() == usize::from(self.header_blocks) * BLOCK_BYTES);
         assert!(FIXED_BYTES + self.records_bytes as usize <= blocks.len());
+        // `peek` refuses others.
+        assert!((1..=HEADER_BLOCKS_MAX).contains(&usize::from(self.header_blocks)), "a header that can be read back");
         blocks[FIXED_BYTES + self.records_bytes as usize..].fill(0);
         let mut at = 0;
         let mut put = |bytes: &[u8]| {

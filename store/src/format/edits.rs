@@ -2,6 +2,7 @@
 
 use super::bytes::{Reader, Writer, corrupt};
 use super::layers::{put_layers, take_layers};
+use base::limits::{NAME_BYTES_MAX, NUMBER_MAX, TARGET_BYTES_MAX, XATTR_NAME_BYTES_MAX};
 use base::{
     Crcs, Edit, Error, FileKind, Follow, GroupId, Guard, Ino, Inode, Intent, IntentId, Kind, Name, Numbers, Result,
     SessionId, Time, Volume, VolumeId,
@@ -10,6 +11,7 @@ use std::sync::Arc;
 
 /// Appends an inode (see `docs/format`): fixed size.
 pub fn put_inode(out: &mut Vec<u8>, inode: &Inode) {
+    assert!(inode.mode & !0o7777 == 0, "`take_inode` reads the kind from the bits above");
     let mut writer = Writer(out);
     writer.u16((inode.st_mode() & 0xffff) as u16).u16(flags_of(inode));
     writer.u32(inode.uid).u32(inode.gid).u32(inode.links).u32(inode.rdev).u32(inode.project).u32(inode.generation);
@@ -125,7 +127,7 @@ fn take_intent_id(reader: &mut Reader<'_>) -> Result<IntentId> {
 /// Reads where numbers end. More than an inode number has room for would end a later start.
 pub fn take_numbers(reader: &mut Reader<'_>) -> Result<Numbers> {
     let numbers = Numbers { ino: reader.u64()?, cookie: reader.u64()?, intent: reader.u64()? };
-    match numbers.ino < 1 << 43 && numbers.cookie < 1 << 62 && numbers.intent < 1 << 62 {
+    match numbers.ino < Ino::SEQUENCE_END && numbers.cookie < NUMBER_MAX && numbers.intent < NUMBER_MAX {
         true => Ok(numbers),
         false => Err(corrupt("numbers beyond what there can be")),
     }
@@ -136,7 +138,10 @@ pub fn put_intent(out: &mut Vec<u8>, intent: &Intent) {
     put_intent_id(&mut Writer(out), intent.id);
     Writer(out).u16(u16::try_from(intent.follow.len()).expect("a change has at most one follower per group"));
     for follow in &intent.follow {
-        Writer(out).u32(follow.volume.0).u32(follow.group.0).u8(follow.edits.len() as u8);
+        let edits = u8::try_from(follow.edits.len()).expect("a follower has few edits");
+        let nests = |edit: &Edit| matches!(edit, Edit::IntentPut(_) | Edit::Map { .. });
+        assert!(!follow.edits.iter().any(nests), "`take_intent` refuses intents within intents, and payloads");
+        Writer(out).u32(follow.volume.0).u32(follow.group.0).u8(edits);
         follow.edits.iter().for_each(|edit| put_edit(out, edit));
     }
 }
@@ -184,6 +189,10 @@ mod code {
     pub const INODE_PROJECT: u8 = 30;
     pub const LAYERED_VOLUME_CHANGE: u8 = 31;
 }
+/// Lengths of names and targets have 16 bits.
+const _: () = assert!(NAME_BYTES_MAX < 1 << 16 && XATTR_NAME_BYTES_MAX < 1 << 16 && TARGET_BYTES_MAX < 1 << 16);
+/// `take_edit` reads those from the first to the last of these by one arm.
+const _: () = assert!(code::INODE_PUT == 1 && code::ORPHAN_DROP == 8);
 
 /// Appends one edit: a code byte, then its fields.
 pub fn put_edit(out: &mut Vec<u8>, edit: &Edit) {
@@ -209,6 +218,7 @@ pub fn put_edit(out: &mut Vec<u8>, edit: &Edit) {
             Writer(out).u8(code::TARGET_PUT).u64(ino.0).counted(target);
         }
         Edit::Map { ino, first, crcs } => {
+            assert!(crcs.len() <= usize::from(u16::MAX), "a payload has few blocks");
             let mut writer = Writer(out);
             writer.u8(code::MAP).u64(ino.0).u64(*first).u16(crcs.len() as u16);
             for &crc in crcs.as_slice() {

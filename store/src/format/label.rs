@@ -14,6 +14,7 @@ pub const VERSION: u32 = 1;
 const SECTOR_BYTES: usize = 512;
 /// The segments begin here. So they lie as the drive's own pages and stripes do, and there is room to grow.
 pub const SEGMENTS_AT: u64 = 1 << 20;
+const _: () = assert!(SEGMENTS_AT.is_multiple_of(BLOCK_BYTES as u64) && BLOCK_BYTES.is_multiple_of(SECTOR_BYTES));
 
 /// The label's content.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -31,6 +32,7 @@ impl Label {
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(BLOCK_BYTES);
         Writer(&mut out).bytes(MAGIC).u32(VERSION).bytes(&self.uuid.0).u64(self.segment_bytes).u32(self.segments);
+        assert!(out.len() <= SECTOR_BYTES - 4, "all fields lie in the sector that is never torn");
         out.resize(SECTOR_BYTES - 4, 0);
         let crc = crc32c(&out);
         out.extend_from_slice(&crc.to_le_bytes());

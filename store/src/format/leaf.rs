@@ -16,6 +16,7 @@ const TRIM_BYTES: usize = 8;
 pub const SLOT_BYTES: usize = 16;
 /// Position of the birth in a slot; it extends to the slot's end.
 const BIRTH: usize = 12;
+const _: () = assert!(BIRTH + 4 == SLOT_BYTES && BLOCKS_PER_LEAF == u64::BITS as usize);
 
 /// The content of a slot: the state of its block.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -38,6 +39,7 @@ pub enum Slot {
 pub const BIRTH_KEPT: u32 = 0;
 /// The first epoch. Nobody moves a hole; but laying must be associative for whatever is laid.
 const BIRTH_LOST: u32 = 1;
+const _: () = assert!(BIRTH_LOST != BIRTH_KEPT);
 
 mod tag {
     pub const HOLE: u8 = 0;
@@ -64,7 +66,7 @@ impl Leaf {
     }
     /// Sets a slot.
     pub fn set(&mut self, index: usize, slot: Slot) {
-        assert!(index < BLOCKS_PER_LEAF);
+        assert!(index < BLOCKS_PER_LEAF, "block {index} is another leaf's");
         let rank = self.rank(index);
         if self.mask & 1 << index != 0 {
             self.slots[rank] = slot;
@@ -75,10 +77,12 @@ impl Leaf {
     }
     /// Forgets the slots of a range.
     pub fn clear(&mut self, range: Range<usize>) {
+        assert!(range.end <= BLOCKS_PER_LEAF, "blocks up to {} are another leaf's", range.end);
         let from = self.rank(range.start);
         let forgotten = range.filter(|index| self.mask & 1 << index != 0).fold(0u64, |mask, index| mask | 1 << index);
         self.slots.drain(from..from + forgotten.count_ones() as usize);
         self.mask &= !forgotten;
+        assert!(self.slots.len() == self.mask.count_ones() as usize, "a slot for each block of the mask");
     }
     /// Lays `patch` over this leaf.
     pub fn lay(&mut self, patch: &Leaf) {
@@ -126,6 +130,10 @@ impl Leaf {
 
     /// The leaf's bytes.
     pub fn encode(&self) -> Vec<u8> {
+        assert!(
+            self.slots.len() == self.mask.count_ones() as usize,
+            "`decode` reads a slot for each block of the mask"
+        );
         let mut out = head(self.mask, self.trim);
         for slot in &self.slots {
             let mut writer = Writer(&mut out);
@@ -187,6 +195,7 @@ pub fn merge(value: Option<&[u8]>, patch: &[u8]) -> Vec<u8> {
             out[birth..].copy_from_slice(if lower[0] == tag::LOCAL { &lower[BIRTH..] } else { &lost });
         }
     }
+    assert!(split(&out).is_some(), "what is laid over a leaf leaves a leaf");
     out
 }
 
@@ -197,6 +206,7 @@ fn head(mask: u64, trim: u64) -> Vec<u8> {
         0 => Writer(&mut out).u8(VERSION).u8(0).u64(mask),
         _ => Writer(&mut out).u8(VERSION).u8(HAS_TRIM).u64(mask).u64(trim),
     };
+    assert!(out.len() == HEAD_BYTES + if trim == 0 { 0 } else { TRIM_BYTES }, "`split` finds the slots behind it");
     out
 }
 
@@ -221,6 +231,7 @@ impl Encoded<'_> {
     }
     /// The place of a block; None if the leaf does not map it. Errors: `Corrupt`.
     pub fn place(&self, index: usize) -> Result<Option<Place>> {
+        assert!(index < BLOCKS_PER_LEAF, "block {index} is another leaf's");
         let bit = 1u64 << index;
         if self.0.mask & bit == 0 {
             return Ok(None);

@@ -58,6 +58,7 @@ impl Passages {
         writer.u16(self.over.len() as u16).u16(self.cuts.len() as u16);
         for passage in &self.over {
             let Passage { from, to, epoch, previous_crc, at, bad } = *passage;
+            assert!(from < to, "`take` refuses a way over bad batches that leads back");
             writer.u64(from).u64(to).u64(epoch).u32(previous_crc);
             for place in [at, bad.unwrap_or(NOWHERE)] {
                 writer.u32(place.segment.0).u16(place.block);

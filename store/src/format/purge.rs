@@ -27,7 +27,8 @@ impl Purge {
         assert!(leaves.start <= left.start && left.end <= leaves.end, "what is left is a part of what is cut");
         self.done(leaves);
         if !left.is_empty() {
-            self.cuts.insert(left.start, (left.end, trim));
+            let before = self.cuts.insert(left.start, (left.end, trim));
+            assert!(before.is_none(), "no cut is left where the latest one counts");
         }
     }
     /// No cut says anything of a range any more.
@@ -41,6 +42,7 @@ impl Purge {
         let met: Vec<_> = self.cuts.range(from..leaves.end.max(from)).map(|(first, cut)| (*first, *cut)).collect();
         for (first, (end, trim)) in met {
             self.cuts.remove(&first);
+            assert!(first < end, "a cut that is not done has leaves");
             for kept in [first..leaves.start, leaves.end.max(first)..end] {
                 if !kept.is_empty() {
                     self.cuts.insert(kept.start, (kept.end, trim));

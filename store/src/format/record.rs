@@ -1,9 +1,11 @@
 //! The record (rule L1): a local frame around a replicated part that is the same on every replica and holds no place.
 
 use super::Uuid;
+use super::batch::FIXED_BYTES;
 use super::bytes::{Reader, Writer, corrupt};
 use super::edits::{map_crc_at, put_edit, take_edit};
 use base::checksum::{crc32c, crc32c_append};
+use base::limits::{BLOCK_BYTES, HEADER_BLOCKS_MAX, XATTR_NAME_BYTES_MAX, XATTR_VALUE_BYTES_MAX};
 use base::{
     Edit, Error, GroupId, Index, Ino, Kind, Life, Outcome, Place, ReplicaId, RequestId, Result, SegmentId, SessionId,
     Term, VolumeId,
@@ -17,6 +19,12 @@ const KIND_EDITS: u8 = 1;
 const KIND_MOVES: u8 = 2;
 /// Bytes of the frame before the runs.
 const FRAME_BYTES: usize = 30;
+
+/// The largest attribute fits into a batch's header, beside the inode that it belongs to.
+const _: () = {
+    let attribute = XATTR_NAME_BYTES_MAX + XATTR_VALUE_BYTES_MAX;
+    assert!(FIXED_BYTES + FRAME_BYTES + HEAD_BYTES + attribute + 256 <= HEADER_BLOCKS_MAX * BLOCK_BYTES);
+};
 
 /// A run of payload blocks on this brick, in the payload's order.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -77,6 +85,7 @@ pub struct Record {
 
 /// Appends the replicated part from its pieces, so that the write path need not build a `Record`.
 pub fn encode_replicated(out: &mut Vec<u8>, head: &Head, edits: &[Edit]) {
+    let start = out.len();
     let mut writer = Writer(out);
     writer.u8(KIND_EDITS).u8(VERSION).u8(0).u8(0);
     writer.u32(head.group.0).u64(head.term.0).u64(head.index.0).u32(head.volume.0);
@@ -88,6 +97,7 @@ pub fn encode_replicated(out: &mut Vec<u8>, head: &Head, edits: &[Edit]) {
     };
     writer.u8(tag).u64(first).u32(second);
     writer.u16(u16::try_from(edits.len()).expect("a record has few edits"));
+    assert!(out.len() - start == HEAD_BYTES, "`replace_crc` looks for the edits there");
     edits.iter().for_each(|edit| put_edit(out, edit));
 }
 
@@ -158,11 +168,14 @@ impl Logged {
     }
 }
 
+/// Bytes of a record of moves before the moves.
+const MOVES_BYTES: usize = 14;
 /// Bytes of one moved block in a record.
 pub const MOVED_BYTES: usize = 36;
 
 /// Appends a record of moves.
 pub fn encode_moves(out: &mut Vec<u8>, moves: &Moves) {
+    let start = out.len();
     let mut writer = Writer(out);
     writer.u8(KIND_MOVES).u8(VERSION).u8(0).u8(0).u32(moves.group.0).u32(moves.volume.0);
     writer.u16(u16::try_from(moves.blocks.len()).expect("a record has few moves"));
@@ -170,6 +183,10 @@ pub fn encode_moves(out: &mut Vec<u8>, moves: &Moves) {
         writer.u64(moved.ino.0).u64(moved.block).u32(moved.old.segment.0).u16(moved.old.block).u16(0);
         writer.u32(moved.crc).u64(moved.index.0);
     }
+    assert!(
+        out.len() - start == MOVES_BYTES + MOVED_BYTES * moves.blocks.len(),
+        "each move takes as much as the others"
+    );
 }
 
 fn take_moves(reader: &mut Reader<'_>) -> Result<Moves> {
@@ -246,7 +263,7 @@ pub fn put_framed(out: &mut Vec<u8>, frame: &Frame, runs: &[Run], replicated: &[
         writer.u32(run.place.segment.0).u16(run.place.block).u16(run.count);
     }
     writer.bytes(replicated);
-    assert!(out.len() - start == length);
+    assert!(out.len() - start == length, "a record has the length that its frame says");
     let crc = framed_crc(frame.uuid, &out[start..]);
     out[start + 4..start + 8].copy_from_slice(&crc.to_le_bytes());
 }
@@ -262,6 +279,7 @@ pub fn replace_crc(framed: &mut [u8], uuid: Uuid, block: usize, crc: u32) -> boo
     let runs = fields.bytes(FRAME_BYTES - 6).and_then(|_| fields.u16()).expect("a record has a frame");
     let edits = framed_bytes(usize::from(runs), HEAD_BYTES);
     let Some(at) = framed[..length].get(edits..).and_then(|edit| map_crc_at(edit, block)) else { return false };
+    assert!(edits + at + 4 <= length, "the checksum lies within its record");
     framed[edits + at..][..4].copy_from_slice(&crc.to_le_bytes());
     let crc = framed_crc(uuid, &framed[..length]);
     framed[4..8].copy_from_slice(&crc.to_le_bytes());

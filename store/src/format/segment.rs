@@ -8,6 +8,7 @@ use base::{Life, Result, SegmentId};
 
 const MAGIC: &[u8; 8] = b"SINTSEG1";
 const HEADER_BYTES: usize = 68;
+const _: () = assert!(HEADER_BYTES <= BLOCK_BYTES);
 
 /// The purpose of a sequence of segments.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]

@@ -9,6 +9,9 @@ use base::{GroupId, Index, Ino, Life, Result, SegmentId, VolumeId};
 
 const MAGIC: &[u8; 8] = b"SINTSUM1";
 pub const ENTRY_BYTES: usize = 40;
+/// Bytes of the footer before its own checksum.
+const FOOTER_BYTES: usize = 40;
+const _: () = assert!(FOOTER_BYTES + 4 <= BLOCK_BYTES);
 
 /// The origin of one block of a segment: the file's block as which it was written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -45,7 +48,7 @@ pub struct SummaryFooter {
 }
 
 /// Blocks that a summary of this many entries takes, footer included.
-pub fn summary_blocks(entries: usize) -> usize {
+pub const fn summary_blocks(entries: usize) -> usize {
     (entries * ENTRY_BYTES).div_ceil(BLOCK_BYTES) + 1
 }
 
@@ -57,6 +60,7 @@ pub fn encode_entries(entries: &[SummaryEntry]) -> Vec<u8> {
         writer.u16(entry.block).u16(0).u32(entry.group.0).u32(entry.volume.0).u32(entry.crc);
         writer.u64(entry.ino.0).u64(entry.offset).u64(entry.index.0);
     }
+    assert!(out.len() == entries.len() * ENTRY_BYTES, "entries take as much as `summary_blocks` says");
     out
 }
 
@@ -84,6 +88,7 @@ pub fn encode(uuid: Uuid, segment: SegmentId, life: Life, entries: &[SummaryEntr
     let start = out.len();
     let mut writer = Writer(&mut out);
     writer.bytes(MAGIC).bytes(&uuid.0).u32(segment.0).u32(life.0).u32(entries.len() as u32).u32(crc);
+    assert!(out.len() - start == FOOTER_BYTES && start + BLOCK_BYTES == blocks * BLOCK_BYTES);
     let footer_crc = crc32c(&out[start..]);
     Writer(&mut out).u32(footer_crc);
     out.resize(blocks * BLOCK_BYTES, 0);
@@ -103,7 +108,7 @@ pub fn decode_footer(block: &[u8]) -> Result<SummaryFooter> {
         entries: reader.u32()?,
         crc: reader.u32()?,
     };
-    if reader.u32()? != crc32c(&block[..40]) {
+    if reader.u32()? != crc32c(&block[..FOOTER_BYTES]) {
         return Err(corrupt("a summary's footer fails its checksum"));
     }
     Ok(footer)

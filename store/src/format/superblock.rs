@@ -12,6 +12,8 @@ const MAGIC: &[u8; 8] = b"SINTERSB";
 pub const VERSION: u32 = 1;
 /// Epoch ends kept: start-up checkpoints before the list is full, which trims it.
 pub const EPOCH_ENDS_MAX: usize = 200;
+/// Fields before them, they, and the checksum fit into a block.
+const _: () = assert!(96 + 16 * EPOCH_ENDS_MAX + 4 <= BLOCK_BYTES);
 
 /// Incompatible feature: the segments lie on a block device (rule X5), not in files.
 pub const ON_DEVICE: u64 = 1;
@@ -83,7 +85,7 @@ impl Superblock {
     }
     /// One block of bytes.
     pub fn encode(&self) -> Vec<u8> {
-        assert!(self.ends.len() <= EPOCH_ENDS_MAX);
+        assert!(self.ends.len() <= EPOCH_ENDS_MAX, "`decode` refuses more");
         let mut out = Vec::with_capacity(BLOCK_BYTES);
         let mut writer = Writer(&mut out);
         let state = match self.state {
@@ -97,7 +99,7 @@ impl Superblock {
         for end in &self.ends {
             writer.u64(end.epoch).u64(end.batch);
         }
-        assert!(out.len() <= BLOCK_BYTES - 4);
+        assert!(out.len() <= BLOCK_BYTES - 4, "the checksum lies behind the last field");
         out.resize(BLOCK_BYTES - 4, 0);
         let crc = crc32c(&out);
         out.extend_from_slice(&crc.to_le_bytes());

@@ -112,9 +112,13 @@ fn a_record_maps_no_more_blocks_than_its_payload_has() {
     }
     // Whoever follows an intent has no payload at all.
     let id = IntentId { group: GroupId(3), number: 9 };
-    let follow = vec![Follow { volume: VolumeId(1), group: GroupId(4), edits: vec![map(1)] }];
+    let follow = vec![Follow { volume: VolumeId(1), group: GroupId(4), edits: Vec::new() }];
     let mut intent = Vec::new();
     record::encode_replicated(&mut intent, &head, &[Edit::IntentPut(Intent { id, follow })]);
+    assert_eq!(taken(&[run(1)], &intent), Ok(()));
+    // The encoder makes no such intent: the count of its follower's edits is the last byte.
+    *intent.last_mut().expect("it has bytes") = 1;
+    edits::put_edit(&mut intent, &map(1));
     assert_eq!(taken(&[run(1)], &intent), Err(Kind::Corrupt));
 }
 

@@ -166,7 +166,10 @@ pub fn encode_mark() -> Vec<u8> {
 pub fn encode_purge(purge: &Purge) -> Vec<u8> {
     let mut out = versioned();
     Writer(&mut out).u32(purge.project).u32(purge.cuts().len() as u32);
+    let mut end = 0;
     for (leaves, trim) in purge.cuts() {
+        assert!(end <= leaves.start && leaves.start < leaves.end, "`decode_purge` refuses cuts that are not in order");
+        end = leaves.end;
         Writer(&mut out).u64(leaves.start).u64(leaves.end).u64(trim);
     }
     out
@@ -193,6 +196,7 @@ pub fn encode_reserve(reserve: &Reserve) -> Vec<u8> {
     Writer(&mut out).u32(reserve.project).u32(reserve.extents.len() as u32);
     for Extent { first, end, left } in &reserve.extents {
         let left = left.expect("a checkpoint counts before it writes");
+        assert!(first <= end && left <= end - first, "`decode_reserve` refuses more than was promised");
         Writer(&mut out).u64(*first).u64(end - first).u64(left);
     }
     out

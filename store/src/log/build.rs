@@ -3,13 +3,14 @@
 
 use crate::format::Uuid;
 use crate::format::batch::{BatchHeader, FIXED_BYTES};
-use base::limits::BLOCK_BYTES;
+use base::limits::{BLOCK_BYTES, BULK_BYTES_MIN};
 use base::{Life, Place, SegmentId};
 use runtime::{Buf, FileId, Slice};
 
 /// Largest number of payload blocks of a batch: 1 MiB keeps each device write short, so that small synchronous ones do
 /// not wait long behind it.
 pub const PAYLOAD_BLOCKS_MAX: u32 = 256;
+const _: () = assert!(PAYLOAD_BLOCKS_MAX as usize * BLOCK_BYTES >= BULK_BYTES_MIN);
 
 /// The commit segment that batches go to.
 #[derive(Clone, Copy, Debug)]
@@ -83,6 +84,7 @@ impl Building {
     /// An empty batch at `block`, with `header` (whole blocks) for its records.
     pub fn new(block: u32, header: Buf, slices: Vec<Slice>, since_ns: u64) -> Building {
         assert!(header.len().is_multiple_of(BLOCK_BYTES) && slices.is_empty());
+        assert!(header.len() > FIXED_BYTES && block > 0, "a batch begins behind its segment's header");
         let (wants_write, wants_durable) = (false, false);
         Building {
             block,
@@ -119,6 +121,7 @@ impl Building {
     }
     /// Adds a record and its payload (whole blocks).
     pub fn add(&mut self, record: &[u8], payload: &[Slice]) {
+        assert!(!self.is_header_full(record.len()), "a record is added where it fits");
         self.header[self.used..self.used + record.len()].copy_from_slice(record);
         self.used += record.len();
         self.records += 1;
@@ -167,6 +170,8 @@ impl Building {
     }
     /// Ends the batch. Returns the batch and the checksum of its header.
     pub fn finish(mut self, segment: &OpenSegment, fields: &HeaderFields) -> (Batch, u32) {
+        assert!(fields.durable_through < fields.number, "a batch is not durable before it is formed (rule L5)");
+        assert!(self.records > 0 || self.payload_blocks == 0, "a payload belongs to a record");
         let header = BatchHeader {
             uuid: fields.uuid,
             epoch: fields.epoch,
@@ -185,6 +190,8 @@ impl Building {
         let bytes = u64::from(self.blocks()) * BLOCK_BYTES as u64;
         let length = self.header.len();
         self.slices.insert(0, self.header.share().slice(0..length));
+        let lengths: u64 = self.slices.iter().map(|slice| slice.len() as u64).sum();
+        assert!(lengths == bytes, "the header counts {bytes} bytes, the slices have {lengths}");
         let batch = Batch {
             number: fields.number,
             file: segment.file,

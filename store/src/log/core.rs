@@ -95,16 +95,18 @@ impl Commit {
         let fua = wanted && (clean || active(Bug::FuaAfterPlain)) && !active(Bug::AckBeforeFlush);
         self.plain_writing += usize::from(!fua);
         self.flights.push_back(Flight { number, file, fua, written: false, wanted });
+        assert!(self.plain_writing <= self.flights.len(), "only batches under way are being written");
         fua
     }
     /// Notes that a batch's write has completed.
     pub fn written(&mut self, number: u64) {
         let flight = self.flights.iter_mut().find(|flight| flight.number == number);
         let flight = flight.expect("a batch completes once, after its submission");
-        assert!(!flight.written);
+        assert!(!flight.written, "batch {number} completes once");
         flight.written = true;
         let (fua, file) = (flight.fua, flight.file);
         if !fua {
+            assert!(self.plain_writing > 0, "batch {number} was counted when it was submitted");
             self.plain_writing -= 1;
             self.mark_dirty(file);
         }
@@ -136,6 +138,8 @@ impl Commit {
         let through = self.positions.written;
         self.flushing = Some(through);
         let files = std::mem::replace(&mut self.dirty, std::mem::take(&mut self.spare));
+        // What is not durable was written without FUA, and has made its file dirty (rule U1).
+        assert!(!files.is_empty() || active(Bug::FuaAfterPlain), "a flush through batch {through} flushes something");
         Some(Flush { files, through })
     }
     /// Takes the list of a performed flush back for reuse.
@@ -146,12 +150,14 @@ impl Commit {
     /// Notes that the flush under way has completed.
     pub fn flushed(&mut self) {
         let through = self.flushing.take().expect("a flush completes once");
+        assert!(through <= self.positions.written, "a flush covers only what was written before it (rule U1)");
         self.positions.durable = self.positions.durable.max(through);
         self.check();
     }
     fn advance(&mut self) {
         while let Some(&Flight { number, fua, wanted, .. }) = self.flights.front().filter(|flight| flight.written) {
             self.flights.pop_front();
+            assert!(number == self.positions.written + 1, "batches are acknowledged in log order");
             self.positions.written = number;
             // A batch's own write makes it durable only if all earlier batches are (rule U1).
             if fua && self.positions.durable + 1 >= number {
@@ -166,6 +172,7 @@ impl Commit {
     fn check(&self) {
         let in_order = self.positions.durable <= self.positions.written || active(Bug::AckOutOfOrder);
         assert!(in_order, "what is durable has been written");
+        assert!(self.wanted <= self.positions.written, "nobody waits here for a batch that is not written");
     }
 }
 

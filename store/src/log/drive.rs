@@ -18,6 +18,8 @@ use std::task::{Poll, Waker};
 const WRITERS: usize = super::WRITING_MAX + 1;
 /// Interval between checks for unsynced changes: they must be durable within `DURABLE_WITHIN_NS`, flush included.
 const TICK_NS: u64 = DURABLE_WITHIN_NS / 8;
+/// A change waits for two looks at most before its write begins, and the flush must end in time.
+const _: () = assert!(3 * TICK_NS < DURABLE_WITHIN_NS);
 
 enum Job {
     Write { batch: Batch, fua: bool },
@@ -72,7 +74,8 @@ async fn write(log: &Log, batch: Batch, fua: bool, woken: &mut Vec<Waker>) {
     slices.clear();
     finish(log, result, woken, |state| {
         state.spare.push(slices);
-        log.pending_bytes.fetch_sub(held_bytes, Ordering::AcqRel);
+        let pending_bytes = log.pending_bytes.fetch_sub(held_bytes, Ordering::AcqRel);
+        assert!(pending_bytes >= held_bytes, "batch {number} lets go of what was counted when it was formed");
         state.figures.batches += 1;
         state.figures.bytes += bytes;
         state.figures.fua_batches += u64::from(fua);
@@ -111,7 +114,9 @@ fn finish(log: &Log, result: Result<()>, woken: &mut Vec<Waker>, done: impl FnOn
     }
     done(&mut state);
     let positions = state.commit.positions();
-    log.written.store(positions.written, Ordering::Release);
+    let before = log.written.swap(positions.written, Ordering::AcqRel);
+    assert!(before <= positions.written, "what was written stays written");
+    assert!(positions.written < state.next_number, "batch {} is not formed yet", positions.written);
     let early = active(Bug::AckBeforeFlush);
     let mut at = 0;
     while at < state.waiters.len() {
@@ -143,6 +148,7 @@ impl State {
                 self.close_building(log);
             }
             if let Some(batch) = self.ready.pop_front() {
+                assert!(batch.number < self.next_number, "a batch is closed before it is written");
                 let fua = self.commit.submit(batch.number, batch.file, batch.wants_durable);
                 return Some(Job::Write { batch, fua });
             }
@@ -170,6 +176,7 @@ async fn ticker(log: Arc<Log>) {
             state.want(last, !active(Bug::TimerForgotten));
         }
         let durable = state.commit.positions().durable;
+        assert!(durable <= last, "batch {durable} is durable, and {last} the last");
         let resting = building_since.is_none() && durable == last && state.last_durable_stamp < durable;
         if resting && resting_at == last && !state.closing {
             // An error means that no buffer is left: the next tick tries again.

@@ -21,7 +21,7 @@ use crate::format::segment::SegmentHeader;
 use crate::format::summary::{SummaryEntry, summary_blocks};
 use crate::format::values::ReplayRow;
 use crate::media::geometry::Geometry;
-use base::limits::BLOCK_BYTES;
+use base::limits::{BLOCK_BYTES, BULK_BYTES_MIN, HEADER_BLOCKS_MAX, SEGMENT_BYTES_MIN};
 use base::{Error, GroupId, Index, Ino, Kind, Life, Place, ReplicaId, Result, SegmentId, Sync, VolumeId};
 use runtime::seeded::{Bug, active};
 use runtime::{Event, FileId, Lapse, Lock, Runtime, Slice, Span, Stage};
@@ -35,6 +35,14 @@ const WRITING_MAX: usize = 2;
 /// Largest number of bytes of memory for changes that are ordered and not yet written: half of the program's own
 /// buffers, from which headers of batches come, but no more than this. It bounds memory, and what a crash can lose.
 const PENDING_BYTES_MAX: u64 = 64 << 20;
+
+/// The smallest segment holds any one change: its own header, that of the largest record, the largest inline payload, the
+/// mark behind it, and the summary.
+const _: () = {
+    let payload = BULK_BYTES_MIN / BLOCK_BYTES;
+    let blocks = 1 + HEADER_BLOCKS_MAX + payload + 1 + summary_blocks(payload);
+    assert!(blocks as u64 * BLOCK_BYTES as u64 <= SEGMENT_BYTES_MIN);
+};
 
 /// A commit segment made ready by `prepare`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -281,6 +289,8 @@ impl Log {
     /// Appends the cleaner's record; as `append`. `runs`: the new places of the blocks.
     pub fn append_moves(&self, moves: &Moves, runs: &[Run]) -> Result<Ordered> {
         assert!(!moves.blocks.is_empty(), "a record says something");
+        let placed: usize = runs.iter().map(|run| usize::from(run.count)).sum();
+        assert!(placed == moves.blocks.len(), "each of {} moved blocks has one of {placed} places", moves.blocks.len());
         let mut replicated = Vec::with_capacity(16 + MOVED_BYTES * moves.blocks.len());
         encode_moves(&mut replicated, moves);
         let owner = (moves.group, moves.volume, Index(0));
@@ -370,6 +380,7 @@ impl Log {
             next_sequence: [0; 3],
         };
         let last = state.next_number - 1;
+        assert!(state.commit.positions().written <= last, "what is written lies before the cut, or in it");
         drop(state);
         self.kick(true);
         (row, last)
@@ -379,6 +390,8 @@ impl Log {
     pub fn give(&self, prepared: Prepared) {
         let mut state = self.state.lock();
         state.out_of_space = false;
+        let last = state.prepared.back().map_or(0, |last| last.sequence);
+        assert!(last < prepared.sequence, "segments are prepared in the order of their stream");
         state.prepared.push_back(prepared);
         drop(state);
         self.segment_came.notify();
@@ -405,6 +418,7 @@ impl Log {
         let entries = state.summaries.get(&segment).and_then(|all| all.get(from..)).map(<[_]>::to_vec);
         let entries = entries.unwrap_or_default();
         if state.segment.is_some_and(|open| open.segment == segment) {
+            assert!(from + entries.len() >= state.summary_taken, "what a checkpoint has taken stays as it is");
             state.summary_taken = from + entries.len();
         }
         entries
@@ -554,6 +568,7 @@ impl State {
     }
 
     fn want(&mut self, batch: u64, durable: bool) {
+        assert!(batch <= self.next_number, "a wait for batch {batch} would not end: {} is next", self.next_number);
         match &mut self.building {
             Some(building) if batch >= self.next_number => {
                 building.wants_durable |= durable;
@@ -596,11 +611,13 @@ impl State {
 
     fn next_segment(&mut self, log: &Log) {
         self.close_building(log);
-        if let Some(open) = self.segment.take() {
-            self.full.push((open.segment, open.next_block));
-        }
         let Prepared { segment, life, sequence, file, offset } =
             self.prepared.pop_front().expect("reserve has seen a prepared segment");
+        assert!(life > Life(0), "segment {segment} is in a life");
+        if let Some(open) = self.segment.take() {
+            assert!(open.sequence < sequence, "a stream goes on from segment to segment");
+            self.full.push((open.segment, open.next_block));
+        }
         self.segment = Some(OpenSegment { segment, life, sequence, file, offset, next_block: 1, payload_blocks: 0 });
         self.summary_taken = 0;
         // Memory for a whole segment's entries: no append ever has to make it grow.
@@ -634,7 +651,9 @@ impl State {
         if !slices.is_empty() {
             self.inlined.push((building.payload_blocks(), building.used()));
         }
+        assert!(self.scratch.len() == bytes, "a record takes the room that was reserved for it");
         building.add(&self.scratch, slices);
+        assert!(building.block + building.blocks() <= log.segment_blocks, "a batch ends within its segment");
         open.payload_blocks += payload_blocks;
         log.pending_bytes.fetch_add(held_bytes(slices), Ordering::AcqRel);
         self.figures.records += 1;
@@ -642,6 +661,8 @@ impl State {
         for described in entry.described.iter().filter(|_| !active(Bug::SummaryForgotten)) {
             describe(&mut self.summaries, entry.owner, described, &mut places);
         }
+        let all = entry.described.is_empty() || places.next().is_none();
+        assert!(all || active(Bug::SummaryForgotten), "the summary tells of each block of a payload (rule L7)");
         let place = matches!(entry.payload, Payload::Inline(_)).then_some(place);
         Ok(Ordered { batch: self.next_number, place })
     }
@@ -662,7 +683,10 @@ impl State {
         // An empty batch only carries the mark forward. No later batch need say that it is durable, or the log would
         // never rest.
         self.last_durable_stamp = if building.is_empty() { self.next_number } else { durable_through };
+        assert!(building.block == open.next_block, "a batch begins where the one before it ends");
         open.next_block = building.block + building.blocks();
+        let summary = summary_blocks(open.payload_blocks as usize) as u32;
+        assert!(open.next_block + summary <= log.segment_blocks, "a segment keeps room for its summary (rule L7)");
         let (batch, crc) = building.finish(open, &fields);
         self.previous_crc = crc;
         self.next_number += 1;
@@ -693,6 +717,7 @@ impl State {
 
     /// A new batch behind what the segment has so far, with this many header blocks.
     fn begin(&mut self, log: &Log, open: &OpenSegment, header_blocks: usize) -> Result<Building> {
+        assert!(self.building.is_none() && self.inlined.is_empty(), "one batch is built at a time");
         let header = log.runtime.buffer(header_blocks * BLOCK_BYTES)?;
         log.pending_bytes.fetch_add(header.capacity() as u64, Ordering::AcqRel);
         let slices = self.spare.pop().unwrap_or_default();
@@ -728,6 +753,7 @@ fn header_blocks_of_all(entries: &[Entry<'_>]) -> u32 {
             blocks += own as u32;
             room = own * BLOCK_BYTES - FIXED_BYTES;
         }
+        assert!(bytes <= room, "a record of {bytes} bytes fits into the header blocks that it needs");
         room -= bytes;
     }
     blocks

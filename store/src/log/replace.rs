@@ -10,7 +10,7 @@
 use super::build::Building;
 use super::{Entry, Log, Ordered, State};
 use crate::format::record::{framed_bytes, replace_crc};
-use base::limits::BLOCK_BYTES;
+use base::limits::{BLOCK_BYTES, HEADER_BLOCKS_MAX};
 use base::{Place, Result, Sync};
 use runtime::Slice;
 use std::sync::atomic::Ordering;
@@ -19,6 +19,7 @@ use std::sync::atomic::Ordering;
 /// records; if each of them appends a line of 100 bytes, the payload is as large as the header, so a larger header
 /// would only make the batch's write longer.
 const HEADER_BLOCKS_GROWN: usize = 8;
+const _: () = assert!(HEADER_BLOCKS_GROWN <= HEADER_BLOCKS_MAX);
 
 /// A block that replaces one that waits to be written.
 pub struct Replacement {
@@ -42,7 +43,9 @@ impl Log {
         if !fits || state.replace(self, with).is_none() {
             return Ok(None);
         }
+        let batch = state.next_number;
         let ordered = state.append_one(self, entry)?;
+        assert!(ordered.batch == batch, "the record is in the batch whose block it has replaced");
         state.note_wants(sync);
         Ok(Some(ordered))
     }
@@ -69,7 +72,8 @@ impl State {
         entries[entry].crc = with.crc;
         let (before, now) = building.replace(block, with.payload);
         log.pending_bytes.fetch_add(now, Ordering::AcqRel);
-        log.pending_bytes.fetch_sub(before, Ordering::AcqRel);
+        let pending_bytes = log.pending_bytes.fetch_sub(before, Ordering::AcqRel);
+        assert!(pending_bytes >= before, "what is replaced was counted when it was added");
         Some(())
     }
 

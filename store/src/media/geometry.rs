@@ -209,6 +209,7 @@ impl Files {
     /// Bytes of a data file: the last one may hold fewer segments.
     fn bytes(&self, number: usize, segment_bytes: u64) -> u64 {
         let per_file = FILE_BYTES / segment_bytes;
+        assert!(number as u64 * per_file < u64::from(self.segments), "file {number} holds segments of the brick");
         per_file.min(u64::from(self.segments) - number as u64 * per_file) * segment_bytes
     }
 }

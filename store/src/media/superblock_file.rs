@@ -3,7 +3,7 @@
 use crate::format::Uuid;
 use crate::format::superblock::{State, Superblock};
 use crate::media::geometry::FILE_PREFIX;
-use base::limits::BLOCK_BYTES;
+use base::limits::{BLOCK_BYTES, GROUPS_MAX, SEGMENTS_MAX};
 use base::{Error, Kind, Result};
 use runtime::seeded::{Bug, active};
 use runtime::{FileId, OpenMode, Runtime, disk};
@@ -43,6 +43,12 @@ pub async fn update(runtime: &Runtime, file: FileId, superblock: &Superblock) ->
 }
 
 async fn write_copy(runtime: &Runtime, file: FileId, superblock: &Superblock, copy: u64) -> Result<()> {
+    // The next start refuses others.
+    let Superblock { segments, groups, epoch, ends, .. } = superblock;
+    assert!((1..=SEGMENTS_MAX).contains(segments), "a brick of {segments} segments");
+    assert!((1..=GROUPS_MAX).contains(groups), "a brick of {groups} groups");
+    let ended = ends.iter().all(|end| end.epoch < *epoch);
+    assert!(ended || active(Bug::EpochKept), "only epochs before {epoch} have ended (rule L4): {ends:?}");
     let mut buffer = runtime.buffer(BLOCK_BYTES)?;
     buffer.copy_from_slice(&superblock.encode());
     let slices = vec![buffer.share().slice(0..BLOCK_BYTES)];

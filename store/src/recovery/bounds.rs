@@ -131,6 +131,8 @@ impl Bounds {
             }
             Edit::EntryDrop { dir, cookie, .. } => self.ino(*dir).and_then(|()| self.number(*cookie)),
             Edit::Map { ino, first, crcs } => self.ino(*ino).and_then(|()| self.blocks(*first, crcs.len() as u64)),
+            // What counts blocks relies on a first and a last one.
+            Edit::Punch { ino, count: 0, .. } => Err(refused("a record punches a hole of no blocks", ino)),
             Edit::Reserve { ino, first, count } | Edit::Punch { ino, first, count, .. } => {
                 self.ino(*ino).and_then(|()| self.blocks(*first, *count))
             }

@@ -25,6 +25,8 @@ const CHUNK_RECORDS: usize = 4096;
 /// Payload blocks that are compared together: 64 MiB, enough to keep a device busy, and a bad batch is found before much
 /// that follows it was read.
 const CHECK_BLOCKS: u32 = 16 << 10;
+/// A window holds the largest header.
+const _: () = assert!(HEADER_BLOCKS_MAX * BLOCK_BYTES <= IO_BYTES_MAX);
 
 /// One record as the log holds it.
 pub struct Replayed {
@@ -149,6 +151,7 @@ impl Window<'_> {
     /// `count` blocks from `block` on; shorter at the segment's end.
     async fn blocks(&mut self, block: u32, count: u32) -> Result<&[u8]> {
         let total = self.geometry.blocks();
+        assert!(block < total, "block {block} lies behind its segment's end");
         let count = count.min(total - block);
         let held = self.buffer.as_ref().map_or(0, |buffer| (buffer.len() / BLOCK_BYTES) as u32);
         if self.buffer.is_none() || block < self.first || block + count > self.first + held {
@@ -165,6 +168,7 @@ impl Window<'_> {
             self.first = block;
             self.buffer = Some(buffer);
         }
+        assert!(self.first <= block, "the window holds what was asked for");
         let buffer = self.buffer.as_ref().expect("just filled");
         let from = (block - self.first) as usize * BLOCK_BYTES;
         Ok(&buffer[from..from + count as usize * BLOCK_BYTES])
@@ -296,6 +300,7 @@ pub async fn walk(
         let batches = some_batches(&pending);
         let (some, believed) = (batches.len(), active(Bug::TornTailBelieved));
         let whole = if believed { some } else { payloads::whole(runtime, geometry, &batches).await? };
+        assert!(whole <= some, "{whole} of {some} batches are whole");
         pending.drain(..whole).for_each(|found| tail.deliver(found, &mut ready));
         if whole < some {
             break;
@@ -304,6 +309,7 @@ pub async fn walk(
             sink(std::mem::take(&mut ready)).await?;
         }
     }
+    assert!(tail.number <= tail.reached.0, "what counts of the log is a part of its chain");
     let ended = superblock.ends.last().map_or(0, |end| end.batch);
     let durable = chain.durable_seen.max(ahead).max(ended).max(chain.unread);
     tail.durable = durable;
@@ -325,7 +331,7 @@ impl Tail {
     }
     fn deliver(&mut self, found: Found, ready: &mut Vec<Replayed>) {
         // One that stands for several bad ones has the number of the last.
-        assert!(found.number > self.number);
+        assert!(found.number > self.number, "batch {} comes after {}", found.number, self.number);
         self.number = found.number;
         self.end = Some(found.end);
         self.crc = found.crc;
@@ -343,6 +349,7 @@ fn some_batches(pending: &VecDeque<Found>) -> Vec<&[Replayed]> {
         blocks >= CHECK_BLOCKS
     });
     let count = enough.map_or(pending.len(), |last| last + 1);
+    assert!((1..=pending.len()).contains(&count), "each look at payloads brings replay forward");
     pending.iter().take(count).map(|found| &found.records[..]).collect()
 }
 
@@ -479,7 +486,7 @@ async fn header_at<'w>(
         return Ok(None);
     }
     let Ok(peeked) = BatchHeader::peek(window.blocks(block, 1).await?) else { return Ok(None) };
-    assert!(usize::from(peeked.header_blocks) <= HEADER_BLOCKS_MAX);
+    assert!(usize::from(peeked.header_blocks) <= HEADER_BLOCKS_MAX, "`peek` refuses larger ones");
     let blocks = window.blocks(block, u32::from(peeked.header_blocks)).await?;
     let Ok((header, crc)) = BatchHeader::check(blocks) else { return Ok(None) };
     let same = (header.uuid, header.segment, header.life, header.sequence)

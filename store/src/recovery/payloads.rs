@@ -111,6 +111,7 @@ fn pieces(wanted: &[Wanted]) -> Vec<Piece> {
             && at <= u32::from(last.first.block) + last.blocks + GAP_BLOCKS
         {
             last.blocks = last.blocks.max(at - u32::from(last.first.block) + 1);
+            assert!(last.blocks <= PIECE_BLOCKS && last.wanted.end == number, "a piece is one transfer of neighbours");
             last.wanted.end = number + 1;
             continue;
         }

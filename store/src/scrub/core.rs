@@ -19,6 +19,7 @@ const SHARE_FEW: u64 = 500;
 const SHARE_MAX: u64 = 1000;
 /// Increase of the share, in thousandths, after a turn that did not hurt.
 const SHARE_STEP: u64 = 50;
+const _: () = assert!(0 < SHARE_MIN && SHARE_MIN < SHARE_FEW && SHARE_FEW < SHARE_MAX && SHARE_STEP < SHARE_FEW);
 
 /// Clients' requests so far: how many, and how long they took together.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -32,6 +33,7 @@ pub struct Clients {
 impl Clients {
     /// The requests since `before`.
     fn since(self, before: Clients) -> Clients {
+        assert!(self.count >= before.count, "answered requests stay answered");
         // The sum may become a little less as the length of a tick is known better.
         Clients { count: self.count - before.count, sum_ns: self.sum_ns.saturating_sub(before.sum_ns) }
     }
@@ -70,6 +72,7 @@ impl Pacer {
     }
     /// A slice took so long and ended now: how long to pause before the next one.
     pub fn pause_ns(&mut self, now_ns: u64, took_ns: u64, clients: Clients) -> u64 {
+        assert!(now_ns >= self.began_ns, "the clock does not go back");
         if now_ns - self.began_ns >= TURN_NS {
             self.end_turn(now_ns, clients);
         }

@@ -64,6 +64,7 @@ pub fn suspect(store: &Arc<Store>, blocks: impl IntoIterator<Item = Suspect>) {
     suspects.failed_reads.fetch_add(1, Ordering::Relaxed);
     {
         let mut waiting = suspects.waiting.lock();
+        assert!(waiting.len() <= WAITING_MAX, "{} blocks wait to be looked at", waiting.len());
         let room = WAITING_MAX - waiting.len();
         waiting.extend(blocks.into_iter().take(room));
     }

@@ -17,6 +17,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// Number of bytes of a payload that the device gets at a time while other clients commit small writes: these then wait
 /// for 40 us of a flash device's time instead of 300 us (decision 0024).
 const PIECE_BYTES: usize = BULK_BYTES_MIN;
+const _: () = assert!(PIECE_BYTES.is_multiple_of(BLOCK_BYTES));
 
 /// A stream of payload of one brick.
 pub struct Bulk {
@@ -76,6 +77,7 @@ impl Bulk {
     /// A stream whose segments hold at most `blocks_usable` blocks, header included.
     pub fn new(stream: Stream, runtime: Runtime, log: Arc<Log>, blocks_usable: u32) -> Bulk {
         let name = if stream == Stream::Cold { "cold" } else { "bulk" };
+        assert!(stream != Stream::Commit && blocks_usable > 1, "a stream of payload, in segments with room for it");
         Bulk {
             stream,
             runtime,
@@ -120,6 +122,7 @@ impl Bulk {
                 (from, offset) = (from + bytes, offset + bytes as u64);
             }
         }
+        assert!(from == payload.len(), "each block of a payload has its place");
         Ok(begun)
     }
 
@@ -149,6 +152,7 @@ impl Bulk {
                 begun.transfers.extend(begun.left.pop_front().map(|piece| self.write(piece)));
             }
         }
+        assert!(begun.left.is_empty() || result.is_err(), "the device has taken each piece");
         for file in unflushed {
             if result.is_ok() {
                 result = disk::flush(&*self.runtime.disk, file).await;
@@ -221,6 +225,7 @@ impl Bulk {
             self.log.segment_wanted.notify();
         }
         let (prepared, next) = state.open.as_mut()?;
+        assert!(*next > 0 && *next < self.blocks_usable, "a segment that takes a payload has room behind its header");
         let count = blocks.min(self.blocks_usable - *next);
         let spot = (*prepared, *next, count);
         *next += count;
@@ -245,7 +250,11 @@ impl Bulk {
     }
     /// Hands over a prepared segment.
     pub fn give(&self, prepared: Prepared) {
-        self.state.lock().prepared.push_back(prepared);
+        let mut state = self.state.lock();
+        let last = state.open.map_or(0, |(open, _)| open.sequence);
+        assert!(last < prepared.sequence, "segments are prepared in the order of their stream");
+        state.prepared.push_back(prepared);
+        drop(state);
         self.log.segment_came.notify();
     }
     /// Full segments whose payloads have all been ordered (or dropped): they can be sealed.
@@ -264,5 +273,6 @@ impl Bulk {
 }
 
 fn to_run((prepared, block, count): &(Prepared, u32, u32)) -> Run {
+    assert!(*count > 0 && *block + *count <= 1 << 16, "block numbers have 16 bits");
     Run { place: Place { segment: prepared.segment, block: *block as u16 }, count: *count as u16 }
 }

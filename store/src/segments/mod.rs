@@ -139,6 +139,7 @@ impl Table {
     }
     fn set_live(&mut self, segment: SegmentId, live: u32) {
         let counted = &mut self.live[segment.0 as usize];
+        assert!(self.live_blocks >= u64::from(*counted), "the sum holds what segment {segment} had");
         self.live_blocks = self.live_blocks - u64::from(*counted) + u64::from(live);
         *counted = live;
     }
@@ -171,6 +172,9 @@ impl Table {
         let sequence = *next;
         *next += 1;
         let row = &mut self.rows[segment.0 as usize];
+        assert!(row.state == SegmentState::Free, "segment {segment} is taken while it is {:?}", row.state);
+        assert!(!self.held_back.contains(&segment), "late writes may hit segment {segment} (rule L4)");
+        assert!(self.discarding != Some(segment), "segment {segment} is being discarded");
         assert!(row.live.iter().all(|&word| word == 0), "a free segment has no live block");
         // A commit segment was filled before its use. Of other segments the used part was written, except for what a
         // crash may have prevented.
@@ -202,6 +206,7 @@ impl Table {
         // Marked as not of the commit stream, so that it counts as not filled.
         let row = &mut self.rows[segment.0 as usize];
         (row.state, row.stream) = (SegmentState::Free, Stream::Bulk);
+        assert!(row.used <= 1, "segment {segment} has been written to in this life");
         self.free.insert(segment);
         self.changed.insert(segment);
     }
@@ -222,11 +227,15 @@ impl Table {
     }
     /// Notes that the header of a segment taken is durable.
     pub fn note_ready(&mut self, segment: SegmentId) {
+        let state = self.rows[segment.0 as usize].state;
+        assert!(state == SegmentState::Open, "segment {segment} is made ready while it is {state:?}");
         self.changed.insert(segment);
     }
     /// Changes a segment's state and how far it is used.
     pub fn set_state(&mut self, segment: SegmentId, state: SegmentState, used: u32) {
         let row = &mut self.rows[segment.0 as usize];
+        let closes = state == SegmentState::Closed && row.state != SegmentState::Open;
+        assert!(!closes || active(Bug::TailReused), "segment {segment} is closed while it is {:?}", row.state);
         row.state = state;
         row.used = row.used.max(used);
         if state == SegmentState::Free {
@@ -272,7 +281,11 @@ impl Table {
     }
     /// Makes freed segments without readers free to be taken.
     pub fn free_unread(&mut self, pins: &Pins) {
-        self.free.extend(self.leaving.take_unread(pins));
+        for segment in self.leaving.take_unread(pins) {
+            let state = self.rows[segment.0 as usize].state;
+            assert!(state == SegmentState::Free, "segment {segment} was freed, and is {state:?}");
+            self.free.insert(segment);
+        }
     }
     /// Takes a free segment out to be discarded, if at least `least` are left. None if there is none to discard.
     pub fn begin_discard(&mut self, least: usize) -> Option<SegmentId> {
@@ -282,6 +295,8 @@ impl Table {
         }
         // The last one: segments with low numbers are taken first and will be written soon anyway.
         let segment = *self.undiscarded.iter().rev().find(|segment| self.free.contains(segment))?;
+        let state = self.rows[segment.0 as usize].state;
+        assert!(state == SegmentState::Free, "segment {segment} is discarded while it is {state:?}");
         self.free.remove(&segment);
         self.discarding = Some(segment);
         self.discarding
@@ -306,6 +321,7 @@ impl Table {
     pub fn grow(&mut self, segments: u32) {
         let before = self.rows.len() as u32;
         assert!(segments >= before, "bricks don't shrink");
+        assert!(self.live.len() == self.rows.len() && self.sealed_before.len() == self.rows.len());
         self.rows.resize(segments as usize, never_used());
         self.live.resize(segments as usize, 0);
         self.sealed_before.resize(segments as usize, 0);
@@ -313,6 +329,7 @@ impl Table {
     }
     /// Number of segments that were opened since this one, over all streams.
     pub fn age(&self, row: &SegmentRow) -> u64 {
+        assert!(row.opened < self.next_opened, "no segment is younger than the next one");
         self.next_opened - 1 - row.opened
     }
     /// True if the last checkpoint found live blocks in a segment.
@@ -392,6 +409,8 @@ impl Table {
             self.set_live(segment, ones(&live));
             self.rows[segment.0 as usize].live = live;
         }
+        let sum: u64 = self.live.iter().map(|&live| u64::from(live)).sum();
+        assert!(sum == self.live_blocks, "{sum} blocks live, {} were counted", self.live_blocks);
     }
 }
 

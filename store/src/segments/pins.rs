@@ -48,7 +48,8 @@ impl Pins {
 
 impl Drop for Pin<'_> {
     fn drop(&mut self) {
-        self.count.fetch_sub(1, Ordering::AcqRel);
+        let before = self.count.fetch_sub(1, Ordering::AcqRel);
+        assert!(before > 0, "a reader is counted before it ends");
     }
 }
 

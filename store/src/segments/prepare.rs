@@ -11,7 +11,7 @@ use crate::log::Prepared;
 use crate::segments::Taken;
 use crate::space::BULK_RESERVE_SEGMENTS;
 use base::limits::{BLOCK_BYTES, IO_BYTES_MAX};
-use base::{Kind, Place, Result, SegmentId};
+use base::{Kind, Life, Place, Result, SegmentId};
 use runtime::seeded::{Bug, active};
 use runtime::{Slice, disk, tasks};
 use std::sync::Arc;
@@ -21,6 +21,7 @@ use std::sync::Arc;
 const COMMIT_AHEAD: usize = 2;
 /// The same number while few segments are free: a second one might be the last that the cleaner needs to free others.
 const COMMIT_AHEAD_SHORT: usize = 1;
+const _: () = assert!(COMMIT_AHEAD_SHORT > 0 && COMMIT_AHEAD_SHORT < COMMIT_AHEAD);
 
 /// The task. Ends when the log stops or fails.
 pub async fn run(store: Arc<Store>) {
@@ -144,6 +145,7 @@ async fn make_ready(store: &Arc<Store>, stream: Stream, taken: &Taken) -> Result
             at += length;
         }
     }
+    assert!(life > Life(0) && sequence < store.table.lock().next_in(stream), "a header tells of a segment taken");
     let header = SegmentHeader { uuid: store.uuid, segment, life, stream, sequence, epoch: store.epoch };
     let mut block = store.runtime.buffer(BLOCK_BYTES)?;
     block.copy_from_slice(&header.encode());

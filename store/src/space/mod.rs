@@ -28,6 +28,7 @@ const TOGETHER: u64 = 16;
 const TOGETHER_NS_MAX: u64 = 1_000_000;
 /// Longest time that one write waits for its turn.
 const WAIT_NS_MAX: u64 = 500_000_000;
+const _: () = assert!(TOGETHER > 0 && TOGETHER_NS_MAX < WAIT_NS_MAX);
 
 /// Admission of bytes against a bound. It counts the bytes in use at the last checkpoint and all bytes admitted since,
 /// as if none of them overwrote anything.
@@ -58,7 +59,8 @@ impl Admitted<'_> {
 
 impl Drop for Admitted<'_> {
     fn drop(&mut self) {
-        self.admission.in_flight.fetch_sub(self.bytes, Ordering::AcqRel);
+        let before = self.admission.in_flight.fetch_sub(self.bytes, Ordering::AcqRel);
+        assert!(before >= self.bytes, "{} bytes end, {before} were in flight", self.bytes);
     }
 }
 
@@ -91,7 +93,8 @@ impl Admission {
     }
     /// Takes admitted bytes back, because they are not used after all.
     pub fn take_back(&self, bytes: u64) {
-        self.admitted.fetch_sub(bytes, Ordering::AcqRel);
+        let before = self.admitted.fetch_sub(bytes, Ordering::AcqRel);
+        assert!(before >= bytes, "{bytes} bytes are taken back, {before} were admitted");
     }
     /// True if every write that was admitted has ended.
     pub fn is_settled(&self) -> bool {
@@ -252,7 +255,9 @@ impl Space {
 
 /// Number of blocks that clients may use (rule K5).
 fn usable(segments: u32, segment_blocks: u32) -> u64 {
-    u64::from(segments - Thresholds::new(segments).reserve) * u64::from(segment_blocks)
+    let reserve = Thresholds::new(segments).reserve;
+    assert!(reserve <= segments, "{reserve} segments are held back of {segments}");
+    u64::from(segments - reserve) * u64::from(segment_blocks)
 }
 
 #[cfg(test)]
