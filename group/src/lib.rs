@@ -418,7 +418,8 @@ pub(crate) struct Step<'a>(&'a Groups);
 
 impl Drop for Step<'_> {
     fn drop(&mut self) {
-        self.0.steps.fetch_sub(1, Ordering::SeqCst);
+        let before = self.0.steps.fetch_sub(1, Ordering::SeqCst);
+        assert!(before > 0, "a step begins before it ends");
     }
 }
 
@@ -426,6 +427,7 @@ impl Drop for Step<'_> {
 /// milliseconds, unless it waits for the checkpoint that the close itself makes: hence the bound.
 const STEPS_END_NS: u64 = 1_000_000_000;
 const CLOSING_LOOK_NS: u64 = 1_000_000;
+const _: () = assert!(CLOSING_LOOK_NS < STEPS_END_NS);
 /// Largest number of checkpoints at a close. The second one takes changes that were ordered during the first; a third
 /// is not needed.
 const CLOSING_CHECKPOINTS_MAX: usize = 3;

@@ -44,6 +44,7 @@ impl Quiet {
         if records != self.records {
             (self.records, self.since_ns) = (records, now_ns);
         }
+        assert!(now_ns >= self.since_ns, "the clock does not go back");
         (now_ns - self.since_ns >= quiet_ns, groups.space_asked.load(Ordering::Acquire))
     }
 }
@@ -105,8 +106,10 @@ impl Groups {
     }
 
     fn replay_cost(&self) -> Cost {
-        let figures = self.store().log.figures();
+        // In this order: a checkpoint that ends in between has a base that is no later than the figures.
         let (base, replayed) = (*self.checkpoint_base.lock(), *self.replayed.lock());
+        let figures = self.store().log.figures();
+        assert!(figures.records >= base.records && figures.bytes >= base.bytes, "what was logged stays counted");
         let records = figures.records - base.records + replayed.records;
         let bytes = figures.bytes - base.bytes + replayed.bytes;
         Cost { bytes, records, loads: self.loads() }
@@ -152,7 +155,8 @@ impl Groups {
             let mut state = group.state.lock();
             let counted = state.counted_bytes as u64;
             if state.freeze() {
-                self.overlay_bytes.fetch_sub(counted, Ordering::Relaxed);
+                let before = self.overlay_bytes.fetch_sub(counted, Ordering::Relaxed);
+                assert!(before >= counted, "group {} takes {counted} bytes out of {before}", state.group);
             }
             if state.frozen.is_some() || !state.purges.is_empty() || self.store().has_counted() {
                 let left = (state.purges.clone(), state.reserves.clone());
@@ -163,8 +167,10 @@ impl Groups {
             // A record may have been ordered after the cut and before its group was frozen.
             let last = last.max(self.store().log.last_batch());
             self.store().log.wait(last, Sync::All, None).await?;
+            let durable = self.store().log.positions().durable;
+            assert!(durable >= last, "batch {last} goes into the index, and {durable} is durable (rule U5)");
         }
-        let (store, limits) = (self.store().clone(), self.options.free);
+        let (store, limits, count) = (self.store().clone(), self.options.free, frozen.len());
         let write = move || {
             let parts = frozen.into_iter().map(|(group, (row, young), generation, (purges, reserves))| {
                 let changes = generation.map_or(Vec::new(), |generation| generation.changes());
@@ -173,6 +179,7 @@ impl Groups {
             store::checkpoint::write(&store, replay, parts.collect(), limits)
         };
         let left = run_background(&*self.store().runtime.tasks, write).await?;
+        assert!(left.len() == count, "of {count} groups {} come back from the checkpoint", left.len());
         self.purging.store(left.iter().any(|left| !left.purges.is_empty()), Ordering::Release);
         for left in left {
             let merged = self.state(left.group).state.lock().merged(left);
@@ -180,7 +187,8 @@ impl Groups {
         }
         self.measure_quotas();
         self.uncounted.store(false, Ordering::Release);
-        *self.checkpoint_base.lock() = figures;
+        let before = std::mem::replace(&mut *self.checkpoint_base.lock(), figures);
+        assert!(before.records <= figures.records, "what was logged stays counted");
         *self.replayed.lock() = Replay::default();
         self.checkpoints.fetch_add(1, Ordering::Relaxed);
         Ok(())

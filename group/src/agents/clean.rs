@@ -28,6 +28,7 @@ const GAP_BLOCKS_MAX: u16 = 16;
 const RUN_BLOCKS_MAX: u16 = (IO_BYTES_MAX / BLOCK_BYTES) as u16;
 /// Blocks from which on a slice is moved in two parts at the same time: one is read while the other is written.
 const PART_BLOCKS: usize = 64;
+const _: () = assert!(GAP_BLOCKS_MAX < RUN_BLOCKS_MAX && PART_BLOCKS <= RUN_BLOCKS_MAX as usize);
 
 /// The cleaner's status.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -201,6 +202,7 @@ impl Cleaner {
             }
         }
         let Some(victim) = self.victim.as_mut() else { return Ok(0) };
+        assert!(victim.next <= victim.entries.len(), "a victim is done once all of it was looked at");
         let until = (victim.next + blocks as usize).min(victim.entries.len());
         let slice = victim.entries[victim.next..until].to_vec();
         let (segment, life, last) = (victim.segment, victim.life, until == victim.entries.len());
@@ -255,6 +257,7 @@ async fn move_blocks(groups: &Groups, victim: (SegmentId, Life), entries: &[Summ
     let ticket = groups.store().cold.place(copy).await?;
     let places: Vec<Place> =
         ticket.runs().iter().flat_map(|run| (0..u32::from(run.count)).map(|n| run.place.advance(n))).collect();
+    assert!(places.len() == live.len(), "{} copies have {} places", live.len(), places.len());
     let mut owners: BTreeMap<(GroupId, VolumeId), Vec<(Moved, Place)>> = BTreeMap::new();
     for (entry, place) in live.iter().zip(places) {
         owners.entry((entry.group, entry.volume)).or_default().push((moved_of(segment, entry), place));
@@ -338,6 +341,7 @@ async fn read_blocks(groups: &Groups, segment: SegmentId, entries: &[SummaryEntr
             at += BLOCK_BYTES;
         }
     }
+    assert!(at == entries.len() * BLOCK_BYTES, "each of {} blocks is copied", entries.len());
     Ok(copy.share().slice(0..at))
 }
 

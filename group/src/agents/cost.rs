@@ -14,6 +14,7 @@ const RECORD_NS: u64 = 5_000;
 /// Time per look-up in the index. After a start the index has nothing in memory, so each look-up takes a read or two of
 /// the device, one after the other.
 const LOAD_NS: u64 = 50_000;
+const _: () = assert!(DURABLE_WITHIN_NS < REPLAY_NS_MAX);
 
 /// The work of a replay.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -110,6 +110,7 @@ impl Groups {
         while let (Some((volume, ino)), Ok(())) = (rest.first(), &done) {
             let same = |(of, one): &&(VolumeId, Ino)| of == volume && one.group() == ino.group();
             let count = rest.iter().take(ENDED_PER_RECORD).take_while(same).count();
+            assert!((1..=ENDED_PER_RECORD).contains(&count), "each record frees some inodes, not {count}");
             done = self.end_inodes(*volume, &rest[..count]).await;
             if done.is_ok() {
                 rest = &rest[count..];

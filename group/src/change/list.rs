@@ -87,6 +87,7 @@ impl Groups {
             let next_cookie = state.row.next_cookie;
             drop(state);
             if page.is_empty() && full {
+                assert!(end > after, "a listing goes on behind cookie {end}");
                 // Every row of the page has been removed in the overlay: read on behind the page.
                 return Box::pin(self.page(context, dir, end, count)).await;
             }

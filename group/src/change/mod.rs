@@ -162,6 +162,7 @@ impl Groups {
         }
         let (mut batch, mut position) = (0, None);
         if let Some(first) = decision.parts.first().map(|part| part.group) {
+            assert!(first == deciding, "a second delivery looks for its result in group {deciding}, not in {first}");
             batch = match self.order(&mut held, context, &decision, attached, sync) {
                 Err(error) if error.kind == Kind::Busy => return Ok(Step::Segment(segment)),
                 Err(error) if matches!(error.kind, Kind::NoSpace | Kind::Quota) => return Ok(Step::Full(error)),
@@ -258,6 +259,7 @@ impl Groups {
         let state = held.of(deciding.group);
         let intent = base::IntentId { group: deciding.group, number: state.row.next_intent };
         state.row.next_intent += 1;
+        state.check_granted();
         let others = (0..self.states().len() as u32).map(GroupId).filter(|group| *group != deciding.group);
         let follow: Vec<_> =
             others.map(|group| Follow { volume: VolumeId(0), group, edits: vec![Edit::VolumeDrop { id }] }).collect();

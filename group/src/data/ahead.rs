@@ -7,7 +7,7 @@
 //! the guess: a prefetched read is used only if its place still is the place of the file's blocks when the client
 //! reads, and its checksums are verified then. At most 32 reads of at most 128 KiB each are kept.
 
-use base::limits::BULK_BYTES_MIN;
+use base::limits::{BULK_BYTES_MIN, IO_BYTES_MAX};
 use base::{Ino, Place, VolumeId};
 use runtime::{Lock, Transfer};
 use std::collections::VecDeque;
@@ -15,6 +15,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 /// Largest file that is prefetched. A larger file may be opened for any part of it.
 pub(crate) const FILE_BYTES_MAX: u64 = BULK_BYTES_MIN as u64;
+const _: () = assert!(FILE_BYTES_MAX as usize <= IO_BYTES_MAX);
 /// Largest number of prefetched reads kept: enough to keep a flash device busy. A file's read usually follows its open
 /// soon, so the oldest one is dropped if there are more.
 const READS_MAX: usize = 32;
@@ -28,6 +29,7 @@ const IN_VAIN: u32 = 5;
 const ENOUGH: u32 = 16;
 /// Highest score: bounded, so that a change of the clients' habits shows after a few files.
 const MOST: u32 = 32;
+const _: () = assert!(IN_VAIN < ENOUGH && ENOUGH <= MOST);
 
 /// The files that were opened lately, their score, and the reads that were begun for them.
 pub(crate) struct Ahead {
@@ -68,6 +70,7 @@ impl Ahead {
             reads.pop_front();
         }
         reads.push_back(read);
+        assert!(reads.len() <= READS_MAX, "{} reads are kept", reads.len());
         self.count.store(reads.len(), Ordering::Relaxed);
     }
     /// Notes that one read of a client asks for a whole file. Raises the score if this is the first such read since the

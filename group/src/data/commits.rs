@@ -5,7 +5,7 @@
 //! syncs it commits; only commits of small writes count.
 
 use base::Ino;
-use base::limits::BULK_BYTES_MIN;
+use base::limits::{BULK_BYTES_MIN, GROUP_BITS};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Time within which a client that has committed is expected to commit again: a few commits of a slow device.
@@ -14,6 +14,7 @@ const EXPECTED_NS: u64 = 10_000_000;
 const FILES: usize = 256;
 /// A mark beside a file's number, which never has this bit: the file was written in large pieces.
 const LARGE: u64 = 1 << 63;
+const _: () = assert!(Ino::SEQUENCE_END << GROUP_BITS <= LARGE);
 
 /// The latest writes and commits.
 pub(crate) struct SmallCommits {

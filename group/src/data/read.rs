@@ -64,6 +64,7 @@ const KEPT_BYTES_MAX: u32 = 64 << 10;
 
 /// Largest read that is under the concurrency limit: few larger ones keep the device busy.
 const PACED_BYTES_MAX: usize = 64 << 10;
+const _: () = assert!(KEPT_BYTES_MAX as usize <= IO_BYTES_MAX && PACED_BYTES_MAX <= IO_BYTES_MAX);
 
 enum Plan {
     Ready(Extents),
@@ -337,6 +338,8 @@ impl Groups {
             }
             at += bytes;
         }
+        // What no extent fills would be others' bytes.
+        assert!(at >= skip + length, "extents of {at} bytes are all of {length} from {skip} on");
         for one in begun {
             self.take(context, one, &mut out, &part).await?;
         }

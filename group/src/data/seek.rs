@@ -74,6 +74,7 @@ impl Groups {
             if found.is_some() {
                 return Ok(found);
             }
+            assert!(next > blocks.start, "a search goes on from block {next}");
             blocks.start = next;
         }
         Ok(None)

@@ -17,6 +17,9 @@ use runtime::tasks::yield_now;
 use runtime::{Buf, Need, Slice, Span, Stage};
 use store::bulk::{Begun, Ticket};
 
+/// A payload that is not aligned has one block more than an aligned one, and two pieces.
+const _: () = assert!(IO_BYTES_MAX + BLOCK_BYTES <= 2 * IO_BYTES_MAX);
+
 /// A held range lock; dropping it unlocks the range and wakes waiters.
 pub(crate) struct RangeHold<'a> {
     /// The file's group.
@@ -188,6 +191,7 @@ impl Groups {
         }
         let within = (plan.offset - plan.first_block * BLOCK_BYTES as u64) as usize;
         let end = within + data.len();
+        assert!(end <= total, "{} bytes from byte {within} on lie in {count} blocks", data.len());
         let mut crcs = Crcs::default();
         let mut slices = [None, None];
         for (number, piece) in pieces.into_iter().enumerate() {
@@ -210,6 +214,7 @@ impl Groups {
             let length = piece.len();
             slices[number] = Some(piece.share().slice(0..length));
         }
+        assert!(crcs.len() == count, "each of {count} blocks has a checksum");
         Ok(Blocks { slices, crcs })
     }
 
@@ -232,6 +237,7 @@ impl Groups {
             self.mark_held(context, held_ns);
             context.span.mark(Stage::Write, self.stamp());
         }
+        assert!(tickets[1].is_none() || tickets[0].is_some(), "the second piece follows the first");
         let sync = match write.sync {
             // The device write that O_DIRECT waits for has been the payload's (rule U3).
             Sync::Written if large => Sync::Ordered,

@@ -38,6 +38,8 @@ impl GroupSet {
             self.few.copy_within(at..self.length, at + 1);
             self.few[at] = group;
             self.length += 1;
+            let set = &self.few[..self.length];
+            assert!(set.is_sorted_by(|one, next| one < next), "locks are taken in ascending order: {set:?}");
         }
     }
     /// True if all groups of the set are among the brick's `count` groups.
@@ -130,6 +132,7 @@ impl View for HeldView<'_, '_> {
     fn fresh_ino(&mut self, group: GroupId) -> Result<Ino, Need> {
         let state = self.fresh(group)?;
         state.row.next_ino += 1;
+        state.check_granted();
         Ok(Ino::new(state.row.next_ino - 1, group))
     }
     fn fresh_cookie(&mut self, dir: Ino) -> Result<u64, Need> {
@@ -138,11 +141,13 @@ impl View for HeldView<'_, '_> {
             return Ok((state.row.next_cookie - 1).max(3));
         }
         state.row.next_cookie += 1;
+        state.check_granted();
         Ok(state.row.next_cookie - 1)
     }
     fn fresh_intent(&mut self, group: GroupId) -> Result<IntentId, Need> {
         let state = self.fresh(group)?;
         state.row.next_intent += 1;
+        state.check_granted();
         Ok(IntentId { group, number: state.row.next_intent - 1 })
     }
     fn fresh_volume(&mut self) -> Result<VolumeId, Need> {

@@ -52,6 +52,7 @@ impl Groups {
                 }
             }
         }
+        assert!(ordered.len() == self.states().len(), "each group has its numbers");
         self.grant(ordered).await
     }
 

@@ -33,6 +33,8 @@ impl Attached {
         self.slice.len() / BLOCK_BYTES
     }
     fn described(&self) -> Vec<Described<'_>> {
+        let described: usize = self.pieces.iter().map(|(_, crcs)| crcs.len()).sum();
+        assert!(described == self.blocks(), "{described} of {} attached blocks have a checksum", self.blocks());
         let pieces = self.pieces.iter();
         pieces.map(|(first, crcs)| Described { ino: self.ino, first: *first, crcs: crcs.as_slice() }).collect()
     }
@@ -158,6 +160,7 @@ impl Groups {
             .collect();
         let mut ordered: Vec<Ordered> = Vec::with_capacity(entries.len());
         self.store().log.append(&entries, sync, &mut ordered)?;
+        assert!(ordered.len() == records.len(), "the log orders all records or none");
         for ((record, head), ordered) in records.iter().zip(&heads).zip(&ordered) {
             self.apply_ordered(held.of(head.group), record, head, attached, ordered);
         }
@@ -180,6 +183,7 @@ impl Groups {
         for edit in &record.part.edits {
             state.apply(record.part.volume, edit, ordered.batch, &mut places, self.store().epoch as u32);
         }
+        assert!(places.next().is_none(), "each block of the payload is mapped");
         if let Some(attached) = attached.filter(|_| ordered.place.is_some()) {
             let mut at = 0;
             for (first, crcs) in &attached.pieces {

@@ -28,6 +28,7 @@ impl Groups {
         let [Some(slice), None] = &blocks.slices else { return Ok(None) };
         let Some(place) = state.waiting_block(head.volume, write.ino, plan.first_block) else { return Ok(None) };
         let crcs = blocks.crcs.as_slice();
+        assert!(crcs.len() <= 2 && slice.len() == crcs.len() * BLOCK_BYTES, "the edits map one block at most");
         let (first, rest) = (slice.slice(0..BLOCK_BYTES), slice.slice(BLOCK_BYTES..slice.len()));
         let with = Replacement { place, crc: crcs[0], payload: first.clone() };
         let map = Edit::Map { ino: write.ino, first: plan.first_block + 1, crcs: crcs[1..].iter().copied().collect() };
@@ -49,6 +50,7 @@ impl Groups {
         for edit in edits {
             state.apply(head.volume, edit, batch, &mut places, self.store().epoch as u32);
         }
+        assert!(places.next().is_none(), "each block of the payload is mapped");
         // The write was admitted as a new block, but takes the space of the block that it replaces.
         self.store().space.admission.take_back(BLOCK_BYTES as u64);
         if let Some(quota) = self.quota(head.volume) {

@@ -34,7 +34,8 @@ pub struct TokenGuard<'a> {
 
 impl Drop for TokenGuard<'_> {
     fn drop(&mut self) {
-        self.token.taken.store(false, Ordering::Release);
+        let taken = self.token.taken.swap(false, Ordering::AcqRel);
+        assert!(taken, "a token is given back by its holder");
         self.token.back.notify();
     }
 }

@@ -6,6 +6,7 @@ use crate::context::Context;
 use crate::order::replace::may_follow;
 use crate::state::{Range, RangeId, State};
 use crate::{Group, Groups, Position};
+use base::limits::BLOCK_BYTES;
 use base::{At, Crcs, Edit, Error, Ino, Inode, Kind, Outcome, Result, Sync};
 use names::Seen;
 use names::write::{WritePlan, evaluate_write};
@@ -90,6 +91,8 @@ impl Groups {
         if planned.is_some_and(|planned| !same_blocks(planned, &plan)) {
             return Ok(Try::Changed);
         }
+        let planned_blocks = plan.last_block - plan.first_block + 1;
+        assert!(planned_blocks == blocks.crcs.len() as u64, "the payload has the blocks that it is planned for");
         let range = Range { volume: context.volume, ino: write.ino, first: plan.first_block, last: plan.last_block };
         if state.is_held(&range, mine) {
             return Ok(Try::Wait(range_ticket));
@@ -170,6 +173,11 @@ impl Groups {
             [Some(slice), None] if tickets[0].is_none() => Payload::Inline(std::slice::from_ref(slice)),
             _ => Payload::Placed(&runs[..count]),
         };
+        let placed_blocks = match payload {
+            Payload::Inline(slices) => slices[0].len() / BLOCK_BYTES,
+            _ => runs[..count].iter().map(|run| usize::from(run.count)).sum(),
+        };
+        assert!(placed_blocks == crcs.len(), "{} blocks have {placed_blocks} places", crcs.len());
         let inline = matches!(payload, Payload::Inline(_));
         let owner = (head.group, head.volume, head.index);
         let ordered = self.store().log.append_one_record(&Entry { owner, replicated, payload, described }, sync)?;

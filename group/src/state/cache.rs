@@ -29,6 +29,7 @@ pub struct Budget {
 impl Budget {
     /// A budget for the caches of `sharers` groups, which together hold at most `entries` (but each may hold 16).
     pub fn new(entries: usize, sharers: usize) -> Arc<Budget> {
+        assert!(sharers > 0, "a budget is shared by some cache");
         // At worst one cache holds all of `max`, and then each other cache takes its share: twice `max` in all.
         let max = entries / 2;
         Arc::new(Budget { held: AtomicUsize::new(0), max, share: (max / sharers).max(ENTRIES_MIN) })
@@ -36,7 +37,8 @@ impl Budget {
     /// Takes as much of the budget as `now` entries for something that is no cache, instead of `before` so far.
     pub fn give_way(&self, before: usize, now: usize) {
         self.held.fetch_add(now, Ordering::Relaxed);
-        self.held.fetch_sub(before, Ordering::Relaxed);
+        let all = self.held.fetch_sub(before, Ordering::Relaxed);
+        assert!(all >= before, "room for {before} entries was taken before");
     }
 }
 
@@ -64,7 +66,8 @@ impl<K: Hash + Eq + Clone, V: Clone> Cache<K, V> {
     }
     fn revive(&mut self, key: &K) -> Option<&V> {
         let (key, value) = self.old.remove_entry(key)?;
-        self.budget.held.fetch_sub(1, Ordering::Relaxed);
+        let all = self.budget.held.fetch_sub(1, Ordering::Relaxed);
+        assert!(all > 0, "the budget counts what this cache held");
         self.insert(key.clone(), value);
         self.young.get(&key)
     }
@@ -90,7 +93,8 @@ impl<K: Hash + Eq + Clone, V: Clone> Cache<K, V> {
         if held >= before {
             self.budget.held.fetch_add(held - before, Ordering::Relaxed);
         } else {
-            self.budget.held.fetch_sub(before - held, Ordering::Relaxed);
+            let all = self.budget.held.fetch_sub(before - held, Ordering::Relaxed);
+            assert!(all >= before - held, "the budget counts what this cache held");
         }
     }
     /// Changes a key's value if the cache has it.

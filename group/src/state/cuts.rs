@@ -18,6 +18,7 @@ pub struct Cuts {
 impl Cuts {
     /// Adds a cut.
     pub fn add(&mut self, blocks: Range<u64>) {
+        assert!(!blocks.is_empty(), "a cut takes blocks away");
         let (mut first, mut end) = (blocks.start, blocks.end);
         // Joins all ranges that meet or touch the new one, from the last to the first.
         while let Some((&from, &to)) = self.ranges.range(..=end).next_back()

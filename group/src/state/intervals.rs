@@ -22,6 +22,7 @@ impl Intervals {
             (first, end) = (first.min(met.start), end.max(met.end));
         }
         let at = self.0.partition_point(|other| other.end < first);
+        assert!(self.0.get(at).is_none_or(|next| end < next.start), "ranges that touch are one");
         self.0.insert(at, first..end);
     }
     /// Takes the blocks of a range away.

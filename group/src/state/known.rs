@@ -18,6 +18,7 @@ type Count = u64;
 /// The mark that the inode has no name.
 const NAMELESS: Count = 1 << 63;
 const TIMES: Count = NAMELESS - 1;
+const _: () = assert!(NAMELESS & TIMES == 0);
 
 const _: () = assert!(size_of::<(Ino, Count)>() == 16);
 
@@ -106,6 +107,7 @@ impl Known {
         if table.capacity() > KEPT_MIN && table.len() < table.capacity() / SHRINK_AT {
             table.shrink_to(table.len() * 2);
         }
+        assert!(self.inodes > 0, "a table has an inode that is not counted");
         self.inodes -= 1;
         self.nameless -= usize::from(nameless);
         self.settle();
@@ -148,6 +150,7 @@ impl Known {
     }
     /// Updates the part of the budget that is taken from the caches.
     fn settle(&mut self) {
+        assert!(self.nameless <= self.inodes, "{} of {} known inodes have no name", self.nameless, self.inodes);
         let taken = self.inodes / PER_CACHED;
         if taken != self.taken {
             self.budget.give_way(self.taken, taken);

@@ -194,6 +194,7 @@ impl Groups {
         };
         let mut left = Vec::new();
         let read = run_blocking(&*self.store().runtime.tasks, read).await?;
+        assert!(read.len() == merges.len(), "each row was read");
         for ((one, found, next), merges) in read.into_iter().zip(merges) {
             let mut state = self.state(one.group()).state.lock();
             if state.merges == merges {

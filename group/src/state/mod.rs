@@ -594,7 +594,10 @@ impl State {
     /// Keeps a payload readable until its device write completes (rule K8).
     pub fn hold_payload(&mut self, volume: VolumeId, ino: Ino, first: u64, payload: &[Slice], batch: u64) {
         let mut block = first;
+        let last = self.pending_order.back().map_or(0, |(batch, _)| *batch);
+        assert!(last <= batch, "payloads of batch {batch} are let go after those of {last}");
         for slice in payload {
+            assert!(slice.len().is_multiple_of(BLOCK_BYTES), "a payload has whole blocks");
             for at in (0..slice.len()).step_by(BLOCK_BYTES) {
                 let key = (volume, ino, block);
                 self.pending.insert(key, (batch, slice.slice(at..at + BLOCK_BYTES)));
@@ -666,6 +669,11 @@ impl State {
     pub fn is_out_of_numbers(&self) -> bool {
         !self.row.next().is_below(self.granted)
     }
+    /// Refuses numbers that another life of the group may give out as well (rule L2).
+    pub fn check_granted(&self) {
+        let (next, granted) = (self.row.next(), self.granted);
+        assert!(next.max(granted) == granted, "{next:?} come next, and {granted:?} are granted");
+    }
     /// The numbers to reserve, `count` at a time, if fewer than `left` are left.
     pub fn short_of_numbers(&self, left: u64, count: u64) -> Option<Numbers> {
         let next = self.row.next();
@@ -673,11 +681,17 @@ impl State {
     }
     /// Notes that numbers up to these are durably reserved.
     pub fn grant(&mut self, numbers: Numbers) {
+        let reserved = self.row.reserved.max(numbers);
+        assert!(
+            reserved == self.row.reserved || active(Bug::InoReused),
+            "{numbers:?} are granted before they are reserved"
+        );
         self.granted = self.granted.max(numbers);
     }
 
     /// Locks a range of blocks. None: it overlaps a locked range.
     pub fn hold_range(&mut self, range: Range) -> Option<RangeId> {
+        assert!(range.first <= range.last, "a range has a block: {range:?}");
         if self.is_held(&range, None) {
             return None;
         }
@@ -696,7 +710,9 @@ impl State {
     }
     /// Unlocks a range.
     pub fn release_range(&mut self, id: RangeId) {
+        let before = self.ranges.len();
         self.ranges.retain(|(held, _)| *held != id);
+        assert!(self.ranges.len() + 1 == before, "range {id} is held until it is released");
     }
 
     /// First sequence number of inodes of which the index has nothing yet.
@@ -709,6 +725,7 @@ impl State {
         if self.active.is_empty() {
             return false;
         }
+        assert!(self.row.next_ino >= self.young, "what the index has nothing of comes last");
         self.counted_bytes = 0;
         let mut generation = std::mem::take(&mut self.active);
         generation.next_ino = self.row.next_ino;
@@ -721,6 +738,7 @@ impl State {
     /// Ends a durable checkpoint: the frozen generation's content moves to the caches. `left`: rows that remain to be
     /// freed, and reservations that remain. Returns the generation, to be dropped outside the lock.
     pub fn merged(&mut self, left: Left) -> Option<Arc<Generation>> {
+        assert!(left.group == self.group, "group {} takes what is left of group {}", self.group, left.group);
         self.merges += 1;
         (self.purges, self.reserves) = (left.purges, left.reserves);
         let frozen = self.frozen.take();
@@ -732,6 +750,7 @@ impl State {
         }
         let frozen = frozen?;
         if !active(Bug::YoungForEver) {
+            assert!(self.young <= frozen.next_ino, "the index learns of more inodes, never of fewer");
             self.young = frozen.next_ino;
         }
         for ((volume, dir), names) in &frozen.entries {

@@ -138,6 +138,7 @@ impl Generation {
         patch.leaf.set(index, slot);
         patch.moved.retain(|(moved, _)| *moved != index);
         patch.moved.extend(moved_from.map(|place| (index, place)));
+        assert!(patch.moved.len() <= patch.leaf.len(), "each block that was moved is mapped");
         let after = patch.leaf.len() + patch.moved.len();
         self.bytes += after.saturating_sub(before) * SLOT_BYTES;
     }
@@ -318,6 +319,7 @@ impl Generation {
             changes.push(Change::Xattrs(volume, ino, xattrs.clone()));
         }
         for (&(volume, key), patch) in &self.leaves {
+            assert!(!patch.leaf.is_empty(), "a leaf that says nothing is not kept");
             changes.push(match patch.moved.len() == patch.leaf.len() {
                 true => Change::Moved(volume, key, patch.leaf.clone(), patch.moved.clone()),
                 false => Change::Leaf(volume, key, patch.leaf.clone(), self.project(volume, key.ino)),

@@ -17,11 +17,13 @@ pub struct Results {
 impl Results {
     /// Keeps the outcome of a request; drops the oldest if there are too many.
     pub fn keep(&mut self, request: RequestId, outcome: Outcome) {
-        if self.last.len() == SESSION_RESULTS_MAX {
+        // The index may hold more than this build keeps.
+        while self.last.len() >= SESSION_RESULTS_MAX {
             self.last.pop_front();
         }
         self.highest = self.highest.max(request.0);
         self.last.push_back((request, outcome));
+        assert!(self.last.len() <= SESSION_RESULTS_MAX, "a session keeps its last results");
     }
     /// The outcome of a request, if it is kept.
     pub fn of(&self, request: RequestId) -> Option<Outcome> {

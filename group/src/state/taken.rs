@@ -84,6 +84,7 @@ impl State {
             return exact(since.taken.count() + since.beyond);
         }
         // An unknown part of the domain was taken.
+        assert!(since.taken.count() >= since.kept, "what was kept is taken");
         let new = since.taken.count() - since.kept;
         if since.within == 0 && !since.changed {
             return exact(counted.taken + new + since.beyond);
