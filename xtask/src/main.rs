@@ -18,8 +18,9 @@ use tree::Tree;
 const HELP: &str = "\
 cargo xtask check [NAME ...]    hold the house rules (all, or the named ones)
 cargo xtask list                the house rules
-cargo xtask ratchet             lower what is stored of sizes, doc comments and unsafe code to what it has shrunk to
+cargo xtask ratchet             store how far sizes, doc comments and unsafe code have shrunk, and assertions grown
 cargo xtask subjects [PACKAGE]  doc comments that open without a subject: how many, or those of a package
+cargo xtask assertions [PACKAGE]  assertions per thousand lines, of all packages or of a package's files
 cargo xtask format-hash         the hash that the document of the disk format must hold
 cargo xtask citations           each rule, and the files that cite it
 cargo xtask product BINARY      refuse a binary that holds seeded bugs
@@ -53,6 +54,11 @@ fn run(arguments: &[String]) -> Result<(), String> {
         ("ratchet", []) => lower_ratchet(),
         ("subjects", packages) => {
             print_subjects(&load()?, packages);
+            Ok(())
+        }
+        ("assertions", packages @ ([] | [_])) => {
+            let lines = check::assertions_table(&load()?, packages.first().map(String::as_str));
+            lines.iter().for_each(|line| println!("{line}"));
             Ok(())
         }
         ("format-hash", []) => {
