@@ -58,7 +58,7 @@ pub const DURABLE_WITHIN_NS: u64 = 1_000_000_000;
 pub const REPLAY_NS_MAX: u64 = 5_000_000_000;
 /// Largest number of entries that one directory read returns: bounds the memory of a reply.
 pub const DIR_ENTRIES_MAX: usize = 1024;
-/// Largest number of open directories of a mount for which the end of their listing is remembered: 12 MiB, where the
+/// Largest number of open directories of a mount for which the end of their listing is remembered: 48 MiB, where the
 /// kernel takes a hundred times as much for the open directories themselves.
 pub const LISTED_HANDLES_MAX: usize = 1 << 20;
 /// Largest number of links of one inode, as on XFS.

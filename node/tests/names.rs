@@ -3,7 +3,8 @@
 
 mod daemon;
 
-use daemon::{Home, system, text};
+use daemon::{Home, succeed, system, text};
+use std::collections::BTreeSet;
 use std::ffi::CString;
 use std::fs::{self, File};
 use std::os::unix::ffi::OsStrExt;
@@ -81,4 +82,53 @@ fn names_of_every_kind_survive_a_kill() {
     }
     daemon.terminate();
     home.check();
+}
+
+fn listed(directory: &Path) -> BTreeSet<String> {
+    let name = |entry: std::io::Result<fs::DirEntry>| entry.expect("an entry").file_name().into_string().expect("text");
+    fs::read_dir(directory).expect("it can be read").map(name).collect()
+}
+
+/// Pages of listings that the daemon was asked for.
+fn pages_read(home: &Home) -> u64 {
+    let told = succeed(&["profile", text(&home.data), "--json"]);
+    let told: serde_json::Value = serde_json::from_str(&told).expect("JSON");
+    let pages = told.as_array().and_then(|rows| rows.iter().find(|row| row["name"] == "readdir"));
+    pages.map_or(0, |row| row["total"]["count"].as_u64().expect("a number"))
+}
+
+#[test]
+fn the_kernel_keeps_a_listing_until_an_entry_changes() {
+    let home = Home::new("listings");
+    let _daemon = home.up();
+    let (directory, other) = (home.mount.join("d"), home.mount.join("other"));
+    fs::create_dir(&directory).expect("mkdir");
+    fs::create_dir(&other).expect("mkdir");
+    let mut wanted: BTreeSet<String> = (0..500).map(|number| format!("file-{number}")).collect();
+    wanted.iter().for_each(|name| drop(File::create(directory.join(name)).expect("create")));
+    fs::write(other.join("moved"), "m").expect("create");
+    (0..3).for_each(|_| assert_eq!(listed(&directory), wanted));
+    let before = pages_read(&home);
+    (0..20).for_each(|_| assert_eq!(listed(&directory), wanted));
+    assert_eq!(pages_read(&home), before, "what was listed is kept");
+    let mut changed = |change: &dyn Fn(), gone: &str, new: &str| {
+        change();
+        wanted.remove(gone);
+        wanted.extend((!new.is_empty()).then(|| new.to_string()));
+        // The first fills what the kernel keeps, the second reads it.
+        (0..2).for_each(|_| assert_eq!(listed(&directory), wanted, "after {gone} went and {new} came"));
+    };
+    let at = |name: &str| directory.join(name);
+    changed(&|| drop(File::create(at("new")).expect("create")), "", "new");
+    changed(&|| fs::remove_file(at("file-7")).expect("unlink"), "file-7", "");
+    changed(&|| fs::rename(at("file-8"), at("renamed")).expect("rename"), "file-8", "renamed");
+    changed(&|| fs::rename(at("file-9"), other.join("out")).expect("rename"), "file-9", "");
+    changed(&|| fs::rename(other.join("moved"), at("moved")).expect("rename"), "", "moved");
+    changed(&|| fs::rename(at("file-10"), at("file-11")).expect("rename"), "file-10", "");
+    changed(&|| fs::hard_link(at("new"), at("linked")).expect("link"), "", "linked");
+    changed(&|| std::os::unix::fs::symlink("new", at("symbolic")).expect("symlink"), "", "symbolic");
+    changed(&|| fs::create_dir(at("inner")).expect("mkdir"), "", "inner");
+    changed(&|| exchange(&at("inner"), &other.join("out")).expect("exchange"), "", "");
+    assert!(fs::metadata(at("inner")).expect("stat").is_file());
+    changed(&|| fs::remove_file(at("inner")).expect("unlink"), "inner", "");
 }

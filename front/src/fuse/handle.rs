@@ -428,16 +428,14 @@ impl<T: Target> Handler<T> {
         }
         let cookie = if offset <= COOKIE_PARENT { 0 } else { offset };
         let count = parse::entries_for(page.room(), plus);
-        let begun = if offset == 0 { None } else { self.ends.of(handle) };
         let (mut entries, next_cookie) = match self.call(context, Op::ReadDir { ino, cookie, count, plus }).await? {
             Reply::Entries { entries, next_cookie } => (entries, next_cookie),
             other => contradiction(&other),
         };
-        let end = begun.unwrap_or(next_cookie);
-        if begun.is_none() {
-            self.ends.begin(handle, end);
-        }
+        let end = self.ends.read(handle, ino, offset, next_cookie);
         let fitting = entries.iter().take_while(|entry| entry.cookie < end && page.push(entry)).count();
+        let last = entries[..fitting].last().map_or(offset.max(COOKIE_PARENT), |entry| entry.cookie);
+        self.ends.note_page(handle, offset, last);
         let length = page.used();
         buffer.set_len(length);
         let head = Head::before(unique, length);

@@ -96,12 +96,12 @@ impl Head {
     pub fn open(unique: u64, flags: u32, pid: u32) -> Head {
         Head::build(unique, 0, 0, |writer| put_open(writer, flags, pid))
     }
-    /// A directory's handle. The kernel is not asked to cache listings: a stream that is rewound and read from a cached listing
-    /// does not tell that reading begins anew, so the end of its first reading (`ends.rs`) would leave out entries. What caching would
-    /// be worth is in docs/performance.md.
+    /// A directory's handle. The kernel keeps what it lists until an entry of the directory changes: the volume has no other
+    /// session, and whatever changes an entry goes through the kernel. A listing that ended where it began (`ends.rs`) is not kept,
+    /// for entries changed while it was read.
     pub fn open_dir(unique: u64, handle: u32, pid: u32) -> Head {
         Head::build(unique, 0, 0, |writer| {
-            writer.u32(handle).u32(pid).zeros(8);
+            writer.u32(handle).u32(pid).u32(fopen::KEEP_CACHE | fopen::CACHE_DIR).zeros(4);
         })
     }
     /// An entry and a handle.

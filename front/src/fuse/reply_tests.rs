@@ -77,8 +77,10 @@ fn statuses() {
     assert!(opened(&Head::before(42, 1 << 20), 0, 1 << 20).0.is_empty());
     let mut wrote = Head::wrote(42, 4096);
     assert_eq!(opened(&wrote, 0, 0).u32(), Ok(4096));
-    wrote = Head::open_dir(42, 0, 0);
-    assert_eq!(opened(&wrote, 0, 0).0.len(), 16);
+    wrote = Head::open_dir(42, 7, 9);
+    let mut fields = opened(&wrote, 0, 0);
+    assert_eq!((fields.u32(), fields.u32()), (Ok(7), Ok(9)));
+    assert_eq!((fields.u32(), fields.u32()), (Ok(fopen::KEEP_CACHE | fopen::CACHE_DIR), Ok(0)));
 }
 
 #[test]
