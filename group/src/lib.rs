@@ -137,6 +137,8 @@ pub struct Groups {
     wall_ns: AtomicI64,
     small_commits: data::commits::SmallCommits,
     ahead: data::ahead::Ahead,
+    /// Large reads whose blocks lay scattered.
+    scattered: data::scattered::Reads,
     /// Inodes without a name that nobody knows or has open any more, to be freed soon.
     forgotten: Lock<Vec<(VolumeId, base::Ino)>>,
     forgotten_came: Event,
@@ -179,6 +181,7 @@ impl Groups {
             wall_ns: AtomicI64::new(wall_ns),
             small_commits: data::commits::SmallCommits::new(),
             ahead: data::ahead::Ahead::new(),
+            scattered: data::scattered::Reads::new(),
             forgotten: Lock::new("forgotten", Vec::new()),
             forgotten_came: Event::new(),
             ending: AtomicBool::new(false),
@@ -268,6 +271,7 @@ impl Groups {
     pub async fn close(&self) -> Result<()> {
         self.closing.store(true, Ordering::SeqCst);
         self.forgotten_came.notify();
+        self.scattered.came.notify();
         self.store.log.close();
         let settled = if active(Bug::EndedUncommitted) { Ok(()) } else { self.settle().await };
         self.store.stop();
@@ -312,6 +316,10 @@ impl Groups {
     /// Number of checkpoints since start.
     pub fn checkpoints(&self) -> u64 {
         self.checkpoints.load(Ordering::Relaxed)
+    }
+    /// Blocks that were put together since start, because a client read them in order and found them scattered.
+    pub fn defragmented_blocks(&self) -> u64 {
+        self.scattered.moved()
     }
     /// Bytes of the overlay.
     pub fn overlay_bytes(&self) -> u64 {

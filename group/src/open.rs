@@ -181,6 +181,8 @@ impl Groups {
         tasks.spawn(0, Box::new(move || Box::pin(crate::agents::forget::run(there))));
         let there = groups.clone();
         tasks.spawn(tasks.cores() - 1, Box::new(move || Box::pin(crate::agents::clean::run(there))));
+        let there = groups.clone();
+        tasks.spawn(tasks.cores() - 1, Box::new(move || Box::pin(crate::agents::defragment::run(there))));
         if !groups.store().uncounted().is_empty() {
             let there = groups.clone();
             tasks.spawn(tasks.cores() - 1, Box::new(move || Box::pin(crate::agents::recount::run(there))));

@@ -478,6 +478,7 @@ impl Brick {
                 figure("overlay bytes", self.groups.overlay_bytes()),
                 figure("inodes known to the kernel", self.groups.known_inodes()),
                 figure("segments emptied by the cleaner", cleaner.emptied_segments),
+                figure("blocks defragmented after reads", self.groups.defragmented_blocks()),
                 figure("write delay ns per block", cleaner.client_delay_ns),
                 figure("bytes discarded", store.discarded_bytes()),
                 figure("read cache bytes", read_cache.bytes),

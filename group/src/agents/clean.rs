@@ -2,24 +2,20 @@
 //! each block's owner decide whether the copy counts. It runs in bounded slices beside the clients.
 
 use crate::Groups;
-use crate::state::State;
-use crate::state::load::Wanted;
+use crate::agents::moves::{Source, is_there, leaf_of, order, places_of};
 use base::limits::{BLOCK_BYTES, IO_BYTES_MAX};
-use base::{GroupId, Kind, LeafKey, Life, Place, Result, SegmentId, VolumeId};
+use base::{GroupId, Kind, Life, Place, Result, SegmentId, VolumeId};
 use runtime::Slice;
-use runtime::seeded::{Bug, active};
 use runtime::tasks::both;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use store::cleaner::{Choice, Controller, Pace, Sight, State as Doing};
-use store::format::record::{Moved, Moves, Run};
+use store::format::record::Moved;
 use store::format::summary::SummaryEntry;
 
 /// Pause while there is nothing to do: as long as between checks for a checkpoint.
 const REST_NS: u64 = 100_000_000;
-/// Most leaves that are loaded for one record: the smallest cache holds twice as many.
-const LEAVES_MAX: usize = 8;
 /// Shortest pause: about the overhead of a timer.
 const PAUSE_NS_MIN: u64 = 50_000;
 /// Most dead blocks read between live ones: 64 KiB more in one transfer take a third of the time of another transfer.
@@ -234,10 +230,10 @@ impl Cleaner {
     }
 }
 
-/// A live block that is to be moved.
-fn moved_of(segment: SegmentId, entry: &SummaryEntry) -> Moved {
+/// A live block of a victim.
+fn source_of((segment, life): (SegmentId, Life), entry: &SummaryEntry) -> Source {
     let old = Place { segment, block: entry.block };
-    Moved { ino: entry.ino, block: entry.offset, old, crc: entry.crc, index: entry.index }
+    Source { moved: Moved { ino: entry.ino, block: entry.offset, old, crc: entry.crc, index: entry.index }, life }
 }
 
 /// Copies blocks of a segment to the cold stream and has their owners take the copies. Returns the number that counts.
@@ -255,17 +251,14 @@ async fn move_blocks(groups: &Groups, victim: (SegmentId, Life), entries: &[Summ
         (live, copy)
     };
     let ticket = groups.store().cold.place(copy).await?;
-    let places: Vec<Place> =
-        ticket.runs().iter().flat_map(|run| (0..u32::from(run.count)).map(|n| run.place.advance(n))).collect();
-    assert!(places.len() == live.len(), "{} copies have {} places", live.len(), places.len());
-    let mut owners: BTreeMap<(GroupId, VolumeId), Vec<(Moved, Place)>> = BTreeMap::new();
-    for (entry, place) in live.iter().zip(places) {
-        owners.entry((entry.group, entry.volume)).or_default().push((moved_of(segment, entry), place));
+    let mut owners: BTreeMap<(GroupId, VolumeId), Vec<(Source, Place)>> = BTreeMap::new();
+    for (entry, place) in live.iter().zip(places_of(&ticket, live.len())) {
+        owners.entry((entry.group, entry.volume)).or_default().push((source_of(victim, entry), place));
     }
     let mut count = 0;
     let mut result = Ok(());
-    for ((group, volume), moves) in owners {
-        match order_moves(groups, victim.1, (group, volume), &moves).await {
+    for (owner, moves) in owners {
+        match order(groups, owner, &moves).await {
             Ok(moved) => count += moved,
             Err(error) => result = Err(error),
         }
@@ -283,12 +276,12 @@ async fn still_there(
     let known = |entry: &&SummaryEntry| (entry.group.0 as usize) < groups.states().len();
     let mut there = Vec::with_capacity(entries.len());
     for entry in entries.iter().filter(known) {
-        let moved = moved_of(victim.0, entry);
+        let source = source_of(victim, entry);
         let is_there = loop {
-            let known = is_there(groups, victim.1, &mut groups.state(entry.group).state.lock(), entry.volume, &moved);
+            let known = is_there(groups, &mut groups.state(entry.group).state.lock(), entry.volume, &source);
             match known {
                 Some(is_there) => break is_there,
-                None => groups.load(entry.volume, vec![leaf_of(&moved)], None).await?,
+                None => groups.load(entry.volume, vec![leaf_of(&source)], None).await?,
             }
         };
         if is_there {
@@ -296,16 +289,6 @@ async fn still_there(
         }
     }
     Ok(there)
-}
-
-/// True if a block still is in the place from which it is to be moved; None if its leaf must be loaded first.
-fn is_there(groups: &Groups, life: Life, state: &mut State, volume: VolumeId, moved: &Moved) -> Option<bool> {
-    let indexed = groups.store().is_live_block(moved.old, life);
-    state.is_at(volume, moved, Some(indexed))
-}
-
-fn leaf_of(moved: &Moved) -> Wanted {
-    Wanted::Leaf(LeafKey::of(moved.ino, moved.block).0)
 }
 
 /// Splits blocks into runs that are read in one transfer each, with the dead blocks between them.
@@ -343,73 +326,4 @@ async fn read_blocks(groups: &Groups, segment: SegmentId, entries: &[SummaryEntr
     }
     assert!(at == entries.len() * BLOCK_BYTES, "each of {} blocks is copied", entries.len());
     Ok(copy.share().slice(0..at))
-}
-
-/// Orders a record of one owner's moves and applies it to the blocks that are still where they were copied from.
-/// Returns their number.
-async fn order_moves(
-    groups: &Groups,
-    life: Life,
-    (group, volume): (GroupId, VolumeId),
-    moves: &[(Moved, Place)],
-) -> Result<u64> {
-    loop {
-        let ticket = groups.store().log.segment_came.ticket();
-        match try_record(groups, life, (group, volume), moves) {
-            Ok(Tried::Ordered(count)) => return Ok(count),
-            Ok(Tried::Load(leaves)) if leaves.len() <= LEAVES_MAX => groups.load(volume, leaves, None).await?,
-            Ok(Tried::Load(_)) => {
-                let (some, others) = moves.split_at(moves.len() / 2);
-                let count = Box::pin(order_moves(groups, life, (group, volume), some)).await?;
-                return Ok(count + Box::pin(order_moves(groups, life, (group, volume), others)).await?);
-            }
-            Err(error) if error.kind == Kind::Busy => groups.wait_for_segment(ticket).await?,
-            Err(error) => return Err(error),
-        }
-    }
-}
-
-enum Tried {
-    Ordered(u64),
-    Load(Vec<Wanted>),
-}
-
-fn try_record(
-    groups: &Groups,
-    life: Life,
-    (group, volume): (GroupId, VolumeId),
-    moves: &[(Moved, Place)],
-) -> Result<Tried> {
-    let mut state = groups.state(group).state.lock();
-    let mut kept = Vec::with_capacity(moves.len());
-    let mut missing = Vec::new();
-    for (moved, place) in moves {
-        match is_there(groups, life, &mut state, volume, moved) {
-            None => missing.push(leaf_of(moved)),
-            Some(is_there) if is_there || active(Bug::MoveUnconditional) => kept.push((*moved, *place)),
-            Some(_) => {}
-        }
-    }
-    if !missing.is_empty() {
-        return Ok(Tried::Load(missing));
-    }
-    if !kept.is_empty() {
-        let blocks = kept.iter().map(|(moved, _)| *moved).collect();
-        groups.store().log.append_moves(&Moves { group, volume, blocks }, &runs_of(&kept))?;
-        kept.iter().for_each(|(moved, place)| state.move_block(volume, moved, *place));
-        groups.note_overlay(&mut state);
-    }
-    Ok(Tried::Ordered(kept.len() as u64))
-}
-
-/// Consecutive places as runs.
-fn runs_of(moves: &[(Moved, Place)]) -> Vec<Run> {
-    let mut runs: Vec<Run> = Vec::new();
-    for (_, place) in moves {
-        match runs.last_mut() {
-            Some(run) if run.place.advance(u32::from(run.count)) == *place => run.count += 1,
-            _ => runs.push(Run { place: *place, count: 1 }),
-        }
-    }
-    runs
 }

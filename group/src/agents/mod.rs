@@ -1,8 +1,10 @@
-//! Tasks that work on a brick's groups unasked: checkpoints, cleaning, the end of forgotten inodes, the count of an old
+//! Tasks that work on a brick's groups unasked: checkpoints, cleaning, defragmentation, the end of forgotten inodes, the count of an old
 //! brick's names. `open` starts each.
 
 pub(crate) mod checkpoint;
 pub mod clean;
 mod cost;
+pub(crate) mod defragment;
 pub(crate) mod forget;
+mod moves;
 pub(crate) mod recount;

@@ -6,5 +6,6 @@ pub(crate) mod ahead;
 pub(crate) mod commits;
 mod punch;
 mod read;
+pub(crate) mod scattered;
 mod seek;
 mod write;

@@ -3,11 +3,12 @@
 
 use crate::context::Context;
 use crate::data::ahead::{self, Read};
+use crate::data::scattered::{Piece, Scattered, is_scattered};
 use crate::state::Block;
 use crate::state::load::Wanted;
 use crate::{Answer, Groups};
 use base::limits::{BLOCK_BYTES, IO_BYTES_MAX};
-use base::{Crcs, Error, FileKind, Ino, Kind, LeafKey, Place, Reply, Result, VolumeId};
+use base::{Crcs, Error, FileKind, Ino, Kind, LeafKey, Life, Place, Reply, Result, VolumeId};
 use names::Seen;
 use runtime::seeded::{Bug, active};
 use runtime::{Buf, Need, Slice, Stage, Start, Transfer};
@@ -103,8 +104,14 @@ impl Groups {
             {
                 return Ok(Answer { reply: Reply::Data { length }, data: Some(data), position: None });
             }
+            let scattered = extents.scattered();
             match self.fetch(context, extents, room.take()).await {
-                Ok(data) => return Ok(Answer { reply: Reply::Data { length }, data, position: None }),
+                Ok(data) => {
+                    if let (Some(pieces), Some(bytes)) = (scattered, &data) {
+                        self.offer_scattered((context.volume, ino, offset), pieces, bytes);
+                    }
+                    return Ok(Answer { reply: Reply::Data { length }, data, position: None });
+                }
                 // The block may have moved between look-up and read: once more, then it is damage (rule K8).
                 Err(error) if error.kind == Kind::Corrupt && !retried && !active(Bug::LookedUpOnce) => retried = true,
                 Err(error) => {
@@ -113,6 +120,18 @@ impl Groups {
                 }
             }
         }
+    }
+
+    /// Offers the blocks of a large read to be put together. The reader's pin still is held, so each place has the life
+    /// that the file's map means.
+    #[cold]
+    fn offer_scattered(&self, (volume, ino, offset): (VolumeId, Ino, u64), pieces: Vec<Piece>, bytes: &Slice) {
+        let first = offset / BLOCK_BYTES as u64;
+        let mut read = Scattered { volume, ino, first, pieces, bytes: bytes.clone() };
+        for piece in &mut read.pieces {
+            piece.life = self.store().life(piece.place.segment);
+        }
+        self.scattered.offer(read);
     }
 
     /// Has the blocks of a failed read checked once more, and reported (`store::scrub`). Their places are in memory, as
@@ -416,6 +435,30 @@ fn fitting(room: Option<Buf>, bytes: usize) -> Option<Buf> {
 }
 
 impl Extents {
+    /// The blocks on the device of a large read that found them in many pieces, but for a block that was not read whole.
+    /// Their lives are to be filled in.
+    fn scattered(&self) -> Option<Vec<Piece>> {
+        let whole = self.length / BLOCK_BYTES as u32;
+        if !is_scattered(whole, self.more.len() + 1) || !self.offset.is_multiple_of(BLOCK_BYTES as u64) {
+            return None;
+        }
+        let mut blocks: Vec<Piece> = Vec::with_capacity(whole as usize);
+        let (mut at, mut pieces) = (0, 0);
+        for extent in self.first.iter().chain(&self.more) {
+            if let Extent::Device { place, crcs, .. } = extent {
+                // Across a hole, a piece may go on.
+                let goes_on = blocks.last().is_some_and(|last| {
+                    last.place.segment == place.segment && u32::from(last.place.block) + 1 == u32::from(place.block)
+                });
+                pieces += usize::from(!goes_on);
+                let places = (0..).map(|n| place.advance(n));
+                let some = (at..whole).zip(places).zip(crcs.as_slice());
+                blocks.extend(some.map(|((at, place), crc)| Piece { at, place, crc: *crc, life: Life(0) }));
+            }
+            at += extent.blocks();
+        }
+        is_scattered(blocks.len() as u32, pieces).then_some(blocks)
+    }
     fn push(&mut self, found: Block) {
         // A device read is one buffer: at most 256 blocks.
         const BLOCKS_MAX: u32 = (IO_BYTES_MAX / BLOCK_BYTES) as u32;

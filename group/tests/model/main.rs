@@ -9,6 +9,7 @@ mod charged;
 mod check;
 mod concurrent;
 mod damaged_log;
+mod defragment;
 mod durable;
 mod failure;
 mod forgotten;

@@ -23,7 +23,7 @@ const HOUSES: [House; 2] = [
             ("order", &["context", "state"]),
             ("change", &["context", "order", "state"]),
             ("data", &["context", "order", "state"]),
-            ("agents", &["context", "order", "state"]),
+            ("agents", &["context", "data", "order", "state"]),
             ("open", &["agents", "order", "state"]),
         ],
     },

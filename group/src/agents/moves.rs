@@ -1,0 +1,105 @@
+//! Moves of blocks: a copy lies in the cold stream, and the block's owner decides whether it counts (rule K2). The
+//! cleaner moves what is left of a segment, `defragment` what is read in order.
+
+use crate::Groups;
+use crate::state::State;
+use crate::state::load::Wanted;
+use base::{GroupId, Kind, LeafKey, Life, Place, Result, VolumeId};
+use runtime::seeded::{Bug, active};
+use store::bulk::Ticket;
+use store::format::record::{Moved, Moves, Run};
+
+/// Largest number of leaves loaded for one record of moves; a record that needs more is split. The smallest cache holds
+/// twice as many, so none is dropped before the record is made.
+const LEAVES_MAX: usize = 8;
+
+/// A block that is to be moved.
+#[derive(Clone, Copy)]
+pub(super) struct Source {
+    /// The block and its old place.
+    pub moved: Moved,
+    /// The life of the segment that the old place lies in.
+    pub life: Life,
+}
+
+/// The places of `count` blocks in the cold stream, block by block.
+pub(super) fn places_of(ticket: &Ticket, count: usize) -> Vec<Place> {
+    let places: Vec<Place> =
+        ticket.runs().iter().flat_map(|run| (0..u32::from(run.count)).map(|n| run.place.advance(n))).collect();
+    assert!(places.len() == count, "{count} copies have {} places", places.len());
+    places
+}
+
+/// True if a block still is in the place from which it is to be moved; None if its leaf must be loaded first.
+pub(super) fn is_there(groups: &Groups, state: &mut State, volume: VolumeId, source: &Source) -> Option<bool> {
+    let indexed = groups.store().is_live_block(source.moved.old, source.life);
+    state.is_at(volume, &source.moved, Some(indexed))
+}
+
+/// The leaf that maps a block.
+pub(super) fn leaf_of(source: &Source) -> Wanted {
+    Wanted::Leaf(LeafKey::of(source.moved.ino, source.moved.block).0)
+}
+
+/// Orders a record of one owner's moves and applies it to the blocks that are still where they were copied from.
+/// Returns their number. The copies' ticket stays open until then.
+pub(super) async fn order(
+    groups: &Groups,
+    (group, volume): (GroupId, VolumeId),
+    moves: &[(Source, Place)],
+) -> Result<u64> {
+    loop {
+        let ticket = groups.store().log.segment_came.ticket();
+        match try_record(groups, (group, volume), moves) {
+            Ok(Tried::Ordered(count)) => return Ok(count),
+            Ok(Tried::Load(leaves)) if leaves.len() <= LEAVES_MAX => groups.load(volume, leaves, None).await?,
+            Ok(Tried::Load(_)) => {
+                let (some, others) = moves.split_at(moves.len() / 2);
+                let count = Box::pin(order(groups, (group, volume), some)).await?;
+                return Ok(count + Box::pin(order(groups, (group, volume), others)).await?);
+            }
+            Err(error) if error.kind == Kind::Busy => groups.wait_for_segment(ticket).await?,
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+enum Tried {
+    Ordered(u64),
+    Load(Vec<Wanted>),
+}
+
+fn try_record(groups: &Groups, (group, volume): (GroupId, VolumeId), moves: &[(Source, Place)]) -> Result<Tried> {
+    let mut state = groups.state(group).state.lock();
+    let mut kept = Vec::with_capacity(moves.len());
+    let mut missing = Vec::new();
+    for (source, place) in moves {
+        match is_there(groups, &mut state, volume, source) {
+            None => missing.push(leaf_of(source)),
+            Some(is_there) if is_there || active(Bug::MoveUnconditional) => kept.push((source.moved, *place)),
+            Some(_) => {}
+        }
+    }
+    if !missing.is_empty() {
+        return Ok(Tried::Load(missing));
+    }
+    if !kept.is_empty() {
+        let blocks = kept.iter().map(|(moved, _)| *moved).collect();
+        groups.store().log.append_moves(&Moves { group, volume, blocks }, &runs_of(&kept))?;
+        kept.iter().for_each(|(moved, place)| state.move_block(volume, moved, *place));
+        groups.note_overlay(&mut state);
+    }
+    Ok(Tried::Ordered(kept.len() as u64))
+}
+
+/// Consecutive places as runs.
+fn runs_of(moves: &[(Moved, Place)]) -> Vec<Run> {
+    let mut runs: Vec<Run> = Vec::new();
+    for (_, place) in moves {
+        match runs.last_mut() {
+            Some(run) if run.place.advance(u32::from(run.count)) == *place => run.count += 1,
+            _ => runs.push(Run { place: *place, count: 1 }),
+        }
+    }
+    runs
+}
