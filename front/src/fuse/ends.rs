@@ -42,7 +42,7 @@ struct Slots {
     free: Vec<u32>,
 }
 
-/// What is known of one handle.
+/// The state of one handle.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Handle {
     /// No handle has this number.

@@ -1,4 +1,4 @@
-//! What large reads find scattered is put together, and stays what the file has, whatever else happens to it meanwhile.
+//! Blocks that large reads find scattered are put together, and stay what the file has, whatever else happens meanwhile.
 
 use crate::rig::{Rig, SEGMENT_BYTES, Shape, pattern, seeds};
 use base::limits::BLOCK_BYTES;
