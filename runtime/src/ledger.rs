@@ -78,8 +78,8 @@ impl Stage {
 /// Number of stages; 0 in a build without observation, where neither spans nor ledgers hold times.
 const STAGES: usize = if OBSERVED { Stage::ALL.len() } else { 0 };
 
-/// The time at which a request arrived, and how many threads have handed it on since. Code that has a request before
-/// there is a `Span` for it carries this instead: it takes an eighth of a span's memory.
+/// The time at which a request arrived (on /dev/fuse: at which reading it began), and how many threads have handed it
+/// on since. It stands for the request's `Span` until that is made, since it takes an eighth of a span's memory.
 #[derive(Clone, Copy, Debug)]
 pub struct Arrival {
     at: Stamp,

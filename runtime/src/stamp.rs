@@ -11,7 +11,7 @@ pub struct Stamp(pub u64);
 pub struct Lapse(pub u64);
 
 impl Stamp {
-    /// The time since `earlier`; none if it was later.
+    /// The time since `earlier`; zero if that was later.
     pub fn since(self, earlier: Stamp) -> Lapse {
         Lapse(self.0.saturating_sub(earlier.0))
     }

@@ -505,8 +505,8 @@ fn create(mut fields: Fields<'_>, parent: Ino) -> Result<Ask> {
     Ok(Ask::Create { op, flags, kill_privileges })
 }
 
-/// TMPFILE: its arguments are laid out like CREATE's, and the name among them is unused. The kernel itself keeps track
-/// of whether the file may be given a name later (with O_EXCL: never), so that flag is not read here.
+/// TMPFILE: its arguments are laid out like CREATE's. The name among them means nothing and is not read. Nor is O_EXCL
+/// (the file may never be given a name): the kernel itself enforces it.
 fn temp_file(mut fields: Fields<'_>, parent: Ino) -> Result<Ask> {
     let flags = fields.u32()?;
     let mode = mode_bits(fields.u32()?);

@@ -1,11 +1,11 @@
 //! Prefetch for small files: the device begins to read a file when a client opens it, before the client asks for its
 //! bytes.
 //!
-//! Prefetching is a guess that the client will read the whole file with its first read. A score of what clients did
-//! with the files that they opened last switches it on and off. Files of all sizes count for the score: a file gains if
-//! one read (of at most 1 MiB) gave all of it before it was closed, and loses otherwise. Correctness never depends on
-//! the guess: a prefetched read is used only if its place still is the place of the file's blocks when the client
-//! reads, and its checksums are verified then. At most 32 reads of at most 128 KiB each are kept.
+//! Prefetching is a guess that the client will read the whole file with its first read. A score switches it on and off:
+//! it rises if one read (of at most 1 MiB) asks for all of a file that was opened, and falls if the file is closed
+//! without such a read. Files of all sizes count. Correctness never depends on the guess: a prefetched read is used
+//! only if its place still is the place of the file's blocks when the client reads, and its checksums are verified
+//! then. At most 32 reads of at most 128 KiB each are kept.
 
 use base::limits::{BULK_BYTES_MIN, IO_BYTES_MAX};
 use base::{Ino, Place, VolumeId};
@@ -22,8 +22,9 @@ const READS_MAX: usize = 32;
 /// Number of slots for files that were opened, and neither read by one whole read nor closed since. Files whose numbers
 /// fall into the same slot displace each other.
 const FILES: usize = 256;
-/// The score's loss for a file that is closed without a read of all of it at once; its gain for such a read is 1. A
-/// wasted prefetch costs the device and a core about five times what a useful one saves the client.
+/// The score rises by 1 for a file that one read asks for as a whole, and falls by this for a file that is closed
+/// without such a read: a wasted prefetch costs the device and a core about five times what a useful one saves the
+/// client.
 const IN_VAIN: u32 = 5;
 /// Files are prefetched while the score is at least this.
 const ENOUGH: u32 = 16;

@@ -35,10 +35,10 @@ impl Candidate {
     }
 }
 
-/// A segment is moved only if more than 1/32 of its blocks are dead. Header and summary are among its blocks and always
-/// look dead: they take 1/85 to 1/64 of a segment. The records of the moves take another block per 64 moved ones. So if
-/// no more than 1/64 + 1/64 = 1/32 looks dead, moving the segment would take as much space as it frees, and the cleaner
-/// could go on for ever.
+/// A segment is moved only if more than 1/32 of its blocks look dead, because moving it takes about that much: up to
+/// 1/64 for header and summary, which always look dead here but are needed again where the blocks go, and 1/64 for the
+/// records of the moves (a block per 64 moved ones). With less, moving would take as much space as it frees, and the
+/// cleaner could go on for ever.
 const GAIN_PARTS: u32 = 32;
 
 /// Chooses at most `max` victims by cost and benefit, and never full segments. Victims without a live block come first,

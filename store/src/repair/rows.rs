@@ -84,11 +84,10 @@ impl Repair<'_> {
         Ok(row.and_then(|row| values::decode_inode(&row).ok()))
     }
 
-    /// The kind to write into a row of a name that is made anew: the kind in the inode's row, or `told` (from the
-    /// name's other row) if the inode's row is missing or unreadable. A name has two rows, an entry and a cookie, and
-    /// one of them may have a wrong kind. If that were copied into the other row, the two would agree. A later pass
-    /// trusts a name whose two rows agree more than it trusts the inode's row (`check::kinds`), so it would then change
-    /// the inode.
+    /// The kind to write into a row of a name that is made anew: the kind in the inode's row or, if that row is missing
+    /// or unreadable, `told`, the kind in the name's other row (a name has two: entry and cookie). The other row is not
+    /// simply copied, since its kind may be wrong: both rows would then agree on the wrong kind, and a later pass might
+    /// believe the name and change the inode (`check::kinds`).
     fn kind_of(&self, volume: VolumeId, ino: Ino, told: FileKind) -> Result<FileKind> {
         Ok(self.inode_of(volume, ino)?.map_or(told, |inode| inode.kind))
     }

@@ -1,8 +1,9 @@
 //! TRIM for block devices, best effort: tells the device that it need not keep the content of free segments (rules K3,
-//! K7). One background task discards free segments one at a time, each once after it was freed, while more segments are
-//! free than the cleaner's target. A segment that is taken into use before its turn is not discarded. Which segments
-//! were discarded is kept in memory only. After the first error of the device nothing more is discarded until the next
-//! start. Absent by design: segments in files, whose blocks stay allocated for their next use (no holes are punched).
+//! K7). One background task discards the segments freed since start, one at a time and each once per freeing, while
+//! more segments are free than the cleaner's target. A segment that is taken into use before its turn is not discarded.
+//! Nothing about discards is durable: after a restart, segments that are free already are not discarded until they have
+//! been used and freed again. After the first error of the device nothing more is discarded until the next start.
+//! Absent by design: segments in files, whose blocks stay allocated for their next use (no holes are punched).
 
 use crate::Store;
 use crate::segments::Staged;

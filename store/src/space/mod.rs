@@ -15,13 +15,15 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering};
 /// Number of free segments that the bulk stream leaves to the log and the cleaner.
 pub const BULK_RESERVE_SEGMENTS: usize = 2;
 
-/// Throttled writes are released together, at times whose distance is this many delays per block, but at most
-/// `TOGETHER_NS_MAX`. So about 16 blocks (fewer if the delay is above 62.5 us) are released at once and can share one
-/// batch header. A header takes a block as well, for which the cleaner must free space; shared by 16 blocks, it adds a
-/// sixteenth. A write waits for its release in `turn`, after its bytes were admitted, unless no other block has its
-/// turn before. If it is an O_DIRECT write whose payload goes into the log, it then waits `gather_ns` in its batch, so
-/// that the others of its release join the batch before it is written. A larger distance would let a client with few
-/// writes in flight spend its time waiting while the brick has nothing to do.
+/// Throttled writes are not released one by one but together, at regular times. The interval between two such times is
+/// this many times the delay per block, at most `TOGETHER_NS_MAX`. So about 16 blocks (fewer if the delay is above 62.5
+/// us, where the maximum applies) are released at once and can share one batch header. A header takes a block as well,
+/// for which the cleaner must free space; shared by 16 blocks, it adds a sixteenth. A longer interval would let a
+/// client with few writes in flight wait while the brick has nothing to do.
+///
+/// A write waits for its release in `turn`, after its bytes were admitted, unless its turn has come already. An
+/// O_DIRECT write whose payload goes into the log then waits `gather_ns` more in its batch, so that the others of its
+/// release can join.
 const TOGETHER: u64 = 16;
 /// Longest time between two releases, in nanoseconds; a throttled write waits half of it on average. With the 32 writes
 /// in flight that keep a brick busy, each write takes longer than this anyway.
