@@ -491,11 +491,9 @@ fn a_listing_ends_while_all_that_it_shows_is_renamed() {
     assert_eq!(rest(&mut other).len(), FILES + 2, "who opens it now sees the new names");
     File::create(dir.join("late")).expect("create");
     listing.seek(places[FILES / 2]);
-    assert_eq!(
-        rest(&mut listing).len(),
-        FILES + 1,
-        "from another place, reading begins anew: behind it are the new names"
-    );
+    // What was made since may be shown or not.
+    let behind = rest(&mut listing).iter().filter(|(name, _)| name.starts_with("new")).count();
+    assert_eq!(behind, FILES, "from another place, reading begins anew: behind it are the new names");
     listing.seek(0);
     let again = rest(&mut listing);
     assert!(again.iter().any(|(name, _)| name == "late") && again.len() == FILES + 3, "{} entries", again.len());
@@ -505,7 +503,7 @@ fn a_listing_ends_while_all_that_it_shows_is_renamed() {
         assert_eq!(rest(&mut listing), again[at + 1..], "a position stays good");
     }
     other.seek(again[FILES / 2].1);
-    assert!(rest(&mut other).iter().any(|(name, _)| name == "late"));
+    assert_eq!(rest(&mut other), again[FILES / 2 + 1..], "a position is the same for each stream");
     // A stream that is rewound is shown what was made before, whether or not the kernel has kept what another one read.
     for whole in [true, false] {
         listing.seek(0);
