@@ -2,6 +2,7 @@
 //! product, and of all files called core.rs together, is stored in `assertions.txt`, and may only grow. Comments, blank
 //! lines and tests are no lines, and an `expect` is no assertion.
 
+use crate::check::counts::stored;
 use crate::check::floors::is_product_path;
 use crate::scan::{Scan, words};
 use crate::tree::Tree;
@@ -63,19 +64,9 @@ fn counts(tree: &Tree) -> BTreeMap<String, Count> {
     counts
 }
 
-/// The densities as they are stored: `density package`.
-fn stored(tree: &Tree) -> BTreeMap<&str, usize> {
-    fn entry(line: &str) -> Option<(&str, usize)> {
-        let (density, package) = line.split_once(' ')?;
-        Some((package, density.parse().ok()?))
-    }
-    let text = tree.files.get(STORED).map_or("", |file| file.text.as_str());
-    text.lines().filter(|line| !line.starts_with('#')).filter_map(entry).collect()
-}
-
 /// Refuses fewer assertions than are stored for the package, and a stored density that lags.
 pub fn check(tree: &Tree) -> Vec<String> {
-    let stored = stored(tree);
+    let stored = stored(tree, STORED);
     let mut problems = Vec::new();
     for (package, count) in counts(tree) {
         let density = stored.get(package.as_str()).copied().unwrap_or(0);
@@ -96,7 +87,7 @@ pub fn check(tree: &Tree) -> Vec<String> {
 
 /// The densities after today's growth; one that has fallen stays as it was stored.
 pub fn raised(tree: &Tree) -> String {
-    let stored = stored(tree);
+    let stored = stored(tree, STORED);
     let mut text = "# Assertions per thousand lines, tests aside: may only grow (cargo xtask ratchet).\n".to_string();
     for (package, count) in counts(tree) {
         let density = count.density().max(stored.get(package.as_str()).copied().unwrap_or(0));

@@ -6,6 +6,16 @@ use std::collections::BTreeMap;
 /// Places of what is counted, by package.
 pub type Places<'a> = BTreeMap<&'a str, Vec<String>>;
 
+/// The figures that a file stores, by package: lines of `figure package`, and comments.
+pub fn stored<'a>(tree: &'a Tree, file: &str) -> BTreeMap<&'a str, usize> {
+    fn entry(line: &str) -> Option<(&str, usize)> {
+        let (figure, package) = line.split_once(' ')?;
+        Some((package, figure.parse().ok()?))
+    }
+    let text = tree.files.get(file).map_or("", |file| file.text.as_str());
+    text.lines().filter(|line| !line.starts_with('#')).filter_map(entry).collect()
+}
+
 /// A figure of each package.
 pub struct Figure {
     /// The file that stores it.
@@ -21,18 +31,9 @@ pub struct Figure {
 }
 
 impl Figure {
-    /// The figures as they are stored.
-    fn allowed<'a>(&self, tree: &'a Tree) -> BTreeMap<&'a str, usize> {
-        fn entry(line: &str) -> Option<(&str, usize)> {
-            let (count, package) = line.split_once(' ')?;
-            Some((package, count.parse().ok()?))
-        }
-        let text = tree.files.get(self.stored).map_or("", |file| file.text.as_str());
-        text.lines().filter(|line| !line.starts_with('#')).filter_map(entry).collect()
-    }
     /// Refuses more places than are stored for the package, and a stored figure that lags.
     pub fn check(&self, tree: &Tree, found: &Places) -> Vec<String> {
-        let stored = self.allowed(tree);
+        let stored = stored(tree, self.stored);
         let mut problems = Vec::new();
         for (package, places) in found {
             let (now, allowed) = (places.len(), stored.get(package).copied().unwrap_or(0));
@@ -46,7 +47,7 @@ impl Figure {
     }
     /// The file's text after today's shrinking; a figure that has grown stays as it was stored.
     pub fn lowered(&self, tree: &Tree, found: &Places) -> String {
-        let stored = self.allowed(tree);
+        let stored = stored(tree, self.stored);
         let mut text = format!("# {}, per package: may only shrink (cargo xtask ratchet).\n", self.title);
         for (package, places) in found {
             let count = places.len().min(stored.get(package).copied().unwrap_or(0));
