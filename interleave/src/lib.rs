@@ -22,6 +22,8 @@ pub mod event;
 #[path = "../../store/src/segments/pins.rs"]
 pub mod pins;
 pub mod real;
+#[path = "../../runtime/src/stamp.rs"]
+pub mod stamp;
 pub mod sync;
 #[path = "../../runtime/src/tasks.rs"]
 pub mod tasks;

@@ -6,6 +6,7 @@ use crate::cli::{Geometry, Transport};
 use crate::daemon::{described, say};
 use crate::directory;
 use crate::failure::{Exit, Failure};
+use crate::observe::{FuseControl, Gatherer, Learner};
 use crate::progress::Progress;
 use crate::scrub;
 use base::limits::{BLOCK_BYTES, GROUPS_DEFAULT, SEGMENT_BYTES_DEFAULT};
@@ -292,6 +293,20 @@ impl Brick {
     /// The bad blocks found since the last call, a line each. Reads the index: blocks, so not on a core.
     pub fn bad_news(&self) -> Vec<String> {
         crate::scrub::news(self.groups.store())
+    }
+    /// The places from which snapshots come; it begins to learn what the device's service usually is.
+    pub fn gatherer(&self, data: &Directory) -> Result<Gatherer> {
+        let probe = self.reactors()?.probe();
+        Ok(Gatherer {
+            runtime: self.runtime.clone(),
+            groups: self.groups.clone(),
+            data: data.path().to_path_buf(),
+            buffer_bytes_max: buffer_shares(self.shape.memory_max_bytes).0,
+            learner: Learner::start(data.clone(), self.runtime.clone(), probe.clone()),
+            control: FuseControl::open(),
+            started_ns: self.runtime.clock.now_ns(),
+            probe,
+        })
     }
     /// The times of all requests.
     pub fn ledger(&self) -> &Ledger {

@@ -7,9 +7,11 @@ use std::path::PathBuf;
 
 mod bench;
 mod layer;
+mod observe;
 
 pub use bench::*;
 pub use layer::*;
+pub use observe::*;
 
 const EXIT_CODES: &str = "\
 Exit codes:
@@ -71,6 +73,10 @@ pub enum Command {
     Scrub(Scrub),
     /// Where the time went: per operation and stage, and per layer
     Profile(Profile),
+    /// Name the cause of slowness, with its evidence, and show the stages of requests
+    Explain(Explain),
+    /// The slowest requests of the last two minutes, with their stages and callers
+    Slow(Shown),
     /// Measure any directory
     #[command(subcommand)]
     Bench(Bench),

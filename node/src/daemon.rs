@@ -1,7 +1,7 @@
 //! A brick being served: its mounts, its admin socket, and what ends it (a signal, the socket, somebody who unmounts). The
 //! end itself is told in `ending`.
 
-use crate::admin::protocol::{self, Answer, Layered, Operation, Past, Request, StageTimes, Status, Times};
+use crate::admin::protocol::{self, Answer, Layered, Operation, Request, StageTimes, Status, Times};
 use crate::admin::server::{self, Server};
 use crate::assembly::Brick;
 use crate::cli;
@@ -11,6 +11,7 @@ use crate::host::{self, Signals};
 use crate::layers;
 use crate::log::Log;
 use crate::notify::Notifier;
+use crate::observe::{Gatherer, LOOKING_MS_MAX, whole};
 use base::{Error, Kind, Name, Result};
 use front::fuse::{MountOptions, Restriction, Serving, Transport};
 use layer::Change;
@@ -94,6 +95,7 @@ pub struct Daemon {
     /// Held while a volume is mounted or deleted: none is deleted while it is being mounted.
     changing: Mutex<Changing>,
     events: SyncSender<Event>,
+    gatherer: Gatherer,
 }
 
 /// A running daemon, seen from its main thread.
@@ -127,8 +129,10 @@ impl Running {
         };
         let spawned = std::thread::Builder::new().name("signals".into()).spawn(watch);
         spawned.map_err(|error| Failure::io("can't watch for signals", &error))?;
+        let gatherer = brick.gatherer(data).map_err(|error| Failure::of("can't look at the brick", &error))?;
         let daemon = Arc::new(Daemon {
             brick,
+            gatherer,
             transport,
             started: Instant::now(),
             mounts: Mutex::default(),
@@ -287,6 +291,7 @@ impl Daemon {
     }
     /// Refuses to mount anything from now on.
     pub fn begin_ending(&self) {
+        self.gatherer.learner.stop();
         self.changing.lock().expect("no panic while held").ending = true;
     }
     /// Notes what the end waits for, for those who ask for the daemon's status.
@@ -351,6 +356,19 @@ impl Daemon {
             }
         }
         Ok(protocol::Profile { operations: profile(self.brick.ledger()), volumes })
+    }
+
+    fn signals(&self, milliseconds: u64) -> Result<Answer> {
+        if milliseconds > LOOKING_MS_MAX {
+            return Err(Error::new(Kind::Invalid, "too long to look at a time, ask again instead").with(milliseconds));
+        }
+        let mounts: Vec<_> = self.mounted().into_iter().map(|mounted| mounted.serving).collect();
+        let mut layers = Vec::new();
+        for volume in self.brick.volumes()? {
+            let name = String::from_utf8_lossy(volume.name.as_bytes()).into_owned();
+            layers.extend(layers::figures(&name, &self.brick.layers(&volume)));
+        }
+        Ok(Answer::Signals(Box::new(self.gatherer.snapshot(Duration::from_millis(milliseconds), &mounts, layers))))
     }
 
     fn refuse_mounted(&self, volume: &str, why: &'static str) -> Result<()> {
@@ -447,7 +465,9 @@ impl server::Daemon for Daemon {
         match request {
             Request::Status => Ok(Answer::Status(self.status())),
             Request::Profile => Ok(Answer::Profile(self.profile()?)),
-            Request::History => Ok(Answer::History(history(self.brick.ledger()))),
+            Request::History => Ok(Answer::History(self.brick.ledger().history().iter().map(whole).collect())),
+            Request::Slow => Ok(Answer::History(self.brick.ledger().slowest().iter().map(whole).collect())),
+            Request::Signals { milliseconds } => self.signals(milliseconds),
             Request::VolumeCreate { name, size_bytes } => {
                 let volume = self.brick.create_volume(&Name::new(name.as_bytes())?, size_bytes)?;
                 Ok(Answer::Volume(self.describe(&volume)))
@@ -565,9 +585,4 @@ fn profile(ledger: &runtime::Ledger) -> Vec<Operation> {
             .collect(),
     };
     ledger.profile().into_iter().map(operation).collect()
-}
-
-fn history(ledger: &runtime::Ledger) -> Vec<Past> {
-    let past = |(name, end_ns, duration_ns): (&str, u64, u64)| Past { name: name.to_string(), end_ns, duration_ns };
-    ledger.history().into_iter().map(past).collect()
 }

@@ -2,6 +2,7 @@
 
 use crate::admin::protocol::{Hop, Layer};
 use base::{Error, Kind, Operations, Result};
+use explain::snapshot::LayerFigures;
 use layer::HopSummary;
 
 /// A volume's layers with their figures.
@@ -15,6 +16,17 @@ pub fn told(hops: &[HopSummary]) -> Vec<Hop> {
         held_mean_ns: hop.ns.checked_div(hop.calls).unwrap_or(0),
     };
     (1..).zip(hops).map(hop).collect()
+}
+
+/// The figures of a volume's layers, for snapshots.
+pub fn figures(volume: &str, hops: &[HopSummary]) -> Vec<LayerFigures> {
+    let figures = |(number, hop): (u64, &HopSummary)| LayerFigures {
+        volume: volume.to_string(),
+        layer: format!("layer {number} ({})", hop.layer.name()),
+        calls: hop.calls,
+        held_ns: hop.ns,
+    };
+    (1..).zip(hops).map(figures).collect()
 }
 
 fn described(layer: &base::Layer) -> Layer {

@@ -20,6 +20,7 @@ mod layers;
 mod log;
 mod memory;
 mod notify;
+mod observe;
 mod progress;
 #[cfg(test)]
 mod scratch;

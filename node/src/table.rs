@@ -13,14 +13,15 @@ pub enum Align {
 
 /// Rows under a header.
 pub struct Table {
-    columns: Vec<(&'static str, Align)>,
+    columns: Vec<(String, Align)>,
     rows: Vec<Vec<String>>,
 }
 
 impl Table {
     /// A table without rows.
-    pub fn new(columns: &[(&'static str, Align)]) -> Table {
-        Table { columns: columns.to_vec(), rows: Vec::new() }
+    pub fn new(columns: &[(&str, Align)]) -> Table {
+        let columns = columns.iter().map(|(name, align)| (name.to_string(), *align)).collect();
+        Table { columns, rows: Vec::new() }
     }
     /// Adds a row with one cell per column.
     pub fn row(&mut self, cells: Vec<String>) {
@@ -34,11 +35,11 @@ impl Table {
             cells.chain([self.columns[at].0.chars().count()]).max().expect("the header is there")
         };
         let widths: Vec<usize> = (0..self.columns.len()).map(width).collect();
-        let header: Vec<String> = self.columns.iter().map(|(name, _)| name.to_string()).collect();
+        let header: Vec<String> = self.columns.iter().map(|(name, _)| name.clone()).collect();
         let mut text = String::new();
         for row in [&header].into_iter().chain(&self.rows) {
             let mut line = String::new();
-            for ((cell, &(_, align)), &width) in row.iter().zip(&self.columns).zip(&widths) {
+            for ((cell, (_, align)), &width) in row.iter().zip(&self.columns).zip(&widths) {
                 let padding = " ".repeat(width - cell.chars().count());
                 match align {
                     Align::Left => line.extend([cell.as_str(), &padding, "  "]),

@@ -6,7 +6,7 @@
 //! the file. A crash may lose, tear at 512-byte sectors, or reorder anything else.
 
 use crate::buffer::{Buf, Slice};
-use crate::transfer::{Request, Start, Transfer};
+use crate::transfer::{Purpose, Request, Start, Transfer};
 use base::Result;
 
 /// The number of an open file; valid until the disk is dropped.
@@ -49,13 +49,22 @@ pub trait Disk: Send + Sync {
     /// as anything, after a crash perhaps as before. Blocks. Errors: `Unsupported` for files, and for a device that
     /// does not support it.
     fn discard(&self, file: FileId, offset: u64, bytes: u64) -> Result<()>;
-    /// Starts an I/O; only to be called on a core.
-    fn submit(&self, request: Request) -> Transfer;
+    /// Starts an I/O for a purpose; only to be called on a core.
+    fn submit_for(&self, purpose: Purpose, request: Request) -> Transfer;
+    /// Starts an I/O for no purpose that has a name.
+    fn submit(&self, request: Request) -> Transfer {
+        self.submit_for(Purpose::Other, request)
+    }
 }
 
 /// Reads `length` bytes (the buffer's length) at `offset`.
 pub async fn read(disk: &dyn Disk, file: FileId, offset: u64, buffer: Buf) -> (Buf, Result<()>) {
-    let done = disk.submit(Request::Read { file, offset, buffer, start: Start::AtOnce }).await;
+    read_for(Purpose::Other, disk, file, offset, buffer).await
+}
+
+/// Reads for a purpose, as `read` does.
+pub async fn read_for(purpose: Purpose, disk: &dyn Disk, file: FileId, offset: u64, buffer: Buf) -> (Buf, Result<()>) {
+    let done = disk.submit_for(purpose, Request::Read { file, offset, buffer, start: Start::AtOnce }).await;
     (done.buffer.expect("a read hands its buffer back"), done.result)
 }
 
@@ -67,11 +76,21 @@ pub async fn write(
     slices: Vec<Slice>,
     durable: bool,
 ) -> (Vec<Slice>, Result<()>) {
-    let done = disk.submit(Request::Write { file, offset, slices, durable }).await;
+    write_for(Purpose::Other, disk, Request::Write { file, offset, slices, durable }).await
+}
+
+/// Writes for a purpose, as `write` does.
+pub async fn write_for(purpose: Purpose, disk: &dyn Disk, write: Request) -> (Vec<Slice>, Result<()>) {
+    let done = disk.submit_for(purpose, write).await;
     (done.slices, done.result)
 }
 
 /// Flushes a file.
 pub async fn flush(disk: &dyn Disk, file: FileId) -> Result<()> {
-    disk.submit(Request::Flush { file }).await.result
+    flush_for(Purpose::Other, disk, file).await
+}
+
+/// Flushes a file for a purpose.
+pub async fn flush_for(purpose: Purpose, disk: &dyn Disk, file: FileId) -> Result<()> {
+    disk.submit_for(purpose, Request::Flush { file }).await.result
 }

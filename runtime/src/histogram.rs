@@ -27,7 +27,7 @@ const SHORT: usize = SUB * 38;
 
 /// The largest value of a bucket, by its number in the order of values. The first octaves have fewer values than
 /// buckets: buckets between two whole numbers stay empty.
-fn bucket_end(number: usize) -> u64 {
+pub fn bucket_end(number: usize) -> u64 {
     let (octave, within) = (number / SUB, number % SUB);
     let next = (((SUB + within + 1) as u128) << octave).div_ceil(SUB as u128);
     (next - 2) as u64
@@ -140,6 +140,14 @@ impl Summary {
     /// A summary without values; all values added to it must be in this unit.
     pub(crate) fn of(unit: Unit) -> Summary {
         Summary { buckets: vec![0; BUCKETS], sum: 0, max: 0, unit }
+    }
+    /// The buckets that hold any value, each with its number in the order of values and its count.
+    pub fn buckets(&self) -> impl Iterator<Item = (usize, u64)> {
+        self.buckets.iter().copied().enumerate().filter(|&(_, count)| count > 0)
+    }
+    /// Nanoseconds per unit of the buckets' values.
+    pub fn unit_ns(&self) -> f64 {
+        self.unit.scale as f64 / (1u64 << 32) as f64
     }
     /// Number of values.
     pub fn count(&self) -> u64 {

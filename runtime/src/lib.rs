@@ -30,12 +30,12 @@ pub use clock::Clock;
 pub use disk::{Disk, FileId, OpenMode};
 pub use event::Event;
 pub use histogram::Histogram;
-pub use ledger::{Arrival, Ledger, Span, Stage};
+pub use ledger::{Arrival, Ledger, Span, Stage, Subject};
 pub use lock::Lock;
 pub use random::Random;
 pub use stamp::{Lapse, Stamp};
 pub use tasks::Tasks;
-pub use transfer::{Done, Request, Start, Transfer};
+pub use transfer::{Done, Purpose, Request, Start, Transfer};
 
 /// False in a build of the workshop that leaves out all observation of requests (feature `unobserved`). Code under this
 /// condition costs nothing there, and must change nothing but figures.
@@ -89,7 +89,7 @@ impl Runtime {
     }
     /// A buffer of `length` bytes (at most 1 MiB) for a client's request, from the calling core's slab. Waits while
     /// there is none: full memory slows clients down before it refuses them (back-pressure). The wait is booked in
-    /// `span` as admission. Errors: `Host` after half a minute.
+    /// `span`. Errors: `Host` after half a minute.
     pub async fn client_buffer(&self, length: usize, need: Need, span: Option<&Span>) -> Result<Buf> {
         match self.slabs.take(self.tasks.core(), length, need) {
             Err(error) if error.kind == Kind::Host => self.wait_for_buffer(length, need, span).await,
@@ -104,7 +104,7 @@ impl Runtime {
             match self.slabs.take(self.tasks.core(), length, need) {
                 Err(error) if error.kind == Kind::Host && waited_ns < MEMORY_WAIT_NS_MAX => (),
                 taken => {
-                    span.inspect(|span| span.mark(Stage::Admit, self.stamp()));
+                    span.inspect(|span| span.mark(Stage::Buffer, self.stamp()));
                     return taken;
                 }
             }

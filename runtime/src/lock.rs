@@ -3,12 +3,25 @@
 
 use crate::OBSERVED;
 use crate::histogram::{Histogram, Summary};
+use std::cell::Cell;
 use std::ops::{Deref, DerefMut};
 use std::sync::{Mutex, MutexGuard, TryLockError};
 use std::time::Instant;
 
 /// Number of acquisitions per timed hold: timing each one takes two reads of the clock, more than most holds last.
 const HOLD_SAMPLE: u32 = 256;
+
+thread_local! {
+    /// Nanoseconds for which this thread has waited for locks since its start.
+    static WAITED_NS: Cell<u64> = const { Cell::new(0) };
+}
+
+/// The time for which the calling thread has waited for locks so far, in nanoseconds: the difference of two readings is
+/// the wait of what ran in between.
+#[inline]
+pub fn waited_ns() -> u64 {
+    WAITED_NS.get()
+}
 
 /// A mutex with a name and figures. A panic while it is held ends the process (broken invariant).
 pub struct Lock<T> {
@@ -75,7 +88,9 @@ impl<T> Lock<T> {
         let start = OBSERVED.then(Instant::now);
         let mut inner = self.inner.lock().expect("a holder panicked");
         if let Some(start) = start {
-            inner.figures.wait.record(start.elapsed().as_nanos() as u64);
+            let waited_ns = start.elapsed().as_nanos() as u64;
+            WAITED_NS.set(WAITED_NS.get() + waited_ns);
+            inner.figures.wait.record(waited_ns);
             inner.figures.contended += 1;
         }
         Guard::counted(inner)
@@ -163,12 +178,17 @@ mod tests {
         let guard = lock.lock();
         let other = {
             let lock = lock.clone();
-            std::thread::spawn(move || *lock.lock() += 1)
+            std::thread::spawn(move || {
+                let before_ns = waited_ns();
+                *lock.lock() += 1;
+                waited_ns() - before_ns
+            })
         };
         std::thread::sleep(Duration::from_millis(30));
         drop(guard);
-        other.join().expect("no panic");
+        let waited = other.join().expect("no panic");
         let summary = lock.summary();
+        assert_eq!((waited, waited_ns()), (summary.wait.sum_ns(), 0), "each thread's wait is its own");
         assert_eq!((summary.acquired, summary.contended, summary.wait.count()), (2, 1, 1));
         assert!(summary.wait.max_ns() > 1_000_000);
         assert_eq!(*lock.lock(), 1);

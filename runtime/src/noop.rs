@@ -4,7 +4,7 @@ use crate::clock::{Clock, Sleep};
 use crate::disk::{Disk, FileId, OpenMode};
 use crate::random::Random;
 use crate::tasks::{MakeTask, Tasks};
-use crate::transfer::{Request, SlotPool, Transfer};
+use crate::transfer::{Purpose, Request, SlotPool, Transfer};
 use base::{Error, Kind, Result, Time};
 use std::sync::Arc;
 
@@ -76,8 +76,8 @@ impl Disk for NullDisk {
     fn discard(&self, _: FileId, _: u64, _: u64) -> Result<()> {
         Err(Error::new(Kind::Unsupported, "the null disk has nothing to discard"))
     }
-    fn submit(&self, request: Request) -> Transfer {
-        let (slot, transfer) = self.0.start(request);
+    fn submit_for(&self, purpose: Purpose, request: Request) -> Transfer {
+        let (slot, transfer) = self.0.start(purpose, request);
         slot.with_request(|request| {
             if let Request::Read { buffer, .. } = request {
                 buffer.fill(0);

@@ -3,6 +3,7 @@
 
 use crate::buffer::{Buf, Slice};
 use crate::disk::FileId;
+use crate::stamp::Stamp;
 use crate::sync::Mutex;
 use base::Result;
 use base::seeded::{Bug, active};
@@ -32,6 +33,51 @@ pub enum Start {
     Paced,
 }
 
+/// The work that a transfer is a part of, for the figures of the device.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Purpose {
+    /// Reads that clients wait for, and those made ahead of them.
+    Client,
+    /// Writes of the log, and its flushes.
+    Log,
+    /// Large writes of clients, which go past the log.
+    Bulk,
+    /// Moving live blocks, to free segments or to put files together.
+    Cleaner,
+    /// Summaries, superblocks and segments that are made ready.
+    Checkpoint,
+    /// Reading everything again, to find what has rotted.
+    Scrub,
+    /// All else: opening, repair, growing.
+    #[default]
+    Other,
+}
+
+impl Purpose {
+    /// All purposes.
+    pub const ALL: [Purpose; 7] = [
+        Purpose::Client,
+        Purpose::Log,
+        Purpose::Bulk,
+        Purpose::Cleaner,
+        Purpose::Checkpoint,
+        Purpose::Scrub,
+        Purpose::Other,
+    ];
+    /// The purpose's name in tables.
+    pub fn name(self) -> &'static str {
+        match self {
+            Purpose::Client => "client",
+            Purpose::Log => "log",
+            Purpose::Bulk => "bulk",
+            Purpose::Cleaner => "cleaner",
+            Purpose::Checkpoint => "checkpoint",
+            Purpose::Scrub => "scrub",
+            Purpose::Other => "other",
+        }
+    }
+}
+
 /// A finished I/O, with its buffers.
 pub struct Done {
     /// Ok if all bytes were transferred.
@@ -42,6 +88,8 @@ pub struct Done {
     pub slices: Vec<Slice>,
     /// Nanoseconds for which the transfer was held back from the device.
     pub held_ns: u64,
+    /// The time at which the core learnt of its end; 0 if that is not known.
+    pub ended: Stamp,
 }
 
 /// The shared half of a transfer: the performer of the I/O fills it and calls `finish`.
@@ -55,6 +103,7 @@ struct SlotState {
     done: Option<Done>,
     waker: Option<Waker>,
     held_ns: u64,
+    purpose: Purpose,
 }
 
 impl Slot {
@@ -67,8 +116,16 @@ impl Slot {
     pub fn held_for(&self, ns: u64) {
         self.state.lock().expect("no panic while held").held_ns = ns;
     }
+    /// The purpose of the transfer.
+    pub fn purpose(&self) -> Purpose {
+        self.state.lock().expect("no panic while held").purpose
+    }
     /// Ends the transfer: takes the buffers out of the request and wakes the future.
     pub fn finish(&self, result: Result<()>) {
+        self.finish_at(result, Stamp(0));
+    }
+    /// Ends the transfer as `finish`, of whose end the core has learnt at `ended`.
+    pub fn finish_at(&self, result: Result<()>, ended: Stamp) {
         let mut state = self.state.lock().expect("no panic while held");
         let request = state.request.take().expect("a transfer ends once");
         let (buffer, slices) = match request {
@@ -77,7 +134,7 @@ impl Slot {
             Request::Flush { .. } => (None, Vec::new()),
         };
         let held_ns = std::mem::take(&mut state.held_ns);
-        state.done = Some(Done { result, buffer, slices, held_ns });
+        state.done = Some(Done { result, buffer, slices, held_ns, ended });
         if let Some(waker) = state.waker.take() {
             waker.wake();
         }
@@ -96,10 +153,12 @@ impl SlotPool {
         Arc::new(SlotPool::default())
     }
     /// A slot that holds `request`, and the future that waits for it.
-    pub fn start(self: &Arc<SlotPool>, request: Request) -> (Arc<Slot>, Transfer) {
+    pub fn start(self: &Arc<SlotPool>, purpose: Purpose, request: Request) -> (Arc<Slot>, Transfer) {
         let recycled = self.free.lock().expect("no panic while held").pop();
         let slot = recycled.unwrap_or_else(|| Arc::new(Slot { state: Mutex::default() }));
-        slot.state.lock().expect("no panic while held").request = Some(request);
+        let mut state = slot.state.lock().expect("no panic while held");
+        (state.request, state.purpose) = (Some(request), purpose);
+        drop(state);
         (slot.clone(), Transfer { slot, pool: self.clone() })
     }
 }

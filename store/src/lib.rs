@@ -45,7 +45,7 @@ use geometry::{Geometry, Spot};
 use index::Index;
 use log::Log;
 use runtime::seeded::{Bug, active};
-use runtime::{Buf, FileId, Lock, Request, Runtime, Start, Transfer, disk};
+use runtime::{Buf, FileId, Lock, Purpose, Request, Runtime, Start, Transfer, disk};
 use segments::Table;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -105,16 +105,16 @@ pub struct Store {
 
 impl Store {
     /// Fills `buffer` with the blocks from `place` on. Checksums are the caller's to compare: it knows them.
-    pub async fn read(&self, place: Place, buffer: Buf) -> (Buf, Result<()>) {
+    pub async fn read(&self, purpose: Purpose, place: Place, buffer: Buf) -> (Buf, Result<()>) {
         match self.geometry.spot(place) {
-            Some(spot) => disk::read(&*self.runtime.disk, spot.file, spot.offset, buffer).await,
+            Some(spot) => disk::read_for(purpose, &*self.runtime.disk, spot.file, spot.offset, buffer).await,
             None => (buffer, Err(never_made())),
         }
     }
-    /// Begins to read as `read` does: the I/O goes on while others are begun.
+    /// Begins to read for a client, as `read` does: the I/O goes on while others are begun.
     pub fn begin_read(&self, place: Place, buffer: Buf, start: Start) -> Result<Transfer> {
         let Spot { file, offset } = self.geometry.spot(place).ok_or_else(never_made)?;
-        Ok(self.runtime.disk.submit(Request::Read { file, offset, buffer, start }))
+        Ok(self.runtime.disk.submit_for(Purpose::Client, Request::Read { file, offset, buffer, start }))
     }
 
     /// The bounds of what values may name.

@@ -90,6 +90,10 @@ impl Gate {
         count.store(count.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
         UnderWay(count)
     }
+    /// Number of requests under way on all cores; they come and go meanwhile.
+    pub fn under_way(&self) -> usize {
+        self.under_way.iter().flat_map(|core| &core.under_way).map(|count| count.load(Ordering::Relaxed)).sum()
+    }
     /// True if the request that has entered must be refused. Requests that the stack never sees, and those that give a
     /// directory's handle back, are always admitted: they change nothing that is kept.
     pub fn refuses(&self, ask: &Ask) -> bool {

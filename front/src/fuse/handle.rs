@@ -17,7 +17,7 @@ use layer::{Answer, Call, Context};
 use runtime::ledger::OpRow;
 use runtime::seeded::{Bug, active};
 use runtime::tasks::yield_now;
-use runtime::{Arrival, Buf, Need, Runtime, Slice, Span, Stage};
+use runtime::{Arrival, Buf, Need, Runtime, Slice, Span, Stage, Subject};
 use std::sync::Arc;
 
 /// The state that handling requests needs; one per core.
@@ -109,12 +109,14 @@ impl<T: Target> Handler<T> {
             let synced = self.call(&context, Op::SyncAll).await;
             response = synced.and(response);
         }
+        context.span.mark(Stage::Other, self.runtime.stamp());
         match response {
             Ok(Response::Nothing) => (),
             Ok(response) => self.answer(&mut context, header, response, back).await,
             Err(error) => drop(send(back, header.unique, &Head::status(header.unique, reply::errno(&error)), &[])),
         }
-        self.runtime.ledger.record(self.core, row, &context.span, self.runtime.stamp());
+        let subject = Subject { ino: header.nodeid, uid: header.uid, pid: header.pid };
+        self.runtime.ledger.record(self.core, row, &context.span, subject, self.runtime.stamp());
     }
     fn row(&self, ask: &Ask) -> OpRow {
         match ask {

@@ -336,6 +336,10 @@ impl Mount {
     fn place(&self) -> MutexGuard<'_, Place> {
         self.place.lock().expect("no panic while held")
     }
+    /// The number of the mount's device, as `mountinfo` writes it: `0:50`. The second part is the connection's number.
+    pub fn number(&self) -> &str {
+        &self.number
+    }
     /// The kernel's protocol version (minor) and the features in use.
     pub fn agreed(&self) -> (u32, u64) {
         (self.agreement.minor, self.agreement.flags)

@@ -236,7 +236,7 @@ async fn run_entry<T: Target>(served: Served<T>, mut entry: RingEntry) {
         // device.
         let Ok(fetched) = entry.fetch().await else { return };
         entry = fetched;
-        let arrival = Arrival::at(home.handler.runtime.stamp());
+        let arrival = Arrival::at(entry.came()).taken(home.handler.runtime.stamp());
         if !home.shared.by_entry.load(Ordering::Relaxed) {
             home.shared.by_entry.store(true, Ordering::Relaxed);
         }
@@ -270,6 +270,7 @@ async fn help<T: Target>(
     payload: Buf,
     arrival: Arrival,
 ) {
+    let arrival = arrival.taken(served.home().handler.runtime.stamp());
     let entry = served.cores[helper].answer(entry, message, Some(Ok(payload)), arrival).await;
     served.home().bulk.fetch_sub(1, Ordering::Relaxed);
     let home = served.home;
@@ -399,6 +400,10 @@ impl Serving {
         let (ended, _) =
             self.shared.bell.wait_timeout_while(ended, timeout, |ended| !*ended).expect("no panic while held");
         *ended
+    }
+    /// Number of requests that the daemon has at this moment.
+    pub fn under_way(&self) -> usize {
+        self.shared.gate.under_way()
     }
     /// Processes with open handles.
     pub fn openers(&self) -> Vec<Opener> {

@@ -311,7 +311,7 @@ async fn read_blocks(groups: &Groups, segment: SegmentId, entries: &[SummaryEntr
         let first = run[0].block;
         let count = run[run.len() - 1].block - first + 1;
         let buffer = store.runtime.buffer(usize::from(count) * BLOCK_BYTES)?;
-        let (buffer, result) = store.read(Place { segment, block: first }, buffer).await;
+        let (buffer, result) = store.read(runtime::Purpose::Cleaner, Place { segment, block: first }, buffer).await;
         result?;
         for entry in run {
             let from = usize::from(entry.block - first) * BLOCK_BYTES;

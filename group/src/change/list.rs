@@ -109,8 +109,7 @@ impl Groups {
                 |(key, value): (Vec<u8>, Vec<u8>)| Ok((keys::cookie_number(&key), values::decode_cookie(&value)?));
             Ok((rows.into_iter().map(entry).collect::<Result<_>>()?, full))
         };
-        context.span.hop();
-        run_blocking(&*self.store().runtime.tasks, read).await
+        self.in_pool(Some(&context.span), read).await
     }
 
     async fn fill_attributes(&self, context: &Context, entries: &mut [DirEntry]) -> Result<()> {

@@ -13,8 +13,8 @@ use crate::{Answer, Groups, Position};
 use base::limits::{BLOCK_BYTES, LAYERS_MAX};
 use base::{Attr, Edit, Error, Follow, GroupId, Ino, Intent, Kind, Op, Outcome, Reply, Result, Room, Sync, VolumeId};
 use names::{Caller, Decision, Need, Part, Seen, Stop, evaluate};
-use runtime::Stage;
 use runtime::seeded::{Bug, active};
+use runtime::{Stage, lock};
 use store::format::superblock::LAYERS;
 
 enum Step {
@@ -57,8 +57,9 @@ impl Groups {
             self.store().log.admit(&context.span).await?;
         }
         loop {
+            let before_ns = lock::waited_ns();
             let step = self.try_change(context, op, sync, &mut set, attached, range, &checked);
-            context.span.mark(Stage::Order, self.stamp());
+            self.mark_order(&context.span, before_ns);
             match step? {
                 Step::Ordered(answer, batch) => {
                     if batch > 0 {
@@ -80,7 +81,7 @@ impl Groups {
                 }
                 Step::Segment(ticket) => {
                     self.wait_for_segment(ticket).await?;
-                    context.span.mark(Stage::Admit, self.stamp());
+                    context.span.mark(Stage::Space, self.stamp());
                 }
                 Step::Range(ticket, group) => {
                     self.state(group).ranges.after(ticket).await;
@@ -91,7 +92,7 @@ impl Groups {
                     if !self.count_again(quota.as_deref(), &mut counted).await? {
                         return Err(error);
                     }
-                    context.span.mark(Stage::Admit, self.stamp());
+                    context.span.mark(crate::order::admit::stage_of(&error), self.stamp());
                 }
                 Step::Token(moved) => {
                     drop(token.take());

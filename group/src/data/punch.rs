@@ -30,7 +30,7 @@ impl Groups {
         }
         while self.state(ino.group()).state.lock().cuts_of(context.volume, ino) >= CUTS_MAX {
             self.checkpoint_after(self.checkpoints()).await?;
-            context.span.mark(Stage::Admit, self.stamp());
+            context.span.mark(Stage::Space, self.stamp());
         }
         let group = self.state(ino.group());
         let [first, last] = [bytes.start, bytes.end - 1].map(|byte| byte / BLOCK_BYTES as u64);

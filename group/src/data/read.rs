@@ -11,7 +11,7 @@ use base::limits::{BLOCK_BYTES, IO_BYTES_MAX};
 use base::{Crcs, Error, FileKind, Ino, Kind, LeafKey, Life, Place, Reply, Result, VolumeId};
 use names::Seen;
 use runtime::seeded::{Bug, active};
-use runtime::{Buf, Need, Slice, Stage, Start, Transfer};
+use runtime::{Buf, Need, Slice, Span, Stage, Stamp, Start, Transfer, lock};
 use std::collections::VecDeque;
 use std::ops::Range;
 use store::Held;
@@ -89,6 +89,7 @@ impl Groups {
         let mut retried = false;
         loop {
             let _pin = self.store().pin();
+            let before_ns = lock::waited_ns();
             let extents = match self.plan_read(context, ino, offset, length)? {
                 Plan::Ready(extents) => extents,
                 Plan::Missing(wanted) => {
@@ -96,7 +97,7 @@ impl Groups {
                     continue;
                 }
             };
-            context.span.mark(Stage::Order, self.stamp());
+            self.mark_order(&context.span, before_ns);
             let length = extents.length;
             if extents.whole
                 && let Some(read) = self.ahead.take(context.volume, ino)
@@ -289,8 +290,7 @@ impl Groups {
     async fn end_read(&self, context: &Context, begun: Begun<'_>) -> Result<Buf> {
         let Begun { transfer, place, crcs, keep, .. } = begun;
         let done = transfer.await;
-        self.mark_held(context, done.held_ns);
-        context.span.mark(Stage::Read, self.stamp());
+        self.mark_device(&context.span, Stage::Read, (done.held_ns, done.ended));
         done.result?;
         let buffer = done.buffer.expect("a read hands its buffer back");
         let verified = store::verify(&buffer, crcs.as_slice().iter().copied());
@@ -305,11 +305,24 @@ impl Groups {
         Ok(buffer)
     }
 
-    /// Books the time for which a transfer was held back by the concurrency limit.
-    pub(crate) fn mark_held(&self, context: &Context, held_ns: u64) {
+    /// Books a transfer: the time for which the concurrency limit held it back, the device's, and the time for which the
+    /// core let it wait then. `held_ns` and `ended`: as in `Done`.
+    pub(crate) fn mark_device(&self, span: &Span, stage: Stage, (held_ns, ended): (u64, Stamp)) {
+        let now = self.stamp();
         if held_ns > 0 {
-            context.span.mark_held(self.store().runtime.ledger.lapse(held_ns), self.stamp());
+            span.mark_first(Stage::Held, self.store().runtime.ledger.lapse(held_ns), now);
         }
+        span.mark_ended(stage, ended, now);
+    }
+
+    /// Books the time since the last mark on evaluation and ordering, but for the time that this thread has waited for
+    /// locks since `lock::waited_ns` was `before_ns`.
+    pub(crate) fn mark_order(&self, span: &Span, before_ns: u64) {
+        let (now, waited_ns) = (self.stamp(), lock::waited_ns() - before_ns);
+        if waited_ns > 0 {
+            span.mark_first(Stage::Lock, self.store().runtime.ledger.lapse(waited_ns), now);
+        }
+        span.mark(Stage::Order, now);
     }
 
     /// Assembles extents; the device works on several at once.

@@ -8,8 +8,7 @@ use crate::{Answer, Groups};
 use base::limits::{BLOCK_BYTES, BLOCKS_PER_LEAF};
 use base::{Error, FileKind, Ino, Inode, Kind, LeafKey, Reply, Result, Seek, VolumeId};
 use names::Seen;
-use runtime::Stage;
-use runtime::tasks::run_blocking;
+use runtime::lock;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use store::format::keys;
@@ -60,9 +59,8 @@ impl Groups {
         let group = self.state(ino.group());
         while !blocks.is_empty() {
             let merges = group.state.lock().merges;
-            context.span.hop();
-            let part = self.part(context.volume, ino, &blocks).await?;
-            context.span.mark(Stage::Index, self.stamp());
+            let part = self.part(context, ino, &blocks).await?;
+            let before_ns = lock::waited_ns();
             let state = group.state.lock();
             // Leaves that were read while a checkpoint was merged may be stale: read again.
             if state.merges != merges {
@@ -70,7 +68,7 @@ impl Groups {
             }
             let (found, next) = part.search(&state, (context.volume, ino), &blocks, what);
             drop(state);
-            context.span.mark(Stage::Order, self.stamp());
+            self.mark_order(&context.span, before_ns);
             if found.is_some() {
                 return Ok(found);
             }
@@ -81,9 +79,9 @@ impl Groups {
     }
 
     /// The first leaves of a range of blocks, as the index has them.
-    async fn part(&self, volume: VolumeId, ino: Ino, blocks: &Range<u64>) -> Result<Part> {
+    async fn part(&self, context: &Context, ino: Ino, blocks: &Range<u64>) -> Result<Part> {
         let all = blocks.start / BLOCKS_PER_LEAF as u64..blocks.end.div_ceil(BLOCKS_PER_LEAF as u64);
-        let index = self.store().index.clone();
+        let (index, volume) = (self.store().index.clone(), context.volume);
         let read = move || -> Result<Part> {
             let (from, to) = keys::leaves_within(volume, ino, &all);
             let mut rows = BTreeMap::new();
@@ -96,7 +94,7 @@ impl Groups {
             };
             Ok(Part { leaves: all.start..end, rows })
         };
-        run_blocking(&*self.store().runtime.tasks, read).await
+        self.in_pool(Some(&context.span), read).await
     }
 }
 

@@ -14,7 +14,7 @@ use names::Seen;
 use names::write::{Edge, WritePlan};
 use runtime::seeded::{Bug, active};
 use runtime::tasks::yield_now;
-use runtime::{Buf, Need, Slice, Span, Stage};
+use runtime::{Buf, Need, Slice, Span, Stage, lock};
 use store::bulk::{Begun, Ticket};
 
 /// A payload that is not aligned has one block more than an aligned one, and two pieces.
@@ -234,8 +234,8 @@ impl Groups {
         if large {
             // The two pieces were held back at the same time: the longer wait counts.
             let held_ns = tickets.iter().flatten().map(Ticket::held_ns).max().unwrap_or_default();
-            self.mark_held(context, held_ns);
-            context.span.mark(Stage::Write, self.stamp());
+            let ended = tickets.iter().flatten().map(Ticket::ended).max().unwrap_or_default();
+            self.mark_device(&context.span, Stage::Write, (held_ns, ended));
         }
         assert!(tickets[1].is_none() || tickets[0].is_some(), "the second piece follows the first");
         let sync = match write.sync {
@@ -267,8 +267,9 @@ impl Groups {
     ) -> Result<(u64, u64, Option<Position>)> {
         let group = self.state(write.ino.group());
         loop {
+            let before_ns = lock::waited_ns();
             let tried = self.try_order(context, group, write, planned, blocks, mine, tickets)?;
-            context.span.mark(Stage::Order, self.stamp());
+            self.mark_order(&context.span, before_ns);
             match tried {
                 Try::Ordered(batch, offset, position) => return Ok((batch, offset, position)),
                 Try::Changed => return Err(Error::new(Kind::Interrupted, "the file changed underneath")),
@@ -278,7 +279,7 @@ impl Groups {
                 }
                 Try::Segment(ticket) => {
                     self.wait_for_segment(ticket).await?;
-                    context.span.mark(Stage::Admit, self.stamp());
+                    context.span.mark(Stage::Space, self.stamp());
                 }
                 Try::Load => self.load_inode(context, write.ino).await?,
                 Try::Capability => self.end_capability(context, write.ino).await?,

@@ -29,6 +29,11 @@ fn host_full() -> Error {
     Error::new(Kind::NoSpace, "the file system that holds the brick's directory is nearly full; free room on it")
 }
 
+/// The stage of a wait for the space that `error` says is lacking.
+pub(crate) fn stage_of(error: &Error) -> Stage {
+    if error.kind == Kind::Quota { Stage::Quota } else { Stage::Space }
+}
+
 fn volume_full() -> Error {
     Error::new(Kind::Quota, "the volume has reached its size; delete something in it")
 }
@@ -131,6 +136,7 @@ impl Groups {
             if !waited {
                 waited = true;
                 if self.wait_for_removed().await {
+                    context.span.mark(stage_of(&error), self.stamp());
                     continue;
                 }
             }
@@ -139,6 +145,7 @@ impl Groups {
                 break self.admit(quota, count).map_err(|_| error)?;
             }
             self.checkpoint_after(arrived).await?;
+            context.span.mark(stage_of(&error), self.stamp());
         };
         if !self.wait_for_room(self.store().space.floor_for_data()).await? {
             return Err(full());
@@ -148,7 +155,7 @@ impl Groups {
             clock.sleep(turn_ns.saturating_sub(clock.now_ns())).await;
         }
         self.store().space.note_written(count);
-        context.span.mark(Stage::Admit, self.stamp());
+        context.span.mark(Stage::Space, self.stamp());
         Ok(admitted)
     }
 
@@ -176,7 +183,7 @@ impl Groups {
             true => None,
             false => Some(self.admit_promise(context, quota.as_deref(), blocks).await?),
         };
-        context.span.mark(Stage::Admit, self.stamp());
+        context.span.mark(Stage::Space, self.stamp());
         match room {
             Room::Zeroed => self.clear(context, op).await,
             _ => self.change(context, op, Sync::Ordered).await,
@@ -204,6 +211,7 @@ impl Groups {
             if !waited {
                 waited = true;
                 if self.wait_for_removed().await {
+                    context.span.mark(stage_of(&error), self.stamp());
                     continue;
                 }
             }
@@ -214,6 +222,7 @@ impl Groups {
             }
             if new == count {
                 self.checkpoint_after(arrived).await?;
+                context.span.mark(stage_of(&error), self.stamp());
             }
             count = new;
         }

@@ -154,11 +154,32 @@ impl Groups {
             wanted.drain(..known);
         }
         while !wanted.is_empty() {
-            span.inspect(|span| span.hop());
-            wanted = self.fetch_rows(volume, wanted).await?;
+            wanted = self.fetch_rows(volume, wanted, span).await?;
         }
         span.inspect(|span| span.mark(Stage::Index, self.stamp()));
         Ok(())
+    }
+
+    /// Runs a job that reads the index in the pool. The waits for a thread there and for the core afterwards are booked
+    /// in `span` apart from the reading.
+    pub(crate) async fn in_pool<T: Send + 'static>(
+        &self,
+        span: Option<&Span>,
+        job: impl FnOnce() -> T + Send + 'static,
+    ) -> T {
+        let runtime = self.store().runtime.clone();
+        let timed = move || {
+            let began = runtime.stamp();
+            let result = job();
+            (began, result, runtime.stamp())
+        };
+        let (began, result, ended) = run_blocking(&*self.store().runtime.tasks, timed).await;
+        if let Some(span) = span {
+            span.hop();
+            span.mark(Stage::Pool, began);
+            span.mark_ended(Stage::Index, ended, self.stamp());
+        }
+        result
     }
 
     /// Takes rows from the engine's memory up to the first one that is not there: that one and those behind it are read
@@ -180,8 +201,8 @@ impl Groups {
         Ok(wanted.len())
     }
 
-    /// Reads rows in the pool, and the inodes behind names. Returns the rows that must be read again.
-    async fn fetch_rows(&self, volume: VolumeId, wanted: Vec<Wanted>) -> Result<Vec<Wanted>> {
+    /// Reads rows in the pool for the request of `span`, and the inodes behind names. Returns the rows that must be read again.
+    async fn fetch_rows(&self, volume: VolumeId, wanted: Vec<Wanted>, span: Option<&Span>) -> Result<Vec<Wanted>> {
         let merges: Vec<_> = wanted.iter().map(|one| self.state(one.group()).state.lock().merges).collect();
         let (index, groups) = (self.store().index.clone(), self.states().len());
         let read = move || {
@@ -193,7 +214,7 @@ impl Groups {
             wanted.into_iter().map(read).collect::<Result<Vec<_>>>()
         };
         let mut left = Vec::new();
-        let read = run_blocking(&*self.store().runtime.tasks, read).await?;
+        let read = self.in_pool(span, read).await?;
         assert!(read.len() == merges.len(), "each row was read");
         for ((one, found, next), merges) in read.into_iter().zip(merges) {
             let mut state = self.state(one.group()).state.lock();

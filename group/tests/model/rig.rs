@@ -233,7 +233,7 @@ impl Rig {
     }
     fn profile(&self, context: &Context) -> OpProfile {
         let ledger = Ledger::new(1, &["any"]);
-        ledger.record(0, 0, &context.span, self.runtime.stamp());
+        ledger.record(0, 0, &context.span, runtime::Subject::default(), self.runtime.stamp());
         ledger.profile().remove(0)
     }
     /// The time that a request has booked on a stage.

@@ -447,7 +447,7 @@ fn clients_are_slowed_while_segments_are_short() {
             let at = At::Offset(rng.below(FILE_BLOCKS / 16) * 16 * BLOCK_BYTES as u64);
             let op = Op::Write { ino: file, at, sync: Sync::Ordered, kill_privileges: false };
             rig.call_as(&context, op, Some(&pattern(1, 16 * BLOCK_BYTES))).await.expect("a write");
-            rig.booked_ns(&context, Stage::Admit)
+            rig.booked_ns(&context, Stage::Space)
         };
         assert_eq!(write().await, 0, "there is room");
         for _ in 0..5000 {

@@ -4,6 +4,7 @@ use super::eventfd::Signal;
 use super::figures::Figures;
 use super::files::Files;
 use super::ring::Ring;
+use crate::stamp::Stamp;
 use crate::transfer::Slot;
 use base::Result;
 use std::collections::VecDeque;
@@ -13,7 +14,7 @@ use std::task::Waker;
 #[expect(dead_code, reason = "nothing is polled")]
 pub enum Event {
     Nothing,
-    Finished(Arc<Slot>, Result<()>),
+    Finished(Arc<Slot>, Result<()>, Stamp),
     Wake(Waker),
 }
 
@@ -31,7 +32,7 @@ impl Device {
         None
     }
     pub fn complete(&mut self, _files: &Files) -> Option<Event> {
-        self.under_way.pop_front().map(|slot| Event::Finished(slot, Ok(())))
+        self.under_way.pop_front().map(|slot| Event::Finished(slot, Ok(()), Stamp(0)))
     }
     pub fn has_completions(&self) -> bool {
         !self.under_way.is_empty()

@@ -15,7 +15,7 @@ mod reactor;
 pub use block_on::block_on;
 
 use crate::tasks::MakeTask;
-use crate::transfer::{Request, SlotPool, Transfer};
+use crate::transfer::{Purpose, Request, SlotPool, Transfer};
 use inbox::Inbox;
 use loom::thread::JoinHandle;
 use std::sync::Arc;
@@ -66,6 +66,10 @@ mod figures {
             0
         }
         pub fn ran_since(&self, _start_ns: u64) {}
+        pub fn is_timed(&self, _sleep: u64) -> bool {
+            false
+        }
+        pub fn slept_since(&self, _start_ns: u64) {}
     }
 }
 
@@ -121,7 +125,7 @@ impl Door {
     }
     /// Starts an I/O, as the product does for threads that are not cores.
     pub fn submit(&self, request: Request) -> Transfer {
-        let (slot, transfer) = self.0.foreign_slots.start(request);
+        let (slot, transfer) = self.0.foreign_slots.start(Purpose::Other, request);
         self.0.inboxes[0].submit(slot);
         transfer
     }

@@ -5,7 +5,7 @@ use interleave::buffer::{Buf, Slabs};
 use interleave::disk::FileId;
 use interleave::explore;
 use interleave::real::block_on;
-use interleave::transfer::{Done, Request, Slot, SlotPool, Start};
+use interleave::transfer::{Done, Purpose, Request, Slot, SlotPool, Start};
 use loom::thread::{spawn, yield_now};
 use std::sync::Arc;
 
@@ -46,11 +46,11 @@ fn the_client_goes(late: bool) {
         let (slabs, bytes, pool) = (Slabs::new(1, CHUNK), Bytes::new(), SlotPool::new());
         let (first, second) = (large(&slabs).expect("there are two"), large(&slabs).expect("there are two"));
         let expected = place(&second);
-        let (slot, transfer) = pool.start(read(first));
+        let (slot, transfer) = pool.start(Purpose::Other, read(first));
         let there = bytes.clone();
         let device = spawn(move || perform(slot, &there, late));
         drop(transfer);
-        let (slot, transfer) = pool.start(read(second));
+        let (slot, transfer) = pool.start(Purpose::Other, read(second));
         perform(slot, &bytes, late);
         let buffer = buffer_of(block_on(transfer));
         assert_eq!(place(&buffer), expected);
@@ -81,7 +81,7 @@ fn whoever_waits_for_an_io_gets_its_own_buffer_and_the_slot_serves_again() {
         let mut devices = Vec::new();
         for _ in 0..2 {
             let expected = place(&buffer);
-            let (slot, transfer) = pool.start(read(buffer));
+            let (slot, transfer) = pool.start(Purpose::Other, read(buffer));
             let there = bytes.clone();
             devices.push(spawn(move || perform(slot, &there, late)));
             buffer = buffer_of(block_on(transfer));

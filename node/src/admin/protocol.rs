@@ -2,6 +2,8 @@
 //! are nanoseconds, sizes bytes.
 
 use base::{Error, Kind};
+use explain::Snapshot;
+use explain::snapshot::Whole;
 use serde::{Deserialize, Serialize};
 
 /// Longest request line: the longest path (4 KiB) with every byte escaped fits.
@@ -19,6 +21,10 @@ pub enum Request {
     Profile,
     /// The last operations.
     History,
+    /// The slowest operations of the last two minutes.
+    Slow,
+    /// All that is counted and measured, after so many milliseconds of looking at requests in flight, at most 1000.
+    Signals { milliseconds: u64 },
     /// Create a volume.
     VolumeCreate {
         /// Its name.
@@ -105,8 +111,10 @@ pub enum Answer {
     Status(Status),
     /// Figures per operation, and per layer.
     Profile(Profile),
-    /// The last operations, oldest first.
-    History(Vec<Past>),
+    /// The last operations, or the slowest, oldest first.
+    History(Vec<Whole>),
+    /// All that is counted and measured.
+    Signals(Box<Snapshot>),
     /// A volume.
     Volume(Volume),
     /// All volumes.
@@ -367,17 +375,6 @@ pub struct StageTimes {
     pub stage: String,
     /// Requests that spent time in it, and how long.
     pub times: Times,
-}
-
-/// One operation of the past.
-#[derive(Serialize, Deserialize, Clone, PartialEq, Debug)]
-pub struct Past {
-    /// The operation.
-    pub name: String,
-    /// Time of its end, on the monotonic clock.
-    pub end_ns: u64,
-    /// Its duration.
-    pub duration_ns: u64,
 }
 
 /// A volume.

@@ -7,13 +7,16 @@ use super::{SOCKET, SocketPath};
 use crate::failure::Exit;
 use crate::scratch::Scratch;
 use base::{Error, Kind, Result};
+use explain::Snapshot;
+use explain::snapshot::Whole;
 use runtime::real::Directory;
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, RwLock};
+use std::time::{Duration, Instant};
 
 struct Fake;
 
@@ -55,9 +58,12 @@ fn opened(data: &Path) -> Directory {
     Directory::open(data).expect("ours")
 }
 
+/// A connection whose reader gives up after a minute: a server that never answers fails its test and does not hang it.
 fn raw(data: &Path) -> BufReader<UnixStream> {
     let socket = SocketPath::of(&opened(data));
-    BufReader::new(UnixStream::connect(&socket.path).expect("a server listens"))
+    let connection = UnixStream::connect(&socket.path).expect("a server listens");
+    connection.set_read_timeout(Some(Duration::from_secs(60))).expect("a time above 0");
+    BufReader::new(connection)
 }
 
 fn exchange(connection: &mut BufReader<UnixStream>, line: &[u8]) -> Response {
@@ -82,6 +88,8 @@ fn requests_and_replies_read_back_as_written() {
         Request::Status,
         Request::Profile,
         Request::History,
+        Request::Slow,
+        Request::Signals { milliseconds: 1000 },
         Request::VolumeCreate { name: name(), size_bytes: Some(1 << 30) },
         Request::VolumeList,
         Request::VolumeInfo { name: name() },
@@ -116,7 +124,8 @@ fn requests_and_replies_read_back_as_written() {
             volumes: vec![Layered { volume: "a".into(), layers: hops() }],
         }),
         Answer::Layers(hops()),
-        Answer::History(vec![Past { name: "read".into(), end_ns: 1, duration_ns: 2 }]),
+        Answer::History(vec![Whole { name: "read".into(), end_ns: 1, duration_ns: 2, ..Whole::default() }]),
+        Answer::Signals(Box::new(Snapshot { at_ns: 7, ..Snapshot::default() })),
         Answer::Volume(volume("a")),
         Answer::Volumes(vec![volume("a"), volume("b")]),
         Answer::Grown { before_bytes: 1, bytes: 2 },
@@ -192,7 +201,7 @@ fn is_answered(connection: &mut BufReader<UnixStream>) -> bool {
 #[test]
 fn who_has_waited_for_longest_gives_way_to_who_comes() {
     // After an answer, the server waits for the next request at once; on a busy machine a little later.
-    let rest = || std::thread::sleep(std::time::Duration::from_millis(200));
+    let rest = || std::thread::sleep(Duration::from_millis(200));
     let scratch = Scratch::new();
     let server = Server::start(&opened(scratch.path()), Arc::new(Fake)).expect("the directory is writable");
     let mut first: Vec<_> = (0..16).map(|_| raw(scratch.path())).collect();
@@ -212,7 +221,7 @@ fn who_has_waited_for_longest_gives_way_to_who_comes() {
 fn who_comes_waits_until_those_that_gave_way_are_gone() {
     let scratch = Scratch::new();
     let server = Server::start(&opened(scratch.path()), Arc::new(Fake)).expect("the directory is writable");
-    let (busy, began) = (AtomicBool::new(true), std::time::Instant::now());
+    let (busy, began) = (AtomicBool::new(true), Instant::now());
     std::thread::scope(|scope| {
         // On a machine that has other things to do, threads take a while to end.
         for _ in 0..16 {
@@ -235,11 +244,16 @@ fn who_comes_waits_until_those_that_gave_way_are_gone() {
 }
 
 /// A daemon whose answers wait until they may come.
-struct Slow(std::sync::RwLock<()>);
+#[derive(Default)]
+struct Slow {
+    begun: AtomicUsize,
+    gate: RwLock<()>,
+}
 
 impl Daemon for Slow {
     fn answer(&self, _: Request) -> Result<Answer> {
-        drop(self.0.read());
+        self.begun.fetch_add(1, Ordering::Relaxed);
+        drop(self.gate.read());
         Ok(Answer::Done)
     }
 }
@@ -247,15 +261,19 @@ impl Daemon for Slow {
 #[test]
 fn who_is_answered_does_not_give_way() {
     let scratch = Scratch::new();
-    let slow = Arc::new(Slow(std::sync::RwLock::new(())));
+    let slow = Arc::new(Slow::default());
     let server = Server::start(&opened(scratch.path()), slow.clone()).expect("the directory is writable");
-    let held = slow.0.write().expect("no panic while held");
+    let held = slow.gate.write().expect("no panic while held");
     let mut asking: Vec<_> = (0..16).map(|_| raw(scratch.path())).collect();
     for connection in &mut asking {
         connection.get_mut().write_all(b"{\"request\":\"status\"}\n").expect("the server reads");
     }
     // A request that was not read yet gives way: once each is being answered, nobody does.
-    std::thread::sleep(std::time::Duration::from_millis(500));
+    let began = Instant::now();
+    while slow.begun.load(Ordering::Relaxed) < asking.len() {
+        assert!(began.elapsed() < Duration::from_secs(60), "the server does not read");
+        std::thread::sleep(Duration::from_millis(1));
+    }
     assert_eq!(refused_with(exchange(&mut raw(scratch.path()), b"{\"request\":\"status\"}\n")), Kind::Busy);
     drop(held);
     for connection in &mut asking {

@@ -5,6 +5,7 @@ mod brick;
 mod check;
 mod config;
 mod down;
+mod explain;
 mod fstab;
 mod layer;
 mod pages;
@@ -47,6 +48,8 @@ pub fn run(cli: Cli) -> Result<Exit, Failure> {
         Command::Check(options) => check::run(&options),
         Command::Scrub(command) => scrub::run(&command),
         Command::Profile(options) => profile::run(&options),
+        Command::Explain(options) => explain::run(&options),
+        Command::Slow(options) => profile::slow(&options),
         Command::Bench(command) => bench::run(&command),
         Command::Completions { shell } => pages::completions(shell),
         Command::Man { directory } => pages::man(directory.as_deref()),

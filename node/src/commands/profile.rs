@@ -2,10 +2,12 @@
 
 use super::{layer, print, print_json};
 use crate::admin::client::{Client, unexpected};
-use crate::admin::protocol::{Answer, Operation, Past, Request, Times};
-use crate::cli::Profile;
+use crate::admin::protocol::{Answer, Operation, Request, Times};
+use crate::cli::{Profile, Shown};
 use crate::failure::{Exit, Failure};
 use crate::table::{Align, Table, count, duration};
+use explain::snapshot::Whole;
+use std::cmp::Reverse;
 
 /// Asks the daemon and shows its answer.
 pub fn run(options: &Profile) -> Result<Exit, Failure> {
@@ -60,12 +62,44 @@ fn total_ns(times: &Times) -> f64 {
     times.mean_ns as f64 * times.count as f64
 }
 
-/// One row per operation; when it ended is told against the last one.
-fn history_table(past: &[Past]) -> String {
-    let mut table = Table::new(&[("ended", Align::Right), ("operation", Align::Left), ("took", Align::Right)]);
+/// Shows the slowest requests.
+pub fn slow(options: &Shown) -> Result<Exit, Failure> {
+    let Answer::History(mut past) = Client::need(&options.data)?.ask(&Request::Slow)? else { return Err(unexpected()) };
+    past.sort_by_key(|whole| Reverse(whole.duration_ns));
+    if options.json {
+        print_json(&past)?
+    } else {
+        print(&history_table(&past))?
+    }
+    Ok(Exit::Done)
+}
+
+/// One row per operation; when it ended is told against the last one. Of its stages, those that took most.
+fn history_table(past: &[Whole]) -> String {
+    let right = Align::Right;
+    let mut table = Table::new(&[
+        ("ended", right),
+        ("operation", Align::Left),
+        ("took", right),
+        ("inode", right),
+        ("user", right),
+        ("process", right),
+        ("mostly in", Align::Left),
+    ]);
     let last_ns = past.iter().map(|one| one.end_ns).max().unwrap_or(0);
     for one in past {
-        table.row(vec![format!("-{}", duration(last_ns - one.end_ns)), one.name.clone(), duration(one.duration_ns)]);
+        let mut stages: Vec<_> = one.stages.iter().collect();
+        stages.sort_by_key(|(_, ns)| Reverse(*ns));
+        let stages: Vec<_> = stages.iter().take(3).map(|(stage, ns)| format!("{stage} {}", duration(*ns))).collect();
+        table.row(vec![
+            format!("-{}", duration(last_ns - one.end_ns)),
+            one.name.clone(),
+            duration(one.duration_ns),
+            one.ino.to_string(),
+            one.uid.to_string(),
+            one.pid.to_string(),
+            stages.join(", "),
+        ]);
     }
     table.render()
 }
@@ -90,9 +124,22 @@ fsync          2         1.00 us  2.00 us  1.50 us  2.50 us  3.00 us     3
 
     #[test]
     fn a_history_reads_well() {
-        let past = |name: &str, end_ns, duration_ns| Past { name: name.into(), end_ns, duration_ns };
-        let table = history_table(&[past("read", 1_000, 50_000), past("fsync", 3_001_000, 1_000_000)]);
-        assert_eq!(table, "   ended  operation     took\n-3.00 ms  read       50.0 us\n   -0 ns  fsync      1.00 ms\n");
-        assert_eq!(history_table(&[]), "ended  operation  took\n");
+        let past = |name: &str, end_ns, duration_ns, stages: &[(&str, u64)]| Whole {
+            name: name.into(),
+            end_ns,
+            duration_ns,
+            stages: stages.iter().map(|(stage, ns)| (stage.to_string(), *ns)).collect(),
+            ino: 7,
+            uid: 1000,
+            pid: 42,
+        };
+        let stages = [("front", 1000), ("queue", 9000), ("write", 40_000), ("flush", 950_000)];
+        let table = history_table(&[past("read", 1_000, 50_000, &[]), past("fsync", 3_001_000, 1_000_000, &stages)]);
+        let expected = "   ended  operation     took  inode  user  process  mostly in
+-3.00 ms  read       50.0 us      7  1000       42
+   -0 ns  fsync      1.00 ms      7  1000       42  flush 950 us, write 40.0 us, queue 9.00 us
+";
+        assert_eq!(table, expected);
+        assert_eq!(history_table(&[]), "ended  operation  took  inode  user  process  mostly in\n");
     }
 }

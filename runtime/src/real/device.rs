@@ -2,12 +2,13 @@
 //! recycled; a warm one allocates nothing.
 
 use super::concurrency_limit::ConcurrencyLimit;
-use super::figures::{Figures, Verb};
+use super::figures::{Figures, IoClass, Verb};
 use super::files::{Files, failed};
 use super::ring::{Plain, Ring, Wait};
 use super::ring_entry::RingEntry;
 use crate::OBSERVED;
 use crate::disk::FileId;
+use crate::stamp::Stamp;
 use crate::transfer::{Request, Slot, Start};
 use base::limits::{BLOCK_BYTES, BULK_BYTES_MIN};
 use base::{Error, Kind, Result};
@@ -41,7 +42,7 @@ pub(super) enum Event {
     /// No consequence.
     Nothing,
     /// A transfer ended.
-    Finished(Arc<Slot>, Result<()>),
+    Finished(Arc<Slot>, Result<()>, Stamp),
     /// A poll ended, or a ring entry came back: wake its task.
     Wake(Waker),
 }
@@ -64,7 +65,8 @@ struct Alarm {
 
 struct Progress {
     slot: Arc<Slot>,
-    verb: Verb,
+    class: IoClass,
+    bytes: usize,
     /// The time at which it was started; once the device has seen it, the time of that.
     start_ns: u64,
     pace: Pace,
@@ -152,6 +154,8 @@ pub(super) struct Device {
     urgent: bool,
     small: Paced,
     large: Paced,
+    /// Number of transfers that the device works on for this core.
+    under_way: usize,
     /// Times at which the alarms that are set will wake the core, the next one last.
     alarms_ns: Vec<u64>,
     /// Memory of alarms that have gone off, for the next ones.
@@ -172,6 +176,7 @@ impl Device {
             urgent: false,
             small: Paced::new(LEAST_SMALL),
             large: Paced::new(LEAST_LARGE),
+            under_way: 0,
             alarms_ns: Vec::new(),
             spare_alarms: Vec::new(),
         }
@@ -255,14 +260,14 @@ impl Device {
     }
     /// Starts a transfer. Returns the slot if it ended at once.
     pub fn start(&mut self, slot: Arc<Slot>, files: &Files) -> Option<(Arc<Slot>, Result<()>)> {
-        let (file, verb, urgent, pace) = slot.with_request(|request| {
-            let pace = pace_of(request);
+        let (file, verb, urgent, pace, bytes) = slot.with_request(|request| {
+            let (pace, bytes) = (pace_of(request), length(request));
             match request {
-                Request::Read { file, .. } => (*file, Verb::Read, false, pace),
+                Request::Read { file, .. } => (*file, Verb::Read, false, pace, bytes),
                 Request::Write { file, durable, .. } => {
-                    (*file, Verb::Write, *durable || length(request) >= AT_ONCE_BYTES, pace)
+                    (*file, Verb::Write, *durable || bytes >= AT_ONCE_BYTES, pace, bytes)
                 }
-                Request::Flush { file } => (*file, Verb::Flush, true, pace),
+                Request::Flush { file } => (*file, Verb::Flush, true, pace, bytes),
             }
         });
         let writes = verb == Verb::Write;
@@ -270,9 +275,11 @@ impl Device {
             Ok(fd) => fd,
             Err(error) => return Some((slot, Err(error.with(files.name(file))))),
         };
+        let class = IoClass::of(slot.purpose(), verb, bytes);
         let index = self.take_op(Work::Transfer(Progress {
             slot,
-            verb,
+            class,
+            bytes,
             start_ns: self.figures.control_ns(),
             pace,
             file,
@@ -287,8 +294,15 @@ impl Device {
             return None;
         }
         self.urgent |= urgent;
-        self.issue(index);
+        self.issue_first(index);
         None
+    }
+    /// Hands a transfer to the device for the first time.
+    fn issue_first(&mut self, index: usize) {
+        self.under_way += 1;
+        let Work::Transfer(progress) = &mut self.ops[index].work else { panic!("only transfers are issued") };
+        progress.class = progress.class.at_depth(self.under_way);
+        self.issue(index);
     }
     fn paced(&mut self, pace: Pace) -> Option<&mut Paced> {
         match pace {
@@ -312,7 +326,7 @@ impl Device {
             progress.slot.held_for(now_ns.saturating_sub(progress.start_ns));
             progress.start_ns = now_ns;
             self.urgent |= pace == Pace::Large;
-            self.issue(index);
+            self.issue_first(index);
         }
     }
     fn fd_for(&mut self, file: FileId, writes: bool, files: &Files) -> Result<RawFd> {
@@ -368,16 +382,19 @@ impl Device {
             return Event::Nothing;
         };
         let Work::Transfer(progress) = self.free_op(index) else { unreachable!("the caller looked") };
+        let mut ended = Stamp(0);
+        self.under_way -= 1;
         if progress.pace != Pace::AtOnce || OBSERVED {
-            let now_ns = self.figures.control_ns();
+            let (now, now_ns) = self.figures.now();
             let took_ns = now_ns.saturating_sub(progress.start_ns);
             if outcome.is_ok() {
-                self.figures.io(progress.verb, took_ns);
+                self.figures.io(progress.class, progress.bytes, took_ns);
             }
             self.go_on(progress.pace, took_ns, now_ns);
+            ended = now;
         }
         let outcome = outcome.map_err(|error| error.with(files.name(progress.file)));
-        Event::Finished(progress.slot, outcome)
+        Event::Finished(progress.slot, outcome, ended)
     }
 
     /// Starts to wait until `fd` is readable. The returned number is for the calls below.
@@ -440,11 +457,12 @@ impl Device {
         index
     }
     fn complete_fetch(&mut self, index: usize, result: i32) -> Event {
-        let Work::Fetch(_, waiting) = &mut self.ops[index].work else { unreachable!("the caller looked") };
+        let Work::Fetch(entry, waiting) = &mut self.ops[index].work else { unreachable!("the caller looked") };
         if waiting.abandoned {
             self.free_op(index);
             return Event::Nothing;
         }
+        entry.set_came(self.figures.stamp());
         waiting.end(result)
     }
     /// The entry and its result, once the kernel has brought it back. Otherwise `waker` will be woken.
@@ -594,6 +612,7 @@ pub(super) fn poll_error(result: i32) -> Error {
 mod tests {
     use super::*;
     use crate::buffer::{Slabs, Slice};
+    use crate::transfer::Purpose;
     use crate::transfer::SlotPool;
 
     fn slices(slabs: &Slabs, lengths: &[usize]) -> Vec<Slice> {
@@ -602,10 +621,11 @@ mod tests {
     }
 
     fn progress() -> Progress {
-        let (slot, _) = SlotPool::new().start(Request::Flush { file: FileId(0) });
+        let (slot, _) = SlotPool::new().start(Purpose::Other, Request::Flush { file: FileId(0) });
         Progress {
             slot,
-            verb: Verb::Write,
+            class: IoClass::of(Purpose::Other, Verb::Write, 4096),
+            bytes: 4096,
             start_ns: 0,
             pace: Pace::AtOnce,
             file: FileId(0),

@@ -3,7 +3,7 @@
 use super::files::Files;
 use super::reactor::{self, World};
 use crate::disk::{Disk, FileId, OpenMode};
-use crate::transfer::{Request, Transfer};
+use crate::transfer::{Purpose, Request, Transfer};
 use base::Result;
 use std::sync::Arc;
 
@@ -46,12 +46,12 @@ impl Disk for RealDisk {
     fn discard(&self, file: FileId, offset: u64, bytes: u64) -> Result<()> {
         self.files().discard(file, offset, bytes)
     }
-    fn submit(&self, request: Request) -> Transfer {
+    fn submit_for(&self, purpose: Purpose, request: Request) -> Transfer {
         let mut request = Some(request);
         let here = reactor::with_current(|core| {
             // A core of another world is a stranger here.
             Arc::ptr_eq(&core.world, &self.world).then(|| {
-                let (slot, transfer) = core.slots.start(request.take().expect("taken once"));
+                let (slot, transfer) = core.slots.start(purpose, request.take().expect("taken once"));
                 core.start(slot);
                 transfer
             })
@@ -60,7 +60,7 @@ impl Disk for RealDisk {
             return transfer;
         }
         let request = request.expect("only a core of this world takes it");
-        let (slot, transfer) = self.world.foreign_slots.start(request);
+        let (slot, transfer) = self.world.foreign_slots.start(purpose, request);
         self.world.inboxes[0].submit(slot);
         transfer
     }

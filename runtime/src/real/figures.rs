@@ -6,18 +6,83 @@ use super::pool::PoolSummary;
 use super::stamps::Stamps;
 use crate::OBSERVED;
 use crate::histogram::{Histogram, Summary};
-use std::sync::Arc;
+use crate::stamp::Stamp;
+use crate::transfer::Purpose;
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 /// Runs of tasks per timed run: two clock reads each time would cost more than short runs do.
 const RUN_SAMPLE: u64 = 64;
 
+/// Sleeps per timed sleep, for the same reason: a core that serves one client sleeps once for each request.
+const SLEEP_SAMPLE: u64 = 16;
+
 /// The kind of an I/O.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Verb {
+pub enum Verb {
+    /// Reading.
     Read,
+    /// Writing, durable or not.
     Write,
+    /// Making what was written durable.
     Flush,
+}
+
+impl Verb {
+    /// All verbs.
+    pub const ALL: [Verb; 3] = [Verb::Read, Verb::Write, Verb::Flush];
+    /// The verb's name in tables.
+    pub fn name(self) -> &'static str {
+        match self {
+            Verb::Read => "read",
+            Verb::Write => "write",
+            Verb::Flush => "flush",
+        }
+    }
+}
+
+/// Number of classes of size: up to 4 KiB, 16 KiB, 64 KiB, 256 KiB, and more.
+const SIZES: usize = 5;
+/// Number of classes of depth: 1, 2 or 3, 4 to 7, 8 to 15, 16 to 31, and more transfers of the core under way.
+const DEPTHS: usize = 6;
+const CLASSES: usize = Purpose::ALL.len() * Verb::ALL.len() * SIZES * DEPTHS;
+
+/// A class of I/O: purpose, verb, size and depth. Times of different classes don't compare.
+#[derive(Clone, Copy)]
+pub(super) struct IoClass(usize);
+
+impl IoClass {
+    /// The class of a transfer of this many bytes, at depth 1.
+    pub fn of(purpose: Purpose, verb: Verb, bytes: usize) -> IoClass {
+        let size = (bytes.div_ceil(4096).max(1).next_power_of_two().ilog2() as usize).div_ceil(2).min(SIZES - 1);
+        IoClass(((purpose as usize * Verb::ALL.len() + verb as usize) * SIZES + size) * DEPTHS)
+    }
+    /// The class, for a transfer that is one of `depth` of its core under way.
+    pub fn at_depth(self, depth: usize) -> IoClass {
+        IoClass(self.0 - self.0 % DEPTHS + (depth.max(1).ilog2() as usize).min(DEPTHS - 1))
+    }
+    fn parts(self) -> (Purpose, Verb, u64, u64) {
+        let (rest, depth) = (self.0 / DEPTHS, self.0 % DEPTHS);
+        let (rest, size) = (rest / SIZES, rest % SIZES);
+        let (purpose, verb) = (rest / Verb::ALL.len(), rest % Verb::ALL.len());
+        (Purpose::ALL[purpose], Verb::ALL[verb], 4096 << (2 * size), 1 << depth)
+    }
+}
+
+/// The figures of one class.
+#[derive(Default)]
+struct ClassFigures {
+    took: Histogram,
+    bytes: AtomicU64,
+}
+
+struct Classes(Box<[OnceLock<Box<ClassFigures>>]>);
+
+impl Default for Classes {
+    fn default() -> Classes {
+        Classes((0..CLASSES).map(|_| OnceLock::new()).collect())
+    }
 }
 
 /// One core's figures; written by its thread only.
@@ -27,15 +92,21 @@ pub(super) struct Figures {
     sleeps: AtomicU64,
     runs: AtomicU64,
     run: Histogram,
-    io: [Histogram; 3],
+    asleep_ns: AtomicU64,
+    /// Figures of I/O by class; most classes never come and have none.
+    io: Classes,
     stamps: Arc<Stamps>,
 }
 
-fn bump(cell: &AtomicU64) -> u64 {
+fn add(cell: &AtomicU64, more: u64) -> u64 {
     // One writer: a plain load and store instead of a locked add.
-    let count = cell.load(Ordering::Relaxed) + 1;
+    let count = cell.load(Ordering::Relaxed) + more;
     cell.store(count, Ordering::Relaxed);
     count
+}
+
+fn bump(cell: &AtomicU64) -> u64 {
+    add(cell, 1)
 }
 
 impl Figures {
@@ -50,6 +121,14 @@ impl Figures {
     /// The time for decisions, which a build without observation makes too.
     pub fn control_ns(&self) -> u64 {
         self.stamps.now_ns()
+    }
+    /// The time as the ledger counts it.
+    pub fn stamp(&self) -> Stamp {
+        if OBSERVED { self.stamps.stamp() } else { Stamp(0) }
+    }
+    /// The time as the ledger counts it, and in nanoseconds for decisions, by one reading.
+    pub fn now(&self) -> (Stamp, u64) {
+        self.stamps.now()
     }
     /// Counts a turn of the reactor.
     pub fn turn(&self) {
@@ -71,11 +150,32 @@ impl Figures {
     pub fn ran_since(&self, start_ns: u64) {
         self.run.record(self.stamp_ns().saturating_sub(start_ns));
     }
+    /// True if the core's sleep of this number is to be timed.
+    pub fn is_timed(&self, sleep: u64) -> bool {
+        OBSERVED && sleep.is_multiple_of(SLEEP_SAMPLE)
+    }
+    /// Records a timed sleep that has ended; it stands for those that are not timed.
+    pub fn slept_since(&self, start_ns: u64) {
+        let slept_ns = self.stamp_ns().saturating_sub(start_ns);
+        add(&self.asleep_ns, slept_ns * SLEEP_SAMPLE);
+    }
     /// Records an I/O that succeeded, and its duration.
-    pub fn io(&self, verb: Verb, took_ns: u64) {
+    pub fn io(&self, class: IoClass, bytes: usize, took_ns: u64) {
         if OBSERVED {
-            self.io[verb as usize].record(took_ns);
+            let figures = self.io.0[class.0].get_or_init(Box::default);
+            figures.took.record(took_ns);
+            add(&figures.bytes, bytes as u64);
         }
+    }
+    fn io_summaries(&self) -> impl Iterator<Item = (IoClass, &ClassFigures)> {
+        let classes = self.io.0.iter().enumerate();
+        classes.filter_map(|(class, figures)| Some((IoClass(class), &**figures.get()?)))
+    }
+    fn of_verb(&self, verb: Verb) -> Summary {
+        let mut summary = Summary::default();
+        let classes = self.io_summaries().filter(|(class, _)| class.parts().1 == verb);
+        classes.for_each(|(_, figures)| figures.took.add_to(&mut summary));
+        summary
     }
     fn summary(&self) -> CoreSummary {
         CoreSummary {
@@ -83,9 +183,10 @@ impl Figures {
             sleeps: self.sleeps.load(Ordering::Relaxed),
             runs: self.runs.load(Ordering::Relaxed),
             run: self.run.summary(),
-            read: self.io[Verb::Read as usize].summary(),
-            write: self.io[Verb::Write as usize].summary(),
-            flush: self.io[Verb::Flush as usize].summary(),
+            asleep_ns: self.asleep_ns.load(Ordering::Relaxed),
+            read: self.of_verb(Verb::Read),
+            write: self.of_verb(Verb::Write),
+            flush: self.of_verb(Verb::Flush),
         }
     }
 }
@@ -97,6 +198,8 @@ pub struct CoreSummary {
     pub turns: u64,
     /// Number of times that it had nothing to do.
     pub sleeps: u64,
+    /// Nanoseconds for which it slept, from a sample of its sleeps; a sleep that goes on does not count yet.
+    pub asleep_ns: u64,
     /// Number of runs of tasks.
     pub runs: u64,
     /// Durations for which tasks kept the core (a sample).
@@ -118,8 +221,63 @@ impl Probe {
     pub fn cores(&self) -> Vec<CoreSummary> {
         self.0.world.figures.iter().map(|figures| figures.summary()).collect()
     }
-    /// The blocking pool's figures.
+    /// The figures of the pool for jobs that clients wait for.
     pub fn pool(&self) -> PoolSummary {
         self.0.pool.summary()
+    }
+    /// The figures of the pool for all other jobs.
+    pub fn background(&self) -> PoolSummary {
+        self.0.background.summary()
+    }
+    /// The figures of all classes of I/O that ever came, over all cores.
+    pub fn io(&self) -> Vec<IoSummary> {
+        let mut classes: BTreeMap<usize, (Summary, u64)> = BTreeMap::new();
+        for (class, figures) in self.0.world.figures.iter().flat_map(|figures| figures.io_summaries()) {
+            let (took, bytes) = classes.entry(class.0).or_default();
+            figures.took.add_to(took);
+            *bytes += figures.bytes.load(Ordering::Relaxed);
+        }
+        let told = |(class, (took, bytes))| {
+            let (purpose, verb, bytes_max, depth) = IoClass(class).parts();
+            IoSummary { purpose, verb, bytes_max, depth, took, bytes }
+        };
+        classes.into_iter().map(told).collect()
+    }
+}
+
+/// The figures of a class of I/O since the start.
+#[derive(Clone)]
+pub struct IoSummary {
+    /// The work that the transfers were a part of.
+    pub purpose: Purpose,
+    /// Reading, writing or flushing.
+    pub verb: Verb,
+    /// Largest size of the class in bytes, and more for the last one (1 MiB); each class has four times the size of the
+    /// one before.
+    pub bytes_max: u64,
+    /// Least number of transfers of the core that were under way, itself included; twice that is the next class.
+    pub depth: u64,
+    /// Durations from the hand-over to the kernel until the core learnt of the end.
+    pub took: Summary,
+    /// Bytes transferred.
+    pub bytes: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn classes_know_their_parts() {
+        for purpose in Purpose::ALL {
+            for verb in Verb::ALL {
+                for (bytes, bytes_max) in [(0, 4096), (4096, 4096), (8192, 16384), (65536, 65536), (1 << 20, 1 << 20)] {
+                    for (depth, least) in [(1, 1), (3, 2), (31, 16), (1000, 32)] {
+                        let class = IoClass::of(purpose, verb, bytes).at_depth(7).at_depth(depth);
+                        assert_eq!(class.parts(), (purpose, verb, bytes_max, least));
+                    }
+                }
+            }
+        }
     }
 }

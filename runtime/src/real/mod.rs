@@ -35,7 +35,7 @@ mod volatile;
 pub use block_on::block_on;
 pub use cores::core_of_cpu;
 pub use directory::{Access, Directory};
-pub use figures::{CoreSummary, Probe};
+pub use figures::{CoreSummary, IoSummary, Probe, Verb};
 pub use files::raise_open_files;
 pub use poller::{Readable, readable};
 pub use pool::PoolSummary;

@@ -8,6 +8,7 @@
 use super::inbox::stopped;
 use super::reactor::{self, Core};
 use crate::buffer::{Buf, Loan};
+use crate::stamp::Stamp;
 use base::limits::IO_BYTES_MAX;
 use base::{Error, Result};
 use io_uring::squeue;
@@ -45,6 +46,7 @@ pub struct RingEntry {
     device: Arc<File>,
     queue: u16,
     known: bool,
+    came: Stamp,
 }
 
 /// The larger memory of an entry, for payloads.
@@ -73,7 +75,15 @@ impl RingEntry {
     pub fn new(device: Arc<File>, queue: u16, mut head: Buf, payload: Buf) -> RingEntry {
         assert!(head.len() == HEAD_BYTES && payload.len() == IO_BYTES_MAX);
         head.fill(0);
-        RingEntry { head, payload: Payload::Here(payload), device, queue, known: false }
+        RingEntry { head, payload: Payload::Here(payload), device, queue, known: false, came: Stamp(0) }
+    }
+    /// The time at which the core learnt that the entry has come back with a request.
+    pub fn came(&self) -> Stamp {
+        self.came
+    }
+    /// Notes that time.
+    pub(super) fn set_came(&mut self, now: Stamp) {
+        self.came = now;
     }
     /// The memory of the header; a request and an answer use different parts of it.
     pub fn header(&self) -> &[u8] {

@@ -4,7 +4,7 @@
 //! ledger is read.
 
 use super::clock::now_ns;
-use crate::stamp::Unit;
+use crate::stamp::{Stamp, Unit};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -79,6 +79,20 @@ impl Stamps {
     /// The time at which the counter stood at `ticks`, in nanoseconds.
     pub(crate) fn ns_at(&self, ticks: u64) -> u64 {
         self.since_ns + self.unit().ns(ticks.wrapping_sub(self.since_ticks))
+    }
+    /// The time in the ledger's unit.
+    pub fn stamp(&self) -> Stamp {
+        Stamp(if self.are_trusted() { ticks() } else { now_ns() })
+    }
+    /// The time in the ledger's unit and in nanoseconds, by one reading.
+    pub fn now(&self) -> (Stamp, u64) {
+        if self.are_trusted() {
+            let ticks = ticks();
+            (Stamp(ticks), self.ns_at(ticks))
+        } else {
+            let ns = now_ns();
+            (Stamp(ns), ns)
+        }
     }
     /// Nanoseconds, nearly as `now_ns` gives them.
     pub fn now_ns(&self) -> u64 {

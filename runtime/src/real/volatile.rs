@@ -12,7 +12,7 @@ use super::pool::Pool;
 use crate::buffer::Slabs;
 use crate::disk::{Disk, FileId, OpenMode};
 use crate::random::SplitMix;
-use crate::transfer::{Request, Slot, SlotPool, Transfer};
+use crate::transfer::{Purpose, Request, Slot, SlotPool, Transfer};
 use base::limits::BLOCK_BYTES;
 use base::{Error, Kind, Result};
 use std::collections::{BTreeMap, BTreeSet};
@@ -113,8 +113,8 @@ impl Disk for VolatileDisk {
     fn discard(&self, file: FileId, offset: u64, bytes: u64) -> Result<()> {
         self.inner.discard(file, offset, bytes)
     }
-    fn submit(&self, request: Request) -> Transfer {
-        let (slot, transfer) = self.slots.start(request);
+    fn submit_for(&self, purpose: Purpose, request: Request) -> Transfer {
+        let (slot, transfer) = self.slots.start(purpose, request);
         match slot.with_request(|request| check(&self.inner, request)) {
             Err(error) => slot.finish(Err(error)),
             Ok(Way::Cache) => {

@@ -9,7 +9,7 @@ use super::schedule::Schedule;
 use super::trace::TraceKind;
 use crate::disk::{DEVICE, Disk, FileId, OpenMode};
 use crate::random::SplitMix;
-use crate::transfer::{Request, Slot, SlotPool, Transfer};
+use crate::transfer::{Purpose, Request, Slot, SlotPool, Transfer};
 use base::limits::BLOCK_BYTES;
 use base::{Error, Kind, Result};
 use std::collections::BTreeMap;
@@ -628,11 +628,11 @@ impl Disk for SimDisk {
         self.schedule.note(TraceKind::Discard, offset, bytes);
         Ok(())
     }
-    fn submit(&self, request: Request) -> Transfer {
+    fn submit_for(&self, purpose: Purpose, request: Request) -> Transfer {
         let (bytes, checksum) = payload(&request);
         let mut state = self.state();
         let (file, work, (kind, detail)) = state.plan(&request);
-        let (slot, transfer) = self.slots.start(request);
+        let (slot, transfer) = self.slots.start(purpose, request);
         let write = matches!(work, Work::Write { .. });
         // After a crash or the world's end nothing reaches the device, and no answer comes back.
         if state.crashed || self.schedule.stopped() || write && !state.step(&self.schedule) {

@@ -88,7 +88,7 @@ impl Client {
         context.unkept = matches!(ask, Ask::Read { unkept: true, .. });
         context.span.mark(Stage::Front, self.runtime.stamp());
         let (row, told) = self.tell(&context, header.unique, ask, data).await;
-        self.runtime.ledger.record(0, row, &context.span, self.runtime.stamp());
+        self.runtime.ledger.record(0, row, &context.span, runtime::Subject::default(), self.runtime.stamp());
         told
     }
     /// The payload in a buffer of its own.

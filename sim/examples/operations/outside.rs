@@ -77,7 +77,7 @@ impl Disk for Outside {
     fn discard(&self, file: FileId, offset: u64, bytes: u64) -> Result<()> {
         outside(|| self.0.disk.discard(file, offset, bytes))
     }
-    fn submit(&self, request: Request) -> Transfer {
-        outside(|| self.0.disk.submit(request))
+    fn submit_for(&self, purpose: runtime::Purpose, request: Request) -> Transfer {
+        outside(|| self.0.disk.submit_for(purpose, request))
     }
 }

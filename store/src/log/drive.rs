@@ -7,9 +7,9 @@ use super::core::Flush;
 use super::{Log, State, Waiter};
 use base::limits::DURABLE_WITHIN_NS;
 use base::{Error, Kind, Result};
-use runtime::Lapse;
-use runtime::disk;
+use runtime::ledger::Phases;
 use runtime::seeded::{Bug, active};
+use runtime::{Lapse, Purpose, Request, disk};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::{Poll, Waker};
@@ -68,7 +68,8 @@ async fn writer(log: Arc<Log>, core: usize) {
 async fn write(log: &Log, batch: Batch, fua: bool, woken: &mut Vec<Waker>) {
     let start = log.runtime.stamp();
     let Batch { number, file, offset, slices, bytes, .. } = batch;
-    let (mut slices, result) = disk::write(&*log.runtime.disk, file, offset, slices, fua).await;
+    let (mut slices, result) =
+        disk::write_for(Purpose::Log, &*log.runtime.disk, Request::Write { file, offset, slices, durable: fua }).await;
     let result = result.map_err(|error| error.with(format!("log batch {number}")));
     let held_bytes = super::held_bytes(&slices);
     slices.clear();
@@ -79,7 +80,8 @@ async fn write(log: &Log, batch: Batch, fua: bool, woken: &mut Vec<Waker>) {
         state.figures.batches += 1;
         state.figures.bytes += bytes;
         state.figures.fua_batches += u64::from(fua);
-        state.phases = (log.runtime.stamp().since(start), Lapse::default());
+        let ended = log.runtime.stamp();
+        state.phases = Phases { write: ended.since(start), flush: Lapse::default(), ended };
         state.commit.written(number);
     });
 }
@@ -87,13 +89,15 @@ async fn write(log: &Log, batch: Batch, fua: bool, woken: &mut Vec<Waker>) {
 async fn perform_flush(log: &Log, flush: Flush, flushes: &mut Vec<runtime::Transfer>, woken: &mut Vec<Waker>) {
     let start = log.runtime.stamp();
     let mut result = Ok(());
-    flushes.extend(flush.files.iter().map(|&file| log.runtime.disk.submit(runtime::Request::Flush { file })));
+    let begin = |&file| log.runtime.disk.submit_for(Purpose::Log, Request::Flush { file });
+    flushes.extend(flush.files.iter().map(begin));
     for flush in flushes.drain(..) {
         result = result.and(flush.await.result);
     }
     finish(log, result.map_err(|error| error.with("log flush")), woken, |state| {
         state.figures.flushes += 1;
-        state.phases.1 = log.runtime.stamp().since(start);
+        state.phases.ended = log.runtime.stamp();
+        state.phases.flush = state.phases.ended.since(start);
         state.commit.flushed();
         state.commit.reuse(flush.files);
     });

@@ -23,8 +23,9 @@ use crate::format::values::ReplayRow;
 use crate::media::geometry::Geometry;
 use base::limits::{BLOCK_BYTES, BULK_BYTES_MIN, HEADER_BLOCKS_MAX, SEGMENT_BYTES_MIN};
 use base::{Error, GroupId, Index, Ino, Kind, Life, Place, ReplicaId, Result, SegmentId, Sync, VolumeId};
+use runtime::ledger::Phases;
 use runtime::seeded::{Bug, active};
-use runtime::{Event, FileId, Lapse, Lock, Runtime, Slice, Span, Stage};
+use runtime::{Event, FileId, Lock, Runtime, Slice, Span, Stage};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::{Poll, Waker};
@@ -135,7 +136,7 @@ struct State {
     summary_taken: usize,
     full: Vec<(SegmentId, u32)>,
     last_durable_stamp: u64,
-    phases: (Lapse, Lapse),
+    phases: Phases,
     figures: Figures,
     out_of_space: bool,
     failed: Option<Error>,
@@ -239,7 +240,7 @@ impl Log {
     }
 
     /// Waits until a record may be ordered: the bytes of pending records are bounded (back-pressure). The wait is
-    /// booked in `span` as admission.
+    /// booked in `span`.
     pub async fn admit(&self, span: &Span) -> Result<()> {
         let mut waited = false;
         loop {
@@ -256,7 +257,7 @@ impl Log {
             waited = true;
         }
         if waited {
-            span.mark(Stage::Admit, self.runtime.stamp());
+            span.mark(Stage::Backlog, self.runtime.stamp());
         }
         Ok(())
     }
@@ -318,7 +319,7 @@ impl Log {
             return Ok(());
         }
         let durable = sync >= Sync::Data;
-        let (write, flush) = std::future::poll_fn(|context| {
+        let phases = std::future::poll_fn(|context| {
             let mut state = self.state.lock();
             let outcome = state.outcome(batch, durable);
             if outcome.is_ready() {
@@ -336,7 +337,7 @@ impl Log {
         })
         .await?;
         if let Some(span) = span {
-            span.mark_commit(write, flush, self.runtime.stamp());
+            span.mark_commit(phases, self.runtime.stamp());
         }
         Ok(())
     }
@@ -556,8 +557,8 @@ impl State {
         self.building.as_ref().is_some_and(|building| building.wants_write && !gathers(building))
     }
 
-    /// The result for a waiter, if there is one yet: the durations of the last write and flush.
-    fn outcome(&self, batch: u64, durable: bool) -> Poll<Result<(Lapse, Lapse)>> {
+    /// The result for a waiter, if there is one yet: the times of the last write and flush.
+    fn outcome(&self, batch: u64, durable: bool) -> Poll<Result<Phases>> {
         let positions = self.commit.positions();
         let reached = if durable { positions.durable.max(self.acknowledged_early) } else { positions.written };
         match self.check() {

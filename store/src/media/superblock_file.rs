@@ -6,7 +6,7 @@ use crate::media::geometry::FILE_PREFIX;
 use base::limits::{BLOCK_BYTES, GROUPS_MAX, SEGMENTS_MAX};
 use base::{Error, Kind, Result};
 use runtime::seeded::{Bug, active};
-use runtime::{FileId, OpenMode, Runtime, disk};
+use runtime::{FileId, OpenMode, Purpose, Request, Runtime, disk};
 
 /// The file's name.
 pub const FILE: &str = "superblock";
@@ -52,9 +52,14 @@ async fn write_copy(runtime: &Runtime, file: FileId, superblock: &Superblock, co
     let mut buffer = runtime.buffer(BLOCK_BYTES)?;
     buffer.copy_from_slice(&superblock.encode());
     let slices = vec![buffer.share().slice(0..BLOCK_BYTES)];
-    let (_, result) = disk::write(&*runtime.disk, file, copy * BLOCK_BYTES as u64, slices, false).await;
+    let (_, result) = disk::write_for(
+        Purpose::Checkpoint,
+        &*runtime.disk,
+        Request::Write { file: file, offset: copy * BLOCK_BYTES as u64, slices, durable: false },
+    )
+    .await;
     result?;
-    disk::flush(&*runtime.disk, file).await
+    disk::flush_for(Purpose::Checkpoint, &*runtime.disk, file).await
 }
 
 /// True if the brick has a superblock file.

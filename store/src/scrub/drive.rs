@@ -175,7 +175,7 @@ pub(super) async fn read(store: &Store, place: Place, count: u32) -> Option<runt
             Err(_) => store.runtime.clock.sleep(SHORT_NS).await,
         }
     };
-    let (buffer, result) = store.read(place, buffer).await;
+    let (buffer, result) = store.read(runtime::Purpose::Scrub, place, buffer).await;
     result.is_ok().then_some(buffer)
 }
 

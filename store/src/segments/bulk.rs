@@ -9,7 +9,7 @@ use base::limits::{BLOCK_BYTES, BULK_BYTES_MIN};
 use base::{Error, Kind, Place, Result, SegmentId};
 use runtime::disk::FileId;
 use runtime::seeded::{Bug, active};
-use runtime::{Lock, Runtime, Slice, Transfer, disk};
+use runtime::{Lock, Purpose, Runtime, Slice, Stamp, Transfer, disk};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -23,6 +23,7 @@ const _: () = assert!(PIECE_BYTES.is_multiple_of(BLOCK_BYTES));
 pub struct Bulk {
     /// The stream.
     pub stream: Stream,
+    purpose: Purpose,
     runtime: Runtime,
     log: Arc<Log>,
     blocks_usable: u32,
@@ -45,6 +46,7 @@ struct State {
 pub struct Ticket {
     runs: Vec<Run>,
     held_ns: u64,
+    ended: Stamp,
 }
 
 /// A payload on its way to the device.
@@ -61,7 +63,7 @@ pub struct Begun {
 impl Ticket {
     /// A ticket for reserved places, before the device has any of the payload.
     fn of(spots: &[(Prepared, u32, u32)]) -> Ticket {
-        Ticket { runs: spots.iter().map(to_run).collect(), held_ns: 0 }
+        Ticket { runs: spots.iter().map(to_run).collect(), held_ns: 0, ended: Stamp(0) }
     }
     /// The places of the payload, in its order.
     pub fn runs(&self) -> &[Run] {
@@ -71,6 +73,10 @@ impl Ticket {
     pub fn held_ns(&self) -> u64 {
         self.held_ns
     }
+    /// The time at which the last of its transfers had ended; 0 if that is not known.
+    pub fn ended(&self) -> Stamp {
+        self.ended
+    }
 }
 
 impl Bulk {
@@ -78,8 +84,10 @@ impl Bulk {
     pub fn new(stream: Stream, runtime: Runtime, log: Arc<Log>, blocks_usable: u32) -> Bulk {
         let name = if stream == Stream::Cold { "cold" } else { "bulk" };
         assert!(stream != Stream::Commit && blocks_usable > 1, "a stream of payload, in segments with room for it");
+        let purpose = if stream == Stream::Cold { Purpose::Cleaner } else { Purpose::Bulk };
         Bulk {
             stream,
+            purpose,
             runtime,
             log,
             blocks_usable,
@@ -128,7 +136,7 @@ impl Bulk {
 
     fn write(&self, (file, offset, slice): (FileId, u64, Slice)) -> (FileId, Transfer) {
         let request = runtime::Request::Write { file, offset, slices: vec![slice], durable: false };
-        (file, self.runtime.disk.submit(request))
+        (file, self.runtime.disk.submit_for(self.purpose, request))
     }
 
     /// Waits until the device has written the whole payload, and has made it durable if it was begun with `beside`.
@@ -142,6 +150,7 @@ impl Bulk {
         while let Some((file, transfer)) = begun.transfers.pop() {
             let done = transfer.await;
             begun.ticket.held_ns += done.held_ns;
+            begun.ticket.ended = begun.ticket.ended.max(done.ended);
             result = result.and(done.result);
             match begun.beside {
                 false => self.log.mark_dirty(file),
@@ -155,7 +164,7 @@ impl Bulk {
         assert!(begun.left.is_empty() || result.is_err(), "the device has taken each piece");
         for file in unflushed {
             if result.is_ok() {
-                result = disk::flush(&*self.runtime.disk, file).await;
+                result = disk::flush_for(self.purpose, &*self.runtime.disk, file).await;
             }
         }
         if let Err(error) = result {

@@ -13,7 +13,7 @@ use crate::space::BULK_RESERVE_SEGMENTS;
 use base::limits::{BLOCK_BYTES, IO_BYTES_MAX};
 use base::{Kind, Life, Place, Result, SegmentId};
 use runtime::seeded::{Bug, active};
-use runtime::{Slice, disk, tasks};
+use runtime::{Purpose, Request, Slice, disk, tasks};
 use std::sync::Arc;
 
 /// Number of commit segments kept ready: one to switch to at once, and one more while the next is being filled with
@@ -140,7 +140,12 @@ async fn make_ready(store: &Arc<Store>, stream: Stream, taken: &Taken) -> Result
         while at < store.geometry.segment_bytes {
             let length = (store.geometry.segment_bytes - at).min(zeros.len() as u64);
             let slices = vec![zeros.slice(0..length as usize)];
-            let (_, result) = disk::write(&*store.runtime.disk, spot.file, spot.offset + at, slices, false).await;
+            let (_, result) = disk::write_for(
+                Purpose::Checkpoint,
+                &*store.runtime.disk,
+                Request::Write { file: spot.file, offset: spot.offset + at, slices, durable: false },
+            )
+            .await;
             result?;
             at += length;
         }
@@ -150,9 +155,14 @@ async fn make_ready(store: &Arc<Store>, stream: Stream, taken: &Taken) -> Result
     let mut block = store.runtime.buffer(BLOCK_BYTES)?;
     block.copy_from_slice(&header.encode());
     let slices = vec![block.share().slice(0..BLOCK_BYTES)];
-    let (_, result) = disk::write(&*store.runtime.disk, spot.file, spot.offset, slices, false).await;
+    let (_, result) = disk::write_for(
+        Purpose::Checkpoint,
+        &*store.runtime.disk,
+        Request::Write { file: spot.file, offset: spot.offset, slices, durable: false },
+    )
+    .await;
     result?;
-    disk::flush(&*store.runtime.disk, spot.file).await?;
+    disk::flush_for(Purpose::Checkpoint, &*store.runtime.disk, spot.file).await?;
     store.table.lock().note_ready(segment);
     Ok(Prepared { segment, life, sequence, file: spot.file, offset: spot.offset })
 }
@@ -184,9 +194,14 @@ pub async fn seal(store: &Arc<Store>, segment: SegmentId) -> Result<()> {
         let block = (first + number * (IO_BYTES_MAX / BLOCK_BYTES)) as u16;
         let spot = store.geometry.spot(Place { segment, block }).expect("a closed segment has a file");
         let slices = vec![buffer.share().slice(0..length)];
-        let (_, result) = disk::write(&*store.runtime.disk, spot.file, spot.offset, slices, false).await;
+        let (_, result) = disk::write_for(
+            Purpose::Checkpoint,
+            &*store.runtime.disk,
+            Request::Write { file: spot.file, offset: spot.offset, slices, durable: false },
+        )
+        .await;
         result?;
-        disk::flush(&*store.runtime.disk, spot.file).await?;
+        disk::flush_for(Purpose::Checkpoint, &*store.runtime.disk, spot.file).await?;
     }
     // Both under the table's lock, so that a checkpoint sees either both or none: if it dropped the entries while the
     // segment is not sealed, the segment would get an empty summary after a crash.

@@ -142,7 +142,7 @@ fn who_waits_behind_others_hears_so() {
             let (sync, span) = if number % 5 == 4 { (Sync::Data, Some(&span)) } else { (Sync::Ordered, None) };
             brick.store.log.wait(written.batch, sync, span).await.expect("a healthy brick writes");
             if let Some(span) = span {
-                ledger.record(0, 0, span, runtime.stamp());
+                ledger.record(0, 0, span, runtime::Subject::default(), runtime.stamp());
             }
         }
     });

@@ -198,7 +198,8 @@ fn damaged_payload_below_the_durable_mark_is_found_when_it_is_read() {
         let brick = Brick::open(&runtime, index.crashed(0)).await.expect("replay reads no payload that was durable");
         let mut bad = Vec::new();
         for (key, (place, crc)) in brick.map() {
-            let (buffer, result) = brick.store.read(place, runtime.buffer(4096).expect("within the bound")).await;
+            let (buffer, result) =
+                brick.store.read(runtime::Purpose::Other, place, runtime.buffer(4096).expect("within the bound")).await;
             result.expect("a healthy device reads");
             if store::verify(&buffer, [crc].into_iter()) == Err(0) {
                 bad.push(key);

@@ -186,8 +186,8 @@ impl Disk for Between {
     fn discard(&self, file: FileId, offset: u64, bytes: u64) -> Result<()> {
         self.disk.discard(file, offset, bytes)
     }
-    fn submit(&self, request: Request) -> Transfer {
-        self.disk.submit(request)
+    fn submit_for(&self, purpose: runtime::Purpose, request: Request) -> Transfer {
+        self.disk.submit_for(purpose, request)
     }
 }
 

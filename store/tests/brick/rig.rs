@@ -252,7 +252,7 @@ impl Brick {
     pub async fn read_all(&self) {
         for ((ino, block), (place, crc)) in self.map() {
             let buffer = self.runtime.buffer(BLOCK_BYTES).expect("within the bound");
-            let (buffer, result) = self.store.read(place, buffer).await;
+            let (buffer, result) = self.store.read(runtime::Purpose::Other, place, buffer).await;
             result.expect("a healthy device reads");
             assert_eq!(crc32c(&buffer), crc, "block {block} of {ino:?} at {place:?}");
         }

@@ -18,7 +18,7 @@ const ROOMS: [Room; 12] = [
     Room { name: "store", below: &["base", "runtime"], outside: &[] },
     Room { name: "names", below: &["base"], outside: &[] },
     Room { name: "wire", below: &["base", "runtime"], outside: &[] },
-    Room { name: "explain", below: &["base", "runtime"], outside: &[] },
+    Room { name: "explain", below: &["base", "runtime"], outside: &["serde"] },
     Room { name: "index_rocksdb", below: &["store", "base", "runtime"], outside: &["rocksdb"] },
     Room { name: "group", below: &["store", "names", "wire", "base", "runtime"], outside: &[] },
     Room { name: "control", below: &["wire", "base", "runtime"], outside: &[] },

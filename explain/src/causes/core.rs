@@ -1,0 +1,57 @@
+//! The cores that serve requests: busy with them, or kept from them by others.
+
+use super::{per_request, percent, time};
+use crate::{Finding, Window};
+
+/// Share of its time that a core sleeps at most, if it is busy.
+const ASLEEP_MAX: f64 = 0.05;
+/// Share of their time that the cores' threads wait for a CPU at least, if others take it.
+const WAIT_MIN: f64 = 0.1;
+/// Time that a request takes from the client to the daemon and back at least: two switches between processes.
+const TRANSPORT_LEAST_NS: f64 = 15_000.0;
+
+/// Cores that have no time left.
+pub fn find_busy(window: &Window) -> Option<Finding> {
+    let (least, mean) = window.asleep();
+    if mean > ASLEEP_MAX || window.cores.is_empty() || waited(window) >= WAIT_MIN {
+        return None;
+    }
+    let fetching_ns = (window.transport_ns() - TRANSPORT_LEAST_NS * window.requests() as f64).max(0.0);
+    let excess_ns = window.stage_ns(&["core"]) + fetching_ns;
+    let evidence = vec![
+        format!("the cores sleep {} of the time, the busiest {}", percent(mean), percent(least)),
+        format!("a request waits {} for its core", per_request(window, &["core"])),
+    ];
+    let next =
+        "more or faster CPUs; see in the table of operations what the requests are, and whether larger ones would do";
+    Some(Finding::new("core-busy", "the cores".into(), window, excess_ns, evidence, next))
+}
+
+/// Cores that could run, while others have their CPUs.
+pub fn find_taken(window: &Window) -> Option<Finding> {
+    let (run_ns, wait_ns) = window.scheduled;
+    let share = waited(window);
+    if share < WAIT_MIN {
+        return None;
+    }
+    let cores = window.cores.len().max(1) as f64;
+    let at_once = (window.kernel_occupancy().unwrap_or(0.0).max(window.occupancy()) / cores).max(1.0);
+    let excess_ns = (wait_ns + window.steal_ns) as f64 * at_once;
+    let evidence = vec![
+        format!(
+            "the cores' threads ran for {} and waited for a CPU for {} ({})",
+            time(run_ns as f64),
+            time(wait_ns as f64),
+            percent(share)
+        ),
+        format!("a hypervisor took {}", time(window.steal_ns as f64)),
+    ];
+    let next = "find who else runs (top, pidstat): give the daemon CPUs of its own, or the others a lower priority";
+    Some(Finding::new("core-taken", "CPUs".into(), window, excess_ns, evidence, next))
+}
+
+/// The share of the time in which the cores' threads could have run that they waited.
+fn waited(window: &Window) -> f64 {
+    let (run_ns, wait_ns) = window.scheduled;
+    wait_ns as f64 / (run_ns + wait_ns).max(1) as f64
+}

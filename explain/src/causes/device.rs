@@ -1,0 +1,214 @@
+//! The device: slower than it was, at its limit, shared with others, throttled above it; and its flush.
+
+use super::{percent, time};
+use crate::snapshot::Io;
+use crate::window::DiskWindow;
+use crate::{Finding, Window};
+
+/// Purposes whose I/O clients wait for.
+const AWAITED: [&str; 3] = ["client", "log", "bulk"];
+/// Multiple of the usual service that counts as slower: means of one class differ by a tenth from second to second.
+const SLOWER: f64 = 1.25;
+/// Least share of the transfers whose usual service is known.
+const KNOWN_MIN: f64 = 0.5;
+/// Share of the disk's bytes or requests that others must have to count.
+const FOREIGN_MIN: f64 = 0.2;
+/// Share of the I/O that is the program's own work and must overlap to count.
+const OWN_WORK_MIN: f64 = 0.3;
+/// Part of our service that the kernel sees at most, if the rest was spent above the device.
+const BELOW_MAX: f64 = 0.6;
+
+/// The I/O of one verb against what is usual.
+#[derive(Clone, Copy, Default, Debug)]
+struct Service {
+    transfers: f64,
+    took_ns: f64,
+    /// Transfers of classes whose usual service is known; their times, and the times that they usually take.
+    known: f64,
+    known_ns: f64,
+    usual_ns: f64,
+    /// Their times if the device had nothing else to do.
+    least_ns: f64,
+    deepest: u64,
+}
+
+impl Service {
+    fn mean_ns(&self) -> f64 {
+        self.took_ns / self.transfers.max(1.0)
+    }
+    /// The service as a multiple of the usual one; 1 if that is not known of most transfers.
+    fn slower(&self) -> f64 {
+        match self.known >= self.transfers * KNOWN_MIN && self.usual_ns > 0.0 {
+            true => (self.known_ns / self.usual_ns).max(1.0),
+            false => 1.0,
+        }
+    }
+    /// The service as a multiple of that of a device with nothing else to do.
+    fn queued(&self) -> f64 {
+        if self.least_ns > 0.0 { (self.known_ns / self.least_ns).max(1.0) } else { 1.0 }
+    }
+}
+
+fn service(window: &Window, verb: &str) -> Service {
+    let mut sum = Service::default();
+    for io in window.verb(verb).filter(|io| AWAITED.contains(&&*io.purpose)) {
+        let count = io.took.count as f64;
+        // A busy core learns late of what has ended: that is not the device's time.
+        let took_ns = (io.took.sum_ns as f64 - window.look_ns() * count).max(0.0);
+        sum.transfers += count;
+        sum.took_ns += took_ns;
+        if let Some(usual_ns) = usual_ns(window, io) {
+            sum.known += count;
+            sum.known_ns += took_ns;
+            sum.usual_ns += usual_ns * count;
+            sum.least_ns += least_ns(window, io).unwrap_or(usual_ns) * count;
+        }
+        sum.deepest = sum.deepest.max(io.depth);
+    }
+    sum
+}
+
+/// The usual service of a class. If it was never seen at this depth: that of the nearest lower depth, as if a device that
+/// has twice as many transfers took twice as long for each, or that of the next higher one.
+fn usual_ns(window: &Window, io: &Io) -> Option<f64> {
+    let baseline = &window.after.baseline;
+    let at = |depth: u64| baseline.class(&io.verb, io.bytes_max, depth).and_then(|class| class.usual_ns());
+    let exact = at(io.depth).map(|ns| ns as f64);
+    let mut lower = std::iter::successors(Some(io.depth / 2), |depth| Some(depth / 2)).take_while(|depth| *depth > 0);
+    let from_lower = || lower.find_map(|depth| Some(at(depth)? as f64 * io.depth as f64 / depth as f64));
+    let from_higher = || (1..6).find_map(|power| at(io.depth << power).map(|ns| ns as f64));
+    exact.or_else(from_lower).or_else(from_higher)
+}
+
+/// The usual service of a class at the least depth that was seen.
+fn least_ns(window: &Window, io: &Io) -> Option<f64> {
+    let classes = window.after.baseline.classes.iter();
+    let same = classes.filter(|class| class.verb == io.verb && class.bytes_max == io.bytes_max);
+    same.filter_map(|class| Some((class.depth, class.usual_ns()?))).min().map(|(_, ns)| ns as f64)
+}
+
+/// The device, if transfers take longer than they usually do, or wait in it.
+pub fn find(window: &Window) -> Option<Finding> {
+    let (read, write) = (service(window, "read"), service(window, "write"));
+    let (read_ns, write_ns) = (window.stage_ns(&["read", "held"]), window.stage_ns(&["write", "queue", "backlog"]));
+    let slower_ns = |stage_ns: f64, service: Service| stage_ns * (1.0 - 1.0 / service.slower());
+    let (more_read, more_write) = (slower_ns(read_ns, read), slower_ns(write_ns, write));
+    let (verb, service) = if more_read >= more_write { ("read", read) } else { ("write", write) };
+    if service.slower() < SLOWER {
+        return find_limit(window, [("read", read, read_ns), ("write", write, write_ns)]);
+    }
+    let disk = window.disk.as_ref();
+    let (cause, next) = kind(window, disk, verb, service);
+    let mut evidence = vec![format!(
+        "a {verb} takes {} where it usually takes {} ({:.1} times, {:.0} transfers)",
+        time(service.mean_ns()),
+        time(service.mean_ns() / service.slower()),
+        service.slower(),
+        service.transfers,
+    )];
+    evidence.extend(disk.map(|disk| kernels_word(disk, verb)));
+    evidence.extend(disk.and_then(others_word));
+    Some(Finding::new(cause, window.device(), window, more_read + more_write, evidence, next))
+}
+
+/// The reason why transfers are slow: others on the disk, a throttle, the program's own work, or the device itself.
+fn kind(window: &Window, disk: Option<&DiskWindow>, verb: &str, service: Service) -> (&'static str, &'static str) {
+    if disk.and_then(|disk| kernel_ns(disk, verb)).is_some_and(|ns| ns < BELOW_MAX * service.mean_ns()) {
+        return (
+            "device-throttled",
+            "the kernel holds I/O back before the device gets it: look for I/O limits of the daemon's cgroup (blkio.throttle.*, io.max); `sinter doctor` lists them",
+        );
+    }
+    if disk.is_some_and(|disk| foreign(disk) >= FOREIGN_MIN) {
+        return (
+            "device-shared",
+            "find who else uses the disk (iotop, pidstat -d), or give the brick a disk of its own",
+        );
+    }
+    if own_work(window) >= OWN_WORK_MIN {
+        return (
+            "background",
+            "the program's own work takes the device: see which purposes in the table of I/O; more free space lets the cleaner move less",
+        );
+    }
+    (
+        "device-slower",
+        "the device itself answers later: look at its health (smartctl, nvme smart-log), temperature, free flash (discard, over-provision) or, if it is remote, its network",
+    )
+}
+
+/// The device at its limit: its service is as usual for so many transfers, but they wait for each other in it.
+fn find_limit(window: &Window, verbs: [(&str, Service, f64); 2]) -> Option<Finding> {
+    let waiting = |(_, service, stage_ns): &(&str, Service, f64)| stage_ns * (1.0 - 1.0 / service.queued());
+    let (verb, service, _) = verbs.into_iter().max_by(|one, other| waiting(one).total_cmp(&waiting(other)))?;
+    if service.queued() < 2.0 || service.deepest < 8 {
+        return None;
+    }
+    let excess_ns = verbs.iter().map(waiting).sum();
+    let seconds = window.ns as f64 / 1e9;
+    let evidence = vec![
+        format!(
+            "a {verb} takes {}, as usual with so many under way; alone it takes {}",
+            time(service.mean_ns()),
+            time(service.mean_ns() / service.queued())
+        ),
+        format!(
+            "{:.0} {verb}s a second, up to {} and more of a core under way",
+            service.transfers / seconds,
+            service.deepest
+        ),
+    ];
+    let next = "the device gives what it can: a faster device, or more of them; fewer clients at once shorten the wait, not the work";
+    Some(Finding::new("device-limit", window.device(), window, excess_ns, evidence, next))
+}
+
+/// The flush, if it takes longer than it usually does.
+pub fn find_flush(window: &Window) -> Option<Finding> {
+    let flush = service(window, "flush");
+    if flush.slower() < SLOWER {
+        return None;
+    }
+    let excess_ns = window.stage_ns(&["flush", "queue"]) * (1.0 - 1.0 / flush.slower());
+    let evidence = vec![format!(
+        "a flush takes {} where it usually takes {} ({:.0} flushes)",
+        time(flush.mean_ns()),
+        time(flush.mean_ns() / flush.slower()),
+        flush.transfers
+    )];
+    let next = "the device's write cache is slow to empty: a drive with power-loss protection flushes at once; see what else flushes it";
+    Some(Finding::new("flush", window.device(), window, excess_ns, evidence, next))
+}
+
+/// The kernel's own mean for a verb: from the queue to the end.
+fn kernel_ns(disk: &DiskWindow, verb: &str) -> Option<f64> {
+    let place = usize::from(verb == "write");
+    let (requests, took_ms) = (disk.requests[place], disk.took_ms[place]);
+    // The kernel tells whole milliseconds of the sum.
+    (requests >= 100 && took_ms > 0).then(|| took_ms as f64 * 1e6 / requests as f64)
+}
+
+fn kernels_word(disk: &DiskWindow, verb: &str) -> String {
+    match kernel_ns(disk, verb) {
+        Some(ns) => format!("the kernel's own account of {} says {} for each", disk.name, time(ns)),
+        None => format!("the kernel's own account of {} has too few requests to tell", disk.name),
+    }
+}
+
+/// The share of others in the disk's bytes.
+fn foreign(disk: &DiskWindow) -> f64 {
+    disk.bottom_bytes.saturating_sub(disk.own_bytes) as f64 / disk.bottom_bytes.max(1) as f64
+}
+
+fn others_word(disk: &DiskWindow) -> Option<String> {
+    let share = foreign(disk);
+    (disk.bottom_bytes > 0).then(|| format!("others have {} of the bytes of {}", percent(share), disk.bottom))
+}
+
+/// The share of the program's own work in the bytes of its I/O.
+fn own_work(window: &Window) -> f64 {
+    let bytes = |awaited: bool| -> f64 {
+        let of = window.io.iter().filter(|io| AWAITED.contains(&&*io.purpose) == awaited);
+        of.map(|io| io.bytes as f64).sum()
+    };
+    bytes(false) / (bytes(false) + bytes(true)).max(1.0)
+}

@@ -1,0 +1,49 @@
+//! The causes of slowness that can be named. Each is one function: from what happened in a window to a finding, if its
+//! evidence holds. A cause that needs a figure which the window lacks finds nothing.
+
+mod core;
+mod device;
+mod index;
+mod layer;
+mod lock;
+mod memory;
+mod space;
+
+use crate::{Finding, Window};
+
+/// A cause's evidence.
+type Cause = fn(&Window) -> Option<Finding>;
+
+/// All causes.
+pub const ALL: [Cause; 10] = [
+    device::find,
+    device::find_flush,
+    core::find_busy,
+    core::find_taken,
+    lock::find,
+    index::find_pool,
+    index::find_engine,
+    space::find,
+    memory::find,
+    layer::find,
+];
+
+/// A duration for sentences.
+pub(crate) fn time(ns: f64) -> String {
+    match ns {
+        ns if ns < 1e3 => format!("{ns:.0} ns"),
+        ns if ns < 1e6 => format!("{:.1} us", ns / 1e3),
+        ns if ns < 1e9 => format!("{:.1} ms", ns / 1e6),
+        ns => format!("{:.1} s", ns / 1e9),
+    }
+}
+
+/// A share for sentences.
+pub(crate) fn percent(share: f64) -> String {
+    format!("{:.0}%", share * 100.0)
+}
+
+/// The mean time of a request in stages of these names.
+pub(crate) fn per_request(window: &Window, stages: &[&str]) -> String {
+    time(window.stage_ns(stages) / window.requests().max(1) as f64)
+}

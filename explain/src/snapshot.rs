@@ -1,0 +1,238 @@
+//! All that a daemon counts and measures, at one moment. Counters count since the daemon's start: nothing is ever reset,
+//! and any two snapshots of one daemon subtract.
+
+use crate::Times;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// A snapshot. Fields that a daemon of another version or another machine does not have are empty.
+#[derive(Serialize, Deserialize, Clone, PartialEq, Debug, Default)]
+#[serde(default)]
+pub struct Snapshot {
+    /// The monotonic clock, in nanoseconds.
+    pub at_ns: u64,
+    /// The time at which the daemon started, on the same clock; another daemon's snapshots don't subtract.
+    pub started_ns: u64,
+    /// Requests by operation.
+    pub operations: Vec<Operation>,
+    /// Whole requests: a sample of those since the snapshot before.
+    pub sample: Vec<Whole>,
+    /// The daemon's cores.
+    pub cores: Vec<Core>,
+    /// The pools for blocking jobs.
+    pub pools: Vec<Pool>,
+    /// Locks, those of one name together.
+    pub locks: Vec<Lock>,
+    /// I/O by class.
+    pub io: Vec<Io>,
+    /// The device as the kernel counts.
+    pub disk: Option<Disk>,
+    /// The process as the kernel counts.
+    pub process: Process,
+    /// Requests in flight, sampled since the snapshot before.
+    pub in_flight: InFlight,
+    /// Layers of volumes.
+    pub layers: Vec<LayerFigures>,
+    /// Buffers of the daemon.
+    pub memory: Memory,
+    /// The work of the program itself.
+    pub agents: Agents,
+    /// The usual service of the device, as learned so far.
+    pub baseline: crate::Baseline,
+}
+
+/// An operation's requests.
+#[derive(Serialize, Deserialize, Clone, PartialEq, Debug, Default)]
+#[serde(default)]
+pub struct Operation {
+    /// Its name.
+    pub name: String,
+    /// Durations of whole requests.
+    pub total: Times,
+    /// Durations of stages that took any time.
+    pub stages: BTreeMap<String, Times>,
+    /// Number of changes of thread.
+    pub hops: u64,
+}
+
+/// A whole request.
+#[derive(Serialize, Deserialize, Clone, PartialEq, Debug, Default)]
+#[serde(default)]
+pub struct Whole {
+    /// The operation.
+    pub name: String,
+    /// Its end, on the monotonic clock.
+    pub end_ns: u64,
+    /// Its duration.
+    pub duration_ns: u64,
+    /// The nanoseconds of its stages, in the order in which requests meet them.
+    pub stages: Vec<(String, u64)>,
+    /// The inode; 0 if the request is about none.
+    pub ino: u64,
+    /// The caller's user.
+    pub uid: u32,
+    /// The caller's process, as the daemon sees it; 0 if it does not.
+    pub pid: u32,
+}
+
+/// A core.
+#[derive(Serialize, Deserialize, Clone, PartialEq, Debug, Default)]
+#[serde(default)]
+pub struct Core {
+    /// Number of turns of its reactor.
+    pub turns: u64,
+    /// Number of sleeps.
+    pub sleeps: u64,
+    /// Nanoseconds asleep, estimated from a sample of the sleeps.
+    pub asleep_ns: u64,
+    /// Number of runs of tasks.
+    pub runs: u64,
+    /// Durations of runs (a sample).
+    pub run: Times,
+}
+
+/// A pool for blocking jobs.
+#[derive(Serialize, Deserialize, Clone, PartialEq, Debug, Default)]
+#[serde(default)]
+pub struct Pool {
+    /// Its name.
+    pub name: String,
+    /// Number of threads now.
+    pub threads: u64,
+    /// Number of jobs that wait now.
+    pub queued: u64,
+    /// Number of jobs started.
+    pub jobs: u64,
+    /// Waits of started jobs.
+    pub wait: Times,
+}
+
+/// The locks of one name.
+#[derive(Serialize, Deserialize, Clone, PartialEq, Debug, Default)]
+#[serde(default)]
+pub struct Lock {
+    /// The name.
+    pub name: String,
+    /// Number of acquisitions.
+    pub acquired: u64,
+    /// Number of acquisitions that had to wait.
+    pub contended: u64,
+    /// Durations of those waits.
+    pub wait: Times,
+    /// Durations of holds (a sample).
+    pub hold: Times,
+}
+
+/// A class of I/O.
+#[derive(Serialize, Deserialize, Clone, PartialEq, Debug, Default)]
+#[serde(default)]
+pub struct Io {
+    /// The work that the transfers were a part of.
+    pub purpose: String,
+    /// `read`, `write` or `flush`.
+    pub verb: String,
+    /// Largest size of the class, in bytes.
+    pub bytes_max: u64,
+    /// Least number of transfers of one core that were under way.
+    pub depth: u64,
+    /// Durations from the hand-over to the kernel until the core learnt of the end.
+    pub took: Times,
+    /// Bytes transferred.
+    pub bytes: u64,
+}
+
+/// A disk as the kernel counts (`/proc/diskstats`).
+#[derive(Serialize, Deserialize, Clone, PartialEq, Debug, Default)]
+#[serde(default)]
+pub struct Disk {
+    /// Name of the device that the brick lies on.
+    pub name: String,
+    /// Completed requests: reads, writes, flushes.
+    pub requests: [u64; 3],
+    /// Bytes read and written.
+    pub bytes: [u64; 2],
+    /// Milliseconds that the requests took, added up.
+    pub took_ms: [u64; 3],
+    /// Name of the disk at the bottom, below partitions and loop devices.
+    pub bottom: String,
+    /// Bytes that the bottom has read and written for anybody.
+    pub bottom_bytes: [u64; 2],
+    /// Requests of the bottom, reads and writes, of anybody.
+    pub bottom_requests: [u64; 2],
+}
+
+/// The daemon's process as the kernel counts.
+#[derive(Serialize, Deserialize, Clone, PartialEq, Debug, Default)]
+#[serde(default)]
+pub struct Process {
+    /// Bytes read from and written to devices (`/proc/self/io`).
+    pub io_bytes: [u64; 2],
+    /// Its threads.
+    pub threads: Vec<Thread>,
+    /// Nanoseconds that a hypervisor took from all CPUs.
+    pub steal_ns: u64,
+    /// Number of CPUs that the daemon may use.
+    pub cpus: u64,
+}
+
+/// A thread (`schedstat`).
+#[derive(Serialize, Deserialize, Clone, PartialEq, Debug, Default)]
+#[serde(default)]
+pub struct Thread {
+    /// Its name.
+    pub name: String,
+    /// Its number.
+    pub id: u64,
+    /// Nanoseconds on a CPU.
+    pub run_ns: u64,
+    /// Nanoseconds in which it could have run, while others did.
+    pub wait_ns: u64,
+}
+
+/// Numbers of requests in flight, from several looks.
+#[derive(Serialize, Deserialize, Clone, PartialEq, Debug, Default)]
+#[serde(default)]
+pub struct InFlight {
+    /// Number of looks since the snapshot before.
+    pub looks: u64,
+    /// Sum of the numbers of requests that the daemon had.
+    pub in_daemon: u64,
+    /// Number of looks at the kernel's own count of requests, and the sum: those that wait for the daemon, and those it has.
+    pub kernel_looks: u64,
+    /// See `kernel_looks`.
+    pub in_kernel: u64,
+}
+
+/// A layer of a volume.
+#[derive(Serialize, Deserialize, Clone, PartialEq, Debug, Default)]
+#[serde(default)]
+pub struct LayerFigures {
+    /// The volume.
+    pub volume: String,
+    /// The layer.
+    pub layer: String,
+    /// Number of calls.
+    pub calls: u64,
+    /// Nanoseconds that the layer held them.
+    pub held_ns: u64,
+}
+
+/// Buffers.
+#[derive(Serialize, Deserialize, Clone, PartialEq, Debug, Default)]
+#[serde(default)]
+pub struct Memory {
+    /// Largest number of bytes of all buffers.
+    pub bytes_max: u64,
+}
+
+/// The program's own work.
+#[derive(Serialize, Deserialize, Clone, PartialEq, Debug, Default)]
+#[serde(default)]
+pub struct Agents {
+    /// Checkpoints so far.
+    pub checkpoints: u64,
+    /// Blocks that the cleaner has moved.
+    pub cleaned_blocks: u64,
+    /// Nanoseconds by which a write of one block is slowed down now (rule K4).
+    pub delay_ns: u64,
+}

@@ -1,0 +1,192 @@
+//! The verdict: which cause, if it were gone, would gain most.
+
+use crate::causes::{self, percent};
+use crate::waterfall::{Band, bands};
+use crate::{Snapshot, Window};
+use runtime::Stage;
+use serde::{Deserialize, Serialize};
+
+/// Least predicted gain of a cause that is named.
+const GAIN_MIN: f64 = 0.10;
+/// Share of their time that the cores sleep at least, if clients could offer more load.
+const IDLE_MIN: f64 = 0.25;
+
+/// A cause with its evidence.
+#[derive(Serialize, Deserialize, Clone, PartialEq, Debug, Default)]
+pub struct Finding {
+    /// The cause's name, for programs.
+    pub cause: String,
+    /// The thing that it is about.
+    pub resource: String,
+    /// The share of the requests' time that would go with it.
+    pub share: f64,
+    /// Predicted gain in requests per second of the same clients, as a part of 1.
+    pub gain: f64,
+    /// Figures that speak for it.
+    pub evidence: Vec<String>,
+    /// The next step for an operator.
+    pub next: String,
+}
+
+impl Finding {
+    /// A finding. `excess_ns`: the time of all requests of the window that would go with the cause.
+    ///
+    /// Clients that ask again once they are answered get as many answers more as the time of each is shorter, but no
+    /// more than the cores can give (the bounds of operational analysis: Denning and Buzen, 1978).
+    pub fn new(
+        cause: &str,
+        resource: String,
+        window: &Window,
+        excess_ns: f64,
+        evidence: Vec<String>,
+        next: &str,
+    ) -> Finding {
+        let all_ns = window.total_ns() + window.transport_ns();
+        let share = (excess_ns / all_ns.max(1.0)).clamp(0.0, 0.99);
+        let shorter = 1.0 / (1.0 - share) - 1.0;
+        let busy = 1.0 - window.asleep().1;
+        let room = if cause.starts_with("core") || busy <= 0.0 { f64::INFINITY } else { 1.0 / busy - 1.0 };
+        let (cause, next) = (cause.to_string(), next.to_string());
+        Finding { cause, resource, share, gain: shorter.min(room), evidence, next }
+    }
+}
+
+/// The verdict on a window.
+#[derive(Serialize, Deserialize, Clone, PartialEq, Debug, Default)]
+pub struct Verdict {
+    /// The cause; `clients` if there is no bottleneck, `none` if there is no single cause, `idle` without requests.
+    #[serde(flatten)]
+    pub finding: Finding,
+    /// One sentence for an operator.
+    pub sentence: String,
+}
+
+/// An operation's part in a window.
+#[derive(Serialize, Deserialize, Clone, PartialEq, Debug, Default)]
+pub struct Operation {
+    /// Its name.
+    pub name: String,
+    /// Number of requests.
+    pub count: u64,
+    /// Requests per second.
+    pub per_second: f64,
+    /// The stages of their time.
+    pub waterfall: Vec<Band>,
+}
+
+/// All that is said about a window.
+#[derive(Serialize, Deserialize, Clone, PartialEq, Debug, Default)]
+pub struct Explanation {
+    /// Length of the window.
+    pub seconds: f64,
+    /// Operations, those that took most time first.
+    pub operations: Vec<Operation>,
+    /// The verdict.
+    pub verdict: Verdict,
+    /// Other causes with some gain, the largest first.
+    pub others: Vec<Finding>,
+    /// Figures that are missing.
+    pub missing: Vec<String>,
+    /// Rate times time over the mean number of requests in flight that was sampled; 1 if every request is accounted for.
+    pub accounted: Option<f64>,
+}
+
+/// Explains what happened between two snapshots. None if they are not of one daemon in this order.
+pub fn explain(before: &Snapshot, after: &Snapshot) -> Option<Explanation> {
+    let window = Window::between(before, after)?;
+    let mut findings: Vec<Finding> = causes::ALL.iter().filter_map(|cause| cause(&window)).collect();
+    findings.retain(|finding| finding.gain > 0.01);
+    findings.sort_by(|one, other| other.gain.total_cmp(&one.gain));
+    let verdict = verdict(&window, &findings);
+    findings.retain(|finding| *finding != verdict.finding);
+    Some(Explanation {
+        seconds: window.ns as f64 / 1e9,
+        operations: operations(&window),
+        verdict,
+        others: findings,
+        missing: missing(&window),
+        accounted: accounted(&window),
+    })
+}
+
+fn verdict(window: &Window, findings: &[Finding]) -> Verdict {
+    let none = |cause: &str, evidence: Vec<String>, sentence: &str| Verdict {
+        finding: Finding { cause: cause.to_string(), evidence, ..Finding::default() },
+        sentence: sentence.to_string(),
+    };
+    if window.requests() == 0 {
+        return none("idle", Vec::new(), "No request came in this time.");
+    }
+    if let Some(finding) = findings.first().filter(|finding| finding.gain >= GAIN_MIN) {
+        let Finding { cause, resource, share, gain, .. } = finding;
+        let sentence = format!(
+            "{}: {resource}. It has {} of the requests' time; without it, about {} more requests.",
+            title(cause),
+            percent(*share),
+            percent(*gain)
+        );
+        return Verdict { finding: finding.clone(), sentence };
+    }
+    let sleep = window.asleep().1;
+    let evidence = vec![
+        format!("{:.1} requests in flight in the mean", window.occupancy()),
+        format!("the cores sleep {} of the time", percent(sleep)),
+    ];
+    match sleep >= IDLE_MIN {
+        true => none("clients", evidence, "No bottleneck: clients offer no more load."),
+        false => none("none", evidence, "No single cause has a tenth of the requests' time; the first two are below."),
+    }
+}
+
+/// A cause in words.
+pub fn title(cause: &str) -> &str {
+    match cause {
+        "device-slower" => "The device is slower than it was",
+        "device-limit" => "The device is at its limit",
+        "device-shared" => "Others use the device",
+        "device-throttled" => "I/O is throttled above the device",
+        "flush" => "The device's flush is slow",
+        "core-busy" => "The cores are busy with requests",
+        "core-taken" => "Others take the cores' CPUs",
+        "lock" => "Requests wait for a lock",
+        "index-pool" => "Requests wait for a thread that reads the index",
+        "index-engine" => "Requests read the index",
+        "background" => "The program's own work is in the way",
+        "memory" => "Requests wait for buffer memory",
+        "layer" => "A layer holds requests",
+        other => other,
+    }
+}
+
+fn operations(window: &Window) -> Vec<Operation> {
+    let names = Stage::ALL.map(Stage::name);
+    let mut all: Vec<_> = window.operations.iter().collect();
+    all.sort_by_key(|operation| std::cmp::Reverse(operation.total.sum_ns));
+    let told = |operation: &&crate::snapshot::Operation| Operation {
+        name: operation.name.clone(),
+        count: operation.total.count,
+        per_second: operation.total.count as f64 * 1e9 / window.ns as f64,
+        waterfall: bands(&window.sample, &operation.name, &names),
+    };
+    all.iter().map(told).collect()
+}
+
+fn missing(window: &Window) -> Vec<String> {
+    let mut missing = Vec::new();
+    if window.after.baseline.classes.iter().all(|class| class.usual_ns().is_none()) {
+        missing.push("what the device's service usually is: some seconds of I/O teach it".to_string());
+    }
+    if window.disk.is_none() {
+        missing.push("the kernel's figures of the disk".to_string());
+    }
+    if window.kernel_occupancy().is_none() {
+        missing.push("the time that requests wait in the kernel".to_string());
+    }
+    missing
+}
+
+fn accounted(window: &Window) -> Option<f64> {
+    let looks = window.in_flight.looks;
+    let seen = window.in_flight.in_daemon as f64 / looks.max(1) as f64;
+    (looks > 0 && seen > 0.0).then(|| window.occupancy() / seen)
+}

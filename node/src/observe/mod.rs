@@ -1,0 +1,13 @@
+//! Snapshots for package `explain`: all that a daemon knows of itself and of its machine.
+//!
+//! Promises: taking a snapshot changes nothing but figures of its own; what the machine does not tell is left out; nothing
+//! is sampled while nobody asks, but for one look a second that teaches what the device's service usually is.
+//! Absent by design: any judgement, which is package `explain`'s.
+
+mod kernel;
+mod learn;
+mod signals;
+
+pub use kernel::FuseControl;
+pub use learn::Learner;
+pub use signals::{Gatherer, LOOKING_MS_MAX, whole};

@@ -1,0 +1,166 @@
+//! Snapshots of a running daemon.
+
+use super::{FuseControl, Learner, kernel};
+use explain::Times;
+use explain::snapshot::{Agents, Core, InFlight, Io, LayerFigures, Lock, Memory, Operation, Pool, Snapshot, Whole};
+use front::fuse::Serving;
+use group::Groups;
+use runtime::Runtime;
+use runtime::ledger::{Kept, OpProfile, Sampled};
+use runtime::lock::LockSummary;
+use runtime::real::{PoolSummary, Probe};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Pause between two looks at the requests in flight, and at the sample of whole requests.
+const LOOK: Duration = Duration::from_millis(10);
+/// Longest time for which one request to the daemon looks.
+pub const LOOKING_MS_MAX: u64 = 1000;
+
+/// The places from which a brick's snapshots come.
+pub struct Gatherer {
+    /// The world.
+    pub runtime: Runtime,
+    /// The cores' figures.
+    pub probe: Probe,
+    /// The brick.
+    pub groups: Arc<Groups>,
+    /// The brick's directory.
+    pub data: PathBuf,
+    /// Largest number of bytes of buffers.
+    pub buffer_bytes_max: u64,
+    /// The thread that learns what is usual.
+    pub learner: Learner,
+    /// The kernel's control files of FUSE connections, if it lets us have them.
+    pub control: Option<FuseControl>,
+    /// The time at which the daemon started.
+    pub started_ns: u64,
+}
+
+impl Gatherer {
+    /// Looks for `looking`, then tells everything. `mounts`: those of the daemon. `layers`: of the volumes.
+    pub fn snapshot(&self, looking: Duration, mounts: &[Arc<Serving>], layers: Vec<LayerFigures>) -> Snapshot {
+        let (mut sampled, mut in_flight, began) = (Sampled::default(), InFlight::default(), Instant::now());
+        // What came before is not of this time.
+        drop(self.runtime.ledger.samples(&mut sampled));
+        let mut sample = Vec::new();
+        while began.elapsed() < looking {
+            std::thread::sleep(LOOK);
+            in_flight.looks += 1;
+            in_flight.in_daemon += mounts.iter().map(|serving| serving.under_way() as u64).sum::<u64>();
+            if let Some(waiting) = self.waiting(mounts) {
+                in_flight.kernel_looks += 1;
+                in_flight.in_kernel += waiting;
+            }
+            sample.extend(self.runtime.ledger.samples(&mut sampled).iter().map(whole));
+        }
+        Snapshot {
+            at_ns: self.runtime.clock.now_ns(),
+            started_ns: self.started_ns,
+            operations: self.runtime.ledger.profile().iter().map(operation).collect(),
+            sample,
+            cores: cores(&self.probe),
+            pools: vec![pool("client", &self.probe.pool()), pool("background", &self.probe.background())],
+            locks: self.locks(),
+            io: io(&self.probe),
+            disk: kernel::device_of(&self.data).and_then(kernel::disk),
+            process: kernel::process(),
+            in_flight,
+            layers,
+            memory: Memory { bytes_max: self.buffer_bytes_max },
+            agents: self.agents(),
+            baseline: self.learner.baseline(),
+        }
+    }
+
+    /// Number of requests of all mounts that the kernel has; none if it does not tell.
+    fn waiting(&self, mounts: &[Arc<Serving>]) -> Option<u64> {
+        let control = self.control.as_ref()?;
+        mounts.iter().map(|serving| control.waiting(serving.mount().number())).sum()
+    }
+
+    fn locks(&self) -> Vec<Lock> {
+        let mut all = self.groups.lock_summaries();
+        all.extend(self.groups.store().lock_summaries());
+        all.extend([self.probe.pool().lock, self.probe.background().lock]);
+        let mut by_name: BTreeMap<&str, Lock> = BTreeMap::new();
+        for LockSummary { name, acquired, contended, wait, hold } in &all {
+            let lock = by_name.entry(name).or_default();
+            lock.name = name.to_string();
+            lock.acquired += acquired;
+            lock.contended += contended;
+            lock.wait.add(&Times::of(wait));
+            lock.hold.add(&Times::of(hold));
+        }
+        by_name.into_values().collect()
+    }
+
+    fn agents(&self) -> Agents {
+        let cleaner = self.groups.cleaner();
+        Agents {
+            checkpoints: self.groups.checkpoints(),
+            cleaned_blocks: cleaner.moved_blocks,
+            delay_ns: cleaner.client_delay_ns,
+        }
+    }
+}
+
+fn operation(profile: &OpProfile) -> Operation {
+    let stage = |(stage, summary): &(runtime::Stage, _)| (stage.name().to_string(), Times::of(summary));
+    Operation {
+        name: profile.name.to_string(),
+        total: Times::of(&profile.total),
+        stages: profile.stages.iter().map(stage).collect(),
+        hops: profile.hops,
+    }
+}
+
+/// A whole request of the ledger.
+pub fn whole(kept: &Kept) -> Whole {
+    Whole {
+        name: kept.name.to_string(),
+        end_ns: kept.end_ns,
+        duration_ns: kept.total_ns,
+        stages: kept.stages.iter().map(|&(stage, ns)| (stage.name().to_string(), ns)).collect(),
+        ino: kept.subject.ino,
+        uid: kept.subject.uid,
+        pid: kept.subject.pid,
+    }
+}
+
+/// The cores' figures.
+pub fn cores(probe: &Probe) -> Vec<Core> {
+    let core = |core: runtime::real::CoreSummary| Core {
+        turns: core.turns,
+        sleeps: core.sleeps,
+        asleep_ns: core.asleep_ns,
+        runs: core.runs,
+        run: Times::of(&core.run),
+    };
+    probe.cores().into_iter().map(core).collect()
+}
+
+/// The figures of the device's I/O.
+pub fn io(probe: &Probe) -> Vec<Io> {
+    let io = |io: runtime::real::IoSummary| Io {
+        purpose: io.purpose.name().to_string(),
+        verb: io.verb.name().to_string(),
+        bytes_max: io.bytes_max,
+        depth: io.depth,
+        took: Times::of(&io.took),
+        bytes: io.bytes,
+    };
+    probe.io().into_iter().map(io).collect()
+}
+
+fn pool(name: &str, pool: &PoolSummary) -> Pool {
+    Pool {
+        name: name.to_string(),
+        threads: pool.threads as u64,
+        queued: pool.queued as u64,
+        jobs: pool.jobs,
+        wait: Times::of(&pool.wait),
+    }
+}

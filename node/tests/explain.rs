@@ -1,0 +1,140 @@
+//! `sinter explain` and `sinter slow` on a live mount: the verdict follows what is done to the brick, a saved pair says the same
+//! again, and bad input is told.
+
+mod daemon;
+
+use daemon::{Daemon, Home, fail, succeed, text};
+use std::fs::{File, OpenOptions};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+const BLOCKS: u64 = 256;
+
+/// A served brick with a file of a MiB.
+fn served(name: &str) -> (Home, Daemon) {
+    let home = Home::new(name);
+    let daemon = home.up();
+    std::fs::write(home.mount.join("file"), vec![7; BLOCKS as usize * 4096]).expect("there is room");
+    (home, daemon)
+}
+
+/// Reads single blocks past the page cache, with a pause between two, while `meanwhile` runs.
+fn reading<T>(mount: &Path, pause: Duration, meanwhile: impl FnOnce() -> T) -> T {
+    let file =
+        OpenOptions::new().read(true).custom_flags(libc::O_DIRECT).open(mount.join("file")).expect("it is there");
+    let over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| read_until(&file, pause, &over));
+        let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(meanwhile));
+        over.store(true, Ordering::Relaxed);
+        result.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    })
+}
+
+fn read_until(file: &File, pause: Duration, over: &AtomicBool) {
+    let mut room = vec![0; 2 * 4096];
+    let skip = room.as_ptr().align_offset(4096);
+    let mut number = 0;
+    while !over.load(Ordering::Relaxed) {
+        file.read_exact_at(&mut room[skip..skip + 4096], number % BLOCKS * 4096).expect("it is there");
+        number += 1;
+        std::thread::sleep(pause);
+    }
+}
+
+fn explained(words: &[&str]) -> serde_json::Value {
+    serde_json::from_str(&succeed(&[&["explain", "--json"], words].concat())).expect("JSON")
+}
+
+#[test]
+fn a_layer_that_holds_requests_is_the_verdict_and_stays_it() {
+    let (home, daemon) = served("explain-layer");
+    let (data, saved) = (text(&home.data).to_string(), home.scratch.join("saved"));
+    succeed(&["layer", "add", &data, "default", "delay", "5", "--operation", "read"]);
+    let verdict = reading(&home.mount, Duration::ZERO, || {
+        let told = explained(&[&data, "--seconds", "2", "--save", text(&saved)]);
+        assert_eq!(told["verdict"]["cause"], "layer", "{told:#}");
+        assert!(told["verdict"]["resource"].as_str().is_some_and(|name| name.contains("delay")), "{told:#}");
+        let read = told["operations"].as_array().and_then(|all| all.iter().find(|one| one["name"] == "read"));
+        let read = read.unwrap_or_else(|| panic!("reads are told: {told:#}"));
+        assert!(read["count"].as_u64().is_some_and(|count| count > 100), "{read:#}");
+        told["verdict"].clone()
+    });
+    // The pair says the same for ever, without a daemon.
+    assert_eq!(explained(&["--from", text(&saved)])["verdict"], verdict);
+    let told = succeed(&["explain", "--from", text(&saved)]);
+    assert!(told.starts_with("A layer holds requests: "), "{told}");
+    assert!(told.lines().any(|line| line.starts_with("  layers ")), "the stage has a row: {told}");
+    daemon.terminate();
+    home.check();
+}
+
+#[test]
+fn slow_requests_are_told_with_inode_and_process() {
+    let (home, daemon) = served("explain-slow");
+    let data = text(&home.data).to_string();
+    succeed(&["layer", "add", &data, "default", "delay", "30", "--operation", "read"]);
+    let ino = std::fs::metadata(home.mount.join("file")).expect("it is there").ino();
+    reading(&home.mount, Duration::ZERO, || std::thread::sleep(Duration::from_millis(500)));
+    let told: serde_json::Value = serde_json::from_str(&succeed(&["slow", &data, "--json"])).expect("JSON");
+    let all = told.as_array().expect("a list");
+    let slowest = all.iter().find(|one| one["name"] == "read").unwrap_or_else(|| panic!("reads are slow: {told:#}"));
+    assert_eq!(slowest["ino"].as_u64(), Some(ino), "{told:#}");
+    assert_eq!(slowest["pid"].as_u64(), Some(u64::from(std::process::id())), "{told:#}");
+    assert_eq!(slowest["uid"], 0, "{told:#}");
+    assert!(slowest["duration_ns"].as_u64().is_some_and(|ns| ns > 25_000_000), "{told:#}");
+    let stages = slowest["stages"].as_array().expect("stages");
+    let layers = stages.iter().find(|stage| stage[0] == "layers").and_then(|stage| stage[1].as_u64());
+    assert!(layers.is_some_and(|ns| ns > 25_000_000), "{told:#}");
+    assert!(succeed(&["slow", &data]).contains("layers "), "the table names the stage");
+    daemon.terminate();
+}
+
+#[test]
+fn a_brick_that_nobody_uses_is_idle_and_what_it_knew_stays_known() {
+    let (home, daemon) = served("explain-idle");
+    let data = text(&home.data).to_string();
+    let told = explained(&[&data, "--seconds", "1"]);
+    assert_eq!(told["verdict"]["cause"], "idle", "{told:#}");
+    reading(&home.mount, Duration::ZERO, || std::thread::sleep(Duration::from_secs(5)));
+    daemon.terminate();
+    assert!(home.data.join("device-baseline").exists(), "seconds of reading teach something");
+    home.check();
+    let daemon = home.up();
+    let saved = home.scratch.join("saved");
+    succeed(&["explain", &data, "--seconds", "1", "--save", text(&saved)]);
+    let pair: serde_json::Value = serde_json::from_slice(&std::fs::read(&saved).expect("kept")).expect("JSON");
+    let classes = pair[1]["baseline"]["classes"].as_array().expect("classes").len();
+    assert!(classes > 0, "a daemon that starts again knows what it knew");
+    daemon.terminate();
+    // A damaged file counts as none, and harms nothing.
+    std::fs::write(home.data.join("device-baseline"), b"00000000\n{}").expect("writable");
+    home.check();
+    home.up().terminate();
+}
+
+#[test]
+fn bad_input_is_told() {
+    let home = Home::new("explain-bad");
+    let file = home.scratch.join("file");
+    fail(&["explain", text(&home.data)], 1, &["no brick", "sinter format"]);
+    home.up().terminate();
+    fail(&["explain", text(&home.data)], 1, &["no daemon serves", "sinter serve"]);
+    fail(&["explain", "--from", text(&file)], 1, &["can't read"]);
+    for junk in [&b""[..], b"[]", b"[{}]", b"{", b"[{},{},{}]", &[0xff; 100], b"[{\"at_ns\":-1},{}]"] {
+        std::fs::write(&file, junk).expect("writable");
+        fail(&["explain", "--from", text(&file)], 2, &["no two snapshots", "--save"]);
+    }
+    // Two that are the same, or of two daemons.
+    for pair in ["[{},{}]", "[{\"at_ns\":1,\"started_ns\":1},{\"at_ns\":2,\"started_ns\":2}]"] {
+        std::fs::write(&file, pair).expect("writable");
+        fail(&["explain", "--from", text(&file)], 1, &["not of one daemon"]);
+    }
+    // A newer program's snapshots have fields that this one does not know, and lack others.
+    std::fs::write(&file, "[{\"at_ns\":1,\"new\":7},{\"at_ns\":2000000001,\"new\":8}]").expect("writable");
+    assert_eq!(explained(&["--from", text(&file)])["verdict"]["cause"], "idle");
+    fail(&["explain"], 2, &["required"]);
+    fail(&["explain", text(&home.data), "--seconds", "0"], 2, &["1..=3600"]);
+}

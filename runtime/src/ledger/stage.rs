@@ -1,0 +1,98 @@
+//! The stages of a request.
+
+/// Named places where a request spends time; every nanosecond of it belongs to exactly one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Stage {
+    /// Waiting for the core: what the request waited for has come, and the core does something else first.
+    Core,
+    /// Parsing the request.
+    Front,
+    /// Passing the stack of layers.
+    Layers,
+    /// Waiting for buffer memory, which `memory_max` bounds.
+    Buffer,
+    /// Waiting for space: writers are slowed down while the cleaner is behind (rule K4), and wait for free segments and
+    /// for checkpoints that count space again.
+    Space,
+    /// Waiting for a checkpoint to count the space of a volume that has reached its size.
+    Quota,
+    /// Waiting for the log: the bytes of records that are ordered but not written yet are bounded.
+    Backlog,
+    /// Waiting for an overlapping range of the same file, or for the token of renames.
+    Range,
+    /// Waiting for a lock that another thread holds.
+    Lock,
+    /// Evaluation, ordering and insertion into the overlay, under the group's lock.
+    Order,
+    /// Waiting for a thread of the pool, to read the index.
+    Pool,
+    /// Reading the index after a miss.
+    Index,
+    /// Waiting under the concurrency limit of the device.
+    Held,
+    /// Waiting in the log until the batch is formed and submitted.
+    Queue,
+    /// The device write: of the batch, or of a large payload.
+    Write,
+    /// The device flush.
+    Flush,
+    /// Reading data from the device.
+    Read,
+    /// Computing and comparing checksums.
+    Verify,
+    /// Time that no other stage claims.
+    Other,
+    /// Handing the reply to the client.
+    Reply,
+}
+
+impl Stage {
+    /// All stages, in the order in which a request meets them.
+    pub const ALL: [Stage; 20] = [
+        Stage::Core,
+        Stage::Front,
+        Stage::Layers,
+        Stage::Buffer,
+        Stage::Space,
+        Stage::Quota,
+        Stage::Backlog,
+        Stage::Range,
+        Stage::Lock,
+        Stage::Order,
+        Stage::Pool,
+        Stage::Index,
+        Stage::Held,
+        Stage::Queue,
+        Stage::Write,
+        Stage::Flush,
+        Stage::Read,
+        Stage::Verify,
+        Stage::Other,
+        Stage::Reply,
+    ];
+    /// The stage's name in tables.
+    pub fn name(self) -> &'static str {
+        match self {
+            Stage::Core => "core",
+            Stage::Front => "front",
+            Stage::Layers => "layers",
+            Stage::Buffer => "buffer",
+            Stage::Space => "space",
+            Stage::Quota => "quota",
+            Stage::Backlog => "backlog",
+            Stage::Range => "range",
+            Stage::Lock => "lock",
+            Stage::Order => "order",
+            Stage::Pool => "pool",
+            Stage::Index => "index",
+            Stage::Held => "held",
+            Stage::Queue => "queue",
+            Stage::Write => "write",
+            Stage::Flush => "flush",
+            Stage::Read => "read",
+            Stage::Verify => "verify",
+            Stage::Other => "other",
+            Stage::Reply => "reply",
+        }
+    }
+}
