@@ -29,6 +29,7 @@ mod scheduling;
 mod stamps;
 #[cfg(test)]
 mod tests;
+pub mod trace;
 #[cfg(feature = "seeded-bugs")]
 mod volatile;
 
