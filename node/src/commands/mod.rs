@@ -12,6 +12,7 @@ mod pages;
 mod profile;
 mod scrub;
 mod status;
+mod trace;
 mod umount;
 mod volume;
 
@@ -50,6 +51,7 @@ pub fn run(cli: Cli) -> Result<Exit, Failure> {
         Command::Profile(options) => profile::run(&options),
         Command::Explain(options) => explain::run(&options),
         Command::Slow(options) => profile::slow(&options),
+        Command::Trace(options) => trace::run(&options),
         Command::Bench(command) => bench::run(&command),
         Command::Completions { shell } => pages::completions(shell),
         Command::Man { directory } => pages::man(directory.as_deref()),
