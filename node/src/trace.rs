@@ -149,3 +149,58 @@ fn uncounted(unmatched: Unmatched) -> Uncounted {
     let Unmatched { begun_before, not_ended, lost } = unmatched;
     Uncounted { begun_before, not_ended, lost }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use runtime::{Histogram, Span, Stamp};
+
+    fn account(durations_ns: &[(u32, u64)], unnumbered: u64) -> RequestAccount {
+        let mut opcodes: BTreeMap<u32, Summary> = BTreeMap::new();
+        for &(code, ns) in durations_ns {
+            let one = Histogram::default();
+            one.record(ns);
+            opcodes.entry(code).or_default().add(&one.summary());
+        }
+        let unmatched = Unmatched { begun_before: 1, not_ended: 2, lost: 3 };
+        RequestAccount { sampling: Sampling::All, opcodes, unmatched, unnumbered }
+    }
+
+    /// The rows of a ledger after requests that took so long.
+    fn rows(durations_ns: &[(&str, u64)]) -> Rows {
+        let ledger = Ledger::new(1, &["write", "write-sync", "read"]);
+        for &(name, ns) in durations_ns {
+            ledger.record(0, ledger.row(name), &Span::start(Stamp(0)), Stamp(ns));
+        }
+        Rows::of(&ledger)
+    }
+
+    #[test]
+    fn both_sides_of_an_operation_are_joined() {
+        const WRITE: u32 = 16;
+        let before = rows(&[("write", 1000), ("read", 7)]);
+        let after = rows(&[("write", 1000), ("read", 7), ("write", 3000), ("write-sync", 5000)]);
+        let told = told_requests(&account(&[(WRITE, 4000), (WRITE, 8000), (999, 50)], 0), &before, &after);
+        let figures = |at: usize| {
+            let one = &told.operations[at];
+            (one.name.as_str(), one.kernel.count, one.kernel.mean_ns, one.ledger, one.transport_ns)
+        };
+        assert_eq!(figures(0), ("write", 2, 6000, Some(Mean { count: 2, mean_ns: 4000 }), Some(2000)));
+        assert_eq!(figures(1), ("opcode 999", 1, 50, None, None));
+        assert_eq!((told.operations.len(), told.absent, told.one_in), (2, None, 1), "nothing was read in the window");
+        assert_eq!(told.uncounted, Uncounted { begun_before: 1, not_ended: 2, lost: 3 });
+    }
+
+    #[test]
+    fn a_kernel_that_does_not_number_requests_in_time_is_said_to() {
+        let told = told_requests(&account(&[], 5), &rows(&[]), &rows(&[("read", 7)]));
+        assert!(told.absent.is_some_and(|why| why.contains("numbered")) && told.operations.is_empty());
+    }
+
+    #[test]
+    fn windows_are_bounded() {
+        let of = |milliseconds| window(milliseconds).map_err(|error| error.kind);
+        assert_eq!([of(0), of(5001)], [Err(Kind::Invalid); 2]);
+        assert_eq!([of(1), of(5000)], [Ok(Duration::from_millis(1)), Ok(Duration::from_secs(5))]);
+    }
+}
