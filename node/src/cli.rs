@@ -17,7 +17,7 @@ pub use observe::*;
 const EXIT_CODES: &str = "\
 Exit codes:
   0  done, or nothing found
-  1  failed, or `check` or `scrub` has findings
+  1  failed, or `check` or `scrub` has findings, or `doctor` has warnings
   2  wrong command line, or `check` could not look
   3  the brick or the mount point is in use
   4  the host lacks something (FUSE, io_uring, memory)
@@ -80,6 +80,8 @@ pub enum Command {
     Slow(Shown),
     /// The kernel's own account of requests and devices, for a moment: what the way to the daemon costs, and who else uses the disk
     Trace(Trace),
+    /// Look for what makes this machine, or the disks of a brick, slow or unsafe; needs no daemon
+    Doctor(Doctor),
     /// Measure any directory
     #[command(subcommand)]
     Bench(Bench),
@@ -437,6 +439,16 @@ pub struct Profile {
     /// The last operations one by one instead of sums [default: off]
     #[arg(long)]
     pub history: bool,
+}
+
+/// `sinter doctor`.
+#[derive(Args, Debug)]
+pub struct Doctor {
+    /// Directory that is or becomes a brick, served or not; without it only the machine is looked at
+    pub data: Option<PathBuf>,
+    /// Print JSON [default: a table]
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// The volume that `sinter up` mounts unless told otherwise.

@@ -318,12 +318,20 @@ pub struct MountEntry {
     pub kind: String,
     /// The mounted source, as its server named it.
     pub source: String,
+    /// Major and minor number of its device, as `8:1`.
+    pub device: String,
+    /// Its options, those of the mount point and those of the file system, with commas between.
+    pub options: String,
 }
 
 /// The mount table of this process.
 pub fn mounts() -> io::Result<Vec<MountEntry>> {
-    let table = std::fs::read("/proc/self/mountinfo")?;
-    Ok(table.split(|&byte| byte == b'\n').filter_map(parse_mount).collect())
+    Ok(parse_mounts(&std::fs::read("/proc/self/mountinfo")?))
+}
+
+/// The mounts of a table in the form of /proc/self/mountinfo; lines that are none are left out.
+pub fn parse_mounts(table: &[u8]) -> Vec<MountEntry> {
+    table.split(|&byte| byte == b'\n').filter_map(parse_mount).collect()
 }
 
 /// The mount at exactly `point`, an absolute path: the topmost, if there are several.
@@ -335,10 +343,13 @@ pub fn mounted_at(point: &Path) -> io::Result<Option<MountEntry>> {
 fn parse_mount(line: &[u8]) -> Option<MountEntry> {
     let fields: Vec<&[u8]> = line.split(|&byte| byte == b' ').collect();
     let dash = fields.iter().position(|&field| field == b"-")?;
+    let text = |at: usize| Some(String::from_utf8_lossy(fields.get(at)?));
     Some(MountEntry {
         point: PathBuf::from(OsString::from_vec(unescape(fields.get(4)?))),
         kind: String::from_utf8_lossy(fields.get(dash + 1)?).into_owned(),
         source: String::from_utf8_lossy(&unescape(fields.get(dash + 2)?)).into_owned(),
+        device: text(2)?.into_owned(),
+        options: format!("{},{}", text(5)?, text(dash + 3).unwrap_or_default()),
     })
 }
 
@@ -370,7 +381,13 @@ mod tests {
     #[test]
     fn mount_lines_are_understood() {
         let line = b"36 35 98:0 / /mnt/a\\040b\\134c rw,noatime shared:1 master:2 - fuse.sinter default rw,user_id=0";
-        let entry = MountEntry { point: "/mnt/a b\\c".into(), kind: "fuse.sinter".into(), source: "default".into() };
+        let entry = MountEntry {
+            point: "/mnt/a b\\c".into(),
+            kind: "fuse.sinter".into(),
+            source: "default".into(),
+            device: "98:0".into(),
+            options: "rw,noatime,rw,user_id=0".into(),
+        };
         assert_eq!(parse_mount(line), Some(entry));
         assert_eq!(parse_mount(b"36 35 98:0 / /x rw"), None);
         assert_eq!(parse_mount(b""), None);

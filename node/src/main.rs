@@ -11,6 +11,7 @@ mod commands;
 mod config;
 mod daemon;
 mod directory;
+mod doctor;
 mod ending;
 mod failure;
 #[cfg(test)]

@@ -4,6 +4,7 @@ mod bench;
 mod brick;
 mod check;
 mod config;
+mod doctor;
 mod down;
 mod explain;
 mod fstab;
@@ -52,6 +53,7 @@ pub fn run(cli: Cli) -> Result<Exit, Failure> {
         Command::Explain(options) => explain::run(&options),
         Command::Slow(options) => profile::slow(&options),
         Command::Trace(options) => trace::run(&options),
+        Command::Doctor(options) => doctor::run(&options),
         Command::Bench(command) => bench::run(&command),
         Command::Completions { shell } => pages::completions(shell),
         Command::Man { directory } => pages::man(directory.as_deref()),

@@ -1,0 +1,122 @@
+//! Counters at two moments, and what they say about the time between.
+
+use super::{Tree, process};
+use crate::doctor::facts::{Transfers, Window};
+use std::time::Instant;
+
+/// Bytes of a sector in /proc/diskstats, whatever the disk has.
+const SECTOR_BYTES: u64 = 512;
+/// Processes whose transfers are looked at: with more, the looking would take long itself.
+const PROCESSES_MAX: usize = 4096;
+
+/// The counters at a moment.
+pub(super) struct Sample {
+    at: Instant,
+    cpu: Option<Cpu>,
+    swapped_pages: Option<u64>,
+    disks: Vec<Transfers>,
+    /// Bytes moved by the daemon and by this process.
+    own_bytes: Option<u64>,
+    /// Bytes moved by each other process.
+    others: Vec<(u32, u64)>,
+}
+
+/// CPU time in ticks.
+#[derive(Clone, Copy)]
+struct Cpu {
+    all: u64,
+    stolen: u64,
+}
+
+impl Sample {
+    /// Reads the counters now.
+    pub(super) fn take(tree: &Tree, daemon: Option<u32>) -> Sample {
+        let own = [Some("proc/self".to_string()), daemon.map(|_| process::directory(daemon))];
+        let mut own_bytes = own.into_iter().flatten().map(|directory| moved_bytes(tree, &directory));
+        let pids = tree.names("proc").unwrap_or_default().into_iter().filter_map(|name| name.parse::<u32>().ok());
+        let others = pids.filter(|pid| *pid != std::process::id() && Some(*pid) != daemon).take(PROCESSES_MAX);
+        let others: Vec<(u32, u64)> =
+            others.filter_map(|pid| Some((pid, moved_bytes(tree, &format!("proc/{pid}"))?))).collect();
+        Sample {
+            at: Instant::now(),
+            cpu: cpu(tree),
+            swapped_pages: swapped_pages(tree),
+            disks: disks(tree),
+            own_bytes: own_bytes.try_fold(0u64, |sum, bytes| Some(sum.saturating_add(bytes?))),
+            others,
+        }
+    }
+
+    /// Compares with an earlier moment.
+    pub(super) fn since(&self, before: &Sample, tree: &Tree) -> Window {
+        let percent = |cpu: Cpu| (cpu.all > 0).then(|| cpu.stolen as f64 * 100.0 / cpu.all as f64);
+        let between = self.cpu.zip(before.cpu).map(|(now, then)| Cpu {
+            all: now.all.saturating_sub(then.all),
+            stolen: now.stolen.saturating_sub(then.stolen),
+        });
+        let moved = |(pid, bytes): &(u32, u64)| {
+            let (_, then) = before.others.iter().find(|(known, _)| known == pid)?;
+            Some((*pid, bytes.saturating_sub(*then)))
+        };
+        let most = self.others.iter().filter_map(moved).max_by_key(|(_, bytes)| *bytes);
+        Window {
+            ms: (self.at.duration_since(before.at).as_millis() as u64).max(1),
+            stolen_percent: between.and_then(percent),
+            stolen_percent_ever: self.cpu.and_then(percent),
+            swapped_pages: self.swapped_pages.zip(before.swapped_pages).map(|(now, then)| now.saturating_sub(then)),
+            disks: self.disks_since(before),
+            own_bytes: self.own_bytes.zip(before.own_bytes).map(|(now, then)| now.saturating_sub(then)),
+            other: most.and_then(|(pid, bytes)| Some((tree.text(format!("proc/{pid}/comm"))?, pid, bytes))),
+        }
+    }
+
+    fn disks_since(&self, before: &Sample) -> Vec<Transfers> {
+        let difference = |now: &Transfers| {
+            let then = before.disks.iter().find(|then| then.name == now.name)?;
+            Some(Transfers {
+                name: now.name.clone(),
+                bytes: now.bytes.saturating_sub(then.bytes),
+                busy_ms: now.busy_ms.saturating_sub(then.busy_ms),
+            })
+        };
+        self.disks.iter().filter_map(difference).collect()
+    }
+}
+
+/// Bytes that a process has read from devices and written to them.
+fn moved_bytes(tree: &Tree, directory: &str) -> Option<u64> {
+    let text = tree.text(format!("{directory}/io"))?;
+    let field = |name: &str| text.lines().find_map(|line| line.strip_prefix(name))?.trim().parse::<u64>().ok();
+    Some(field("read_bytes:")?.saturating_add(field("write_bytes:")?))
+}
+
+/// `cpu  user nice system idle iowait irq softirq steal guest guest_nice`: the guests' time is in the users'.
+fn cpu(tree: &Tree) -> Option<Cpu> {
+    let stat = tree.text("proc/stat")?;
+    let line = stat.lines().find_map(|line| line.strip_prefix("cpu "))?;
+    let ticks: Option<Vec<u64>> = line.split_whitespace().take(8).map(|field| field.parse().ok()).collect();
+    let ticks = ticks.filter(|ticks| ticks.len() == 8)?;
+    Some(Cpu { all: ticks.iter().copied().fold(0, u64::saturating_add), stolen: ticks[7] })
+}
+
+fn swapped_pages(tree: &Tree) -> Option<u64> {
+    let stat = tree.text("proc/vmstat")?;
+    let field = |name: &str| stat.lines().find_map(|line| line.strip_prefix(name))?.trim().parse::<u64>().ok();
+    Some(field("pswpin ")?.saturating_add(field("pswpout ")?))
+}
+
+/// `8 0 sda reads merged sectors ms writes merged sectors ms under_way busy_ms ...`.
+fn disks(tree: &Tree) -> Vec<Transfers> {
+    let table = tree.text("proc/diskstats").unwrap_or_default();
+    let disk = |line: &str| {
+        let fields: Vec<&str> = line.split_whitespace().collect();
+        let number = |at: usize| fields.get(at)?.parse::<u64>().ok();
+        let sectors = number(5)?.saturating_add(number(9)?);
+        Some(Transfers {
+            name: fields.get(2)?.to_string(),
+            bytes: sectors.saturating_mul(SECTOR_BYTES),
+            busy_ms: number(12)?,
+        })
+    };
+    table.lines().filter_map(disk).collect()
+}
