@@ -330,6 +330,13 @@ impl Groups {
         self.groups.iter().map(|group| group.state.summary()).collect()
     }
 
+    /// Holds the locks of all groups while `during` runs, as a change of all of them would: tests make others wait so.
+    #[cfg(feature = "seeded-bugs")]
+    pub fn hold_locks(&self, during: impl FnOnce()) {
+        let guards: Vec<_> = self.groups.iter().map(|group| group.state.lock()).collect();
+        during();
+        drop(guards);
+    }
     pub(crate) fn state(&self, group: GroupId) -> &Group {
         &self.groups[group.0 as usize]
     }

@@ -250,7 +250,10 @@ fn open_index(data: &Directory, options: index_rocksdb::Options) -> Result<Arc<d
         }
         _ => error,
     })?;
-    Ok(Arc::new(index))
+    let index: Arc<dyn Index> = Arc::new(index);
+    #[cfg(feature = "seeded-bugs")]
+    let index = crate::test_switches::delayed(index);
+    Ok(index)
 }
 
 async fn open_groups(
@@ -271,7 +274,11 @@ async fn open_groups(
     let mut warnings = opening.warnings.clone();
     let read_cache_bytes = buffer_shares(memory_max).1;
     let options = group::Options { read_cache_bytes, ..group::Options::for_memory(memory_max) };
+    #[cfg(feature = "seeded-bugs")]
+    let options = crate::test_switches::cold(options);
     let (groups, replay) = Groups::open(opening, options).await?;
+    #[cfg(feature = "seeded-bugs")]
+    crate::test_switches::obey(&groups)?;
     // Their mounts ended with the process. If that can't be noted now, it can at the next start.
     drop(groups.forget_sessions().await);
     if replay.records > 0 {

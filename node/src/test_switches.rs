@@ -1,5 +1,10 @@
 //! Switches for the test suite, compiled in only with the feature `seeded-bugs`: a volatile write cache that dies
-//! with the process, another patience with open files at the end, and single wrong decisions that the suite must catch. Never in a product build.
+//! with the process, another patience with open files at the end, single wrong decisions that the suite must catch, and delays
+//! (`delays`). Never in a product build.
+
+mod delays;
+
+pub use delays::{cold, delayed, obey};
 
 use crate::daemon::say;
 use crate::failure::{Exit, Failure};
