@@ -11,6 +11,7 @@ mod observation;
 mod product;
 mod scan;
 mod tree;
+mod verdicts;
 
 use std::process::ExitCode;
 use tree::Tree;
@@ -30,6 +31,7 @@ cargo xtask mutants ...         do the tests notice small changes of the product
 cargo xtask flash ...           Sinter, the file system below and GlusterFS in turns; see cargo xtask flash --help
 cargo xtask guest ...           kernel clients of NFS and SMB over a mount; see cargo xtask guest --help
 cargo xtask observation ...     what observing requests costs in throughput; see cargo xtask observation --help
+cargo xtask verdicts ...        does `sinter explain` name the cause of slowness? see cargo xtask verdicts --help
 ";
 
 fn main() -> ExitCode {
@@ -77,6 +79,7 @@ fn run(arguments: &[String]) -> Result<(), String> {
         ("flash", rest) => flash::run(rest),
         ("guest", rest) => guest::run(rest),
         ("observation", rest) => observation::run(rest),
+        ("verdicts", rest) => verdicts::run(rest),
         ("help" | "--help", _) => {
             print!("{HELP}");
             Ok(())

@@ -33,7 +33,7 @@ pub fn run(arguments: &[String]) -> Result<(), String> {
 }
 
 /// Builds Sinter, and keeps it under a name of its own.
-fn built(features: &[&str], name: &str) -> Result<PathBuf, String> {
+pub fn built(features: &[&str], name: &str) -> Result<PathBuf, String> {
     println!("building sinter, {name}");
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.args(["build", "--release", "--locked", "--quiet", "-p", "node"]).args(features).current_dir(root());

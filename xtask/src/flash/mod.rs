@@ -15,7 +15,7 @@ mod measure;
 mod plot;
 mod report;
 mod rows;
-mod sides;
+pub mod sides;
 pub mod undo;
 
 use crate::flash::figures::Figure;

@@ -1,0 +1,137 @@
+//! A fresh brick on the disk, served by a test build and mounted, with the file that clients use.
+
+use super::asked::Asked;
+use super::cause::{Setup, Size};
+use super::disk::Disk;
+use super::load::{self, FILE};
+use super::slow_disk::Delays;
+use crate::flash::ground::{Ground, ended, text, told};
+use crate::flash::sides::is_mounted;
+use crate::flash::undo::{Undo, quoted};
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// A daemon may replay its log before it serves.
+const READY_MAX: Duration = Duration::from_secs(120);
+/// Time after which the daemon's switches have heeded a change: twice as long as between two looks.
+const HEEDED: Duration = Duration::from_millis(50);
+/// The volume that `sinter up` mounts.
+pub const VOLUME: &str = "default";
+
+/// The brick.
+pub struct Brick {
+    pub setup: Setup,
+    pub binary: PathBuf,
+    /// Its directory.
+    pub data: PathBuf,
+    mount: PathBuf,
+    switches: PathBuf,
+    log: PathBuf,
+    daemon: Option<(Child, String)>,
+}
+
+impl Brick {
+    /// Makes and mounts it, and lays the file out.
+    pub fn make(asked: &Asked, ground: &Ground, disk: &Disk, setup: Setup, undo: &Undo) -> Result<Brick, String> {
+        let [data, mount, switches, log] = ["data", "mount", "switches", "log"].map(|name| ground.root.join(name));
+        std::fs::create_dir_all(&mount).map_err(|error| format!("{}: {error}", mount.display()))?;
+        disk.set(Delays::default())?;
+        let binary = asked.sinter.clone();
+        let device: &[&str] = if setup.disk.is_some() { &["--force", "--device", &disk.device] } else { &[] };
+        told(text(&binary), &[&["format", "--size", "4G", text(&data)], device].concat())?;
+        let mut brick = Brick { setup, binary, data, mount, switches, log, daemon: None };
+        brick.switch("")?;
+        brick.up(undo)?;
+        let bytes = match setup.file {
+            Size::Bytes(bytes) => bytes,
+            Size::Percent(percent) => brick.free_bytes()? * percent / 100,
+        };
+        load::lay_out(&brick.file(), bytes, undo)?;
+        if let Some((load, seconds)) = setup.before {
+            let running = load.start(&brick.file(), undo)?;
+            std::thread::sleep(Duration::from_secs(seconds));
+            running.stop(undo)?;
+        }
+        if setup.cold {
+            // What was written is in memory until a checkpoint.
+            brick.down(undo)?;
+            brick.up(undo)?;
+        }
+        disk.set(setup.disk.unwrap_or_default())?;
+        Ok(brick)
+    }
+    /// The file.
+    pub fn file(&self) -> PathBuf {
+        self.mount.join(FILE)
+    }
+    /// The daemon's process.
+    pub fn process(&self) -> u32 {
+        self.daemon.as_ref().expect("a brick that was made is served").0.id()
+    }
+    /// Runs a command of the brick's build.
+    pub fn sinter(&self, arguments: &[&str]) -> Result<String, String> {
+        told(text(&self.binary), arguments)
+    }
+    /// Sets the test build's switches, and waits until they are heeded.
+    pub fn switch(&self, text: &str) -> Result<(), String> {
+        std::fs::write(&self.switches, text).map_err(|error| format!("{}: {error}", self.switches.display()))?;
+        std::thread::sleep(HEEDED);
+        Ok(())
+    }
+    /// Ends it, and removes its directory.
+    pub fn remove(mut self, undo: &Undo) -> Result<(), String> {
+        self.down(undo)?;
+        std::fs::remove_dir_all(&self.data).map_err(|error| format!("{}: {error}", self.data.display()))
+    }
+    fn free_bytes(&self) -> Result<u64, String> {
+        let said = told("stat", &["-f", "-c", "%a %S", text(&self.mount)])?;
+        let product = said.split(' ').map(|word| word.parse::<u64>().ok()).product::<Option<u64>>();
+        product.ok_or_else(|| format!("stat -f {}: {said}", self.mount.display()))
+    }
+    fn up(&mut self, undo: &Undo) -> Result<(), String> {
+        let log = File::create(&self.log).map_err(|error| format!("{}: {error}", self.log.display()))?;
+        let errors = log.try_clone().map_err(|error| format!("{}: {error}", self.log.display()))?;
+        // In a session of its own: Ctrl-C must not end it before what works on it has ended.
+        let mut command = Command::new("setsid");
+        if let Some(cpus) = self.setup.cpus {
+            command.args(["taskset", "-c", cpus]);
+        }
+        command.arg(&self.binary).args(["up", text(&self.data), text(&self.mount), "--memory-max", self.setup.memory]);
+        command.env("SINTER_TEST_DELAYS", &self.switches);
+        command.env("SINTER_TEST_COLD", if self.setup.cold { "1" } else { "0" });
+        let daemon = command.stdin(Stdio::null()).stdout(log).stderr(errors).spawn();
+        let mut daemon = daemon.map_err(|error| format!("setsid (package util-linux): {error}"))?;
+        let how = self.ending(daemon.id());
+        undo.add(&how)?;
+        let began = Instant::now();
+        while !is_mounted(&self.mount, "fuse.sinter")? {
+            let status = daemon.try_wait().map_err(|error| format!("{}: {error}", self.binary.display()))?;
+            if status.is_some() || began.elapsed() > READY_MAX {
+                let said = std::fs::read_to_string(&self.log).unwrap_or_default();
+                return Err(format!("{} up does not serve: {said}", self.binary.display()));
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        self.daemon = Some((daemon, how));
+        Ok(())
+    }
+    /// The shell's way to end a daemon, whatever state it is in.
+    fn ending(&self, process: u32) -> String {
+        let quoted = |path: &Path| quoted(path);
+        let (binary, data, mount) = (quoted(&self.binary), quoted(&self.data), quoted(&self.mount));
+        let ended = ended(process, 60);
+        let last =
+            format!("mountpoint -q {mount} && {{ kill -9 {process}; umount -l {mount}; }}; ! mountpoint -q {mount}");
+        // One that is just starting has no socket yet, but heeds signals.
+        format!("{binary} down --timeout 60 {data} || kill {process}; {ended}; {last}")
+    }
+    fn down(&mut self, undo: &Undo) -> Result<(), String> {
+        self.switch("")?;
+        self.sinter(&["down", text(&self.data)])?;
+        let Some((mut daemon, how)) = self.daemon.take() else { return Ok(()) };
+        daemon.wait().map_err(|error| format!("{}: {error}", self.binary.display()))?;
+        undo.forget(&how)
+    }
+}

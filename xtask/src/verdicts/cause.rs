@@ -1,0 +1,274 @@
+//! The causes that a verdict may name, and how each is brought about at five strengths: tables only.
+
+use super::load::{Load, READ, Sync, Turn};
+use super::slow_disk::Delays;
+
+/// A cause, by the name that `sinter explain` gives it.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Cause {
+    DeviceSlower,
+    DeviceLimit,
+    DeviceShared,
+    DeviceThrottled,
+    Flush,
+    CoreBusy,
+    CoreTaken,
+    Lock,
+    IndexPool,
+    IndexEngine,
+    Background,
+    Memory,
+    Layer,
+    Clients,
+}
+
+/// Strengths of each.
+pub const STRENGTHS: usize = 5;
+
+impl Cause {
+    pub const ALL: [Cause; 14] = [
+        Cause::DeviceSlower,
+        Cause::DeviceLimit,
+        Cause::DeviceShared,
+        Cause::DeviceThrottled,
+        Cause::Flush,
+        Cause::CoreBusy,
+        Cause::CoreTaken,
+        Cause::Lock,
+        Cause::IndexPool,
+        Cause::IndexEngine,
+        Cause::Background,
+        Cause::Memory,
+        Cause::Layer,
+        Cause::Clients,
+    ];
+    /// Its name.
+    pub fn id(self) -> &'static str {
+        match self {
+            Cause::DeviceSlower => "device-slower",
+            Cause::DeviceLimit => "device-limit",
+            Cause::DeviceShared => "device-shared",
+            Cause::DeviceThrottled => "device-throttled",
+            Cause::Flush => "flush",
+            Cause::CoreBusy => "core-busy",
+            Cause::CoreTaken => "core-taken",
+            Cause::Lock => "lock",
+            Cause::IndexPool => "index-pool",
+            Cause::IndexEngine => "index-engine",
+            Cause::Background => "background",
+            Cause::Memory => "memory",
+            Cause::Layer => "layer",
+            Cause::Clients => "clients",
+        }
+    }
+    /// The cause of this name.
+    pub fn named(id: &str) -> Option<Cause> {
+        Cause::ALL.into_iter().find(|cause| cause.id() == id)
+    }
+}
+
+/// The brick of a cause, and its daemon.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Setup {
+    /// `--memory-max`. Up to 2G leave no room for a read cache.
+    pub memory: &'static str,
+    /// The CPUs that the daemon may use.
+    pub cpus: Option<&'static str>,
+    /// True to keep the index out of memory.
+    pub cold: bool,
+    pub file: Size,
+    /// A load that runs for so many seconds before anything is measured.
+    pub before: Option<(Load, u64)>,
+    /// The slow disk while nothing is injected; without one the brick lies in its directory.
+    pub disk: Option<Delays>,
+}
+
+/// The size of the file that clients use.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Size {
+    Bytes(u64),
+    /// A percentage of the brick's free space.
+    Percent(u64),
+}
+
+/// The change that brings a cause about.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Injection {
+    /// The disk answers later.
+    Disk(Delays),
+    /// Clients ask for something else.
+    Load(Load),
+    /// Clients overwrite while a scrub reads.
+    Scrub(Load),
+    /// Another program reads the disk, at this depth.
+    Beside(u32),
+    /// The daemon's requests to its disk are held back to this percentage of their rate.
+    Throttle(u64),
+    /// Other programs, so many on each CPU, take all that they get of it.
+    Hogs(usize),
+    /// A switch of the test build.
+    Switch(String),
+    /// A layer holds each operation, in milliseconds.
+    Layer(u64),
+}
+
+/// A cause at one strength.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Plan {
+    pub setup: Setup,
+    /// The requests of clients while nothing is injected.
+    pub quiet: Load,
+    pub injection: Injection,
+    /// The strength, as people say it.
+    pub strength: String,
+}
+
+const AT_ONCE: Delays = Delays { read_us: 0, write_us: 0, flush_us: 0, channels: 0 };
+/// A disk that does 10,000 small requests a second and no more: two CPUs carry that through the whole way.
+const NARROW: Delays = Delays { read_us: 400, write_us: 400, flush_us: 0, channels: 4 };
+/// A disk that is far away, as large arrays are: it takes long, and as many requests as come.
+const FAR: Delays = Delays { read_us: 100_000, write_us: 0, flush_us: 0, channels: 0 };
+/// A brick in a directory: the slow disk's server and the loop device above it would take part in causes that are not the device's.
+const PLAIN: Setup =
+    Setup { memory: "1G", cpus: None, cold: false, file: Size::Bytes(1 << 30), before: None, disk: None };
+const ON_DISK: Setup = Setup { disk: Some(AT_ONCE), ..PLAIN };
+const WRITE: Load = Load { pattern: "randwrite", ..READ };
+
+/// The plan of a cause at a strength, counted from 0.
+pub fn plan(cause: Cause, strength: usize) -> Plan {
+    let one = |of: [u64; STRENGTHS]| of[strength];
+    let plan = |setup, quiet, injection, strength| Plan { setup, quiet, injection, strength };
+    match cause {
+        Cause::DeviceSlower => {
+            let us = one([30, 60, 80, 160, 400]);
+            let slower = Delays { read_us: us, write_us: us, ..AT_ONCE };
+            plan(ON_DISK, READ, Injection::Disk(slower), format!("+{us} us"))
+        }
+        Cause::Flush => {
+            let us = one([300, 600, 1200, 2500, 5000]);
+            let slower = Delays { flush_us: us, ..AT_ONCE };
+            let committed = Load { sync: Sync::After, ..WRITE };
+            plan(ON_DISK, committed, Injection::Disk(slower), format!("+{us} us"))
+        }
+        Cause::DeviceLimit | Cause::DeviceShared => {
+            let depth = one([8, 12, 16, 32, 64]) as u32;
+            let (setup, quiet) = (Setup { disk: Some(NARROW), ..PLAIN }, Load { depth: 4, ..READ });
+            let injection = match cause {
+                Cause::DeviceLimit => Injection::Load(Load { depth, ..READ }),
+                _ => Injection::Beside(depth / 2),
+            };
+            let strength = if cause == Cause::DeviceLimit { depth } else { depth / 2 };
+            plan(setup, quiet, injection, format!("depth {strength}"))
+        }
+        Cause::DeviceThrottled => {
+            let percent = one([70, 50, 30, 20, 10]);
+            let load = Load { depth: 4, ..READ };
+            plan(ON_DISK, load, Injection::Throttle(percent), format!("to {percent}%"))
+        }
+        Cause::Clients => {
+            let think_us = one([300, 600, 1000, 3000, 10_000]);
+            let idle = Load { think_us, ..READ };
+            plan(PLAIN, Load { depth: 4, ..READ }, Injection::Load(idle), format!("think {think_us} us"))
+        }
+        Cause::CoreBusy | Cause::CoreTaken | Cause::Memory => of_the_machine(cause, strength),
+        Cause::Lock | Cause::IndexPool | Cause::IndexEngine | Cause::Background | Cause::Layer => {
+            of_the_program(cause, strength)
+        }
+    }
+}
+
+/// Causes around the daemon: CPUs and memory.
+fn of_the_machine(cause: Cause, strength: usize) -> Plan {
+    let one = |of: [u64; STRENGTHS]| of[strength];
+    match cause {
+        Cause::CoreBusy => {
+            // Clients have the other CPU, and all that they read is in the read cache once each block was read.
+            let read = Load { cpus: Some("1"), ..READ };
+            let before = Some((Load { depth: 32, ..read }, 8));
+            let setup = Setup { memory: "4G", cpus: Some("0"), file: Size::Bytes(64 << 20), before, ..PLAIN };
+            let jobs = one([4, 6, 8, 16, 32]) as u32;
+            let injection = Injection::Load(Load { jobs, ..read });
+            Plan { setup, quiet: read, injection, strength: format!("{jobs} clients") }
+        }
+        Cause::CoreTaken => {
+            let count = one([1, 2, 3, 4, 6]) as usize;
+            // The daemon is to be the one that waits.
+            let quiet = Load { turn: Turn::First, ..READ };
+            Plan { setup: PLAIN, quiet, injection: Injection::Hogs(count), strength: format!("{count} on each CPU") }
+        }
+        _ => {
+            // Its memory bounds how many requests the daemon takes at a time. Only a disk that takes long, but many at once,
+            // would do more of them: with 1G it does three times as many of the last.
+            let setup = Setup { memory: "256M", disk: Some(FAR), ..PLAIN };
+            let depth = one([64, 80, 96, 112, 128]) as u32;
+            let quiet = Load { block_bytes: 256 << 10, depth: 8, ..READ };
+            let injection = Injection::Load(Load { jobs: 8, depth, ..quiet });
+            Plan { setup, quiet, injection, strength: format!("8 at depth {depth}") }
+        }
+    }
+}
+
+/// Causes within the daemon.
+fn of_the_program(cause: Cause, strength: usize) -> Plan {
+    let one = |of: [u64; STRENGTHS]| of[strength];
+    let cold = Setup { cold: true, ..PLAIN };
+    let switched = |setup, quiet, text: String| {
+        let injection = Injection::Switch(text.clone());
+        Plan { setup, quiet, injection, strength: text }
+    };
+    match cause {
+        Cause::Lock => {
+            let (held_us, times) = (one([500, 1000, 1000, 2000, 2000]), one([400, 300, 500, 300, 400]));
+            switched(PLAIN, Load { depth: 4, ..READ }, format!("lock-held {held_us} {times}"))
+        }
+        Cause::IndexPool => switched(cold, READ, format!("pool-delayed {}", one([500, 1000, 2000, 4000, 8000]))),
+        Cause::IndexEngine => switched(cold, READ, format!("engine-delayed {}", one([150, 300, 600, 1200, 3000]))),
+        Cause::Background => {
+            let before = Some((Load { depth: 32, ..WRITE }, 30));
+            let setup = Setup { file: Size::Percent(90), before, ..PLAIN };
+            let depth = one([4, 8, 16, 24, 32]) as u32;
+            let injection = Injection::Scrub(Load { depth, ..WRITE });
+            Plan { setup, quiet: READ, injection, strength: format!("depth {depth}") }
+        }
+        _ => {
+            let ms = one([1, 2, 4, 8, 16]);
+            let quiet = Load { depth: 4, ..READ };
+            Plan { setup: PLAIN, quiet, injection: Injection::Layer(ms), strength: format!("{ms} ms") }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn each_cause_has_a_name_of_its_own() {
+        let names: BTreeSet<&str> = Cause::ALL.map(Cause::id).into();
+        assert_eq!(names.len(), Cause::ALL.len());
+        assert!(Cause::ALL.into_iter().all(|cause| Cause::named(cause.id()) == Some(cause)));
+        assert_eq!(Cause::named("none"), None);
+    }
+
+    #[test]
+    fn what_is_done_to_the_slow_disk_finds_one() {
+        for cause in Cause::ALL {
+            let Plan { setup, injection, .. } = plan(cause, 0);
+            let needs = matches!(injection, Injection::Disk(_) | Injection::Beside(_) | Injection::Throttle(_));
+            assert!(!needs || setup.disk.is_some(), "{cause:?}");
+        }
+    }
+
+    #[test]
+    fn strengths_of_a_cause_differ_in_nothing_but_the_injection() {
+        for cause in Cause::ALL {
+            let plans: Vec<Plan> = (0..STRENGTHS).map(|strength| plan(cause, strength)).collect();
+            assert!(plans.iter().all(|plan| plan.setup == plans[0].setup && plan.quiet == plans[0].quiet), "{cause:?}");
+            let told: BTreeSet<String> = plans.iter().map(|plan| plan.strength.clone()).collect();
+            assert_eq!(told.len(), STRENGTHS, "{cause:?}: {told:?}");
+            let differ = |other: &Plan| plans.iter().filter(|plan| plan.injection == other.injection).count() == 1;
+            assert!(plans.iter().all(differ), "{cause:?}");
+        }
+    }
+}
