@@ -22,6 +22,7 @@ pub mod event;
 #[path = "../../store/src/segments/pins.rs"]
 pub mod pins;
 pub mod real;
+#[expect(dead_code, reason = "nothing is measured, so nothing is converted")]
 #[path = "../../runtime/src/stamp.rs"]
 pub mod stamp;
 pub mod sync;
