@@ -72,7 +72,7 @@ fn odd(what: &str) -> Error {
     Error::new(Kind::Host, "the kernel's description of a tracepoint can't be used").with(what)
 }
 
-/// `field:char rwbs[10];	offset:34;	size:10;	signed:0;`; None if it is no such line.
+/// `field:char rwbs[10]; offset:34; size:10; signed:0;`; None if it is no such line.
 fn field(line: &str) -> Option<(&str, Field)> {
     let mut parts = line.strip_prefix("field:")?.split(';').map(str::trim);
     let declared = parts.next()?.split_whitespace().last()?;
