@@ -55,7 +55,7 @@ async fn write_copy(runtime: &Runtime, file: FileId, superblock: &Superblock, co
     let (_, result) = disk::write_for(
         Purpose::Checkpoint,
         &*runtime.disk,
-        Request::Write { file: file, offset: copy * BLOCK_BYTES as u64, slices, durable: false },
+        Request::Write { file, offset: copy * BLOCK_BYTES as u64, slices, durable: false },
     )
     .await;
     result?;
