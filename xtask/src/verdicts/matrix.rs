@@ -6,9 +6,8 @@ use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
-/// Widths of the table's first column and of the others.
-const FIRST: usize = 17;
-const OTHER: usize = 8;
+/// Width of the table's first column: that of the longest name. Others are as wide as theirs.
+const FIRST: usize = 16;
 
 /// The counts.
 #[derive(Default, Debug)]
@@ -63,7 +62,8 @@ impl Matrix {
         let names = self.names();
         let mut text = String::new();
         let mut line = |first: &str, cells: Vec<String>| {
-            let cells: String = cells.iter().map(|cell| format!(" {cell:>OTHER$} |")).collect();
+            let wide = |(cell, name): (&String, &String)| format!(" {cell:>width$} |", width = name.len().max(4));
+            let cells: String = cells.iter().zip(&names).map(wide).collect();
             writeln!(text, "| {first:<FIRST$} |{cells}").expect("a string takes all");
         };
         line("", names.clone());
