@@ -170,7 +170,7 @@ mod tests {
     fn rows(durations_ns: &[(&str, u64)]) -> Rows {
         let ledger = Ledger::new(1, &["write", "write-sync", "read"]);
         for &(name, ns) in durations_ns {
-            ledger.record(0, ledger.row(name), &Span::start(Stamp(0)), Stamp(ns));
+            ledger.record(0, ledger.row(name), &Span::start(Stamp(0)), runtime::Subject::default(), Stamp(ns));
         }
         Rows::of(&ledger)
     }

@@ -4,9 +4,11 @@ use super::{per_request, percent, time};
 use crate::{Finding, Window};
 
 /// Share of its time that a core sleeps at most, if it is busy.
-const ASLEEP_MAX: f64 = 0.05;
+const ASLEEP_MAX: f64 = 0.08;
 /// Share of their time that the cores' threads wait for a CPU at least, if others take it.
 const WAIT_MIN: f64 = 0.1;
+/// Share of all their time that they wait at least then.
+const WAIT_OF_ALL_MIN: f64 = 0.05;
 /// Time that a request takes from the client to the daemon and back at least: two switches between processes.
 const TRANSPORT_LEAST_NS: f64 = 15_000.0;
 
@@ -30,11 +32,11 @@ pub fn find_busy(window: &Window) -> Option<Finding> {
 /// Cores that could run, while others have their CPUs.
 pub fn find_taken(window: &Window) -> Option<Finding> {
     let (run_ns, wait_ns) = window.scheduled;
-    let share = waited(window);
-    if share < WAIT_MIN {
+    let (share, cores) = (waited(window), window.cores.len().max(1) as f64);
+    // Cores that sleep most of the time and wait for a CPU at each waking are slowed down too, but not by much.
+    if share < WAIT_MIN || (wait_ns as f64) < WAIT_OF_ALL_MIN * cores * window.ns as f64 {
         return None;
     }
-    let cores = window.cores.len().max(1) as f64;
     let at_once = (window.kernel_occupancy().unwrap_or(0.0).max(window.occupancy()) / cores).max(1.0);
     let excess_ns = (wait_ns + window.steal_ns) as f64 * at_once;
     let evidence = vec![

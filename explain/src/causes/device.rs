@@ -4,6 +4,7 @@ use super::{percent, time};
 use crate::snapshot::Io;
 use crate::window::DiskWindow;
 use crate::{Finding, Window};
+use std::collections::BTreeMap;
 
 /// Purposes whose I/O clients wait for.
 const AWAITED: [&str; 3] = ["client", "log", "bulk"];
@@ -15,8 +16,12 @@ const KNOWN_MIN: f64 = 0.5;
 const FOREIGN_MIN: f64 = 0.2;
 /// Share of the I/O that is the program's own work and must overlap to count.
 const OWN_WORK_MIN: f64 = 0.3;
-/// Part of our service that the kernel sees at most, if the rest was spent above the device.
-const BELOW_MAX: f64 = 0.6;
+/// Share of the highest rate that was ever seen from which on a device counts as at its limit: at that rate it is as quick as
+/// it ever was, however long transfers wait in it.
+const LIMIT_MIN: f64 = 0.85;
+/// Part of our service that the kernel sees at most, if the rest was spent above the device: without a throttle it sees nine
+/// tenths or more.
+const BELOW_MAX: f64 = 0.75;
 
 /// The I/O of one verb against what is usual.
 #[derive(Clone, Copy, Default, Debug)]
@@ -30,6 +35,8 @@ struct Service {
     /// Their times if the device had nothing else to do.
     least_ns: f64,
     deepest: u64,
+    /// Transfers a second as a part of the highest rate of their size that was ever seen.
+    rate: f64,
 }
 
 impl Service {
@@ -65,7 +72,21 @@ fn service(window: &Window, verb: &str) -> Service {
         }
         sum.deepest = sum.deepest.max(io.depth);
     }
+    sum.rate = rate(window, verb);
     sum
+}
+
+/// The rate of the size that has most transfers, as a part of the highest that was ever seen.
+fn rate(window: &Window, verb: &str) -> f64 {
+    let mut counts: BTreeMap<u64, u64> = BTreeMap::new();
+    for io in window.verb(verb) {
+        *counts.entry(io.bytes_max).or_default() += io.took.count;
+    }
+    let Some((size, count)) = counts.into_iter().max_by_key(|&(_, count)| count) else { return 0.0 };
+    let classes = window.after.baseline.classes.iter();
+    let of_size = classes.filter(|class| class.verb == verb && class.bytes_max == size);
+    let most = of_size.map(|class| class.rate_max).max().unwrap_or(0);
+    count as f64 * 1e9 / window.ns as f64 / most.max(1) as f64
 }
 
 /// The usual service of a class. If it was never seen at this depth: that of the nearest lower depth, as if a device that
@@ -94,11 +115,11 @@ pub fn find(window: &Window) -> Option<Finding> {
     let slower_ns = |stage_ns: f64, service: Service| stage_ns * (1.0 - 1.0 / service.slower());
     let (more_read, more_write) = (slower_ns(read_ns, read), slower_ns(write_ns, write));
     let (verb, service) = if more_read >= more_write { ("read", read) } else { ("write", write) };
-    if service.slower() < SLOWER {
-        return find_limit(window, [("read", read, read_ns), ("write", write, write_ns)]);
-    }
     let disk = window.disk.as_ref();
     let (cause, next) = kind(window, disk, verb, service);
+    if service.slower() < SLOWER || (cause == "device-slower" && service.rate >= LIMIT_MIN) {
+        return find_limit(window, [("read", read, read_ns), ("write", write, write_ns)]);
+    }
     let mut evidence = vec![format!(
         "a {verb} takes {} where it usually takes {} ({:.1} times, {:.0} transfers)",
         time(service.mean_ns()),
@@ -113,6 +134,9 @@ pub fn find(window: &Window) -> Option<Finding> {
 
 /// The reason why transfers are slow: others on the disk, a throttle, the program's own work, or the device itself.
 fn kind(window: &Window, disk: Option<&DiskWindow>, verb: &str, service: Service) -> (&'static str, &'static str) {
+    if own_work(window) >= OWN_WORK_MIN {
+        return ("background", "the program's own work takes the device: more free space lets the cleaner move less");
+    }
     if disk.and_then(|disk| kernel_ns(disk, verb)).is_some_and(|ns| ns < BELOW_MAX * service.mean_ns()) {
         return (
             "device-throttled",
@@ -123,12 +147,6 @@ fn kind(window: &Window, disk: Option<&DiskWindow>, verb: &str, service: Service
         return (
             "device-shared",
             "find who else uses the disk (iotop, pidstat -d), or give the brick a disk of its own",
-        );
-    }
-    if own_work(window) >= OWN_WORK_MIN {
-        return (
-            "background",
-            "the program's own work takes the device: see which purposes in the table of I/O; more free space lets the cleaner move less",
         );
     }
     (

@@ -3,8 +3,33 @@
 use super::per_request;
 use crate::{Finding, Window};
 
-/// Requests that wait for a buffer.
+/// Multiple of the requests in the daemon that the kernel has at least, if most wait for an entry.
+const WAITING_MIN: f64 = 2.0;
+/// Share of their time that the cores sleep at least then: they would fetch more if they could.
+const ASLEEP_MIN: f64 = 0.25;
+
+/// Requests that wait for a buffer, or in the kernel for an entry, of which memory allows only so many.
 pub fn find(window: &Window) -> Option<Finding> {
+    find_entries(window).or_else(|| find_buffers(window))
+}
+
+fn find_entries(window: &Window) -> Option<Finding> {
+    let (in_kernel, in_daemon) = (window.kernel_occupancy()?, window.occupancy());
+    if in_kernel < WAITING_MIN * in_daemon.max(1.0) || window.asleep().1 < ASLEEP_MIN {
+        return None;
+    }
+    let evidence = vec![
+        format!("the kernel has {in_kernel:.1} requests, the daemon has taken {in_daemon:.1} of them"),
+        format!(
+            "all buffers together may have {} MiB, which bounds how many are taken",
+            window.after.memory.bytes_max >> 20
+        ),
+    ];
+    let resource = "entries for requests (memory_max)".into();
+    Some(Finding::new("memory", resource, window, window.transport_ns(), evidence, "raise memory_max"))
+}
+
+fn find_buffers(window: &Window) -> Option<Finding> {
     let evidence = vec![
         format!("a request waits {} for a buffer", per_request(window, &["buffer"])),
         format!("all buffers together may have {} MiB", window.after.memory.bytes_max >> 20),
