@@ -71,8 +71,8 @@ pub struct Whole {
     pub ino: u64,
     /// The caller's user.
     pub uid: u32,
-    /// The caller's process, as the daemon sees it; 0 if it does not.
-    pub pid: u32,
+    /// The caller's thread, as the daemon sees it; 0 if it does not.
+    pub thread: u32,
 }
 
 /// A core.

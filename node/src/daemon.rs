@@ -483,7 +483,7 @@ impl server::Daemon for Daemon {
             Request::Status => Ok(Answer::Status(self.status())),
             Request::Profile => Ok(Answer::Profile(self.profile()?)),
             Request::History => Ok(Answer::History(self.brick.ledger().history().iter().map(whole).collect())),
-            Request::Slow => Ok(Answer::History(self.brick.ledger().slowest().iter().map(whole).collect())),
+            Request::Slow => Ok(Answer::History(self.gatherer.slowest())),
             Request::Signals { milliseconds } => self.signals(milliseconds),
             Request::Trace { milliseconds } => self.trace(milliseconds).map(Answer::Trace),
             Request::VolumeCreate { name, size_bytes } => {

@@ -115,7 +115,7 @@ impl<T: Target> Handler<T> {
             Ok(response) => self.answer(&mut context, header, response, back).await,
             Err(error) => drop(send(back, header.unique, &Head::status(header.unique, reply::errno(&error)), &[])),
         }
-        let subject = Subject { ino: header.nodeid, uid: header.uid, pid: header.pid };
+        let subject = Subject { ino: header.nodeid, uid: header.uid, thread: header.pid };
         self.runtime.ledger.record(self.core, row, &context.span, subject, self.runtime.stamp());
     }
     fn row(&self, ask: &Ask) -> OpRow {

@@ -5,11 +5,13 @@ use crate::admin::client::{Client, unexpected};
 use crate::admin::protocol::{Answer, Request};
 use crate::cli::Explain;
 use crate::failure::{Exit, Failure};
+use crate::progress::Progress;
 use crate::table::{Align, Table, count, duration};
 use explain::verdict::Operation;
 use explain::{Explanation, Finding, Snapshot, explain};
 use std::collections::BTreeSet;
 use std::path::Path;
+use store::progress::Step;
 
 /// Largest file of snapshots that is read: two take well below a MiB.
 const FILE_BYTES_MAX: u64 = 256 << 20;
@@ -45,9 +47,11 @@ fn take(data: &Path, seconds: u64) -> Result<[Snapshot; 2], Failure> {
         Answer::Signals(snapshot) => Ok(*snapshot),
         _ => Err(unexpected()),
     };
+    let progress = Progress::new("looking", None);
     let before = look(0)?;
     let mut after = look(LOOKING_MS)?;
-    for _ in 1..seconds {
+    for done in 1..seconds {
+        progress.step(Step { what: "seconds", done, of: seconds });
         let earlier = std::mem::replace(&mut after, look(LOOKING_MS)?);
         after.sample.splice(0..0, earlier.sample);
         after.in_flight.looks += earlier.in_flight.looks;

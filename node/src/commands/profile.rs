@@ -83,7 +83,7 @@ fn history_table(past: &[Whole]) -> String {
         ("took", right),
         ("inode", right),
         ("user", right),
-        ("process", right),
+        ("thread", right),
         ("mostly in", Align::Left),
     ]);
     let last_ns = past.iter().map(|one| one.end_ns).max().unwrap_or(0);
@@ -97,7 +97,7 @@ fn history_table(past: &[Whole]) -> String {
             duration(one.duration_ns),
             one.ino.to_string(),
             one.uid.to_string(),
-            one.pid.to_string(),
+            one.thread.to_string(),
             stages.join(", "),
         ]);
     }
@@ -131,15 +131,15 @@ fsync          2         1.00 us  2.00 us  1.50 us  2.50 us  3.00 us     3
             stages: stages.iter().map(|(stage, ns)| (stage.to_string(), *ns)).collect(),
             ino: 7,
             uid: 1000,
-            pid: 42,
+            thread: 42,
         };
         let stages = [("front", 1000), ("queue", 9000), ("write", 40_000), ("flush", 950_000)];
         let table = history_table(&[past("read", 1_000, 50_000, &[]), past("fsync", 3_001_000, 1_000_000, &stages)]);
-        let expected = "   ended  operation     took  inode  user  process  mostly in
--3.00 ms  read       50.0 us      7  1000       42
-   -0 ns  fsync      1.00 ms      7  1000       42  flush 950 us, write 40.0 us, queue 9.00 us
+        let expected = "   ended  operation     took  inode  user  thread  mostly in
+-3.00 ms  read       50.0 us      7  1000      42
+   -0 ns  fsync      1.00 ms      7  1000      42  flush 950 us, write 40.0 us, queue 9.00 us
 ";
         assert_eq!(table, expected);
-        assert_eq!(history_table(&[]), "ended  operation  took  inode  user  process  mostly in\n");
+        assert_eq!(history_table(&[]), "ended  operation  took  inode  user  thread  mostly in\n");
     }
 }

@@ -75,6 +75,11 @@ impl Gatherer {
         }
     }
 
+    /// The slowest requests of the last two minutes.
+    pub fn slowest(&self) -> Vec<Whole> {
+        self.runtime.ledger.slowest(self.runtime.clock.now_ns()).iter().map(whole).collect()
+    }
+
     /// Number of requests of all mounts that the kernel has; none if it does not tell.
     fn waiting(&self, mounts: &[Arc<Serving>]) -> Option<u64> {
         let control = self.control.as_ref()?;
@@ -126,7 +131,7 @@ pub fn whole(kept: &Kept) -> Whole {
         stages: kept.stages.iter().map(|&(stage, ns)| (stage.name().to_string(), ns)).collect(),
         ino: kept.subject.ino,
         uid: kept.subject.uid,
-        pid: kept.subject.pid,
+        thread: kept.subject.thread,
     }
 }
 

@@ -26,8 +26,8 @@ pub struct Subject {
     pub ino: u64,
     /// The caller's user.
     pub uid: u32,
-    /// The caller's process, as this daemon sees it; 0 if it does not.
-    pub pid: u32,
+    /// The caller's thread, as this daemon sees it; 0 if it does not.
+    pub thread: u32,
 }
 
 /// A whole request, in the ledger's unit of time.
@@ -48,7 +48,7 @@ struct Slot {
     end: AtomicU64,
     total: AtomicU64,
     ino: AtomicU64,
-    /// The user in the upper half, the process in the lower.
+    /// The user in the upper half, the thread in the lower.
     caller: AtomicU64,
     met: AtomicU64,
     stages: [AtomicU64; STAGES],
@@ -69,7 +69,7 @@ impl Slot {
         self.end.store(end, Ordering::Relaxed);
         self.total.store(end - span.start.0, Ordering::Relaxed);
         self.ino.store(subject.ino, Ordering::Relaxed);
-        self.caller.store(u64::from(subject.uid) << 32 | u64::from(subject.pid), Ordering::Relaxed);
+        self.caller.store(u64::from(subject.uid) << 32 | u64::from(subject.thread), Ordering::Relaxed);
         let mut met = span.met.get();
         self.met.store(met, Ordering::Relaxed);
         while met != 0 {
@@ -94,7 +94,7 @@ impl Slot {
             *spent = self.stages[stage].load(Ordering::Relaxed);
         }
         fence(Ordering::Acquire);
-        let subject = Subject { ino, uid: (caller >> 32) as u32, pid: caller as u32 };
+        let subject = Subject { ino, uid: (caller >> 32) as u32, thread: caller as u32 };
         let whole = Whole { row: row as OpRow, end, total, stages, subject };
         (self.number.load(Ordering::Relaxed) == number).then_some(whole)
     }
@@ -150,28 +150,32 @@ impl KeptByCore {
         let left = self.left.load(Ordering::Relaxed) - 1;
         self.left.store(left, Ordering::Relaxed);
         if left == 0 {
-            self.sample(row, span, subject, &minute);
+            self.sample(row, span, subject);
         }
-        let total = span.last.get().0 - span.start.0;
+        let end = span.last.get().0;
+        if end >= self.minute_end.load(Ordering::Relaxed) {
+            self.begin_minute(end + minute());
+        }
+        let total = end - span.start.0;
         if total > self.least.load(Ordering::Relaxed) {
             self.keep_slow(row, span, subject);
         }
     }
     #[cold]
-    fn sample(&self, row: OpRow, span: &Span, subject: Subject, minute: &impl Fn() -> u64) {
+    fn sample(&self, row: OpRow, span: &Span, subject: Subject) {
         let sampled = self.sampled.load(Ordering::Relaxed);
         // Gaps that follow no period of the load: a multiplicative hash of their number (Knuth, 6.4), on the mean `SAMPLE`.
         let gap = SAMPLE / 2 + (sampled.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) % SAMPLE;
         self.left.store(gap, Ordering::Relaxed);
         self.samples[sampled as usize % SAMPLES].write(row, span, subject);
         self.sampled.store(sampled + 1, Ordering::Release);
-        let end = span.last.get().0;
-        if end >= self.minute_end.load(Ordering::Relaxed) {
-            self.minute.store(self.minute.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
-            self.minute_end.store(end + minute(), Ordering::Relaxed);
-            self.taken.store(0, Ordering::Relaxed);
-            self.least.store(0, Ordering::Relaxed);
-        }
+    }
+    #[cold]
+    fn begin_minute(&self, minute_end: u64) {
+        self.minute.store(self.minute.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+        self.minute_end.store(minute_end, Ordering::Relaxed);
+        self.taken.store(0, Ordering::Relaxed);
+        self.least.store(0, Ordering::Relaxed);
     }
     #[cold]
     fn keep_slow(&self, row: OpRow, span: &Span, subject: Subject) {
@@ -198,7 +202,7 @@ impl KeptByCore {
         let first = from.max(sampled.saturating_sub(SAMPLES as u64));
         ((first..sampled).filter_map(|number| self.samples[number as usize % SAMPLES].read()).collect(), sampled)
     }
-    /// The slowest requests of this minute and of the one before.
+    /// The slowest requests of this minute and of the one before; of a core with few requests also older ones.
     pub fn slowest(&self) -> impl Iterator<Item = Whole> {
         let minute = self.minute.load(Ordering::Relaxed) as usize % 2;
         let taken = self.taken.load(Ordering::Relaxed) as usize;

@@ -151,9 +151,12 @@ impl Ledger {
     pub fn history(&self) -> Vec<Kept> {
         self.told(self.shared.cores.iter().flat_map(|core| core.kept.history()).collect())
     }
-    /// The slowest operations of this minute and of the one before of every core, oldest first.
-    pub fn slowest(&self) -> Vec<Kept> {
-        self.told(self.shared.cores.iter().flat_map(|core| core.kept.slowest()).collect())
+    /// The slowest operations of the last two minutes before `now_ns` of every core, oldest first: at least 16 of each minute,
+    /// if it had so many.
+    pub fn slowest(&self, now_ns: u64) -> Vec<Kept> {
+        let mut kept = self.told(self.shared.cores.iter().flat_map(|core| core.kept.slowest()).collect());
+        kept.retain(|one| one.end_ns + 2 * MINUTE_NS >= now_ns);
+        kept
     }
     /// The operations of the sample that have come since `sampled` was last used, oldest first: about one in 64. Those that
     /// more than a thousand others have followed on their core since then are lost.
@@ -234,7 +237,7 @@ mod tests {
     fn record(ledger: &Ledger, row: OpRow, took: u64, end: u64) {
         let span = Span::start(Stamp(end - took));
         span.mark(Stage::Order, Stamp(end));
-        let subject = Subject { ino: end, uid: 1, pid: 2 };
+        let subject = Subject { ino: end, uid: 1, thread: 2 };
         ledger.record(0, row, &span, subject, Stamp(end));
     }
 
@@ -244,7 +247,7 @@ mod tests {
         (1..=3000).for_each(|number| record(&ledger, number as usize % 2, 7, 10 * number));
         let history = ledger.history();
         assert_eq!((history.len(), history[0].end_ns), (1024, 10 * (3000 - 1023)));
-        let subject = Subject { ino: 30_000, uid: 1, pid: 2 };
+        let subject = Subject { ino: 30_000, uid: 1, thread: 2 };
         let kept = Kept { name: "read", end_ns: 30_000, total_ns: 7, stages: vec![(Stage::Order, 7)], subject };
         assert_eq!(history.last(), Some(&kept));
     }
@@ -273,13 +276,18 @@ mod tests {
         for (number, took) in (1..).zip(times()) {
             record(&ledger, 0, took, number * 100_000_000);
         }
-        let kept: Vec<u64> = ledger.slowest().iter().map(|kept| kept.total_ns).collect();
+        let kept: Vec<u64> = ledger.slowest(180_000_000_000).iter().map(|kept| kept.total_ns).collect();
         assert!((17..=32).contains(&kept.len()), "{}", kept.len());
-        let slowest = times().skip(1200 + 64).max().expect("there are some");
+        let slowest = times().skip(1201).max().expect("there are some");
         assert!(kept.contains(&slowest), "{slowest} in {kept:?}");
         let mut quick: Vec<u64> = times().collect();
         quick.sort_unstable();
         assert!(kept.iter().all(|took| *took > quick[quick.len() / 2]), "{kept:?}");
+        // An hour without requests later, none of them is of the last two minutes.
+        assert_eq!(ledger.slowest(3_780_000_000_000), []);
+        // One that comes then is, however quick.
+        record(&ledger, 0, 3, 3_780_000_000_000);
+        assert_eq!(ledger.slowest(3_780_000_000_001).iter().map(|kept| kept.total_ns).collect::<Vec<_>>(), [3]);
     }
 
     #[test]
@@ -288,7 +296,7 @@ mod tests {
         std::thread::scope(|scope| {
             let writing = scope.spawn(|| (1..=200_000).for_each(|number| record(&ledger, 0, number, 10 * number)));
             while !writing.is_finished() {
-                for kept in ledger.history().iter().chain(&ledger.slowest()) {
+                for kept in ledger.history().iter().chain(&ledger.slowest(0)) {
                     assert_eq!((kept.end_ns, kept.subject.ino), (10 * kept.total_ns, 10 * kept.total_ns));
                     assert_eq!(kept.stages, [(Stage::Order, kept.total_ns)]);
                 }
