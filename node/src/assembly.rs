@@ -6,7 +6,7 @@ use crate::cli::{Geometry, Transport};
 use crate::daemon::{described, say};
 use crate::directory;
 use crate::failure::{Exit, Failure};
-use crate::observe::{FuseControl, Gatherer, Learner};
+use crate::observe::{Gatherer, Learner};
 use crate::progress::Progress;
 use crate::scrub;
 use base::limits::{BLOCK_BYTES, GROUPS_DEFAULT, SEGMENT_BYTES_DEFAULT};
@@ -310,7 +310,6 @@ impl Brick {
             data: data.path().to_path_buf(),
             buffer_bytes_max: buffer_shares(self.shape.memory_max_bytes).0,
             learner: Learner::start(data.clone(), self.runtime.clone(), probe.clone()),
-            control: FuseControl::open(),
             started_ns: self.runtime.clock.now_ns(),
             probe,
         })

@@ -201,7 +201,8 @@ fn who_else_uses_the_disk_is_named() {
             .filter(|one| one["own"] == own && one["name"].as_str().is_some_and(|by| by.starts_with(name)));
         found.filter_map(|one| one[what].as_u64()).sum()
     };
-    assert_eq!(bytes(false, "dd", "read_bytes"), 4 << 20, "{issuers:#?}");
+    // What it has read of the file, and perhaps a few blocks of its program and of the file system's own.
+    assert!((4 << 20..5 << 20).contains(&bytes(false, "dd", "read_bytes")), "{issuers:#?}");
     assert!(bytes(true, "sinter-core", "written_bytes") >= TIMES * 4096, "{issuers:#?}");
     let services = told["devices"]["services"].as_array().expect("a list");
     let is_large_read = |one: &&serde_json::Value| one["verb"] == "read" && one["bytes_max"] == 64 << 10;

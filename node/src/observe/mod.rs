@@ -8,6 +8,5 @@ mod kernel;
 mod learn;
 mod signals;
 
-pub use kernel::FuseControl;
 pub use learn::Learner;
 pub use signals::{Gatherer, LOOKING_MS_MAX, whole};

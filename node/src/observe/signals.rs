@@ -1,6 +1,7 @@
 //! Snapshots of a running daemon.
 
-use super::{FuseControl, Learner, kernel};
+use super::kernel::FuseControl;
+use super::{Learner, kernel};
 use explain::Times;
 use explain::snapshot::{Agents, Core, InFlight, Io, LayerFigures, Lock, Memory, Operation, Pool, Snapshot, Whole};
 use front::fuse::Serving;
@@ -33,8 +34,6 @@ pub struct Gatherer {
     pub buffer_bytes_max: u64,
     /// The thread that learns what is usual.
     pub learner: Learner,
-    /// The kernel's control files of FUSE connections, if it lets us have them.
-    pub control: Option<FuseControl>,
     /// The time at which the daemon started.
     pub started_ns: u64,
 }
@@ -46,11 +45,14 @@ impl Gatherer {
         // What came before is not of this time.
         drop(self.runtime.ledger.samples(&mut sampled));
         let mut sample = Vec::new();
+        // Not kept: while it is held, the kernel may give the next mount another device number than otherwise, which is a
+        // part of the file handles of NFS.
+        let control = if looking.is_zero() { None } else { FuseControl::open() };
         while began.elapsed() < looking {
             std::thread::sleep(LOOK);
             in_flight.looks += 1;
             in_flight.in_daemon += mounts.iter().map(|serving| serving.under_way() as u64).sum::<u64>();
-            if let Some(waiting) = self.waiting(mounts) {
+            if let Some(waiting) = control.as_ref().and_then(|control| waiting(control, mounts)) {
                 in_flight.kernel_looks += 1;
                 in_flight.in_kernel += waiting;
             }
@@ -80,12 +82,6 @@ impl Gatherer {
         self.runtime.ledger.slowest(self.runtime.clock.now_ns()).iter().map(whole).collect()
     }
 
-    /// Number of requests of all mounts that the kernel has; none if it does not tell.
-    fn waiting(&self, mounts: &[Arc<Serving>]) -> Option<u64> {
-        let control = self.control.as_ref()?;
-        mounts.iter().map(|serving| control.waiting(serving.mount().number())).sum()
-    }
-
     fn locks(&self) -> Vec<Lock> {
         let mut all = self.groups.lock_summaries();
         all.extend(self.groups.store().lock_summaries());
@@ -110,6 +106,11 @@ impl Gatherer {
             delay_ns: cleaner.client_delay_ns,
         }
     }
+}
+
+/// Number of requests of all mounts that the kernel has; none if it does not tell.
+fn waiting(control: &FuseControl, mounts: &[Arc<Serving>]) -> Option<u64> {
+    mounts.iter().map(|serving| control.waiting(serving.mount().number())).sum()
 }
 
 fn operation(profile: &OpProfile) -> Operation {
