@@ -178,66 +178,7 @@ fn kernel_and_ledger_count_the_same_requests_and_the_kernel_sees_them_for_longer
     let uncounted = &told["requests"]["uncounted"];
     let all = ["begun_before", "not_ended", "lost"].map(|name| uncounted[name].as_u64());
     assert_eq!(all, [Some(0); 3], "{told:#}");
-    assert!(told["devices"]["services"].as_array().is_some_and(|services| !services.is_empty()), "{told:#}");
     daemon.terminate();
-}
-
-#[test]
-fn who_else_uses_the_disk_is_named() {
-    let home = Home::new("trace-foreign");
-    let daemon = home.up();
-    let foreign = home.scratch.join("foreign");
-    std::fs::write(&foreign, vec![1; 4 << 20]).expect("the scratch directory is writable");
-    File::open(&foreign).and_then(|file| file.sync_all()).expect("it is on the disk");
-    let of = format!("if={}", text(&foreign));
-    let told = around(&home, &daemon, "2", || {
-        reads_and_writes(&home.mount);
-        system("dd", &[&of, "of=/dev/null", "bs=64k", "iflag=direct", "status=none"]);
-    });
-    let issuers = told["devices"]["issuers"].as_array().expect("a list");
-    let bytes = |own: bool, name: &str, what: &str| -> u64 {
-        let found = issuers
-            .iter()
-            .filter(|one| one["own"] == own && one["name"].as_str().is_some_and(|by| by.starts_with(name)));
-        found.filter_map(|one| one[what].as_u64()).sum()
-    };
-    // What it has read of the file, and perhaps a few blocks of its program and of the file system's own.
-    assert!((4 << 20..5 << 20).contains(&bytes(false, "dd", "read_bytes")), "{issuers:#?}");
-    assert!(bytes(true, "sinter-core", "written_bytes") >= TIMES * 4096, "{issuers:#?}");
-    let services = told["devices"]["services"].as_array().expect("a list");
-    let is_large_read = |one: &&serde_json::Value| one["verb"] == "read" && one["bytes_max"] == 64 << 10;
-    let count: u64 = services.iter().filter(is_large_read).filter_map(|one| one["times"]["count"].as_u64()).sum();
-    let not_ended = told["devices"]["uncounted"]["not_ended"].as_u64().expect("a number");
-    assert!(count + not_ended >= 64, "{not_ended} not ended of {services:#?}");
-    daemon.terminate();
-}
-
-#[test]
-fn a_brick_on_a_loop_device_leads_down_to_the_disk_below() {
-    let home = Home::new("trace-loop");
-    let file = home.scratch.join("file");
-    File::create(&file).and_then(|made| made.set_len(5 << 30)).expect("the scratch directory is writable");
-    let made = Command::new("losetup").args(["--find", "--show"]).arg(&file).output().expect("losetup is installed");
-    if !made.status.success() {
-        eprintln!("skipped: needs root and loop devices");
-        return;
-    }
-    let device = String::from_utf8_lossy(&made.stdout).trim().to_string();
-    let mut command = home.command();
-    command.args(["--device", &device]);
-    let daemon = Daemon::start(command);
-    let told = around(&home, &daemon, "2", || reads_and_writes(&home.mount));
-    daemon.terminate();
-    system("losetup", &["--detach", &device]);
-    let names = told["devices"]["names"].as_array().expect("a list");
-    let (loops, disks): (Vec<_>, Vec<_>) =
-        names.iter().partition(|name| format!("/dev/{}", name.as_str().unwrap_or("")) == device);
-    assert_eq!((loops.len(), disks.is_empty()), (1, false), "{names:?}");
-    let services = told["devices"]["services"].as_array().expect("a list");
-    for name in names {
-        let written = services.iter().any(|one| one["device"] == *name && one["verb"] == "write");
-        assert!(written, "what is written to the one is written to the other: {services:#?}");
-    }
 }
 
 #[test]
