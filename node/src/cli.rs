@@ -4,7 +4,6 @@
 use base::limits::{BRICK_BYTES_MIN, SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN, VOLUME_NAME_BYTES_MAX};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
-use std::time::Duration;
 
 mod bench;
 mod layer;
@@ -78,8 +77,6 @@ pub enum Command {
     Explain(Explain),
     /// The slowest requests of the last two minutes, with their stages and callers
     Slow(Shown),
-    /// The kernel's own account of requests and devices, for a moment: what the way to the daemon costs, and who else uses the disk
-    Trace(Trace),
     /// Look for what makes this machine, or the disks of a brick, slow or unsafe; needs no daemon
     Doctor(Doctor),
     /// Measure any directory
@@ -211,25 +208,6 @@ pub struct Down {
     /// Print JSON [default: a line]
     #[arg(long)]
     pub json: bool,
-}
-
-/// `sinter trace`.
-#[derive(Args, Debug)]
-pub struct Trace {
-    /// Directory of the brick; its daemon must be running
-    pub data: PathBuf,
-    /// Seconds to look at, 0.001 to 5; requests of that time take a little longer
-    #[arg(long, value_name = "SECONDS", value_parser = window, default_value = "1")]
-    pub time: Duration,
-    /// Print JSON [default: tables]
-    #[arg(long)]
-    pub json: bool,
-}
-
-/// Reads the length of a window.
-fn window(text: &str) -> Result<Duration, String> {
-    let seconds = text.parse().ok().filter(|seconds| (0.001..=5.0).contains(seconds));
-    seconds.map(Duration::from_secs_f64).ok_or_else(|| "must be seconds, 0.001 to 5, such as 0.5".to_string())
 }
 
 /// `sinter grow`.

@@ -12,7 +12,6 @@ use crate::layers;
 use crate::log::Log;
 use crate::notify::Notifier;
 use crate::observe::{Gatherer, LOOKING_MS_MAX, whole};
-use crate::trace;
 use base::{Error, Kind, Name, Result};
 use front::fuse::{MountOptions, Restriction, Serving, Transport};
 use layer::Change;
@@ -90,14 +89,11 @@ struct Changing {
 /// A brick, its mounts and who may end it.
 pub struct Daemon {
     brick: Brick,
-    data: Directory,
     transport: cli::Transport,
     started: Instant,
     mounts: Mutex<Vec<Mounted>>,
     /// Held while a volume is mounted or deleted: none is deleted while it is being mounted.
     changing: Mutex<Changing>,
-    /// Held while a window is traced: two would tell each other's cost.
-    tracing: Mutex<()>,
     events: SyncSender<Event>,
     gatherer: Gatherer,
 }
@@ -137,12 +133,10 @@ impl Running {
         let daemon = Arc::new(Daemon {
             brick,
             gatherer,
-            data: data.clone(),
             transport,
             started: Instant::now(),
             mounts: Mutex::default(),
             changing: Mutex::default(),
-            tracing: Mutex::default(),
             events: sender,
         });
         let server = Server::start(data, daemon.clone()).map_err(|error| {
@@ -377,17 +371,6 @@ impl Daemon {
         Ok(Answer::Signals(Box::new(self.gatherer.snapshot(Duration::from_millis(milliseconds), &mounts, layers))))
     }
 
-    /// The kernel's account of a window. On the thread of whoever asks.
-    fn trace(&self, milliseconds: u64) -> Result<protocol::Trace> {
-        let window = trace::window(milliseconds)?;
-        let _alone = self.tracing.try_lock().map_err(|_| {
-            Error::new(Kind::Busy, "another window is being traced: wait for its end, at most 5 seconds")
-        })?;
-        let connections: Vec<u32> = self.mounted().iter().map(|mounted| mounted.serving.mount().connection()).collect();
-        let goes_on = || !self.changing.try_lock().is_ok_and(|changing| changing.ending);
-        trace::trace(self.brick.ledger(), &connections, &self.data, window, goes_on)
-    }
-
     fn refuse_mounted(&self, volume: &str, why: &'static str) -> Result<()> {
         self.await_unmounted(volume);
         let (mounts, detached) = self.mounts_of(volume);
@@ -485,7 +468,6 @@ impl server::Daemon for Daemon {
             Request::History => Ok(Answer::History(self.brick.ledger().history().iter().map(whole).collect())),
             Request::Slow => Ok(Answer::History(self.gatherer.slowest())),
             Request::Signals { milliseconds } => self.signals(milliseconds),
-            Request::Trace { milliseconds } => self.trace(milliseconds).map(Answer::Trace),
             Request::VolumeCreate { name, size_bytes } => {
                 let volume = self.brick.create_volume(&Name::new(name.as_bytes())?, size_bytes)?;
                 Ok(Answer::Volume(self.describe(&volume)))

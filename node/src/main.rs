@@ -29,7 +29,6 @@ mod scrub;
 mod table;
 #[cfg(feature = "seeded-bugs")]
 mod test_switches;
-mod trace;
 
 use clap::Parser;
 use failure::Exit;

@@ -157,18 +157,6 @@ impl Summary {
     pub fn sum_ns(&self) -> u64 {
         self.unit.ns(self.sum)
     }
-    /// Adds another summary's values, which are in the same unit.
-    pub fn add(&mut self, other: &Summary) {
-        assert!(self.unit == other.unit, "ticks are no nanoseconds");
-        self.buckets.iter_mut().zip(&other.buckets).for_each(|(own, other)| *own += other);
-        self.sum += other.sum;
-        self.max = self.max.max(other.max);
-    }
-    /// Number and sum (nanoseconds) of the values that have come since `earlier`, a summary of the same histograms.
-    pub fn since(&self, earlier: &Summary) -> (u64, u64) {
-        let count = self.count().saturating_sub(earlier.count());
-        (count, self.unit.ns(self.sum.saturating_sub(earlier.sum)))
-    }
     /// Smallest value, within 12.5%; 0 if there is none.
     pub fn min_ns(&self) -> u64 {
         let first = self.buckets.iter().position(|&count| count > 0);
@@ -254,20 +242,6 @@ mod tests {
         assert_eq!((summary.count(), summary.max_ns()), (3, 5000 * second));
         assert!((100 * second..=112 * second).contains(&summary.quantile_ns(0.3)));
         assert_eq!(summary.quantile_ns(1.0), 5000 * second);
-    }
-
-    #[test]
-    fn two_summaries_tell_what_came_between_them() {
-        let histogram = Histogram::default();
-        [5, 7].into_iter().for_each(|ns| histogram.record(ns));
-        let earlier = histogram.summary();
-        assert_eq!(earlier.since(&Summary::default()), (2, 12));
-        [100, 10, 1].into_iter().for_each(|ns| histogram.record(ns));
-        assert_eq!(histogram.summary().since(&earlier), (3, 111));
-        assert_eq!(earlier.since(&histogram.summary()), (0, 0), "time goes one way");
-        let mut sum = histogram.summary();
-        sum.add(&earlier);
-        assert_eq!((sum.count(), sum.sum_ns(), sum.max_ns(), sum.min_ns()), (7, 135, 100, 1));
     }
 
     #[test]

@@ -340,12 +340,6 @@ impl Mount {
     pub fn number(&self) -> &str {
         &self.number
     }
-    /// The number of its connection, as the kernel's tracepoints tell it.
-    pub fn connection(&self) -> u32 {
-        let (major, minor) = self.number.split_once(':').expect("mountinfo has numbers of this form");
-        let [major, minor] = [major, minor].map(|part| part.parse().expect("they are decimal"));
-        runtime::real::trace::kernel_number(major, minor)
-    }
     /// The kernel's protocol version (minor) and the features in use.
     pub fn agreed(&self) -> (u32, u64) {
         (self.agreement.minor, self.agreement.flags)

@@ -1,6 +1,5 @@
-//! The ledger's rows of this front: one per operation name. And which requests of the kernel they are about.
+//! The ledger's rows of this front: one per operation name.
 
-use super::abi::opcode;
 use base::{OP_NAMES, Op, Sync};
 use runtime::Ledger;
 use runtime::ledger::OpRow;
@@ -63,77 +62,10 @@ fn index(op: &Op) -> usize {
     }
 }
 
-/// The requests that can be counted at both ends of the connection: the kernel by their opcode, the ledger by the
-/// operations that they become.
-#[derive(Clone, Copy, Debug)]
-pub struct Account {
-    /// The account's name.
-    pub name: &'static str,
-    /// The opcodes of its requests.
-    pub opcodes: &'static [u32],
-    /// The ledger's names of these. None if the ledger has no row of their own.
-    pub operations: &'static [&'static str],
-}
-
-const fn account(name: &'static str, opcodes: &'static [u32], operations: &'static [&'static str]) -> Account {
-    Account { name, opcodes, operations }
-}
-
-/// All accounts. Forgetting inodes is none: the kernel waits for no answer, and its tracepoints don't tell of it. What
-/// chattr and lsattr send as IOCTL becomes `getattr` and `setattr`; directories are opened and closed without the stack.
-pub const ACCOUNTS: [Account; 27] = [
-    account("lookup", &[opcode::LOOKUP], &["lookup", "recall"]),
-    account("getattr", &[opcode::GETATTR, opcode::STATX], &["getattr"]),
-    account("setattr", &[opcode::SETATTR], &["setattr"]),
-    account("readlink", &[opcode::READLINK], &["readlink"]),
-    // MKNOD makes regular files too.
-    account("create", &[opcode::CREATE, opcode::MKNOD], &["create", "mknod"]),
-    account("tmpfile", &[opcode::TMPFILE], &["tmpfile"]),
-    account("mkdir", &[opcode::MKDIR], &["mkdir"]),
-    account("symlink", &[opcode::SYMLINK], &["symlink"]),
-    account("link", &[opcode::LINK], &["link"]),
-    account("unlink", &[opcode::UNLINK], &["unlink"]),
-    account("rmdir", &[opcode::RMDIR], &["rmdir"]),
-    account("rename", &[opcode::RENAME, opcode::RENAME2], &["rename", "exchange"]),
-    account("open", &[opcode::OPEN], &["open"]),
-    account("release", &[opcode::RELEASE], &["release"]),
-    account("opendir", &[opcode::OPENDIR, opcode::RELEASEDIR], &[]),
-    account("readdir", &[opcode::READDIR, opcode::READDIRPLUS], &["readdir"]),
-    account("read", &[opcode::READ], &["read"]),
-    account("write", &[opcode::WRITE], &["write", "write-direct", "write-sync"]),
-    account("fsync", &[opcode::FSYNC, opcode::FSYNCDIR], &["fsync"]),
-    account("sync", &[opcode::SYNCFS], &["sync"]),
-    account("statfs", &[opcode::STATFS], &["statfs"]),
-    account("fallocate", &[opcode::FALLOCATE], &["fallocate"]),
-    account("lseek", &[opcode::LSEEK], &["lseek"]),
-    account("getxattr", &[opcode::GETXATTR, opcode::LISTXATTR], &["getxattr", "listxattr"]),
-    account("setxattr", &[opcode::SETXATTR], &["setxattr"]),
-    account("removexattr", &[opcode::REMOVEXATTR], &["removexattr"]),
-    account("ioctl", &[opcode::IOCTL], &[]),
-];
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use base::{At, Ino, Name, SetAttr};
-    use std::collections::BTreeSet;
-
-    #[test]
-    fn nothing_is_in_two_accounts_and_only_what_no_client_waits_for_in_none() {
-        let mut opcodes: Vec<_> = ACCOUNTS.iter().flat_map(|account| account.opcodes).collect();
-        let mut operations: Vec<_> = ACCOUNTS.iter().flat_map(|account| account.operations).copied().collect();
-        let counts = (opcodes.len(), operations.len());
-        opcodes.sort();
-        opcodes.dedup();
-        operations.sort();
-        operations.dedup();
-        assert_eq!((opcodes.len(), operations.len()), counts);
-        let told: BTreeSet<_> = operations.into_iter().collect();
-        let untold: Vec<_> = OP_NAMES.iter().filter(|name| !told.contains(*name)).copied().collect();
-        let operators = ["volume-create", "volume-delete", "volume-list"];
-        let more = ["forget", "volume-rename", "volume-resize", "volume-layers"];
-        assert_eq!(untold, [operators.as_slice(), &more].concat());
-    }
 
     #[test]
     fn every_operation_has_the_row_of_its_name() {

@@ -1,10 +1,6 @@
 //! The requests and replies of the admin socket, as JSON. Promises that each reads back as it was written; times
 //! are nanoseconds, sizes bytes.
 
-mod trace;
-
-pub use trace::*;
-
 use base::{Error, Kind};
 use explain::Snapshot;
 use explain::snapshot::Whole;
@@ -29,8 +25,6 @@ pub enum Request {
     Slow,
     /// All that is counted and measured, after so many milliseconds of looking at requests in flight, at most 1000.
     Signals { milliseconds: u64 },
-    /// The kernel's account of the next so many milliseconds, 1 to 5000.
-    Trace { milliseconds: u64 },
     /// Create a volume.
     VolumeCreate {
         /// Its name.
@@ -121,8 +115,6 @@ pub enum Answer {
     History(Vec<Whole>),
     /// All that is counted and measured.
     Signals(Box<Snapshot>),
-    /// The kernel's account of a window.
-    Trace(Trace),
     /// A volume.
     Volume(Volume),
     /// All volumes.

@@ -43,29 +43,6 @@ fn hops() -> Vec<Hop> {
     (1..).zip(layers).map(hop).collect()
 }
 
-fn trace() -> Trace {
-    let times = Times { count: 1, min_ns: 2, mean_ns: 3, p50_ns: 4, p99_ns: 5, max_ns: 6 };
-    let (ledger, transport_ns) = (Some(Mean { count: 7, mean_ns: 8 }), Some(-5));
-    let operations = vec![TracedOperation { name: "read".into(), kernel: times, ledger, transport_ns }];
-    let uncounted = Uncounted { begun_before: 1, not_ended: 2, lost: 3 };
-    let service = |bytes_max| TracedService { device: "vda".into(), verb: "read".into(), bytes_max, one_in: 64, times };
-    let issuer =
-        TracedIssuer { name: "dd".into(), own: false, count: 1, read_bytes: 2, written_bytes: 3, discarded_bytes: 4 };
-    Trace {
-        began_ns: 1,
-        lasted_ns: 2,
-        requests: TracedRequests { absent: None, one_in: 1, operations, uncounted },
-        devices: TracedDevices {
-            absent: Some("no disk".into()),
-            one_in: 64,
-            names: vec!["vda".into()],
-            services: vec![service(None), service(Some(4096))],
-            issuers: vec![issuer],
-            uncounted,
-        },
-    }
-}
-
 impl Daemon for Fake {
     fn answer(&self, request: Request) -> Result<Answer> {
         match request {
@@ -113,7 +90,6 @@ fn requests_and_replies_read_back_as_written() {
         Request::History,
         Request::Slow,
         Request::Signals { milliseconds: 1000 },
-        Request::Trace { milliseconds: 1000 },
         Request::VolumeCreate { name: name(), size_bytes: Some(1 << 30) },
         Request::VolumeList,
         Request::VolumeInfo { name: name() },
@@ -150,7 +126,6 @@ fn requests_and_replies_read_back_as_written() {
         Answer::Layers(hops()),
         Answer::History(vec![Whole { name: "read".into(), end_ns: 1, duration_ns: 2, ..Whole::default() }]),
         Answer::Signals(Box::new(Snapshot { at_ns: 7, ..Snapshot::default() })),
-        Answer::Trace(trace()),
         Answer::Volume(volume("a")),
         Answer::Volumes(vec![volume("a"), volume("b")]),
         Answer::Grown { before_bytes: 1, bytes: 2 },

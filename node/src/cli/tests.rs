@@ -106,7 +106,6 @@ fn every_command_is_understood() {
         "sinter status /d --json",
         "sinter check /d --json",
         "sinter profile /d --json --history",
-        "sinter trace /d --time 0.5 --json",
         "sinter bench random /d --jobs 1 --depth 64",
         "sinter bench metadata /d --threads 1 --files 10 --time 1",
         "sinter bench commit-mix /d --writers 8 --size 64M --beside /e --rounds 2",

@@ -13,7 +13,6 @@ mod pages;
 mod profile;
 mod scrub;
 mod status;
-mod trace;
 mod umount;
 mod volume;
 
@@ -52,7 +51,6 @@ pub fn run(cli: Cli) -> Result<Exit, Failure> {
         Command::Profile(options) => profile::run(&options),
         Command::Explain(options) => explain::run(&options),
         Command::Slow(options) => profile::slow(&options),
-        Command::Trace(options) => trace::run(&options),
         Command::Doctor(options) => doctor::run(&options),
         Command::Bench(command) => bench::run(&command),
         Command::Completions { shell } => pages::completions(shell),

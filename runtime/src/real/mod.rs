@@ -29,7 +29,6 @@ mod scheduling;
 mod stamps;
 #[cfg(test)]
 mod tests;
-pub mod trace;
 #[cfg(feature = "seeded-bugs")]
 mod volatile;
 
