@@ -83,8 +83,6 @@ pub struct Core {
     pub turns: u64,
     /// Number of sleeps.
     pub sleeps: u64,
-    /// Nanoseconds asleep, estimated from a sample of the sleeps.
-    pub asleep_ns: u64,
     /// Number of runs of tasks.
     pub runs: u64,
     /// Durations of runs (a sample).

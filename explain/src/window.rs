@@ -1,11 +1,11 @@
 //! The difference of two snapshots: what happened between them.
 
-use crate::snapshot::{InFlight, Io, Lock, Operation, Snapshot, Whole};
+use crate::snapshot::{InFlight, Io, LayerFigures, Lock, Operation, Snapshot, Whole};
 use crate::times::Times;
 use std::collections::BTreeMap;
 
-/// Names of the threads that serve requests begin so.
-const CORE_THREAD: &str = "sinter-core";
+/// Names of the threads that serve requests: this, and the core's number.
+const CORE_THREAD: &str = "sinter-core-";
 
 /// The difference of two snapshots.
 #[derive(Clone, Debug, Default)]
@@ -20,10 +20,8 @@ pub struct Window {
     pub io: Vec<Io>,
     /// Locks.
     pub locks: Vec<Lock>,
-    /// Nanoseconds that each core was awake, and the number of its turns.
-    pub cores: Vec<(u64, u64)>,
-    /// Nanoseconds for which the cores' threads ran, and for which they could have run while others did.
-    pub scheduled: (u64, u64),
+    /// The cores.
+    pub cores: Vec<CoreWindow>,
     /// Nanoseconds taken by a hypervisor.
     pub steal_ns: u64,
     /// Requests in flight.
@@ -34,6 +32,24 @@ pub struct Window {
     pub after: Snapshot,
     /// The device as the kernel counts: requests, bytes, nanoseconds; by verb.
     pub disk: Option<DiskWindow>,
+}
+
+/// A core's difference.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct CoreWindow {
+    /// Nanoseconds for which its thread ran.
+    pub run_ns: u64,
+    /// Nanoseconds for which it could have run, while others did.
+    pub wait_ns: u64,
+    /// Number of turns of its reactor.
+    pub turns: u64,
+}
+
+impl CoreWindow {
+    /// Nanoseconds for which it did not sleep.
+    fn awake_ns(&self) -> u64 {
+        self.run_ns + self.wait_ns
+    }
 }
 
 /// A disk's difference.
@@ -47,10 +63,8 @@ pub struct DiskWindow {
     pub requests: [u64; 3],
     /// Milliseconds that they took.
     pub took_ms: [u64; 3],
-    /// Bytes read and written at the bottom, by anybody and by this process.
+    /// Bytes read and written at the bottom, by anybody.
     pub bottom_bytes: u64,
-    /// Requests at the bottom, by anybody.
-    pub bottom_requests: u64,
     /// Bytes of this process.
     pub own_bytes: u64,
 }
@@ -61,7 +75,6 @@ impl Window {
         if before.started_ns != after.started_ns || after.at_ns <= before.at_ns {
             return None;
         }
-        let (thread_run, thread_wait) = scheduled(before, after);
         Some(Window {
             ns: after.at_ns - before.at_ns,
             operations: operations(before, after),
@@ -69,7 +82,6 @@ impl Window {
             io: io(before, after),
             locks: locks(before, after),
             cores: cores(before, after),
-            scheduled: (thread_run, thread_wait),
             steal_ns: after.process.steal_ns.saturating_sub(before.process.steal_ns),
             in_flight: after.in_flight.clone(),
             layers: layers(before, after),
@@ -109,14 +121,21 @@ impl Window {
     }
     /// Share of their time that the cores slept: the least of all cores, and the mean.
     pub fn asleep(&self) -> (f64, f64) {
-        let shares = self.cores.iter().map(|&(awake_ns, _)| 1.0 - (awake_ns as f64 / self.ns as f64).min(1.0));
+        let shares = self.cores.iter().map(|core| 1.0 - (core.awake_ns() as f64 / self.ns as f64).min(1.0));
         let (least, sum) = shares.fold((1.0, 0.0), |(least, sum), share| (f64::min(least, share), sum + share));
         (least, sum / self.cores.len().max(1) as f64)
     }
-    /// Nanoseconds for which a completion waits in the mean until a core looks: half a turn of the reactor.
+    /// Nanoseconds for which a completion waits in the mean until a core looks: half a turn of the reactor. A core that waits
+    /// for a lock does not look either, though the kernel counts it as asleep.
     pub fn look_ns(&self) -> f64 {
-        let (awake_ns, turns) = self.cores.iter().fold((0, 0), |sum, core| (sum.0 + core.0, sum.1 + core.1));
-        awake_ns as f64 / turns.max(1) as f64 / 2.0
+        let awake_ns: u64 = self.cores.iter().map(CoreWindow::awake_ns).sum();
+        let locked_ns: u64 = self.locks.iter().map(|lock| lock.wait.sum_ns).sum();
+        let turns: u64 = self.cores.iter().map(|core| core.turns).sum();
+        (awake_ns + locked_ns) as f64 / turns.max(1) as f64 / 2.0
+    }
+    /// Nanoseconds for which the cores' threads ran, and for which they could have run while others did.
+    pub fn scheduled(&self) -> (u64, u64) {
+        self.cores.iter().fold((0, 0), |sum, core| (sum.0 + core.run_ns, sum.1 + core.wait_ns))
     }
     /// I/O of one verb.
     pub fn verb(&self, verb: &str) -> impl Iterator<Item = &Io> {
@@ -128,12 +147,20 @@ impl Window {
     }
 }
 
+/// The entries of the later snapshot, each beside that of the same key in the earlier one, if there was one.
+fn pairs<'a, T, K: Ord>(
+    before: &'a [T],
+    after: &'a [T],
+    key: impl Fn(&'a T) -> K,
+) -> impl Iterator<Item = (Option<&'a T>, &'a T)> {
+    let earlier: BTreeMap<K, &T> = before.iter().map(|one| (key(one), one)).collect();
+    after.iter().map(move |one| (earlier.get(&key(one)).copied(), one))
+}
+
 fn operations(before: &Snapshot, after: &Snapshot) -> Vec<Operation> {
-    let earlier: BTreeMap<_, _> = before.operations.iter().map(|one| (&*one.name, one)).collect();
-    let nothing = Operation::default();
-    let since = |one: &Operation| {
-        let earlier = earlier.get(&*one.name).copied().unwrap_or(&nothing);
-        let none = Times::default();
+    let (nothing, none) = (Operation::default(), Times::default());
+    let since = |(earlier, one): (Option<&Operation>, &Operation)| {
+        let earlier = earlier.unwrap_or(&nothing);
         let stage = |(name, times): (&String, &Times)| {
             let times = times.since(earlier.stages.get(name).unwrap_or(&none));
             (times.count > 0).then(|| (name.clone(), times))
@@ -145,86 +172,113 @@ fn operations(before: &Snapshot, after: &Snapshot) -> Vec<Operation> {
             hops: one.hops.saturating_sub(earlier.hops),
         }
     };
-    after.operations.iter().map(since).filter(|one| one.total.count > 0).collect()
+    let all = pairs(&before.operations, &after.operations, |one| &*one.name).map(since);
+    all.filter(|one| one.total.count > 0).collect()
 }
 
 fn io(before: &Snapshot, after: &Snapshot) -> Vec<Io> {
-    let key = |io: &Io| (io.purpose.clone(), io.verb.clone(), io.bytes_max, io.depth);
-    let earlier: BTreeMap<_, _> = before.io.iter().map(|io| (key(io), io)).collect();
-    let since = |io: &Io| match earlier.get(&key(io)) {
-        Some(earlier) => {
-            Io { took: io.took.since(&earlier.took), bytes: io.bytes.saturating_sub(earlier.bytes), ..io.clone() }
-        }
-        None => io.clone(),
+    let nothing = Io::default();
+    let since = |(earlier, io): (Option<&Io>, &Io)| {
+        let earlier = earlier.unwrap_or(&nothing);
+        Io { took: io.took.since(&earlier.took), bytes: io.bytes.saturating_sub(earlier.bytes), ..io.clone() }
     };
-    after.io.iter().map(since).filter(|io| io.took.count > 0).collect()
+    let all = pairs(&before.io, &after.io, |io| (&*io.purpose, &*io.verb, io.bytes_max, io.depth)).map(since);
+    all.filter(|io| io.took.count > 0).collect()
 }
 
 fn locks(before: &Snapshot, after: &Snapshot) -> Vec<Lock> {
-    let earlier: BTreeMap<_, _> = before.locks.iter().map(|lock| (&*lock.name, lock)).collect();
-    let since = |lock: &Lock| match earlier.get(&*lock.name) {
-        Some(earlier) => Lock {
+    let nothing = Lock::default();
+    let since = |(earlier, lock): (Option<&Lock>, &Lock)| {
+        let earlier = earlier.unwrap_or(&nothing);
+        Lock {
             name: lock.name.clone(),
             acquired: lock.acquired.saturating_sub(earlier.acquired),
             contended: lock.contended.saturating_sub(earlier.contended),
             wait: lock.wait.since(&earlier.wait),
             hold: lock.hold.since(&earlier.hold),
-        },
-        None => lock.clone(),
+        }
     };
-    after.locks.iter().map(since).collect()
+    pairs(&before.locks, &after.locks, |lock| &*lock.name).map(since).collect()
 }
 
-fn cores(before: &Snapshot, after: &Snapshot) -> Vec<(u64, u64)> {
-    let ns = after.at_ns - before.at_ns;
-    let pairs = before.cores.iter().zip(&after.cores);
-    let awake = pairs.map(|(before, after)| {
-        let turns = after.turns.saturating_sub(before.turns);
-        // A core that has not turned has slept all the time, and says so only when it wakes.
-        let asleep_ns = if turns <= 1 { ns } else { after.asleep_ns.saturating_sub(before.asleep_ns) };
-        (ns.saturating_sub(asleep_ns), turns)
-    });
-    awake.collect()
-}
-
-fn scheduled(before: &Snapshot, after: &Snapshot) -> (u64, u64) {
-    let earlier: BTreeMap<_, _> = before.process.threads.iter().map(|thread| (thread.id, thread)).collect();
-    let mut sum = (0, 0);
-    for thread in after.process.threads.iter().filter(|thread| thread.name.starts_with(CORE_THREAD)) {
-        let Some(earlier) = earlier.get(&thread.id) else { continue };
-        sum.0 += thread.run_ns.saturating_sub(earlier.run_ns);
-        sum.1 += thread.wait_ns.saturating_sub(earlier.wait_ns);
+/// The cores whose threads the kernel tells of in both snapshots. Threads that a core's thread has started may have its name
+/// (those of the index engine do): the core's is the oldest.
+fn cores(before: &Snapshot, after: &Snapshot) -> Vec<CoreWindow> {
+    let mut oldest: BTreeMap<usize, (u64, CoreWindow)> = BTreeMap::new();
+    for (earlier, thread) in pairs(&before.process.threads, &after.process.threads, |thread| thread.id) {
+        let number = thread.name.strip_prefix(CORE_THREAD).and_then(|number| number.parse().ok());
+        let (Some::<usize>(number), Some(earlier)) = (number, earlier) else { continue };
+        let [then, now] = [before, after].map(|snapshot| snapshot.cores.get(number).map_or(0, |core| core.turns));
+        let core = CoreWindow {
+            run_ns: thread.run_ns.saturating_sub(earlier.run_ns),
+            wait_ns: thread.wait_ns.saturating_sub(earlier.wait_ns),
+            turns: now.saturating_sub(then),
+        };
+        let known = oldest.entry(number).or_insert((thread.id, core));
+        if thread.id < known.0 {
+            *known = (thread.id, core);
+        }
     }
-    sum
+    oldest.into_values().map(|(_, core)| core).collect()
 }
 
 fn layers(before: &Snapshot, after: &Snapshot) -> Vec<(String, u64, u64)> {
-    let name = |layer: &crate::snapshot::LayerFigures| format!("{} of volume {}", layer.layer, layer.volume);
-    let earlier: BTreeMap<_, _> = before.layers.iter().map(|layer| (name(layer), layer)).collect();
-    let since = |layer: &crate::snapshot::LayerFigures| {
-        let (calls, held_ns) = earlier.get(&name(layer)).map_or((0, 0), |earlier| (earlier.calls, earlier.held_ns));
-        (name(layer), layer.calls.saturating_sub(calls), layer.held_ns.saturating_sub(held_ns))
+    let nothing = LayerFigures::default();
+    let since = |(earlier, layer): (Option<&LayerFigures>, &LayerFigures)| {
+        let earlier = earlier.unwrap_or(&nothing);
+        let name = format!("{} of volume {}", layer.layer, layer.volume);
+        (name, layer.calls.saturating_sub(earlier.calls), layer.held_ns.saturating_sub(earlier.held_ns))
     };
-    after.layers.iter().map(since).filter(|(_, calls, _)| *calls > 0).collect()
+    let all = pairs(&before.layers, &after.layers, |layer| (&*layer.volume, &*layer.layer)).map(since);
+    all.filter(|(_, calls, _)| *calls > 0).collect()
+}
+
+/// Counters less earlier ones.
+fn less<const N: usize>(later: [u64; N], earlier: [u64; N]) -> [u64; N] {
+    std::array::from_fn(|at| later[at].saturating_sub(earlier[at]))
 }
 
 fn disk(before: &Snapshot, after: &Snapshot) -> Option<DiskWindow> {
     let (earlier, later) = (before.disk.as_ref()?, after.disk.as_ref()?);
-    let less = |later: &[u64], earlier: &[u64]| -> u64 {
-        later.iter().zip(earlier).map(|(later, earlier)| later.saturating_sub(*earlier)).sum()
-    };
-    let each = |later: [u64; 3], earlier: [u64; 3]| {
-        let mut differences = later;
-        differences.iter_mut().zip(earlier).for_each(|(later, earlier)| *later = later.saturating_sub(earlier));
-        differences
-    };
     Some(DiskWindow {
         name: later.name.clone(),
         bottom: later.bottom.clone(),
-        requests: each(later.requests, earlier.requests),
-        took_ms: each(later.took_ms, earlier.took_ms),
-        bottom_bytes: less(&later.bottom_bytes, &earlier.bottom_bytes),
-        bottom_requests: less(&later.bottom_requests, &earlier.bottom_requests),
-        own_bytes: less(&after.process.io_bytes, &before.process.io_bytes),
+        requests: less(later.requests, earlier.requests),
+        took_ms: less(later.took_ms, earlier.took_ms),
+        bottom_bytes: less(later.bottom_bytes, earlier.bottom_bytes).iter().sum(),
+        own_bytes: less(after.process.io_bytes, before.process.io_bytes).iter().sum(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::snapshot::{Core, Process, Thread};
+
+    #[test]
+    fn a_cores_thread_is_the_oldest_of_its_name() {
+        let at = |ns: u64, turns: u64, threads: [(u64, &str, u64, u64); 4]| Snapshot {
+            at_ns: ns,
+            cores: vec![Core { turns, ..Core::default() }, Core { turns: 2 * turns, ..Core::default() }],
+            process: Process {
+                threads: threads
+                    .map(|(id, name, run_ns, wait_ns)| Thread { name: name.into(), id, run_ns, wait_ns })
+                    .to_vec(),
+                ..Process::default()
+            },
+            ..Snapshot::default()
+        };
+        // The engine's threads have the name of the core that has started them, or none that counts.
+        let (zero, one) = ("sinter-core-0", "sinter-core-1");
+        let before = at(0, 10, [(9, zero, 500, 500), (7, zero, 100, 10), (8, one, 0, 0), (6, "sinter-back-1", 0, 0)]);
+        let after =
+            at(1000, 110, [(9, zero, 999, 999), (7, zero, 300, 60), (8, one, 500, 0), (5, "sinter-core-x", 9, 9)]);
+        let window = Window::between(&before, &after).expect("in order");
+        assert_eq!(window.scheduled(), (200 + 500, 50));
+        assert_eq!(window.asleep(), (0.5, (0.75 + 0.5) / 2.0));
+        assert_eq!(window.look_ns(), 750.0 / 300.0 / 2.0);
+        // Where the kernel tells of no threads, nothing is known of the cores.
+        let silent = Window::between(&Snapshot { process: Process::default(), ..before }, &after).expect("in order");
+        assert!(silent.cores.is_empty() && silent.scheduled() == (0, 0));
+    }
 }

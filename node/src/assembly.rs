@@ -19,7 +19,7 @@ use runtime::real::{self, Directory, Reactors};
 use runtime::{Ledger, Runtime, Span, tasks};
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use store::brick::{FormatOptions, Found, format_brick, look};
 use store::check::Report;
 use store::cleaner::State;
@@ -308,6 +308,7 @@ impl Brick {
             runtime: self.runtime.clone(),
             groups: self.groups.clone(),
             data: data.path().to_path_buf(),
+            disks: OnceLock::new(),
             buffer_bytes_max: buffer_shares(self.shape.memory_max_bytes).0,
             learner: Learner::start(data.clone(), self.runtime.clone(), probe.clone()),
             started_ns: self.runtime.clock.now_ns(),

@@ -22,6 +22,7 @@ mod log;
 mod memory;
 mod notify;
 mod observe;
+mod proc;
 mod progress;
 #[cfg(test)]
 mod scratch;

@@ -38,10 +38,12 @@ fn bucket_start(number: usize) -> u64 {
     ((((SUB + number % SUB) as u128) << (number / SUB)).div_ceil(SUB as u128) - 1) as u64
 }
 
+/// Adds to a counter that only one thread writes: a plain load and store instead of a locked add. Returns the new count.
 #[inline(always)]
-fn bump(cell: &AtomicU64, by: u64) {
-    // One writer: a plain load and store instead of a locked add.
-    cell.store(cell.load(Ordering::Relaxed) + by, Ordering::Relaxed);
+pub(crate) fn bump(cell: &AtomicU64, by: u64) -> u64 {
+    let count = cell.load(Ordering::Relaxed) + by;
+    cell.store(count, Ordering::Relaxed);
+    count
 }
 
 /// The counters of a histogram, in any unit, for one writer at a time. A histogram with all `BUCKETS` has them in the

@@ -31,7 +31,7 @@ pub fn find_busy(window: &Window) -> Option<Finding> {
 
 /// Cores that could run, while others have their CPUs.
 pub fn find_taken(window: &Window) -> Option<Finding> {
-    let (run_ns, wait_ns) = window.scheduled;
+    let (run_ns, wait_ns) = window.scheduled();
     let (share, cores) = (waited(window), window.cores.len().max(1) as f64);
     // Cores that sleep most of the time and wait for a CPU at each waking are slowed down too, but not by much.
     if share < WAIT_MIN || (wait_ns as f64) < WAIT_OF_ALL_MIN * cores * window.ns as f64 {
@@ -54,6 +54,6 @@ pub fn find_taken(window: &Window) -> Option<Finding> {
 
 /// The share of the time in which the cores' threads could have run that they waited.
 fn waited(window: &Window) -> f64 {
-    let (run_ns, wait_ns) = window.scheduled;
+    let (run_ns, wait_ns) = window.scheduled();
     wait_ns as f64 / (run_ns + wait_ns).max(1) as f64
 }

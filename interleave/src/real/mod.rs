@@ -66,10 +66,6 @@ mod figures {
             0
         }
         pub fn ran_since(&self, _start_ns: u64) {}
-        pub fn is_timed(&self, _sleep: u64) -> bool {
-            false
-        }
-        pub fn slept_since(&self, _start_ns: u64) {}
     }
 }
 

@@ -1,104 +1,67 @@
 //! The machine's own figures, from /proc and /sys. Whatever can't be read or is no number is left out.
 
+use crate::doctor::facts::{Layer, Role};
+use crate::doctor::gather::{Tree, layers};
+use crate::proc::{self, DiskLine, Number};
 use explain::snapshot::{Disk, Process, Thread};
-use rustix::fs::{Mode, OFlags, openat};
+use rustix::fs::{Mode, OFlags, major, minor, openat};
 use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, fsmount, fsopen};
-use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::Read;
 use std::os::fd::OwnedFd;
 use std::os::linux::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// Bytes of a sector in /proc/diskstats, whatever the device's are.
 const SECTOR: u64 = 512;
 /// Nanoseconds of a tick in /proc/stat (USER_HZ is 100 on every Linux).
 const TICK_NS: u64 = 10_000_000;
-/// Most steps from a device down to its disk: partitions, loop devices and mappings above each other.
-const STEPS_MAX: usize = 8;
-
-/// A block device: major and minor number.
-type Number = (u32, u32);
-
-fn number(device: u64) -> Number {
-    (libc::major(device), libc::minor(device))
+/// The device that holds a brick, and the disk at its bottom, below partitions, loop devices and mappings. Of several disks
+/// below one device, the first.
+#[derive(Clone, Copy)]
+pub struct Disks {
+    device: Number,
+    bottom: Number,
 }
 
-/// The device that holds a brick: that of its link `device`, or that of the file system with its directory.
-pub fn device_of(data: &Path) -> Option<Number> {
-    if let Ok(found) = fs::metadata(data.join("device")) {
-        return Some(number(found.st_rdev()));
+impl Disks {
+    /// Those of a brick: from its link `device` down, or from the file system with its directory.
+    pub fn of(data: &Path) -> Option<Disks> {
+        let tree = Tree::new("/");
+        let layers = match fs::metadata(data.join("device")) {
+            Ok(found) => layers::of_number(&tree, &format!("{}:{}", major(found.st_rdev()), minor(found.st_rdev()))),
+            Err(_) => layers::of_path(&tree, data),
+        };
+        let mut blocks = layers.iter().filter_map(|layer| match layer {
+            Layer::Block(block) => Some(block),
+            Layer::Host(_) => None,
+        });
+        let first = blocks.next()?;
+        let bottom = [first].into_iter().chain(blocks).find(|block| block.role == Role::Disk).unwrap_or(first);
+        Some(Disks { device: number(&first.number)?, bottom: number(&bottom.number)? })
     }
-    let of_directory = number(fs::metadata(data).ok()?.st_dev());
-    if sys(of_directory).exists() {
-        return Some(of_directory);
+    /// Their figures now.
+    pub fn figures(self) -> Option<Disk> {
+        disk_in(&fs::read_to_string("/proc/diskstats").ok()?, self.device, self.bottom)
     }
-    // File systems such as btrfs number themselves: the mount table names their device.
-    let table = fs::read_to_string("/proc/self/mountinfo").ok()?;
-    let wanted = format!("{}:{}", of_directory.0, of_directory.1);
-    let line = table.lines().find(|line| line.split(' ').nth(2) == Some(&*wanted))?;
-    let source = line.split(" - ").nth(1)?.split(' ').nth(1)?;
-    Some(number(fs::metadata(source).ok()?.st_rdev())).filter(|&found| sys(found).exists())
 }
 
-fn sys((major, minor): Number) -> PathBuf {
-    PathBuf::from(format!("/sys/dev/block/{major}:{minor}"))
-}
-
-fn read_number(path: &Path) -> Option<Number> {
-    let text = fs::read_to_string(path).ok()?;
-    let (major, minor) = text.trim().split_once(':')?;
+fn number(text: &str) -> Option<Number> {
+    let (major, minor) = text.split_once(':')?;
     Some((major.parse().ok()?, minor.parse().ok()?))
 }
 
-/// The disk at the bottom of a device: below partitions, loop devices and mappings.
-fn bottom_of(mut device: Number) -> Number {
-    for _ in 0..STEPS_MAX {
-        let at = sys(device);
-        let slave = || fs::read_dir(at.join("slaves")).ok()?.flatten().next().map(|entry| entry.path().join("dev"));
-        let below = if at.join("partition").exists() {
-            // A partition's directory lies in its disk's.
-            at.canonicalize().ok().and_then(|at| read_number(&at.parent()?.join("dev")))
-        } else if let Ok(file) = fs::read_to_string(at.join("loop/backing_file")) {
-            fs::metadata(file.trim()).ok().map(|found| number(found.st_dev())).filter(|&found| sys(found).exists())
-        } else {
-            slave().and_then(|path| read_number(&path))
-        };
-        match below {
-            Some(below) => device = below,
-            None => break,
-        }
-    }
-    device
-}
-
-/// The line of a device in /proc/diskstats: its name and numbers.
-fn stats_of(table: &str, device: Number) -> Option<(String, Vec<u64>)> {
-    table.lines().find_map(|line| {
-        let mut words = line.split_whitespace();
-        let found = (words.next()?.parse().ok()?, words.next()?.parse().ok()?);
-        let name = words.next()?;
-        (found == device).then(|| (name.to_string(), words.map(|word| word.parse().unwrap_or(0)).collect()))
-    })
-}
-
-/// The figures of a device and of the disk at its bottom.
-pub fn disk(device: Number) -> Option<Disk> {
-    let table = fs::read_to_string("/proc/diskstats").ok()?;
-    disk_in(&table, device, bottom_of(device))
-}
-
 fn disk_in(table: &str, device: Number, bottom: Number) -> Option<Disk> {
-    let (name, own) = stats_of(table, device)?;
-    let (bottom, below) = stats_of(table, bottom)?;
-    // Documentation/admin-guide/iostats.rst gives their order. Older kernels lack the last ones.
-    let at = |numbers: &[u64], place: usize| numbers.get(place).copied().unwrap_or(0);
+    let line = |wanted: Number| proc::disk_lines(table).find(|line| line.number == wanted);
+    let (own, below) = (line(device)?, line(bottom)?);
+    // Older kernels lack the last ones.
+    let at = |line: &DiskLine<'_>, place: usize| line.figure(place).unwrap_or(0);
     Some(Disk {
-        name,
+        name: own.name.to_string(),
         requests: [0, 4, 15].map(|place| at(&own, place)),
         bytes: [2, 6].map(|place| at(&own, place) * SECTOR),
         took_ms: [3, 7, 16].map(|place| at(&own, place)),
-        bottom,
+        bottom: below.name.to_string(),
         bottom_bytes: [2, 6].map(|place| at(&below, place) * SECTOR),
         bottom_requests: [0, 4].map(|place| at(&below, place)),
     })
@@ -106,22 +69,17 @@ fn disk_in(table: &str, device: Number, bottom: Number) -> Option<Disk> {
 
 /// This process's figures.
 pub fn process() -> Process {
-    let io = fs::read_to_string("/proc/self/io").unwrap_or_default();
-    let io: BTreeMap<&str, u64> = io
-        .lines()
-        .filter_map(|line| line.split_once(": "))
-        .filter_map(|(name, value)| Some((name, value.parse().ok()?)))
-        .collect();
-    let bytes = |name: &str| io.get(name).copied().unwrap_or(0);
+    let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
     Process {
-        io_bytes: [bytes("read_bytes"), bytes("write_bytes")],
+        io_bytes: proc::moved_bytes(&read("/proc/self/io")).unwrap_or_default(),
         threads: threads(),
-        steal_ns: steal_ns(&fs::read_to_string("/proc/stat").unwrap_or_default()),
+        steal_ns: steal_ns(&read("/proc/stat")),
         cpus: std::thread::available_parallelism().map_or(0, |count| count.get() as u64),
     }
 }
 
-fn threads() -> Vec<Thread> {
+/// The threads of this process.
+pub fn threads() -> Vec<Thread> {
     let Ok(tasks) = fs::read_dir("/proc/self/task") else { return Vec::new() };
     let thread = |entry: fs::DirEntry| {
         let times = fs::read_to_string(entry.path().join("schedstat")).ok()?;
@@ -137,9 +95,7 @@ fn threads() -> Vec<Thread> {
 }
 
 fn steal_ns(stat: &str) -> u64 {
-    let all = stat.lines().find_map(|line| line.strip_prefix("cpu "));
-    let steal = all.and_then(|all| all.split_whitespace().nth(7)?.parse::<u64>().ok());
-    steal.unwrap_or(0) * TICK_NS
+    proc::cpu_ticks(stat).map_or(0, |ticks| ticks.stolen * TICK_NS)
 }
 
 /// The kernel's control files of FUSE connections, on a file system that is mounted nowhere.

@@ -1,8 +1,10 @@
 //! Learning what the device's service usually is: once a second, from the transfers of that second. What was learned is kept
 //! in a file of the brick's directory.
 
-use super::signals::io;
+use super::kernel;
+use super::signals::{cores, io};
 use base::checksum::crc32c;
+use explain::snapshot::{Io, Process};
 use explain::{Baseline, Snapshot, Window};
 use runtime::Runtime;
 use runtime::real::{Access, Directory, Probe};
@@ -71,19 +73,22 @@ impl Drop for Learner {
 }
 
 fn learn(shared: &Shared, data: &Directory, runtime: &Runtime, probe: &Probe) {
-    let look = || Snapshot { at_ns: runtime.clock.now_ns(), io: io(probe), ..cores(probe) };
-    let (mut before, mut kept, mut known) = (look(), Instant::now(), 0);
+    // None after a second without I/O: then nothing more is read.
+    let (mut before, mut seen) = (None, io(probe));
+    let (mut kept, mut known) = (Instant::now(), 0);
     loop {
         let stopping = shared.stopping.lock().expect("no panic while held");
         let (stopping, _) = shared.bell.wait_timeout(stopping, LOOK).expect("no panic while held");
         let is_over = *stopping;
         drop(stopping);
         if !is_over {
-            let after = look();
-            if let Some(window) = Window::between(&before, &after) {
+            let now = io(probe);
+            let after = (now != seen).then(|| look(now.clone(), runtime, probe));
+            if let Some(window) = before.zip(after.as_ref()).and_then(|(before, after)| Window::between(&before, after))
+            {
                 known += teach(&mut shared.baseline.lock().expect("no panic while held"), &window, runtime);
             }
-            before = after;
+            (before, seen) = (after, now);
         }
         if known > 0 && (is_over || kept.elapsed() >= KEEP) {
             // What can't be kept is learned again.
@@ -96,8 +101,9 @@ fn learn(shared: &Shared, data: &Directory, runtime: &Runtime, probe: &Probe) {
     }
 }
 
-fn cores(probe: &Probe) -> Snapshot {
-    Snapshot { cores: super::signals::cores(probe), ..Snapshot::default() }
+fn look(io: Vec<Io>, runtime: &Runtime, probe: &Probe) -> Snapshot {
+    let process = Process { threads: kernel::threads(), ..Process::default() };
+    Snapshot { at_ns: runtime.clock.now_ns(), io, cores: cores(probe), process, ..Snapshot::default() }
 }
 
 /// Teaches a second's transfers; those of all purposes count, since a device does not know them. Returns the number of

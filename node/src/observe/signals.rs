@@ -1,6 +1,6 @@
 //! Snapshots of a running daemon.
 
-use super::kernel::FuseControl;
+use super::kernel::{Disks, FuseControl};
 use super::{Learner, kernel};
 use explain::Times;
 use explain::snapshot::{Agents, Core, InFlight, Io, LayerFigures, Lock, Memory, Operation, Pool, Snapshot, Whole};
@@ -12,7 +12,7 @@ use runtime::lock::LockSummary;
 use runtime::real::{PoolSummary, Probe};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 /// Pause between two looks at the requests in flight, and at the sample of whole requests.
@@ -30,6 +30,8 @@ pub struct Gatherer {
     pub groups: Arc<Groups>,
     /// The brick's directory.
     pub data: PathBuf,
+    /// The brick's disks, once somebody has asked: they stay while it is served.
+    pub disks: OnceLock<Option<Disks>>,
     /// Largest number of bytes of buffers.
     pub buffer_bytes_max: u64,
     /// The thread that learns what is usual.
@@ -67,7 +69,7 @@ impl Gatherer {
             pools: vec![pool("client", &self.probe.pool()), pool("background", &self.probe.background())],
             locks: self.locks(),
             io: io(&self.probe),
-            disk: kernel::device_of(&self.data).and_then(kernel::disk),
+            disk: self.disks.get_or_init(|| Disks::of(&self.data)).and_then(Disks::figures),
             process: kernel::process(),
             in_flight,
             layers,
@@ -141,7 +143,6 @@ pub fn cores(probe: &Probe) -> Vec<Core> {
     let core = |core: runtime::real::CoreSummary| Core {
         turns: core.turns,
         sleeps: core.sleeps,
-        asleep_ns: core.asleep_ns,
         runs: core.runs,
         run: Times::of(&core.run),
     };

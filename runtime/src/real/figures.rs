@@ -5,7 +5,7 @@ use super::cores::Cores;
 use super::pool::PoolSummary;
 use super::stamps::Stamps;
 use crate::OBSERVED;
-use crate::histogram::{Histogram, Summary};
+use crate::histogram::{Histogram, Summary, bump};
 use crate::stamp::Stamp;
 use crate::transfer::Purpose;
 use std::collections::BTreeMap;
@@ -14,9 +14,6 @@ use std::sync::{Arc, OnceLock};
 
 /// Runs of tasks per timed run: two clock reads each time would cost more than short runs do.
 const RUN_SAMPLE: u64 = 64;
-
-/// Sleeps per timed sleep, for the same reason: a core that serves one client sleeps once for each request.
-const SLEEP_SAMPLE: u64 = 16;
 
 /// The kind of an I/O.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -92,21 +89,9 @@ pub(super) struct Figures {
     sleeps: AtomicU64,
     runs: AtomicU64,
     run: Histogram,
-    asleep_ns: AtomicU64,
     /// Figures of I/O by class; most classes never come and have none.
     io: Classes,
     stamps: Arc<Stamps>,
-}
-
-fn add(cell: &AtomicU64, more: u64) -> u64 {
-    // One writer: a plain load and store instead of a locked add.
-    let count = cell.load(Ordering::Relaxed) + more;
-    cell.store(count, Ordering::Relaxed);
-    count
-}
-
-fn bump(cell: &AtomicU64) -> u64 {
-    add(cell, 1)
 }
 
 impl Figures {
@@ -132,11 +117,11 @@ impl Figures {
     }
     /// Counts a turn of the reactor.
     pub fn turn(&self) {
-        bump(&self.turns);
+        bump(&self.turns, 1);
     }
     /// Counts a sleep of the core. Returns the number of sleeps since its start.
     pub fn sleep(&self) -> u64 {
-        bump(&self.sleeps)
+        bump(&self.sleeps, 1)
     }
     /// Number of turns so far.
     pub fn turns(&self) -> u64 {
@@ -144,27 +129,18 @@ impl Figures {
     }
     /// Counts a run of a task. True if the run is to be timed.
     pub fn run(&self) -> bool {
-        OBSERVED && bump(&self.runs).is_multiple_of(RUN_SAMPLE)
+        OBSERVED && bump(&self.runs, 1).is_multiple_of(RUN_SAMPLE)
     }
     /// Records a timed run that has ended.
     pub fn ran_since(&self, start_ns: u64) {
         self.run.record(self.stamp_ns().saturating_sub(start_ns));
-    }
-    /// True if the core's sleep of this number is to be timed.
-    pub fn is_timed(&self, sleep: u64) -> bool {
-        OBSERVED && sleep.is_multiple_of(SLEEP_SAMPLE)
-    }
-    /// Records a timed sleep that has ended; it stands for those that are not timed.
-    pub fn slept_since(&self, start_ns: u64) {
-        let slept_ns = self.stamp_ns().saturating_sub(start_ns);
-        add(&self.asleep_ns, slept_ns * SLEEP_SAMPLE);
     }
     /// Records an I/O that succeeded, and its duration.
     pub fn io(&self, class: IoClass, bytes: usize, took_ns: u64) {
         if OBSERVED {
             let figures = self.io.0[class.0].get_or_init(Box::default);
             figures.took.record(took_ns);
-            add(&figures.bytes, bytes as u64);
+            bump(&figures.bytes, bytes as u64);
         }
     }
     fn io_summaries(&self) -> impl Iterator<Item = (IoClass, &ClassFigures)> {
@@ -183,7 +159,6 @@ impl Figures {
             sleeps: self.sleeps.load(Ordering::Relaxed),
             runs: self.runs.load(Ordering::Relaxed),
             run: self.run.summary(),
-            asleep_ns: self.asleep_ns.load(Ordering::Relaxed),
             read: self.of_verb(Verb::Read),
             write: self.of_verb(Verb::Write),
             flush: self.of_verb(Verb::Flush),
@@ -198,8 +173,6 @@ pub struct CoreSummary {
     pub turns: u64,
     /// Number of times that it had nothing to do.
     pub sleeps: u64,
-    /// Nanoseconds for which it slept, from a sample of its sleeps; a sleep that goes on does not count yet.
-    pub asleep_ns: u64,
     /// Number of runs of tasks.
     pub runs: u64,
     /// Durations for which tasks kept the core (a sample).

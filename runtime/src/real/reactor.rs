@@ -181,11 +181,7 @@ impl Core {
         if let Some(pm_qos) = &self.world.pm_qos {
             pm_qos.sleeps(sleeps);
         }
-        let slept_ns = self.figures.is_timed(sleeps).then(|| self.figures.stamp_ns());
         device.sleep_until(next_ns);
-        if let Some(slept_ns) = slept_ns {
-            self.figures.slept_since(slept_ns);
-        }
         self.inbox.wake_up();
     }
     /// Ends the core in order: no more mail, no more tasks, then waits for the I/O that the device still works on.

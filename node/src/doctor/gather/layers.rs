@@ -9,14 +9,14 @@ use std::path::{Path, PathBuf};
 const LAYERS_MAX: usize = 64;
 
 /// The layers below a path.
-pub(super) fn of_path(tree: &Tree, path: &Path) -> Vec<Layer> {
+pub fn of_path(tree: &Tree, path: &Path) -> Vec<Layer> {
     let mut way = Way::new(tree);
     way.path(path);
     way.layers
 }
 
 /// The layers from a block device on.
-pub(super) fn of_number(tree: &Tree, number: &str) -> Vec<Layer> {
+pub fn of_number(tree: &Tree, number: &str) -> Vec<Layer> {
     let mut way = Way::new(tree);
     way.number(number);
     way.layers

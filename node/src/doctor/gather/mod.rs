@@ -2,7 +2,7 @@
 //! can't be read or holds junk is a fact that is not known; nothing is written, nothing is locked.
 
 mod groups;
-mod layers;
+pub mod layers;
 mod machine;
 mod process;
 mod window;

@@ -2,6 +2,7 @@
 
 use super::{Tree, process};
 use crate::doctor::facts::{Transfers, Window};
+use crate::proc::{self, CpuTicks, DiskLine};
 use std::time::Instant;
 
 /// Bytes of a sector in /proc/diskstats, whatever the disk has.
@@ -12,20 +13,13 @@ const PROCESSES_MAX: usize = 4096;
 /// The counters at a moment.
 pub(super) struct Sample {
     at: Instant,
-    cpu: Option<Cpu>,
+    cpu: Option<CpuTicks>,
     swapped_pages: Option<u64>,
     disks: Vec<Transfers>,
     /// Bytes moved by the daemon and by this process.
     own_bytes: Option<u64>,
     /// Bytes moved by each other process.
     others: Vec<(u32, u64)>,
-}
-
-/// CPU time in ticks.
-#[derive(Clone, Copy)]
-struct Cpu {
-    all: u64,
-    stolen: u64,
 }
 
 impl Sample {
@@ -39,7 +33,7 @@ impl Sample {
             others.filter_map(|pid| Some((pid, moved_bytes(tree, &format!("proc/{pid}"))?))).collect();
         Sample {
             at: Instant::now(),
-            cpu: cpu(tree),
+            cpu: tree.text("proc/stat").and_then(|stat| proc::cpu_ticks(&stat)),
             swapped_pages: swapped_pages(tree),
             disks: disks(tree),
             own_bytes: own_bytes.try_fold(0u64, |sum, bytes| Some(sum.saturating_add(bytes?))),
@@ -49,8 +43,8 @@ impl Sample {
 
     /// Compares with an earlier moment.
     pub(super) fn since(&self, before: &Sample, tree: &Tree) -> Window {
-        let percent = |cpu: Cpu| (cpu.all > 0).then(|| cpu.stolen as f64 * 100.0 / cpu.all as f64);
-        let between = self.cpu.zip(before.cpu).map(|(now, then)| Cpu {
+        let percent = |cpu: CpuTicks| (cpu.all > 0).then(|| cpu.stolen as f64 * 100.0 / cpu.all as f64);
+        let between = self.cpu.zip(before.cpu).map(|(now, then)| CpuTicks {
             all: now.all.saturating_sub(then.all),
             stolen: now.stolen.saturating_sub(then.stolen),
         });
@@ -85,18 +79,8 @@ impl Sample {
 
 /// Bytes that a process has read from devices and written to them.
 fn moved_bytes(tree: &Tree, directory: &str) -> Option<u64> {
-    let text = tree.text(format!("{directory}/io"))?;
-    let field = |name: &str| text.lines().find_map(|line| line.strip_prefix(name))?.trim().parse::<u64>().ok();
-    Some(field("read_bytes:")?.saturating_add(field("write_bytes:")?))
-}
-
-/// `cpu  user nice system idle iowait irq softirq steal guest guest_nice`: the guests' time is in the users'.
-fn cpu(tree: &Tree) -> Option<Cpu> {
-    let stat = tree.text("proc/stat")?;
-    let line = stat.lines().find_map(|line| line.strip_prefix("cpu "))?;
-    let ticks: Option<Vec<u64>> = line.split_whitespace().take(8).map(|field| field.parse().ok()).collect();
-    let ticks = ticks.filter(|ticks| ticks.len() == 8)?;
-    Some(Cpu { all: ticks.iter().copied().fold(0, u64::saturating_add), stolen: ticks[7] })
+    let [read, written] = proc::moved_bytes(&tree.text(format!("{directory}/io"))?)?;
+    Some(read.saturating_add(written))
 }
 
 fn swapped_pages(tree: &Tree) -> Option<u64> {
@@ -105,18 +89,15 @@ fn swapped_pages(tree: &Tree) -> Option<u64> {
     Some(field("pswpin ")?.saturating_add(field("pswpout ")?))
 }
 
-/// `8 0 sda reads merged sectors ms writes merged sectors ms under_way busy_ms ...`.
 fn disks(tree: &Tree) -> Vec<Transfers> {
     let table = tree.text("proc/diskstats").unwrap_or_default();
-    let disk = |line: &str| {
-        let fields: Vec<&str> = line.split_whitespace().collect();
-        let number = |at: usize| fields.get(at)?.parse::<u64>().ok();
-        let sectors = number(5)?.saturating_add(number(9)?);
+    let disk = |line: DiskLine<'_>| {
+        let sectors = line.figure(2)?.saturating_add(line.figure(6)?);
         Some(Transfers {
-            name: fields.get(2)?.to_string(),
+            name: line.name.to_string(),
             bytes: sectors.saturating_mul(SECTOR_BYTES),
-            busy_ms: number(12)?,
+            busy_ms: line.figure(9)?,
         })
     };
-    table.lines().filter_map(disk).collect()
+    proc::disk_lines(&table).filter_map(disk).collect()
 }
