@@ -123,6 +123,30 @@ pub fn is_mounted(mount: &Path, kind: &str) -> Result<bool, String> {
     Ok(mounts.lines().any(|line| line.split(' ').skip(1).take(2).eq(wanted)))
 }
 
+/// Waits until a daemon that was just started has mounted its volume. Errors: it ends before that or takes too long; what
+/// it has written to its log is told.
+pub fn await_served(daemon: &mut Child, binary: &Path, mount: &Path, log: &Path) -> Result<(), String> {
+    let began = Instant::now();
+    while !is_mounted(mount, "fuse.sinter")? {
+        let status = daemon.try_wait().map_err(|error| format!("{}: {error}", binary.display()))?;
+        if status.is_some() || began.elapsed() > READY_MAX {
+            let said = std::fs::read_to_string(log).unwrap_or_default();
+            return Err(format!("{} up does not serve: {said}", binary.display()));
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    Ok(())
+}
+
+/// The shell's way to end a daemon, whatever state it is in.
+pub fn ending(process: u32, binary: &Path, brick: &Path, mount: &Path) -> String {
+    let (binary, brick, mount) = (quoted(binary), quoted(brick), quoted(mount));
+    let ended = ended(process, 60);
+    let last = format!("mountpoint -q {mount} && {{ kill -9 {process}; umount -l {mount}; }}; ! mountpoint -q {mount}");
+    // One that is just starting has no socket yet, but heeds signals.
+    format!("{binary} down --timeout 60 {brick} || kill {process}; {ended}; {last}")
+}
+
 impl Sinter {
     fn up(&mut self, more: &[&str], undo: &Undo) -> Result<(), String> {
         let log = File::create(&self.log).map_err(|error| format!("{}: {error}", self.log.display()))?;
@@ -132,23 +156,9 @@ impl Sinter {
         command.arg(&self.binary).args(["up", text(&self.brick), text(&self.mount)]).args(more);
         let daemon = command.stdin(Stdio::null()).stdout(log).stderr(errors).spawn();
         let mut daemon = daemon.map_err(|error| format!("setsid (package util-linux): {error}"))?;
-        let process = daemon.id();
-        let (binary, brick, mount) = (quoted(&self.binary), quoted(&self.brick), quoted(&self.mount));
-        let ended = ended(process, 60);
-        let last =
-            format!("mountpoint -q {mount} && {{ kill -9 {process}; umount -l {mount}; }}; ! mountpoint -q {mount}");
-        // One that is just starting has no socket yet, but heeds signals.
-        let how = format!("{binary} down --timeout 60 {brick} || kill {process}; {ended}; {last}");
+        let how = ending(daemon.id(), &self.binary, &self.brick, &self.mount);
         undo.add(&how)?;
-        let began = Instant::now();
-        while !is_mounted(&self.mount, "fuse.sinter")? {
-            let status = daemon.try_wait().map_err(|error| format!("{}: {error}", self.binary.display()))?;
-            if status.is_some() || began.elapsed() > READY_MAX {
-                let said = std::fs::read_to_string(&self.log).unwrap_or_default();
-                return Err(format!("{} up does not serve: {said}", self.binary.display()));
-            }
-            std::thread::sleep(Duration::from_millis(20));
-        }
+        await_served(&mut daemon, &self.binary, &self.mount, &self.log)?;
         self.daemon = Some((daemon, how));
         Ok(())
     }

@@ -5,16 +5,14 @@ use super::cause::{Setup, Size};
 use super::disk::Disk;
 use super::load::{self, FILE};
 use super::slow_disk::Delays;
-use crate::flash::ground::{Ground, ended, text, told};
-use crate::flash::sides::is_mounted;
-use crate::flash::undo::{Undo, quoted};
+use crate::flash::ground::{Ground, text, told};
+use crate::flash::sides::{await_served, ending};
+use crate::flash::undo::Undo;
 use std::fs::File;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-/// A daemon may replay its log before it serves.
-const READY_MAX: Duration = Duration::from_secs(120);
 /// Time after which the daemon's switches have heeded a change: twice as long as between two looks.
 const HEEDED: Duration = Duration::from_millis(50);
 /// The volume that `sinter up` mounts.
@@ -103,29 +101,11 @@ impl Brick {
         command.env("SINTER_TEST_COLD", if self.setup.cold { "1" } else { "0" });
         let daemon = command.stdin(Stdio::null()).stdout(log).stderr(errors).spawn();
         let mut daemon = daemon.map_err(|error| format!("setsid (package util-linux): {error}"))?;
-        let how = self.ending(daemon.id());
+        let how = ending(daemon.id(), &self.binary, &self.data, &self.mount);
         undo.add(&how)?;
-        let began = Instant::now();
-        while !is_mounted(&self.mount, "fuse.sinter")? {
-            let status = daemon.try_wait().map_err(|error| format!("{}: {error}", self.binary.display()))?;
-            if status.is_some() || began.elapsed() > READY_MAX {
-                let said = std::fs::read_to_string(&self.log).unwrap_or_default();
-                return Err(format!("{} up does not serve: {said}", self.binary.display()));
-            }
-            std::thread::sleep(Duration::from_millis(20));
-        }
+        await_served(&mut daemon, &self.binary, &self.mount, &self.log)?;
         self.daemon = Some((daemon, how));
         Ok(())
-    }
-    /// The shell's way to end a daemon, whatever state it is in.
-    fn ending(&self, process: u32) -> String {
-        let quoted = |path: &Path| quoted(path);
-        let (binary, data, mount) = (quoted(&self.binary), quoted(&self.data), quoted(&self.mount));
-        let ended = ended(process, 60);
-        let last =
-            format!("mountpoint -q {mount} && {{ kill -9 {process}; umount -l {mount}; }}; ! mountpoint -q {mount}");
-        // One that is just starting has no socket yet, but heeds signals.
-        format!("{binary} down --timeout 60 {data} || kill {process}; {ended}; {last}")
     }
     fn down(&mut self, undo: &Undo) -> Result<(), String> {
         self.switch("")?;
