@@ -109,16 +109,17 @@ struct SlotState {
 impl Slot {
     /// Runs `with` on the request, which stays in the slot while the device works on it.
     pub fn with_request<R>(&self, with: impl FnOnce(&mut Request) -> R) -> R {
+        self.with_purpose(|request, _| with(request))
+    }
+    /// Runs `with` on the request, as `with_request` does, and on its purpose.
+    pub fn with_purpose<R>(&self, with: impl FnOnce(&mut Request, Purpose) -> R) -> R {
         let mut state = self.state.lock().expect("no panic while held");
-        with(state.request.as_mut().expect("a submitted slot holds its request"))
+        let purpose = state.purpose;
+        with(state.request.as_mut().expect("a submitted slot holds its request"), purpose)
     }
     /// Notes for how many nanoseconds the transfer was held back before the device saw it.
     pub fn held_for(&self, ns: u64) {
         self.state.lock().expect("no panic while held").held_ns = ns;
-    }
-    /// The purpose of the transfer.
-    pub fn purpose(&self) -> Purpose {
-        self.state.lock().expect("no panic while held").purpose
     }
     /// Ends the transfer: takes the buffers out of the request and wakes the future.
     pub fn finish(&self, result: Result<()>) {

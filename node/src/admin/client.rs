@@ -81,10 +81,12 @@ impl Client {
     /// Asks and waits for the answer.
     pub fn ask(&mut self, request: &Request) -> Result<Answer, Failure> {
         let patience = match request {
-            Request::Status | Request::Profile | Request::History | Request::Slow | Request::Shutdown => {
-                PATIENCE_TO_LOOK
-            }
-            Request::Signals { .. } => PATIENCE_TO_LOOK,
+            Request::Status
+            | Request::Profile
+            | Request::History
+            | Request::Slow
+            | Request::Signals { .. }
+            | Request::Shutdown => PATIENCE_TO_LOOK,
             _ => PATIENCE,
         };
         let patience = within(patience, self.until);

@@ -208,7 +208,7 @@ fn every_option_says_what_it_takes_and_there_are_few() {
     // Commands that only look or measure: their options need the rest, but change no brick and no daemon (decision 0054).
     let looking: Vec<String> = Cli::command()
         .get_subcommands()
-        .filter(|command| ["bench", "explain", "slow", "profile"].contains(&command.get_name()))
+        .filter(|command| ["bench", "explain"].contains(&command.get_name()))
         .flat_map(|command| command.get_subcommands().chain([command]).map(|command| command.get_name().to_string()))
         .collect();
     let all = arguments(&Cli::command());

@@ -5,6 +5,7 @@ use crate::admin::client::{Client, unexpected};
 use crate::admin::protocol::{Answer, Request};
 use crate::cli::Explain;
 use crate::failure::{Exit, Failure};
+use crate::observe::LOOKING_MS_MAX;
 use crate::progress::Progress;
 use crate::table::{Align, Table, count, duration};
 use explain::verdict::Operation;
@@ -15,8 +16,6 @@ use store::progress::Step;
 
 /// Largest file of snapshots that is read: two take well below a MiB.
 const FILE_BYTES_MAX: u64 = 256 << 20;
-/// Longest time for which the daemon looks at a time.
-const LOOKING_MS: u64 = crate::observe::LOOKING_MS_MAX;
 
 /// Takes two snapshots, or reads them, and explains what happened between them.
 pub fn run(options: &Explain) -> Result<Exit, Failure> {
@@ -49,10 +48,10 @@ fn take(data: &Path, seconds: u64) -> Result<[Snapshot; 2], Failure> {
     };
     let progress = Progress::new("looking", None);
     let before = look(0)?;
-    let mut after = look(LOOKING_MS)?;
+    let mut after = look(LOOKING_MS_MAX)?;
     for done in 1..seconds {
         progress.step(Step { what: "seconds", done, of: seconds });
-        let earlier = std::mem::replace(&mut after, look(LOOKING_MS)?);
+        let earlier = std::mem::replace(&mut after, look(LOOKING_MS_MAX)?);
         after.sample.splice(0..0, earlier.sample);
         after.in_flight.looks += earlier.in_flight.looks;
         after.in_flight.in_daemon += earlier.in_flight.in_daemon;

@@ -151,8 +151,8 @@ impl Ledger {
     pub fn history(&self) -> Vec<Kept> {
         self.told(self.shared.cores.iter().flat_map(|core| core.kept.history()).collect())
     }
-    /// The slowest operations of the last two minutes before `now_ns` of every core, oldest first: at least 16 of each minute,
-    /// if it had so many.
+    /// The slowest operations of the last two minutes before `now_ns`, oldest first: of every core up to 16 of its present
+    /// minute, and up to 16 of the one before.
     pub fn slowest(&self, now_ns: u64) -> Vec<Kept> {
         let mut kept = self.told(self.shared.cores.iter().flat_map(|core| core.kept.slowest()).collect());
         kept.retain(|one| one.end_ns + 2 * MINUTE_NS >= now_ns);

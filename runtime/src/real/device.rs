@@ -260,22 +260,21 @@ impl Device {
     }
     /// Starts a transfer. Returns the slot if it ended at once.
     pub fn start(&mut self, slot: Arc<Slot>, files: &Files) -> Option<(Arc<Slot>, Result<()>)> {
-        let (file, verb, urgent, pace, bytes) = slot.with_request(|request| {
+        let (file, verb, urgent, pace, bytes, purpose) = slot.with_purpose(|request, purpose| {
             let (pace, bytes) = (pace_of(request), length(request));
-            match request {
-                Request::Read { file, .. } => (*file, Verb::Read, false, pace, bytes),
-                Request::Write { file, durable, .. } => {
-                    (*file, Verb::Write, *durable || bytes >= AT_ONCE_BYTES, pace, bytes)
-                }
-                Request::Flush { file } => (*file, Verb::Flush, true, pace, bytes),
-            }
+            let (file, verb, urgent) = match request {
+                Request::Read { file, .. } => (*file, Verb::Read, false),
+                Request::Write { file, durable, .. } => (*file, Verb::Write, *durable || bytes >= AT_ONCE_BYTES),
+                Request::Flush { file } => (*file, Verb::Flush, true),
+            };
+            (file, verb, urgent, pace, bytes, purpose)
         });
         let writes = verb == Verb::Write;
         let fd = match self.fd_for(file, writes, files).and_then(|fd| slot.with_request(|r| check(r)).map(|()| fd)) {
             Ok(fd) => fd,
             Err(error) => return Some((slot, Err(error.with(files.name(file))))),
         };
-        let class = IoClass::of(slot.purpose(), verb, bytes);
+        let class = IoClass::of(purpose, verb, bytes);
         let index = self.take_op(Work::Transfer(Progress {
             slot,
             class,
