@@ -329,7 +329,7 @@ pub fn mounts() -> io::Result<Vec<MountEntry>> {
     Ok(parse_mounts(&std::fs::read("/proc/self/mountinfo")?))
 }
 
-/// The mounts of a table in the form of /proc/self/mountinfo; lines that are none are left out.
+/// The mounts of a table in the form of /proc/self/mountinfo; lines of another form are left out.
 pub fn parse_mounts(table: &[u8]) -> Vec<MountEntry> {
     table.split(|&byte| byte == b'\n').filter_map(parse_mount).collect()
 }

@@ -20,7 +20,7 @@ impl DiskLine<'_> {
     }
 }
 
-/// The lines of /proc/diskstats; what is none is left out.
+/// The lines of /proc/diskstats; lines of another form are left out.
 pub fn disk_lines(table: &str) -> impl Iterator<Item = DiskLine<'_>> {
     table.lines().filter_map(|line| {
         let mut words = line.split_whitespace();

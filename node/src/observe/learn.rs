@@ -78,7 +78,9 @@ fn learn(shared: &Shared, data: &Directory, runtime: &Runtime, probe: &Probe) {
     let (mut kept, mut known) = (Instant::now(), 0);
     loop {
         let stopping = shared.stopping.lock().expect("no panic while held");
-        let (stopping, _) = shared.bell.wait_timeout(stopping, LOOK).expect("no panic while held");
+        // Not a second more if it was told to stop while it looked.
+        let (stopping, _) =
+            shared.bell.wait_timeout_while(stopping, LOOK, |stopping| !*stopping).expect("no panic while held");
         let is_over = *stopping;
         drop(stopping);
         if !is_over {
