@@ -174,11 +174,13 @@ pub enum Bug {
     SlotFreedEarly,
     /// Readers are counted before the phase ends in which they began (rule K8).
     PinsReadEarly,
+    /// A request waits for something that no stage of its span is named after (promise 3).
+    WaitUnnamed,
 }
 
 impl Bug {
     /// Every bug, for tests and for naming one on a command line.
-    pub const ALL: [Bug; 84] = [
+    pub const ALL: [Bug; 85] = [
         Bug::FuaAfterPlain,
         Bug::AckOutOfOrder,
         Bug::TailReused,
@@ -263,6 +265,7 @@ impl Bug {
         Bug::WakeUpLost,
         Bug::SlotFreedEarly,
         Bug::PinsReadEarly,
+        Bug::WaitUnnamed,
     ];
 }
 

@@ -41,6 +41,18 @@ pub struct Snapshot {
     pub baseline: crate::Baseline,
 }
 
+impl Snapshot {
+    /// Takes what an earlier snapshot of the same window has sampled into this one, as if one look had taken it all.
+    pub fn go_on_from(&mut self, earlier: Snapshot) {
+        self.sample.splice(0..0, earlier.sample);
+        let InFlight { looks, in_daemon, kernel_looks, in_kernel } = earlier.in_flight;
+        self.in_flight.looks += looks;
+        self.in_flight.in_daemon += in_daemon;
+        self.in_flight.kernel_looks += kernel_looks;
+        self.in_flight.in_kernel += in_kernel;
+    }
+}
+
 /// An operation's requests.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Debug, Default)]
 #[serde(default)]

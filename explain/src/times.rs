@@ -63,6 +63,10 @@ impl Times {
         let end = bucket_end(usize::from(bucket).min(511));
         (end as f64 * self.unit_ns) as u64
     }
+    /// The shortest, up to an eighth more; 0 if there is none.
+    pub fn min_ns(&self) -> u64 {
+        self.buckets.keys().next().map_or(0, |first| self.end_ns(*first).min(self.max_ns))
+    }
     /// Mean; 0 if there is none.
     pub fn mean_ns(&self) -> u64 {
         self.sum_ns.checked_div(self.count).unwrap_or(0)

@@ -70,6 +70,9 @@ pub struct Operation {
     pub count: u64,
     /// Requests per second.
     pub per_second: f64,
+    /// The mean of all requests, from when the daemon had them to their answers.
+    #[serde(default)]
+    pub mean_ns: u64,
     /// The stages of their time.
     pub waterfall: Vec<Band>,
 }
@@ -87,6 +90,10 @@ pub struct Explanation {
     pub others: Vec<Finding>,
     /// Figures that are missing.
     pub missing: Vec<String>,
+    /// Nanoseconds for which a request was in the kernel and not in the daemon, on its way there and back: the mean of all, an
+    /// estimate from samples. None if the kernel was not asked.
+    #[serde(default)]
+    pub transport_ns: Option<u64>,
     /// Rate times time over the mean number of requests in flight that was sampled; 1 if every request is accounted for.
     pub accounted: Option<f64>,
 }
@@ -105,6 +112,7 @@ pub fn explain(before: &Snapshot, after: &Snapshot) -> Option<Explanation> {
         verdict,
         others: findings,
         missing: missing(&window),
+        transport_ns: transport_ns(&window),
         accounted: accounted(&window),
     })
 }
@@ -166,6 +174,7 @@ fn operations(window: &Window) -> Vec<Operation> {
         name: operation.name.clone(),
         count: operation.total.count,
         per_second: operation.total.count as f64 * 1e9 / window.ns as f64,
+        mean_ns: operation.total.mean_ns(),
         waterfall: bands(&window.sample, &operation.name, &names),
     };
     all.iter().map(told).collect()
@@ -183,6 +192,11 @@ fn missing(window: &Window) -> Vec<String> {
         missing.push("the time that requests wait in the kernel".to_string());
     }
     missing
+}
+
+fn transport_ns(window: &Window) -> Option<u64> {
+    window.kernel_occupancy()?;
+    (window.requests() > 0).then(|| (window.transport_ns() / window.requests() as f64) as u64)
 }
 
 fn accounted(window: &Window) -> Option<f64> {

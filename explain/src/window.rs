@@ -1,6 +1,6 @@
 //! The difference of two snapshots: what happened between them.
 
-use crate::snapshot::{InFlight, Io, LayerFigures, Lock, Operation, Snapshot, Whole};
+use crate::snapshot::{InFlight, Io, LayerFigures, Lock, Operation, Pool, Snapshot, Whole};
 use crate::times::Times;
 use std::collections::BTreeMap;
 
@@ -20,6 +20,8 @@ pub struct Window {
     pub io: Vec<Io>,
     /// Locks.
     pub locks: Vec<Lock>,
+    /// The pools.
+    pub pools: Vec<Pool>,
     /// The cores.
     pub cores: Vec<CoreWindow>,
     /// Nanoseconds taken by a hypervisor.
@@ -81,6 +83,7 @@ impl Window {
             sample: after.sample.iter().filter(|whole| whole.end_ns >= before.at_ns).cloned().collect(),
             io: io(before, after),
             locks: locks(before, after),
+            pools: pools(before, after),
             cores: cores(before, after),
             steal_ns: after.process.steal_ns.saturating_sub(before.process.steal_ns),
             in_flight: after.in_flight.clone(),
@@ -88,6 +91,15 @@ impl Window {
             disk: disk(before, after),
             after: after.clone(),
         })
+    }
+    /// All that came since the daemon's start.
+    pub fn since_start(after: &Snapshot) -> Option<Window> {
+        let mut before = Snapshot { at_ns: after.started_ns, started_ns: after.started_ns, ..Snapshot::default() };
+        before.process.threads = after.process.threads.clone();
+        for thread in &mut before.process.threads {
+            (thread.run_ns, thread.wait_ns) = (0, 0);
+        }
+        Window::between(&before, after)
     }
     /// Number of requests.
     pub fn requests(&self) -> u64 {
@@ -199,6 +211,16 @@ fn locks(before: &Snapshot, after: &Snapshot) -> Vec<Lock> {
         }
     };
     pairs(&before.locks, &after.locks, |lock| &*lock.name).map(since).collect()
+}
+
+fn pools(before: &Snapshot, after: &Snapshot) -> Vec<Pool> {
+    let nothing = Pool::default();
+    let since = |(earlier, pool): (Option<&Pool>, &Pool)| {
+        let earlier = earlier.unwrap_or(&nothing);
+        let jobs = pool.jobs.saturating_sub(earlier.jobs);
+        Pool { jobs, wait: pool.wait.since(&earlier.wait), ..pool.clone() }
+    };
+    pairs(&before.pools, &after.pools, |pool| &*pool.name).map(since).collect()
 }
 
 /// The cores whose threads the kernel tells of in both snapshots. Threads that a core's thread has started may have its name

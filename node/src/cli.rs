@@ -75,8 +75,12 @@ pub enum Command {
     Profile(Profile),
     /// Name the cause of slowness, with its evidence, and show the stages of requests
     Explain(Explain),
+    /// What a daemon is doing now, by operation, file and client, on a screen that changes with it
+    Top(Top),
     /// The slowest requests of the last two minutes, with their stages and callers
     Slow(Shown),
+    /// Write one request in 64 with its stages to a file, for a viewer of traces
+    Trace(Trace),
     /// Look for what makes this machine, or the disks of a brick, slow or unsafe; needs no daemon
     Doctor(Doctor),
     /// Measure any directory
@@ -404,19 +408,6 @@ pub struct Served {
     /// Print JSON [default: a table]
     #[arg(long)]
     pub json: bool,
-}
-
-/// `sinter profile`.
-#[derive(Args, Debug)]
-pub struct Profile {
-    /// Directory of the brick; its daemon must be running
-    pub data: PathBuf,
-    /// Print JSON [default: a table]
-    #[arg(long)]
-    pub json: bool,
-    /// The last operations one by one instead of sums [default: off]
-    #[arg(long)]
-    pub history: bool,
 }
 
 /// `sinter doctor`.

@@ -3,11 +3,11 @@
 
 mod daemon;
 
-use daemon::{Daemon, Home, refused, sinter, succeed, system, text};
+use daemon::{Daemon, Home, on_terminal, refused, sinter, succeed, system, text};
 use runtime::random::SplitMix;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 /// Lines of random bytes: about a second of them. `SINTER_FUZZ` multiplies.
@@ -106,18 +106,6 @@ fn long_lines(home: &Home) {
         let told = String::from_utf8_lossy(&told).into_owned();
         assert!(told.is_empty() || told.contains("too long"), "{told}");
     }
-}
-
-/// Runs a line of the shell on a terminal on which somebody types; its exit code and all that is seen there.
-fn on_terminal(line: &str, typed: &str) -> (Option<i32>, String) {
-    let mut script = Command::new("script");
-    script.args(["--quiet", "--return", "--command", line, "/dev/null"]);
-    let mut child = script.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("util-linux is installed");
-    let mut terminal = child.stdin.take().expect("it was asked for");
-    terminal.write_all(typed.as_bytes()).expect("it waits for that");
-    let output = child.wait_with_output().expect("it ends");
-    drop(terminal);
-    (output.status.code(), String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
 #[test]

@@ -3,7 +3,7 @@
 
 mod daemon;
 
-use daemon::{Daemon, Home, fail, run, succeed, text};
+use daemon::{Daemon, Home, fail, on_terminal, run, succeed, text};
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
@@ -79,7 +79,16 @@ fn slow_requests_are_told_with_inode_and_thread() {
     let data = text(&home.data).to_string();
     succeed(&["layer", "add", &data, "default", "delay", "30", "--operation", "read"]);
     let ino = std::fs::metadata(home.mount.join("file")).expect("it is there").ino();
-    let (thread, ()) = reading(&home.mount, || std::thread::sleep(Duration::from_millis(500)));
+    let (thread, alive) = reading(&home.mount, || {
+        std::thread::sleep(Duration::from_millis(500));
+        succeed(&["slow", &data])
+    });
+    let known = |line: &&str| line.contains(&format!("({})", std::process::id())) && line.ends_with("mount/file");
+    let reads = || alive.lines().filter(|line| line.contains("  read  "));
+    assert!(
+        reads().count() > 0 && reads().all(|line| known(&line)),
+        "while it lives, command and file are known: {alive}"
+    );
     let told: serde_json::Value = serde_json::from_str(&succeed(&["slow", &data, "--json"])).expect("JSON");
     let all = told.as_array().expect("a list");
     let slowest = all.iter().find(|one| one["name"] == "read").unwrap_or_else(|| panic!("reads are slow: {told:#}"));
@@ -90,8 +99,105 @@ fn slow_requests_are_told_with_inode_and_thread() {
     let stages = slowest["stages"].as_array().expect("stages");
     let layers = stages.iter().find(|stage| stage[0] == "layers").and_then(|stage| stage[1].as_u64());
     assert!(layers.is_some_and(|ns| ns > 25_000_000), "{told:#}");
+    // The reader has ended: nobody knows its command, nor the file that it had open.
+    assert!(slowest["pid"].is_null() && slowest["path"].is_null(), "{told:#}");
     assert!(succeed(&["slow", &data]).contains("layers "), "the table names the stage");
     daemon.terminate();
+}
+
+#[test]
+fn a_profile_since_a_snapshot_has_only_what_came_after() {
+    let (home, daemon) = served("explain-since");
+    let (data, saved) = (text(&home.data).to_string(), home.scratch.join("saved"));
+    assert!(succeed(&["profile", &data, "--save", text(&saved)]).contains("write"));
+    reading(&home.mount, || std::thread::sleep(Duration::from_millis(500)));
+    let told = |of: &str| -> serde_json::Value {
+        let words = ["profile", &data, "--since", text(&saved), "--of", of, "--json"];
+        serde_json::from_str::<serde_json::Value>(&succeed(&words)).expect("JSON")[of].clone()
+    };
+    let operations = told("operations");
+    let count = |name: &str| {
+        let one = operations.as_array().expect("a list").iter().find(|one| one["name"] == name);
+        one.and_then(|one| one["total"]["count"].as_u64())
+    };
+    assert!(count("read").is_some_and(|count| count > 10), "{operations:#}");
+    assert_eq!(count("write"), None, "that came before: {operations:#}");
+    let read = told("io").as_array().expect("a list").iter().filter(|io| io["verb"] == "read").count();
+    assert!(read > 0, "reads past the page cache reach the device");
+    for core in told("cores").as_array().expect("a list") {
+        let sum: f64 = ["running", "waiting", "asleep"].iter().filter_map(|part| core[part].as_f64()).sum();
+        assert!((sum - 1.0).abs() < 1e-6 && core["running"].as_f64() > Some(0.0), "{core}");
+    }
+    assert!(told("locks").as_array().is_some_and(|locks| locks.iter().all(|lock| lock["acquired"].as_u64() > Some(0))));
+    assert_eq!(told("pools").as_array().map(Vec::len), Some(2));
+    assert!(succeed(&["profile", &data, "--of", "locks"]).contains("of requests"));
+    fail(&["profile", &data, "--since", text(&home.mount.join("file"))], 2, &["not hold a snapshot", "--save"]);
+    daemon.terminate();
+    let daemon = home.up();
+    fail(&["profile", &data, "--since", text(&saved)], 1, &["not of one daemon", "started anew"]);
+    daemon.terminate();
+}
+
+#[test]
+fn a_watched_profile_tells_each_interval_until_the_daemon_ends() {
+    let (home, daemon) = served("explain-watch");
+    let words = ["profile", text(&home.data), "--watch", "1", "--json"];
+    let watching = daemon::sinter().args(words).stdout(std::process::Stdio::piped()).spawn().expect("it runs");
+    reading(&home.mount, || std::thread::sleep(Duration::from_millis(2500)));
+    daemon.terminate();
+    let output = watching.wait_with_output().expect("it ends");
+    assert_eq!(output.status.code(), Some(1), "its daemon has ended");
+    let told = String::from_utf8(output.stdout).expect("text");
+    let mut lines: Vec<serde_json::Value> =
+        told.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    let last = lines.pop().expect("it says why it ends");
+    assert!(last["error"].is_string() && last["next_step"].is_string(), "{last}");
+    let reads = |line: &serde_json::Value| {
+        let all = line["operations"].as_array().expect("a list");
+        all.iter().find(|one| one["name"] == "read").and_then(|one| one["total"]["count"].as_u64()).unwrap_or(0)
+    };
+    assert!(lines.len() >= 2 && lines.iter().filter(|line| reads(line) > 10).count() >= 2, "{told}");
+    assert!(lines.iter().all(|line| line["seconds"].as_f64().is_some_and(|seconds| seconds < 1.9)), "{told}");
+}
+
+#[test]
+fn top_tells_who_does_what_to_which_file() {
+    let (home, daemon) = served("explain-top");
+    let data = text(&home.data).to_string();
+    let (_, told) = reading(&home.mount, || succeed(&["top", &data, "--rounds", "2", "--json"]));
+    let rounds: Vec<serde_json::Value> = told.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    assert_eq!(rounds.len(), 2, "{told}");
+    let last = &rounds[1];
+    assert_eq!(last["operations"][0]["name"], "read", "{last:#}");
+    assert_eq!(last["files"][0]["name"], text(&home.mount.join("file")), "{last:#}");
+    let client = last["clients"][0]["name"].as_str().expect("a name");
+    assert!(client.ends_with(&format!("({}), user 0", std::process::id())), "{client}");
+    let rate = |value: &serde_json::Value| value["per_second"].as_f64().expect("a rate");
+    assert!(rate(&last["files"][0]) > 0.9 * rate(&last["operations"][0]), "all reads are of that file: {last:#}");
+    assert!(last["verdict"].as_str().is_some_and(|verdict| !verdict.is_empty()), "{last:#}");
+    fail(&["top", &data], 2, &["no terminal", "--json"]);
+    let trace = home.scratch.join("trace");
+    let (_, told) = reading(&home.mount, || succeed(&["trace", &data, "--seconds", "1", "--perfetto", text(&trace)]));
+    let events: serde_json::Value = serde_json::from_slice(&std::fs::read(&trace).expect("kept")).expect("JSON");
+    let events = events["traceEvents"].as_array().expect("a list");
+    let reads = events.iter().filter(|event| event["ph"] == "b" && event["args"]["inode"].is_u64()).count();
+    assert!(reads > 0 && told.starts_with(&format!("{reads} requests in ")), "{reads}: {told}");
+    fail(&["trace", &data, "--perfetto", "/nowhere/trace"], 1, &["can't write /nowhere/trace"]);
+    daemon.terminate();
+}
+
+#[test]
+fn top_has_a_screen_that_ends_by_a_key() {
+    let (home, daemon) = served("explain-screen");
+    let line = format!("stty rows 20 cols 100; TERM=xterm {} top {}", env!("CARGO_BIN_EXE_sinter"), text(&home.data));
+    let (code, seen) = on_terminal(&format!("{line} --rounds 2"), "2");
+    assert!(code == Some(0) && seen.contains("operation") && seen.contains("requests/s"), "{code:?}: {seen}");
+    let (code, seen) = on_terminal(&line, "q");
+    assert_eq!(code, Some(0), "{seen}");
+    // A daemon that is gone ends it with a message on a screen that is as before.
+    daemon.terminate();
+    let (code, seen) = on_terminal(&line, "");
+    assert!(code == Some(1) && seen.contains("no daemon serves"), "{seen}");
 }
 
 #[test]
@@ -127,7 +233,7 @@ fn bad_input_is_told() {
     fail(&["explain", "--from", text(&file)], 1, &["can't read"]);
     for junk in [&b""[..], b"[]", b"[{}]", b"{", b"[{},{},{}]", &[0xff; 100], b"[{\"at_ns\":-1},{}]"] {
         std::fs::write(&file, junk).expect("writable");
-        fail(&["explain", "--from", text(&file)], 2, &["no two snapshots", "--save"]);
+        fail(&["explain", "--from", text(&file)], 2, &["not hold two snapshots", "--save"]);
     }
     // Two that are the same, or of two daemons.
     for pair in ["[{},{}]", "[{\"at_ns\":1,\"started_ns\":1},{\"at_ns\":2,\"started_ns\":2}]"] {

@@ -19,6 +19,10 @@ const OWN_WORK_MIN: f64 = 0.3;
 /// Share of the highest rate that was ever seen from which on a device counts as at its limit: at that rate it is as quick as
 /// it ever was, however long transfers wait in it.
 const LIMIT_MIN: f64 = 0.85;
+/// Multiple of the service with half as many transfers under way from which on more of them wait instead of being served: a
+/// device with room takes hardly longer, one without takes twice as long, less what is spent on the way to it (a disk of four
+/// channels: 1.43).
+const DOUBLED_MIN: f64 = 1.4;
 /// Part of our service that the kernel sees at most, if the rest was spent above the device: without a throttle it sees nine
 /// tenths or more.
 const BELOW_MAX: f64 = 0.75;
@@ -34,6 +38,9 @@ struct Service {
     usual_ns: f64,
     /// Their times if the device had nothing else to do.
     least_ns: f64,
+    /// Times of transfers of which it is known what they usually take with half as many under way, and that.
+    doubled_ns: f64,
+    half_ns: f64,
     deepest: u64,
     /// Transfers a second as a part of the highest rate of their size that was ever seen.
     rate: f64,
@@ -48,6 +55,14 @@ impl Service {
         match self.known >= self.transfers * KNOWN_MIN && self.usual_ns > 0.0 {
             true => (self.known_ns / self.usual_ns).max(1.0),
             false => 1.0,
+        }
+    }
+    /// The service as a multiple of what it is with half as many transfers under way; 1 if that is not known of most.
+    fn doubled(&self) -> f64 {
+        if self.doubled_ns >= self.took_ns * KNOWN_MIN && self.half_ns > 0.0 {
+            self.doubled_ns / self.half_ns
+        } else {
+            1.0
         }
     }
     /// The service as a multiple of that of a device with nothing else to do.
@@ -69,6 +84,11 @@ fn service(window: &Window, verb: &str) -> Service {
             sum.known_ns += took_ns;
             sum.usual_ns += usual_ns * count;
             sum.least_ns += least_ns(window, io).unwrap_or(usual_ns) * count;
+        }
+        let half = window.after.baseline.class(&io.verb, io.bytes_max, io.depth / 2);
+        if let Some(half_ns) = half.and_then(|class| class.usual_ns()) {
+            sum.doubled_ns += took_ns;
+            sum.half_ns += half_ns as f64 * count;
         }
         sum.deepest = sum.deepest.max(io.depth);
     }
@@ -159,7 +179,9 @@ fn kind(window: &Window, disk: Option<&DiskWindow>, verb: &str, service: Service
 fn find_limit(window: &Window, verbs: [(&str, Service, f64); 2]) -> Option<Finding> {
     let waiting = |(_, service, stage_ns): &(&str, Service, f64)| stage_ns * (1.0 - 1.0 / service.queued());
     let (verb, service, _) = verbs.into_iter().max_by(|one, other| waiting(one).total_cmp(&waiting(other)))?;
-    if service.queued() < 2.0 || service.deepest < 8 {
+    let waits = service.queued() >= 2.0 && service.deepest >= 8;
+    let gives_no_more = service.doubled() >= DOUBLED_MIN && service.rate >= LIMIT_MIN;
+    if !waits && !gives_no_more {
         return None;
     }
     let excess_ns = verbs.iter().map(waiting).sum();

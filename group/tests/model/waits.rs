@@ -2,7 +2,7 @@
 //! here, so that each wait booked as ordering shows.
 
 use crate::rig::{Rig, Shape, name, pattern};
-use base::{At, Ino, Kind, Op, Reply, Room, Sync};
+use base::{At, Ino, Kind, Op, Reply, Room, SetAttr, Sync};
 use runtime::sim::{FaultPlan, World};
 use runtime::{Slabs, Stage, tasks::both};
 use std::sync::Arc;
@@ -115,6 +115,46 @@ async fn small_volume(rig: &Rig) -> Rig {
         Ok(Reply::Volume(volume)) => rig.client(9, volume),
         other => panic!("a volume is told: {other:?}"),
     }
+}
+
+/// Nothing is computed in this world's time, so what a request books on a stage in which it computes is a wait that no stage is
+/// named after.
+#[test]
+pub fn every_wait_is_booked_on_a_stage_that_is_named_after_it() {
+    let mut world = World::new(7);
+    let (runtime, disk) = (world.runtime(), world.disk().clone());
+    world.block_on(async {
+        let rig = Rig::new(runtime, Shape::SMALL).await;
+        let (ino, root) = (file(&rig, "file").await, rig.volume.root);
+        rig.checkpoint().await;
+        disk.set_faults(FaultPlan { slowness: 100, ..FaultPlan::default() });
+        let within_a_block =
+            |offset| Op::Write { ino, at: At::Offset(offset), sync: Sync::Data, kill_privileges: false };
+        let operations = [
+            Op::Lookup { parent: root, name: name("file") },
+            Op::Read { ino, offset: 0, length: 50_000 },
+            within_a_block(4096 + 1),
+            Op::Write { ino, at: At::End, sync: Sync::Ordered, kill_privileges: false },
+            Op::Fsync { ino, sync: Sync::Data },
+            Op::Create { parent: root, name: name("other"), mode: 0o644, exclusive: true },
+            Op::ReadDir { ino: root, cookie: 0, count: 100, plus: true },
+            Op::SetAttr { ino, set: SetAttr { size: Some(10_000), ..SetAttr::default() } },
+            Op::Unlink { parent: root, name: name("other") },
+            Op::SyncAll,
+        ];
+        let (mut waited_ns, computing) = (0, [Stage::Front, Stage::Layers, Stage::Order, Stage::Verify, Stage::Other]);
+        for op in operations {
+            let (context, before_ns, title) = (rig.context(), rig.runtime.clock.now_ns(), op.name());
+            let data = matches!(op, Op::Write { .. }).then(|| pattern(3, 100));
+            rig.call_as(&context, op, data.as_deref()).await.expect(title);
+            let booked = computing.map(|stage| rig.booked_ns(&context, stage));
+            assert_eq!(booked, [0; 5], "{title}: {computing:?}");
+            waited_ns += rig.runtime.clock.now_ns() - before_ns;
+        }
+        disk.set_faults(FaultPlan::default());
+        assert!(waited_ns > 0, "nothing has waited: the test shows nothing");
+        rig.close().await;
+    });
 }
 
 /// A volume has room again, and only a checkpoint can tell: a promise waits for that to be let in.

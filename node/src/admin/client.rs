@@ -17,6 +17,9 @@ const PATIENCE: Duration = Duration::from_secs(120);
 /// The same for what it has at hand: how it is, and what it has counted.
 const PATIENCE_TO_LOOK: Duration = Duration::from_secs(10);
 
+/// The same for all that it counts, which it looks at for up to a second: what is asked about may be a machine whose CPUs are taken.
+const PATIENCE_FOR_SIGNALS: Duration = Duration::from_secs(30);
+
 /// A wait of no time at all is none that the kernel knows.
 const LEAST: Duration = Duration::from_millis(1);
 
@@ -81,12 +84,10 @@ impl Client {
     /// Asks and waits for the answer.
     pub fn ask(&mut self, request: &Request) -> Result<Answer, Failure> {
         let patience = match request {
-            Request::Status
-            | Request::Profile
-            | Request::History
-            | Request::Slow
-            | Request::Signals { .. }
-            | Request::Shutdown => PATIENCE_TO_LOOK,
+            Request::Status | Request::Profile | Request::History | Request::Slow | Request::Shutdown => {
+                PATIENCE_TO_LOOK
+            }
+            Request::Signals { .. } => PATIENCE_FOR_SIGNALS,
             _ => PATIENCE,
         };
         let patience = within(patience, self.until);

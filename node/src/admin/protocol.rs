@@ -306,6 +306,17 @@ impl Times {
             max_ns: summary.max_ns(),
         }
     }
+    /// The times within a window.
+    pub fn within(times: &explain::Times) -> Times {
+        Times {
+            count: times.count,
+            min_ns: times.min_ns(),
+            mean_ns: times.mean_ns(),
+            p50_ns: times.quantile_ns(0.5),
+            p99_ns: times.quantile_ns(0.99),
+            max_ns: times.max_ns,
+        }
+    }
 }
 
 /// The places where the time of requests went.

@@ -106,6 +106,10 @@ fn every_command_is_understood() {
         "sinter status /d --json",
         "sinter check /d --json",
         "sinter profile /d --json --history",
+        "sinter profile /d --of locks --since /tmp/a --save /tmp/b --json",
+        "sinter profile /d --watch 5 --of io",
+        "sinter trace /d --perfetto /tmp/a --seconds 1 --json",
+        "sinter top /d --seconds 5 --rounds 2 --json",
         "sinter bench random /d --jobs 1 --depth 64",
         "sinter bench metadata /d --threads 1 --files 10 --time 1",
         "sinter bench commit-mix /d --writers 8 --size 64M --beside /e --rounds 2",
@@ -208,7 +212,7 @@ fn every_option_says_what_it_takes_and_there_are_few() {
     // Commands that only look or measure: their options need the rest, but change no brick and no daemon (decision 0054).
     let looking: Vec<String> = Cli::command()
         .get_subcommands()
-        .filter(|command| ["bench", "explain"].contains(&command.get_name()))
+        .filter(|command| ["bench", "explain", "profile", "top", "trace"].contains(&command.get_name()))
         .flat_map(|command| command.get_subcommands().chain([command]).map(|command| command.get_name().to_string()))
         .collect();
     let all = arguments(&Cli::command());

@@ -1,8 +1,8 @@
 //! `sinter explain`: why requests take as long as they do.
 
+use super::snapshots::{self, look};
 use super::{print, print_json};
-use crate::admin::client::{Client, unexpected};
-use crate::admin::protocol::{Answer, Request};
+use crate::admin::client::Client;
 use crate::cli::Explain;
 use crate::failure::{Exit, Failure};
 use crate::observe::LOOKING_MS_MAX;
@@ -14,24 +14,17 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use store::progress::Step;
 
-/// Largest file of snapshots that is read: two take well below a MiB.
-const FILE_BYTES_MAX: u64 = 256 << 20;
-
 /// Takes two snapshots, or reads them, and explains what happened between them.
 pub fn run(options: &Explain) -> Result<Exit, Failure> {
     let pair = match (&options.from, &options.data) {
-        (Some(file), _) => read(file)?,
+        (Some(file), _) => snapshots::read(file, ("two snapshots", "sinter explain DATA --save FILE"))?,
         (None, Some(data)) => take(data, options.seconds)?,
         (None, None) => unreachable!("the command line asks for one of them"),
     };
     if let Some(file) = &options.save {
-        let json = serde_json::to_vec(&pair).expect("snapshots are plain data, which is JSON");
-        std::fs::write(file, json).map_err(|error| Failure::io(format!("can't write {}", file.display()), &error))?;
+        snapshots::save(file, &pair)?;
     }
-    let Some(explanation) = explain(&pair[0], &pair[1]) else {
-        let failure = Failure::new(Exit::Failed, "the two snapshots are not of one daemon, one after the other");
-        return Err(failure.next("take them again"));
-    };
+    let explanation = explain(&pair[0], &pair[1]).ok_or_else(snapshots::not_in_order)?;
     if options.json {
         print_json(&explanation)?
     } else {
@@ -42,36 +35,15 @@ pub fn run(options: &Explain) -> Result<Exit, Failure> {
 
 fn take(data: &Path, seconds: u64) -> Result<[Snapshot; 2], Failure> {
     let mut client = Client::need(data)?;
-    let mut look = |milliseconds| match client.ask(&Request::Signals { milliseconds })? {
-        Answer::Signals(snapshot) => Ok(*snapshot),
-        _ => Err(unexpected()),
-    };
     let progress = Progress::new("looking", None);
-    let before = look(0)?;
-    let mut after = look(LOOKING_MS_MAX)?;
+    let before = look(&mut client, 0)?;
+    let mut after = look(&mut client, LOOKING_MS_MAX)?;
     for done in 1..seconds {
         progress.step(Step { what: "seconds", done, of: seconds });
-        let earlier = std::mem::replace(&mut after, look(LOOKING_MS_MAX)?);
-        after.sample.splice(0..0, earlier.sample);
-        after.in_flight.looks += earlier.in_flight.looks;
-        after.in_flight.in_daemon += earlier.in_flight.in_daemon;
-        after.in_flight.kernel_looks += earlier.in_flight.kernel_looks;
-        after.in_flight.in_kernel += earlier.in_flight.in_kernel;
+        let earlier = std::mem::replace(&mut after, look(&mut client, LOOKING_MS_MAX)?);
+        after.go_on_from(earlier);
     }
     Ok([before, after])
-}
-
-fn read(file: &Path) -> Result<[Snapshot; 2], Failure> {
-    let failed = |error: &std::io::Error| Failure::io(format!("can't read {}", file.display()), error);
-    let bytes = std::fs::metadata(file).map_err(|error| failed(&error))?.len();
-    if bytes > FILE_BYTES_MAX {
-        return Err(Failure::new(Exit::Usage, format!("{} is too large for two snapshots", file.display())));
-    }
-    let text = std::fs::read(file).map_err(|error| failed(&error))?;
-    serde_json::from_slice(&text).map_err(|error| {
-        let failure = Failure::new(Exit::Usage, format!("{} holds no two snapshots: {error}", file.display()));
-        failure.next("make one with `sinter explain DATA --save FILE`")
-    })
 }
 
 fn told(explanation: &Explanation) -> String {
@@ -92,6 +64,12 @@ fn told(explanation: &Explanation) -> String {
     }
     for missing in &explanation.missing {
         text.push_str(&format!("Not known: {missing}.\n"));
+    }
+    if let Some(transport_ns) = explanation.transport_ns {
+        text.push_str(&format!(
+            "In the kernel, on the way to the daemon and back: {} per request (an estimate)\n",
+            duration(transport_ns)
+        ));
     }
     if let Some(accounted) = explanation.accounted {
         text.push_str(&format!(

@@ -2,17 +2,22 @@
 
 mod bench;
 mod brick;
+mod callers;
 mod check;
 mod config;
 mod doctor;
 mod down;
 mod explain;
+mod figures;
 mod fstab;
 mod layer;
 mod pages;
 mod profile;
 mod scrub;
+mod snapshots;
 mod status;
+mod top;
+mod trace;
 mod umount;
 mod volume;
 
@@ -50,6 +55,8 @@ pub fn run(cli: Cli) -> Result<Exit, Failure> {
         Command::Scrub(command) => scrub::run(&command),
         Command::Profile(options) => profile::run(&options),
         Command::Explain(options) => explain::run(&options),
+        Command::Top(options) => top::run(&options),
+        Command::Trace(options) => trace::run(&options),
         Command::Slow(options) => profile::slow(&options),
         Command::Doctor(options) => doctor::run(&options),
         Command::Bench(command) => bench::run(&command),

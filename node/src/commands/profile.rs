@@ -1,18 +1,48 @@
 //! `sinter profile`: where the time of a daemon's requests went.
 
+use super::callers::{Callers, Process};
+use super::figures::Figures;
+use super::snapshots::{self, look};
 use super::{layer, print, print_json};
 use crate::admin::client::{Client, unexpected};
 use crate::admin::protocol::{Answer, Operation, Request, Times};
-use crate::cli::{Profile, Shown};
+use crate::cli::{Profile, ProfileOf, Shown};
 use crate::failure::{Exit, Failure};
 use crate::table::{Align, Table, count, duration};
+use explain::Window;
 use explain::snapshot::Whole;
+use serde::Serialize;
 use std::cmp::Reverse;
+use std::time::Duration;
 
 /// Asks the daemon and shows its answer.
 pub fn run(options: &Profile) -> Result<Exit, Failure> {
+    let mut client = Client::need(&options.data)?;
+    if let Some(seconds) = options.watch {
+        return watch(options, &mut client, Duration::from_secs(seconds));
+    }
+    let whole = options.of == ProfileOf::Operations && options.since.is_none() && options.save.is_none();
+    if options.history || whole {
+        return since_start(options, &mut client);
+    }
+    let after = look(&mut client, 0)?;
+    let window = match &options.since {
+        Some(file) => {
+            snapshots::window(&snapshots::read(file, ("a snapshot", "sinter profile DATA --save FILE"))?, &after)?
+        }
+        None => Window::since_start(&after).ok_or_else(snapshots::not_in_order)?,
+    };
+    if let Some(file) = &options.save {
+        snapshots::save(file, &after)?;
+    }
+    show(options, &window)?;
+    Ok(Exit::Done)
+}
+
+/// Shows what the daemon has counted since its start, with the figures of layers, or its last operations.
+fn since_start(options: &Profile, client: &mut Client) -> Result<Exit, Failure> {
     let request = if options.history { Request::History } else { Request::Profile };
-    match Client::need(&options.data)?.ask(&request)? {
+    match client.ask(&request)? {
         Answer::Profile(profile) if options.json => print_json(&profile)?,
         Answer::Profile(profile) if profile.volumes.is_empty() => print(&profile_table(&profile.operations))?,
         Answer::Profile(profile) => {
@@ -26,8 +56,29 @@ pub fn run(options: &Profile) -> Result<Exit, Failure> {
     Ok(Exit::Done)
 }
 
+/// Shows the figures of each interval, until the program is ended or the daemon is.
+fn watch(options: &Profile, client: &mut Client, interval: Duration) -> Result<Exit, Failure> {
+    let mut before = look(client, 0)?;
+    loop {
+        std::thread::sleep(interval);
+        let after = look(client, 0)?;
+        show(options, &snapshots::window(&before, &after)?)?;
+        before = after;
+    }
+}
+
+/// Shows a window: for people under a line that tells its length.
+fn show(options: &Profile, window: &Window) -> Result<(), Failure> {
+    let figures = Figures::of(window, options.of);
+    match (options.json, options.watch) {
+        (true, None) => print_json(&figures),
+        (true, Some(_)) => print(&(serde_json::to_string(&figures).expect("figures are plain data") + "\n")),
+        (false, _) => print(&format!("{:.1} s\n{}\n", figures.seconds, figures.rows.table())),
+    }
+}
+
 /// One row per operation, then one per stage; a stage's share is of its operation's whole time.
-fn profile_table(operations: &[Operation]) -> String {
+pub fn profile_table(operations: &[Operation]) -> String {
     let right = Align::Right;
     let mut table = Table::new(&[
         ("operation", Align::Left),
@@ -62,22 +113,54 @@ fn total_ns(times: &Times) -> f64 {
     times.mean_ns as f64 * times.count as f64
 }
 
+/// A slow request, and what is known of its caller and its file.
+#[derive(Serialize)]
+struct Slow {
+    #[serde(flatten)]
+    whole: Whole,
+    #[serde(flatten)]
+    caller: Option<Process>,
+    /// A path of its inode, if the caller's process has it open.
+    path: Option<String>,
+}
+
 /// Shows the slowest requests.
 pub fn slow(options: &Shown) -> Result<Exit, Failure> {
-    let Answer::History(mut past) = Client::need(&options.data)?.ask(&Request::Slow)? else { return Err(unexpected()) };
+    let mut client = Client::need(&options.data)?;
+    let Answer::History(mut past) = client.ask(&Request::Slow)? else { return Err(unexpected()) };
     past.sort_by_key(|whole| Reverse(whole.duration_ns));
+    let Answer::Status(status) = client.ask(&Request::Status)? else { return Err(unexpected()) };
+    let mut callers = Callers::new(status.mounts.into_iter().map(|mount| mount.path.into()).collect());
+    let known = |whole: Whole| {
+        let (caller, path) = (callers.process(whole.thread), callers.path(whole.thread, whole.ino));
+        Slow { whole, caller, path }
+    };
+    let past: Vec<Slow> = past.into_iter().map(known).collect();
     if options.json {
         print_json(&past)?
     } else {
-        print(&history_table(&past))?
+        print(&slow_table(&past))?
     }
     Ok(Exit::Done)
 }
 
-/// One row per operation; when it ended is told against the last one. Of its stages, those that took most.
-fn history_table(past: &[Whole]) -> String {
+/// The columns of a history, and the caller's command and the path, where they are known.
+fn slow_table(past: &[Slow]) -> String {
+    let mut table = history(&[("command", Align::Left), ("file", Align::Left)]);
+    let last_ns = past.iter().map(|one| one.whole.end_ns).max().unwrap_or(0);
+    for Slow { whole, caller, path } in past {
+        let mut row = history_row(whole, last_ns);
+        row.push(caller.as_ref().map_or(String::new(), |caller| format!("{} ({})", caller.command, caller.pid)));
+        row.push(path.clone().unwrap_or_default());
+        table.row(row);
+    }
+    table.render()
+}
+
+/// A table whose first columns tell of a request.
+fn history(more: &[(&str, Align)]) -> Table {
     let right = Align::Right;
-    let mut table = Table::new(&[
+    let heads = [
         ("ended", right),
         ("operation", Align::Left),
         ("took", right),
@@ -85,22 +168,31 @@ fn history_table(past: &[Whole]) -> String {
         ("user", right),
         ("thread", right),
         ("mostly in", Align::Left),
-    ]);
+    ];
+    Table::new(&[&heads[..], more].concat())
+}
+
+/// A request in these columns: when it ended is told against the last one; of its stages, those that took most.
+fn history_row(one: &Whole, last_ns: u64) -> Vec<String> {
+    let mut stages: Vec<_> = one.stages.iter().collect();
+    stages.sort_by_key(|(_, ns)| Reverse(*ns));
+    let stages: Vec<_> = stages.iter().take(3).map(|(stage, ns)| format!("{stage} {}", duration(*ns))).collect();
+    vec![
+        format!("-{}", duration(last_ns - one.end_ns)),
+        one.name.clone(),
+        duration(one.duration_ns),
+        one.ino.to_string(),
+        one.uid.to_string(),
+        one.thread.to_string(),
+        stages.join(", "),
+    ]
+}
+
+/// One row per operation.
+fn history_table(past: &[Whole]) -> String {
+    let mut table = history(&[]);
     let last_ns = past.iter().map(|one| one.end_ns).max().unwrap_or(0);
-    for one in past {
-        let mut stages: Vec<_> = one.stages.iter().collect();
-        stages.sort_by_key(|(_, ns)| Reverse(*ns));
-        let stages: Vec<_> = stages.iter().take(3).map(|(stage, ns)| format!("{stage} {}", duration(*ns))).collect();
-        table.row(vec![
-            format!("-{}", duration(last_ns - one.end_ns)),
-            one.name.clone(),
-            duration(one.duration_ns),
-            one.ino.to_string(),
-            one.uid.to_string(),
-            one.thread.to_string(),
-            stages.join(", "),
-        ]);
-    }
+    past.iter().for_each(|one| table.row(history_row(one, last_ns)));
     table.render()
 }
 

@@ -2,7 +2,7 @@
 
 #![allow(dead_code)] // Each test program uses its own part.
 
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -52,6 +52,18 @@ pub fn refused(output: &Output, code: i32, parts: &[&str], what: &str) -> String
     }
     assert!(String::from_utf8_lossy(&output.stdout).is_empty(), "{what}: nothing is ready");
     last
+}
+
+/// Runs a line of the shell on a terminal on which somebody types; its exit code and all that is seen there.
+pub fn on_terminal(line: &str, typed: &str) -> (Option<i32>, String) {
+    let mut script = Command::new("script");
+    script.args(["--quiet", "--return", "--command", line, "/dev/null"]);
+    let mut child = script.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("util-linux is installed");
+    let mut terminal = child.stdin.take().expect("it was asked for");
+    terminal.write_all(typed.as_bytes()).expect("it waits for that");
+    let output = child.wait_with_output().expect("it ends");
+    drop(terminal);
+    (output.status.code(), String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
 /// Runs a program of the system that must succeed.

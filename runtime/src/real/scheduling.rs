@@ -9,9 +9,10 @@ const TURN_NS: u64 = 100_000_000;
 /// With equal weight it waited 1.4 ms behind a compaction whenever it had just used its share.
 const CORE_NICE: i32 = -10;
 
-/// Raises the priority of the calling thread, a core's, over others on its CPU: clients wait for it, and their requests
-/// bound its work. Without the capability for it (CAP_SYS_NICE), its weight stays that of others.
-pub(super) fn set_core_priority() {
+/// Raises the priority of the calling thread, and of those that it starts from now on, over others on its CPU: for a core's thread, since clients
+/// wait for it and their requests bound its work, and for one that tells an operator what takes the CPUs. Without the capability
+/// for it (CAP_SYS_NICE), its weight stays that of others.
+pub fn set_core_priority() {
     // On Linux this is about one thread.
     let _ = setpriority_process(None, CORE_NICE);
 }

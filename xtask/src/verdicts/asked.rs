@@ -12,13 +12,15 @@ cargo xtask verdicts [OPTION ...]
 
   --only CAUSE,...   [all]
   --strengths N      how many of the five of each, spread evenly [5]
+  --strength N       only the Nth of the five
   --times N          how often each [2]
   --once             as --strengths 1 --times 1
   --out DIR          what was expected and named, and both snapshots, a file each [/var/tmp/sinter-verdicts.out]
   --learn SECONDS    the load runs so long before a brick's first cause; a tenth before each other [30]
   --seconds SECONDS  `explain` looks so long [5]
   --dry              asks nobody: latency and rate of the load without and with each cause, from fio
-  --json             prints the matrix, or what --dry measured, as JSON [a table]
+  --account          brings nothing about: the mean latency of loads as fio measures it, and as daemon and kernel account for it
+  --json             prints the matrix, or what --dry or --account measured, as JSON [a table]
   --sinter BINARY    with the feature seeded-bugs [built for the run]
   --work DIR         made for the run, with 10 GiB free [/var/tmp/sinter-verdicts]
 ";
@@ -37,6 +39,8 @@ pub enum Question {
     Verdict,
     /// The effect of the cause on the load.
     Effect,
+    /// The parts of a load's latency.
+    Account,
 }
 
 /// The options on the command line.
@@ -76,6 +80,7 @@ impl Asked {
             match name.as_str() {
                 "--once" => (asked.strengths, asked.times) = (spread(1), 1),
                 "--dry" => asked.question = Question::Effect,
+                "--account" => asked.question = Question::Account,
                 "--json" => asked.form = Form::Json,
                 _ => {
                     let value =
@@ -95,6 +100,7 @@ impl Asked {
         match name {
             "--only" => self.causes = causes(value)?,
             "--strengths" => self.strengths = spread(number(STRENGTHS as u64)? as usize),
+            "--strength" => self.strengths = vec![number(STRENGTHS as u64)? as usize - 1],
             "--times" => self.times = number(100)?,
             "--out" => self.out = path()?,
             "--learn" => self.learn = number(3600)?,
@@ -139,13 +145,23 @@ mod tests {
         let asked = read("--only flush,lock --times 3 --seconds 7 --dry --json").expect("it is known");
         assert_eq!(asked.causes, [Cause::Flush, Cause::Lock]);
         assert_eq!((asked.times, asked.seconds, asked.question, asked.form), (3, 7, Question::Effect, Form::Json));
+        assert_eq!(read("--strength 5").expect("it is known").strengths, [4]);
         let once = read("--once").expect("it is known");
         assert_eq!((once.strengths, once.times), (vec![2], 1));
     }
 
     #[test]
     fn wrong_options_are_refused() {
-        for words in ["--only ghosts", "--strengths 6", "--strengths 0", "--times", "--loud 3", "--seconds soon"] {
+        for words in [
+            "--only ghosts",
+            "--strengths 6",
+            "--strengths 0",
+            "--strength 0",
+            "--strength 6",
+            "--times",
+            "--loud 3",
+            "--seconds soon",
+        ] {
             assert!(read(words).is_err(), "{words}");
         }
     }

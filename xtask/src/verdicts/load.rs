@@ -16,6 +16,8 @@ const SECONDS_MAX: u64 = 3600;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Sync {
     No,
+    /// Each with O_DSYNC.
+    Each,
     /// An fdatasync after each.
     After,
 }
@@ -88,8 +90,10 @@ impl Load {
             1 => command.arg("--ioengine=psync"),
             depth => command.args(["--ioengine=libaio".to_string(), format!("--iodepth={depth}")]),
         };
-        if self.sync == Sync::After {
-            command.arg("--fdatasync=1");
+        match self.sync {
+            Sync::No => {}
+            Sync::Each => drop(command.arg("--sync=dsync")),
+            Sync::After => drop(command.arg("--fdatasync=1")),
         }
         if *think_us > 0 {
             command.arg(format!("--thinktime={think_us}"));

@@ -4,6 +4,7 @@
 //! Promises: nothing tells the daemon or the verdict what is injected; each cause has a fresh brick; everything is taken back
 //! whatever happens; a run that was interrupted goes on where it was. Absent by design: any opinion on why a verdict is wrong.
 
+mod account;
 mod asked;
 mod brick;
 mod cause;
@@ -21,6 +22,7 @@ mod trial;
 use crate::flash::ground::{self, Ground};
 use crate::flash::undo::Undo;
 use crate::observation;
+use account::Account;
 use asked::{Asked, Form, Question};
 use brick::Brick;
 use cause::{Cause, plan};
@@ -28,7 +30,7 @@ use disk::Disk;
 use effect::Effect;
 use inject::World;
 use matrix::Matrix;
-use serde_json::json;
+use serde_json::Value;
 use std::path::Path;
 use trial::Trial;
 
@@ -65,9 +67,13 @@ pub fn run(arguments: &[String]) -> Result<(), String> {
 }
 
 fn all(asked: &Asked, undo: &Undo) -> Result<(), String> {
-    let wanted = |cause: &Cause| asked.question == Question::Effect || !trial::left(asked, *cause).is_empty();
-    let causes: Vec<Cause> = asked.causes.iter().copied().filter(wanted).collect();
-    let mut effects = Vec::new();
+    let wanted = |cause: &Cause| asked.question != Question::Verdict || !trial::left(asked, *cause).is_empty();
+    let mut causes: Vec<Cause> = asked.causes.iter().copied().filter(wanted).collect();
+    if asked.question == Question::Account {
+        // Nothing is brought about; its brick is a plain one.
+        causes = vec![Cause::Clients];
+    }
+    let (mut effects, mut accounts) = (Vec::new(), Vec::new());
     if !causes.is_empty() {
         ground::allow_uring(undo)?;
         shares::take(undo)?;
@@ -79,21 +85,23 @@ fn all(asked: &Asked, undo: &Undo) -> Result<(), String> {
             match asked.question {
                 Question::Verdict => trial::run(asked, cause, &world)?,
                 Question::Effect => effects.extend(effect::run(asked, cause, &world)?),
+                Question::Account => accounts.extend(account::run(asked, &brick, undo)?),
             }
             brick.remove(undo)?;
         }
     }
     match asked.question {
         Question::Verdict => print_matrix(asked),
-        Question::Effect => print_effects(asked, &effects),
+        Question::Effect => print_all(asked, &effects, Effect::line, Effect::json),
+        Question::Account => print_all(asked, &accounts, Account::line, Account::json),
     }
     Ok(())
 }
 
-fn print_effects(asked: &Asked, effects: &[Effect]) {
+fn print_all<T>(asked: &Asked, all: &[T], line: impl Fn(&T) -> String, json: impl Fn(&T) -> Value) {
     match asked.form {
-        Form::Table => effects.iter().for_each(|effect| println!("{}", effect.line())),
-        Form::Json => println!("{}", json!(effects.iter().map(Effect::json).collect::<Vec<_>>())),
+        Form::Table => all.iter().for_each(|one| println!("{}", line(one))),
+        Form::Json => println!("{}", Value::from_iter(all.iter().map(json))),
     }
 }
 

@@ -1,0 +1,51 @@
+//! Snapshots of a daemon, from its admin socket and from files.
+
+use crate::admin::client::{Client, unexpected};
+use crate::admin::protocol::{Answer, Request};
+use crate::failure::{Exit, Failure};
+use explain::{Snapshot, Window};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use std::path::Path;
+
+/// Largest file of snapshots that is read: two take well below a MiB.
+const FILE_BYTES_MAX: u64 = 256 << 20;
+
+/// A snapshot, after the daemon has looked at requests in flight for so many milliseconds.
+pub fn look(client: &mut Client, milliseconds: u64) -> Result<Snapshot, Failure> {
+    match client.ask(&Request::Signals { milliseconds })? {
+        Answer::Signals(snapshot) => Ok(*snapshot),
+        _ => Err(unexpected()),
+    }
+}
+
+/// Keeps one snapshot or several in a file.
+pub fn save(file: &Path, snapshots: &impl Serialize) -> Result<(), Failure> {
+    let json = serde_json::to_vec(snapshots).expect("snapshots are plain data, which is JSON");
+    std::fs::write(file, json).map_err(|error| Failure::io(format!("can't write {}", file.display()), &error))
+}
+
+/// Reads what `save` has kept. `holds`: what is expected, and the command that makes it, for the error.
+pub fn read<T: DeserializeOwned>(file: &Path, holds: (&str, &str)) -> Result<T, Failure> {
+    let failed = |error: &std::io::Error| Failure::io(format!("can't read {}", file.display()), error);
+    let bytes = std::fs::metadata(file).map_err(|error| failed(&error))?.len();
+    if bytes > FILE_BYTES_MAX {
+        return Err(Failure::new(Exit::Usage, format!("{} is too large for {}", file.display(), holds.0)));
+    }
+    let text = std::fs::read(file).map_err(|error| failed(&error))?;
+    serde_json::from_slice(&text).map_err(|error| {
+        let failure = Failure::new(Exit::Usage, format!("{} does not hold {}: {error}", file.display(), holds.0));
+        failure.next(format!("make one with `{}`", holds.1))
+    })
+}
+
+/// The window between two snapshots.
+pub fn window(before: &Snapshot, after: &Snapshot) -> Result<Window, Failure> {
+    Window::between(before, after).ok_or_else(not_in_order)
+}
+
+/// The refusal of two snapshots that don't subtract.
+pub fn not_in_order() -> Failure {
+    let failure = Failure::new(Exit::Failed, "the two snapshots are not of one daemon, one after the other");
+    failure.next("take them again: a daemon that was started anew counts anew")
+}
