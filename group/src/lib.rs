@@ -241,9 +241,6 @@ impl Groups {
 
     async fn fsync(&self, context: &Context, ino: base::Ino, sync: Sync) -> Result<Answer> {
         self.small_commits.commits(ino, self.store.runtime.clock.now_ns());
-        if active(Bug::WaitUnnamed) {
-            self.store.runtime.clock.sleep(1000).await;
-        }
         let batch = {
             let state = self.state(ino.group()).state.lock();
             if state.is_dropped(context.volume) {

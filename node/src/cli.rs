@@ -75,7 +75,7 @@ pub enum Command {
     Profile(Profile),
     /// Name the cause of slowness, with its evidence, and show the stages of requests
     Explain(Explain),
-    /// What a daemon is doing now, by operation, file and client, on a screen that changes with it
+    /// Show what a daemon is doing now, by operation, file and client, on a screen that changes with it
     Top(Top),
     /// The slowest requests of the last two minutes, with their stages and callers
     Slow(Shown),

@@ -86,6 +86,9 @@ impl Groups {
         if length as usize > IO_BYTES_MAX {
             return Err(Error::new(Kind::Invalid, "a read has at most 1 MiB"));
         }
+        if active(Bug::WaitUnnamed) {
+            self.store().runtime.clock.sleep(1000).await;
+        }
         let mut retried = false;
         loop {
             let _pin = self.store().pin();

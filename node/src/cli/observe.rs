@@ -28,7 +28,7 @@ pub struct Explain {
 pub struct Profile {
     /// Directory of the brick; its daemon must be running
     pub data: PathBuf,
-    /// What to show
+    /// Figures to show
     #[arg(long, value_name = "WHAT", value_enum, default_value_t = ProfileOf::Operations)]
     pub of: ProfileOf,
     /// Only what came after the snapshot in this file [default: since the daemon's start]
@@ -87,8 +87,8 @@ pub struct Top {
     /// Seconds of a round, 1 to 60
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=60), default_value_t = 1)]
     pub seconds: u64,
-    /// Number of rounds, at least 1 [default: until q or SIGINT]
-    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..))]
+    /// Number of rounds, at least 1 and at most 1000000 [default: until q or SIGINT]
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     pub rounds: Option<u64>,
     /// Print JSON, a line per round [default: a screen]
     #[arg(long)]

@@ -19,7 +19,7 @@ pub struct Process {
     pub command: String,
 }
 
-/// What has been found out so far; nothing is asked twice.
+/// Callers and files that have been found out so far; nothing is asked twice.
 pub struct Callers {
     /// Paths below which the volumes are.
     mounts: Vec<PathBuf>,

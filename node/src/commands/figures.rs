@@ -8,7 +8,7 @@ use runtime::Stage;
 use serde::Serialize;
 use std::cmp::Reverse;
 
-/// What is shown of a window.
+/// Figures of a window.
 #[derive(Serialize, Debug)]
 pub struct Figures {
     /// Length of the window.

@@ -49,6 +49,7 @@ const ROOMS: [Room; 12] = [
             "serde_json",
             "tikv-jemallocator",
             "toml",
+            "ratatui",
         ],
     },
 ];

@@ -21,7 +21,7 @@ use usage::Usage;
 /// Rounds that the verdict is about: one of a second alone would change with every breath of the clients.
 const VERDICT_ROUNDS: usize = 5;
 
-/// What is shown of a round.
+/// Figures of a round.
 #[derive(Serialize, Clone, Debug)]
 pub struct Round {
     /// Its length.

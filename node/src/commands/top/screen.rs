@@ -22,7 +22,7 @@ const VIEWS: [&str; 5] = ["operations", "files", "clients", "locks", "device"];
 const SUMMARY_LINES: u16 = 1;
 const VERDICT_LINES: u16 = 2;
 
-/// What the user has chosen.
+/// The user's choices.
 #[derive(Default)]
 struct View {
     /// Number of the view.

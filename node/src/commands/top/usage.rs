@@ -1,4 +1,4 @@
-//! Who uses the brick: by operation, by file, by client. Files and clients come from the sample of whole requests: each stands
+//! The users of the brick: by operation, by file, by client. Files and clients come from the sample of whole requests: each stands
 //! for as many of its operation as there were for each sampled one.
 
 use super::super::callers::Callers;
