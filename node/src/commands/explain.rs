@@ -52,11 +52,7 @@ fn take(data: &Path, seconds: u64) -> Result<[Snapshot; 2], Failure> {
     for done in 1..seconds {
         progress.step(Step { what: "seconds", done, of: seconds });
         let earlier = std::mem::replace(&mut after, look(LOOKING_MS_MAX)?);
-        after.sample.splice(0..0, earlier.sample);
-        after.in_flight.looks += earlier.in_flight.looks;
-        after.in_flight.in_daemon += earlier.in_flight.in_daemon;
-        after.in_flight.kernel_looks += earlier.in_flight.kernel_looks;
-        after.in_flight.in_kernel += earlier.in_flight.in_kernel;
+        after.take_over(earlier);
     }
     Ok([before, after])
 }
