@@ -89,7 +89,8 @@ function table(id, columns, rows, nothing) {
 }
 function bar(share) {
   const element = document.createElement("i");
-  element.style.width = `${Math.max(0, Math.min(1, share)) * 100}%`;
+  // What there is shows, however little of it.
+  element.style.width = `${share > 0 ? Math.max(0.5, Math.min(1, share) * 100) : 0}%`;
   return element;
 }
 // The choices of a select; what is chosen stays, also while the list is open.
