@@ -37,20 +37,12 @@ pub struct Snapshot {
     pub memory: Memory,
     /// The work of the program itself.
     pub agents: Agents,
+    /// The brick's space.
+    pub space: Space,
+    /// The brick's log.
+    pub log: Log,
     /// The usual service of the device, as learned so far.
     pub baseline: crate::Baseline,
-}
-
-impl Snapshot {
-    /// Takes what an earlier snapshot of the same window has sampled into this one, as if one look had taken it all.
-    pub fn go_on_from(&mut self, earlier: Snapshot) {
-        self.sample.splice(0..0, earlier.sample);
-        let InFlight { looks, in_daemon, kernel_looks, in_kernel } = earlier.in_flight;
-        self.in_flight.looks += looks;
-        self.in_flight.in_daemon += in_daemon;
-        self.in_flight.kernel_looks += kernel_looks;
-        self.in_flight.in_kernel += in_kernel;
-    }
 }
 
 /// An operation's requests.
@@ -65,6 +57,8 @@ pub struct Operation {
     pub stages: BTreeMap<String, Times>,
     /// Number of changes of thread.
     pub hops: u64,
+    /// Numbers of requests that were answered with an error, by its kind.
+    pub errors: BTreeMap<String, u64>,
 }
 
 /// A whole request.
@@ -233,6 +227,8 @@ pub struct LayerFigures {
 pub struct Memory {
     /// Largest number of bytes of all buffers.
     pub bytes_max: u64,
+    /// Bytes of buffers that were taken from the system.
+    pub bytes: u64,
 }
 
 /// The program's own work.
@@ -245,4 +241,51 @@ pub struct Agents {
     pub cleaned_blocks: u64,
     /// Nanoseconds by which a write of one block is slowed down now (rule K4).
     pub delay_ns: u64,
+}
+
+/// A brick's space.
+#[derive(Serialize, Deserialize, Clone, PartialEq, Debug, Default)]
+#[serde(default)]
+pub struct Space {
+    /// Bytes that clients may use in all.
+    pub size_bytes: u64,
+    /// Bytes of these that are free.
+    pub free_bytes: u64,
+    /// Bytes of data that files have, as of the last checkpoint.
+    pub live_bytes: u64,
+    /// Number of segments.
+    pub segments: u64,
+    /// Number of segments that are free.
+    pub free_segments: u64,
+    /// Number of segments without live blocks that will be free soon.
+    pub emptied_segments: u64,
+    /// True if the brick takes no changes, since a write or a flush failed.
+    pub is_read_only: bool,
+}
+
+/// A brick's log.
+#[derive(Serialize, Deserialize, Clone, PartialEq, Debug, Default)]
+#[serde(default)]
+pub struct Log {
+    /// Batches written.
+    pub batches: u64,
+    /// Records in them.
+    pub records: u64,
+    /// Bytes of them.
+    pub bytes: u64,
+    /// Flushes.
+    pub flushes: u64,
+    /// Bytes that a start after a crash would have to replay now.
+    pub backlog_bytes: u64,
+}
+
+impl Snapshot {
+    /// Takes over what an earlier snapshot has sampled, as a part of the same window.
+    pub fn take_over(&mut self, earlier: Snapshot) {
+        self.sample.splice(0..0, earlier.sample);
+        self.in_flight.looks += earlier.in_flight.looks;
+        self.in_flight.in_daemon += earlier.in_flight.in_daemon;
+        self.in_flight.kernel_looks += earlier.in_flight.kernel_looks;
+        self.in_flight.in_kernel += earlier.in_flight.in_kernel;
+    }
 }

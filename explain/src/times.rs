@@ -67,6 +67,10 @@ impl Times {
     pub fn min_ns(&self) -> u64 {
         self.buckets.keys().next().map_or(0, |first| self.end_ns(*first).min(self.max_ns))
     }
+    /// The events of each bucket: the longest that they may have taken, in nanoseconds, and their number; in order.
+    pub fn ends(&self) -> impl Iterator<Item = (u64, u64)> {
+        self.buckets.iter().map(|(&number, &count)| (self.end_ns(number), count))
+    }
     /// Mean; 0 if there is none.
     pub fn mean_ns(&self) -> u64 {
         self.sum_ns.checked_div(self.count).unwrap_or(0)

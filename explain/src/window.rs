@@ -1,6 +1,6 @@
 //! The difference of two snapshots: what happened between them.
 
-use crate::snapshot::{InFlight, Io, LayerFigures, Lock, Operation, Pool, Snapshot, Whole};
+use crate::snapshot::{InFlight, Io, LayerFigures, Lock, Operation, Pool, Snapshot, Thread, Whole};
 use crate::times::Times;
 use std::collections::BTreeMap;
 
@@ -20,7 +20,7 @@ pub struct Window {
     pub io: Vec<Io>,
     /// Locks.
     pub locks: Vec<Lock>,
-    /// The pools.
+    /// Pools, with their threads and waiting jobs at the end.
     pub pools: Vec<Pool>,
     /// The cores.
     pub cores: Vec<CoreWindow>,
@@ -177,11 +177,13 @@ fn operations(before: &Snapshot, after: &Snapshot) -> Vec<Operation> {
             let times = times.since(earlier.stages.get(name).unwrap_or(&none));
             (times.count > 0).then(|| (name.clone(), times))
         };
+        let fewer = |kind: &str, count: u64| count.saturating_sub(earlier.errors.get(kind).copied().unwrap_or(0));
         Operation {
             name: one.name.clone(),
             total: one.total.since(&earlier.total),
             stages: one.stages.iter().filter_map(stage).collect(),
             hops: one.hops.saturating_sub(earlier.hops),
+            errors: one.errors.iter().map(|(kind, &count)| (kind.clone(), fewer(kind, count))).collect(),
         }
     };
     let all = pairs(&before.operations, &after.operations, |one| &*one.name).map(since);
@@ -217,31 +219,39 @@ fn pools(before: &Snapshot, after: &Snapshot) -> Vec<Pool> {
     let nothing = Pool::default();
     let since = |(earlier, pool): (Option<&Pool>, &Pool)| {
         let earlier = earlier.unwrap_or(&nothing);
-        let jobs = pool.jobs.saturating_sub(earlier.jobs);
-        Pool { jobs, wait: pool.wait.since(&earlier.wait), ..pool.clone() }
+        Pool { jobs: pool.jobs.saturating_sub(earlier.jobs), wait: pool.wait.since(&earlier.wait), ..pool.clone() }
     };
     pairs(&before.pools, &after.pools, |pool| &*pool.name).map(since).collect()
 }
 
-/// The cores whose threads the kernel tells of in both snapshots. Threads that a core's thread has started may have its name
-/// (those of the index engine do): the core's is the oldest.
-fn cores(before: &Snapshot, after: &Snapshot) -> Vec<CoreWindow> {
-    let mut oldest: BTreeMap<usize, (u64, CoreWindow)> = BTreeMap::new();
-    for (earlier, thread) in pairs(&before.process.threads, &after.process.threads, |thread| thread.id) {
+/// The threads of the cores, by their numbers. Threads that a core's thread has started may have its name (those of the index
+/// engine do): the core's is the oldest.
+pub fn core_threads(snapshot: &Snapshot) -> BTreeMap<usize, &Thread> {
+    let mut oldest: BTreeMap<usize, &Thread> = BTreeMap::new();
+    for thread in &snapshot.process.threads {
         let number = thread.name.strip_prefix(CORE_THREAD).and_then(|number| number.parse().ok());
-        let (Some::<usize>(number), Some(earlier)) = (number, earlier) else { continue };
+        let Some(number) = number else { continue };
+        let known = oldest.entry(number).or_insert(thread);
+        if thread.id < known.id {
+            *known = thread;
+        }
+    }
+    oldest
+}
+
+/// The cores whose threads the kernel tells of in both snapshots.
+fn cores(before: &Snapshot, after: &Snapshot) -> Vec<CoreWindow> {
+    let earlier = core_threads(before);
+    let window = |(number, thread): (usize, &Thread)| {
+        let earlier = earlier.get(&number).filter(|earlier| earlier.id == thread.id)?;
         let [then, now] = [before, after].map(|snapshot| snapshot.cores.get(number).map_or(0, |core| core.turns));
-        let core = CoreWindow {
+        Some(CoreWindow {
             run_ns: thread.run_ns.saturating_sub(earlier.run_ns),
             wait_ns: thread.wait_ns.saturating_sub(earlier.wait_ns),
             turns: now.saturating_sub(then),
-        };
-        let known = oldest.entry(number).or_insert((thread.id, core));
-        if thread.id < known.0 {
-            *known = (thread.id, core);
-        }
-    }
-    oldest.into_values().map(|(_, core)| core).collect()
+        })
+    };
+    core_threads(after).into_iter().filter_map(window).collect()
 }
 
 fn layers(before: &Snapshot, after: &Snapshot) -> Vec<(String, u64, u64)> {
@@ -275,7 +285,7 @@ fn disk(before: &Snapshot, after: &Snapshot) -> Option<DiskWindow> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::snapshot::{Core, Process, Thread};
+    use crate::snapshot::{Core, Process};
 
     #[test]
     fn a_cores_thread_is_the_oldest_of_its_name() {

@@ -19,6 +19,7 @@ use runtime::real::{self, Directory, Reactors};
 use runtime::{Ledger, Runtime, Span, tasks};
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, OnceLock};
 use store::brick::{FormatOptions, Found, format_brick, look};
 use store::check::Report;
@@ -312,6 +313,7 @@ impl Brick {
             buffer_bytes_max: buffer_shares(self.shape.memory_max_bytes).0,
             learner: Learner::start(data.clone(), self.runtime.clone(), probe.clone()),
             started_ns: self.runtime.clock.now_ns(),
+            is_ending: AtomicBool::new(false),
             probe,
         })
     }

@@ -3,6 +3,7 @@
 
 use base::limits::{BRICK_BYTES_MIN, SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN, VOLUME_NAME_BYTES_MAX};
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 mod bench;
@@ -126,6 +127,24 @@ pub struct Resources {
     pub transport: Transport,
 }
 
+/// The addresses at which a daemon serves its figures.
+#[derive(Args, Debug, Clone, Default)]
+pub struct Surfaces {
+    /// Serve metrics (OpenMetrics) at this loopback address, under /metrics [default: nowhere]
+    #[arg(long, value_name = "HOST:PORT", value_parser = console::address::parse)]
+    pub metrics: Option<SocketAddr>,
+    /// Serve the console, a page for browsers, at this loopback address; it may be the same [default: nowhere]
+    #[arg(long, value_name = "HOST:PORT", value_parser = console::address::parse)]
+    pub console: Option<SocketAddr>,
+}
+
+impl Surfaces {
+    /// The addresses.
+    pub fn addresses(&self) -> console::Addresses {
+        console::Addresses { metrics: self.metrics, console: self.console }
+    }
+}
+
 /// How the kernel's requests come.
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Transport {
@@ -156,6 +175,8 @@ pub struct Up {
     pub geometry: Geometry,
     #[command(flatten)]
     pub resources: Resources,
+    #[command(flatten)]
+    pub surfaces: Surfaces,
 }
 
 /// `sinter config`.
@@ -199,6 +220,8 @@ pub struct Serve {
     pub until_unmounted: bool,
     #[command(flatten)]
     pub resources: Resources,
+    #[command(flatten)]
+    pub surfaces: Surfaces,
 }
 
 /// `sinter down`.

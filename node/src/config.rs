@@ -2,17 +2,18 @@
 //! has the same bounds in both places, and that any mistake is refused with its file and line before anything is
 //! touched.
 
-use crate::cli::{self, Geometry, Resources, Up};
+use crate::cli::{self, Geometry, Resources, Surfaces, Up};
 use crate::directory;
 use crate::failure::{Exit, Failure};
 use runtime::real::Access;
 use std::fmt;
 use std::io::Read;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use toml::de::{DeTable, DeValue};
 
 /// Everything that may stand in a config file, and what it takes: the arguments and options of `sinter up`.
-pub const KEYS: [(&str, &str); 8] = [
+pub const KEYS: [(&str, &str); 10] = [
     ("data", "an absolute path"),
     ("mount", "an absolute path"),
     ("volume", "a name of 1 to 63 bytes"),
@@ -21,6 +22,8 @@ pub const KEYS: [(&str, &str); 8] = [
     ("groups", "a count, 1 to 1024"),
     ("device", "an absolute path"),
     ("memory-max", "bytes, 256M to 1T, such as \"8G\""),
+    ("metrics", "HOST:PORT, such as \"127.0.0.1:9470\""),
+    ("console", "HOST:PORT, such as \"127.0.0.1:9470\""),
 ];
 
 /// A config file is a page of text: what is longer is something else.
@@ -45,6 +48,10 @@ pub struct Settings {
     pub device: Option<PathBuf>,
     /// Memory for everything.
     pub memory_max: Option<u64>,
+    /// Address of the metrics.
+    pub metrics: Option<SocketAddr>,
+    /// Address of the console.
+    pub console: Option<SocketAddr>,
 }
 
 /// All that `sinter up` needs to know.
@@ -60,6 +67,8 @@ pub struct Plan {
     pub geometry: Geometry,
     /// The resources that the daemon may take.
     pub resources: Resources,
+    /// The addresses at which it serves its figures.
+    pub surfaces: Surfaces,
 }
 
 /// The reason why a file is refused: the line, the mistake there, and what is allowed.
@@ -90,6 +99,10 @@ pub fn plan(up: &Up) -> Result<Plan, Failure> {
         resources: Resources {
             memory_max: up.resources.memory_max.or(settings.memory_max),
             transport: up.resources.transport,
+        },
+        surfaces: Surfaces {
+            metrics: up.surfaces.metrics.or(settings.metrics),
+            console: up.surfaces.console.or(settings.console),
         },
     })
 }
@@ -180,6 +193,8 @@ impl Settings {
             "groups" => self.groups = Some(cli::group_count(text)?),
             "device" => self.device = Some(absolute(text)?),
             "memory-max" => self.memory_max = Some(cli::memory_bytes(text)?),
+            "metrics" => self.metrics = Some(console::address::parse(text)?),
+            "console" => self.console = Some(console::address::parse(text)?),
             _ => return Err("not known".to_string()),
         }
         Ok(())
@@ -204,6 +219,8 @@ impl Settings {
             "groups": self.groups,
             "device": self.device,
             "memory-max": self.memory_max,
+            "metrics": self.metrics,
+            "console": self.console,
         })
     }
 }
@@ -221,6 +238,8 @@ impl fmt::Display for Settings {
             self.groups.map(|count| count.to_string()),
             path(&self.device),
             bytes(&self.memory_max),
+            self.metrics.map(|address| address.to_string()),
+            self.console.map(|address| address.to_string()),
         ];
         for ((key, _), value) in KEYS.iter().zip(values) {
             writeln!(f, "{key:<13} {}", value.as_deref().unwrap_or("not set"))?;

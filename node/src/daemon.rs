@@ -13,11 +13,15 @@ use crate::log::Log;
 use crate::notify::Notifier;
 use crate::observe::{Gatherer, LOOKING_MS_MAX, whole};
 use base::{Error, Kind, Name, Result};
+use console::Listening;
+use explain::Snapshot;
+use explain::snapshot::Whole;
 use front::fuse::{MountOptions, Restriction, Serving, Transport};
 use layer::Change;
 use runtime::real::Directory;
 use runtime::seeded::{Bug, active};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -104,6 +108,8 @@ pub struct Running {
     pub daemon: Arc<Daemon>,
     /// The admin socket.
     pub server: Server,
+    /// The figures' addresses, if there are any.
+    pub console: Option<console::Server>,
     events: Receiver<Event>,
     /// The way to the service manager.
     pub notifier: Notifier,
@@ -117,6 +123,7 @@ impl Running {
         data: &Directory,
         transport: cli::Transport,
         mut signals: Signals,
+        listening: Listening,
     ) -> Result<Running, Failure> {
         let (sender, events) = sync_channel(EVENTS_MAX);
         let ring = sender.clone();
@@ -142,8 +149,11 @@ impl Running {
         let server = Server::start(data, daemon.clone()).map_err(|error| {
             Failure::io(format!("can't make the admin socket in {}", data.path().display()), &error)
         })?;
+        listening.told().iter().for_each(|address| say(address));
+        let console = console::Server::start(listening, daemon.clone());
+        let console = console.map_err(|error| Failure::io("can't serve figures", &error))?;
         let log = Log::of_standard_error();
-        Ok(Running { daemon, server, events, notifier: Notifier::from_environment(), log })
+        Ok(Running { daemon, server, console, events, notifier: Notifier::from_environment(), log })
     }
 
     /// The daemon.
@@ -291,6 +301,7 @@ impl Daemon {
     }
     /// Refuses to mount anything from now on.
     pub fn begin_ending(&self) {
+        self.gatherer.is_ending.store(true, Ordering::Relaxed);
         self.gatherer.learner.stop();
         self.changing.lock().expect("no panic while held").ending = true;
     }
@@ -362,13 +373,18 @@ impl Daemon {
         if milliseconds > LOOKING_MS_MAX {
             return Err(Error::new(Kind::Invalid, "too long to look at a time, ask again instead").with(milliseconds));
         }
+        Ok(Answer::Signals(Box::new(self.look(Duration::from_millis(milliseconds))?)))
+    }
+
+    /// A snapshot, after looking at requests in flight for so long.
+    fn look(&self, looking: Duration) -> Result<Snapshot> {
         let mounts: Vec<_> = self.mounted().into_iter().map(|mounted| mounted.serving).collect();
         let mut layers = Vec::new();
         for volume in self.brick.volumes()? {
             let name = String::from_utf8_lossy(volume.name.as_bytes()).into_owned();
             layers.extend(layers::figures(&name, &self.brick.layers(&volume)));
         }
-        Ok(Answer::Signals(Box::new(self.gatherer.snapshot(Duration::from_millis(milliseconds), &mounts, layers))))
+        Ok(self.gatherer.snapshot(looking, &mounts, layers))
     }
 
     fn refuse_mounted(&self, volume: &str, why: &'static str) -> Result<()> {
@@ -509,6 +525,24 @@ impl server::Daemon for Daemon {
                 Ok(Answer::Done)
             }
         }
+    }
+}
+
+impl console::Source for Daemon {
+    fn snapshot(&self, looking: Duration) -> Option<Snapshot> {
+        self.look(looking).ok()
+    }
+    fn slowest(&self) -> Vec<Whole> {
+        self.gatherer.slowest()
+    }
+    fn liveness(&self) -> Vec<u64> {
+        self.gatherer.groups.store().liveness().to_vec()
+    }
+    fn version(&self) -> String {
+        crate::VERSION.to_string()
+    }
+    fn brick(&self) -> String {
+        self.gatherer.data.display().to_string()
     }
 }
 

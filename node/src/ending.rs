@@ -29,7 +29,7 @@ const NAMED_MAX: usize = 5;
 impl Running {
     /// Ends everything in order.
     pub fn end(self) -> Result<(), Failure> {
-        let Running { daemon, server, notifier, .. } = self;
+        let Running { daemon, server, console, notifier, .. } = self;
         notifier.stopping();
         daemon.begin_ending();
         let mounts = daemon.mounted();
@@ -38,6 +38,9 @@ impl Running {
             if let Err(error) = mounted.serving.refuse_all() {
                 say(&format!("requests of {}: {error}", mounted.path().display()));
             }
+        }
+        if let Some(console) = console {
+            console.stop();
         }
         server.stop();
         let committed = daemon.brick().commit();

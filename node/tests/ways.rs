@@ -155,6 +155,10 @@ fn the_unit_is_one_that_systemd_accepts() {
     let unit = Path::new("packaging/sinter@.service");
     let content = std::fs::read_to_string(unit).expect("it is there");
     assert!(content.contains("ExecStart=/usr/bin/sinter up"));
+    // Metrics and console need sockets, and nobody else's machine.
+    for line in ["RestrictAddressFamilies=AF_UNIX AF_INET AF_INET6", "IPAddressDeny=any", "IPAddressAllow=localhost"] {
+        assert!(content.lines().any(|other| other == line), "{line}");
+    }
     let scratch = Scratch::new("unit");
     let here = scratch.join("sinter@.service");
     let verify = |content: &str| {

@@ -129,6 +129,11 @@ impl Store {
     pub fn segments(&self) -> segments::SegmentTotals {
         self.table.lock().totals()
     }
+    /// Numbers of segments in use, by the tenth of their blocks that is live. Looks at each segment: not for every second of a
+    /// large brick.
+    pub fn liveness(&self) -> [u64; segments::TENTHS] {
+        self.table.lock().liveness(self.geometry.blocks())
+    }
     /// Segments that streams may still open, those made ready included.
     pub fn free_segments(&self) -> usize {
         self.table.lock().free() + self.log.prepared()

@@ -3,6 +3,7 @@
 
 mod campaign;
 mod check;
+mod console;
 mod flash;
 mod guest;
 mod instructions;
@@ -31,6 +32,7 @@ cargo xtask mutants ...         do the tests notice small changes of the product
 cargo xtask flash ...           Sinter, the file system below and GlusterFS in turns; see cargo xtask flash --help
 cargo xtask guest ...           kernel clients of NFS and SMB over a mount; see cargo xtask guest --help
 cargo xtask observation ...     what observing requests costs in throughput; see cargo xtask observation --help
+cargo xtask console ...         the console in headless Chromium; see cargo xtask console --help
 cargo xtask verdicts ...        does `sinter explain` name the cause of slowness? see cargo xtask verdicts --help
 ";
 
@@ -80,6 +82,7 @@ fn run(arguments: &[String]) -> Result<(), String> {
         ("guest", rest) => guest::run(rest),
         ("observation", rest) => observation::run(rest),
         ("verdicts", rest) => verdicts::run(rest),
+        ("console", rest) => console::run(rest),
         ("help" | "--help", _) => {
             print!("{HELP}");
             Ok(())

@@ -113,7 +113,10 @@ impl<T: Target> Handler<T> {
         match response {
             Ok(Response::Nothing) => (),
             Ok(response) => self.answer(&mut context, header, response, back).await,
-            Err(error) => drop(send(back, header.unique, &Head::status(header.unique, reply::errno(&error)), &[])),
+            Err(error) => {
+                self.runtime.ledger.failed(self.core, row, error.kind);
+                let _ = send(back, header.unique, &Head::status(header.unique, reply::errno(&error)), &[]);
+            }
         }
         let subject = Subject { ino: header.nodeid, uid: header.uid, thread: header.pid };
         self.runtime.ledger.record(self.core, row, &context.span, subject, self.runtime.stamp());

@@ -105,13 +105,22 @@ impl Groups {
         self.replay_cost().ns()
     }
 
-    fn replay_cost(&self) -> Cost {
+    /// Bytes of log that a replay would read now.
+    pub fn backlog_bytes(&self) -> u64 {
+        self.backlog().0
+    }
+
+    /// Bytes and records that a replay would read now.
+    fn backlog(&self) -> (u64, u64) {
         // In this order: a checkpoint that ends in between has a base that is no later than the figures.
         let (base, replayed) = (*self.checkpoint_base.lock(), *self.replayed.lock());
         let figures = self.store().log.figures();
         assert!(figures.records >= base.records && figures.bytes >= base.bytes, "what was logged stays counted");
-        let records = figures.records - base.records + replayed.records;
-        let bytes = figures.bytes - base.bytes + replayed.bytes;
+        (figures.bytes - base.bytes + replayed.bytes, figures.records - base.records + replayed.records)
+    }
+
+    fn replay_cost(&self) -> Cost {
+        let (bytes, records) = self.backlog();
         Cost { bytes, records, loads: self.loads() }
     }
 

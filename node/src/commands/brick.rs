@@ -4,7 +4,7 @@ use super::{ask, print, print_json};
 use crate::admin::client::{Client, unexpected};
 use crate::admin::protocol::{Answer, Request};
 use crate::assembly::{self, Brick, Formatted, IfNew};
-use crate::cli::{Format, Grow, Resources, Serve, Up};
+use crate::cli::{Format, Grow, Resources, Serve, Surfaces, Up};
 use crate::config;
 use crate::daemon::{Mounted, Running, Until, say};
 use crate::directory;
@@ -14,8 +14,11 @@ use crate::memory;
 use crate::notify::Notifier;
 use crate::progress::Progress;
 use crate::table::bytes;
+use console::Listening;
 use front::fuse::{self, MountOptions};
 use runtime::real::Directory;
+use std::io::ErrorKind;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 /// `sinter up`: a brick, its default volume, one mount, until a signal or an unmount.
@@ -26,12 +29,14 @@ pub fn up(options: &Up) -> Result<Exit, Failure> {
     let mount = mount_point(&options.mount)?;
     host::check_may_mount().map_err(|error| Failure::of("can't mount", &error))?;
     fuse::check(&mount).map_err(|error| Failure::of(format!("can't mount at {}", mount.display()), &error))?;
+    let listening = listen(&options.surfaces)?;
     let data = directory::make(&options.data)?;
     refuse_inside(data.path(), &mount)?;
     if host::is_not_empty(&mount) {
         say(&format!("what {} holds is hidden while the volume is mounted there", mount.display()));
     }
-    let opened = open(&data, IfNew::Format(&options.geometry), &options.geometry.device, &options.resources, signals);
+    let if_new = IfNew::Format(&options.geometry);
+    let opened = open(&data, if_new, &options.geometry.device, &options.resources, signals, listening);
     let running = opened.map_err(|failure| {
         served_already(&options.data, failure, || {
             format!("sinter mount {} {} {}", options.data.display(), options.volume, mount.display())
@@ -75,8 +80,9 @@ fn mounted(running: &Running, volume: &str, path: &Path) -> Result<Mounted, Fail
 /// `sinter serve`: a brick and its admin socket, until a signal.
 pub fn serve(options: &Serve) -> Result<Exit, Failure> {
     let signals = become_daemon()?;
+    let listening = listen(&options.surfaces)?;
     let data = directory::existing(&options.data)?;
-    let opened = open(&data, IfNew::Refuse, &options.device, &options.resources, signals);
+    let opened = open(&data, IfNew::Refuse, &options.device, &options.resources, signals, listening);
     let running = opened.map_err(|failure| {
         served_already(&options.data, failure, || format!("sinter status {}", options.data.display()))
     })?;
@@ -146,6 +152,7 @@ fn open(
     device: &Option<PathBuf>,
     resources: &Resources,
     signals: Signals,
+    listening: Listening,
 ) -> Result<Running, Failure> {
     let memory_max = memory_max(resources);
     host::check_address_space(memory_max).map_err(|error| Failure::of("can't start", &error))?;
@@ -161,7 +168,22 @@ fn open(
         say(&described(data.path(), &formatted));
     }
     brick.warnings().iter().for_each(|warning| say(warning));
-    Running::start(brick, data, resources.transport, signals)
+    Running::start(brick, data, resources.transport, signals, listening)
+}
+
+/// Takes the addresses of the daemon's figures; they answer once it runs. Errors: an address can't be had.
+fn listen(surfaces: &Surfaces) -> Result<Listening, Failure> {
+    let failed = |(address, error): (SocketAddr, std::io::Error)| {
+        let next = match error.kind() {
+            ErrorKind::AddrInUse => {
+                format!("give another port, or end who listens there: ss -ltnp sport = :{}", address.port())
+            }
+            ErrorKind::PermissionDenied => "give a port of 1024 or above".to_string(),
+            _ => "give 127.0.0.1:PORT".to_string(),
+        };
+        Failure::io(format!("can't listen at {address}"), &error).next(next)
+    };
+    Listening::at(&surfaces.addresses()).map_err(failed)
 }
 
 /// The mount point's path. A dead mount there can't be resolved; mounting will take it over or say what it is.
@@ -173,7 +195,7 @@ fn mount_point(path: &Path) -> Result<PathBuf, Failure> {
             let failure = Failure::new(Exit::Usage, format!("the mount point {shown} is not a directory"));
             Err(failure.next("give an empty directory"))
         }
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+        Err(error) if error.kind() == ErrorKind::NotFound => {
             let failure = Failure::new(Exit::Usage, format!("the mount point {shown} does not exist"));
             Err(failure.next(format!("mkdir -p {shown}")))
         }

@@ -41,7 +41,7 @@ fn take(data: &Path, seconds: u64) -> Result<[Snapshot; 2], Failure> {
     for done in 1..seconds {
         progress.step(Step { what: "seconds", done, of: seconds });
         let earlier = std::mem::replace(&mut after, look(&mut client, LOOKING_MS_MAX)?);
-        after.go_on_from(earlier);
+        after.take_over(earlier);
     }
     Ok([before, after])
 }

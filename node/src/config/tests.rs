@@ -15,6 +15,8 @@ segment-size = 1048576
 groups = 8
 device = \"/dev/nvme0n1\"
 memory-max = \"1G\"
+metrics = \"127.0.0.1:9470\"
+console = \"localhost:9471\"
 ";
 
 fn up(line: &str) -> Up {
@@ -35,12 +37,18 @@ fn a_full_file_is_understood_and_the_command_line_wins() {
     let geometry = plan.geometry;
     assert_eq!((geometry.size, geometry.segment_size, geometry.groups), (Some(20 << 30), Some(1 << 20), Some(8)));
     assert_eq!((geometry.device, plan.resources.memory_max), (Some("/dev/nvme0n1".into()), Some(1 << 30)));
-    let line = format!("sinter up /d /m --config {shown} --volume v --size 4G --segment-size 2M --groups 9");
+    let address = |text: &str| Some(text.parse().expect("an address"));
+    let surfaces = plan.surfaces;
+    assert_eq!((surfaces.metrics, surfaces.console), (address("127.0.0.1:9470"), address("127.0.0.1:9471")));
+    let line =
+        format!("sinter up /d /m --console [::1]:1 --config {shown} --volume v --size 4G --segment-size 2M --groups 9");
     let plan = super::plan(&up(&format!("{line} --device /dev/x --memory-max 2G"))).expect("complete");
     assert_eq!((plan.data, plan.mount, plan.volume), ("/d".into(), "/m".into(), "v".to_string()));
     let geometry = plan.geometry;
     assert_eq!((geometry.size, geometry.segment_size, geometry.groups), (Some(4 << 30), Some(2 << 20), Some(9)));
     assert_eq!((geometry.device, plan.resources.memory_max), (Some("/dev/x".into()), Some(2 << 30)));
+    let surfaces = plan.surfaces;
+    assert_eq!((surfaces.metrics, surfaces.console), (address("127.0.0.1:9470"), address("[::1]:1")));
 }
 
 #[test]
@@ -92,6 +100,8 @@ fn bad_files_are_refused_with_their_line_and_what_is_allowed() {
         ("memory-max = \"1\"\n", 1, "must be 256M to 1T", "256M to 1T"),
         ("data = \"srv\"\n", 1, "not an absolute path", "an absolute path"),
         ("data = 5\n", 1, "can't be a number", "an absolute path"),
+        ("metrics = 9470\n", 1, "can't be a number", "HOST:PORT"),
+        ("console = \"0.0.0.0:9470\"\n", 1, "can be reached from other machines", "127.0.0.1:9470"),
         ("volume = \"a/b\"\n", 1, "letters, digits", "1 to 63 bytes"),
         ("volume = 1979-05-27\n", 1, "can't be a date", "1 to 63 bytes"),
         ("data = \"/d\"\ndata = \"/e\"\n", 2, "duplicate", "KEY = VALUE"),

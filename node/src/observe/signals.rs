@@ -2,8 +2,11 @@
 
 use super::kernel::{Disks, FuseControl};
 use super::{Learner, kernel};
+use base::StatFs;
 use explain::Times;
-use explain::snapshot::{Agents, Core, InFlight, Io, LayerFigures, Lock, Memory, Operation, Pool, Snapshot, Whole};
+use explain::snapshot::{
+    Agents, Core, InFlight, Io, LayerFigures, Lock, Log, Memory, Operation, Pool, Snapshot, Space, Whole,
+};
 use front::fuse::Serving;
 use group::Groups;
 use runtime::Runtime;
@@ -12,6 +15,7 @@ use runtime::lock::LockSummary;
 use runtime::real::{PoolSummary, Probe};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -38,6 +42,8 @@ pub struct Gatherer {
     pub learner: Learner,
     /// The time at which the daemon started.
     pub started_ns: u64,
+    /// True once the daemon ends: nobody looks any more.
+    pub is_ending: AtomicBool,
 }
 
 impl Gatherer {
@@ -50,7 +56,7 @@ impl Gatherer {
         // Not kept: while it is held, the kernel may give the next mount another device number than otherwise, which is a
         // part of the file handles of NFS.
         let control = if looking.is_zero() { None } else { FuseControl::open() };
-        while began.elapsed() < looking {
+        while began.elapsed() < looking && !self.is_ending.load(Ordering::Relaxed) {
             std::thread::sleep(LOOK);
             in_flight.looks += 1;
             in_flight.in_daemon += mounts.iter().map(|serving| serving.under_way() as u64).sum::<u64>();
@@ -73,8 +79,10 @@ impl Gatherer {
             process: kernel::process(),
             in_flight,
             layers,
-            memory: Memory { bytes_max: self.buffer_bytes_max },
+            memory: Memory { bytes_max: self.buffer_bytes_max, bytes: self.runtime.slabs.bytes() },
             agents: self.agents(),
+            space: self.space(),
+            log: self.log(),
             baseline: self.learner.baseline(),
         }
     }
@@ -100,6 +108,26 @@ impl Gatherer {
         by_name.into_values().collect()
     }
 
+    fn space(&self) -> Space {
+        let (store, segments) = (self.groups.store(), self.groups.store().segments());
+        let StatFs { size_bytes, free_bytes, .. } = store.space.statfs();
+        Space {
+            size_bytes,
+            free_bytes,
+            live_bytes: segments.live_bytes(),
+            segments: segments.segments,
+            free_segments: segments.free_segments,
+            emptied_segments: segments.emptied_segments,
+            is_read_only: store.log.failed().is_some(),
+        }
+    }
+
+    fn log(&self) -> Log {
+        let log = self.groups.store().log.figures();
+        let (batches, records, bytes, flushes) = (log.batches, log.records, log.bytes, log.flushes);
+        Log { batches, records, bytes, flushes, backlog_bytes: self.groups.backlog_bytes() }
+    }
+
     fn agents(&self) -> Agents {
         let cleaner = self.groups.cleaner();
         Agents {
@@ -122,6 +150,7 @@ fn operation(profile: &OpProfile) -> Operation {
         total: Times::of(&profile.total),
         stages: profile.stages.iter().map(stage).collect(),
         hops: profile.hops,
+        errors: profile.errors.iter().map(|(kind, count)| (kind.name().to_string(), *count)).collect(),
     }
 }
 

@@ -11,9 +11,10 @@ pub use span::{Arrival, Phases, Span};
 pub use stage::Stage;
 
 use crate::OBSERVED;
-use crate::histogram::{Cells, Summary};
+use crate::histogram::{Cells, Summary, bump};
 use crate::real::Stamps;
 use crate::stamp::{Lapse, Stamp, Unit};
+use base::Kind;
 use span::STAGES;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -44,6 +45,8 @@ struct CoreLedger {
     /// operations.
     rows: Box<[OnceLock<Box<Row>>]>,
     kept: kept::KeptByCore,
+    /// Numbers of errors by operation and kind.
+    errors: Box<[[AtomicU64; Kind::ALL.len()]]>,
 }
 
 #[derive(Default)]
@@ -71,7 +74,8 @@ impl Ledger {
     }
     fn with(cores: usize, names: &'static [&'static str], stamps: Option<Arc<Stamps>>) -> Ledger {
         let rows = || names.iter().map(|_| OnceLock::new()).collect();
-        let core = || CoreLedger { rows: rows(), kept: kept::KeptByCore::default() };
+        let errors = || names.iter().map(|_| [const { AtomicU64::new(0) }; Kind::ALL.len()]).collect();
+        let core = || CoreLedger { rows: rows(), kept: kept::KeptByCore::default(), errors: errors() };
         let counts_ticks = stamps.is_some();
         let cores = (0..cores).map(|_| core()).collect();
         Ledger { counts_ticks, shared: Arc::new(Shared { names, stamps, cores }) }
@@ -114,6 +118,12 @@ impl Ledger {
         }
         ledger.kept.keep(row, span, subject, || self.lapse(MINUTE_NS).0);
     }
+    /// Counts an error by which an operation was answered; only to be called by the thread of core `core`.
+    #[cold]
+    pub fn failed(&self, core: usize, row: OpRow, kind: Kind) {
+        let position = Kind::ALL.iter().position(|known| *known == kind).expect("the list has all kinds");
+        bump(&self.shared.cores[core].errors[row][position], 1);
+    }
     /// Number of all requests so far, and the nanoseconds that they took together. The nanoseconds may fall a little
     /// when the length of a tick becomes known better. Cheap enough for many calls per second.
     pub fn totals(&self) -> (u64, u64) {
@@ -132,7 +142,8 @@ impl Ledger {
     pub fn profile(&self) -> Vec<OpProfile> {
         let unit = self.unit();
         let rows = self.shared.names.iter().enumerate().map(|(row, &name)| {
-            let mut profile = OpProfile { name, total: Summary::of(unit), stages: Vec::new(), hops: 0 };
+            let mut profile =
+                OpProfile { name, total: Summary::of(unit), stages: Vec::new(), hops: 0, errors: self.errors(row) };
             let mut stages = vec![Summary::of(unit); STAGES];
             for row in self.shared.cores.iter().filter_map(|core| core.rows[row].get()) {
                 row.total.add_to(&mut profile.total);
@@ -146,6 +157,13 @@ impl Ledger {
             profile
         });
         rows.filter(|profile| profile.total.count() > 0).collect()
+    }
+    fn errors(&self, row: OpRow) -> Vec<(Kind, u64)> {
+        let of = |position: usize| {
+            self.shared.cores.iter().map(|core| core.errors[row][position].load(Ordering::Relaxed)).sum::<u64>()
+        };
+        let counts = Kind::ALL.into_iter().enumerate().map(|(position, kind)| (kind, of(position)));
+        counts.filter(|(_, count)| *count > 0).collect()
     }
     /// The last operations of every core, oldest first.
     pub fn history(&self) -> Vec<Kept> {
@@ -217,6 +235,8 @@ pub struct OpProfile {
     pub stages: Vec<(Stage, Summary)>,
     /// Number of changes of thread, over all requests.
     pub hops: u64,
+    /// Numbers of errors, of the kinds that there were.
+    pub errors: Vec<(Kind, u64)>,
 }
 
 #[cfg(test)]
@@ -405,6 +425,21 @@ mod tests {
         assert_eq!((total.mean_ns(), total.max_ns(), total.sum_ns()), (150, 200, 300));
         assert!((88..=100).contains(&total.min_ns()), "{}", total.min_ns());
         assert!((100..=112).contains(&total.quantile_ns(0.5)), "{}", total.quantile_ns(0.5));
+    }
+
+    #[test]
+    fn errors_are_counted_by_operation_and_kind() {
+        let ledger = Ledger::new(2, &["read", "write"]);
+        for core in 0..2 {
+            ledger.failed(core, 1, Kind::NoSpace);
+            ledger.failed(core, 1, Kind::Host);
+            ledger.record(core, 1, &Span::start(Stamp(0)), Subject::default(), Stamp(7));
+        }
+        ledger.failed(0, 1, Kind::NotFound);
+        ledger.record(0, 0, &Span::start(Stamp(0)), Subject::default(), Stamp(7));
+        let errors: Vec<_> = ledger.profile().into_iter().map(|profile| (profile.name, profile.errors)).collect();
+        let write = vec![(Kind::NotFound, 1), (Kind::NoSpace, 2), (Kind::Host, 2)];
+        assert_eq!(errors, [("read", vec![]), ("write", write)]);
     }
 
     #[test]

@@ -40,7 +40,7 @@ pub use files::raise_open_files;
 pub use poller::{Readable, readable};
 pub use pool::PoolSummary;
 pub use ring_entry::{Fetch, HEAD_BYTES, RingEntry};
-pub use scheduling::{set_batch_policy, set_core_priority};
+pub use scheduling::{set_batch_policy, set_core_priority, set_least_priority};
 pub use stamps::Stamps;
 pub(crate) use stamps::ticks;
 

@@ -36,6 +36,16 @@ pub fn set_batch_policy() {
     let _ = unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const attributes, 0) };
 }
 
+/// The nice value of threads whose work may wait for everybody else's.
+const LAST_NICE: i32 = 19;
+
+/// Gives the calling thread and the threads that it starts from now on the least share of a busy CPU: for figures that
+/// somebody looks at beside the work.
+pub fn set_least_priority() {
+    // Everybody may lower a priority. If it is refused all the same, the thread has what others have.
+    let _ = setpriority_process(None, LAST_NICE);
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -49,6 +59,20 @@ mod tests {
         let failed = unsafe { libc::syscall(libc::SYS_sched_getattr, 0, &raw mut attributes, size, 0) };
         assert!(failed == 0, "{}", std::io::Error::last_os_error());
         (attributes.sched_policy, attributes.sched_runtime)
+    }
+
+    #[test]
+    fn the_least_priority_is_inherited() {
+        let nice = || rustix::process::getpriority_process(None).expect("a thread has a priority");
+        let last = std::thread::scope(|scope| {
+            let last = scope.spawn(|| {
+                set_least_priority();
+                (nice(), std::thread::spawn(nice).join().expect("no panic"))
+            });
+            last.join().expect("no panic")
+        });
+        assert_eq!(last, (LAST_NICE, LAST_NICE));
+        assert!(nice() < LAST_NICE);
     }
 
     #[test]

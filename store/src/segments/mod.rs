@@ -69,6 +69,9 @@ pub struct Taken {
     pub written: u32,
 }
 
+/// Classes of segments by the share of their blocks that is live.
+pub const TENTHS: usize = 10;
+
 /// Numbers of segments and of live blocks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct SegmentTotals {
@@ -359,6 +362,17 @@ impl Table {
             live_blocks: self.live_blocks,
         }
     }
+    /// Numbers of segments in use, by the tenth of their `blocks` blocks that is live.
+    pub fn liveness(&self, blocks: u32) -> [u64; TENTHS] {
+        let mut numbers = [0; TENTHS];
+        for (segment, row) in self.iter() {
+            if row.state != SegmentState::Free && !self.hidden.contains(&segment) {
+                let tenth = u64::from(self.live[segment.0 as usize]) * TENTHS as u64 / u64::from(blocks.max(1));
+                numbers[(tenth as usize).min(TENTHS - 1)] += 1;
+            }
+        }
+        numbers
+    }
     /// Marks a block live in a checkpoint's bitmaps. Errors: `Corrupt` if another leaf names it already.
     pub fn stage_live(&self, staged: &mut Staged, place: Place) -> Result<()> {
         let word = self.staged_word(staged, place)?;
@@ -460,6 +474,23 @@ mod tests {
         let taken = table.take(Stream::Bulk).expect("it is free");
         table.give_back(taken.segment);
         assert!(table.take(Stream::Commit).expect("it is free").written <= 1, "who knows what was written");
+    }
+
+    #[test]
+    fn segments_in_use_are_counted_by_how_live_they_are() {
+        let mut table = Table::new(4);
+        let segments = [(); 3].map(|()| table.take(Stream::Bulk).expect("segments are free").segment);
+        let mut staged = Staged::default();
+        let mut live = |segment, count: u16| {
+            for block in 0..count {
+                table.stage_live(&mut staged, Place { segment, block }).expect("it is not live");
+            }
+        };
+        live(segments[1], 3);
+        live(segments[2], 20);
+        table.commit(staged);
+        assert_eq!(table.liveness(20), [1, 1, 0, 0, 0, 0, 0, 0, 0, 1], "none, 3 and 20 of 20 blocks");
+        assert_eq!(Table::new(4).liveness(20), [0; TENTHS]);
     }
 
     /// A few such segments would keep much space from being used.

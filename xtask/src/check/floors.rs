@@ -12,7 +12,7 @@ struct Room {
 }
 
 /// The product, from the ground up. A room that is not here does not exist yet.
-const ROOMS: [Room; 12] = [
+const ROOMS: [Room; 13] = [
     Room { name: "base", below: &[], outside: &["crc-fast"] },
     Room { name: "runtime", below: &["base"], outside: &["io-uring", "libc", "rustix"] },
     Room { name: "store", below: &["base", "runtime"], outside: &[] },
@@ -25,9 +25,15 @@ const ROOMS: [Room; 12] = [
     Room { name: "layer", below: &["group", "wire", "base", "runtime"], outside: &[] },
     Room { name: "front", below: &["layer", "base", "runtime"], outside: &["libc", "rustix"] },
     Room {
+        name: "console",
+        below: &["explain", "runtime"],
+        outside: &["axum", "hyper", "hyper-util", "prometheus-client", "serde", "serde_json", "tokio"],
+    },
+    Room {
         name: "node",
         below: &[
             "front",
+            "console",
             "layer",
             "group",
             "control",

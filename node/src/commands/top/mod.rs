@@ -80,7 +80,7 @@ impl Source {
         let mut after = look(&mut self.client, LOOKING_MS_MAX)?;
         for _ in 1..self.seconds {
             let earlier = std::mem::replace(&mut after, look(&mut self.client, LOOKING_MS_MAX)?);
-            after.go_on_from(earlier);
+            after.take_over(earlier);
         }
         let mounts = match self.client.ask(&Request::Status)? {
             Answer::Status(status) => status.mounts,
@@ -99,7 +99,7 @@ impl Source {
     /// The verdict on all that is kept, and `after`.
     fn verdict(&self, after: &Snapshot) -> String {
         let mut whole = after.clone();
-        self.last.iter().skip(1).rev().for_each(|earlier| whole.go_on_from(earlier.clone()));
+        self.last.iter().skip(1).rev().for_each(|earlier| whole.take_over(earlier.clone()));
         explain(&self.last[0], &whole).map_or(String::new(), |told| told.verdict.sentence)
     }
 }
