@@ -137,6 +137,8 @@ fn become_daemon() -> Result<Signals, Failure> {
     host::drop_privileges().map_err(|error| Failure::io("can't drop privileges", &error))?;
     #[cfg(feature = "seeded-bugs")]
     crate::test_switches::apply()?;
+    #[cfg(feature = "ablations")]
+    crate::ablations::apply()?;
     Signals::block().map_err(|error| Failure::io("can't watch for signals", &error))
 }
 
@@ -161,7 +163,10 @@ fn open(
         say(&described(data.path(), &formatted));
     }
     brick.warnings().iter().for_each(|warning| say(warning));
-    Running::start(brick, data, resources.transport, signals)
+    let transport = resources.transport;
+    #[cfg(feature = "ablations")]
+    let transport = crate::ablations::transport(transport);
+    Running::start(brick, data, transport, signals)
 }
 
 /// The mount point's path. A dead mount there can't be resolved; mounting will take it over or say what it is.

@@ -1,6 +1,6 @@
 //! `sinter explain`: why requests take as long as they do.
 
-use super::{print, print_json};
+use super::{print, print_json, sweep};
 use crate::admin::client::{Client, unexpected};
 use crate::admin::protocol::{Answer, Request};
 use crate::cli::Explain;
@@ -19,6 +19,9 @@ const FILE_BYTES_MAX: u64 = 256 << 20;
 
 /// Takes two snapshots, or reads them, and explains what happened between them.
 pub fn run(options: &Explain) -> Result<Exit, Failure> {
+    if let (Some(file), Some(data)) = (&options.sweep, &options.data) {
+        return sweep::run(options, data, file);
+    }
     let pair = match (&options.from, &options.data) {
         (Some(file), _) => read(file)?,
         (None, Some(data)) => take(data, options.seconds)?,

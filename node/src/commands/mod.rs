@@ -13,6 +13,7 @@ mod pages;
 mod profile;
 mod scrub;
 mod status;
+mod sweep;
 mod umount;
 mod volume;
 
