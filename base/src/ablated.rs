@@ -94,7 +94,7 @@ mod switch {
         }
     }
 
-    /// Whose turn it is among workers.
+    /// The turns of workers.
     #[derive(Default)]
     pub struct Turns(AtomicUsize);
 

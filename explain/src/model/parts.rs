@@ -1,4 +1,4 @@
-//! What a request takes of each resource, from measurements at few requests in flight; and the rate at many, by a closed
+//! The demands of a request on each resource, from measurements at few requests in flight; and the rate at many, by a closed
 //! network of these resources.
 //!
 //! Two things are added to the textbook's network. CPU time per request falls with requests in flight, since whoever is awake
@@ -44,7 +44,7 @@ impl Demand {
     pub fn at(&self, in_flight: usize) -> f64 {
         self.each_us + self.shared_us / in_flight as f64
     }
-    /// By least squares over the points; without a shared part if that would be negative, or is not determined.
+    /// A fit by least squares over the points; without a shared part if that would be negative, or is not determined.
     fn fit(points: &[Point], of: impl Fn(&Point) -> f64) -> Demand {
         let count = points.len() as f64;
         let mean = |value: &dyn Fn(&Point) -> f64| points.iter().map(value).sum::<f64>() / count;
@@ -57,7 +57,7 @@ impl Demand {
         let each_us = (mean_us - shared_us * mean_inverse).max(0.0);
         Demand { each_us, shared_us }
     }
-    /// So many times as much.
+    /// The demand, so many times as large.
     pub fn times(self, factor: f64) -> Demand {
         Demand { each_us: self.each_us * factor, shared_us: self.shared_us * factor }
     }

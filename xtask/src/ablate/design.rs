@@ -12,7 +12,7 @@ const DEV_FUSE: &str = "dev-fuse";
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Design {
     pub name: &'static str,
-    /// In words.
+    /// The design in words.
     pub title: &'static str,
     /// The design that it is compared with: it has one older design more than that, or several.
     pub beside: &'static str,

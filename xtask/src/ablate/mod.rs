@@ -31,7 +31,7 @@ use std::path::Path;
 const FEATURE: &str = "ablations";
 /// The variable that switches them on.
 const VARIABLE: &str = "SINTER_TEST_ABLATIONS";
-/// With so little memory there is no read cache: reads come from the device.
+/// Options of the daemon: with so little memory there is no read cache, and reads come from the device.
 const OPTIONS: [&str; 2] = ["--memory-max", "2G"];
 /// Places that no measurement reads: they teach a daemon that was just started where blocks lie.
 const ELSEWHERE: u64 = 1_000_003;

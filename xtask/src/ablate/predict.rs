@@ -19,7 +19,7 @@ pub const FULL: usize = 32;
 /// Measurements by design, kind and requests in flight; one per round.
 pub type Runs = BTreeMap<(&'static str, Kind, usize), Vec<Ran>>;
 
-/// What is predicted.
+/// All that is predicted.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Predictions {
     /// The rate of designs with `FULL` requests in flight, in multiples of the rate of what they are compared with.

@@ -64,14 +64,14 @@ impl Ran {
             thread_us: of(|ran| ran.thread_us),
         }
     }
-    /// What models are made of.
+    /// The figures that models are made of.
     pub fn point(&self, in_flight: usize) -> Point {
         let Ran { per_second, machine_us, thread_us, .. } = *self;
         Point { in_flight, per_second, cpu_us: machine_us, thread_us }
     }
 }
 
-/// What was spent within a part of a run.
+/// The CPU time of a part of a run.
 struct Spent {
     seconds: f64,
     daemon_us: f64,

@@ -37,7 +37,7 @@ struct Row {
     predicted: f64,
 }
 
-/// What was predicted to what was measured, less 1.
+/// The error of a prediction, as a part of what was measured.
 fn off(predicted: f64, measured: f64) -> f64 {
     predicted / measured - 1.0
 }
