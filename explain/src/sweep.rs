@@ -6,8 +6,10 @@ use serde::{Deserialize, Serialize};
 
 /// Requests of others in a sample from which on their p99 means something.
 const OTHERS_MIN: usize = 10;
-/// The device has a queue if a transfer takes so many times as long as alone.
+/// The device has a queue if a transfer takes so many times as long as alone ...
 const QUEUED: f64 = 1.5;
+/// ... and so large a part of all requests in flight is there.
+const THERE: f64 = 0.5;
 /// The factor by which others' p99 may grow.
 const OTHERS_MAX: f64 = 2.0;
 
@@ -22,7 +24,7 @@ pub struct Client {
     pub mean_us: f64,
     /// The time that 99% of them don't exceed.
     pub p99_us: f64,
-    /// CPU time of everyone on the machine, per request.
+    /// CPU time of the machine, per request: without what others took before.
     pub cpu_us: f64,
 }
 
@@ -38,7 +40,7 @@ pub struct Step {
     pub mean_us: f64,
     /// The time that 99% of them don't exceed.
     pub p99_us: f64,
-    /// CPU time of everyone on the machine.
+    /// CPU time of the machine: without what others took before.
     pub cpu_us: f64,
     /// CPU time of the daemon's busiest core.
     pub core_us: f64,
@@ -137,12 +139,14 @@ fn device(steps: &[Step]) -> Option<(f64, f64)> {
     let alone = with_device.clone().min_by_key(|step| step.in_flight)?;
     let last = with_device.max_by_key(|step| step.in_flight)?;
     let alone_us = alone.device_us * alone.transfers;
-    let queues = last.device_us > QUEUED * alone.device_us;
+    // Rate times time (Little's law).
+    let present = last.per_second / 1e6 * last.transfers * last.device_us;
+    let queues = last.device_us > QUEUED * alone.device_us && present > THERE * last.in_flight as f64;
     let most = steps.iter().map(|step| step.per_second).fold(0.0, f64::max);
     Some((alone_us, if queues { most } else { f64::INFINITY }))
 }
 
-/// Fits the models to the steps, and tells what changes would bring. None without a step.
+/// Fits the models to the steps, and tells what changes would bring. `cpus`: those that others leave. None without a step.
 pub fn swept(mut steps: Vec<Step>, cpus: f64) -> Option<Sweep> {
     let machine = Machine { cpus, device: device(&steps) };
     let point = |step: &Step| Point {
@@ -204,6 +208,18 @@ mod tests {
             Step { in_flight, per_second, cpu_us, core_us, transfers: 1.0, device_us, ..Step::default() }
         };
         [1, 2, 4, 8, 16, 32, 64].map(step).to_vec()
+    }
+
+    #[test]
+    fn a_device_that_is_slow_beside_a_long_delay_is_no_queue() {
+        let mut delayed = steps(f64::INFINITY);
+        for step in &mut delayed {
+            step.per_second = step.in_flight as f64 / 10_000.0 * 1e6;
+            step.device_us = if step.in_flight == 1 { 40.0 } else { 400.0 };
+        }
+        let sweep = swept(delayed, 2.0).expect("steps");
+        assert!(gain(&sweep, "128 requests") > 0.9 && gain(&sweep, "device") < 0.1, "{sweep:?}");
+        assert_eq!(sweep.busy.len(), 2);
     }
 
     fn gain(sweep: &Sweep, change: &str) -> f64 {

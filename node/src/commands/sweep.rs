@@ -18,7 +18,7 @@ use runtime::random::SplitMix;
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Numbers of requests in flight.
 const NUMBERS: [usize; 7] = [1, 2, 4, 8, 16, 32, 64];
@@ -48,10 +48,10 @@ pub fn run(options: &Explain, data: &Path, path: &Path) -> Result<Exit, Failure>
     }
     let mut ground = Ground { path, blocks, ino: metadata.ino(), client: Client::need(data)? };
     let course = &mut Course::new(Progress::new(), watch_signals()?);
-    let steps = ground.steps(Duration::from_secs(options.seconds), course)?;
+    let (steps, others) = ground.steps(Duration::from_secs(options.seconds), course)?;
     course.end();
-    let cpus = std::thread::available_parallelism().map_or(1, usize::from);
-    let sweep = swept(steps, cpus as f64).ok_or_else(|| {
+    let cpus = std::thread::available_parallelism().map_or(1, usize::from) as f64;
+    let sweep = swept(steps, (cpus - others).max(1.0)).ok_or_else(|| {
         let failure = Failure::new(Exit::Failed, "no request was measured");
         failure.next("let it run for longer")
     })?;
@@ -67,10 +67,22 @@ fn open(path: &Path) -> std::io::Result<File> {
     OpenOptions::new().read(true).custom_flags(libc::O_DIRECT).open(path)
 }
 
-/// Ticks for which the machine's CPUs have worked for anyone.
-fn busy_ticks() -> u64 {
-    let stat = std::fs::read_to_string("/proc/stat").unwrap_or_default();
-    cpu_ticks(&stat).map_or(0, |ticks| ticks.busy)
+/// A moment, from which the work of the machine's CPUs is counted, whoever it is for.
+struct Began {
+    at: Instant,
+    ticks: u64,
+}
+
+impl Began {
+    fn now() -> Began {
+        let stat = std::fs::read_to_string("/proc/stat").unwrap_or_default();
+        Began { at: Instant::now(), ticks: cpu_ticks(&stat).map_or(0, |ticks| ticks.busy) }
+    }
+    /// Microseconds of work since then, and how many passed.
+    fn worked_us(&self) -> (f64, f64) {
+        let ticks = Began::now().ticks.saturating_sub(self.ticks);
+        (ticks as f64 * TICK_US, self.at.elapsed().as_secs_f64() * 1e6)
+    }
 }
 
 impl Ground<'_> {
@@ -80,19 +92,21 @@ impl Ground<'_> {
             _ => Err(unexpected()),
         }
     }
-    fn steps(&mut self, time: Duration, course: &mut Course) -> Result<Vec<Step>, Failure> {
+    /// The steps, and the number of CPUs that were busy with something else before.
+    fn steps(&mut self, time: Duration, course: &mut Course) -> Result<(Vec<Step>, f64), Failure> {
         self.read(NUMBERS[3], BEFORE, course)?;
         course.begin("others alone");
-        let before = self.look()?;
+        let (before, began) = (self.look()?, Began::now());
         std::thread::sleep(BEFORE);
-        let alone = self.window(&before)?;
+        let ((worked_us, passed_us), alone) = (began.worked_us(), self.window(&before)?);
+        let others = worked_us / passed_us;
         let others_us = others_p99_us(&alone, self.ino);
         let mut steps = Vec::new();
         for in_flight in NUMBERS {
             course.begin(&format!("{in_flight} in flight"));
-            let (before, busy) = (self.look()?, busy_ticks());
+            let (before, began) = (self.look()?, Began::now());
             let measured = self.read(in_flight, time, course)?;
-            let busy = busy_ticks().saturating_sub(busy);
+            let (worked_us, passed_us) = began.worked_us();
             let window = self.window(&before)?;
             if course.is_interrupted() || measured.latency.count() == 0 {
                 break;
@@ -104,7 +118,8 @@ impl Ground<'_> {
                 per_second: measured.per_second(),
                 mean_us: us(latency.mean_ns()),
                 p99_us: us(latency.quantile_ns(0.99)),
-                cpu_us: busy as f64 * TICK_US / latency.count() as f64,
+                // The clock's grain is a tick.
+                cpu_us: (worked_us - others * passed_us).max(TICK_US) / latency.count() as f64,
             };
             let step = Step::of(seen, &window, self.ino).ok_or_else(|| {
                 let elsewhere = format!("{} is not read through this brick's daemon", self.path.display());
@@ -116,7 +131,7 @@ impl Ground<'_> {
                 break;
             }
         }
-        Ok(steps)
+        Ok((steps, others))
     }
     fn window(&mut self, before: &Snapshot) -> Result<Window, Failure> {
         let after = self.look()?;
