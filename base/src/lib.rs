@@ -4,6 +4,7 @@
 //! design: no I/O, no clock, no async, no serialisation (the owner of a byte layout writes its own).
 #![forbid(unsafe_code)]
 
+pub mod ablated;
 pub mod checksum;
 pub mod edit;
 pub mod error;

@@ -6,7 +6,9 @@
 
 pub mod baseline;
 pub mod causes;
+pub mod model;
 pub mod snapshot;
+pub mod sweep;
 pub mod times;
 pub mod verdict;
 pub mod waterfall;

@@ -3,6 +3,8 @@
 //! Promises: one line on standard error for every failure, an exit code that scripts can act on; a broken
 //! invariant (panic) ends the process at once instead of going on with a state that nobody understands.
 
+#[cfg(feature = "ablations")]
+mod ablations;
 mod admin;
 mod assembly;
 mod bench;

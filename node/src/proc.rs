@@ -40,6 +40,8 @@ pub fn moved_bytes(text: &str) -> Option<[u64; 2]> {
 pub struct CpuTicks {
     /// All of it.
     pub all: u64,
+    /// The part in which somebody worked.
+    pub busy: u64,
     /// The part that a hypervisor took.
     pub stolen: u64,
 }
@@ -50,5 +52,6 @@ pub fn cpu_ticks(stat: &str) -> Option<CpuTicks> {
     let line = stat.lines().find_map(|line| line.strip_prefix("cpu "))?;
     let ticks: Option<Vec<u64>> = line.split_whitespace().take(8).map(|field| field.parse().ok()).collect();
     let ticks = ticks.filter(|ticks| ticks.len() == 8)?;
-    Some(CpuTicks { all: ticks.iter().copied().fold(0, u64::saturating_add), stolen: ticks[7] })
+    let sum = |some: &[u64]| some.iter().copied().fold(0, u64::saturating_add);
+    Some(CpuTicks { all: sum(&ticks), busy: sum(&ticks[..3]).saturating_add(sum(&ticks[5..7])), stolen: ticks[7] })
 }

@@ -224,6 +224,43 @@ fn a_brick_that_nobody_uses_is_idle_and_what_it_knew_stays_known() {
 }
 
 #[test]
+fn a_sweep_says_what_more_requests_and_less_cpu_time_would_bring() {
+    let (home, daemon) = served("explain-sweep");
+    let (data, file) = (text(&home.data).to_string(), home.mount.join("file"));
+    // Each request waits for 50 ms whatever others do: only more of them help.
+    succeed(&["layer", "add", &data, "default", "delay", "50", "--operation", "read"]);
+    let told = explained(&[&data, "--sweep", text(&file), "--seconds", "1"]);
+    let steps = told["steps"].as_array().expect("steps");
+    let rate = |step: &serde_json::Value| step["per_second"].as_f64().expect("a rate");
+    assert_eq!(steps.len(), 7, "{told:#}");
+    assert!((5.0..21.0).contains(&rate(&steps[0])) && rate(&steps[6]) > 20.0 * rate(&steps[0]), "{told:#}");
+    let changes = told["changes"].as_array().expect("changes");
+    let gain = |name: &str| {
+        let change = changes.iter().find(|one| one["change"].as_str().is_some_and(|change| change.contains(name)));
+        change.and_then(|change| change["gain"].as_f64()).unwrap_or_else(|| panic!("{name}: {told:#}"))
+    };
+    assert!(gain("128 requests in flight") > 0.5 && gain("CPU time") < 0.2, "{told:#}");
+    let text = succeed(&["explain", &data, "--sweep", text(&file), "--seconds", "1"]);
+    assert!(text.contains("What a change would bring:"), "{text}");
+    daemon.terminate();
+    home.check();
+}
+
+#[test]
+fn a_sweep_of_what_is_not_a_file_of_the_brick_is_refused() {
+    let (home, daemon) = served("explain-sweep-bad");
+    let data = text(&home.data).to_string();
+    let elsewhere = home.scratch.join("elsewhere");
+    fail(&["explain", &data, "--sweep", text(&elsewhere)], 1, &["can't read"]);
+    std::fs::write(home.mount.join("small"), "few bytes").expect("there is room");
+    fail(&["explain", &data, "--sweep", text(&home.mount.join("small"))], 2, &["no file of a MiB"]);
+    std::fs::write(&elsewhere, vec![1; 2 << 20]).expect("there is room");
+    fail(&["explain", &data, "--sweep", text(&elsewhere), "--seconds", "1"], 2, &["not read through"]);
+    assert_eq!(run(&["explain", "--sweep", text(&elsewhere)]).status.code(), Some(2));
+    daemon.terminate();
+}
+
+#[test]
 fn bad_input_is_told() {
     let home = Home::new("explain-bad");
     let file = home.scratch.join("file");

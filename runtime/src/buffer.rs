@@ -7,6 +7,7 @@
 //! lacks one.
 
 use crate::sync::{AtomicU32, AtomicU64, Mutex, MutexGuard};
+use base::ablated::{Ablation, OneMutex, is_on};
 use base::limits::BLOCK_BYTES;
 use base::seeded::{Bug, active};
 use base::{Error, Kind, Result};
@@ -61,6 +62,8 @@ struct Shard {
     classes: [Mutex<Class>; CLASS_BYTES.len()],
     /// Bytes of buffers in use.
     used_bytes: AtomicU64,
+    /// The mutex of a pool that has one for all of it.
+    whole: OneMutex,
 }
 
 #[derive(Default)]
@@ -195,6 +198,7 @@ impl Pool {
     /// A buffer; None if the bound leaves no memory for its chunk.
     fn take(&self, shard: usize, class: usize) -> Option<Handle> {
         let shard = &self.shards[shard];
+        let _whole = shard.whole.hold(Ablation::Buffers);
         let taken = shard.class(class).take();
         let header = match taken {
             Some(header) => header,
@@ -241,6 +245,7 @@ impl Slabs {
     /// Slabs whose memory is prepared by `prepare`.
     pub fn prepared(cores: usize, bytes_max: u64, prepare: Prepare) -> Slabs {
         let own_bytes = bytes_max / OWN_SHARE / CHUNK_BYTES as u64 * CHUNK_BYTES as u64;
+        let cores = if is_on(Ablation::Buffers) { 1 } else { cores };
         Slabs { clients: Pool::new(cores, bytes_max - own_bytes, prepare), own: Pool::new(1, own_bytes, prepare) }
     }
     /// A buffer of `length` bytes (at most 1 MiB) for a client, contents undefined but initialised. Errors: `Host` at
@@ -253,14 +258,14 @@ impl Slabs {
             Need::Continuing => self.clients.is_below(3 * quarter, CLASS_BYTES[class] as u64),
             Need::Finishing => true,
         };
-        let handle = if may { self.clients.take(core, class) } else { None };
+        let handle = if may { self.clients.take(shard_of(core), class) } else { None };
         handle.map(|handle| Buf { handle, length }).ok_or_else(full)
     }
     /// A buffer like those of `take`, but for the program's own work, which has a reserved part and may then use what
     /// is left of the clients' part. Errors: `Host` if both are used up.
     pub fn take_own(&self, core: usize, length: usize) -> Result<Buf> {
         let class = class_of(length)?;
-        let handle = self.own.take(0, class).or_else(|| self.clients.take(core, class));
+        let handle = self.own.take(0, class).or_else(|| self.clients.take(shard_of(core), class));
         handle.map(|handle| Buf { handle, length }).ok_or_else(full)
     }
     /// Bytes reserved for the program's own work.
@@ -271,6 +276,11 @@ impl Slabs {
     pub fn bytes(&self) -> u64 {
         self.clients.bytes() + self.own.bytes()
     }
+}
+
+/// The shard of the clients' pool from which a core takes.
+fn shard_of(core: usize) -> usize {
+    if is_on(Ablation::Buffers) { 0 } else { core }
 }
 
 fn class_of(length: usize) -> Result<usize> {
@@ -307,6 +317,7 @@ impl Drop for Handle {
         if self.header().references.fetch_sub(1, Ordering::AcqRel) == 1 {
             let Header { class, chunk, .. } = *self.header();
             self.shard.used_bytes.fetch_sub(CLASS_BYTES[class] as u64, Ordering::Relaxed);
+            let _whole = self.shard.whole.hold(Ablation::Buffers);
             self.shard.class(class).give_back(chunk, self.header);
         }
     }

@@ -1,6 +1,7 @@
 //! The workshop's foreman: `cargo xtask check` holds the house rules, `cargo xtask campaign` runs the long tests.
 //! All checks also run as tests of this package.
 
+mod ablate;
 mod campaign;
 mod check;
 mod console;
@@ -33,6 +34,7 @@ cargo xtask flash ...           Sinter, the file system below and GlusterFS in t
 cargo xtask guest ...           kernel clients of NFS and SMB over a mount; see cargo xtask guest --help
 cargo xtask observation ...     what observing requests costs in throughput; see cargo xtask observation --help
 cargo xtask console ...         the console in headless Chromium; see cargo xtask console --help
+cargo xtask ablate ...          what older designs in the place of ours cost, and what models predict; see cargo xtask ablate --help
 cargo xtask verdicts ...        does `sinter explain` name the cause of slowness? see cargo xtask verdicts --help
 ";
 
@@ -81,6 +83,7 @@ fn run(arguments: &[String]) -> Result<(), String> {
         ("flash", rest) => flash::run(rest),
         ("guest", rest) => guest::run(rest),
         ("observation", rest) => observation::run(rest),
+        ("ablate", rest) => ablate::run(rest),
         ("verdicts", rest) => verdicts::run(rest),
         ("console", rest) => console::run(rest),
         ("help" | "--help", _) => {

@@ -1,11 +1,14 @@
-//! The product's binary never holds the bugs that tests switch on (feature `seeded-bugs`), and never goes without what
-//! observes its requests (feature `unobserved`).
+//! The product's binary never holds the bugs that tests switch on (feature `seeded-bugs`) or the older designs that are
+//! measured against ours (feature `ablations`), and never goes without what observes its requests (feature `unobserved`).
 
 /// The file that declares the bugs.
 pub const DECLARED_IN: &str = "base/src/seeded.rs";
 
 /// Part of the mangled names of the switch that exists only with the feature; in both of rustc's manglings.
 const SWITCH: &str = "6seeded6switch";
+
+/// The same of the older designs' switches (feature `ablations`), and the variable that names them.
+const ABLATIONS: [&str; 2] = ["7ablated6switch", "SINTER_TEST_ABLATIONS"];
 
 /// The suffix of a version built without observation.
 const UNOBSERVED: &str = "-unobserved";
@@ -24,6 +27,9 @@ pub fn check(declaration: &str, binary: &[u8]) -> Result<(), String> {
     if holds(&&UNOBSERVED) {
         return Err(format!("the binary holds {UNOBSERVED}: it was built with the feature unobserved"));
     }
+    if let Some(name) = ABLATIONS.iter().find(|name| holds(name)) {
+        return Err(format!("the binary holds {name}: it was built with the feature ablations"));
+    }
     match names.iter().find(holds) {
         Some(name) => Err(format!("the binary holds {name}: it was built with the feature seeded-bugs")),
         None => Ok(()),
@@ -41,6 +47,8 @@ mod tests {
         assert_eq!(check(DECLARATION, b"clean binary"), Ok(()));
         assert!(check(DECLARATION, b"...AckEarly...").is_err());
         assert!(check(DECLARATION, b"...0.1.0-unobserved...").is_err());
+        assert!(check(DECLARATION, b"...SINTER_TEST_ABLATIONS...").is_err());
+        assert!(check(DECLARATION, b"_ZN4base7ablated6switch2ON17h0E").is_err());
         assert!(check(DECLARATION, b"_ZN7runtime6seeded6switch7PROCESS17h0E").is_err());
     }
 

@@ -211,7 +211,7 @@ mod tests {
             (own.roots.as_slice(), own.dependencies.as_slice()),
             (
                 &["xtask/src/main.rs".to_string()][..],
-                &["proc-macro2", "rustix", "serde_json", "syn"].map(str::to_string)[..]
+                &["base", "explain", "proc-macro2", "rustix", "serde_json", "syn"].map(str::to_string)[..]
             )
         );
         assert!(tree.files.contains_key("README.md") && tree.files.contains_key("xtask/src/tree.rs"));

@@ -171,6 +171,9 @@ pub enum Back<'a> {
     /// Answers are put into the ring entry that carried the request; the kernel takes them when the entry is handed
     /// back.
     Entry(&'a mut RingEntry),
+    /// Another thread writes answers to the descriptor.
+    #[cfg(feature = "ablations")]
+    Away(super::ablated::away::Away),
 }
 
 impl Back<'_> {
@@ -185,11 +188,23 @@ impl Back<'_> {
                 entry.answer(header, [body, tail]);
                 Ok(())
             }
+            #[cfg(feature = "ablations")]
+            Back::Away(away) => {
+                away.send(head, tail);
+                Ok(())
+            }
+        }
+    }
+    /// Notes the buffer of the bytes that the next answer will have behind its head.
+    #[cfg(feature = "ablations")]
+    pub fn keep(&mut self, bytes: &runtime::Slice) {
+        if let Back::Away(away) = self {
+            away.keep(bytes);
         }
     }
 }
 
-fn write(mut device: &File, head: &[u8], tail: &[u8]) -> Result<(), i32> {
+pub(super) fn write(mut device: &File, head: &[u8], tail: &[u8]) -> Result<(), i32> {
     let sent = if tail.is_empty() {
         device.write(head)
     } else {

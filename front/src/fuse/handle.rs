@@ -457,7 +457,11 @@ impl<T: Target> Handler<T> {
         match response {
             Response::Nothing => (),
             Response::Head(head) => drop(send(back, unique, &head, &[])),
-            Response::Bytes(head, bytes) => drop(send(back, unique, &head, &bytes)),
+            Response::Bytes(head, bytes) => {
+                #[cfg(feature = "ablations")]
+                back.keep(&bytes);
+                let _ = send(back, unique, &head, &bytes);
+            }
             Response::Small(head, bytes) => drop(send(back, unique, &head, &bytes)),
             Response::Value(head, bytes) => drop(send(back, unique, &head, &bytes)),
             Response::Buffer(head, buffer) => drop(send(back, unique, &head, &buffer)),

@@ -10,6 +10,7 @@
 //! (they stay in the kernel while there is one session), no writeback cache (rule F2).
 
 mod abi;
+mod ablated;
 mod channel;
 mod ends;
 mod gate;

@@ -5,6 +5,7 @@
 //! Promise: a mount asks the kernel for queues only when it has the memory for all their entries. If one queue had no
 //! entry, no request would come at all.
 
+use base::ablated::{Ablation, is_on, workers};
 use base::limits::IO_BYTES_MAX;
 use base::{Error, Kind, Result};
 use runtime::real::{HEAD_BYTES, RingEntry, core_of_cpu};
@@ -105,7 +106,7 @@ impl Rings {
     /// The entries for a connection, each with the core that serves its queue, and the number taken for them.
     pub fn into_entries(self, runtime: &Runtime, devices: &[Arc<File>]) -> (Vec<(usize, RingEntry)>, Taken) {
         let of_queue = |(cpu, memory): (usize, Vec<(Buf, Buf)>)| {
-            let core = core_of_cpu(cpu, runtime.tasks.cores());
+            let core = serving_core(cpu, runtime);
             let entry = move |(head, payload)| (core, RingEntry::new(devices[core].clone(), cpu as u16, head, payload));
             memory.into_iter().map(entry)
         };
@@ -113,8 +114,13 @@ impl Rings {
     }
 }
 
+/// The core that serves a CPU's queue.
+fn serving_core(cpu: usize, runtime: &Runtime) -> usize {
+    if is_on(Ablation::Queue) { 0 } else { core_of_cpu(cpu, runtime.tasks.cores() - workers()) }
+}
+
 fn memory(runtime: &Runtime, cpu: usize) -> Result<(Buf, Buf)> {
-    let core = core_of_cpu(cpu, runtime.tasks.cores());
+    let core = serving_core(cpu, runtime);
     let take = |length| runtime.slabs.take(core, length, Need::Finishing);
     Ok((take(HEAD_BYTES)?, take(IO_BYTES_MAX)?))
 }

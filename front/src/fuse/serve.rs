@@ -17,6 +17,7 @@ use super::recent::Recent;
 use super::reply::{Head, Origin};
 use super::rings::{Taken, Transport};
 use super::rows::Rows;
+use base::ablated::{Ablation, Turns, is_on, workers};
 use base::limits::BULK_BYTES_MIN;
 use base::{Error, Ino, Kind, Result, SessionId, VolumeId};
 use layer::{Answer, Call, Context, Stack};
@@ -76,16 +77,17 @@ pub struct Serving {
     shared: Arc<Shared>,
 }
 
-struct Shared {
+pub(super) struct Shared {
     mount: Mount,
     gate: Arc<Gate>,
     runtime: Runtime,
     /// Number of tasks that still run; at zero the serving has ended.
-    tasks: AtomicUsize,
+    pub(super) tasks: AtomicUsize,
     ended: Mutex<bool>,
     bell: Condvar,
     /// True once a request has come in an entry.
     by_entry: AtomicBool,
+    pub(super) turns: Turns,
     _taken: Option<Taken>,
 }
 
@@ -100,20 +102,21 @@ const LENT_PAUSE_NS: u64 = 1_000_000;
 const QUIET_PAUSE_NS: u64 = 1_000_000;
 
 /// State that the tasks of one core share.
-struct Core<T> {
-    handler: Handler<T>,
+pub(super) struct Core<T> {
+    pub(super) handler: Handler<T>,
     /// The core's own descriptor: requests read from it are answered through it.
-    device: Arc<File>,
+    pub(super) device: Arc<File>,
     landing: Mutex<Landing>,
     reader_token: ReaderToken,
     /// Number of large requests under way that came in entries from the core's own CPU.
     bulk: AtomicUsize,
-    shared: Arc<Shared>,
+    pub(super) shared: Arc<Shared>,
 }
 
 /// Starts the tasks of all cores. The file system answers from now on.
 pub fn serve<T: Target>(runtime: &Runtime, mut mount: Mount, target: Arc<T>, identity: Identity) -> Result<Serving> {
     let count = runtime.tasks.cores();
+    let readers = if is_on(Ablation::Queue) { 1 } else { count - workers() };
     let devices = (0..count).map(|_| mount.clone_device().map(Arc::new)).collect::<Result<Vec<Arc<File>>>>()?;
     let landings = (0..count).map(|core| Landing::new(runtime, core)).collect::<Result<Vec<Landing>>>()?;
     let (noatime, durable) = (mount.noatime(), mount.durable());
@@ -130,10 +133,11 @@ pub fn serve<T: Target>(runtime: &Runtime, mut mount: Mount, target: Arc<T>, ide
         mount,
         gate: gate.clone(),
         runtime: runtime.clone(),
-        tasks: AtomicUsize::new(count * TASKS_PER_CORE + entries.len()),
+        tasks: AtomicUsize::new(readers * TASKS_PER_CORE + entries.len()),
         ended: Mutex::new(false),
         bell: Condvar::new(),
         by_entry: AtomicBool::new(false),
+        turns: Turns::default(),
         _taken: taken,
     });
     let mut cores = Vec::with_capacity(count);
@@ -152,45 +156,48 @@ pub fn serve<T: Target>(runtime: &Runtime, mut mount: Mount, target: Arc<T>, ide
             ends: ends.clone(),
             has_guards,
         };
-        let core = Arc::new(Core {
+        cores.push(Arc::new(Core {
             handler,
             device,
             landing: Mutex::new(landing),
             reader_token: ReaderToken::new(TASKS_PER_CORE),
             bulk: AtomicUsize::new(0),
             shared: shared.clone(),
-        });
-        for task in 0..TASKS_PER_CORE {
-            // Made here: a core may be stopped before it has begun with all of its tasks.
-            let (core, leave) = (core.clone(), Leave(shared.clone()));
-            runtime.tasks.spawn(number, Box::new(move || Box::pin(run(core, task, leave))));
-        }
-        cores.push(core);
+        }));
     }
     let cores: Arc<[Arc<Core<T>>]> = cores.into();
+    // Made here: a core may be stopped before it has begun with all of its tasks.
+    let served = |home| Served { cores: cores.clone(), home, _leave: Leave(shared.clone()) };
+    for (reader, task) in (0..readers).flat_map(|reader| (0..TASKS_PER_CORE).map(move |task| (reader, task))) {
+        served(reader).spawn(reader, move |served| run(served, task));
+    }
     for (home, entry) in entries {
-        let served = Served { cores: cores.clone(), home, _leave: Leave(shared.clone()) };
-        served.spawn(home, move |served| run_entry(served, entry));
+        served(home).spawn(home, move |served| run_entry(served, entry));
     }
     Ok(Serving { shared })
 }
 
 /// The life of a task.
-async fn run<T: Target>(core: Arc<Core<T>>, task: usize, _leave: Leave) {
+async fn run<T: Target>(served: Served<T>, task: usize) {
+    let core = served.home();
     let mut turn = 0;
     while let Some((message, payload, arrival)) = core.receive(task).await {
-        let mut back = Back::Device(&core.device);
-        let mut handling = pin!(core.handler.handle(message, payload, arrival, &mut back));
         let mut waited = false;
-        poll_fn(|context| {
-            let poll = handling.as_mut().poll(context);
-            if poll.is_pending() && !waited {
-                waited = true;
-                core.reader_token.wake_next();
-            }
-            poll
-        })
-        .await;
+        if is_on(Ablation::HandDown) {
+            served.hand_down(message, payload, arrival);
+        } else {
+            let mut back = served.way_back(core, None);
+            let mut handling = pin!(core.handler.handle(message, payload, arrival, &mut back));
+            poll_fn(|context| {
+                let poll = handling.as_mut().poll(context);
+                if poll.is_pending() && !waited {
+                    waited = true;
+                    core.reader_token.wake_next();
+                }
+                poll
+            })
+            .await;
+        }
         turn = if waited { 0 } else { turn + 1 };
         if turn == TURN_REQUESTS_MAX {
             turn = 0;
@@ -200,20 +207,24 @@ async fn run<T: Target>(core: Arc<Core<T>>, task: usize, _leave: Leave) {
     }
 }
 
-/// State that an entry's task needs, on whichever core it runs.
-struct Served<T> {
-    cores: Arc<[Arc<Core<T>>]>,
-    /// The core whose ring has the entry.
-    home: usize,
-    _leave: Leave,
+/// State that a task needs, on whichever core it runs.
+pub(super) struct Served<T> {
+    pub(super) cores: Arc<[Arc<Core<T>>]>,
+    /// The core that reads, or whose ring has the entry.
+    pub(super) home: usize,
+    pub(super) _leave: Leave,
 }
 
 impl<T: Target> Served<T> {
-    fn home(&self) -> &Arc<Core<T>> {
+    pub(super) fn home(&self) -> &Arc<Core<T>> {
         &self.cores[self.home]
     }
     /// Starts its next task, on a core.
-    fn spawn<F: Future<Output = ()> + 'static>(self, core: usize, task: impl FnOnce(Served<T>) -> F + Send + 'static) {
+    pub(super) fn spawn<F: Future<Output = ()> + 'static>(
+        self,
+        core: usize,
+        task: impl FnOnce(Served<T>) -> F + Send + 'static,
+    ) {
         let tasks = self.home().handler.runtime.tasks.clone();
         tasks.spawn(core, Box::new(move || Box::pin(task(self))));
     }
@@ -222,14 +233,14 @@ impl<T: Target> Served<T> {
     /// next core, unless that has large requests of its own clients. Where a client waits for one request at a time,
     /// its own CPU is the nearest.
     fn helper(&self, under_way: usize) -> Option<usize> {
-        let next = (self.home + 1) % self.cores.len();
+        let next = (self.home + 1) % (self.cores.len() - workers());
         let is_free = under_way > 0 && self.cores[next].bulk.load(Ordering::Relaxed) == 0;
         (is_free && next != self.home).then_some(next)
     }
 }
 
 /// The life of an entry: it goes to the kernel with each answer, and comes back with the next request.
-async fn run_entry<T: Target>(served: Served<T>, mut entry: RingEntry) {
+pub(super) async fn run_entry<T: Target>(served: Served<T>, mut entry: RingEntry) {
     let home = served.home().clone();
     loop {
         // If this fails, the connection has ended, or the kernel takes no entries and its requests are read from the
@@ -246,6 +257,9 @@ async fn run_entry<T: Target>(served: Served<T>, mut entry: RingEntry) {
                 0 => None,
                 length => Some(home.copy(&entry, length).await),
             };
+            if is_on(Ablation::HandDown) {
+                return served.hand_entry_down(entry, message, payload, arrival);
+            }
             entry = home.answer(entry, message, payload, arrival).await;
             continue;
         }
@@ -278,7 +292,7 @@ async fn help<T: Target>(
 }
 
 /// Tells the serving that a task has ended, also when the cores are stopped and drop their tasks.
-struct Leave(Arc<Shared>);
+pub(super) struct Leave(pub(super) Arc<Shared>);
 
 impl Drop for Leave {
     fn drop(&mut self) {
@@ -348,7 +362,7 @@ impl<T: Target> Core<T> {
         Ok(fresh)
     }
     /// Handles an entry's request. The entry comes back with the answer, and with all of its memory.
-    async fn answer(
+    pub(super) async fn answer(
         &self,
         mut entry: RingEntry,
         message: Message,

@@ -157,7 +157,7 @@ fn tell(target: &BenchTarget, [table, json, svg]: [String; 3]) -> Result<(), Fai
 }
 
 /// A bench that is interrupted removes its files first, hence it looks at a flag instead of dying.
-fn watch_signals() -> Result<Arc<AtomicBool>, Failure> {
+pub(super) fn watch_signals() -> Result<Arc<AtomicBool>, Failure> {
     let failed = |error: std::io::Error| Failure::io("can't watch for signals", &error);
     let mut signals = Signals::block().map_err(failed)?;
     let interrupted = Arc::new(AtomicBool::new(false));

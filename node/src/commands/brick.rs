@@ -143,6 +143,8 @@ fn become_daemon() -> Result<Signals, Failure> {
     host::drop_privileges().map_err(|error| Failure::io("can't drop privileges", &error))?;
     #[cfg(feature = "seeded-bugs")]
     crate::test_switches::apply()?;
+    #[cfg(feature = "ablations")]
+    crate::ablations::apply()?;
     Signals::block().map_err(|error| Failure::io("can't watch for signals", &error))
 }
 
@@ -168,7 +170,10 @@ fn open(
         say(&described(data.path(), &formatted));
     }
     brick.warnings().iter().for_each(|warning| say(warning));
-    Running::start(brick, data, resources.transport, signals, listening)
+    let transport = resources.transport;
+    #[cfg(feature = "ablations")]
+    let transport = crate::ablations::transport(transport);
+    Running::start(brick, data, transport, signals, listening)
 }
 
 /// Takes the addresses of the daemon's figures; they answer once it runs. Errors: an address can't be had.

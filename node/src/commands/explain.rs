@@ -1,7 +1,7 @@
 //! `sinter explain`: why requests take as long as they do.
 
 use super::snapshots::{self, look};
-use super::{print, print_json};
+use super::{print, print_json, sweep};
 use crate::admin::client::Client;
 use crate::cli::Explain;
 use crate::failure::{Exit, Failure};
@@ -16,6 +16,9 @@ use store::progress::Step;
 
 /// Takes two snapshots, or reads them, and explains what happened between them.
 pub fn run(options: &Explain) -> Result<Exit, Failure> {
+    if let (Some(file), Some(data)) = (&options.sweep, &options.data) {
+        return sweep::run(options, data, file);
+    }
     let pair = match (&options.from, &options.data) {
         (Some(file), _) => snapshots::read(file, ("two snapshots", "sinter explain DATA --save FILE"))?,
         (None, Some(data)) => take(data, options.seconds)?,

@@ -16,6 +16,7 @@ mod profile;
 mod scrub;
 mod snapshots;
 mod status;
+mod sweep;
 mod top;
 mod trace;
 mod umount;

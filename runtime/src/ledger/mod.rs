@@ -15,6 +15,7 @@ use crate::histogram::{Cells, Summary, bump};
 use crate::real::Stamps;
 use crate::stamp::{Lapse, Stamp, Unit};
 use base::Kind;
+use base::ablated::{Ablation, OneMutex, is_on};
 use span::STAGES;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -38,6 +39,8 @@ struct Shared {
     /// The reader of the processor's ticks, if the ledger counts those. None: it counts nanoseconds of the clock.
     stamps: Option<Arc<Stamps>>,
     cores: Box<[CoreLedger]>,
+    /// The mutex of a history that all cores share.
+    history: OneMutex,
 }
 
 struct CoreLedger {
@@ -78,7 +81,7 @@ impl Ledger {
         let core = || CoreLedger { rows: rows(), kept: kept::KeptByCore::default(), errors: errors() };
         let counts_ticks = stamps.is_some();
         let cores = (0..cores).map(|_| core()).collect();
-        Ledger { counts_ticks, shared: Arc::new(Shared { names, stamps, cores }) }
+        Ledger { counts_ticks, shared: Arc::new(Shared { names, stamps, cores, history: OneMutex::default() }) }
     }
     /// True if the ledger's timestamps are the processor's ticks.
     #[inline]
@@ -116,7 +119,9 @@ impl Ledger {
             figures.stages[stage].record(spent.get());
             met &= met - 1;
         }
-        ledger.kept.keep(row, span, subject, || self.lapse(MINUTE_NS).0);
+        let _history = self.shared.history.hold(Ablation::History);
+        let kept = if is_on(Ablation::History) { &self.shared.cores[0].kept } else { &ledger.kept };
+        kept.keep(row, span, subject, || self.lapse(MINUTE_NS).0);
     }
     /// Counts an error by which an operation was answered; only to be called by the thread of core `core`.
     #[cold]

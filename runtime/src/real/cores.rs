@@ -5,6 +5,7 @@ use super::pool::Pool;
 use super::reactor::{self, World};
 use super::scheduling;
 use crate::tasks::{MakeTask, Tasks};
+use base::ablated::workers;
 use base::{Error, Kind, Result};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use std::sync::{Arc, mpsc};
@@ -47,8 +48,11 @@ pub(super) fn start(world: &Arc<World>, cpus: &[usize]) -> Result<Vec<JoinHandle
     let mut first_error = None;
     for index in 0..world.inboxes.len() {
         let (world, ready, cpu) = (world.clone(), ready.clone(), cpus[index % cpus.len()]);
+        let is_worker = index + workers() >= world.inboxes.len() && workers() > 0;
         let body = move || {
-            pin(cpu);
+            if !is_worker {
+                pin(cpu);
+            }
             scheduling::set_core_priority();
             reactor::run(world, index, |result| ready.send(result).expect("the starter waits for every core"));
         };

@@ -516,7 +516,7 @@ fn length(request: &Request) -> usize {
 }
 
 /// Refuses requests of partial blocks: callers promise whole ones, and O_DIRECT needs them.
-fn check(request: &Request) -> Result<()> {
+pub(super) fn check(request: &Request) -> Result<()> {
     let (offset, whole) = match request {
         Request::Read { offset, buffer, .. } => (*offset, !buffer.is_empty()),
         Request::Write { offset, slices, .. } => (*offset, !slices.is_empty()),

@@ -8,6 +8,8 @@
 mod abort;
 mod block_device;
 mod block_on;
+#[cfg(feature = "ablations")]
+mod blocking;
 mod clock;
 mod concurrency_limit;
 mod cores;
@@ -46,6 +48,7 @@ pub(crate) use stamps::ticks;
 
 use crate::random::{Random, SplitMix};
 use crate::{Disk, Ledger, Runtime, Slabs};
+use base::ablated::{Ablation, is_on, workers};
 use base::{Error, Kind, Result};
 use rustix::rand::{GetRandomFlags, getrandom};
 use std::future::Future;
@@ -105,14 +108,15 @@ pub struct Reactors {
 pub fn start(options: Options) -> Result<(Runtime, Reactors)> {
     files::raise_open_files();
     let cpus = cores::cpus();
-    let count = options.cores.unwrap_or(cpus.len());
+    let count = options.cores.unwrap_or(cpus.len()) + workers();
     assert!((1..=CORES_MAX).contains(&count), "between 1 and 1024 cores");
     let files = files::Files::of_directory(options.directory.clone(), options.device.clone(), options.read_only)?;
     let stamps = Arc::new(Stamps::start());
     let figures: Vec<Arc<figures::Figures>> =
         (0..count).map(|_| Arc::new(figures::Figures::new(stamps.clone()))).collect();
     let inboxes = cores::inboxes(count)?;
-    let (pm_qos, watcher) = pm_qos::PmQos::start(&figures).unzip();
+    let watched = (!is_on(Ablation::SleepyCpus)).then(|| pm_qos::PmQos::start(&figures)).flatten();
+    let (pm_qos, watcher) = watched.unzip();
     let foreign_slots = crate::transfer::SlotPool::new();
     let world = Arc::new(reactor::World { inboxes, figures, files, foreign_slots, pm_qos });
     let mut threads = cores::start(&world, &cpus)?;
@@ -162,6 +166,10 @@ fn disk(options: &Options, cores: &Arc<cores::Cores>) -> Result<Arc<dyn Disk>> {
     if options.volatile_cache {
         let seed = Entropy::new()?.next_u64();
         return Ok(Arc::new(volatile::VolatileDisk::new(disk, cores.pool.clone(), seed)));
+    }
+    #[cfg(feature = "ablations")]
+    if is_on(Ablation::BlockingIo) {
+        return Ok(Arc::new(blocking::BlockingDisk::start(disk)?));
     }
     let _ = options;
     Ok(Arc::new(disk))

@@ -5,16 +5,16 @@
 
 mod asked;
 mod benches;
-mod cpu;
-mod figures;
+pub mod cpu;
+pub mod figures;
 mod files;
-mod fio;
+pub mod fio;
 mod gluster;
 pub mod ground;
-mod measure;
+pub mod measure;
 mod plot;
 mod report;
-mod rows;
+pub mod rows;
 pub mod sides;
 pub mod undo;
 

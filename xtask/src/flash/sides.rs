@@ -33,6 +33,8 @@ struct Sinter {
     brick: PathBuf,
     mount: PathBuf,
     log: PathBuf,
+    /// Variables of the daemon's environment.
+    environment: Vec<(String, String)>,
     daemon: Option<(Child, String)>,
 }
 
@@ -57,7 +59,8 @@ impl Side {
         made(&mount)?;
         let brick = home(ground, place).join(&on);
         let log = ground.root.join(format!("{on}.log"));
-        let mut sinter = Sinter { binary: binary.to_path_buf(), brick, mount: mount.clone(), log, daemon: None };
+        let (binary, environment) = (binary.to_path_buf(), Vec::new());
+        let mut sinter = Sinter { binary, brick, mount: mount.clone(), log, environment, daemon: None };
         sinter.up(&["--size", &format!("{gib}G")], undo)?;
         Ok(Side { name: name.to_string(), place, directory: mount, kind: Kind::Sinter(sinter) })
     }
@@ -79,6 +82,13 @@ impl Side {
             }
             Kind::Gluster(volume) => volume.remount(undo),
         }
+    }
+    /// Starts Sinter anew with these options, and with variables in its environment from now on. Nothing happens to other sides.
+    pub fn restart(&mut self, environment: &[(&str, &str)], options: &[&str], undo: &Undo) -> Result<(), String> {
+        let Kind::Sinter(sinter) = &mut self.kind else { return Ok(()) };
+        sinter.down(undo)?;
+        sinter.environment = environment.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect();
+        sinter.up(options, undo)
     }
     /// Starts Sinter with so little memory that it has no read cache; True if this side is Sinter's.
     pub fn leave_read_cache(&mut self, undo: &Undo) -> Result<bool, String> {
@@ -154,6 +164,7 @@ impl Sinter {
         // In a session of its own: Ctrl-C must not end it before what works on it has ended.
         let mut command = Command::new("setsid");
         command.arg(&self.binary).args(["up", text(&self.brick), text(&self.mount)]).args(more);
+        command.envs(self.environment.iter().map(|(name, value)| (name, value)));
         let daemon = command.stdin(Stdio::null()).stdout(log).stderr(errors).spawn();
         let mut daemon = daemon.map_err(|error| format!("setsid (package util-linux): {error}"))?;
         let how = ending(daemon.id(), &self.binary, &self.brick, &self.mount);

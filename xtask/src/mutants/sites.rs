@@ -175,7 +175,7 @@ impl Finder<'_> {
         let is_cfg = |attribute: &&syn::Attribute| attribute.path().is_ident("cfg");
         attributes.iter().filter(is_cfg).any(|attribute| {
             let text = self.source(attribute.span());
-            text.contains("test") || text.contains("seeded-bugs")
+            ["test", "seeded-bugs", "ablations"].iter().any(|name| text.contains(name))
         })
     }
     /// True for a condition that holds only while a seeded bug is on.

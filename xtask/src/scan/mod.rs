@@ -167,9 +167,13 @@ fn test_items(code: &str, uncommented: &str) -> Vec<(usize, usize)> {
     ranges
 }
 
+/// Features that no product is built with.
+const TEST_FEATURES: [&str; 2] = ["\"seeded-bugs\"", "\"ablations\""];
+
 fn is_test_attribute(attribute: &str) -> bool {
     let behind = attribute.starts_with("#[cfg(") && !attribute.contains("not(");
-    let names_tests = words(attribute, "test").next().is_some() || attribute.contains("\"seeded-bugs\"");
+    let names_tests =
+        words(attribute, "test").next().is_some() || TEST_FEATURES.iter().any(|feature| attribute.contains(feature));
     attribute == "#[test]" || (behind && names_tests)
 }
 

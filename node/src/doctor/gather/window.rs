@@ -46,6 +46,7 @@ impl Sample {
         let percent = |cpu: CpuTicks| (cpu.all > 0).then(|| cpu.stolen as f64 * 100.0 / cpu.all as f64);
         let between = self.cpu.zip(before.cpu).map(|(now, then)| CpuTicks {
             all: now.all.saturating_sub(then.all),
+            busy: now.busy.saturating_sub(then.busy),
             stolen: now.stolen.saturating_sub(then.stolen),
         });
         let moved = |(pid, bytes): &(u32, u64)| {
