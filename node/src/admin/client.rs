@@ -86,6 +86,8 @@ impl Client {
             | Request::History
             | Request::Slow
             | Request::Signals { .. }
+            | Request::RecordBegin
+            | Request::RecordTake { .. }
             | Request::Shutdown => PATIENCE_TO_LOOK,
             _ => PATIENCE,
         };

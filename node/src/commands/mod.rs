@@ -11,6 +11,8 @@ mod fstab;
 mod layer;
 mod pages;
 mod profile;
+mod record;
+mod replay;
 mod scrub;
 mod status;
 mod umount;
@@ -51,6 +53,8 @@ pub fn run(cli: Cli) -> Result<Exit, Failure> {
         Command::Profile(options) => profile::run(&options),
         Command::Explain(options) => explain::run(&options),
         Command::Slow(options) => profile::slow(&options),
+        Command::Record(options) => record::run(&options),
+        Command::Replay(options) => replay::run(&options),
         Command::Doctor(options) => doctor::run(&options),
         Command::Bench(command) => bench::run(&command),
         Command::Completions { shell } => pages::completions(shell),
