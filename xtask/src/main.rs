@@ -9,6 +9,7 @@ mod instructions;
 mod mutants;
 mod observation;
 mod product;
+mod recording;
 mod scan;
 mod tree;
 mod verdicts;
@@ -31,6 +32,7 @@ cargo xtask mutants ...         do the tests notice small changes of the product
 cargo xtask flash ...           Sinter, the file system below and GlusterFS in turns; see cargo xtask flash --help
 cargo xtask guest ...           kernel clients of NFS and SMB over a mount; see cargo xtask guest --help
 cargo xtask observation ...     what observing requests costs in throughput; see cargo xtask observation --help
+cargo xtask recording ...       does a replay do what was recorded? see cargo xtask recording --help
 cargo xtask verdicts ...        does `sinter explain` name the cause of slowness? see cargo xtask verdicts --help
 ";
 
@@ -79,6 +81,7 @@ fn run(arguments: &[String]) -> Result<(), String> {
         ("flash", rest) => flash::run(rest),
         ("guest", rest) => guest::run(rest),
         ("observation", rest) => observation::run(rest),
+        ("recording", rest) => recording::run(rest),
         ("verdicts", rest) => verdicts::run(rest),
         ("help" | "--help", _) => {
             print!("{HELP}");
