@@ -7,6 +7,7 @@
 mod acl;
 mod driver;
 mod mutate;
+mod recordings;
 mod request;
 mod targets;
 

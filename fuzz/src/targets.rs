@@ -1,7 +1,7 @@
 //! The targets of fuzzing: each has inputs that the product's own encoders made, and a parser. Inputs with a checksum
 //! are also tried with the right one, or nothing behind it would ever be reached.
 
-use crate::{acl, request};
+use crate::{acl, recordings, request};
 use base::checksum::{crc32c, crc32c_append};
 use base::*;
 use std::collections::hash_map::DefaultHasher;
@@ -38,7 +38,7 @@ pub struct Target {
 }
 
 /// All targets.
-pub const TARGETS: [Target; 10] = [
+pub const TARGETS: [Target; 11] = [
     binary("superblock", superblocks, superblock, 400_000),
     binary("label", labels, label, 2_000_000),
     binary("segment", segments, segment, 2_000_000),
@@ -49,6 +49,7 @@ pub const TARGETS: [Target; 10] = [
     binary("row", rows, row, 3_000_000),
     binary("request", request::seeds, request::run, 3_000_000),
     binary("acl", acl::seeds, acl::run, 1_000_000),
+    binary("recording", recordings::seeds, recordings::run, 60_000),
 ];
 
 /// A target that fails on purpose: a panic three fields deep in what the superblock's encoder makes.

@@ -9,10 +9,12 @@ use std::path::PathBuf;
 mod bench;
 mod layer;
 mod observe;
+mod record;
 
 pub use bench::*;
 pub use layer::*;
 pub use observe::*;
+pub use record::*;
 
 const EXIT_CODES: &str = "\
 Exit codes:
@@ -82,6 +84,10 @@ pub enum Command {
     Slow(Shown),
     /// Write one request in 64 with its stages to a file, for a viewer of traces
     Trace(Trace),
+    /// Record all operations that reach a brick's daemon: kinds, sizes, places and times, without names and data
+    Record(Record),
+    /// Do the operations of a recording again, in any directory, and compare how long they take
+    Replay(Replay),
     /// Look for what makes this machine, or the disks of a brick, slow or unsafe; needs no daemon
     Doctor(Doctor),
     /// Measure any directory

@@ -11,7 +11,7 @@ use crate::host::{self, Signals};
 use crate::layers;
 use crate::log::Log;
 use crate::notify::Notifier;
-use crate::observe::{Gatherer, LOOKING_MS_MAX, whole};
+use crate::observe::{Gatherer, LOOKING_MS_MAX, Part, Recorder, whole};
 use base::{Error, Kind, Name, Result};
 use console::Listening;
 use explain::Snapshot;
@@ -100,6 +100,7 @@ pub struct Daemon {
     changing: Mutex<Changing>,
     events: SyncSender<Event>,
     gatherer: Gatherer,
+    recorder: Recorder,
 }
 
 /// A running daemon, seen from its main thread.
@@ -140,6 +141,7 @@ impl Running {
         let daemon = Arc::new(Daemon {
             brick,
             gatherer,
+            recorder: Recorder::default(),
             transport,
             started: Instant::now(),
             mounts: Mutex::default(),
@@ -183,6 +185,7 @@ impl Running {
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => unreachable!("the daemon holds a sender"),
             }
+            self.daemon.recorder.forget_abandoned();
             self.daemon.brick.bad_news().iter().for_each(|line| say(line));
             // If a core hangs, so does this thread, and the watchdog barks.
             if self.notifier.is_watched() && self.daemon.brick.turn_round().is_ok() {
@@ -387,6 +390,15 @@ impl Daemon {
         Ok(self.gatherer.snapshot(looking, &mounts, layers))
     }
 
+    fn begin_recording(&self) -> Result<Part> {
+        let roots = self.brick.volumes()?.iter().map(|volume| (volume.id.0, volume.root.0)).collect();
+        self.recorder.begin(&self.gatherer.runtime, roots)
+    }
+
+    fn take_recorded(&self, number: u64, last: bool) -> Result<Part> {
+        self.recorder.take(&self.gatherer.runtime, number, last, |inodes| self.brick.attributes(inodes))
+    }
+
     fn refuse_mounted(&self, volume: &str, why: &'static str) -> Result<()> {
         self.await_unmounted(volume);
         let (mounts, detached) = self.mounts_of(volume);
@@ -484,6 +496,8 @@ impl server::Daemon for Daemon {
             Request::History => Ok(Answer::History(self.brick.ledger().history().iter().map(whole).collect())),
             Request::Slow => Ok(Answer::History(self.gatherer.slowest())),
             Request::Signals { milliseconds } => self.signals(milliseconds),
+            Request::RecordBegin => self.begin_recording().map(recorded),
+            Request::RecordTake { number, last } => self.take_recorded(number, last).map(recorded),
             Request::VolumeCreate { name, size_bytes } => {
                 let volume = self.brick.create_volume(&Name::new(name.as_bytes())?, size_bytes)?;
                 Ok(Answer::Volume(self.describe(&volume)))
@@ -544,6 +558,10 @@ impl console::Source for Daemon {
     fn brick(&self) -> String {
         self.gatherer.data.display().to_string()
     }
+}
+
+fn recorded(part: Part) -> Answer {
+    Answer::Recorded { number: part.number, hex: protocol::to_hex(&part.bytes) }
 }
 
 fn restriction(name: &str) -> Result<Restriction> {

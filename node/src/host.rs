@@ -107,6 +107,12 @@ pub fn check_address_space(memory_max: u64) -> base::Result<()> {
     }
 }
 
+/// Allows this process as many open files as it may have at most. Where that fails, it has as many as before.
+pub fn open_many_files() {
+    let limit = getrlimit(Resource::Nofile);
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
+}
+
 /// Refuses a limit of a file's size (`ulimit -f`) below what a brick's files have, where it can't be raised: a brick that meets
 /// it takes no more changes.
 pub fn check_file_size() -> base::Result<()> {

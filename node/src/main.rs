@@ -26,6 +26,7 @@ mod notify;
 mod observe;
 mod proc;
 mod progress;
+mod replay;
 #[cfg(test)]
 mod scratch;
 mod scrub;

@@ -11,6 +11,7 @@ mod instructions;
 mod mutants;
 mod observation;
 mod product;
+mod recording;
 mod scan;
 mod tree;
 mod verdicts;
@@ -35,6 +36,7 @@ cargo xtask guest ...           kernel clients of NFS and SMB over a mount; see 
 cargo xtask observation ...     what observing requests costs in throughput; see cargo xtask observation --help
 cargo xtask console ...         the console in headless Chromium; see cargo xtask console --help
 cargo xtask ablate ...          what older designs in the place of ours cost, and what models predict; see cargo xtask ablate --help
+cargo xtask recording ...       does a replay do what was recorded? see cargo xtask recording --help
 cargo xtask verdicts ...        does `sinter explain` name the cause of slowness? see cargo xtask verdicts --help
 ";
 
@@ -84,6 +86,7 @@ fn run(arguments: &[String]) -> Result<(), String> {
         ("guest", rest) => guest::run(rest),
         ("observation", rest) => observation::run(rest),
         ("ablate", rest) => ablate::run(rest),
+        ("recording", rest) => recording::run(rest),
         ("verdicts", rest) => verdicts::run(rest),
         ("console", rest) => console::run(rest),
         ("help" | "--help", _) => {

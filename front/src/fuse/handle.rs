@@ -11,9 +11,11 @@ use super::recent::Passed;
 use super::reply::{self, Entries, Head, PRIVILEGES};
 use super::rows::Rows;
 use super::serve::{Identity, Target};
+use super::taped;
 use base::limits::BLOCK_BYTES;
 use base::{At, Attr, DirEntry, Error, Ino, Inode, Kind, Op, Reply, RequestId, Result, SetAttr};
 use layer::{Answer, Call, Context};
+use recording::{NameKey, Operation};
 use runtime::ledger::OpRow;
 use runtime::seeded::{Bug, active};
 use runtime::tasks::yield_now;
@@ -104,12 +106,16 @@ impl<T: Target> Handler<T> {
         let mut context = self.context(header, &ask, arrival);
         context.span.mark(Stage::Front, self.runtime.stamp());
         let durable = self.is_durable(&ask);
+        let mut taped = self.runtime.ledger.tape_key().and_then(|key| self.taped(&ask, payload.as_ref(), key));
         let mut response = self.respond(&mut context, header, ask, payload).await;
         if durable && response.is_ok() {
             let synced = self.call(&context, Op::SyncAll).await;
             response = synced.and(response);
         }
         context.span.mark(Stage::Other, self.runtime.stamp());
+        if let Some(operation) = &mut taped {
+            note(operation, &response);
+        }
         match response {
             Ok(Response::Nothing) => (),
             Ok(response) => self.answer(&mut context, header, response, back).await,
@@ -120,6 +126,16 @@ impl<T: Target> Handler<T> {
         }
         let subject = Subject { ino: header.nodeid, uid: header.uid, thread: header.pid };
         self.runtime.ledger.record(self.core, row, &context.span, subject, self.runtime.stamp());
+        if let Some(operation) = taped {
+            self.runtime.ledger.tape(self.core, &context.span, &operation.words());
+        }
+    }
+    /// The form in which a request is recorded.
+    #[cold]
+    fn taped(&self, ask: &Ask, payload: Option<&Result<Buf>>, key: NameKey) -> Option<Operation> {
+        let payload_bytes = payload.and_then(|payload| payload.as_ref().ok()).map_or(0, |payload| payload.len());
+        let operation = taped::operation(ask, payload_bytes, key)?;
+        Some(Operation { volume: self.identity.volume.0, ..operation })
     }
     fn row(&self, ask: &Ask) -> OpRow {
         match ask {
@@ -160,7 +176,7 @@ impl<T: Target> Handler<T> {
             gid: header.gid,
             umask: header.umask,
             noatime: self.leaves_access_time(ask),
-            unkept: matches!(ask, Ask::Read { unkept: true, .. }),
+            unkept: matches!(ask, Ask::Read { flags, .. } if reply::bypasses_cache(*flags)),
             keeps: true,
             written_back: matches!(ask, Ask::Write { way: Way::Back, .. }),
             span: Span::of(arrival),
@@ -499,6 +515,20 @@ impl<T: Target> Handler<T> {
             self.gate.closed(pid);
         }
         taken
+    }
+}
+
+/// Notes a request's outcome in the form in which it is recorded.
+#[cold]
+fn note(operation: &mut Operation, response: &Result<Response>) {
+    match response {
+        Err(error) => operation.errno = reply::errno(error) as u16,
+        Ok(Response::Entry(_, ino) | Response::Opened(_, ino) | Response::Created(_, ino)) => operation.made = ino.0,
+        Ok(Response::Bytes(_, bytes)) => operation.bytes = bytes.len() as u32,
+        Ok(Response::Buffer(_, bytes) | Response::Listed(_, bytes, _)) => operation.bytes = bytes.len() as u32,
+        Ok(Response::Small(_, bytes)) => operation.bytes = bytes.len() as u32,
+        Ok(Response::Value(_, bytes)) => operation.bytes = bytes.len() as u32,
+        Ok(Response::Head(_) | Response::Nothing) => (),
     }
 }
 

@@ -27,6 +27,7 @@ mod rings;
 mod rows;
 mod serve;
 mod syscall;
+mod taped;
 
 pub use base::OP_NAMES;
 pub use gate::Opener;

@@ -2,7 +2,6 @@
 //! never a panic.
 
 use super::abi::{self, Fields, fattr, ioctl, opcode};
-use super::reply::bypasses_cache;
 use base::limits::{DIR_ENTRIES_MAX, IO_BYTES_MAX, TARGET_BYTES_MAX};
 use base::{At, Error, FileKind, Guard, Ino, Kind, Name, Op, Result, Room, Seek, SetAttr, SetHow, SetTime, Sync, Time};
 use runtime::seeded::{self, Bug};
@@ -66,8 +65,8 @@ pub enum Ask {
     CloseDir { handle: u32 },
     /// An entry and a handle.
     Create { op: Op, flags: u32, kill_privileges: bool },
-    /// Bytes. `noatime`: the handle was opened with O_NOATIME. `unkept`: the kernel does not cache them.
-    Read { op: Op, noatime: bool, unkept: bool, way: Way },
+    /// Bytes. `noatime`: the handle was opened with O_NOATIME. `flags`: all with which it was opened.
+    Read { op: Op, noatime: bool, flags: u32, way: Way },
     /// The number of bytes written.
     Write { op: Op, way: Way },
     /// The offset at which data or a hole begins.
@@ -200,8 +199,8 @@ fn read(mut fields: Fields<'_>, ino: Ino) -> Result<Ask> {
     let read_flags = Fields(fields.0).u32()?;
     let flags = opened_with(fields)?;
     let way = if read_flags & abi::LOCK_OWNER != 0 { Way::Direct } else { Way::Cached };
-    let (noatime, unkept) = (has(flags, libc::O_NOATIME), bypasses_cache(flags));
-    Ok(Ask::Read { op: Op::Read { ino, offset, length }, noatime, unkept, way })
+    let noatime = has(flags, libc::O_NOATIME);
+    Ok(Ask::Read { op: Op::Read { ino, offset, length }, noatime, flags, way })
 }
 
 /// The flags with which the handle was opened. They lie behind the size of a read of a file or directory, its own flags

@@ -117,12 +117,14 @@ fn a_payload_has_the_announced_length() {
     assert!(write((1 << 20) + 1, (1 << 20) + 1).is_err());
     let read = |length: u32| asked(opcode::READ, |w| w.u64(0).u64(5).u32(length).u32(0).u64(0).u32(0).u32(0));
     let op = Op::Read { ino: Ino(NODE), offset: 5, length: 1 << 20 };
-    assert_eq!(read(1 << 20), Ok(Ask::Read { op, noatime: false, unkept: false, way: Way::Cached }));
+    assert_eq!(read(1 << 20), Ok(Ask::Read { op, noatime: false, flags: 0, way: Way::Cached }));
     let with = |flags: i32| asked(opcode::READ, |w| w.zeros(16).u32(7).zeros(12).u32(flags as u32).u32(0));
     let op = || Op::Read { ino: Ino(NODE), offset: 0, length: 7 };
-    assert_eq!(with(libc::O_NOATIME), Ok(Ask::Read { op: op(), noatime: true, unkept: false, way: Way::Cached }));
+    let flags = libc::O_NOATIME as u32;
+    assert_eq!(with(libc::O_NOATIME), Ok(Ask::Read { op: op(), noatime: true, flags, way: Way::Cached }));
     for flags in [libc::O_DIRECT, libc::O_DSYNC] {
-        assert_eq!(with(flags), Ok(Ask::Read { op: op(), noatime: false, unkept: true, way: Way::Cached }));
+        let told = flags as u32;
+        assert_eq!(with(flags), Ok(Ask::Read { op: op(), noatime: false, flags: told, way: Way::Cached }));
     }
     assert!(read((1 << 20) + 1).is_err());
 }

@@ -84,9 +84,13 @@ impl Client {
     /// Asks and waits for the answer.
     pub fn ask(&mut self, request: &Request) -> Result<Answer, Failure> {
         let patience = match request {
-            Request::Status | Request::Profile | Request::History | Request::Slow | Request::Shutdown => {
-                PATIENCE_TO_LOOK
-            }
+            Request::Status
+            | Request::Profile
+            | Request::History
+            | Request::Slow
+            | Request::RecordBegin
+            | Request::RecordTake { .. }
+            | Request::Shutdown => PATIENCE_TO_LOOK,
             Request::Signals { .. } => PATIENCE_FOR_SIGNALS,
             _ => PATIENCE,
         };

@@ -25,6 +25,10 @@ pub enum Request {
     Slow,
     /// All that is counted and measured, after so many milliseconds of looking at requests in flight, at most 1000.
     Signals { milliseconds: u64 },
+    /// Begin to record all operations.
+    RecordBegin,
+    /// Give the next bytes of a recording's file; the last ones end the recording.
+    RecordTake { number: u64, last: bool },
     /// Create a volume.
     VolumeCreate {
         /// Its name.
@@ -115,6 +119,13 @@ pub enum Answer {
     History(Vec<Whole>),
     /// All that is counted and measured.
     Signals(Box<Snapshot>),
+    /// A part of a recording's file.
+    Recorded {
+        /// The recording's number.
+        number: u64,
+        /// The next bytes, in hexadecimal digits.
+        hex: String,
+    },
     /// A volume.
     Volume(Volume),
     /// All volumes.
@@ -134,6 +145,22 @@ pub struct Refusal {
     pub kind: String,
     /// The refused thing, and context.
     pub text: String,
+}
+
+/// Bytes as hexadecimal digits.
+pub fn to_hex(bytes: &[u8]) -> String {
+    bytes
+        .iter()
+        .flat_map(|byte| [byte >> 4, byte & 15])
+        .map(|digit| char::from(b"0123456789abcdef"[digit as usize]))
+        .collect()
+}
+
+/// The bytes of these digits. None: they are none, or one is missing.
+pub fn of_hex(digits: &str) -> Option<Vec<u8>> {
+    let digits: Option<Vec<u8>> = digits.chars().map(|digit| digit.to_digit(16).map(|digit| digit as u8)).collect();
+    let digits = digits.filter(|digits| digits.len().is_multiple_of(2))?;
+    Some(digits.chunks_exact(2).map(|pair| pair[0] << 4 | pair[1]).collect())
 }
 
 impl Refusal {

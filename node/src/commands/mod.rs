@@ -13,6 +13,8 @@ mod fstab;
 mod layer;
 mod pages;
 mod profile;
+mod record;
+mod replay;
 mod scrub;
 mod snapshots;
 mod status;
@@ -59,6 +61,8 @@ pub fn run(cli: Cli) -> Result<Exit, Failure> {
         Command::Top(options) => top::run(&options),
         Command::Trace(options) => trace::run(&options),
         Command::Slow(options) => profile::slow(&options),
+        Command::Record(options) => record::run(&options),
+        Command::Replay(options) => replay::run(&options),
         Command::Doctor(options) => doctor::run(&options),
         Command::Bench(command) => bench::run(&command),
         Command::Completions { shell } => pages::completions(shell),

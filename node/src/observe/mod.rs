@@ -6,7 +6,9 @@
 
 mod kernel;
 mod learn;
+mod recorder;
 mod signals;
 
 pub use learn::Learner;
+pub use recorder::{Part, Recorder};
 pub use signals::{Gatherer, LOOKING_MS_MAX, whole};

@@ -5,10 +5,12 @@
 mod kept;
 mod span;
 mod stage;
+mod tape;
 
 pub use kept::Subject;
 pub use span::{Arrival, Phases, Span};
 pub use stage::Stage;
+pub use tape::TAPED_WORDS;
 
 use crate::OBSERVED;
 use crate::histogram::{Cells, Summary, bump};
@@ -41,6 +43,7 @@ struct Shared {
     cores: Box<[CoreLedger]>,
     /// The mutex of a history that all cores share.
     history: OneMutex,
+    tapes: tape::Tapes,
 }
 
 struct CoreLedger {
@@ -79,9 +82,10 @@ impl Ledger {
         let rows = || names.iter().map(|_| OnceLock::new()).collect();
         let errors = || names.iter().map(|_| [const { AtomicU64::new(0) }; Kind::ALL.len()]).collect();
         let core = || CoreLedger { rows: rows(), kept: kept::KeptByCore::default(), errors: errors() };
-        let counts_ticks = stamps.is_some();
+        let (counts_ticks, tapes) = (stamps.is_some(), tape::Tapes::new(cores));
         let cores = (0..cores).map(|_| core()).collect();
-        Ledger { counts_ticks, shared: Arc::new(Shared { names, stamps, cores, history: OneMutex::default() }) }
+        let shared = Shared { names, stamps, cores, history: OneMutex::default(), tapes };
+        Ledger { counts_ticks, shared: Arc::new(shared) }
     }
     /// True if the ledger's timestamps are the processor's ticks.
     #[inline]
@@ -193,12 +197,31 @@ impl Ledger {
         }
         self.told(all)
     }
+    /// The key of who records requests now; None: nobody does.
+    #[inline]
+    pub fn tape_key(&self) -> Option<[u64; 2]> {
+        if OBSERVED { self.shared.tapes.key() } else { None }
+    }
+    /// Puts a request that has ended on the tape of core `core`; only to be called by its thread. Where there is no room it is
+    /// dropped and counted.
+    pub fn tape(&self, core: usize, span: &Span, words: &[u64; TAPED_WORDS]) {
+        self.shared.tapes.put(core, span, words);
+    }
+    /// Begins to record, with empty tapes; who puts requests on them gets `key`. The beginning, on the monotonic clock, is
+    /// `now_ns`: what began before it is not told.
+    pub fn start_tapes(&self, key: [u64; 2], now_ns: u64) -> Taping {
+        self.shared.tapes.start(key);
+        Taping { ledger: self.clone(), began_ns: now_ns, dropped_before: self.shared.tapes.dropped() }
+    }
+    fn at_ns(&self, stamp: u64) -> u64 {
+        self.shared.stamps.as_ref().map_or(stamp, |stamps| stamps.ns_at(stamp))
+    }
     fn told(&self, mut all: Vec<kept::Whole>) -> Vec<Kept> {
         let unit = self.unit();
         all.sort_by_key(|whole| whole.end);
         let told = |whole: kept::Whole| Kept {
             name: self.shared.names[whole.row],
-            end_ns: self.shared.stamps.as_ref().map_or(whole.end, |stamps| stamps.ns_at(whole.end)),
+            end_ns: self.at_ns(whole.end),
             total_ns: unit.ns(whole.total),
             stages: (Stage::ALL.into_iter().zip(whole.stages))
                 .filter(|&(_, spent)| spent > 0)
@@ -224,6 +247,56 @@ pub struct Kept {
     pub stages: Vec<(Stage, u64)>,
     /// Its caller, and the inode that it is about.
     pub subject: Subject,
+}
+
+/// A recording under way; it ends when this is dropped. There is one at a time.
+pub struct Taping {
+    ledger: Ledger,
+    began_ns: u64,
+    dropped_before: u64,
+}
+
+/// A recorded request.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Taped {
+    /// Its arrival, in nanoseconds after the beginning of the recording.
+    pub start_ns: u64,
+    /// Its duration.
+    pub duration_ns: u64,
+    /// The part of it for which a device worked for it.
+    pub device_ns: u64,
+    /// The part of it in which the reply was handed over.
+    pub reply_ns: u64,
+    /// Its words.
+    pub words: [u64; TAPED_WORDS],
+}
+
+impl Taping {
+    /// The requests that have ended since this was called last.
+    pub fn take(&mut self) -> Vec<Taped> {
+        let (ledger, unit) = (&self.ledger, self.ledger.unit());
+        let told = |one: tape::OnTape| {
+            let start_ns = ledger.at_ns(one.start).checked_sub(self.began_ns)?;
+            let [duration_ns, device_ns, reply_ns] =
+                [one.end - one.start, one.device, one.reply].map(|lapse| unit.ns(lapse));
+            Some(Taped { start_ns, duration_ns, device_ns, reply_ns, words: one.words })
+        };
+        ledger.shared.tapes.take().into_iter().filter_map(told).collect()
+    }
+    /// Number of requests that were dropped because nobody took them in time.
+    pub fn dropped(&self) -> u64 {
+        self.ledger.shared.tapes.dropped() - self.dropped_before
+    }
+    /// The time since its beginning, by the monotonic clock.
+    pub fn age_ns(&self, now_ns: u64) -> u64 {
+        now_ns.saturating_sub(self.began_ns)
+    }
+}
+
+impl Drop for Taping {
+    fn drop(&mut self) {
+        self.ledger.shared.tapes.stop();
+    }
 }
 
 /// A place in the samples of all cores; by default before the first.

@@ -5,7 +5,7 @@ use crate::counted::counted;
 use crate::kernel::{HEADER_BYTES, Message};
 use base::{Ino, Name, Op, Reply, RequestId, SessionId, VolumeId};
 use front::fuse::parse::{self, Ask};
-use front::fuse::reply::{Entries, Head, Origin};
+use front::fuse::reply::{Entries, Head, Origin, bypasses_cache};
 use group::{Groups, Options};
 use layer::{Answer, Call, Context, Stack};
 use runtime::{Buf, Need, Runtime, Slice, Span, Stage, Stamp};
@@ -85,7 +85,7 @@ impl Client {
         let ask = parse::ask(&header, body, payload.len(), self.root).expect("the kernel sends requests");
         let data = if payload.is_empty() { None } else { Some(self.landed(payload).await) };
         let mut context = self.context(header.unique, header.umask, start);
-        context.unkept = matches!(ask, Ask::Read { unkept: true, .. });
+        context.unkept = matches!(ask, Ask::Read { flags, .. } if bypasses_cache(flags));
         context.span.mark(Stage::Front, self.runtime.stamp());
         let (row, told) = self.tell(&context, header.unique, ask, data).await;
         self.runtime.ledger.record(0, row, &context.span, runtime::Subject::default(), self.runtime.stamp());
