@@ -66,6 +66,7 @@ impl Step {
         }
         let each_us = |ns: f64| ns / 1e3 / requests;
         let core_ns = window.cores.iter().map(|core| core.run_ns).max().unwrap_or(0);
+        let cores_ns: u64 = window.cores.iter().map(|core| core.run_ns).sum();
         let device = window.verb("read").filter(|io| io.purpose == "client").map(|io| &io.took);
         let (count, sum_ns) = device.fold((0, 0), |sum, took| (sum.0 + took.count, sum.1 + took.sum_ns));
         Some(Step {
@@ -73,7 +74,8 @@ impl Step {
             per_second: client.per_second,
             mean_us: client.mean_us,
             p99_us: client.p99_us,
-            cpu_us: client.cpu_us,
+            // Of a machine that others keep busy, what they took before says little.
+            cpu_us: client.cpu_us.max(each_us(cores_ns as f64)),
             core_us: each_us(core_ns as f64),
             transfers: count as f64 / requests,
             device_us: if count > 0 { sum_ns as f64 / count as f64 / 1e3 } else { 0.0 },
@@ -274,6 +276,9 @@ mod tests {
     fn a_step_is_told_per_request() {
         let client = Client { in_flight: 4, per_second: 1000.0, mean_us: 70.0, p99_us: 90.0, cpu_us: 25.0 };
         let step = Step::of(client, &window(1100), 1).expect("the daemon has seen them");
+        assert_eq!(step.cpu_us, 25.0);
+        let busy = Step::of(Client { cpu_us: 1.0, ..client }, &window(1100), 1).expect("as before");
+        assert_eq!(busy.cpu_us, 7.0, "both cores have worked for it");
         assert_eq!((step.core_us, step.transfers, step.device_us, step.lock_us), (4.0, 0.5, 40.0, 2.0));
         // Those of inode 0: 2, 4 ... 40 microseconds.
         assert_eq!(step.others_p99_us, Some(40.0));

@@ -32,7 +32,8 @@ impl Finding {
     /// A finding. `excess_ns`: the time of all requests of the window that would go with the cause.
     ///
     /// Clients that ask again once they are answered get as many answers more as the time of each is shorter, but no
-    /// more than the cores can give (the bounds of operational analysis: Denning and Buzen, 1978).
+    /// more than the cores can give (the bounds of operational analysis: Denning and Buzen, 1978). Where less than one request is
+    /// in flight in the mean, clients think for the rest of the time (the interactive response time law), which nothing shortens.
     pub fn new(
         cause: &str,
         resource: String,
@@ -43,7 +44,8 @@ impl Finding {
     ) -> Finding {
         let all_ns = window.total_ns() + window.transport_ns();
         let share = (excess_ns / all_ns.max(1.0)).clamp(0.0, 0.99);
-        let shorter = 1.0 / (1.0 - share) - 1.0;
+        let waited = (all_ns / window.ns as f64).min(1.0);
+        let shorter = 1.0 / (1.0 - share * waited) - 1.0;
         let busy = 1.0 - window.asleep().1;
         let room = if cause.starts_with("core") || busy <= 0.0 { f64::INFINITY } else { 1.0 / busy - 1.0 };
         let (cause, next) = (cause.to_string(), next.to_string());

@@ -5,6 +5,9 @@ use crate::{Finding, Window};
 
 /// Multiple of the requests in the daemon that the kernel has at least, if most wait for an entry.
 const WAITING_MIN: f64 = 2.0;
+/// Least number of requests in the daemon, if its entries are what there are too few of: the smallest memory allows 16 of 256 KiB on two
+/// CPUs. With fewer the cores are what keeps requests in the kernel: one that waits for a lock sleeps as the kernel sees it.
+const TAKEN_MIN: f64 = 4.0;
 /// Share of their time that the cores sleep at least then: they would fetch more if they could.
 const ASLEEP_MIN: f64 = 0.25;
 
@@ -15,7 +18,7 @@ pub fn find(window: &Window) -> Option<Finding> {
 
 fn find_entries(window: &Window) -> Option<Finding> {
     let (in_kernel, in_daemon) = (window.kernel_occupancy()?, window.occupancy());
-    if in_kernel < WAITING_MIN * in_daemon.max(1.0) || window.asleep().1 < ASLEEP_MIN {
+    if in_daemon < TAKEN_MIN || in_kernel < WAITING_MIN * in_daemon || window.asleep().1 < ASLEEP_MIN {
         return None;
     }
     let evidence = vec![

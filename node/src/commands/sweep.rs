@@ -3,9 +3,9 @@
 //! Promises: nothing is written; it stops when others' requests take twice as long.
 
 use super::bench::watch_signals;
+use super::snapshots::{self, look};
 use super::{print, print_json};
-use crate::admin::client::{Client, unexpected};
-use crate::admin::protocol::{Answer, Request};
+use crate::admin::client::Client;
 use crate::bench::engine::{BLOCK_BYTES, Course, Measured, Step as Done, Worker, random_bytes, run as work};
 use crate::bench::report::Progress;
 use crate::cli::Explain;
@@ -26,6 +26,8 @@ const NUMBERS: [usize; 7] = [1, 2, 4, 8, 16, 32, 64];
 const BLOCKS_MIN: u64 = 256;
 /// Time of reads that teach the daemon where the file's blocks lie, and of the look at others before.
 const BEFORE: Duration = Duration::from_secs(1);
+/// Share of the CPUs that others may take before, for figures that mean something.
+const OTHERS_MAX: f64 = 0.2;
 /// Microseconds of a tick in /proc/stat (USER_HZ is 100 on every Linux).
 const TICK_US: f64 = 10_000.0;
 
@@ -55,6 +57,10 @@ pub fn run(options: &Explain, data: &Path, path: &Path) -> Result<Exit, Failure>
         let failure = Failure::new(Exit::Failed, "no request was measured");
         failure.next("let it run for longer")
     })?;
+    if others > cpus * OTHERS_MAX {
+        course.note(format!("others took {others:.1} of {cpus} CPUs before: sweep again when they rest"));
+    }
+    course.take_notes().iter().for_each(|note| eprintln!("note: {note}"));
     if options.json {
         print_json(&sweep)?
     } else {
@@ -86,17 +92,11 @@ impl Began {
 }
 
 impl Ground<'_> {
-    fn look(&mut self) -> Result<Snapshot, Failure> {
-        match self.client.ask(&Request::Signals { milliseconds: 0 })? {
-            Answer::Signals(snapshot) => Ok(*snapshot),
-            _ => Err(unexpected()),
-        }
-    }
     /// The steps, and the number of CPUs that were busy with something else before.
     fn steps(&mut self, time: Duration, course: &mut Course) -> Result<(Vec<Step>, f64), Failure> {
         self.read(NUMBERS[3], BEFORE, course)?;
         course.begin("others alone");
-        let (before, began) = (self.look()?, Began::now());
+        let (before, began) = (look(&mut self.client, 0)?, Began::now());
         std::thread::sleep(BEFORE);
         let ((worked_us, passed_us), alone) = (began.worked_us(), self.window(&before)?);
         let others = worked_us / passed_us;
@@ -104,7 +104,7 @@ impl Ground<'_> {
         let mut steps = Vec::new();
         for in_flight in NUMBERS {
             course.begin(&format!("{in_flight} in flight"));
-            let (before, began) = (self.look()?, Began::now());
+            let (before, began) = (look(&mut self.client, 0)?, Began::now());
             let measured = self.read(in_flight, time, course)?;
             let (worked_us, passed_us) = began.worked_us();
             let window = self.window(&before)?;
@@ -134,11 +134,7 @@ impl Ground<'_> {
         Ok((steps, others))
     }
     fn window(&mut self, before: &Snapshot) -> Result<Window, Failure> {
-        let after = self.look()?;
-        Window::between(before, &after).ok_or_else(|| {
-            let failure = Failure::new(Exit::Failed, "the daemon was started anew meanwhile");
-            failure.next("sweep again")
-        })
+        snapshots::window(before, &look(&mut self.client, 0)?)
     }
     /// Reads blocks at random, so many at a time.
     fn read(&self, in_flight: usize, time: Duration, course: &mut Course) -> Result<Measured, Failure> {
