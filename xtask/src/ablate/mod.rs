@@ -51,11 +51,7 @@ pub fn run(arguments: &[String]) -> Result<(), String> {
         observation::built(&[], "product")?;
     }
     std::fs::create_dir_all(&asked.out).map_err(|error| format!("--out {}: {error}", asked.out.display()))?;
-    let undo = Undo::start()?;
-    let measured = all(&asked, &undo);
-    eprintln!("cleaning up");
-    let cleaned = undo.finish();
-    measured.and(cleaned)
+    Undo::during(|undo| all(&asked, undo))
 }
 
 /// Sets everything up, measures what models need, predicts, and measures what was predicted.

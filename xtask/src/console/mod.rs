@@ -1,6 +1,7 @@
 //! `cargo xtask console`: the console in a real browser, headless Chromium, on a brick under load. A script drives the browser
 //! by WebDriver; it needs Python's standard library alone.
 
+use crate::flash::ground;
 use crate::observation::built;
 use crate::tree::root;
 use std::process::Command;
@@ -14,8 +15,9 @@ cargo xtask console --out DIR
   are missing.
 ";
 
-/// The packages that the script needs besides Sinter.
-const PACKAGES: [&str; 4] = ["chromium", "chromium-driver", "fio", "python3"];
+/// Packages that the script needs besides Sinter, each with a program of it.
+const PACKAGES: [(&str, &str); 4] =
+    [("chromium", "chromium"), ("chromium-driver", "chromedriver"), ("fio", "fio"), ("python3", "python3")];
 
 /// Builds Sinter and runs the script.
 pub fn run(arguments: &[String]) -> Result<(), String> {
@@ -30,26 +32,10 @@ pub fn run(arguments: &[String]) -> Result<(), String> {
     if option != "--out" {
         return Err(format!("{option}: only --out DIR is known"));
     }
-    install()?;
+    ground::install(&PACKAGES)?;
     let sinter = built(&[], "console")?;
     let script = root().join("xtask/src/console/browser.py");
     run_program(Command::new("python3").arg(script).arg(sinter).arg(directory))
-}
-
-fn install() -> Result<(), String> {
-    let is_there = |package: &&str| {
-        let told = Command::new("dpkg-query").args(["-W", "-f=${Status}", package]).output();
-        told.is_ok_and(|output| String::from_utf8_lossy(&output.stdout).contains("ok installed"))
-    };
-    let missing: Vec<&str> = PACKAGES.into_iter().filter(|package| !is_there(package)).collect();
-    if missing.is_empty() {
-        return Ok(());
-    }
-    println!("installing {}", missing.join(" "));
-    run_program(Command::new("apt-get").args(["-qq", "update"]))?;
-    let mut command = Command::new("apt-get");
-    command.env("DEBIAN_FRONTEND", "noninteractive");
-    run_program(command.args(["-qq", "install", "-y", "--no-install-recommends"]).args(missing))
 }
 
 fn run_program(command: &mut Command) -> Result<(), String> {

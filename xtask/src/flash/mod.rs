@@ -50,11 +50,7 @@ pub fn run(arguments: &[String]) -> Result<(), String> {
     packages.extend(asked.gluster.then_some(("glusterfs-server", "glusterd")));
     ground::install(&packages)?;
     std::fs::create_dir_all(&asked.out).map_err(|error| format!("--out {}: {error}", asked.out.display()))?;
-    let undo = Undo::start()?;
-    let measured = all(&asked, &tasks, &undo);
-    println!("cleaning up");
-    let cleaned = undo.finish();
-    measured.and(cleaned)
+    Undo::during(|undo| all(&asked, &tasks, undo))
 }
 
 /// Sets everything up and measures all tasks.

@@ -133,9 +133,38 @@ pub fn is_mounted(mount: &Path, kind: &str) -> Result<bool, String> {
     Ok(mounts.lines().any(|line| line.split(' ').skip(1).take(2).eq(wanted)))
 }
 
-/// Waits until a daemon that was just started has mounted its volume. Errors: it ends before that or takes too long; what
-/// it has written to its log is told.
-pub fn await_served(daemon: &mut Child, binary: &Path, mount: &Path, log: &Path) -> Result<(), String> {
+/// The places of a daemon that the workshop starts.
+#[derive(Clone, Copy)]
+pub struct Places<'a> {
+    pub binary: &'a Path,
+    pub brick: &'a Path,
+    pub mount: &'a Path,
+    pub log: &'a Path,
+}
+
+/// Starts a daemon by `sinter up` with more arguments, by `command`, which may go through others (taskset) and has the environment;
+/// returns it once its volume is mounted, with the shell command that ends it, which is to be undone. Errors: it ends before that or
+/// takes too long; what it has written to its log is told.
+pub fn serve(mut command: Command, places: Places<'_>, more: &[&str], undo: &Undo) -> Result<(Child, String), String> {
+    let Places { binary, brick, mount, log } = places;
+    let failed = |error: std::io::Error| format!("{}: {error}", log.display());
+    let output = File::create(log).map_err(failed)?;
+    let errors = output.try_clone().map_err(failed)?;
+    command.arg(binary).args(["up", text(brick), text(mount)]).args(more);
+    let daemon = command.stdin(Stdio::null()).stdout(output).stderr(errors).spawn();
+    let mut daemon = daemon.map_err(|error| format!("{command:?}: {error}"))?;
+    let how = ending(daemon.id(), binary, brick, mount);
+    undo.add(&how)?;
+    await_served(&mut daemon, places)?;
+    Ok((daemon, how))
+}
+
+/// A command in a session of its own: Ctrl-C must not end a daemon before what works on it has ended.
+pub fn in_own_session() -> Command {
+    Command::new("setsid")
+}
+
+fn await_served(daemon: &mut Child, Places { binary, mount, log, .. }: Places<'_>) -> Result<(), String> {
     let began = Instant::now();
     while !is_mounted(mount, "fuse.sinter")? {
         let status = daemon.try_wait().map_err(|error| format!("{}: {error}", binary.display()))?;
@@ -149,7 +178,7 @@ pub fn await_served(daemon: &mut Child, binary: &Path, mount: &Path, log: &Path)
 }
 
 /// The shell's way to end a daemon, whatever state it is in.
-pub fn ending(process: u32, binary: &Path, brick: &Path, mount: &Path) -> String {
+fn ending(process: u32, binary: &Path, brick: &Path, mount: &Path) -> String {
     let (binary, brick, mount) = (quoted(binary), quoted(brick), quoted(mount));
     let ended = ended(process, 60);
     let last = format!("mountpoint -q {mount} && {{ kill -9 {process}; umount -l {mount}; }}; ! mountpoint -q {mount}");
@@ -159,18 +188,10 @@ pub fn ending(process: u32, binary: &Path, brick: &Path, mount: &Path) -> String
 
 impl Sinter {
     fn up(&mut self, more: &[&str], undo: &Undo) -> Result<(), String> {
-        let log = File::create(&self.log).map_err(|error| format!("{}: {error}", self.log.display()))?;
-        let errors = log.try_clone().map_err(|error| format!("{}: {error}", self.log.display()))?;
-        // In a session of its own: Ctrl-C must not end it before what works on it has ended.
-        let mut command = Command::new("setsid");
-        command.arg(&self.binary).args(["up", text(&self.brick), text(&self.mount)]).args(more);
+        let mut command = in_own_session();
         command.envs(self.environment.iter().map(|(name, value)| (name, value)));
-        let daemon = command.stdin(Stdio::null()).stdout(log).stderr(errors).spawn();
-        let mut daemon = daemon.map_err(|error| format!("setsid (package util-linux): {error}"))?;
-        let how = ending(daemon.id(), &self.binary, &self.brick, &self.mount);
-        undo.add(&how)?;
-        await_served(&mut daemon, &self.binary, &self.mount, &self.log)?;
-        self.daemon = Some((daemon, how));
+        let places = Places { binary: &self.binary, brick: &self.brick, mount: &self.mount, log: &self.log };
+        self.daemon = Some(serve(command, places, more, undo)?);
         Ok(())
     }
     fn down(&mut self, undo: &Undo) -> Result<(), String> {

@@ -15,13 +15,21 @@ pub struct Undo {
 
 impl Undo {
     /// Starts the other process, in a session of its own: Ctrl-C is not for it.
-    pub fn start() -> Result<Undo, String> {
+    fn start() -> Result<Undo, String> {
         let program = std::env::current_exe().map_err(|error| format!("this program's path: {error}"))?;
         let mut command = Command::new("setsid");
         command.arg(program).args(["flash", ARGUMENT]).stdin(Stdio::piped());
         let mut process = command.spawn().map_err(|error| format!("setsid (package util-linux): {error}"))?;
         let pipe = process.stdin.take().expect("it was asked for");
         Ok(Undo { process, pipe })
+    }
+    /// Does some work, and undoes what it has made, also if it fails.
+    pub fn during<T>(work: impl FnOnce(&Undo) -> Result<T, String>) -> Result<T, String> {
+        let undo = Undo::start()?;
+        let done = work(&undo);
+        eprintln!("cleaning up");
+        let cleaned = undo.finish();
+        done.and_then(|done| cleaned.map(|()| done))
     }
     /// This shell command is to be run at the end.
     pub fn add(&self, command: &str) -> Result<(), String> {
@@ -36,7 +44,7 @@ impl Undo {
         writeln!(&self.pipe, "{sign}{command}").map_err(|error| format!("what cleans up has ended: {error}"))
     }
     /// Undoes everything and waits for that.
-    pub fn finish(self) -> Result<(), String> {
+    fn finish(self) -> Result<(), String> {
         let Undo { mut process, pipe } = self;
         drop(pipe);
         let status = process.wait().map_err(|error| format!("what cleans up: {error}"))?;

@@ -98,10 +98,7 @@ pub fn run(arguments: &[String]) -> Result<(), String> {
     let asked = Asked::read(arguments)?;
     ground::need_root()?;
     ground::install(&PACKAGES)?;
-    let undo = Undo::start()?;
-    let ran = all(&asked, &undo);
-    let cleaned = undo.finish();
-    ran.and(cleaned)
+    Undo::during(|undo| all(&asked, undo))
 }
 
 fn all(asked: &Asked, undo: &Undo) -> Result<(), String> {

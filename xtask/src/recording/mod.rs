@@ -8,12 +8,11 @@ mod compared;
 mod database;
 
 use crate::flash::ground::{self, Ground, text, told};
-use crate::flash::sides::{await_served, ending};
+use crate::flash::sides::{Places, in_own_session, serve};
 use crate::flash::undo::Undo;
 use crate::observation;
 use compared::{Mix, compared};
 use database::Database;
-use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -105,12 +104,7 @@ pub fn run(arguments: &[String]) -> Result<(), String> {
         Some(sinter) => sinter.clone(),
         None => observation::built(&[], "product")?,
     };
-    let undo = Undo::start()?;
-    let ran = both(&asked, &sinter, &undo);
-    eprintln!("cleaning up");
-    let cleaned = undo.finish();
-    let (recorded, replayed) = ran?;
-    cleaned?;
+    let (recorded, replayed) = Undo::during(|undo| both(&asked, &sinter, undo))?;
     let (table, problems) = compared(&recorded, &replayed);
     print!("{table}");
     if problems.is_empty() { Ok(()) } else { Err(problems.join("\n")) }
@@ -201,16 +195,8 @@ impl Brick {
         for directory in [&mount, &beside] {
             std::fs::create_dir(directory).map_err(|error| format!("{}: {error}", directory.display()))?;
         }
-        let log_file = beside.join("log");
-        let log = File::create(&log_file).map_err(|error| format!("{}: {error}", log_file.display()))?;
-        let errors = log.try_clone().map_err(|error| format!("{}: {error}", log_file.display()))?;
-        // In a session of its own: Ctrl-C must not end it before what works on it has ended.
-        let mut command = Command::new("setsid");
-        command.arg(sinter).args(["up", text(&data), text(&mount), "--size", "4G"]);
-        let daemon = command.stdin(Stdio::null()).stdout(log).stderr(errors).spawn();
-        let mut daemon = daemon.map_err(|error| format!("setsid (package util-linux): {error}"))?;
-        undo.add(&ending(daemon.id(), sinter, &data, &mount))?;
-        await_served(&mut daemon, sinter, &mount, &log_file)?;
+        let places = Places { binary: sinter, brick: &data, mount: &mount, log: &beside.join("log") };
+        serve(in_own_session(), places, &["--size", "4G"], undo)?;
         Ok(Brick { sinter: sinter.to_path_buf(), data, mount, beside })
     }
     fn down(&self) -> Result<(), String> {

@@ -6,11 +6,10 @@ use super::disk::Disk;
 use super::load::{self, FILE};
 use super::slow_disk::Delays;
 use crate::flash::ground::{Ground, text, told};
-use crate::flash::sides::{await_served, ending};
+use crate::flash::sides::{Places, in_own_session, serve};
 use crate::flash::undo::Undo;
-use std::fs::File;
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::Child;
 use std::time::Duration;
 
 /// Time after which the daemon's switches have heeded a change: twice as long as between two looks.
@@ -31,13 +30,21 @@ pub struct Brick {
 }
 
 impl Brick {
-    /// Makes and mounts it, and lays the file out.
-    pub fn make(asked: &Asked, ground: &Ground, disk: &Disk, setup: Setup, undo: &Undo) -> Result<Brick, String> {
+    /// Makes and mounts it, and lays the file out. `disk`: the slow disk; a setup that has none needs none.
+    pub fn make(
+        asked: &Asked,
+        ground: &Ground,
+        disk: Option<&Disk>,
+        setup: Setup,
+        undo: &Undo,
+    ) -> Result<Brick, String> {
         let [data, mount, switches, log] = ["data", "mount", "switches", "log"].map(|name| ground.root.join(name));
         std::fs::create_dir_all(&mount).map_err(|error| format!("{}: {error}", mount.display()))?;
-        disk.set(Delays::default())?;
+        let set = |delays| disk.map_or(Ok(()), |disk| disk.set(delays));
+        set(Delays::default())?;
         let binary = asked.sinter.clone();
-        let device: &[&str] = if setup.disk.is_some() { &["--force", "--device", &disk.device] } else { &[] };
+        let below = disk.filter(|_| setup.disk.is_some()).map(|disk| ["--force", "--device", &disk.device]);
+        let device = below.as_ref().map_or(&[][..], |device| device);
         told(text(&binary), &[&["format", "--size", "4G", text(&data)], device].concat())?;
         let mut brick = Brick { setup, binary, data, mount, switches, log, daemon: None };
         brick.switch("")?;
@@ -57,7 +64,7 @@ impl Brick {
             brick.down(undo)?;
             brick.up(undo)?;
         }
-        disk.set(setup.disk.unwrap_or_default())?;
+        set(setup.disk.unwrap_or_default())?;
         Ok(brick)
     }
     /// The file.
@@ -89,22 +96,14 @@ impl Brick {
         product.ok_or_else(|| format!("stat -f {}: {said}", self.mount.display()))
     }
     fn up(&mut self, undo: &Undo) -> Result<(), String> {
-        let log = File::create(&self.log).map_err(|error| format!("{}: {error}", self.log.display()))?;
-        let errors = log.try_clone().map_err(|error| format!("{}: {error}", self.log.display()))?;
-        // In a session of its own: Ctrl-C must not end it before what works on it has ended.
-        let mut command = Command::new("setsid");
+        let mut command = in_own_session();
         if let Some(cpus) = self.setup.cpus {
             command.args(["taskset", "-c", cpus]);
         }
-        command.arg(&self.binary).args(["up", text(&self.data), text(&self.mount), "--memory-max", self.setup.memory]);
         command.env("SINTER_TEST_DELAYS", &self.switches);
         command.env("SINTER_TEST_COLD", if self.setup.cold { "1" } else { "0" });
-        let daemon = command.stdin(Stdio::null()).stdout(log).stderr(errors).spawn();
-        let mut daemon = daemon.map_err(|error| format!("setsid (package util-linux): {error}"))?;
-        let how = ending(daemon.id(), &self.binary, &self.data, &self.mount);
-        undo.add(&how)?;
-        await_served(&mut daemon, &self.binary, &self.mount, &self.log)?;
-        self.daemon = Some((daemon, how));
+        let places = Places { binary: &self.binary, brick: &self.data, mount: &self.mount, log: &self.log };
+        self.daemon = Some(serve(command, places, &["--memory-max", self.setup.memory], undo)?);
         Ok(())
     }
     fn down(&mut self, undo: &Undo) -> Result<(), String> {

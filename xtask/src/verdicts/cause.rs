@@ -129,7 +129,7 @@ const NARROW: Delays = Delays { read_us: 400, write_us: 400, flush_us: 0, channe
 /// A disk that is far away, as large arrays are: it takes long, and as many requests as come.
 const FAR: Delays = Delays { read_us: 100_000, write_us: 0, flush_us: 0, channels: 0 };
 /// A brick in a directory: the slow disk's server and the loop device above it would take part in causes that are not the device's.
-const PLAIN: Setup =
+pub const PLAIN: Setup =
     Setup { memory: "1G", cpus: None, cold: false, file: Size::Bytes(1 << 30), before: None, disk: None };
 const ON_DISK: Setup = Setup { disk: Some(AT_ONCE), ..PLAIN };
 const WRITE: Load = Load { pattern: "randwrite", ..READ };

@@ -25,7 +25,7 @@ use crate::observation;
 use account::Account;
 use asked::{Asked, Form, Question};
 use brick::Brick;
-use cause::{Cause, plan};
+use cause::{Cause, PLAIN, plan};
 use disk::Disk;
 use effect::Effect;
 use inject::World;
@@ -59,43 +59,49 @@ pub fn run(arguments: &[String]) -> Result<(), String> {
         observation::built(&[], "product")?;
     }
     std::fs::create_dir_all(&asked.out).map_err(|error| format!("--out {}: {error}", asked.out.display()))?;
-    let undo = Undo::start()?;
-    let ran = all(&asked, &undo);
-    eprintln!("cleaning up");
-    let cleaned = undo.finish();
-    ran.and(cleaned)
+    Undo::during(|undo| all(&asked, undo))
 }
 
 fn all(asked: &Asked, undo: &Undo) -> Result<(), String> {
-    let wanted = |cause: &Cause| asked.question != Question::Verdict || !trial::left(asked, *cause).is_empty();
-    let mut causes: Vec<Cause> = asked.causes.iter().copied().filter(wanted).collect();
     if asked.question == Question::Account {
-        // Nothing is brought about; its brick is a plain one.
-        causes = vec![Cause::Clients];
+        let ground = ground(asked, undo)?;
+        let brick = Brick::make(asked, &ground, None, PLAIN, undo)?;
+        let accounts = account::run(asked, &brick, undo)?;
+        brick.remove(undo)?;
+        print_all(asked, &accounts, Account::line, Account::json);
+        return Ok(());
     }
-    let (mut effects, mut accounts) = (Vec::new(), Vec::new());
+    let is_dry = asked.question == Question::Effect;
+    let wanted = |cause: &Cause| is_dry || !trial::left(asked, *cause).is_empty();
+    let causes: Vec<Cause> = asked.causes.iter().copied().filter(wanted).collect();
+    let mut effects = Vec::new();
     if !causes.is_empty() {
-        ground::allow_uring(undo)?;
-        shares::take(undo)?;
-        let ground = Ground::new(asked.work.clone(), NEEDED_BYTES, undo)?;
+        let ground = ground(asked, undo)?;
         let disk = Disk::make(&ground, undo)?;
         for cause in causes {
-            let brick = Brick::make(asked, &ground, &disk, plan(cause, 0).setup, undo)?;
+            let brick = Brick::make(asked, &ground, Some(&disk), plan(cause, 0).setup, undo)?;
             let world = World { disk: &disk, brick: &brick, undo };
-            match asked.question {
-                Question::Verdict => trial::run(asked, cause, &world)?,
-                Question::Effect => effects.extend(effect::run(asked, cause, &world)?),
-                Question::Account => accounts.extend(account::run(asked, &brick, undo)?),
+            if is_dry {
+                effects.extend(effect::run(asked, cause, &world)?);
+            } else {
+                trial::run(asked, cause, &world)?;
             }
             brick.remove(undo)?;
         }
     }
-    match asked.question {
-        Question::Verdict => print_matrix(asked),
-        Question::Effect => print_all(asked, &effects, Effect::line, Effect::json),
-        Question::Account => print_all(asked, &accounts, Account::line, Account::json),
+    if is_dry {
+        print_all(asked, &effects, Effect::line, Effect::json);
+    } else {
+        print_matrix(asked);
     }
     Ok(())
+}
+
+/// A place for bricks on a machine that is ready for them.
+fn ground(asked: &Asked, undo: &Undo) -> Result<Ground, String> {
+    ground::allow_uring(undo)?;
+    shares::take(undo)?;
+    Ground::new(asked.work.clone(), NEEDED_BYTES, undo)
 }
 
 fn print_all<T>(asked: &Asked, all: &[T], line: impl Fn(&T) -> String, json: impl Fn(&T) -> Value) {
