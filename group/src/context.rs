@@ -33,6 +33,22 @@ pub struct Context {
 }
 
 impl Context {
+    /// The context of an operation of the program's own: no session's, by the superuser, and nobody caches what it reads.
+    pub fn own(volume: VolumeId, span: Span) -> Context {
+        Context {
+            volume,
+            session: SessionId(0),
+            request: RequestId(0),
+            uid: 0,
+            gid: 0,
+            umask: 0,
+            noatime: false,
+            unkept: false,
+            keeps: false,
+            written_back: false,
+            span,
+        }
+    }
     /// A copy that may be changed on the request's way down. Its span goes on from this one's times; the caller lets this
     /// context's span take them over in the end (`Span::take_over`).
     pub fn copied(&self) -> Context {

@@ -14,19 +14,8 @@ fn context(request: u64) -> Context {
 }
 
 fn context_on(volume: VolumeId, request: u64) -> Context {
-    Context {
-        volume,
-        session: SessionId(1),
-        request: RequestId(request),
-        uid: 0,
-        gid: 0,
-        umask: 0,
-        noatime: false,
-        unkept: false,
-        keeps: false,
-        written_back: false,
-        span: Span::start(runtime::Stamp(0)),
-    }
+    let own = Context::own(volume, Span::start(runtime::Stamp(0)));
+    Context { session: SessionId(1), request: RequestId(request), ..own }
 }
 
 async fn groups(runtime: runtime::Runtime) -> Arc<Groups> {

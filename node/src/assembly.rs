@@ -10,7 +10,7 @@ use crate::observe::{Gatherer, Learner};
 use crate::progress::Progress;
 use crate::scrub;
 use base::limits::{BLOCK_BYTES, GROUPS_DEFAULT, SEGMENT_BYTES_DEFAULT};
-use base::{Attr, Error, Ino, Kind, Name, Op, Reply, RequestId, Result, SessionId, StatFs, VolumeId};
+use base::{Attr, Error, Ino, Kind, Name, Op, Reply, Result, SessionId, StatFs, VolumeId};
 use front::fuse::{Entries, Identity, MountOptions, OP_NAMES, Rings, Serving};
 use group::{Context, Groups};
 use index_rocksdb::{RocksIndex, Salvaged};
@@ -239,23 +239,6 @@ fn check_superblock(runtime: &Runtime, reactors: &Reactors) -> Result<Superblock
     }
 }
 
-/// The context of an operation that is the daemon's own.
-fn own_context(runtime: &Runtime, volume: VolumeId) -> Context {
-    Context {
-        volume,
-        session: SessionId(0),
-        request: RequestId(0),
-        uid: 0,
-        gid: 0,
-        umask: 0,
-        noatime: false,
-        unkept: false,
-        keeps: false,
-        written_back: false,
-        span: Span::start(runtime.stamp()),
-    }
-}
-
 fn index_options(memory_max: u64) -> index_rocksdb::Options {
     index_rocksdb::Options::new((memory_max / INDEX_SHARE) as usize)
 }
@@ -349,7 +332,7 @@ impl Brick {
         let (groups, runtime) = (self.groups.clone(), self.runtime.clone());
         let reactors = self.reactors()?;
         on_core(&reactors, move || async move {
-            let context = own_context(&runtime, VolumeId(0));
+            let context = Context::own(VolumeId(0), Span::start(runtime.stamp()));
             groups.call(&context, op, None).await.map(|answer| answer.reply)
         })
     }
@@ -360,7 +343,7 @@ impl Brick {
         on_core(&*self.reactors()?, move || async move {
             let mut found = Vec::with_capacity(inodes.len());
             for (volume, ino) in inodes {
-                let context = own_context(&runtime, volume);
+                let context = Context::own(volume, Span::start(runtime.stamp()));
                 match groups.call(&context, Op::GetAttr { ino }, None).await.map(|answer| answer.reply) {
                     Ok(Reply::Attr(attr)) => found.push((volume, attr)),
                     Ok(other) => panic!("attributes are answered with them, not {other:?}"),

@@ -120,19 +120,8 @@ pub async fn serve(runtime: Runtime, index: Arc<CrashIndex>, options: Options) -
 /// The context of a request.
 pub fn context(volume: VolumeId, key: crate::history::Key) -> Context {
     let (session, request) = key;
-    Context {
-        volume,
-        session,
-        request,
-        uid: 0,
-        gid: 0,
-        umask: 0,
-        noatime: false,
-        unkept: request.0.is_multiple_of(2),
-        keeps: false,
-        written_back: false,
-        span: Span::start(Stamp(0)),
-    }
+    let own = Context::own(volume, Span::start(Stamp(0)));
+    Context { session, request, unkept: request.0.is_multiple_of(2), ..own }
 }
 
 /// The one volume's name.
