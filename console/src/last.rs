@@ -93,10 +93,6 @@ pub fn last(window: &Window, explanation: Explanation, mut slowest: Vec<Whole>, 
     }
 }
 
-fn per_second(count: u64, window: &Window) -> f64 {
-    count as f64 * 1e9 / window.ns as f64
-}
-
 fn io(window: &Window) -> Vec<IoRow> {
     let mut rows: BTreeMap<(&str, &str), (Times, u64)> = BTreeMap::new();
     for Io { purpose, verb, took, bytes, .. } in &window.io {
@@ -107,24 +103,22 @@ fn io(window: &Window) -> Vec<IoRow> {
     let row = |((purpose, verb), (took, bytes)): ((&str, &str), (Times, u64))| IoRow {
         purpose: purpose.to_string(),
         verb: verb.to_string(),
-        rate: per_second(took.count, window),
-        bytes: per_second(bytes, window),
+        rate: window.per_second(took.count as f64),
+        bytes: window.per_second(bytes as f64),
         took_ns: [took.mean_ns(), took.quantile_ns(0.5), took.quantile_ns(0.99)],
     };
     rows.into_iter().map(row).collect()
 }
 
 fn locks(window: &Window) -> Vec<LockRow> {
-    let mut rows: Vec<_> = window.locks.iter().filter(|lock| lock.acquired > 0).collect();
-    rows.sort_by_key(|lock| (Reverse(lock.wait.sum_ns), Reverse(lock.acquired)));
-    let row = |lock: &explain::snapshot::Lock| LockRow {
+    let row = |(lock, share): (&explain::snapshot::Lock, f64)| LockRow {
         name: lock.name.clone(),
-        rate: per_second(lock.acquired, window),
+        rate: window.per_second(lock.acquired as f64),
         contended: lock.contended as f64 / lock.acquired as f64,
-        share: lock.wait.sum_ns as f64 / window.total_ns().max(1.0),
+        share,
         mean_ns: [lock.wait.mean_ns(), lock.hold.mean_ns()],
     };
-    rows.into_iter().map(row).collect()
+    window.locks_by_wait().into_iter().map(row).collect()
 }
 
 fn pools(window: &Window) -> Vec<PoolRow> {
@@ -132,7 +126,7 @@ fn pools(window: &Window) -> Vec<PoolRow> {
         name: pool.name.clone(),
         threads: pool.threads,
         queued: pool.queued,
-        rate: per_second(pool.jobs, window),
+        rate: window.per_second(pool.jobs as f64),
         wait_ns: [pool.wait.mean_ns(), pool.wait.quantile_ns(0.99)],
     };
     window.pools.iter().map(row).collect()

@@ -40,22 +40,20 @@ pub struct Rate {
 
 /// The point of a window.
 pub fn point(window: &Window) -> Point {
-    let per_second = |count: u64| count as f64 * 1e9 / window.ns as f64;
     let rate = |total: &Times| Rate {
-        rate: per_second(total.count),
+        rate: window.per_second(total.count as f64),
         mean_ns: total.mean_ns(),
         p99_ns: total.quantile_ns(0.99),
         rows: rows(total),
     };
     let mut io: BTreeMap<String, f64> = BTreeMap::new();
     for class in window.io.iter().filter(|class| class.bytes > 0) {
-        *io.entry(format!("{} {}", class.purpose, class.verb)).or_default() += per_second(class.bytes);
+        *io.entry(format!("{} {}", class.purpose, class.verb)).or_default() += window.per_second(class.bytes as f64);
     }
-    let share = |ns: u64| (ns as f64 / window.ns as f64).min(1.0);
     Point {
         at: window.after.at_ns.saturating_sub(window.after.started_ns) as f64 / 1e9,
         operations: window.operations.iter().map(|one| (one.name.clone(), rate(&one.total))).collect(),
-        cores: window.cores.iter().map(|core| [share(core.run_ns), share(core.wait_ns)]).collect(),
+        cores: window.cores.iter().map(|core| [window.share(core.run_ns), window.share(core.wait_ns)]).collect(),
         in_flight: window.occupancy(),
         io,
         backlog_bytes: window.after.log.backlog_bytes,

@@ -130,15 +130,7 @@ impl History {
         self.last = self.told(slowest, liveness);
     }
     fn told(&self, slowest: Vec<Whole>, liveness: Vec<u64>) -> Option<String> {
-        let (before, newest) = (self.recent.front()?, self.recent.back()?);
-        let mut after = newest.clone();
-        for between in self.recent.iter().skip(1).rev().skip(1) {
-            after.take_over(Snapshot {
-                sample: between.sample.clone(),
-                in_flight: between.in_flight.clone(),
-                ..Snapshot::default()
-            });
-        }
+        let (before, after) = (self.recent.front()?, Snapshot::end_of(self.recent.iter())?);
         let (window, explanation) = (Window::between(before, &after)?, explain(before, &after)?);
         Some(json(&last(&window, explanation, slowest, liveness)))
     }

@@ -282,10 +282,48 @@ pub struct Log {
 impl Snapshot {
     /// Takes over what an earlier snapshot has sampled, as a part of the same window.
     pub fn take_over(&mut self, earlier: Snapshot) {
-        self.sample.splice(0..0, earlier.sample);
-        self.in_flight.looks += earlier.in_flight.looks;
-        self.in_flight.in_daemon += earlier.in_flight.in_daemon;
-        self.in_flight.kernel_looks += earlier.in_flight.kernel_looks;
-        self.in_flight.in_kernel += earlier.in_flight.in_kernel;
+        self.take_over_sampled(earlier.sample, &earlier.in_flight);
+    }
+    /// The last of these snapshots, which are in order, as the end of a window that begins with the first: with what those between them
+    /// have sampled. None if there is none.
+    pub fn end_of<'a>(snapshots: impl DoubleEndedIterator<Item = &'a Snapshot>) -> Option<Snapshot> {
+        let mut snapshots = snapshots.rev();
+        let mut last = snapshots.next()?.clone();
+        let mut earlier: Vec<&Snapshot> = snapshots.collect();
+        // What the first has sampled came before the window.
+        earlier.pop();
+        earlier.into_iter().for_each(|one| last.take_over_sampled(one.sample.clone(), &one.in_flight));
+        Some(last)
+    }
+    fn take_over_sampled(&mut self, sample: Vec<Whole>, in_flight: &InFlight) {
+        let InFlight { looks, in_daemon, kernel_looks, in_kernel } = in_flight;
+        // What came before comes first. It is the longer one, where seconds are added up, and is not moved.
+        let own = std::mem::replace(&mut self.sample, sample);
+        self.sample.extend(own);
+        self.in_flight.looks += looks;
+        self.in_flight.in_daemon += in_daemon;
+        self.in_flight.kernel_looks += kernel_looks;
+        self.in_flight.in_kernel += in_kernel;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_end_of_a_window_has_what_was_sampled_within_it() {
+        let at = |number: u64| Snapshot {
+            at_ns: number,
+            sample: vec![Whole { end_ns: number, ..Whole::default() }],
+            in_flight: InFlight { looks: 1, in_daemon: number, kernel_looks: 1, in_kernel: 10 * number },
+            ..Snapshot::default()
+        };
+        let all = [1, 2, 3, 4].map(at);
+        let end = Snapshot::end_of(all.iter()).expect("there are some");
+        assert_eq!(end.sample.iter().map(|whole| whole.end_ns).collect::<Vec<_>>(), [2, 3, 4]);
+        assert_eq!(end.in_flight, InFlight { looks: 3, in_daemon: 9, kernel_looks: 3, in_kernel: 90 });
+        assert_eq!((end.at_ns, Snapshot::end_of(all[..1].iter())), (4, Some(at(1))));
+        assert_eq!(Snapshot::end_of([].iter()), None);
     }
 }

@@ -59,7 +59,7 @@ pub struct Step {
 impl Step {
     /// The step that a client has seen within a window. None if the daemon has not seen its requests.
     pub fn of(client: Client, window: &Window, ino: u64) -> Option<Step> {
-        let requests = client.per_second * window.ns as f64 / 1e9;
+        let requests = client.per_second * window.seconds();
         let reads = window.operations.iter().find(|operation| operation.name == "read")?;
         if requests <= 0.0 || (reads.total.count as f64) < requests / 2.0 {
             return None;

@@ -109,7 +109,7 @@ pub fn explain(before: &Snapshot, after: &Snapshot) -> Option<Explanation> {
     let verdict = verdict(&window, &findings);
     findings.retain(|finding| *finding != verdict.finding);
     Some(Explanation {
-        seconds: window.ns as f64 / 1e9,
+        seconds: window.seconds(),
         operations: operations(&window),
         verdict,
         others: findings,
@@ -175,7 +175,7 @@ fn operations(window: &Window) -> Vec<Operation> {
     let told = |operation: &&crate::snapshot::Operation| Operation {
         name: operation.name.clone(),
         count: operation.total.count,
-        per_second: operation.total.count as f64 * 1e9 / window.ns as f64,
+        per_second: window.per_second(operation.total.count as f64),
         mean_ns: operation.total.mean_ns(),
         waterfall: bands(&window.sample, &operation.name, &names),
     };

@@ -2,6 +2,7 @@
 
 use crate::snapshot::{InFlight, Io, LayerFigures, Lock, Operation, Pool, Snapshot, Thread, Whole};
 use crate::times::Times;
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 /// Names of the threads that serve requests: this, and the core's number.
@@ -101,6 +102,25 @@ impl Window {
         }
         Window::between(&before, after)
     }
+    /// Its length in seconds.
+    pub fn seconds(&self) -> f64 {
+        self.ns as f64 / 1e9
+    }
+    /// A number of events of it per second.
+    pub fn per_second(&self, count: f64) -> f64 {
+        count * 1e9 / self.ns as f64
+    }
+    /// The part of its length that this many nanoseconds of one thread are, at most 1.
+    pub fn share(&self, ns: u64) -> f64 {
+        (ns as f64 / self.ns as f64).min(1.0)
+    }
+    /// Locks that were acquired, those that were waited for most first, each with the part that its waits are of all requests' time.
+    pub fn locks_by_wait(&self) -> Vec<(&Lock, f64)> {
+        let mut locks: Vec<&Lock> = self.locks.iter().filter(|lock| lock.acquired > 0).collect();
+        locks.sort_by_key(|lock| Reverse((lock.wait.sum_ns, lock.acquired)));
+        let all_ns = self.total_ns().max(1.0);
+        locks.into_iter().map(|lock| (lock, lock.wait.sum_ns as f64 / all_ns)).collect()
+    }
     /// Number of requests.
     pub fn requests(&self) -> u64 {
         self.operations.iter().map(|operation| operation.total.count).sum()
@@ -133,7 +153,7 @@ impl Window {
     }
     /// Share of their time that the cores slept: the least of all cores, and the mean.
     pub fn asleep(&self) -> (f64, f64) {
-        let shares = self.cores.iter().map(|core| 1.0 - (core.awake_ns() as f64 / self.ns as f64).min(1.0));
+        let shares = self.cores.iter().map(|core| 1.0 - self.share(core.awake_ns()));
         let (least, sum) = shares.fold((1.0, 0.0), |(least, sum), share| (f64::min(least, share), sum + share));
         (least, sum / self.cores.len().max(1) as f64)
     }

@@ -106,7 +106,7 @@ fn rate(window: &Window, verb: &str) -> f64 {
     let classes = window.after.baseline.classes.iter();
     let of_size = classes.filter(|class| class.verb == verb && class.bytes_max == size);
     let most = of_size.map(|class| class.rate_max).max().unwrap_or(0);
-    count as f64 * 1e9 / window.ns as f64 / most.max(1) as f64
+    window.per_second(count as f64) / most.max(1) as f64
 }
 
 /// The usual service of a class. If it was never seen at this depth: that of the nearest lower depth, as if a device that
@@ -185,7 +185,6 @@ fn find_limit(window: &Window, verbs: [(&str, Service, f64); 2]) -> Option<Findi
         return None;
     }
     let excess_ns = verbs.iter().map(waiting).sum();
-    let seconds = window.ns as f64 / 1e9;
     let evidence = vec![
         format!(
             "a {verb} takes {}, as usual with so many under way; alone it takes {}",
@@ -194,7 +193,7 @@ fn find_limit(window: &Window, verbs: [(&str, Service, f64); 2]) -> Option<Findi
         ),
         format!(
             "{:.0} {verb}s a second, up to {} and more of a core under way",
-            service.transfers / seconds,
+            window.per_second(service.transfers),
             service.deepest
         ),
     ];

@@ -1,6 +1,9 @@
 //! The callers of requests and the files that they are about, as far as /proc tells: by the caller's thread, while it lives, and
 //! by the files that its process has open.
 
+use crate::admin::client::{Client, unexpected};
+use crate::admin::protocol::{Answer, Request};
+use crate::failure::Failure;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fs;
@@ -29,6 +32,11 @@ pub struct Callers {
 }
 
 impl Callers {
+    /// Nothing found out yet, of the volumes that a daemon has mounted.
+    pub fn of(client: &mut Client) -> Result<Callers, Failure> {
+        let Answer::Status(status) = client.ask(&Request::Status)? else { return Err(unexpected()) };
+        Ok(Callers::new(status.mounts.into_iter().map(|mount| mount.path.into()).collect()))
+    }
     /// Nothing found out. `mounts`: the paths at which the daemon's volumes are.
     pub fn new(mounts: Vec<PathBuf>) -> Callers {
         Callers { mounts, processes: BTreeMap::new(), open: BTreeMap::new() }

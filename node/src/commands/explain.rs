@@ -1,11 +1,10 @@
 //! `sinter explain`: why requests take as long as they do.
 
-use super::snapshots::{self, look};
+use super::snapshots::{self, look, look_for};
 use super::{print, print_json, sweep};
 use crate::admin::client::Client;
 use crate::cli::Explain;
 use crate::failure::{Exit, Failure};
-use crate::observe::LOOKING_MS_MAX;
 use crate::progress::Progress;
 use crate::table::{Align, Table, count, duration};
 use explain::verdict::Operation;
@@ -40,12 +39,8 @@ fn take(data: &Path, seconds: u64) -> Result<[Snapshot; 2], Failure> {
     let mut client = Client::need(data)?;
     let progress = Progress::new("looking", None);
     let before = look(&mut client, 0)?;
-    let mut after = look(&mut client, LOOKING_MS_MAX)?;
-    for done in 1..seconds {
-        progress.step(Step { what: "seconds", done, of: seconds });
-        let earlier = std::mem::replace(&mut after, look(&mut client, LOOKING_MS_MAX)?);
-        after.take_over(earlier);
-    }
+    let tell = |done| progress.step(Step { what: "seconds", done, of: seconds });
+    let after = look_for(&mut client, seconds, tell)?;
     Ok([before, after])
 }
 

@@ -6,7 +6,6 @@ use crate::table::{Align, Table, bytes, count, duration};
 use explain::Window;
 use runtime::Stage;
 use serde::Serialize;
-use std::cmp::Reverse;
 
 /// Figures of a window.
 #[derive(Serialize, Debug)]
@@ -104,12 +103,12 @@ impl Figures {
             ProfileOf::Pools => Rows::Pools(pools(window)),
             ProfileOf::Io => Rows::Io(window.io.iter().map(io).collect()),
         };
-        Figures { seconds: window.ns as f64 / 1e9, rows }
+        Figures { seconds: window.seconds(), rows }
     }
 }
 
 /// An operation's figures; its stages in the order in which requests meet them.
-pub fn operation(operation: &explain::snapshot::Operation) -> Operation {
+fn operation(operation: &explain::snapshot::Operation) -> Operation {
     let stage = |stage: Stage| {
         let times = operation.stages.get(stage.name())?;
         Some(StageTimes { stage: stage.name().to_string(), times: Times::within(times) })
@@ -123,28 +122,24 @@ pub fn operation(operation: &explain::snapshot::Operation) -> Operation {
 }
 
 fn locks(window: &Window) -> Vec<Lock> {
-    let all_ns = window.total_ns().max(1.0);
-    let lock = |lock: &explain::snapshot::Lock| Lock {
+    let lock = |(lock, waited_share): (&explain::snapshot::Lock, f64)| Lock {
         name: lock.name.clone(),
         acquired: lock.acquired,
         contended: lock.contended,
         waited_ns: lock.wait.sum_ns,
-        waited_share: lock.wait.sum_ns as f64 / all_ns,
+        waited_share,
         wait: Times::within(&lock.wait),
         hold: Times::within(&lock.hold),
     };
-    let mut locks: Vec<Lock> = window.locks.iter().filter(|one| one.acquired > 0).map(lock).collect();
-    locks.sort_by_key(|lock| Reverse((lock.waited_ns, lock.acquired)));
-    locks
+    window.locks_by_wait().into_iter().map(lock).collect()
 }
 
 fn cores(window: &Window) -> Vec<Core> {
-    let share = |ns: u64| (ns as f64 / window.ns as f64).min(1.0);
     let core = |(core, times): (usize, &explain::window::CoreWindow)| Core {
         core,
-        running: share(times.run_ns),
-        waiting: share(times.wait_ns),
-        asleep: 1.0 - share(times.run_ns + times.wait_ns),
+        running: window.share(times.run_ns),
+        waiting: window.share(times.wait_ns),
+        asleep: 1.0 - window.share(times.run_ns + times.wait_ns),
         turns: times.turns,
     };
     window.cores.iter().enumerate().map(core).collect()

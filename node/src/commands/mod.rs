@@ -78,6 +78,16 @@ fn ask(data: &Path, request: Request) -> Result<Answer, Failure> {
     }
 }
 
+/// Reads a whole file of at most so many bytes; `too_large` is the failure of a larger one.
+fn read_at_most(file: &Path, bytes_max: u64, too_large: impl FnOnce() -> Failure) -> Result<Vec<u8>, Failure> {
+    let failed = |error: &std::io::Error| Failure::io(format!("can't read {}", file.display()), error);
+    let bytes = std::fs::metadata(file).map_err(|error| failed(&error))?.len();
+    if bytes > bytes_max {
+        return Err(too_large());
+    }
+    std::fs::read(file).map_err(|error| failed(&error))
+}
+
 /// Prints a result.
 fn print(text: &str) -> Result<(), Failure> {
     let mut out = std::io::stdout().lock();

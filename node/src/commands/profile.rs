@@ -129,8 +129,7 @@ pub fn slow(options: &Shown) -> Result<Exit, Failure> {
     let mut client = Client::need(&options.data)?;
     let Answer::History(mut past) = client.ask(&Request::Slow)? else { return Err(unexpected()) };
     past.sort_by_key(|whole| Reverse(whole.duration_ns));
-    let Answer::Status(status) = client.ask(&Request::Status)? else { return Err(unexpected()) };
-    let mut callers = Callers::new(status.mounts.into_iter().map(|mount| mount.path.into()).collect());
+    let mut callers = Callers::of(&mut client)?;
     let known = |whole: Whole| {
         let (caller, path) = (callers.process(whole.thread), callers.path(whole.thread, whole.ino));
         Slow { whole, caller, path }

@@ -1,6 +1,6 @@
 //! `sinter record`: a daemon's operations, kept in a file.
 
-use super::{print, print_json};
+use super::{print, print_json, read_at_most};
 use crate::admin::client::{Client, unexpected};
 use crate::admin::protocol::{Answer, Request, of_hex};
 use crate::cli::Record;
@@ -94,13 +94,10 @@ fn follow(client: &mut Client, file: &mut File, number: u64, begin: &[u8], optio
 
 /// Reads a recording; the number of bytes behind its last whole frame, if it was cut short.
 pub fn read(file: &Path) -> Result<(Recording, Option<u64>), Failure> {
-    let failed = |error: &std::io::Error| Failure::io(format!("can't read {}", file.display()), error);
-    let bytes = std::fs::metadata(file).map_err(|error| failed(&error))?.len();
-    if bytes > FILE_BYTES_MAX {
+    let bytes = read_at_most(file, FILE_BYTES_MAX, || {
         let failure = Failure::new(Exit::Usage, format!("{} is too large for a recording", file.display()));
-        return Err(failure.next("record for a shorter time"));
-    }
-    let bytes = std::fs::read(file).map_err(|error| failed(&error))?;
+        failure.next("record for a shorter time")
+    })?;
     match recording::read(&bytes) {
         Ok(recording::Reading::Whole(recording)) => Ok((recording, None)),
         Ok(recording::Reading::Cut(recording, rest)) => Ok((recording, Some(rest))),

@@ -3,6 +3,7 @@
 use crate::admin::client::{Client, unexpected};
 use crate::admin::protocol::{Answer, Request};
 use crate::failure::{Exit, Failure};
+use crate::observe::LOOKING_MS_MAX;
 use explain::{Snapshot, Window};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -19,6 +20,17 @@ pub fn look(client: &mut Client, milliseconds: u64) -> Result<Snapshot, Failure>
     }
 }
 
+/// A snapshot after so many seconds of looking, at least one; `tell` is told how many have passed.
+pub fn look_for(client: &mut Client, seconds: u64, tell: impl Fn(u64)) -> Result<Snapshot, Failure> {
+    let mut after = look(client, LOOKING_MS_MAX)?;
+    for done in 1..seconds {
+        tell(done);
+        let earlier = std::mem::replace(&mut after, look(client, LOOKING_MS_MAX)?);
+        after.take_over(earlier);
+    }
+    Ok(after)
+}
+
 /// Keeps one snapshot or several in a file.
 pub fn save(file: &Path, snapshots: &impl Serialize) -> Result<(), Failure> {
     let json = serde_json::to_vec(snapshots).expect("snapshots are plain data, which is JSON");
@@ -27,12 +39,9 @@ pub fn save(file: &Path, snapshots: &impl Serialize) -> Result<(), Failure> {
 
 /// Reads what `save` has kept. `holds`: what is expected, and the command that makes it, for the error.
 pub fn read<T: DeserializeOwned>(file: &Path, holds: (&str, &str)) -> Result<T, Failure> {
-    let failed = |error: &std::io::Error| Failure::io(format!("can't read {}", file.display()), error);
-    let bytes = std::fs::metadata(file).map_err(|error| failed(&error))?.len();
-    if bytes > FILE_BYTES_MAX {
-        return Err(Failure::new(Exit::Usage, format!("{} is too large for {}", file.display(), holds.0)));
-    }
-    let text = std::fs::read(file).map_err(|error| failed(&error))?;
+    let text = super::read_at_most(file, FILE_BYTES_MAX, || {
+        Failure::new(Exit::Usage, format!("{} is too large for {}", file.display(), holds.0))
+    })?;
     serde_json::from_slice(&text).map_err(|error| {
         let failure = Failure::new(Exit::Usage, format!("{} does not hold {}: {error}", file.display(), holds.0));
         failure.next(format!("make one with `{}`", holds.1))

@@ -2,12 +2,10 @@
 
 use super::callers::Callers;
 use super::print_json;
-use super::snapshots::look;
-use crate::admin::client::{Client, unexpected};
-use crate::admin::protocol::{Answer, Request};
+use super::snapshots::look_for;
+use crate::admin::client::Client;
 use crate::cli::Trace;
 use crate::failure::{Exit, Failure};
-use crate::observe::LOOKING_MS_MAX;
 use crate::progress::Progress;
 use explain::snapshot::Whole;
 use serde_json::{Value, json};
@@ -22,13 +20,9 @@ pub fn run(options: &Trace) -> Result<Exit, Failure> {
     let failed = |error: &std::io::Error| Failure::io(format!("can't write {}", options.perfetto.display()), error);
     let file = std::fs::File::create(&options.perfetto).map_err(|error| failed(&error))?;
     let progress = Progress::new("looking", None);
-    let mut requests = Vec::new();
-    for done in 0..options.seconds {
-        progress.step(Step { what: "seconds", done, of: options.seconds });
-        requests.extend(look(&mut client, LOOKING_MS_MAX)?.sample);
-    }
-    let Answer::Status(status) = client.ask(&Request::Status)? else { return Err(unexpected()) };
-    let mut callers = Callers::new(status.mounts.into_iter().map(|mount| mount.path.into()).collect());
+    let tell = |done| progress.step(Step { what: "seconds", done, of: options.seconds });
+    let requests = look_for(&mut client, options.seconds, tell)?.sample;
+    let mut callers = Callers::of(&mut client)?;
     let mut out = BufWriter::new(file);
     let written = write(&mut out, &requests, &mut callers).and_then(|()| out.flush());
     written.map_err(|error| failed(&error))?;

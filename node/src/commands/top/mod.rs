@@ -6,13 +6,11 @@ mod usage;
 use super::callers::Callers;
 use super::figures::Figures;
 use super::print;
-use super::snapshots::look;
-use crate::admin::client::{Client, unexpected};
-use crate::admin::protocol::{Answer, Request};
+use super::snapshots::{look, look_for};
+use crate::admin::client::Client;
 use crate::cli::{ProfileOf, Top};
 use crate::failure::{Exit, Failure};
-use crate::observe::LOOKING_MS_MAX;
-use explain::{Snapshot, Window, explain};
+use explain::{Snapshot, explain};
 use serde::Serialize;
 use std::collections::VecDeque;
 use std::io::IsTerminal;
@@ -77,49 +75,32 @@ impl Source {
     }
     /// Looks for the length of a round.
     fn round(&mut self) -> Result<Round, Failure> {
-        let mut after = look(&mut self.client, LOOKING_MS_MAX)?;
-        for _ in 1..self.seconds {
-            let earlier = std::mem::replace(&mut after, look(&mut self.client, LOOKING_MS_MAX)?);
-            after.take_over(earlier);
-        }
-        let mounts = match self.client.ask(&Request::Status)? {
-            Answer::Status(status) => status.mounts,
-            _ => return Err(unexpected()),
-        };
+        let after = look_for(&mut self.client, self.seconds, |_| {})?;
         // Made anew each time: numbers of processes and files come again.
-        let mut callers = Callers::new(mounts.into_iter().map(|mount| mount.path.into()).collect());
-        let before = self.last.back().expect("there is one from the start");
-        let round = round(before, &after, &self.verdict(&after), &mut callers)?;
+        let mut callers = Callers::of(&mut self.client)?;
         self.last.push_back(after);
+        let round = round(&self.last, &mut callers)?;
         if self.last.len() > VERDICT_ROUNDS {
             self.last.pop_front();
         }
         Ok(round)
     }
-    /// The verdict on all that is kept, and `after`.
-    fn verdict(&self, after: &Snapshot) -> String {
-        let mut whole = after.clone();
-        self.last.iter().skip(1).rev().for_each(|earlier| whole.take_over(earlier.clone()));
-        explain(&self.last[0], &whole).map_or(String::new(), |told| told.verdict.sentence)
-    }
 }
 
-fn round(before: &Snapshot, after: &Snapshot, verdict: &str, callers: &mut Callers) -> Result<Round, Failure> {
-    let window = super::snapshots::window(before, after)?;
+/// The last of these snapshots' rounds, with the verdict on all of them. There are two at least.
+fn round(last: &VecDeque<Snapshot>, callers: &mut Callers) -> Result<Round, Failure> {
+    let end = Snapshot::end_of(last.iter()).and_then(|end| explain(&last[0], &end));
+    let window = super::snapshots::window(&last[last.len() - 2], &last[last.len() - 1])?;
     let table = |of| Figures::of(&window, of).rows.table();
     Ok(Round {
-        seconds: window.ns as f64 / 1e9,
-        per_second: window.requests() as f64 * 1e9 / window.ns as f64,
+        seconds: window.seconds(),
+        per_second: window.per_second(window.requests() as f64),
         in_flight: window.occupancy(),
-        running: window.cores.iter().map(|core| running(&window, core.run_ns)).collect(),
-        verdict: verdict.to_string(),
+        running: window.cores.iter().map(|core| window.share(core.run_ns)).collect(),
+        verdict: end.map_or(String::new(), |told| told.verdict.sentence),
         operations: usage::by_operation(&window),
         files: usage::by_file(&window, callers),
         clients: usage::by_client(&window, callers),
         tables: [table(ProfileOf::Locks), table(ProfileOf::Io)],
     })
-}
-
-fn running(window: &Window, run_ns: u64) -> f64 {
-    (run_ns as f64 / window.ns as f64).min(1.0)
 }

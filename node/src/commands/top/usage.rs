@@ -36,7 +36,7 @@ impl Sum {
         let most = self.stages.into_iter().max_by(|one, other| one.1.total_cmp(&other.1));
         Usage {
             name,
-            per_second: self.requests * 1e9 / window.ns as f64,
+            per_second: window.per_second(self.requests),
             share: self.ns / window.total_ns().max(1.0),
             mean_ns: (self.ns / requests) as u64,
             mostly: most.map(|(stage, stage_ns)| (stage, stage_ns / ns)),
