@@ -64,7 +64,7 @@ pub fn make_pages(wanted: &Receiver<Wanted>, source: &dyn Source) {
             let page = metrics::page(source.snapshot(Duration::ZERO)?, source.version());
             Some((Instant::now(), Bytes::from(page)))
         });
-        // Who is not there any more needs none.
+        // A scraper that has gone needs no page: then sending fails, which does no harm.
         let _ = wanted.send(kept.as_ref().map(|(_, page)| page.clone()));
     }
 }

@@ -80,7 +80,7 @@ impl Server {
                 for (listener, serves) in listening.0 {
                     tokio::spawn(accept(listener, router(shared.clone(), serves)));
                 }
-                // Whoever would end it has gone without a word: the same.
+                // An error means that the server's handle was dropped, which ends it too.
                 let _ = ended.await;
             });
         };

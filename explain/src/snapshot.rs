@@ -290,14 +290,14 @@ impl Snapshot {
         let mut snapshots = snapshots.rev();
         let mut last = snapshots.next()?.clone();
         let mut earlier: Vec<&Snapshot> = snapshots.collect();
-        // What the first has sampled came before the window.
+        // The first one's sample came before the window.
         earlier.pop();
         earlier.into_iter().for_each(|one| last.take_over_sampled(one.sample.clone(), &one.in_flight));
         Some(last)
     }
     fn take_over_sampled(&mut self, sample: Vec<Whole>, in_flight: &InFlight) {
         let InFlight { looks, in_daemon, kernel_looks, in_kernel } = in_flight;
-        // What came before comes first. It is the longer one, where seconds are added up, and is not moved.
+        // The earlier sample comes first. It is the longer one where seconds are added up, so it is kept and the later one moved.
         let own = std::mem::replace(&mut self.sample, sample);
         self.sample.extend(own);
         self.in_flight.looks += looks;

@@ -74,7 +74,7 @@ impl Step {
             per_second: client.per_second,
             mean_us: client.mean_us,
             p99_us: client.p99_us,
-            // Of a machine that others keep busy, what they took before says little.
+            // Other programs' CPU time before the step says little on a machine that they keep busy: the daemon's own is the least.
             cpu_us: client.cpu_us.max(each_us(cores_ns as f64)),
             core_us: each_us(core_ns as f64),
             transfers: count as f64 / requests,
@@ -204,7 +204,7 @@ mod tests {
         let parts = Parts { machine, cpu, thread, delay_us: 5.0, excess: 1.0 };
         let step = |in_flight| {
             let per_second = parts.rate(in_flight);
-            // What waits for the device is with it, as its figures have it.
+            // The device's times include the wait in its queue, as its figures do.
             let device_us = if most.is_finite() { 40f64.max(in_flight as f64 / most * 1e6) } else { 40.0 };
             let (cpu_us, core_us) = (cpu.at(in_flight), thread.at(in_flight));
             Step { in_flight, per_second, cpu_us, core_us, transfers: 1.0, device_us, ..Step::default() }

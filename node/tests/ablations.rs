@@ -73,7 +73,7 @@ fn each_older_design_serves_and_what_was_synced_is_kept() {
         assert!(said.contains("older designs") && said.contains(on), "{on}: {said}");
         let over_device = said.contains("requests come over /dev/fuse");
         assert!(over_device || !on.contains("dev-fuse"), "{on}: {said}");
-        // What it wrote is served by ours.
+        // The daemon without older designs serves what the one with them wrote.
         let daemon = up(&home, "");
         let (mut file, mut last) = (File::open(home.mount.join("blocks")).expect("open"), [0]);
         file.seek(SeekFrom::End(-1)).and_then(|_| file.read_exact(&mut last)).expect("the last byte");

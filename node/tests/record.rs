@@ -116,7 +116,7 @@ fn data(mount: &Path, open: &File) {
         }
     }
     for number in 0..20u8 {
-        // What the kernel has cached is not asked for.
+        // The kernel would answer from cached pages and not ask the daemon.
         let file = File::open(mount.join(format!("tree/{number}"))).expect("it is there");
         fadvise(&file, 0, None, Advice::DontNeed).expect("it is a file");
         let mut bytes = Vec::new();

@@ -419,7 +419,7 @@ impl<'a> Walker<'a> {
         }
     }
     fn make_ready(&mut self, node: NodeId, flags: Flags) {
-        // What an operation makes is opened by it, or when it is needed.
+        // A file that an operation makes is opened by that operation, or when it is needed.
         if self.nodes[node].place.is_some() && self.nodes[node].shape == FileShape::File {
             self.nodes[node].ready.push(flags);
         }

@@ -129,7 +129,7 @@ mod tests {
         // Two servers of 20 us: 100,000 a second.
         let many = solve(&stations, 200);
         assert!((99_000.0..=100_000.1).contains(&many.per_second), "{many:?}");
-        // As many servers as requests are a delay.
+        // A station with a server for each request is a delay: nobody queues.
         let wide = [Station::with_servers(20.0, 8.0), Station::single(4.0)];
         let free = [Station::delay(20.0), Station::single(4.0)];
         assert!(near(solve(&wide, 8).per_second, solve(&free, 8).per_second));

@@ -135,7 +135,7 @@ impl Server {
 }
 
 fn accept(listener: &UnixListener, shared: &Arc<Shared>) {
-    // Who asks why a machine is slow must be answered while other programs take its CPUs: beside four hogs on each, and the cores, a
+    // An operator asks why the machine is slow while other programs take its CPUs: beside four hogs on each CPU, and the cores, a
     // thread of the usual weight did not answer within 10 s.
     runtime::real::set_core_priority();
     loop {

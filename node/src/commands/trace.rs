@@ -16,7 +16,7 @@ use store::progress::Step;
 /// Collects requests, and writes them.
 pub fn run(options: &Trace) -> Result<Exit, Failure> {
     let mut client = Client::need(&options.data)?;
-    // The file first: who looks for a minute wants to be told of a full disk or a wrong path before.
+    // The file comes first: an operator wants to know of a wrong path before the look, not after it.
     let failed = |error: &std::io::Error| Failure::io(format!("can't write {}", options.perfetto.display()), error);
     let file = std::fs::File::create(&options.perfetto).map_err(|error| failed(&error))?;
     let progress = Progress::new("looking", None);

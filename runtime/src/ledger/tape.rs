@@ -158,7 +158,7 @@ mod tests {
         assert_eq!((taken.len(), taken[SLOTS - 1].start), (SLOTS, SLOTS as u64 - 1));
         put(&tapes, 9);
         assert_eq!((tapes.take().len(), tapes.dropped()), (1, 3));
-        // What was left on the tapes is not of the next recording.
+        // Requests left on the tapes don't belong to the next recording.
         put(&tapes, 9);
         tapes.start([0; 2]);
         assert!(tapes.take().is_empty());

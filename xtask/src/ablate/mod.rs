@@ -113,7 +113,7 @@ impl Bench<'_> {
     fn measured(&self, side: usize, name: &str, round: u64, wanted: &[(Kind, usize)]) -> Result<Vec<Ran>, String> {
         let mut all = Vec::new();
         for &(kind, in_flight) in wanted {
-            // What writes leave to do is not the next one's.
+            // Work that writes have left would count for the next measurement.
             measure::settle(&self.sides)?;
             let one = ran(&self.sides[side], kind, in_flight, self.asked.seconds, round, self.undo)?;
             let Ran { per_second, daemon_us, machine_us, .. } = one;

@@ -80,7 +80,7 @@ impl Database {
 
 impl Drop for Database {
     fn drop(&mut self) {
-        // Whoever has ended it finds nothing to end; else the mount could not be taken away.
+        // A server that still runs would keep the mount busy; one that has ended is left alone.
         drop(self.run("pg_ctl", &["-D", text(&self.data), "-m", "immediate", "-s", "stop"]));
     }
 }

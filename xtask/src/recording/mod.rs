@@ -152,7 +152,7 @@ fn record_replay(asked: &Asked, brick: &Brick, [recorded, again]: [&Path; 2]) ->
     println!("replaying");
     go_on(&mut replay)?;
     await_pause(&mut pauses)?;
-    // What the replay has open is closed only after the recording has ended: that is no recorded operation.
+    // The replay closes its files only after the recording has ended: these closes were not recorded the first time.
     let record = record.wait_with_output().map_err(|error| format!("sinter record: {error}"))?;
     go_on(&mut replay)?;
     let replay = replay.wait_with_output().map_err(|error| format!("sinter replay: {error}"))?;
