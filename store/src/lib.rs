@@ -148,6 +148,7 @@ impl Store {
             live,
             blocks,
             age: table.age(row),
+            stream: row.stream,
         };
         table.cleanable(replay).map(candidate).collect()
     }

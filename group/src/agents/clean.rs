@@ -10,7 +10,7 @@ use runtime::tasks::both;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use store::cleaner::{Choice, Controller, Pace, Sight, State as Doing};
+use store::cleaner::{Choice, Controller, Destaged, Pace, Sight, State as Doing};
 use store::format::record::Moved;
 use store::format::summary::SummaryEntry;
 
@@ -144,6 +144,7 @@ impl Cleaner {
             moved_blocks: self.moved_blocks,
             victim: self.choice.mean(),
             surplus_blocks: self.choice.surplus_blocks(),
+            destaged: Destaged::default(),
         };
         let pace = self.controller.step(&sight);
         store.space.set_pace(pace.client_delay_ns, pace.state != Doing::Full);
@@ -184,7 +185,7 @@ impl Cleaner {
             return Ok(0);
         }
         if self.victim.is_none() {
-            let Some(segment) = self.choice.take() else { return Ok(0) };
+            let Some(segment) = self.choice.take().map(|next| next.segment) else { return Ok(0) };
             self.untouched = false;
             // It may be freed, and be in its next life, by the time its summary is read.
             let life = self.life(segment);
@@ -221,7 +222,7 @@ impl Cleaner {
             Ok(_) if last => {
                 self.emptied.push((segment, self.groups.checkpoints()));
                 self.emptied_segments += 1;
-                self.choice.note_emptied();
+                self.choice.note_emptied(segment);
                 self.victim = None;
             }
             Ok(_) => self.victim.as_mut().expect("it is being emptied").next = until,

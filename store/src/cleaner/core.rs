@@ -13,6 +13,11 @@
 //!
 //! If clients write faster than the cleaner can free space, it works at full speed already above `high`. The free
 //! segments above `low` are then used up gradually, in a glide (see `delay_ns`).
+//!
+//! A hybrid brick has a controller for each tier, and they form a chain: the flash's clients are the clients, the disk's
+//! clients are the destage. If the disk's cleaner falls behind, the disk's controller spaces the blocks that are destaged; so
+//! the flash's controller measures a slower destage (`Destaged::busy_ns`), and spaces the clients' blocks. No tier knows more
+//! of the other than this time, and whether it is full.
 
 use runtime::seeded::{Bug, active};
 
@@ -40,6 +45,9 @@ const FLOOR_SEGMENTS_MAX: u32 = 4;
 /// Bounds of the number of victims chosen at once. Fewer are hardly sorted by age; of more, the last would be out of
 /// date.
 const VICTIMS_MAX: (usize, usize) = (4, 16);
+/// Bounds of the number of victims destaged together. A single one would leave the disk in the order of the log; of more than
+/// the last few, each run would gather less than a block.
+const BATCH_MAX: (usize, usize) = (2, 64);
 /// Largest distance of two thresholds. 64 segments are 4 GiB: a device that writes 2 GiB/s needs two seconds for them,
 /// longer than a slice of a checkpoint takes. More free segments would only leave fewer dead blocks to the victims, and
 /// make cleaning them more expensive.
@@ -65,6 +73,11 @@ impl Thresholds {
     pub fn victims_max(&self) -> usize {
         (self.reserve as usize / 3).clamp(VICTIMS_MAX.0, VICTIMS_MAX.1)
     }
+    /// Largest number of victims that are destaged together. On average half of their blocks have left them: a quarter of the
+    /// reserve is on its way.
+    pub fn batch_max(&self) -> usize {
+        (self.reserve as usize / 2).clamp(BATCH_MAX.0, BATCH_MAX.1)
+    }
 }
 
 /// The measurements that the controller sees.
@@ -82,10 +95,35 @@ pub struct Sight {
     pub client_blocks: u64,
     /// Number of blocks that the cleaner has moved since start.
     pub moved_blocks: u64,
-    /// Numbers of live blocks and of all blocks of the mean victim of the present choice. None if there is no victim.
-    pub victim: Option<(u32, u32)>,
+    /// The mean victim of the present choice. None if there is no victim.
+    pub victim: Option<Mean>,
     /// Surplus of the present choice; see `Choice::surplus_blocks`.
     pub surplus_blocks: u64,
+    /// The destage; all zero if there is no tier below.
+    pub destaged: Destaged,
+}
+
+/// The mean victim of a choice: emptying it gains `blocks - stays` blocks for `live` moves.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Mean {
+    /// Number of live blocks.
+    pub live: u32,
+    /// Number of all blocks.
+    pub blocks: u32,
+    /// Number of live blocks that are moved within the tier; the others are destaged.
+    pub stays: u32,
+}
+
+/// Measurements of the destage.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Destaged {
+    /// Number of blocks whose moves to the tier below count, since start. They are not among `Sight::moved_blocks`.
+    pub blocks: u64,
+    /// Time since start in which a run was under way, its wait for the tier below included. It goes on while that tier does
+    /// not answer.
+    pub busy_ns: u64,
+    /// Number of blocks destaged out of segments that are not emptied yet; see `Batch::underway_blocks`.
+    pub underway_blocks: u64,
 }
 
 /// The decisions for the drive until the next step, which comes when the slice is done and the pause is over.
@@ -95,6 +133,9 @@ pub struct Pace {
     pub slice_blocks: u32,
     /// Pause after the slice.
     pub pause_ns: u64,
+    /// Number of blocks per second that may be destaged. 0: the destage rests; `u64::MAX`: as fast as the tier below takes
+    /// them, with the next run always queued.
+    pub destage_rate: u64,
     /// Throttle of clients' writes: nanoseconds of delay per block. It spaces the blocks of all clients together: a
     /// delay for each client by itself would slow many clients less than few.
     pub client_delay_ns: u64,
@@ -135,13 +176,40 @@ impl State {
 
 /// The number one in fixed-point numbers with 16 fractional bits ("in `ONE`s").
 const ONE: u64 = 1 << 16;
-/// Largest slice: 512 KiB, moved in two parts at the same time. A device does that in about a millisecond, so clients'
-/// I/O does not wait long.
-const SLICE_BLOCKS_MAX: u64 = 128;
-/// Smallest slice while clients write: below it, fixed costs of a move (a record, a wake) dominate.
-const SLICE_BLOCKS_MIN: u64 = 16;
-/// Longest time between steps: a client at 1 GiB/s fills a third of a segment in it.
-const PAUSE_NS_MAX: u64 = 20_000_000;
+/// The manner in which a tier's devices are given work.
+#[derive(Clone, Copy, Debug)]
+struct Manner {
+    /// Largest slice.
+    slice_blocks_max: u64,
+    /// Smallest slice while clients write.
+    slice_blocks_min: u64,
+    /// Longest time between steps.
+    pause_ns_max: u64,
+    /// Assumed time for moving a block until the first move was measured.
+    move_ns_first: u64,
+}
+
+const FLASH: Manner = Manner {
+    // 512 KiB, moved in two parts at the same time. A device does that in about a millisecond, so clients' I/O does not wait
+    // long.
+    slice_blocks_max: 128,
+    // Below it, fixed costs of a move (a record, a wake) dominate.
+    slice_blocks_min: 16,
+    // A client at 1 GiB/s fills a third of a segment in it.
+    pause_ns_max: 20_000_000,
+    // 200 MB/s, reading and writing.
+    move_ns_first: 20_000,
+};
+const DISK: Manner = Manner {
+    // 4 MiB: a disk transfers them in about three times the time that it needs to get there.
+    slice_blocks_max: 1_024,
+    // 1 MiB: of less, most of the time would go into getting there.
+    slice_blocks_min: 256,
+    // A destage at 150 MB/s fills a sixteenth of a segment in it.
+    pause_ns_max: 100_000_000,
+    // 40 MB/s, reading and writing.
+    move_ns_first: 100_000,
+};
 /// Longest delay per block: 20 blocks in a second still pass.
 const DELAY_NS_MAX: u64 = 50_000_000;
 /// Smallest upper bound of the delay, large enough to stop a burst of writes on a fast device in time.
@@ -171,8 +239,10 @@ const PACE_NS: u64 = 5_000_000_000;
 const UNITS_MAX: u64 = 16;
 /// Bounds of the time for moving one block: 4 GB/s and 200 KB/s.
 const MOVE_NS: (u64, u64) = (1_000, 20_000_000);
-/// Assumed time for moving a block until the first move was measured: 200 MB/s, reading and writing.
-const MOVE_NS_FIRST: u64 = 20_000;
+/// Busy time over which the destage's speed is averaged: many runs, and a few of its flushes.
+const DESTAGE_NS: u64 = 4_000_000_000;
+/// Assumed destage until the first one was measured: time and blocks, 40 MB/s. It counts for little beside a measurement.
+const DESTAGE_FIRST: (u64, u64) = (50_000_000, 500);
 /// Largest utilisation (live share of victims) to calculate with: for a victim with less than 1/64 dead blocks, the
 /// number of blocks to be moved per block gained would be absurdly large.
 const UTILISATION_MAX: u64 = ONE - ONE / 64;
@@ -193,12 +263,24 @@ struct Passed {
     ns: u64,
     client_blocks: u64,
     moved_blocks: u64,
+    destaged_blocks: u64,
+    destage_ns: u64,
+}
+
+/// A way for blocks out of a victim.
+#[derive(Clone, Copy, Debug)]
+struct Lane {
+    /// Number of blocks that must go this way to gain the space of one block, in `ONE`s.
+    moves_per_block: u64,
+    /// Number of blocks per second at full speed.
+    rate_max: u64,
 }
 
 /// The controller's state.
 #[derive(Clone, Debug)]
 pub struct Controller {
     marks: Thresholds,
+    manner: Manner,
     before: Option<Before>,
     /// The level in `ONE`s: an estimate of free segments and a part of the emptied ones. It changes smoothly, while
     /// counts jump by whole segments.
@@ -210,10 +292,16 @@ pub struct Controller {
     paced_rate: u64,
     /// Time for which clients have been measured, up to `PACE_NS`.
     seen_ns: u64,
-    /// Live share of victims, in `ONE`s.
+    /// Live share of victims, and the share of their blocks that is moved within the tier, in `ONE`s. Without a tier below
+    /// they are the same.
     utilisation: u64,
-    /// Nanoseconds for moving one block.
+    staying: u64,
+    /// Nanoseconds for moving one block within the tier.
     move_ns: u64,
+    /// Busy time of the destage, and the number of blocks, in 1/256, that were destaged in it: sums in which the past counts less
+    /// and less.
+    destage_busy_ns: u64,
+    destaged: u64,
     client_at_ns: u64,
     victim_at_ns: u64,
     /// Time since which as few segments are free as on a full brick.
@@ -229,11 +317,20 @@ pub struct Controller {
 }
 
 impl Controller {
-    /// A controller for a brick.
+    /// A controller for a brick's flash, or for all of a brick without tiers.
     pub fn new(segments: u32) -> Controller {
+        Controller::of(segments, FLASH)
+    }
+    /// A controller for a brick's disks. Its clients are the destage: blocks destaged count as admitted, and the delay is
+    /// the destage's.
+    pub fn of_disk(segments: u32) -> Controller {
+        Controller::of(segments, DISK)
+    }
+    fn of(segments: u32, manner: Manner) -> Controller {
         let asked = Sight { segments, ..Sight::default() };
         Controller {
             marks: Thresholds::new(segments),
+            manner,
             before: None,
             level: 0,
             segment_blocks: SEGMENT_BLOCKS_FIRST,
@@ -241,7 +338,10 @@ impl Controller {
             paced_rate: 0,
             seen_ns: 0,
             utilisation: ONE / 2,
-            move_ns: MOVE_NS_FIRST,
+            staying: ONE / 2,
+            move_ns: manner.move_ns_first,
+            destage_busy_ns: DESTAGE_FIRST.0,
+            destaged: DESTAGE_FIRST.1 * 256,
             client_at_ns: 0,
             victim_at_ns: 0,
             short_at_ns: None,
@@ -270,7 +370,9 @@ impl Controller {
             (self.asked, self.stuck) = (*sight, sight.emptied);
         }
         let sparing = self.is_sparing(sight);
-        let rate = if sparing { 0 } else { self.wanted_rate(sight, idle) };
+        let rate = if sparing { 0 } else { self.wanted_rate(sight, idle, self.within()) };
+        // The destage opens no segment of this tier: it goes on while the last ones are spared.
+        let destage_rate = self.destage_rate(sight, idle);
         let (slice_blocks, longest_ns) = self.slice(rate);
         let pause_ns = if sparing { SPARE_NS } else { longest_ns };
         let full = self.is_full(sight);
@@ -279,24 +381,28 @@ impl Controller {
         let state = match () {
             () if full => State::Full,
             () if self.is_slowing(client_delay_ns) => State::Slowing,
-            () if slice_blocks == 0 => State::Idle,
+            () if slice_blocks == 0 && destage_rate == 0 => State::Idle,
             () if idle => State::Ahead,
             () => State::Cleaning,
         };
-        assert!(client_delay_ns <= DELAY_NS_MAX && pause_ns <= PAUSE_NS_MAX);
-        assert!(u64::from(slice_blocks) <= SLICE_BLOCKS_MAX);
+        assert!(client_delay_ns <= DELAY_NS_MAX && pause_ns <= self.manner.pause_ns_max);
+        assert!(u64::from(slice_blocks) <= self.manner.slice_blocks_max);
         self.before = Some(Before { sight: *sight, pause_ns, sparing });
-        Pace { slice_blocks, pause_ns, client_delay_ns, checkpoint, state }
+        Pace { slice_blocks, pause_ns, destage_rate, client_delay_ns, checkpoint, state }
     }
 
     fn passed(&self, sight: &Sight) -> Passed {
         let Some(Before { sight: before, .. }) = &self.before else { return Passed::default() };
         assert!(sight.now_ns >= before.now_ns, "the clock does not go back");
         assert!(sight.client_blocks >= before.client_blocks && sight.moved_blocks >= before.moved_blocks);
+        let (destaged, earlier) = (&sight.destaged, &before.destaged);
+        assert!(destaged.blocks >= earlier.blocks && destaged.busy_ns >= earlier.busy_ns, "the destage only grows");
         Passed {
             ns: sight.now_ns - before.now_ns,
             client_blocks: sight.client_blocks - before.client_blocks,
             moved_blocks: sight.moved_blocks - before.moved_blocks,
+            destaged_blocks: destaged.blocks - earlier.blocks,
+            destage_ns: destaged.busy_ns - earlier.busy_ns,
         }
     }
     /// Updates rates, and the costs of victims and of moves.
@@ -317,14 +423,17 @@ impl Controller {
                 self.seen_ns - passed.ns.min(self.seen_ns),
             );
         }
-        if let Some((live, blocks)) = sight.victim {
-            assert!(live <= blocks && blocks > 0, "a victim has blocks");
+        if let Some(Mean { live, blocks, stays }) = sight.victim {
+            assert!(stays <= live && live <= blocks && blocks > 0, "a victim has blocks");
             self.segment_blocks = blocks.into();
-            let utilisation = (u64::from(live) * ONE / u64::from(blocks)).min(UTILISATION_MAX);
+            let share = |part: u32| (u64::from(part) * ONE / u64::from(blocks)).min(UTILISATION_MAX);
             let constant_ns = if first { 0 } else { RATE_NS };
-            self.utilisation = towards(self.utilisation, utilisation, passed.ns.max(1), constant_ns);
+            let follow = |value, part| towards(value, share(part), passed.ns.max(1), constant_ns);
+            self.utilisation = follow(self.utilisation, live);
+            self.staying = follow(self.staying, stays);
+            assert!(self.staying <= self.utilisation, "what stays lives");
         }
-        if first || sight.victim.is_some_and(|(live, blocks)| live < blocks) {
+        if first || sight.victim.is_some_and(|one| one.stays < one.blocks) {
             self.victim_at_ns = sight.now_ns;
         }
         let spared = if self.before.is_some_and(|before| before.sparing) { ONE } else { 0 };
@@ -332,11 +441,20 @@ impl Controller {
         let paused_ns = self.before.map_or(0, |before| before.pause_ns);
         let worked_ns = passed.ns.saturating_sub(paused_ns);
         // Small slices are not measured: most of their time is a fixed cost. When the speed matters, slices are large.
-        if passed.moved_blocks >= SLICE_BLOCKS_MAX / 2 {
+        if passed.moved_blocks >= self.manner.slice_blocks_max / 2 {
             let taken_ns = worked_ns / passed.moved_blocks;
             // Each observation counts for an eighth, so that one slow slice changes little.
             self.move_ns = towards(self.move_ns, taken_ns.clamp(MOVE_NS.0, MOVE_NS.1), 1, 7);
         }
+        // A destage that gets no answer is busy all the same, so it looks slower and slower; moves that count again outweigh that
+        // within a few seconds.
+        let fade = |sum| towards(sum, 0, passed.destage_ns, DESTAGE_NS);
+        self.destage_busy_ns = fade(self.destage_busy_ns) + passed.destage_ns;
+        self.destaged = fade(self.destaged) + passed.destaged_blocks * 256;
+    }
+    /// Nanoseconds for destaging one block.
+    fn destage_ns(&self) -> u64 {
+        (self.destage_busy_ns * 256 / self.destaged.max(1)).clamp(MOVE_NS.0, MOVE_NS.1)
     }
     /// Updates the level. It changes at once with the blocks that are written and moved, and approaches the counts
     /// slowly. It never differs from the counts by more than one segment.
@@ -345,7 +463,9 @@ impl Controller {
         // floor: until a checkpoint has come clients have only these, and their delay must have reached its bound when
         // the last of them is used.
         let room = i64::from(sight.free.saturating_sub(self.marks.floor)) * ONE as i64;
-        let emptied = (i64::from(sight.emptied) * (ONE as i64 * 3 / 4)).min(room);
+        // Segments that are being destaged together count for what has left them.
+        let underway = sight.destaged.underway_blocks * ONE / self.segment_blocks;
+        let emptied = (i64::from(sight.emptied) * (ONE as i64 * 3 / 4) + underway as i64 * 3 / 4).min(room);
         // Cheap victims have gained more than the mean; the expensive ones behind them will need that surplus.
         let surplus = (sight.surplus_blocks * ONE / self.segment_blocks).min(at(self.marks.target - self.marks.low));
         let counted = i64::from(sight.free) * ONE as i64 + emptied - surplus as i64;
@@ -353,12 +473,13 @@ impl Controller {
             self.level = counted;
             return;
         }
-        // Moving live blocks frees segments, and fills a share of `utilisation` of them again.
-        let gain = (passed.moved_blocks * (ONE - self.utilisation)) / self.utilisation.max(ONE / 16);
+        // Moving live blocks frees segments, and fills a share of `staying` of them again.
+        let moved_blocks = passed.moved_blocks + passed.destaged_blocks;
+        let gain = (moved_blocks * (ONE - self.staying)) / self.utilisation.max(ONE / 16);
         let change = (gain as i64 - passed.client_blocks as i64) * ONE as i64 / self.segment_blocks as i64;
         let ahead = self.level + change - counted;
         // Two segments' worth of traffic weigh as much as the time constant.
-        let traffic = passed.client_blocks + passed.moved_blocks;
+        let traffic = passed.client_blocks + moved_blocks;
         let weight_ns = passed.ns + traffic * LEVEL_NS / (2 * self.segment_blocks);
         let ahead = ahead - (i128::from(ahead) * i128::from(weight_ns) / i128::from(weight_ns + LEVEL_NS)) as i64;
         self.level = counted + ahead.clamp(-(ONE as i64), ONE as i64);
@@ -373,19 +494,32 @@ impl Controller {
     fn glide(&self) -> u64 {
         if active(Bug::GlideMissing) { ONE } else { (at(self.marks.reserve) * 3 / 8).max(ONE) }
     }
-    /// Number of blocks that must be moved to gain the space of one block, in `ONE`s.
-    fn moves_per_block(&self) -> u64 {
-        self.utilisation * ONE / (ONE - self.utilisation)
+    /// The moves within the tier.
+    fn within(&self) -> Lane {
+        // Full speed leaves a ninth of the time to clients' I/O.
+        let rate_max = 1_000_000_000 / (self.move_ns + self.move_ns / 8);
+        Lane { moves_per_block: self.staying * ONE / (ONE - self.staying), rate_max }
     }
-    /// Number of blocks moved per second at full speed, which leaves a ninth of the time to clients' I/O.
-    fn rate_max(&self) -> u64 {
-        1_000_000_000 / (self.move_ns + self.move_ns / 8)
+    /// The moves to the tier below.
+    fn down(&self) -> Lane {
+        let moves_per_block = (self.utilisation - self.staying) * ONE / (ONE - self.staying);
+        Lane { moves_per_block, rate_max: 1_000_000_000 / self.destage_ns() }
+    }
+    /// Number of blocks per second that should be destaged. What is wanted is bounded by what was measured; only where that
+    /// is all, nothing holds the destage back, and it may turn out to be faster.
+    fn destage_rate(&self, sight: &Sight, idle: bool) -> u64 {
+        let down = self.down();
+        if down.moves_per_block == 0 {
+            return 0;
+        }
+        let rate = self.wanted_rate(sight, idle, down);
+        if rate >= down.rate_max { u64::MAX } else { rate }
     }
     /// Number of blocks per second that the cleaner should move.
-    fn wanted_rate(&self, sight: &Sight, idle: bool) -> u64 {
-        let Some((live, blocks)) = sight.victim.filter(|(live, blocks)| live < blocks) else { return 0 };
-        let rate_max = self.rate_max();
-        let pace = (u128::from(self.client_rate) * u128::from(self.moves_per_block()) / u128::from(ONE * 256)) as u64;
+    fn wanted_rate(&self, sight: &Sight, idle: bool, lane: Lane) -> u64 {
+        let Some(Mean { blocks, stays, .. }) = sight.victim.filter(|one| one.stays < one.blocks) else { return 0 };
+        let rate_max = lane.rate_max;
+        let pace = (u128::from(self.client_rate) * u128::from(lane.moves_per_block) / u128::from(ONE * 256)) as u64;
         let pace = pace.min(rate_max);
         let Thresholds { low, target, high, ahead, .. } = self.marks;
         // Nothing at `high`, the clients' pace at `target`, everything at `low`.
@@ -396,8 +530,8 @@ impl Controller {
         if !idle {
             return steady;
         }
-        // Cleaning ahead costs writes: the fuller the victims are, the less is cleaned ahead.
-        let goal = match u64::from(live) * ONE / u64::from(blocks) {
+        // Cleaning ahead costs writes: the fuller of what stays the victims are, the less is cleaned ahead.
+        let goal = match u64::from(stays) * ONE / u64::from(blocks) {
             utilisation if utilisation < ONE / 2 => ahead,
             utilisation if utilisation < ONE * 3 / 4 => high,
             _ => target,
@@ -407,23 +541,25 @@ impl Controller {
     /// A slice and the pause after it, for a number of blocks per second.
     fn slice(&self, rate: u64) -> (u32, u64) {
         // The largest slice at full speed, the smallest at none.
-        let share = rate * ONE / self.rate_max();
-        let slice = SLICE_BLOCKS_MIN + (SLICE_BLOCKS_MAX - SLICE_BLOCKS_MIN) * share.min(ONE) / ONE;
+        let Manner { slice_blocks_max, slice_blocks_min, pause_ns_max, .. } = self.manner;
+        let share = rate * ONE / self.within().rate_max;
+        let slice = slice_blocks_min + (slice_blocks_max - slice_blocks_min) * share.min(ONE) / ONE;
         let work_ns = slice * self.move_ns;
         let period_ns = (slice * 1_000_000_000).checked_div(rate).unwrap_or(u64::MAX);
         // Near full speed slices stay large, however long moves seem to take: only large slices measure that.
-        if share < ONE / 2 && period_ns > work_ns + PAUSE_NS_MAX {
+        if share < ONE / 2 && period_ns > work_ns + pause_ns_max {
             // The rate would need a pause longer than the longest: a smaller slice instead.
-            let slice = rate * PAUSE_NS_MAX / 1_000_000_000;
-            return (slice.min(SLICE_BLOCKS_MIN) as u32, PAUSE_NS_MAX);
+            let slice = rate * pause_ns_max / 1_000_000_000;
+            return (slice.min(slice_blocks_min) as u32, pause_ns_max);
         }
-        (slice as u32, (period_ns - work_ns.min(period_ns)).max(work_ns / 8).min(PAUSE_NS_MAX))
+        (slice as u32, (period_ns - work_ns.min(period_ns)).max(work_ns / 8).min(pause_ns_max))
     }
     /// Nanoseconds in which the cleaner frees space for one block, including the time in which it waits for
-    /// checkpoints.
+    /// checkpoints. Blocks that stay and blocks that are destaged are moved at the same time.
     fn room_ns(&self) -> u64 {
         let move_ns = self.move_ns * ONE / (ONE - self.spared);
-        (move_ns * self.moves_per_block() / ONE).max(move_ns / 4)
+        let within_ns = (move_ns * self.within().moves_per_block / ONE).max(move_ns / 4);
+        within_ns.max(self.destage_ns() * self.down().moves_per_block / ONE)
     }
     /// The clients' delay per block: the larger of two delays.
     ///
@@ -492,7 +628,7 @@ impl Controller {
         // Only a checkpoint shows which blocks have died: if victims are expensive, it may find cheaper ones. Deletions
         // are not counted here, so a brick with few free segments asks once in a second in any case.
         let written = sight.client_blocks - self.asked.client_blocks;
-        let dear = sight.victim.is_none_or(|(live, blocks)| u64::from(live) * 8 >= u64::from(blocks) * 7);
+        let dear = sight.victim.is_none_or(|one| u64::from(one.stays) * 8 >= u64::from(one.blocks) * 7);
         let reclaimable = sight.free + sight.emptied;
         // The first checkpoint after a long time has much to write: it should come before segments wait for it.
         if reclaimable <= high + 2 * (high - target) && written >= AHEAD_SEGMENTS * self.segment_blocks {

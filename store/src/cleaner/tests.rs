@@ -2,13 +2,18 @@
 
 mod plant;
 
-use super::choice::choose;
-use super::{Candidate, Choice, Controller, Sight, State, Thresholds};
+use super::{Candidate, Choice, Controller, Destination, Mean, Sight, State, Thresholds, Victim};
+use crate::format::segment::Stream;
 use base::SegmentId;
 use plant::{Load, Plant, Shape, Window};
 use runtime::random::SplitMix;
 
 const MS: u64 = 1_000_000;
+
+/// The mean victim where there is no tier below.
+fn mean(live: u32, blocks: u32) -> Mean {
+    Mean { live, blocks, stays: live }
+}
 
 /// The options of a script beside a mere run.
 struct Script {
@@ -231,7 +236,7 @@ fn held_clients_and_small_slices_do_not_slow_each_other_down() {
     let mut controller = Controller::new(512);
     // As many as the controller has told, once cleaning has begun; before that, 26,000 in a second.
     let (mut client_blocks, mut moved_blocks, mut delay_ns) = (0, 0, 0);
-    let victim = Some((12_000, 16_384));
+    let victim = Some(mean(12_000, 16_384));
     let mut last = None;
     for step in 1..=1_000 {
         let now_ns = step * 20 * MS;
@@ -251,7 +256,7 @@ fn held_clients_and_small_slices_do_not_slow_each_other_down() {
 #[test]
 fn slow_moves_are_forgotten_when_they_are_fast_again() {
     let mut controller = Controller::new(512);
-    let mut sight = Sight { free: 14, segments: 512, victim: Some((12_000, 16_384)), ..Sight::default() };
+    let mut sight = Sight { free: 14, segments: 512, victim: Some(mean(12_000, 16_384)), ..Sight::default() };
     let mut pace = controller.step(&sight);
     let mut run = |until_ns: u64, move_ns: u64| {
         while sight.now_ns < until_ns {
@@ -276,7 +281,7 @@ fn the_fuller_the_victim_the_less_is_cleaned_ahead() {
     for (live, goal) in [(4_000, ahead), (8_000, ahead), (9_000, high), (12_000, high), (13_000, target)] {
         for (free, cleans) in [(goal - 1, true), (goal, false)] {
             let mut controller = Controller::new(16_000);
-            let sight = Sight { free, segments: 16_000, victim: Some((live, 16_384)), ..Sight::default() };
+            let sight = Sight { free, segments: 16_000, victim: Some(mean(live, 16_384)), ..Sight::default() };
             let last = (0..100).map(|second| controller.step(&Sight { now_ns: second * 1_000 * MS, ..sight })).last();
             let pace = last.expect("it was stepped");
             assert_eq!(pace.slice_blocks > 0, cleans, "{live} live, {free} free: {pace:?}");
@@ -291,7 +296,7 @@ fn a_brick_of_few_segments_or_none_is_stepped_too() {
         let mut controller = Controller::new(segments);
         for (step, free) in (0..=segments).rev().enumerate() {
             let now_ns = (step as u64 + 1) * MS;
-            let victim = (free < segments).then_some((100, 1_000));
+            let victim = (free < segments).then_some(mean(100, 1_000));
             let sight = Sight { now_ns, free, segments, victim, ..Sight::default() };
             let delay_ns = controller.step(&sight).client_delay_ns;
             assert!(delay_ns <= 50 * MS, "{segments} segments, {free} free: {delay_ns}");
@@ -316,11 +321,15 @@ fn marks_lie_in_order_within_the_reserve() {
 }
 
 fn candidate(segment: u32, live: u32, age: u64) -> Candidate {
-    Candidate { segment: SegmentId(segment), live, blocks: 100, age }
+    Candidate { segment: SegmentId(segment), live, blocks: 100, age, stream: Stream::Bulk }
+}
+
+fn taken(mut choice: Choice) -> Vec<Victim> {
+    std::iter::from_fn(|| choice.take()).collect()
 }
 
 fn chosen(candidates: &[Candidate], max: usize) -> Vec<u32> {
-    choose(candidates, max).into_iter().map(|one| one.segment.0).collect()
+    taken(Choice::new(candidates, max)).iter().map(|one| one.segment.0).collect()
 }
 
 /// The cleaner moves nothing while it waits for a checkpoint that frees the segments it has emptied, and its state
@@ -329,7 +338,7 @@ fn chosen(candidates: &[Candidate], max: usize) -> Vec<u32> {
 fn who_waits_for_checkpoints_moves_less_in_the_same_time() {
     let delay_ns = |emptied| {
         let mut controller = Controller::new(512);
-        let mut sight = Sight { free: 1, segments: 512, victim: Some((12_000, 16_384)), ..Sight::default() };
+        let mut sight = Sight { free: 1, segments: 512, victim: Some(mean(12_000, 16_384)), ..Sight::default() };
         let mut pace = controller.step(&sight);
         for step in 1..100 {
             let emptied = if step < 90 { emptied } else { 0 };
@@ -349,7 +358,7 @@ fn victims_are_chosen_by_cost_and_benefit() {
     let full = candidate(1, 100, 1_000);
     assert_eq!(chosen(&[full], 9), [0; 0]);
     // Of 16,384 blocks header and summary take 192, and it takes 256 more to tell where the others went.
-    let segment = |live| Candidate { segment: SegmentId(1), live, blocks: 16_384, age: 9 };
+    let segment = |live| Candidate { segment: SegmentId(1), live, blocks: 16_384, age: 9, stream: Stream::Bulk };
     assert_eq!(chosen(&[segment(16_384 - 192)], 9), [0; 0], "all that it can hold lives: moving it makes no room");
     assert_eq!(chosen(&[segment(16_384 - 192 - 512)], 9), [1]);
     let (dead, young, old) = (candidate(2, 0, 0), candidate(3, 40, 10), candidate(4, 70, 100));
@@ -366,30 +375,31 @@ fn what_cheap_victims_gain_is_kept_for_the_dear_ones_behind_them() {
     assert_eq!((Choice::default().mean(), Choice::default().surplus_blocks()), (None, 0));
     let victims = [candidate(1, 0, 1), candidate(2, 20, 2), candidate(3, 20, 3), candidate(4, 80, 4)];
     let mut choice = Choice::new(&victims, 9);
-    assert_eq!(choice.mean(), Some((40, 100)), "what is dead costs nothing");
+    assert_eq!(choice.mean(), Some(mean(40, 100)), "what is dead costs nothing");
     let mut surpluses = Vec::new();
-    while choice.take().is_some() {
-        choice.note_emptied();
+    while let Some(victim) = choice.take() {
+        choice.note_emptied(victim.segment);
         surpluses.push(choice.surplus_blocks());
     }
     // 180 blocks are gained for 120 moves: 30 for each 20.
     assert_eq!(surpluses, [0, 50, 100, 0]);
     let mut nearly_dead = Choice::new(&[candidate(1, 1, 1), candidate(2, 99, 2)], 9);
-    assert_eq!(nearly_dead.mean(), Some((1, 100)), "one that is full is no victim");
+    assert_eq!(nearly_dead.mean(), Some(mean(1, 100)), "one that is full is no victim");
     nearly_dead = Choice::new(&[candidate(1, 1, 1), candidate(2, 79, 2)], 9);
     nearly_dead.take();
-    nearly_dead.note_emptied();
+    nearly_dead.note_emptied(SegmentId(1));
     assert_eq!(nearly_dead.surplus_blocks(), 99 - 120 / 80);
     let mut dead = Choice::new(&victims[..1], 9);
-    assert_eq!((dead.mean(), dead.take(), dead.is_empty()), (Some((0, 100)), Some(SegmentId(1)), true));
+    let gone = Victim { segment: SegmentId(1), live: 0, destination: Destination::Stay };
+    assert_eq!((dead.mean(), dead.take(), dead.is_empty()), (Some(mean(0, 100)), Some(gone), true));
     // One that is left as it is gains nothing, and those that are dearer than the rest have no surplus.
     let mut dear_first = Choice::new(&[candidate(1, 90, 1), candidate(2, 10, 2), candidate(3, 10, 3)], 9);
     dear_first.take();
-    dear_first.note_emptied();
+    dear_first.note_emptied(SegmentId(1));
     assert_eq!(dear_first.surplus_blocks(), 0);
     dear_first.take();
     dear_first.take();
-    dear_first.note_emptied();
+    dear_first.note_emptied(SegmentId(3));
     assert_eq!(dear_first.surplus_blocks(), 0, "190 for 110 moves, of which 100 have gained 100");
 }
 
@@ -450,7 +460,7 @@ fn pinned_segments_do_not_cause_checkpoint_after_checkpoint() {
                     segments: 100,
                     client_blocks: step * 100,
                     moved_blocks: step,
-                    victim: Some((8_000, 16_000)),
+                    victim: Some(mean(8_000, 16_000)),
                     ..Sight::default()
                 })
                 .checkpoint,
@@ -464,7 +474,7 @@ fn pinned_segments_do_not_cause_checkpoint_after_checkpoint() {
 fn shortly_before_cleaning_begins_there_is_a_checkpoint() {
     let wants = |free, segments_written: u64| {
         let mut controller = Controller::new(512);
-        let victim = Some((16_000, 16_384));
+        let victim = Some(mean(16_000, 16_384));
         let start = Sight { free: 100, segments: 512, victim, ..Sight::default() };
         controller.step(&start);
         let client_blocks = segments_written * 16_384;
@@ -481,7 +491,7 @@ fn who_is_short_looks_once_in_a_second_for_what_died() {
     let Thresholds { low, target, .. } = Thresholds::new(100);
     let wants = |free, client_blocks| {
         let mut controller = Controller::new(100);
-        let start = Sight { free, segments: 100, victim: Some((16_000, 16_384)), ..Sight::default() };
+        let start = Sight { free, segments: 100, victim: Some(mean(16_000, 16_384)), ..Sight::default() };
         controller.step(&start);
         controller.step(&Sight { now_ns: 1_000 * MS, client_blocks, ..start }).checkpoint
     };

@@ -1,7 +1,8 @@
 //! A model of a brick under load: segments whose blocks live and die, one device shared by clients and the cleaner,
 //! checkpoints that free emptied segments after a while. The drive's part is played in the simplest honest way.
 
-use super::super::{Candidate, Choice, Controller, Pace, Sight, State};
+use super::super::{Candidate, Choice, Controller, Destaged, Pace, Sight, State, Victim};
+use crate::format::segment::Stream;
 use base::SegmentId;
 use runtime::random::SplitMix;
 
@@ -131,7 +132,14 @@ impl Plant {
         let controller = Controller::new(shape.segments);
         let usable = u64::from(shape.segments - controller.thresholds().reserve) * u64::from(shape.blocks);
         let segment = Segment { used_as: Use::Free, live: 0, live_seen: 0, opened: 0, moved: false };
-        let pace = Pace { slice_blocks: 0, pause_ns: 0, client_delay_ns: 0, checkpoint: false, state: State::Idle };
+        let pace = Pace {
+            slice_blocks: 0,
+            pause_ns: 0,
+            destage_rate: 0,
+            client_delay_ns: 0,
+            checkpoint: false,
+            state: State::Idle,
+        };
         let mut plant = Plant {
             controller,
             random: SplitMix(shape.seed),
@@ -263,6 +271,7 @@ impl Plant {
             live: one.live_seen,
             blocks: self.shape.blocks,
             age: self.opened - one.opened,
+            stream: Stream::Bulk,
         };
         cleanable.map(candidate).collect()
     }
@@ -277,6 +286,7 @@ impl Plant {
             moved_blocks: self.moved_blocks,
             victim: self.choice.mean(),
             surplus_blocks: self.choice.surplus_blocks(),
+            destaged: Destaged::default(),
         }
     }
     fn choose(&mut self) {
@@ -298,7 +308,7 @@ impl Plant {
                 if self.choice.is_empty() {
                     self.choose();
                 }
-                let Some(SegmentId(next)) = self.choice.take() else { return false };
+                let Some(Victim { segment: SegmentId(next), .. }) = self.choice.take() else { return false };
                 self.untouched = false;
                 (self.victim, self.cursor) = (Some((next, self.segments[next as usize].opened)), 0);
             }
@@ -310,7 +320,7 @@ impl Plant {
                     assert!(row.live == 0, "all was moved");
                     self.segments[victim as usize].moved = true;
                 }
-                self.choice.note_emptied();
+                self.choice.note_emptied(SegmentId(victim));
                 self.victim = None;
                 continue;
             }
