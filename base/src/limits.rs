@@ -10,6 +10,9 @@ pub const GROUP_BITS: u32 = 20;
 pub const GROUPS_DEFAULT: u32 = 64;
 /// Largest number of groups of a brick: each takes memory of its own.
 pub const GROUPS_MAX: u32 = 4096;
+/// Largest number of devices of a brick, those included that were removed from it. A device that holds much is better than
+/// many that hold little, and a brick whose one device fails is repaired as a whole.
+pub const DEVICES_MAX: usize = 64;
 /// Largest number of segments of a brick: 64 TiB in segments of the usual size, and a table of 100 MB in memory.
 pub const SEGMENTS_MAX: u32 = 1 << 20;
 /// Bound of everything that is counted up one by one: batches, records, cookies, epochs. No machine lives long enough

@@ -79,6 +79,10 @@ pub enum Bug {
     FeatureUnmarked,
     /// A brick is called larger before it has the space (rule X5).
     GrownBeforeRoom,
+    /// A brick counts a device's segments before the device bears its label (rule X5).
+    DeviceCountedEarly,
+    /// What goes to a disk counts before the disk has flushed it (rule U1).
+    DestageUnflushed,
     /// The cleaner takes segments as they come (rule K1).
     VictimsByNumber,
     /// Clients are not slowed when free segments run short (rule K4).
@@ -180,7 +184,7 @@ pub enum Bug {
 
 impl Bug {
     /// Every bug, for tests and for naming one on a command line.
-    pub const ALL: [Bug; 85] = [
+    pub const ALL: [Bug; 87] = [
         Bug::FuaAfterPlain,
         Bug::AckOutOfOrder,
         Bug::TailReused,
@@ -218,6 +222,8 @@ impl Bug {
         Bug::BadRowReadAsNone,
         Bug::FeatureUnmarked,
         Bug::GrownBeforeRoom,
+        Bug::DeviceCountedEarly,
+        Bug::DestageUnflushed,
         Bug::VictimsByNumber,
         Bug::DelayUnfelt,
         Bug::GlideMissing,

@@ -8,12 +8,13 @@ use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};
 use store::format::batch::{BatchHeader, FIXED_BYTES};
 use store::format::bytes::Reader;
+use store::format::devices::{DeviceId, DeviceRow, DeviceTable, FIRST, State as Part, Tier};
 use store::format::label::Label;
 use store::format::leaf::{self, Encoded, Leaf, Slot};
 use store::format::passages::{Cut, Passage, Passages};
 use store::format::record::{self, Frame, Head, Logged, Moved, Moves, Places, Run};
 use store::format::segment::{SegmentHeader, Stream};
-use store::format::superblock::{EpochEnd, Features, State, Superblock};
+use store::format::superblock::{EpochEnd, Features, SEVERAL_DEVICES, State, Superblock};
 use store::format::values::{self, GroupRow, ReplayRow, SegmentRow, SegmentState};
 use store::format::{Uuid, edits, keys, summary};
 use store::purge::Purge;
@@ -38,9 +39,10 @@ pub struct Target {
 }
 
 /// All targets.
-pub const TARGETS: [Target; 11] = [
+pub const TARGETS: [Target; 12] = [
     binary("superblock", superblocks, superblock, 400_000),
     binary("label", labels, label, 2_000_000),
+    binary("device_table", device_tables, device_table, 200_000),
     binary("segment", segments, segment, 2_000_000),
     binary("batch", batches, batch, 300_000),
     binary("record", records, framed, 1_500_000),
@@ -112,8 +114,12 @@ fn superblocks() -> Vec<Vec<u8>> {
         groups: 64,
         epoch: ends + 1,
         ends: (0..ends).map(|epoch| EpochEnd { epoch, batch: 100 * epoch }).collect(),
+        devices: 0,
     };
-    [0, 1, 7].map(|ends| superblock(ends).encode()).to_vec()
+    let mut all = [0, 1, 7].map(superblock).to_vec();
+    let features = Features { incompatible: SEVERAL_DEVICES, ..Features::default() };
+    all.push(Superblock { features, devices: 3, ..superblock(2) });
+    all.iter().map(Superblock::encode).collect()
 }
 
 fn superblock(bytes: &[u8]) -> Answer {
@@ -128,7 +134,30 @@ fn superblock(bytes: &[u8]) -> Answer {
 }
 
 fn labels() -> Vec<Vec<u8>> {
-    vec![Label { uuid: UUID, segment_bytes: 64 << 20, segments: 100 }.encode()[..512].to_vec()]
+    let label = |device| Label { uuid: UUID, segment_bytes: 64 << 20, segments: 100, device };
+    [FIRST, DeviceId(3)].map(|device| label(device).encode()[..512].to_vec()).to_vec()
+}
+
+fn device_tables() -> Vec<Vec<u8>> {
+    let one = DeviceTable::of_one(UUID, 64);
+    let mut several = DeviceTable { sequence: 7, next: DeviceId(9), ..one.clone() };
+    let disk = |id, first| DeviceRow { id: DeviceId(id), tier: Tier::Disk, state: Part::Leaving, first, segments: 100 };
+    several.rows.extend([disk(3, 64), disk(8, 164)]);
+    vec![one.encode(), several.encode()]
+}
+
+fn device_table(bytes: &[u8]) -> Answer {
+    let read = |bytes: &[u8]| {
+        let read = DeviceTable::decode(bytes);
+        if let Ok(read) = &read {
+            assert!(
+                DeviceTable::decode(&read.encode()).as_ref() == Ok(read),
+                "it does not read back as it was written"
+            );
+        }
+        answer(&read, |read| scale(read.rows.len()) << 8)
+    };
+    resealed(bytes, 8188).map_or(0, |sealed| read(&sealed)) ^ read(bytes).rotate_left(1)
 }
 
 fn label(bytes: &[u8]) -> Answer {

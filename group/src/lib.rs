@@ -15,6 +15,7 @@ mod order;
 mod state;
 
 pub use agents::clean;
+use agents::destage;
 pub use context::Context;
 
 use base::limits::BLOCK_BYTES;
@@ -132,7 +133,10 @@ pub struct Groups {
     has_quotas: AtomicBool,
     /// The session of each volume that may cache all of the volume's content (rule R2).
     leases: Lock<BTreeMap<VolumeId, SessionId>>,
-    cleaner: Lock<clean::Status>,
+    /// By tier.
+    cleaners: Lock<[clean::Status; 2]>,
+    /// What is on its way from flash to disk.
+    destage: destage::Destage,
     /// The wall clock as the checkpoint task saw it last: good enough for reads.
     wall_ns: AtomicI64,
     small_commits: data::commits::SmallCommits,
@@ -177,7 +181,8 @@ impl Groups {
             quotas: Lock::new("quotas", BTreeMap::new()),
             has_quotas: AtomicBool::new(false),
             leases: Lock::new("leases", BTreeMap::new()),
-            cleaner: Lock::new("cleaner", clean::Status::default()),
+            cleaners: Lock::new("cleaner", Default::default()),
+            destage: destage::Destage::new(),
             wall_ns: AtomicI64::new(wall_ns),
             small_commits: data::commits::SmallCommits::new(),
             ahead: data::ahead::Ahead::new(),

@@ -180,7 +180,10 @@ impl Groups {
         let there = groups.clone();
         tasks.spawn(0, Box::new(move || Box::pin(crate::agents::forget::run(there))));
         let there = groups.clone();
-        tasks.spawn(tasks.cores() - 1, Box::new(move || Box::pin(crate::agents::clean::run(there))));
+        tasks.spawn(
+            tasks.cores() - 1,
+            Box::new(move || Box::pin(crate::agents::clean::run(there, store::format::devices::Tier::Flash))),
+        );
         let there = groups.clone();
         tasks.spawn(tasks.cores() - 1, Box::new(move || Box::pin(crate::agents::defragment::run(there))));
         if !groups.store().uncounted().is_empty() {

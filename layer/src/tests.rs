@@ -26,6 +26,7 @@ async fn groups(runtime: runtime::Runtime) -> Arc<Groups> {
         groups: 4,
         size_bytes_min: 0,
         device: None,
+        further: Vec::new(),
     };
     store::format_brick(&runtime, options, async || Ok(())).await.expect("an empty disk can be formatted");
     let index = Arc::new(ModelIndex::new(store::format::leaf::merge));

@@ -1,7 +1,7 @@
 //! The meeting place of concrete types: the real world, the index engine, the store, the groups, the stack and the FUSE
 //! front become one brick. The only file that names them all.
 
-use crate::admin::protocol::{Answer, Figure, Request, Space, Status};
+use crate::admin::protocol::{Answer, Device, Figure, Request, Space, Status};
 use crate::cli::{Geometry, Transport};
 use crate::daemon::{described, say};
 use crate::directory;
@@ -17,14 +17,15 @@ use index_rocksdb::{RocksIndex, Salvaged};
 use layer::{Change, HopSummary, Stack};
 use runtime::real::{self, Directory, Reactors};
 use runtime::{Ledger, Runtime, Span, tasks};
-use std::collections::BTreeMap;
-use std::path::Path;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, OnceLock};
 use store::brick::{FormatOptions, Found, format_brick, look};
 use store::check::Report;
 use store::cleaner::State;
 use store::device::Foreign;
+use store::format::devices::Tier;
 use store::format::leaf::merge;
 use store::format::superblock::Superblock;
 use store::index::Index;
@@ -88,10 +89,16 @@ fn buffer_shares(memory_max: u64) -> (u64, u64) {
     (buffers, both - buffers)
 }
 
-fn start(data: &Directory, device: Option<&Path>, memory_max: u64, read_only: bool) -> Result<(Runtime, Reactors)> {
+fn start(
+    data: &Directory,
+    (device, further): (Option<&Path>, Vec<PathBuf>),
+    memory_max: u64,
+    read_only: bool,
+) -> Result<(Runtime, Reactors)> {
     let mut options = real::Options::new(data.clone(), buffer_shares(memory_max).0, OP_NAMES);
     options.read_only = read_only;
     options.device = device.map(Path::to_path_buf);
+    options.further = further;
     #[cfg(feature = "seeded-bugs")]
     {
         options.volatile_cache = crate::test_switches::volatile_cache();
@@ -131,10 +138,12 @@ fn format_if_new(
         size_bytes: geometry.size,
         segment_bytes: geometry.segment_size.unwrap_or(SEGMENT_BYTES_DEFAULT),
         groups: geometry.groups.unwrap_or(GROUPS_DEFAULT),
-        device: geometry.device.as_ref().map(|_| foreign),
+        device: geometry.first().map(|_| foreign),
+        further: geometry.further().into_iter().map(|(tier, _)| (tier, foreign)).collect(),
         ..FormatOptions::default()
     };
-    let (world, path, device) = (runtime.clone(), data.clone(), geometry.device.clone());
+    let (world, path, device) = (runtime.clone(), data.clone(), geometry.first().cloned());
+    let further = geometry.further();
     tell(Step::begin("superblock"));
     let tell = tell.clone();
     let superblock = on_core(reactors, move || async move {
@@ -142,6 +151,9 @@ fn format_if_new(
         let beside = move || {
             tell(Step::begin("empty index"));
             directory::link_device(&path, device.as_deref())?;
+            for ((_, device), number) in further.iter().zip(2..) {
+                directory::link_further(&path, number, device)?;
+            }
             new_index(&path)
         };
         format_brick(&world, options, async move || tasks::run_blocking(&*tasks, beside).await).await
@@ -168,6 +180,20 @@ fn new_index(data: &Directory) -> Result<()> {
     RocksIndex::open_in(data, INDEX, &options, merge)?.persist()
 }
 
+/// Paths of a new brick's further devices. Errors: one is named twice.
+fn further_paths(geometry: &Geometry) -> Result<Vec<PathBuf>, Failure> {
+    let further: Vec<PathBuf> = geometry.further().into_iter().map(|(_, path)| path).collect();
+    let whole = |path: &PathBuf| std::fs::canonicalize(path).unwrap_or_else(|_| path.clone());
+    let mut seen = BTreeSet::new();
+    match geometry.first().into_iter().chain(&further).find(|path| !seen.insert(whole(path))) {
+        Some(twice) => {
+            let failure = Failure::new(Exit::Usage, format!("{} is named twice", twice.display()));
+            Err(failure.next("name each device once: as flash, or as a disk"))
+        }
+        None => Ok(further),
+    }
+}
+
 /// Makes a brick. Errors: it is one already; what formatting says.
 pub fn format(
     data: &Directory,
@@ -177,7 +203,8 @@ pub fn format(
     tell: &Tell,
 ) -> Result<Formatted, Failure> {
     let failed = |error: Error| Failure::of(format!("can't format {}", data.path().display()), &error);
-    let (runtime, reactors) = start(data, geometry.device.as_deref(), memory_max, false).map_err(failed)?;
+    let paths = (geometry.first().map(PathBuf::as_path), further_paths(geometry)?);
+    let (runtime, reactors) = start(data, paths, memory_max, false).map_err(failed)?;
     let foreign = if force { Foreign::Destroy } else { Foreign::Keep };
     let formatted = format_if_new(data, geometry, foreign, (&runtime, &reactors), tell, "can't format")?;
     formatted.ok_or_else(|| {
@@ -197,7 +224,11 @@ impl Brick {
         tell: Tell,
     ) -> Result<Brick, Failure> {
         let failed = |error: Error| Failure::of(format!("can't open the brick {}", data.path().display()), &error);
-        let (runtime, reactors) = start(data, device, memory_max, false).map_err(failed)?;
+        let further = match if_new {
+            IfNew::Format(geometry) => further_paths(geometry)?,
+            IfNew::Refuse => Vec::new(),
+        };
+        let (runtime, reactors) = start(data, (device, further.clone()), memory_max, false).map_err(failed)?;
         let formatted = match if_new {
             IfNew::Format(geometry) => {
                 let world = (&runtime, &reactors);
@@ -220,6 +251,10 @@ impl Brick {
         let (groups, shape, warnings) = opened.map_err(failed)?;
         if device.is_some() {
             directory::link_device(data, device).map_err(failed)?;
+        }
+        let listed = groups.store().devices().len();
+        for (path, number) in further.iter().zip(2..).take(listed.saturating_sub(1)) {
+            directory::link_further(data, number, path).map_err(failed)?;
         }
         let shape = Status { memory_max_bytes: memory_max, cores: reactors.cores() as u32, ..shape };
         let reactors = Mutex::new(Some(Arc::new(reactors)));
@@ -424,6 +459,37 @@ impl Brick {
         Ok(Answer::Grown { before_bytes: grown.before_bytes, bytes: grown.bytes })
     }
 
+    /// The brick's devices. `data`: its directory.
+    pub fn devices(&self, data: &Path) -> Answer {
+        let store = self.groups.store();
+        let segment_bytes = store.segment_bytes();
+        let device = |figures: store::DeviceFigures| Device {
+            number: figures.row.id.0,
+            tier: figures.row.tier.name().to_string(),
+            state: if figures.failed.is_some() { "failed" } else { "in use" }.to_string(),
+            path: directory::linked(data, figures.row.id.0).map(|path| path.display().to_string()),
+            size_bytes: u64::from(figures.row.segments) * segment_bytes,
+            free_bytes: figures.free_segments * segment_bytes,
+            live_bytes: figures.live_blocks * BLOCK_BYTES as u64,
+            error: figures.failed.map(|error| error.to_string()),
+        };
+        Answer::Devices(store.devices().into_iter().map(device).collect())
+    }
+    /// Gives the brick another device; durable when this returns.
+    pub fn add_device(&self, data: &Path, (path, tier): (&Path, Tier), force: bool) -> Result<Answer> {
+        let directory = Directory::open(data)?;
+        let (groups, reactors) = (self.groups.clone(), self.reactors()?);
+        let id = store::add::next_device(groups.store());
+        directory::link_further(&directory, id.0, path)?;
+        let foreign = if force { Foreign::Destroy } else { Foreign::Keep };
+        let added =
+            on_core(&reactors, move || async move { store::add::add_device(groups.store(), id, tier, foreign).await });
+        if added.is_err() && id == store::add::next_device(self.groups.store()) {
+            directory::unlink_further(&directory, id.0);
+        }
+        added.map(|_| self.devices(data))
+    }
+
     /// Starts, stops or describes the scrub.
     pub fn scrub(&self, request: &Request) -> Result<Answer> {
         let store = self.groups.store().clone();
@@ -592,7 +658,7 @@ pub enum Reading {
 /// Reads a brick that nobody serves, and changes nothing.
 pub fn check(data: &Directory, reading: Reading, memory_max: u64, tell: Tell) -> Result<Report, Failure> {
     let failed = |error: Error| Failure::of(format!("can't check {}", data.path().display()), &error);
-    let (runtime, reactors) = start(data, None, memory_max, true).map_err(failed)?;
+    let (runtime, reactors) = start(data, (None, Vec::new()), memory_max, true).map_err(failed)?;
     check_superblock(&runtime, &reactors).map_err(failed)?;
     let index = open_index(data, index_options(memory_max).read_only()).map_err(failed)?;
     let report = on_core(&reactors, move || async move {
@@ -611,7 +677,7 @@ pub fn check(data: &Directory, reading: Reading, memory_max: u64, tell: Tell) ->
 /// or can't be read.
 pub fn repair(data: &Directory, depth: Depth, memory_max: u64, tell: Tell) -> Result<Repaired, Failure> {
     let failed = |error: Error| Failure::of(format!("can't repair {}", data.path().display()), &error);
-    let (runtime, reactors) = start(data, None, memory_max, false).map_err(failed)?;
+    let (runtime, reactors) = start(data, (None, Vec::new()), memory_max, false).map_err(failed)?;
     check_superblock(&runtime, &reactors).map_err(failed)?;
     let index = open_index(data, index_options(memory_max)).map_err(failed)?;
     let repaired = on_core(&reactors, move || async move {
@@ -626,7 +692,7 @@ pub fn repair(data: &Directory, depth: Depth, memory_max: u64, tell: Tell) -> Re
 pub fn salvage(data: &Directory, to: &str, memory_max: u64) -> Result<Salvaged, Failure> {
     let failed = |error: Error| Failure::of(format!("can't read what is left of {}", data.path().display()), &error);
     // Held meanwhile: nobody else has the brick open.
-    let (runtime, reactors) = start(data, None, memory_max, false).map_err(failed)?;
+    let (runtime, reactors) = start(data, (None, Vec::new()), memory_max, false).map_err(failed)?;
     check_superblock(&runtime, &reactors).map_err(failed)?;
     index_rocksdb::salvage(data, INDEX, to, &index_options(memory_max), merge).map_err(failed)
 }
@@ -643,14 +709,14 @@ pub fn answer_offline(data: &Directory, request: Request, memory_max: u64) -> Re
     let brick = Brick::open(data, IfNew::Refuse, None, memory_max, progress.tell())?;
     progress.clear();
     brick.warnings().iter().for_each(|warning| say(warning));
-    let answer = answer(&brick, request);
+    let answer = answer((&brick, data.path()), request);
     let closed = brick.close();
     let failed = |error: Error| Failure::of(format!("brick {}", data.path().display()), &error);
     closed.map_err(failed)?;
     answer.map_err(failed)
 }
 
-fn answer(brick: &Brick, request: Request) -> Result<Answer> {
+fn answer((brick, data): (&Brick, &Path), request: Request) -> Result<Answer> {
     let one = |name: String| {
         let wanted = Name::new(name.as_bytes())?;
         let found = brick.volumes()?.into_iter().find(|volume| volume.name == wanted);
@@ -671,6 +737,10 @@ fn answer(brick: &Brick, request: Request) -> Result<Answer> {
             Ok(Answer::Volume(described(brick, &brick.rename_volume(&name, &new_name)?)))
         }
         Request::Grow { size_bytes } => brick.grow(size_bytes),
+        Request::Devices => Ok(brick.devices(data)),
+        Request::AddDevice { path, tier, force } => {
+            brick.add_device(data, (Path::new(&path), Tier::named(&tier)?), force)
+        }
         Request::VolumeDelete { name, .. } => brick.delete_volume(&one(name)?).map(|()| Answer::Done),
         _ => Err(Error::new(Kind::Unsupported, "this needs a running daemon")),
     }

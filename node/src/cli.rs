@@ -5,6 +5,7 @@ use base::limits::{BRICK_BYTES_MIN, SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN, VOLUME
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use store::format::devices::Tier;
 
 mod bench;
 mod layer;
@@ -64,6 +65,9 @@ pub enum Command {
     Layer(Layer),
     /// Give a brick more room, served or not
     Grow(Grow),
+    /// List the devices of a brick, or add one
+    #[command(subcommand)]
+    Brick(BrickCommand),
     /// Look at config files
     #[command(subcommand)]
     Config(Config),
@@ -120,6 +124,24 @@ pub struct Geometry {
     /// Block device for the segments of a new brick, or where the device of a brick is now [default: they lie in DATA]
     #[arg(long, value_name = "PATH")]
     pub device: Option<PathBuf>,
+    /// Flash devices of a new brick, 1 to 64 block devices; the first is what --device says [default: flash is in DATA]
+    #[arg(long, value_name = "PATH", num_args = 1.., conflicts_with = "device")]
+    pub flash: Vec<PathBuf>,
+    /// Disks of a new brick, 1 to 63 block devices for what is seldom used [default: none]
+    #[arg(long, value_name = "PATH", num_args = 1..)]
+    pub disk: Vec<PathBuf>,
+}
+
+impl Geometry {
+    /// The device of the log and of what is used often; None: DATA.
+    pub fn first(&self) -> Option<&PathBuf> {
+        self.device.as_ref().or(self.flash.first())
+    }
+    /// Further devices, each with its tier.
+    pub fn further(&self) -> Vec<(Tier, PathBuf)> {
+        let flash = self.flash.iter().skip(1).map(|path| (Tier::Flash, path.clone()));
+        flash.chain(self.disk.iter().map(|path| (Tier::Disk, path.clone()))).collect()
+    }
 }
 
 /// What a daemon may take.
@@ -206,7 +228,7 @@ pub struct Format {
     #[command(flatten)]
     pub geometry: Geometry,
     /// Destroy what the device holds [default: refuse a device that holds anything]
-    #[arg(long, requires = "device")]
+    #[arg(long)]
     pub force: bool,
     /// Print JSON [default: a line]
     #[arg(long)]
@@ -254,6 +276,52 @@ pub struct Grow {
     /// Print JSON [default: a line]
     #[arg(long)]
     pub json: bool,
+}
+
+/// `sinter brick`.
+#[derive(Subcommand, Debug)]
+pub enum BrickCommand {
+    /// List a brick's devices, and what lies on each
+    Devices(Shown),
+    /// Give a brick another device, served or not
+    AddDevice(AddDevice),
+}
+
+/// `sinter brick add-device`.
+#[derive(Args, Debug)]
+pub struct AddDevice {
+    /// Directory of the brick
+    pub data: PathBuf,
+    /// The block device
+    pub path: PathBuf,
+    /// What it is for: flash (the log, and what is used often) or disk (what is seldom used)
+    #[arg(long, value_name = "TIER", value_enum)]
+    pub tier: DeviceTier,
+    /// Destroy what the device holds [default: refuse a device that holds anything]
+    #[arg(long)]
+    pub force: bool,
+    /// Print JSON [default: a line]
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// A tier, as a command names it.
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub enum DeviceTier {
+    /// For the log, and what is used often
+    Flash,
+    /// For what is seldom used
+    Disk,
+}
+
+impl DeviceTier {
+    /// The store's word for it.
+    pub fn tier(self) -> Tier {
+        match self {
+            DeviceTier::Flash => Tier::Flash,
+            DeviceTier::Disk => Tier::Disk,
+        }
+    }
 }
 
 /// `sinter mount`.

@@ -94,7 +94,9 @@ pub fn plan(up: &Up) -> Result<Plan, Failure> {
             size: up.geometry.size.or(settings.size),
             segment_size: up.geometry.segment_size.or(settings.segment_size),
             groups: up.geometry.groups.or(settings.groups),
-            device: up.geometry.device.clone().or(settings.device),
+            device: up.geometry.device.clone().or(settings.device.filter(|_| up.geometry.flash.is_empty())),
+            flash: up.geometry.flash.clone(),
+            disk: up.geometry.disk.clone(),
         },
         resources: Resources {
             memory_max: up.resources.memory_max.or(settings.memory_max),

@@ -25,6 +25,7 @@ use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
+use store::format::devices::Tier;
 
 /// A mount that could not be made is served for this long after it was detached.
 const UNMOUNT_PATIENCE: Duration = Duration::from_secs(20);
@@ -532,6 +533,10 @@ impl server::Daemon for Daemon {
             }
             Request::Umount { path, lazy } => self.unmount(Path::new(&path), lazy).map(|()| Answer::Done),
             Request::Grow { size_bytes } => self.brick.grow(size_bytes),
+            Request::Devices => Ok(self.brick.devices(&self.gatherer.data)),
+            Request::AddDevice { path, tier, force } => {
+                self.brick.add_device(&self.gatherer.data, (Path::new(&path), Tier::named(&tier)?), force)
+            }
             Request::ScrubStart | Request::ScrubStop | Request::ScrubStatus => self.brick.scrub(&request),
             Request::Shutdown => {
                 // Full only when the daemon is ending already.

@@ -4,10 +4,12 @@
 use crate::assembly::INDEX;
 use crate::failure::{Exit, Failure};
 use base::{Error, Kind, Result as Outcome};
+use runtime::disk::{device_name, is_device};
 use runtime::real::{Access, Directory};
 use std::fs::File;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
+use store::media::device_table::FILE as DEVICE_TABLE;
 
 /// Names that may lie in a directory that becomes a brick: the lock, the remains of a format that was interrupted, a
 /// socket of a killed daemon, and the names that a file system begins with.
@@ -77,13 +79,40 @@ pub fn link_device(data: &Directory, device: Option<&Path>) -> Outcome<()> {
     gone(DEVICE_NEW)?;
     match device {
         None => gone(DEVICE)?,
-        Some(device) => {
-            let device = std::path::absolute(device).map_err(failed)?;
-            std::os::unix::fs::symlink(device, data.at(DEVICE_NEW)).map_err(failed)?;
-            std::fs::rename(data.at(DEVICE_NEW), data.at(DEVICE)).map_err(failed)?;
-        }
+        Some(device) => link(data, DEVICE, device).map_err(failed)?,
     }
     data.sync().map_err(failed)
+}
+
+/// Has the directory say durably where a further device is.
+pub fn link_further(data: &Directory, number: u32, device: &Path) -> Outcome<()> {
+    let name = device_name(number);
+    let linked = link(data, &name, device).and_then(|()| data.sync());
+    linked.map_err(|error| {
+        let errno = error.raw_os_error().unwrap_or(libc::EIO);
+        Error::os("the link to the block device can't be made", errno).with(data.path().join(name).display())
+    })
+}
+
+/// Removes the link of a device that was not added after all.
+pub fn unlink_further(data: &Directory, number: u32) {
+    // One that stays leads nowhere that counts: the device table does not list it.
+    drop(std::fs::remove_file(data.at(device_name(number))));
+}
+
+/// The place that a device's link leads to, for people to read.
+pub fn linked(data: &Path, number: u32) -> Option<PathBuf> {
+    std::fs::read_link(data.join(device_name(number))).ok()
+}
+
+fn link(data: &Directory, name: &str, device: &Path) -> std::io::Result<()> {
+    let device = std::path::absolute(device)?;
+    match std::fs::remove_file(data.at(DEVICE_NEW)) {
+        Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    std::os::unix::fs::symlink(device, data.at(DEVICE_NEW))?;
+    std::fs::rename(data.at(DEVICE_NEW), data.at(name))
 }
 
 /// Keeps the index as it is now under a name of its own, durably; its path. Tables never change once they are written:
@@ -149,8 +178,10 @@ pub fn check_empty(data: &Directory, again: bool) -> Result<(), Failure> {
     for entry in std::fs::read_dir(data.at("")).map_err(failed)? {
         let entry = entry.map_err(failed)?;
         let name = entry.file_name();
-        let link = again && (name == DEVICE || name == DEVICE_NEW) && entry.file_type().is_ok_and(|it| it.is_symlink());
-        if !link && !INNOCENT.iter().any(|innocent| name == *innocent) {
+        let ours = name.to_str().is_some_and(|name| is_device(name) || name == DEVICE_NEW);
+        let link = again && ours && entry.file_type().is_ok_and(|it| it.is_symlink());
+        let table = again && name == DEVICE_TABLE;
+        if !link && !table && !INNOCENT.iter().any(|innocent| name == *innocent) {
             let text = format!("{shown} is neither empty nor a brick: it holds {}", name.to_string_lossy());
             return Err(Failure::new(Exit::Failed, text).next("give an empty directory"));
         }

@@ -77,6 +77,9 @@ fn figure(home: &Home, name: &str) -> u64 {
     found["value"].as_u64().expect("a number")
 }
 
+/// Rounds of 64 MiB after which a checkpoint has begun.
+const ROUNDS: u64 = 24;
+
 #[test]
 fn a_brick_on_a_device_survives_a_kill_and_discards_what_it_freed() {
     let home = Home::new("device");
@@ -95,14 +98,13 @@ fn a_brick_on_a_device_survives_a_kill_and_discards_what_it_freed() {
     std::fs::remove_file(home.mount.join("gone")).expect("it is there");
     let discarded = || figure(&home, "bytes discarded");
     let mut round = 0;
-    while discarded() == 0 {
+    while discarded() == 0 && round < ROUNDS {
         // Through the log, until a gigabyte of it makes a checkpoint begin: what is gone is counted then.
         let mut file = File::create(home.mount.join("small")).expect("there is room");
         (0..1024).for_each(|_| file.write_all(&[7; 64 << 10]).expect("there is room"));
         round += 1;
-        assert!(round < 60, "nothing was discarded");
     }
-    // The device is left alone for most of the time: how fast that goes on is its own affair.
+    // Discards give way to all else, and leave the device alone for most of the time: how fast that goes is their own affair.
     let patience = Instant::now() + Duration::from_secs(60);
     while discarded() < 300 << 20 {
         assert!(Instant::now() < patience, "{} of 600 MiB were discarded", discarded() >> 20);

@@ -13,9 +13,23 @@ use base::Result;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct FileId(pub u32);
 
-/// The name under which the brick's block device is opened, if its segments lie on one (rule X5). Neither its existence
-/// nor its length can be changed here. `list` does not return its name, and `sync_names` does not make it durable.
+/// The name under which the brick's first block device is opened, if its segments lie on one (rule X5). Neither its
+/// existence nor its length can be changed here. `list` does not return its name, and `sync_names` does not make it
+/// durable. Further devices of a brick are the same in all of that (`device_name`).
 pub const DEVICE: &str = "device";
+
+/// The name of a device of a brick that has several: `device` is the first, `device-2` the second.
+pub fn device_name(device: u32) -> String {
+    if device <= 1 { DEVICE.to_string() } else { format!("{DEVICE}-{device}") }
+}
+
+/// True for the name of a block device, be it the first or a further one; the lengths of these can't be changed.
+pub fn is_device(name: &str) -> bool {
+    name.strip_prefix(DEVICE).is_some_and(|rest| {
+        let number = rest.strip_prefix('-').filter(|number| !number.starts_with(['0', '+']));
+        rest.is_empty() || number.is_some_and(|number| number.parse::<u32>().is_ok_and(|number| number > 1))
+    })
+}
 
 /// The mode of opening a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

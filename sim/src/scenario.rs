@@ -42,6 +42,8 @@ pub struct Summary {
     pub blamed: u64,
     /// Blocks that the cleaner has moved.
     pub moved: u64,
+    /// Blocks that went down to disks.
+    pub destaged: u64,
     /// Segments that were discarded.
     pub discarded: u64,
     /// Calls of disks and indexes that failed by plan.
@@ -63,6 +65,7 @@ impl Summary {
         self.steps += other.steps;
         self.blamed += other.blamed;
         self.moved += other.moved;
+        self.destaged += other.destaged;
         self.discarded += other.discarded;
         self.faults += other.faults;
         // In any order: seeds run on several threads.
@@ -294,7 +297,8 @@ impl Scenario<'_> {
     fn boot(&mut self) -> Machine {
         let segments = self.profile.device.then_some(self.profile.segments);
         let (seed, image) = (self.rng.next(), self.image.take());
-        Machine::boot_with(seed, self.profile.cores, image, segments, self.slabs)
+        let devices = (segments, &self.profile.disks[..]);
+        Machine::boot_with(seed, self.profile.cores, image, devices, self.slabs)
     }
 
     fn life(&mut self, number: u64) -> Result<(), String> {
@@ -336,6 +340,7 @@ impl Scenario<'_> {
         self.format_done |= formatted;
         let recovered = served.is_some();
         self.summary.moved += served.as_ref().map_or(0, |served: &Served| served.groups.cleaner().moved_blocks);
+        self.summary.destaged += served.as_ref().map_or(0, |served: &Served| served.groups.destaged_blocks());
         drop(served);
         let excuse = self.excuse(number, faults.is_some());
         match &ran {

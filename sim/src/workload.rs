@@ -106,12 +106,21 @@ pub enum Focus {
     Cleaner,
     /// Files cut, dropped and written again: what is left of them is freed in steps.
     Cuts,
+    /// Little flash, written over and over, in front of disks: cold blocks must go down to them.
+    Destage,
 }
 
 impl Focus {
     /// All of them, to name one on a command line.
-    pub const ALL: [Focus; 6] =
-        [Focus::Any, Focus::DurableWrites, Focus::CrossGroup, Focus::Faults, Focus::Cleaner, Focus::Cuts];
+    pub const ALL: [Focus; 7] = [
+        Focus::Any,
+        Focus::DurableWrites,
+        Focus::CrossGroup,
+        Focus::Faults,
+        Focus::Cleaner,
+        Focus::Cuts,
+        Focus::Destage,
+    ];
 }
 
 /// The behaviour of clients; drawn once per seed.
@@ -136,6 +145,8 @@ pub struct Profile {
     pub segments: u64,
     /// They lie on a block device, and freed ones are discarded.
     pub device: bool,
+    /// Segments of each of its disks.
+    pub disks: Vec<u64>,
     /// Cores of the machine.
     pub cores: usize,
 }
@@ -164,6 +175,7 @@ impl Profile {
             segments: if rng.one_in(6) { 32 + rng.below(30) } else { SEGMENTS_AMPLE },
             cores: 1 + rng.below(CORES_MAX as u64) as usize,
             device: rng.one_in(3),
+            disks: Vec::new(),
         }
     }
     /// The brick of the script (see `small`).
@@ -206,7 +218,7 @@ impl Profile {
                 // Quick, so that much happens before all is freed.
                 (self.calls, self.large_one_in, self.pause_ns) = (100, 2, self.pause_ns.min(1 << 22));
             }
-            Focus::Cleaner => {
+            Focus::Cleaner | Focus::Destage => {
                 let deeds = [Deed::Create, Deed::Write, Deed::Append, Deed::Truncate, Deed::Unlink, Deed::Fsync];
                 self.weights = only(&[&deeds[..], &[Deed::Read, Deed::Checkpoint, Deed::Sleep]].concat());
                 self.weights[DEEDS.iter().position(|(deed, _)| *deed == Deed::Write).expect("it is one")] = 60;
@@ -216,6 +228,9 @@ impl Profile {
                     self.pause_ns = 100_000_000;
                 }
                 self.segments = 32 + self.segments % 8;
+                if focus == Focus::Destage {
+                    (self.segments, self.disks) = (20 + self.segments % 8, vec![24; 1 + self.cores % 2]);
+                }
             }
         }
         self

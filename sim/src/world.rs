@@ -11,6 +11,7 @@ use runtime::sim::{DiskImage, Setup, Survival, World};
 use runtime::{Runtime, Slabs, Span, Stamp};
 use std::sync::Arc;
 use store::device::Foreign;
+use store::format::devices::Tier;
 use store::format::label::SEGMENTS_AT;
 use store::index::model::ModelIndex;
 use store::{FormatOptions, Opening, Replay};
@@ -48,14 +49,14 @@ pub struct Served {
 impl Machine {
     /// Boots a machine, from an image or with an empty disk.
     pub fn boot(seed: u64, cores: usize, image: Option<Image>, slabs: &Arc<Slabs>) -> Machine {
-        Machine::boot_with(seed, cores, image, None, slabs)
+        Machine::boot_with(seed, cores, image, (None, &[]), slabs)
     }
-    /// Boots a machine with a block device for so many segments.
+    /// Boots a machine with a block device for so many segments, and with disks for so many.
     pub fn boot_with(
         seed: u64,
         cores: usize,
         image: Option<Image>,
-        device_segments: Option<u64>,
+        (device, disks): (Option<u64>, &[u64]),
         slabs: &Arc<Slabs>,
     ) -> Machine {
         let (disk, index) = image.map(|image| (image.disk, image.index)).unzip();
@@ -63,8 +64,10 @@ impl Machine {
         // seconds.
         let patience_ns = 120_000_000_000;
         let slabs = Some(slabs.clone());
-        let device_bytes = device_segments.map(|segments| SEGMENTS_AT + segments * SEGMENT_BYTES_MIN);
-        let world = World::with(Setup { image: disk, slabs, cores, patience_ns, device_bytes, ..Setup::new(seed) });
+        let bytes_of = |segments: u64| SEGMENTS_AT + segments * SEGMENT_BYTES_MIN;
+        let (device_bytes, further_bytes) = (device.map(bytes_of), disks.iter().copied().map(bytes_of).collect());
+        let setup = Setup { image: disk, slabs, cores, patience_ns, device_bytes, further_bytes, ..Setup::new(seed) };
+        let world = World::with(setup);
         let index = Arc::new(CrashIndex::new(seed, index, world.disk().clone()));
         Machine { world, index }
     }
@@ -105,6 +108,7 @@ pub async fn format(runtime: &Runtime, profile: &Profile) -> Result<()> {
         groups: profile.groups,
         size_bytes_min: 0,
         device: profile.device.then_some(Foreign::Keep),
+        further: profile.disks.iter().map(|_| (Tier::Disk, Foreign::Keep)).collect(),
     };
     store::format_brick(runtime, options, async || Ok(())).await.map(drop)
 }

@@ -7,6 +7,18 @@ use sim::workload::Focus;
 /// About 30 s on two cores: lives are long, because bricks must fill.
 const SEEDS: u64 = 250;
 
+/// The same with disks below the flash.
+const DESTAGE_SEEDS: u64 = 60;
+
+#[test]
+fn promises_hold_while_cold_blocks_go_down_to_disks() {
+    let (total, failures) = campaign::run_many(campaign::seeds(DESTAGE_SEEDS), Focus::Destage, 5);
+    println!("{total:?}");
+    let told: Vec<_> = failures.iter().map(ToString::to_string).collect();
+    assert!(failures.is_empty(), "{}", told.join("\n"));
+    assert!(total.destaged > 100 * DESTAGE_SEEDS, "blocks have gone down: {total:?}");
+}
+
 #[test]
 fn promises_hold_while_the_cleaner_works() {
     let (total, failures) = campaign::run_many(campaign::seeds(SEEDS), Focus::Cleaner, 5);

@@ -3,23 +3,26 @@
 
 use crate::device::{Device, Foreign};
 use crate::format::Uuid;
-use crate::format::superblock::{Features, ON_DEVICE, REVISION_2, State, Superblock};
+use crate::format::devices::{DeviceId, DeviceRow, DeviceTable, FIRST, State as Part, Tier};
+use crate::format::superblock::{Features, ON_DEVICE, REVISION_2, SEVERAL_DEVICES, State, Superblock};
 use crate::media::host::room_for_segments;
-use crate::media::superblock_file;
+use crate::media::{device_table, superblock_file};
 use base::limits::{
-    BRICK_BYTES_MIN, GROUPS_DEFAULT, GROUPS_MAX, INDEX_BYTES_MIN, INDEX_PARTS, SEGMENT_BYTES_DEFAULT,
+    BRICK_BYTES_MIN, DEVICES_MAX, GROUPS_DEFAULT, GROUPS_MAX, INDEX_BYTES_MIN, INDEX_PARTS, SEGMENT_BYTES_DEFAULT,
     SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN, SEGMENTS_MAX,
 };
 use base::{Error, Kind, Result};
 use runtime::Runtime;
 
 /// The properties of a brick to format.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct FormatOptions {
     /// Bytes of the brick; None = 80% of the file system's free space, or the whole device (rule X5).
     pub size_bytes: Option<u64>,
     /// Segments lie on the brick's block device, and what becomes of what is on it; None = in files.
     pub device: Option<Foreign>,
+    /// Tiers of further block devices, which are the runtime's `device-2` and so on, and what becomes of what is on them.
+    pub further: Vec<(Tier, Foreign)>,
     /// Bytes per segment: a power of two.
     pub segment_bytes: u64,
     /// Groups to create.
@@ -33,6 +36,7 @@ impl Default for FormatOptions {
         FormatOptions {
             size_bytes: None,
             device: None,
+            further: Vec::new(),
             segment_bytes: SEGMENT_BYTES_DEFAULT,
             groups: GROUPS_DEFAULT,
             size_bytes_min: BRICK_BYTES_MIN,
@@ -50,6 +54,9 @@ pub enum Found {
     /// A brick.
     Brick(Box<Superblock>),
 }
+
+/// Fewest segments of a device that is added: of less, what must be kept free (rule K5) would be most.
+const FURTHER_SEGMENTS_MIN: u32 = 16;
 
 const SEGMENTS_COUNT_MAX: u64 = SEGMENTS_MAX as u64;
 
@@ -103,33 +110,93 @@ pub async fn format_brick(
         false => None,
     };
     let device = match options.device {
-        Some(_) => Some(Device::open(runtime, true)?),
+        Some(_) => Some(Device::open(runtime, FIRST, true)?),
         None => None,
     };
     if let (Some(device), Some(Foreign::Keep)) = (&device, options.device) {
         device.refuse_foreign(half).await?;
     }
+    let first_segments = segments_of(runtime, &options, device.as_ref())?;
+    let mut devices = DeviceTable::of_one(half.unwrap_or_else(|| new_uuid(runtime)), first_segments);
+    let mut further = Vec::new();
+    for &(tier, foreign) in &options.further {
+        further.push(open_new(runtime, &mut devices, (tier, foreign), (options.segment_bytes, half)).await?);
+    }
+    if !further.is_empty() {
+        let bytes = u64::from(devices.segments()) * options.segment_bytes;
+        refuse_little_for_index(runtime.disk.free_bytes()?, bytes - u64::from(first_segments) * options.segment_bytes)?;
+    }
     let incompatible = REVISION_2 | if device.is_some() { ON_DEVICE } else { 0 };
     let mut superblock = Superblock {
-        uuid: half.unwrap_or_else(|| new_uuid(runtime)),
+        uuid: devices.uuid,
         state: State::Formatting,
         features: Features { incompatible, ..Features::default() },
         sequence: 1,
         segment_bytes: options.segment_bytes,
-        segments: segments_of(runtime, &options, device.as_ref())?,
+        segments: first_segments,
         groups: options.groups,
         epoch: 0,
         ends: Vec::new(),
+        devices: 0,
     };
     superblock_file::create(runtime, &superblock).await?;
     if let Some(device) = &device {
-        device.claim(&superblock).await?;
+        device.claim(&superblock, first_segments).await?;
+    }
+    for (device, segments) in &further {
+        device.claim(&superblock, *segments).await?;
     }
     index().await?;
+    if !further.is_empty() {
+        devices.sequence = 1;
+        device_table::prepare(runtime, &devices).await?;
+        superblock = listing(&superblock, &devices);
+    }
     superblock.state = State::Ready;
     superblock.sequence = 2;
     superblock_file::create(runtime, &superblock).await?;
+    if !further.is_empty() {
+        device_table::settle(runtime, &devices).await?;
+    }
     Ok(superblock)
+}
+
+/// The superblock once a version of the device table counts.
+pub(crate) fn listing(superblock: &Superblock, devices: &DeviceTable) -> Superblock {
+    let mut new = superblock.clone();
+    new.features.incompatible |= SEVERAL_DEVICES;
+    (new.segments, new.devices) = (devices.segments(), devices.sequence);
+    new
+}
+
+/// Opens the brick's next device, looks whether it may be taken, and adds it to the table. `half`: the brick whose format
+/// or addition was interrupted: its label may be there already. Returns the device and the number of its segments. Errors:
+/// `NoSpace` for one that is too small, `Invalid` for one more than a brick can have, `Exists` for one that holds data.
+pub(crate) async fn open_new<'a>(
+    runtime: &'a Runtime,
+    devices: &mut DeviceTable,
+    (tier, foreign): (Tier, Foreign),
+    (segment_bytes, half): (u64, Option<Uuid>),
+) -> Result<(Device<'a>, u32)> {
+    if devices.rows.len() == DEVICES_MAX {
+        let error = Error::new(Kind::Invalid, "a brick can't have more devices: make another brick");
+        return Err(error.with(format!("it has {DEVICES_MAX}")));
+    }
+    let device = Device::open(runtime, devices.next, true)?;
+    if foreign == Foreign::Keep {
+        device.refuse_foreign(half).await?;
+    }
+    let segments = segments_in(device.room_bytes(), segment_bytes)?;
+    if segments < FURTHER_SEGMENTS_MIN {
+        let error = Error::new(Kind::NoSpace, "the device is too small to be added: give a larger one");
+        let least = u64::from(FURTHER_SEGMENTS_MIN) * segment_bytes;
+        return Err(error.with(format!("{} bytes of at least {least}", device.room_bytes())));
+    }
+    let (id, first, state) = (devices.next, devices.segments(), Part::InUse);
+    segments_in((u64::from(first) + u64::from(segments)) * segment_bytes, segment_bytes)?;
+    devices.rows.push(DeviceRow { id, tier, state, first, segments });
+    devices.next = DeviceId(id.0 + 1);
+    Ok((device, segments))
 }
 
 fn new_uuid(runtime: &Runtime) -> Uuid {
@@ -140,7 +207,7 @@ fn new_uuid(runtime: &Runtime) -> Uuid {
 }
 
 fn segments_of(runtime: &Runtime, options: &FormatOptions, device: Option<&Device<'_>>) -> Result<u32> {
-    let FormatOptions { size_bytes, segment_bytes, groups, size_bytes_min, .. } = *options;
+    let &FormatOptions { size_bytes, segment_bytes, groups, size_bytes_min, .. } = options;
     if !(SEGMENT_BYTES_MIN..=SEGMENT_BYTES_MAX).contains(&segment_bytes) || !segment_bytes.is_power_of_two() {
         return Err(Error::new(Kind::Invalid, "a segment is a power of two between 1 MiB and 256 MiB"));
     }

@@ -5,6 +5,7 @@
 use crate::Store;
 use crate::brick::{refuse_little_for_index, segments_in};
 use crate::device::Device;
+use crate::format::devices::FIRST;
 use crate::format::superblock::Superblock;
 use crate::media::host::room_for_segments;
 use crate::media::superblock_file;
@@ -36,6 +37,10 @@ pub async fn grow(store: &Arc<Store>, size_bytes: Option<u64>) -> Result<Grown> 
 
 async fn grow_alone(store: &Arc<Store>, size_bytes: Option<u64>) -> Result<Grown> {
     let old = store.superblock.lock().clone();
+    if old.has_several_devices() {
+        let what = "a brick of several devices grows by another one: `sinter brick add-device`";
+        return Err(Error::new(Kind::Unsupported, what));
+    }
     let (segment_bytes, before_bytes) = (old.segment_bytes, u64::from(old.segments) * old.segment_bytes);
     let (default_bytes, room_bytes) = room(store)?;
     let wanted_bytes = size_bytes.unwrap_or(default_bytes.max(before_bytes));
@@ -72,7 +77,7 @@ async fn grow_alone(store: &Arc<Store>, size_bytes: Option<u64>) -> Result<Grown
     {
         let mut table = store.table.lock();
         table.grow(segments);
-        store.space.resize(table.totals().segments as u32);
+        store.space.resize(table.sizes());
     }
     store.offer_segments();
     Ok(Grown { before_bytes, bytes: u64::from(segments) * segment_bytes })
@@ -81,7 +86,7 @@ async fn grow_alone(store: &Arc<Store>, size_bytes: Option<u64>) -> Result<Grown
 /// The size by default, and the largest.
 fn room(store: &Store) -> Result<(u64, u64)> {
     if store.geometry.device().is_some() {
-        let room_bytes = Device::open(&store.runtime, true)?.room_bytes();
+        let room_bytes = Device::open(&store.runtime, FIRST, true)?.room_bytes();
         return Ok((room_bytes, room_bytes));
     }
     let (default_bytes, most_bytes) = room_for_segments(store.runtime.disk.free_bytes()?);
@@ -92,7 +97,7 @@ fn room(store: &Store) -> Result<(u64, u64)> {
 /// Room for the segments, durably.
 async fn make_room(store: &Arc<Store>, new: &Superblock) -> Result<()> {
     if store.geometry.device().is_some() {
-        return Device::open(&store.runtime, true)?.write_label(new).await;
+        return Device::open(&store.runtime, FIRST, true)?.write_label(new, new.segments).await;
     }
     let (geometry, segments) = (store.geometry.clone(), new.segments);
     let longer = tasks::run_background(&*store.runtime.tasks, move || geometry.extend(segments)).await?;

@@ -4,6 +4,7 @@
 //! (rule X1). Does not: know what edits mean (that is `names`) or which group is asked (that is `group`).
 #![forbid(unsafe_code)]
 
+pub mod add;
 pub mod brick;
 pub mod check;
 pub mod checkpoint;
@@ -38,6 +39,7 @@ use base::checksum::crc32c;
 use base::limits::BLOCK_BYTES;
 use base::{Error, Kind, Place, Result, SegmentId};
 use format::Uuid;
+use format::devices::{DeviceRow, DeviceTable, Tier};
 use format::summary::SummaryEntry;
 use format::superblock::Superblock;
 use format::values::ReplayRow;
@@ -54,6 +56,19 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 /// Time after which no write of a killed process can be in flight (rule L4): the kernel gives up on a command after 30
 /// s. The brick's lock outlives such writes too; this is for hosts where it does not.
 const LATE_WRITES_NS: u64 = 30_000_000_000;
+
+/// What lies on a device of the brick.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct DeviceFigures {
+    /// The device.
+    pub row: DeviceRow,
+    /// Number of its free segments.
+    pub free_segments: u64,
+    /// Number of live blocks on it, as of the last checkpoint.
+    pub live_blocks: u64,
+    /// The error after which it gets nothing more.
+    pub failed: Option<Error>,
+}
 
 /// An open brick.
 pub struct Store {
@@ -75,6 +90,10 @@ pub struct Store {
     pub bulk: bulk::Bulk,
     /// The stream of what the cleaner moves.
     pub cold: bulk::Bulk,
+    /// Streams of what goes to disks, one for each.
+    destage: Lock<Vec<Arc<bulk::Bulk>>>,
+    /// The device table as it was last written.
+    devices: Lock<DeviceTable>,
     /// The space that clients may still use.
     pub space: space::Space,
     /// Blocks that clients have read.
@@ -113,8 +132,12 @@ impl Store {
     }
     /// Begins to read for a client, as `read` does: the I/O goes on while others are begun.
     pub fn begin_read(&self, place: Place, buffer: Buf, start: Start) -> Result<Transfer> {
+        self.begin_read_for(Purpose::Client, place, buffer, start)
+    }
+    /// Begins to read for a purpose.
+    pub fn begin_read_for(&self, purpose: Purpose, place: Place, buffer: Buf, start: Start) -> Result<Transfer> {
         let Spot { file, offset } = self.geometry.spot(place).ok_or_else(never_made)?;
-        Ok(self.runtime.disk.submit_for(Purpose::Client, Request::Read { file, offset, buffer, start }))
+        Ok(self.runtime.disk.submit_for(purpose, Request::Read { file, offset, buffer, start }))
     }
 
     /// The bounds of what values may name.
@@ -127,19 +150,34 @@ impl Store {
     }
     /// Segments and blocks.
     pub fn segments(&self) -> segments::SegmentTotals {
-        self.table.lock().totals()
+        self.table.lock().all_totals()
+    }
+    /// The same of one tier.
+    pub fn segments_of(&self, tier: Tier) -> segments::SegmentTotals {
+        self.table.lock().totals(tier)
+    }
+    /// The brick's devices. Looks at each segment: not for every second of a large brick.
+    pub fn devices(&self) -> Vec<DeviceFigures> {
+        let table = self.table.lock();
+        let figures = table.devices().enumerate().map(|(slot, (row, free))| DeviceFigures {
+            row: *row,
+            free_segments: free as u64,
+            live_blocks: table.live_on(row),
+            failed: self.destage_to(slot).and_then(|stream| stream.failed()),
+        });
+        figures.collect()
     }
     /// Numbers of segments in use, by the tenth of their blocks that is live. Looks at each segment: not for every second of a
     /// large brick.
     pub fn liveness(&self) -> [u64; segments::TENTHS] {
         self.table.lock().liveness(self.geometry.blocks())
     }
-    /// Segments that streams may still open, those made ready included.
+    /// Segments of the flash tier that streams may still open, those made ready included.
     pub fn free_segments(&self) -> usize {
         self.table.lock().free() + self.log.prepared()
     }
-    /// Segments that the cleaner may choose from.
-    pub fn cleanable(&self) -> Vec<cleaner::Candidate> {
+    /// Segments of a tier that the cleaner may choose from.
+    pub fn cleanable(&self, tier: Tier) -> Vec<cleaner::Candidate> {
         let replay = self.replay.lock().sequence;
         let table = self.table.lock();
         let blocks = self.geometry.blocks();
@@ -150,7 +188,7 @@ impl Store {
             age: table.age(row),
             stream: row.stream,
         };
-        table.cleanable(replay).map(candidate).collect()
+        table.cleanable(tier, replay).map(candidate).collect()
     }
     /// The life that a segment is in.
     pub fn life(&self, segment: SegmentId) -> base::Life {
@@ -207,9 +245,29 @@ impl Store {
         });
         segments.count() as u64 * self.geometry.segment_bytes
     }
-    /// True if the segments lie on a block device.
+    /// True if the segments of the brick's first device lie on a block device.
     pub fn on_device(&self) -> bool {
         self.geometry.device().is_some()
+    }
+    /// True if a device of the flash tier may be told what it need not keep.
+    fn discards(&self) -> bool {
+        let devices = self.devices.lock();
+        self.on_device() || devices.rows.iter().skip(1).any(|row| row.tier == Tier::Flash)
+    }
+    /// The streams of what goes to disks.
+    pub fn destage(&self) -> Vec<Arc<bulk::Bulk>> {
+        self.destage.lock().clone()
+    }
+    /// The stream of the healthy disk with most free segments.
+    pub fn roomiest_disk(&self) -> Option<Arc<bulk::Bulk>> {
+        let healthy = self.destage().into_iter().filter(|stream| stream.failed().is_none());
+        let table = self.table.lock();
+        healthy.max_by_key(|stream| table.free_on(stream.from))
+    }
+    /// The stream of the disk at a position of the device table.
+    fn destage_to(&self, slot: usize) -> Option<Arc<bulk::Bulk>> {
+        let from = segments::Origin::Device(slot);
+        self.destage.lock().iter().find(|stream| stream.from == from).cloned()
     }
     /// Bytes of the device that were discarded since start.
     pub fn discarded_bytes(&self) -> u64 {
@@ -236,9 +294,9 @@ impl Store {
     /// Makes freed segments that nobody reads any more free to be taken, and wakes those who wait for one.
     pub fn free_unread(&self) {
         let mut table = self.table.lock();
-        let before = table.free();
+        let before = table.all_totals().free_segments;
         table.free_unread(&self.pins);
-        let more = table.free() > before;
+        let more = table.all_totals().free_segments > before;
         drop(table);
         if more {
             self.log.segment_wanted.notify();
@@ -260,7 +318,7 @@ impl Store {
     fn hide_unmade(&self) {
         let mut table = self.table.lock();
         table.hide(|segment| self.geometry.spot(Place { segment, block: 0 }).is_some());
-        self.space.resize(table.totals().segments as u32);
+        self.space.resize(table.sizes());
     }
     /// Number of segments for which the host has no space.
     pub fn hidden_segments(&self) -> usize {
@@ -283,7 +341,7 @@ impl Store {
         }
         let mut table = self.table.lock();
         if table.show_hidden() {
-            self.space.resize(table.totals().segments as u32);
+            self.space.resize(table.sizes());
             drop(table);
             self.offer_segments();
         }

@@ -1,6 +1,7 @@
 //! Opening a brick: superblock, segment table, replay, a new epoch, then the log's tasks (rules L4-L6).
 
 use crate::device::Device;
+use crate::format::devices::{DeviceTable, FIRST, Tier};
 use crate::format::keys;
 use crate::format::passages::Passages;
 use crate::format::record::{Logged, Moved, Places};
@@ -10,6 +11,7 @@ use crate::format::superblock::{EPOCH_ENDS_MAX, EpochEnd, REVISION_2, State, Sup
 use crate::format::values::{self, GroupRow, ReplayRow, SegmentRow, SegmentState};
 use crate::index::Index;
 use crate::log::{Log, Resume, drive};
+use crate::media::device_table;
 use crate::media::geometry::Geometry;
 use crate::media::host::Host;
 use crate::media::superblock_file;
@@ -17,9 +19,9 @@ use crate::progress::{self, Tell};
 use crate::read_cache::ReadCache;
 use crate::recovery::bounds::Bounds;
 use crate::recovery::{self, Head, LIVES_AHEAD_MAX, Replayed, Tail};
-use crate::segments::Table;
 use crate::segments::bulk::Bulk;
 use crate::segments::pins::Pins;
+use crate::segments::{Origin, Table};
 use crate::segments::{discard, prepare};
 use crate::space::Space;
 use crate::space::usage::Usages;
@@ -41,6 +43,7 @@ pub struct Opening {
     superblock: Superblock,
     superblock_file: FileId,
     geometry: Arc<Geometry>,
+    devices: DeviceTable,
     table: Table,
     headers: BTreeMap<SegmentId, SegmentHeader>,
     /// Segments with a batch behind the header.
@@ -89,7 +92,11 @@ impl Opening {
             warnings.push(format!("one copy of the superblock is damaged, the other is used: {error}"));
         }
         let segments = superblock.segments;
-        let geometry = Arc::new(open_geometry(&runtime, &superblock, writable).await?);
+        let (devices, damaged) = device_table::load(&runtime, &superblock).await?;
+        if let Some(error) = damaged {
+            warnings.push(format!("one copy of the device table is not used: {error}"));
+        }
+        let geometry = Arc::new(open_geometry(&runtime, &superblock, &devices, writable).await?);
         let bounds = Bounds::of(&superblock, &geometry);
         refuse_more_groups(&*index, superblock.groups)?;
         let (replay, passages) = match index.get(&keys::replay())? {
@@ -97,7 +104,7 @@ impl Opening {
             None => Default::default(),
         };
         bounds.replay(&replay)?;
-        let mut table = Table::new(segments);
+        let mut table = Table::new(&devices);
         let (from, to) = keys::segments();
         for (key, value) in index.scan(&from, &to, segments as usize + 1)? {
             let (segment, row) = (keys::segment_id(&key), values::decode_segment(&value)?);
@@ -113,6 +120,7 @@ impl Opening {
             superblock,
             superblock_file: found.file,
             geometry,
+            devices,
             table,
             headers: BTreeMap::new(),
             begun: BTreeSet::new(),
@@ -472,16 +480,20 @@ impl Opening {
         for (segment, entries) in self.summaries {
             log.restore_summary(segment, entries);
         }
-        let usable = blocks - summary_blocks(blocks as usize) as u32;
+        let usable = usable_blocks(blocks);
+        let destage = (0..self.devices.rows.len()).filter(|&slot| self.devices.rows[slot].tier == Tier::Disk);
+        let destage = destage.map(|slot| destage_stream((&self.runtime, &log), slot, usable)).collect();
         assert!(self.superblock.epoch > 0, "appends are of an epoch that the superblock knows (rule L3)");
         let usages = Usages::read(&*self.index, self.superblock.groups, &volumes(&*self.index)?)?;
-        let used_bytes = self.table.totals().live_bytes() + usages.unmapped_bytes();
+        let used_bytes = self.table.all_totals().live_bytes() + usages.unmapped_bytes();
         let store = Arc::new(Store {
-            space: Space::new(self.superblock.segments, usable - 1, used_bytes),
+            space: Space::new(self.table.sizes(), usable - 1, used_bytes),
             usages: Lock::new("usages", usages),
             scrub: scrub::Scrub::read(&*self.index)?,
-            bulk: Bulk::new(Stream::Bulk, self.runtime.clone(), log.clone(), usable),
-            cold: Bulk::new(Stream::Cold, self.runtime.clone(), log.clone(), usable),
+            bulk: Bulk::new((Stream::Bulk, Origin::Flash), self.runtime.clone(), log.clone(), usable),
+            cold: Bulk::new((Stream::Cold, Origin::Flash), self.runtime.clone(), log.clone(), usable),
+            destage: Lock::new("disks", destage),
+            devices: Lock::new("devices", self.devices),
             opened_ns: self.runtime.clock.now_ns(),
             read_cache: ReadCache::new(self.read_cache_bytes),
             pins: Pins::new(self.runtime.tasks.cores()),
@@ -507,7 +519,7 @@ impl Opening {
         drive::start(&log);
         let there = store.clone();
         store.runtime.tasks.spawn(0, Box::new(move || Box::pin(housekeep(there, sealed))));
-        if store.geometry.device().is_some() || active(Bug::FilesDiscarded) {
+        if store.discards() || active(Bug::FilesDiscarded) {
             let there = store.clone();
             store.runtime.tasks.spawn(0, Box::new(move || Box::pin(discard::run(there))));
         }
@@ -515,28 +527,55 @@ impl Opening {
     }
 }
 
-async fn open_geometry(runtime: &Runtime, superblock: &Superblock, writable: bool) -> Result<Geometry> {
+/// Blocks of a segment that payloads may take, header included: the summary takes the last ones.
+pub(crate) fn usable_blocks(blocks: u32) -> u32 {
+    blocks - summary_blocks(blocks as usize) as u32
+}
+
+/// The stream of what goes to a disk.
+pub(crate) fn destage_stream((runtime, log): (&Runtime, &Arc<Log>), slot: usize, usable: u32) -> Arc<Bulk> {
+    Arc::new(Bulk::new((Stream::Cold, Origin::Device(slot)), runtime.clone(), log.clone(), usable))
+}
+
+async fn open_geometry(
+    runtime: &Runtime,
+    superblock: &Superblock,
+    devices: &DeviceTable,
+    writable: bool,
+) -> Result<Geometry> {
+    let (first, further) = devices.rows.split_first().expect("a brick has a device");
+    let geometry = open_first(runtime, superblock, first.segments, writable).await?;
+    for row in further {
+        let device = Device::open(runtime, row.id, writable)?;
+        device.verify(superblock, row.segments).await?;
+        geometry.add(row, device.file);
+    }
+    Ok(geometry)
+}
+
+/// `segments`: those of the first device.
+async fn open_first(runtime: &Runtime, superblock: &Superblock, segments: u32, writable: bool) -> Result<Geometry> {
     let (disk, segment_bytes) = (runtime.disk.clone(), superblock.segment_bytes);
     if !superblock.on_device() {
-        if let Ok(device) = Device::open(runtime, false)
-            && device.verify(superblock).await.is_ok()
+        if let Ok(device) = Device::open(runtime, FIRST, false)
+            && device.verify(superblock, segments).await.is_ok()
         {
             let what =
                 "the superblock says that the segments are files, but they are on its device: restore it from a backup";
             return Err(Error::new(Kind::Corrupt, what));
         }
-        let geometry = Geometry::open(disk, segment_bytes, superblock.segments, writable)?;
-        let others = superblock.segments..geometry.segments_that_files_hold();
+        let geometry = Geometry::open(disk, segment_bytes, segments, writable)?;
+        let others = segments..geometry.segments_that_files_hold();
         refuse_more_segments(runtime, superblock, &geometry, others).await?;
         for (file, first) in geometry.short_files() {
             refuse_short_file(runtime, superblock, (file, first)).await?;
         }
         return Ok(geometry);
     }
-    let device = Device::open(runtime, writable)?;
-    let labelled = device.verify(superblock).await?.segments;
+    let device = Device::open(runtime, FIRST, writable)?;
+    let labelled = device.verify(superblock, segments).await?.segments;
     let geometry = Geometry::on_device(disk, segment_bytes, device.file);
-    refuse_more_segments(runtime, superblock, &geometry, superblock.segments..labelled).await?;
+    refuse_more_segments(runtime, superblock, &geometry, segments..labelled).await?;
     Ok(geometry)
 }
 
@@ -601,7 +640,7 @@ fn refuse_more_groups(index: &dyn Index, groups: u32) -> Result<()> {
 async fn housekeep(store: Arc<Store>, left_open: Vec<SegmentId>) {
     for segment in left_open {
         if !store.log.is_reused(segment)
-            && let Err(error) = prepare::seal(&store, segment).await
+            && let Err(error) = prepare::seal_or_leave(&store, segment).await
         {
             return store.log.fail(error.with("sealing a segment after recovery"));
         }

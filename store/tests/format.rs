@@ -3,13 +3,14 @@
 use base::checksum::crc32c;
 use base::*;
 use store::format::batch::BatchHeader;
+use store::format::devices::{DeviceId, DeviceRow, DeviceTable, FIRST, State as Part, Tier};
 use store::format::edits::put_edit;
 use store::format::label::Label;
 use store::format::leaf::{Leaf, Slot};
 use store::format::passages::{Cut, Passage, Passages};
 use store::format::record::{Frame, Head, Run, encode_replicated, put_framed};
 use store::format::segment::{SegmentHeader, Stream};
-use store::format::superblock::{EpochEnd, Features, State, Superblock};
+use store::format::superblock::{EpochEnd, Features, SEVERAL_DEVICES, State, Superblock};
 use store::format::values::{self, GroupRow, ReplayRow, SegmentRow, SegmentState};
 use store::format::{Uuid, keys, summary};
 use store::reserve::{Extent, Reserve};
@@ -42,6 +43,7 @@ fn superblock() {
         groups: 7,
         epoch: 8,
         ends: vec![EpochEnd { epoch: 9, batch: 10 }, EpochEnd { epoch: 11, batch: 12 }],
+        devices: 0,
     };
     let bytes = superblock.encode();
     assert_eq!((bytes.len(), &bytes[..8], &bytes[16..32]), (4096, &b"SINTERSB"[..], &UUID.0[..]));
@@ -49,15 +51,33 @@ fn superblock() {
     drawn(&bytes, &[(8, 4, 1), (12, 4, 2), (32, 8, 1), (40, 8, 2), (48, 8, 0), (56, 8, 4), (64, 8, 1 << 20)]);
     drawn(&bytes, &[(72, 4, 6), (76, 4, 7), (80, 8, 8), (88, 4, 2), (92, 8, 9), (100, 8, 10), (108, 8, 11)]);
     drawn(&bytes, &[(116, 8, 12), (124, 8, 0), (4092, 4, crc)]);
+    let features = Features { incompatible: SEVERAL_DEVICES, ..superblock.features };
+    let several = Superblock { features, devices: 13, ..superblock }.encode();
+    drawn(&several, &[(48, 8, 8), (116, 8, 12), (124, 8, 13), (132, 8, 0)]);
+}
+
+#[test]
+fn device_table() {
+    let disk = DeviceRow { id: DeviceId(4), tier: Tier::Disk, state: Part::InUse, first: 100, segments: 50 };
+    let mut table = DeviceTable { sequence: 9, next: DeviceId(7), ..DeviceTable::of_one(UUID, 100) };
+    table.rows.push(disk);
+    let bytes = table.encode();
+    assert_eq!((bytes.len(), &bytes[..8], &bytes[12..28]), (8192, &b"SINTERDT"[..], &UUID.0[..]));
+    let crc = u64::from(crc32c(&bytes[..8188]));
+    drawn(&bytes, &[(8, 4, 1), (28, 8, 9), (36, 4, 7), (40, 4, 2), (8188, 4, crc)]);
+    drawn(&bytes, &[(44, 4, 1), (48, 1, 1), (49, 1, 1), (50, 2, 0), (52, 4, 0), (56, 4, 100)]);
+    drawn(&bytes, &[(60, 4, 4), (64, 1, 2), (65, 1, 1), (68, 4, 100), (72, 4, 50), (76, 8, 0)]);
 }
 
 #[test]
 fn label() {
-    let label = Label { uuid: UUID, segment_bytes: 1 << 20, segments: 6 };
+    let label = Label { uuid: UUID, segment_bytes: 1 << 20, segments: 6, device: FIRST };
     let bytes = label.encode();
     assert_eq!((bytes.len(), &bytes[..8], &bytes[12..28]), (4096, &b"SINTERDV"[..], &UUID.0[..]));
     let crc = u64::from(crc32c(&bytes[..508]));
     drawn(&bytes, &[(8, 4, 1), (28, 8, 1 << 20), (36, 4, 6), (40, 8, 0), (508, 4, crc), (512, 8, 0)]);
+    let further = Label { device: DeviceId(5), ..label }.encode();
+    drawn(&further, &[(8, 4, 2), (28, 8, 1 << 20), (36, 4, 6), (40, 4, 5), (44, 8, 0)]);
     assert_eq!(Label::decode(&bytes), Ok(label));
     let mut newer = bytes.clone();
     newer[8] = 2;

@@ -1,7 +1,9 @@
 //! The cleaner's drive (rules K1-K4): asks the controller, copies live blocks of victims to the cold stream, and lets
-//! each block's owner decide whether the copy counts. It runs in bounded slices beside the clients.
+//! each block's owner decide whether the copy counts. It runs in bounded slices beside the clients. A hybrid brick has a
+//! cleaner for each tier; that of the flash passes victims full of cold blocks on to the destage (`destage`).
 
 use crate::Groups;
+use crate::agents::destage;
 use crate::agents::moves::{Source, is_there, leaf_of, order, places_of};
 use base::limits::{BLOCK_BYTES, IO_BYTES_MAX};
 use base::{GroupId, Kind, Life, Place, Result, SegmentId, VolumeId};
@@ -10,7 +12,9 @@ use runtime::tasks::both;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use store::cleaner::{Choice, Controller, Destaged, Pace, Sight, State as Doing};
+use store::bulk::{Bulk, Ticket};
+use store::cleaner::{Choice, Controller, Destination, Pace, Sight, State as Doing, Tiering, Victim as Next};
+use store::format::devices::Tier;
 use store::format::record::Moved;
 use store::format::summary::SummaryEntry;
 
@@ -49,6 +53,7 @@ struct Victim {
 
 struct Cleaner {
     groups: Arc<Groups>,
+    tier: Tier,
     controller: Controller,
     choice: Choice,
     /// True while none of the present choice has been taken.
@@ -65,12 +70,16 @@ struct Cleaner {
     emptied_segments: u64,
 }
 
-/// The cleaner's task. Ends when the groups close or the log fails.
-pub async fn run(groups: Arc<Groups>) {
-    let segments = groups.store().segments().segments as u32;
+/// The task of a tier's cleaner. Ends when the groups close or the log fails.
+pub async fn run(groups: Arc<Groups>, tier: Tier) {
+    let segments = groups.store().segments_of(tier).segments as u32;
     let mut cleaner = Cleaner {
         groups,
-        controller: Controller::new(segments),
+        tier,
+        controller: match tier {
+            Tier::Flash => Controller::new(segments),
+            Tier::Disk => Controller::of_disk(segments),
+        },
         choice: Choice::default(),
         untouched: true,
         victim: None,
@@ -85,6 +94,9 @@ pub async fn run(groups: Arc<Groups>) {
         let pace = cleaner.look();
         let mut starved = false;
         let groups = cleaner.groups.clone();
+        if tier == Tier::Flash {
+            destage::begin(&groups);
+        }
         let Some(step) = groups.begin_step() else { break };
         let moved = match cleaner.work(pace.slice_blocks).await {
             Ok(moved) => moved,
@@ -99,20 +111,30 @@ pub async fn run(groups: Arc<Groups>) {
         };
         drop(step);
         cleaner.moved_blocks += moved;
-        let admitted = cleaner.groups.store().space.written_blocks();
+        let admitted = cleaner.client_blocks();
         let rests = pace.state == Doing::Idle && admitted == admitted_before;
         admitted_before = admitted;
         // A slice of dead blocks alone takes no time: others must get their turn all the same.
         let pause_ns = if rests || starved { REST_NS } else { pace.pause_ns.max(PAUSE_NS_MIN) };
         cleaner.groups.store().runtime.clock.sleep(pause_ns).await;
     }
-    cleaner.groups.store().space.set_pace(0, false);
+    if tier == Tier::Flash {
+        cleaner.groups.store().space.set_pace(0, false);
+    }
 }
 
 impl Groups {
-    /// The status of the cleaner.
+    /// The status of the cleaner of the flash.
     pub fn cleaner(&self) -> Status {
-        *self.cleaner.lock()
+        self.cleaner_of(Tier::Flash)
+    }
+    /// Blocks that went down from flash to disks since start.
+    pub fn destaged_blocks(&self) -> u64 {
+        self.destage.figures(&self.store().runtime).blocks
+    }
+    /// The status of a tier's cleaner.
+    pub fn cleaner_of(&self, tier: Tier) -> Status {
+        self.cleaners.lock()[tier as usize]
     }
 }
 
@@ -120,9 +142,12 @@ impl Cleaner {
     /// Takes one step of the controller, and passes its decisions on to others.
     fn look(&mut self) -> Pace {
         let store = self.groups.store().clone();
-        store.free_unread();
-        if store.release_held_back() {
-            self.groups.checkpoint_wanted.store(true, Ordering::Release);
+        if self.tier == Tier::Flash {
+            store.free_unread();
+            if store.release_held_back() {
+                self.groups.checkpoint_wanted.store(true, Ordering::Release);
+            }
+            self.note_destaged();
         }
         let ended = self.groups.checkpoints();
         // A checkpoint that began after the last move finds them empty: at the latest the second to end since.
@@ -134,28 +159,40 @@ impl Cleaner {
             self.choose();
             (self.untouched, self.chosen_at) = (true, Some(ended));
         }
-        let space = store.segments();
+        let space = store.segments_of(self.tier);
+        let (prepared, destaged) = match self.tier {
+            Tier::Flash => (store.log.prepared() as u32, self.groups.destage.figures(&store.runtime)),
+            Tier::Disk => Default::default(),
+        };
         let sight = Sight {
             now_ns: store.runtime.clock.now_ns(),
-            free: (space.free_segments as u32 + store.log.prepared() as u32).min(space.segments as u32),
+            free: (space.free_segments as u32 + prepared).min(space.segments as u32),
             emptied: space.emptied_segments as u32 + self.emptied.len() as u32,
             segments: space.segments as u32,
-            client_blocks: store.space.written_blocks(),
+            client_blocks: self.client_blocks(),
             moved_blocks: self.moved_blocks,
             victim: self.choice.mean(),
             surplus_blocks: self.choice.surplus_blocks(),
-            destaged: Destaged::default(),
+            destaged,
         };
         let pace = self.controller.step(&sight);
-        store.space.set_pace(pace.client_delay_ns, pace.state != Doing::Full);
-        if pace.state == Doing::Full {
-            // Who waits for a segment must hear that none will come.
-            store.log.segment_wanted.notify();
+        match self.tier {
+            Tier::Flash => {
+                self.groups.destage.set_rate(pace.destage_rate);
+                // What is on its way to a disk will come free, however long that takes.
+                let full = pace.state == Doing::Full && !self.groups.destage.is_under_way();
+                store.space.set_pace(pace.client_delay_ns, !full);
+                if full {
+                    // Who waits for a segment must hear that none will come.
+                    store.log.segment_wanted.notify();
+                }
+            }
+            Tier::Disk => self.groups.destage.set_delay(pace.client_delay_ns),
         }
         if pace.checkpoint {
             self.groups.checkpoint_wanted.store(true, Ordering::Release);
         }
-        *self.groups.cleaner.lock() = Status {
+        self.groups.cleaners.lock()[self.tier as usize] = Status {
             state: Some(pace.state),
             client_delay_ns: pace.client_delay_ns,
             moved_blocks: self.moved_blocks,
@@ -164,15 +201,53 @@ impl Cleaner {
         pace
     }
 
+    /// Blocks written so far by those whom this tier's cleaner must keep pace with: the clients, or the destage.
+    fn client_blocks(&self) -> u64 {
+        match self.tier {
+            Tier::Flash => self.groups.store().space.written_blocks(),
+            Tier::Disk => self.groups.destage.written_blocks(),
+        }
+    }
+
+    /// Takes over what the destage has emptied, and what it could not read.
+    fn note_destaged(&mut self) {
+        let (emptied, damaged) = self.groups.destage.take_ended();
+        for (segment, _) in emptied {
+            self.emptied.push((segment, self.groups.checkpoints()));
+            self.emptied_segments += 1;
+            self.choice.note_emptied(segment);
+        }
+        self.damaged.extend(damaged);
+    }
+
     fn choose(&mut self) {
-        let mut candidates = self.groups.store().cleanable();
+        let mut candidates = self.groups.store().cleanable(self.tier);
         let busy = |segment: &SegmentId| {
             self.damaged.contains(&(*segment, self.life(*segment)))
                 || self.emptied.iter().any(|(emptied, _)| emptied == segment)
                 || self.victim.as_ref().is_some_and(|victim| victim.segment == *segment)
+                || self.tier == Tier::Flash && self.groups.destage.contains(*segment)
         };
         candidates.retain(|candidate| !busy(&candidate.segment));
-        self.choice = Choice::new(&candidates, self.controller.thresholds().victims_max());
+        let victims_max = self.controller.thresholds().victims_max();
+        self.choice = match self.tiering() {
+            Some(tiering) => Choice::tiered(&candidates, victims_max, &tiering),
+            None => Choice::new(&candidates, victims_max),
+        };
+    }
+    /// The state of both tiers that decides what goes down; None if nothing can.
+    fn tiering(&self) -> Option<Tiering> {
+        let store = self.groups.store();
+        if self.tier == Tier::Disk || store.destage().iter().all(|stream| stream.failed().is_some()) {
+            return None;
+        }
+        let space = store.segments_of(Tier::Flash);
+        // Of what may live on the flash: a small one keeps half of its segments back.
+        let usable = space.segments - u64::from(self.controller.thresholds().reserve);
+        let blocks = usable * (store.segment_bytes() / BLOCK_BYTES as u64);
+        let doing = |tier| self.groups.cleaner_of(tier).state.unwrap_or(Doing::Idle);
+        let live = space.live_blocks.min(blocks);
+        Some(Tiering::new(space.segments as u32, (live, blocks), doing(Tier::Flash), doing(Tier::Disk)))
     }
 
     fn life(&self, segment: SegmentId) -> Life {
@@ -181,30 +256,23 @@ impl Cleaner {
 
     /// Moves up to `blocks` blocks. Returns the number of copies that count.
     async fn work(&mut self, blocks: u32) -> Result<u64> {
+        if self.victim.is_none() {
+            self.take_victim(blocks).await?;
+        }
         if blocks == 0 {
             return Ok(0);
-        }
-        if self.victim.is_none() {
-            let Some(segment) = self.choice.take().map(|next| next.segment) else { return Ok(0) };
-            self.untouched = false;
-            // It may be freed, and be in its next life, by the time its summary is read.
-            let life = self.life(segment);
-            match self.groups.store().live_of(segment).await {
-                Ok(mut entries) => {
-                    entries.sort_by_key(|entry| entry.block);
-                    self.victim = Some(Victim { segment, life, entries, next: 0 });
-                }
-                Err(error) if error.kind == Kind::Corrupt => self.damaged.push((segment, life)),
-                Err(error) => return Err(error),
-            }
         }
         let Some(victim) = self.victim.as_mut() else { return Ok(0) };
         assert!(victim.next <= victim.entries.len(), "a victim is done once all of it was looked at");
         let until = (victim.next + blocks as usize).min(victim.entries.len());
         let slice = victim.entries[victim.next..until].to_vec();
         let (segment, life, last) = (victim.segment, victim.life, until == victim.entries.len());
-        let (one, other) = slice.split_at(slice.len().min(PART_BLOCKS));
-        let part = |entries| move_blocks(&self.groups, (segment, life), entries);
+        let (one, other) = match self.tier {
+            Tier::Flash => slice.split_at(slice.len().min(PART_BLOCKS)),
+            // A disk is not asked for two things at the same time: it would go back and forth between them.
+            Tier::Disk => (&slice[..], &[][..]),
+        };
+        let part = |entries| move_blocks((&self.groups, self.tier), (segment, life), entries);
         let (one, other) = both(part(one), part(other)).await;
         let moved = match (one, other) {
             (Ok(one), Ok(other)) => Ok(one + other),
@@ -231,15 +299,49 @@ impl Cleaner {
     }
 }
 
+impl Cleaner {
+    /// Takes the next victim, if its turn has come: one that goes down waits until the destage wants it, and the others wait
+    /// behind it, so that the mean of the choice is what it costs.
+    async fn take_victim(&mut self, blocks: u32) -> Result<()> {
+        let Some(Next { live, destination, .. }) = self.choice.peek() else { return Ok(()) };
+        let down = destination == Destination::Down && live > 0;
+        let its_turn = match down {
+            true => self.groups.destage.wants(live, self.controller.thresholds().batch_max()),
+            false => blocks > 0,
+        };
+        if !its_turn {
+            return Ok(());
+        }
+        let Some(Next { segment, .. }) = self.choice.take() else { return Ok(()) };
+        self.untouched = false;
+        // It may be freed, and be in its next life, by the time its summary is read.
+        let life = self.life(segment);
+        match self.groups.store().live_of(segment).await {
+            Ok(entries) if down && !entries.is_empty() => self.groups.destage.join(segment, life, entries),
+            Ok(mut entries) => {
+                entries.sort_by_key(|entry| entry.block);
+                self.victim = Some(Victim { segment, life, entries, next: 0 });
+            }
+            Err(error) if error.kind == Kind::Corrupt => self.damaged.push((segment, life)),
+            Err(error) => return Err(error),
+        }
+        Ok(())
+    }
+}
+
 /// A live block of a victim.
-fn source_of((segment, life): (SegmentId, Life), entry: &SummaryEntry) -> Source {
+pub(super) fn source_of((segment, life): (SegmentId, Life), entry: &SummaryEntry) -> Source {
     let old = Place { segment, block: entry.block };
     Source { moved: Moved { ino: entry.ino, block: entry.offset, old, crc: entry.crc, index: entry.index }, life }
 }
 
-/// Copies blocks of a segment to the cold stream and has their owners take the copies. Returns the number that counts.
-/// Errors: `Corrupt` if a block still in use differs from its checksum; `NoSpace`, `Io`.
-async fn move_blocks(groups: &Groups, victim: (SegmentId, Life), entries: &[SummaryEntry]) -> Result<u64> {
+/// Copies blocks of a segment to the cold stream of their tier and has their owners take the copies. Returns the number that
+/// counts. Errors: `Corrupt` if a block still in use differs from its checksum; `NoSpace`, `Io`.
+async fn move_blocks(
+    (groups, tier): (&Groups, Tier),
+    victim: (SegmentId, Life),
+    entries: &[SummaryEntry],
+) -> Result<u64> {
     let segment = victim.0;
     let (live, copy) = {
         // Let go before anything waits for a segment: freed ones wait for readers.
@@ -251,7 +353,7 @@ async fn move_blocks(groups: &Groups, victim: (SegmentId, Life), entries: &[Summ
         let copy = read_blocks(groups, segment, &live).await?;
         (live, copy)
     };
-    let ticket = groups.store().cold.place(copy).await?;
+    let (stream, ticket) = place(groups, tier, copy).await?;
     let mut owners: BTreeMap<(GroupId, VolumeId), Vec<(Source, Place)>> = BTreeMap::new();
     for (entry, place) in live.iter().zip(places_of(&ticket, live.len())) {
         owners.entry((entry.group, entry.volume)).or_default().push((source_of(victim, entry), place));
@@ -264,8 +366,22 @@ async fn move_blocks(groups: &Groups, victim: (SegmentId, Life), entries: &[Summ
             Err(error) => result = Err(error),
         }
     }
-    groups.store().cold.close(ticket);
+    match &stream {
+        Some(stream) => stream.close(ticket),
+        None => groups.store().cold.close(ticket),
+    }
     result.map(|()| count)
+}
+
+/// Writes a copy to a tier's cold stream; on disk durably, to the one with most room. Returns the disk's stream.
+async fn place(groups: &Groups, tier: Tier, copy: Slice) -> Result<(Option<Arc<Bulk>>, Ticket)> {
+    if tier == Tier::Flash {
+        return Ok((None, groups.store().cold.place(copy).await?));
+    }
+    let stream =
+        groups.store().roomiest_disk().ok_or_else(|| base::Error::new(Kind::Busy, "no disk takes anything"))?;
+    let mut tickets = stream.place_durably(vec![copy]).await?;
+    Ok((Some(stream), tickets.pop().expect("a ticket for each run")))
 }
 
 /// The blocks that their owners still map to this place.
@@ -274,22 +390,28 @@ async fn still_there(
     victim: (SegmentId, Life),
     entries: &[SummaryEntry],
 ) -> Result<Vec<SummaryEntry>> {
-    let known = |entry: &&SummaryEntry| (entry.group.0 as usize) < groups.states().len();
     let mut there = Vec::with_capacity(entries.len());
-    for entry in entries.iter().filter(known) {
-        let source = source_of(victim, entry);
-        let is_there = loop {
-            let known = is_there(groups, &mut groups.state(entry.group).state.lock(), entry.volume, &source);
-            match known {
-                Some(is_there) => break is_there,
-                None => groups.load(entry.volume, vec![leaf_of(&source)], None).await?,
-            }
-        };
-        if is_there {
+    for entry in entries {
+        if is_still_there(groups, victim, entry).await? {
             there.push(*entry);
         }
     }
     Ok(there)
+}
+
+/// True if its owner still maps a block to this place.
+pub(super) async fn is_still_there(groups: &Groups, victim: (SegmentId, Life), entry: &SummaryEntry) -> Result<bool> {
+    if entry.group.0 as usize >= groups.states().len() {
+        return Ok(false);
+    }
+    let source = source_of(victim, entry);
+    loop {
+        let known = is_there(groups, &mut groups.state(entry.group).state.lock(), entry.volume, &source);
+        match known {
+            Some(is_there) => return Ok(is_there),
+            None => groups.load(entry.volume, vec![leaf_of(&source)], None).await?,
+        }
+    }
 }
 
 /// Splits blocks into runs that are read in one transfer each, with the dead blocks between them.

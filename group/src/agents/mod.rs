@@ -5,6 +5,7 @@ pub(crate) mod checkpoint;
 pub mod clean;
 mod cost;
 pub(crate) mod defragment;
+pub(crate) mod destage;
 pub(crate) mod forget;
 mod moves;
 pub(crate) mod recount;

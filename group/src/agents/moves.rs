@@ -12,6 +12,8 @@ use store::format::record::{Moved, Moves, Run};
 /// Largest number of leaves loaded for one record of moves; a record that needs more is split. The smallest cache holds
 /// twice as many, so none is dropped before the record is made.
 const LEAVES_MAX: usize = 8;
+/// Most moves of a record: it takes a block of the log, and holds the owner's lock for some microseconds.
+const MOVES_MAX: usize = 64;
 
 /// A block that is to be moved.
 #[derive(Clone, Copy)]
@@ -43,11 +45,15 @@ pub(super) fn leaf_of(source: &Source) -> Wanted {
 
 /// Orders a record of one owner's moves and applies it to the blocks that are still where they were copied from.
 /// Returns their number. The copies' ticket stays open until then.
-pub(super) async fn order(
-    groups: &Groups,
-    (group, volume): (GroupId, VolumeId),
-    moves: &[(Source, Place)],
-) -> Result<u64> {
+pub(super) async fn order(groups: &Groups, owner: (GroupId, VolumeId), moves: &[(Source, Place)]) -> Result<u64> {
+    let mut count = 0;
+    for some in moves.chunks(MOVES_MAX) {
+        count += order_record(groups, owner, some).await?;
+    }
+    Ok(count)
+}
+
+async fn order_record(groups: &Groups, (group, volume): (GroupId, VolumeId), moves: &[(Source, Place)]) -> Result<u64> {
     loop {
         let ticket = groups.store().log.segment_came.ticket();
         match try_record(groups, (group, volume), moves) {
@@ -55,8 +61,8 @@ pub(super) async fn order(
             Ok(Tried::Load(leaves)) if leaves.len() <= LEAVES_MAX => groups.load(volume, leaves, None).await?,
             Ok(Tried::Load(_)) => {
                 let (some, others) = moves.split_at(moves.len() / 2);
-                let count = Box::pin(order(groups, (group, volume), some)).await?;
-                return Ok(count + Box::pin(order(groups, (group, volume), others)).await?);
+                let count = Box::pin(order_record(groups, (group, volume), some)).await?;
+                return Ok(count + Box::pin(order_record(groups, (group, volume), others)).await?);
             }
             Err(error) if error.kind == Kind::Busy => groups.wait_for_segment(ticket).await?,
             Err(error) => return Err(error),

@@ -97,6 +97,7 @@ pub async fn format(runtime: &Runtime, shape: Shape) {
         groups: shape.groups,
         size_bytes_min: 0,
         device: None,
+        further: Vec::new(),
     };
     store::format_brick(runtime, options, async || Ok(())).await.expect("an empty disk can be formatted");
 }

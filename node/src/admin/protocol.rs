@@ -85,6 +85,10 @@ pub enum Request {
     Umount { path: String, lazy: bool },
     /// More room for the brick: its new size, or what there is.
     Grow { size_bytes: Option<u64> },
+    /// The brick's devices.
+    Devices,
+    /// Another device for the brick: its absolute path, and its tier by name.
+    AddDevice { path: String, tier: String, force: bool },
     /// Start the scrub.
     ScrubStart,
     /// Stop it.
@@ -126,6 +130,8 @@ pub enum Answer {
         /// The next bytes, in hexadecimal digits.
         hex: String,
     },
+    /// The brick's devices.
+    Devices(Vec<Device>),
     /// A volume.
     Volume(Volume),
     /// All volumes.
@@ -220,6 +226,27 @@ pub struct Status {
     pub scrub: Scrub,
     /// Further figures of the store, by name.
     pub figures: Vec<Figure>,
+}
+
+/// A device of a brick.
+#[derive(Serialize, Deserialize, Clone, PartialEq, Debug, Default)]
+pub struct Device {
+    /// Its number.
+    pub number: u32,
+    /// Its tier by name.
+    pub tier: String,
+    /// Its state: "in use" or "failed".
+    pub state: String,
+    /// The path of its link; None: the brick's directory.
+    pub path: Option<String>,
+    /// Bytes of its segments.
+    pub size_bytes: u64,
+    /// Bytes of its free segments.
+    pub free_bytes: u64,
+    /// Bytes of the data on it, as of the last checkpoint.
+    pub live_bytes: u64,
+    /// The reason why it gets no more segments, if it has failed.
+    pub error: Option<String>,
 }
 
 /// A brick's space, in bytes.

@@ -36,7 +36,8 @@ pub fn up(options: &Up) -> Result<Exit, Failure> {
         say(&format!("what {} holds is hidden while the volume is mounted there", mount.display()));
     }
     let if_new = IfNew::Format(&options.geometry);
-    let opened = open(&data, if_new, &options.geometry.device, &options.resources, signals, listening);
+    let device = options.geometry.first().cloned();
+    let opened = open(&data, if_new, &device, &options.resources, signals, listening);
     let running = opened.map_err(|failure| {
         served_already(&options.data, failure, || {
             format!("sinter mount {} {} {}", options.data.display(), options.volume, mount.display())

@@ -5,6 +5,7 @@ mod brick;
 mod callers;
 mod check;
 mod config;
+mod devices;
 mod doctor;
 mod down;
 mod explain;
@@ -51,6 +52,7 @@ pub fn run(cli: Cli) -> Result<Exit, Failure> {
         Command::Volume(command) => volume::run(&command),
         Command::Layer(command) => layer::run(&command),
         Command::Grow(options) => brick::grow(&options),
+        Command::Brick(command) => devices::run(&command),
         Command::Down(options) => down::run(&options),
         Command::Config(command) => config::run(&command),
         Command::Status(options) => status::run(&options),

@@ -2,11 +2,12 @@
 
 use super::block_device;
 use super::directory::{Access, Directory};
-use crate::disk::{DEVICE, FileId, OpenMode};
+use crate::disk::{FileId, OpenMode, is_device};
 use base::{Error, Kind, Result};
 use rustix::fs::{FallocateFlags, OFlags, fallocate, fstatvfs};
 use rustix::io::{DupFlags, Errno, dup3, retry_on_intr};
 use rustix::process::{Pid, Resource, Rlimit, getrlimit, setrlimit, test_kill_process};
+use std::collections::BTreeMap;
 use std::fs::{File, TryLockError};
 use std::io::{ErrorKind, Read, Seek, SeekFrom, Write};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
@@ -22,8 +23,8 @@ const GHOST_MAX: Duration = Duration::from_secs(10);
 
 pub(super) struct Files {
     directory: Directory,
-    /// The path of the block device, if given.
-    device: Option<PathBuf>,
+    /// Paths of block devices that somebody gave; links lead to the others.
+    told: BTreeMap<String, PathBuf>,
     read_only: bool,
     lock: Mutex<Option<File>>,
     table: Mutex<Vec<OpenFile>>,
@@ -48,9 +49,9 @@ pub(super) fn failed(what: &'static str, error: &std::io::Error) -> Error {
 
 impl Files {
     /// Takes the directory's lock. Errors: `Busy` when another process or instance has it.
-    pub fn of_directory(directory: Directory, device: Option<PathBuf>, read_only: bool) -> Result<Files> {
+    pub fn of_directory(directory: Directory, told: BTreeMap<String, PathBuf>, read_only: bool) -> Result<Files> {
         let lock = Mutex::new(lock(&directory, read_only)?);
-        Ok(Files { directory, device, read_only, lock, table: Mutex::default() })
+        Ok(Files { directory, told, read_only, lock, table: Mutex::default() })
     }
     /// The lock's descriptor, for rings to hold.
     pub fn lock_fd(&self) -> Option<RawFd> {
@@ -68,8 +69,8 @@ impl Files {
         }
         let mut table = self.table.lock().expect("no panic while held");
         let known = table.iter().position(|open| open.name == name);
-        if name == DEVICE {
-            return self.open_device(&mut table, known, mode);
+        if is_device(name) {
+            return self.open_device(&mut table, (name, known), mode);
         }
         let at = |error: &std::io::Error| failed("a file of the brick cannot be opened", error).with(name);
         if mode == OpenMode::Create {
@@ -95,26 +96,32 @@ impl Files {
             }
         }
     }
-    fn open_device(&self, table: &mut Vec<OpenFile>, known: Option<usize>, mode: OpenMode) -> Result<FileId> {
+    fn open_device(
+        &self,
+        table: &mut Vec<OpenFile>,
+        (name, known): (&str, Option<usize>),
+        mode: OpenMode,
+    ) -> Result<FileId> {
         assert!(mode != OpenMode::Create, "a device is there or not");
         if let Some(known) = known {
             return Ok(FileId(known as u32));
         }
         let writable = mode != OpenMode::ReadOnly && !self.read_only;
-        let path = self.device.clone().map_or_else(|| self.linked_device(), Ok)?;
+        let path = self.told.get(name).cloned().map_or_else(|| self.linked_device(name), Ok)?;
         let file = block_device::open(&path, writable)?;
-        table.push(OpenFile { name: DEVICE.to_string(), file: file.into(), writable });
+        table.push(OpenFile { name: name.to_string(), file: file.into(), writable });
         Ok(FileId(table.len() as u32 - 1))
     }
-    /// The path in the directory's link to the device. It is the only link that is followed, and its owner is checked.
-    fn linked_device(&self) -> Result<PathBuf> {
-        let named = self.directory.path().join(DEVICE);
+    /// The path in the directory's link to a device. Links of devices are the only ones that are followed, and their
+    /// owner is checked.
+    fn linked_device(&self, name: &str) -> Result<PathBuf> {
+        let named = self.directory.path().join(name);
         let not_found = |error: std::io::Error| block_device::not_found(&named, &error);
-        if !self.directory.owns(DEVICE).map_err(not_found)? {
+        if !self.directory.owns(name).map_err(not_found)? {
             let what = "the link to the brick's block device belongs to another user: remove it, and give --device";
             return Err(Error::new(Kind::Permission, what).with(named.display()));
         }
-        std::fs::canonicalize(self.directory.at(DEVICE)).map_err(not_found)
+        std::fs::canonicalize(self.directory.at(name)).map_err(not_found)
     }
     /// Descriptor and mode of an open file.
     pub fn handle(&self, file: FileId) -> Handle {
@@ -161,7 +168,7 @@ impl Files {
         length.map_err(|error| failed("no length", &error).with(self.name(file)))
     }
     fn is_device(&self, file: FileId) -> bool {
-        self.name(file) == DEVICE
+        is_device(&self.name(file))
     }
     /// See `Disk::discard`.
     pub fn discard(&self, file: FileId, offset: u64, bytes: u64) -> Result<()> {

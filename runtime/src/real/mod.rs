@@ -46,6 +46,7 @@ pub use scheduling::{set_batch_policy, set_core_priority, set_least_priority};
 pub use stamps::Stamps;
 pub(crate) use stamps::ticks;
 
+use crate::disk::device_name;
 use crate::random::{Random, SplitMix};
 use crate::{Disk, Ledger, Runtime, Slabs};
 use base::ablated::{Ablation, is_on, workers};
@@ -74,6 +75,8 @@ pub struct Options {
     pub op_names: &'static [&'static str],
     /// The block device of the brick; None: the link `device` in its directory leads to it, if there is one.
     pub device: Option<PathBuf>,
+    /// Further block devices, `device-2` and so on, of a brick that is being formatted; links lead to those of others.
+    pub further: Vec<PathBuf>,
     /// True if no file may be changed, and the lock is only shared (for checks).
     pub read_only: bool,
     /// True if unflushed writes stay in memory, as in a drive with a volatile cache, and die with the process.
@@ -90,6 +93,7 @@ impl Options {
             memory_max_bytes,
             op_names,
             device: None,
+            further: Vec::new(),
             read_only: false,
             #[cfg(feature = "seeded-bugs")]
             volatile_cache: false,
@@ -110,7 +114,9 @@ pub fn start(options: Options) -> Result<(Runtime, Reactors)> {
     let cpus = cores::cpus();
     let count = options.cores.unwrap_or(cpus.len()) + workers();
     assert!((1..=CORES_MAX).contains(&count), "between 1 and 1024 cores");
-    let files = files::Files::of_directory(options.directory.clone(), options.device.clone(), options.read_only)?;
+    let further = options.further.iter().cloned().zip(2..).map(|(path, number)| (device_name(number), path));
+    let told = options.device.clone().map(|path| (device_name(1), path)).into_iter().chain(further).collect();
+    let files = files::Files::of_directory(options.directory.clone(), told, options.read_only)?;
     let stamps = Arc::new(Stamps::start());
     let figures: Vec<Arc<figures::Figures>> =
         (0..count).map(|_| Arc::new(figures::Figures::new(stamps.clone()))).collect();

@@ -7,7 +7,7 @@ use super::image::{DiskImage, Survival, rot_mask};
 use super::pages::Page;
 use super::schedule::Schedule;
 use super::trace::TraceKind;
-use crate::disk::{DEVICE, Disk, FileId, OpenMode};
+use crate::disk::{Disk, FileId, OpenMode, is_device};
 use crate::random::SplitMix;
 use crate::transfer::{Purpose, Request, Slot, SlotPool, Transfer};
 use base::limits::BLOCK_BYTES;
@@ -361,7 +361,7 @@ impl State {
         self.sequence
     }
     fn free_bytes(&self) -> u64 {
-        let files = self.files.iter().filter(|file| file.name != DEVICE);
+        let files = self.files.iter().filter(|file| !is_device(&file.name));
         let used: u64 = files.map(|file| file.content.length()).sum();
         self.capacity_bytes.saturating_sub(used + self.others_bytes)
     }
@@ -516,7 +516,7 @@ impl Disk for SimDisk {
             return Err(crashed());
         }
         let index = match (state.names.get(name).copied(), mode) {
-            (_, OpenMode::Create) if name == DEVICE => panic!("a device is there or not"),
+            (_, OpenMode::Create) if is_device(name) => panic!("a device is there or not"),
             (Some(_), OpenMode::Create) => return Err(Error::new(Kind::Exists, "the file exists").with(name)),
             (Some(index), _) => index,
             (None, OpenMode::Create) => {
@@ -542,7 +542,7 @@ impl Disk for SimDisk {
         Ok(FileId(index as u32))
     }
     fn list(&self) -> Result<Vec<String>> {
-        Ok(self.state().names.keys().filter(|name| *name != DEVICE).cloned().collect())
+        Ok(self.state().names.keys().filter(|name| !is_device(name)).cloned().collect())
     }
     fn length(&self, file: FileId) -> Result<u64> {
         Ok(self.state().file(file).content.length())
@@ -553,7 +553,7 @@ impl Disk for SimDisk {
             return Err(crashed());
         }
         let length = state.file(file).content.length();
-        if state.file(file).name == DEVICE {
+        if is_device(&state.file(file).name) {
             return Err(Error::new(Kind::Unsupported, "a device has the length that it has"));
         }
         if !state.file(file).writable {
@@ -600,7 +600,7 @@ impl Disk for SimDisk {
     fn discard(&self, file: FileId, offset: u64, bytes: u64) -> Result<()> {
         let mut state = self.state();
         state.file(file).figures.discards += 1;
-        if state.file(file).name != DEVICE {
+        if !is_device(&state.file(file).name) {
             return Err(Error::new(Kind::Unsupported, "only devices are told what nobody needs"));
         }
         state.check(file, offset, bytes)?;

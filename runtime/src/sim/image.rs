@@ -66,6 +66,12 @@ impl DiskImage {
         self.files.remove(name);
         self
     }
+    /// The same disk, with two of its files in each other's place.
+    pub fn with_swapped(mut self, one: &str, other: &str) -> DiskImage {
+        let [first, second] = [one, other].map(|name| self.files[name].clone());
+        self.files.extend([(one.to_string(), second), (other.to_string(), first)]);
+        self
+    }
     /// Writes that will land late, by file and byte offset; see `World::kill`.
     pub fn late_writes(&self) -> impl Iterator<Item = (&str, u64)> {
         self.late.iter().map(|(name, patch)| (name.as_str(), patch.first * BLOCK_BYTES as u64))

@@ -6,7 +6,7 @@ use super::schedule::{Due, Schedule, SimClock, TaskWaker};
 use super::trace::{TraceEvent, TraceKind};
 use crate::Runtime;
 use crate::buffer::Slabs;
-use crate::disk::DEVICE;
+use crate::disk::device_name;
 use crate::ledger::Ledger;
 use crate::random::SplitMix;
 use crate::tasks::{Local, MakeTask};
@@ -37,6 +37,8 @@ pub struct Setup {
     pub capacity_bytes: u64,
     /// Bytes of a blank block device beside it; None: the image's, or none. A device that grew keeps its content.
     pub device_bytes: Option<u64>,
+    /// The same of further devices, `device-2` and so on.
+    pub further_bytes: Vec<u64>,
     /// Slabs of an earlier world of this thread with at least as many cores; None: new ones.
     pub slabs: Option<Arc<Slabs>>,
     /// Names of the ledger's operations.
@@ -54,6 +56,7 @@ impl Setup {
             image: None,
             capacity_bytes: 64 << 30,
             device_bytes: None,
+            further_bytes: Vec::new(),
             slabs: None,
             names: &[],
             patience_ns: 3_600_000_000_000,
@@ -132,8 +135,9 @@ impl World {
             late: Vec::new(),
         };
         let mut image = setup.image.unwrap_or_else(blank);
-        if let Some(bytes) = setup.device_bytes {
-            image.files.entry(DEVICE.to_string()).or_default().length = bytes;
+        let further = setup.further_bytes.iter().zip(2..).map(|(&bytes, number)| (number, bytes));
+        for (number, bytes) in setup.device_bytes.map(|bytes| (1, bytes)).into_iter().chain(further) {
+            image.files.entry(device_name(number)).or_default().length = bytes;
         }
         // A reboot takes up to a minute.
         let wall_ns = image.wall_ns + rng.below(60_000_000_000) as i64;

@@ -9,6 +9,7 @@ use runtime::Runtime;
 use std::collections::BTreeSet;
 use store::cleaner::State;
 use store::format::charge;
+use store::format::devices::Tier;
 use store::format::keys::{self, Row};
 use store::format::leaf::Leaf;
 use store::format::values;
@@ -30,12 +31,14 @@ async fn settle(runtime: &Runtime, served: &Served) -> Result<(), String> {
     runtime.clock.sleep(LATE_NS).await;
     let mut quiet = 0;
     for _ in 0..LOOKS_MAX {
-        let before = groups.cleaner().moved_blocks;
+        let moved = || groups.cleaner().moved_blocks + groups.cleaner_of(Tier::Disk).moved_blocks;
+        let before = moved() + groups.destaged_blocks();
         groups.checkpoint().await.map_err(|error| format!("a brick at rest can't checkpoint: {error:?}"))?;
         runtime.clock.sleep(LOOK_NS).await;
         let cleaner = groups.cleaner();
-        let works = matches!(cleaner.state, Some(State::Ahead | State::Cleaning | State::Slowing));
-        let moves = works && cleaner.moved_blocks > before;
+        let works = |state| matches!(state, Some(State::Ahead | State::Cleaning | State::Slowing));
+        let works = works(cleaner.state) || works(groups.cleaner_of(Tier::Disk).state);
+        let moves = works && moved() + groups.destaged_blocks() > before;
         let emptied = groups.store().segments().emptied_segments;
         quiet = if moves || emptied > 0 || groups.is_freeing() { 0 } else { quiet + 1 };
         // What the last look has freed is known to the next one.
@@ -78,7 +81,8 @@ pub async fn check(runtime: &Runtime, index: &CrashIndex, served: &Served) -> Re
         return Err(format!("{used}, but {told:?} is told (rule K5)"));
     }
     let taken = space.segments - space.free_segments;
-    if taken > in_use.len() as u64 + HELD_MAX {
+    let disks = store.destage().len() as u64;
+    if taken > in_use.len() as u64 + HELD_MAX + 2 * disks {
         let live_in = in_use.len();
         return Err(format!("{taken} segments are taken, blocks live in {live_in} (rule K3): {space:?}"));
     }

@@ -268,7 +268,7 @@ pub fn write(store: &Store, replay: ReplayRow, parts: Vec<GroupPart>, limits: Fr
         let mut table = store.table.lock();
         table.commit(staged);
         table.free_dead(replay.sequence);
-        store.space.measured(table.totals().live_bytes() + unmapped_bytes);
+        store.space.measured(table.all_totals().live_bytes() + unmapped_bytes);
     }
     store.free_unread();
     *store.summarised.lock() = summaries;
@@ -773,13 +773,17 @@ impl Leaves for TouchedOf<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::format::Uuid;
+    use crate::format::devices::DeviceTable;
     use crate::format::segment::Stream;
     use crate::format::values::SegmentState;
+    use crate::segments::Origin;
 
     #[test]
     fn a_segment_that_was_sealed_meanwhile_leaves_no_parts() {
-        let mut table = Table::new(3);
-        let taken: Vec<_> = (0..3).map(|_| table.take(Stream::Commit).expect("all are free").segment).collect();
+        let mut table = Table::new(&DeviceTable::of_one(Uuid::default(), 3));
+        let taken: Vec<_> =
+            (0..3).map(|_| table.take(Stream::Commit, Origin::Flash).expect("all are free").segment).collect();
         table.set_state(taken[0], SegmentState::Closed, 9);
         table.set_state(taken[1], SegmentState::Sealed, 9);
         let mut summaries = taken.iter().map(|&segment| (segment, 5)).collect();

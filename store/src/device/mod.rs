@@ -1,15 +1,16 @@
-//! A brick's block device (rule X5): its label, in two copies in the first MiB, and the search for foreign data before
+//! A brick's block devices (rule X5): the label of each, in two copies in the first MiB, and the search for foreign data before
 //! a format. Promises that nothing is written to a device that holds anything, unless the operator insists. Absent by
 //! design: who else has it open, which `runtime` keeps out.
 
 mod signatures;
 
 use crate::format::Uuid;
+use crate::format::devices::DeviceId;
 use crate::format::label::{Label, SEGMENTS_AT};
 use crate::format::superblock::Superblock;
 use base::limits::{BLOCK_BYTES, IO_BYTES_MAX};
 use base::{Error, Kind, Result};
-use runtime::disk::DEVICE;
+use runtime::disk::device_name;
 use runtime::{FileId, OpenMode, Runtime, disk};
 
 /// The treatment of a device that holds something, by a format.
@@ -31,6 +32,7 @@ const _: () = assert!(EDGE_BYTES == IO_BYTES_MAX as u64);
 /// An open device.
 pub struct Device<'a> {
     runtime: &'a Runtime,
+    id: DeviceId,
     /// The device.
     pub file: FileId,
     /// Its length.
@@ -38,12 +40,12 @@ pub struct Device<'a> {
 }
 
 impl Device<'_> {
-    /// Opens the brick's device. Errors: `NotFound`, `Busy`, and what the runtime refuses.
-    pub fn open(runtime: &Runtime, writable: bool) -> Result<Device<'_>> {
+    /// Opens a device of the brick. Errors: `NotFound`, `Busy`, and what the runtime refuses.
+    pub fn open(runtime: &Runtime, id: DeviceId, writable: bool) -> Result<Device<'_>> {
         let mode = if writable { OpenMode::Existing } else { OpenMode::ReadOnly };
-        let file = runtime.disk.open(DEVICE, mode)?;
+        let file = runtime.disk.open(&device_name(id.0), mode)?;
         let bytes = runtime.disk.length(file)?;
-        Ok(Device { runtime, file, bytes })
+        Ok(Device { runtime, id, file, bytes })
     }
     /// Bytes that segments may take.
     pub fn room_bytes(&self) -> u64 {
@@ -57,7 +59,7 @@ impl Device<'_> {
         }
         let forced = "`sinter format --force` destroys it";
         match self.label().await {
-            Ok(label) if Some(label.uuid) == own => return Ok(()),
+            Ok(label) if Some(label.uuid) == own && label.device == self.id => return Ok(()),
             Ok(label) => {
                 let error = Error::new(Kind::Exists, "the device belongs to another brick; give another one");
                 return Err(error.with(format!("brick {}; {forced}", label.uuid)));
@@ -78,8 +80,8 @@ impl Device<'_> {
     }
     /// Makes the device the brick's, durably: the label first, so that a format that was interrupted knows its own
     /// device, then zeros over what else would tell of something that is gone.
-    pub async fn claim(&self, superblock: &Superblock) -> Result<()> {
-        self.write_label(superblock).await?;
+    pub async fn claim(&self, superblock: &Superblock, segments: u32) -> Result<()> {
+        self.write_label(superblock, segments).await?;
         for at in self.edges() {
             let mut zeros = self.buffer()?;
             zeros.fill(0);
@@ -91,9 +93,9 @@ impl Device<'_> {
         disk::flush(&*self.runtime.disk, self.file).await
     }
     /// Writes both copies, durably, one after the other.
-    pub async fn write_label(&self, superblock: &Superblock) -> Result<()> {
-        let Superblock { uuid, segment_bytes, segments, .. } = *superblock;
-        let label = Label { uuid, segment_bytes, segments }.encode();
+    pub async fn write_label(&self, superblock: &Superblock, segments: u32) -> Result<()> {
+        let Superblock { uuid, segment_bytes, .. } = *superblock;
+        let label = Label { uuid, segment_bytes, segments, device: self.id }.encode();
         for copy in 0..COPIES {
             let mut buffer = self.runtime.buffer(BLOCK_BYTES)?;
             buffer.copy_from_slice(&label);
@@ -103,8 +105,9 @@ impl Device<'_> {
         }
         Ok(())
     }
-    /// Makes sure that the device is the brick's, and whole; its label. Errors: `NotFound` if it is another one, `Corrupt`.
-    pub async fn verify(&self, superblock: &Superblock) -> Result<Label> {
+    /// Makes sure that the device is the brick's, the one of its number, and has all of its `segments`; its label. Errors:
+    /// `NotFound` if it is another one, `Corrupt`.
+    pub async fn verify(&self, superblock: &Superblock, segments: u32) -> Result<Label> {
         let mend = "give the right one with --device";
         let label = match self.label().await {
             Err(error) if error.kind == Kind::Corrupt => {
@@ -117,8 +120,13 @@ impl Device<'_> {
             let error = Error::new(Kind::NotFound, "the device belongs to another brick");
             return Err(error.with(format!("it says {}, the brick is {}; {mend}", label.uuid, superblock.uuid)));
         }
-        let needed = SEGMENTS_AT + u64::from(superblock.segments) * superblock.segment_bytes;
-        if label.segment_bytes != superblock.segment_bytes || label.segments < superblock.segments {
+        if label.device != self.id {
+            let error =
+                Error::new(Kind::NotFound, "the device is another one of this brick: links to them are swapped");
+            return Err(error.with(format!("device {} where {} should be", label.device, self.id)));
+        }
+        let needed = SEGMENTS_AT + u64::from(segments) * superblock.segment_bytes;
+        if label.segment_bytes != superblock.segment_bytes || label.segments < segments {
             let error = Error::new(Kind::Corrupt, "label and superblock differ: restore the brick from a backup");
             return Err(error.with(format!("{label:?}")));
         }

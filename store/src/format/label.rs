@@ -3,13 +3,16 @@
 
 use super::Uuid;
 use super::bytes::{Reader, Writer, corrupt};
+use super::devices::{DeviceId, FIRST};
 use base::checksum::crc32c;
 use base::limits::BLOCK_BYTES;
 use base::{Error, Kind, Result};
 
 const MAGIC: &[u8; 8] = b"SINTERDV";
-/// Version of this layout.
-pub const VERSION: u32 = 1;
+/// Version of this layout, of the first device of a brick.
+const VERSION: u32 = 1;
+/// Version of the label of a further device, which has a number.
+const VERSION_2: u32 = 2;
 /// Bytes that a device never tears.
 const SECTOR_BYTES: usize = 512;
 /// The segments begin here. So they lie as the drive's own pages and stripes do, and there is room to grow.
@@ -23,15 +26,21 @@ pub struct Label {
     pub uuid: Uuid,
     /// Bytes per segment.
     pub segment_bytes: u64,
-    /// Segments of the brick, or more: a brick that grows writes its label first.
+    /// Segments of the device, or more: a brick that grows writes its label first.
     pub segments: u32,
+    /// The device's number in the brick.
+    pub device: DeviceId,
 }
 
 impl Label {
     /// One block of bytes.
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(BLOCK_BYTES);
-        Writer(&mut out).bytes(MAGIC).u32(VERSION).bytes(&self.uuid.0).u64(self.segment_bytes).u32(self.segments);
+        let version = if self.device == FIRST { VERSION } else { VERSION_2 };
+        Writer(&mut out).bytes(MAGIC).u32(version).bytes(&self.uuid.0).u64(self.segment_bytes).u32(self.segments);
+        if version == VERSION_2 {
+            Writer(&mut out).u32(self.device.0);
+        }
         assert!(out.len() <= SECTOR_BYTES - 4, "all fields lie in the sector that is never torn");
         out.resize(SECTOR_BYTES - 4, 0);
         let crc = crc32c(&out);
@@ -50,9 +59,12 @@ impl Label {
         if Reader::new(crc).u32()? != crc32c(body) {
             return Err(corrupt("a device's label fails its checksum"));
         }
-        if reader.u32()? > VERSION {
+        let version = reader.u32()?;
+        if version > VERSION_2 {
             return Err(Error::new(Kind::Newer, "a newer version wrote the device's label; upgrade this machine"));
         }
-        Ok(Label { uuid: reader.uuid()?, segment_bytes: reader.u64()?, segments: reader.u32()? })
+        let (uuid, segment_bytes, segments) = (reader.uuid()?, reader.u64()?, reader.u32()?);
+        let device = if version == VERSION_2 { DeviceId(reader.u32()?) } else { FIRST };
+        Ok(Label { uuid, segment_bytes, segments, device })
     }
 }

@@ -4,6 +4,7 @@
 pub mod batch;
 pub mod bytes;
 pub mod charge;
+pub mod devices;
 pub mod edits;
 pub mod keys;
 pub mod label;

@@ -13,7 +13,7 @@ pub const VERSION: u32 = 1;
 /// Epoch ends kept: start-up checkpoints before the list is full, which trims it.
 pub const EPOCH_ENDS_MAX: usize = 200;
 /// Fields before them, they, and the checksum fit into a block.
-const _: () = assert!(96 + 16 * EPOCH_ENDS_MAX + 4 <= BLOCK_BYTES);
+const _: () = assert!(104 + 16 * EPOCH_ENDS_MAX + 4 <= BLOCK_BYTES);
 
 /// Incompatible feature: the segments lie on a block device (rule X5), not in files.
 pub const ON_DEVICE: u64 = 1;
@@ -23,8 +23,11 @@ pub const ON_DEVICE: u64 = 1;
 pub const REVISION_2: u64 = 2;
 /// Incompatible feature: volumes may have layers. A brick whose volumes never had any lacks it.
 pub const LAYERS: u64 = 4;
+/// Incompatible feature: the segments lie on several devices, which the device table lists. A brick that has had one device
+/// only lacks it.
+pub const SEVERAL_DEVICES: u64 = 8;
 /// Incompatible features that this build knows.
-const INCOMPATIBLE_KNOWN: u64 = ON_DEVICE | REVISION_2 | LAYERS;
+const INCOMPATIBLE_KNOWN: u64 = ON_DEVICE | REVISION_2 | LAYERS | SEVERAL_DEVICES;
 
 /// Features of a format (rule X4): unknown bits in `incompatible` refuse the brick, in `read_only` allow reading.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -76,12 +79,18 @@ pub struct Superblock {
     pub epoch: u64,
     /// Ends of earlier epochs that replay may still meet, ascending.
     pub ends: Vec<EpochEnd>,
+    /// The version of the device table that counts; 0 without `SEVERAL_DEVICES`.
+    pub devices: u64,
 }
 
 impl Superblock {
     /// True if the segments lie on a block device.
     pub fn on_device(&self) -> bool {
         self.features.incompatible & ON_DEVICE != 0
+    }
+    /// True if the device table lists several devices, or has listed them.
+    pub fn has_several_devices(&self) -> bool {
+        self.features.incompatible & SEVERAL_DEVICES != 0
     }
     /// One block of bytes.
     pub fn encode(&self) -> Vec<u8> {
@@ -98,6 +107,10 @@ impl Superblock {
         writer.u32(self.ends.len() as u32);
         for end in &self.ends {
             writer.u64(end.epoch).u64(end.batch);
+        }
+        assert!((self.devices > 0) == self.has_several_devices(), "a device table is told by its feature");
+        if self.has_several_devices() {
+            Writer(&mut out).u64(self.devices);
         }
         assert!(out.len() <= BLOCK_BYTES - 4, "the checksum lies behind the last field");
         out.resize(BLOCK_BYTES - 4, 0);
@@ -154,6 +167,11 @@ impl Superblock {
         if sequence >= NUMBER_MAX || epoch >= NUMBER_MAX || !ended {
             return Err(corrupt("the superblock has numbers that no brick reaches; restore it from a backup"));
         }
-        Ok(Superblock { uuid, state, features, sequence, segment_bytes, segments, groups, epoch, ends })
+        let several = features.incompatible & SEVERAL_DEVICES != 0;
+        let devices = if several { reader.u64()? } else { 0 };
+        if several && !(1..NUMBER_MAX).contains(&devices) {
+            return Err(corrupt("the superblock names no version of the device table; restore it from a backup"));
+        }
+        Ok(Superblock { uuid, state, features, sequence, segment_bytes, segments, groups, epoch, ends, devices })
     }
 }

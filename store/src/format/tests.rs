@@ -30,6 +30,7 @@ fn superblock_survives_and_newer_is_named() {
         groups: 64,
         epoch: 9,
         ends: vec![superblock::EpochEnd { epoch: 8, batch: 77 }],
+        devices: 0,
     };
     let bytes = block.encode();
     assert_eq!(superblock::Superblock::decode(&bytes).expect("just encoded"), block);

@@ -1,11 +1,13 @@
 //! The places of the brick's segments: in files of 1 GiB (rule K7), created as needed, each a run of segments; or on a
-//! block device, one after the other (rule X5).
+//! block device, one after the other (rule X5). A brick may have further devices behind that one: each has a range of
+//! segment numbers of its own.
 
+use crate::format::devices::DeviceRow;
 use crate::format::label::SEGMENTS_AT;
-use base::limits::BLOCK_BYTES;
+use base::limits::{BLOCK_BYTES, DEVICES_MAX};
 use base::{Error, Kind, Place, Result, SegmentId};
 use runtime::{Disk, FileId, Lock, OpenMode};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// A data file: large enough that few are open, small enough to be made while clients wait little.
 const FILE_BYTES: u64 = 1 << 30;
@@ -15,7 +17,17 @@ pub struct Geometry {
     /// Bytes per segment.
     pub segment_bytes: u64,
     home: Home,
+    /// Devices beside the first, in the order in which they came.
+    further: [OnceLock<Further>; DEVICES_MAX],
     disk: Arc<dyn Disk>,
+}
+
+/// A device beside the first.
+#[derive(Clone, Copy)]
+struct Further {
+    first: u32,
+    end: u32,
+    file: FileId,
 }
 
 enum Home {
@@ -73,13 +85,30 @@ impl Geometry {
                 }
             }
         }
-        Ok(Geometry { segment_bytes, home: Home::Files(Lock::new("files", files)), disk })
+        Ok(Geometry::at(disk, segment_bytes, Home::Files(Lock::new("files", files))))
     }
     /// Segments on a device that was found to be the brick's and long enough.
     pub fn on_device(disk: Arc<dyn Disk>, segment_bytes: u64, device: FileId) -> Geometry {
-        Geometry { segment_bytes, home: Home::Device(device), disk }
+        Geometry::at(disk, segment_bytes, Home::Device(device))
     }
-    /// The block device, if the segments lie on one.
+    fn at(disk: Arc<dyn Disk>, segment_bytes: u64, home: Home) -> Geometry {
+        Geometry { segment_bytes, home, further: [const { OnceLock::new() }; DEVICES_MAX], disk }
+    }
+    /// Adds a device that was found to be the brick's and long enough. From now on places on it can be read and written.
+    pub fn add(&self, row: &DeviceRow, file: FileId) {
+        let free = self.further.iter().find(|further| further.get().is_none()).expect("the device table bounds them");
+        let added = free.set(Further { first: row.first, end: row.end(), file });
+        assert!(added.is_ok(), "one adds devices at a time");
+    }
+    fn further(&self, segment: SegmentId) -> Option<&Further> {
+        let mut all = self.further.iter().map_while(OnceLock::get);
+        all.find(|device| (device.first..device.end).contains(&segment.0))
+    }
+    /// True if a segment lies on a block device.
+    pub fn is_on_device(&self, segment: SegmentId) -> bool {
+        matches!(self.home, Home::Device(_)) || self.further(segment).is_some()
+    }
+    /// The first block device, if the segments of the brick's first device lie on one.
     pub fn device(&self) -> Option<FileId> {
         match &self.home {
             Home::Files(_) => None,
@@ -97,6 +126,9 @@ impl Geometry {
     pub fn spot(&self, place: Place) -> Option<Spot> {
         let segment = u64::from(place.segment.0);
         let (file, start) = match &self.home {
+            _ if let Some(device) = self.further(place.segment) => {
+                (device.file, SEGMENTS_AT + (segment - u64::from(device.first)) * self.segment_bytes)
+            }
             Home::Device(file) => (*file, SEGMENTS_AT + segment * self.segment_bytes),
             Home::Files(files) => {
                 let file = *files.lock().open.get((segment / self.per_file()) as usize)?;
@@ -109,6 +141,9 @@ impl Geometry {
     /// Errors: `NoSpace`, `Io`.
     pub fn make(&self, segment: SegmentId, spare_bytes: u64) -> Result<()> {
         let Home::Files(files) = &self.home else { return Ok(()) };
+        if self.further(segment).is_some() {
+            return Ok(());
+        }
         let number = (u64::from(segment.0) / self.per_file()) as usize;
         if files.lock().open[number].is_some() {
             return Ok(());
@@ -194,10 +229,12 @@ impl Geometry {
     }
     /// Every open data file.
     pub fn all_files(&self) -> Vec<FileId> {
-        match &self.home {
+        let mut all = match &self.home {
             Home::Device(file) => vec![*file],
             Home::Files(files) => files.lock().open.iter().copied().flatten().collect(),
-        }
+        };
+        all.extend(self.further.iter().map_while(OnceLock::get).map(|device| device.file));
+        all
     }
 }
 

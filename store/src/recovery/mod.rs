@@ -112,7 +112,7 @@ pub async fn read_head(
     match (header, batch) {
         // On a device there may be what a brick before this one has left; files were made for this one.
         (Ok(header), _)
-            if header.uuid != superblock.uuid && header.segment == segment && geometry.device().is_none() =>
+            if header.uuid != superblock.uuid && header.segment == segment && !geometry.is_on_device(segment) =>
         {
             let what = "a segment belongs to another brick: the superblock or the segments were replaced; put back those \
                         that belong together, from a backup";

@@ -5,6 +5,7 @@
 use crate::format::record::Run;
 use crate::format::segment::Stream;
 use crate::log::{Log, Prepared};
+use crate::segments::Origin;
 use base::limits::{BLOCK_BYTES, BULK_BYTES_MIN};
 use base::{Error, Kind, Place, Result, SegmentId};
 use runtime::disk::FileId;
@@ -23,6 +24,8 @@ const _: () = assert!(PIECE_BYTES.is_multiple_of(BLOCK_BYTES));
 pub struct Bulk {
     /// The stream.
     pub stream: Stream,
+    /// The device whose segments it takes.
+    pub from: Origin,
     purpose: Purpose,
     runtime: Runtime,
     log: Arc<Log>,
@@ -39,6 +42,8 @@ struct State {
     out_of_space: bool,
     tickets: BTreeMap<SegmentId, u32>,
     full: Vec<(SegmentId, u32)>,
+    /// The error after which a disk gets nothing more.
+    failed: Option<Error>,
 }
 
 /// A payload that no record names yet. Ended by `close` once its record has been ordered, or if it never will be.
@@ -81,12 +86,17 @@ impl Ticket {
 
 impl Bulk {
     /// A stream whose segments hold at most `blocks_usable` blocks, header included.
-    pub fn new(stream: Stream, runtime: Runtime, log: Arc<Log>, blocks_usable: u32) -> Bulk {
-        let name = if stream == Stream::Cold { "cold" } else { "bulk" };
+    pub fn new((stream, from): (Stream, Origin), runtime: Runtime, log: Arc<Log>, blocks_usable: u32) -> Bulk {
+        let name = match (stream, from) {
+            (Stream::Cold, Origin::Flash) => "cold",
+            (_, Origin::Flash) => "bulk",
+            (_, Origin::Device(_)) => "destage",
+        };
         assert!(stream != Stream::Commit && blocks_usable > 1, "a stream of payload, in segments with room for it");
         let purpose = if stream == Stream::Cold { Purpose::Cleaner } else { Purpose::Bulk };
         Bulk {
             stream,
+            from,
             purpose,
             runtime,
             log,
@@ -175,6 +185,59 @@ impl Bulk {
         Ok(begun.ticket)
     }
 
+    /// Writes runs of whole blocks to a disk, all of them queued at once, so that it need not wait between them. Returns a
+    /// ticket for each when all are durable: if their moves were ordered before, the next commit would wait for the disk's
+    /// flush (rule U1). A disk that fails gets nothing more; the log and the flash go on. Errors: `Busy` without a free
+    /// segment, `Io`.
+    pub async fn place_durably(&self, runs: Vec<Slice>) -> Result<Vec<Ticket>> {
+        if let Some(error) = self.failed() {
+            return Err(error);
+        }
+        let mut all = Vec::with_capacity(runs.len());
+        let mut result = Ok(());
+        for run in runs {
+            match self.begin(run, false).await {
+                Ok(begun) => all.push(begun),
+                Err(error) => {
+                    result = Err(error);
+                    break;
+                }
+            }
+        }
+        let busy = result.is_err();
+        let mut files = Vec::new();
+        for begun in &mut all {
+            while let Some((file, transfer)) = begun.transfers.pop() {
+                result = result.and(transfer.await.result);
+                if !files.contains(&file) {
+                    files.push(file);
+                }
+            }
+        }
+        for file in files {
+            if result.is_ok() && !active(Bug::DestageUnflushed) {
+                result = disk::flush_for(self.purpose, &*self.runtime.disk, file).await;
+            }
+        }
+        let tickets = all.into_iter().map(|begun| begun.ticket);
+        if let Err(error) = result {
+            tickets.for_each(|ticket| self.close(ticket));
+            if !busy {
+                self.fail(error.clone());
+            }
+            return Err(error);
+        }
+        Ok(tickets.collect())
+    }
+    /// Notes that the stream's disk has failed: it gets no more segments.
+    pub fn fail(&self, error: Error) {
+        self.state.lock().failed.get_or_insert(error);
+    }
+    /// The error after which the stream's disk gets nothing more.
+    pub fn failed(&self) -> Option<Error> {
+        self.state.lock().failed.clone()
+    }
+
     /// Ends a ticket whose record has been ordered, or never will be.
     pub fn close(&self, ticket: Ticket) {
         let mut state = self.state.lock();
@@ -250,7 +313,7 @@ impl Bulk {
     /// True if the stream needs another segment ahead: only once it has been used at all.
     pub fn wants_segment(&self) -> bool {
         let state = self.state.lock();
-        state.wanted && state.prepared.is_empty()
+        state.wanted && state.prepared.is_empty() && state.failed.is_none()
     }
     /// Notes that no segment is free for data, and wakes the tasks that wait for one.
     pub fn set_out_of_space(&self) {

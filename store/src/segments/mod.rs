@@ -7,6 +7,7 @@ pub mod pins;
 pub mod prepare;
 pub mod summaries;
 
+use crate::format::devices::{DeviceRow, DeviceTable, State, Tier};
 use crate::format::segment::Stream;
 use crate::format::values::{SegmentRow, SegmentState};
 use base::limits::BLOCK_BYTES;
@@ -18,22 +19,24 @@ use std::collections::{BTreeMap, BTreeSet};
 /// The segment table in memory.
 pub struct Table {
     rows: Vec<SegmentRow>,
+    devices: Vec<Device>,
     /// Number of live blocks of each segment as of the last checkpoint.
     live: Vec<u32>,
-    live_blocks: u64,
+    live_blocks: ByTier,
     /// Number of sealed segments without a live block that the last checkpoint could not free yet.
-    dead_waiting: u64,
+    dead_waiting: ByTier,
     /// The number, by segment, of the checkpoint (counted from start) before whose cut the segment was sealed.
     sealed_before: Vec<u32>,
     /// Number of the checkpoint that begins next.
     checkpoint: u32,
-    free: BTreeSet<SegmentId>,
     /// Freed segments in which readers that looked up a place earlier may still read (rule K8).
     leaving: Leaving<SegmentId>,
+    /// The number of these.
+    leaving_count: ByTier,
     /// Segments freed since start and not yet discarded. Some may still be `leaving`. Segments that recovery freed are
     /// not among them: the life of such a segment may be known from its header only, which a discard would destroy.
     undiscarded: BTreeSet<SegmentId>,
-    /// Free segments for whose files the host has no space.
+    /// Free segments of the first device for whose files the host has no space.
     hidden: BTreeSet<SegmentId>,
     /// The segment that is being discarded, which is not free meanwhile.
     discarding: Option<SegmentId>,
@@ -47,6 +50,34 @@ pub struct Table {
     pub next_sequence: [u64; 3],
     /// Next position among all segments opened.
     next_opened: u64,
+}
+
+/// A device of the brick, and its free segments.
+struct Device {
+    row: DeviceRow,
+    free: BTreeSet<SegmentId>,
+}
+
+impl Device {
+    fn new(row: DeviceRow) -> Device {
+        Device { row, free: (row.first..row.end()).map(SegmentId).collect() }
+    }
+    /// False if no more segments of it are used.
+    fn gives(&self) -> bool {
+        self.row.state == State::InUse
+    }
+}
+
+/// A number for each tier.
+type ByTier = [u64; Tier::ALL.len()];
+
+/// The device that a segment is taken from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Origin {
+    /// Any device of the flash tier.
+    Flash,
+    /// The device at this position in the device table.
+    Device(usize),
 }
 
 /// The live bitmaps that a checkpoint writes, before it is durable.
@@ -72,10 +103,10 @@ pub struct Taken {
 /// Classes of segments by the share of their blocks that is live.
 pub const TENTHS: usize = 10;
 
-/// Numbers of segments and of live blocks.
+/// Numbers of segments and of live blocks, of a tier or of the brick.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct SegmentTotals {
-    /// Number of segments of the brick, without those for which the host has no space.
+    /// Number of all segments, without those for which the host has no space.
     pub segments: u64,
     /// Number of free segments.
     pub free_segments: u64,
@@ -90,6 +121,15 @@ impl SegmentTotals {
     pub fn live_bytes(&self) -> u64 {
         self.live_blocks * BLOCK_BYTES as u64
     }
+    /// The sum of both.
+    pub fn and(&self, other: &SegmentTotals) -> SegmentTotals {
+        SegmentTotals {
+            segments: self.segments + other.segments,
+            free_segments: self.free_segments + other.free_segments,
+            emptied_segments: self.emptied_segments + other.emptied_segments,
+            live_blocks: self.live_blocks + other.live_blocks,
+        }
+    }
 }
 
 fn stream_slot(stream: Stream) -> usize {
@@ -102,22 +142,24 @@ fn never_used() -> SegmentRow {
 }
 
 impl Table {
-    /// A table of `segments` segments that were never used.
-    pub fn new(segments: u32) -> Table {
+    /// A table of segments that were never used, on the devices of a brick.
+    pub fn new(devices: &DeviceTable) -> Table {
+        let segments = devices.segments();
         Table {
             rows: vec![never_used(); segments as usize],
+            devices: devices.rows.iter().copied().map(Device::new).collect(),
             live: vec![0; segments as usize],
-            live_blocks: 0,
-            dead_waiting: 0,
+            live_blocks: ByTier::default(),
+            dead_waiting: ByTier::default(),
             sealed_before: vec![0; segments as usize],
             checkpoint: 1,
             leaving: Leaving::default(),
+            leaving_count: ByTier::default(),
             undiscarded: BTreeSet::new(),
             hidden: BTreeSet::new(),
             discarding: None,
             freed_before: Vec::new(),
             held_back: BTreeSet::new(),
-            free: (0..segments).map(SegmentId).collect(),
             changed: BTreeSet::new(),
             next_sequence: [1; 3],
             next_opened: 1,
@@ -130,9 +172,10 @@ impl Table {
     }
     /// Sets a row as the index or recovery found it.
     pub fn restore(&mut self, segment: SegmentId, row: SegmentRow) {
+        let free = &mut self.device_of(segment).free;
         match row.state {
-            SegmentState::Free => self.free.insert(segment),
-            _ => self.free.remove(&segment),
+            SegmentState::Free => free.insert(segment),
+            _ => free.remove(&segment),
         };
         let next = &mut self.next_sequence[stream_slot(row.stream)];
         *next = (*next).max(row.sequence + 1);
@@ -141,10 +184,51 @@ impl Table {
         self.rows[segment.0 as usize] = row;
     }
     fn set_live(&mut self, segment: SegmentId, live: u32) {
+        let sum = &mut self.live_blocks[self.tier(segment) as usize];
         let counted = &mut self.live[segment.0 as usize];
-        assert!(self.live_blocks >= u64::from(*counted), "the sum holds what segment {segment} had");
-        self.live_blocks = self.live_blocks - u64::from(*counted) + u64::from(live);
+        assert!(*sum >= u64::from(*counted), "the sum holds what segment {segment} had");
+        *sum = *sum - u64::from(*counted) + u64::from(live);
         *counted = live;
+    }
+    fn slot(&self, segment: SegmentId) -> usize {
+        // Few devices: the search costs less than a table of all segments.
+        let found = self.devices.iter().rposition(|device| device.row.first <= segment.0);
+        found.expect("the first device begins with segment 0")
+    }
+    fn device_of(&mut self, segment: SegmentId) -> &mut Device {
+        let slot = self.slot(segment);
+        &mut self.devices[slot]
+    }
+    /// The tier that a segment lies on.
+    pub fn tier(&self, segment: SegmentId) -> Tier {
+        self.devices[self.slot(segment)].row.tier
+    }
+    /// The position in the device table of the disk that a segment lies on; None if it lies on flash.
+    pub fn disk_slot(&self, segment: SegmentId) -> Option<usize> {
+        let slot = self.slot(segment);
+        (self.devices[slot].row.tier == Tier::Disk).then_some(slot)
+    }
+    /// The devices, each with the number of its free segments.
+    pub fn devices(&self) -> impl Iterator<Item = (&DeviceRow, usize)> {
+        self.devices.iter().map(|device| (&device.row, device.free.len()))
+    }
+    /// Number of free segments of a device.
+    pub fn free_on(&self, from: Origin) -> usize {
+        match from {
+            Origin::Flash => self.free(),
+            Origin::Device(slot) => self.devices[slot].free.len(),
+        }
+    }
+    /// Number of live blocks on a device.
+    pub fn live_on(&self, device: &DeviceRow) -> u64 {
+        let range = device.first as usize..device.end() as usize;
+        self.live[range].iter().map(|&live| u64::from(live)).sum()
+    }
+    /// Adds a device with segments that were never used.
+    pub fn add_device(&mut self, row: DeviceRow) {
+        assert!(row.first as usize == self.rows.len(), "its segments follow those that there are");
+        self.devices.push(Device::new(row));
+        self.resize(row.end());
     }
     /// Notes that the process before this one left the segment open: that process's late writes may still hit it.
     pub fn hold_back(&mut self, segment: SegmentId) {
@@ -168,8 +252,16 @@ impl Table {
     }
     /// Takes a free segment into its next life. None if none is free. No checkpoint writes the segment's row before
     /// `note_ready`: a row that says "in use" proves that a header is on the device.
-    pub fn take(&mut self, stream: Stream) -> Option<Taken> {
-        let segment = self.free.pop_first()?;
+    pub fn take(&mut self, stream: Stream, from: Origin) -> Option<Taken> {
+        let device = match from {
+            // Streams go round the devices, as the one with most free segments changes.
+            Origin::Flash => {
+                let flash = self.devices.iter_mut().filter(|device| device.row.tier == Tier::Flash && device.gives());
+                flash.rev().max_by_key(|device| device.free.len())
+            }
+            Origin::Device(slot) => self.devices.get_mut(slot).filter(|device| device.gives()),
+        };
+        let segment = device?.free.pop_first()?;
         self.undiscarded.remove(&segment);
         let next = &mut self.next_sequence[stream_slot(stream)];
         let sequence = *next;
@@ -199,8 +291,9 @@ impl Table {
     /// The next segment for which a file is to be made: the first free one behind the first `made` segments, if at most
     /// `ahead` of these are free.
     pub fn next_unmade(&self, made: u32, ahead: usize) -> Option<SegmentId> {
-        let next = self.free.range(SegmentId(made)..).next()?;
-        let enough = self.free.range(..SegmentId(made)).nth(ahead).is_some();
+        let free = &self.devices[0].free;
+        let next = free.range(SegmentId(made)..).next()?;
+        let enough = free.range(..SegmentId(made)).nth(ahead).is_some();
         (!enough).then_some(*next)
     }
     /// Gives back a segment that was taken but could not be made ready: nothing but a header may have been written in
@@ -210,18 +303,18 @@ impl Table {
         let row = &mut self.rows[segment.0 as usize];
         (row.state, row.stream) = (SegmentState::Free, Stream::Bulk);
         assert!(row.used <= 1, "segment {segment} has been written to in this life");
-        self.free.insert(segment);
+        self.device_of(segment).free.insert(segment);
         self.changed.insert(segment);
     }
     /// Hides free segments whose files are not `made`, until `show_hidden`.
     pub fn hide(&mut self, made: impl Fn(SegmentId) -> bool) {
-        let hidden = self.free.extract_if(.., |segment| !made(*segment));
+        let hidden = self.devices[0].free.extract_if(.., |segment| !made(*segment));
         self.hidden.extend(hidden);
     }
     /// Makes hidden segments free again. False if there was none.
     pub fn show_hidden(&mut self) -> bool {
         let some = !self.hidden.is_empty();
-        self.free.append(&mut self.hidden);
+        self.devices[0].free.append(&mut self.hidden);
         some
     }
     /// Number of segments for which the host has no space.
@@ -243,7 +336,7 @@ impl Table {
         row.used = row.used.max(used);
         if state == SegmentState::Free {
             assert!(row.live.iter().all(|&word| word == 0), "only a segment without live blocks is freed");
-            self.free.insert(segment);
+            self.device_of(segment).free.insert(segment);
         }
         if state == SegmentState::Sealed {
             self.sealed_before[segment.0 as usize] = self.checkpoint;
@@ -268,10 +361,19 @@ impl Table {
             self.rows[segment.0 as usize].state = SegmentState::Free;
         }
         // What is left are segments of the log that replay would still read.
-        self.dead_waiting = self.dead(u64::MAX).count() as u64;
+        self.dead_waiting = self.by_tier(self.dead(u64::MAX));
         self.changed.extend(&dead);
-        self.undiscarded.extend(&dead);
+        let flash = |segment: &&SegmentId| self.tier(**segment) == Tier::Flash;
+        let undiscarded: Vec<_> = dead.iter().filter(flash).copied().collect();
+        self.undiscarded.extend(undiscarded);
+        let more = self.by_tier(dead.iter().copied());
+        self.leaving_count.iter_mut().zip(more).for_each(|(count, more)| *count += more);
         self.leaving.extend(dead);
+    }
+    fn by_tier(&self, segments: impl Iterator<Item = SegmentId>) -> ByTier {
+        let mut counts = ByTier::default();
+        segments.for_each(|segment| counts[self.tier(segment) as usize] += 1);
+        counts
     }
     fn dead(&self, replay_sequence: u64) -> impl Iterator<Item = SegmentId> + '_ {
         self.iter().filter_map(move |(segment, row)| {
@@ -287,20 +389,22 @@ impl Table {
         for segment in self.leaving.take_unread(pins) {
             let state = self.rows[segment.0 as usize].state;
             assert!(state == SegmentState::Free, "segment {segment} was freed, and is {state:?}");
-            self.free.insert(segment);
+            self.leaving_count[self.tier(segment) as usize] -= 1;
+            self.device_of(segment).free.insert(segment);
         }
     }
     /// Takes a free segment out to be discarded, if at least `least` are left. None if there is none to discard.
     pub fn begin_discard(&mut self, least: usize) -> Option<SegmentId> {
         assert!(self.discarding.is_none(), "one at a time");
-        if self.free.len() <= least {
+        if self.free() <= least {
             return None;
         }
         // The last one: segments with low numbers are taken first and will be written soon anyway.
-        let segment = *self.undiscarded.iter().rev().find(|segment| self.free.contains(segment))?;
+        let free = |segment: &&SegmentId| self.devices[self.slot(**segment)].free.contains(segment);
+        let segment = *self.undiscarded.iter().rev().find(free)?;
         let state = self.rows[segment.0 as usize].state;
         assert!(state == SegmentState::Free, "segment {segment} is discarded while it is {state:?}");
-        self.free.remove(&segment);
+        self.device_of(segment).free.remove(&segment);
         self.discarding = Some(segment);
         self.discarding
     }
@@ -308,7 +412,7 @@ impl Table {
     pub fn end_discard(&mut self) {
         let segment = self.discarding.take().expect("one was taken out");
         self.undiscarded.remove(&segment);
-        self.free.insert(segment);
+        self.device_of(segment).free.insert(segment);
     }
     /// Seeded bug `DiscardedBeforeCheckpoint` only: segments that are empty once the checkpoint is durable.
     pub fn about_to_die(&self, staged: &Staged, replay_sequence: u64) -> Vec<SegmentId> {
@@ -320,15 +424,19 @@ impl Table {
         };
         staged.live.iter().filter_map(empty).collect()
     }
-    /// Adds segments that were never used.
+    /// Adds segments that were never used to a brick of one device.
     pub fn grow(&mut self, segments: u32) {
         let before = self.rows.len() as u32;
-        assert!(segments >= before, "bricks don't shrink");
+        assert!(segments >= before && self.devices.len() == 1, "bricks of one device grow, and don't shrink");
+        self.devices[0].row.segments = segments;
+        self.devices[0].free.extend((before..segments).map(SegmentId));
+        self.resize(segments);
+    }
+    fn resize(&mut self, segments: u32) {
         assert!(self.live.len() == self.rows.len() && self.sealed_before.len() == self.rows.len());
         self.rows.resize(segments as usize, never_used());
         self.live.resize(segments as usize, 0);
         self.sealed_before.resize(segments as usize, 0);
-        self.free.extend((before..segments).map(SegmentId));
     }
     /// Number of segments that were opened since this one, over all streams.
     pub fn age(&self, row: &SegmentRow) -> u64 {
@@ -339,9 +447,11 @@ impl Table {
     pub fn is_live(&self, segment: SegmentId) -> bool {
         self.live[segment.0 as usize] > 0
     }
-    /// Sealed segments whose records are all in the last checkpoint: what the cleaner may choose from (rule K1).
-    pub fn cleanable(&self, replay_sequence: u64) -> impl Iterator<Item = (SegmentId, &SegmentRow, u32)> {
-        self.iter().filter_map(move |(segment, row)| {
+    /// Sealed segments of a tier whose records are all in the last checkpoint: what the cleaner may choose from (rule K1).
+    pub fn cleanable(&self, tier: Tier, replay_sequence: u64) -> impl Iterator<Item = (SegmentId, &SegmentRow, u32)> {
+        let devices = self.devices.iter().filter(move |device| device.row.tier == tier);
+        let segments = devices.flat_map(|device| device.row.first..device.row.end());
+        segments.map(|number| (SegmentId(number), &self.rows[number as usize])).filter_map(move |(segment, row)| {
             let number = segment.0 as usize;
             let past = row.stream != Stream::Commit || row.sequence < replay_sequence;
             let known = self.sealed_before[number] < self.checkpoint && !self.held_back.contains(&segment);
@@ -349,18 +459,37 @@ impl Table {
             (sealed && past && known).then(|| (segment, row, self.live[number]))
         })
     }
-    /// Number of free segments.
+    /// Number of free segments of the flash tier.
     pub fn free(&self) -> usize {
-        self.free.len()
+        let flash = self.devices.iter().filter(|device| device.row.tier == Tier::Flash && device.gives());
+        flash.map(|device| device.free.len()).sum()
     }
-    /// The present totals.
-    pub fn totals(&self) -> SegmentTotals {
-        SegmentTotals {
-            segments: (self.rows.len() - self.hidden.len()) as u64,
-            free_segments: self.free.len() as u64 + u64::from(self.discarding.is_some()),
-            emptied_segments: self.dead_waiting + self.leaving.count() as u64,
-            live_blocks: self.live_blocks,
+    /// The present totals of a tier. Devices that leave the brick count only with what still lies on them.
+    pub fn totals(&self, tier: Tier) -> SegmentTotals {
+        let (mut segments, mut free) = (0, 0);
+        for device in self.devices.iter().filter(|device| device.row.tier == tier && device.gives()) {
+            segments += u64::from(device.row.segments);
+            free += device.free.len() as u64;
         }
+        // The first device is flash, and only flash is discarded.
+        let (hidden, discarding) = match tier {
+            Tier::Flash => (self.hidden.len() as u64, u64::from(self.discarding.is_some())),
+            Tier::Disk => (0, 0),
+        };
+        SegmentTotals {
+            segments: segments - hidden,
+            free_segments: free + discarding,
+            emptied_segments: self.dead_waiting[tier as usize] + self.leaving_count[tier as usize],
+            live_blocks: self.live_blocks[tier as usize],
+        }
+    }
+    /// Number of segments of each tier.
+    pub fn sizes(&self) -> [u32; 2] {
+        Tier::ALL.map(|tier| self.totals(tier).segments as u32)
+    }
+    /// The totals of the brick.
+    pub fn all_totals(&self) -> SegmentTotals {
+        self.totals(Tier::Flash).and(&self.totals(Tier::Disk))
     }
     /// Numbers of segments in use, by the tenth of their `blocks` blocks that is live.
     pub fn liveness(&self, blocks: u32) -> [u64; TENTHS] {
@@ -424,7 +553,8 @@ impl Table {
             self.rows[segment.0 as usize].live = live;
         }
         let sum: u64 = self.live.iter().map(|&live| u64::from(live)).sum();
-        assert!(sum == self.live_blocks, "{sum} blocks live, {} were counted", self.live_blocks);
+        let counted: u64 = self.live_blocks.iter().sum();
+        assert!(sum == counted, "{sum} blocks live, {counted} were counted");
     }
 }
 
@@ -445,14 +575,19 @@ pub fn block_bytes(blocks: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::format::Uuid;
+
+    fn blank(segments: u32) -> Table {
+        Table::new(&DeviceTable::of_one(Uuid::default(), segments))
+    }
 
     #[test]
     fn ages_are_the_same_after_a_restart() {
-        let mut table = Table::new(6);
+        let mut table = blank(6);
         for stream in [Stream::Commit, Stream::Bulk, Stream::Commit, Stream::Cold] {
-            table.take(stream).expect("segments are free");
+            table.take(stream, Origin::Flash).expect("segments are free");
         }
-        let mut after = Table::new(6);
+        let mut after = blank(6);
         table.iter().for_each(|(segment, row)| after.restore(segment, row.clone()));
         for table in [table, after] {
             let ages = table.iter().take(4).map(|(_, row)| table.age(row));
@@ -462,24 +597,27 @@ mod tests {
 
     #[test]
     fn of_a_segment_that_was_used_the_commit_stream_fills_the_rest() {
-        let mut table = Table::new(1);
+        let mut table = blank(1);
         let mut lives =
             [(Stream::Cold, 9, 0), (Stream::Commit, 7, 9), (Stream::Bulk, 5, u32::MAX), (Stream::Commit, 3, 5)]
                 .into_iter();
         for (stream, used, written) in lives.by_ref() {
-            let taken = table.take(stream).expect("it is free");
+            let taken = table.take(stream, Origin::Flash).expect("it is free");
             assert_eq!(taken.written, written, "{stream:?}");
             table.set_state(taken.segment, SegmentState::Free, used);
         }
-        let taken = table.take(Stream::Bulk).expect("it is free");
+        let taken = table.take(Stream::Bulk, Origin::Flash).expect("it is free");
         table.give_back(taken.segment);
-        assert!(table.take(Stream::Commit).expect("it is free").written <= 1, "who knows what was written");
+        assert!(
+            table.take(Stream::Commit, Origin::Flash).expect("it is free").written <= 1,
+            "who knows what was written"
+        );
     }
 
     #[test]
     fn segments_in_use_are_counted_by_how_live_they_are() {
-        let mut table = Table::new(4);
-        let segments = [(); 3].map(|()| table.take(Stream::Bulk).expect("segments are free").segment);
+        let mut table = blank(4);
+        let segments = [(); 3].map(|()| table.take(Stream::Bulk, Origin::Flash).expect("segments are free").segment);
         let mut staged = Staged::default();
         let mut live = |segment, count: u16| {
             for block in 0..count {
@@ -490,20 +628,20 @@ mod tests {
         live(segments[2], 20);
         table.commit(staged);
         assert_eq!(table.liveness(20), [1, 1, 0, 0, 0, 0, 0, 0, 0, 1], "none, 3 and 20 of 20 blocks");
-        assert_eq!(Table::new(4).liveness(20), [0; TENTHS]);
+        assert_eq!(blank(4).liveness(20), [0; TENTHS]);
     }
 
     /// A few such segments would keep much space from being used.
     #[test]
     fn a_segment_with_one_live_block_can_be_cleaned() {
-        let mut table = Table::new(3);
-        let segments = [(); 2].map(|()| table.take(Stream::Bulk).expect("segments are free").segment);
+        let mut table = blank(3);
+        let segments = [(); 2].map(|()| table.take(Stream::Bulk, Origin::Flash).expect("segments are free").segment);
         segments.iter().for_each(|&segment| table.set_state(segment, SegmentState::Sealed, 9));
         let mut staged = Staged::default();
         table.stage_live(&mut staged, Place { segment: segments[1], block: 7 }).expect("it is not live");
         table.begin_checkpoint();
         table.commit(staged);
-        let cleanable = table.cleanable(1).map(|(segment, _, live)| (segment, live));
+        let cleanable = table.cleanable(Tier::Flash, 1).map(|(segment, _, live)| (segment, live));
         assert_eq!(cleanable.collect::<Vec<_>>(), [(segments[1], 1)], "a dead one is freed without");
     }
 }

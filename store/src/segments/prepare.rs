@@ -8,7 +8,7 @@ use crate::format::segment::{SegmentHeader, Stream};
 use crate::format::summary;
 use crate::format::values::SegmentState;
 use crate::log::Prepared;
-use crate::segments::Taken;
+use crate::segments::{Origin, Taken};
 use crate::space::BULK_RESERVE_SEGMENTS;
 use base::limits::{BLOCK_BYTES, IO_BYTES_MAX};
 use base::{Kind, Life, Place, Result, SegmentId};
@@ -44,7 +44,7 @@ fn commit_ahead(store: &Store) -> usize {
 
 async fn step(store: &Arc<Store>) -> Result<()> {
     while store.log.prepared() < commit_ahead(store) {
-        match prepare(store, Stream::Commit).await {
+        match prepare(store, (Stream::Commit, Origin::Flash)).await {
             Ok(Some(prepared)) => store.log.give(prepared),
             Ok(None) if store.space.reclaims() => break,
             // The brick is full of live data, or its host has no space.
@@ -59,9 +59,18 @@ async fn step(store: &Arc<Store>) -> Result<()> {
             Err(error) => return Err(error),
         }
     }
+    for stream in store.destage() {
+        if stream.wants_segment() {
+            match prepare(store, (stream.stream, stream.from)).await {
+                Ok(Some(prepared)) => stream.give(prepared),
+                Ok(None) => {}
+                Err(error) => stream.fail(error.with("preparing a segment of a disk")),
+            }
+        }
+    }
     for stream in [&store.cold, &store.bulk] {
         if stream.wants_segment() {
-            match prepare(store, stream.stream).await {
+            match prepare(store, (stream.stream, stream.from)).await {
                 Ok(Some(prepared)) => stream.give(prepared),
                 Ok(None) if store.space.reclaims() => {}
                 Ok(None) => stream.set_out_of_space(),
@@ -78,11 +87,25 @@ pub async fn seal_full(store: &Arc<Store>) -> Result<()> {
     let mut full = store.log.take_full();
     full.extend(store.bulk.take_full());
     full.extend(store.cold.take_full());
+    full.extend(store.destage().iter().flat_map(|stream| stream.take_full()));
     for (segment, used) in full {
         store.table.lock().set_state(segment, SegmentState::Closed, used);
-        seal(store, segment).await?;
+        seal_or_leave(store, segment).await?;
     }
     Ok(())
+}
+
+/// Seals a segment. One of a disk that fails stays closed: its summary is kept in the index, and the next start seals it.
+pub async fn seal_or_leave(store: &Arc<Store>, segment: SegmentId) -> Result<()> {
+    let sealed = seal(store, segment).await;
+    let slot = store.table.lock().disk_slot(segment);
+    match (sealed, slot.and_then(|slot| store.destage_to(slot))) {
+        (Err(error), Some(stream)) => {
+            stream.fail(error.with("sealing a segment of a disk"));
+            Ok(())
+        }
+        (sealed, _) => sealed,
+    }
 }
 
 /// Takes a free segment that has a file; None if the stream may not have one now. Errors: `Io`.
@@ -90,16 +113,19 @@ pub async fn seal_full(store: &Arc<Store>) -> Result<()> {
 /// A new file is made before the free segments of the existing files fall below the reserve that a brick of that size
 /// would keep (rule K5). So if the host has no space for another file, the cleaner can still work within the existing
 /// ones.
-async fn take(store: &Arc<Store>, stream: Stream) -> Result<Option<Taken>> {
+async fn take(store: &Arc<Store>, (stream, from): (Stream, Origin)) -> Result<Option<Taken>> {
     loop {
         let unmade = {
             let mut table = store.table.lock();
+            if from != Origin::Flash {
+                return Ok(table.take(stream, from));
+            }
             if stream == Stream::Bulk && table.free() <= BULK_RESERVE_SEGMENTS {
                 return Ok(None);
             }
             let made = store.geometry.made_segments();
             let Some(unmade) = table.next_unmade(made, Thresholds::new(made).reserve as usize) else {
-                return Ok(table.take(stream));
+                return Ok(table.take(stream, from));
             };
             unmade
         };
@@ -114,9 +140,9 @@ async fn take(store: &Arc<Store>, stream: Stream) -> Result<Option<Taken>> {
 
 /// Takes a free segment and makes it ready; None if the stream may not have one now. Errors: `NoSpace` if the host has
 /// no space for it after all, `Io`.
-async fn prepare(store: &Arc<Store>, stream: Stream) -> Result<Option<Prepared>> {
-    let Some(taken) = take(store, stream).await? else { return Ok(None) };
-    let ready = make_ready(store, stream, &taken).await;
+async fn prepare(store: &Arc<Store>, to: (Stream, Origin)) -> Result<Option<Prepared>> {
+    let Some(taken) = take(store, to).await? else { return Ok(None) };
+    let ready = make_ready(store, to.0, &taken).await;
     if ready.as_ref().is_err_and(|error| error.kind == Kind::NoSpace) {
         // No stream has got the segment yet. If its header was written all the same, the next life has a higher number.
         store.table.lock().give_back(taken.segment);
@@ -134,7 +160,7 @@ async fn make_ready(store: &Arc<Store>, stream: Stream, taken: &Taken) -> Result
     // A block device has no file system metadata that a first write would change, and replay never trusts blocks that
     // were not written in this life: so its segments are not filled, whether new or discarded.
     let mut at = u64::from(taken.written) * BLOCK_BYTES as u64;
-    let fill = stream == Stream::Commit && at < store.geometry.segment_bytes && store.geometry.device().is_none();
+    let fill = stream == Stream::Commit && at < store.geometry.segment_bytes && !store.geometry.is_on_device(segment);
     if fill && !active(Bug::ZerosSkipped) {
         let zeros = zeros(store)?;
         while at < store.geometry.segment_bytes {

@@ -136,8 +136,10 @@ impl Admission {
 pub struct Space {
     /// Data blocks of a segment.
     segment_blocks: u32,
-    /// Number of segments of the brick, which may grow. Thresholds and usable blocks follow from it.
+    /// Number of segments of the flash tier, which may grow. Thresholds and usable blocks follow from it.
     segments: AtomicU32,
+    /// Number of segments of the disk tier. Usable blocks follow from it.
+    disk_segments: AtomicU32,
     /// The admission of clients' data and names.
     pub admission: Admission,
     /// Bytes that clients have written since start.
@@ -155,13 +157,14 @@ pub struct Space {
 }
 
 impl Space {
-    /// The space of a brick of `segments` segments with `segment_blocks` blocks of data each, of which `used_bytes` are
-    /// used.
-    pub fn new(segments: u32, segment_blocks: u32, used_bytes: u64) -> Space {
-        let usable_bytes = usable(segments, segment_blocks) * BLOCK_BYTES as u64;
+    /// The space of a brick with so many segments on each tier, flash first, with `segment_blocks` blocks of data each, of
+    /// which `used_bytes` are used.
+    pub fn new([flash, disk]: [u32; 2], segment_blocks: u32, used_bytes: u64) -> Space {
+        let usable_bytes = (usable(flash, segment_blocks) + usable(disk, segment_blocks)) * BLOCK_BYTES as u64;
         Space {
             segment_blocks,
-            segments: AtomicU32::new(segments),
+            segments: AtomicU32::new(flash),
+            disk_segments: AtomicU32::new(disk),
             client_bytes: AtomicU64::new(0),
             admission: Admission::new(usable_bytes.saturating_sub(used_bytes)),
             written_blocks: AtomicU64::new(0),
@@ -172,7 +175,8 @@ impl Space {
         }
     }
     fn usable_bytes(&self) -> u64 {
-        usable(self.segments.load(Ordering::Acquire), self.segment_blocks) * BLOCK_BYTES as u64
+        let tiers = [&self.segments, &self.disk_segments].map(|segments| segments.load(Ordering::Acquire));
+        tiers.map(|segments| usable(segments, self.segment_blocks)).iter().sum::<u64>() * BLOCK_BYTES as u64
     }
     /// Counts blocks of data that clients write.
     pub fn note_written(&self, blocks: u64) {
@@ -185,11 +189,12 @@ impl Space {
     fn marks(&self) -> Thresholds {
         Thresholds::new(self.segments.load(Ordering::Acquire))
     }
-    /// Sets the number of segments that the brick may use. No checkpoint measures at the same time: both hold the
-    /// table's lock.
-    pub fn resize(&self, segments: u32) {
+    /// Sets the number of segments that the brick may use on each tier, flash first. No checkpoint measures at the same
+    /// time: both hold the table's lock.
+    pub fn resize(&self, [flash, disk]: [u32; 2]) {
         let before = self.usable_bytes();
-        self.segments.store(segments, Ordering::Release);
+        self.segments.store(flash, Ordering::Release);
+        self.disk_segments.store(disk, Ordering::Release);
         let more = self.usable_bytes() as i64 - before as i64;
         self.admission.shift(more);
     }
@@ -255,7 +260,7 @@ impl Space {
     }
 }
 
-/// Number of blocks that clients may use (rule K5).
+/// Number of blocks of a tier that clients may use (rule K5).
 fn usable(segments: u32, segment_blocks: u32) -> u64 {
     let reserve = Thresholds::new(segments).reserve;
     assert!(reserve <= segments, "{reserve} segments are held back of {segments}");
@@ -268,7 +273,7 @@ mod tests {
 
     #[test]
     fn writes_gather_only_while_clients_are_slowed_and_never_for_long() {
-        let space = Space::new(64, 1000, 0);
+        let space = Space::new([64, 0], 1000, 0);
         for (delay_ns, gather_ns) in
             [(0, 0), (100, 1_600), (60_000, 960_000), (70_000, TOGETHER_NS_MAX), (u64::MAX, TOGETHER_NS_MAX)]
         {
@@ -279,7 +284,7 @@ mod tests {
 
     #[test]
     fn what_is_not_written_after_all_takes_no_room() {
-        let space = Space::new(64, 1000, 0);
+        let space = Space::new([64, 0], 1000, 0);
         space.measured(0);
         let bytes = space.statfs().free_bytes;
         drop(space.admission.admit(bytes).expect("all of it"));

@@ -8,6 +8,7 @@ use runtime::sim::{DiskImage, Fail, FaultPlan, Ran, Setup, Side, Survival, World
 use runtime::{OpenMode, Runtime};
 use store::brick::{Found, look};
 use store::device::Foreign;
+use store::format::devices::FIRST;
 use store::format::label::Label;
 use store::format::leaf::merge;
 use store::format::superblock::Superblock;
@@ -239,7 +240,7 @@ fn a_device_without_any_room_is_not_the_bricks() {
 fn a_label_that_tells_of_another_shape_is_refused() {
     let (image, index) = at_rest(8);
     let Superblock { uuid, segment_bytes, segments, .. } = superblock_of(&image);
-    let own = Label { uuid, segment_bytes, segments };
+    let own = Label { uuid, segment_bytes, segments, device: FIRST };
     let larger = Label { segments: segments + 1, ..own };
     let fewer = Label { segments: segments - 1, ..own };
     let longer = Label { segment_bytes: 2 * segment_bytes, ..own };

@@ -5,6 +5,7 @@ mod checkpoints;
 mod commit;
 mod damage;
 mod device;
+mod devices;
 mod drops;
 mod grow;
 mod rig;

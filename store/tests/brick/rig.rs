@@ -68,7 +68,8 @@ pub async fn try_format(runtime: &Runtime, segments: u64) -> Result<ModelIndex> 
 
 /// Formats, perhaps on the world's device.
 pub async fn format_as(runtime: &Runtime, size_bytes: Option<u64>, device: Option<Foreign>) -> Result<ModelIndex> {
-    let options = FormatOptions { size_bytes, segment_bytes: SEGMENT_BYTES, groups: 1, size_bytes_min: 0, device };
+    let (segment_bytes, further) = (SEGMENT_BYTES, Vec::new());
+    let options = FormatOptions { size_bytes, segment_bytes, groups: 1, size_bytes_min: 0, device, further };
     store::format_brick(runtime, options, async || Ok(())).await?;
     Ok(ModelIndex::new(store::format::leaf::merge))
 }

@@ -245,7 +245,7 @@ fn a_summary_of_several_pieces_is_read_as_it_was_written() {
     let runtime = world.runtime();
     let (index, segment_bytes) = (ModelIndex::new(store::format::leaf::merge), SEGMENT_BYTES_MAX);
     let size_bytes = Some(40 * segment_bytes);
-    let options = FormatOptions { size_bytes, segment_bytes, groups: 1, size_bytes_min: 0, device: None };
+    let options = FormatOptions { size_bytes, segment_bytes, groups: 1, size_bytes_min: 0, ..FormatOptions::default() };
     world.block_on(async {
         store::format_brick(&runtime, options, async || Ok(())).await.expect("an empty disk can be formatted");
         let brick = Brick::open(&runtime, index.clone()).await.expect("just formatted");

@@ -117,7 +117,8 @@ pub fn the_commit_stream_uses_only_what_was_once_written() {
         let (runtime, disk) = (world.runtime(), world.disk().clone());
         world.block_on(async {
             let size_bytes = Some(16 * segment_bytes);
-            let options = FormatOptions { size_bytes, segment_bytes, groups: 1, size_bytes_min: 0, device: None };
+            let options =
+                FormatOptions { size_bytes, segment_bytes, groups: 1, size_bytes_min: 0, ..FormatOptions::default() };
             store::format_brick(&runtime, options, async || Ok(())).await.expect("an empty disk can be formatted");
             let brick = Brick::open(&runtime, ModelIndex::new(merge)).await.expect("just formatted");
             runtime.clock.sleep(1_000_000_000).await;

@@ -1,0 +1,370 @@
+//! Destage: cold blocks of flash go down to the disks. The cleaner of the flash lets victims join; a task for each disk takes
+//! runs from all of them, in the order of files, copies them and lets each block's owner decide whether the copy counts
+//! (rule K2), as cleaning does. Promises: a copy is durable before its move is ordered; a disk is never read for it; a disk
+//! that fails or fills leaves the blocks where they are. Absent by design: what goes down and how fast
+//! (`store::cleaner`).
+
+use crate::Groups;
+use crate::agents::clean::{is_still_there, run as clean, source_of};
+use crate::agents::moves::{Source, order, places_of};
+use base::limits::{BLOCK_BYTES, IO_BYTES_MAX};
+use base::{GroupId, Kind, Life, Place, Result, SegmentId, VolumeId};
+use runtime::tasks::both;
+use runtime::{Lock, Purpose, Runtime, Slice, Start, Transfer};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use store::bulk::{Bulk, Ticket};
+use store::cleaner::{BATCH_BYTES_MAX, Batch, Destaged, RUN_BLOCKS, Survivor, Thresholds};
+use store::format::devices::Tier;
+use store::format::summary::SummaryEntry;
+
+/// Runs that a disk is given at once: so it always has the next one, and flushes once for 8 MiB.
+const RUNS: usize = 8;
+/// Pause while there is nothing to do.
+const REST_NS: u64 = 50_000_000;
+/// Pause between attempts to get a segment of a disk.
+const RETRY_NS: u64 = 5_000_000;
+/// Attempts after which runs stay on flash: a second.
+const RETRIES_MAX: u32 = 200;
+const _: () = assert!(RUN_BLOCKS * BLOCK_BYTES <= IO_BYTES_MAX);
+
+/// What is on its way to disks.
+pub(crate) struct Destage {
+    state: Lock<State>,
+}
+
+struct State {
+    batch: Batch,
+    /// Blocks per second that the flash's controller allows.
+    rate: u64,
+    /// Nanoseconds per block that the disk's controller asks for.
+    delay_ns: u64,
+    /// The time at which the next run has its turn.
+    turn_ns: u64,
+    /// Disks whose tasks have been started.
+    started: usize,
+    written_blocks: u64,
+    counted_blocks: u64,
+    /// Time in which a run was under way, without the present one.
+    busy_ns: u64,
+    under_way: u32,
+    since_ns: u64,
+    emptied: Vec<(SegmentId, Life)>,
+    damaged: Vec<(SegmentId, Life)>,
+}
+
+/// A run that was read.
+struct Run {
+    all: Vec<Survivor>,
+    live: Vec<Survivor>,
+    copy: Option<Slice>,
+}
+
+impl Destage {
+    pub fn new() -> Destage {
+        let state = State {
+            batch: Batch::new(BATCH_BYTES_MAX),
+            rate: 0,
+            delay_ns: 0,
+            turn_ns: 0,
+            started: 0,
+            written_blocks: 0,
+            counted_blocks: 0,
+            busy_ns: 0,
+            under_way: 0,
+            since_ns: 0,
+            emptied: Vec::new(),
+            damaged: Vec::new(),
+        };
+        Destage { state: Lock::new("destage", state) }
+    }
+    /// True if a victim of so many live blocks should join now.
+    pub fn wants(&self, live: u32, victims_max: usize) -> bool {
+        self.state.lock().batch.wants(live, victims_max)
+    }
+    /// A victim of flash joins.
+    pub fn join(&self, segment: SegmentId, life: Life, entries: Vec<SummaryEntry>) {
+        self.state.lock().batch.join(segment, life, entries);
+    }
+    /// True if a segment is being emptied here.
+    pub fn contains(&self, segment: SegmentId) -> bool {
+        self.state.lock().batch.contains(segment)
+    }
+    /// True if something is on its way.
+    pub fn is_under_way(&self) -> bool {
+        let state = self.state.lock();
+        state.batch.left() > 0 || state.under_way > 0
+    }
+    /// Segments that were emptied, and those with blocks that can't be read, since the last call.
+    pub fn take_ended(&self) -> (Vec<(SegmentId, Life)>, Vec<(SegmentId, Life)>) {
+        let mut state = self.state.lock();
+        (std::mem::take(&mut state.emptied), std::mem::take(&mut state.damaged))
+    }
+    /// Takes the decision of the flash's controller, in blocks per second.
+    pub fn set_rate(&self, rate: u64) {
+        self.state.lock().rate = rate;
+    }
+    /// Takes the decision of the disk's controller, in nanoseconds per block.
+    pub fn set_delay(&self, delay_ns: u64) {
+        self.state.lock().delay_ns = delay_ns;
+    }
+    /// Blocks written to disks since start.
+    pub fn written_blocks(&self) -> u64 {
+        self.state.lock().written_blocks
+    }
+    /// What the flash's controller sees.
+    pub fn figures(&self, runtime: &Runtime) -> Destaged {
+        let now_ns = runtime.clock.now_ns();
+        let state = self.state.lock();
+        let present_ns = if state.under_way > 0 { now_ns.saturating_sub(state.since_ns) } else { 0 };
+        Destaged {
+            blocks: state.counted_blocks,
+            busy_ns: state.busy_ns + present_ns,
+            underway_blocks: state.batch.underway_blocks(),
+        }
+    }
+
+    /// The next runs, if their turn has come, and how long to wait for it otherwise.
+    fn take_runs(&self, now_ns: u64) -> (Vec<Vec<Survivor>>, u64) {
+        let mut state = self.state.lock();
+        if state.rate == 0 {
+            return (Vec::new(), REST_NS);
+        }
+        if state.turn_ns > now_ns {
+            return (Vec::new(), (state.turn_ns - now_ns).min(REST_NS));
+        }
+        let mut runs = Vec::with_capacity(RUNS);
+        while runs.len() < RUNS
+            && let Some(run) = state.batch.next_run()
+        {
+            runs.push(run);
+        }
+        let blocks: u64 = runs.iter().map(|run| run.len() as u64).sum();
+        let paced_ns = if state.rate == u64::MAX { 0 } else { blocks * 1_000_000_000 / state.rate };
+        state.turn_ns = now_ns + paced_ns.max(blocks.saturating_mul(state.delay_ns));
+        (runs, REST_NS)
+    }
+    fn begin(&self, now_ns: u64) {
+        let mut state = self.state.lock();
+        if state.under_way == 0 {
+            state.since_ns = now_ns;
+        }
+        state.under_way += 1;
+    }
+    fn end(&self, now_ns: u64) {
+        let mut state = self.state.lock();
+        state.under_way -= 1;
+        if state.under_way == 0 {
+            state.busy_ns += now_ns.saturating_sub(state.since_ns);
+        }
+    }
+    /// Blocks of runs stay where they are: their segments leave, and may be chosen again.
+    fn give_up<'a>(&self, runs: impl Iterator<Item = &'a Survivor>) {
+        let mut state = self.state.lock();
+        runs.for_each(|survivor| state.batch.remove(survivor.segment));
+    }
+}
+
+/// Starts what a brick's disks need, once each: a task that writes to it, and with the first one the disk tier's cleaner.
+pub fn begin(groups: &Arc<Groups>) {
+    let streams = groups.store().destage();
+    let started = std::mem::replace(&mut groups.destage.state.lock().started, streams.len());
+    let tasks = &groups.store().runtime.tasks;
+    if started == 0 && !streams.is_empty() {
+        let there = groups.clone();
+        tasks.spawn(tasks.cores() - 1, Box::new(move || Box::pin(clean(there, Tier::Disk))));
+    }
+    for stream in streams.into_iter().skip(started) {
+        let there = groups.clone();
+        tasks.spawn(tasks.cores() - 1, Box::new(move || Box::pin(run(there, stream))));
+    }
+}
+
+/// The task of a disk. Ends when the groups close, the log fails, or the disk does.
+async fn run(groups: Arc<Groups>, stream: Arc<Bulk>) {
+    let mut ready = Vec::new();
+    while !groups.closing.load(Ordering::Acquire) && groups.store().log.failed().is_none() {
+        if stream.failed().is_some() {
+            break;
+        }
+        let Some(step) = groups.begin_step() else { break };
+        let clock = groups.store().runtime.clock.clone();
+        let (runs, rest_ns) = groups.destage.take_runs(clock.now_ns());
+        let idle = runs.is_empty() && ready.is_empty();
+        if !idle {
+            groups.destage.begin(clock.now_ns());
+            let present = std::mem::take(&mut ready);
+            let write = async {
+                write(&groups, &stream, present).await;
+                Vec::new()
+            };
+            // The disk writes while the next runs are read from flash.
+            (ready, _) = both(read(&groups, runs), write).await;
+            groups.destage.end(clock.now_ns());
+        }
+        drop(step);
+        if idle {
+            clock.sleep(rest_ns).await;
+        }
+    }
+    let left: Vec<Run> = ready;
+    groups.destage.give_up(left.iter().flat_map(|run| &run.all));
+    if groups.store().roomiest_disk().is_none() {
+        // Nobody is left to take the others either.
+        groups.destage.state.lock().batch = Batch::new(BATCH_BYTES_MAX);
+    }
+}
+
+/// Reads runs from flash. Blocks that their owners no longer map there are left out, and segments with a block that can't be
+/// read leave.
+async fn read(groups: &Groups, runs: Vec<Vec<Survivor>>) -> Vec<Run> {
+    let mut all = Vec::with_capacity(runs.len());
+    for run in runs {
+        // Let go before anything waits for a segment: freed ones wait for readers.
+        let _pin = groups.store().pin();
+        let mut live = Vec::with_capacity(run.len());
+        for survivor in &run {
+            // What can't be looked up now is looked up again when its segment is chosen again.
+            match is_still_there(groups, (survivor.segment, survivor.life), &survivor.entry).await {
+                Ok(true) => live.push(*survivor),
+                Ok(false) => {}
+                Err(_) => groups.destage.give_up(std::iter::once(survivor)),
+            }
+        }
+        let copy = read_blocks(groups, &mut live).await;
+        all.push(Run { all: run, live, copy });
+    }
+    all
+}
+
+/// Reads blocks that may lie anywhere, all at once, and compares each with its checksum. Those that differ or can't be read are
+/// taken out of `live`. None if nothing is left, or if there is no memory for the moment.
+async fn read_blocks(groups: &Groups, live: &mut Vec<Survivor>) -> Option<Slice> {
+    let store = groups.store();
+    let mut order: Vec<usize> = (0..live.len()).collect();
+    order.sort_unstable_by_key(|&at| (live[at].segment, live[at].entry.block));
+    let next_to = |one: &usize, next: &usize| {
+        let (one, next) = (&live[*one], &live[*next]);
+        one.segment == next.segment && one.entry.block + 1 == next.entry.block
+    };
+    let mut begun: Vec<(&[usize], Result<Transfer>)> = Vec::new();
+    for together in order.chunk_by(next_to) {
+        let first = &live[together[0]];
+        let place = Place { segment: first.segment, block: first.entry.block };
+        let buffer = store.runtime.buffer(together.len() * BLOCK_BYTES);
+        let read = buffer.and_then(|buffer| store.begin_read_for(Purpose::Cleaner, place, buffer, Start::AtOnce));
+        begun.push((together, read));
+    }
+    let mut copy = store.runtime.buffer((live.len() * BLOCK_BYTES).max(BLOCK_BYTES)).ok()?;
+    let mut bad = Vec::new();
+    for (together, read) in begun {
+        let done = match read {
+            Ok(transfer) => transfer.await,
+            Err(_) => {
+                bad.extend(together.iter().map(|&at| (at, false)));
+                continue;
+            }
+        };
+        let bytes = done.buffer.filter(|_| done.result.is_ok());
+        for (number, &at) in together.iter().enumerate() {
+            let block = bytes.as_ref().map(|bytes| &bytes[number * BLOCK_BYTES..][..BLOCK_BYTES]);
+            match block.filter(|block| store::verify(block, std::iter::once(live[at].entry.crc)).is_ok()) {
+                Some(block) => copy[at * BLOCK_BYTES..][..BLOCK_BYTES].copy_from_slice(block),
+                None => bad.push((at, true)),
+            }
+        }
+    }
+    drop(order);
+    leave_out(groups, (live, &mut copy), bad);
+    let length = live.len() * BLOCK_BYTES;
+    (length > 0).then(|| copy.share().slice(0..length))
+}
+
+/// Takes blocks out of a run; their segments leave it too, those that are damaged for good.
+fn leave_out(groups: &Groups, (live, copy): (&mut Vec<Survivor>, &mut [u8]), mut bad: Vec<(usize, bool)>) {
+    bad.sort_unstable();
+    for &(at, damaged) in bad.iter().rev() {
+        let survivor = live.remove(at);
+        copy.copy_within((at + 1) * BLOCK_BYTES.., at * BLOCK_BYTES);
+        let mut state = groups.destage.state.lock();
+        state.batch.remove(survivor.segment);
+        let one = (survivor.segment, survivor.life);
+        if damaged && !state.damaged.contains(&one) {
+            state.damaged.push(one);
+        }
+    }
+}
+
+/// Writes runs to a disk, durably, and has the owners of their blocks take the copies.
+async fn write(groups: &Groups, stream: &Arc<Bulk>, runs: Vec<Run>) {
+    let copies: Vec<Slice> = runs.iter().filter_map(|run| run.copy.clone()).collect();
+    let tickets = match place(groups, stream, copies).await {
+        Ok(tickets) => tickets,
+        Err(_) => return groups.destage.give_up(runs.iter().flat_map(|run| &run.all)),
+    };
+    let mut tickets = tickets.into_iter();
+    for run in &runs {
+        let ticket = run.copy.as_ref().map(|_| tickets.next().expect("a ticket for each copy"));
+        let moved = match &ticket {
+            Some(ticket) => order_moves(groups, &run.live, ticket).await,
+            None => Ok(0),
+        };
+        ticket.into_iter().for_each(|ticket| stream.close(ticket));
+        match moved {
+            Ok(count) => {
+                let mut state = groups.destage.state.lock();
+                state.counted_blocks += count;
+                let emptied = state.batch.note_moved(&run.all);
+                state.emptied.extend(emptied);
+            }
+            Err(_) => groups.destage.give_up(run.all.iter()),
+        }
+    }
+}
+
+/// Writes copies durably once the disk has a segment for them. Its own cleaner keeps what it needs to free others. Errors: those
+/// of the disk; `Busy` if it has had no segment for a second.
+async fn place(groups: &Groups, stream: &Arc<Bulk>, copies: Vec<Slice>) -> Result<Vec<Ticket>> {
+    let store = groups.store();
+    let blocks: usize = copies.iter().map(|copy| copy.len() / BLOCK_BYTES).sum();
+    if copies.is_empty() {
+        return Ok(Vec::new());
+    }
+    let mut tries = 0;
+    loop {
+        let space = store.segments_of(Tier::Disk);
+        let floor = u64::from(Thresholds::new(space.segments as u32).floor);
+        let placed = match space.free_segments > floor {
+            true => stream.place_durably(copies.clone()).await,
+            false => Err(base::Error::new(Kind::Busy, "the disk tier has no segment to spare")),
+        };
+        match placed {
+            Ok(tickets) => {
+                groups.destage.state.lock().written_blocks += blocks as u64;
+                return Ok(tickets);
+            }
+            Err(error) if error.kind == Kind::Busy && tries < RETRIES_MAX => tries += 1,
+            Err(error) => return Err(error),
+        }
+        if groups.closing.load(Ordering::Acquire) {
+            return Err(base::Error::new(Kind::Interrupted, "the brick is being closed"));
+        }
+        store.runtime.clock.sleep(RETRY_NS).await;
+    }
+}
+
+/// Has owners take copies. Returns the number that counts.
+async fn order_moves(groups: &Groups, live: &[Survivor], ticket: &Ticket) -> Result<u64> {
+    let mut owners: BTreeMap<(GroupId, VolumeId), Vec<(Source, Place)>> = BTreeMap::new();
+    for (survivor, place) in live.iter().zip(places_of(ticket, live.len())) {
+        let Survivor { segment, life, entry } = survivor;
+        let source = source_of((*segment, *life), entry);
+        owners.entry((entry.group, entry.volume)).or_default().push((source, place));
+    }
+    let mut count = 0;
+    for (owner, moves) in owners {
+        count += order(groups, owner, &moves).await?;
+    }
+    Ok(count)
+}

@@ -1,0 +1,76 @@
+//! Another device for a brick, while it is served. Promises that a crash at any point leaves the brick without the device
+//! or with it: the device bears the brick's label durably, and the device table lists it, before the superblock counts its
+//! segments; and that nobody is given one of them before the superblock is durable.
+
+use crate::Store;
+use crate::brick::{listing, open_new, refuse_little_for_index};
+use crate::device::Foreign;
+use crate::format::devices::{DeviceId, DeviceRow, Tier};
+use crate::media::{device_table, superblock_file};
+use crate::open::{destage_stream, usable_blocks};
+use base::{Error, Kind, Result};
+use runtime::seeded::{Bug, active};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// The number that the next device gets: its name for the runtime has it.
+pub fn next_device(store: &Store) -> DeviceId {
+    store.devices.lock().next
+}
+
+/// Adds the device that the runtime opens under the name of the number `id`. Errors: `Busy` while somebody else changes the
+/// superblock, or if the number was given meanwhile; as formatting says; `Io`.
+pub async fn add_device(store: &Arc<Store>, id: DeviceId, tier: Tier, foreign: Foreign) -> Result<DeviceRow> {
+    if store.superblock_changes.swap(true, Ordering::AcqRel) {
+        return Err(Error::new(Kind::Busy, "the brick is being changed already; ask again later"));
+    }
+    let added = add_alone(store, id, tier, foreign).await;
+    store.superblock_changes.store(false, Ordering::Release);
+    added
+}
+
+async fn add_alone(store: &Arc<Store>, id: DeviceId, tier: Tier, foreign: Foreign) -> Result<DeviceRow> {
+    let old = store.superblock.lock().clone();
+    let mut devices = store.devices.lock().clone();
+    if devices.next != id {
+        return Err(Error::new(Kind::Busy, "another device was added meanwhile; ask again"));
+    }
+    // A device that an interrupted addition has labelled is not listed: it may be taken.
+    let (device, segments) =
+        open_new(&store.runtime, &mut devices, (tier, foreign), (old.segment_bytes, Some(old.uuid))).await?;
+    refuse_little_for_index(store.runtime.disk.free_bytes()?, u64::from(segments) * old.segment_bytes)?;
+    devices.sequence += 1;
+    let row = *devices.rows.last().expect("it has just been added");
+    let mut new = listing(&old, &devices);
+    new.sequence += 1;
+    if active(Bug::DeviceCountedEarly) {
+        superblock_file::update(&store.runtime, store.superblock_file, &new).await?;
+    }
+    device.claim(&old, segments).await?;
+    device_table::prepare(&store.runtime, &devices).await?;
+    // From here on nobody knows which devices a start would find, if this fails: then the brick takes no more changes.
+    let updated = superblock_file::update(&store.runtime, store.superblock_file, &new).await;
+    let settled = match updated {
+        Ok(()) => device_table::settle(&store.runtime, &devices).await,
+        Err(error) => Err(error),
+    };
+    if let Err(error) = settled {
+        store.log.fail(error.clone().with("adding a device"));
+        return Err(error);
+    }
+    *store.superblock.lock() = new;
+    store.geometry.add(&row, device.file);
+    *store.devices.lock() = devices;
+    let slot = {
+        let mut table = store.table.lock();
+        table.add_device(row);
+        store.space.resize(table.sizes());
+        table.devices().count() - 1
+    };
+    if tier == Tier::Disk {
+        let stream = destage_stream((&store.runtime, &store.log), slot, usable_blocks(store.geometry.blocks()));
+        store.destage.lock().push(stream);
+    }
+    store.offer_segments();
+    Ok(row)
+}
