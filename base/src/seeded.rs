@@ -81,7 +81,7 @@ pub enum Bug {
     GrownBeforeRoom,
     /// A brick counts a device's segments before the device bears its label (rule X5).
     DeviceCountedEarly,
-    /// What goes to a disk counts before the disk has flushed it (rule U1).
+    /// A block on its way to a disk counts there before the disk has flushed it (rule U1).
     DestageUnflushed,
     /// The cleaner takes segments as they come (rule K1).
     VictimsByNumber,

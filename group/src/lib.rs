@@ -133,9 +133,9 @@ pub struct Groups {
     has_quotas: AtomicBool,
     /// The session of each volume that may cache all of the volume's content (rule R2).
     leases: Lock<BTreeMap<VolumeId, SessionId>>,
-    /// By tier.
+    /// The status of each tier's cleaner.
     cleaners: Lock<[clean::Status; 2]>,
-    /// What is on its way from flash to disk.
+    /// Blocks on their way from flash to disk.
     destage: destage::Destage,
     /// The wall clock as the checkpoint task saw it last: good enough for reads.
     wall_ns: AtomicI64,

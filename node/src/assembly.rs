@@ -469,7 +469,7 @@ impl Brick {
             state: if figures.failed.is_some() { "failed" } else { "in use" }.to_string(),
             path: directory::linked(data, figures.row.id.0).map(|path| path.display().to_string()),
             size_bytes: u64::from(figures.row.segments) * segment_bytes,
-            free_bytes: figures.free_segments * segment_bytes,
+            free_bytes: figures.free * segment_bytes,
             live_bytes: figures.live_blocks * BLOCK_BYTES as u64,
             error: figures.failed.map(|error| error.to_string()),
         };
@@ -479,12 +479,13 @@ impl Brick {
     pub fn add_device(&self, data: &Path, (path, tier): (&Path, Tier), force: bool) -> Result<Answer> {
         let directory = Directory::open(data)?;
         let (groups, reactors) = (self.groups.clone(), self.reactors()?);
-        let id = store::add::next_device(groups.store());
+        let id = store::grow::device::next_device(groups.store());
         directory::link_further(&directory, id.0, path)?;
         let foreign = if force { Foreign::Destroy } else { Foreign::Keep };
-        let added =
-            on_core(&reactors, move || async move { store::add::add_device(groups.store(), id, tier, foreign).await });
-        if added.is_err() && id == store::add::next_device(self.groups.store()) {
+        let added = on_core(&reactors, move || async move {
+            store::grow::device::add_device(groups.store(), id, tier, foreign).await
+        });
+        if added.is_err() && id == store::grow::device::next_device(self.groups.store()) {
             directory::unlink_further(&directory, id.0);
         }
         added.map(|_| self.devices(data))

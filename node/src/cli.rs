@@ -294,7 +294,7 @@ pub struct AddDevice {
     pub data: PathBuf,
     /// The block device
     pub path: PathBuf,
-    /// What it is for: flash (the log, and what is used often) or disk (what is seldom used)
+    /// Its tier: flash (the log, and what is used often) or disk (what is seldom used)
     #[arg(long, value_name = "TIER", value_enum)]
     pub tier: DeviceTier,
     /// Destroy what the device holds [default: refuse a device that holds anything]
@@ -308,9 +308,9 @@ pub struct AddDevice {
 /// A tier, as a command names it.
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 pub enum DeviceTier {
-    /// For the log, and what is used often
+    /// The log, and what is used often
     Flash,
-    /// For what is seldom used
+    /// Blocks that are seldom used
     Disk,
 }
 

@@ -4,7 +4,6 @@
 //! (rule X1). Does not: know what edits mean (that is `names`) or which group is asked (that is `group`).
 #![forbid(unsafe_code)]
 
-pub mod add;
 pub mod brick;
 pub mod check;
 pub mod checkpoint;
@@ -57,13 +56,13 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 /// s. The brick's lock outlives such writes too; this is for hosts where it does not.
 const LATE_WRITES_NS: u64 = 30_000_000_000;
 
-/// What lies on a device of the brick.
+/// A device of the brick, and what lies on it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct DeviceFigures {
     /// The device.
     pub row: DeviceRow,
     /// Number of its free segments.
-    pub free_segments: u64,
+    pub free: u64,
     /// Number of live blocks on it, as of the last checkpoint.
     pub live_blocks: u64,
     /// The error after which it gets nothing more.
@@ -161,7 +160,7 @@ impl Store {
         let table = self.table.lock();
         let figures = table.devices().enumerate().map(|(slot, (row, free))| DeviceFigures {
             row: *row,
-            free_segments: free as u64,
+            free: free as u64,
             live_blocks: table.live_on(row),
             failed: self.destage_to(slot).and_then(|stream| stream.failed()),
         });

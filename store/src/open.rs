@@ -6,7 +6,7 @@ use crate::format::keys;
 use crate::format::passages::Passages;
 use crate::format::record::{Logged, Moved, Places};
 use crate::format::segment::{SegmentHeader, Stream};
-use crate::format::summary::{self, SummaryEntry, summary_blocks};
+use crate::format::summary::{self, SummaryEntry};
 use crate::format::superblock::{EPOCH_ENDS_MAX, EpochEnd, REVISION_2, State, Superblock};
 use crate::format::values::{self, GroupRow, ReplayRow, SegmentRow, SegmentState};
 use crate::index::Index;
@@ -21,7 +21,7 @@ use crate::recovery::bounds::Bounds;
 use crate::recovery::{self, Head, LIVES_AHEAD_MAX, Replayed, Tail};
 use crate::segments::bulk::Bulk;
 use crate::segments::pins::Pins;
-use crate::segments::{Origin, Table};
+use crate::segments::{Origin, Table, usable_blocks};
 use crate::segments::{discard, prepare};
 use crate::space::Space;
 use crate::space::usage::Usages;
@@ -481,8 +481,7 @@ impl Opening {
             log.restore_summary(segment, entries);
         }
         let usable = usable_blocks(blocks);
-        let destage = (0..self.devices.rows.len()).filter(|&slot| self.devices.rows[slot].tier == Tier::Disk);
-        let destage = destage.map(|slot| destage_stream((&self.runtime, &log), slot, usable)).collect();
+        let destage = Lock::new("disks", disks(&self.devices, &self.runtime, &log, usable));
         assert!(self.superblock.epoch > 0, "appends are of an epoch that the superblock knows (rule L3)");
         let usages = Usages::read(&*self.index, self.superblock.groups, &volumes(&*self.index)?)?;
         let used_bytes = self.table.all_totals().live_bytes() + usages.unmapped_bytes();
@@ -492,7 +491,7 @@ impl Opening {
             scrub: scrub::Scrub::read(&*self.index)?,
             bulk: Bulk::new((Stream::Bulk, Origin::Flash), self.runtime.clone(), log.clone(), usable),
             cold: Bulk::new((Stream::Cold, Origin::Flash), self.runtime.clone(), log.clone(), usable),
-            destage: Lock::new("disks", destage),
+            destage,
             devices: Lock::new("devices", self.devices),
             opened_ns: self.runtime.clock.now_ns(),
             read_cache: ReadCache::new(self.read_cache_bytes),
@@ -516,25 +515,25 @@ impl Opening {
         });
         let there = store.clone();
         tasks::run_blocking(&*store.runtime.tasks, move || there.check_host_room()).await;
-        drive::start(&log);
-        let there = store.clone();
-        store.runtime.tasks.spawn(0, Box::new(move || Box::pin(housekeep(there, sealed))));
-        if store.discards() || active(Bug::FilesDiscarded) {
-            let there = store.clone();
-            store.runtime.tasks.spawn(0, Box::new(move || Box::pin(discard::run(there))));
-        }
+        start_tasks(&store, sealed);
         Ok(store)
     }
 }
 
-/// Blocks of a segment that payloads may take, header included: the summary takes the last ones.
-pub(crate) fn usable_blocks(blocks: u32) -> u32 {
-    blocks - summary_blocks(blocks as usize) as u32
+fn start_tasks(store: &Arc<Store>, left_open: Vec<SegmentId>) {
+    drive::start(&store.log);
+    let there = store.clone();
+    store.runtime.tasks.spawn(0, Box::new(move || Box::pin(housekeep(there, left_open))));
+    if store.discards() || active(Bug::FilesDiscarded) {
+        let there = store.clone();
+        store.runtime.tasks.spawn(0, Box::new(move || Box::pin(discard::run(there))));
+    }
 }
 
-/// The stream of what goes to a disk.
-pub(crate) fn destage_stream((runtime, log): (&Runtime, &Arc<Log>), slot: usize, usable: u32) -> Arc<Bulk> {
-    Arc::new(Bulk::new((Stream::Cold, Origin::Device(slot)), runtime.clone(), log.clone(), usable))
+/// The streams of what goes to disks.
+fn disks(devices: &DeviceTable, runtime: &Runtime, log: &Arc<Log>, usable: u32) -> Vec<Arc<Bulk>> {
+    let slots = (0..devices.rows.len()).filter(|&slot| devices.rows[slot].tier == Tier::Disk);
+    slots.map(|slot| Arc::new(Bulk::of_disk(slot, runtime, log, usable))).collect()
 }
 
 async fn open_geometry(

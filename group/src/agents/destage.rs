@@ -29,7 +29,7 @@ const RETRY_NS: u64 = 5_000_000;
 const RETRIES_MAX: u32 = 200;
 const _: () = assert!(RUN_BLOCKS * BLOCK_BYTES <= IO_BYTES_MAX);
 
-/// What is on its way to disks.
+/// Blocks on their way to disks.
 pub(crate) struct Destage {
     state: Lock<State>,
 }
@@ -113,7 +113,7 @@ impl Destage {
     pub fn written_blocks(&self) -> u64 {
         self.state.lock().written_blocks
     }
-    /// What the flash's controller sees.
+    /// The measurements that the flash's controller sees.
     pub fn figures(&self, runtime: &Runtime) -> Destaged {
         let now_ns = runtime.clock.now_ns();
         let state = self.state.lock();

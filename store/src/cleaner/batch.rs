@@ -29,7 +29,7 @@ fn key(entry: &SummaryEntry) -> Key {
 pub struct Survivor {
     /// The segment that it lies in.
     pub segment: SegmentId,
-    /// That segment's life when it joined.
+    /// The segment's life when it joined.
     pub life: Life,
     /// The block.
     pub entry: SummaryEntry,

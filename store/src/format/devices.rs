@@ -36,7 +36,7 @@ impl std::fmt::Display for DeviceId {
 pub enum Tier {
     /// The log, and all that is read or written often.
     Flash,
-    /// What is seldom used, in large runs: hard disks.
+    /// Hard disks: blocks that are seldom used, in large runs.
     Disk,
 }
 

@@ -106,6 +106,11 @@ impl Bulk {
         }
     }
 
+    /// The stream of what goes to the disk at this position of the device table.
+    pub fn of_disk(slot: usize, runtime: &Runtime, log: &Arc<Log>, blocks_usable: u32) -> Bulk {
+        Bulk::new((Stream::Cold, Origin::Device(slot)), runtime.clone(), log.clone(), blocks_usable)
+    }
+
     /// Writes a payload of whole blocks; returns when the device has taken all of it (not flushed).
     pub async fn place(&self, payload: Slice) -> Result<Ticket> {
         let begun = self.begin(payload, false).await?;

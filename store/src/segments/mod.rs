@@ -9,6 +9,7 @@ pub mod summaries;
 
 use crate::format::devices::{DeviceRow, DeviceTable, State, Tier};
 use crate::format::segment::Stream;
+use crate::format::summary::summary_blocks;
 use crate::format::values::{SegmentRow, SegmentState};
 use base::limits::BLOCK_BYTES;
 use base::{Error, Kind, Life, Place, Result, SegmentId};
@@ -556,6 +557,11 @@ impl Table {
         let counted: u64 = self.live_blocks.iter().sum();
         assert!(sum == counted, "{sum} blocks live, {counted} were counted");
     }
+}
+
+/// Blocks of a segment that payloads may take, its header included: the summary takes the last ones.
+pub fn usable_blocks(blocks: u32) -> u32 {
+    blocks - summary_blocks(blocks as usize) as u32
 }
 
 fn contradicts(what: &'static str, place: Place) -> Error {

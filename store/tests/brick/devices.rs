@@ -8,9 +8,9 @@ use runtime::random::SplitMix;
 use runtime::sim::{DiskImage, Fail, FaultPlan, Ran, Setup, Side, Survival, World};
 use runtime::{Purpose, Runtime};
 use store::FormatOptions;
-use store::add::{add_device, next_device};
 use store::device::Foreign;
 use store::format::devices::{DeviceId, DeviceTable, Tier};
+use store::grow::device::{add_device, next_device};
 use store::index::model::ModelIndex;
 use store::media::device_table;
 
@@ -240,7 +240,7 @@ fn either_copy_of_the_device_table_may_rot_and_both_may_not() {
     assert!(refused.kind == Kind::Corrupt && refused.to_string().contains("`devices`"), "{refused}");
 }
 
-/// What a disk has not flushed is gone after a crash: nobody may believe it before.
+/// A crash takes what a disk has not flushed: nobody may believe it before.
 #[test]
 pub fn what_goes_to_a_disk_is_there_after_a_crash_once_it_counts() {
     for seed in 1..6 {

@@ -30,8 +30,8 @@ const HOUSES: [House; 2] = [
     House {
         package: "store",
         rooms: &[
-            ("cleaner", &[]),
             ("format", &[]),
+            ("cleaner", &["format"]),
             ("progress", &[]),
             ("read_cache", &[]),
             ("device", &["format"]),
@@ -45,7 +45,7 @@ const HOUSES: [House; 2] = [
             ("scrub", &["format", "index", "segments"]),
             ("brick", &["device", "format", "media"]),
             ("feature", &["format", "media"]),
-            ("grow", &["brick", "device", "format", "media"]),
+            ("grow", &["brick", "device", "format", "media", "segments"]),
             (
                 "open",
                 &[

@@ -2,6 +2,8 @@
 //! the room is there durably, and the device's label tells of it, before the superblock does; and that nobody is given a
 //! segment before the superblock is durable.
 
+pub mod device;
+
 use crate::Store;
 use crate::brick::{refuse_little_for_index, segments_in};
 use crate::device::Device;

@@ -7,7 +7,8 @@ use crate::brick::{listing, open_new, refuse_little_for_index};
 use crate::device::Foreign;
 use crate::format::devices::{DeviceId, DeviceRow, Tier};
 use crate::media::{device_table, superblock_file};
-use crate::open::{destage_stream, usable_blocks};
+use crate::segments::bulk::Bulk;
+use crate::segments::usable_blocks;
 use base::{Error, Kind, Result};
 use runtime::seeded::{Bug, active};
 use std::sync::Arc;
@@ -68,8 +69,8 @@ async fn add_alone(store: &Arc<Store>, id: DeviceId, tier: Tier, foreign: Foreig
         table.devices().count() - 1
     };
     if tier == Tier::Disk {
-        let stream = destage_stream((&store.runtime, &store.log), slot, usable_blocks(store.geometry.blocks()));
-        store.destage.lock().push(stream);
+        let stream = Bulk::of_disk(slot, &store.runtime, &store.log, usable_blocks(store.geometry.blocks()));
+        store.destage.lock().push(Arc::new(stream));
     }
     store.offer_segments();
     Ok(row)
