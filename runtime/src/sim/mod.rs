@@ -12,6 +12,7 @@ mod fault;
 mod image;
 mod pages;
 mod schedule;
+pub mod spindle;
 mod trace;
 mod world;
 
