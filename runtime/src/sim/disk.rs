@@ -6,6 +6,7 @@ use super::fault::{Counter, FaultPlan};
 use super::image::{DiskImage, Survival, rot_mask};
 use super::pages::Page;
 use super::schedule::Schedule;
+use super::spindle::{self, Ask, COMMAND_NS, Spindle, Verb};
 use super::trace::TraceKind;
 use crate::disk::{Disk, FileId, OpenMode, is_device};
 use crate::random::SplitMix;
@@ -60,6 +61,8 @@ struct State {
     others_bytes: u64,
     files: Vec<File>,
     names: BTreeMap<String, usize>,
+    // The files that are hard disks.
+    spindles: BTreeMap<usize, Platter>,
     pending: BTreeMap<u64, Pending>,
     // Writes of a process before, by the event at which they land: file and pages.
     late: BTreeMap<u64, (usize, Patch)>,
@@ -120,6 +123,23 @@ enum Work {
     Refused(Error),
 }
 
+/// A hard disk, and the moment at which it is looked at next.
+struct Platter {
+    spindle: Spindle,
+    look_ns: Option<u64>,
+}
+
+impl Platter {
+    /// Has it looked at when something may have ended. An earlier moment that was asked for is not heeded any more.
+    fn look_later(&mut self, schedule: &Schedule, file: usize) {
+        let next_ns = self.spindle.next_ns();
+        if let Some(at_ns) = next_ns.filter(|_| next_ns != self.look_ns) {
+            schedule.add_look(at_ns, file as u64);
+        }
+        self.look_ns = next_ns;
+    }
+}
+
 /// Typical times of this world's device, drawn once per world: bugs hide behind one fixed ratio of read, write and
 /// flush times.
 struct Latency {
@@ -148,6 +168,13 @@ impl Latency {
     }
 }
 
+/// A hard disk of an image, with the index of its file.
+fn spindle_of(image: &DiskImage, name: &str) -> (usize, Platter) {
+    let file = image.files.iter().enumerate().find(|(_, (other, _))| *other == name);
+    let (index, (_, file)) = file.expect("a spindle is a device that is there");
+    (index, Platter { spindle: Spindle::new(file.length), look_ns: None })
+}
+
 fn crashed() -> Error {
     Error::new(Kind::Io, "the simulated machine has crashed")
 }
@@ -170,6 +197,7 @@ impl SimDisk {
             others_bytes: 0,
             files: image.files.iter().map(file).collect(),
             names: image.files.keys().cloned().zip(0..).collect(),
+            spindles: image.spindles.iter().map(|name| spindle_of(image, name)).collect(),
             pending: BTreeMap::new(),
             late: BTreeMap::new(),
             sequence: 0,
@@ -208,6 +236,10 @@ impl SimDisk {
         let mut state = self.state();
         state.faults = faults;
         state.counters = Counters::default();
+        for (&file, platter) in &mut state.spindles {
+            platter.spindle.set_slowness(self.schedule.now(), faults.slowness);
+            platter.look_later(&self.schedule, file);
+        }
     }
     /// Operations that have failed by plan since it was set.
     pub fn faults_met(&self) -> u64 {
@@ -245,6 +277,11 @@ impl SimDisk {
         let opened = state.files.iter().filter(|file| file.opened);
         opened.map(|file| (file.name.clone(), file.figures)).collect()
     }
+    /// The work of a device that is a hard disk; None for all else.
+    pub fn spindle(&self, name: &str) -> Option<spindle::Counters> {
+        let state = self.state();
+        Some(state.spindles.get(state.names.get(name)?)?.spindle.counters())
+    }
     /// Rots the byte at `offset` on the medium and in every cache: at least one of its bits changes.
     pub fn flip_bits(&self, file: FileId, offset: u64, rng: &mut SplitMix) {
         let mut state = self.state();
@@ -261,6 +298,7 @@ impl SimDisk {
             wall_ns: self.schedule.wall_ns(),
             files: BTreeMap::new(),
             late: Vec::new(),
+            spindles: state.spindles.keys().map(|&index| state.files[index].name.clone()).collect(),
         };
         for (name, &index) in &state.names {
             let file = &state.files[index];
@@ -310,6 +348,22 @@ impl SimDisk {
         drop(state);
         self.schedule.note(TraceKind::End, id, u64::from(result.is_err()));
         pending.slot.finish(result);
+    }
+    /// Ends the transfers that a hard disk has done by now.
+    pub(super) fn look(&self, file: usize) {
+        let mut state = self.state();
+        let platter = state.spindles.get_mut(&file).expect("only spindles are looked at");
+        if platter.look_ns.is_none_or(|at_ns| at_ns > self.schedule.now()) {
+            return;
+        }
+        let ended = platter.spindle.complete(self.schedule.now());
+        platter.look_ns = None;
+        platter.look_later(&self.schedule, file);
+        drop(state);
+        for id in ended {
+            self.schedule.end_transfer();
+            self.end(id);
+        }
     }
     /// Forgets all transfers; their buffers return to their slabs.
     pub(super) fn clear(&self) {
@@ -417,9 +471,9 @@ impl State {
         }
         Ok(())
     }
-    /// Counts a transfer and decides whether it fails and how long it takes.
+    /// Counts a transfer and decides whether it fails, and how long it stalls.
     fn fate(&mut self, file: usize, work: &Work, bytes: u64) -> (bool, u64) {
-        let State { rng, faults, counters, latency, files, .. } = self;
+        let State { rng, faults, counters, files, .. } = self;
         let figures = &mut files[file].figures;
         let counts = faults.only.is_none_or(|only| only.0 as usize == file);
         let fails = match work {
@@ -444,7 +498,25 @@ impl State {
             counters.meet(fails);
         }
         let stall_ns = if counts && counters.stalls.fails(faults.stalls, rng) { faults.stall_ns } else { 0 };
-        (fails, latency.of(work, rng).saturating_mul(faults.slowness).saturating_add(stall_ns))
+        (fails, stall_ns)
+    }
+    /// Hands a transfer to its device. Returns the number under which it ends.
+    fn start(&mut self, schedule: &Schedule, file: usize, work: &Work, bytes: u64, stall_ns: u64) -> u64 {
+        let slowness = self.faults.slowness;
+        let late_ns = |ns: u64| ns.saturating_mul(slowness).saturating_add(stall_ns);
+        let Some(platter) = self.spindles.get_mut(&file) else {
+            return schedule.add_transfer(late_ns(self.latency.of(work, &mut self.rng)));
+        };
+        let (verb, offset) = match work {
+            Work::Read { offset, .. } => (Verb::Read, *offset),
+            Work::Write { patch, .. } => (Verb::Write, patch.first * BLOCK_BYTES as u64),
+            // Without a write cache a flush has nothing to do.
+            Work::Flush { .. } | Work::Refused(_) => return schedule.add_transfer(late_ns(COMMAND_NS)),
+        };
+        let id = schedule.start_transfer();
+        platter.spindle.queue(schedule.now(), Ask { stall_ns, ..Ask::new(id, verb, offset, bytes) });
+        platter.look_later(schedule, file);
+        id
     }
     /// Performs a transfer at its end.
     fn perform(&mut self, file: usize, work: Work, fails: bool, slot: &Slot) -> Result<()> {
@@ -638,11 +710,11 @@ impl Disk for SimDisk {
         if state.crashed || self.schedule.stopped() || write && !state.step(&self.schedule) {
             return transfer;
         }
-        let (fails, delay_ns) = state.fate(file, &work, bytes);
+        let (fails, stall_ns) = state.fate(file, &work, bytes);
+        let id = state.start(&self.schedule, file, &work, bytes, stall_ns);
         if let Work::Read { offset, early: true } = work {
             state.fill(file, offset, &slot);
         }
-        let id = self.schedule.add_transfer(delay_ns);
         self.schedule.note(kind, file as u64, detail);
         self.schedule.note(TraceKind::Transfer, id, u64::from(checksum));
         state.pending.insert(id, Pending { slot, file, work, fails });

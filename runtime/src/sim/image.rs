@@ -5,7 +5,7 @@ use super::pages::Pages;
 use crate::random::SplitMix;
 use base::checksum::crc32c_append;
 use base::limits::BLOCK_BYTES;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The extent to which changes that were not durable survive a crash.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -26,6 +26,8 @@ pub struct DiskImage {
     pub(super) files: BTreeMap<String, ImageFile>,
     /// Writes of a killed process that land while the next world runs: file and pages.
     pub(super) late: Vec<(String, Patch)>,
+    /// Names of the devices that are hard disks.
+    pub(super) spindles: BTreeSet<String>,
 }
 
 /// A file of an image.
@@ -64,6 +66,7 @@ impl DiskImage {
     /// The same disk without a file.
     pub fn without(mut self, name: &str) -> DiskImage {
         self.files.remove(name);
+        self.spindles.remove(name);
         self
     }
     /// The same disk, with two of its files in each other's place.

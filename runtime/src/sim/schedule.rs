@@ -30,6 +30,8 @@ pub(super) enum Due {
     Timer(u64),
     Transfer(u64),
     Job(u64),
+    /// A spindle, by its file, may have ended a transfer.
+    Spindle(u64),
 }
 
 /// Tasks that were woken, in the order of waking.
@@ -170,6 +172,21 @@ impl Schedule {
         let mut state = self.state();
         state.transfers += 1;
         state.add(now.saturating_add(delay_ns), Due::Transfer)
+    }
+    /// Adds a transfer of which only its device knows when it ends. Returns its number; `end_transfer` ends it.
+    pub(super) fn start_transfer(&self) -> u64 {
+        let mut state = self.state();
+        state.transfers += 1;
+        state.next += 1;
+        state.next - 1
+    }
+    /// Ends a transfer that `start_transfer` began.
+    pub(super) fn end_transfer(&self) {
+        self.state().transfers -= 1;
+    }
+    /// Adds a look at a spindle.
+    pub(super) fn add_look(&self, at_ns: u64, file: u64) {
+        self.state().add(at_ns, |_| Due::Spindle(file));
     }
     /// Time of the next event, if there is any.
     pub(super) fn next_due_ns(&self) -> Option<u64> {

@@ -4,6 +4,7 @@ mod crashes;
 mod durability;
 mod faults;
 mod scheduling;
+mod spindles;
 
 use super::*;
 use crate::disk::{self, DEVICE, FileId, OpenMode};

@@ -10,7 +10,7 @@ use crate::disk::device_name;
 use crate::ledger::Ledger;
 use crate::random::SplitMix;
 use crate::tasks::{Local, MakeTask};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
@@ -39,6 +39,9 @@ pub struct Setup {
     pub device_bytes: Option<u64>,
     /// The same of further devices, `device-2` and so on.
     pub further_bytes: Vec<u64>,
+    /// Names of the devices that are hard disks, beside those that the image has: the model `sim::spindle` says how long their
+    /// transfers take. All others are flash.
+    pub spindles: Vec<String>,
     /// Slabs of an earlier world of this thread with at least as many cores; None: new ones.
     pub slabs: Option<Arc<Slabs>>,
     /// Names of the ledger's operations.
@@ -57,6 +60,7 @@ impl Setup {
             capacity_bytes: 64 << 30,
             device_bytes: None,
             further_bytes: Vec::new(),
+            spindles: Vec::new(),
             slabs: None,
             names: &[],
             patience_ns: 3_600_000_000_000,
@@ -133,12 +137,14 @@ impl World {
             wall_ns: WALL_NS,
             files: BTreeMap::new(),
             late: Vec::new(),
+            spindles: BTreeSet::new(),
         };
         let mut image = setup.image.unwrap_or_else(blank);
         let further = setup.further_bytes.iter().zip(2..).map(|(&bytes, number)| (number, bytes));
         for (number, bytes) in setup.device_bytes.map(|bytes| (1, bytes)).into_iter().chain(further) {
             image.files.entry(device_name(number)).or_default().length = bytes;
         }
+        image.spindles.extend(setup.spindles);
         // A reboot takes up to a minute.
         let wall_ns = image.wall_ns + rng.below(60_000_000_000) as i64;
         let schedule = Arc::new(Schedule::new(SplitMix(rng.next()), setup.cores, wall_ns));
@@ -288,6 +294,7 @@ impl World {
             fired = true;
             match due {
                 Due::Transfer(id) => self.disk.end(id),
+                Due::Spindle(file) => self.disk.look(file as usize),
                 Due::Timer(id) => {
                     self.schedule.note(TraceKind::Timer, id, 0);
                     self.schedule.end_timer(id);
