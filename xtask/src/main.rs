@@ -5,6 +5,7 @@ mod ablate;
 mod campaign;
 mod check;
 mod console;
+mod disk;
 mod flash;
 mod guest;
 mod instructions;
@@ -13,6 +14,7 @@ mod observation;
 mod product;
 mod recording;
 mod scan;
+mod served;
 mod tree;
 mod verdicts;
 
@@ -35,6 +37,7 @@ cargo xtask flash ...           Sinter, the file system below and GlusterFS in t
 cargo xtask guest ...           kernel clients of NFS and SMB over a mount; see cargo xtask guest --help
 cargo xtask observation ...     what observing requests costs in throughput; see cargo xtask observation --help
 cargo xtask console ...         the console in headless Chromium; see cargo xtask console --help
+cargo xtask disk ...            hard disks for tests, as loop devices; see cargo xtask disk --help
 cargo xtask ablate ...          what older designs in the place of ours cost, and what models predict; see cargo xtask ablate --help
 cargo xtask recording ...       does a replay do what was recorded? see cargo xtask recording --help
 cargo xtask verdicts ...        does `sinter explain` name the cause of slowness? see cargo xtask verdicts --help
@@ -89,6 +92,7 @@ fn run(arguments: &[String]) -> Result<(), String> {
         ("recording", rest) => recording::run(rest),
         ("verdicts", rest) => verdicts::run(rest),
         ("console", rest) => console::run(rest),
+        ("disk", rest) => disk::run(rest),
         ("help" | "--help", _) => {
             print!("{HELP}");
             Ok(())

@@ -210,8 +210,8 @@ mod tests {
         assert_eq!(
             (own.roots.as_slice(), own.dependencies.as_slice()),
             (
-                &["xtask/src/main.rs".to_string()][..],
-                &["base", "explain", "proc-macro2", "rustix", "serde_json", "syn"].map(str::to_string)[..]
+                &["xtask/src/main.rs", "xtask/tests/disk.rs"].map(str::to_string)[..],
+                &["base", "explain", "proc-macro2", "runtime", "rustix", "serde_json", "syn"].map(str::to_string)[..]
             )
         );
         assert!(tree.files.contains_key("README.md") && tree.files.contains_key("xtask/src/tree.rs"));

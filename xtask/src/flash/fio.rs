@@ -128,7 +128,8 @@ pub fn lay_out(directory: &Path) -> Command {
     command
 }
 
-fn read(said: &str, kind: &str) -> Result<Said, String> {
+/// Reads what fio printed about its reads, or its writes.
+pub fn read(said: &str, kind: &str) -> Result<Said, String> {
     // Notes come before the JSON.
     let json = said.find('{').map_or("", |at| &said[at..]);
     let all: Value = serde_json::from_str(json).map_err(|error| format!("fio: {error}: {said}"))?;

@@ -43,6 +43,16 @@ pub fn unmounted(mount: &Path) -> String {
     format!("for n in $(seq 20); do mountpoint -q {mount} || exit 0; umount {mount} && exit 0; sleep 0.5; done; exit 1")
 }
 
+/// Makes a loop device on a file, past the page cache.
+pub fn looped(file: &Path) -> Result<String, String> {
+    let device = told("losetup", &["--find", "--show", "--direct-io=on", text(file)])?;
+    if told("losetup", &["--noheadings", "--output", "DIO", &device])?.trim() == "1" {
+        return Ok(device);
+    }
+    told("losetup", &["--detach", &device])?;
+    Err(format!("{device} refuses direct I/O on {}: take a directory on another disk", file.display()))
+}
+
 /// Refuses to go on for who is not root.
 pub fn need_root() -> Result<(), String> {
     match told("id", &["-u"])?.as_str() {
@@ -144,14 +154,8 @@ impl Ground {
                 println!("disk image: {} of {gib} GiB written", at + 1);
             }
         }
-        let device = told("losetup", &["--find", "--show", "--direct-io=on", text(&image)])?;
+        let device = looped(&image)?;
         undo.add(&format!("losetup -d {device}"))?;
-        if told("losetup", &["--noheadings", "--output", "DIO", &device])?.trim() != "1" {
-            return Err(format!(
-                "{device} refuses direct I/O on {}: take a --work on another disk",
-                self.root.display()
-            ));
-        }
         // Without discarding, which would give the image's blocks back.
         told("mkfs.xfs", &["-q", "-K", &device])?;
         let mount = self.root.join("xfs");

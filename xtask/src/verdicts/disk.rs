@@ -2,8 +2,9 @@
 
 use super::process::Running;
 use super::slow_disk::{self, Delays};
-use crate::flash::ground::{Ground, text, told, unmounted};
+use crate::flash::ground::{Ground, looped, text, told, unmounted};
 use crate::flash::undo::Undo;
+use crate::served;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -39,18 +40,15 @@ impl Disk {
         command.args(["verdicts", slow_disk::ARGUMENT, text(&backing), text(&mount), text(&disk.knobs)]);
         let mut server = Running::start(command.stdin(Stdio::null()), undo)?;
         undo.add(&unmounted(&mount))?;
-        let (file, began) = (mount.join(slow_disk::NAME), Instant::now());
+        let (file, began) = (mount.join(served::NAME), Instant::now());
         while !file.exists() {
             if server.has_ended() || began.elapsed() > READY_MAX {
                 return Err("the slow disk's server does not serve; it needs /dev/fuse".to_string());
             }
             std::thread::sleep(Duration::from_millis(20));
         }
-        let device = told("losetup", &["--find", "--show", "--direct-io=on", text(&file)])?;
+        let device = looped(&file)?;
         undo.add(&format!("losetup -d {device}"))?;
-        if told("losetup", &["--noheadings", "--output", "DIO", &device])?.trim() != "1" {
-            return Err(format!("{device} refuses direct I/O on {}", file.display()));
-        }
         // The file must keep its blocks: whoever writes to new ones would pay for the host's allocation.
         let discard = queue(&device, "discard_max_bytes");
         std::fs::write(&discard, "0").map_err(|error| format!("{discard}: {error}"))?;

@@ -1,4 +1,4 @@
-//! Where a spindle's bytes lie, and the time that arm and platter take to get there.
+//! The places of a spindle's bytes, and the time that arm and platter take to get there.
 
 /// Bytes of a sector.
 pub(super) const SECTOR_BYTES: u64 = 512;

@@ -170,7 +170,7 @@ pub struct Spindle {
     now_ns: u64,
     /// The drive is free from here on.
     free_ns: u64,
-    /// In the order of arrival.
+    /// Requests in the order of their arrival.
     waiting: VecDeque<Waiting>,
     current: Option<Current>,
     /// Requests that have ended, but were not asked for yet.

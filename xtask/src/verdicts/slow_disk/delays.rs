@@ -1,16 +1,9 @@
 //! The time by which a disk is late, and how many requests it serves at a time: pure.
 
+use crate::served::Verb;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::time::{Duration, Instant};
-
-/// The kinds of requests.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Verb {
-    Read,
-    Write,
-    Flush,
-}
 
 /// The slowness of a disk.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

@@ -1,7 +1,8 @@
 //! Answers that wait for their time. One that is alone waits on the thread that has it: handing it over would take longer than
 //! some delays. Others wait for a thread that gives them all. Both sleep until shortly before the time, and turn for the rest.
 
-use super::delays::{Delays, Schedule, Verb};
+use super::delays::{Delays, Schedule};
+use crate::served::{Pace, Verb};
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -75,8 +76,16 @@ impl Late {
     pub fn is_waited_for_alone(&self) -> bool {
         self.state.0.lock().unwrap_or_else(PoisonError::into_inner).alone
     }
+}
+
+impl Pace for Late {
+    type Ticket = Verb;
+    /// Delays are the verb's alone, and begin when the backing file has done its part.
+    fn came(&self, verb: Verb, _offset: u64, _bytes: u64) -> Verb {
+        verb
+    }
     /// Gives an answer when it is due: on this thread if it is not late or is alone.
-    pub fn answer(&self, verb: Verb, answer: impl FnOnce() + Send + 'static) {
+    fn answer(&self, verb: Verb, answer: impl FnOnce() + Send + 'static) {
         let now = Instant::now();
         let mut state = self.state.0.lock().unwrap_or_else(PoisonError::into_inner);
         let due = state.schedule.due(verb, now);

@@ -1,16 +1,14 @@
-//! The slow disk: a file system with one file, whose bytes lie in a backing file and whose answers come later by a set time. A
-//! loop device on that file is a disk whose speed a test sets while it is used.
+//! The slow disk: a served disk whose answers come later by a set time, which a test changes while it is used.
 //!
 //! Promises: an answer comes no earlier than its delay after the backing file's own, and some microseconds later if a CPU is
-//! free; data and flushes reach the backing file. Absent by design: discards, and the page cache on either side of it.
+//! free. Absent by design: what `served` leaves out, and any notion of where bytes lie.
 
 mod delays;
 mod late;
-mod protocol;
-mod server;
 
 pub use delays::Delays;
 
+use crate::served;
 use late::Late;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -18,8 +16,6 @@ use std::time::Duration;
 
 /// The argument that makes this program the disk's server.
 pub const ARGUMENT: &str = "--slow-disk";
-/// The file's name.
-pub const NAME: &str = "disk";
 /// Time between two looks at the file of delays.
 const LOOK: Duration = Duration::from_millis(10);
 
@@ -41,7 +37,7 @@ pub fn run(arguments: &[String]) -> Result<(), String> {
     };
     let [backing, mount, knobs] = [backing, mount, knobs].map(PathBuf::from);
     let late = Arc::new(Late::start().map_err(|error| format!("no thread for late answers: {error}"))?);
-    let threads = server::start(&backing, &mount, late.clone())?;
+    let threads = served::start(&backing, &mount, late.clone())?;
     let watching = std::thread::Builder::new().spawn(move || watch(&knobs, &late));
     watching.map_err(|error| format!("no thread for delays: {error}"))?;
     for thread in threads {

@@ -1,5 +1,6 @@
-use super::delays::{Schedule, Verb};
+use super::delays::Schedule;
 use super::*;
+use crate::served::{NAME, Pace, Verb};
 use std::fs::File;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::time::Instant;
@@ -101,7 +102,7 @@ fn a_live_disk_keeps_bytes_and_is_late_by_what_is_set() {
     std::fs::create_dir_all(&mount).expect("the build's directory can be written");
     std::fs::write(&backing, vec![7; 1 << 20]).expect("it can be written");
     let late = Arc::new(Late::start().expect("a thread"));
-    let threads = server::start(&backing, &mount, late.clone()).expect("this test needs root and /dev/fuse");
+    let threads = served::start(&backing, &mount, late.clone()).expect("this test needs root and /dev/fuse");
     let direct = rustix::fs::OFlags::DIRECT.bits().cast_signed();
     let file = File::options().read(true).write(true).custom_flags(direct).open(mount.join(NAME)).expect("it is there");
     let mut memory = vec![0u8; 8192];
@@ -124,17 +125,4 @@ fn a_live_disk_keeps_bytes_and_is_late_by_what_is_set() {
     // Its threads end when it is unmounted.
     drop(place);
     threads.into_iter().for_each(|thread| thread.join().expect("no thread panicked"));
-}
-
-#[test]
-fn requests_that_are_cut_short_are_no_requests() {
-    let mut request = vec![0; protocol::HEADER];
-    request[4] = 15;
-    request[8] = 77;
-    assert_eq!(protocol::read(&request), None);
-    request.extend([0; 40]);
-    request[protocol::HEADER + 9] = 16;
-    request[protocol::HEADER + 17] = 32;
-    assert_eq!(protocol::read(&request), Some((77, protocol::Asked::Read { offset: 4096, bytes: 8192 })));
-    assert_eq!(protocol::read(&request[..30]), None);
 }

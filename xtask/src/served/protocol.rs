@@ -1,6 +1,4 @@
-//! The part of the kernel's FUSE protocol that a file system with one file needs: bytes only.
-
-use super::NAME;
+//! The part of the kernel's FUSE protocol that a file system with few files needs: bytes only.
 
 /// Bytes of a request before what belongs to its kind.
 pub const HEADER: usize = 40;
@@ -16,20 +14,21 @@ const VERSION: (u32, u32) = (7, 31);
 const FLAGS: u32 = 1 | 1 << 5 | 1 << 15 | 1 << 22;
 /// FOPEN_DIRECT_IO, FOPEN_PARALLEL_DIRECT_WRITES: the page cache is left out, and writes don't wait for each other.
 const OPEN_FLAGS: u32 = 1 | 1 << 6;
-/// Seconds for which the kernel may believe names and attributes, none of which ever changes.
+/// Seconds for which the kernel may believe names and attributes, none of which ever changes: direct reads don't ask for a length.
 const KEPT_SECONDS: u64 = 3600;
 const ROOT: u64 = 1;
-const FILE: u64 = 2;
+/// The first file's number; others follow.
+const FIRST: u64 = 2;
 const NO_ENTRY: i32 = 2;
 const NO_SUCH_OPERATION: i32 = 38;
 
 /// The request of the kernel.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Asked {
-    /// Read this many bytes at an offset.
-    Read { offset: u64, bytes: usize },
-    /// Write the request's data at an offset.
-    Write { offset: u64 },
+    /// Read this many bytes of a file at an offset.
+    Read { file: usize, offset: u64, bytes: usize },
+    /// Write the request's data to a file at an offset.
+    Write { file: usize, offset: u64 },
     /// Make all durable.
     Flush,
     /// A request that needs no disk: its answer is known.
@@ -43,8 +42,8 @@ pub enum Asked {
 pub enum Answer {
     /// The connection's parameters.
     Parameters,
-    /// The file's number and attributes.
-    Entry,
+    /// The number and attributes of a file.
+    Entry { file: usize },
     /// The attributes of an inode.
     Attributes { node: u64 },
     /// An open file.
@@ -63,22 +62,23 @@ fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
     Some(u64::from_ne_bytes(bytes.get(at..at + 8)?.try_into().ok()?))
 }
 
-/// Reads a request: its number, and what is asked. None if it is cut short.
-pub fn read(request: &[u8]) -> Option<(u64, Asked)> {
+/// Reads a request to a file system with files of these names: its number, and what is asked. None if it is cut short.
+pub fn read(request: &[u8], names: &[&str]) -> Option<(u64, Asked)> {
     let (operation, unique, node) = (u32_at(request, 4)?, u64_at(request, 8)?, u64_at(request, 16)?);
     let body = request.get(HEADER..)?;
+    let file = node.saturating_sub(FIRST) as usize;
     // The names of the kernel's header: LOOKUP, GETATTR, OPEN, READ, WRITE, RELEASE, FSYNC, INIT, FORGET, INTERRUPT,
     // BATCH_FORGET. All that is not known here need not be there.
     let asked = match operation {
-        1 => Asked::Known(if body.strip_suffix(b"\0")? == NAME.as_bytes() {
-            Answer::Entry
-        } else {
-            Answer::Error(NO_ENTRY)
-        }),
+        1 => {
+            let name = body.strip_suffix(b"\0")?;
+            let file = names.iter().position(|known| known.as_bytes() == name);
+            Asked::Known(file.map_or(Answer::Error(NO_ENTRY), |file| Answer::Entry { file }))
+        }
         3 => Asked::Known(Answer::Attributes { node }),
         14 => Asked::Known(Answer::Opened),
-        15 => Asked::Read { offset: u64_at(body, 8)?, bytes: u32_at(body, 16)? as usize },
-        16 => Asked::Write { offset: u64_at(body, 8)? },
+        15 => Asked::Read { file, offset: u64_at(body, 8)?, bytes: u32_at(body, 16)? as usize },
+        16 => Asked::Write { file, offset: u64_at(body, 8)? },
         18 => Asked::Known(Answer::Done),
         20 => Asked::Flush,
         26 => Asked::Known(Answer::Parameters),
@@ -104,8 +104,8 @@ pub fn written(bytes: u32) -> [u8; 8] {
     body
 }
 
-/// The body of an answer, and its error.
-pub fn body(answer: Answer, file_bytes: u64) -> (Vec<u8>, i32) {
+/// The body of an answer, and its error; the first file has so many bytes, and others tell no length.
+pub fn body(answer: Answer, disk_bytes: u64) -> (Vec<u8>, i32) {
     let mut body = Vec::new();
     let mut words = |words: &[u64]| words.iter().for_each(|word| body.extend(word.to_ne_bytes()));
     match answer {
@@ -114,13 +114,14 @@ pub fn body(answer: Answer, file_bytes: u64) -> (Vec<u8>, i32) {
         // The file's handle, flags.
         Answer::Opened => words(&[0, u64::from(OPEN_FLAGS)]),
         // The inode's number, generation, validity of the name and of the attributes.
-        Answer::Entry => {
-            words(&[FILE, 0, KEPT_SECONDS, KEPT_SECONDS, 0]);
-            body.extend(attributes(FILE, file_bytes));
+        Answer::Entry { file } => {
+            let node = FIRST + file as u64;
+            words(&[node, 0, KEPT_SECONDS, KEPT_SECONDS, 0]);
+            body.extend(attributes(node, disk_bytes));
         }
         Answer::Attributes { node } => {
             words(&[KEPT_SECONDS, 0]);
-            body.extend(attributes(node, file_bytes));
+            body.extend(attributes(node, disk_bytes));
         }
         Answer::Parameters => body = parameters(),
     }
@@ -140,9 +141,9 @@ fn parameters() -> Vec<u8> {
     out
 }
 
-fn attributes(node: u64, file_bytes: u64) -> Vec<u8> {
+fn attributes(node: u64, disk_bytes: u64) -> Vec<u8> {
     let is_root = node == ROOT;
-    let bytes = if is_root { 0 } else { file_bytes };
+    let bytes = if node == FIRST { disk_bytes } else { 0 };
     let (mode, links) = if is_root { (0o040_700, 2) } else { (0o100_600, 1) };
     let mut out = Vec::with_capacity(88);
     // Number, size, blocks, three times.
