@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use store::bulk::{Bulk, Ticket};
-use store::cleaner::{Choice, Controller, Destination, Pace, Sight, State as Doing, Tiering, Victim as Next};
+use store::cleaner::{Candidate, Choice, Controller, Destaged, Pace, Sight, State as Doing, Tiering};
 use store::format::devices::Tier;
 use store::format::record::Moved;
 use store::format::summary::SummaryEntry;
@@ -55,19 +55,39 @@ struct Cleaner {
     groups: Arc<Groups>,
     tier: Tier,
     controller: Controller,
-    choice: Choice,
-    /// True while none of the present choice has been taken.
-    untouched: bool,
+    choice: Chosen,
+    /// The choice of victims that go down.
+    down: Chosen,
     victim: Option<Victim>,
     /// Segments that were emptied, each with the number of checkpoints that had ended by then.
     emptied: Vec<(SegmentId, u64)>,
     /// Lives of segments with a block or a summary that can't be read; they are not cleaned.
     damaged: Vec<(SegmentId, Life)>,
-    /// Number of checkpoints that had ended at the last choice. Until one more has ended, there is nothing new to
-    /// choose from.
-    chosen_at: Option<u64>,
     moved_blocks: u64,
     emptied_segments: u64,
+}
+
+/// A choice of victims.
+#[derive(Default)]
+struct Chosen {
+    choice: Choice,
+    /// True once one of them has been taken.
+    begun: bool,
+    /// Number of checkpoints that had ended by then. Until one more has ended, there is nothing new to choose from.
+    at: Option<u64>,
+}
+
+impl Chosen {
+    /// True if victims should be chosen again. A choice that nothing was taken of is made again: while the cleaner rested, blocks
+    /// have died. One that was begun is used up, so that those at its end get their turn.
+    fn is_due(&self, ended: u64) -> bool {
+        if self.begun { self.choice.is_empty() } else { self.at != Some(ended) }
+    }
+    fn take(&mut self) -> Option<SegmentId> {
+        let next = self.choice.take()?;
+        self.begun = true;
+        Some(next)
+    }
 }
 
 /// The task of a tier's cleaner. Ends when the groups close or the log fails.
@@ -80,12 +100,11 @@ pub async fn run(groups: Arc<Groups>, tier: Tier) {
             Tier::Flash => Controller::new(segments),
             Tier::Disk => Controller::of_disk(segments),
         },
-        choice: Choice::default(),
-        untouched: true,
+        choice: Chosen::default(),
+        down: Chosen::default(),
         victim: None,
         emptied: Vec::new(),
         damaged: Vec::new(),
-        chosen_at: None,
         moved_blocks: 0,
         emptied_segments: 0,
     };
@@ -152,17 +171,21 @@ impl Cleaner {
         let ended = self.groups.checkpoints();
         // A checkpoint that began after the last move finds them empty: at the latest the second to end since.
         self.emptied.retain(|(segment, at)| ended < at + 2 && store.is_live(*segment));
-        // A choice that nothing was taken of is made again: while the cleaner rested, blocks have died. One that was begun is
-        // used up, so that those at its end get their turn.
-        let due = if self.untouched { self.chosen_at != Some(ended) } else { self.choice.is_empty() };
-        if due && self.victim.is_none() {
-            self.choose();
-            (self.untouched, self.chosen_at) = (true, Some(ended));
+        if self.choice.is_due(ended) && self.victim.is_none() {
+            self.choice = self.choose(ended, |candidates, max, tiering| match tiering {
+                Some(tiering) => Choice::staying(candidates, max, tiering),
+                None => Choice::new(candidates, max),
+            });
+        }
+        if self.down.is_due(ended) {
+            self.down = self.choose(ended, |candidates, max, tiering| {
+                tiering.map_or_else(Choice::default, |tiering| Choice::destaged(candidates, max, tiering))
+            });
         }
         let space = store.segments_of(self.tier);
         let (prepared, destaged) = match self.tier {
-            Tier::Flash => (store.log.prepared() as u32, self.groups.destage.figures(&store.runtime)),
-            Tier::Disk => Default::default(),
+            Tier::Flash => (store.log.prepared() as u32, self.destaged()),
+            Tier::Disk => (0, None),
         };
         let sight = Sight {
             now_ns: store.runtime.clock.now_ns(),
@@ -171,8 +194,8 @@ impl Cleaner {
             segments: space.segments as u32,
             client_blocks: self.client_blocks(),
             moved_blocks: self.moved_blocks,
-            victim: self.choice.mean(),
-            surplus_blocks: self.choice.surplus_blocks(),
+            victim: self.choice.choice.mean(),
+            surplus_blocks: self.choice.choice.surplus_blocks(),
             destaged,
         };
         let pace = self.controller.step(&sight);
@@ -215,25 +238,30 @@ impl Cleaner {
         for (segment, _) in emptied {
             self.emptied.push((segment, self.groups.checkpoints()));
             self.emptied_segments += 1;
-            self.choice.note_emptied(segment);
         }
         self.damaged.extend(damaged);
     }
 
-    fn choose(&mut self) {
+    fn choose(&self, ended: u64, choose: impl FnOnce(&[Candidate], usize, Option<&Tiering>) -> Choice) -> Chosen {
+        let tiering = self.tiering();
         let mut candidates = self.groups.store().cleanable(self.tier);
         let busy = |segment: &SegmentId| {
             self.damaged.contains(&(*segment, self.life(*segment)))
                 || self.emptied.iter().any(|(emptied, _)| emptied == segment)
                 || self.victim.as_ref().is_some_and(|victim| victim.segment == *segment)
+                || self.choice.choice.contains(*segment)
+                || self.down.choice.contains(*segment)
                 || self.tier == Tier::Flash && self.groups.destage.contains(*segment)
         };
         candidates.retain(|candidate| !busy(&candidate.segment));
-        let victims_max = self.controller.thresholds().victims_max();
-        self.choice = match self.tiering() {
-            Some(tiering) => Choice::tiered(&candidates, victims_max, &tiering),
-            None => Choice::new(&candidates, victims_max),
-        };
+        let choice = choose(&candidates, self.controller.thresholds().victims_max(), tiering.as_ref());
+        Chosen { choice, begun: false, at: Some(ended) }
+    }
+    /// The measurements of the destage; None while there is no disk that takes anything.
+    fn destaged(&self) -> Option<Destaged> {
+        self.tiering()?;
+        let figures = self.groups.destage.figures(&self.groups.store().runtime);
+        Some(Destaged { victim: self.down.choice.mean(), ..figures })
     }
     /// The state of both tiers that decides what goes down; None if nothing can.
     fn tiering(&self) -> Option<Tiering> {
@@ -242,12 +270,9 @@ impl Cleaner {
             return None;
         }
         let space = store.segments_of(Tier::Flash);
-        // Of what may live on the flash: a small one keeps half of its segments back.
-        let usable = space.segments - u64::from(self.controller.thresholds().reserve);
-        let blocks = usable * (store.segment_bytes() / BLOCK_BYTES as u64);
-        let doing = |tier| self.groups.cleaner_of(tier).state.unwrap_or(Doing::Idle);
-        let live = space.live_blocks.min(blocks);
-        Some(Tiering::new(space.segments as u32, (live, blocks), doing(Tier::Flash), doing(Tier::Disk)))
+        let blocks = space.segments * (store.segment_bytes() / BLOCK_BYTES as u64);
+        let disk = self.groups.cleaner_of(Tier::Disk).state.unwrap_or(Doing::Idle);
+        Some(Tiering::new(space.segments as u32, (space.live_blocks.min(blocks), blocks), disk))
     }
 
     fn life(&self, segment: SegmentId) -> Life {
@@ -256,11 +281,12 @@ impl Cleaner {
 
     /// Moves up to `blocks` blocks. Returns the number of copies that count.
     async fn work(&mut self, blocks: u32) -> Result<u64> {
-        if self.victim.is_none() {
-            self.take_victim(blocks).await?;
-        }
+        self.let_join().await?;
         if blocks == 0 {
             return Ok(0);
+        }
+        if self.victim.is_none() {
+            self.take_victim().await?;
         }
         let Some(victim) = self.victim.as_mut() else { return Ok(0) };
         assert!(victim.next <= victim.entries.len(), "a victim is done once all of it was looked at");
@@ -290,7 +316,7 @@ impl Cleaner {
             Ok(_) if last => {
                 self.emptied.push((segment, self.groups.checkpoints()));
                 self.emptied_segments += 1;
-                self.choice.note_emptied(segment);
+                self.choice.choice.note_emptied(segment);
                 self.victim = None;
             }
             Ok(_) => self.victim.as_mut().expect("it is being emptied").next = until,
@@ -300,32 +326,43 @@ impl Cleaner {
 }
 
 impl Cleaner {
-    /// Takes the next victim, if its turn has come: one that goes down waits until the destage wants it, and the others wait
-    /// behind it, so that the mean of the choice is what it costs.
-    async fn take_victim(&mut self, blocks: u32) -> Result<()> {
-        let Some(Next { live, destination, .. }) = self.choice.peek() else { return Ok(()) };
-        let down = destination == Destination::Down && live > 0;
-        let its_turn = match down {
-            true => self.groups.destage.wants(live, self.controller.thresholds().batch_max()),
-            false => blocks > 0,
-        };
-        if !its_turn {
-            return Ok(());
-        }
-        let Some(Next { segment, .. }) = self.choice.take() else { return Ok(()) };
-        self.untouched = false;
-        // It may be freed, and be in its next life, by the time its summary is read.
-        let life = self.life(segment);
-        match self.groups.store().live_of(segment).await {
-            Ok(entries) if down && !entries.is_empty() => self.groups.destage.join(segment, life, entries),
-            Ok(mut entries) => {
-                entries.sort_by_key(|entry| entry.block);
-                self.victim = Some(Victim { segment, life, entries, next: 0 });
-            }
-            Err(error) if error.kind == Kind::Corrupt => self.damaged.push((segment, life)),
-            Err(error) => return Err(error),
+    /// Takes the next victim whose blocks stay on their tier.
+    async fn take_victim(&mut self) -> Result<()> {
+        let Some(segment) = self.choice.take() else { return Ok(()) };
+        if let Some((life, mut entries)) = self.entries_of(segment).await? {
+            entries.sort_by_key(|entry| entry.block);
+            self.victim = Some(Victim { segment, life, entries, next: 0 });
         }
         Ok(())
+    }
+    /// Lets victims join the destage, as soon as it wants them.
+    async fn let_join(&mut self) -> Result<()> {
+        let max = self.controller.thresholds().batch_max();
+        while self.down.choice.peek().is_some_and(|(_, live)| self.groups.destage.wants(live, max)) {
+            let Some(segment) = self.down.take() else { break };
+            match self.entries_of(segment).await? {
+                Some((_, entries)) if entries.is_empty() => {
+                    self.emptied.push((segment, self.groups.checkpoints()));
+                    self.emptied_segments += 1;
+                }
+                Some((life, entries)) => self.groups.destage.join(segment, life, entries),
+                None => {}
+            }
+        }
+        Ok(())
+    }
+    /// The life and the live blocks of a segment; None if its summary is damaged. It may be freed, and be in its next life, by the
+    /// time its summary is read.
+    async fn entries_of(&mut self, segment: SegmentId) -> Result<Option<(Life, Vec<SummaryEntry>)>> {
+        let life = self.life(segment);
+        match self.groups.store().live_of(segment).await {
+            Ok(entries) => Ok(Some((life, entries))),
+            Err(error) if error.kind == Kind::Corrupt => {
+                self.damaged.push((segment, life));
+                Ok(None)
+            }
+            Err(error) => Err(error),
+        }
     }
 }
 

@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use store::bulk::{Bulk, Ticket};
-use store::cleaner::{BATCH_BYTES_MAX, Batch, Destaged, RUN_BLOCKS, Survivor, Thresholds};
+use store::cleaner::{BATCH_BYTES_MAX, Batch, Destaged, RUN_BLOCKS, Survivor, Thresholds, run_ns};
 use store::format::devices::Tier;
 use store::format::summary::SummaryEntry;
 
@@ -40,18 +40,29 @@ struct State {
     rate: u64,
     /// Nanoseconds per block that the disk's controller asks for.
     delay_ns: u64,
-    /// The time at which the next run has its turn.
-    turn_ns: u64,
+    /// The time at which the last runs began, and their blocks.
+    began_ns: u64,
+    blocks: u64,
     /// Disks whose tasks have been started.
     started: usize,
     written_blocks: u64,
     counted_blocks: u64,
-    /// Time in which a run was under way, without the present one.
+    /// Time in which a run was under way, without the present one, and the time since which one is, or none is.
     busy_ns: u64,
     under_way: u32,
     since_ns: u64,
     emptied: Vec<(SegmentId, Life)>,
     damaged: Vec<(SegmentId, Life)>,
+}
+
+impl State {
+    /// Counts the time as busy for which the disk's controller has held back the runs that begin now.
+    fn note_held(&mut self, now_ns: u64) {
+        let until_ns = self.began_ns.saturating_add(self.blocks.saturating_mul(self.delay_ns)).min(now_ns);
+        if self.under_way == 0 {
+            self.busy_ns += until_ns.saturating_sub(self.since_ns);
+        }
+    }
 }
 
 /// A run that was read.
@@ -67,7 +78,8 @@ impl Destage {
             batch: Batch::new(BATCH_BYTES_MAX),
             rate: 0,
             delay_ns: 0,
-            turn_ns: 0,
+            began_ns: 0,
+            blocks: 0,
             started: 0,
             written_blocks: 0,
             counted_blocks: 0,
@@ -120,29 +132,32 @@ impl Destage {
         let present_ns = if state.under_way > 0 { now_ns.saturating_sub(state.since_ns) } else { 0 };
         Destaged {
             blocks: state.counted_blocks,
+            victim: None,
             busy_ns: state.busy_ns + present_ns,
             underway_blocks: state.batch.underway_blocks(),
+            left_blocks: state.batch.left() as u64,
         }
     }
 
     /// The next runs, if their turn has come, and how long to wait for it otherwise.
     fn take_runs(&self, now_ns: u64) -> (Vec<Vec<Survivor>>, u64) {
         let mut state = self.state.lock();
-        if state.rate == 0 {
-            return (Vec::new(), REST_NS);
-        }
-        if state.turn_ns > now_ns {
-            return (Vec::new(), (state.turn_ns - now_ns).min(REST_NS));
+        let Some(run_ns) = run_ns(state.blocks, state.rate, state.delay_ns) else { return (Vec::new(), REST_NS) };
+        let turn_ns = state.began_ns.saturating_add(run_ns);
+        if turn_ns > now_ns {
+            return (Vec::new(), (turn_ns - now_ns).min(REST_NS));
         }
         let mut runs = Vec::with_capacity(RUNS);
         while runs.len() < RUNS
-            && let Some(run) = state.batch.next_run()
+            && let Some(run) = state.batch.next_run(RUN_BLOCKS)
         {
             runs.push(run);
         }
-        let blocks: u64 = runs.iter().map(|run| run.len() as u64).sum();
-        let paced_ns = if state.rate == u64::MAX { 0 } else { blocks * 1_000_000_000 / state.rate };
-        state.turn_ns = now_ns + paced_ns.max(blocks.saturating_mul(state.delay_ns));
+        if !runs.is_empty() {
+            state.note_held(now_ns);
+            state.began_ns = now_ns;
+            state.blocks = runs.iter().map(|run| run.len() as u64).sum();
+        }
         (runs, REST_NS)
     }
     fn begin(&self, now_ns: u64) {
@@ -157,6 +172,7 @@ impl Destage {
         state.under_way -= 1;
         if state.under_way == 0 {
             state.busy_ns += now_ns.saturating_sub(state.since_ns);
+            state.since_ns = now_ns;
         }
     }
     /// Blocks of runs stay where they are: their segments leave, and may be chosen again.

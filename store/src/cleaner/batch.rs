@@ -84,8 +84,10 @@ impl Batch {
     /// (`Thresholds::batch_max`).
     pub fn wants(&self, live: u32, victims_max: usize) -> bool {
         let fits = self.bytes() + live as usize * ENTRY_BYTES <= self.bytes_max && self.parts.len() < victims_max;
-        // In the long run one joins for each that is emptied. At first they join twice as fast, but not all at once.
-        self.parts.is_empty() || fits && self.given >= self.joined / 2
+        // At first they join twice as fast as they are emptied, but not all at once. Later an eighth faster at most: if two were
+        // emptied together, the next two must not be.
+        let spaced = if self.parts.len() < victims_max / 2 { self.joined / 2 } else { self.joined * 7 / 8 };
+        self.parts.is_empty() || fits && self.given >= spaced
     }
     /// A victim joins. Its entries are those that were live at the last checkpoint, at least one.
     pub fn join(&mut self, segment: SegmentId, life: Life, mut entries: Vec<SummaryEntry>) {
@@ -99,14 +101,14 @@ impl Batch {
         (self.joined, self.given) = (blocks, 0);
         self.parts.push(Part { segment, life, entries, blocks, next, given: 0, done: 0 });
     }
-    /// The next blocks, in order: a run, to be written in one piece. Fewer than `RUN_BLOCKS` at the end of a round only. None
-    /// if nothing is left to be given.
-    pub fn next_run(&mut self) -> Option<Vec<Survivor>> {
+    /// The next blocks, in order: a run, to be written in one piece. There are fewer than `blocks_max` (`RUN_BLOCKS`, if there is
+    /// no reason for less) at the end of a round only. None if nothing is left to be given.
+    pub fn next_run(&mut self, blocks_max: usize) -> Option<Vec<Survivor>> {
         if self.parts.iter().all(|part| part.head(self.position).is_none()) {
             self.position = FIRST;
         }
-        let mut run = Vec::with_capacity(RUN_BLOCKS.min(self.left()));
-        while run.len() < RUN_BLOCKS {
+        let mut run = Vec::with_capacity(blocks_max.min(self.left()));
+        while run.len() < blocks_max {
             let from = self.position;
             let heads = self.parts.iter_mut().filter_map(|part| part.head(from).map(|key| (key, part)));
             let Some((key, part)) = heads.min_by_key(|(key, _)| *key) else { break };

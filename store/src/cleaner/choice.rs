@@ -1,4 +1,4 @@
-//! The choice of segments to clean (`choose`), and the work on the victims of one choice (`Choice`): pure, integers
+//! The choice of segments to clean, and the work on the victims of one choice (`Choice`): pure, integers
 //! only.
 
 use super::core::Mean;
@@ -24,49 +24,25 @@ pub struct Candidate {
     pub stream: Stream,
 }
 
-/// The cost of a block that is destaged, in blocks read or written on flash: a disk takes about as much longer for it, what
-/// its own cleaner moves included.
-const DOWN_COST: u64 = 8;
-
-/// A candidate, and where its live blocks would go.
-#[derive(Clone, Copy, Debug)]
-struct Bound {
-    candidate: Candidate,
-    destination: Destination,
-}
-
-impl Bound {
-    /// Number of live blocks that are written to the same tier again.
-    fn stays(&self) -> u32 {
-        match self.destination {
-            Destination::Stay => self.candidate.live,
-            Destination::Down => 0,
-        }
-    }
-    fn gain(&self) -> u32 {
-        assert!(self.candidate.live <= self.candidate.blocks, "no more blocks live than there are");
-        self.candidate.blocks - self.stays()
-    }
-    fn cost(&self) -> u64 {
-        let Candidate { live, blocks, .. } = self.candidate;
-        let write = match self.destination {
-            Destination::Stay => 1,
-            Destination::Down => DOWN_COST,
-        };
-        u64::from(blocks) + u64::from(live) * write
-    }
+impl Candidate {
     /// Order by benefit per cost, best first: the space gained (1 - u), weighted by how long it will probably stay free
     /// (age), over reading the whole segment and writing its live part (1 + u), where u is the live share: (1 - u) *
     /// age / (1 + u) (Rosenblum and Ousterhout, "The design and implementation of a log-structured file system", 1991).
-    /// Age counts from 1, so that the youngest segments differ too. What is destaged is gained as a whole, at a higher cost.
-    fn better(&self, other: &Bound) -> Ordering {
-        let benefit = |one: &Bound, two: &Bound| {
-            u128::from(one.gain()) * (u128::from(one.candidate.age) + 1) * u128::from(two.cost())
+    /// Age counts from 1, so that the youngest segments differ too.
+    fn better(&self, other: &Candidate) -> Ordering {
+        let benefit = |one: &Candidate, two: &Candidate| {
+            u128::from(one.blocks - one.live) * (u128::from(one.age) + 1) * u128::from(two.blocks + two.live)
         };
-        let dead_first = (self.candidate.live > 0).cmp(&(other.candidate.live > 0));
+        let dead_first = (self.live > 0).cmp(&(other.live > 0));
         let score = benefit(other, self).cmp(&benefit(self, other));
         let score = if active(Bug::VictimsByNumber) { Ordering::Equal } else { score };
-        dead_first.then(score).then(self.candidate.segment.cmp(&other.candidate.segment))
+        dead_first.then(score).then(self.segment.cmp(&other.segment))
+    }
+    /// The same for what is destaged: all of the segment is gained, and the cost is the disk's time for the live blocks.
+    fn better_down(&self, other: &Candidate) -> Ordering {
+        let benefit = |one: &Candidate, two: &Candidate| (u128::from(one.age) + 1) * u128::from(two.live);
+        let dead_first = (self.live > 0).cmp(&(other.live > 0));
+        dead_first.then(benefit(other, self).cmp(&benefit(self, other))).then(self.segment.cmp(&other.segment))
     }
 }
 
@@ -76,57 +52,45 @@ impl Bound {
 /// cleaner could go on for ever.
 const GAIN_PARTS: u32 = 32;
 
-/// Chooses at most `max` victims by cost and benefit, and never those that gain nothing. Victims without a live block come
-/// first, since they cost nothing. The others follow from young to old: their live blocks are written in this order, so
-/// blocks of similar age, which will die at similar times, get into the same segments.
-fn choose(candidates: &[Candidate], max: usize, tiering: Option<&Tiering>) -> Vec<Bound> {
-    assert!(candidates.iter().all(|one| one.live <= one.blocks), "no more blocks live than there are");
-    let bound = |one: &Candidate| {
-        let destination = tiering.map_or(Destination::Stay, |tiering| tiering.destination(one));
-        Bound { candidate: *one, destination }
-    };
-    let gains = |one: &Bound| one.gain() > one.candidate.blocks / GAIN_PARTS || one.candidate.live == 0;
-    let mut victims: Vec<Bound> = candidates.iter().map(bound).filter(gains).collect();
+/// True if moving a segment within its tier gains something, or needs no move.
+fn gains(one: &Candidate) -> bool {
+    one.blocks - one.live > one.blocks / GAIN_PARTS || one.live == 0
+}
+
+/// Chooses the best `max` victims. Those without a live block come first, since they cost nothing. The others follow from
+/// young to old: their live blocks are written in this order, so blocks of similar age, which will die at similar times, get
+/// into the same segments.
+fn choose(mut victims: Vec<Candidate>, max: usize, better: fn(&Candidate, &Candidate) -> Ordering) -> Choice {
     if victims.len() > max {
         // A large brick has a million candidates, and only a few are needed: they are selected without a full sort.
         if max > 0 {
-            victims.select_nth_unstable_by(max - 1, Bound::better);
+            victims.select_nth_unstable_by(max - 1, better);
         }
         victims.truncate(max);
     }
     assert!(victims.len() <= max, "{} victims, at most {max} are wanted", victims.len());
-    victims.sort_unstable_by_key(|Bound { candidate: one, .. }| (one.live > 0, one.age, one.segment));
-    victims
+    victims.sort_unstable_by_key(|one| (one.live > 0, one.age, one.segment));
+    let mut all = Sum::default();
+    victims.iter().filter(|one| one.live > 0).for_each(|one| all.add(one));
+    let blocks = victims.first().map(|one| one.blocks);
+    Choice { left: victims.into(), taken: Vec::new(), blocks, all, emptied: Sum::default() }
 }
 
-/// A victim to be emptied.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Victim {
-    /// The segment.
-    pub segment: SegmentId,
-    /// Number of its live blocks as of the last checkpoint: there are no more of them now.
-    pub live: u32,
-    /// The destination of these blocks.
-    pub destination: Destination,
-}
-
-/// Number of blocks of some victims, and how many of these are live, and stay on their tier.
+/// Number of blocks of some victims, and how many of these are live.
 #[derive(Clone, Copy, Default, Debug)]
 struct Sum {
     live: u64,
     blocks: u64,
-    stays: u64,
 }
 
 impl Sum {
-    fn add(&mut self, one: &Bound) {
-        self.live += u64::from(one.candidate.live);
-        self.blocks += u64::from(one.candidate.blocks);
-        self.stays += u64::from(one.stays());
+    fn add(&mut self, one: &Candidate) {
+        self.live += u64::from(one.live);
+        self.blocks += u64::from(one.blocks);
     }
     fn gain(&self) -> u64 {
-        assert!(self.stays <= self.live && self.live <= self.blocks, "no more blocks live than there are");
-        self.blocks - self.stays
+        assert!(self.live <= self.blocks, "no more blocks live than there are");
+        self.blocks - self.live
     }
 }
 
@@ -135,9 +99,9 @@ impl Sum {
 /// their mean says what it costs.
 #[derive(Clone, Default, Debug)]
 pub struct Choice {
-    left: VecDeque<Bound>,
+    left: VecDeque<Candidate>,
     /// Victims taken and not emptied yet.
-    taken: Vec<Bound>,
+    taken: Vec<Candidate>,
     /// Number of blocks of a segment; None if no victim was chosen.
     blocks: Option<u32>,
     /// Sums over victims with a live block, of all and of the emptied ones. Dead victims cost nothing and are left out.
@@ -146,39 +110,43 @@ pub struct Choice {
 }
 
 impl Choice {
-    /// Chooses at most `max` victims of a tier with none below it: a disk, or a brick without tiers.
+    /// Chooses at most `max` victims by cost and benefit, and never full segments: of a disk, or of a brick without tiers.
     pub fn new(candidates: &[Candidate], max: usize) -> Choice {
-        Choice::of(choose(candidates, max, None))
+        assert!(candidates.iter().all(|one| one.live <= one.blocks), "no more blocks live than there are");
+        choose(candidates.iter().filter(|one| gains(one)).copied().collect(), max, Candidate::better)
     }
-    /// Chooses at most `max` victims of a hybrid brick's flash.
-    pub fn tiered(candidates: &[Candidate], max: usize, tiering: &Tiering) -> Choice {
-        Choice::of(choose(candidates, max, Some(tiering)))
+    /// Chooses victims of a hybrid brick's flash whose live blocks stay there.
+    pub fn staying(candidates: &[Candidate], max: usize, tiering: &Tiering) -> Choice {
+        let stays = |one: &&Candidate| tiering.destination(one) == Some(Destination::Stay);
+        choose(candidates.iter().filter(stays).filter(|one| gains(one)).copied().collect(), max, Candidate::better)
     }
-    fn of(victims: Vec<Bound>) -> Choice {
-        let mut all = Sum::default();
-        victims.iter().filter(|one| one.candidate.live > 0).for_each(|one| all.add(one));
-        let blocks = victims.first().map(|one| one.candidate.blocks);
-        Choice { left: victims.into(), taken: Vec::new(), blocks, all, emptied: Sum::default() }
+    /// Chooses victims of a hybrid brick's flash whose live blocks are destaged.
+    pub fn destaged(candidates: &[Candidate], max: usize, tiering: &Tiering) -> Choice {
+        let goes = |one: &&Candidate| tiering.destination(one) == Some(Destination::Down);
+        choose(candidates.iter().filter(goes).copied().collect(), max, Candidate::better_down)
     }
-    /// The next victim to be taken.
-    pub fn peek(&self) -> Option<Victim> {
-        let Bound { candidate: Candidate { segment, live, .. }, destination } = *self.left.front()?;
-        Some(Victim { segment, live, destination })
+    /// The next victim to be taken, and its number of live blocks as of the last checkpoint: there are no more now.
+    pub fn peek(&self) -> Option<(SegmentId, u32)> {
+        self.left.front().map(|one| (one.segment, one.live))
     }
     /// Takes the next victim.
-    pub fn take(&mut self) -> Option<Victim> {
-        let next = self.peek();
-        self.taken.extend(self.left.pop_front());
-        next
+    pub fn take(&mut self) -> Option<SegmentId> {
+        let next = self.left.pop_front()?;
+        self.taken.push(next);
+        Some(next.segment)
     }
-    /// Notes that a victim that was taken is empty now. It may be of an earlier choice.
+    /// Notes that a victim that was taken is empty now. One of an earlier choice is not known here any more.
     pub fn note_emptied(&mut self, segment: SegmentId) {
-        let Some(at) = self.taken.iter().position(|one| one.candidate.segment == segment) else { return };
+        let Some(at) = self.taken.iter().position(|one| one.segment == segment) else { return };
         let one = self.taken.swap_remove(at);
-        if one.candidate.live > 0 {
+        if one.live > 0 {
             self.emptied.add(&one);
             assert!(self.emptied.live <= self.all.live, "what was emptied was chosen");
         }
+    }
+    /// True if a segment is still to be taken.
+    pub fn contains(&self, segment: SegmentId) -> bool {
+        self.left.iter().any(|one| one.segment == segment)
     }
     /// True if no victim is left to be taken.
     pub fn is_empty(&self) -> bool {
@@ -186,9 +154,9 @@ impl Choice {
     }
     /// The mean victim; None if no victim was chosen.
     pub fn mean(&self) -> Option<Mean> {
-        let blocks = self.blocks?;
-        let share = |part: u64| (part * u64::from(blocks)).checked_div(self.all.blocks).unwrap_or(0) as u32;
-        Some(Mean { live: share(self.all.live), blocks, stays: share(self.all.stays) })
+        let blocks = u64::from(self.blocks?);
+        let live = (self.all.live * blocks).checked_div(self.all.blocks).unwrap_or(0);
+        Some(Mean { live: live as u32, blocks: blocks as u32 })
     }
     /// The number of blocks by which the victims emptied so far have gained more than the mean gain per moved block
     /// would have given. The victims that remain will gain less than the mean by as much.

@@ -57,10 +57,18 @@ impl Thresholds {
     /// Thresholds of a brick of so many segments.
     pub fn new(segments: u32) -> Thresholds {
         // Rule K5: 10%, at least 16 segments; bricks of less than 32 (simulation only) keep half.
-        let reserve = (segments / 10).max(16.min(segments / 2));
-        let floor = (reserve / 3).clamp(1, FLOOR_SEGMENTS_MAX);
         // A step is an eighth of the reserve, so that at the target most of the reserve is dead blocks in victims.
-        let step = (reserve / 8).clamp(1, STEP_SEGMENTS_MAX);
+        Thresholds::of((segments / 10).max(16.min(segments / 2)), 8)
+    }
+    /// Thresholds of a hybrid brick's flash of so many segments. More is kept free, and the steps are longer, than without a tier
+    /// below. That costs little, since what is destaged costs the same however much of it is dead; and segments that are
+    /// destaged together come free less evenly.
+    pub fn tiered(segments: u32) -> Thresholds {
+        Thresholds::of((segments / 5).max(16.min(segments / 2)), 6)
+    }
+    fn of(reserve: u32, steps: u32) -> Thresholds {
+        let floor = (reserve / 3).clamp(1, FLOOR_SEGMENTS_MAX);
+        let step = (reserve / steps).clamp(1, STEP_SEGMENTS_MAX);
         // At least two segments: within a single one the delay would be on or off.
         let low = floor + step.max(2);
         let (target, high) = (low + step, low + 2 * step);
@@ -76,7 +84,7 @@ impl Thresholds {
     /// Largest number of victims that are destaged together. On average half of their blocks have left them: a quarter of the
     /// reserve is on its way.
     pub fn batch_max(&self) -> usize {
-        (self.reserve as usize / 2).clamp(BATCH_MAX.0, BATCH_MAX.1)
+        (self.reserve as usize / 4).clamp(BATCH_MAX.0, BATCH_MAX.1)
     }
 }
 
@@ -95,35 +103,36 @@ pub struct Sight {
     pub client_blocks: u64,
     /// Number of blocks that the cleaner has moved since start.
     pub moved_blocks: u64,
-    /// The mean victim of the present choice. None if there is no victim.
+    /// The mean victim of the present choice: of its blocks those are gained that don't live. None if there is no victim.
     pub victim: Option<Mean>,
     /// Surplus of the present choice; see `Choice::surplus_blocks`.
     pub surplus_blocks: u64,
-    /// The destage; all zero if there is no tier below.
-    pub destaged: Destaged,
+    /// The destage, which goes on at the same time; None if there is no tier below.
+    pub destaged: Option<Destaged>,
 }
 
-/// The mean victim of a choice: emptying it gains `blocks - stays` blocks for `live` moves.
+/// The mean victim of a choice.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Mean {
     /// Number of live blocks.
     pub live: u32,
     /// Number of all blocks.
     pub blocks: u32,
-    /// Number of live blocks that are moved within the tier; the others are destaged.
-    pub stays: u32,
 }
 
 /// Measurements of the destage.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Destaged {
+    /// The mean victim of the present choice for the destage: all of its blocks are gained. None if there is no victim.
+    pub victim: Option<Mean>,
     /// Number of blocks whose moves to the tier below count, since start. They are not among `Sight::moved_blocks`.
     pub blocks: u64,
     /// Time since start in which a run was under way, its wait for the tier below included. It goes on while that tier does
     /// not answer.
     pub busy_ns: u64,
-    /// Number of blocks destaged out of segments that are not emptied yet; see `Batch::underway_blocks`.
+    /// Number of blocks destaged out of segments that are not emptied yet, and of blocks left in these; see `Batch`.
     pub underway_blocks: u64,
+    pub left_blocks: u64,
 }
 
 /// The decisions for the drive until the next step, which comes when the slice is done and the pause is over.
@@ -133,8 +142,8 @@ pub struct Pace {
     pub slice_blocks: u32,
     /// Pause after the slice.
     pub pause_ns: u64,
-    /// Number of blocks per second that may be destaged. 0: the destage rests; `u64::MAX`: as fast as the tier below takes
-    /// them, with the next run always queued.
+    /// Number of blocks per second that may be destaged (see `run_ns`). 0: the destage rests; `u64::MAX`: as fast as the tier
+    /// below takes them, with the next run always queued.
     pub destage_rate: u64,
     /// Throttle of clients' writes: nanoseconds of delay per block. It spaces the blocks of all clients together: a
     /// delay for each client by itself would slow many clients less than few.
@@ -179,6 +188,7 @@ const ONE: u64 = 1 << 16;
 /// The manner in which a tier's devices are given work.
 #[derive(Clone, Copy, Debug)]
 struct Manner {
+    thresholds: fn(u32) -> Thresholds,
     /// Largest slice.
     slice_blocks_max: u64,
     /// Smallest slice while clients write.
@@ -187,9 +197,14 @@ struct Manner {
     pause_ns_max: u64,
     /// Assumed time for moving a block until the first move was measured.
     move_ns_first: u64,
+    /// Time without admitted blocks after which clients count as idle.
+    idle_ns: u64,
+    /// Largest unit of the delay's curve, as a multiple of the time in which space for a block is freed.
+    units_max: u64,
 }
 
 const FLASH: Manner = Manner {
+    thresholds: Thresholds::new,
     // 512 KiB, moved in two parts at the same time. A device does that in about a millisecond, so clients' I/O does not wait
     // long.
     slice_blocks_max: 128,
@@ -199,8 +214,14 @@ const FLASH: Manner = Manner {
     pause_ns_max: 20_000_000,
     // 200 MB/s, reading and writing.
     move_ns_first: 20_000,
+    idle_ns: 100_000_000,
+    units_max: UNITS_MAX,
 };
+/// Flash above a disk. A disk may not answer for minutes. Clients that were slowed to nothing meanwhile must not be slow for
+/// longer than that, because they were so.
+const TIERED: Manner = Manner { thresholds: Thresholds::tiered, units_max: 2, ..FLASH };
 const DISK: Manner = Manner {
+    thresholds: Thresholds::new,
     // 4 MiB: a disk transfers them in about three times the time that it needs to get there.
     slice_blocks_max: 1_024,
     // 1 MiB: of less, most of the time would go into getting there.
@@ -209,13 +230,14 @@ const DISK: Manner = Manner {
     pause_ns_max: 100_000_000,
     // 40 MB/s, reading and writing.
     move_ns_first: 100_000,
+    // The destage comes in runs, and rests while it is flushed.
+    idle_ns: 1_000_000_000,
+    units_max: UNITS_MAX,
 };
 /// Longest delay per block: 20 blocks in a second still pass.
 const DELAY_NS_MAX: u64 = 50_000_000;
 /// Smallest upper bound of the delay, large enough to stop a burst of writes on a fast device in time.
 const DELAY_CAP_NS_MIN: u64 = 1_000_000;
-/// Time without admitted blocks after which clients count as idle.
-const IDLE_NS: u64 = 100_000_000;
 /// Time without a victim, in spite of a checkpoint asked for, after which there is none to be had.
 const FULL_NS: u64 = 1_000_000_000;
 /// Interval of steps while the cleaner waits for a checkpoint.
@@ -274,6 +296,9 @@ struct Lane {
     moves_per_block: u64,
     /// Number of blocks per second at full speed.
     rate_max: u64,
+    /// The level up to which blocks are moved while clients rest, and the number per second.
+    ahead: u32,
+    rate_ahead: u64,
 }
 
 /// The controller's state.
@@ -281,6 +306,8 @@ struct Lane {
 pub struct Controller {
     marks: Thresholds,
     manner: Manner,
+    /// The manner without a tier below.
+    alone: Manner,
     before: Option<Before>,
     /// The level in `ONE`s: an estimate of free segments and a part of the emptied ones. It changes smoothly, while
     /// counts jump by whole segments.
@@ -292,12 +319,13 @@ pub struct Controller {
     paced_rate: u64,
     /// Time for which clients have been measured, up to `PACE_NS`.
     seen_ns: u64,
-    /// Live share of victims, and the share of their blocks that is moved within the tier, in `ONE`s. Without a tier below
-    /// they are the same.
+    /// Live share of victims, in `ONE`s: of those that are moved within the tier, and of those that are destaged.
     utilisation: u64,
-    staying: u64,
+    destage_utilisation: u64,
     /// Nanoseconds for moving one block within the tier.
     move_ns: u64,
+    /// True if there is something to be gained within the tier, and by the destage.
+    ways: (bool, bool),
     /// Busy time of the destage, and the number of blocks, in 1/256, that were destaged in it: sums in which the past counts less
     /// and less.
     destage_busy_ns: u64,
@@ -329,8 +357,9 @@ impl Controller {
     fn of(segments: u32, manner: Manner) -> Controller {
         let asked = Sight { segments, ..Sight::default() };
         Controller {
-            marks: Thresholds::new(segments),
+            marks: (manner.thresholds)(segments),
             manner,
+            alone: manner,
             before: None,
             level: 0,
             segment_blocks: SEGMENT_BLOCKS_FIRST,
@@ -338,8 +367,9 @@ impl Controller {
             paced_rate: 0,
             seen_ns: 0,
             utilisation: ONE / 2,
-            staying: ONE / 2,
+            destage_utilisation: ONE / 2,
             move_ns: manner.move_ns_first,
+            ways: (true, false),
             destage_busy_ns: DESTAGE_FIRST.0,
             destaged: DESTAGE_FIRST.1 * 256,
             client_at_ns: 0,
@@ -358,19 +388,25 @@ impl Controller {
     /// One step.
     pub fn step(&mut self, sight: &Sight) -> Pace {
         assert!(sight.free <= sight.segments, "no more segments free than there are");
-        // The brick may have grown.
-        self.marks = Thresholds::new(sight.segments);
+        // The brick may have grown, or got its first disk.
+        self.manner = match sight.destaged {
+            Some(_) => TIERED,
+            None => self.alone,
+        };
+        self.marks = (self.manner.thresholds)(sight.segments);
         let passed = self.passed(sight);
         self.learn(sight, passed);
         self.follow(sight, passed);
-        let idle = sight.now_ns - self.client_at_ns >= IDLE_NS;
+        self.ways = (self.within(sight).is_some(), self.down(sight).is_some());
+        let idle = sight.now_ns - self.client_at_ns >= self.manner.idle_ns;
         self.stuck = self.stuck.min(sight.emptied);
         let checkpoint = self.wants_checkpoint(sight);
         if checkpoint {
             (self.asked, self.stuck) = (*sight, sight.emptied);
         }
         let sparing = self.is_sparing(sight);
-        let rate = if sparing { 0 } else { self.wanted_rate(sight, idle, self.within()) };
+        let within = self.within(sight).filter(|_| !sparing);
+        let rate = within.map_or(0, |lane| self.wanted_rate(idle, lane));
         // The destage opens no segment of this tier: it goes on while the last ones are spared.
         let destage_rate = self.destage_rate(sight, idle);
         let (slice_blocks, longest_ns) = self.slice(rate);
@@ -395,7 +431,7 @@ impl Controller {
         let Some(Before { sight: before, .. }) = &self.before else { return Passed::default() };
         assert!(sight.now_ns >= before.now_ns, "the clock does not go back");
         assert!(sight.client_blocks >= before.client_blocks && sight.moved_blocks >= before.moved_blocks);
-        let (destaged, earlier) = (&sight.destaged, &before.destaged);
+        let (destaged, earlier) = sight.destaged.zip(before.destaged).unwrap_or_default();
         assert!(destaged.blocks >= earlier.blocks && destaged.busy_ns >= earlier.busy_ns, "the destage only grows");
         Passed {
             ns: sight.now_ns - before.now_ns,
@@ -423,17 +459,23 @@ impl Controller {
                 self.seen_ns - passed.ns.min(self.seen_ns),
             );
         }
-        if let Some(Mean { live, blocks, stays }) = sight.victim {
-            assert!(stays <= live && live <= blocks && blocks > 0, "a victim has blocks");
-            self.segment_blocks = blocks.into();
-            let share = |part: u32| (u64::from(part) * ONE / u64::from(blocks)).min(UTILISATION_MAX);
-            let constant_ns = if first { 0 } else { RATE_NS };
-            let follow = |value, part| towards(value, share(part), passed.ns.max(1), constant_ns);
-            self.utilisation = follow(self.utilisation, live);
-            self.staying = follow(self.staying, stays);
-            assert!(self.staying <= self.utilisation, "what stays lives");
+        let constant_ns = if first { 0 } else { RATE_NS };
+        let share = |one: Mean| {
+            assert!(one.live <= one.blocks && one.blocks > 0, "a victim has blocks");
+            (u64::from(one.live) * ONE / u64::from(one.blocks)).min(UTILISATION_MAX)
+        };
+        let follow = |value, one| towards(value, share(one), passed.ns.max(1), constant_ns);
+        if let Some(one) = sight.victim {
+            self.segment_blocks = one.blocks.into();
+            self.utilisation = follow(self.utilisation, one);
         }
-        if first || sight.victim.is_some_and(|one| one.stays < one.blocks) {
+        let down = sight.destaged.and_then(|destaged| destaged.victim);
+        if let Some(one) = down {
+            self.segment_blocks = one.blocks.into();
+            self.destage_utilisation = follow(self.destage_utilisation, one);
+        }
+        let gains = down.is_some() || sight.victim.is_some_and(|one| one.live < one.blocks);
+        if first || gains {
             self.victim_at_ns = sight.now_ns;
         }
         let spared = if self.before.is_some_and(|before| before.sparing) { ONE } else { 0 };
@@ -464,8 +506,9 @@ impl Controller {
         // the last of them is used.
         let room = i64::from(sight.free.saturating_sub(self.marks.floor)) * ONE as i64;
         // Segments that are being destaged together count for what has left them.
-        let underway = sight.destaged.underway_blocks * ONE / self.segment_blocks;
-        let emptied = (i64::from(sight.emptied) * (ONE as i64 * 3 / 4) + underway as i64 * 3 / 4).min(room);
+        let underway_blocks = sight.destaged.map_or(0, |destaged| destaged.underway_blocks);
+        let underway = underway_blocks * ONE / self.segment_blocks;
+        let emptied = (i64::from(sight.emptied) * (ONE as i64 * 3 / 4) + underway as i64 / 2).min(room);
         // Cheap victims have gained more than the mean; the expensive ones behind them will need that surplus.
         let surplus = (sight.surplus_blocks * ONE / self.segment_blocks).min(at(self.marks.target - self.marks.low));
         let counted = i64::from(sight.free) * ONE as i64 + emptied - surplus as i64;
@@ -473,13 +516,13 @@ impl Controller {
             self.level = counted;
             return;
         }
-        // Moving live blocks frees segments, and fills a share of `staying` of them again.
-        let moved_blocks = passed.moved_blocks + passed.destaged_blocks;
-        let gain = (moved_blocks * (ONE - self.staying)) / self.utilisation.max(ONE / 16);
+        // Moving live blocks frees segments, and fills a share of `utilisation` of them again. Those that were destaged fill none.
+        let gain = (passed.moved_blocks * (ONE - self.utilisation)) / self.utilisation.max(ONE / 16)
+            + passed.destaged_blocks * ONE / self.destage_utilisation.max(ONE / 16);
         let change = (gain as i64 - passed.client_blocks as i64) * ONE as i64 / self.segment_blocks as i64;
         let ahead = self.level + change - counted;
         // Two segments' worth of traffic weigh as much as the time constant.
-        let traffic = passed.client_blocks + moved_blocks;
+        let traffic = passed.client_blocks + passed.moved_blocks + passed.destaged_blocks;
         let weight_ns = passed.ns + traffic * LEVEL_NS / (2 * self.segment_blocks);
         let ahead = ahead - (i128::from(ahead) * i128::from(weight_ns) / i128::from(weight_ns + LEVEL_NS)) as i64;
         self.level = counted + ahead.clamp(-(ONE as i64), ONE as i64);
@@ -494,34 +537,48 @@ impl Controller {
     fn glide(&self) -> u64 {
         if active(Bug::GlideMissing) { ONE } else { (at(self.marks.reserve) * 3 / 8).max(ONE) }
     }
-    /// The moves within the tier.
-    fn within(&self) -> Lane {
-        // Full speed leaves a ninth of the time to clients' I/O.
-        let rate_max = 1_000_000_000 / (self.move_ns + self.move_ns / 8);
-        Lane { moves_per_block: self.staying * ONE / (ONE - self.staying), rate_max }
+    /// Number of blocks moved within the tier per second at full speed, which leaves a ninth of the time to clients' I/O.
+    fn rate_max(&self) -> u64 {
+        1_000_000_000 / (self.move_ns + self.move_ns / 8)
     }
-    /// The moves to the tier below.
-    fn down(&self) -> Lane {
-        let moves_per_block = (self.utilisation - self.staying) * ONE / (ONE - self.staying);
-        Lane { moves_per_block, rate_max: 1_000_000_000 / self.destage_ns() }
+    /// Number of blocks that must be moved within the tier to gain the space of one block, in `ONE`s.
+    fn moves_per_block(&self) -> u64 {
+        self.utilisation * ONE / (ONE - self.utilisation)
+    }
+    /// The moves within the tier; None if there is nothing to be gained.
+    fn within(&self, sight: &Sight) -> Option<Lane> {
+        let Mean { live, blocks } = sight.victim.filter(|one| one.live < one.blocks)?;
+        let Thresholds { target, high, ahead, .. } = self.marks;
+        // Cleaning ahead costs writes: the fuller the victims are, the less is cleaned ahead.
+        let ahead = match u64::from(live) * ONE / u64::from(blocks) {
+            utilisation if utilisation < ONE / 2 => ahead,
+            utilisation if utilisation < ONE * 3 / 4 => high,
+            _ => target,
+        };
+        let rate_max = self.rate_max();
+        Some(Lane { moves_per_block: self.moves_per_block(), rate_max, ahead, rate_ahead: rate_max / 2 })
+    }
+    /// The destage; None if there is nothing for it. What has joined the batch is destaged although no more is to follow:
+    /// until then it keeps all of its segments.
+    fn down(&self, sight: &Sight) -> Option<Lane> {
+        sight.destaged.filter(|destaged| destaged.victim.is_some() || destaged.left_blocks > 0)?;
+        let rate_max = 1_000_000_000 / self.destage_ns();
+        let moves_per_block = self.destage_utilisation;
+        Some(Lane { moves_per_block, rate_max, ahead: self.marks.ahead, rate_ahead: rate_max })
     }
     /// Number of blocks per second that should be destaged. What is wanted is bounded by what was measured; only where that
     /// is all, nothing holds the destage back, and it may turn out to be faster.
     fn destage_rate(&self, sight: &Sight, idle: bool) -> u64 {
-        let down = self.down();
-        if down.moves_per_block == 0 {
-            return 0;
-        }
-        let rate = self.wanted_rate(sight, idle, down);
+        let Some(down) = self.down(sight) else { return 0 };
+        let rate = self.wanted_rate(idle, down);
         if rate >= down.rate_max { u64::MAX } else { rate }
     }
-    /// Number of blocks per second that the cleaner should move.
-    fn wanted_rate(&self, sight: &Sight, idle: bool, lane: Lane) -> u64 {
-        let Some(Mean { blocks, stays, .. }) = sight.victim.filter(|one| one.stays < one.blocks) else { return 0 };
-        let rate_max = lane.rate_max;
-        let pace = (u128::from(self.client_rate) * u128::from(lane.moves_per_block) / u128::from(ONE * 256)) as u64;
+    /// Number of blocks per second that should be moved.
+    fn wanted_rate(&self, idle: bool, lane: Lane) -> u64 {
+        let Lane { moves_per_block, rate_max, ahead, rate_ahead } = lane;
+        let pace = (u128::from(self.client_rate) * u128::from(moves_per_block) / u128::from(ONE * 256)) as u64;
         let pace = pace.min(rate_max);
-        let Thresholds { low, target, high, ahead, .. } = self.marks;
+        let Thresholds { low, target, high, .. } = self.marks;
         // Nothing at `high`, the clients' pace at `target`, everything at `low`.
         let over = pace * self.below(at(high), at(target)) / ONE;
         let under = (rate_max - pace) * self.below(at(target), at(low)) / ONE;
@@ -530,19 +587,13 @@ impl Controller {
         if !idle {
             return steady;
         }
-        // Cleaning ahead costs writes: the fuller of what stays the victims are, the less is cleaned ahead.
-        let goal = match u64::from(stays) * ONE / u64::from(blocks) {
-            utilisation if utilisation < ONE / 2 => ahead,
-            utilisation if utilisation < ONE * 3 / 4 => high,
-            _ => target,
-        };
-        if self.level < i64::from(goal) * ONE as i64 { steady.max(rate_max / 2) } else { 0 }
+        if self.level < i64::from(ahead) * ONE as i64 { steady.max(rate_ahead) } else { 0 }
     }
     /// A slice and the pause after it, for a number of blocks per second.
     fn slice(&self, rate: u64) -> (u32, u64) {
         // The largest slice at full speed, the smallest at none.
         let Manner { slice_blocks_max, slice_blocks_min, pause_ns_max, .. } = self.manner;
-        let share = rate * ONE / self.within().rate_max;
+        let share = rate * ONE / self.rate_max();
         let slice = slice_blocks_min + (slice_blocks_max - slice_blocks_min) * share.min(ONE) / ONE;
         let work_ns = slice * self.move_ns;
         let period_ns = (slice * 1_000_000_000).checked_div(rate).unwrap_or(u64::MAX);
@@ -555,11 +606,16 @@ impl Controller {
         (slice as u32, (period_ns - work_ns.min(period_ns)).max(work_ns / 8).min(pause_ns_max))
     }
     /// Nanoseconds in which the cleaner frees space for one block, including the time in which it waits for
-    /// checkpoints. Blocks that stay and blocks that are destaged are moved at the same time.
+    /// checkpoints. What is destaged is so at the same time.
     fn room_ns(&self) -> u64 {
         let move_ns = self.move_ns * ONE / (ONE - self.spared);
-        let within_ns = (move_ns * self.within().moves_per_block / ONE).max(move_ns / 4);
-        within_ns.max(self.destage_ns() * self.down().moves_per_block / ONE)
+        let within_ns = (move_ns * self.moves_per_block() / ONE).max(move_ns / 4);
+        let down_ns = (self.destage_ns() * self.destage_utilisation / ONE).max(1);
+        match self.ways {
+            (true, true) => within_ns * down_ns / (within_ns + down_ns),
+            (false, true) => down_ns,
+            _ => within_ns,
+        }
     }
     /// The clients' delay per block: the larger of two delays.
     ///
@@ -575,7 +631,7 @@ impl Controller {
     fn delay_ns(&self) -> u64 {
         let room_ns = self.room_ns();
         let spacing_ns = 256_000_000_000 / self.paced_rate.max(1);
-        let unit_ns = spacing_ns.min(UNITS_MAX * room_ns);
+        let unit_ns = spacing_ns.min(self.manner.units_max * room_ns);
         let cap_ns = (UNITS_MAX * room_ns).clamp(DELAY_CAP_NS_MIN, DELAY_NS_MAX);
         let x = self.below(at(self.marks.target), at(self.marks.floor));
         assert!(x <= ONE);
@@ -628,7 +684,8 @@ impl Controller {
         // Only a checkpoint shows which blocks have died: if victims are expensive, it may find cheaper ones. Deletions
         // are not counted here, so a brick with few free segments asks once in a second in any case.
         let written = sight.client_blocks - self.asked.client_blocks;
-        let dear = sight.victim.is_none_or(|one| u64::from(one.stays) * 8 >= u64::from(one.blocks) * 7);
+        let dear = sight.victim.is_none_or(|one| u64::from(one.live) * 8 >= u64::from(one.blocks) * 7);
+        let dear = dear && sight.destaged.is_none_or(|destaged| destaged.victim.is_none());
         let reclaimable = sight.free + sight.emptied;
         // The first checkpoint after a long time has much to write: it should come before segments wait for it.
         if reclaimable <= high + 2 * (high - target) && written >= AHEAD_SEGMENTS * self.segment_blocks {

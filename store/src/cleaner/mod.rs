@@ -6,13 +6,13 @@
 //! The drive (`group`'s cleaner task), which carries the decisions out, owns the controller, one per tier. Memory: the
 //! controller is of fixed size; a choice copies the candidates; a batch is bounded by what it was given.
 //!
-//! A hybrid brick. For the flash, the drive takes victims of one `Choice::tiered` in order. It empties those that stay one by
-//! one, in slices; those that go down join the `Batch` as soon as that wants them, and `Pace::destage_rate` says how fast the
-//! batch's runs are written to the disk's stream. Whoever comes next waits for its turn, so that the mix is that of the choice
-//! and its mean is what it costs. A segment of the batch is emptied when the moves of its last run count: that is after a
-//! flush of the disk and in the order of the log, some runs together. For the disk, `Choice::new` and `Controller::of_disk`
-//! work as on a brick without tiers, whose clients are the destage: `Sight::client_blocks` are blocks destaged (and whatever
-//! else was written there), and a run of n blocks waits n times `Pace::client_delay_ns` for the run before.
+//! A hybrid brick. The flash has two kinds of victims, and they are emptied at the same time. Those of `Choice::staying` one by
+//! one in slices, as on a brick without tiers. Those of `Choice::destaged` join the `Batch`, each as soon as that wants it, and
+//! its runs are written to the disk's stream, each `run_ns` after the one before. A segment of the batch is emptied when
+//! the moves of its last run count: that is after a flush of the disk and in the order of the log, some runs together. For
+//! the disk, `Choice::new` and `Controller::of_disk` work as on a brick without tiers whose clients are the destage:
+//! `Sight::client_blocks` are blocks destaged (and whatever else was written there), and `Pace::client_delay_ns` is the
+//! destage's.
 
 mod batch;
 mod choice;
@@ -22,6 +22,6 @@ mod destage;
 mod tests;
 
 pub use self::batch::{BATCH_BYTES_MAX, Batch, RUN_BLOCKS, Survivor};
-pub use self::choice::{Candidate, Choice, Victim};
+pub use self::choice::{Candidate, Choice};
 pub use self::core::{Controller, Destaged, Mean, Pace, Sight, State, Thresholds};
-pub use self::destage::{Destination, Tiering};
+pub use self::destage::{Destination, Tiering, run_ns};

@@ -1,8 +1,11 @@
 //! The core against the model of a brick: scripts, and properties over many seeds.
 
+mod batch;
+mod destage;
+mod hybrid;
 mod plant;
 
-use super::{Candidate, Choice, Controller, Destination, Mean, Sight, State, Thresholds, Victim};
+use super::{Candidate, Choice, Controller, Mean, Sight, State, Thresholds};
 use crate::format::segment::Stream;
 use base::SegmentId;
 use plant::{Load, Plant, Shape, Window};
@@ -10,9 +13,8 @@ use runtime::random::SplitMix;
 
 const MS: u64 = 1_000_000;
 
-/// The mean victim where there is no tier below.
 fn mean(live: u32, blocks: u32) -> Mean {
-    Mean { live, blocks, stays: live }
+    Mean { live, blocks }
 }
 
 /// The options of a script beside a mere run.
@@ -324,12 +326,12 @@ fn candidate(segment: u32, live: u32, age: u64) -> Candidate {
     Candidate { segment: SegmentId(segment), live, blocks: 100, age, stream: Stream::Bulk }
 }
 
-fn taken(mut choice: Choice) -> Vec<Victim> {
-    std::iter::from_fn(|| choice.take()).collect()
+fn taken(mut choice: Choice) -> Vec<u32> {
+    std::iter::from_fn(|| choice.take()).map(|segment| segment.0).collect()
 }
 
 fn chosen(candidates: &[Candidate], max: usize) -> Vec<u32> {
-    taken(Choice::new(candidates, max)).iter().map(|one| one.segment.0).collect()
+    taken(Choice::new(candidates, max))
 }
 
 /// The cleaner moves nothing while it waits for a checkpoint that frees the segments it has emptied, and its state
@@ -377,8 +379,8 @@ fn what_cheap_victims_gain_is_kept_for_the_dear_ones_behind_them() {
     let mut choice = Choice::new(&victims, 9);
     assert_eq!(choice.mean(), Some(mean(40, 100)), "what is dead costs nothing");
     let mut surpluses = Vec::new();
-    while let Some(victim) = choice.take() {
-        choice.note_emptied(victim.segment);
+    while let Some(segment) = choice.take() {
+        choice.note_emptied(segment);
         surpluses.push(choice.surplus_blocks());
     }
     // 180 blocks are gained for 120 moves: 30 for each 20.
@@ -390,8 +392,7 @@ fn what_cheap_victims_gain_is_kept_for_the_dear_ones_behind_them() {
     nearly_dead.note_emptied(SegmentId(1));
     assert_eq!(nearly_dead.surplus_blocks(), 99 - 120 / 80);
     let mut dead = Choice::new(&victims[..1], 9);
-    let gone = Victim { segment: SegmentId(1), live: 0, destination: Destination::Stay };
-    assert_eq!((dead.mean(), dead.take(), dead.is_empty()), (Some(mean(0, 100)), Some(gone), true));
+    assert_eq!((dead.mean(), dead.take(), dead.is_empty()), (Some(mean(0, 100)), Some(SegmentId(1)), true));
     // One that is left as it is gains nothing, and those that are dearer than the rest have no surplus.
     let mut dear_first = Choice::new(&[candidate(1, 90, 1), candidate(2, 10, 2), candidate(3, 10, 3)], 9);
     dear_first.take();

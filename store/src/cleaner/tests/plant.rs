@@ -1,7 +1,7 @@
 //! A model of a brick under load: segments whose blocks live and die, one device shared by clients and the cleaner,
 //! checkpoints that free emptied segments after a while. The drive's part is played in the simplest honest way.
 
-use super::super::{Candidate, Choice, Controller, Destaged, Pace, Sight, State, Victim};
+use super::super::{Candidate, Choice, Controller, Pace, Sight, State};
 use crate::format::segment::Stream;
 use base::SegmentId;
 use runtime::random::SplitMix;
@@ -286,7 +286,7 @@ impl Plant {
             moved_blocks: self.moved_blocks,
             victim: self.choice.mean(),
             surplus_blocks: self.choice.surplus_blocks(),
-            destaged: Destaged::default(),
+            destaged: None,
         }
     }
     fn choose(&mut self) {
@@ -308,7 +308,7 @@ impl Plant {
                 if self.choice.is_empty() {
                     self.choose();
                 }
-                let Some(Victim { segment: SegmentId(next), .. }) = self.choice.take() else { return false };
+                let Some(SegmentId(next)) = self.choice.take() else { return false };
                 self.untouched = false;
                 (self.victim, self.cursor) = (Some((next, self.segments[next as usize].opened)), 0);
             }
