@@ -550,7 +550,7 @@ impl Brick {
         let log = store.log.figures();
         let cleaner = self.groups.cleaner();
         let read_cache = store.read_cache.figures();
-        let space = space(store, cleaner.moved_blocks);
+        let space = space(store, self.groups.moved_blocks());
         let figure = |name: &str, value: u64| Figure { name: name.to_string(), value };
         Status {
             read_only: store.log.failed().map(|error| error.to_string()),
@@ -575,6 +575,7 @@ impl Brick {
                 figure("overlay bytes", self.groups.overlay_bytes()),
                 figure("inodes known to the kernel", self.groups.known_inodes()),
                 figure("segments emptied by the cleaner", cleaner.emptied_segments),
+                figure("blocks destaged", self.groups.destaged_blocks()),
                 figure("blocks defragmented after reads", self.groups.defragmented_blocks()),
                 figure("write delay ns per block", cleaner.client_delay_ns),
                 figure("bytes discarded", store.discarded_bytes()),
@@ -615,7 +616,8 @@ fn space(store: &store::Store, moved_blocks: u64) -> Space {
     let block = BLOCK_BYTES as u64;
     let physical_bytes = segments.segments * segment_bytes;
     let (logical_bytes, free_bytes) = (segments.live_blocks * block, segments.free_segments * segment_bytes);
-    let placed = store.bulk.placed_blocks() + store.cold.placed_blocks();
+    let destaged: u64 = store.destage().iter().map(|stream| stream.placed_blocks()).sum();
+    let placed = store.bulk.placed_blocks() + store.cold.placed_blocks() + destaged;
     Space {
         physical_bytes,
         logical_bytes,
@@ -637,6 +639,10 @@ fn warnings(store: &store::Store, size_bytes: u64, free_bytes: u64) -> Vec<Strin
     if store.host.is_short() {
         let what = "the file system that holds the brick's directory is nearly full: new data and names are refused";
         warnings.push(format!("{what}; free room on it"));
+    }
+    for stream in store.destage() {
+        let failed = |error| format!("a disk failed and gets nothing more: `sinter brick devices` names it ({error})");
+        warnings.extend(stream.failed().map(failed));
     }
     warnings.extend(crate::scrub::warning(store));
     let hidden_bytes = store.hidden_segments() as u64 * store.segment_bytes();
@@ -663,7 +669,7 @@ pub fn check(data: &Directory, reading: Reading, memory_max: u64, tell: Tell) ->
     check_superblock(&runtime, &reactors).map_err(failed)?;
     let index = open_index(data, index_options(memory_max).read_only()).map_err(failed)?;
     let report = on_core(&reactors, move || async move {
-        let mut opening = store::Opening::read(runtime, index, false).await?;
+        let mut opening = store::Opening::read_wholly(runtime, index, false).await?;
         opening.tell(tell.clone());
         let mut report = store::check::check(&opening, &mut |step| tell(step)).await?;
         if reading == Reading::Data {
@@ -682,7 +688,7 @@ pub fn repair(data: &Directory, depth: Depth, memory_max: u64, tell: Tell) -> Re
     check_superblock(&runtime, &reactors).map_err(failed)?;
     let index = open_index(data, index_options(memory_max)).map_err(failed)?;
     let repaired = on_core(&reactors, move || async move {
-        let opening = store::Opening::read(runtime, index, true).await?;
+        let opening = store::Opening::read_wholly(runtime, index, true).await?;
         store::repair::repair(&opening, depth, &mut |step| tell(step)).await
     });
     repaired.map_err(failed)

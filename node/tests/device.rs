@@ -121,6 +121,82 @@ fn a_brick_on_a_device_survives_a_kill_and_discards_what_it_freed() {
     assert!(segments.filter(|name| name.starts_with("segments-")).count() == 0, "they lie on the device");
 }
 
+/// Formats a brick with a disk of 8 GiB behind a flash device of a little more than the least that a brick takes.
+fn hybrid(home: &Home) -> Option<(Loop, Loop)> {
+    let (flash, disk) = (Loop::new(home, "flash", 4200 << 20)?, Loop::new(home, "disk", 8 * GIB)?);
+    let format = ["format", text(&home.data), "--flash", flash.path(), "--disk", disk.path(), "--segment-size", "8M"];
+    succeed(&format);
+    Some((flash, disk))
+}
+
+/// The brick's devices as `sinter brick devices` tells.
+fn devices(home: &Home) -> Vec<serde_json::Value> {
+    let told = succeed(&["brick", "devices", "--json", text(&home.data)]);
+    let told: serde_json::Value = serde_json::from_str(&told).expect("JSON");
+    told["devices"].as_array().expect("devices").clone()
+}
+
+#[test]
+fn what_went_down_to_a_disk_survives_a_kill() {
+    let home = Home::new("hybrid");
+    let Some(_devices) = hybrid(&home) else { return };
+    let daemon = up(&home, &[]);
+    write_synced(&home.mount.join("one"), 1, 1700).expect("there is room");
+    write_synced(&home.mount.join("other"), 2, 1700).expect("there is room");
+    // More than the flash may keep: some of it goes down, whatever else happens.
+    let patience = Instant::now() + Duration::from_secs(60);
+    while figure(&home, "blocks destaged") < 1000 {
+        assert!(Instant::now() < patience, "nothing goes down: {}", succeed(&["status", text(&home.data)]));
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    write_synced(&home.mount.join("more"), 3, 200).expect("there is room");
+    let at_kill = devices(&home);
+    assert!(at_kill[1]["tier"] == "disk" && at_kill[1]["state"] == "in use", "{at_kill:?}");
+    daemon.kill();
+    let daemon = up(&home, &[]);
+    for (name, seed, mib) in [("one", 1, 1700), ("other", 2, 1700), ("more", 3, 200)] {
+        verify(&home.mount.join(name), seed, mib);
+    }
+    daemon.terminate();
+    home.check();
+}
+
+#[test]
+fn a_brick_that_is_served_gets_a_disk_and_keeps_it() {
+    let home = Home::new("added");
+    let Some(disk) = Loop::new(&home, "disk", 3 * GIB) else { return };
+    let Some(small) = Loop::new(&home, "small", 64 << 20) else { return };
+    let Some(foreign) = Loop::new(&home, "foreign", 3 * GIB) else { return };
+    system("mkfs.ext4", &["-q", foreign.path()]);
+    let daemon = up(&home, &["--size", "4G", "--segment-size", "8M"]);
+    write_synced(&home.mount.join("kept"), 1, 64).expect("there is room");
+    let brick = text(&home.data);
+    let add = |device: &Loop| ["brick", "add-device", brick, device.path(), "--tier", "disk"].map(str::to_string);
+    let refused = |device: &Loop, code: i32, parts: &[&str]| {
+        let line = add(device);
+        fail(&line.each_ref().map(String::as_str), code, parts);
+        assert!(!home.data.join("device-2").is_symlink(), "nothing is left of it");
+    };
+    refused(&small, 1, &["too small", "larger one"]);
+    refused(&foreign, 1, &["holds data", "--force"]);
+    assert_eq!(devices(&home).len(), 1);
+    succeed(&add(&disk).each_ref().map(String::as_str));
+    let listed = devices(&home);
+    assert!(listed.len() == 2 && listed[1]["path"] == disk.path(), "{listed:?}");
+    fail(&add(&disk).each_ref().map(String::as_str), 3, &["in use"]);
+    daemon.kill();
+    let daemon = up(&home, &[]);
+    verify(&home.mount.join("kept"), 1, 64);
+    assert_eq!(devices(&home).len(), 2);
+    daemon.terminate();
+    home.check();
+    // Without its disk nobody knows what is on it.
+    std::fs::rename(home.data.join("device-2"), home.data.join("away")).expect("it is a link");
+    home.refused(1, &["device-2"]);
+    std::fs::rename(home.data.join("away"), home.data.join("device-2")).expect("it is a link");
+    up(&home, &[]).terminate();
+}
+
 #[test]
 fn a_device_that_is_too_small_needs_a_larger_one() {
     let home = Home::new("small-device");

@@ -61,6 +61,19 @@ pub struct Opening {
     pub warnings: Vec<String>,
 }
 
+/// The segments whose headers are read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Headers {
+    /// All that a start needs.
+    Needed,
+    /// All.
+    All,
+}
+
+/// Free segments of a disk whose headers a start reads: more than the streams take between two checkpoints, and half a second's
+/// seeks.
+const FREE_HEADERS: u32 = 64;
+
 /// Payload blocks as described by records, by segment.
 type Described = BTreeMap<SegmentId, Vec<SummaryEntry>>;
 
@@ -81,6 +94,19 @@ impl Opening {
     /// Reads everything but the log. Errors: `NotFound`, `Corrupt`, `Newer`, `Io`; `Invalid` for a half-formatted
     /// brick.
     pub async fn read(runtime: Runtime, index: Arc<dyn Index>, writable: bool) -> Result<Opening> {
+        Opening::with_headers(runtime, index, writable, Headers::Needed).await
+    }
+    /// As `read`, with the header of every segment: for `check` and repairs. On a large disk that takes minutes.
+    pub async fn read_wholly(runtime: Runtime, index: Arc<dyn Index>, writable: bool) -> Result<Opening> {
+        Opening::with_headers(runtime, index, writable, Headers::All).await
+    }
+
+    async fn with_headers(
+        runtime: Runtime,
+        index: Arc<dyn Index>,
+        writable: bool,
+        headers: Headers,
+    ) -> Result<Opening> {
         let found = superblock_file::load(&runtime, writable).await?;
         let superblock = found.superblock;
         if superblock.state == State::Formatting {
@@ -133,7 +159,7 @@ impl Opening {
             read_cache_bytes: 0,
             warnings,
         };
-        opening.read_headers().await?;
+        opening.read_headers(headers).await?;
         opening.read_summaries()?;
         Ok(opening)
     }
@@ -197,38 +223,55 @@ impl Opening {
     }
 
     /// Headers of segments that may have been opened since the checkpoint, or whose state it left open.
-    async fn read_headers(&mut self) -> Result<()> {
-        let bounds = Bounds::of(&self.superblock, &self.geometry);
+    async fn read_headers(&mut self, which: Headers) -> Result<()> {
+        let mut free = 0;
+        let mut device = None;
         for number in 0..self.superblock.segments {
             let segment = SegmentId(number);
             let row = self.table.row(segment).expect("the table has each segment");
-            let asked = (segment, row.life);
-            let (header, begun) =
-                match recovery::read_head(&self.runtime, &self.geometry, &self.superblock, asked).await? {
-                    Head::Whole(header, begun) => (header, begun),
-                    Head::Lost(header) => {
-                        self.lost.insert(segment, header);
-                        continue;
-                    }
-                    Head::Nothing => continue,
+            if let (Headers::Needed, Some(slot)) = (which, self.table.disk_slot(segment)) {
+                // Each would take a seek. Those that are sealed are as the index says. Of the free ones those with the lowest
+                // numbers are taken first: what was taken since the checkpoint is among these, or a record tells of it.
+                free = if device.replace(slot) == Some(slot) { free } else { 0 };
+                free += u32::from(row.state == SegmentState::Free);
+                let is_needed = match row.state {
+                    SegmentState::Free => free <= FREE_HEADERS,
+                    SegmentState::Sealed => false,
+                    SegmentState::Open | SegmentState::Closed => true,
                 };
-            bounds.header(&header)?;
-            // A free segment still shows the header of the life that ended. One with live blocks is in the life that the index
-            // says (rule K3), and a life has one place in one stream.
-            let is_current = match (row.state, header.life.cmp(&row.life)) {
-                (SegmentState::Free, order) => order.is_gt(),
-                (_, Ordering::Equal) => (header.stream, header.sequence) == (row.stream, row.sequence),
-                (_, order) => order.is_gt() && row.live.iter().all(|&word| word == 0),
-            };
-            if !is_current {
-                continue;
+                if !is_needed {
+                    continue;
+                }
             }
-            self.headers.insert(segment, header);
-            if begun {
-                self.begun.insert(segment);
+            match self.read_header(segment).await? {
+                (Head::Whole(header, begun), true) => {
+                    self.headers.insert(segment, header);
+                    if begun {
+                        self.begun.insert(segment);
+                    }
+                }
+                (Head::Lost(header), _) => drop(self.lost.insert(segment, header)),
+                _ => {}
             }
         }
         Ok(())
+    }
+
+    /// What is at a segment's beginning, and whether it is of the life that the segment is in.
+    async fn read_header(&self, segment: SegmentId) -> Result<(Head, bool)> {
+        let row = self.table.row(segment).ok_or_else(|| recovery::header_lost(segment))?;
+        let asked = (segment, row.life);
+        let head = recovery::read_head(&self.runtime, &self.geometry, &self.superblock, asked).await?;
+        let Head::Whole(header, _) = &head else { return Ok((head, false)) };
+        Bounds::of(&self.superblock, &self.geometry).header(header)?;
+        // A free segment still shows the header of the life that ended. One with live blocks is in the life that the index
+        // says (rule K3), and a life has one place in one stream.
+        let is_current = match (row.state, header.life.cmp(&row.life)) {
+            (SegmentState::Free, order) => order.is_gt(),
+            (_, Ordering::Equal) => (header.stream, header.sequence) == (row.stream, row.sequence),
+            (_, order) => order.is_gt() && row.live.iter().all(|&word| word == 0),
+        };
+        Ok((head, is_current))
     }
 
     fn read_summaries(&mut self) -> Result<()> {
@@ -250,23 +293,30 @@ impl Opening {
     pub async fn walk(&self, sink: impl AsyncFnMut(Vec<Replayed>) -> Result<()>) -> Result<Tail> {
         let applied = self.applied()?;
         let walked = self.walk_above(|group| applied[group.0 as usize], sink).await;
-        walked.map(|(tail, _)| tail)
+        walked.map(|(tail, ..)| tail)
     }
 
     /// The one road of a start and of the check, so that one refuses exactly what the other finds. `applied`: the last record of a
-    /// group that the index has. Returns what later ones say of payloads. Errors: `Corrupt` (rule L5).
+    /// group that the index has. Returns what later ones say of payloads, and headers that they need and that were not read
+    /// before. Errors: `Corrupt` (rule L5).
     async fn walk_above(
         &self,
         applied: impl Fn(GroupId) -> base::Index,
         sink: impl AsyncFnMut(Vec<Replayed>) -> Result<()>,
-    ) -> Result<(Tail, Described)> {
+    ) -> Result<(Tail, Described, Vec<SegmentHeader>)> {
         self.refuse_missing_segment()?;
         let (tail, described) = self.read_log(applied, sink).await?;
-        // Without its header a segment would count as free, and what these records say lies in it would be overwritten.
-        match described.keys().find(|segment| !self.headers.contains_key(segment)) {
-            Some(segment) => Err(recovery::header_lost(*segment)),
-            None => Ok((tail, described)),
+        let mut more = Vec::new();
+        for &segment in described.keys().filter(|segment| !self.headers.contains_key(segment)) {
+            // Of a disk only those headers were read that are always needed.
+            let on_disk = self.table.row(segment).is_some() && self.table.disk_slot(segment).is_some();
+            match if on_disk { self.read_header(segment).await? } else { (Head::Nothing, false) } {
+                (Head::Whole(header, _), true) => more.push(header),
+                // Without its header a segment would count as free, and what these records say lies in it would be overwritten.
+                _ => return Err(recovery::header_lost(segment)),
+            }
         }
+        Ok((tail, described, more))
     }
 
     async fn read_log(
@@ -376,7 +426,8 @@ impl Opening {
             records += chunk.len() as u64;
             sink(chunk).await
         });
-        let (tail, described) = walked.await?;
+        let (tail, described, more) = walked.await?;
+        self.headers.extend(more.into_iter().map(|header| (header.segment, header)));
         let mentioned: BTreeSet<_> = described.keys().copied().collect();
         for (segment, entries) in described {
             // A segment that the index calls sealed has its whole summary on the device, unless that was another life.

@@ -147,6 +147,10 @@ impl Groups {
     pub fn cleaner(&self) -> Status {
         self.cleaner_of(Tier::Flash)
     }
+    /// Blocks that were moved since start, within their tier or down.
+    pub fn moved_blocks(&self) -> u64 {
+        self.cleaners.lock().iter().map(|cleaner| cleaner.moved_blocks).sum::<u64>() + self.destaged_blocks()
+    }
     /// Blocks that went down from flash to disks since start.
     pub fn destaged_blocks(&self) -> u64 {
         self.destage.figures(&self.store().runtime).blocks

@@ -391,7 +391,7 @@ fn a_brick_in_ruins_has_a_bounded_report() {
 #[test]
 fn a_check_tells_how_far_it_is() {
     on_closed(async |brick| {
-        let opening = Opening::read(brick.runtime.clone(), Arc::new(brick.index.clone()), false).await;
+        let opening = Opening::read_wholly(brick.runtime.clone(), Arc::new(brick.index.clone()), false).await;
         let mut steps: Vec<Step> = Vec::new();
         let opening = opening.expect("a closed brick opens");
         let report = check::check(&opening, &mut |step| steps.push(step)).await.expect("a closed brick can be checked");

@@ -150,7 +150,8 @@ fn repaired(brick: &Crashed, image: &DiskImage) -> Mended {
                 break;
             }
             let settled = report.records == 0 && report.intents == 0 && !report.log_lost;
-            let opening = Opening::read(runtime.clone(), Arc::new(index.clone()), true).await.expect("it can be read");
+            let opening =
+                Opening::read_wholly(runtime.clone(), Arc::new(index.clone()), true).await.expect("it can be read");
             let depth = if settled { Depth::All } else { Depth::Maps };
             lost.extend(repair(&opening, depth, &mut |_| ()).await.expect("a healthy device").lost);
             drop(opening);

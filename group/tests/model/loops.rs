@@ -78,7 +78,7 @@ impl Closed {
     async fn mended(&self, found: &str) -> Rig {
         let findings = checked(&self.runtime, &self.index).await.findings;
         assert!(findings.len() == 1 && findings[0].starts_with(found), "{found:?} in {findings:#?}");
-        let opening = Opening::read(self.runtime.clone(), Arc::new(self.index.clone()), true).await;
+        let opening = Opening::read_wholly(self.runtime.clone(), Arc::new(self.index.clone()), true).await;
         let done = repair(&opening.expect("it can be read"), Depth::All, &mut |_| ()).await.expect("a healthy device");
         assert!(done.lost.is_empty() && !done.mended.is_empty(), "{done:#?}");
         assert_eq!(checked(&self.runtime, &self.index).await.findings, [""; 0]);

@@ -28,7 +28,7 @@ const ROUNDS_MAX: usize = 4;
 
 /// One round on a brick that nobody serves.
 async fn once(runtime: &Runtime, index: Arc<dyn Index>) -> Result<Repaired> {
-    let opening = Opening::read(runtime.clone(), index, true).await?;
+    let opening = Opening::read_wholly(runtime.clone(), index, true).await?;
     repair(&opening, Depth::All, &mut |_| ()).await
 }
 
@@ -584,7 +584,7 @@ fn what_is_yet_to_be_freed_is_no_damage() {
 #[test]
 fn a_repair_tells_how_far_it_is() {
     on_closed(async |brick| {
-        let opening = Opening::read(brick.runtime.clone(), Arc::new(brick.index.clone()), true).await;
+        let opening = Opening::read_wholly(brick.runtime.clone(), Arc::new(brick.index.clone()), true).await;
         let mut steps: Vec<Step> = Vec::new();
         let opening = opening.expect("a closed brick opens");
         repair(&opening, Depth::All, &mut |step| steps.push(step)).await.expect("a healthy device");

@@ -105,7 +105,7 @@ pub async fn format(runtime: &Runtime, shape: Shape) {
 /// The offline check's report on a closed brick.
 pub async fn checked(runtime: &Runtime, index: &ModelIndex) -> check::Report {
     let index = Arc::new(index.clone());
-    let opening = Opening::read(runtime.clone(), index, false).await.expect("a closed brick opens");
+    let opening = Opening::read_wholly(runtime.clone(), index, false).await.expect("a closed brick opens");
     check::check(&opening, &mut |_| ()).await.expect("a closed brick can be checked")
 }
 

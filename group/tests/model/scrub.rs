@@ -116,7 +116,7 @@ fn a_read_that_fails_is_counted_and_named_and_so_is_what_is_bad_beside_it() {
         rig.close().await
     });
     world.block_on(async {
-        let opening = Opening::read(runtime, Arc::new(index), false).await.expect("it is closed");
+        let opening = Opening::read_wholly(runtime, Arc::new(index), false).await.expect("it is closed");
         let mut report = check::check(&opening, &mut |_| ()).await.expect("it can be checked");
         assert!(report.findings.is_empty() && report.data_blocks.is_none(), "{report:?}");
         check::data::read(&opening, &mut report, &mut |_| ()).await.expect("it can be checked");

@@ -84,7 +84,7 @@ fn records_that_no_build_writes_are_refused_found_and_given_up() {
         after.block_on(async {
             let report = checked(&runtime, &index).await;
             assert!(report.log_lost && !report.findings.is_empty(), "{what}: {report:?}");
-            let read = || Opening::read(runtime.clone(), Arc::new(index.clone()), true);
+            let read = || Opening::read_wholly(runtime.clone(), Arc::new(index.clone()), true);
             let opening = read().await.expect("it can be read");
             let refused = Groups::open(opening, options()).await.map(drop).map_err(|error| error.kind);
             assert_eq!(refused, Err(Kind::Corrupt), "{what}");

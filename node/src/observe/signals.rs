@@ -132,7 +132,7 @@ impl Gatherer {
         let cleaner = self.groups.cleaner();
         Agents {
             checkpoints: self.groups.checkpoints(),
-            cleaned_blocks: cleaner.moved_blocks,
+            cleaned_blocks: self.groups.moved_blocks(),
             delay_ns: cleaner.client_delay_ns,
         }
     }

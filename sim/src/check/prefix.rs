@@ -90,7 +90,7 @@ fn of_client(logged: record::Logged, batch: u64) -> Option<Logged> {
 /// Reads an image that a life has left. `before`: the last batch that counted when it began. Errors: it can't be read,
 /// which no crash excuses.
 pub async fn read(runtime: &Runtime, index: &Arc<CrashIndex>, before: u64, witness: &Witness) -> Result<Evidence> {
-    let opening = Opening::read(runtime.clone(), index.clone(), false).await?;
+    let opening = Opening::read_wholly(runtime.clone(), index.clone(), false).await?;
     let replay = match index.get(&keys::replay())? {
         Some(row) => values::decode_replay(&row)?,
         None => ReplayRow::default(),

@@ -10,7 +10,7 @@ use store::format::values::SegmentRow;
 /// Checks what a crash left, before anybody starts a daemon on it: the offline check must not raise false alarms.
 pub async fn check_crashed(runtime: &Runtime, index: &Arc<CrashIndex>) -> Result<(), String> {
     let failed = |error: base::Error| format!("the offline check of the crashed brick failed: {error}");
-    let opening = Opening::read(runtime.clone(), index.clone(), false).await.map_err(failed)?;
+    let opening = Opening::read_wholly(runtime.clone(), index.clone(), false).await.map_err(failed)?;
     let report = store::check::check(&opening, &mut |_| {}).await.map_err(failed)?;
     // A copy of the superblock that was being written may be torn: that is said, and is no damage.
     match report.findings.iter().find(|finding| !opening.warnings.contains(finding)) {
@@ -22,7 +22,7 @@ pub async fn check_crashed(runtime: &Runtime, index: &Arc<CrashIndex>) -> Result
 /// Checks a brick that was stopped cleanly.
 pub async fn check(runtime: &Runtime, index: &Arc<CrashIndex>) -> Result<(), String> {
     let failed = |error: base::Error| format!("the offline check failed: {error}");
-    let opening = Opening::read(runtime.clone(), index.clone(), false).await.map_err(failed)?;
+    let opening = Opening::read_wholly(runtime.clone(), index.clone(), false).await.map_err(failed)?;
     let report = store::check::check(&opening, &mut |_| {}).await.map_err(failed)?;
     if !report.findings.is_empty() {
         let row = |(segment, row): (base::SegmentId, &SegmentRow)| {
