@@ -229,7 +229,7 @@ impl Profile {
                 }
                 self.segments = 32 + self.segments % 8;
                 if focus == Focus::Destage {
-                    (self.segments, self.disks) = (20 + self.segments % 8, vec![24; 1 + self.cores % 2]);
+                    (self.segments, self.disks) = (16 + self.segments % 4, vec![24; 1 + self.cores % 2]);
                 }
             }
         }

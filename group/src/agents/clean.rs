@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use store::bulk::{Bulk, Ticket};
-use store::cleaner::{Candidate, Choice, Controller, Destaged, Pace, Sight, State as Doing, Tiering};
+use store::cleaner::{Candidate, Choice, Controller, Destaged, Held, Pace, Sight, State as Doing, Tiering};
 use store::format::devices::Tier;
 use store::format::record::Moved;
 use store::format::summary::SummaryEntry;
@@ -273,10 +273,14 @@ impl Cleaner {
         if self.tier == Tier::Disk || store.destage().iter().all(|stream| stream.failed().is_some()) {
             return None;
         }
-        let space = store.segments_of(Tier::Flash);
-        let blocks = space.segments * (store.segment_bytes() / BLOCK_BYTES as u64);
-        let disk = self.groups.cleaner_of(Tier::Disk).state.unwrap_or(Doing::Idle);
-        Some(Tiering::new(space.segments as u32, (space.live_blocks.min(blocks), blocks), disk))
+        let held = |tier| {
+            let space = store.segments_of(tier);
+            let blocks = space.segments * (store.segment_bytes() / BLOCK_BYTES as u64);
+            // Segments for which the host has no room hide, with what lives in them.
+            Held { segments: space.segments as u32, live: space.live_blocks.min(blocks), blocks }
+        };
+        let state = self.groups.cleaner_of(Tier::Disk).state.unwrap_or(Doing::Idle);
+        Some(Tiering::new(held(Tier::Flash), held(Tier::Disk), state))
     }
 
     fn life(&self, segment: SegmentId) -> Life {

@@ -271,6 +271,10 @@ const UTILISATION_MAX: u64 = ONE - ONE / 64;
 /// Assumed number of blocks of a segment until a victim was seen: that of 64 MiB.
 const SEGMENT_BLOCKS_FIRST: u64 = 16_384;
 
+const _: () = assert!(FLASH.slice_blocks_min < FLASH.slice_blocks_max && DISK.slice_blocks_min < DISK.slice_blocks_max);
+const _: () = assert!(TIERED.units_max > 0 && TIERED.units_max <= UNITS_MAX, "the curve ends below the cap");
+const _: () = assert!(MOVE_NS.0 <= FLASH.move_ns_first && DISK.move_ns_first <= MOVE_NS.1);
+
 /// The last measurements and the answer to them.
 #[derive(Clone, Copy, Debug)]
 struct Before {
@@ -483,7 +487,7 @@ impl Controller {
         let paused_ns = self.before.map_or(0, |before| before.pause_ns);
         let worked_ns = passed.ns.saturating_sub(paused_ns);
         // Small slices are not measured: most of their time is a fixed cost. When the speed matters, slices are large.
-        if passed.moved_blocks >= self.manner.slice_blocks_max / 2 {
+        if passed.moved_blocks >= self.slice_blocks().1 / 2 {
             let taken_ns = worked_ns / passed.moved_blocks;
             // Each observation counts for an eighth, so that one slow slice changes little.
             self.move_ns = towards(self.move_ns, taken_ns.clamp(MOVE_NS.0, MOVE_NS.1), 1, 7);
@@ -493,6 +497,7 @@ impl Controller {
         let fade = |sum| towards(sum, 0, passed.destage_ns, DESTAGE_NS);
         self.destage_busy_ns = fade(self.destage_busy_ns) + passed.destage_ns;
         self.destaged = fade(self.destaged) + passed.destaged_blocks * 256;
+        assert!(self.destage_busy_ns >= passed.destage_ns, "the present counts in full");
     }
     /// Nanoseconds for destaging one block.
     fn destage_ns(&self) -> u64 {
@@ -584,15 +589,24 @@ impl Controller {
         let under = (rate_max - pace) * self.below(at(target), at(low)) / ONE;
         // While clients are held back, their rate must not set the pace of the cleaner that they wait for.
         let steady = if self.is_felt(self.glide_ns()) { rate_max } else { over + under };
+        assert!(steady <= rate_max && rate_ahead <= rate_max, "no faster than was measured");
         if !idle {
             return steady;
         }
         if self.level < i64::from(ahead) * ONE as i64 { steady.max(rate_ahead) } else { 0 }
     }
+    /// Bounds of a slice. One must not fill segments before the controller looks again.
+    fn slice_blocks(&self) -> (u64, u64) {
+        let max = self.manner.slice_blocks_max.min(self.segment_blocks / 2).max(1);
+        let min = self.manner.slice_blocks_min.min(max);
+        assert!(0 < min && min <= max, "a slice moves something");
+        (min, max)
+    }
     /// A slice and the pause after it, for a number of blocks per second.
     fn slice(&self, rate: u64) -> (u32, u64) {
         // The largest slice at full speed, the smallest at none.
-        let Manner { slice_blocks_max, slice_blocks_min, pause_ns_max, .. } = self.manner;
+        let (slice_blocks_min, slice_blocks_max) = self.slice_blocks();
+        let pause_ns_max = self.manner.pause_ns_max;
         let share = rate * ONE / self.rate_max();
         let slice = slice_blocks_min + (slice_blocks_max - slice_blocks_min) * share.min(ONE) / ONE;
         let work_ns = slice * self.move_ns;
@@ -611,11 +625,13 @@ impl Controller {
         let move_ns = self.move_ns * ONE / (ONE - self.spared);
         let within_ns = (move_ns * self.moves_per_block() / ONE).max(move_ns / 4);
         let down_ns = (self.destage_ns() * self.destage_utilisation / ONE).max(1);
-        match self.ways {
+        let room_ns = match self.ways {
             (true, true) => within_ns * down_ns / (within_ns + down_ns),
             (false, true) => down_ns,
             _ => within_ns,
-        }
+        };
+        assert!(room_ns <= within_ns.max(down_ns), "two ways are no slower than one");
+        room_ns
     }
     /// The clients' delay per block: the larger of two delays.
     ///

@@ -5,7 +5,7 @@
 //! young victim may be warm: it gets a second time on flash, in the cold stream, and what survives there is cold.
 
 use super::choice::Candidate;
-use super::core::State;
+use super::core::{State, Thresholds};
 use crate::format::segment::Stream;
 
 /// The destination of the blocks that live in a victim.
@@ -17,6 +17,26 @@ pub enum Destination {
     Down,
 }
 
+/// The segments of a tier, their blocks, and how many of these live.
+#[derive(Clone, Copy, Debug)]
+pub struct Held {
+    /// Number of segments.
+    pub segments: u32,
+    /// Number of live blocks as of the last checkpoint.
+    pub live: u64,
+    /// Number of all blocks.
+    pub blocks: u64,
+}
+
+impl Held {
+    /// Number of blocks that the tier holds while so many of its segments hold nothing.
+    fn without(&self, segments: u32) -> u64 {
+        assert!(self.live <= self.blocks, "no more blocks live than there are");
+        let left = self.segments.saturating_sub(segments).max(1);
+        (u128::from(self.blocks) * u128::from(left) / u128::from(self.segments.max(1))) as u64
+    }
+}
+
 /// The state of a hybrid brick's tiers that destinations depend on.
 #[derive(Clone, Copy, Debug)]
 pub struct Tiering {
@@ -26,9 +46,11 @@ pub struct Tiering {
     stays_max: u64,
 }
 
+/// Segments' worth of room in those that are open: of the commit, bulk and cold streams.
+const OPEN_SEGMENTS: u32 = 2;
 /// Number one in the shares below.
 const ONE: u64 = 256;
-/// Share of the flash's blocks that may live before anything is destaged: five eighths. Cleaning within the flash then
+/// Share of what the flash can hold that may live before anything is destaged: five eighths. Cleaning within the flash then
 /// writes about half a block per block written, and with less the flash would hold less than it can of what is read.
 const LIVE_MIN: u64 = ONE * 5 / 8;
 /// Largest share to calculate with: of a flash that full, all victims are old that are older than a third of its segments.
@@ -45,15 +67,20 @@ const COLD_PARTS: u64 = 4;
 const _: () = assert!(LIVE_MIN < LIVE_HALF && LIVE_HALF < LIVE_MAX && LIVE_MAX < ONE);
 
 impl Tiering {
-    /// The state of flash of so many segments and blocks, of which `live` live. The disk's state is its controller's last.
-    pub fn new(segments: u32, (live, blocks): (u64, u64), disk: State) -> Tiering {
-        assert!(live <= blocks, "no more blocks live than there are");
-        let share = (live * ONE).checked_div(blocks).unwrap_or(0).min(LIVE_MAX);
-        if disk == State::Full {
+    /// The state of both tiers; the disk's with its controller's last.
+    pub fn new(flash: Held, disk: Held, state: State) -> Tiering {
+        // A disk that holds all it may (rule K5) takes nothing, however it gets on.
+        let usable = disk.without(Thresholds::new(disk.segments).reserve);
+        if state == State::Full || disk.live >= usable {
             return Tiering { old: None, stays_max: ONE };
         }
-        let old = u64::from(segments) * (LIVE_HALF - LIVE_MIN) / 2;
-        Tiering { old: old.checked_div(share.saturating_sub(LIVE_MIN)), stays_max: STAYS_MAX }
+        // Small flash keeps much free.
+        let full = flash.without(Thresholds::tiered(flash.segments).target + OPEN_SEGMENTS);
+        let share = (flash.live * ONE).checked_div(full).unwrap_or(0).min(LIVE_MAX);
+        let span = 2 * (LIVE_HALF - LIVE_MIN);
+        let old =
+            share.checked_sub(LIVE_MIN).map(|over| u64::from(flash.segments) * (span - over.min(span * 3 / 4)) / span);
+        Tiering { old, stays_max: STAYS_MAX }
     }
     /// The destination of the blocks that live in a victim; None if it should wait until it is old, or more of it is dead. A
     /// volume's policy may keep some of them on flash all the same.

@@ -24,4 +24,4 @@ mod tests;
 pub use self::batch::{BATCH_BYTES_MAX, Batch, RUN_BLOCKS, Survivor};
 pub use self::choice::{Candidate, Choice};
 pub use self::core::{Controller, Destaged, Mean, Pace, Sight, State, Thresholds};
-pub use self::destage::{Destination, Tiering, run_ns};
+pub use self::destage::{Destination, Held, Tiering, run_ns};

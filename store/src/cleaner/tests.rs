@@ -112,7 +112,7 @@ fn load_of(word: &str) -> Load {
         "idle" => Load::Idle,
         "uniform" => Load::Uniform,
         "hot" => Load::Hot,
-        "zipf" => Load::Zipf,
+        "zipf" | "warm" => Load::Zipf,
         "append" => Load::Append,
         _ => panic!("{word} is no load"),
     }

@@ -3,7 +3,9 @@
 //! that an hour passes in a second; the controllers see blocks.
 
 use super::super::run_ns;
-use super::super::{Batch, Candidate, Choice, Controller, Destaged, Pace, RUN_BLOCKS, Sight, State, Survivor, Tiering};
+use super::super::{
+    Batch, Candidate, Choice, Controller, Destaged, Held, Pace, RUN_BLOCKS, Sight, State, Survivor, Tiering,
+};
 use super::plant::Load;
 use crate::format::segment::Stream;
 use crate::format::summary::SummaryEntry;
@@ -58,7 +60,7 @@ pub struct Window {
     pub delay_ns: u64,
 }
 
-/// What became of granules in a phase.
+/// The fate of granules in a phase.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Counts {
     /// Granules destaged, and copies of them on flash before.
@@ -136,7 +138,7 @@ pub struct Tier {
     pub free_min: u32,
 }
 
-/// What the disk does.
+/// Work of the disk.
 enum Work {
     Run(Vec<Survivor>),
     Flush,
@@ -153,7 +155,7 @@ struct Destage {
     queued: Option<Vec<Survivor>>,
     /// Runs that are written and not flushed.
     written: Vec<Vec<Survivor>>,
-    /// When the last run began, and its blocks.
+    /// The time at which the last run began, and its blocks.
     began_ns: u64,
     blocks: u64,
     counts: Destaged,
@@ -295,7 +297,9 @@ impl Hybrid {
             shape,
         };
         let fill = all * hybrid.shape.fill_percent / 100;
-        let on_flash = fill.min(hybrid.tiers[FLASH].places() * 3 / 4);
+        let reserve = hybrid.tiers[DISK].controller.thresholds().reserve;
+        let on_disk = u64::from((hybrid.shape.segments[DISK] - reserve) * granules[DISK]);
+        let on_flash = fill.min(hybrid.tiers[FLASH].places() * 3 / 4).max(fill.saturating_sub(on_disk));
         for granule in 0..fill {
             hybrid.places.push(NOBODY);
             hybrid.copies.push(0);
@@ -420,10 +424,12 @@ impl Hybrid {
         self.destage.choice.contains(segment) || self.tiers[FLASH].choice.contains(segment)
     }
     fn tiering(&self) -> Tiering {
-        let flash = &self.tiers[FLASH];
-        let live = flash.rows.iter().map(|row| u64::from(row.live_seen)).sum();
-        let segments = self.shape.segments[FLASH];
-        Tiering::new(segments, (live, flash.places()), self.tiers[DISK].pace.state)
+        let held = |tier: &Tier| {
+            let live = tier.rows.iter().map(|row| u64::from(row.live_seen)).sum();
+            Held { segments: tier.rows.len() as u32, live, blocks: tier.places() }
+        };
+        let [flash, disk] = &self.tiers;
+        Tiering::new(held(flash), held(disk), disk.pace.state)
     }
     /// Chooses victims when there are none left, or none was taken and there is news.
     fn choose(&mut self, tier: usize) {
