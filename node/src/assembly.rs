@@ -576,6 +576,7 @@ impl Brick {
                 figure("inodes known to the kernel", self.groups.known_inodes()),
                 figure("segments emptied by the cleaner", cleaner.emptied_segments),
                 figure("blocks destaged", self.groups.destaged_blocks()),
+                figure("blocks moved on disks", self.groups.cleaner_of(Tier::Disk).moved_blocks),
                 figure("blocks defragmented after reads", self.groups.defragmented_blocks()),
                 figure("write delay ns per block", cleaner.client_delay_ns),
                 figure("bytes discarded", store.discarded_bytes()),

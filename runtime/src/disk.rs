@@ -46,6 +46,9 @@ pub enum OpenMode {
 pub trait Disk: Send + Sync {
     /// Opens a file by its name (no directories). Opening a file twice gives the same id.
     fn open(&self, name: &str, mode: OpenMode) -> Result<FileId>;
+    /// Closes a device that turned out to be none of the brick's; its name may be opened again, and be another device then.
+    /// The id is not used any more.
+    fn close(&self, file: FileId);
     /// Names of all files, sorted.
     fn list(&self) -> Result<Vec<String>>;
     /// Length of a file in bytes.

@@ -183,6 +183,28 @@ pub(crate) async fn open_new<'a>(
         return Err(error.with(format!("it has {DEVICES_MAX}")));
     }
     let device = Device::open(runtime, devices.next, true)?;
+    match may_be_added(&device, devices, foreign, (segment_bytes, half)).await {
+        Ok(segments) => {
+            let (id, first, state) = (devices.next, devices.segments(), Part::InUse);
+            devices.rows.push(DeviceRow { id, tier, state, first, segments });
+            devices.next = DeviceId(id.0 + 1);
+            Ok((device, segments))
+        }
+        Err(error) => {
+            // The next attempt may name another one.
+            runtime.disk.close(device.file);
+            Err(error)
+        }
+    }
+}
+
+/// The number of segments of a device that may be added. Errors: as `open_new`.
+async fn may_be_added(
+    device: &Device<'_>,
+    devices: &DeviceTable,
+    foreign: Foreign,
+    (segment_bytes, half): (u64, Option<Uuid>),
+) -> Result<u32> {
     if foreign == Foreign::Keep {
         device.refuse_foreign(half).await?;
     }
@@ -192,11 +214,8 @@ pub(crate) async fn open_new<'a>(
         let least = u64::from(FURTHER_SEGMENTS_MIN) * segment_bytes;
         return Err(error.with(format!("{} bytes of at least {least}", device.room_bytes())));
     }
-    let (id, first, state) = (devices.next, devices.segments(), Part::InUse);
-    segments_in((u64::from(first) + u64::from(segments)) * segment_bytes, segment_bytes)?;
-    devices.rows.push(DeviceRow { id, tier, state, first, segments });
-    devices.next = DeviceId(id.0 + 1);
-    Ok((device, segments))
+    segments_in((u64::from(devices.segments()) + u64::from(segments)) * segment_bytes, segment_bytes)?;
+    Ok(segments)
 }
 
 fn new_uuid(runtime: &Runtime) -> Uuid {

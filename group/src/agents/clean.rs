@@ -125,8 +125,11 @@ pub async fn run(groups: Arc<Groups>, tier: Tier) {
                 starved = true;
                 0
             }
-            // Out of memory for a moment; whatever else fails has stopped the log.
-            Err(_) => 0,
+            // Out of memory for a moment, or a disk has failed; whatever else fails has stopped the log.
+            Err(error) => {
+                assert!(error.kind != Kind::Invalid, "a slice is what can be moved: {error}");
+                0
+            }
         };
         drop(step);
         cleaner.moved_blocks += moved;
@@ -388,19 +391,25 @@ async fn move_blocks(
     entries: &[SummaryEntry],
 ) -> Result<u64> {
     let segment = victim.0;
-    let (live, copy) = {
+    let (live, copies) = {
         // Let go before anything waits for a segment: freed ones wait for readers.
         let _pin = groups.store().pin();
         let live = still_there(groups, victim, entries).await?;
         if live.is_empty() {
             return Ok(0);
         }
-        let copy = read_blocks(groups, segment, &live).await?;
-        (live, copy)
+        let mut copies = Vec::new();
+        // A buffer holds no more.
+        for piece in live.chunks(usize::from(RUN_BLOCKS_MAX)) {
+            copies.push(read_blocks(groups, segment, piece).await?);
+        }
+        (live, copies)
     };
-    let (stream, ticket) = place(groups, tier, copy).await?;
+    let (stream, tickets) = place(groups, tier, copies).await?;
     let mut owners: BTreeMap<(GroupId, VolumeId), Vec<(Source, Place)>> = BTreeMap::new();
-    for (entry, place) in live.iter().zip(places_of(&ticket, live.len())) {
+    let places = tickets.iter().zip(live.chunks(usize::from(RUN_BLOCKS_MAX)));
+    let places = places.flat_map(|(ticket, piece)| places_of(ticket, piece.len()));
+    for (entry, place) in live.iter().zip(places) {
         owners.entry((entry.group, entry.volume)).or_default().push((source_of(victim, entry), place));
     }
     let mut count = 0;
@@ -411,22 +420,27 @@ async fn move_blocks(
             Err(error) => result = Err(error),
         }
     }
-    match &stream {
-        Some(stream) => stream.close(ticket),
-        None => groups.store().cold.close(ticket),
+    for ticket in tickets {
+        match &stream {
+            Some(stream) => stream.close(ticket),
+            None => groups.store().cold.close(ticket),
+        }
     }
     result.map(|()| count)
 }
 
-/// Writes a copy to a tier's cold stream; on disk durably, to the one with most room. Returns the disk's stream.
-async fn place(groups: &Groups, tier: Tier, copy: Slice) -> Result<(Option<Arc<Bulk>>, Ticket)> {
+/// Writes copies to a tier's cold stream; on disk durably, to the one with most room. Returns the disk's stream, and a ticket
+/// for each copy.
+async fn place(groups: &Groups, tier: Tier, mut copies: Vec<Slice>) -> Result<(Option<Arc<Bulk>>, Vec<Ticket>)> {
     if tier == Tier::Flash {
-        return Ok((None, groups.store().cold.place(copy).await?));
+        assert!(copies.len() == 1, "a slice of flash fits into a buffer");
+        let copy = copies.pop().expect("just seen");
+        return Ok((None, vec![groups.store().cold.place(copy).await?]));
     }
     let stream =
         groups.store().roomiest_disk().ok_or_else(|| base::Error::new(Kind::Busy, "no disk takes anything"))?;
-    let mut tickets = stream.place_durably(vec![copy]).await?;
-    Ok((Some(stream), tickets.pop().expect("a ticket for each run")))
+    let tickets = stream.place_durably(copies).await?;
+    Ok((Some(stream), tickets))
 }
 
 /// The blocks that their owners still map to this place.

@@ -1,11 +1,13 @@
 //! Files that tell where each of their bytes belongs.
 
+use runtime::random::SplitMix;
 use std::fs::File;
 use std::io::{Read, Write};
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 /// Bytes that tell where they belong.
-fn pattern(seed: u64, bytes: usize) -> Vec<u8> {
+pub fn pattern(seed: u64, bytes: usize) -> Vec<u8> {
     let (mut state, mut pattern) = (seed | 1, vec![0; bytes]);
     for word in pattern.chunks_exact_mut(8) {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);

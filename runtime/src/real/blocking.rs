@@ -162,6 +162,9 @@ impl Disk for BlockingDisk {
     fn open(&self, name: &str, mode: OpenMode) -> Result<FileId> {
         self.shared.disk.open(name, mode)
     }
+    fn close(&self, file: FileId) {
+        self.shared.disk.close(file);
+    }
     fn list(&self) -> Result<Vec<String>> {
         self.shared.disk.list()
     }

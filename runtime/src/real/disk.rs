@@ -25,6 +25,9 @@ impl Disk for RealDisk {
     fn open(&self, name: &str, mode: OpenMode) -> Result<FileId> {
         self.files().open(name, mode)
     }
+    fn close(&self, file: FileId) {
+        self.files().close(file);
+    }
     fn list(&self) -> Result<Vec<String>> {
         self.files().list()
     }

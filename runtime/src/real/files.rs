@@ -112,6 +112,17 @@ impl Files {
         table.push(OpenFile { name: name.to_string(), file: file.into(), writable });
         Ok(FileId(table.len() as u32 - 1))
     }
+    /// See `Disk::close`.
+    pub fn close(&self, file: FileId) {
+        let mut table = self.table.lock().expect("no panic while held");
+        let open = table.get_mut(file.0 as usize).expect("a file id comes from open");
+        assert!(is_device(&open.name), "the brick's own files stay open");
+        // Its number stays taken, and leads to nothing that could be harmed.
+        if let Ok(instead) = self.directory.fd().try_clone_to_owned() {
+            (open.file, open.writable) = (instead, false);
+        }
+        open.name.clear();
+    }
     /// The path in the directory's link to a device. Links of devices are the only ones that are followed, and their
     /// owner is checked.
     fn linked_device(&self, name: &str) -> Result<PathBuf> {

@@ -88,6 +88,9 @@ impl Disk for VolatileDisk {
     fn open(&self, name: &str, mode: OpenMode) -> Result<FileId> {
         self.inner.disk.open(name, mode)
     }
+    fn close(&self, file: FileId) {
+        self.inner.disk.close(file);
+    }
     fn list(&self) -> Result<Vec<String>> {
         self.inner.disk.list()
     }

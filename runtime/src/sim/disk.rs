@@ -613,6 +613,11 @@ impl Disk for SimDisk {
         self.schedule.note(TraceKind::Open, index as u64, file.content.length());
         Ok(FileId(index as u32))
     }
+    fn close(&self, file: FileId) {
+        let mut state = self.state();
+        assert!(is_device(&state.file(file).name), "the brick's own files stay open");
+        state.file(file).opened = false;
+    }
     fn list(&self) -> Result<Vec<String>> {
         Ok(self.state().names.keys().filter(|name| !is_device(name)).cloned().collect())
     }

@@ -39,7 +39,12 @@ async fn add_alone(store: &Arc<Store>, id: DeviceId, tier: Tier, foreign: Foreig
     // A device that an interrupted addition has labelled is not listed: it may be taken.
     let (device, segments) =
         open_new(&store.runtime, &mut devices, (tier, foreign), (old.segment_bytes, Some(old.uuid))).await?;
-    refuse_little_for_index(store.runtime.disk.free_bytes()?, u64::from(segments) * old.segment_bytes)?;
+    let free_bytes = store.runtime.disk.free_bytes();
+    let room = free_bytes.and_then(|free| refuse_little_for_index(free, u64::from(segments) * old.segment_bytes));
+    if let Err(error) = room {
+        store.runtime.disk.close(device.file);
+        return Err(error);
+    }
     devices.sequence += 1;
     let row = *devices.rows.last().expect("it has just been added");
     let mut new = listing(&old, &devices);

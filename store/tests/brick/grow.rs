@@ -163,6 +163,9 @@ impl Disk for Between {
     fn open(&self, name: &str, mode: OpenMode) -> Result<FileId> {
         self.disk.open(name, mode)
     }
+    fn close(&self, file: FileId) {
+        self.disk.close(file);
+    }
     fn list(&self) -> Result<Vec<String>> {
         self.disk.list()
     }
