@@ -134,7 +134,6 @@ impl Destage {
             blocks: state.counted_blocks,
             victim: None,
             busy_ns: state.busy_ns + present_ns,
-            underway_blocks: state.batch.underway_blocks(),
             left_blocks: state.batch.left() as u64,
         }
     }

@@ -143,10 +143,6 @@ impl Batch {
     pub fn left(&self) -> usize {
         self.parts.iter().map(|part| part.blocks - part.given).sum()
     }
-    /// Number of blocks that were moved out of segments which are not emptied yet: room that is about to come free.
-    pub fn underway_blocks(&self) -> u64 {
-        self.parts.iter().map(|part| part.done as u64).sum()
-    }
     fn bytes(&self) -> usize {
         self.parts.iter().map(|part| part.entries.capacity() * ENTRY_BYTES).sum()
     }

@@ -45,8 +45,8 @@ const FLOOR_SEGMENTS_MAX: u32 = 4;
 /// Bounds of the number of victims chosen at once. Fewer are hardly sorted by age; of more, the last would be out of
 /// date.
 const VICTIMS_MAX: (usize, usize) = (4, 16);
-/// Bounds of the number of victims destaged together. A single one would leave the disk in the order of the log; of more than
-/// the last few, each run would gather less than a block.
+/// Bounds of the number of victims destaged together. A single one would get to the disk as it lay in the log; 64 are more than
+/// the memory of a batch holds, unless much of them is dead.
 const BATCH_MAX: (usize, usize) = (2, 64);
 /// Largest distance of two thresholds. 64 segments are 4 GiB: a device that writes 2 GiB/s needs two seconds for them,
 /// longer than a slice of a checkpoint takes. More free segments would only leave fewer dead blocks to the victims, and
@@ -81,7 +81,7 @@ impl Thresholds {
     pub fn victims_max(&self) -> usize {
         (self.reserve as usize / 3).clamp(VICTIMS_MAX.0, VICTIMS_MAX.1)
     }
-    /// Largest number of victims that are destaged together. On average half of their blocks have left them: a quarter of the
+    /// Largest number of victims that are destaged together. On average half of their blocks have left them: an eighth of the
     /// reserve is on its way.
     pub fn batch_max(&self) -> usize {
         (self.reserve as usize / 4).clamp(BATCH_MAX.0, BATCH_MAX.1)
@@ -130,8 +130,7 @@ pub struct Destaged {
     /// Time since start in which a run was under way, its wait for the tier below included. It goes on while that tier does
     /// not answer.
     pub busy_ns: u64,
-    /// Number of blocks destaged out of segments that are not emptied yet, and of blocks left in these; see `Batch`.
-    pub underway_blocks: u64,
+    /// Number of blocks that are left in segments which are being emptied; see `Batch::left`.
     pub left_blocks: u64,
 }
 
@@ -510,10 +509,7 @@ impl Controller {
         // floor: until a checkpoint has come clients have only these, and their delay must have reached its bound when
         // the last of them is used.
         let room = i64::from(sight.free.saturating_sub(self.marks.floor)) * ONE as i64;
-        // Segments that are being destaged together count for what has left them.
-        let underway_blocks = sight.destaged.map_or(0, |destaged| destaged.underway_blocks);
-        let underway = underway_blocks * ONE / self.segment_blocks;
-        let emptied = (i64::from(sight.emptied) * (ONE as i64 * 3 / 4) + underway as i64 / 2).min(room);
+        let emptied = (i64::from(sight.emptied) * (ONE as i64 * 3 / 4)).min(room);
         // Cheap victims have gained more than the mean; the expensive ones behind them will need that surplus.
         let surplus = (sight.surplus_blocks * ONE / self.segment_blocks).min(at(self.marks.target - self.marks.low));
         let counted = i64::from(sight.free) * ONE as i64 + emptied - surplus as i64;

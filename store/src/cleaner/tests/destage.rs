@@ -316,6 +316,17 @@ fn what_has_joined_goes_down_although_no_more_is_to_follow() {
     assert_eq!((rate(0), rate(1)), (0, u64::MAX));
 }
 
+/// The controller looks again before a slice has filled a segment: in the simulation segments are small.
+#[test]
+fn slices_of_a_disk_are_long_but_no_longer_than_half_a_segment() {
+    let longest = |blocks| {
+        let mut controller = Controller::of_disk(16);
+        let victim = Some(Mean { live: blocks / 2, blocks });
+        controller.step(&Sight { free: 1, segments: 16, victim, ..Sight::default() }).slice_blocks
+    };
+    assert_eq!([65_536, 1_024, 256].map(longest), [1_024, 512, 128]);
+}
+
 #[test]
 fn flash_keeps_more_free_as_soon_as_there_is_a_disk() {
     let mut controller = Controller::new(SEGMENTS);

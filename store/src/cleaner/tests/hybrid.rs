@@ -466,7 +466,6 @@ impl Hybrid {
         let grain = u64::from(self.shape.grain);
         let destaged = Destaged {
             victim: self.destage.choice.mean(),
-            underway_blocks: self.destage.batch.underway_blocks() * grain,
             left_blocks: self.destage.batch.left() as u64 * grain,
             ..self.destage.counts
         };
