@@ -96,7 +96,7 @@ impl Opening {
     pub async fn read(runtime: Runtime, index: Arc<dyn Index>, writable: bool) -> Result<Opening> {
         Opening::with_headers(runtime, index, writable, Headers::Needed).await
     }
-    /// As `read`, with the header of every segment: for `check` and repairs. On a large disk that takes minutes.
+    /// Reads the header of every segment, too: for `check` and repairs. On a large disk that takes minutes.
     pub async fn read_wholly(runtime: Runtime, index: Arc<dyn Index>, writable: bool) -> Result<Opening> {
         Opening::with_headers(runtime, index, writable, Headers::All).await
     }
@@ -257,7 +257,7 @@ impl Opening {
         Ok(())
     }
 
-    /// What is at a segment's beginning, and whether it is of the life that the segment is in.
+    /// A segment's beginning, and whether it is of the life that the segment is in.
     async fn read_header(&self, segment: SegmentId) -> Result<(Head, bool)> {
         let row = self.table.row(segment).ok_or_else(|| recovery::header_lost(segment))?;
         let asked = (segment, row.life);

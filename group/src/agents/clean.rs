@@ -241,12 +241,11 @@ impl Cleaner {
 
     /// Takes over what the destage has emptied, and what it could not read.
     fn note_destaged(&mut self) {
-        let (emptied, damaged) = self.groups.destage.take_ended();
-        for (segment, _) in emptied {
+        for (segment, _) in self.groups.destage.take_emptied() {
             self.emptied.push((segment, self.groups.checkpoints()));
             self.emptied_segments += 1;
         }
-        self.damaged.extend(damaged);
+        self.damaged.extend(self.groups.destage.take_damaged());
     }
 
     fn choose(&self, ended: u64, choose: impl FnOnce(&[Candidate], usize, Option<&Tiering>) -> Choice) -> Chosen {

@@ -108,10 +108,13 @@ impl Destage {
         let state = self.state.lock();
         state.batch.left() > 0 || state.under_way > 0
     }
-    /// Segments that were emptied, and those with blocks that can't be read, since the last call.
-    pub fn take_ended(&self) -> (Vec<(SegmentId, Life)>, Vec<(SegmentId, Life)>) {
-        let mut state = self.state.lock();
-        (std::mem::take(&mut state.emptied), std::mem::take(&mut state.damaged))
+    /// Segments that were emptied since the last call.
+    pub fn take_emptied(&self) -> Vec<(SegmentId, Life)> {
+        std::mem::take(&mut self.state.lock().emptied)
+    }
+    /// Segments with blocks that can't be read, found since the last call.
+    pub fn take_damaged(&self) -> Vec<(SegmentId, Life)> {
+        std::mem::take(&mut self.state.lock().damaged)
     }
     /// Takes the decision of the flash's controller, in blocks per second.
     pub fn set_rate(&self, rate: u64) {

@@ -1,9 +1,7 @@
 //! Files that tell where each of their bytes belongs.
 
-use runtime::random::SplitMix;
 use std::fs::File;
 use std::io::{Read, Write};
-use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 /// Bytes that tell where they belong.
