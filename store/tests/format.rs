@@ -80,7 +80,7 @@ fn label() {
     drawn(&further, &[(8, 4, 2), (28, 8, 1 << 20), (36, 4, 6), (40, 4, 5), (44, 8, 0)]);
     assert_eq!(Label::decode(&bytes), Ok(label));
     let mut newer = bytes.clone();
-    newer[8] = 2;
+    newer[8] = 3;
     let crc = crc32c(&newer[..508]).to_le_bytes();
     newer[508..512].copy_from_slice(&crc);
     assert_eq!(Label::decode(&newer).map_err(|error| error.kind), Err(Kind::Newer));
