@@ -163,6 +163,8 @@ pub fn title(cause: &str) -> &str {
         "index-engine" => "Requests read the index",
         "background" => "The program's own work is in the way",
         "memory" => "Requests wait for buffer memory",
+        "disk" => "Requests read what lies on disks",
+        "destage" => "Writers wait for blocks that go down to disks",
         "layer" => "A layer holds requests",
         other => other,
     }

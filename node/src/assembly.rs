@@ -558,7 +558,7 @@ impl Brick {
             free_bytes,
             segments: store.segments().segments,
             space,
-            cleaner: cleaner.state.map_or("has not looked yet", State::reason).to_string(),
+            cleaner: cleaners(&self.groups),
             scrub: scrub::brief(store),
             warnings: warnings(store, size_bytes, free_bytes),
             buffer_bytes: self.runtime.slabs.bytes(),
@@ -608,6 +608,15 @@ impl Brick {
         let committed = self.commit();
         self.stop();
         committed
+    }
+}
+
+/// The state of the cleaner; of a hybrid brick that of the flash, then that of the disks.
+fn cleaners(groups: &Groups) -> String {
+    let reason = |tier| groups.cleaner_of(tier).state.map_or("has not looked yet", State::reason);
+    match groups.store().destage().is_empty() {
+        true => reason(Tier::Flash).to_string(),
+        false => format!("flash: {}; disks: {}", reason(Tier::Flash), reason(Tier::Disk)),
     }
 }
 

@@ -46,6 +46,9 @@ pub enum OpenMode {
 pub trait Disk: Send + Sync {
     /// Opens a file by its name (no directories). Opening a file twice gives the same id.
     fn open(&self, name: &str, mode: OpenMode) -> Result<FileId>;
+    /// Notes, before the first I/O on it, that a device is a hard disk. It gets what there is to do at once, and sorts it: a limit
+    /// that is learned from how soon flash answers would only keep flash waiting. Its times are counted apart (`Purpose::on_disk`).
+    fn mark_disk(&self, file: FileId);
     /// Closes a device that turned out to be none of the brick's; its name may be opened again, and be another device then.
     /// The id is not used any more.
     fn close(&self, file: FileId);

@@ -55,6 +55,7 @@ impl Disk for NullDisk {
     fn open(&self, _: &str, _: OpenMode) -> Result<FileId> {
         Ok(FileId(0))
     }
+    fn mark_disk(&self, _: FileId) {}
     fn close(&self, _: FileId) {}
     fn list(&self) -> Result<Vec<String>> {
         Ok(Vec::new())

@@ -48,6 +48,10 @@ pub enum Purpose {
     Checkpoint,
     /// Reading everything again, to find what has rotted.
     Scrub,
+    /// Reads of a hard disk that clients wait for: their times say nothing of flash.
+    Disk,
+    /// All else that hard disks do.
+    Destage,
     /// All else: opening, repair, growing.
     #[default]
     Other,
@@ -55,15 +59,24 @@ pub enum Purpose {
 
 impl Purpose {
     /// All purposes.
-    pub const ALL: [Purpose; 7] = [
+    pub const ALL: [Purpose; 9] = [
         Purpose::Client,
         Purpose::Log,
         Purpose::Bulk,
         Purpose::Cleaner,
         Purpose::Checkpoint,
         Purpose::Scrub,
+        Purpose::Disk,
+        Purpose::Destage,
         Purpose::Other,
     ];
+    /// The purpose that the same work has on a hard disk.
+    pub fn on_disk(self) -> Purpose {
+        match self {
+            Purpose::Client => Purpose::Disk,
+            _ => Purpose::Destage,
+        }
+    }
     /// The purpose's name in tables.
     pub fn name(self) -> &'static str {
         match self {
@@ -73,6 +86,8 @@ impl Purpose {
             Purpose::Cleaner => "cleaner",
             Purpose::Checkpoint => "checkpoint",
             Purpose::Scrub => "scrub",
+            Purpose::Disk => "disk",
+            Purpose::Destage => "destage",
             Purpose::Other => "other",
         }
     }

@@ -110,7 +110,7 @@ pub async fn format_brick(
         false => None,
     };
     let device = match options.device {
-        Some(_) => Some(Device::open(runtime, FIRST, true)?),
+        Some(_) => Some(Device::open(runtime, (FIRST, Tier::Flash), true)?),
         None => None,
     };
     if let (Some(device), Some(Foreign::Keep)) = (&device, options.device) {
@@ -182,7 +182,7 @@ pub(crate) async fn open_new<'a>(
         let error = Error::new(Kind::Invalid, "a brick can't have more devices: make another brick");
         return Err(error.with(format!("it has {DEVICES_MAX}")));
     }
-    let device = Device::open(runtime, devices.next, true)?;
+    let device = Device::open(runtime, (devices.next, tier), true)?;
     match may_be_added(&device, devices, foreign, (segment_bytes, half)).await {
         Ok(segments) => {
             let (id, first, state) = (devices.next, devices.segments(), Part::InUse);

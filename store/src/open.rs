@@ -573,7 +573,14 @@ impl Opening {
 
 fn start_tasks(store: &Arc<Store>, left_open: Vec<SegmentId>) {
     drive::start(&store.log);
-    let there = store.clone();
+    let mut by_disk: BTreeMap<Option<usize>, Vec<SegmentId>> = BTreeMap::new();
+    let slot = |segment: SegmentId| store.table.lock().disk_slot(segment);
+    left_open.into_iter().for_each(|segment| by_disk.entry(slot(segment)).or_default().push(segment));
+    for stream in store.destage() {
+        let left_open = by_disk.remove(&stream.disk()).unwrap_or_default();
+        prepare::start_disk(store, stream, left_open);
+    }
+    let (there, left_open) = (store.clone(), by_disk.remove(&None).unwrap_or_default());
     store.runtime.tasks.spawn(0, Box::new(move || Box::pin(housekeep(there, left_open))));
     if store.discards() || active(Bug::FilesDiscarded) {
         let there = store.clone();
@@ -596,7 +603,7 @@ async fn open_geometry(
     let (first, further) = devices.rows.split_first().expect("a brick has a device");
     let geometry = open_first(runtime, superblock, first.segments, writable).await?;
     for row in further {
-        let device = Device::open(runtime, row.id, writable)?;
+        let device = Device::open(runtime, (row.id, row.tier), writable)?;
         device.verify(superblock, row.segments).await?;
         geometry.add(row, device.file);
     }
@@ -607,7 +614,7 @@ async fn open_geometry(
 async fn open_first(runtime: &Runtime, superblock: &Superblock, segments: u32, writable: bool) -> Result<Geometry> {
     let (disk, segment_bytes) = (runtime.disk.clone(), superblock.segment_bytes);
     if !superblock.on_device() {
-        if let Ok(device) = Device::open(runtime, FIRST, false)
+        if let Ok(device) = Device::open(runtime, (FIRST, Tier::Flash), false)
             && device.verify(superblock, segments).await.is_ok()
         {
             let what =
@@ -622,7 +629,7 @@ async fn open_first(runtime: &Runtime, superblock: &Superblock, segments: u32, w
         }
         return Ok(geometry);
     }
-    let device = Device::open(runtime, FIRST, writable)?;
+    let device = Device::open(runtime, (FIRST, Tier::Flash), writable)?;
     let labelled = device.verify(superblock, segments).await?.segments;
     let geometry = Geometry::on_device(disk, segment_bytes, device.file);
     refuse_more_segments(runtime, superblock, &geometry, segments..labelled).await?;
@@ -690,7 +697,7 @@ fn refuse_more_groups(index: &dyn Index, groups: u32) -> Result<()> {
 async fn housekeep(store: Arc<Store>, left_open: Vec<SegmentId>) {
     for segment in left_open {
         if !store.log.is_reused(segment)
-            && let Err(error) = prepare::seal_or_leave(&store, segment).await
+            && let Err(error) = prepare::seal(&store, segment).await
         {
             return store.log.fail(error.with("sealing a segment after recovery"));
         }

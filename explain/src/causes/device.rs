@@ -1,6 +1,6 @@
 //! The device: slower than it was, at its limit, shared with others, throttled above it; and its flush.
 
-use super::{percent, time};
+use super::{is_of_disks, percent, time};
 use crate::snapshot::Io;
 use crate::window::DiskWindow;
 use crate::{Finding, Window};
@@ -99,7 +99,7 @@ fn service(window: &Window, verb: &str) -> Service {
 /// The rate of the size that has most transfers, as a part of the highest that was ever seen.
 fn rate(window: &Window, verb: &str) -> f64 {
     let mut counts: BTreeMap<u64, u64> = BTreeMap::new();
-    for io in window.verb(verb) {
+    for io in window.verb(verb).filter(|io| !is_of_disks(&io.purpose)) {
         *counts.entry(io.bytes_max).or_default() += io.took.count;
     }
     let Some((size, count)) = counts.into_iter().max_by_key(|&(_, count)| count) else { return 0.0 };
@@ -246,7 +246,8 @@ fn others_word(disk: &DiskWindow) -> Option<String> {
 /// The share of the program's own work in the bytes of its I/O.
 fn own_work(window: &Window) -> f64 {
     let bytes = |awaited: bool| -> f64 {
-        let of = window.io.iter().filter(|io| AWAITED.contains(&&*io.purpose) == awaited);
+        let of_flash = window.io.iter().filter(|io| !is_of_disks(&io.purpose));
+        let of = of_flash.filter(|io| AWAITED.contains(&&*io.purpose) == awaited);
         of.map(|io| io.bytes as f64).sum()
     };
     bytes(false) / (bytes(false) + bytes(true)).max(1.0)

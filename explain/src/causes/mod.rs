@@ -8,14 +8,17 @@ mod layer;
 mod lock;
 mod memory;
 mod space;
+mod tiers;
 
 use crate::{Finding, Window};
+
+pub use tiers::is_of_disks;
 
 /// A cause's evidence.
 type Cause = fn(&Window) -> Option<Finding>;
 
 /// All causes.
-pub const ALL: [Cause; 10] = [
+pub const ALL: [Cause; 12] = [
     device::find,
     device::find_flush,
     core::find_busy,
@@ -24,6 +27,8 @@ pub const ALL: [Cause; 10] = [
     index::find_pool,
     index::find_engine,
     space::find,
+    tiers::find_disk,
+    tiers::find_destage,
     memory::find,
     layer::find,
 ];

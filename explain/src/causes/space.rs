@@ -1,10 +1,12 @@
 //! Space: writers are slowed down while the cleaner is behind, or wait for a checkpoint.
 
-use super::{per_request, time};
+use super::{per_request, tiers, time};
 use crate::{Finding, Window};
 
 /// Writers that wait for space.
 pub fn find(window: &Window) -> Option<Finding> {
+    // The disks' part of it is told as such.
+    let goes_down = tiers::find_destage(window).is_some();
     let (space_ns, quota_ns) = (window.stage_ns(&["space"]), window.stage_ns(&["quota"]));
     let agents = &window.after.agents;
     let evidence = vec![
@@ -22,5 +24,12 @@ pub fn find(window: &Window) -> Option<Finding> {
     ];
     let next =
         "the brick is nearly full for what is overwritten in it: delete something, or grow it (`sinter brick grow`)";
-    Some(Finding::new("background", "the cleaner".into(), window, space_ns + quota_ns, evidence, next))
+    Some(Finding::new(
+        "background",
+        "the cleaner".into(),
+        window,
+        if goes_down { quota_ns } else { space_ns + quota_ns },
+        evidence,
+        next,
+    ))
 }

@@ -4,6 +4,7 @@
 use super::kernel;
 use super::signals::{cores, io};
 use base::checksum::crc32c;
+use explain::causes::is_of_disks;
 use explain::snapshot::{Io, Process};
 use explain::{Baseline, Snapshot, Window};
 use runtime::Runtime;
@@ -108,11 +109,11 @@ fn look(io: Vec<Io>, runtime: &Runtime, probe: &Probe) -> Snapshot {
     Snapshot { at_ns: runtime.clock.now_ns(), io, cores: cores(probe), process, ..Snapshot::default() }
 }
 
-/// Teaches a second's transfers; those of all purposes count, since a device does not know them. Returns the number of
-/// classes.
+/// Teaches a second's transfers of flash; those of all purposes count, since a device does not know them. Returns the number
+/// of classes.
 fn teach(baseline: &mut Baseline, window: &Window, runtime: &Runtime) -> usize {
     let mut classes: BTreeMap<(&str, u64, u64), (u64, f64)> = BTreeMap::new();
-    for io in &window.io {
+    for io in window.io.iter().filter(|io| !is_of_disks(&io.purpose)) {
         let (count, sum_ns) = classes.entry((&io.verb, io.bytes_max, io.depth)).or_default();
         *count += io.took.count;
         *sum_ns += (io.took.sum_ns as f64 - window.look_ns() * io.took.count as f64).max(0.0);

@@ -162,6 +162,9 @@ impl Disk for BlockingDisk {
     fn open(&self, name: &str, mode: OpenMode) -> Result<FileId> {
         self.shared.disk.open(name, mode)
     }
+    fn mark_disk(&self, file: FileId) {
+        self.shared.disk.mark_disk(file);
+    }
     fn close(&self, file: FileId) {
         self.shared.disk.close(file);
     }

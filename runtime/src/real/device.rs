@@ -3,7 +3,7 @@
 
 use super::concurrency_limit::ConcurrencyLimit;
 use super::figures::{Figures, IoClass, Verb};
-use super::files::{Files, failed};
+use super::files::{Files, Handle, failed};
 use super::ring::{Plain, Ring, Wait};
 use super::ring_entry::RingEntry;
 use crate::OBSERVED;
@@ -146,7 +146,7 @@ pub(super) struct Device {
     ops: Vec<Op>,
     free: Vec<usize>,
     /// Descriptors and modes by file id, so that the shared table is asked once per file and core.
-    handles: Vec<Option<super::files::Handle>>,
+    handles: Vec<Option<Handle>>,
     bell: RawFd,
     figures: Arc<Figures>,
     /// True if an urgent operation was started and not submitted yet: a durable write or a flush, which many may wait
@@ -270,10 +270,12 @@ impl Device {
             (file, verb, urgent, pace, bytes, purpose)
         });
         let writes = verb == Verb::Write;
-        let fd = match self.fd_for(file, writes, files).and_then(|fd| slot.with_request(|r| check(r)).map(|()| fd)) {
-            Ok(fd) => fd,
+        let handle = self.handle_for(file, writes, files);
+        let (fd, is_disk) = match handle.and_then(|handle| slot.with_request(|r| check(r)).map(|()| handle)) {
+            Ok(handle) => (handle.fd, handle.is_disk),
             Err(error) => return Some((slot, Err(error.with(files.name(file))))),
         };
+        let (pace, purpose) = if is_disk { (Pace::AtOnce, purpose.on_disk()) } else { (pace, purpose) };
         let class = IoClass::of(purpose, verb, bytes);
         let index = self.take_op(Work::Transfer(Progress {
             slot,
@@ -328,7 +330,7 @@ impl Device {
             self.issue_first(index);
         }
     }
-    fn fd_for(&mut self, file: FileId, writes: bool, files: &Files) -> Result<RawFd> {
+    fn handle_for(&mut self, file: FileId, writes: bool, files: &Files) -> Result<Handle> {
         let place = file.0 as usize;
         if self.handles.len() <= place {
             self.handles.resize(place + 1, None);
@@ -340,7 +342,7 @@ impl Device {
         if writes && !handle.writable {
             return Err(Error::new(Kind::ReadOnly, "the file is open for reading only"));
         }
-        Ok(handle.fd)
+        Ok(handle)
     }
     fn issue(&mut self, index: usize) {
         let tag = self.tag(index);

@@ -25,6 +25,9 @@ impl Disk for RealDisk {
     fn open(&self, name: &str, mode: OpenMode) -> Result<FileId> {
         self.files().open(name, mode)
     }
+    fn mark_disk(&self, file: FileId) {
+        self.files().mark_disk(file);
+    }
     fn close(&self, file: FileId) {
         self.files().close(file);
     }

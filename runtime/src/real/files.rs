@@ -34,6 +34,8 @@ struct OpenFile {
     name: String,
     file: OwnedFd,
     writable: bool,
+    /// See `Disk::mark_disk`.
+    is_disk: bool,
 }
 
 /// The facts about a file that an I/O needs.
@@ -41,6 +43,7 @@ struct OpenFile {
 pub(super) struct Handle {
     pub fd: RawFd,
     pub writable: bool,
+    pub is_disk: bool,
 }
 
 pub(super) fn failed(what: &'static str, error: &std::io::Error) -> Error {
@@ -91,7 +94,7 @@ impl Files {
                 Ok(FileId(known as u32))
             }
             None => {
-                table.push(OpenFile { name: name.to_string(), file: file.into(), writable });
+                table.push(OpenFile { name: name.to_string(), file: file.into(), writable, is_disk: false });
                 Ok(FileId(table.len() as u32 - 1))
             }
         }
@@ -109,8 +112,13 @@ impl Files {
         let writable = mode != OpenMode::ReadOnly && !self.read_only;
         let path = self.told.get(name).cloned().map_or_else(|| self.linked_device(name), Ok)?;
         let file = block_device::open(&path, writable)?;
-        table.push(OpenFile { name: name.to_string(), file: file.into(), writable });
+        table.push(OpenFile { name: name.to_string(), file: file.into(), writable, is_disk: false });
         Ok(FileId(table.len() as u32 - 1))
+    }
+    /// See `Disk::mark_disk`.
+    pub fn mark_disk(&self, file: FileId) {
+        let mut table = self.table.lock().expect("no panic while held");
+        table.get_mut(file.0 as usize).expect("a file id comes from open").is_disk = true;
     }
     /// See `Disk::close`.
     pub fn close(&self, file: FileId) {
@@ -138,7 +146,7 @@ impl Files {
     pub fn handle(&self, file: FileId) -> Handle {
         let table = self.table.lock().expect("no panic while held");
         let open = table.get(file.0 as usize).expect("a file id comes from open");
-        Handle { fd: open.file.as_raw_fd(), writable: open.writable }
+        Handle { fd: open.file.as_raw_fd(), writable: open.writable, is_disk: open.is_disk }
     }
     /// The name of an open file, for messages.
     pub fn name(&self, file: FileId) -> String {

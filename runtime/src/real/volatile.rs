@@ -88,6 +88,9 @@ impl Disk for VolatileDisk {
     fn open(&self, name: &str, mode: OpenMode) -> Result<FileId> {
         self.inner.disk.open(name, mode)
     }
+    fn mark_disk(&self, file: FileId) {
+        self.inner.disk.mark_disk(file);
+    }
     fn close(&self, file: FileId) {
         self.inner.disk.close(file);
     }

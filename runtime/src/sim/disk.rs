@@ -613,6 +613,7 @@ impl Disk for SimDisk {
         self.schedule.note(TraceKind::Open, index as u64, file.content.length());
         Ok(FileId(index as u32))
     }
+    fn mark_disk(&self, _: FileId) {}
     fn close(&self, file: FileId) {
         let mut state = self.state();
         assert!(is_device(&state.file(file).name), "the brick's own files stay open");

@@ -56,6 +56,9 @@ impl Disk for Outside {
     fn open(&self, name: &str, mode: OpenMode) -> Result<FileId> {
         outside(|| self.0.disk.open(name, mode))
     }
+    fn mark_disk(&self, file: FileId) {
+        outside(|| self.0.disk.mark_disk(file));
+    }
     fn close(&self, file: FileId) {
         outside(|| self.0.disk.close(file));
     }

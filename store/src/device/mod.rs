@@ -5,7 +5,7 @@
 mod signatures;
 
 use crate::format::Uuid;
-use crate::format::devices::DeviceId;
+use crate::format::devices::{DeviceId, Tier};
 use crate::format::label::{Label, SEGMENTS_AT};
 use crate::format::superblock::Superblock;
 use base::limits::{BLOCK_BYTES, IO_BYTES_MAX};
@@ -41,9 +41,12 @@ pub struct Device<'a> {
 
 impl Device<'_> {
     /// Opens a device of the brick. Errors: `NotFound`, `Busy`, and what the runtime refuses.
-    pub fn open(runtime: &Runtime, id: DeviceId, writable: bool) -> Result<Device<'_>> {
+    pub fn open(runtime: &Runtime, (id, tier): (DeviceId, Tier), writable: bool) -> Result<Device<'_>> {
         let mode = if writable { OpenMode::Existing } else { OpenMode::ReadOnly };
         let file = runtime.disk.open(&device_name(id.0), mode)?;
+        if tier == Tier::Disk {
+            runtime.disk.mark_disk(file);
+        }
         let bytes = runtime.disk.length(file)?;
         Ok(Device { runtime, id, file, bytes })
     }

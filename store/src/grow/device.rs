@@ -8,6 +8,7 @@ use crate::device::Foreign;
 use crate::format::devices::{DeviceId, DeviceRow, Tier};
 use crate::media::{device_table, superblock_file};
 use crate::segments::bulk::Bulk;
+use crate::segments::prepare;
 use crate::segments::usable_blocks;
 use base::{Error, Kind, Result};
 use runtime::seeded::{Bug, active};
@@ -75,7 +76,9 @@ async fn add_alone(store: &Arc<Store>, id: DeviceId, tier: Tier, foreign: Foreig
     };
     if tier == Tier::Disk {
         let stream = Bulk::of_disk(slot, &store.runtime, &store.log, usable_blocks(store.geometry.blocks()));
-        store.destage.lock().push(Arc::new(stream));
+        let stream = Arc::new(stream);
+        store.destage.lock().push(stream.clone());
+        prepare::start_disk(store, stream, Vec::new());
     }
     store.offer_segments();
     Ok(row)

@@ -7,7 +7,7 @@ pub mod device;
 use crate::Store;
 use crate::brick::{refuse_little_for_index, segments_in};
 use crate::device::Device;
-use crate::format::devices::FIRST;
+use crate::format::devices::{FIRST, Tier};
 use crate::format::superblock::Superblock;
 use crate::media::host::room_for_segments;
 use crate::media::superblock_file;
@@ -88,7 +88,7 @@ async fn grow_alone(store: &Arc<Store>, size_bytes: Option<u64>) -> Result<Grown
 /// The size by default, and the largest.
 fn room(store: &Store) -> Result<(u64, u64)> {
     if store.geometry.device().is_some() {
-        let room_bytes = Device::open(&store.runtime, FIRST, true)?.room_bytes();
+        let room_bytes = Device::open(&store.runtime, (FIRST, Tier::Flash), true)?.room_bytes();
         return Ok((room_bytes, room_bytes));
     }
     let (default_bytes, most_bytes) = room_for_segments(store.runtime.disk.free_bytes()?);
@@ -99,7 +99,7 @@ fn room(store: &Store) -> Result<(u64, u64)> {
 /// Room for the segments, durably.
 async fn make_room(store: &Arc<Store>, new: &Superblock) -> Result<()> {
     if store.geometry.device().is_some() {
-        return Device::open(&store.runtime, FIRST, true)?.write_label(new, new.segments).await;
+        return Device::open(&store.runtime, (FIRST, Tier::Flash), true)?.write_label(new, new.segments).await;
     }
     let (geometry, segments) = (store.geometry.clone(), new.segments);
     let longer = tasks::run_background(&*store.runtime.tasks, move || geometry.extend(segments)).await?;

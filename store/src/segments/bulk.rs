@@ -111,6 +111,14 @@ impl Bulk {
         Bulk::new((Stream::Cold, Origin::Device(slot)), runtime.clone(), log.clone(), blocks_usable)
     }
 
+    /// The position in the device table of the disk that it writes to; None: it writes to flash.
+    pub fn disk(&self) -> Option<usize> {
+        match self.from {
+            Origin::Flash => None,
+            Origin::Device(slot) => Some(slot),
+        }
+    }
+
     /// Writes a payload of whole blocks; returns when the device has taken all of it (not flushed).
     pub async fn place(&self, payload: Slice) -> Result<Ticket> {
         let begun = self.begin(payload, false).await?;

@@ -8,6 +8,7 @@ use crate::format::segment::{SegmentHeader, Stream};
 use crate::format::summary;
 use crate::format::values::SegmentState;
 use crate::log::Prepared;
+use crate::segments::bulk::Bulk;
 use crate::segments::{Origin, Taken};
 use crate::space::BULK_RESERVE_SEGMENTS;
 use base::limits::{BLOCK_BYTES, IO_BYTES_MAX};
@@ -59,15 +60,6 @@ async fn step(store: &Arc<Store>) -> Result<()> {
             Err(error) => return Err(error),
         }
     }
-    for stream in store.destage() {
-        if stream.wants_segment() {
-            match prepare(store, (stream.stream, stream.from)).await {
-                Ok(Some(prepared)) => stream.give(prepared),
-                Ok(None) => {}
-                Err(error) => stream.fail(error.with("preparing a segment of a disk")),
-            }
-        }
-    }
     for stream in [&store.cold, &store.bulk] {
         if stream.wants_segment() {
             match prepare(store, (stream.stream, stream.from)).await {
@@ -87,25 +79,50 @@ pub async fn seal_full(store: &Arc<Store>) -> Result<()> {
     let mut full = store.log.take_full();
     full.extend(store.bulk.take_full());
     full.extend(store.cold.take_full());
-    full.extend(store.destage().iter().flat_map(|stream| stream.take_full()));
     for (segment, used) in full {
         store.table.lock().set_state(segment, SegmentState::Closed, used);
-        seal_or_leave(store, segment).await?;
+        seal(store, segment).await?;
     }
     Ok(())
 }
 
-/// Seals a segment. One of a disk that fails stays closed: its summary is kept in the index, and the next start seals it.
-pub async fn seal_or_leave(store: &Arc<Store>, segment: SegmentId) -> Result<()> {
-    let sealed = seal(store, segment).await;
-    let slot = store.table.lock().disk_slot(segment);
-    match (sealed, slot.and_then(|slot| store.destage_to(slot))) {
-        (Err(error), Some(stream)) => {
-            stream.fail(error.with("sealing a segment of a disk"));
-            Ok(())
+/// Starts the task that keeps a disk's segments.
+pub fn start_disk(store: &Arc<Store>, stream: Arc<Bulk>, left_open: Vec<SegmentId>) {
+    let there = store.clone();
+    store.runtime.tasks.spawn(0, Box::new(move || Box::pin(run_disk(there, stream, left_open))));
+}
+
+/// The task of a disk: seals what the process before left open on it, then keeps a segment ready for what goes to it and seals
+/// full ones. The log must never wait for a disk, so the task for its segments (`run`) does nothing of this. Ends when the log
+/// stops or fails, or the disk does: segments that are not sealed then keep their summaries in the index, and the next start seals them.
+pub async fn run_disk(store: Arc<Store>, stream: Arc<Bulk>, left_open: Vec<SegmentId>) {
+    let mut to_seal = left_open;
+    loop {
+        let ticket = store.log.segment_wanted.ticket();
+        if store.log.stopping() || store.log.failed().is_some() || stream.failed().is_some() {
+            return;
         }
-        (sealed, _) => sealed,
+        if let Err(error) = step_disk(&store, &stream, &mut to_seal).await {
+            return stream.fail(error);
+        }
+        store.log.segment_wanted.after(ticket).await;
     }
+}
+
+async fn step_disk(store: &Arc<Store>, stream: &Bulk, to_seal: &mut Vec<SegmentId>) -> Result<()> {
+    if stream.wants_segment()
+        && let Some(prepared) = prepare(store, (stream.stream, stream.from)).await?
+    {
+        stream.give(prepared);
+    }
+    for (segment, used) in stream.take_full() {
+        store.table.lock().set_state(segment, SegmentState::Closed, used);
+        to_seal.push(segment);
+    }
+    for segment in to_seal.drain(..) {
+        seal(store, segment).await?;
+    }
+    Ok(())
 }
 
 /// Takes a free segment that has a file; None if the stream may not have one now. Errors: `Io`.

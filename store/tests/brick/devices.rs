@@ -261,6 +261,37 @@ pub fn what_goes_to_a_disk_is_there_after_a_crash_once_it_counts() {
     }
 }
 
+/// A disk may take minutes to answer: the log gets its segments all the same.
+#[test]
+fn a_disk_that_does_not_answer_holds_up_only_what_goes_to_it() {
+    let mut world = world(9, &[DISK]);
+    let runtime = world.runtime();
+    let disk = world.disk().clone();
+    world.block_on(async {
+        let index = format(&runtime, &[Tier::Disk]).await.expect("blank devices");
+        let brick = Brick::open(&runtime, index).await.expect("just formatted");
+        destage(&brick, &payload(1, 30)).await.expect("a healthy disk");
+        let only = runtime.disk.open(&device_name(2), runtime::OpenMode::Existing).expect("it is open");
+        let stall_ns = 600_000_000_000;
+        disk.set_faults(FaultPlan { stalls: Fail::From(1), stall_ns, only: Some(only), ..FaultPlan::default() });
+        // More than the segment that it has: another one must be made ready on it.
+        let stream = brick.store.destage().pop().expect("the brick has a disk");
+        for number in 0..3 {
+            let (stream, bytes) = (stream.clone(), payload(number, 200));
+            let mut buffer = runtime.buffer(bytes.len()).expect("within the bound");
+            buffer.copy_from_slice(&bytes);
+            let run = buffer.share().slice(0..bytes.len());
+            let place = async move { drop(stream.place_durably(vec![run]).await) };
+            runtime.tasks.spawn(0, Box::new(move || Box::pin(place)));
+        }
+        runtime.clock.sleep(1_000_000_000).await;
+        let begun_ns = runtime.clock.now_ns();
+        fill(&brick, 50).await;
+        let took_ns = runtime.clock.now_ns() - begun_ns;
+        assert!(took_ns < 10_000_000_000, "the log waited {took_ns} ns");
+    });
+}
+
 /// A disk that fails takes nothing more; the log and what is on flash go on.
 #[test]
 fn a_disk_that_can_not_write_is_left_alone_and_the_log_goes_on() {

@@ -163,6 +163,9 @@ impl Disk for Between {
     fn open(&self, name: &str, mode: OpenMode) -> Result<FileId> {
         self.disk.open(name, mode)
     }
+    fn mark_disk(&self, file: FileId) {
+        self.disk.mark_disk(file);
+    }
     fn close(&self, file: FileId) {
         self.disk.close(file);
     }
