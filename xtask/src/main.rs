@@ -8,6 +8,7 @@ mod console;
 mod disk;
 mod flash;
 mod guest;
+mod hybrid;
 mod instructions;
 mod mutants;
 mod observation;
@@ -38,6 +39,7 @@ cargo xtask guest ...           kernel clients of NFS and SMB over a mount; see 
 cargo xtask observation ...     what observing requests costs in throughput; see cargo xtask observation --help
 cargo xtask console ...         the console in headless Chromium; see cargo xtask console --help
 cargo xtask disk ...            hard disks for tests, as loop devices; see cargo xtask disk --help
+cargo xtask hybrid ...          flash in front of a hard disk: is there a cliff? see cargo xtask hybrid --help
 cargo xtask ablate ...          what older designs in the place of ours cost, and what models predict; see cargo xtask ablate --help
 cargo xtask recording ...       does a replay do what was recorded? see cargo xtask recording --help
 cargo xtask verdicts ...        does `sinter explain` name the cause of slowness? see cargo xtask verdicts --help
@@ -93,6 +95,7 @@ fn run(arguments: &[String]) -> Result<(), String> {
         ("verdicts", rest) => verdicts::run(rest),
         ("console", rest) => console::run(rest),
         ("disk", rest) => disk::run(rest),
+        ("hybrid", rest) => hybrid::run(rest),
         ("help" | "--help", _) => {
             print!("{HELP}");
             Ok(())

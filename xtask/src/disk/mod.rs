@@ -19,7 +19,7 @@ mod tests;
 use crate::flash::ground;
 use crate::served;
 use asked::{Asked, Form, Work};
-pub use place::Disks;
+pub use place::{Disks, Place};
 use serde_json::{Value, json};
 use std::path::Path;
 use std::sync::Arc;

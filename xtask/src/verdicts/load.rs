@@ -71,7 +71,8 @@ pub struct Said {
 }
 
 impl Load {
-    fn command(&self, file: &Path, seconds: u64) -> Command {
+    /// fio's command line for it on a file, for so many seconds.
+    pub fn command(&self, file: &Path, seconds: u64) -> Command {
         let mut command = Command::new("setsid");
         if let Some(cpus) = self.cpus {
             command.args(["taskset", "-c", cpus]);

@@ -24,6 +24,10 @@ impl Running {
         undo.add(&how)?;
         Ok(Running { child, undo: how })
     }
+    /// Its process.
+    pub fn process(&self) -> u32 {
+        self.child.id()
+    }
     /// Ends it.
     pub fn stop(mut self, undo: &Undo) -> Result<(), String> {
         let told = Command::new("sh").args(["-c", &self.undo]).status().map_err(|error| format!("sh: {error}"))?;

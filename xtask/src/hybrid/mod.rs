@@ -1,0 +1,80 @@
+//! `cargo xtask hybrid`: a brick with flash in front of a disk of the model, filled and overwritten at random: how even the rate is,
+//! what is left of the file's order, and what a disk that stands still does to clients.
+//!
+//! Promises: the disk alone is measured in the same run; all is taken back whatever happens. Absent by design: any opinion on why
+//! a second was slow.
+
+mod asked;
+mod brick;
+mod in_order;
+mod load;
+mod overwrite;
+mod report;
+mod seconds;
+mod stopped;
+mod watch;
+
+use crate::flash::ground::{self, Ground};
+use crate::flash::undo::Undo;
+use crate::verdicts::load::{FILE, lay_out};
+use asked::{Asked, Row};
+use brick::{Brick, Devices};
+use report::Report;
+use std::path::PathBuf;
+
+/// Log, index, fio's logs, and a little.
+const BESIDE_BYTES: u64 = 3 << 30;
+
+/// Runs the command.
+pub fn run(arguments: &[String]) -> Result<(), String> {
+    if arguments.iter().any(|argument| argument == "--help" || argument == "help") {
+        print!("{}", asked::HELP);
+        return Ok(());
+    }
+    let asked = Asked::read(arguments)?;
+    let binary = binary(&asked)?;
+    ground::need_root()?;
+    ground::install(&[("fio", "fio"), ("util-linux", "losetup")])?;
+    let mut report = Report::default();
+    let done = Undo::during(|undo| all(&asked, &binary, &mut report, undo));
+    // What was measured before something went wrong is worth its time.
+    let printed = report.print(asked.form, asked.strictness);
+    done.and(printed)
+}
+
+fn binary(asked: &Asked) -> Result<PathBuf, String> {
+    let program = std::env::current_exe().map_err(|error| format!("this program's path: {error}"))?;
+    let own = asked.sinter.as_os_str().is_empty();
+    let binary = if own { program.with_file_name("sinter") } else { asked.sinter.clone() };
+    match binary.is_file() {
+        true => Ok(binary),
+        false => Err(format!("no {}: cargo build --release -p node, or --sinter BINARY", binary.display())),
+    }
+}
+
+fn all(asked: &Asked, binary: &std::path::Path, report: &mut Report, undo: &Undo) -> Result<(), String> {
+    ground::allow_uring(undo)?;
+    // The disk's file is sparse: it gets what the brick is filled with, and the dead blocks between.
+    let ground = Ground::new(asked.work.clone(), asked.flash_bytes + asked.disk_bytes() + BESIDE_BYTES, undo)?;
+    let devices = Devices::make(asked, &ground, undo)?;
+    if asked.wants(Row::Bare) || asked.wants(Row::Overwrite) || asked.wants(Row::InOrder) {
+        overwrite::bare(&devices, report, undo)?;
+    }
+    if asked.rows == [Row::Bare] {
+        return Ok(());
+    }
+    let mut brick = Brick::make(asked, binary, &ground, &devices, undo)?;
+    let bytes = brick.filling_bytes()?;
+    eprintln!("writing a file of {} MiB in sequence", bytes >> 20);
+    lay_out(&brick.file(FILE), bytes, undo)?;
+    if asked.wants(Row::Overwrite) || asked.wants(Row::InOrder) {
+        overwrite::run(asked, &ground, (&brick, &devices), report, undo)?;
+    }
+    if asked.wants(Row::InOrder) {
+        in_order::run(asked, (&mut brick, &devices), report, undo)?;
+    }
+    if asked.wants(Row::Stopped) {
+        stopped::run(asked, &ground, (&brick, &devices), report, undo)?;
+    }
+    Ok(())
+}
