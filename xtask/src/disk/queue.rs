@@ -1,6 +1,6 @@
 //! The kernel's settings of a loop device: they become those of a hard disk without a write cache.
 
-use crate::flash::ground::looped;
+use crate::flash::ground::{keep_discards, looped, told};
 use crate::served::failed;
 use std::path::{Path, PathBuf};
 
@@ -22,6 +22,13 @@ pub fn attach(file: &Path) -> Result<String, String> {
         std::fs::write(&path, value).map_err(|error| failed(&path, error))?;
     }
     Ok(device)
+}
+
+/// Gives a loop device the usual settings again, which its next file would not change.
+pub fn give_back(device: &str) -> Result<(), String> {
+    told("sh", &["-c", &keep_discards(device)])?;
+    let cache = PathBuf::from(format!("{}/queue/write_cache", device.replace("/dev/", "/sys/class/block/")));
+    std::fs::write(&cache, "write back").map_err(|error| failed(&cache, error))
 }
 
 /// The loop devices on files below a directory.

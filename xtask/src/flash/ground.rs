@@ -53,6 +53,15 @@ pub fn looped(file: &Path) -> Result<String, String> {
     Err(format!("{device} refuses direct I/O on {}: take a directory on another disk", file.display()))
 }
 
+/// The most that a loop device discards at once: what its queue allows where nobody has changed that.
+const DISCARD_BYTES: &str = "4294966784";
+
+/// The command that has a loop device discard again. Its queue keeps what was set until the machine ends, whatever file it is
+/// attached to next: tests of discards on the same device would fail.
+pub fn keep_discards(device: &str) -> String {
+    format!("echo {DISCARD_BYTES} >{}/queue/discard_max_bytes", device.replace("/dev/", "/sys/class/block/"))
+}
+
 /// Refuses to go on for who is not root.
 pub fn need_root() -> Result<(), String> {
     match told("id", &["-u"])?.as_str() {

@@ -2,7 +2,7 @@
 
 use super::asked::Asked;
 use crate::disk::{Disks, Place};
-use crate::flash::ground::{Ground, looped, text, told};
+use crate::flash::ground::{Ground, keep_discards, looped, text, told};
 use crate::flash::sides::{Places, in_own_session, serve};
 use crate::flash::undo::{Undo, quoted};
 use serde_json::Value;
@@ -38,6 +38,7 @@ impl Devices {
         undo.add(&format!("losetup -d {flash}"))?;
         // A discard would give them back.
         let discard = format!("{}/queue/discard_max_bytes", flash.replace("/dev/", "/sys/class/block/"));
+        undo.add(&keep_discards(&flash))?;
         std::fs::write(&discard, "0").map_err(|error| format!("{discard}: {error}"))?;
         let root = ground.root.join("disks");
         let disks = Disks::below(&root)?;
