@@ -59,9 +59,11 @@ pub fn find_destage(window: &Window) -> Option<Finding> {
 
 #[cfg(test)]
 mod tests {
+    use super::{find_destage, find_disk};
+    use crate::Window;
+    use crate::causes::space;
     use crate::snapshot::{Io, Operation, Snapshot};
     use crate::times::Times;
-    use crate::{Window, explain};
     use std::collections::BTreeMap;
 
     fn times(count: u64, sum_ns: u64) -> Times {
@@ -69,13 +71,13 @@ mod tests {
     }
 
     /// A second in which 100 requests spent 9 of their 10 ms in a stage, and what disks did meanwhile.
-    fn second(stage: &str, io: Io) -> (Snapshot, Snapshot) {
+    fn second(stage: &str, io: Io) -> Window {
         let before = Snapshot { at_ns: 1, ..Snapshot::default() };
         let stages = BTreeMap::from([(stage.to_string(), times(100, 900_000_000))]);
         let operation =
             Operation { name: "read".into(), total: times(100, 1_000_000_000), stages, ..Operation::default() };
         let after = Snapshot { at_ns: 1_000_000_001, operations: vec![operation], io: vec![io], ..Snapshot::default() };
-        (before, after)
+        Window::between(&before, &after).expect("of one daemon")
     }
 
     #[test]
@@ -87,13 +89,11 @@ mod tests {
             took: times(90, 880_000_000),
             ..Io::default()
         };
-        let (before, after) = second("read", io("disk"));
-        let told = explain(&before, &after).expect("of one daemon");
-        assert_eq!(told.verdict.finding.cause, "disk", "{:?}", told.verdict.finding);
-        assert!(told.verdict.finding.evidence[0].contains("9.8 ms"), "{:?}", told.verdict.finding.evidence);
-        let (before, after) = second("read", io("client"));
-        let window = Window::between(&before, &after).expect("of one daemon");
-        assert!(super::find_disk(&window).is_none() && super::find_destage(&window).is_none());
+        let found = find_disk(&second("read", io("disk"))).expect("disks were read");
+        assert!(found.cause == "disk" && (0.87..0.89).contains(&found.share), "{found:?}");
+        assert!(found.evidence[0].contains("9.8 ms") && found.evidence[0].contains("90 of them"), "{found:?}");
+        let window = second("read", io("client"));
+        assert!(find_disk(&window).is_none() && find_destage(&window).is_none());
     }
 
     #[test]
@@ -106,9 +106,11 @@ mod tests {
             took: times(100, 700_000_000),
             ..Io::default()
         };
-        let (before, after) = second("space", io);
-        let told = explain(&before, &after).expect("of one daemon");
-        assert_eq!(told.verdict.finding.cause, "destage", "{:?}", told.verdict.finding);
-        assert!(told.others.iter().all(|other| other.cause != "background"), "{:?}", told.others);
+        let window = second("space", io);
+        let found = find_destage(&window).expect("blocks went down");
+        assert!(found.cause == "destage" && (0.89..0.91).contains(&found.share), "{found:?}");
+        assert!(found.evidence[1].contains("104.9 MB"), "{found:?}");
+        let background = space::find(&window).expect("its evidence is told");
+        assert!(background.share < 0.01, "that time is told once: {background:?}");
     }
 }
