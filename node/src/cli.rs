@@ -294,7 +294,7 @@ pub struct AddDevice {
     pub data: PathBuf,
     /// The block device
     pub path: PathBuf,
-    /// Its tier: flash (the log, and what is used often) or disk (what is seldom used)
+    /// Its tier: flash (the log, and what is used often) or disk (what is seldom used) [default: none, it must be given]
     #[arg(long, value_name = "TIER", value_enum)]
     pub tier: DeviceTier,
     /// Destroy what the device holds [default: refuse a device that holds anything]

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use toml::de::{DeTable, DeValue};
 
 /// Everything that may stand in a config file, and what it takes: the arguments and options of `sinter up`.
-pub const KEYS: [(&str, &str); 10] = [
+pub const KEYS: [(&str, &str); 12] = [
     ("data", "an absolute path"),
     ("mount", "an absolute path"),
     ("volume", "a name of 1 to 63 bytes"),
@@ -21,6 +21,8 @@ pub const KEYS: [(&str, &str); 10] = [
     ("segment-size", "bytes, a power of two, 1M to 256M, such as \"64M\""),
     ("groups", "a count, 1 to 1024"),
     ("device", "an absolute path"),
+    ("flash", "absolute paths with commas between them"),
+    ("disk", "absolute paths with commas between them"),
     ("memory-max", "bytes, 256M to 1T, such as \"8G\""),
     ("metrics", "HOST:PORT, such as \"127.0.0.1:9470\""),
     ("console", "HOST:PORT, such as \"127.0.0.1:9470\""),
@@ -46,6 +48,10 @@ pub struct Settings {
     pub groups: Option<u32>,
     /// The brick's block device.
     pub device: Option<PathBuf>,
+    /// Flash devices of a new brick.
+    pub flash: Option<Vec<PathBuf>>,
+    /// Disks of a new brick.
+    pub disk: Option<Vec<PathBuf>>,
     /// Memory for everything.
     pub memory_max: Option<u64>,
     /// Address of the metrics.
@@ -95,8 +101,8 @@ pub fn plan(up: &Up) -> Result<Plan, Failure> {
             segment_size: up.geometry.segment_size.or(settings.segment_size),
             groups: up.geometry.groups.or(settings.groups),
             device: up.geometry.device.clone().or(settings.device.filter(|_| up.geometry.flash.is_empty())),
-            flash: up.geometry.flash.clone(),
-            disk: up.geometry.disk.clone(),
+            flash: given(&up.geometry.flash, settings.flash),
+            disk: given(&up.geometry.disk, settings.disk),
         },
         resources: Resources {
             memory_max: up.resources.memory_max.or(settings.memory_max),
@@ -194,6 +200,8 @@ impl Settings {
             "segment-size" => self.segment_size = Some(cli::segment_bytes(text)?),
             "groups" => self.groups = Some(cli::group_count(text)?),
             "device" => self.device = Some(absolute(text)?),
+            "flash" => self.flash = Some(all_absolute(text)?),
+            "disk" => self.disk = Some(all_absolute(text)?),
             "memory-max" => self.memory_max = Some(cli::memory_bytes(text)?),
             "metrics" => self.metrics = Some(console::address::parse(text)?),
             "console" => self.console = Some(console::address::parse(text)?),
@@ -209,6 +217,15 @@ fn absolute(text: &str) -> Result<PathBuf, String> {
     if path.is_absolute() { Ok(path) } else { Err("not an absolute path".to_string()) }
 }
 
+/// What the command line names, else what the file does.
+fn given(line: &[PathBuf], file: Option<Vec<PathBuf>>) -> Vec<PathBuf> {
+    if line.is_empty() { file.unwrap_or_default() } else { line.to_vec() }
+}
+
+fn all_absolute(text: &str) -> Result<Vec<PathBuf>, String> {
+    text.split(',').map(|path| absolute(path.trim())).collect()
+}
+
 impl Settings {
     /// The settings, by key; sizes in bytes.
     pub fn json(&self) -> serde_json::Value {
@@ -220,6 +237,8 @@ impl Settings {
             "segment-size": self.segment_size,
             "groups": self.groups,
             "device": self.device,
+            "flash": self.flash,
+            "disk": self.disk,
             "memory-max": self.memory_max,
             "metrics": self.metrics,
             "console": self.console,
@@ -230,6 +249,10 @@ impl Settings {
 impl fmt::Display for Settings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let path = |path: &Option<PathBuf>| path.as_ref().map(|path| path.display().to_string());
+        let paths = |paths: &Option<Vec<PathBuf>>| {
+            let shown = paths.as_ref()?.iter().map(|path| path.display().to_string());
+            Some(shown.collect::<Vec<_>>().join(", "))
+        };
         let bytes = |value: &Option<u64>| value.map(crate::table::exact_bytes);
         let values = [
             path(&self.data),
@@ -239,6 +262,8 @@ impl fmt::Display for Settings {
             bytes(&self.segment_size),
             self.groups.map(|count| count.to_string()),
             path(&self.device),
+            paths(&self.flash),
+            paths(&self.disk),
             bytes(&self.memory_max),
             self.metrics.map(|address| address.to_string()),
             self.console.map(|address| address.to_string()),

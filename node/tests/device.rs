@@ -33,15 +33,7 @@ impl Loop {
         if device.is_none() {
             eprintln!("skipped: needs root and loop devices");
         }
-        let device = device.map(|device| Loop { file, device });
-        device.iter().for_each(Loop::allow_discards);
-        device
-    }
-    /// The queue of a loop device keeps what somebody set when it had another file.
-    fn allow_discards(&self) {
-        let name = self.device.file_name().expect("a device has a name");
-        let most = Path::new("/sys/class/block").join(name).join("queue/discard_max_bytes");
-        std::fs::write(most, "4294966784").expect("root may set it");
+        device.map(|device| Loop { file, device })
     }
     fn path(&self) -> &str {
         text(&self.device)

@@ -4,6 +4,7 @@ use super::*;
 use crate::cli::{Cli, Command};
 use crate::scratch::Scratch;
 use clap::{CommandFactory, Parser};
+use store::format::devices::Tier;
 
 const FULL: &str = "\
 # A brick.
@@ -14,6 +15,8 @@ size = \"20G\"
 segment-size = 1048576
 groups = 8
 device = \"/dev/nvme0n1\"
+flash = \"/dev/nvme0n1, /dev/nvme1n1\"
+disk = \"/dev/sda\"
 memory-max = \"1G\"
 metrics = \"127.0.0.1:9470\"
 console = \"localhost:9471\"
@@ -36,7 +39,9 @@ fn a_full_file_is_understood_and_the_command_line_wins() {
     assert_eq!((plan.data, plan.mount, plan.volume), ("/srv/brick".into(), "/mnt/sinter".into(), "home".to_string()));
     let geometry = plan.geometry;
     assert_eq!((geometry.size, geometry.segment_size, geometry.groups), (Some(20 << 30), Some(1 << 20), Some(8)));
-    assert_eq!((geometry.device, plan.resources.memory_max), (Some("/dev/nvme0n1".into()), Some(1 << 30)));
+    assert_eq!((&geometry.device, plan.resources.memory_max), (&Some("/dev/nvme0n1".into()), Some(1 << 30)));
+    let further = [(Tier::Flash, "/dev/nvme1n1".into()), (Tier::Disk, "/dev/sda".into())];
+    assert_eq!(geometry.further(), further);
     let address = |text: &str| Some(text.parse().expect("an address"));
     let surfaces = plan.surfaces;
     assert_eq!((surfaces.metrics, surfaces.console), (address("127.0.0.1:9470"), address("127.0.0.1:9471")));

@@ -230,7 +230,6 @@ impl Place {
     fn remove(&self) -> Result<(), String> {
         let mount = self.mount();
         for device in queue::attached(&mount)? {
-            queue::give_back(&device)?;
             told("losetup", &["--detach", &device])?;
         }
         if !wait_for(PATIENCE_LOOP, || Ok(queue::attached(&mount)?.is_empty()))? {

@@ -1,6 +1,6 @@
 //! The kernel's settings of a loop device: they become those of a hard disk without a write cache.
 
-use crate::flash::ground::{keep_discards, looped, told};
+use crate::flash::ground::looped_apart;
 use crate::served::failed;
 use std::path::{Path, PathBuf};
 
@@ -16,19 +16,12 @@ const SETTINGS: [(&str, &str); 4] = [
 
 /// Makes a loop device on a served file.
 pub fn attach(file: &Path) -> Result<String, String> {
-    let device = looped(file)?;
+    let device = looped_apart(file)?;
     for (name, value) in SETTINGS {
         let path = PathBuf::from(format!("{}/queue/{name}", device.replace("/dev/", "/sys/class/block/")));
         std::fs::write(&path, value).map_err(|error| failed(&path, error))?;
     }
     Ok(device)
-}
-
-/// Gives a loop device the usual settings again, which its next file would not change.
-pub fn give_back(device: &str) -> Result<(), String> {
-    told("sh", &["-c", &keep_discards(device)])?;
-    let cache = PathBuf::from(format!("{}/queue/write_cache", device.replace("/dev/", "/sys/class/block/")));
-    std::fs::write(&cache, "write back").map_err(|error| failed(&cache, error))
 }
 
 /// The loop devices on files below a directory.

@@ -53,13 +53,21 @@ pub fn looped(file: &Path) -> Result<String, String> {
     Err(format!("{device} refuses direct I/O on {}: take a directory on another disk", file.display()))
 }
 
-/// The most that a loop device discards at once: what its queue allows where nobody has changed that.
-const DISCARD_BYTES: &str = "4294966784";
+/// Numbers of loop devices whose queues the workshop changes: what is set stays until the machine ends, whatever file comes
+/// next, and can't be set back once it is no discards. Others get the first free number, which is never one of these.
+const APART: std::ops::Range<u32> = 900..1000;
 
-/// The command that has a loop device discard again. Its queue keeps what was set until the machine ends, whatever file it is
-/// attached to next: tests of discards on the same device would fail.
-pub fn keep_discards(device: &str) -> String {
-    format!("echo {DISCARD_BYTES} >{}/queue/discard_max_bytes", device.replace("/dev/", "/sys/class/block/"))
+/// Makes a loop device with direct I/O on a file, whose queue may be changed. Returns its path.
+pub fn looped_apart(file: &Path) -> Result<String, String> {
+    let mut last = String::new();
+    for number in APART {
+        let device = format!("/dev/loop{number}");
+        match told("losetup", &["--direct-io=on", &device, text(file)]) {
+            Ok(_) => return Ok(device),
+            Err(error) => last = error,
+        }
+    }
+    Err(last)
 }
 
 /// Refuses to go on for who is not root.

@@ -2,7 +2,7 @@
 
 use super::asked::Asked;
 use crate::disk::{Disks, Place};
-use crate::flash::ground::{Ground, keep_discards, looped, text, told};
+use crate::flash::ground::{Ground, looped_apart, text, told};
 use crate::flash::sides::{Places, in_own_session, serve};
 use crate::flash::undo::{Undo, quoted};
 use serde_json::Value;
@@ -34,11 +34,10 @@ impl Devices {
         let how = ["if=/dev/zero", "bs=4M", "oflag=direct", "conv=fsync", "status=none"];
         let to = [format!("count={}", asked.flash_bytes >> 22), format!("of={}", image.display())];
         told("dd", &[&how[..], &[&to[0], &to[1]]].concat())?;
-        let flash = looped(&image)?;
+        let flash = looped_apart(&image)?;
         undo.add(&format!("losetup -d {flash}"))?;
         // A discard would give them back.
         let discard = format!("{}/queue/discard_max_bytes", flash.replace("/dev/", "/sys/class/block/"));
-        undo.add(&keep_discards(&flash))?;
         std::fs::write(&discard, "0").map_err(|error| format!("{discard}: {error}"))?;
         let root = ground.root.join("disks");
         let disks = Disks::below(&root)?;

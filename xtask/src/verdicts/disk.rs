@@ -2,7 +2,7 @@
 
 use super::process::Running;
 use super::slow_disk::{self, Delays};
-use crate::flash::ground::{Ground, keep_discards, looped, text, told, unmounted};
+use crate::flash::ground::{Ground, looped_apart, text, told, unmounted};
 use crate::flash::undo::Undo;
 use crate::served;
 use std::path::PathBuf;
@@ -47,11 +47,10 @@ impl Disk {
             }
             std::thread::sleep(Duration::from_millis(20));
         }
-        let device = looped(&file)?;
+        let device = looped_apart(&file)?;
         undo.add(&format!("losetup -d {device}"))?;
         // The file must keep its blocks: whoever writes to new ones would pay for the host's allocation.
         let discard = queue(&device, "discard_max_bytes");
-        undo.add(&keep_discards(&device))?;
         std::fs::write(&discard, "0").map_err(|error| format!("{discard}: {error}"))?;
         Ok(Disk { device, ..disk })
     }
