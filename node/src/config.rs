@@ -217,7 +217,7 @@ fn absolute(text: &str) -> Result<PathBuf, String> {
     if path.is_absolute() { Ok(path) } else { Err("not an absolute path".to_string()) }
 }
 
-/// What the command line names, else what the file does.
+/// The devices of the command line, else those of the file.
 fn given(line: &[PathBuf], file: Option<Vec<PathBuf>>) -> Vec<PathBuf> {
     if line.is_empty() { file.unwrap_or_default() } else { line.to_vec() }
 }
