@@ -150,9 +150,9 @@ fn format_if_new(
         let tasks = world.tasks.clone();
         let beside = move || {
             tell(Step::begin("empty index"));
-            directory::link_device(&path, device.as_deref())?;
+            directory::link_device(&path, 1, device.as_deref())?;
             for ((_, device), number) in further.iter().zip(2..) {
-                directory::link_further(&path, number, device)?;
+                directory::link_device(&path, number, Some(device))?;
             }
             new_index(&path)
         };
@@ -250,11 +250,11 @@ impl Brick {
         let opened = on_core(&reactors, move || open_groups(world, index, memory_max, tell));
         let (groups, shape, warnings) = opened.map_err(failed)?;
         if device.is_some() {
-            directory::link_device(data, device).map_err(failed)?;
+            directory::link_device(data, 1, device).map_err(failed)?;
         }
         let listed = groups.store().devices().len();
         for (path, number) in further.iter().zip(2..).take(listed.saturating_sub(1)) {
-            directory::link_further(data, number, path).map_err(failed)?;
+            directory::link_device(data, number, Some(path)).map_err(failed)?;
         }
         let shape = Status { memory_max_bytes: memory_max, cores: reactors.cores() as u32, ..shape };
         let reactors = Mutex::new(Some(Arc::new(reactors)));
@@ -480,13 +480,14 @@ impl Brick {
         let directory = Directory::open(data)?;
         let (groups, reactors) = (self.groups.clone(), self.reactors()?);
         let id = store::grow::device::next_device(groups.store());
-        directory::link_further(&directory, id.0, path)?;
+        directory::link_device(&directory, id.0, Some(path))?;
         let foreign = if force { Foreign::Destroy } else { Foreign::Keep };
         let added = on_core(&reactors, move || async move {
             store::grow::device::add_device(groups.store(), id, tier, foreign).await
         });
         if added.is_err() && id == store::grow::device::next_device(self.groups.store()) {
-            directory::unlink_further(&directory, id.0);
+            // A link that stays leads nowhere that counts: the device table does not list it.
+            drop(directory::link_device(&directory, id.0, None));
         }
         added.map(|_| self.devices(data))
     }
@@ -575,6 +576,7 @@ impl Brick {
                 figure("overlay bytes", self.groups.overlay_bytes()),
                 figure("inodes known to the kernel", self.groups.known_inodes()),
                 figure("segments emptied by the cleaner", cleaner.emptied_segments),
+                figure("segments not cleaned as damaged", cleaner.damaged_segments),
                 figure("blocks destaged", self.groups.destaged_blocks()),
                 figure("blocks moved on disks", self.groups.cleaner_of(Tier::Disk).moved_blocks),
                 figure("blocks defragmented after reads", self.groups.defragmented_blocks()),

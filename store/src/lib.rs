@@ -224,12 +224,19 @@ impl Store {
     pub fn is_live(&self, segment: SegmentId) -> bool {
         self.table.lock().is_live(segment)
     }
-    /// Reads the summary of a sealed segment; of its entries those that were live at the last checkpoint. Errors:
-    /// `Corrupt` if it is no summary of the segment's life, `Io`.
-    pub async fn live_of(&self, segment: SegmentId) -> Result<Vec<SummaryEntry>> {
-        let row = self.table.lock().row(segment).expect("the table has chosen it").clone();
-        let mut entries =
-            segments::summaries::read(&self.runtime, &self.geometry, (self.uuid, segment, row.life)).await?;
+    /// The life of a segment, if it is sealed in it. One that was chosen when it was sealed may be free by now, or open again, and
+    /// then the summary on its device is of the life before.
+    pub fn sealed_life(&self, segment: SegmentId) -> Option<base::Life> {
+        let table = self.table.lock();
+        table.row(segment).filter(|row| row.state == format::values::SegmentState::Sealed).map(|row| row.life)
+    }
+    /// Reads the summary of a segment that was sealed in this life; of its entries those that were live at the last checkpoint, so
+    /// none if it was freed since. A pin held meanwhile keeps it from being taken again. Errors: `Corrupt` if it is no summary of
+    /// this life, `Io`.
+    pub async fn live_of(&self, (segment, life): (SegmentId, base::Life)) -> Result<Vec<SummaryEntry>> {
+        let row = self.table.lock().row(segment).filter(|row| row.life == life).cloned();
+        let Some(row) = row else { return Ok(Vec::new()) };
+        let mut entries = segments::summaries::read(&self.runtime, &self.geometry, (self.uuid, segment, life)).await?;
         entries.retain(|entry| row.is_live(entry.block));
         Ok(entries)
     }
@@ -293,9 +300,7 @@ impl Store {
     /// Makes freed segments that nobody reads any more free to be taken, and wakes those who wait for one.
     pub fn free_unread(&self) {
         let mut table = self.table.lock();
-        let before = table.all_totals().free_segments;
-        table.free_unread(&self.pins);
-        let more = table.all_totals().free_segments > before;
+        let more = table.free_unread(&self.pins);
         drop(table);
         if more {
             self.log.segment_wanted.notify();

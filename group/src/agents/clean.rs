@@ -4,18 +4,16 @@
 
 use crate::Groups;
 use crate::agents::destage;
-use crate::agents::moves::{Source, is_there, leaf_of, order, places_of};
+use crate::agents::moves::{is_there, leaf_of, order_all, places_of, source_of};
 use base::limits::{BLOCK_BYTES, IO_BYTES_MAX};
-use base::{GroupId, Kind, Life, Place, Result, SegmentId, VolumeId};
+use base::{Kind, Life, Place, Result, SegmentId};
 use runtime::Slice;
 use runtime::tasks::both;
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use store::bulk::{Bulk, Ticket};
 use store::cleaner::{Candidate, Choice, Controller, Destaged, Held, Pace, Sight, State as Doing, Tiering};
 use store::format::devices::Tier;
-use store::format::record::Moved;
 use store::format::summary::SummaryEntry;
 
 /// Pause while there is nothing to do: as long as between checks for a checkpoint.
@@ -41,6 +39,8 @@ pub struct Status {
     pub moved_blocks: u64,
     /// Segments emptied since start.
     pub emptied_segments: u64,
+    /// Segments that are not cleaned, because a block or their summary can't be read.
+    pub damaged_segments: u64,
 }
 
 /// A segment being emptied.
@@ -178,25 +178,26 @@ impl Cleaner {
         let ended = self.groups.checkpoints();
         // A checkpoint that began after the last move finds them empty: at the latest the second to end since.
         self.emptied.retain(|(segment, at)| ended < at + 2 && store.is_live(*segment));
+        let tiering = self.tiering();
         if self.choice.is_due(ended) && self.victim.is_none() {
-            self.choice = self.choose(ended, |candidates, max, tiering| match tiering {
+            self.choice = self.choose(ended, |candidates, max| match &tiering {
                 Some(tiering) => Choice::staying(candidates, max, tiering),
                 None => Choice::new(candidates, max),
             });
         }
-        if self.down.is_due(ended) {
-            self.down = self.choose(ended, |candidates, max, tiering| {
-                tiering.map_or_else(Choice::default, |tiering| Choice::destaged(candidates, max, tiering))
-            });
-        }
         let space = store.segments_of(self.tier);
-        let (prepared, destaged) = match self.tier {
-            Tier::Flash => (store.log.prepared() as u32, self.destaged()),
-            Tier::Disk => (0, None),
-        };
+        let prepared = if self.tier == Tier::Flash { store.log.prepared() as u32 } else { 0 };
+        let free = (space.free_segments as u32 + prepared).min(space.segments as u32);
+        if self.down.is_due(ended) {
+            self.down = match &tiering {
+                Some(tiering) => self.choose_down(ended, tiering, free),
+                None => Chosen { at: Some(ended), ..Chosen::default() },
+            };
+        }
+        let destaged = tiering.map(|_| self.destaged());
         let sight = Sight {
             now_ns: store.runtime.clock.now_ns(),
-            free: (space.free_segments as u32 + prepared).min(space.segments as u32),
+            free,
             emptied: space.emptied_segments as u32 + self.emptied.len() as u32,
             segments: space.segments as u32,
             client_blocks: self.client_blocks(),
@@ -227,6 +228,7 @@ impl Cleaner {
             client_delay_ns: pace.client_delay_ns,
             moved_blocks: self.moved_blocks,
             emptied_segments: self.emptied_segments,
+            damaged_segments: self.damaged.len() as u64,
         };
         pace
     }
@@ -248,8 +250,7 @@ impl Cleaner {
         self.damaged.extend(self.groups.destage.take_damaged());
     }
 
-    fn choose(&self, ended: u64, choose: impl FnOnce(&[Candidate], usize, Option<&Tiering>) -> Choice) -> Chosen {
-        let tiering = self.tiering();
+    fn choose(&self, ended: u64, choose: impl FnOnce(&[Candidate], usize) -> Choice) -> Chosen {
         let mut candidates = self.groups.store().cleanable(self.tier);
         let busy = |segment: &SegmentId| {
             self.damaged.contains(&(*segment, self.life(*segment)))
@@ -260,14 +261,22 @@ impl Cleaner {
                 || self.tier == Tier::Flash && self.groups.destage.contains(*segment)
         };
         candidates.retain(|candidate| !busy(&candidate.segment));
-        let choice = choose(&candidates, self.controller.thresholds().victims_max(), tiering.as_ref());
+        let choice = choose(&candidates, self.controller.thresholds().victims_max());
         Chosen { choice, begun: false, at: Some(ended) }
     }
-    /// The measurements of the destage; None while there is no disk that takes anything.
-    fn destaged(&self) -> Option<Destaged> {
-        self.tiering()?;
+    /// Chooses victims that go down. If few segments are free and nothing is to be had in a better way, those that are not old
+    /// go down too.
+    fn choose_down(&self, ended: u64, tiering: &Tiering, free: u32) -> Chosen {
+        let choose = |tiering| self.choose(ended, |candidates, max| Choice::destaged(candidates, max, &tiering));
+        let down = choose(*tiering);
+        let is_short = free <= self.controller.thresholds().low;
+        let stays = self.victim.is_some() || !self.choice.choice.is_empty();
+        if is_short && !stays && down.choice.is_empty() { choose(tiering.pressed()) } else { down }
+    }
+    /// The measurements of the destage.
+    fn destaged(&self) -> Destaged {
         let figures = self.groups.destage.figures(&self.groups.store().runtime);
-        Some(Destaged { victim: self.down.choice.mean(), ..figures })
+        Destaged { victim: self.down.choice.mean(), ..figures }
     }
     /// The state of both tiers that decides what goes down; None if nothing can.
     fn tiering(&self) -> Option<Tiering> {
@@ -361,11 +370,12 @@ impl Cleaner {
         }
         Ok(())
     }
-    /// The life and the live blocks of a segment; None if its summary is damaged. It may be freed, and be in its next life, by the
-    /// time its summary is read.
+    /// The life and the live blocks of a segment that was chosen; None if it was freed since, or its summary is damaged.
     async fn entries_of(&mut self, segment: SegmentId) -> Result<Option<(Life, Vec<SummaryEntry>)>> {
-        let life = self.life(segment);
-        match self.groups.store().live_of(segment).await {
+        let groups = self.groups.clone();
+        let _pin = groups.store().pin();
+        let Some(life) = groups.store().sealed_life(segment) else { return Ok(None) };
+        match groups.store().live_of((segment, life)).await {
             Ok(entries) => Ok(Some((life, entries))),
             Err(error) if error.kind == Kind::Corrupt => {
                 self.damaged.push((segment, life));
@@ -374,12 +384,6 @@ impl Cleaner {
             Err(error) => Err(error),
         }
     }
-}
-
-/// A live block of a victim.
-pub(super) fn source_of((segment, life): (SegmentId, Life), entry: &SummaryEntry) -> Source {
-    let old = Place { segment, block: entry.block };
-    Source { moved: Moved { ino: entry.ino, block: entry.offset, old, crc: entry.crc, index: entry.index }, life }
 }
 
 /// Copies blocks of a segment to the cold stream of their tier and has their owners take the copies. Returns the number that
@@ -405,27 +409,16 @@ async fn move_blocks(
         (live, copies)
     };
     let (stream, tickets) = place(groups, tier, copies).await?;
-    let mut owners: BTreeMap<(GroupId, VolumeId), Vec<(Source, Place)>> = BTreeMap::new();
     let places = tickets.iter().zip(live.chunks(usize::from(RUN_BLOCKS_MAX)));
     let places = places.flat_map(|(ticket, piece)| places_of(ticket, piece.len()));
-    for (entry, place) in live.iter().zip(places) {
-        owners.entry((entry.group, entry.volume)).or_default().push((source_of(victim, entry), place));
-    }
-    let mut count = 0;
-    let mut result = Ok(());
-    for (owner, moves) in owners {
-        match order(groups, owner, &moves).await {
-            Ok(moved) => count += moved,
-            Err(error) => result = Err(error),
-        }
-    }
+    let moved = order_all(groups, live.iter().map(|entry| (victim, entry)), places).await;
     for ticket in tickets {
         match &stream {
             Some(stream) => stream.close(ticket),
             None => groups.store().cold.close(ticket),
         }
     }
-    result.map(|()| count)
+    moved
 }
 
 /// Writes copies to a tier's cold stream; on disk durably, to the one with most room. Returns the disk's stream, and a ticket

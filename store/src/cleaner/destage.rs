@@ -82,6 +82,10 @@ impl Tiering {
             share.checked_sub(LIVE_MIN).map(|over| u64::from(flash.segments) * (span - over.min(span * 3 / 4)) / span);
         Tiering { old, stays_max: STAYS_MAX }
     }
+    /// The same while room is short and no victim has a destination: all may go down, however young, unless the disk is full.
+    pub fn pressed(&self) -> Tiering {
+        Tiering { old: (self.stays_max < ONE).then_some(0), ..*self }
+    }
     /// The destination of the blocks that live in a victim; None if it should wait until it is old, or more of it is dead. A
     /// volume's policy may keep some of them on flash all the same.
     pub fn destination(&self, victim: &Candidate) -> Option<Destination> {

@@ -93,7 +93,7 @@ async fn segment_is_through(store: &Store, (segment, life): (SegmentId, Life), p
     let entries = loop {
         let read = {
             let _pin = store.pin();
-            store.live_of(segment).await
+            store.live_of((segment, life)).await
         };
         match read {
             Ok(entries) => break entries,

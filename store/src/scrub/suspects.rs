@@ -125,7 +125,7 @@ async fn is_bad(store: &Store, suspect: Suspect) -> Option<(SegmentId, Life)> {
 async fn segment(store: &Store, (segment, life): (SegmentId, Life)) {
     let entries = {
         let _pin = store.pin();
-        store.live_of(segment).await
+        store.live_of((segment, life)).await
     };
     let Ok(entries) = entries else { return };
     for slice in slices(&entries) {

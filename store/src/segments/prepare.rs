@@ -44,7 +44,7 @@ fn commit_ahead(store: &Store) -> usize {
 }
 
 async fn step(store: &Arc<Store>) -> Result<()> {
-    while store.log.prepared() < commit_ahead(store) {
+    while store.log.prepared() < commit_ahead(store) && !store.log.stopping() {
         match prepare(store, (Stream::Commit, Origin::Flash)).await {
             Ok(Some(prepared)) => store.log.give(prepared),
             Ok(None) if store.space.reclaims() => break,

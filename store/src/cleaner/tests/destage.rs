@@ -376,6 +376,10 @@ fn young_survivors_get_a_second_time_on_flash_and_old_ones_go_down() {
         assert_eq!([10, 90].map(|live| to(&shut, live, 170, Stream::Cold)), [stay, stay]);
     }
     assert_eq!(to(&tiering(22_050, 28_700, State::Slowing), 10, 170, Stream::Bulk), down);
+    // While room is short and nothing else is to be had, all goes down, if it can.
+    let pressed = |live, state| tiering(live, 16_000, state).pressed();
+    assert_eq!([10, 100].map(|live| to(&pressed(10_000, State::Idle), live, 0, Stream::Bulk)), [down, down]);
+    assert_eq!(to(&pressed(22_050, State::Full), 90, 170, Stream::Cold), stay);
 }
 
 #[test]

@@ -6,7 +6,7 @@ use super::super::run_ns;
 use super::super::{
     Batch, Candidate, Choice, Controller, Destaged, Held, Pace, RUN_BLOCKS, Sight, State, Survivor, Tiering,
 };
-use super::plant::Load;
+use super::plant::{Load, Open, Use};
 use crate::format::segment::Stream;
 use crate::format::summary::SummaryEntry;
 use base::{GroupId, Index, Ino, Life, SegmentId, VolumeId};
@@ -82,14 +82,6 @@ impl Counts {
     }
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Use {
-    Free,
-    Open,
-    /// Sealed while this checkpoint, counted from start, had not begun.
-    Sealed(u32),
-}
-
 #[derive(Clone, Debug)]
 struct Row {
     used_as: Use,
@@ -100,12 +92,6 @@ struct Row {
     opened: u64,
     /// The cleaner has moved all that lived here.
     moved: bool,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Open {
-    segment: u32,
-    used: u32,
 }
 
 /// One tier.

@@ -56,7 +56,7 @@ pub struct Window {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Use {
+pub enum Use {
     Free,
     Open,
     /// Sealed while this checkpoint, counted from start, had not begun.
@@ -75,9 +75,9 @@ struct Segment {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Open {
-    segment: u32,
-    used: u32,
+pub struct Open {
+    pub segment: u32,
+    pub used: u32,
 }
 
 /// A checkpoint under way.
