@@ -44,6 +44,8 @@ pub struct Opening {
     superblock_file: FileId,
     geometry: Arc<Geometry>,
     devices: DeviceTable,
+    /// The copy of the device table that is not as the other.
+    bad_devices: Option<u64>,
     table: Table,
     headers: BTreeMap<SegmentId, SegmentHeader>,
     /// Segments with a batch behind the header.
@@ -119,7 +121,8 @@ impl Opening {
         }
         let segments = superblock.segments;
         let (devices, damaged) = device_table::load(&runtime, &superblock).await?;
-        if let Some(error) = damaged {
+        let bad_devices = damaged.as_ref().map(|&(copy, _)| copy);
+        if let Some((_, error)) = damaged {
             warnings.push(format!("one copy of the device table is not used: {error}"));
         }
         let geometry = Arc::new(open_geometry(&runtime, &superblock, &devices, writable).await?);
@@ -147,6 +150,7 @@ impl Opening {
             superblock_file: found.file,
             geometry,
             devices,
+            bad_devices,
             table,
             headers: BTreeMap::new(),
             begun: BTreeSet::new(),
@@ -490,6 +494,11 @@ impl Opening {
                 self.table.set_state(*segment, SegmentState::Free, 0);
             }
         }
+        // The process before may have begun to write the summaries of what it, too, found open: its last writes must have ended
+        // before these segments are taken again, however old they are.
+        for &segment in self.summaries.keys() {
+            self.table.hold_back(segment);
+        }
         // Without a header and without a live block: nothing is lost with it.
         let unused = self.table.iter().filter(|(segment, row)| {
             let dead = row.live.iter().all(|&word| word == 0);
@@ -503,6 +512,9 @@ impl Opening {
     }
 
     async fn start(mut self, tail: &Tail) -> Result<Arc<Store>> {
+        if let Some(copy) = self.bad_devices {
+            device_table::mend(&self.runtime, &self.devices, copy).await?;
+        }
         if !active(Bug::TailReused) || tail.end.is_none() {
             let end = EpochEnd { epoch: self.superblock.epoch, batch: tail.number };
             self.superblock.ends.retain(|end| end.epoch >= self.replay.epoch);

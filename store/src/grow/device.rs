@@ -4,8 +4,9 @@
 
 use crate::Store;
 use crate::brick::{listing, open_new, refuse_little_for_index};
-use crate::device::Foreign;
-use crate::format::devices::{DeviceId, DeviceRow, Tier};
+use crate::device::{Device, Foreign};
+use crate::format::devices::{DeviceId, DeviceRow, DeviceTable, Tier};
+use crate::format::superblock::Superblock;
 use crate::media::{device_table, superblock_file};
 use crate::segments::bulk::Bulk;
 use crate::segments::prepare;
@@ -31,6 +32,17 @@ pub async fn add_device(store: &Arc<Store>, id: DeviceId, tier: Tier, foreign: F
     added
 }
 
+/// All that must be durable before the superblock counts the device: its label, and the table that lists it.
+async fn make_ready(
+    store: &Store,
+    (device, segments): (&Device<'_>, u32),
+    (old, devices): (&Superblock, &DeviceTable),
+) -> Result<()> {
+    refuse_little_for_index(store.runtime.disk.free_bytes()?, u64::from(segments) * old.segment_bytes)?;
+    device.claim(old, segments).await?;
+    device_table::prepare(&store.runtime, devices).await
+}
+
 async fn add_alone(store: &Arc<Store>, id: DeviceId, tier: Tier, foreign: Foreign) -> Result<DeviceRow> {
     let old = store.superblock.lock().clone();
     let mut devices = store.devices.lock().clone();
@@ -40,12 +52,6 @@ async fn add_alone(store: &Arc<Store>, id: DeviceId, tier: Tier, foreign: Foreig
     // A device that an interrupted addition has labelled is not listed: it may be taken.
     let (device, segments) =
         open_new(&store.runtime, &mut devices, (tier, foreign), (old.segment_bytes, Some(old.uuid))).await?;
-    let free_bytes = store.runtime.disk.free_bytes();
-    let room = free_bytes.and_then(|free| refuse_little_for_index(free, u64::from(segments) * old.segment_bytes));
-    if let Err(error) = room {
-        store.runtime.disk.close(device.file);
-        return Err(error);
-    }
     devices.sequence += 1;
     let row = *devices.rows.last().expect("it has just been added");
     let mut new = listing(&old, &devices);
@@ -53,8 +59,11 @@ async fn add_alone(store: &Arc<Store>, id: DeviceId, tier: Tier, foreign: Foreig
     if active(Bug::DeviceCountedEarly) {
         superblock_file::update(&store.runtime, store.superblock_file, &new).await?;
     }
-    device.claim(&old, segments).await?;
-    device_table::prepare(&store.runtime, &devices).await?;
+    if let Err(error) = make_ready(store, (&device, segments), (&old, &devices)).await {
+        // Nothing counts it. The next attempt may name another device.
+        store.runtime.disk.close(device.file);
+        return Err(error);
+    }
     // From here on nobody knows which devices a start would find, if this fails: then the brick takes no more changes.
     let updated = superblock_file::update(&store.runtime, store.superblock_file, &new).await;
     let settled = match updated {

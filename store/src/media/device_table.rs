@@ -4,9 +4,10 @@
 
 use crate::format::devices::{DeviceTable, TABLE_BYTES};
 use crate::format::superblock::Superblock;
+use crate::media::write_flushed;
 use base::limits::BLOCK_BYTES;
 use base::{Error, Kind, Result};
-use runtime::{FileId, OpenMode, Purpose, Request, Runtime, disk};
+use runtime::{FileId, OpenMode, Runtime, disk};
 
 /// The file's name.
 pub const FILE: &str = "devices";
@@ -23,22 +24,22 @@ pub async fn prepare(runtime: &Runtime, table: &DeviceTable) -> Result<()> {
 
 /// Writes the other copy, once the superblock names the version.
 pub async fn settle(runtime: &Runtime, table: &DeviceTable) -> Result<()> {
+    mend(runtime, table, 1 - table.sequence % 2).await
+}
+
+/// Writes a copy that is not as the other one.
+pub async fn mend(runtime: &Runtime, table: &DeviceTable, copy: u64) -> Result<()> {
     let file = runtime.disk.open(FILE, OpenMode::Existing)?;
-    write_copy(runtime, file, table, 1 - table.sequence % 2).await
+    write_copy(runtime, file, table, copy).await
 }
 
 async fn write_copy(runtime: &Runtime, file: FileId, table: &DeviceTable, copy: u64) -> Result<()> {
-    let mut buffer = runtime.buffer(TABLE_BYTES)?;
-    buffer.copy_from_slice(&table.encode());
-    let slices = vec![buffer.share().slice(0..TABLE_BYTES)];
-    let write = Request::Write { file, offset: copy * TABLE_BYTES as u64, slices, durable: false };
-    disk::write_for(Purpose::Checkpoint, &*runtime.disk, write).await.1?;
-    disk::flush_for(Purpose::Checkpoint, &*runtime.disk, file).await
+    write_flushed(runtime, file, copy * TABLE_BYTES as u64, &table.encode()).await
 }
 
-/// The table that the superblock names, and why another copy is not the same: it is damaged, or a change was cut short.
+/// The table that the superblock names, and which copy is not the same and why: it is damaged, or a change was cut short.
 /// A brick that has one device only has no file. Errors: `Corrupt`, `Newer`, `Io`.
-pub async fn load(runtime: &Runtime, superblock: &Superblock) -> Result<(DeviceTable, Option<Error>)> {
+pub async fn load(runtime: &Runtime, superblock: &Superblock) -> Result<(DeviceTable, Option<(u64, Error)>)> {
     if !superblock.has_several_devices() {
         return Ok((DeviceTable::of_one(superblock.uuid, superblock.segments), None));
     }
@@ -50,16 +51,16 @@ pub async fn load(runtime: &Runtime, superblock: &Superblock) -> Result<(DeviceT
     let mut other = None;
     for copy in 0..2 {
         match read_copy(runtime, file, copy).await {
-            Ok(table) if table.uuid != superblock.uuid => other = Some(lost("a copy is of another brick")),
+            Ok(table) if table.uuid != superblock.uuid => other = Some((copy, lost("a copy is of another brick"))),
             Ok(table) if table.sequence == superblock.devices => found = Some(table),
-            Ok(table) => other = Some(lost(&format!("a copy has version {}", table.sequence))),
-            Err(error) => other = Some(error),
+            Ok(table) => other = Some((copy, lost(&format!("a copy has version {}", table.sequence)))),
+            Err(error) => other = Some((copy, error)),
         }
     }
     let Some(table) = found else {
         return Err(match other {
-            Some(error) if error.kind != Kind::Corrupt => error,
-            other => lost(&other.map_or(String::new(), |error| error.to_string())),
+            Some((_, error)) if error.kind != Kind::Corrupt => error,
+            other => lost(&other.map_or(String::new(), |(_, error)| error.to_string())),
         });
     };
     if table.segments() != superblock.segments {

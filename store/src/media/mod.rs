@@ -5,3 +5,16 @@ pub mod device_table;
 pub mod geometry;
 pub mod host;
 pub mod superblock_file;
+
+use base::Result;
+use runtime::{FileId, Purpose, Request, Runtime, disk};
+
+/// Writes whole blocks at an offset of a file, and flushes it.
+async fn write_flushed(runtime: &Runtime, file: FileId, offset: u64, bytes: &[u8]) -> Result<()> {
+    let mut buffer = runtime.buffer(bytes.len())?;
+    buffer.copy_from_slice(bytes);
+    let slices = vec![buffer.share().slice(0..bytes.len())];
+    let write = Request::Write { file, offset, slices, durable: false };
+    disk::write_for(Purpose::Checkpoint, &*runtime.disk, write).await.1?;
+    disk::flush_for(Purpose::Checkpoint, &*runtime.disk, file).await
+}

@@ -3,10 +3,11 @@
 use crate::format::Uuid;
 use crate::format::superblock::{State, Superblock};
 use crate::media::geometry::FILE_PREFIX;
+use crate::media::write_flushed;
 use base::limits::{BLOCK_BYTES, GROUPS_MAX, SEGMENTS_MAX};
 use base::{Error, Kind, Result};
 use runtime::seeded::{Bug, active};
-use runtime::{FileId, OpenMode, Purpose, Request, Runtime, disk};
+use runtime::{FileId, OpenMode, Runtime, disk};
 
 /// The file's name.
 pub const FILE: &str = "superblock";
@@ -49,17 +50,7 @@ async fn write_copy(runtime: &Runtime, file: FileId, superblock: &Superblock, co
     assert!((1..=GROUPS_MAX).contains(groups), "a brick of {groups} groups");
     let ended = ends.iter().all(|end| end.epoch < *epoch);
     assert!(ended || active(Bug::EpochKept), "only epochs before {epoch} have ended (rule L4): {ends:?}");
-    let mut buffer = runtime.buffer(BLOCK_BYTES)?;
-    buffer.copy_from_slice(&superblock.encode());
-    let slices = vec![buffer.share().slice(0..BLOCK_BYTES)];
-    let (_, result) = disk::write_for(
-        Purpose::Checkpoint,
-        &*runtime.disk,
-        Request::Write { file, offset: copy * BLOCK_BYTES as u64, slices, durable: false },
-    )
-    .await;
-    result?;
-    disk::flush_for(Purpose::Checkpoint, &*runtime.disk, file).await
+    write_flushed(runtime, file, copy * BLOCK_BYTES as u64, &superblock.encode()).await
 }
 
 /// True if the brick has a superblock file.

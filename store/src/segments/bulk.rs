@@ -207,17 +207,17 @@ impl Bulk {
             return Err(error);
         }
         let mut all = Vec::with_capacity(runs.len());
-        let mut result = Ok(());
+        let mut begun = Ok(());
         for run in runs {
             match self.begin(run, false).await {
-                Ok(begun) => all.push(begun),
+                Ok(run) => all.push(run),
                 Err(error) => {
-                    result = Err(error);
+                    begun = Err(error);
                     break;
                 }
             }
         }
-        let busy = result.is_err();
+        let mut result = Ok(());
         let mut files = Vec::new();
         for begun in &mut all {
             while let Some((file, transfer)) = begun.transfers.pop() {
@@ -228,16 +228,16 @@ impl Bulk {
             }
         }
         for file in files {
-            if result.is_ok() && !active(Bug::DestageUnflushed) {
+            if begun.is_ok() && result.is_ok() && !active(Bug::DestageUnflushed) {
                 result = disk::flush_for(self.purpose, &*self.runtime.disk, file).await;
             }
         }
+        if let Err(error) = &result {
+            self.fail(error.clone());
+        }
         let tickets = all.into_iter().map(|begun| begun.ticket);
-        if let Err(error) = result {
+        if let Err(error) = result.and(begun) {
             tickets.for_each(|ticket| self.close(ticket));
-            if !busy {
-                self.fail(error.clone());
-            }
             return Err(error);
         }
         Ok(tickets.collect())

@@ -385,14 +385,17 @@ impl Table {
             (dead && past && known).then_some(segment)
         })
     }
-    /// Makes freed segments without readers free to be taken.
-    pub fn free_unread(&mut self, pins: &Pins) {
-        for segment in self.leaving.take_unread(pins) {
+    /// Makes freed segments without readers free to be taken. False if there was none.
+    pub fn free_unread(&mut self, pins: &Pins) -> bool {
+        let unread = self.leaving.take_unread(pins);
+        let some = !unread.is_empty();
+        for segment in unread {
             let state = self.rows[segment.0 as usize].state;
             assert!(state == SegmentState::Free, "segment {segment} was freed, and is {state:?}");
             self.leaving_count[self.tier(segment) as usize] -= 1;
             self.device_of(segment).free.insert(segment);
         }
+        some
     }
     /// Takes a free segment out to be discarded, if at least `least` are left. None if there is none to discard.
     pub fn begin_discard(&mut self, least: usize) -> Option<SegmentId> {

@@ -185,6 +185,28 @@ fn devices_that_are_too_small_foreign_or_too_many_are_refused_and_nothing_is_wri
     });
 }
 
+/// The brick is as before, and the next attempt gets the same number.
+#[test]
+fn an_addition_that_fails_on_its_device_changes_nothing_and_can_be_repeated() {
+    let mut world = world(10, &[DISK]);
+    let runtime = world.runtime();
+    let disk = world.disk().clone();
+    world.block_on(async {
+        let index = format(&runtime, &[]).await.expect("an empty directory");
+        let brick = Brick::open(&runtime, index.clone()).await.expect("just formatted");
+        let only = runtime.disk.open(&device_name(2), runtime::OpenMode::Existing).expect("it is there");
+        disk.set_faults(FaultPlan { writes: Fail::From(1), only: Some(only), ..FaultPlan::default() });
+        let add = async || add_device(&brick.store, next_device(&brick.store), Tier::Disk, Foreign::Keep).await;
+        assert_eq!(add().await.map(drop).map_err(|error| error.kind), Err(Kind::Io));
+        assert_eq!((brick.store.log.failed(), brick.store.devices().len()), (None, 1));
+        fill(&brick, 8).await;
+        disk.set_faults(FaultPlan::default());
+        assert_eq!(add().await.expect("its device is healthy again").id, DeviceId(2));
+        destage(&brick, &payload(9, 30)).await.expect("a healthy disk");
+        brick.read_all().await;
+    });
+}
+
 /// Two disks of a brick whose links were exchanged, and a disk of another brick.
 #[test]
 fn swapped_devices_and_those_of_other_bricks_are_refused_by_name() {
@@ -223,15 +245,21 @@ fn either_copy_of_the_device_table_may_rot_and_both_may_not() {
     });
     let image = world.crash_as(Survival::Everything, &mut SplitMix(6));
     assert_eq!(table_of(&image).rows.len(), 2);
+    let bytes = store::format::devices::TABLE_BYTES;
     let open = |bad: &[u64]| {
         let mut image = image.clone();
         for copy in bad {
-            let at = copy * store::format::devices::TABLE_BYTES as u64 + 50;
+            let at = copy * bytes as u64 + 50;
             image.flip_bits(device_table::FILE, at, &mut SplitMix(*copy));
         }
         let mut world = boot(7, &image);
         let runtime = world.runtime();
-        world.block_on(async { Brick::open(&runtime, index.crashed(0)).await.map(|brick| brick.map()) })
+        let opened = world.block_on(async { Brick::open(&runtime, index.crashed(0)).await.map(|brick| brick.map()) });
+        // A start makes both copies the same again, so that the other one may rot later.
+        let healed = world.crash_as(Survival::Nothing, &mut SplitMix(7));
+        let copies = [0, 1].map(|copy| healed.read(device_table::FILE, copy * bytes as u64, bytes));
+        assert!(opened.is_err() || copies[0].is_some() && copies[0] == copies[1], "{bad:?}");
+        opened
     };
     for bad in [&[][..], &[0], &[1]] {
         assert_eq!(open(bad), Ok(expected.clone()), "{bad:?}");
@@ -274,14 +302,22 @@ fn a_disk_that_does_not_answer_holds_up_only_what_goes_to_it() {
         let only = runtime.disk.open(&device_name(2), runtime::OpenMode::Existing).expect("it is open");
         let stall_ns = 600_000_000_000;
         disk.set_faults(FaultPlan { stalls: Fail::From(1), stall_ns, only: Some(only), ..FaultPlan::default() });
-        // More than the segment that it has: another one must be made ready on it.
+        // More than the segments that it has: others must be made ready on it.
         let stream = brick.store.destage().pop().expect("the brick has a disk");
-        for number in 0..3 {
-            let (stream, bytes) = (stream.clone(), payload(number, 200));
+        for number in 0..6 {
+            let (stream, log, bytes) = (stream.clone(), brick.store.log.clone(), payload(number, 200));
             let mut buffer = runtime.buffer(bytes.len()).expect("within the bound");
             buffer.copy_from_slice(&bytes);
             let run = buffer.share().slice(0..bytes.len());
-            let place = async move { drop(stream.place_durably(vec![run]).await) };
+            let place = async move {
+                loop {
+                    let came = log.segment_came.ticket();
+                    match stream.place_durably(vec![run.clone()]).await {
+                        Err(error) if error.kind == Kind::Busy => log.segment_came.after(came).await,
+                        _ => return,
+                    }
+                }
+            };
             runtime.tasks.spawn(0, Box::new(move || Box::pin(place)));
         }
         runtime.clock.sleep(1_000_000_000).await;
