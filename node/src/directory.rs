@@ -61,58 +61,36 @@ fn sync_parent(data: &Path) -> Result<(), Failure> {
     synced.map_err(|error| Failure::io(format!("can't sync {}", parent.display()), &error))
 }
 
-/// The link in the directory that says where the brick's block device is.
-const DEVICE: &str = runtime::disk::DEVICE;
-/// The link before it has its name.
+/// A link to a block device before it has its name.
 const DEVICE_NEW: &str = "device.new";
 
-/// Has the directory say durably where the block device is, or that there is none.
-pub fn link_device(data: &Directory, device: Option<&Path>) -> Outcome<()> {
-    let failed = |error: std::io::Error| {
-        let errno = error.raw_os_error().unwrap_or(libc::EIO);
-        Error::os("the link to the block device can't be made", errno).with(data.path().join(DEVICE).display())
-    };
+/// Has the directory say durably where the block device of a number is, or that there is none.
+pub fn link_device(data: &Directory, number: u32, device: Option<&Path>) -> Outcome<()> {
+    let name = device_name(number);
     let gone = |name: &str| match std::fs::remove_file(data.at(name)) {
-        Err(error) if error.kind() != ErrorKind::NotFound => Err(failed(error)),
+        Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
         _ => Ok(()),
     };
-    gone(DEVICE_NEW)?;
-    match device {
-        None => gone(DEVICE)?,
-        Some(device) => link(data, DEVICE, device).map_err(failed)?,
-    }
-    data.sync().map_err(failed)
-}
-
-/// Has the directory say durably where a further device is.
-pub fn link_further(data: &Directory, number: u32, device: &Path) -> Outcome<()> {
-    let name = device_name(number);
-    let linked = link(data, &name, device).and_then(|()| data.sync());
+    let linked = (|| {
+        gone(DEVICE_NEW)?;
+        match device {
+            None => gone(&name)?,
+            Some(device) => {
+                std::os::unix::fs::symlink(std::path::absolute(device)?, data.at(DEVICE_NEW))?;
+                std::fs::rename(data.at(DEVICE_NEW), data.at(&name))?;
+            }
+        }
+        data.sync()
+    })();
     linked.map_err(|error| {
         let errno = error.raw_os_error().unwrap_or(libc::EIO);
-        Error::os("the link to the block device can't be made", errno).with(data.path().join(name).display())
+        Error::os("the link to the block device can't be made", errno).with(data.path().join(&name).display())
     })
-}
-
-/// Removes the link of a device that was not added after all.
-pub fn unlink_further(data: &Directory, number: u32) {
-    // One that stays leads nowhere that counts: the device table does not list it.
-    drop(std::fs::remove_file(data.at(device_name(number))));
 }
 
 /// The place that a device's link leads to, for people to read.
 pub fn linked(data: &Path, number: u32) -> Option<PathBuf> {
     std::fs::read_link(data.join(device_name(number))).ok()
-}
-
-fn link(data: &Directory, name: &str, device: &Path) -> std::io::Result<()> {
-    let device = std::path::absolute(device)?;
-    match std::fs::remove_file(data.at(DEVICE_NEW)) {
-        Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
-        _ => {}
-    }
-    std::os::unix::fs::symlink(device, data.at(DEVICE_NEW))?;
-    std::fs::rename(data.at(DEVICE_NEW), data.at(name))
 }
 
 /// Keeps the index as it is now under a name of its own, durably; its path. Tables never change once they are written:
@@ -214,14 +192,14 @@ mod tests {
     fn the_device_is_linked_again_and_again() {
         let scratch = Scratch::new();
         let data = existing(scratch.path()).expect("ours");
-        let there = || std::fs::read_link(scratch.path().join(DEVICE)).ok();
+        let there = || std::fs::read_link(scratch.path().join(device_name(1))).ok();
         for path in ["/dev/one", "/dev/two"] {
-            link_device(&data, Some(Path::new(path))).expect("writable");
+            link_device(&data, 1, Some(Path::new(path))).expect("writable");
             assert_eq!(there().as_deref(), Some(Path::new(path)));
         }
         assert!(check_empty(&data, true).is_ok(), "a format left it");
         assert!(check_empty(&data, false).is_err(), "nobody knows whose it is");
-        link_device(&data, None).expect("writable");
+        link_device(&data, 1, None).expect("writable");
         assert_eq!(there(), None);
     }
 

@@ -6,7 +6,7 @@ use crate::{Finding, Window};
 /// Writers that wait for space.
 pub fn find(window: &Window) -> Option<Finding> {
     // The disks' part of it is told as such.
-    let goes_down = tiers::find_destage(window).is_some();
+    let goes_down = tiers::goes_down(window);
     let (space_ns, quota_ns) = (window.stage_ns(&["space"]), window.stage_ns(&["quota"]));
     let agents = &window.after.agents;
     let evidence = vec![

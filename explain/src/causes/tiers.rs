@@ -14,6 +14,11 @@ pub fn is_of_disks(purpose: &str) -> bool {
     purpose == READS || purpose == WORK
 }
 
+/// True if blocks went down to disks.
+pub(super) fn goes_down(window: &Window) -> bool {
+    window.verb("write").any(|io| io.purpose == WORK && io.took.count > 0)
+}
+
 /// Number of transfers of a purpose, their time, and their bytes.
 fn sum(window: &Window, purpose: &str, verb: &str) -> (f64, f64, f64) {
     let of = window.verb(verb).filter(|io| io.purpose == purpose);
@@ -39,11 +44,11 @@ pub fn find_disk(window: &Window) -> Option<Finding> {
 
 /// Writers that wait for room while blocks go down to disks.
 pub fn find_destage(window: &Window) -> Option<Finding> {
-    let (writes, took_ns, bytes) = sum(window, WORK, "write");
-    let (_, _, read_bytes) = sum(window, WORK, "read");
-    if writes == 0.0 {
+    if !goes_down(window) {
         return None;
     }
+    let (writes, took_ns, bytes) = sum(window, WORK, "write");
+    let (_, _, read_bytes) = sum(window, WORK, "read");
     let evidence = vec![
         format!("a request waits {} for room", per_request(window, &["space"])),
         format!(

@@ -5,13 +5,12 @@
 //! (`store::cleaner`).
 
 use crate::Groups;
-use crate::agents::clean::{is_still_there, run as clean, source_of};
-use crate::agents::moves::{Source, order, places_of};
+use crate::agents::clean::{is_still_there, run as clean};
+use crate::agents::moves::{order_all, places_of};
 use base::limits::{BLOCK_BYTES, IO_BYTES_MAX};
-use base::{GroupId, Kind, Life, Place, Result, SegmentId, VolumeId};
+use base::{Kind, Life, Place, Result, SegmentId};
 use runtime::tasks::both;
 use runtime::{Lock, Purpose, Runtime, Slice, Start, Transfer};
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use store::bulk::{Bulk, Ticket};
@@ -257,9 +256,17 @@ async fn read(groups: &Groups, runs: Vec<Vec<Survivor>>) -> Vec<Run> {
 }
 
 /// Reads blocks that may lie anywhere, all at once, and compares each with its checksum. Those that differ or can't be read are
-/// taken out of `live`. None if nothing is left, or if there is no memory for the moment.
+/// taken out of `live`; without memory for the moment all are, and their segments leave. None if nothing is left.
 async fn read_blocks(groups: &Groups, live: &mut Vec<Survivor>) -> Option<Slice> {
+    if live.is_empty() {
+        return None;
+    }
     let store = groups.store();
+    let Ok(mut copy) = store.runtime.buffer(live.len() * BLOCK_BYTES) else {
+        groups.destage.give_up(live.iter());
+        live.clear();
+        return None;
+    };
     let mut order: Vec<usize> = (0..live.len()).collect();
     order.sort_unstable_by_key(|&at| (live[at].segment, live[at].entry.block));
     let next_to = |one: &usize, next: &usize| {
@@ -274,7 +281,6 @@ async fn read_blocks(groups: &Groups, live: &mut Vec<Survivor>) -> Option<Slice>
         let read = buffer.and_then(|buffer| store.begin_read_for(Purpose::Cleaner, place, buffer, Start::AtOnce));
         begun.push((together, read));
     }
-    let mut copy = store.runtime.buffer((live.len() * BLOCK_BYTES).max(BLOCK_BYTES)).ok()?;
     let mut bad = Vec::new();
     for (together, read) in begun {
         let done = match read {
@@ -325,7 +331,10 @@ async fn write(groups: &Groups, stream: &Arc<Bulk>, runs: Vec<Run>) {
     for run in &runs {
         let ticket = run.copy.as_ref().map(|_| tickets.next().expect("a ticket for each copy"));
         let moved = match &ticket {
-            Some(ticket) => order_moves(groups, &run.live, ticket).await,
+            Some(ticket) => {
+                let blocks = run.live.iter().map(|survivor| ((survivor.segment, survivor.life), &survivor.entry));
+                order_all(groups, blocks, places_of(ticket, run.live.len())).await
+            }
             None => Ok(0),
         };
         ticket.into_iter().for_each(|ticket| stream.close(ticket));
@@ -370,19 +379,4 @@ async fn place(groups: &Groups, stream: &Arc<Bulk>, copies: Vec<Slice>) -> Resul
         }
         store.runtime.clock.sleep(RETRY_NS).await;
     }
-}
-
-/// Has owners take copies. Returns the number that counts.
-async fn order_moves(groups: &Groups, live: &[Survivor], ticket: &Ticket) -> Result<u64> {
-    let mut owners: BTreeMap<(GroupId, VolumeId), Vec<(Source, Place)>> = BTreeMap::new();
-    for (survivor, place) in live.iter().zip(places_of(ticket, live.len())) {
-        let Survivor { segment, life, entry } = survivor;
-        let source = source_of((*segment, *life), entry);
-        owners.entry((entry.group, entry.volume)).or_default().push((source, place));
-    }
-    let mut count = 0;
-    for (owner, moves) in owners {
-        count += order(groups, owner, &moves).await?;
-    }
-    Ok(count)
 }

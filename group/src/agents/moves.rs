@@ -4,10 +4,12 @@
 use crate::Groups;
 use crate::state::State;
 use crate::state::load::Wanted;
-use base::{GroupId, Kind, LeafKey, Life, Place, Result, VolumeId};
+use base::{GroupId, Kind, LeafKey, Life, Place, Result, SegmentId, VolumeId};
 use runtime::seeded::{Bug, active};
+use std::collections::BTreeMap;
 use store::bulk::Ticket;
 use store::format::record::{Moved, Moves, Run};
+use store::format::summary::SummaryEntry;
 
 /// Largest number of leaves loaded for one record of moves; a record that needs more is split. The smallest cache holds
 /// twice as many, so none is dropped before the record is made.
@@ -22,6 +24,12 @@ pub(super) struct Source {
     pub moved: Moved,
     /// The life of the segment that the old place lies in.
     pub life: Life,
+}
+
+/// A live block of a victim, as its summary tells it.
+pub(super) fn source_of((segment, life): (SegmentId, Life), entry: &SummaryEntry) -> Source {
+    let old = Place { segment, block: entry.block };
+    Source { moved: Moved { ino: entry.ino, block: entry.offset, old, crc: entry.crc, index: entry.index }, life }
 }
 
 /// The places of `count` blocks in the cold stream, block by block.
@@ -41,6 +49,28 @@ pub(super) fn is_there(groups: &Groups, state: &mut State, volume: VolumeId, sou
 /// The leaf that maps a block.
 pub(super) fn leaf_of(source: &Source) -> Wanted {
     Wanted::Leaf(LeafKey::of(source.moved.ino, source.moved.block).0)
+}
+
+/// Has the owners of blocks take their copies: victims' blocks, and in the same order the copies' places. What one owner can't do
+/// is no reason to leave out the others. Returns the number of copies that count; the last error if there was one.
+pub(super) async fn order_all<'a>(
+    groups: &Groups,
+    blocks: impl Iterator<Item = ((SegmentId, Life), &'a SummaryEntry)>,
+    places: impl IntoIterator<Item = Place>,
+) -> Result<u64> {
+    let mut owners: BTreeMap<(GroupId, VolumeId), Vec<(Source, Place)>> = BTreeMap::new();
+    for ((victim, entry), place) in blocks.zip(places) {
+        owners.entry((entry.group, entry.volume)).or_default().push((source_of(victim, entry), place));
+    }
+    let mut count = 0;
+    let mut result = Ok(());
+    for (owner, moves) in owners {
+        match order(groups, owner, &moves).await {
+            Ok(moved) => count += moved,
+            Err(error) => result = Err(error),
+        }
+    }
+    result.map(|()| count)
 }
 
 /// Orders a record of one owner's moves and applies it to the blocks that are still where they were copied from.

@@ -1,6 +1,7 @@
 //! The command line of `cargo xtask ablate`.
 
 use super::design::Design;
+use crate::flash::asked::{absolute, number};
 use std::path::PathBuf;
 
 pub const HELP: &str = "\
@@ -67,11 +68,8 @@ impl Asked {
         Ok(asked)
     }
     fn set(&mut self, name: &str, value: &str) -> Result<(), String> {
-        let path = || std::path::absolute(value).map_err(|error| format!("{name} {value}: {error}"));
-        let number = |least: u64, most: u64| {
-            let number = value.parse::<u64>().ok().filter(|number| (least..=most).contains(number));
-            number.ok_or_else(|| format!("{name} {value}: a number from {least} to {most}"))
-        };
+        let path = || absolute(value);
+        let number = |least, most| number(name, value, least, most);
         match name {
             "--out" => self.out = path()?,
             "--work" => self.work = path()?,

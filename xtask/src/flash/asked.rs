@@ -180,11 +180,13 @@ impl Asked {
     }
 }
 
-fn absolute(path: &str) -> Result<PathBuf, String> {
+/// A path, made absolute.
+pub fn absolute(path: &str) -> Result<PathBuf, String> {
     std::path::absolute(path).map_err(|error| format!("{path}: {error}"))
 }
 
-fn number(name: &str, value: &str, min: u64, max: u64) -> Result<u64, String> {
+/// The number of an option, which is at least `min` and at most `max`.
+pub fn number(name: &str, value: &str, min: u64, max: u64) -> Result<u64, String> {
     let number = value.parse().ok().filter(|number| (min..=max).contains(number));
     number.ok_or_else(|| format!("{name} {value}: a number from {min} to {max}"))
 }

@@ -3,7 +3,7 @@
 //!
 //! Absent by design: any tuning of Sinter, and figures of one side that were not measured beside those of the others.
 
-mod asked;
+pub mod asked;
 mod benches;
 pub mod cpu;
 pub mod figures;

@@ -1,6 +1,7 @@
 //! The command line of `cargo xtask verdicts`.
 
 use super::cause::{Cause, STRENGTHS};
+use crate::flash::asked::{absolute, number};
 use std::path::PathBuf;
 
 pub const HELP: &str = "\
@@ -92,11 +93,8 @@ impl Asked {
         Ok(asked)
     }
     fn set(&mut self, name: &str, value: &str) -> Result<(), String> {
-        let path = || std::path::absolute(value).map_err(|error| format!("{name} {value}: {error}"));
-        let number = |most: u64| {
-            let number = value.parse::<u64>().ok().filter(|number| (1..=most).contains(number));
-            number.ok_or_else(|| format!("{name} {value}: a number from 1 to {most}"))
-        };
+        let path = || absolute(value);
+        let number = |most| number(name, value, 1, most);
         match name {
             "--only" => self.causes = causes(value)?,
             "--strengths" => self.strengths = spread(number(STRENGTHS as u64)? as usize),
