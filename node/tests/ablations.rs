@@ -1,9 +1,7 @@
 //! The older designs that `cargo xtask ablate` measures serve a mount as ours does: each alone, and together.
 #![cfg(feature = "ablations")]
 
-mod daemon;
-
-use daemon::{Daemon, Home, refused, sinter, system, text};
+use crate::daemon::{Daemon, Home, refused, sinter, system, text};
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};

@@ -1,9 +1,7 @@
 //! The admin socket of a daemon that serves: whatever its own user or root sends there, files are served, others are
 //! answered, and neither memory nor descriptors run out.
 
-mod daemon;
-
-use daemon::{Daemon, Home, on_terminal, refused, sinter, succeed, system, text};
+use crate::daemon::{Daemon, Home, on_terminal, refused, sinter, succeed, system, text};
 use runtime::random::SplitMix;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -78,8 +76,8 @@ fn nothing_that_is_sent_there_harms_who_is_served() {
 /// Lines that are no request, some of them nearly one: each is refused in one line, and the next is read.
 fn garbage(home: &Home) {
     const ALMOST: &[u8] = b"{\"request\":\"volume_info\",\"name\":\"none\"}";
-    let times = daemon::setting("SINTER_FUZZ", 1);
-    let mut rng = SplitMix(daemon::setting("SINTER_SEED", 1));
+    let times = crate::daemon::setting("SINTER_FUZZ", 1);
+    let mut rng = SplitMix(crate::daemon::setting("SINTER_SEED", 1));
     let mut connection = connect(home);
     for number in 0..LINES * times {
         let mut line = if rng.one_in(2) { ALMOST.to_vec() } else { vec![0; rng.below(300) as usize] };

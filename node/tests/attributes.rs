@@ -1,12 +1,8 @@
 //! Attributes beside those that every `stat` tells, on a real mount: the time of birth; what guards an inode, beside the file
 //! system that the tests lie on.
 
-#[path = "posix/calls.rs"]
-mod calls;
-mod daemon;
-
-use calls::{Mapping, nameless, rename_with, set_times};
-use daemon::{Home, Scratch, system, text};
+use crate::calls::{Mapping, nameless, rename_with, set_times};
+use crate::daemon::{Home, Scratch, system, text};
 use std::fs::{self, File, Permissions};
 use std::io::{Error, Result, Write};
 use std::os::fd::AsRawFd;

@@ -1,10 +1,8 @@
 //! Bad input and bad surroundings: each is refused with one clear line, the next step and the right exit code or
 //! errno; nothing is lost by it.
 
-mod daemon;
-
+use crate::daemon::{Daemon, Home, Scratch, fail, refused, run, sinter, succeed, system, text};
 use base::checksum::crc32c;
-use daemon::{Daemon, Home, Scratch, fail, refused, run, sinter, succeed, system, text};
 use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};

@@ -1,12 +1,8 @@
 //! Bytes that a shared mapping stores behind a file's end, within its last page, belong to nobody: when the file grows,
 //! they are zeros.
 
-#[path = "posix/calls.rs"]
-mod calls;
-mod daemon;
-
-use calls::Mapping;
-use daemon::Home;
+use crate::calls::Mapping;
+use crate::daemon::Home;
 use std::fs::File;
 use std::io::{Error, Write};
 use std::os::fd::AsRawFd;

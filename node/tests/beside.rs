@@ -3,13 +3,10 @@
 //! percentile as alone. `SINTER_BESIDE` sets the number of files and of the large file's blocks, 1,000,000 by hand on a machine
 //! that does nothing else. If it is not set, 10,000 in a minute, and only stalls are noticed.
 
-mod daemon;
-#[path = "daemon/space.rs"]
-mod space;
-
-use daemon::{Daemon, Home};
+use crate::daemon::{Daemon, Home};
+use crate::space;
+use crate::space::{BLOCK, space};
 use runtime::random::SplitMix;
-use space::{BLOCK, space};
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
@@ -40,7 +37,7 @@ fn by_hand() -> bool {
 }
 
 fn count() -> u64 {
-    daemon::setting(COUNT, 10_000)
+    crate::daemon::setting(COUNT, 10_000)
 }
 
 /// Each operation's times: when it ended, and how long it took.
@@ -142,7 +139,7 @@ fn slow(what: &str, alone: &Times, beside: &Times) -> Vec<(String, Duration, Dur
 }
 
 fn start(home: &Home) -> Daemon {
-    let mut command = daemon::sinter();
+    let mut command = crate::daemon::sinter();
     command.arg("up").arg(&home.data).arg(&home.mount).args(["--size", "16G"]);
     if !by_hand() {
         // Small overlays: checkpoints come soon.

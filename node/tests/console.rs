@@ -1,9 +1,7 @@
 //! Metrics and console of a daemon that serves: a scraper's parser accepts the page, the console has figures of what happens, only
 //! reads that name this machine are answered, and clients, however many and however they behave, leave the data path alone.
 
-mod daemon;
-
-use daemon::{Daemon, Home, refused, sinter, succeed, text};
+use crate::daemon::{Daemon, Home, refused, sinter, succeed, text};
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::io::{Read, Write};

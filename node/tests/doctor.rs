@@ -1,8 +1,6 @@
 //! `sinter doctor` on this machine: without a brick, beside a daemon, and with what is no brick.
 
-mod daemon;
-
-use daemon::{Home, fail, run, succeed, text};
+use crate::daemon::{Home, fail, run, succeed, text};
 use serde_json::Value;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;

@@ -4,9 +4,7 @@
 //! the number of files (1,000 if not set). Kernel clients: `cargo xtask guest`.
 //! Needs root, /dev/fuse, and Debian's `nfs-ganesha-vfs`, `libnfs-utils`, `samba`, `samba-vfs-modules` and `smbclient`.
 
-mod daemon;
-
-use daemon::{Scratch, text};
+use crate::daemon::{Scratch, text};
 use std::fs;
 use std::path::Path;
 use std::process::Command;

@@ -4,24 +4,17 @@
 
 #[path = "soak/client.rs"]
 mod client;
-mod daemon;
-#[path = "daemon/fsx.rs"]
-mod fsx;
 #[path = "daemon/series.rs"]
 mod series;
-#[path = "daemon/space.rs"]
-mod space;
-#[path = "daemon/stress.rs"]
-mod stress;
-#[path = "daemon/tools.rs"]
-mod tools;
-#[path = "daemon/tree.rs"]
-mod tree;
 
+use crate::daemon::{Daemon, Home, Scratch, run, sinter, text};
+use crate::fsx_runs;
+use crate::space;
+use crate::space::BLOCK;
+use crate::stressors;
+use crate::tree;
 use client::Client;
-use daemon::{Daemon, Home, Scratch, run, sinter, text};
 use series::Series;
-use space::BLOCK;
 use std::fmt::Display;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -40,7 +33,7 @@ const WARM: Duration = Duration::from_secs(600);
 const PEAK_BYTES: u64 = MEMORY_MAX / 8;
 
 fn seconds() -> u64 {
-    daemon::setting("SINTER_EVERYTHING", 10)
+    crate::daemon::setting("SINTER_EVERYTHING", 10)
 }
 
 /// The loads that run beside each other until they are told to stop, or until one of them fails.
@@ -83,7 +76,7 @@ impl Drop for StopOnPanic<'_> {
 /// A tree is made, copied, compared and removed.
 fn tree_round(source: &Path, mount: &Path, round: u64) {
     let target = mount.join(format!("tree-{round}"));
-    daemon::system("cp", &["-a", text(source), text(&target)]);
+    crate::daemon::system("cp", &["-a", text(source), text(&target)]);
     tree::compare(source, &target);
     std::fs::remove_dir_all(&target).expect("rm -r");
 }
@@ -135,14 +128,16 @@ fn everything_at_once_finds_nothing() {
         for client in &mut clients {
             load.start(scope, "churn", move |_| client.work(&load.stop).expect("nothing fails"));
         }
-        for mode in fsx::MODES {
+        for mode in fsx_runs::MODES {
             // Rounds of seconds, each with another seed.
-            load.start(scope, format!("fsx {}", mode.0), move |round| fsx::run(load.home, mode, 100 * mode.1, round));
+            load.start(scope, format!("fsx {}", mode.0), move |round| {
+                fsx_runs::run(load.home, mode, 100 * mode.1, round)
+            });
         }
         let stressed = &stressed;
         load.start(scope, "stress-ng", move |round| {
-            let stressor = stress::STRESSORS[round as usize % stress::STRESSORS.len()];
-            stress::run(stressor, 1, 5, stressed).expect("verified");
+            let stressor = stressors::STRESSORS[round as usize % stressors::STRESSORS.len()];
+            stressors::run(stressor, 1, 5, stressed).expect("verified");
         });
         let (source, database) = (source.path(), &database);
         load.start(scope, "trees", move |round| tree_round(source, &load.home.mount, round));

@@ -1,9 +1,7 @@
 //! `sinter explain` and `sinter slow` on a live mount: the verdict follows what is done to the brick, a saved pair says the same
 //! again, and bad input is told.
 
-mod daemon;
-
-use daemon::{Daemon, Home, fail, on_terminal, run, succeed, text};
+use crate::daemon::{Daemon, Home, fail, on_terminal, run, succeed, text};
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
@@ -142,7 +140,7 @@ fn a_profile_since_a_snapshot_has_only_what_came_after() {
 fn a_watched_profile_tells_each_interval_until_the_daemon_ends() {
     let (home, daemon) = served("explain-watch");
     let words = ["profile", text(&home.data), "--watch", "1", "--json"];
-    let watching = daemon::sinter().args(words).stdout(std::process::Stdio::piped()).spawn().expect("it runs");
+    let watching = crate::daemon::sinter().args(words).stdout(std::process::Stdio::piped()).spawn().expect("it runs");
     reading(&home.mount, || std::thread::sleep(Duration::from_millis(2500)));
     daemon.terminate();
     let output = watching.wait_with_output().expect("it ends");

@@ -1,9 +1,7 @@
 //! fio on a real mount: what it wrote is what it reads, synchronous writers share durability, replay after a kill is
 //! bounded, and the daemon stays below its memory bound. They need root, /dev/fuse and fio.
 
-mod daemon;
-
-use daemon::{Daemon, Home, succeed, text};
+use crate::daemon::{Daemon, Home, succeed, text};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};

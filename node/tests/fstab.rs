@@ -1,8 +1,6 @@
 //! `mount -t sinter`, by hand and from a table like /etc/fstab, with the helper where mount(8) looks for it.
 
-mod daemon;
-
-use daemon::{Home, Scratch, fail, mounts_below, succeed, system, text};
+use crate::daemon::{Home, Scratch, fail, mounts_below, succeed, system, text};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -305,7 +303,7 @@ fn a_mount_waits_for_a_daemon_that_is_ending() {
     let (data, point) = (brick(&home, &["a"]), text(&home.mount).to_string());
     mounted(&["-t", "sinter", &data, &point, "-o", &options(&home, "volume=a")]);
     let open = std::fs::File::create(home.mount.join("file")).expect("the mount is writable");
-    daemon::fail(&["down", &data, "--timeout", "1"], 3, &["has not ended"]);
+    crate::daemon::fail(&["down", &data, "--timeout", "1"], 3, &["has not ended"]);
     let elsewhere = at(&home, "elsewhere");
     std::thread::scope(|scope| {
         scope.spawn(|| mounted(&["-t", "sinter", &data, text(&elsewhere), "-o", &options(&home, "volume=a")]));

@@ -2,12 +2,8 @@
 //! when it is full, no byte and no segment gets lost, and a kill while it is full leaves a brick that starts, deletes
 //! and is intact. `SINTER_FULL_ROUNDS` sets the number of rounds (2 if not set: half a minute each).
 
-mod daemon;
-#[path = "daemon/space.rs"]
-mod space;
-
-use daemon::{Daemon, Home, system, text};
-use space::{BLOCK, Space, content, settle};
+use crate::daemon::{Daemon, Home, system, text};
+use crate::space::{BLOCK, Space, content, settle};
 use std::fs::{File, OpenOptions, Permissions};
 use std::io::{Error, ErrorKind, Result};
 use std::os::unix::fs::{FileExt, PermissionsExt};
@@ -24,7 +20,7 @@ const SLOWEST: Duration = Duration::from_secs(10);
 const KEPT_SEGMENTS: u64 = 12;
 
 fn rounds() -> u64 {
-    daemon::setting("SINTER_FULL_ROUNDS", 2)
+    crate::daemon::setting("SINTER_FULL_ROUNDS", 2)
 }
 
 /// Small segments: a brick of the smallest size has many.

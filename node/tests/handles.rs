@@ -2,9 +2,7 @@
 //! whatever the kernel has forgotten and however often the daemon was started; one of a file that is gone opens nothing.
 //! Needs root and /dev/fuse. `SINTER_HANDLES` sets the number of files (10,000 if not set).
 
-mod daemon;
-
-use daemon::{Home, setting};
+use crate::daemon::{Home, setting};
 use std::ffi::CString;
 use std::fs::{self, File};
 use std::io::{self, Read, Seek, Write};

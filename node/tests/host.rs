@@ -1,12 +1,8 @@
 //! A brick whose file system others fill: what was written stays, deleting works, and once there is room again all is as
 //! before (rule K5). They need root, loop devices, /dev/fuse and mkfs.ext4.
 
-mod daemon;
-#[path = "daemon/patterns.rs"]
-mod patterns;
-
-use daemon::{Daemon, Home, Scratch, succeed, system, text};
-use patterns::{verify, write_synced};
+use crate::daemon::{Daemon, Home, Scratch, succeed, system, text};
+use crate::patterns::{verify, write_synced};
 use std::fs::{File, OpenOptions};
 use std::io::{ErrorKind, Result};
 use std::path::{Path, PathBuf};

@@ -1,11 +1,7 @@
 //! Copies of a mount that have ids mapped (mount_setattr), as containers get them: what the option `idmap` of a mount is for.
 
-#[path = "posix/calls.rs"]
-mod calls;
-mod daemon;
-
-use calls::{link_open, nameless, rename_with};
-use daemon::{Home, sinter, succeed, system, text};
+use crate::calls::{link_open, nameless, rename_with};
+use crate::daemon::{Home, sinter, succeed, system, text};
 use std::ffi::CString;
 use std::fs::{self, File, Permissions};
 use std::io::{Error, Result, Write};

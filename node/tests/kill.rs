@@ -6,10 +6,9 @@
 
 #[path = "kill/claims.rs"]
 mod claims;
-mod daemon;
 
+use crate::daemon::{Daemon, Home, succeed, text};
 use claims::{Appended, Blocks, Churn, Claim, Replaced, Small, Syncing};
-use daemon::{Daemon, Home, succeed, text};
 use runtime::random::SplitMix;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -20,7 +19,7 @@ use std::time::{Duration, Instant};
 const HANGS: Duration = Duration::from_secs(60);
 
 fn kills() -> u64 {
-    daemon::setting("SINTER_KILLS", 25)
+    crate::daemon::setting("SINTER_KILLS", 25)
 }
 
 /// A daemon behind a volatile write cache; small segments and few groups, so that making and replaying them is quick.

@@ -1,9 +1,7 @@
 //! Inodes live as long as the kernel refers to them, on a real mount, beside the file system that the tests lie on: names that
 //! are replaced, directories that are removed while somebody is in them, and what is left once the kernel has forgotten.
 
-mod daemon;
-
-use daemon::{Home, Scratch, setting, succeed, text};
+use crate::daemon::{Home, Scratch, setting, succeed, text};
 use std::fs::{self, File, Permissions};
 use std::io::ErrorKind;
 use std::os::fd::AsRawFd;

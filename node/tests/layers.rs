@@ -1,8 +1,6 @@
 //! Layers of volumes that are mounted: what they do to programs, how they are changed beneath them, and that they stay.
 
-mod daemon;
-
-use daemon::{Daemon, Home, fail, run, succeed, text};
+use crate::daemon::{Daemon, Home, fail, run, succeed, text};
 use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, symlink};
@@ -262,7 +260,7 @@ fn layers_are_asked_of_a_daemon_and_mistakes_are_named() {
     succeed(&["format", data, "--size", "4G"]);
     succeed(&["volume", "create", data, "one"]);
     fail(&["layer", "list", data, "one"], 1, &["no daemon serves", "sinter serve"]);
-    let mut serve = daemon::sinter();
+    let mut serve = crate::daemon::sinter();
     serve.args(["serve", data]);
     let served = Daemon::start(serve);
     fail(&["layer", "list", data, "two"], 1, &["no volume of this name", "two"]);

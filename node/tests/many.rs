@@ -1,12 +1,8 @@
 //! Many files on a real mount whose daemon has 1 GiB of memory at most: 100,000 in one directory, and a tree of `SINTER_MANY`
 //! (20,000 if not set; 1,000,000 take minutes), each listed, looked at after a restart, and removed by `rm -rf`.
 
-mod daemon;
-#[path = "daemon/space.rs"]
-mod space;
-
-use daemon::{Daemon, Home, system, text};
-use space::{settle, space};
+use crate::daemon::{Daemon, Home, system, text};
+use crate::space::{settle, space};
 use std::collections::HashSet;
 use std::fs::{self, File};
 use std::os::unix::fs::MetadataExt;
@@ -19,7 +15,7 @@ const PER_DIRECTORY: u64 = 1_000;
 const THREADS: u64 = 4;
 
 fn in_tree() -> u64 {
-    daemon::setting("SINTER_MANY", 20_000)
+    crate::daemon::setting("SINTER_MANY", 20_000)
 }
 
 fn start(home: &Home) -> Daemon {

@@ -1,17 +1,11 @@
 //! One file, written and read at the same time in every way that Linux has: whoever reads after a write has completed sees
 //! it, in another process too. By hand for minutes: `SINTER_MIXED_SECONDS=300`, for each depth.
 
-#[path = "daemon/asynchronous.rs"]
-mod asynchronous;
-#[path = "posix/calls.rs"]
-mod calls;
-mod daemon;
-
-use asynchronous::{Queue, Way};
-use calls::Mapping;
+use crate::asynchronous::{Queue, Way};
+use crate::calls::Mapping;
 #[cfg(feature = "seeded-bugs")]
-use daemon::Daemon;
-use daemon::{Home, setting};
+use crate::daemon::Daemon;
+use crate::daemon::{Home, setting};
 use std::fs::File;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;

@@ -1,8 +1,6 @@
 //! Mounts that come and go: of a whole brick at once, and of a volume whose last mount is still used.
 
-mod daemon;
-
-use daemon::{Daemon, Home, fail, mounts_below, run, succeed, text};
+use crate::daemon::{Daemon, Home, fail, mounts_below, run, succeed, text};
 use std::fs::{File, read, read_to_string, write};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
@@ -12,7 +10,7 @@ use std::time::{Duration, Instant};
 fn served(home: &Home, volumes: &[&str]) -> Daemon {
     succeed(&["format", text(&home.data), "--size", "4G"]);
     volumes.iter().for_each(|name| drop(succeed(&["volume", "create", text(&home.data), name])));
-    let mut command = daemon::sinter();
+    let mut command = crate::daemon::sinter();
     command.args(["serve", text(&home.data), "--until-unmounted"]);
     Daemon::start(command)
 }
@@ -44,7 +42,7 @@ impl Drop for Elsewhere {
 
 /// Mounts as mount(8) would, with options.
 fn mount_with(home: &Home, point: &std::path::Path, options: &str) -> std::process::Output {
-    let mut command = daemon::sinter();
+    let mut command = crate::daemon::sinter();
     std::os::unix::process::CommandExt::arg0(&mut command, "mount.sinter");
     command.args([text(&home.data), text(point), "-o", options]).output().expect("the binary runs")
 }
@@ -135,7 +133,7 @@ fn all_mounts_of_a_brick_end_at_once() {
         write(point.join("file"), name).expect("the mount is writable");
     }
     let bound = home.scratch.directory("bound");
-    daemon::system("mount", &["--bind", text(&points[0]), text(&bound)]);
+    crate::daemon::system("mount", &["--bind", text(&points[0]), text(&bound)]);
     // Of one volume, wherever it is mounted.
     let said = succeed(&["umount", data, "a"]);
     assert!(said.contains(text(&points[0])) && said.contains(text(&bound)), "{said}");

@@ -1,9 +1,7 @@
 //! Names on a real mount that are more than a file's only one: hard links across directories (which lie in different
 //! groups), exchanges, pipes and devices; all of it after a kill as before.
 
-mod daemon;
-
-use daemon::{Home, succeed, system, text};
+use crate::daemon::{Home, succeed, system, text};
 use std::collections::BTreeSet;
 use std::ffi::CString;
 use std::fs::{self, File};

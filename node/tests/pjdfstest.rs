@@ -1,11 +1,8 @@
 //! pjdfstest on a real mount: what POSIX says of each system call on names and attributes, as root and as two users. It
 //! switches users by itself.
 
-mod daemon;
-#[path = "daemon/tools.rs"]
-mod tools;
-
-use daemon::{Home, Scratch};
+use crate::daemon::{Home, Scratch};
+use crate::tools;
 use std::process::Command;
 
 /// Test cases at least: fewer mean that it did not find what it needs.

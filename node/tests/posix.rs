@@ -1,11 +1,7 @@
 //! The promises of POSIX and Linux about names, locks, mappings and times, on a real mount; some of it after a kill.
 
-#[path = "posix/calls.rs"]
-mod calls;
-mod daemon;
-
-use calls::{Directory, Mapping, accessed, link_open, lock, name_of, nameless, rename_with, set_times};
-use daemon::{Home, system, text};
+use crate::calls::{Directory, Mapping, accessed, link_open, lock, name_of, nameless, rename_with, set_times};
+use crate::daemon::{Home, system, text};
 use runtime::random::SplitMix;
 use std::collections::BTreeSet;
 use std::ffi::OsStr;

@@ -1,14 +1,8 @@
 //! setuid, setgid and file capabilities, by what a program may do that is executed: not by what stat says.
 
-#[path = "daemon/asynchronous.rs"]
-mod asynchronous;
-#[path = "posix/calls.rs"]
-mod calls;
-mod daemon;
-
-use asynchronous::{Queue, Way};
-use calls::Mapping;
-use daemon::{Home, system, text};
+use crate::asynchronous::{Queue, Way};
+use crate::calls::Mapping;
+use crate::daemon::{Home, system, text};
 use std::fs::{self, File, Permissions};
 use std::io::{Error, Write};
 use std::os::fd::AsRawFd;

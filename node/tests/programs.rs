@@ -1,15 +1,13 @@
 //! Programs that people run, on a real mount: what they wrote is what they read, and what they were told is durable is
 //! there after a crash of the daemon. The long ones are run by hand (`cargo test ... --test programs -- --ignored`).
 
-mod daemon;
 #[path = "programs/postgres.rs"]
 mod postgres;
 #[path = "programs/told.rs"]
 mod told;
-#[path = "daemon/tree.rs"]
-mod tree;
 
-use daemon::{Daemon, Home, Scratch, text};
+use crate::daemon::{Daemon, Home, Scratch, text};
+use crate::tree;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;

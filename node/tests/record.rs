@@ -1,9 +1,7 @@
 //! `sinter record` and `sinter replay` on live mounts: what a replay does is what was recorded, operation by operation; what is
 //! damaged, foreign or too much is told.
 
-mod daemon;
-
-use daemon::{Daemon, Home, fail, refused, run, sinter, succeed, text};
+use crate::daemon::{Daemon, Home, fail, refused, run, sinter, succeed, text};
 use recording::{Reading, Recording};
 use rustix::fs::{Advice, AtFlags, CWD, FallocateFlags, StatxFlags, fadvise, fallocate, statx};
 use std::collections::BTreeMap;

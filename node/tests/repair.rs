@@ -1,9 +1,7 @@
 //! `sinter check --repair` on a real brick, whose index was damaged behind the engine's back.
 
-mod daemon;
-
+use crate::daemon::{Home, fail, run, sinter, succeed, text};
 use base::{Ino, LeafKey, VolumeId};
-use daemon::{Home, fail, run, sinter, succeed, text};
 use index_rocksdb::{Options, RocksIndex};
 use serde_json::Value;
 use std::os::unix::fs::MetadataExt;

@@ -1,9 +1,7 @@
 //! The scrub of a real brick: a block that has rotted is found, named by its path, remembered over restarts, and forgotten
 //! with its file.
 
-mod daemon;
-
-use daemon::{Daemon, Home, fail, run, succeed, text};
+use crate::daemon::{Daemon, Home, fail, run, succeed, text};
 use serde_json::Value;
 use std::fs::File;
 use std::os::unix::fs::FileExt;

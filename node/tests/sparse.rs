@@ -1,13 +1,9 @@
 //! Sparse files on a real mount: holes, zeroed ranges, seeks and copies beside a plain model, kills in between; holes on a
 //! full brick, and one of the largest size.
 
-mod daemon;
-#[path = "daemon/space.rs"]
-mod space;
-
-use daemon::{Home, system, text};
+use crate::daemon::{Home, system, text};
+use crate::space::{content, settle, space};
 use runtime::random::SplitMix;
-use space::{content, settle, space};
 use std::fs::{File, OpenOptions};
 use std::io::Error;
 use std::os::fd::AsRawFd;
@@ -174,7 +170,7 @@ fn holes_are_made_on_a_full_brick() {
     let home = Home::new("sparse-full");
     let mut command = home.command();
     command.args(["--segment-size", "16M", "--memory-max", "256M", "--groups", "16"]);
-    let daemon = daemon::Daemon::start(command);
+    let daemon = crate::daemon::Daemon::start(command);
     let path = home.mount.join("file");
     let file = File::create_new(&path).expect("a new file");
     for number in 0..200 {

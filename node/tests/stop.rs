@@ -2,12 +2,11 @@
 //! into the directory below the mount. The test build makes the daemon's patience with open files shorter.
 #![cfg(feature = "seeded-bugs")]
 
-mod daemon;
 #[path = "stop/writers.rs"]
 mod writers;
 
+use crate::daemon::{Daemon, Home, run, succeed, system, text};
 use base::seeded::Bug;
-use daemon::{Daemon, Home, run, succeed, system, text};
 use std::io::Write;
 use std::path::Path;
 use std::process::Command;
@@ -175,18 +174,18 @@ fn a_detached_volume_says_who_uses_it_and_can_be_ended_by_force() {
     let data = text(&home.data);
     succeed(&["format", data, "--size", "4G"]);
     succeed(&["volume", "create", data, "one"]);
-    let mut serve = daemon::sinter();
+    let mut serve = crate::daemon::sinter();
     serve.args(["serve", data]);
     let served = Daemon::start(serve);
     succeed(&["mount", data, "one", text(&home.mount)]);
     let mut open = std::fs::File::create(home.mount.join("open")).expect("the mount is writable");
-    daemon::fail(&["volume", "delete", data, "one", "--force"], 3, &["one at"]);
+    crate::daemon::fail(&["volume", "delete", data, "one", "--force"], 3, &["one at"]);
     succeed(&["umount", text(&home.mount), "--lazy"]);
     open.write_all(b"a line").expect("an open file is served");
     let whom = format!("detached, still used by 1 open file (1 of process {} (", std::process::id());
     let list = succeed(&["volume", "list", data]);
     assert!(list.contains(&whom), "{list}");
-    daemon::fail(&["volume", "delete", data, "one"], 3, &["--force", &whom]);
+    crate::daemon::fail(&["volume", "delete", data, "one"], 3, &["--force", &whom]);
     succeed(&["volume", "delete", data, "one", "--force"]);
     assert_eq!(open.write_all(b"a line").expect_err("its session was ended").raw_os_error(), Some(libc::ESHUTDOWN));
     assert!(!succeed(&["volume", "list", data]).contains("one"));

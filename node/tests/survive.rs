@@ -1,12 +1,9 @@
 //! Stored data survives: the daemon's orderly end, its kill, and a remount, on a real mount. `SINTER_FILES` sets the
 //! number of files (2,000 if not set).
 
-mod daemon;
-#[path = "daemon/tree.rs"]
-mod tree;
-
+use crate::daemon::{Daemon, Home, Scratch, mounts_below, succeed, system, text};
+use crate::tree;
 use base::seeded::Bug;
-use daemon::{Daemon, Home, Scratch, mounts_below, succeed, system, text};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::process::Output;
@@ -15,7 +12,7 @@ use std::time::Duration;
 const O_DSYNC: i32 = 0o10000;
 
 fn files() -> u64 {
-    daemon::setting("SINTER_FILES", 2000)
+    crate::daemon::setting("SINTER_FILES", 2000)
 }
 
 /// A tree outside of the mount, and its copy in it.
@@ -171,7 +168,7 @@ fn mount_twice(home: &Home, bug: Option<Bug>) -> (Daemon, PathBuf, Output) {
     let daemon = Daemon::start(up);
     let elsewhere = home.scratch.directory("elsewhere");
     std::fs::write(home.mount.join("file"), "1").expect("the mount is writable");
-    let mounted = daemon::sinter().args(["mount", text(&home.data), "default", text(&elsewhere)]).output();
+    let mounted = crate::daemon::sinter().args(["mount", text(&home.data), "default", text(&elsewhere)]).output();
     (daemon, elsewhere, mounted.expect("the binary runs"))
 }
 
@@ -186,7 +183,7 @@ fn a_volume_has_one_mount_that_may_cache_all_of_it() {
     assert_eq!(std::fs::read_to_string(home.mount.join("file")).expect("it is there"), "1");
     daemon.terminate();
     // Where it was makes no difference once it is not mounted any more.
-    let mut serve = daemon::sinter();
+    let mut serve = crate::daemon::sinter();
     serve.args(["serve", text(&home.data)]);
     let daemon = Daemon::start(serve);
     for path in [&home.mount, &elsewhere, &home.mount] {
@@ -220,7 +217,7 @@ fn a_served_brick_mounts_many_volumes() {
     assert!(formatted.contains("4 GiB, 64 groups"), "{formatted}");
     // Without a daemon the brick is opened for the moment.
     succeed(&["volume", "create", data, "one"]);
-    let mut serve = daemon::sinter();
+    let mut serve = crate::daemon::sinter();
     serve.args(["serve", data]);
     let served = Daemon::start(serve);
     succeed(&["volume", "create", data, "two"]);
@@ -243,14 +240,14 @@ fn a_served_brick_mounts_many_volumes() {
         .expect("two writes");
     assert_eq!(writes["total"]["count"], 2);
     assert!(succeed(&["profile", data, "--history"]).contains("write"));
-    daemon::fail(&["volume", "delete", data, "one"], 3, &["is mounted", "one"]);
-    daemon::fail(&["volume", "create", data, "one"], 1, &["volume"]);
-    daemon::fail(&["mount", data, "three", text(&home.mount)], 1, &["three"]);
+    crate::daemon::fail(&["volume", "delete", data, "one"], 3, &["is mounted", "one"]);
+    crate::daemon::fail(&["volume", "create", data, "one"], 1, &["volume"]);
+    crate::daemon::fail(&["mount", data, "three", text(&home.mount)], 1, &["three"]);
     succeed(&["umount", text(&other)]);
     succeed(&["volume", "delete", data, "two"]);
     served.terminate();
     assert!(!is_mounted(&home.mount));
-    daemon::fail(&["volume", "info", data, "two"], 1, &["two"]);
+    crate::daemon::fail(&["volume", "info", data, "two"], 1, &["two"]);
     assert!(succeed(&["volume", "info", data, "one", "--json"]).contains("\"one\""));
     home.check();
 }

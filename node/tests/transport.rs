@@ -2,9 +2,7 @@
 //! kernel offers io_uring if /sys/module/fuse/parameters/enable_uring says Y. All other tests on mounts run over either
 //! with `SINTER_TRANSPORT=dev` or `uring`.
 
-mod daemon;
-
-use daemon::{Daemon, Home, Scratch, mounts_below, sinter, succeed, system, text};
+use crate::daemon::{Daemon, Home, Scratch, mounts_below, sinter, succeed, system, text};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};

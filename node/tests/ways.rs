@@ -1,9 +1,7 @@
 //! The ways in which people who run servers start and end a daemon: config files, the service manager, `sinter down`;
 //! and what it keeps from others while it runs.
 
-mod daemon;
-
-use daemon::{Daemon, Home, Scratch, fail, mounts_below, refused, run, sinter, succeed, system, text};
+use crate::daemon::{Daemon, Home, Scratch, fail, mounts_below, refused, run, sinter, succeed, system, text};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixDatagram;
 use std::os::unix::process::CommandExt;

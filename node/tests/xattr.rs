@@ -1,9 +1,7 @@
 //! Extended attributes, access control lists and what else says who may do what, on a real mount: as root, as another
 //! user, and after a kill.
 
-mod daemon;
-
-use daemon::{Home, succeed, system, text};
+use crate::daemon::{Home, succeed, system, text};
 use std::ffi::CString;
 use std::fs::{self, File, Permissions};
 use std::io::Write;

@@ -1,7 +1,7 @@
 //! fsx, which does random operations on one file and compares it byte by byte.
 
+use super::tools;
 use crate::daemon::Home;
-use crate::tools;
 use std::process::Command;
 
 /// Name, its part of all operations in percent (mapped pages are written back one by one), largest size, largest operation,

@@ -2,8 +2,8 @@
 
 #![allow(dead_code)] // Each test program uses its own part.
 
+use super::space::{Space, space};
 use crate::daemon::{Daemon, Home};
-use crate::space::{Space, space};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 

@@ -1,7 +1,7 @@
 //! A PostgreSQL server of its own, as the user `postgres`.
 
-use super::daemon::{system, text};
 use super::told::Told;
+use crate::daemon::{system, text};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 

@@ -3,7 +3,7 @@
 
 #![allow(dead_code)] // Each test program uses its own part.
 
-use crate::space::{BLOCK, block};
+use super::space::{BLOCK, block};
 use runtime::random::SplitMix;
 use std::fs::{File, OpenOptions};
 use std::io::Result;

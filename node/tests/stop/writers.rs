@@ -124,7 +124,7 @@ impl Drop for Ended {
 /// A process, since a page that can't be had any more ends it. It says each number that msync has acknowledged.
 fn mapped(path: &Path) -> Box<dyn FnMut(u64) -> std::io::Result<()> + Send> {
     let mut child = Command::new(std::env::current_exe().expect("we run"));
-    child.args(["--exact", "a_writer_through_a_mapping", "--nocapture"]).env(MAPPED, path);
+    child.args(["--exact", "stop::a_writer_through_a_mapping", "--nocapture"]).env(MAPPED, path);
     let mut child = Ended(child.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("it starts"));
     let mut said = child.0.stdout.take().expect("piped");
     let mut byte = [0];

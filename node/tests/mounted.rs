@@ -1,0 +1,62 @@
+//! Tests of the binary, most of them on real mounts. One program has them all, because forty programs took minutes to be compiled and
+//! linked. `run` gives each module a process of its own, one after the other: `cargo test -p node --test mounted -- kill::`.
+
+mod daemon;
+
+#[path = "daemon/asynchronous.rs"]
+mod asynchronous;
+#[path = "posix/calls.rs"]
+mod calls;
+#[path = "daemon/fsx.rs"]
+mod fsx_runs;
+#[path = "daemon/patterns.rs"]
+mod patterns;
+#[path = "daemon/space.rs"]
+mod space;
+#[path = "daemon/stress.rs"]
+mod stressors;
+#[path = "daemon/tools.rs"]
+mod tools;
+#[path = "daemon/tree.rs"]
+mod tree;
+
+mod ablations;
+mod admin;
+mod attributes;
+mod bad_input;
+mod behind;
+mod beside;
+mod console;
+mod device;
+mod doctor;
+mod doors;
+mod everything;
+mod explain;
+mod fio;
+mod fstab;
+mod fsx;
+mod full;
+mod handles;
+mod host;
+mod idmapped;
+mod kill;
+mod known;
+mod layers;
+mod many;
+mod mixed;
+mod mounts;
+mod names;
+mod pjdfstest;
+mod posix;
+mod privileges;
+mod programs;
+mod record;
+mod repair;
+mod scrub;
+mod sparse;
+mod stop;
+mod stress;
+mod survive;
+mod transport;
+mod ways;
+mod xattr;
