@@ -1,7 +1,7 @@
 //! Opening a brick: superblock, segment table, replay, a new epoch, then the log's tasks (rules L4-L6).
 
 use crate::device::Device;
-use crate::format::devices::{DeviceTable, FIRST, Tier};
+use crate::format::devices::{DeviceTable, FIRST, State as Part, Tier};
 use crate::format::keys;
 use crate::format::passages::Passages;
 use crate::format::record::{Logged, Moved, Places};
@@ -481,6 +481,8 @@ impl Opening {
                 let state = SegmentState::Open;
                 self.table.restore(*segment, SegmentRow { state, life, stream, sequence, opened, used, live });
                 self.table.set_state(*segment, SegmentState::Closed, used);
+                // It is sealed, and may be freed then, also if nothing lies in it.
+                self.summaries.entry(*segment).or_default();
                 if !old {
                     self.table.hold_back(*segment);
                 }
@@ -603,7 +605,14 @@ fn start_tasks(store: &Arc<Store>, left_open: Vec<SegmentId>) {
 /// The streams of what goes to disks.
 fn disks(devices: &DeviceTable, runtime: &Runtime, log: &Arc<Log>, usable: u32) -> Vec<Arc<Bulk>> {
     let slots = (0..devices.rows.len()).filter(|&slot| devices.rows[slot].tier == Tier::Disk);
-    slots.map(|slot| Arc::new(Bulk::of_disk(slot, runtime, log, usable))).collect()
+    let stream = |slot: usize| {
+        let stream = Bulk::of_disk(slot, runtime, log, usable);
+        if devices.rows[slot].state != Part::InUse {
+            stream.retire();
+        }
+        Arc::new(stream)
+    };
+    slots.map(stream).collect()
 }
 
 async fn open_geometry(
@@ -615,9 +624,13 @@ async fn open_geometry(
     let (first, further) = devices.rows.split_first().expect("a brick has a device");
     let geometry = open_first(runtime, superblock, first.segments, writable).await?;
     for row in further {
+        if row.state == Part::Gone {
+            geometry.add(row, None);
+            continue;
+        }
         let device = Device::open(runtime, (row.id, row.tier), writable)?;
         device.verify(superblock, row.segments).await?;
-        geometry.add(row, device.file);
+        geometry.add(row, Some(device.file));
     }
     Ok(geometry)
 }
