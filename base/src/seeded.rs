@@ -83,6 +83,8 @@ pub enum Bug {
     DeviceCountedEarly,
     /// A block on its way to a disk counts there before the disk has flushed it (rule U1).
     DestageUnflushed,
+    /// A disk leaves the brick while something lies on it.
+    RemovedInUse,
     /// The cleaner takes segments as they come (rule K1).
     VictimsByNumber,
     /// Clients are not slowed when free segments run short (rule K4).
@@ -184,7 +186,7 @@ pub enum Bug {
 
 impl Bug {
     /// Every bug, for tests and for naming one on a command line.
-    pub const ALL: [Bug; 87] = [
+    pub const ALL: [Bug; 88] = [
         Bug::FuaAfterPlain,
         Bug::AckOutOfOrder,
         Bug::TailReused,
@@ -224,6 +226,7 @@ impl Bug {
         Bug::GrownBeforeRoom,
         Bug::DeviceCountedEarly,
         Bug::DestageUnflushed,
+        Bug::RemovedInUse,
         Bug::VictimsByNumber,
         Bug::DelayUnfelt,
         Bug::GlideMissing,

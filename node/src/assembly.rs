@@ -25,7 +25,7 @@ use store::brick::{FormatOptions, Found, format_brick, look};
 use store::check::Report;
 use store::cleaner::State;
 use store::device::Foreign;
-use store::format::devices::Tier;
+use store::format::devices::{DeviceId, Tier};
 use store::format::leaf::merge;
 use store::format::superblock::Superblock;
 use store::index::Index;
@@ -466,7 +466,7 @@ impl Brick {
         let device = |figures: store::DeviceFigures| Device {
             number: figures.row.id.0,
             tier: figures.row.tier.name().to_string(),
-            state: if figures.failed.is_some() { "failed" } else { "in use" }.to_string(),
+            state: if figures.failed.is_some() { "failed" } else { figures.row.state.name() }.to_string(),
             path: directory::linked(data, figures.row.id.0).map(|path| path.display().to_string()),
             size_bytes: u64::from(figures.row.segments) * segment_bytes,
             free_bytes: figures.free * segment_bytes,
@@ -474,6 +474,12 @@ impl Brick {
             error: figures.failed.map(|error| error.to_string()),
         };
         Answer::Devices(store.devices().into_iter().map(device).collect())
+    }
+    /// Begins to remove a disk, durably; it has left when it is listed no more.
+    pub fn remove_device(&self, data: &Path, number: u32) -> Result<Answer> {
+        let (groups, reactors) = (self.groups.clone(), self.reactors()?);
+        on_core(&reactors, move || async move { groups.remove_device(DeviceId(number)).await })?;
+        Ok(self.devices(data))
     }
     /// Gives the brick another device; durable when this returns.
     pub fn add_device(&self, data: &Path, (path, tier): (&Path, Tier), force: bool) -> Result<Answer> {

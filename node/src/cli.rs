@@ -285,6 +285,23 @@ pub enum BrickCommand {
     Devices(Shown),
     /// Give a brick another device, served or not
     AddDevice(AddDevice),
+    /// Move what lies on a disk away, and take the disk out of the brick, while it is served
+    RemoveDevice(RemoveDevice),
+}
+
+/// `sinter brick remove-device`.
+#[derive(Args, Debug)]
+pub struct RemoveDevice {
+    /// Directory of the brick
+    pub data: PathBuf,
+    /// The disk's number, as `sinter brick devices` lists it
+    pub device: u32,
+    /// Wait until the disk has left [default: return once its removal has begun]
+    #[arg(long)]
+    pub wait: bool,
+    /// Print JSON [default: a table]
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// `sinter brick add-device`.

@@ -537,6 +537,7 @@ impl server::Daemon for Daemon {
             Request::AddDevice { path, tier, force } => {
                 self.brick.add_device(&self.gatherer.data, (Path::new(&path), Tier::named(&tier)?), force)
             }
+            Request::RemoveDevice { number } => self.brick.remove_device(&self.gatherer.data, number),
             Request::ScrubStart | Request::ScrubStop | Request::ScrubStatus => self.brick.scrub(&request),
             Request::Shutdown => {
                 // Full only when the daemon is ending already.

@@ -1,11 +1,7 @@
 //! Bricks on real block devices, and bricks that grow: loop devices over files. They need root and /dev/fuse.
 
-mod daemon;
-#[path = "daemon/patterns.rs"]
-mod patterns;
-
-use daemon::{Daemon, Home, fail, run, sinter, succeed, system, text};
-use patterns::{pattern, verify, write_synced};
+use crate::daemon::{Daemon, Home, fail, run, sinter, succeed, system, text};
+use crate::patterns::{pattern, verify, write_synced};
 use runtime::random::SplitMix;
 use std::fs::File;
 use std::io::Write;
@@ -156,7 +152,7 @@ fn devices(home: &Home) -> Vec<serde_json::Value> {
 #[test]
 fn what_went_down_to_a_disk_survives_a_kill() {
     let home = Home::new("hybrid");
-    let Some(_devices) = hybrid(&home) else { return };
+    let Some(hybrid) = hybrid(&home) else { return };
     let daemon = up(&home, &[]);
     let files = [("one", 1, 1800), ("other", 2, 1800)];
     for (name, seed, mib) in files {
@@ -178,8 +174,41 @@ fn what_went_down_to_a_disk_survives_a_kill() {
     for (name, seed, mib) in files {
         verify(&home.mount.join(name), seed, mib);
     }
+    let (daemon, _other) = first_disk_leaves(&home, daemon, &hybrid.1, &mut random);
+    for (name, seed, mib) in files {
+        verify(&home.mount.join(name), seed, mib);
+    }
     daemon.terminate();
     home.check();
+}
+
+/// The disk leaves for another one, while the file `one` is written to; the daemon is killed in between.
+fn first_disk_leaves(home: &Home, daemon: Daemon, disk: &Loop, random: &mut SplitMix) -> (Daemon, Loop) {
+    let brick = text(&home.data);
+    let remove = ["brick", "remove-device", brick, "2"];
+    fail(&["brick", "remove-device", brick, "1"], 1, &["flash", "the log"]);
+    fail(&["brick", "remove-device", brick, "7"], 1, &["no device of this number"]);
+    let other = Loop::new(home, "other-disk", 2 * GIB).expect("there was one before");
+    succeed(&["brick", "add-device", brick, other.path(), "--tier", "disk"]);
+    let begun = succeed(&remove);
+    assert!(begun.contains("leaving"), "{begun}");
+    rewrite(&home.mount.join("one"), 1, 1800, 200, random);
+    assert_eq!(devices(home)[1]["state"], "leaving", "half a gigabyte takes longer");
+    daemon.kill();
+    fail(&remove, 1, &["needs a running daemon"]);
+    let daemon = up(home, &[]);
+    assert_eq!(devices(home)[1]["state"], "leaving", "a start goes on with it");
+    rewrite(&home.mount.join("one"), 1, 1800, 200, random);
+    let left = succeed(&[&remove[..], &["--wait"]].concat());
+    assert!(!left.contains(disk.path()) && left.contains(other.path()), "{left}");
+    let numbers: Vec<_> = devices(home).iter().map(|device| device["number"].as_u64()).collect();
+    assert_eq!(numbers, [Some(1), Some(3)]);
+    // It is free for another brick, without force.
+    let second = home.scratch.join("second");
+    let flash = Loop::new(home, "second-flash", 4200 << 20).expect("there was one before");
+    let format = ["format", text(&second), "--flash", flash.path(), "--disk", disk.path(), "--segment-size", "8M"];
+    succeed(&format);
+    (daemon, other)
 }
 
 #[test]

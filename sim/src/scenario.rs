@@ -18,7 +18,7 @@ use runtime::sim::{Fail, FaultPlan, Ran, Side, SimDisk, Survival};
 use runtime::{Runtime, Slabs};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use store::format::devices::Tier;
+use store::format::devices::{self, DeviceId, Tier};
 
 /// The figures of a seed's run.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
@@ -45,6 +45,8 @@ pub struct Summary {
     pub moved: u64,
     /// Blocks that went down to disks.
     pub destaged: u64,
+    /// Removals of disks that went on, and ended.
+    pub removals: [u64; 2],
     /// Segments that were discarded.
     pub discarded: u64,
     /// Calls of disks and indexes that failed by plan.
@@ -67,6 +69,7 @@ impl Summary {
         self.blamed += other.blamed;
         self.moved += other.moved;
         self.destaged += other.destaged;
+        self.removals = [0, 1].map(|at| self.removals[at] + other.removals[at]);
         self.discarded += other.discarded;
         self.faults += other.faults;
         // In any order: seeds run on several threads.
@@ -376,6 +379,11 @@ impl Scenario<'_> {
         let Some(served) = served else { return Ok(()) };
         self.summary.moved += served.groups.cleaner().moved_blocks;
         self.summary.destaged += served.groups.destaged_blocks();
+        let devices = served.groups.store().devices();
+        let leaving = devices.iter().filter(|device| device.row.state == devices::State::Leaving).count();
+        let gone = 1 + self.profile.disks.len() - devices.len();
+        self.summary.removals[0] += leaving as u64;
+        self.summary.removals[1] += gone as u64;
         let damaged = [Tier::Flash, Tier::Disk].map(|tier| served.groups.cleaner_of(tier).damaged_segments);
         if faulty || damaged == [0, 0] { Ok(()) } else { Err("the cleaner takes a whole segment for damaged".into()) }
     }
@@ -383,6 +391,22 @@ impl Scenario<'_> {
     /// True if what fails in a life is something after which there are no more changes.
     fn ends_changes(&self, number: u64) -> bool {
         self.trouble(number).is_some_and(|trouble| trouble.calls.ends_changes())
+    }
+
+    /// Has a disk leave in some lives, at some time.
+    fn remove_a_disk(&self, runtime: &Runtime, served: &Served, rng: &mut SplitMix) {
+        if self.profile.disks.is_empty() || !rng.one_in(4) {
+            return;
+        }
+        let (groups, clock) = (served.groups.clone(), runtime.clock.clone());
+        let disk = DeviceId(2 + rng.below(self.profile.disks.len() as u64) as u32);
+        let pause_ns = rng.below(1 << 30);
+        let remove = async move {
+            clock.sleep(pause_ns).await;
+            // It may have left, or the others have no room.
+            drop(groups.remove_device(disk).await);
+        };
+        runtime.tasks.spawn(0, Box::new(move || Box::pin(remove)));
     }
 
     /// The clients of one life.
@@ -395,6 +419,7 @@ impl Scenario<'_> {
         mut rng: SplitMix,
         disk: &SimDisk,
     ) -> base::Result<()> {
+        self.remove_a_disk(runtime, served, &mut rng);
         let session = |client: u64| SessionId(1 + number * 100 + client);
         let mut client = |number| {
             let (runtime, profile, rng) = (runtime.clone(), self.profile.clone(), SplitMix(rng.next()));

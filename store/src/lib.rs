@@ -155,10 +155,11 @@ impl Store {
     pub fn segments_of(&self, tier: Tier) -> segments::SegmentTotals {
         self.table.lock().totals(tier)
     }
-    /// The brick's devices. Looks at each segment: not for every second of a large brick.
+    /// The brick's devices, without those that have left. Looks at each segment: not for every second of a large brick.
     pub fn devices(&self) -> Vec<DeviceFigures> {
         let table = self.table.lock();
-        let figures = table.devices().enumerate().map(|(slot, (row, free))| DeviceFigures {
+        let there = table.devices().enumerate().filter(|(_, (row, _))| row.state != format::devices::State::Gone);
+        let figures = there.map(|(slot, (row, free))| DeviceFigures {
             row: *row,
             free: free as u64,
             live_blocks: table.live_on(row),
@@ -264,9 +265,9 @@ impl Store {
     pub fn destage(&self) -> Vec<Arc<bulk::Bulk>> {
         self.destage.lock().clone()
     }
-    /// The stream of the healthy disk with most free segments.
+    /// The stream of the disk with most free segments, of those that take more.
     pub fn roomiest_disk(&self) -> Option<Arc<bulk::Bulk>> {
-        let healthy = self.destage().into_iter().filter(|stream| stream.failed().is_none());
+        let healthy = self.destage().into_iter().filter(|stream| stream.takes_more());
         let table = self.table.lock();
         healthy.max_by_key(|stream| table.free_on(stream.from))
     }

@@ -23,7 +23,7 @@ const PAUSE_NS_MIN: u64 = 50_000;
 /// Most dead blocks read between live ones: 64 KiB more in one transfer take a third of the time of another transfer.
 const GAP_BLOCKS_MAX: u16 = 16;
 /// Most blocks of one transfer, dead ones included: the largest transfer.
-const RUN_BLOCKS_MAX: u16 = (IO_BYTES_MAX / BLOCK_BYTES) as u16;
+pub(super) const RUN_BLOCKS_MAX: u16 = (IO_BYTES_MAX / BLOCK_BYTES) as u16;
 /// Blocks from which on a slice is moved in two parts at the same time: one is read while the other is written.
 const PART_BLOCKS: usize = 64;
 const _: () = assert!(GAP_BLOCKS_MAX < RUN_BLOCKS_MAX && PART_BLOCKS <= RUN_BLOCKS_MAX as usize);
@@ -281,7 +281,7 @@ impl Cleaner {
     /// The state of both tiers that decides what goes down; None if nothing can.
     fn tiering(&self) -> Option<Tiering> {
         let store = self.groups.store();
-        if self.tier == Tier::Disk || store.destage().iter().all(|stream| stream.failed().is_some()) {
+        if self.tier == Tier::Disk || store.roomiest_disk().is_none() {
             return None;
         }
         let held = |tier| {
@@ -386,9 +386,9 @@ impl Cleaner {
     }
 }
 
-/// Copies blocks of a segment to the cold stream of their tier and has their owners take the copies. Returns the number that
+/// Copies blocks of a segment to the cold stream of a tier and has their owners take the copies. Returns the number that
 /// counts. Errors: `Corrupt` if a block still in use differs from its checksum; `NoSpace`, `Io`.
-async fn move_blocks(
+pub(super) async fn move_blocks(
     (groups, tier): (&Groups, Tier),
     victim: (SegmentId, Life),
     entries: &[SummaryEntry],

@@ -202,7 +202,7 @@ pub fn begin(groups: &Arc<Groups>) {
 async fn run(groups: Arc<Groups>, stream: Arc<Bulk>) {
     let mut ready = Vec::new();
     while !groups.closing.load(Ordering::Acquire) && groups.store().log.failed().is_none() {
-        if stream.failed().is_some() {
+        if !stream.takes_more() {
             break;
         }
         let Some(step) = groups.begin_step() else { break };

@@ -1,4 +1,4 @@
-//! Tasks that work on a brick's groups unasked: checkpoints, cleaning, defragmentation, the end of forgotten inodes, the count of an old
+//! Tasks that work on a brick's groups unasked: checkpoints, cleaning, defragmentation, the end of forgotten inodes, removals of disks, the count of an old
 //! brick's names. `open` starts each.
 
 pub(crate) mod checkpoint;
@@ -6,6 +6,7 @@ pub mod clean;
 mod cost;
 pub(crate) mod defragment;
 pub(crate) mod destage;
+pub(crate) mod evacuate;
 pub(crate) mod forget;
 mod moves;
 pub(crate) mod recount;

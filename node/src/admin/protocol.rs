@@ -89,6 +89,8 @@ pub enum Request {
     Devices,
     /// Another device for the brick: its absolute path, and its tier by name.
     AddDevice { path: String, tier: String, force: bool },
+    /// The removal of the disk of a number, which goes on until nothing lies on it.
+    RemoveDevice { number: u32 },
     /// Start the scrub.
     ScrubStart,
     /// Stop it.
@@ -235,7 +237,7 @@ pub struct Device {
     pub number: u32,
     /// Its tier by name.
     pub tier: String,
-    /// Its state: "in use" or "failed".
+    /// Its state: "in use", "leaving" or "failed".
     pub state: String,
     /// The path of its link; None: the brick's directory.
     pub path: Option<String>,

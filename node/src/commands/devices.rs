@@ -3,15 +3,46 @@
 use super::{ask, print, print_json};
 use crate::admin::client::unexpected;
 use crate::admin::protocol::{Answer, Device, Request};
-use crate::cli::{AddDevice, BrickCommand, Shown};
+use crate::cli::{AddDevice, BrickCommand, RemoveDevice, Shown};
 use crate::failure::{Exit, Failure};
+use crate::progress::Progress;
 use crate::table::{Align, Table, bytes};
+use std::time::Duration;
+use store::progress::Step;
+
+/// Interval at which a daemon is asked for the progress of a removal.
+const LOOK: Duration = Duration::from_millis(500);
 
 /// `sinter brick ...`.
 pub fn run(command: &BrickCommand) -> Result<Exit, Failure> {
     match command {
         BrickCommand::Devices(options) => list(options),
         BrickCommand::AddDevice(options) => add(options),
+        BrickCommand::RemoveDevice(options) => remove(options),
+    }
+}
+
+fn remove(options: &RemoveDevice) -> Result<Exit, Failure> {
+    let answer = ask(&options.data, Request::RemoveDevice { number: options.device })?;
+    show(if options.wait { waited(options, answer)? } else { answer }, options.json)
+}
+
+/// Waits until a disk has left.
+fn waited(options: &RemoveDevice, begun: Answer) -> Result<Answer, Failure> {
+    let progress = Progress::new("removing the disk", None);
+    let mut answer = begun;
+    let mut most_bytes = 0;
+    loop {
+        let Answer::Devices(devices) = &answer else { return Err(unexpected()) };
+        let Some(device) = devices.iter().find(|device| device.number == options.device) else { return Ok(answer) };
+        if let Some(error) = &device.error {
+            let failure = Failure::new(Exit::Failed, format!("the disk has failed: {error}"));
+            return Err(failure.next("copy what can still be read: what is on the disk stays there"));
+        }
+        most_bytes = device.live_bytes.max(most_bytes);
+        progress.step(Step { what: "blocks moved away", done: most_bytes - device.live_bytes, of: most_bytes });
+        std::thread::sleep(LOOK);
+        answer = ask(&options.data, Request::Devices)?;
     }
 }
 

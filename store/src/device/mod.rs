@@ -47,8 +47,26 @@ impl Device<'_> {
         if tier == Tier::Disk {
             runtime.disk.mark_disk(file);
         }
-        let bytes = runtime.disk.length(file)?;
-        Ok(Device { runtime, id, file, bytes })
+        Device::at(runtime, id, file)
+    }
+    /// A device of the brick that is open. Errors: `Io`.
+    pub fn at(runtime: &Runtime, id: DeviceId, file: FileId) -> Result<Device<'_>> {
+        Ok(Device { runtime, id, file, bytes: runtime.disk.length(file)? })
+    }
+    /// Clears the label, and the device's end, durably: then it looks empty.
+    pub async fn clear(&self) -> Result<()> {
+        for at in self.edges() {
+            self.write_zeros(at, 0).await?;
+        }
+        disk::flush(&*self.runtime.disk, self.file).await
+    }
+    /// Writes zeros over an edge, without its first bytes.
+    async fn write_zeros(&self, at: u64, skip: usize) -> Result<()> {
+        let mut zeros = self.buffer()?;
+        zeros.fill(0);
+        let length = zeros.len();
+        let slices = vec![zeros.share().slice(skip..length)];
+        disk::write(&*self.runtime.disk, self.file, at + skip as u64, slices, false).await.1
     }
     /// Bytes that segments may take.
     pub fn room_bytes(&self) -> u64 {
@@ -86,12 +104,7 @@ impl Device<'_> {
     pub async fn claim(&self, superblock: &Superblock, segments: u32) -> Result<()> {
         self.write_label(superblock, segments).await?;
         for at in self.edges() {
-            let mut zeros = self.buffer()?;
-            zeros.fill(0);
-            let length = zeros.len();
-            let skip = if at == 0 { COPIES as usize * BLOCK_BYTES } else { 0 };
-            let slices = vec![zeros.share().slice(skip..length)];
-            disk::write(&*self.runtime.disk, self.file, at + skip as u64, slices, false).await.1?;
+            self.write_zeros(at, if at == 0 { COPIES as usize * BLOCK_BYTES } else { 0 }).await?;
         }
         disk::flush(&*self.runtime.disk, self.file).await
     }

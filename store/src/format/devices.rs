@@ -65,6 +65,19 @@ pub enum State {
     InUse,
     /// It gets no more segments, and what lies on it is moved away.
     Leaving,
+    /// It has left. Its row stays, so that the numbers of its segments, whose lives the index knows, are given to no other device.
+    Gone,
+}
+
+impl State {
+    /// Its name in tables.
+    pub fn name(self) -> &'static str {
+        match self {
+            State::InUse => "in use",
+            State::Leaving => "leaving",
+            State::Gone => "gone",
+        }
+    }
 }
 
 /// A device of the brick.
@@ -121,7 +134,11 @@ impl DeviceTable {
         writer.u32(self.rows.len() as u32);
         for row in &self.rows {
             let tier = if row.tier == Tier::Flash { 1 } else { 2 };
-            let state = if row.state == State::InUse { 1 } else { 2 };
+            let state = match row.state {
+                State::InUse => 1,
+                State::Leaving => 2,
+                State::Gone => 3,
+            };
             writer.u32(row.id.0).u8(tier).u8(state).bytes(&[0; 2]).u32(row.first).u32(row.segments);
         }
         out.resize(TABLE_BYTES - 4, 0);
@@ -164,7 +181,8 @@ impl DeviceTable {
             }
             end = row.end();
         }
-        let first = self.rows.first().is_some_and(|row| row.id == FIRST && row.tier == Tier::Flash);
+        let is_first = |row: &DeviceRow| (row.id, row.tier, row.state) == (FIRST, Tier::Flash, State::InUse);
+        let first = self.rows.first().is_some_and(is_first);
         match first && self.sequence < NUMBER_MAX {
             true => Ok(()),
             false => Err(corrupt("the device table does not begin with the brick's first device")),
@@ -182,6 +200,7 @@ fn take_row(reader: &mut Reader<'_>) -> Result<DeviceRow> {
     let state = match reader.u8()? {
         1 => State::InUse,
         2 => State::Leaving,
+        3 => State::Gone,
         _ => return Err(corrupt("the device table names no known state")),
     };
     reader.bytes(2)?;
@@ -197,6 +216,7 @@ mod tests {
         let disk =
             |id, first| DeviceRow { id: DeviceId(id), tier: Tier::Disk, state: State::InUse, first, segments: 50 };
         table.rows.extend([disk(3, 100), DeviceRow { state: State::Leaving, ..disk(5, 150) }]);
+        table.rows.push(DeviceRow { state: State::Gone, ..disk(4, 200) });
         DeviceTable { sequence: 9, next: DeviceId(6), ..table }
     }
 
@@ -204,7 +224,7 @@ mod tests {
     fn it_reads_what_it_wrote_and_nothing_else() {
         let bytes = table().encode();
         assert_eq!(DeviceTable::decode(&bytes), Ok(table()));
-        assert_eq!(table().segments(), 200);
+        assert_eq!(table().segments(), 250);
         for at in (0..TABLE_BYTES).step_by(13) {
             let mut bad = bytes.clone();
             bad[at] ^= 1;
@@ -215,7 +235,7 @@ mod tests {
 
     #[test]
     fn values_that_contradict_each_other_are_refused_under_a_right_checksum() {
-        let changes: [fn(&mut DeviceTable); 8] = [
+        let changes: [fn(&mut DeviceTable); 9] = [
             |table| table.rows[1].first = 99,
             |table| table.rows[1].segments = 0,
             |table| table.rows[2].segments = SEGMENTS_MAX,
@@ -223,6 +243,7 @@ mod tests {
             |table| table.rows[2].id = DeviceId(6),
             |table| table.rows[0].id = DeviceId(2),
             |table| table.rows[0].tier = Tier::Disk,
+            |table| table.rows[0].state = State::Leaving,
             |table| table.sequence = NUMBER_MAX,
         ];
         for (number, change) in changes.into_iter().enumerate() {

@@ -32,6 +32,26 @@ pub async fn add_device(store: &Arc<Store>, id: DeviceId, tier: Tier, foreign: F
     added
 }
 
+/// Has the superblock name a version of the device table, one copy of which is durable.
+pub(super) async fn count(store: &Store, devices: DeviceTable, what: &'static str) -> Result<()> {
+    let old = store.superblock.lock().clone();
+    let mut new = listing(&old, &devices);
+    new.sequence += 1;
+    // From here on nobody knows which devices a start would find, if this fails: then the brick takes no more changes.
+    let updated = superblock_file::update(&store.runtime, store.superblock_file, &new).await;
+    let settled = match updated {
+        Ok(()) => device_table::settle(&store.runtime, &devices).await,
+        Err(error) => Err(error),
+    };
+    if let Err(error) = settled {
+        store.log.fail(error.clone().with(what));
+        return Err(error);
+    }
+    *store.superblock.lock() = new;
+    *store.devices.lock() = devices;
+    Ok(())
+}
+
 /// All that must be durable before the superblock counts the device: its label, and the table that lists it.
 async fn make_ready(
     store: &Store,
@@ -54,9 +74,9 @@ async fn add_alone(store: &Arc<Store>, id: DeviceId, tier: Tier, foreign: Foreig
         open_new(&store.runtime, &mut devices, (tier, foreign), (old.segment_bytes, Some(old.uuid))).await?;
     devices.sequence += 1;
     let row = *devices.rows.last().expect("it has just been added");
-    let mut new = listing(&old, &devices);
-    new.sequence += 1;
     if active(Bug::DeviceCountedEarly) {
+        let mut new = listing(&old, &devices);
+        new.sequence += 1;
         superblock_file::update(&store.runtime, store.superblock_file, &new).await?;
     }
     if let Err(error) = make_ready(store, (&device, segments), (&old, &devices)).await {
@@ -64,19 +84,8 @@ async fn add_alone(store: &Arc<Store>, id: DeviceId, tier: Tier, foreign: Foreig
         store.runtime.disk.close(device.file);
         return Err(error);
     }
-    // From here on nobody knows which devices a start would find, if this fails: then the brick takes no more changes.
-    let updated = superblock_file::update(&store.runtime, store.superblock_file, &new).await;
-    let settled = match updated {
-        Ok(()) => device_table::settle(&store.runtime, &devices).await,
-        Err(error) => Err(error),
-    };
-    if let Err(error) = settled {
-        store.log.fail(error.clone().with("adding a device"));
-        return Err(error);
-    }
-    *store.superblock.lock() = new;
-    store.geometry.add(&row, device.file);
-    *store.devices.lock() = devices;
+    count(store, devices, "adding a device").await?;
+    store.geometry.add(&row, Some(device.file));
     let slot = {
         let mut table = store.table.lock();
         table.add_device(row);

@@ -3,6 +3,7 @@
 //! segment before the superblock is durable.
 
 pub mod device;
+pub mod removal;
 
 use crate::Store;
 use crate::brick::{refuse_little_for_index, segments_in};

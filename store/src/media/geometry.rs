@@ -7,6 +7,7 @@ use crate::format::label::SEGMENTS_AT;
 use base::limits::{BLOCK_BYTES, DEVICES_MAX};
 use base::{Error, Kind, Place, Result, SegmentId};
 use runtime::{Disk, FileId, Lock, OpenMode};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 /// A data file: large enough that few are open, small enough to be made while clients wait little.
@@ -23,11 +24,19 @@ pub struct Geometry {
 }
 
 /// A device beside the first.
-#[derive(Clone, Copy)]
 struct Further {
     first: u32,
     end: u32,
-    file: FileId,
+    /// None if it had left when the brick was opened.
+    file: Option<FileId>,
+    gone: AtomicBool,
+}
+
+impl Further {
+    /// Its file; None once it has left.
+    fn file(&self) -> Option<FileId> {
+        self.file.filter(|_| !self.gone.load(Ordering::Acquire))
+    }
 }
 
 enum Home {
@@ -94,11 +103,20 @@ impl Geometry {
     fn at(disk: Arc<dyn Disk>, segment_bytes: u64, home: Home) -> Geometry {
         Geometry { segment_bytes, home, further: [const { OnceLock::new() }; DEVICES_MAX], disk }
     }
-    /// Adds a device that was found to be the brick's and long enough. From now on places on it can be read and written.
-    pub fn add(&self, row: &DeviceRow, file: FileId) {
+    /// Adds a device that was found to be the brick's and long enough. From now on places on it can be read and written. None: it
+    /// has left.
+    pub fn add(&self, row: &DeviceRow, file: Option<FileId>) {
         let free = self.further.iter().find(|further| further.get().is_none()).expect("the device table bounds them");
-        let added = free.set(Further { first: row.first, end: row.end(), file });
+        let gone = AtomicBool::new(false);
+        let added = free.set(Further { first: row.first, end: row.end(), file, gone });
         assert!(added.is_ok(), "one adds devices at a time");
+    }
+    /// Removes a device on which nothing lies: its file, which nobody uses any more.
+    pub fn remove(&self, row: &DeviceRow) -> Option<FileId> {
+        let further = self.further(SegmentId(row.first)).expect("it was added");
+        let file = further.file();
+        further.gone.store(true, Ordering::Release);
+        file
     }
     fn further(&self, segment: SegmentId) -> Option<&Further> {
         let mut all = self.further.iter().map_while(OnceLock::get);
@@ -122,12 +140,12 @@ impl Geometry {
     fn per_file(&self) -> u64 {
         FILE_BYTES / self.segment_bytes
     }
-    /// The file and offset of a place; None if its file was never created.
+    /// The file and offset of a place; None if its file was never created, or its device has left.
     pub fn spot(&self, place: Place) -> Option<Spot> {
         let segment = u64::from(place.segment.0);
         let (file, start) = match &self.home {
             _ if let Some(device) = self.further(place.segment) => {
-                (device.file, SEGMENTS_AT + (segment - u64::from(device.first)) * self.segment_bytes)
+                (device.file()?, SEGMENTS_AT + (segment - u64::from(device.first)) * self.segment_bytes)
             }
             Home::Device(file) => (*file, SEGMENTS_AT + segment * self.segment_bytes),
             Home::Files(files) => {
@@ -233,7 +251,7 @@ impl Geometry {
             Home::Device(file) => vec![*file],
             Home::Files(files) => files.lock().open.iter().copied().flatten().collect(),
         };
-        all.extend(self.further.iter().map_while(OnceLock::get).map(|device| device.file));
+        all.extend(self.further.iter().map_while(OnceLock::get).filter_map(Further::file));
         all
     }
 }

@@ -44,6 +44,8 @@ struct State {
     full: Vec<(SegmentId, u32)>,
     /// The error after which a disk gets nothing more.
     failed: Option<Error>,
+    /// True if the disk leaves the brick.
+    retired: bool,
 }
 
 /// A payload that no record names yet. Ended by `close` once its record has been ordered, or if it never will be.
@@ -206,6 +208,9 @@ impl Bulk {
         if let Some(error) = self.failed() {
             return Err(error);
         }
+        if !self.takes_more() {
+            return Err(Error::new(Kind::Busy, "the disk leaves the brick"));
+        }
         let mut all = Vec::with_capacity(runs.len());
         let mut begun = Ok(());
         for run in runs {
@@ -249,6 +254,22 @@ impl Bulk {
     /// The error after which the stream's disk gets nothing more.
     pub fn failed(&self) -> Option<Error> {
         self.state.lock().failed.clone()
+    }
+
+    /// Has the stream take nothing more, because its disk leaves the brick. What it has open counts as full, and is sealed.
+    pub fn retire(&self) {
+        let mut state = self.state.lock();
+        state.retired = true;
+        let open = state.open.take().into_iter();
+        let all: Vec<_> = open.chain(state.prepared.drain(..).map(|prepared| (prepared, 1))).collect();
+        state.full.extend(all.into_iter().map(|(prepared, next)| (prepared.segment, next)));
+        drop(state);
+        self.log.segment_wanted.notify();
+    }
+    /// False if its disk has failed, or leaves the brick.
+    pub fn takes_more(&self) -> bool {
+        let state = self.state.lock();
+        state.failed.is_none() && !state.retired
     }
 
     /// Ends a ticket whose record has been ordered, or never will be.
@@ -298,6 +319,9 @@ impl Bulk {
 
     fn reserve_some(&self, blocks: u32) -> Option<(Prepared, u32, u32)> {
         let mut state = self.state.lock();
+        if state.retired {
+            return None;
+        }
         if state.open.is_some_and(|(_, next)| next >= self.blocks_usable) {
             let (prepared, next) = state.open.take().expect("just seen");
             state.full.push((prepared.segment, next));
@@ -326,7 +350,7 @@ impl Bulk {
     /// True if the stream needs another segment ahead: only once it has been used at all.
     pub fn wants_segment(&self) -> bool {
         let state = self.state.lock();
-        state.wanted && state.prepared.is_empty() && state.failed.is_none()
+        state.wanted && state.prepared.is_empty() && state.failed.is_none() && !state.retired
     }
     /// Notes that no segment is free for data, and wakes the tasks that wait for one.
     pub fn set_out_of_space(&self) {
@@ -338,7 +362,10 @@ impl Bulk {
         let mut state = self.state.lock();
         let last = state.open.map_or(0, |(open, _)| open.sequence);
         assert!(last < prepared.sequence, "segments are prepared in the order of their stream");
-        state.prepared.push_back(prepared);
+        match state.retired {
+            true => state.full.push((prepared.segment, 1)),
+            false => state.prepared.push_back(prepared),
+        }
         drop(state);
         self.log.segment_came.notify();
     }

@@ -225,6 +225,23 @@ impl Table {
         let range = device.first as usize..device.end() as usize;
         self.live[range].iter().map(|&live| u64::from(live)).sum()
     }
+    /// Changes the part that a device plays.
+    pub fn set_device_state(&mut self, slot: usize, state: State) {
+        self.devices[slot].row.state = state;
+    }
+    /// True if nobody uses or reads any segment of a device.
+    pub fn is_unused(&self, slot: usize) -> bool {
+        let Device { row, free } = &self.devices[slot];
+        free.len() == row.segments as usize
+    }
+    /// Sealed segments of a device, with blocks that live, whose records are all in the last checkpoint.
+    pub fn movable_on(&self, slot: usize, replay_sequence: u64) -> impl Iterator<Item = (SegmentId, Life)> {
+        let row = &self.devices[slot].row;
+        let segments = (row.first..row.end()).map(SegmentId);
+        segments
+            .filter(move |&segment| self.is_cleanable(segment, replay_sequence))
+            .map(|segment| (segment, self.rows[segment.0 as usize].life))
+    }
     /// Adds a device with segments that were never used.
     pub fn add_device(&mut self, row: DeviceRow) {
         assert!(row.first as usize == self.rows.len(), "its segments follow those that there are");
@@ -451,17 +468,19 @@ impl Table {
     pub fn is_live(&self, segment: SegmentId) -> bool {
         self.live[segment.0 as usize] > 0
     }
-    /// Sealed segments of a tier whose records are all in the last checkpoint: what the cleaner may choose from (rule K1).
+    /// Sealed segments of a tier whose records are all in the last checkpoint: what the cleaner may choose from (rule K1). What
+    /// lies on a device that leaves has its own mover.
     pub fn cleanable(&self, tier: Tier, replay_sequence: u64) -> impl Iterator<Item = (SegmentId, &SegmentRow, u32)> {
-        let devices = self.devices.iter().filter(move |device| device.row.tier == tier);
-        let segments = devices.flat_map(|device| device.row.first..device.row.end());
-        segments.map(|number| (SegmentId(number), &self.rows[number as usize])).filter_map(move |(segment, row)| {
-            let number = segment.0 as usize;
-            let past = row.stream != Stream::Commit || row.sequence < replay_sequence;
-            let known = self.sealed_before[number] < self.checkpoint && !self.held_back.contains(&segment);
-            let sealed = row.state == SegmentState::Sealed && self.live[number] > 0;
-            (sealed && past && known).then(|| (segment, row, self.live[number]))
-        })
+        let devices = self.devices.iter().filter(move |device| device.row.tier == tier && device.gives());
+        let segments = devices.flat_map(|device| device.row.first..device.row.end()).map(SegmentId);
+        let told = |segment: SegmentId| (segment, &self.rows[segment.0 as usize], self.live[segment.0 as usize]);
+        segments.filter(move |&segment| self.is_cleanable(segment, replay_sequence)).map(told)
+    }
+    fn is_cleanable(&self, segment: SegmentId, replay_sequence: u64) -> bool {
+        let (number, row) = (segment.0 as usize, &self.rows[segment.0 as usize]);
+        let past = row.stream != Stream::Commit || row.sequence < replay_sequence;
+        let known = self.sealed_before[number] < self.checkpoint && !self.held_back.contains(&segment);
+        row.state == SegmentState::Sealed && self.live[number] > 0 && past && known
     }
     /// Number of free segments of the flash tier.
     pub fn free(&self) -> usize {

@@ -9,8 +9,9 @@ use runtime::sim::{DiskImage, Fail, FaultPlan, Ran, Setup, Side, Survival, World
 use runtime::{Purpose, Runtime};
 use store::FormatOptions;
 use store::device::Foreign;
-use store::format::devices::{DeviceId, DeviceTable, Tier};
+use store::format::devices::{DeviceId, DeviceTable, State, Tier};
 use store::grow::device::{add_device, next_device};
+use store::grow::removal;
 use store::index::model::ModelIndex;
 use store::media::device_table;
 
@@ -172,6 +173,91 @@ pub fn a_crash_leaves_the_brick_with_the_device_or_without() {
         }
     }
     assert!(counts.iter().all(|&count| count > 0), "{counts:?}");
+}
+
+/// A world in which a disk's removal was begun and, as nothing lies on it, ended; with its index and the steps before that.
+fn removed(crash: Option<(u64, Side)>) -> (World, ModelIndex, Map, u64) {
+    let mut world = world(12, &[DISK]);
+    let runtime = world.runtime();
+    let (index, brick, expected) = world.block_on(async {
+        let index = format(&runtime, &[Tier::Disk]).await.expect("blank devices");
+        let brick = Brick::open(&runtime, index.clone()).await.expect("just formatted");
+        let expected = fill(&brick, 8).await;
+        (index, brick, expected)
+    });
+    world.run_for(2_000_000_000);
+    let before = world.steps();
+    if let Some((step, side)) = crash {
+        world.crash_at_step(before + step, side);
+    }
+    let ran = world.run(async {
+        removal::begin(&brick.store, DeviceId(2)).await?;
+        removal::end(&brick.store, DeviceId(2)).await
+    });
+    if let Ran::Finished(result) = ran {
+        result.expect("nothing lies on the disk");
+    }
+    (world, index, expected, before)
+}
+
+#[test]
+fn a_crash_leaves_a_removal_before_its_begin_its_end_or_after_it() {
+    let steps = removed(None).0.steps() - removed(None).3;
+    assert!(steps >= 16, "table and superblock twice, each flushed, and the label: {steps}");
+    let mut seen = std::collections::BTreeSet::new();
+    for step in 1..=steps {
+        for side in [Side::Before, Side::After] {
+            let (world, index, expected, _) = removed(Some((step, side)));
+            for survival in [Survival::Nothing, Survival::Random, Survival::Everything] {
+                let image = world.crash_as(survival, &mut SplitMix(step));
+                let part = table_of(&image).rows[1].state;
+                seen.insert(part.name());
+                let mut after = boot(step, &image);
+                let runtime = after.runtime();
+                after.block_on(async {
+                    let opened = Brick::open(&runtime, index.crashed(0)).await;
+                    let brick = opened.unwrap_or_else(|error| panic!("{step} {side:?} {survival:?}: {error}"));
+                    assert_eq!(brick.map(), expected, "{step} {side:?} {survival:?}");
+                    if part == State::InUse {
+                        destage(&brick, &payload(9, 30)).await.expect("a disk like before");
+                        return;
+                    }
+                    let stream = brick.store.destage().pop().expect("the brick knows its disk");
+                    assert!(!stream.takes_more() && brick.store.roomiest_disk().is_none());
+                    if part == State::Leaving {
+                        removal::end(&brick.store, DeviceId(2)).await.expect("it goes on where it was");
+                    }
+                    assert_eq!(brick.store.devices().len(), 1);
+                    assert_eq!(next_device(&brick.store), DeviceId(3), "its number is never given again");
+                    let again = removal::begin(&brick.store, DeviceId(2)).await;
+                    assert_eq!(again.expect_err("it has left").kind, Kind::NotFound);
+                });
+            }
+        }
+    }
+    assert_eq!(seen.into_iter().collect::<Vec<_>>(), ["gone", "in use", "leaving"]);
+}
+
+#[test]
+pub fn a_disk_leaves_only_when_nothing_lies_on_it_and_the_others_have_room() {
+    let mut world = world(13, &[DISK]);
+    let runtime = world.runtime();
+    world.block_on(async {
+        let index = format(&runtime, &[Tier::Disk]).await.expect("blank devices");
+        let brick = Brick::open(&runtime, index).await.expect("just formatted");
+        let refused = async |id| removal::begin(&brick.store, DeviceId(id)).await.expect_err("it can't leave").kind;
+        assert_eq!((refused(1).await, refused(9).await), (Kind::Unsupported, Kind::NotFound));
+        destage(&brick, &payload(1, 30)).await.expect("a healthy disk");
+        removal::begin(&brick.store, DeviceId(2)).await.expect("the flash has room");
+        removal::begin(&brick.store, DeviceId(2)).await.expect("it leaves already");
+        let refused = removal::end(&brick.store, DeviceId(2)).await.expect_err("a segment is in use");
+        assert_eq!(refused.kind, Kind::Busy);
+        let stream = brick.store.destage().pop().expect("the brick has a disk");
+        let mut buffer = runtime.buffer(4096).expect("within the bound");
+        buffer.fill(1);
+        let refused = stream.place_durably(vec![buffer.share().slice(0..4096)]).await.map(drop);
+        assert_eq!(refused.expect_err("it gets nothing more").kind, Kind::Busy);
+    });
 }
 
 #[test]

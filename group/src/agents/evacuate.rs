@@ -1,0 +1,95 @@
+//! The removal of a disk: moves what lies on it to the other disks, or to flash if there are none, and then ends its removal. A
+//! block's owner decides whether a copy counts (rule K2), as in cleaning. A start goes on with it. Absent by design: blocks that
+//! can't be read; they stay, and the removal does not end before their files are gone.
+
+use crate::Groups;
+use crate::agents::clean::{RUN_BLOCKS_MAX, move_blocks};
+use base::{Kind, Life, Result, SegmentId};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use store::format::devices::{DeviceId, Tier};
+use store::grow::removal;
+
+/// Pause while there is nothing to move: a checkpoint must free what was moved.
+const REST_NS: u64 = 200_000_000;
+/// Pause before another attempt to get a segment for copies.
+const AGAIN_NS: u64 = 20_000_000;
+
+/// Moves between two rests.
+type Moved = BTreeMap<(SegmentId, Life), u64>;
+
+impl Groups {
+    /// Begins to remove a disk, durably, and goes on until nothing lies on it. Errors: those of `store::grow::removal::begin`.
+    pub async fn remove_device(self: &Arc<Self>, id: DeviceId) -> Result<()> {
+        let leaves = removal::leaving(self.store()).contains(&id);
+        removal::begin(self.store(), id).await?;
+        if !leaves {
+            start(self, id);
+        }
+        Ok(())
+    }
+}
+
+/// Goes on with the removals that have begun.
+pub(crate) fn go_on(groups: &Arc<Groups>) {
+    removal::leaving(groups.store()).into_iter().for_each(|id| start(groups, id));
+}
+
+fn start(groups: &Arc<Groups>, id: DeviceId) {
+    let (there, tasks) = (groups.clone(), &groups.store().runtime.tasks);
+    tasks.spawn(tasks.cores() - 1, Box::new(move || Box::pin(run(there, id))));
+}
+
+/// The task of a disk that leaves. Ends when it has left, the groups close, or the log fails.
+async fn run(groups: Arc<Groups>, id: DeviceId) {
+    let mut moved = Moved::new();
+    while !groups.closing.load(Ordering::Acquire) && groups.store().log.failed().is_none() {
+        let Some(step) = groups.begin_step() else { return };
+        let clock = groups.store().runtime.clock.clone();
+        let ended = groups.checkpoints();
+        // What was moved is dead by the second checkpoint to end since; what is not then is tried again.
+        moved.retain(|_, at| ended < *at + 2);
+        let next = removal::movable(groups.store(), id).into_iter().find(|segment| !moved.contains_key(segment));
+        let began_ns = clock.now_ns();
+        let pause_ns = match next {
+            Some(segment) => match empty(&groups, segment).await {
+                Ok(()) => {
+                    moved.insert(segment, groups.checkpoints());
+                    // Half of the time belongs to clients.
+                    clock.now_ns() - began_ns
+                }
+                Err(error) if error.kind == Kind::Busy => AGAIN_NS,
+                // Blocks that can't be read, or no memory for the moment: the others first.
+                Err(_) => {
+                    moved.insert(segment, groups.checkpoints());
+                    AGAIN_NS
+                }
+            },
+            None => {
+                groups.checkpoint_wanted.store(true, Ordering::Release);
+                match removal::end(groups.store(), id).await {
+                    Ok(()) => return,
+                    Err(_) => REST_NS,
+                }
+            }
+        };
+        drop(step);
+        clock.sleep(pause_ns).await;
+    }
+}
+
+/// Moves what lives in a segment.
+async fn empty(groups: &Groups, victim: (SegmentId, Life)) -> Result<()> {
+    let entries = {
+        let _pin = groups.store().pin();
+        let mut entries = groups.store().live_of(victim).await?;
+        entries.sort_by_key(|entry| entry.block);
+        entries
+    };
+    for some in entries.chunks(usize::from(RUN_BLOCKS_MAX)) {
+        let tier = if groups.store().roomiest_disk().is_some() { Tier::Disk } else { Tier::Flash };
+        move_blocks((groups, tier), victim, some).await?;
+    }
+    Ok(())
+}
