@@ -1,6 +1,6 @@
 //! The verdict: which cause, if it were gone, would gain most.
 
-use crate::causes::{self, percent};
+use crate::causes::{self, percent, time};
 use crate::waterfall::{Band, bands};
 use crate::{Snapshot, Window};
 use runtime::Stage;
@@ -56,7 +56,8 @@ impl Finding {
 /// The verdict on a window.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Debug, Default)]
 pub struct Verdict {
-    /// The cause; `clients` if there is no bottleneck, `none` if there is no single cause, `idle` without requests.
+    /// The cause; `clients` if there is no bottleneck, `none` if there is no single cause, `idle` without requests, `stuck` if
+    /// none ended of those that wait.
     #[serde(flatten)]
     pub finding: Finding,
     /// One sentence for an operator.
@@ -125,7 +126,7 @@ fn verdict(window: &Window, findings: &[Finding]) -> Verdict {
         sentence: sentence.to_string(),
     };
     if window.requests() == 0 {
-        return none("idle", Vec::new(), "No request came in this time.");
+        return stuck(window).unwrap_or_else(|| none("idle", Vec::new(), "No request came in this time."));
     }
     if let Some(finding) = findings.first().filter(|finding| finding.gain >= GAIN_MIN) {
         let Finding { cause, resource, share, gain, .. } = finding;
@@ -146,6 +147,36 @@ fn verdict(window: &Window, findings: &[Finding]) -> Verdict {
         true => none("clients", evidence, "No bottleneck: clients offer no more load."),
         false => none("none", evidence, "No single cause has a tenth of the requests' time; the first two are below."),
     }
+}
+
+/// The verdict if requests are under way and none has ended. What they wait for is seen only once one has: the figures tell what it
+/// may be.
+fn stuck(window: &Window) -> Option<Verdict> {
+    let waiting = window.in_flight.in_daemon as f64 / window.in_flight.looks.max(1) as f64;
+    if waiting < 0.5 {
+        return None;
+    }
+    let (space, agents) = (&window.after.space, &window.after.agents);
+    let mut evidence = vec![
+        format!("{waiting:.1} requests are under way in the mean, and none has ended"),
+        format!(
+            "{} of {} segments are free, {} more after a checkpoint; each block is written {} later because of the cleaner",
+            space.free_segments,
+            space.segments,
+            space.emptied_segments,
+            time(agents.delay_ns as f64)
+        ),
+    ];
+    if space.is_read_only {
+        evidence.push("the brick takes no changes, since a write or a flush failed".to_string());
+    }
+    let next = "look for longer (`--seconds`): what a request has waited for is known once it ends; `sinter status` tells of devices that \
+                failed and of free space";
+    let finding = Finding { cause: "stuck".to_string(), evidence, next: next.to_string(), ..Finding::default() };
+    Some(Verdict {
+        finding,
+        sentence: format!("Requests wait, about {waiting:.0} of them, and none has ended in this time."),
+    })
 }
 
 /// A cause in words.
@@ -207,4 +238,23 @@ fn accounted(window: &Window) -> Option<f64> {
     let looks = window.in_flight.looks;
     let seen = window.in_flight.in_daemon as f64 / looks.max(1) as f64;
     (looks > 0 && seen > 0.0).then(|| window.occupancy() / seen)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::explain;
+    use crate::snapshot::{InFlight, Snapshot};
+
+    #[test]
+    fn a_brick_whose_requests_all_wait_is_not_idle() {
+        let before = Snapshot { at_ns: 1, ..Snapshot::default() };
+        let told = |in_daemon| {
+            let in_flight = InFlight { looks: 10, in_daemon, ..InFlight::default() };
+            let after = Snapshot { at_ns: 1_000_000_001, in_flight, ..Snapshot::default() };
+            explain(&before, &after).expect("of one daemon").verdict
+        };
+        assert_eq!(told(0).finding.cause, "idle");
+        let verdict = told(40);
+        assert!(verdict.finding.cause == "stuck" && verdict.sentence.contains("about 4"), "{verdict:?}");
+    }
 }
