@@ -3,8 +3,8 @@
 use sim::campaign;
 use sim::workload::Focus;
 
-/// About two minutes on two cores, with all checkers.
-const SEEDS: u64 = 6000;
+/// About 80 s on two cores, with all checkers.
+const SEEDS: u64 = 4000;
 
 #[test]
 fn every_promise_holds_for_the_seeds_of_the_day() {
