@@ -83,6 +83,8 @@ pub enum Bug {
     DeviceCountedEarly,
     /// A block on its way to a disk counts there before the disk has flushed it (rule U1).
     DestageUnflushed,
+    /// Records that belong together are ordered as far as memory goes (rule L6).
+    HeadersOneByOne,
     /// A disk leaves the brick while something lies on it.
     RemovedInUse,
     /// The cleaner takes segments as they come (rule K1).
@@ -186,7 +188,7 @@ pub enum Bug {
 
 impl Bug {
     /// Every bug, for tests and for naming one on a command line.
-    pub const ALL: [Bug; 88] = [
+    pub const ALL: [Bug; 89] = [
         Bug::FuaAfterPlain,
         Bug::AckOutOfOrder,
         Bug::TailReused,
@@ -226,6 +228,7 @@ impl Bug {
         Bug::GrownBeforeRoom,
         Bug::DeviceCountedEarly,
         Bug::DestageUnflushed,
+        Bug::HeadersOneByOne,
         Bug::RemovedInUse,
         Bug::VictimsByNumber,
         Bug::DelayUnfelt,

@@ -87,6 +87,18 @@ impl Runtime {
     pub fn buffer(&self, length: usize) -> Result<Buf> {
         self.slabs.take_own(self.tasks.core(), length)
     }
+    /// The same for work without which clients stand still: waits while there is none. Errors: `Host` after half a minute.
+    pub async fn own_buffer(&self, length: usize) -> Result<Buf> {
+        let mut waited_ns = 0;
+        loop {
+            match self.buffer(length) {
+                Err(error) if error.kind == Kind::Host && waited_ns < MEMORY_WAIT_NS_MAX => (),
+                taken => return taken,
+            }
+            self.clock.sleep(MEMORY_PAUSE_NS).await;
+            waited_ns += MEMORY_PAUSE_NS;
+        }
+    }
     /// A buffer of `length` bytes (at most 1 MiB) for a client's request, from the calling core's slab. Waits while
     /// there is none: full memory slows clients down before it refuses them (back-pressure). The wait is booked in
     /// `span`. Errors: `Host` after half a minute.

@@ -140,16 +140,16 @@ impl Destage {
         }
     }
 
-    /// The next runs, if their turn has come, and how long to wait for it otherwise.
-    fn take_runs(&self, now_ns: u64) -> (Vec<Vec<Survivor>>, u64) {
+    /// The next runs, `runs_max` at most, if their turn has come, and how long to wait for it otherwise.
+    fn take_runs(&self, now_ns: u64, runs_max: usize) -> (Vec<Vec<Survivor>>, u64) {
         let mut state = self.state.lock();
         let Some(run_ns) = run_ns(state.blocks, state.rate, state.delay_ns) else { return (Vec::new(), REST_NS) };
         let turn_ns = state.began_ns.saturating_add(run_ns);
         if turn_ns > now_ns {
             return (Vec::new(), (turn_ns - now_ns).min(REST_NS));
         }
-        let mut runs = Vec::with_capacity(RUNS);
-        while runs.len() < RUNS
+        let mut runs = Vec::with_capacity(runs_max);
+        while runs.len() < runs_max
             && let Some(run) = state.batch.next_run(RUN_BLOCKS)
         {
             runs.push(run);
@@ -183,6 +183,13 @@ impl Destage {
     }
 }
 
+/// Runs that a disk is given at once by the memory that is reserved for the program's own work: a quarter of it holds those that
+/// are written, those that are read meanwhile, and what one of them is read into. The log needs the rest.
+fn runs_max(own_bytes: u64) -> usize {
+    let runs = (own_bytes / 4 / IO_BYTES_MAX as u64).saturating_sub(1) / 2;
+    (runs as usize).clamp(1, RUNS)
+}
+
 /// Starts what a brick's disks need, once each: a task that writes to it, and with the first one the disk tier's cleaner.
 pub fn begin(groups: &Arc<Groups>) {
     let streams = groups.store().destage();
@@ -200,6 +207,7 @@ pub fn begin(groups: &Arc<Groups>) {
 
 /// The task of a disk. Ends when the groups close, the log fails, or the disk does.
 async fn run(groups: Arc<Groups>, stream: Arc<Bulk>) {
+    let runs_max = runs_max(groups.store().runtime.slabs.own_bytes_max());
     let mut ready = Vec::new();
     while !groups.closing.load(Ordering::Acquire) && groups.store().log.failed().is_none() {
         if !stream.takes_more() {
@@ -207,7 +215,7 @@ async fn run(groups: Arc<Groups>, stream: Arc<Bulk>) {
         }
         let Some(step) = groups.begin_step() else { break };
         let clock = groups.store().runtime.clock.clone();
-        let (runs, rest_ns) = groups.destage.take_runs(clock.now_ns());
+        let (runs, rest_ns) = groups.destage.take_runs(clock.now_ns(), runs_max);
         let idle = runs.is_empty() && ready.is_empty();
         if !idle {
             groups.destage.begin(clock.now_ns());

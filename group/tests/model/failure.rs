@@ -308,6 +308,31 @@ fn a_full_memory_slows_clients_and_ends_nothing() {
     });
 }
 
+#[test]
+fn a_change_waits_for_the_logs_memory() {
+    let slabs = Arc::new(Slabs::new(2, 16 << 20));
+    let mut world = World::with_slabs(11, slabs.clone());
+    let runtime = world.runtime();
+    world.block_on(async {
+        let rig = Rig::new(runtime, Shape::SMALL).await;
+        rig.checkpoint().await;
+        let held: Vec<_> = std::iter::from_fn(|| slabs.take_own(0, 4096).ok()).collect();
+        let began = rig.runtime.clock.now_ns();
+        let free = async {
+            rig.runtime.clock.sleep(300_000_000).await;
+            drop(held);
+        };
+        let target = vec![b'x'; 4095].into();
+        let link = async {
+            let op = Op::SymLink { parent: rig.volume.root, name: name("link"), target };
+            drop(rig.call(op, None).await.expect("it has memory then"));
+        };
+        tasks::both(link, free).await;
+        assert!(rig.runtime.clock.now_ns() - began >= 300_000_000);
+        rig.reopen().await;
+    });
+}
+
 /// Changes that nobody waits for are written a second later: until then they are in memory, and so are the heads of
 /// batches without payload.
 #[test]

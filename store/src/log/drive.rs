@@ -169,6 +169,9 @@ async fn ticker(log: Arc<Log>) {
         log.runtime.clock.sleep(TICK_NS).await;
         let now_ns = log.runtime.clock.now_ns();
         let mut state = log.state.lock();
+        if std::mem::take(&mut state.short_of_memory) {
+            log.segment_came.notify();
+        }
         if state.failed.is_some() {
             continue;
         }

@@ -25,7 +25,7 @@ use base::limits::{BLOCK_BYTES, BULK_BYTES_MIN, HEADER_BLOCKS_MAX, SEGMENT_BYTES
 use base::{Error, GroupId, Index, Ino, Kind, Life, Place, ReplicaId, Result, SegmentId, Sync, VolumeId};
 use runtime::ledger::Phases;
 use runtime::seeded::{Bug, active};
-use runtime::{Event, FileId, Lock, Runtime, Slice, Span, Stage};
+use runtime::{Buf, Event, FileId, Lock, Runtime, Slice, Span, Stage};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::{Poll, Waker};
@@ -123,6 +123,8 @@ struct State {
     waiters: Vec<Waiter>,
     idle_writers: Vec<Vec<Waker>>,
     spare: Vec<Vec<Slice>>,
+    /// A record found no memory for its batch since the last tick.
+    short_of_memory: bool,
     scratch: Vec<u8>,
     /// Records with a payload in the batch being built: the payload's first block within the batch's payload, and the
     /// position of the record in the header.
@@ -207,6 +209,7 @@ impl Log {
             waiters: Vec::with_capacity(1024),
             idle_writers: (0..cores).map(|_| Vec::with_capacity(16)).collect(),
             spare: Vec::new(),
+            short_of_memory: false,
             scratch: Vec::with_capacity(2 * BLOCK_BYTES),
             inlined: Vec::with_capacity(build::PAYLOAD_BLOCKS_MAX as usize),
             header_blocks: 1,
@@ -263,15 +266,15 @@ impl Log {
     }
 
     /// Appends records, all or none, in order; one batch holds them unless they don't fit. Called under the locks of
-    /// the groups concerned. Errors: `Busy` if no prepared segment is at hand (wait for `segment_came`, then evaluate
-    /// again), `Io` after a failure (rule U4).
+    /// the groups concerned. Errors: `Busy` if no prepared segment or no memory is at hand (wait for `segment_came`, then
+    /// evaluate again), `Io` after a failure (rule U4).
     pub fn append(&self, entries: &[Entry<'_>], sync: Sync, ordered: &mut Vec<Ordered>) -> Result<()> {
         let mut state = self.state.lock();
         state.check()?;
         state.reserve(self, entries)?;
+        let mut headers = state.headers(self, entries)?.into_iter();
         for entry in entries {
-            let one = state.append_one(self, entry)?;
-            ordered.push(one);
+            ordered.push(state.append_one(self, entry, headers.next())?);
         }
         state.note_wants(sync);
         Ok(())
@@ -282,7 +285,7 @@ impl Log {
         let mut state = self.state.lock();
         state.check()?;
         state.reserve(self, std::slice::from_ref(entry))?;
-        let ordered = state.append_one(self, entry)?;
+        let ordered = state.append_one(self, entry, None)?;
         state.note_wants(sync);
         Ok(ordered)
     }
@@ -299,7 +302,7 @@ impl Log {
         let mut state = self.state.lock();
         state.check()?;
         state.reserve(self, std::slice::from_ref(&entry))?;
-        let ordered = state.append_one(self, &entry)?;
+        let ordered = state.append_one(self, &entry, None)?;
         let mut blocks = moves.blocks.iter();
         for run in runs {
             let entries = state.summaries.entry(run.place.segment).or_default();
@@ -626,15 +629,22 @@ impl State {
         log.segment_wanted.notify();
     }
 
-    fn append_one(&mut self, log: &Log, entry: &Entry<'_>) -> Result<Ordered> {
+    /// `header`: that of the batch that the record may begin; without one, it is taken only then.
+    fn append_one(&mut self, log: &Log, entry: &Entry<'_>, header: Option<Buf>) -> Result<Ordered> {
         let bytes = framed_bytes(entry.runs_max(), entry.replicated.len());
         let payload_blocks = entry.payload_blocks();
         if !self.building.as_ref().is_some_and(|building| building.fits(bytes, payload_blocks)) {
             self.grow_header(bytes);
             self.close_building(log);
             let open = self.segment.expect("reserve has opened a segment");
-            let blocks = self.next_header_blocks(header_blocks(entry));
-            self.building = Some(self.begin(log, &open, blocks)?);
+            let header = match header {
+                Some(header) => header,
+                None => {
+                    let blocks = self.next_header_blocks(header_blocks(entry));
+                    self.header(log, blocks)?
+                }
+            };
+            self.building = Some(self.begin(log, &open, header));
         }
         let open = self.segment.as_mut().expect("reserve has opened a segment");
         let building = self.building.as_mut().expect("just made sure");
@@ -710,19 +720,19 @@ impl State {
             self.next_segment(log);
             open = self.segment.expect("next_segment opens one");
         }
-        let mut building = self.begin(log, &open, 1)?;
+        let header = self.header(log, 1)?;
+        let mut building = self.begin(log, &open, header);
         building.wants_write = true;
         self.building = Some(building);
         Ok(())
     }
 
-    /// A new batch behind what the segment has so far, with this many header blocks.
-    fn begin(&mut self, log: &Log, open: &OpenSegment, header_blocks: usize) -> Result<Building> {
+    /// A new batch behind what the segment has so far.
+    fn begin(&mut self, log: &Log, open: &OpenSegment, header: Buf) -> Building {
         assert!(self.building.is_none() && self.inlined.is_empty(), "one batch is built at a time");
-        let header = log.runtime.buffer(header_blocks * BLOCK_BYTES)?;
         log.pending_bytes.fetch_add(header.capacity() as u64, Ordering::AcqRel);
         let slices = self.spare.pop().unwrap_or_default();
-        Ok(Building::new(open.next_block, header, slices, log.runtime.clock.now_ns()))
+        Building::new(open.next_block, header, slices, log.runtime.clock.now_ns())
     }
 }
 

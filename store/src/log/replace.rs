@@ -8,11 +8,12 @@
 //! closed, or blocks whose summary entries a checkpoint has taken.
 
 use super::build::Building;
-use super::{Entry, Log, Ordered, State};
+use super::{Entry, Log, Ordered, State, header_blocks};
 use crate::format::record::{framed_bytes, replace_crc};
 use base::limits::{BLOCK_BYTES, HEADER_BLOCKS_MAX};
-use base::{Place, Result, Sync};
-use runtime::Slice;
+use base::{Error, Kind, Place, Result, Sync};
+use runtime::seeded::{Bug, active};
+use runtime::{Buf, Slice};
 use std::sync::atomic::Ordering;
 
 /// Largest number of header blocks to which a header grows. A single record may need more. Eight blocks hold about 250
@@ -44,7 +45,7 @@ impl Log {
             return Ok(None);
         }
         let batch = state.next_number;
-        let ordered = state.append_one(self, entry)?;
+        let ordered = state.append_one(self, entry, None)?;
         assert!(ordered.batch == batch, "the record is in the batch whose block it has replaced");
         state.note_wants(sync);
         Ok(Some(ordered))
@@ -89,6 +90,24 @@ impl State {
         if building.used() * 2 <= building.header_blocks() * BLOCK_BYTES {
             self.header_blocks = (building.header_blocks() / 2).max(1);
         }
+    }
+    /// The headers of the batches that these records may begin, one for each: once the first record is appended, nothing may fail.
+    /// None if the batch being built holds them all.
+    pub(super) fn headers(&mut self, log: &Log, entries: &[Entry<'_>]) -> Result<Vec<Buf>> {
+        let bytes = entries.iter().map(|entry| framed_bytes(entry.runs_max(), entry.replicated.len())).sum();
+        let bare = entries.iter().all(|entry| entry.payload_blocks() == 0);
+        let fit = bare && self.building.as_ref().is_some_and(|building| building.fits(bytes, 0));
+        if fit || entries.len() < 2 || active(Bug::HeadersOneByOne) {
+            return Ok(Vec::new());
+        }
+        entries.iter().map(|entry| self.header(log, header_blocks(entry))).collect()
+    }
+    /// Memory for a header of this many blocks. Errors: `Busy`; the next tick wakes who waits for `segment_came`.
+    pub(super) fn header(&mut self, log: &Log, blocks: usize) -> Result<Buf> {
+        log.runtime.buffer(blocks * BLOCK_BYTES).map_err(|error| {
+            self.short_of_memory = true;
+            Error::new(Kind::Busy, "the log waits for memory").with(error)
+        })
     }
     /// Number of header blocks of the next batch, whose first record needs `least`.
     pub(super) fn next_header_blocks(&mut self, least: usize) -> usize {

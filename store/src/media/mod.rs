@@ -11,7 +11,7 @@ use runtime::{FileId, Purpose, Request, Runtime, disk};
 
 /// Writes whole blocks at an offset of a file, and flushes it.
 async fn write_flushed(runtime: &Runtime, file: FileId, offset: u64, bytes: &[u8]) -> Result<()> {
-    let mut buffer = runtime.buffer(bytes.len())?;
+    let mut buffer = runtime.own_buffer(bytes.len()).await?;
     buffer.copy_from_slice(bytes);
     let slices = vec![buffer.share().slice(0..bytes.len())];
     let write = Request::Write { file, offset, slices, durable: false };

@@ -179,7 +179,7 @@ async fn make_ready(store: &Arc<Store>, stream: Stream, taken: &Taken) -> Result
     let mut at = u64::from(taken.written) * BLOCK_BYTES as u64;
     let fill = stream == Stream::Commit && at < store.geometry.segment_bytes && !store.geometry.is_on_device(segment);
     if fill && !active(Bug::ZerosSkipped) {
-        let zeros = zeros(store)?;
+        let zeros = zeros(store).await?;
         while at < store.geometry.segment_bytes {
             let length = (store.geometry.segment_bytes - at).min(zeros.len() as u64);
             let slices = vec![zeros.slice(0..length as usize)];
@@ -195,7 +195,7 @@ async fn make_ready(store: &Arc<Store>, stream: Stream, taken: &Taken) -> Result
     }
     assert!(life > Life(0) && sequence < store.table.lock().next_in(stream), "a header tells of a segment taken");
     let header = SegmentHeader { uuid: store.uuid, segment, life, stream, sequence, epoch: store.epoch };
-    let mut block = store.runtime.buffer(BLOCK_BYTES)?;
+    let mut block = store.runtime.own_buffer(BLOCK_BYTES).await?;
     block.copy_from_slice(&header.encode());
     let slices = vec![block.share().slice(0..BLOCK_BYTES)];
     let (_, result) = disk::write_for(
@@ -210,8 +210,8 @@ async fn make_ready(store: &Arc<Store>, stream: Stream, taken: &Taken) -> Result
     Ok(Prepared { segment, life, sequence, file: spot.file, offset: spot.offset })
 }
 
-fn zeros(store: &Store) -> Result<Slice> {
-    let mut buffer = store.runtime.buffer(IO_BYTES_MAX)?;
+async fn zeros(store: &Store) -> Result<Slice> {
+    let mut buffer = store.runtime.own_buffer(IO_BYTES_MAX).await?;
     buffer.fill(0);
     let length = buffer.len();
     Ok(buffer.share().slice(0..length))
@@ -231,7 +231,7 @@ pub async fn seal(store: &Arc<Store>, segment: SegmentId) -> Result<()> {
         "a summary lies behind what it tells of"
     );
     for (number, part) in bytes.chunks(IO_BYTES_MAX).enumerate() {
-        let mut buffer = store.runtime.buffer(part.len())?;
+        let mut buffer = store.runtime.own_buffer(part.len()).await?;
         buffer.copy_from_slice(part);
         let length = buffer.len();
         let block = (first + number * (IO_BYTES_MAX / BLOCK_BYTES)) as u16;

@@ -1,17 +1,18 @@
 //! Group commit: who is acknowledged when, and what a crash then leaves (rules U1, U3, L4, L5).
 
-use crate::rig::{Brick, Written, boot, file, format, payload, seeds, superblock_of};
-use base::{Error, Kind, Sync};
+use crate::rig::{Brick, GROUP, VOLUME, Written, boot, file, format, payload, seeds, superblock_of};
+use base::{Error, Index, Kind, Sync};
 use runtime::ledger::{Ledger, Span, Stage};
 use runtime::random::SplitMix;
 use runtime::sim::{DiskImage, Fail, FaultPlan, Survival, World};
-use runtime::{Event, tasks::Local};
+use runtime::{Event, Slabs, tasks::Local};
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::Poll;
 use store::format::batch::BatchHeader;
+use store::log::{Entry, Payload};
 
 /// Everything that was acknowledged as durable at some moment, and what a crash at that moment leaves.
 struct Moment {
@@ -47,6 +48,41 @@ async fn writer(writers: Arc<Writers>, disk: Arc<runtime::sim::SimDisk>, mine: u
     }
     writers.left.fetch_sub(1, Ordering::Relaxed);
     writers.ended.notify();
+}
+
+/// Memory may run out between two records: then none is ordered, and who waits for the log's memory is woken.
+#[test]
+pub fn records_that_belong_together_are_appended_all_or_none() {
+    let slabs = Arc::new(Slabs::new(1, 16 << 20));
+    let mut world = World::with_slabs(5, slabs.clone());
+    let runtime = world.runtime();
+    world.block_on(async {
+        let index = format(&runtime, 32).await;
+        let brick = Brick::open(&runtime, index).await.expect("just formatted");
+        brick.write(file(1), 0, &payload(1, 1), Sync::Data).await.expect("a healthy brick writes");
+        let log = &brick.store.log;
+        // Each fills most of a header.
+        let records = [1, 2].map(|number| vec![number; 3_000]);
+        let entry = |number: usize| Entry {
+            owner: (GROUP, VOLUME, Index(2 + number as u64)),
+            replicated: &records[number],
+            payload: Payload::None,
+            described: &[],
+        };
+        let mut held: Vec<_> = std::iter::from_fn(|| slabs.take_own(0, 4096).ok()).collect();
+        let (last, came) = (log.last_batch(), log.segment_came.ticket());
+        for left in 0..2 {
+            held.truncate(held.len() - left);
+            let mut ordered = Vec::new();
+            let refused = log.append(&[entry(0), entry(1)], Sync::Data, &mut ordered).expect_err("no memory");
+            assert_eq!((refused.kind, ordered.len(), log.last_batch()), (Kind::Busy, 0, last), "{left}");
+        }
+        drop(held);
+        log.segment_came.after(came).await;
+        let mut ordered = Vec::new();
+        log.append(&[entry(0), entry(1)], Sync::Data, &mut ordered).expect("there is memory");
+        assert_eq!((ordered.len(), ordered[1].batch), (2, last + 2));
+    });
 }
 
 #[test]
