@@ -483,9 +483,6 @@ impl Opening {
                 self.table.set_state(*segment, SegmentState::Closed, used);
                 // It is sealed, and may be freed then, also if nothing lies in it.
                 self.summaries.entry(*segment).or_default();
-                if !old {
-                    self.table.hold_back(*segment);
-                }
             }
             let unsealed = self.summaries.get(segment).is_some_and(|entries| !entries.is_empty());
             let dead = row.live.iter().all(|&word| word == 0) && !unsealed && !mentioned.contains(segment);
@@ -496,11 +493,6 @@ impl Opening {
                 self.table.set_state(*segment, SegmentState::Free, 0);
             }
         }
-        // The process before may have begun to write the summaries of what it, too, found open: its last writes must have ended
-        // before these segments are taken again, however old they are.
-        for &segment in self.summaries.keys() {
-            self.table.hold_back(segment);
-        }
         // Without a header and without a live block: nothing is lost with it.
         let unused = self.table.iter().filter(|(segment, row)| {
             let dead = row.live.iter().all(|&word| word == 0);
@@ -510,6 +502,11 @@ impl Opening {
         for segment in unused {
             self.summaries.remove(&segment);
             self.table.set_state(segment, SegmentState::Free, 0);
+        }
+        // The process before may have had writes under way to what it has opened, and to the ends of what it, too, found open:
+        // these must have ended before the segments are taken again.
+        for &segment in self.summaries.keys() {
+            self.table.hold_back(segment);
         }
     }
 

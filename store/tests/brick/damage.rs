@@ -452,6 +452,34 @@ pub fn a_rotten_header_of_a_bulk_segment_does_not_make_it_free_and_can_be_writte
     }
 }
 
+/// Nothing is lost with it, and no write of an earlier process is awaited: it can be taken at once.
+#[test]
+fn a_dead_segment_whose_header_is_gone_is_free() {
+    let mut world = World::new(13);
+    let runtime = world.runtime();
+    let (index, (segment, life)) = world.block_on(async {
+        let index = format(&runtime, 16).await;
+        let brick = Brick::open(&runtime, index.clone()).await.expect("just formatted");
+        let one = brick.write_bulk(file(1), 0, &payload(1, 40), Sync::Data).await.expect("a healthy brick writes");
+        brick.write(file(1), 0, &payload(2, 40), Sync::Data).await.expect("a healthy brick writes");
+        brick.checkpoint().await.expect("a healthy brick checkpoints");
+        let segment = one.runs[0].place.segment;
+        (index, (segment, brick.store.life(segment)))
+    });
+    let mut bad = world.crash_as(Survival::Nothing, &mut SplitMix(1));
+    bad.flip_bits(DATA, u64::from(segment.0) * SEGMENT_BYTES + 20, &mut SplitMix(1));
+    let mut after = boot(14, &bad);
+    let runtime = after.runtime();
+    after.block_on(async {
+        let brick = Brick::open(&runtime, index.crashed(0)).await.expect("nothing is lost");
+        for number in 0..20 {
+            let bytes = payload(number, 40);
+            brick.write_bulk(file(1), 0, &bytes, Sync::Data).await.expect("a healthy brick writes");
+        }
+        assert!(brick.store.life(segment) > life, "segment {segment} was taken again");
+    });
+}
+
 #[test]
 fn a_superblock_that_cannot_be_read_is_no_damage() {
     let mut world = World::new(1);
