@@ -274,7 +274,7 @@ impl Log {
         state.reserve(self, entries)?;
         let mut headers = state.headers(self, entries)?.into_iter();
         for entry in entries {
-            ordered.push(state.append_one(self, entry, headers.next())?);
+            ordered.push(state.append_one(self, entry, headers.next().flatten())?);
         }
         state.note_wants(sync);
         Ok(())

@@ -91,16 +91,33 @@ impl State {
             self.header_blocks = (building.header_blocks() / 2).max(1);
         }
     }
-    /// The headers of the batches that these records may begin, one for each: once the first record is appended, nothing may fail.
-    /// None if the batch being built holds them all.
-    pub(super) fn headers(&mut self, log: &Log, entries: &[Entry<'_>]) -> Result<Vec<Buf>> {
-        let bytes = entries.iter().map(|entry| framed_bytes(entry.runs_max(), entry.replicated.len())).sum();
-        let bare = entries.iter().all(|entry| entry.payload_blocks() == 0);
-        let fit = bare && self.building.as_ref().is_some_and(|building| building.fits(bytes, 0));
-        if fit || entries.len() < 2 || active(Bug::HeadersOneByOne) {
+    /// The headers of the batches that these records may begin, record by record: once the first is appended, nothing may fail.
+    /// None, or none at all, where the batch being built holds the record.
+    pub(super) fn headers(&mut self, log: &Log, entries: &[Entry<'_>]) -> Result<Vec<Option<Buf>>> {
+        if entries.len() < 2 || active(Bug::HeadersOneByOne) {
             return Ok(Vec::new());
         }
-        entries.iter().map(|entry| self.header(log, header_blocks(entry))).collect()
+        let payload = entries[0].payload_blocks();
+        let (mut bytes, mut begins) = (0, false);
+        let mut headers = Vec::with_capacity(entries.len());
+        for (number, entry) in entries.iter().enumerate() {
+            bytes += framed_bytes(entry.runs_max(), entry.replicated.len());
+            // Behind a payload, and with one of its own, a record may need another batch.
+            let plain = number == 0 || payload + entry.payload_blocks() == 0;
+            let fits = plain && self.building.as_ref().is_some_and(|building| building.fits(bytes, payload));
+            let least = header_blocks(entry);
+            headers.push(match (fits && !begins, begins) {
+                (true, _) => None,
+                // The first new batch holds all the others, as a rule.
+                (_, false) => {
+                    let blocks = self.next_header_blocks(least);
+                    Some(self.header(log, blocks)?)
+                }
+                (_, true) => Some(self.header(log, least)?),
+            });
+            begins |= headers.last().is_some_and(Option::is_some);
+        }
+        Ok(headers)
     }
     /// Memory for a header of this many blocks. Errors: `Busy`; the next tick wakes who waits for `segment_came`.
     pub(super) fn header(&mut self, log: &Log, blocks: usize) -> Result<Buf> {
