@@ -89,14 +89,9 @@ impl Runtime {
     }
     /// The same for work without which clients stand still: waits while there is none. Errors: `Host` after half a minute.
     pub async fn own_buffer(&self, length: usize) -> Result<Buf> {
-        let mut waited_ns = 0;
-        loop {
-            match self.buffer(length) {
-                Err(error) if error.kind == Kind::Host && waited_ns < MEMORY_WAIT_NS_MAX => (),
-                taken => return taken,
-            }
-            self.clock.sleep(MEMORY_PAUSE_NS).await;
-            waited_ns += MEMORY_PAUSE_NS;
+        match self.buffer(length) {
+            Err(error) if error.kind == Kind::Host => self.wait_for_buffer(|| self.buffer(length)).await,
+            taken => taken,
         }
     }
     /// A buffer of `length` bytes (at most 1 MiB) for a client's request, from the calling core's slab. Waits while
@@ -104,21 +99,22 @@ impl Runtime {
     /// `span`. Errors: `Host` after half a minute.
     pub async fn client_buffer(&self, length: usize, need: Need, span: Option<&Span>) -> Result<Buf> {
         match self.slabs.take(self.tasks.core(), length, need) {
-            Err(error) if error.kind == Kind::Host => self.wait_for_buffer(length, need, span).await,
+            Err(error) if error.kind == Kind::Host => {
+                let taken = self.wait_for_buffer(|| self.slabs.take(self.tasks.core(), length, need)).await;
+                span.inspect(|span| span.mark(Stage::Buffer, self.stamp()));
+                taken
+            }
             taken => taken,
         }
     }
-    async fn wait_for_buffer(&self, length: usize, need: Need, span: Option<&Span>) -> Result<Buf> {
+    async fn wait_for_buffer(&self, take: impl Fn() -> Result<Buf>) -> Result<Buf> {
         let mut waited_ns = 0;
         loop {
             self.clock.sleep(MEMORY_PAUSE_NS).await;
             waited_ns += MEMORY_PAUSE_NS;
-            match self.slabs.take(self.tasks.core(), length, need) {
+            match take() {
                 Err(error) if error.kind == Kind::Host && waited_ns < MEMORY_WAIT_NS_MAX => (),
-                taken => {
-                    span.inspect(|span| span.mark(Stage::Buffer, self.stamp()));
-                    return taken;
-                }
+                taken => return taken,
             }
         }
     }

@@ -4,10 +4,9 @@
 use crate::Store;
 use crate::format::superblock::Superblock;
 use crate::media::superblock_file;
-use base::{Error, Kind, Result};
+use base::Result;
 use runtime::seeded::{Bug, active};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 /// Marks the brick as one that only builds with this incompatible feature may read. The bit stays, whether or not what it guards
 /// is still there: the log may hold it. Errors: `Busy` while somebody else changes the superblock; `Io`.
@@ -15,9 +14,7 @@ pub async fn require(store: &Arc<Store>, bit: u64) -> Result<()> {
     if store.superblock.lock().features.incompatible & bit != 0 || active(Bug::FeatureUnmarked) {
         return Ok(());
     }
-    if store.superblock_changes.swap(true, Ordering::AcqRel) {
-        return Err(Error::new(Kind::Busy, "the brick is being grown; ask again later"));
-    }
+    let _changing = store.begin_change()?;
     let mut new: Superblock = store.superblock.lock().clone();
     new.features.incompatible |= bit;
     new.sequence += 1;
@@ -27,6 +24,5 @@ pub async fn require(store: &Arc<Store>, bit: u64) -> Result<()> {
         // Nobody knows which copies a start would find: the brick takes no more changes (rule U4).
         Err(error) => store.log.fail(error.clone().with("marking a feature of the brick")),
     }
-    store.superblock_changes.store(false, Ordering::Release);
     updated
 }

@@ -69,6 +69,15 @@ pub struct DeviceFigures {
     pub failed: Option<Error>,
 }
 
+/// See `Store::begin_change`.
+struct Changing<'a>(&'a AtomicBool);
+
+impl Drop for Changing<'_> {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::Release);
+    }
+}
+
 /// An open brick.
 pub struct Store {
     /// The world.
@@ -224,6 +233,13 @@ impl Store {
     /// True if the last checkpoint found live blocks in a segment.
     pub fn is_live(&self, segment: SegmentId) -> bool {
         self.table.lock().is_live(segment)
+    }
+    /// The right to change the superblock: one has it at a time, until it is dropped. Errors: `Busy`.
+    fn begin_change(&self) -> Result<Changing<'_>> {
+        match self.superblock_changes.swap(true, Ordering::AcqRel) {
+            true => Err(Error::new(Kind::Busy, "the brick is being changed already; ask again later")),
+            false => Ok(Changing(&self.superblock_changes)),
+        }
     }
     /// The life of a segment, if it is sealed in it. One that was chosen when it was sealed may be free by now, or open again, and
     /// then the summary on its device is of the life before.

@@ -14,7 +14,6 @@ use crate::segments::usable_blocks;
 use base::{Error, Kind, Result};
 use runtime::seeded::{Bug, active};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 /// The number that the next device gets: its name for the runtime has it.
 pub fn next_device(store: &Store) -> DeviceId {
@@ -24,12 +23,8 @@ pub fn next_device(store: &Store) -> DeviceId {
 /// Adds the device that the runtime opens under the name of the number `id`. Errors: `Busy` while somebody else changes the
 /// superblock, or if the number was given meanwhile; as formatting says; `Io`.
 pub async fn add_device(store: &Arc<Store>, id: DeviceId, tier: Tier, foreign: Foreign) -> Result<DeviceRow> {
-    if store.superblock_changes.swap(true, Ordering::AcqRel) {
-        return Err(Error::new(Kind::Busy, "the brick is being changed already; ask again later"));
-    }
-    let added = add_alone(store, id, tier, foreign).await;
-    store.superblock_changes.store(false, Ordering::Release);
-    added
+    let _changing = store.begin_change()?;
+    add_alone(store, id, tier, foreign).await
 }
 
 /// Has the superblock name a version of the device table, one copy of which is durable.

@@ -16,7 +16,6 @@ use base::{Error, Kind, Result};
 use runtime::seeded::{Bug, active};
 use runtime::{disk, tasks};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 /// The result of growing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -30,12 +29,8 @@ pub struct Grown {
 /// Grows the brick to `size_bytes`, or by default to the whole device, or to its files and 80% of what is free beside
 /// them. Never shrinks. Errors: `Invalid` for less than it has; `NoSpace`; `Busy` if somebody else grows it; `Io`.
 pub async fn grow(store: &Arc<Store>, size_bytes: Option<u64>) -> Result<Grown> {
-    if store.superblock_changes.swap(true, Ordering::AcqRel) {
-        return Err(Error::new(Kind::Busy, "the brick is being grown already; ask again later"));
-    }
-    let grown = grow_alone(store, size_bytes).await;
-    store.superblock_changes.store(false, Ordering::Release);
-    grown
+    let _changing = store.begin_change()?;
+    grow_alone(store, size_bytes).await
 }
 
 async fn grow_alone(store: &Arc<Store>, size_bytes: Option<u64>) -> Result<Grown> {

@@ -9,7 +9,6 @@ use crate::format::devices::{DeviceId, DeviceRow, DeviceTable, State, Tier};
 use crate::media::device_table;
 use base::{Error, Kind, Life, Result, SegmentId};
 use runtime::seeded::{Bug, active};
-use std::sync::atomic::Ordering;
 
 /// Begins to remove a disk: from now on it gets nothing more. One that leaves already goes on to. Errors: `NotFound`,
 /// `Unsupported` for flash, `NoSpace` if the other devices have no room for what the brick holds, `Busy` while somebody else
@@ -42,15 +41,7 @@ fn slot_of(devices: &DeviceTable, id: DeviceId) -> Option<usize> {
 }
 
 async fn change(store: &Store, id: DeviceId, to: State) -> Result<()> {
-    if store.superblock_changes.swap(true, Ordering::AcqRel) {
-        return Err(Error::new(Kind::Busy, "the brick is being changed already; ask again later"));
-    }
-    let changed = change_alone(store, id, to).await;
-    store.superblock_changes.store(false, Ordering::Release);
-    changed
-}
-
-async fn change_alone(store: &Store, id: DeviceId, to: State) -> Result<()> {
+    let _changing = store.begin_change()?;
     let mut devices = store.devices.lock().clone();
     let slot =
         slot_of(&devices, id).ok_or_else(|| Error::new(Kind::NotFound, "the brick has no device of this number"))?;
@@ -101,8 +92,7 @@ fn refuse_to_leave(store: &Store, row: &DeviceRow) -> Result<()> {
 /// says so still, and is one that must be forced.
 async fn forget(store: &Store, row: &DeviceRow) {
     let Some(file) = store.geometry.remove(row) else { return };
-    let device = Device::at(&store.runtime, row.id, file);
-    if let Ok(device) = device {
+    if let Ok(device) = Device::at(&store.runtime, row.id, file) {
         drop(device.clear().await);
     }
     store.runtime.disk.close(file);

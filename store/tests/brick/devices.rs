@@ -115,12 +115,19 @@ fn a_brick_is_formatted_with_disks_and_writes_to_them() {
     });
 }
 
-/// A world in which a brick was written to and given a disk, with its index and the disk's steps before that.
-fn life(crash: Option<(u64, Side)>) -> (World, ModelIndex, Map, u64) {
-    let mut world = world(2, &[DISK]);
+/// A world in which a brick was written to and then changed; with its index, what it holds, and the steps before the change.
+type Changed = (World, ModelIndex, Map, u64);
+
+/// `further`: the tiers of the devices that it has from the start, beside the first.
+fn changed(
+    (seed, further): (u64, &[Tier]),
+    crash: Option<(u64, Side)>,
+    change: impl AsyncFnOnce(&Brick) -> Result<()>,
+) -> Changed {
+    let mut world = world(seed, &[DISK]);
     let runtime = world.runtime();
     let (index, brick, expected) = world.block_on(async {
-        let index = format(&runtime, &[]).await.expect("an empty directory");
+        let index = format(&runtime, further).await.expect("blank devices");
         let brick = Brick::open(&runtime, index.clone()).await.expect("just formatted");
         let expected = fill(&brick, 8).await;
         (index, brick, expected)
@@ -131,111 +138,102 @@ fn life(crash: Option<(u64, Side)>) -> (World, ModelIndex, Map, u64) {
     if let Some((step, side)) = crash {
         world.crash_at_step(before + step, side);
     }
-    let id = next_device(&brick.store);
-    let ran = world.run(async { add_device(&brick.store, id, Tier::Disk, Foreign::Keep).await.map(drop) });
-    if let Ran::Finished(result) = ran {
-        result.expect("a blank device can be added");
+    if let Ran::Finished(result) = world.run(change(&brick)) {
+        result.expect("a healthy brick can be changed");
     }
     (world, index, expected, before)
+}
+
+/// Crashes before and after each step of a change. `seen` looks at each image; `then` goes on with the brick that is opened from
+/// it, which holds what it held.
+fn each_crash<T>(
+    change: impl Fn(Option<(u64, Side)>) -> Changed,
+    (least, why): (u64, &str),
+    mut seen: impl FnMut(&DiskImage) -> T,
+    then: impl AsyncFn(&Brick, T),
+) {
+    let (whole, _, _, before) = change(None);
+    let steps = whole.steps() - before;
+    assert!(steps >= least, "{why}: {steps}");
+    for step in 1..=steps {
+        for side in [Side::Before, Side::After] {
+            let (world, index, expected, _) = change(Some((step, side)));
+            for survival in [Survival::Nothing, Survival::Random, Survival::Everything] {
+                let image = world.crash_as(survival, &mut SplitMix(step));
+                let what = seen(&image);
+                let mut after = boot(step, &image);
+                let runtime = after.runtime();
+                after.block_on(async {
+                    let opened = Brick::open(&runtime, index.crashed(0)).await;
+                    let brick = opened.unwrap_or_else(|error| panic!("{step} {side:?} {survival:?}: {error}"));
+                    assert_eq!(brick.map(), expected, "{step} {side:?} {survival:?}");
+                    then(&brick, what).await;
+                });
+            }
+        }
+    }
 }
 
 #[test]
 pub fn a_crash_leaves_the_brick_with_the_device_or_without() {
-    let (whole, ..) = life(None);
-    let steps = whole.steps() - life(None).3;
-    assert!(steps >= 8, "label, table and superblock, each twice and flushed: {steps}");
     let mut counts = [0; 2];
-    for step in 1..=steps {
-        for side in [Side::Before, Side::After] {
-            let (world, index, expected, _) = life(Some((step, side)));
-            for survival in [Survival::Nothing, Survival::Random, Survival::Everything] {
-                let image = world.crash_as(survival, &mut SplitMix(step));
-                let superblock = superblock_of(&image);
-                let added = superblock.has_several_devices();
-                assert_eq!(superblock.segments, if added { FIRST + DISK } else { FIRST });
-                counts[usize::from(added)] += 1;
-                let mut after = boot(step, &image);
-                let runtime = after.runtime();
-                after.block_on(async {
-                    let opened = Brick::open(&runtime, index.crashed(0)).await;
-                    let brick = opened.unwrap_or_else(|error| panic!("{step} {side:?} {survival:?}: {error}"));
-                    assert_eq!(brick.map(), expected, "{step} {side:?} {survival:?}");
-                    if !added {
-                        let id = next_device(&brick.store);
-                        assert_eq!(id, DeviceId(2), "no device has had it");
-                        let again = add_device(&brick.store, id, Tier::Disk, Foreign::Keep).await;
-                        again.expect("it can be repeated: the device bears the label of an interrupted addition");
-                    }
-                    destage(&brick, &payload(9, 30)).await.expect("a healthy disk");
-                    brick.read_all().await;
-                });
-            }
+    let add = |crash| {
+        changed((2, &[]), crash, async |brick| {
+            let id = next_device(&brick.store);
+            add_device(&brick.store, id, Tier::Disk, Foreign::Keep).await.map(drop)
+        })
+    };
+    let seen = |image: &DiskImage| {
+        let superblock = superblock_of(image);
+        let added = superblock.has_several_devices();
+        assert_eq!(superblock.segments, if added { FIRST + DISK } else { FIRST });
+        counts[usize::from(added)] += 1;
+        added
+    };
+    each_crash(add, (8, "label, table and superblock, each twice and flushed"), seen, async |brick, added| {
+        if !added {
+            let id = next_device(&brick.store);
+            assert_eq!(id, DeviceId(2), "no device has had it");
+            let again = add_device(&brick.store, id, Tier::Disk, Foreign::Keep).await;
+            again.expect("it can be repeated: the device bears the label of an interrupted addition");
         }
-    }
+        destage(brick, &payload(9, 30)).await.expect("a healthy disk");
+        brick.read_all().await;
+    });
     assert!(counts.iter().all(|&count| count > 0), "{counts:?}");
-}
-
-/// A world in which a disk's removal was begun and, as nothing lies on it, ended; with its index and the steps before that.
-fn removed(crash: Option<(u64, Side)>) -> (World, ModelIndex, Map, u64) {
-    let mut world = world(12, &[DISK]);
-    let runtime = world.runtime();
-    let (index, brick, expected) = world.block_on(async {
-        let index = format(&runtime, &[Tier::Disk]).await.expect("blank devices");
-        let brick = Brick::open(&runtime, index.clone()).await.expect("just formatted");
-        let expected = fill(&brick, 8).await;
-        (index, brick, expected)
-    });
-    world.run_for(2_000_000_000);
-    let before = world.steps();
-    if let Some((step, side)) = crash {
-        world.crash_at_step(before + step, side);
-    }
-    let ran = world.run(async {
-        removal::begin(&brick.store, DeviceId(2)).await?;
-        removal::end(&brick.store, DeviceId(2)).await
-    });
-    if let Ran::Finished(result) = ran {
-        result.expect("nothing lies on the disk");
-    }
-    (world, index, expected, before)
 }
 
 #[test]
 fn a_crash_leaves_a_removal_before_its_begin_its_end_or_after_it() {
-    let steps = removed(None).0.steps() - removed(None).3;
-    assert!(steps >= 16, "table and superblock twice, each flushed, and the label: {steps}");
-    let mut seen = std::collections::BTreeSet::new();
-    for step in 1..=steps {
-        for side in [Side::Before, Side::After] {
-            let (world, index, expected, _) = removed(Some((step, side)));
-            for survival in [Survival::Nothing, Survival::Random, Survival::Everything] {
-                let image = world.crash_as(survival, &mut SplitMix(step));
-                let part = table_of(&image).rows[1].state;
-                seen.insert(part.name());
-                let mut after = boot(step, &image);
-                let runtime = after.runtime();
-                after.block_on(async {
-                    let opened = Brick::open(&runtime, index.crashed(0)).await;
-                    let brick = opened.unwrap_or_else(|error| panic!("{step} {side:?} {survival:?}: {error}"));
-                    assert_eq!(brick.map(), expected, "{step} {side:?} {survival:?}");
-                    if part == State::InUse {
-                        destage(&brick, &payload(9, 30)).await.expect("a disk like before");
-                        return;
-                    }
-                    let stream = brick.store.destage().pop().expect("the brick knows its disk");
-                    assert!(!stream.takes_more() && brick.store.roomiest_disk().is_none());
-                    if part == State::Leaving {
-                        removal::end(&brick.store, DeviceId(2)).await.expect("it goes on where it was");
-                    }
-                    assert_eq!(brick.store.devices().len(), 1);
-                    assert_eq!(next_device(&brick.store), DeviceId(3), "its number is never given again");
-                    let again = removal::begin(&brick.store, DeviceId(2)).await;
-                    assert_eq!(again.expect_err("it has left").kind, Kind::NotFound);
-                });
-            }
+    let mut parts = std::collections::BTreeSet::new();
+    let remove = |crash| {
+        changed((12, &[Tier::Disk]), crash, async |brick| {
+            removal::begin(&brick.store, DeviceId(2)).await?;
+            removal::end(&brick.store, DeviceId(2)).await
+        })
+    };
+    let seen = |image: &DiskImage| {
+        let part = table_of(image).rows[1].state;
+        parts.insert(part.name());
+        part
+    };
+    let why = "table and superblock twice, each flushed, and the label";
+    each_crash(remove, (16, why), seen, async |brick, part| {
+        if part == State::InUse {
+            destage(brick, &payload(9, 30)).await.expect("a disk like before");
+            return;
         }
-    }
-    assert_eq!(seen.into_iter().collect::<Vec<_>>(), ["gone", "in use", "leaving"]);
+        let stream = brick.store.destage().pop().expect("the brick knows its disk");
+        assert!(!stream.takes_more() && brick.store.roomiest_disk().is_none());
+        if part == State::Leaving {
+            removal::end(&brick.store, DeviceId(2)).await.expect("it goes on where it was");
+        }
+        assert_eq!(brick.store.devices().len(), 1);
+        assert_eq!(next_device(&brick.store), DeviceId(3), "its number is never given again");
+        let again = removal::begin(&brick.store, DeviceId(2)).await;
+        assert_eq!(again.expect_err("it has left").kind, Kind::NotFound);
+    });
+    assert_eq!(parts.into_iter().collect::<Vec<_>>(), ["gone", "in use", "leaving"]);
 }
 
 #[test]
