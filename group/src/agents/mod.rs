@@ -1,5 +1,5 @@
-//! Tasks that work on a brick's groups unasked: checkpoints, cleaning, defragmentation, the end of forgotten inodes, removals of disks, the count of an old
-//! brick's names. `open` starts each.
+//! Tasks that work on a brick's groups unasked: checkpoints, cleaning, defragmentation, the end of forgotten inodes, removals of
+//! disks, the count of an old brick's names. `open` starts each.
 
 pub(crate) mod checkpoint;
 pub mod clean;
