@@ -17,6 +17,7 @@ pub mod log;
 pub mod media;
 pub mod open;
 pub mod progress;
+pub mod promote;
 pub mod read_cache;
 pub mod recovery;
 pub mod repair;

@@ -210,7 +210,7 @@ impl Set {
 }
 
 /// Spreads keys over shards (low bits) and their sets (high bits): the end of MurmurHash3 (A. Appleby, 2011).
-fn mixed(key: u64) -> u64 {
+pub(crate) fn mixed(key: u64) -> u64 {
     let key = (key ^ key >> 33).wrapping_mul(0xff51_afd7_ed55_8ccd);
     let key = (key ^ key >> 33).wrapping_mul(0xc4ce_b9fe_1a85_ec53);
     key ^ key >> 33

@@ -34,6 +34,7 @@ const HOUSES: [House; 2] = [
             ("cleaner", &["format"]),
             ("progress", &[]),
             ("read_cache", &[]),
+            ("promote", &["read_cache"]),
             ("device", &["format"]),
             ("index", &["format"]),
             ("media", &["format"]),
