@@ -173,6 +173,11 @@ pub enum Bug {
     AheadBelieved,
     /// Blocks in the read cache are believed whatever their checksums, also after their segment began another life.
     CacheBelieved,
+    /// Copies on flash of blocks on disk are looked up by their places alone: those of an earlier life of the segment
+    /// count too (rule K8).
+    CopyOutlived,
+    /// A segment with copies is dropped, and its copies are still found (rule K8).
+    CopyAfterDrop,
     /// Numbers after a crash start where the durable ones end, though others had been given out (rule L2).
     NumbersFromDurable,
     /// A core falls asleep without a last look at its inbox (decision D4).
@@ -273,6 +278,8 @@ impl Bug {
         Bug::YoungForEver,
         Bug::AheadBelieved,
         Bug::CacheBelieved,
+        Bug::CopyOutlived,
+        Bug::CopyAfterDrop,
         Bug::NumbersFromDurable,
         Bug::WakeUpLost,
         Bug::SlotFreedEarly,

@@ -31,6 +31,7 @@ use journal::Journal;
 use map::{GROUP, Key, Map, bits};
 use runtime::Lock;
 use runtime::lock::LockSummary;
+use runtime::seeded::{Bug, active};
 use std::sync::atomic::{AtomicU16, Ordering};
 
 /// Blocks of a unit, aligned on disk, whose copies one shard knows: a read takes one lock, or two.
@@ -414,7 +415,9 @@ impl Promotion {
     /// Ends all copies of blocks of a segment that begins another life. Nobody who looked up a place in the former life
     /// still reads.
     pub fn begin_life(&self, segment: SegmentId) {
-        if let Some(era) = self.eras.get(segment.0 as usize) {
+        if !active(Bug::CopyOutlived)
+            && let Some(era) = self.eras.get(segment.0 as usize)
+        {
             let next = |era: u16| Some(era.saturating_add(1));
             era.fetch_update(Ordering::AcqRel, Ordering::Acquire, next).expect("there always is a next one");
         }
@@ -435,7 +438,8 @@ impl Promotion {
     /// Drops the oldest segment: nobody finds a copy in it any more. Who found one before may still read it.
     pub fn drop_segment(&self, segment: SegmentId, cause: Cause, at_ns: u64) {
         let (mut lost, mut outlived) = (0, 0);
-        for shard in &self.shards {
+        let shards = if active(Bug::CopyAfterDrop) { &[] } else { &self.shards[..] };
+        for shard in shards {
             let dropped = shard.lock().map.drop_segment(segment, |segment| self.era(segment));
             (lost, outlived) = (lost + dropped.lost, outlived + dropped.outlived);
         }

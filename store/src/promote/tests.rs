@@ -489,3 +489,16 @@ fn a_full_map_replaces_copies() {
     assert_eq!(rig.count(Reason::MapFull), 0);
     assert!(rig.read(nth(16 * 19_999), 1, Reader::Client));
 }
+
+/// Bugs from the list that these tests notice, each with the test that fails with it.
+#[cfg(feature = "seeded-bugs")]
+#[test]
+fn each_bug_is_noticed_by_its_test() {
+    use runtime::seeded::{Bug, fails};
+    const NOTICED: [(Bug, fn()); 2] = [
+        (Bug::CopyOutlived, no_copy_of_an_earlier_life_is_ever_found),
+        (Bug::CopyAfterDrop, no_copy_of_an_earlier_life_is_ever_found),
+    ];
+    let missed: Vec<_> = NOTICED.iter().filter(|(bug, test)| !fails(*test, *bug)).map(|(bug, _)| bug).collect();
+    assert!(missed.is_empty(), "went unnoticed: {missed:?}");
+}
