@@ -178,6 +178,8 @@ pub enum Bug {
     CopyOutlived,
     /// A segment with copies is dropped, and its copies are still found (rule K8).
     CopyAfterDrop,
+    /// A copy is looked up before flash has it (rule K8).
+    CopyEarly,
     /// Numbers after a crash start where the durable ones end, though others had been given out (rule L2).
     NumbersFromDurable,
     /// A core falls asleep without a last look at its inbox (decision D4).
@@ -193,7 +195,7 @@ pub enum Bug {
 
 impl Bug {
     /// Every bug, for tests and for naming one on a command line.
-    pub const ALL: [Bug; 89] = [
+    pub const ALL: [Bug; 92] = [
         Bug::FuaAfterPlain,
         Bug::AckOutOfOrder,
         Bug::TailReused,
@@ -280,6 +282,7 @@ impl Bug {
         Bug::CacheBelieved,
         Bug::CopyOutlived,
         Bug::CopyAfterDrop,
+        Bug::CopyEarly,
         Bug::NumbersFromDurable,
         Bug::WakeUpLost,
         Bug::SlotFreedEarly,

@@ -46,6 +46,8 @@ pub struct Options {
     pub cache_bytes: u64,
     /// Bytes of the read cache: blocks that clients have read and that neither the kernel nor a front caches.
     pub read_cache_bytes: u64,
+    /// Bytes for knowing the copies on flash of what is read from disks again.
+    pub promotion_bytes: u64,
     /// Numbers that a group reserves at a time (rule L2).
     pub numbers_at_once: u64,
     /// Limits of the cut blocks that one checkpoint frees.
@@ -63,6 +65,7 @@ impl Options {
             quiet_ns: 700_000_000,
             cache_bytes: memory_max_bytes / 4,
             read_cache_bytes: 0,
+            promotion_bytes: 0,
             // Each start skips up to 2^20 numbers: the 43 bits of a sequence number last for eight million starts.
             numbers_at_once: 1 << 20,
             free: store::FreeLimits::default(),

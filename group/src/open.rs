@@ -147,6 +147,7 @@ impl Groups {
     /// Replays the log, completes half-done changes, and starts the checkpoint task.
     pub async fn open(mut opening: Opening, options: Options) -> Result<(Arc<Groups>, Replay)> {
         opening.keep_reads(options.read_cache_bytes);
+        opening.promote(options.promotion_bytes);
         let runtime = opening.runtime().clone();
         let index = opening.index().clone();
         let superblock = opening.superblock();

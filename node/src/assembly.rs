@@ -43,6 +43,10 @@ const BUFFERS_SHARE: u64 = 2;
 /// what they write and the house's own. Of a larger half they have this or half of it (more cores want more), the read cache
 /// the rest.
 const BUFFERS_ENOUGH_BYTES: u64 = 1 << 30;
+/// Share of `memory_max` for knowing the copies on flash of what is on disks, which comes from the read cache's part, or the
+/// groups' caches if that has none. A GiB of
+/// `memory_max` knows at least 2.8 GiB of copies in pieces of 4 KiB, and 44 GiB in pieces of 64 KiB.
+const PROMOTION_SHARE: u64 = 64;
 const INDEX_SHARE: u64 = 8;
 /// A new index is written once and closed.
 const FORMAT_CACHE_BYTES: usize = 8 << 20;
@@ -274,6 +278,16 @@ fn check_superblock(runtime: &Runtime, reactors: &Reactors) -> Result<Superblock
     }
 }
 
+fn options(memory_max: u64, has_disks: bool) -> group::Options {
+    let options = group::Options::for_memory(memory_max);
+    let read_cache_bytes = buffer_shares(memory_max).1;
+    let promotion_bytes = if has_disks { memory_max / PROMOTION_SHARE } else { 0 };
+    // A small daemon has no read cache.
+    let of_read_cache = promotion_bytes.min(read_cache_bytes);
+    let cache_bytes = options.cache_bytes - (promotion_bytes - of_read_cache);
+    group::Options { read_cache_bytes: read_cache_bytes - of_read_cache, promotion_bytes, cache_bytes, ..options }
+}
+
 fn index_options(memory_max: u64) -> index_rocksdb::Options {
     index_rocksdb::Options::new((memory_max / INDEX_SHARE) as usize)
 }
@@ -308,8 +322,7 @@ async fn open_groups(
         ..Status::default()
     };
     let mut warnings = opening.warnings.clone();
-    let read_cache_bytes = buffer_shares(memory_max).1;
-    let options = group::Options { read_cache_bytes, ..group::Options::for_memory(memory_max) };
+    let options = options(memory_max, opening.has_disks());
     #[cfg(feature = "seeded-bugs")]
     let options = crate::test_switches::cold(options);
     let (groups, replay) = Groups::open(opening, options).await?;

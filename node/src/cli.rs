@@ -68,6 +68,8 @@ pub enum Command {
     /// List the devices of a brick, or add one
     #[command(subcommand)]
     Brick(BrickCommand),
+    /// Show which tiers of a hybrid brick serve its reads, and why what was copied to flash or dropped
+    Tiers(Shown),
     /// Look at config files
     #[command(subcommand)]
     Config(Config),

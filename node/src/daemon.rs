@@ -12,6 +12,7 @@ use crate::layers;
 use crate::log::Log;
 use crate::notify::Notifier;
 use crate::observe::{Gatherer, LOOKING_MS_MAX, Part, Recorder, whole};
+use crate::tiers;
 use base::{Error, Kind, Name, Result};
 use console::Listening;
 use explain::Snapshot;
@@ -533,6 +534,7 @@ impl server::Daemon for Daemon {
             }
             Request::Umount { path, lazy } => self.unmount(Path::new(&path), lazy).map(|()| Answer::Done),
             Request::Grow { size_bytes } => self.brick.grow(size_bytes),
+            Request::Tiers => Ok(Answer::Tiers(tiers::tiers(self.gatherer.groups.store()))),
             Request::Devices => Ok(self.brick.devices(&self.gatherer.data)),
             Request::AddDevice { path, tier, force } => {
                 self.brick.add_device(&self.gatherer.data, (Path::new(&path), Tier::named(&tier)?), force)

@@ -33,6 +33,7 @@ mod scrub;
 mod table;
 #[cfg(feature = "seeded-bugs")]
 mod test_switches;
+mod tiers;
 
 use clap::Parser;
 use failure::Exit;

@@ -47,6 +47,8 @@ pub struct Summary {
     pub destaged: u64,
     /// Removals of disks that went on, and ended.
     pub removals: [u64; 2],
+    /// Blocks on disks that were read from their copies on flash.
+    pub copies_read: u64,
     /// Segments that were discarded.
     pub discarded: u64,
     /// Calls of disks and indexes that failed by plan.
@@ -70,6 +72,7 @@ impl Summary {
         self.moved += other.moved;
         self.destaged += other.destaged;
         self.removals = [0, 1].map(|at| self.removals[at] + other.removals[at]);
+        self.copies_read += other.copies_read;
         self.discarded += other.discarded;
         self.faults += other.faults;
         // In any order: seeds run on several threads.
@@ -225,6 +228,7 @@ impl Scenario<'_> {
             replay_records: 8 << self.rng.below(10),
             cache_bytes: 1 << (10 + self.rng.below(14)),
             read_cache_bytes: 256 << 10,
+            promotion_bytes: 256 << 10,
             // So few that they run out again and again.
             numbers_at_once: 16,
             free: store::FreeLimits {
@@ -384,6 +388,7 @@ impl Scenario<'_> {
         let gone = 1 + self.profile.disks.len() - devices.len();
         self.summary.removals[0] += leaving as u64;
         self.summary.removals[1] += gone as u64;
+        self.summary.copies_read += served.groups.store().promotion.figures().found;
         let damaged = [Tier::Flash, Tier::Disk].map(|tier| served.groups.cleaner_of(tier).damaged_segments);
         if faulty || damaged == [0, 0] { Ok(()) } else { Err("the cleaner takes a whole segment for damaged".into()) }
     }

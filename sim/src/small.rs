@@ -104,6 +104,7 @@ pub const OPTIONS: Options = Options {
     quiet_ns: u64::MAX,
     cache_bytes: 1,
     read_cache_bytes: 0,
+    promotion_bytes: 0,
     numbers_at_once: 16,
     free: FreeLimits { at_once: 1, slots_at_once: 64, slots_later: 256 },
 };

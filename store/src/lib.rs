@@ -107,6 +107,10 @@ pub struct Store {
     pub space: space::Space,
     /// Blocks that clients have read.
     pub read_cache: ReadCache,
+    /// Copies on flash of blocks whose home is on disk.
+    pub promotion: promote::Promotion,
+    /// Blocks that wait to be copied.
+    pub copies: promote::drive::Copies,
     /// Time at which the brick was opened.
     opened_ns: u64,
     /// Readers in flight.
@@ -138,6 +142,10 @@ impl Store {
             Some(spot) => disk::read_for(purpose, &*self.runtime.disk, spot.file, spot.offset, buffer).await,
             None => (buffer, Err(never_made())),
         }
+    }
+    /// True if a place is on a disk.
+    pub fn is_on_disk(&self, place: Place) -> bool {
+        self.geometry.is_on_disk(place.segment)
     }
     /// Begins to read for a client, as `read` does: the I/O goes on while others are begun.
     pub fn begin_read(&self, place: Place, buffer: Buf, start: Start) -> Result<Transfer> {
@@ -302,6 +310,8 @@ impl Store {
         let mut all =
             vec![self.log.lock_summary(), self.bulk.lock_summary(), self.cold.lock_summary(), self.table.summary()];
         all.extend(self.read_cache.lock_summaries());
+        all.extend(self.promotion.lock_summaries());
+        all.push(self.copies.lock_summary());
         all
     }
     /// Announces a reader: while its pin lives, no segment in which it has looked up a place since is written again
@@ -380,6 +390,7 @@ impl Store {
     /// Ends the log's tasks once all is written.
     pub fn stop(&self) {
         self.log.stop();
+        self.copies.wake();
         self.space.came.notify();
     }
 }

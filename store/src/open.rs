@@ -16,6 +16,8 @@ use crate::media::geometry::Geometry;
 use crate::media::host::Host;
 use crate::media::superblock_file;
 use crate::progress::{self, Tell};
+use crate::promote::drive::Copies;
+use crate::promote::{self, Promotion, Size};
 use crate::read_cache::ReadCache;
 use crate::recovery::bounds::Bounds;
 use crate::recovery::{self, Head, LIVES_AHEAD_MAX, Replayed, Tail};
@@ -59,6 +61,7 @@ pub struct Opening {
     stale: Vec<SegmentId>,
     tell: Tell,
     read_cache_bytes: u64,
+    promotion_bytes: u64,
     /// Something an operator should know: a damaged superblock copy.
     pub warnings: Vec<String>,
 }
@@ -161,6 +164,7 @@ impl Opening {
             stale: Vec::new(),
             tell: progress::nobody(),
             read_cache_bytes: 0,
+            promotion_bytes: 0,
             warnings,
         };
         opening.read_headers(headers).await?;
@@ -175,6 +179,15 @@ impl Opening {
     /// Keeps up to `bytes` bytes of blocks that clients read; none are kept without this call.
     pub fn keep_reads(&mut self, bytes: u64) {
         self.read_cache_bytes = bytes;
+    }
+    /// True if the brick has disks.
+    pub fn has_disks(&self) -> bool {
+        self.devices.rows.iter().any(|row| row.tier == Tier::Disk)
+    }
+    /// Lets a brick with disks copy what is read from them again to flash, and spends `bytes` bytes of memory on knowing the
+    /// copies; none are made without this call.
+    pub fn promote(&mut self, bytes: u64) {
+        self.promotion_bytes = bytes;
     }
     /// The superblock.
     pub fn superblock(&self) -> &Superblock {
@@ -458,7 +471,13 @@ impl Opening {
     /// if no checkpoint has known it: a brick that crashes again and again keeps its space.
     fn settle_segments(&mut self, tail: &Tail, mentioned: &BTreeSet<SegmentId>) {
         let replay_from = self.replay.sequence;
+        let unended = promote::drive::unended(self.headers.values(), self.superblock.epoch);
         for (segment, header) in &self.headers {
+            if header.stream == Stream::Copies && unended != Some(*segment) {
+                self.table.restore_copies(*segment, header.life, header.sequence);
+                self.summaries.remove(segment);
+                continue;
+            }
             let row = self.table.row(*segment).expect("headers are read for the table's segments").clone();
             let used = self.summaries.get(segment).into_iter().flatten().map(|entry| u32::from(entry.block) + 1).max();
             let used = used.unwrap_or(1).max(match tail.end {
@@ -510,6 +529,13 @@ impl Opening {
         }
     }
 
+    /// Room to know copies, if the brick has disks. Of what is added before the next start, only so many segments more are copied.
+    fn promotion(&self) -> Promotion {
+        let bytes = if self.has_disks() { self.promotion_bytes } else { 0 };
+        let segments = self.superblock.segments.next_power_of_two();
+        Promotion::new(Size { bytes, segments, blocks: self.geometry.blocks() })
+    }
+
     async fn start(mut self, tail: &Tail) -> Result<Arc<Store>> {
         if let Some(copy) = self.bad_devices {
             device_table::mend(&self.runtime, &self.devices, copy).await?;
@@ -527,9 +553,9 @@ impl Opening {
         self.superblock.sequence += 1;
         self.superblock.features.incompatible |= REVISION_2;
         superblock_file::update(&self.runtime, self.superblock_file, &self.superblock).await?;
-        let blocks = self.geometry.blocks();
-        let sequence = self.table.next_in(Stream::Commit);
-        let resume = Resume { number: tail.number, epoch: self.superblock.epoch, sequence };
+        let (blocks, promotion) = (self.geometry.blocks(), self.promotion());
+        let (epoch, sequence) = (self.superblock.epoch, self.table.next_in(Stream::Commit));
+        let resume = Resume { number: tail.number, epoch, sequence };
         let log = Arc::new(Log::new(self.runtime.clone(), self.superblock.uuid, blocks, resume));
         if active(Bug::TailReused)
             && let Some((header, block)) = tail.end
@@ -557,6 +583,8 @@ impl Opening {
             devices: Lock::new("devices", self.devices),
             opened_ns: self.runtime.clock.now_ns(),
             read_cache: ReadCache::new(self.read_cache_bytes),
+            promotion,
+            copies: Copies::default(),
             pins: Pins::new(self.runtime.tasks.cores()),
             uuid: self.superblock.uuid,
             groups: self.superblock.groups,
@@ -597,6 +625,7 @@ fn start_tasks(store: &Arc<Store>, left_open: Vec<SegmentId>) {
         let there = store.clone();
         store.runtime.tasks.spawn(0, Box::new(move || Box::pin(discard::run(there))));
     }
+    promote::drive::start(store);
 }
 
 /// The streams of what goes to disks.

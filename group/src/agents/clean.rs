@@ -186,8 +186,12 @@ impl Cleaner {
             });
         }
         let space = store.segments_of(self.tier);
+        let copies = match self.tier {
+            Tier::Flash => store.copies.segments(store.runtime.clock.now_ns()),
+            Tier::Disk => Default::default(),
+        };
         let prepared = if self.tier == Tier::Flash { store.log.prepared() as u32 } else { 0 };
-        let free = (space.free_segments as u32 + prepared).min(space.segments as u32);
+        let free = (space.free_segments as u32 + prepared + copies.held).min(space.segments as u32);
         if self.down.is_due(ended) {
             self.down = match &tiering {
                 Some(tiering) => self.choose_down(ended, tiering, free),
@@ -198,6 +202,7 @@ impl Cleaner {
         let sight = Sight {
             now_ns: store.runtime.clock.now_ns(),
             free,
+            for_copies: copies.wanted,
             emptied: space.emptied_segments as u32 + self.emptied.len() as u32,
             segments: space.segments as u32,
             client_blocks: self.client_blocks(),

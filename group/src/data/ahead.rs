@@ -47,6 +47,8 @@ pub(crate) struct Read {
     pub ino: Ino,
     pub place: Place,
     pub blocks: u32,
+    /// The place where they are read: theirs, or that of a copy of them.
+    pub at: Place,
     pub transfer: Transfer,
 }
 

@@ -4,6 +4,7 @@
 mod access;
 pub(crate) mod ahead;
 pub(crate) mod commits;
+mod copies;
 mod punch;
 mod read;
 pub(crate) mod scattered;

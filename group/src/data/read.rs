@@ -3,6 +3,7 @@
 
 use crate::context::Context;
 use crate::data::ahead::{self, Read};
+use crate::data::copies::{Asked, Via, is_of_copy};
 use crate::data::scattered::{Piece, Scattered, is_scattered};
 use crate::state::Block;
 use crate::state::load::Wanted;
@@ -43,17 +44,20 @@ struct Extents {
     whole: bool,
     /// True if the read cache may have them.
     kept: bool,
+    ino: Ino,
 }
 
 /// A device read under way.
-struct Begun<'a> {
-    transfer: Transfer,
-    place: Place,
-    crcs: &'a Crcs,
+pub(super) struct Begun<'a> {
+    pub transfer: Transfer,
+    pub place: Place,
+    pub crcs: &'a Crcs,
     /// Position of its first byte in the concatenated extents.
-    at: usize,
+    pub at: usize,
     /// True if the read cache shall keep it.
-    keep: bool,
+    pub keep: bool,
+    /// The way that it was read.
+    pub via: Via,
 }
 
 /// Most device reads that one request has under way: enough to keep a flash device busy.
@@ -172,7 +176,7 @@ impl Groups {
         let length = inode.size.saturating_sub(offset).min(u64::from(length)) as u32;
         let whole = offset == 0 && u64::from(length) == inode.size;
         let kept = context.unkept && length <= KEPT_BYTES_MAX;
-        let mut extents = Extents { first: None, more: Vec::new(), offset, length, whole, kept };
+        let mut extents = Extents { first: None, more: Vec::new(), offset, length, whole, kept, ino };
         if length == 0 {
             return Ok(Plan::Ready(extents));
         }
@@ -197,8 +201,9 @@ impl Groups {
         let Some(Extent::Device { place, blocks, .. }) = self.whole_file(volume, ino) else { return };
         let bytes = blocks as usize * BLOCK_BYTES;
         let Ok(buffer) = runtime.slabs.take(runtime.tasks.core(), bytes, Need::Starting) else { return };
-        if let Ok(transfer) = self.store().begin_read(place, buffer, Start::AtOnce) {
-            self.ahead.keep(Read { volume, ino, place, blocks, transfer });
+        let at = self.place_ahead(place, blocks);
+        if let Ok(transfer) = self.store().begin_read(at, buffer, Start::AtOnce) {
+            self.ahead.keep(Read { volume, ino, place, blocks, at, transfer });
             context.span.mark(Stage::Read, self.stamp());
         }
     }
@@ -215,7 +220,7 @@ impl Groups {
                 }
                 let length = inode.size as u32;
                 let mut extents =
-                    Extents { first: None, more: Vec::new(), offset: 0, length, whole: true, kept: false };
+                    Extents { first: None, more: Vec::new(), offset: 0, length, whole: true, kept: false, ino };
                 let mut missing = None;
                 for block in 0..inode.size.div_ceil(BLOCK_BYTES as u64) {
                     match state.block(volume, ino, block) {
@@ -248,7 +253,12 @@ impl Groups {
             return None;
         }
         // If it can't be read, or is something else by now, the file's own read tells.
-        let begun = Begun { transfer: read.transfer, place: *place, crcs, at: 0, keep: false };
+        let via = match self.via(context, extents.asked(), (*place, *blocks)) {
+            _ if read.at != *place => Via::Copy(read.at),
+            Via::Copy(_) | Via::Pieces(_) => Via::Home,
+            via => via,
+        };
+        let begun = Begun { transfer: read.transfer, place: *place, crcs, at: 0, keep: false, via };
         let buffer = self.end_read(context, begun).await.ok()?;
         Some(buffer.share().slice(0..extents.length as usize))
     }
@@ -267,9 +277,14 @@ impl Groups {
                 };
                 let held = if extents.kept { self.look(context, (*place, crcs), &mut buffer) } else { Held::New };
                 if held != Held::All {
+                    let via = self.via(context, extents.asked(), (*place, *blocks));
+                    if let Via::Pieces(parts) = &via {
+                        buffer = Box::pin(self.read_pieces(context, parts, (*place, crcs), buffer)).await?;
+                        return Ok(Some(buffer.share().slice(range)));
+                    }
                     let start = if bytes <= PACED_BYTES_MAX { Start::Paced } else { Start::AtOnce };
-                    let transfer = self.store().begin_read(*place, buffer, start)?;
-                    let begun = Begun { transfer, place: *place, crcs, at: 0, keep: held == Held::Again };
+                    let transfer = self.store().begin_read(via.place(*place), buffer, start)?;
+                    let begun = Begun { transfer, place: *place, crcs, at: 0, keep: held == Held::Again, via };
                     buffer = self.end_read(context, begun).await?;
                 }
                 Ok(Some(buffer.share().slice(range)))
@@ -290,22 +305,37 @@ impl Groups {
     }
 
     /// Waits for a read under way and compares the checksums.
-    async fn end_read(&self, context: &Context, begun: Begun<'_>) -> Result<Buf> {
-        let Begun { transfer, place, crcs, keep, .. } = begun;
+    pub(super) async fn end_read(&self, context: &Context, begun: Begun<'_>) -> Result<Buf> {
+        let Begun { transfer, place, crcs, keep, via, .. } = begun;
         let done = transfer.await;
         self.mark_device(&context.span, Stage::Read, (done.held_ns, done.ended));
-        done.result?;
-        let buffer = done.buffer.expect("a read hands its buffer back");
-        let verified = store::verify(&buffer, crcs.as_slice().iter().copied());
-        context.span.mark(Stage::Verify, self.stamp());
-        verified.map_err(|number| {
-            let error = Error::new(Kind::Corrupt, "a block differs from its checksum; restore the file");
-            error.with(format!("segment {} block {}", place.segment, usize::from(place.block) + number))
-        })?;
+        let mut buffer = done.buffer.expect("a read hands its buffer back");
+        let mut verified = done.result;
+        if verified.is_ok() {
+            verified = self.verify(context, via.place(place), crcs, &buffer);
+        }
+        match (verified, &via) {
+            (Err(error), Via::Copy(copy)) if is_of_copy(error.kind) => {
+                self.forget_copies(place, *copy, buffer.len() / BLOCK_BYTES);
+                buffer = Box::pin(self.read_home(context, (place, crcs), buffer)).await?;
+            }
+            (verified, _) => verified?,
+        }
+        if let Via::Disk(offer) = &via {
+            self.store().offer_copy(offer, &buffer);
+        }
         if keep {
             self.store().read_cache.keep(place, &buffer);
         }
         Ok(buffer)
+    }
+    fn verify(&self, context: &Context, place: Place, crcs: &Crcs, buffer: &Buf) -> Result<()> {
+        let verified = store::verify(buffer, crcs.as_slice().iter().copied());
+        context.span.mark(Stage::Verify, self.stamp());
+        verified.map_err(|number| {
+            let error = Error::new(Kind::Corrupt, "a block differs from its checksum; restore the file");
+            error.with(format!("segment {} block {}", place.segment, usize::from(place.block) + number))
+        })
     }
 
     /// Books a transfer: the time for which the concurrency limit held it back, the device's, and the time for which the
@@ -367,8 +397,15 @@ impl Groups {
                             },
                         }
                     };
-                    let transfer = self.store().begin_read(*place, buffer, Start::AtOnce)?;
-                    begun.push_back(Begun { transfer, place: *place, crcs, at, keep: held == Held::Again });
+                    let via = self.via(context, extents.asked(), (*place, extent.blocks()));
+                    if let Via::Pieces(parts) = &via {
+                        let buffer = Box::pin(self.read_pieces(context, parts, (*place, crcs), buffer)).await?;
+                        let (target, source) = part(at, bytes);
+                        out[target].copy_from_slice(&buffer[source]);
+                    } else {
+                        let transfer = self.store().begin_read(via.place(*place), buffer, Start::AtOnce)?;
+                        begun.push_back(Begun { transfer, place: *place, crcs, at, keep: held == Held::Again, via });
+                    }
                 }
             }
             at += bytes;
@@ -422,7 +459,8 @@ impl Groups {
                     let crcs = &std::iter::once(crc).collect();
                     // Whoever waits for the range waits for this read too: it is not held back.
                     let transfer = self.store().begin_read(place, buffer, Start::AtOnce)?;
-                    let read = self.end_read(context, Begun { transfer, place, crcs, at: 0, keep: false }).await;
+                    let begun = Begun { transfer, place, crcs, at: 0, keep: false, via: Via::Home };
+                    let read = self.end_read(context, begun).await;
                     if let Err(error) = &read {
                         self.report_bad_read(context, ino, (block * BLOCK_BYTES as u64, BLOCK_BYTES as u32), error);
                     }
@@ -451,6 +489,10 @@ fn fitting(room: Option<Buf>, bytes: usize) -> Option<Buf> {
 }
 
 impl Extents {
+    /// The part of the file that they are.
+    fn asked(&self) -> Asked {
+        Asked { ino: self.ino, offset: self.offset, length: self.length }
+    }
     /// The blocks on the device of a large read that found them in many pieces, but for a block that was not read whole.
     /// Their lives are to be filled in.
     fn scattered(&self) -> Option<Vec<Piece>> {

@@ -8,6 +8,7 @@ mod batches;
 mod charged;
 mod check;
 mod concurrent;
+mod copies;
 mod damaged_log;
 mod defragment;
 mod durable;

@@ -10,6 +10,8 @@ use runtime::{Event, Ledger, Runtime, Span, Stage, tasks::Local};
 use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use store::device::Foreign;
+use store::format::devices::Tier;
 use store::index::model::ModelIndex;
 use store::index::{Index, IndexEdit};
 use store::{FormatOptions, FreeLimits, Opening, check};
@@ -28,6 +30,8 @@ pub struct Shape {
     pub overlay_bytes: u64,
     /// The field of `Options`.
     pub cache_bytes: u64,
+    /// Segments of the disk beside the flash; 0: there is none.
+    pub disk_segments: u64,
     /// The field of `Options`.
     pub free: FreeLimits,
     /// The field of `Options`.
@@ -46,6 +50,7 @@ impl Shape {
         groups: 8,
         overlay_bytes: 64 << 20,
         cache_bytes: 1,
+        disk_segments: 0,
         free: FREE,
         quiet_ns: u64::MAX,
         numbers_at_once: 1 << 20,
@@ -63,6 +68,7 @@ impl Shape {
             quiet_ns,
             cache_bytes,
             read_cache_bytes,
+            promotion_bytes: 1 << 20,
             free,
             numbers_at_once: self.numbers_at_once,
         }
@@ -97,7 +103,7 @@ pub async fn format(runtime: &Runtime, shape: Shape) {
         groups: shape.groups,
         size_bytes_min: 0,
         device: None,
-        further: Vec::new(),
+        further: if shape.disk_segments > 0 { vec![(Tier::Disk, Foreign::Keep)] } else { Vec::new() },
     };
     store::format_brick(runtime, options, async || Ok(())).await.expect("an empty disk can be formatted");
 }

@@ -87,6 +87,8 @@ pub enum Request {
     Grow { size_bytes: Option<u64> },
     /// The brick's devices.
     Devices,
+    /// The tiers that reads are served from, and what was decided about copies on flash.
+    Tiers,
     /// Another device for the brick: its absolute path, and its tier by name.
     AddDevice { path: String, tier: String, force: bool },
     /// The removal of the disk of a number, which goes on until nothing lies on it.
@@ -134,6 +136,8 @@ pub enum Answer {
     },
     /// The brick's devices.
     Devices(Vec<Device>),
+    /// The tiers that reads were served from, and what was decided about copies on flash.
+    Tiers(Tiers),
     /// A volume.
     Volume(Volume),
     /// All volumes.
@@ -249,6 +253,66 @@ pub struct Device {
     pub live_bytes: u64,
     /// The reason why it gets no more segments, if it has failed.
     pub error: Option<String>,
+}
+
+/// The tiers of a brick.
+#[derive(Serialize, Deserialize, Clone, PartialEq, Debug, Default)]
+pub struct Tiers {
+    /// Each tier's part of reads.
+    pub served: Vec<Served>,
+    /// Bytes of flash that hold copies.
+    pub copied_bytes: u64,
+    /// Segments of flash that hold copies.
+    pub segments: u32,
+    /// Number of segments that may hold copies now.
+    pub segments_max: u32,
+    /// Entries of the map from places on disk to copies.
+    pub map_entries: u64,
+    /// Bytes of memory that it takes at most.
+    pub map_bytes: u64,
+    /// Blocks by what was decided about them, and why.
+    pub decided: Vec<Decided>,
+    /// The last decisions, oldest first.
+    pub decisions: Vec<Decision>,
+}
+
+/// A tier's part of reads since start, in blocks of 4 KiB.
+#[derive(Serialize, Deserialize, Clone, PartialEq, Debug)]
+pub struct Served {
+    /// The tier.
+    pub tier: String,
+    /// Blocks that were looked for there.
+    pub asked_blocks: u64,
+    /// Those that it had.
+    pub found_blocks: u64,
+}
+
+/// Decisions of one kind since start.
+#[derive(Serialize, Deserialize, Clone, PartialEq, Debug)]
+pub struct Decided {
+    /// The decision: "admitted", "refused" or "evicted".
+    pub verdict: String,
+    /// The reason.
+    pub reason: String,
+    /// Blocks that it was about.
+    pub blocks: u64,
+}
+
+/// A decision about a copy.
+#[derive(Serialize, Deserialize, Clone, PartialEq, Debug)]
+pub struct Decision {
+    /// Milliseconds since then.
+    pub ago_ms: u64,
+    /// The decision: "admitted", "refused" or "evicted".
+    pub verdict: String,
+    /// The reason.
+    pub reason: String,
+    /// The segment on disk; on flash if all of one was dropped.
+    pub segment: u32,
+    /// The first block there.
+    pub block: u16,
+    /// Number of blocks.
+    pub blocks: u32,
 }
 
 /// A brick's space, in bytes.

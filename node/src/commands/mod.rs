@@ -20,6 +20,7 @@ mod scrub;
 mod snapshots;
 mod status;
 mod sweep;
+mod tiers;
 mod top;
 mod trace;
 mod umount;
@@ -53,6 +54,7 @@ pub fn run(cli: Cli) -> Result<Exit, Failure> {
         Command::Layer(command) => layer::run(&command),
         Command::Grow(options) => brick::grow(&options),
         Command::Brick(command) => devices::run(&command),
+        Command::Tiers(options) => tiers::run(&options),
         Command::Down(options) => down::run(&options),
         Command::Config(command) => config::run(&command),
         Command::Status(options) => status::run(&options),

@@ -95,6 +95,9 @@ pub struct Sight {
     pub now_ns: u64,
     /// Number of segments that can be opened now: free ones, and those prepared ahead.
     pub free: u32,
+    /// Number of segments that copies of what is on disk want beside those that are kept free: they are cleaned for them while
+    /// clients rest. Segments that hold copies count as free.
+    pub for_copies: u32,
     /// Number of segments without a live block that will be free after the next checkpoint.
     pub emptied: u32,
     /// Number of all segments.
@@ -552,7 +555,7 @@ impl Controller {
         let Thresholds { target, high, ahead, .. } = self.marks;
         // Cleaning ahead costs writes: the fuller the victims are, the less is cleaned ahead.
         let ahead = match u64::from(live) * ONE / u64::from(blocks) {
-            utilisation if utilisation < ONE / 2 => ahead,
+            utilisation if utilisation < ONE / 2 => ahead + sight.for_copies,
             utilisation if utilisation < ONE * 3 / 4 => high,
             _ => target,
         };
@@ -565,7 +568,8 @@ impl Controller {
         sight.destaged.filter(|destaged| destaged.victim.is_some() || destaged.left_blocks > 0)?;
         let rate_max = 1_000_000_000 / self.destage_ns();
         let moves_per_block = self.destage_utilisation;
-        Some(Lane { moves_per_block, rate_max, ahead: self.marks.ahead, rate_ahead: rate_max })
+        let ahead = self.marks.ahead + sight.for_copies;
+        Some(Lane { moves_per_block, rate_max, ahead, rate_ahead: rate_max })
     }
     /// Number of blocks per second that should be destaged. What is wanted is bounded by what was measured; only where that
     /// is all, nothing holds the destage back, and it may turn out to be faster.

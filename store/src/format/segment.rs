@@ -19,6 +19,8 @@ pub enum Stream {
     Bulk,
     /// Blocks moved by the cleaner.
     Cold,
+    /// Copies on flash of blocks whose home is on disk: of no use after a restart, and no record names them.
+    Copies,
 }
 
 impl Stream {
@@ -28,6 +30,7 @@ impl Stream {
             Stream::Commit => 1,
             Stream::Bulk => 2,
             Stream::Cold => 3,
+            Stream::Copies => 4,
         }
     }
     /// The stream of this code.
@@ -36,6 +39,7 @@ impl Stream {
             1 => Ok(Stream::Commit),
             2 => Ok(Stream::Bulk),
             3 => Ok(Stream::Cold),
+            4 => Ok(Stream::Copies),
             _ => Err(corrupt("no such stream")),
         }
     }

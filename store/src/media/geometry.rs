@@ -2,7 +2,7 @@
 //! block device, one after the other (rule X5). A brick may have further devices behind that one: each has a range of
 //! segment numbers of its own.
 
-use crate::format::devices::DeviceRow;
+use crate::format::devices::{DeviceRow, Tier};
 use crate::format::label::SEGMENTS_AT;
 use base::limits::{BLOCK_BYTES, DEVICES_MAX};
 use base::{Error, Kind, Place, Result, SegmentId};
@@ -27,6 +27,7 @@ pub struct Geometry {
 struct Further {
     first: u32,
     end: u32,
+    tier: Tier,
     /// None if it had left when the brick was opened.
     file: Option<FileId>,
     gone: AtomicBool,
@@ -108,7 +109,7 @@ impl Geometry {
     pub fn add(&self, row: &DeviceRow, file: Option<FileId>) {
         let free = self.further.iter().find(|further| further.get().is_none()).expect("the device table bounds them");
         let gone = AtomicBool::new(false);
-        let added = free.set(Further { first: row.first, end: row.end(), file, gone });
+        let added = free.set(Further { first: row.first, end: row.end(), tier: row.tier, file, gone });
         assert!(added.is_ok(), "one adds devices at a time");
     }
     /// Removes a device on which nothing lies: its file, which nobody uses any more.
@@ -125,6 +126,10 @@ impl Geometry {
     /// True if a segment lies on a block device.
     pub fn is_on_device(&self, segment: SegmentId) -> bool {
         matches!(self.home, Home::Device(_)) || self.further(segment).is_some()
+    }
+    /// True if a segment lies on a disk; the first device is flash.
+    pub fn is_on_disk(&self, segment: SegmentId) -> bool {
+        self.further(segment).is_some_and(|device| device.tier == Tier::Disk)
     }
     /// The first block device, if the segments of the brick's first device lie on one.
     pub fn device(&self) -> Option<FileId> {

@@ -74,6 +74,27 @@ impl Reason {
         Reason::Outlived,
         Reason::Bad,
     ];
+    /// The reason's name in tables.
+    pub fn name(self) -> &'static str {
+        match self {
+            Reason::ReadAgain => "read again",
+            Reason::Scattered => "scattered",
+            Reason::AskedAgain => "asked again",
+            Reason::ReadOnce => "read once",
+            Reason::Stream => "stream",
+            Reason::Ahead => "read ahead",
+            Reason::Busy => "busy",
+            Reason::NoFlash => "no flash",
+            Reason::MapFull => "map full",
+            Reason::Changed => "changed",
+            Reason::Worn => "worn",
+            Reason::Replaced => "replaced",
+            Reason::GaveWay => "gave way",
+            Reason::MapShort => "map short",
+            Reason::Outlived => "outlived",
+            Reason::Bad => "bad",
+        }
+    }
     /// Its class.
     pub fn verdict(self) -> Verdict {
         match self {

@@ -12,12 +12,14 @@
 //!
 //! Whoever takes a copy compares its checksum as with what the disk gives, while its pin lives (rule K8); a segment with
 //! copies is written again only after `drop_segment` and when all pins have ended that were there then. Copies are entered by one task, in the order of
-//! their segments. *Absent:* I/O, clocks. Memory: `Size` says how much; a look allocates none.
+//! their segments (`drive`). *Absent* but for the drive: I/O, clocks. Memory: `Size` says how much; a look allocates none.
 
 mod core;
+pub mod drive;
 mod ghost;
 mod journal;
 mod map;
+mod streams;
 #[cfg(test)]
 mod tests;
 
@@ -33,6 +35,7 @@ use runtime::Lock;
 use runtime::lock::LockSummary;
 use runtime::seeded::{Bug, active};
 use std::sync::atomic::{AtomicU16, Ordering};
+pub use streams::Streams;
 
 /// Blocks of a unit, aligned on disk, whose copies one shard knows: a read takes one lock, or two.
 const UNIT: u32 = 256;
@@ -126,6 +129,10 @@ impl Parts {
         } else {
             self.scattered = true;
         }
+    }
+    /// The first block of the only piece; None if there are several.
+    pub fn whole(&self) -> Option<Place> {
+        (self.count == 1).then_some(self.parts[0].0)
     }
     /// The pieces: the first block of each, and the number of its blocks.
     pub fn iter(&self) -> impl Iterator<Item = (Place, u32)> {
@@ -224,6 +231,16 @@ impl Copied {
         };
         self.era == next.era && follows(self.from, next.from) && follows(self.to, next.to)
     }
+    /// Splits the first blocks off.
+    fn split(&mut self, count: u32) -> Copied {
+        let part = Copied { count, ..*self };
+        assert!(count > 0 && count <= self.count, "{count} of {} blocks", self.count);
+        self.count -= count;
+        if self.count > 0 {
+            (self.from, self.to) = (self.from.advance(count), self.to.advance(count));
+        }
+        part
+    }
     /// The same blocks, to be copied again.
     pub fn wanted(&self) -> Wanted {
         Wanted { from: self.from, era: self.era, count: self.count }
@@ -249,6 +266,8 @@ pub struct Promotion {
     /// Lives that segments have begun since start.
     eras: Vec<AtomicU16>,
     journal: Lock<Journal>,
+    /// Files on disk that clients read from end to end.
+    pub streams: Streams,
 }
 
 struct Shard {
@@ -263,7 +282,8 @@ impl Size {
         u64::from(self.segments) * size_of::<AtomicU16>() as u64
             + Journal::bytes_of()
             + (size_of::<Lock<Shard>>() as u64 + LOCK_BYTES) * shards
-            + LOCK_BYTES
+            + 2 * LOCK_BYTES
+            + Streams::bytes_of()
     }
     /// Segments that hold so many entries, if these are full ones and each entry tells of a whole group; and those that are being
     /// replaced.
@@ -301,6 +321,7 @@ impl Promotion {
             shards: (0..shards).map(|_| shard()).collect(),
             eras: (0..eras).map(|_| AtomicU16::new(0)).collect(),
             journal: Lock::new("promotions", Journal::new()),
+            streams: Streams::new(shards > 0),
         };
         assert!(shards == 0 || promotion.bytes() <= size.bytes, "it stays below its bound");
         promotion
@@ -312,7 +333,7 @@ impl Promotion {
             shard.map.bytes() + shard.ghost.bytes() + size_of::<Lock<Shard>>() as u64 + LOCK_BYTES
         });
         let eras = self.eras.capacity() * size_of::<AtomicU16>();
-        shards.sum::<u64>() + eras as u64 + self.journal.lock().bytes() + LOCK_BYTES
+        shards.sum::<u64>() + eras as u64 + self.journal.lock().bytes() + 2 * LOCK_BYTES + Streams::bytes_of()
     }
     /// True if there is room for any copy.
     pub fn has_room(&self) -> bool {
@@ -351,7 +372,7 @@ impl Promotion {
                 });
                 at = group_end;
             }
-            if at == end {
+            if at == end && reader != Reader::Ahead {
                 let is_found = missing.count() == 0 && !parts.scattered;
                 let tally = if is_found { &mut shard.found } else { &mut shard.missed };
                 *tally += u64::from(count);
@@ -402,8 +423,12 @@ impl Promotion {
     }
     /// Notes why what was worth copying is not copied.
     pub fn refuse(&self, offer: &Offer, reason: Reason, at_ns: u64) {
+        offer.runs().for_each(|(_, wanted)| self.refuse_wanted(&wanted, reason, at_ns));
+    }
+    /// The same of some of the blocks.
+    pub fn refuse_wanted(&self, wanted: &Wanted, reason: Reason, at_ns: u64) {
         assert!(reason.verdict() == Verdict::Refused, "{reason:?} is no reason to refuse");
-        self.note(reason, offer.place, offer.blocks(), at_ns);
+        self.note(reason, wanted.from, wanted.count, at_ns);
     }
     /// Notes that a copy of a block differed from its checksum: nobody finds it any more.
     pub fn forget(&self, block: Place, copy: Place, at_ns: u64) {
@@ -475,7 +500,7 @@ impl Promotion {
     }
     /// The locks' figures.
     pub fn lock_summaries(&self) -> impl Iterator<Item = LockSummary> {
-        self.shards.iter().map(Lock::summary).chain(std::iter::once(self.journal.summary()))
+        self.shards.iter().map(Lock::summary).chain([self.journal.summary(), self.streams.lock_summary()])
     }
 
     fn note(&self, reason: Reason, place: Place, blocks: u32, at_ns: u64) {

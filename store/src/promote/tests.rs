@@ -273,7 +273,7 @@ fn most_of_a_read_must_be_read_again() {
 fn no_copy_of_an_earlier_life_is_ever_found() {
     for seed in 0..60 {
         let random = &mut SplitMix(seed);
-        let mut rig = Rig::new(3 + random.below(12) as u32, [60 << 10, 300 << 10, 4 << 20][random.below(3) as usize]);
+        let mut rig = Rig::new(3 + random.below(12) as u32, [200 << 10, 500 << 10, 4 << 20][random.below(3) as usize]);
         let (segments, blocks) = (1 + random.below(4), [40, 600, 3000][random.below(3) as usize]);
         for _ in 0..3000 {
             let segment = random.below(segments) as u32;
@@ -477,7 +477,7 @@ fn without_room_it_does_nothing() {
 /// Entries run out long before flash does: segments are dropped, and at most the stated memory is taken.
 #[test]
 fn a_full_map_replaces_copies() {
-    let bytes = 120 << 10;
+    let bytes = 250 << 10;
     let mut rig = Rig::new(500, bytes);
     for number in 0..20_000 {
         rig.warm([nth(16 * number)].into_iter(), 1);
@@ -485,7 +485,7 @@ fn a_full_map_replaces_copies() {
     }
     let held = rig.promotion.figures();
     assert!(rig.order.held() > 5 && rig.order.held() < 100, "{} segments", rig.order.held());
-    assert!(held.entries * 30 > bytes / 2, "{} entries of about 22 bytes", held.entries);
+    assert!(held.entries * 30 > (bytes - (130 << 10)) / 2, "{} entries of about 22 bytes", held.entries);
     assert_eq!(rig.count(Reason::MapFull), 0);
     assert!(rig.read(nth(16 * 19_999), 1, Reader::Client));
 }

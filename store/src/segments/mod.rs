@@ -133,8 +133,9 @@ impl SegmentTotals {
     }
 }
 
-fn stream_slot(stream: Stream) -> usize {
-    usize::from(stream.code()) - 1
+/// None of copies: nothing reads them in the order of their stream, and their positions are those among all segments opened.
+fn stream_slot(stream: Stream) -> Option<usize> {
+    (stream != Stream::Copies).then(|| usize::from(stream.code()) - 1)
 }
 
 fn never_used() -> SegmentRow {
@@ -178,11 +179,18 @@ impl Table {
             SegmentState::Free => free.insert(segment),
             _ => free.remove(&segment),
         };
-        let next = &mut self.next_sequence[stream_slot(row.stream)];
-        *next = (*next).max(row.sequence + 1);
+        if let Some(slot) = stream_slot(row.stream) {
+            self.next_sequence[slot] = self.next_sequence[slot].max(row.sequence + 1);
+        }
         self.next_opened = self.next_opened.max(row.opened + 1);
         self.set_live(segment, ones(&row.live));
         self.rows[segment.0 as usize] = row;
+    }
+    /// Makes a segment of copies free: what they were copies of, nobody knows any more.
+    pub fn restore_copies(&mut self, segment: SegmentId, life: Life, sequence: u64) {
+        let SegmentRow { opened, .. } = self.rows[segment.0 as usize];
+        let (state, stream, live) = (SegmentState::Free, Stream::Copies, Vec::new());
+        self.restore(segment, SegmentRow { state, life, stream, sequence, opened, used: 0, live });
     }
     fn set_live(&mut self, segment: SegmentId, live: u32) {
         let sum = &mut self.live_blocks[self.tier(segment) as usize];
@@ -266,7 +274,7 @@ impl Table {
     }
     /// The position that the next segment taken for a stream will get in it.
     pub fn next_in(&self, stream: Stream) -> u64 {
-        self.next_sequence[stream_slot(stream)]
+        stream_slot(stream).map_or(self.next_opened, |slot| self.next_sequence[slot])
     }
     /// Takes a free segment into its next life. None if none is free. No checkpoint writes the segment's row before
     /// `note_ready`: a row that says "in use" proves that a header is on the device.
@@ -281,9 +289,13 @@ impl Table {
         };
         let segment = device?.free.pop_first()?;
         self.undiscarded.remove(&segment);
-        let next = &mut self.next_sequence[stream_slot(stream)];
-        let sequence = *next;
-        *next += 1;
+        let sequence = match stream_slot(stream) {
+            None => self.next_opened,
+            Some(slot) => {
+                self.next_sequence[slot] += 1;
+                self.next_sequence[slot] - 1
+            }
+        };
         let row = &mut self.rows[segment.0 as usize];
         assert!(row.state == SegmentState::Free, "segment {segment} is taken while it is {:?}", row.state);
         assert!(!self.held_back.contains(&segment), "late writes may hit segment {segment} (rule L4)");
@@ -401,6 +413,23 @@ impl Table {
             let known = self.sealed_before[number] < self.checkpoint && !self.held_back.contains(&segment);
             (dead && past && known).then_some(segment)
         })
+    }
+    /// Frees a segment of copies that nobody looks up any more. It is not discarded: its life may be known from its header
+    /// only.
+    pub fn free_copies(&mut self, segment: SegmentId, used: u32) {
+        let row = &mut self.rows[segment.0 as usize];
+        assert!(row.stream == Stream::Copies && row.state == SegmentState::Open, "segment {segment} holds copies");
+        assert!(self.live[segment.0 as usize] == 0, "no file has a copy in segment {segment}");
+        row.state = SegmentState::Free;
+        row.used = row.used.max(used);
+        self.changed.insert(segment);
+        let tier = self.tier(segment) as usize;
+        self.leaving_count[tier] += 1;
+        self.leaving.extend([segment]);
+    }
+    /// Number of freed segments of a tier in which readers may still read.
+    pub fn leaving(&self, tier: Tier) -> u64 {
+        self.leaving_count[tier as usize]
     }
     /// Makes freed segments without readers free to be taken. False if there was none.
     pub fn free_unread(&mut self, pins: &Pins) -> bool {

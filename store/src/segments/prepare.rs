@@ -140,6 +140,9 @@ async fn take(store: &Arc<Store>, (stream, from): (Stream, Origin)) -> Result<Op
             if stream == Stream::Bulk && table.free() <= BULK_RESERVE_SEGMENTS {
                 return Ok(None);
             }
+            if stream == Stream::Copies && table.free() <= store.space.spare() {
+                return Ok(None);
+            }
             let made = store.geometry.made_segments();
             let Some(unmade) = table.next_unmade(made, Thresholds::new(made).reserve as usize) else {
                 return Ok(table.take(stream, from));
@@ -157,7 +160,7 @@ async fn take(store: &Arc<Store>, (stream, from): (Stream, Origin)) -> Result<Op
 
 /// Takes a free segment and makes it ready; None if the stream may not have one now. Errors: `NoSpace` if the host has
 /// no space for it after all, `Io`.
-async fn prepare(store: &Arc<Store>, to: (Stream, Origin)) -> Result<Option<Prepared>> {
+pub(crate) async fn prepare(store: &Arc<Store>, to: (Stream, Origin)) -> Result<Option<Prepared>> {
     let Some(taken) = take(store, to).await? else { return Ok(None) };
     let ready = make_ready(store, to.0, &taken).await;
     if ready.as_ref().is_err_and(|error| error.kind == Kind::NoSpace) {
@@ -172,6 +175,7 @@ async fn prepare(store: &Arc<Store>, to: (Stream, Origin)) -> Result<Option<Prep
 async fn make_ready(store: &Arc<Store>, stream: Stream, taken: &Taken) -> Result<Prepared> {
     let (segment, life, sequence) = (taken.segment, taken.life, taken.sequence);
     store.read_cache.forget(segment);
+    store.promotion.begin_life(segment);
     let place = Place { segment, block: 0 };
     let spot = store.geometry.spot(place).expect("the segment's file has just been made");
     // A block device has no file system metadata that a first write would change, and replay never trusts blocks that

@@ -249,6 +249,10 @@ impl Space {
     pub fn target(&self) -> usize {
         self.marks().target as usize
     }
+    /// Number of free segments from which on the cleaner rests while clients write: more than these may hold copies.
+    pub fn spare(&self) -> usize {
+        self.marks().high as usize + 1
+    }
     /// Number of free segments below which changes of names wait.
     pub fn floor_for_names(&self) -> usize {
         self.marks().floor as usize / 2

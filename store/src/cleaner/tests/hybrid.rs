@@ -456,6 +456,7 @@ impl Hybrid {
             ..self.destage.counts
         };
         Sight {
+            for_copies: 0,
             now_ns: self.now_ns,
             free: one.free(),
             emptied: one.emptied,

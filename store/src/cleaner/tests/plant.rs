@@ -278,6 +278,7 @@ impl Plant {
     /// The controller's present measurements.
     pub fn sight(&self) -> Sight {
         Sight {
+            for_copies: 0,
             now_ns: self.now_ns,
             free: self.free(),
             emptied: self.emptied(),
