@@ -28,6 +28,9 @@ pub(super) const RUN_BLOCKS_MAX: u16 = (IO_BYTES_MAX / BLOCK_BYTES) as u16;
 const PART_BLOCKS: usize = 64;
 const _: () = assert!(GAP_BLOCKS_MAX < RUN_BLOCKS_MAX && PART_BLOCKS <= RUN_BLOCKS_MAX as usize);
 
+/// Pause after which a choice that found nothing is made again if somebody waits: it looks at all segments.
+const AGAIN_NS: u64 = 1_000_000_000;
+
 /// The cleaner's status.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Status {
@@ -58,6 +61,8 @@ struct Cleaner {
     choice: Chosen,
     /// The choice of victims that go down.
     down: Chosen,
+    /// True if a disk took blocks when this was looked at last.
+    has_disk: bool,
     victim: Option<Victim>,
     /// Segments that were emptied, each with the number of checkpoints that had ended by then.
     emptied: Vec<(SegmentId, u64)>,
@@ -73,15 +78,21 @@ struct Chosen {
     choice: Choice,
     /// True once one of them has been taken.
     begun: bool,
-    /// Number of checkpoints that had ended by then. Until one more has ended, there is nothing new to choose from.
+    /// Number of checkpoints that had ended by then, and the clock. Until one more has ended, there is little new to choose from.
     at: Option<u64>,
+    at_ns: u64,
 }
 
 impl Chosen {
     /// True if victims should be chosen again. A choice that nothing was taken of is made again: while the cleaner rested, blocks
-    /// have died. One that was begun is used up, so that those at its end get their turn.
-    fn is_due(&self, ended: u64) -> bool {
-        if self.begun { self.choice.is_empty() } else { self.at != Some(ended) }
+    /// have died. One that was begun is used up, so that those at its end get their turn. One that found nothing while somebody
+    /// waits is made again in a while: segments were sealed or let go since, and no checkpoint comes without changes.
+    fn is_due(&self, ended: u64, (now_ns, is_wanted): (u64, bool)) -> bool {
+        match self.choice.is_empty() {
+            true if self.begun => true,
+            true => self.at != Some(ended) || is_wanted && now_ns >= self.at_ns.saturating_add(AGAIN_NS),
+            false => !self.begun && self.at != Some(ended),
+        }
     }
     fn take(&mut self) -> Option<SegmentId> {
         let next = self.choice.take()?;
@@ -102,6 +113,7 @@ pub async fn run(groups: Arc<Groups>, tier: Tier) {
         },
         choice: Chosen::default(),
         down: Chosen::default(),
+        has_disk: false,
         victim: None,
         emptied: Vec::new(),
         damaged: Vec::new(),
@@ -178,29 +190,18 @@ impl Cleaner {
         let ended = self.groups.checkpoints();
         // A checkpoint that began after the last move finds them empty: at the latest the second to end since.
         self.emptied.retain(|(segment, at)| ended < at + 2 && store.is_live(*segment));
-        let tiering = self.tiering();
-        if self.choice.is_due(ended) && self.victim.is_none() {
-            self.choice = self.choose(ended, |candidates, max| match &tiering {
-                Some(tiering) => Choice::staying(candidates, max, tiering),
-                None => Choice::new(candidates, max),
-            });
-        }
+        let now_ns = store.runtime.clock.now_ns();
         let space = store.segments_of(self.tier);
         let copies = match self.tier {
-            Tier::Flash => store.copies.segments(store.runtime.clock.now_ns()),
+            Tier::Flash => store.copies.segments(now_ns),
             Tier::Disk => Default::default(),
         };
         let prepared = if self.tier == Tier::Flash { store.log.prepared() as u32 } else { 0 };
         let free = (space.free_segments as u32 + prepared + copies.held).min(space.segments as u32);
-        if self.down.is_due(ended) {
-            self.down = match &tiering {
-                Some(tiering) => self.choose_down(ended, tiering, free),
-                None => Chosen { at: Some(ended), ..Chosen::default() },
-            };
-        }
-        let destaged = tiering.map(|_| self.destaged());
+        let has_disk = self.choose_all((ended, now_ns), free);
+        let destaged = has_disk.then(|| self.destaged());
         let sight = Sight {
-            now_ns: store.runtime.clock.now_ns(),
+            now_ns,
             free,
             for_copies: copies.wanted,
             emptied: space.emptied_segments as u32 + self.emptied.len() as u32,
@@ -238,6 +239,30 @@ impl Cleaner {
         pace
     }
 
+    /// Chooses victims where that is due. True if blocks can go down to a disk.
+    fn choose_all(&mut self, (ended, now_ns): (u64, u64), free: u32) -> bool {
+        let tiering = self.tiering();
+        if std::mem::replace(&mut self.has_disk, tiering.is_some()) && !self.has_disk {
+            // The last disk failed, or leaves: what was chosen for it, or left to it, is to be had in another way.
+            self.down = Chosen::default();
+            self.groups.destage.abandon();
+        }
+        let wanted = (now_ns, self.groups.cleaner_of(self.tier).state != Some(Doing::Idle));
+        if self.choice.is_due(ended, wanted) && self.victim.is_none() {
+            self.choice = self.choose(ended, |candidates, max| match &tiering {
+                Some(tiering) => Choice::staying(candidates, max, tiering),
+                None => Choice::new(candidates, max),
+            });
+        }
+        if self.down.is_due(ended, wanted) {
+            self.down = match &tiering {
+                Some(tiering) => self.choose_down(ended, tiering, free),
+                None => Chosen { at: Some(ended), at_ns: now_ns, ..Chosen::default() },
+            };
+        }
+        self.has_disk
+    }
+
     /// Blocks written so far by those whom this tier's cleaner must keep pace with: the clients, or the destage.
     fn client_blocks(&self) -> u64 {
         match self.tier {
@@ -267,7 +292,7 @@ impl Cleaner {
         };
         candidates.retain(|candidate| !busy(&candidate.segment));
         let choice = choose(&candidates, self.controller.thresholds().victims_max());
-        Chosen { choice, begun: false, at: Some(ended) }
+        Chosen { choice, begun: false, at: Some(ended), at_ns: self.groups.store().runtime.clock.now_ns() }
     }
     /// Chooses victims that go down. If few segments are free and nothing is to be had in a better way, those that are not old
     /// go down too.

@@ -102,6 +102,10 @@ impl Destage {
     pub fn contains(&self, segment: SegmentId) -> bool {
         self.state.lock().batch.contains(segment)
     }
+    /// No disk takes blocks any more: all victims leave.
+    pub fn abandon(&self) {
+        self.state.lock().batch.clear();
+    }
     /// True if something is on its way.
     pub fn is_under_way(&self) -> bool {
         let state = self.state.lock();
@@ -179,7 +183,7 @@ impl Destage {
     /// Blocks of runs stay where they are: their segments leave, and may be chosen again.
     fn give_up<'a>(&self, runs: impl Iterator<Item = &'a Survivor>) {
         let mut state = self.state.lock();
-        runs.for_each(|survivor| state.batch.remove(survivor.segment));
+        runs.for_each(|survivor| state.batch.remove(survivor));
     }
 }
 
@@ -235,10 +239,6 @@ async fn run(groups: Arc<Groups>, stream: Arc<Bulk>) {
     }
     let left: Vec<Run> = ready;
     groups.destage.give_up(left.iter().flat_map(|run| &run.all));
-    if groups.store().roomiest_disk().is_none() {
-        // Nobody is left to take the others either.
-        groups.destage.state.lock().batch = Batch::new(BATCH_BYTES_MAX);
-    }
 }
 
 /// Reads runs from flash. Blocks that their owners no longer map there are left out, and segments with a block that can't be
@@ -320,7 +320,7 @@ fn leave_out(groups: &Groups, (live, copy): (&mut Vec<Survivor>, &mut [u8]), mut
         let survivor = live.remove(at);
         copy.copy_within((at + 1) * BLOCK_BYTES.., at * BLOCK_BYTES);
         let mut state = groups.destage.state.lock();
-        state.batch.remove(survivor.segment);
+        state.batch.remove(&survivor);
         let one = (survivor.segment, survivor.life);
         if damaged && !state.damaged.contains(&one) {
             state.damaged.push(one);

@@ -31,6 +31,8 @@ pub struct Survivor {
     pub segment: SegmentId,
     /// The segment's life when it joined.
     pub life: Life,
+    /// The number of its joining: a segment that left may have joined again while this block is on its way.
+    join: u64,
     /// The block.
     pub entry: SummaryEntry,
 }
@@ -39,6 +41,7 @@ pub struct Survivor {
 struct Part {
     segment: SegmentId,
     life: Life,
+    join: u64,
     /// Sorted; empty once all were given.
     entries: Vec<SummaryEntry>,
     blocks: usize,
@@ -60,7 +63,7 @@ impl Part {
         } else if self.next == self.blocks {
             self.next = 0;
         }
-        Survivor { segment: self.segment, life: self.life, entry }
+        Survivor { segment: self.segment, life: self.life, join: self.join, entry }
     }
 }
 
@@ -68,6 +71,8 @@ impl Part {
 pub struct Batch {
     bytes_max: usize,
     parts: Vec<Part>,
+    /// Number of victims that have joined.
+    joins: u64,
     /// The sweep's position: what lies before it comes in the next round.
     position: Key,
     /// Number of blocks of the victim that joined last, and of blocks given since.
@@ -78,7 +83,7 @@ pub struct Batch {
 impl Batch {
     /// A batch that takes at most so much memory, or one victim.
     pub fn new(bytes_max: usize) -> Batch {
-        Batch { bytes_max, parts: Vec::new(), position: FIRST, joined: 0, given: 0 }
+        Batch { bytes_max, parts: Vec::new(), joins: 0, position: FIRST, joined: 0, given: 0 }
     }
     /// True if a victim of so many live blocks should join now, given the largest number of victims
     /// (`Thresholds::batch_max`).
@@ -99,7 +104,8 @@ impl Batch {
         let next = entries.partition_point(|entry| key(entry) < self.position);
         let next = if next == blocks { 0 } else { next };
         (self.joined, self.given) = (blocks, 0);
-        self.parts.push(Part { segment, life, entries, blocks, next, given: 0, done: 0 });
+        self.joins += 1;
+        self.parts.push(Part { segment, life, join: self.joins, entries, blocks, next, given: 0, done: 0 });
     }
     /// The next blocks, in order: a run, to be written in one piece. There are fewer than `blocks_max` (`RUN_BLOCKS`, if there is
     /// no reason for less) at the end of a round only. None if nothing is left to be given.
@@ -123,7 +129,7 @@ impl Batch {
     pub fn note_moved(&mut self, run: &[Survivor]) -> Vec<(SegmentId, Life)> {
         for survivor in run {
             // It may have been removed meanwhile.
-            if let Some(part) = self.parts.iter_mut().find(|part| part.segment == survivor.segment) {
+            if let Some(part) = self.parts.iter_mut().find(|part| part.join == survivor.join) {
                 part.done += 1;
                 assert!(part.done <= part.given, "{} blocks moved, {} given", part.done, part.given);
             }
@@ -131,9 +137,13 @@ impl Batch {
         let emptied = |part: &mut Part| part.done == part.blocks;
         self.parts.extract_if(.., emptied).map(|part| (part.segment, part.life)).collect()
     }
-    /// Removes a victim that can't be emptied now: a block of it can't be read, or was not moved.
-    pub fn remove(&mut self, segment: SegmentId) {
-        self.parts.retain(|part| part.segment != segment);
+    /// Removes a victim that can't be emptied now: this block of it can't be read, or was not moved.
+    pub fn remove(&mut self, survivor: &Survivor) {
+        self.parts.retain(|part| part.join != survivor.join);
+    }
+    /// Removes all victims: nobody takes their blocks.
+    pub fn clear(&mut self) {
+        self.parts.clear();
     }
     /// True if a segment is being emptied.
     pub fn contains(&self, segment: SegmentId) -> bool {

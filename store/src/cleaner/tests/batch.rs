@@ -64,10 +64,27 @@ fn who_joins_late_is_served_from_the_sweep_on_and_then_from_the_beginning() {
 fn a_victim_that_is_removed_is_never_said_to_be_emptied() {
     let mut batch = batch_of(&[(1, &[1, 3]), (2, &[2, 4])]);
     let run = batch.next_run(3).expect("four blocks");
-    batch.remove(SegmentId(1));
+    batch.remove(&run[0]);
     assert_eq!((batch.note_moved(&run), batch.left()), (vec![], 1));
     let rest = batch.next_run(3).expect("one is left");
     assert_eq!(batch.note_moved(&rest), [(SegmentId(2), Life(1))]);
+}
+
+#[test]
+fn blocks_that_are_on_their_way_count_only_for_the_joining_that_gave_them() {
+    let mut batch = batch_of(&[(1, &[1, 2, 3, 4])]);
+    let (first, second) = (batch.next_run(2).expect("two blocks"), batch.next_run(2).expect("two more"));
+    // A block of the first run could not be read, and the segment was chosen once more.
+    batch.remove(&first[0]);
+    batch.join(SegmentId(1), Life(1), [1, 2, 3].map(|offset| entry(1, 1, offset)).into());
+    assert_eq!(batch.note_moved(&second), []);
+    batch.remove(&second[0]);
+    assert!(batch.contains(SegmentId(1)), "it has joined since");
+    let all = batch.next_run(256).expect("three blocks");
+    assert_eq!(batch.note_moved(&all), [(SegmentId(1), Life(1))]);
+    batch.join(SegmentId(2), Life(1), vec![entry(1, 1, 9)]);
+    batch.clear();
+    assert!(batch.next_run(256).is_none() && !batch.contains(SegmentId(2)));
 }
 
 #[test]
