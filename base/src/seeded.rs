@@ -180,6 +180,8 @@ pub enum Bug {
     CopyAfterDrop,
     /// A copy is looked up before flash has it (rule K8).
     CopyEarly,
+    /// Blocks that were read ahead of a stream are believed whatever their places and checksums are by now (rule K8).
+    UnitBelieved,
     /// Numbers after a crash start where the durable ones end, though others had been given out (rule L2).
     NumbersFromDurable,
     /// A core falls asleep without a last look at its inbox (decision D4).
@@ -195,7 +197,7 @@ pub enum Bug {
 
 impl Bug {
     /// Every bug, for tests and for naming one on a command line.
-    pub const ALL: [Bug; 92] = [
+    pub const ALL: [Bug; 93] = [
         Bug::FuaAfterPlain,
         Bug::AckOutOfOrder,
         Bug::TailReused,
@@ -283,6 +285,7 @@ impl Bug {
         Bug::CopyOutlived,
         Bug::CopyAfterDrop,
         Bug::CopyEarly,
+        Bug::UnitBelieved,
         Bug::NumbersFromDurable,
         Bug::WakeUpLost,
         Bug::SlotFreedEarly,

@@ -17,6 +17,7 @@ mod state;
 pub use agents::clean;
 use agents::destage;
 pub use context::Context;
+pub use data::streams::ReadAhead;
 
 use base::limits::BLOCK_BYTES;
 use base::{Error, GroupId, Index, Kind, Op, Reply, Result, SessionId, Sync, Term, Volume, VolumeId};
@@ -146,6 +147,8 @@ pub struct Groups {
     ahead: data::ahead::Ahead,
     /// Large reads whose blocks lay scattered.
     scattered: data::scattered::Reads,
+    /// Files that clients read in order from disks.
+    streams: data::streams::Streams,
     /// Inodes without a name that nobody knows or has open any more, to be freed soon.
     forgotten: Lock<Vec<(VolumeId, base::Ino)>>,
     forgotten_came: Event,
@@ -166,6 +169,8 @@ impl Groups {
         let bytes = groups.iter().map(count).sum();
         let wall_ns = store.runtime.clock.wall().0;
         let purging = groups.iter().any(|group| !group.state.lock().purges.is_empty());
+        // Of the size of what is reserved for the program's own work: an eighth of `memory_max`. It is taken from the clients' part.
+        let streams = data::streams::Streams::new(store.runtime.slabs.own_bytes_max());
         Groups {
             store,
             groups,
@@ -190,6 +195,7 @@ impl Groups {
             small_commits: data::commits::SmallCommits::new(),
             ahead: data::ahead::Ahead::new(),
             scattered: data::scattered::Reads::new(),
+            streams,
             forgotten: Lock::new("forgotten", Vec::new()),
             forgotten_came: Event::new(),
             ending: AtomicBool::new(false),
@@ -280,6 +286,7 @@ impl Groups {
         self.closing.store(true, Ordering::SeqCst);
         self.forgotten_came.notify();
         self.scattered.came.notify();
+        self.streams.came.notify();
         self.store.log.close();
         let settled = if active(Bug::EndedUncommitted) { Ok(()) } else { self.settle().await };
         self.store.stop();
@@ -313,6 +320,10 @@ impl Groups {
         Ok(())
     }
 
+    /// Read-ahead from disks since start.
+    pub fn streamed(&self) -> ReadAhead {
+        self.streams.figures()
+    }
     /// The brick below.
     pub fn store(&self) -> &Arc<Store> {
         &self.store

@@ -187,6 +187,8 @@ impl Groups {
         );
         let there = groups.clone();
         tasks.spawn(tasks.cores() - 1, Box::new(move || Box::pin(crate::agents::defragment::run(there))));
+        let there = groups.clone();
+        tasks.spawn(tasks.cores() - 1, Box::new(move || Box::pin(crate::agents::streams::run(there))));
         crate::agents::evacuate::go_on(&groups);
         if !groups.store().uncounted().is_empty() {
             let there = groups.clone();

@@ -534,7 +534,7 @@ impl server::Daemon for Daemon {
             }
             Request::Umount { path, lazy } => self.unmount(Path::new(&path), lazy).map(|()| Answer::Done),
             Request::Grow { size_bytes } => self.brick.grow(size_bytes),
-            Request::Tiers => Ok(Answer::Tiers(tiers::tiers(self.gatherer.groups.store()))),
+            Request::Tiers => Ok(Answer::Tiers(tiers::tiers(&self.gatherer.groups))),
             Request::Devices => Ok(self.brick.devices(&self.gatherer.data)),
             Request::AddDevice { path, tier, force } => {
                 self.brick.add_device(&self.gatherer.data, (Path::new(&path), Tier::named(&tier)?), force)

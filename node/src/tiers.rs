@@ -1,12 +1,13 @@
 //! The tiers of a brick as the admin socket tells them: where reads were served from, and why what is where it is.
 
-use crate::admin::protocol::{Decided, Decision, Served, Tiers};
+use crate::admin::protocol::{Ahead, Decided, Decision, Served, Tiers};
 use base::limits::BLOCK_BYTES;
-use store::Store;
+use group::Groups;
 use store::promote::{Reason, Verdict};
 
 /// The tiers now.
-pub fn tiers(store: &Store) -> Tiers {
+pub fn tiers(groups: &Groups) -> Tiers {
+    let (store, ahead) = (groups.store(), groups.streamed());
     let now_ns = store.runtime.clock.now_ns();
     let (memory, copies) = (store.read_cache.figures(), store.promotion.figures());
     let segments = store.copies.segments(now_ns);
@@ -39,6 +40,14 @@ pub fn tiers(store: &Store) -> Tiers {
         segments_max: segments.budget,
         map_entries: copies.entries,
         map_bytes: store.promotion.bytes(),
+        ahead: Ahead {
+            units: ahead.units,
+            read_bytes: ahead.read_blocks * BLOCK_BYTES as u64,
+            runs: ahead.runs,
+            taken_bytes: ahead.taken_blocks * BLOCK_BYTES as u64,
+            held_bytes: ahead.held_bytes,
+            held_bytes_max: ahead.bytes_max,
+        },
         decided: store.promotion.counts().iter().map(decided).collect(),
         decisions: store.promotion.decisions().iter().map(decision).collect(),
     }

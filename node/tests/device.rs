@@ -174,12 +174,25 @@ fn what_went_down_to_a_disk_survives_a_kill() {
     for (name, seed, mib) in files {
         verify(&home.mount.join(name), seed, mib);
     }
+    read_in_order_from_the_disk(&home);
     let (daemon, _other) = first_disk_leaves(&home, daemon, &hybrid.1, &mut random);
     for (name, seed, mib) in files {
         verify(&home.mount.join(name), seed, mib);
     }
     daemon.terminate();
     home.check();
+}
+
+/// What has just been read in order was read ahead where it lay on the disk, in its order, and is not copied.
+fn read_in_order_from_the_disk(home: &Home) {
+    let told = succeed(&["tiers", "--json", text(&home.data)]);
+    let tiers: serde_json::Value = serde_json::from_str(&told).expect("JSON");
+    let number = |name: &str| tiers["ahead"][name].as_u64().expect("a number");
+    let (read, taken) = (number("read_bytes"), number("taken_bytes"));
+    assert!(read > 50 << 20 && taken <= read && taken > read / 2, "{told}");
+    assert!(number("runs") < read >> 14, "fewer seeks than pieces of 16 KiB: {told}");
+    assert!(number("held_bytes") <= number("held_bytes_max"), "{told}");
+    assert!(tiers["served"].as_array().is_some_and(|tiers| tiers.len() == 3) && tiers["copied_bytes"] == 0, "{told}");
 }
 
 /// The disk leaves for another one, while the file `one` is written to; the daemon is killed in between.

@@ -341,7 +341,7 @@ impl Scenario<'_> {
             self.work(&runtime, &daemon, &shared, number, rng, &disk).await?;
             if end == End::Synced || end == End::Stop {
                 daemon.groups.call(&context(VolumeId(0), NOBODY), Op::SyncAll, None).await?;
-                settled = Some(readback::read(&daemon).await?);
+                settled = Some(self.settle(&runtime, &daemon).await?);
             }
             if end == End::Stop { daemon.groups.close().await } else { Ok(()) }
         });
@@ -376,6 +376,18 @@ impl Scenario<'_> {
         }
         self.choose_echoes(&life);
         self.check_images(&machine, &life, stopped)
+    }
+
+    /// Reads back what has come to rest, from copies too.
+    async fn settle(&self, runtime: &Runtime, daemon: &Served) -> base::Result<Found> {
+        if !self.profile.disks.is_empty() {
+            // What is read from a disk again is copied, once flash was cleaned for that.
+            for _ in 0..4 {
+                readback::read(daemon).await?;
+                runtime.clock.sleep(2_000_000_000).await;
+            }
+        }
+        readback::read(daemon).await
     }
 
     /// Counts the moves of a life. Errors: without faults, the cleaner takes a segment for damaged.

@@ -229,6 +229,7 @@ impl Profile {
                 }
                 self.segments = 32 + self.segments % 8;
                 if focus == Focus::Destage {
+                    self.weights[DEEDS.iter().position(|(deed, _)| *deed == Deed::Read).expect("it is one")] = 15;
                     (self.segments, self.disks) = (16 + self.segments % 4, vec![24; 1 + self.cores % 2]);
                 }
             }
@@ -330,6 +331,8 @@ pub struct Client {
     session: SessionId,
     request: u64,
     handles: Vec<Ino>,
+    /// The last read.
+    last_read: Option<Op>,
 }
 
 impl Client {
@@ -343,7 +346,7 @@ impl Client {
         rng: SplitMix,
     ) -> Client {
         shared.state().running += 1;
-        Client { runtime, served, shared, profile, rng, session, request: 0, handles: Vec::new() }
+        Client { runtime, served, shared, profile, rng, session, request: 0, handles: Vec::new(), last_read: None }
     }
 
     /// Starts it on a core.
@@ -455,6 +458,7 @@ impl Client {
             session: self.session,
             request: self.request,
             handles: Vec::new(),
+            last_read: None,
         }
     }
 
@@ -561,14 +565,25 @@ impl Client {
             }
             Deed::SyncAll => Op::SyncAll,
             Deed::List => Op::ReadDir { ino: dir, cookie: 0, count: 100, plus: self.rng.one_in(2) },
-            Deed::Read => {
-                let offset = self.rng.below(FILE_BYTES_MAX / 4);
-                Op::Read { ino: file?, offset, length: 1 + self.rng.below(200_000) as u32 }
-            }
+            Deed::Read => self.read(file?),
             Deed::DropVolume => Op::VolumeDelete { name: volume_name() },
             Deed::Checkpoint | Deed::Sleep | Deed::Echo => unreachable!("no request"),
         };
         Some((op, 0))
+    }
+
+    fn read(&mut self, ino: Ino) -> Op {
+        // What lies on disks is copied if it is read again.
+        if !self.profile.disks.is_empty()
+            && let Some(again) = self.last_read.clone()
+            && !self.rng.one_in(4)
+        {
+            return again;
+        }
+        let offset = self.rng.below(FILE_BYTES_MAX / 4);
+        let read = Op::Read { ino, offset, length: 1 + self.rng.below(200_000) as u32 };
+        self.last_read = Some(read.clone());
+        read
     }
 
     /// An operation that clears a range: within a block, whole blocks, parts of leaves, leaves.

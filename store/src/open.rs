@@ -1,5 +1,7 @@
 //! Opening a brick: superblock, segment table, replay, a new epoch, then the log's tasks (rules L4-L6).
 
+mod begin;
+
 use crate::device::Device;
 use crate::format::devices::{DeviceTable, FIRST, State as Part, Tier};
 use crate::format::keys;
@@ -24,7 +26,6 @@ use crate::recovery::{self, Head, LIVES_AHEAD_MAX, Replayed, Tail};
 use crate::segments::bulk::Bulk;
 use crate::segments::pins::Pins;
 use crate::segments::{Origin, Table, usable_blocks};
-use crate::segments::{discard, prepare};
 use crate::space::Space;
 use crate::space::usage::Usages;
 use crate::{Store, scrub};
@@ -536,19 +537,25 @@ impl Opening {
         Promotion::new(Size { bytes, segments, blocks: self.geometry.blocks() })
     }
 
+    /// Ends the epoch of the process before. Errors: `Corrupt`.
+    fn end_epoch(&mut self, tail: &Tail) -> Result<()> {
+        let end = EpochEnd { epoch: self.superblock.epoch, batch: tail.number };
+        self.superblock.ends.retain(|end| end.epoch >= self.replay.epoch);
+        self.superblock.ends.push(end);
+        if self.superblock.ends.len() > EPOCH_ENDS_MAX {
+            let what = "the brick crashed too often without a checkpoint; run `sinter check`";
+            return Err(Error::new(Kind::Corrupt, what));
+        }
+        self.superblock.epoch += u64::from(!active(Bug::EpochKept));
+        Ok(())
+    }
+
     async fn start(mut self, tail: &Tail) -> Result<Arc<Store>> {
         if let Some(copy) = self.bad_devices {
             device_table::mend(&self.runtime, &self.devices, copy).await?;
         }
         if !active(Bug::TailReused) || tail.end.is_none() {
-            let end = EpochEnd { epoch: self.superblock.epoch, batch: tail.number };
-            self.superblock.ends.retain(|end| end.epoch >= self.replay.epoch);
-            self.superblock.ends.push(end);
-            if self.superblock.ends.len() > EPOCH_ENDS_MAX {
-                let what = "the brick crashed too often without a checkpoint; run `sinter check`";
-                return Err(Error::new(Kind::Corrupt, what));
-            }
-            self.superblock.epoch += u64::from(!active(Bug::EpochKept));
+            self.end_epoch(tail)?;
         }
         self.superblock.sequence += 1;
         self.superblock.features.incompatible |= REVISION_2;
@@ -569,7 +576,7 @@ impl Opening {
             log.restore_summary(segment, entries);
         }
         let usable = usable_blocks(blocks);
-        let destage = Lock::new("disks", disks(&self.devices, &self.runtime, &log, usable));
+        let destage = Lock::new("disks", begin::disks(&self.devices, &self.runtime, &log, usable));
         assert!(self.superblock.epoch > 0, "appends are of an epoch that the superblock knows (rule L3)");
         let usages = Usages::read(&*self.index, self.superblock.groups, &volumes(&*self.index)?)?;
         let used_bytes = self.table.all_totals().live_bytes() + usages.unmapped_bytes();
@@ -605,40 +612,9 @@ impl Opening {
         });
         let there = store.clone();
         tasks::run_blocking(&*store.runtime.tasks, move || there.check_host_room()).await;
-        start_tasks(&store, sealed);
+        begin::tasks(&store, sealed);
         Ok(store)
     }
-}
-
-fn start_tasks(store: &Arc<Store>, left_open: Vec<SegmentId>) {
-    drive::start(&store.log);
-    let mut by_disk: BTreeMap<Option<usize>, Vec<SegmentId>> = BTreeMap::new();
-    let slot = |segment: SegmentId| store.table.lock().disk_slot(segment);
-    left_open.into_iter().for_each(|segment| by_disk.entry(slot(segment)).or_default().push(segment));
-    for stream in store.destage() {
-        let left_open = by_disk.remove(&stream.disk()).unwrap_or_default();
-        prepare::start_disk(store, stream, left_open);
-    }
-    let (there, left_open) = (store.clone(), by_disk.remove(&None).unwrap_or_default());
-    store.runtime.tasks.spawn(0, Box::new(move || Box::pin(housekeep(there, left_open))));
-    if store.discards() || active(Bug::FilesDiscarded) {
-        let there = store.clone();
-        store.runtime.tasks.spawn(0, Box::new(move || Box::pin(discard::run(there))));
-    }
-    promote::drive::start(store);
-}
-
-/// The streams of what goes to disks.
-fn disks(devices: &DeviceTable, runtime: &Runtime, log: &Arc<Log>, usable: u32) -> Vec<Arc<Bulk>> {
-    let slots = (0..devices.rows.len()).filter(|&slot| devices.rows[slot].tier == Tier::Disk);
-    let stream = |slot: usize| {
-        let stream = Bulk::of_disk(slot, runtime, log, usable);
-        if devices.rows[slot].state != Part::InUse {
-            stream.retire();
-        }
-        Arc::new(stream)
-    };
-    slots.map(stream).collect()
 }
 
 async fn open_geometry(
@@ -742,18 +718,6 @@ fn refuse_more_groups(index: &dyn Index, groups: u32) -> Result<()> {
         }
         None => Ok(()),
     }
-}
-
-/// Seals what the process before left open, then keeps segments ready.
-async fn housekeep(store: Arc<Store>, left_open: Vec<SegmentId>) {
-    for segment in left_open {
-        if !store.log.is_reused(segment)
-            && let Err(error) = prepare::seal(&store, segment).await
-        {
-            return store.log.fail(error.with("sealing a segment after recovery"));
-        }
-    }
-    prepare::run(store).await;
 }
 
 /// Each group's records come in its order, none missing (rule L6).

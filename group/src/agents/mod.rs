@@ -1,5 +1,5 @@
 //! Tasks that work on a brick's groups unasked: checkpoints, cleaning, defragmentation, the end of forgotten inodes, removals of
-//! disks, the count of an old brick's names. `open` starts each.
+//! disks, read-ahead, the count of an old brick's names. `open` starts each.
 
 pub(crate) mod checkpoint;
 pub mod clean;
@@ -10,3 +10,4 @@ pub(crate) mod evacuate;
 pub(crate) mod forget;
 mod moves;
 pub(crate) mod recount;
+pub(crate) mod streams;

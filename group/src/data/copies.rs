@@ -6,7 +6,7 @@ use super::read::Begun;
 use crate::Groups;
 use crate::context::Context;
 use base::limits::BLOCK_BYTES;
-use base::{Crcs, Ino, Kind, Place, Result};
+use base::{Crcs, Kind, Place, Result};
 use runtime::{Buf, Need, Stage, Start};
 use store::promote::{Look, Offer, Parts, Read, Reader};
 
@@ -29,24 +29,12 @@ impl Via {
     }
 }
 
-/// A part of a file that a client has asked for.
-#[derive(Clone, Copy)]
-pub(super) struct Asked {
-    pub ino: Ino,
-    pub offset: u64,
-    pub length: u32,
-}
-
 impl Groups {
     /// The way to blocks that a client asks for. The reader's pin lives.
-    pub(super) fn via(&self, context: &Context, asked: Asked, (place, blocks): (Place, u32)) -> Via {
-        if self.store().is_on_disk(place) { self.via_copies(context, asked, (place, blocks)) } else { Via::Home }
+    pub(super) fn via(&self, reader: Reader, (place, blocks): (Place, u32)) -> Via {
+        if self.store().is_on_disk(place) { self.look_for_copies((place, blocks), reader) } else { Via::Home }
     }
     #[cold]
-    fn via_copies(&self, context: &Context, asked: Asked, run: (Place, u32)) -> Via {
-        let reader = self.store().promotion.streams.note(context.volume, asked.ino, asked.offset, asked.length);
-        self.look_for_copies(run, reader)
-    }
     fn look_for_copies(&self, (place, count): (Place, u32), reader: Reader) -> Via {
         let store = self.store();
         let at_ns = store.runtime.clock.now_ns();

@@ -9,4 +9,5 @@ mod punch;
 mod read;
 pub(crate) mod scattered;
 mod seek;
+pub(crate) mod streams;
 mod write;

@@ -3,8 +3,9 @@
 
 use crate::context::Context;
 use crate::data::ahead::{self, Read};
-use crate::data::copies::{Asked, Via, is_of_copy};
+use crate::data::copies::{Via, is_of_copy};
 use crate::data::scattered::{Piece, Scattered, is_scattered};
+use crate::data::streams::{Part, Unit};
 use crate::state::Block;
 use crate::state::load::Wanted;
 use crate::{Answer, Groups};
@@ -15,7 +16,9 @@ use runtime::seeded::{Bug, active};
 use runtime::{Buf, Need, Slice, Span, Stage, Stamp, Start, Transfer, lock};
 use std::collections::VecDeque;
 use std::ops::Range;
+use std::sync::Arc;
 use store::Held;
+use store::promote::Reader;
 use store::scrub::Suspect;
 
 /// Consecutive blocks of one kind.
@@ -45,6 +48,12 @@ struct Extents {
     /// True if the read cache may have them.
     kept: bool,
     ino: Ino,
+    /// Length of the file, bytes.
+    size: u64,
+    /// The kind of the read.
+    reader: Reader,
+    /// Units that were read ahead from disks and have some of them.
+    units: Vec<Arc<Unit>>,
 }
 
 /// A device read under way.
@@ -97,7 +106,7 @@ impl Groups {
         loop {
             let _pin = self.store().pin();
             let before_ns = lock::waited_ns();
-            let extents = match self.plan_read(context, ino, offset, length)? {
+            let mut extents = match self.plan_read(context, ino, offset, length)? {
                 Plan::Ready(extents) => extents,
                 Plan::Missing(wanted) => {
                     self.load(context.volume, vec![wanted], Some(&context.span)).await?;
@@ -113,6 +122,9 @@ impl Groups {
                 return Ok(Answer { reply: Reply::Data { length }, data: Some(data), position: None });
             }
             let scattered = extents.scattered();
+            if extents.devices().any(|place| self.store().is_on_disk(place)) {
+                self.wait_for_units(context, &mut extents).await;
+            }
             match self.fetch(context, extents, room.take()).await {
                 Ok(data) => {
                     if let (Some(pieces), Some(bytes)) = (scattered, &data) {
@@ -176,7 +188,8 @@ impl Groups {
         let length = inode.size.saturating_sub(offset).min(u64::from(length)) as u32;
         let whole = offset == 0 && u64::from(length) == inode.size;
         let kept = context.unkept && length <= KEPT_BYTES_MAX;
-        let mut extents = Extents { first: None, more: Vec::new(), offset, length, whole, kept, ino };
+        let size = inode.size;
+        let mut extents = Extents { offset, length, whole, kept, ..Extents::of(ino, size) };
         if length == 0 {
             return Ok(Plan::Ready(extents));
         }
@@ -219,8 +232,7 @@ impl Groups {
                     return None;
                 }
                 let length = inode.size as u32;
-                let mut extents =
-                    Extents { first: None, more: Vec::new(), offset: 0, length, whole: true, kept: false, ino };
+                let mut extents = Extents { length, whole: true, ..Extents::of(ino, inode.size) };
                 let mut missing = None;
                 for block in 0..inode.size.div_ceil(BLOCK_BYTES as u64) {
                     match state.block(volume, ino, block) {
@@ -253,7 +265,7 @@ impl Groups {
             return None;
         }
         // If it can't be read, or is something else by now, the file's own read tells.
-        let via = match self.via(context, extents.asked(), (*place, *blocks)) {
+        let via = match self.via(extents.reader, (*place, *blocks)) {
             _ if read.at != *place => Via::Copy(read.at),
             Via::Copy(_) | Via::Pieces(_) => Via::Home,
             via => via,
@@ -269,7 +281,9 @@ impl Groups {
         match (&extents.first, extents.more.is_empty()) {
             (None, _) => Ok(None),
             (Some(Extent::Memory { slice }), true) => Ok(Some(slice.slice(range))),
-            (Some(Extent::Device { place, blocks, crcs }), true) if range.end <= *blocks as usize * BLOCK_BYTES => {
+            (Some(Extent::Device { place, blocks, crcs }), true)
+                if range.end <= *blocks as usize * BLOCK_BYTES && extents.units.is_empty() =>
+            {
                 let bytes = *blocks as usize * BLOCK_BYTES;
                 let mut buffer = match fitting(room, bytes) {
                     Some(room) => room,
@@ -277,7 +291,7 @@ impl Groups {
                 };
                 let held = if extents.kept { self.look(context, (*place, crcs), &mut buffer) } else { Held::New };
                 if held != Held::All {
-                    let via = self.via(context, extents.asked(), (*place, *blocks));
+                    let via = self.via(extents.reader, (*place, *blocks));
                     if let Via::Pieces(parts) = &via {
                         buffer = Box::pin(self.read_pieces(context, parts, (*place, crcs), buffer)).await?;
                         return Ok(Some(buffer.share().slice(range)));
@@ -384,7 +398,12 @@ impl Groups {
                         true => self.look(context, (*place, crcs), &mut out[target]),
                         false => Held::New,
                     };
-                    if held == Held::All {
+                    if held == Held::All
+                        || self.take_streamed(context, extents, (at, *place, crcs), |block, slice| {
+                            let (target, source) = part(block, BLOCK_BYTES);
+                            out[target].copy_from_slice(&slice[source]);
+                        })
+                    {
                         at += bytes;
                         continue;
                     }
@@ -397,7 +416,7 @@ impl Groups {
                             },
                         }
                     };
-                    let via = self.via(context, extents.asked(), (*place, extent.blocks()));
+                    let via = self.via(extents.reader, (*place, extent.blocks()));
                     if let Via::Pieces(parts) = &via {
                         let buffer = Box::pin(self.read_pieces(context, parts, (*place, crcs), buffer)).await?;
                         let (target, source) = part(at, bytes);
@@ -416,6 +435,45 @@ impl Groups {
             self.take(context, one, &mut out, &part).await?;
         }
         Ok(out.share().slice(0..length))
+    }
+
+    /// Begins to read ahead of a client that streams, and waits for what was. Its wait counts as reading.
+    #[cold]
+    async fn wait_for_units(&self, context: &Context, extents: &mut Extents) {
+        let Extents { ino, offset, length, size, .. } = *extents;
+        let noted = self.note_stream(context, Part { ino, offset, length, size });
+        extents.reader = if noted.is_stream { Reader::Stream } else { Reader::Client };
+        extents.units = noted.units;
+        for unit in &extents.units {
+            unit.wait().await;
+        }
+        context.span.mark(Stage::Read, self.stamp());
+    }
+    /// Hands over the blocks of an extent, if all of them were read ahead and are what they should be. `at`: its position in the
+    /// concatenated extents, bytes; `hand` gets each block's position there.
+    fn take_streamed(
+        &self,
+        context: &Context,
+        extents: &Extents,
+        (at, place, crcs): (usize, Place, &Crcs),
+        mut hand: impl FnMut(usize, &Slice),
+    ) -> bool {
+        let first = extents.offset / BLOCK_BYTES as u64 + (at / BLOCK_BYTES) as u64;
+        if extents.units.is_empty() || !self.store().is_on_disk(place) {
+            return false;
+        }
+        let is_whole = crcs.as_slice().iter().zip(0u32..).all(|(crc, number)| {
+            let taken = |unit: &Arc<Unit>| unit.take(first + u64::from(number), place.advance(number));
+            let Some(slice) = extents.units.iter().find_map(taken) else { return false };
+            let verified = store::verify(&slice, std::iter::once(*crc)).is_ok() || active(Bug::UnitBelieved);
+            hand(at + number as usize * BLOCK_BYTES, &slice);
+            verified
+        });
+        context.span.mark(Stage::Verify, self.stamp());
+        if is_whole {
+            self.streams.taken(crcs.as_slice().len() as u64);
+        }
+        is_whole
     }
 
     /// A buffer beside those of `begun` reads, if there is one at once: a request that holds buffers does not wait for
@@ -489,9 +547,15 @@ fn fitting(room: Option<Buf>, bytes: usize) -> Option<Buf> {
 }
 
 impl Extents {
-    /// The part of the file that they are.
-    fn asked(&self) -> Asked {
-        Asked { ino: self.ino, offset: self.offset, length: self.length }
+    /// The places of those on devices.
+    fn devices(&self) -> impl Iterator<Item = Place> {
+        let place = |extent: &Extent| if let Extent::Device { place, .. } = extent { Some(*place) } else { None };
+        self.first.iter().chain(&self.more).filter_map(place)
+    }
+    /// None of a file of `size` bytes.
+    fn of(ino: Ino, size: u64) -> Extents {
+        let (whole, kept, reader, units) = (false, false, Reader::Client, Vec::new());
+        Extents { first: None, more: Vec::new(), offset: 0, length: 0, whole, kept, ino, size, reader, units }
     }
     /// The blocks on the device of a large read that found them in many pieces, but for a block that was not read whole.
     /// Their lives are to be filled in.

@@ -34,6 +34,7 @@ mod sessions;
 mod space;
 mod sparse;
 mod strangers;
+mod streams;
 mod taken;
 mod told;
 mod trips;

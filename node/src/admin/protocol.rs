@@ -270,10 +270,29 @@ pub struct Tiers {
     pub map_entries: u64,
     /// Bytes of memory that it takes at most.
     pub map_bytes: u64,
+    /// Read-ahead from disks.
+    pub ahead: Ahead,
     /// Blocks by what was decided about them, and why.
     pub decided: Vec<Decided>,
     /// The last decisions, oldest first.
     pub decisions: Vec<Decision>,
+}
+
+/// Read-ahead from disks since start, for clients that read files in order.
+#[derive(Serialize, Deserialize, Clone, Copy, PartialEq, Debug, Default)]
+pub struct Ahead {
+    /// Units of it.
+    pub units: u64,
+    /// Bytes that were read.
+    pub read_bytes: u64,
+    /// Runs on the disks that they lay in: each took a seek.
+    pub runs: u64,
+    /// Bytes that clients have taken.
+    pub taken_bytes: u64,
+    /// Bytes of memory that units have now.
+    pub held_bytes: u64,
+    /// Bytes of memory that they never exceed.
+    pub held_bytes_max: u64,
 }
 
 /// A tier's part of reads since start, in blocks of 4 KiB.

@@ -2,7 +2,7 @@
 
 use super::{print, print_json};
 use crate::admin::client::{Client, unexpected};
-use crate::admin::protocol::{Answer, Request, Tiers};
+use crate::admin::protocol::{Ahead, Answer, Request, Tiers};
 use crate::cli::Shown;
 use crate::failure::{Exit, Failure};
 use crate::table::{Align, Table, bytes, count, duration};
@@ -36,6 +36,16 @@ fn text(tiers: &Tiers) -> String {
     writeln!(text, "\ncopies: {copied} in {segments} segments of at most {segments_max} now")
         .expect("a string takes all");
     writeln!(text, "their map: {} entries, in at most {map} of memory\n", count(*map_entries)).expect("the same");
+    let Ahead { units, read_bytes, runs, taken_bytes, held_bytes, held_bytes_max } = tiers.ahead;
+    let per_mib = runs as f64 / (read_bytes.max(1) as f64 / f64::from(1 << 20));
+    let [read, taken, held, most] = [read_bytes, taken_bytes, held_bytes, held_bytes_max].map(bytes);
+    writeln!(
+        text,
+        "read ahead from disks: {read} in {} units, {per_mib:.2} seeks per MiB; {taken} of it were used",
+        count(units)
+    )
+    .expect("the same");
+    writeln!(text, "memory of what is read ahead: {held} of at most {most}\n").expect("the same");
     let mut decided = Table::new(&[("decision", Align::Left), ("reason", Align::Left), ("blocks", right)]);
     for one in tiers.decided.iter().filter(|one| one.blocks > 0) {
         decided.row(vec![one.verdict.clone(), one.reason.clone(), count(one.blocks)]);
@@ -76,10 +86,12 @@ mod tests {
             segments_max: 3,
             map_entries: 12,
             map_bytes: 1 << 20,
+            ahead: Ahead { units: 4, read_bytes: 8 << 20, runs: 20, taken_bytes: 4 << 20, ..Ahead::default() },
             decided: vec![decided(words("refused", "stream"), 5), decided(words("evicted", "bad"), 0)],
             decisions: (100..120).map(decision).collect(),
         };
         let text = text(&tiers);
+        assert!(text.contains("8.00 MiB in 4 units, 2.50 seeks per MiB; 4.00 MiB of it were used"), "{text}");
         assert!(text.contains("25.0%") && text.contains("2 segments of at most 3 now"), "{text}");
         assert!(
             text.contains("refused   stream") && !text.contains("evicted"),

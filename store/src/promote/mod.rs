@@ -19,7 +19,6 @@ pub mod drive;
 mod ghost;
 mod journal;
 mod map;
-mod streams;
 #[cfg(test)]
 mod tests;
 
@@ -35,7 +34,6 @@ use runtime::Lock;
 use runtime::lock::LockSummary;
 use runtime::seeded::{Bug, active};
 use std::sync::atomic::{AtomicU16, Ordering};
-pub use streams::Streams;
 
 /// Blocks of a unit, aligned on disk, whose copies one shard knows: a read takes one lock, or two.
 const UNIT: u32 = 256;
@@ -266,8 +264,6 @@ pub struct Promotion {
     /// Lives that segments have begun since start.
     eras: Vec<AtomicU16>,
     journal: Lock<Journal>,
-    /// Files on disk that clients read from end to end.
-    pub streams: Streams,
 }
 
 struct Shard {
@@ -282,8 +278,7 @@ impl Size {
         u64::from(self.segments) * size_of::<AtomicU16>() as u64
             + Journal::bytes_of()
             + (size_of::<Lock<Shard>>() as u64 + LOCK_BYTES) * shards
-            + 2 * LOCK_BYTES
-            + Streams::bytes_of()
+            + LOCK_BYTES
     }
     /// Segments that hold so many entries, if these are full ones and each entry tells of a whole group; and those that are being
     /// replaced.
@@ -321,7 +316,6 @@ impl Promotion {
             shards: (0..shards).map(|_| shard()).collect(),
             eras: (0..eras).map(|_| AtomicU16::new(0)).collect(),
             journal: Lock::new("promotions", Journal::new()),
-            streams: Streams::new(shards > 0),
         };
         assert!(shards == 0 || promotion.bytes() <= size.bytes, "it stays below its bound");
         promotion
@@ -333,7 +327,7 @@ impl Promotion {
             shard.map.bytes() + shard.ghost.bytes() + size_of::<Lock<Shard>>() as u64 + LOCK_BYTES
         });
         let eras = self.eras.capacity() * size_of::<AtomicU16>();
-        shards.sum::<u64>() + eras as u64 + self.journal.lock().bytes() + 2 * LOCK_BYTES + Streams::bytes_of()
+        shards.sum::<u64>() + eras as u64 + self.journal.lock().bytes() + LOCK_BYTES
     }
     /// True if there is room for any copy.
     pub fn has_room(&self) -> bool {
@@ -393,6 +387,14 @@ impl Promotion {
         };
         self.note(refused, place, missing.count(), at_ns);
         Look::Disk
+    }
+    /// True if there is a copy of a block.
+    pub fn has(&self, place: Place) -> bool {
+        let Some(era) = self.era(place.segment) else { return false };
+        let block = u32::from(place.block);
+        let mut places = [place; GROUP as usize];
+        let mut shard = self.shard(place.segment, block).lock();
+        shard.map.find(Key::of(place, era), blocks_of(block..block + 1), false, &mut places) != 0
     }
     /// Enters copies that the device has taken. False if that was refused: then nobody will ever look for them. Only one task does
     /// this, segment by segment.
@@ -500,7 +502,7 @@ impl Promotion {
     }
     /// The locks' figures.
     pub fn lock_summaries(&self) -> impl Iterator<Item = LockSummary> {
-        self.shards.iter().map(Lock::summary).chain([self.journal.summary(), self.streams.lock_summary()])
+        self.shards.iter().map(Lock::summary).chain([self.journal.summary()])
     }
 
     fn note(&self, reason: Reason, place: Place, blocks: u32, at_ns: u64) {
