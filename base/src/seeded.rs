@@ -87,6 +87,8 @@ pub enum Bug {
     HeadersOneByOne,
     /// A disk leaves the brick while something lies on it.
     RemovedInUse,
+    /// A start without a disk moves blocks there that no row of the index counts (rule K3).
+    MissingBelieved,
     /// The cleaner takes segments as they come (rule K1).
     VictimsByNumber,
     /// Clients are not slowed when free segments run short (rule K4).
@@ -197,7 +199,7 @@ pub enum Bug {
 
 impl Bug {
     /// Every bug, for tests and for naming one on a command line.
-    pub const ALL: [Bug; 93] = [
+    pub const ALL: [Bug; 94] = [
         Bug::FuaAfterPlain,
         Bug::AckOutOfOrder,
         Bug::TailReused,
@@ -239,6 +241,7 @@ impl Bug {
         Bug::DestageUnflushed,
         Bug::HeadersOneByOne,
         Bug::RemovedInUse,
+        Bug::MissingBelieved,
         Bug::VictimsByNumber,
         Bug::DelayUnfelt,
         Bug::GlideMissing,

@@ -1,7 +1,8 @@
 //! The meeting place of concrete types: the real world, the index engine, the store, the groups, the stack and the FUSE
 //! front become one brick. The only file that names them all.
 
-use crate::admin::protocol::{Answer, Device, Figure, Request, Space, Status};
+use crate::admin::protocol::{Answer, Device, Figure, FileOf, Request, Space, Status};
+use crate::affected;
 use crate::cli::{Geometry, Transport};
 use crate::daemon::{described, say};
 use crate::directory;
@@ -479,7 +480,11 @@ impl Brick {
         let device = |figures: store::DeviceFigures| Device {
             number: figures.row.id.0,
             tier: figures.row.tier.name().to_string(),
-            state: if figures.failed.is_some() { "failed" } else { figures.row.state.name() }.to_string(),
+            state: match (&figures.failed, figures.missing) {
+                (_, true) => "missing".to_string(),
+                (Some(_), _) => "failed".to_string(),
+                _ => figures.row.state.name().to_string(),
+            },
             path: directory::linked(data, figures.row.id.0).map(|path| path.display().to_string()),
             size_bytes: u64::from(figures.row.segments) * segment_bytes,
             free_bytes: figures.free * segment_bytes,
@@ -487,6 +492,15 @@ impl Brick {
             error: figures.failed.map(|error| error.to_string()),
         };
         Answer::Devices(store.devices().into_iter().map(device).collect())
+    }
+    /// The next files with blocks on a device. The first ones come after a checkpoint, so that the list is as of the request; a
+    /// brick that is read-only makes none, and can be asked all the same.
+    pub fn affected(&self, number: u32, after: Option<FileOf>) -> Result<Answer> {
+        if after.is_none() {
+            let (groups, reactors) = (self.groups.clone(), self.reactors()?);
+            drop(on_core(&reactors, move || async move { groups.checkpoint().await }));
+        }
+        affected::next(self.groups.store(), number, after)
     }
     /// Begins to remove a disk, durably; it has left when it is listed no more.
     pub fn remove_device(&self, data: &Path, number: u32) -> Result<Answer> {
@@ -675,6 +689,7 @@ fn warnings(store: &store::Store, size_bytes: u64, free_bytes: u64) -> Vec<Strin
         let failed = |error| format!("a disk failed and gets nothing more: `sinter brick devices` names it ({error})");
         warnings.extend(stream.failed().map(failed));
     }
+    warnings.extend(affected::warnings(store));
     warnings.extend(crate::scrub::warning(store));
     let hidden_bytes = store.hidden_segments() as u64 * store.segment_bytes();
     if hidden_bytes > 0 {
@@ -743,11 +758,16 @@ pub fn settle(data: &Directory, memory_max: u64, tell: Tell) -> Result<(), Failu
 
 /// Answers one request on a brick that no daemon serves.
 pub fn answer_offline(data: &Directory, request: Request, memory_max: u64) -> Result<Answer, Failure> {
+    on_opened(data, memory_max, |brick| answer((brick, data.path()), request))
+}
+
+/// Opens a brick that no daemon serves, for the moment.
+pub fn on_opened<T>(data: &Directory, memory_max: u64, with: impl FnOnce(&Brick) -> Result<T>) -> Result<T, Failure> {
     let progress = Progress::new("opening the brick", None);
     let brick = Brick::open(data, IfNew::Refuse, None, memory_max, progress.tell())?;
     progress.clear();
     brick.warnings().iter().for_each(|warning| say(warning));
-    let answer = answer((&brick, data.path()), request);
+    let answer = with(&brick);
     let closed = brick.close();
     let failed = |error: Error| Failure::of(format!("brick {}", data.path().display()), &error);
     closed.map_err(failed)?;

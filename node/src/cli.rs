@@ -285,10 +285,24 @@ pub struct Grow {
 pub enum BrickCommand {
     /// List a brick's devices, and what lies on each
     Devices(Shown),
+    /// List the files that have data on a device: those that can't be read without it
+    Affected(AffectedBy),
     /// Give a brick another device, served or not
     AddDevice(AddDevice),
     /// Move what lies on a disk away, and take the disk out of the brick, while it is served
     RemoveDevice(RemoveDevice),
+}
+
+/// `sinter brick affected`.
+#[derive(Args, Debug)]
+pub struct AffectedBy {
+    /// Directory of the brick
+    pub data: PathBuf,
+    /// The device's number, as `sinter brick devices` lists it
+    pub device: u32,
+    /// Print JSON [default: a table]
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// `sinter brick remove-device`.

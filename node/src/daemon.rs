@@ -536,6 +536,7 @@ impl server::Daemon for Daemon {
             Request::Grow { size_bytes } => self.brick.grow(size_bytes),
             Request::Tiers => Ok(Answer::Tiers(tiers::tiers(&self.gatherer.groups))),
             Request::Devices => Ok(self.brick.devices(&self.gatherer.data)),
+            Request::Affected { number, after } => self.brick.affected(number, after),
             Request::AddDevice { path, tier, force } => {
                 self.brick.add_device(&self.gatherer.data, (Path::new(&path), Tier::named(&tier)?), force)
             }

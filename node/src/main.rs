@@ -6,6 +6,7 @@
 #[cfg(feature = "ablations")]
 mod ablations;
 mod admin;
+mod affected;
 mod assembly;
 mod bench;
 mod cli;

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 const GIB: u64 = 1 << 30;
 
 /// A loop device over a sparse file of its own.
-struct Loop {
+pub struct Loop {
     file: PathBuf,
     device: PathBuf,
 }
@@ -31,7 +31,8 @@ impl Loop {
         }
         device.map(|device| Loop { file, device })
     }
-    fn path(&self) -> &str {
+    /// Its path.
+    pub fn path(&self) -> &str {
         text(&self.device)
     }
     /// Makes the device larger beneath whoever has it open.
@@ -60,14 +61,15 @@ impl Drop for Loop {
     }
 }
 
-fn up(home: &Home, more: &[&str]) -> Daemon {
+/// Starts a brick's daemon.
+pub fn up(home: &Home, more: &[&str]) -> Daemon {
     let mut command = sinter();
     command.arg("up").arg(&home.data).arg(&home.mount).args(more);
     Daemon::start(command)
 }
 
 /// A figure of `sinter status`.
-fn figure(home: &Home, name: &str) -> u64 {
+pub fn figure(home: &Home, name: &str) -> u64 {
     let status = succeed(&["status", "--json", text(&home.data)]);
     let status: serde_json::Value = serde_json::from_str(&status).expect("JSON");
     let figures = status["figures"].as_array().expect("figures");
@@ -121,7 +123,7 @@ fn a_brick_on_a_device_survives_a_kill_and_discards_what_it_freed() {
 
 /// Formats a brick with a disk behind a flash device of a little more than the least that a brick takes. The disk is small, so
 /// that it fills soon.
-fn hybrid(home: &Home) -> Option<(Loop, Loop)> {
+pub fn hybrid(home: &Home) -> Option<(Loop, Loop)> {
     let (flash, disk) = (Loop::new(home, "flash", 4200 << 20)?, Loop::new(home, "disk", GIB)?);
     let format = ["format", text(&home.data), "--flash", flash.path(), "--disk", disk.path(), "--segment-size", "8M"];
     succeed(&format);
@@ -129,7 +131,7 @@ fn hybrid(home: &Home) -> Option<(Loop, Loop)> {
 }
 
 /// Writes pieces of 16 KiB of it once more, at random, past the page cache's gathering; the file stays the same.
-fn rewrite(path: &Path, seed: u64, mib: u64, pieces: u64, random: &mut SplitMix) {
+pub fn rewrite(path: &Path, seed: u64, mib: u64, pieces: u64, random: &mut SplitMix) {
     const PIECES: u64 = (1 << 20) / PIECE as u64;
     const PIECE: usize = 16 << 10;
     let file = File::options().write(true).open(path).expect("the file is there");
@@ -143,7 +145,7 @@ fn rewrite(path: &Path, seed: u64, mib: u64, pieces: u64, random: &mut SplitMix)
 }
 
 /// The brick's devices as `sinter brick devices` tells.
-fn devices(home: &Home) -> Vec<serde_json::Value> {
+pub fn devices(home: &Home) -> Vec<serde_json::Value> {
     let told = succeed(&["brick", "devices", "--json", text(&home.data)]);
     let told: serde_json::Value = serde_json::from_str(&told).expect("JSON");
     told["devices"].as_array().expect("devices").clone()
@@ -253,9 +255,12 @@ fn a_brick_that_is_served_gets_a_disk_and_keeps_it() {
     assert_eq!(devices(&home).len(), 2);
     daemon.terminate();
     home.check();
-    // Without its disk nobody knows what is on it.
+    // Without its disk, on which nothing lies, it serves all that it has.
     std::fs::rename(home.data.join("device-2"), home.data.join("away")).expect("it is a link");
-    home.refused(1, &["device"]);
+    let daemon = up(&home, &[]);
+    assert_eq!(devices(&home)[1]["state"], "missing");
+    verify(&home.mount.join("kept"), 1, 64);
+    daemon.terminate();
     std::fs::rename(home.data.join("away"), home.data.join("device-2")).expect("it is a link");
     up(&home, &[]).terminate();
 }

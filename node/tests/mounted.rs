@@ -43,6 +43,7 @@ mod kill;
 mod known;
 mod layers;
 mod many;
+mod missing;
 mod mixed;
 mod mounts;
 mod names;

@@ -4,7 +4,7 @@
 use crate::check::answers::{self, Excuse};
 use crate::check::prefix::{Evidence, Witness};
 use crate::check::readback::Found;
-use crate::check::{durable, prefix, readback, space, tree};
+use crate::check::{durable, missing, prefix, readback, space, tree};
 use crate::history::{Call, History, Key};
 use crate::model::Model;
 use crate::small::{self, Script, Trouble};
@@ -13,6 +13,7 @@ use crate::world::{Image, Machine, SEGMENTS_AMPLE, Served, context, format, serv
 use base::limits::SEGMENT_BYTES_MIN;
 use base::{FileKind, Kind, Op, Outcome, RequestId, SessionId, VolumeId};
 use group::Options;
+use runtime::disk::device_name;
 use runtime::random::SplitMix;
 use runtime::sim::{Fail, FaultPlan, Ran, Side, SimDisk, Survival};
 use runtime::{Runtime, Slabs};
@@ -45,6 +46,8 @@ pub struct Summary {
     pub moved: u64,
     /// Blocks that went down to disks.
     pub destaged: u64,
+    /// Blocks that could not be read while their disk was missing.
+    pub unread: u64,
     /// Removals of disks that went on, and ended.
     pub removals: [u64; 2],
     /// Blocks on disks that were read from their copies on flash.
@@ -71,6 +74,7 @@ impl Summary {
         self.blamed += other.blamed;
         self.moved += other.moved;
         self.destaged += other.destaged;
+        self.unread += other.unread;
         self.removals = [0, 1].map(|at| self.removals[at] + other.removals[at]);
         self.copies_read += other.copies_read;
         self.discarded += other.discarded;
@@ -539,6 +543,7 @@ impl Scenario<'_> {
     }
 
     fn check_image(&mut self, image: Image, life: &Life, stopped: bool) -> Result<State, String> {
+        let kept = image.clone();
         let mut machine = Machine::boot(self.rng.next(), self.profile.cores, Some(image), self.slabs);
         let (runtime, index) = (machine.runtime(), machine.index.clone());
         let before = self.state.tail;
@@ -574,7 +579,39 @@ impl Scenario<'_> {
         });
         checked?;
         self.summary.mix(machine.world.fingerprint());
+        self.check_without_a_disk(&kept, model)?;
         Ok(state)
+    }
+
+    /// Has a brick start without one of its disks, and then with all of them.
+    fn check_without_a_disk(&mut self, image: &Image, model: &Model) -> Result<(), String> {
+        if self.profile.disks.is_empty() || !self.rng.one_in(2) {
+            return Ok(());
+        }
+        let disk = DeviceId(2 + self.rng.below(self.profile.disks.len() as u64) as u32);
+        let name = device_name(disk.0);
+        let without = Image { disk: image.disk.clone().without(&name), index: image.index.clone() };
+        let (stops, options, mut rng) = (self.rng.one_in(2), self.options(), SplitMix(self.rng.next()));
+        self.tell(format!("    without {disk:?}, stops: {stops}"));
+        let mut machine = Machine::boot(self.rng.next(), self.profile.cores, Some(without), self.slabs);
+        let (runtime, index) = (machine.runtime(), machine.index.clone());
+        let unread =
+            machine.world.block_on(missing::check((&runtime, &index), (options, stops), disk, model, &mut rng))?;
+        self.summary.unread += unread;
+        self.summary.mix(machine.world.fingerprint());
+        let image_without = machine.crash(Survival::Random, &mut self.rng);
+        let disk = image_without.disk.with_file_of(&image.disk, &name);
+        let back = Image { disk, index: image_without.index };
+        let mut machine = Machine::boot(self.rng.next(), self.profile.cores, Some(back), self.slabs);
+        let (runtime, index) = (machine.runtime(), machine.index.clone());
+        let options = (self.options(), self.rng.one_in(3));
+        let checked = machine.world.block_on(async {
+            tree::check_crashed(&runtime, &index).await?;
+            check_tree(&runtime, &index, options, model, None).await
+        });
+        checked.map_err(|what| format!("{name} was missing and is back: {what}"))?;
+        self.summary.mix(machine.world.fingerprint());
+        Ok(())
     }
 
     fn check_evidence(&mut self, evidence: &Evidence, life: &Life, stopped: bool) -> Result<State, String> {

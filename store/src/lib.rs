@@ -39,7 +39,7 @@ use base::checksum::crc32c;
 use base::limits::BLOCK_BYTES;
 use base::{Error, Kind, Place, Result, SegmentId};
 use format::Uuid;
-use format::devices::{DeviceRow, DeviceTable, Tier};
+use format::devices::{DeviceId, DeviceRow, DeviceTable, Tier};
 use format::summary::SummaryEntry;
 use format::superblock::Superblock;
 use format::values::ReplayRow;
@@ -68,6 +68,8 @@ pub struct DeviceFigures {
     pub live_blocks: u64,
     /// The error after which it gets nothing more.
     pub failed: Option<Error>,
+    /// True if it was not there at the start.
+    pub missing: bool,
 }
 
 /// See `Store::begin_change`.
@@ -140,7 +142,7 @@ impl Store {
     pub async fn read(&self, purpose: Purpose, place: Place, buffer: Buf) -> (Buf, Result<()>) {
         match self.geometry.spot(place) {
             Some(spot) => disk::read_for(purpose, &*self.runtime.disk, spot.file, spot.offset, buffer).await,
-            None => (buffer, Err(never_made())),
+            None => (buffer, Err(self.absent(place))),
         }
     }
     /// True if a place is on a disk.
@@ -153,7 +155,7 @@ impl Store {
     }
     /// Begins to read for a purpose.
     pub fn begin_read_for(&self, purpose: Purpose, place: Place, buffer: Buf, start: Start) -> Result<Transfer> {
-        let Spot { file, offset } = self.geometry.spot(place).ok_or_else(never_made)?;
+        let Spot { file, offset } = self.geometry.spot(place).ok_or_else(|| self.absent(place))?;
         Ok(self.runtime.disk.submit_for(purpose, Request::Read { file, offset, buffer, start }))
     }
 
@@ -182,8 +184,32 @@ impl Store {
             free: free as u64,
             live_blocks: table.live_on(row),
             failed: self.destage_to(slot).and_then(|stream| stream.failed()),
+            missing: self.is_missing(SegmentId(row.first)),
         });
         figures.collect()
+    }
+    /// The disks that were not there at the start, each with the number of live blocks on it.
+    pub fn missing(&self) -> Vec<(DeviceId, u64)> {
+        if !self.geometry.has_missing() {
+            return Vec::new();
+        }
+        let table = self.table.lock();
+        let missing = table.devices().filter(|(row, _)| self.is_missing(SegmentId(row.first)));
+        missing.map(|(row, _)| (row.id, table.live_on(row))).collect()
+    }
+    /// True if a segment lies on a disk that was not there at the start.
+    pub fn is_missing(&self, segment: SegmentId) -> bool {
+        self.geometry.is_missing(segment)
+    }
+    /// The error of a read of a place that there is not.
+    fn absent(&self, place: Place) -> Error {
+        match self.is_missing(place.segment) {
+            true => {
+                let what = "the block lies on a disk that is missing: `sinter brick devices` names it";
+                Error::new(Kind::Io, what).with(format!("segment {}", place.segment))
+            }
+            false => never_made(),
+        }
     }
     /// Numbers of segments in use, by the tenth of their blocks that is live. Looks at each segment: not for every second of a
     /// large brick.

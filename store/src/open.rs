@@ -1,9 +1,8 @@
 //! Opening a brick: superblock, segment table, replay, a new epoch, then the log's tasks (rules L4-L6).
 
-mod begin;
+mod devices;
 
-use crate::device::Device;
-use crate::format::devices::{DeviceTable, FIRST, State as Part, Tier};
+use crate::format::devices::{DeviceTable, Tier};
 use crate::format::keys;
 use crate::format::passages::Passages;
 use crate::format::record::{Logged, Moved, Places};
@@ -26,16 +25,16 @@ use crate::recovery::{self, Head, LIVES_AHEAD_MAX, Replayed, Tail};
 use crate::segments::bulk::Bulk;
 use crate::segments::pins::Pins;
 use crate::segments::{Origin, Table, usable_blocks};
+use crate::segments::{discard, prepare};
 use crate::space::Space;
 use crate::space::usage::Usages;
 use crate::{Store, scrub};
 use base::limits::BLOCK_BYTES;
 use base::{Edit, Error, GroupId, Kind, Life, Place, Result, SegmentId, VolumeId};
 use runtime::seeded::{Bug, active};
-use runtime::{FileId, Lock, Runtime, disk, tasks};
+use runtime::{FileId, Lock, Runtime, tasks};
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
-use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 
@@ -123,13 +122,14 @@ impl Opening {
         if let Some(error) = &found.damaged {
             warnings.push(format!("one copy of the superblock is damaged, the other is used: {error}"));
         }
-        let segments = superblock.segments;
         let (devices, damaged) = device_table::load(&runtime, &superblock).await?;
         let bad_devices = damaged.as_ref().map(|&(copy, _)| copy);
         if let Some((_, error)) = damaged {
             warnings.push(format!("one copy of the device table is not used: {error}"));
         }
-        let geometry = Arc::new(open_geometry(&runtime, &superblock, &devices, writable).await?);
+        let opened = devices::open((&runtime, &*index), (&superblock, &devices), writable).await?;
+        let geometry = Arc::new(opened.geometry);
+        warnings.extend(opened.warnings);
         let bounds = Bounds::of(&superblock, &geometry);
         refuse_more_groups(&*index, superblock.groups)?;
         let (replay, passages) = match index.get(&keys::replay())? {
@@ -137,13 +137,7 @@ impl Opening {
             None => Default::default(),
         };
         bounds.replay(&replay)?;
-        let mut table = Table::new(&devices);
-        let (from, to) = keys::segments();
-        for (key, value) in index.scan(&from, &to, segments as usize + 1)? {
-            let (segment, row) = (keys::segment_id(&key), values::decode_segment(&value)?);
-            bounds.segment(segment, &row)?;
-            table.restore(segment, row);
-        }
+        let mut table = read_table(&*index, (&devices, &geometry), &bounds)?;
         for (next, stored) in table.next_sequence.iter_mut().zip(replay.next_sequence) {
             *next = (*next).max(stored);
         }
@@ -350,12 +344,34 @@ impl Opening {
             });
             for replayed in &chunk {
                 order.follow(replayed)?;
+                self.refuse_without(replayed, &applied)?;
                 describe(&mut described, replayed, &applied);
             }
+            // Nobody knows which life a segment is in whose header can't be read, so no row could count what was moved there. Blocks
+            // stay where they were: no checkpoint has had the move, so that place is kept (rule K3), and as after a move that
+            // came too late the copy is dead. A later start that finds the disk and reads this record again may take it or not.
+            let is_move = |replayed: &Replayed| matches!(replayed.logged, Logged::Moves(_));
+            let stays = |replayed: &Replayed| is_move(replayed) && self.lies_on_absent(replayed);
+            chunk.retain(|replayed| !stays(replayed) || active(Bug::MissingBelieved));
             sink(chunk).await
         });
         let tail = tail.await?;
+        described.retain(|&segment, _| !self.geometry.is_absent(segment));
         Ok((tail, described))
+    }
+
+    /// True for a record whose payload lies on a disk that is missing, or was when it was removed.
+    fn lies_on_absent(&self, replayed: &Replayed) -> bool {
+        replayed.runs.iter().any(|run| self.geometry.is_absent(run.place.segment))
+    }
+    /// Refuses to start where such a record is no move, and new: then the payload has no other place. Errors: `NotFound`.
+    fn refuse_without(&self, replayed: &Replayed, applied: &impl Fn(GroupId) -> base::Index) -> Result<()> {
+        let Logged::Record(record) = &replayed.logged else { return Ok(()) };
+        if record.index <= applied(record.group) || !self.lies_on_absent(replayed) {
+            return Ok(());
+        }
+        let what = "a disk is missing on which lies what was written since the last checkpoint: bring it back";
+        Err(Error::new(Kind::NotFound, what).with(format!("group {}, record {}", record.group, record.index)))
     }
 
     /// The last record of each group that the index has. A row that can't be read stops a start by itself: no record counts as
@@ -516,7 +532,8 @@ impl Opening {
         // Without a header and without a live block: nothing is lost with it.
         let unused = self.table.iter().filter(|(segment, row)| {
             let dead = row.live.iter().all(|&word| word == 0);
-            row.state != SegmentState::Free && dead && !self.headers.contains_key(segment)
+            let unread = !self.headers.contains_key(segment) && !self.table.is_missing(*segment);
+            row.state != SegmentState::Free && dead && unread
         });
         let unused: Vec<_> = unused.map(|(segment, _)| segment).collect();
         for segment in unused {
@@ -569,14 +586,14 @@ impl Opening {
         {
             log.reuse_tail(&self.geometry, &header, block, tail.crc);
         }
-        let sealed: Vec<_> = self.summaries.keys().copied().collect();
         // The index may hold parts of these: the next checkpoint drops them.
-        let summarised = sealed.iter().chain(&self.stale).map(|&segment| (segment, 0)).collect();
+        let summarised = self.summaries.keys().chain(&self.stale).map(|&segment| (segment, 0)).collect();
+        let left_open = self.summaries.keys().copied().collect();
         for (segment, entries) in self.summaries {
             log.restore_summary(segment, entries);
         }
         let usable = usable_blocks(blocks);
-        let destage = Lock::new("disks", begin::disks(&self.devices, &self.runtime, &log, usable));
+        let destage = Lock::new("disks", Bulk::of_disks((&self.devices, &self.geometry), &self.runtime, &log, usable));
         assert!(self.superblock.epoch > 0, "appends are of an epoch that the superblock knows (rule L3)");
         let usages = Usages::read(&*self.index, self.superblock.groups, &volumes(&*self.index)?)?;
         let used_bytes = self.table.all_totals().live_bytes() + usages.unmapped_bytes();
@@ -612,97 +629,45 @@ impl Opening {
         });
         let there = store.clone();
         tasks::run_blocking(&*store.runtime.tasks, move || there.check_host_room()).await;
-        begin::tasks(&store, sealed);
+        start_tasks(&store, left_open);
         Ok(store)
     }
 }
 
-async fn open_geometry(
-    runtime: &Runtime,
-    superblock: &Superblock,
-    devices: &DeviceTable,
-    writable: bool,
-) -> Result<Geometry> {
-    let (first, further) = devices.rows.split_first().expect("a brick has a device");
-    let geometry = open_first(runtime, superblock, first.segments, writable).await?;
-    for row in further {
-        if row.state == Part::Gone {
-            geometry.add(row, None);
-            continue;
-        }
-        let device = Device::open(runtime, (row.id, row.tier), writable)?;
-        device.verify(superblock, row.segments).await?;
-        geometry.add(row, Some(device.file));
+fn start_tasks(store: &Arc<Store>, mut left_open: Vec<SegmentId>) {
+    drive::start(&store.log);
+    // On a missing disk nothing can be sealed: checkpoints keep the summaries for a start that finds it.
+    left_open.retain(|&segment| !store.is_missing(segment));
+    let mut by_disk: BTreeMap<Option<usize>, Vec<SegmentId>> = BTreeMap::new();
+    let slot = |segment: SegmentId| store.table.lock().disk_slot(segment);
+    left_open.into_iter().for_each(|segment| by_disk.entry(slot(segment)).or_default().push(segment));
+    for stream in store.destage() {
+        let left_open = by_disk.remove(&stream.disk()).unwrap_or_default();
+        prepare::start_disk(store, stream, left_open);
     }
-    Ok(geometry)
+    let (there, left_open) = (store.clone(), by_disk.remove(&None).unwrap_or_default());
+    store.runtime.tasks.spawn(0, Box::new(move || Box::pin(housekeep(there, left_open))));
+    if store.discards() || active(Bug::FilesDiscarded) {
+        let there = store.clone();
+        store.runtime.tasks.spawn(0, Box::new(move || Box::pin(discard::run(there))));
+    }
+    promote::drive::start(store);
 }
 
-/// `segments`: those of the first device.
-async fn open_first(runtime: &Runtime, superblock: &Superblock, segments: u32, writable: bool) -> Result<Geometry> {
-    let (disk, segment_bytes) = (runtime.disk.clone(), superblock.segment_bytes);
-    if !superblock.on_device() {
-        if let Ok(device) = Device::open(runtime, (FIRST, Tier::Flash), false)
-            && device.verify(superblock, segments).await.is_ok()
-        {
-            let what =
-                "the superblock says that the segments are files, but they are on its device: restore it from a backup";
-            return Err(Error::new(Kind::Corrupt, what));
-        }
-        let geometry = Geometry::open(disk, segment_bytes, segments, writable)?;
-        let others = segments..geometry.segments_that_files_hold();
-        refuse_more_segments(runtime, superblock, &geometry, others).await?;
-        for (file, first) in geometry.short_files() {
-            refuse_short_file(runtime, superblock, (file, first)).await?;
-        }
-        return Ok(geometry);
+/// The segment table as of the last checkpoint.
+fn read_table(index: &dyn Index, (devices, geometry): (&DeviceTable, &Geometry), bounds: &Bounds) -> Result<Table> {
+    let mut table = Table::new(devices);
+    table.note_missing(|segment| geometry.is_missing(segment));
+    let (from, to) = keys::segments();
+    for (key, value) in index.scan(&from, &to, devices.segments() as usize + 1)? {
+        let (segment, row) = (keys::segment_id(&key), values::decode_segment(&value)?);
+        bounds.segment(segment, &row)?;
+        table.restore(segment, row);
     }
-    let device = Device::open(runtime, (FIRST, Tier::Flash), writable)?;
-    let labelled = device.verify(superblock, segments).await?.segments;
-    let geometry = Geometry::on_device(disk, segment_bytes, device.file);
-    refuse_more_segments(runtime, superblock, &geometry, segments..labelled).await?;
-    Ok(geometry)
+    Ok(table)
 }
 
-/// A file that is too short counts as never made: then nothing was ever written to it.
-async fn refuse_short_file(runtime: &Runtime, superblock: &Superblock, (file, first): (FileId, u32)) -> Result<()> {
-    let whole = runtime.disk.length(file)? / superblock.segment_bytes;
-    for number in 0..whole {
-        let offset = number * superblock.segment_bytes;
-        let (buffer, result) = disk::read(&*runtime.disk, file, offset, runtime.buffer(BLOCK_BYTES)?).await;
-        result?;
-        if SegmentHeader::decode(&buffer).is_ok_and(|header| header.uuid == superblock.uuid) {
-            let what = "a file of segments in use is shorter than the superblock says: restore both from a backup";
-            return Err(Error::new(Kind::Corrupt, what).with(format!("segment {}", u64::from(first) + number)));
-        }
-    }
-    Ok(())
-}
-
-/// A superblock that counts fewer segments than are in use: what lies in the others would be lost without a word. A brick that
-/// was about to grow has room for more, and nothing in it.
-async fn refuse_more_segments(
-    runtime: &Runtime,
-    superblock: &Superblock,
-    geometry: &Geometry,
-    others: Range<u32>,
-) -> Result<()> {
-    for segment in others.map(SegmentId) {
-        let Some(spot) = geometry.spot(Place { segment, block: 0 }) else { return Ok(()) };
-        if spot.offset + BLOCK_BYTES as u64 > runtime.disk.length(spot.file)? {
-            return Ok(());
-        }
-        let (buffer, result) = disk::read(&*runtime.disk, spot.file, spot.offset, runtime.buffer(BLOCK_BYTES)?).await;
-        result?;
-        let header = SegmentHeader::decode(&buffer);
-        if header.is_ok_and(|header| (header.uuid, header.segment) == (superblock.uuid, segment)) {
-            let what = "the superblock counts fewer segments than are in use: restore it from a backup";
-            return Err(Error::new(Kind::Corrupt, what).with(format!("segment {segment} of {}", superblock.segments)));
-        }
-    }
-    Ok(())
-}
-
-/// The same of groups: what theirs is in the index would be nobody's.
+/// A superblock that counts fewer groups than the index has: what theirs is in the index would be nobody's.
 fn refuse_more_groups(index: &dyn Index, groups: u32) -> Result<()> {
     let (from, to) = (keys::group(GroupId(groups)), keys::group(keys::BRICK));
     let next = index.scan(&from, &to, 1)?;
@@ -718,6 +683,18 @@ fn refuse_more_groups(index: &dyn Index, groups: u32) -> Result<()> {
         }
         None => Ok(()),
     }
+}
+
+/// Seals what the process before left open, then keeps segments ready.
+async fn housekeep(store: Arc<Store>, left_open: Vec<SegmentId>) {
+    for segment in left_open {
+        if !store.log.is_reused(segment)
+            && let Err(error) = prepare::seal(&store, segment).await
+        {
+            return store.log.fail(error.with("sealing a segment after recovery"));
+        }
+    }
+    prepare::run(store).await;
 }
 
 /// Each group's records come in its order, none missing (rule L6).

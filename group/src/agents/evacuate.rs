@@ -22,9 +22,10 @@ type Moved = BTreeMap<(SegmentId, Life), u64>;
 impl Groups {
     /// Begins to remove a disk, durably, and goes on until nothing lies on it. Errors: those of `store::grow::removal::begin`.
     pub async fn remove_device(self: &Arc<Self>, id: DeviceId) -> Result<()> {
-        let leaves = removal::leaving(self.store()).contains(&id);
+        let leaves = || removal::leaving(self.store()).contains(&id);
+        let left_before = leaves();
         removal::begin(self.store(), id).await?;
-        if !leaves {
+        if !left_before && leaves() {
             start(self, id);
         }
         Ok(())

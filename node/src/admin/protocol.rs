@@ -89,6 +89,8 @@ pub enum Request {
     Devices,
     /// The tiers that reads are served from, and what was decided about copies on flash.
     Tiers,
+    /// The files with blocks on the device of a number: the next ones after one, or the first ones.
+    Affected { number: u32, after: Option<FileOf> },
     /// Another device for the brick: its absolute path, and its tier by name.
     AddDevice { path: String, tier: String, force: bool },
     /// The removal of the disk of a number, which goes on until nothing lies on it.
@@ -138,6 +140,8 @@ pub enum Answer {
     Devices(Vec<Device>),
     /// The tiers that reads were served from, and what was decided about copies on flash.
     Tiers(Tiers),
+    /// Files with blocks on a device, and the one after which the next ones come, if there are more.
+    Affected { files: Vec<Affected>, next: Option<FileOf> },
     /// A volume.
     Volume(Volume),
     /// All volumes.
@@ -241,7 +245,7 @@ pub struct Device {
     pub number: u32,
     /// Its tier by name.
     pub tier: String,
-    /// Its state: "in use", "leaving" or "failed".
+    /// Its state: "in use", "leaving", "failed" or "missing".
     pub state: String,
     /// The path of its link; None: the brick's directory.
     pub path: Option<String>,
@@ -332,6 +336,28 @@ pub struct Decision {
     pub block: u16,
     /// Number of blocks.
     pub blocks: u32,
+}
+
+/// A file, by the number of its volume and of its inode.
+#[derive(Serialize, Deserialize, Clone, Copy, PartialEq, Debug)]
+pub struct FileOf {
+    /// The volume.
+    pub volume: u32,
+    /// The inode.
+    pub inode: u64,
+}
+
+/// A file with blocks on a device.
+#[derive(Serialize, Deserialize, Clone, PartialEq, Debug, Default)]
+pub struct Affected {
+    /// The volume's name.
+    pub volume: String,
+    /// The inode.
+    pub inode: u64,
+    /// A path within the volume; None if it has none, because it was unlinked while it is open.
+    pub path: Option<String>,
+    /// Bytes of its blocks on the device.
+    pub bytes: u64,
 }
 
 /// A brick's space, in bytes.

@@ -55,6 +55,10 @@ pub fn run(options: &Check) -> Result<Exit, Failure> {
         }
         return Ok(if report.findings.is_empty() { Exit::Done } else { Exit::Failed });
     }
+    if report.missing {
+        let failure = Failure::new(Exit::Usage, "a disk of the brick is missing, and nothing was repaired");
+        return Err(failure.next("bring it back, and repair then"));
+    }
     let mended = mend(&data, &report, kept)?;
     match options.json {
         true => print_json(&mended)?,

@@ -1,12 +1,16 @@
-//! `sinter brick`: the devices of a brick.
+//! `sinter brick`: the devices of a brick, and the files on them.
 
 use super::{ask, print, print_json};
+use crate::admin::client::Client;
 use crate::admin::client::unexpected;
-use crate::admin::protocol::{Answer, Device, Request};
-use crate::cli::{AddDevice, BrickCommand, RemoveDevice, Shown};
+use crate::admin::protocol::{Affected, Answer, Device, FileOf, Request};
+use crate::assembly::{self, Brick};
+use crate::cli::{AddDevice, AffectedBy, BrickCommand, RemoveDevice, Shown};
+use crate::directory;
 use crate::failure::{Exit, Failure};
+use crate::memory;
 use crate::progress::Progress;
-use crate::table::{Align, Table, bytes};
+use crate::table::{Align, Table, bytes, count};
 use std::time::Duration;
 use store::progress::Step;
 
@@ -17,6 +21,7 @@ const LOOK: Duration = Duration::from_millis(500);
 pub fn run(command: &BrickCommand) -> Result<Exit, Failure> {
     match command {
         BrickCommand::Devices(options) => list(options),
+        BrickCommand::Affected(options) => affected(options),
         BrickCommand::AddDevice(options) => add(options),
         BrickCommand::RemoveDevice(options) => remove(options),
     }
@@ -44,6 +49,52 @@ fn waited(options: &RemoveDevice, begun: Answer) -> Result<Answer, Failure> {
         std::thread::sleep(LOOK);
         answer = ask(&options.data, Request::Devices)?;
     }
+}
+
+fn affected(options: &AffectedBy) -> Result<Exit, Failure> {
+    let number = options.device;
+    let files = match Client::connect(&options.data)? {
+        Some(mut daemon) => all_affected(|after| daemon.ask(&Request::Affected { number, after }))?,
+        None => {
+            let data = directory::existing(&options.data)?;
+            let all = |brick: &Brick| Ok(all_affected(|after| brick.affected(number, after).map_err(refused)));
+            assembly::on_opened(&data, memory::default_max_bytes(), all)??
+        }
+    };
+    let bytes = files.iter().map(|file| file.bytes).sum::<u64>();
+    match options.json {
+        true => print_json(&serde_json::json!({ "device": number, "bytes": bytes, "files": files }))?,
+        false => print(&affected_table(&files, bytes))?,
+    }
+    Ok(Exit::Done)
+}
+
+fn refused(error: base::Error) -> Failure {
+    Failure::of("can't list the files", &error)
+}
+
+/// Asks for all parts of the list.
+fn all_affected(mut ask: impl FnMut(Option<FileOf>) -> Result<Answer, Failure>) -> Result<Vec<Affected>, Failure> {
+    let (mut all, mut after) = (Vec::new(), None);
+    loop {
+        let Answer::Affected { files, next } = ask(after)? else { return Err(unexpected()) };
+        all.extend(files);
+        match next {
+            Some(_) => after = next,
+            None => return Ok(all),
+        }
+    }
+}
+
+fn affected_table(files: &[Affected], sum: u64) -> String {
+    let columns =
+        [("volume", Align::Left), ("inode", Align::Right), ("bytes on it", Align::Right), ("path", Align::Left)];
+    let mut table = Table::new(&columns);
+    for Affected { volume, inode, path, bytes } in files {
+        let path = path.clone().unwrap_or_else(|| "(unlinked)".to_string());
+        table.row(vec![volume.clone(), inode.to_string(), bytes.to_string(), path]);
+    }
+    format!("{}{} files, {}\n", table.render(), count(files.len() as u64), bytes(sum))
 }
 
 fn list(options: &Shown) -> Result<Exit, Failure> {

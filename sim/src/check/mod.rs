@@ -4,6 +4,7 @@
 pub mod answers;
 pub mod durable;
 pub mod memory;
+pub mod missing;
 pub mod prefix;
 pub mod readback;
 pub mod space;

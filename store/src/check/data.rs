@@ -5,7 +5,7 @@ use super::segments::is_told;
 use super::{FINDINGS_MAX, Report};
 use crate::format::record::{Logged, Places};
 use crate::format::summary::SummaryEntry;
-use crate::format::values::SegmentState;
+use crate::format::values::{SegmentRow, SegmentState};
 use crate::index::paths;
 use crate::open::Opening;
 use crate::progress::Step;
@@ -111,7 +111,8 @@ impl Data<'_> {
     /// The live blocks of a segment, as it tells of them; one that does not is a finding by itself.
     async fn segment(&mut self, segment: SegmentId, fresh: &Fresh) -> Result<()> {
         let opening = self.opening;
-        let Some(row) = opening.table().row(segment).filter(|row| is_told(row)) else { return Ok(()) };
+        let there = |row: &&SegmentRow| is_told(row) && !opening.table().is_missing(segment);
+        let Some(row) = opening.table().row(segment).filter(there) else { return Ok(()) };
         let mut entries = match row.state {
             SegmentState::Sealed => {
                 let of = (opening.superblock().uuid, segment, row.life);

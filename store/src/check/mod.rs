@@ -9,6 +9,7 @@
 //! *Absent:* reading the blocks themselves, unless `data` is asked to (the scrub does, and a read finds what differs, rule K8);
 //! changing anything (`repair` does).
 
+pub mod affected;
 pub(crate) mod blocks;
 pub mod data;
 pub(crate) mod kinds;
@@ -54,6 +55,8 @@ pub struct Report {
     pub intents: u64,
     /// Unlinked open files that the next start will free.
     pub orphans: u64,
+    /// A disk is missing: what lies on it was not looked at, and nothing can be repaired.
+    pub missing: bool,
     /// Blocks of data that were read and compared; None if they were not (`data`).
     pub data_blocks: Option<u64>,
     /// Sentences that say what is wrong, what that means and what to do; empty = clean.
@@ -154,7 +157,11 @@ type Progress<'a> = &'a mut dyn FnMut(Step);
 pub async fn check(opening: &Opening, progress: Progress<'_>) -> Result<Report> {
     let mut check = Check {
         opening,
-        report: Report { findings: opening.warnings.clone(), ..Report::default() },
+        report: Report {
+            missing: opening.geometry().has_missing(),
+            findings: opening.warnings.clone(),
+            ..Report::default()
+        },
         unlisted: 0,
         unread_leaves: 0,
         volumes: BTreeSet::new(),

@@ -38,7 +38,8 @@ impl Check<'_> {
             if row.state != SegmentState::Free {
                 self.report.segments += 1;
             }
-            if is_told(row) {
+            // What lies on a missing disk nobody can look at: that it is missing is a finding.
+            if is_told(row) && !opening.table().is_missing(segment) {
                 match headers.get(&segment) {
                     Some(header) if (header.life, header.sequence) == (row.life, row.sequence) => {}
                     _ => self.find(format!("segment {segment}: its header is damaged or missing"), Means::Unreadable),

@@ -7,6 +7,7 @@ use crate::brick::{listing, open_new, refuse_little_for_index};
 use crate::device::{Device, Foreign};
 use crate::format::devices::{DeviceId, DeviceRow, DeviceTable, Tier};
 use crate::format::superblock::Superblock;
+use crate::media::geometry::Medium;
 use crate::media::{device_table, superblock_file};
 use crate::segments::bulk::Bulk;
 use crate::segments::prepare;
@@ -80,7 +81,7 @@ async fn add_alone(store: &Arc<Store>, id: DeviceId, tier: Tier, foreign: Foreig
         return Err(error);
     }
     count(store, devices, "adding a device").await?;
-    store.geometry.add(&row, Some(device.file));
+    store.geometry.add(&row, Medium::There(device.file));
     let slot = {
         let mut table = store.table.lock();
         table.add_device(row);

@@ -7,10 +7,12 @@ use crate::Store;
 use crate::device::Device;
 use crate::format::devices::{DeviceId, DeviceRow, DeviceTable, State, Tier};
 use crate::media::device_table;
+use base::limits::BLOCK_BYTES;
 use base::{Error, Kind, Life, Result, SegmentId};
 use runtime::seeded::{Bug, active};
 
-/// Begins to remove a disk: from now on it gets nothing more. One that leaves already goes on to. Errors: `NotFound`,
+/// Begins to remove a disk: from now on it gets nothing more. One that leaves already goes on to; one that is missing has
+/// left then. Errors: `NotFound`, `Unsupported` for one that is missing if files have data on it,
 /// `Unsupported` for flash, `NoSpace` if the other devices have no room for what the brick holds, `Busy` while somebody else
 /// changes the superblock, `Io`.
 pub async fn begin(store: &Store, id: DeviceId) -> Result<()> {
@@ -23,10 +25,11 @@ pub async fn end(store: &Store, id: DeviceId) -> Result<()> {
     change(store, id, State::Gone).await
 }
 
-/// The disks whose removal has begun.
+/// The disks whose removal has begun, and can go on: without those that are missing.
 pub fn leaving(store: &Store) -> Vec<DeviceId> {
     let devices = store.devices.lock();
-    devices.rows.iter().filter(|row| row.state == State::Leaving).map(|row| row.id).collect()
+    let goes_on = |row: &&DeviceRow| row.state == State::Leaving && !store.is_missing(SegmentId(row.first));
+    devices.rows.iter().filter(goes_on).map(|row| row.id).collect()
 }
 
 /// Segments of a disk that leaves, whose blocks can be moved now. Looks at each of them.
@@ -46,10 +49,14 @@ async fn change(store: &Store, id: DeviceId, to: State) -> Result<()> {
     let slot =
         slot_of(&devices, id).ok_or_else(|| Error::new(Kind::NotFound, "the brick has no device of this number"))?;
     let row = devices.rows[slot];
-    if row.state == to {
+    let is_missing = store.is_missing(SegmentId(row.first));
+    if row.state == to && !is_missing {
         return Ok(());
     }
+    // With one that is missing there is nothing to wait for.
+    let to = if is_missing { State::Gone } else { to };
     match to {
+        _ if is_missing => refuse_to_forget(store, &row)?,
         State::Gone if !active(Bug::RemovedInUse) && !store.table.lock().is_unused(slot) => {
             return Err(Error::new(Kind::Busy, "something still lies on the device"));
         }
@@ -71,6 +78,18 @@ async fn change(store: &Store, id: DeviceId, to: State) -> Result<()> {
         forget(store, &row).await;
     }
     Ok(())
+}
+
+/// Nobody can move what lies on a disk that is missing.
+fn refuse_to_forget(store: &Store, row: &DeviceRow) -> Result<()> {
+    match store.table.lock().live_on(row) {
+        0 => Ok(()),
+        blocks => {
+            let what = "the disk is missing, and what lies on it can't be moved: bring it back and start the brick again, or delete \
+                        the files that `sinter brick affected` lists";
+            Err(Error::new(Kind::Unsupported, what).with(format!("{} bytes of files", blocks * BLOCK_BYTES as u64)))
+        }
+    }
 }
 
 fn refuse_to_leave(store: &Store, row: &DeviceRow) -> Result<()> {

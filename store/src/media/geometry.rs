@@ -28,15 +28,31 @@ struct Further {
     first: u32,
     end: u32,
     tier: Tier,
-    /// None if it had left when the brick was opened.
-    file: Option<FileId>,
+    medium: Medium,
     gone: AtomicBool,
 }
 
+/// The state in which a start finds a device.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Medium {
+    /// It is there.
+    There(FileId),
+    /// It belongs to the brick, and is not there.
+    Missing,
+    /// It has left the brick.
+    Left,
+}
+
 impl Further {
-    /// Its file; None once it has left.
+    /// Its file; None if it is missing, or once it has left.
     fn file(&self) -> Option<FileId> {
-        self.file.filter(|_| !self.gone.load(Ordering::Acquire))
+        match self.medium {
+            Medium::There(file) if !self.gone.load(Ordering::Acquire) => Some(file),
+            _ => None,
+        }
+    }
+    fn is_missing(&self) -> bool {
+        self.medium == Medium::Missing && !self.gone.load(Ordering::Acquire)
     }
 }
 
@@ -104,12 +120,12 @@ impl Geometry {
     fn at(disk: Arc<dyn Disk>, segment_bytes: u64, home: Home) -> Geometry {
         Geometry { segment_bytes, home, further: [const { OnceLock::new() }; DEVICES_MAX], disk }
     }
-    /// Adds a device that was found to be the brick's and long enough. From now on places on it can be read and written. None: it
-    /// has left.
-    pub fn add(&self, row: &DeviceRow, file: Option<FileId>) {
+    /// Adds a device that was found to be the brick's and long enough, or is not there. From now on places on one that is there can
+    /// be read and written.
+    pub fn add(&self, row: &DeviceRow, medium: Medium) {
         let free = self.further.iter().find(|further| further.get().is_none()).expect("the device table bounds them");
         let gone = AtomicBool::new(false);
-        let added = free.set(Further { first: row.first, end: row.end(), tier: row.tier, file, gone });
+        let added = free.set(Further { first: row.first, end: row.end(), tier: row.tier, medium, gone });
         assert!(added.is_ok(), "one adds devices at a time");
     }
     /// Removes a device on which nothing lies: its file, which nobody uses any more.
@@ -122,6 +138,18 @@ impl Geometry {
     fn further(&self, segment: SegmentId) -> Option<&Further> {
         let mut all = self.further.iter().map_while(OnceLock::get);
         all.find(|device| (device.first..device.end).contains(&segment.0))
+    }
+    /// True if a segment lies on a device that is missing.
+    pub fn is_missing(&self, segment: SegmentId) -> bool {
+        self.further(segment).is_some_and(Further::is_missing)
+    }
+    /// True if a segment lies on a device that is not there: it is missing, or has left.
+    pub fn is_absent(&self, segment: SegmentId) -> bool {
+        self.further(segment).is_some_and(|device| device.file().is_none())
+    }
+    /// True if any device is missing.
+    pub fn has_missing(&self) -> bool {
+        self.further.iter().map_while(OnceLock::get).any(Further::is_missing)
     }
     /// True if a segment lies on a block device.
     pub fn is_on_device(&self, segment: SegmentId) -> bool {
@@ -145,7 +173,7 @@ impl Geometry {
     fn per_file(&self) -> u64 {
         FILE_BYTES / self.segment_bytes
     }
-    /// The file and offset of a place; None if its file was never created, or its device has left.
+    /// The file and offset of a place; None if its file was never created, or its device is missing or has left.
     pub fn spot(&self, place: Place) -> Option<Spot> {
         let segment = u64::from(place.segment.0);
         let (file, start) = match &self.home {

@@ -53,6 +53,8 @@ pub async fn whole(runtime: &Runtime, geometry: &Geometry, batches: &[&[Replayed
             break;
         }
     }
+    // Copies on a disk were flushed before a record could name them, and on a missing one nobody can look.
+    wanted.retain(|block| !geometry.is_absent(block.place.segment));
     wanted.sort_unstable();
     let mut under_way: VecDeque<(Piece, Transfer)> = VecDeque::new();
     for piece in pieces(&wanted) {

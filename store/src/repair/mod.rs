@@ -26,7 +26,7 @@ use crate::open::Opening;
 use crate::progress::Step;
 use crate::space::purge::Purges;
 use base::limits::BLOCK_BYTES;
-use base::{GroupId, Ino, Name, Result, Volume, VolumeId};
+use base::{Error, GroupId, Ino, Kind, Name, Result, Volume, VolumeId};
 use runtime::tasks;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -90,8 +90,13 @@ struct Repair<'a> {
 }
 
 /// Repairs a brick that was opened for writing and that nobody serves. The caller keeps a copy of the index before, and
-/// checks the brick anew after. Errors: `Io`, `Corrupt` if the index itself can't be read.
+/// checks the brick anew after. Errors: `Io`, `Corrupt` if the index itself can't be read, `Unsupported` while a disk is missing: what
+/// lies on it would be taken for lost.
 pub async fn repair(opening: &Opening, depth: Depth, tell: Tell<'_>) -> Result<Repaired> {
+    if opening.geometry().has_missing() {
+        let what = "a disk is missing, and nothing was changed: bring it back, and repair then";
+        return Err(Error::new(Kind::Unsupported, what));
+    }
     let (index, volumes, done) = (opening.index().clone(), BTreeMap::new(), Repaired::default());
     let (edits, young_names) = (Vec::new(), BTreeMap::new());
     let mut repair = Repair { opening, index, volumes, edits, done, young_names, tell };

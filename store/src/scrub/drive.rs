@@ -56,7 +56,9 @@ fn next(store: &Store) -> Option<(SegmentId, Life)> {
     }
     let from = store.scrub.position.lock().next;
     let table = store.table.lock();
-    let has = |(segment, row): &(SegmentId, &SegmentRow)| row.state == SegmentState::Sealed && table.is_live(*segment);
+    let has = |(segment, row): &(SegmentId, &SegmentRow)| {
+        row.state == SegmentState::Sealed && table.is_live(*segment) && !table.is_missing(*segment)
+    };
     let found = table.iter().skip(from.0 as usize).find(has).map(|(segment, row)| (segment, row.life));
     drop(table);
     match found {

@@ -4,8 +4,8 @@
 //!
 //! Promises: a finding is a block that a file still has; clients come first (decision D7, `core`); it fills no cache.
 //! What is written or moved during a pass counts as seen: a writer has just computed the checksum, the cleaner compares
-//! each block that it moves. *Absent:* repair; segments that are still open; blocks that the
-//! index does not know yet. But what a client could not read is looked at wherever it lies (`suspects`).
+//! each block that it moves. *Absent:* repair; segments that are still open, or on a disk that is
+//! missing; blocks that the index does not know yet. But what a client could not read is looked at wherever it lies (`suspects`).
 
 mod core;
 mod drive;
@@ -16,10 +16,10 @@ mod tests;
 use crate::Store;
 use crate::format::keys;
 pub use crate::format::scrub::{Bad, Position, State, Why};
-use crate::format::values::{self, SegmentState};
+use crate::format::values::{self, SegmentRow, SegmentState};
 use crate::index::{Index, IndexEdit};
 use crate::segments::Table;
-use base::{Error, Kind, Result};
+use base::{Error, Kind, Result, SegmentId};
 use runtime::Lock;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -161,7 +161,9 @@ pub fn status(store: &Store) -> Status {
     let table = store.table.lock();
     position.bad = position.bad.iter().flat_map(|bad| still_there(&table, bad)).collect();
     let (mut of_blocks, mut done_blocks) = (0, 0);
-    for (segment, row) in table.iter().filter(|(_, row)| row.state == SegmentState::Sealed) {
+    let is_read =
+        |(segment, row): &(SegmentId, &SegmentRow)| row.state == SegmentState::Sealed && !table.is_missing(*segment);
+    for (segment, row) in table.iter().filter(is_read) {
         let live: u64 = row.live.iter().map(|word| u64::from(word.count_ones())).sum();
         of_blocks += live;
         done_blocks += if segment < position.next { live } else { 0 };

@@ -104,6 +104,10 @@ async fn run(store: Arc<Store>) {
 /// Looks at one block again; the segment that it lies in, if it is bad.
 async fn is_bad(store: &Store, suspect: Suspect) -> Option<(SegmentId, Life)> {
     let Suspect { volume, ino, offset, place, crc } = suspect;
+    // Nobody can tell, and the disk itself is what an operator is told of.
+    if store.is_missing(place.segment) {
+        return None;
+    }
     let _pin = store.pin();
     let life = store.life(place.segment);
     let why = match read(store, place, 1).await {

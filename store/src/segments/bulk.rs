@@ -2,9 +2,11 @@
 //! they never delay small commits) and cold (blocks that the cleaner moves). A payload is dead until a record names it;
 //! until then its ticket keeps the segment from being sealed (rule U2).
 
+use crate::format::devices::{DeviceRow, DeviceTable, State as Part, Tier};
 use crate::format::record::Run;
 use crate::format::segment::Stream;
 use crate::log::{Log, Prepared};
+use crate::media::geometry::Geometry;
 use crate::segments::Origin;
 use base::limits::{BLOCK_BYTES, BULK_BYTES_MIN};
 use base::{Error, Kind, Place, Result, SegmentId};
@@ -44,7 +46,7 @@ struct State {
     full: Vec<(SegmentId, u32)>,
     /// The error after which a disk gets nothing more.
     failed: Option<Error>,
-    /// True if the disk leaves the brick.
+    /// True if the disk leaves the brick, or is missing.
     retired: bool,
 }
 
@@ -111,6 +113,24 @@ impl Bulk {
     /// The stream of what goes to the disk at this position of the device table.
     pub fn of_disk(slot: usize, runtime: &Runtime, log: &Arc<Log>, blocks_usable: u32) -> Bulk {
         Bulk::new((Stream::Cold, Origin::Device(slot)), runtime.clone(), log.clone(), blocks_usable)
+    }
+
+    /// The streams of what goes to disks, one for each. Those that leave, or are missing, take nothing.
+    pub(crate) fn of_disks(
+        (devices, geometry): (&DeviceTable, &Geometry),
+        runtime: &Runtime,
+        log: &Arc<Log>,
+        blocks_usable: u32,
+    ) -> Vec<Arc<Bulk>> {
+        let disks = devices.rows.iter().enumerate().filter(|(_, row)| row.tier == Tier::Disk);
+        let stream = |(slot, row): (usize, &DeviceRow)| {
+            let stream = Bulk::of_disk(slot, runtime, log, blocks_usable);
+            if row.state != Part::InUse || geometry.is_missing(SegmentId(row.first)) {
+                stream.retire();
+            }
+            Arc::new(stream)
+        };
+        disks.map(stream).collect()
     }
 
     /// The position in the device table of the disk that it writes to; None: it writes to flash.
@@ -209,7 +229,7 @@ impl Bulk {
             return Err(error);
         }
         if !self.takes_more() {
-            return Err(Error::new(Kind::Busy, "the disk leaves the brick"));
+            return Err(Error::new(Kind::Busy, "the disk leaves the brick, or is missing"));
         }
         let mut all = Vec::with_capacity(runs.len());
         let mut begun = Ok(());

@@ -23,7 +23,10 @@ pub struct Table {
     devices: Vec<Device>,
     /// Number of live blocks of each segment as of the last checkpoint.
     live: Vec<u32>,
+    /// Their sums, without those on devices that are missing.
     live_blocks: ByTier,
+    /// Number of live blocks on devices that are missing.
+    live_missing: u64,
     /// Number of sealed segments without a live block that the last checkpoint could not free yet.
     dead_waiting: ByTier,
     /// The number, by segment, of the checkpoint (counted from start) before whose cut the segment was sealed.
@@ -57,15 +60,17 @@ pub struct Table {
 struct Device {
     row: DeviceRow,
     free: BTreeSet<SegmentId>,
+    /// It was not there when the brick was opened.
+    missing: bool,
 }
 
 impl Device {
     fn new(row: DeviceRow) -> Device {
-        Device { row, free: (row.first..row.end()).map(SegmentId).collect() }
+        Device { row, free: (row.first..row.end()).map(SegmentId).collect(), missing: false }
     }
     /// False if no more segments of it are used.
     fn gives(&self) -> bool {
-        self.row.state == State::InUse
+        self.row.state == State::InUse && !self.missing
     }
 }
 
@@ -152,6 +157,7 @@ impl Table {
             devices: devices.rows.iter().copied().map(Device::new).collect(),
             live: vec![0; segments as usize],
             live_blocks: ByTier::default(),
+            live_missing: 0,
             dead_waiting: ByTier::default(),
             sealed_before: vec![0; segments as usize],
             checkpoint: 1,
@@ -193,7 +199,9 @@ impl Table {
         self.restore(segment, SegmentRow { state, life, stream, sequence, opened, used: 0, live });
     }
     fn set_live(&mut self, segment: SegmentId, live: u32) {
-        let sum = &mut self.live_blocks[self.tier(segment) as usize];
+        let slot = self.slot(segment);
+        let Device { row, missing, .. } = &self.devices[slot];
+        let sum = if *missing { &mut self.live_missing } else { &mut self.live_blocks[row.tier as usize] };
         let counted = &mut self.live[segment.0 as usize];
         assert!(*sum >= u64::from(*counted), "the sum holds what segment {segment} had");
         *sum = *sum - u64::from(*counted) + u64::from(live);
@@ -233,13 +241,23 @@ impl Table {
         let range = device.first as usize..device.end() as usize;
         self.live[range].iter().map(|&live| u64::from(live)).sum()
     }
+    /// Notes, before any row is set, which devices are not there: segments of these stay as they are, but for blocks that die, and
+    /// count for nothing.
+    pub fn note_missing(&mut self, is_missing: impl Fn(SegmentId) -> bool) {
+        assert!(self.live.iter().all(|&live| live == 0), "rows are set once it is known which devices are there");
+        self.devices.iter_mut().for_each(|device| device.missing = is_missing(SegmentId(device.row.first)));
+    }
+    /// True if a segment lies on a device that is missing.
+    pub fn is_missing(&self, segment: SegmentId) -> bool {
+        self.devices[self.slot(segment)].missing
+    }
     /// Changes the part that a device plays.
     pub fn set_device_state(&mut self, slot: usize, state: State) {
         self.devices[slot].row.state = state;
     }
     /// True if nobody uses or reads any segment of a device.
     pub fn is_unused(&self, slot: usize) -> bool {
-        let Device { row, free } = &self.devices[slot];
+        let Device { row, free, .. } = &self.devices[slot];
         free.len() == row.segments as usize
     }
     /// Sealed segments of a device, with blocks that live, whose records are all in the last checkpoint.
@@ -411,7 +429,8 @@ impl Table {
             let past = row.stream != Stream::Commit || row.sequence < replay_sequence;
             let dead = row.state == SegmentState::Sealed && self.live[number] == 0;
             let known = self.sealed_before[number] < self.checkpoint && !self.held_back.contains(&segment);
-            (dead && past && known).then_some(segment)
+            // Of a missing device none is freed: a start that finds it looks at the first free ones for what was opened last.
+            (dead && past && known && !self.is_missing(segment)).then_some(segment)
         })
     }
     /// Frees a segment of copies that nobody looks up any more. It is not discarded: its life may be known from its header
@@ -509,14 +528,14 @@ impl Table {
         let (number, row) = (segment.0 as usize, &self.rows[segment.0 as usize]);
         let past = row.stream != Stream::Commit || row.sequence < replay_sequence;
         let known = self.sealed_before[number] < self.checkpoint && !self.held_back.contains(&segment);
-        row.state == SegmentState::Sealed && self.live[number] > 0 && past && known
+        row.state == SegmentState::Sealed && self.live[number] > 0 && past && known && !self.is_missing(segment)
     }
     /// Number of free segments of the flash tier.
     pub fn free(&self) -> usize {
         let flash = self.devices.iter().filter(|device| device.row.tier == Tier::Flash && device.gives());
         flash.map(|device| device.free.len()).sum()
     }
-    /// The present totals of a tier. Devices that leave the brick count only with what still lies on them.
+    /// The present totals of a tier. Devices that leave the brick count only with what still lies on them, missing ones not at all.
     pub fn totals(&self, tier: Tier) -> SegmentTotals {
         let (mut segments, mut free) = (0, 0);
         for device in self.devices.iter().filter(|device| device.row.tier == tier && device.gives()) {
@@ -605,7 +624,7 @@ impl Table {
             self.rows[segment.0 as usize].live = live;
         }
         let sum: u64 = self.live.iter().map(|&live| u64::from(live)).sum();
-        let counted: u64 = self.live_blocks.iter().sum();
+        let counted: u64 = self.live_blocks.iter().sum::<u64>() + self.live_missing;
         assert!(sum == counted, "{sum} blocks live, {counted} were counted");
     }
 }

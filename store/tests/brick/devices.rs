@@ -10,24 +10,25 @@ use runtime::{Purpose, Runtime};
 use store::FormatOptions;
 use store::device::Foreign;
 use store::format::devices::{DeviceId, DeviceTable, State, Tier};
+use store::format::record::Run;
 use store::grow::device::{add_device, next_device};
 use store::grow::removal;
 use store::index::model::ModelIndex;
 use store::media::device_table;
 
-const FIRST: u32 = 24;
-const DISK: u32 = 40;
+pub const FIRST: u32 = 24;
+pub const DISK: u32 = 40;
 
 fn bytes_of(segments: u32) -> u64 {
     (1 << 20) + u64::from(segments) * SEGMENT_BYTES
 }
 
-fn world(seed: u64, further: &[u32]) -> World {
+pub fn world(seed: u64, further: &[u32]) -> World {
     let further_bytes = further.iter().map(|&segments| bytes_of(segments)).collect();
     World::with(Setup { further_bytes, ..Setup::new(seed) })
 }
 
-async fn format(runtime: &Runtime, further: &[Tier]) -> Result<ModelIndex> {
+pub async fn format(runtime: &Runtime, further: &[Tier]) -> Result<ModelIndex> {
     let options = FormatOptions {
         size_bytes: Some(u64::from(FIRST) * SEGMENT_BYTES),
         segment_bytes: SEGMENT_BYTES,
@@ -40,7 +41,7 @@ async fn format(runtime: &Runtime, further: &[Tier]) -> Result<ModelIndex> {
     Ok(ModelIndex::new(store::format::leaf::merge))
 }
 
-fn table_of(image: &DiskImage) -> DeviceTable {
+pub fn table_of(image: &DiskImage) -> DeviceTable {
     let sequence = superblock_of(image).devices;
     let bytes = store::format::devices::TABLE_BYTES as u64;
     let copy = |number: u64| image.read(device_table::FILE, number * bytes, bytes as usize);
@@ -48,7 +49,7 @@ fn table_of(image: &DiskImage) -> DeviceTable {
     copies.find(|table| table.sequence == sequence).expect("the superblock names a copy")
 }
 
-async fn fill(brick: &Brick, rounds: u64) -> Map {
+pub async fn fill(brick: &Brick, rounds: u64) -> Map {
     let mut expected = brick.map();
     for number in 0..rounds {
         let written = brick.write(file(1), number * 60, &payload(number, 60), Sync::Data).await;
@@ -59,7 +60,18 @@ async fn fill(brick: &Brick, rounds: u64) -> Map {
 
 /// Copies what a file has to a disk, as the cleaner would; each block's place there.
 async fn destage(brick: &Brick, bytes: &[u8]) -> Result<Vec<Place>> {
-    let stream = brick.store.destage().pop().expect("the brick has a disk");
+    let runs = place(brick, bytes).await?;
+    let places = |run: &Run| {
+        let (place, count) = (run.place, u32::from(run.count));
+        (0..count).map(move |number| place.advance(number))
+    };
+    Ok(runs.iter().flat_map(places).collect())
+}
+
+/// Writes bytes to the last of the brick's disks that takes any; their runs.
+pub async fn place(brick: &Brick, bytes: &[u8]) -> Result<Vec<Run>> {
+    let all = brick.store.destage();
+    let stream = all.iter().rev().find(|stream| stream.takes_more()).or(all.last()).expect("the brick has a disk");
     loop {
         let mut buffer = brick.runtime.buffer(bytes.len()).expect("within the bound");
         buffer.copy_from_slice(bytes);
@@ -68,13 +80,9 @@ async fn destage(brick: &Brick, bytes: &[u8]) -> Result<Vec<Place>> {
             Err(error) if error.kind == Kind::Busy => brick.store.log.segment_came.after(came).await,
             Err(error) => return Err(error),
             Ok(tickets) => {
-                let runs: Vec<_> = tickets.iter().flat_map(|ticket| ticket.runs().to_vec()).collect();
+                let runs = tickets.iter().flat_map(|ticket| ticket.runs().to_vec()).collect();
                 tickets.into_iter().for_each(|ticket| stream.close(ticket));
-                let places = |run: &store::format::record::Run| {
-                    let (place, count) = (run.place, u32::from(run.count));
-                    (0..count).map(move |number| place.advance(number))
-                };
-                return Ok(runs.iter().flat_map(places).collect());
+                return Ok(runs);
             }
         }
     }
@@ -311,9 +319,7 @@ fn swapped_devices_and_those_of_other_bricks_are_refused_by_name() {
     let (two, three) = (device_name(2), device_name(3));
     let refused = refusal(image.clone().with_swapped(&two, &three), Vec::new());
     assert!(refused.kind == Kind::NotFound && refused.to_string().contains("swapped"), "{refused}");
-    let gone = image.clone().without(&two);
-    assert_eq!(refusal(gone.clone(), Vec::new()).kind, Kind::NotFound);
-    let refused = refusal(gone, vec![bytes_of(DISK)]);
+    let refused = refusal(image.without(&two), vec![bytes_of(DISK)]);
     assert!(refused.kind == Kind::NotFound && refused.to_string().contains("no label"), "{refused}");
 }
 

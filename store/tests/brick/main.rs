@@ -8,6 +8,7 @@ mod device;
 mod devices;
 mod drops;
 mod grow;
+mod missing;
 mod rig;
 mod scrub;
 #[cfg(feature = "seeded-bugs")]

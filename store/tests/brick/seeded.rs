@@ -1,11 +1,11 @@
 //! Bugs from the list (`base::seeded`) that the tests of this suite notice: each of them fails while its bug is on.
 //! `docs/evidence.md` has the rules that they stand for.
 
-use crate::{commit, damage, device, devices, grow, space, summaries};
+use crate::{commit, damage, device, devices, grow, missing, space, summaries};
 use runtime::seeded::{Bug, fails};
 
 /// Bugs, each with the test that fails with it.
-const NOTICED: [(Bug, fn()); 19] = [
+const NOTICED: [(Bug, fn()); 20] = [
     (Bug::FrameOfAnotherLife, commit::crashes_one_after_the_other_keep_the_records_of_all_epochs),
     (Bug::EpochKept, commit::crashes_one_after_the_other_keep_the_records_of_all_epochs),
     (Bug::DamageTakenForTail, damage::damage_of_what_was_durable_is_refused_and_changes_nothing),
@@ -22,6 +22,10 @@ const NOTICED: [(Bug, fn()); 19] = [
     (Bug::FeaturesIgnored, damage::a_newer_brick_is_refused_by_name),
     (Bug::DeviceCountedEarly, devices::a_crash_leaves_the_brick_with_the_device_or_without),
     (Bug::HeadersOneByOne, commit::records_that_belong_together_are_appended_all_or_none),
+    (
+        Bug::MissingBelieved,
+        missing::blocks_whose_move_to_a_missing_disk_no_checkpoint_has_seen_are_read_where_they_were,
+    ),
     (Bug::RemovedInUse, devices::a_disk_leaves_only_when_nothing_lies_on_it_and_the_others_have_room),
     (Bug::DestageUnflushed, devices::what_goes_to_a_disk_is_there_after_a_crash_once_it_counts),
     (Bug::GrownBeforeRoom, grow::a_crash_leaves_the_old_size_or_the_new_one),
