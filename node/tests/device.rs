@@ -185,7 +185,7 @@ fn what_went_down_to_a_disk_survives_a_kill() {
     home.check();
 }
 
-/// What has just been read in order was read ahead where it lay on the disk, in its order, and is not copied.
+/// The files that have just been read in order were read ahead where they lay on the disk, in its order, and are not copied.
 fn read_in_order_from_the_disk(home: &Home) {
     let told = succeed(&["tiers", "--json", text(&home.data)]);
     let tiers: serde_json::Value = serde_json::from_str(&told).expect("JSON");
