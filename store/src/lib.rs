@@ -145,6 +145,10 @@ impl Store {
             None => (buffer, Err(self.absent(place))),
         }
     }
+    /// True if the brick has, or had, devices beside the first.
+    pub fn has_further(&self) -> bool {
+        self.geometry.has_further()
+    }
     /// True if a place is on a disk.
     pub fn is_on_disk(&self, place: Place) -> bool {
         self.geometry.is_on_disk(place.segment)

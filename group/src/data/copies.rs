@@ -12,8 +12,6 @@ use store::promote::{Look, Offer, Parts, Read, Reader};
 
 /// The way to blocks.
 pub(super) enum Via {
-    /// They are read at home, and nothing comes of it.
-    Home,
     /// They are read on disk, and some of them are copied then.
     Disk(Box<Offer>),
     /// Their copies are in one piece.
@@ -30,28 +28,28 @@ impl Via {
 }
 
 impl Groups {
-    /// The way to blocks that a client asks for. The reader's pin lives.
-    pub(super) fn via(&self, reader: Reader, (place, blocks): (Place, u32)) -> Via {
-        if self.store().is_on_disk(place) { self.look_for_copies((place, blocks), reader) } else { Via::Home }
+    /// The way to blocks that a client asks for; None: they are read at home, and nothing comes of it. The reader's pin lives.
+    pub(super) fn via(&self, reader: Reader, (place, blocks): (Place, u32)) -> Option<Via> {
+        if self.store().is_on_disk(place) { self.look_for_copies((place, blocks), reader) } else { None }
     }
     #[cold]
-    fn look_for_copies(&self, (place, count): (Place, u32), reader: Reader) -> Via {
+    fn look_for_copies(&self, (place, count): (Place, u32), reader: Reader) -> Option<Via> {
         let store = self.store();
         let at_ns = store.runtime.clock.now_ns();
         assert!(count > 0 && store.is_on_disk(place), "what is on flash needs no copy there");
         match store.promotion.look(Read { place, count, reader, at_ns }) {
-            Look::Disk => Via::Home,
-            Look::Admitted(offer) => Via::Disk(Box::new(offer)),
+            Look::Disk => None,
+            Look::Admitted(offer) => Some(Via::Disk(Box::new(offer))),
             Look::Copied(parts) => match parts.whole() {
-                Some(copy) => Via::Copy(copy),
-                None => Via::Pieces(Box::new(parts)),
+                Some(copy) => Some(Via::Copy(copy)),
+                None => Some(Via::Pieces(Box::new(parts))),
             },
         }
     }
     /// The place at which blocks are read that nobody has asked for yet.
     pub(super) fn place_ahead(&self, place: Place, blocks: u32) -> Place {
         match self.store().is_on_disk(place) {
-            true => self.look_for_copies((place, blocks), Reader::Ahead).place(place),
+            true => self.look_for_copies((place, blocks), Reader::Ahead).map_or(place, |via| via.place(place)),
             false => place,
         }
     }
@@ -90,7 +88,7 @@ impl Groups {
     /// Reads blocks at home, as their copy is bad.
     pub(super) async fn read_home(&self, context: &Context, (place, crcs): (Place, &Crcs), buffer: Buf) -> Result<Buf> {
         let transfer = self.store().begin_read(place, buffer, Start::AtOnce)?;
-        let begun = Begun { transfer, place, crcs, at: 0, keep: false, via: Via::Home };
+        let begun = Begun { transfer, place, crcs, at: 0, keep: false, via: None };
         Box::pin(self.end_read(context, begun)).await
     }
     /// Forgets the copies of a run of blocks.

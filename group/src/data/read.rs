@@ -13,7 +13,7 @@ use base::limits::{BLOCK_BYTES, IO_BYTES_MAX};
 use base::{Crcs, Error, FileKind, Ino, Kind, LeafKey, Life, Place, Reply, Result, VolumeId};
 use names::Seen;
 use runtime::seeded::{Bug, active};
-use runtime::{Buf, Need, Slice, Span, Stage, Stamp, Start, Transfer, lock};
+use runtime::{Buf, Done, Need, Slice, Span, Stage, Stamp, Start, Transfer, lock};
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
@@ -50,9 +50,14 @@ struct Extents {
     ino: Ino,
     /// Length of the file, bytes.
     size: u64,
-    /// The kind of the read.
+    /// The state of the file's stream, if some of them are on disks.
+    streamed: Option<Box<Streamed>>,
+}
+
+/// A read of what lies on disks.
+struct Streamed {
     reader: Reader,
-    /// Units that were read ahead from disks and have some of them.
+    /// Units that were read ahead and have some of it.
     units: Vec<Arc<Unit>>,
 }
 
@@ -65,8 +70,8 @@ pub(super) struct Begun<'a> {
     pub at: usize,
     /// True if the read cache shall keep it.
     pub keep: bool,
-    /// The way that it was read.
-    pub via: Via,
+    /// The way that it was read; None: at home, and nothing comes of it.
+    pub via: Option<Box<Via>>,
 }
 
 /// Most device reads that one request has under way: enough to keep a flash device busy.
@@ -106,7 +111,7 @@ impl Groups {
         loop {
             let _pin = self.store().pin();
             let before_ns = lock::waited_ns();
-            let mut extents = match self.plan_read(context, ino, offset, length)? {
+            let extents = match self.plan_read(context, ino, offset, length)? {
                 Plan::Ready(extents) => extents,
                 Plan::Missing(wanted) => {
                     self.load(context.volume, vec![wanted], Some(&context.span)).await?;
@@ -122,9 +127,6 @@ impl Groups {
                 return Ok(Answer { reply: Reply::Data { length }, data: Some(data), position: None });
             }
             let scattered = extents.scattered();
-            if extents.devices().any(|place| self.store().is_on_disk(place)) {
-                self.wait_for_units(context, &mut extents).await;
-            }
             match self.fetch(context, extents, room.take()).await {
                 Ok(data) => {
                     if let (Some(pieces), Some(bytes)) = (scattered, &data) {
@@ -188,8 +190,8 @@ impl Groups {
         let length = inode.size.saturating_sub(offset).min(u64::from(length)) as u32;
         let whole = offset == 0 && u64::from(length) == inode.size;
         let kept = context.unkept && length <= KEPT_BYTES_MAX;
-        let size = inode.size;
-        let mut extents = Extents { offset, length, whole, kept, ..Extents::of(ino, size) };
+        let (first, more, size, streamed) = (None, Vec::new(), inode.size, None);
+        let mut extents = Extents { first, more, offset, length, whole, kept, ino, size, streamed };
         if length == 0 {
             return Ok(Plan::Ready(extents));
         }
@@ -232,7 +234,8 @@ impl Groups {
                     return None;
                 }
                 let length = inode.size as u32;
-                let mut extents = Extents { length, whole: true, ..Extents::of(ino, inode.size) };
+                let (first, more, offset, whole, kept, size) = (None, Vec::new(), 0, true, false, inode.size);
+                let mut extents = Extents { first, more, offset, length, whole, kept, ino, size, streamed: None };
                 let mut missing = None;
                 for block in 0..inode.size.div_ceil(BLOCK_BYTES as u64) {
                     match state.block(volume, ino, block) {
@@ -265,24 +268,28 @@ impl Groups {
             return None;
         }
         // If it can't be read, or is something else by now, the file's own read tells.
-        let via = match self.via(extents.reader, (*place, *blocks)) {
-            _ if read.at != *place => Via::Copy(read.at),
-            Via::Copy(_) | Via::Pieces(_) => Via::Home,
-            via => via,
+        let via = match self.via(Reader::Client, (*place, *blocks)) {
+            _ if read.at != *place => Some(Via::Copy(read.at)),
+            Some(Via::Disk(offer)) => Some(Via::Disk(offer)),
+            _ => None,
         };
+        let via = via.map(Box::new);
         let begun = Begun { transfer: read.transfer, place: *place, crcs, at: 0, keep: false, via };
         let buffer = self.end_read(context, begun).await.ok()?;
         Some(buffer.share().slice(0..extents.length as usize))
     }
 
-    async fn fetch(&self, context: &Context, extents: Extents, room: Option<Buf>) -> Result<Option<Slice>> {
+    async fn fetch(&self, context: &Context, mut extents: Extents, room: Option<Buf>) -> Result<Option<Slice>> {
+        if self.store().has_further() && extents.devices().any(|place| self.store().is_on_disk(place)) {
+            Box::pin(self.wait_for_units(context, &mut extents)).await;
+        }
         let skip = (extents.offset % BLOCK_BYTES as u64) as usize;
         let range = skip..skip + extents.length as usize;
         match (&extents.first, extents.more.is_empty()) {
             (None, _) => Ok(None),
             (Some(Extent::Memory { slice }), true) => Ok(Some(slice.slice(range))),
             (Some(Extent::Device { place, blocks, crcs }), true)
-                if range.end <= *blocks as usize * BLOCK_BYTES && extents.units.is_empty() =>
+                if range.end <= *blocks as usize * BLOCK_BYTES && extents.streamed.is_none() =>
             {
                 let bytes = *blocks as usize * BLOCK_BYTES;
                 let mut buffer = match fitting(room, bytes) {
@@ -291,14 +298,9 @@ impl Groups {
                 };
                 let held = if extents.kept { self.look(context, (*place, crcs), &mut buffer) } else { Held::New };
                 if held != Held::All {
-                    let via = self.via(extents.reader, (*place, *blocks));
-                    if let Via::Pieces(parts) = &via {
-                        buffer = Box::pin(self.read_pieces(context, parts, (*place, crcs), buffer)).await?;
-                        return Ok(Some(buffer.share().slice(range)));
-                    }
                     let start = if bytes <= PACED_BYTES_MAX { Start::Paced } else { Start::AtOnce };
-                    let transfer = self.store().begin_read(via.place(*place), buffer, start)?;
-                    let begun = Begun { transfer, place: *place, crcs, at: 0, keep: held == Held::Again, via };
+                    let transfer = self.store().begin_read(*place, buffer, start)?;
+                    let begun = Begun { transfer, place: *place, crcs, at: 0, keep: held == Held::Again, via: None };
                     buffer = self.end_read(context, begun).await?;
                 }
                 Ok(Some(buffer.share().slice(range)))
@@ -323,6 +325,29 @@ impl Groups {
         let Begun { transfer, place, crcs, keep, via, .. } = begun;
         let done = transfer.await;
         self.mark_device(&context.span, Stage::Read, (done.held_ns, done.ended));
+        if let Some(via) = via {
+            let buffer = Box::pin(self.end_read_via(context, (done, place, crcs), *via)).await?;
+            if keep {
+                self.store().read_cache.keep(place, &buffer);
+            }
+            return Ok(buffer);
+        }
+        done.result?;
+        let buffer = done.buffer.expect("a read hands its buffer back");
+        self.verify(context, place, crcs, &buffer)?;
+        if keep {
+            self.store().read_cache.keep(place, &buffer);
+        }
+        Ok(buffer)
+    }
+    /// The same of blocks whose home is on a disk.
+    #[cold]
+    async fn end_read_via(
+        &self,
+        context: &Context,
+        (done, place, crcs): (Done, Place, &Crcs),
+        via: Via,
+    ) -> Result<Buf> {
         let mut buffer = done.buffer.expect("a read hands its buffer back");
         let mut verified = done.result;
         if verified.is_ok() {
@@ -337,9 +362,6 @@ impl Groups {
         }
         if let Via::Disk(offer) = &via {
             self.store().offer_copy(offer, &buffer);
-        }
-        if keep {
-            self.store().read_cache.keep(place, &buffer);
         }
         Ok(buffer)
     }
@@ -416,14 +438,17 @@ impl Groups {
                             },
                         }
                     };
-                    let via = self.via(extents.reader, (*place, extent.blocks()));
-                    if let Via::Pieces(parts) = &via {
+                    let reader = extents.streamed.as_ref().map_or(Reader::Client, |streamed| streamed.reader);
+                    let via = self.via(reader, (*place, extent.blocks()));
+                    if let Some(Via::Pieces(parts)) = &via {
                         let buffer = Box::pin(self.read_pieces(context, parts, (*place, crcs), buffer)).await?;
                         let (target, source) = part(at, bytes);
                         out[target].copy_from_slice(&buffer[source]);
                     } else {
-                        let transfer = self.store().begin_read(via.place(*place), buffer, Start::AtOnce)?;
-                        begun.push_back(Begun { transfer, place: *place, crcs, at, keep: held == Held::Again, via });
+                        let from = via.as_ref().map_or(*place, |via| via.place(*place));
+                        let transfer = self.store().begin_read(from, buffer, Start::AtOnce)?;
+                        let (keep, via) = (held == Held::Again, via.map(Box::new));
+                        begun.push_back(Begun { transfer, place: *place, crcs, at, keep, via });
                     }
                 }
             }
@@ -442,11 +467,11 @@ impl Groups {
     async fn wait_for_units(&self, context: &Context, extents: &mut Extents) {
         let Extents { ino, offset, length, size, .. } = *extents;
         let noted = self.note_stream(context, Part { ino, offset, length, size });
-        extents.reader = if noted.is_stream { Reader::Stream } else { Reader::Client };
-        extents.units = noted.units;
-        for unit in &extents.units {
+        for unit in &noted.units {
             unit.wait().await;
         }
+        let reader = if noted.is_stream { Reader::Stream } else { Reader::Client };
+        extents.streamed = Some(Box::new(Streamed { reader, units: noted.units }));
         context.span.mark(Stage::Read, self.stamp());
     }
     /// Hands over the blocks of an extent, if all of them were read ahead and are what they should be. `at`: its position in the
@@ -459,12 +484,13 @@ impl Groups {
         mut hand: impl FnMut(usize, &Slice),
     ) -> bool {
         let first = extents.offset / BLOCK_BYTES as u64 + (at / BLOCK_BYTES) as u64;
-        if extents.units.is_empty() || !self.store().is_on_disk(place) {
+        let Some(Streamed { units, .. }) = extents.streamed.as_deref() else { return false };
+        if units.is_empty() || !self.store().is_on_disk(place) {
             return false;
         }
         let is_whole = crcs.as_slice().iter().zip(0u32..).all(|(crc, number)| {
             let taken = |unit: &Arc<Unit>| unit.take(first + u64::from(number), place.advance(number));
-            let Some(slice) = extents.units.iter().find_map(taken) else { return false };
+            let Some(slice) = units.iter().find_map(taken) else { return false };
             let verified = store::verify(&slice, std::iter::once(*crc)).is_ok() || active(Bug::UnitBelieved);
             hand(at + number as usize * BLOCK_BYTES, &slice);
             verified
@@ -517,7 +543,7 @@ impl Groups {
                     let crcs = &std::iter::once(crc).collect();
                     // Whoever waits for the range waits for this read too: it is not held back.
                     let transfer = self.store().begin_read(place, buffer, Start::AtOnce)?;
-                    let begun = Begun { transfer, place, crcs, at: 0, keep: false, via: Via::Home };
+                    let begun = Begun { transfer, place, crcs, at: 0, keep: false, via: None };
                     let read = self.end_read(context, begun).await;
                     if let Err(error) = &read {
                         self.report_bad_read(context, ino, (block * BLOCK_BYTES as u64, BLOCK_BYTES as u32), error);
@@ -551,11 +577,6 @@ impl Extents {
     fn devices(&self) -> impl Iterator<Item = Place> {
         let place = |extent: &Extent| if let Extent::Device { place, .. } = extent { Some(*place) } else { None };
         self.first.iter().chain(&self.more).filter_map(place)
-    }
-    /// None of a file of `size` bytes.
-    fn of(ino: Ino, size: u64) -> Extents {
-        let (whole, kept, reader, units) = (false, false, Reader::Client, Vec::new());
-        Extents { first: None, more: Vec::new(), offset: 0, length: 0, whole, kept, ino, size, reader, units }
     }
     /// The blocks on the device of a large read that found them in many pieces, but for a block that was not read whole.
     /// Their lives are to be filled in.

@@ -135,6 +135,10 @@ impl Geometry {
         further.gone.store(true, Ordering::Release);
         file
     }
+    /// True if any device was added to the first.
+    pub fn has_further(&self) -> bool {
+        self.further[0].get().is_some()
+    }
     fn further(&self, segment: SegmentId) -> Option<&Further> {
         let mut all = self.further.iter().map_while(OnceLock::get);
         all.find(|device| (device.first..device.end).contains(&segment.0))
