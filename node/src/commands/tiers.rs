@@ -91,7 +91,7 @@ mod tests {
             decisions: (100..120).map(decision).collect(),
         };
         let text = text(&tiers);
-        assert!(text.contains("8.00 MiB in 4 units, 2.50 seeks per MiB; 4.00 MiB of it were used"), "{text}");
+        assert!(text.contains("8 MiB in 4 units, 2.50 seeks per MiB; 4 MiB of it were used"), "{text}");
         assert!(text.contains("25.0%") && text.contains("2 segments of at most 3 now"), "{text}");
         assert!(
             text.contains("refused   stream") && !text.contains("evicted"),
