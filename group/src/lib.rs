@@ -169,7 +169,7 @@ impl Groups {
         let bytes = groups.iter().map(count).sum();
         let wall_ns = store.runtime.clock.wall().0;
         let purging = groups.iter().any(|group| !group.state.lock().purges.is_empty());
-        // Of the size of what is reserved for the program's own work: an eighth of `memory_max`. It is taken from the clients' part.
+        // As much as is reserved for the program's own work, an eighth of `memory_max` at most; it is taken from the clients' part.
         let streams = data::streams::Streams::new(store.runtime.slabs.own_bytes_max());
         Groups {
             store,

@@ -5,7 +5,8 @@
 use crate::Groups;
 use crate::agents::destage;
 use crate::agents::moves::{is_there, leaf_of, order_all, places_of, source_of};
-use base::limits::{BLOCK_BYTES, IO_BYTES_MAX};
+use crate::data::near::{self, RUN_BLOCKS_MAX};
+use base::limits::BLOCK_BYTES;
 use base::{Kind, Life, Place, Result, SegmentId};
 use runtime::Slice;
 use runtime::tasks::both;
@@ -22,8 +23,6 @@ const REST_NS: u64 = 100_000_000;
 const PAUSE_NS_MIN: u64 = 50_000;
 /// Most dead blocks read between live ones: 64 KiB more in one transfer take a third of the time of another transfer.
 const GAP_BLOCKS_MAX: u16 = 16;
-/// Most blocks of one transfer, dead ones included: the largest transfer.
-pub(super) const RUN_BLOCKS_MAX: u16 = (IO_BYTES_MAX / BLOCK_BYTES) as u16;
 /// Blocks from which on a slice is moved in two parts at the same time: one is read while the other is written.
 const PART_BLOCKS: usize = 64;
 const _: () = assert!(GAP_BLOCKS_MAX < RUN_BLOCKS_MAX && PART_BLOCKS <= RUN_BLOCKS_MAX as usize);
@@ -495,23 +494,14 @@ pub(super) async fn is_still_there(groups: &Groups, victim: (SegmentId, Life), e
     }
 }
 
-/// Splits blocks into runs that are read in one transfer each, with the dead blocks between them.
-fn runs_to_read(entries: &[SummaryEntry]) -> impl Iterator<Item = &[SummaryEntry]> {
-    let near = entries.chunk_by(|one, next| next.block - one.block <= GAP_BLOCKS_MAX + 1);
-    near.flat_map(|run| {
-        // Blocks rise: equal quotients lie within one transfer.
-        run.chunk_by(|one, next| {
-            (one.block - run[0].block) / RUN_BLOCKS_MAX == (next.block - run[0].block) / RUN_BLOCKS_MAX
-        })
-    })
-}
-
 /// Reads the blocks, one after the other, and compares each with its checksum.
 async fn read_blocks(groups: &Groups, segment: SegmentId, entries: &[SummaryEntry]) -> Result<Slice> {
     let store = groups.store();
     let mut copy = store.runtime.buffer(entries.len() * BLOCK_BYTES)?;
     let mut at = 0;
-    for run in runs_to_read(entries) {
+    let place = |entry: &SummaryEntry| Place { segment, block: entry.block };
+    let together = near::together(entries, place, GAP_BLOCKS_MAX);
+    for run in together.flat_map(|together| near::transfers(together, place)) {
         let first = run[0].block;
         let count = run[run.len() - 1].block - first + 1;
         let buffer = store.runtime.buffer(usize::from(count) * BLOCK_BYTES)?;

@@ -7,6 +7,7 @@
 use crate::Groups;
 use crate::agents::clean::{is_still_there, run as clean};
 use crate::agents::moves::{order_all, places_of};
+use crate::data::near;
 use base::limits::{BLOCK_BYTES, IO_BYTES_MAX};
 use base::{Kind, Life, Place, Result, SegmentId};
 use runtime::tasks::both;
@@ -277,16 +278,12 @@ async fn read_blocks(groups: &Groups, live: &mut Vec<Survivor>) -> Option<Slice>
     };
     let mut order: Vec<usize> = (0..live.len()).collect();
     order.sort_unstable_by_key(|&at| (live[at].segment, live[at].entry.block));
-    let next_to = |one: &usize, next: &usize| {
-        let (one, next) = (&live[*one], &live[*next]);
-        one.segment == next.segment && one.entry.block + 1 == next.entry.block
-    };
+    let place = |&at: &usize| Place { segment: live[at].segment, block: live[at].entry.block };
     let mut begun: Vec<(&[usize], Result<Transfer>)> = Vec::new();
-    for together in order.chunk_by(next_to) {
-        let first = &live[together[0]];
-        let place = Place { segment: first.segment, block: first.entry.block };
+    for together in near::together(&order, place, 0) {
+        let first = place(&together[0]);
         let buffer = store.runtime.buffer(together.len() * BLOCK_BYTES);
-        let read = buffer.and_then(|buffer| store.begin_read_for(Purpose::Cleaner, place, buffer, Start::AtOnce));
+        let read = buffer.and_then(|buffer| store.begin_read_for(Purpose::Cleaner, first, buffer, Start::AtOnce));
         begun.push((together, read));
     }
     let mut bad = Vec::new();

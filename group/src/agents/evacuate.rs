@@ -3,7 +3,8 @@
 //! can't be read; they stay, and the removal does not end before their files are gone.
 
 use crate::Groups;
-use crate::agents::clean::{RUN_BLOCKS_MAX, move_blocks};
+use crate::agents::clean::move_blocks;
+use crate::data::near::RUN_BLOCKS_MAX;
 use base::{Kind, Life, Result, SegmentId};
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -5,6 +5,7 @@ mod access;
 pub(crate) mod ahead;
 pub(crate) mod commits;
 mod copies;
+pub(crate) mod near;
 mod punch;
 mod read;
 pub(crate) mod scattered;

@@ -268,10 +268,10 @@ impl Groups {
             return None;
         }
         // If it can't be read, or is something else by now, the file's own read tells.
-        let via = match self.via(Reader::Client, (*place, *blocks)) {
-            _ if read.at != *place => Some(Via::Copy(read.at)),
-            Some(Via::Disk(offer)) => Some(Via::Disk(offer)),
-            _ => None,
+        let asked = self.via(Reader::Client, (*place, *blocks));
+        let via = match read.at == *place {
+            true => asked.filter(|via| matches!(via, Via::Disk(_))),
+            false => Some(Via::Copy(read.at)),
         };
         let via = via.map(Box::new);
         let begun = Begun { transfer: read.transfer, place: *place, crcs, at: 0, keep: false, via };
@@ -325,16 +325,15 @@ impl Groups {
         let Begun { transfer, place, crcs, keep, via, .. } = begun;
         let done = transfer.await;
         self.mark_device(&context.span, Stage::Read, (done.held_ns, done.ended));
-        if let Some(via) = via {
-            let buffer = Box::pin(self.end_read_via(context, (done, place, crcs), *via)).await?;
-            if keep {
-                self.store().read_cache.keep(place, &buffer);
+        let buffer = match via {
+            Some(via) => Box::pin(self.end_read_via(context, (done, place, crcs), *via)).await?,
+            None => {
+                done.result?;
+                let buffer = done.buffer.expect("a read hands its buffer back");
+                self.verify(context, place, crcs, &buffer)?;
+                buffer
             }
-            return Ok(buffer);
-        }
-        done.result?;
-        let buffer = done.buffer.expect("a read hands its buffer back");
-        self.verify(context, place, crcs, &buffer)?;
+        };
         if keep {
             self.store().read_cache.keep(place, &buffer);
         }

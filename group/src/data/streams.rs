@@ -11,9 +11,10 @@
 
 use crate::Groups;
 use crate::context::Context;
+use crate::data::near;
 use crate::state::Block;
 use crate::state::load::Wanted;
-use base::limits::{BLOCK_BYTES, IO_BYTES_MAX};
+use base::limits::BLOCK_BYTES;
 use base::{Ino, LeafKey, Place, VolumeId};
 use runtime::seeded::{Bug, active};
 use runtime::{Buf, Event, Lock, Need, Purpose, Slice, Start};
@@ -45,7 +46,7 @@ const BYTES_PER_SEEK: u64 = 2 << 20;
 /// Units of a stream: one that is read by the client, and one that is read from the disk meanwhile.
 const UNITS: usize = 2;
 /// Most dead blocks that are read between two others: they take less time than a seek.
-const GAP_BLOCKS_MAX: u32 = 64;
+const GAP_BLOCKS_MAX: u16 = 64;
 /// Transfers of a unit at the same time: the disk always has the next one, and others wait for a few MiB at most.
 const TRANSFERS: usize = 4;
 
@@ -181,12 +182,15 @@ impl Streams {
     pub(super) fn taken(&self, blocks: u64) {
         self.figures.lock().taken_blocks += blocks;
     }
-    /// The next unit to be read, if fewer than `most` are. It must be read, and its end told.
+    /// The next unit to be read, if fewer than `most` are. It must be read, and its end told. Those whose stream has ended since are
+    /// left out.
     pub fn take(&self, most: usize) -> Option<Asked> {
         if self.reading.load(Ordering::Acquire) >= most {
             return None;
         }
-        let next = self.asked.lock().as_mut()?.pop_front()?;
+        let is_wanted = |asked: &Asked| Arc::strong_count(&asked.unit) > 1;
+        let mut asked = self.asked.lock();
+        let next = std::iter::from_fn(|| asked.as_mut()?.pop_front()).find(is_wanted)?;
         self.reading.fetch_add(1, Ordering::AcqRel);
         Some(next)
     }
@@ -301,8 +305,8 @@ impl Stream {
         }
         self.length += end.saturating_sub(self.end);
         self.end = self.end.max(end);
-        let passed = self.end;
-        self.units.retain(|unit| unit.end * BLOCK_BYTES as u64 + KEPT_BYTES > passed);
+        let end = self.end;
+        self.units.retain(|unit| unit.end * BLOCK_BYTES as u64 + KEPT_BYTES > end);
     }
 }
 
@@ -329,25 +333,23 @@ impl Unit {
     }
 }
 
+impl Run {
+    /// The transfer that reads these blocks, whose places rise.
+    fn of(blocks: &[(u64, Place)]) -> Run {
+        let place = blocks[0].1;
+        let wanted: Vec<_> = blocks.iter().map(|(block, at)| (*block, u32::from(at.block - place.block))).collect();
+        Run { place, blocks: wanted[wanted.len() - 1].1 + 1, wanted }
+    }
+}
+
 /// The transfers for blocks of a file, in the order of the disk, and the number of seeks that they take.
 fn runs(mut blocks: Vec<(u64, Place)>) -> (Vec<Run>, u64) {
-    const RUN_BLOCKS_MAX: u32 = (IO_BYTES_MAX / BLOCK_BYTES) as u32;
     blocks.sort_unstable_by_key(|&(_, place)| (place.segment, place.block));
-    let (mut runs, mut seeks) = (Vec::<Run>::new(), 0);
-    for (block, place) in blocks {
-        let last = runs.last_mut().filter(|run| run.place.segment == place.segment);
-        let near = last
-            .as_ref()
-            .is_some_and(|run| u32::from(place.block) <= u32::from(run.place.block) + run.blocks + GAP_BLOCKS_MAX);
-        seeks += u64::from(!near);
-        match last {
-            Some(run) if near && u32::from(place.block - run.place.block) < RUN_BLOCKS_MAX => {
-                let number = u32::from(place.block - run.place.block);
-                run.blocks = number + 1;
-                run.wanted.push((block, number));
-            }
-            _ => runs.push(Run { place, blocks: 1, wanted: vec![(block, 0)] }),
-        }
+    let place = |(_, place): &(u64, Place)| *place;
+    let (mut runs, mut seeks) = (Vec::new(), 0);
+    for together in near::together(&blocks, place, GAP_BLOCKS_MAX) {
+        seeks += 1;
+        runs.extend(near::transfers(together, place).map(Run::of));
     }
     (runs, seeks)
 }
@@ -559,6 +561,20 @@ mod tests {
         read(&streams, 1000, 0, 31);
         let unit = read(&streams, 1000, 1, 31).next.expect("nobody else reads any more");
         assert_eq!((blocks(&unit), streams.bytes.load(Ordering::Relaxed)), (UNIT_BYTES / 4096, UNIT_BYTES));
+    }
+
+    #[test]
+    fn a_unit_whose_stream_has_ended_is_not_read() {
+        let streams = Streams::new(64 * MIB);
+        let ask = |file: u64| {
+            read(&streams, file, 0, 0);
+            let unit = read(&streams, file, 1, 0).next.expect("a stream");
+            streams.ask(Asked { volume: VOLUME, ino: part(file, 0, 0).ino, unit });
+        };
+        (1..=3).for_each(ask);
+        assert!(read(&streams, 2, 500, 0).units.is_empty(), "it is read elsewhere now");
+        let taken: Vec<_> = std::iter::from_fn(|| streams.take(8)).map(|asked| asked.ino).collect();
+        assert_eq!(taken, [part(1, 0, 0).ino, part(3, 0, 0).ino]);
     }
 
     #[test]
