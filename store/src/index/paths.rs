@@ -2,8 +2,9 @@
 
 use crate::format::{keys, values};
 use crate::index::Index;
-use base::{Ino, Result, Volume, VolumeId};
+use base::{Ino, Name, Result, Volume, VolumeId};
 use std::collections::BTreeMap;
+use std::ops::ControlFlow;
 
 /// Entries read at once.
 const ENTRIES: usize = 1024;
@@ -57,19 +58,33 @@ impl<'a> Paths<'a> {
 
 /// A name of each inode in a directory; None if they are too many to be kept.
 fn entries(index: &dyn Index, volume: VolumeId, dir: Ino) -> Result<Option<BTreeMap<Ino, Vec<u8>>>> {
-    let (mut from, to) = keys::cookies_after(volume, dir, 0);
     let mut entries = BTreeMap::new();
-    while entries.len() <= NAMES_MAX {
+    let ended = each_entry(index, volume, dir, |name, ino| {
+        entries.entry(ino).or_insert_with(|| name.as_bytes().to_vec());
+        if entries.len() > NAMES_MAX { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    });
+    Ok(ended?.is_continue().then_some(entries))
+}
+
+/// Hands over the entries of a directory until `with` wants no more. Those that can't be read are left out.
+fn each_entry(
+    index: &dyn Index,
+    volume: VolumeId,
+    dir: Ino,
+    mut with: impl FnMut(&Name, Ino) -> ControlFlow<()>,
+) -> Result<ControlFlow<()>> {
+    let (mut from, to) = keys::cookies_after(volume, dir, 0);
+    loop {
         let rows = index.scan(&from, &to, ENTRIES)?;
-        for (name, ino, _) in rows.iter().filter_map(|(_, value)| values::decode_cookie(value).ok()) {
-            entries.entry(ino).or_insert_with(|| name.as_bytes().to_vec());
+        let mut entries = rows.iter().filter_map(|(_, value)| values::decode_cookie(value).ok());
+        if entries.try_for_each(|(name, ino, _)| with(&name, ino)).is_break() {
+            return Ok(ControlFlow::Break(()));
         }
         match rows.last() {
             Some((key, _)) if rows.len() == ENTRIES => from = keys::after(key),
-            _ => return Ok(Some(entries)),
+            _ => return Ok(ControlFlow::Continue(())),
         }
     }
-    Ok(None)
 }
 
 fn find_by(
@@ -95,16 +110,13 @@ fn find_by(
 }
 
 fn name_in(index: &dyn Index, volume: VolumeId, dir: Ino, ino: Ino) -> Result<Option<Vec<u8>>> {
-    let (mut from, to) = keys::cookies_after(volume, dir, 0);
-    loop {
-        let rows = index.scan(&from, &to, ENTRIES)?;
-        let entries = rows.iter().filter_map(|(_, value)| values::decode_cookie(value).ok());
-        if let Some((name, ..)) = entries.into_iter().find(|(_, target, _)| *target == ino) {
-            return Ok(Some(name.as_bytes().to_vec()));
+    let mut found = None;
+    let ended = each_entry(index, volume, dir, |name, target| {
+        if target != ino {
+            return ControlFlow::Continue(());
         }
-        match rows.last() {
-            Some((key, _)) if rows.len() == ENTRIES => from = keys::after(key),
-            _ => return Ok(None),
-        }
-    }
+        found = Some(name.as_bytes().to_vec());
+        ControlFlow::Break(())
+    });
+    ended.map(|_| found)
 }
