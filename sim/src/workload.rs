@@ -190,6 +190,9 @@ impl Profile {
     pub fn ample(self) -> Profile {
         Profile { segments: SEGMENTS_AMPLE, device: false, ..self }
     }
+    fn weigh(&mut self, deed: Deed, weight: u64) {
+        self.weights[DEEDS.iter().position(|(one, _)| *one == deed).expect("it is one")] = weight;
+    }
     /// The same profile, with the weight on what the focus is about.
     pub fn focused(mut self, focus: Focus) -> Profile {
         let only = |deeds: &[Deed]| {
@@ -221,7 +224,7 @@ impl Profile {
             Focus::Cleaner | Focus::Destage => {
                 let deeds = [Deed::Create, Deed::Write, Deed::Append, Deed::Truncate, Deed::Unlink, Deed::Fsync];
                 self.weights = only(&[&deeds[..], &[Deed::Read, Deed::Checkpoint, Deed::Sleep]].concat());
-                self.weights[DEEDS.iter().position(|(deed, _)| *deed == Deed::Write).expect("it is one")] = 60;
+                self.weigh(Deed::Write, 60);
                 (self.clients, self.calls, self.large_one_in) = (4, 150, 2);
                 // Half of the seeds leave the cleaner time, the others race with it.
                 if self.pause_ns > 1 << 15 {
@@ -229,7 +232,7 @@ impl Profile {
                 }
                 self.segments = 32 + self.segments % 8;
                 if focus == Focus::Destage {
-                    self.weights[DEEDS.iter().position(|(deed, _)| *deed == Deed::Read).expect("it is one")] = 15;
+                    self.weigh(Deed::Read, 15);
                     (self.segments, self.disks) = (16 + self.segments % 4, vec![24; 1 + self.cores % 2]);
                 }
             }
