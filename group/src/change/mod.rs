@@ -31,9 +31,9 @@ enum Step {
 }
 
 impl Groups {
-    /// Evaluates and orders an operation on names or attributes; waits as `sync` asks.
-    pub(crate) async fn change(&self, context: &Context, op: &Op, sync: Sync) -> Result<Answer> {
-        self.change_with(context, op, sync, None, None).await
+    /// Evaluates and orders an operation on names or attributes; waits as `sync_of` says.
+    pub(crate) async fn change(&self, context: &Context, op: &Op) -> Result<Answer> {
+        self.change_with(context, op, None, None).await
     }
 
     /// Evaluates and orders an operation as `change` does, with blocks that go into the same record, and the range lock
@@ -42,10 +42,10 @@ impl Groups {
         &self,
         context: &Context,
         op: &Op,
-        sync: Sync,
         attached: Option<&Attached>,
         range: Option<u64>,
     ) -> Result<Answer> {
+        let sync = sync_of(op);
         let mut set = first_groups(op);
         // Held from the check that the directories in `checked`, each with its new parent, close no loop.
         let mut token: Option<TokenGuard<'_>> = None;
@@ -67,11 +67,7 @@ impl Groups {
                     }
                     return Ok(answer);
                 }
-                Step::Again(outcome) => {
-                    // The batch of the first delivery is not remembered; it is no later than the log's last one.
-                    self.store().log.wait(self.store().log.last_batch(), sync, Some(&context.span)).await?;
-                    return self.repeat(context, op, *outcome).await;
-                }
+                Step::Again(outcome) => return self.repeat(context, op, *outcome).await,
                 Step::Load(Need::Group(group)) => set.insert(group),
                 Step::Load(Need::Numbers) => self.reserve_numbers().await?,
                 Step::Load(need) => {
@@ -202,8 +198,17 @@ impl Groups {
         Position { group, term: row.term, index: row.applied, durable: sync >= Sync::Data }
     }
 
+    /// The answer to a request that was delivered before and took effect (rule R1). None if it did not.
+    pub(crate) async fn delivered_before(&self, context: &Context, op: &Op) -> Result<Option<Answer>> {
+        let kept = self.state(deciding_group(op)).state.lock().result(context.session, context.request);
+        let Some(outcome) = kept else { return Ok(None) };
+        self.repeat(context, op, outcome).await.map(Some)
+    }
+
     /// Answers a request that was delivered before, from its kept result (rule R1).
     async fn repeat(&self, context: &Context, op: &Op, outcome: Outcome) -> Result<Answer> {
+        // The batch of the first delivery is not remembered; it is no later than the log's last one.
+        self.store().log.wait(self.store().log.last_batch(), sync_of(op), Some(&context.span)).await?;
         let reply = match outcome {
             Outcome::Done => Reply::Done,
             Outcome::Wrote { offset, length } => Reply::Wrote { offset, length },
@@ -288,7 +293,7 @@ impl Groups {
         if !layers.is_empty() {
             store::feature::require(self.store(), LAYERS).await?;
         }
-        self.change(context, op, Sync::All).await
+        self.change(context, op).await
     }
 
     /// Takes one open back. The last release of an orphan frees it, unless a client knows it.
@@ -349,6 +354,19 @@ pub(crate) fn first_groups(op: &Op) -> GroupSet {
         _ => {}
     }
     set
+}
+
+/// How durable the record of an operation is when it is answered. Volumes are made, changed and deleted for good.
+fn sync_of(op: &Op) -> Sync {
+    match op {
+        Op::Write { sync, .. } => *sync,
+        Op::VolumeCreate { .. }
+        | Op::VolumeDelete { .. }
+        | Op::VolumeRename { .. }
+        | Op::VolumeResize { .. }
+        | Op::VolumeLayers { .. } => Sync::All,
+        _ => Sync::Ordered,
+    }
 }
 
 /// The group whose record decides an operation.

@@ -8,7 +8,7 @@ use crate::state::Range;
 use crate::{Answer, Groups};
 use base::checksum::crc32c;
 use base::limits::{BLOCK_BYTES, FILE_BYTES_MAX};
-use base::{Crcs, Ino, Op, Result, Sync};
+use base::{Crcs, Ino, Op, Result};
 use runtime::{Buf, Need, Stage};
 use std::ops;
 
@@ -26,7 +26,7 @@ impl Groups {
         let bytes = offset..offset.saturating_add(length);
         if bytes.is_empty() || bytes.end > FILE_BYTES_MAX {
             // Evaluation refuses it.
-            return self.change(context, op, Sync::Ordered).await;
+            return self.change(context, op).await;
         }
         while self.state(ino.group()).state.lock().cuts_of(context.volume, ino) >= CUTS_MAX {
             self.checkpoint_after(self.checkpoints()).await?;
@@ -45,7 +45,7 @@ impl Groups {
             };
             let hold = RangeHold { group, id };
             let edges = self.edges(context, ino, &bytes).await?;
-            return self.change_with(context, op, Sync::Ordered, edges.as_ref(), Some(hold.id)).await;
+            return self.change_with(context, op, edges.as_ref(), Some(hold.id)).await;
         }
     }
 

@@ -9,7 +9,7 @@ use crate::state::{Range, RangeId};
 use crate::{Answer, Group, Groups, Position};
 use base::checksum::crc32c;
 use base::limits::{BLOCK_BYTES, BULK_BYTES_MIN, IO_BYTES_MAX};
-use base::{At, Crcs, Error, Ino, Kind, Op, Reply, RequestId, Result, SessionId, SetAttr, Sync};
+use base::{At, Crcs, Error, Ino, Kind, Op, Reply, RequestId, Result, SessionId, Sync};
 use names::Seen;
 use names::write::{Edge, WritePlan};
 use runtime::seeded::{Bug, active};
@@ -54,16 +54,11 @@ impl Groups {
         let _admitted = self.admit_data(context, quota.as_deref(), &write).await?;
         self.store().space.note_write(u64::from(write.length));
         let aligned = |offset: u64| offset.is_multiple_of(BLOCK_BYTES as u64);
-        let answer = match write.at {
+        match write.at {
             At::Offset(offset) if aligned(offset) && aligned(u64::from(write.length)) => {
                 self.write_aligned(context, write, data).await
             }
             _ => self.write_unaligned(context, write, data).await,
-        };
-        match answer {
-            // The file has gone, but perhaps only since another delivery of this write took effect.
-            Err(error) if error.kind == Kind::Stale => self.write_again(context, &write).await?.ok_or(error),
-            answer => answer,
         }
     }
 
@@ -295,20 +290,24 @@ impl Groups {
         let (session, request) = (SessionId(0), RequestId(0));
         let own = Context { session, request, span: Span::start(self.stamp()), ..*context };
         let remove = Op::RemoveXattr { ino, name: names::capability() };
-        match self.change(&own, &remove, Sync::Ordered).await {
+        match self.change(&own, &remove).await {
             Err(error) if error.kind != Kind::NoAttribute => Err(error),
             _ => Ok(()),
         }
     }
 
     /// Truncates to a size within a block: the rest of that block is logged as zeros in the same record (rule M5).
-    pub(crate) async fn set_attributes(&self, context: &Context, ino: Ino, set: Box<SetAttr>) -> Result<Answer> {
-        let size = set.size;
-        let op = Op::SetAttr { ino, set };
-        let Some(size) = size else { return self.change(context, &op, Sync::Ordered).await };
+    pub(crate) async fn set_attributes(
+        &self,
+        context: &Context,
+        op: &Op,
+        ino: Ino,
+        size: Option<u64>,
+    ) -> Result<Answer> {
+        let Some(size) = size else { return self.change(context, op).await };
         let within = (size % BLOCK_BYTES as u64) as usize;
         if within == 0 {
-            return self.change(context, &op, Sync::Ordered).await;
+            return self.change(context, op).await;
         }
         let group = self.state(ino.group());
         let block = size / BLOCK_BYTES as u64;
@@ -323,18 +322,18 @@ impl Groups {
             let hold = RangeHold { group, id };
             // Read while the range is locked: from here on no write moves the end past this block.
             if size >= self.attributes(context, ino).await?.inode.size {
-                return self.change_with(context, &op, Sync::Ordered, None, Some(hold.id)).await;
+                return self.change_with(context, op, None, Some(hold.id)).await;
             }
             let mut tail = self.read_block(context, ino, block).await?;
             // A hole stays a hole.
             if tail[within..].iter().all(|&byte| byte == 0) || active(Bug::TailKept) {
-                return self.change_with(context, &op, Sync::Ordered, None, Some(hold.id)).await;
+                return self.change_with(context, op, None, Some(hold.id)).await;
             }
             tail[within..].fill(0);
             let crcs = std::iter::once(crc32c(&tail)).collect();
             let slice = tail.share().slice(0..BLOCK_BYTES);
             let attached = Attached { ino, pieces: vec![(block, crcs)], slice };
-            return self.change_with(context, &op, Sync::Ordered, Some(&attached), Some(hold.id)).await;
+            return self.change_with(context, op, Some(&attached), Some(hold.id)).await;
         }
     }
 }

@@ -10,7 +10,7 @@ use crate::state::load::Wanted;
 use crate::state::overlay::Generation;
 use crate::{Answer, Groups};
 use base::limits::{BLOCK_BYTES, FILE_BYTES_MAX};
-use base::{At, Error, Ino, Kind, LeafKey, Name, Op, Reply, Result, Room, StatFs, Sync, Volume, VolumeId};
+use base::{At, Error, Ino, Kind, LeafKey, Name, Op, Reply, Result, Room, StatFs, Volume, VolumeId};
 use names::Part;
 use runtime::Stage;
 use runtime::seeded::{Bug, active};
@@ -186,7 +186,7 @@ impl Groups {
         context.span.mark(Stage::Space, self.stamp());
         match room {
             Room::Zeroed => self.clear(context, op).await,
-            _ => self.change(context, op, Sync::Ordered).await,
+            _ => self.change(context, op).await,
         }
     }
 
@@ -421,7 +421,7 @@ impl Groups {
                 return Err(Error::new(Kind::Invalid, "the volume uses more than that").with(figures));
             }
         }
-        let answer = self.change(context, op, Sync::All).await?;
+        let answer = self.change(context, op).await?;
         if let Reply::Volume(volume) = &answer.reply {
             self.note_volume(volume);
         }

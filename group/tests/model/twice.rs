@@ -192,6 +192,45 @@ pub fn a_second_delivery_repeats_the_answer_and_nothing_else() {
     });
 }
 
+/// What took effect while there was room is told again when there is none: by the host, then by the brick.
+#[test]
+fn a_second_delivery_that_finds_no_room_repeats_the_answer() {
+    let mut world = World::new(6);
+    let (runtime, disk) = (world.runtime(), world.disk().clone());
+    world.block_on(async {
+        let rig = Rig::new(runtime.clone(), Shape::SMALL).await;
+        let mut asked = Vec::new();
+        for (number, (op, data)) in (1000..).zip(changes(&rig).await) {
+            let told = rig.call_as(&rig.context_of(number), op.clone(), data.as_deref()).await;
+            asked.push((number, op, data, essence(&told)));
+        }
+        rig.settle().await;
+        let again = async |why: &str| {
+            let before = state(&rig).await;
+            for (number, op, data, told) in &asked {
+                let again = rig.call_as(&rig.context_of(*number), op.clone(), data.as_deref()).await;
+                assert_eq!(essence(&again), *told, "{op:?}, {why}");
+            }
+            assert_eq!(state(&rig).await, before);
+        };
+        // Another client: of each, a bounded number of results is kept.
+        let other = rig.client(77, rig.volume.clone());
+        let filler = other.create(rig.volume.root, "filler").await.expect("a new file");
+        disk.set_others(runtime.disk.free_bytes().expect("no fault") - (1 << 20));
+        runtime.clock.sleep(2_000_000_000).await;
+        assert_eq!(other.write(filler, At::End, &[7; 4096], Sync::Data).await, Err(Kind::NoSpace));
+        again("the host has no room").await;
+        disk.set_others(0);
+        runtime.clock.sleep(2_000_000_000).await;
+        let mut written = 0_u64;
+        while other.write(filler, At::End, &vec![7; 1 << 20], Sync::Ordered).await.is_ok() {
+            written += 1;
+        }
+        assert!(written > 16, "the brick has room until it is full");
+        again("the brick is full").await;
+    });
+}
+
 /// Opens and releases leave no record; a file without a name lives by their count alone.
 #[test]
 fn an_open_or_a_release_that_is_delivered_twice_counts_once() {
