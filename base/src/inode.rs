@@ -93,6 +93,71 @@ impl Guard {
     }
 }
 
+/// The tier on which a file's blocks should lie, as its owner says by the attribute `user.sinter.tier`. New files and directories
+/// begin with the hint of the directory they are made in.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum TierHint {
+    /// No wish: the brick decides.
+    Auto,
+    /// Flash, also for what nobody has written for long.
+    Flash,
+    /// Disk, as soon as there is a reason to move it.
+    Disk,
+}
+
+impl TierHint {
+    /// All hints.
+    pub const ALL: [TierHint; 3] = [TierHint::Auto, TierHint::Flash, TierHint::Disk];
+
+    /// The attribute's value.
+    pub fn name(self) -> &'static str {
+        match self {
+            TierHint::Auto => "auto",
+            TierHint::Flash => "flash",
+            TierHint::Disk => "disk",
+        }
+    }
+    /// The hint that is written so; None if there is no such hint.
+    pub fn of(value: &[u8]) -> Option<TierHint> {
+        TierHint::ALL.into_iter().find(|hint| hint.name().as_bytes() == value)
+    }
+}
+
+/// An inode's extended attributes, as far as the inode itself tells, in one byte.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Attributes(u8);
+
+impl Attributes {
+    const STORED: u8 = 1;
+    const TIER_BIT: u32 = 1;
+    const TIER: u8 = 3 << Attributes::TIER_BIT;
+
+    /// Attributes that are rows of their own, or none, and the tier hint, which is not.
+    pub fn new(stored: bool, tier: Option<TierHint>) -> Attributes {
+        Attributes::default().with_stored(stored).with_tier(tier)
+    }
+    /// True if some are stored. Most inodes have none, and the index is not asked for them.
+    pub fn are_stored(self) -> bool {
+        self.0 & Attributes::STORED != 0
+    }
+    /// The tier for the blocks of a file, or of what is made in a directory; None if nobody has said.
+    pub fn tier(self) -> Option<TierHint> {
+        match (self.0 & Attributes::TIER) >> Attributes::TIER_BIT {
+            0 => None,
+            code => Some(TierHint::ALL[usize::from(code) - 1]),
+        }
+    }
+    /// The same with others stored, or none.
+    pub fn with_stored(self, stored: bool) -> Attributes {
+        Attributes(self.0 & !Attributes::STORED | u8::from(stored))
+    }
+    /// The same with another hint.
+    pub fn with_tier(self, tier: Option<TierHint>) -> Attributes {
+        let code = tier.map_or(0, |tier| 1 + tier as u8);
+        Attributes(self.0 & !Attributes::TIER | code << Attributes::TIER_BIT)
+    }
+}
+
 /// An inode's attributes. `links == 0` means an orphan: unlinked but still open, or a dead directory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Inode {
@@ -131,8 +196,8 @@ pub struct Inode {
     pub btime: Time,
     /// True of a directory that is being removed: it takes no new entries (rule M3).
     pub dead: bool,
-    /// True if the inode has extended attributes. Most inodes have none, and the index is not asked for them.
-    pub xattrs: bool,
+    /// Its extended attributes.
+    pub xattrs: Attributes,
     /// Protections against changes.
     pub guard: Guard,
 }
@@ -163,7 +228,7 @@ impl Inode {
             ctime: now,
             btime: now,
             dead: false,
-            xattrs: false,
+            xattrs: Attributes::default(),
             guard: Guard::default(),
         }
     }

@@ -19,10 +19,10 @@ pub mod seeded;
 pub use edit::{Crcs, Edit, Follow, Intent, IntentId, Numbers};
 pub use error::{Error, Kind, Remedy, Result};
 pub use ids::{GroupId, Index, Ino, LeafKey, Life, Place, ReplicaId, RequestId, SegmentId, SessionId, Term, VolumeId};
-pub use inode::{FileKind, Guard, Inode, Time};
+pub use inode::{Attributes, FileKind, Guard, Inode, TierHint, Time};
 pub use layer::{Layer, Operations};
 pub use name::Name;
 pub use op::{
     At, Attr, Blocks, DirEntry, OP_NAMES, Op, Outcome, Reply, Room, Seek, SetAttr, SetHow, SetTime, StatFs, Sync,
-    Volume, Xattrs,
+    TierPolicy, Volume, Xattrs,
 };

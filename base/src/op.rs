@@ -1,6 +1,7 @@
 //! The requests of clients and the answers to them: closed enums, shared by every front and layer. Payload bytes travel
 //! beside the operation (see `runtime::buffer`), never inside it.
 
+use crate::error::{Error, Kind, Result};
 use crate::ids::{Ino, VolumeId};
 use crate::inode::{FileKind, Guard, Inode, Time};
 use crate::layer::Layer;
@@ -179,6 +180,8 @@ pub enum Op {
     VolumeResize { name: Name, size_bytes: Option<u64> },
     /// Give a volume other layers, from the top down; a running stack is changed by whoever has it.
     VolumeLayers { name: Name, layers: Box<[Layer]> },
+    /// Give a volume another tier policy.
+    VolumePolicy { name: Name, policy: TierPolicy },
     /// All volumes.
     VolumeList,
 }
@@ -227,6 +230,7 @@ pub const OP_NAMES: &[&str] = &[
     "volume-rename",
     "volume-resize",
     "volume-layers",
+    "volume-policy",
 ];
 
 impl Op {
@@ -270,6 +274,7 @@ impl Op {
             Op::VolumeRename { .. } => "volume-rename",
             Op::VolumeResize { .. } => "volume-resize",
             Op::VolumeLayers { .. } => "volume-layers",
+            Op::VolumePolicy { .. } => "volume-policy",
             Op::VolumeList => "volume-list",
         }
     }
@@ -297,7 +302,8 @@ impl Op {
             | Op::VolumeDelete { .. }
             | Op::VolumeRename { .. }
             | Op::VolumeResize { .. }
-            | Op::VolumeLayers { .. } => true,
+            | Op::VolumeLayers { .. }
+            | Op::VolumePolicy { .. } => true,
             _ => false,
         }
     }
@@ -374,6 +380,36 @@ pub struct Volume {
     pub size_bytes: Option<u64>,
     /// The layers that its operations pass, from the top down.
     pub layers: Box<[Layer]>,
+    /// The tiers that its blocks may lie on.
+    pub policy: TierPolicy,
+}
+
+/// The tiers that a volume's blocks may lie on, on a hybrid brick.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum TierPolicy {
+    /// Flash first; cold blocks go down to disks.
+    #[default]
+    WriteBack,
+    /// Flash, whatever its inodes' hints say.
+    FlashOnly,
+}
+
+impl TierPolicy {
+    /// All policies.
+    pub const ALL: [TierPolicy; 2] = [TierPolicy::WriteBack, TierPolicy::FlashOnly];
+
+    /// The name in commands and tables.
+    pub fn name(self) -> &'static str {
+        match self {
+            TierPolicy::WriteBack => "write-back",
+            TierPolicy::FlashOnly => "flash-only",
+        }
+    }
+    /// The policy of this name. Errors: `Invalid`.
+    pub fn of(name: &str) -> Result<TierPolicy> {
+        let known = TierPolicy::ALL.into_iter().find(|policy| policy.name() == name);
+        known.ok_or_else(|| Error::new(Kind::Invalid, "a volume's policy is write-back or flash-only").with(name))
+    }
 }
 
 /// The outcome of a mutating request: enough to answer a duplicate of it (rule R1). Kept per session, hence small.

@@ -178,6 +178,8 @@ pub enum Bug {
     /// Copies on flash of blocks on disk are looked up by their places alone: those of an earlier life of the segment
     /// count too (rule K8).
     CopyOutlived,
+    /// Blocks that belong on flash go down to disks like all others (rule K1).
+    HintUnread,
     /// A segment with copies is dropped, and its copies are still found (rule K8).
     CopyAfterDrop,
     /// A copy is looked up before flash has it (rule K8).
@@ -199,7 +201,7 @@ pub enum Bug {
 
 impl Bug {
     /// Every bug, for tests and for naming one on a command line.
-    pub const ALL: [Bug; 94] = [
+    pub const ALL: [Bug; 95] = [
         Bug::FuaAfterPlain,
         Bug::AckOutOfOrder,
         Bug::TailReused,
@@ -286,6 +288,7 @@ impl Bug {
         Bug::AheadBelieved,
         Bug::CacheBelieved,
         Bug::CopyOutlived,
+        Bug::HintUnread,
         Bug::CopyAfterDrop,
         Bug::CopyEarly,
         Bug::UnitBelieved,

@@ -42,7 +42,7 @@ fn attr(ino: Ino) -> Attr {
         ctime: zero,
         btime: zero,
         dead: false,
-        xattrs: false,
+        xattrs: base::Attributes::default(),
         guard: base::Guard::default(),
     };
     Attr::new(ino, inode)

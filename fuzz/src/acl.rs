@@ -100,7 +100,10 @@ pub fn run(bytes: &[u8]) -> Answer {
         Ok(decision) => {
             one.apply(decision);
             let now = one.inode.expect("setting an attribute removes no inode");
-            assert!(now.kind == kind && now.mode <= 0o7777 && now.xattrs != one.xattrs.is_empty(), "{now:?}");
+            assert!(
+                now.kind == kind && now.mode <= 0o7777 && now.xattrs.are_stored() != one.xattrs.is_empty(),
+                "{now:?}"
+            );
             read_again(&mut one, &caller, name, value)
         }
         Err(Stop::Error(error)) => Err(error.clone()),
@@ -144,7 +147,7 @@ fn blank() -> Inode {
         ctime: time,
         btime: time,
         dead: false,
-        xattrs: false,
+        xattrs: base::Attributes::default(),
         guard: base::Guard::default(),
     }
 }

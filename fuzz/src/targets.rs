@@ -214,14 +214,22 @@ fn inode() -> Inode {
         ctime: Time(13),
         btime: Time(-1),
         dead: false,
-        xattrs: true,
+        xattrs: base::Attributes::new(true, Some(base::TierHint::Disk)),
         guard: base::Guard { immutable: true, append_only: true, hands_down_project: false },
     }
 }
 
 fn volume() -> Volume {
     let name = Name::new(b"home").expect("a name");
-    Volume { id: VolumeId(6), name, root: Ino(7), created: Time(8), size_bytes: Some(1 << 30), layers: Box::default() }
+    Volume {
+        id: VolumeId(6),
+        name,
+        root: Ino(7),
+        created: Time(8),
+        size_bytes: Some(1 << 30),
+        layers: Box::default(),
+        policy: base::TierPolicy::default(),
+    }
 }
 
 fn layered() -> Volume {

@@ -145,6 +145,8 @@ pub struct Groups {
     wall_ns: AtomicI64,
     small_commits: data::commits::SmallCommits,
     ahead: data::ahead::Ahead,
+    /// Tiers that inodes' blocks belong on.
+    wishes: data::tier::Wishes,
     /// Large reads whose blocks lay scattered.
     scattered: data::scattered::Reads,
     /// Files that clients read in order from disks.
@@ -171,8 +173,10 @@ impl Groups {
         let purging = groups.iter().any(|group| !group.state.lock().purges.is_empty());
         // As much as is reserved for the program's own work, an eighth of `memory_max` at most; it is taken from the clients' part.
         let streams = data::streams::Streams::new(store.runtime.slabs.own_bytes_max());
+        let wishes = data::tier::Wishes::new(&store);
         Groups {
             store,
+            wishes,
             groups,
             rename: Token::default(),
             options,
@@ -251,12 +255,16 @@ impl Groups {
             Op::VolumeList => Ok(told(Reply::Volumes(self.volumes().await?))),
             Op::VolumeResize { ref name, size_bytes } => self.resize_volume(context, op, name, size_bytes).await,
             Op::VolumeLayers { ref name, ref layers } => self.set_layers(context, op, name, layers).await,
+            Op::VolumePolicy { policy, .. } => Box::pin(self.set_policy(context, op, policy)).await,
             Op::VolumeCreate { .. } | Op::VolumeDelete { .. } | Op::VolumeRename { .. } => {
                 let answer = self.change(context, op).await?;
                 if let Reply::Volume(volume) = &answer.reply {
                     self.note_volume(volume);
                 }
                 Ok(answer)
+            }
+            Op::SetXattr { ref name, .. } | Op::RemoveXattr { ref name, .. } if names::is_tier_hint(name) => {
+                Box::pin(self.change_tier_hint(context, op)).await
             }
             _ => self.change(context, op).await,
         }
@@ -397,7 +405,8 @@ impl Groups {
             | Op::VolumeDelete { .. }
             | Op::VolumeRename { .. }
             | Op::VolumeResize { .. }
-            | Op::VolumeLayers { .. } => VolumeId(0),
+            | Op::VolumeLayers { .. }
+            | Op::VolumePolicy { .. } => VolumeId(0),
             _ => context.volume,
         }
     }

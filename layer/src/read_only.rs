@@ -57,7 +57,8 @@ fn effect(op: &Op) -> Effect {
         | Op::VolumeDelete { .. }
         | Op::VolumeRename { .. }
         | Op::VolumeResize { .. }
-        | Op::VolumeLayers { .. } => Effect::Change,
+        | Op::VolumeLayers { .. }
+        | Op::VolumePolicy { .. } => Effect::Change,
         Op::Read { .. } | Op::ReadLink { .. } | Op::ReadDir { .. } => Effect::AccessTime,
         Op::Lookup { .. }
         | Op::GetAttr { .. }

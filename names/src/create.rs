@@ -4,10 +4,11 @@ use crate::apply::TIME_KEPT;
 use crate::attributes::MODE_BITS;
 use crate::decision::{Decision, Draft};
 use crate::guard;
+use crate::tier;
 use crate::view::{self, Caller, Stop, View, child, entry, inode, refuse};
 use crate::xattr::{self, Legacy};
 use base::limits::{LINKS_MAX, TARGET_BYTES_MAX};
-use base::{Attr, Edit, FileKind, Guard, Ino, Inode, Kind, Name, Outcome, Reply, Time};
+use base::{Attr, Attributes, Edit, FileKind, Guard, Ino, Inode, Kind, Name, Outcome, Reply, Time};
 
 /// The setgid bit of a directory: new objects in it inherit its group, and new directories this bit too.
 const SETGID: u16 = 0o2000;
@@ -245,7 +246,7 @@ fn infant(
         size: wish.target.as_ref().map_or(0, |target| target.len() as u64),
         project: if home.guard.hands_down_project { home.project } else { 0 },
         guard: Guard { hands_down_project: home.guard.hands_down_project && directory, ..Guard::default() },
-        xattrs: !legacy.lists.is_empty(),
+        xattrs: Attributes::new(!legacy.lists.is_empty(), tier::inherit(home, wish.kind)),
         ..Inode::blank(wish.kind, ino, parent, now)
     }
 }

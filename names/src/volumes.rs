@@ -3,7 +3,7 @@
 use crate::decision::{Decision, Draft};
 use crate::view::{Caller, Need, Stop, View, known, refuse};
 use base::limits::{NAME_BYTES_MAX, VOLUME_NAME_BYTES_MAX};
-use base::{Edit, FileKind, GroupId, Inode, Kind, Layer, Name, Outcome, Reply, Volume, VolumeId};
+use base::{Edit, FileKind, GroupId, Inode, Kind, Layer, Name, Outcome, Reply, TierPolicy, Volume, VolumeId};
 
 const CATALOGUE: VolumeId = VolumeId(0);
 const FIRST_GROUP: GroupId = GroupId(0);
@@ -35,7 +35,15 @@ pub(crate) fn create(
         links: 2,
         ..Inode::blank(FileKind::Directory, root, root, now)
     };
-    let volume = Volume { id, name: name.clone(), root, created: now, size_bytes, layers: Box::default() };
+    let volume = Volume {
+        id,
+        name: name.clone(),
+        root,
+        created: now,
+        size_bytes,
+        layers: Box::default(),
+        policy: TierPolicy::default(),
+    };
     let mut draft = Draft::new(CATALOGUE, FIRST_GROUP);
     draft.edit_in(CATALOGUE, FIRST_GROUP, Edit::VolumePut(volume.clone()));
     draft.edit_in(id, FIRST_GROUP, Edit::InodePut { ino: root, inode });
@@ -80,6 +88,14 @@ pub(crate) fn set_layers(view: &mut dyn View, name: &Name, layers: &[Layer]) -> 
         return refuse(Kind::NotFound, "no volume has this name");
     };
     change(view, name, Volume { layers: layers.into(), ..volume })
+}
+
+/// VolumePolicy.
+pub(crate) fn set_policy(view: &mut dyn View, name: &Name, policy: TierPolicy) -> Result<Decision, Stop> {
+    let Some(volume) = find(view, name)? else {
+        return refuse(Kind::NotFound, "no volume has this name");
+    };
+    change(view, name, Volume { policy, ..volume })
 }
 
 /// Changes a volume's row by one record, so that a crash leaves the row either as it was or as it is to be.

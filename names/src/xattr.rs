@@ -4,6 +4,7 @@
 use crate::acl::{self, Acl};
 use crate::decision::{Decision, Draft};
 use crate::guard;
+use crate::tier;
 use crate::view::{Caller, Need, Stop, View, inode, known, refuse};
 use base::limits::{XATTR_LIST_BYTES_MAX, XATTR_NAME_BYTES_MAX, XATTR_VALUE_BYTES_MAX, XATTRS_BYTES_MAX};
 use base::{Edit, Ino, Inode, Kind, Name, Outcome, Reply, SetHow, Xattrs};
@@ -23,7 +24,7 @@ const _: () = assert!(XATTR_NAME_BYTES_MAX + 1 + XATTR_VALUE_BYTES_MAX <= XATTRS
 
 /// The extended attributes of an inode. Nothing is read if it has none.
 pub(crate) fn of(view: &mut dyn View, ino: Ino, inode: &Inode) -> Result<Option<Arc<Xattrs>>, Stop> {
-    if !inode.xattrs {
+    if !inode.xattrs.are_stored() {
         return Ok(None);
     }
     known(view.xattrs(ino), || Need::Xattrs(ino))
@@ -39,7 +40,7 @@ fn check_name(name: &Name) -> Result<(), Stop> {
     }
 }
 
-fn absent<T>() -> Result<T, Stop> {
+pub(crate) fn absent<T>() -> Result<T, Stop> {
     refuse(Kind::NoAttribute, "no attribute of this name")
 }
 
@@ -47,6 +48,9 @@ fn absent<T>() -> Result<T, Stop> {
 pub(crate) fn get(view: &mut dyn View, ino: Ino, name: &Name) -> Result<Decision, Stop> {
     let inode = inode(view, ino)?;
     check_name(name)?;
+    if tier::is_tier_hint(name) {
+        return tier::get(&inode);
+    }
     match of(view, ino, &inode)?.and_then(|all| all.get(name).cloned()) {
         Some(value) => Ok(Decision::unchanged(Reply::Value(value), Outcome::Done)),
         None => absent(),
@@ -57,8 +61,10 @@ pub(crate) fn get(view: &mut dyn View, ino: Ino, name: &Name) -> Result<Decision
 pub(crate) fn list(view: &mut dyn View, ino: Ino) -> Result<Decision, Stop> {
     let inode = inode(view, ino)?;
     let mut names = Vec::new();
-    for name in of(view, ino, &inode)?.iter().flat_map(|all| all.keys()) {
-        names.extend_from_slice(name.as_bytes());
+    let stored = of(view, ino, &inode)?;
+    let stored = stored.iter().flat_map(|all| all.keys()).map(Name::as_bytes);
+    for name in stored.chain(inode.xattrs.tier().map(|_| tier::NAME)) {
+        names.extend_from_slice(name);
         names.push(0);
     }
     Ok(Decision::unchanged(Reply::Names(names.into()), Outcome::Done))
@@ -78,6 +84,9 @@ pub(crate) fn set(
     check_name(name)?;
     if value.len() > XATTR_VALUE_BYTES_MAX {
         return refuse(Kind::TooLarge, "an attribute has at most 64 KiB");
+    }
+    if tier::is_tier_hint(name) {
+        return tier::set(view, caller, (ino, new), value, how);
     }
     let there = of(view, ino, &new)?;
     let before = there.as_ref().and_then(|all| all.get(name));
@@ -99,13 +108,25 @@ pub(crate) fn set(
         }
         None => left.remove(name).map(|_| Edit::XattrDrop { ino, name: name.clone() }),
     };
-    let names: usize = left.keys().map(|name| name.as_bytes().len() + 1).sum();
+    let names = name_bytes(&left, &new);
     let values: usize = left.values().map(|value| value.len()).sum();
     if names > XATTR_LIST_BYTES_MAX || names + values > XATTRS_BYTES_MAX {
         return refuse(Kind::NoSpace, "the inode has too many attributes");
     }
-    new.xattrs = !left.is_empty();
+    new.xattrs = new.xattrs.with_stored(!left.is_empty());
     changed(view, caller, (ino, new), edit)
+}
+
+/// Bytes of the list of an inode's attributes.
+fn name_bytes(stored: &Xattrs, inode: &Inode) -> usize {
+    let names = stored.keys().map(Name::as_bytes).chain(inode.xattrs.tier().map(|_| tier::NAME));
+    names.map(|name| name.len() + 1).sum()
+}
+
+/// Bytes of the list of an inode's attributes, those that are stored read first.
+pub(crate) fn listed_bytes(view: &mut dyn View, ino: Ino, inode: &Inode) -> Result<usize, Stop> {
+    let stored = of(view, ino, inode)?;
+    Ok(stored.map_or_else(|| name_bytes(&Xattrs::new(), inode), |stored| name_bytes(&stored, inode)))
 }
 
 /// RemoveXattr. Removing an access control list that does not exist succeeds.
@@ -113,10 +134,13 @@ pub(crate) fn remove(view: &mut dyn View, caller: &Caller, ino: Ino, name: &Name
     let mut new = inode(view, ino)?;
     guard::untouched(&new)?;
     check_name(name)?;
+    if tier::is_tier_hint(name) {
+        return tier::remove(view, caller, (ino, new));
+    }
     let there = of(view, ino, &new)?;
     match there.filter(|all| all.contains_key(name)) {
         Some(all) => {
-            new.xattrs = all.len() > 1;
+            new.xattrs = new.xattrs.with_stored(all.len() > 1);
             changed(view, caller, (ino, new), Some(Edit::XattrDrop { ino, name: name.clone() }))
         }
         None if name.as_bytes() == acl::ACCESS || name.as_bytes() == acl::DEFAULT => {
@@ -178,7 +202,7 @@ pub(crate) fn follow(
     let capability = capability();
     if ends_capability && !new.is_directory() && all.contains_key(&capability) {
         edits.push(Edit::XattrDrop { ino, name: capability });
-        new.xattrs = all.len() > 1;
+        new.xattrs = new.xattrs.with_stored(all.len() > 1);
     }
     Ok(edits)
 }

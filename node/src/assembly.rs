@@ -7,6 +7,7 @@ use crate::cli::{Geometry, Transport};
 use crate::daemon::{described, say};
 use crate::directory;
 use crate::failure::{Exit, Failure};
+use crate::memory::buffer_shares;
 use crate::observe::{Gatherer, Learner};
 use crate::progress::Progress;
 use crate::scrub;
@@ -36,14 +37,6 @@ use store::repair::{Depth, Repaired};
 /// The index's directory in the brick's.
 pub const INDEX: &str = "index";
 
-/// Share of `memory_max` for I/O buffers and the read cache: at most a half. The index's caches get an eighth; the
-/// groups' caches and overlays have the rest (`group::Options::for_memory`: a quarter, and twice a sixteenth while a
-/// checkpoint runs).
-const BUFFERS_SHARE: u64 = 2;
-/// Buffers have all of their half up to here: it does for 64 requests of a MiB on each of 8 cores, with as much again for
-/// what they write and the house's own. Of a larger half they have this or half of it (more cores want more), the read cache
-/// the rest.
-const BUFFERS_ENOUGH_BYTES: u64 = 1 << 30;
 /// Share of `memory_max` for knowing the copies on flash of what is on disks, which comes from the read cache's part, or the
 /// groups' caches if that has none. A GiB of
 /// `memory_max` knows at least 2.8 GiB of copies in pieces of 4 KiB, and 44 GiB in pieces of 64 KiB.
@@ -85,13 +78,6 @@ pub struct Brick {
     /// The stacks of volumes that were mounted, or whose layers somebody asked for. They stay while the daemon runs, with their
     /// figures.
     stacks: Mutex<BTreeMap<VolumeId, Arc<Stack>>>,
-}
-
-/// The parts of `memory_max` for I/O buffers and for the read cache.
-fn buffer_shares(memory_max: u64) -> (u64, u64) {
-    let both = memory_max / BUFFERS_SHARE;
-    let buffers = both.min(BUFFERS_ENOUGH_BYTES.max(both / 2));
-    (buffers, both - buffers)
 }
 
 fn start(
@@ -437,6 +423,11 @@ impl Brick {
     pub fn resize_volume(&self, name: &str, size_bytes: Option<u64>) -> Result<base::Volume> {
         self.change_volume(Op::VolumeResize { name: Name::new(name.as_bytes())?, size_bytes })
     }
+    /// Gives a volume another tier policy.
+    pub fn set_policy(&self, name: &str, policy: &str) -> Result<base::Volume> {
+        let policy = base::TierPolicy::of(policy)?;
+        self.change_volume(Op::VolumePolicy { name: Name::new(name.as_bytes())?, policy })
+    }
     /// Deletes a volume that is not mounted; durable when this returns.
     pub fn delete_volume(&self, volume: &base::Volume) -> Result<()> {
         let (groups, reactors, id) = (self.groups.clone(), self.reactors()?, volume.id);
@@ -611,6 +602,7 @@ impl Brick {
                 figure("segments emptied by the cleaner", cleaner.emptied_segments),
                 figure("segments not cleaned as damaged", cleaner.damaged_segments),
                 figure("blocks destaged", self.groups.destaged_blocks()),
+                figure("pinned blocks destaged", self.groups.unpinned_blocks()),
                 figure("blocks moved on disks", self.groups.cleaner_of(Tier::Disk).moved_blocks),
                 figure("blocks defragmented after reads", self.groups.defragmented_blocks()),
                 figure("write delay ns per block", cleaner.client_delay_ns),
@@ -790,6 +782,9 @@ fn answer((brick, data): (&Brick, &Path), request: Request) -> Result<Answer> {
         }
         Request::VolumeResize { name, size_bytes } => {
             Ok(Answer::Volume(described(brick, &brick.resize_volume(&name, size_bytes)?)))
+        }
+        Request::VolumePolicy { name, policy } => {
+            Ok(Answer::Volume(described(brick, &brick.set_policy(&name, &policy)?)))
         }
         Request::VolumeRename { name, new_name } => {
             Ok(Answer::Volume(described(brick, &brick.rename_volume(&name, &new_name)?)))

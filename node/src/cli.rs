@@ -430,12 +430,35 @@ pub struct VolumeCreate {
 
 /// `sinter volume set`.
 #[derive(Args, Debug)]
+#[command(group = clap::ArgGroup::new("property").required(true).multiple(true).args(["size", "policy"]))]
 pub struct VolumeSet {
     #[command(flatten)]
     pub volume: VolumeNamed,
-    /// Bytes that the volume may hold from now on, at least 1M and at most 1024T, and not less than it uses; `none`: as the brick [default: must be given]
+    /// Bytes that the volume may hold from now on, at least 1M and at most 1024T, and not less than it uses; `none`: as the brick [default: as it is]
     #[arg(long, value_name = "BYTES", value_parser = new_volume_bytes)]
-    pub size: NewSize,
+    pub size: Option<NewSize>,
+    /// Tiers of a hybrid brick that the volume's blocks may lie on from now on: flash and disk (write-back), or flash (flash-only) [default: as it is]
+    #[arg(long, value_name = "POLICY", value_enum)]
+    pub policy: Option<VolumePolicy>,
+}
+
+/// A volume's tier policy.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
+pub enum VolumePolicy {
+    /// Flash first; cold blocks go down to disks.
+    WriteBack,
+    /// Flash as long as it has room.
+    FlashOnly,
+}
+
+impl VolumePolicy {
+    /// Its name in the protocol.
+    pub fn name(self) -> &'static str {
+        match self {
+            VolumePolicy::WriteBack => base::TierPolicy::WriteBack.name(),
+            VolumePolicy::FlashOnly => base::TierPolicy::FlashOnly.name(),
+        }
+    }
 }
 
 /// The size that a volume gets.

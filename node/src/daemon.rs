@@ -514,6 +514,10 @@ impl server::Daemon for Daemon {
                 let _alone = self.changing.lock().expect("no panic while held");
                 Ok(Answer::Volume(self.describe(&self.brick.resize_volume(&name, size_bytes)?)))
             }
+            Request::VolumePolicy { name, policy } => {
+                let _alone = self.changing.lock().expect("no panic while held");
+                Ok(Answer::Volume(self.describe(&self.brick.set_policy(&name, &policy)?)))
+            }
             Request::VolumeRename { name, new_name } => {
                 Ok(Answer::Volume(self.describe(&self.rename_volume(&name, &new_name)?)))
             }
@@ -628,6 +632,7 @@ pub fn described(brick: &Brick, volume: &base::Volume) -> protocol::Volume {
         size_bytes: volume.size_bytes,
         used_bytes: used.bytes(),
         inodes: used.inodes,
+        policy: volume.policy.name().to_string(),
         mounts: Vec::new(),
         detached: Vec::new(),
         open: None,

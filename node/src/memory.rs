@@ -4,6 +4,22 @@
 use std::fs::read_to_string;
 use std::path::{Path, PathBuf};
 
+/// Share of `memory_max` for I/O buffers and the read cache: at most a half. The index's caches get an eighth; the
+/// groups' caches and overlays have the rest (`group::Options::for_memory`: a quarter, and twice a sixteenth while a
+/// checkpoint runs).
+const BUFFERS_SHARE: u64 = 2;
+/// Buffers have all of their half up to here: it does for 64 requests of a MiB on each of 8 cores, with as much again for
+/// what they write and the house's own. Of a larger half they have this or half of it (more cores want more), the read cache
+/// the rest.
+const BUFFERS_ENOUGH_BYTES: u64 = 1 << 30;
+
+/// The parts of `memory_max` for I/O buffers and for the read cache.
+pub fn buffer_shares(memory_max: u64) -> (u64, u64) {
+    let both = memory_max / BUFFERS_SHARE;
+    let buffers = both.min(BUFFERS_ENOUGH_BYTES.max(both / 2));
+    (buffers, both - buffers)
+}
+
 /// The default's share of what there is.
 const SHARE: u64 = 4;
 /// Assumed memory if neither limit nor memory can be read: that of a small server.

@@ -61,7 +61,7 @@ fn unreadable(path: &Path, seed: u64, mib: u64) -> u64 {
 }
 
 /// Bytes on the disk by path, as the list says.
-fn affected(home: &Home) -> BTreeMap<String, u64> {
+pub fn affected(home: &Home) -> BTreeMap<String, u64> {
     let told = succeed(&["brick", "affected", "--json", text(&home.data), "2"]);
     let told: serde_json::Value = serde_json::from_str(&told).expect("JSON");
     let files = told["files"].as_array().expect("files");

@@ -48,6 +48,7 @@ mod mixed;
 mod mounts;
 mod names;
 mod pjdfstest;
+mod policies;
 mod posix;
 mod privileges;
 mod programs;

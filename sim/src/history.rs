@@ -58,7 +58,8 @@ impl Call {
             | Op::VolumeDelete { .. }
             | Op::VolumeRename { .. }
             | Op::VolumeResize { .. }
-            | Op::VolumeLayers { .. } => true,
+            | Op::VolumeLayers { .. }
+            | Op::VolumePolicy { .. } => true,
             _ => false,
         }
     }

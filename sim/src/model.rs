@@ -23,7 +23,7 @@ pub struct Node {
     pub target: Vec<u8>,
     /// A directory's entries.
     pub entries: BTreeMap<Name, Ino>,
-    /// Extended attributes; a directory hands `DEFAULT` down to directories.
+    /// Extended attributes; a directory hands `DEFAULT` down to directories, and `TIER` to files too.
     pub xattrs: Xattrs,
 }
 
@@ -45,6 +45,9 @@ impl Node {
 
 /// A directory's list for what is created in it.
 pub const DEFAULT: &[u8] = b"system.posix_acl_default";
+
+/// The tier on which a file belongs.
+pub const TIER: &[u8] = b"user.sinter.tier";
 
 /// Such a list, which says no more than a mode does and takes nothing away: all that it leaves behind in a directory is
 /// itself, and nothing in a file.
@@ -172,17 +175,14 @@ impl Model {
             return Err(format!("the name {name:?} in {parent:?} was taken"));
         }
         home.links += u32::from(directory);
-        if directory {
-            node.xattrs = home.xattrs.clone();
-            node.xattrs.retain(|name, _| name.as_bytes() == DEFAULT);
-        }
+        node.xattrs = inherited(home, node.kind);
         self.nodes.insert(ino, node);
         Ok(())
     }
 
     fn nameless(&mut self, parent: Ino, mode: u16, ino: Ino) -> Result<(), String> {
-        self.directory(parent)?;
-        let node = Node { links: 0, ..Node::new(FileKind::File, mode, parent) };
+        let xattrs = inherited(self.directory(parent)?, FileKind::File);
+        let node = Node { links: 0, xattrs, ..Node::new(FileKind::File, mode, parent) };
         match self.nodes.insert(ino, node) {
             None => Ok(()),
             Some(_) => Err(format!("inode number {ino:?} was given out twice")),
@@ -248,6 +248,16 @@ impl Model {
         }
         Ok(())
     }
+}
+
+/// The attributes that a new node of this kind has from its directory.
+fn inherited(home: &Node, kind: FileKind) -> Xattrs {
+    let inherits = |name: &Name| match name.as_bytes() {
+        DEFAULT => kind == FileKind::Directory,
+        TIER => matches!(kind, FileKind::Directory | FileKind::File),
+        _ => false,
+    };
+    home.xattrs.iter().filter(|(name, _)| inherits(name)).map(|(name, value)| (name.clone(), value.clone())).collect()
 }
 
 /// Applies fallocate to a range of a file's bytes.

@@ -3,7 +3,7 @@
 
 use crate::check::memory;
 use crate::history::{History, Key, payload};
-use crate::model::{DEFAULT, LIST};
+use crate::model::{DEFAULT, LIST, TIER};
 use crate::world::{CORES_MAX, SEGMENTS_AMPLE, Served, context, volume_name};
 use base::limits::XATTR_VALUE_BYTES_MAX;
 use base::{At, FileKind, Ino, Kind, Name, Op, RequestId, Room, Seek, SessionId, SetAttr, SetHow, Sync, VolumeId};
@@ -147,6 +147,8 @@ pub struct Profile {
     pub device: bool,
     /// Segments of each of its disks.
     pub disks: Vec<u64>,
+    /// Attributes that are set say on which tier blocks belong.
+    hints: bool,
     /// Cores of the machine.
     pub cores: usize,
 }
@@ -176,6 +178,7 @@ impl Profile {
             cores: 1 + rng.below(CORES_MAX as u64) as usize,
             device: rng.one_in(3),
             disks: Vec::new(),
+            hints: false,
         }
     }
     /// The brick of the script (see `small`).
@@ -234,6 +237,8 @@ impl Profile {
                 if focus == Focus::Destage {
                     self.weigh(Deed::Read, 15);
                     (self.segments, self.disks) = (16 + self.segments % 4, vec![24; 1 + self.cores % 2]);
+                    self.hints = true;
+                    self.weights[DEEDS.iter().position(|(deed, _)| *deed == Deed::SetXattr).expect("it is one")] = 8;
                 }
             }
         }
@@ -620,6 +625,11 @@ impl Client {
 
     /// One of few names; values of all sizes, up to the largest.
     fn xattr(&mut self, ino: Ino, set: bool) -> Op {
+        if self.profile.hints {
+            let name = Name::of_attribute(TIER).expect("a good name");
+            let value = [&b"flash"[..], b"disk", b"auto"][self.rng.below(3) as usize].into();
+            return Op::SetXattr { ino, name, value, how: SetHow::Any, kill_setgid: false };
+        }
         let number = self.rng.below(4);
         let text = [&b"user.a"[..], b"user.b", b"trusted.c", DEFAULT][number as usize];
         let name = Name::of_attribute(text).expect("a good name");

@@ -2,7 +2,7 @@
 //! byte that the feature guards is written: whoever calls this writes only afterwards.
 
 use crate::Store;
-use crate::format::superblock::Superblock;
+use crate::format::superblock::{Features, Superblock};
 use crate::media::superblock_file;
 use base::Result;
 use runtime::seeded::{Bug, active};
@@ -11,12 +11,29 @@ use std::sync::Arc;
 /// Marks the brick as one that only builds with this incompatible feature may read. The bit stays, whether or not what it guards
 /// is still there: the log may hold it. Errors: `Busy` while somebody else changes the superblock; `Io`.
 pub async fn require(store: &Arc<Store>, bit: u64) -> Result<()> {
-    if store.superblock.lock().features.incompatible & bit != 0 || active(Bug::FeatureUnmarked) {
+    mark(store, bit, |features| &mut features.incompatible).await
+}
+
+/// Marks the brick as one that may have what this compatible feature stands for: builds that do not know it ignore the bit. Errors:
+/// as for `require`.
+pub async fn announce(store: &Arc<Store>, bit: u64) -> Result<()> {
+    mark(store, bit, |features| &mut features.compatible).await
+}
+
+/// True if the brick was marked by `announce`.
+pub fn is_announced(store: &Store, bit: u64) -> bool {
+    store.superblock.lock().features.compatible & bit != 0
+}
+
+async fn mark(store: &Arc<Store>, bit: u64, mask: fn(&mut Features) -> &mut u64) -> Result<()> {
+    let mut new: Superblock = store.superblock.lock().clone();
+    if *mask(&mut new.features) & bit != 0 || active(Bug::FeatureUnmarked) {
         return Ok(());
     }
     let _changing = store.begin_change()?;
-    let mut new: Superblock = store.superblock.lock().clone();
-    new.features.incompatible |= bit;
+    // Somebody may have changed it since.
+    new = store.superblock.lock().clone();
+    *mask(&mut new.features) |= bit;
     new.sequence += 1;
     let updated = superblock_file::update(&store.runtime, store.superblock_file, &new).await;
     match &updated {

@@ -235,6 +235,7 @@ impl Store {
             blocks,
             age: table.age(row),
             stream: row.stream,
+            pinned: 0,
         };
         table.cleanable(tier, replay).map(candidate).collect()
     }

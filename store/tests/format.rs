@@ -179,14 +179,14 @@ fn inode() -> Inode {
         ctime: Time(13),
         btime: Time(-1),
         dead: true,
-        xattrs: true,
+        xattrs: base::Attributes::new(true, Some(base::TierHint::Flash)),
         guard: base::Guard { immutable: false, append_only: true, hands_down_project: false },
     }
 }
 
 /// The inode's drawing, from `at` on.
 fn inode_drawn(bytes: &[u8], at: usize) {
-    let small = [(0, 2, 0o100_644), (2, 2, 11), (4, 4, 1), (8, 4, 2), (12, 4, 3), (16, 4, 4), (20, 4, 5), (24, 4, 6)];
+    let small = [(0, 2, 0o100_644), (2, 2, 0x4b), (4, 4, 1), (8, 4, 2), (12, 4, 3), (16, 4, 4), (20, 4, 5), (24, 4, 6)];
     let large = [(28, 8, 7), (36, 8, 8), (44, 8, 9), (52, 8, 10), (60, 8, 11), (68, 8, 12), (76, 8, 13)];
     let last = [(84, 8, u64::MAX)];
     for &(offset, size, value) in small.iter().chain(&large).chain(&last) {
@@ -213,10 +213,11 @@ fn edits_and_their_codes() {
     let (ino, time) = (Ino(2), Time(3));
     let name = Name::new(b"xyz").expect("a name");
     let id = IntentId { group: GroupId(4), number: 5 };
-    let layers = Box::default();
+    let (layers, policy) = (Box::default(), TierPolicy::default());
     let (id_of, size_bytes) = (VolumeId(6), Some(9));
-    let volume = Volume { id: id_of, name: name.clone(), root: Ino(7), created: Time(8), size_bytes, layers };
+    let volume = Volume { id: id_of, name: name.clone(), root: Ino(7), created: Time(8), size_bytes, layers, policy };
     let layered = Volume { layers: layers_of_all_kinds(), ..volume.clone() };
+    let flash_only = Volume { policy: TierPolicy::FlashOnly, ..volume.clone() };
     let (mtime, ctime) = (Time(9), Time(10));
     let follow = vec![Follow { volume: VolumeId(1), group: GroupId(2), edits: vec![Edit::InodeDrop { ino }] }];
     let rows: Vec<(u8, usize, Edit)> = vec![
@@ -244,6 +245,7 @@ fn edits_and_their_codes() {
             5 + 28 + 5 + 1 + 1 + (1 + 2 + 8) + (1 + 6 + 4 + 8),
             Edit::VolumeChange { name: name.clone(), volume: layered },
         ),
+        (32, 5 + 28 + 5 + 2, Edit::VolumeChange { name: name.clone(), volume: flash_only }),
         (18, 4, Edit::VolumeDrop { id: VolumeId(6) }),
         (19, 8, Edit::SessionDrop { session: SessionId(2) }),
         (20, 24, Edit::Reserve { ino, first: 3, count: 4 }),
@@ -267,6 +269,7 @@ fn edits_and_their_codes() {
                 drawn(&bytes, &[(1, 2, 3), (6, 4, 6), (26, 2, 3), (39, 1, 3)]);
                 layers_drawn(&bytes, 39);
             }
+            32 => drawn(&bytes, &[(1, 2, 3), (6, 4, 6), (26, 2, 3), (39, 1, 1), (40, 1, 0)]),
             29 => drawn(&bytes, &[(1, 2, 3), (3, 1, b'x'.into()), (6, 4, 6), (10, 8, 7), (18, 8, 8), (26, 2, 3)]),
             23 => drawn(&bytes, &[(1, 8, 2), (9, 2, 3), (11, 1, b'x'.into()), (14, 4, 2), (18, 1, b'a'.into())]),
             _ => {}
@@ -278,7 +281,8 @@ fn edits_and_their_codes() {
 fn a_volume_has_layers_behind_it_or_is_as_before() {
     let name = Name::new(b"xyz").expect("a name");
     let (id, size_bytes, layers) = (VolumeId(6), Some(9), layers_of_all_kinds());
-    let volume = Volume { id, name, root: Ino(7), created: Time(8), size_bytes, layers };
+    let policy = TierPolicy::default();
+    let volume = Volume { id, name, root: Ino(7), created: Time(8), size_bytes, layers, policy };
     let bare = Volume { layers: Box::default(), ..volume.clone() };
     let (bytes, bare_bytes) = (values::encode_volume(&volume), values::encode_volume(&bare));
     assert_eq!((bytes[0], bare_bytes[0], &bytes[1..34]), (2, 1, &bare_bytes[1..]));
@@ -294,6 +298,21 @@ fn a_volume_has_layers_behind_it_or_is_as_before() {
     assert_eq!([kind(1, 4), kind(16, b'l'), kind(16, 0xff), kind(22, b'l')], [Err(Kind::Newer); 4]);
     // A delay of no time, and one of more than a minute.
     assert_eq!([kind(5, 0), kind(12, 1)], [Err(Kind::Corrupt); 2]);
+}
+
+#[test]
+fn a_volume_has_a_policy_before_its_layers_or_is_as_before() {
+    let (id, name, layers) = (VolumeId(6), Name::new(b"xyz").expect("a name"), layers_of_all_kinds());
+    let policy = TierPolicy::FlashOnly;
+    let layered = Volume { id, name, root: Ino(7), created: Time(8), size_bytes: None, layers, policy };
+    let bare = Volume { layers: Box::default(), ..layered.clone() };
+    let (bytes, bare_bytes) = (values::encode_volume(&layered), values::encode_volume(&bare));
+    assert_eq!((bytes[0], &bytes[34..36], &bare_bytes[34..]), (3, &[1, 1][..], &[1, 0][..]));
+    layers_drawn(&bytes, 36);
+    assert_eq!((values::decode_volume(&bytes), values::decode_volume(&bare_bytes)), (Ok(layered), Ok(bare)));
+    let mut changed = bare_bytes;
+    changed[34] = 2;
+    assert_eq!(values::decode_volume(&changed).map_err(|error| error.kind), Err(Kind::Newer), "no policy is left out");
 }
 
 #[test]

@@ -26,7 +26,7 @@ fn inode(kind: FileKind) -> Inode {
         ctime: Time(3),
         btime: Time(0),
         dead: false,
-        xattrs: false,
+        xattrs: base::Attributes::default(),
         guard: base::Guard::default(),
     }
 }

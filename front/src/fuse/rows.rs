@@ -59,6 +59,7 @@ fn index(op: &Op) -> usize {
         Op::VolumeRename { .. } => 35,
         Op::VolumeResize { .. } => 36,
         Op::VolumeLayers { .. } => 37,
+        Op::VolumePolicy { .. } => 38,
     }
 }
 
@@ -117,6 +118,7 @@ mod tests {
             Op::VolumeRename { name: name(), new_name: name() },
             Op::VolumeResize { name: name(), size_bytes: None },
             Op::VolumeLayers { name: name(), layers: Box::default() },
+            Op::VolumePolicy { name: name(), policy: base::TierPolicy::FlashOnly },
         ];
         let names: Vec<_> = ops.iter().map(Op::name).collect();
         assert_eq!(names, OP_NAMES);

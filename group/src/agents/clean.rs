@@ -7,13 +7,14 @@ use crate::agents::destage;
 use crate::agents::moves::{is_there, leaf_of, order_all, places_of, source_of};
 use crate::data::near::{self, RUN_BLOCKS_MAX};
 use base::limits::BLOCK_BYTES;
-use base::{Kind, Life, Place, Result, SegmentId};
+use base::{Kind, Life, Place, Result, SegmentId, TierHint};
 use runtime::Slice;
 use runtime::tasks::both;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use store::bulk::{Bulk, Ticket};
-use store::cleaner::{Candidate, Choice, Controller, Destaged, Held, Pace, Sight, State as Doing, Tiering};
+use store::cleaner::{Candidate, Choice, Controller, Destaged, Held, Pace, Pins, Sight, State as Doing, Tiering};
 use store::format::devices::Tier;
 use store::format::summary::SummaryEntry;
 
@@ -60,9 +61,17 @@ struct Cleaner {
     choice: Chosen,
     /// The choice of victims that go down.
     down: Chosen,
-    /// True if a disk took blocks when this was looked at last.
-    has_disk: bool,
     victim: Option<Victim>,
+    /// Segments of which a part is being destaged, and those of which it was, each with the number of checkpoints that had ended by
+    /// then. What is left in them is moved, or not, when a checkpoint has counted it.
+    parts: BTreeSet<SegmentId>,
+    parted: Vec<(SegmentId, u64)>,
+    /// The knowledge of where pinned blocks lie, and the state of the tiers as of the last look.
+    pins: Pins,
+    tiering: Option<Tiering>,
+    /// Number of checkpoints that had ended when room ran out for want of anything but pinned blocks, and whether these go down.
+    held_at: Option<u64>,
+    unpinning: bool,
     /// Segments that were emptied, each with the number of checkpoints that had ended by then.
     emptied: Vec<(SegmentId, u64)>,
     /// Lives of segments with a block or a summary that can't be read; they are not cleaned.
@@ -75,6 +84,10 @@ struct Cleaner {
 #[derive(Default)]
 struct Chosen {
     choice: Choice,
+    /// True if it was made while few segments were free and nothing else was to be had.
+    pressed: bool,
+    /// True if what is pinned goes down too.
+    unpinned: bool,
     /// True once one of them has been taken.
     begun: bool,
     /// Number of checkpoints that had ended by then, and the clock. Until one more has ended, there is little new to choose from.
@@ -112,8 +125,13 @@ pub async fn run(groups: Arc<Groups>, tier: Tier) {
         },
         choice: Chosen::default(),
         down: Chosen::default(),
-        has_disk: false,
         victim: None,
+        parts: BTreeSet::new(),
+        parted: Vec::new(),
+        pins: Pins::default(),
+        tiering: None,
+        held_at: None,
+        unpinning: false,
         emptied: Vec::new(),
         damaged: Vec::new(),
         moved_blocks: 0,
@@ -176,7 +194,7 @@ impl Groups {
 }
 
 impl Cleaner {
-    /// Takes one step of the controller, and passes its decisions on to others.
+    /// Takes one step of the controller.
     fn look(&mut self) -> Pace {
         let store = self.groups.store().clone();
         if self.tier == Tier::Flash {
@@ -189,7 +207,9 @@ impl Cleaner {
         let ended = self.groups.checkpoints();
         // A checkpoint that began after the last move finds them empty: at the latest the second to end since.
         self.emptied.retain(|(segment, at)| ended < at + 2 && store.is_live(*segment));
+        self.parted.retain(|(_, at)| ended < at + 2);
         let now_ns = store.runtime.clock.now_ns();
+        self.pins.follow(self.groups.wishes.changes(), now_ns);
         let space = store.segments_of(self.tier);
         let copies = match self.tier {
             Tier::Flash => store.copies.segments(now_ns),
@@ -197,13 +217,14 @@ impl Cleaner {
         };
         let prepared = if self.tier == Tier::Flash { store.log.prepared() as u32 } else { 0 };
         let free = (space.free_segments as u32 + prepared + copies.held).min(space.segments as u32);
-        let has_disk = self.choose_all((ended, now_ns), free);
-        let destaged = has_disk.then(|| self.destaged());
+        let emptied = space.emptied_segments as u32 + self.emptied.len() as u32;
+        self.choose_all((ended, now_ns), free, emptied);
+        let destaged = self.tiering.map(|_| self.destaged());
         let sight = Sight {
             now_ns,
             free,
             for_copies: copies.wanted,
-            emptied: space.emptied_segments as u32 + self.emptied.len() as u32,
+            emptied,
             segments: space.segments as u32,
             client_blocks: self.client_blocks(),
             moved_blocks: self.moved_blocks,
@@ -212,11 +233,20 @@ impl Cleaner {
             destaged,
         };
         let pace = self.controller.step(&sight);
+        self.pass_on(&pace);
+        pace
+    }
+
+    /// Passes the controller's decisions on to others.
+    fn pass_on(&self, pace: &Pace) {
+        let store = self.groups.store();
         match self.tier {
             Tier::Flash => {
                 self.groups.destage.set_rate(pace.destage_rate);
                 // What is on its way to a disk will come free, however long that takes.
-                let full = pace.state == Doing::Full && !self.groups.destage.is_under_way();
+                let is_under_way = self.groups.destage.is_under_way() || !self.parted.is_empty();
+                let may_unpin = self.tiering.is_some_and(|tiering| tiering.goes_down()) && self.pins.any();
+                let full = pace.state == Doing::Full && !is_under_way && !may_unpin;
                 store.space.set_pace(pace.client_delay_ns, !full);
                 if full {
                     // Who waits for a segment must hear that none will come.
@@ -235,31 +265,31 @@ impl Cleaner {
             emptied_segments: self.emptied_segments,
             damaged_segments: self.damaged.len() as u64,
         };
-        pace
     }
 
-    /// Chooses victims where that is due. True if blocks can go down to a disk.
-    fn choose_all(&mut self, (ended, now_ns): (u64, u64), free: u32) -> bool {
+    /// Chooses victims where that is due.
+    fn choose_all(&mut self, (ended, now_ns): (u64, u64), free: u32, emptied: u32) {
         let tiering = self.tiering();
-        if std::mem::replace(&mut self.has_disk, tiering.is_some()) && !self.has_disk {
+        if std::mem::replace(&mut self.tiering, tiering).is_some() && tiering.is_none() {
             // The last disk failed, or leaves: what was chosen for it, or left to it, is to be had in another way.
             self.down = Chosen::default();
             self.groups.destage.abandon();
         }
         let wanted = (now_ns, self.groups.cleaner_of(self.tier).state != Some(Doing::Idle));
         if self.choice.is_due(ended, wanted) && self.victim.is_none() {
-            self.choice = self.choose(ended, |candidates, max| match &tiering {
-                Some(tiering) => Choice::staying(candidates, max, tiering),
-                None => Choice::new(candidates, max),
-            });
+            self.choice = self.choose_staying(ended, tiering);
         }
-        if self.down.is_due(ended, wanted) {
+        let pressed = self.is_pressed(free);
+        self.look_for_pins(ended, free, free + emptied);
+        if self.down.is_due(ended, wanted) || pressed && self.down.choice.is_empty() && !self.down.pressed {
             self.down = match &tiering {
-                Some(tiering) => self.choose_down(ended, tiering, free),
+                Some(tiering) => self.choose_down(ended, tiering, pressed),
                 None => Chosen { at: Some(ended), at_ns: now_ns, ..Chosen::default() },
             };
         }
-        self.has_disk
+        if self.is_pressed(free) && self.down.pressed && self.down.choice.is_empty() && self.pins.any() {
+            self.choice = self.choose_staying(ended, tiering.map(|tiering| tiering.fuller()));
+        }
     }
 
     /// Blocks written so far by those whom this tier's cleaner must keep pace with: the clients, or the destage.
@@ -273,34 +303,74 @@ impl Cleaner {
     /// Takes over what the destage has emptied, and what it could not read.
     fn note_destaged(&mut self) {
         for (segment, _) in self.groups.destage.take_emptied() {
-            self.emptied.push((segment, self.groups.checkpoints()));
-            self.emptied_segments += 1;
+            match self.parts.remove(&segment) {
+                true => self.parted.push((segment, self.groups.checkpoints())),
+                false => self.note_emptied(segment),
+            }
         }
+        // Others have left it, with a block that could not be moved.
+        self.parts.retain(|segment| self.groups.destage.contains(*segment));
         self.damaged.extend(self.groups.destage.take_damaged());
     }
 
-    fn choose(&self, ended: u64, choose: impl FnOnce(&[Candidate], usize) -> Choice) -> Chosen {
+    fn note_emptied(&mut self, segment: SegmentId) {
+        self.emptied.push((segment, self.groups.checkpoints()));
+        self.emptied_segments += 1;
+    }
+
+    fn choose(&mut self, ended: u64, choose: impl FnOnce(&[Candidate], usize) -> Choice) -> Chosen {
         let mut candidates = self.groups.store().cleanable(self.tier);
         let busy = |segment: &SegmentId| {
             self.damaged.contains(&(*segment, self.life(*segment)))
-                || self.emptied.iter().any(|(emptied, _)| emptied == segment)
+                || self.emptied.iter().chain(&self.parted).any(|(moved, _)| moved == segment)
                 || self.victim.as_ref().is_some_and(|victim| victim.segment == *segment)
                 || self.choice.choice.contains(*segment)
                 || self.down.choice.contains(*segment)
                 || self.tier == Tier::Flash && self.groups.destage.contains(*segment)
         };
         candidates.retain(|candidate| !busy(&candidate.segment));
+        let groups = &self.groups;
+        self.pins.tell(&mut candidates, |segment| groups.store().life(segment));
         let choice = choose(&candidates, self.controller.thresholds().victims_max());
-        Chosen { choice, begun: false, at: Some(ended), at_ns: self.groups.store().runtime.clock.now_ns() }
+        Chosen { choice, at: Some(ended), at_ns: groups.store().runtime.clock.now_ns(), ..Chosen::default() }
     }
-    /// Chooses victims that go down. If few segments are free and nothing is to be had in a better way, those that are not old
-    /// go down too.
-    fn choose_down(&self, ended: u64, tiering: &Tiering, free: u32) -> Chosen {
-        let choose = |tiering| self.choose(ended, |candidates, max| Choice::destaged(candidates, max, &tiering));
-        let down = choose(*tiering);
-        let is_short = free <= self.controller.thresholds().low;
+    fn choose_staying(&mut self, ended: u64, tiering: Option<Tiering>) -> Chosen {
+        self.choose(ended, |candidates, max| match &tiering {
+            Some(tiering) => Choice::staying(candidates, max, tiering),
+            None => Choice::new(candidates, max),
+        })
+    }
+    /// True if few segments are free and nothing is to be gained within flash.
+    fn is_pressed(&self, free: u32) -> bool {
         let stays = self.victim.is_some() || !self.choice.choice.is_empty();
-        if is_short && !stays && down.choice.is_empty() { choose(tiering.pressed()) } else { down }
+        free <= self.controller.thresholds().low && !stays
+    }
+    /// Decides whether what is pinned goes down: once room is short and a checkpoint has not shown anything else to be gained, and until
+    /// room is short no more.
+    fn look_for_pins(&mut self, ended: u64, free: u32, reclaimable: u32) {
+        let marks = self.controller.thresholds();
+        if free > marks.target {
+            self.unpinning = false;
+        }
+        let is_held = reclaimable <= marks.low && self.is_pressed(free) && self.down.choice.is_empty();
+        self.held_at = self.held_at.filter(|_| is_held).or(is_held.then_some(ended));
+        // The second to end since has begun since.
+        self.unpinning |= self.held_at.is_some_and(|at| ended >= at + 2);
+    }
+    /// Chooses victims that go down. While nothing is to be had in a better way, those that are not old go down too; as the last
+    /// resort, what is pinned.
+    fn choose_down(&mut self, ended: u64, tiering: &Tiering, pressed: bool) -> Chosen {
+        let pressing = [*tiering, tiering.pressed(), tiering.pressed().unpinned()];
+        let steps = 1 + usize::from(pressed) + usize::from(pressed && self.unpinning);
+        let mut down = Chosen::default();
+        for tiering in &pressing[..steps] {
+            down = self.choose(ended, |candidates, max| Choice::destaged(candidates, max, tiering));
+            down.unpinned = !tiering.pins_hold();
+            if !down.choice.is_empty() {
+                break;
+            }
+        }
+        Chosen { pressed, ..down }
     }
     /// The measurements of the destage.
     fn destaged(&self) -> Destaged {
@@ -362,10 +432,9 @@ impl Cleaner {
             }
             Err(_) => {}
             Ok(_) if last => {
-                self.emptied.push((segment, self.groups.checkpoints()));
-                self.emptied_segments += 1;
-                self.choice.choice.note_emptied(segment);
                 self.victim = None;
+                self.note_emptied(segment);
+                self.choice.choice.note_emptied(segment);
             }
             Ok(_) => self.victim.as_mut().expect("it is being emptied").next = until,
         }
@@ -374,30 +443,58 @@ impl Cleaner {
 }
 
 impl Cleaner {
-    /// Takes the next victim whose blocks stay on their tier.
+    /// Takes the next victim whose blocks stay on their tier. One with blocks that belong on disk is destaged first, as far as these
+    /// are concerned, if there is room for it in the batch.
     async fn take_victim(&mut self) -> Result<()> {
         let Some(segment) = self.choice.take() else { return Ok(()) };
-        if let Some((life, mut entries)) = self.entries_of(segment).await? {
-            entries.sort_by_key(|entry| entry.block);
-            self.victim = Some(Victim { segment, life, entries, next: 0 });
+        let Some((life, mut entries)) = self.entries_of(segment).await? else { return Ok(()) };
+        if self.tiering.is_some_and(|tiering| tiering.goes_down()) {
+            let down = self.groups.take_hinted(&mut entries, TierHint::Disk).await;
+            let max = self.controller.thresholds().batch_max();
+            if !down.is_empty() && self.groups.destage.wants(down.len() as u32, max) {
+                self.join((segment, life), down, !entries.is_empty());
+                return Ok(());
+            }
+            entries.extend(down);
         }
+        entries.sort_by_key(|entry| entry.block);
+        self.victim = Some(Victim { segment, life, entries, next: 0 });
         Ok(())
     }
-    /// Lets victims join the destage, as soon as it wants them.
+    /// Lets victims join the destage, as soon as it wants them. What is pinned in them stays on flash.
     async fn let_join(&mut self) -> Result<()> {
         let max = self.controller.thresholds().batch_max();
         while self.down.choice.peek().is_some_and(|(_, live)| self.groups.destage.wants(live, max)) {
             let Some(segment) = self.down.take() else { break };
-            match self.entries_of(segment).await? {
-                Some((_, entries)) if entries.is_empty() => {
-                    self.emptied.push((segment, self.groups.checkpoints()));
-                    self.emptied_segments += 1;
-                }
-                Some((life, entries)) => self.groups.destage.join(segment, life, entries),
-                None => {}
+            let Some((life, mut entries)) = self.entries_of(segment).await? else { continue };
+            let pinned = self.groups.take_hinted(&mut entries, TierHint::Flash).await;
+            if self.down.unpinned {
+                self.groups.wishes.note_unpinned(pinned.len());
+                entries.extend(pinned);
+                self.join((segment, life), entries, false);
+                continue;
+            }
+            let (blocks, count) = (self.groups.store().segment_bytes() / BLOCK_BYTES as u64, pinned.len() as u32);
+            self.pins.note(segment, life, count);
+            if !self.tiering.is_some_and(|tiering| tiering.is_held(blocks as u32, count)) {
+                self.join((segment, life), entries, count > 0);
             }
         }
         Ok(())
+    }
+    /// Lets blocks of a victim join the destage; `part`: it has others, which stay.
+    fn join(&mut self, (segment, life): (SegmentId, Life), entries: Vec<SummaryEntry>, part: bool) {
+        match (entries.is_empty(), part) {
+            // All of it is pinned: the next choice knows.
+            (true, true) => {}
+            (true, false) => self.note_emptied(segment),
+            (false, part) => {
+                self.groups.destage.join(segment, life, entries);
+                if part {
+                    self.parts.insert(segment);
+                }
+            }
+        }
     }
     /// The life and the live blocks of a segment that was chosen; None if it was freed since, or its summary is damaged.
     async fn entries_of(&mut self, segment: SegmentId) -> Result<Option<(Life, Vec<SummaryEntry>)>> {

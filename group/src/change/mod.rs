@@ -216,7 +216,8 @@ impl Groups {
                 Op::VolumeCreate { name, .. }
                 | Op::VolumeRename { new_name: name, .. }
                 | Op::VolumeResize { name, .. }
-                | Op::VolumeLayers { name, .. } => {
+                | Op::VolumeLayers { name, .. }
+                | Op::VolumePolicy { name, .. } => {
                     let volumes = self.volumes().await?;
                     let volume = volumes.into_iter().find(|volume| volume.name == *name);
                     Reply::Volume(volume.ok_or_else(|| Error::new(Kind::NotFound, "the volume is gone again"))?)
@@ -356,7 +357,7 @@ pub(crate) fn first_groups(op: &Op) -> GroupSet {
     set
 }
 
-/// How durable the record of an operation is when it is answered. Volumes are made, changed and deleted for good.
+/// Durability of an operation's record when the operation is answered. Volumes are made, changed and deleted for good.
 fn sync_of(op: &Op) -> Sync {
     match op {
         Op::Write { sync, .. } => *sync,
@@ -364,7 +365,8 @@ fn sync_of(op: &Op) -> Sync {
         | Op::VolumeDelete { .. }
         | Op::VolumeRename { .. }
         | Op::VolumeResize { .. }
-        | Op::VolumeLayers { .. } => Sync::All,
+        | Op::VolumeLayers { .. }
+        | Op::VolumePolicy { .. } => Sync::All,
         _ => Sync::Ordered,
     }
 }
@@ -407,6 +409,7 @@ fn deciding_group(op: &Op) -> GroupId {
         | Op::VolumeRename { .. }
         | Op::VolumeResize { .. }
         | Op::VolumeLayers { .. }
+        | Op::VolumePolicy { .. }
         | Op::VolumeList => GroupId(0),
     }
 }

@@ -11,4 +11,5 @@ mod read;
 pub(crate) mod scattered;
 mod seek;
 pub(crate) mod streams;
+pub(crate) mod tier;
 mod write;

@@ -386,8 +386,9 @@ impl Groups {
         if self.checkpoints.load(Ordering::Relaxed) >= arrived + 2 { Ok(()) } else { self.checkpoint_now().await }
     }
 
-    /// Notes the present size of a volume: none, its first, or another one than before.
+    /// Notes the present size of a volume: none, its first, or another one than before; and its policy.
     pub(crate) fn note_volume(&self, volume: &Volume) {
+        self.wishes.note_policy(volume);
         let mut quotas = self.quotas.lock();
         let Some(bytes) = volume.size_bytes else {
             quotas.remove(&volume.id);

@@ -84,7 +84,7 @@ impl Groups {
         };
         let capable =
             |state: &mut State| state.has_xattr(context.volume, write.ino, &names::capability()) != Some(false);
-        if !context.written_back && inode.is_some_and(|inode| inode.xattrs) && capable(&mut state) {
+        if !context.written_back && inode.is_some_and(|inode| inode.xattrs.are_stored()) && capable(&mut state) {
             return Ok(Try::Capability);
         }
         let plan = self.plan(write, inode)?;

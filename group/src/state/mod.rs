@@ -484,7 +484,7 @@ impl State {
                 }
                 self.cut(Cut { volume, ino, project, blocks: 0..END, trim: DROPPED }, blocks(old));
                 self.active.targets.insert((volume, ino), None);
-                if old.is_some_and(|inode| inode.xattrs) {
+                if old.is_some_and(|inode| inode.xattrs.are_stored()) {
                     self.active.xattrs.insert((volume, ino), None);
                 }
             }

@@ -36,6 +36,7 @@ mod sparse;
 mod strangers;
 mod streams;
 mod taken;
+mod tiers;
 mod told;
 mod trips;
 mod twice;

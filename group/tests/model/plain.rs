@@ -271,7 +271,7 @@ impl Plain {
         assert_eq!((*told, inode.kind, inode.mode), (ino, node.kind, node.mode));
         assert_eq!((inode.uid, inode.gid, inode.dead), (node.uid, node.gid, node.dead), "{ino:?}");
         assert_eq!((inode.links, inode.size), (node.links, node.size), "{ino:?} {:?}", node.kind);
-        assert_eq!(inode.xattrs, !node.xattrs.is_empty(), "{ino:?}");
+        assert_eq!(inode.xattrs.are_stored(), !node.xattrs.is_empty(), "{ino:?}");
         assert_eq!(inode.entries, node.names.len() as u64, "{ino:?}");
         if node.is_directory() {
             assert_eq!(inode.parent, node.parent, "{ino:?}");

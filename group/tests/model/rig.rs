@@ -134,6 +134,7 @@ impl Rig {
             created: base::Time(0),
             size_bytes: None,
             layers: Box::default(),
+            policy: base::TierPolicy::default(),
         };
         let (session, request) = (SessionId(1), Arc::new(AtomicU64::new(1)));
         Rig { runtime, index, groups, volume: none, shape, session, request }

@@ -3,12 +3,12 @@
 
 use crate::{
     ahead, charged, concurrent, copies, durable, failure, forgotten, kept, listing, promises, random, restart,
-    sessions, space, sparse, streams, trips, twice, volumes, waits,
+    sessions, space, sparse, streams, tiers, trips, twice, volumes, waits,
 };
 use runtime::seeded::{Bug, fails};
 
 /// Bugs, each with the test that fails with it.
-const NOTICED: [(Bug, fn()); 40] = [
+const NOTICED: [(Bug, fn()); 41] = [
     (Bug::FeatureUnmarked, volumes::layers_are_there_as_a_whole_or_not_at_all_and_never_unmarked),
     (Bug::InoReused, restart::numbers_given_out_before_a_crash_are_not_given_out_again),
     (Bug::NumbersFromDurable, restart::numbers_that_a_crash_took_back_are_not_given_out_again),
@@ -45,6 +45,7 @@ const NOTICED: [(Bug, fn()); 40] = [
     (Bug::LookedUpOnce, failure::a_damaged_block_that_is_rewritten_while_it_is_read_is_looked_up_again),
     (Bug::AheadBelieved, ahead::what_was_read_ahead_counts_only_for_what_the_file_has_then),
     (Bug::CacheBelieved, kept::what_is_kept_counts_only_for_what_the_file_has),
+    (Bug::HintUnread, tiers::pinned_blocks_stay_on_flash_when_others_go_down),
     (Bug::CopyEarly, copies::clients_have_what_the_file_has_whatever_becomes_of_copies),
     (Bug::UnitBelieved, streams::what_is_read_in_order_is_what_the_file_has_whatever_was_read_ahead),
     (Bug::WaitUnnamed, waits::every_wait_is_booked_on_a_stage_that_is_named_after_it),

@@ -35,6 +35,7 @@ fn change(op: &Op) -> Option<usize> {
         Op::VolumeRename { .. } => Some(19),
         Op::VolumeResize { .. } => Some(20),
         Op::VolumeLayers { .. } => Some(21),
+        Op::VolumePolicy { .. } => Some(22),
         Op::Lookup { .. }
         | Op::GetAttr { .. }
         | Op::Recall { .. }
@@ -47,7 +48,7 @@ fn change(op: &Op) -> Option<usize> {
 }
 
 /// Number of operations that `changes` gives.
-const CHANGES: usize = 22;
+const CHANGES: usize = 23;
 
 type Asked = (Op, Option<Vec<u8>>);
 
@@ -60,7 +61,7 @@ async fn changes(rig: &Rig) -> Vec<Asked> {
     let cut = rig.create(root, "cut").await.expect("a new file");
     rig.write(cut, At::End, &[8; 30_000], Sync::Ordered).await.expect("a write");
     rig.mkdir(root, "old").await.expect("a new directory");
-    for text in ["doomed", "named", "sized", "layered"] {
+    for text in ["doomed", "named", "sized", "layered", "pinned"] {
         rig.new_volume(text).await;
     }
     let mut all = of_names(root, file);
@@ -70,6 +71,7 @@ async fn changes(rig: &Rig) -> Vec<Asked> {
     all.push((Op::VolumeRename { name: name("named"), new_name: name("renamed") }, None));
     all.push((Op::VolumeResize { name: name("sized"), size_bytes: Some(1 << 20) }, None));
     all.push((Op::VolumeLayers { name: name("layered"), layers: [base::Layer::ReadOnly].into() }, None));
+    all.push((Op::VolumePolicy { name: name("pinned"), policy: base::TierPolicy::FlashOnly }, None));
     for number in 0..CHANGES {
         let count = all.iter().filter(|(op, _)| change(op) == Some(number)).count();
         assert!(count > 0, "no change of kind {number} is asked for");
@@ -192,7 +194,7 @@ pub fn a_second_delivery_repeats_the_answer_and_nothing_else() {
     });
 }
 
-/// What took effect while there was room is told again when there is none: by the host, then by the brick.
+/// Answers of requests that took effect while there was room are told again when there is none: on the host, then on the brick.
 #[test]
 fn a_second_delivery_that_finds_no_room_repeats_the_answer() {
     let mut world = World::new(6);

@@ -7,6 +7,7 @@ mod random;
 mod scripts;
 #[cfg(feature = "seeded-bugs")]
 mod seeded;
+mod tiers;
 mod world;
 mod writes;
 

@@ -395,7 +395,7 @@ impl Pair {
             let inode = self.world.inode(ino).expect("no dangling entries");
             assert_eq!(self.with_target(Attr::new(ino, *inode)), self.naive.tree[&path]);
             assert_eq!(inode.links, self.naive.links(&path), "links of {path}");
-            assert_eq!(inode.xattrs, !self.naive.tree[&path].xattrs.is_empty(), "attributes of {path}");
+            assert_eq!(inode.xattrs.are_stored(), !self.naive.tree[&path].xattrs.is_empty(), "attributes of {path}");
             let children: Vec<_> = self.world.entries_of(ino).collect();
             assert_eq!(inode.entries, children.len() as u64, "entries of {path}");
             for (name, entry) in children {
@@ -413,7 +413,7 @@ impl Pair {
         assert_eq!(self.world.entries.len(), self.world.cookies.len());
         let links = self.world.inodes.values().filter(|inode| inode.kind == FileKind::Link).count();
         assert_eq!(self.world.targets.len(), links, "no leaked targets");
-        let attributed = self.world.inodes.values().filter(|inode| inode.xattrs).count();
+        let attributed = self.world.inodes.values().filter(|inode| inode.xattrs.are_stored()).count();
         assert_eq!(self.world.xattrs.len(), attributed, "no leaked attributes");
     }
 }

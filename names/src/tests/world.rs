@@ -97,7 +97,7 @@ impl View for Eyes<'_> {
         self.see(ino.group(), |loaded| loaded.targets.contains(&ino), value)
     }
     fn xattrs(&mut self, ino: Ino) -> Seen<Arc<Xattrs>> {
-        assert!(self.world.inode(ino).is_some_and(|inode| inode.xattrs), "asked of one that has none");
+        assert!(self.world.inode(ino).is_some_and(|inode| inode.xattrs.are_stored()), "asked of one that has none");
         let value = self.world.xattrs.get(&(self.world.volume, ino)).cloned().map(Arc::new);
         self.see(ino.group(), |loaded| loaded.xattrs.contains(&ino), value)
     }

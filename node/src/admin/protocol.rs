@@ -42,6 +42,8 @@ pub enum Request {
     VolumeInfo { name: String },
     /// Give a volume another size; None: as the brick.
     VolumeResize { name: String, size_bytes: Option<u64> },
+    /// Give a volume another tier policy, by name.
+    VolumePolicy { name: String, policy: String },
     /// Give a volume another name.
     VolumeRename { name: String, new_name: String },
     /// A volume's layers.
@@ -572,6 +574,9 @@ pub struct Volume {
     /// Inodes that it has.
     #[serde(default)]
     pub inodes: u64,
+    /// The tiers that its blocks may lie on: `write-back` or `flash-only`.
+    #[serde(default)]
+    pub policy: String,
     /// The paths where it is mounted.
     pub mounts: Vec<String>,
     /// Mounts that were taken away and are still used, and by whom.

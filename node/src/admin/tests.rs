@@ -29,6 +29,7 @@ fn volume(name: &str) -> Volume {
         size_bytes: None,
         used_bytes: 7,
         inodes: 8,
+        policy: "flash-only".into(),
         mounts: vec!["/mnt/a b".into()],
         detached: vec!["detached".into()],
         open: Some("1 open file".into()),

@@ -14,6 +14,9 @@ use std::path::{Path, PathBuf};
 
 /// Runs `sinter volume ...`.
 pub fn run(command: &cli::Volume) -> Result<Exit, Failure> {
+    if let cli::Volume::Delete(of) = command {
+        confirm(&of.volume)?;
+    }
     let (data, json, request) = match command {
         cli::Volume::Create(of) => {
             let request = Request::VolumeCreate { name: of.volume.name.clone(), size_bytes: of.size };
@@ -22,7 +25,7 @@ pub fn run(command: &cli::Volume) -> Result<Exit, Failure> {
         cli::Volume::List(of) => (&of.data, of.json, Request::VolumeList),
         cli::Volume::Info(of) => (&of.data, of.json, Request::VolumeInfo { name: of.name.clone() }),
         cli::Volume::Set(of) => {
-            let request = Request::VolumeResize { name: of.volume.name.clone(), size_bytes: of.size.bytes() };
+            let request = set(of)?;
             (&of.volume.data, of.volume.json, request)
         }
         cli::Volume::Rename(of) => {
@@ -34,9 +37,6 @@ pub fn run(command: &cli::Volume) -> Result<Exit, Failure> {
             (&of.volume.data, of.volume.json, request)
         }
     };
-    if let cli::Volume::Delete(of) = command {
-        confirm(&of.volume)?;
-    }
     match ask(data, request)? {
         Answer::Volumes(volumes) if json => print_json(&volumes)?,
         Answer::Volumes(volumes) => print(&table(&volumes))?,
@@ -46,6 +46,18 @@ pub fn run(command: &cli::Volume) -> Result<Exit, Failure> {
         _ => return Err(unexpected()),
     }
     Ok(Exit::Done)
+}
+
+/// Changes what is to be changed of a volume, but for the last property, whose request is returned.
+fn set(of: &cli::VolumeSet) -> Result<Request, Failure> {
+    let name = &of.volume.name;
+    let resize = of.size.map(|size| Request::VolumeResize { name: name.clone(), size_bytes: size.bytes() });
+    let policy =
+        of.policy.map(|policy| Request::VolumePolicy { name: name.clone(), policy: policy.name().to_string() });
+    let mut requests: Vec<Request> = resize.into_iter().chain(policy).collect();
+    let last = requests.pop().expect("the command line has one property at least");
+    requests.into_iter().try_for_each(|request| ask(&of.volume.data, request).map(drop))?;
+    Ok(last)
 }
 
 /// Asks a person before a volume goes; a script has been written with care.
@@ -69,6 +81,7 @@ fn table(volumes: &[Volume]) -> String {
         ("size", Align::Right),
         ("used", Align::Right),
         ("inodes", Align::Right),
+        ("policy", Align::Left),
         ("created (UTC)", Align::Left),
         ("mounted at", Align::Left),
     ];
@@ -78,7 +91,8 @@ fn table(volumes: &[Volume]) -> String {
         let mounts = mounts.join(", ");
         let size = volume.size_bytes.map_or("as the brick".to_string(), bytes);
         let (used, inodes) = (bytes(volume.used_bytes), volume.inodes.to_string());
-        table.row(vec![volume.name.clone(), volume.id.to_string(), size, used, inodes, utc(volume.created_ns), mounts]);
+        let (id, policy) = (volume.id.to_string(), volume.policy.clone());
+        table.row(vec![volume.name.clone(), id, size, used, inodes, policy, utc(volume.created_ns), mounts]);
     }
     table.render()
 }
@@ -155,12 +169,13 @@ mod tests {
             size_bytes: Some(1 << 30),
             used_bytes: 1 << 20,
             inodes: 17,
+            policy: "write-back".into(),
             mounts: vec!["/a".into(), "/b".into()],
             detached: Vec::new(),
             open: None,
         };
-        let expected = "volume   id   size   used  inodes  created (UTC)        mounted at\n\
-             default   1  1 GiB  1 MiB      17  1970-01-01 00:00:00  /a, /b\n";
+        let expected = "volume   id   size   used  inodes  policy      created (UTC)        mounted at\n\
+             default   1  1 GiB  1 MiB      17  write-back  1970-01-01 00:00:00  /a, /b\n";
         assert_eq!(table(&[volume]), expected);
     }
 }

@@ -22,7 +22,7 @@ pub(super) struct Known {
 impl From<&Inode> for Known {
     fn from(inode: &Inode) -> Known {
         let Inode { kind, links, size, entries, xattrs, .. } = *inode;
-        Known { kind, links, size, entries, xattrs }
+        Known { kind, links, size, entries, xattrs: xattrs.are_stored() }
     }
 }
 

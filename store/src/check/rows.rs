@@ -136,7 +136,7 @@ impl Check<'_> {
                 if aimless {
                     self.find(format!("symbolic link {ino} of volume {volume} has no target"), Means::Unreadable);
                 }
-                if inode.xattrs && self.opening.index().get(&keys::xattrs(volume, ino))?.is_none() {
+                if inode.xattrs.are_stored() && self.opening.index().get(&keys::xattrs(volume, ino))?.is_none() {
                     self.find(format!("inode {ino} of volume {volume} has lost its attributes"), Means::Unreadable);
                 }
                 let found = self.names.of(volume, ino);

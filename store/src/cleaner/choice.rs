@@ -22,6 +22,8 @@ pub struct Candidate {
     pub age: u64,
     /// The stream that it belongs to.
     pub stream: Stream,
+    /// Number of live blocks that are known to be pinned: they belong on flash (see `Pins`).
+    pub pinned: u32,
 }
 
 impl Candidate {
@@ -38,9 +40,12 @@ impl Candidate {
         let score = if active(Bug::VictimsByNumber) { Ordering::Equal } else { score };
         dead_first.then(score).then(self.segment.cmp(&other.segment))
     }
-    /// The same for what is destaged: all of the segment is gained, and the cost is the disk's time for the live blocks.
+    /// The same for what is destaged: all of the segment but for its pinned blocks is gained, and the cost is the disk's time for the
+    /// other live blocks.
     fn better_down(&self, other: &Candidate) -> Ordering {
-        let benefit = |one: &Candidate, two: &Candidate| (u128::from(one.age) + 1) * u128::from(two.live);
+        let benefit = |one: &Candidate, two: &Candidate| {
+            u128::from(one.blocks - one.pinned) * (u128::from(one.age) + 1) * u128::from(two.live - two.pinned)
+        };
         let dead_first = (self.live > 0).cmp(&(other.live > 0));
         dead_first.then(benefit(other, self).cmp(&benefit(self, other))).then(self.segment.cmp(&other.segment))
     }
@@ -84,9 +89,10 @@ struct Sum {
 }
 
 impl Sum {
+    /// Counts a victim; what is pinned in it is neither gained nor moved away.
     fn add(&mut self, one: &Candidate) {
-        self.live += u64::from(one.live);
-        self.blocks += u64::from(one.blocks);
+        self.live += u64::from(one.live - one.pinned);
+        self.blocks += u64::from(one.blocks - one.pinned);
     }
     fn gain(&self) -> u64 {
         assert!(self.live <= self.blocks, "no more blocks live than there are");
@@ -118,16 +124,21 @@ impl Choice {
     /// Chooses victims of a hybrid brick's flash whose live blocks stay there.
     pub fn staying(candidates: &[Candidate], max: usize, tiering: &Tiering) -> Choice {
         let stays = |one: &&Candidate| tiering.destination(one) == Some(Destination::Stay);
-        choose(candidates.iter().filter(stays).filter(|one| gains(one)).copied().collect(), max, Candidate::better)
+        let stays = candidates.iter().filter(stays).filter(|one| gains(one));
+        // Here all live blocks are moved, pinned or not.
+        choose(stays.map(|one| Candidate { pinned: 0, ..*one }).collect(), max, Candidate::better)
     }
-    /// Chooses victims of a hybrid brick's flash whose live blocks are destaged.
+    /// Chooses victims of a hybrid brick's flash whose live blocks are destaged, but for those that are pinned.
     pub fn destaged(candidates: &[Candidate], max: usize, tiering: &Tiering) -> Choice {
+        assert!(candidates.iter().all(|one| one.pinned <= one.live), "what is pinned lives");
         let goes = |one: &&Candidate| tiering.destination(one) == Some(Destination::Down);
-        choose(candidates.iter().filter(goes).copied().collect(), max, Candidate::better_down)
+        let goes = candidates.iter().filter(goes);
+        let pinned = |one: &Candidate| if tiering.pins_hold() { one.pinned } else { 0 };
+        choose(goes.map(|one| Candidate { pinned: pinned(one), ..*one }).collect(), max, Candidate::better_down)
     }
-    /// The next victim to be taken, and its number of live blocks as of the last checkpoint: there are no more now.
+    /// The next victim to be taken, and its number of blocks that are to be moved as of the last checkpoint: there are no more now.
     pub fn peek(&self) -> Option<(SegmentId, u32)> {
-        self.left.front().map(|one| (one.segment, one.live))
+        self.left.front().map(|one| (one.segment, one.live - one.pinned))
     }
     /// Takes the next victim.
     pub fn take(&mut self) -> Option<SegmentId> {

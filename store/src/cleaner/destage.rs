@@ -44,6 +44,8 @@ pub struct Tiering {
     old: Option<u64>,
     /// Largest share of a victim that stays, in `ONE`s.
     stays_max: u64,
+    /// True while pinned blocks stay on flash.
+    pins_hold: bool,
 }
 
 /// Segments' worth of room in those that are open: of the commit, bulk and cold streams.
@@ -62,9 +64,13 @@ const LIVE_HALF: u64 = ONE * 3 / 4;
 /// Largest share of a victim that is moved within flash, unless the disk is full: three blocks for each one gained.
 /// Moving fuller ones makes room only for as long as it takes to write it; in the long run, as much must go to the disk.
 const STAYS_MAX: u64 = ONE * 3 / 4;
+/// The same share while pins hold all else: seven blocks are moved for each one gained. With more, a brick whose pins are let go is
+/// faster.
+const FULLER_MAX: u64 = ONE * 7 / 8;
 /// Part of that age from which on a victim of the cold stream is old: its blocks had their second time on flash.
 const COLD_PARTS: u64 = 4;
 const _: () = assert!(LIVE_MIN < LIVE_HALF && LIVE_HALF < LIVE_MAX && LIVE_MAX < ONE);
+const _: () = assert!(STAYS_MAX < FULLER_MAX && FULLER_MAX < ONE);
 
 impl Tiering {
     /// The state of both tiers; the disk's with its controller's last.
@@ -72,7 +78,7 @@ impl Tiering {
         // A disk that holds all it may (rule K5) takes nothing, however it gets on.
         let usable = disk.without(Thresholds::new(disk.segments).reserve);
         if state == State::Full || disk.live >= usable {
-            return Tiering { old: None, stays_max: ONE };
+            return Tiering { old: None, stays_max: ONE, pins_hold: true };
         }
         // Small flash keeps much free.
         let full = flash.without(Thresholds::tiered(flash.segments).target + OPEN_SEGMENTS);
@@ -80,17 +86,42 @@ impl Tiering {
         let span = 2 * (LIVE_HALF - LIVE_MIN);
         let old =
             share.checked_sub(LIVE_MIN).map(|over| u64::from(flash.segments) * (span - over.min(span * 3 / 4)) / span);
-        Tiering { old, stays_max: STAYS_MAX }
+        Tiering { old, stays_max: STAYS_MAX, pins_hold: true }
     }
     /// The same while room is short and no victim has a destination: all may go down, however young, unless the disk is full.
     pub fn pressed(&self) -> Tiering {
         Tiering { old: (self.stays_max < ONE).then_some(0), ..*self }
     }
-    /// The destination of the blocks that live in a victim; None if it should wait until it is old, or more of it is dead. A
-    /// volume's policy may keep some of them on flash all the same.
+    /// The same while room is short and pins hold all else: fuller victims stay, as on a brick without disks.
+    pub fn fuller(&self) -> Tiering {
+        Tiering { stays_max: self.stays_max.max(FULLER_MAX), ..*self }
+    }
+    /// The same as a last resort, when flash is full of what is pinned: pins hold no longer. Nobody is refused a write while the disk
+    /// has room.
+    pub fn unpinned(&self) -> Tiering {
+        Tiering { pins_hold: false, ..*self }
+    }
+    /// True while pinned blocks stay on flash.
+    pub fn pins_hold(&self) -> bool {
+        self.pins_hold
+    }
+    /// True if blocks may go down: the disk is not full.
+    pub fn goes_down(&self) -> bool {
+        self.stays_max < ONE
+    }
+    /// True if so much of a victim is pinned that its other blocks should not be destaged: the pinned ones would take as
+    /// much of flash again as was gained, or nearly so.
+    pub fn is_held(&self, blocks: u32, pinned: u32) -> bool {
+        self.pins_hold && u64::from(pinned) * ONE > u64::from(blocks) * STAYS_MAX
+    }
+    /// The destination of the blocks that live in a victim; None if it should wait until it is old, or more of it is dead. Those that
+    /// are pinned stay in any case.
     pub fn destination(&self, victim: &Candidate) -> Option<Destination> {
         let parts = if victim.stream == Stream::Cold { COLD_PARTS } else { 1 };
-        if self.old.is_some_and(|old| victim.age >= old / parts) {
+        let is_held = self.is_held(victim.blocks, victim.pinned);
+        // What is left of a victim that was destaged is pinned.
+        let is_kept = self.pins_hold && victim.pinned > 0 && (is_held || victim.pinned == victim.live);
+        if self.old.is_some_and(|old| victim.age >= old / parts) && !is_kept {
             return Some(Destination::Down);
         }
         let stays = u64::from(victim.live) * ONE <= u64::from(victim.blocks) * self.stays_max;

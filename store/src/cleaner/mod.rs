@@ -18,6 +18,7 @@ mod batch;
 mod choice;
 mod core;
 mod destage;
+mod pins;
 #[cfg(test)]
 mod tests;
 
@@ -25,3 +26,4 @@ pub use self::batch::{BATCH_BYTES_MAX, Batch, RUN_BLOCKS, Survivor};
 pub use self::choice::{Candidate, Choice};
 pub use self::core::{Controller, Destaged, Mean, Pace, Sight, State, Thresholds};
 pub use self::destage::{Destination, Held, Tiering, run_ns};
+pub use self::pins::Pins;

@@ -323,7 +323,7 @@ fn marks_lie_in_order_within_the_reserve() {
 }
 
 fn candidate(segment: u32, live: u32, age: u64) -> Candidate {
-    Candidate { segment: SegmentId(segment), live, blocks: 100, age, stream: Stream::Bulk }
+    Candidate { segment: SegmentId(segment), live, blocks: 100, age, stream: Stream::Bulk, pinned: 0 }
 }
 
 fn taken(mut choice: Choice) -> Vec<u32> {
@@ -360,7 +360,8 @@ fn victims_are_chosen_by_cost_and_benefit() {
     let full = candidate(1, 100, 1_000);
     assert_eq!(chosen(&[full], 9), [0; 0]);
     // Of 16,384 blocks header and summary take 192, and it takes 256 more to tell where the others went.
-    let segment = |live| Candidate { segment: SegmentId(1), live, blocks: 16_384, age: 9, stream: Stream::Bulk };
+    let segment =
+        |live| Candidate { segment: SegmentId(1), live, blocks: 16_384, age: 9, stream: Stream::Bulk, pinned: 0 };
     assert_eq!(chosen(&[segment(16_384 - 192)], 9), [0; 0], "all that it can hold lives: moving it makes no room");
     assert_eq!(chosen(&[segment(16_384 - 192 - 512)], 9), [1]);
     let (dead, young, old) = (candidate(2, 0, 0), candidate(3, 40, 10), candidate(4, 70, 100));

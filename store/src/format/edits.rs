@@ -4,8 +4,8 @@ use super::bytes::{Reader, Writer, corrupt};
 use super::layers::{put_layers, take_layers};
 use base::limits::{NAME_BYTES_MAX, NUMBER_MAX, TARGET_BYTES_MAX, XATTR_NAME_BYTES_MAX};
 use base::{
-    Crcs, Edit, Error, FileKind, Follow, GroupId, Guard, Ino, Inode, Intent, IntentId, Kind, Name, Numbers, Result,
-    SessionId, Time, Volume, VolumeId,
+    Attributes, Crcs, Edit, Error, FileKind, Follow, GroupId, Guard, Ino, Inode, Intent, IntentId, Kind, Name, Numbers,
+    Result, SessionId, TierHint, TierPolicy, Time, Volume, VolumeId,
 };
 use std::sync::Arc;
 
@@ -21,8 +21,24 @@ pub fn put_inode(out: &mut Vec<u8>, inode: &Inode) {
 
 fn flags_of(inode: &Inode) -> u16 {
     let Guard { immutable, append_only, hands_down_project } = inode.guard;
-    let bits = [inode.dead, inode.xattrs, immutable, append_only, hands_down_project];
-    bits.into_iter().enumerate().map(|(bit, set)| u16::from(set) << bit).sum()
+    let bits = [inode.dead, inode.xattrs.are_stored(), immutable, append_only, hands_down_project];
+    let bits: u16 = bits.into_iter().enumerate().map(|(bit, set)| u16::from(set) << bit).sum();
+    bits | tier_code(inode.xattrs.tier()) << TIER_BIT
+}
+
+/// The first of the two bits of an inode's flags that hold its tier hint.
+const TIER_BIT: u32 = 5;
+
+/// Hints in the order of their codes.
+const TIERS: [Option<TierHint>; 4] = [None, Some(TierHint::Auto), Some(TierHint::Flash), Some(TierHint::Disk)];
+
+fn tier_code(tier: Option<TierHint>) -> u16 {
+    match tier {
+        None => 0,
+        Some(TierHint::Auto) => 1,
+        Some(TierHint::Flash) => 2,
+        Some(TierHint::Disk) => 3,
+    }
 }
 
 /// Reads an inode.
@@ -34,7 +50,7 @@ pub fn take_inode(reader: &mut Reader<'_>) -> Result<Inode> {
         kind,
         mode: mode & 0o7777,
         dead: flags & 1 != 0,
-        xattrs: flags & 2 != 0,
+        xattrs: Attributes::new(flags & 2 != 0, TIERS[usize::from(flags >> TIER_BIT & 3)]),
         guard: Guard { immutable: flags & 4 != 0, append_only: flags & 8 != 0, hands_down_project: flags & 16 != 0 },
         uid: reader.u32()?,
         gid: reader.u32()?,
@@ -76,24 +92,79 @@ pub fn take_volume(reader: &mut Reader<'_>) -> Result<Volume> {
     let (id, root, created) = (VolumeId(reader.u32()?), Ino(reader.u64()?), Time(reader.i64()?));
     let name = take_name(reader)?;
     let size_bytes = Some(reader.u64()?).filter(|bytes| *bytes > 0);
-    Ok(Volume { id, root, created, name, size_bytes, layers: Box::default() })
+    Ok(Volume { id, root, created, name, size_bytes, layers: Box::default(), policy: TierPolicy::default() })
+}
+
+/// The properties of a volume that come behind those that each has.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Further {
+    /// None.
+    Nothing,
+    /// Layers.
+    Layers,
+    /// A policy other than the default, and perhaps layers.
+    Policy,
+}
+
+const FLASH_ONLY: u8 = 1;
+
+impl Further {
+    /// The properties of a volume.
+    pub fn of(volume: &Volume) -> Further {
+        match (volume.policy, volume.layers.is_empty()) {
+            (TierPolicy::WriteBack, true) => Further::Nothing,
+            (TierPolicy::WriteBack, false) => Further::Layers,
+            (TierPolicy::FlashOnly, _) => Further::Policy,
+        }
+    }
+    /// Appends them.
+    pub fn put(self, out: &mut Vec<u8>, volume: &Volume) {
+        let layered = !volume.layers.is_empty();
+        if self == Further::Policy {
+            Writer(out).u8(FLASH_ONLY).u8(u8::from(layered));
+        }
+        if layered {
+            put_layers(out, &volume.layers);
+        }
+    }
+    /// Reads them. Errors: `Newer` for a policy that this build does not know: it must not be left out in silence.
+    pub fn take(self, reader: &mut Reader<'_>, volume: &mut Volume) -> Result<()> {
+        let mut layered = self == Further::Layers;
+        if self == Further::Policy {
+            if reader.u8()? != FLASH_ONLY {
+                return Err(Error::new(Kind::Newer, "a volume has a policy of a newer version; upgrade this machine"));
+            }
+            volume.policy = TierPolicy::FlashOnly;
+            layered = reader.u8()? != 0;
+        }
+        if layered {
+            volume.layers = take_layers(reader)?;
+        }
+        Ok(())
+    }
 }
 
 /// Appends a change of a volume. One without layers has the code of before there were any.
 fn put_volume_change(out: &mut Vec<u8>, name: &Name, volume: &Volume) {
-    let layered = !volume.layers.is_empty();
-    Writer(out).u8(if layered { code::LAYERED_VOLUME_CHANGE } else { code::VOLUME_CHANGE }).counted(name.as_bytes());
+    let further = Further::of(volume);
+    let code = match further {
+        Further::Nothing => code::VOLUME_CHANGE,
+        Further::Layers => code::LAYERED_VOLUME_CHANGE,
+        Further::Policy => code::POLICY_VOLUME_CHANGE,
+    };
+    Writer(out).u8(code).counted(name.as_bytes());
     put_volume(out, volume);
-    if layered {
-        put_layers(out, &volume.layers);
-    }
+    further.put(out, volume);
 }
 
 fn take_volume_change(tag: u8, reader: &mut Reader<'_>) -> Result<Edit> {
     let (name, mut volume) = (take_name(reader)?, take_volume(reader)?);
-    if tag == code::LAYERED_VOLUME_CHANGE {
-        volume.layers = take_layers(reader)?;
-    }
+    let further = match tag {
+        code::LAYERED_VOLUME_CHANGE => Further::Layers,
+        code::POLICY_VOLUME_CHANGE => Further::Policy,
+        _ => Further::Nothing,
+    };
+    further.take(reader, &mut volume)?;
     Ok(Edit::VolumeChange { name, volume })
 }
 
@@ -188,6 +259,7 @@ mod code {
     pub const VOLUME_CHANGE: u8 = 29;
     pub const INODE_PROJECT: u8 = 30;
     pub const LAYERED_VOLUME_CHANGE: u8 = 31;
+    pub const POLICY_VOLUME_CHANGE: u8 = 32;
 }
 /// Lengths of names and targets have 16 bits.
 const _: () = assert!(NAME_BYTES_MAX < 1 << 16 && XATTR_NAME_BYTES_MAX < 1 << 16 && TARGET_BYTES_MAX < 1 << 16);
@@ -247,6 +319,7 @@ pub fn put_edit(out: &mut Vec<u8>, edit: &Edit) {
         Edit::FollowedDrop { id } => put_intent_id(Writer(out).u8(code::FOLLOWED_DROP), *id),
         Edit::VolumePut(volume) => {
             assert!(volume.layers.is_empty(), "a volume gets its layers by a change");
+            assert!(volume.policy == TierPolicy::default(), "and its policy");
             Writer(out).u8(code::VOLUME_PUT);
             put_volume(out, volume);
         }
@@ -349,7 +422,9 @@ fn take_edit_within(reader: &mut Reader<'_>, intents: bool) -> Result<Edit> {
         code::FOLLOWED_PUT => Ok(Edit::FollowedPut { id: take_intent_id(reader)? }),
         code::FOLLOWED_DROP => Ok(Edit::FollowedDrop { id: take_intent_id(reader)? }),
         code::VOLUME_PUT => Ok(Edit::VolumePut(take_volume(reader)?)),
-        code::VOLUME_CHANGE | code::LAYERED_VOLUME_CHANGE => take_volume_change(tag, reader),
+        code::VOLUME_CHANGE | code::LAYERED_VOLUME_CHANGE | code::POLICY_VOLUME_CHANGE => {
+            take_volume_change(tag, reader)
+        }
         code::VOLUME_DROP => Ok(Edit::VolumeDrop { id: VolumeId(reader.u32()?) }),
         code::SESSION_DROP => Ok(Edit::SessionDrop { session: SessionId(reader.u64()?) }),
         code::NUMBERS => take_numbers(reader).map(|numbers| Edit::Numbers { numbers }),

@@ -273,7 +273,13 @@ fn summaries_and_rows_come_back() {
     };
     assert_eq!(segment::SegmentHeader::decode(&header.encode()).expect("just encoded"), header);
     for (dead, xattrs) in [(false, false), (true, false), (false, true), (true, true)] {
+        let xattrs = Attributes::new(xattrs, None);
         let inode = Inode { dead, xattrs, ..Inode::blank(FileKind::Fifo, Ino(3), Ino(2), Time(5)) };
+        assert_eq!(values::decode_inode(&values::encode_inode(&inode)).expect("just encoded"), inode);
+    }
+    for tier in [None, Some(TierHint::Auto), Some(TierHint::Flash), Some(TierHint::Disk)] {
+        let xattrs = Attributes::new(tier.is_none(), tier);
+        let inode = Inode { xattrs, ..Inode::blank(FileKind::File, Ino(3), Ino(2), Time(5)) };
         assert_eq!(values::decode_inode(&values::encode_inode(&inode)).expect("just encoded"), inode);
     }
     let key = keys::leaf(VolumeId(1), LeafKey { ino: Ino(77), leaf: 88 });

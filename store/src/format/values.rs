@@ -1,8 +1,7 @@
 //! Values of index rows other than leaves. Each starts with a version (rule X3).
 
 use super::bytes::{Reader, Writer, corrupt};
-use super::edits;
-use super::layers::{put_layers, take_layers};
+use super::edits::{self, Further};
 use super::passages::Passages;
 use super::purge::Purge;
 use super::reserve::{Extent, Reserve};
@@ -18,6 +17,7 @@ use base::{
 const VERSION: u8 = 1;
 /// Version of values that hold more than those of the first revision.
 const VERSION_2: u8 = 2;
+const VERSION_3: u8 = 3;
 
 fn versioned() -> Vec<u8> {
     vec![VERSION]
@@ -126,23 +126,29 @@ pub fn decode_xattrs(bytes: &[u8]) -> Result<Xattrs> {
     (0..count).map(|_| edits::take_xattr(&mut reader)).collect()
 }
 
-/// A volume's value. The second version belongs to one that has layers.
+/// A volume's value. The second version belongs to one that has layers, the third to one that has a policy.
 pub fn encode_volume(volume: &Volume) -> Vec<u8> {
-    let layered = !volume.layers.is_empty();
-    let mut out = vec![if layered { VERSION_2 } else { VERSION }];
+    let further = Further::of(volume);
+    let mut out = vec![match further {
+        Further::Nothing => VERSION,
+        Further::Layers => VERSION_2,
+        Further::Policy => VERSION_3,
+    }];
     edits::put_volume(&mut out, volume);
-    if layered {
-        put_layers(&mut out, &volume.layers);
-    }
+    further.put(&mut out, volume);
     out
 }
 /// Reads a volume.
 pub fn decode_volume(bytes: &[u8]) -> Result<Volume> {
-    let (version, mut reader) = open_either(bytes)?;
+    let mut reader = Reader::new(bytes);
+    let further = match reader.u8()? {
+        VERSION => Further::Nothing,
+        VERSION_2 => Further::Layers,
+        VERSION_3 => Further::Policy,
+        _ => return Err(corrupt("a value has no known version")),
+    };
     let mut volume = edits::take_volume(&mut reader)?;
-    if version == VERSION_2 {
-        volume.layers = take_layers(&mut reader)?;
-    }
+    further.take(&mut reader, &mut volume)?;
     Ok(volume)
 }
 

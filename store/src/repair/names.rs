@@ -13,7 +13,7 @@ use crate::format::leaf::{Leaf, Slot};
 use crate::format::values;
 use crate::index::IndexEdit;
 use base::limits::{BLOCK_BYTES, BLOCKS_PER_LEAF};
-use base::{FileKind, Ino, Inode, Result, Time, VolumeId};
+use base::{Attributes, FileKind, Ino, Inode, Result, Time, VolumeId};
 use found::Found;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -214,7 +214,8 @@ impl Repair<'_> {
         if now != known || (!named && links > 0) {
             let row = self.index.get(&keys::inode(volume, ino))?;
             let mut inode = values::decode_inode(&row.expect("it was seen"))?;
-            (inode.links, inode.entries, inode.dead, inode.xattrs) = (links, entries, dead, seen.xattrs);
+            (inode.links, inode.entries, inode.dead) = (links, entries, dead);
+            inode.xattrs = inode.xattrs.with_stored(seen.xattrs);
             inode.parent = parent;
             if !named && links > 0 {
                 found.moved(volume, ino, inode);
@@ -265,7 +266,7 @@ fn look(all: &mut All, volume: VolumeId, (key, value): (&[u8], &[u8]), row: Row)
             let seen = all.entry(own(key)).or_default();
             let known = |inode: Inode| {
                 let Inode { kind, links, entries, dead, xattrs, parent, .. } = inode;
-                Known { kind, links, entries, dead, xattrs, parent }
+                Known { kind, links, entries, dead, xattrs: xattrs.are_stored(), parent }
             };
             seen.inode = values::decode_inode(value).ok().map(known);
             seen.broken = seen.inode.is_none();
@@ -307,5 +308,6 @@ fn made_anew(ino: Ino, kind: FileKind, seen: &Seen, parent: Ino, now: Time) -> I
     };
     let mode = if kind == FileKind::Directory { 0o700 } else { 0o600 };
     let Seen { trim, entries, xattrs, .. } = *seen;
+    let xattrs = Attributes::new(xattrs, None);
     Inode { mode, size, trim, entries, xattrs, ..Inode::blank(kind, ino, parent, now) }
 }

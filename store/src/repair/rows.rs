@@ -5,7 +5,7 @@ use super::Repair;
 use crate::format::keys::{self, Row};
 use crate::format::values;
 use crate::index::IndexEdit;
-use base::{FileKind, GroupId, Ino, Name, Result, Volume, VolumeId};
+use base::{FileKind, GroupId, Ino, Name, Result, TierPolicy, Volume, VolumeId};
 use std::collections::{BTreeMap, BTreeSet};
 
 #[derive(Default)]
@@ -97,7 +97,7 @@ impl Repair<'_> {
         if values::decode_xattrs(value).is_err() {
             self.put(key.to_vec(), None);
             self.lost((volume, ino), "its extended attributes; it has none now");
-        } else if self.inode_of(volume, ino)?.is_some_and(|inode| !inode.xattrs) {
+        } else if self.inode_of(volume, ino)?.is_some_and(|inode| !inode.xattrs.are_stored()) {
             self.put(key.to_vec(), None);
             self.mended(format!("attributes of inode {ino} of volume {volume}, which has none, were removed"));
         }
@@ -215,7 +215,8 @@ impl Repair<'_> {
             }
             let created = self.opening.runtime().clock.wall();
             let name = Name::new(&name)?;
-            let volume = Volume { id, name, root, created, size_bytes: None, layers: Box::default() };
+            let (layers, policy) = (Box::default(), TierPolicy::default());
+            let volume = Volume { id, name, root, created, size_bytes: None, layers, policy };
             self.put(keys::volume(volume.name.as_bytes()), Some(values::encode_volume(&volume)));
             self.lost(
                 (id, root),

@@ -1,13 +1,14 @@
 //! The controllers and the destage against the model of a hybrid brick: scripts, and properties over many seeds.
 
 use super::super::{
-    Candidate, Choice, Controller, Destaged, Destination, Held, Mean, Pace, Sight, State, Thresholds, Tiering, run_ns,
+    Candidate, Choice, Controller, Destaged, Destination, Held, Mean, Pace, Pins, Sight, State, Thresholds, Tiering,
+    run_ns,
 };
 use super::hybrid::{Hybrid, Shape, Window};
 use super::plant::Load;
 use super::{MS, load_of};
 use crate::format::segment::Stream;
-use base::SegmentId;
+use base::{Life, SegmentId};
 use runtime::random::SplitMix;
 
 /// A script, and where its present phase began.
@@ -345,7 +346,7 @@ fn flash_keeps_more_free_as_soon_as_there_is_a_disk() {
 }
 
 fn candidate(segment: u32, live: u32, age: u64, stream: Stream) -> Candidate {
-    Candidate { segment: SegmentId(segment), live, blocks: 100, age, stream }
+    Candidate { segment: SegmentId(segment), live, blocks: 100, age, stream, pinned: 0 }
 }
 
 fn tiering(flash_live: u64, disk_live: u64, state: State) -> Tiering {
@@ -401,6 +402,71 @@ fn each_victim_of_flash_has_one_way() {
     assert_eq!((choice.peek(), choice.mean()), (Some((SegmentId(5), 30)), Some(Mean { live: 35, blocks: 100 })));
     assert!(choice.contains(SegmentId(4)) && !choice.contains(SegmentId(3)));
     assert!(choice.take() == Some(SegmentId(5)) && !choice.contains(SegmentId(5)));
+}
+
+#[test]
+fn pinned_blocks_stay_until_flash_is_full_of_them() {
+    let pinned = |live, age, pinned| Candidate { pinned, ..candidate(1, live, age, Stream::Bulk) };
+    let (stay, down) = (Some(Destination::Stay), Some(Destination::Down));
+    let full = tiering(22_050, 16_000, State::Idle);
+    let to = |tiering: &Tiering, one: Candidate| tiering.destination(&one);
+    assert_eq!([1, 74, 75].map(|count| to(&full, pinned(90, 170, count))), [down; 3], "the others go down");
+    assert_eq!(to(&full, pinned(90, 170, 76)), None, "hardly anything would be gained");
+    assert_eq!(to(&full, pinned(70, 170, 70)), stay, "what is left is moved within flash");
+    let pressed = full.pressed();
+    assert_eq!([75, 76].map(|count| to(&pressed, pinned(90, 0, count))), [down, None], "also while room is short");
+    let fuller = |live| to(&full.fuller(), pinned(live, 9, live));
+    assert_eq!([87, 88].map(fuller), [stay, None], "rather than letting pins go, fuller ones are moved");
+    let last = pressed.unpinned();
+    assert!(pressed.pins_hold() && !last.pins_hold());
+    assert_eq!([76, 90].map(|count| to(&last, pinned(90, 0, count))), [down, down], "nobody is refused a write");
+    let shut = tiering(22_050, 28_800, State::Idle);
+    assert_eq!(to(&shut.pressed().unpinned(), pinned(90, 170, 90)), stay, "a full disk takes nothing of it");
+    assert!(full.goes_down() && !shut.goes_down());
+}
+
+#[test]
+fn a_choice_counts_what_is_pinned_as_neither_moved_nor_gained() {
+    let full = tiering(22_050, 16_000, State::Idle);
+    let candidates = [
+        Candidate { pinned: 60, ..candidate(1, 80, 300, Stream::Bulk) },
+        candidate(2, 80, 300, Stream::Bulk),
+        Candidate { pinned: 90, ..candidate(3, 95, 300, Stream::Bulk) },
+        Candidate { pinned: 30, ..candidate(4, 40, 10, Stream::Bulk) },
+    ];
+    let down = Choice::destaged(&candidates, 9, &full);
+    assert_eq!((down.peek(), down.mean()), (Some((SegmentId(1), 20)), Some(Mean { live: 71, blocks: 100 })));
+    assert!(down.contains(SegmentId(2)) && !down.contains(SegmentId(3)) && !down.contains(SegmentId(4)));
+    let down = Choice::destaged(&candidates, 9, &full.pressed().unpinned());
+    assert_eq!(down.mean(), Some(Mean { live: 73, blocks: 100 }));
+    assert!((1..5).all(|number| down.contains(SegmentId(number))));
+    let stays = Choice::staying(&candidates, 9, &full);
+    assert_eq!((stays.peek(), stays.mean()), (Some((SegmentId(4), 40)), Some(Mean { live: 40, blocks: 100 })));
+}
+
+#[test]
+fn the_choice_is_told_what_is_known_of_pins() {
+    let life = |segment: SegmentId| Life(segment.0);
+    let mut pins = Pins::default();
+    pins.note(SegmentId(1), Life(1), 30);
+    pins.note(SegmentId(2), Life(1), 30);
+    pins.note(SegmentId(3), Life(3), 0);
+    let told = |pins: &mut Pins| {
+        let mut candidates = [1, 2, 3, 4].map(|number| candidate(number, 20 * number, 9, Stream::Cold));
+        pins.tell(&mut candidates, life);
+        candidates.map(|one| one.pinned)
+    };
+    assert_eq!(told(&mut pins), [20, 0, 0, 0], "no more than live, and of this life alone");
+    pins.note(SegmentId(4), Life(4), 30);
+    pins.follow(0, 100_000 * MS);
+    assert_eq!(told(&mut pins), [20, 0, 0, 30]);
+    pins.follow(1, 100_000 * MS);
+    assert_eq!(told(&mut pins), [0; 4], "a hint has changed");
+    pins.note(SegmentId(4), Life(4), 30);
+    pins.follow(2, 109_000 * MS);
+    assert_eq!(told(&mut pins), [0, 0, 0, 30], "not again so soon");
+    pins.follow(2, 110_000 * MS);
+    assert_eq!(told(&mut pins), [0; 4]);
 }
 
 #[test]

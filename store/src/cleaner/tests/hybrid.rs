@@ -402,6 +402,7 @@ impl Hybrid {
                 blocks: one.granules * self.shape.grain,
                 age: self.opened - row.opened,
                 stream: row.stream,
+                pinned: 0,
             }
         };
         cleanable.map(candidate).collect()

@@ -272,6 +272,7 @@ impl Plant {
             blocks: self.shape.blocks,
             age: self.opened - one.opened,
             stream: Stream::Bulk,
+            pinned: 0,
         };
         cleanable.map(candidate).collect()
     }
