@@ -214,32 +214,25 @@ impl Groups {
         if !change::first_groups(&op).fits(self.groups.len()) {
             return Err(Error::new(Kind::Stale, "no such group: the inode number is of another brick"));
         }
-        if let Op::Read { ino, offset, length } = op {
-            return self.read(context, ino, offset, length, data).await;
-        }
-        match self.perform(context, &op, data).await {
-            // What stands in its way now may have come since another delivery of it took effect.
-            Err(error) => self.delivered_before(context, &op).await?.ok_or(error),
-            answer => answer,
-        }
-    }
-
-    async fn perform(&self, context: &Context, op: &Op, data: Option<Buf>) -> Result<Answer> {
-        match *op {
+        // Here and not in a function of its own: each that an answer passes copies it.
+        let answer = match op {
+            Op::Read { ino, offset, length } => return self.read(context, ino, offset, length, data).await,
             Op::Write { ino, at, sync, kill_privileges } => {
                 let data = data.ok_or_else(|| Error::new(Kind::Invalid, "a write needs a payload"))?;
                 let length = data.len() as u32;
                 let write = order::write::Write { ino, at, length, sync, kill_privileges };
                 self.write(context, write, data).await
             }
-            Op::SetAttr { ino, ref set } => self.set_attributes(context, op, ino, set.size).await,
-            Op::Allocate { .. } => self.allocate(context, op).await,
+            Op::SetAttr { ino, ref set } => self.set_attributes(context, &op, ino, set.size).await,
+            Op::Allocate { .. } => self.allocate(context, &op).await,
             Op::Seek { ino, offset, what } => self.seek(context, ino, offset, what).await,
             Op::ReadDir { ino, cookie, count, plus } => self.read_dir(context, ino, cookie, count, plus).await,
             Op::Open { ino, truncate: false } => {
-                let answer = self.change(context, op).await?;
-                self.read_ahead(context, ino);
-                Ok(answer)
+                let answer = self.change(context, &op).await;
+                if answer.is_ok() {
+                    self.read_ahead(context, ino);
+                }
+                answer
             }
             Op::Release { ino } => {
                 self.ahead.closed(context.volume, ino);
@@ -253,20 +246,25 @@ impl Groups {
             }
             Op::StatFs => Ok(told(Reply::StatFs(self.statfs(context.volume)))),
             Op::VolumeList => Ok(told(Reply::Volumes(self.volumes().await?))),
-            Op::VolumeResize { ref name, size_bytes } => self.resize_volume(context, op, name, size_bytes).await,
-            Op::VolumeLayers { ref name, ref layers } => self.set_layers(context, op, name, layers).await,
-            Op::VolumePolicy { policy, .. } => Box::pin(self.set_policy(context, op, policy)).await,
+            Op::VolumeResize { ref name, size_bytes } => self.resize_volume(context, &op, name, size_bytes).await,
+            Op::VolumeLayers { ref name, ref layers } => self.set_layers(context, &op, name, layers).await,
+            Op::VolumePolicy { policy, .. } => Box::pin(self.set_policy(context, &op, policy)).await,
             Op::VolumeCreate { .. } | Op::VolumeDelete { .. } | Op::VolumeRename { .. } => {
-                let answer = self.change(context, op).await?;
-                if let Reply::Volume(volume) = &answer.reply {
+                let answer = self.change(context, &op).await;
+                if let Ok(Answer { reply: Reply::Volume(volume), .. }) = &answer {
                     self.note_volume(volume);
                 }
-                Ok(answer)
+                answer
             }
             Op::SetXattr { ref name, .. } | Op::RemoveXattr { ref name, .. } if names::is_tier_hint(name) => {
-                Box::pin(self.change_tier_hint(context, op)).await
+                Box::pin(self.change_tier_hint(context, &op)).await
             }
-            _ => self.change(context, op).await,
+            _ => self.change(context, &op).await,
+        };
+        match answer {
+            // What stands in its way now may have come since another delivery of it took effect.
+            Err(error) => self.delivered_before(context, &op).await?.ok_or(error),
+            answer => answer,
         }
     }
 
