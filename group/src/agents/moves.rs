@@ -124,6 +124,8 @@ fn try_record(groups: &Groups, (group, volume): (GroupId, VolumeId), moves: &[(S
         groups.store().log.append_moves(&Moves { group, volume, blocks }, &runs_of(&kept))?;
         kept.iter().for_each(|(moved, place)| state.move_block(volume, moved, *place));
         groups.note_overlay(&mut state);
+        drop(state);
+        groups.streams.moved(volume, &kept);
     }
     Ok(Tried::Ordered(kept.len() as u64))
 }

@@ -21,6 +21,7 @@ use runtime::{Buf, Event, Lock, Need, Purpose, Slice, Start};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use store::format::record::Moved;
 
 /// Streams that are followed at the same time; of more, the one that was read longest ago is forgotten.
 const STREAMS_MAX: usize = 4096;
@@ -47,8 +48,10 @@ const BYTES_PER_SEEK: u64 = 2 << 20;
 const UNITS: usize = 2;
 /// Most dead blocks that are read between two others: they take less time than a seek.
 const GAP_BLOCKS_MAX: u16 = 64;
-/// Transfers of a unit at the same time: the disk always has the next one, and others wait for a few MiB at most.
-const TRANSFERS: usize = 4;
+/// Transfers of a unit at the same time, and their bytes. A disk that may choose among so many small ones loses less to its rotation; the
+/// bytes are what others wait for.
+const TRANSFERS: usize = 32;
+const TRANSFERS_BYTES: usize = 4 << 20;
 
 /// Files that clients read in order.
 pub(crate) struct Streams {
@@ -150,6 +153,8 @@ impl Drop for Share {
 struct Filled {
     done: bool,
     blocks: BTreeMap<u64, (Place, Slice)>,
+    /// Blocks that were moved while the unit was read: the place that they came from, and the last one that they went to.
+    moved: BTreeMap<u64, (Place, Place)>,
 }
 
 /// Blocks that are read by one transfer.
@@ -199,6 +204,20 @@ impl Streams {
         let before = self.reading.fetch_sub(1, Ordering::AcqRel);
         assert!(before > 0, "only units that were taken end");
         self.came.notify();
+    }
+    /// Notes that blocks were moved, with what they hold. What a unit has of a block is the block's in its new place too.
+    pub fn moved(&self, volume: VolumeId, moves: &[(Moved, Place)]) {
+        if self.bytes.load(Ordering::Relaxed) == 0 {
+            return;
+        }
+        let streams = self.state.lock();
+        for stream in streams.iter().filter(|stream| stream.volume == volume) {
+            let of_file = |(moved, _): &&(Moved, Place)| moved.ino == stream.ino;
+            for (Moved { block, old, .. }, new) in moves.iter().filter(of_file) {
+                let units = stream.units.iter().filter(|unit| (unit.first..unit.end).contains(block));
+                units.for_each(|unit| unit.moved(*block, *old, *new));
+            }
+        }
     }
     /// Nobody reads units any more: who waits for one reads for itself.
     pub fn end(&self) {
@@ -327,8 +346,28 @@ impl Unit {
         let found = state.blocks.get(&block).is_some_and(|(from, _)| *from == place || active(Bug::UnitBelieved));
         found.then(|| state.blocks.remove(&block).expect("just seen").1)
     }
-    fn fill(&self, blocks: BTreeMap<u64, (Place, Slice)>) {
-        *self.state.lock() = Filled { done: true, blocks };
+    fn moved(&self, block: u64, old: Place, new: Place) {
+        let mut state = self.state.lock();
+        let Filled { done, blocks, moved } = &mut *state;
+        match (*done, blocks.get_mut(&block)) {
+            (true, Some((place, _))) if *place == old => *place = new,
+            (true, _) => {}
+            (false, _) => {
+                let known = moved.entry(block).or_insert((old, new));
+                // One that was written meanwhile has begun anew.
+                *known = if known.1 == old { (known.0, new) } else { (old, new) };
+            }
+        }
+    }
+    fn fill(&self, mut blocks: BTreeMap<u64, (Place, Slice)>) {
+        let mut state = self.state.lock();
+        for (block, (old, new)) in std::mem::take(&mut state.moved) {
+            if let Some((place, _)) = blocks.get_mut(&block).filter(|(place, _)| *place == old) {
+                *place = new;
+            }
+        }
+        *state = Filled { done: true, blocks, ..Filled::default() };
+        drop(state);
         self.ready.notify();
     }
 }
@@ -339,6 +378,9 @@ impl Run {
         let place = blocks[0].1;
         let wanted: Vec<_> = blocks.iter().map(|(block, at)| (*block, u32::from(at.block - place.block))).collect();
         Run { place, blocks: wanted[wanted.len() - 1].1 + 1, wanted }
+    }
+    fn bytes(&self) -> usize {
+        self.blocks as usize * BLOCK_BYTES
     }
 }
 
@@ -399,18 +441,22 @@ impl Groups {
         let (runs, seeks) = runs(found);
         let mut runs = runs.into_iter();
         let (mut begun, mut blocks) = (VecDeque::new(), BTreeMap::new());
+        let mut bytes = 0;
         // Memory that is short goes to who waits: what a unit lacks is read when it is asked for.
         let room = |bytes: usize| store.runtime.slabs.take(store.runtime.tasks.core(), bytes, Need::Starting).ok();
         loop {
             while begun.len() < TRANSFERS
+                && bytes < TRANSFERS_BYTES
                 && let Some(run) = runs.next()
             {
-                let Some(buffer) = room(run.blocks as usize * BLOCK_BYTES) else { continue };
+                let Some(buffer) = room(run.bytes()) else { continue };
                 if let Ok(transfer) = store.begin_read_for(Purpose::Client, run.place, buffer, Start::AtOnce) {
+                    bytes += run.bytes();
                     begun.push_back((run, transfer));
                 }
             }
             let Some((run, transfer)) = begun.pop_front() else { break };
+            bytes -= run.bytes();
             let done = transfer.await;
             let Some(buffer) = done.buffer.filter(|_| done.result.is_ok()) else { continue };
             blocks.extend(cut(buffer, run, |bytes| {
@@ -575,6 +621,33 @@ mod tests {
         assert!(read(&streams, 2, 500, 0).units.is_empty(), "it is read elsewhere now");
         let taken: Vec<_> = std::iter::from_fn(|| streams.take(8)).map(|asked| asked.ino).collect();
         assert_eq!(taken, [part(1, 0, 0).ino, part(3, 0, 0).ino]);
+    }
+
+    /// The cleaner moves blocks between the time when they are read ahead and the time when a client asks for them.
+    #[test]
+    fn what_was_moved_while_it_was_read_ahead_or_since_is_used() {
+        let streams = Streams::new(64 * MIB);
+        read(&streams, 1, 0, 0);
+        let unit = read(&streams, 1, 1, 0).next.expect("a stream");
+        let buffer = runtime::sim::World::new(1).runtime().buffer(BLOCK_BYTES).expect("there is memory");
+        let slice = buffer.share().slice(0..BLOCK_BYTES);
+        let ino = part(1, 0, 0).ino;
+        let moves = |block: u64, old: Place, new: Place| {
+            let moved = Moved { ino, block, old, crc: 0, index: base::Index(1) };
+            streams.moved(VOLUME, &[(moved, new)]);
+        };
+        let [first, second, third] = [unit.first, unit.first + 1, unit.first + 2];
+        // While it is read: twice; from another place than it was read from.
+        moves(first, place(1, 1), place(5, 1));
+        moves(first, place(5, 1), place(6, 1));
+        moves(second, place(9, 9), place(5, 2));
+        let blocks = [(first, place(1, 1)), (second, place(1, 2)), (third, place(1, 3))];
+        unit.fill(blocks.into_iter().map(|(block, place)| (block, (place, slice.clone()))).collect());
+        moves(third, place(1, 3), place(7, 3));
+        moves(unit.end, place(1, 3), place(7, 4));
+        assert!(unit.take(first, place(1, 1)).is_none() && unit.take(first, place(6, 1)).is_some());
+        assert!(unit.take(second, place(5, 2)).is_none() && unit.take(second, place(1, 2)).is_some());
+        assert!(unit.take(third, place(1, 3)).is_none() && unit.take(third, place(7, 3)).is_some());
     }
 
     #[test]
