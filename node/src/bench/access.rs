@@ -97,9 +97,10 @@ impl Bench for Plan {
             bench: self.name(),
             file_bytes: Some(self.file_bytes()),
             direct: true,
-            seconds: self.time.as_secs(),
+            seconds: Some(self.time.as_secs()),
             threads: "threads",
             rate: "IOPS",
+            ..Form::default()
         }
     }
     fn check(&self) -> std::result::Result<(), Failure> {

@@ -29,9 +29,10 @@ impl Bench for Plan {
             bench: "commit-mix",
             file_bytes: Some(self.massive_bytes),
             direct: false,
-            seconds: self.time.as_secs(),
+            seconds: Some(self.time.as_secs()),
             threads: "writers",
             rate: "writes/s",
+            ..Form::default()
         }
     }
     fn prepare(&self, ground: &Ground, course: &mut Course) -> Result<()> {

@@ -32,11 +32,14 @@ pub enum Figure {
     P99TimesAlone,
     /// Number of those that came too late.
     Missed,
+    /// Number of those that failed.
+    Errors,
 }
 
 impl Figure {
     /// All.
-    const ALL: [Figure; 5] = [Figure::Rate, Figure::Mean, Figure::P99, Figure::P99TimesAlone, Figure::Missed];
+    const ALL: [Figure; 6] =
+        [Figure::Rate, Figure::Mean, Figure::P99, Figure::P99TimesAlone, Figure::Missed, Figure::Errors];
     /// Its value in a row, if that has it.
     fn of(self, row: &Row) -> Option<f64> {
         match self {
@@ -45,6 +48,7 @@ impl Figure {
             Figure::P99 => Some(row.p99_ns as f64),
             Figure::P99TimesAlone => row.p99_times_alone,
             Figure::Missed => row.missed.map(|missed| missed as f64),
+            Figure::Errors => row.errors.map(|errors| errors as f64),
         }
     }
     /// Its name in tables, where `rate` is the name of a rate.
@@ -55,12 +59,13 @@ impl Figure {
             Figure::P99 => "p99",
             Figure::P99TimesAlone => "p99 x alone",
             Figure::Missed => "missed",
+            Figure::Errors => "errors",
         }
     }
     /// A value as people read it.
     pub fn show(self, value: f64) -> String {
         match self {
-            Figure::Rate | Figure::Missed => count(value.round() as u64),
+            Figure::Rate | Figure::Missed | Figure::Errors => count(value.round() as u64),
             Figure::Mean | Figure::P99 => duration(value.round() as u64),
             Figure::P99TimesAlone => format!("{value:.2}"),
         }
@@ -257,6 +262,11 @@ impl Comparison {
             ]);
         }
         table.render() + &explained(&self.directory, &self.beside, self.rounds) + &noted(&self.notes)
+    }
+    /// Number of operations that failed, in all rounds of both.
+    pub fn errors(&self) -> u64 {
+        let lines = self.lines.iter().filter(|line| line.figure == Figure::Errors);
+        lines.flat_map(|line| line.here_rounds.iter().chain(&line.beside_rounds)).map(|&errors| errors as u64).sum()
     }
     /// JSON, for programs.
     pub fn json(&self) -> String {

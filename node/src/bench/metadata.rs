@@ -38,9 +38,10 @@ impl Bench for Plan {
             bench: "metadata",
             file_bytes: Some(0),
             direct: false,
-            seconds: self.time.as_secs(),
+            seconds: Some(self.time.as_secs()),
             threads: "threads",
             rate: "files/s",
+            ..Form::default()
         }
     }
     fn cells(&self) -> usize {

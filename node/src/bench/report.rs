@@ -8,7 +8,7 @@ use std::io::{IsTerminal, Write};
 use std::time::Duration;
 
 /// The identity of a bench in its report.
-#[derive(Serialize, Clone, PartialEq, Debug)]
+#[derive(Serialize, Clone, PartialEq, Debug, Default)]
 pub struct Form {
     /// The bench's name.
     pub bench: &'static str,
@@ -17,14 +17,27 @@ pub struct Form {
     pub file_bytes: Option<u64>,
     /// Past the page cache.
     pub direct: bool,
-    /// Seconds per row, at most.
-    pub seconds: u64,
+    /// Seconds per row, at most, if they end by time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub seconds: Option<u64>,
+    /// The objects, if it has some.
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    pub objects: Option<Objects>,
     /// Heading of the column of thread counts.
     #[serde(skip)]
     pub threads: &'static str,
     /// Heading of the column of operations per second.
     #[serde(skip)]
     pub rate: &'static str,
+}
+
+/// The identity of objects: they can be made again by it.
+#[derive(Serialize, Clone, PartialEq, Debug)]
+pub struct Objects {
+    /// Bytes of all.
+    pub bytes: u64,
+    /// Their seed.
+    pub seed: u32,
 }
 
 /// One measurement, as JSON shows it.
@@ -53,6 +66,12 @@ pub struct Row {
     /// Number of those that came too late, if there is a time when they must be there.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub missed: Option<u64>,
+    /// Number of those that failed, if it goes on then.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub errors: Option<u64>,
+    /// Percentage of the processors' time that the host of this virtual machine took meanwhile.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stolen_percent: Option<u64>,
     /// The p50 as a multiple of what it was without company, if it has company now.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub p50_times_alone: Option<f64>,
@@ -76,6 +95,8 @@ impl Row {
             p99_ns: measured.latency.quantile_ns(0.99),
             max_ns: measured.latency.max_ns(),
             missed: None,
+            errors: None,
+            stolen_percent: None,
             p50_times_alone: None,
             p99_times_alone: None,
         }
@@ -120,6 +141,13 @@ impl Report {
         if self.rows.iter().any(|row| row.missed.is_some()) {
             columns.push(("missed", right, |row| row.missed.map_or(String::new(), count)));
         }
+        if self.rows.iter().any(|row| row.errors.is_some()) {
+            columns.push(("errors", right, |row| row.errors.map_or(String::new(), count)));
+        }
+        if self.rows.iter().any(|row| row.stolen_percent > Some(0)) {
+            columns
+                .push(("host took", right, |row| row.stolen_percent.map_or(String::new(), |part| format!("{part}%"))));
+        }
         if self.rows.iter().any(|row| row.p99_times_alone.is_some()) {
             columns.push(("p50 x alone", right, |row| times(row.p50_times_alone)));
             columns.push(("p99 x alone", right, |row| times(row.p99_times_alone)));
@@ -130,6 +158,10 @@ impl Report {
             table.row(columns.iter().map(|(_, _, cell)| cell(row)).collect());
         }
         table.render() + &noted(&self.notes)
+    }
+    /// Number of operations that failed.
+    pub fn errors(&self) -> u64 {
+        self.rows.iter().filter_map(|row| row.errors).sum()
     }
     /// JSON, for programs.
     pub fn json(&self) -> String {
@@ -196,7 +228,9 @@ impl Progress {
         if elapsed.as_secs() > self.said {
             self.said = elapsed.as_secs();
             let rate = count((done as f64 / elapsed.as_secs_f64()) as u64);
-            self.say(&format!(": {} of {} s, {rate}/s", self.said.min(time.as_secs()), time.as_secs()));
+            // What ends by itself has no time to end at.
+            let of = if time == Duration::MAX { String::new() } else { format!(" of {}", time.as_secs()) };
+            self.say(&format!(": {}{of} s, {rate}/s", self.said.min(time.as_secs())));
         }
     }
     /// Nothing more will be said.

@@ -1,28 +1,24 @@
 //! `sinter bench smallfile`: threads that create small files (create, write, fsync, close), then read them cold (open, read,
 //! close). Promises that each byte that is read is compared with what was written: it follows from the file's name.
 
+use super::contents::{Contents, LENGTH_RATIO_MAX, exponential_length, read_expected};
 use super::engine::{Course, Ground, Step, Tickets, Worker, run, stride};
+use super::kept;
 use super::report::{Form, Row};
 use super::turns::Bench;
 use crate::cli::Phase;
-use crate::failure::{Exit, Failure};
+use crate::failure::Failure;
 use runtime::random::SplitMix;
 use std::fs::{self, File};
-use std::io::{Error, ErrorKind, Read, Result, Write};
+use std::io::{Result, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 /// Files are spread over so many directories.
 const DIRECTORIES: u64 = 100;
-/// The longest of files whose lengths differ, as a multiple of their mean: one in nine million is longer.
-const LENGTH_RATIO_MAX: u64 = 16;
-/// Each file's bytes are a part of the same random ones, which begins at one of so many places.
-const PLACES: u64 = 1 << 20;
 /// The directory that a run leaves for a later one.
 const KEPT: &str = "sinter-bench-smallfile";
-/// Name of the file in each set of files that tells their number.
-const COUNT: &str = "count";
 
 /// The plan of the measurement.
 pub struct Plan {
@@ -49,7 +45,7 @@ impl Plan {
         Set { path: ground.path(&name), bytes, threads, exponential: self.exponential, contents }
     }
     fn read(&self, set: &Arc<Set>, course: &mut Course) -> Result<Row> {
-        let count = set.count()?;
+        let count = kept::count(&set.path)?;
         course.begin(&format!("forgetting {count} files"));
         course.forget_files();
         course.begin(&format!("reading files of {} bytes cold, {} threads", set.bytes, set.threads));
@@ -78,7 +74,7 @@ impl Plan {
             })
         };
         let measured = run((0..set.threads).map(worker).collect(), self.time, course)?;
-        fs::write(set.path.join(COUNT), tickets.taken().to_string())?;
+        kept::set_count(&set.path, tickets.taken())?;
         Ok(Row::of("create", set.threads, set.bytes, &measured))
     }
 }
@@ -90,28 +86,14 @@ impl Bench for Plan {
             bench: "smallfile",
             file_bytes: None,
             direct: false,
-            seconds: self.time.as_secs(),
+            seconds: Some(self.time.as_secs()),
             threads: "threads",
             rate: "files/s",
+            ..Form::default()
         }
     }
     fn ground(&self, directory: &Path, name: &str) -> std::result::Result<Ground, Failure> {
-        match self.phase {
-            Phase::Both => Ground::make(directory, name),
-            Phase::Create if directory.join(KEPT).exists() => {
-                let failure =
-                    Failure::new(Exit::Usage, format!("{} holds the files of an earlier run", directory.display()));
-                Err(failure.next("remove them with --phase remove"))
-            }
-            Phase::Create => Ground::make(directory, KEPT).map(Ground::keep),
-            Phase::Read | Phase::Remove => {
-                let missing =
-                    || Failure::new(Exit::Usage, format!("{} holds no files of an earlier run", directory.display()));
-                let ground =
-                    Ground::existing(directory, KEPT).ok_or_else(|| missing().next("make them with --phase create"))?;
-                Ok(if self.phase == Phase::Read { ground.keep() } else { ground })
-            }
-        }
+        kept::ground(directory, name, KEPT, self.phase)
     }
     fn cells(&self) -> usize {
         if self.phase == Phase::Remove { 0 } else { self.sizes.len() * self.threads.len() }
@@ -156,10 +138,7 @@ impl Set {
         if !self.exponential {
             return self.bytes as usize;
         }
-        // A share above 0 and up to 1: its logarithm is there.
-        let share = ((SplitMix(!number).next() >> 11) + 1) as f64 / (1u64 << 53) as f64;
-        let length = (-share.ln() * self.bytes as f64).round() as u64;
-        length.clamp(1, self.bytes * LENGTH_RATIO_MAX) as usize
+        exponential_length(&mut SplitMix(!number), self.bytes)
     }
     fn create(&self, number: u64) -> Result<u64> {
         let (name, length) = (name(number), self.length(number));
@@ -171,66 +150,9 @@ impl Set {
     fn read(&self, number: u64, buffer: &mut Vec<u8>) -> Result<u64> {
         let (name, length) = (name(number), self.length(number));
         let path = self.path.join(&name);
-        // Room for a byte too many, which would be noticed.
-        buffer.resize(length + 1, 0);
-        let mut end = 0;
-        let mut file = File::open(&path)?;
-        while end < buffer.len() {
-            match file.read(&mut buffer[end..])? {
-                0 => break,
-                read => end += read,
-            }
-        }
-        let wrong = |what: String| Err(Error::new(ErrorKind::InvalidData, format!("{}: {what}", path.display())));
-        let expected = self.contents.of(&name, length);
-        if end != length {
-            return wrong(format!(
-                "should have {length} bytes, {} were read",
-                if end > length { "more" } else { "fewer" }
-            ));
-        }
-        if &buffer[..end] != expected {
-            let at = expected.iter().zip(&*buffer).position(|(one, other)| one != other);
-            return wrong(format!("byte {} is not the one that was written", at.expect("they differ")));
-        }
+        read_expected(File::open(&path)?, &path, self.contents.of(&name, length), buffer)?;
         Ok(length as u64)
     }
-    /// Number of files that an earlier phase made.
-    fn count(&self) -> Result<u64> {
-        let missing = |error: Error| match error.kind() {
-            ErrorKind::NotFound => {
-                let set = self.path.file_name().unwrap_or_default().display();
-                Error::other(format!("no files {set} were created; use the same options for both phases"))
-            }
-            _ => error,
-        };
-        let text = fs::read_to_string(self.path.join(COUNT)).map_err(missing)?;
-        text.parse().map_err(|_| Error::other(format!("{} is no count", self.path.join(COUNT).display())))
-    }
-}
-
-/// The content of files.
-struct Contents {
-    bytes: Vec<u8>,
-    seed: u64,
-}
-
-impl Contents {
-    fn new(set: &str, longest: u64) -> Contents {
-        let mut random = SplitMix(1);
-        let words = (PLACES + longest).div_ceil(8);
-        let bytes = (0..words).flat_map(|_| random.next().to_le_bytes()).collect();
-        Contents { bytes, seed: hash(0, set) }
-    }
-    /// The bytes of the file of this name.
-    fn of(&self, name: &str, length: usize) -> &[u8] {
-        let start = (hash(self.seed, name) % PLACES) as usize;
-        &self.bytes[start..start + length]
-    }
-}
-
-fn hash(seed: u64, text: &str) -> u64 {
-    text.bytes().fold(seed, |state, byte| SplitMix(state ^ u64::from(byte)).next())
 }
 
 #[cfg(test)]

@@ -62,9 +62,10 @@ impl Bench for Plan {
             bench: "streams",
             file_bytes: Some(self.file_bytes),
             direct: false,
-            seconds: self.time.as_secs(),
+            seconds: Some(self.time.as_secs()),
             threads: "readers",
             rate: "chunks/s",
+            ..Form::default()
         }
     }
     fn prepare(&self, ground: &Ground, course: &mut Course) -> Result<()> {

@@ -43,9 +43,10 @@ impl Bench for Plan {
             bench: "sync",
             file_bytes: Some(self.file_bytes()),
             direct: self.direct,
-            seconds: self.time.as_secs(),
+            seconds: Some(self.time.as_secs()),
             threads: "writers",
             rate: "writes/s",
+            ..Form::default()
         }
     }
     fn prepare(&self, ground: &Ground, course: &mut Course) -> Result<()> {

@@ -22,7 +22,8 @@ pub fn silent() -> Course {
     course(false)
 }
 
-fn course(interrupted: bool) -> Course {
+/// The same; `interrupted`: from the beginning.
+pub fn course(interrupted: bool) -> Course {
     let progress = Progress::to(Box::new(std::io::sink()), false);
     Course::new(progress, Arc::new(AtomicBool::new(interrupted)))
 }
@@ -306,12 +307,14 @@ fn report() -> Report {
         p99_ns: 1_500_000,
         max_ns: 20_000_000,
         missed: None,
+        errors: None,
+        stolen_percent: None,
         p50_times_alone: None,
         p99_times_alone: None,
     };
     let rows = vec![row("overwrite-dsync", 1, 11_600.4), row("fsync", 64, 57_000.0)];
     let form = sync_plan(Vec::new(), false).form();
-    Report { form: Form { seconds: 5, ..form }, directory: "/mnt".to_string(), notes: Vec::new(), rows }
+    Report { form: Form { seconds: Some(5), ..form }, directory: "/mnt".to_string(), notes: Vec::new(), rows }
 }
 
 #[test]

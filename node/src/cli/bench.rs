@@ -15,6 +15,8 @@ pub enum Bench {
     Seq(BenchSeq),
     /// Small files: create, write, fsync and close; then open, read cold and close
     Smallfile(BenchSmallfile),
+    /// Objects as object servers store them: put, get cold, cached and with little memory, delete
+    Object(BenchObject),
     /// Empty files in one directory: create, stat cold, readdir cold, unlink
     Metadata(BenchMetadata),
     /// Small synchronous writers, alone and beside a massive commit
@@ -27,14 +29,11 @@ pub enum Bench {
     Steady(BenchSteady),
 }
 
-/// What all benches take.
+/// Options of all benches.
 #[derive(Args, Debug, Clone)]
-pub struct BenchTarget {
+pub struct BenchPlace {
     /// Directory to measure; the files made in it are removed at the end
     pub directory: PathBuf,
-    /// Seconds per measurement, 1 to 3600
-    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=3600), default_value_t = 5)]
-    pub time: u64,
     /// Print JSON [default: a table]
     #[arg(long)]
     pub json: bool,
@@ -43,7 +42,17 @@ pub struct BenchTarget {
     pub svg: Option<PathBuf>,
 }
 
-/// What benches take that can hold two directories against each other.
+/// Options of benches that end by time.
+#[derive(Args, Debug, Clone)]
+pub struct BenchTarget {
+    #[command(flatten)]
+    pub place: BenchPlace,
+    /// Seconds per measurement, 1 to 3600
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=3600), default_value_t = 5)]
+    pub time: u64,
+}
+
+/// Options of benches that can hold two directories against each other.
 #[derive(Args, Debug, Clone)]
 pub struct BenchBeside {
     /// Measure this directory too, in turns with the other, and compare them [default: none]
@@ -125,7 +134,7 @@ pub struct BenchSeq {
     pub depth: u32,
 }
 
-/// What `sinter bench smallfile` does of its work.
+/// What `sinter bench smallfile` and `object` do of their work.
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Phase {
     /// Create, read and remove
@@ -158,6 +167,30 @@ pub struct BenchSmallfile {
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..=10_000_000), default_value_t = 50_000)]
     pub files: u64,
     /// What to do: all, or create and keep, or read what was kept (after a new mount, say), or remove it
+    #[arg(long, value_name = "PHASE", default_value = "both")]
+    pub phase: Phase,
+}
+
+/// `sinter bench object`.
+#[derive(Args, Debug)]
+pub struct BenchObject {
+    #[command(flatten)]
+    pub place: BenchPlace,
+    #[command(flatten)]
+    pub versus: BenchBeside,
+    /// Bytes of all objects, 1M to 1T; twice the memory of what serves them shows what memory doesn't help
+    #[arg(long, value_name = "BYTES", value_parser = objects_bytes, default_value = "1G")]
+    pub bytes: u64,
+    /// Number of threads, 1 to 64
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=64), default_value_t = 20)]
+    pub threads: u32,
+    /// The number that all objects follow from, 0 to 4294967295
+    #[arg(long, value_name = "NUMBER", default_value_t = 1)]
+    pub seed: u32,
+    /// Seconds per pass of gets at most, 1 to 3600 [default: until all objects were read]
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=3600))]
+    pub time: Option<u64>,
+    /// Part of the work: all, or put and keep, or get what was kept (after a new mount, say), or delete it
     #[arg(long, value_name = "PHASE", default_value = "both")]
     pub phase: Phase,
 }
@@ -258,6 +291,10 @@ fn block_bytes(text: &str) -> Result<u64, String> {
 
 fn whole_blocks(bytes: u64) -> Result<u64, String> {
     if bytes.is_multiple_of(4096) { Ok(bytes) } else { Err("must be a multiple of 4096 bytes".to_string()) }
+}
+
+fn objects_bytes(text: &str) -> Result<u64, String> {
+    bytes_within(text, 1 << 20, 1 << 40)
 }
 
 fn small_file_bytes(text: &str) -> Result<u64, String> {

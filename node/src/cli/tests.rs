@@ -69,7 +69,7 @@ fn lists_are_understood() {
     let line = "sinter bench sync /d --writers 1,64 --mode fsync,append-fdatasync --time 1 --size 64K --json --direct";
     let Command::Bench(Bench::Sync(sync)) = parse(line).expect("a good line").command else { panic!("not bench") };
     assert_eq!((sync.writers, sync.mode), (vec![1, 64], vec![SyncMode::Fsync, SyncMode::AppendFdatasync]));
-    assert_eq!((sync.target.time, sync.size, sync.target.json, sync.direct), (1, Some(64 << 10), true, true));
+    assert_eq!((sync.target.time, sync.size, sync.target.place.json, sync.direct), (1, Some(64 << 10), true, true));
     let Command::Bench(Bench::Sync(sync)) = parse("sinter bench sync /d").expect("a good line").command else {
         panic!("not bench")
     };
@@ -117,6 +117,8 @@ fn every_command_is_understood() {
         "sinter bench scorecard /d --beside /e --files 100 --size 1M --json",
         "sinter bench seq /d --jobs 2 --depth 32 --block-size 64K --size 1G",
         "sinter bench smallfile /d --threads 1,64 --file-size 1,1M --exponential --files 10 --phase read",
+        "sinter bench object /d --bytes 16G --threads 64 --seed 4294967295 --time 60 --phase create --json",
+        "sinter bench object /d --beside /e --rounds 2",
         "sinter completions bash",
         "sinter man",
         "sinter man /pages",
@@ -169,6 +171,11 @@ fn bad_lines_are_refused_with_a_hint() {
         ("sinter bench seq /d --block-size 5000", "multiple of 4096"),
         ("sinter bench smallfile /d --file-size 2M", "1 to 1M bytes"),
         ("sinter bench smallfile /d --phase write", "create"),
+        ("sinter bench object", "<DIRECTORY>"),
+        ("sinter bench object /d --bytes 0", "1M to 1T bytes"),
+        ("sinter bench object /d --threads 0", "1..=64"),
+        ("sinter bench object /d --seed 4294967296", "not in 0..=4294967295"),
+        ("sinter bench object /d --time 0", "1..=3600"),
         ("sinter layer add /d a", "Usage"),
         ("sinter layer add /d a mirror", "unexpected argument"),
         ("sinter layer add /d a delay 0", "1..=60000"),

@@ -4,10 +4,10 @@ use super::print;
 use crate::bench::engine::Course;
 use crate::bench::report::Progress;
 use crate::bench::turns::{self, Bench as Measured};
-use crate::bench::{access, commit_mix, compare, metadata, scorecard, smallfile, steady, streams, sync};
+use crate::bench::{access, commit_mix, compare, metadata, object, scorecard, smallfile, steady, streams, sync};
 use crate::cli::{
-    Bench, BenchBeside, BenchCommitMix, BenchMetadata, BenchRandom, BenchScorecard, BenchSeq, BenchSmallfile,
-    BenchSteady, BenchStreams, BenchSync, BenchTarget, Phase,
+    Bench, BenchBeside, BenchCommitMix, BenchMetadata, BenchObject, BenchPlace, BenchRandom, BenchScorecard, BenchSeq,
+    BenchSmallfile, BenchSteady, BenchStreams, BenchSync, BenchTarget, Phase,
 };
 use crate::failure::{Exit, Failure};
 use crate::host::Signals;
@@ -27,18 +27,19 @@ const READER_BYTES_MAX: u64 = 2 << 30;
 pub fn run(command: &Bench) -> Result<Exit, Failure> {
     let interrupted = watch_signals()?;
     let course = &mut Course::new(Progress::new(), interrupted.clone());
-    match command {
-        Bench::Sync(options) => show(&sync(options), &options.target, &options.versus, course)?,
-        Bench::Random(options) => show(&random(options), &options.target, &options.versus, course)?,
-        Bench::Seq(options) => show(&seq(options), &options.target, &options.versus, course)?,
-        Bench::Smallfile(options) => show(&smallfile(options)?, &options.target, &options.versus, course)?,
-        Bench::Metadata(options) => show(&metadata(options), &options.target, &options.versus, course)?,
-        Bench::CommitMix(options) => show(&commit_mix(options), &options.target, &options.versus, course)?,
-        Bench::Streams(options) => show(&streams(options), &options.target, &options.versus, course)?,
+    let failed = match command {
+        Bench::Sync(options) => show(&sync(options), &options.target.place, &options.versus, course)?,
+        Bench::Random(options) => show(&random(options), &options.target.place, &options.versus, course)?,
+        Bench::Seq(options) => show(&seq(options), &options.target.place, &options.versus, course)?,
+        Bench::Smallfile(options) => show(&smallfile(options)?, &options.target.place, &options.versus, course)?,
+        Bench::Object(options) => show(&object(options)?, &options.place, &options.versus, course)?,
+        Bench::Metadata(options) => show(&metadata(options), &options.target.place, &options.versus, course)?,
+        Bench::CommitMix(options) => show(&commit_mix(options), &options.target.place, &options.versus, course)?,
+        Bench::Streams(options) => show(&streams(options), &options.target.place, &options.versus, course)?,
         Bench::Scorecard(options) => run_scorecard(options, course)?,
         Bench::Steady(options) => run_steady(options, course)?,
-    }
-    Ok(if interrupted.load(Ordering::Relaxed) { Exit::Failed } else { Exit::Done })
+    };
+    Ok(if failed > 0 || interrupted.load(Ordering::Relaxed) { Exit::Failed } else { Exit::Done })
 }
 
 fn time(target: &BenchTarget) -> Duration {
@@ -73,10 +74,7 @@ fn seq(options: &BenchSeq) -> access::Plan {
 }
 
 fn smallfile(options: &BenchSmallfile) -> Result<smallfile::Plan, Failure> {
-    if options.versus.beside.is_some() && options.phase != Phase::Both {
-        let failure = Failure::new(Exit::Usage, "with --beside each round creates its files and reads them");
-        return Err(failure.next("leave --phase out"));
-    }
+    whole_rounds(&options.versus, options.phase)?;
     Ok(smallfile::Plan {
         threads: options.threads.clone(),
         sizes: options.file_size.clone(),
@@ -85,6 +83,26 @@ fn smallfile(options: &BenchSmallfile) -> Result<smallfile::Plan, Failure> {
         phase: options.phase,
         time: time(&options.target),
     })
+}
+
+fn object(options: &BenchObject) -> Result<object::Plan, Failure> {
+    whole_rounds(&options.versus, options.phase)?;
+    Ok(object::Plan {
+        threads: options.threads,
+        bytes: options.bytes,
+        seed: options.seed,
+        phase: options.phase,
+        time: options.time.map(Duration::from_secs),
+    })
+}
+
+/// Refuses parts of the work where rounds need all of it.
+fn whole_rounds(versus: &BenchBeside, phase: Phase) -> Result<(), Failure> {
+    if versus.beside.is_some() && phase != Phase::Both {
+        let failure = Failure::new(Exit::Usage, "with --beside each round creates its files and reads them");
+        return Err(failure.next("leave --phase out"));
+    }
+    Ok(())
 }
 
 fn metadata(options: &BenchMetadata) -> metadata::Plan {
@@ -106,7 +124,7 @@ fn streams(options: &BenchStreams) -> streams::Plan {
     }
 }
 
-fn run_scorecard(options: &BenchScorecard, course: &mut Course) -> Result<(), Failure> {
+fn run_scorecard(options: &BenchScorecard, course: &mut Course) -> Result<u64, Failure> {
     let missing = || Failure::new(Exit::Usage, "a scorecard holds two directories against each other");
     let beside = options.versus.beside.as_deref().ok_or_else(|| missing().next("give the other one with --beside"))?;
     let plan = scorecard::Plan {
@@ -115,11 +133,12 @@ fn run_scorecard(options: &BenchScorecard, course: &mut Course) -> Result<(), Fa
         rounds: options.versus.rounds as usize,
         time: time(&options.target),
     };
-    let card = scorecard::measure([&options.target.directory, beside], &plan, course)?;
-    tell(&options.target, [card.table(), card.json(), card.svg()])
+    let card = scorecard::measure([&options.target.place.directory, beside], &plan, course)?;
+    tell(&options.target.place, [card.table(), card.json(), card.svg()])?;
+    Ok(0)
 }
 
-fn run_steady(options: &BenchSteady, course: &mut Course) -> Result<(), Failure> {
+fn run_steady(options: &BenchSteady, course: &mut Course) -> Result<u64, Failure> {
     let plan = steady::Plan {
         fill_percent: options.fill,
         file_bytes: options.size,
@@ -127,29 +146,32 @@ fn run_steady(options: &BenchSteady, course: &mut Course) -> Result<(), Failure>
         brick: options.brick.clone(),
         time: time(&options.target),
     };
-    let report = steady::measure(&options.target.directory, &plan, course)?;
-    tell(&options.target, [report.table(), report.json(), report.svg()])
+    let report = steady::measure(&options.target.place.directory, &plan, course)?;
+    tell(&options.target.place, [report.table(), report.json(), report.svg()])?;
+    Ok(0)
 }
 
-fn show(bench: &dyn Measured, target: &BenchTarget, versus: &BenchBeside, course: &mut Course) -> Result<(), Failure> {
-    let directory = target.directory.as_path();
-    let told = match &versus.beside {
+/// Measures and tells; the number of operations that failed without ending the bench.
+fn show(bench: &dyn Measured, place: &BenchPlace, versus: &BenchBeside, course: &mut Course) -> Result<u64, Failure> {
+    let directory = place.directory.as_path();
+    let (told, failed) = match &versus.beside {
         Some(beside) => {
             let comparison = compare::beside(bench, [directory, beside], versus.rounds as usize, course)?;
-            [comparison.table(), comparison.json(), comparison.svg()]
+            ([comparison.table(), comparison.json(), comparison.svg()], comparison.errors())
         }
         None => {
             let report = turns::alone(bench, directory, course)?;
-            [report.table(), report.json(), report.svg()]
+            ([report.table(), report.json(), report.svg()], report.errors())
         }
     };
-    tell(target, told)
+    tell(place, told)?;
+    Ok(failed)
 }
 
 /// Prints the table or the JSON, and writes the picture if it is asked for.
-fn tell(target: &BenchTarget, [table, json, svg]: [String; 3]) -> Result<(), Failure> {
-    print(if target.json { &json } else { &table })?;
-    match &target.svg {
+fn tell(place: &BenchPlace, [table, json, svg]: [String; 3]) -> Result<(), Failure> {
+    print(if place.json { &json } else { &table })?;
+    match &place.svg {
         Some(file) => std::fs::write(file, svg)
             .map_err(|error| Failure::io(format!("can't write the chart to {}", file.display()), &error)),
         None => Ok(()),
