@@ -13,8 +13,9 @@ cargo xtask hybrid [OPTION ...]
   overwrite   4 KiB written at random by 32 writers until the disk took several times the flash: each second's rate
   in-order    that file read in order, cold; again after an idle pass
   stopped     the disk stands still for a while under that load: writes, reads and deletes, and the rate afterwards
+  objects     what an object server does (sinter bench object), in turns with a brick that is all flash; memory is half of the objects
 
-  --only ROW,...         [all]
+  --only ROW,...         [all but objects, which needs more room]
   --sinter BINARY        [the checkout's release build]
   --flash-bytes SIZE     at least 4G [4.25G]
   --disk-times N         the disk's size in that of the flash, 1 to 100 [4]
@@ -24,6 +25,8 @@ cargo xtask hybrid [OPTION ...]
   --read-seconds N       of each reading in order at most, 5 to 3500 [60]
   --idle-seconds N       of the idle pass, 1 to 3500 [180]
   --stop-seconds N       for which the disk stands still, 5 to 600 [120]
+  --object-bytes SIZE    of all objects, 0.5G to 1024G; more than the flash, or nothing lies on the disk [5G]
+  --object-seconds N     of each pass of gets at most, 1 to 3500 [60]
   --quick                a short look, in 3 minutes: --disk-times 1 --times 0.25 --read-seconds 10 --idle-seconds 10 --stop-seconds
                          15; fails only by what no load of the machine excuses: errors, and seconds without any write
   --seconds FILE         each second of the overwrites, as CSV [not kept]
@@ -38,10 +41,13 @@ pub enum Row {
     Overwrite,
     InOrder,
     Stopped,
+    Objects,
 }
 
 impl Row {
-    pub const ALL: [Row; 4] = [Row::Bare, Row::Overwrite, Row::InOrder, Row::Stopped];
+    const ALL: [Row; 5] = [Row::Bare, Row::Overwrite, Row::InOrder, Row::Stopped, Row::Objects];
+    /// The rows if nobody names any.
+    const DEFAULT: [Row; 4] = [Row::Bare, Row::Overwrite, Row::InOrder, Row::Stopped];
     /// Its name.
     pub fn name(self) -> &'static str {
         match self {
@@ -49,6 +55,7 @@ impl Row {
             Row::Overwrite => "overwrite",
             Row::InOrder => "in-order",
             Row::Stopped => "stopped",
+            Row::Objects => "objects",
         }
     }
     fn named(name: &str) -> Result<Row, String> {
@@ -86,6 +93,8 @@ pub struct Asked {
     pub read_seconds: u64,
     pub idle_seconds: u64,
     pub stop_seconds: u64,
+    pub object_bytes: u64,
+    pub object_seconds: u64,
     pub strictness: Strictness,
     pub seconds: Option<PathBuf>,
     pub form: Form,
@@ -94,12 +103,14 @@ pub struct Asked {
 
 /// The smallest first device that the product takes.
 const FLASH_BYTES_MIN: u64 = 4 << 30;
+/// Half of it is the least memory that a daemon takes.
+const OBJECT_BYTES_MIN: u64 = 512 << 20;
 
 impl Asked {
     /// Reads the command line.
     pub fn read(arguments: &[String]) -> Result<Asked, String> {
         let mut asked = Asked {
-            rows: Row::ALL.to_vec(),
+            rows: Row::DEFAULT.to_vec(),
             sinter: PathBuf::new(),
             flash_bytes: 17 << 28,
             disk_times: 4,
@@ -109,6 +120,8 @@ impl Asked {
             read_seconds: 60,
             idle_seconds: 180,
             stop_seconds: 120,
+            object_bytes: 5 << 30,
+            object_seconds: 60,
             strictness: Strictness::All,
             seconds: None,
             form: Form::Table,
@@ -139,7 +152,9 @@ impl Asked {
         match name {
             "--only" => self.rows = value.split(',').map(Row::named).collect::<Result<_, _>>()?,
             "--sinter" => self.sinter = path()?,
-            "--flash-bytes" => self.flash_bytes = flash_bytes(value)?,
+            "--flash-bytes" => self.flash_bytes = quarters(name, value, FLASH_BYTES_MIN)?,
+            "--object-bytes" => self.object_bytes = quarters(name, value, OBJECT_BYTES_MIN)?,
+            "--object-seconds" => self.object_seconds = number(1, 3500)?,
             "--disk-times" => self.disk_times = number(1, 100)?,
             "--segment-size" => self.segment_size = value.to_string(),
             "--times" => self.times = times(value)?,
@@ -164,12 +179,12 @@ impl Asked {
 }
 
 /// A size in GiB, which may have a fraction.
-fn flash_bytes(text: &str) -> Result<u64, String> {
+fn quarters(name: &str, text: &str, least: u64) -> Result<u64, String> {
     let number = text.strip_suffix('G').and_then(|number| number.parse::<f64>().ok());
     // Whole segments of every size.
     let bytes = number.map(|number| (number * 4.0) as u64 * (1 << 28));
-    let fits = bytes.filter(|bytes| (FLASH_BYTES_MIN..=1 << 40).contains(bytes));
-    fits.ok_or_else(|| format!("--flash-bytes {text}: 4G to 1024G, in quarters"))
+    let fits = bytes.filter(|bytes| (least..=1 << 40).contains(bytes));
+    fits.ok_or_else(|| format!("{name} {text}: {}G to 1024G, in quarters", least as f64 / f64::from(1 << 30)))
 }
 
 fn times(text: &str) -> Result<f64, String> {
@@ -191,6 +206,9 @@ mod tests {
         assert_eq!(asked.rows, [Row::InOrder, Row::Bare]);
         assert_eq!((asked.flash_bytes, asked.disk_bytes(), asked.times), (9 << 29, 36 << 29, 0.5));
         assert_eq!((asked.form, asked.strictness), (Form::Json, Strictness::All));
+        assert!(asked.object_bytes == 5 << 30 && !asked.wants(Row::Objects));
+        let asked = read("--only objects --object-bytes 1.5G").expect("it is a good line");
+        assert!(asked.object_bytes == 3 << 29 && asked.wants(Row::Objects));
     }
 
     #[test]
@@ -206,6 +224,8 @@ mod tests {
             ("--only flash", "no row flash"),
             ("--flash-bytes 3.75G", "4G to 1024G"),
             ("--flash-bytes 5000M", "4G to 1024G"),
+            ("--object-bytes 0.25G", "0.5G to 1024G"),
+            ("--object-seconds 0", "1 to 3500"),
             ("--times nan", "0.1 to 100"),
             ("--stop-seconds 0", "5 to 600"),
             ("--times", "value is missing"),

@@ -28,17 +28,7 @@ pub struct Devices {
 impl Devices {
     /// Makes both.
     pub fn make(asked: &Asked, ground: &Ground, undo: &Undo) -> Result<Devices, String> {
-        let image = ground.root.join("flash");
-        eprintln!("writing the flash's image, {} MiB", asked.flash_bytes >> 20);
-        // All its blocks: whoever writes to new ones would pay for the host's allocation.
-        let how = ["if=/dev/zero", "bs=4M", "oflag=direct", "conv=fsync", "status=none"];
-        let to = [format!("count={}", asked.flash_bytes >> 22), format!("of={}", image.display())];
-        told("dd", &[&how[..], &[&to[0], &to[1]]].concat())?;
-        let flash = looped_apart(&image)?;
-        undo.add(&format!("losetup -d {flash}"))?;
-        // A discard would give them back.
-        let discard = format!("{}/queue/discard_max_bytes", flash.replace("/dev/", "/sys/class/block/"));
-        std::fs::write(&discard, "0").map_err(|error| format!("{discard}: {error}"))?;
+        let flash = flash_device(&ground.root.join("flash"), asked.flash_bytes, undo)?;
         let root = ground.root.join("disks");
         let disks = Disks::below(&root)?;
         let disk = disks.make_during(undo, DISK, asked.disk_bytes())?;
@@ -47,6 +37,21 @@ impl Devices {
         let goes_on = format!("{program} disk slow {DISK} 1 --dir {root}");
         Ok(Devices { flash, disk, spindle: disks.place(DISK), goes_on })
     }
+}
+
+/// Makes a device of flash on a new file of so many bytes, whole MiB by fours.
+pub fn flash_device(image: &Path, bytes: u64, undo: &Undo) -> Result<String, String> {
+    eprintln!("writing the flash's image, {} MiB", bytes >> 20);
+    // All its blocks: whoever writes to new ones would pay for the host's allocation.
+    let how = ["if=/dev/zero", "bs=4M", "oflag=direct", "conv=fsync", "status=none"];
+    let to = [format!("count={}", bytes >> 22), format!("of={}", image.display())];
+    told("dd", &[&how[..], &[&to[0], &to[1]]].concat())?;
+    let flash = looped_apart(image)?;
+    undo.add(&format!("losetup -d {flash}"))?;
+    // A discard would give them back.
+    let discard = format!("{}/queue/discard_max_bytes", flash.replace("/dev/", "/sys/class/block/"));
+    std::fs::write(&discard, "0").map_err(|error| format!("{discard}: {error}"))?;
+    Ok(flash)
 }
 
 /// The brick.
@@ -67,13 +72,21 @@ impl Brick {
         devices: &Devices,
         undo: &Undo,
     ) -> Result<Brick, String> {
-        let [data, mount, log] = ["data", "mount", "log"].map(|name| ground.root.join(name));
-        std::fs::create_dir(&mount).map_err(|error| format!("{}: {error}", mount.display()))?;
         let on = ["--flash", &devices.flash, "--disk", &devices.disk, "--segment-size", &asked.segment_size, "--force"];
-        told(text(binary), &[&["format", text(&data)], &on[..]].concat())?;
+        Brick::on(binary, &ground.root, &on, &[], undo)
+    }
+    /// Formats devices as `on` says, and mounts the brick, all below `root`; its daemon starts with these options.
+    pub fn on(binary: &Path, root: &Path, on: &[&str], options: &[&str], undo: &Undo) -> Result<Brick, String> {
+        let [data, mount, log] = ["data", "mount", "log"].map(|name| root.join(name));
+        std::fs::create_dir(&mount).map_err(|error| format!("{}: {error}", mount.display()))?;
+        told(text(binary), &[&["format", text(&data)], on].concat())?;
         let mut brick = Brick { binary: binary.to_path_buf(), data, mount, log, daemon: None };
-        brick.up(undo)?;
+        brick.up(options, undo)?;
         Ok(brick)
+    }
+    /// Its mount point.
+    pub fn mount(&self) -> &Path {
+        &self.mount
     }
     /// A file of the volume.
     pub fn file(&self, name: &str) -> PathBuf {
@@ -104,16 +117,20 @@ impl Brick {
     }
     /// Starts its daemon anew, which has then nothing in memory.
     pub fn restart(&mut self, undo: &Undo) -> Result<(), String> {
+        self.restart_with(&[], undo)
+    }
+    /// The same, with options.
+    pub fn restart_with(&mut self, options: &[&str], undo: &Undo) -> Result<(), String> {
         told(text(&self.binary), &["down", text(&self.data)])?;
         if let Some((mut daemon, how)) = self.daemon.take() {
             daemon.wait().map_err(|error| format!("{}: {error}", self.binary.display()))?;
             undo.forget(&how)?;
         }
-        self.up(undo)
+        self.up(options, undo)
     }
-    fn up(&mut self, undo: &Undo) -> Result<(), String> {
+    fn up(&mut self, options: &[&str], undo: &Undo) -> Result<(), String> {
         let places = Places { binary: &self.binary, brick: &self.data, mount: &self.mount, log: &self.log };
-        self.daemon = Some(serve(in_own_session(), places, &[], undo)?);
+        self.daemon = Some(serve(in_own_session(), places, options, undo)?);
         Ok(())
     }
 }

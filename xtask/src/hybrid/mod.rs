@@ -8,6 +8,7 @@ mod asked;
 mod brick;
 mod in_order;
 mod load;
+mod objects;
 mod overwrite;
 mod report;
 mod seconds;
@@ -54,8 +55,7 @@ fn binary(asked: &Asked) -> Result<PathBuf, String> {
 
 fn all(asked: &Asked, binary: &std::path::Path, report: &mut Report, undo: &Undo) -> Result<(), String> {
     ground::allow_uring(undo)?;
-    // The disk's file is sparse: it gets what the brick is filled with, and the dead blocks between.
-    let ground = Ground::new(asked.work.clone(), asked.flash_bytes + asked.disk_bytes() + BESIDE_BYTES, undo)?;
+    let ground = Ground::new(asked.work.clone(), room_bytes(asked), undo)?;
     let devices = Devices::make(asked, &ground, undo)?;
     if asked.wants(Row::Bare) || asked.wants(Row::Overwrite) || asked.wants(Row::InOrder) {
         overwrite::bare(&devices, report, undo)?;
@@ -64,9 +64,11 @@ fn all(asked: &Asked, binary: &std::path::Path, report: &mut Report, undo: &Undo
         return Ok(());
     }
     let mut brick = Brick::make(asked, binary, &ground, &devices, undo)?;
-    let bytes = brick.filling_bytes()?;
-    eprintln!("writing a file of {} MiB in sequence", bytes >> 20);
-    lay_out(&brick.file(FILE), bytes, undo)?;
+    if asked.rows.iter().any(|row| !matches!(row, Row::Bare | Row::Objects)) {
+        let bytes = brick.filling_bytes()?;
+        eprintln!("writing a file of {} MiB in sequence", bytes >> 20);
+        lay_out(&brick.file(FILE), bytes, undo)?;
+    }
     if asked.wants(Row::Overwrite) || asked.wants(Row::InOrder) {
         overwrite::run(asked, &ground, (&brick, &devices), report, undo)?;
     }
@@ -76,5 +78,16 @@ fn all(asked: &Asked, binary: &std::path::Path, report: &mut Report, undo: &Undo
     if asked.wants(Row::Stopped) {
         stopped::run(asked, &ground, (&brick, &devices), report, undo)?;
     }
+    if asked.wants(Row::Objects) {
+        objects::run(asked, binary, &ground, (&mut brick, &devices), report, undo)?;
+    }
     Ok(())
+}
+
+/// Bytes that a run needs. The disk's file is sparse: it gets what the brick is filled with, and the dead blocks between.
+fn room_bytes(asked: &Asked) -> u64 {
+    let fills = asked.rows.iter().any(|row| *row != Row::Objects);
+    let disk = if fills { asked.disk_bytes() } else { asked.disk_bytes().min(2 * asked.object_bytes) };
+    let all_flash = if asked.wants(Row::Objects) { objects::flash_bytes(asked) } else { 0 };
+    asked.flash_bytes + disk + all_flash + BESIDE_BYTES
 }
