@@ -230,7 +230,8 @@ impl Space {
             return None;
         }
         let delay_ns = self.delay_ns.load(Ordering::Relaxed).saturating_mul(blocks);
-        let later = |turn_ns: u64| Some(turn_ns.max(now_ns) + delay_ns);
+        // Who waits no longer than that has not had to wait for the rest: it is no debt of those who come when the pace is another.
+        let later = |turn_ns: u64| Some(turn_ns.clamp(now_ns, now_ns + WAIT_NS_MAX) + delay_ns);
         let before =
             self.turn_ns.fetch_update(Ordering::AcqRel, Ordering::Acquire, later).expect("there is a later one");
         // A large write waits only for the turn of its first block; the writes behind it wait for the rest.
@@ -280,6 +281,28 @@ fn usable(segments: u32, segment_blocks: u32) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn writes_that_were_slowed_for_minutes_leave_no_debt() {
+        const SECOND_NS: u64 = 1_000_000_000;
+        let space = Space::new([64, 0], 1000, 0);
+        space.set_pace(SECOND_NS, true);
+        let mut now_ns = 0;
+        // More come than are let through, small ones and large ones.
+        for number in 0..6000 {
+            now_ns += SECOND_NS / 50;
+            let turn_ns = space.turn(now_ns, if number % 100 == 0 { 256 } else { 1 });
+            assert!(turn_ns.is_none_or(|turn_ns| turn_ns <= now_ns + WAIT_NS_MAX));
+        }
+        space.set_pace(10_000, true);
+        space.turn(now_ns, 1).expect("those before still have their turns");
+        for _ in 0..1000 {
+            now_ns += SECOND_NS / 1000;
+            space.turn(now_ns, 1);
+        }
+        let turn_ns = space.turn(now_ns, 1);
+        assert!(turn_ns.is_none_or(|turn_ns| turn_ns <= now_ns + TOGETHER_NS_MAX), "{turn_ns:?} at {now_ns}");
+    }
 
     #[test]
     fn writes_gather_only_while_clients_are_slowed_and_never_for_long() {
