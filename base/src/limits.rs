@@ -13,7 +13,8 @@ pub const GROUPS_MAX: u32 = 4096;
 /// Largest number of devices of a brick, those included that were removed from it. A device that holds much is better than
 /// many that hold little, and a brick whose one device fails is repaired as a whole.
 pub const DEVICES_MAX: usize = 64;
-/// Largest number of segments of a brick: 64 TiB in segments of the usual size, and a table of 100 MB in memory.
+/// Largest number of segments of a brick: 64 TiB in segments of the usual size, and a table of 50 MB in memory. Of each segment of
+/// flash the live bitmap comes to that, 2 KiB.
 pub const SEGMENTS_MAX: u32 = 1 << 20;
 /// Bound of everything that is counted up one by one: batches, records, cookies, epochs. No machine lives long enough
 /// to reach it, so adding to a counter needs no check for overflow.

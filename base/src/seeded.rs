@@ -30,6 +30,8 @@ pub enum Bug {
     DiscardedBeforeCheckpoint,
     /// The live bitmaps are not part of the checkpoint (rule K1).
     BitmapDropped,
+    /// The row of a disk's segment that changes is written without its live bitmap (rule K1).
+    BitmapUnloaded,
     /// Leaves that a truncation has cut off are read as if they were still the file's (rule K6).
     StaleLeafRead,
     /// A checkpoint does not note what it leaves to free (rule K6).
@@ -201,7 +203,7 @@ pub enum Bug {
 
 impl Bug {
     /// Every bug, for tests and for naming one on a command line.
-    pub const ALL: [Bug; 95] = [
+    pub const ALL: [Bug; 96] = [
         Bug::FuaAfterPlain,
         Bug::AckOutOfOrder,
         Bug::TailReused,
@@ -215,6 +217,7 @@ impl Bug {
         Bug::FreedTwice,
         Bug::DiscardedBeforeCheckpoint,
         Bug::BitmapDropped,
+        Bug::BitmapUnloaded,
         Bug::StaleLeafRead,
         Bug::PurgeForgotten,
         Bug::FrameOfAnotherLife,

@@ -229,7 +229,7 @@ impl Store {
         let replay = self.replay.lock().sequence;
         let table = self.table.lock();
         let blocks = self.geometry.blocks();
-        let candidate = |(segment, row, live): (SegmentId, &format::values::SegmentRow, u32)| cleaner::Candidate {
+        let candidate = |(segment, row, live): (SegmentId, &segments::Row, u32)| cleaner::Candidate {
             segment,
             live,
             blocks,
@@ -265,10 +265,10 @@ impl Store {
     pub fn has_counted(&self) -> bool {
         !self.usages.lock().files.is_empty()
     }
-    /// True if a block of a segment's life was live at the last checkpoint (rule K1).
-    pub fn is_live_block(&self, place: Place, life: base::Life) -> bool {
-        let table = self.table.lock();
-        table.row(place.segment).is_some_and(|row| row.life == life && row.is_live(place.block))
+    /// True if a block of a segment's life was live at the last checkpoint (rule K1). None if memory can't tell: the segment is on
+    /// a disk, and nobody holds its bitmap (`hold_live_of`).
+    pub fn is_live_block(&self, place: Place, life: base::Life) -> Option<bool> {
+        self.table.lock().is_live_block(place, life)
     }
     /// True if the last checkpoint found live blocks in a segment.
     pub fn is_live(&self, segment: SegmentId) -> bool {
@@ -291,10 +291,9 @@ impl Store {
     /// none if it was freed since. A pin held meanwhile keeps it from being taken again. Errors: `Corrupt` if it is no summary of
     /// this life, `Io`.
     pub async fn live_of(&self, (segment, life): (SegmentId, base::Life)) -> Result<Vec<SummaryEntry>> {
-        let row = self.table.lock().row(segment).filter(|row| row.life == life).cloned();
-        let Some(row) = row else { return Ok(Vec::new()) };
+        let Some(live) = self.bitmap_of((segment, life)).await? else { return Ok(Vec::new()) };
         let mut entries = segments::summaries::read(&self.runtime, &self.geometry, (self.uuid, segment, life)).await?;
-        entries.retain(|entry| row.is_live(entry.block));
+        entries.retain(|entry| segments::bitmaps::is_live(&live, entry.block));
         Ok(entries)
     }
     /// Bytes of log that a replay would read now.

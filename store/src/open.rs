@@ -9,8 +9,8 @@ use crate::format::record::{Logged, Moved, Places};
 use crate::format::segment::{SegmentHeader, Stream};
 use crate::format::summary::{self, SummaryEntry};
 use crate::format::superblock::{EPOCH_ENDS_MAX, EpochEnd, REVISION_2, State, Superblock};
-use crate::format::values::{self, GroupRow, ReplayRow, SegmentRow, SegmentState};
-use crate::index::Index;
+use crate::format::values::{self, GroupRow, ReplayRow, SegmentState};
+use crate::index::{self, Index};
 use crate::log::{Log, Resume, drive};
 use crate::media::device_table;
 use crate::media::geometry::Geometry;
@@ -24,7 +24,7 @@ use crate::recovery::bounds::Bounds;
 use crate::recovery::{self, Head, LIVES_AHEAD_MAX, Replayed, Tail};
 use crate::segments::bulk::Bulk;
 use crate::segments::pins::Pins;
-use crate::segments::{Origin, Table, usable_blocks};
+use crate::segments::{Origin, Resident, Row, Table, usable_blocks};
 use crate::segments::{discard, prepare};
 use crate::space::Space;
 use crate::space::usage::Usages;
@@ -71,7 +71,7 @@ pub struct Opening {
 enum Headers {
     /// All that a start needs.
     Needed,
-    /// All.
+    /// All; and of the segment table all live bitmaps.
     All,
 }
 
@@ -101,7 +101,8 @@ impl Opening {
     pub async fn read(runtime: Runtime, index: Arc<dyn Index>, writable: bool) -> Result<Opening> {
         Opening::with_headers(runtime, index, writable, Headers::Needed).await
     }
-    /// Reads the header of every segment, too: for `check` and repairs. On a large disk that takes minutes.
+    /// Reads the header of every segment, too, and keeps all live bitmaps: for `check` and repairs. On a large disk that takes
+    /// minutes, and of 20 TB 600 MB.
     pub async fn read_wholly(runtime: Runtime, index: Arc<dyn Index>, writable: bool) -> Result<Opening> {
         Opening::with_headers(runtime, index, writable, Headers::All).await
     }
@@ -137,7 +138,7 @@ impl Opening {
             None => Default::default(),
         };
         bounds.replay(&replay)?;
-        let mut table = read_table(&*index, (&devices, &geometry), &bounds)?;
+        let mut table = read_table(&*index, (&devices, &geometry), &bounds, headers)?;
         for (next, stored) in table.next_sequence.iter_mut().zip(replay.next_sequence) {
             *next = (*next).max(stored);
         }
@@ -281,14 +282,13 @@ impl Opening {
         let is_current = match (row.state, header.life.cmp(&row.life)) {
             (SegmentState::Free, order) => order.is_gt(),
             (_, Ordering::Equal) => (header.stream, header.sequence) == (row.stream, row.sequence),
-            (_, order) => order.is_gt() && row.live.iter().all(|&word| word == 0),
+            (_, order) => order.is_gt() && self.table.live(segment) == 0,
         };
         Ok((head, is_current))
     }
 
     fn read_summaries(&mut self) -> Result<()> {
-        let unsealed =
-            |(_, row): &(SegmentId, &SegmentRow)| matches!(row.state, SegmentState::Open | SegmentState::Closed);
+        let unsealed = |(_, row): &(SegmentId, &Row)| matches!(row.state, SegmentState::Open | SegmentState::Closed);
         self.summaries = self.table.iter().filter(unsealed).map(|(segment, _)| (segment, Vec::new())).collect();
         let (from, to) = keys::summaries();
         for (key, value) in self.index.scan(&from, &to, usize::MAX)? {
@@ -495,7 +495,7 @@ impl Opening {
                 self.summaries.remove(segment);
                 continue;
             }
-            let row = self.table.row(*segment).expect("headers are read for the table's segments").clone();
+            let row = *self.table.row(*segment).expect("headers are read for the table's segments");
             let used = self.summaries.get(segment).into_iter().flatten().map(|entry| u32::from(entry.block) + 1).max();
             let used = used.unwrap_or(1).max(match tail.end {
                 Some((end, block)) if end.segment == *segment => block,
@@ -506,22 +506,21 @@ impl Opening {
             // Opened after the last checkpoint: in which order among them matters little for their ages.
             let opened = if life > row.life { self.table.next_opened() } else { row.opened };
             if life > row.life && old && !self.begun.contains(segment) && !mentioned.contains(segment) {
-                let (state, live) = (SegmentState::Free, Vec::new());
-                self.table.restore(*segment, SegmentRow { state, life, stream, sequence, opened, used: 0, live });
+                let state = SegmentState::Free;
+                self.table.restate(*segment, Row { state, life, stream, sequence, opened, used: 0 });
                 // As below: an index that was put back from a backup may say that it is open.
                 self.summaries.remove(segment);
                 continue;
             }
             if life > row.life || row.state == SegmentState::Open {
-                let live = if life > row.life { Vec::new() } else { row.live.clone() };
                 let state = SegmentState::Open;
-                self.table.restore(*segment, SegmentRow { state, life, stream, sequence, opened, used, live });
+                self.table.restate(*segment, Row { state, life, stream, sequence, opened, used });
                 self.table.set_state(*segment, SegmentState::Closed, used);
                 // It is sealed, and may be freed then, also if nothing lies in it.
                 self.summaries.entry(*segment).or_default();
             }
             let unsealed = self.summaries.get(segment).is_some_and(|entries| !entries.is_empty());
-            let dead = row.live.iter().all(|&word| word == 0) && !unsealed && !mentioned.contains(segment);
+            let dead = self.table.live(*segment) == 0 && !unsealed && !mentioned.contains(segment);
             let replayed = stream == Stream::Commit && sequence >= replay_from;
             if dead && !replayed && life == row.life && old {
                 // An empty summary would have it sealed beside its next life.
@@ -531,7 +530,7 @@ impl Opening {
         }
         // Without a header and without a live block: nothing is lost with it.
         let unused = self.table.iter().filter(|(segment, row)| {
-            let dead = row.live.iter().all(|&word| word == 0);
+            let dead = self.table.live(*segment) == 0;
             let unread = !self.headers.contains_key(segment) && !self.table.is_missing(*segment);
             row.state != SegmentState::Free && dead && unread
         });
@@ -655,15 +654,22 @@ fn start_tasks(store: &Arc<Store>, mut left_open: Vec<SegmentId>) {
 }
 
 /// The segment table as of the last checkpoint.
-fn read_table(index: &dyn Index, (devices, geometry): (&DeviceTable, &Geometry), bounds: &Bounds) -> Result<Table> {
-    let mut table = Table::new(devices);
+fn read_table(
+    index: &dyn Index,
+    (devices, geometry): (&DeviceTable, &Geometry),
+    bounds: &Bounds,
+    which: Headers,
+) -> Result<Table> {
+    let resident = if which == Headers::All { Resident::All } else { Resident::Flash };
+    let mut table = Table::new(devices, resident);
     table.note_missing(|segment| geometry.is_missing(segment));
-    let (from, to) = keys::segments();
-    for (key, value) in index.scan(&from, &to, devices.segments() as usize + 1)? {
-        let (segment, row) = (keys::segment_id(&key), values::decode_segment(&value)?);
+    // A part at a time: all bitmaps of large disks at once would take more memory than the daemon may have.
+    index::each(index, keys::segments(), |key, value| {
+        let (segment, row) = (keys::segment_id(key), values::decode_segment(value)?);
         bounds.segment(segment, &row)?;
         table.restore(segment, row);
-    }
+        Ok(())
+    })?;
     Ok(table)
 }
 

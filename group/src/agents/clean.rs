@@ -14,6 +14,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use store::bulk::{Bulk, Ticket};
+use store::checkpoint::held::Hold;
 use store::cleaner::{Candidate, Choice, Controller, Destaged, Held, Pace, Pins, Sight, State as Doing, Tiering};
 use store::format::devices::Tier;
 use store::format::summary::SummaryEntry;
@@ -52,6 +53,8 @@ struct Victim {
     life: Life,
     entries: Vec<SummaryEntry>,
     next: usize,
+    /// The live bitmap of a disk's segment stays in memory until all is moved: each block's owner asks for it.
+    _bitmap: Option<Hold>,
 }
 
 struct Cleaner {
@@ -447,7 +450,7 @@ impl Cleaner {
     /// are concerned, if there is room for it in the batch.
     async fn take_victim(&mut self) -> Result<()> {
         let Some(segment) = self.choice.take() else { return Ok(()) };
-        let Some((life, mut entries)) = self.entries_of(segment).await? else { return Ok(()) };
+        let Some((life, mut entries, _bitmap)) = self.entries_of(segment).await? else { return Ok(()) };
         if self.tiering.is_some_and(|tiering| tiering.goes_down()) {
             let down = self.groups.take_hinted(&mut entries, TierHint::Disk).await;
             let max = self.controller.thresholds().batch_max();
@@ -458,7 +461,7 @@ impl Cleaner {
             entries.extend(down);
         }
         entries.sort_by_key(|entry| entry.block);
-        self.victim = Some(Victim { segment, life, entries, next: 0 });
+        self.victim = Some(Victim { segment, life, entries, next: 0, _bitmap });
         Ok(())
     }
     /// Lets victims join the destage, as soon as it wants them. What is pinned in them stays on flash.
@@ -466,7 +469,7 @@ impl Cleaner {
         let max = self.controller.thresholds().batch_max();
         while self.down.choice.peek().is_some_and(|(_, live)| self.groups.destage.wants(live, max)) {
             let Some(segment) = self.down.take() else { break };
-            let Some((life, mut entries)) = self.entries_of(segment).await? else { continue };
+            let Some((life, mut entries, _)) = self.entries_of(segment).await? else { continue };
             let pinned = self.groups.take_hinted(&mut entries, TierHint::Flash).await;
             if self.down.unpinned {
                 self.groups.wishes.note_unpinned(pinned.len());
@@ -497,12 +500,12 @@ impl Cleaner {
         }
     }
     /// The life and the live blocks of a segment that was chosen; None if it was freed since, or its summary is damaged.
-    async fn entries_of(&mut self, segment: SegmentId) -> Result<Option<(Life, Vec<SummaryEntry>)>> {
+    async fn entries_of(&mut self, segment: SegmentId) -> Result<Option<(Life, Vec<SummaryEntry>, Option<Hold>)>> {
         let groups = self.groups.clone();
         let _pin = groups.store().pin();
         let Some(life) = groups.store().sealed_life(segment) else { return Ok(None) };
-        match groups.store().live_of((segment, life)).await {
-            Ok(entries) => Ok(Some((life, entries))),
+        match groups.store().hold_live_of((segment, life)).await {
+            Ok((entries, bitmap)) => Ok(Some((life, entries, bitmap))),
             Err(error) if error.kind == Kind::Corrupt => {
                 self.damaged.push((segment, life));
                 Ok(None)

@@ -83,11 +83,11 @@ async fn run(groups: Arc<Groups>, id: DeviceId) {
 
 /// Moves what lives in a segment.
 async fn empty(groups: &Groups, victim: (SegmentId, Life)) -> Result<()> {
-    let entries = {
+    let (entries, _bitmap) = {
         let _pin = groups.store().pin();
-        let mut entries = groups.store().live_of(victim).await?;
+        let (mut entries, bitmap) = groups.store().hold_live_of(victim).await?;
         entries.sort_by_key(|entry| entry.block);
-        entries
+        (entries, bitmap)
     };
     for some in entries.chunks(usize::from(RUN_BLOCKS_MAX)) {
         let tier = if groups.store().roomiest_disk().is_some() { Tier::Disk } else { Tier::Flash };

@@ -43,7 +43,7 @@ pub(super) fn places_of(ticket: &Ticket, count: usize) -> Vec<Place> {
 /// True if a block still is in the place from which it is to be moved; None if its leaf must be loaded first.
 pub(super) fn is_there(groups: &Groups, state: &mut State, volume: VolumeId, source: &Source) -> Option<bool> {
     let indexed = groups.store().is_live_block(source.moved.old, source.life);
-    state.is_at(volume, &source.moved, Some(indexed))
+    state.is_at(volume, &source.moved, indexed)
 }
 
 /// The leaf that maps a block.

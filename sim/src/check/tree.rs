@@ -5,7 +5,7 @@ use crate::index::CrashIndex;
 use runtime::Runtime;
 use std::sync::Arc;
 use store::Opening;
-use store::format::values::SegmentRow;
+use store::segments::Row;
 
 /// Checks what a crash left, before anybody starts a daemon on it: the offline check must not raise false alarms.
 pub async fn check_crashed(runtime: &Runtime, index: &Arc<CrashIndex>) -> Result<(), String> {
@@ -25,8 +25,8 @@ pub async fn check(runtime: &Runtime, index: &Arc<CrashIndex>) -> Result<(), Str
     let opening = Opening::read_wholly(runtime.clone(), index.clone(), false).await.map_err(failed)?;
     let report = store::check::check(&opening, &mut |_| {}).await.map_err(failed)?;
     if !report.findings.is_empty() {
-        let row = |(segment, row): (base::SegmentId, &SegmentRow)| {
-            let SegmentRow { state, life, stream, sequence, used, .. } = row;
+        let row = |(segment, row): (base::SegmentId, &Row)| {
+            let Row { state, life, stream, sequence, used, .. } = row;
             let header = opening.headers().find(|header| header.segment == segment).map(|header| header.life);
             format!("{segment:?} {state:?} {life:?} {stream:?} {sequence} used {used}, header {header:?}")
         };

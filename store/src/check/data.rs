@@ -111,8 +111,8 @@ impl Data<'_> {
     /// The live blocks of a segment, as it tells of them; one that does not is a finding by itself.
     async fn segment(&mut self, segment: SegmentId, fresh: &Fresh) -> Result<()> {
         let opening = self.opening;
-        let there = |row: &&SegmentRow| is_told(row) && !opening.table().is_missing(segment);
-        let Some(row) = opening.table().row(segment).filter(there) else { return Ok(()) };
+        let there = |row: &SegmentRow| is_told(row) && !opening.table().is_missing(segment);
+        let Some(row) = opening.table().whole_row(segment).filter(there) else { return Ok(()) };
         let mut entries = match row.state {
             SegmentState::Sealed => {
                 let of = (opening.superblock().uuid, segment, row.life);

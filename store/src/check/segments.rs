@@ -22,7 +22,7 @@ impl Check<'_> {
             self.opening.headers().map(|header| (header.segment, *header)).collect();
         let mut suspects = Vec::new();
         let opening = self.opening;
-        for (segment, row) in opening.table().iter() {
+        for (segment, row) in opening.table().whole_rows() {
             let of = u64::from(opening.superblock().segments);
             progress(Step { what: "segments", done: u64::from(segment.0), of });
             let claims = self.claims.remove(&segment).unwrap_or_default();
@@ -39,12 +39,12 @@ impl Check<'_> {
                 self.report.segments += 1;
             }
             // What lies on a missing disk nobody can look at: that it is missing is a finding.
-            if is_told(row) && !opening.table().is_missing(segment) {
+            if is_told(&row) && !opening.table().is_missing(segment) {
                 match headers.get(&segment) {
                     Some(header) if (header.life, header.sequence) == (row.life, row.sequence) => {}
                     _ => self.find(format!("segment {segment}: its header is damaged or missing"), Means::Unreadable),
                 }
-                match self.summary(segment, row).await? {
+                match self.summary(segment, &row).await? {
                     Ok(entries) => suspect |= !claims.are_told(&entries),
                     Err(finding) => self.find(finding, Means::Untold),
                 }

@@ -33,7 +33,7 @@ struct Found {
 
 struct Held<'a> {
     suspect: &'a Suspect,
-    live: &'a [u64],
+    live: Vec<u64>,
     /// None if nothing tells of the segment, or what should can't be read.
     entries: Option<Vec<SummaryEntry>>,
 }
@@ -45,13 +45,13 @@ impl Check<'_> {
             progress(Step::begin("segments that differ"));
             let mut held = BTreeMap::new();
             for suspect in some {
-                let row = self.opening.table().row(suspect.segment).expect("the table has named it");
-                let entries = match is_told(row) {
+                let row = self.opening.table().whole_row(suspect.segment).expect("the table has named it");
+                let entries = match is_told(&row) {
                     // What can't be read was reported by the first look.
-                    true => self.summary(suspect.segment, row).await?.ok(),
+                    true => self.summary(suspect.segment, &row).await?.ok(),
                     false => None,
                 };
-                held.insert(suspect.segment, Held { suspect, live: &row.live, entries });
+                held.insert(suspect.segment, Held { suspect, live: row.live, entries });
             }
             let mut found = Found::default();
             self.each("segments that differ", progress, |_, key, value| {

@@ -6,7 +6,7 @@ use crate::Store;
 use crate::format::keys;
 use crate::format::leaf::Leaf;
 use crate::format::values;
-use crate::index::{Index, IndexEdit};
+use crate::index::{self, Index, IndexEdit};
 use base::{FileKind, GroupId, Ino, Inode, Result, VolumeId};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -80,12 +80,12 @@ impl Changed<'_> {
 /// rows.
 pub(crate) fn count(index: &dyn Index, group: GroupId, volume: VolumeId) -> Result<Files> {
     let mut found: BTreeMap<Ino, u64> = BTreeMap::new();
-    each(index, keys::leaves_in_group(group, volume), |key, value| {
+    index::each(index, keys::leaves_in_group(group, volume), |key, value| {
         *found.entry(keys::leaf_of(key).ino).or_default() += Leaf::decode(value)?.places().count() as u64;
         Ok(())
     })?;
     let mut counted = BTreeMap::new();
-    each(index, keys::inodes_in_group(group, volume), |key, value| {
+    index::each(index, keys::inodes_in_group(group, volume), |key, value| {
         let (inode, told) = values::decode_counted_inode(value)?;
         let ino = keys::first_ino(key);
         let blocks = found.get(&ino).copied().unwrap_or(0);
@@ -120,24 +120,9 @@ pub(crate) fn leaves_project(
 /// Counts the mapped blocks of one inode.
 fn count_one(index: &dyn Index, volume: VolumeId, ino: Ino) -> Result<u64> {
     let mut blocks = 0;
-    each(index, keys::leaves_within(volume, ino, &(0..u64::MAX)), |_, value| {
+    index::each(index, keys::leaves_within(volume, ino, &(0..u64::MAX)), |_, value| {
         blocks += Leaf::decode(value)?.places().count() as u64;
         Ok(())
     })?;
     Ok(blocks)
-}
-
-fn each(
-    index: &dyn Index,
-    (mut from, to): keys::Bounds,
-    mut with: impl FnMut(&[u8], &[u8]) -> Result<()>,
-) -> Result<()> {
-    loop {
-        let rows = index.scan(&from, &to, ROWS)?;
-        rows.iter().try_for_each(|(key, value)| with(key, value))?;
-        match rows.last() {
-            Some((key, _)) if rows.len() == ROWS => from = keys::after(key),
-            _ => return Ok(()),
-        }
-    }
 }

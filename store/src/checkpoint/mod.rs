@@ -2,22 +2,24 @@
 //! with each group's applied position, the live bitmaps, and the place where replay starts. Leaves cut by truncations
 //! and unlinks are freed on the way, a bounded number at a time (rule K6). Blocking: runs in the pool.
 
+mod bitmaps;
+pub mod held;
 pub(crate) mod mapped;
 mod summaries;
 
 use crate::Store;
 use crate::format::keys;
 use crate::format::leaf::{self, Encoded, Leaf, Slot};
-use crate::format::values::{self, GroupRow, ReplayRow, SegmentRow};
+use crate::format::values::{self, GroupRow, ReplayRow};
 use crate::index::IndexEdit;
-use crate::segments::{Staged, Table};
+use crate::segments::Staged;
 use crate::space::purge::Purges;
 use crate::space::reserve::{self, Leaves, Reserves};
 use crate::space::usage::{self, User};
 use base::limits::{BLOCK_BYTES, BLOCKS_PER_LEAF, FILE_BYTES_MAX};
 use base::{
-    FileKind, GroupId, Ino, Inode, Intent, IntentId, LeafKey, Name, Outcome, Place, RequestId, Result, SegmentId,
-    SessionId, Volume, VolumeId, Xattrs,
+    FileKind, GroupId, Ino, Inode, Intent, IntentId, LeafKey, Name, Outcome, Place, RequestId, Result, SessionId,
+    Volume, VolumeId, Xattrs,
 };
 use runtime::seeded::{Bug, active};
 use std::collections::{BTreeMap, BTreeSet};
@@ -205,6 +207,8 @@ struct Work {
     staged: Staged,
     /// Number of slots that may still be freed.
     budget: usize,
+    /// The bitmaps that freeing needs besides.
+    freed: bitmaps::Freed,
 }
 
 /// Writes a checkpoint and makes it durable. The caller has made sure that every record up to the parts' applied
@@ -215,7 +219,7 @@ pub fn write(store: &Store, replay: ReplayRow, parts: Vec<GroupPart>, limits: Fr
     if active(Bug::FreedBeforeCheckpoint) {
         store.index.persist()?;
     }
-    let mut work = Work { budget: limits.slots_at_once, ..Work::default() };
+    let mut work = Work { budget: limits.slots_at_once, freed: bitmaps::Freed::of(store), ..Work::default() };
     let mut left = Vec::with_capacity(parts.len());
     let mut promised = Vec::with_capacity(parts.len());
     let mut young = BTreeMap::new();
@@ -243,13 +247,13 @@ pub fn write(store: &Store, replay: ReplayRow, parts: Vec<GroupPart>, limits: Fr
     }
     work.finish_leaves(store)?;
     work.finish_inodes(store, &young, &mut left)?;
-    let Work { mut edits, staged, mut usage, dropped, .. } = work;
+    let Work { mut edits, mut staged, mut usage, dropped, .. } = work;
     // The rows of dropped volumes are gone.
     usage.retain(|(group, volume, _), _| !dropped.contains(&(*group, *volume)));
     let used = store.usages.lock().changed(&usage);
     edits.extend(used.iter().map(|(user, usage)| usage::row(*user, usage)).chain(store.scrub.row()));
     let mut summaries = summaries::rows(store, &mut edits);
-    let replay = segment_rows(&mut store.table.lock(), &staged, (&mut summaries, &mut edits), replay);
+    let replay = bitmaps::rows(store, &mut staged, (&mut summaries, &mut edits), replay)?;
     edits.push(IndexEdit::Put(keys::replay(), values::encode_replay(&replay)));
     store.index.write(edits)?;
     if active(Bug::DiscardedBeforeCheckpoint) {
@@ -275,26 +279,6 @@ pub fn write(store: &Store, replay: ReplayRow, parts: Vec<GroupPart>, limits: Fr
     let before = std::mem::replace(&mut *store.replay.lock(), replay);
     assert!(before.number <= replay.number && before.epoch <= replay.epoch, "replay begins no earlier than before");
     Ok(left)
-}
-
-/// Rows of segments as `staged` has them, and the positions of streams.
-fn segment_rows(
-    table: &mut Table,
-    staged: &Staged,
-    (summaries, edits): (&mut BTreeMap<SegmentId, usize>, &mut Vec<IndexEdit>),
-    replay: ReplayRow,
-) -> ReplayRow {
-    summaries::drop_sealed(table, summaries, edits);
-    for (segment, row) in table.stage_rows(staged) {
-        if !active(Bug::BitmapDropped) || row.live.is_empty() {
-            edits.push(segment_row(segment, &row));
-        }
-    }
-    ReplayRow { next_sequence: table.next_sequence, ..replay }
-}
-
-fn segment_row(segment: SegmentId, row: &SegmentRow) -> IndexEdit {
-    IndexEdit::Put(keys::segment(segment), values::encode_segment(row))
 }
 
 impl Work {
@@ -526,7 +510,7 @@ impl Work {
         let done = self.budget > 0 && rows.len() < limits.at_once;
         for (key, value) in rows {
             from = key.clone();
-            self.erase(key, Leaf::decode(&value)?, Some(project));
+            self.erase(store, key, Leaf::decode(&value)?, Some(project));
         }
         let left = if done { whole.end } else { keys::leaf_number(&from) }..whole.end;
         if !left.is_empty() || purges.inodes.contains_key(&(volume, ino)) {
@@ -537,8 +521,9 @@ impl Work {
     }
 
     /// Removes a leaf.
-    fn erase(&mut self, key: Vec<u8>, old: Leaf, project: Option<u32>) {
-        self.budget = self.budget.saturating_sub(old.len() + LEAF_SLOTS);
+    fn erase(&mut self, store: &Store, key: Vec<u8>, old: Leaf, project: Option<u32>) {
+        let bitmaps = self.freed.slots(store, old.places());
+        self.budget = self.budget.saturating_sub(old.len() + LEAF_SLOTS + bitmaps);
         let gone = Touched { old, new: Leaf::default(), project };
         self.leaves.entry(key).or_insert(gone).new = Leaf::default();
     }
@@ -608,7 +593,7 @@ impl Work {
         let mut gone = Vec::new();
         let mut last = false;
         while self.budget > 0 && !last {
-            let count = SCAN_ROWS.min(self.budget.div_ceil(LEAF_SLOTS));
+            let count = SCAN_ROWS.min(self.budget.div_ceil(LEAF_SLOTS + self.freed.slots_of_leaf()));
             let rows = store.index.scan(&from, &to, count)?;
             last = rows.len() < count;
             for (key, value) in rows {
@@ -621,11 +606,12 @@ impl Work {
                     self.delete(&mut gone);
                     continue;
                 }
-                self.budget = self.budget.saturating_sub(old.len() + LEAF_SLOTS);
                 let before = self.dead.len();
                 for place in old.places() {
                     self.dead.push(place?);
                 }
+                let bitmaps = self.freed.slots(store, self.dead[before..].iter().copied());
+                self.budget = self.budget.saturating_sub(old.len() + LEAF_SLOTS + bitmaps);
                 if let Some(project) = project {
                     let freed = (self.dead.len() - before) as i64;
                     self.count_blocks((volume, at.ino), project, -freed);
@@ -698,6 +684,7 @@ impl Work {
 
     /// Turns the touched leaves into edits of the index and of the live bitmaps.
     fn finish_leaves(&mut self, store: &Store) -> Result<()> {
+        self.load_bitmaps(store)?;
         let table = store.table.lock();
         self.dead.drain(..).try_for_each(|place| table.stage_dead(&mut self.staged, place))?;
         self.live.drain(..).try_for_each(|place| table.stage_live(&mut self.staged, place))?;
@@ -777,18 +764,18 @@ mod tests {
     use crate::format::devices::DeviceTable;
     use crate::format::segment::Stream;
     use crate::format::values::SegmentState;
-    use crate::segments::Origin;
+    use crate::segments::{Origin, Resident, Table};
 
     #[test]
     fn a_segment_that_was_sealed_meanwhile_leaves_no_parts() {
-        let mut table = Table::new(&DeviceTable::of_one(Uuid::default(), 3));
+        let mut table = Table::new(&DeviceTable::of_one(Uuid::default(), 3), Resident::Flash);
         let taken: Vec<_> =
             (0..3).map(|_| table.take(Stream::Commit, Origin::Flash).expect("all are free").segment).collect();
         table.set_state(taken[0], SegmentState::Closed, 9);
         table.set_state(taken[1], SegmentState::Sealed, 9);
         let mut summaries = taken.iter().map(|&segment| (segment, 5)).collect();
         let mut edits = Vec::new();
-        segment_rows(&mut table, &Staged::default(), (&mut summaries, &mut edits), ReplayRow::default());
+        bitmaps::put(&mut table, &Staged::default(), (&mut summaries, &mut edits), ReplayRow::default());
         assert_eq!(summaries, BTreeMap::from([(taken[0], 5), (taken[2], 5)]));
         let (from, to) = keys::summary_of(taken[1]);
         let is_drop = |edit: &&IndexEdit| matches!(edit, IndexEdit::DeleteRange(..));

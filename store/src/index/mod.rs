@@ -3,7 +3,11 @@
 pub mod model;
 pub mod paths;
 
+use crate::format::keys;
 use base::Result;
+
+/// Number of rows that `each` reads at a time.
+const ROWS: usize = 256;
 
 /// One change of the index.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -60,4 +64,20 @@ pub trait Index: Send + Sync {
     fn written_bytes(&self) -> u64;
     /// Memory that the engine's caches hold, in bytes, as far as it knows.
     fn memory_bytes(&self) -> u64;
+}
+
+/// Goes through the rows between two keys, a bounded number at a time. Errors: those of the engine and of `with`.
+pub fn each(
+    index: &dyn Index,
+    (mut from, to): keys::Bounds,
+    mut with: impl FnMut(&[u8], &[u8]) -> Result<()>,
+) -> Result<()> {
+    loop {
+        let rows = index.scan(&from, &to, ROWS)?;
+        rows.iter().try_for_each(|(key, value)| with(key, value))?;
+        match rows.last() {
+            Some((key, _)) if rows.len() == ROWS => from = keys::after(key),
+            _ => return Ok(()),
+        }
+    }
 }

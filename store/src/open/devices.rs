@@ -9,7 +9,7 @@ use crate::format::devices::{DeviceRow, DeviceTable, FIRST, State, Tier};
 use crate::format::segment::SegmentHeader;
 use crate::format::superblock::Superblock;
 use crate::format::{keys, values};
-use crate::index::Index;
+use crate::index::{self, Index};
 use crate::media::geometry::{Geometry, Medium};
 use base::limits::BLOCK_BYTES;
 use base::{Error, Kind, Place, Result, SegmentId};
@@ -100,14 +100,14 @@ fn needed(error: Error, index: &dyn Index, row: &DeviceRow) -> Error {
 
 /// Bytes of files that lie on a device, by the last checkpoint.
 fn live_bytes(index: &dyn Index, row: &DeviceRow) -> Result<u64> {
-    let (from, to) = keys::segments();
     let mut blocks = 0;
-    for (key, value) in index.scan(&from, &to, usize::MAX)? {
-        if (row.first..row.end()).contains(&keys::segment_id(&key).0) {
-            let live = values::decode_segment(&value)?.live;
+    index::each(index, keys::segments(), |key, value| {
+        if (row.first..row.end()).contains(&keys::segment_id(key).0) {
+            let live = values::decode_segment(value)?.live;
             blocks += live.iter().map(|word| u64::from(word.count_ones())).sum::<u64>();
         }
-    }
+        Ok(())
+    })?;
     Ok(blocks * BLOCK_BYTES as u64)
 }
 

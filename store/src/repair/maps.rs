@@ -72,9 +72,9 @@ impl Repair<'_> {
         let opening = self.opening;
         let mut suspects = Vec::new();
         for (segment, claims) in claimed {
-            let row = opening.table().row(*segment).expect("the claim lies within the brick");
+            let row = opening.table().whole_row(*segment).expect("the claim lies within the brick");
             let odd = row.state == SegmentState::Free || !claims.twice.is_empty();
-            if odd || !self.summary(*segment, row).await?.is_some_and(|entries| claims.are_told(&entries)) {
+            if odd || !self.summary(*segment, &row).await?.is_some_and(|entries| claims.are_told(&entries)) {
                 suspects.push(*segment);
             }
         }
@@ -85,8 +85,8 @@ impl Repair<'_> {
         let opening = self.opening;
         let mut suspects = Suspects::new();
         for &segment in names {
-            let row = opening.table().row(segment).expect("it was claimed");
-            let entries = self.summary(segment, row).await?.unwrap_or_default();
+            let row = opening.table().whole_row(segment).expect("it was claimed");
+            let entries = self.summary(segment, &row).await?.unwrap_or_default();
             let first = Place { segment, block: 0 };
             let later = opening.headers().any(|header| header.segment == segment && header.life > row.life);
             let suspect = Suspect {
@@ -94,7 +94,7 @@ impl Repair<'_> {
                 twice: claimed[&segment].twice.iter().copied().collect(),
                 given: BTreeSet::new(),
                 free: row.state == SegmentState::Free,
-                reused: row.life.0 == 0 || (later && !is_told(row)) || opening.geometry().spot(first).is_none(),
+                reused: row.life.0 == 0 || (later && !is_told(&row)) || opening.geometry().spot(first).is_none(),
             };
             suspects.insert(segment, suspect);
         }

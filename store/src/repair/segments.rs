@@ -24,10 +24,9 @@ impl Repair<'_> {
         let claimed = self.claims()?;
         let (opening, none) = (self.opening, Claims::default());
         let (mut rows, mut untold) = (Vec::new(), Vec::new());
-        for (segment, row) in opening.table().iter() {
+        for (segment, mut row) in opening.table().whole_rows() {
             let claims = claimed.get(&segment).unwrap_or(&none);
             let (more, fewer) = (beyond(&claims.bits, &row.live), beyond(&row.live, &claims.bits));
-            let mut row = row.clone();
             let was_free = row.state == SegmentState::Free;
             let is_told = !claims.bits.is_empty();
             if is_told && was_free {

@@ -107,12 +107,12 @@ impl Repair<'_> {
     pub(super) async fn spares(&mut self, claimed: &Claimed) -> Result<Spares> {
         let (opening, none) = (self.opening, Claims::default());
         let mut spares = Spares::default();
-        for (segment, row) in opening.table().iter() {
+        for (segment, row) in opening.table().whole_rows() {
             let claims = claimed.get(&segment).unwrap_or(&none);
             if beyond(&row.live, &claims.bits) == 0 {
                 continue;
             }
-            let entries = self.summary(segment, row).await?.unwrap_or_default();
+            let entries = self.summary(segment, &row).await?.unwrap_or_default();
             let spare = entries.iter().filter(|entry| is_set(&row.live, entry.block) && !claims.has(entry.block));
             spare.for_each(|entry| spares.add(entry, segment));
         }

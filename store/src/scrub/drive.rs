@@ -4,7 +4,9 @@ use super::core::{Clients, Pacer};
 use super::{Bad, FINDINGS_MAX, NEWS_MAX, Position, REMEMBER_NS, Speed, State, Why};
 use crate::Store;
 use crate::format::summary::SummaryEntry;
-use crate::format::values::{SegmentRow, SegmentState};
+use crate::format::values::SegmentState;
+use crate::segments::Row;
+use crate::segments::bitmaps::is_live;
 use crate::verify;
 use base::limits::BLOCK_BYTES;
 use base::{Kind, Life, Place, SegmentId};
@@ -56,7 +58,7 @@ fn next(store: &Store) -> Option<(SegmentId, Life)> {
     }
     let from = store.scrub.position.lock().next;
     let table = store.table.lock();
-    let has = |(segment, row): &(SegmentId, &SegmentRow)| {
+    let has = |(segment, row): &(SegmentId, &Row)| {
         row.state == SegmentState::Sealed && table.is_live(*segment) && !table.is_missing(*segment)
     };
     let found = table.iter().skip(from.0 as usize).find(has).map(|(segment, row)| (segment, row.life));
@@ -160,8 +162,9 @@ pub(super) async fn look(store: &Store, (segment, life): (SegmentId, Life), entr
             Some(bytes) if verify(&bytes, std::iter::once(entry.crc)).is_err() => Why::Differs,
             Some(_) => continue,
         };
-        // Nobody has it any more: it may hold anything.
-        if store.is_live_block(place, life) {
+        // Nobody has it any more: it may hold anything. What the index can't tell counts as live.
+        let live = store.bitmap_of((segment, life)).await;
+        if !live.is_ok_and(|live| live.is_none_or(|live| !is_live(&live, entry.block))) {
             let SummaryEntry { volume, ino, offset, .. } = entry;
             note(store, Some(Bad { place, life, blocks: 1, volume, ino, offset, why }));
         }
@@ -184,8 +187,8 @@ pub(super) async fn read(store: &Store, place: Place, count: u32) -> Option<runt
 /// The finding that a segment's blocks can't be told; None if it was freed.
 fn untold(store: &Store, segment: SegmentId, life: Life) -> Option<Bad> {
     let table = store.table.lock();
-    let row = table.row(segment).filter(|row| row.life == life && row.state == SegmentState::Sealed)?;
-    let blocks: u32 = row.live.iter().map(|word| word.count_ones()).sum();
+    table.row(segment).filter(|row| row.life == life && row.state == SegmentState::Sealed)?;
+    let blocks = table.live(segment);
     let (volume, ino) = (base::VolumeId(0), base::Ino(0));
     let place = Place { segment, block: 0 };
     (blocks > 0).then_some(Bad { place, life, blocks, volume, ino, offset: 0, why: Why::Untold })

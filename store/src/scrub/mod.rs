@@ -16,9 +16,10 @@ mod tests;
 use crate::Store;
 use crate::format::keys;
 pub use crate::format::scrub::{Bad, Position, State, Why};
-use crate::format::values::{self, SegmentRow, SegmentState};
+use crate::format::values::{self, SegmentState};
 use crate::index::{Index, IndexEdit};
-use crate::segments::Table;
+use crate::segments::Row;
+use crate::segments::bitmaps::is_live;
 use base::{Error, Kind, Result, SegmentId};
 use runtime::Lock;
 use std::sync::Arc;
@@ -155,16 +156,15 @@ pub fn stop(store: &Store) -> bool {
     true
 }
 
-/// The present status.
+/// The present status. If blocks on a disk were found bad it reads the index: blocks then, so not on a core.
 pub fn status(store: &Store) -> Status {
     let mut position = store.scrub.position.lock().clone();
+    position.bad = position.bad.iter().flat_map(|bad| still_there(store, bad)).collect();
     let table = store.table.lock();
-    position.bad = position.bad.iter().flat_map(|bad| still_there(&table, bad)).collect();
     let (mut of_blocks, mut done_blocks) = (0, 0);
-    let is_read =
-        |(segment, row): &(SegmentId, &SegmentRow)| row.state == SegmentState::Sealed && !table.is_missing(*segment);
-    for (segment, row) in table.iter().filter(is_read) {
-        let live: u64 = row.live.iter().map(|word| u64::from(word.count_ones())).sum();
+    let is_read = |(segment, row): &(SegmentId, &Row)| row.state == SegmentState::Sealed && !table.is_missing(*segment);
+    for (segment, _) in table.iter().filter(is_read) {
+        let live = u64::from(table.live(segment));
         of_blocks += live;
         done_blocks += if segment < position.next { live } else { 0 };
     }
@@ -180,17 +180,24 @@ pub fn status(store: &Store) -> Status {
 }
 
 /// The parts of a finding that a file still has, as of the last checkpoint.
-fn still_there(table: &Table, bad: &Bad) -> Vec<Bad> {
-    let Some(row) = table.row(bad.place.segment).filter(|row| row.life == bad.life) else { return Vec::new() };
+fn still_there(store: &Store, bad: &Bad) -> Vec<Bad> {
+    let segment = bad.place.segment;
     if bad.why == Why::Untold {
-        return if table.is_live(bad.place.segment) { vec![*bad] } else { Vec::new() };
+        let is_live = store.life(segment) == bad.life && store.is_live(segment);
+        return if is_live { vec![*bad] } else { Vec::new() };
     }
+    let live = match store.bitmap_now((segment, bad.life)) {
+        Ok(Some(live)) => live,
+        Ok(None) => return Vec::new(),
+        // What the index can't tell counts as live.
+        Err(_) => return vec![*bad],
+    };
     let mut there: Vec<Bad> = Vec::new();
     for number in 0..bad.blocks {
         let place = bad.place.advance(number);
         let block = Bad { place, blocks: 1, offset: bad.offset + u64::from(number), ..*bad };
         match there.last_mut() {
-            _ if !row.is_live(place.block) => {}
+            _ if !is_live(&live, place.block) => {}
             Some(last) if last.goes_on_with(&block) => last.blocks += 1,
             _ => there.push(block),
         }

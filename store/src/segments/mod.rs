@@ -1,10 +1,12 @@
 //! The segment table: which segments are free, and which blocks of the others are live (rule K1). The live bits are
 //! exact as of the last checkpoint; between checkpoints they may only overstate.
 
+pub mod bitmaps;
 pub mod bulk;
 pub mod discard;
 pub mod pins;
 pub mod prepare;
+mod staged;
 pub mod summaries;
 
 use crate::format::devices::{DeviceRow, DeviceTable, State, Tier};
@@ -12,15 +14,18 @@ use crate::format::segment::Stream;
 use crate::format::summary::summary_blocks;
 use crate::format::values::{SegmentRow, SegmentState};
 use base::limits::BLOCK_BYTES;
-use base::{Error, Kind, Life, Place, Result, SegmentId};
+use base::{Error, Kind, Life, SegmentId};
 use pins::{Leaving, Pins};
 use runtime::seeded::{Bug, active};
+pub use staged::Staged;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The segment table in memory.
 pub struct Table {
-    rows: Vec<SegmentRow>,
+    rows: Vec<Row>,
     devices: Vec<Device>,
+    /// Bitmaps of segments on disks that somebody needs.
+    held: BTreeMap<SegmentId, bitmaps::Held>,
     /// Number of live blocks of each segment as of the last checkpoint.
     live: Vec<u32>,
     /// Their sums, without those on devices that are missing.
@@ -56,17 +61,61 @@ pub struct Table {
     next_opened: u64,
 }
 
+/// A segment as memory has it: its row in the index without the live bitmap. There are millions of these.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Row {
+    /// See `SegmentRow`, as of all fields.
+    pub state: SegmentState,
+    /// Current (or last) life.
+    pub life: Life,
+    /// Its stream.
+    pub stream: Stream,
+    /// Position in the stream.
+    pub sequence: u64,
+    /// Position among all segments of the brick.
+    pub opened: u64,
+    /// Blocks written from the start, header included.
+    pub used: u32,
+}
+const _: () = assert!(size_of::<Row>() <= 32, "a table of a million segments is to stay small");
+
+impl Row {
+    /// The row less its bitmap.
+    pub fn of(row: &SegmentRow) -> Row {
+        let SegmentRow { state, life, stream, sequence, opened, used, .. } = *row;
+        Row { state, life, stream, sequence, opened, used }
+    }
+    /// The row and its bitmap.
+    pub fn with(self, live: Vec<u64>) -> SegmentRow {
+        let Row { state, life, stream, sequence, opened, used } = self;
+        SegmentRow { state, life, stream, sequence, opened, used, live }
+    }
+}
+
+/// The live bitmaps that stay in memory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Resident {
+    /// Those of flash: for serving.
+    Flash,
+    /// All: for check and repair, which compare each with what leaves say.
+    All,
+}
+
 /// A device of the brick, and its free segments.
 struct Device {
     row: DeviceRow,
     free: BTreeSet<SegmentId>,
+    /// Live bitmaps of its segments; None if they are in the index only.
+    bitmaps: Option<Vec<Vec<u64>>>,
     /// It was not there when the brick was opened.
     missing: bool,
 }
 
 impl Device {
-    fn new(row: DeviceRow) -> Device {
-        Device { row, free: (row.first..row.end()).map(SegmentId).collect(), missing: false }
+    fn new(row: DeviceRow, resident: Resident) -> Device {
+        let stay = row.tier == Tier::Flash || resident == Resident::All;
+        let bitmaps = stay.then(|| vec![Vec::new(); row.segments as usize]);
+        Device { row, free: (row.first..row.end()).map(SegmentId).collect(), bitmaps, missing: false }
     }
     /// False if no more segments of it are used.
     fn gives(&self) -> bool {
@@ -84,12 +133,6 @@ pub enum Origin {
     Flash,
     /// The device at this position in the device table.
     Device(usize),
-}
-
-/// The live bitmaps that a checkpoint writes, before it is durable.
-#[derive(Default)]
-pub struct Staged {
-    live: BTreeMap<SegmentId, Vec<u64>>,
 }
 
 /// A segment taken into use.
@@ -143,18 +186,19 @@ fn stream_slot(stream: Stream) -> Option<usize> {
     (stream != Stream::Copies).then(|| usize::from(stream.code()) - 1)
 }
 
-fn never_used() -> SegmentRow {
+fn never_used() -> Row {
     let stream = Stream::Commit;
-    SegmentRow { state: SegmentState::Free, life: Life(0), stream, sequence: 0, opened: 0, used: 0, live: Vec::new() }
+    Row { state: SegmentState::Free, life: Life(0), stream, sequence: 0, opened: 0, used: 0 }
 }
 
 impl Table {
     /// A table of segments that were never used, on the devices of a brick.
-    pub fn new(devices: &DeviceTable) -> Table {
+    pub fn new(devices: &DeviceTable, resident: Resident) -> Table {
         let segments = devices.segments();
         Table {
             rows: vec![never_used(); segments as usize],
-            devices: devices.rows.iter().copied().map(Device::new).collect(),
+            devices: devices.rows.iter().map(|&row| Device::new(row, resident)).collect(),
+            held: BTreeMap::new(),
             live: vec![0; segments as usize],
             live_blocks: ByTier::default(),
             live_missing: 0,
@@ -178,8 +222,13 @@ impl Table {
     pub fn release_held_back(&mut self) -> bool {
         !std::mem::take(&mut self.held_back).is_empty()
     }
-    /// Sets a row as the index or recovery found it.
+    /// Sets a row as the index has it.
     pub fn restore(&mut self, segment: SegmentId, row: SegmentRow) {
+        self.restate(segment, Row::of(&row));
+        self.set_bitmap(segment, row.live);
+    }
+    /// Sets a row as recovery found it. Blocks that are live are so in the life that the index knows.
+    pub fn restate(&mut self, segment: SegmentId, row: Row) {
         let free = &mut self.device_of(segment).free;
         match row.state {
             SegmentState::Free => free.insert(segment),
@@ -189,12 +238,14 @@ impl Table {
             self.next_sequence[slot] = self.next_sequence[slot].max(row.sequence + 1);
         }
         self.next_opened = self.next_opened.max(row.opened + 1);
-        self.set_live(segment, ones(&row.live));
-        self.rows[segment.0 as usize] = row;
+        let before = std::mem::replace(&mut self.rows[segment.0 as usize], row);
+        if before.life != row.life {
+            self.set_bitmap(segment, Vec::new());
+        }
     }
     /// Makes a segment of copies free: what they were copies of, nobody knows any more.
     pub fn restore_copies(&mut self, segment: SegmentId, life: Life, sequence: u64) {
-        let SegmentRow { opened, .. } = self.rows[segment.0 as usize];
+        let Row { opened, .. } = self.rows[segment.0 as usize];
         let (state, stream, live) = (SegmentState::Free, Stream::Copies, Vec::new());
         self.restore(segment, SegmentRow { state, life, stream, sequence, opened, used: 0, live });
     }
@@ -255,6 +306,10 @@ impl Table {
     pub fn set_device_state(&mut self, slot: usize, state: State) {
         self.devices[slot].row.state = state;
     }
+    /// True if the bitmaps of a device are in memory only while somebody needs them.
+    pub fn leaves_bitmaps_out(&self) -> bool {
+        self.devices.iter().any(|device| device.bitmaps.is_none())
+    }
     /// True if nobody uses or reads any segment of a device.
     pub fn is_unused(&self, slot: usize) -> bool {
         let Device { row, free, .. } = &self.devices[slot];
@@ -271,7 +326,7 @@ impl Table {
     /// Adds a device with segments that were never used.
     pub fn add_device(&mut self, row: DeviceRow) {
         assert!(row.first as usize == self.rows.len(), "its segments follow those that there are");
-        self.devices.push(Device::new(row));
+        self.devices.push(Device::new(row, Resident::Flash));
         self.resize(row.end());
     }
     /// Notes that the process before this one left the segment open: that process's late writes may still hit it.
@@ -279,11 +334,15 @@ impl Table {
         self.held_back.insert(segment);
     }
     /// A row.
-    pub fn row(&self, segment: SegmentId) -> Option<&SegmentRow> {
+    pub fn row(&self, segment: SegmentId) -> Option<&Row> {
         self.rows.get(segment.0 as usize)
     }
+    /// Number of live blocks of a segment as of the last checkpoint.
+    pub fn live(&self, segment: SegmentId) -> u32 {
+        self.live[segment.0 as usize]
+    }
     /// All rows.
-    pub fn iter(&self) -> impl Iterator<Item = (SegmentId, &SegmentRow)> {
+    pub fn iter(&self) -> impl Iterator<Item = (SegmentId, &Row)> {
         self.rows.iter().enumerate().map(|(number, row)| (SegmentId(number as u32), row))
     }
     /// The position that a segment opened now would get among all segments opened.
@@ -318,23 +377,17 @@ impl Table {
         assert!(row.state == SegmentState::Free, "segment {segment} is taken while it is {:?}", row.state);
         assert!(!self.held_back.contains(&segment), "late writes may hit segment {segment} (rule L4)");
         assert!(self.discarding != Some(segment), "segment {segment} is being discarded");
-        assert!(row.live.iter().all(|&word| word == 0), "a free segment has no live block");
+        assert!(self.live[segment.0 as usize] == 0, "a free segment has no live block");
         // A commit segment was filled before its use. Of other segments the used part was written, except for what a
         // crash may have prevented.
         let filled = row.life > Life(0) && row.stream == Stream::Commit;
         let written = if filled { u32::MAX } else { row.used };
-        *row = SegmentRow {
-            state: SegmentState::Open,
-            life: Life(row.life.0 + 1),
-            stream,
-            sequence,
-            opened: self.next_opened,
-            used: 1,
-            live: Vec::new(),
-        };
+        let life = Life(row.life.0 + 1);
+        *row = Row { state: SegmentState::Open, life, stream, sequence, opened: self.next_opened, used: 1 };
         self.next_opened += 1;
         self.changed.remove(&segment);
-        Some(Taken { segment, life: row.life, sequence, written })
+        self.set_bitmap(segment, Vec::new());
+        Some(Taken { segment, life, sequence, written })
     }
     /// The next segment for which a file is to be made: the first free one behind the first `made` segments, if at most
     /// `ahead` of these are free.
@@ -383,7 +436,7 @@ impl Table {
         row.state = state;
         row.used = row.used.max(used);
         if state == SegmentState::Free {
-            assert!(row.live.iter().all(|&word| word == 0), "only a segment without live blocks is freed");
+            assert!(self.live[segment.0 as usize] == 0, "only a segment without live blocks is freed");
             self.device_of(segment).free.insert(segment);
         }
         if state == SegmentState::Sealed {
@@ -498,17 +551,25 @@ impl Table {
         let before = self.rows.len() as u32;
         assert!(segments >= before && self.devices.len() == 1, "bricks of one device grow, and don't shrink");
         self.devices[0].row.segments = segments;
-        self.devices[0].free.extend((before..segments).map(SegmentId));
+        let Device { free, bitmaps, .. } = &mut self.devices[0];
+        free.extend((before..segments).map(SegmentId));
+        bitmaps.as_mut().expect("it is flash").resize(segments as usize, Vec::new());
         self.resize(segments);
     }
     fn resize(&mut self, segments: u32) {
         assert!(self.live.len() == self.rows.len() && self.sealed_before.len() == self.rows.len());
+        assert!(segments as usize >= self.rows.len(), "a brick keeps its {} segments", self.rows.len());
+        let more = segments as usize - self.rows.len();
+        // Without what vectors take ahead: a brick rarely gets another device, and then one of very many segments.
+        self.rows.reserve_exact(more);
+        self.live.reserve_exact(more);
+        self.sealed_before.reserve_exact(more);
         self.rows.resize(segments as usize, never_used());
         self.live.resize(segments as usize, 0);
         self.sealed_before.resize(segments as usize, 0);
     }
     /// Number of segments that were opened since this one, over all streams.
-    pub fn age(&self, row: &SegmentRow) -> u64 {
+    pub fn age(&self, row: &Row) -> u64 {
         assert!(row.opened < self.next_opened, "no segment is younger than the next one");
         self.next_opened - 1 - row.opened
     }
@@ -518,7 +579,7 @@ impl Table {
     }
     /// Sealed segments of a tier whose records are all in the last checkpoint: what the cleaner may choose from (rule K1). What
     /// lies on a device that leaves has its own mover.
-    pub fn cleanable(&self, tier: Tier, replay_sequence: u64) -> impl Iterator<Item = (SegmentId, &SegmentRow, u32)> {
+    pub fn cleanable(&self, tier: Tier, replay_sequence: u64) -> impl Iterator<Item = (SegmentId, &Row, u32)> {
         let devices = self.devices.iter().filter(move |device| device.row.tier == tier && device.gives());
         let segments = devices.flat_map(|device| device.row.first..device.row.end()).map(SegmentId);
         let told = |segment: SegmentId| (segment, &self.rows[segment.0 as usize], self.live[segment.0 as usize]);
@@ -573,60 +634,6 @@ impl Table {
         }
         numbers
     }
-    /// Marks a block live in a checkpoint's bitmaps. Errors: `Corrupt` if another leaf names it already.
-    pub fn stage_live(&self, staged: &mut Staged, place: Place) -> Result<()> {
-        let word = self.staged_word(staged, place)?;
-        if *word & 1 << (place.block % 64) != 0 {
-            return Err(contradicts("the index names a block twice", place));
-        }
-        *word |= 1 << (place.block % 64);
-        Ok(())
-    }
-    /// Marks a block dead in a checkpoint's bitmaps. Errors: `Corrupt` if it was not live.
-    pub fn stage_dead(&self, staged: &mut Staged, place: Place) -> Result<()> {
-        let word = self.staged_word(staged, place)?;
-        if *word & 1 << (place.block % 64) == 0 {
-            return Err(contradicts("a leaf of the index names a block that is not live", place));
-        }
-        *word &= !(1 << (place.block % 64));
-        Ok(())
-    }
-    /// The word of a bitmap that has the block's bit. Errors: `Corrupt` if the brick has no such block: the index may
-    /// have wrong values under right checksums.
-    fn staged_word<'a>(&self, staged: &'a mut Staged, place: Place) -> Result<&'a mut u64> {
-        if place.segment.0 as usize >= self.rows.len() {
-            return Err(contradicts("a leaf of the index names a block outside the brick", place));
-        }
-        let live = staged.live.entry(place.segment).or_insert_with(|| self.rows[place.segment.0 as usize].live.clone());
-        let word = usize::from(place.block / 64);
-        if live.len() <= word {
-            live.resize(word + 1, 0);
-        }
-        Ok(&mut live[word])
-    }
-    /// Takes the rows that a checkpoint must write: all that changed, with their staged bitmaps.
-    pub fn stage_rows(&mut self, staged: &Staged) -> Vec<(SegmentId, SegmentRow)> {
-        let mut segments = std::mem::take(&mut self.changed);
-        segments.extend(staged.live.keys());
-        let row = |segment: SegmentId| {
-            let mut row = self.rows[segment.0 as usize].clone();
-            if let Some(live) = staged.live.get(&segment) {
-                row.live.clone_from(live);
-            }
-            (segment, row)
-        };
-        segments.into_iter().map(row).collect()
-    }
-    /// Takes over the bitmaps of a checkpoint that is durable.
-    pub fn commit(&mut self, staged: Staged) {
-        for (segment, live) in staged.live {
-            self.set_live(segment, ones(&live));
-            self.rows[segment.0 as usize].live = live;
-        }
-        let sum: u64 = self.live.iter().map(|&live| u64::from(live)).sum();
-        let counted: u64 = self.live_blocks.iter().sum::<u64>() + self.live_missing;
-        assert!(sum == counted, "{sum} blocks live, {counted} were counted");
-    }
 }
 
 /// Blocks of a segment that payloads may take, its header included: the summary takes the last ones.
@@ -634,9 +641,9 @@ pub fn usable_blocks(blocks: u32) -> u32 {
     blocks - summary_blocks(blocks as usize) as u32
 }
 
-fn contradicts(what: &'static str, place: Place) -> Error {
+fn contradicts(what: &'static str, of: impl std::fmt::Debug) -> Error {
     let next = "stop the brick, then `sinter check --repair`";
-    Error::new(Kind::Corrupt, what).with(format!("{place:?}; {next}"))
+    Error::new(Kind::Corrupt, what).with(format!("{of:?}; {next}"))
 }
 
 fn ones(words: &[u64]) -> u32 {
@@ -652,9 +659,10 @@ pub fn block_bytes(blocks: u64) -> u64 {
 mod tests {
     use super::*;
     use crate::format::Uuid;
+    use base::Place;
 
     fn blank(segments: u32) -> Table {
-        Table::new(&DeviceTable::of_one(Uuid::default(), segments))
+        Table::new(&DeviceTable::of_one(Uuid::default(), segments), Resident::Flash)
     }
 
     #[test]
@@ -664,7 +672,7 @@ mod tests {
             table.take(stream, Origin::Flash).expect("segments are free");
         }
         let mut after = blank(6);
-        table.iter().for_each(|(segment, row)| after.restore(segment, row.clone()));
+        table.whole_rows().for_each(|(segment, row)| after.restore(segment, row));
         for table in [table, after] {
             let ages = table.iter().take(4).map(|(_, row)| table.age(row));
             assert_eq!(ages.collect::<Vec<_>>(), [3, 2, 1, 0], "others opened since");

@@ -13,11 +13,11 @@ use store::index::{Index, IndexEdit, Pair};
 
 /// An engine that keeps what it was told to write.
 #[derive(Clone)]
-struct Watched {
-    model: ModelIndex,
-    written: Arc<Mutex<Vec<IndexEdit>>>,
+pub struct Watched {
+    pub model: ModelIndex,
+    pub written: Arc<Mutex<Vec<IndexEdit>>>,
     /// False: its persist never ends well, as a crash comes first.
-    persists: bool,
+    pub persists: bool,
 }
 
 impl Index for Watched {
@@ -61,7 +61,7 @@ async fn overwrite(brick: &Brick, rng: &mut SplitMix, count: u64) {
     }
 }
 
-fn live_places(index: &dyn Index) -> BTreeSet<Place> {
+pub fn live_places(index: &dyn Index) -> BTreeSet<Place> {
     let (from, to) = keys::segments();
     let mut live = BTreeSet::new();
     for (key, value) in index.scan(&from, &to, usize::MAX).expect("the model index reads") {
@@ -74,7 +74,7 @@ fn live_places(index: &dyn Index) -> BTreeSet<Place> {
     live
 }
 
-fn places(map: &Map) -> BTreeSet<Place> {
+pub fn places(map: &Map) -> BTreeSet<Place> {
     map.values().map(|(place, _)| *place).collect()
 }
 

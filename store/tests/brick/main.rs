@@ -1,6 +1,7 @@
 //! A brick in a simulated world: group commit, crashes, damage, checkpoints, space.
 
 mod batches;
+mod bitmaps;
 mod checkpoints;
 mod commit;
 mod damage;

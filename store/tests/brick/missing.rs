@@ -18,10 +18,10 @@ use store::log::Payload;
 use store::scrub::{State as Pass, Suspect, start, status, suspect};
 
 /// Blocks that go down to the disk at a time.
-const RUN: usize = 100;
+pub const RUN: usize = 100;
 
 /// Writes runs to a disk, and has a file map them there.
-async fn put_on_disk(brick: &Brick, number: u64, runs: u64) {
+pub async fn put_on_disk(brick: &Brick, number: u64, runs: u64) {
     for run in 0..runs {
         let bytes = payload(number << 8 | run, RUN);
         let placed = place(brick, &bytes).await.expect("a healthy disk");
