@@ -117,7 +117,7 @@ impl Groups {
         let segment = self.store().log.segment_came.ticket();
         let mut held = Held::new(self, set);
         let deciding = deciding_group(op);
-        if (op.mutates() || matches!(op, Op::Open { .. }))
+        if is_kept(op)
             && let Some(outcome) = held.of(deciding).result(context.session, context.request)
         {
             return Ok(Step::Again(Box::new(outcome)));
@@ -200,6 +200,9 @@ impl Groups {
 
     /// The answer to a request that was delivered before and took effect (rule R1). None if it did not.
     pub(crate) async fn delivered_before(&self, context: &Context, op: &Op) -> Result<Option<Answer>> {
+        if !is_kept(op) {
+            return Ok(None);
+        }
         let kept = self.state(deciding_group(op)).state.lock().result(context.session, context.request);
         let Some(outcome) = kept else { return Ok(None) };
         self.repeat(context, op, outcome).await.map(Some)
@@ -355,6 +358,11 @@ pub(crate) fn first_groups(op: &Op) -> GroupSet {
         _ => {}
     }
     set
+}
+
+/// True for operations whose results are kept for a second delivery. Others may come under any number.
+fn is_kept(op: &Op) -> bool {
+    op.mutates() || matches!(op, Op::Open { .. })
 }
 
 /// Durability of an operation's record when the operation is answered. Volumes are made, changed and deleted for good.

@@ -233,6 +233,22 @@ fn a_second_delivery_that_finds_no_room_repeats_the_answer() {
     });
 }
 
+/// Operations that only look may come under any number, also that of a change: their errors are told.
+#[test]
+fn an_operation_that_only_looks_has_no_kept_result() {
+    let mut world = World::new(7);
+    let runtime = world.runtime();
+    world.block_on(async {
+        let rig = Rig::new(runtime, Shape::SMALL).await;
+        let root = rig.volume.root;
+        let make = Op::MakeDir { parent: root, name: name("dir"), mode: 0o755 };
+        rig.call_as(&rig.context_of(1000), make, None).await.expect("a new directory");
+        let look = Op::GetAttr { ino: Ino::new(1 << 30, root.group()) };
+        let told = rig.call_as(&rig.context_of(1000), look, None).await;
+        assert_eq!(told.map(|answer| answer.reply).map_err(|error| error.kind), Err(Kind::Stale));
+    });
+}
+
 /// Opens and releases leave no record; a file without a name lives by their count alone.
 #[test]
 fn an_open_or_a_release_that_is_delivered_twice_counts_once() {
