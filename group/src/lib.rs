@@ -219,6 +219,10 @@ impl Groups {
             Op::Read { ino, offset, length } => return self.read(context, ino, offset, length, data).await,
             Op::Write { ino, at, sync, kill_privileges } => {
                 let data = data.ok_or_else(|| Error::new(Kind::Invalid, "a write needs a payload"))?;
+                // Its blocks are admitted and placed before it is evaluated.
+                if let Some(outcome) = self.kept_result(context, &op) {
+                    return Box::pin(self.repeat(context, &op, outcome)).await;
+                }
                 let length = data.len() as u32;
                 let write = order::write::Write { ino, at, length, sync, kill_privileges };
                 self.write(context, write, data).await
@@ -250,11 +254,7 @@ impl Groups {
             Op::VolumeLayers { ref name, ref layers } => self.set_layers(context, &op, name, layers).await,
             Op::VolumePolicy { policy, .. } => Box::pin(self.set_policy(context, &op, policy)).await,
             Op::VolumeCreate { .. } | Op::VolumeDelete { .. } | Op::VolumeRename { .. } => {
-                let answer = self.change(context, &op).await;
-                if let Ok(Answer { reply: Reply::Volume(volume), .. }) = &answer {
-                    self.note_volume(volume);
-                }
-                answer
+                Box::pin(self.change_volume(context, &op)).await
             }
             Op::SetXattr { ref name, .. } | Op::RemoveXattr { ref name, .. } if names::is_tier_hint(name) => {
                 Box::pin(self.change_tier_hint(context, &op)).await
@@ -263,7 +263,10 @@ impl Groups {
         };
         match answer {
             // What stands in its way now may have come since another delivery of it took effect.
-            Err(error) => self.delivered_before(context, &op).await?.ok_or(error),
+            Err(error) => match self.kept_result(context, &op) {
+                Some(outcome) => Box::pin(self.repeat(context, &op, outcome)).await,
+                None => Err(error),
+            },
             answer => answer,
         }
     }

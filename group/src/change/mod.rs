@@ -67,7 +67,7 @@ impl Groups {
                     }
                     return Ok(answer);
                 }
-                Step::Again(outcome) => return self.repeat(context, op, *outcome).await,
+                Step::Again(outcome) => return Box::pin(self.repeat(context, op, *outcome)).await,
                 Step::Load(Need::Group(group)) => set.insert(group),
                 Step::Load(Need::Numbers) => self.reserve_numbers().await?,
                 Step::Load(need) => {
@@ -198,18 +198,17 @@ impl Groups {
         Position { group, term: row.term, index: row.applied, durable: sync >= Sync::Data }
     }
 
-    /// The answer to a request that was delivered before and took effect (rule R1). None if it did not.
-    pub(crate) async fn delivered_before(&self, context: &Context, op: &Op) -> Result<Option<Answer>> {
+    /// The kept result of a request that was delivered before and took effect (rule R1). None if it did not.
+    pub(crate) fn kept_result(&self, context: &Context, op: &Op) -> Option<Outcome> {
         if !is_kept(op) {
-            return Ok(None);
+            return None;
         }
-        let kept = self.state(deciding_group(op)).state.lock().result(context.session, context.request);
-        let Some(outcome) = kept else { return Ok(None) };
-        self.repeat(context, op, outcome).await.map(Some)
+        self.state(deciding_group(op)).state.lock().result(context.session, context.request)
     }
 
-    /// Answers a request that was delivered before, from its kept result (rule R1).
-    async fn repeat(&self, context: &Context, op: &Op, outcome: Outcome) -> Result<Answer> {
+    /// Answers a request that was delivered before, from its kept result (rule R1). Rare: callers box it, so that those that are
+    /// common take no room for it.
+    pub(crate) async fn repeat(&self, context: &Context, op: &Op, outcome: Outcome) -> Result<Answer> {
         // The batch of the first delivery is not remembered; it is no later than the log's last one.
         self.store().log.wait(self.store().log.last_batch(), sync_of(op), Some(&context.span)).await?;
         let reply = match outcome {

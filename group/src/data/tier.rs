@@ -4,7 +4,7 @@
 
 use crate::context::Context;
 use crate::{Answer, Groups};
-use base::{Ino, Kind, Op, Reply, Result, TierHint, TierPolicy, Volume, VolumeId};
+use base::{Ino, Kind, Op, Result, TierHint, TierPolicy, Volume, VolumeId};
 use names::Seen;
 use runtime::Lock;
 use runtime::seeded::{Bug, active};
@@ -114,11 +114,7 @@ impl Groups {
         if policy != TierPolicy::default() {
             store::feature::require(self.store(), TIER_POLICIES).await?;
         }
-        let answer = self.change(context, op).await?;
-        if let Reply::Volume(volume) = &answer.reply {
-            self.wishes.note_policy(volume);
-        }
-        Ok(answer)
+        self.change_volume(context, op).await
     }
 
     /// The hint of an inode that is in memory, or of its volume; None if it isn't there.

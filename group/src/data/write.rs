@@ -3,7 +3,7 @@
 
 use crate::context::Context;
 use crate::order::record::Attached;
-use crate::order::write::{Blocks, Pieces, Try, Write, written_before};
+use crate::order::write::{Blocks, Pieces, Try, Write};
 use crate::state::load::Wanted;
 use crate::state::{Range, RangeId};
 use crate::{Answer, Group, Groups, Position};
@@ -41,9 +41,6 @@ impl Groups {
         if data.len() != write.length as usize {
             return Err(Error::new(Kind::Invalid, "a write's length and payload differ"));
         }
-        if let Some(answer) = self.write_again(context, &write).await? {
-            return Ok(answer);
-        }
         self.small_commits.wrote(write.ino, data.len());
         if write.sync >= Sync::Data {
             self.small_commits.commits(write.ino, self.store().runtime.clock.now_ns());
@@ -60,16 +57,6 @@ impl Groups {
             }
             _ => self.write_unaligned(context, write, data).await,
         }
-    }
-
-    /// The answer to a write that was delivered before (rule R1). The batch of the first delivery is not remembered;
-    /// the log's last one is no earlier.
-    async fn write_again(&self, context: &Context, write: &Write) -> Result<Option<Answer>> {
-        let offset = written_before(&self.state(write.ino.group()).state.lock(), context);
-        if offset.is_some() {
-            self.store().log.wait(self.store().log.last_batch(), write.sync, Some(&context.span)).await?;
-        }
-        Ok(offset.map(|offset| wrote(write, offset, None)))
     }
 
     async fn write_aligned(&self, context: &Context, write: Write, data: Buf) -> Result<Answer> {

@@ -175,14 +175,13 @@ impl Groups {
             return self.clear(context, op).await;
         }
         // A request that is delivered again has its space already.
-        let done = self.state(ino.group()).state.lock().result(context.session, context.request).is_some();
+        if let Some(outcome) = self.kept_result(context, op) {
+            return Box::pin(self.repeat(context, op, outcome)).await;
+        }
         // Evaluation refuses empty ranges and those beyond the largest file.
         let blocks = Blocks::of(ino, offset, length.min(FILE_BYTES_MAX));
         let quota = self.quota(context.volume);
-        let _admitted = match done {
-            true => None,
-            false => Some(self.admit_promise(context, quota.as_deref(), blocks).await?),
-        };
+        let _admitted = self.admit_promise(context, quota.as_deref(), blocks).await?;
         context.span.mark(Stage::Space, self.stamp());
         match room {
             Room::Zeroed => self.clear(context, op).await,
@@ -422,6 +421,10 @@ impl Groups {
                 return Err(Error::new(Kind::Invalid, "the volume uses more than that").with(figures));
             }
         }
+        self.change_volume(context, op).await
+    }
+    /// Makes, changes or deletes a volume, and takes over what the answer says of it.
+    pub(crate) async fn change_volume(&self, context: &Context, op: &Op) -> Result<Answer> {
         let answer = self.change(context, op).await?;
         if let Reply::Volume(volume) = &answer.reply {
             self.note_volume(volume);

@@ -191,7 +191,7 @@ impl Groups {
 }
 
 /// The offset of a write, if it was delivered before.
-pub(crate) fn written_before(state: &State, context: &Context) -> Option<u64> {
+fn written_before(state: &State, context: &Context) -> Option<u64> {
     match state.result(context.session, context.request)? {
         Outcome::Wrote { offset, .. } => Some(offset),
         _ => None,
