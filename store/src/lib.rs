@@ -293,7 +293,7 @@ impl Store {
     pub async fn live_of(&self, (segment, life): (SegmentId, base::Life)) -> Result<Vec<SummaryEntry>> {
         let Some(live) = self.bitmap_of((segment, life)).await? else { return Ok(Vec::new()) };
         let mut entries = segments::summaries::read(&self.runtime, &self.geometry, (self.uuid, segment, life)).await?;
-        entries.retain(|entry| segments::bitmaps::is_live(&live, entry.block));
+        entries.retain(|entry| format::values::is_live(&live, entry.block));
         Ok(entries)
     }
     /// Bytes of log that a replay would read now.

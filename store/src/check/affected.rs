@@ -7,14 +7,11 @@ use crate::Store;
 use crate::format::devices::{DeviceId, DeviceRow, State};
 use crate::format::leaf::Leaf;
 use crate::format::{keys, values};
-use crate::index::Index;
 use crate::index::paths::Paths;
+use crate::index::{self, Index};
 use crate::space::purge::Purges;
 use base::{Error, GroupId, Ino, Kind, Result, Volume, VolumeId};
 use std::ops::ControlFlow;
-
-/// Leaves read at once.
-const LEAVES: usize = 1024;
 
 /// A file with blocks on a device.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -93,30 +90,26 @@ impl Files<'_> {
     ) -> Result<ControlFlow<()>> {
         let (group, volume) = self.of;
         let (first, to) = keys::leaves_in_group(group, volume);
-        let mut from = after.map_or(first, |ino| keys::leaves_from(volume, ino, 0).1);
+        let from = after.map_or(first, |ino| keys::leaves_from(volume, ino, 0).1);
         let mut present: Option<(Ino, u64)> = None;
-        loop {
-            let rows = self.index.scan(&from, &to, LEAVES)?;
-            for (key, value) in &rows {
-                let (ino, blocks) = (keys::leaf_of(key).ino, self.blocks(key, &Leaf::decode(value)?));
-                match &mut present {
-                    _ if blocks == 0 => {}
-                    Some((of, sum)) if *of == ino => *sum += blocks,
-                    other => {
-                        if let Some((before, sum)) = other.replace((ino, blocks))
-                            && with(before, sum)?.is_break()
-                        {
-                            return Ok(ControlFlow::Break(()));
-                        }
-                    }
+        let ended = index::each_until(self.index, (from, to), |key, value| {
+            let (ino, blocks) = (keys::leaf_of(key).ino, self.blocks(key, &Leaf::decode(value)?));
+            match &mut present {
+                _ if blocks == 0 => Ok(ControlFlow::Continue(())),
+                Some((of, sum)) if *of == ino => {
+                    *sum += blocks;
+                    Ok(ControlFlow::Continue(()))
                 }
+                other => match other.replace((ino, blocks)) {
+                    Some((before, sum)) => with(before, sum),
+                    None => Ok(ControlFlow::Continue(())),
+                },
             }
-            match rows.last() {
-                Some((key, _)) if rows.len() == LEAVES => from = keys::after(key),
-                _ => break,
-            }
+        })?;
+        match present {
+            Some((ino, sum)) if ended.is_continue() => with(ino, sum),
+            _ => Ok(ended),
         }
-        present.map_or(Ok(ControlFlow::Continue(())), |(ino, sum)| with(ino, sum))
     }
     fn blocks(&self, key: &[u8], leaf: &Leaf) -> u64 {
         let (_, volume) = self.of;

@@ -493,8 +493,13 @@ pub struct SegmentRow {
 impl SegmentRow {
     /// True if a block was live at the checkpoint.
     pub fn is_live(&self, block: u16) -> bool {
-        self.live.get(usize::from(block / 64)).is_some_and(|word| word & 1 << (block % 64) != 0)
+        is_live(&self.live, block)
     }
+}
+
+/// True if a block's bit in a live bitmap is set.
+pub fn is_live(live: &[u64], block: u16) -> bool {
+    live.get(usize::from(block / 64)).is_some_and(|word| word & 1 << (block % 64) != 0)
 }
 
 /// A segment row's value.

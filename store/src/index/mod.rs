@@ -5,6 +5,7 @@ pub mod paths;
 
 use crate::format::keys;
 use base::Result;
+use std::ops::ControlFlow;
 
 /// Number of rows that `each` reads at a time.
 const ROWS: usize = 256;
@@ -67,17 +68,26 @@ pub trait Index: Send + Sync {
 }
 
 /// Goes through the rows between two keys, a bounded number at a time. Errors: those of the engine and of `with`.
-pub fn each(
+pub fn each(index: &dyn Index, bounds: keys::Bounds, mut with: impl FnMut(&[u8], &[u8]) -> Result<()>) -> Result<()> {
+    each_until(index, bounds, |key, value| with(key, value).map(ControlFlow::Continue)).map(drop)
+}
+
+/// The same, until `with` wants no more: then it ends with a break.
+pub fn each_until(
     index: &dyn Index,
     (mut from, to): keys::Bounds,
-    mut with: impl FnMut(&[u8], &[u8]) -> Result<()>,
-) -> Result<()> {
+    mut with: impl FnMut(&[u8], &[u8]) -> Result<ControlFlow<()>>,
+) -> Result<ControlFlow<()>> {
     loop {
         let rows = index.scan(&from, &to, ROWS)?;
-        rows.iter().try_for_each(|(key, value)| with(key, value))?;
+        for (key, value) in &rows {
+            if with(key, value)?.is_break() {
+                return Ok(ControlFlow::Break(()));
+            }
+        }
         match rows.last() {
             Some((key, _)) if rows.len() == ROWS => from = keys::after(key),
-            _ => return Ok(()),
+            _ => return Ok(ControlFlow::Continue(())),
         }
     }
 }

@@ -1,13 +1,11 @@
 //! The paths of inodes, for messages: by the index alone, hence without names that no checkpoint has seen yet.
 
 use crate::format::{keys, values};
-use crate::index::Index;
+use crate::index::{Index, each_until};
 use base::{Ino, Name, Result, Volume, VolumeId};
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
-/// Entries read at once.
-const ENTRIES: usize = 1024;
 /// Deeper trees get no path: paths have 4096 bytes.
 const DEPTH_MAX: usize = 2048;
 /// Names of directories' entries that are kept for the next path: some 30 MB. A larger directory is read for each.
@@ -73,18 +71,12 @@ fn each_entry(
     dir: Ino,
     mut with: impl FnMut(&Name, Ino) -> ControlFlow<()>,
 ) -> Result<ControlFlow<()>> {
-    let (mut from, to) = keys::cookies_after(volume, dir, 0);
-    loop {
-        let rows = index.scan(&from, &to, ENTRIES)?;
-        let mut entries = rows.iter().filter_map(|(_, value)| values::decode_cookie(value).ok());
-        if entries.try_for_each(|(name, ino, _)| with(&name, ino)).is_break() {
-            return Ok(ControlFlow::Break(()));
-        }
-        match rows.last() {
-            Some((key, _)) if rows.len() == ENTRIES => from = keys::after(key),
-            _ => return Ok(ControlFlow::Continue(())),
-        }
-    }
+    each_until(index, keys::cookies_after(volume, dir, 0), |_, value| {
+        Ok(match values::decode_cookie(value) {
+            Ok((name, ino, _)) => with(&name, ino),
+            Err(_) => ControlFlow::Continue(()),
+        })
+    })
 }
 
 fn find_by(

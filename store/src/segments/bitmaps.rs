@@ -5,7 +5,7 @@
 //! bitmap meanwhile (`checkpoint::held`), and a checkpoint loads what it changes (`checkpoint::bitmaps`).
 
 use super::{Table, contradicts, ones};
-use crate::format::values::SegmentRow;
+use crate::format::values::{SegmentRow, is_live};
 use base::{Life, Place, Result, SegmentId};
 
 /// The bitmap of a segment on a disk, while somebody holds it.
@@ -84,11 +84,6 @@ impl Table {
             self.held.remove(&segment);
         }
     }
-}
-
-/// True if a block's bit in a live bitmap is set.
-pub fn is_live(live: &[u64], block: u16) -> bool {
-    live.get(usize::from(block / 64)).is_some_and(|word| word & 1 << (block % 64) != 0)
 }
 
 /// A bitmap that a checkpoint has loaded must be the one that the last one counted. Errors: `Corrupt`.

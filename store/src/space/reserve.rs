@@ -4,7 +4,7 @@
 
 use crate::format::leaf::{Leaf, Slot};
 use crate::format::{keys, values};
-use crate::index::Index;
+use crate::index::{self, Index};
 use crate::space::purge::Purges;
 use base::limits::BLOCKS_PER_LEAF;
 use base::{GroupId, Ino, Result, VolumeId};
@@ -12,9 +12,6 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 pub use crate::format::reserve::{Extent, Reserve};
-
-/// Number of index rows per scan.
-const SCAN_ROWS: usize = 256;
 
 /// The blocks reserved for the files of one group.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -106,21 +103,16 @@ pub(crate) fn mapped(
     counts: impl Fn(u64) -> bool,
 ) -> Result<u64> {
     let leaf_of = |block: u64| block / BLOCKS_PER_LEAF as u64;
-    let (mut from, to) = keys::leaves_within(volume, ino, &(leaf_of(range.start)..leaf_of(range.end - 1) + 1));
+    let leaves = leaf_of(range.start)..leaf_of(range.end - 1) + 1;
     let mut mapped = 0;
-    loop {
-        let rows = index.scan(&from, &to, SCAN_ROWS)?;
-        for (key, value) in &rows {
-            let (at, leaf) = (keys::leaf_of(key), Leaf::decode(value)?);
-            if counts(at.leaf) && leaf.trim >= purges.trim_of(volume, at) {
-                mapped += mapped_of(&leaf, at.leaf, &range);
-            }
+    index::each(index, keys::leaves_within(volume, ino, &leaves), |key, value| {
+        let (at, leaf) = (keys::leaf_of(key), Leaf::decode(value)?);
+        if counts(at.leaf) && leaf.trim >= purges.trim_of(volume, at) {
+            mapped += mapped_of(&leaf, at.leaf, &range);
         }
-        match rows.last() {
-            Some((key, _)) if rows.len() == SCAN_ROWS => from = keys::after(key),
-            _ => return Ok(mapped),
-        }
-    }
+        Ok(())
+    })?;
+    Ok(mapped)
 }
 
 /// Number of mapped blocks of a leaf that lie in a range.

@@ -9,7 +9,7 @@
 
 use crate::format::keys::Row;
 use crate::format::{keys, values};
-use crate::index::{Index, IndexEdit};
+use crate::index::{self, Index, IndexEdit};
 use base::limits::BLOCK_BYTES;
 use base::{GroupId, Ino, Result, VolumeId};
 use std::collections::{BTreeMap, BTreeSet};
@@ -109,16 +109,12 @@ impl Usages {
 /// Bytes of the rows of a volume's names, targets and attributes in a group. Skips the leaves, which are many.
 pub(crate) fn count_names(index: &dyn Index, group: GroupId, volume: VolumeId) -> Result<u64> {
     let mut bytes = 0;
-    for (mut from, to) in keys::volume_but_leaves(group, volume) {
-        loop {
-            let rows = index.scan(&from, &to, SCAN_ROWS)?;
-            let named = rows.iter().filter(|(key, _)| keys::row(key).is_some_and(|(.., row)| is_named(row)));
-            bytes += named.map(|(key, value)| (key.len() + value.len()) as u64).sum::<u64>();
-            match rows.last() {
-                Some((key, _)) if rows.len() == SCAN_ROWS => from = keys::after(key),
-                _ => break,
-            }
-        }
+    for bounds in keys::volume_but_leaves(group, volume) {
+        index::each(index, bounds, |key, value| {
+            let named = keys::row(key).is_some_and(|(.., row)| is_named(row));
+            bytes += if named { (key.len() + value.len()) as u64 } else { 0 };
+            Ok(())
+        })?;
     }
     Ok(bytes)
 }
@@ -127,9 +123,6 @@ pub(crate) fn count_names(index: &dyn Index, group: GroupId, volume: VolumeId) -
 pub(crate) fn is_named(row: Row) -> bool {
     matches!(row, Row::Entry | Row::Cookie | Row::Target | Row::Xattrs)
 }
-
-/// Rows read from the index at once.
-const SCAN_ROWS: usize = 1024;
 
 /// A row as a checkpoint writes it.
 pub(crate) fn row(user: User, usage: &Usage) -> IndexEdit {
