@@ -1,48 +1,15 @@
 //! A thousand idle groups (rule Q1): what each takes of memory, and that none of them ever wakes anybody.
 
+#[path = "../../store/tests/memory/counting.rs"]
+mod counting;
+
 use base::{Ino, Name, Op, Reply, RequestId, SessionId, VolumeId};
 use layer::Call;
 use runtime::random::SplitMix;
 use sim::small::OPTIONS;
 use sim::workload::{Focus, Profile};
 use sim::world::{Machine, Served, context, format, serve, slabs, volume_name};
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
 use std::time::Instant;
-
-thread_local! {
-    /// Bytes that this thread has taken and not given back.
-    static BYTES: Cell<i64> = const { Cell::new(0) };
-}
-
-struct Counting;
-
-fn count(bytes: i64) {
-    // A thread that is ending has no counter any more.
-    let _ = BYTES.try_with(|all| all.set(all.get() + bytes));
-}
-
-// SAFETY: everything is passed on to the system's allocator.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        count(layout.size() as i64);
-        // SAFETY: the caller's promise.
-        unsafe { System.alloc(layout) }
-    }
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        count(-(layout.size() as i64));
-        // SAFETY: the caller's promise.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        count(size as i64 - layout.size() as i64);
-        // SAFETY: the caller's promise.
-        unsafe { System.realloc(pointer, layout, size) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
 
 /// Groups of the brick that others are compared with.
 const FEW: u32 = 24;
@@ -97,7 +64,7 @@ fn idle(groups: u32, used: bool) -> Idle {
     machine.world.block_on(async {
         format(&runtime, &profile).await.expect("an empty disk can be formatted");
     });
-    let before = BYTES.get();
+    let before = counting::taken().0;
     let served = machine.world.block_on(async {
         let served = serve(runtime.clone(), index, OPTIONS).await.expect("just formatted");
         if used {
@@ -107,7 +74,7 @@ fn idle(groups: u32, used: bool) -> Idle {
         runtime.clock.sleep(5_000_000_000).await;
         served
     });
-    let bytes = BYTES.get() - before;
+    let bytes = counting::taken().0 - before;
     let (events, began) = (machine.world.events(), Instant::now());
     machine.world.run_for(WATCHED_NS);
     let (events, took) = (machine.world.events() - events, began.elapsed().as_secs_f64());

@@ -45,8 +45,12 @@ async fn hint(rig: &Rig, ino: Ino, value: &str) {
     rig.done(Op::SetXattr { ino, name, value, how: SetHow::Any, kill_setgid: false }).await.expect("a good hint");
 }
 
+async fn made(rig: &Rig, text: &str) -> Ino {
+    rig.create(rig.volume.root, text).await.expect("a new file")
+}
+
 async fn hinted(rig: &Rig, text: &str, value: &str) -> Ino {
-    let ino = rig.create(rig.volume.root, text).await.expect("a new file");
+    let ino = made(rig, text).await;
     hint(rig, ino, value).await;
     ino
 }
@@ -108,8 +112,8 @@ pub fn pinned_blocks_stay_on_flash_when_others_go_down() {
     world.block_on(async {
         let rig = hybrid(runtime).await;
         let pinned = hinted(&rig, "pinned", "flash").await;
-        let plain = rig.create(rig.volume.root, "plain").await.expect("a new file");
-        let hot = rig.create(rig.volume.root, "hot").await.expect("a new file");
+        let plain = made(&rig, "plain").await;
+        let hot = made(&rig, "hot").await;
         let files = [pinned, plain];
         let all = interleaved(&rig, &files, 9 * MIB).await;
         churn(&rig, hot, 8 * MIB, 6000).await;
@@ -134,8 +138,8 @@ pub fn what_belongs_on_disk_goes_down_when_its_segments_are_cleaned() {
     world.block_on(async {
         let rig = hybrid(runtime).await;
         let low = hinted(&rig, "low", "disk").await;
-        let plain = rig.create(rig.volume.root, "plain").await.expect("a new file");
-        let hot = rig.create(rig.volume.root, "hot").await.expect("a new file");
+        let plain = made(&rig, "plain").await;
+        let hot = made(&rig, "hot").await;
         // The hot file dies and leaves segments that are worth cleaning; there is so much room that nothing else goes down.
         let all = interleaved(&rig, &[low, plain, hot], 4 * MIB).await;
         churn(&rig, hot, 4 * MIB, 8000).await;
@@ -154,7 +158,7 @@ pub fn a_hint_that_is_taken_away_pins_nothing_any_more() {
     world.block_on(async {
         let rig = hybrid(runtime).await;
         let pinned = hinted(&rig, "pinned", "flash").await;
-        let hot = rig.create(rig.volume.root, "hot").await.expect("a new file");
+        let hot = made(&rig, "hot").await;
         let all = interleaved(&rig, &[pinned], 16 * MIB).await;
         churn(&rig, hot, 8 * MIB, 4000).await;
         assert_eq!(blocks(&rig, pinned, 16 * MIB).await.1, 0);
@@ -199,10 +203,10 @@ pub fn nothing_of_a_volume_that_is_for_flash_only_goes_down() {
     world.block_on(async {
         let mut rig = hybrid(runtime).await;
         set_policy(&rig, TierPolicy::FlashOnly).await;
-        let plain = rig.create(rig.volume.root, "plain").await.expect("a new file");
+        let plain = made(&rig, "plain").await;
         // The operator's word goes before that of the file's owner.
         let low = hinted(&rig, "low", "disk").await;
-        let hot = rig.create(rig.volume.root, "hot").await.expect("a new file");
+        let hot = made(&rig, "hot").await;
         let files = [plain, low];
         let all = interleaved(&rig, &files, 6 * MIB).await;
         rig.write(low, At::Offset(8 * MIB as u64), &pattern(3, LARGE), Sync::Data).await.expect("there is room");

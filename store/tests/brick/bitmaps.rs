@@ -56,6 +56,15 @@ async fn begun(runtime: &runtime::Runtime, index: &ModelIndex) -> Brick {
     brick
 }
 
+/// The same on blank devices, with that segment sealed by another checkpoint.
+async fn sealed(runtime: &runtime::Runtime) -> (ModelIndex, Brick) {
+    let index = format(runtime, &[Tier::Disk]).await.expect("blank devices");
+    let brick = begun(runtime, &index).await;
+    seal(&brick, SegmentId(FIRST)).await;
+    brick.checkpoint().await.expect("a healthy brick checkpoints");
+    (index, brick)
+}
+
 /// Starts after a crash or a stop: the brick is whole, exact, and takes no place of a file again.
 async fn goes_on(runtime: &runtime::Runtime, index: ModelIndex, expected: &Map, why: &str) {
     let opened = Brick::open(runtime, index.clone()).await;
@@ -74,11 +83,8 @@ pub fn the_row_of_a_disks_segment_that_is_sealed_keeps_its_bitmap() {
     let mut world = world(81, &[DISK]);
     let runtime = world.runtime();
     world.block_on(async {
-        let index = format(&runtime, &[Tier::Disk]).await.expect("blank devices");
-        let brick = begun(&runtime, &index).await;
         // Nothing in it becomes live or dead: only its state changes.
-        seal(&brick, SegmentId(FIRST)).await;
-        brick.checkpoint().await.expect("a healthy brick checkpoints");
+        let (index, brick) = sealed(&runtime).await;
         assert_eq!(states(&index), [SegmentState::Sealed]);
         is_exact(&index);
         let expected = brick.map();
@@ -233,10 +239,7 @@ fn a_bitmap_that_is_held_is_as_exact_as_the_last_checkpoint() {
         let mut world = world(seed, &[DISK]);
         let runtime = world.runtime();
         world.block_on(async {
-            let index = format(&runtime, &[Tier::Disk]).await.expect("blank devices");
-            let brick = begun(&runtime, &index).await;
-            seal(&brick, SegmentId(FIRST)).await;
-            brick.checkpoint().await.expect("a healthy brick checkpoints");
+            let (index, brick) = sealed(&runtime).await;
             let segment = SegmentId(FIRST);
             let life = brick.store.life(segment);
             let asked = |block: u16| brick.store.is_live_block(Place { segment, block }, life);

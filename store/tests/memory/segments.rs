@@ -1,42 +1,12 @@
 //! The memory of the segment table: what the allocator has given for segments of disks, all of them partly live.
 
+use crate::counting::taken;
 use base::{Life, Place, SegmentId};
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
 use store::format::Uuid;
 use store::format::devices::{DeviceId, DeviceRow, DeviceTable, State, Tier};
 use store::format::segment::Stream;
 use store::format::values::{SegmentRow, SegmentState};
 use store::segments::{Resident, Staged, Table};
-
-thread_local! {
-    /// Bytes that this thread has taken.
-    static TAKEN: Cell<i64> = const { Cell::new(0) };
-}
-
-struct Counting;
-
-fn count(bytes: i64) {
-    // A thread that is ending has no counts any more.
-    let _ = TAKEN.try_with(|taken| taken.set(taken.get() + bytes));
-}
-
-// SAFETY: everything is passed on to the system's allocator.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        count(layout.size() as i64);
-        // SAFETY: the caller's promise.
-        unsafe { System.alloc(layout) }
-    }
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        count(-(layout.size() as i64));
-        // SAFETY: the caller's promise.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
 
 const FLASH: u32 = 1000;
 const DISK: u32 = 400_000;
@@ -58,14 +28,14 @@ fn half_live(number: u32) -> Vec<u64> {
 }
 
 fn per_segment(before: i64) -> u64 {
-    ((TAKEN.get() - before) as u64).div_ceil(u64::from(DISK))
+    ((taken().0 - before) as u64).div_ceil(u64::from(DISK))
 }
 
 #[test]
 fn a_segment_of_a_disk_takes_at_most_64_bytes_whatever_lives_in_it() {
     let mut devices = DeviceTable::of_one(Uuid::default(), FLASH);
     devices.rows.push(device(2, Tier::Disk, FLASH, DISK / 2));
-    let before = TAKEN.get();
+    let before = taken().0;
     let mut table = Table::new(&devices, Resident::Flash);
     // One that is added later takes no more than one that was there.
     table.add_device(device(3, Tier::Disk, FLASH + DISK / 2, DISK / 2));
@@ -81,7 +51,7 @@ fn a_segment_of_a_disk_takes_at_most_64_bytes_whatever_lives_in_it() {
     assert_eq!(table.totals(Tier::Disk).live_blocks, u64::from(DISK) * 32 * WORDS as u64);
 
     // Checkpoints that change them leave nothing behind.
-    let taken = TAKEN.get();
+    let kept = taken().0;
     for some in disk.clone().collect::<Vec<_>>().chunks(1000).take(20) {
         let mut staged = Staged::default();
         for &number in some {
@@ -93,7 +63,7 @@ fn a_segment_of_a_disk_takes_at_most_64_bytes_whatever_lives_in_it() {
         assert_eq!(rows, some.len(), "each row goes to the index with its bitmap");
         table.commit(staged);
     }
-    assert_eq!(TAKEN.get(), taken);
+    assert_eq!(taken().0, kept);
     // All of them free: in sets, in the order in which disks are emptied, which is any.
     for step in 0..7 {
         for number in disk.clone().filter(|number| number % 7 == step) {

@@ -1,45 +1,10 @@
 //! The memory of the promotion: what the allocator has given stays below the stated cap while its map is full, and a look takes
 //! none.
 
+use crate::counting::taken;
 use base::limits::SEGMENTS_MAX;
 use base::{Place, SegmentId};
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
 use store::promote::{Look, Order, Promotion, Read, Reader, Reason, Sight, Size, Step};
-
-thread_local! {
-    /// Bytes and number of this thread's allocations.
-    static TAKEN: Cell<(i64, u64)> = const { Cell::new((0, 0)) };
-}
-
-struct Counting;
-
-fn count(bytes: i64, number: u64) {
-    // A thread that is ending has no counts any more.
-    let _ = TAKEN.try_with(|taken| taken.set((taken.get().0 + bytes, taken.get().1 + number)));
-}
-
-// SAFETY: everything is passed on to the system's allocator.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        count(layout.size() as i64, 1);
-        // SAFETY: the caller's promise.
-        unsafe { System.alloc(layout) }
-    }
-    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        count(layout.size() as i64, 1);
-        // SAFETY: the caller's promise.
-        unsafe { System.alloc_zeroed(layout) }
-    }
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        count(-(layout.size() as i64), 0);
-        // SAFETY: the caller's promise.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
 
 const BLOCKS: u32 = 16_384;
 const CAP_BYTES: u64 = 32 << 20;
@@ -71,8 +36,8 @@ fn fill(promotion: &Promotion, bytes_before: i64) -> u32 {
             Step::CopyAnew(..) => order.copied_anew(),
             Step::Drop(segment, cause) => {
                 let entries = promotion.figures().entries;
-                let taken = TAKEN.get().0 - bytes_before;
-                assert!(taken as u64 <= CAP_BYTES, "{taken} bytes are taken");
+                let bytes = taken().0 - bytes_before;
+                assert!(bytes as u64 <= CAP_BYTES, "{bytes} bytes are taken");
                 let per_entry = CAP_BYTES / entries;
                 assert!(per_entry <= 30, "{per_entry} bytes for each of {entries} copies");
                 promotion.drop_segment(segment, cause, 1);
@@ -88,14 +53,14 @@ fn fill(promotion: &Promotion, bytes_before: i64) -> u32 {
 
 #[test]
 fn its_memory_stays_below_its_cap_and_a_look_takes_none() {
-    let before = TAKEN.get().0;
+    let before = taken().0;
     let promotion = Promotion::new(Size { bytes: CAP_BYTES, segments: SEGMENTS_MAX, blocks: BLOCKS });
     let last = fill(&promotion, before);
-    let taken = TAKEN.get();
+    let full = taken();
     for number in (16..=last).step_by(16) {
         let read = Read { place: place(number), count: 1, reader: Reader::Client, at_ns: 1 };
         let look = promotion.look(read);
         assert!(number < last - 100_000 || matches!(look, Look::Copied(_)), "{number} of {last} was copied lately");
     }
-    assert_eq!(TAKEN.get(), taken, "looks take no memory");
+    assert_eq!(taken(), full, "looks take no memory");
 }
