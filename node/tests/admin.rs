@@ -114,11 +114,11 @@ fn who_deletes_a_volume_at_a_terminal_is_asked() {
     succeed(&["volume", "create", text(&home.data), "precious"]);
     let line = format!("{} volume delete {} precious", env!("CARGO_BIN_EXE_sinter"), text(&home.data));
     for typed in ["n\n", "\n", "yess\n", "\x04"] {
-        let (code, seen) = on_terminal(&line, typed);
+        let (code, seen) = on_terminal(&line, "[y/N] ", typed);
         assert!(code == Some(1) && seen.contains("delete volume precious") && seen.contains("not deleted"), "{seen}");
         assert!(names().contains("precious"));
     }
-    let (code, seen) = on_terminal(&line, "y\n");
+    let (code, seen) = on_terminal(&line, "[y/N] ", "y\n");
     assert!(code == Some(0) && !names().contains("precious"), "{seen}");
     daemon.terminate();
 }

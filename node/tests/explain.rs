@@ -188,13 +188,13 @@ fn top_tells_who_does_what_to_which_file() {
 fn top_has_a_screen_that_ends_by_a_key() {
     let (home, daemon) = served("explain-screen");
     let line = format!("stty rows 20 cols 100; TERM=xterm {} top {}", env!("CARGO_BIN_EXE_sinter"), text(&home.data));
-    let (code, seen) = on_terminal(&format!("{line} --rounds 2"), "2");
+    let (code, seen) = on_terminal(&format!("{line} --rounds 2"), "requests/s", "2");
     assert!(code == Some(0) && seen.contains("operation") && seen.contains("requests/s"), "{code:?}: {seen}");
-    let (code, seen) = on_terminal(&line, "q");
+    let (code, seen) = on_terminal(&line, "requests/s", "q");
     assert_eq!(code, Some(0), "{seen}");
     // A daemon that is gone ends it with a message on a screen that is as before.
     daemon.terminate();
-    let (code, seen) = on_terminal(&line, "");
+    let (code, seen) = on_terminal(&line, "", "");
     assert!(code == Some(1) && seen.contains("no daemon serves"), "{seen}");
 }
 

@@ -54,16 +54,27 @@ pub fn refused(output: &Output, code: i32, parts: &[&str], what: &str) -> String
     last
 }
 
-/// Runs a line of the shell on a terminal on which somebody types; its exit code and all that is seen there.
-pub fn on_terminal(line: &str, typed: &str) -> (Option<i32>, String) {
+/// Runs a line of the shell on a terminal on which somebody types once `prompt` is seen; its exit code and all that is
+/// seen there. What is typed earlier would be echoed into the middle of the prompt.
+pub fn on_terminal(line: &str, prompt: &str, typed: &str) -> (Option<i32>, String) {
     let mut script = Command::new("script");
     script.args(["--quiet", "--return", "--command", line, "/dev/null"]);
     let mut child = script.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("util-linux is installed");
     let mut terminal = child.stdin.take().expect("it was asked for");
-    terminal.write_all(typed.as_bytes()).expect("it waits for that");
-    let output = child.wait_with_output().expect("it ends");
+    let mut screen = child.stdout.take().expect("it was asked for");
+    let (mut seen, mut part) = (Vec::new(), [0; 4096]);
+    while !String::from_utf8_lossy(&seen).contains(prompt) {
+        match screen.read(&mut part).expect("a terminal is read") {
+            0 => break,
+            bytes => seen.extend_from_slice(&part[..bytes]),
+        }
+    }
+    // A program that ended before its prompt takes nothing.
+    drop(terminal.write_all(typed.as_bytes()));
+    screen.read_to_end(&mut seen).expect("a terminal is read");
+    let status = child.wait().expect("it ends");
     drop(terminal);
-    (output.status.code(), String::from_utf8_lossy(&output.stdout).into_owned())
+    (status.code(), String::from_utf8_lossy(&seen).into_owned())
 }
 
 /// Runs a program of the system that must succeed.

@@ -214,6 +214,16 @@ fn large_transfers_wait_for_their_turn_unless_they_are_durable() {
                 }
                 assert_eq!(held, if durable { 0 } else { 32 - 4 }, "durable: {durable}");
             }
+        })
+        .expect("the core runs");
+    reactors.stop();
+
+    // A limit that has measured nothing yet: by the writes it may have learned that the device needs more.
+    let (runtime, reactors) = start_beside_forks(|| scratch.options(1));
+    let file = runtime.disk.open("data", OpenMode::Existing).expect("it was made");
+    let there = runtime.clone();
+    reactors
+        .run(0, move || async move {
             let read = |number: usize| {
                 let buffer = filled(&there, MIB, 0);
                 let offset = (number * MIB) as u64;
@@ -227,7 +237,7 @@ fn large_transfers_wait_for_their_turn_unless_they_are_durable() {
                 assert!(done.buffer.expect("of a read").iter().all(|&byte| byte == number as u8));
                 held += usize::from(done.held_ns > 0);
             }
-            assert!(held >= 16, "of 32 reads {held} were held back");
+            assert_eq!(held, 32 - 4);
         })
         .expect("the core runs");
     reactors.stop();
@@ -669,13 +679,27 @@ fn a_brick_has_one_daemon() {
     assert_eq!(refused(reading()).kind, Kind::Busy);
     reactors.stop();
 
-    let (first, first_reactors) = start(reading()).expect("the lock is free again");
+    let (first, first_reactors) = start_beside_forks(reading);
     let (_second, second_reactors) = start(reading()).expect("readers share");
     assert_eq!(refused(scratch.options(1)).kind, Kind::Busy);
     assert_eq!(first.disk.open("x", OpenMode::Create).expect_err("read only").kind, Kind::ReadOnly);
     drop((first_reactors, second_reactors));
     for _ in 0..20 {
-        start(scratch.options(1)).expect("stopping gives up the lock at once").1.stop();
+        start_beside_forks(|| scratch.options(1)).1.stop();
+    }
+}
+
+/// Starts on a brick that nobody has. Another test's child holds the lock of one that has just been stopped from its fork until it
+/// runs its program, some milliseconds on a busy machine.
+fn start_beside_forks(options: impl Fn() -> Options) -> (Runtime, Reactors) {
+    let until = Instant::now() + Duration::from_secs(5);
+    loop {
+        match start(options()) {
+            Err(error) if error.kind == Kind::Busy && Instant::now() < until => {
+                std::thread::sleep(Duration::from_millis(1))
+            }
+            started => return started.expect("stopping gives up the lock at once"),
+        }
     }
 }
 
