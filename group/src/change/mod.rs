@@ -360,7 +360,7 @@ pub(crate) fn first_groups(op: &Op) -> GroupSet {
 }
 
 /// True for operations whose results are kept for a second delivery. Others may come under any number.
-fn is_kept(op: &Op) -> bool {
+pub(crate) fn is_kept(op: &Op) -> bool {
     op.mutates() || matches!(op, Op::Open { .. })
 }
 
