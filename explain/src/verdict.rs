@@ -196,6 +196,7 @@ pub fn title(cause: &str) -> &str {
         "memory" => "Requests wait for buffer memory",
         "disk" => "Requests read what lies on disks",
         "destage" => "Writers wait for blocks that go down to disks",
+        "flash-full" => "Flash is full of what must stay there",
         "layer" => "A layer holds requests",
         other => other,
     }
