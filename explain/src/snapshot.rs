@@ -263,6 +263,10 @@ pub struct Space {
     pub emptied_segments: u64,
     /// True if the brick takes no changes, since a write or a flush failed.
     pub is_read_only: bool,
+    /// Numbers of the disks that were not there at the start.
+    pub missing_disks: Vec<u32>,
+    /// Bytes of files that lie on them.
+    pub missing_bytes: u64,
 }
 
 /// The tiers of a hybrid brick.

@@ -128,6 +128,10 @@ impl Window {
     pub fn requests(&self) -> u64 {
         self.operations.iter().map(|operation| operation.total.count).sum()
     }
+    /// Number of requests that were answered with an error of this kind.
+    pub fn failed(&self, kind: &str) -> u64 {
+        self.operations.iter().filter_map(|operation| operation.errors.get(kind)).sum()
+    }
     /// Nanoseconds of all requests together.
     pub fn total_ns(&self) -> f64 {
         self.operations.iter().map(|operation| operation.total.sum_ns as f64).sum()

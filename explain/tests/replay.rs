@@ -16,7 +16,7 @@ fn pairs() -> (Vec<PathBuf>, bool) {
 #[test]
 fn each_pair_gives_the_verdict_of_its_cause() {
     let (all, is_other) = pairs();
-    assert!(all.len() >= 12, "{} pairs: a cause has at least one", all.len());
+    assert!(is_other || all.len() >= 12, "{} pairs: a cause has at least one", all.len());
     let mut wrong = Vec::new();
     for path in &all {
         let name = path.file_stem().and_then(|name| name.to_str()).expect("a name").to_string();

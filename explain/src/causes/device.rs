@@ -1,5 +1,6 @@
 //! The device: slower than it was, at its limit, shared with others, throttled above it; and its flush.
 
+use super::tiers::{self, Shortage, shortage};
 use super::{is_of_disks, percent, time};
 use crate::snapshot::Io;
 use crate::window::DiskWindow;
@@ -131,12 +132,15 @@ fn least_ns(window: &Window, io: &Io) -> Option<f64> {
 /// The device, if transfers take longer than they usually do, or wait in it.
 pub fn find(window: &Window) -> Option<Finding> {
     let (read, write) = (service(window, "read"), service(window, "write"));
-    let (read_ns, write_ns) = (window.stage_ns(&["read", "held"]), window.stage_ns(&["write", "queue", "backlog"]));
-    let slower_ns = |stage_ns: f64, service: Service| stage_ns * (1.0 - 1.0 / service.slower());
+    let (read_ns, write_ns) = stages_ns(window);
     let (more_read, more_write) = (slower_ns(read_ns, read), slower_ns(write_ns, write));
     let (verb, service) = if more_read >= more_write { ("read", read) } else { ("write", write) };
     let disk = window.disk.as_ref();
     let (cause, next) = kind(window, disk, verb, service);
+    if cause == "background" && shortage(window) == Shortage::Pinned {
+        // It works so much because of what must stay on flash, and is told as such.
+        return None;
+    }
     if service.slower() < SLOWER || (cause == "device-slower" && service.rate >= LIMIT_MIN) {
         return find_limit(window, [("read", read, read_ns), ("write", write, write_ns)]);
     }
@@ -150,6 +154,26 @@ pub fn find(window: &Window) -> Option<Finding> {
     evidence.extend(disk.map(|disk| kernels_word(disk, verb)));
     evidence.extend(disk.and_then(others_word));
     Some(Finding::new(cause, window.device(), window, more_read + more_write, evidence, next))
+}
+
+/// Nanoseconds that requests spent reading and writing flash.
+fn stages_ns(window: &Window) -> (f64, f64) {
+    let read_ns = window.stage_ns(&["read", "held"]) - tiers::disk_reads_ns(window);
+    (read_ns.max(0.0), window.stage_ns(&["write", "queue", "backlog"]))
+}
+
+/// The part of a stage's time that would not be without what makes the device slower.
+fn slower_ns(stage_ns: f64, service: Service) -> f64 {
+    stage_ns * (1.0 - 1.0 / service.slower())
+}
+
+/// Nanoseconds for which requests waited longer than usual for a device that is busy with the program's own work.
+pub(super) fn own_work_ns(window: &Window) -> f64 {
+    if own_work(window) < OWN_WORK_MIN {
+        return 0.0;
+    }
+    let (read_ns, write_ns) = stages_ns(window);
+    slower_ns(read_ns, service(window, "read")) + slower_ns(write_ns, service(window, "write"))
 }
 
 /// The reason why transfers are slow: others on the disk, a throttle, the program's own work, or the device itself.

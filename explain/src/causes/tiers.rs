@@ -1,7 +1,7 @@
 //! The tiers of a hybrid brick: reads that must go down to a disk, and writers that wait for room which blocks on their way
 //! down to disks will leave.
 
-use super::{per_request, percent, time};
+use super::{device, per_request, percent, time};
 use crate::snapshot::Tiers;
 use crate::{Finding, Window};
 
@@ -60,6 +60,11 @@ fn cleaning(window: &Window, tiers: &Tiers) -> f64 {
     let (_, _, write_bytes) = sum(window, WORK, "write");
     let moved = share(tiers.disks.moved_bytes, tiers.disks.moved_bytes + tiers.destaged_bytes);
     (read_bytes + write_bytes * moved) / (read_bytes + write_bytes).max(1.0)
+}
+
+/// Nanoseconds of reads of disks that clients waited for.
+pub(super) fn disk_reads_ns(window: &Window) -> f64 {
+    sum(window, READS, "read").1
 }
 
 /// Number of transfers of a purpose, their time, and their bytes.
@@ -129,7 +134,7 @@ fn evidence_of_disks(window: &Window) -> Vec<String> {
     ]
 }
 
-/// Writers that wait for room on flash that is full of what must stay there.
+/// Writers that wait for room on flash that is full of what must stay there, and for a device that is busy with moving it.
 pub fn find_flash_full(window: &Window) -> Option<Finding> {
     if shortage(window) != Shortage::Pinned {
         return None;
@@ -146,7 +151,8 @@ pub fn find_flash_full(window: &Window) -> Option<Finding> {
             "{} MiB of {} MiB of flash live, and {} MiB of these are known to belong there",
             mib(tiers.flash.live_bytes),
             mib(tiers.flash.size_bytes),
-            mib(tiers.pinned_bytes)
+            // Some have died since they were found.
+            mib(tiers.pinned_bytes.min(tiers.flash.live_bytes))
         ),
         format!(
             "{} MiB of {} MiB of the disks are free; {} MiB went down although they belong on flash",
@@ -157,7 +163,8 @@ pub fn find_flash_full(window: &Window) -> Option<Finding> {
     ];
     let next = "more must stay on flash than it holds: add flash (`sinter brick add-device`), or let some of it go to disks (`sinter volume set \
                 --policy write-back`, the attribute user.sinter.tier)";
-    Some(Finding::new("flash-full", "the flash".into(), window, window.stage_ns(&["space"]), evidence, next))
+    let excess_ns = window.stage_ns(&["space"]) + device::own_work_ns(window);
+    Some(Finding::new("flash-full", "the flash".into(), window, excess_ns, evidence, next))
 }
 
 #[cfg(test)]

@@ -114,6 +114,7 @@ impl Gatherer {
     fn space(&self) -> Space {
         let (store, segments) = (self.groups.store(), self.groups.store().segments());
         let StatFs { size_bytes, free_bytes, .. } = store.space.statfs();
+        let missing = store.missing();
         Space {
             size_bytes,
             free_bytes,
@@ -122,6 +123,8 @@ impl Gatherer {
             free_segments: segments.free_segments,
             emptied_segments: segments.emptied_segments,
             is_read_only: store.log.failed().is_some(),
+            missing_disks: missing.iter().map(|(disk, _)| disk.0).collect(),
+            missing_bytes: missing.iter().map(|(_, blocks)| blocks * BLOCK_BYTES as u64).sum(),
         }
     }
 

@@ -317,7 +317,7 @@ fn of_tiers(cause: Cause, strength: usize) -> Plan {
         }
         Cause::FlashFull => {
             let tiers = Some(Tiers { disk_times: 1, policy: "flash-only" });
-            let setup = Setup { file: Size::Bytes(3400 << 20), tiers, before: Some((WRITERS, 30)), ..HYBRID_BRICK };
+            let setup = Setup { file: Size::Bytes(3500 << 20), tiers, before: Some((WRITERS, 30)), ..HYBRID_BRICK };
             written(setup, strength)
         }
         Cause::HybridCleaner => {
