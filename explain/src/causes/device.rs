@@ -1,7 +1,6 @@
 //! The device: slower than it was, at its limit, shared with others, throttled above it; and its flush.
 
-use super::tiers::{self, Shortage, shortage};
-use super::{is_of_disks, percent, time};
+use super::{is_of_disks, percent, tiers, time};
 use crate::snapshot::Io;
 use crate::window::DiskWindow;
 use crate::{Finding, Window};
@@ -133,14 +132,12 @@ fn least_ns(window: &Window, io: &Io) -> Option<f64> {
 pub fn find(window: &Window) -> Option<Finding> {
     let (read, write) = (service(window, "read"), service(window, "write"));
     let (read_ns, write_ns) = stages_ns(window);
+    // A quicker flash would have writers wait longer for room.
+    let write_ns = if tiers::set_the_pace(window) { 0.0 } else { write_ns };
     let (more_read, more_write) = (slower_ns(read_ns, read), slower_ns(write_ns, write));
     let (verb, service) = if more_read >= more_write { ("read", read) } else { ("write", write) };
     let disk = window.disk.as_ref();
     let (cause, next) = kind(window, disk, verb, service);
-    if cause == "background" && shortage(window) == Shortage::Pinned {
-        // It works so much because of what must stay on flash, and is told as such.
-        return None;
-    }
     if service.slower() < SLOWER || (cause == "device-slower" && service.rate >= LIMIT_MIN) {
         return find_limit(window, [("read", read, read_ns), ("write", write, write_ns)]);
     }

@@ -13,6 +13,8 @@ const WORK: &str = "destage";
 const BUSY_MIN: f64 = 0.5;
 /// Share of what lives on flash, or goes down, that belongs on flash from which on that is the reason.
 const PINNED_MIN: f64 = 0.5;
+/// Share of the requests' time that is spent waiting for room at least, if that sets the writers' pace.
+const ROOM_MIN: f64 = 0.1;
 /// Share of the disks' own cleaner in what they read and write from which on it is the reason.
 const CLEANING_MIN: f64 = 0.5;
 
@@ -26,7 +28,7 @@ pub fn is_of_disks(purpose: &str) -> bool {
 pub(super) enum Shortage {
     /// The cleaner of a brick without disks, or of the flash, with hardly anything going down.
     Cleaner,
-    /// What must stay on flash: the disks are idle.
+    /// The blocks that must stay on flash, while the disks are idle.
     Pinned,
     /// The disks, which take no more.
     Disks,
@@ -60,6 +62,11 @@ fn cleaning(window: &Window, tiers: &Tiers) -> f64 {
     let (_, _, write_bytes) = sum(window, WORK, "write");
     let moved = share(tiers.disks.moved_bytes, tiers.disks.moved_bytes + tiers.destaged_bytes);
     (read_bytes + write_bytes * moved) / (read_bytes + write_bytes).max(1.0)
+}
+
+/// True if writers wait for room because of the tiers: these set their pace, whatever else takes time.
+pub(super) fn set_the_pace(window: &Window) -> bool {
+    window.stage_ns(&["space"]) >= ROOM_MIN * window.total_ns() && shortage(window) != Shortage::Cleaner
 }
 
 /// Nanoseconds of reads of disks that clients waited for.
@@ -134,7 +141,7 @@ fn evidence_of_disks(window: &Window) -> Vec<String> {
     ]
 }
 
-/// Writers that wait for room on flash that is full of what must stay there, and for a device that is busy with moving it.
+/// Writers that wait for room on flash that is full of what must stay there, and for a flash that is busy with moving it.
 pub fn find_flash_full(window: &Window) -> Option<Finding> {
     if shortage(window) != Shortage::Pinned {
         return None;
@@ -163,17 +170,19 @@ pub fn find_flash_full(window: &Window) -> Option<Finding> {
     ];
     let next = "more must stay on flash than it holds: add flash (`sinter brick add-device`), or let some of it go to disks (`sinter volume set \
                 --policy write-back`, the attribute user.sinter.tier)";
-    let excess_ns = window.stage_ns(&["space"]) + device::own_work_ns(window);
+    let moving_ns = if set_the_pace(window) { device::own_work_ns(window) } else { 0.0 };
+    let excess_ns = window.stage_ns(&["space"]) + moving_ns;
     Some(Finding::new("flash-full", "the flash".into(), window, excess_ns, evidence, next))
 }
 
 #[cfg(test)]
 mod tests {
     use super::find_disk;
-    use crate::Window;
+    use crate::baseline::{Baseline, Class};
     use crate::causes::ALL;
     use crate::snapshot::{Io, Operation, Snapshot, Tier, Tiers};
     use crate::times::Times;
+    use crate::{Window, explain};
     use std::collections::BTreeMap;
 
     fn times(count: u64, sum_ns: u64) -> Times {
@@ -236,5 +245,27 @@ mod tests {
         let few = Tiers { pinned_bytes: 10 * mib, ..full };
         assert_eq!(told(few, &[write(4)]), one("background", "the cleaner"));
         assert_eq!(found(&second("space", &[], None)), one("background", "the cleaner"));
+    }
+
+    #[test]
+    fn a_slow_flash_is_no_cause_while_the_disks_set_the_pace() {
+        // A tenth and a half of the time goes into waiting for room, most of the rest into writes of three times the usual length.
+        let write = Io { purpose: "log".into(), depth: 1, took: times(100, 300_000_000), ..io(("", "write", 1)) };
+        let class = Class { verb: "write".into(), bytes_max: 1 << 20, depth: 1, ..Class::default() };
+        let classes = vec![Class { means_ns: vec![1_000_000; 3], ..class }];
+        let told = |space_ns: u64, destage_ns: u64| {
+            let stages = [("space", space_ns), ("write", 700_000_000)];
+            let stages = stages.map(|(stage, ns)| (stage.to_string(), times(100, ns))).into();
+            let total = times(100, 1_000_000_000);
+            let operations = vec![Operation { name: "write".into(), total, stages, ..Operation::default() }];
+            let tiers = Some(Tiers { destage_ns, destaged_bytes: 1 << 20, ..Tiers::default() });
+            let baseline = Baseline { classes: classes.clone() };
+            let (before, io) = (Snapshot { at_ns: 1, ..Snapshot::default() }, vec![write.clone()]);
+            let after = Snapshot { at_ns: 1_000_000_001, operations, io, tiers, baseline, ..Snapshot::default() };
+            explain(&before, &after).expect("of one daemon").verdict.finding.cause
+        };
+        assert_eq!(told(150_000_000, 900_000_000), "destage");
+        assert_eq!(told(150_000_000, 100_000_000), "device-slower", "the disks are idle");
+        assert_eq!(told(50_000_000, 900_000_000), "device-slower", "hardly anybody waits for room");
     }
 }

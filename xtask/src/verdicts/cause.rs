@@ -310,7 +310,7 @@ fn of_tiers(cause: Cause, strength: usize) -> Plan {
             Plan { setup, quiet, injection, strength: format!("{percent}% at depth {depth}") }
         }
         Cause::Destage => {
-            let slowness = one([2, 3, 4, 6, 8]);
+            let slowness = one([3, 4, 5, 6, 8]);
             let setup = Setup { before: Some((WRITERS, 20)), ..HYBRID_BRICK };
             let injection = Injection::Spindle(WRITERS, slowness);
             Plan { setup, quiet: WRITE, injection, strength: format!("{slowness} times as slow") }
@@ -326,10 +326,12 @@ fn of_tiers(cause: Cause, strength: usize) -> Plan {
             written(setup, strength)
         }
         _ => {
-            let think_us = one([1000, 2000, 3000, 5000, 10_000]);
-            let injection = Injection::Load(Load { think_us, ..WRITE });
+            let think_us = one([300, 600, 1000, 3000, 10_000]);
+            // A device answers rare requests later than dense ones: what is usual is learned from such.
+            let quiet = Load { think_us: 2000, ..WRITE };
             let setup = Setup { before: Some((WRITERS, 20)), ..HYBRID_BRICK };
-            Plan { setup, quiet: WRITE, injection, strength: format!("think {think_us} us") }
+            let injection = Injection::Load(Load { think_us, ..WRITE });
+            Plan { setup, quiet, injection, strength: format!("think {think_us} us") }
         }
     }
 }
