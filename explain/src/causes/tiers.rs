@@ -178,11 +178,11 @@ pub fn find_flash_full(window: &Window) -> Option<Finding> {
 #[cfg(test)]
 mod tests {
     use super::find_disk;
+    use crate::Window;
     use crate::baseline::{Baseline, Class};
     use crate::causes::ALL;
     use crate::snapshot::{Io, Operation, Snapshot, Tier, Tiers};
     use crate::times::Times;
-    use crate::{Window, explain};
     use std::collections::BTreeMap;
 
     fn times(count: u64, sum_ns: u64) -> Times {
@@ -262,10 +262,12 @@ mod tests {
             let baseline = Baseline { classes: classes.clone() };
             let (before, io) = (Snapshot { at_ns: 1, ..Snapshot::default() }, vec![write.clone()]);
             let after = Snapshot { at_ns: 1_000_000_001, operations, io, tiers, baseline, ..Snapshot::default() };
-            explain(&before, &after).expect("of one daemon").verdict.finding.cause
+            let window = Window::between(&before, &after).expect("of one daemon");
+            let all = ALL.iter().filter_map(|cause| cause(&window)).filter(|found| found.share > 0.1);
+            all.map(|found| found.cause).collect::<Vec<_>>()
         };
-        assert_eq!(told(150_000_000, 900_000_000), "destage");
-        assert_eq!(told(150_000_000, 100_000_000), "device-slower", "the disks are idle");
-        assert_eq!(told(50_000_000, 900_000_000), "device-slower", "hardly anybody waits for room");
+        assert_eq!(told(150_000_000, 900_000_000), ["destage"]);
+        assert_eq!(told(150_000_000, 100_000_000), ["device-slower", "background"], "the disks are idle");
+        assert_eq!(told(50_000_000, 900_000_000), ["device-slower"], "hardly anybody waits for room");
     }
 }
