@@ -251,7 +251,7 @@ mod tests {
     fn a_slow_flash_is_no_cause_while_the_disks_set_the_pace() {
         // A tenth and a half of the time goes into waiting for room, most of the rest into writes of three times the usual length.
         let write = Io { purpose: "log".into(), depth: 1, took: times(100, 300_000_000), ..io(("", "write", 1)) };
-        let class = Class { verb: "write".into(), bytes_max: 1 << 20, depth: 1, ..Class::default() };
+        let class = Class { verb: "write".into(), bytes_max: 1 << 20, depth: 1, rate_max: 1000, ..Class::default() };
         let classes = vec![Class { means_ns: vec![1_000_000; 3], ..class }];
         let told = |space_ns: u64, destage_ns: u64| {
             let stages = [("space", space_ns), ("write", 700_000_000)];
