@@ -39,6 +39,8 @@ pub struct Snapshot {
     pub agents: Agents,
     /// The brick's space.
     pub space: Space,
+    /// The tiers of a hybrid brick.
+    pub tiers: Option<Tiers>,
     /// The brick's log.
     pub log: Log,
     /// The usual service of the device, as learned so far.
@@ -261,6 +263,42 @@ pub struct Space {
     pub emptied_segments: u64,
     /// True if the brick takes no changes, since a write or a flush failed.
     pub is_read_only: bool,
+    /// Numbers of the disks that were not there at the start.
+    pub missing_disks: Vec<u32>,
+    /// Bytes of files that lie on them.
+    pub missing_bytes: u64,
+}
+
+/// The tiers of a hybrid brick.
+#[derive(Serialize, Deserialize, Clone, PartialEq, Debug, Default)]
+#[serde(default)]
+pub struct Tiers {
+    /// All flash devices.
+    pub flash: Tier,
+    /// All disks.
+    pub disks: Tier,
+    /// Bytes that went down from flash to disks.
+    pub destaged_bytes: u64,
+    /// Bytes of these that belong on flash: it was full of such.
+    pub unpinned_bytes: u64,
+    /// Nanoseconds in which blocks were on their way down, or held back by the disks' cleaner.
+    pub destage_ns: u64,
+    /// Bytes on flash of which the cleaner knows that they must stay there, by a hint or a policy.
+    pub pinned_bytes: u64,
+}
+
+/// A tier.
+#[derive(Serialize, Deserialize, Clone, PartialEq, Debug, Default)]
+#[serde(default)]
+pub struct Tier {
+    /// Bytes of its segments.
+    pub size_bytes: u64,
+    /// Bytes of segments that are free.
+    pub free_bytes: u64,
+    /// Bytes of data that files have there, as of the last checkpoint.
+    pub live_bytes: u64,
+    /// Bytes that its own cleaner has moved within it.
+    pub moved_bytes: u64,
 }
 
 /// A brick's log.

@@ -8,6 +8,8 @@ use serde::{Deserialize, Serialize};
 
 /// Least predicted gain of a cause that is named.
 const GAIN_MIN: f64 = 0.10;
+/// Share of the requests that must have failed, if that is what is to be told first.
+const FAILED_MIN: f64 = 0.01;
 /// Share of their time that the cores sleep at least, if clients could offer more load.
 const IDLE_MIN: f64 = 0.25;
 
@@ -128,6 +130,9 @@ fn verdict(window: &Window, findings: &[Finding]) -> Verdict {
     if window.requests() == 0 {
         return stuck(window).unwrap_or_else(|| none("idle", Vec::new(), "No request came in this time."));
     }
+    if let Some(verdict) = missing_disks(window) {
+        return verdict;
+    }
     if let Some(finding) = findings.first().filter(|finding| finding.gain >= GAIN_MIN) {
         let Finding { cause, resource, share, gain, .. } = finding;
         let sentence = format!(
@@ -147,6 +152,25 @@ fn verdict(window: &Window, findings: &[Finding]) -> Verdict {
         true => none("clients", evidence, "No bottleneck: clients offer no more load."),
         false => none("none", evidence, "No single cause has a tenth of the requests' time; the first two are below."),
     }
+}
+
+/// The verdict if requests fail because of disks that are missing. Nobody waits for what lies there, so it has no gain; causes of
+/// slowness are among the others.
+fn missing_disks(window: &Window) -> Option<Verdict> {
+    let (space, failed) = (&window.after.space, window.failed("io"));
+    if space.missing_disks.is_empty() || failed == 0 || (failed as f64) < FAILED_MIN * window.requests() as f64 {
+        return None;
+    }
+    let disks = space.missing_disks.iter().map(u32::to_string).collect::<Vec<_>>().join(", ");
+    let evidence = vec![
+        format!("{failed} of {} requests failed (EIO)", window.requests()),
+        format!("{} MiB of files lie on disks that were not there at the start: {disks}", space.missing_bytes >> 20),
+    ];
+    let next =
+        "bring the disk back and start the brick anew; `sinter brick affected` lists the files that have data on it";
+    let (cause, resource, next) = ("disk-missing".to_string(), format!("disk {disks}"), next.to_string());
+    let sentence = format!("{}: {resource}. What lies there fails at once.", title(&cause));
+    Some(Verdict { finding: Finding { cause, resource, evidence, next, ..Finding::default() }, sentence })
 }
 
 /// The verdict if requests are under way and none has ended. What they wait for is seen only once one has: the figures tell what it
@@ -196,6 +220,8 @@ pub fn title(cause: &str) -> &str {
         "memory" => "Requests wait for buffer memory",
         "disk" => "Requests read what lies on disks",
         "destage" => "Writers wait for blocks that go down to disks",
+        "disk-missing" => "Requests fail because a disk is missing",
+        "flash-full" => "Flash is full of what must stay there",
         "layer" => "A layer holds requests",
         other => other,
     }
@@ -243,7 +269,8 @@ fn accounted(window: &Window) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::explain;
-    use crate::snapshot::{InFlight, Snapshot};
+    use crate::Times;
+    use crate::snapshot::{InFlight, Operation, Snapshot, Space};
 
     #[test]
     fn a_brick_whose_requests_all_wait_is_not_idle() {
@@ -256,5 +283,23 @@ mod tests {
         assert_eq!(told(0).finding.cause, "idle");
         let verdict = told(40);
         assert!(verdict.finding.cause == "stuck" && verdict.sentence.contains("about 4"), "{verdict:?}");
+    }
+
+    #[test]
+    fn requests_that_fail_are_told_of_the_disk_that_is_missing() {
+        let before = Snapshot { at_ns: 1, ..Snapshot::default() };
+        let told = |failed: u64, missing_disks: &[u32]| {
+            let total = Times { count: 1000, sum_ns: 1_000_000, ..Times::default() };
+            let errors = [("io".to_string(), failed)].into();
+            let operations = vec![Operation { name: "read".into(), total, errors, ..Operation::default() }];
+            let space = Space { missing_disks: missing_disks.to_vec(), missing_bytes: 7 << 20, ..Space::default() };
+            let after = Snapshot { at_ns: 1_000_000_001, operations, space, ..Snapshot::default() };
+            explain(&before, &after).expect("of one daemon").verdict
+        };
+        let verdict = told(10, &[2]);
+        assert!(verdict.finding.cause == "disk-missing" && verdict.sentence.contains("disk 2"), "{verdict:?}");
+        assert!(verdict.finding.evidence[1].starts_with("7 MiB"), "{verdict:?}");
+        assert!(told(9, &[2]).finding.cause != "disk-missing", "too few");
+        assert!(told(10, &[]).finding.cause != "disk-missing", "for another reason");
     }
 }

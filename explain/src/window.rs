@@ -1,6 +1,6 @@
 //! The difference of two snapshots: what happened between them.
 
-use crate::snapshot::{InFlight, Io, LayerFigures, Lock, Operation, Pool, Snapshot, Thread, Whole};
+use crate::snapshot::{InFlight, Io, LayerFigures, Lock, Operation, Pool, Snapshot, Thread, Tier, Tiers, Whole};
 use crate::times::Times;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -35,6 +35,8 @@ pub struct Window {
     pub after: Snapshot,
     /// The device as the kernel counts: requests, bytes, nanoseconds; by verb.
     pub disk: Option<DiskWindow>,
+    /// The tiers of a hybrid brick: what they hold at the end, and what was counted meanwhile.
+    pub tiers: Option<Tiers>,
 }
 
 /// A core's difference.
@@ -90,6 +92,7 @@ impl Window {
             in_flight: after.in_flight.clone(),
             layers: layers(before, after),
             disk: disk(before, after),
+            tiers: tiers(before, after),
             after: after.clone(),
         })
     }
@@ -124,6 +127,10 @@ impl Window {
     /// Number of requests.
     pub fn requests(&self) -> u64 {
         self.operations.iter().map(|operation| operation.total.count).sum()
+    }
+    /// Number of requests that were answered with an error of this kind.
+    pub fn failed(&self, kind: &str) -> u64 {
+        self.operations.iter().filter_map(|operation| operation.errors.get(kind)).sum()
     }
     /// Nanoseconds of all requests together.
     pub fn total_ns(&self) -> f64 {
@@ -288,6 +295,23 @@ fn layers(before: &Snapshot, after: &Snapshot) -> Vec<(String, u64, u64)> {
 /// Counters less earlier ones.
 fn less<const N: usize>(later: [u64; N], earlier: [u64; N]) -> [u64; N] {
     std::array::from_fn(|at| later[at].saturating_sub(earlier[at]))
+}
+
+fn tiers(before: &Snapshot, after: &Snapshot) -> Option<Tiers> {
+    let later = after.tiers.clone()?;
+    let earlier = before.tiers.clone().unwrap_or_default();
+    let tier = |later: Tier, earlier: &Tier| Tier {
+        moved_bytes: later.moved_bytes.saturating_sub(earlier.moved_bytes),
+        ..later
+    };
+    Some(Tiers {
+        flash: tier(later.flash, &earlier.flash),
+        disks: tier(later.disks, &earlier.disks),
+        destaged_bytes: later.destaged_bytes.saturating_sub(earlier.destaged_bytes),
+        unpinned_bytes: later.unpinned_bytes.saturating_sub(earlier.unpinned_bytes),
+        destage_ns: later.destage_ns.saturating_sub(earlier.destage_ns),
+        pinned_bytes: later.pinned_bytes,
+    })
 }
 
 fn disk(before: &Snapshot, after: &Snapshot) -> Option<DiskWindow> {

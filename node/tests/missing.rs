@@ -110,6 +110,7 @@ fn without_its_disk_a_brick_serves_the_rest_and_lists_exactly_what_can_not_be_re
     let lost = FILES.map(|(name, seed, mib)| (name.to_string(), unreadable(&home.mount.join(name), seed, mib)));
     let lost: BTreeMap<_, _> = lost.into_iter().filter(|(_, bytes)| *bytes > 0).collect();
     assert_eq!(listed, lost);
+    explained(&home);
     // The destage goes through all files in their order, and this one comes first.
     let (name, seed, mib) = FILES[0];
     assert!(listed[name] > 4 << 20, "{listed:?}");
@@ -137,6 +138,17 @@ fn without_its_disk_a_brick_serves_the_rest_and_lists_exactly_what_can_not_be_re
     verify(&home.mount.join("new"), 7, 64);
     daemon.terminate();
     home.check();
+}
+
+/// `explain` names the disk while reads fail.
+fn explained(home: &Home) {
+    let (name, seed, mib) = FILES[0];
+    let told = std::thread::scope(|scope| {
+        scope.spawn(|| unreadable(&home.mount.join(name), seed, mib));
+        succeed(&["explain", text(&home.data), "--seconds", "1", "--json"])
+    });
+    let told: serde_json::Value = serde_json::from_str(&told).expect("JSON");
+    assert_eq!((&told["verdict"]["cause"], &told["verdict"]["resource"]), (&"disk-missing".into(), &"disk 2".into()));
 }
 
 /// The check says that the disk is missing and nothing else, and nothing is repaired.

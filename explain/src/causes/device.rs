@@ -1,6 +1,6 @@
 //! The device: slower than it was, at its limit, shared with others, throttled above it; and its flush.
 
-use super::{is_of_disks, percent, time};
+use super::{is_of_disks, percent, tiers, time};
 use crate::snapshot::Io;
 use crate::window::DiskWindow;
 use crate::{Finding, Window};
@@ -131,8 +131,9 @@ fn least_ns(window: &Window, io: &Io) -> Option<f64> {
 /// The device, if transfers take longer than they usually do, or wait in it.
 pub fn find(window: &Window) -> Option<Finding> {
     let (read, write) = (service(window, "read"), service(window, "write"));
-    let (read_ns, write_ns) = (window.stage_ns(&["read", "held"]), window.stage_ns(&["write", "queue", "backlog"]));
-    let slower_ns = |stage_ns: f64, service: Service| stage_ns * (1.0 - 1.0 / service.slower());
+    let (read_ns, write_ns) = stages_ns(window);
+    // A quicker flash would have writers wait longer for room.
+    let write_ns = if tiers::set_the_pace(window) { 0.0 } else { write_ns };
     let (more_read, more_write) = (slower_ns(read_ns, read), slower_ns(write_ns, write));
     let (verb, service) = if more_read >= more_write { ("read", read) } else { ("write", write) };
     let disk = window.disk.as_ref();
@@ -150,6 +151,26 @@ pub fn find(window: &Window) -> Option<Finding> {
     evidence.extend(disk.map(|disk| kernels_word(disk, verb)));
     evidence.extend(disk.and_then(others_word));
     Some(Finding::new(cause, window.device(), window, more_read + more_write, evidence, next))
+}
+
+/// Nanoseconds that requests spent reading and writing flash.
+fn stages_ns(window: &Window) -> (f64, f64) {
+    let read_ns = window.stage_ns(&["read", "held"]) - tiers::disk_reads_ns(window);
+    (read_ns.max(0.0), window.stage_ns(&["write", "queue", "backlog"]))
+}
+
+/// The part of a stage's time that would not be without what makes the device slower.
+fn slower_ns(stage_ns: f64, service: Service) -> f64 {
+    stage_ns * (1.0 - 1.0 / service.slower())
+}
+
+/// Nanoseconds for which requests waited longer than usual for a device that is busy with the program's own work.
+pub(super) fn own_work_ns(window: &Window) -> f64 {
+    if own_work(window) < OWN_WORK_MIN {
+        return 0.0;
+    }
+    let (read_ns, write_ns) = stages_ns(window);
+    slower_ns(read_ns, service(window, "read")) + slower_ns(write_ns, service(window, "write"))
 }
 
 /// The reason why transfers are slow: others on the disk, a throttle, the program's own work, or the device itself.

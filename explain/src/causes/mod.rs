@@ -18,7 +18,7 @@ pub use tiers::is_of_disks;
 type Cause = fn(&Window) -> Option<Finding>;
 
 /// All causes.
-pub const ALL: [Cause; 12] = [
+pub const ALL: [Cause; 14] = [
     device::find,
     device::find_flush,
     core::find_busy,
@@ -29,6 +29,8 @@ pub const ALL: [Cause; 12] = [
     space::find,
     tiers::find_disk,
     tiers::find_destage,
+    tiers::find_cleaning,
+    tiers::find_flash_full,
     memory::find,
     layer::find,
 ];

@@ -1,13 +1,14 @@
 //! Space: writers are slowed down while the cleaner is behind, or wait for a checkpoint.
 
-use super::{per_request, tiers, time};
+use super::tiers::{Shortage, shortage};
+use super::{per_request, time};
 use crate::{Finding, Window};
 
 /// Writers that wait for space.
 pub fn find(window: &Window) -> Option<Finding> {
-    // The disks' part of it is told as such.
-    let goes_down = tiers::goes_down(window);
     let (space_ns, quota_ns) = (window.stage_ns(&["space"]), window.stage_ns(&["quota"]));
+    // The tiers' part of it is told as such.
+    let space_ns = if shortage(window) == Shortage::Cleaner { space_ns } else { 0.0 };
     let agents = &window.after.agents;
     let evidence = vec![
         format!(
@@ -24,12 +25,5 @@ pub fn find(window: &Window) -> Option<Finding> {
     ];
     let next =
         "the brick is nearly full for what is overwritten in it: delete something, or grow it (`sinter brick grow`)";
-    Some(Finding::new(
-        "background",
-        "the cleaner".into(),
-        window,
-        if goes_down { quota_ns } else { space_ns + quota_ns },
-        evidence,
-        next,
-    ))
+    Some(Finding::new("background", "the cleaner".into(), window, space_ns + quota_ns, evidence, next))
 }

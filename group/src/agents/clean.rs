@@ -45,6 +45,8 @@ pub struct Status {
     pub emptied_segments: u64,
     /// Segments that are not cleaned, because a block or their summary can't be read.
     pub damaged_segments: u64,
+    /// Blocks that are known to belong on flash, and are there.
+    pub pinned_blocks: u64,
 }
 
 /// A segment being emptied.
@@ -190,6 +192,10 @@ impl Groups {
     pub fn destaged_blocks(&self) -> u64 {
         self.destage.figures(&self.store().runtime).blocks
     }
+    /// Nanoseconds since start in which blocks were on their way down, or held back by the disks' cleaner.
+    pub fn destage_ns(&self) -> u64 {
+        self.destage.figures(&self.store().runtime).busy_ns
+    }
     /// The status of a tier's cleaner.
     pub fn cleaner_of(&self, tier: Tier) -> Status {
         self.cleaners.lock()[tier as usize]
@@ -267,6 +273,7 @@ impl Cleaner {
             moved_blocks: self.moved_blocks,
             emptied_segments: self.emptied_segments,
             damaged_segments: self.damaged.len() as u64,
+            pinned_blocks: self.pins.blocks(),
         };
     }
 

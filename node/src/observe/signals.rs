@@ -3,9 +3,10 @@
 use super::kernel::{Disks, FuseControl};
 use super::{Learner, kernel};
 use base::StatFs;
+use base::limits::BLOCK_BYTES;
 use explain::Times;
 use explain::snapshot::{
-    Agents, Core, InFlight, Io, LayerFigures, Lock, Log, Memory, Operation, Pool, Snapshot, Space, Whole,
+    Agents, Core, InFlight, Io, LayerFigures, Lock, Log, Memory, Operation, Pool, Snapshot, Space, Tiers, Whole,
 };
 use front::fuse::Serving;
 use group::Groups;
@@ -18,6 +19,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
+use store::format::devices::Tier;
 
 /// Pause between two looks at the requests in flight, and at the sample of whole requests.
 const LOOK: Duration = Duration::from_millis(10);
@@ -82,6 +84,7 @@ impl Gatherer {
             memory: Memory { bytes_max: self.buffer_bytes_max, bytes: self.runtime.slabs.bytes() },
             agents: self.agents(),
             space: self.space(),
+            tiers: self.tiers(),
             log: self.log(),
             baseline: self.learner.baseline(),
         }
@@ -111,6 +114,7 @@ impl Gatherer {
     fn space(&self) -> Space {
         let (store, segments) = (self.groups.store(), self.groups.store().segments());
         let StatFs { size_bytes, free_bytes, .. } = store.space.statfs();
+        let missing = store.missing();
         Space {
             size_bytes,
             free_bytes,
@@ -119,7 +123,35 @@ impl Gatherer {
             free_segments: segments.free_segments,
             emptied_segments: segments.emptied_segments,
             is_read_only: store.log.failed().is_some(),
+            missing_disks: missing.iter().map(|(disk, _)| disk.0).collect(),
+            missing_bytes: missing.iter().map(|(_, blocks)| blocks * BLOCK_BYTES as u64).sum(),
         }
+    }
+
+    /// The tiers; none of a brick without disks.
+    fn tiers(&self) -> Option<Tiers> {
+        let (groups, store) = (&self.groups, self.groups.store());
+        if store.destage().is_empty() {
+            return None;
+        }
+        let bytes = |blocks: u64| blocks * BLOCK_BYTES as u64;
+        let tier = |tier: Tier| {
+            let totals = store.segments_of(tier);
+            explain::snapshot::Tier {
+                size_bytes: totals.segments * store.segment_bytes(),
+                free_bytes: totals.free_segments * store.segment_bytes(),
+                live_bytes: totals.live_bytes(),
+                moved_bytes: bytes(groups.cleaner_of(tier).moved_blocks),
+            }
+        };
+        Some(Tiers {
+            flash: tier(Tier::Flash),
+            disks: tier(Tier::Disk),
+            destaged_bytes: bytes(groups.destaged_blocks()),
+            unpinned_bytes: bytes(groups.unpinned_blocks()),
+            destage_ns: groups.destage_ns(),
+            pinned_bytes: bytes(groups.cleaner().pinned_blocks),
+        })
     }
 
     fn log(&self) -> Log {

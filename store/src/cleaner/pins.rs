@@ -14,6 +14,8 @@ const FORGET_NS: u64 = 10_000_000_000;
 #[derive(Default)]
 pub struct Pins {
     known: BTreeMap<SegmentId, (Life, u32)>,
+    /// Their sum, as of the last choice.
+    blocks: u64,
     /// Number of changes of hints and policies when all was forgotten last, and the time.
     changes: u64,
     forgot_ns: u64,
@@ -37,9 +39,14 @@ impl Pins {
     pub fn any(&self) -> bool {
         !self.known.is_empty()
     }
+    /// Number of pinned blocks that were known at the last choice. Some may have died since they were found.
+    pub fn blocks(&self) -> u64 {
+        self.blocks
+    }
     /// Tells candidates how many of their blocks are known to be pinned. `life`: the life that a segment is in.
     pub fn tell(&mut self, candidates: &mut [Candidate], life: impl Fn(SegmentId) -> Life) {
         self.known.retain(|segment, (of, _)| life(*segment) == *of);
+        self.blocks = self.known.values().map(|(_, pinned)| u64::from(*pinned)).sum();
         if self.known.is_empty() {
             return;
         }

@@ -5,7 +5,7 @@
 //! a second was slow.
 
 mod asked;
-mod brick;
+pub mod brick;
 mod in_order;
 mod load;
 mod objects;

@@ -23,7 +23,7 @@ cargo xtask verdicts [OPTION ...]
   --account          brings nothing about: the mean latency of loads as fio measures it, and as daemon and kernel account for it
   --json             prints the matrix, or what --dry or --account measured, as JSON [a table]
   --sinter BINARY    with the feature seeded-bugs [built for the run]
-  --work DIR         made for the run, with 10 GiB free [/var/tmp/sinter-verdicts]
+  --work DIR         made for the run, with 10 GiB free, 36 GiB with hybrid bricks [/var/tmp/sinter-verdicts]
 ";
 
 /// The form of what is printed at the end.

@@ -5,6 +5,7 @@ use super::cause::{Setup, Size};
 use super::disk::Disk;
 use super::load::{self, FILE};
 use super::slow_disk::Delays;
+use super::tiers::Devices;
 use crate::flash::ground::{Ground, text, told};
 use crate::flash::sides::{Places, in_own_session, serve};
 use crate::flash::undo::Undo;
@@ -16,6 +17,32 @@ use std::time::Duration;
 const HEEDED: Duration = Duration::from_millis(50);
 /// The volume that `sinter up` mounts.
 pub const VOLUME: &str = "default";
+
+/// The devices that there are for bricks.
+#[derive(Clone, Copy, Default)]
+pub struct Below<'a> {
+    /// The slow disk.
+    pub disk: Option<&'a Disk>,
+    /// Those of hybrid bricks.
+    pub tiers: Option<&'a Devices>,
+}
+
+impl Below<'_> {
+    /// Makes them as slow as a brick has them while nothing is injected.
+    pub fn reset(&self, setup: &Setup) -> Result<(), String> {
+        self.set(setup.disk.unwrap_or_default())?;
+        self.set_slowness(setup, 1)
+    }
+    /// Makes the slow disk as slow as this.
+    pub fn set(&self, delays: Delays) -> Result<(), String> {
+        self.disk.map_or(Ok(()), |disk| disk.set(delays))
+    }
+    /// Makes the disk of a hybrid brick so many times as slow.
+    pub fn set_slowness(&self, setup: &Setup, slowness: u64) -> Result<(), String> {
+        let both = self.tiers.zip(setup.tiers);
+        both.map_or(Ok(()), |(devices, tiers)| devices.set_slowness(&tiers, slowness))
+    }
+}
 
 /// The brick.
 pub struct Brick {
@@ -30,25 +57,25 @@ pub struct Brick {
 }
 
 impl Brick {
-    /// Makes and mounts it, and lays the file out. `disk`: the slow disk; a setup that has none needs none.
-    pub fn make(
-        asked: &Asked,
-        ground: &Ground,
-        disk: Option<&Disk>,
-        setup: Setup,
-        undo: &Undo,
-    ) -> Result<Brick, String> {
+    /// Makes and mounts it, and lays the file out. `below`: what the setup needs.
+    pub fn make(asked: &Asked, ground: &Ground, below: Below, setup: Setup, undo: &Undo) -> Result<Brick, String> {
         let [data, mount, switches, log] = ["data", "mount", "switches", "log"].map(|name| ground.root.join(name));
         std::fs::create_dir_all(&mount).map_err(|error| format!("{}: {error}", mount.display()))?;
-        let set = |delays| disk.map_or(Ok(()), |disk| disk.set(delays));
-        set(Delays::default())?;
+        below.set(Delays::default())?;
+        below.set_slowness(&setup, 1)?;
         let binary = asked.sinter.clone();
-        let below = disk.filter(|_| setup.disk.is_some()).map(|disk| ["--force", "--device", &disk.device]);
-        let device = below.as_ref().map_or(&[][..], |device| device);
-        told(text(&binary), &[&["format", "--size", "4G", text(&data)], device].concat())?;
+        let on: Vec<&str> = match (below.disk.filter(|_| setup.disk.is_some()), below.tiers.zip(setup.tiers.as_ref())) {
+            (Some(disk), _) => vec!["--size", "4G", "--force", "--device", &disk.device],
+            (_, Some((devices, tiers))) => devices.words(tiers).to_vec(),
+            _ => vec!["--size", "4G"],
+        };
+        told(text(&binary), &[&["format", text(&data)], &on[..]].concat())?;
         let mut brick = Brick { setup, binary, data, mount, switches, log, daemon: None };
         brick.switch("")?;
         brick.up(undo)?;
+        if let Some(tiers) = setup.tiers {
+            brick.sinter(&["volume", "set", text(&brick.data), VOLUME, "--policy", tiers.policy])?;
+        }
         let bytes = match setup.file {
             Size::Bytes(bytes) => bytes,
             Size::Percent(percent) => brick.free_bytes()? * percent / 100,
@@ -64,7 +91,7 @@ impl Brick {
             brick.down(undo)?;
             brick.up(undo)?;
         }
-        set(setup.disk.unwrap_or_default())?;
+        below.reset(&setup)?;
         Ok(brick)
     }
     /// The file.

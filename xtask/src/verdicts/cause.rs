@@ -1,7 +1,11 @@
 //! The causes that a verdict may name, and how each is brought about at five strengths: tables only.
 
-use super::load::{Load, READ, Sync, Turn};
+use super::load::{Load, Places, READ, Sync, Turn};
 use super::slow_disk::Delays;
+use std::time::Duration;
+
+/// Prefix of the causes that a hybrid brick has too.
+const HYBRID: &str = "hybrid-";
 
 /// A cause, by the name that `sinter explain` gives it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -20,13 +24,18 @@ pub enum Cause {
     Memory,
     Layer,
     Clients,
+    Disk,
+    Destage,
+    FlashFull,
+    HybridCleaner,
+    HybridClients,
 }
 
 /// Strengths of each.
 pub const STRENGTHS: usize = 5;
 
 impl Cause {
-    pub const ALL: [Cause; 14] = [
+    pub const ALL: [Cause; 19] = [
         Cause::DeviceSlower,
         Cause::DeviceLimit,
         Cause::DeviceShared,
@@ -41,6 +50,11 @@ impl Cause {
         Cause::Memory,
         Cause::Layer,
         Cause::Clients,
+        Cause::Disk,
+        Cause::Destage,
+        Cause::FlashFull,
+        Cause::HybridCleaner,
+        Cause::HybridClients,
     ];
     /// Its name.
     pub fn id(self) -> &'static str {
@@ -59,7 +73,16 @@ impl Cause {
             Cause::Memory => "memory",
             Cause::Layer => "layer",
             Cause::Clients => "clients",
+            Cause::Disk => "disk",
+            Cause::Destage => "destage",
+            Cause::FlashFull => "flash-full",
+            Cause::HybridCleaner => "hybrid-background",
+            Cause::HybridClients => "hybrid-clients",
         }
+    }
+    /// The name that `sinter explain` should give it.
+    pub fn verdict(self) -> &'static str {
+        self.id().strip_prefix(HYBRID).unwrap_or(self.id())
     }
     /// The cause of this name.
     pub fn named(id: &str) -> Option<Cause> {
@@ -79,8 +102,20 @@ pub struct Setup {
     pub file: Size,
     /// A load that runs for so many seconds before anything is measured.
     pub before: Option<(Load, u64)>,
-    /// The slow disk while nothing is injected; without one the brick lies in its directory.
+    /// The slow disk while nothing is injected; without one the brick lies in its directory, or on tiers.
     pub disk: Option<Delays>,
+    pub tiers: Option<Tiers>,
+    /// Time between the injection and the question.
+    pub settled: Duration,
+}
+
+/// The tiers of a hybrid brick.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Tiers {
+    /// Size of the disk in that of the flash.
+    pub disk_times: u64,
+    /// The volume's policy.
+    pub policy: &'static str,
 }
 
 /// The size of the file that clients use.
@@ -96,6 +131,8 @@ pub enum Size {
 pub enum Injection {
     /// The disk answers later.
     Disk(Delays),
+    /// Clients ask for something else, and all that a hybrid brick's disk does takes so many times as long.
+    Spindle(Load, u64),
     /// Clients ask for something else.
     Load(Load),
     /// Clients overwrite while a scrub reads.
@@ -129,8 +166,17 @@ const NARROW: Delays = Delays { read_us: 400, write_us: 400, flush_us: 0, channe
 /// A disk that is far away, as large arrays are: it takes long, and as many requests as come.
 const FAR: Delays = Delays { read_us: 100_000, write_us: 0, flush_us: 0, channels: 0 };
 /// A brick in a directory: the slow disk's server and the loop device above it would take part in causes that are not the device's.
-pub const PLAIN: Setup =
-    Setup { memory: "1G", cpus: None, cold: false, file: Size::Bytes(1 << 30), before: None, disk: None };
+pub const PLAIN: Setup = Setup {
+    memory: "1G",
+    cpus: None,
+    cold: false,
+    file: Size::Bytes(1 << 30),
+    before: None,
+    disk: None,
+    tiers: None,
+    // What was under way has ended by then.
+    settled: Duration::from_secs(1),
+};
 const ON_DISK: Setup = Setup { disk: Some(AT_ONCE), ..PLAIN };
 const WRITE: Load = Load { pattern: "randwrite", ..READ };
 
@@ -174,6 +220,7 @@ pub fn plan(cause: Cause, strength: usize) -> Plan {
         Cause::Lock | Cause::IndexPool | Cause::IndexEngine | Cause::Background | Cause::Layer => {
             of_the_program(cause, strength)
         }
+        _ => of_tiers(cause, strength),
     }
 }
 
@@ -240,6 +287,62 @@ fn of_the_program(cause: Cause, strength: usize) -> Plan {
     }
 }
 
+/// A brick on flash and a wide disk, and a file of which less than half fits on flash.
+const HYBRID_BRICK: Setup = Setup {
+    file: Size::Bytes(13 << 29),
+    tiers: Some(Tiers { disk_times: 4, policy: "write-back" }),
+    // What is free of flash by then lasts no longer.
+    settled: Duration::from_secs(10),
+    ..PLAIN
+};
+/// Writers that want all that flash and CPUs give.
+const WRITERS: Load = Load { jobs: 32, ..WRITE };
+
+/// Causes of hybrid bricks.
+fn of_tiers(cause: Cause, strength: usize) -> Plan {
+    let one = |of: [u64; STRENGTHS]| of[strength];
+    match cause {
+        Cause::Disk => {
+            let (percent, depth) = (one([2, 10, 30, 60, 100]) as u32, one([1, 2, 4, 8, 16]) as u32);
+            let quiet = Load { places: Places::First(0), ..READ };
+            let injection = Injection::Load(Load { places: Places::First(percent), depth, ..READ });
+            let setup = Setup { settled: PLAIN.settled, ..HYBRID_BRICK };
+            Plan { setup, quiet, injection, strength: format!("{percent}% at depth {depth}") }
+        }
+        Cause::Destage => {
+            let slowness = one([3, 4, 5, 6, 8]);
+            let setup = Setup { before: Some((WRITERS, 20)), ..HYBRID_BRICK };
+            let injection = Injection::Spindle(WRITERS, slowness);
+            Plan { setup, quiet: WRITE, injection, strength: format!("{slowness} times as slow") }
+        }
+        Cause::FlashFull => {
+            let tiers = Some(Tiers { disk_times: 1, policy: "flash-only" });
+            let setup = Setup { file: Size::Bytes(3500 << 20), tiers, before: Some((WRITERS, 30)), ..HYBRID_BRICK };
+            written(setup, strength)
+        }
+        Cause::HybridCleaner => {
+            let tiers = Some(Tiers { disk_times: 1, policy: "write-back" });
+            let setup = Setup { file: Size::Percent(90), tiers, before: Some((WRITERS, 60)), ..HYBRID_BRICK };
+            written(setup, strength)
+        }
+        _ => {
+            let think_us = one([300, 600, 1000, 3000, 10_000]);
+            // A device answers rare requests later than dense ones: what is usual is learned from such.
+            let quiet = Load { think_us: 2000, ..WRITE };
+            let setup = Setup { before: Some((WRITERS, 20)), ..HYBRID_BRICK };
+            let injection = Injection::Load(Load { think_us, ..WRITE });
+            Plan { setup, quiet, injection, strength: format!("think {think_us} us") }
+        }
+    }
+}
+
+/// More and more writers.
+fn written(setup: Setup, strength: usize) -> Plan {
+    let jobs = [12, 16, 24, 32, 48][strength];
+    let injection = Injection::Load(Load { jobs, ..WRITE });
+    Plan { setup, quiet: WRITE, injection, strength: format!("{jobs} writers") }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -259,6 +362,8 @@ mod tests {
             let Plan { setup, injection, .. } = plan(cause, 0);
             let needs = matches!(injection, Injection::Disk(_) | Injection::Beside(_) | Injection::Throttle(_));
             assert!(!needs || setup.disk.is_some(), "{cause:?}");
+            assert!(setup.disk.is_none() || setup.tiers.is_none(), "{cause:?}");
+            assert!(!matches!(injection, Injection::Spindle(..)) || setup.tiers.is_some(), "{cause:?}");
         }
     }
 

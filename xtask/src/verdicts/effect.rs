@@ -48,7 +48,7 @@ pub fn run(asked: &Asked, cause: Cause, world: &World) -> Result<Vec<Effect>, St
         let Plan { quiet, injection, strength, .. } = plan(cause, *strength);
         let without = quiet.measure(&file, asked.seconds, world.undo)?;
         let load = match injection {
-            Injection::Load(other) | Injection::Scrub(other) => other,
+            Injection::Load(other) | Injection::Scrub(other) | Injection::Spindle(other, _) => other,
             _ => quiet,
         };
         // What limits a rate counts it first.

@@ -1,6 +1,6 @@
 //! Brings a cause about, and takes it back. What is brought about outside of this process is taken back whatever happens.
 
-use super::brick::{Brick, VOLUME};
+use super::brick::{Below, Brick, VOLUME};
 use super::cause::Injection;
 use super::disk::Disk;
 use super::load::{Load, READ};
@@ -29,7 +29,7 @@ pub struct Injected<'a> {
 /// The world in which a cause is brought about.
 #[derive(Clone, Copy)]
 pub struct World<'a> {
-    pub disk: &'a Disk,
+    pub below: Below<'a>,
     pub brick: &'a Brick,
     pub undo: &'a Undo,
 }
@@ -40,7 +40,8 @@ impl World<'_> {
         let mut injected = Injected { injection, running: Vec::new(), group: None };
         match injection {
             Injection::Load(_) => {}
-            Injection::Disk(delays) => self.disk.set(*delays)?,
+            Injection::Disk(delays) => self.below.set(*delays)?,
+            Injection::Spindle(_, slowness) => self.below.set_slowness(&self.brick.setup, *slowness)?,
             Injection::Switch(text) => self.brick.switch(text)?,
             Injection::Layer(ms) => {
                 self.brick.sinter(&["layer", "add", text(&self.brick.data), VOLUME, "delay", &ms.to_string()])?;
@@ -62,7 +63,7 @@ impl World<'_> {
             self.undo.forget(&how)?;
         }
         match injected.injection {
-            Injection::Disk(_) => self.disk.set(self.brick.setup.disk.unwrap_or_default()),
+            Injection::Disk(_) | Injection::Spindle(..) => self.below.reset(&self.brick.setup),
             Injection::Switch(_) => self.brick.switch(""),
             Injection::Layer(_) => {
                 self.brick.sinter(&["layer", "remove", text(&self.brick.data), VOLUME, "1"]).map(drop)
@@ -71,10 +72,13 @@ impl World<'_> {
             Injection::Load(_) | Injection::Beside(_) | Injection::Hogs(_) | Injection::Throttle(_) => Ok(()),
         }
     }
+    fn disk(&self) -> Result<&Disk, String> {
+        self.below.disk.ok_or_else(|| "there is no slow disk".to_string())
+    }
     /// A program that reads the disk itself.
     fn beside(&self, depth: u32) -> Result<Running, String> {
         let load = Load { depth, ..READ };
-        load.start(Path::new(&self.disk.device), self.undo)
+        load.start(Path::new(&self.disk()?.device), self.undo)
     }
     /// Hogs, so many on each CPU, ahead of the daemon's cores.
     fn hogs(&self, count: usize) -> Result<Vec<Running>, String> {
@@ -93,14 +97,15 @@ impl World<'_> {
         let group = format!("{GROUPS}/sinter-{}", self.brick.process());
         let wrong =
             |path: &str, error: std::io::Error| format!("{path}: {error}; this takes control groups of version 1");
-        let before = self.disk.reads()?;
+        let disk = self.disk()?;
+        let before = disk.reads()?;
         std::thread::sleep(COUNT);
-        let rate = (self.disk.reads()? - before) / COUNT.as_secs();
+        let rate = (disk.reads()? - before) / COUNT.as_secs();
         std::fs::create_dir(&group).map_err(|error| wrong(&group, error))?;
         let moved_back = format!("for p in $(cat {group}/cgroup.procs); do echo $p >{GROUPS}/cgroup.procs; done");
         let how = format!("{moved_back}; rmdir {group}");
         self.undo.add(&how)?;
-        let limit = format!("{} {}", self.disk.number()?, (rate * percent / 100).max(1));
+        let limit = format!("{} {}", disk.number()?, (rate * percent / 100).max(1));
         for verb in ["read", "write"] {
             let path = format!("{group}/blkio.throttle.{verb}_iops_device");
             std::fs::write(&path, &limit).map_err(|error| wrong(&path, error))?;

@@ -38,6 +38,17 @@ pub struct Load {
     pub cpus: Option<&'static str>,
     /// Its turn when it wants a CPU.
     pub turn: Turn,
+    /// The places of random requests.
+    pub places: Places,
+}
+
+/// The places of random requests in a file.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Places {
+    All,
+    /// A percentage of the requests goes to the first two fifths, which were written first and went down to the disk, the others to the last
+    /// fifth, which is still on flash.
+    First(u32),
 }
 
 /// The turn of clients when they want a CPU.
@@ -59,6 +70,7 @@ pub const READ: Load = Load {
     think_us: 0,
     cpus: None,
     turn: Turn::Fair,
+    places: Places::All,
 };
 
 /// The measurements of fio. A request that is made durable takes both its times.
@@ -95,6 +107,9 @@ impl Load {
             Sync::No => {}
             Sync::Each => drop(command.arg("--sync=dsync")),
             Sync::After => drop(command.arg("--fdatasync=1")),
+        }
+        if let Places::First(percent) = self.places {
+            command.arg(format!("--random_distribution=zoned:{percent}/40:0/40:{}/20", 100 - percent));
         }
         if *think_us > 0 {
             command.arg(format!("--thinktime={think_us}"));
@@ -179,6 +194,8 @@ mod tests {
         {
             assert!(told.contains(word), "{word}: {told}");
         }
+        let first = Load { places: Places::First(30), ..READ };
+        assert!(format!("{:?}", first.command(Path::new("/a"), 5)).contains("zoned:30/40:0/40:70/20"));
         let told = format!("{:?}", READ.command(Path::new("/a"), 5));
         assert!(told.contains("psync") && !told.contains("chrt") && !told.contains("fdatasync"), "{told}");
     }

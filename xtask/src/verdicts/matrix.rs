@@ -43,7 +43,7 @@ impl Matrix {
             for (got, count) in row {
                 match got.as_str() {
                     NONE => sums.none += count,
-                    got if got == expected.id() => sums.right += count,
+                    got if got == expected.verdict() => sums.right += count,
                     _ => sums.wrong += count,
                 }
             }

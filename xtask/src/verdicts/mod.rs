@@ -17,6 +17,7 @@ mod matrix;
 pub mod process;
 mod shares;
 mod slow_disk;
+mod tiers;
 mod trial;
 
 use crate::flash::ground::{self, Ground};
@@ -24,7 +25,7 @@ use crate::flash::undo::Undo;
 use crate::observation;
 use account::Account;
 use asked::{Asked, Form, Question};
-use brick::Brick;
+use brick::{Below, Brick};
 use cause::{Cause, PLAIN, plan};
 use disk::Disk;
 use effect::Effect;
@@ -32,6 +33,7 @@ use inject::World;
 use matrix::Matrix;
 use serde_json::Value;
 use std::path::Path;
+use tiers::Devices;
 use trial::Trial;
 
 /// The disk's image, a brick in a directory, its index, and logs.
@@ -64,8 +66,8 @@ pub fn run(arguments: &[String]) -> Result<(), String> {
 
 fn all(asked: &Asked, undo: &Undo) -> Result<(), String> {
     if asked.question == Question::Account {
-        let ground = ground(asked, undo)?;
-        let brick = Brick::make(asked, &ground, None, PLAIN, undo)?;
+        let ground = ground(asked, NEEDED_BYTES, undo)?;
+        let brick = Brick::make(asked, &ground, Below::default(), PLAIN, undo)?;
         let accounts = account::run(asked, &brick, undo)?;
         brick.remove(undo)?;
         print_all(asked, &accounts, Account::line, Account::json);
@@ -76,11 +78,14 @@ fn all(asked: &Asked, undo: &Undo) -> Result<(), String> {
     let causes: Vec<Cause> = asked.causes.iter().copied().filter(wanted).collect();
     let mut effects = Vec::new();
     if !causes.is_empty() {
-        let ground = ground(asked, undo)?;
-        let disk = Disk::make(&ground, undo)?;
+        let ground = ground(asked, NEEDED_BYTES + Devices::needed_bytes(&causes), undo)?;
+        let is_slow = causes.iter().any(|cause| plan(*cause, 0).setup.disk.is_some());
+        let disk = if is_slow { Some(Disk::make(&ground, undo)?) } else { None };
+        let tiers = Devices::make(&causes, &ground, undo)?;
+        let below = Below { disk: disk.as_ref(), tiers: tiers.as_ref() };
         for cause in causes {
-            let brick = Brick::make(asked, &ground, Some(&disk), plan(cause, 0).setup, undo)?;
-            let world = World { disk: &disk, brick: &brick, undo };
+            let brick = Brick::make(asked, &ground, below, plan(cause, 0).setup, undo)?;
+            let world = World { below, brick: &brick, undo };
             if is_dry {
                 effects.extend(effect::run(asked, cause, &world)?);
             } else {
@@ -98,10 +103,10 @@ fn all(asked: &Asked, undo: &Undo) -> Result<(), String> {
 }
 
 /// A place for bricks on a machine that is ready for them.
-fn ground(asked: &Asked, undo: &Undo) -> Result<Ground, String> {
+fn ground(asked: &Asked, bytes: u64, undo: &Undo) -> Result<Ground, String> {
     ground::allow_uring(undo)?;
     shares::take(undo)?;
-    Ground::new(asked.work.clone(), NEEDED_BYTES, undo)
+    Ground::new(asked.work.clone(), bytes, undo)
 }
 
 fn print_all<T>(asked: &Asked, all: &[T], line: impl Fn(&T) -> String, json: impl Fn(&T) -> Value) {
@@ -117,7 +122,7 @@ fn print_matrix(asked: &Asked) {
     let told = asked.causes.iter().flat_map(|cause| Trial::all(asked, *cause)).filter_map(|trial| trial.told(asked));
     for (trial, got) in told {
         matrix.add(trial.cause, &got);
-        if got != trial.cause.id() && got != explained::NONE {
+        if got != trial.cause.verdict() && got != explained::NONE {
             eprintln!("wrong: {} was called {got}: {}", trial.title(), trial.snapshots(asked).display());
         }
     }

@@ -9,8 +9,6 @@ use serde_json::{Value, json};
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Time between the injection and the question: what was under way has ended by then.
-const SETTLED: Duration = Duration::from_secs(1);
 /// The load runs before each question but the first for this part of `--learn`.
 const AGAIN: u32 = 10;
 
@@ -47,16 +45,16 @@ impl Trial {
     }
     /// Brings the cause about, asks, and takes it back.
     fn run(&self, asked: &Asked, world: &World, learn: Duration) -> Result<String, String> {
-        let Plan { quiet, injection, strength, .. } = plan(self.cause, self.strength);
+        let Plan { setup, quiet, injection, strength } = plan(self.cause, self.strength);
         let file = world.brick.file();
         let mut load = quiet.start(&file, world.undo)?;
         std::thread::sleep(learn);
-        if let Injection::Load(other) | Injection::Scrub(other) = injection {
+        if let Injection::Load(other) | Injection::Scrub(other) | Injection::Spindle(other, _) = injection {
             load.stop(world.undo)?;
             load = other.start(&file, world.undo)?;
         }
         let injected = world.inject(&injection)?;
-        std::thread::sleep(SETTLED);
+        std::thread::sleep(setup.settled);
         let (seconds, snapshots) = (asked.seconds.to_string(), self.snapshots(asked));
         let words = ["explain", text(&world.brick.data), "--seconds", &seconds, "--json", "--save", text(&snapshots)];
         let said = world.brick.sinter(&words);
@@ -68,7 +66,7 @@ impl Trial {
         }
         let verdict = explained::read(&said?)?;
         let json = json!({
-            "expected": self.cause.id(),
+            "expected": self.cause.verdict(),
             "strength": strength,
             "time": self.time,
             "got": verdict.cause,
@@ -92,7 +90,7 @@ pub fn run(asked: &Asked, cause: Cause, world: &World) -> Result<(), String> {
     let mut learn = Duration::from_secs(asked.learn);
     for trial in left(asked, cause) {
         let got = trial.run(asked, world, learn)?;
-        let is_right = if got == cause.id() { "right" } else { got.as_str() };
+        let is_right = if got == cause.verdict() { "right" } else { got.as_str() };
         eprintln!("{}: {is_right}", trial.title());
         learn = Duration::from_secs(asked.learn) / AGAIN;
     }

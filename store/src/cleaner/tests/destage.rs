@@ -457,6 +457,7 @@ fn the_choice_is_told_what_is_known_of_pins() {
         candidates.map(|one| one.pinned)
     };
     assert_eq!(told(&mut pins), [20, 0, 0, 0], "no more than live, and of this life alone");
+    assert_eq!(pins.blocks(), 30);
     pins.note(SegmentId(4), Life(4), 30);
     pins.follow(0, 100_000 * MS);
     assert_eq!(told(&mut pins), [20, 0, 0, 30]);
