@@ -428,7 +428,9 @@ impl Scenario<'_> {
             return;
         }
         let (groups, clock) = (served.groups.clone(), runtime.clock.clone());
-        let device = DeviceId(2 + rng.below(further.len() as u64) as u32);
+        let any = self.profile.flashes.is_empty() || rng.one_in(2);
+        let first = if any { 0 } else { self.profile.disks.len() as u64 };
+        let device = DeviceId(2 + (first + rng.below(further.len() as u64 - first)) as u32);
         let pause_ns = rng.below(1 << 30);
         let remove = move || async move {
             clock.sleep(pause_ns).await;

@@ -215,8 +215,8 @@ impl Profile {
             let weight = |&(deed, weight): &(Deed, u64)| if deeds.contains(&deed) { weight.max(5) } else { 0 };
             DEEDS.iter().map(weight).collect()
         };
-        // Of the seeds that are about anything that they could disturb, a third has more flash, which may leave.
-        let flashes = if self.groups.is_multiple_of(3) { vec![FLASH_SEGMENTS] } else { Vec::new() };
+        // Half of the seeds that may have several devices have more flash, which may leave.
+        let flashes = if self.groups.is_multiple_of(2) { vec![FLASH_SEGMENTS] } else { Vec::new() };
         match focus {
             Focus::Any | Focus::Faults => self.flashes = flashes,
             Focus::DurableWrites => {
