@@ -87,8 +87,10 @@ pub enum Bug {
     DestageUnflushed,
     /// Records that belong together are ordered as far as memory goes (rule L6).
     HeadersOneByOne,
-    /// A disk leaves the brick while something lies on it.
+    /// A device leaves the brick while something lies on it.
     RemovedInUse,
+    /// Flushes leave a device out as soon as its removal has begun (rule U1).
+    LeavingUnflushed,
     /// A start without a disk moves blocks there that no row of the index counts (rule K3).
     MissingBelieved,
     /// The cleaner takes segments as they come (rule K1).
@@ -203,7 +205,7 @@ pub enum Bug {
 
 impl Bug {
     /// Every bug, for tests and for naming one on a command line.
-    pub const ALL: [Bug; 96] = [
+    pub const ALL: [Bug; 97] = [
         Bug::FuaAfterPlain,
         Bug::AckOutOfOrder,
         Bug::TailReused,
@@ -246,6 +248,7 @@ impl Bug {
         Bug::DestageUnflushed,
         Bug::HeadersOneByOne,
         Bug::RemovedInUse,
+        Bug::LeavingUnflushed,
         Bug::MissingBelieved,
         Bug::VictimsByNumber,
         Bug::DelayUnfelt,

@@ -493,7 +493,7 @@ impl Brick {
         }
         affected::next(self.groups.store(), number, after)
     }
-    /// Begins to remove a disk, durably; it has left when it is listed no more.
+    /// Begins to remove a device, durably; it has left when it is listed no more.
     pub fn remove_device(&self, data: &Path, number: u32) -> Result<Answer> {
         let (groups, reactors) = (self.groups.clone(), self.reactors()?);
         on_core(&reactors, move || async move { groups.remove_device(DeviceId(number)).await })?;

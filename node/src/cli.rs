@@ -289,7 +289,7 @@ pub enum BrickCommand {
     Affected(AffectedBy),
     /// Give a brick another device, served or not
     AddDevice(AddDevice),
-    /// Move what lies on a disk away, and take the disk out of the brick, while it is served
+    /// Move what lies on a device away, and take the device out of the brick, while it is served
     RemoveDevice(RemoveDevice),
 }
 
@@ -310,9 +310,9 @@ pub struct AffectedBy {
 pub struct RemoveDevice {
     /// Directory of the brick
     pub data: PathBuf,
-    /// The disk's number, as `sinter brick devices` lists it
+    /// The device's number, as `sinter brick devices` lists it; 1, which the brick was formatted with, stays
     pub device: u32,
-    /// Wait until the disk has left [default: return once its removal has begun]
+    /// Wait until the device has left [default: return once its removal has begun]
     #[arg(long)]
     pub wait: bool,
     /// Print JSON [default: a table]

@@ -1,6 +1,7 @@
 //! Bricks on real block devices, and bricks that grow: loop devices over files. They need root and /dev/fuse.
 
 use crate::daemon::{Daemon, Home, fail, run, sinter, succeed, system, text};
+use crate::fsx_runs;
 use crate::patterns::{pattern, verify, write_synced};
 use runtime::random::SplitMix;
 use std::fs::File;
@@ -8,6 +9,7 @@ use std::io::Write;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 const GIB: u64 = 1 << 30;
@@ -197,11 +199,12 @@ fn read_in_order_from_the_disk(home: &Home) {
     assert!(tiers["served"].as_array().is_some_and(|tiers| tiers.len() == 3) && tiers["copied_bytes"] == 0, "{told}");
 }
 
-/// The disk leaves for another one, while the file `one` is written to; the daemon is killed in between.
+/// The disk leaves for another one, while the file `one` is written to and, at last, fsx works on another; the daemon is killed in
+/// between.
 fn first_disk_leaves(home: &Home, daemon: Daemon, disk: &Loop, random: &mut SplitMix) -> (Daemon, Loop) {
     let brick = text(&home.data);
     let remove = ["brick", "remove-device", brick, "2"];
-    fail(&["brick", "remove-device", brick, "1"], 1, &["flash", "the log"]);
+    fail(&["brick", "remove-device", brick, "1"], 1, &["formatted with", "flash"]);
     fail(&["brick", "remove-device", brick, "7"], 1, &["no device of this number"]);
     let other = Loop::new(home, "other-disk", 2 * GIB).expect("there was one before");
     succeed(&["brick", "add-device", brick, other.path(), "--tier", "disk"]);
@@ -214,7 +217,7 @@ fn first_disk_leaves(home: &Home, daemon: Daemon, disk: &Loop, random: &mut Spli
     let daemon = up(home, &[]);
     assert_eq!(devices(home)[1]["state"], "leaving", "a start goes on with it");
     rewrite(&home.mount.join("one"), 1, 1800, 200, random);
-    let left = succeed(&[&remove[..], &["--wait"]].concat());
+    let left = under_fsx(home, 11, || succeed(&[&remove[..], &["--wait"]].concat()));
     assert!(!left.contains(disk.path()) && left.contains(other.path()), "{left}");
     let numbers: Vec<_> = devices(home).iter().map(|device| device["number"].as_u64()).collect();
     assert_eq!(numbers, [Some(1), Some(3)]);
@@ -224,6 +227,73 @@ fn first_disk_leaves(home: &Home, daemon: Daemon, disk: &Loop, random: &mut Spli
     let format = ["format", text(&second), "--flash", flash.path(), "--disk", disk.path(), "--segment-size", "8M"];
     succeed(&format);
     (daemon, other)
+}
+
+/// Bytes of files on a device, as of a checkpoint that is made for it.
+fn live_bytes(home: &Home, number: u32) -> u64 {
+    succeed(&["brick", "affected", text(&home.data), &number.to_string()]);
+    let listed = devices(home);
+    let device = listed.iter().find(|device| device["number"] == number).expect("it is there");
+    device["live_bytes"].as_u64().expect("a number")
+}
+
+/// Operations of a round of fsx: less than a second of them.
+const FSX_OPERATIONS: u64 = 1000;
+
+/// Has fsx work on a file of the mount until `meanwhile` has ended, and once more. Returns what that returned.
+fn under_fsx<T>(home: &Home, seed: u64, meanwhile: impl FnOnce() -> T) -> T {
+    let mode = fsx_runs::MODES[2];
+    let (rounds, done) = (AtomicU64::new(0), AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            // One that begins after all is done reads and writes what has moved.
+            let mut is_last = false;
+            while !is_last {
+                is_last = done.load(Ordering::Acquire);
+                fsx_runs::run(home, mode, FSX_OPERATIONS, seed + 7919 * rounds.load(Ordering::Acquire));
+                rounds.fetch_add(1, Ordering::AcqRel);
+            }
+        });
+        while !home.mount.join(mode.0).exists() {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let result = meanwhile();
+        println!("{} rounds of fsx have ended meanwhile", rounds.load(Ordering::Acquire));
+        done.store(true, Ordering::Release);
+        result
+    })
+}
+
+/// The log and all else goes on on the first device; a start goes on with a removal that a kill has interrupted.
+#[test]
+fn flash_leaves_under_load_and_after_a_kill() {
+    let home = Home::new("leave-flash");
+    let Some(_hybrid) = hybrid(&home) else { return };
+    // Larger than the first device: so all is written there first.
+    let larger = |name| Loop::new(&home, name, 6 * GIB).expect("there was one before");
+    let (second, third) = (larger("second-flash"), larger("third-flash"));
+    let (daemon, brick) = (up(&home, &[]), text(&home.data));
+    succeed(&["brick", "add-device", brick, second.path(), "--tier", "flash"]);
+    let (kept, other) = (home.mount.join("kept"), home.mount.join("other"));
+    write_synced(&kept, 1, 400).expect("there is room");
+    assert!(live_bytes(&home, 3) > 300 << 20, "{:?}", devices(&home));
+    let left = under_fsx(&home, 33, || succeed(&["brick", "remove-device", brick, "3", "--wait"]));
+    assert!(!left.contains(second.path()), "{left}");
+    verify(&kept, 1, 400);
+    succeed(&["brick", "add-device", brick, third.path(), "--tier", "flash"]);
+    write_synced(&other, 2, 400).expect("there is room");
+    let begun = succeed(&["brick", "remove-device", brick, "4"]);
+    assert!(begun.contains("leaving"), "{begun}");
+    daemon.kill();
+    let daemon = up(&home, &[]);
+    assert_eq!(devices(&home)[2]["state"], "leaving", "a start goes on with it");
+    rewrite(&kept, 1, 400, 200, &mut SplitMix(4));
+    succeed(&["brick", "remove-device", brick, "4", "--wait"]);
+    let numbers: Vec<_> = devices(&home).iter().map(|device| device["number"].as_u64()).collect();
+    assert_eq!(numbers, [Some(1), Some(2)]);
+    [(&kept, 1), (&other, 2)].into_iter().for_each(|(path, seed)| verify(path, seed, 400));
+    daemon.terminate();
+    home.check();
 }
 
 #[test]

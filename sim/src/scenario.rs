@@ -50,6 +50,8 @@ pub struct Summary {
     pub unread: u64,
     /// Removals of disks that went on, and ended.
     pub removals: [u64; 2],
+    /// The same of flash.
+    pub flash_removals: [u64; 2],
     /// Blocks on disks that were read from their copies on flash.
     pub copies_read: u64,
     /// Segments that were discarded.
@@ -76,6 +78,7 @@ impl Summary {
         self.destaged += other.destaged;
         self.unread += other.unread;
         self.removals = [0, 1].map(|at| self.removals[at] + other.removals[at]);
+        self.flash_removals = [0, 1].map(|at| self.flash_removals[at] + other.flash_removals[at]);
         self.copies_read += other.copies_read;
         self.discarded += other.discarded;
         self.faults += other.faults;
@@ -309,8 +312,8 @@ impl Scenario<'_> {
     fn boot(&mut self) -> Machine {
         let segments = self.profile.device.then_some(self.profile.segments);
         let (seed, image) = (self.rng.next(), self.image.take());
-        let devices = (segments, &self.profile.disks[..]);
-        Machine::boot_with(seed, self.profile.cores, image, devices, self.slabs)
+        let further: Vec<_> = self.profile.further().map(|(_, segments)| segments).collect();
+        Machine::boot_with(seed, self.profile.cores, image, (segments, &further), self.slabs)
     }
 
     fn life(&mut self, number: u64) -> Result<(), String> {
@@ -384,8 +387,8 @@ impl Scenario<'_> {
 
     /// Reads back what has come to rest, from copies too.
     async fn settle(&self, runtime: &Runtime, daemon: &Served) -> base::Result<Found> {
-        if !self.profile.disks.is_empty() {
-            // What is read from a disk again is copied, once flash was cleaned for that.
+        if self.profile.further().next().is_some() {
+            // What is read from a disk again is copied, once flash was cleaned for that; and what leaves needs time.
             for _ in 0..4 {
                 readback::read(daemon).await?;
                 runtime.clock.sleep(2_000_000_000).await;
@@ -400,10 +403,13 @@ impl Scenario<'_> {
         self.summary.moved += served.groups.cleaner().moved_blocks;
         self.summary.destaged += served.groups.destaged_blocks();
         let devices = served.groups.store().devices();
-        let leaving = devices.iter().filter(|device| device.row.state == devices::State::Leaving).count();
-        let gone = 1 + self.profile.disks.len() - devices.len();
-        self.summary.removals[0] += leaving as u64;
-        self.summary.removals[1] += gone as u64;
+        let of = |tier| devices.iter().filter(move |device| device.row.tier == tier);
+        let leaving = |tier| of(tier).filter(|device| device.row.state == devices::State::Leaving).count() as u64;
+        let gone = |tier, before: usize| (before - of(tier).count()) as u64;
+        self.summary.removals[0] += leaving(Tier::Disk);
+        self.summary.removals[1] += gone(Tier::Disk, self.profile.disks.len());
+        self.summary.flash_removals[0] += leaving(Tier::Flash);
+        self.summary.flash_removals[1] += gone(Tier::Flash, 1 + self.profile.flashes.len());
         self.summary.copies_read += served.groups.store().promotion.figures().found;
         let damaged = [Tier::Flash, Tier::Disk].map(|tier| served.groups.cleaner_of(tier).damaged_segments);
         if faulty || damaged == [0, 0] { Ok(()) } else { Err("the cleaner takes a whole segment for damaged".into()) }
@@ -414,20 +420,24 @@ impl Scenario<'_> {
         self.trouble(number).is_some_and(|trouble| trouble.calls.ends_changes())
     }
 
-    /// Has a disk leave in some lives, at some time.
-    fn remove_a_disk(&self, runtime: &Runtime, served: &Served, rng: &mut SplitMix) {
-        if self.profile.disks.is_empty() || !rng.one_in(4) {
+    /// Has a device leave in some lives, at some time; flash more often, since there is less of it.
+    fn remove_a_device(&self, runtime: &Runtime, served: &Served, rng: &mut SplitMix) {
+        let further: Vec<_> = self.profile.further().collect();
+        let often = if self.profile.flashes.is_empty() { 4 } else { 2 };
+        if further.is_empty() || !rng.one_in(often) {
             return;
         }
         let (groups, clock) = (served.groups.clone(), runtime.clock.clone());
-        let disk = DeviceId(2 + rng.below(self.profile.disks.len() as u64) as u32);
+        let any = self.profile.flashes.is_empty() || rng.one_in(2);
+        let first = if any { 0 } else { self.profile.disks.len() as u64 };
+        let device = DeviceId(2 + (first + rng.below(further.len() as u64 - first)) as u32);
         let pause_ns = rng.below(1 << 30);
-        let remove = async move {
+        let remove = move || async move {
             clock.sleep(pause_ns).await;
             // It may have left, or the others have no room.
-            drop(groups.remove_device(disk).await);
+            drop(groups.remove_device(device).await);
         };
-        runtime.tasks.spawn(0, Box::new(move || Box::pin(remove)));
+        runtime.tasks.spawn(0, Box::new(move || Box::pin(remove())));
     }
 
     /// The clients of one life.
@@ -440,7 +450,7 @@ impl Scenario<'_> {
         mut rng: SplitMix,
         disk: &SimDisk,
     ) -> base::Result<()> {
-        self.remove_a_disk(runtime, served, &mut rng);
+        self.remove_a_device(runtime, served, &mut rng);
         let session = |client: u64| SessionId(1 + number * 100 + client);
         let mut client = |number| {
             let (runtime, profile, rng) = (runtime.clone(), self.profile.clone(), SplitMix(rng.next()));

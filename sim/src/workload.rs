@@ -13,6 +13,7 @@ use runtime::random::SplitMix;
 use runtime::tasks::both;
 use runtime::{Event, Runtime};
 use std::sync::{Arc, Mutex, MutexGuard};
+use store::format::devices::Tier;
 
 /// Files stay this small, so that a model in memory is cheap and several leaves are still met.
 const FILE_BYTES_MAX: u64 = 600 << 10;
@@ -123,6 +124,9 @@ impl Focus {
     ];
 }
 
+/// Segments of a device of flash beside the first: as small as a device may be, nearly, so that it fills and empties soon.
+const FLASH_SEGMENTS: u64 = 20;
+
 /// The behaviour of clients; drawn once per seed.
 #[derive(Clone, Debug)]
 pub struct Profile {
@@ -147,6 +151,8 @@ pub struct Profile {
     pub device: bool,
     /// Segments of each of its disks.
     pub disks: Vec<u64>,
+    /// Segments of each device of flash beside the first.
+    pub flashes: Vec<u64>,
     /// Attributes that are set say on which tier blocks belong.
     hints: bool,
     /// Cores of the machine.
@@ -178,12 +184,19 @@ impl Profile {
             cores: 1 + rng.below(CORES_MAX as u64) as usize,
             device: rng.one_in(3),
             disks: Vec::new(),
+            flashes: Vec::new(),
             hints: false,
         }
     }
     /// The brick of the script (see `small`).
     pub fn small(self) -> Profile {
-        Profile { clients: 0, groups: 3, segments: crate::small::SEGMENTS, device: false, cores: 2, ..self }
+        let (segments, flashes) = (crate::small::SEGMENTS, Vec::new());
+        Profile { clients: 0, groups: 3, segments, device: false, cores: 2, flashes, ..self }
+    }
+    /// The devices beside the first, in the order of their numbers.
+    pub fn further(&self) -> impl Iterator<Item = (Tier, u64)> {
+        let of = |tier: Tier, all: &[u64]| all.iter().map(|&segments| (tier, segments)).collect::<Vec<_>>();
+        of(Tier::Disk, &self.disks).into_iter().chain(of(Tier::Flash, &self.flashes))
     }
     /// The same with so many groups.
     pub fn of_groups(self, groups: u32) -> Profile {
@@ -191,7 +204,7 @@ impl Profile {
     }
     /// A brick that is never full.
     pub fn ample(self) -> Profile {
-        Profile { segments: SEGMENTS_AMPLE, device: false, ..self }
+        Profile { segments: SEGMENTS_AMPLE, device: false, flashes: Vec::new(), ..self }
     }
     fn weigh(&mut self, deed: Deed, weight: u64) {
         self.weights[DEEDS.iter().position(|(one, _)| *one == deed).expect("it is one")] = weight;
@@ -202,8 +215,10 @@ impl Profile {
             let weight = |&(deed, weight): &(Deed, u64)| if deeds.contains(&deed) { weight.max(5) } else { 0 };
             DEEDS.iter().map(weight).collect()
         };
+        // Half of the seeds that may have several devices have more flash, which may leave.
+        let flashes = if self.groups.is_multiple_of(2) { vec![FLASH_SEGMENTS] } else { Vec::new() };
         match focus {
-            Focus::Any | Focus::Faults => {}
+            Focus::Any | Focus::Faults => self.flashes = flashes,
             Focus::DurableWrites => {
                 self.weights = only(&[Deed::Create, Deed::Write, Deed::Append, Deed::Fsync, Deed::Checkpoint]);
                 self.syncs = [1, 0, 8, 0];
@@ -234,6 +249,7 @@ impl Profile {
                     self.pause_ns = 100_000_000;
                 }
                 self.segments = 32 + self.segments % 8;
+                self.flashes = flashes;
                 if focus == Focus::Destage {
                     self.weigh(Deed::Read, 15);
                     (self.segments, self.disks) = (16 + self.segments % 4, vec![24; 1 + self.cores % 2]);

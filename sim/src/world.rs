@@ -11,7 +11,6 @@ use runtime::sim::{DiskImage, Setup, Survival, World};
 use runtime::{Runtime, Slabs, Span, Stamp};
 use std::sync::Arc;
 use store::device::Foreign;
-use store::format::devices::Tier;
 use store::format::label::SEGMENTS_AT;
 use store::index::model::ModelIndex;
 use store::{FormatOptions, Opening, Replay};
@@ -51,12 +50,12 @@ impl Machine {
     pub fn boot(seed: u64, cores: usize, image: Option<Image>, slabs: &Arc<Slabs>) -> Machine {
         Machine::boot_with(seed, cores, image, (None, &[]), slabs)
     }
-    /// Boots a machine with a block device for so many segments, and with disks for so many.
+    /// Boots a machine with a block device for so many segments, and with further devices for so many.
     pub fn boot_with(
         seed: u64,
         cores: usize,
         image: Option<Image>,
-        (device, disks): (Option<u64>, &[u64]),
+        (device, further): (Option<u64>, &[u64]),
         slabs: &Arc<Slabs>,
     ) -> Machine {
         let (disk, index) = image.map(|image| (image.disk, image.index)).unzip();
@@ -65,7 +64,7 @@ impl Machine {
         let patience_ns = 120_000_000_000;
         let slabs = Some(slabs.clone());
         let bytes_of = |segments: u64| SEGMENTS_AT + segments * SEGMENT_BYTES_MIN;
-        let (device_bytes, further_bytes) = (device.map(bytes_of), disks.iter().copied().map(bytes_of).collect());
+        let (device_bytes, further_bytes) = (device.map(bytes_of), further.iter().copied().map(bytes_of).collect());
         let setup = Setup { image: disk, slabs, cores, patience_ns, device_bytes, further_bytes, ..Setup::new(seed) };
         let world = World::with(setup);
         let index = Arc::new(CrashIndex::new(seed, index, world.disk().clone()));
@@ -108,7 +107,7 @@ pub async fn format(runtime: &Runtime, profile: &Profile) -> Result<()> {
         groups: profile.groups,
         size_bytes_min: 0,
         device: profile.device.then_some(Foreign::Keep),
-        further: profile.disks.iter().map(|_| (Tier::Disk, Foreign::Keep)).collect(),
+        further: profile.further().map(|(tier, _)| (tier, Foreign::Keep)).collect(),
     };
     store::format_brick(runtime, options, async || Ok(())).await.map(drop)
 }

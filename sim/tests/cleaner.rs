@@ -19,6 +19,7 @@ fn promises_hold_while_cold_blocks_go_down_to_disks() {
     assert!(total.destaged > 100 * DESTAGE_SEEDS, "blocks have gone down: {total:?}");
     assert!(total.unread > 5 * DESTAGE_SEEDS, "disks were missing, and back: {total:?}");
     assert!(total.removals.iter().all(|&count| count > 0), "disks were leaving, and left: {total:?}");
+    assert!(total.flash_removals.iter().all(|&count| count > 0), "and flash: {total:?}");
 }
 
 #[test]

@@ -1,11 +1,12 @@
-//! The removal of a disk: moves what lies on it to the other disks, or to flash if there are none, and then ends its removal. A
+//! The removal of a device: moves what lies on it elsewhere, and then ends its removal. From a disk blocks go to the other disks, or
+//! to flash if there are none; from flash to other flash, as long as that has room that the log and the cleaner do without. A
 //! block's owner decides whether a copy counts (rule K2), as in cleaning. A start goes on with it. Absent by design: blocks that
 //! can't be read; they stay, and the removal does not end before their files are gone.
 
 use crate::Groups;
 use crate::agents::clean::move_blocks;
 use crate::data::near::RUN_BLOCKS_MAX;
-use base::{Kind, Life, Result, SegmentId};
+use base::{Error, Kind, Life, Place, Result, SegmentId};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -21,7 +22,7 @@ const AGAIN_NS: u64 = 20_000_000;
 type Moved = BTreeMap<(SegmentId, Life), u64>;
 
 impl Groups {
-    /// Begins to remove a disk, durably, and goes on until nothing lies on it. Errors: those of `store::grow::removal::begin`.
+    /// Begins to remove a device, durably, and goes on until nothing lies on it. Errors: those of `store::grow::removal::begin`.
     pub async fn remove_device(self: &Arc<Self>, id: DeviceId) -> Result<()> {
         let leaves = || removal::leaving(self.store()).contains(&id);
         let left_before = leaves();
@@ -43,7 +44,7 @@ fn start(groups: &Arc<Groups>, id: DeviceId) {
     tasks.spawn(tasks.cores() - 1, Box::new(move || Box::pin(run(there, id))));
 }
 
-/// The task of a disk that leaves. Ends when it has left, the groups close, or the log fails.
+/// The task of a device that leaves. Ends when it has left, the groups close, or the log fails.
 async fn run(groups: Arc<Groups>, id: DeviceId) {
     let mut moved = Moved::new();
     while !groups.closing.load(Ordering::Acquire) && groups.store().log.failed().is_none() {
@@ -81,7 +82,7 @@ async fn run(groups: Arc<Groups>, id: DeviceId) {
     }
 }
 
-/// Moves what lives in a segment.
+/// Moves what lives in a segment. Errors: `Busy` while there is no room; those of the move.
 async fn empty(groups: &Groups, victim: (SegmentId, Life)) -> Result<()> {
     let (entries, _bitmap) = {
         let _pin = groups.store().pin();
@@ -90,7 +91,13 @@ async fn empty(groups: &Groups, victim: (SegmentId, Life)) -> Result<()> {
         (entries, bitmap)
     };
     for some in entries.chunks(usize::from(RUN_BLOCKS_MAX)) {
-        let tier = if groups.store().roomiest_disk().is_some() { Tier::Disk } else { Tier::Flash };
+        let store = groups.store();
+        let is_on_disk = store.is_on_disk(Place { segment: victim.0, block: 0 });
+        let tier = if is_on_disk && store.roomiest_disk().is_some() { Tier::Disk } else { Tier::Flash };
+        if tier == Tier::Flash && store.free_segments() <= store.space.floor_for_data() {
+            // The cleaner frees more, and needs what is left for that.
+            return Err(Error::new(Kind::Busy, "flash is short"));
+        }
         move_blocks((groups, tier), victim, some).await?;
     }
     Ok(())

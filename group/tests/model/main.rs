@@ -16,6 +16,7 @@ mod failure;
 mod forgotten;
 mod kept;
 mod kinds;
+mod leaving;
 mod lines;
 mod listing;
 mod loops;

@@ -15,9 +15,10 @@ use store::index::Index;
 
 const FLASH: u64 = 40;
 const DISK: u64 = 120;
-const SHAPE: Shape = Shape { segments: FLASH, groups: 2, overlay_bytes: 4 << 20, cache_bytes: 4 << 20, ..Shape::SMALL };
+pub const SHAPE: Shape =
+    Shape { segments: FLASH, groups: 2, overlay_bytes: 4 << 20, cache_bytes: 4 << 20, ..Shape::SMALL };
 const PIECE: usize = 16 << 10;
-const MIB: usize = 1 << 20;
+pub const MIB: usize = 1 << 20;
 const LARGE: usize = 256 << 10;
 
 fn world(seed: u64) -> World {
@@ -45,7 +46,7 @@ async fn hint(rig: &Rig, ino: Ino, value: &str) {
     rig.done(Op::SetXattr { ino, name, value, how: SetHow::Any, kill_setgid: false }).await.expect("a good hint");
 }
 
-async fn made(rig: &Rig, text: &str) -> Ino {
+pub async fn made(rig: &Rig, text: &str) -> Ino {
     rig.create(rig.volume.root, text).await.expect("a new file")
 }
 
@@ -72,7 +73,7 @@ async fn blocks(rig: &Rig, ino: Ino, bytes: usize) -> (u64, u64) {
 }
 
 /// Writes pieces of files in turns, so that each segment has blocks of all of them. Returns what they hold.
-async fn interleaved(rig: &Rig, files: &[Ino], bytes: usize) -> Vec<Vec<u8>> {
+pub async fn interleaved(rig: &Rig, files: &[Ino], bytes: usize) -> Vec<Vec<u8>> {
     let all: Vec<_> = files.iter().map(|ino| pattern(ino.0, bytes)).collect();
     for at in (0..bytes).step_by(PIECE) {
         for (ino, content) in files.iter().zip(&all) {
@@ -85,7 +86,7 @@ async fn interleaved(rig: &Rig, files: &[Ino], bytes: usize) -> Vec<Vec<u8>> {
 }
 
 /// Overwrites a file at random, a few pieces at a time.
-async fn churn(rig: &Rig, ino: Ino, bytes: usize, rounds: u64) {
+pub async fn churn(rig: &Rig, ino: Ino, bytes: usize, rounds: u64) {
     let mut random = SplitMix(ino.0);
     for round in 0..rounds {
         let at = random.below((bytes / PIECE) as u64) * PIECE as u64;
@@ -97,7 +98,7 @@ async fn churn(rig: &Rig, ino: Ino, bytes: usize, rounds: u64) {
     }
 }
 
-async fn assert_content(rig: &Rig, files: &[Ino], all: &[Vec<u8>]) {
+pub async fn assert_content(rig: &Rig, files: &[Ino], all: &[Vec<u8>]) {
     for (ino, content) in files.iter().zip(all) {
         for at in (0..content.len()).step_by(MIB) {
             assert!(rig.read(*ino, at as u64, MIB).await.expect("it is there") == content[at..at + MIB], "{ino:?}");

@@ -32,9 +32,9 @@ fn remove(options: &RemoveDevice) -> Result<Exit, Failure> {
     show(if options.wait { waited(options, answer)? } else { answer }, options.json)
 }
 
-/// Waits until a disk has left.
+/// Waits until a device has left.
 fn waited(options: &RemoveDevice, begun: Answer) -> Result<Answer, Failure> {
-    let progress = Progress::new("removing the disk", None);
+    let progress = Progress::new("removing the device", None);
     let mut answer = begun;
     let mut most_bytes = 0;
     loop {

@@ -13,6 +13,7 @@ use store::format::devices::Tier;
 use store::format::keys::{self, Row};
 use store::format::leaf::Leaf;
 use store::format::values;
+use store::grow::removal;
 
 /// Time after which no late write of the former process can hit the segments that it left open: these come back too
 /// (rule L4).
@@ -40,14 +41,17 @@ async fn settle(runtime: &Runtime, served: &Served) -> Result<(), String> {
         let works = works(cleaner.state) || works(groups.cleaner_of(Tier::Disk).state);
         let moves = works && moved() + groups.destaged_blocks() > before;
         let emptied = groups.store().segments().emptied_segments;
-        quiet = if moves || emptied > 0 || groups.is_freeing() { 0 } else { quiet + 1 };
+        // A removal that has begun ends: the others have room.
+        let leaves = !removal::leaving(groups.store()).is_empty();
+        quiet = if moves || emptied > 0 || groups.is_freeing() || leaves { 0 } else { quiet + 1 };
         // What the last look has freed is known to the next one.
         if quiet == 3 {
             return Ok(());
         }
     }
     let store = groups.store();
-    Err(format!("a brick at rest does not come to rest: {:?}, {:?}", store.segments(), groups.cleaner()))
+    let leaving = removal::leaving(store);
+    Err(format!("a brick at rest does not come to rest: {:?}, {:?}, {leaving:?}", store.segments(), groups.cleaner()))
 }
 
 /// Checks a brick that serves nobody; its disk is healthy.

@@ -125,6 +125,13 @@ impl Commit {
             self.dirty.push(file);
         }
     }
+    /// Takes a file, of which nobody needs anything unflushed, out of those that flushes cover. Returns the last batch that the flush
+    /// under way covers: that one may be of the file.
+    pub fn forget(&mut self, file: FileId) -> Option<u64> {
+        assert!(self.flights.iter().all(|flight| flight.file != file), "no batch is on its way to a file that goes");
+        self.dirty.retain(|dirty| *dirty != file);
+        self.flushing
+    }
     /// True if `flush` would return one.
     pub fn flush_due(&self) -> bool {
         self.flushing.is_none() && self.wants_flush()
@@ -248,6 +255,20 @@ mod tests {
         commit.flushed();
         assert!(!commit.has_undurable() && !commit.is_committing() && !commit.flush_due());
         assert!(commit.submit(1001, FILE, true), "nothing is unflushed");
+    }
+
+    #[test]
+    fn a_file_that_goes_is_flushed_no_more_and_the_flush_under_way_is_told() {
+        let mut commit = Commit::new(0);
+        commit.mark_dirty(BULK);
+        commit.submit(1, FILE, true);
+        commit.written(1);
+        assert_eq!(commit.forget(BULK), None);
+        assert_eq!(commit.flush().expect("wanted").files, [FILE]);
+        commit.mark_dirty(BULK);
+        assert_eq!(commit.forget(BULK), Some(1), "it may be of the file");
+        commit.flushed();
+        assert!(commit.submit(2, FILE, true), "nothing is unflushed");
     }
 
     #[test]

@@ -9,7 +9,9 @@
 pub mod build;
 pub mod core;
 pub mod drive;
+mod leave;
 mod replace;
+mod summaries;
 
 use self::build::{Batch, Building, HeaderFields, OpenSegment};
 use self::core::{Commit, Positions};
@@ -137,6 +139,8 @@ struct State {
     /// Number of summary entries of the open segment that a checkpoint has taken. These can't change any more.
     summary_taken: usize,
     full: Vec<(SegmentId, u32)>,
+    /// The log goes on in the next segment as soon as there is one, whatever room is left: a device leaves on which it lies.
+    moves_on: bool,
     last_durable_stamp: u64,
     phases: Phases,
     figures: Figures,
@@ -217,6 +221,7 @@ impl Log {
             summaries: BTreeMap::new(),
             summary_taken: 0,
             full: Vec::new(),
+            moves_on: false,
             last_durable_stamp: resume.number,
             phases: Default::default(),
             figures: Figures::default(),
@@ -397,8 +402,10 @@ impl Log {
         let last = state.prepared.back().map_or(0, |last| last.sequence);
         assert!(last < prepared.sequence, "segments are prepared in the order of their stream");
         state.prepared.push_back(prepared);
+        state.move_on(self);
         drop(state);
         self.segment_came.notify();
+        self.kick(false);
     }
     /// Number of prepared segments at hand.
     pub fn prepared(&self) -> usize {
@@ -411,29 +418,6 @@ impl Log {
     /// Segments that have become full since the last call, each with the number of its blocks in use.
     pub fn take_full(&self) -> Vec<(SegmentId, u32)> {
         std::mem::take(&mut self.state.lock().full)
-    }
-    /// Adds summary entries that recovery found.
-    pub fn restore_summary(&self, segment: SegmentId, entries: Vec<SummaryEntry>) {
-        self.state.lock().summaries.entry(segment).or_default().extend(entries);
-    }
-    /// The summary entries of a segment so far, from number `from` on.
-    pub fn summary_from(&self, segment: SegmentId, from: usize) -> Vec<SummaryEntry> {
-        let mut state = self.state.lock();
-        let entries = state.summaries.get(&segment).and_then(|all| all.get(from..)).map(<[_]>::to_vec);
-        let entries = entries.unwrap_or_default();
-        if state.segment.is_some_and(|open| open.segment == segment) {
-            assert!(from + entries.len() >= state.summary_taken, "what a checkpoint has taken stays as it is");
-            state.summary_taken = from + entries.len();
-        }
-        entries
-    }
-    /// Segments that have summary entries, each with the number of its entries.
-    pub fn summary_lengths(&self) -> Vec<(SegmentId, usize)> {
-        self.state.lock().summaries.iter().map(|(&segment, entries)| (segment, entries.len())).collect()
-    }
-    /// Forgets the summary entries of a segment that is sealed.
-    pub fn drop_summary(&self, segment: SegmentId) {
-        self.state.lock().summaries.remove(&segment);
     }
     /// The log's figures since start.
     pub fn figures(&self) -> Figures {

@@ -22,6 +22,8 @@ pub struct Sight {
     pub queued: u64,
     /// The map's entries are nearly used up.
     pub map_is_short: bool,
+    /// A segment with copies lies on a device that leaves the brick.
+    pub is_leaving: bool,
 }
 
 /// The next thing to do.
@@ -47,7 +49,7 @@ pub enum Step {
 pub enum Cause {
     /// New copies need room.
     Replaced,
-    /// Less flash is to be had.
+    /// Less flash is to be had, or one with copies leaves the brick.
     GaveWay,
     /// The map has no room for a second segment.
     MapFull,
@@ -88,6 +90,10 @@ impl Order {
     pub fn held(&self) -> u32 {
         self.held.len() as u32
     }
+    /// The segments that hold copies, oldest first.
+    pub fn segments(&self) -> impl Iterator<Item = SegmentId> {
+        self.held.iter().map(|held| held.segment)
+    }
     /// Number of segments that copies might take as of the last step.
     pub fn budget(&self) -> u32 {
         self.budget
@@ -109,7 +115,7 @@ impl Order {
                 _ => Step::Take,
             };
         };
-        if self.held() > self.budget {
+        if self.held() > self.budget || sight.is_leaving {
             return Step::Drop(oldest, Cause::GaveWay);
         }
         let is_only = self.held() == 1;

@@ -19,6 +19,8 @@ struct Rig {
     lives: BTreeMap<SegmentId, u32>,
     flash: BTreeMap<Place, Content>,
     free: BTreeSet<SegmentId>,
+    /// Segments on a device that leaves.
+    leaving: BTreeSet<SegmentId>,
     target: u32,
     queue: VecDeque<(Wanted, Reason, u32)>,
     anew: Option<(SegmentId, VecDeque<Copied>)>,
@@ -41,6 +43,7 @@ impl Rig {
             lives: BTreeMap::new(),
             flash: BTreeMap::new(),
             free: (0..segments).map(SegmentId).collect(),
+            leaving: BTreeSet::new(),
             target: 0,
             queue: VecDeque::new(),
             anew: None,
@@ -95,6 +98,7 @@ impl Rig {
                 target: self.target,
                 queued: self.queue.iter().map(|(wanted, ..)| u64::from(wanted.count)).sum(),
                 map_is_short: self.promotion.map_is_short(),
+                is_leaving: self.order.segments().any(|segment| self.leaving.contains(&segment)),
             };
             match self.order.step(&sight) {
                 Step::Rest => return steps,
@@ -159,7 +163,9 @@ impl Rig {
             copies.retain(|copy| copy.segment != segment);
         }
         self.entered.retain(|_, copies| !copies.is_empty());
-        self.free.insert(segment);
+        if !self.leaving.contains(&segment) {
+            self.free.insert(segment);
+        }
     }
     /// Reads and works until the blocks have copies.
     fn warm(&mut self, places: impl Iterator<Item = Place>, count: u32) {
@@ -395,6 +401,20 @@ fn segments_whose_readers_have_not_ended_count_as_free() {
     assert_eq!((budget(&sight, 0), budget(&sight, 5)), (1, 6));
     let sight = Sight { target: 9, ..sight };
     assert_eq!((budget(&sight, 0), budget(&sight, 5)), (0, 1));
+}
+
+#[test]
+fn copies_on_flash_that_leaves_are_dropped_and_those_before_them() {
+    let mut rig = Rig::new(8, 8 << 20);
+    let blocks = (0..5 * (BLOCKS - 1) / 8).map(|number| nth(number * 8));
+    rig.warm(blocks, 8);
+    let held: Vec<_> = rig.order.segments().collect();
+    assert!(held.len() >= 4 && rig.drops.is_empty(), "{held:?}");
+    rig.leaving = BTreeSet::from([held[1], held[2]]);
+    rig.work();
+    let expected: Vec<_> = held[..3].iter().map(|&segment| (segment, Cause::GaveWay)).collect();
+    assert_eq!(rig.drops, expected);
+    assert!(rig.order.segments().eq(held[3..].iter().copied()), "younger ones elsewhere stay");
 }
 
 #[test]

@@ -278,13 +278,18 @@ impl Bulk {
 
     /// Has the stream take nothing more, because its disk leaves the brick. What it has open counts as full, and is sealed.
     pub fn retire(&self) {
-        let mut state = self.state.lock();
-        state.retired = true;
-        let open = state.open.take().into_iter();
-        let all: Vec<_> = open.chain(state.prepared.drain(..).map(|prepared| (prepared, 1))).collect();
-        state.full.extend(all.into_iter().map(|(prepared, next)| (prepared.segment, next)));
-        drop(state);
+        self.state.lock().retired = true;
+        self.leave(|_| true);
         self.log.segment_wanted.notify();
+    }
+    /// Has the stream go on elsewhere: what it has open or prepared of segments that leave the brick counts as full, and is sealed.
+    pub fn leave(&self, leaves: impl Fn(SegmentId) -> bool) {
+        let mut state = self.state.lock();
+        let State { open, prepared, full, .. } = &mut *state;
+        let open = open.take_if(|(open, _)| leaves(open.segment));
+        full.extend(open.map(|(open, next)| (open.segment, next)));
+        full.extend(prepared.iter().filter(|one| leaves(one.segment)).map(|one| (one.segment, 1)));
+        prepared.retain(|one| !leaves(one.segment));
     }
     /// False if its disk has failed, or leaves the brick.
     pub fn takes_more(&self) -> bool {

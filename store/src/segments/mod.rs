@@ -19,6 +19,7 @@ use pins::{Leaving, Pins};
 use runtime::seeded::{Bug, active};
 pub use staged::Staged;
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 
 /// The segment table in memory.
 pub struct Table {
@@ -32,16 +33,12 @@ pub struct Table {
     live_blocks: ByTier,
     /// Number of live blocks on devices that are missing.
     live_missing: u64,
-    /// Number of sealed segments without a live block that the last checkpoint could not free yet.
-    dead_waiting: ByTier,
     /// The number, by segment, of the checkpoint (counted from start) before whose cut the segment was sealed.
     sealed_before: Vec<u32>,
     /// Number of the checkpoint that begins next.
     checkpoint: u32,
     /// Freed segments in which readers that looked up a place earlier may still read (rule K8).
     leaving: Leaving<SegmentId>,
-    /// The number of these.
-    leaving_count: ByTier,
     /// Segments freed since start and not yet discarded. Some may still be `leaving`. Segments that recovery freed are
     /// not among them: the life of such a segment may be known from its header only, which a discard would destroy.
     undiscarded: BTreeSet<SegmentId>,
@@ -109,13 +106,18 @@ struct Device {
     bitmaps: Option<Vec<Vec<u64>>>,
     /// It was not there when the brick was opened.
     missing: bool,
+    /// Number of sealed segments without a live block that the last checkpoint could not free yet.
+    dead_waiting: u64,
+    /// Number of freed segments in which readers may still read.
+    leaving: u64,
 }
 
 impl Device {
     fn new(row: DeviceRow, resident: Resident) -> Device {
         let stay = row.tier == Tier::Flash || resident == Resident::All;
         let bitmaps = stay.then(|| vec![Vec::new(); row.segments as usize]);
-        Device { row, free: (row.first..row.end()).map(SegmentId).collect(), bitmaps, missing: false }
+        let free = (row.first..row.end()).map(SegmentId).collect();
+        Device { row, free, bitmaps, missing: false, dead_waiting: 0, leaving: 0 }
     }
     /// False if no more segments of it are used.
     fn gives(&self) -> bool {
@@ -202,11 +204,9 @@ impl Table {
             live: vec![0; segments as usize],
             live_blocks: ByTier::default(),
             live_missing: 0,
-            dead_waiting: ByTier::default(),
             sealed_before: vec![0; segments as usize],
             checkpoint: 1,
             leaving: Leaving::default(),
-            leaving_count: ByTier::default(),
             undiscarded: BTreeSet::new(),
             hidden: BTreeSet::new(),
             discarding: None,
@@ -302,9 +302,17 @@ impl Table {
     pub fn is_missing(&self, segment: SegmentId) -> bool {
         self.devices[self.slot(segment)].missing
     }
-    /// Changes the part that a device plays.
+    /// Changes the part that a device plays. What it has free is not discarded any more unless it is in use.
     pub fn set_device_state(&mut self, slot: usize, state: State) {
-        self.devices[slot].row.state = state;
+        let row = &mut self.devices[slot].row;
+        row.state = state;
+        let range = row.first..row.end();
+        self.undiscarded.retain(|segment| state == State::InUse || !range.contains(&segment.0));
+    }
+    /// The segments of each device of flash that leaves the brick.
+    pub fn on_leaving_flash(&self) -> Vec<Range<u32>> {
+        let leaves = |row: &&DeviceRow| row.tier == Tier::Flash && row.state == State::Leaving;
+        self.devices.iter().map(|device| &device.row).filter(leaves).map(|row| row.first..row.end()).collect()
     }
     /// True if the bitmaps of a device are in memory only while somebody needs them.
     pub fn leaves_bitmaps_out(&self) -> bool {
@@ -462,19 +470,18 @@ impl Table {
             self.rows[segment.0 as usize].state = SegmentState::Free;
         }
         // What is left are segments of the log that replay would still read.
-        self.dead_waiting = self.by_tier(self.dead(u64::MAX));
+        let waiting: Vec<_> = self.dead(u64::MAX).collect();
+        self.devices.iter_mut().for_each(|device| device.dead_waiting = 0);
+        waiting.into_iter().for_each(|segment| self.device_of(segment).dead_waiting += 1);
         self.changed.extend(&dead);
-        let flash = |segment: &&SegmentId| self.tier(**segment) == Tier::Flash;
-        let undiscarded: Vec<_> = dead.iter().filter(flash).copied().collect();
-        self.undiscarded.extend(undiscarded);
-        let more = self.by_tier(dead.iter().copied());
-        self.leaving_count.iter_mut().zip(more).for_each(|(count, more)| *count += more);
+        for &segment in &dead {
+            let device = self.device_of(segment);
+            device.leaving += 1;
+            if device.row.tier == Tier::Flash && device.gives() {
+                self.undiscarded.insert(segment);
+            }
+        }
         self.leaving.extend(dead);
-    }
-    fn by_tier(&self, segments: impl Iterator<Item = SegmentId>) -> ByTier {
-        let mut counts = ByTier::default();
-        segments.for_each(|segment| counts[self.tier(segment) as usize] += 1);
-        counts
     }
     fn dead(&self, replay_sequence: u64) -> impl Iterator<Item = SegmentId> + '_ {
         self.iter().filter_map(move |(segment, row)| {
@@ -495,13 +502,16 @@ impl Table {
         row.state = SegmentState::Free;
         row.used = row.used.max(used);
         self.changed.insert(segment);
-        let tier = self.tier(segment) as usize;
-        self.leaving_count[tier] += 1;
+        self.device_of(segment).leaving += 1;
         self.leaving.extend([segment]);
     }
-    /// Number of freed segments of a tier in which readers may still read.
+    /// Number of freed segments of a tier in which readers may still read, and that are taken again then.
     pub fn leaving(&self, tier: Tier) -> u64 {
-        self.leaving_count[tier as usize]
+        self.giving(tier).map(|device| device.leaving).sum()
+    }
+    /// The devices of a tier that give segments.
+    fn giving(&self, tier: Tier) -> impl Iterator<Item = &Device> {
+        self.devices.iter().filter(move |device| device.row.tier == tier && device.gives())
     }
     /// Makes freed segments without readers free to be taken. False if there was none.
     pub fn free_unread(&mut self, pins: &Pins) -> bool {
@@ -510,8 +520,9 @@ impl Table {
         for segment in unread {
             let state = self.rows[segment.0 as usize].state;
             assert!(state == SegmentState::Free, "segment {segment} was freed, and is {state:?}");
-            self.leaving_count[self.tier(segment) as usize] -= 1;
-            self.device_of(segment).free.insert(segment);
+            let device = self.device_of(segment);
+            device.leaving -= 1;
+            device.free.insert(segment);
         }
         some
     }
@@ -580,8 +591,7 @@ impl Table {
     /// Sealed segments of a tier whose records are all in the last checkpoint: what the cleaner may choose from (rule K1). What
     /// lies on a device that leaves has its own mover.
     pub fn cleanable(&self, tier: Tier, replay_sequence: u64) -> impl Iterator<Item = (SegmentId, &Row, u32)> {
-        let devices = self.devices.iter().filter(move |device| device.row.tier == tier && device.gives());
-        let segments = devices.flat_map(|device| device.row.first..device.row.end()).map(SegmentId);
+        let segments = self.giving(tier).flat_map(|device| device.row.first..device.row.end()).map(SegmentId);
         let told = |segment: SegmentId| (segment, &self.rows[segment.0 as usize], self.live[segment.0 as usize]);
         segments.filter(move |&segment| self.is_cleanable(segment, replay_sequence)).map(told)
     }
@@ -593,25 +603,27 @@ impl Table {
     }
     /// Number of free segments of the flash tier.
     pub fn free(&self) -> usize {
-        let flash = self.devices.iter().filter(|device| device.row.tier == Tier::Flash && device.gives());
-        flash.map(|device| device.free.len()).sum()
+        self.giving(Tier::Flash).map(|device| device.free.len()).sum()
     }
     /// The present totals of a tier. Devices that leave the brick count only with what still lies on them, missing ones not at all.
     pub fn totals(&self, tier: Tier) -> SegmentTotals {
-        let (mut segments, mut free) = (0, 0);
-        for device in self.devices.iter().filter(|device| device.row.tier == tier && device.gives()) {
+        let (mut segments, mut free, mut emptied) = (0, 0, 0);
+        for device in self.giving(tier) {
             segments += u64::from(device.row.segments);
             free += device.free.len() as u64;
+            emptied += device.dead_waiting + device.leaving;
         }
-        // The first device is flash, and only flash is discarded.
-        let (hidden, discarding) = match tier {
-            Tier::Flash => (self.hidden.len() as u64, u64::from(self.discarding.is_some())),
-            Tier::Disk => (0, 0),
+        // The first device is flash.
+        let hidden = if tier == Tier::Flash { self.hidden.len() as u64 } else { 0 };
+        let counts = |segment: SegmentId| {
+            let Device { row, .. } = &self.devices[self.slot(segment)];
+            row.tier == tier && row.state == State::InUse
         };
+        let discarding = u64::from(self.discarding.is_some_and(counts));
         SegmentTotals {
             segments: segments - hidden,
             free_segments: free + discarding,
-            emptied_segments: self.dead_waiting[tier as usize] + self.leaving_count[tier as usize],
+            emptied_segments: emptied,
             live_blocks: self.live_blocks[tier as usize],
         }
     }

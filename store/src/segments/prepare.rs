@@ -43,7 +43,19 @@ fn commit_ahead(store: &Store) -> usize {
     if store.table.lock().free() > BULK_RESERVE_SEGMENTS { COMMIT_AHEAD } else { COMMIT_AHEAD_SHORT }
 }
 
+/// Has the streams of flash go on elsewhere that lie on a device that leaves the brick.
+fn leave(store: &Store) {
+    let leaving = store.table.lock().on_leaving_flash();
+    if leaving.is_empty() {
+        return;
+    }
+    let leaves = |segment: SegmentId| leaving.iter().any(|range| range.contains(&segment.0));
+    store.log.leave(leaves);
+    [&store.cold, &store.bulk].into_iter().for_each(|stream| stream.leave(leaves));
+}
+
 async fn step(store: &Arc<Store>) -> Result<()> {
+    leave(store);
     while store.log.prepared() < commit_ahead(store) && !store.log.stopping() {
         match prepare(store, (Stream::Commit, Origin::Flash)).await {
             Ok(Some(prepared)) => store.log.give(prepared),

@@ -175,14 +175,15 @@ impl Space {
         }
     }
     fn usable_bytes(&self) -> u64 {
-        self.usable_of([&self.segments, &self.disk_segments].map(|segments| segments.load(Ordering::Acquire)))
+        self.usable_bytes_of([&self.segments, &self.disk_segments].map(|segments| segments.load(Ordering::Acquire)))
     }
-    fn usable_of(&self, sizes: [u32; 2]) -> u64 {
+    /// Bytes that clients could use if the tiers had these sizes.
+    pub fn usable_bytes_of(&self, sizes: [u32; 2]) -> u64 {
         sizes.map(|segments| usable(segments, self.segment_blocks)).iter().sum::<u64>() * BLOCK_BYTES as u64
     }
     /// Bytes that clients could use less if the tiers had the sizes `after` instead of `before`.
     pub fn loss_bytes(&self, before: [u32; 2], after: [u32; 2]) -> u64 {
-        self.usable_of(before).saturating_sub(self.usable_of(after))
+        self.usable_bytes_of(before).saturating_sub(self.usable_bytes_of(after))
     }
     /// Counts blocks of data that clients write.
     pub fn note_written(&self, blocks: u64) {

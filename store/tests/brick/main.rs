@@ -9,6 +9,7 @@ mod device;
 mod devices;
 mod drops;
 mod grow;
+mod leaving;
 mod missing;
 mod rig;
 mod scrub;

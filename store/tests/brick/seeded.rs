@@ -1,11 +1,11 @@
 //! Bugs from the list (`base::seeded`) that the tests of this suite notice: each of them fails while its bug is on.
 //! `docs/evidence.md` has the rules that they stand for.
 
-use crate::{bitmaps, commit, damage, device, devices, grow, missing, space, summaries};
+use crate::{bitmaps, commit, damage, device, devices, grow, leaving, missing, space, summaries};
 use runtime::seeded::{Bug, fails};
 
 /// Bugs, each with the test that fails with it.
-const NOTICED: [(Bug, fn()); 21] = [
+const NOTICED: [(Bug, fn()); 22] = [
     (Bug::FrameOfAnotherLife, commit::crashes_one_after_the_other_keep_the_records_of_all_epochs),
     (Bug::EpochKept, commit::crashes_one_after_the_other_keep_the_records_of_all_epochs),
     (Bug::DamageTakenForTail, damage::damage_of_what_was_durable_is_refused_and_changes_nothing),
@@ -28,6 +28,7 @@ const NOTICED: [(Bug, fn()); 21] = [
     ),
     (Bug::BitmapUnloaded, bitmaps::the_row_of_a_disks_segment_that_is_sealed_keeps_its_bitmap),
     (Bug::RemovedInUse, devices::a_disk_leaves_only_when_nothing_lies_on_it_and_the_others_have_room),
+    (Bug::LeavingUnflushed, leaving::a_commit_keeps_what_lies_unflushed_on_flash_that_leaves),
     (Bug::DestageUnflushed, devices::what_goes_to_a_disk_is_there_after_a_crash_once_it_counts),
     (Bug::GrownBeforeRoom, grow::a_crash_leaves_the_old_size_or_the_new_one),
     (Bug::ZerosSkipped, space::the_commit_stream_uses_only_what_was_once_written),
