@@ -8,6 +8,7 @@ use crate::flash::undo::{Undo, quoted};
 use crate::verdicts::load::{FILE, lay_out};
 use crate::verdicts::process::Running;
 use serde_json::Value;
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
@@ -115,11 +116,11 @@ impl Brick {
         eprintln!("writing a file of {mib} MiB in sequence");
         lay_out(&self.file(FILE), mib * MIB, undo)
     }
-    /// A new directory, whose files go to the disk at once.
-    pub fn on_disk(&self, name: &str) -> Result<PathBuf, String> {
+    /// A new directory, whose files belong on a tier: on `disk` once their segments are cleaned, or on `flash`.
+    pub fn on_tier(&self, name: &str, tier: &str) -> Result<PathBuf, String> {
         let path = self.file(name);
         std::fs::create_dir(&path).map_err(|error| format!("{}: {error}", path.display()))?;
-        told("setfattr", &["-n", "user.sinter.tier", "-v", "disk", text(&path)])?;
+        told("setfattr", &["-n", "user.sinter.tier", "-v", tier, text(&path)])?;
         Ok(path)
     }
     /// The answer of `sinter status`.
@@ -149,15 +150,19 @@ impl Brick {
         undo.add(&format!("! mountpoint -q {mounted} || umount -l {mounted}"))?;
         told(text(&self.binary), &["mount", data, volume, text(mount)]).map(drop)
     }
-    /// Starts `sinter bench` with these arguments.
-    pub fn start_bench(&self, arguments: &[&str], undo: &Undo) -> Result<Running, String> {
+    /// Runs `sinter bench` with these arguments; what it tells.
+    pub fn bench(&self, arguments: &[&str], undo: &Undo) -> Result<Value, String> {
+        told_by_bench(Running::start(&mut self.bench_command(arguments), undo)?, undo)
+    }
+    /// Starts it; what it says of its course goes into a file.
+    pub fn start_bench(&self, arguments: &[&str], course: &Path, undo: &Undo) -> Result<Running, String> {
+        let file = File::create(course).map_err(|error| format!("{}: {error}", course.display()))?;
+        Running::start(self.bench_command(arguments).stderr(file), undo)
+    }
+    fn bench_command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(&self.binary);
         command.arg("bench").args(arguments).arg("--json").stdout(Stdio::piped());
-        Running::start(&mut command, undo)
-    }
-    /// The same to its end; what it tells.
-    pub fn bench(&self, arguments: &[&str], undo: &Undo) -> Result<Value, String> {
-        told_by_bench(self.start_bench(arguments, undo)?, undo)
+        command
     }
     fn asked(&self, arguments: &[&str]) -> Result<Value, String> {
         let said = told(text(&self.binary), &[arguments, &["--json"]].concat())?;

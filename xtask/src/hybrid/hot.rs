@@ -6,7 +6,7 @@ use super::report::{Report, Wish};
 use super::warm;
 use crate::flash::fio;
 use crate::flash::undo::Undo;
-use crate::verdicts::load::{FILE, Load, READ, lay_out};
+use crate::verdicts::load::{FILE, Load, READ};
 use crate::verdicts::process::Running;
 use std::process::Stdio;
 
@@ -23,8 +23,7 @@ pub fn run(
     report: &mut Report,
     undo: &Undo,
 ) -> Result<(), String> {
-    let hot = brick.on_disk("hot")?.join("set");
-    lay_out(&hot, warm::BYTES, undo)?;
+    let hot = warm::file(brick);
     warm::up(brick, &hot, undo)?;
     // Copies that were made during the last pass count.
     let before = warm::pass(brick, &hot, undo)?;
@@ -46,6 +45,7 @@ pub fn run(
     );
     add("of it from the disk, in sizes of the flash", disk as f64 / flash, "", Wish::None);
     add("rate of that", read.bytes_per_second / 1e6, "MB/s", Wish::None);
+    add("part of the hot set that lies on the disk", before.on_disk, "", Wish::Least(warm::ON_DISK_LEAST));
     add("hit rate of the hot set before", before.hit_rate, "", Wish::Least(0.5));
     add("hit rate of the hot set afterwards", after.hit_rate, "", Wish::None);
     let lost = 1.0 - after.hit_rate / before.hit_rate.max(f64::EPSILON);

@@ -70,7 +70,10 @@ fn all(asked: &Asked, binary: &std::path::Path, report: &mut Report, undo: &Undo
     }
     let mut brick = Brick::make(asked, binary, &ground, &devices, undo)?;
     if asked.wants(Row::Streams) {
-        streams::run((&brick, &devices), report, undo)?;
+        streams::run(asked, &ground, (&brick, &devices), report, undo)?;
+    }
+    if asked.wants(Row::Policies) || asked.wants(Row::Hot) {
+        warm::lay_out(&brick, undo)?;
     }
     if asked.fills() {
         brick.fill(undo)?;

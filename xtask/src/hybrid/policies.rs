@@ -45,8 +45,8 @@ fn cells(told: &Value, report: &mut Report) -> Result<(), String> {
 }
 
 fn warm_sets(brick: &Brick, pinned: &Path, report: &mut Report, undo: &Undo) -> Result<(), String> {
-    let (below, above) = (brick.on_disk("warm")?.join("set"), pinned.join("set"));
-    [&below, &above].into_iter().try_for_each(|file| lay_out(file, warm::BYTES, undo))?;
+    let (below, above) = (warm::file(brick), pinned.join("set"));
+    lay_out(&above, warm::BYTES, undo)?;
     warm::up(brick, &below, undo)?;
     let mut rounds: Vec<[Pass; 2]> = Vec::new();
     for _ in 0..ROUNDS {
@@ -54,11 +54,10 @@ fn warm_sets(brick: &Brick, pinned: &Path, report: &mut Report, undo: &Undo) -> 
     }
     let of = |what: fn(&[Pass; 2]) -> f64| median(&rounds.iter().map(what).collect::<Vec<_>>());
     let mut add = |name: &str, value: f64, unit, wish| report.add(ROW, format!("warm set: {name}"), value, unit, wish);
-    add("part served by copies on flash", of(|pair| pair[0].hit_rate), "", Wish::None);
+    add("part on the disk", of(|pair| pair[0].on_disk), "", Wish::Least(warm::ON_DISK_LEAST));
+    add("part of that served by copies on flash", of(|pair| pair[0].hit_rate), "", Wish::None);
     add("write-back", of(|pair| pair[0].bytes_per_second / 1e6), "MB/s", Wish::None);
     let ratio = of(|pair| pair[1].bytes_per_second / pair[0].bytes_per_second);
     add("flash-only in that", ratio, "", Wish::MostIfAlone(WARM_MOST));
-    [below, above]
-        .iter()
-        .try_for_each(|file| std::fs::remove_file(file).map_err(|error| format!("{}: {error}", file.display())))
+    std::fs::remove_file(&above).map_err(|error| format!("{}: {error}", above.display()))
 }

@@ -6,10 +6,10 @@ use super::brick::{Brick, number};
 use crate::flash::fio;
 use crate::flash::ground::drop_caches;
 use crate::flash::undo::Undo;
-use crate::verdicts::load::{Load, READ};
+use crate::verdicts::load::{self, Load, READ};
 use crate::verdicts::process::Running;
 use serde_json::Value;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
@@ -24,13 +24,30 @@ const PAUSE: Duration = Duration::from_secs(2);
 /// Readers, each of a part of its own.
 const READERS: u64 = 4;
 const READ_BYTES: u32 = 64 << 10;
+/// Bytes of what `sinter tiers` counts.
+const BLOCK_BYTES: f64 = 4096.0;
+/// The part of a file on disk that must lie there.
+pub const ON_DISK_LEAST: f64 = 0.95;
 
 /// A pass over the whole file.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Pass {
     pub bytes_per_second: f64,
-    /// The part of the blocks on disk that copies on flash served; 0: none lies there.
+    /// The part of the file that lies on the disk.
+    pub on_disk: f64,
+    /// The part of that which copies on flash served.
     pub hit_rate: f64,
+}
+
+/// The file.
+pub fn file(brick: &Brick) -> PathBuf {
+    brick.file("warm").join("set")
+}
+
+/// Writes it. What fills the brick afterwards has it go down.
+pub fn lay_out(brick: &Brick, undo: &Undo) -> Result<(), String> {
+    brick.on_tier("warm", "disk")?;
+    load::lay_out(&file(brick), BYTES, undo)
 }
 
 /// Reads all of a file once, at random.
@@ -43,8 +60,10 @@ pub fn pass(brick: &Brick, file: &Path, undo: &Undo) -> Result<Pass, String> {
     command.args([format!("--size={part}"), format!("--offset_increment={part}")]).stdout(Stdio::piped());
     let before = brick.tiers()?;
     let said = fio::read(&Running::start(&mut command, undo)?.output(undo)?, "read")?;
-    let pass = Pass { bytes_per_second: said.bytes_per_second, hit_rate: hit_rate(&before, &brick.tiers()?)? };
-    eprintln!("a pass: {:.1} MB/s, {:.1}% from copies", pass.bytes_per_second / 1e6, pass.hit_rate * 100.0);
+    let (asked, found) = served(&before, &brick.tiers()?)?;
+    let on_disk = asked * BLOCK_BYTES / BYTES as f64;
+    let pass = Pass { bytes_per_second: said.bytes_per_second, on_disk, hit_rate: found / asked.max(1.0) };
+    eprintln!("{pass:.3?}");
     Ok(pass)
 }
 
@@ -61,14 +80,14 @@ pub fn up(brick: &Brick, file: &Path, undo: &Undo) -> Result<Pass, String> {
     Ok(last)
 }
 
-/// The part of reads that copies served between two answers of `sinter tiers`.
-fn hit_rate(before: &Value, after: &Value) -> Result<f64, String> {
+/// The blocks on disk that were asked for between two answers of `sinter tiers`, and those that copies on flash served.
+fn served(before: &Value, after: &Value) -> Result<(f64, f64), String> {
     let of = |tiers: &Value, name: &str| {
         let served = tiers["served"].as_array().into_iter().flatten().find(|tier| tier["tier"] == "copies on flash");
         number(served.ok_or("sinter tiers tells nothing of copies on flash")?, name)
     };
     let gained = |name| Ok::<_, String>(of(after, name)? - of(before, name)?);
-    Ok(gained("found_blocks")? / gained("asked_blocks")?.max(1.0))
+    Ok((gained("asked_blocks")?, gained("found_blocks")?))
 }
 
 #[cfg(test)]
@@ -77,13 +96,12 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn the_hit_rate_is_that_of_the_time_between() {
+    fn what_was_served_before_does_not_count() {
         let tiers = |asked: u64, found: u64| {
             let served = |tier: &str| json!({ "tier": tier, "asked_blocks": asked, "found_blocks": found });
-            json!({ "served": [served("copies on flash")] })
+            json!({ "served": [json!({ "tier": "memory" }), served("copies on flash")] })
         };
-        assert_eq!(hit_rate(&tiers(100, 100), &tiers(300, 150)), Ok(0.25));
-        assert_eq!(hit_rate(&tiers(100, 100), &tiers(100, 100)), Ok(0.0));
-        assert!(hit_rate(&json!({}), &tiers(1, 1)).is_err());
+        assert_eq!(served(&tiers(100, 100), &tiers(300, 150)), Ok((200.0, 50.0)));
+        assert!(served(&json!({}), &tiers(1, 1)).is_err());
     }
 }
