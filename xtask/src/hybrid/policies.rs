@@ -13,7 +13,7 @@ use std::path::Path;
 
 const ROW: &str = "policies";
 /// Rounds of all that is done in turns.
-const ROUNDS: usize = 3;
+const ROUNDS: usize = 5;
 /// Seconds of each cell, and of its reads again.
 const SECONDS: &str = "1";
 /// Rates of flash alone, in those of write-back, that are permitted.
