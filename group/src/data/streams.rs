@@ -133,19 +133,26 @@ pub(crate) struct Unit {
     end: u64,
     state: Lock<Filled>,
     ready: Event,
-    /// Gives its bytes back to the bound when nobody has the unit any more.
-    _share: Share,
+    /// Its part of the bound: given back once clients have taken all of it, or nobody has the unit any more.
+    share: Share,
 }
 
 struct Share {
-    bytes: u64,
+    bytes: AtomicU64,
     of: Arc<AtomicU64>,
+}
+
+impl Share {
+    fn give_back(&self) {
+        let bytes = self.bytes.swap(0, Ordering::Relaxed);
+        let before = self.of.fetch_sub(bytes, Ordering::Relaxed);
+        assert!(before >= bytes, "a unit gives back what it took");
+    }
 }
 
 impl Drop for Share {
     fn drop(&mut self) {
-        let before = self.of.fetch_sub(self.bytes, Ordering::Relaxed);
-        assert!(before >= self.bytes, "a unit gives back what it took");
+        self.give_back();
     }
 }
 
@@ -252,7 +259,7 @@ impl Streams {
         let idle = streams.iter().take_while(|stream| idle(stream)).count();
         streams.range_mut(..idle).for_each(|stream| stream.units.clear());
         let share = self.bytes_max / (UNITS * (streams.len() - idle + 1)) as u64;
-        let next = self.next(&stream, part.size, share);
+        let next = self.next(&stream, &part, share);
         stream.units.extend(next.clone());
         let is_stream = stream.length > STREAM_BYTES;
         streams.push_back(stream);
@@ -261,18 +268,19 @@ impl Streams {
         }
         Noted { is_stream, units, next }
     }
-    /// The unit that a stream should read now, of up to `share` bytes.
-    fn next(&self, stream: &Stream, size: u64, share: u64) -> Option<Arc<Unit>> {
+    /// The unit that a stream should read now, of up to `share` bytes. A unit that is smaller than the stream's requests would be read
+    /// in vain: what it has of a request is read once more with the rest.
+    fn next(&self, stream: &Stream, part: &Part, share: u64) -> Option<Arc<Unit>> {
         let is_filled = stream.units.back().is_none_or(|unit| unit.state.lock().done);
         if stream.length <= STREAM_BYTES || stream.unread() >= UNITS || !is_filled {
             return None;
         }
         let read = stream.end.div_ceil(BLOCK_BYTES as u64);
         let first = stream.units.back().map_or(read, |unit| unit.end.max(read));
-        let left = size.saturating_sub(first * BLOCK_BYTES as u64).next_multiple_of(BLOCK_BYTES as u64);
+        let left = part.size.saturating_sub(first * BLOCK_BYTES as u64).next_multiple_of(BLOCK_BYTES as u64);
         let room = self.bytes_max.saturating_sub(self.bytes.load(Ordering::Relaxed));
         let most = stream.unit_bytes.min(share.max(UNIT_BYTES_MIN)).min(room);
-        if most < UNIT_BYTES_MIN || left == 0 {
+        if most < UNIT_BYTES_MIN.max(part.length.into()).min(left) || left == 0 {
             return None;
         }
         let bytes = (most / BLOCK_BYTES as u64 * BLOCK_BYTES as u64).min(left);
@@ -283,7 +291,7 @@ impl Streams {
             end: first + bytes / BLOCK_BYTES as u64,
             state: Lock::new("unit", Filled::default()),
             ready: Event::new(),
-            _share: Share { bytes, of: self.bytes.clone() },
+            share: Share { bytes: AtomicU64::new(bytes), of: self.bytes.clone() },
         }))
     }
     /// Notes how many blocks a unit had on the disk, and the seeks that they took, so that the next has enough bytes for each.
@@ -344,7 +352,12 @@ impl Unit {
     pub fn take(&self, block: u64, place: Place) -> Option<Slice> {
         let mut state = self.state.lock();
         let found = state.blocks.get(&block).is_some_and(|(from, _)| *from == place || active(Bug::UnitBelieved));
-        found.then(|| state.blocks.remove(&block).expect("just seen").1)
+        let (_, slice) = found.then(|| state.blocks.remove(&block).expect("just seen"))?;
+        // Passed units stay for requests that were overtaken. With what was taken of them hundreds of slow streams would fill the bound.
+        if state.blocks.is_empty() {
+            self.share.give_back();
+        }
+        Some(slice)
     }
     fn moved(&self, block: u64, old: Place, new: Place) {
         let mut state = self.state.lock();
@@ -598,15 +611,51 @@ mod tests {
     #[test]
     fn streams_share_the_bound_and_idle_ones_leave_it() {
         let streams = Streams::new(64 * MIB);
-        for file in 0..300 {
-            read(&streams, file, 0, 0);
+        let small = |file, at| streams.note(VOLUME, part(file, at * u64::from(READ_BYTES), READ_BYTES), 0).next;
+        for (file, at) in (0..300).flat_map(|file| (0..8).map(move |at| (file, at))) {
+            assert!(small(file, at).is_none(), "no stream so far");
         }
-        let units: Vec<_> = (0..300).filter_map(|file| read(&streams, file, 1, 0).next).collect();
+        let units: Vec<_> = (0..300).filter_map(|file| small(file, 8)).collect();
         assert!(units.len() > 250 && streams.bytes.load(Ordering::Relaxed) <= 64 * MIB, "{} have units", units.len());
         drop(units);
         read(&streams, 1000, 0, 31);
         let unit = read(&streams, 1000, 1, 31).next.expect("nobody else reads any more");
         assert_eq!((blocks(&unit), streams.bytes.load(Ordering::Relaxed)), (UNIT_BYTES / 4096, UNIT_BYTES));
+    }
+
+    #[test]
+    fn hundreds_of_slow_streams_are_read_ahead_although_the_bound_has_little_for_each() {
+        let streams = Streams::new(376 * MIB);
+        let buffer = runtime::sim::World::new(1).runtime().buffer(BLOCK_BYTES).expect("there is memory");
+        let slice = buffer.share().slice(0..BLOCK_BYTES);
+        let (mut reads, mut found) = (0, 0);
+        for chunk in 0..64 {
+            for file in 0..300 {
+                let offset = chunk * u64::from(READ_BYTES);
+                let noted = streams.note(VOLUME, part(file, offset, READ_BYTES), chunk * SECOND_NS);
+                for block in offset / 4096..(offset + u64::from(READ_BYTES)) / 4096 {
+                    found += u64::from(noted.units.iter().any(|unit| unit.take(block, place(1, 1)).is_some()));
+                    reads += u64::from(noted.is_stream);
+                }
+                if let Some(unit) = noted.next {
+                    unit.fill((unit.first..unit.end).map(|block| (block, (place(1, 1), slice.clone()))).collect());
+                }
+                assert!(streams.bytes.load(Ordering::Relaxed) <= 376 * MIB);
+            }
+        }
+        assert!(found * 100 > reads * 95, "{found} of {reads} blocks were read ahead");
+    }
+
+    #[test]
+    fn no_unit_is_smaller_than_the_requests_of_its_stream() {
+        let streams = Streams::new(2 * MIB);
+        let next = |file: u64, at| read(&streams, file, at, 0).next;
+        assert!(next(1, 0).is_none());
+        let unit = next(1, 1).expect("it has all of the bound");
+        assert_eq!((unit.end - unit.first) * BLOCK_BYTES as u64, MIB);
+        assert!(next(2, 0).is_none() && next(2, 1).is_none(), "half of it is less than a request");
+        let small = |at: u64| streams.note(VOLUME, part(3, at * u64::from(READ_BYTES), READ_BYTES), 0).next;
+        assert!((0..16).any(|at| small(at).is_some()), "and more than a small one");
     }
 
     #[test]

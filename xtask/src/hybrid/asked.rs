@@ -14,8 +14,13 @@ cargo xtask hybrid [OPTION ...]
   in-order    that file read in order, cold; again after an idle pass
   stopped     the disk stands still for a while under that load: writes, reads and deletes, and the rate afterwards
   objects     what an object server does (sinter bench object), in turns with a brick that is all flash; memory is half of the objects
+  policies    small files and a warm set, on a volume write-back and on one that is flash-only, in turns
+  beside      a small synchronous writer alone and beside a massive commit, in turns with a brick that is all flash
+  streams     300 streams of 1 Mb/s from files on the disk, cold
+  hot         a hot set's hit rate before and after reading four times the flash once; needs --disk-times 5
+  checkpoints how far a second with a checkpoint falls below those around it
 
-  --only ROW,...         [all but objects, which needs more room]
+  --only ROW,...         [bare,overwrite,in-order,stopped]
   --sinter BINARY        [the checkout's release build]
   --flash-bytes SIZE     at least 4G [4.25G]
   --disk-times N         the disk's size in that of the flash, 1 to 100 [4]
@@ -42,10 +47,26 @@ pub enum Row {
     InOrder,
     Stopped,
     Objects,
+    Policies,
+    Beside,
+    Streams,
+    Hot,
+    Checkpoints,
 }
 
 impl Row {
-    const ALL: [Row; 5] = [Row::Bare, Row::Overwrite, Row::InOrder, Row::Stopped, Row::Objects];
+    const ALL: [Row; 10] = [
+        Row::Bare,
+        Row::Overwrite,
+        Row::InOrder,
+        Row::Stopped,
+        Row::Objects,
+        Row::Policies,
+        Row::Beside,
+        Row::Streams,
+        Row::Hot,
+        Row::Checkpoints,
+    ];
     /// The rows if nobody names any.
     const DEFAULT: [Row; 4] = [Row::Bare, Row::Overwrite, Row::InOrder, Row::Stopped];
     /// Its name.
@@ -56,6 +77,11 @@ impl Row {
             Row::InOrder => "in-order",
             Row::Stopped => "stopped",
             Row::Objects => "objects",
+            Row::Policies => "policies",
+            Row::Beside => "beside",
+            Row::Streams => "streams",
+            Row::Hot => "hot",
+            Row::Checkpoints => "checkpoints",
         }
     }
     fn named(name: &str) -> Result<Row, String> {
@@ -105,6 +131,8 @@ pub struct Asked {
 const FLASH_BYTES_MIN: u64 = 4 << 30;
 /// Half of it is the least memory that a daemon takes.
 const OBJECT_BYTES_MIN: u64 = 512 << 20;
+/// A brick with a smaller disk is not filled with four times its flash.
+const HOT_DISK_TIMES_MIN: u64 = 5;
 
 impl Asked {
     /// Reads the command line.
@@ -144,6 +172,9 @@ impl Asked {
                 }
             }
         }
+        if asked.wants(Row::Hot) && asked.disk_times < HOT_DISK_TIMES_MIN {
+            return Err(format!("hot reads four times the flash: --disk-times {HOT_DISK_TIMES_MIN} or more"));
+        }
         Ok(asked)
     }
     fn set(&mut self, name: &str, value: &str) -> Result<(), String> {
@@ -171,6 +202,10 @@ impl Asked {
     /// True if a row is asked for.
     pub fn wants(&self, row: Row) -> bool {
         self.rows.contains(&row)
+    }
+    /// True if a row needs a brick that is filled.
+    pub fn fills(&self) -> bool {
+        self.rows.iter().any(|row| !matches!(row, Row::Bare | Row::Objects | Row::Streams))
     }
     /// The size of the disk.
     pub fn disk_bytes(&self) -> u64 {
@@ -208,7 +243,8 @@ mod tests {
         assert_eq!((asked.form, asked.strictness), (Form::Json, Strictness::All));
         assert!(asked.object_bytes == 5 << 30 && !asked.wants(Row::Objects));
         let asked = read("--only objects --object-bytes 1.5G").expect("it is a good line");
-        assert!(asked.object_bytes == 3 << 29 && asked.wants(Row::Objects));
+        assert!(asked.object_bytes == 3 << 29 && asked.wants(Row::Objects) && !asked.fills());
+        assert!(read("--only streams,hot --disk-times 5").expect("it is a good line").fills());
     }
 
     #[test]
@@ -229,6 +265,7 @@ mod tests {
             ("--times nan", "0.1 to 100"),
             ("--stop-seconds 0", "5 to 600"),
             ("--times", "value is missing"),
+            ("--only bare,hot", "--disk-times 5"),
             ("--loud 3", "--loud: not known"),
         ] {
             let error = read(line).expect_err(line);

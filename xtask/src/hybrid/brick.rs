@@ -5,9 +5,12 @@ use crate::disk::{Disks, Place};
 use crate::flash::ground::{Ground, looped_apart, text, told};
 use crate::flash::sides::{Places, in_own_session, serve};
 use crate::flash::undo::{Undo, quoted};
+use crate::verdicts::load::{FILE, lay_out};
+use crate::verdicts::process::Running;
 use serde_json::Value;
+use std::fs::File;
 use std::path::{Path, PathBuf};
-use std::process::Child;
+use std::process::{Child, Command, Stdio};
 
 /// The disk's name among the run's own.
 const DISK: &str = "hybrid";
@@ -75,8 +78,21 @@ impl Brick {
         let on = ["--flash", &devices.flash, "--disk", &devices.disk, "--segment-size", &asked.segment_size, "--force"];
         Brick::on(binary, &ground.root, &on, &[], undo)
     }
+    /// The same on one device of flash of so many bytes, all below a new directory.
+    pub fn all_flash(
+        asked: &Asked,
+        binary: &Path,
+        (root, bytes): (&Path, u64),
+        options: &[&str],
+        undo: &Undo,
+    ) -> Result<Brick, String> {
+        std::fs::create_dir(root).map_err(|error| format!("{}: {error}", root.display()))?;
+        let flash = flash_device(&root.join("flash"), bytes, undo)?;
+        let on = ["--flash", &flash, "--segment-size", &asked.segment_size, "--force"];
+        Brick::on(binary, root, &on, options, undo)
+    }
     /// Formats devices as `on` says, and mounts the brick, all below `root`; its daemon starts with these options.
-    pub fn on(binary: &Path, root: &Path, on: &[&str], options: &[&str], undo: &Undo) -> Result<Brick, String> {
+    fn on(binary: &Path, root: &Path, on: &[&str], options: &[&str], undo: &Undo) -> Result<Brick, String> {
         let [data, mount, log] = ["data", "mount", "log"].map(|name| root.join(name));
         std::fs::create_dir(&mount).map_err(|error| format!("{}: {error}", mount.display()))?;
         told(text(binary), &[&["format", text(&data)], on].concat())?;
@@ -92,12 +108,20 @@ impl Brick {
     pub fn file(&self, name: &str) -> PathBuf {
         self.mount.join(name)
     }
-    /// The size of a file that fills an empty brick as far as is wanted.
-    pub fn filling_bytes(&self) -> Result<u64, String> {
+    /// Fills an empty one with a file, as far as is wanted.
+    pub fn fill(&self, undo: &Undo) -> Result<(), String> {
         let size = self.status()?["size_bytes"].as_u64();
         let size = size.ok_or("sinter status tells no size_bytes")?;
         let mib = size * FILLED_PERCENT / 100 / MIB;
-        Ok(mib * MIB)
+        eprintln!("writing a file of {mib} MiB in sequence");
+        lay_out(&self.file(FILE), mib * MIB, undo)
+    }
+    /// A new directory, whose files belong on a tier: on `disk` once their segments are cleaned, or on `flash`.
+    pub fn on_tier(&self, name: &str, tier: &str) -> Result<PathBuf, String> {
+        let path = self.file(name);
+        std::fs::create_dir(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+        told("setfattr", &["-n", "user.sinter.tier", "-v", tier, text(&path)])?;
+        Ok(path)
     }
     /// The answer of `sinter status`.
     pub fn status(&self) -> Result<Value, String> {
@@ -110,6 +134,35 @@ impl Brick {
     /// The answer of `sinter explain` about the next seconds.
     pub fn explained(&self, seconds: u64) -> Result<Value, String> {
         self.asked(&["explain", text(&self.data), "--seconds", &seconds.to_string()])
+    }
+    /// The answer of `sinter tiers`.
+    pub fn tiers(&self) -> Result<Value, String> {
+        self.asked(&["tiers", text(&self.data)])
+    }
+    /// Mounts a new volume that stays on flash.
+    pub fn flash_only(&self, mount: &Path, undo: &Undo) -> Result<(), String> {
+        let (data, volume) = (text(&self.data), "flash-only");
+        std::fs::create_dir(mount).map_err(|error| format!("{}: {error}", mount.display()))?;
+        told(text(&self.binary), &["volume", "create", data, volume])?;
+        told(text(&self.binary), &["volume", "set", data, volume, "--policy", "flash-only"])?;
+        // A daemon that ends unmounts all, unless it is killed.
+        let mounted = quoted(mount);
+        undo.add(&format!("! mountpoint -q {mounted} || umount -l {mounted}"))?;
+        told(text(&self.binary), &["mount", data, volume, text(mount)]).map(drop)
+    }
+    /// Runs `sinter bench` with these arguments; what it tells.
+    pub fn bench(&self, arguments: &[&str], undo: &Undo) -> Result<Value, String> {
+        told_by_bench(Running::start(&mut self.bench_command(arguments), undo)?, undo)
+    }
+    /// Starts it; what it says of its course goes into a file.
+    pub fn start_bench(&self, arguments: &[&str], course: &Path, undo: &Undo) -> Result<Running, String> {
+        let file = File::create(course).map_err(|error| format!("{}: {error}", course.display()))?;
+        Running::start(self.bench_command(arguments).stderr(file), undo)
+    }
+    fn bench_command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(&self.binary);
+        command.arg("bench").args(arguments).arg("--json").stdout(Stdio::piped());
+        command
     }
     fn asked(&self, arguments: &[&str]) -> Result<Value, String> {
         let said = told(text(&self.binary), &[arguments, &["--json"]].concat())?;
@@ -133,4 +186,18 @@ impl Brick {
         self.daemon = Some(serve(in_own_session(), places, options, undo)?);
         Ok(())
     }
+}
+
+/// The figures of a bench that was started, at its end. Errors: it ended without any.
+pub fn told_by_bench(bench: Running, undo: &Undo) -> Result<Value, String> {
+    let said = bench.output(undo)?;
+    // It fails if anything does, and tells the others' figures all the same.
+    let told: Value = serde_json::from_str(&said).map_err(|error| format!("sinter bench: {error}: {said}"))?;
+    told["notes"].as_array().into_iter().flatten().for_each(|note| eprintln!("{note}"));
+    Ok(told)
+}
+
+/// A number that a command has told.
+pub fn number(told: &Value, name: &str) -> Result<f64, String> {
+    told[name].as_f64().ok_or_else(|| format!("no {name} is told: {told}"))
 }

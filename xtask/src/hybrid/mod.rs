@@ -5,19 +5,24 @@
 //! a second was slow.
 
 mod asked;
+mod beside;
 pub mod brick;
+mod checkpoints;
+mod hot;
 mod in_order;
 mod load;
 mod objects;
 mod overwrite;
+mod policies;
 mod report;
 mod seconds;
 mod stopped;
+mod streams;
+mod warm;
 mod watch;
 
 use crate::flash::ground::{self, Ground};
 use crate::flash::undo::Undo;
-use crate::verdicts::load::{FILE, lay_out};
 use asked::{Asked, Row};
 use brick::{Brick, Devices};
 use report::Report;
@@ -35,7 +40,7 @@ pub fn run(arguments: &[String]) -> Result<(), String> {
     let asked = Asked::read(arguments)?;
     let binary = binary(&asked)?;
     ground::need_root()?;
-    ground::install(&[("fio", "fio"), ("util-linux", "losetup")])?;
+    ground::install(&[("fio", "fio"), ("util-linux", "losetup"), ("attr", "setfattr")])?;
     let mut report = Report::default();
     let done = Undo::during(|undo| all(&asked, &binary, &mut report, undo));
     // What was measured before something went wrong is worth its time.
@@ -64,10 +69,14 @@ fn all(asked: &Asked, binary: &std::path::Path, report: &mut Report, undo: &Undo
         return Ok(());
     }
     let mut brick = Brick::make(asked, binary, &ground, &devices, undo)?;
-    if asked.rows.iter().any(|row| !matches!(row, Row::Bare | Row::Objects)) {
-        let bytes = brick.filling_bytes()?;
-        eprintln!("writing a file of {} MiB in sequence", bytes >> 20);
-        lay_out(&brick.file(FILE), bytes, undo)?;
+    if asked.wants(Row::Streams) {
+        streams::run(asked, &ground, (&brick, &devices), report, undo)?;
+    }
+    if asked.wants(Row::Policies) || asked.wants(Row::Hot) {
+        warm::lay_out(&brick, undo)?;
+    }
+    if asked.fills() {
+        brick.fill(undo)?;
     }
     if asked.wants(Row::Overwrite) || asked.wants(Row::InOrder) {
         overwrite::run(asked, &ground, (&brick, &devices), report, undo)?;
@@ -78,6 +87,18 @@ fn all(asked: &Asked, binary: &std::path::Path, report: &mut Report, undo: &Undo
     if asked.wants(Row::Stopped) {
         stopped::run(asked, &ground, (&brick, &devices), report, undo)?;
     }
+    if asked.wants(Row::Policies) {
+        policies::run(&ground, &brick, report, undo)?;
+    }
+    if asked.wants(Row::Beside) {
+        beside::run(asked, binary, (&ground, &brick), report, undo)?;
+    }
+    if asked.wants(Row::Hot) {
+        hot::run(asked, (&brick, &devices), report, undo)?;
+    }
+    if asked.wants(Row::Checkpoints) {
+        checkpoints::run(&ground, (&brick, &devices), report, undo)?;
+    }
     if asked.wants(Row::Objects) {
         objects::run(asked, binary, &ground, (&mut brick, &devices), report, undo)?;
     }
@@ -86,8 +107,9 @@ fn all(asked: &Asked, binary: &std::path::Path, report: &mut Report, undo: &Undo
 
 /// Bytes that a run needs. The disk's file is sparse: it gets what the brick is filled with, and the dead blocks between.
 fn room_bytes(asked: &Asked) -> u64 {
-    let fills = asked.rows.iter().any(|row| *row != Row::Objects);
-    let disk = if fills { asked.disk_bytes() } else { asked.disk_bytes().min(2 * asked.object_bytes) };
-    let all_flash = if asked.wants(Row::Objects) { objects::flash_bytes(asked) } else { 0 };
-    asked.flash_bytes + disk + all_flash + BESIDE_BYTES
+    let is_whole = asked.fills() || asked.wants(Row::Streams);
+    let disk = if is_whole { asked.disk_bytes() } else { asked.disk_bytes().min(2 * asked.object_bytes) };
+    let objects = if asked.wants(Row::Objects) { objects::flash_bytes(asked) } else { 0 };
+    let beside = if asked.wants(Row::Beside) { asked.flash_bytes } else { 0 };
+    asked.flash_bytes + disk + objects + beside + BESIDE_BYTES
 }

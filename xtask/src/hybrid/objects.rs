@@ -3,16 +3,14 @@
 //! Promises that both have the same bound of memory, half of what is stored. Absent by design: wishes but that nothing fails.
 
 use super::asked::Asked;
-use super::brick::{Brick, Devices, flash_device};
+use super::brick::{Brick, Devices, number};
 use super::report::{Report, Wish};
 use crate::flash::ground::{Ground, text};
 use crate::flash::undo::Undo;
 use crate::verdicts::load::FILE;
-use crate::verdicts::process::Running;
 use runtime::sim::spindle::Counters;
 use serde_json::Value;
 use std::path::Path;
-use std::process::{Command, Stdio};
 
 const ROW: &str = "objects";
 /// Number of times that each brick gets all objects.
@@ -80,17 +78,14 @@ pub fn run(
     let memory = format!("{}M", memory_mib(asked));
     let options = ["--memory-max", &memory];
     brick.restart_with(&options, undo)?;
-    let root = ground.root.join("all-flash");
-    std::fs::create_dir(&root).map_err(|error| format!("{}: {error}", root.display()))?;
-    let flash = flash_device(&root.join("flash"), flash_bytes(asked), undo)?;
-    let on = ["--flash", &flash, "--segment-size", &asked.segment_size, "--force"];
-    let all_flash = Brick::on(binary, &root, &on, &options, undo)?;
+    let all_flash =
+        Brick::all_flash(asked, binary, (&ground.root.join("all-flash"), flash_bytes(asked)), &options, undo)?;
     let side = |name, brick, devices| Side { name, brick, devices, rounds: Vec::new(), on_disk: 0 };
     let mut sides = [side("hybrid", brick, Some(devices)), side("all flash", &all_flash, None)];
     for round in 1..=ROUNDS {
         for side in &mut sides {
             eprintln!("round {round} of {ROUNDS}, {}", side.name);
-            side.measure(asked, binary, undo)?;
+            side.measure(asked, undo)?;
         }
     }
     told(&sides, report);
@@ -98,11 +93,11 @@ pub fn run(
 }
 
 impl Side<'_> {
-    fn measure(&mut self, asked: &Asked, binary: &Path, undo: &Undo) -> Result<(), String> {
+    fn measure(&mut self, asked: &Asked, undo: &Undo) -> Result<(), String> {
         let mut rows = Vec::new();
         for phase in PHASES {
             let before = self.counters()?;
-            rows.extend(bench(asked, binary, self.brick, phase, undo)?);
+            rows.extend(bench(asked, self.brick, phase, undo)?);
             if let Some((before, after)) = before.zip(self.counters()?) {
                 let (read, written) =
                     (after.read_bytes - before.read_bytes, after.written_bytes - before.written_bytes);
@@ -121,16 +116,11 @@ impl Side<'_> {
 }
 
 /// Does one phase; its rows. Errors: it ended without any.
-fn bench(asked: &Asked, binary: &Path, brick: &Brick, phase: &str, undo: &Undo) -> Result<Vec<Value>, String> {
-    let mut command = Command::new(binary);
+fn bench(asked: &Asked, brick: &Brick, phase: &str, undo: &Undo) -> Result<Vec<Value>, String> {
     let (bytes, seconds) = (asked.object_bytes.to_string(), asked.object_seconds.to_string());
-    command.args(["bench", "object", text(brick.mount()), "--json", "--phase", phase]);
-    command.args(["--bytes", &bytes, "--time", &seconds]).stdout(Stdio::piped());
-    let said = Running::start(&mut command, undo)?.output(undo)?;
-    // It fails if any object does, and tells the others' figures all the same.
-    let told: Value = serde_json::from_str(&said).map_err(|error| format!("sinter bench object: {error}: {said}"))?;
-    told["notes"].as_array().into_iter().flatten().for_each(|note| eprintln!("{note}"));
-    told["rows"].as_array().cloned().ok_or_else(|| format!("sinter bench object: {said}"))
+    let work = ["object", text(brick.mount()), "--phase", phase, "--bytes", &bytes, "--time", &seconds];
+    let told = brick.bench(&work, undo)?;
+    told["rows"].as_array().cloned().ok_or_else(|| format!("sinter bench object: {told}"))
 }
 
 /// Bytes that live on disks.
@@ -145,7 +135,7 @@ fn round(rows: &[Value]) -> Result<Round, String> {
     for (mode, pass) in MODES.iter().zip(&mut round) {
         let row = rows.iter().find(|row| row["mode"] == *mode);
         let row = row.ok_or_else(|| format!("sinter bench object tells nothing of {mode}"))?;
-        let number = |name| row[name].as_f64().ok_or_else(|| format!("sinter bench object tells no {name}: {row}"));
+        let number = |name| number(row, name);
         *pass = Pass {
             per_second: number("per_second")?,
             bytes_per_second: number("bytes_per_second")?,

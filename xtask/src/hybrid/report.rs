@@ -11,6 +11,10 @@ pub enum Wish {
     LeastIfAlone(f64),
     /// The least value, whatever else the machine does.
     Least(f64),
+    /// The greatest value, on a machine that does nothing else.
+    MostIfAlone(f64),
+    /// The greatest value, whatever else the machine does.
+    Most(f64),
     /// Nothing at all, whatever else the machine does.
     Zero,
     /// Nothing at all, on a machine that does nothing else.
@@ -40,16 +44,19 @@ impl Figure {
         match self.wish {
             Wish::None => true,
             Wish::Least(least) | Wish::LeastIfAlone(least) => self.value >= least,
+            Wish::Most(most) | Wish::MostIfAlone(most) => self.value <= most,
             Wish::Zero | Wish::ZeroIfAlone => self.value == 0.0,
         }
     }
     fn fails(&self, strictness: Strictness) -> bool {
-        !self.holds() && (strictness == Strictness::All || matches!(self.wish, Wish::Zero | Wish::Least(_)))
+        let is_fault = matches!(self.wish, Wish::Zero | Wish::Least(_) | Wish::Most(_));
+        !self.holds() && (strictness == Strictness::All || is_fault)
     }
     fn wished(&self) -> String {
         match self.wish {
             Wish::None => String::new(),
             Wish::Least(least) | Wish::LeastIfAlone(least) => format!("at least {least}"),
+            Wish::Most(most) | Wish::MostIfAlone(most) => format!("at most {most:.3}"),
             Wish::Zero | Wish::ZeroIfAlone => "none".to_string(),
         }
     }
@@ -67,7 +74,7 @@ impl Figure {
             (_, false) => "no",
         };
         let Figure { row, name, value, unit, .. } = self;
-        let line = format!("{row:<10} {name:<44} {value:>12.digits$} {unit:<5} {:<13} {holds}", self.wished());
+        let line = format!("{row:<11} {name:<44} {value:>12.digits$} {unit:<5} {:<14} {holds}", self.wished());
         line.trim_end().to_string()
     }
     fn json(&self) -> Value {
@@ -86,19 +93,24 @@ impl Report {
     /// Adds what is no figure.
     pub fn note(&mut self, row: &'static str, text: impl Into<String>) {
         let text = text.into();
-        eprintln!("{row:<10} {text}");
+        eprintln!("{row:<11} {text}");
         self.notes.push((row, text));
     }
     /// A figure that was added.
     pub fn value(&self, row: &str, name: &str) -> Option<f64> {
         self.figures.iter().find(|figure| figure.row == row && figure.name == name).map(|figure| figure.value)
     }
+    /// True if all is as it should be.
+    #[cfg(test)]
+    pub fn holds(&self) -> bool {
+        self.figures.iter().all(Figure::holds)
+    }
     /// Prints all. Errors: the names of the figures that are not as they should be.
     pub fn print(&self, form: Form, strictness: Strictness) -> Result<(), String> {
         match form {
             Form::Table => {
                 self.figures.iter().for_each(|figure| println!("{}", figure.line()));
-                self.notes.iter().for_each(|(row, text)| println!("{row:<10} {text}"));
+                self.notes.iter().for_each(|(row, text)| println!("{row:<11} {text}"));
             }
             Form::Json => {
                 let notes = self.notes.iter().map(|(row, text)| json!({ "row": row, "note": text }));
@@ -123,6 +135,9 @@ mod tests {
             (14.9, Wish::LeastIfAlone(15.0), true, false),
             (15.0, Wish::LeastIfAlone(15.0), false, false),
             (0.9, Wish::Least(1.0), true, true),
+            (1.1, Wish::Most(1.0), true, true),
+            (1.1, Wish::MostIfAlone(1.0), true, false),
+            (1.0, Wish::Most(1.0), false, false),
             (1.0, Wish::Zero, true, true),
             (0.0, Wish::Zero, false, false),
             (1.0, Wish::ZeroIfAlone, true, false),
