@@ -47,9 +47,6 @@ struct Extents {
     whole: bool,
     /// True if the read cache may have them.
     kept: bool,
-    ino: Ino,
-    /// Length of the file, bytes.
-    size: u64,
     /// The state of the file's stream, if some of them are on disks.
     streamed: Option<Box<Streamed>>,
 }
@@ -111,7 +108,7 @@ impl Groups {
         loop {
             let _pin = self.store().pin();
             let before_ns = lock::waited_ns();
-            let extents = match self.plan_read(context, ino, offset, length)? {
+            let mut extents = match self.plan_read(context, ino, offset, length)? {
                 Plan::Ready(extents) => extents,
                 Plan::Missing(wanted) => {
                     self.load(context.volume, vec![wanted], Some(&context.span)).await?;
@@ -127,7 +124,7 @@ impl Groups {
                 return Ok(Answer { reply: Reply::Data { length }, data: Some(data), position: None });
             }
             let scattered = extents.scattered();
-            match self.fetch(context, extents, room.take()).await {
+            match self.fetch(context, ino, &mut extents, room.take()).await {
                 Ok(data) => {
                     if let (Some(pieces), Some(bytes)) = (scattered, &data) {
                         self.offer_scattered((context.volume, ino, offset), pieces, bytes);
@@ -190,8 +187,7 @@ impl Groups {
         let length = inode.size.saturating_sub(offset).min(u64::from(length)) as u32;
         let whole = offset == 0 && u64::from(length) == inode.size;
         let kept = context.unkept && length <= KEPT_BYTES_MAX;
-        let (first, more, size, streamed) = (None, Vec::new(), inode.size, None);
-        let mut extents = Extents { first, more, offset, length, whole, kept, ino, size, streamed };
+        let mut extents = Extents { first: None, more: Vec::new(), offset, length, whole, kept, streamed: None };
         if length == 0 {
             return Ok(Plan::Ready(extents));
         }
@@ -234,8 +230,8 @@ impl Groups {
                     return None;
                 }
                 let length = inode.size as u32;
-                let (first, more, offset, whole, kept, size) = (None, Vec::new(), 0, true, false, inode.size);
-                let mut extents = Extents { first, more, offset, length, whole, kept, ino, size, streamed: None };
+                let (first, more, offset, whole, kept) = (None, Vec::new(), 0, true, false);
+                let mut extents = Extents { first, more, offset, length, whole, kept, streamed: None };
                 let mut missing = None;
                 for block in 0..inode.size.div_ceil(BLOCK_BYTES as u64) {
                     match state.block(volume, ino, block) {
@@ -279,9 +275,15 @@ impl Groups {
         Some(buffer.share().slice(0..extents.length as usize))
     }
 
-    async fn fetch(&self, context: &Context, mut extents: Extents, room: Option<Buf>) -> Result<Option<Slice>> {
+    async fn fetch(
+        &self,
+        context: &Context,
+        ino: Ino,
+        extents: &mut Extents,
+        room: Option<Buf>,
+    ) -> Result<Option<Slice>> {
         if self.store().has_further() && extents.devices().any(|place| self.store().is_on_disk(place)) {
-            Box::pin(self.wait_for_units(context, &mut extents)).await;
+            Box::pin(self.wait_for_units(context, ino, extents)).await;
         }
         let skip = (extents.offset % BLOCK_BYTES as u64) as usize;
         let range = skip..skip + extents.length as usize;
@@ -305,7 +307,7 @@ impl Groups {
                 }
                 Ok(Some(buffer.share().slice(range)))
             }
-            _ => self.assemble(context, &extents, skip, room).await.map(Some),
+            _ => self.assemble(context, extents, skip, room).await.map(Some),
         }
     }
 
@@ -463,8 +465,9 @@ impl Groups {
 
     /// Begins to read ahead of a client that streams, and waits for what was. Its wait counts as reading.
     #[cold]
-    async fn wait_for_units(&self, context: &Context, extents: &mut Extents) {
-        let Extents { ino, offset, length, size, .. } = *extents;
+    async fn wait_for_units(&self, context: &Context, ino: Ino, extents: &mut Extents) {
+        let Seen::Known(Some(inode)) = self.state(ino.group()).state.lock().inode(context.volume, ino) else { return };
+        let (offset, length, size) = (extents.offset, extents.length, inode.size);
         let noted = self.note_stream(context, Part { ino, offset, length, size });
         for unit in &noted.units {
             unit.wait().await;
