@@ -211,7 +211,7 @@ impl Groups {
     /// Performs one operation. `data`: the payload of a write, or memory for the answer of a read.
     pub async fn call(&self, context: &Context, op: Op, data: Option<Buf>) -> Result<Answer> {
         // Clients may send any inode number (NFS handles, hostile fronts): a group that does not exist holds no inode.
-        if !change::first_groups(&op).fits(self.groups.len()) {
+        if !change::is_of_brick(&op, self.groups.len()) {
             return Err(Error::new(Kind::Stale, "no such group: the inode number is of another brick"));
         }
         // Here and not in a function of its own: each that an answer passes copies it.

@@ -346,17 +346,30 @@ impl Groups {
 }
 
 /// The groups that an operation concerns in any case. Evaluation may find that it concerns more.
-pub(crate) fn first_groups(op: &Op) -> GroupSet {
+fn first_groups(op: &Op) -> GroupSet {
     if matches!(op, Op::VolumeDelete { .. }) {
         return GroupSet::all();
     }
     let mut set = GroupSet::one(deciding_group(op));
-    match op {
-        Op::Rename { parent, .. } | Op::Exchange { parent, .. } => set.insert(parent.group()),
-        Op::Link { ino, .. } => set.insert(ino.group()),
-        _ => {}
+    if let Some(group) = other_group(op) {
+        set.insert(group);
     }
     set
+}
+
+/// The group that an operation concerns from the start, beside the one that decides it.
+fn other_group(op: &Op) -> Option<GroupId> {
+    match op {
+        Op::Rename { parent, .. } | Op::Exchange { parent, .. } => Some(parent.group()),
+        Op::Link { ino, .. } => Some(ino.group()),
+        _ => None,
+    }
+}
+
+/// True if the groups that an operation concerns from the start are among the brick's `count` groups.
+pub(crate) fn is_of_brick(op: &Op, count: usize) -> bool {
+    let is_here = |group: GroupId| (group.0 as usize) < count;
+    is_here(deciding_group(op)) && other_group(op).is_none_or(is_here)
 }
 
 /// True for operations whose results are kept for a second delivery. Others may come under any number.

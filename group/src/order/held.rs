@@ -42,10 +42,6 @@ impl GroupSet {
             assert!(set.is_sorted_by(|one, next| one < next), "locks are taken in ascending order: {set:?}");
         }
     }
-    /// True if all groups of the set are among the brick's `count` groups.
-    pub fn fits(&self, count: usize) -> bool {
-        self.few[..self.length].last().is_none_or(|last| (last.0 as usize) < count)
-    }
 }
 
 /// Locked groups.
@@ -61,8 +57,9 @@ impl<'a> Held<'a> {
             return Held { first: None, guards: groups.states().iter().map(|group| group.state.lock()).collect() };
         }
         let mut guards = set.few[..set.length].iter().map(|&group| groups.state(group).state.lock());
-        // One group is the common case: it allocates nothing.
-        Held { first: guards.next(), guards: guards.collect() }
+        let first = guards.next();
+        // One group is the common case: no list is made for it.
+        Held { first, guards: if set.length > 1 { guards.collect() } else { Vec::new() } }
     }
     /// A group's state, if it is held.
     pub fn get(&mut self, group: GroupId) -> Option<&mut State> {
