@@ -259,6 +259,7 @@ impl Groups {
             Op::SetXattr { ref name, .. } | Op::RemoveXattr { ref name, .. } if names::is_tier_hint(name) => {
                 Box::pin(self.change_tier_hint(context, &op)).await
             }
+            // It can't have been delivered before, whatever stands in its way.
             _ if !change::is_kept(&op) => return self.change(context, &op).await,
             _ => self.change(context, &op).await,
         };

@@ -4,22 +4,18 @@ use crate::rig::{Rig, SEGMENT_BYTES, Shape, pattern, seeds};
 use base::limits::BLOCK_BYTES;
 use base::{At, Ino, Sync};
 use runtime::random::SplitMix;
-use runtime::sim::{Setup, Survival, World};
+use runtime::sim::{Survival, World};
+use store::format::devices::Tier;
 use store::promote::{Figures, Reason};
 
-const DISK_SEGMENTS: u64 = 200;
 const SHAPE: Shape =
-    Shape { segments: 64, disk_segments: DISK_SEGMENTS, groups: 4, cache_bytes: 8 << 20, ..Shape::SMALL };
+    Shape { segments: 64, further: &[(Tier::Disk, 200)], groups: 4, cache_bytes: 8 << 20, ..Shape::SMALL };
 const FILE_BYTES: usize = 256 << 10;
 const PIECE_BYTES: usize = 64 << 10;
 /// More than the flash holds.
 const FILES: u64 = 100 * SEGMENT_BYTES / FILE_BYTES as u64;
 
 type Files = Vec<(Ino, Vec<u8>)>;
-
-fn world(seed: u64) -> World {
-    World::with(Setup { further_bytes: vec![(1 << 20) + DISK_SEGMENTS * SEGMENT_BYTES], ..Setup::new(seed) })
-}
 
 /// A hybrid brick with more files than its flash holds: those that were written first are on the disk.
 async fn filled(runtime: runtime::Runtime) -> (Rig, Files) {
@@ -71,7 +67,7 @@ async fn read_all(rig: &Rig, file: &(Ino, Vec<u8>)) -> (u64, u64) {
 
 #[test]
 pub fn what_is_read_from_the_disk_again_is_on_flash() {
-    let mut world = world(1);
+    let mut world = SHAPE.world(1);
     let runtime = world.runtime();
     world.block_on(async {
         let (rig, files) = filled(runtime).await;
@@ -104,7 +100,7 @@ pub fn what_is_read_from_the_disk_again_is_on_flash() {
 pub fn clients_have_what_the_file_has_whatever_becomes_of_copies() {
     let mut sums = [0; 4];
     for seed in seeds(0..4) {
-        let mut world = world(seed);
+        let mut world = SHAPE.world(seed);
         let mut rng = SplitMix(seed);
         let runtime = world.runtime();
         let (mut rig, mut files) = world.block_on(filled(runtime));
@@ -163,7 +159,7 @@ async fn lead_a_life(rig: &Rig, files: &mut Files, rng: &mut SplitMix) {
 #[test]
 pub fn segments_of_copies_are_free_after_a_start() {
     for (seed, survival) in [(1, Survival::Nothing), (2, Survival::Random), (3, Survival::Everything)] {
-        let mut world = world(seed);
+        let mut world = SHAPE.world(seed);
         let runtime = world.runtime();
         let (rig, held) = world.block_on(async {
             let (rig, files) = filled(runtime).await;

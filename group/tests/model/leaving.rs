@@ -1,43 +1,23 @@
 //! Flash that leaves a hybrid brick while it is written to. The rest of the flash has less room than what lives on flash: cold
 //! blocks must go down to the disk meanwhile.
 
-use crate::rig::{Rig, SEGMENT_BYTES};
-use crate::tiers::{MIB, SHAPE, assert_content, churn, interleaved, made};
-use runtime::sim::{Setup, World};
-use store::FormatOptions;
-use store::device::Foreign;
+use crate::rig::{Rig, SEGMENT_BYTES, Shape};
+use crate::tiers::{self, DISK, MIB, assert_content, churn, interleaved, made};
 use store::format::devices::{DeviceId, Tier};
 
-const DISK: u64 = 120;
-/// Segments of the device that leaves: those of the first once more.
-const SECOND: u64 = SHAPE.segments;
+/// The device that leaves has as many segments as the first.
+const SHAPE: Shape = Shape { further: &[DISK, (Tier::Flash, tiers::SHAPE.segments)], ..tiers::SHAPE };
 const LEAVES: DeviceId = DeviceId(3);
 /// Bytes of each of three files. With what is overwritten all the time they are more than files may take of one device of flash.
 const BYTES: usize = 9 * MIB;
 const HOT_BYTES: usize = 8 * MIB;
 
-async fn brick(runtime: runtime::Runtime) -> Rig {
-    let options = FormatOptions {
-        size_bytes: Some(SHAPE.segments * SEGMENT_BYTES),
-        segment_bytes: SEGMENT_BYTES,
-        groups: SHAPE.groups,
-        size_bytes_min: 0,
-        device: None,
-        further: vec![(Tier::Disk, Foreign::Keep), (Tier::Flash, Foreign::Keep)],
-    };
-    store::format_brick(&runtime, options, async || Ok(())).await.expect("blank devices");
-    let mut rig = Rig::found(runtime, SHAPE).await;
-    rig.volume = rig.new_volume("main").await;
-    rig
-}
-
 #[test]
 fn flash_leaves_under_load_although_the_rest_of_it_is_full() {
-    let further_bytes = [DISK, SECOND].map(|segments| MIB as u64 + segments * SEGMENT_BYTES).to_vec();
-    let mut world = World::with(Setup { further_bytes, ..Setup::new(1) });
+    let mut world = SHAPE.world(1);
     let runtime = world.runtime();
     world.block_on(async {
-        let rig = brick(runtime).await;
+        let rig = Rig::new(runtime, SHAPE).await;
         let mut files = Vec::new();
         for number in 0..3 {
             files.push(made(&rig, &format!("file{number}")).await);

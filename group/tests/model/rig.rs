@@ -6,6 +6,7 @@ use base::{
 };
 use group::{Answer, Context, Groups, Options};
 use runtime::ledger::OpProfile;
+use runtime::sim::{Setup, World};
 use runtime::{Event, Ledger, Runtime, Span, Stage, tasks::Local};
 use std::cell::Cell;
 use std::sync::Arc;
@@ -18,6 +19,8 @@ use store::{FormatOptions, FreeLimits, Opening, check};
 
 /// The smallest segment: many of them are filled in a short test.
 pub const SEGMENT_BYTES: u64 = base::limits::SEGMENT_BYTES_MIN;
+/// Bytes of a device before its segments.
+const DEVICE_BYTES: u64 = 1 << 20;
 
 /// The properties of the brick.
 #[derive(Clone, Copy)]
@@ -30,8 +33,8 @@ pub struct Shape {
     pub overlay_bytes: u64,
     /// The field of `Options`.
     pub cache_bytes: u64,
-    /// Segments of the disk beside the flash; 0: there is none.
-    pub disk_segments: u64,
+    /// The devices beside the first, which is flash, each with its segments.
+    pub further: &'static [(Tier, u64)],
     /// The field of `Options`.
     pub free: FreeLimits,
     /// The field of `Options`.
@@ -50,7 +53,7 @@ impl Shape {
         groups: 8,
         overlay_bytes: 64 << 20,
         cache_bytes: 1,
-        disk_segments: 0,
+        further: &[],
         free: FREE,
         quiet_ns: u64::MAX,
         numbers_at_once: 1 << 20,
@@ -58,6 +61,11 @@ impl Shape {
     /// 32 MiB, half of it for the cleaner.
     pub const TINY: Shape = Shape { segments: 32, groups: 4, overlay_bytes: 8 << 20, ..Shape::SMALL };
 
+    /// A world with blank devices for such a brick.
+    pub fn world(&self, seed: u64) -> World {
+        let bytes = |&(_, segments): &(Tier, u64)| DEVICE_BYTES + segments * SEGMENT_BYTES;
+        World::with(Setup { further_bytes: self.further.iter().map(bytes).collect(), ..Setup::new(seed) })
+    }
     fn options(&self) -> Options {
         let Shape { overlay_bytes, cache_bytes, free, quiet_ns, .. } = *self;
         let (replay_bytes, replay_records, read_cache_bytes) = (u64::MAX, u64::MAX, 4 << 20);
@@ -95,7 +103,7 @@ async fn open(runtime: &Runtime, index: &ModelIndex, shape: &Shape) -> Arc<Group
     Groups::open(opening, shape.options()).await.expect("a healthy brick replays").0
 }
 
-/// Formats the world's empty disk.
+/// Formats the world's blank devices.
 pub async fn format(runtime: &Runtime, shape: Shape) {
     let options = FormatOptions {
         size_bytes: Some(shape.segments * SEGMENT_BYTES),
@@ -103,9 +111,9 @@ pub async fn format(runtime: &Runtime, shape: Shape) {
         groups: shape.groups,
         size_bytes_min: 0,
         device: None,
-        further: if shape.disk_segments > 0 { vec![(Tier::Disk, Foreign::Keep)] } else { Vec::new() },
+        further: shape.further.iter().map(|&(tier, _)| (tier, Foreign::Keep)).collect(),
     };
-    store::format_brick(runtime, options, async || Ok(())).await.expect("an empty disk can be formatted");
+    store::format_brick(runtime, options, async || Ok(())).await.expect("blank devices can be formatted");
 }
 
 /// The offline check's report on a closed brick.

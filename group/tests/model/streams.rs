@@ -1,21 +1,16 @@
 //! Files on a disk that are read in order are read ahead in large units, and clients always have what the file has.
 
-use crate::rig::{Rig, SEGMENT_BYTES, Shape, pattern, seeds};
+use crate::rig::{Rig, Shape, pattern, seeds};
 use base::limits::BLOCK_BYTES;
 use base::{At, Ino, Sync};
 use runtime::random::SplitMix;
-use runtime::sim::{Setup, World};
+use store::format::devices::Tier;
 
-const DISK_SEGMENTS: u64 = 200;
 const SHAPE: Shape =
-    Shape { segments: 64, disk_segments: DISK_SEGMENTS, groups: 4, cache_bytes: 8 << 20, ..Shape::SMALL };
+    Shape { segments: 64, further: &[(Tier::Disk, 200)], groups: 4, cache_bytes: 8 << 20, ..Shape::SMALL };
 const FILE_BYTES: usize = 12 << 20;
 const READ_BYTES: usize = 128 << 10;
 const WRITE_BYTES: usize = 256 << 10;
-
-fn world(seed: u64) -> World {
-    World::with(Setup { further_bytes: vec![(1 << 20) + DISK_SEGMENTS * SEGMENT_BYTES], ..Setup::new(seed) })
-}
 
 /// A file on the disk, in the runs of several destages.
 async fn file_on_disk(rig: &Rig, rng: &mut SplitMix) -> (Ino, Vec<u8>) {
@@ -73,7 +68,7 @@ async fn read(rig: &Rig, file: Ino, bytes: &[u8], at: usize) {
 
 #[test]
 pub fn a_file_on_a_disk_is_read_ahead_of_who_reads_it_in_order() {
-    let mut world = world(1);
+    let mut world = SHAPE.world(1);
     let runtime = world.runtime();
     world.block_on(async {
         let rig = Rig::new(runtime, SHAPE).await;
@@ -102,7 +97,7 @@ pub fn a_file_on_a_disk_is_read_ahead_of_who_reads_it_in_order() {
 pub fn what_is_read_in_order_is_what_the_file_has_whatever_was_read_ahead() {
     let mut taken = 0;
     for seed in seeds(0..4) {
-        let mut world = world(seed);
+        let mut world = SHAPE.world(seed);
         let runtime = world.runtime();
         taken += world.block_on(async {
             let rng = &mut SplitMix(seed);

@@ -1,45 +1,20 @@
 //! Tier hints on a small hybrid brick: where the blocks of files lie after much was written.
 
-use crate::rig::{Rig, SEGMENT_BYTES, Shape, name, pattern};
+use crate::rig::{Rig, Shape, name, pattern};
 use base::limits::BLOCK_BYTES;
 use base::{At, Ino, LeafKey, Op, Reply, SetHow, Sync, TierPolicy};
-use runtime::Runtime;
 use runtime::random::SplitMix;
-use runtime::sim::{Setup, World};
-use store::FormatOptions;
-use store::device::Foreign;
 use store::format::devices::Tier;
 use store::format::keys;
 use store::format::leaf::{Leaf, Slot};
 use store::index::Index;
 
-const FLASH: u64 = 40;
-const DISK: u64 = 120;
+pub const DISK: (Tier, u64) = (Tier::Disk, 120);
 pub const SHAPE: Shape =
-    Shape { segments: FLASH, groups: 2, overlay_bytes: 4 << 20, cache_bytes: 4 << 20, ..Shape::SMALL };
+    Shape { segments: 40, groups: 2, overlay_bytes: 4 << 20, cache_bytes: 4 << 20, further: &[DISK], ..Shape::SMALL };
 const PIECE: usize = 16 << 10;
 pub const MIB: usize = 1 << 20;
 const LARGE: usize = 256 << 10;
-
-fn world(seed: u64) -> World {
-    World::with(Setup { further_bytes: vec![MIB as u64 + DISK * SEGMENT_BYTES], ..Setup::new(seed) })
-}
-
-/// A fresh hybrid brick with the volume "main".
-pub async fn hybrid(runtime: Runtime) -> Rig {
-    let options = FormatOptions {
-        size_bytes: Some(FLASH * SEGMENT_BYTES),
-        segment_bytes: SEGMENT_BYTES,
-        groups: SHAPE.groups,
-        size_bytes_min: 0,
-        device: None,
-        further: vec![(Tier::Disk, Foreign::Keep)],
-    };
-    store::format_brick(&runtime, options, async || Ok(())).await.expect("blank devices");
-    let mut rig = Rig::found(runtime, SHAPE).await;
-    rig.volume = rig.new_volume("main").await;
-    rig
-}
 
 async fn hint(rig: &Rig, ino: Ino, value: &str) {
     let (name, value) = (name("user.sinter.tier"), value.as_bytes().into());
@@ -66,7 +41,7 @@ async fn blocks(rig: &Rig, ino: Ino, bytes: usize) -> (u64, u64) {
         let leaf = row.map(|row| Leaf::decode(&row).expect("it is a leaf")).unwrap_or_default();
         if let Some(Slot::Local { place, .. }) = leaf.get(at) {
             all += 1;
-            below += u64::from(u64::from(place.segment.0) >= FLASH);
+            below += u64::from(u64::from(place.segment.0) >= SHAPE.segments);
         }
     }
     (all, below)
@@ -108,10 +83,10 @@ pub async fn assert_content(rig: &Rig, files: &[Ino], all: &[Vec<u8>]) {
 
 #[test]
 pub fn pinned_blocks_stay_on_flash_when_others_go_down() {
-    let mut world = world(1);
+    let mut world = SHAPE.world(1);
     let runtime = world.runtime();
     world.block_on(async {
-        let rig = hybrid(runtime).await;
+        let rig = Rig::new(runtime, SHAPE).await;
         let pinned = hinted(&rig, "pinned", "flash").await;
         let plain = made(&rig, "plain").await;
         let hot = made(&rig, "hot").await;
@@ -134,10 +109,10 @@ pub fn pinned_blocks_stay_on_flash_when_others_go_down() {
 
 #[test]
 pub fn what_belongs_on_disk_goes_down_when_its_segments_are_cleaned() {
-    let mut world = world(2);
+    let mut world = SHAPE.world(2);
     let runtime = world.runtime();
     world.block_on(async {
-        let rig = hybrid(runtime).await;
+        let rig = Rig::new(runtime, SHAPE).await;
         let low = hinted(&rig, "low", "disk").await;
         let plain = made(&rig, "plain").await;
         let hot = made(&rig, "hot").await;
@@ -154,10 +129,10 @@ pub fn what_belongs_on_disk_goes_down_when_its_segments_are_cleaned() {
 
 #[test]
 pub fn a_hint_that_is_taken_away_pins_nothing_any_more() {
-    let mut world = world(2);
+    let mut world = SHAPE.world(2);
     let runtime = world.runtime();
     world.block_on(async {
-        let rig = hybrid(runtime).await;
+        let rig = Rig::new(runtime, SHAPE).await;
         let pinned = hinted(&rig, "pinned", "flash").await;
         let hot = made(&rig, "hot").await;
         let all = interleaved(&rig, &[pinned], 16 * MIB).await;
@@ -174,10 +149,10 @@ pub fn a_hint_that_is_taken_away_pins_nothing_any_more() {
 
 #[test]
 pub fn flash_full_of_pinned_blocks_lets_them_go_before_it_refuses_a_write() {
-    let mut world = world(3);
+    let mut world = SHAPE.world(3);
     let runtime = world.runtime();
     world.block_on(async {
-        let rig = hybrid(runtime).await;
+        let rig = Rig::new(runtime, SHAPE).await;
         let dir = rig.mkdir(rig.volume.root, "pinned").await.expect("a new directory");
         hint(&rig, dir, "flash").await;
         let mut files = Vec::new();
@@ -199,10 +174,10 @@ async fn set_policy(rig: &Rig, policy: TierPolicy) {
 
 #[test]
 pub fn nothing_of_a_volume_that_is_for_flash_only_goes_down() {
-    let mut world = world(7);
+    let mut world = SHAPE.world(7);
     let runtime = world.runtime();
     world.block_on(async {
-        let mut rig = hybrid(runtime).await;
+        let mut rig = Rig::new(runtime, SHAPE).await;
         set_policy(&rig, TierPolicy::FlashOnly).await;
         let plain = made(&rig, "plain").await;
         // The operator's word goes before that of the file's owner.

@@ -2,9 +2,20 @@
 //! flushes cover the device until nobody needs what lies there, and then never again. Absent by design: which device leaves, and when
 //! nobody needs it (`grow::removal`).
 
-use super::{Log, State};
+use super::{Log, Prepared, State};
 use base::{Result, SegmentId, Sync};
 use runtime::FileId;
+use std::collections::VecDeque;
+
+/// Takes those segments out of what a stream has ready that leave the brick: they count as full, with their header alone.
+pub fn take_leaving(
+    prepared: &mut VecDeque<Prepared>,
+    full: &mut Vec<(SegmentId, u32)>,
+    leaves: impl Fn(SegmentId) -> bool,
+) {
+    full.extend(prepared.iter().filter(|one| leaves(one.segment)).map(|one| (one.segment, 1)));
+    prepared.retain(|one| !leaves(one.segment));
+}
 
 impl Log {
     /// Has the log go on elsewhere: what it has open or prepared of segments that leave the brick counts as full, and is sealed. At the
@@ -13,8 +24,7 @@ impl Log {
         let mut state = self.state.lock();
         let State { segment, prepared, full, moves_on, .. } = &mut *state;
         let before = full.len();
-        full.extend(prepared.iter().filter(|one| leaves(one.segment)).map(|one| (one.segment, 1)));
-        prepared.retain(|one| !leaves(one.segment));
+        take_leaving(prepared, full, &leaves);
         // One that was made ready comes before the next segment: replay passes both, or none.
         *moves_on |= full.len() > before || segment.is_some_and(|open| leaves(open.segment));
         state.move_on(self);

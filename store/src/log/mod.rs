@@ -9,7 +9,7 @@
 pub mod build;
 pub mod core;
 pub mod drive;
-mod leave;
+pub mod leave;
 mod replace;
 mod summaries;
 

@@ -169,9 +169,9 @@ impl Drive {
         let target = self.store.space.spare() as u32;
         let table = self.store.table.lock();
         let (free, leaving) = (table.free() as u32, table.leaving(Tier::Flash) as u32);
-        let ranges = table.on_leaving_flash();
+        let leaves = table.on_leaving_flash();
         drop(table);
-        let is_leaving = self.order.segments().any(|segment| ranges.iter().any(|range| range.contains(&segment.0)));
+        let is_leaving = leaves.is_some_and(|leaves| self.order.segments().any(leaves));
         Sight { free, leaving, target, queued, map_is_short: self.store.promotion.map_is_short(), is_leaving }
     }
     /// Publishes the order's figures.

@@ -5,6 +5,7 @@
 use crate::format::devices::{DeviceRow, DeviceTable, State as Part, Tier};
 use crate::format::record::Run;
 use crate::format::segment::Stream;
+use crate::log::leave::take_leaving;
 use crate::log::{Log, Prepared};
 use crate::media::geometry::Geometry;
 use crate::segments::Origin;
@@ -288,8 +289,7 @@ impl Bulk {
         let State { open, prepared, full, .. } = &mut *state;
         let open = open.take_if(|(open, _)| leaves(open.segment));
         full.extend(open.map(|(open, next)| (open.segment, next)));
-        full.extend(prepared.iter().filter(|one| leaves(one.segment)).map(|one| (one.segment, 1)));
-        prepared.retain(|one| !leaves(one.segment));
+        take_leaving(prepared, full, &leaves);
     }
     /// False if its disk has failed, or leaves the brick.
     pub fn takes_more(&self) -> bool {

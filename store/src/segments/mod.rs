@@ -309,10 +309,13 @@ impl Table {
         let range = row.first..row.end();
         self.undiscarded.retain(|segment| state == State::InUse || !range.contains(&segment.0));
     }
-    /// The segments of each device of flash that leaves the brick.
-    pub fn on_leaving_flash(&self) -> Vec<Range<u32>> {
+    /// Tells which segments lie on flash that leaves the brick; None if none leaves.
+    pub fn on_leaving_flash(&self) -> Option<impl Fn(SegmentId) -> bool + use<>> {
         let leaves = |row: &&DeviceRow| row.tier == Tier::Flash && row.state == State::Leaving;
-        self.devices.iter().map(|device| &device.row).filter(leaves).map(|row| row.first..row.end()).collect()
+        let rows = self.devices.iter().map(|device| &device.row).filter(leaves);
+        let ranges: Vec<Range<u32>> = rows.map(|row| row.first..row.end()).collect();
+        let is_any = !ranges.is_empty();
+        is_any.then_some(move |segment: SegmentId| ranges.iter().any(|range| range.contains(&segment.0)))
     }
     /// True if the bitmaps of a device are in memory only while somebody needs them.
     pub fn leaves_bitmaps_out(&self) -> bool {

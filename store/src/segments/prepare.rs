@@ -45,13 +45,9 @@ fn commit_ahead(store: &Store) -> usize {
 
 /// Has the streams of flash go on elsewhere that lie on a device that leaves the brick.
 fn leave(store: &Store) {
-    let leaving = store.table.lock().on_leaving_flash();
-    if leaving.is_empty() {
-        return;
-    }
-    let leaves = |segment: SegmentId| leaving.iter().any(|range| range.contains(&segment.0));
-    store.log.leave(leaves);
-    [&store.cold, &store.bulk].into_iter().for_each(|stream| stream.leave(leaves));
+    let Some(leaves) = store.table.lock().on_leaving_flash() else { return };
+    store.log.leave(&leaves);
+    [&store.cold, &store.bulk].into_iter().for_each(|stream| stream.leave(&leaves));
 }
 
 async fn step(store: &Arc<Store>) -> Result<()> {

@@ -1,5 +1,6 @@
 //! The command line of `cargo xtask hybrid`.
 
+use super::brick;
 use crate::flash::asked::{absolute, number};
 use std::path::PathBuf;
 
@@ -140,9 +141,9 @@ impl Asked {
         let mut asked = Asked {
             rows: Row::DEFAULT.to_vec(),
             sinter: PathBuf::new(),
-            flash_bytes: 17 << 28,
+            flash_bytes: brick::SMALL_FLASH_BYTES,
             disk_times: 4,
-            segment_size: "8M".to_string(),
+            segment_size: brick::SEGMENT_SIZE.to_string(),
             times: 3.0,
             seconds_max: 3000,
             read_seconds: 60,

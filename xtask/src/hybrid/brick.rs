@@ -12,6 +12,10 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
+/// Size of a small flash: the 4 GiB of segments that the product wants of a first device, and what comes before them.
+pub const SMALL_FLASH_BYTES: u64 = 17 << 28;
+/// Size of segments: of larger ones so small a flash would have too few to keep some free.
+pub const SEGMENT_SIZE: &str = "8M";
 /// The disk's name among the run's own.
 const DISK: &str = "hybrid";
 /// The part of the brick that is filled.

@@ -2,13 +2,11 @@
 
 use super::asked::Asked;
 use super::brick::{Brick, Devices};
+use super::load::read_once;
 use super::report::{Report, Wish};
 use super::warm;
-use crate::flash::fio;
 use crate::flash::undo::Undo;
 use crate::verdicts::load::{FILE, Load, READ};
-use crate::verdicts::process::Running;
-use std::process::Stdio;
 
 const ROW: &str = "hot";
 /// The flash's sizes that are read.
@@ -29,10 +27,8 @@ pub fn run(
     let before = warm::pass(brick, &hot, undo)?;
     eprintln!("reading the file that fills the brick in order");
     let load = Load { pattern: "read", block_bytes: 1 << 20, ..READ };
-    let mut command = load.command(&brick.file(FILE), 3600);
-    command.args(["--direct=0", "--time_based=0", "--invalidate=0"]).stdout(Stdio::piped());
     let disk = devices.spindle.counters()?.read_bytes;
-    let read = fio::read(&Running::start(&mut command, undo)?.output(undo)?, "read")?;
+    let read = read_once(&load, &brick.file(FILE), 3600, &[], undo)?;
     let disk = devices.spindle.counters()?.read_bytes - disk;
     let after = warm::pass(brick, &hot, undo)?;
     let flash = asked.flash_bytes as f64;

@@ -2,14 +2,12 @@
 
 use super::asked::Asked;
 use super::brick::{Brick, Devices};
+use super::load::read_once;
 use super::overwrite::sequential;
 use super::report::{Report, Wish};
-use crate::flash::fio;
 use crate::flash::ground::drop_caches;
 use crate::flash::undo::Undo;
 use crate::verdicts::load::{FILE, Load, READ};
-use crate::verdicts::process::Running;
-use std::process::Stdio;
 use std::time::Duration;
 
 const ROW: &str = "in-order";
@@ -45,12 +43,9 @@ fn read(
     drop_caches()?;
     eprintln!("reading in order, {when}, for {} s at most", asked.read_seconds);
     let load = Load { pattern: "read", block_bytes: 1 << 20, ..READ };
-    let mut command = load.command(&brick.file(FILE), asked.read_seconds);
-    // What comes last counts: through the kernel's cache and its read-ahead, and once.
-    command.args(["--direct=0", "--time_based=0", "--invalidate=0"]);
-    command.arg(format!("--offset={percent}%")).stdout(Stdio::piped());
     let before = devices.spindle.counters()?;
-    let said = fio::read(&Running::start(&mut command, undo)?.output(undo)?, "read")?;
+    let from = [format!("--offset={percent}%")];
+    let said = read_once(&load, &brick.file(FILE), asked.read_seconds, &from, undo)?;
     let after = devices.spindle.counters()?;
     let (bytes, read_mib) = (after.read_bytes - before.read_bytes, said.operations as f64);
     let mut add = |name: &str, value: f64, unit, wish| report.add(ROW, format!("{when}: {name}"), value, unit, wish);

@@ -1,6 +1,7 @@
 //! Clients that write or read until they are ended, with a log of each request.
 
 use super::seconds::Ended;
+use crate::flash::fio;
 use crate::flash::ground::told;
 use crate::flash::undo::Undo;
 use crate::verdicts::load::Load;
@@ -17,6 +18,14 @@ const SECONDS_MAX: u64 = 7200;
 
 /// Time after which requests that are under way must have ended.
 const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Reads all of a file as a program does that knows nothing of direct I/O: through the kernel's cache and its read-ahead, and once.
+/// `more`: further words for fio; what comes last counts.
+pub fn read_once(load: &Load, file: &Path, seconds: u64, more: &[String], undo: &Undo) -> Result<fio::Said, String> {
+    let mut command = load.command(file, seconds);
+    command.args(["--direct=0", "--time_based=0", "--invalidate=0"]).args(more).stdout(Stdio::piped());
+    fio::read(&Running::start(&mut command, undo)?.output(undo)?, "read")
+}
 
 /// Clients at work.
 pub struct Clients {

@@ -3,7 +3,7 @@
 //! Promises that both have the same bound of memory, half of what is stored. Absent by design: wishes but that nothing fails.
 
 use super::asked::Asked;
-use super::brick::{Brick, Devices, number};
+use super::brick::{Brick, Devices, SMALL_FLASH_BYTES, number};
 use super::report::{Report, Wish};
 use crate::flash::ground::{Ground, text};
 use crate::flash::undo::Undo;
@@ -22,8 +22,7 @@ const PHASES: [&str; 3] = ["create", "read", "remove"];
 /// A brick takes its time to slow clients down: it is not filled further than this.
 const FILLED_PERCENT: u64 = 75;
 const MIB: u64 = 1 << 20;
-/// Flash of the smallest brick, and its steps: what a device has before its segments is beside the 4 GiB of the product's bound.
-const FLASH_BYTES_LEAST: u64 = 17 << 28;
+/// Steps of the flash's size.
 const FLASH_BYTES_STEP: u64 = 1 << 28;
 
 /// One pass of one round.
@@ -54,7 +53,7 @@ struct Side<'a> {
 
 /// The size of the flash of a brick that has no disk.
 pub fn flash_bytes(asked: &Asked) -> u64 {
-    (asked.object_bytes * 100 / FILLED_PERCENT).next_multiple_of(FLASH_BYTES_STEP).max(FLASH_BYTES_LEAST)
+    (asked.object_bytes * 100 / FILLED_PERCENT).next_multiple_of(FLASH_BYTES_STEP).max(SMALL_FLASH_BYTES)
 }
 
 /// The bound of a daemon's memory, in MiB.

@@ -3,14 +3,12 @@
 //! Absent by design: the kernel's cache, which is dropped before each pass, and the daemon's own, which reads through the kernel's don't use.
 
 use super::brick::{Brick, number};
-use crate::flash::fio;
+use super::load::read_once;
 use crate::flash::ground::drop_caches;
 use crate::flash::undo::Undo;
 use crate::verdicts::load::{self, Load, READ};
-use crate::verdicts::process::Running;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
 use std::time::Duration;
 
 /// Bytes of the file.
@@ -54,12 +52,10 @@ pub fn lay_out(brick: &Brick, undo: &Undo) -> Result<(), String> {
 pub fn pass(brick: &Brick, file: &Path, undo: &Undo) -> Result<Pass, String> {
     drop_caches()?;
     let load = Load { pattern: "randread", block_bytes: READ_BYTES, jobs: READERS as u32, ..READ };
-    let mut command = load.command(file, 3600);
     let part = BYTES / READERS;
-    command.args(["--direct=0", "--time_based=0", "--invalidate=0", "--norandommap=0"]);
-    command.args([format!("--size={part}"), format!("--offset_increment={part}")]).stdout(Stdio::piped());
+    let places = ["--norandommap=0".into(), format!("--size={part}"), format!("--offset_increment={part}")];
     let before = brick.tiers()?;
-    let said = fio::read(&Running::start(&mut command, undo)?.output(undo)?, "read")?;
+    let said = read_once(&load, file, 3600, &places, undo)?;
     let (asked, found) = served(&before, &brick.tiers()?)?;
     let on_disk = asked * BLOCK_BYTES / BYTES as f64;
     let pass = Pass { bytes_per_second: said.bytes_per_second, on_disk, hit_rate: found / asked.max(1.0) };

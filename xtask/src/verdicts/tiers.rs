@@ -4,13 +4,8 @@ use super::cause::{Cause, Tiers, plan};
 use crate::disk::{Disks, Place};
 use crate::flash::ground::Ground;
 use crate::flash::undo::Undo;
-use crate::hybrid::brick::flash_device;
+use crate::hybrid::brick::{SEGMENT_SIZE, SMALL_FLASH_BYTES, flash_device};
 use std::collections::BTreeMap;
-
-/// Size of the flash: the smallest first device that the product takes, and its superblock.
-const FLASH_BYTES: u64 = 17 << 28;
-/// Size of segments: of larger ones so small a flash would have too few to keep some free.
-const SEGMENT_SIZE: &str = "8M";
 
 /// The devices.
 pub struct Devices {
@@ -23,7 +18,7 @@ impl Devices {
     /// The bytes that devices of these causes need.
     pub fn needed_bytes(causes: &[Cause]) -> u64 {
         let sizes = sizes(causes);
-        if sizes.is_empty() { 0 } else { FLASH_BYTES * (1 + sizes.iter().sum::<u64>()) }
+        if sizes.is_empty() { 0 } else { SMALL_FLASH_BYTES * (1 + sizes.iter().sum::<u64>()) }
     }
     /// Makes what these causes need, below the ground's root; None if they need nothing.
     pub fn make(causes: &[Cause], ground: &Ground, undo: &Undo) -> Result<Option<Devices>, String> {
@@ -31,11 +26,11 @@ impl Devices {
         if sizes.is_empty() {
             return Ok(None);
         }
-        let flash = flash_device(&ground.root.join("flash"), FLASH_BYTES, undo)?;
+        let flash = flash_device(&ground.root.join("flash"), SMALL_FLASH_BYTES, undo)?;
         let disks = Disks::below(&ground.root.join("disks"))?;
         let made = |times: u64| {
             let name = format!("disk-{times}");
-            let device = disks.make_during(undo, &name, FLASH_BYTES * times)?;
+            let device = disks.make_during(undo, &name, SMALL_FLASH_BYTES * times)?;
             Ok((times, (device, disks.place(&name))))
         };
         Ok(Some(Devices { flash, disks: sizes.into_iter().map(made).collect::<Result<_, String>>()? }))
