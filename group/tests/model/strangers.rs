@@ -17,6 +17,7 @@ fn operations(ino: Ino, other: Ino) -> Vec<(Op, Option<Vec<u8>>)> {
         no_replace: false,
         whiteout: false,
     };
+    let exchange = |parent, new_parent| Op::Exchange { parent, name: old.clone(), new_parent, new_name: new.clone() };
     vec![
         (Op::Lookup { parent: ino, name: old.clone() }, None),
         (Op::GetAttr { ino }, None),
@@ -32,6 +33,10 @@ fn operations(ino: Ino, other: Ino) -> Vec<(Op, Option<Vec<u8>>)> {
         (rename(ino, other), None),
         (rename(other, ino), None),
         (rename(ino, ino), None),
+        (exchange(ino, other), None),
+        (exchange(other, ino), None),
+        (Op::Link { ino, new_parent: other, new_name: new.clone() }, None),
+        (Op::Link { ino, new_parent: ino, new_name: new.clone() }, None),
         (Op::Open { ino, truncate: false }, None),
         (Op::Open { ino, truncate: true }, None),
         (Op::Read { ino, offset: 0, length: 4096 }, None),
