@@ -75,6 +75,17 @@ pub const LAYERS_MAX: usize = 16;
 pub const LAYER_DELAY_NS_MAX: u64 = 60_000_000_000;
 /// A fault layer fails at least one operation in so many: rarer faults are no test.
 pub const LAYER_EVERY_MAX: u64 = 1_000_000_000;
+/// Most operations per second to which a volume can be limited: one each nanosecond, the clock's unit.
+pub const LIMIT_IOPS_MAX: u64 = 1_000_000_000;
+/// Least bandwidth to which a volume can be limited: the largest request, of 1 MiB, takes 16 s then.
+pub const LIMIT_BANDWIDTH_MIN: u64 = 64 << 10;
+/// Largest bandwidth to which a volume can be limited: beyond any machine's memory.
+pub const LIMIT_BANDWIDTH_MAX: u64 = 1 << 40;
+/// Longest time on which clients of a limited volume can catch up at once.
+pub const LIMIT_BURST_MS_MAX: u64 = 60_000;
+/// That time where nobody has said another. A request that was held goes a little late, by the timer and the core; what it is late by
+/// is caught up, or a limit of 1,000 operations per second would let 900 pass. A hundredth of a second is 1% in each second.
+pub const LIMIT_BURST_MS: u64 = 10;
 /// Smallest brick (rule X5).
 pub const BRICK_BYTES_MIN: u64 = 4 << 30;
 /// Least free space for the index of a brick whose segments lie on a device: RocksDB's own files and its compaction

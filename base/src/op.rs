@@ -1,6 +1,7 @@
 //! The requests of clients and the answers to them: closed enums, shared by every front and layer. Payload bytes travel
 //! beside the operation (see `runtime::buffer`), never inside it.
 
+use crate::bounds::{Limit, Limits};
 use crate::error::{Error, Kind, Result};
 use crate::ids::{Ino, VolumeId};
 use crate::inode::{FileKind, Guard, Inode, Time};
@@ -182,6 +183,8 @@ pub enum Op {
     VolumeLayers { name: Name, layers: Box<[Layer]> },
     /// Give a volume another tier policy.
     VolumePolicy { name: Name, policy: TierPolicy },
+    /// Change some of a volume's limits (0: no limit); a running stack is changed by whoever has it.
+    VolumeLimits { name: Name, changed: Box<[(Limit, u64)]> },
     /// All volumes.
     VolumeList,
 }
@@ -231,6 +234,7 @@ pub const OP_NAMES: &[&str] = &[
     "volume-resize",
     "volume-layers",
     "volume-policy",
+    "volume-limits",
 ];
 
 impl Op {
@@ -275,6 +279,7 @@ impl Op {
             Op::VolumeResize { .. } => "volume-resize",
             Op::VolumeLayers { .. } => "volume-layers",
             Op::VolumePolicy { .. } => "volume-policy",
+            Op::VolumeLimits { .. } => "volume-limits",
             Op::VolumeList => "volume-list",
         }
     }
@@ -303,7 +308,8 @@ impl Op {
             | Op::VolumeRename { .. }
             | Op::VolumeResize { .. }
             | Op::VolumeLayers { .. }
-            | Op::VolumePolicy { .. } => true,
+            | Op::VolumePolicy { .. }
+            | Op::VolumeLimits { .. } => true,
             _ => false,
         }
     }
@@ -382,6 +388,8 @@ pub struct Volume {
     pub layers: Box<[Layer]>,
     /// The tiers that its blocks may lie on.
     pub policy: TierPolicy,
+    /// What its clients may ask for in a second.
+    pub limits: Limits,
 }
 
 /// The tiers that a volume's blocks may lie on, on a hybrid brick.

@@ -91,6 +91,10 @@ pub enum Bug {
     RemovedInUse,
     /// Flushes leave a device out as soon as its removal has begun (rule U1).
     LeavingUnflushed,
+    /// A volume's limits hold from the change that sets them to the next start of the daemon, and no longer.
+    LimitForgotten,
+    /// Who gives up waiting under a limit keeps its place in the line.
+    PlaceKept,
     /// A start without a disk moves blocks there that no row of the index counts (rule K3).
     MissingBelieved,
     /// The cleaner takes segments as they come (rule K1).
@@ -205,7 +209,7 @@ pub enum Bug {
 
 impl Bug {
     /// Every bug, for tests and for naming one on a command line.
-    pub const ALL: [Bug; 97] = [
+    pub const ALL: [Bug; 99] = [
         Bug::FuaAfterPlain,
         Bug::AckOutOfOrder,
         Bug::TailReused,
@@ -249,6 +253,8 @@ impl Bug {
         Bug::HeadersOneByOne,
         Bug::RemovedInUse,
         Bug::LeavingUnflushed,
+        Bug::LimitForgotten,
+        Bug::PlaceKept,
         Bug::MissingBelieved,
         Bug::VictimsByNumber,
         Bug::DelayUnfelt,

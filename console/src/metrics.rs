@@ -77,7 +77,8 @@ impl Collector for Page {
         cores(&mut put, &self.snapshot)?;
         space(&mut put, &self.snapshot)?;
         log(&mut put, &self.snapshot)?;
-        layers(&mut put, &self.snapshot)
+        layers(&mut put, &self.snapshot)?;
+        limits(&mut put, &self.snapshot)
     }
 }
 
@@ -284,10 +285,22 @@ fn layers(put: &mut Put, snapshot: &Snapshot) -> fmt::Result {
     put.counters(Name("layer_held", "Time for which a layer held operations", Some(Unit::Seconds)), held)
 }
 
+fn limits(put: &mut Put, snapshot: &Snapshot) -> fmt::Result {
+    let of = |value: fn(&explain::snapshot::LimitFigures) -> f64| {
+        snapshot.limits.iter().map(move |limits| ([("volume", limits.volume.clone())], value(limits)))
+    };
+    let held = Name("limit_held_operations", "Operations that had to wait for their volume's limits", None);
+    put.counters(held, of(|limits| limits.held as f64))?;
+    let waited = Name("limit_held", "Time for which they waited", Some(Unit::Seconds));
+    put.counters(waited, of(|limits| seconds(limits.held_ns)))?;
+    let name = Name("limit_waiting_operations", "Operations that wait for their volume's limits now", None);
+    put.gauges(name, of(|limits| limits.waiting as f64))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use explain::snapshot::{Core, Disk, Io, LayerFigures, Process, Thread, Whole};
+    use explain::snapshot::{Core, Disk, Io, LayerFigures, LimitFigures, Process, Thread, Whole};
     use std::collections::BTreeSet;
 
     const DASHBOARD: &str = include_str!("../../node/packaging/grafana.json");
@@ -329,6 +342,7 @@ mod tests {
                 ..Process::default()
             },
             layers: vec![LayerFigures { volume: "v".into(), layer: "layer 1 (delay)".into(), calls: 1, held_ns: 5 }],
+            limits: vec![LimitFigures { volume: "v".into(), held: 3, held_ns: 1_500_000_000, ..Default::default() }],
             ..Snapshot::default()
         }
     }
@@ -354,6 +368,9 @@ mod tests {
             "sinter_core_run_seconds_total{core=\"0\"} 0.25",
             "sinter_segments{state=\"used\"} 0.0",
             "sinter_layer_calls_total{volume=\"v\",layer=\"layer 1 (delay)\"} 1.0",
+            "sinter_limit_held_operations_total{volume=\"v\"} 3.0",
+            "sinter_limit_held_seconds_total{volume=\"v\"} 1.5",
+            "sinter_limit_waiting_operations{volume=\"v\"} 0.0",
         ] {
             assert!(page.lines().any(|other| other == line), "{line} is not in\n{page}");
         }

@@ -33,6 +33,8 @@ pub struct Snapshot {
     pub in_flight: InFlight,
     /// Layers of volumes.
     pub layers: Vec<LayerFigures>,
+    /// Limits of volumes that have had any.
+    pub limits: Vec<LimitFigures>,
     /// Buffers of the daemon.
     pub memory: Memory,
     /// The work of the program itself.
@@ -221,6 +223,22 @@ pub struct LayerFigures {
     pub calls: u64,
     /// Nanoseconds that the layer held them.
     pub held_ns: u64,
+}
+
+/// The limits of a volume.
+#[derive(Serialize, Deserialize, Clone, PartialEq, Debug, Default)]
+#[serde(default)]
+pub struct LimitFigures {
+    /// The volume.
+    pub volume: String,
+    /// Its limits: name and value per second, or milliseconds of burst.
+    pub set: BTreeMap<String, u64>,
+    /// Number of operations that had to wait.
+    pub held: u64,
+    /// Nanoseconds for which they waited.
+    pub held_ns: u64,
+    /// Operations that wait now.
+    pub waiting: u64,
 }
 
 /// Buffers.

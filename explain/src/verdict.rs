@@ -223,6 +223,7 @@ pub fn title(cause: &str) -> &str {
         "disk-missing" => "Requests fail because a disk is missing",
         "flash-full" => "Flash is full of what must stay there",
         "layer" => "A layer holds requests",
+        "limit" => "A volume's limits hold requests back",
         other => other,
     }
 }

@@ -1,6 +1,8 @@
 //! The difference of two snapshots: what happened between them.
 
-use crate::snapshot::{InFlight, Io, LayerFigures, Lock, Operation, Pool, Snapshot, Thread, Tier, Tiers, Whole};
+use crate::snapshot::{
+    InFlight, Io, LayerFigures, LimitFigures, Lock, Operation, Pool, Snapshot, Thread, Tier, Tiers, Whole,
+};
 use crate::times::Times;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -31,6 +33,8 @@ pub struct Window {
     pub in_flight: InFlight,
     /// Layers: volume and name, calls, nanoseconds held.
     pub layers: Vec<(String, u64, u64)>,
+    /// Limits: volume, operations held, nanoseconds.
+    pub limits: Vec<(String, u64, u64)>,
     /// The later snapshot, for what is no counter, and its disk's difference.
     pub after: Snapshot,
     /// The device as the kernel counts: requests, bytes, nanoseconds; by verb.
@@ -91,6 +95,7 @@ impl Window {
             steal_ns: after.process.steal_ns.saturating_sub(before.process.steal_ns),
             in_flight: after.in_flight.clone(),
             layers: layers(before, after),
+            limits: limits(before, after),
             disk: disk(before, after),
             tiers: tiers(before, after),
             after: after.clone(),
@@ -290,6 +295,17 @@ fn layers(before: &Snapshot, after: &Snapshot) -> Vec<(String, u64, u64)> {
     };
     let all = pairs(&before.layers, &after.layers, |layer| (&*layer.volume, &*layer.layer)).map(since);
     all.filter(|(_, calls, _)| *calls > 0).collect()
+}
+
+fn limits(before: &Snapshot, after: &Snapshot) -> Vec<(String, u64, u64)> {
+    let nothing = LimitFigures::default();
+    let since = |(earlier, limits): (Option<&LimitFigures>, &LimitFigures)| {
+        let earlier = earlier.unwrap_or(&nothing);
+        let [held, held_ns] = less([limits.held, limits.held_ns], [earlier.held, earlier.held_ns]);
+        (limits.volume.clone(), held, held_ns)
+    };
+    let all = pairs(&before.limits, &after.limits, |limits| &*limits.volume).map(since);
+    all.filter(|(_, held, _)| *held > 0).collect()
 }
 
 /// Counters less earlier ones.

@@ -229,6 +229,7 @@ fn volume() -> Volume {
         size_bytes: Some(1 << 30),
         layers: Box::default(),
         policy: base::TierPolicy::default(),
+        limits: base::Limits::NONE,
     }
 }
 

@@ -253,6 +253,7 @@ impl Groups {
             Op::VolumeResize { ref name, size_bytes } => self.resize_volume(context, &op, name, size_bytes).await,
             Op::VolumeLayers { ref name, ref layers } => self.set_layers(context, &op, name, layers).await,
             Op::VolumePolicy { policy, .. } => Box::pin(self.set_policy(context, &op, policy)).await,
+            Op::VolumeLimits { .. } => Box::pin(self.set_limits(context, &op)).await,
             Op::VolumeCreate { .. } | Op::VolumeDelete { .. } | Op::VolumeRename { .. } => {
                 Box::pin(self.change_volume(context, &op)).await
             }
@@ -409,7 +410,8 @@ impl Groups {
             | Op::VolumeRename { .. }
             | Op::VolumeResize { .. }
             | Op::VolumeLayers { .. }
-            | Op::VolumePolicy { .. } => VolumeId(0),
+            | Op::VolumePolicy { .. }
+            | Op::VolumeLimits { .. } => VolumeId(0),
             _ => context.volume,
         }
     }

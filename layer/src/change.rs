@@ -62,6 +62,7 @@ impl Stack {
         let after = Arc::new(Layers { placed, replaced: AtomicBool::new(false) });
         let before = std::mem::replace(&mut *self.layers.lock(), after);
         self.has_layers.store(has_layers, Ordering::Release);
+        self.look();
         before.replaced.store(true, Ordering::Relaxed);
     }
 }

@@ -13,18 +13,22 @@
 mod change;
 mod delay;
 mod fault;
+mod limit;
 mod read_only;
 #[cfg(test)]
 mod tests;
 
 pub use change::{Change, Plan};
 pub use group::{Answer, Context, Position};
+pub use limit::LimitSummary;
 
-use base::{Layer, Op, Result};
+use base::{Layer, Limits, Op, Result};
 use delay::Delay;
 use fault::Fault;
 use group::Groups;
+use limit::Limiter;
 use read_only::ReadOnly;
+use runtime::seeded::{Bug, active};
 use runtime::{Buf, Lock, Runtime, Stage};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -147,28 +151,63 @@ struct Layers {
     replaced: AtomicBool,
 }
 
-/// The layers of one volume above the groups.
+/// The limits and layers of one volume above the groups.
 pub struct Stack {
     groups: Arc<Groups>,
-    /// False while there is no layer: an operation looks at nothing else then.
+    /// False while there is neither a layer nor a limit: an operation looks at nothing else then.
+    is_more: AtomicBool,
     has_layers: AtomicBool,
     layers: Lock<Arc<Layers>>,
+    has_limits: AtomicBool,
+    limiter: Limiter,
 }
 
 impl Stack {
-    /// A stack with `layers` from the top down, at most `LAYERS_MAX`.
-    pub fn new(groups: Arc<Groups>, layers: &[Layer]) -> Stack {
-        let stack = Stack { groups, has_layers: AtomicBool::new(false), layers: Lock::new("layers", Arc::default()) };
+    /// A stack with `layers` from the top down, at most `LAYERS_MAX`, below `limits`.
+    pub fn new(groups: Arc<Groups>, layers: &[Layer], limits: &Limits) -> Stack {
+        let limiter = Limiter::new(limits, groups.store().runtime.clock.now_ns());
+        let stack = Stack {
+            groups,
+            is_more: AtomicBool::new(false),
+            has_layers: AtomicBool::new(false),
+            layers: Lock::new("layers", Arc::default()),
+            has_limits: AtomicBool::new(false),
+            limiter,
+        };
         stack.put(Plan::of(layers));
+        stack.limit(if active(Bug::LimitForgotten) { &Limits::NONE } else { limits });
         stack
     }
 
     /// Passes an operation down the stack and its answer up again.
     pub async fn call(&self, context: &Context, call: Call) -> Result<Answer> {
-        if self.has_layers.load(Ordering::Acquire) {
-            return self.pass(context, call).await;
+        if self.is_more.load(Ordering::Acquire) {
+            let runtime = &self.groups.store().runtime;
+            if self.has_limits.load(Ordering::Relaxed) && self.limiter.pass(runtime, &call).await {
+                context.span.mark(Stage::Limit, runtime.stamp());
+            }
+            if self.has_layers.load(Ordering::Acquire) {
+                return self.pass(context, call).await;
+            }
         }
         self.groups.call(context, call.op, call.data).await
+    }
+
+    /// Changes the limits, for what waits and for every operation that begins from now on.
+    pub fn limit(&self, limits: &Limits) {
+        self.limiter.change(limits, self.groups.store().runtime.clock.now_ns());
+        self.has_limits.store(*limits != Limits::NONE, Ordering::Relaxed);
+        self.look();
+    }
+    /// The figures of the limits.
+    pub fn held(&self) -> LimitSummary {
+        self.limiter.summary()
+    }
+    /// Says whether operations have more to meet than the groups.
+    fn look(&self) {
+        let layers = self.layers.lock();
+        let is_more = !layers.placed.is_empty() || self.has_limits.load(Ordering::Relaxed);
+        self.is_more.store(is_more, Ordering::Release);
     }
 
     /// The same through layers. They change a copy of the context: the caller may ask for more in its name.

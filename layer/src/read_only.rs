@@ -58,7 +58,8 @@ fn effect(op: &Op) -> Effect {
         | Op::VolumeRename { .. }
         | Op::VolumeResize { .. }
         | Op::VolumeLayers { .. }
-        | Op::VolumePolicy { .. } => Effect::Change,
+        | Op::VolumePolicy { .. }
+        | Op::VolumeLimits { .. } => Effect::Change,
         Op::Read { .. } | Op::ReadLink { .. } | Op::ReadDir { .. } => Effect::AccessTime,
         Op::Lookup { .. }
         | Op::GetAttr { .. }

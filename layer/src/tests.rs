@@ -13,12 +13,12 @@ fn context(request: u64) -> Context {
     context_on(VolumeId(0), request)
 }
 
-fn context_on(volume: VolumeId, request: u64) -> Context {
+pub(crate) fn context_on(volume: VolumeId, request: u64) -> Context {
     let own = Context::own(volume, Span::start(runtime::Stamp(0)));
     Context { session: SessionId(1), request: RequestId(request), ..own }
 }
 
-async fn groups(runtime: runtime::Runtime) -> Arc<Groups> {
+pub(crate) async fn groups(runtime: runtime::Runtime) -> Arc<Groups> {
     let size = Some(64 * SEGMENT_BYTES_MIN);
     let options = FormatOptions {
         size_bytes: size,
@@ -57,7 +57,7 @@ fn fault_and_delay_act_on_what_they_name_and_are_counted() {
     world.block_on(async {
         let groups = groups(runtime.clone()).await;
         let layers = [delay(Operations::All, 5_000_000), fault("statfs", Kind::Busy, 2)];
-        let stack = Stack::new(groups.clone(), &layers);
+        let stack = Stack::new(groups.clone(), &layers, &Limits::NONE);
         let start_ns = runtime.clock.now_ns();
         assert!(stack.call(&context(1), stat()).await.is_ok());
         assert!(runtime.clock.now_ns() - start_ns >= 5_000_000);
@@ -78,8 +78,8 @@ fn fault_and_delay_act_on_what_they_name_and_are_counted() {
 }
 
 /// A volume with a file, read once, and its stack.
-async fn volume(runtime: &Runtime, groups: &Arc<Groups>, layers: &[Layer]) -> (Stack, VolumeId, Ino) {
-    let bare = Stack::new(groups.clone(), &[]);
+pub(crate) async fn volume(runtime: &Runtime, groups: &Arc<Groups>, layers: &[Layer]) -> (Stack, VolumeId, Ino) {
+    let bare = Stack::new(groups.clone(), &[], &Limits::NONE);
     let ask = async |volume, request, op| bare.call(&context_on(volume, request), Call { op, data: None }).await;
     let name = || Name::new(b"one").expect("a name");
     let made =
@@ -94,7 +94,7 @@ async fn volume(runtime: &Runtime, groups: &Arc<Groups>, layers: &[Layer]) -> (S
     let op = Op::Write { ino: file.ino, at: base::At::End, sync: base::Sync::Ordered, kill_privileges: false };
     let written = bare.call(&context_on(volume.id, 3), Call { op, data: Some(data) }).await;
     assert!(written.is_ok());
-    (Stack::new(groups.clone(), layers), volume.id, file.ino)
+    (Stack::new(groups.clone(), layers, &Limits::NONE), volume.id, file.ino)
 }
 
 async fn access_time(stack: &Stack, volume: VolumeId, ino: Ino) -> Time {
@@ -145,7 +145,7 @@ fn layers_are_put_in_moved_and_taken_out_and_keep_their_figures() {
     let runtime = world.runtime();
     world.block_on(async {
         let groups = groups(runtime.clone()).await;
-        let stack = Stack::new(groups.clone(), &[]);
+        let stack = Stack::new(groups.clone(), &[], &Limits::NONE);
         let planned = |change| stack.plan(&change).map(|plan| stack.put(plan)).map_err(|error| error.kind);
         let names = || stack.hops().iter().map(|hop| hop.layer.name()).collect::<Vec<_>>();
         let slow = delay(named("lookup"), 1);
@@ -186,7 +186,8 @@ fn what_a_delay_holds_is_let_go_when_the_stack_changes() {
     let runtime = world.runtime();
     world.block_on(async {
         let groups = groups(runtime.clone()).await;
-        let stack = Stack::new(groups.clone(), &[delay(Operations::All, 60_000_000_000), Layer::ReadOnly]);
+        let stack =
+            Stack::new(groups.clone(), &[delay(Operations::All, 60_000_000_000), Layer::ReadOnly], &Limits::NONE);
         let start_ns = runtime.clock.now_ns();
         let held = async {
             let answer = stack.call(&context(1), stat()).await;

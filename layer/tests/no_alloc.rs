@@ -1,7 +1,8 @@
 //! A warm request allocates nothing on its core (mission S2): counted through the stack down to the device, and where
 //! it is not so, the call sites are named.
 
-use base::{At, Layer, Name, Op, Operations, Reply, RequestId, SessionId, Sync, VolumeId};
+use base::limits::{LIMIT_BANDWIDTH_MAX, LIMIT_IOPS_MAX};
+use base::{At, Layer, Limit, Limits, Name, Op, Operations, Reply, RequestId, SessionId, Sync, VolumeId};
 use layer::{Call, Context, Stack};
 use runtime::{Event, Runtime, Span, real};
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -165,7 +166,7 @@ impl Client {
     }
 }
 
-async fn client(runtime: Runtime, layers: &[Layer]) -> Client {
+async fn client(runtime: Runtime, layers: &[Layer], limits: &Limits) -> Client {
     let options = FormatOptions { size_bytes: Some(1 << 30), size_bytes_min: 0, groups: 4, ..FormatOptions::default() };
     store::format_brick(&runtime, options, async || Ok(())).await.expect("an empty directory can be formatted");
     let index = Arc::new(ModelIndex::new(store::format::leaf::merge));
@@ -174,7 +175,7 @@ async fn client(runtime: Runtime, layers: &[Layer]) -> Client {
     let read_cache_bytes = BLOCKS * 4096 / 2;
     let options = group::Options { read_cache_bytes, ..group::Options::for_memory(256 << 20) };
     let groups = group::Groups::open(opening, options).await.expect("an empty log replays").0;
-    let stack = Stack::new(groups.clone(), layers);
+    let stack = Stack::new(groups.clone(), layers, limits);
     let (volume, none) = (VolumeId(0), base::Ino(0));
     let mut client = Client { runtime, stack, volume, root: none, file: none, request: Cell::new(0) };
     let name = Name::new(b"volume").expect("a name");
@@ -223,8 +224,8 @@ async fn counted_round(client: &Rc<Client>, kind: Kind, gate: &Rc<Gate>) -> Site
     SITES.take()
 }
 
-async fn measure(runtime: Runtime, layers: &[Layer]) -> Vec<(Kind, Sites)> {
-    let client = Rc::new(client(runtime, layers).await);
+async fn measure(runtime: Runtime, layers: &[Layer], limits: &Limits) -> Vec<(Kind, Sites)> {
+    let client = Rc::new(client(runtime, layers, limits).await);
     let gate = Rc::new(Gate::default());
     WRITERS_TO_START.set(Some((client.clone(), gate.clone())));
     for mine in 0..WRITERS {
@@ -270,12 +271,13 @@ fn a_warm_request_allocates_nothing() {
     let operations = Operations::of(Some("statfs")).expect("its name");
     let delay = Layer::Delay { operations, ns: 1_000 };
     let fault = Layer::Fault { operations, kind: base::Kind::Io, every: 1 };
-    allocates_nothing_through(Vec::new());
-    allocates_nothing_through(vec![delay, fault, delay]);
+    let wide = Limits::NONE.with(&[(Limit::Iops, LIMIT_IOPS_MAX), (Limit::WriteBandwidth, LIMIT_BANDWIDTH_MAX)]);
+    allocates_nothing_through(Vec::new(), Limits::NONE);
+    allocates_nothing_through(vec![delay, fault, delay], wide.expect("within bounds"));
 }
 
-/// Measures each kind of request through layers that let it pass.
-fn allocates_nothing_through(layers: Vec<Layer>) {
+/// Measures each kind of request through layers and limits that let it pass.
+fn allocates_nothing_through(layers: Vec<Layer>, limits: Limits) {
     let directory = std::env::temp_dir().join(format!("sinter-no-alloc-stack-{}", std::process::id()));
     std::fs::create_dir(&directory).expect("the temporary directory can be written");
     let options = real::Options {
@@ -283,7 +285,8 @@ fn allocates_nothing_through(layers: Vec<Layer>) {
         ..real::Options::new(real::Directory::open(&directory).expect("ours"), 256 << 20, &[])
     };
     let (runtime, reactors) = real::start(options).expect("io_uring works here");
-    let results = reactors.run(0, move || async move { measure(runtime, &layers).await }).expect("the core runs");
+    let results =
+        reactors.run(0, move || async move { measure(runtime, &layers, &limits).await }).expect("the core runs");
     reactors.stop();
     std::fs::remove_dir_all(directory).expect("the test made it");
     for (kind, sites) in &results {

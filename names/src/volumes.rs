@@ -3,7 +3,9 @@
 use crate::decision::{Decision, Draft};
 use crate::view::{Caller, Need, Stop, View, known, refuse};
 use base::limits::{NAME_BYTES_MAX, VOLUME_NAME_BYTES_MAX};
-use base::{Edit, FileKind, GroupId, Inode, Kind, Layer, Name, Outcome, Reply, TierPolicy, Volume, VolumeId};
+use base::{
+    Edit, FileKind, GroupId, Inode, Kind, Layer, Limit, Limits, Name, Outcome, Reply, TierPolicy, Volume, VolumeId,
+};
 
 const CATALOGUE: VolumeId = VolumeId(0);
 const FIRST_GROUP: GroupId = GroupId(0);
@@ -43,6 +45,7 @@ pub(crate) fn create(
         size_bytes,
         layers: Box::default(),
         policy: TierPolicy::default(),
+        limits: Limits::NONE,
     };
     let mut draft = Draft::new(CATALOGUE, FIRST_GROUP);
     draft.edit_in(CATALOGUE, FIRST_GROUP, Edit::VolumePut(volume.clone()));
@@ -96,6 +99,15 @@ pub(crate) fn set_policy(view: &mut dyn View, name: &Name, policy: TierPolicy) -
         return refuse(Kind::NotFound, "no volume has this name");
     };
     change(view, name, Volume { policy, ..volume })
+}
+
+/// VolumeLimits.
+pub(crate) fn set_limits(view: &mut dyn View, name: &Name, changed: &[(Limit, u64)]) -> Result<Decision, Stop> {
+    let Some(volume) = find(view, name)? else {
+        return refuse(Kind::NotFound, "no volume has this name");
+    };
+    let limits = volume.limits.clone().with(changed)?;
+    change(view, name, Volume { limits, ..volume })
 }
 
 /// Changes a volume's row by one record, so that a crash leaves the row either as it was or as it is to be.

@@ -75,7 +75,7 @@ pub struct Brick {
     formatted: Option<Formatted>,
     /// The io_uring entries that its mounts may have.
     entries: Arc<Entries>,
-    /// The stacks of volumes that were mounted, or whose layers somebody asked for. They stay while the daemon runs, with their
+    /// The stacks of volumes that were mounted, or whose layers or limits somebody asked for. They stay while the daemon runs, with their
     /// figures.
     stacks: Mutex<BTreeMap<VolumeId, Arc<Stack>>>,
 }
@@ -405,7 +405,7 @@ impl Brick {
         self.change_volume(Op::VolumeCreate { name: name.clone(), size_bytes })
     }
     /// Makes or changes a volume by an operation that says how it is then; durable when this returns.
-    fn change_volume(&self, op: Op) -> Result<base::Volume> {
+    pub(crate) fn change_volume(&self, op: Op) -> Result<base::Volume> {
         match self.call(op)? {
             Reply::Volume(volume) => {
                 self.call(Op::SyncAll)?;
@@ -413,20 +413,6 @@ impl Brick {
             }
             other => panic!("a volume that is made or changed is answered with it, not {other:?}"),
         }
-    }
-    /// Gives a volume another name.
-    pub fn rename_volume(&self, name: &str, new_name: &str) -> Result<base::Volume> {
-        let [name, new_name] = [name, new_name].map(|text| Name::new(text.as_bytes()));
-        self.change_volume(Op::VolumeRename { name: name?, new_name: new_name? })
-    }
-    /// Gives a volume another size. Errors: `Invalid` if it uses more than that.
-    pub fn resize_volume(&self, name: &str, size_bytes: Option<u64>) -> Result<base::Volume> {
-        self.change_volume(Op::VolumeResize { name: Name::new(name.as_bytes())?, size_bytes })
-    }
-    /// Gives a volume another tier policy.
-    pub fn set_policy(&self, name: &str, policy: &str) -> Result<base::Volume> {
-        let policy = base::TierPolicy::of(policy)?;
-        self.change_volume(Op::VolumePolicy { name: Name::new(name.as_bytes())?, policy })
     }
     /// Deletes a volume that is not mounted; durable when this returns.
     pub fn delete_volume(&self, volume: &base::Volume) -> Result<()> {
@@ -438,10 +424,13 @@ impl Brick {
     }
 
     /// The volume's stack.
-    fn stack(&self, volume: &base::Volume) -> Arc<Stack> {
+    pub(crate) fn stack(&self, volume: &base::Volume) -> Arc<Stack> {
         let mut stacks = self.stacks.lock().expect("no panic while held");
-        let new = || Arc::new(Stack::new(self.groups.clone(), &volume.layers));
+        let new = || Arc::new(Stack::new(self.groups.clone(), &volume.layers, &volume.limits));
         stacks.entry(volume.id).or_insert_with(new).clone()
+    }
+    pub(crate) fn each_stack(&self, act: impl Fn(&Stack)) {
+        self.stacks.lock().expect("no panic while held").values().for_each(|stack| act(stack));
     }
     /// The volume's layers, with their figures.
     pub fn layers(&self, volume: &base::Volume) -> Vec<HopSummary> {
@@ -785,6 +774,9 @@ fn answer((brick, data): (&Brick, &Path), request: Request) -> Result<Answer> {
         }
         Request::VolumePolicy { name, policy } => {
             Ok(Answer::Volume(described(brick, &brick.set_policy(&name, &policy)?)))
+        }
+        Request::VolumeLimits { name, changed } => {
+            Ok(Answer::Volume(described(brick, &brick.set_limits(&name, &changed)?)))
         }
         Request::VolumeRename { name, new_name } => {
             Ok(Answer::Volume(described(brick, &brick.rename_volume(&name, &new_name)?)))

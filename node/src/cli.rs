@@ -430,7 +430,7 @@ pub struct VolumeCreate {
 
 /// `sinter volume set`.
 #[derive(Args, Debug)]
-#[command(group = clap::ArgGroup::new("property").required(true).multiple(true).args(["size", "policy"]))]
+#[command(group = clap::ArgGroup::new("property").required(true).multiple(true).args(VOLUME_PROPERTIES))]
 pub struct VolumeSet {
     #[command(flatten)]
     pub volume: VolumeNamed,
@@ -440,6 +440,62 @@ pub struct VolumeSet {
     /// Tiers of a hybrid brick that the volume's blocks may lie on from now on: flash and disk (write-back), or flash (flash-only) [default: as it is]
     #[arg(long, value_name = "POLICY", value_enum)]
     pub policy: Option<VolumePolicy>,
+    #[command(flatten)]
+    pub limits: VolumeLimits,
+}
+
+const VOLUME_PROPERTIES: [&str; 9] = [
+    "size",
+    "policy",
+    "iops_max",
+    "bandwidth_max",
+    "read_iops_max",
+    "read_bandwidth_max",
+    "write_iops_max",
+    "write_bandwidth_max",
+    "burst",
+];
+
+/// Limits of `sinter volume set`; 0 stands for none.
+#[derive(Args, Debug)]
+pub struct VolumeLimits {
+    /// Operations per second that all clients of the volume get from now on, 1 to 1000000000; `none`: as many as they ask for [default: as it is]
+    #[arg(long, value_name = "NUMBER", value_parser = iops)]
+    pub iops_max: Option<u64>,
+    /// Bytes per second that they read and write, 64K to 1T, or `none` [default: as it is]
+    #[arg(long, value_name = "BYTES", value_parser = bandwidth)]
+    pub bandwidth_max: Option<u64>,
+    /// Operations per second that change nothing, such as reads and look-ups, or `none` [default: as it is]
+    #[arg(long, value_name = "NUMBER", value_parser = iops)]
+    pub read_iops_max: Option<u64>,
+    /// Bytes per second that are read, or `none` [default: as it is]
+    #[arg(long, value_name = "BYTES", value_parser = bandwidth)]
+    pub read_bandwidth_max: Option<u64>,
+    /// Operations per second that change something, such as writes and creations, or `none` [default: as it is]
+    #[arg(long, value_name = "NUMBER", value_parser = iops)]
+    pub write_iops_max: Option<u64>,
+    /// Bytes per second that are written, or `none` [default: as it is]
+    #[arg(long, value_name = "BYTES", value_parser = bandwidth)]
+    pub write_bandwidth_max: Option<u64>,
+    /// Milliseconds of unused time that clients may catch up on at once, 1 to 60000; `none`: 10 [default: as it is]
+    #[arg(long, value_name = "MILLISECONDS", value_parser = burst)]
+    pub burst: Option<u64>,
+}
+
+impl VolumeLimits {
+    /// Those that are to be changed, with the value that the protocol has for each.
+    pub fn changed(&self) -> impl Iterator<Item = (base::Limit, u64)> {
+        let value = |limit| match limit {
+            base::Limit::Iops => self.iops_max,
+            base::Limit::Bandwidth => self.bandwidth_max,
+            base::Limit::ReadIops => self.read_iops_max,
+            base::Limit::ReadBandwidth => self.read_bandwidth_max,
+            base::Limit::WriteIops => self.write_iops_max,
+            base::Limit::WriteBandwidth => self.write_bandwidth_max,
+            base::Limit::Burst => self.burst,
+        };
+        base::Limit::ALL.into_iter().filter_map(move |limit| value(limit).map(|value| (limit, value)))
+    }
 }
 
 /// A volume's tier policy.
@@ -626,6 +682,28 @@ fn volume_bytes(text: &str) -> Result<u64, String> {
 
 fn new_volume_bytes(text: &str) -> Result<NewSize, String> {
     if text == "none" { Ok(NewSize::AsBrick) } else { volume_bytes(text).map(NewSize::Bytes) }
+}
+
+/// Reads a limit; 0 stands for none, so nobody can ask for it.
+fn limit(text: &str, limit: base::Limit, value: Result<u64, String>) -> Result<u64, String> {
+    match value {
+        _ if text == "none" => Ok(0),
+        Ok(0) => Err("nothing would pass; `none` takes the limit away".to_string()),
+        Ok(value) => limit.check(value).map(|()| value).map_err(|error| error.to_string()),
+        Err(error) => Err(error),
+    }
+}
+
+fn iops(text: &str) -> Result<u64, String> {
+    limit(text, base::Limit::Iops, text.parse().map_err(|_| "a whole number, or `none`".to_string()))
+}
+
+fn bandwidth(text: &str) -> Result<u64, String> {
+    limit(text, base::Limit::Bandwidth, bytes(text))
+}
+
+fn burst(text: &str) -> Result<u64, String> {
+    limit(text, base::Limit::Burst, text.parse().map_err(|_| "a whole number of milliseconds, or `none`".to_string()))
 }
 
 /// Reads the bound of a daemon's memory.

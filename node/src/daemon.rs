@@ -384,12 +384,13 @@ impl Daemon {
     /// A snapshot, after looking at requests in flight for so long.
     fn look(&self, looking: Duration) -> Result<Snapshot> {
         let mounts: Vec<_> = self.mounted().into_iter().map(|mounted| mounted.serving).collect();
-        let mut layers = Vec::new();
+        let (mut layers, mut limits) = (Vec::new(), Vec::new());
         for volume in self.brick.volumes()? {
             let name = String::from_utf8_lossy(volume.name.as_bytes()).into_owned();
             layers.extend(layers::figures(&name, &self.brick.layers(&volume)));
+            limits.extend(self.brick.limits(&volume));
         }
-        Ok(self.gatherer.snapshot(looking, &mounts, layers))
+        Ok(self.gatherer.snapshot(looking, &mounts, (layers, limits)))
     }
 
     fn begin_recording(&self) -> Result<Part> {
@@ -518,6 +519,10 @@ impl server::Daemon for Daemon {
                 let _alone = self.changing.lock().expect("no panic while held");
                 Ok(Answer::Volume(self.describe(&self.brick.set_policy(&name, &policy)?)))
             }
+            Request::VolumeLimits { name, changed } => {
+                let _alone = self.changing.lock().expect("no panic while held");
+                Ok(Answer::Volume(self.describe(&self.brick.set_limits(&name, &changed)?)))
+            }
             Request::VolumeRename { name, new_name } => {
                 Ok(Answer::Volume(self.describe(&self.rename_volume(&name, &new_name)?)))
             }
@@ -633,6 +638,7 @@ pub fn described(brick: &Brick, volume: &base::Volume) -> protocol::Volume {
         used_bytes: used.bytes(),
         inodes: used.inodes,
         policy: volume.policy.name().to_string(),
+        limits: volume.limits.all().map(|(limit, value)| (limit.name().to_string(), value)).collect(),
         mounts: Vec::new(),
         detached: Vec::new(),
         open: None,

@@ -34,6 +34,8 @@ impl Running {
         daemon.begin_ending();
         let mounts = daemon.mounted();
         serve_what_is_open(&daemon, &mounts, &notifier);
+        // What they hold would otherwise be waited for.
+        daemon.brick().lift_limits();
         for mounted in &mounts {
             if let Err(error) = mounted.serving.refuse_all() {
                 say(&format!("requests of {}: {error}", mounted.path().display()));

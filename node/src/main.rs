@@ -35,6 +35,7 @@ mod table;
 #[cfg(feature = "seeded-bugs")]
 mod test_switches;
 mod tiers;
+mod volumes;
 
 use clap::Parser;
 use failure::Exit;

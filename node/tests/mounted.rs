@@ -42,6 +42,7 @@ mod idmapped;
 mod kill;
 mod known;
 mod layers;
+mod limits;
 mod many;
 mod missing;
 mod mixed;

@@ -103,6 +103,17 @@ pub async fn both<T>(first: impl Future<Output = T>, second: impl Future<Output 
     (one.expect("both are there"), other.expect("both are there"))
 }
 
+/// Waits until one of two futures has ended. True if it was the first, which counts if both have.
+pub async fn either(first: impl Future<Output = ()>, second: impl Future<Output = ()>) -> bool {
+    let (mut first, mut second) = (pin!(first), pin!(second));
+    std::future::poll_fn(|context| match (first.as_mut().poll(context), second.as_mut().poll(context)) {
+        (Poll::Ready(()), _) => Poll::Ready(true),
+        (_, Poll::Ready(())) => Poll::Ready(false),
+        _ => Poll::Pending,
+    })
+    .await
+}
+
 /// Lets other tasks of the core run once.
 pub async fn yield_now() {
     let mut yielded = false;

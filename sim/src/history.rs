@@ -59,7 +59,8 @@ impl Call {
             | Op::VolumeRename { .. }
             | Op::VolumeResize { .. }
             | Op::VolumeLayers { .. }
-            | Op::VolumePolicy { .. } => true,
+            | Op::VolumePolicy { .. }
+            | Op::VolumeLimits { .. } => true,
             _ => false,
         }
     }

@@ -116,7 +116,7 @@ pub async fn format(runtime: &Runtime, profile: &Profile) -> Result<()> {
 pub async fn serve(runtime: Runtime, index: Arc<CrashIndex>, options: Options) -> Result<Served> {
     let opening = Opening::read(runtime, index, true).await?;
     let (groups, replay) = Groups::open(opening, options).await?;
-    let stack = Arc::new(Stack::new(groups.clone(), &[]));
+    let stack = Arc::new(Stack::new(groups.clone(), &[], &base::Limits::NONE));
     Ok(Served { groups, stack, replay, options })
 }
 

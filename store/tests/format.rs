@@ -212,12 +212,13 @@ fn layers_drawn(bytes: &[u8], at: usize) {
 fn edits_and_their_codes() {
     let (ino, time) = (Ino(2), Time(3));
     let name = Name::new(b"xyz").expect("a name");
-    let id = IntentId { group: GroupId(4), number: 5 };
-    let (layers, policy) = (Box::default(), TierPolicy::default());
-    let (id_of, size_bytes) = (VolumeId(6), Some(9));
-    let volume = Volume { id: id_of, name: name.clone(), root: Ino(7), created: Time(8), size_bytes, layers, policy };
+    let (layers, policy, limits) = (Box::default(), TierPolicy::default(), Limits::NONE);
+    let (id, size_bytes, root) = (VolumeId(6), Some(9), Ino(7));
+    let volume = Volume { id, name: name.clone(), root, created: Time(8), size_bytes, layers, policy, limits };
     let layered = Volume { layers: layers_of_all_kinds(), ..volume.clone() };
     let flash_only = Volume { policy: TierPolicy::FlashOnly, ..volume.clone() };
+    let limited = Volume { limits: some_limits(), ..volume.clone() };
+    let id = IntentId { group: GroupId(4), number: 5 };
     let (mtime, ctime) = (Time(9), Time(10));
     let follow = vec![Follow { volume: VolumeId(1), group: GroupId(2), edits: vec![Edit::InodeDrop { ino }] }];
     let rows: Vec<(u8, usize, Edit)> = vec![
@@ -246,6 +247,7 @@ fn edits_and_their_codes() {
             Edit::VolumeChange { name: name.clone(), volume: layered },
         ),
         (32, 5 + 28 + 5 + 2, Edit::VolumeChange { name: name.clone(), volume: flash_only }),
+        (33, 5 + 28 + 5 + 2 + 1 + 2 * 9, Edit::VolumeChange { name: name.clone(), volume: limited }),
         (18, 4, Edit::VolumeDrop { id: VolumeId(6) }),
         (19, 8, Edit::SessionDrop { session: SessionId(2) }),
         (20, 24, Edit::Reserve { ino, first: 3, count: 4 }),
@@ -270,6 +272,10 @@ fn edits_and_their_codes() {
                 layers_drawn(&bytes, 39);
             }
             32 => drawn(&bytes, &[(1, 2, 3), (6, 4, 6), (26, 2, 3), (39, 1, 1), (40, 1, 0)]),
+            33 => drawn(
+                &bytes,
+                &[(39, 1, 0), (40, 1, 0), (41, 1, 2), (42, 1, 1), (43, 8, 500), (51, 1, 6), (52, 8, 1 << 20)],
+            ),
             29 => drawn(&bytes, &[(1, 2, 3), (3, 1, b'x'.into()), (6, 4, 6), (10, 8, 7), (18, 8, 8), (26, 2, 3)]),
             23 => drawn(&bytes, &[(1, 8, 2), (9, 2, 3), (11, 1, b'x'.into()), (14, 4, 2), (18, 1, b'a'.into())]),
             _ => {}
@@ -282,7 +288,8 @@ fn a_volume_has_layers_behind_it_or_is_as_before() {
     let name = Name::new(b"xyz").expect("a name");
     let (id, size_bytes, layers) = (VolumeId(6), Some(9), layers_of_all_kinds());
     let policy = TierPolicy::default();
-    let volume = Volume { id, name, root: Ino(7), created: Time(8), size_bytes, layers, policy };
+    let limits = Limits::NONE;
+    let volume = Volume { id, name, root: Ino(7), created: Time(8), size_bytes, layers, policy, limits };
     let bare = Volume { layers: Box::default(), ..volume.clone() };
     let (bytes, bare_bytes) = (values::encode_volume(&volume), values::encode_volume(&bare));
     assert_eq!((bytes[0], bare_bytes[0], &bytes[1..34]), (2, 1, &bare_bytes[1..]));
@@ -304,7 +311,8 @@ fn a_volume_has_layers_behind_it_or_is_as_before() {
 fn a_volume_has_a_policy_before_its_layers_or_is_as_before() {
     let (id, name, layers) = (VolumeId(6), Name::new(b"xyz").expect("a name"), layers_of_all_kinds());
     let policy = TierPolicy::FlashOnly;
-    let layered = Volume { id, name, root: Ino(7), created: Time(8), size_bytes: None, layers, policy };
+    let (size_bytes, limits) = (None, Limits::NONE);
+    let layered = Volume { id, name, root: Ino(7), created: Time(8), size_bytes, layers, policy, limits };
     let bare = Volume { layers: Box::default(), ..layered.clone() };
     let (bytes, bare_bytes) = (values::encode_volume(&layered), values::encode_volume(&bare));
     assert_eq!((bytes[0], &bytes[34..36], &bare_bytes[34..]), (3, &[1, 1][..], &[1, 0][..]));
@@ -313,6 +321,34 @@ fn a_volume_has_a_policy_before_its_layers_or_is_as_before() {
     let mut changed = bare_bytes;
     changed[34] = 2;
     assert_eq!(values::decode_volume(&changed).map_err(|error| error.kind), Err(Kind::Newer), "no policy is left out");
+}
+
+fn some_limits() -> Limits {
+    Limits::NONE.with(&[(Limit::Iops, 500), (Limit::WriteBandwidth, 1 << 20)]).expect("within bounds")
+}
+
+#[test]
+fn a_volume_has_limits_behind_its_policy_and_before_its_layers() {
+    let (id, name, layers) = (VolumeId(6), Name::new(b"xyz").expect("a name"), layers_of_all_kinds());
+    let (size_bytes, policy, limits) = (None, TierPolicy::WriteBack, some_limits());
+    let full = Volume { id, name, root: Ino(7), created: Time(8), size_bytes, layers, policy, limits };
+    let bytes = values::encode_volume(&full);
+    assert_eq!((bytes[0], &bytes[34..38]), (4, &[0, 1, 2, 1][..]));
+    layers_drawn(&bytes, 55);
+    let pinned = Volume { policy: TierPolicy::FlashOnly, layers: Box::default(), ..full.clone() };
+    let pinned_bytes = values::encode_volume(&pinned);
+    assert_eq!((pinned_bytes.len(), &pinned_bytes[34..37]), (55, &[1, 0, 2][..]));
+    assert_eq!((values::decode_volume(&bytes), values::decode_volume(&pinned_bytes)), (Ok(full), Ok(pinned)));
+    // Each with one byte changed: the policy; a limit's code, to none, to another's, to the other limit's; a value, to none and beyond
+    // its bounds.
+    let kind = |at: usize, byte: u8| {
+        let mut changed = pinned_bytes.clone();
+        changed[34 + at] = byte;
+        values::decode_volume(&changed).map(drop).map_err(|error| error.kind)
+    };
+    assert_eq!([kind(0, 2), kind(3, 0), kind(3, 8)], [Err(Kind::Newer); 3], "nothing is left out");
+    assert_eq!([kind(3, 6), kind(15, 0), kind(20, 1)], [Err(Kind::Corrupt); 3]);
+    assert_eq!(kind(3, 3), Ok(()));
 }
 
 #[test]

@@ -15,6 +15,7 @@ mod observation;
 mod product;
 mod recording;
 mod scan;
+mod schedule;
 mod served;
 mod tree;
 mod verdicts;
@@ -40,6 +41,7 @@ cargo xtask observation ...     what observing requests costs in throughput; see
 cargo xtask console ...         the console in headless Chromium; see cargo xtask console --help
 cargo xtask disk ...            hard disks for tests, as loop devices; see cargo xtask disk --help
 cargo xtask hybrid ...          flash in front of a hard disk: is there a cliff? see cargo xtask hybrid --help
+cargo xtask schedule ...        what clients take from each other, and whether limits are kept; see cargo xtask schedule --help
 cargo xtask ablate ...          what older designs in the place of ours cost, and what models predict; see cargo xtask ablate --help
 cargo xtask recording ...       does a replay do what was recorded? see cargo xtask recording --help
 cargo xtask verdicts ...        does `sinter explain` name the cause of slowness? see cargo xtask verdicts --help
@@ -96,6 +98,7 @@ fn run(arguments: &[String]) -> Result<(), String> {
         ("console", rest) => console::run(rest),
         ("disk", rest) => disk::run(rest),
         ("hybrid", rest) => hybrid::run(rest),
+        ("schedule", rest) => schedule::run(rest),
         ("help" | "--help", _) => {
             print!("{HELP}");
             Ok(())

@@ -5,6 +5,7 @@ mod core;
 mod device;
 mod index;
 mod layer;
+mod limit;
 mod lock;
 mod memory;
 mod space;
@@ -18,7 +19,7 @@ pub use tiers::is_of_disks;
 type Cause = fn(&Window) -> Option<Finding>;
 
 /// All causes.
-pub const ALL: [Cause; 14] = [
+pub const ALL: [Cause; 15] = [
     device::find,
     device::find_flush,
     core::find_busy,
@@ -33,6 +34,7 @@ pub const ALL: [Cause; 14] = [
     tiers::find_flash_full,
     memory::find,
     layer::find,
+    limit::find,
 ];
 
 /// A duration for sentences.

@@ -14,15 +14,13 @@ use super::abi::{self, Writer};
 use super::recent::{Passed, Recent};
 use super::reply;
 use base::Ino;
+use runtime::tasks::either;
 use runtime::{Clock, Event, Runtime, Tasks};
 use std::collections::VecDeque;
 use std::fs::File;
-use std::future::{Future, poll_fn};
 use std::io::Write;
-use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
-use std::task::Poll;
 
 /// Largest number of threads of the pool that send notices at the same time: half of the pool.
 const TELLERS_MAX: usize = 8;
@@ -125,13 +123,7 @@ impl Notices {
             if done.load(Ordering::Acquire) {
                 return;
             }
-            let mut after = pin!(self.told.event.after(ticket));
-            let is_over = poll_fn(|context| match (after.as_mut().poll(context), over.as_mut().poll(context)) {
-                (_, Poll::Ready(())) => Poll::Ready(true),
-                (Poll::Ready(()), _) => Poll::Ready(false),
-                _ => Poll::Pending,
-            });
-            if is_over.await {
+            if either(&mut over, self.told.event.after(ticket)).await {
                 return;
             }
         }

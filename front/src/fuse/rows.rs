@@ -60,6 +60,7 @@ fn index(op: &Op) -> usize {
         Op::VolumeResize { .. } => 36,
         Op::VolumeLayers { .. } => 37,
         Op::VolumePolicy { .. } => 38,
+        Op::VolumeLimits { .. } => 39,
     }
 }
 
@@ -119,6 +120,7 @@ mod tests {
             Op::VolumeResize { name: name(), size_bytes: None },
             Op::VolumeLayers { name: name(), layers: Box::default() },
             Op::VolumePolicy { name: name(), policy: base::TierPolicy::FlashOnly },
+            Op::VolumeLimits { name: name(), changed: Box::default() },
         ];
         let names: Vec<_> = ops.iter().map(Op::name).collect();
         assert_eq!(names, OP_NAMES);

@@ -15,7 +15,7 @@ use base::{Attr, Edit, Error, Follow, GroupId, Ino, Intent, Kind, Op, Outcome, R
 use names::{Caller, Decision, Need, Part, Seen, Stop, evaluate};
 use runtime::seeded::{Bug, active};
 use runtime::{Stage, lock};
-use store::format::superblock::LAYERS;
+use store::format::superblock::{LAYERS, VOLUME_LIMITS};
 
 enum Step {
     /// Ordered: the answer, and the batch with its record; 0 if nothing changes.
@@ -219,7 +219,8 @@ impl Groups {
                 | Op::VolumeRename { new_name: name, .. }
                 | Op::VolumeResize { name, .. }
                 | Op::VolumeLayers { name, .. }
-                | Op::VolumePolicy { name, .. } => {
+                | Op::VolumePolicy { name, .. }
+                | Op::VolumeLimits { name, .. } => {
                     let volumes = self.volumes().await?;
                     let volume = volumes.into_iter().find(|volume| volume.name == *name);
                     Reply::Volume(volume.ok_or_else(|| Error::new(Kind::NotFound, "the volume is gone again"))?)
@@ -295,6 +296,19 @@ impl Groups {
         self.volume(name).await?;
         if !layers.is_empty() {
             store::feature::require(self.store(), LAYERS).await?;
+        }
+        self.change(context, op).await
+    }
+
+    /// Changes a volume's limits. Before it has any, the brick is marked: a build that knows no limits can't read the volume's row.
+    /// Errors: `NotFound`; `Invalid`; those of `store::feature::require`.
+    pub(crate) async fn set_limits(&self, context: &Context, op: &Op) -> Result<Answer> {
+        if let Op::VolumeLimits { name, changed } = op {
+            let wanted = base::Limits::NONE.with(changed)?;
+            self.volume(name).await?;
+            if wanted != base::Limits::NONE {
+                store::feature::require(self.store(), VOLUME_LIMITS).await?;
+            }
         }
         self.change(context, op).await
     }
@@ -386,7 +400,8 @@ fn sync_of(op: &Op) -> Sync {
         | Op::VolumeRename { .. }
         | Op::VolumeResize { .. }
         | Op::VolumeLayers { .. }
-        | Op::VolumePolicy { .. } => Sync::All,
+        | Op::VolumePolicy { .. }
+        | Op::VolumeLimits { .. } => Sync::All,
         _ => Sync::Ordered,
     }
 }
@@ -430,6 +445,7 @@ fn deciding_group(op: &Op) -> GroupId {
         | Op::VolumeResize { .. }
         | Op::VolumeLayers { .. }
         | Op::VolumePolicy { .. }
+        | Op::VolumeLimits { .. }
         | Op::VolumeList => GroupId(0),
     }
 }

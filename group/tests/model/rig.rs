@@ -143,6 +143,7 @@ impl Rig {
             size_bytes: None,
             layers: Box::default(),
             policy: base::TierPolicy::default(),
+            limits: base::Limits::NONE,
         };
         let (session, request) = (SessionId(1), Arc::new(AtomicU64::new(1)));
         Rig { runtime, index, groups, volume: none, shape, session, request }

@@ -36,6 +36,7 @@ fn change(op: &Op) -> Option<usize> {
         Op::VolumeResize { .. } => Some(20),
         Op::VolumeLayers { .. } => Some(21),
         Op::VolumePolicy { .. } => Some(22),
+        Op::VolumeLimits { .. } => Some(23),
         Op::Lookup { .. }
         | Op::GetAttr { .. }
         | Op::Recall { .. }
@@ -48,7 +49,7 @@ fn change(op: &Op) -> Option<usize> {
 }
 
 /// Number of operations that `changes` gives.
-const CHANGES: usize = 23;
+const CHANGES: usize = 24;
 
 type Asked = (Op, Option<Vec<u8>>);
 
@@ -61,7 +62,7 @@ async fn changes(rig: &Rig) -> Vec<Asked> {
     let cut = rig.create(root, "cut").await.expect("a new file");
     rig.write(cut, At::End, &[8; 30_000], Sync::Ordered).await.expect("a write");
     rig.mkdir(root, "old").await.expect("a new directory");
-    for text in ["doomed", "named", "sized", "layered", "pinned"] {
+    for text in ["doomed", "named", "sized", "layered", "pinned", "limited"] {
         rig.new_volume(text).await;
     }
     let mut all = of_names(root, file);
@@ -72,6 +73,7 @@ async fn changes(rig: &Rig) -> Vec<Asked> {
     all.push((Op::VolumeResize { name: name("sized"), size_bytes: Some(1 << 20) }, None));
     all.push((Op::VolumeLayers { name: name("layered"), layers: [base::Layer::ReadOnly].into() }, None));
     all.push((Op::VolumePolicy { name: name("pinned"), policy: base::TierPolicy::FlashOnly }, None));
+    all.push((Op::VolumeLimits { name: name("limited"), changed: [(base::Limit::Iops, 100)].into() }, None));
     for number in 0..CHANGES {
         let count = all.iter().filter(|(op, _)| change(op) == Some(number)).count();
         assert!(count > 0, "no change of kind {number} is asked for");

@@ -1,13 +1,13 @@
 //! Volumes: made, listed, deleted with all that is in them, and apart from each other.
 
 use crate::rig::{Rig, Shape, name, pattern, seeds};
-use base::{At, Kind, Layer, Op, Operations, Reply, Sync, Volume};
+use base::{At, Kind, Layer, Limit, Limits, Op, Operations, Reply, Sync, Volume};
 use runtime::random::SplitMix;
 use runtime::sim::{Ran, Side, Survival, World};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use store::Opening;
-use store::format::superblock::LAYERS;
+use store::format::superblock::{LAYERS, VOLUME_LIMITS};
 use store::format::{keys, values};
 use store::index::Index;
 
@@ -351,17 +351,20 @@ fn a_change_of_a_volume_that_is_cut_off_is_there_as_a_whole_or_not_at_all() {
     }
 }
 
-/// True if a closed brick says that builds which know no layers must not read it.
-async fn is_marked((runtime, index): (runtime::Runtime, store::index::model::ModelIndex)) -> bool {
+/// True if a closed brick says that builds which do not know this feature must not read it.
+async fn is_marked((runtime, index): (runtime::Runtime, store::index::model::ModelIndex), bit: u64) -> bool {
     let opening = Opening::read_wholly(runtime, Arc::new(index), false).await.expect("a closed brick opens");
-    opening.superblock().features.incompatible & LAYERS != 0
+    opening.superblock().features.incompatible & bit != 0
 }
 
-/// Cut off at any step, a volume has its old layers or its new ones, and has none without the mark.
-#[test]
-pub fn layers_are_there_as_a_whole_or_not_at_all_and_never_unmarked() {
-    let [read_only, delay, fault] = layers();
-    let states: [Box<[Layer]>; 3] = [[].into(), [read_only, delay].into(), [fault].into()];
+/// Cuts changes of a volume's property off at any step: the volume has the property of before or after each, and none other than
+/// the first, which each volume begins with, without the mark.
+fn whole_or_not_at_all<T: PartialEq>(
+    states: &[T],
+    set: impl AsyncFn(&Rig, &T),
+    property: impl Fn(&Volume) -> T,
+    bit: u64,
+) {
     for step in 1.. {
         let mut world = World::new(step);
         let runtime = world.runtime();
@@ -374,8 +377,8 @@ pub fn layers_are_there_as_a_whole_or_not_at_all_and_never_unmarked() {
         world.crash_at_step(cut, if step % 2 == 0 { Side::Before } else { Side::After });
         let told = std::cell::Cell::new(0);
         let ran = world.run(async {
-            for (number, layers) in states.iter().enumerate().skip(1) {
-                layered(&rig, "one", layers).await.expect("it is there");
+            for (number, state) in states.iter().enumerate().skip(1) {
+                set(&rig, state).await;
                 told.set(number);
             }
             rig.checkpoint().await;
@@ -386,16 +389,71 @@ pub fn layers_are_there_as_a_whole_or_not_at_all_and_never_unmarked() {
         after.block_on(async {
             let rig = rig.after_crash(runtime, 0).await;
             let found = rig.groups.volume(&name("one")).await.expect("it is there");
-            let at = states.iter().position(|layers| *layers == found.layers);
+            let at = states.iter().position(|state| *state == property(&found));
             let at = at.unwrap_or_else(|| panic!("step {step}: {found:?}"));
             assert!(at >= told.get(), "step {step}: {at} is there, {} were told", told.get());
-            assert!(is_marked(rig.close().await).await || at == 0, "step {step}");
+            assert!(is_marked(rig.close().await, bit).await || at == 0, "step {step}");
         });
         if matches!(ran, Ran::Finished(())) {
             assert!(step > 6, "there was something to cut off: {step}");
             break;
         }
     }
+}
+
+/// Cut off at any step, a volume has its old layers or its new ones, and has none without the mark.
+#[test]
+pub fn layers_are_there_as_a_whole_or_not_at_all_and_never_unmarked() {
+    let [read_only, delay, fault] = layers();
+    let states: [Box<[Layer]>; 3] = [[].into(), [read_only, delay].into(), [fault].into()];
+    let set = async |rig: &Rig, layers: &Box<[Layer]>| drop(layered(rig, "one", layers).await.expect("it is there"));
+    whole_or_not_at_all(&states, set, |volume| volume.layers.clone(), LAYERS);
+}
+
+async fn limited(rig: &Rig, text: &str, some: &[(Limit, u64)]) -> Result<Volume, Kind> {
+    changed(rig, Op::VolumeLimits { name: name(text), changed: some.into() }).await
+}
+
+/// The same of limits. The last change takes away one of two.
+#[test]
+fn limits_are_there_as_a_whole_or_not_at_all_and_never_unmarked() {
+    let both = [(Limit::Iops, 500), (Limit::WriteBandwidth, 1 << 20)];
+    let some = |changed: &[(Limit, u64)]| Limits::NONE.with(changed).expect("within bounds");
+    let states = [Limits::NONE, some(&both), some(&both[1..])];
+    let set = async |rig: &Rig, limits: &Limits| {
+        let value = |limit: Limit| limits.get(limit).unwrap_or(0);
+        let changed = [Limit::Iops, Limit::WriteBandwidth].map(|limit| (limit, value(limit)));
+        let volume = limited(rig, "one", &changed).await.expect("it is there");
+        assert_eq!(volume.limits, *limits);
+    };
+    whole_or_not_at_all(&states, set, |volume| volume.limits.clone(), VOLUME_LIMITS);
+}
+
+/// The build of before reads a brick whose volumes never had limits, and refuses one that has had some.
+#[test]
+fn a_brick_that_never_had_limits_is_as_before_and_one_that_had_stays_marked() {
+    let mut world = World::new(6);
+    let runtime = world.runtime();
+    world.block_on(async {
+        let rig = Rig::new(runtime.clone(), Shape::SMALL).await;
+        rig.new_volume("one").await;
+        assert_eq!(limited(&rig, "one", &[(Limit::Iops, 0)]).await.map(|volume| volume.limits), Ok(Limits::NONE));
+        assert_eq!(limited(&rig, "absent", &[(Limit::Iops, 5)]).await, Err(Kind::NotFound));
+        assert_eq!(limited(&rig, "one", &[(Limit::Iops, 5), (Limit::Burst, u64::MAX)]).await, Err(Kind::Invalid));
+        let (volume, shape) = (rig.volume.clone(), Shape::SMALL);
+        let (runtime, index) = rig.close().await;
+        let row = || index.get(&keys::volume(b"one")).expect("the model index reads").expect("a row");
+        assert_eq!(row()[0], 1, "the version of a value that a limit would change");
+        assert!(!is_marked((runtime.clone(), index.clone()), VOLUME_LIMITS).await);
+        let rig = Rig::existing((runtime, index.clone()), shape, volume).await;
+        let volume = limited(&rig, "one", &[(Limit::Iops, 5)]).await.expect("it is there");
+        rig.checkpoint().await;
+        assert_eq!((row()[0], values::decode_volume(&row())), (4, Ok(volume)));
+        limited(&rig, "one", &[(Limit::Iops, 0)]).await.expect("it is there");
+        let closed = rig.close().await;
+        assert_eq!(row()[0], 1);
+        assert!(is_marked(closed, VOLUME_LIMITS).await, "the log may still hold limits");
+    });
 }
 
 /// The build of before reads a brick whose volumes never had layers: neither a mark nor a row is new to it.
@@ -414,7 +472,7 @@ fn a_brick_that_never_had_layers_is_as_before_and_one_that_had_stays_marked() {
         let (runtime, index) = rig.close().await;
         let row = || index.get(&keys::volume(b"two")).expect("the model index reads").expect("a row");
         assert_eq!(row()[0], 1, "the version of a value that a layer would change");
-        assert!(!is_marked((runtime.clone(), index.clone())).await);
+        assert!(!is_marked((runtime.clone(), index.clone()), LAYERS).await);
         let rig = Rig::existing((runtime, index.clone()), shape, volume).await;
         let layered_volume = layered(&rig, "two", &layers()).await.expect("it is there");
         rig.checkpoint().await;
@@ -422,6 +480,6 @@ fn a_brick_that_never_had_layers_is_as_before_and_one_that_had_stays_marked() {
         layered(&rig, "two", &[]).await.expect("it is there");
         let closed = rig.close().await;
         assert_eq!(row()[0], 1);
-        assert!(is_marked(closed).await, "the log may still hold layers");
+        assert!(is_marked(closed, LAYERS).await, "the log may still hold layers");
     });
 }

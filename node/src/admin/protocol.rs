@@ -5,6 +5,7 @@ use base::{Error, Kind};
 use explain::Snapshot;
 use explain::snapshot::Whole;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 /// Longest request line: the longest path (4 KiB) with every byte escaped fits.
 pub const REQUEST_BYTES_MAX: usize = 64 << 10;
@@ -44,6 +45,8 @@ pub enum Request {
     VolumeResize { name: String, size_bytes: Option<u64> },
     /// Give a volume another tier policy, by name.
     VolumePolicy { name: String, policy: String },
+    /// Change some of a volume's limits, by their names; 0: no limit.
+    VolumeLimits { name: String, changed: BTreeMap<String, u64> },
     /// Give a volume another name.
     VolumeRename { name: String, new_name: String },
     /// A volume's layers.
@@ -577,6 +580,9 @@ pub struct Volume {
     /// The tiers that its blocks may lie on: `write-back` or `flash-only`.
     #[serde(default)]
     pub policy: String,
+    /// Its limits by name: operations or bytes per second, and the burst in milliseconds. Without those that it does not have.
+    #[serde(default)]
+    pub limits: BTreeMap<String, u64>,
     /// The paths where it is mounted.
     pub mounts: Vec<String>,
     /// Mounts that were taken away and are still used, and by whom.

@@ -30,6 +30,7 @@ fn volume(name: &str) -> Volume {
         used_bytes: 7,
         inodes: 8,
         policy: "flash-only".into(),
+        limits: [("iops-max".to_string(), 5)].into(),
         mounts: vec!["/mnt/a b".into()],
         detached: vec!["detached".into()],
         open: Some("1 open file".into()),

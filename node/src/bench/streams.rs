@@ -2,8 +2,8 @@
 //! the same beside one reader at full speed (mission S5).
 //!
 //! A stream asks for its next chunk when the one before begins to play, so the chunk must be there one chunk's playing time later;
-//! if not, it is missed. The schedule doesn't wait for who is late. Streams start spread over one chunk's time. A few threads
-//! serve all: each takes the stream whose next chunk is due first, waits until then, reads, and puts it back.
+//! if not, it is missed. The schedule doesn't wait for who is late. Streams start spread over a time of their own, since a disk can't
+//! find the first chunk of hundreds within one chunk's time. A few threads serve all: each takes the stream whose next chunk is due first, waits until then, reads, and puts it back.
 
 use super::engine::{Course, Ground, LAYOUT_BYTES, Step, Worker, random_bytes, run, run_groups};
 use super::report::{Form, Row};
@@ -38,12 +38,18 @@ pub struct Plan {
     pub reader_bytes: u64,
     /// Time for the streams alone, and again with the reader.
     pub time: Duration,
+    /// Time over which the streams start, one after the other; none: the time that a chunk plays.
+    pub start_over: Option<Duration>,
 }
 
 impl Plan {
     /// The time that a chunk plays.
     fn period(&self) -> Duration {
         Duration::from_nanos((CHUNK_BYTES * 8 * 1_000_000_000).div_ceil(self.bit_rate))
+    }
+    /// The time at which a stream's first chunk is asked for.
+    fn begins(&self, stream: usize) -> Duration {
+        self.start_over.unwrap_or(self.period()).mul_f64(stream as f64 / f64::from(self.streams))
     }
     fn open(&self, ground: &Ground) -> Result<Vec<File>> {
         (0..self.streams).map(|stream| File::open(ground.path(&stream_name(stream)))).collect()
@@ -118,6 +124,8 @@ struct Queue {
     /// Chunks of each file.
     chunks: u64,
     period: Duration,
+    /// Times after the start at which the streams' first chunks are asked for.
+    begins: Vec<Duration>,
     /// Time at which the first worker began: making all of them takes time.
     start: OnceLock<Instant>,
     state: Mutex<State>,
@@ -135,10 +143,11 @@ struct State {
 impl Queue {
     fn new(plan: &Plan, files: Vec<File>) -> Arc<Queue> {
         let period = plan.period();
-        let begins = |stream: usize| period.mul_f64(stream as f64 / f64::from(plan.streams));
-        let due = (0..files.len()).map(|stream| Reverse((begins(stream), stream))).collect();
+        let begins: Vec<_> = (0..files.len()).map(|stream| plan.begins(stream)).collect();
+        let due = begins.iter().zip(0..).map(|(begins, stream)| Reverse((*begins, stream))).collect();
         let state = Mutex::new(State { due, read: vec![0; files.len()], late: 0 });
-        Arc::new(Queue { chunks: (plan.file_bytes / CHUNK_BYTES).max(1), files, period, start: OnceLock::new(), state })
+        let chunks = (plan.file_bytes / CHUNK_BYTES).max(1);
+        Arc::new(Queue { chunks, files, period, begins, start: OnceLock::new(), state })
     }
     fn state(&self) -> std::sync::MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
@@ -179,13 +188,11 @@ impl Queue {
     /// Chunks that weren't there when they had to be, also those that nobody had come to by the end.
     fn missed(&self, elapsed: Duration) -> u64 {
         let state = self.state();
-        let count = self.files.len();
         let unread = |stream: usize| {
-            let begin = self.period.mul_f64(stream as f64 / count as f64);
-            let needed = elapsed.saturating_sub(begin).as_nanos() / self.period.as_nanos();
+            let needed = elapsed.saturating_sub(self.begins[stream]).as_nanos() / self.period.as_nanos();
             (needed as u64).saturating_sub(state.read[stream])
         };
-        state.late + (0..count).map(unread).sum::<u64>()
+        state.late + (0..self.files.len()).map(unread).sum::<u64>()
     }
 }
 
@@ -202,7 +209,14 @@ mod tests {
         let files = (0..2).map(|_| File::open(&path).expect("ours")).collect();
         // A chunk plays for a second.
         let time = Duration::from_secs(1);
-        let plan = Plan { streams: 2, bit_rate: CHUNK_BYTES * 8, file_bytes: CHUNK_BYTES, reader_bytes: 0, time };
+        let plan = Plan {
+            streams: 2,
+            bit_rate: CHUNK_BYTES * 8,
+            file_bytes: CHUNK_BYTES,
+            reader_bytes: 0,
+            time,
+            start_over: None,
+        };
         let queue = Queue::new(&plan, files);
         let ago = Instant::now().checked_sub(Duration::from_millis(2500)).expect("the machine is up longer");
         queue.start.set(ago).expect("nobody began");
@@ -212,5 +226,9 @@ mod tests {
         queue.play(0, Duration::from_secs(2), &mut buffer).expect("it can be read");
         // Of stream 0 the first two came late, the third in time; stream 1, half a second later, got none of its two.
         assert_eq!(queue.missed(Duration::from_millis(2500)), 2 + 2);
+        // Started over four seconds, stream 1 needs nothing yet.
+        let spread = Plan { start_over: Some(Duration::from_secs(4)), ..plan };
+        let files = (0..2).map(|_| File::open(&path).expect("ours")).collect();
+        assert_eq!(Queue::new(&spread, files).missed(Duration::from_millis(2500)), 2);
     }
 }

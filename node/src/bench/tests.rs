@@ -218,7 +218,14 @@ fn small_commits_are_measured_alone_and_beside_a_massive_one() {
 
 fn streams_plan(bit_rate: u64) -> streams::Plan {
     let chunk = streams::CHUNK_BYTES;
-    streams::Plan { streams: 40, bit_rate, file_bytes: 2 * chunk, reader_bytes: 3 << 20, time: SHORT * 10 }
+    streams::Plan {
+        streams: 40,
+        bit_rate,
+        file_bytes: 2 * chunk,
+        reader_bytes: 3 << 20,
+        time: SHORT * 10,
+        start_over: None,
+    }
 }
 
 #[test]

@@ -238,6 +238,9 @@ pub struct BenchStreams {
     /// Bits per second of each reader (a number), 1000 to 1000000000
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u64).range(1000..=1_000_000_000), default_value_t = 1_000_000)]
     pub bit_rate: u64,
+    /// Seconds over which the readers start, 1 to 3600 [default: the time that 128 KiB last at their bit rate]
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=3600))]
+    pub start_over: Option<u64>,
     /// Bytes of each reader's file, 128K to 1T; the one at full speed has all of that, at most 2G
     #[arg(long, value_name = "BYTES", value_parser = stream_bytes, default_value = "2M")]
     pub size: u64,

@@ -118,6 +118,7 @@ fn streams(options: &BenchStreams) -> streams::Plan {
     streams::Plan {
         streams: options.streams,
         bit_rate: options.bit_rate,
+        start_over: options.start_over.map(Duration::from_secs),
         file_bytes,
         reader_bytes: (u64::from(options.streams) * file_bytes).min(READER_BYTES_MAX),
         time: time(&options.target),

@@ -9,6 +9,7 @@ use crate::daemon::say;
 use crate::failure::{Exit, Failure};
 use crate::host;
 use crate::table::{Align, Table, bytes};
+use std::collections::BTreeMap;
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 
@@ -54,7 +55,10 @@ fn set(of: &cli::VolumeSet) -> Result<Request, Failure> {
     let resize = of.size.map(|size| Request::VolumeResize { name: name.clone(), size_bytes: size.bytes() });
     let policy =
         of.policy.map(|policy| Request::VolumePolicy { name: name.clone(), policy: policy.name().to_string() });
-    let mut requests: Vec<Request> = resize.into_iter().chain(policy).collect();
+    let changed: BTreeMap<String, u64> =
+        of.limits.changed().map(|(limit, value)| (limit.name().to_string(), value)).collect();
+    let limits = (!changed.is_empty()).then(|| Request::VolumeLimits { name: name.clone(), changed });
+    let mut requests: Vec<Request> = resize.into_iter().chain(policy).chain(limits).collect();
     let last = requests.pop().expect("the command line has one property at least");
     requests.into_iter().try_for_each(|request| ask(&of.volume.data, request).map(drop))?;
     Ok(last)
@@ -82,6 +86,7 @@ fn table(volumes: &[Volume]) -> String {
         ("used", Align::Right),
         ("inodes", Align::Right),
         ("policy", Align::Left),
+        ("limits", Align::Left),
         ("created (UTC)", Align::Left),
         ("mounted at", Align::Left),
     ];
@@ -91,10 +96,20 @@ fn table(volumes: &[Volume]) -> String {
         let mounts = mounts.join(", ");
         let size = volume.size_bytes.map_or("as the brick".to_string(), bytes);
         let (used, inodes) = (bytes(volume.used_bytes), volume.inodes.to_string());
-        let (id, policy) = (volume.id.to_string(), volume.policy.clone());
-        table.row(vec![volume.name.clone(), id, size, used, inodes, policy, utc(volume.created_ns), mounts]);
+        let (id, policy, limits) = (volume.id.to_string(), volume.policy.clone(), limits(&volume.limits));
+        table.row(vec![volume.name.clone(), id, size, used, inodes, policy, limits, utc(volume.created_ns), mounts]);
     }
     table.render()
+}
+
+/// `iops-max 1000, write-bandwidth-max 50 MiB/s, burst 5 ms`; `none` without any.
+fn limits(limits: &BTreeMap<String, u64>) -> String {
+    let one = |(name, value): (&String, &u64)| match base::Limit::of(name) {
+        Ok(limit) if limit.is_bandwidth() => format!("{name} {}/s", bytes(*value)),
+        Ok(base::Limit::Burst) => format!("{name} {value} ms"),
+        _ => format!("{name} {value}"),
+    };
+    if limits.is_empty() { "none".to_string() } else { limits.iter().map(one).collect::<Vec<_>>().join(", ") }
 }
 
 /// `2026-11-21 06:48:45`, from nanoseconds since 1970 (days to dates after Howard Hinnant, "chrono-Compatible
@@ -170,12 +185,26 @@ mod tests {
             used_bytes: 1 << 20,
             inodes: 17,
             policy: "write-back".into(),
+            limits: [("burst", 5), ("iops-max", 1000), ("write-bandwidth-max", 50 << 20)]
+                .map(|(name, value)| (name.to_string(), value))
+                .into(),
             mounts: vec!["/a".into(), "/b".into()],
             detached: Vec::new(),
             open: None,
         };
-        let expected = "volume   id   size   used  inodes  policy      created (UTC)        mounted at\n\
-             default   1  1 GiB  1 MiB      17  write-back  1970-01-01 00:00:00  /a, /b\n";
-        assert_eq!(table(&[volume]), expected);
+        let told = table(std::slice::from_ref(&volume));
+        let (head, row) = told.split_once('\n').expect("two lines");
+        assert_eq!(
+            head,
+            "volume   id   size   used  inodes  policy      limits                                                     \
+             created (UTC)        mounted at"
+        );
+        assert_eq!(
+            row,
+            "default   1  1 GiB  1 MiB      17  write-back  burst 5 ms, iops-max 1000, write-bandwidth-max 50 MiB/s  \
+             1970-01-01 00:00:00  /a, /b\n"
+        );
+        let free = Volume { limits: BTreeMap::new(), ..volume };
+        assert!(table(&[free]).contains("  write-back  none "));
     }
 }

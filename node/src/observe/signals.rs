@@ -6,7 +6,8 @@ use base::StatFs;
 use base::limits::BLOCK_BYTES;
 use explain::Times;
 use explain::snapshot::{
-    Agents, Core, InFlight, Io, LayerFigures, Lock, Log, Memory, Operation, Pool, Snapshot, Space, Tiers, Whole,
+    Agents, Core, InFlight, Io, LayerFigures, LimitFigures, Lock, Log, Memory, Operation, Pool, Snapshot, Space, Tiers,
+    Whole,
 };
 use front::fuse::Serving;
 use group::Groups;
@@ -49,8 +50,14 @@ pub struct Gatherer {
 }
 
 impl Gatherer {
-    /// Looks for `looking`, then tells everything. `mounts`: those of the daemon. `layers`: of the volumes.
-    pub fn snapshot(&self, looking: Duration, mounts: &[Arc<Serving>], layers: Vec<LayerFigures>) -> Snapshot {
+    /// Looks for `looking`, then tells everything. `mounts`: those of the daemon. `of_volumes`: layers and limits.
+    pub fn snapshot(
+        &self,
+        looking: Duration,
+        mounts: &[Arc<Serving>],
+        of_volumes: (Vec<LayerFigures>, Vec<LimitFigures>),
+    ) -> Snapshot {
+        let (layers, limits) = of_volumes;
         let (mut sampled, mut in_flight, began) = (Sampled::default(), InFlight::default(), Instant::now());
         // What came before is not of this time.
         drop(self.runtime.ledger.samples(&mut sampled));
@@ -81,6 +88,7 @@ impl Gatherer {
             process: kernel::process(),
             in_flight,
             layers,
+            limits,
             memory: Memory { bytes_max: self.buffer_bytes_max, bytes: self.runtime.slabs.bytes() },
             agents: self.agents(),
             space: self.space(),

@@ -9,6 +9,8 @@ pub enum Stage {
     Front,
     /// Passing the stack of layers.
     Layers,
+    /// Waiting for the volume's limits, which an operator has set.
+    Limit,
     /// Waiting for buffer memory, which `memory_max` bounds.
     Buffer,
     /// Waiting for space: writers are slowed down while the cleaner is behind (rule K4), and wait for free segments and
@@ -48,10 +50,11 @@ pub enum Stage {
 
 impl Stage {
     /// All stages, in the order in which a request meets them.
-    pub const ALL: [Stage; 20] = [
+    pub const ALL: [Stage; 21] = [
         Stage::Core,
         Stage::Front,
         Stage::Layers,
+        Stage::Limit,
         Stage::Buffer,
         Stage::Space,
         Stage::Quota,
@@ -76,6 +79,7 @@ impl Stage {
             Stage::Core => "core",
             Stage::Front => "front",
             Stage::Layers => "layers",
+            Stage::Limit => "limit",
             Stage::Buffer => "buffer",
             Stage::Space => "space",
             Stage::Quota => "quota",

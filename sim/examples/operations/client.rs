@@ -54,7 +54,7 @@ impl Client {
         let opening = Opening::read(runtime.clone(), index, true).await.expect("just formatted");
         let options = Options { read_cache_bytes: READ_CACHE_BYTES, ..Options::for_memory(MEMORY_BYTES) };
         let (groups, _) = Groups::open(opening, options).await.expect("an empty log replays");
-        let stack = Stack::new(groups.clone(), &[]);
+        let stack = Stack::new(groups.clone(), &[], &base::Limits::NONE);
         let (volume, root) = (VolumeId(0), Ino(0));
         let mut client = Client { runtime, groups, stack, volume, root, unique: Cell::new(0) };
         let create = Op::VolumeCreate { name: name("main"), size_bytes: None };

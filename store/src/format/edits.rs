@@ -4,8 +4,8 @@ use super::bytes::{Reader, Writer, corrupt};
 use super::layers::{put_layers, take_layers};
 use base::limits::{NAME_BYTES_MAX, NUMBER_MAX, TARGET_BYTES_MAX, XATTR_NAME_BYTES_MAX};
 use base::{
-    Attributes, Crcs, Edit, Error, FileKind, Follow, GroupId, Guard, Ino, Inode, Intent, IntentId, Kind, Name, Numbers,
-    Result, SessionId, TierHint, TierPolicy, Time, Volume, VolumeId,
+    Attributes, Crcs, Edit, Error, FileKind, Follow, GroupId, Guard, Ino, Inode, Intent, IntentId, Kind, Limit, Limits,
+    Name, Numbers, Result, SessionId, TierHint, TierPolicy, Time, Volume, VolumeId,
 };
 use std::sync::Arc;
 
@@ -92,11 +92,12 @@ pub fn take_volume(reader: &mut Reader<'_>) -> Result<Volume> {
     let (id, root, created) = (VolumeId(reader.u32()?), Ino(reader.u64()?), Time(reader.i64()?));
     let name = take_name(reader)?;
     let size_bytes = Some(reader.u64()?).filter(|bytes| *bytes > 0);
-    Ok(Volume { id, root, created, name, size_bytes, layers: Box::default(), policy: TierPolicy::default() })
+    let (layers, policy, limits) = (Box::default(), TierPolicy::default(), Limits::NONE);
+    Ok(Volume { id, root, created, name, size_bytes, layers, policy, limits })
 }
 
-/// The properties of a volume that come behind those that each has.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+/// The properties of a volume that come behind those that each has. Each kind holds those before it too.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Further {
     /// None.
     Nothing,
@@ -104,14 +105,18 @@ pub enum Further {
     Layers,
     /// A policy other than the default, and perhaps layers.
     Policy,
+    /// Limits, any policy, and perhaps layers.
+    Limits,
 }
 
+const WRITE_BACK: u8 = 0;
 const FLASH_ONLY: u8 = 1;
 
 impl Further {
     /// The properties of a volume.
     pub fn of(volume: &Volume) -> Further {
         match (volume.policy, volume.layers.is_empty()) {
+            _ if volume.limits != Limits::NONE => Further::Limits,
             (TierPolicy::WriteBack, true) => Further::Nothing,
             (TierPolicy::WriteBack, false) => Further::Layers,
             (TierPolicy::FlashOnly, _) => Further::Policy,
@@ -120,28 +125,70 @@ impl Further {
     /// Appends them.
     pub fn put(self, out: &mut Vec<u8>, volume: &Volume) {
         let layered = !volume.layers.is_empty();
-        if self == Further::Policy {
-            Writer(out).u8(FLASH_ONLY).u8(u8::from(layered));
+        if self >= Further::Policy {
+            let policy = if volume.policy == TierPolicy::FlashOnly { FLASH_ONLY } else { WRITE_BACK };
+            Writer(out).u8(policy).u8(u8::from(layered));
+        }
+        if self == Further::Limits {
+            Writer(out).u8(volume.limits.all().count() as u8);
+            for (limit, value) in volume.limits.all() {
+                Writer(out).u8(limit_code(limit)).u64(value);
+            }
         }
         if layered {
             put_layers(out, &volume.layers);
         }
     }
-    /// Reads them. Errors: `Newer` for a policy that this build does not know: it must not be left out in silence.
+    /// Reads them. Errors: `Newer` for a policy or a limit that this build does not know: it must not be left out in silence.
     pub fn take(self, reader: &mut Reader<'_>, volume: &mut Volume) -> Result<()> {
         let mut layered = self == Further::Layers;
-        if self == Further::Policy {
-            if reader.u8()? != FLASH_ONLY {
-                return Err(Error::new(Kind::Newer, "a volume has a policy of a newer version; upgrade this machine"));
-            }
-            volume.policy = TierPolicy::FlashOnly;
+        if self >= Further::Policy {
+            volume.policy = match reader.u8()? {
+                FLASH_ONLY => TierPolicy::FlashOnly,
+                WRITE_BACK if self == Further::Limits => TierPolicy::WriteBack,
+                _ => {
+                    let newer = "a volume has a policy of a newer version; upgrade this machine";
+                    return Err(Error::new(Kind::Newer, newer));
+                }
+            };
             layered = reader.u8()? != 0;
+        }
+        if self == Further::Limits {
+            volume.limits = take_limits(reader)?;
         }
         if layered {
             volume.layers = take_layers(reader)?;
         }
         Ok(())
     }
+}
+
+/// A limit's code, which never changes.
+fn limit_code(limit: Limit) -> u8 {
+    match limit {
+        Limit::Iops => 1,
+        Limit::Bandwidth => 2,
+        Limit::ReadIops => 3,
+        Limit::ReadBandwidth => 4,
+        Limit::WriteIops => 5,
+        Limit::WriteBandwidth => 6,
+        Limit::Burst => 7,
+    }
+}
+
+fn take_limits(reader: &mut Reader<'_>) -> Result<Limits> {
+    let mut limits = Limits::NONE;
+    for _ in 0..reader.u8()? {
+        let (code, value) = (reader.u8()?, reader.u64()?);
+        let limit = Limit::ALL.into_iter().find(|limit| limit_code(*limit) == code).ok_or_else(|| {
+            Error::new(Kind::Newer, "a volume has a limit of a newer version; upgrade this machine").with(code)
+        })?;
+        if value == 0 || limits.get(limit).is_some() {
+            return Err(corrupt("a volume has a limit of nothing, or the same limit twice"));
+        }
+        limits = limits.with(&[(limit, value)]).map_err(|_| corrupt("a volume's limit is out of bounds"))?;
+    }
+    Ok(limits)
 }
 
 /// Appends a change of a volume. One without layers has the code of before there were any.
@@ -151,6 +198,7 @@ fn put_volume_change(out: &mut Vec<u8>, name: &Name, volume: &Volume) {
         Further::Nothing => code::VOLUME_CHANGE,
         Further::Layers => code::LAYERED_VOLUME_CHANGE,
         Further::Policy => code::POLICY_VOLUME_CHANGE,
+        Further::Limits => code::LIMITED_VOLUME_CHANGE,
     };
     Writer(out).u8(code).counted(name.as_bytes());
     put_volume(out, volume);
@@ -162,6 +210,7 @@ fn take_volume_change(tag: u8, reader: &mut Reader<'_>) -> Result<Edit> {
     let further = match tag {
         code::LAYERED_VOLUME_CHANGE => Further::Layers,
         code::POLICY_VOLUME_CHANGE => Further::Policy,
+        code::LIMITED_VOLUME_CHANGE => Further::Limits,
         _ => Further::Nothing,
     };
     further.take(reader, &mut volume)?;
@@ -260,6 +309,7 @@ mod code {
     pub const INODE_PROJECT: u8 = 30;
     pub const LAYERED_VOLUME_CHANGE: u8 = 31;
     pub const POLICY_VOLUME_CHANGE: u8 = 32;
+    pub const LIMITED_VOLUME_CHANGE: u8 = 33;
 }
 /// Lengths of names and targets have 16 bits.
 const _: () = assert!(NAME_BYTES_MAX < 1 << 16 && XATTR_NAME_BYTES_MAX < 1 << 16 && TARGET_BYTES_MAX < 1 << 16);
@@ -320,6 +370,7 @@ pub fn put_edit(out: &mut Vec<u8>, edit: &Edit) {
         Edit::VolumePut(volume) => {
             assert!(volume.layers.is_empty(), "a volume gets its layers by a change");
             assert!(volume.policy == TierPolicy::default(), "and its policy");
+            assert!(volume.limits == Limits::NONE, "and its limits");
             Writer(out).u8(code::VOLUME_PUT);
             put_volume(out, volume);
         }
@@ -422,9 +473,10 @@ fn take_edit_within(reader: &mut Reader<'_>, intents: bool) -> Result<Edit> {
         code::FOLLOWED_PUT => Ok(Edit::FollowedPut { id: take_intent_id(reader)? }),
         code::FOLLOWED_DROP => Ok(Edit::FollowedDrop { id: take_intent_id(reader)? }),
         code::VOLUME_PUT => Ok(Edit::VolumePut(take_volume(reader)?)),
-        code::VOLUME_CHANGE | code::LAYERED_VOLUME_CHANGE | code::POLICY_VOLUME_CHANGE => {
-            take_volume_change(tag, reader)
-        }
+        code::VOLUME_CHANGE
+        | code::LAYERED_VOLUME_CHANGE
+        | code::POLICY_VOLUME_CHANGE
+        | code::LIMITED_VOLUME_CHANGE => take_volume_change(tag, reader),
         code::VOLUME_DROP => Ok(Edit::VolumeDrop { id: VolumeId(reader.u32()?) }),
         code::SESSION_DROP => Ok(Edit::SessionDrop { session: SessionId(reader.u64()?) }),
         code::NUMBERS => take_numbers(reader).map(|numbers| Edit::Numbers { numbers }),

@@ -18,6 +18,7 @@ const VERSION: u8 = 1;
 /// Version of values that hold more than those of the first revision.
 const VERSION_2: u8 = 2;
 const VERSION_3: u8 = 3;
+const VERSION_4: u8 = 4;
 
 fn versioned() -> Vec<u8> {
     vec![VERSION]
@@ -126,13 +127,15 @@ pub fn decode_xattrs(bytes: &[u8]) -> Result<Xattrs> {
     (0..count).map(|_| edits::take_xattr(&mut reader)).collect()
 }
 
-/// A volume's value. The second version belongs to one that has layers, the third to one that has a policy.
+/// A volume's value. The second version belongs to one that has layers, the third to one that has a policy, the fourth to one that
+/// has limits.
 pub fn encode_volume(volume: &Volume) -> Vec<u8> {
     let further = Further::of(volume);
     let mut out = vec![match further {
         Further::Nothing => VERSION,
         Further::Layers => VERSION_2,
         Further::Policy => VERSION_3,
+        Further::Limits => VERSION_4,
     }];
     edits::put_volume(&mut out, volume);
     further.put(&mut out, volume);
@@ -145,6 +148,7 @@ pub fn decode_volume(bytes: &[u8]) -> Result<Volume> {
         VERSION => Further::Nothing,
         VERSION_2 => Further::Layers,
         VERSION_3 => Further::Policy,
+        VERSION_4 => Further::Limits,
         _ => return Err(corrupt("a value has no known version")),
     };
     let mut volume = edits::take_volume(&mut reader)?;

@@ -5,7 +5,7 @@ use super::Repair;
 use crate::format::keys::{self, Row};
 use crate::format::values;
 use crate::index::IndexEdit;
-use base::{FileKind, GroupId, Ino, Name, Result, TierPolicy, Volume, VolumeId};
+use base::{FileKind, GroupId, Ino, Limits, Name, Result, TierPolicy, Volume, VolumeId};
 use std::collections::{BTreeMap, BTreeSet};
 
 #[derive(Default)]
@@ -215,8 +215,8 @@ impl Repair<'_> {
             }
             let created = self.opening.runtime().clock.wall();
             let name = Name::new(&name)?;
-            let (layers, policy) = (Box::default(), TierPolicy::default());
-            let volume = Volume { id, name, root, created, size_bytes: None, layers, policy };
+            let (layers, policy, limits) = (Box::default(), TierPolicy::default(), Limits::NONE);
+            let volume = Volume { id, name, root, created, size_bytes: None, layers, policy, limits };
             self.put(keys::volume(volume.name.as_bytes()), Some(values::encode_volume(&volume)));
             self.lost(
                 (id, root),

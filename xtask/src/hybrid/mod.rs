@@ -4,7 +4,7 @@
 //! Promises: the disk alone is measured in the same run; all is taken back whatever happens. Absent by design: any opinion on why
 //! a second was slow.
 
-mod asked;
+pub mod asked;
 mod beside;
 pub mod brick;
 mod checkpoints;
@@ -14,7 +14,7 @@ mod load;
 mod objects;
 mod overwrite;
 mod policies;
-mod report;
+pub mod report;
 mod seconds;
 mod stopped;
 mod streams;

@@ -23,6 +23,7 @@ pub enum Cause {
     Background,
     Memory,
     Layer,
+    Limit,
     Clients,
     Disk,
     Destage,
@@ -35,7 +36,7 @@ pub enum Cause {
 pub const STRENGTHS: usize = 5;
 
 impl Cause {
-    pub const ALL: [Cause; 19] = [
+    pub const ALL: [Cause; 20] = [
         Cause::DeviceSlower,
         Cause::DeviceLimit,
         Cause::DeviceShared,
@@ -49,6 +50,7 @@ impl Cause {
         Cause::Background,
         Cause::Memory,
         Cause::Layer,
+        Cause::Limit,
         Cause::Clients,
         Cause::Disk,
         Cause::Destage,
@@ -72,6 +74,7 @@ impl Cause {
             Cause::Background => "background",
             Cause::Memory => "memory",
             Cause::Layer => "layer",
+            Cause::Limit => "limit",
             Cause::Clients => "clients",
             Cause::Disk => "disk",
             Cause::Destage => "destage",
@@ -147,6 +150,8 @@ pub enum Injection {
     Switch(String),
     /// A layer holds each operation, in milliseconds.
     Layer(u64),
+    /// The volume gets so many operations per second.
+    Limit(u64),
 }
 
 /// A cause at one strength.
@@ -217,7 +222,7 @@ pub fn plan(cause: Cause, strength: usize) -> Plan {
             plan(PLAIN, Load { depth: 4, ..READ }, Injection::Load(idle), format!("think {think_us} us"))
         }
         Cause::CoreBusy | Cause::CoreTaken | Cause::Memory => of_the_machine(cause, strength),
-        Cause::Lock | Cause::IndexPool | Cause::IndexEngine | Cause::Background | Cause::Layer => {
+        Cause::Lock | Cause::IndexPool | Cause::IndexEngine | Cause::Background | Cause::Layer | Cause::Limit => {
             of_the_program(cause, strength)
         }
         _ => of_tiers(cause, strength),
@@ -278,6 +283,11 @@ fn of_the_program(cause: Cause, strength: usize) -> Plan {
             let depth = one([4, 8, 16, 24, 32]) as u32;
             let injection = Injection::Scrub(Load { depth, ..WRITE });
             Plan { setup, quiet: READ, injection, strength: format!("depth {depth}") }
+        }
+        Cause::Limit => {
+            let iops = one([4000, 2000, 1000, 300, 50]);
+            let quiet = Load { depth: 8, ..READ };
+            Plan { setup: PLAIN, quiet, injection: Injection::Limit(iops), strength: format!("{iops} a second") }
         }
         _ => {
             let ms = one([1, 2, 4, 8, 16]);

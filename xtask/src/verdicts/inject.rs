@@ -46,6 +46,7 @@ impl World<'_> {
             Injection::Layer(ms) => {
                 self.brick.sinter(&["layer", "add", text(&self.brick.data), VOLUME, "delay", &ms.to_string()])?;
             }
+            Injection::Limit(iops) => self.limit(&iops.to_string())?,
             Injection::Scrub(_) => {
                 self.brick.sinter(&["scrub", "start", text(&self.brick.data)])?;
             }
@@ -68,9 +69,13 @@ impl World<'_> {
             Injection::Layer(_) => {
                 self.brick.sinter(&["layer", "remove", text(&self.brick.data), VOLUME, "1"]).map(drop)
             }
+            Injection::Limit(_) => self.limit("none"),
             Injection::Scrub(_) => self.brick.sinter(&["scrub", "stop", text(&self.brick.data)]).map(drop),
             Injection::Load(_) | Injection::Beside(_) | Injection::Hogs(_) | Injection::Throttle(_) => Ok(()),
         }
+    }
+    fn limit(&self, iops: &str) -> Result<(), String> {
+        self.brick.sinter(&["volume", "set", text(&self.brick.data), VOLUME, "--iops-max", iops]).map(drop)
     }
     fn disk(&self) -> Result<&Disk, String> {
         self.below.disk.ok_or_else(|| "there is no slow disk".to_string())

@@ -1,0 +1,138 @@
+//! What a volume's clients may ask for in a second: limits, as the catalogue holds them. `layer` keeps requests to them.
+
+use crate::error::{Error, Kind, Result};
+use crate::limits::{LIMIT_BANDWIDTH_MAX, LIMIT_BANDWIDTH_MIN, LIMIT_BURST_MS_MAX, LIMIT_IOPS_MAX};
+
+/// A limit that a volume may have.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Limit {
+    /// Operations per second.
+    Iops,
+    /// Bytes read and written per second.
+    Bandwidth,
+    /// Operations that change nothing, per second.
+    ReadIops,
+    /// Bytes read per second.
+    ReadBandwidth,
+    /// Operations that change something, per second.
+    WriteIops,
+    /// Bytes written per second.
+    WriteBandwidth,
+    /// Milliseconds of unused time that clients may catch up on at once: belongs to all other limits of the volume.
+    Burst,
+}
+
+impl Limit {
+    /// All, in the order of tables.
+    pub const ALL: [Limit; 7] = [
+        Limit::Iops,
+        Limit::Bandwidth,
+        Limit::ReadIops,
+        Limit::ReadBandwidth,
+        Limit::WriteIops,
+        Limit::WriteBandwidth,
+        Limit::Burst,
+    ];
+
+    /// The name in commands, tables and JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            Limit::Iops => "iops-max",
+            Limit::Bandwidth => "bandwidth-max",
+            Limit::ReadIops => "read-iops-max",
+            Limit::ReadBandwidth => "read-bandwidth-max",
+            Limit::WriteIops => "write-iops-max",
+            Limit::WriteBandwidth => "write-bandwidth-max",
+            Limit::Burst => "burst",
+        }
+    }
+    /// The limit of this name. Errors: `Invalid`.
+    pub fn of(name: &str) -> Result<Limit> {
+        let known = Limit::ALL.into_iter().find(|limit| limit.name() == name);
+        known.ok_or_else(|| Error::new(Kind::Invalid, "no limit of a volume has this name").with(name))
+    }
+    /// True if its values are bytes.
+    pub fn is_bandwidth(self) -> bool {
+        matches!(self, Limit::Bandwidth | Limit::ReadBandwidth | Limit::WriteBandwidth)
+    }
+    /// Checks a value; 0 stands for no limit. Errors: `Invalid`.
+    pub fn check(self, value: u64) -> Result<()> {
+        let (least, most, what) = match self {
+            Limit::Iops | Limit::ReadIops | Limit::WriteIops => {
+                (1, LIMIT_IOPS_MAX, "a volume has 1 to 1,000,000,000 operations per second, or no limit")
+            }
+            Limit::Bandwidth | Limit::ReadBandwidth | Limit::WriteBandwidth => {
+                (LIMIT_BANDWIDTH_MIN, LIMIT_BANDWIDTH_MAX, "a volume has 64 KiB to 1 TiB per second, or no limit")
+            }
+            Limit::Burst => (1, LIMIT_BURST_MS_MAX, "a burst has 1 to 60,000 milliseconds, or is as usual"),
+        };
+        let is_fine = value == 0 || (least..=most).contains(&value);
+        if is_fine { Ok(()) } else { Err(Error::new(Kind::Invalid, what).with(value)) }
+    }
+}
+
+/// A volume's limits. Most volumes have none, and replies carry volumes by value.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Limits {
+    /// By `Limit`; 0: none. Absent without any.
+    values: Option<Box<[u64; Limit::ALL.len()]>>,
+}
+
+impl Limits {
+    /// Nothing is limited, and nothing is said of bursts.
+    pub const NONE: Limits = Limits { values: None };
+
+    /// The value of a limit, if the volume has it.
+    pub fn get(&self, limit: Limit) -> Option<u64> {
+        self.values.as_ref().map(|values| values[limit as usize]).filter(|value| *value > 0)
+    }
+    /// The limits that the volume has.
+    pub fn all(&self) -> impl Iterator<Item = (Limit, u64)> {
+        Limit::ALL.into_iter().filter_map(|limit| self.get(limit).map(|value| (limit, value)))
+    }
+    /// These, with some changed; a value of 0 takes a limit away. Errors: `Invalid`.
+    pub fn with(self, changed: &[(Limit, u64)]) -> Result<Limits> {
+        let mut values = self.values.unwrap_or_default();
+        for (limit, value) in changed {
+            limit.check(*value)?;
+            values[*limit as usize] = *value;
+        }
+        Ok(Limits { values: Some(values).filter(|values| values.iter().any(|value| *value > 0)) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limits_are_set_and_taken_away_one_by_one() {
+        let some = Limits::NONE.with(&[(Limit::Iops, 1000), (Limit::WriteBandwidth, 1 << 20)]).expect("within bounds");
+        assert_eq!(some.all().collect::<Vec<_>>(), [(Limit::Iops, 1000), (Limit::WriteBandwidth, 1 << 20)]);
+        let fewer = some.clone().with(&[(Limit::Iops, 0), (Limit::Burst, 50)]).expect("within bounds");
+        assert_eq!((fewer.get(Limit::Iops), fewer.get(Limit::Burst)), (None, Some(50)));
+        assert_eq!(fewer.clone().with(&[(Limit::Burst, 0), (Limit::WriteBandwidth, 0)]), Ok(Limits::NONE));
+    }
+
+    #[test]
+    fn values_out_of_bounds_change_nothing() {
+        let bounds = [
+            (Limit::Iops, 1, LIMIT_IOPS_MAX),
+            (Limit::ReadBandwidth, LIMIT_BANDWIDTH_MIN, LIMIT_BANDWIDTH_MAX),
+            (Limit::Burst, 1, LIMIT_BURST_MS_MAX),
+        ];
+        for (limit, least, most) in bounds {
+            let is_fine = |value| Limits::NONE.with(&[(limit, value)]).is_ok();
+            assert_eq!([0, least, most].map(is_fine), [true; 3], "{limit:?}");
+            assert_eq!([most + 1, u64::MAX].map(is_fine), [false; 2], "{limit:?}");
+            assert!(least == 1 || !is_fine(least - 1));
+        }
+    }
+
+    #[test]
+    fn every_limit_is_known_by_its_name() {
+        assert!(Limit::ALL.iter().enumerate().all(|(at, limit)| *limit as usize == at));
+        assert!(Limit::ALL.into_iter().all(|limit| Limit::of(limit.name()) == Ok(limit)));
+        assert_eq!(Limit::of("speed").map_err(|error| error.kind), Err(Kind::Invalid));
+    }
+}

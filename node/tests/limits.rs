@@ -1,0 +1,205 @@
+//! Limits of volumes that are mounted: what passes, that they hold at once and after a crash, and that nothing ends later for them.
+//! How much passes at least is told only where the machine has time for it: it may be busy with other tests.
+
+use crate::daemon::{Daemon, Home, fail, run, succeed, text};
+use std::fs::{File, OpenOptions};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+const BLOCK: usize = 4096;
+const BLOCKS: u64 = 4096;
+
+/// A block of memory for O_DIRECT.
+struct Block(Vec<u8>, usize);
+
+impl Block {
+    fn new(bytes: usize) -> Block {
+        let room = vec![7; bytes + BLOCK];
+        let skip = room.as_ptr().align_offset(BLOCK);
+        Block(room, skip)
+    }
+    fn bytes(&mut self) -> &mut [u8] {
+        let (skip, end) = (self.1, self.0.len() - BLOCK + self.1);
+        &mut self.0[skip..end]
+    }
+}
+
+fn direct(path: &Path) -> File {
+    OpenOptions::new().read(true).write(true).custom_flags(libc::O_DIRECT).open(path).expect("it is there")
+}
+
+/// A brick with a file, served.
+fn served(name: &str) -> (Home, Daemon) {
+    let home = Home::new(name);
+    let daemon = home.up();
+    std::fs::write(home.mount.join("file"), vec![7; BLOCK * BLOCKS as usize]).expect("there is room");
+    (home, daemon)
+}
+
+fn set(home: &Home, words: &[&str]) {
+    succeed(&[&["volume", "set", text(&home.data), "default"], words].concat());
+}
+
+/// The limits that the volume is said to have.
+fn told(home: &Home) -> serde_json::Value {
+    let told = succeed(&["volume", "info", "--json", text(&home.data), "default"]);
+    serde_json::from_str::<serde_json::Value>(&told).expect("JSON")["limits"].clone()
+}
+
+/// Runs `during` while `clients` do one thing after the other, and counts what they have done.
+fn beside<T>(clients: usize, one: impl Fn(u64) + Sync, during: impl FnOnce(&AtomicU64) -> T) -> T {
+    let (done, next, ends) = (AtomicU64::new(0), AtomicU64::new(0), AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        for _ in 0..clients {
+            scope.spawn(|| {
+                while !ends.load(Ordering::Relaxed) {
+                    one(next.fetch_add(1, Ordering::Relaxed));
+                    done.fetch_add(1, Ordering::Relaxed);
+                }
+            });
+        }
+        let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| during(&done)));
+        ends.store(true, Ordering::Relaxed);
+        result.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    })
+}
+
+/// What is done in a second, and in so many.
+fn rates(done: &AtomicU64, seconds: u64) -> Vec<f64> {
+    let one = |_| {
+        let (before, began) = (done.load(Ordering::Relaxed), Instant::now());
+        std::thread::sleep(Duration::from_secs(1));
+        (done.load(Ordering::Relaxed) - before) as f64 / began.elapsed().as_secs_f64()
+    };
+    (0..seconds).map(one).collect()
+}
+
+#[test]
+fn a_limit_holds_at_once_and_after_a_crash_until_it_is_taken_away() {
+    let (home, daemon) = served("limits");
+    let read = |home: &Home| {
+        let file = direct(&home.mount.join("file"));
+        move |number: u64| {
+            let at = number.wrapping_mul(97) % BLOCKS * BLOCK as u64;
+            file.read_exact_at(Block::new(BLOCK).bytes(), at).expect("it is readable");
+        }
+    };
+    let free = beside(8, read(&home), |done| {
+        let free = rates(done, 2)[1];
+        set(&home, &["--iops-max", "500"]);
+        std::thread::sleep(Duration::from_secs(1));
+        let held = rates(done, 5);
+        assert!(held.iter().all(|rate| (350.0..=560.0).contains(rate)), "{held:?}, {free} without a limit");
+        free
+    });
+    assert!(free > 2000.0, "a machine that does {free} a second says nothing");
+    assert_eq!(told(&home), serde_json::json!({"iops-max": 500}));
+    let listed = succeed(&["volume", "list", text(&home.data)]);
+    assert!(listed.contains("iops-max 500"), "{listed}");
+    daemon.kill();
+    let daemon = home.up();
+    beside(8, read(&home), |done| {
+        let held = rates(done, 2)[1];
+        assert!(held <= 560.0, "it is forgotten: {held}");
+        let explained = succeed(&["explain", "--json", text(&home.data), "--seconds", "2"]);
+        let verdict = &serde_json::from_str::<serde_json::Value>(&explained).expect("JSON")["verdict"];
+        assert_eq!(
+            (&verdict["cause"], &verdict["resource"]),
+            (&"limit".into(), &"volume default".into()),
+            "{verdict:#}"
+        );
+        set(&home, &["--iops-max", "none"]);
+        std::thread::sleep(Duration::from_secs(1));
+        assert!(rates(done, 1)[0] > 2000.0, "it is gone");
+    });
+    let profile = succeed(&["profile", text(&home.data)]);
+    assert!(profile.lines().any(|line| line.trim_start().starts_with("limit ")), "{profile}");
+    assert_eq!(told(&home), serde_json::json!({}));
+    daemon.terminate();
+    home.check();
+}
+
+#[test]
+fn reads_and_writes_have_bandwidths_of_their_own() {
+    let (home, daemon) = served("limits-bandwidth");
+    set(&home, &["--write-bandwidth-max", "8M", "--burst", "20"]);
+    let file = direct(&home.mount.join("file"));
+    let write = |number: u64| {
+        file.write_all_at(Block::new(256 << 10).bytes(), number % 64 * (256 << 10)).expect("it is writable");
+    };
+    beside(4, write, |done| {
+        std::thread::sleep(Duration::from_secs(1));
+        let rates = rates(done, 4);
+        // Four of 256 KiB are a MiB.
+        assert!(rates.iter().all(|rate| (20.0..=36.0).contains(rate)), "{rates:?}");
+        let began = Instant::now();
+        for number in 0..100 {
+            file.read_exact_at(Block::new(BLOCK).bytes(), number * BLOCK as u64).expect("it is readable");
+        }
+        assert!(began.elapsed() < Duration::from_secs(2), "reads have no limit: {:?}", began.elapsed());
+    });
+    drop(file);
+    daemon.terminate();
+    home.check();
+}
+
+/// Thirty look-ups wait, one passes each second: files go, data gets durable, and the daemon ends without waiting for them.
+#[test]
+fn removals_syncs_and_the_end_wait_for_no_limit() {
+    let (home, daemon) = served("limits-end");
+    let path = home.mount.join("file");
+    let file = OpenOptions::new().write(true).open(&path).expect("it is there");
+    set(&home, &["--iops-max", "1"]);
+    std::thread::scope(|scope| {
+        for number in 0..30 {
+            let missing = home.mount.join(format!("missing-{number}"));
+            scope.spawn(move || drop(std::fs::metadata(missing)));
+        }
+        std::thread::sleep(Duration::from_millis(500));
+        let began = Instant::now();
+        file.sync_all().expect("nothing is in its way");
+        file.set_len(0).expect("it gets shorter");
+        drop(file);
+        assert!(began.elapsed() < Duration::from_secs(3), "{:?}", began.elapsed());
+        daemon.terminate();
+        assert!(began.elapsed() < Duration::from_secs(15), "{:?}", began.elapsed());
+    });
+    home.check();
+}
+
+#[test]
+fn limits_are_set_on_a_brick_at_rest_and_mistakes_change_nothing() {
+    let home = Home::new("limits-asked");
+    let data = text(&home.data);
+    succeed(&["format", data, "--size", "4G"]);
+    succeed(&["volume", "create", data, "default"]);
+    set(&home, &["--iops-max", "1000000000", "--read-bandwidth-max", "1T", "--burst", "60000"]);
+    let all = serde_json::json!({"iops-max": 1_000_000_000u64, "read-bandwidth-max": 1u64 << 40, "burst": 60000});
+    assert_eq!(told(&home), all);
+    for (option, value) in [
+        ("--iops-max", "0"),
+        ("--iops-max", "1000000001"),
+        ("--iops-max", "18446744073709551616"),
+        ("--iops-max", "-1"),
+        ("--iops-max", "many"),
+        ("--bandwidth-max", "0"),
+        ("--bandwidth-max", "63K"),
+        ("--write-bandwidth-max", "2T"),
+        ("--burst", "0"),
+        ("--burst", "60001"),
+    ] {
+        let refused = run(&["volume", "set", data, "default", &format!("{option}={value}")]);
+        assert_eq!(refused.status.code(), Some(2), "{option} {value}: {refused:?}");
+    }
+    fail(&["volume", "set", data, "another", "--iops-max", "5"], 1, &["no volume has this name"]);
+    assert_eq!(told(&home), all);
+    set(&home, &["--iops-max", "none", "--read-bandwidth-max", "none", "--burst", "none"]);
+    assert_eq!(told(&home), serde_json::json!({}));
+    set(&home, &["--write-iops-max", "5"]);
+    succeed(&["volume", "rename", data, "default", "other"]);
+    succeed(&["volume", "rename", data, "other", "default"]);
+    assert_eq!(told(&home), serde_json::json!({"write-iops-max": 5}));
+    home.check();
+}
