@@ -150,7 +150,8 @@ pub fn find(window: &Window) -> Option<Finding> {
     )];
     evidence.extend(disk.map(|disk| kernels_word(disk, verb)));
     evidence.extend(disk.and_then(others_word));
-    Some(Finding::new(cause, window.device(), window, more_read + more_write, evidence, next))
+    let more_ns = (more_read + more_write) * if cause == "background" { own_overlap(window) } else { 1.0 };
+    Some(Finding::new(cause, window.device(), window, more_ns, evidence, next))
 }
 
 /// Nanoseconds that requests spent reading and writing flash.
@@ -170,7 +171,8 @@ pub(super) fn own_work_ns(window: &Window) -> f64 {
         return 0.0;
     }
     let (read_ns, write_ns) = stages_ns(window);
-    slower_ns(read_ns, service(window, "read")) + slower_ns(write_ns, service(window, "write"))
+    let more_ns = slower_ns(read_ns, service(window, "read")) + slower_ns(write_ns, service(window, "write"));
+    more_ns * own_overlap(window)
 }
 
 /// The reason why transfers are slow: others on the disk, a throttle, the program's own work, or the device itself.
@@ -264,12 +266,20 @@ fn others_word(disk: &DiskWindow) -> Option<String> {
     (disk.bottom_bytes > 0).then(|| format!("others have {} of the bytes of {}", percent(share), disk.bottom))
 }
 
+/// The I/O of flash that clients wait for, or that of the program's own work.
+fn of_flash(window: &Window, awaited: bool) -> impl Iterator<Item = &Io> {
+    let of_flash = window.io.iter().filter(|io| !is_of_disks(&io.purpose));
+    of_flash.filter(move |io| AWAITED.contains(&&*io.purpose) == awaited)
+}
+
 /// The share of the program's own work in the bytes of its I/O.
 fn own_work(window: &Window) -> f64 {
-    let bytes = |awaited: bool| -> f64 {
-        let of_flash = window.io.iter().filter(|io| !is_of_disks(&io.purpose));
-        let of = of_flash.filter(|io| AWAITED.contains(&&*io.purpose) == awaited);
-        of.map(|io| io.bytes as f64).sum()
-    };
+    let bytes = |awaited: bool| of_flash(window, awaited).map(|io| io.bytes as f64).sum::<f64>();
     bytes(false) / (bytes(false) + bytes(true)).max(1.0)
+}
+
+/// The part of the time in which transfers of the program's own work were under way, at most: only those that overlap with them can
+/// have been slowed by them.
+fn own_overlap(window: &Window) -> f64 {
+    window.share(of_flash(window, false).map(|io| io.took.sum_ns).sum())
 }
