@@ -1,7 +1,8 @@
-//! What a volume's clients may ask for in a second: limits, as the catalogue holds them. `layer` keeps requests to them.
+//! Limits of what a volume's clients get in a second, and their share where several volumes want the same core, as the catalogue
+//! holds them. `layer` keeps requests to them.
 
 use crate::error::{Error, Kind, Result};
-use crate::limits::{LIMIT_BANDWIDTH_MAX, LIMIT_BANDWIDTH_MIN, LIMIT_BURST_MS_MAX, LIMIT_IOPS_MAX};
+use crate::limits::{LIMIT_BANDWIDTH_MAX, LIMIT_BANDWIDTH_MIN, LIMIT_BURST_MS_MAX, LIMIT_IOPS_MAX, WEIGHT_MAX};
 
 /// A limit that a volume may have.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -20,11 +21,13 @@ pub enum Limit {
     WriteBandwidth,
     /// Milliseconds of unused time that clients may catch up on at once: belongs to all other limits of the volume.
     Burst,
+    /// The weight of the volume's share of a core that other volumes want too.
+    Weight,
 }
 
 impl Limit {
     /// All, in the order of tables.
-    pub const ALL: [Limit; 7] = [
+    pub const ALL: [Limit; 8] = [
         Limit::Iops,
         Limit::Bandwidth,
         Limit::ReadIops,
@@ -32,6 +35,7 @@ impl Limit {
         Limit::WriteIops,
         Limit::WriteBandwidth,
         Limit::Burst,
+        Limit::Weight,
     ];
 
     /// The name in commands, tables and JSON.
@@ -44,12 +48,17 @@ impl Limit {
             Limit::WriteIops => "write-iops-max",
             Limit::WriteBandwidth => "write-bandwidth-max",
             Limit::Burst => "burst",
+            Limit::Weight => "weight",
         }
     }
     /// The limit of this name. Errors: `Invalid`.
     pub fn of(name: &str) -> Result<Limit> {
         let known = Limit::ALL.into_iter().find(|limit| limit.name() == name);
         known.ok_or_else(|| Error::new(Kind::Invalid, "no limit of a volume has this name").with(name))
+    }
+    /// True if it bounds what passes in a second.
+    pub fn is_rate(self) -> bool {
+        !matches!(self, Limit::Burst | Limit::Weight)
     }
     /// True if its values are bytes.
     pub fn is_bandwidth(self) -> bool {
@@ -65,6 +74,7 @@ impl Limit {
                 (LIMIT_BANDWIDTH_MIN, LIMIT_BANDWIDTH_MAX, "a volume has 64 KiB to 1 TiB per second, or no limit")
             }
             Limit::Burst => (1, LIMIT_BURST_MS_MAX, "a burst has 1 to 60,000 milliseconds, or is as usual"),
+            Limit::Weight => (1, WEIGHT_MAX, "a weight is 1 to 1,000, or as usual"),
         };
         let is_fine = value == 0 || (least..=most).contains(&value);
         if is_fine { Ok(()) } else { Err(Error::new(Kind::Invalid, what).with(value)) }
@@ -74,7 +84,7 @@ impl Limit {
 /// A volume's limits. Most volumes have none, and replies carry volumes by value.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Limits {
-    /// By `Limit`; 0: none. Absent without any.
+    /// Values by `Limit`; 0: none. Absent without any.
     values: Option<Box<[u64; Limit::ALL.len()]>>,
 }
 
@@ -120,6 +130,7 @@ mod tests {
             (Limit::Iops, 1, LIMIT_IOPS_MAX),
             (Limit::ReadBandwidth, LIMIT_BANDWIDTH_MIN, LIMIT_BANDWIDTH_MAX),
             (Limit::Burst, 1, LIMIT_BURST_MS_MAX),
+            (Limit::Weight, 1, WEIGHT_MAX),
         ];
         for (limit, least, most) in bounds {
             let is_fine = |value| Limits::NONE.with(&[(limit, value)]).is_ok();

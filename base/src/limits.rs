@@ -83,9 +83,14 @@ pub const LIMIT_BANDWIDTH_MIN: u64 = 64 << 10;
 pub const LIMIT_BANDWIDTH_MAX: u64 = 1 << 40;
 /// Longest time on which clients of a limited volume can catch up at once.
 pub const LIMIT_BURST_MS_MAX: u64 = 60_000;
-/// That time where nobody has said another. A request that was held goes a little late, by the timer and the core; what it is late by
-/// is caught up, or a limit of 1,000 operations per second would let 900 pass. A hundredth of a second is 1% in each second.
+/// The usual time of a burst, where nobody has said another. A request that was held goes a little late, by the timer and the core;
+/// what it is late by is caught up, or a limit of 1,000 operations per second would let 900 pass. A hundredth of a second is 1% in
+/// each second.
 pub const LIMIT_BURST_MS: u64 = 10;
+/// Weight of a volume where nobody has said another, and the greatest: a hundredth of the usual share to ten times it.
+pub const WEIGHT: u64 = 100;
+/// See `WEIGHT`.
+pub const WEIGHT_MAX: u64 = 1000;
 /// Smallest brick (rule X5).
 pub const BRICK_BYTES_MIN: u64 = 4 << 30;
 /// Least free space for the index of a brick whose segments lie on a device: RocksDB's own files and its compaction

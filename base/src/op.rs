@@ -388,7 +388,7 @@ pub struct Volume {
     pub layers: Box<[Layer]>,
     /// The tiers that its blocks may lie on.
     pub policy: TierPolicy,
-    /// What its clients may ask for in a second.
+    /// Limits of what its clients get, and their weight.
     pub limits: Limits,
 }
 

@@ -91,9 +91,11 @@ pub enum Bug {
     RemovedInUse,
     /// Flushes leave a device out as soon as its removal has begun (rule U1).
     LeavingUnflushed,
+    /// A flow's turns on a core are not charged to it, so that the others' shares are its own.
+    TurnsUncharged,
     /// A volume's limits hold from the change that sets them to the next start of the daemon, and no longer.
     LimitForgotten,
-    /// Who gives up waiting under a limit keeps its place in the line.
+    /// A request that is given up while a limit holds it keeps its place in the line.
     PlaceKept,
     /// A start without a disk moves blocks there that no row of the index counts (rule K3).
     MissingBelieved,
@@ -209,7 +211,7 @@ pub enum Bug {
 
 impl Bug {
     /// Every bug, for tests and for naming one on a command line.
-    pub const ALL: [Bug; 99] = [
+    pub const ALL: [Bug; 100] = [
         Bug::FuaAfterPlain,
         Bug::AckOutOfOrder,
         Bug::TailReused,
@@ -253,6 +255,7 @@ impl Bug {
         Bug::HeadersOneByOne,
         Bug::RemovedInUse,
         Bug::LeavingUnflushed,
+        Bug::TurnsUncharged,
         Bug::LimitForgotten,
         Bug::PlaceKept,
         Bug::MissingBelieved,

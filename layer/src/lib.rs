@@ -22,13 +22,15 @@ pub use change::{Change, Plan};
 pub use group::{Answer, Context, Position};
 pub use limit::LimitSummary;
 
-use base::{Layer, Limits, Op, Result};
+use base::limits::WEIGHT;
+use base::{Layer, Limit, Limits, Op, Result};
 use delay::Delay;
 use fault::Fault;
 use group::Groups;
 use limit::Limiter;
 use read_only::ReadOnly;
 use runtime::seeded::{Bug, active};
+use runtime::tasks::Flow;
 use runtime::{Buf, Lock, Runtime, Stage};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -160,6 +162,7 @@ pub struct Stack {
     layers: Lock<Arc<Layers>>,
     has_limits: AtomicBool,
     limiter: Limiter,
+    flow: Arc<Flow>,
 }
 
 impl Stack {
@@ -173,6 +176,7 @@ impl Stack {
             layers: Lock::new("layers", Arc::default()),
             has_limits: AtomicBool::new(false),
             limiter,
+            flow: Arc::new(Flow::new(WEIGHT)),
         };
         stack.put(Plan::of(layers));
         stack.limit(if active(Bug::LimitForgotten) { &Limits::NONE } else { limits });
@@ -193,11 +197,16 @@ impl Stack {
         self.groups.call(context, call.op, call.data).await
     }
 
-    /// Changes the limits, for what waits and for every operation that begins from now on.
+    /// Changes the limits and the share, for what waits and for every operation that begins from now on.
     pub fn limit(&self, limits: &Limits) {
         self.limiter.change(limits, self.groups.store().runtime.clock.now_ns());
-        self.has_limits.store(*limits != Limits::NONE, Ordering::Relaxed);
+        self.has_limits.store(limits.all().any(|(limit, _)| limit.is_rate()), Ordering::Relaxed);
+        self.flow.set_weight(limits.get(Limit::Weight).unwrap_or(WEIGHT));
         self.look();
+    }
+    /// The flow of the volume's operations.
+    pub fn flow(&self) -> &Arc<Flow> {
+        &self.flow
     }
     /// The figures of the limits.
     pub fn held(&self) -> LimitSummary {

@@ -444,7 +444,7 @@ pub struct VolumeSet {
     pub limits: VolumeLimits,
 }
 
-const VOLUME_PROPERTIES: [&str; 9] = [
+const VOLUME_PROPERTIES: [&str; 10] = [
     "size",
     "policy",
     "iops_max",
@@ -454,32 +454,36 @@ const VOLUME_PROPERTIES: [&str; 9] = [
     "write_iops_max",
     "write_bandwidth_max",
     "burst",
+    "weight",
 ];
 
 /// Limits of `sinter volume set`; 0 stands for none.
 #[derive(Args, Debug)]
 pub struct VolumeLimits {
-    /// Operations per second that all clients of the volume get from now on, 1 to 1000000000; `none`: as many as they ask for [default: as it is]
+    /// Number of operations per second that all clients of the volume get from now on, 1 to 1000000000; `none`: as many as they ask for [default: as it is]
     #[arg(long, value_name = "NUMBER", value_parser = iops)]
     pub iops_max: Option<u64>,
-    /// Bytes per second that they read and write, 64K to 1T, or `none` [default: as it is]
+    /// Bytes per second that they read and write, 64K to 1T; `none`: no limit [default: as it is]
     #[arg(long, value_name = "BYTES", value_parser = bandwidth)]
     pub bandwidth_max: Option<u64>,
-    /// Operations per second that change nothing, such as reads and look-ups, or `none` [default: as it is]
+    /// Number of operations per second that change nothing, such as reads and look-ups, 1 to 1000000000; `none`: no limit [default: as it is]
     #[arg(long, value_name = "NUMBER", value_parser = iops)]
     pub read_iops_max: Option<u64>,
-    /// Bytes per second that are read, or `none` [default: as it is]
+    /// Bytes per second that are read, 64K to 1T; `none`: no limit [default: as it is]
     #[arg(long, value_name = "BYTES", value_parser = bandwidth)]
     pub read_bandwidth_max: Option<u64>,
-    /// Operations per second that change something, such as writes and creations, or `none` [default: as it is]
+    /// Number of operations per second that change something, such as writes and creations, 1 to 1000000000; `none`: no limit [default: as it is]
     #[arg(long, value_name = "NUMBER", value_parser = iops)]
     pub write_iops_max: Option<u64>,
-    /// Bytes per second that are written, or `none` [default: as it is]
+    /// Bytes per second that are written, 64K to 1T; `none`: no limit [default: as it is]
     #[arg(long, value_name = "BYTES", value_parser = bandwidth)]
     pub write_bandwidth_max: Option<u64>,
     /// Milliseconds of unused time that clients may catch up on at once, 1 to 60000; `none`: 10 [default: as it is]
     #[arg(long, value_name = "MILLISECONDS", value_parser = burst)]
     pub burst: Option<u64>,
+    /// Weight of the volume's share of cores that other volumes want too (a number), 1 to 1000; `none`: 100 [default: as it is]
+    #[arg(long, value_name = "NUMBER", value_parser = weight)]
+    pub weight: Option<u64>,
 }
 
 impl VolumeLimits {
@@ -493,6 +497,7 @@ impl VolumeLimits {
             base::Limit::WriteIops => self.write_iops_max,
             base::Limit::WriteBandwidth => self.write_bandwidth_max,
             base::Limit::Burst => self.burst,
+            base::Limit::Weight => self.weight,
         };
         base::Limit::ALL.into_iter().filter_map(move |limit| value(limit).map(|value| (limit, value)))
     }
@@ -694,8 +699,16 @@ fn limit(text: &str, limit: base::Limit, value: Result<u64, String>) -> Result<u
     }
 }
 
+fn number(text: &str, of: base::Limit) -> Result<u64, String> {
+    limit(text, of, text.parse().map_err(|_| "a whole number, or `none`".to_string()))
+}
+
 fn iops(text: &str) -> Result<u64, String> {
-    limit(text, base::Limit::Iops, text.parse().map_err(|_| "a whole number, or `none`".to_string()))
+    number(text, base::Limit::Iops)
+}
+
+fn weight(text: &str) -> Result<u64, String> {
+    number(text, base::Limit::Weight)
 }
 
 fn bandwidth(text: &str) -> Result<u64, String> {
@@ -703,7 +716,7 @@ fn bandwidth(text: &str) -> Result<u64, String> {
 }
 
 fn burst(text: &str) -> Result<u64, String> {
-    limit(text, base::Limit::Burst, text.parse().map_err(|_| "a whole number of milliseconds, or `none`".to_string()))
+    number(text, base::Limit::Burst)
 }
 
 /// Reads the bound of a daemon's memory.

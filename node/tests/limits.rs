@@ -189,17 +189,19 @@ fn limits_are_set_on_a_brick_at_rest_and_mistakes_change_nothing() {
         ("--write-bandwidth-max", "2T"),
         ("--burst", "0"),
         ("--burst", "60001"),
+        ("--weight", "0"),
+        ("--weight", "1001"),
     ] {
         let refused = run(&["volume", "set", data, "default", &format!("{option}={value}")]);
         assert_eq!(refused.status.code(), Some(2), "{option} {value}: {refused:?}");
     }
-    fail(&["volume", "set", data, "another", "--iops-max", "5"], 1, &["no volume has this name"]);
+    fail(&["volume", "set", data, "another", "--iops-max", "5"], 1, &["no such volume"]);
     assert_eq!(told(&home), all);
     set(&home, &["--iops-max", "none", "--read-bandwidth-max", "none", "--burst", "none"]);
     assert_eq!(told(&home), serde_json::json!({}));
-    set(&home, &["--write-iops-max", "5"]);
+    set(&home, &["--write-iops-max", "5", "--weight", "300"]);
     succeed(&["volume", "rename", data, "default", "other"]);
     succeed(&["volume", "rename", data, "other", "default"]);
-    assert_eq!(told(&home), serde_json::json!({"write-iops-max": 5}));
+    assert_eq!(told(&home), serde_json::json!({"write-iops-max": 5, "weight": 300}));
     home.check();
 }

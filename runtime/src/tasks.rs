@@ -1,10 +1,11 @@
 //! Cores and the blocking pool. A core runs its tasks one at a time. Tasks are long-lived futures that never leave
 //! their core, so nothing is allocated or handed over per request (decision D4).
 
-use crate::sync::Mutex;
+use crate::sync::{AtomicU64, Mutex};
 use std::future::Future;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, Waker};
 
 /// A task's future. It stays on its core, so it need not be `Send`.
@@ -12,6 +13,37 @@ pub type Local = Pin<Box<dyn Future<Output = ()>>>;
 
 /// Makes a task's future on the core that will run it.
 pub type MakeTask = Box<dyn FnOnce() -> Local + Send>;
+
+/// A tenant whose tasks share each core's time with those of others, by weight.
+#[derive(Debug)]
+pub struct Flow {
+    weight: AtomicU64,
+    /// A bit by which cores tell each other of it. Two flows may have the same one.
+    mask: u64,
+}
+
+/// Number of flows that were made.
+static FLOWS: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
+
+impl Flow {
+    /// A flow of this weight, 1 to `WEIGHT_MAX`.
+    pub fn new(weight: u64) -> Flow {
+        let mask = 1 << (FLOWS.fetch_add(1, Ordering::Relaxed) % u64::from(u64::BITS));
+        Flow { weight: AtomicU64::new(weight), mask }
+    }
+    /// Its bit.
+    pub fn mask(&self) -> u64 {
+        self.mask
+    }
+    /// Gives it another weight.
+    pub fn set_weight(&self, weight: u64) {
+        self.weight.store(weight, Ordering::Relaxed);
+    }
+    /// Its weight.
+    pub fn weight(&self) -> u64 {
+        self.weight.load(Ordering::Relaxed)
+    }
+}
 
 /// The cores and pools that run futures and blocking jobs.
 pub trait Tasks: Send + Sync {
@@ -21,6 +53,11 @@ pub trait Tasks: Send + Sync {
     fn core(&self) -> usize;
     /// Starts a task on a core. It must yield within about 100 us of CPU work.
     fn spawn(&self, core: usize, make: MakeTask);
+    /// Starts a task that belongs to a flow.
+    fn spawn_in(&self, core: usize, flow: &Arc<Flow>, make: MakeTask) {
+        let _ = flow;
+        self.spawn(core, make);
+    }
     /// Runs a blocking job that a client waits for in the adaptive pool.
     fn blocking(&self, job: Box<dyn FnOnce() + Send>);
     /// Runs a blocking job that no client waits for, after all threads that have other work.

@@ -346,7 +346,7 @@ fn a_volume_has_limits_behind_its_policy_and_before_its_layers() {
         changed[34 + at] = byte;
         values::decode_volume(&changed).map(drop).map_err(|error| error.kind)
     };
-    assert_eq!([kind(0, 2), kind(3, 0), kind(3, 8)], [Err(Kind::Newer); 3], "nothing is left out");
+    assert_eq!([kind(0, 2), kind(3, 0), kind(3, 9)], [Err(Kind::Newer); 3], "nothing is left out");
     assert_eq!([kind(3, 6), kind(15, 0), kind(20, 1)], [Err(Kind::Corrupt); 3]);
     assert_eq!(kind(3, 3), Ok(()));
 }

@@ -22,7 +22,7 @@ use base::limits::BULK_BYTES_MIN;
 use base::{Error, Ino, Kind, Result, SessionId, VolumeId};
 use layer::{Answer, Call, Context, Stack};
 use runtime::real::RingEntry;
-use runtime::tasks::yield_now;
+use runtime::tasks::{Flow, Local, yield_now};
 use runtime::{Arrival, Buf, Need, Runtime};
 use std::fs::File;
 use std::future::{Future, poll_fn};
@@ -45,11 +45,18 @@ const TURN_REQUESTS_MAX: usize = 4;
 pub trait Target: Send + Sync + 'static {
     /// Passes an operation to whatever answers it.
     fn call(&self, context: &Context, call: Call) -> impl Future<Output = Result<Answer>>;
+    /// The flow that its operations belong to; None: they share no core with others.
+    fn flow(&self) -> Option<&Arc<Flow>> {
+        None
+    }
 }
 
 impl Target for Stack {
     fn call(&self, context: &Context, call: Call) -> impl Future<Output = Result<Answer>> {
         Stack::call(self, context, call)
+    }
+    fn flow(&self) -> Option<&Arc<Flow>> {
+        Some(Stack::flow(self))
     }
 }
 
@@ -225,8 +232,13 @@ impl<T: Target> Served<T> {
         core: usize,
         task: impl FnOnce(Served<T>) -> F + Send + 'static,
     ) {
-        let tasks = self.home().handler.runtime.tasks.clone();
-        tasks.spawn(core, Box::new(move || Box::pin(task(self))));
+        let handler = &self.home().handler;
+        let (tasks, target) = (handler.runtime.tasks.clone(), handler.target.clone());
+        let make = Box::new(move || -> Local { Box::pin(task(self)) });
+        match target.flow() {
+            Some(flow) => tasks.spawn_in(core, flow, make),
+            None => tasks.spawn(core, make),
+        }
     }
     /// The core that handles a large request instead of the home core, if any. The kernel copies the request's bytes on
     /// the core that has the entry, which runs on the client's CPU. So of several large requests, all but one go to the

@@ -405,9 +405,9 @@ fn whole_or_not_at_all<T: PartialEq>(
 #[test]
 pub fn layers_are_there_as_a_whole_or_not_at_all_and_never_unmarked() {
     let [read_only, delay, fault] = layers();
-    let states: [Box<[Layer]>; 3] = [[].into(), [read_only, delay].into(), [fault].into()];
-    let set = async |rig: &Rig, layers: &Box<[Layer]>| drop(layered(rig, "one", layers).await.expect("it is there"));
-    whole_or_not_at_all(&states, set, |volume| volume.layers.clone(), LAYERS);
+    let states: [Vec<Layer>; 3] = [[].into(), [read_only, delay].into(), [fault].into()];
+    let set = async |rig: &Rig, layers: &Vec<Layer>| drop(layered(rig, "one", layers).await.expect("it is there"));
+    whole_or_not_at_all(&states, set, |volume| volume.layers.to_vec(), LAYERS);
 }
 
 async fn limited(rig: &Rig, text: &str, some: &[(Limit, u64)]) -> Result<Volume, Kind> {

@@ -27,10 +27,11 @@ impl Device {
     pub fn new(_ring: Ring, signal: Arc<Signal>, _figures: Arc<Figures>) -> Device {
         Device { signal, under_way: VecDeque::new() }
     }
-    pub fn start(&mut self, slot: Arc<Slot>, _files: &Files) -> Option<(Arc<Slot>, Result<()>)> {
+    pub fn start(&mut self, slot: Arc<Slot>, _flow: usize, _files: &Files) -> Option<(Arc<Slot>, Result<()>)> {
         self.under_way.push_back(slot);
         None
     }
+    pub fn set_shared(&mut self, _shared: bool) {}
     pub fn complete(&mut self, _files: &Files) -> Option<Event> {
         self.under_way.pop_front().map(|slot| Event::Finished(slot, Ok(()), Stamp(0)))
     }

@@ -11,6 +11,8 @@ mod inbox;
 #[expect(dead_code, reason = "what is left out calls the rest of it")]
 #[path = "../../../runtime/src/real/reactor.rs"]
 mod reactor;
+#[path = "../../../runtime/src/real/shares.rs"]
+mod shares;
 
 pub use block_on::block_on;
 
@@ -65,6 +67,9 @@ mod figures {
         pub fn stamp_ns(&self) -> u64 {
             0
         }
+        pub fn control_ns(&self) -> u64 {
+            0
+        }
         pub fn ran_since(&self, _start_ns: u64) {}
     }
 }
@@ -117,7 +122,7 @@ pub struct Door(Arc<reactor::World>);
 impl Door {
     /// Has a task run on the core.
     pub fn spawn(&self, make: MakeTask) {
-        self.0.inboxes[0].spawn(make);
+        self.0.inboxes[0].spawn(None, make);
     }
     /// Starts an I/O, as the product does for threads that are not cores.
     pub fn submit(&self, request: Request) -> Transfer {
@@ -137,6 +142,7 @@ pub fn start() -> (Door, JoinHandle<()>) {
         inboxes: vec![Arc::new(Inbox::new().expect("nothing to run out of"))],
         figures: vec![Arc::new(figures::Figures)],
         files: files::Files,
+        active: vec![reactor::Active::default()],
         foreign_slots: SlotPool::new(),
         pm_qos: None,
     });

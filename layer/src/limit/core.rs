@@ -1,4 +1,4 @@
-//! What may pass under a volume's limits, and when: a pure core, without clock, lock or task.
+//! Limits of a volume at work, a pure core that says what may pass and when; no clock, lock or task.
 //!
 //! Each limit is a generic cell rate algorithm (ITU-T I.371, as a virtual schedule): it has a time at which all that has passed
 //! would have been paid for at its rate, and lets something pass while that time is no further ahead of now than the burst. What
@@ -10,7 +10,7 @@ use base::{Limit, Limits};
 use runtime::seeded::{Bug, active};
 use std::collections::VecDeque;
 
-/// What an operation takes from the limits.
+/// A part of the limits that an operation takes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Asked {
     /// Its line.
@@ -22,9 +22,9 @@ pub struct Asked {
 /// A line in which operations wait.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Line {
-    /// Of operations that change nothing.
+    /// The line of operations that change nothing.
     Reads,
-    /// Of operations that change something.
+    /// The line of operations that change something.
     Changes,
 }
 
@@ -32,7 +32,7 @@ pub enum Line {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Ticket(u64);
 
-/// What a waiting operation may do.
+/// The answer to a waiting operation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Turn {
     /// Pass; it no longer waits.
@@ -50,7 +50,7 @@ struct Bucket {
     rate: u64,
     /// The time at which all that has passed is paid for, in nanoseconds.
     paid_ns: u64,
-    /// What the last payment was too little by, in units times 10^9 / `rate`: no rounding adds up.
+    /// The part by which the last payment was too little, in units times 10^9 / `rate`: no rounding adds up.
     remainder: u128,
 }
 
@@ -72,7 +72,7 @@ impl Bucket {
 
 /// A volume's limits at work.
 pub struct Core {
-    /// For all operations, for reads, for changes; each by operations and by bytes.
+    /// Buckets for all operations, for reads, for changes; each by operations and by bytes.
     buckets: [[Bucket; 2]; 3],
     burst_ns: u64,
     /// Reads and changes that wait, longest first.
@@ -120,7 +120,7 @@ impl Core {
         self.lines[asked.line as usize].push_back((ticket, asked));
         Some(ticket)
     }
-    /// What an operation of this line may do now.
+    /// Says whether an operation of this line may pass now.
     pub fn turn(&mut self, line: Line, ticket: Ticket, now_ns: u64) -> Turn {
         let first = self.lines[line as usize].front().copied();
         let Some((_, asked)) = first.filter(|(first, _)| *first == ticket) else { return Turn::Behind };

@@ -114,7 +114,7 @@ impl Drop for Waits<'_> {
     }
 }
 
-/// What an operation takes from its volume's limits; None if it is never held: it gives back, frees space, or makes durable what was
+/// The part of its volume's limits that an operation takes; None if it is never held: it gives back, frees space, or makes durable what was
 /// accepted. A new operation does not compile here until somebody has said what it takes.
 fn asked(call: &Call) -> Option<Asked> {
     let line = match &call.op {

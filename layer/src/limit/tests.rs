@@ -24,7 +24,7 @@ struct Crowd {
     core: Core,
     now_ns: u64,
     waiting: Vec<(Ticket, Asked)>,
-    /// What has passed, and when.
+    /// Operations that have passed, and when.
     passed: Vec<(u64, Asked)>,
 }
 

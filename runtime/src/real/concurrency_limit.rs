@@ -13,6 +13,9 @@ const MOST: u32 = 1024;
 /// Multiple of its shortest latency that a device may take before more concurrency counts as waiting: latencies of one
 /// device differ by two or three times without any.
 const TIMES: u64 = 4;
+/// The same while flows share the core: what waits in the device keeps others waiting there, in its order and not in ours. Twice is
+/// what the limit needs to grow with a device that works on many at a time.
+const SHARED_TIMES: u64 = 2;
 /// Length of the windows over which rates are measured, in nanoseconds: some hundred small reads of a busy core, twenty
 /// of 1 MiB.
 const WINDOW_NS: u64 = 10_000_000;
@@ -26,10 +29,13 @@ const SECOND_NS: u64 = 1_000_000_000;
 
 /// A concurrency limit and its measurements; see the module.
 pub(super) struct ConcurrencyLimit {
-    /// Number of transfers that are always allowed.
-    least: u32,
+    /// Number of transfers that are always allowed, and while flows share the core.
+    least: [u32; 2],
+    /// True while they do.
+    shared: bool,
     under_way: u32,
-    allowed: u32,
+    /// Number of transfers that are allowed now, and while flows share the core.
+    allowed: [u32; 2],
     /// Number of transfers that have ended since the window began.
     ended: u64,
     window_ns: u64,
@@ -42,10 +48,13 @@ pub(super) struct ConcurrencyLimit {
 }
 
 impl ConcurrencyLimit {
-    /// A limit with nothing under way. `least`: the number of transfers that are always allowed.
-    pub fn new(least: u32) -> ConcurrencyLimit {
+    /// A limit with nothing under way. `least`: the number of transfers that are always allowed; while flows share the core,
+    /// `shared_least`.
+    pub fn new(least: u32, shared_least: u32) -> ConcurrencyLimit {
+        let least = [least, shared_least];
         ConcurrencyLimit {
             least,
+            shared: false,
             under_way: 0,
             allowed: least,
             ended: 0,
@@ -58,9 +67,13 @@ impl ConcurrencyLimit {
     }
     /// Admits one more transfer; false if the limit is reached.
     pub fn admit(&mut self) -> bool {
-        let may = self.under_way < self.allowed;
+        let may = self.under_way < self.allowed[usize::from(self.shared)];
         self.under_way += u32::from(may);
         may
+    }
+    /// Says whether flows share the core.
+    pub fn set_shared(&mut self, shared: bool) {
+        self.shared = shared;
     }
     /// Notes that a transfer has ended which was under way for `latency_ns`.
     pub fn ended(&mut self, latency_ns: u64, now_ns: u64) {
@@ -73,18 +86,18 @@ impl ConcurrencyLimit {
             self.rates[self.next] = self.ended * SECOND_NS / elapsed_ns;
             self.next = (self.next + 1) % WINDOWS;
             (self.ended, self.window_ns) = (0, now_ns);
-            self.allowed = self.needed();
+            self.allowed = [self.needed(TIMES, self.least[0]), self.needed(SHARED_TIMES, self.least[1])];
             if now_ns.saturating_sub(self.span_ns) >= SPAN_NS {
                 self.shortest_ns = [u64::MAX, self.shortest_ns[0]];
                 self.span_ns = now_ns;
             }
         }
     }
-    fn needed(&self) -> u32 {
+    fn needed(&self, times: u64, least: u32) -> u32 {
         let rate = self.rates.into_iter().max().expect("there are windows");
         let shortest_ns = self.shortest_ns[0].min(self.shortest_ns[1]).min(SECOND_NS);
-        let needed = TIMES.saturating_mul(rate).saturating_mul(shortest_ns) / SECOND_NS;
-        u32::try_from(needed).unwrap_or(MOST).clamp(self.least, MOST)
+        let needed = times.saturating_mul(rate).saturating_mul(shortest_ns) / SECOND_NS;
+        u32::try_from(needed).unwrap_or(MOST).clamp(least, MOST)
     }
 }
 
@@ -97,7 +110,9 @@ mod tests {
     /// Simulates clients that each ask again once they are answered, and a device that works on `parallel` transfers at
     /// once, each for `service_ns`. Returns transfers per second and the limit after a second.
     fn closed_loop(least: u32, clients: usize, parallel: usize, service_ns: u64) -> (u64, u32) {
-        let mut limit = ConcurrencyLimit::new(least);
+        loop_under(ConcurrencyLimit::new(least, least), clients, parallel, service_ns)
+    }
+    fn loop_under(mut limit: ConcurrencyLimit, clients: usize, parallel: usize, service_ns: u64) -> (u64, u32) {
         // Ends of those that the device works on; when those that wait in it came, and those that the limit holds back.
         let (mut busy, mut inside, mut held) = (BinaryHeap::new(), std::collections::VecDeque::new(), clients);
         let (mut now_ns, mut done) = (0, 0);
@@ -117,7 +132,7 @@ mod tests {
             held += 1;
             done += u64::from(now_ns >= SECOND_NS / 2);
         }
-        (done * 2, limit.allowed)
+        (done * 2, limit.allowed[usize::from(limit.shared)])
     }
 
     #[test]
@@ -147,8 +162,21 @@ mod tests {
     }
 
     #[test]
+    fn while_flows_share_the_core_no_more_waits_in_the_device_than_keeps_it_busy() {
+        let shared = || {
+            let mut limit = ConcurrencyLimit::new(4, 1);
+            limit.set_shared(true);
+            limit
+        };
+        let (rate, limit) = loop_under(shared(), 32, 1, 400_000);
+        assert!(rate >= 2500 && limit <= 2, "{rate} of 2500 transfers/s, {limit} under way");
+        let (rate, limit) = loop_under(shared(), 64, 100, 10_000_000);
+        assert!(rate >= 5500 && limit >= 60, "{rate} of 6400 transfers/s, {limit} under way");
+    }
+
+    #[test]
     fn a_device_that_became_quicker_or_slower_shows_after_two_spans() {
-        let mut limit = ConcurrencyLimit::new(16);
+        let mut limit = ConcurrencyLimit::new(16, 16);
         let mut now_ns = 0;
         let mut serve = |latency_ns: u64, for_ns: u64| {
             let until_ns = now_ns + for_ns;
@@ -157,7 +185,7 @@ mod tests {
                 now_ns += 20_000;
                 limit.ended(latency_ns, now_ns);
             }
-            limit.allowed
+            limit.allowed[0]
         };
         assert_eq!(serve(50_000, SECOND_NS), 16);
         // 50,000 a second of 1 ms each keep 50 busy.

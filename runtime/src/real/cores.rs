@@ -4,7 +4,7 @@ use super::inbox::Inbox;
 use super::pool::Pool;
 use super::reactor::{self, World};
 use super::scheduling;
-use crate::tasks::{MakeTask, Tasks};
+use crate::tasks::{Flow, MakeTask, Tasks};
 use base::ablated::workers;
 use base::{Error, Kind, Result};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
@@ -104,6 +104,19 @@ impl Cores {
     }
 }
 
+impl Cores {
+    fn start(&self, core: usize, flow: Option<Arc<Flow>>, make: MakeTask) {
+        if self.here() != Some(core) {
+            return self.world.inboxes[core].spawn(flow, make);
+        }
+        let here = reactor::current().expect("just looked");
+        // Without the stopping core's tasks nothing would end the new one.
+        if !here.is_stopping() {
+            here.executor.add(&here.inbox, flow, make());
+        }
+    }
+}
+
 impl Tasks for Cores {
     fn cores(&self) -> usize {
         self.world.inboxes.len()
@@ -112,14 +125,10 @@ impl Tasks for Cores {
         self.here().unwrap_or(0)
     }
     fn spawn(&self, core: usize, make: MakeTask) {
-        if self.here() != Some(core) {
-            return self.world.inboxes[core].spawn(make);
-        }
-        let here = reactor::current().expect("just looked");
-        // Without the stopping core's tasks nothing would end the new one.
-        if !here.is_stopping() {
-            here.executor.add(&here.inbox, make());
-        }
+        self.start(core, None, make);
+    }
+    fn spawn_in(&self, core: usize, flow: &Arc<Flow>, make: MakeTask) {
+        self.start(core, Some(flow.clone()), make);
     }
     fn blocking(&self, job: Box<dyn FnOnce() + Send>) {
         // After the end nobody is left to miss the job: the cores, and with them all tasks, ended before the pool.

@@ -4,6 +4,7 @@
 use super::concurrency_limit::ConcurrencyLimit;
 use super::figures::{Figures, IoClass, Verb};
 use super::files::{Files, Handle, failed};
+use super::held::Held;
 use super::ring::{Plain, Ring, Wait};
 use super::ring_entry::RingEntry;
 use crate::OBSERVED;
@@ -13,7 +14,6 @@ use crate::transfer::{Request, Slot, Start};
 use base::limits::{BLOCK_BYTES, BULK_BYTES_MIN};
 use base::{Error, Kind, Result};
 use io_uring::{cqueue, opcode, squeue, types};
-use std::collections::VecDeque;
 use std::os::fd::RawFd;
 use std::sync::Arc;
 use std::task::Waker;
@@ -34,6 +34,8 @@ const LEAST_SMALL: u32 = 16;
 /// Number of large transfers of a core that the limit always allows: two keep a flash drive busy, while two more are on
 /// their way from and to its clients.
 const LEAST_LARGE: u32 = 4;
+/// The same while flows share the core. Each core has its own, so that a drive still has something to do on machines of several.
+const SHARED_LEAST_LARGE: u32 = 1;
 /// Poll flag: an event wakes one of the cores that poll a descriptor instead of all of them.
 const EXCLUSIVE: u32 = libc::EPOLLEXCLUSIVE as u32;
 
@@ -130,13 +132,13 @@ enum Pace {
 /// Transfers of one kind, under one concurrency limit.
 struct Paced {
     limit: ConcurrencyLimit,
-    /// Operations that the limit holds back, oldest first.
-    held: VecDeque<usize>,
+    /// Operations that the limit holds back.
+    held: Held,
 }
 
 impl Paced {
-    fn new(least: u32) -> Paced {
-        Paced { limit: ConcurrencyLimit::new(least), held: VecDeque::new() }
+    fn new(least: u32, shared_least: u32) -> Paced {
+        Paced { limit: ConcurrencyLimit::new(least, shared_least), held: Held::default() }
     }
 }
 
@@ -174,8 +176,8 @@ impl Device {
             bell,
             figures,
             urgent: false,
-            small: Paced::new(LEAST_SMALL),
-            large: Paced::new(LEAST_LARGE),
+            small: Paced::new(LEAST_SMALL, LEAST_SMALL),
+            large: Paced::new(LEAST_LARGE, SHARED_LEAST_LARGE),
             under_way: 0,
             alarms_ns: Vec::new(),
             spare_alarms: Vec::new(),
@@ -258,8 +260,8 @@ impl Device {
     fn tag(&self, index: usize) -> u64 {
         u64::from(self.ops[index].generation) << 32 | index as u64
     }
-    /// Starts a transfer. Returns the slot if it ended at once.
-    pub fn start(&mut self, slot: Arc<Slot>, files: &Files) -> Option<(Arc<Slot>, Result<()>)> {
+    /// Starts a transfer of a flow. Returns the slot if it ended at once.
+    pub fn start(&mut self, slot: Arc<Slot>, flow: usize, files: &Files) -> Option<(Arc<Slot>, Result<()>)> {
         let (file, verb, urgent, pace, bytes, purpose) = slot.with_purpose(|request, purpose| {
             let (pace, bytes) = (pace_of(request), length(request));
             let (file, verb, urgent) = match request {
@@ -291,7 +293,7 @@ impl Device {
         if let Some(paced) = self.paced(pace)
             && !paced.limit.admit()
         {
-            paced.held.push_back(index);
+            paced.held.push(flow, index);
             return None;
         }
         self.urgent |= urgent;
@@ -304,6 +306,10 @@ impl Device {
         let Work::Transfer(progress) = &mut self.ops[index].work else { panic!("only transfers are issued") };
         progress.class = progress.class.at_depth(self.under_way);
         self.issue(index);
+    }
+    /// Says whether flows share the core.
+    pub fn set_shared(&mut self, shared: bool) {
+        self.large.limit.set_shared(shared);
     }
     fn paced(&mut self, pace: Pace) -> Option<&mut Paced> {
         match pace {
@@ -319,10 +325,10 @@ impl Device {
             paced.limit.ended(latency_ns, now_ns);
         }
         while let Some(paced) = self.paced(pace)
-            && let Some(&index) = paced.held.front()
+            && !paced.held.is_empty()
             && paced.limit.admit()
+            && let Some(index) = paced.held.pop()
         {
-            paced.held.pop_front();
             let Work::Transfer(progress) = &mut self.ops[index].work else { panic!("only transfers are held back") };
             progress.slot.held_for(now_ns.saturating_sub(progress.start_ns));
             progress.start_ns = now_ns;

@@ -1,11 +1,16 @@
-//! Runs one core's tasks. A task is in the run queue at most once; waking it allocates nothing, from its own core
+//! Runs one core's tasks. A task is in a run queue at most once; waking it allocates nothing, from its own core
 //! or from any other thread.
+//!
+//! Tasks that belong to no flow, the program's own, and those of one flow run in the order in which they got ready. Of several flows
+//! the one that comes first by its share of the core's time runs (`shares`), and the program's own tasks keep their places among its.
 
 use super::figures::Figures;
 use super::inbox::Inbox;
 use super::reactor;
+use super::shares::Shares;
 use crate::sync::AtomicBool;
-use crate::tasks::Local;
+use crate::tasks::{Flow, Local};
+use base::limits::WEIGHT;
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -16,8 +21,17 @@ use std::task::{Context, Poll, Wake, Waker};
 pub(super) struct Task {
     inbox: Arc<Inbox>,
     index: usize,
+    /// Number of its run queue.
+    queue: usize,
     /// True if the task is in a queue, or has ended: either way it need not be queued again.
     queued: AtomicBool,
+}
+
+impl Task {
+    /// True if it belongs to a flow.
+    pub fn is_of_flow(&self) -> bool {
+        self.queue > 0
+    }
 }
 
 impl Wake for Task {
@@ -37,7 +51,7 @@ fn enqueue(task: Arc<Task>) {
     let mut task = Some(task);
     reactor::with_current(|core| {
         if task.as_ref().is_some_and(|task| Arc::ptr_eq(&task.inbox, &core.inbox)) {
-            core.executor.queue.borrow_mut().extend(task.take());
+            task.take().into_iter().for_each(|task| core.executor.queues.borrow_mut().push(task));
         }
     });
     if let Some(task) = task {
@@ -57,56 +71,185 @@ struct Table {
     free: Vec<usize>,
 }
 
+/// The run queue of a flow, or of the tasks of none.
+struct Queue {
+    flow: Option<Arc<Flow>>,
+    /// Number of tasks that it may have.
+    live: usize,
+    /// The ready tasks, each with its number in the order in which tasks got ready.
+    ready: VecDeque<(u64, Arc<Task>)>,
+}
+
+/// The run queues. The first is that of the program's own tasks, the others are of flows.
+struct Queues {
+    all: Vec<Queue>,
+    /// Shares of the flows, whose numbers are the queues' less one.
+    shares: Shares,
+    next: u64,
+    ready: usize,
+}
+
+impl Default for Queues {
+    fn default() -> Queues {
+        let own = Queue { flow: None, live: 0, ready: VecDeque::new() };
+        Queues { all: vec![own], shares: Shares::default(), next: 0, ready: 0 }
+    }
+}
+
+impl Queues {
+    /// The queue of a flow's tasks, and one more task in it.
+    fn of(&mut self, flow: Option<Arc<Flow>>) -> usize {
+        let found = self.all.iter().position(|queue| match (&queue.flow, &flow) {
+            (Some(one), Some(other)) => Arc::ptr_eq(one, other),
+            (one, other) => one.is_none() && other.is_none(),
+        });
+        let number = found.unwrap_or_else(|| {
+            // A task that has ended may still be in its queue, if something woke it too late.
+            let is_free = |queue: &Queue| queue.live == 0 && queue.ready.is_empty();
+            let free = (1..self.all.len()).find(|number| is_free(&self.all[*number]));
+            let number = free.unwrap_or(self.all.len());
+            let queue = Queue { flow, live: 0, ready: VecDeque::new() };
+            match self.all.get_mut(number) {
+                Some(place) => *place = queue,
+                None => self.all.push(queue),
+            }
+            self.shares.add(number - 1);
+            number
+        });
+        self.all[number].live += 1;
+        number
+    }
+    /// Gives up a task's place in its queue.
+    fn leave(&mut self, task: &Arc<Task>) {
+        self.all[task.queue].live -= 1;
+    }
+    fn push(&mut self, task: Arc<Task>) {
+        let queue = &mut self.all[task.queue];
+        if queue.ready.is_empty() && task.queue > 0 {
+            self.shares.ready(task.queue - 1);
+        }
+        queue.ready.push_back((self.next, task));
+        self.next += 1;
+        self.ready += 1;
+    }
+    /// The next ready task of a queue, unless one of the program's own has been ready for longer.
+    fn pop(&mut self, queue: usize) -> Option<Arc<Task>> {
+        let first = |queue: usize| self.all[queue].ready.front().map(|(number, _)| *number);
+        let queue = match (first(0), first(queue)) {
+            (Some(own), Some(other)) if own > other => queue,
+            (None, Some(_)) => queue,
+            (Some(_), _) => 0,
+            (None, None) => return None,
+        };
+        let (_, task) = self.all[queue].ready.pop_front()?;
+        self.ready -= 1;
+        if queue > 0 && self.all[queue].ready.is_empty() {
+            self.shares.done(queue - 1);
+        }
+        Some(task)
+    }
+}
+
+/// Tasks that a turn of the core may run.
+#[derive(Clone, Copy)]
+pub(super) struct Turn {
+    /// The queue beside that of the program's own tasks.
+    queue: usize,
+    /// Number of that queue's tasks.
+    pub most: usize,
+    /// True if flows share the core: the turn is to be charged.
+    pub shared: bool,
+}
+
 /// The tasks of one core.
 #[derive(Default)]
 pub(super) struct Executor {
-    queue: RefCell<VecDeque<Arc<Task>>>,
+    queues: RefCell<Queues>,
     table: RefCell<Table>,
-    live: Cell<usize>,
+    /// The queue of the task that runs; 0 beside tasks.
+    running: Cell<usize>,
 }
 
 impl Executor {
-    /// Adds a task, to be polled soon.
-    pub fn add(&self, inbox: &Arc<Inbox>, future: Local) {
+    /// Adds a task of a flow, or of none, to be polled soon.
+    pub fn add(&self, inbox: &Arc<Inbox>, flow: Option<Arc<Flow>>, future: Local) {
         let mut table = self.table.borrow_mut();
+        let mut queues = self.queues.borrow_mut();
         let index = table.free.pop().unwrap_or(table.entries.len());
-        let task = Arc::new(Task { inbox: inbox.clone(), index, queued: AtomicBool::new(true) });
+        let queue = queues.of(flow);
+        let task = Arc::new(Task { inbox: inbox.clone(), index, queue, queued: AtomicBool::new(true) });
         let entry = Some(Entry { task: task.clone(), body: Some((future, Waker::from(task.clone()))) });
         match table.entries.get_mut(index) {
             Some(place) => *place = entry,
             None => table.entries.push(entry),
         }
-        self.live.set(self.live.get() + 1);
-        let mut queue = self.queue.borrow_mut();
         // Room for all tasks at once, so that no wake-up has to allocate.
-        let missing = self.live.get().saturating_sub(queue.len());
-        queue.reserve(missing);
-        queue.push_back(task);
+        let of = &mut queues.all[queue];
+        let missing = of.live.saturating_sub(of.ready.len());
+        of.ready.reserve(missing);
+        queues.push(task);
     }
     /// Takes over tasks that other threads have woken.
     pub fn take(&self, woken: &mut Vec<Arc<Task>>) {
-        self.queue.borrow_mut().extend(woken.drain(..));
+        let mut queues = self.queues.borrow_mut();
+        woken.drain(..).for_each(|task| queues.push(task));
     }
     /// True if no task is ready to run.
     pub fn is_idle(&self) -> bool {
-        self.queue.borrow().is_empty()
+        self.queues.borrow().ready == 0
     }
-    /// Polls the next task of the queue. False if the queue is empty.
-    pub fn run_one(&self, figures: &Figures) -> bool {
-        let Some(task) = self.queue.borrow_mut().pop_front() else { return false };
+    /// Begins a turn. The number of flows that share the core in it, and a mask of them; with one flow there is nobody to share with.
+    pub fn begin(&self) -> (usize, u64) {
+        let mut queues = self.queues.borrow_mut();
+        let Queues { all, shares, .. } = &mut *queues;
+        if all.len() <= 2 {
+            return (0, 0);
+        }
+        let mut mask = 0;
+        let count = shares.begin(|flow| mask |= all[flow + 1].flow.as_ref().map_or(0, |flow| flow.mask()));
+        (count, mask)
+    }
+    /// Chooses what runs in this turn, of at most `most` tasks of a flow.
+    pub fn turn(&self, shared: bool, most: usize) -> Turn {
+        let mut queues = self.queues.borrow_mut();
+        if let [_, _] = queues.all[..] {
+            return Turn { queue: 1, most, shared };
+        }
+        match queues.shares.first(most) {
+            Some((flow, fewer)) => Turn { queue: flow + 1, most: if shared { fewer } else { most }, shared },
+            None => Turn { queue: 0, most, shared: false },
+        }
+    }
+    /// Charges the flow of a turn with the time that it took. `tasks`: that ran.
+    pub fn charge(&self, turn: Turn, tasks: usize, took_ns: u64) {
+        let mut queues = self.queues.borrow_mut();
+        let weight = queues.all[turn.queue].flow.as_ref().map_or(WEIGHT, |flow| flow.weight());
+        queues.shares.charge(turn.queue - 1, weight, tasks, took_ns);
+    }
+    /// The number of the flow whose task runs, from 1; 0: one of the program's own, or none.
+    pub fn running(&self) -> usize {
+        self.running.get()
+    }
+    /// Takes the next task of a turn out of its queue, if one is ready.
+    pub fn next(&self, turn: Turn) -> Option<Arc<Task>> {
+        self.queues.borrow_mut().pop(turn.queue)
+    }
+    /// Polls a task.
+    pub fn run(&self, task: Arc<Task>, figures: &Figures) {
         // From here on a wake-up queues it again; acquires what wakers wrote before.
         task.queued.swap(false, Ordering::AcqRel);
-        let Some((mut future, waker)) = self.lift(&task) else { return true };
+        let Some((mut future, waker)) = self.lift(&task) else { return };
+        self.running.set(task.queue);
         let start_ns = figures.run().then(|| figures.stamp_ns());
         let polled = future.as_mut().poll(&mut Context::from_waker(&waker));
         if let Some(start_ns) = start_ns {
             figures.ran_since(start_ns);
         }
+        self.running.set(0);
         match polled {
             Poll::Pending => self.put_back(&task, (future, waker)),
             Poll::Ready(()) => self.remove(&task),
         }
-        true
     }
     fn lift(&self, task: &Arc<Task>) -> Option<(Local, Waker)> {
         let mut table = self.table.borrow_mut();
@@ -126,7 +269,7 @@ impl Executor {
         let entry = table.entries[task.index].take().expect("a task ends once");
         assert!(entry.body.is_none());
         table.free.push(task.index);
-        self.live.set(self.live.get() - 1);
+        self.queues.borrow_mut().leave(task);
     }
     /// Drops every task, also those that are added while others are dropped.
     pub fn clear(&self) {
@@ -137,11 +280,12 @@ impl Executor {
                 table.free.push(index);
                 table.entries[index].take().expect("just found")
             };
-            self.live.set(self.live.get() - 1);
+            self.queues.borrow_mut().leave(&entry.task);
             entry.task.queued.store(true, Ordering::Release);
             // Outside any borrow: a future's drop may wake, spawn or cancel.
             drop(entry);
         }
-        self.queue.borrow_mut().clear();
+        let mut queues = self.queues.borrow_mut();
+        (0..queues.all.len()).for_each(|queue| while queues.pop(queue).is_some() {});
     }
 }

@@ -4,7 +4,7 @@
 use super::eventfd::EventFd;
 use super::executor::Task;
 use crate::sync::{AtomicBool, Mutex};
-use crate::tasks::MakeTask;
+use crate::tasks::{Flow, MakeTask};
 use crate::transfer::Slot;
 use base::seeded::{Bug, active};
 use base::{Error, Kind, Result};
@@ -32,7 +32,7 @@ struct State {
 #[derive(Default)]
 pub(super) struct Mail {
     pub woken: Vec<Arc<Task>>,
-    pub made: Vec<MakeTask>,
+    pub made: Vec<(Option<Arc<Flow>>, MakeTask)>,
     pub slots: Vec<Arc<Slot>>,
     pub stop: bool,
 }
@@ -66,9 +66,9 @@ impl Inbox {
     pub fn wake(&self, task: Arc<Task>) {
         let _ = self.post(task, |mail, task| mail.woken.push(task));
     }
-    /// Adds a new task; drops it if the core has ended.
-    pub fn spawn(&self, make: MakeTask) {
-        let _ = self.post(make, |mail, make| mail.made.push(make));
+    /// Adds a new task of a flow, or of none; drops it if the core has ended.
+    pub fn spawn(&self, flow: Option<Arc<Flow>>, make: MakeTask) {
+        let _ = self.post((flow, make), |mail, made| mail.made.push(made));
     }
     /// Passes an I/O to this core.
     pub fn submit(&self, slot: Arc<Slot>) {

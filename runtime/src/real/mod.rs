@@ -20,6 +20,7 @@ mod eventfd;
 mod executor;
 mod figures;
 mod files;
+mod held;
 mod inbox;
 mod pm_qos;
 mod poller;
@@ -28,6 +29,7 @@ mod reactor;
 mod ring;
 mod ring_entry;
 mod scheduling;
+mod shares;
 mod stamps;
 #[cfg(test)]
 mod tests;
@@ -124,7 +126,8 @@ pub fn start(options: Options) -> Result<(Runtime, Reactors)> {
     let watched = (!is_on(Ablation::SleepyCpus)).then(|| pm_qos::PmQos::start(&figures)).flatten();
     let (pm_qos, watcher) = watched.unzip();
     let foreign_slots = crate::transfer::SlotPool::new();
-    let world = Arc::new(reactor::World { inboxes, figures, files, foreign_slots, pm_qos });
+    let active = inboxes.iter().map(|_| reactor::Active::default()).collect();
+    let world = Arc::new(reactor::World { inboxes, figures, files, foreign_slots, active, pm_qos });
     let mut threads = cores::start(&world, &cpus)?;
     threads.extend(watcher);
     let (pool, background) = match pools(cpus.len()) {
@@ -202,7 +205,7 @@ impl Reactors {
                 let _ = send.send(future.await);
             })
         };
-        self.cores.world.inboxes[core].spawn(Box::new(task));
+        self.cores.world.inboxes[core].spawn(None, Box::new(task));
         receive.recv().map_err(|_| inbox::stopped())
     }
     /// A reader of the figures of cores and pool.

@@ -11,17 +11,33 @@ use super::files::Files;
 use super::inbox::{Inbox, Mail, stopped};
 use super::pm_qos::PmQos;
 use super::ring::Ring;
-use crate::sync::thread_local;
+use crate::sync::{AtomicU64, thread_local};
 use crate::transfer::{Slot, SlotPool};
 use base::Result;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 /// Largest numbers of completions processed and of tasks run per turn; also the number of operations that may wait
 /// unsubmitted before tasks go on. Measured with a prototype: submitting after at most 4 keeps device and CPU busy at
 /// the same time.
 const PER_TURN: usize = 4;
+/// Largest number of completions processed per turn while flows share the core: as many as one mount can have on it, since who
+/// waits behind them is not known before. To process one takes a tenth of a microsecond.
+const SHARED_COMPLETIONS: usize = 64;
+
+/// Time for which the flows that a core has told of count: longer than between two requests of a client that has one in flight, and
+/// no longer than a large client should notice that it is alone.
+const ACTIVE_NS: u64 = 10_000_000;
+
+/// The flows that a core has, for the others; on cache lines of its own, for each core writes its own in every turn.
+#[derive(Default)]
+#[repr(align(128))]
+pub(super) struct Active {
+    mask: AtomicU64,
+    at_ns: AtomicU64,
+}
 
 /// State that all cores of one world share.
 pub(super) struct World {
@@ -30,6 +46,8 @@ pub(super) struct World {
     pub files: Files,
     /// Slots for I/O started by threads that are not cores.
     pub foreign_slots: Arc<SlotPool>,
+    /// The flows that each core has.
+    pub active: Vec<Active>,
     /// The watcher that bounds the CPUs' wake-up latency, if this machine has one.
     pub pm_qos: Option<PmQos>,
 }
@@ -113,7 +131,7 @@ impl Core {
         if self.stopping.get() {
             return slot.finish(Err(stopped()));
         }
-        let ended = self.device.borrow_mut().start(slot, &self.world.files);
+        let ended = self.device.borrow_mut().start(slot, self.executor.running(), &self.world.files);
         if let Some((slot, result)) = ended {
             slot.finish(result);
         }
@@ -126,15 +144,49 @@ impl Core {
             return;
         }
         self.fire_timers();
-        self.take_completions(PER_TURN);
-        for _ in 0..PER_TURN {
-            let ran = self.executor.run_one(&self.figures);
+        let (flows, mask) = self.executor.begin();
+        let shared = flows > 1;
+        self.share_device(mask);
+        // What a flow waits for must not wait behind what others wait for.
+        self.take_completions(if shared { SHARED_COMPLETIONS } else { PER_TURN });
+        let turn = self.executor.turn(shared, PER_TURN);
+        let (mut ran, mut of_flow, mut since_ns) = (0, 0, None);
+        while ran < PER_TURN && of_flow < turn.most {
+            let Some(task) = self.executor.next(turn) else { break };
+            ran += 1;
+            if task.is_of_flow() {
+                of_flow += 1;
+                if turn.shared && of_flow == 1 {
+                    since_ns = Some(self.figures.control_ns());
+                }
+            }
+            self.executor.run(task, &self.figures);
             let device = self.device.borrow();
-            if !ran || device.unsubmitted() >= PER_TURN || device.is_urgent() {
+            if device.unsubmitted() >= PER_TURN || device.is_urgent() {
                 break;
             }
         }
+        if let Some(since_ns) = since_ns {
+            // The kernel copies the bytes of answers while it takes them.
+            self.device.borrow_mut().submit();
+            self.executor.charge(turn, of_flow, self.figures.control_ns().saturating_sub(since_ns));
+        }
         self.submit_or_sleep();
+    }
+    /// Tells the other cores which flows this one has, and its device whether there are several on all of them: they share the device
+    /// also where none of them shares a core.
+    fn share_device(&self, mask: u64) {
+        if mask == 0 {
+            return;
+        }
+        let now_ns = self.figures.control_ns();
+        let active = &self.world.active;
+        active[self.index].mask.store(mask, Ordering::Relaxed);
+        active[self.index].at_ns.store(now_ns, Ordering::Relaxed);
+        // Those of a core that has slept for long are over.
+        let is_now = |of: &&Active| now_ns.saturating_sub(of.at_ns.load(Ordering::Relaxed)) < ACTIVE_NS;
+        let all = active.iter().filter(is_now).fold(0, |all, of| all | of.mask.load(Ordering::Relaxed));
+        self.device.borrow_mut().set_shared(all.count_ones() > 1);
     }
     fn take_mail(&self) {
         let mut mail = self.mail.borrow_mut();
@@ -143,8 +195,8 @@ impl Core {
         }
         self.executor.take(&mut mail.woken);
         mail.slots.drain(..).for_each(|slot| self.start(slot));
-        for make in mail.made.drain(..) {
-            self.executor.add(&self.inbox, make());
+        for (flow, make) in mail.made.drain(..) {
+            self.executor.add(&self.inbox, flow, make());
         }
         self.stopping.set(mail.stop);
     }

@@ -173,6 +173,7 @@ fn limit_code(limit: Limit) -> u8 {
         Limit::WriteIops => 5,
         Limit::WriteBandwidth => 6,
         Limit::Burst => 7,
+        Limit::Weight => 8,
     }
 }
 

@@ -7,7 +7,7 @@ use crate::hybrid::report::{Report, Wish};
 use crate::verdicts::load::{Load, READ, Said};
 
 const ROW: &str = "fair";
-/// What the flood has in flight, and what a polite client has.
+/// Requests that the flood has in flight, and a polite client.
 const FLOOD: u32 = 64;
 const POLITE: [u32; 3] = [2, 4, 8];
 

@@ -1,0 +1,112 @@
+//! Flows on a real core: what each gets of its time, and that tasks of none keep their places. Bounds are wide: whatever else runs on
+//! the core's CPU is charged to the flow that it interrupts.
+
+use runtime::real::{self, Directory, Options};
+use runtime::tasks::{Flow, Local, yield_now};
+use runtime::{Runtime, real::Reactors};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+/// Time that a task computes before it lets others run.
+const WORK: Duration = Duration::from_micros(100);
+/// Time over which is counted.
+const COUNTED: Duration = Duration::from_millis(400);
+
+struct World {
+    runtime: Runtime,
+    reactors: Reactors,
+    directory: PathBuf,
+}
+
+impl World {
+    fn new(name: &str) -> World {
+        let directory = std::env::temp_dir().join(format!("sinter-{name}-{}", std::process::id()));
+        std::fs::create_dir(&directory).expect("the temporary directory can be written");
+        let there = Directory::open(&directory).expect("ours");
+        let options = Options { cores: Some(1), ..Options::new(there, 64 << 20, &[]) };
+        let (runtime, reactors) = real::start(options).expect("io_uring works here");
+        World { runtime, reactors, directory }
+    }
+    /// Starts so many tasks of a flow, or of none, that always have something to do, in pieces of this length; the number of their
+    /// pieces.
+    fn busy(&self, flow: Option<&Arc<Flow>>, tasks: usize, work: Duration) -> Arc<AtomicU64> {
+        let pieces = Arc::new(AtomicU64::new(0));
+        for _ in 0..tasks {
+            let pieces = pieces.clone();
+            let make = Box::new(move || -> Local {
+                Box::pin(async move {
+                    loop {
+                        let began = Instant::now();
+                        while began.elapsed() < work {
+                            std::hint::spin_loop();
+                        }
+                        pieces.fetch_add(1, Ordering::Relaxed);
+                        yield_now().await;
+                    }
+                })
+            });
+            match flow {
+                Some(flow) => self.runtime.tasks.spawn_in(0, flow, make),
+                None => self.runtime.tasks.spawn(0, make),
+            }
+        }
+        pieces
+    }
+    fn end(self) {
+        self.reactors.stop();
+        std::fs::remove_dir_all(self.directory).expect("the test made it");
+    }
+}
+
+/// The pieces of each in some time.
+fn counted<const N: usize>(pieces: [&Arc<AtomicU64>; N]) -> [f64; N] {
+    let before = pieces.map(|pieces| pieces.load(Ordering::Relaxed));
+    std::thread::sleep(COUNTED);
+    let after = pieces.map(|pieces| pieces.load(Ordering::Relaxed));
+    std::array::from_fn(|at| (after[at] - before[at]) as f64)
+}
+
+/// The tests' cores are pinned to the same CPU.
+static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+
+#[test]
+fn flows_share_a_core_by_weight_and_not_by_their_tasks() {
+    let _alone = ONE_AT_A_TIME.lock();
+    let world = World::new("shares");
+    let (many, one) = (Arc::new(Flow::new(100)), Arc::new(Flow::new(100)));
+    let (of_many, of_one) = (world.busy(Some(&many), 16, WORK), world.busy(Some(&one), 1, WORK));
+    std::thread::sleep(Duration::from_millis(50));
+    let [large, small] = counted([&of_many, &of_one]);
+    assert!((0.6..1.7).contains(&(large / small)), "{large} and {small}");
+    one.set_weight(300);
+    let [large, small] = counted([&of_many, &of_one]);
+    assert!((2.0..4.5).contains(&(small / large)), "{large} and {small}");
+    // Large pieces: the time is shared, not the number.
+    let large = Arc::new(Flow::new(300));
+    let of_large = world.busy(Some(&large), 4, 4 * WORK);
+    std::thread::sleep(Duration::from_millis(50));
+    let [large, small] = counted([&of_large, &of_one]);
+    assert!((0.6..1.7).contains(&(4.0 * large / small)), "{large} and {small}");
+    world.end();
+}
+
+/// One flow and the program's own tasks: as many as there are, in the order in which they get ready.
+#[test]
+fn tasks_of_no_flow_keep_their_places() {
+    let _alone = ONE_AT_A_TIME.lock();
+    let world = World::new("shares-own");
+    let flow = Arc::new(Flow::new(1));
+    let (own, of_flow) = (world.busy(None, 3, WORK), world.busy(Some(&flow), 1, WORK));
+    std::thread::sleep(Duration::from_millis(50));
+    let [own_count, flow_count] = counted([&own, &of_flow]);
+    assert!((2.0..4.5).contains(&(own_count / flow_count)), "{own_count} and {flow_count}");
+    // Beside another flow they keep them among the tasks of the flow that runs, so nothing of the program's starves.
+    let other = Arc::new(Flow::new(1000));
+    let of_other = world.busy(Some(&other), 1, WORK);
+    std::thread::sleep(Duration::from_millis(50));
+    let [own, of_other] = counted([&own, &of_other]);
+    assert!(own > of_other, "{own} and {of_other}");
+    world.end();
+}
