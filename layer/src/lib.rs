@@ -186,13 +186,19 @@ impl Stack {
     /// Passes an operation down the stack and its answer up again.
     pub async fn call(&self, context: &Context, call: Call) -> Result<Answer> {
         if self.is_more.load(Ordering::Acquire) {
-            let runtime = &self.groups.store().runtime;
-            if self.has_limits.load(Ordering::Relaxed) && self.limiter.pass(runtime, &call).await {
-                context.span.mark(Stage::Limit, runtime.stamp());
-            }
-            if self.has_layers.load(Ordering::Acquire) {
-                return self.pass(context, call).await;
-            }
+            return self.hold_and_pass(context, call).await;
+        }
+        self.groups.call(context, call.op, call.data).await
+    }
+
+    /// The same through limits and layers.
+    async fn hold_and_pass(&self, context: &Context, call: Call) -> Result<Answer> {
+        let runtime = &self.groups.store().runtime;
+        if self.has_limits.load(Ordering::Relaxed) && self.limiter.pass(runtime, &call).await {
+            context.span.mark(Stage::Limit, runtime.stamp());
+        }
+        if self.has_layers.load(Ordering::Acquire) {
+            return self.pass(context, call).await;
         }
         self.groups.call(context, call.op, call.data).await
     }

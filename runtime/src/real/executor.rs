@@ -11,7 +11,7 @@ use super::shares::Shares;
 use crate::sync::AtomicBool;
 use crate::tasks::{Flow, Local};
 use base::limits::WEIGHT;
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, RefCell, RefMut};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -114,6 +114,13 @@ impl Queues {
                 None => self.all.push(queue),
             }
             self.shares.add(number - 1);
+            if number == 2 {
+                // From here on it counts whether the first one has something to do.
+                match self.all[1].ready.is_empty() {
+                    true => self.shares.done(0),
+                    false => self.shares.ready(0),
+                }
+            }
             number
         });
         self.all[number].live += 1;
@@ -123,28 +130,35 @@ impl Queues {
     fn leave(&mut self, task: &Arc<Task>) {
         self.all[task.queue].live -= 1;
     }
+    /// True if there are flows to choose from, so that it counts which of them have something to do.
+    fn are_shared(&self) -> bool {
+        self.all.len() > 2
+    }
+    #[inline]
     fn push(&mut self, task: Arc<Task>) {
-        let queue = &mut self.all[task.queue];
-        if queue.ready.is_empty() && task.queue > 0 {
-            self.shares.ready(task.queue - 1);
-        }
-        queue.ready.push_back((self.next, task));
+        let (number, next) = (task.queue, self.next);
+        let queue = &mut self.all[number];
+        let was_empty = queue.ready.is_empty();
+        queue.ready.push_back((next, task));
         self.next += 1;
         self.ready += 1;
+        if was_empty && number > 0 && self.are_shared() {
+            self.shares.ready(number - 1);
+        }
     }
     /// The next ready task of a queue, unless one of the program's own has been ready for longer.
+    #[inline]
     fn pop(&mut self, queue: usize) -> Option<Arc<Task>> {
         let first = |queue: usize| self.all[queue].ready.front().map(|(number, _)| *number);
-        let queue = match (first(0), first(queue)) {
-            (Some(own), Some(other)) if own > other => queue,
-            (None, Some(_)) => queue,
-            (Some(_), _) => 0,
-            (None, None) => return None,
+        let from = match first(0) {
+            Some(own) if queue > 0 && first(queue).is_some_and(|other| other < own) => queue,
+            Some(_) => 0,
+            None => queue,
         };
-        let (_, task) = self.all[queue].ready.pop_front()?;
+        let (_, task) = self.all[from].ready.pop_front()?;
         self.ready -= 1;
-        if queue > 0 && self.all[queue].ready.is_empty() {
-            self.shares.done(queue - 1);
+        if from > 0 && self.are_shared() && self.all[from].ready.is_empty() {
+            self.shares.done(from - 1);
         }
         Some(task)
     }
@@ -168,6 +182,7 @@ pub(super) struct Executor {
     table: RefCell<Table>,
     /// The queue of the task that runs; 0 beside tasks.
     running: Cell<usize>,
+    shared: Cell<bool>,
 }
 
 impl Executor {
@@ -198,27 +213,31 @@ impl Executor {
     pub fn is_idle(&self) -> bool {
         self.queues.borrow().ready == 0
     }
-    /// Begins a turn. The number of flows that share the core in it, and a mask of them; with one flow there is nobody to share with.
-    pub fn begin(&self) -> (usize, u64) {
-        let mut queues = self.queues.borrow_mut();
-        let Queues { all, shares, .. } = &mut *queues;
-        if all.len() <= 2 {
-            return (0, 0);
-        }
-        let mut mask = 0;
-        let count = shares.begin(|flow| mask |= all[flow + 1].flow.as_ref().map_or(0, |flow| flow.mask()));
-        (count, mask)
+    /// True if flows shared the core in the turn before.
+    pub fn is_shared(&self) -> bool {
+        self.shared.get()
     }
-    /// Chooses what runs in this turn, of at most `most` tasks of a flow.
-    pub fn turn(&self, shared: bool, most: usize) -> Turn {
-        let mut queues = self.queues.borrow_mut();
-        if let [_, _] = queues.all[..] {
-            return Turn { queue: 1, most, shared };
+    /// Begins a turn: what it may run, of at most `most` tasks of a flow, and a mask of the flows that use the core. With one flow there is
+    /// nobody to share with, and no mask.
+    #[inline]
+    pub fn begin(&self, most: usize) -> (Turn, u64) {
+        let queues = self.queues.borrow_mut();
+        match queues.all.len() {
+            flows @ 1..=2 => (Turn { queue: flows - 1, most, shared: false }, 0),
+            _ => self.begin_shared(queues, most),
         }
-        match queues.shares.first(most) {
+    }
+    #[inline(never)]
+    fn begin_shared(&self, mut queues: RefMut<'_, Queues>, most: usize) -> (Turn, u64) {
+        let Queues { all, shares, .. } = &mut *queues;
+        let mut mask = 0;
+        let shared = shares.begin(|flow| mask |= all[flow + 1].flow.as_ref().map_or(0, |flow| flow.mask())) > 1;
+        self.shared.set(shared);
+        let turn = match shares.first(most) {
             Some((flow, fewer)) => Turn { queue: flow + 1, most: if shared { fewer } else { most }, shared },
             None => Turn { queue: 0, most, shared: false },
-        }
+        };
+        (turn, mask)
     }
     /// Charges the flow of a turn with the time that it took. `tasks`: that ran.
     pub fn charge(&self, turn: Turn, tasks: usize, took_ns: u64) {

@@ -144,12 +144,12 @@ impl Core {
             return;
         }
         self.fire_timers();
-        let (flows, mask) = self.executor.begin();
-        let shared = flows > 1;
-        self.share_device(mask);
         // What a flow waits for must not wait behind what others wait for.
-        self.take_completions(if shared { SHARED_COMPLETIONS } else { PER_TURN });
-        let turn = self.executor.turn(shared, PER_TURN);
+        self.take_completions(if self.executor.is_shared() { SHARED_COMPLETIONS } else { PER_TURN });
+        let (turn, mask) = self.executor.begin(PER_TURN);
+        if mask > 0 {
+            self.share_device(mask);
+        }
         let (mut ran, mut of_flow, mut since_ns) = (0, 0, None);
         while ran < PER_TURN && of_flow < turn.most {
             let Some(task) = self.executor.next(turn) else { break };
@@ -176,9 +176,6 @@ impl Core {
     /// Tells the other cores which flows this one has, and its device whether there are several on all of them: they share the device
     /// also where none of them shares a core.
     fn share_device(&self, mask: u64) {
-        if mask == 0 {
-            return;
-        }
         let now_ns = self.figures.control_ns();
         let active = &self.world.active;
         active[self.index].mask.store(mask, Ordering::Relaxed);
