@@ -36,12 +36,34 @@ pub fn run(brick: &Brick, rounds: u64, seconds: u64, report: &mut Report, undo: 
     Ok(())
 }
 
+/// Two that want all, by weight.
+pub fn weights(brick: &Brick, rounds: u64, seconds: u64, report: &mut Report, undo: &Undo) -> Result<(), String> {
+    // Each on both CPUs: a volume whose clients use one core shares that one alone.
+    let all = Load { jobs: 4, depth: 8, ..READ };
+    for (weight, wanted) in [("none", 1.0), ("300", 3.0)] {
+        brick.set(&["--weight", weight])?;
+        let mut ratios = Vec::new();
+        for _ in 0..rounds {
+            let (one, other) = beside(brick, (&all, &all), seconds, undo)?;
+            ratios.push(other.per_second / one.per_second);
+        }
+        let name = format!("rates, of {wanted}:1");
+        report.add("weights", &name, median(&ratios), "", Wish::LeastIfAlone(wanted * 0.9));
+    }
+    brick.set(&["--weight", "none"])
+}
+
 fn both(brick: &Brick, flood: &Load, seconds: u64, undo: &Undo) -> Result<Pair, String> {
+    beside(brick, (&READ, flood), seconds, undo)
+}
+
+/// A load of the second volume beside one of the first.
+fn beside(brick: &Brick, (small, flood): (&Load, &Load), seconds: u64, undo: &Undo) -> Result<Pair, String> {
     // The large one runs before and after: what the small one does counts only beside it.
     let large = std::thread::scope(|scope| {
         let large = scope.spawn(|| flood.measure(&brick.file(0), seconds + 1, undo));
         std::thread::sleep(std::time::Duration::from_millis(500));
-        let small = READ.measure(&brick.file(1), seconds, undo);
+        let small = small.measure(&brick.file(1), seconds, undo);
         (small, large.join())
     });
     let (small, Ok(large)) = large else { return Err("a client of the other volume: panicked".to_string()) };

@@ -21,15 +21,18 @@ cargo xtask schedule [OPTION ...]
 
   caps        limits of operations and bytes per second: over 10 s, in each second, the longest gap; one that is set under load
   fair        a client that reads 4 KiB with one request in flight, beside another volume's with 64 and beside a polite one with 2, 4 or 8
+  weights     four clients of each volume, each with 8 reads of 4 KiB in flight, the first one's volume with three times the weight
 
-  --only ROW,...     [caps,fair]
+  --only ROW,...     [caps,fair,weights]
   --sinter BINARY    [the checkout's release build]
-  --rounds N         of fair, 1 to 100 [6]
-  --seconds N        of each measurement of fair, 1 to 600 [3]
+  --rounds N         of fair and weights, 1 to 100 [6]
+  --seconds N        of each measurement of these, 1 to 600 [3]
   --json             prints JSON [a table]
   --work DIR         made for the run, with 10 GiB free [/var/tmp/sinter-schedule]
 ";
 
+/// The rows.
+const ROWS: [&str; 3] = ["caps", "fair", "weights"];
 /// A brick of the smallest size that has two files of a GiB, its index, and logs.
 const NEEDED_BYTES: u64 = 10 << 30;
 
@@ -47,7 +50,7 @@ impl Asked {
     fn read(arguments: &[String]) -> Result<Asked, String> {
         let program = std::env::current_exe().map_err(|error| format!("this program's path: {error}"))?;
         let mut asked = Asked {
-            rows: ["caps", "fair"].map(str::to_string).to_vec(),
+            rows: ROWS.map(str::to_string).to_vec(),
             sinter: program.with_file_name("sinter"),
             rounds: 6,
             seconds: 3,
@@ -71,7 +74,7 @@ impl Asked {
                 _ => return Err(format!("no option {word}\n{HELP}")),
             }
         }
-        if let Some(unknown) = asked.rows.iter().find(|row| !["caps", "fair"].contains(&row.as_str())) {
+        if let Some(unknown) = asked.rows.iter().find(|row| !ROWS.contains(&row.as_str())) {
             return Err(format!("no row {unknown}\n{HELP}"));
         }
         Ok(asked)
@@ -107,6 +110,9 @@ fn all(asked: &Asked, report: &mut Report, undo: &Undo) -> Result<(), String> {
     if asked.rows.iter().any(|row| row == "fair") {
         fair::run(&brick, asked.rounds, asked.seconds, report, undo)?;
     }
+    if asked.rows.iter().any(|row| row == "weights") {
+        fair::weights(&brick, asked.rounds, asked.seconds, report, undo)?;
+    }
     brick.remove(undo)
 }
 
@@ -123,7 +129,7 @@ mod tests {
         let asked = read("--only fair --rounds 2 --seconds 600 --sinter /s --work /w --json").expect("options");
         assert_eq!((asked.rows.as_slice(), asked.rounds, asked.seconds), (&["fair".to_string()][..], 2, 600));
         assert_eq!((asked.sinter, asked.work), (PathBuf::from("/s"), PathBuf::from("/w")));
-        assert!(asked.form == Form::Json && read("").is_ok_and(|asked| asked.rows.len() == 2));
+        assert!(asked.form == Form::Json && read("").is_ok_and(|asked| asked.rows.len() == ROWS.len()));
         for line in ["--only speed", "--rounds 0", "--rounds 101", "--seconds many", "--json --only", "--fast"] {
             assert!(read(line).is_err(), "{line}");
         }
