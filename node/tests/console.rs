@@ -75,6 +75,7 @@ fn work(home: &Home, number: usize) {
 #[test]
 fn a_scrapers_parser_accepts_the_page_and_the_dashboard_finds_its_metrics() {
     let (home, daemon, address) = served("metrics");
+    succeed(&["volume", "set", text(&home.data), "default", "--iops-max", "1000000"]);
     (0..50).for_each(|number| work(&home, number));
     let page = get(address, "/metrics");
     assert!(sample(&page, "sinter_request_duration_seconds_count{operation=\"fsync\"}") >= 50.0);

@@ -196,7 +196,7 @@ mod tests {
         let (head, row) = told.split_once('\n').expect("two lines");
         assert_eq!(
             head,
-            "volume   id   size   used  inodes  policy      limits                                                     \
+            "volume   id   size   used  inodes  policy      limits                                                   \
              created (UTC)        mounted at"
         );
         assert_eq!(
