@@ -1,6 +1,6 @@
 //! Changes of a stack: planned first, so that the catalogue can be told of the result before operations meet it.
 
-use super::{Layers, Placed, Stack};
+use super::{LAYERS, Layers, Placed, Stack};
 use base::limits::LAYERS_MAX;
 use base::{Error, Kind, Layer, Result};
 use std::sync::Arc;
@@ -61,8 +61,7 @@ impl Stack {
         let has_layers = !placed.is_empty();
         let after = Arc::new(Layers { placed, replaced: AtomicBool::new(false) });
         let before = std::mem::replace(&mut *self.layers.lock(), after);
-        self.has_layers.store(has_layers, Ordering::Release);
-        self.look();
+        self.set_more(LAYERS, has_layers);
         before.replaced.store(true, Ordering::Relaxed);
     }
 }

@@ -33,7 +33,7 @@ use runtime::seeded::{Bug, active};
 use runtime::tasks::Flow;
 use runtime::{Buf, Lock, Runtime, Stage};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 
 /// An operation with its memory.
 pub struct Call {
@@ -153,14 +153,16 @@ struct Layers {
     replaced: AtomicBool,
 }
 
+/// Bits of what a stack has above the groups.
+const LAYERS: u8 = 1;
+const LIMITS: u8 = 2;
+
 /// The limits and layers of one volume above the groups.
 pub struct Stack {
     groups: Arc<Groups>,
-    /// False while there is neither a layer nor a limit: an operation looks at nothing else then.
-    is_more: AtomicBool,
-    has_layers: AtomicBool,
+    /// `LAYERS` and `LIMITS`, as far as there are any: without either, an operation looks at nothing else.
+    more: AtomicU8,
     layers: Lock<Arc<Layers>>,
-    has_limits: AtomicBool,
     limiter: Limiter,
     flow: Arc<Flow>,
 }
@@ -171,10 +173,8 @@ impl Stack {
         let limiter = Limiter::new(limits, groups.store().runtime.clock.now_ns());
         let stack = Stack {
             groups,
-            is_more: AtomicBool::new(false),
-            has_layers: AtomicBool::new(false),
+            more: AtomicU8::new(0),
             layers: Lock::new("layers", Arc::default()),
-            has_limits: AtomicBool::new(false),
             limiter,
             flow: Arc::new(Flow::new(WEIGHT)),
         };
@@ -185,19 +185,20 @@ impl Stack {
 
     /// Passes an operation down the stack and its answer up again.
     pub async fn call(&self, context: &Context, call: Call) -> Result<Answer> {
-        if self.is_more.load(Ordering::Acquire) {
-            return self.hold_and_pass(context, call).await;
+        match self.more.load(Ordering::Acquire) {
+            0 => self.groups.call(context, call.op, call.data).await,
+            more => self.hold_and_pass(context, call, more).await,
         }
-        self.groups.call(context, call.op, call.data).await
     }
 
     /// The same through limits and layers.
-    async fn hold_and_pass(&self, context: &Context, call: Call) -> Result<Answer> {
+    async fn hold_and_pass(&self, context: &Context, call: Call, more: u8) -> Result<Answer> {
         let runtime = &self.groups.store().runtime;
-        if self.has_limits.load(Ordering::Relaxed) && self.limiter.pass(runtime, &call).await {
+        if more & LIMITS != 0 && self.limiter.pass(runtime, &call).await {
             context.span.mark(Stage::Limit, runtime.stamp());
         }
-        if self.has_layers.load(Ordering::Acquire) {
+        // Layers that came while it was held are met too.
+        if self.more.load(Ordering::Acquire) & LAYERS != 0 {
             return self.pass(context, call).await;
         }
         self.groups.call(context, call.op, call.data).await
@@ -206,9 +207,8 @@ impl Stack {
     /// Changes the limits and the share, for what waits and for every operation that begins from now on.
     pub fn limit(&self, limits: &Limits) {
         self.limiter.change(limits, self.groups.store().runtime.clock.now_ns());
-        self.has_limits.store(limits.all().any(|(limit, _)| limit.is_rate()), Ordering::Relaxed);
+        self.set_more(LIMITS, limits.all().any(|(limit, _)| limit.is_rate()));
         self.flow.set_weight(limits.get(Limit::Weight).unwrap_or(WEIGHT));
-        self.look();
     }
     /// The flow of the volume's operations.
     pub fn flow(&self) -> &Arc<Flow> {
@@ -218,11 +218,11 @@ impl Stack {
     pub fn held(&self) -> LimitSummary {
         self.limiter.summary()
     }
-    /// Says whether operations have more to meet than the groups.
-    fn look(&self) {
-        let layers = self.layers.lock();
-        let is_more = !layers.placed.is_empty() || self.has_limits.load(Ordering::Relaxed);
-        self.is_more.store(is_more, Ordering::Release);
+    fn set_more(&self, bit: u8, is_there: bool) {
+        match is_there {
+            true => self.more.fetch_or(bit, Ordering::Release),
+            false => self.more.fetch_and(!bit, Ordering::Release),
+        };
     }
 
     /// The same through layers. They change a copy of the context: the caller may ask for more in its name.

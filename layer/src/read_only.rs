@@ -10,7 +10,7 @@ pub struct ReadOnly;
 
 /// The effect of an operation on its volume.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Effect {
+pub(crate) enum Effect {
     /// None.
     None,
     /// An access time, unless the caller leaves it.
@@ -34,7 +34,7 @@ impl ReadOnly {
 }
 
 /// A new operation does not compile here until somebody has said what its effect is.
-fn effect(op: &Op) -> Effect {
+pub(crate) fn effect(op: &Op) -> Effect {
     match op {
         Op::SetAttr { .. }
         | Op::Create { .. }

@@ -13,6 +13,7 @@ use crate::log::Log;
 use crate::notify::Notifier;
 use crate::observe::{Gatherer, LOOKING_MS_MAX, Part, Recorder, whole};
 use crate::tiers;
+use crate::volumes::named;
 use base::{Error, Kind, Name, Result};
 use console::Listening;
 use explain::Snapshot;
@@ -638,7 +639,7 @@ pub fn described(brick: &Brick, volume: &base::Volume) -> protocol::Volume {
         used_bytes: used.bytes(),
         inodes: used.inodes,
         policy: volume.policy.name().to_string(),
-        limits: volume.limits.all().map(|(limit, value)| (limit.name().to_string(), value)).collect(),
+        limits: named(volume.limits.all()),
         mounts: Vec::new(),
         detached: Vec::new(),
         open: None,

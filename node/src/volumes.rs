@@ -32,8 +32,7 @@ impl Brick {
     /// The figures of a volume's limits; None if it has none and nothing was ever held.
     pub fn limits(&self, volume: &base::Volume) -> Option<LimitFigures> {
         let LimitSummary { held, held_ns, waiting } = self.stack(volume).held();
-        let set: BTreeMap<String, u64> =
-            volume.limits.all().map(|(limit, value)| (limit.name().to_string(), value)).collect();
+        let set = named(volume.limits.all());
         let volume = String::from_utf8_lossy(volume.name.as_bytes()).into_owned();
         (held > 0 || !set.is_empty()).then_some(LimitFigures { volume, set, held, held_ns, waiting })
     }
@@ -41,4 +40,9 @@ impl Brick {
     pub fn lift_limits(&self) {
         self.each_stack(|stack| stack.limit(&base::Limits::NONE));
     }
+}
+
+/// Limits by their names, as the admin socket and snapshots have them.
+pub fn named(limits: impl Iterator<Item = (Limit, u64)>) -> BTreeMap<String, u64> {
+    limits.map(|(limit, value)| (limit.name().to_string(), value)).collect()
 }

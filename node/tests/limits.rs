@@ -1,6 +1,7 @@
 //! Limits of volumes that are mounted: what passes, that they hold at once and after a crash, and that nothing ends later for them.
 //! How much passes at least is told only where the machine has time for it: it may be busy with other tests.
 
+use crate::calls::Mapping;
 use crate::daemon::{Daemon, Home, fail, run, succeed, text};
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
@@ -11,23 +12,12 @@ use std::time::{Duration, Instant};
 const BLOCK: usize = 4096;
 const BLOCKS: u64 = 4096;
 
-/// A block of memory for O_DIRECT.
-struct Block(Vec<u8>, usize);
-
-impl Block {
-    fn new(bytes: usize) -> Block {
-        let room = vec![7; bytes + BLOCK];
-        let skip = room.as_ptr().align_offset(BLOCK);
-        Block(room, skip)
-    }
-    fn bytes(&mut self) -> &mut [u8] {
-        let (skip, end) = (self.1, self.0.len() - BLOCK + self.1);
-        &mut self.0[skip..end]
-    }
-}
-
 fn direct(path: &Path) -> File {
     OpenOptions::new().read(true).write(true).custom_flags(libc::O_DIRECT).open(path).expect("it is there")
+}
+
+fn buffered(path: &Path) -> File {
+    OpenOptions::new().read(true).write(true).open(path).expect("it is there")
 }
 
 /// A brick with a file, served.
@@ -83,7 +73,7 @@ fn a_limit_holds_at_once_and_after_a_crash_until_it_is_taken_away() {
         let file = direct(&home.mount.join("file"));
         move |number: u64| {
             let at = number.wrapping_mul(97) % BLOCKS * BLOCK as u64;
-            file.read_exact_at(Block::new(BLOCK).bytes(), at).expect("it is readable");
+            file.read_exact_at(Mapping::anonymous(BLOCK).bytes_mut(), at).expect("it is readable");
         }
     };
     let free = beside(8, read(&home), |done| {
@@ -127,7 +117,7 @@ fn reads_and_writes_have_bandwidths_of_their_own() {
     set(&home, &["--write-bandwidth-max", "8M", "--burst", "20"]);
     let file = direct(&home.mount.join("file"));
     let write = |number: u64| {
-        file.write_all_at(Block::new(256 << 10).bytes(), number % 64 * (256 << 10)).expect("it is writable");
+        file.write_all_at(Mapping::anonymous(256 << 10).bytes(), number % 64 * (256 << 10)).expect("it is writable");
     };
     beside(4, write, |done| {
         std::thread::sleep(Duration::from_secs(1));
@@ -136,10 +126,18 @@ fn reads_and_writes_have_bandwidths_of_their_own() {
         assert!(rates.iter().all(|rate| (20.0..=36.0).contains(rate)), "{rates:?}");
         let began = Instant::now();
         for number in 0..100 {
-            file.read_exact_at(Block::new(BLOCK).bytes(), number * BLOCK as u64).expect("it is readable");
+            file.read_exact_at(Mapping::anonymous(BLOCK).bytes_mut(), number * BLOCK as u64).expect("it is readable");
         }
         assert!(began.elapsed() < Duration::from_secs(2), "reads have no limit: {:?}", began.elapsed());
     });
+    // What was stored through a mapping is written by the kernel, and counts too.
+    let mut mapped =
+        Mapping::of(&buffered(&home.mount.join("file")), 16 << 20, libc::MAP_SHARED).expect("it can be mapped");
+    mapped.bytes_mut().fill(9);
+    let began = Instant::now();
+    mapped.sync();
+    assert!(began.elapsed() > Duration::from_millis(1700), "16 MiB in {:?}", began.elapsed());
+    drop(mapped);
     drop(file);
     daemon.terminate();
     home.check();
@@ -150,7 +148,7 @@ fn reads_and_writes_have_bandwidths_of_their_own() {
 fn removals_syncs_and_the_end_wait_for_no_limit() {
     let (home, daemon) = served("limits-end");
     let path = home.mount.join("file");
-    let file = OpenOptions::new().write(true).open(&path).expect("it is there");
+    let file = buffered(&path);
     set(&home, &["--iops-max", "1"]);
     std::thread::scope(|scope| {
         for number in 0..30 {

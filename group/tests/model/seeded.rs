@@ -8,7 +8,8 @@ use crate::{
 use runtime::seeded::{Bug, fails};
 
 /// Bugs, each with the test that fails with it.
-const NOTICED: [(Bug, fn()); 41] = [
+const NOTICED: [(Bug, fn()); 42] = [
+    (Bug::FeatureUnmarked, volumes::limits_are_there_as_a_whole_or_not_at_all_and_never_unmarked),
     (Bug::FeatureUnmarked, volumes::layers_are_there_as_a_whole_or_not_at_all_and_never_unmarked),
     (Bug::InoReused, restart::numbers_given_out_before_a_crash_are_not_given_out_again),
     (Bug::NumbersFromDurable, restart::numbers_that_a_crash_took_back_are_not_given_out_again),

@@ -416,7 +416,7 @@ async fn limited(rig: &Rig, text: &str, some: &[(Limit, u64)]) -> Result<Volume,
 
 /// The same of limits. The last change takes away one of two.
 #[test]
-fn limits_are_there_as_a_whole_or_not_at_all_and_never_unmarked() {
+pub fn limits_are_there_as_a_whole_or_not_at_all_and_never_unmarked() {
     let both = [(Limit::Iops, 500), (Limit::WriteBandwidth, 1 << 20)];
     let some = |changed: &[(Limit, u64)]| Limits::NONE.with(changed).expect("within bounds");
     let states = [Limits::NONE, some(&both), some(&both[1..])];

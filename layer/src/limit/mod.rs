@@ -10,6 +10,7 @@ mod tests;
 
 use self::core::{Asked, Core, Line, Ticket, Turn};
 use crate::Call;
+use crate::read_only::{Effect, effect};
 use base::{Limits, Op, Room};
 use runtime::event::Event;
 use runtime::tasks::either;
@@ -114,10 +115,10 @@ impl Drop for Waits<'_> {
     }
 }
 
-/// The part of its volume's limits that an operation takes; None if it is never held: it gives back, frees space, or makes durable what was
-/// accepted. A new operation does not compile here until somebody has said what it takes.
+/// The part of its volume's limits that an operation takes; None if it is never held: it gives back, frees space, or makes durable
+/// what was accepted.
 fn asked(call: &Call) -> Option<Asked> {
-    let line = match &call.op {
+    match &call.op {
         Op::Release { .. }
         | Op::Forget { .. }
         | Op::Unlink { .. }
@@ -127,44 +128,13 @@ fn asked(call: &Call) -> Option<Asked> {
         | Op::Fsync { .. }
         | Op::SyncAll => return None,
         Op::SetAttr { set, .. } if set.size.is_some() => return None,
-        Op::Lookup { .. }
-        | Op::GetAttr { .. }
-        | Op::Recall { .. }
-        | Op::ReadLink { .. }
-        | Op::ReadDir { .. }
-        | Op::Open { truncate: false, .. }
-        | Op::Read { .. }
-        | Op::Seek { .. }
-        | Op::GetXattr { .. }
-        | Op::ListXattr { .. }
-        | Op::StatFs => Line::Reads,
-        Op::SetAttr { .. }
-        | Op::Create { .. }
-        | Op::MakeDir { .. }
-        | Op::SymLink { .. }
-        | Op::MakeNode { .. }
-        | Op::TempFile { .. }
-        | Op::Link { .. }
-        | Op::Rename { .. }
-        | Op::Exchange { .. }
-        | Op::Write { .. }
-        | Op::Allocate { .. }
-        | Op::SetXattr { .. }
-        | Op::RemoveXattr { .. } => Line::Changes,
-        // The operator's; they pass no volume's stack.
-        Op::VolumeCreate { .. }
-        | Op::VolumeDelete { .. }
-        | Op::VolumeRename { .. }
-        | Op::VolumeResize { .. }
-        | Op::VolumeLayers { .. }
-        | Op::VolumePolicy { .. }
-        | Op::VolumeLimits { .. }
-        | Op::VolumeList => return None,
-    };
+        _ => (),
+    }
     let bytes = match &call.op {
         Op::Read { length, .. } => u64::from(*length),
         Op::Write { .. } => call.data.as_ref().map_or(0, |data| data.len() as u64),
         _ => 0,
     };
+    let line = if effect(&call.op) == Effect::Change { Line::Changes } else { Line::Reads };
     Some(Asked { line, bytes })
 }

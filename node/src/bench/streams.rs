@@ -3,7 +3,8 @@
 //!
 //! A stream asks for its next chunk when the one before begins to play, so the chunk must be there one chunk's playing time later;
 //! if not, it is missed. The schedule doesn't wait for who is late. Streams start spread over a time of their own, since a disk can't
-//! find the first chunk of hundreds within one chunk's time. A few threads serve all: each takes the stream whose next chunk is due first, waits until then, reads, and puts it back.
+//! find the first chunk of hundreds within one chunk's time. A few threads serve all: each takes the stream whose next chunk is due
+//! first, waits until then, reads, and puts it back.
 
 use super::engine::{Course, Ground, LAYOUT_BYTES, Step, Worker, random_bytes, run, run_groups};
 use super::report::{Form, Row};

@@ -9,6 +9,7 @@ use crate::daemon::say;
 use crate::failure::{Exit, Failure};
 use crate::host;
 use crate::table::{Align, Table, bytes};
+use crate::volumes::named;
 use std::collections::BTreeMap;
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
@@ -55,8 +56,7 @@ fn set(of: &cli::VolumeSet) -> Result<Request, Failure> {
     let resize = of.size.map(|size| Request::VolumeResize { name: name.clone(), size_bytes: size.bytes() });
     let policy =
         of.policy.map(|policy| Request::VolumePolicy { name: name.clone(), policy: policy.name().to_string() });
-    let changed: BTreeMap<String, u64> =
-        of.limits.changed().map(|(limit, value)| (limit.name().to_string(), value)).collect();
+    let changed = named(of.limits.changed());
     let limits = (!changed.is_empty()).then(|| Request::VolumeLimits { name: name.clone(), changed });
     let mut requests: Vec<Request> = resize.into_iter().chain(policy).chain(limits).collect();
     let last = requests.pop().expect("the command line has one property at least");

@@ -13,7 +13,7 @@ const MOST: u32 = 1024;
 /// Multiple of its shortest latency that a device may take before more concurrency counts as waiting: latencies of one
 /// device differ by two or three times without any.
 const TIMES: u64 = 4;
-/// The same while flows share the core: what waits in the device keeps others waiting there, in its order and not in ours. Twice is
+/// The same while flows share the device: what waits in it keeps others waiting, in its order and not in ours. Twice is
 /// what the limit needs to grow with a device that works on many at a time.
 const SHARED_TIMES: u64 = 2;
 /// Length of the windows over which rates are measured, in nanoseconds: some hundred small reads of a busy core, twenty
@@ -29,12 +29,12 @@ const SECOND_NS: u64 = 1_000_000_000;
 
 /// A concurrency limit and its measurements; see the module.
 pub(super) struct ConcurrencyLimit {
-    /// Number of transfers that are always allowed, and while flows share the core.
+    /// Number of transfers that are always allowed, and while flows share the device.
     least: [u32; 2],
     /// True while they do.
     shared: bool,
     under_way: u32,
-    /// Number of transfers that are allowed now, and while flows share the core.
+    /// Number of transfers that are allowed now, and while flows share the device.
     allowed: [u32; 2],
     /// Number of transfers that have ended since the window began.
     ended: u64,
@@ -48,7 +48,7 @@ pub(super) struct ConcurrencyLimit {
 }
 
 impl ConcurrencyLimit {
-    /// A limit with nothing under way. `least`: the number of transfers that are always allowed; while flows share the core,
+    /// A limit with nothing under way. `least`: the number of transfers that are always allowed; while flows share the device,
     /// `shared_least`.
     pub fn new(least: u32, shared_least: u32) -> ConcurrencyLimit {
         let least = [least, shared_least];
@@ -71,7 +71,7 @@ impl ConcurrencyLimit {
         self.under_way += u32::from(may);
         may
     }
-    /// Says whether flows share the core.
+    /// Says whether flows share the device.
     pub fn set_shared(&mut self, shared: bool) {
         self.shared = shared;
     }
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn while_flows_share_the_core_no_more_waits_in_the_device_than_keeps_it_busy() {
+    fn while_flows_share_the_device_no_more_waits_in_the_device_than_keeps_it_busy() {
         let shared = || {
             let mut limit = ConcurrencyLimit::new(4, 1);
             limit.set_shared(true);

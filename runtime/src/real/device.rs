@@ -34,7 +34,7 @@ const LEAST_SMALL: u32 = 16;
 /// Number of large transfers of a core that the limit always allows: two keep a flash drive busy, while two more are on
 /// their way from and to its clients.
 const LEAST_LARGE: u32 = 4;
-/// The same while flows share the core. Each core has its own, so that a drive still has something to do on machines of several.
+/// The same while flows share the device. Each core has its own, so that a drive still has something to do on machines of several.
 const SHARED_LEAST_LARGE: u32 = 1;
 /// Poll flag: an event wakes one of the cores that poll a descriptor instead of all of them.
 const EXCLUSIVE: u32 = libc::EPOLLEXCLUSIVE as u32;
@@ -307,7 +307,7 @@ impl Device {
         progress.class = progress.class.at_depth(self.under_way);
         self.issue(index);
     }
-    /// Says whether flows share the core.
+    /// Says whether flows share the device.
     pub fn set_shared(&mut self, shared: bool) {
         self.large.limit.set_shared(shared);
     }

@@ -217,14 +217,17 @@ impl Executor {
     pub fn is_shared(&self) -> bool {
         self.shared.get()
     }
-    /// Begins a turn: what it may run, of at most `most` tasks of a flow, and a mask of the flows that use the core. With one flow there is
-    /// nobody to share with, and no mask.
+    /// Begins a turn: what it may run, of at most `most` tasks of a flow, and a mask of the flows that use the core. There is none while
+    /// there is one flow at most, which has nobody to share with.
     #[inline]
-    pub fn begin(&self, most: usize) -> (Turn, u64) {
+    pub fn begin(&self, most: usize) -> (Turn, Option<u64>) {
         let queues = self.queues.borrow_mut();
         match queues.all.len() {
-            flows @ 1..=2 => (Turn { queue: flows - 1, most, shared: false }, 0),
-            _ => self.begin_shared(queues, most),
+            flows @ 1..=2 => (Turn { queue: flows - 1, most, shared: false }, None),
+            _ => {
+                let (turn, mask) = self.begin_shared(queues, most);
+                (turn, Some(mask))
+            }
         }
     }
     #[inline(never)]

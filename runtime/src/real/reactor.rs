@@ -39,6 +39,15 @@ pub(super) struct Active {
     at_ns: AtomicU64,
 }
 
+/// Tells of the flows that a core has now, perhaps none, and learns whether several are active on all cores.
+pub(super) fn tell_active(active: &[Active], core: usize, mask: u64, now_ns: u64) -> bool {
+    active[core].mask.store(mask, Ordering::Relaxed);
+    active[core].at_ns.store(now_ns, Ordering::Relaxed);
+    // Those of a core that has slept for long are over.
+    let is_now = |of: &&Active| now_ns.saturating_sub(of.at_ns.load(Ordering::Relaxed)) < ACTIVE_NS;
+    active.iter().filter(is_now).fold(0, |all, of| all | of.mask.load(Ordering::Relaxed)).count_ones() > 1
+}
+
 /// State that all cores of one world share.
 pub(super) struct World {
     pub inboxes: Vec<Arc<Inbox>>,
@@ -147,7 +156,7 @@ impl Core {
         // What a flow waits for must not wait behind what others wait for.
         self.take_completions(if self.executor.is_shared() { SHARED_COMPLETIONS } else { PER_TURN });
         let (turn, mask) = self.executor.begin(PER_TURN);
-        if mask > 0 {
+        if let Some(mask) = mask {
             self.share_device(mask);
         }
         let (mut ran, mut of_flow, mut since_ns) = (0, 0, None);
@@ -176,14 +185,8 @@ impl Core {
     /// Tells the other cores which flows this one has, and its device whether there are several on all of them: they share the device
     /// also where none of them shares a core.
     fn share_device(&self, mask: u64) {
-        let now_ns = self.figures.control_ns();
-        let active = &self.world.active;
-        active[self.index].mask.store(mask, Ordering::Relaxed);
-        active[self.index].at_ns.store(now_ns, Ordering::Relaxed);
-        // Those of a core that has slept for long are over.
-        let is_now = |of: &&Active| now_ns.saturating_sub(of.at_ns.load(Ordering::Relaxed)) < ACTIVE_NS;
-        let all = active.iter().filter(is_now).fold(0, |all, of| all | of.mask.load(Ordering::Relaxed));
-        self.device.borrow_mut().set_shared(all.count_ones() > 1);
+        let shared = tell_active(&self.world.active, self.index, mask, self.figures.control_ns());
+        self.device.borrow_mut().set_shared(shared);
     }
     fn take_mail(&self) {
         let mut mail = self.mail.borrow_mut();

@@ -300,6 +300,16 @@ fn unsubmitted_beside_a_write((length, durable): (usize, bool)) -> usize {
 }
 
 #[test]
+fn a_device_is_shared_as_long_as_several_flows_are_active_on_whichever_cores() {
+    let active: Vec<_> = (0..2).map(|_| reactor::Active::default()).collect();
+    let tell = |core, mask, at_ms: u64| reactor::tell_active(&active, core, mask, at_ms * 1_000_000);
+    assert!(!tell(0, 1, 100) && !tell(1, 1, 101), "it is the same flow");
+    assert!(tell(1, 2, 102) && tell(0, 1, 103) && tell(0, 3, 103));
+    assert!(!tell(0, 0, 104), "the first core has none any more");
+    assert!(tell(0, 1, 105) && !tell(0, 1, 120), "the other one sleeps");
+}
+
+#[test]
 fn what_many_wait_for_or_takes_long_is_submitted_before_others_run() {
     let writes = [(4 * KIB, false), (4 * KIB, true), (super::device::AT_ONCE_BYTES, false)];
     assert_eq!(writes.map(unsubmitted_beside_a_write), [1, 0, 0]);

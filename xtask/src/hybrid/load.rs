@@ -1,6 +1,6 @@
 //! Clients that write or read until they are ended, with a log of each request.
 
-use super::seconds::Ended;
+use super::seconds::{self, Ended};
 use crate::flash::fio;
 use crate::flash::ground::told;
 use crate::flash::undo::Undo;
@@ -57,6 +57,22 @@ impl Clients {
     }
     /// Ends them. Errors: requests are under way that nobody answers; there is no log of any then.
     pub fn end(self, undo: &Undo) -> Result<Done, String> {
+        let (said, log) = self.stop(undo)?;
+        Ok(Done { ended: Ended::read(log.lines())?, errors: errors(&said)? })
+    }
+    /// Ends them; the times at which their requests ended, in milliseconds since 1970, in order. Errors: as above; a request failed.
+    pub fn ends_ms(self, undo: &Undo) -> Result<Vec<u64>, String> {
+        let (said, log) = self.stop(undo)?;
+        if errors(&said)? > 0 {
+            return Err(format!("requests failed: {said}"));
+        }
+        let requests = log.lines().map(|line| seconds::request(&line.map_err(|error| error.to_string())?));
+        let mut ends = requests.map(|request| request.map(|(ms, _)| ms)).collect::<Result<Vec<_>, _>>()?;
+        ends.sort_unstable();
+        Ok(ends)
+    }
+    /// Ends them; what fio said, and its log.
+    fn stop(self, undo: &Undo) -> Result<(String, BufReader<File>), String> {
         let Clients { mut running, log } = self;
         if !running.has_ended() {
             told("kill", &["-TERM", &running.process().to_string()])?;
@@ -74,9 +90,9 @@ impl Clients {
         let said = running.output(undo)?;
         let path = format!("{}_lat.log", log.display());
         let failed = |error: std::io::Error| format!("{path}: {error}; fio: {said}");
-        let ended = Ended::read(BufReader::new(File::open(&path).map_err(failed)?).lines())?;
+        let log = File::open(&path).map_err(failed)?;
         std::fs::remove_file(&path).map_err(failed)?;
-        Ok(Done { ended, errors: errors(&said)? })
+        Ok((said, BufReader::new(log)))
     }
 }
 

@@ -13,10 +13,11 @@ pub struct Ended {
     pub longest_ns: u64,
 }
 
-/// A line of fio's log: milliseconds since 1970, nanoseconds that the request took, and more.
-fn request(line: &str) -> Option<(u64, u64)> {
-    let mut fields = line.split(',').map(|field| field.trim().parse::<u64>());
-    Some((fields.next()?.ok()?, fields.next()?.ok()?))
+/// A line of fio's log: milliseconds since 1970, nanoseconds that the request took, and more. Errors: it is none of fio's.
+pub fn request(line: &str) -> Result<(u64, u64), String> {
+    let mut fields = line.split(',').map(|field| field.trim().parse::<u64>().ok());
+    let both = fields.next().flatten().zip(fields.next().flatten());
+    both.ok_or_else(|| format!("fio's log: not understood: {line}"))
 }
 
 impl Ended {
@@ -24,8 +25,7 @@ impl Ended {
     pub fn read<E: ToString>(lines: impl Iterator<Item = Result<String, E>>) -> Result<Ended, String> {
         let mut ended = Ended::default();
         for line in lines {
-            let line = line.map_err(|error| error.to_string())?;
-            let (ms, ns) = request(&line).ok_or_else(|| format!("fio's log: not understood: {line}"))?;
+            let (ms, ns) = request(&line.map_err(|error| error.to_string())?)?;
             *ended.counts.entry(ms / 1000).or_default() += 1;
             ended.longest_ns = ended.longest_ns.max(ns);
         }

@@ -3,12 +3,10 @@
 use super::brick::Brick;
 use crate::flash::ground::Ground;
 use crate::flash::undo::Undo;
+use crate::hybrid::load::Clients;
 use crate::hybrid::report::{Report, Wish};
 use crate::verdicts::load::{Load, READ};
-use crate::verdicts::process::Running;
 use std::ops::Range;
-use std::path::Path;
-use std::process::Stdio;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 const ROW: &str = "caps";
@@ -50,11 +48,11 @@ const CAPS: [Cap; 5] = [
 pub fn run(brick: &Brick, ground: &Ground, report: &mut Report, undo: &Undo) -> Result<(), String> {
     for Cap { option, value, rate, load } in &CAPS {
         brick.set(&[option, value])?;
-        let log = Log::start(load, &brick.file(0), &ground.root, undo)?;
+        let clients = Clients::start(load, &brick.file(0), &ground.root, ROW, undo)?;
         std::thread::sleep(BEGUN);
         let from = now_ms();
         std::thread::sleep(Duration::from_secs(SECONDS));
-        let ends = log.end(undo)?;
+        let ends = clients.ends_ms(undo)?;
         brick.set(&[option, "none"])?;
         let name = |what: &str| format!("{} {value}, depth {}: {what}", &option[2..], load.depth);
         let off = |range: Range<u64>| (per_second(&ends, range) / rate - 1.0).abs();
@@ -64,12 +62,12 @@ pub fn run(brick: &Brick, ground: &Ground, report: &mut Report, undo: &Undo) -> 
         let wish = if *rate == 1000.0 { Wish::MostIfAlone(20.0) } else { Wish::None };
         report.add(ROW, name("longest gap"), longest_gap(&ends, from..from + SECONDS * 1000), "ms", wish);
     }
-    let log = Log::start(&Load { depth: 8, ..READ }, &brick.file(0), &ground.root, undo)?;
+    let clients = Clients::start(&Load { depth: 8, ..READ }, &brick.file(0), &ground.root, ROW, undo)?;
     std::thread::sleep(BEGUN);
     brick.set(&["--iops-max", "1000"])?;
     let from = now_ms() + ACTS_WITHIN.as_millis() as u64;
     std::thread::sleep(ACTS_WITHIN + Duration::from_secs(1));
-    let ends = log.end(undo)?;
+    let ends = clients.ends_ms(undo)?;
     brick.set(&["--iops-max", "none"])?;
     let free = per_second(&ends, from - 3000..from - 2000);
     report.add(ROW, "before a limit of 1000 is set", free, "/s", Wish::None);
@@ -79,39 +77,6 @@ pub fn run(brick: &Brick, ground: &Ground, report: &mut Report, undo: &Undo) -> 
 
 fn now_ms() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64)
-}
-
-/// A load whose requests are logged.
-struct Log {
-    running: Running,
-    path: String,
-}
-
-impl Log {
-    fn start(load: &Load, file: &Path, directory: &Path, undo: &Undo) -> Result<Log, String> {
-        let base = directory.join("caps");
-        let mut command = load.command(file, 60);
-        command.arg(format!("--write_lat_log={}", base.display()));
-        command.args(["--log_unix_epoch=1", "--disable_slat=1", "--disable_clat=1", "--per_job_logs=0"]);
-        command.stdout(Stdio::null());
-        let path = format!("{}_lat.log", base.display());
-        Ok(Log { running: Running::start(&mut command, undo)?, path })
-    }
-    /// Ends it; the times at which its requests ended, in milliseconds since 1970, in order.
-    fn end(self, undo: &Undo) -> Result<Vec<u64>, String> {
-        self.running.stop(undo)?;
-        let failed = |error: std::io::Error| format!("{}: {error}", self.path);
-        let log = std::fs::read_to_string(&self.path).map_err(failed)?;
-        std::fs::remove_file(&self.path).map_err(failed)?;
-        let mut ends = log.lines().map(end_ms).collect::<Result<Vec<u64>, _>>()?;
-        ends.sort_unstable();
-        Ok(ends)
-    }
-}
-
-fn end_ms(line: &str) -> Result<u64, String> {
-    let first = line.split(',').next().and_then(|field| field.trim().parse().ok());
-    first.ok_or_else(|| format!("fio's log: not understood: {line}"))
 }
 
 /// Requests per second that ended in a range of milliseconds.
@@ -130,12 +95,14 @@ fn longest_gap(ends: &[u64], range: Range<u64>) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::hybrid::seconds::request;
 
     #[test]
     fn rates_and_gaps_are_counted() {
-        let ends = ["1000, 5, 0, 4096, 0, 0", "1010, 5, 0, 4096", "1990, 5"].map(|line| end_ms(line).expect("a line"));
+        let lines = ["1000, 5, 0, 4096, 0, 0", "1010, 5, 0, 4096", "1990, 5"];
+        let ends = lines.map(|line| request(line).expect("a line").0);
         assert_eq!((per_second(&ends, 1000..2000), per_second(&ends, 1000..1500)), (3.0, 4.0));
         assert_eq!((longest_gap(&ends, 1000..2000), longest_gap(&ends, 2000..2500)), (980.0, 500.0));
-        assert!(end_ms("fio: killed").is_err());
+        assert!(request("fio: killed").is_err());
     }
 }

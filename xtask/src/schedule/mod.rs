@@ -6,6 +6,7 @@ mod brick;
 mod caps;
 mod fair;
 
+use crate::flash::asked::number;
 use crate::flash::ground::{self, Ground};
 use crate::flash::undo::Undo;
 use crate::hybrid::asked::{Form, Strictness};
@@ -60,15 +61,11 @@ impl Asked {
         let mut words = arguments.iter();
         while let Some(word) = words.next() {
             let mut value = || words.next().ok_or_else(|| format!("{word} needs a value"));
-            let number = |text: &String, most: u64| match text.parse() {
-                Ok(number) if (1..=most).contains(&number) => Ok(number),
-                _ => Err(format!("{word} takes 1 to {most}, not {text}")),
-            };
             match word.as_str() {
                 "--only" => asked.rows = value()?.split(',').map(str::to_string).collect(),
                 "--sinter" => asked.sinter = value()?.into(),
-                "--rounds" => asked.rounds = number(value()?, 100)?,
-                "--seconds" => asked.seconds = number(value()?, 600)?,
+                "--rounds" => asked.rounds = number(word, value()?, 1, 100)?,
+                "--seconds" => asked.seconds = number(word, value()?, 1, 600)?,
                 "--json" => asked.form = Form::Json,
                 "--work" => asked.work = value()?.into(),
                 _ => return Err(format!("no option {word}\n{HELP}")),
