@@ -93,6 +93,10 @@ pub enum Bug {
     LeavingUnflushed,
     /// A flow's turns on a core are not charged to it, so that the others' shares are its own.
     TurnsUncharged,
+    /// A core does not learn what its flows have had on the others.
+    TagsNeverCorrected,
+    /// Background work does not ask whether clients suffer from it (decision D7).
+    BudgetIgnored,
     /// A volume's limits hold from the change that sets them to the next start of the daemon, and no longer.
     LimitForgotten,
     /// A request that is given up while a limit holds it keeps its place in the line.
@@ -211,7 +215,7 @@ pub enum Bug {
 
 impl Bug {
     /// Every bug, for tests and for naming one on a command line.
-    pub const ALL: [Bug; 100] = [
+    pub const ALL: [Bug; 102] = [
         Bug::FuaAfterPlain,
         Bug::AckOutOfOrder,
         Bug::TailReused,
@@ -256,6 +260,8 @@ impl Bug {
         Bug::RemovedInUse,
         Bug::LeavingUnflushed,
         Bug::TurnsUncharged,
+        Bug::TagsNeverCorrected,
+        Bug::BudgetIgnored,
         Bug::LimitForgotten,
         Bug::PlaceKept,
         Bug::MissingBelieved,

@@ -78,7 +78,8 @@ impl Collector for Page {
         space(&mut put, &self.snapshot)?;
         log(&mut put, &self.snapshot)?;
         layers(&mut put, &self.snapshot)?;
-        limits(&mut put, &self.snapshot)
+        limits(&mut put, &self.snapshot)?;
+        shares(&mut put, &self.snapshot)
     }
 }
 
@@ -297,10 +298,21 @@ fn limits(put: &mut Put, snapshot: &Snapshot) -> fmt::Result {
     put.gauges(name, of(|limits| limits.waiting as f64))
 }
 
+fn shares(put: &mut Put, snapshot: &Snapshot) -> fmt::Result {
+    let text = "Cores' time that a volume has had while others wanted some too";
+    let tenants = snapshot.tenants.iter();
+    let served = tenants.map(|tenant| ([("volume", tenant.volume.clone())], seconds(tenant.served_ns)));
+    put.counters(Name("shared_core", text, Some(Unit::Seconds)), served)?;
+    let text = "Time for which an agent that the budget of background work bounds has worked";
+    let worked = snapshot.agents.worked_ns.iter();
+    let worked = worked.map(|(agent, worked_ns)| ([("agent", agent.clone())], seconds(*worked_ns)));
+    put.counters(Name("background", text, Some(Unit::Seconds)), worked)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use explain::snapshot::{Core, Disk, Io, LayerFigures, LimitFigures, Process, Thread, Whole};
+    use explain::snapshot::{Agents, Core, Disk, Io, LayerFigures, LimitFigures, Process, Tenant, Thread, Whole};
     use std::collections::BTreeSet;
 
     const DASHBOARD: &str = include_str!("../../node/packaging/grafana.json");
@@ -342,6 +354,8 @@ mod tests {
                 ..Process::default()
             },
             layers: vec![LayerFigures { volume: "v".into(), layer: "layer 1 (delay)".into(), calls: 1, held_ns: 5 }],
+            tenants: vec![Tenant { volume: "v".into(), served_ns: 2_500_000_000 }],
+            agents: Agents { worked_ns: [("scrub".to_string(), 500_000_000)].into(), ..Agents::default() },
             limits: vec![LimitFigures { volume: "v".into(), held: 3, held_ns: 1_500_000_000, ..Default::default() }],
             ..Snapshot::default()
         }
@@ -371,6 +385,8 @@ mod tests {
             "sinter_limit_held_operations_total{volume=\"v\"} 3.0",
             "sinter_limit_held_seconds_total{volume=\"v\"} 1.5",
             "sinter_limit_waiting_operations{volume=\"v\"} 0.0",
+            "sinter_shared_core_seconds_total{volume=\"v\"} 2.5",
+            "sinter_background_seconds_total{agent=\"scrub\"} 0.5",
         ] {
             assert!(page.lines().any(|other| other == line), "{line} is not in\n{page}");
         }

@@ -35,6 +35,8 @@ pub struct Snapshot {
     pub layers: Vec<LayerFigures>,
     /// Limits of volumes that have had any.
     pub limits: Vec<LimitFigures>,
+    /// The volumes that share the cores.
+    pub tenants: Vec<Tenant>,
     /// Buffers of the daemon.
     pub memory: Memory,
     /// The work of the program itself.
@@ -241,6 +243,16 @@ pub struct LimitFigures {
     pub waiting: u64,
 }
 
+/// A volume that shares the cores with others.
+#[derive(Serialize, Deserialize, Clone, PartialEq, Debug, Default)]
+#[serde(default)]
+pub struct Tenant {
+    /// The volume.
+    pub volume: String,
+    /// Nanoseconds of all cores' time that it has had while others wanted some too.
+    pub served_ns: u64,
+}
+
 /// Buffers.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Debug, Default)]
 #[serde(default)]
@@ -261,6 +273,8 @@ pub struct Agents {
     pub cleaned_blocks: u64,
     /// Nanoseconds by which a write of one block is slowed down now (rule K4).
     pub delay_ns: u64,
+    /// Nanoseconds for which each agent that the budget of background work bounds has worked.
+    pub worked_ns: BTreeMap<String, u64>,
 }
 
 /// A brick's space.

@@ -1,7 +1,7 @@
 //! The difference of two snapshots: what happened between them.
 
 use crate::snapshot::{
-    InFlight, Io, LayerFigures, LimitFigures, Lock, Operation, Pool, Snapshot, Thread, Tier, Tiers, Whole,
+    InFlight, Io, LayerFigures, LimitFigures, Lock, Operation, Pool, Snapshot, Tenant, Thread, Tier, Tiers, Whole,
 };
 use crate::times::Times;
 use std::cmp::Reverse;
@@ -35,6 +35,8 @@ pub struct Window {
     pub layers: Vec<(String, u64, u64)>,
     /// Limits: volume, operations held, nanoseconds.
     pub limits: Vec<(String, u64, u64)>,
+    /// Volumes that shared the cores, and nanoseconds that each had meanwhile, the greatest first.
+    pub tenants: Vec<(String, u64)>,
     /// The later snapshot, for what is no counter, and its disk's difference.
     pub after: Snapshot,
     /// The device as the kernel counts: requests, bytes, nanoseconds; by verb.
@@ -96,6 +98,7 @@ impl Window {
             in_flight: after.in_flight.clone(),
             layers: layers(before, after),
             limits: limits(before, after),
+            tenants: tenants(before, after),
             disk: disk(before, after),
             tiers: tiers(before, after),
             after: after.clone(),
@@ -306,6 +309,18 @@ fn limits(before: &Snapshot, after: &Snapshot) -> Vec<(String, u64, u64)> {
     };
     let all = pairs(&before.limits, &after.limits, |limits| &*limits.volume).map(since);
     all.filter(|(_, held, _)| *held > 0).collect()
+}
+
+fn tenants(before: &Snapshot, after: &Snapshot) -> Vec<(String, u64)> {
+    let since = |(earlier, tenant): (Option<&Tenant>, &Tenant)| {
+        let served_ns = tenant.served_ns.saturating_sub(earlier.map_or(0, |earlier| earlier.served_ns));
+        (tenant.volume.clone(), served_ns)
+    };
+    let all = pairs(&before.tenants, &after.tenants, |tenant| &*tenant.volume).map(since);
+    let mut all: Vec<_> = all.filter(|(_, served_ns)| *served_ns > 0).collect();
+    all.sort_by_key(|(_, served_ns)| Reverse(*served_ns));
+    // With nobody to share with it has taken nothing from anybody.
+    if all.len() > 1 { all } else { Vec::new() }
 }
 
 /// Counters less earlier ones.

@@ -1,7 +1,7 @@
 //! The meeting place of concrete types: the real world, the index engine, the store, the groups, the stack and the FUSE
 //! front become one brick. The only file that names them all.
 
-use crate::admin::protocol::{Answer, Device, Figure, FileOf, Request, Space, Status};
+use crate::admin::protocol::{Agent, Answer, Device, Figure, FileOf, Request, Space, Status};
 use crate::affected;
 use crate::cli::{Geometry, Transport};
 use crate::daemon::{described, say};
@@ -17,6 +17,7 @@ use front::fuse::{Entries, Identity, MountOptions, OP_NAMES, Rings, Serving};
 use group::{Context, Groups};
 use index_rocksdb::{RocksIndex, Salvaged};
 use layer::{Change, HopSummary, Stack};
+use runtime::budget::Figures;
 use runtime::real::{self, Directory, Reactors};
 use runtime::{Ledger, Runtime, Span, tasks};
 use std::collections::{BTreeMap, BTreeSet};
@@ -574,6 +575,7 @@ impl Brick {
             space,
             cleaner: cleaners(&self.groups),
             scrub: scrub::brief(store),
+            agents: agents(store),
             warnings: warnings(store, size_bytes, free_bytes),
             buffer_bytes: self.runtime.slabs.bytes(),
             figures: vec![
@@ -634,6 +636,14 @@ fn cleaners(groups: &Groups) -> String {
         true => reason(Tier::Flash).to_string(),
         false => format!("flash: {}; disks: {}", reason(Tier::Flash), reason(Tier::Disk)),
     }
+}
+
+fn agents(store: &store::Store) -> Vec<Agent> {
+    let of = |Figures { agent, share, worked_ns }| {
+        // Turns of rest are as long as those of work.
+        Agent { name: agent.name().to_string(), share: share.map(|share| share / 2), worked_ns }
+    };
+    store.runtime.agents().into_iter().map(of).collect()
 }
 
 fn space(store: &store::Store, moved_blocks: u64) -> Space {

@@ -385,13 +385,14 @@ impl Daemon {
     /// A snapshot, after looking at requests in flight for so long.
     fn look(&self, looking: Duration) -> Result<Snapshot> {
         let mounts: Vec<_> = self.mounted().into_iter().map(|mounted| mounted.serving).collect();
-        let (mut layers, mut limits) = (Vec::new(), Vec::new());
+        let (mut layers, mut limits, mut tenants) = (Vec::new(), Vec::new(), Vec::new());
         for volume in self.brick.volumes()? {
             let name = String::from_utf8_lossy(volume.name.as_bytes()).into_owned();
             layers.extend(layers::figures(&name, &self.brick.layers(&volume)));
             limits.extend(self.brick.limits(&volume));
+            tenants.push(self.brick.tenant(&volume));
         }
-        Ok(self.gatherer.snapshot(looking, &mounts, (layers, limits)))
+        Ok(self.gatherer.snapshot(looking, &mounts, (layers, limits, tenants)))
     }
 
     fn begin_recording(&self) -> Result<Part> {

@@ -2,7 +2,7 @@
 
 use crate::assembly::Brick;
 use base::{Limit, Name, Op, Result};
-use explain::snapshot::LimitFigures;
+use explain::snapshot::{LimitFigures, Tenant};
 use layer::LimitSummary;
 use std::collections::BTreeMap;
 
@@ -35,6 +35,11 @@ impl Brick {
         let set = named(volume.limits.all());
         let volume = String::from_utf8_lossy(volume.name.as_bytes()).into_owned();
         (held > 0 || !set.is_empty()).then_some(LimitFigures { volume, set, held, held_ns, waiting })
+    }
+    /// A volume's share of the cores.
+    pub fn tenant(&self, volume: &base::Volume) -> Tenant {
+        let name = String::from_utf8_lossy(volume.name.as_bytes()).into_owned();
+        Tenant { volume: name, served_ns: self.stack(volume).flow().served_ns() }
     }
     /// Lets all that waits for limits pass, and holds nothing any more until the daemon has ended.
     pub fn lift_limits(&self) {

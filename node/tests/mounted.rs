@@ -22,6 +22,7 @@ mod tree;
 
 mod ablations;
 mod admin;
+mod agents;
 mod attributes;
 mod bad_input;
 mod behind;

@@ -147,6 +147,20 @@ impl Summary {
     pub fn buckets(&self) -> impl Iterator<Item = (usize, u64)> {
         self.buckets.iter().copied().enumerate().filter(|&(_, count)| count > 0)
     }
+    /// The values counted since `before`, an earlier summary of the same histograms. Its largest value is the largest of all.
+    pub fn since(&self, before: &Summary) -> Summary {
+        let buckets = self.buckets.iter().zip(&before.buckets).map(|(now, then)| now.saturating_sub(*then)).collect();
+        Summary { buckets, sum: self.sum.saturating_sub(before.sum), ..*self }
+    }
+    /// Adds the values of another summary. In two units, the result is in that of the one that has values.
+    pub fn add(&mut self, more: &Summary) {
+        if self.sum == 0 {
+            self.unit = more.unit;
+        }
+        self.buckets.iter_mut().zip(&more.buckets).for_each(|(sum, more)| *sum += more);
+        self.sum += more.sum;
+        self.max = self.max.max(more.max);
+    }
     /// Nanoseconds per unit of the buckets' values.
     pub fn unit_ns(&self) -> f64 {
         self.unit.scale as f64 / (1u64 << 32) as f64

@@ -5,6 +5,7 @@
 //! (decision D6); the same code runs under a seed that replays exactly (decision D9). Absent by design: no knowledge of
 //! records, inodes or protocols.
 
+pub mod budget;
 pub mod buffer;
 pub mod clock;
 pub mod disk;
@@ -25,6 +26,7 @@ use base::{Kind, Result};
 use std::sync::Arc;
 
 pub use base::seeded;
+pub use budget::Budget;
 pub use buffer::{Buf, Need, Shared, Slabs, Slice};
 pub use clock::Clock;
 pub use disk::{Disk, FileId, OpenMode};
@@ -62,6 +64,8 @@ pub struct Runtime {
     pub slabs: Arc<Slabs>,
     /// The ledger in which requests leave their times.
     pub ledger: Ledger,
+    /// The budget of background work.
+    pub budget: Arc<Budget>,
 }
 
 impl Runtime {

@@ -20,6 +20,8 @@ pub struct Flow {
     weight: AtomicU64,
     /// A bit by which cores tell each other of it. Two flows may have the same one.
     mask: u64,
+    /// Nanoseconds of all cores' time that it has had while others wanted some too.
+    served_ns: AtomicU64,
 }
 
 /// Number of flows that were made.
@@ -29,7 +31,15 @@ impl Flow {
     /// A flow of this weight, 1 to `WEIGHT_MAX`.
     pub fn new(weight: u64) -> Flow {
         let mask = 1 << (FLOWS.fetch_add(1, Ordering::Relaxed) % u64::from(u64::BITS));
-        Flow { weight: AtomicU64::new(weight), mask }
+        Flow { weight: AtomicU64::new(weight), mask, served_ns: AtomicU64::new(0) }
+    }
+    /// Nanoseconds of all cores' time that it has had while others wanted some too.
+    pub fn served_ns(&self) -> u64 {
+        self.served_ns.load(Ordering::Relaxed)
+    }
+    /// Adds time that it has had on a core; returns all that it has had.
+    pub(crate) fn add_served(&self, ns: u64) -> u64 {
+        self.served_ns.fetch_add(ns, Ordering::Relaxed) + ns
     }
     /// Its bit.
     pub fn mask(&self) -> u64 {

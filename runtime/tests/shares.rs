@@ -21,17 +21,20 @@ struct World {
 }
 
 impl World {
-    fn new(name: &str) -> World {
+    fn new(name: &str, cores: usize) -> World {
         let directory = std::env::temp_dir().join(format!("sinter-{name}-{}", std::process::id()));
         std::fs::create_dir(&directory).expect("the temporary directory can be written");
         let there = Directory::open(&directory).expect("ours");
-        let options = Options { cores: Some(1), ..Options::new(there, 64 << 20, &[]) };
+        let options = Options { cores: Some(cores), ..Options::new(there, 64 << 20, &[]) };
         let (runtime, reactors) = real::start(options).expect("io_uring works here");
         World { runtime, reactors, directory }
     }
     /// Starts so many tasks of a flow, or of none, that always have something to do, in pieces of this length; the number of their
     /// pieces.
     fn busy(&self, flow: Option<&Arc<Flow>>, tasks: usize, work: Duration) -> Arc<AtomicU64> {
+        self.busy_on(0, flow, tasks, work)
+    }
+    fn busy_on(&self, core: usize, flow: Option<&Arc<Flow>>, tasks: usize, work: Duration) -> Arc<AtomicU64> {
         let pieces = Arc::new(AtomicU64::new(0));
         for _ in 0..tasks {
             let pieces = pieces.clone();
@@ -48,8 +51,8 @@ impl World {
                 })
             });
             match flow {
-                Some(flow) => self.runtime.tasks.spawn_in(0, flow, make),
-                None => self.runtime.tasks.spawn(0, make),
+                Some(flow) => self.runtime.tasks.spawn_in(core, flow, make),
+                None => self.runtime.tasks.spawn(core, make),
             }
         }
         pieces
@@ -74,7 +77,7 @@ static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 #[test]
 fn flows_share_a_core_by_weight_and_not_by_their_tasks() {
     let _alone = ONE_AT_A_TIME.lock();
-    let world = World::new("shares");
+    let world = World::new("shares", 1);
     let (many, one) = (Arc::new(Flow::new(100)), Arc::new(Flow::new(100)));
     let (of_many, of_one) = (world.busy(Some(&many), 16, WORK), world.busy(Some(&one), 1, WORK));
     std::thread::sleep(Duration::from_millis(50));
@@ -96,7 +99,7 @@ fn flows_share_a_core_by_weight_and_not_by_their_tasks() {
 #[test]
 fn tasks_of_no_flow_keep_their_places() {
     let _alone = ONE_AT_A_TIME.lock();
-    let world = World::new("shares-own");
+    let world = World::new("shares-own", 1);
     let flow = Arc::new(Flow::new(1));
     let (own, of_flow) = (world.busy(None, 3, WORK), world.busy(Some(&flow), 1, WORK));
     std::thread::sleep(Duration::from_millis(50));
@@ -108,5 +111,21 @@ fn tasks_of_no_flow_keep_their_places() {
     std::thread::sleep(Duration::from_millis(50));
     let [own, of_other] = counted([&own, &of_other]);
     assert!(own > of_other, "{own} and {of_other}");
+    world.end();
+}
+
+/// A flow with work on one core, beside one that has work on both: it goes first where it is, since the other one has the second core.
+#[test]
+fn what_a_flow_has_on_other_cores_counts() {
+    let _alone = ONE_AT_A_TIME.lock();
+    let world = World::new("shares-cores", 2);
+    let (narrow, wide) = (Arc::new(Flow::new(100)), Arc::new(Flow::new(100)));
+    let of_narrow = world.busy(Some(&narrow), 1, WORK);
+    // As a mount has, which serves the clients of every CPU.
+    world.runtime.tasks.spawn_in(1, &narrow, Box::new(|| Box::pin(std::future::pending())));
+    let of_wide = [0, 1].map(|core| world.busy_on(core, Some(&wide), 1, WORK));
+    std::thread::sleep(Duration::from_millis(50));
+    let [narrow, here, there] = counted([&of_narrow, &of_wide[0], &of_wide[1]]);
+    assert!(narrow > 3.0 * here, "{narrow}, and {here} and {there} of the other one");
     world.end();
 }

@@ -12,6 +12,9 @@ const WAIT_OF_ALL_MIN: f64 = 0.05;
 /// Time that a request takes from the client to the daemon and back at least: two switches between processes.
 const TRANSPORT_LEAST_NS: f64 = 15_000.0;
 
+/// Volumes that are named, of those that share the cores.
+const TENANTS_TOLD: usize = 3;
+
 /// Cores that have no time left.
 pub fn find_busy(window: &Window) -> Option<Finding> {
     let (least, mean) = window.asleep();
@@ -20,10 +23,11 @@ pub fn find_busy(window: &Window) -> Option<Finding> {
     }
     let fetching_ns = (window.transport_ns() - TRANSPORT_LEAST_NS * window.requests() as f64).max(0.0);
     let excess_ns = window.stage_ns(&["core"]) + fetching_ns;
-    let evidence = vec![
+    let mut evidence = vec![
         format!("the cores sleep {} of the time, the busiest {}", percent(mean), percent(least)),
         format!("a request waits {} for its core", per_request(window, &["core"])),
     ];
+    evidence.extend(shared(window));
     let next =
         "more or faster CPUs; see in the table of operations what the requests are, and whether larger ones would do";
     Some(Finding::new("core-busy", "the cores".into(), window, excess_ns, evidence, next))
@@ -50,6 +54,14 @@ pub fn find_taken(window: &Window) -> Option<Finding> {
     ];
     let next = "find who else runs (top, pidstat): give the daemon CPUs of its own, or the others a lower priority";
     Some(Finding::new("core-taken", "CPUs".into(), window, excess_ns, evidence, next))
+}
+
+/// Shares of volumes in the time for which they shared the cores; None if none did.
+pub(super) fn shared(window: &Window) -> Option<String> {
+    let all_ns: u64 = window.tenants.iter().map(|(_, served_ns)| served_ns).sum();
+    let of = |(volume, served_ns): &(String, u64)| format!("{volume} {}", percent(*served_ns as f64 / all_ns as f64));
+    let most: Vec<String> = window.tenants.iter().take(TENANTS_TOLD).map(of).collect();
+    (!most.is_empty()).then(|| format!("volumes that share the cores have of their time: {}", most.join(", ")))
 }
 
 /// The share of the time in which the cores' threads could have run that they waited.

@@ -208,7 +208,7 @@ fn find_limit(window: &Window, verbs: [(&str, Service, f64); 2]) -> Option<Findi
         return None;
     }
     let excess_ns = verbs.iter().map(waiting).sum();
-    let evidence = vec![
+    let mut evidence = vec![
         format!(
             "a {verb} takes {}, as usual with so many under way; alone it takes {}",
             time(service.mean_ns()),
@@ -220,6 +220,7 @@ fn find_limit(window: &Window, verbs: [(&str, Service, f64); 2]) -> Option<Findi
             service.deepest
         ),
     ];
+    evidence.extend(super::core::shared(window));
     let next = "the device gives what it can: a faster device, or more of them; fewer clients at once shorten the wait, not the work";
     Some(Finding::new("device-limit", window.device(), window, excess_ns, evidence, next))
 }

@@ -5,6 +5,7 @@
 use crate::Groups;
 use crate::agents::cost::Cost;
 use base::{Result, Sync};
+use runtime::budget::Agent;
 use runtime::seeded::{Bug, active};
 use runtime::tasks::run_background;
 use std::sync::Arc;
@@ -17,11 +18,9 @@ const LOOK_NS: u64 = 100_000_000;
 /// Interval between checks of the free space in the brick's file system, besides those at each checkpoint.
 const HOST_NS: u64 = 1_000_000_000;
 
-/// Pause between checkpoints that are made only to free cut blocks, in multiples of the duration of the last one: so
-/// clients keep most of the device and of a core.
-const FREE_PAUSE: u64 = 4;
-
-/// Shortest interval between checkpoints that are made for clients who ask for space, while changes go on.
+/// Pause between checkpoints that are made for clients who ask for space while changes go on: in multiples of the duration of the
+/// last one, so that clients keep most of the device and of a core, and at least.
+const ASKED_PAUSE: u64 = 4;
 const ASKED_NS: u64 = 1_000_000_000;
 
 /// The measurement of how long nothing has been ordered.
@@ -29,8 +28,6 @@ const ASKED_NS: u64 = 1_000_000_000;
 struct Quiet {
     records: u64,
     since_ns: u64,
-    /// Time at which the last checkpoint ended, when reported space was exact.
-    told_ns: u64,
 }
 
 impl Quiet {
@@ -52,7 +49,7 @@ impl Quiet {
 /// The checkpoint task. Ends when the groups close or the log fails.
 pub async fn run(groups: Arc<Groups>) {
     let clock = groups.store().runtime.clock.clone();
-    let (mut free_from_ns, mut looked_ns) = (0, 0);
+    let (mut tell_from_ns, mut looked_ns) = (0, 0);
     let mut quiet = Quiet::default();
     loop {
         clock.sleep(LOOK_NS).await;
@@ -71,18 +68,18 @@ pub async fn run(groups: Arc<Groups>) {
         let scrub = groups.store().scrub.wants_checkpoint();
         let wanted = groups.checkpoint_wanted.swap(false, Ordering::AcqRel) || scrub;
         let (rests, asked) = quiet.look(&groups, began_ns);
-        // At rest no client is slowed by checkpoints, so no pause is needed.
-        let frees = groups.is_freeing() && (rests || began_ns >= free_from_ns);
-        let tells =
-            (rests || (asked && began_ns >= free_from_ns.max(quiet.told_ns + ASKED_NS))) && !groups.space_is_exact();
-        if wanted || frees || tells || groups.checkpoint_is_due() {
+        let tells = (rests || (asked && began_ns >= tell_from_ns)) && !groups.space_is_exact();
+        let needed = wanted || tells || groups.checkpoint_is_due();
+        // What is only freed draws from the budget of background work; every other checkpoint frees as much on its way.
+        let freeing =
+            (!needed && groups.is_freeing()).then(|| groups.store().runtime.begin_slice(Agent::Free).ok()).flatten();
+        if needed || freeing.is_some() {
             if groups.checkpoint().await.is_err() {
                 return;
             }
             let ended_ns = clock.now_ns();
             groups.space_asked.store(false, Ordering::Release);
-            quiet.told_ns = ended_ns;
-            free_from_ns = ended_ns + FREE_PAUSE * (ended_ns - began_ns);
+            tell_from_ns = ended_ns + (ASKED_PAUSE * (ended_ns - began_ns)).max(ASKED_NS);
         }
     }
 }

@@ -9,6 +9,7 @@ use crate::data::near::{self, RUN_BLOCKS_MAX};
 use base::limits::BLOCK_BYTES;
 use base::{Kind, Life, Place, Result, SegmentId, TierHint};
 use runtime::Slice;
+use runtime::budget::Agent;
 use runtime::tasks::both;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -23,6 +24,8 @@ use store::format::summary::SummaryEntry;
 const REST_NS: u64 = 100_000_000;
 /// Shortest pause: about the overhead of a timer.
 const PAUSE_NS_MIN: u64 = 50_000;
+/// Longest time between two looks while the budget has it wait: as long as between two slices while it keeps pace.
+const LOOK_NS: u64 = 20_000_000;
 /// Most dead blocks read between live ones: 64 KiB more in one transfer take a third of the time of another transfer.
 const GAP_BLOCKS_MAX: u16 = 16;
 /// Blocks from which on a slice is moved in two parts at the same time: one is read while the other is written.
@@ -151,7 +154,11 @@ pub async fn run(groups: Arc<Groups>, tier: Tier) {
             destage::begin(&groups);
         }
         let Some(step) = groups.begin_step() else { break };
-        let moved = match cleaner.work(pace.slice_blocks).await {
+        // What is done ahead of time draws from the budget of background work. What space depends on does not (rule K4).
+        let asks = pace.state == Doing::Ahead && pace.slice_blocks > 0 && tier == Tier::Flash;
+        let turn = asks.then(|| groups.store().runtime.begin_slice(Agent::Clean));
+        let slice_blocks = if matches!(turn, Some(Err(_))) { 0 } else { pace.slice_blocks };
+        let moved = match cleaner.work(slice_blocks).await {
             Ok(moved) => moved,
             // Without a segment of its own it can't free any: only a checkpoint can.
             Err(error) if error.kind == Kind::Busy => {
@@ -165,13 +172,19 @@ pub async fn run(groups: Arc<Groups>, tier: Tier) {
                 0
             }
         };
+        let waits_ns = turn.and_then(Result::err);
         drop(step);
         cleaner.moved_blocks += moved;
         let admitted = cleaner.client_blocks();
         let rests = pace.state == Doing::Idle && admitted == admitted_before;
         admitted_before = admitted;
         // A slice of dead blocks alone takes no time: others must get their turn all the same.
-        let pause_ns = if rests || starved { REST_NS } else { pace.pause_ns.max(PAUSE_NS_MIN) };
+        let pause_ns = match waits_ns {
+            _ if rests || starved => REST_NS,
+            // It looks again soon: clients may have come back.
+            Some(wait_ns) => wait_ns.clamp(PAUSE_NS_MIN, LOOK_NS),
+            None => pace.pause_ns.max(PAUSE_NS_MIN),
+        };
         cleaner.groups.store().runtime.clock.sleep(pause_ns).await;
     }
     if tier == Tier::Flash {
@@ -251,7 +264,7 @@ impl Cleaner {
         let store = self.groups.store();
         match self.tier {
             Tier::Flash => {
-                self.groups.destage.set_rate(pace.destage_rate);
+                self.groups.destage.set_rate(pace.destage_rate, pace.state == Doing::Ahead);
                 // What is on its way to a disk will come free, however long that takes.
                 let is_under_way = self.groups.destage.is_under_way() || !self.parted.is_empty();
                 let may_unpin = self.tiering.is_some_and(|tiering| tiering.goes_down()) && self.pins.any();

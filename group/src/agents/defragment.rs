@@ -8,11 +8,13 @@
 //! than the brick had when it started and clients have written since, so readers alone can't wear the device out.
 
 use crate::Groups;
+use crate::agents::begin_slice;
 use crate::agents::moves::{Source, order, places_of};
 use crate::data::scattered::{Piece, Scattered};
 use base::limits::BLOCK_BYTES;
 use base::{Index, Kind, Place, Result};
 use runtime::Slice;
+use runtime::budget::Agent;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use store::cleaner::State as Cleaner;
@@ -40,11 +42,13 @@ pub async fn run(groups: Arc<Groups>) {
         if !has_room(&groups) || left < read.pieces.len() as u64 {
             continue;
         }
+        let Some(turn) = begin_slice(&groups, Agent::Defragment).await else { return };
         let Some(step) = groups.begin_step() else { return };
         // An error here is nobody's: the blocks stay where they are, and what fails for good has stopped the log.
         let moved = put_together(&groups, &read).await.unwrap_or(0);
         groups.scattered.note_moved(moved);
         drop(step);
+        drop(turn);
     }
 }
 

@@ -10,6 +10,7 @@ use crate::agents::moves::{order_all, places_of};
 use crate::data::near;
 use base::limits::{BLOCK_BYTES, IO_BYTES_MAX};
 use base::{Kind, Life, Place, Result, SegmentId};
+use runtime::budget::Agent;
 use runtime::tasks::both;
 use runtime::{Lock, Purpose, Runtime, Slice, Start, Transfer};
 use std::sync::Arc;
@@ -36,8 +37,9 @@ pub(crate) struct Destage {
 
 struct State {
     batch: Batch,
-    /// Blocks per second that the flash's controller allows.
+    /// Blocks per second that the flash's controller allows, and whether that is ahead of time.
     rate: u64,
+    is_ahead: bool,
     /// Nanoseconds per block that the disk's controller asks for.
     delay_ns: u64,
     /// The time at which the last runs began, and their blocks.
@@ -77,6 +79,7 @@ impl Destage {
         let state = State {
             batch: Batch::new(BATCH_BYTES_MAX),
             rate: 0,
+            is_ahead: false,
             delay_ns: 0,
             began_ns: 0,
             blocks: 0,
@@ -120,9 +123,15 @@ impl Destage {
     pub fn take_damaged(&self) -> Vec<(SegmentId, Life)> {
         std::mem::take(&mut self.state.lock().damaged)
     }
-    /// Takes the decision of the flash's controller, in blocks per second.
-    pub fn set_rate(&self, rate: u64) {
-        self.state.lock().rate = rate;
+    /// Takes the decision of the flash's controller, in blocks per second. `is_ahead`: while clients rest, and no space depends on it.
+    pub fn set_rate(&self, rate: u64, is_ahead: bool) {
+        let mut state = self.state.lock();
+        (state.rate, state.is_ahead) = (rate, is_ahead);
+    }
+    /// True if it works ahead of time, or is about to.
+    fn is_ahead(&self) -> bool {
+        let state = self.state.lock();
+        state.is_ahead && state.rate > 0 && state.batch.left() > 0
     }
     /// Takes the decision of the disk's controller, in nanoseconds per block.
     pub fn set_delay(&self, delay_ns: u64) {
@@ -220,7 +229,12 @@ async fn run(groups: Arc<Groups>, stream: Arc<Bulk>) {
         }
         let Some(step) = groups.begin_step() else { break };
         let clock = groups.store().runtime.clock.clone();
-        let (runs, rest_ns) = groups.destage.take_runs(clock.now_ns(), runs_max);
+        // What is done ahead of time draws from the budget of background work.
+        let turn = groups.destage.is_ahead().then(|| groups.store().runtime.begin_slice(Agent::Destage));
+        let (runs, rest_ns) = match &turn {
+            Some(Err(wait_ns)) => (Vec::new(), (*wait_ns).min(REST_NS)),
+            _ => groups.destage.take_runs(clock.now_ns(), runs_max),
+        };
         let idle = runs.is_empty() && ready.is_empty();
         if !idle {
             groups.destage.begin(clock.now_ns());
@@ -233,6 +247,7 @@ async fn run(groups: Arc<Groups>, stream: Arc<Bulk>) {
             (ready, _) = both(read(&groups, runs), write).await;
             groups.destage.end(clock.now_ns());
         }
+        drop(turn);
         drop(step);
         if idle {
             clock.sleep(rest_ns).await;

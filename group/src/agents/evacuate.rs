@@ -4,9 +4,11 @@
 //! can't be read; they stay, and the removal does not end before their files are gone.
 
 use crate::Groups;
+use crate::agents::begin_slice;
 use crate::agents::clean::move_blocks;
 use crate::data::near::RUN_BLOCKS_MAX;
 use base::{Error, Kind, Life, Place, Result, SegmentId};
+use runtime::budget::Agent;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -17,6 +19,9 @@ use store::grow::removal;
 const REST_NS: u64 = 200_000_000;
 /// Pause before another attempt to get a segment for copies.
 const AGAIN_NS: u64 = 20_000_000;
+
+/// Pause between two segments: others get their turn, whatever the device.
+const PAUSE_NS: u64 = 1_000_000;
 
 /// Moves between two rests.
 type Moved = BTreeMap<(SegmentId, Life), u64>;
@@ -54,13 +59,11 @@ async fn run(groups: Arc<Groups>, id: DeviceId) {
         // What was moved is dead by the second checkpoint to end since; what is not then is tried again.
         moved.retain(|_, at| ended < *at + 2);
         let next = removal::movable(groups.store(), id).into_iter().find(|segment| !moved.contains_key(segment));
-        let began_ns = clock.now_ns();
         let pause_ns = match next {
             Some(segment) => match empty(&groups, segment).await {
                 Ok(()) => {
                     moved.insert(segment, groups.checkpoints());
-                    // Half of the time belongs to clients.
-                    clock.now_ns() - began_ns
+                    PAUSE_NS
                 }
                 Err(error) if error.kind == Kind::Busy => AGAIN_NS,
                 // Blocks that can't be read, or no memory for the moment: the others first.
@@ -82,7 +85,7 @@ async fn run(groups: Arc<Groups>, id: DeviceId) {
     }
 }
 
-/// Moves what lives in a segment. Errors: `Busy` while there is no room; those of the move.
+/// Moves what lives in a segment, a run in each slice. Errors: `Busy` while there is no room; `Interrupted`; those of the move.
 async fn empty(groups: &Groups, victim: (SegmentId, Life)) -> Result<()> {
     let (entries, _bitmap) = {
         let _pin = groups.store().pin();
@@ -91,6 +94,8 @@ async fn empty(groups: &Groups, victim: (SegmentId, Life)) -> Result<()> {
         (entries, bitmap)
     };
     for some in entries.chunks(usize::from(RUN_BLOCKS_MAX)) {
+        let closing = || Error::new(Kind::Interrupted, "the brick is being closed");
+        let _turn = begin_slice(groups, Agent::Evacuate).await.ok_or_else(closing)?;
         let store = groups.store();
         let is_on_disk = store.is_on_disk(Place { segment: victim.0, block: 0 });
         let tier = if is_on_disk && store.roomiest_disk().is_some() { Tier::Disk } else { Tier::Flash };

@@ -65,6 +65,7 @@ impl Bucket {
         }
         let owed = u128::from(units) * 1_000_000_000 + self.remainder;
         let rate = u128::from(self.rate);
+        assert!(rate > 0, "a limit of nothing is none");
         self.remainder = owed % rate;
         self.paid_ns = self.paid_ns.max(now_ns).saturating_add(u64::try_from(owed / rate).unwrap_or(u64::MAX));
     }
@@ -116,6 +117,7 @@ impl Core {
             return None;
         }
         let ticket = Ticket(self.next);
+        assert!(self.lines.iter().filter_map(VecDeque::back).all(|(waits, _)| *waits < ticket), "it came last");
         self.next += 1;
         self.lines[asked.line as usize].push_back((ticket, asked));
         Some(ticket)
@@ -131,7 +133,8 @@ impl Core {
         if self.is_overtaken(line, Some(ticket), now_ns) {
             return Turn::Behind;
         }
-        self.lines[line as usize].pop_front();
+        let passed = self.lines[line as usize].pop_front();
+        assert!(passed.is_some_and(|(first, _)| first == ticket), "the first of its line passes");
         self.take(asked, now_ns);
         Turn::Pass
     }

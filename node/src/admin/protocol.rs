@@ -239,8 +239,22 @@ pub struct Status {
     /// The scrub's status, with only the number of its findings.
     #[serde(default)]
     pub scrub: Scrub,
+    /// Background work that clients bound.
+    #[serde(default)]
+    pub agents: Vec<Agent>,
     /// Further figures of the store, by name.
     pub figures: Vec<Figure>,
+}
+
+/// An agent of background work.
+#[derive(Serialize, Deserialize, Clone, PartialEq, Debug)]
+pub struct Agent {
+    /// Its name.
+    pub name: String,
+    /// Thousandths of the time in which it may work as long as clients are there; None: it has nothing to do.
+    pub share: Option<u64>,
+    /// Nanoseconds for which it has worked since start.
+    pub worked_ns: u64,
 }
 
 /// A device of a brick.

@@ -2,7 +2,7 @@
 
 use super::{print, print_json};
 use crate::admin::client::{Client, unexpected};
-use crate::admin::protocol::{Answer, Request, Space, Status};
+use crate::admin::protocol::{Agent, Answer, Request, Space, Status};
 use crate::cli::Shown;
 use crate::failure::{Exit, Failure};
 use crate::table::{Align, Table, bytes, count};
@@ -45,6 +45,9 @@ fn table(status: &Status) -> String {
     }
     row("cleaner", status.cleaner.clone());
     row("scrub", super::scrub::summary(&status.scrub));
+    if let Some(working) = background(&status.agents) {
+        row("background", working);
+    }
     for warning in &status.warnings {
         row("warning", warning.clone());
     }
@@ -61,6 +64,16 @@ fn table(status: &Status) -> String {
     }
     // The columns have no names: the first line is empty.
     table.render().trim_start().to_string()
+}
+
+/// The agents that have something to do; None if none has.
+fn background(agents: &[Agent]) -> Option<String> {
+    let of = |agent: &Agent| {
+        let Agent { name, share, .. } = agent;
+        share.map(|share| format!("{name} up to {}.{}% of the time", share / 10, share % 10))
+    };
+    let working: Vec<String> = agents.iter().filter_map(of).collect();
+    (!working.is_empty()).then(|| working.join(", "))
 }
 
 #[cfg(test)]
@@ -80,6 +93,11 @@ mod tests {
             mounts: vec![Mounted { volume: "default".into(), path: "/mnt".into(), detached: false }],
             space: Space { client_bytes: 1 << 30, device_bytes: 3 << 29, ..Space::default() },
             warnings: vec!["3% is free".into()],
+            agents: vec![
+                Agent { name: "scrub".into(), share: Some(25), worked_ns: 7 },
+                Agent { name: "freeing".into(), share: None, worked_ns: 0 },
+                Agent { name: "cleaner".into(), share: Some(500), worked_ns: 0 },
+            ],
             figures: vec![Figure { name: "checkpoints".into(), value: 1234 }],
             ..Status::default()
         };
@@ -92,6 +110,7 @@ mod tests {
             "mount        default at /mnt",
             "warning      3% is free",
             "written      1.5 GiB, 1.50 times what clients wrote",
+            "background   scrub up to 2.5% of the time, cleaner up to 50.0% of the time",
             "checkpoints  1,234",
         ] {
             assert!(text.lines().any(|own| own == line), "{line:?} is missing in\n{text}");

@@ -6,8 +6,8 @@ use base::StatFs;
 use base::limits::BLOCK_BYTES;
 use explain::Times;
 use explain::snapshot::{
-    Agents, Core, InFlight, Io, LayerFigures, LimitFigures, Lock, Log, Memory, Operation, Pool, Snapshot, Space, Tiers,
-    Whole,
+    Agents, Core, InFlight, Io, LayerFigures, LimitFigures, Lock, Log, Memory, Operation, Pool, Snapshot, Space,
+    Tenant, Tiers, Whole,
 };
 use front::fuse::Serving;
 use group::Groups;
@@ -50,14 +50,14 @@ pub struct Gatherer {
 }
 
 impl Gatherer {
-    /// Looks for `looking`, then tells everything. `mounts`: those of the daemon. `of_volumes`: layers and limits.
+    /// Looks for `looking`, then tells everything. `mounts`: those of the daemon. `of_volumes`: layers, limits and shares.
     pub fn snapshot(
         &self,
         looking: Duration,
         mounts: &[Arc<Serving>],
-        of_volumes: (Vec<LayerFigures>, Vec<LimitFigures>),
+        of_volumes: (Vec<LayerFigures>, Vec<LimitFigures>, Vec<Tenant>),
     ) -> Snapshot {
-        let (layers, limits) = of_volumes;
+        let (layers, limits, tenants) = of_volumes;
         let (mut sampled, mut in_flight, began) = (Sampled::default(), InFlight::default(), Instant::now());
         // What came before is not of this time.
         drop(self.runtime.ledger.samples(&mut sampled));
@@ -89,6 +89,7 @@ impl Gatherer {
             in_flight,
             layers,
             limits,
+            tenants,
             memory: Memory { bytes_max: self.buffer_bytes_max, bytes: self.runtime.slabs.bytes() },
             agents: self.agents(),
             space: self.space(),
@@ -174,6 +175,7 @@ impl Gatherer {
             checkpoints: self.groups.checkpoints(),
             cleaned_blocks: self.groups.moved_blocks(),
             delay_ns: cleaner.client_delay_ns,
+            worked_ns: self.runtime.agents().iter().map(|one| (one.agent.name().into(), one.worked_ns)).collect(),
         }
     }
 }

@@ -147,6 +147,17 @@ impl Ledger {
             .sum();
         (count, self.unit().ns(sum))
     }
+    /// The durations of all requests so far, over all cores, by a class of their operations; those without one are left out.
+    pub fn durations<const CLASSES: usize>(&self, class_of: impl Fn(&str) -> Option<usize>) -> [Summary; CLASSES] {
+        let mut classes = std::array::from_fn(|_| Summary::of(self.unit()));
+        for (row, name) in self.shared.names.iter().enumerate() {
+            let Some(class) = class_of(name) else { continue };
+            for core in &self.shared.cores {
+                core.rows[row].get().into_iter().for_each(|row| row.total.add_to(&mut classes[class]));
+            }
+        }
+        classes
+    }
     /// The figures of all operations so far, over all cores, without operations that never ran.
     pub fn profile(&self) -> Vec<OpProfile> {
         let unit = self.unit();

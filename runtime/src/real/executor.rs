@@ -245,8 +245,19 @@ impl Executor {
     /// Charges the flow of a turn with the time that it took. `tasks`: that ran.
     pub fn charge(&self, turn: Turn, tasks: usize, took_ns: u64) {
         let mut queues = self.queues.borrow_mut();
+        if !turn.shared {
+            return queues.shares.charge_elsewhere(turn.queue - 1, took_ns);
+        }
         let weight = queues.all[turn.queue].flow.as_ref().map_or(WEIGHT, |flow| flow.weight());
         queues.shares.charge(turn.queue - 1, weight, tasks, took_ns);
+    }
+    /// Tells the other cores what flows have had here, and learns what they have had there.
+    pub fn correct(&self) {
+        let Queues { all, shares, .. } = &mut *self.queues.borrow_mut();
+        shares.correct(|flow, ns| match &all[flow + 1].flow {
+            Some(flow) => (flow.add_served(ns), flow.weight()),
+            None => (0, WEIGHT),
+        });
     }
     /// The number of the flow whose task runs, from 1; 0: one of the program's own, or none.
     pub fn running(&self) -> usize {

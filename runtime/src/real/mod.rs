@@ -50,7 +50,7 @@ pub(crate) use stamps::ticks;
 
 use crate::disk::device_name;
 use crate::random::{Random, SplitMix};
-use crate::{Disk, Ledger, Runtime, Slabs};
+use crate::{Budget, Disk, Ledger, Runtime, Slabs};
 use base::ablated::{Ablation, is_on, workers};
 use base::{Error, Kind, Result};
 use rustix::rand::{GetRandomFlags, getrandom};
@@ -140,6 +140,7 @@ pub fn start(options: Options) -> Result<(Runtime, Reactors)> {
     let cores = Arc::new(cores::Cores { world, pool, background });
     let reactors = Reactors { cores: cores.clone(), threads };
     let runtime = Runtime {
+        budget: Arc::new(Budget::new(clock::now_ns())),
         clock: Arc::new(clock::RealClock(stamps.clone())),
         disk: disk(&options, &cores)?,
         tasks: cores,

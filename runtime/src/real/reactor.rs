@@ -11,6 +11,7 @@ use super::files::Files;
 use super::inbox::{Inbox, Mail, stopped};
 use super::pm_qos::PmQos;
 use super::ring::Ring;
+use super::shares::CORRECTION_NS;
 use crate::sync::{AtomicU64, thread_local};
 use crate::transfer::{Slot, SlotPool};
 use base::Result;
@@ -72,6 +73,8 @@ pub(super) struct Core {
     pub slots: Arc<SlotPool>,
     figures: Arc<Figures>,
     mail: RefCell<Mail>,
+    /// Time at which flows were charged last for what they have had on other cores.
+    corrected_ns: Cell<u64>,
     stopping: Cell<bool>,
 }
 
@@ -128,6 +131,7 @@ impl Core {
             slots: SlotPool::new(),
             figures,
             mail: RefCell::default(),
+            corrected_ns: Cell::new(0),
             stopping: Cell::new(false),
         })
     }
@@ -156,16 +160,15 @@ impl Core {
         // What a flow waits for must not wait behind what others wait for.
         self.take_completions(if self.executor.is_shared() { SHARED_COMPLETIONS } else { PER_TURN });
         let (turn, mask) = self.executor.begin(PER_TURN);
-        if let Some(mask) = mask {
-            self.share_device(mask);
-        }
+        // Two flows may have the same bit of the mask.
+        let contended = mask.is_some_and(|mask| self.share_device(mask)) || turn.shared;
         let (mut ran, mut of_flow, mut since_ns) = (0, 0, None);
         while ran < PER_TURN && of_flow < turn.most {
             let Some(task) = self.executor.next(turn) else { break };
             ran += 1;
             if task.is_of_flow() {
                 of_flow += 1;
-                if turn.shared && of_flow == 1 {
+                if contended && of_flow == 1 {
                     since_ns = Some(self.figures.control_ns());
                 }
             }
@@ -176,17 +179,25 @@ impl Core {
             }
         }
         if let Some(since_ns) = since_ns {
-            // The kernel copies the bytes of answers while it takes them.
-            self.device.borrow_mut().submit();
+            if turn.shared {
+                // The kernel copies the bytes of answers while it takes them.
+                self.device.borrow_mut().submit();
+            }
             self.executor.charge(turn, of_flow, self.figures.control_ns().saturating_sub(since_ns));
         }
         self.submit_or_sleep();
     }
     /// Tells the other cores which flows this one has, and its device whether there are several on all of them: they share the device
-    /// also where none of them shares a core.
-    fn share_device(&self, mask: u64) {
-        let shared = tell_active(&self.world.active, self.index, mask, self.figures.control_ns());
+    /// also where none of them shares a core. True if there are.
+    fn share_device(&self, mask: u64) -> bool {
+        let now_ns = self.figures.control_ns();
+        let shared = tell_active(&self.world.active, self.index, mask, now_ns);
         self.device.borrow_mut().set_shared(shared);
+        if shared && now_ns.saturating_sub(self.corrected_ns.get()) >= CORRECTION_NS {
+            self.corrected_ns.set(now_ns);
+            self.executor.correct();
+        }
+        shared
     }
     fn take_mail(&self) {
         let mut mail = self.mail.borrow_mut();

@@ -4,7 +4,11 @@
 //! and the end of the flow's turn before; the least start tag goes first and is the virtual time from then on; a turn's end is its
 //! start and the time it took, by the flow's weight. So a flow that uses less than its share goes first whenever it has something to
 //! do, and one that wants all shares what is left. How long a turn takes is known only when it has ended, which this order does not
-//! need. Absent by design: queues of tasks (the executor's), clocks, and what belongs to no flow.
+//! need.
+//!
+//! Shares are of the brick, not of each core: each millisecond a core learns what its flows have had on the others (`correct`), and
+//! those that have had more than the flow with the least wait for as long, up to a bound. So a flow that is busy on one core goes first
+//! there before one that is busy on all. Absent by design: queues of tasks (the executor's), clocks, and what belongs to no flow.
 
 use base::limits::WEIGHT;
 use base::seeded::{Bug, active};
@@ -15,9 +19,17 @@ const RECENT_TURNS: u64 = 1024;
 /// Longest time for which a flow should keep the core while others share it, in nanoseconds: about two small requests. A large
 /// request's bytes are copied in one piece and may take longer.
 const TURN_NS: u64 = 50_000;
+/// Time between two corrections, in nanoseconds: a hundred small requests, so that what cores tell each other costs none of them anything.
+pub(super) const CORRECTION_NS: u64 = 1_000_000;
+/// The most by which a flow may be behind the others for what it has had elsewhere, in nanoseconds of a flow of the usual weight: as long
+/// as a client that comes back may find the core taken, and no longer.
+const BEHIND_NS_MAX: u64 = 10_000_000;
 /// Weight of the newest turn in the mean time of a flow's tasks: an eighth, so that one large request among small ones is soon
 /// forgotten.
 const NEWEST: u64 = 8;
+
+/// Flows of a core that are corrected; of more, the others have the core's shares.
+const FLOWS_CORRECTED_MAX: usize = 64;
 
 /// A flow.
 #[derive(Clone, Copy, Default)]
@@ -31,6 +43,9 @@ struct Flow {
     end: u64,
     /// Mean time of its tasks in the last turns, in nanoseconds.
     task_ns: u64,
+    /// Time that it has had here and that the other cores were not told of, and its time on all cores as of the last correction.
+    untold_ns: u64,
+    known_ns: u64,
 }
 
 /// The flows of a core.
@@ -96,8 +111,42 @@ impl Shares {
         let flow = &mut self.flows[flow];
         flow.end = flow.start.saturating_add(took_ns.saturating_mul(WEIGHT) / weight.max(1));
         flow.start = flow.end;
+        flow.untold_ns += took_ns;
         let task_ns = took_ns / tasks.max(1) as u64;
         flow.task_ns = flow.task_ns - flow.task_ns / NEWEST + task_ns / NEWEST;
+    }
+    /// Charges a flow with a turn in which nobody else wanted the core: the other cores learn of it.
+    pub fn charge_elsewhere(&mut self, flow: usize, took_ns: u64) {
+        self.flows[flow].untold_ns += took_ns;
+    }
+    /// Tells of what each flow has had here since the last correction, and charges each with what it has had on other cores. `tell`: adds
+    /// to a flow's time; returns all its time, and its weight.
+    pub fn correct(&mut self, mut tell: impl FnMut(usize, u64) -> (u64, u64)) {
+        let mut least = u64::MAX;
+        let mut elsewhere = [0; FLOWS_CORRECTED_MAX];
+        for (number, flow) in self.flows.iter_mut().enumerate() {
+            let own_ns = std::mem::take(&mut flow.untold_ns);
+            let (all_ns, weight) = tell(number, own_ns);
+            // What it had before the core knew it is nobody's business here.
+            let had_ns =
+                if flow.known_ns == 0 { 0 } else { all_ns.saturating_sub(flow.known_ns).saturating_sub(own_ns) };
+            flow.known_ns = all_ns;
+            let charge = had_ns.saturating_mul(WEIGHT) / weight.max(1);
+            if let Some(place) = elsewhere.get_mut(number) {
+                *place = charge;
+            }
+            if flow.last_turn > 0 && self.turn - flow.last_turn < RECENT_TURNS {
+                least = least.min(charge);
+            }
+        }
+        if active(Bug::TagsNeverCorrected) || least == u64::MAX {
+            return;
+        }
+        let bound = self.virtual_ns.saturating_add(BEHIND_NS_MAX);
+        for (flow, charge) in self.flows.iter_mut().zip(elsewhere) {
+            let more = charge.saturating_sub(least).min(bound.saturating_sub(flow.end));
+            (flow.end, flow.start) = (flow.end + more, flow.start + more);
+        }
     }
 }
 
@@ -237,10 +286,69 @@ mod tests {
         assert_eq!(begin(&mut shares), [0]);
     }
 
+    /// Cores with flows that always have work on some of them; what each flow gets of all cores in a second, with corrections.
+    fn on_cores(cores: usize, flows: &[(&[usize], u64)]) -> Vec<u64> {
+        let mut shares: Vec<Shares> = (0..cores).map(|_| Shares::default()).collect();
+        for (core, shares) in shares.iter_mut().enumerate() {
+            (0..flows.len()).for_each(|flow| shares.add(flow));
+            let there = flows.iter().enumerate().filter(|(_, (cores, _))| cores.contains(&core));
+            there.for_each(|(flow, _)| shares.ready(flow));
+        }
+        let (random, mut served_ns) = (Cell::new(3), vec![0u64; flows.len()]);
+        let mut nows_ns = vec![0u64; cores];
+        let mut corrected_ns = vec![0u64; cores];
+        // The core whose clock is behind goes on.
+        while let Some(core) =
+            (0..cores).min_by_key(|core| nows_ns[*core]).filter(|core| nows_ns[*core] < 1_000_000_000)
+        {
+            let shares = &mut shares[core];
+            let count = shares.begin(|_| ());
+            let Some((flow, _)) = shares.first(1) else {
+                nows_ns[core] = u64::MAX;
+                continue;
+            };
+            let took_ns = 10_000 + below(&random, 10_000);
+            nows_ns[core] += took_ns;
+            match count {
+                1 => shares.charge_elsewhere(flow, took_ns),
+                _ => shares.charge(flow, flows[flow].1, 1, took_ns),
+            }
+            if nows_ns[core] - corrected_ns[core] >= CORRECTION_NS {
+                corrected_ns[core] = nows_ns[core];
+                shares.correct(|flow, ns| {
+                    served_ns[flow] += ns;
+                    (served_ns[flow], flows[flow].1)
+                });
+            }
+        }
+        served_ns
+    }
+
+    #[test]
+    fn a_flow_that_is_busy_on_one_core_gets_its_share_of_all() {
+        let near = |got: u64, wanted: f64| (got as f64 / 1e9 - wanted).abs() < 0.05;
+        // The second one has a core of its own.
+        let served = on_cores(2, &[(&[0], 100), (&[0, 1], 100)]);
+        assert!(near(served[0], 1.0) && near(served[1], 1.0), "{served:?}");
+        let served = on_cores(2, &[(&[0], 100), (&[0, 1], 300)]);
+        assert!(near(served[0], 0.5) && near(served[1], 1.5), "{served:?}");
+        // On all cores each has what the core alone would give it.
+        for cores in [2, 4, 16] {
+            let all: Vec<usize> = (0..cores).collect();
+            let served = on_cores(cores, &[(&all[..], 100); 8]);
+            assert!(served.iter().all(|got| near(*got, cores as f64 / 8.0)), "{cores} cores: {served:?}");
+        }
+        // Nobody can have more than a core where it is.
+        let served = on_cores(4, &[(&[0], 100), (&[0, 1, 2, 3], 100), (&[1, 2, 3], 100)]);
+        assert!(near(served[0], 1.0) && served[2].abs_diff(served[1]) < 100_000_000, "{served:?}");
+    }
+
     #[cfg(feature = "seeded-bugs")]
     #[test]
     fn each_bug_is_noticed_by_its_test() {
         let test = flows_that_want_all_share_by_weight_whatever_their_tasks_take;
         assert!(base::seeded::fails(test, Bug::TurnsUncharged));
+        let test = a_flow_that_is_busy_on_one_core_gets_its_share_of_all;
+        assert!(base::seeded::fails(test, Bug::TagsNeverCorrected));
     }
 }

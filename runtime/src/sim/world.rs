@@ -4,6 +4,7 @@ use super::disk::{Side, SimDisk};
 use super::image::{DiskImage, Survival};
 use super::schedule::{Due, Schedule, SimClock, TaskWaker};
 use super::trace::{TraceEvent, TraceKind};
+use crate::Budget;
 use crate::Runtime;
 use crate::buffer::Slabs;
 use crate::disk::device_name;
@@ -157,6 +158,7 @@ impl World {
             random: schedule.clone(),
             slabs,
             ledger: Ledger::new(setup.cores, setup.names),
+            budget: Arc::new(Budget::new(0)),
         };
         let (seed, patience_ns) = (setup.seed, setup.patience_ns);
         World { seed, patience_ns, schedule, disk, runtime, tasks: Vec::new(), ready: Vec::new() }

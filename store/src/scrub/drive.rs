@@ -1,6 +1,5 @@
-//! Reads segment after segment, a slice at a time, with pauses as `core` says.
+//! Reads segment after segment, a slice at a time, when the budget of background work allows.
 
-use super::core::{Clients, Pacer};
 use super::{Bad, FINDINGS_MAX, NEWS_MAX, Position, REMEMBER_NS, Speed, State, Why};
 use crate::Store;
 use crate::format::summary::SummaryEntry;
@@ -9,6 +8,7 @@ use crate::segments::Row;
 use crate::verify;
 use base::limits::BLOCK_BYTES;
 use base::{Kind, Life, Place, SegmentId};
+use runtime::budget::{Agent, Working};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -24,12 +24,11 @@ const SHORT_NS: u64 = 1_000_000_000;
 /// The task: runs until the pass has ended or was stopped.
 pub(super) async fn run(store: Arc<Store>) {
     let now_ns = store.runtime.clock.now_ns();
-    let mut pacer = Pacer::new(now_ns, clients(&store));
     let blocks = store.scrub.position.lock().blocks;
     *store.scrub.speed.lock() = Speed { since_ns: now_ns, blocks, saved_ns: now_ns };
     loop {
         while let Some((segment, life)) = next(&store) {
-            if segment_is_through(&store, (segment, life), &mut pacer).await {
+            if segment_is_through(&store, (segment, life)).await {
                 through(&store, segment);
             }
         }
@@ -43,11 +42,6 @@ pub(super) async fn run(store: Arc<Store>) {
 
 fn goes_on(store: &Store) -> bool {
     !store.log.stopping() && store.scrub.is_running()
-}
-
-fn clients(store: &Store) -> Clients {
-    let (count, sum_ns) = store.runtime.ledger.totals();
-    Clients { count, sum_ns }
 }
 
 /// The next sealed segment with a live block; None if the pass has ended or was stopped.
@@ -92,7 +86,7 @@ fn through(store: &Store, segment: SegmentId) {
 }
 
 /// Reads a segment's live blocks. False if it was stopped before it was through.
-async fn segment_is_through(store: &Store, (segment, life): (SegmentId, Life), pacer: &mut Pacer) -> bool {
+async fn segment_is_through(store: &Store, (segment, life): (SegmentId, Life)) -> bool {
     let entries = loop {
         let read = {
             let _pin = store.pin();
@@ -110,7 +104,7 @@ async fn segment_is_through(store: &Store, (segment, life): (SegmentId, Life), p
         }
     };
     for slice in slices(&entries) {
-        let start_ns = store.runtime.clock.now_ns();
+        let Some(turn) = turn(store).await else { return false };
         let there = {
             // Let go before the pause: freed segments wait for readers (rule K8).
             let _pin = store.pin();
@@ -120,18 +114,21 @@ async fn segment_is_through(store: &Store, (segment, life): (SegmentId, Life), p
             return true;
         }
         store.scrub.position.lock().blocks += slice.len() as u64;
-        let now_ns = store.runtime.clock.now_ns();
-        let mut pause_ns = pacer.pause_ns(now_ns, now_ns - start_ns, clients(store)).max(PAUSE_NS_MIN);
-        while pause_ns > 0 {
-            if !goes_on(store) {
-                return false;
-            }
-            let piece_ns = pause_ns.min(PIECE_NS);
-            store.runtime.clock.sleep(piece_ns).await;
-            pause_ns -= piece_ns;
-        }
+        drop(turn);
+        store.runtime.clock.sleep(PAUSE_NS_MIN).await;
     }
     true
+}
+
+/// Waits until the budget allows a slice; None if the pass was stopped.
+async fn turn(store: &Store) -> Option<Working<'_>> {
+    while goes_on(store) {
+        match store.runtime.begin_slice(Agent::Scrub) {
+            Ok(slice) => return Some(slice),
+            Err(wait_ns) => store.runtime.clock.sleep(wait_ns.clamp(PAUSE_NS_MIN, PIECE_NS)).await,
+        }
+    }
+    None
 }
 
 /// Entries that are read together.

@@ -2,12 +2,11 @@
 //! that rot is known while there is still a backup to restore from. One pass when asked for; its position and what it
 //! found are in the index, so that a restart goes on where the last checkpoint saw it.
 //!
-//! Promises: a finding is a block that a file still has; clients come first (decision D7, `core`); it fills no cache.
+//! Promises: a finding is a block that a file still has; clients come first (decision D7, `runtime::budget`); it fills no cache.
 //! What is written or moved during a pass counts as seen: a writer has just computed the checksum, the cleaner compares
 //! each block that it moves. *Absent:* repair; segments that are still open, or on a disk that is
 //! missing; blocks that the index does not know yet. But what a client could not read is looked at wherever it lies (`suspects`).
 
-mod core;
 mod drive;
 mod suspects;
 #[cfg(test)]

@@ -17,7 +17,7 @@ cargo xtask hybrid [OPTION ...]
   objects     what an object server does (sinter bench object), in turns with a brick that is all flash; memory is half of the objects
   policies    small files and a warm set, on a volume write-back and on one that is flash-only, in turns
   beside      a small synchronous writer alone and beside a massive commit, in turns with a brick that is all flash
-  streams     300 streams of 1 Mb/s from files on the disk, cold
+  streams     300 streams of 1 Mb/s from files on the disk, cold; 250 for each of several disks
   hot         a hot set's hit rate before and after reading four times the flash once; needs --disk-times 5
   checkpoints how far a second with a checkpoint falls below those around it
 
@@ -25,6 +25,7 @@ cargo xtask hybrid [OPTION ...]
   --sinter BINARY        [the checkout's release build]
   --flash-bytes SIZE     at least 4G [4.25G]
   --disk-times N         the disk's size in that of the flash, 1 to 100 [4]
+  --disks N              how many disks the brick has, 1 to 4; more than one for the row streams only [1]
   --segment-size SIZE    of flash segments [8M]
   --times N              how often the disk takes the flash's size, 0.1 to 100 [3]
   --seconds-max N        of the overwrites at most, 10 to 3500 [3000]
@@ -114,6 +115,7 @@ pub struct Asked {
     pub sinter: PathBuf,
     pub flash_bytes: u64,
     pub disk_times: u64,
+    pub disks: u64,
     pub segment_size: String,
     pub times: f64,
     pub seconds_max: u64,
@@ -143,6 +145,7 @@ impl Asked {
             sinter: PathBuf::new(),
             flash_bytes: brick::SMALL_FLASH_BYTES,
             disk_times: 4,
+            disks: 1,
             segment_size: brick::SEGMENT_SIZE.to_string(),
             times: 3.0,
             seconds_max: 3000,
@@ -176,6 +179,9 @@ impl Asked {
         if asked.wants(Row::Hot) && asked.disk_times < HOT_DISK_TIMES_MIN {
             return Err(format!("hot reads four times the flash: --disk-times {HOT_DISK_TIMES_MIN} or more"));
         }
+        if asked.disks > 1 && asked.rows != [Row::Streams] {
+            return Err("the other rows look at the one disk: --disks goes with --only streams".to_string());
+        }
         Ok(asked)
     }
     fn set(&mut self, name: &str, value: &str) -> Result<(), String> {
@@ -188,6 +194,7 @@ impl Asked {
             "--object-bytes" => self.object_bytes = quarters(name, value, OBJECT_BYTES_MIN)?,
             "--object-seconds" => self.object_seconds = number(1, 3500)?,
             "--disk-times" => self.disk_times = number(1, 100)?,
+            "--disks" => self.disks = number(1, 4)?,
             "--segment-size" => self.segment_size = value.to_string(),
             "--times" => self.times = times(value)?,
             "--seconds-max" => self.seconds_max = number(10, 3500)?,
@@ -208,7 +215,7 @@ impl Asked {
     pub fn fills(&self) -> bool {
         self.rows.iter().any(|row| !matches!(row, Row::Bare | Row::Objects | Row::Streams))
     }
-    /// The size of the disk.
+    /// The size of a disk.
     pub fn disk_bytes(&self) -> u64 {
         self.flash_bytes * self.disk_times
     }
@@ -267,6 +274,8 @@ mod tests {
             ("--stop-seconds 0", "5 to 600"),
             ("--times", "value is missing"),
             ("--only bare,hot", "--disk-times 5"),
+            ("--only streams,bare --disks 4", "--only streams"),
+            ("--only streams --disks 5", "1 to 4"),
             ("--loud 3", "--loud: not known"),
         ] {
             let error = read(line).expect_err(line);

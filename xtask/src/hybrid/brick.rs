@@ -7,6 +7,7 @@ use crate::flash::sides::{Places, in_own_session, serve};
 use crate::flash::undo::{Undo, quoted};
 use crate::verdicts::load::{FILE, lay_out};
 use crate::verdicts::process::Running;
+use runtime::sim::spindle::Counters;
 use serde_json::Value;
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -16,33 +17,48 @@ use std::process::{Child, Command, Stdio};
 pub const SMALL_FLASH_BYTES: u64 = 17 << 28;
 /// Size of segments: of larger ones so small a flash would have too few to keep some free.
 pub const SEGMENT_SIZE: &str = "8M";
-/// The disk's name among the run's own.
+/// The first disk's name among the run's own; a further one has its number behind it.
 const DISK: &str = "hybrid";
 /// The part of the brick that is filled.
 const FILLED_PERCENT: u64 = 75;
 const MIB: u64 = 1 << 20;
 
-/// Flash and disk, before and below the brick.
+/// Flash and disks, before and below the brick.
 pub struct Devices {
     flash: String,
-    /// The disk's device.
+    /// The first disk's device.
     pub disk: String,
     pub spindle: Place,
+    /// The devices and places of the others.
+    more: Vec<(String, Place)>,
     /// The shell command that lets the disk go on.
     pub goes_on: String,
 }
 
 impl Devices {
-    /// Makes both.
+    /// Makes them.
     pub fn make(asked: &Asked, ground: &Ground, undo: &Undo) -> Result<Devices, String> {
         let flash = flash_device(&ground.root.join("flash"), asked.flash_bytes, undo)?;
         let root = ground.root.join("disks");
         let disks = Disks::below(&root)?;
         let disk = disks.make_during(undo, DISK, asked.disk_bytes())?;
+        let named = (1..asked.disks).map(|number| format!("{DISK}{number}"));
+        let more = named.map(|name| Ok((disks.make_during(undo, &name, asked.disk_bytes())?, disks.place(&name))));
+        let more = more.collect::<Result<_, String>>()?;
         let program = std::env::current_exe().map_err(|error| format!("this program's path: {error}"))?;
         let (program, root) = (quoted(&program), quoted(&root));
         let goes_on = format!("{program} disk slow {DISK} 1 --dir {root}");
-        Ok(Devices { flash, disk, spindle: disks.place(DISK), goes_on })
+        Ok(Devices { flash, disk, spindle: disks.place(DISK), more, goes_on })
+    }
+    /// The counters of each disk.
+    pub fn counters(&self) -> Result<Vec<Counters>, String> {
+        let places = std::iter::once(&self.spindle).chain(self.more.iter().map(|(_, place)| place));
+        places.map(Place::counters).collect()
+    }
+    /// The words of `sinter format` that name them.
+    fn words(&self) -> Vec<&str> {
+        let more = self.more.iter().map(|(device, _)| device.as_str());
+        ["--flash", &self.flash, "--disk", &self.disk].into_iter().chain(more).collect()
     }
 }
 
@@ -79,7 +95,7 @@ impl Brick {
         devices: &Devices,
         undo: &Undo,
     ) -> Result<Brick, String> {
-        let on = ["--flash", &devices.flash, "--disk", &devices.disk, "--segment-size", &asked.segment_size, "--force"];
+        let on = [&devices.words()[..], &["--segment-size", &asked.segment_size, "--force"]].concat();
         Brick::on(binary, &ground.root, &on, &[], undo)
     }
     /// The same on one device of flash of so many bytes, all below a new directory.

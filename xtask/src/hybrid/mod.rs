@@ -105,11 +105,11 @@ fn all(asked: &Asked, binary: &std::path::Path, report: &mut Report, undo: &Undo
     Ok(())
 }
 
-/// Bytes that a run needs. The disk's file is sparse: it gets what the brick is filled with, and the dead blocks between.
+/// Bytes that a run needs. A disk's file is sparse: it gets what the brick is filled with, and the dead blocks between.
 fn room_bytes(asked: &Asked) -> u64 {
     let is_whole = asked.fills() || asked.wants(Row::Streams);
     let disk = if is_whole { asked.disk_bytes() } else { asked.disk_bytes().min(2 * asked.object_bytes) };
     let objects = if asked.wants(Row::Objects) { objects::flash_bytes(asked) } else { 0 };
     let beside = if asked.wants(Row::Beside) { asked.flash_bytes } else { 0 };
-    asked.flash_bytes + disk + objects + beside + BESIDE_BYTES
+    asked.flash_bytes + asked.disks * disk + objects + beside + BESIDE_BYTES
 }

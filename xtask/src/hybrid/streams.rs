@@ -1,4 +1,4 @@
-//! The row `streams`: many readers of a constant bit rate, each of a file of its own on the one disk, cold.
+//! The row `streams`: many readers of a constant bit rate, each of a file of its own on the disks, cold.
 
 use super::asked::Asked;
 use super::brick::{Brick, Devices, number, told_by_bench};
@@ -11,11 +11,13 @@ use serde_json::Value;
 use std::time::Duration;
 
 const ROW: &str = "streams";
-/// 300 streams of 1 Mb/s for a minute, alone and again beside a reader at full speed. Each has more than it reads. They start over ten
+/// Streams of one disk, and for each of several, whose files never lie on them quite evenly.
+const STREAMS: u64 = 300;
+const STREAMS_EACH: u64 = 250;
+/// Streams of 1 Mb/s for a minute, alone and again beside a reader at full speed. Each has more than it reads. They start over ten
 /// seconds: a disk finds 60 to 190 places in a second, depending on what it reads at each, so no disk finds 300 within the second
 /// that the first chunk of each lasts.
-const WORK: [&str; 10] =
-    ["--streams", "300", "--bit-rate", "1000000", "--time", "60", "--size", "16M", "--start-over", "10"];
+const WORK: [&str; 8] = ["--bit-rate", "1000000", "--time", "60", "--size", "16M", "--start-over", "10"];
 /// Bytes that a stream asks for at once.
 const CHUNK_BYTES: f64 = 131_072.0;
 /// The part of what is played that must come from the disk. A little is read before the bench says that it begins.
@@ -24,14 +26,11 @@ const MIB: f64 = (1 << 20) as f64;
 /// Time between looks at the memory.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// The words with which the bench begins to measure.
-const BEGINS: [&str; 2] = ["300 streams of ", "300 streams beside "];
-
 /// The course of the bench.
 #[derive(Default)]
 struct Seen {
-    /// The disk's counters when each measurement began.
-    began: Vec<Counters>,
+    /// Each disk's counters when each measurement began.
+    began: Vec<Vec<Counters>>,
     /// The most bytes that were held ahead.
     held_most: f64,
 }
@@ -48,15 +47,19 @@ pub fn run(
     // With half of the flash taken, the reader's file alone, which is the last, would fill it: the streams' have gone down.
     let pinned = brick.on_tier("pinned", "flash")?.join("file");
     lay_out(&pinned, asked.flash_bytes / 2, undo)?;
-    eprintln!("writing the files of 300 streams, and a reader's");
+    let streams = if asked.disks == 1 { STREAMS } else { STREAMS_EACH * asked.disks }.to_string();
+    eprintln!("writing the files of {streams} streams, and a reader's");
     let course = ground.root.join("course");
-    let mut bench = brick.start_bench(&[&["streams", text(&films)], &WORK[..]].concat(), &course, undo)?;
+    let work = [&["streams", text(&films), "--streams", &streams], &WORK[..]].concat();
+    // The words with which the bench begins to measure.
+    let begins = [format!("{streams} streams of "), format!("{streams} streams beside ")];
+    let mut bench = brick.start_bench(&work, &course, undo)?;
     let mut seen = Seen::default();
     while !bench.has_ended() {
         std::thread::sleep(LOOK);
         let said = std::fs::read_to_string(&course).map_err(|error| format!("{}: {error}", course.display()))?;
-        if BEGINS.get(seen.began.len()).is_some_and(|begins| said.contains(begins)) {
-            seen.began.push(devices.spindle.counters()?);
+        if begins.get(seen.began.len()).is_some_and(|begins| said.contains(begins)) {
+            seen.began.push(devices.counters()?);
         }
         seen.held_most = seen.held_most.max(number(&brick.tiers()?["ahead"], "held_bytes")?);
     }
@@ -80,14 +83,20 @@ fn told(all: &Value, seen: &Seen, report: &mut Report) -> Result<(), String> {
         add(&format!("{name}: longest"), number(row, "max_ns")? / 1e6, "ms", Wish::None);
     }
     add("the reader", number(reader, "bytes_per_second")? / 1e6, "MB/s", Wish::None);
-    let [first, last] = seen.began[..] else {
+    let [first, last] = &seen.began[..] else {
         return Err("sinter bench streams did not say when it began".to_string());
     };
-    let read = (last.read_bytes - first.read_bytes) as f64;
+    let counted = |count: fn(&Counters) -> u64| -> Vec<f64> {
+        first.iter().zip(last).map(|(first, last)| (count(last) - count(first)) as f64).collect()
+    };
+    let read: f64 = counted(|disk| disk.read_bytes).iter().sum();
+    let seeks: f64 = counted(|disk| disk.seeks).iter().sum();
     let chunks = number(alone, "operations")? * CHUNK_BYTES;
-    add("alone: read from the disk, of each byte", read / chunks, "", Wish::Least(FROM_DISK_LEAST));
-    add("alone: seeks of the disk per MiB", (last.seeks - first.seeks) as f64 / (read / MIB).max(1.0), "", Wish::None);
-    add("alone: the disk was busy", (last.busy_ns - first.busy_ns) as f64 / 60e9, "", Wish::None);
+    add("alone: read from disks, of each byte", read / chunks, "", Wish::Least(FROM_DISK_LEAST));
+    add("alone: seeks of disks per MiB", seeks / (read / MIB).max(1.0), "", Wish::None);
+    for (number, busy) in counted(|disk| disk.busy_ns).into_iter().enumerate() {
+        add(&format!("alone: disk {number} was busy"), busy / 60e9, "", Wish::None);
+    }
     Ok(())
 }
 
