@@ -36,6 +36,8 @@ const WANTED: u64 = init_flag::ASYNC_READ
 pub struct Choice {
     /// Requests shall come over io_uring. The agreement tells whether the kernel offers that.
     pub rings: bool,
+    /// Number of requests that can be in progress.
+    pub at_once: usize,
     /// Bound copies of the mount may map ids. The kernel then reveals the caller only of requests that create an inode.
     pub maps_ids: bool,
 }
@@ -43,12 +45,18 @@ pub struct Choice {
 /// Features without which the parsing or the buffers would be wrong: Linux 4.20 and later have them.
 const NEEDED: u64 = init_flag::BIG_WRITES | init_flag::MAX_PAGES;
 
-/// Largest number of requests that the kernel keeps in the background (read-ahead, asynchronous direct I/O) at a time:
-/// enough for 32 jobs of depth 32 (rule F4).
-const BACKGROUND_MAX: u16 = 1024;
-/// Number of background requests above which the kernel calls the connection congested: three quarters, its own default
-/// proportion.
-const CONGESTION: u16 = BACKGROUND_MAX / 4 * 3;
+/// Largest number of background requests (read-ahead, asynchronous direct I/O) that the kernel hands over before earlier ones are
+/// answered, on any machine.
+const BACKGROUND_MAX: usize = 1024;
+/// Number of background requests, those that wait in the kernel included, above which it reads ahead no more: it has more readers than any
+/// device answers.
+const CONGESTION: u16 = 768;
+
+/// Number of background requests that the kernel may hand over, of all that can be in progress: three quarters. Requests that a process
+/// waits for pass those that wait in the kernel, so a client with hundreds of asynchronous ones leaves room for them (rule F4).
+fn background(at_once: usize) -> u16 {
+    (at_once * 3 / 4).clamp(1, BACKGROUND_MAX) as u16
+}
 
 /// Longest wait for INIT. The kernel sends it within microseconds of mount(2), unless the machine is under heavy load.
 const INIT_TIMEOUT: Duration = Duration::from_secs(30);
@@ -114,7 +122,7 @@ fn answer(message: &[u8], choice: Choice) -> Result<(Vec<u8>, Option<Agreement>)
     let mut fields = Fields(message.get(IN_HEADER_BYTES..).unwrap_or_default());
     let (major, minor) = (fields.u32()?, fields.u32()?);
     if major > MAJOR {
-        return Ok((init_out(header.unique, 0, 0), None));
+        return Ok((init_out(header.unique, 0, (0, choice.at_once)), None));
     }
     let old = |missing: u64| {
         let error = Error::new(Kind::Host, "the kernel's FUSE is too old: Linux 5.12 or later is needed");
@@ -143,14 +151,15 @@ fn answer(message: &[u8], choice: Choice) -> Result<(Vec<u8>, Option<Agreement>)
     let rings = chosen(choice.rings, init_flag::OVER_IO_URING);
     let flags = (WANTED & !missing | bug | rings | maps_ids) & offered;
     let agreement = Agreement { minor, flags };
-    Ok((init_out(header.unique, readahead.max(IO_BYTES_MAX as u32), flags), Some(agreement)))
+    let readahead = readahead.max(IO_BYTES_MAX as u32);
+    Ok((init_out(header.unique, readahead, (flags, choice.at_once)), Some(agreement)))
 }
 
-fn init_out(unique: u64, readahead: u32, flags: u64) -> Vec<u8> {
+fn init_out(unique: u64, readahead: u32, (flags, at_once): (u64, usize)) -> Vec<u8> {
     let mut body = [0; 64];
     let mut writer = Writer::new(&mut body);
     writer.u32(MAJOR).u32(MINOR).u32(readahead).u32(flags as u32);
-    writer.u16(BACKGROUND_MAX).u16(CONGESTION).u32(IO_BYTES_MAX as u32);
+    writer.u16(background(at_once)).u16(CONGESTION).u32(IO_BYTES_MAX as u32);
     // Time stamps count single nanoseconds; then pages per request, no DAX alignment, the second word of flags.
     writer.u32(1).u16((IO_BYTES_MAX / BLOCK_BYTES) as u16).u16(0).u32((flags >> 32) as u32);
     let mut answer = Vec::with_capacity(OUT_HEADER_BYTES + body.len());
@@ -164,7 +173,7 @@ mod tests {
     use super::*;
     use crate::fuse::abi::WRITE_HEAD_BYTES;
 
-    const NONE: Choice = Choice { rings: false, maps_ids: false };
+    const NONE: Choice = Choice { rings: false, at_once: 64, maps_ids: false };
 
     fn init(major: u32, flags: u64) -> Vec<u8> {
         let mut bytes = [0; 104];
@@ -183,9 +192,14 @@ mod tests {
         assert_eq!((fields.u32(), fields.u64()), (Ok(0), Ok(2)));
         assert_eq!((fields.u32(), fields.u32(), fields.u32()), (Ok(7), Ok(39), Ok(1 << 20)));
         assert_eq!(fields.u32(), Ok(WANTED as u32));
-        assert_eq!((fields.u16(), fields.u16(), fields.u32()), (Ok(1024), Ok(768), Ok(1 << 20)));
+        assert_eq!((fields.u16(), fields.u16(), fields.u32()), (Ok(48), Ok(768), Ok(1 << 20)));
         assert_eq!((fields.u32(), fields.u16(), fields.u16()), (Ok(1), Ok(256), Ok(0)));
         assert_eq!(fields.u32(), Ok((WANTED >> 32) as u32));
+    }
+
+    #[test]
+    fn a_quarter_is_left_to_requests_that_a_process_waits_for() {
+        assert_eq!([0, 1, 2, 64, 128, 4096].map(background), [1, 1, 1, 48, 96, 1024]);
     }
 
     #[test]

@@ -314,7 +314,8 @@ fn mount_at(path: &Path, options: &MountOptions, device: &File) -> Result<()> {
 fn ready(path: PathBuf, device: File, options: &MountOptions, rings: Option<Rings>) -> Result<Mount> {
     let gone = || Error::new(Kind::Busy, "the mount was taken away while it was being made");
     let entry = mounted_at(&path)?.filter(|entry| entry.kind == KIND).ok_or_else(gone)?;
-    let choice = Choice { rings: rings.is_some(), maps_ids: options.restrict(MAPS_IDS) };
+    let at_once = rings.as_ref().map_or_else(super::serve::tasks, Rings::entries);
+    let choice = Choice { rings: rings.is_some(), at_once, maps_ids: options.restrict(MAPS_IDS) };
     let agreement = init::handshake(&device, choice)?;
     let rings = rings.filter(|_| agreement.has_rings());
     // Not possible where /sys is read-only: sequential reads are slower then, nothing else.

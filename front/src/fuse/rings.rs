@@ -99,6 +99,10 @@ impl Rings {
         let queue = |cpu| (0..depth).map(|_| memory(runtime, cpu)).collect::<Result<Vec<_>>>();
         Ok(Rings { queues: (0..count).map(queue).collect::<Result<_>>()?, taken })
     }
+    /// Number of entries of all queues.
+    pub fn entries(&self) -> usize {
+        self.taken.count
+    }
     /// Number of entries of each queue.
     pub fn depth(&self) -> usize {
         self.queues.first().map_or(0, Vec::len)

@@ -26,6 +26,7 @@ use runtime::tasks::{Flow, Local, yield_now};
 use runtime::{Arrival, Buf, Need, Runtime};
 use std::fs::File;
 use std::future::{Future, poll_fn};
+use std::num::NonZero;
 use std::os::fd::AsRawFd;
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -36,6 +37,11 @@ use std::time::{Duration, Instant};
 /// Largest number of requests in progress per core. A device reaches its full speed at a depth of 32 to 64; further
 /// requests wait in the kernel, where they can still be merged or given up.
 const TASKS_PER_CORE: usize = 64;
+
+/// Largest number of requests in progress that a mount without rings has.
+pub(super) fn tasks() -> usize {
+    TASKS_PER_CORE * std::thread::available_parallelism().map_or(1, NonZero::get)
+}
 
 /// Largest number of requests that a task answers without waiting before it lets the others run: bounded work per turn
 /// (decision D4; the prototype was measured with 4).

@@ -247,7 +247,10 @@ impl Core {
     }
     /// Ends the turn if it is over.
     fn turn(&mut self, now_ns: u64, clients: impl Fn() -> Clients) {
-        assert!(self.began_ns.is_some() || self.working > 0 && self.turn == Turn::Rest, "a rest waits for slices alone");
+        assert!(
+            self.began_ns.is_some() || self.working > 0 && self.turn == Turn::Rest,
+            "a rest waits for slices alone"
+        );
         let Some(began_ns) = self.began_ns else { return };
         assert!(now_ns >= began_ns, "the clock does not go back");
         if now_ns - began_ns < TURN_NS {

@@ -5,6 +5,7 @@
 mod brick;
 mod caps;
 mod fair;
+mod one_mount;
 
 use crate::flash::asked::number;
 use crate::flash::ground::{self, Ground};
@@ -23,18 +24,20 @@ cargo xtask schedule [OPTION ...]
   caps        limits of operations and bytes per second: over 10 s, in each second, the longest gap; one that is set under load
   fair        a client that reads 4 KiB with one request in flight, beside another volume's with 64 and beside a polite one with 2, 4 or 8
   weights     four clients of each volume, each with 8 reads of 4 KiB in flight, the first one's volume with three times the weight
+  flood       a client that waits for each read of 4 KiB, beside 512 asynchronous ones of the same mount
+  names       files looked up and directories listed that the kernel does not know, alone, beside 64 writes in flight, and beside 4
 
-  --only ROW,...     [caps,fair,weights]
+  --only ROW,...     [caps,fair,weights,flood,names]
   --sinter BINARY    [the checkout's release build]
-  --rounds N         of fair and weights, 1 to 100 [6]
+  --rounds N         of all but caps, 1 to 100 [6]
   --seconds N        of each measurement of these, 1 to 600 [3]
   --json             prints JSON [a table]
   --work DIR         made for the run, with 10 GiB free [/var/tmp/sinter-schedule]
 ";
 
 /// The rows.
-const ROWS: [&str; 3] = ["caps", "fair", "weights"];
-/// A brick of the smallest size that has two files of a GiB, its index, and logs.
+const ROWS: [&str; 5] = ["caps", "fair", "weights", "flood", "names"];
+/// A brick of the smallest size that has three files of a GiB, its index, and logs.
 const NEEDED_BYTES: u64 = 10 << 30;
 
 /// The options on the command line.
@@ -109,6 +112,12 @@ fn all(asked: &Asked, report: &mut Report, undo: &Undo) -> Result<(), String> {
     }
     if asked.rows.iter().any(|row| row == "weights") {
         fair::weights(&brick, asked.rounds, asked.seconds, report, undo)?;
+    }
+    if asked.rows.iter().any(|row| row == "flood") {
+        one_mount::flood(&brick, (asked.rounds, asked.seconds), report, undo)?;
+    }
+    if asked.rows.iter().any(|row| row == "names") {
+        one_mount::names(&brick, (asked.rounds, asked.seconds), report, undo)?;
     }
     brick.remove(undo)
 }
