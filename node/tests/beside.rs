@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 /// The 99th percentile is taken of each such span, and the median of these counts: the hosts of virtual machines take a
 /// second now and then.
-const SPAN: Duration = Duration::from_secs(5);
+const SPAN: Duration = Duration::from_secs(3);
 /// Spans for which clients run alone first, on a brick that does nothing else, to be compared with; one if only stalls
 /// are to be noticed.
 const ALONE: u32 = 3;

@@ -7,7 +7,7 @@ use crate::fsx_runs;
 use std::time::SystemTime;
 
 /// Number of operations of all modes together.
-const OPERATIONS: u64 = 200_000;
+const OPERATIONS: u64 = 140_000;
 
 #[test]
 fn files_hold_what_was_written() {
