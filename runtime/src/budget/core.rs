@@ -40,6 +40,8 @@ const AGAIN_EIGHTHS: u64 = 6;
 const SHARE_SMALL_STEP: u64 = 10;
 /// Time without work after which what was learned of other work says nothing.
 const FORGET_NS: u64 = 10_000_000_000;
+/// Longest time for which a rest waits for slices under way: a device that stands still must not keep the others from work.
+const PATIENCE_NS: u64 = 1_000_000_000;
 /// Turns that an agent counts as one of those that divide the share after it last wanted to work.
 const WANTS_TURNS: u64 = 3;
 const _: () = assert!(0 < SHARE_MIN && SHARE_MIN < SHARE_FEW && SHARE_FEW < SHARE_MAX && SHARE_STEP < SHARE_FEW);
@@ -136,6 +138,8 @@ pub struct Core {
     turn: Turn,
     /// Beginning of the turn. None: agents are to rest, and a slice is still under way.
     began_ns: Option<u64>,
+    /// End of the turn before.
+    ended_ns: u64,
     /// Clients' requests up to then, and those of the last turn of rest.
     before: Clients,
     rested: Option<Clients>,
@@ -157,6 +161,7 @@ impl Core {
             hurt: None,
             turn: Turn::Rest,
             began_ns: Some(now_ns),
+            ended_ns: now_ns,
             before: Clients::default(),
             rested: None,
             with: Clients::default(),
@@ -170,6 +175,9 @@ impl Core {
     /// Has a slice of an agent begin; returns 0, or for how long to wait before it asks again.
     pub fn ask(&mut self, now_ns: u64, agent: Agent, clients: impl Fn() -> Clients) -> u64 {
         self.forget(now_ns, &clients);
+        if self.began_ns.is_none() && now_ns.saturating_sub(self.ended_ns) >= PATIENCE_NS {
+            self.begin(now_ns, clients());
+        }
         self.agents[agent as usize].asked_ns = now_ns.max(1);
         self.turn(now_ns, clients);
         let wait_ns = match self.turn {
@@ -279,7 +287,7 @@ impl Core {
                 }
                 self.begin(now_ns, all);
                 if self.turn == Turn::Rest && self.working > 0 {
-                    self.began_ns = None;
+                    (self.began_ns, self.ended_ns) = (None, now_ns);
                 }
             }
         }

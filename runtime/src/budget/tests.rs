@@ -171,6 +171,24 @@ fn a_rest_begins_when_the_last_slice_has_ended() {
     core.ended(11 * TURN_NS + MS, Agent::Free, some);
 }
 
+/// A disk that stands still keeps its own agent, and nobody else.
+#[test]
+fn a_slice_that_does_not_end_keeps_no_other_agent_from_work() {
+    let told = Histogram::default();
+    let mut core = Core::new(0);
+    let mut slices = 0;
+    assert_eq!(core.ask(TURN_NS, Agent::Destage, Clients::default), 0);
+    for now_ns in (TURN_NS..200 * TURN_NS).step_by(10 * MS as usize) {
+        told.record(1000);
+        let clients = || Clients(std::array::from_fn(|_| told.summary()));
+        if core.ask(now_ns, Agent::Free, clients) == 0 {
+            slices += 1;
+            core.ended(now_ns + MS, Agent::Free, clients);
+        }
+    }
+    assert!(slices > 20, "in twenty seconds: {slices}");
+}
+
 #[cfg(feature = "seeded-bugs")]
 #[test]
 fn each_bug_is_noticed_by_its_test() {
