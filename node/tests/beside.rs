@@ -122,7 +122,8 @@ fn p99(times: &[(Instant, Duration)]) -> Duration {
     all[all.len() / 2]
 }
 
-fn quantile(mut span: Vec<Duration>) -> Duration {
+/// The 99th percentile.
+pub fn quantile(mut span: Vec<Duration>) -> Duration {
     span.sort_unstable();
     span[span.len() * 99 / 100]
 }

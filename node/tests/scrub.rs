@@ -36,7 +36,8 @@ fn rot(home: &Home, content: &[u8]) {
     panic!("the block is not on the device");
 }
 
-fn scrub(home: &Home, what: &[&str]) -> (Option<i32>, Value) {
+/// Runs `sinter scrub`: its exit code, and what it tells.
+pub fn scrub(home: &Home, what: &[&str]) -> (Option<i32>, Value) {
     let mut arguments = vec!["scrub"];
     arguments.extend(what);
     arguments.extend([text(&home.data), "--json"]);

@@ -57,6 +57,31 @@ fn a_mount_says_how_its_requests_come_and_works_either_way() {
     }
 }
 
+/// The number of background requests that the kernel hands over of a mount.
+fn background(mount: &Path) -> usize {
+    use std::os::unix::fs::MetadataExt;
+    let control = Scratch::new("transport-control");
+    system("mount", &["-t", "fusectl", "none", text(control.path())]);
+    let connection = libc::minor(fs::metadata(mount).expect("it is mounted").dev()).to_string();
+    let said = fs::read_to_string(control.join(&connection).join("max_background"));
+    system("umount", &[text(control.path())]);
+    said.expect("each connection has it").trim().parse().expect("a number")
+}
+
+#[test]
+fn a_quarter_of_a_mounts_room_is_left_to_requests_that_a_process_waits_for() {
+    let cpus = std::thread::available_parallelism().expect("it is known").get();
+    for (transport, room) in [("uring", 32), ("dev", 64)] {
+        if transport == "uring" && !is_offered() {
+            continue;
+        }
+        let home = Home::new("transport-background");
+        let daemon = up(&home, transport);
+        assert_eq!(background(&home.mount), cpus * room * 3 / 4, "{transport}");
+        daemon.terminate();
+    }
+}
+
 #[test]
 fn a_killed_daemon_leaves_nothing_that_the_next_would_stumble_over() {
     let home = Home::new("transport-kill");

@@ -11,7 +11,6 @@ const WAIT_MIN: f64 = 0.1;
 const WAIT_OF_ALL_MIN: f64 = 0.05;
 /// Time that a request takes from the client to the daemon and back at least: two switches between processes.
 const TRANSPORT_LEAST_NS: f64 = 15_000.0;
-
 /// Volumes that are named, of those that share the cores.
 const TENANTS_TOLD: usize = 3;
 
@@ -68,4 +67,30 @@ pub(super) fn shared(window: &Window) -> Option<String> {
 fn waited(window: &Window) -> f64 {
     let (run_ns, wait_ns) = window.scheduled();
     wait_ns as f64 / (run_ns + wait_ns).max(1) as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::snapshot::{Snapshot, Tenant};
+
+    fn window(served_ns: [[u64; 3]; 2]) -> Window {
+        let [before, after] = [0, 1].map(|which: usize| Snapshot {
+            at_ns: 1 + which as u64,
+            tenants: ["one", "two", "idle"]
+                .into_iter()
+                .zip(served_ns[which])
+                .map(|(volume, served_ns)| Tenant { volume: volume.to_string(), served_ns })
+                .collect(),
+            ..Snapshot::default()
+        });
+        Window::between(&before, &after).expect("of one daemon, in order")
+    }
+
+    #[test]
+    fn volumes_that_share_the_cores_are_named_by_what_they_had_meanwhile() {
+        let told = "volumes that share the cores have of their time: two 75%, one 25%";
+        assert_eq!(shared(&window([[900, 100, 5], [1000, 400, 5]])).as_deref(), Some(told));
+        assert_eq!(shared(&window([[900, 100, 5], [1000, 100, 5]])), None, "it shares with nobody");
+    }
 }

@@ -2,18 +2,16 @@
 //! order of its writes, and is read in its own order at the device's rate of small reads. The next reader finds it in
 //! one piece.
 //!
-//! The bytes are those that the client has just read, so nothing is read twice. Each block's owner decides whether the
+//! The bytes are a copy of those that the client has just read, so nothing is read twice. Each block's owner decides whether the
 //! copy counts, as for the cleaner's moves (rule K2), so a crash or a write in between costs the copy alone. It gives way: it rests
 //! unless segments are free without cleaning (rule K4). It is bounded: from start to end it rewrites no more blocks
 //! than the brick had when it started and clients have written since, so readers alone can't wear the device out.
 
 use crate::Groups;
-use crate::agents::begin_slice;
 use crate::agents::moves::{Source, order, places_of};
 use crate::data::scattered::{Piece, Scattered};
 use base::limits::BLOCK_BYTES;
 use base::{Index, Kind, Place, Result};
-use runtime::Slice;
 use runtime::budget::Agent;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -42,7 +40,8 @@ pub async fn run(groups: Arc<Groups>) {
         if !has_room(&groups) || left < read.pieces.len() as u64 {
             continue;
         }
-        let Some(turn) = begin_slice(&groups, Agent::Defragment).await else { return };
+        let goes_on = || !groups.closing.load(Ordering::Acquire);
+        let Some(turn) = groups.store().runtime.slice(Agent::Defragment, goes_on).await else { continue };
         let Some(step) = groups.begin_step() else { return };
         // An error here is nobody's: the blocks stay where they are, and what fails for good has stopped the log.
         let moved = put_together(&groups, &read).await.unwrap_or(0);
@@ -60,13 +59,13 @@ fn has_room(groups: &Groups) -> bool {
 /// Copies the blocks to the cold stream in the file's order, and has their owner take the copies. Returns the number
 /// that counts.
 async fn put_together(groups: &Groups, read: &Scattered) -> Result<u64> {
-    let (sources, copy) = copy(groups, read)?;
-    if sources.is_empty() {
+    // They have lain in memory: the checksums are compared once more (rule K8).
+    if store::verify(&read.blocks, read.pieces.iter().map(|piece| piece.crc)).is_err() {
         return Ok(0);
     }
     let mut tries = 0;
     let ticket = loop {
-        match groups.store().cold.place(copy.clone()).await {
+        match groups.store().cold.place(read.blocks.clone()).await {
             Err(error) if error.kind == Kind::Busy && tries < TRIES && has_room(groups) => {
                 tries += 1;
                 groups.store().runtime.clock.sleep(AGAIN_NS).await;
@@ -74,32 +73,19 @@ async fn put_together(groups: &Groups, read: &Scattered) -> Result<u64> {
             placed => break placed?,
         }
     };
-    let places = places_of(&ticket, sources.len());
-    let moves: Vec<(Source, Place)> = sources.into_iter().zip(places).collect();
+    let places = places_of(&ticket, read.pieces.len());
+    let moves: Vec<(Source, Place)> = sources(read).zip(places).collect();
     let moved = order(groups, (read.ino.group(), read.volume), &moves).await;
     groups.store().cold.close(ticket);
     moved
 }
 
-/// The blocks that still are what the read found, and a copy of them without the holes. A client's buffer passes through
-/// other hands: the checksums are compared once more (rule K8).
-fn copy(groups: &Groups, read: &Scattered) -> Result<(Vec<Source>, Slice)> {
-    let store = groups.store();
-    let mut copy = store.runtime.buffer(read.pieces.len() * BLOCK_BYTES)?;
-    let mut sources = Vec::with_capacity(read.pieces.len());
-    for Piece { at, place, crc, life } in &read.pieces {
-        let from = *at as usize * BLOCK_BYTES;
-        let block = &read.bytes[from..from + BLOCK_BYTES];
-        if store::verify(block, std::iter::once(*crc)).is_err() {
-            continue;
-        }
-        let to = sources.len() * BLOCK_BYTES;
-        copy[to..to + BLOCK_BYTES].copy_from_slice(block);
+/// The blocks where the read found them.
+fn sources(read: &Scattered) -> impl Iterator<Item = Source> {
+    read.pieces.iter().map(|Piece { at, place, crc, life }| {
         // The record that wrote it is known to the old segment's summary alone.
         let moved =
             Moved { ino: read.ino, block: read.first + u64::from(*at), old: *place, crc: *crc, index: Index(0) };
-        sources.push(Source { moved, life: *life });
-    }
-    let bytes = sources.len() * BLOCK_BYTES;
-    Ok((sources, copy.share().slice(0..bytes)))
+        Source { moved, life: *life }
+    })
 }

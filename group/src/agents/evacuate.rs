@@ -4,7 +4,6 @@
 //! can't be read; they stay, and the removal does not end before their files are gone.
 
 use crate::Groups;
-use crate::agents::begin_slice;
 use crate::agents::clean::move_blocks;
 use crate::data::near::RUN_BLOCKS_MAX;
 use base::{Error, Kind, Life, Place, Result, SegmentId};
@@ -94,8 +93,8 @@ async fn empty(groups: &Groups, victim: (SegmentId, Life)) -> Result<()> {
         (entries, bitmap)
     };
     for some in entries.chunks(usize::from(RUN_BLOCKS_MAX)) {
-        let closing = || Error::new(Kind::Interrupted, "the brick is being closed");
-        let _turn = begin_slice(groups, Agent::Evacuate).await.ok_or_else(closing)?;
+        let goes_on = || !groups.closing.load(Ordering::Acquire);
+        let _turn = groups.store().runtime.slice(Agent::Evacuate, goes_on).await.ok_or_else(crate::closing)?;
         let store = groups.store();
         let is_on_disk = store.is_on_disk(Place { segment: victim.0, block: 0 });
         let tier = if is_on_disk && store.roomiest_disk().is_some() { Tier::Disk } else { Tier::Flash };

@@ -141,16 +141,21 @@ impl Groups {
         }
     }
 
-    /// Offers the blocks of a large read to be put together. The reader's pin still is held, so each place has the life
-    /// that the file's map means.
+    /// Offers the blocks of a large read to be put together, unless memory is short. The reader's pin still is held, so each place
+    /// has the life that the file's map means.
     #[cold]
-    fn offer_scattered(&self, (volume, ino, offset): (VolumeId, Ino, u64), pieces: Vec<Piece>, bytes: &Slice) {
-        let first = offset / BLOCK_BYTES as u64;
-        let mut read = Scattered { volume, ino, first, pieces, bytes: bytes.clone() };
-        for piece in &mut read.pieces {
+    fn offer_scattered(&self, (volume, ino, offset): (VolumeId, Ino, u64), mut pieces: Vec<Piece>, bytes: &Slice) {
+        if self.scattered.is_full() {
+            return;
+        }
+        let Ok(mut copy) = self.store().runtime.buffer(pieces.len() * BLOCK_BYTES) else { return };
+        for (piece, block) in pieces.iter_mut().zip(copy.chunks_exact_mut(BLOCK_BYTES)) {
+            block.copy_from_slice(&bytes[piece.at as usize * BLOCK_BYTES..][..BLOCK_BYTES]);
             piece.life = self.store().life(piece.place.segment);
         }
-        self.scattered.offer(read);
+        let (first, length) = (offset / BLOCK_BYTES as u64, copy.len());
+        let blocks = copy.share().slice(0..length);
+        self.scattered.offer(Scattered { volume, ino, first, pieces, blocks });
     }
 
     /// Has the blocks of a failed read checked once more, and reported (`store::scrub`). Their places are in memory, as

@@ -33,12 +33,12 @@ pub(crate) struct Piece {
 pub(crate) struct Scattered {
     pub volume: VolumeId,
     pub ino: Ino,
-    /// The file's block at which `bytes` begin.
+    /// The file's block at which the read began.
     pub first: u64,
     /// The blocks that lie on the device, in order.
     pub pieces: Vec<Piece>,
-    /// The bytes of the read, holes included.
-    pub bytes: Slice,
+    /// Their bytes, one after the other. A copy: while the task has the memory that the client lent, the client has no answer.
+    pub blocks: Slice,
 }
 
 /// The reads whose blocks wait to be put together, and how many blocks may be.
@@ -58,6 +58,10 @@ pub(crate) fn is_scattered(blocks: u32, pieces: usize) -> bool {
 impl Reads {
     pub fn new() -> Reads {
         Reads { waiting: Lock::new("scattered", VecDeque::new()), came: Event::new(), moved: AtomicU64::new(0) }
+    }
+    /// True if a read that is offered now is dropped.
+    pub fn is_full(&self) -> bool {
+        self.waiting.lock().len() >= READS_MAX
     }
     /// Offers a read; drops it if many wait already.
     pub fn offer(&self, read: Scattered) {

@@ -2,7 +2,7 @@
 
 use crate::rig::{Rig, SEGMENT_BYTES, Shape, pattern, seeds};
 use base::limits::BLOCK_BYTES;
-use base::{At, Ino, Sync};
+use base::{At, Ino, Op, Sync};
 use runtime::random::SplitMix;
 use runtime::sim::{Survival, World};
 
@@ -72,6 +72,27 @@ pub fn what_a_large_read_found_scattered_is_read_in_one_piece_the_next_time() {
         assert_eq!(rig.groups.defragmented_blocks(), BLOCKS as u64);
         let rig = rig.reopen().await;
         assert!(rig.read(file, 0, BYTES).await.expect("it is there") == expected);
+        rig.close().await;
+    });
+}
+
+/// A client's answer waits for the memory that it has lent.
+#[test]
+pub fn what_waits_to_be_put_together_keeps_no_memory_of_its_reader() {
+    let mut world = World::new(1);
+    let runtime = world.runtime();
+    world.block_on(async {
+        let rig = Rig::new(runtime, SHAPE).await;
+        let (file, expected) = scattered(&rig, &mut SplitMix(1)).await;
+        let (loan, room) = rig.runtime.buffer(BYTES).expect("memory").lend();
+        let read = Op::Read { ino: file, offset: 0, length: BYTES as u32 };
+        let answer = rig.groups.call(&rig.context(), read, Some(room)).await.expect("it is there");
+        let bytes = answer.data.expect("bytes");
+        assert!(bytes[..] == expected && loan.offset(&bytes).is_some(), "the answer is in the memory that was lent");
+        drop(bytes);
+        assert!(loan.back().is_ok(), "it is the client's again at once");
+        pause(&rig).await;
+        assert_eq!(rig.groups.defragmented_blocks(), BLOCKS as u64);
         rig.close().await;
     });
 }

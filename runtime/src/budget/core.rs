@@ -14,17 +14,19 @@ use base::seeded::{Bug, active};
 pub const TURN_NS: u64 = 100_000_000;
 /// Fewer requests in a turn say nothing about what requests take.
 const REQUESTS_MIN: u64 = 8;
-/// Requests of a class may take so much longer on average, as a share and in nanoseconds, before agents work less. Means differ by chance
-/// too: by three times their standard error in one turn of a thousand.
+/// Requests may take so much longer on average, as a share and in nanoseconds, before agents work less.
 const MEAN_SHARE: f64 = 0.1;
 const MEAN_NS: f64 = 20_000.0;
+/// Means differ by chance too: by so many times their standard error in one turn of a thousand.
 const MEAN_ERRORS: f64 = 3.0;
+/// Share of a turn that requests lose together, from which on they lose it by no chance: few programs interrupt them for so long.
 const LOST_SHARE: f64 = 0.3;
-/// The same of the 99th percentile. Clients are promised 25 percent and 0.2 ms.
+/// The 99th percentile of a class may be so much longer, in percent and in nanoseconds. Clients are promised 25 percent and 0.2 ms.
 const TAIL_PERCENT: u64 = 20;
 const TAIL_NS: u64 = 150_000;
-/// Turns of work after which all of them are compared with all rests, and their tails, and the fewest requests of a class for it: of four hundred, four are above.
+/// Turns of work after which all of them are compared with all rests, their tails too.
 const TAIL_TURNS: u32 = 8;
+/// The fewest requests of a class whose tails are compared: of four hundred, four are in the slowest hundredth.
 const TAIL_REQUESTS_MIN: u64 = 400;
 /// Bounds of the share of a turn in which agents work, in thousandths.
 const SHARE_MIN: u64 = 5;
@@ -175,9 +177,6 @@ impl Core {
     /// Has a slice of an agent begin; returns 0, or for how long to wait before it asks again.
     pub fn ask(&mut self, now_ns: u64, agent: Agent, clients: impl Fn() -> Clients) -> u64 {
         self.forget(now_ns, &clients);
-        if self.began_ns.is_none() && now_ns.saturating_sub(self.ended_ns) >= PATIENCE_NS {
-            self.begin(now_ns, clients());
-        }
         self.agents[agent as usize].asked_ns = now_ns.max(1);
         self.turn(now_ns, clients);
         let wait_ns = match self.turn {
@@ -259,7 +258,12 @@ impl Core {
             self.began_ns.is_some() || self.working > 0 && self.turn == Turn::Rest,
             "a rest waits for slices alone"
         );
-        let Some(began_ns) = self.began_ns else { return };
+        let Some(began_ns) = self.began_ns else {
+            if now_ns.saturating_sub(self.ended_ns) >= PATIENCE_NS {
+                self.begin(now_ns, clients());
+            }
+            return;
+        };
         assert!(now_ns >= began_ns, "the clock does not go back");
         if now_ns - began_ns < TURN_NS {
             return;

@@ -11,6 +11,11 @@ use crate::{Lock, Runtime};
 pub use core::Figures;
 use core::{CLASSES, Clients, Core};
 
+/// Longest uninterrupted wait for a slice: closing the brick does not wait longer.
+const WAIT_NS_MAX: u64 = 100_000_000;
+/// Shortest one: about the overhead of a timer.
+const WAIT_NS_MIN: u64 = 50_000;
+
 /// Background work that nobody waits for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Agent {
@@ -58,8 +63,8 @@ impl Agent {
             // A checkpoint that frees 2^18 blocks takes half a second or less: each ten seconds.
             Agent::Free => 50,
             Agent::Clean | Agent::Destage => 20,
-            // Somebody wants the device.
-            Agent::Evacuate => 100,
+            // Somebody waits for the device: as much of the time as clients have.
+            Agent::Evacuate => 500,
         }
     }
 }
@@ -88,6 +93,16 @@ impl Runtime {
             0 => Ok(Working { runtime: self, agent }),
             wait_ns => Err(wait_ns),
         }
+    }
+    /// Waits until an agent may begin a slice of work; None if it is told meanwhile not to go on.
+    pub async fn slice(&self, agent: Agent, goes_on: impl Fn() -> bool) -> Option<Working<'_>> {
+        while goes_on() {
+            match self.begin_slice(agent) {
+                Ok(working) => return Some(working),
+                Err(wait_ns) => self.clock.sleep(wait_ns.clamp(WAIT_NS_MIN, WAIT_NS_MAX)).await,
+            }
+        }
+        None
     }
     /// The figures of all agents.
     pub fn agents(&self) -> Vec<Figures> {

@@ -137,10 +137,6 @@ impl Default for KeptByCore {
 }
 
 impl KeptByCore {
-    /// Number of requests so far.
-    pub fn recorded(&self) -> u64 {
-        self.recorded.load(Ordering::Acquire)
-    }
     /// Keeps a request that has ended. `minute`: the length of a minute in the ledger's unit.
     #[inline]
     pub fn keep(&self, row: OpRow, span: &Span, subject: Subject, minute: impl Fn() -> u64) {

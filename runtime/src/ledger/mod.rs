@@ -133,20 +133,6 @@ impl Ledger {
         let position = Kind::ALL.iter().position(|known| *known == kind).expect("the list has all kinds");
         bump(&self.shared.cores[core].errors[row][position], 1);
     }
-    /// Number of all requests so far, and the nanoseconds that they took together. The nanoseconds may fall a little
-    /// when the length of a tick becomes known better. Cheap enough for many calls per second.
-    pub fn totals(&self) -> (u64, u64) {
-        let count = self.shared.cores.iter().map(|core| core.kept.recorded()).sum();
-        let sum = self
-            .shared
-            .cores
-            .iter()
-            .flat_map(|core| &core.rows)
-            .filter_map(OnceLock::get)
-            .map(|row| row.total.sum())
-            .sum();
-        (count, self.unit().ns(sum))
-    }
     /// The durations of all requests so far, over all cores, by a class of their operations; those without one are left out.
     pub fn durations<const CLASSES: usize>(&self, class_of: impl Fn(&str) -> Option<usize>) -> [Summary; CLASSES] {
         let mut classes = std::array::from_fn(|_| Summary::of(self.unit()));
@@ -332,6 +318,12 @@ pub struct OpProfile {
 mod tests {
     use super::*;
 
+    /// Number of all requests, and the nanoseconds that they took together.
+    fn totals(ledger: &Ledger) -> (u64, u64) {
+        let [all] = ledger.durations(|_| Some(0));
+        (all.count(), all.sum_ns())
+    }
+
     /// The stages of the ledger's only operation: which, how often, how long.
     fn told(ledger: &Ledger) -> Vec<(Stage, u64, u64)> {
         let stages = ledger.profile().remove(0).stages;
@@ -426,7 +418,7 @@ mod tests {
         assert_eq!((of(Stage::Write), of(Stage::Flush), of(Stage::Queue)), (Some(300), Some(200), Some(450)));
         assert_eq!((of(Stage::Core), of(Stage::Reply)), (Some(50), Some(50)));
         assert_eq!(last(&ledger), [("write", 1200, 1100)]);
-        assert_eq!(ledger.totals(), (1, 1100));
+        assert_eq!(totals(&ledger), (1, 1100));
     }
 
     #[test]
@@ -507,7 +499,7 @@ mod tests {
         }
         assert_eq!(told(&ledger), [(Stage::Order, 2, 20), (Stage::Held, 2, 40), (Stage::Read, 2, 70 + 170)]);
         assert_eq!(last(&ledger), [("write", 400, 100), ("write", 500, 200)]);
-        assert_eq!(ledger.totals(), (2, 300));
+        assert_eq!(totals(&ledger), (2, 300));
         let profile = ledger.profile().remove(0);
         assert_eq!((profile.name, profile.hops), ("write", 4));
         let total = profile.total;
@@ -535,9 +527,9 @@ mod tests {
     fn an_operation_that_never_ran_takes_no_memory() {
         let ledger = Ledger::new(2, &["read", "write"]);
         let used = || ledger.shared.cores.iter().flat_map(|core| &core.rows).filter_map(OnceLock::get).count();
-        assert_eq!((used(), ledger.totals(), ledger.profile().len()), (0, (0, 0), 0));
+        assert_eq!((used(), totals(&ledger), ledger.profile().len()), (0, (0, 0), 0));
         ledger.record(1, 1, &Span::start(Stamp(0)), Subject::default(), Stamp(7));
-        assert_eq!((used(), ledger.totals(), ledger.profile()[0].name), (1, (1, 7), "write"));
+        assert_eq!((used(), totals(&ledger), ledger.profile()[0].name), (1, (1, 7), "write"));
     }
 
     #[test]

@@ -28,9 +28,6 @@ const BEHIND_NS_MAX: u64 = 10_000_000;
 /// forgotten.
 const NEWEST: u64 = 8;
 
-/// Flows of a core that are corrected; of more, the others have the core's shares.
-const FLOWS_CORRECTED_MAX: usize = 64;
-
 /// A flow.
 #[derive(Clone, Copy, Default)]
 struct Flow {
@@ -46,6 +43,8 @@ struct Flow {
     /// Time that it has had here and that the other cores were not told of, and its time on all cores as of the last correction.
     untold_ns: u64,
     known_ns: u64,
+    /// Time that it has had on other cores between the last two corrections, by its weight.
+    elsewhere_ns: u64,
 }
 
 /// The flows of a core.
@@ -123,7 +122,6 @@ impl Shares {
     /// to a flow's time; returns all its time, and its weight.
     pub fn correct(&mut self, mut tell: impl FnMut(usize, u64) -> (u64, u64)) {
         let mut least = u64::MAX;
-        let mut elsewhere = [0; FLOWS_CORRECTED_MAX];
         for (number, flow) in self.flows.iter_mut().enumerate() {
             let own_ns = std::mem::take(&mut flow.untold_ns);
             let (all_ns, weight) = tell(number, own_ns);
@@ -131,20 +129,17 @@ impl Shares {
             let had_ns =
                 if flow.known_ns == 0 { 0 } else { all_ns.saturating_sub(flow.known_ns).saturating_sub(own_ns) };
             flow.known_ns = all_ns;
-            let charge = had_ns.saturating_mul(WEIGHT) / weight.max(1);
-            if let Some(place) = elsewhere.get_mut(number) {
-                *place = charge;
-            }
+            flow.elsewhere_ns = had_ns.saturating_mul(WEIGHT) / weight.max(1);
             if flow.last_turn > 0 && self.turn - flow.last_turn < RECENT_TURNS {
-                least = least.min(charge);
+                least = least.min(flow.elsewhere_ns);
             }
         }
         if active(Bug::TagsNeverCorrected) || least == u64::MAX {
             return;
         }
         let bound = self.virtual_ns.saturating_add(BEHIND_NS_MAX);
-        for (flow, charge) in self.flows.iter_mut().zip(elsewhere) {
-            let more = charge.saturating_sub(least).min(bound.saturating_sub(flow.end));
+        for flow in &mut self.flows {
+            let more = flow.elsewhere_ns.saturating_sub(least).min(bound.saturating_sub(flow.end));
             (flow.end, flow.start) = (flow.end + more, flow.start + more);
         }
     }

@@ -8,14 +8,12 @@ use crate::segments::Row;
 use crate::verify;
 use base::limits::BLOCK_BYTES;
 use base::{Kind, Life, Place, SegmentId};
-use runtime::budget::{Agent, Working};
+use runtime::budget::Agent;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 /// Blocks of a slice, dead ones between them included: their checksums take a core some 25 us.
 const SLICE_BLOCKS: u16 = 64;
-/// Longest uninterrupted part of a pause: closing the brick does not wait longer.
-const PIECE_NS: u64 = 100_000_000;
 /// Shortest pause: about what a timer takes.
 const PAUSE_NS_MIN: u64 = 50_000;
 /// Memory for a buffer is short: others need it more.
@@ -104,7 +102,7 @@ async fn segment_is_through(store: &Store, (segment, life): (SegmentId, Life)) -
         }
     };
     for slice in slices(&entries) {
-        let Some(turn) = turn(store).await else { return false };
+        let Some(turn) = store.runtime.slice(Agent::Scrub, || goes_on(store)).await else { return false };
         let there = {
             // Let go before the pause: freed segments wait for readers (rule K8).
             let _pin = store.pin();
@@ -118,17 +116,6 @@ async fn segment_is_through(store: &Store, (segment, life): (SegmentId, Life)) -
         store.runtime.clock.sleep(PAUSE_NS_MIN).await;
     }
     true
-}
-
-/// Waits until the budget allows a slice; None if the pass was stopped.
-async fn turn(store: &Store) -> Option<Working<'_>> {
-    while goes_on(store) {
-        match store.runtime.begin_slice(Agent::Scrub) {
-            Ok(slice) => return Some(slice),
-            Err(wait_ns) => store.runtime.clock.sleep(wait_ns.clamp(PAUSE_NS_MIN, PIECE_NS)).await,
-        }
-    }
-    None
 }
 
 /// Entries that are read together.

@@ -5,8 +5,12 @@ use crate::flash::figures::median;
 use crate::flash::undo::Undo;
 use crate::hybrid::report::{Report, Wish};
 use crate::verdicts::load::{Load, READ, Said};
+use std::path::Path;
+use std::time::Duration;
 
 const ROW: &str = "fair";
+/// Time until a load is under way: what is done beside it counts from then on.
+const BEGUN: Duration = Duration::from_millis(500);
 /// Requests that the flood has in flight, and a polite client.
 const FLOOD: u32 = 64;
 const POLITE: [u32; 3] = [2, 4, 8];
@@ -44,7 +48,7 @@ pub fn weights(brick: &Brick, rounds: u64, seconds: u64, report: &mut Report, un
         brick.set(&["--weight", weight])?;
         let mut ratios = Vec::new();
         for _ in 0..rounds {
-            let (one, other) = beside(brick, (&all, &all), seconds, undo)?;
+            let (one, other) = pair(brick, (&all, &all), seconds, undo)?;
             ratios.push(other.per_second / one.per_second);
         }
         let name = format!("rates, of {wanted}:1");
@@ -54,20 +58,26 @@ pub fn weights(brick: &Brick, rounds: u64, seconds: u64, report: &mut Report, un
 }
 
 fn both(brick: &Brick, flood: &Load, seconds: u64, undo: &Undo) -> Result<Pair, String> {
-    beside(brick, (&READ, flood), seconds, undo)
+    pair(brick, (&READ, flood), seconds, undo)
 }
 
 /// A load of the second volume beside one of the first.
-fn beside(brick: &Brick, (small, flood): (&Load, &Load), seconds: u64, undo: &Undo) -> Result<Pair, String> {
-    // The large one runs before and after: what the small one does counts only beside it.
-    let large = std::thread::scope(|scope| {
-        let large = scope.spawn(|| flood.measure(&brick.file(0), seconds + 1, undo));
-        std::thread::sleep(std::time::Duration::from_millis(500));
-        let small = small.measure(&brick.file(1), seconds, undo);
-        (small, large.join())
-    });
-    let (small, Ok(large)) = large else { return Err("a client of the other volume: panicked".to_string()) };
-    Ok((small?, large?))
+fn pair(brick: &Brick, (small, flood): (&Load, &Load), seconds: u64, undo: &Undo) -> Result<Pair, String> {
+    beside((flood, &brick.file(0), seconds + 1), undo, || small.measure(&brick.file(1), seconds, undo))
+}
+
+/// Does something beside a load of a file, which runs for so many seconds, before and after it too.
+pub fn beside<T>(
+    (load, file, seconds): (&Load, &Path, u64),
+    undo: &Undo,
+    during: impl FnOnce() -> Result<T, String>,
+) -> Result<(T, Said), String> {
+    std::thread::scope(|scope| {
+        let load = scope.spawn(|| load.measure(file, seconds, undo));
+        std::thread::sleep(BEGUN);
+        let done = during();
+        Ok((done?, load.join().map_err(|_| "a client panicked".to_string())??))
+    })
 }
 
 fn told(name: &str, alone: &[Said], beside: &[Vec<Pair>], report: &mut Report) {

@@ -2,6 +2,7 @@
 //! that are looked up cold beside writers.
 
 use super::brick::Brick;
+use super::fair::beside;
 use crate::flash::figures::median;
 use crate::flash::undo::Undo;
 use crate::hybrid::report::{Report, Wish};
@@ -18,25 +19,18 @@ const DIRECTORIES: u64 = 400;
 const FILES: u64 = 100;
 /// Writers beside the look-ups, many and polite.
 const WRITERS: [u32; 2] = [64, 4];
-/// Time until a load is under way.
-const BEGUN: Duration = Duration::from_millis(500);
 
 /// Measures the row `flood`.
 pub fn flood(brick: &Brick, (rounds, seconds): (u64, u64), report: &mut Report, undo: &Undo) -> Result<(), String> {
     let small = brick.file(0).with_file_name("small");
     lay_out(&small, FILE_BYTES, undo)?;
-    let (mut alone, mut beside): (Vec<Said>, Vec<(Said, Said)>) = (Vec::new(), Vec::new());
+    let (mut alone, mut pairs): (Vec<Said>, Vec<(Said, Said)>) = (Vec::new(), Vec::new());
     for _ in 0..rounds {
         alone.push(READ.measure(&small, seconds, undo)?);
-        let pair = std::thread::scope(|scope| {
-            let large = scope.spawn(|| FLOOD.measure(&brick.file(0), seconds + 1, undo));
-            std::thread::sleep(BEGUN);
-            (READ.measure(&small, seconds, undo), large.join())
-        });
-        let (Ok(small), Ok(Ok(large))) = pair else { return Err("a client failed".to_string()) };
-        beside.push((small, large));
+        let measure = || READ.measure(&small, seconds, undo);
+        pairs.push(beside((&FLOOD, &brick.file(0), seconds + 1), undo, measure)?);
     }
-    let of = |part: fn(&(Said, Said)) -> f64| median(&beside.iter().map(part).collect::<Vec<_>>());
+    let of = |part: fn(&(Said, Said)) -> f64| median(&pairs.iter().map(part).collect::<Vec<_>>());
     let own = median(&alone.iter().map(|said| said.per_second).collect::<Vec<_>>());
     let mut add = |name: &str, value, unit| report.add("flood", name, value, unit, Wish::None);
     add("512 asynchronous reads in flight", of(|pair| pair.1.per_second), "/s");
@@ -50,18 +44,13 @@ pub fn flood(brick: &Brick, (rounds, seconds): (u64, u64), report: &mut Report, 
 pub fn names(brick: &Brick, (rounds, seconds): (u64, u64), report: &mut Report, undo: &Undo) -> Result<(), String> {
     let tree = brick.file(0).with_file_name("tree");
     make(&tree)?;
-    let mut seen: [Vec<[f64; 2]>; 3] = Default::default();
+    let (file, mut seen): (_, [Vec<[f64; 2]>; 3]) = (brick.file(0), Default::default());
     for _ in 0..rounds {
         seen[0].push(look(&tree, seconds)?);
         for (depth, seen) in WRITERS.into_iter().zip(&mut seen[1..]) {
             let writers = Load { pattern: "randwrite", depth, ..READ };
-            let looked = std::thread::scope(|scope| {
-                let writers = scope.spawn(|| writers.measure(&brick.file(0), 2 * seconds + 1, undo));
-                std::thread::sleep(BEGUN);
-                (look(&tree, seconds), writers.join())
-            });
-            let (Ok(looked), Ok(Ok(_))) = looked else { return Err("a client failed".to_string()) };
-            seen.push(looked);
+            let load = (&writers, &*file, 2 * seconds + 1);
+            seen.push(beside(load, undo, || look(&tree, seconds))?.0);
         }
     }
     for (which, what) in ["stat", "ls of 100"].into_iter().enumerate() {
