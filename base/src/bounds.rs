@@ -2,7 +2,11 @@
 //! holds them. `layer` keeps requests to them.
 
 use crate::error::{Error, Kind, Result};
-use crate::limits::{LIMIT_BANDWIDTH_MAX, LIMIT_BANDWIDTH_MIN, LIMIT_BURST_MS_MAX, LIMIT_IOPS_MAX, WEIGHT_MAX};
+use crate::ids::Ino;
+use crate::limits::{
+    LIMIT_BANDWIDTH_MAX, LIMIT_BANDWIDTH_MIN, LIMIT_BURST_MS_MAX, LIMIT_IOPS_MAX, LIMITED_TREES_MAX, WEIGHT_MAX,
+};
+use std::collections::BTreeMap;
 
 /// A limit that a volume may have.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -86,11 +90,22 @@ impl Limit {
 pub struct Limits {
     /// Values by `Limit`; 0: none. Absent without any.
     values: Option<Box<[u64; Limit::ALL.len()]>>,
+    /// Limits of directory trees, by project.
+    trees: BTreeMap<u32, Tree>,
+}
+
+/// The limits of a directory tree, all of whose inodes belong to one project.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Tree {
+    /// The directory at its top.
+    pub top: Ino,
+    /// Its limits: rates and a burst.
+    pub limits: Limits,
 }
 
 impl Limits {
     /// Nothing is limited, and nothing is said of bursts.
-    pub const NONE: Limits = Limits { values: None };
+    pub const NONE: Limits = Limits { values: None, trees: BTreeMap::new() };
 
     /// The value of a limit, if the volume has it.
     pub fn get(&self, limit: Limit) -> Option<u64> {
@@ -102,12 +117,33 @@ impl Limits {
     }
     /// These, with some changed; a value of 0 takes a limit away. Errors: `Invalid`.
     pub fn with(self, changed: &[(Limit, u64)]) -> Result<Limits> {
-        let mut values = self.values.unwrap_or_default();
+        let mut values = self.values.clone().unwrap_or_default();
         for (limit, value) in changed {
             limit.check(*value)?;
             values[*limit as usize] = *value;
         }
-        Ok(Limits { values: Some(values).filter(|values| values.iter().any(|value| *value > 0)) })
+        Ok(Limits { values: Some(values).filter(|values| values.iter().any(|value| *value > 0)), ..self })
+    }
+
+    /// The trees that have limits of their own, by project.
+    pub fn trees(&self) -> impl Iterator<Item = (u32, &Tree)> {
+        self.trees.iter().map(|(project, tree)| (*project, tree))
+    }
+    /// These, with some limits of a tree changed; a value of 0 takes a limit away, and a tree without any is none. Errors: `Invalid`.
+    pub fn with_tree(mut self, project: u32, top: Ino, changed: &[(Limit, u64)]) -> Result<Limits> {
+        if project == 0 || changed.iter().any(|(limit, _)| *limit == Limit::Weight) {
+            return Err(Error::new(Kind::Invalid, "a tree has a project of its own and no weight").with(project));
+        }
+        let trees = &mut self.trees;
+        let before = trees.remove(&project).map_or(Limits::NONE, |tree| tree.limits);
+        let limits = before.with(changed)?;
+        if limits != Limits::NONE {
+            trees.insert(project, Tree { top, limits });
+        }
+        if trees.len() > LIMITED_TREES_MAX {
+            return Err(Error::new(Kind::Invalid, "a volume has at most 64 directory trees with limits"));
+        }
+        Ok(self)
     }
 }
 
@@ -122,6 +158,23 @@ mod tests {
         let fewer = some.clone().with(&[(Limit::Iops, 0), (Limit::Burst, 50)]).expect("within bounds");
         assert_eq!((fewer.get(Limit::Iops), fewer.get(Limit::Burst)), (None, Some(50)));
         assert_eq!(fewer.clone().with(&[(Limit::Burst, 0), (Limit::WriteBandwidth, 0)]), Ok(Limits::NONE));
+    }
+
+    #[test]
+    fn trees_have_limits_of_their_own() {
+        let tree = |limits: Limits, changed: &[_]| limits.with_tree(7, Ino(9), changed);
+        let some = Limits::NONE.with(&[(Limit::Iops, 100)]).expect("within bounds");
+        let both = tree(some.clone(), &[(Limit::Iops, 5)]).expect("within bounds");
+        let (project, Tree { top, limits }) = both.trees().next().expect("it has one");
+        assert_eq!((project, *top, limits.get(Limit::Iops), both.get(Limit::Iops)), (7, Ino(9), Some(5), Some(100)));
+        assert_eq!(both.clone().with(&[(Limit::Iops, 0)]).expect("within bounds").trees().count(), 1);
+        assert_eq!(tree(both, &[(Limit::Iops, 0)]), Ok(some.clone()));
+        assert!(tree(some.clone(), &[(Limit::Weight, 5)]).is_err());
+        assert!(some.clone().with_tree(0, Ino(9), &[(Limit::Iops, 5)]).is_err());
+        let many = |count: u32| {
+            (1..=count).try_fold(some.clone(), |limits, project| limits.with_tree(project, Ino(9), &[(Limit::Iops, 5)]))
+        };
+        assert!(many(LIMITED_TREES_MAX as u32).is_ok() && many(LIMITED_TREES_MAX as u32 + 1).is_err());
     }
 
     #[test]

@@ -17,7 +17,7 @@ pub mod name;
 pub mod op;
 pub mod seeded;
 
-pub use bounds::{Limit, Limits};
+pub use bounds::{Limit, Limits, Tree};
 pub use edit::{Crcs, Edit, Follow, Intent, IntentId, Numbers};
 pub use error::{Error, Kind, Remedy, Result};
 pub use ids::{GroupId, Index, Ino, LeafKey, Life, Place, ReplicaId, RequestId, SegmentId, SessionId, Term, VolumeId};

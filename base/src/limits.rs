@@ -91,6 +91,10 @@ pub const LIMIT_BURST_MS: u64 = 10;
 pub const WEIGHT: u64 = 100;
 /// See `WEIGHT`.
 pub const WEIGHT_MAX: u64 = 1000;
+/// The first project that is given to a directory tree with limits: below are those that people choose for themselves.
+pub const TREE_PROJECT_MIN: u32 = 1 << 30;
+/// Largest number of directory trees of a volume that have limits: each request that is held looks among them.
+pub const LIMITED_TREES_MAX: usize = 64;
 /// Smallest brick (rule X5).
 pub const BRICK_BYTES_MIN: u64 = 4 << 30;
 /// Least free space for the index of a brick whose segments lie on a device: RocksDB's own files and its compaction

@@ -184,7 +184,8 @@ pub enum Op {
     /// Give a volume another tier policy.
     VolumePolicy { name: Name, policy: TierPolicy },
     /// Change some of a volume's limits (0: no limit); a running stack is changed by whoever has it.
-    VolumeLimits { name: Name, changed: Box<[(Limit, u64)]> },
+    /// Those of a directory tree, if there is one: its project, and the directory at its top.
+    VolumeLimits { name: Name, tree: Option<(u32, Ino)>, changed: Box<[(Limit, u64)]> },
     /// All volumes.
     VolumeList,
 }
@@ -238,6 +239,49 @@ pub const OP_NAMES: &[&str] = &[
 ];
 
 impl Op {
+    /// The inode in whose group the operation is decided; None for those of a whole volume, or of all.
+    pub fn home(&self) -> Option<Ino> {
+        match self {
+            Op::Lookup { parent, .. }
+            | Op::Create { parent, .. }
+            | Op::MakeDir { parent, .. }
+            | Op::SymLink { parent, .. }
+            | Op::MakeNode { parent, .. }
+            | Op::TempFile { parent, .. }
+            | Op::Unlink { parent, .. }
+            | Op::RemoveDir { parent, .. } => Some(*parent),
+            Op::Rename { new_parent, .. } | Op::Exchange { new_parent, .. } | Op::Link { new_parent, .. } => {
+                Some(*new_parent)
+            }
+            Op::GetAttr { ino }
+            | Op::Recall { ino }
+            | Op::SetAttr { ino, .. }
+            | Op::ReadLink { ino }
+            | Op::Open { ino, .. }
+            | Op::Release { ino }
+            | Op::Forget { ino, .. }
+            | Op::Read { ino, .. }
+            | Op::Write { ino, .. }
+            | Op::Allocate { ino, .. }
+            | Op::Seek { ino, .. }
+            | Op::GetXattr { ino, .. }
+            | Op::ListXattr { ino }
+            | Op::SetXattr { ino, .. }
+            | Op::RemoveXattr { ino, .. }
+            | Op::Fsync { ino, .. }
+            | Op::ReadDir { ino, .. } => Some(*ino),
+            Op::StatFs
+            | Op::SyncAll
+            | Op::VolumeCreate { .. }
+            | Op::VolumeDelete { .. }
+            | Op::VolumeRename { .. }
+            | Op::VolumeResize { .. }
+            | Op::VolumeLayers { .. }
+            | Op::VolumePolicy { .. }
+            | Op::VolumeLimits { .. }
+            | Op::VolumeList => None,
+        }
+    }
     /// Short name for ledgers and tables.
     pub fn name(&self) -> &'static str {
         match self {

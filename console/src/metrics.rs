@@ -288,13 +288,16 @@ fn layers(put: &mut Put, snapshot: &Snapshot) -> fmt::Result {
 
 fn limits(put: &mut Put, snapshot: &Snapshot) -> fmt::Result {
     let of = |value: fn(&explain::snapshot::LimitFigures) -> f64| {
-        snapshot.limits.iter().map(move |limits| ([("volume", limits.volume.clone())], value(limits)))
+        snapshot.limits.iter().map(move |limits| {
+            let labels = [("volume", limits.volume.clone()), ("tree", limits.tree.clone())];
+            (labels, value(limits))
+        })
     };
-    let held = Name("limit_held_operations", "Operations that had to wait for their volume's limits", None);
+    let held = Name("limit_held_operations", "Operations that had to wait for limits", None);
     put.counters(held, of(|limits| limits.held as f64))?;
     let waited = Name("limit_held", "Time for which they waited", Some(Unit::Seconds));
     put.counters(waited, of(|limits| seconds(limits.held_ns)))?;
-    let name = Name("limit_waiting_operations", "Operations that wait for their volume's limits now", None);
+    let name = Name("limit_waiting_operations", "Operations that wait for limits now", None);
     put.gauges(name, of(|limits| limits.waiting as f64))
 }
 
@@ -382,9 +385,9 @@ mod tests {
             "sinter_core_run_seconds_total{core=\"0\"} 0.25",
             "sinter_segments{state=\"used\"} 0.0",
             "sinter_layer_calls_total{volume=\"v\",layer=\"layer 1 (delay)\"} 1.0",
-            "sinter_limit_held_operations_total{volume=\"v\"} 3.0",
-            "sinter_limit_held_seconds_total{volume=\"v\"} 1.5",
-            "sinter_limit_waiting_operations{volume=\"v\"} 0.0",
+            "sinter_limit_held_operations_total{volume=\"v\",tree=\"\"} 3.0",
+            "sinter_limit_held_seconds_total{volume=\"v\",tree=\"\"} 1.5",
+            "sinter_limit_waiting_operations{volume=\"v\",tree=\"\"} 0.0",
             "sinter_shared_core_seconds_total{volume=\"v\"} 2.5",
             "sinter_background_seconds_total{agent=\"scrub\"} 0.5",
         ] {

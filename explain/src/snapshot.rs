@@ -227,12 +227,14 @@ pub struct LayerFigures {
     pub held_ns: u64,
 }
 
-/// The limits of a volume.
+/// The limits of a volume, or of a directory tree of it.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Debug, Default)]
 #[serde(default)]
 pub struct LimitFigures {
     /// The volume.
     pub volume: String,
+    /// The tree: its path as of the last checkpoint, or its directory's inode number; empty: the volume itself.
+    pub tree: String,
     /// Its limits: name and value per second, or milliseconds of burst.
     pub set: BTreeMap<String, u64>,
     /// Number of operations that had to wait.
@@ -241,6 +243,16 @@ pub struct LimitFigures {
     pub held_ns: u64,
     /// Operations that wait now.
     pub waiting: u64,
+}
+
+impl LimitFigures {
+    /// The volume or the tree that has the limits, for a person.
+    pub fn subject(&self) -> String {
+        match &*self.tree {
+            "" => format!("volume {}", self.volume),
+            tree => format!("tree {tree} of volume {}", self.volume),
+        }
+    }
 }
 
 /// A volume that shares the cores with others.

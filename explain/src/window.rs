@@ -305,9 +305,9 @@ fn limits(before: &Snapshot, after: &Snapshot) -> Vec<(String, u64, u64)> {
     let since = |(earlier, limits): (Option<&LimitFigures>, &LimitFigures)| {
         let earlier = earlier.unwrap_or(&nothing);
         let [held, held_ns] = less([limits.held, limits.held_ns], [earlier.held, earlier.held_ns]);
-        (limits.volume.clone(), held, held_ns)
+        (limits.subject(), held, held_ns)
     };
-    let all = pairs(&before.limits, &after.limits, |limits| &*limits.volume).map(since);
+    let all = pairs(&before.limits, &after.limits, |limits| (&*limits.volume, &*limits.tree)).map(since);
     all.filter(|(_, held, _)| *held > 0).collect()
 }
 

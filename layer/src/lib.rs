@@ -27,7 +27,7 @@ use base::{Layer, Limit, Limits, Op, Result};
 use delay::Delay;
 use fault::Fault;
 use group::Groups;
-use limit::Limiter;
+use limit::{Limiter, Trees};
 use read_only::ReadOnly;
 use runtime::seeded::{Bug, active};
 use runtime::tasks::Flow;
@@ -156,14 +156,16 @@ struct Layers {
 /// Bits of what a stack has above the groups.
 const LAYERS: u8 = 1;
 const LIMITS: u8 = 2;
+const TREES: u8 = 4;
 
 /// The limits and layers of one volume above the groups.
 pub struct Stack {
     groups: Arc<Groups>,
-    /// `LAYERS` and `LIMITS`, as far as there are any: without either, an operation looks at nothing else.
+    /// `LAYERS`, `LIMITS` and `TREES`, as far as there are any: without either, an operation looks at nothing else.
     more: AtomicU8,
     layers: Lock<Arc<Layers>>,
     limiter: Limiter,
+    trees: Trees,
     flow: Arc<Flow>,
 }
 
@@ -176,10 +178,12 @@ impl Stack {
             more: AtomicU8::new(0),
             layers: Lock::new("layers", Arc::default()),
             limiter,
+            trees: Trees::new(),
             flow: Arc::new(Flow::new(WEIGHT)),
         };
         stack.put(Plan::of(layers));
-        stack.limit(if active(Bug::LimitForgotten) { &Limits::NONE } else { limits });
+        let none = Limits::NONE;
+        stack.limit(if active(Bug::LimitForgotten) { &none } else { limits });
         stack
     }
 
@@ -194,6 +198,12 @@ impl Stack {
     /// The same through limits and layers.
     async fn hold_and_pass(&self, context: &Context, call: Call, more: u8) -> Result<Answer> {
         let runtime = &self.groups.store().runtime;
+        if more & TREES != 0
+            && let Some(limiter) = self.tree_of(context, &call).await
+            && limiter.pass(runtime, &call).await
+        {
+            context.span.mark(Stage::Limit, runtime.stamp());
+        }
         if more & LIMITS != 0 && self.limiter.pass(runtime, &call).await {
             context.span.mark(Stage::Limit, runtime.stamp());
         }
@@ -204,15 +214,30 @@ impl Stack {
         self.groups.call(context, call.op, call.data).await
     }
 
+    /// The limits of the tree that an operation's inode belongs to.
+    async fn tree_of(&self, context: &Context, call: &Call) -> Option<Arc<Limiter>> {
+        if !limit::may_hold(call) {
+            return None;
+        }
+        self.trees.of(self.groups.project(context, call.op.home()?).await)
+    }
+
     /// Changes the limits and the share, for what waits and for every operation that begins from now on.
     pub fn limit(&self, limits: &Limits) {
-        self.limiter.change(limits, self.groups.store().runtime.clock.now_ns());
+        let now_ns = self.groups.store().runtime.clock.now_ns();
+        self.limiter.change(limits, now_ns);
+        let treed = self.trees.change(limits, now_ns);
+        self.set_more(TREES, treed);
         self.set_more(LIMITS, limits.all().any(|(limit, _)| limit.is_rate()));
         self.flow.set_weight(limits.get(Limit::Weight).unwrap_or(WEIGHT));
     }
     /// The flow of the volume's operations.
     pub fn flow(&self) -> &Arc<Flow> {
         &self.flow
+    }
+    /// The figures of the limits of directory trees, by project.
+    pub fn held_in_trees(&self) -> Vec<(u32, LimitSummary)> {
+        self.trees.summaries()
     }
     /// The figures of the limits.
     pub fn held(&self) -> LimitSummary {

@@ -16,6 +16,7 @@ pub(crate) const MODE_BITS: u16 = 0o7777;
 /// given by the client win over those of the cut.
 pub(crate) fn set(view: &mut dyn View, caller: &Caller, ino: Ino, set: &SetAttr) -> Result<Decision, Stop> {
     let old = inode(view, ino)?;
+    let moves_tree = guard::moves_tree(&old, caller.uid, set)?;
     match set.guard {
         Some(_) if old.kind != FileKind::File && !old.is_directory() => {
             return refuse(Kind::Unsupported, "only files and directories are guarded");
@@ -23,8 +24,11 @@ pub(crate) fn set(view: &mut dyn View, caller: &Caller, ino: Ino, set: &SetAttr)
         Some(guard) => {
             let alone = SetAttr { guard: None, project: None, ..*set } == SetAttr::default();
             assert!(alone, "a guard is set alone, or with a project");
-            guard::lets_project(&old, guard, set.project)?;
+            if !moves_tree {
+                guard::lets_project(&old, guard, set.project)?;
+            }
         }
+        None if moves_tree => {}
         None => guard::takes(&old, set)?,
     }
     let now = view.now();

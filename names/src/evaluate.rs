@@ -56,7 +56,7 @@ fn decide(op: &Op, caller: &Caller, view: &mut dyn View) -> Result<Decision, Sto
         Op::VolumeResize { name, size_bytes } => volumes::resize(view, name, *size_bytes),
         Op::VolumeLayers { name, layers } => volumes::set_layers(view, name, layers),
         Op::VolumePolicy { name, policy } => volumes::set_policy(view, name, *policy),
-        Op::VolumeLimits { name, changed } => volumes::set_limits(view, name, changed),
+        Op::VolumeLimits { name, tree, changed } => volumes::set_limits(view, name, *tree, changed),
         Op::Allocate { ino, offset, length, keep_size, room } => {
             let bytes = *offset..offset.saturating_add(*length);
             write::allocate(view, caller, *ino, bytes, *keep_size, *room)

@@ -3,6 +3,7 @@
 //! handle that was opened before the guard was set.
 
 use crate::view::{Stop, refuse};
+use base::limits::TREE_PROJECT_MIN;
 use base::{Guard, Inode, Kind, SetAttr, SetTime};
 
 /// Refuses a new name in a directory that is immutable.
@@ -29,6 +30,16 @@ pub(crate) fn lets_project(inode: &Inode, guard: Guard, project: Option<u32>) ->
         true => untouched(inode),
         false => Ok(()),
     }
+}
+
+/// True if a change moves an inode into a tree with limits, or out of one: root alone may, whatever guards it, as limits hold for all.
+pub(crate) fn moves_tree(inode: &Inode, uid: u32, set: &SetAttr) -> Result<bool, Stop> {
+    let project = set.project.unwrap_or(inode.project);
+    let same = set.guard.is_none_or(|guard| guard.hands_down_project == inode.guard.hands_down_project);
+    if project.max(inode.project) < TREE_PROJECT_MIN || same && project == inode.project {
+        return Ok(false);
+    }
+    if uid == 0 { Ok(true) } else { refuse(Kind::Permission, "the project is one of a tree with limits") }
 }
 
 /// Refuses a name for an inode of another project in a directory that hands its project down.

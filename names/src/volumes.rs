@@ -4,7 +4,7 @@ use crate::decision::{Decision, Draft};
 use crate::view::{Caller, Need, Stop, View, known, refuse};
 use base::limits::{NAME_BYTES_MAX, VOLUME_NAME_BYTES_MAX};
 use base::{
-    Edit, FileKind, GroupId, Inode, Kind, Layer, Limit, Limits, Name, Outcome, Reply, TierPolicy, Volume, VolumeId,
+    Edit, FileKind, GroupId, Ino, Inode, Kind, Layer, Limit, Limits, Name, Outcome, Reply, TierPolicy, Volume, VolumeId,
 };
 
 const CATALOGUE: VolumeId = VolumeId(0);
@@ -102,11 +102,20 @@ pub(crate) fn set_policy(view: &mut dyn View, name: &Name, policy: TierPolicy) -
 }
 
 /// VolumeLimits.
-pub(crate) fn set_limits(view: &mut dyn View, name: &Name, changed: &[(Limit, u64)]) -> Result<Decision, Stop> {
+pub(crate) fn set_limits(
+    view: &mut dyn View,
+    name: &Name,
+    tree: Option<(u32, Ino)>,
+    changed: &[(Limit, u64)],
+) -> Result<Decision, Stop> {
     let Some(volume) = find(view, name)? else {
         return refuse(Kind::NotFound, "no volume has this name");
     };
-    let limits = volume.limits.clone().with(changed)?;
+    let limits = volume.limits.clone();
+    let limits = match tree {
+        Some((project, top)) => limits.with_tree(project, top, changed)?,
+        None => limits.with(changed)?,
+    };
     change(view, name, Volume { limits, ..volume })
 }
 

@@ -364,11 +364,15 @@ impl Brick {
     }
 
     /// Passes an operation on the brick's catalogue to the groups.
-    fn call(&self, op: Op) -> Result<Reply> {
+    pub(crate) fn call(&self, op: Op) -> Result<Reply> {
+        self.call_in(VolumeId(0), op)
+    }
+    /// Passes an operation on a volume to the groups, in the daemon's own name: past layers and limits.
+    pub fn call_in(&self, volume: VolumeId, op: Op) -> Result<Reply> {
         let (groups, runtime) = (self.groups.clone(), self.runtime.clone());
         let reactors = self.reactors()?;
         on_core(&reactors, move || async move {
-            let context = Context::own(VolumeId(0), Span::start(runtime.stamp()));
+            let context = Context::own(volume, Span::start(runtime.stamp()));
             groups.call(&context, op, None).await.map(|answer| answer.reply)
         })
     }
@@ -391,29 +395,9 @@ impl Brick {
         })
     }
 
-    /// All volumes, by name.
-    pub fn volumes(&self) -> Result<Vec<base::Volume>> {
-        match self.call(Op::VolumeList)? {
-            Reply::Volumes(mut volumes) => {
-                volumes.sort_by(|one, other| one.name.cmp(&other.name));
-                Ok(volumes)
-            }
-            other => panic!("a list of volumes is answered with one, not {other:?}"),
-        }
-    }
-    /// Creates a volume; durable when this returns.
-    pub fn create_volume(&self, name: &Name, size_bytes: Option<u64>) -> Result<base::Volume> {
-        self.change_volume(Op::VolumeCreate { name: name.clone(), size_bytes })
-    }
-    /// Makes or changes a volume by an operation that says how it is then; durable when this returns.
-    pub(crate) fn change_volume(&self, op: Op) -> Result<base::Volume> {
-        match self.call(op)? {
-            Reply::Volume(volume) => {
-                self.call(Op::SyncAll)?;
-                Ok(volume)
-            }
-            other => panic!("a volume that is made or changed is answered with it, not {other:?}"),
-        }
+    /// The store below the groups.
+    pub(crate) fn store(&self) -> &Arc<store::Store> {
+        self.groups.store()
     }
     /// Deletes a volume that is not mounted; durable when this returns.
     pub fn delete_volume(&self, volume: &base::Volume) -> Result<()> {
@@ -785,8 +769,8 @@ fn answer((brick, data): (&Brick, &Path), request: Request) -> Result<Answer> {
         Request::VolumePolicy { name, policy } => {
             Ok(Answer::Volume(described(brick, &brick.set_policy(&name, &policy)?)))
         }
-        Request::VolumeLimits { name, changed } => {
-            Ok(Answer::Volume(described(brick, &brick.set_limits(&name, &changed)?)))
+        Request::VolumeLimits { name, tree, changed } => {
+            Ok(Answer::Volume(described(brick, &brick.set_limits(&name, tree.as_deref(), &changed)?)))
         }
         Request::VolumeRename { name, new_name } => {
             Ok(Answer::Volume(described(brick, &brick.rename_volume(&name, &new_name)?)))

@@ -60,6 +60,8 @@ pub enum Command {
     /// Create, list, describe, change or delete volumes
     #[command(subcommand)]
     Volume(Volume),
+    /// Limit what clients get of a directory tree of a volume
+    Limit(TreeLimit),
     /// List, add, remove or move the layers that a volume's operations pass
     #[command(subcommand)]
     Layer(Layer),
@@ -443,6 +445,29 @@ pub struct VolumeSet {
     #[command(flatten)]
     pub limits: VolumeLimits,
 }
+
+/// `sinter limit`.
+#[derive(Args, Debug)]
+#[command(group = clap::ArgGroup::new("limit").required(true).multiple(true).args(TREE_LIMITS))]
+pub struct TreeLimit {
+    #[command(flatten)]
+    pub volume: VolumeNamed,
+    /// Directory in the volume, from its root (a path)
+    #[arg(value_name = "PATH")]
+    pub path: String,
+    #[command(flatten)]
+    pub limits: VolumeLimits,
+}
+
+const TREE_LIMITS: [&str; 7] = [
+    "iops_max",
+    "bandwidth_max",
+    "read_iops_max",
+    "read_bandwidth_max",
+    "write_iops_max",
+    "write_bandwidth_max",
+    "burst",
+];
 
 const VOLUME_PROPERTIES: [&str; 10] = [
     "size",

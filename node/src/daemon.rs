@@ -521,9 +521,9 @@ impl server::Daemon for Daemon {
                 let _alone = self.changing.lock().expect("no panic while held");
                 Ok(Answer::Volume(self.describe(&self.brick.set_policy(&name, &policy)?)))
             }
-            Request::VolumeLimits { name, changed } => {
+            Request::VolumeLimits { name, tree, changed } => {
                 let _alone = self.changing.lock().expect("no panic while held");
-                Ok(Answer::Volume(self.describe(&self.brick.set_limits(&name, &changed)?)))
+                Ok(Answer::Volume(self.describe(&self.brick.set_limits(&name, tree.as_deref(), &changed)?)))
             }
             Request::VolumeRename { name, new_name } => {
                 Ok(Answer::Volume(self.describe(&self.rename_volume(&name, &new_name)?)))
@@ -641,10 +641,15 @@ pub fn described(brick: &Brick, volume: &base::Volume) -> protocol::Volume {
         inodes: used.inodes,
         policy: volume.policy.name().to_string(),
         limits: named(volume.limits.all()),
+        trees: brick.trees(volume).into_iter().map(limited).collect(),
         mounts: Vec::new(),
         detached: Vec::new(),
         open: None,
     }
+}
+
+fn limited((path, project, tree): (Option<String>, u32, base::Tree)) -> protocol::LimitedTree {
+    protocol::LimitedTree { path, inode: tree.top.0, project, limits: named(tree.limits.all()) }
 }
 
 fn profile(ledger: &runtime::Ledger) -> Vec<Operation> {

@@ -48,7 +48,11 @@ fn no_line_on_the_admin_socket_can_harm() {
             Request::VolumeRename { name: "home".to_string(), new_name: "house".to_string() },
             Request::VolumeResize { name: "home".to_string(), size_bytes: None },
             Request::VolumePolicy { name: "home".to_string(), policy: "flash-only".to_string() },
-            Request::VolumeLimits { name: "home".to_string(), changed: [("iops-max".to_string(), 5)].into() },
+            Request::VolumeLimits {
+                name: "home".to_string(),
+                tree: Some("/a".to_string()),
+                changed: [("iops-max".to_string(), 5)].into(),
+            },
             Request::LayerAdd { volume: "home".to_string(), layer: delay, at: Some(1) },
             Request::LayerMove { volume: "home".to_string(), from: 1, to: 2 },
             Request::Umount { path: "/mnt".to_string(), lazy: true },

@@ -35,6 +35,7 @@ mod table;
 #[cfg(feature = "seeded-bugs")]
 mod test_switches;
 mod tiers;
+mod trees;
 mod volumes;
 
 use clap::Parser;

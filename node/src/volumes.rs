@@ -1,12 +1,36 @@
 //! Changes of a volume's properties, as the admin socket asks for them: durable when they return.
 
 use crate::assembly::Brick;
-use base::{Limit, Name, Op, Result};
+use base::{Limit, Name, Op, Reply, Result};
 use explain::snapshot::{LimitFigures, Tenant};
 use layer::LimitSummary;
 use std::collections::BTreeMap;
 
 impl Brick {
+    /// All volumes, by name.
+    pub fn volumes(&self) -> Result<Vec<base::Volume>> {
+        match self.call(Op::VolumeList)? {
+            Reply::Volumes(mut volumes) => {
+                volumes.sort_by(|one, other| one.name.cmp(&other.name));
+                Ok(volumes)
+            }
+            other => panic!("a list of volumes is answered with one, not {other:?}"),
+        }
+    }
+    /// Creates a volume; durable when this returns.
+    pub fn create_volume(&self, name: &Name, size_bytes: Option<u64>) -> Result<base::Volume> {
+        self.change_volume(Op::VolumeCreate { name: name.clone(), size_bytes })
+    }
+    /// Makes or changes a volume by an operation that says how it is then; durable when this returns.
+    pub(crate) fn change_volume(&self, op: Op) -> Result<base::Volume> {
+        match self.call(op)? {
+            Reply::Volume(volume) => {
+                self.call(Op::SyncAll)?;
+                Ok(volume)
+            }
+            other => panic!("a volume that is made or changed is answered with it, not {other:?}"),
+        }
+    }
     /// Gives a volume another name.
     pub fn rename_volume(&self, name: &str, new_name: &str) -> Result<base::Volume> {
         let [name, new_name] = [name, new_name].map(|text| Name::new(text.as_bytes()));
@@ -23,18 +47,35 @@ impl Brick {
     }
     /// Changes some of a volume's limits, by their names, first durably, then for all that waits and all that comes; 0 takes one away. One
     /// change at a time. Errors: `Invalid`.
-    pub fn set_limits(&self, name: &str, changed: &BTreeMap<String, u64>) -> Result<base::Volume> {
+    pub fn set_limits(&self, name: &str, tree: Option<&str>, changed: &BTreeMap<String, u64>) -> Result<base::Volume> {
+        if let Some(path) = tree {
+            return self.set_tree_limits(name, path, changed);
+        }
         let changed = changed.iter().map(|(limit, value)| Ok((Limit::of(limit)?, *value))).collect::<Result<_>>()?;
-        let volume = self.change_volume(Op::VolumeLimits { name: Name::new(name.as_bytes())?, changed })?;
+        let volume = self.change_volume(Op::VolumeLimits { name: Name::new(name.as_bytes())?, tree: None, changed })?;
         self.stack(&volume).limit(&volume.limits);
         Ok(volume)
     }
-    /// The figures of a volume's limits; None if it has none and nothing was ever held.
-    pub fn limits(&self, volume: &base::Volume) -> Option<LimitFigures> {
-        let LimitSummary { held, held_ns, waiting } = self.stack(volume).held();
-        let set = named(volume.limits.all());
-        let volume = String::from_utf8_lossy(volume.name.as_bytes()).into_owned();
-        (held > 0 || !set.is_empty()).then_some(LimitFigures { volume, set, held, held_ns, waiting })
+    /// The figures of the limits of a volume and of its trees, without those that there are none of and that never held anything.
+    pub fn limits(&self, volume: &base::Volume) -> Vec<LimitFigures> {
+        let name = String::from_utf8_lossy(volume.name.as_bytes());
+        let figures = |tree: String, limits: &base::Limits, LimitSummary { held, held_ns, waiting }| LimitFigures {
+            volume: name.clone().into_owned(),
+            tree,
+            set: named(limits.all()),
+            held,
+            held_ns,
+            waiting,
+        };
+        let stack = self.stack(volume);
+        let mut all = vec![figures(String::new(), &volume.limits, stack.held())];
+        let held = stack.held_in_trees();
+        all.extend(self.trees(volume).into_iter().filter_map(|(path, project, tree)| {
+            let (_, summary) = held.iter().find(|(other, _)| *other == project)?;
+            Some(figures(path.unwrap_or_else(|| format!("inode {}", tree.top)), &tree.limits, *summary))
+        }));
+        all.retain(|limits| limits.held > 0 || !limits.set.is_empty());
+        all
     }
     /// A volume's share of the cores.
     pub fn tenant(&self, volume: &base::Volume) -> Tenant {

@@ -2,7 +2,7 @@
 //! How much passes at least is told only where the machine has time for it: it may be busy with other tests.
 
 use crate::calls::Mapping;
-use crate::daemon::{Daemon, Home, fail, run, succeed, text};
+use crate::daemon::{Daemon, Home, fail, run, succeed, system, text};
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
@@ -201,5 +201,74 @@ fn limits_are_set_on_a_brick_at_rest_and_mistakes_change_nothing() {
     succeed(&["volume", "rename", data, "default", "other"]);
     succeed(&["volume", "rename", data, "other", "default"]);
     assert_eq!(told(&home), serde_json::json!({"write-iops-max": 5, "weight": 300}));
+    home.check();
+}
+
+/// The limits of a volume's directory trees, as they are told.
+fn trees(home: &Home) -> serde_json::Value {
+    let told = succeed(&["volume", "info", "--json", text(&home.data), "default"]);
+    serde_json::from_str::<serde_json::Value>(&told).expect("JSON")["trees"].clone()
+}
+
+#[test]
+fn a_directory_tree_has_limits_of_its_own_which_its_new_files_have_too() {
+    let (home, daemon) = served("limits-tree");
+    let (tree, deep) = (home.mount.join("tree"), home.mount.join("tree/a/b"));
+    std::fs::create_dir_all(&deep).expect("the mount is writable");
+    std::fs::write(deep.join("old"), vec![7; BLOCK * BLOCKS as usize]).expect("there is room");
+    // Whatever is in it.
+    std::os::unix::fs::symlink("old", deep.join("link")).expect("a link");
+    std::fs::write(deep.join("fixed"), "").expect("there is room");
+    system("chattr", &["+i", text(&deep.join("fixed"))]);
+    let limit = |words: &[&str]| succeed(&[&["limit", text(&home.data), "default", "/tree"], words].concat());
+    let said = limit(&["--iops-max", "300"]);
+    assert!(said.contains("iops-max 300"), "{said}");
+    std::fs::write(tree.join("new"), vec![7; BLOCK * BLOCKS as usize]).expect("there is room");
+    let reads = |path: &Path| {
+        let file = direct(path);
+        move |number: u64| {
+            let at = number.wrapping_mul(97) % BLOCKS * BLOCK as u64;
+            file.read_exact_at(Mapping::anonymous(BLOCK).bytes_mut(), at).expect("it is readable");
+        }
+    };
+    let held = |path: &Path| beside(8, reads(path), |done| rates(done, 2)[1]);
+    for path in [deep.join("old"), tree.join("new")] {
+        let rate = held(&path);
+        assert!((200.0..=340.0).contains(&rate), "{}: {rate}", path.display());
+    }
+    let free = held(&home.mount.join("file"));
+    assert!(free > 1000.0, "what is outside has no limit: {free}");
+    // What would get around it has to be copied.
+    let error = std::fs::hard_link(home.mount.join("file"), tree.join("link")).expect_err("it is of another project");
+    assert_eq!(error.raw_os_error(), Some(libc::EXDEV));
+    daemon.kill();
+    let daemon = home.up();
+    let rate = held(&deep.join("old"));
+    assert!(rate <= 340.0, "it is forgotten: {rate}");
+    let told = trees(&home);
+    assert_eq!((told[0]["path"].as_str(), &told[0]["limits"]), (Some("/tree"), &serde_json::json!({"iops-max": 300})));
+    // A tree within has its own limits alone, until they are taken away.
+    let inner = |words: &[&str]| succeed(&[&["limit", text(&home.data), "default", "/tree/a"], words].concat());
+    inner(&["--read-iops-max", "900"]);
+    let rate = held(&deep.join("old"));
+    assert!((600.0..=1000.0).contains(&rate), "of the outer and the inner one: {rate}");
+    inner(&["--read-iops-max", "none"]);
+    let rate = held(&deep.join("old"));
+    assert!(rate <= 340.0, "it is in the outer one again: {rate}");
+    limit(&["--iops-max", "none"]);
+    assert_eq!(trees(&home), serde_json::json!([]));
+    assert!(held(&deep.join("old")) > 1000.0, "it is gone");
+    std::fs::hard_link(home.mount.join("file"), tree.join("link")).expect("all is of one project again");
+    // The limits of a tree that is removed go with the next change.
+    inner(&["--iops-max", "5"]);
+    system("chattr", &["-i", text(&deep.join("fixed"))]);
+    std::fs::remove_dir_all(tree.join("a")).expect("nobody uses it");
+    limit(&["--iops-max", "700"]);
+    let told = trees(&home);
+    assert_eq!((told[0]["path"].as_str(), told.as_array().map(Vec::len)), (Some("/tree"), Some(1)), "{told}");
+    for (path, part) in [("/absent", "no such name"), ("/file", "director"), ("/", "volume set")] {
+        fail(&["limit", text(&home.data), "default", path, "--iops-max", "5"], 1, &[part]);
+    }
+    daemon.terminate();
     home.check();
 }

@@ -218,6 +218,8 @@ fn edits_and_their_codes() {
     let layered = Volume { layers: layers_of_all_kinds(), ..volume.clone() };
     let flash_only = Volume { policy: TierPolicy::FlashOnly, ..volume.clone() };
     let limited = Volume { limits: some_limits(), ..volume.clone() };
+    let tree = some_limits().with_tree(7, Ino(9), &[(Limit::Iops, 5)]).expect("within bounds");
+    let treed = Volume { limits: tree, ..volume.clone() };
     let id = IntentId { group: GroupId(4), number: 5 };
     let (mtime, ctime) = (Time(9), Time(10));
     let follow = vec![Follow { volume: VolumeId(1), group: GroupId(2), edits: vec![Edit::InodeDrop { ino }] }];
@@ -248,6 +250,7 @@ fn edits_and_their_codes() {
         ),
         (32, 5 + 28 + 5 + 2, Edit::VolumeChange { name: name.clone(), volume: flash_only }),
         (33, 5 + 28 + 5 + 2 + 1 + 2 * 9, Edit::VolumeChange { name: name.clone(), volume: limited }),
+        (34, 5 + 28 + 5 + 2 + 1 + 2 * 9 + 1 + 22, Edit::VolumeChange { name: name.clone(), volume: treed }),
         (18, 4, Edit::VolumeDrop { id: VolumeId(6) }),
         (19, 8, Edit::SessionDrop { session: SessionId(2) }),
         (20, 24, Edit::Reserve { ino, first: 3, count: 4 }),
@@ -349,6 +352,28 @@ fn a_volume_has_limits_behind_its_policy_and_before_its_layers() {
     assert_eq!([kind(0, 2), kind(3, 0), kind(3, 9)], [Err(Kind::Newer); 3], "nothing is left out");
     assert_eq!([kind(3, 6), kind(15, 0), kind(20, 1)], [Err(Kind::Corrupt); 3]);
     assert_eq!(kind(3, 3), Ok(()));
+}
+
+#[test]
+fn limits_of_trees_come_behind_those_of_their_volume() {
+    let (id, name, layers) = (VolumeId(6), Name::new(b"xyz").expect("a name"), Box::default());
+    let tree =
+        |limits: Limits, project, limit| limits.with_tree(project, Ino(9), &[(limit, 5)]).expect("within bounds");
+    let limits = tree(tree(some_limits(), 7, Limit::Iops), 8, Limit::Burst);
+    let (size_bytes, policy) = (None, TierPolicy::WriteBack);
+    let volume = Volume { id, name, root: Ino(7), created: Time(8), size_bytes, layers, policy, limits };
+    let bytes = values::encode_volume(&volume);
+    // Behind two limits of the volume: the number of trees; project, directory, and the number of limits of the first.
+    assert_eq!((bytes[0], bytes[55], bytes[56], bytes[60], bytes[68]), (5, 2, 7, 9, 1));
+    assert_eq!((bytes.len(), values::decode_volume(&bytes)), (100, Ok(volume)));
+    let kind = |at: usize, byte: u8| {
+        let mut changed = bytes.clone();
+        changed[at] = byte;
+        values::decode_volume(&changed).map(drop).map_err(|error| error.kind)
+    };
+    // A project twice, projects that fall, none, a weight, a limit of a newer version.
+    assert_eq!([kind(56, 8), kind(56, 9), kind(56, 0), kind(69, 8)], [Err(Kind::Corrupt); 4]);
+    assert_eq!(kind(69, 9), Err(Kind::Newer));
 }
 
 #[test]

@@ -120,7 +120,7 @@ mod tests {
             Op::VolumeResize { name: name(), size_bytes: None },
             Op::VolumeLayers { name: name(), layers: Box::default() },
             Op::VolumePolicy { name: name(), policy: base::TierPolicy::FlashOnly },
-            Op::VolumeLimits { name: name(), changed: Box::default() },
+            Op::VolumeLimits { name: name(), tree: None, changed: Box::default() },
         ];
         let names: Vec<_> = ops.iter().map(Op::name).collect();
         assert_eq!(names, OP_NAMES);

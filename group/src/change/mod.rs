@@ -15,7 +15,7 @@ use base::{Attr, Edit, Error, Follow, GroupId, Ino, Intent, Kind, Op, Outcome, R
 use names::{Caller, Decision, Need, Part, Seen, Stop, evaluate};
 use runtime::seeded::{Bug, active};
 use runtime::{Stage, lock};
-use store::format::superblock::{LAYERS, VOLUME_LIMITS};
+use store::format::superblock::{LAYERS, TREE_LIMITS, VOLUME_LIMITS};
 
 enum Step {
     /// Ordered: the answer, and the batch with its record; 0 if nothing changes.
@@ -231,6 +231,11 @@ impl Groups {
         Ok(Answer { reply, data: None, position: None })
     }
 
+    /// The project of an inode; 0 if it has none, or is gone.
+    pub async fn project(&self, context: &Context, ino: Ino) -> u32 {
+        self.attributes(context, ino).await.map_or(0, |attr| attr.inode.project)
+    }
+
     /// An inode's attributes. Errors: `Stale` if it is gone.
     pub(crate) async fn attributes(&self, context: &Context, ino: Ino) -> Result<Attr> {
         loop {
@@ -303,11 +308,15 @@ impl Groups {
     /// Changes a volume's limits. Before it has any, the brick is marked: a build that knows no limits can't read the volume's row.
     /// Errors: `NotFound`; `Invalid`; those of `store::feature::require`.
     pub(crate) async fn set_limits(&self, context: &Context, op: &Op) -> Result<Answer> {
-        if let Op::VolumeLimits { name, changed } = op {
-            let wanted = base::Limits::NONE.with(changed)?;
+        if let Op::VolumeLimits { name, tree, changed } = op {
+            let wanted = match tree {
+                Some((project, top)) => base::Limits::NONE.with_tree(*project, *top, changed)?,
+                None => base::Limits::NONE.with(changed)?,
+            };
             self.volume(name).await?;
+            let bit = if tree.is_some() { TREE_LIMITS } else { VOLUME_LIMITS };
             if wanted != base::Limits::NONE {
-                store::feature::require(self.store(), VOLUME_LIMITS).await?;
+                store::feature::require(self.store(), bit).await?;
             }
         }
         self.change(context, op).await
@@ -408,46 +417,7 @@ fn sync_of(op: &Op) -> Sync {
 
 /// The group whose record decides an operation.
 fn deciding_group(op: &Op) -> GroupId {
-    match op {
-        Op::Lookup { parent, .. }
-        | Op::Create { parent, .. }
-        | Op::MakeDir { parent, .. }
-        | Op::SymLink { parent, .. }
-        | Op::MakeNode { parent, .. }
-        | Op::TempFile { parent, .. }
-        | Op::Unlink { parent, .. }
-        | Op::RemoveDir { parent, .. } => parent.group(),
-        Op::Rename { new_parent, .. } | Op::Exchange { new_parent, .. } | Op::Link { new_parent, .. } => {
-            new_parent.group()
-        }
-        Op::GetAttr { ino }
-        | Op::Recall { ino }
-        | Op::SetAttr { ino, .. }
-        | Op::ReadLink { ino }
-        | Op::Open { ino, .. }
-        | Op::Release { ino }
-        | Op::Forget { ino, .. }
-        | Op::Read { ino, .. }
-        | Op::Write { ino, .. }
-        | Op::Allocate { ino, .. }
-        | Op::Seek { ino, .. }
-        | Op::GetXattr { ino, .. }
-        | Op::ListXattr { ino }
-        | Op::SetXattr { ino, .. }
-        | Op::RemoveXattr { ino, .. }
-        | Op::Fsync { ino, .. }
-        | Op::ReadDir { ino, .. } => ino.group(),
-        Op::StatFs
-        | Op::SyncAll
-        | Op::VolumeCreate { .. }
-        | Op::VolumeDelete { .. }
-        | Op::VolumeRename { .. }
-        | Op::VolumeResize { .. }
-        | Op::VolumeLayers { .. }
-        | Op::VolumePolicy { .. }
-        | Op::VolumeLimits { .. }
-        | Op::VolumeList => GroupId(0),
-    }
+    op.home().map_or(GroupId(0), Ino::group)
 }
 
 /// The first and the last block that a truncation or a punch may remove or change.

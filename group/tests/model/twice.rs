@@ -73,7 +73,10 @@ async fn changes(rig: &Rig) -> Vec<Asked> {
     all.push((Op::VolumeResize { name: name("sized"), size_bytes: Some(1 << 20) }, None));
     all.push((Op::VolumeLayers { name: name("layered"), layers: [base::Layer::ReadOnly].into() }, None));
     all.push((Op::VolumePolicy { name: name("pinned"), policy: base::TierPolicy::FlashOnly }, None));
-    all.push((Op::VolumeLimits { name: name("limited"), changed: [(base::Limit::Iops, 100)].into() }, None));
+    all.push((
+        Op::VolumeLimits { name: name("limited"), tree: None, changed: [(base::Limit::Iops, 100)].into() },
+        None,
+    ));
     for number in 0..CHANGES {
         let count = all.iter().filter(|(op, _)| change(op) == Some(number)).count();
         assert!(count > 0, "no change of kind {number} is asked for");

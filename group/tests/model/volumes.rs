@@ -1,13 +1,13 @@
 //! Volumes: made, listed, deleted with all that is in them, and apart from each other.
 
 use crate::rig::{Rig, Shape, name, pattern, seeds};
-use base::{At, Kind, Layer, Limit, Limits, Op, Operations, Reply, Sync, Volume};
+use base::{At, Ino, Kind, Layer, Limit, Limits, Op, Operations, Reply, Sync, Volume};
 use runtime::random::SplitMix;
 use runtime::sim::{Ran, Side, Survival, World};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use store::Opening;
-use store::format::superblock::{LAYERS, VOLUME_LIMITS};
+use store::format::superblock::{LAYERS, TREE_LIMITS, VOLUME_LIMITS};
 use store::format::{keys, values};
 use store::index::Index;
 
@@ -411,7 +411,7 @@ pub fn layers_are_there_as_a_whole_or_not_at_all_and_never_unmarked() {
 }
 
 async fn limited(rig: &Rig, text: &str, some: &[(Limit, u64)]) -> Result<Volume, Kind> {
-    changed(rig, Op::VolumeLimits { name: name(text), changed: some.into() }).await
+    changed(rig, Op::VolumeLimits { name: name(text), tree: None, changed: some.into() }).await
 }
 
 /// The same of limits. The last change takes away one of two.
@@ -427,6 +427,30 @@ pub fn limits_are_there_as_a_whole_or_not_at_all_and_never_unmarked() {
         assert_eq!(volume.limits, *limits);
     };
     whole_or_not_at_all(&states, set, |volume| volume.limits.clone(), VOLUME_LIMITS);
+}
+
+/// The same of limits of directory trees, beside those of the volume.
+#[test]
+pub fn limits_of_trees_are_there_as_a_whole_or_not_at_all_and_never_unmarked() {
+    let tree = |limits: Limits, project, changed: &[(Limit, u64)]| {
+        limits.with_tree(project, Ino(40 + u64::from(project)), changed).expect("within bounds")
+    };
+    let one = tree(Limits::NONE, 1, &[(Limit::Iops, 500)]);
+    let states = [Limits::NONE, one.clone(), tree(one, 2, &[(Limit::WriteBandwidth, 1 << 20), (Limit::Burst, 5)])];
+    let set = async |rig: &Rig, limits: &Limits| {
+        for (project, tree) in limits.trees() {
+            let changed: Box<[(Limit, u64)]> = tree.limits.all().collect();
+            let op = Op::VolumeLimits { name: name("one"), tree: Some((project, tree.top)), changed };
+            changed_to(rig, op, limits).await;
+        }
+    };
+    whole_or_not_at_all(&states, set, |volume| volume.limits.clone(), TREE_LIMITS);
+}
+
+/// Makes a change; at the last one the volume has these limits.
+async fn changed_to(rig: &Rig, op: Op, limits: &Limits) {
+    let volume = changed(rig, op).await.expect("it is there");
+    assert!(volume.limits.trees().all(|(project, tree)| limits.trees().any(|other| other == (project, tree))));
 }
 
 /// The build of before reads a brick whose volumes never had limits, and refuses one that has had some.

@@ -7,6 +7,7 @@
 mod core;
 #[cfg(test)]
 mod tests;
+mod trees;
 
 use self::core::{Asked, Core, Line, Ticket, Turn};
 use crate::Call;
@@ -17,6 +18,7 @@ use runtime::tasks::either;
 use runtime::{Lock, Runtime};
 use std::collections::BTreeMap;
 use std::sync::Arc;
+pub(crate) use trees::Trees;
 
 /// The limits of one volume at work.
 pub(crate) struct Limiter {
@@ -113,6 +115,11 @@ impl Drop for Waits<'_> {
         state.held_ns += now_ns.saturating_sub(self.arrived_ns);
         state.wake();
     }
+}
+
+/// True if limits may hold an operation.
+pub(crate) fn may_hold(call: &Call) -> bool {
+    asked(call).is_some()
 }
 
 /// The part of its volume's limits that an operation takes; None if it is never held: it gives back, frees space, or makes durable

@@ -296,6 +296,30 @@ fn what_frees_space_or_makes_durable_is_never_held() {
     });
 }
 
+/// A tree's limits hold requests of its own project alone.
+#[test]
+fn a_tree_has_limits_of_its_own() {
+    in_world(4, async |runtime, stack, volume, ino| {
+        let set = base::SetAttr { guard: Some(base::Guard::default()), project: Some(7), ..base::SetAttr::default() };
+        let join = Call { op: Op::SetAttr { ino, set: Box::new(set) }, data: None };
+        stack.call(&context_on(volume, 60), join).await.expect("it is there");
+        let slow = [(Limit::Iops, 100), (Limit::Burst, 1)];
+        let told = async |limits: &Limits| {
+            stack.limit(limits);
+            let answers = crowd(&runtime, &stack, (volume, ino), 20, runtime.clock.now_ns() + SECOND);
+            runtime.clock.sleep(2 * SECOND).await;
+            answers.load(Ordering::Relaxed)
+        };
+        let tree = |project| Limits::NONE.with_tree(project, ino, &slow).expect("within bounds");
+        let held = told(&tree(7)).await;
+        assert!((95..=125).contains(&held), "a hundred, and who waits when the others end: {held}");
+        let summaries = stack.held_in_trees();
+        assert!(summaries.len() == 1 && summaries[0].0 == 7 && summaries[0].1.held > 50, "{summaries:?}");
+        assert!(told(&tree(8)).await > 10_000 && told(&Limits::NONE).await > 10_000);
+        assert!(stack.held_in_trees().is_empty());
+    });
+}
+
 /// A request that is given up in the middle of its wait takes no turn, and those behind it move up.
 #[test]
 fn a_request_that_is_given_up_takes_no_turn() {

@@ -3,7 +3,7 @@
 use super::world::World;
 use crate::write::evaluate_write;
 use crate::{Caller, Need, Stop, TIME_KEPT, apply_inode};
-use base::limits::{FILE_BYTES_MAX, LINKS_MAX, TARGET_BYTES_MAX, XATTR_VALUE_BYTES_MAX};
+use base::limits::{FILE_BYTES_MAX, LINKS_MAX, TARGET_BYTES_MAX, TREE_PROJECT_MIN, XATTR_VALUE_BYTES_MAX};
 use base::{
     At, Edit, FileKind, GroupId, Guard, Ino, Inode, Kind, Name, Op, Outcome, Reply, Room, SetAttr, SetHow, SetTime,
     Time, VolumeId,
@@ -394,6 +394,30 @@ fn a_directory_does_not_change_places_with_what_lies_in_it() {
         let op = Op::Exchange { parent, name, new_parent, new_name };
         assert_eq!(refused(&mut world, &caller, &op), Kind::Invalid);
     }
+}
+
+/// Limits hold for whom they are set: who owns what is in the tree does not take it out, nor anything in.
+#[test]
+fn root_alone_moves_inodes_between_trees_with_limits() {
+    let (mut world, root, owner) = world();
+    let admin = Caller { uid: 0, ..owner };
+    let create = Op::Create { parent: root, name: name("f"), mode: 0o666, exclusive: true };
+    let ino = done(&mut world, &owner, &create);
+    let dir = done(&mut world, &owner, &Op::MakeDir { parent: root, name: name("d"), mode: 0o777 });
+    let set = |ino, project, guard| Op::SetAttr { ino, set: SetAttr { project, guard, ..SetAttr::default() }.into() };
+    let immutable = Guard { immutable: true, ..Guard::default() };
+    let (plain, tree) = (Some(7), Some(TREE_PROJECT_MIN));
+    let hands_down = Guard { hands_down_project: true, ..Guard::default() };
+    done(&mut world, &owner, &set(ino, plain, Some(Guard::default())));
+    assert_eq!(refused(&mut world, &owner, &set(ino, tree, Some(Guard::default()))), Kind::Permission);
+    done(&mut world, &owner, &set(ino, plain, Some(immutable)));
+    done(&mut world, &admin, &set(ino, tree, None));
+    assert_eq!(refused(&mut world, &owner, &set(ino, plain, Some(Guard::default()))), Kind::Permission);
+    done(&mut world, &owner, &set(ino, tree, Some(Guard::default())));
+    done(&mut world, &admin, &set(dir, tree, Some(hands_down)));
+    assert_eq!(refused(&mut world, &owner, &set(dir, tree, Some(Guard::default()))), Kind::Permission);
+    assert_eq!(refused(&mut world, &owner, &set(dir, None, Some(Guard::default()))), Kind::Permission);
+    done(&mut world, &admin, &set(dir, Some(0), Some(Guard::default())));
 }
 
 /// Immutable and append-only inodes refuse the same operations to every caller.

@@ -46,7 +46,13 @@ pub enum Request {
     /// Give a volume another tier policy, by name.
     VolumePolicy { name: String, policy: String },
     /// Change some of a volume's limits, by their names; 0: no limit.
-    VolumeLimits { name: String, changed: BTreeMap<String, u64> },
+    /// Those of the tree below a directory of it, if there is a path.
+    VolumeLimits {
+        name: String,
+        #[serde(default)]
+        tree: Option<String>,
+        changed: BTreeMap<String, u64>,
+    },
     /// Give a volume another name.
     VolumeRename { name: String, new_name: String },
     /// A volume's layers.
@@ -572,6 +578,19 @@ pub struct StageTimes {
     pub times: Times,
 }
 
+/// A directory tree that has limits of its own.
+#[derive(Serialize, Deserialize, Clone, PartialEq, Debug, Default)]
+pub struct LimitedTree {
+    /// Its path in the volume, as of the last checkpoint; None: it has none yet, or none any more.
+    pub path: Option<String>,
+    /// Inode number of the directory at its top.
+    pub inode: u64,
+    /// The project of all that is in it.
+    pub project: u32,
+    /// Its limits by name, as those of volumes.
+    pub limits: BTreeMap<String, u64>,
+}
+
 /// A volume.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Debug)]
 pub struct Volume {
@@ -597,6 +616,9 @@ pub struct Volume {
     /// Its limits by name: operations or bytes per second, and the burst in milliseconds. Without those that it does not have.
     #[serde(default)]
     pub limits: BTreeMap<String, u64>,
+    /// Its directory trees that have limits of their own.
+    #[serde(default)]
+    pub trees: Vec<LimitedTree>,
     /// The paths where it is mounted.
     pub mounts: Vec<String>,
     /// Mounts that were taken away and are still used, and by whom.

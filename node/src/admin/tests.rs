@@ -31,6 +31,12 @@ fn volume(name: &str) -> Volume {
         inodes: 8,
         policy: "flash-only".into(),
         limits: [("iops-max".to_string(), 5)].into(),
+        trees: vec![LimitedTree {
+            path: Some("/a b".into()),
+            inode: 7,
+            project: 1 << 30,
+            limits: [("burst".to_string(), 5)].into(),
+        }],
         mounts: vec!["/mnt/a b".into()],
         detached: vec!["detached".into()],
         open: Some("1 open file".into()),

@@ -51,6 +51,7 @@ pub fn run(cli: Cli) -> Result<Exit, Failure> {
         Command::Mount(options) => volume::mount(&options),
         Command::Umount(options) => umount::run(&options),
         Command::Volume(command) => volume::run(&command),
+        Command::Limit(options) => volume::limit(&options),
         Command::Layer(command) => layer::run(&command),
         Command::Grow(options) => brick::grow(&options),
         Command::Brick(command) => devices::run(&command),

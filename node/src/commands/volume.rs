@@ -50,6 +50,32 @@ pub fn run(command: &cli::Volume) -> Result<Exit, Failure> {
     Ok(Exit::Done)
 }
 
+/// `sinter limit`: limits of a directory tree.
+pub fn limit(of: &cli::TreeLimit) -> Result<Exit, Failure> {
+    let (name, tree) = (of.volume.name.clone(), Some(of.path.clone()));
+    let request = Request::VolumeLimits { name, tree, changed: named(of.limits.changed()) };
+    let Answer::Volume(volume) = ask(&of.volume.data, request)? else { return Err(unexpected()) };
+    if of.volume.json {
+        print_json(&volume)?
+    } else {
+        print(&trees(&volume))?
+    }
+    Ok(Exit::Done)
+}
+
+/// A volume's limited trees.
+fn trees(volume: &Volume) -> String {
+    let mut table = Table::new(&[("tree", Align::Left), ("project", Align::Right), ("limits", Align::Left)]);
+    for tree in &volume.trees {
+        let path = tree
+            .path
+            .clone()
+            .unwrap_or_else(|| format!("inode {}, its path is told after the next checkpoint", tree.inode));
+        table.row(vec![path, tree.project.to_string(), limits(&tree.limits)]);
+    }
+    table.render()
+}
+
 /// Changes what is to be changed of a volume, but for the last property, whose request is returned.
 fn set(of: &cli::VolumeSet) -> Result<Request, Failure> {
     let name = &of.volume.name;
@@ -57,7 +83,7 @@ fn set(of: &cli::VolumeSet) -> Result<Request, Failure> {
     let policy =
         of.policy.map(|policy| Request::VolumePolicy { name: name.clone(), policy: policy.name().to_string() });
     let changed = named(of.limits.changed());
-    let limits = (!changed.is_empty()).then(|| Request::VolumeLimits { name: name.clone(), changed });
+    let limits = (!changed.is_empty()).then(|| Request::VolumeLimits { name: name.clone(), tree: None, changed });
     let mut requests: Vec<Request> = resize.into_iter().chain(policy).chain(limits).collect();
     let last = requests.pop().expect("the command line has one property at least");
     requests.into_iter().try_for_each(|request| ask(&of.volume.data, request).map(drop))?;
@@ -188,6 +214,7 @@ mod tests {
             limits: [("burst", 5), ("iops-max", 1000), ("write-bandwidth-max", 50 << 20)]
                 .map(|(name, value)| (name.to_string(), value))
                 .into(),
+            trees: Vec::new(),
             mounts: vec!["/a".into(), "/b".into()],
             detached: Vec::new(),
             open: None,

@@ -5,7 +5,7 @@ use super::layers::{put_layers, take_layers};
 use base::limits::{NAME_BYTES_MAX, NUMBER_MAX, TARGET_BYTES_MAX, XATTR_NAME_BYTES_MAX};
 use base::{
     Attributes, Crcs, Edit, Error, FileKind, Follow, GroupId, Guard, Ino, Inode, Intent, IntentId, Kind, Limit, Limits,
-    Name, Numbers, Result, SessionId, TierHint, TierPolicy, Time, Volume, VolumeId,
+    Name, Numbers, Result, SessionId, TierHint, TierPolicy, Time, Tree, Volume, VolumeId,
 };
 use std::sync::Arc;
 
@@ -107,6 +107,8 @@ pub enum Further {
     Policy,
     /// Limits, any policy, and perhaps layers.
     Limits,
+    /// Limits of directory trees, and all that `Limits` has.
+    Trees,
 }
 
 const WRITE_BACK: u8 = 0;
@@ -116,6 +118,7 @@ impl Further {
     /// The properties of a volume.
     pub fn of(volume: &Volume) -> Further {
         match (volume.policy, volume.layers.is_empty()) {
+            _ if volume.limits.trees().next().is_some() => Further::Trees,
             _ if volume.limits != Limits::NONE => Further::Limits,
             (TierPolicy::WriteBack, true) => Further::Nothing,
             (TierPolicy::WriteBack, false) => Further::Layers,
@@ -129,10 +132,14 @@ impl Further {
             let policy = if volume.policy == TierPolicy::FlashOnly { FLASH_ONLY } else { WRITE_BACK };
             Writer(out).u8(policy).u8(u8::from(layered));
         }
-        if self == Further::Limits {
-            Writer(out).u8(volume.limits.all().count() as u8);
-            for (limit, value) in volume.limits.all() {
-                Writer(out).u8(limit_code(limit)).u64(value);
+        if self >= Further::Limits {
+            put_limits(out, &volume.limits);
+        }
+        if self == Further::Trees {
+            Writer(out).u8(volume.limits.trees().count() as u8);
+            for (project, Tree { top, limits }) in volume.limits.trees() {
+                Writer(out).u32(project).u64(top.0);
+                put_limits(out, limits);
             }
         }
         if layered {
@@ -145,7 +152,7 @@ impl Further {
         if self >= Further::Policy {
             volume.policy = match reader.u8()? {
                 FLASH_ONLY => TierPolicy::FlashOnly,
-                WRITE_BACK if self == Further::Limits => TierPolicy::WriteBack,
+                WRITE_BACK if self >= Further::Limits => TierPolicy::WriteBack,
                 _ => {
                     let newer = "a volume has a policy of a newer version; upgrade this machine";
                     return Err(Error::new(Kind::Newer, newer));
@@ -153,8 +160,11 @@ impl Further {
             };
             layered = reader.u8()? != 0;
         }
-        if self == Further::Limits {
+        if self >= Further::Limits {
             volume.limits = take_limits(reader)?;
+        }
+        if self == Further::Trees {
+            volume.limits = take_trees(reader, volume.limits.clone())?;
         }
         if layered {
             volume.layers = take_layers(reader)?;
@@ -192,6 +202,28 @@ fn take_limits(reader: &mut Reader<'_>) -> Result<Limits> {
     Ok(limits)
 }
 
+fn put_limits(out: &mut Vec<u8>, limits: &Limits) {
+    Writer(out).u8(limits.all().count() as u8);
+    for (limit, value) in limits.all() {
+        Writer(out).u8(limit_code(limit)).u64(value);
+    }
+}
+
+/// Reads limits of trees, and adds them to those of their volume.
+fn take_trees(reader: &mut Reader<'_>, mut limits: Limits) -> Result<Limits> {
+    let mut last = 0;
+    for _ in 0..reader.u8()? {
+        let (project, top) = (reader.u32()?, Ino(reader.u64()?));
+        let own: Vec<_> = take_limits(reader)?.all().collect();
+        if project <= last || own.is_empty() {
+            return Err(corrupt("trees are not in the order of their projects, or one has no limit"));
+        }
+        last = project;
+        limits = limits.with_tree(project, top, &own).map_err(|_| corrupt("a tree's limits are out of bounds"))?;
+    }
+    Ok(limits)
+}
+
 /// Appends a change of a volume. One without layers has the code of before there were any.
 fn put_volume_change(out: &mut Vec<u8>, name: &Name, volume: &Volume) {
     let further = Further::of(volume);
@@ -200,6 +232,7 @@ fn put_volume_change(out: &mut Vec<u8>, name: &Name, volume: &Volume) {
         Further::Layers => code::LAYERED_VOLUME_CHANGE,
         Further::Policy => code::POLICY_VOLUME_CHANGE,
         Further::Limits => code::LIMITED_VOLUME_CHANGE,
+        Further::Trees => code::TREED_VOLUME_CHANGE,
     };
     Writer(out).u8(code).counted(name.as_bytes());
     put_volume(out, volume);
@@ -212,6 +245,7 @@ fn take_volume_change(tag: u8, reader: &mut Reader<'_>) -> Result<Edit> {
         code::LAYERED_VOLUME_CHANGE => Further::Layers,
         code::POLICY_VOLUME_CHANGE => Further::Policy,
         code::LIMITED_VOLUME_CHANGE => Further::Limits,
+        code::TREED_VOLUME_CHANGE => Further::Trees,
         _ => Further::Nothing,
     };
     further.take(reader, &mut volume)?;
@@ -311,6 +345,7 @@ mod code {
     pub const LAYERED_VOLUME_CHANGE: u8 = 31;
     pub const POLICY_VOLUME_CHANGE: u8 = 32;
     pub const LIMITED_VOLUME_CHANGE: u8 = 33;
+    pub const TREED_VOLUME_CHANGE: u8 = 34;
 }
 /// Lengths of names and targets have 16 bits.
 const _: () = assert!(NAME_BYTES_MAX < 1 << 16 && XATTR_NAME_BYTES_MAX < 1 << 16 && TARGET_BYTES_MAX < 1 << 16);
@@ -477,7 +512,8 @@ fn take_edit_within(reader: &mut Reader<'_>, intents: bool) -> Result<Edit> {
         code::VOLUME_CHANGE
         | code::LAYERED_VOLUME_CHANGE
         | code::POLICY_VOLUME_CHANGE
-        | code::LIMITED_VOLUME_CHANGE => take_volume_change(tag, reader),
+        | code::LIMITED_VOLUME_CHANGE
+        | code::TREED_VOLUME_CHANGE => take_volume_change(tag, reader),
         code::VOLUME_DROP => Ok(Edit::VolumeDrop { id: VolumeId(reader.u32()?) }),
         code::SESSION_DROP => Ok(Edit::SessionDrop { session: SessionId(reader.u64()?) }),
         code::NUMBERS => take_numbers(reader).map(|numbers| Edit::Numbers { numbers }),

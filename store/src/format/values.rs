@@ -19,6 +19,7 @@ const VERSION: u8 = 1;
 const VERSION_2: u8 = 2;
 const VERSION_3: u8 = 3;
 const VERSION_4: u8 = 4;
+const VERSION_5: u8 = 5;
 
 fn versioned() -> Vec<u8> {
     vec![VERSION]
@@ -128,7 +129,7 @@ pub fn decode_xattrs(bytes: &[u8]) -> Result<Xattrs> {
 }
 
 /// A volume's value. The second version belongs to one that has layers, the third to one that has a policy, the fourth to one that
-/// has limits.
+/// has limits, the fifth to one whose directory trees have some.
 pub fn encode_volume(volume: &Volume) -> Vec<u8> {
     let further = Further::of(volume);
     let mut out = vec![match further {
@@ -136,6 +137,7 @@ pub fn encode_volume(volume: &Volume) -> Vec<u8> {
         Further::Layers => VERSION_2,
         Further::Policy => VERSION_3,
         Further::Limits => VERSION_4,
+        Further::Trees => VERSION_5,
     }];
     edits::put_volume(&mut out, volume);
     further.put(&mut out, volume);
@@ -149,6 +151,7 @@ pub fn decode_volume(bytes: &[u8]) -> Result<Volume> {
         VERSION_2 => Further::Layers,
         VERSION_3 => Further::Policy,
         VERSION_4 => Further::Limits,
+        VERSION_5 => Further::Trees,
         _ => return Err(corrupt("a value has no known version")),
     };
     let mut volume = edits::take_volume(&mut reader)?;
