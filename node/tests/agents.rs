@@ -51,6 +51,11 @@ fn phase() -> Duration {
     Duration::from_secs(setting(SECONDS, 1))
 }
 
+/// Phases until the budget, or the cleaner's controller, knows its clients.
+fn warm_up() -> u64 {
+    LEARNS.div_ceil(phase().as_secs())
+}
+
 /// Time that requests may take beside the work, by the time that they take without.
 fn bound(without: Duration) -> Duration {
     let slack = if by_hand() { Duration::from_micros(200) } else { Duration::from_millis(3) };
@@ -286,6 +291,22 @@ fn overwrite(path: &Path, blocks: u64, every: Duration, stop: &AtomicBool) {
     }
 }
 
+/// Writes a file until the brick is full, and removes it.
+fn overfill(path: &Path) {
+    std::fs::File::create(path).expect("there is room");
+    let file = open(path, 0);
+    let piece = Mapping::anonymous(1 << 20);
+    let pieces = (0..).map_while(|at| file.write_all_at(piece.bytes(), at << 20).ok()).count();
+    assert!(pieces > 100, "there was room for {pieces} MiB");
+    std::fs::remove_file(path).expect("a full brick deletes");
+}
+
+/// Bytes of free segments.
+fn free(home: &Home) -> u64 {
+    let told = json(&["brick", "devices", text(&home.data), "--json"]);
+    told["devices"][0]["free_bytes"].as_u64().expect("a number")
+}
+
 fn keeps_pace(home: &Home) -> bool {
     status(home)["cleaner"].as_str().is_some_and(|state| state.contains("keeps pace") || state.contains("slowed"))
 }
@@ -298,6 +319,10 @@ fn clients_hardly_notice_the_cleaner() {
     let (home, daemon, directory) = served("agents-cleaner", "6G");
     let filled = home.mount.join("filled");
     write(&filled, FILLED * BLOCK);
+    // Segments that were never written make durable writes slow, whoever works beside them: all have been.
+    let had = free(&home);
+    overfill(&home.mount.join("junk"));
+    await_that("freeing", || free(&home) >= had / 10 * 9);
     let beside_writer = |_| {
         let stop = AtomicBool::new(false);
         std::thread::scope(|scope| {
@@ -314,6 +339,8 @@ fn clients_hardly_notice_the_cleaner() {
         scope.spawn(|| overwrite(&filled, FILLED, Duration::ZERO, &stop));
         await_that("room", || keeps_pace(&home));
     });
+    // The delay of that writer's blocks fades within seconds.
+    (0..warm_up()).for_each(|_| drop(beside_writer(0)));
     let emptied = figure(&home, "segments emptied by the cleaner");
     let (mut beside, began) = (Vec::new(), Instant::now());
     // A segment of a full brick takes some seconds.
@@ -321,8 +348,7 @@ fn clients_hardly_notice_the_cleaner() {
         assert!(began.elapsed() < Duration::from_secs(120), "it does not clean: {}", status(&home));
         beside.push(beside_writer(0));
     }
-    let free = json(&["brick", "devices", text(&home.data), "--json"])["devices"][0]["free_bytes"].as_u64();
-    assert!(free.expect("a number") >= FLOOR_BYTES, "{free:?}");
+    assert!(free(&home) >= FLOOR_BYTES, "{}", free(&home));
     let above = above("cleaner", &without, &beside);
     assert!(above.is_empty(), "{above:?}");
     await_that("cleaning", || status(&home)["cleaner"].as_str().is_some_and(|state| state.contains("rests")));
@@ -369,7 +395,7 @@ fn slowed_on_a_slow_device(name: &str, bug: Option<&str>) -> Option<Vec<String>>
     let above = throttle.as_ref().map(|_| {
         // It has to meet the device's limit before it knows it: a few turns of each eight.
         scrub(&home, "start");
-        (0..LEARNS.div_ceil(phase().as_secs())).for_each(|_| drop(clients(&directory)));
+        (0..warm_up()).for_each(|_| drop(clients(&directory)));
         scrub(&home, "stop");
         let above = slowed(name, &directory, || scrub(&home, "start"), || scrub(&home, "stop"));
         assert!(worked(&home, "scrub") > 0);
