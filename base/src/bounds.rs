@@ -128,7 +128,7 @@ impl Limits {
     }
     /// These, with some changed; a value of 0 takes a limit away. Errors: `Invalid`.
     pub fn with(self, changed: &[(Limit, u64)]) -> Result<Limits> {
-        let mut present = self.0.map_or_else(Present::default, |present| *present);
+        let mut present = *self.0.unwrap_or_default();
         for (limit, value) in changed {
             limit.check(*value)?;
             present.values[*limit as usize] = *value;
@@ -144,7 +144,7 @@ impl Limits {
         if project == 0 || changed.iter().any(|(limit, _)| *limit == Limit::Weight) {
             return Err(Error::new(Kind::Invalid, "a tree has a project of its own and no weight").with(project));
         }
-        let mut present = self.0.map_or_else(Present::default, |present| *present);
+        let mut present = *self.0.unwrap_or_default();
         let trees = &mut present.trees;
         let before = trees.remove(&project).map_or(Limits::NONE, |tree| tree.limits);
         let limits = before.with(changed)?;

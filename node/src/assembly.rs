@@ -750,16 +750,11 @@ pub fn on_opened<T>(data: &Directory, memory_max: u64, with: impl FnOnce(&Brick)
 }
 
 fn answer((brick, data): (&Brick, &Path), request: Request) -> Result<Answer> {
-    let one = |name: String| {
-        let wanted = Name::new(name.as_bytes())?;
-        let found = brick.volumes()?.into_iter().find(|volume| volume.name == wanted);
-        found.ok_or_else(|| Error::new(Kind::NotFound, "no volume of this name").with(name))
-    };
     match request {
         Request::VolumeList => {
             Ok(Answer::Volumes(brick.volumes()?.iter().map(|volume| described(brick, volume)).collect()))
         }
-        Request::VolumeInfo { name } => Ok(Answer::Volume(described(brick, &one(name)?))),
+        Request::VolumeInfo { name } => Ok(Answer::Volume(described(brick, &brick.volume(&name)?))),
         Request::VolumeCreate { name, size_bytes } => {
             Ok(Answer::Volume(described(brick, &brick.create_volume(&Name::new(name.as_bytes())?, size_bytes)?)))
         }
@@ -780,7 +775,7 @@ fn answer((brick, data): (&Brick, &Path), request: Request) -> Result<Answer> {
         Request::AddDevice { path, tier, force } => {
             brick.add_device(data, (Path::new(&path), Tier::named(&tier)?), force)
         }
-        Request::VolumeDelete { name, .. } => brick.delete_volume(&one(name)?).map(|()| Answer::Done),
+        Request::VolumeDelete { name, .. } => brick.delete_volume(&brick.volume(&name)?).map(|()| Answer::Done),
         _ => Err(Error::new(Kind::Unsupported, "this needs a running daemon")),
     }
 }

@@ -432,7 +432,7 @@ pub struct VolumeCreate {
 
 /// `sinter volume set`.
 #[derive(Args, Debug)]
-#[command(group = clap::ArgGroup::new("property").required(true).multiple(true).args(VOLUME_PROPERTIES))]
+#[command(group = clap::ArgGroup::new("property").required(true).multiple(true).args(["size", "policy", "weight"]).args(LIMITS))]
 pub struct VolumeSet {
     #[command(flatten)]
     pub volume: VolumeNamed,
@@ -443,12 +443,15 @@ pub struct VolumeSet {
     #[arg(long, value_name = "POLICY", value_enum)]
     pub policy: Option<VolumePolicy>,
     #[command(flatten)]
-    pub limits: VolumeLimits,
+    pub limits: Limits,
+    /// Weight of the volume's share of cores that other volumes want too (a number), 1 to 1000; `none`: 100 [default: as it is]
+    #[arg(long, value_name = "NUMBER", value_parser = weight)]
+    pub weight: Option<u64>,
 }
 
 /// `sinter limit`.
 #[derive(Args, Debug)]
-#[command(group = clap::ArgGroup::new("limit").required(true).multiple(true).args(TREE_LIMITS))]
+#[command(group = clap::ArgGroup::new("limit").required(true).multiple(true).args(LIMITS))]
 pub struct TreeLimit {
     #[command(flatten)]
     pub volume: VolumeNamed,
@@ -456,10 +459,11 @@ pub struct TreeLimit {
     #[arg(value_name = "PATH")]
     pub path: String,
     #[command(flatten)]
-    pub limits: VolumeLimits,
+    pub limits: Limits,
 }
 
-const TREE_LIMITS: [&str; 7] = [
+/// The arguments of `Limits`.
+const LIMITS: [&str; 7] = [
     "iops_max",
     "bandwidth_max",
     "read_iops_max",
@@ -469,22 +473,9 @@ const TREE_LIMITS: [&str; 7] = [
     "burst",
 ];
 
-const VOLUME_PROPERTIES: [&str; 10] = [
-    "size",
-    "policy",
-    "iops_max",
-    "bandwidth_max",
-    "read_iops_max",
-    "read_bandwidth_max",
-    "write_iops_max",
-    "write_bandwidth_max",
-    "burst",
-    "weight",
-];
-
-/// Limits of `sinter volume set`; 0 stands for none.
+/// Limits of `sinter volume set` and `sinter limit`; 0 stands for none.
 #[derive(Args, Debug)]
-pub struct VolumeLimits {
+pub struct Limits {
     /// Number of operations per second that all clients of the volume get from now on, 1 to 1000000000; `none`: as many as they ask for [default: as it is]
     #[arg(long, value_name = "NUMBER", value_parser = iops)]
     pub iops_max: Option<u64>,
@@ -506,12 +497,9 @@ pub struct VolumeLimits {
     /// Milliseconds of unused time that clients may catch up on at once, 1 to 60000; `none`: 10 [default: as it is]
     #[arg(long, value_name = "MILLISECONDS", value_parser = burst)]
     pub burst: Option<u64>,
-    /// Weight of the volume's share of cores that other volumes want too (a number), 1 to 1000; `none`: 100 [default: as it is]
-    #[arg(long, value_name = "NUMBER", value_parser = weight)]
-    pub weight: Option<u64>,
 }
 
-impl VolumeLimits {
+impl Limits {
     /// Those that are to be changed, with the value that the protocol has for each.
     pub fn changed(&self) -> impl Iterator<Item = (base::Limit, u64)> {
         let value = |limit| match limit {
@@ -522,7 +510,8 @@ impl VolumeLimits {
             base::Limit::WriteIops => self.write_iops_max,
             base::Limit::WriteBandwidth => self.write_bandwidth_max,
             base::Limit::Burst => self.burst,
-            base::Limit::Weight => self.weight,
+            // It is of a volume alone.
+            base::Limit::Weight => None,
         };
         base::Limit::ALL.into_iter().filter_map(move |limit| value(limit).map(|value| (limit, value)))
     }

@@ -210,7 +210,7 @@ impl Daemon {
         if changing.ending {
             return Err(Error::new(Kind::Interrupted, "the daemon is ending"));
         }
-        let found = self.volume(volume)?;
+        let found = self.brick.volume(volume)?;
         // The kernel caches all of it for as long as it likes, and is never told of changes: these rights are the lease
         // of the one session that the volume has (rule R2).
         if let Some(mounted) = self.mounted_of(volume)
@@ -251,16 +251,9 @@ impl Daemon {
         self.mounted().into_iter().find(|mounted| mounted.volume == volume && !mounted.serving.has_ended())
     }
 
-    /// The volume's catalogue row.
-    fn volume(&self, name: &str) -> Result<base::Volume> {
-        let wanted = Name::new(name.as_bytes())?;
-        let found = self.brick.volumes()?.into_iter().find(|volume| volume.name == wanted);
-        found.ok_or_else(|| Error::new(Kind::NotFound, "no volume of this name (sinter volume list)").with(name))
-    }
-
     /// Creates the volume if there is none of this name; true if it did.
     pub fn ensure_volume(&self, name: &str) -> Result<bool> {
-        match self.volume(name) {
+        match self.brick.volume(name) {
             Err(error) if error.kind == Kind::NotFound => {
                 self.brick.create_volume(&Name::new(name.as_bytes())?, None).map(|_| true)
             }
@@ -329,7 +322,7 @@ impl Daemon {
 
     fn delete_volume(&self, name: &str, force: bool) -> Result<()> {
         let _alone = self.changing.lock().expect("no panic while held");
-        let found = self.volume(name)?;
+        let found = self.brick.volume(name)?;
         if force {
             self.end_detached(name)?;
         }
@@ -351,7 +344,7 @@ impl Daemon {
     fn change_layers(&self, name: &str, change: &Change) -> Result<Answer> {
         let servings: Vec<_> = {
             let _alone = self.changing.lock().expect("no panic while held");
-            self.brick.change_layers(&self.volume(name)?, change)?;
+            self.brick.change_layers(&self.brick.volume(name)?, change)?;
             let mounts = self.mounts.lock().expect("no panic while held");
             mounts.iter().filter(|mounted| mounted.volume == name).map(|mounted| mounted.serving.clone()).collect()
         };
@@ -361,7 +354,7 @@ impl Daemon {
     }
 
     fn layers(&self, name: &str) -> Result<Answer> {
-        Ok(Answer::Layers(layers::told(&self.brick.layers(&self.volume(name)?))))
+        Ok(Answer::Layers(layers::told(&self.brick.layers(&self.brick.volume(name)?))))
     }
 
     fn profile(&self) -> Result<protocol::Profile> {
@@ -511,7 +504,7 @@ impl server::Daemon for Daemon {
                 let volumes = self.brick.volumes()?;
                 Ok(Answer::Volumes(volumes.iter().map(|volume| self.describe(volume)).collect()))
             }
-            Request::VolumeInfo { name } => Ok(Answer::Volume(self.describe(&self.volume(&name)?))),
+            Request::VolumeInfo { name } => Ok(Answer::Volume(self.describe(&self.brick.volume(&name)?))),
             Request::VolumeResize { name, size_bytes } => {
                 // One after the other: the last one told is the one that holds.
                 let _alone = self.changing.lock().expect("no panic while held");

@@ -4,18 +4,17 @@
 use crate::assembly::Brick;
 use base::limits::TREE_PROJECT_MIN;
 use base::{Attr, Error, FileKind, Guard, Ino, Kind, Limit, Name, Op, Reply, Result, SetAttr, Tree, Volume};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 /// Entries of a directory that are read at a time.
 const ENTRIES: u32 = 256;
 
 impl Brick {
-    /// Changes limits of the tree below a directory, by their names; 0 takes one away. Goes through the tree, so that one which an attempt
-    /// before left in part is whole. One change at a time. Errors: `NotFound`; `Invalid`; those of changes of attributes.
-    pub fn set_tree_limits(&self, name: &str, path: &str, changed: &BTreeMap<String, u64>) -> Result<Volume> {
-        let changed = changed.iter().map(|(limit, value)| Ok((Limit::of(limit)?, *value)));
-        let changed = changed.collect::<Result<Box<[(Limit, u64)]>>>()?;
-        let volume = self.without_removed(self.volume_named(name)?)?;
+    /// Changes limits of the tree below a directory; 0 takes one away. Goes through the tree, so that one which an attempt
+    /// before left in part is whole. Durable when this returns. One change at a time. Errors: `NotFound`; `Invalid`; those
+    /// of changes of attributes.
+    pub fn set_tree_limits(&self, name: &str, path: &str, changed: Box<[(Limit, u64)]>) -> Result<Volume> {
+        let volume = self.without_removed(self.volume(name)?)?;
         let (parent, top) = self.directory(&volume, path)?;
         let known = volume.limits.trees().find(|(_, tree)| tree.top == top.ino).map(|(project, _)| project);
         let project = known.unwrap_or_else(|| project_for(&volume, top.ino));
@@ -27,13 +26,14 @@ impl Brick {
         if stays {
             self.adopt(&volume, top.ino, (project, true), &others)?;
         }
-        let change = Op::VolumeLimits { name: Name::new(name.as_bytes())?, tree: Some((project, top.ino)), changed };
+        let change = Op::VolumeLimits { name: volume.name.clone(), tree: Some((project, top.ino)), changed };
         let volume = self.change_volume(change)?;
         self.stack(&volume).limit(&volume.limits);
         if !stays {
             // Also without a limit before: an attempt may have been cut off here.
             let Attr { inode, .. } = parent;
             self.adopt(&volume, top.ino, (inode.project, inode.guard.hands_down_project), &others)?;
+            self.call(Op::SyncAll)?;
         }
         Ok(volume)
     }
@@ -45,11 +45,6 @@ impl Brick {
             (path(tree.top).map(|path| String::from_utf8_lossy(&path).into_owned()), project, tree.clone())
         };
         volume.limits.trees().map(told).collect()
-    }
-    /// A volume by its name. Errors: `NotFound`.
-    fn volume_named(&self, name: &str) -> Result<Volume> {
-        let found = self.volumes()?.into_iter().find(|volume| volume.name.as_bytes() == name.as_bytes());
-        found.ok_or_else(|| Error::new(Kind::NotFound, "no volume has this name").with(name))
     }
     /// Takes away the limits of trees whose directory was removed: no path leads to them any more.
     fn without_removed(&self, mut volume: Volume) -> Result<Volume> {
@@ -99,24 +94,20 @@ impl Brick {
         let mut directories = vec![top];
         while let Some(directory) = directories.pop() {
             self.join(volume, directory, (project, hands_down))?;
-            let mut cookie = 0;
+            let mut after = 0;
             loop {
-                let page = Op::ReadDir { ino: directory, cookie, count: ENTRIES, plus: true };
-                let Reply::Entries { entries, next_cookie } = self.call_in(volume.id, page)? else {
+                let page = Op::ReadDir { ino: directory, cookie: after, count: ENTRIES, plus: false };
+                let Reply::Entries { entries, .. } = self.call_in(volume.id, page)? else {
                     panic!("a directory is answered with its entries")
                 };
-                let ended = entries.len() < ENTRIES as usize;
-                for attr in entries.into_iter().filter_map(|entry| entry.attr) {
-                    match attr.inode.kind {
-                        _ if others.contains(&attr.ino) => {}
-                        FileKind::Directory => directories.push(attr.ino),
-                        _ => self.join(volume, attr.ino, (project, false))?,
+                let Some(last) = entries.last() else { break };
+                after = last.cookie;
+                for entry in entries.iter().filter(|entry| !others.contains(&entry.ino)) {
+                    match entry.kind {
+                        FileKind::Directory => directories.push(entry.ino),
+                        _ => self.join(volume, entry.ino, (project, false))?,
                     }
                 }
-                if ended || next_cookie <= cookie {
-                    break;
-                }
-                cookie = next_cookie;
             }
         }
         Ok(())

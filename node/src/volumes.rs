@@ -1,7 +1,7 @@
 //! Changes of a volume's properties, as the admin socket asks for them: durable when they return.
 
 use crate::assembly::Brick;
-use base::{Limit, Name, Op, Reply, Result};
+use base::{Error, Kind, Limit, Name, Op, Reply, Result};
 use explain::snapshot::{LimitFigures, Tenant};
 use layer::LimitSummary;
 use std::collections::BTreeMap;
@@ -16,6 +16,12 @@ impl Brick {
             }
             other => panic!("a list of volumes is answered with one, not {other:?}"),
         }
+    }
+    /// The volume of this name. Errors: `NotFound`.
+    pub fn volume(&self, name: &str) -> Result<base::Volume> {
+        let wanted = Name::new(name.as_bytes())?;
+        let found = self.volumes()?.into_iter().find(|volume| volume.name == wanted);
+        found.ok_or_else(|| Error::new(Kind::NotFound, "no volume of this name (sinter volume list)").with(name))
     }
     /// Creates a volume; durable when this returns.
     pub fn create_volume(&self, name: &Name, size_bytes: Option<u64>) -> Result<base::Volume> {
@@ -45,13 +51,13 @@ impl Brick {
         let policy = base::TierPolicy::of(policy)?;
         self.change_volume(Op::VolumePolicy { name: Name::new(name.as_bytes())?, policy })
     }
-    /// Changes some of a volume's limits, by their names, first durably, then for all that waits and all that comes; 0 takes one away. One
+    /// Changes some of a volume's limits, or of a directory tree's, by their names, first durably, then for all that waits and all that comes; 0 takes one away. One
     /// change at a time. Errors: `Invalid`.
     pub fn set_limits(&self, name: &str, tree: Option<&str>, changed: &BTreeMap<String, u64>) -> Result<base::Volume> {
+        let changed = changed.iter().map(|(limit, value)| Ok((Limit::of(limit)?, *value))).collect::<Result<_>>()?;
         if let Some(path) = tree {
             return self.set_tree_limits(name, path, changed);
         }
-        let changed = changed.iter().map(|(limit, value)| Ok((Limit::of(limit)?, *value))).collect::<Result<_>>()?;
         let volume = self.change_volume(Op::VolumeLimits { name: Name::new(name.as_bytes())?, tree: None, changed })?;
         self.stack(&volume).limit(&volume.limits);
         Ok(volume)

@@ -2,10 +2,12 @@
 //! How much passes at least is told only where the machine has time for it: it may be busy with other tests.
 
 use crate::calls::Mapping;
-use crate::daemon::{Daemon, Home, fail, run, succeed, system, text};
+use crate::daemon::{Daemon, Home, fail, run, sinter, succeed, system, text};
+use std::collections::BTreeSet;
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
+use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -56,7 +58,7 @@ fn beside<T>(clients: usize, one: impl Fn(u64) + Sync, during: impl FnOnce(&Atom
     })
 }
 
-/// What is done in a second, and in so many.
+/// The numbers of operations done in each of so many seconds.
 fn rates(done: &AtomicU64, seconds: u64) -> Vec<f64> {
     let one = |_| {
         let (before, began) = (done.load(Ordering::Relaxed), Instant::now());
@@ -269,6 +271,58 @@ fn a_directory_tree_has_limits_of_its_own_which_its_new_files_have_too() {
     for (path, part) in [("/absent", "no such name"), ("/file", "director"), ("/", "volume set")] {
         fail(&["limit", text(&home.data), "default", path, "--iops-max", "5"], 1, &[part]);
     }
+    daemon.terminate();
+    home.check();
+}
+
+/// The projects of a directory and of all that is in it.
+fn projects(tree: &Path) -> BTreeSet<u32> {
+    let listed = |arguments: &[&str]| {
+        let said = Command::new("lsattr").args(arguments).arg(tree).output().expect("it runs").stdout;
+        String::from_utf8(said).expect("text")
+    };
+    let all = listed(&["-p", "-R"]) + &listed(&["-p", "-d"]);
+    all.lines().filter_map(|line| line.trim_start().split_once(' ')?.0.parse().ok()).collect()
+}
+
+/// Kills the daemon ever later in a change of limits, until only a part of the tree has it. True if one was cut off so.
+fn cut_off(home: &Home, mut daemon: Daemon, limit: &[&str]) -> bool {
+    for delay_ms in [5, 10, 20, 30, 50, 80] {
+        let mut command = sinter().args(limit).stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("it runs");
+        std::thread::sleep(Duration::from_millis(delay_ms));
+        daemon.kill();
+        command.wait().expect("it ends");
+        daemon = home.up();
+        if projects(&home.mount.join("tree")).len() > 1 {
+            daemon.terminate();
+            return true;
+        }
+    }
+    daemon.terminate();
+    false
+}
+
+/// A limit that was cut off in the middle of a tree can be given again, here on a brick at rest, and the tree is then whole.
+#[test]
+fn a_tree_that_was_limited_in_part_is_limited_whole_the_next_time() {
+    const FILES: usize = 20_000;
+    let (home, daemon) = served("limits-cut-off");
+    for directory in (0..FILES / 500).map(|number| home.mount.join(format!("tree/{number}"))) {
+        std::fs::create_dir_all(&directory).expect("the mount is writable");
+        (0..500).for_each(|file| drop(File::create(directory.join(file.to_string())).expect("there is room")));
+    }
+    // It does not hold who looks at all these files.
+    let limit = |value| ["limit", text(&home.data), "default", "/tree", "--write-iops-max", value];
+    let first = cut_off(&home, daemon, &limit("300"));
+    succeed(&limit("300"));
+    let daemon = home.up();
+    let limited = projects(&home.mount.join("tree"));
+    assert!(limited.len() == 1 && limited.iter().all(|project| *project >= 1 << 30), "{limited:?}");
+    let second = cut_off(&home, daemon, &limit("none"));
+    succeed(&limit("none"));
+    let daemon = home.up();
+    assert_eq!(projects(&home.mount.join("tree")), BTreeSet::from([0]));
+    assert!(first || second, "no kill came in the middle");
     daemon.terminate();
     home.check();
 }

@@ -37,7 +37,7 @@ pub async fn run(groups: Arc<Groups>) {
             continue;
         };
         let left = (had_blocks + groups.store().space.written_blocks()).saturating_sub(groups.scattered.moved());
-        if !has_room(&groups) || left < read.pieces.len() as u64 {
+        if !groups.may_defragment() || left < read.pieces.len() as u64 {
             continue;
         }
         let goes_on = || !groups.closing.load(Ordering::Acquire);
@@ -51,9 +51,11 @@ pub async fn run(groups: Arc<Groups>) {
     }
 }
 
-/// True while segments are free without cleaning for them.
-fn has_room(groups: &Groups) -> bool {
-    matches!(groups.cleaner().state, Some(Cleaner::Idle | Cleaner::Ahead))
+impl Groups {
+    /// True while segments are free without cleaning for them.
+    pub(crate) fn may_defragment(&self) -> bool {
+        matches!(self.cleaner().state, Some(Cleaner::Idle | Cleaner::Ahead))
+    }
 }
 
 /// Copies the blocks to the cold stream in the file's order, and has their owner take the copies. Returns the number
@@ -66,7 +68,7 @@ async fn put_together(groups: &Groups, read: &Scattered) -> Result<u64> {
     let mut tries = 0;
     let ticket = loop {
         match groups.store().cold.place(read.blocks.clone()).await {
-            Err(error) if error.kind == Kind::Busy && tries < TRIES && has_room(groups) => {
+            Err(error) if error.kind == Kind::Busy && tries < TRIES && groups.may_defragment() => {
                 tries += 1;
                 groups.store().runtime.clock.sleep(AGAIN_NS).await;
             }

@@ -141,11 +141,11 @@ impl Groups {
         }
     }
 
-    /// Offers the blocks of a large read to be put together, unless memory is short. The reader's pin still is held, so each place
+    /// Offers the blocks of a large read to be put together, unless nobody would do it now. The reader's pin still is held, so each place
     /// has the life that the file's map means.
     #[cold]
     fn offer_scattered(&self, (volume, ino, offset): (VolumeId, Ino, u64), mut pieces: Vec<Piece>, bytes: &Slice) {
-        if self.scattered.is_full() {
+        if self.scattered.is_full() || !self.may_defragment() {
             return;
         }
         let Ok(mut copy) = self.store().runtime.buffer(pieces.len() * BLOCK_BYTES) else { return };

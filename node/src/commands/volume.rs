@@ -82,7 +82,8 @@ fn set(of: &cli::VolumeSet) -> Result<Request, Failure> {
     let resize = of.size.map(|size| Request::VolumeResize { name: name.clone(), size_bytes: size.bytes() });
     let policy =
         of.policy.map(|policy| Request::VolumePolicy { name: name.clone(), policy: policy.name().to_string() });
-    let changed = named(of.limits.changed());
+    let weight = of.weight.map(|weight| (base::Limit::Weight, weight));
+    let changed = named(of.limits.changed().chain(weight));
     let limits = (!changed.is_empty()).then(|| Request::VolumeLimits { name: name.clone(), tree: None, changed });
     let mut requests: Vec<Request> = resize.into_iter().chain(policy).chain(limits).collect();
     let last = requests.pop().expect("the command line has one property at least");

@@ -164,7 +164,7 @@ impl Further {
             volume.limits = take_limits(reader)?;
         }
         if self == Further::Trees {
-            volume.limits = take_trees(reader, volume.limits.clone())?;
+            volume.limits = take_trees(reader, std::mem::take(&mut volume.limits))?;
         }
         if layered {
             volume.layers = take_layers(reader)?;
