@@ -4,7 +4,8 @@
 use crate::error::{Error, Kind, Result};
 use crate::ids::Ino;
 use crate::limits::{
-    LIMIT_BANDWIDTH_MAX, LIMIT_BANDWIDTH_MIN, LIMIT_BURST_MS_MAX, LIMIT_IOPS_MAX, LIMITED_TREES_MAX, WEIGHT_MAX,
+    LIMIT_BANDWIDTH_MAX, LIMIT_BANDWIDTH_MIN, LIMIT_BURST_MS_MAX, LIMIT_IOPS_MAX, LIMITED_TREES_MAX, RESERVE_MAX,
+    WEIGHT_MAX,
 };
 use std::collections::BTreeMap;
 
@@ -27,11 +28,13 @@ pub enum Limit {
     Burst,
     /// The weight of the volume's share of a core that other volumes want too.
     Weight,
+    /// The share of the brick that the volume has at least while it wants it, in percent.
+    Reserve,
 }
 
 impl Limit {
     /// All, in the order of tables.
-    pub const ALL: [Limit; 8] = [
+    pub const ALL: [Limit; 9] = [
         Limit::Iops,
         Limit::Bandwidth,
         Limit::ReadIops,
@@ -40,6 +43,7 @@ impl Limit {
         Limit::WriteBandwidth,
         Limit::Burst,
         Limit::Weight,
+        Limit::Reserve,
     ];
 
     /// The name in commands, tables and JSON.
@@ -53,6 +57,7 @@ impl Limit {
             Limit::WriteBandwidth => "write-bandwidth-max",
             Limit::Burst => "burst",
             Limit::Weight => "weight",
+            Limit::Reserve => "reserve",
         }
     }
     /// The limit of this name. Errors: `Invalid`.
@@ -62,7 +67,11 @@ impl Limit {
     }
     /// True if it bounds what passes in a second.
     pub fn is_rate(self) -> bool {
-        !matches!(self, Limit::Burst | Limit::Weight)
+        !matches!(self, Limit::Burst) && !self.is_share()
+    }
+    /// True if it says what the volume gets of the brick beside other volumes, which no directory tree has.
+    pub fn is_share(self) -> bool {
+        matches!(self, Limit::Weight | Limit::Reserve)
     }
     /// True if its values are bytes.
     pub fn is_bandwidth(self) -> bool {
@@ -79,6 +88,7 @@ impl Limit {
             }
             Limit::Burst => (1, LIMIT_BURST_MS_MAX, "a burst has 1 to 60,000 milliseconds, or is as usual"),
             Limit::Weight => (1, WEIGHT_MAX, "a weight is 1 to 1,000, or as usual"),
+            Limit::Reserve => (1, RESERVE_MAX, "1 to 90 percent of a brick can be reserved, or nothing"),
         };
         let is_fine = value == 0 || (least..=most).contains(&value);
         if is_fine { Ok(()) } else { Err(Error::new(Kind::Invalid, what).with(value)) }
@@ -141,8 +151,8 @@ impl Limits {
     }
     /// These, with some limits of a tree changed; a value of 0 takes a limit away, and a tree without any is none. Errors: `Invalid`.
     pub fn with_tree(self, project: u32, top: Ino, changed: &[(Limit, u64)]) -> Result<Limits> {
-        if project == 0 || changed.iter().any(|(limit, _)| *limit == Limit::Weight) {
-            return Err(Error::new(Kind::Invalid, "a tree has a project of its own and no weight").with(project));
+        if project == 0 || changed.iter().any(|(limit, _)| limit.is_share()) {
+            return Err(Error::new(Kind::Invalid, "a tree has a project of its own and no share").with(project));
         }
         let mut present = *self.0.unwrap_or_default();
         let trees = &mut present.trees;
@@ -180,7 +190,7 @@ mod tests {
         assert_eq!((project, *top, limits.get(Limit::Iops), both.get(Limit::Iops)), (7, Ino(9), Some(5), Some(100)));
         assert_eq!(both.clone().with(&[(Limit::Iops, 0)]).expect("within bounds").trees().count(), 1);
         assert_eq!(tree(both, &[(Limit::Iops, 0)]), Ok(some.clone()));
-        assert!(tree(some.clone(), &[(Limit::Weight, 5)]).is_err());
+        assert!([Limit::Weight, Limit::Reserve].iter().all(|share| tree(some.clone(), &[(*share, 5)]).is_err()));
         assert!(some.clone().with_tree(0, Ino(9), &[(Limit::Iops, 5)]).is_err());
         let many = |count: u32| {
             (1..=count).try_fold(some.clone(), |limits, project| limits.with_tree(project, Ino(9), &[(Limit::Iops, 5)]))
@@ -195,6 +205,7 @@ mod tests {
             (Limit::ReadBandwidth, LIMIT_BANDWIDTH_MIN, LIMIT_BANDWIDTH_MAX),
             (Limit::Burst, 1, LIMIT_BURST_MS_MAX),
             (Limit::Weight, 1, WEIGHT_MAX),
+            (Limit::Reserve, 1, RESERVE_MAX),
         ];
         for (limit, least, most) in bounds {
             let is_fine = |value| Limits::NONE.with(&[(limit, value)]).is_ok();

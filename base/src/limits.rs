@@ -91,6 +91,9 @@ pub const LIMIT_BURST_MS: u64 = 10;
 pub const WEIGHT: u64 = 100;
 /// See `WEIGHT`.
 pub const WEIGHT_MAX: u64 = 1000;
+/// Largest share of a brick's time that may be reserved, in percent, for one volume and for all together: volumes without a reservation
+/// must come to an end beside them.
+pub const RESERVE_MAX: u64 = 90;
 /// The first project that is given to a directory tree with limits: below are those that people choose for themselves.
 pub const TREE_PROJECT_MIN: u32 = 1 << 30;
 /// Largest number of directory trees of a volume that have limits: each request that is held looks among them.

@@ -95,6 +95,8 @@ pub enum Bug {
     TurnsUncharged,
     /// A core does not learn what its flows have had on the others.
     TagsNeverCorrected,
+    /// A flow's reservation does not raise its share.
+    ReserveForgotten,
     /// Background work does not ask whether clients suffer from it (decision D7).
     BudgetIgnored,
     /// A volume's limits hold from the change that sets them to the next start of the daemon, and no longer.
@@ -215,7 +217,7 @@ pub enum Bug {
 
 impl Bug {
     /// Every bug, for tests and for naming one on a command line.
-    pub const ALL: [Bug; 102] = [
+    pub const ALL: [Bug; 103] = [
         Bug::FuaAfterPlain,
         Bug::AckOutOfOrder,
         Bug::TailReused,
@@ -261,6 +263,7 @@ impl Bug {
         Bug::LeavingUnflushed,
         Bug::TurnsUncharged,
         Bug::TagsNeverCorrected,
+        Bug::ReserveForgotten,
         Bug::BudgetIgnored,
         Bug::LimitForgotten,
         Bug::PlaceKept,

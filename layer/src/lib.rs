@@ -30,7 +30,7 @@ use group::Groups;
 use limit::{Limiter, Trees};
 use read_only::ReadOnly;
 use runtime::seeded::{Bug, active};
-use runtime::tasks::Flow;
+use runtime::tasks::{Claim, Flow};
 use runtime::{Buf, Lock, Runtime, Stage};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
@@ -229,7 +229,8 @@ impl Stack {
         let treed = self.trees.change(limits, now_ns);
         self.set_more(TREES, treed);
         self.set_more(LIMITS, limits.all().any(|(limit, _)| limit.is_rate()));
-        self.flow.set_weight(limits.get(Limit::Weight).unwrap_or(WEIGHT));
+        let (weight, reserve) = (limits.get(Limit::Weight).unwrap_or(WEIGHT), limits.get(Limit::Reserve).unwrap_or(0));
+        self.flow.set_claim(Claim { weight, reserve });
     }
     /// The flow of the volume's operations.
     pub fn flow(&self) -> &Arc<Flow> {

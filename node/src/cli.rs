@@ -432,7 +432,7 @@ pub struct VolumeCreate {
 
 /// `sinter volume set`.
 #[derive(Args, Debug)]
-#[command(group = clap::ArgGroup::new("property").required(true).multiple(true).args(["size", "policy", "weight"]).args(LIMITS))]
+#[command(group = clap::ArgGroup::new("property").required(true).multiple(true).args(["size", "policy", "weight", "reserve"]).args(LIMITS))]
 pub struct VolumeSet {
     #[command(flatten)]
     pub volume: VolumeNamed,
@@ -447,6 +447,18 @@ pub struct VolumeSet {
     /// Weight of the volume's share of cores that other volumes want too (a number), 1 to 1000; `none`: 100 [default: as it is]
     #[arg(long, value_name = "NUMBER", value_parser = weight)]
     pub weight: Option<u64>,
+    /// Share of the brick that the volume has at least while it wants it, in percent, 1 to 90; `none`: as its weight gives it [default: as it is]
+    #[arg(long, value_name = "PERCENT", value_parser = reserve)]
+    pub reserve: Option<u64>,
+}
+
+impl VolumeSet {
+    /// Limits and shares that are to be changed, with the value that the protocol has for each.
+    pub fn changed(&self) -> impl Iterator<Item = (base::Limit, u64)> {
+        let shares = [(base::Limit::Weight, self.weight), (base::Limit::Reserve, self.reserve)];
+        let shares = shares.into_iter().filter_map(|(limit, value)| value.map(|value| (limit, value)));
+        self.limits.changed().chain(shares)
+    }
 }
 
 /// `sinter limit`.
@@ -510,8 +522,8 @@ impl Limits {
             base::Limit::WriteIops => self.write_iops_max,
             base::Limit::WriteBandwidth => self.write_bandwidth_max,
             base::Limit::Burst => self.burst,
-            // It is of a volume alone.
-            base::Limit::Weight => None,
+            // They are of a volume alone.
+            base::Limit::Weight | base::Limit::Reserve => None,
         };
         base::Limit::ALL.into_iter().filter_map(move |limit| value(limit).map(|value| (limit, value)))
     }
@@ -723,6 +735,10 @@ fn iops(text: &str) -> Result<u64, String> {
 
 fn weight(text: &str) -> Result<u64, String> {
     number(text, base::Limit::Weight)
+}
+
+fn reserve(text: &str) -> Result<u64, String> {
+    number(text.strip_suffix('%').unwrap_or(text), base::Limit::Reserve)
 }
 
 fn bandwidth(text: &str) -> Result<u64, String> {

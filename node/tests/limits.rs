@@ -191,6 +191,9 @@ fn limits_are_set_on_a_brick_at_rest_and_mistakes_change_nothing() {
         ("--burst", "60001"),
         ("--weight", "0"),
         ("--weight", "1001"),
+        ("--reserve", "0"),
+        ("--reserve", "91"),
+        ("--reserve", "half"),
     ] {
         let refused = run(&["volume", "set", data, "default", &format!("{option}={value}")]);
         assert_eq!(refused.status.code(), Some(2), "{option} {value}: {refused:?}");
@@ -199,10 +202,19 @@ fn limits_are_set_on_a_brick_at_rest_and_mistakes_change_nothing() {
     assert_eq!(told(&home), all);
     set(&home, &["--iops-max", "none", "--read-bandwidth-max", "none", "--burst", "none"]);
     assert_eq!(told(&home), serde_json::json!({}));
-    set(&home, &["--write-iops-max", "5", "--weight", "300"]);
+    set(&home, &["--write-iops-max", "5", "--weight", "300", "--reserve", "60%"]);
     succeed(&["volume", "rename", data, "default", "other"]);
     succeed(&["volume", "rename", data, "other", "default"]);
-    assert_eq!(told(&home), serde_json::json!({"write-iops-max": 5, "weight": 300}));
+    assert_eq!(told(&home), serde_json::json!({"write-iops-max": 5, "weight": 300, "reserve": 60}));
+    // More than there is to reserve is said to be, by the change and by each list, until it is no longer.
+    succeed(&["volume", "create", data, "second"]);
+    let warned = |words: &[&str]| {
+        let output = run(&[&["volume"], words].concat());
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8_lossy(&output.stderr).contains("reserve 110% of the brick, and 90% can be reserved")
+    };
+    assert!(warned(&["set", data, "second", "--reserve", "50"]) && warned(&["list", data]));
+    assert!(!warned(&["set", data, "second", "--reserve", "30"]) && !warned(&["list", data]));
     home.check();
 }
 

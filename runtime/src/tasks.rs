@@ -14,10 +14,20 @@ pub type Local = Pin<Box<dyn Future<Output = ()>>>;
 /// Makes a task's future on the core that will run it.
 pub type MakeTask = Box<dyn FnOnce() -> Local + Send>;
 
-/// A tenant whose tasks share each core's time with those of others, by weight.
+/// A flow's claim to the time that flows share.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Claim {
+    /// Weight by which flows divide what is not reserved, 1 to `WEIGHT_MAX`.
+    pub weight: u64,
+    /// Share that it has at least while it wants it, in percent; 0: none. Reservations above `RESERVE_MAX` together are scaled down.
+    pub reserve: u64,
+}
+
+/// A tenant whose tasks share each core's time with those of others, by weight and by what is reserved for it.
 #[derive(Debug)]
 pub struct Flow {
     weight: AtomicU64,
+    reserve: AtomicU64,
     /// A bit by which cores tell each other of it. Two flows may have the same one.
     mask: u64,
     /// Nanoseconds of all cores' time that it has had while others wanted some too.
@@ -28,10 +38,10 @@ pub struct Flow {
 static FLOWS: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
 
 impl Flow {
-    /// A flow of this weight, 1 to `WEIGHT_MAX`.
+    /// A flow of this weight, 1 to `WEIGHT_MAX`, for which nothing is reserved.
     pub fn new(weight: u64) -> Flow {
         let mask = 1 << (FLOWS.fetch_add(1, Ordering::Relaxed) % u64::from(u64::BITS));
-        Flow { weight: AtomicU64::new(weight), mask, served_ns: AtomicU64::new(0) }
+        Flow { weight: AtomicU64::new(weight), reserve: AtomicU64::new(0), mask, served_ns: AtomicU64::new(0) }
     }
     /// Nanoseconds of all cores' time that it has had while others wanted some too.
     pub fn served_ns(&self) -> u64 {
@@ -45,13 +55,14 @@ impl Flow {
     pub fn mask(&self) -> u64 {
         self.mask
     }
-    /// Gives it another weight.
-    pub fn set_weight(&self, weight: u64) {
-        self.weight.store(weight, Ordering::Relaxed);
+    /// Gives it another claim.
+    pub fn set_claim(&self, claim: Claim) {
+        self.weight.store(claim.weight, Ordering::Relaxed);
+        self.reserve.store(claim.reserve, Ordering::Relaxed);
     }
-    /// Its weight.
-    pub fn weight(&self) -> u64 {
-        self.weight.load(Ordering::Relaxed)
+    /// Its claim.
+    pub fn claim(&self) -> Claim {
+        Claim { weight: self.weight.load(Ordering::Relaxed), reserve: self.reserve.load(Ordering::Relaxed) }
     }
 }
 

@@ -2,7 +2,7 @@
 //! the core's CPU is charged to the flow that it interrupts.
 
 use runtime::real::{self, Directory, Options};
-use runtime::tasks::{Flow, Local, yield_now};
+use runtime::tasks::{Claim, Flow, Local, yield_now};
 use runtime::{Runtime, real::Reactors};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -83,7 +83,7 @@ fn flows_share_a_core_by_weight_and_not_by_their_tasks() {
     std::thread::sleep(Duration::from_millis(50));
     let [large, small] = counted([&of_many, &of_one]);
     assert!((0.6..1.7).contains(&(large / small)), "{large} and {small}");
-    one.set_weight(300);
+    one.set_claim(Claim { weight: 300, reserve: 0 });
     let [large, small] = counted([&of_many, &of_one]);
     assert!((2.0..4.5).contains(&(small / large)), "{large} and {small}");
     // Large pieces: the time is shared, not the number.
@@ -92,6 +92,26 @@ fn flows_share_a_core_by_weight_and_not_by_their_tasks() {
     std::thread::sleep(Duration::from_millis(50));
     let [large, small] = counted([&of_large, &of_one]);
     assert!((0.6..1.7).contains(&(4.0 * large / small)), "{large} and {small}");
+    world.end();
+}
+
+/// A flow for which half of the time is reserved has that within 5% beside four that want all, and they share the rest.
+#[test]
+fn a_reservation_holds_beside_four_that_want_all() {
+    let _alone = ONE_AT_A_TIME.lock();
+    let world = World::new("shares-reserve", 1);
+    let flows: [Arc<Flow>; 5] = std::array::from_fn(|_| Arc::new(Flow::new(100)));
+    let pieces = flows.each_ref().map(|flow| world.busy(Some(flow), 2, WORK));
+    let share = || {
+        std::thread::sleep(Duration::from_millis(50));
+        let counted = counted(pieces.each_ref());
+        counted[0] / counted.iter().sum::<f64>()
+    };
+    let equal = share();
+    assert!((0.17..0.23).contains(&equal), "{equal}");
+    flows[0].set_claim(Claim { weight: 100, reserve: 50 });
+    let reserved = share();
+    assert!((0.475..0.525).contains(&reserved), "{reserved}");
     world.end();
 }
 

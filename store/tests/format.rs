@@ -349,7 +349,7 @@ fn a_volume_has_limits_behind_its_policy_and_before_its_layers() {
         changed[34 + at] = byte;
         values::decode_volume(&changed).map(drop).map_err(|error| error.kind)
     };
-    assert_eq!([kind(0, 2), kind(3, 0), kind(3, 9)], [Err(Kind::Newer); 3], "nothing is left out");
+    assert_eq!([kind(0, 2), kind(3, 0), kind(3, 10)], [Err(Kind::Newer); 3], "nothing is left out");
     assert_eq!([kind(3, 6), kind(15, 0), kind(20, 1)], [Err(Kind::Corrupt); 3]);
     assert_eq!(kind(3, 3), Ok(()));
 }
@@ -371,9 +371,9 @@ fn limits_of_trees_come_behind_those_of_their_volume() {
         changed[at] = byte;
         values::decode_volume(&changed).map(drop).map_err(|error| error.kind)
     };
-    // A project twice, projects that fall, none, a weight, a limit of a newer version.
-    assert_eq!([kind(56, 8), kind(56, 9), kind(56, 0), kind(69, 8)], [Err(Kind::Corrupt); 4]);
-    assert_eq!(kind(69, 9), Err(Kind::Newer));
+    // A project twice, projects that fall, none, a weight, a reservation, a limit of a newer version.
+    assert_eq!([kind(56, 8), kind(56, 9), kind(56, 0), kind(69, 8), kind(69, 9)], [Err(Kind::Corrupt); 5]);
+    assert_eq!(kind(69, 10), Err(Kind::Newer));
 }
 
 #[test]

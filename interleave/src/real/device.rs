@@ -32,6 +32,7 @@ impl Device {
         None
     }
     pub fn set_shared(&mut self, _shared: bool) {}
+    pub fn weigh(&mut self, _flow: usize, _weight: u64) {}
     pub fn complete(&mut self, _files: &Files) -> Option<Event> {
         self.under_way.pop_front().map(|slot| Event::Finished(slot, Ok(()), Stamp(0)))
     }

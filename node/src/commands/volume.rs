@@ -10,6 +10,7 @@ use crate::failure::{Exit, Failure};
 use crate::host;
 use crate::table::{Align, Table, bytes};
 use crate::volumes::named;
+use base::limits::RESERVE_MAX;
 use std::collections::BTreeMap;
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
@@ -40,14 +41,38 @@ pub fn run(command: &cli::Volume) -> Result<Exit, Failure> {
         }
     };
     match ask(data, request)? {
-        Answer::Volumes(volumes) if json => print_json(&volumes)?,
-        Answer::Volumes(volumes) => print(&table(&volumes))?,
+        Answer::Volumes(volumes) => {
+            if json {
+                print_json(&volumes)?
+            } else {
+                print(&table(&volumes))?
+            }
+            warn_of_reserves(&volumes);
+        }
         Answer::Volume(volume) if json => print_json(&volume)?,
         Answer::Volume(volume) => print(&table(&[volume]))?,
         Answer::Done => {}
         _ => return Err(unexpected()),
     }
+    if let cli::Volume::Set(cli::VolumeSet { reserve: Some(_), .. }) = command
+        && let Answer::Volumes(volumes) = ask(data, Request::VolumeList)?
+    {
+        warn_of_reserves(&volumes);
+    }
     Ok(Exit::Done)
+}
+
+/// Says so if volumes reserve more than there is.
+fn warn_of_reserves(volumes: &[Volume]) {
+    let name = base::Limit::Reserve.name();
+    let reserved: u64 = volumes.iter().filter_map(|volume| volume.limits.get(name)).sum();
+    if reserved > RESERVE_MAX {
+        let share = RESERVE_MAX as f64 / reserved as f64;
+        say(&format!(
+            "the volumes reserve {reserved}% of the brick, and {RESERVE_MAX}% can be reserved: while all of them want it, each has \
+             {share:.2} of what it reserves (sinter volume set BRICK NAME --{name} PERCENT)"
+        ));
+    }
 }
 
 /// `sinter limit`: limits of a directory tree.
@@ -82,8 +107,7 @@ fn set(of: &cli::VolumeSet) -> Result<Request, Failure> {
     let resize = of.size.map(|size| Request::VolumeResize { name: name.clone(), size_bytes: size.bytes() });
     let policy =
         of.policy.map(|policy| Request::VolumePolicy { name: name.clone(), policy: policy.name().to_string() });
-    let weight = of.weight.map(|weight| (base::Limit::Weight, weight));
-    let changed = named(of.limits.changed().chain(weight));
+    let changed = named(of.changed());
     let limits = (!changed.is_empty()).then(|| Request::VolumeLimits { name: name.clone(), tree: None, changed });
     let mut requests: Vec<Request> = resize.into_iter().chain(policy).chain(limits).collect();
     let last = requests.pop().expect("the command line has one property at least");
@@ -134,6 +158,7 @@ fn limits(limits: &BTreeMap<String, u64>) -> String {
     let one = |(name, value): (&String, &u64)| match base::Limit::of(name) {
         Ok(limit) if limit.is_bandwidth() => format!("{name} {}/s", bytes(*value)),
         Ok(base::Limit::Burst) => format!("{name} {value} ms"),
+        Ok(base::Limit::Reserve) => format!("{name} {value}%"),
         _ => format!("{name} {value}"),
     };
     if limits.is_empty() { "none".to_string() } else { limits.iter().map(one).collect::<Vec<_>>().join(", ") }

@@ -10,29 +10,38 @@
 
 /// Highest limit: no device gains from more on one core.
 const MOST: u32 = 1024;
-/// Multiple of its shortest latency that a device may take before more concurrency counts as waiting: latencies of one
-/// device differ by two or three times without any.
-const TIMES: u64 = 4;
-/// The same while flows share the device: what waits in it keeps others waiting, in its order and not in ours. Twice is
-/// what the limit needs to grow with a device that works on many at a time.
-const SHARED_TIMES: u64 = 2;
 /// Length of the windows over which rates are measured, in nanoseconds: some hundred small reads of a busy core, twenty
 /// of 1 MiB.
 const WINDOW_NS: u64 = 10_000_000;
 /// Number of windows whose highest rate counts, since a client that pauses says nothing about the device.
 const WINDOWS: usize = 8;
 /// Length of a span, in nanoseconds. The shortest latency of this span and of the one before counts, so that the limit
-/// follows a device that has become slower.
+/// follows a device that has become slower. Spans begin for all cores at the same time.
 const SPAN_NS: u64 = 4_000_000_000;
+/// Windows at the begin of a span in which a core has one transfer under way while flows share the device. A queue that is always there
+/// would else be taken for the device's own latency, and grow with each span (BBR's probes of the round-trip time). One window empties
+/// the device, the other measures.
+const PROBE_WINDOWS: u32 = 2;
 
 const SECOND_NS: u64 = 1_000_000_000;
 
+/// Bounds of a concurrency limit.
+#[derive(Clone, Copy)]
+pub(super) struct Bounds {
+    /// Number of transfers that are always allowed.
+    pub least: u32,
+    /// Multiple of its shortest latency that a device may take before more concurrency counts as waiting.
+    pub times: u64,
+}
+
 /// A concurrency limit and its measurements; see the module.
 pub(super) struct ConcurrencyLimit {
-    /// Number of transfers that are always allowed, and while flows share the device.
-    least: [u32; 2],
+    /// Bounds while the device is one flow's, and while flows share it.
+    bounds: [Bounds; 2],
     /// True while they do.
     shared: bool,
+    /// Windows for which it still probes the latency of a device that flows share.
+    probes: u32,
     under_way: u32,
     /// Number of transfers that are allowed now, and while flows share the device.
     allowed: [u32; 2],
@@ -42,32 +51,33 @@ pub(super) struct ConcurrencyLimit {
     /// Transfers per second in the last windows, and the position of the rate to be replaced next.
     rates: [u64; WINDOWS],
     next: usize,
-    span_ns: u64,
+    /// Number of the span.
+    span: u64,
     /// Shortest latencies of this span and of the one before.
     shortest_ns: [u64; 2],
 }
 
 impl ConcurrencyLimit {
-    /// A limit with nothing under way. `least`: the number of transfers that are always allowed; while flows share the device,
-    /// `shared_least`.
-    pub fn new(least: u32, shared_least: u32) -> ConcurrencyLimit {
-        let least = [least, shared_least];
+    /// A limit with nothing under way, with its bounds while the device is one flow's, and while flows share it.
+    pub fn new(bounds: [Bounds; 2]) -> ConcurrencyLimit {
         ConcurrencyLimit {
-            least,
+            bounds,
             shared: false,
+            probes: 0,
             under_way: 0,
-            allowed: least,
+            allowed: bounds.map(|bounds| bounds.least),
             ended: 0,
             window_ns: 0,
             rates: [0; WINDOWS],
             next: 0,
-            span_ns: 0,
+            span: 0,
             shortest_ns: [u64::MAX; 2],
         }
     }
     /// Admits one more transfer; false if the limit is reached.
     pub fn admit(&mut self) -> bool {
-        let may = self.under_way < self.allowed[usize::from(self.shared)];
+        let allowed = if self.shared && self.probes > 0 { 1 } else { self.allowed[usize::from(self.shared)] };
+        let may = self.under_way < allowed;
         self.under_way += u32::from(may);
         may
     }
@@ -86,14 +96,15 @@ impl ConcurrencyLimit {
             self.rates[self.next] = self.ended * SECOND_NS / elapsed_ns;
             self.next = (self.next + 1) % WINDOWS;
             (self.ended, self.window_ns) = (0, now_ns);
-            self.allowed = [self.needed(TIMES, self.least[0]), self.needed(SHARED_TIMES, self.least[1])];
-            if now_ns.saturating_sub(self.span_ns) >= SPAN_NS {
+            self.allowed = self.bounds.map(|bounds| self.needed(bounds));
+            self.probes = self.probes.saturating_sub(1);
+            if now_ns / SPAN_NS != self.span {
                 self.shortest_ns = [u64::MAX, self.shortest_ns[0]];
-                self.span_ns = now_ns;
+                (self.span, self.probes) = (now_ns / SPAN_NS, PROBE_WINDOWS);
             }
         }
     }
-    fn needed(&self, times: u64, least: u32) -> u32 {
+    fn needed(&self, Bounds { least, times }: Bounds) -> u32 {
         let rate = self.rates.into_iter().max().expect("there are windows");
         let shortest_ns = self.shortest_ns[0].min(self.shortest_ns[1]).min(SECOND_NS);
         let needed = times.saturating_mul(rate).saturating_mul(shortest_ns) / SECOND_NS;
@@ -107,16 +118,35 @@ mod tests {
     use std::cmp::Reverse;
     use std::collections::BinaryHeap;
 
+    /// The same bounds whether flows share the device or not.
+    fn at_least(least: u32) -> ConcurrencyLimit {
+        ConcurrencyLimit::new([Bounds { least, times: 4 }; 2])
+    }
+    fn shared(least: u32, times: u64) -> ConcurrencyLimit {
+        let mut limit = ConcurrencyLimit::new([Bounds { least, times }; 2]);
+        limit.set_shared(true);
+        limit
+    }
     /// Simulates clients that each ask again once they are answered, and a device that works on `parallel` transfers at
     /// once, each for `service_ns`. Returns transfers per second and the limit after a second.
     fn closed_loop(least: u32, clients: usize, parallel: usize, service_ns: u64) -> (u64, u32) {
-        loop_under(ConcurrencyLimit::new(least, least), clients, parallel, service_ns)
+        loop_under(&mut at_least(least), clients, parallel, service_ns)
     }
-    fn loop_under(mut limit: ConcurrencyLimit, clients: usize, parallel: usize, service_ns: u64) -> (u64, u32) {
+    fn loop_under(limit: &mut ConcurrencyLimit, clients: usize, parallel: usize, service_ns: u64) -> (u64, u32) {
+        loop_for(1, limit, clients, parallel, service_ns)
+    }
+    /// The same for so many seconds; the rate is that of the second half.
+    fn loop_for(
+        seconds: u64,
+        limit: &mut ConcurrencyLimit,
+        clients: usize,
+        parallel: usize,
+        service_ns: u64,
+    ) -> (u64, u32) {
         // Ends of those that the device works on; when those that wait in it came, and those that the limit holds back.
         let (mut busy, mut inside, mut held) = (BinaryHeap::new(), std::collections::VecDeque::new(), clients);
         let (mut now_ns, mut done) = (0, 0);
-        while now_ns < SECOND_NS {
+        while now_ns < seconds * SECOND_NS {
             while held > 0 && limit.admit() {
                 held -= 1;
                 inside.push_back(now_ns);
@@ -130,9 +160,9 @@ mod tests {
             now_ns = end_ns;
             limit.ended(now_ns - came_ns, now_ns);
             held += 1;
-            done += u64::from(now_ns >= SECOND_NS / 2);
+            done += u64::from(now_ns >= seconds * SECOND_NS / 2);
         }
-        (done * 2, limit.allowed[usize::from(limit.shared)])
+        (done * 2 / seconds, limit.allowed[usize::from(limit.shared)])
     }
 
     #[test]
@@ -163,20 +193,25 @@ mod tests {
 
     #[test]
     fn while_flows_share_the_device_no_more_waits_in_the_device_than_keeps_it_busy() {
-        let shared = || {
-            let mut limit = ConcurrencyLimit::new(4, 1);
-            limit.set_shared(true);
-            limit
-        };
-        let (rate, limit) = loop_under(shared(), 32, 1, 400_000);
+        let (rate, limit) = loop_under(&mut shared(1, 2), 32, 1, 400_000);
         assert!(rate >= 2500 && limit <= 2, "{rate} of 2500 transfers/s, {limit} under way");
-        let (rate, limit) = loop_under(shared(), 64, 100, 10_000_000);
+        let (rate, limit) = loop_under(&mut shared(1, 2), 64, 100, 10_000_000);
         assert!(rate >= 5500 && limit >= 60, "{rate} of 6400 transfers/s, {limit} under way");
+    }
+
+    /// A device that takes 8,000 a second, one after the other, as disks of clouds do: what waits in it is not its latency, however long
+    /// it goes on.
+    #[test]
+    fn a_queue_that_never_empties_is_not_taken_for_latency() {
+        let (rate, limit) = loop_for(30, &mut shared(8, 4), 64, 1, 125_000);
+        assert!(rate >= 7_900 && limit == 8, "{rate} of 8000 transfers/s, {limit} under way");
+        let (rate, limit) = loop_for(30, &mut shared(8, 4), 64, 32, 1_000_000);
+        assert!(rate >= 31_000 && limit >= 32, "{rate} of 32,000 transfers/s, {limit} under way");
     }
 
     #[test]
     fn a_device_that_became_quicker_or_slower_shows_after_two_spans() {
-        let mut limit = ConcurrencyLimit::new(16, 16);
+        let mut limit = at_least(16);
         let mut now_ns = 0;
         let mut serve = |latency_ns: u64, for_ns: u64| {
             let until_ns = now_ns + for_ns;

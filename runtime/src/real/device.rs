@@ -1,7 +1,7 @@
 //! The I/O of one core in flight: operations that the kernel works on, and what follows when they end. Operations are
 //! recycled; a warm one allocates nothing.
 
-use super::concurrency_limit::ConcurrencyLimit;
+use super::concurrency_limit::{Bounds, ConcurrencyLimit};
 use super::figures::{Figures, IoClass, Verb};
 use super::files::{Files, Handle, failed};
 use super::held::Held;
@@ -28,14 +28,14 @@ const SLICES_MAX: usize = 1024;
 const RETRIES_MAX: u32 = 100;
 /// Length from which on writes are submitted at once: the checksums of 256 KiB take 11 us, a submission of its own 3.
 pub(super) const AT_ONCE_BYTES: usize = 256 << 10;
-/// Number of small reads of a core that the concurrency limit always allows. It keeps a flash drive busy that answers
-/// within 100 us, as far as one core can do that.
-const LEAST_SMALL: u32 = 16;
-/// Number of large transfers of a core that the limit always allows: two keep a flash drive busy, while two more are on
-/// their way from and to its clients.
-const LEAST_LARGE: u32 = 4;
-/// The same while flows share the device. Each core has its own, so that a drive still has something to do on machines of several.
-const SHARED_LEAST_LARGE: u32 = 1;
+/// Small reads of a core, alone and while flows share the device. Sixteen keep a flash drive busy that answers within 100 us, as far as
+/// one core can do that; eight do so with the other cores' and leave the order of the rest to us. Latencies of one device differ by two or
+/// three times without any waiting, hence four times.
+const SMALL: [Bounds; 2] = [Bounds { least: 16, times: 4 }, Bounds { least: 8, times: 4 }];
+/// Large transfers of a core: two keep a flash drive busy, while two more are on their way from and to its clients. While flows share the
+/// device one does, as each core has its own; what waits in it keeps others waiting, in its order and not in ours, and twice the shortest
+/// latency is what the limit needs to grow with a device that works on many at a time.
+const LARGE: [Bounds; 2] = [Bounds { least: 4, times: 4 }, Bounds { least: 1, times: 2 }];
 /// Poll flag: an event wakes one of the cores that poll a descriptor instead of all of them.
 const EXCLUSIVE: u32 = libc::EPOLLEXCLUSIVE as u32;
 
@@ -137,8 +137,8 @@ struct Paced {
 }
 
 impl Paced {
-    fn new(least: u32, shared_least: u32) -> Paced {
-        Paced { limit: ConcurrencyLimit::new(least, shared_least), held: Held::default() }
+    fn new(bounds: [Bounds; 2]) -> Paced {
+        Paced { limit: ConcurrencyLimit::new(bounds), held: Held::default() }
     }
 }
 
@@ -176,8 +176,8 @@ impl Device {
             bell,
             figures,
             urgent: false,
-            small: Paced::new(LEAST_SMALL, LEAST_SMALL),
-            large: Paced::new(LEAST_LARGE, SHARED_LEAST_LARGE),
+            small: Paced::new(SMALL),
+            large: Paced::new(LARGE),
             under_way: 0,
             alarms_ns: Vec::new(),
             spare_alarms: Vec::new(),
@@ -309,7 +309,13 @@ impl Device {
     }
     /// Says whether flows share the device.
     pub fn set_shared(&mut self, shared: bool) {
+        self.small.limit.set_shared(shared);
         self.large.limit.set_shared(shared);
+    }
+    /// Gives a flow's transfers another weight among those that limits hold back.
+    pub fn weigh(&mut self, flow: usize, weight: u64) {
+        self.small.held.weigh(flow, weight);
+        self.large.held.weigh(flow, weight);
     }
     fn paced(&mut self, pace: Pace) -> Option<&mut Paced> {
         match pace {

@@ -10,7 +10,6 @@ use super::reactor;
 use super::shares::Shares;
 use crate::sync::AtomicBool;
 use crate::tasks::{Flow, Local};
-use base::limits::WEIGHT;
 use std::cell::{Cell, RefCell, RefMut};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -248,16 +247,16 @@ impl Executor {
         if !turn.shared {
             return queues.shares.charge_elsewhere(turn.queue - 1, took_ns);
         }
-        let weight = queues.all[turn.queue].flow.as_ref().map_or(WEIGHT, |flow| flow.weight());
-        queues.shares.charge(turn.queue - 1, weight, tasks, took_ns);
+        queues.shares.charge(turn.queue - 1, tasks, took_ns);
     }
-    /// Tells the other cores what flows have had here, and learns what they have had there.
-    pub fn correct(&self) {
+    /// Takes over what flows claim, tells the other cores what they have had here, and learns what they have had there. `weigh`: called
+    /// with each flow's number, from 1, and the weight by which it is charged from now on.
+    pub fn correct(&self, mut weigh: impl FnMut(usize, u64)) {
         let Queues { all, shares, .. } = &mut *self.queues.borrow_mut();
-        shares.correct(|flow, ns| match &all[flow + 1].flow {
-            Some(flow) => (flow.add_served(ns), flow.weight()),
-            None => (0, WEIGHT),
-        });
+        let flow = |number: usize| all[number + 1].flow.as_ref().expect("only the first queue has none");
+        let weights = shares.weigh(|number| flow(number).claim());
+        weights.enumerate().for_each(|(number, weight)| weigh(number + 1, weight));
+        shares.correct(|number, ns| flow(number).add_served(ns));
     }
     /// The number of the flow whose task runs, from 1; 0: one of the program's own, or none.
     pub fn running(&self) -> usize {

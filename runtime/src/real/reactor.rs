@@ -160,8 +160,7 @@ impl Core {
         // What a flow waits for must not wait behind what others wait for.
         self.take_completions(if self.executor.is_shared() { SHARED_COMPLETIONS } else { PER_TURN });
         let (turn, mask) = self.executor.begin(PER_TURN);
-        // Two flows may have the same bit of the mask.
-        let contended = mask.is_some_and(|mask| self.share_device(mask)) || turn.shared;
+        let contended = mask.is_some_and(|mask| self.share_device(mask, turn.shared));
         let (mut ran, mut of_flow, mut since_ns) = (0, 0, None);
         while ran < PER_TURN && of_flow < turn.most {
             let Some(task) = self.executor.next(turn) else { break };
@@ -188,14 +187,16 @@ impl Core {
         self.submit_or_sleep();
     }
     /// Tells the other cores which flows this one has, and its device whether there are several on all of them: they share the device
-    /// also where none of them shares a core. True if there are.
-    fn share_device(&self, mask: u64) -> bool {
+    /// also where none of them shares a core. `here`: several share this core. True if there are several.
+    fn share_device(&self, mask: u64, here: bool) -> bool {
         let now_ns = self.figures.control_ns();
-        let shared = tell_active(&self.world.active, self.index, mask, now_ns);
-        self.device.borrow_mut().set_shared(shared);
+        // Two flows of this core may have the same bit of the mask.
+        let shared = tell_active(&self.world.active, self.index, mask, now_ns) || here;
+        let mut device = self.device.borrow_mut();
+        device.set_shared(shared);
         if shared && now_ns.saturating_sub(self.corrected_ns.get()) >= CORRECTION_NS {
             self.corrected_ns.set(now_ns);
-            self.executor.correct();
+            self.executor.correct(|flow, weight| device.weigh(flow, weight));
         }
         shared
     }

@@ -8,9 +8,16 @@
 //!
 //! Shares are of the brick, not of each core: each millisecond a core learns what its flows have had on the others (`correct`), and
 //! those that have had more than the flow with the least wait for as long, up to a bound. So a flow that is busy on one core goes first
-//! there before one that is busy on all. Absent by design: queues of tasks (the executor's), clocks, and what belongs to no flow.
+//! there before one that is busy on all.
+//!
+//! A flow may have a part of the time reserved. Flows then divide the time as mClock does (Gulati, Merchant, Varman, 2010): one whose part
+//! by weight is less than its reservation is charged by a greater weight, with which it has just that; all others divide the rest by
+//! weight. What a flow doesn't use, the others get.
+//!
+//! Absent by design: queues of tasks (the executor's), clocks, and what belongs to no flow.
 
-use base::limits::WEIGHT;
+use crate::tasks::Claim;
+use base::limits::{RESERVE_MAX, WEIGHT};
 use base::seeded::{Bug, active};
 
 /// Turns of the core for which a flow counts as one of those that share it after it last had something to do: some milliseconds of a
@@ -27,9 +34,13 @@ const BEHIND_NS_MAX: u64 = 10_000_000;
 /// Weight of the newest turn in the mean time of a flow's tasks: an eighth, so that one large request among small ones is soon
 /// forgotten.
 const NEWEST: u64 = 8;
+/// Units of a weight by which time is charged: a reservation may come to less than a weight of 1.
+pub(super) const WEIGHT_UNITS: u64 = 1000;
+/// The units of a percent in which parts of the time are reckoned, so that those scaled down are not rounded away.
+const PERCENT_UNITS: u64 = 100;
 
 /// A flow.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy)]
 struct Flow {
     /// True if a task of it is ready.
     ready: bool,
@@ -45,6 +56,41 @@ struct Flow {
     known_ns: u64,
     /// Time that it has had on other cores between the last two corrections, by its weight.
     elsewhere_ns: u64,
+    claim: Claim,
+    /// Weight by which it is charged, in `WEIGHT_UNITS`.
+    charged_by: u64,
+    /// True if that is greater than its own, for the sake of its reservation.
+    raised: bool,
+}
+
+impl Default for Flow {
+    /// A flow that never had anything to do, of which nothing is known: it gets a task at a time.
+    fn default() -> Flow {
+        Flow {
+            ready: false,
+            last_turn: 0,
+            start: 0,
+            end: 0,
+            task_ns: TURN_NS,
+            untold_ns: 0,
+            known_ns: 0,
+            elsewhere_ns: 0,
+            claim: Claim { weight: WEIGHT, reserve: 0 },
+            charged_by: WEIGHT * WEIGHT_UNITS,
+            raised: false,
+        }
+    }
+}
+
+impl Flow {
+    /// True if in this turn of the core it is one of those that share it.
+    fn shares_in(&self, turn: u64) -> bool {
+        self.last_turn > 0 && turn - self.last_turn < RECENT_TURNS
+    }
+    /// A time, as it counts for a flow of this weight.
+    fn charged_ns(&self, ns: u64) -> u64 {
+        ns.saturating_mul(WEIGHT * WEIGHT_UNITS) / self.charged_by
+    }
 }
 
 /// The flows of a core.
@@ -61,9 +107,8 @@ impl Shares {
         if flow == self.flows.len() {
             self.flows.push(Flow::default());
         }
-        // A flow of which nothing is known gets a task at a time.
         let (start, end) = (self.virtual_ns, self.virtual_ns);
-        self.flows[flow] = Flow { start, end, task_ns: TURN_NS, ..Flow::default() };
+        self.flows[flow] = Flow { start, end, ..Flow::default() };
     }
     /// Notes that a flow which had no ready task has one.
     #[inline]
@@ -87,7 +132,7 @@ impl Shares {
             if flow.ready {
                 flow.last_turn = turn;
             }
-            if flow.last_turn > 0 && turn - flow.last_turn < RECENT_TURNS {
+            if flow.shares_in(turn) {
                 recent(number);
                 count += 1;
             }
@@ -103,12 +148,12 @@ impl Shares {
         Some((first, TURN_NS.checked_div(task_ns).map_or(most, |tasks| (tasks as usize).clamp(1, most))))
     }
     /// Charges a flow with a turn that it had while others shared the core. `tasks`: of it that ran.
-    pub fn charge(&mut self, flow: usize, weight: u64, tasks: usize, took_ns: u64) {
+    pub fn charge(&mut self, flow: usize, tasks: usize, took_ns: u64) {
         if active(Bug::TurnsUncharged) {
             return;
         }
         let flow = &mut self.flows[flow];
-        flow.end = flow.start.saturating_add(took_ns.saturating_mul(WEIGHT) / weight.max(1));
+        flow.end = flow.start.saturating_add(flow.charged_ns(took_ns));
         flow.start = flow.end;
         flow.untold_ns += took_ns;
         let task_ns = took_ns / tasks.max(1) as u64;
@@ -118,19 +163,55 @@ impl Shares {
     pub fn charge_elsewhere(&mut self, flow: usize, took_ns: u64) {
         self.flows[flow].untold_ns += took_ns;
     }
+    /// Takes over what flows claim, and returns the weights by which they are charged from now on, in `WEIGHT_UNITS`, in the order of
+    /// their numbers.
+    pub fn weigh(&mut self, claim: impl Fn(usize) -> Claim) -> impl Iterator<Item = u64> {
+        let turn = self.turn;
+        let mut reserved = 0;
+        for (number, flow) in self.flows.iter_mut().enumerate() {
+            (flow.claim, flow.raised) = (claim(number), false);
+            reserved += if flow.shares_in(turn) { flow.claim.reserve } else { 0 };
+        }
+        let part = |flow: &Flow| flow.claim.reserve * PERCENT_UNITS * RESERVE_MAX / reserved.max(RESERVE_MAX);
+        // A flow that is raised leaves less to the others, so that more of them may have to be. One at least never has to: reservations
+        // are less than all of the time.
+        let (mut rest, mut weights) = (100 * PERCENT_UNITS, 0);
+        let mut changes = !active(Bug::ReserveForgotten);
+        while changes {
+            (rest, weights, changes) = (100 * PERCENT_UNITS, 0, false);
+            for flow in self.flows.iter().filter(|flow| flow.shares_in(turn)) {
+                match flow.raised {
+                    true => rest -= part(flow),
+                    false => weights += flow.claim.weight,
+                }
+            }
+            for flow in self.flows.iter_mut().filter(|flow| flow.shares_in(turn) && !flow.raised) {
+                flow.raised = flow.claim.weight * rest < part(flow) * weights;
+                changes |= flow.raised;
+            }
+        }
+        for flow in &mut self.flows {
+            let weight = match flow.raised {
+                true => part(flow) * weights * WEIGHT_UNITS / rest,
+                false => flow.claim.weight * WEIGHT_UNITS,
+            };
+            flow.charged_by = weight.max(1);
+        }
+        self.flows.iter().map(|flow| flow.charged_by)
+    }
     /// Tells of what each flow has had here since the last correction, and charges each with what it has had on other cores. `tell`: adds
-    /// to a flow's time; returns all its time, and its weight.
-    pub fn correct(&mut self, mut tell: impl FnMut(usize, u64) -> (u64, u64)) {
+    /// to a flow's time and returns all of it.
+    pub fn correct(&mut self, mut tell: impl FnMut(usize, u64) -> u64) {
         let mut least = u64::MAX;
         for (number, flow) in self.flows.iter_mut().enumerate() {
             let own_ns = std::mem::take(&mut flow.untold_ns);
-            let (all_ns, weight) = tell(number, own_ns);
+            let all_ns = tell(number, own_ns);
             // What it had before the core knew it is nobody's business here.
             let had_ns =
                 if flow.known_ns == 0 { 0 } else { all_ns.saturating_sub(flow.known_ns).saturating_sub(own_ns) };
             flow.known_ns = all_ns;
-            flow.elsewhere_ns = had_ns.saturating_mul(WEIGHT) / weight.max(1);
-            if flow.last_turn > 0 && self.turn - flow.last_turn < RECENT_TURNS {
+            flow.elsewhere_ns = flow.charged_ns(had_ns);
+            if flow.shares_in(self.turn) {
                 least = least.min(flow.elsewhere_ns);
             }
         }
@@ -156,10 +237,18 @@ mod tests {
         (random.get() >> 33) % bound
     }
 
+    fn of_weight(weight: u64) -> Claim {
+        Claim { weight, reserve: 0 }
+    }
+
     /// A core whose flows have tasks that take so long, in nanoseconds; a flow thinks so long after each task, or always has one ready.
+    /// The third is its weight.
     struct Model {
         shares: Shares,
         flows: Vec<(u64, Option<u64>, u64)>,
+        /// Reservations by flow, in percent.
+        reserves: Vec<u64>,
+        weighed_ns: u64,
         wakes_ns: Vec<u64>,
         now_ns: u64,
         ran_ns: Vec<u64>,
@@ -173,7 +262,14 @@ mod tests {
             (0..flows.len()).for_each(|flow| shares.add(flow));
             let none = vec![0; flows.len()];
             let (flows, wakes_ns, waited_ns) = (flows.to_vec(), none.clone(), none.clone());
-            Model { shares, flows, wakes_ns, now_ns: 0, ran_ns: none.clone(), tasks: none, waited_ns }
+            let reserves = none.clone();
+            let weighed_ns = 0;
+            let (ran_ns, tasks) = (none.clone(), none);
+            Model { shares, flows, reserves, weighed_ns, wakes_ns, now_ns: 0, ran_ns, tasks, waited_ns }
+        }
+        fn with_reserves(mut self, reserves: &[u64]) -> Model {
+            self.reserves = reserves.to_vec();
+            self
         }
         fn run(&mut self, until_ns: u64) {
             let random = Cell::new(1);
@@ -190,7 +286,12 @@ mod tests {
                     self.now_ns = self.wakes_ns.iter().copied().min().expect("there are flows");
                     continue;
                 };
-                let (task_ns, think_ns, weight) = self.flows[flow];
+                if self.now_ns >= self.weighed_ns {
+                    self.weighed_ns = self.now_ns + CORRECTION_NS;
+                    let claim = |flow: usize| Claim { weight: self.flows[flow].2, reserve: self.reserves[flow] };
+                    let _ = self.shares.weigh(claim);
+                }
+                let (task_ns, think_ns, _) = self.flows[flow];
                 let tasks = if think_ns.is_some() { 1 } else { most };
                 let took_ns = (0..tasks).map(|_| task_ns / 2 + below(&random, task_ns + 1)).sum::<u64>();
                 self.waited_ns[flow] = self.waited_ns[flow].max(self.now_ns - self.wakes_ns[flow]);
@@ -204,7 +305,7 @@ mod tests {
                 } else {
                     self.wakes_ns[flow] = self.now_ns;
                 }
-                self.shares.charge(flow, weight, tasks, took_ns);
+                self.shares.charge(flow, tasks, took_ns);
             }
         }
         fn share(&self, flow: usize) -> f64 {
@@ -306,13 +407,14 @@ mod tests {
             nows_ns[core] += took_ns;
             match count {
                 1 => shares.charge_elsewhere(flow, took_ns),
-                _ => shares.charge(flow, flows[flow].1, 1, took_ns),
+                _ => shares.charge(flow, 1, took_ns),
             }
             if nows_ns[core] - corrected_ns[core] >= CORRECTION_NS {
                 corrected_ns[core] = nows_ns[core];
+                let _ = shares.weigh(|flow| of_weight(flows[flow].1));
                 shares.correct(|flow, ns| {
                     served_ns[flow] += ns;
-                    (served_ns[flow], flows[flow].1)
+                    served_ns[flow]
                 });
             }
         }
@@ -338,6 +440,42 @@ mod tests {
         assert!(near(served[0], 1.0) && served[2].abs_diff(served[1]) < 100_000_000, "{served:?}");
     }
 
+    #[test]
+    fn a_reservation_holds_beside_flows_that_want_all() {
+        let busy = |count: usize, weight| vec![(20_000, None, weight); count];
+        let shares = |flows: &[_], reserves: &[u64]| {
+            let mut model = Model::new(flows).with_reserves(reserves);
+            model.run(5_000_000_000);
+            (0..flows.len()).map(|flow| model.share(flow)).collect::<Vec<_>>()
+        };
+        let near = |got: &[f64], wanted: &[f64]| {
+            let all_near = got.iter().zip(wanted).all(|(got, wanted)| (got - wanted).abs() < 0.02);
+            assert!(all_near && got.len() == wanted.len(), "{got:?} of {wanted:?}");
+        };
+        // Beside four: half, a fifth that its weight gives it anyway, and less than that.
+        near(&shares(&busy(5, 100), &[50, 0, 0, 0, 0]), &[0.5, 0.125, 0.125, 0.125, 0.125]);
+        near(&shares(&busy(5, 100), &[20, 0, 0, 0, 0]), &[0.2; 5]);
+        near(&shares(&busy(5, 100), &[5, 0, 0, 0, 0]), &[0.2; 5]);
+        // The one that is raised first leaves the second one too little.
+        near(&shares(&busy(4, 100), &[60, 20, 0, 0]), &[0.6, 0.2, 0.1, 0.1]);
+        // More than there is: scaled, and nobody starves, whatever the weights.
+        near(&shares(&busy(3, 100), &[90, 90, 0]), &[0.45, 0.45, 0.1]);
+        near(&shares(&busy(2, 1000), &[90, 0]), &[0.9, 0.1]);
+        near(&shares(&[(20_000, None, 1), (20_000, None, 1000)], &[30, 0]), &[0.3, 0.7]);
+        near(&shares(&busy(2, 1), &[RESERVE_MAX, RESERVE_MAX]), &[0.5, 0.5]);
+    }
+
+    /// A reservation that is not used is divided among the others by weight.
+    #[test]
+    fn a_reservation_that_is_not_used_costs_nobody_anything() {
+        let idles = (20_000, Some(1_000_000_000), 100);
+        let mut model = Model::new(&[idles, (20_000, None, 300), (20_000, None, 100)]).with_reserves(&[90, 0, 0]);
+        model.run(5_000_000_000);
+        assert!(model.share(0) < 0.001 && (model.share(1) - 0.75).abs() < 0.02, "{:?}", model.ran_ns);
+        let (sum, until) = (model.ran_ns.iter().sum::<u64>(), model.now_ns);
+        assert_eq!(sum, until, "the core is never idle");
+    }
+
     #[cfg(feature = "seeded-bugs")]
     #[test]
     fn each_bug_is_noticed_by_its_test() {
@@ -345,5 +483,6 @@ mod tests {
         assert!(base::seeded::fails(test, Bug::TurnsUncharged));
         let test = a_flow_that_is_busy_on_one_core_gets_its_share_of_all;
         assert!(base::seeded::fails(test, Bug::TagsNeverCorrected));
+        assert!(base::seeded::fails(a_reservation_holds_beside_flows_that_want_all, Bug::ReserveForgotten));
     }
 }

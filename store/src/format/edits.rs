@@ -184,6 +184,7 @@ fn limit_code(limit: Limit) -> u8 {
         Limit::WriteBandwidth => 6,
         Limit::Burst => 7,
         Limit::Weight => 8,
+        Limit::Reserve => 9,
     }
 }
 

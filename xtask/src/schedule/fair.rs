@@ -40,21 +40,23 @@ pub fn run(brick: &Brick, rounds: u64, seconds: u64, report: &mut Report, undo: 
     Ok(())
 }
 
-/// Two that want all, by weight.
+/// Two that want all, by weight and by reservation.
 pub fn weights(brick: &Brick, rounds: u64, seconds: u64, report: &mut Report, undo: &Undo) -> Result<(), String> {
     // Each on both CPUs: a volume whose clients use one core shares that one alone.
     let all = Load { jobs: 4, depth: 8, ..READ };
-    for (weight, wanted) in [("none", 1.0), ("300", 3.0)] {
-        brick.set(&["--weight", weight])?;
-        let mut ratios = Vec::new();
+    for (share, wanted) in [(["--weight", "none"], 1.0), (["--weight", "300"], 3.0), (["--reserve", "80"], 4.0)] {
+        brick.set(&share)?;
+        let (mut ratios, mut rates) = (Vec::new(), Vec::new());
         for _ in 0..rounds {
             let (one, other) = pair(brick, (&all, &all), seconds, undo)?;
             ratios.push(other.per_second / one.per_second);
+            rates.push(other.per_second + one.per_second);
         }
-        let name = format!("rates, of {wanted}:1");
-        report.add("weights", &name, median(&ratios), "", Wish::LeastIfAlone(wanted * 0.9));
+        brick.set(&[share[0], "none"])?;
+        report.add("weights", format!("rates, of {wanted}:1"), median(&ratios), "", Wish::LeastIfAlone(wanted * 0.9));
+        report.note("weights", format!("both together, of {wanted}:1: {:.0}/s", median(&rates)));
     }
-    brick.set(&["--weight", "none"])
+    Ok(())
 }
 
 fn both(brick: &Brick, flood: &Load, seconds: u64, undo: &Undo) -> Result<Pair, String> {
@@ -63,17 +65,17 @@ fn both(brick: &Brick, flood: &Load, seconds: u64, undo: &Undo) -> Result<Pair, 
 
 /// A load of the second volume beside one of the first.
 fn pair(brick: &Brick, (small, flood): (&Load, &Load), seconds: u64, undo: &Undo) -> Result<Pair, String> {
-    beside((flood, &brick.file(0), seconds + 1), undo, || small.measure(&brick.file(1), seconds, undo))
+    beside((flood, &brick.file(0), seconds), undo, || small.measure(&brick.file(1), seconds, undo))
 }
 
-/// Does something beside a load of a file, which runs for so many seconds, before and after it too.
+/// Does something beside a load of a file, which has begun before and is measured for so many seconds from then on.
 pub fn beside<T>(
     (load, file, seconds): (&Load, &Path, u64),
     undo: &Undo,
     during: impl FnOnce() -> Result<T, String>,
 ) -> Result<(T, Said), String> {
     std::thread::scope(|scope| {
-        let load = scope.spawn(|| load.measure(file, seconds, undo));
+        let load = scope.spawn(|| load.measure_after(BEGUN, file, seconds, undo));
         std::thread::sleep(BEGUN);
         let done = during();
         Ok((done?, load.join().map_err(|_| "a client panicked".to_string())??))

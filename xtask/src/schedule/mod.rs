@@ -23,7 +23,8 @@ cargo xtask schedule [OPTION ...]
 
   caps        limits of operations and bytes per second: over 10 s, in each second, the longest gap; one that is set under load
   fair        a client that reads 4 KiB with one request in flight, beside another volume's with 64 and beside a polite one with 2, 4 or 8
-  weights     four clients of each volume, each with 8 reads of 4 KiB in flight, the first one's volume with three times the weight
+  weights     four clients of each volume, each with 8 reads of 4 KiB in flight: equal weights, three times the weight for the first one's,
+              80% reserved for it
   flood       a client that waits for each read of 4 KiB, beside 512 asynchronous ones of the same mount
   names       files looked up and directories listed that the kernel does not know, alone, beside 64 writes in flight, and beside 4
 

@@ -6,6 +6,7 @@ use crate::flash::undo::Undo;
 use serde_json::Value;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 /// The file that clients read and write.
 pub const FILE: &str = "load";
@@ -125,8 +126,12 @@ impl Load {
     }
     /// Runs it for some seconds.
     pub fn measure(&self, file: &Path, seconds: u64, undo: &Undo) -> Result<Said, String> {
+        self.measure_after(Duration::ZERO, file, seconds, undo)
+    }
+    /// Runs it for some time and then for some seconds, which alone are measured.
+    pub fn measure_after(&self, begun: Duration, file: &Path, seconds: u64, undo: &Undo) -> Result<Said, String> {
         let mut command = self.command(file, seconds);
-        command.stdout(Stdio::piped());
+        command.arg(format!("--ramp_time={}ms", begun.as_millis())).stdout(Stdio::piped());
         let said = Running::start(&mut command, undo)?.output(undo)?;
         read(&said, if self.pattern.ends_with("read") { "read" } else { "write" })
     }
