@@ -9,7 +9,7 @@ use super::tiers::Devices;
 use crate::flash::ground::{Ground, text, told};
 use crate::flash::sides::{Places, in_own_session, serve};
 use crate::flash::undo::Undo;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Child;
 use std::time::Duration;
 
@@ -17,6 +17,10 @@ use std::time::Duration;
 const HEEDED: Duration = Duration::from_millis(50);
 /// The volume that `sinter up` mounts.
 pub const VOLUME: &str = "default";
+/// The directory of the file.
+pub const TREE: &str = "/tree";
+/// The other volume, where there is one.
+const NEIGHBOUR: &str = "neighbour";
 
 /// The devices that there are for bricks.
 #[derive(Clone, Copy, Default)]
@@ -44,6 +48,10 @@ impl Below<'_> {
     }
 }
 
+fn make_directory(path: &Path) -> Result<(), String> {
+    std::fs::create_dir_all(path).map_err(|error| format!("{}: {error}", path.display()))
+}
+
 /// The brick.
 pub struct Brick {
     pub setup: Setup,
@@ -51,6 +59,8 @@ pub struct Brick {
     /// Its directory.
     pub data: PathBuf,
     mount: PathBuf,
+    /// Where the other volume is mounted.
+    neighbour: PathBuf,
     switches: PathBuf,
     log: PathBuf,
     daemon: Option<(Child, String)>,
@@ -60,7 +70,10 @@ impl Brick {
     /// Makes and mounts it, and lays the file out. `below`: what the setup needs.
     pub fn make(asked: &Asked, ground: &Ground, below: Below, setup: Setup, undo: &Undo) -> Result<Brick, String> {
         let [data, mount, switches, log] = ["data", "mount", "switches", "log"].map(|name| ground.root.join(name));
-        std::fs::create_dir_all(&mount).map_err(|error| format!("{}: {error}", mount.display()))?;
+        let neighbour = ground.root.join(NEIGHBOUR);
+        for directory in [&mount, &neighbour] {
+            make_directory(directory)?;
+        }
         below.set(Delays::default())?;
         below.set_slowness(&setup, 1)?;
         let binary = asked.sinter.clone();
@@ -70,7 +83,7 @@ impl Brick {
             _ => vec!["--size", "4G"],
         };
         told(text(&binary), &[&["format", text(&data)], &on[..]].concat())?;
-        let mut brick = Brick { setup, binary, data, mount, switches, log, daemon: None };
+        let mut brick = Brick { setup, binary, data, mount, neighbour, switches, log, daemon: None };
         brick.switch("")?;
         brick.up(undo)?;
         if let Some(tiers) = setup.tiers {
@@ -80,11 +93,22 @@ impl Brick {
             Size::Bytes(bytes) => bytes,
             Size::Percent(percent) => brick.free_bytes()? * percent / 100,
         };
-        load::lay_out(&brick.file(), bytes, undo)?;
+        make_directory(&brick.mount.join(&TREE[1..]))?;
+        let mut files = vec![brick.file()];
+        if setup.neighbour {
+            brick.sinter(&["volume", "create", text(&brick.data), NEIGHBOUR])?;
+            brick.sinter(&["mount", text(&brick.data), NEIGHBOUR, text(&brick.neighbour)])?;
+            files.push(brick.neighbours_file());
+        }
+        for file in &files {
+            load::lay_out(file, bytes, undo)?;
+        }
         if let Some((load, seconds)) = setup.before {
-            let running = load.start(&brick.file(), undo)?;
-            std::thread::sleep(Duration::from_secs(seconds));
-            running.stop(undo)?;
+            for file in &files {
+                let running = load.start(file, undo)?;
+                std::thread::sleep(Duration::from_secs(seconds));
+                running.stop(undo)?;
+            }
         }
         if setup.cold {
             // What was written is in memory until a checkpoint.
@@ -96,7 +120,11 @@ impl Brick {
     }
     /// The file.
     pub fn file(&self) -> PathBuf {
-        self.mount.join(FILE)
+        self.mount.join(&TREE[1..]).join(FILE)
+    }
+    /// The file of the other volume.
+    pub fn neighbours_file(&self) -> PathBuf {
+        self.neighbour.join(FILE)
     }
     /// The daemon's process.
     pub fn process(&self) -> u32 {

@@ -24,6 +24,8 @@ pub enum Cause {
     Memory,
     Layer,
     Limit,
+    TreeLimit,
+    Tenant,
     Clients,
     Disk,
     Destage,
@@ -36,7 +38,7 @@ pub enum Cause {
 pub const STRENGTHS: usize = 5;
 
 impl Cause {
-    pub const ALL: [Cause; 20] = [
+    pub const ALL: [Cause; 22] = [
         Cause::DeviceSlower,
         Cause::DeviceLimit,
         Cause::DeviceShared,
@@ -51,6 +53,8 @@ impl Cause {
         Cause::Memory,
         Cause::Layer,
         Cause::Limit,
+        Cause::TreeLimit,
+        Cause::Tenant,
         Cause::Clients,
         Cause::Disk,
         Cause::Destage,
@@ -75,6 +79,8 @@ impl Cause {
             Cause::Memory => "memory",
             Cause::Layer => "layer",
             Cause::Limit => "limit",
+            Cause::TreeLimit => "tree-limit",
+            Cause::Tenant => "tenant",
             Cause::Clients => "clients",
             Cause::Disk => "disk",
             Cause::Destage => "destage",
@@ -85,7 +91,21 @@ impl Cause {
     }
     /// The name that `sinter explain` should give it.
     pub fn verdict(self) -> &'static str {
-        self.id().strip_prefix(HYBRID).unwrap_or(self.id())
+        match self {
+            Cause::TreeLimit => "limit",
+            Cause::Tenant => "core-busy",
+            _ => self.id().strip_prefix(HYBRID).unwrap_or(self.id()),
+        }
+    }
+    /// The words with which it should also say whose the cause is: a volume or a tree.
+    pub fn subject(self) -> Option<&'static str> {
+        match self {
+            Cause::Limit => Some("\"volume default\""),
+            Cause::TreeLimit => Some("\"tree /tree of volume default\""),
+            // The one that has most comes first.
+            Cause::Tenant => Some("of their time: neighbour "),
+            _ => None,
+        }
     }
     /// The cause of this name.
     pub fn named(id: &str) -> Option<Cause> {
@@ -108,6 +128,8 @@ pub struct Setup {
     /// The slow disk while nothing is injected; without one the brick lies in its directory, or on tiers.
     pub disk: Option<Delays>,
     pub tiers: Option<Tiers>,
+    /// True if there is another volume, mounted and with a file of its own.
+    pub neighbour: bool,
     /// Time between the injection and the question.
     pub settled: Duration,
 }
@@ -152,6 +174,10 @@ pub enum Injection {
     Layer(u64),
     /// The volume gets so many operations per second.
     Limit(u64),
+    /// The directory tree of the file gets so many.
+    TreeLimit(u64),
+    /// Clients of the other volume ask for this beside.
+    Neighbour(Load),
 }
 
 /// A cause at one strength.
@@ -179,6 +205,7 @@ pub const PLAIN: Setup = Setup {
     before: None,
     disk: None,
     tiers: None,
+    neighbour: false,
     // What was under way has ended by then.
     settled: Duration::from_secs(1),
 };
@@ -221,10 +248,14 @@ pub fn plan(cause: Cause, strength: usize) -> Plan {
             let idle = Load { think_us, ..READ };
             plan(PLAIN, Load { depth: 4, ..READ }, Injection::Load(idle), format!("think {think_us} us"))
         }
-        Cause::CoreBusy | Cause::CoreTaken | Cause::Memory => of_the_machine(cause, strength),
-        Cause::Lock | Cause::IndexPool | Cause::IndexEngine | Cause::Background | Cause::Layer | Cause::Limit => {
-            of_the_program(cause, strength)
-        }
+        Cause::CoreBusy | Cause::Tenant | Cause::CoreTaken | Cause::Memory => of_the_machine(cause, strength),
+        Cause::Lock
+        | Cause::IndexPool
+        | Cause::IndexEngine
+        | Cause::Background
+        | Cause::Layer
+        | Cause::Limit
+        | Cause::TreeLimit => of_the_program(cause, strength),
         _ => of_tiers(cause, strength),
     }
 }
@@ -233,14 +264,17 @@ pub fn plan(cause: Cause, strength: usize) -> Plan {
 fn of_the_machine(cause: Cause, strength: usize) -> Plan {
     let one = |of: [u64; STRENGTHS]| of[strength];
     match cause {
-        Cause::CoreBusy => {
+        Cause::CoreBusy | Cause::Tenant => {
             // Clients have the other CPU, and all that they read is in the read cache once each block was read. Of 32 KiB the
             // daemon has more to do than they, with checksums and copies; of 4 KiB it sleeps for a third of the time.
             let read = Load { cpus: Some("1"), block_bytes: 32 << 10, ..READ };
             let before = Some((Load { depth: 32, ..read }, 8));
-            let setup = Setup { memory: "4G", cpus: Some("0"), file: Size::Bytes(64 << 20), before, ..PLAIN };
+            let neighbour = cause == Cause::Tenant;
+            let setup =
+                Setup { memory: "4G", cpus: Some("0"), file: Size::Bytes(64 << 20), before, neighbour, ..PLAIN };
             let jobs = one([16, 20, 24, 28, 32]) as u32;
-            let injection = Injection::Load(Load { jobs, ..read });
+            let more = Load { jobs, ..read };
+            let injection = if neighbour { Injection::Neighbour(more) } else { Injection::Load(more) };
             Plan { setup, quiet: read, injection, strength: format!("{jobs} clients") }
         }
         Cause::CoreTaken => {
@@ -284,10 +318,11 @@ fn of_the_program(cause: Cause, strength: usize) -> Plan {
             let injection = Injection::Scrub(Load { depth, ..WRITE });
             Plan { setup, quiet: READ, injection, strength: format!("depth {depth}") }
         }
-        Cause::Limit => {
+        Cause::Limit | Cause::TreeLimit => {
             let iops = one([4000, 2000, 1000, 300, 50]);
             let quiet = Load { depth: 8, ..READ };
-            Plan { setup: PLAIN, quiet, injection: Injection::Limit(iops), strength: format!("{iops} a second") }
+            let injection = if cause == Cause::Limit { Injection::Limit(iops) } else { Injection::TreeLimit(iops) };
+            Plan { setup: PLAIN, quiet, injection, strength: format!("{iops} a second") }
         }
         _ => {
             let ms = one([1, 2, 4, 8, 16]);
@@ -374,6 +409,7 @@ mod tests {
             assert!(!needs || setup.disk.is_some(), "{cause:?}");
             assert!(setup.disk.is_none() || setup.tiers.is_none(), "{cause:?}");
             assert!(!matches!(injection, Injection::Spindle(..)) || setup.tiers.is_some(), "{cause:?}");
+            assert!(!matches!(injection, Injection::Neighbour(_)) || setup.neighbour, "{cause:?}");
         }
     }
 

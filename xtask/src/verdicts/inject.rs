@@ -1,6 +1,6 @@
 //! Brings a cause about, and takes it back. What is brought about outside of this process is taken back whatever happens.
 
-use super::brick::{Below, Brick, VOLUME};
+use super::brick::{Below, Brick, TREE, VOLUME};
 use super::cause::Injection;
 use super::disk::Disk;
 use super::load::{Load, READ};
@@ -47,6 +47,8 @@ impl World<'_> {
                 self.brick.sinter(&["layer", "add", text(&self.brick.data), VOLUME, "delay", &ms.to_string()])?;
             }
             Injection::Limit(iops) => self.limit(&iops.to_string())?,
+            Injection::TreeLimit(iops) => self.tree_limit(&iops.to_string())?,
+            Injection::Neighbour(load) => injected.running.push(load.start(&self.brick.neighbours_file(), self.undo)?),
             Injection::Scrub(_) => {
                 self.brick.sinter(&["scrub", "start", text(&self.brick.data)])?;
             }
@@ -70,12 +72,20 @@ impl World<'_> {
                 self.brick.sinter(&["layer", "remove", text(&self.brick.data), VOLUME, "1"]).map(drop)
             }
             Injection::Limit(_) => self.limit("none"),
+            Injection::TreeLimit(_) => self.tree_limit("none"),
             Injection::Scrub(_) => self.brick.sinter(&["scrub", "stop", text(&self.brick.data)]).map(drop),
-            Injection::Load(_) | Injection::Beside(_) | Injection::Hogs(_) | Injection::Throttle(_) => Ok(()),
+            Injection::Load(_)
+            | Injection::Neighbour(_)
+            | Injection::Beside(_)
+            | Injection::Hogs(_)
+            | Injection::Throttle(_) => Ok(()),
         }
     }
     fn limit(&self, iops: &str) -> Result<(), String> {
         self.brick.sinter(&["volume", "set", text(&self.brick.data), VOLUME, "--iops-max", iops]).map(drop)
+    }
+    fn tree_limit(&self, iops: &str) -> Result<(), String> {
+        self.brick.sinter(&["limit", text(&self.brick.data), VOLUME, TREE, "--iops-max", iops]).map(drop)
     }
     fn disk(&self) -> Result<&Disk, String> {
         self.below.disk.ok_or_else(|| "there is no slow disk".to_string())

@@ -64,19 +64,23 @@ impl Trial {
         if has_ended {
             return Err(format!("{}: the load ended too early", self.title()));
         }
-        let verdict = explained::read(&said?)?;
+        let said = said?;
+        let verdict = explained::read(&said)?;
+        // A right cause that says nothing of whose it is, or names another, is not right.
+        let names = self.cause.subject().is_none_or(|subject| said.contains(subject));
+        let got = if names { verdict.cause } else { format!("{} of another", verdict.cause) };
         let json = json!({
             "expected": self.cause.verdict(),
             "strength": strength,
             "time": self.time,
-            "got": verdict.cause,
+            "got": got,
             "explained": verdict.json,
         });
         // By another name first: what is there is whole.
         let (path, new) = (self.path(asked, "json"), self.path(asked, "new"));
         let written = std::fs::write(&new, format!("{json:#}\n")).and_then(|()| std::fs::rename(&new, &path));
         written.map_err(|error| format!("{}: {error}", path.display()))?;
-        Ok(verdict.cause)
+        Ok(got)
     }
 }
 
