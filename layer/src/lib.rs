@@ -153,6 +153,8 @@ struct Layers {
     replaced: AtomicBool,
 }
 
+/// Users of a volume that have a flow each. A core looks at all flows in each of its turns.
+const USERS_MAX: usize = 8;
 /// Bits of what a stack has above the groups.
 const LAYERS: u8 = 1;
 const LIMITS: u8 = 2;
@@ -167,6 +169,8 @@ pub struct Stack {
     limiter: Limiter,
     trees: Trees,
     flow: Arc<Flow>,
+    /// The flows of users, by user id.
+    users: Lock<Vec<(u32, Arc<Flow>)>>,
 }
 
 impl Stack {
@@ -180,6 +184,7 @@ impl Stack {
             limiter,
             trees: Trees::new(),
             flow: Arc::new(Flow::new(WEIGHT)),
+            users: Lock::new("users", Vec::new()),
         };
         stack.put(Plan::of(layers));
         let none = Limits::NONE;
@@ -235,6 +240,20 @@ impl Stack {
     /// The flow of the volume's operations.
     pub fn flow(&self) -> &Arc<Flow> {
         &self.flow
+    }
+    /// The flow of a user's operations. The first `USERS_MAX` users have one each; those who come later share these (stochastic fairness
+    /// queueing, McKenney, 1990).
+    pub fn flow_of(&self, uid: u32) -> Arc<Flow> {
+        let mut users = self.users.lock();
+        if let Some((_, flow)) = users.iter().find(|(other, _)| *other == uid) {
+            return flow.clone();
+        }
+        if users.len() == USERS_MAX {
+            return users[uid as usize % USERS_MAX].1.clone();
+        }
+        let flow = if users.is_empty() { self.flow.clone() } else { Arc::new(self.flow.sibling()) };
+        users.push((uid, flow.clone()));
+        flow
     }
     /// The figures of the limits of directory trees, by project.
     pub fn held_in_trees(&self) -> Vec<(u32, LimitSummary)> {

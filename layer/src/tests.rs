@@ -51,6 +51,23 @@ fn stat() -> Call {
 }
 
 #[test]
+fn the_first_users_have_flows_of_their_own_and_others_share_them() {
+    let mut world = World::new(3);
+    let runtime = world.runtime();
+    world.block_on(async {
+        let groups = groups(runtime.clone()).await;
+        let stack = Stack::new(groups.clone(), &[], &Limits::NONE);
+        let flow = |uid| stack.flow_of(uid);
+        assert!(Arc::ptr_eq(&flow(1000), stack.flow()), "a volume of one user has one flow");
+        let all: Vec<_> = (1000..1008).map(flow).collect();
+        assert!((1..8).all(|one| (0..one).all(|other| !Arc::ptr_eq(&all[one], &all[other]))));
+        assert!((0..10_000).all(|uid| all.iter().any(|known| Arc::ptr_eq(known, &flow(uid)))));
+        assert!(Arc::ptr_eq(&flow(1003), &all[3]), "each keeps its own");
+        groups.close().await.expect("a healthy brick closes");
+    });
+}
+
+#[test]
 fn fault_and_delay_act_on_what_they_name_and_are_counted() {
     let mut world = World::new(1);
     let runtime = world.runtime();

@@ -14,7 +14,7 @@ pub type Local = Pin<Box<dyn Future<Output = ()>>>;
 /// Makes a task's future on the core that will run it.
 pub type MakeTask = Box<dyn FnOnce() -> Local + Send>;
 
-/// A flow's claim to the time that flows share.
+/// A tenant's claim to the time that flows share.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Claim {
     /// Weight by which flows divide what is not reserved, 1 to `WEIGHT_MAX`.
@@ -23,14 +23,22 @@ pub struct Claim {
     pub reserve: u64,
 }
 
-/// A tenant whose tasks share each core's time with those of others, by weight and by what is reserved for it.
+/// A tenant, such as a volume, whose tasks share each core's time with those of others, by weight and by what is reserved for it; or a
+/// part of one, such as a user of the volume: the parts that have something to do divide its share equally.
 #[derive(Debug)]
 pub struct Flow {
-    weight: AtomicU64,
-    reserve: AtomicU64,
+    tenant: Arc<Tenant>,
     /// A bit by which cores tell each other of it. Two flows may have the same one.
     mask: u64,
     /// Nanoseconds of all cores' time that it has had while others wanted some too.
+    served_ns: AtomicU64,
+}
+
+/// What the flows of a tenant have in common.
+#[derive(Debug)]
+struct Tenant {
+    weight: AtomicU64,
+    reserve: AtomicU64,
     served_ns: AtomicU64,
 }
 
@@ -38,31 +46,45 @@ pub struct Flow {
 static FLOWS: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
 
 impl Flow {
-    /// A flow of this weight, 1 to `WEIGHT_MAX`, for which nothing is reserved.
+    /// A flow of a tenant of this weight, 1 to `WEIGHT_MAX`, for which nothing is reserved.
     pub fn new(weight: u64) -> Flow {
-        let mask = 1 << (FLOWS.fetch_add(1, Ordering::Relaxed) % u64::from(u64::BITS));
-        Flow { weight: AtomicU64::new(weight), reserve: AtomicU64::new(0), mask, served_ns: AtomicU64::new(0) }
+        let zero = || AtomicU64::new(0);
+        Flow::of(Arc::new(Tenant { weight: AtomicU64::new(weight), reserve: zero(), served_ns: zero() }))
     }
-    /// Nanoseconds of all cores' time that it has had while others wanted some too.
+    /// Another flow of its tenant.
+    pub fn sibling(&self) -> Flow {
+        Flow::of(self.tenant.clone())
+    }
+    fn of(tenant: Arc<Tenant>) -> Flow {
+        let mask = 1 << (FLOWS.fetch_add(1, Ordering::Relaxed) % u64::from(u64::BITS));
+        Flow { tenant, mask, served_ns: AtomicU64::new(0) }
+    }
+    /// A number that all flows of its tenant have, and no others while there are any.
+    pub(crate) fn tenant(&self) -> usize {
+        Arc::as_ptr(&self.tenant) as usize
+    }
+    /// Nanoseconds of all cores' time that its tenant has had while other flows wanted some too.
     pub fn served_ns(&self) -> u64 {
-        self.served_ns.load(Ordering::Relaxed)
+        self.tenant.served_ns.load(Ordering::Relaxed)
     }
     /// Adds time that it has had on a core; returns all that it has had.
     pub(crate) fn add_served(&self, ns: u64) -> u64 {
+        self.tenant.served_ns.fetch_add(ns, Ordering::Relaxed);
         self.served_ns.fetch_add(ns, Ordering::Relaxed) + ns
     }
     /// Its bit.
     pub fn mask(&self) -> u64 {
         self.mask
     }
-    /// Gives it another claim.
+    /// Gives its tenant another claim.
     pub fn set_claim(&self, claim: Claim) {
-        self.weight.store(claim.weight, Ordering::Relaxed);
-        self.reserve.store(claim.reserve, Ordering::Relaxed);
+        self.tenant.weight.store(claim.weight, Ordering::Relaxed);
+        self.tenant.reserve.store(claim.reserve, Ordering::Relaxed);
     }
-    /// Its claim.
+    /// Its tenant's claim.
     pub fn claim(&self) -> Claim {
-        Claim { weight: self.weight.load(Ordering::Relaxed), reserve: self.reserve.load(Ordering::Relaxed) }
+        let Tenant { weight, reserve, .. } = &*self.tenant;
+        Claim { weight: weight.load(Ordering::Relaxed), reserve: reserve.load(Ordering::Relaxed) }
     }
 }
 
@@ -78,6 +100,12 @@ pub trait Tasks: Send + Sync {
     fn spawn_in(&self, core: usize, flow: &Arc<Flow>, make: MakeTask) {
         let _ = flow;
         self.spawn(core, make);
+    }
+    /// Makes the running task one of another flow once it waits, and has it go on in that flow's turn. False if it is one of that
+    /// flow already, or if flows are not told apart: it must not wait for that then.
+    fn enter(&self, flow: &Arc<Flow>) -> bool {
+        let _ = flow;
+        false
     }
     /// Runs a blocking job that a client waits for in the adaptive pool.
     fn blocking(&self, job: Box<dyn FnOnce() + Send>);
@@ -170,6 +198,13 @@ pub async fn either(first: impl Future<Output = ()>, second: impl Future<Output 
         _ => Poll::Pending,
     })
     .await
+}
+
+/// Makes the running task one of another flow, and waits for that flow's turn.
+pub async fn enter(tasks: &dyn Tasks, flow: &Arc<Flow>) {
+    let mut has_turn = !tasks.enter(flow);
+    std::future::poll_fn(move |_| if std::mem::replace(&mut has_turn, true) { Poll::Ready(()) } else { Poll::Pending })
+        .await
 }
 
 /// Lets other tasks of the core run once.

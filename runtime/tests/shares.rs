@@ -2,7 +2,7 @@
 //! the core's CPU is charged to the flow that it interrupts.
 
 use runtime::real::{self, Directory, Options};
-use runtime::tasks::{Claim, Flow, Local, yield_now};
+use runtime::tasks::{Claim, Flow, Local, enter, yield_now};
 use runtime::{Runtime, real::Reactors};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -32,14 +32,24 @@ impl World {
     /// Starts so many tasks of a flow, or of none, that always have something to do, in pieces of this length; the number of their
     /// pieces.
     fn busy(&self, flow: Option<&Arc<Flow>>, tasks: usize, work: Duration) -> Arc<AtomicU64> {
-        self.busy_on(0, flow, tasks, work)
+        self.busy_on(0, (flow, None), tasks, work)
     }
-    fn busy_on(&self, core: usize, flow: Option<&Arc<Flow>>, tasks: usize, work: Duration) -> Arc<AtomicU64> {
+    /// Of tasks that were started in the first flow and have changed to the second.
+    fn busy_on(
+        &self,
+        core: usize,
+        (flow, then): (Option<&Arc<Flow>>, Option<&Arc<Flow>>),
+        tasks: usize,
+        work: Duration,
+    ) -> Arc<AtomicU64> {
         let pieces = Arc::new(AtomicU64::new(0));
         for _ in 0..tasks {
-            let pieces = pieces.clone();
+            let (pieces, then, all) = (pieces.clone(), then.cloned(), self.runtime.tasks.clone());
             let make = Box::new(move || -> Local {
                 Box::pin(async move {
+                    if let Some(then) = then {
+                        enter(&*all, &then).await;
+                    }
                     loop {
                         let began = Instant::now();
                         while began.elapsed() < work {
@@ -115,6 +125,25 @@ fn a_reservation_holds_beside_four_that_want_all() {
     world.end();
 }
 
+/// Tasks that change to another user of their volume, as a mount's do with each request of another one: each user has half of the volume's
+/// time, whatever it has under way, and another volume as much as both.
+#[test]
+fn users_divide_the_time_of_their_volume() {
+    let _alone = ONE_AT_A_TIME.lock();
+    let world = World::new("shares-users", 1);
+    let volume = Arc::new(Flow::new(100));
+    let user = Arc::new(volume.sibling());
+    let (many, one) = (world.busy(Some(&volume), 8, WORK), world.busy_on(0, (Some(&volume), Some(&user)), 1, WORK));
+    std::thread::sleep(Duration::from_millis(50));
+    let [of_many, of_one] = counted([&many, &one]);
+    assert!((0.8..1.25).contains(&(of_one / of_many)), "{of_one} of one task beside {of_many} of eight");
+    let other = world.busy(Some(&Arc::new(Flow::new(100))), 1, WORK);
+    std::thread::sleep(Duration::from_millis(50));
+    let [of_many, of_one, of_other] = counted([&many, &one, &other]);
+    assert!((0.8..1.25).contains(&(of_other / (of_many + of_one))), "{of_other} beside {of_many} and {of_one}");
+    world.end();
+}
+
 /// One flow and the program's own tasks: as many as there are, in the order in which they get ready.
 #[test]
 fn tasks_of_no_flow_keep_their_places() {
@@ -143,7 +172,7 @@ fn what_a_flow_has_on_other_cores_counts() {
     let of_narrow = world.busy(Some(&narrow), 1, WORK);
     // As a mount has, which serves the clients of every CPU.
     world.runtime.tasks.spawn_in(1, &narrow, Box::new(|| Box::pin(std::future::pending())));
-    let of_wide = [0, 1].map(|core| world.busy_on(core, Some(&wide), 1, WORK));
+    let of_wide = [0, 1].map(|core| world.busy_on(core, (Some(&wide), None), 1, WORK));
     std::thread::sleep(Duration::from_millis(50));
     let [narrow, here, there] = counted([&of_narrow, &of_wide[0], &of_wide[1]]);
     assert!(narrow > 3.0 * here, "{narrow}, and {here} and {there} of the other one");

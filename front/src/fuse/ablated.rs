@@ -28,7 +28,7 @@ impl<T: Target> Served<T> {
         // The reader is one of them still, so the count can't be zero before.
         shared.tasks.fetch_add(1, Ordering::Relaxed);
         let (from, to) = (self.home, self.other());
-        let served = Served { cores: self.cores.clone(), home: to, _leave: Leave(shared) };
+        let served = Served { cores: self.cores.clone(), home: to, user: self.user.clone(), _leave: Leave(shared) };
         let arrival = arrival.hopped();
         served.spawn(to, move |served| handle_read(served, from, message, payload, arrival));
     }

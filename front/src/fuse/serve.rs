@@ -6,12 +6,14 @@
 //! it is one of several large ones (docs/decisions/0023). Between reading and answering there is no queue of ours
 //! (decision D4).
 
+use super::abi::UNTOLD_ID;
 use super::channel::{Back, Landing, Message, Received};
 use super::ends::Ends;
 use super::gate::{Gate, Opener};
 use super::handle::Handler;
 use super::mount::{Mount, Unmounted};
 use super::notices::Notices;
+use super::parse::Header;
 use super::reader_token::ReaderToken;
 use super::recent::Recent;
 use super::reply::{Head, Origin};
@@ -22,7 +24,7 @@ use base::limits::BULK_BYTES_MIN;
 use base::{Error, Ino, Kind, Result, SessionId, VolumeId};
 use layer::{Answer, Call, Context, Stack};
 use runtime::real::RingEntry;
-use runtime::tasks::{Flow, Local, yield_now};
+use runtime::tasks::{Flow, Local, enter, yield_now};
 use runtime::{Arrival, Buf, Need, Runtime};
 use std::fs::File;
 use std::future::{Future, poll_fn};
@@ -55,6 +57,11 @@ pub trait Target: Send + Sync + 'static {
     fn flow(&self) -> Option<&Arc<Flow>> {
         None
     }
+    /// The flow of a user's operations; None: they share no core with others.
+    fn flow_of(&self, uid: u32) -> Option<Arc<Flow>> {
+        let _ = uid;
+        None
+    }
 }
 
 impl Target for Stack {
@@ -63,6 +70,9 @@ impl Target for Stack {
     }
     fn flow(&self) -> Option<&Arc<Flow>> {
         Some(Stack::flow(self))
+    }
+    fn flow_of(&self, uid: u32) -> Option<Arc<Flow>> {
+        Some(Stack::flow_of(self, uid))
     }
 }
 
@@ -180,7 +190,7 @@ pub fn serve<T: Target>(runtime: &Runtime, mut mount: Mount, target: Arc<T>, ide
     }
     let cores: Arc<[Arc<Core<T>>]> = cores.into();
     // Made here: a core may be stopped before it has begun with all of its tasks.
-    let served = |home| Served { cores: cores.clone(), home, _leave: Leave(shared.clone()) };
+    let served = |home| Served { cores: cores.clone(), home, user: None, _leave: Leave(shared.clone()) };
     for (reader, task) in (0..readers).flat_map(|reader| (0..TASKS_PER_CORE).map(move |task| (reader, task))) {
         served(reader).spawn(reader, move |served| run(served, task));
     }
@@ -191,10 +201,15 @@ pub fn serve<T: Target>(runtime: &Runtime, mut mount: Mount, target: Arc<T>, ide
 }
 
 /// The life of a task.
-async fn run<T: Target>(served: Served<T>, task: usize) {
-    let core = served.home();
+async fn run<T: Target>(mut served: Served<T>, task: usize) {
+    let core = &served.home().clone();
     let mut turn = 0;
     while let Some((message, payload, arrival)) = core.receive(task).await {
+        if served.changes(&message.header) {
+            // Those who wait for the token would wait for this user's turn too.
+            core.reader_token.wake_next();
+            served.enter(message.header.uid).await;
+        }
         let mut waited = false;
         if is_on(Ablation::HandDown) {
             served.hand_down(message, payload, arrival);
@@ -225,6 +240,8 @@ pub(super) struct Served<T> {
     pub(super) cores: Arc<[Arc<Core<T>>]>,
     /// The core that reads, or whose ring has the entry.
     pub(super) home: usize,
+    /// The user whose request it handled last, and the flow of that user's requests.
+    pub(super) user: Option<(u32, Arc<Flow>)>,
     pub(super) _leave: Leave,
 }
 
@@ -240,10 +257,25 @@ impl<T: Target> Served<T> {
     ) {
         let handler = &self.home().handler;
         let (tasks, target) = (handler.runtime.tasks.clone(), handler.target.clone());
+        let flow = self.user.as_ref().map(|(_, flow)| flow.clone());
         let make = Box::new(move || -> Local { Box::pin(task(self)) });
-        match target.flow() {
+        match flow.as_ref().or(target.flow()) {
             Some(flow) => tasks.spawn_in(core, flow, make),
             None => tasks.spawn(core, make),
+        }
+    }
+    /// True if a request is another user's than the one before. Requests of the kernel itself, such as its writeback, are whoever's
+    /// the task was.
+    fn changes(&self, header: &Header) -> bool {
+        let is_kernels = header.uid == UNTOLD_ID || (header.uid, header.pid) == (0, 0);
+        !is_kernels && self.user.as_ref().is_none_or(|(uid, _)| *uid != header.uid)
+    }
+    /// Makes the task one of a user's flow, and waits for that flow's turn.
+    async fn enter(&mut self, uid: u32) {
+        let handler = &self.cores[self.home].handler;
+        if let Some(flow) = handler.target.flow_of(uid) {
+            enter(&*handler.runtime.tasks, &flow).await;
+            self.user = Some((uid, flow));
         }
     }
     /// The core that handles a large request instead of the home core, if any. The kernel copies the request's bytes on
@@ -258,7 +290,7 @@ impl<T: Target> Served<T> {
 }
 
 /// The life of an entry: it goes to the kernel with each answer, and comes back with the next request.
-pub(super) async fn run_entry<T: Target>(served: Served<T>, mut entry: RingEntry) {
+pub(super) async fn run_entry<T: Target>(mut served: Served<T>, mut entry: RingEntry) {
     let home = served.home().clone();
     loop {
         // If this fails, the connection has ended, or the kernel takes no entries and its requests are read from the
@@ -270,6 +302,9 @@ pub(super) async fn run_entry<T: Target>(served: Served<T>, mut entry: RingEntry
             home.shared.by_entry.store(true, Ordering::Relaxed);
         }
         let message = home.landing().parse_entry(&entry, home.handler.identity.root);
+        if served.changes(&message.header) {
+            served.enter(message.header.uid).await;
+        }
         if message.bytes() < BULK_BYTES_MIN {
             let payload = match message.payload_bytes {
                 0 => None,

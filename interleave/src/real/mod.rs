@@ -16,7 +16,7 @@ mod shares;
 
 pub use block_on::block_on;
 
-use crate::tasks::MakeTask;
+use crate::tasks::{Flow, MakeTask};
 use crate::transfer::{Purpose, Request, SlotPool, Transfer};
 use inbox::Inbox;
 use loom::thread::JoinHandle;
@@ -113,6 +113,11 @@ mod pm_qos {
 /// The core that the calling thread is, if it is one.
 pub fn current_core() -> Option<usize> {
     reactor::with_current(|core| core.index)
+}
+
+/// Has the running task change to another flow, as the product's cores do.
+pub fn enter(flow: &Arc<Flow>) -> bool {
+    reactor::with_current(|core| core.executor.enter(flow)).unwrap_or(false)
 }
 
 /// The way to a core from other threads.

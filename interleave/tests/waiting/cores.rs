@@ -6,7 +6,7 @@ use interleave::disk::FileId;
 use interleave::explore;
 use interleave::real::{Door, block_on, start};
 use interleave::sync::{AtomicBool, Mutex};
-use interleave::tasks::{MakeTask, Tasks, both, run_blocking};
+use interleave::tasks::{Flow, MakeTask, Tasks, both, enter, run_blocking};
 use interleave::transfer::Request;
 use loom::thread::spawn;
 use std::future::poll_fn;
@@ -129,9 +129,33 @@ impl Tasks for Pool {
     fn spawn(&self, _core: usize, make: MakeTask) {
         self.0.spawn(make);
     }
+    fn enter(&self, flow: &Arc<Flow>) -> bool {
+        interleave::real::enter(flow)
+    }
     fn blocking(&self, job: Box<dyn FnOnce() + Send>) {
         spawn(job);
     }
+}
+
+/// It may be woken before, while and after it changes its queue.
+#[test]
+fn a_task_that_changes_its_flow_is_woken() {
+    explore(3, || {
+        let (door, core) = start();
+        let pool = Arc::new(Pool(door.clone()));
+        let (asked, done) = (Flag::new(), Flag::new());
+        let (one, other) = (asked.clone(), done.clone());
+        door.spawn(task(async move {
+            let flow = Arc::new(Flow::new(100));
+            both(one.wait(), enter(&*pool, &flow)).await;
+            assert!(!pool.enter(&flow), "it is of this flow now");
+            other.set();
+        }));
+        asked.set();
+        block_on(done.wait());
+        door.stop();
+        core.join().expect("no panic");
+    });
 }
 
 #[test]

@@ -130,6 +130,9 @@ impl Tasks for Cores {
     fn spawn_in(&self, core: usize, flow: &Arc<Flow>, make: MakeTask) {
         self.start(core, Some(flow.clone()), make);
     }
+    fn enter(&self, flow: &Arc<Flow>) -> bool {
+        reactor::with_current(|core| core.executor.enter(flow)).unwrap_or(false)
+    }
     fn blocking(&self, job: Box<dyn FnOnce() + Send>) {
         // After the end nobody is left to miss the job: the cores, and with them all tasks, ended before the pool.
         let _ = self.pool.run(job);

@@ -8,7 +8,7 @@ use super::figures::Figures;
 use super::inbox::Inbox;
 use super::reactor;
 use super::shares::Shares;
-use crate::sync::AtomicBool;
+use crate::sync::{AtomicBool, AtomicUsize};
 use crate::tasks::{Flow, Local};
 use std::cell::{Cell, RefCell, RefMut};
 use std::collections::VecDeque;
@@ -20,8 +20,8 @@ use std::task::{Context, Poll, Wake, Waker};
 pub(super) struct Task {
     inbox: Arc<Inbox>,
     index: usize,
-    /// Number of its run queue.
-    queue: usize,
+    /// Number of its run queue, which changes on its core alone.
+    queue: AtomicUsize,
     /// True if the task is in a queue, or has ended: either way it need not be queued again.
     queued: AtomicBool,
 }
@@ -29,7 +29,10 @@ pub(super) struct Task {
 impl Task {
     /// True if it belongs to a flow.
     pub fn is_of_flow(&self) -> bool {
-        self.queue > 0
+        self.queue() > 0
+    }
+    fn queue(&self) -> usize {
+        self.queue.load(Ordering::Relaxed)
     }
 }
 
@@ -125,9 +128,15 @@ impl Queues {
         self.all[number].live += 1;
         number
     }
+    /// Makes room for all tasks of a queue at once, so that no wake-up has to allocate.
+    fn make_room(&mut self, queue: usize) {
+        let of = &mut self.all[queue];
+        let missing = of.live.saturating_sub(of.ready.len());
+        of.ready.reserve(missing);
+    }
     /// Gives up a task's place in its queue.
     fn leave(&mut self, task: &Arc<Task>) {
-        self.all[task.queue].live -= 1;
+        self.all[task.queue()].live -= 1;
     }
     /// True if there are flows to choose from, so that it counts which of them have something to do.
     fn are_shared(&self) -> bool {
@@ -135,7 +144,7 @@ impl Queues {
     }
     #[inline]
     fn push(&mut self, task: Arc<Task>) {
-        let (number, next) = (task.queue, self.next);
+        let (number, next) = (task.queue(), self.next);
         let queue = &mut self.all[number];
         let was_empty = queue.ready.is_empty();
         queue.ready.push_back((next, task));
@@ -181,6 +190,8 @@ pub(super) struct Executor {
     table: RefCell<Table>,
     /// The queue of the task that runs; 0 beside tasks.
     running: Cell<usize>,
+    /// The queue that the task which runs is to change to; 0: none.
+    entered: Cell<usize>,
     shared: Cell<bool>,
 }
 
@@ -191,17 +202,37 @@ impl Executor {
         let mut queues = self.queues.borrow_mut();
         let index = table.free.pop().unwrap_or(table.entries.len());
         let queue = queues.of(flow);
-        let task = Arc::new(Task { inbox: inbox.clone(), index, queue, queued: AtomicBool::new(true) });
+        let (own, queued) = (AtomicUsize::new(queue), AtomicBool::new(true));
+        let task = Arc::new(Task { inbox: inbox.clone(), index, queue: own, queued });
         let entry = Some(Entry { task: task.clone(), body: Some((future, Waker::from(task.clone()))) });
         match table.entries.get_mut(index) {
             Some(place) => *place = entry,
             None => table.entries.push(entry),
         }
-        // Room for all tasks at once, so that no wake-up has to allocate.
-        let of = &mut queues.all[queue];
-        let missing = of.live.saturating_sub(of.ready.len());
-        of.ready.reserve(missing);
+        queues.make_room(queue);
         queues.push(task);
+    }
+    /// Has the running task change to another flow once it waits. False if it is of that flow.
+    pub fn enter(&self, flow: &Arc<Flow>) -> bool {
+        let mut queues = self.queues.borrow_mut();
+        let queue = queues.of(Some(flow.clone()));
+        let changes = queue != self.running.get();
+        if changes {
+            queues.make_room(queue);
+            self.entered.set(queue);
+        } else {
+            queues.all[queue].live -= 1;
+        }
+        changes
+    }
+    /// Changes a task's queue, and queues it there unless something has woken it before.
+    fn change_queue(&self, task: Arc<Task>, queue: usize) {
+        let mut queues = self.queues.borrow_mut();
+        queues.leave(&task);
+        task.queue.store(queue, Ordering::Relaxed);
+        if !task.queued.swap(true, Ordering::AcqRel) {
+            queues.push(task);
+        }
     }
     /// Takes over tasks that other threads have woken.
     pub fn take(&self, woken: &mut Vec<Arc<Task>>) {
@@ -254,7 +285,7 @@ impl Executor {
     pub fn correct(&self, mut weigh: impl FnMut(usize, u64)) {
         let Queues { all, shares, .. } = &mut *self.queues.borrow_mut();
         let flow = |number: usize| all[number + 1].flow.as_ref().expect("only the first queue has none");
-        let weights = shares.weigh(|number| flow(number).claim());
+        let weights = shares.weigh(|number| (flow(number).tenant(), flow(number).claim()));
         weights.enumerate().for_each(|(number, weight)| weigh(number + 1, weight));
         shares.correct(|number, ns| flow(number).add_served(ns));
     }
@@ -271,7 +302,7 @@ impl Executor {
         // From here on a wake-up queues it again; acquires what wakers wrote before.
         task.queued.swap(false, Ordering::AcqRel);
         let Some((mut future, waker)) = self.lift(&task) else { return };
-        self.running.set(task.queue);
+        self.running.set(task.queue());
         let start_ns = figures.run().then(|| figures.stamp_ns());
         let polled = future.as_mut().poll(&mut Context::from_waker(&waker));
         if let Some(start_ns) = start_ns {
@@ -280,7 +311,11 @@ impl Executor {
         self.running.set(0);
         match polled {
             Poll::Pending => self.put_back(&task, (future, waker)),
-            Poll::Ready(()) => self.remove(&task),
+            Poll::Ready(()) => return self.remove(&task),
+        }
+        let entered = self.entered.take();
+        if entered > 0 {
+            self.change_queue(task, entered);
         }
     }
     fn lift(&self, task: &Arc<Task>) -> Option<(Local, Waker)> {

@@ -12,7 +12,7 @@
 //!
 //! A flow may have a part of the time reserved. Flows then divide the time as mClock does (Gulati, Merchant, Varman, 2010): one whose part
 //! by weight is less than its reservation is charged by a greater weight, with which it has just that; all others divide the rest by
-//! weight. What a flow doesn't use, the others get.
+//! weight. What a flow doesn't use, the others get. Flows of one tenant that share the core divide its weight and its reservation.
 //!
 //! Absent by design: queues of tasks (the executor's), clocks, and what belongs to no flow.
 
@@ -56,7 +56,10 @@ struct Flow {
     known_ns: u64,
     /// Time that it has had on other cores between the last two corrections, by its weight.
     elsewhere_ns: u64,
+    tenant: usize,
     claim: Claim,
+    /// Number of its tenant's flows among those that share the core, at least 1.
+    siblings: u64,
     /// Weight by which it is charged, in `WEIGHT_UNITS`.
     charged_by: u64,
     /// True if that is greater than its own, for the sake of its reservation.
@@ -75,7 +78,9 @@ impl Default for Flow {
             untold_ns: 0,
             known_ns: 0,
             elsewhere_ns: 0,
+            tenant: 0,
             claim: Claim { weight: WEIGHT, reserve: 0 },
+            siblings: 1,
             charged_by: WEIGHT * WEIGHT_UNITS,
             raised: false,
         }
@@ -86,6 +91,10 @@ impl Flow {
     /// True if in this turn of the core it is one of those that share it.
     fn shares_in(&self, turn: u64) -> bool {
         self.last_turn > 0 && turn - self.last_turn < RECENT_TURNS
+    }
+    /// Its own part of its tenant's weight, in `WEIGHT_UNITS`.
+    fn own_weight(&self) -> u64 {
+        self.claim.weight * WEIGHT_UNITS / self.siblings
     }
     /// A time, as it counts for a flow of this weight.
     fn charged_ns(&self, ns: u64) -> u64 {
@@ -163,16 +172,22 @@ impl Shares {
     pub fn charge_elsewhere(&mut self, flow: usize, took_ns: u64) {
         self.flows[flow].untold_ns += took_ns;
     }
-    /// Takes over what flows claim, and returns the weights by which they are charged from now on, in `WEIGHT_UNITS`, in the order of
-    /// their numbers.
-    pub fn weigh(&mut self, claim: impl Fn(usize) -> Claim) -> impl Iterator<Item = u64> {
+    /// Takes over what flows' tenants claim, and returns the weights by which flows are charged from now on, in `WEIGHT_UNITS`, in the
+    /// order of their numbers. `claim`: a flow's tenant, and its claim.
+    pub fn weigh(&mut self, claim: impl Fn(usize) -> (usize, Claim)) -> impl Iterator<Item = u64> {
         let turn = self.turn;
-        let mut reserved = 0;
         for (number, flow) in self.flows.iter_mut().enumerate() {
-            (flow.claim, flow.raised) = (claim(number), false);
-            reserved += if flow.shares_in(turn) { flow.claim.reserve } else { 0 };
+            ((flow.tenant, flow.claim), flow.raised) = (claim(number), false);
         }
-        let part = |flow: &Flow| flow.claim.reserve * PERCENT_UNITS * RESERVE_MAX / reserved.max(RESERVE_MAX);
+        for number in 0..self.flows.len() {
+            let tenant = self.flows[number].tenant;
+            let siblings = self.flows.iter().filter(|flow| flow.tenant == tenant && flow.shares_in(turn)).count();
+            self.flows[number].siblings = siblings.max(1) as u64;
+        }
+        let sharing = self.flows.iter().filter(|flow| flow.shares_in(turn));
+        let reserved: u64 = sharing.map(|flow| flow.claim.reserve * PERCENT_UNITS / flow.siblings).sum();
+        let most = RESERVE_MAX * PERCENT_UNITS;
+        let part = |flow: &Flow| flow.claim.reserve * PERCENT_UNITS * most / reserved.max(most) / flow.siblings;
         // A flow that is raised leaves less to the others, so that more of them may have to be. One at least never has to: reservations
         // are less than all of the time.
         let (mut rest, mut weights) = (100 * PERCENT_UNITS, 0);
@@ -182,18 +197,18 @@ impl Shares {
             for flow in self.flows.iter().filter(|flow| flow.shares_in(turn)) {
                 match flow.raised {
                     true => rest -= part(flow),
-                    false => weights += flow.claim.weight,
+                    false => weights += flow.own_weight(),
                 }
             }
             for flow in self.flows.iter_mut().filter(|flow| flow.shares_in(turn) && !flow.raised) {
-                flow.raised = flow.claim.weight * rest < part(flow) * weights;
+                flow.raised = flow.own_weight() * rest < part(flow) * weights;
                 changes |= flow.raised;
             }
         }
         for flow in &mut self.flows {
             let weight = match flow.raised {
-                true => part(flow) * weights * WEIGHT_UNITS / rest,
-                false => flow.claim.weight * WEIGHT_UNITS,
+                true => part(flow) * weights / rest,
+                false => flow.own_weight(),
             };
             flow.charged_by = weight.max(1);
         }
@@ -248,6 +263,8 @@ mod tests {
         flows: Vec<(u64, Option<u64>, u64)>,
         /// Reservations by flow, in percent.
         reserves: Vec<u64>,
+        /// Tenants by flow; each flow is its own where none is named.
+        tenants: Vec<usize>,
         weighed_ns: u64,
         wakes_ns: Vec<u64>,
         now_ns: u64,
@@ -265,7 +282,18 @@ mod tests {
             let reserves = none.clone();
             let weighed_ns = 0;
             let (ran_ns, tasks) = (none.clone(), none);
-            Model { shares, flows, reserves, weighed_ns, wakes_ns, now_ns: 0, ran_ns, tasks, waited_ns }
+            Model {
+                shares,
+                flows,
+                reserves,
+                tenants: Vec::new(),
+                weighed_ns,
+                wakes_ns,
+                now_ns: 0,
+                ran_ns,
+                tasks,
+                waited_ns,
+            }
         }
         fn with_reserves(mut self, reserves: &[u64]) -> Model {
             self.reserves = reserves.to_vec();
@@ -288,7 +316,10 @@ mod tests {
                 };
                 if self.now_ns >= self.weighed_ns {
                     self.weighed_ns = self.now_ns + CORRECTION_NS;
-                    let claim = |flow: usize| Claim { weight: self.flows[flow].2, reserve: self.reserves[flow] };
+                    let claim = |flow: usize| {
+                        let (weight, reserve) = (self.flows[flow].2, self.reserves[flow]);
+                        (self.tenants.get(flow).copied().unwrap_or(flow), Claim { weight, reserve })
+                    };
                     let _ = self.shares.weigh(claim);
                 }
                 let (task_ns, think_ns, _) = self.flows[flow];
@@ -411,7 +442,7 @@ mod tests {
             }
             if nows_ns[core] - corrected_ns[core] >= CORRECTION_NS {
                 corrected_ns[core] = nows_ns[core];
-                let _ = shares.weigh(|flow| of_weight(flows[flow].1));
+                let _ = shares.weigh(|flow| (flow, of_weight(flows[flow].1)));
                 shares.correct(|flow, ns| {
                     served_ns[flow] += ns;
                     served_ns[flow]
@@ -463,6 +494,25 @@ mod tests {
         near(&shares(&busy(2, 1000), &[90, 0]), &[0.9, 0.1]);
         near(&shares(&[(20_000, None, 1), (20_000, None, 1000)], &[30, 0]), &[0.3, 0.7]);
         near(&shares(&busy(2, 1), &[RESERVE_MAX, RESERVE_MAX]), &[0.5, 0.5]);
+    }
+
+    /// Users of a volume divide what it has, however many they are, and an idle one's part is the other users'.
+    #[test]
+    fn flows_of_a_tenant_divide_its_share() {
+        let busy = (20_000, None, 100);
+        let idles = (20_000, Some(1_000_000_000), 100);
+        let shares = |flows: &[_], tenants: &[usize], reserves: &[u64]| {
+            let mut model = Model::new(flows).with_reserves(reserves);
+            model.tenants = tenants.to_vec();
+            model.run(5_000_000_000);
+            (0..flows.len()).map(|flow| model.share(flow)).collect::<Vec<_>>()
+        };
+        let near = |got: &[f64], wanted: &[f64]| {
+            assert!(got.iter().zip(wanted).all(|(got, wanted)| (got - wanted).abs() < 0.02), "{got:?} of {wanted:?}");
+        };
+        near(&shares(&[busy; 4], &[1, 1, 1, 2], &[0; 4]), &[1.0 / 6.0, 1.0 / 6.0, 1.0 / 6.0, 0.5]);
+        near(&shares(&[busy, busy, idles, busy], &[1, 1, 1, 2], &[0; 4]), &[0.25, 0.25, 0.0, 0.5]);
+        near(&shares(&[busy; 3], &[1, 1, 2], &[80, 80, 0]), &[0.4, 0.4, 0.2]);
     }
 
     /// A reservation that is not used is divided among the others by weight.

@@ -26,9 +26,10 @@ cargo xtask schedule [OPTION ...]
   weights     four clients of each volume, each with 8 reads of 4 KiB in flight: equal weights, three times the weight for the first one's,
               80% reserved for it
   flood       a client that waits for each read of 4 KiB, beside 512 asynchronous ones of the same mount
+  users       one user's client that waits for each read of 4 KiB, beside another user's 4 to 64 clients, in one mount
   names       files looked up and directories listed that the kernel does not know, alone, beside 64 writes in flight, and beside 4
 
-  --only ROW,...     [caps,fair,weights,flood,names]
+  --only ROW,...     [caps,fair,weights,flood,users,names]
   --sinter BINARY    [the checkout's release build]
   --rounds N         of all but caps, 1 to 100 [6]
   --seconds N        of each measurement of these, 1 to 600 [3]
@@ -37,7 +38,7 @@ cargo xtask schedule [OPTION ...]
 ";
 
 /// The rows.
-const ROWS: [&str; 5] = ["caps", "fair", "weights", "flood", "names"];
+const ROWS: [&str; 6] = ["caps", "fair", "weights", "flood", "users", "names"];
 /// A brick of the smallest size that has three files of a GiB, its index, and logs.
 const NEEDED_BYTES: u64 = 10 << 30;
 
@@ -116,6 +117,9 @@ fn all(asked: &Asked, report: &mut Report, undo: &Undo) -> Result<(), String> {
     }
     if asked.rows.iter().any(|row| row == "flood") {
         one_mount::flood(&brick, (asked.rounds, asked.seconds), report, undo)?;
+    }
+    if asked.rows.iter().any(|row| row == "users") {
+        one_mount::users(&brick, (asked.rounds, asked.seconds), report, undo)?;
     }
     if asked.rows.iter().any(|row| row == "names") {
         one_mount::names(&brick, (asked.rounds, asked.seconds), report, undo)?;

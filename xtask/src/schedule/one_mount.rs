@@ -1,9 +1,10 @@
-//! The rows `flood` and `names`: clients of one mount. One with hundreds of asynchronous requests beside one that waits for each; names
-//! that are looked up cold beside writers.
+//! The rows `flood`, `users` and `names`: clients of one mount. One with hundreds of asynchronous requests beside one that waits for each;
+//! one user's many clients beside another user's one; names that are looked up cold beside writers.
 
 use super::brick::Brick;
 use super::fair::beside;
 use crate::flash::figures::median;
+use crate::flash::ground::{text, told};
 use crate::flash::undo::Undo;
 use crate::hybrid::report::{Report, Wish};
 use crate::verdicts::load::{Load, READ, Said, lay_out};
@@ -14,6 +15,9 @@ use std::time::{Duration, Instant};
 const FILE_BYTES: u64 = 1 << 30;
 /// More asynchronous requests than a mount has entries.
 const FLOOD: Load = Load { jobs: 2, depth: 256, ..READ };
+/// Any two users, and the number of clients of the second: fewer than a mount has entries, and as many.
+const USERS: [u32; 2] = [1001, 1000];
+const CLIENTS: [u32; 4] = [4, 16, 32, 64];
 /// Directories, and files in each: more inodes than are looked up in one measurement.
 const DIRECTORIES: u64 = 400;
 const FILES: u64 = 100;
@@ -37,6 +41,35 @@ pub fn flood(brick: &Brick, (rounds, seconds): (u64, u64), report: &mut Report, 
     add("a client that waits for each read, alone", own, "/s");
     add("the same beside them", of(|pair| pair.0.per_second), "/s");
     add("its p99 beside them", of(|pair| pair.0.p99_us), "us");
+    Ok(())
+}
+
+/// Measures the row `users`.
+pub fn users(brick: &Brick, (rounds, seconds): (u64, u64), report: &mut Report, undo: &Undo) -> Result<(), String> {
+    let small = brick.file(0).with_file_name("users");
+    lay_out(&small, FILE_BYTES, undo)?;
+    for path in [small.as_path(), &brick.file(0)] {
+        told("chmod", &["666", text(path)])?;
+    }
+    let one = Load { uid: Some(USERS[0]), ..READ };
+    let loads = [
+        ("4 KiB reads", READ),
+        ("4 KiB writes", Load { pattern: "randwrite", ..READ }),
+        ("1 MiB reads", Load { block_bytes: 1 << 20, ..READ }),
+    ];
+    for (name, load) in loads {
+        for jobs in CLIENTS {
+            let many = Load { jobs, uid: Some(USERS[1]), ..load };
+            let during = || one.measure(&small, seconds, undo);
+            let pairs = (0..rounds).map(|_| beside((&many, &brick.file(0), seconds), undo, during));
+            let pairs = pairs.collect::<Result<Vec<(Said, Said)>, String>>()?;
+            let of = |part: fn(&(Said, Said)) -> f64| median(&pairs.iter().map(part).collect::<Vec<_>>());
+            let (small, p99, large) =
+                (of(|pair| pair.0.per_second), of(|pair| pair.0.p99_us), of(|pair| pair.1.per_second));
+            report.add("users", format!("{name}, {jobs} clients: the other user's one"), small, "/s", Wish::None);
+            report.note("users", format!("{name}, {jobs} clients: {large:.0}/s; the other's p99 {p99:.0} us"));
+        }
+    }
     Ok(())
 }
 

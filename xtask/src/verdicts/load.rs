@@ -39,6 +39,8 @@ pub struct Load {
     pub cpus: Option<&'static str>,
     /// Its turn when it wants a CPU.
     pub turn: Turn,
+    /// The user whose processes the clients are; None: this program's.
+    pub uid: Option<u32>,
     /// The places of random requests.
     pub places: Places,
 }
@@ -71,6 +73,7 @@ pub const READ: Load = Load {
     think_us: 0,
     cpus: None,
     turn: Turn::Fair,
+    uid: None,
     places: Places::All,
 };
 
@@ -93,7 +96,12 @@ impl Load {
         if self.turn == Turn::First {
             command.args(["chrt", "--fifo", "1"]);
         }
-        command.args(["fio", "--name=load", "--output-format=json", "--thread", "--direct=1", "--time_based"]);
+        command.args(["fio", "--name=load", "--output-format=json", "--direct=1", "--time_based"]);
+        match self.uid {
+            None => command.arg("--thread"),
+            // Threads would all be the first one's user.
+            Some(uid) => command.arg(format!("--uid={uid}")),
+        };
         command.args(["--group_reporting", "--norandommap", "--randrepeat=0", "--fallocate=none"]);
         // fio would take colons for the end of a name.
         command.arg(format!("--filename={}", text(file).replace(':', r"\:")));
