@@ -19,6 +19,7 @@ pub mod buffer;
 pub mod disk;
 #[path = "../../runtime/src/event.rs"]
 pub mod event;
+pub mod lock;
 #[path = "../../store/src/segments/pins.rs"]
 pub mod pins;
 pub mod real;

@@ -1,6 +1,6 @@
 //! The model checker's own forms of the primitives that the product's files take from `runtime::sync`.
 
-pub use loom::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize};
+pub use loom::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize};
 pub use loom::sync::{Mutex, MutexGuard};
 pub use loom::thread::{Thread, current, park};
 

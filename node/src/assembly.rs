@@ -94,6 +94,7 @@ fn start(
     #[cfg(feature = "seeded-bugs")]
     {
         options.volatile_cache = crate::test_switches::volatile_cache();
+        options.pool_threads = crate::test_switches::pool_threads();
     }
     real::start(options)
 }

@@ -400,6 +400,17 @@ fn an_unknown_test_switch_does_nothing_in_the_product() {
         let errors = Daemon::start(command).terminate();
         assert!(!errors.contains("TEST BUILD"), "{errors}");
     }
+    for threads in ["0", "65", "many"] {
+        let mut command = home.command();
+        command.env("SINTER_TEST_POOL_THREADS", threads);
+        if cfg!(feature = "seeded-bugs") {
+            let output = command.output().expect("the binary runs");
+            refused(&output, 2, &["SINTER_TEST_POOL_THREADS", "from 1 to 64"], threads);
+        } else {
+            let errors = Daemon::start(command).terminate();
+            assert!(!errors.contains("TEST BUILD"), "{errors}");
+        }
+    }
     assert!(sinter().arg("--version").env("SINTER_TEST_BUG", "x").status().expect("the binary runs").success());
 }
 

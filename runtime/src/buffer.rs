@@ -302,6 +302,13 @@ impl Handle {
         // SAFETY: the shard, which this handle keeps alive, owns the header.
         unsafe { self.header.0.as_ref() }
     }
+    /// The first bytes of the buffer, for `Buf` and `Shared`, whose lengths are at most its capacity.
+    #[inline]
+    fn bytes(&self, length: usize) -> &[u8] {
+        // SAFETY: the slot has that many initialised bytes. They change only through a `Buf`, which is borrowed then or has no
+        // other handle beside it but a loan, which does not reach the bytes.
+        unsafe { std::slice::from_raw_parts(self.header().data.0.as_ptr(), length) }
+    }
 }
 
 impl Clone for Handle {
@@ -376,15 +383,13 @@ impl Loan {
 impl Deref for Buf {
     type Target = [u8];
     fn deref(&self) -> &[u8] {
-        // SAFETY: the slot has `capacity` initialised bytes, `length` is at most that, and nobody else has a handle but a loan,
-        // which does not reach the bytes.
-        unsafe { std::slice::from_raw_parts(self.handle.header().data.0.as_ptr(), self.length) }
+        self.handle.bytes(self.length)
     }
 }
 
 impl DerefMut for Buf {
     fn deref_mut(&mut self) -> &mut [u8] {
-        // SAFETY: as for `deref`, and `self` is the only handle.
+        // SAFETY: as for `bytes`, and `self` is the only handle.
         unsafe { std::slice::from_raw_parts_mut(self.handle.header().data.0.as_ptr(), self.length) }
     }
 }
@@ -407,8 +412,7 @@ impl Shared {
 impl Deref for Shared {
     type Target = [u8];
     fn deref(&self) -> &[u8] {
-        // SAFETY: as for `Buf`; all handles are shared, so the bytes do not change.
-        unsafe { std::slice::from_raw_parts(self.handle.header().data.0.as_ptr(), self.length) }
+        self.handle.bytes(self.length)
     }
 }
 

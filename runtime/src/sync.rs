@@ -4,7 +4,7 @@
 //!
 //! Absent by design: `Arc`, because wakers are made of the standard library's, and `Condvar`, which nothing needs.
 
-pub use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize};
+pub use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize};
 pub use std::sync::{Mutex, MutexGuard};
 pub use std::thread::{Thread, current, park};
 pub use std::thread_local;

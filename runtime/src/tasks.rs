@@ -34,7 +34,7 @@ pub struct Flow {
     served_ns: AtomicU64,
 }
 
-/// What the flows of a tenant have in common.
+/// The part that flows of a tenant have in common.
 #[derive(Debug)]
 struct Tenant {
     weight: AtomicU64,

@@ -34,7 +34,7 @@ impl World {
     fn busy(&self, flow: Option<&Arc<Flow>>, tasks: usize, work: Duration) -> Arc<AtomicU64> {
         self.busy_on(0, (flow, None), tasks, work)
     }
-    /// Of tasks that were started in the first flow and have changed to the second.
+    /// The same for tasks that were started in the first flow and have changed to the second.
     fn busy_on(
         &self,
         core: usize,

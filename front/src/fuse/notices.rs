@@ -22,7 +22,7 @@ use std::io::Write;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-/// Largest number of threads of the pool that send notices at the same time: half of the pool.
+/// Largest number of threads of the pool that send notices at the same time: an eighth of what it may have.
 const TELLERS_MAX: usize = 8;
 /// Number of queued notices from which on notices of one file are merged.
 const SEPARATE_MAX: usize = 64;

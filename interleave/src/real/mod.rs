@@ -8,6 +8,8 @@ mod eventfd;
 mod executor;
 #[path = "../../../runtime/src/real/inbox.rs"]
 mod inbox;
+#[path = "../../../runtime/src/real/pool/queue.rs"]
+pub mod queue;
 #[expect(dead_code, reason = "what is left out calls the rest of it")]
 #[path = "../../../runtime/src/real/reactor.rs"]
 mod reactor;

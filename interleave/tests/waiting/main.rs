@@ -4,6 +4,7 @@ mod buffers;
 mod cores;
 mod events;
 mod pins;
+mod pool;
 mod slots;
 
 use interleave::Event;

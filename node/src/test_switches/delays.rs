@@ -22,7 +22,7 @@ const LOOK: Duration = Duration::from_millis(20);
 /// Bytes of all the groups' caches when the index is to stay out of memory: room for a few requests' rows.
 const COLD_CACHE_BYTES: u64 = 256 << 10;
 /// Twice the pool's largest number of threads: so many jobs at a time keep all of them busy, with as many in the queue.
-const JOBS: usize = 32;
+const JOBS: usize = 128;
 
 /// The delays as the file has them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

@@ -84,6 +84,9 @@ pub struct Options {
     /// True if unflushed writes stay in memory, as in a drive with a volatile cache, and die with the process.
     #[cfg(feature = "seeded-bugs")]
     pub volatile_cache: bool,
+    /// The number of threads for jobs that clients wait for, if a measurement says it.
+    #[cfg(feature = "seeded-bugs")]
+    pub pool_threads: Option<usize>,
 }
 
 impl Options {
@@ -99,6 +102,8 @@ impl Options {
             read_only: false,
             #[cfg(feature = "seeded-bugs")]
             volatile_cache: false,
+            #[cfg(feature = "seeded-bugs")]
+            pool_threads: None,
         }
     }
 }
@@ -130,7 +135,7 @@ pub fn start(options: Options) -> Result<(Runtime, Reactors)> {
     let world = Arc::new(reactor::World { inboxes, figures, files, foreign_slots, active, pm_qos });
     let mut threads = cores::start(&world, &cpus)?;
     threads.extend(watcher);
-    let (pool, background) = match pools(cpus.len()) {
+    let (pool, background) = match pools(&options, cpus.len(), &stamps) {
         Ok(pools) => pools,
         Err(error) => {
             cores::stop(&world, threads);
@@ -159,9 +164,13 @@ fn ask_huge(data: NonNull<u8>, bytes: usize) {
 }
 
 /// The pool for jobs that clients wait for, and the pool for all others.
-fn pools(cpus: usize) -> Result<(Arc<pool::Pool>, Arc<pool::Pool>)> {
-    let pool = pool::Pool::start(pool::Work::Client, cpus)?;
-    match pool::Pool::start(pool::Work::Background, cpus) {
+fn pools(options: &Options, cpus: usize, stamps: &Arc<Stamps>) -> Result<(Arc<pool::Pool>, Arc<pool::Pool>)> {
+    #[cfg(feature = "seeded-bugs")]
+    let pinned = options.pool_threads;
+    #[cfg(not(feature = "seeded-bugs"))]
+    let (pinned, _) = (None, options);
+    let pool = pool::Pool::start(pool::Work::Client, cpus, pinned, stamps.clone())?;
+    match pool::Pool::start(pool::Work::Background, cpus, None, stamps.clone()) {
         Ok(background) => Ok((pool, background)),
         Err(error) => {
             pool.stop();

@@ -59,7 +59,7 @@ pub struct Brick {
     /// Its directory.
     pub data: PathBuf,
     mount: PathBuf,
-    /// Where the other volume is mounted.
+    /// The directory at which the other volume is mounted.
     neighbour: PathBuf,
     switches: PathBuf,
     log: PathBuf,
