@@ -204,11 +204,11 @@ pub fn serve<T: Target>(runtime: &Runtime, mut mount: Mount, target: Arc<T>, ide
 async fn run<T: Target>(mut served: Served<T>, task: usize) {
     let core = &served.home().clone();
     let mut turn = 0;
-    while let Some((message, payload, arrival)) = core.receive(task).await {
+    while let Some((message, payload, mut arrival)) = core.receive(task).await {
         if served.changes(&message.header) {
             // Those who wait for the token would wait for this user's turn too.
             core.reader_token.wake_next();
-            served.enter(message.header.uid).await;
+            arrival = served.enter(message.header.uid, arrival).await;
         }
         let mut waited = false;
         if is_on(Ablation::HandDown) {
@@ -270,13 +270,13 @@ impl<T: Target> Served<T> {
         let is_kernels = header.uid == UNTOLD_ID || (header.uid, header.pid) == (0, 0);
         !is_kernels && self.user.as_ref().is_none_or(|(uid, _)| *uid != header.uid)
     }
-    /// Makes the task one of a user's flow, and waits for that flow's turn.
-    async fn enter(&mut self, uid: u32) {
-        let handler = &self.cores[self.home].handler;
-        if let Some(flow) = handler.target.flow_of(uid) {
-            enter(&*handler.runtime.tasks, &flow).await;
-            self.user = Some((uid, flow));
-        }
+    /// Makes the task one of a user's flow, and waits for that flow's turn: a wait for the core, from the request's arrival on.
+    async fn enter(&mut self, uid: u32, arrival: Arrival) -> Arrival {
+        let Handler { runtime, target, .. } = &self.cores[self.home].handler;
+        let Some(flow) = target.flow_of(uid) else { return arrival };
+        enter(&*runtime.tasks, &flow).await;
+        self.user = Some((uid, flow));
+        arrival.taken(runtime.stamp())
     }
     /// The core that handles a large request instead of the home core, if any. The kernel copies the request's bytes on
     /// the core that has the entry, which runs on the client's CPU. So of several large requests, all but one go to the
@@ -297,13 +297,13 @@ pub(super) async fn run_entry<T: Target>(mut served: Served<T>, mut entry: RingE
         // device.
         let Ok(fetched) = entry.fetch().await else { return };
         entry = fetched;
-        let arrival = Arrival::at(entry.came()).taken(home.handler.runtime.stamp());
+        let mut arrival = Arrival::at(entry.came()).taken(home.handler.runtime.stamp());
         if !home.shared.by_entry.load(Ordering::Relaxed) {
             home.shared.by_entry.store(true, Ordering::Relaxed);
         }
         let message = home.landing().parse_entry(&entry, home.handler.identity.root);
         if served.changes(&message.header) {
-            served.enter(message.header.uid).await;
+            arrival = served.enter(message.header.uid, arrival).await;
         }
         if message.bytes() < BULK_BYTES_MIN {
             let payload = match message.payload_bytes {

@@ -18,7 +18,7 @@ const WINDOWS: usize = 8;
 /// Length of a span, in nanoseconds. The shortest latency of this span and of the one before counts, so that the limit
 /// follows a device that has become slower. Spans begin for all cores at the same time.
 const SPAN_NS: u64 = 4_000_000_000;
-/// Windows at the begin of a span in which a core has one transfer under way while flows share the device. A queue that is always there
+/// Windows of a span in which a core has one transfer under way if flows share the device. A queue that is always there
 /// would else be taken for the device's own latency, and grow with each span (BBR's probes of the round-trip time). One window empties
 /// the device, the other measures.
 const PROBE_WINDOWS: u32 = 2;
@@ -40,8 +40,9 @@ pub(super) struct ConcurrencyLimit {
     bounds: [Bounds; 2],
     /// True while they do.
     shared: bool,
-    /// Windows for which it still probes the latency of a device that flows share.
+    /// Windows for which it still probes the latency of a device that flows share, and the span of the last probe.
     probes: u32,
+    probed: u64,
     under_way: u32,
     /// Number of transfers that are allowed now, and while flows share the device.
     allowed: [u32; 2],
@@ -64,6 +65,7 @@ impl ConcurrencyLimit {
             bounds,
             shared: false,
             probes: 0,
+            probed: 0,
             under_way: 0,
             allowed: bounds.map(|bounds| bounds.least),
             ended: 0,
@@ -98,9 +100,14 @@ impl ConcurrencyLimit {
             (self.ended, self.window_ns) = (0, now_ns);
             self.allowed = self.bounds.map(|bounds| self.needed(bounds));
             self.probes = self.probes.saturating_sub(1);
-            if now_ns / SPAN_NS != self.span {
+            let span = now_ns / SPAN_NS;
+            if span != self.span {
                 self.shortest_ns = [u64::MAX, self.shortest_ns[0]];
-                (self.span, self.probes) = (now_ns / SPAN_NS, PROBE_WINDOWS);
+                self.span = span;
+            }
+            // Also in the middle of a span, if flows have begun to share the device: until now nobody cared what waits in it.
+            if self.shared && self.probed != span {
+                (self.probed, self.probes) = (span, PROBE_WINDOWS);
             }
         }
     }
@@ -205,6 +212,14 @@ mod tests {
     fn a_queue_that_never_empties_is_not_taken_for_latency() {
         let (rate, limit) = loop_for(30, &mut shared(8, 4), 64, 1, 125_000);
         assert!(rate >= 7_900 && limit == 8, "{rate} of 8000 transfers/s, {limit} under way");
+        // And where it was one flow's before, from the next span on at the latest.
+        let mut limit = ConcurrencyLimit::new([Bounds { least: 16, times: 4 }, Bounds { least: 8, times: 4 }]);
+        let (_, alone) = loop_for(10, &mut limit, 64, 1, 125_000);
+        limit.set_shared(true);
+        // The model's clock begins again.
+        (limit.window_ns, limit.span) = (0, 0);
+        let (rate, both) = loop_for(11, &mut limit, 64, 1, 125_000);
+        assert!(alone > 50 && both == 8, "{rate} transfers/s, {alone} and {both} under way");
         let (rate, limit) = loop_for(30, &mut shared(8, 4), 64, 32, 1_000_000);
         assert!(rate >= 31_000 && limit >= 32, "{rate} of 32,000 transfers/s, {limit} under way");
     }
