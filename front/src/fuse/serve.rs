@@ -206,7 +206,7 @@ async fn run<T: Target>(mut served: Served<T>, task: usize) {
     let mut turn = 0;
     while let Some((message, payload, mut arrival)) = core.receive(task).await {
         if served.changes(&message.header) {
-            // Those who wait for the token would wait for this user's turn too.
+            // Else the tasks that wait for the token would wait for this user's turn, too.
             core.reader_token.wake_next();
             arrival = served.enter(message.header.uid, arrival).await;
         }
@@ -264,8 +264,8 @@ impl<T: Target> Served<T> {
             None => tasks.spawn(core, make),
         }
     }
-    /// True if a request is another user's than the one before. Requests of the kernel itself, such as its writeback, are whoever's
-    /// the task was.
+    /// True if a request is another user's than the one before. The kernel's own requests, such as writeback, never are: the task
+    /// handles them in the flow that it has.
     fn changes(&self, header: &Header) -> bool {
         let is_kernels = header.uid == UNTOLD_ID || (header.uid, header.pid) == (0, 0);
         !is_kernels && self.user.as_ref().is_none_or(|(uid, _)| *uid != header.uid)

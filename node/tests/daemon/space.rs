@@ -68,26 +68,36 @@ pub fn space(home: &Home) -> Space {
 }
 
 /// Waits until the space figures tell exactly what is there: after three further checkpoints. The first may have begun
-/// before this call; the second takes every change, but frees only 16 MiB of a file; the third frees what is left of it.
+/// before this call; the second takes every change, but frees only 16 MiB of a file; the third frees what is left of it. Then
+/// until the brick has rested and a checkpoint has counted the names below too, which takes longer on a busy machine.
 /// Checkpoints come by changes, not by the clock: this makes symbolic links of the greatest length and deletes them, which
 /// leaves no block.
 pub fn settle(home: &Home) -> Space {
     const PATIENCE: Duration = Duration::from_secs(120);
     let (started, before) = (Instant::now(), space(home).checkpoints);
     let target = "x".repeat(4095);
-    loop {
-        for number in 0..200 {
-            let path = home.mount.join(format!("settling-{number}"));
-            symlink(&target, &path).and_then(|()| std::fs::remove_file(&path)).expect("names can be changed");
-        }
-        let now = space(home);
-        if now.checkpoints >= before + 3 {
-            // The names that came and went take room until the brick has rested: two seconds at most.
-            std::thread::sleep(Duration::from_secs(2));
-            return space(home);
-        }
+    let change = |number| {
+        let path = home.mount.join(format!("settling-{number}"));
+        symlink(&target, &path).and_then(|()| std::fs::remove_file(&path)).expect("names can be changed");
+    };
+    let mut now = space(home);
+    while now.checkpoints < before + 3 {
         assert!(started.elapsed() < PATIENCE, "no three checkpoints in {PATIENCE:?}: {now:?}");
+        (0..200).for_each(change);
+        now = space(home);
     }
+    change(0);
+    // The overlays are empty from a checkpoint's begin on; what it has counted is told from its end on.
+    let (mut ended, mut now) = (now.checkpoints, space(home));
+    while now.memory[2] > 0 || now.checkpoints == ended {
+        assert!(started.elapsed() < PATIENCE, "no checkpoint of a brick at rest in {PATIENCE:?}: {now:?}");
+        if now.memory[2] > 0 {
+            ended = now.checkpoints;
+        }
+        std::thread::sleep(Duration::from_millis(100));
+        now = space(home);
+    }
+    now
 }
 
 /// The content of a version of a file's block.

@@ -15,6 +15,11 @@ pub struct Ground {
     below: OnceCell<(PathBuf, String)>,
 }
 
+/// Makes a directory and those above it, as far as they are missing. Errors: with the path.
+pub fn make_directory(path: &Path) -> Result<(), String> {
+    std::fs::create_dir_all(path).map_err(|error| format!("{}: {error}", path.display()))
+}
+
 /// Runs a program to its end; what it printed, or what it complained about.
 pub fn told(program: &str, arguments: &[&str]) -> Result<String, String> {
     let shown = || format!("{program} {}", arguments.join(" "));

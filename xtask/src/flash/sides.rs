@@ -1,7 +1,7 @@
 //! The sides of the comparison: a directory of the file system below, volumes of Sinter, volumes of the peer.
 
 use crate::flash::gluster;
-use crate::flash::ground::{Ground, ended, text, told};
+use crate::flash::ground::{Ground, ended, make_directory, text, told};
 use crate::flash::rows::Place;
 use crate::flash::undo::{Undo, quoted};
 use std::fs::File;
@@ -42,7 +42,7 @@ impl Side {
     /// A directory on the file system itself.
     pub fn raw(ground: &Ground, place: Place) -> Result<Side, String> {
         let directory = home(ground, place).join("raw");
-        made(&directory)?;
+        make_directory(&directory)?;
         Ok(Side { name: "raw".to_string(), place, directory, kind: Kind::Raw })
     }
     /// A new brick of a build of Sinter, mounted.
@@ -56,7 +56,7 @@ impl Side {
     ) -> Result<Side, String> {
         let on = if place == Place::Xfs { name.to_string() } else { format!("{name}-ext4") };
         let mount = ground.root.join("mount").join(&on);
-        made(&mount)?;
+        make_directory(&mount)?;
         let brick = home(ground, place).join(&on);
         let log = ground.root.join(format!("{on}.log"));
         let (binary, environment) = (binary.to_path_buf(), Vec::new());
@@ -67,7 +67,7 @@ impl Side {
     /// A new volume of the peer, mounted.
     pub fn gluster(ground: &Ground, peer: &gluster::Peer, how: gluster::How, undo: &Undo) -> Result<Side, String> {
         let mount = ground.root.join("mount").join(how.name());
-        made(&mount)?;
+        make_directory(&mount)?;
         let brick = ground.xfs().join(how.name());
         let volume = peer.volume(how, &brick, &mount, undo)?;
         Ok(Side { name: how.name().to_string(), place: Place::Xfs, directory: mount, kind: Kind::Gluster(volume) })
@@ -120,10 +120,6 @@ impl Side {
 
 fn home(ground: &Ground, place: Place) -> PathBuf {
     if place == Place::Xfs { ground.xfs() } else { ground.root.clone() }
-}
-
-fn made(directory: &Path) -> Result<(), String> {
-    std::fs::create_dir_all(directory).map_err(|error| format!("{}: {error}", directory.display()))
 }
 
 /// True if something of this kind is mounted there.

@@ -1,7 +1,7 @@
 //! The guest's kernel and initramfs: Debian's own kernel with the modules of its NFS and SMB clients, and the host's programs
 //! with their libraries. Packages are downloaded and taken apart; nothing is installed.
 
-use crate::flash::ground::{text, told};
+use crate::flash::ground::{make_directory, text, told};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -129,10 +129,6 @@ fn take_program(program: &Path, name: &str, root: &Path) -> Result<(), String> {
         }
     }
     Ok(())
-}
-
-fn make_directory(path: &Path) -> Result<(), String> {
-    fs::create_dir_all(path).map_err(|error| format!("{}: {error}", path.display()))
 }
 
 fn copy(from: &Path, to: &Path) -> Result<(), String> {

@@ -1,6 +1,6 @@
 //! A brick with two volumes, each mounted and with a file.
 
-use crate::flash::ground::{Ground, text, told};
+use crate::flash::ground::{Ground, make_directory, text, told};
 use crate::flash::sides::{Places, in_own_session, serve};
 use crate::flash::undo::Undo;
 use crate::verdicts::load::lay_out;
@@ -27,7 +27,7 @@ impl Brick {
         let [data, log] = ["data", "log"].map(|name| ground.root.join(name));
         let mounts = VOLUMES.map(|volume| ground.root.join(volume));
         for mount in &mounts {
-            std::fs::create_dir_all(mount).map_err(|error| format!("{}: {error}", mount.display()))?;
+            make_directory(mount)?;
         }
         let places = Places { binary, brick: &data, mount: &mounts[0], log: &log };
         let daemon = serve(in_own_session(), places, &["--size", "6G", "--memory-max", MEMORY], undo)?;

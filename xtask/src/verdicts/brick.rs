@@ -6,10 +6,10 @@ use super::disk::Disk;
 use super::load::{self, FILE};
 use super::slow_disk::Delays;
 use super::tiers::Devices;
-use crate::flash::ground::{Ground, text, told};
+use crate::flash::ground::{Ground, make_directory, text, told};
 use crate::flash::sides::{Places, in_own_session, serve};
 use crate::flash::undo::Undo;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Child;
 use std::time::Duration;
 
@@ -46,10 +46,6 @@ impl Below<'_> {
         let both = self.tiers.zip(setup.tiers);
         both.map_or(Ok(()), |(devices, tiers)| devices.set_slowness(&tiers, slowness))
     }
-}
-
-fn make_directory(path: &Path) -> Result<(), String> {
-    std::fs::create_dir_all(path).map_err(|error| format!("{}: {error}", path.display()))
 }
 
 /// The brick.
