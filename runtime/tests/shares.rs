@@ -81,6 +81,19 @@ fn counted<const N: usize>(pieces: [&Arc<AtomicU64>; N]) -> [f64; N] {
     std::array::from_fn(|at| (after[at] - before[at]) as f64)
 }
 
+/// Counts until the counts are as wanted, at most five times: something else that runs on the core's CPU spoils a count, and a
+/// wrong share spoils all.
+fn comes_true<const N: usize>(pieces: [&Arc<AtomicU64>; N], wanted: impl Fn([f64; N]) -> bool) {
+    let mut seen = Vec::new();
+    while seen.len() < 5 {
+        seen.push(counted(pieces));
+        if wanted(seen[seen.len() - 1]) {
+            return;
+        }
+    }
+    panic!("{seen:?}");
+}
+
 /// The tests' cores are pinned to the same CPU.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
@@ -91,17 +104,14 @@ fn flows_share_a_core_by_weight_and_not_by_their_tasks() {
     let (many, one) = (Arc::new(Flow::new(100)), Arc::new(Flow::new(100)));
     let (of_many, of_one) = (world.busy(Some(&many), 16, WORK), world.busy(Some(&one), 1, WORK));
     std::thread::sleep(Duration::from_millis(50));
-    let [large, small] = counted([&of_many, &of_one]);
-    assert!((0.6..1.7).contains(&(large / small)), "{large} and {small}");
+    comes_true([&of_many, &of_one], |[many, one]| (0.6..1.7).contains(&(many / one)));
     one.set_claim(Claim { weight: 300, reserve: 0 });
-    let [large, small] = counted([&of_many, &of_one]);
-    assert!((2.0..4.5).contains(&(small / large)), "{large} and {small}");
+    comes_true([&of_many, &of_one], |[many, one]| (2.0..4.5).contains(&(one / many)));
     // Large pieces: the time is shared, not the number.
     let large = Arc::new(Flow::new(300));
     let of_large = world.busy(Some(&large), 4, 4 * WORK);
     std::thread::sleep(Duration::from_millis(50));
-    let [large, small] = counted([&of_large, &of_one]);
-    assert!((0.6..1.7).contains(&(4.0 * large / small)), "{large} and {small}");
+    comes_true([&of_large, &of_one], |[large, small]| (0.6..1.7).contains(&(4.0 * large / small)));
     world.end();
 }
 
@@ -112,16 +122,13 @@ fn a_reservation_holds_beside_four_that_want_all() {
     let world = World::new("shares-reserve", 1);
     let flows: [Arc<Flow>; 5] = std::array::from_fn(|_| Arc::new(Flow::new(100)));
     let pieces = flows.each_ref().map(|flow| world.busy(Some(flow), 2, WORK));
-    let share = || {
+    let is_share = |share: std::ops::Range<f64>| {
         std::thread::sleep(Duration::from_millis(50));
-        let counted = counted(pieces.each_ref());
-        counted[0] / counted.iter().sum::<f64>()
+        comes_true(pieces.each_ref(), |counts| share.contains(&(counts[0] / counts.iter().sum::<f64>())));
     };
-    let equal = share();
-    assert!((0.17..0.23).contains(&equal), "{equal}");
+    is_share(0.17..0.23);
     flows[0].set_claim(Claim { weight: 100, reserve: 50 });
-    let reserved = share();
-    assert!((0.475..0.525).contains(&reserved), "{reserved}");
+    is_share(0.475..0.525);
     world.end();
 }
 
@@ -135,12 +142,10 @@ fn users_divide_the_time_of_their_volume() {
     let user = Arc::new(volume.sibling());
     let (many, one) = (world.busy(Some(&volume), 8, WORK), world.busy_on(0, (Some(&volume), Some(&user)), 1, WORK));
     std::thread::sleep(Duration::from_millis(50));
-    let [of_many, of_one] = counted([&many, &one]);
-    assert!((0.8..1.25).contains(&(of_one / of_many)), "{of_one} of one task beside {of_many} of eight");
+    comes_true([&many, &one], |[many, one]| (0.8..1.25).contains(&(one / many)));
     let other = world.busy(Some(&Arc::new(Flow::new(100))), 1, WORK);
     std::thread::sleep(Duration::from_millis(50));
-    let [of_many, of_one, of_other] = counted([&many, &one, &other]);
-    assert!((0.8..1.25).contains(&(of_other / (of_many + of_one))), "{of_other} beside {of_many} and {of_one}");
+    comes_true([&many, &one, &other], |[many, one, other]| (0.8..1.25).contains(&(other / (many + one))));
     world.end();
 }
 
@@ -152,14 +157,12 @@ fn tasks_of_no_flow_keep_their_places() {
     let flow = Arc::new(Flow::new(1));
     let (own, of_flow) = (world.busy(None, 3, WORK), world.busy(Some(&flow), 1, WORK));
     std::thread::sleep(Duration::from_millis(50));
-    let [own_count, flow_count] = counted([&own, &of_flow]);
-    assert!((2.0..4.5).contains(&(own_count / flow_count)), "{own_count} and {flow_count}");
+    comes_true([&own, &of_flow], |[own, of_flow]| (2.0..4.5).contains(&(own / of_flow)));
     // Beside another flow they keep them among the tasks of the flow that runs, so nothing of the program's starves.
     let other = Arc::new(Flow::new(1000));
     let of_other = world.busy(Some(&other), 1, WORK);
     std::thread::sleep(Duration::from_millis(50));
-    let [own, of_other] = counted([&own, &of_other]);
-    assert!(own > of_other, "{own} and {of_other}");
+    comes_true([&own, &of_other], |[own, of_other]| own > of_other);
     world.end();
 }
 
@@ -174,7 +177,6 @@ fn what_a_flow_has_on_other_cores_counts() {
     world.runtime.tasks.spawn_in(1, &narrow, Box::new(|| Box::pin(std::future::pending())));
     let of_wide = [0, 1].map(|core| world.busy_on(core, (Some(&wide), None), 1, WORK));
     std::thread::sleep(Duration::from_millis(50));
-    let [narrow, here, there] = counted([&of_narrow, &of_wide[0], &of_wide[1]]);
-    assert!(narrow > 3.0 * here, "{narrow}, and {here} and {there} of the other one");
+    comes_true([&of_narrow, &of_wide[0], &of_wide[1]], |[narrow, here, _]| narrow > 3.0 * here);
     world.end();
 }
