@@ -8,7 +8,6 @@
 
 mod agents;
 mod change;
-pub mod context;
 mod data;
 mod open;
 mod order;
@@ -16,14 +15,14 @@ mod state;
 
 pub use agents::clean;
 use agents::destage;
-pub use context::Context;
 pub use data::streams::ReadAhead;
+pub use wire::{Answer, Context, Position};
 
 use base::limits::BLOCK_BYTES;
-use base::{Error, GroupId, Index, Kind, Op, Reply, Result, SessionId, Sync, Term, Volume, VolumeId};
+use base::{Error, GroupId, Kind, Op, Reply, Result, SessionId, Sync, Volume, VolumeId};
 use order::token::Token;
 use runtime::seeded::{Bug, active};
-use runtime::{Buf, Event, Lock, Need, Slice, Stamp};
+use runtime::{Buf, Event, Lock, Need, Stamp};
 use state::State;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -72,30 +71,6 @@ impl Options {
             free: store::FreeLimits::default(),
         }
     }
-}
-
-/// The position of a change in its group's order.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Position {
-    /// The group.
-    pub group: GroupId,
-    /// The term.
-    pub term: Term,
-    /// The index in the group's order. An answer without change has the index of the last change that it saw.
-    pub index: Index,
-    /// True if the change was durable when it was answered.
-    pub durable: bool,
-}
-
-/// A reply, a read's bytes, and the position of the change (rule R1).
-#[derive(Clone)]
-pub struct Answer {
-    /// The reply.
-    pub reply: Reply,
-    /// The bytes of a read; None when there are none.
-    pub data: Option<Slice>,
-    /// The position; None if nothing was ordered.
-    pub position: Option<Position>,
 }
 
 pub(crate) struct Group {

@@ -4,7 +4,6 @@
 //! Owners: the group's lock guards the counts (`known`); inodes to be freed are in one list of the brick until the task
 //! takes them. An entry of the list takes the memory that the count gave back, so the list needs no other bound.
 
-use crate::context::Context;
 use crate::order::held::{GroupSet, Held};
 use crate::order::record::Record;
 use crate::state::State;
@@ -15,6 +14,7 @@ use base::{Edit, Ino, Kind, Reply, Result, Sync, VolumeId};
 use names::{Part, Seen};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use wire::Context;
 
 /// Largest number of inodes freed by one record, which then takes some kilobytes.
 const ENDED_PER_RECORD: usize = 128;

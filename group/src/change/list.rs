@@ -1,7 +1,6 @@
 //! Directory listings: the index's page under the overlay's changes, walked by cookie, so that a listing is stable
 //! while the directory changes (rule M2).
 
-use crate::context::Context;
 use crate::state::load::Wanted;
 use crate::state::overlay::CookieEntry;
 use crate::{Answer, Groups};
@@ -12,6 +11,7 @@ use runtime::Stage;
 use runtime::tasks::run_blocking;
 use std::collections::BTreeMap;
 use store::format::{keys, values};
+use wire::Context;
 
 type Page = BTreeMap<u64, CookieEntry>;
 

@@ -3,7 +3,6 @@
 mod list;
 mod session;
 
-use crate::context::Context;
 use crate::order::held::{GroupSet, Held, HeldView};
 use crate::order::record::{Attached, Record};
 use crate::order::token::TokenGuard;
@@ -16,6 +15,7 @@ use names::{Caller, Decision, Need, Part, Seen, Stop, evaluate};
 use runtime::seeded::{Bug, active};
 use runtime::{Stage, lock};
 use store::format::superblock::{LAYERS, TREE_LIMITS, VOLUME_LIMITS};
+use wire::Context;
 
 enum Step {
     /// Ordered: the answer, and the batch with its record; 0 if nothing changes.

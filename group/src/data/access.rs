@@ -3,10 +3,10 @@
 //! orderly end does not.
 
 use crate::Groups;
-use crate::context::Context;
 use crate::state::State;
 use base::{Ino, Inode};
 use std::sync::atomic::Ordering;
+use wire::Context;
 
 /// An access time of this age is updated by the next read, even if the inode has not changed: 24 hours, as in the
 /// kernel's relatime.

@@ -4,11 +4,11 @@
 
 use super::read::Begun;
 use crate::Groups;
-use crate::context::Context;
 use base::limits::BLOCK_BYTES;
 use base::{Crcs, Kind, Place, Result};
 use runtime::{Buf, Need, Stage, Start};
 use store::promote::{Look, Offer, Parts, Read, Reader};
+use wire::Context;
 
 /// The way to blocks.
 pub(super) enum Via {

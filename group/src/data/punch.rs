@@ -1,7 +1,6 @@
 //! Holes and zeroed ranges (fallocate). Blocks that lie completely in the range are cut, by one record whatever their
 //! number (rule K6); blocks that lie in it partly are logged with their new content in the same record (rule M5).
 
-use crate::context::Context;
 use crate::data::write::RangeHold;
 use crate::order::record::Attached;
 use crate::state::Range;
@@ -11,6 +10,7 @@ use base::limits::{BLOCK_BYTES, FILE_BYTES_MAX};
 use base::{Crcs, Ino, Op, Result};
 use runtime::{Buf, Need, Stage};
 use std::ops;
+use wire::Context;
 
 /// Largest number of cuts of one file that wait to be carried out by checkpoints. They are one row of the index, which
 /// then has 100 KB, and each checkpoint that carries out some of them writes the row anew. A client that makes more

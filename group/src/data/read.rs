@@ -1,7 +1,6 @@
 //! Data reads: places come from overlay, leaf cache or index; bytes go straight into the reply's buffer where one
 //! device read suffices; every block's checksum is compared before a byte is given out (rule K8).
 
-use crate::context::Context;
 use crate::data::ahead::{self, Read};
 use crate::data::copies::{Via, is_of_copy};
 use crate::data::scattered::{Piece, Scattered, is_scattered};
@@ -20,6 +19,7 @@ use std::sync::Arc;
 use store::Held;
 use store::promote::Reader;
 use store::scrub::Suspect;
+use wire::Context;
 
 /// Consecutive blocks of one kind.
 enum Extent {

@@ -1,7 +1,6 @@
 //! Search for data and holes of a file (lseek), in overlay and index, by existing leaves and not by blocks. A reserved
 //! block is a hole until it is written. Each part of the answer is true at the moment in which that part was read.
 
-use crate::context::Context;
 use crate::state::State;
 use crate::state::load::Wanted;
 use crate::{Answer, Groups};
@@ -13,6 +12,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use store::format::keys;
 use store::format::leaf::{Leaf, Slot};
+use wire::Context;
 
 /// Number of leaves searched under one acquisition of the group's lock: 16 MiB of the file, 0.2 ms.
 const LEAVES: usize = 64;

@@ -10,7 +10,6 @@
 //! enough.
 
 use crate::Groups;
-use crate::context::Context;
 use crate::data::near;
 use crate::state::Block;
 use crate::state::load::Wanted;
@@ -22,6 +21,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use store::format::record::Moved;
+use wire::Context;
 
 /// Streams that are followed at the same time; of more, the one that was read longest ago is forgotten.
 const STREAMS_MAX: usize = 4096;

@@ -2,7 +2,6 @@
 //! none; what moves blocks asks once per file of a segment, and reads past the caches. A hint is a wish: one that changes meanwhile, or
 //! can't be read, is no reason to fail.
 
-use crate::context::Context;
 use crate::{Answer, Groups};
 use base::{Ino, Kind, Op, Result, TierHint, TierPolicy, Volume, VolumeId};
 use names::Seen;
@@ -14,6 +13,7 @@ use store::Store;
 use store::format::summary::SummaryEntry;
 use store::format::superblock::{TIER_HINTS, TIER_POLICIES};
 use store::format::{keys, values};
+use wire::Context;
 
 /// Rows of inodes that are read in one trip to the pool.
 const ROWS_AT_ONCE: usize = 256;

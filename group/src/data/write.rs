@@ -1,7 +1,6 @@
 //! Data writes. Aligned writes go straight from the client's buffer. Others are first made whole blocks, merged with
 //! the file's old content under a range lock (rule M5). Large payloads are placed before they are ordered (rule U2).
 
-use crate::context::Context;
 use crate::order::record::Attached;
 use crate::order::write::{Blocks, Pieces, Try, Write};
 use crate::state::load::Wanted;
@@ -16,6 +15,7 @@ use runtime::seeded::{Bug, active};
 use runtime::tasks::yield_now;
 use runtime::{Buf, Need, Slice, Span, Stage, lock};
 use store::bulk::{Begun, Ticket};
+use wire::Context;
 
 /// A payload that is not aligned has one block more than an aligned one, and two pieces.
 const _: () = assert!(IO_BYTES_MAX + BLOCK_BYTES <= 2 * IO_BYTES_MAX);

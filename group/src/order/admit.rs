@@ -3,7 +3,6 @@
 //! with the bytes of their rows. Deletions pass when data and new names are refused, and all changes of names pass when
 //! data waits for the cleaner.
 
-use crate::context::Context;
 use crate::order::held::Held;
 use crate::order::write::Write;
 use crate::state::load::Wanted;
@@ -20,6 +19,7 @@ use store::format::charge;
 use store::format::leaf::Slot;
 use store::space::{Admission, Admitted};
 use store::usage::Usage;
+use wire::Context;
 
 fn full() -> Error {
     Error::new(Kind::NoSpace, "the brick is full; delete something, or add space")

@@ -2,7 +2,6 @@
 //! locks that its evaluation held (decision D5, rule Q1).
 
 use crate::Groups;
-use crate::context::Context;
 use crate::order::admit::take_back;
 use crate::order::held::Held;
 use crate::state::State;
@@ -12,6 +11,7 @@ use names::{Decision, Part};
 use runtime::Slice;
 use store::format::record::{Head, Places, Run, encode_replicated};
 use store::log::{Described, Entry, Ordered, Payload};
+use wire::Context;
 
 /// A payload that a change carries beside its edits: blocks of one inode, in one or more pieces.
 pub(crate) struct Attached {

@@ -2,7 +2,6 @@
 //! the log's queue and its blocks the overlay. Nothing here waits: `Try` says what must come first, and `data` tries
 //! again after that.
 
-use crate::context::Context;
 use crate::order::replace::may_follow;
 use crate::state::{Range, RangeId, State};
 use crate::{Group, Groups, Position};
@@ -14,6 +13,7 @@ use runtime::Slice;
 use store::bulk::Ticket;
 use store::format::record::{Head, Places, Run, encode_replicated};
 use store::log::{Described, Entry, Ordered, Payload};
+use wire::Context;
 
 /// A write as requested.
 #[derive(Clone, Copy)]

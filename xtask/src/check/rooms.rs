@@ -18,12 +18,11 @@ const HOUSES: [House; 2] = [
     House {
         package: "group",
         rooms: &[
-            ("context", &[]),
             ("state", &[]),
-            ("order", &["context", "state"]),
-            ("change", &["context", "order", "state"]),
-            ("data", &["context", "order", "state"]),
-            ("agents", &["context", "data", "order", "state"]),
+            ("order", &["state"]),
+            ("change", &["order", "state"]),
+            ("data", &["order", "state"]),
+            ("agents", &["data", "order", "state"]),
             ("open", &["agents", "order", "state"]),
         ],
     },
@@ -216,7 +215,7 @@ mod tests {
     fn downward_edges_pass() {
         for text in [
             "use crate::state::State;\nuse crate::{Groups, state::{Range, agents}};\n",
-            "use crate::context::Context;\nfn f() { crate::closing() }\n",
+            "use wire::Context;\nfn f() { crate::closing() }\n",
             "use super::held::Held;\nuse names::agents;\nuse other::crate_agents::x;\n",
             "#[cfg(test)]\nmod tests { use crate::agents::clean; }\n",
             "// crate::agents\n",
