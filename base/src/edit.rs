@@ -1,7 +1,7 @@
 //! Logical edits: the contents of a record (decision D5). Applying an edit needs no checks, clock, ids or randomness,
 //! and can't fail. Edits hold no places (rule L1): the store joins payloads with places.
 
-use crate::ids::{GroupId, Ino, SessionId, VolumeId};
+use crate::ids::{GroupId, Ino, SessionId, Term, VolumeId};
 use crate::inode::{FileKind, Inode, Time};
 use crate::name::Name;
 use crate::op::Volume;
@@ -89,6 +89,17 @@ impl PartialEq for Crcs {
     }
 }
 
+/// The client on another machine that has a session.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Holder {
+    /// The client's name, from its certificate.
+    pub client: Name,
+    /// The volume that the session serves there.
+    pub volume: VolumeId,
+    /// True if the session may have locks, so that nobody else gets one until it has told which.
+    pub locks: bool,
+}
+
 /// One logical change within one group and volume.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Edit {
@@ -143,8 +154,13 @@ pub enum Edit {
     VolumeDrop { id: VolumeId },
     /// The volume of this name has another name, size or other layers from now on; `volume` is its new row.
     VolumeChange { name: Name, volume: Volume },
-    /// The session's results are no longer needed.
+    /// A session of a client on another machine has begun, or has its first lock: it outlives the process.
+    SessionPut { session: SessionId, holder: Box<Holder> },
+    /// The session is over, and its results are no longer needed.
     SessionDrop { session: SessionId },
+    /// The term under which this record and those after it are ordered was begun by a process that drew this number at its
+    /// start. Clients name both when they ask whether a change is still there (rule P3).
+    Term { term: Term, start: u64 },
     /// Numbers of inodes, cookies and intents below these may be given out in this life of the group. No later life
     /// gives them out again, whether or not anything that uses them has become durable (rule L2).
     Numbers { numbers: Numbers },

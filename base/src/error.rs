@@ -40,6 +40,8 @@ pub enum Kind {
     Quota,
     /// The brick or mount takes no changes.
     ReadOnly,
+    /// The session is over, or the request is older than what its client has the answers of.
+    Fenced,
     /// Another process or mount uses the brick, volume or directory.
     Busy,
     /// A device, or the kernel, refused an I/O.
@@ -71,7 +73,7 @@ pub enum Remedy {
 
 impl Kind {
     /// Every kind, for tests that cover them all.
-    pub const ALL: [Kind; 23] = [
+    pub const ALL: [Kind; 24] = [
         Kind::NotFound,
         Kind::Exists,
         Kind::NotEmpty,
@@ -89,6 +91,7 @@ impl Kind {
         Kind::NoSpace,
         Kind::Quota,
         Kind::ReadOnly,
+        Kind::Fenced,
         Kind::Busy,
         Kind::Io,
         Kind::Corrupt,
@@ -117,6 +120,7 @@ impl Kind {
             Kind::NoSpace => "no-space",
             Kind::Quota => "quota",
             Kind::ReadOnly => "read-only",
+            Kind::Fenced => "fenced",
             Kind::Busy => "busy",
             Kind::Io => "io",
             Kind::Corrupt => "corrupt",
@@ -134,7 +138,7 @@ impl Kind {
     pub fn errno(self) -> i32 {
         match self {
             Kind::NotFound => 2,
-            Kind::Io | Kind::Corrupt => 5,
+            Kind::Io | Kind::Corrupt | Kind::Fenced => 5,
             Kind::Busy => 16,
             Kind::Exists => 17,
             Kind::NotDirectory => 20,

@@ -18,7 +18,7 @@ pub mod op;
 pub mod seeded;
 
 pub use bounds::{Limit, Limits, Tree};
-pub use edit::{Crcs, Edit, Follow, Intent, IntentId, Numbers};
+pub use edit::{Crcs, Edit, Follow, Holder, Intent, IntentId, Numbers};
 pub use error::{Error, Kind, Remedy, Result};
 pub use ids::{GroupId, Index, Ino, LeafKey, Life, Place, ReplicaId, RequestId, SegmentId, SessionId, Term, VolumeId};
 pub use inode::{Attributes, FileKind, Guard, Inode, TierHint, Time};

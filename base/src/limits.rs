@@ -53,9 +53,12 @@ pub const SEGMENT_BYTES_MAX: u64 = 256 << 20;
 /// Largest number of blocks of a batch header, which holds the batch's records. Nearly all headers take one block; a
 /// record with the largest extended attribute takes most.
 pub const HEADER_BLOCKS_MAX: usize = 17;
-/// Number of results kept per session and group for requests that are delivered twice (rule R1): more than a FUSE mount
-/// has outstanding per group in practice. A duplicate of a request whose result is no longer kept is performed again.
-pub const SESSION_RESULTS_MAX: usize = 64;
+/// Largest number of requests that a session may have open at once: a client gives out number `n` only when it has the answers of
+/// all up to `n - 1024`. So the results of those need not be kept (rule P9). FUSE has no more requests under way on a connection.
+pub const SESSION_OPEN_MAX: u64 = 1024;
+/// Terms of a group that are remembered with their first records: as many starts may lie between a change and the fsync that asks
+/// for it (rule P3).
+pub const TERMS_MAX: usize = 64;
 /// Longest time until unsynced changes become durable (rule U3), in nanoseconds.
 pub const DURABLE_WITHIN_NS: u64 = 1_000_000_000;
 /// Longest estimated time of a replay after a crash (rule X2), in nanoseconds.

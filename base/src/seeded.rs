@@ -155,6 +155,12 @@ pub enum Bug {
     XattrsReplaced,
     /// A request that is delivered twice is done twice (rule R1).
     ResultForgotten,
+    /// A session's results are let go of by their number, though the client may not have the answers (rule P9).
+    ResultsCutByCount,
+    /// A change that a crash took counts as there if its index is used again (rule P3).
+    FsyncIgnoresTerm,
+    /// A start frees what clients on other machines have open before they have told so (rule P11).
+    OrphansNotAwaited,
     /// An unlinked file goes though it is open (rule R2).
     OpenUncounted,
     /// A client that takes back one of several answers about an inode counts as having forgotten the inode (rule R2).
@@ -217,7 +223,7 @@ pub enum Bug {
 
 impl Bug {
     /// Every bug, for tests and for naming one on a command line.
-    pub const ALL: [Bug; 103] = [
+    pub const ALL: [Bug; 106] = [
         Bug::FuaAfterPlain,
         Bug::AckOutOfOrder,
         Bug::TailReused,
@@ -293,6 +299,9 @@ impl Bug {
         Bug::TimeStandsStill,
         Bug::XattrsReplaced,
         Bug::ResultForgotten,
+        Bug::ResultsCutByCount,
+        Bug::FsyncIgnoresTerm,
+        Bug::OrphansNotAwaited,
         Bug::OpenUncounted,
         Bug::ForgetEndsEarly,
         Bug::SessionsKept,

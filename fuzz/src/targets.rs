@@ -15,7 +15,7 @@ use store::format::passages::{Cut, Passage, Passages};
 use store::format::record::{self, Frame, Head, Logged, Moved, Moves, Places, Run};
 use store::format::segment::{SegmentHeader, Stream};
 use store::format::superblock::{EpochEnd, Features, SEVERAL_DEVICES, State, Superblock};
-use store::format::values::{self, GroupRow, ReplayRow, SegmentRow, SegmentState};
+use store::format::values::{self, GroupRow, ReplayRow, SegmentRow, SegmentState, SessionRow, TermRow};
 use store::format::{Uuid, edits, keys, summary};
 use store::purge::Purge;
 use store::reserve::{Extent, Reserve};
@@ -276,12 +276,23 @@ fn some_edits() -> Vec<Vec<Edit>> {
             Edit::VolumePut(volume()),
             Edit::VolumeChange { name: attribute.clone(), volume: volume() },
             Edit::VolumeDrop { id: VolumeId(6) },
+            Edit::SessionPut { session: SessionId(2), holder: Box::new(holder()) },
+            Edit::Term { term: Term(2), start: 3 },
             Edit::SessionDrop { session: SessionId(2) },
             Edit::Numbers { numbers: Numbers { ino: 2, cookie: 3, intent: 4 } },
             Edit::XattrPut { ino, name: attribute.clone(), value: (*b"ab").into() },
             Edit::XattrDrop { ino, name: attribute },
         ],
     ]
+}
+
+fn holder() -> Holder {
+    Holder { client: Name::new(b"host").expect("a name"), volume: VolumeId(1), locks: true }
+}
+
+fn session() -> SessionRow {
+    let results = vec![(RequestId(2), Outcome::Wrote { offset: 3, length: 4 })];
+    SessionRow { holder: Some(holder()), results }
 }
 
 fn records() -> Vec<Vec<u8>> {
@@ -502,19 +513,21 @@ fn rows() -> Vec<Vec<u8>> {
         values::encode_purge(&purge),
         values::encode_reserve(&Reserve { project: 2, extents: vec![Extent { first: 3, end: 8, left: Some(4) }] }),
         values::encode_usage(&Usage { blocks: 2, inodes: 3, reserved: 4, names: Some(5) }),
-        values::encode_results(&[(RequestId(2), Outcome::Wrote { offset: 3, length: 4 })]),
+        values::encode_session(&session()),
         values::encode_group(&group),
         values::encode_damaged_replay(&replay, &passages),
         values::encode_segment(&segment),
         keys::leaf(VolumeId(1), LeafKey { ino: Ino(2), leaf: 3 }),
+        values::encode_terms(&[TermRow { term: Term(2), first: Index(3), start: 4 }]),
     ];
-    let numbered = (0..).zip(values).chain([(5, values::encode_volume(&layered()))]);
+    let local = values::encode_session(&SessionRow { holder: None, ..session() });
+    let numbered = (0..).zip(values).chain([(5, values::encode_volume(&layered())), (10, local)]);
     numbered.map(|(kind, value)| [vec![kind], value].concat()).collect()
 }
 
 fn row(bytes: &[u8]) -> Answer {
     let Some((kind, value)) = bytes.split_first() else { return 0 };
-    let kind = kind % 15;
+    let kind = kind % 16;
     let read = match kind {
         0 => back(value, values::decode_counted_inode, |(inode, blocks)| values::encode_counted_inode(inode, *blocks)),
         1 => back(value, values::decode_entry, |&(ino, kind, cookie)| values::encode_entry(ino, kind, cookie)),
@@ -528,10 +541,11 @@ fn row(bytes: &[u8]) -> Answer {
         7 => back(value, values::decode_purge, values::encode_purge),
         8 => back(value, values::decode_reserve, values::encode_reserve),
         9 => back(value, values::decode_usage, values::encode_usage),
-        10 => back(value, values::decode_results, |results| values::encode_results(results)),
+        10 => back(value, values::decode_session, values::encode_session),
         11 => back(value, values::decode_group, values::encode_group),
         12 => back(value, values::decode_damaged_replay, |(row, ways)| values::encode_damaged_replay(row, ways)),
         13 => back(value, values::decode_segment, values::encode_segment),
+        15 => back(value, values::decode_terms, |terms| values::encode_terms(terms)),
         _ => u64::from(keys::row(value).is_some()),
     };
     read.rotate_left(u32::from(kind))

@@ -9,17 +9,20 @@
 mod agents;
 mod change;
 mod data;
+mod hosted;
 mod open;
 mod order;
 mod state;
 
 pub use agents::clean;
 use agents::destage;
+pub use change::session::{Begun, Kept, Known};
 pub use data::streams::ReadAhead;
 pub use wire::{Answer, Context, Position};
 
 use base::limits::BLOCK_BYTES;
-use base::{Error, GroupId, Kind, Op, Reply, Result, SessionId, Sync, Volume, VolumeId};
+use base::{Error, GroupId, Kind, Op, Reply, Result, Sync, Term, Volume, VolumeId};
+use hosted::Hosted;
 use order::token::Token;
 use runtime::seeded::{Bug, active};
 use runtime::{Buf, Event, Lock, Need, Stamp};
@@ -74,6 +77,7 @@ impl Options {
 }
 
 pub(crate) struct Group {
+    pub number: GroupId,
     pub state: Lock<State>,
     /// Notified when a range of one of the group's files is unlocked.
     pub ranges: Event,
@@ -81,14 +85,14 @@ pub(crate) struct Group {
 
 impl Group {
     pub(crate) fn new(state: State) -> Group {
-        Group { state: Lock::new("group", state), ranges: Event::new() }
+        Group { number: state.group, state: Lock::new("group", state), ranges: Event::new() }
     }
 }
 
-/// All groups of one brick.
+/// The groups that one brick hosts.
 pub struct Groups {
     store: Arc<Store>,
-    groups: Vec<Group>,
+    hosted: Hosted,
     rename: Token,
     options: Options,
     overlay_bytes: AtomicU64,
@@ -110,8 +114,8 @@ pub struct Groups {
     /// The admission of each volume that has a size of its own.
     quotas: Lock<BTreeMap<VolumeId, Arc<order::admit::Quota>>>,
     has_quotas: AtomicBool,
-    /// The session of each volume that may cache all of the volume's content (rule R2).
-    leases: Lock<BTreeMap<VolumeId, SessionId>>,
+    /// The sessions that are served.
+    sessions: Lock<change::session::Sessions>,
     /// The status of each tier's cleaner.
     cleaners: Lock<[clean::Status; 2]>,
     /// Blocks on their way from flash to disk.
@@ -137,22 +141,22 @@ pub struct Groups {
 }
 
 impl Groups {
-    pub(crate) fn new(store: Arc<Store>, groups: Vec<Group>, options: Options) -> Groups {
+    pub(crate) fn new(store: Arc<Store>, hosted: Hosted, options: Options) -> Groups {
         let count = |group: &Group| {
             let mut state = group.state.lock();
             state.counted_bytes = state.active.bytes;
             state.counted_bytes as u64
         };
-        let bytes = groups.iter().map(count).sum();
+        let bytes = hosted.all().iter().map(count).sum();
         let wall_ns = store.runtime.clock.wall().0;
-        let purging = groups.iter().any(|group| !group.state.lock().purges.is_empty());
+        let purging = hosted.all().iter().any(|group| !group.state.lock().purges.is_empty());
         // As much as is reserved for the program's own work, an eighth of `memory_max` at most; it is taken from the clients' part.
         let streams = data::streams::Streams::new(store.runtime.slabs.own_bytes_max());
         let wishes = data::tier::Wishes::new(&store);
         Groups {
             store,
             wishes,
-            groups,
+            hosted,
             rename: Token::default(),
             options,
             overlay_bytes: AtomicU64::new(bytes),
@@ -167,7 +171,7 @@ impl Groups {
             space_asked: AtomicBool::new(false),
             quotas: Lock::new("quotas", BTreeMap::new()),
             has_quotas: AtomicBool::new(false),
-            leases: Lock::new("leases", BTreeMap::new()),
+            sessions: Lock::new("sessions", Default::default()),
             cleaners: Lock::new("cleaner", Default::default()),
             destage: destage::Destage::new(),
             wall_ns: AtomicI64::new(wall_ns),
@@ -186,7 +190,7 @@ impl Groups {
     /// Performs one operation. `data`: the payload of a write, or memory for the answer of a read.
     pub async fn call(&self, context: &Context, op: Op, data: Option<Buf>) -> Result<Answer> {
         // Clients may send any inode number (NFS handles, hostile fronts): a group that does not exist holds no inode.
-        if !change::is_of_brick(&op, self.groups.len()) {
+        if !self.concerns(&op) {
             return Err(Error::new(Kind::Stale, "no such group: the inode number is of another brick"));
         }
         // Here and not in a function of its own: each that an answer passes copies it.
@@ -195,7 +199,7 @@ impl Groups {
             Op::Write { ino, at, sync, kill_privileges } => {
                 let data = data.ok_or_else(|| Error::new(Kind::Invalid, "a write needs a payload"))?;
                 // Its blocks are admitted and placed before it is evaluated.
-                if let Some(outcome) = self.kept_result(context, &op) {
+                if let Some(outcome) = self.kept_result(context, &op)? {
                     return Box::pin(self.repeat(context, &op, outcome)).await;
                 }
                 let length = data.len() as u32;
@@ -241,7 +245,7 @@ impl Groups {
         };
         match answer {
             // What stands in its way now may have come since another delivery of it took effect.
-            Err(error) => match self.kept_result(context, &op) {
+            Err(error) => match self.kept_result(context, &op)? {
                 Some(outcome) => Box::pin(self.repeat(context, &op, outcome)).await,
                 None => Err(error),
             },
@@ -342,21 +346,36 @@ impl Groups {
     }
     /// The figures of the groups' locks.
     pub fn lock_summaries(&self) -> Vec<runtime::lock::LockSummary> {
-        self.groups.iter().map(|group| group.state.summary()).collect()
+        self.states().iter().map(|group| group.state.summary()).collect()
     }
 
     /// Holds the locks of all groups while `during` runs, as a change of all of them would: tests make others wait so.
     #[cfg(feature = "seeded-bugs")]
     pub fn hold_locks(&self, during: impl FnOnce()) {
-        let guards: Vec<_> = self.groups.iter().map(|group| group.state.lock()).collect();
+        let guards: Vec<_> = self.states().iter().map(|group| group.state.lock()).collect();
         during();
         drop(guards);
     }
+    /// A group that is hosted.
+    #[inline]
     pub(crate) fn state(&self, group: GroupId) -> &Group {
-        &self.groups[group.0 as usize]
+        self.hosted.get(group).expect("operations of other groups are refused")
     }
+    /// A group, if it is hosted.
+    pub(crate) fn hosted(&self, group: GroupId) -> Option<&Group> {
+        self.hosted.get(group)
+    }
+    /// The term of this life: the log's epoch.
+    pub(crate) fn term(&self) -> Term {
+        Term(self.store.epoch)
+    }
+    /// True if the brick hosts the group.
+    pub(crate) fn hosts(&self, group: GroupId) -> bool {
+        self.hosted.get(group).is_some()
+    }
+    /// All hosted groups, in ascending order of their numbers.
     pub(crate) fn states(&self) -> &[Group] {
-        &self.groups
+        self.hosted.all()
     }
     pub(crate) fn rename_token(&self) -> &Token {
         &self.rename
@@ -398,7 +417,7 @@ impl Groups {
         match op {
             Op::MakeDir { .. } => {
                 let mixed = context.request.0.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
-                GroupId((mixed % self.groups.len() as u64) as u32)
+                self.states()[mixed as usize % self.states().len()].number
             }
             _ => GroupId(0),
         }

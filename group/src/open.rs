@@ -1,12 +1,13 @@
 //! Opening the groups of a brick: replay, redo of intents, purge of orphans (rules L6, M3, K6).
 
+use crate::hosted::Hosted;
 use crate::order::held::{GroupSet, Held};
 use crate::order::record::Record;
 use crate::state::cache::Budget;
 use crate::state::load::{Wanted, load_blocking};
 use crate::state::{Block, CacheBudgets, State};
 use crate::{Group, Groups, Options};
-use base::{Edit, GroupId, Ino, Intent, IntentId, Result, Sync, VolumeId};
+use base::{Edit, GroupId, Ino, Intent, IntentId, Result, Sync, Term, VolumeId};
 use names::{Part, Seen};
 use runtime::seeded::{Bug, active};
 use runtime::tasks::run_blocking;
@@ -26,7 +27,7 @@ const NAME_BYTES: u64 = 400;
 const LEAF_BYTES: u64 = 1200;
 
 /// Reads each group's row and sessions.
-fn read_groups(index: &dyn Index, count: u32, options: &Options) -> Result<Vec<Group>> {
+fn read_groups(index: &dyn Index, count: u32, options: &Options) -> Result<Hosted> {
     let budget = |entries: u64| Budget::new(entries as usize, count as usize);
     let names = options.cache_bytes / 4 / NAME_BYTES;
     let budgets = CacheBudgets {
@@ -51,24 +52,27 @@ fn read_groups(index: &dyn Index, count: u32, options: &Options) -> Result<Vec<G
         let mut state = State::new(group, row, purges, reserves, &budgets);
         let (from, to) = keys::sessions(group);
         for (key, value) in index.scan(&from, &to, usize::MAX)? {
-            state.results.insert(keys::session_id(&key), values::decode_results(&value)?.into());
+            state.sessions.insert(keys::session_id(&key), values::decode_session(&value)?.into());
+        }
+        if let Some(row) = index.get(&keys::terms(group))? {
+            state.terms = values::decode_terms(&row)?;
         }
         Ok(Group::new(state))
     };
-    (0..count).map(group).collect()
+    Ok(Hosted::new((0..count).map(group).collect::<Result<_>>()?))
 }
 
-/// Applies replayed records to groups that nobody uses yet; blocking.
-fn apply(groups: &[Group], index: &dyn Index, epoch: u32, records: Vec<Replayed>) -> Result<()> {
+/// Applies replayed records to groups that nobody uses yet; blocking. `count`: the number of all groups.
+fn apply(groups: &Hosted, (index, count): (&dyn Index, usize), epoch: u32, records: Vec<Replayed>) -> Result<()> {
     for Replayed { logged, runs, batch } in records {
         let record = match logged {
             Logged::Record(record) => record,
             Logged::Moves(moves) => {
-                apply_moves(groups, index, &moves, &runs)?;
+                apply_moves(groups, (index, count), &moves, &runs)?;
                 continue;
             }
         };
-        let Some(group) = groups.get(record.group.0 as usize) else {
+        let Some(group) = groups.get(record.group) else {
             let what = "the log holds a record of a group that the brick does not have";
             return Err(base::Error::new(base::Kind::Corrupt, what).with(record.group));
         };
@@ -81,7 +85,7 @@ fn apply(groups: &[Group], index: &dyn Index, epoch: u32, records: Vec<Replayed>
             if let Some(ino) = rests_on(edit)
                 && matches!(state.inode(record.volume, ino), Seen::Missing)
             {
-                load_blocking((index, groups.len()), &mut state, record.volume, &Wanted::Inode(ino))?;
+                load_blocking((index, count), &mut state, record.volume, &Wanted::Inode(ino))?;
             }
             if matches!(edit, Edit::VolumeDrop { .. }) && record.group == GroupId(0) {
                 load_volumes(index, &mut state)?;
@@ -94,21 +98,21 @@ fn apply(groups: &[Group], index: &dyn Index, epoch: u32, records: Vec<Replayed>
             return Err(error.with(format!("group {}: {} after {}", record.group, record.index, state.row.applied)));
         }
         head.term = record.term;
-        state.ordered(&head);
+        state.ordered(&head, 0);
     }
     Ok(())
 }
 
 /// Applies the cleaner's moves. Whether each copy counts is decided again, with the same result as before the crash
 /// (rule K2).
-fn apply_moves(groups: &[Group], index: &dyn Index, moves: &Moves, runs: &[Run]) -> Result<()> {
-    let Some(group) = groups.get(moves.group.0 as usize) else { return Ok(()) };
+fn apply_moves(groups: &Hosted, (index, count): (&dyn Index, usize), moves: &Moves, runs: &[Run]) -> Result<()> {
+    let Some(group) = groups.get(moves.group) else { return Ok(()) };
     let mut state = group.state.lock();
     let places = runs.iter().flat_map(|run| (0..u32::from(run.count)).map(|number| run.place.advance(number)));
     for (moved, place) in moves.blocks.iter().zip(places) {
         if matches!(state.block(moves.volume, moved.ino, moved.block), Block::Missing) {
             let wanted = Wanted::Leaf(base::LeafKey::of(moved.ino, moved.block).0);
-            load_blocking((index, groups.len()), &mut state, moves.volume, &wanted)?;
+            load_blocking((index, count), &mut state, moves.volume, &wanted)?;
         }
         if state.is_at(moves.volume, moved, None) == Some(true) || active(Bug::MoveUnconditional) {
             state.move_block(moves.volume, moved, place);
@@ -159,13 +163,14 @@ impl Groups {
         let groups = Arc::new(groups);
         let sink = async |records: Vec<Replayed>| {
             let (groups, index) = (groups.clone(), index.clone());
-            run_blocking(&*runtime.tasks, move || apply(&groups, &*index, epoch, records)).await
+            run_blocking(&*runtime.tasks, move || apply(&groups, (&*index, count as usize), epoch, records)).await
         };
-        let applied: Vec<_> = groups.iter().map(|group| group.state.lock().row.applied).collect();
-        let (store, replay) = opening.replay(sink, |group| applied[group.0 as usize]).await?;
-        let Ok(states) = Arc::try_unwrap(groups) else { unreachable!("the jobs that shared the groups have ended") };
-        states.iter().for_each(|group| group.state.lock().begin_life());
-        let groups = Arc::new(Groups::new(store, states, options));
+        let applied = |group: &Group| (group.number, group.state.lock().row.applied);
+        let applied: BTreeMap<_, _> = groups.all().iter().map(applied).collect();
+        let (store, replay) = opening.replay(sink, |group| applied.get(&group).copied().unwrap_or_default()).await?;
+        let Ok(hosted) = Arc::try_unwrap(groups) else { unreachable!("the jobs that shared the groups have ended") };
+        hosted.all().iter().for_each(|group| group.state.lock().begin_life(Term(store.epoch)));
+        let groups = Arc::new(Groups::new(store, hosted, options));
         *groups.replayed.lock() = replay;
         let volumes = groups.volumes().await?;
         volumes.iter().for_each(|volume| groups.note_volume(volume));
@@ -198,7 +203,9 @@ impl Groups {
             groups.redo_intents().await?;
         }
         if !active(Bug::OrphansKept) {
-            groups.purge_orphans(volumes.iter().map(|volume| volume.id).collect()).await?;
+            let untold = groups.expect_sessions();
+            let ended = volumes.iter().map(|volume| volume.id).filter(|volume| !untold.contains(volume));
+            groups.purge_orphans(ended.collect()).await?;
         }
         // Each start adds to the superblock's list of epoch ends, which shrinks only after a checkpoint. A daemon that is
         // killed again and again before its first checkpoint must not fill the list.
@@ -232,10 +239,10 @@ impl Groups {
     /// The intents that remain, and the marks of groups that have followed one, from the index and the overlay.
     async fn standing_intents(&self) -> Result<(BTreeMap<IntentId, Intent>, BTreeSet<(GroupId, IntentId)>)> {
         let (index, bounds) = (self.store().index.clone(), self.store().bounds());
-        let count = self.states().len() as u32;
+        let numbers: Vec<_> = self.states().iter().map(|group| group.number).collect();
         let read = move || -> Result<_> {
             let (mut intents, mut marks) = (BTreeMap::new(), BTreeSet::new());
-            for group in (0..count).map(GroupId) {
+            for group in numbers {
                 let (from, to) = keys::intents(group);
                 for (_, value) in index.scan(&from, &to, usize::MAX)? {
                     let intent = values::decode_intent(&value)?;
@@ -270,13 +277,13 @@ impl Groups {
         Ok((intents, marks))
     }
 
-    /// Frees inodes of these volumes that have no name but were open when their sessions ended (rule K6).
+    /// Frees inodes of these volumes that have no name and that no session has open or knows any more (rule K6).
     pub(crate) async fn purge_orphans(&self, volumes: Vec<VolumeId>) -> Result<()> {
         let index = self.store().index.clone();
-        let count = self.states().len() as u32;
+        let numbers: Vec<_> = self.states().iter().map(|group| group.number).collect();
         let read = move || -> Result<_> {
             let mut orphans = BTreeSet::new();
-            for group in (0..count).map(GroupId) {
+            for group in numbers {
                 for &volume in &volumes {
                     let (from, to) = keys::orphans(group, volume);
                     let rows = index.scan(&from, &to, usize::MAX)?;
@@ -298,11 +305,7 @@ impl Groups {
             }
         }
         drop(still);
-        for (volume, ino) in orphans {
-            let edits = vec![Edit::InodeDrop { ino }, Edit::OrphanDrop { ino }];
-            self.order_here(Part { volume, group: ino.group(), edits }).await?;
-        }
-        Ok(())
+        self.end_unused(orphans.into_iter().collect()).await
     }
 
     /// Orders one record on the brick's own behalf.

@@ -403,7 +403,7 @@ impl Brick {
     /// Deletes a volume that is not mounted; durable when this returns.
     pub fn delete_volume(&self, volume: &base::Volume) -> Result<()> {
         let (groups, reactors, id) = (self.groups.clone(), self.reactors()?, volume.id);
-        on_core(&reactors, move || async move { groups.end_session(id).await })?;
+        on_core(&reactors, move || async move { groups.end_sessions(id).await })?;
         self.call(Op::VolumeDelete { name: volume.name.clone() })?;
         self.stacks.lock().expect("no panic while held").remove(&volume.id);
         self.call(Op::SyncAll).map(drop)

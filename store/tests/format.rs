@@ -11,7 +11,7 @@ use store::format::passages::{Cut, Passage, Passages};
 use store::format::record::{Frame, Head, Run, encode_replicated, put_framed};
 use store::format::segment::{SegmentHeader, Stream};
 use store::format::superblock::{EpochEnd, Features, SEVERAL_DEVICES, State, Superblock};
-use store::format::values::{self, GroupRow, ReplayRow, SegmentRow, SegmentState};
+use store::format::values::{self, GroupRow, ReplayRow, SegmentRow, SegmentState, SessionRow, TermRow};
 use store::format::{Uuid, keys, summary};
 use store::reserve::{Extent, Reserve};
 use store::scrub::{self, Bad, Why};
@@ -22,6 +22,10 @@ const UUID: Uuid = Uuid([0xab; 16]);
 /// The number of `size` bytes at `at`, little-endian.
 fn number(bytes: &[u8], at: usize, size: usize) -> u64 {
     bytes[at..at + size].iter().rev().fold(0, |number, &byte| number << 8 | u64::from(byte))
+}
+
+fn holder() -> Holder {
+    Holder { client: Name::new(b"xyz").expect("a name"), volume: VolumeId(6), locks: true }
 }
 
 /// Fields as a drawing gives them: offset, size, value.
@@ -252,6 +256,8 @@ fn edits_and_their_codes() {
         (33, 5 + 28 + 5 + 2 + 1 + 2 * 9, Edit::VolumeChange { name: name.clone(), volume: limited }),
         (34, 5 + 28 + 5 + 2 + 1 + 2 * 9 + 1 + 22, Edit::VolumeChange { name: name.clone(), volume: treed }),
         (18, 4, Edit::VolumeDrop { id: VolumeId(6) }),
+        (35, 8 + 4 + 1 + 2 + 3, Edit::SessionPut { session: SessionId(2), holder: Box::new(holder()) }),
+        (36, 16, Edit::Term { term: Term(2), start: 3 }),
         (19, 8, Edit::SessionDrop { session: SessionId(2) }),
         (20, 24, Edit::Reserve { ino, first: 3, count: 4 }),
         (21, 32, Edit::Punch { ino, first: 3, count: 4, trim: 5 }),
@@ -279,6 +285,8 @@ fn edits_and_their_codes() {
                 &bytes,
                 &[(39, 1, 0), (40, 1, 0), (41, 1, 2), (42, 1, 1), (43, 8, 500), (51, 1, 6), (52, 8, 1 << 20)],
             ),
+            35 => drawn(&bytes, &[(1, 8, 2), (9, 4, 6), (13, 1, 1), (14, 2, 3), (16, 1, b'x'.into())]),
+            36 => drawn(&bytes, &[(1, 8, 2), (9, 8, 3)]),
             29 => drawn(&bytes, &[(1, 2, 3), (3, 1, b'x'.into()), (6, 4, 6), (10, 8, 7), (18, 8, 8), (26, 2, 3)]),
             23 => drawn(&bytes, &[(1, 8, 2), (9, 2, 3), (11, 1, b'x'.into()), (14, 4, 2), (18, 1, b'a'.into())]),
             _ => {}
@@ -455,8 +463,22 @@ fn values_of_the_index() {
     drawn(&bytes, &[(0, 1, 1), (1, 1, 4), (2, 8, 2), (10, 8, 3)]);
     let bytes = values::encode_cookie(b"ab", Ino(2), FileKind::Fifo);
     drawn(&bytes, &[(1, 1, 1), (2, 8, 2), (10, 2, number(b"ab", 0, 2))]);
-    let results = [(RequestId(2), Outcome::Wrote { offset: 3, length: 4 })];
-    drawn(&values::encode_results(&results), &[(1, 2, 1), (3, 8, 2), (11, 1, 2), (12, 8, 3), (20, 4, 4)]);
+    let results = vec![(RequestId(2), Outcome::Wrote { offset: 3, length: 4 })];
+    let mut row = SessionRow { holder: None, results };
+    let bytes = values::encode_session(&row);
+    drawn(&bytes, &[(0, 1, 1), (1, 2, 1), (3, 8, 2), (11, 1, 2), (12, 8, 3), (20, 4, 4)]);
+    assert_eq!(values::decode_session(&bytes), Ok(row.clone()));
+    row.holder = Some(holder());
+    let bytes = values::encode_session(&row);
+    drawn(&bytes, &[(0, 1, 2), (1, 4, 6), (5, 1, 1), (6, 2, 3), (8, 1, b'x'.into()), (11, 2, 1), (13, 8, 2)]);
+    assert_eq!(values::decode_session(&bytes), Ok(row));
+    let terms =
+        [(2, 3, 4), (5, 6, 0)].map(|(term, first, start)| TermRow { term: Term(term), first: Index(first), start });
+    let bytes = values::encode_terms(&terms);
+    drawn(&bytes, &[(0, 1, 1), (1, 2, 2), (3, 8, 2), (11, 8, 3), (19, 8, 4), (27, 8, 5), (35, 8, 6), (43, 8, 0)]);
+    assert_eq!(values::decode_terms(&bytes).as_deref(), Ok(&terms[..]));
+    let falling = [terms[1], terms[0]];
+    assert!(values::decode_terms(&values::encode_terms(&falling)).is_err());
     let live = vec![u64::MAX, 1];
     let (life, stream, state) = (Life(2), Stream::Bulk, SegmentState::Sealed);
     let bytes = values::encode_segment(&SegmentRow { state, life, stream, sequence: 3, opened: 5, used: 4, live });

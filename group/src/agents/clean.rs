@@ -601,7 +601,7 @@ async fn still_there(
 
 /// True if its owner still maps a block to this place.
 pub(super) async fn is_still_there(groups: &Groups, victim: (SegmentId, Life), entry: &SummaryEntry) -> Result<bool> {
-    if entry.group.0 as usize >= groups.states().len() {
+    if !groups.hosts(entry.group) {
         return Ok(false);
     }
     let source = source_of(victim, entry);

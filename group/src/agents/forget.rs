@@ -62,9 +62,9 @@ impl Groups {
     pub(crate) fn forget(&self, context: &Context, ino: Ino, times: u64) -> Answer {
         let left = {
             let mut state = self.state(ino.group()).state.lock();
-            let left = state.known.forget(context.volume, ino, times);
+            let left = state.known.forget((context.volume, context.session), ino, times);
             // If the file is open, its last release frees it.
-            if state.opens.contains_key(&(context.volume, ino)) { Left::Told } else { left }
+            if state.known.opens(context.volume, ino) > 0 { Left::Told } else { left }
         };
         if left == Left::Nameless {
             let mut forgotten = self.forgotten.lock();
@@ -102,7 +102,13 @@ impl Groups {
 
     /// Frees forgotten inodes. Those that could not be freed stay in the list.
     async fn end_forgotten(&self) -> Result<()> {
-        let mut forgotten = std::mem::take(&mut *self.forgotten.lock());
+        let forgotten = std::mem::take(&mut *self.forgotten.lock());
+        self.end_unused(forgotten).await
+    }
+
+    /// Frees those of the inodes that have no name and are neither open nor known to a client. Those that could not be freed are
+    /// in the list of forgotten ones afterwards.
+    pub(crate) async fn end_unused(&self, mut forgotten: Vec<(VolumeId, Ino)>) -> Result<()> {
         forgotten.sort_unstable_by_key(|(volume, ino)| (*volume, ino.group(), *ino));
         forgotten.dedup();
         let mut rest = &forgotten[..];

@@ -136,7 +136,7 @@ impl Groups {
             match seen {
                 Seen::Known(Some(inode)) => {
                     if context.keeps {
-                        state.known.told(context.volume, entry.ino, inode.links == 0);
+                        state.known.told((context.volume, context.session), entry.ino, inode.links == 0);
                     }
                     entry.attr = Some(state.attributes(context.volume, entry.ino, inode, counted));
                 }

@@ -1,7 +1,7 @@
 //! Operations on names and attributes: evaluate under the locks of the groups concerned, then `order` (decision D5).
 
 mod list;
-mod session;
+pub(crate) mod session;
 
 use crate::order::held::{GroupSet, Held, HeldView};
 use crate::order::record::{Attached, Record};
@@ -118,7 +118,7 @@ impl Groups {
         let mut held = Held::new(self, set);
         let deciding = deciding_group(op);
         if is_kept(op)
-            && let Some(outcome) = held.of(deciding).result(context.session, context.request)
+            && let Some(outcome) = held.of(deciding).result(context.session, context.request)?
         {
             return Ok(Step::Again(Box::new(outcome)));
         }
@@ -170,7 +170,7 @@ impl Groups {
         }
         if count_open(context, op, &decision, &mut held, volume) && position.is_none() {
             // Nothing was ordered, so no record keeps the result for a second delivery.
-            held.of(deciding).keep_result(context.session, context.request, decision.outcome);
+            held.of(deciding).keep_result(context.session, context.request, decision.outcome, context.done);
         }
         Ok(Step::Ordered(Answer { reply: decision.reply, data: None, position }, batch))
     }
@@ -198,10 +198,10 @@ impl Groups {
         Position { group, term: row.term, index: row.applied, durable: sync >= Sync::Data }
     }
 
-    /// The kept result of a request that was delivered before and took effect (rule R1). None if it did not.
-    pub(crate) fn kept_result(&self, context: &Context, op: &Op) -> Option<Outcome> {
+    /// The kept result of a request that was delivered before and took effect (rule R1). None if it did not. Errors: `Fenced`.
+    pub(crate) fn kept_result(&self, context: &Context, op: &Op) -> Result<Option<Outcome>> {
         if !is_kept(op) {
-            return None;
+            return Ok(None);
         }
         self.state(deciding_group(op)).state.lock().result(context.session, context.request)
     }
@@ -229,6 +229,11 @@ impl Groups {
             },
         };
         Ok(Answer { reply, data: None, position: None })
+    }
+
+    /// True if the brick hosts the groups that an operation concerns from the start.
+    pub(crate) fn concerns(&self, op: &Op) -> bool {
+        self.hosts(deciding_group(op)) && other_group(op).is_none_or(|group| self.hosts(group))
     }
 
     /// The project of an inode; 0 if it has none, or is gone.
@@ -275,7 +280,7 @@ impl Groups {
         let intent = base::IntentId { group: deciding.group, number: state.row.next_intent };
         state.row.next_intent += 1;
         state.check_granted();
-        let others = (0..self.states().len() as u32).map(GroupId).filter(|group| *group != deciding.group);
+        let others = self.states().iter().map(|group| group.number).filter(|group| *group != deciding.group);
         let follow: Vec<_> =
             others.map(|group| Follow { volume: VolumeId(0), group, edits: vec![Edit::VolumeDrop { id }] }).collect();
         deciding.edits.push(Edit::IntentPut(Intent { id: intent, follow: follow.clone() }));
@@ -329,13 +334,14 @@ impl Groups {
             let segment = self.store().log.segment_came.ticket();
             let mut held = Held::new(self, &GroupSet::one(ino.group()));
             let state = held.of(ino.group());
-            if state.result(context.session, context.request).is_some() {
+            if state.result(context.session, context.request)?.is_some() {
                 return Ok(done);
             }
-            let opens = state.opens.get(&(context.volume, ino)).copied().unwrap_or(0);
-            if opens > 1 {
-                state.opens.insert((context.volume, ino), opens - 1);
-                state.keep_result(context.session, context.request, Outcome::Done);
+            let session = (context.volume, context.session);
+            let own = state.known.opens_of(session, ino);
+            if own > 1 || state.known.opens(context.volume, ino) > own {
+                state.known.released(session, ino);
+                state.keep_result(context.session, context.request, Outcome::Done, context.done);
                 return Ok(done);
             }
             match state.inode(context.volume, ino) {
@@ -361,8 +367,8 @@ impl Groups {
                 }
             }
             let state = held.of(ino.group());
-            state.opens.remove(&(context.volume, ino));
-            state.keep_result(context.session, context.request, Outcome::Done);
+            state.known.released(session, ino);
+            state.keep_result(context.session, context.request, Outcome::Done, context.done);
             return Ok(done);
         }
     }
@@ -387,12 +393,6 @@ fn other_group(op: &Op) -> Option<GroupId> {
         Op::Link { ino, .. } => Some(ino.group()),
         _ => None,
     }
-}
-
-/// True if the groups that an operation concerns from the start are among the brick's `count` groups.
-pub(crate) fn is_of_brick(op: &Op, count: usize) -> bool {
-    let is_here = |group: GroupId| (group.0 as usize) < count;
-    is_here(deciding_group(op)) && other_group(op).is_none_or(is_here)
 }
 
 /// True for operations whose results are kept for a second delivery. Others may come under any number.
@@ -478,14 +478,13 @@ fn count_open(context: &Context, op: &Op, decision: &Decision, held: &mut Held<'
     if context.keeps
         && let Some((ino, nameless)) = told_by(op, decision)
     {
-        held.of(ino.group()).known.told(volume, ino, nameless);
+        held.of(ino.group()).known.told((volume, context.session), ino, nameless);
     }
     if let (Op::Open { .. } | Op::Create { .. } | Op::TempFile { .. }, Reply::Attr(Attr { ino, .. })) =
         (op, &decision.reply)
         && !active(Bug::OpenUncounted)
     {
-        let state = held.of(ino.group());
-        *state.opens.entry((volume, *ino)).or_insert(0) += 1;
+        held.of(ino.group()).known.opened((volume, context.session), *ino);
         return true;
     }
     false

@@ -122,7 +122,7 @@ impl Groups {
         if let Some(hint) = self.wishes.of_volume(volume) {
             return Some(Some(hint));
         }
-        if ino.group().0 as usize >= self.states().len() {
+        if !self.hosts(ino.group()) {
             return Some(None);
         }
         match self.state(ino.group()).state.lock().inode(volume, ino) {

@@ -175,7 +175,7 @@ impl Groups {
             return self.clear(context, op).await;
         }
         // A request that is delivered again has its space already.
-        if let Some(outcome) = self.kept_result(context, op) {
+        if let Some(outcome) = self.kept_result(context, op)? {
             return Box::pin(self.repeat(context, op, outcome)).await;
         }
         // Evaluation refuses empty ranges and those beyond the largest file.

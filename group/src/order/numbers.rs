@@ -28,7 +28,8 @@ impl Groups {
 
     async fn reserve(&self, left: u64) -> Result<()> {
         let mut ordered = Vec::new();
-        for (group, number) in self.states().iter().zip(0..).map(|(group, number)| (group, base::GroupId(number))) {
+        for group in self.states() {
+            let number = group.number;
             loop {
                 let segment = self.store().log.segment_came.ticket();
                 let mut held = Held::new(self, &GroupSet::one(number));

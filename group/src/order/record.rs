@@ -46,12 +46,13 @@ pub(crate) struct Record<'a> {
     session: SessionId,
     request: RequestId,
     outcome: Outcome,
+    done: u64,
 }
 
 impl<'a> Record<'a> {
     /// A record on the brick's own behalf.
     pub fn own(part: &'a Part) -> Record<'a> {
-        Record { part, session: SessionId(0), request: RequestId(0), outcome: Outcome::Done }
+        Record { part, session: SessionId(0), request: RequestId(0), outcome: Outcome::Done, done: 0 }
     }
     fn head(&self, state: &State) -> Head {
         state.head(self.part.volume, self.session, self.request, self.outcome)
@@ -100,7 +101,7 @@ impl Groups {
         attached: Option<&Attached>,
         sync: Sync,
     ) -> Result<u64> {
-        let of = |part, session, request, outcome| Record { part, session, request, outcome };
+        let of = |part, session, request, outcome| Record { part, session, request, outcome, done: context.done };
         let first = of(&decision.parts[0], context.session, context.request, decision.outcome);
         if decision.parts.len() == 1 {
             return self.order_record(held, &first, attached, sync);
@@ -192,7 +193,7 @@ impl Groups {
                 state.hold_payload(record.part.volume, attached.ino, *first, &[slice], ordered.batch);
             }
         }
-        state.ordered(head);
+        state.ordered(head, record.done);
         self.note_overlay(state);
     }
 }

@@ -75,7 +75,7 @@ impl Groups {
         let mut state = group.state.lock();
         // Looked up again, now under the lock that orders: the first delivery may have been under way when this one
         // came.
-        if let Some(offset) = written_before(&state, context) {
+        if let Some(offset) = written_before(&state, context)? {
             return Ok(Try::Ordered(self.store().log.last_batch(), offset, None));
         }
         let inode = match state.inode(context.volume, write.ino) {
@@ -113,7 +113,7 @@ impl Groups {
             Err(error) if error.kind == Kind::Busy => return Ok(Try::Segment(segment)),
             appended => appended?,
         };
-        state.ordered(&head);
+        state.ordered(&head, context.done);
         self.note_overlay(&mut state);
         let durable = write.sync >= Sync::Data;
         let position = Position { group: head.group, term: head.term, index: head.index, durable };
@@ -191,10 +191,10 @@ impl Groups {
 }
 
 /// The offset of a write, if it was delivered before.
-fn written_before(state: &State, context: &Context) -> Option<u64> {
+fn written_before(state: &State, context: &Context) -> Result<Option<u64>> {
     match state.result(context.session, context.request)? {
-        Outcome::Wrote { offset, .. } => Some(offset),
-        _ => None,
+        Some(Outcome::Wrote { offset, .. }) => Ok(Some(offset)),
+        _ => Ok(None),
     }
 }
 

@@ -1,14 +1,15 @@
-//! The inodes that clients know. For each it counts the answers by which the client learnt of the inode, less those
-//! that the client has taken back (in FUSE: look-ups less FORGETs). A client that knows an inode may use its number at
-//! any time, so an inode without a name stays until the client forgets it.
+//! The inodes that sessions have open, and those that their clients know. For each of the latter it counts the answers by which
+//! the client learnt of the inode, less those that the client has taken back (in FUSE: look-ups less FORGETs). A client that
+//! knows an inode may use its number at any time, so an inode without a name stays until the client forgets it.
 //!
 //! Promise: an answer is counted when it is decided, under the group's lock. So the inode can't be freed before the
 //! answer arrives, and a client never takes back more answers than were counted. Absent by design: anything on the
-//! device. The end of a client, or a crash, ends all of the client's counts.
+//! device. The end of a session ends all of its counts; after a crash a client on another machine tells again what it has
+//! (rule P11).
 
 use crate::state::cache::Budget;
 use crate::state::hash::Map;
-use base::{Ino, VolumeId};
+use base::{Ino, SessionId, VolumeId};
 use runtime::seeded::{Bug, active};
 use std::sync::Arc;
 
@@ -31,12 +32,23 @@ const SHRINK_AT: usize = 8;
 /// Capacity below which a table is left as it is.
 const KEPT_MIN: usize = 1024;
 
-/// The known inodes of one group; see the module.
+/// The inodes of a session.
+struct Table {
+    volume: VolumeId,
+    session: SessionId,
+    known: Map<Ino, Count>,
+    /// Number of opens of each inode, over all handles.
+    opens: Map<Ino, u64>,
+}
+
+/// The inodes of one group that sessions have open or know; see the module.
 pub struct Known {
-    /// Tables by volume: few are mounted, mostly one.
-    volumes: Vec<(VolumeId, Map<Ino, Count>)>,
+    /// Tables by session: few are mounted, mostly one.
+    tables: Vec<Table>,
     inodes: usize,
     nameless: usize,
+    /// Volumes of which a session has not told yet, after a start, which inodes it has open: each inode of these counts as open.
+    untold: Vec<VolumeId>,
     /// The budget that is shared with the caches of inodes, which shrink for known inodes.
     budget: Arc<Budget>,
     taken: usize,
@@ -54,88 +66,144 @@ pub enum Left {
 }
 
 impl Known {
-    /// No known inodes.
+    /// No inodes.
     pub fn new(budget: &Arc<Budget>) -> Known {
-        Known { volumes: Vec::new(), inodes: 0, nameless: 0, budget: budget.clone(), taken: 0 }
+        let (tables, untold) = (Vec::new(), Vec::new());
+        Known { tables, inodes: 0, nameless: 0, untold, budget: budget.clone(), taken: 0 }
     }
-    fn table(&self, volume: VolumeId) -> Option<&Map<Ino, Count>> {
-        self.volumes.iter().find(|(of, _)| *of == volume).map(|(_, table)| table)
+    fn of_volume(&self, volume: VolumeId) -> impl Iterator<Item = &Table> {
+        self.tables.iter().filter(move |table| table.volume == volume)
     }
-    fn count_mut(&mut self, volume: VolumeId, ino: Ino) -> Option<&mut Count> {
-        self.volumes.iter_mut().find(|(of, _)| *of == volume)?.1.get_mut(&ino)
+    fn table(&mut self, (volume, session): (VolumeId, SessionId)) -> Option<&mut Table> {
+        self.tables.iter_mut().find(|table| table.session == session && table.volume == volume)
     }
-    /// Counts an answer by which the client learns of an inode.
-    pub fn told(&mut self, volume: VolumeId, ino: Ino, nameless: bool) {
-        // Nearly always the inode is known already, and has a name.
-        match self.count_mut(volume, ino) {
-            Some(count) if !nameless => *count += 1,
-            _ => self.told_first(volume, ino, nameless),
-        }
-    }
-    fn told_first(&mut self, volume: VolumeId, ino: Ino, nameless: bool) {
-        let at = match self.volumes.iter().position(|(of, _)| *of == volume) {
+    fn made_table(&mut self, (volume, session): (VolumeId, SessionId)) -> &mut Table {
+        let at = match self.tables.iter().position(|table| table.session == session && table.volume == volume) {
             Some(at) => at,
             None => {
-                self.volumes.push((volume, Map::default()));
-                self.volumes.len() - 1
+                self.tables.push(Table { volume, session, known: Map::default(), opens: Map::default() });
+                self.tables.len() - 1
             }
         };
-        let table = &mut self.volumes[at].1;
-        let before = table.len();
-        let count = table.entry(ino).or_insert(0);
-        *count += 1;
-        if nameless && *count & NAMELESS == 0 {
-            *count |= NAMELESS;
-            self.nameless += 1;
+        &mut self.tables[at]
+    }
+    /// Counts an answer by which a session's client learns of an inode.
+    pub fn told(&mut self, session: (VolumeId, SessionId), ino: Ino, nameless: bool) {
+        // Nearly always the inode is known already, and has a name.
+        match self.table(session).and_then(|table| table.known.get_mut(&ino)) {
+            Some(count) if !nameless => *count += 1,
+            _ => self.told_times(session, ino, nameless, 1),
         }
-        if table.len() != before {
+    }
+    /// Counts several such answers.
+    pub fn told_times(&mut self, session: (VolumeId, SessionId), ino: Ino, nameless: bool, times: u64) {
+        if times == 0 {
+            return;
+        }
+        let table = self.made_table(session);
+        let before = table.known.len();
+        let count = table.known.entry(ino).or_insert(0);
+        *count += times;
+        let marked = nameless && *count & NAMELESS == 0;
+        if marked {
+            *count |= NAMELESS;
+        }
+        let came = table.known.len() != before;
+        self.nameless += usize::from(marked);
+        if came {
             self.inodes += 1;
             self.settle();
         }
     }
-    /// Takes back `times` answers about an inode, at most as many as were counted.
-    pub fn forget(&mut self, volume: VolumeId, ino: Ino, times: u64) -> Left {
-        let Some((_, table)) = self.volumes.iter_mut().find(|(of, _)| *of == volume) else { return Left::Nobody };
-        let Some(count) = table.get_mut(&ino) else { return Left::Nobody };
+    /// Takes back `times` answers of a session about an inode, at most as many as were counted.
+    pub fn forget(&mut self, session: (VolumeId, SessionId), ino: Ino, times: u64) -> Left {
+        let Some(Table { known, .. }) = self.table(session) else { return Left::Nobody };
+        let Some(count) = known.get_mut(&ino) else { return Left::Nobody };
         let left = (*count & TIMES).saturating_sub(times);
         if left > 0 && !active(Bug::ForgetEndsEarly) {
             *count = *count & !TIMES | left;
             return Left::Told;
         }
         let nameless = *count & NAMELESS != 0;
-        table.remove(&ino);
-        if table.capacity() > KEPT_MIN && table.len() < table.capacity() / SHRINK_AT {
-            table.shrink_to(table.len() * 2);
+        known.remove(&ino);
+        if known.capacity() > KEPT_MIN && known.len() < known.capacity() / SHRINK_AT {
+            known.shrink_to(known.len() * 2);
         }
         assert!(self.inodes > 0, "a table has an inode that is not counted");
         self.inodes -= 1;
         self.nameless -= usize::from(nameless);
         self.settle();
-        if nameless { Left::Nameless } else { Left::Nobody }
+        match nameless {
+            // Another session's client may know it, or have it open.
+            true if self.holds(session.0, ino) => Left::Told,
+            true => Left::Nameless,
+            false => Left::Nobody,
+        }
     }
     /// True if a client knows the inode.
     pub fn knows(&self, volume: VolumeId, ino: Ino) -> bool {
-        self.table(volume).is_some_and(|table| table.contains_key(&ino))
+        self.of_volume(volume).any(|table| table.known.contains_key(&ino))
+    }
+    /// Counts an open of a session.
+    pub fn opened(&mut self, session: (VolumeId, SessionId), ino: Ino) {
+        self.opened_times(session, ino, 1);
+    }
+    /// Counts several opens.
+    pub fn opened_times(&mut self, session: (VolumeId, SessionId), ino: Ino, times: u64) {
+        if times == 0 {
+            return;
+        }
+        *self.made_table(session).opens.entry(ino).or_insert(0) += times;
+    }
+    /// Takes one open of a session back.
+    pub fn released(&mut self, session: (VolumeId, SessionId), ino: Ino) {
+        let Some(Table { opens, .. }) = self.table(session) else { return };
+        match opens.get_mut(&ino) {
+            Some(count) if *count > 1 => *count -= 1,
+            _ => drop(opens.remove(&ino)),
+        }
+    }
+    /// Number of opens of an inode in a session.
+    pub fn opens_of(&mut self, session: (VolumeId, SessionId), ino: Ino) -> u64 {
+        self.table(session).and_then(|table| table.opens.get(&ino).copied()).unwrap_or(0)
+    }
+    /// Number of opens of an inode, over all sessions; one more while a session has not told yet what it has open.
+    pub fn opens(&self, volume: VolumeId, ino: Ino) -> u64 {
+        let told: u64 = self.of_volume(volume).filter_map(|table| table.opens.get(&ino)).sum();
+        told + u64::from(self.untold.contains(&volume))
+    }
+    /// True if the inode lives on without a name: a session has it open, or its client knows it.
+    pub fn holds(&self, volume: VolumeId, ino: Ino) -> bool {
+        self.opens(volume, ino) > 0 || self.knows(volume, ino)
+    }
+    /// Sets whether all inodes of a volume count as open, because a session has not told yet which it has open.
+    pub fn set_untold(&mut self, volume: VolumeId, is_untold: bool) {
+        self.untold.retain(|of| *of != volume);
+        if is_untold {
+            self.untold.push(volume);
+        }
     }
     /// Notes that an inode which may be known has lost its last name, or got one.
     pub fn name(&mut self, volume: VolumeId, ino: Ino, nameless: bool) {
-        let Some(count) = self.count_mut(volume, ino) else { return };
-        match (nameless, *count & NAMELESS != 0) {
-            (true, false) => {
-                *count |= NAMELESS;
-                self.nameless += 1;
+        for table in self.tables.iter_mut().filter(|table| table.volume == volume) {
+            let Some(count) = table.known.get_mut(&ino) else { continue };
+            match (nameless, *count & NAMELESS != 0) {
+                (true, false) => {
+                    *count |= NAMELESS;
+                    self.nameless += 1;
+                }
+                (false, true) => {
+                    *count &= !NAMELESS;
+                    self.nameless -= 1;
+                }
+                _ => {}
             }
-            (false, true) => {
-                *count &= !NAMELESS;
-                self.nameless -= 1;
-            }
-            _ => {}
         }
     }
-    /// Forgets everything known of a volume.
-    pub fn end(&mut self, volume: VolumeId) {
-        self.volumes.retain(|(of, _)| *of != volume);
-        let counts = self.volumes.iter().flat_map(|(_, table)| table.values());
+    /// Forgets everything of a session.
+    pub fn end(&mut self, session: SessionId) {
+        self.tables.retain(|table| table.session != session);
+        let counts = self.tables.iter().flat_map(|table| table.known.values());
         (self.inodes, self.nameless) = counts
             .fold((0, 0), |(inodes, nameless), count| (inodes + 1, nameless + usize::from(count & NAMELESS != 0)));
         self.settle();
@@ -165,6 +233,8 @@ mod tests {
     use base::GroupId;
 
     const VOLUME: VolumeId = VolumeId(1);
+    const SESSION: (VolumeId, SessionId) = (VOLUME, SessionId(1));
+    const OTHER: (VolumeId, SessionId) = (VolumeId(2), SessionId(2));
 
     fn ino(sequence: u64) -> Ino {
         Ino::new(sequence, GroupId(0))
@@ -173,23 +243,44 @@ mod tests {
     #[test]
     fn an_inode_is_known_until_all_answers_are_taken_back() {
         let mut known = Known::new(&Budget::new(100, 1));
-        assert_eq!(known.forget(VOLUME, ino(5), 1), Left::Nobody, "it was never told");
-        known.told(VOLUME, ino(5), false);
-        known.told(VOLUME, ino(5), false);
-        known.told(VolumeId(2), ino(5), false);
-        assert_eq!(known.forget(VOLUME, ino(5), 1), Left::Told);
+        assert_eq!(known.forget(SESSION, ino(5), 1), Left::Nobody, "it was never told");
+        known.told(SESSION, ino(5), false);
+        known.told(SESSION, ino(5), false);
+        known.told(OTHER, ino(5), false);
+        assert_eq!(known.forget(SESSION, ino(5), 1), Left::Told);
         assert!(known.knows(VOLUME, ino(5)));
         known.name(VOLUME, ino(5), true);
         assert_eq!(known.nameless(), 1);
-        assert_eq!(known.forget(VOLUME, ino(5), 1), Left::Nameless);
+        assert_eq!(known.forget(SESSION, ino(5), 1), Left::Nameless);
         assert!(!known.knows(VOLUME, ino(5)) && known.knows(VolumeId(2), ino(5)));
-        known.told(VOLUME, ino(5), true);
+        known.told(SESSION, ino(5), true);
         known.name(VOLUME, ino(5), false);
-        assert_eq!(known.forget(VOLUME, ino(5), 9), Left::Nobody, "it has a name again");
-        known.told(VolumeId(2), ino(6), true);
+        assert_eq!(known.forget(SESSION, ino(5), 9), Left::Nobody, "it has a name again");
+        known.told(OTHER, ino(6), true);
         assert_eq!((known.len(), known.nameless()), (2, 1));
-        known.end(VolumeId(2));
+        known.end(OTHER.1);
         assert_eq!((known.len(), known.nameless()), (0, 0));
+    }
+
+    #[test]
+    fn an_inode_is_held_until_the_last_session_lets_go() {
+        let mut known = Known::new(&Budget::new(100, 1));
+        let second = (VOLUME, SessionId(2));
+        known.told(SESSION, ino(5), true);
+        known.told(second, ino(5), true);
+        known.opened(second, ino(6));
+        known.opened(SESSION, ino(6));
+        assert_eq!(known.forget(SESSION, ino(5), 1), Left::Told, "the second one knows it");
+        assert_eq!(known.opens(VOLUME, ino(6)), 2);
+        known.released(SESSION, ino(6));
+        known.released(SESSION, ino(6));
+        assert_eq!(known.opens(VOLUME, ino(6)), 1, "a session takes back no open of another one");
+        known.end(second.1);
+        assert!(!known.holds(VOLUME, ino(5)) && !known.holds(VOLUME, ino(6)));
+        known.set_untold(VOLUME, true);
+        assert!(known.holds(VOLUME, ino(7)) && !known.holds(VolumeId(2), ino(7)));
+        known.set_untold(VOLUME, false);
+        assert!(!known.holds(VOLUME, ino(7)));
     }
 
     #[test]
@@ -199,11 +290,11 @@ mod tests {
         let mut cache = crate::state::cache::Cache::new(&budget);
         let fill =
             |cache: &mut crate::state::cache::Cache<u64, u64>| (0..100_000).for_each(|key| cache.insert(key, key));
-        (1..=20_000).for_each(|sequence| known.told(VOLUME, ino(sequence), false));
+        (1..=20_000).for_each(|sequence| known.told(SESSION, ino(sequence), false));
         fill(&mut cache);
         assert!(cache.len() <= 500, "no more than its share: {}", cache.len());
-        (1..=20_000).for_each(|sequence| assert_eq!(known.forget(VOLUME, ino(sequence), 1), Left::Nobody));
-        assert!(known.volumes[0].1.capacity() <= 2 * KEPT_MIN, "{}", known.volumes[0].1.capacity());
+        (1..=20_000).for_each(|sequence| assert_eq!(known.forget(SESSION, ino(sequence), 1), Left::Nobody));
+        assert!(known.tables[0].known.capacity() <= 2 * KEPT_MIN, "{}", known.tables[0].known.capacity());
         fill(&mut cache);
         assert!(cache.len() > 500, "{}", cache.len());
     }

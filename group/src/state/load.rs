@@ -190,7 +190,7 @@ impl Groups {
             loop {
                 let merges = state.lock().merges;
                 let Peeked::Known(value) = self.store().index.peek(&one.key(volume))? else { return Ok(number) };
-                let found = one.decode(value, self.states().len())?;
+                let found = one.decode(value, self.store().groups as usize)?;
                 let mut state = state.lock();
                 if state.merges == merges {
                     one.learn(&mut state, volume, found);
@@ -204,7 +204,7 @@ impl Groups {
     /// Reads rows in the pool for the request of `span`, and the inodes behind names. Returns the rows that must be read again.
     async fn fetch_rows(&self, volume: VolumeId, wanted: Vec<Wanted>, span: Option<&Span>) -> Result<Vec<Wanted>> {
         let merges: Vec<_> = wanted.iter().map(|one| self.state(one.group()).state.lock().merges).collect();
-        let (index, groups) = (self.store().index.clone(), self.states().len());
+        let (index, groups) = (self.store().index.clone(), self.store().groups as usize);
         let read = move || {
             let read = |one: Wanted| {
                 let found = one.read(&*index, volume, groups)?;

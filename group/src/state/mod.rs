@@ -1,4 +1,4 @@
-//! A group's state in memory: overlay generations above caches of the index, counters, opens, session results. All
+//! A group's state in memory: overlay generations above caches of the index, counters, opens, sessions. All
 //! of it is behind the group's one short lock.
 
 pub(crate) mod cache;
@@ -8,18 +8,18 @@ mod intervals;
 pub(crate) mod known;
 pub(crate) mod load;
 pub(crate) mod overlay;
-mod results;
+mod session;
 mod taken;
 
 use crate::state::cache::{Budget, Cache};
 use crate::state::hash::Map;
 use crate::state::known::Known;
 use crate::state::overlay::{Generation, InodeSlot, blocks_of};
-use crate::state::results::Results;
-use base::limits::{BLOCK_BYTES, BLOCKS_PER_LEAF};
+use crate::state::session::Session;
+use base::limits::{BLOCK_BYTES, BLOCKS_PER_LEAF, TERMS_MAX};
 use base::{
-    Edit, FileKind, GroupId, Index, Ino, Inode, LeafKey, Name, Numbers, Outcome, Place, RequestId, SessionId, Term,
-    Volume, VolumeId, Xattrs,
+    Edit, FileKind, GroupId, Index, Ino, Inode, LeafKey, Name, Numbers, Outcome, Place, RequestId, Result, SessionId,
+    Term, Volume, VolumeId, Xattrs,
 };
 use names::{Entry, Seen, apply_inode};
 use runtime::Slice;
@@ -30,10 +30,11 @@ use store::checkpoint::{END, lay_xattrs};
 use store::format::charge;
 use store::format::leaf::{BIRTH_KEPT, Leaf, Slot};
 use store::format::record::{Head, Moved, Places};
-use store::format::values::GroupRow;
+use store::format::values::{GroupRow, TermRow};
 use store::purge::{DROPPED, Purges};
 use store::reserve::Reserves;
 use store::{Cut, Left};
+use wire::Context;
 
 /// The blocks of a range lock, both ends inclusive.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -96,13 +97,14 @@ pub struct State {
     young: u64,
     /// End of the numbers that may be given out: a durable record reserves them for this life of the group (rule L2).
     granted: Numbers,
-    /// Number of opens of each inode of this group, over all handles. An entry keeps an unlinked inode alive until the
-    /// entry is removed at the last close, or at the end of its volume's session (rule R2).
-    pub opens: Map<(VolumeId, Ino), u64>,
-    /// Inodes that clients know.
+    /// Inodes that sessions have open, which keeps those without a name alive (rule R2), and inodes that clients know.
     pub known: Known,
-    /// Results of sessions' last requests (rule R1).
-    pub results: Map<SessionId, Results>,
+    /// Sessions that a record was ordered for, with results of their requests (rule R1).
+    pub sessions: Map<SessionId, Session>,
+    /// Terms of the group, oldest first, since a client on another machine was served first (rule P3).
+    pub terms: Vec<TermRow>,
+    /// The term of records of this life: the log's epoch.
+    term: Term,
     /// Index content, by key. `None` = the index has no such key. Inodes come with the number of their mapped blocks.
     pub inodes: Cache<(VolumeId, Ino), Option<(Inode, u64)>>,
     entries: Cache<NameKey, Option<Entry>>,
@@ -161,9 +163,10 @@ impl State {
             young: row.next_ino,
             row,
             granted: Numbers::default(),
-            opens: Map::default(),
             known: Known::new(&budgets.inodes),
-            results: Map::default(),
+            sessions: Map::default(),
+            terms: Vec::new(),
+            term: row.term,
             inodes: Cache::new(&budgets.inodes),
             entries: Cache::new(&budgets.entries),
             targets: Cache::new(&budgets.targets),
@@ -190,8 +193,7 @@ impl State {
     /// Number of opens of an inode, plus one while a client knows the inode. Unless it is zero, the inode lives on
     /// without a name.
     pub fn holds(&self, volume: VolumeId, ino: Ino) -> u64 {
-        let opens = self.opens.get(&(volume, ino)).copied().unwrap_or(0);
-        opens + u64::from(self.known.knows(volume, ino))
+        self.known.opens(volume, ino) + u64::from(self.known.knows(volume, ino))
     }
     /// An inode with all ordered edits.
     pub fn inode(&mut self, volume: VolumeId, ino: Ino) -> Seen<Inode> {
@@ -428,10 +430,15 @@ impl State {
             | Edit::InodeCut { ino, .. }
             | Edit::Punch { ino, .. }
             | Edit::InodeDrop { ino } => self.apply_inode(volume, *ino, edit, batch),
+            Edit::SessionPut { session, holder } => {
+                self.sessions.entry(*session).or_default().holder = Some((**holder).clone());
+                self.active.sessions.insert(*session, None);
+            }
             Edit::SessionDrop { session } => {
-                self.results.remove(session);
+                self.sessions.remove(session);
                 self.active.apply(volume, edit);
             }
+            Edit::Term { term, start } => self.begin_term(*term, *start),
             _ => {
                 self.count_names(volume, edit);
                 match edit {
@@ -631,36 +638,75 @@ impl State {
     /// The head of the group's next record.
     pub fn head(&self, volume: VolumeId, session: SessionId, request: RequestId, outcome: Outcome) -> Head {
         let index = Index(self.row.applied.0 + 1);
-        Head { group: self.group, term: Term(1), index, volume, session, request, outcome }
+        Head { group: self.group, term: self.term, index, volume, session, request, outcome }
     }
-    /// Notes that a record has been ordered: its index is used, and its result is kept if it belongs to a session.
-    pub fn ordered(&mut self, head: &Head) {
+    /// Notes that a record has been ordered: its index is used, and its result is kept if its client may deliver the request
+    /// again. `done`: see `wire::Context`.
+    pub fn ordered(&mut self, head: &Head, done: u64) {
         assert!(head.index.0 == self.row.applied.0 + 1, "records are applied in order");
         self.row.applied = head.index;
-        self.row.term = head.term;
+        if self.row.term != head.term {
+            self.row.term = head.term;
+            if self.terms.last().is_some_and(|last| last.term < head.term) {
+                self.note_term(TermRow { term: head.term, first: head.index, start: 0 });
+            }
+        }
         self.active.records += 1;
-        self.keep_result(head.session, head.request, head.outcome);
-        if head.session != SessionId(0) {
+        if self.keep_result(head.session, head.request, head.outcome, done) {
             self.active.sessions.entry(head.session).or_insert(None);
         }
     }
-    /// Keeps a request's outcome for a second delivery (rule R1). A request that changes only memory, such as an open,
-    /// has no record: a crash loses its result together with its effect.
-    pub fn keep_result(&mut self, session: SessionId, request: RequestId, outcome: Outcome) {
-        if session == SessionId(0) {
-            return;
+    /// Keeps a request's outcome for a second delivery (rule R1), and lets go of those of requests below `done`. A request that
+    /// changes only memory, such as an open, has no record: a crash loses its result together with its effect. False if there is
+    /// nothing to keep: the request is no session's, or is delivered once.
+    pub fn keep_result(&mut self, session: SessionId, request: RequestId, outcome: Outcome, done: u64) -> bool {
+        if session == SessionId(0) || done == Context::ONCE {
+            return false;
         }
-        self.results.entry(session).or_default().keep(request, outcome);
+        let session = self.sessions.entry(session).or_default();
+        session.close(done);
+        session.keep(request, outcome);
+        true
     }
-    /// The result of a request that was delivered before.
-    pub fn result(&self, session: SessionId, request: RequestId) -> Option<Outcome> {
-        let results = self.results.get(&session).filter(|_| !active(Bug::ResultForgotten))?;
-        results.of(request)
+    /// The result of a request that was delivered before. Errors: `Fenced` if its client has the answer already.
+    pub fn result(&self, session: SessionId, request: RequestId) -> Result<Option<Outcome>> {
+        match self.sessions.get(&session) {
+            Some(session) if !active(Bug::ResultForgotten) => session.of(request),
+            _ => Ok(None),
+        }
+    }
+    /// The term of records of this life.
+    pub fn term(&self) -> Term {
+        self.term
+    }
+    /// Begins the term of this life in a record that is being applied.
+    fn begin_term(&mut self, term: Term, start: u64) {
+        match self.terms.last_mut() {
+            Some(last) if last.term == term => last.start = start,
+            _ => return self.note_term(TermRow { term, first: Index(self.row.applied.0 + 1), start }),
+        }
+        self.active.terms = Some(Vec::new());
+    }
+    fn note_term(&mut self, row: TermRow) {
+        if self.terms.len() == TERMS_MAX {
+            self.terms.remove(0);
+        }
+        self.terms.push(row);
+        self.active.terms = Some(Vec::new());
+    }
+    /// True if the change that a client was told of is not in the group's order: a crash took it, or it was made on another copy of
+    /// the brick (rule P3). `start`: the number that the process drew which told.
+    pub fn is_lost(&self, term: Term, index: Index, start: u64) -> bool {
+        let Some(at) = self.terms.iter().position(|row| (row.term, row.start) == (term, start)) else { return true };
+        let last = self.terms.get(at + 1).map_or(self.row.applied.0, |next| next.first.0 - 1);
+        index.0 > last && !active(Bug::FsyncIgnoresTerm)
     }
 
     /// Begins this life of the group after the replay of the log: its numbers start behind all numbers that former
     /// lives may have given out, durable or not (rule L2).
-    pub fn begin_life(&mut self) {
+    pub fn begin_life(&mut self, term: Term) {
+        assert!(term >= self.row.term, "terms rise: {term:?} after {:?}", self.row.term);
+        self.term = term;
         if !active(Bug::NumbersFromDurable) {
             self.row.pass_reserved();
         }
@@ -729,8 +775,11 @@ impl State {
         self.counted_bytes = 0;
         let mut generation = std::mem::take(&mut self.active);
         generation.next_ino = self.row.next_ino;
-        for (session, results) in &mut generation.sessions {
-            *results = self.results.get(session).map(Results::all);
+        for (session, row) in &mut generation.sessions {
+            *row = self.sessions.get(session).map(Session::row);
+        }
+        if let Some(terms) = &mut generation.terms {
+            terms.clone_from(&self.terms);
         }
         self.frozen = Some(Arc::new(generation));
         true

@@ -5,15 +5,14 @@
 use crate::state::cuts::Cuts;
 use crate::state::hash::Map;
 use base::limits::BLOCK_BYTES;
-use base::{
-    Edit, FileKind, Ino, Inode, Intent, IntentId, LeafKey, Name, Outcome, Place, RequestId, SessionId, Volume, VolumeId,
-};
+use base::{Edit, FileKind, Ino, Inode, Intent, IntentId, LeafKey, Name, Place, SessionId, Volume, VolumeId};
 use names::Entry;
 use runtime::seeded::{Bug, active};
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 use store::format::leaf::{Leaf, Slot};
+use store::format::values::{SessionRow, TermRow};
 use store::{Change, Count, Cut, XattrChanges};
 
 /// An inode as this generation leaves it, and the batch of its last change, for which fsync waits.
@@ -75,8 +74,10 @@ pub struct Generation {
     pub volumes: BTreeMap<Name, Option<Volume>>,
     /// Volumes dropped with everything of them in this group.
     pub volume_drops: Vec<VolumeId>,
-    /// Sessions whose results changed; the results are filled in when the generation is frozen.
-    pub sessions: BTreeMap<SessionId, Option<Vec<(RequestId, Outcome)>>>,
+    /// Sessions that changed; their rows are filled in when the generation is frozen.
+    pub sessions: BTreeMap<SessionId, Option<SessionRow>>,
+    /// The group's terms, if they changed; they are filled in when the generation is frozen.
+    pub terms: Option<Vec<TermRow>>,
     /// Rough number of bytes in memory.
     pub bytes: usize,
     /// Number of blocks within files' sizes that the generation's cuts have removed.
@@ -210,7 +211,9 @@ impl Generation {
             Edit::SessionDrop { session } => drop(self.sessions.insert(*session, None)),
             Edit::VolumeDrop { id } => self.drop_volume(*id),
             Edit::Numbers { .. } => {}
-            Edit::InodePut { .. }
+            Edit::SessionPut { .. }
+            | Edit::Term { .. }
+            | Edit::InodePut { .. }
             | Edit::InodeTouch { .. }
             | Edit::InodeParent { .. }
             | Edit::InodeProject { .. }
@@ -219,7 +222,7 @@ impl Generation {
             | Edit::InodeDrop { .. }
             | Edit::Punch { .. }
             | Edit::Reserve { .. }
-            | Edit::Map { .. } => unreachable!("the state applies inode and data edits"),
+            | Edit::Map { .. } => unreachable!("the state applies edits of inodes, data, sessions and terms"),
         }
     }
 
@@ -329,6 +332,7 @@ impl Generation {
         changes.extend(self.intents.iter().map(|(&id, intent)| Change::Intent(id, intent.clone())));
         changes.extend(self.followed.iter().map(|(&id, &is)| Change::Followed(id, is)));
         changes.extend(self.sessions.iter().map(|(&id, results)| Change::Session(id, results.clone())));
+        changes.extend(self.terms.clone().map(Change::Terms));
         changes.extend(self.volumes.iter().map(|(name, volume)| Change::Volume(name.clone(), volume.clone())));
         changes.extend(self.volume_drops.iter().map(|&id| Change::VolumeDrop(id)));
         changes

@@ -8,7 +8,7 @@ use crate::{
 use runtime::seeded::{Bug, fails};
 
 /// Bugs, each with the test that fails with it.
-const NOTICED: [(Bug, fn()); 42] = [
+const NOTICED: [(Bug, fn()); 45] = [
     (Bug::FeatureUnmarked, volumes::limits_are_there_as_a_whole_or_not_at_all_and_never_unmarked),
     (Bug::FeatureUnmarked, volumes::layers_are_there_as_a_whole_or_not_at_all_and_never_unmarked),
     (Bug::InoReused, restart::numbers_given_out_before_a_crash_are_not_given_out_again),
@@ -38,6 +38,9 @@ const NOTICED: [(Bug, fn()); 42] = [
     (Bug::TailKept, random::random_operations_agree_with_a_plain_model),
     (Bug::XattrsReplaced, random::random_operations_agree_with_a_plain_model),
     (Bug::ResultForgotten, twice::a_second_delivery_repeats_the_answer_and_nothing_else),
+    (Bug::ResultsCutByCount, twice::results_are_kept_until_the_client_has_them),
+    (Bug::FsyncIgnoresTerm, sessions::a_change_that_a_crash_took_is_told_as_lost),
+    (Bug::OrphansNotAwaited, sessions::clients_of_other_machines_keep_their_open_files_through_a_crash),
     (Bug::OpenUncounted, random::random_operations_agree_with_a_plain_model),
     (Bug::ForgetEndsEarly, forgotten::a_known_inode_stays_in_every_order_of_the_queues),
     (Bug::SessionsKept, sessions::nothing_is_left_of_a_session_that_is_over),

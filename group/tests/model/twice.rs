@@ -1,7 +1,7 @@
 //! A request delivered twice has one effect and one reply, at once, later, and after a restart (rule R1).
 
 use crate::rig::{Rig, Shape, name, seeds, together};
-use base::limits::SESSION_RESULTS_MAX;
+use base::limits::SESSION_OPEN_MAX;
 use base::{At, FileKind, Ino, Kind, Name, Op, Reply, Room, SetAttr, SetHow, Sync};
 use group::Answer;
 use runtime::sim::World;
@@ -280,24 +280,30 @@ fn an_open_or_a_release_that_is_delivered_twice_counts_once() {
     });
 }
 
-/// Memory for results is bounded; a client that repeats a request sooner than that finds it.
+/// A result is kept until its client has it, however many others took effect since; what a client has is never done again.
 #[test]
-fn results_of_the_last_requests_are_kept() {
+pub fn results_are_kept_until_the_client_has_them() {
     let mut world = World::new(3);
     let runtime = world.runtime();
     world.block_on(async {
         let rig = Rig::new(runtime, Shape::SMALL).await;
-        let create = async |number: u64| {
-            let op =
-                Op::Create { parent: rig.volume.root, name: name(&number.to_string()), mode: 0o644, exclusive: true };
-            rig.call_as(&rig.context_of(1000 + number), op, None).await.map(drop).map_err(|error| error.kind)
+        let create = async |number: u64, done: u64| {
+            let name = name(&number.to_string());
+            let op = Op::Create { parent: rig.volume.root, name, mode: 0o644, exclusive: true };
+            let context = group::Context { done: 1000 + done, ..rig.context_of(1000 + number) };
+            rig.call_as(&context, op, None).await.map(drop).map_err(|error| error.kind)
         };
-        for number in 0..=SESSION_RESULTS_MAX as u64 {
-            assert_eq!(create(number).await, Ok(()));
+        for number in 0..=SESSION_OPEN_MAX {
+            assert_eq!(create(number, 0).await, Ok(()));
         }
-        for (number, told) in [(1, Ok(())), (SESSION_RESULTS_MAX as u64, Ok(())), (0, Err(Kind::Exists))] {
-            assert_eq!(create(number).await, told, "{number}");
+        for (number, told) in [(1, Ok(())), (SESSION_OPEN_MAX, Ok(())), (0, Err(Kind::Fenced))] {
+            assert_eq!(create(number, 0).await, told, "{number}");
         }
+        // Once the client has said what it has, that is neither kept nor done again.
+        assert_eq!(create(SESSION_OPEN_MAX + 1, 900).await, Ok(()));
+        assert_eq!((create(899, 0).await, create(900, 0).await), (Err(Kind::Fenced), Ok(())));
+        rig.groups.answered(rig.session, 1950);
+        assert_eq!((create(949, 0).await, create(950, 0).await), (Err(Kind::Fenced), Ok(())));
     });
 }
 

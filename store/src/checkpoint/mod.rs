@@ -10,7 +10,7 @@ mod summaries;
 use crate::Store;
 use crate::format::keys;
 use crate::format::leaf::{self, Encoded, Leaf, Slot};
-use crate::format::values::{self, GroupRow, ReplayRow};
+use crate::format::values::{self, GroupRow, ReplayRow, SessionRow, TermRow};
 use crate::index::IndexEdit;
 use crate::segments::Staged;
 use crate::space::purge::Purges;
@@ -18,8 +18,7 @@ use crate::space::reserve::{self, Leaves, Reserves};
 use crate::space::usage::{self, User};
 use base::limits::{BLOCK_BYTES, BLOCKS_PER_LEAF, FILE_BYTES_MAX};
 use base::{
-    FileKind, GroupId, Ino, Inode, Intent, IntentId, LeafKey, Name, Outcome, Place, RequestId, Result, SessionId,
-    Volume, VolumeId, Xattrs,
+    FileKind, GroupId, Ino, Inode, Intent, IntentId, LeafKey, Name, Place, Result, SessionId, Volume, VolumeId, Xattrs,
 };
 use runtime::seeded::{Bug, active};
 use std::collections::{BTreeMap, BTreeSet};
@@ -73,8 +72,10 @@ pub enum Change {
     Intent(IntentId, Option<Intent>),
     /// The group has followed an intent, or the mark is gone.
     Followed(IntentId, bool),
-    /// A session's last results, or their end.
-    Session(SessionId, Option<Vec<(RequestId, Outcome)>>),
+    /// A session's row, or its end.
+    Session(SessionId, Option<SessionRow>),
+    /// The group's terms.
+    Terms(Vec<TermRow>),
     /// A volume of the catalogue, or its end.
     Volume(Name, Option<Volume>),
     /// Everything of a volume in this group is gone. Comes after everything else.
@@ -341,9 +342,10 @@ impl Work {
                 self.put(keys::intent(id), intent.map(|intent| values::encode_intent(&intent)));
             }
             Change::Followed(id, is) => self.put(keys::followed(group, id), is.then(values::encode_mark)),
-            Change::Session(session, results) => {
-                self.put(keys::session(group, session), results.map(|results| values::encode_results(&results)));
+            Change::Session(session, row) => {
+                self.put(keys::session(group, session), row.map(|row| values::encode_session(&row)));
             }
+            Change::Terms(terms) => self.put(keys::terms(group), Some(values::encode_terms(&terms))),
             Change::Volume(name, volume) => {
                 self.put(keys::volume(name.as_bytes()), volume.map(|volume| values::encode_volume(&volume)));
             }

@@ -4,8 +4,8 @@ use super::bytes::{Reader, Writer, corrupt};
 use super::layers::{put_layers, take_layers};
 use base::limits::{NAME_BYTES_MAX, NUMBER_MAX, TARGET_BYTES_MAX, XATTR_NAME_BYTES_MAX};
 use base::{
-    Attributes, Crcs, Edit, Error, FileKind, Follow, GroupId, Guard, Ino, Inode, Intent, IntentId, Kind, Limit, Limits,
-    Name, Numbers, Result, SessionId, TierHint, TierPolicy, Time, Tree, Volume, VolumeId,
+    Attributes, Crcs, Edit, Error, FileKind, Follow, GroupId, Guard, Holder, Ino, Inode, Intent, IntentId, Kind, Limit,
+    Limits, Name, Numbers, Result, SessionId, Term, TierHint, TierPolicy, Time, Tree, Volume, VolumeId,
 };
 use std::sync::Arc;
 
@@ -253,6 +253,21 @@ fn take_volume_change(tag: u8, reader: &mut Reader<'_>) -> Result<Edit> {
     Ok(Edit::VolumeChange { name, volume })
 }
 
+/// Appends who has a session.
+pub fn put_holder(out: &mut Vec<u8>, holder: &Holder) {
+    Writer(out).u32(holder.volume.0).u8(u8::from(holder.locks)).counted(holder.client.as_bytes());
+}
+/// Reads who has a session.
+pub fn take_holder(reader: &mut Reader<'_>) -> Result<Holder> {
+    let volume = VolumeId(reader.u32()?);
+    let locks = match reader.u8()? {
+        0 => false,
+        1 => true,
+        _ => return Err(corrupt("a session has unknown flags")),
+    };
+    Ok(Holder { client: take_name(reader)?, volume, locks })
+}
+
 fn take_name(reader: &mut Reader<'_>) -> Result<Name> {
     Name::new(reader.counted()?).map_err(|_| corrupt("not a name"))
 }
@@ -347,6 +362,8 @@ mod code {
     pub const POLICY_VOLUME_CHANGE: u8 = 32;
     pub const LIMITED_VOLUME_CHANGE: u8 = 33;
     pub const TREED_VOLUME_CHANGE: u8 = 34;
+    pub const SESSION_PUT: u8 = 35;
+    pub const TERM: u8 = 36;
 }
 /// Lengths of names and targets have 16 bits.
 const _: () = assert!(NAME_BYTES_MAX < 1 << 16 && XATTR_NAME_BYTES_MAX < 1 << 16 && TARGET_BYTES_MAX < 1 << 16);
@@ -414,6 +431,13 @@ pub fn put_edit(out: &mut Vec<u8>, edit: &Edit) {
         Edit::VolumeChange { name, volume } => put_volume_change(out, name, volume),
         Edit::VolumeDrop { id } => {
             Writer(out).u8(code::VOLUME_DROP).u32(id.0);
+        }
+        Edit::SessionPut { session, holder } => {
+            Writer(out).u8(code::SESSION_PUT).u64(session.0);
+            put_holder(out, holder);
+        }
+        Edit::Term { term, start } => {
+            Writer(out).u8(code::TERM).u64(term.0).u64(*start);
         }
         Edit::SessionDrop { session } => {
             Writer(out).u8(code::SESSION_DROP).u64(session.0);
@@ -516,6 +540,11 @@ fn take_edit_within(reader: &mut Reader<'_>, intents: bool) -> Result<Edit> {
         | code::LIMITED_VOLUME_CHANGE
         | code::TREED_VOLUME_CHANGE => take_volume_change(tag, reader),
         code::VOLUME_DROP => Ok(Edit::VolumeDrop { id: VolumeId(reader.u32()?) }),
+        code::SESSION_PUT => {
+            let (session, holder) = (SessionId(reader.u64()?), Box::new(take_holder(reader)?));
+            Ok(Edit::SessionPut { session, holder })
+        }
+        code::TERM => Ok(Edit::Term { term: Term(reader.u64()?), start: reader.u64()? }),
         code::SESSION_DROP => Ok(Edit::SessionDrop { session: SessionId(reader.u64()?) }),
         code::NUMBERS => take_numbers(reader).map(|numbers| Edit::Numbers { numbers }),
         code::INTENT_PUT => Err(corrupt("an intent within an intent")),

@@ -24,6 +24,7 @@ mod kind {
     pub const USAGE: u8 = 0x1c;
     pub const RESERVE: u8 = 0x1d;
     pub const XATTRS: u8 = 0x1e;
+    pub const TERMS: u8 = 0x1f;
     pub const SEGMENT: u8 = 0x30;
     pub const REPLAY: u8 = 0x31;
     pub const SUMMARY: u8 = 0x32;
@@ -51,8 +52,10 @@ pub enum Row {
     Intent,
     /// The mark that an intent was followed.
     Followed,
-    /// A session's results.
+    /// A session: who has it, and its results.
     Session,
+    /// A group's terms.
+    Terms,
     /// A volume of the catalogue.
     Volume,
     /// Cuts of an inode that are left to free.
@@ -100,6 +103,7 @@ pub fn row(key: &[u8]) -> Option<(GroupId, VolumeId, Row)> {
         (kind::INTENT, 17) => Row::Intent,
         (kind::FOLLOWED, 21) => Row::Followed,
         (kind::SESSION, 17) => Row::Session,
+        (kind::TERMS, 9) => Row::Terms,
         (kind::VOLUME, 10..) => Row::Volume,
         (kind::PURGE, 17) => Row::Purge,
         (kind::PURGED_VOLUME, 13) => Row::PurgedVolume,
@@ -225,7 +229,11 @@ pub fn followed_id(key: &[u8]) -> IntentId {
         number: u64::from_be_bytes(number.expect("followed keys have 21 bytes")),
     }
 }
-/// A session's last results.
+/// A group's terms.
+pub fn terms(group: GroupId) -> Vec<u8> {
+    Key::new(group, VolumeId(0), kind::TERMS).0
+}
+/// A session.
 pub fn session(group: GroupId, session: SessionId) -> Vec<u8> {
     Key::new(group, VolumeId(0), kind::SESSION).u64(session.0).0
 }

@@ -32,12 +32,14 @@ pub const TIER_POLICIES: u64 = 16;
 pub const VOLUME_LIMITS: u64 = 32;
 /// Incompatible feature: directory trees of volumes may have limits. A brick whose volumes never had any lacks it.
 pub const TREE_LIMITS: u64 = 64;
+/// Incompatible feature: clients on other machines may have sessions. A brick that never had one lacks it.
+pub const NETWORK_SESSIONS: u64 = 128;
 /// Compatible feature: inodes may have tier hints. A brick without any lacks it, and the cleaner looks for none; a build that
 /// does not know of hints drops those of inodes that it changes.
 pub const TIER_HINTS: u64 = 1;
 /// Incompatible features that this build knows.
 const INCOMPATIBLE_KNOWN: u64 =
-    ON_DEVICE | REVISION_2 | LAYERS | SEVERAL_DEVICES | TIER_POLICIES | VOLUME_LIMITS | TREE_LIMITS;
+    ON_DEVICE | REVISION_2 | LAYERS | SEVERAL_DEVICES | TIER_POLICIES | VOLUME_LIMITS | TREE_LIMITS | NETWORK_SESSIONS;
 
 /// Features of a format (rule X4): unknown bits in `incompatible` refuse the brick, in `read_only` allow reading.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

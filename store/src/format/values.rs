@@ -10,8 +10,8 @@ use super::segment::Stream;
 use super::usage::Usage;
 use base::limits::{BLOCK_BYTES, NUMBER_MAX};
 use base::{
-    FileKind, Index, Ino, Inode, Intent, Life, Name, Numbers, Outcome, Place, RequestId, Result, SegmentId, Term, Time,
-    Volume, VolumeId, Xattrs,
+    FileKind, Holder, Index, Ino, Inode, Intent, Life, Name, Numbers, Outcome, Place, RequestId, Result, SegmentId,
+    Term, Time, Volume, VolumeId, Xattrs,
 };
 
 const VERSION: u8 = 1;
@@ -246,11 +246,27 @@ pub fn decode_usage(bytes: &[u8]) -> Result<Usage> {
     Ok(Usage { blocks, inodes, reserved, names })
 }
 
-/// A session's last results, oldest first.
-pub fn encode_results(results: &[(RequestId, Outcome)]) -> Vec<u8> {
-    let mut out = versioned();
-    Writer(&mut out).u16(results.len() as u16);
-    for (request, outcome) in results {
+/// A session as a group knows it.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct SessionRow {
+    /// The client on another machine that has the session; None: a mount of this machine, which ends with the process.
+    pub holder: Option<Holder>,
+    /// Results of requests whose answers the client may not have, oldest first.
+    pub results: Vec<(RequestId, Outcome)>,
+}
+
+/// A session's row; version 1 if no other machine has the session.
+pub fn encode_session(row: &SessionRow) -> Vec<u8> {
+    let mut out = match &row.holder {
+        None => versioned(),
+        Some(holder) => {
+            let mut out = vec![VERSION_2];
+            edits::put_holder(&mut out, holder);
+            out
+        }
+    };
+    Writer(&mut out).u16(row.results.len() as u16);
+    for (request, outcome) in &row.results {
         let (tag, first, second) = match *outcome {
             Outcome::Done => (0, 0, 0),
             Outcome::Inode(ino) => (1, ino.0, 0),
@@ -260,9 +276,14 @@ pub fn encode_results(results: &[(RequestId, Outcome)]) -> Vec<u8> {
     }
     out
 }
-/// Reads a session's results.
-pub fn decode_results(bytes: &[u8]) -> Result<Vec<(RequestId, Outcome)>> {
-    let mut reader = open(bytes)?;
+/// Reads a session's row.
+pub fn decode_session(bytes: &[u8]) -> Result<SessionRow> {
+    let mut reader = Reader::new(bytes);
+    let holder = match reader.u8()? {
+        VERSION => None,
+        VERSION_2 => Some(edits::take_holder(&mut reader)?),
+        _ => return Err(corrupt("a value has no known version")),
+    };
     let count = reader.u16()?;
     let result = |reader: &mut Reader<'_>| {
         let request = RequestId(reader.u64()?);
@@ -275,7 +296,44 @@ pub fn decode_results(bytes: &[u8]) -> Result<Vec<(RequestId, Outcome)>> {
         };
         Ok((request, outcome))
     };
-    (0..count).map(|_| result(&mut reader)).collect()
+    Ok(SessionRow { holder, results: (0..count).map(|_| result(&mut reader)).collect::<Result<_>>()? })
+}
+
+/// A term of a group: it lasts until the next one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct TermRow {
+    /// The term.
+    pub term: Term,
+    /// Index of the first record that is known to be of it.
+    pub first: Index,
+    /// The number that its process drew at its start; 0: it served no client on another machine.
+    pub start: u64,
+}
+
+/// A group's terms, oldest first.
+pub fn encode_terms(terms: &[TermRow]) -> Vec<u8> {
+    let mut out = versioned();
+    let mut writer = Writer(&mut out);
+    writer.u16(terms.len() as u16);
+    for TermRow { term, first, start } in terms {
+        writer.u64(term.0).u64(first.0).u64(*start);
+    }
+    out
+}
+/// Reads a group's terms. Errors: `Corrupt`, also if terms or indices don't rise.
+pub fn decode_terms(bytes: &[u8]) -> Result<Vec<TermRow>> {
+    let mut reader = open(bytes)?;
+    let count = reader.u16()?;
+    let term = |reader: &mut Reader<'_>| {
+        Ok(TermRow { term: Term(reader.u64()?), first: Index(reader.u64()?), start: reader.u64()? })
+    };
+    let terms: Vec<_> = (0..count).map(|_| term(&mut reader)).collect::<Result<_>>()?;
+    let rises = terms.is_sorted_by(|one, next| one.term < next.term && one.first < next.first);
+    if rises && terms.iter().all(|row| row.term.0 < NUMBER_MAX && row.first.0 < NUMBER_MAX) {
+        Ok(terms)
+    } else {
+        Err(corrupt("a group's terms do not rise"))
+    }
 }
 
 /// A group's counters: what makes its numbers fresh, and how far the index holds its order.

@@ -148,7 +148,8 @@ impl Bounds {
                 Err(refused("a number is higher than any that is given", numbers.ino))
             }
             Edit::Numbers { numbers } => self.number(numbers.cookie).and_then(|()| self.number(numbers.intent)),
-            Edit::VolumeDrop { .. } | Edit::SessionDrop { .. } => Ok(()),
+            Edit::Term { term, .. } => self.number(term.0),
+            Edit::VolumeDrop { .. } | Edit::SessionPut { .. } | Edit::SessionDrop { .. } => Ok(()),
         }
     }
 

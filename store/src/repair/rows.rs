@@ -62,7 +62,8 @@ impl Repair<'_> {
             }
             Row::Purge => self.drop_unreadable(key, values::decode_purge(value).is_err(), None),
             Row::Usage => self.drop_unreadable(key, values::decode_usage(value).is_err(), None),
-            Row::Session => self.drop_unreadable(key, values::decode_results(value).is_err(), None),
+            Row::Session => self.drop_unreadable(key, values::decode_session(value).is_err(), None),
+            Row::Terms => self.drop_unreadable(key, values::decode_terms(value).is_err(), None),
             Row::Scrub => self.drop_unreadable(key, values::decode_scrub(value).is_err(), None),
             _ => {}
         }

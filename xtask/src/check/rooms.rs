@@ -18,12 +18,13 @@ const HOUSES: [House; 2] = [
     House {
         package: "group",
         rooms: &[
+            ("hosted", &[]),
             ("state", &[]),
             ("order", &["state"]),
             ("change", &["order", "state"]),
             ("data", &["order", "state"]),
             ("agents", &["data", "order", "state"]),
-            ("open", &["agents", "order", "state"]),
+            ("open", &["agents", "hosted", "order", "state"]),
         ],
     },
     House {

@@ -1,0 +1,104 @@
+//! A session as one group knows it: who has it, and the results of its requests whose answers the client may not have, for
+//! requests that are delivered twice (rules R1, P9). Request numbers ascend and nearly all requests are new, so a comparison
+//! with the highest number tells that there is no result.
+
+use base::limits::SESSION_OPEN_MAX;
+use base::{Error, Holder, Kind, Outcome, RequestId, Result};
+use runtime::seeded::{Bug, active};
+use std::collections::VecDeque;
+use store::format::values::SessionRow;
+
+/// A session; see the module.
+#[derive(Default)]
+pub struct Session {
+    /// The client on another machine that has it.
+    pub holder: Option<Holder>,
+    /// Requests and outcomes in the order in which they took effect.
+    kept: VecDeque<(RequestId, Outcome)>,
+    /// Highest number of a kept request so far.
+    highest: u64,
+    /// The client has the answers of all requests with a lower number.
+    done: u64,
+}
+
+impl Session {
+    /// Keeps the outcome of a request, and lets go of those that the client has.
+    pub fn keep(&mut self, request: RequestId, outcome: Outcome) {
+        self.highest = self.highest.max(request.0);
+        // A client gives out no number before it has the answers of those this far below.
+        self.close((self.highest + 1).saturating_sub(SESSION_OPEN_MAX));
+        if active(Bug::ResultsCutByCount) && self.kept.len() >= 8 {
+            self.kept.pop_front();
+        }
+        self.kept.push_back((request, outcome));
+    }
+    /// Lets go of the results of requests below `done`: the client has them, and delivers none of these requests again.
+    pub fn close(&mut self, done: u64) {
+        self.done = self.done.max(done);
+        while self.kept.front().is_some_and(|(request, _)| request.0 < self.done) {
+            self.kept.pop_front();
+        }
+    }
+    /// The outcome of a request, if it took effect before. Errors: `Fenced` for a request that the client has the answer of: its
+    /// result may be gone, so it can't be told whether it took effect.
+    pub fn of(&self, request: RequestId) -> Result<Option<Outcome>> {
+        if request.0 < self.done {
+            return Err(Error::new(Kind::Fenced, "the request is older than those whose answers its client has"));
+        }
+        if request.0 > self.highest {
+            return Ok(None);
+        }
+        Ok(self.kept.iter().rev().find(|(known, _)| *known == request).map(|(_, outcome)| *outcome))
+    }
+    /// The session's row.
+    pub fn row(&self) -> SessionRow {
+        SessionRow { holder: self.holder.clone(), results: self.kept.iter().copied().collect() }
+    }
+}
+
+impl From<SessionRow> for Session {
+    fn from(row: SessionRow) -> Session {
+        let highest = row.results.iter().map(|(request, _)| request.0).max().unwrap_or(0);
+        Session { holder: row.holder, kept: row.results.into(), highest, done: 0 }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn wrote(request: u64) -> Outcome {
+        Outcome::Wrote { offset: request, length: 1 }
+    }
+
+    #[test]
+    fn what_is_kept_is_found_in_any_order_of_numbers() {
+        let mut session = Session::default();
+        for request in [7, 3, 900, 5, 0] {
+            assert_eq!(session.of(RequestId(request)), Ok(None));
+            session.keep(RequestId(request), wrote(request));
+        }
+        let stored = Session::from(session.row());
+        for session in [&session, &stored] {
+            for request in [7, 3, 900, 5, 0] {
+                assert_eq!(session.of(RequestId(request)), Ok(Some(wrote(request))));
+            }
+            assert_eq!([1, 901].map(|request| session.of(RequestId(request))), [Ok(None), Ok(None)]);
+        }
+    }
+
+    #[test]
+    fn a_result_is_kept_until_the_client_has_it_and_an_older_request_is_refused() {
+        let mut session = Session::default();
+        (1..=3000).for_each(|request| session.keep(RequestId(request), wrote(request)));
+        assert_eq!(session.of(RequestId(3000 - SESSION_OPEN_MAX + 1)), Ok(Some(wrote(3000 - SESSION_OPEN_MAX + 1))));
+        let old = session.of(RequestId(3000 - SESSION_OPEN_MAX));
+        assert_eq!(old.map_err(|error| error.kind), Err(Kind::Fenced));
+        session.close(2990);
+        assert_eq!(session.row().results.len(), 11);
+        assert_eq!(session.of(RequestId(2990)), Ok(Some(wrote(2990))));
+        assert_eq!(session.of(RequestId(2989)).map_err(|error| error.kind), Err(Kind::Fenced));
+        session.close(5);
+        assert_eq!(session.row().results.len(), 11, "what is closed stays closed");
+    }
+}
