@@ -148,6 +148,7 @@ pub fn start(options: Options) -> Result<(Runtime, Reactors)> {
         budget: Arc::new(Budget::new(clock::now_ns())),
         clock: Arc::new(clock::RealClock(stamps.clone())),
         disk: disk(&options, &cores)?,
+        net: Arc::new(crate::noop::NoNet),
         tasks: cores,
         random: Arc::new(Entropy::new()?),
         slabs: Arc::new(Slabs::prepared(count, options.memory_max_bytes, ask_huge)),
