@@ -38,6 +38,18 @@ struct Receive {
     buffer: Buf,
     least: usize,
     filled: usize,
+    /// Bytes at its beginning that receives after it have taken, since its own future is gone.
+    taken: usize,
+}
+
+impl Receive {
+    /// Takes bytes from another place, as many as there are and fit. Returns their number.
+    fn take(&mut self, bytes: &[u8]) -> usize {
+        let count = bytes.len().min(self.buffer.len() - self.filled);
+        self.buffer[self.filled..][..count].copy_from_slice(&bytes[..count]);
+        self.filled += count;
+        count
+    }
 }
 
 #[derive(Default)]
@@ -81,15 +93,32 @@ struct Sender {
 }
 
 impl Receiver {
+    /// Begins a receive behind one whose future is gone, and takes what that one has. The performer writes behind these bytes.
+    fn queue(&mut self, mut receive: Receive) {
+        let before = self.performed.as_mut().expect("the caller looked");
+        assert!(self.abandoned && self.waiting.is_none(), "one receive at a time has a future");
+        before.taken += receive.take(&before.buffer[before.taken..before.filled]);
+        if receive.filled >= receive.least {
+            self.done = Some((receive.buffer, Ok(receive.filled)));
+        } else {
+            self.waiting = Some(receive);
+        }
+    }
+    /// Gives bytes back that nobody has seen, the last that were taken.
+    fn give_back(&mut self, buffer: Buf, count: usize) {
+        match &mut self.performed {
+            // As long as this one is there, they came from it.
+            Some(before) => before.taken -= count,
+            None if count > 0 => self.left.push_front((buffer, 0..count)),
+            None => {}
+        }
+    }
     /// Takes what is left from earlier. Done if that is enough or the stream has ended.
     fn begin(&mut self, mut receive: Receive) -> Step {
         while receive.filled < receive.buffer.len()
             && let Some((from, range)) = self.left.front_mut()
         {
-            let count = range.len().min(receive.buffer.len() - receive.filled);
-            receive.buffer[receive.filled..][..count].copy_from_slice(&from[range.start..][..count]);
-            receive.filled += count;
-            range.start += count;
+            range.start += receive.take(&from[range.clone()]);
             if range.start == range.end {
                 self.left.pop_front();
             }
@@ -123,8 +152,8 @@ impl Receiver {
             return self.go_on(receive);
         }
         assert!(self.left.is_empty(), "what is left is taken first");
-        if receive.filled > 0 {
-            self.left.push_back((receive.buffer, 0..receive.filled));
+        if receive.filled > receive.taken {
+            self.left.push_back((receive.buffer, receive.taken..receive.filled));
         }
         self.waiting.take().map_or(Step::Rest, |waiting| self.begin(waiting))
     }
@@ -171,9 +200,9 @@ impl Stream {
         let mut receiver = self.receiver();
         assert!(!receiver.has_future, "a connection has one receive at a time");
         receiver.has_future = true;
-        let receive = Receive { buffer, least, filled: 0 };
+        let receive = Receive { buffer, least, filled: 0, taken: 0 };
         let step = if receiver.performed.is_some() {
-            receiver.waiting = Some(receive);
+            receiver.queue(receive);
             Step::Rest
         } else {
             receiver.begin(receive)
@@ -288,11 +317,10 @@ impl Drop for Receiving {
         receiver.has_future = false;
         receiver.waker = None;
         if let Some((buffer, result)) = receiver.done.take() {
-            let came = result.unwrap_or(0);
-            if came > 0 {
-                receiver.left.push_front((buffer, 0..came));
-            }
-        } else if receiver.waiting.take().is_none() {
+            receiver.give_back(buffer, result.unwrap_or(0));
+        } else if let Some(waiting) = receiver.waiting.take() {
+            receiver.give_back(waiting.buffer, waiting.filled);
+        } else {
             receiver.abandoned = true;
         }
     }
