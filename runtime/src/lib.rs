@@ -1,10 +1,11 @@
-//! The interfaces to the operating system. Clock, disk, tasks and randomness are traits with a real and a simulated
+//! The interfaces to the operating system. Clock, disk, net, tasks and randomness are traits with a real and a simulated
 //! implementation; buffers, locks, queues, histograms and ledgers measure themselves.
 //!
 //! Promises: no package between this one and the fronts names the operating system; every wait can be accounted for
 //! (decision D6); the same code runs under a seed that replays exactly (decision D9). Absent by design: no knowledge of
 //! records, inodes or protocols.
 
+mod accepts;
 pub mod budget;
 pub mod buffer;
 pub mod clock;
@@ -13,11 +14,13 @@ pub mod event;
 pub mod histogram;
 pub mod ledger;
 pub mod lock;
+pub mod net;
 pub mod noop;
 pub mod random;
 pub mod real;
 pub mod sim;
 pub mod stamp;
+mod stream;
 pub mod sync;
 pub mod tasks;
 pub mod transfer;
@@ -25,6 +28,7 @@ pub mod transfer;
 use base::{Kind, Result};
 use std::sync::Arc;
 
+pub use accepts::{Accepting, Connecting};
 pub use base::seeded;
 pub use budget::Budget;
 pub use buffer::{Buf, Need, Shared, Slabs, Slice};
@@ -34,8 +38,10 @@ pub use event::Event;
 pub use histogram::Histogram;
 pub use ledger::{Arrival, Ledger, Span, Stage, Subject};
 pub use lock::Lock;
+pub use net::{Address, ConnectionId, ListenerId, Net};
 pub use random::Random;
 pub use stamp::{Lapse, Stamp};
+pub use stream::{Receiving, Sending};
 pub use tasks::Tasks;
 pub use transfer::{Done, Purpose, Request, Start, Transfer};
 
@@ -56,6 +62,8 @@ pub struct Runtime {
     pub clock: Arc<dyn Clock>,
     /// The brick's files.
     pub disk: Arc<dyn Disk>,
+    /// Connections to other processes.
+    pub net: Arc<dyn Net>,
     /// Cores and the blocking pool.
     pub tasks: Arc<dyn Tasks>,
     /// Randomness that the seed controls.

@@ -1,8 +1,12 @@
 //! Implementations of the interfaces that do nothing, for benches and for tests of the packages above.
 
+use crate::accepts::{Accepting, Connecting};
+use crate::buffer::{Buf, Slice};
 use crate::clock::{Clock, Sleep};
 use crate::disk::{Disk, FileId, OpenMode};
+use crate::net::{Address, Caller, ConnectionId, ListenerId, Net, WayFigures};
 use crate::random::Random;
+use crate::stream::{Receiving, Sending};
 use crate::tasks::{MakeTask, Tasks};
 use crate::transfer::{Purpose, Request, SlotPool, Transfer};
 use base::{Error, Kind, Result, Time};
@@ -87,5 +91,44 @@ impl Disk for NullDisk {
         });
         slot.finish(Ok(()));
         transfer
+    }
+}
+
+/// No network at all: everything is refused.
+pub struct NoNet;
+
+fn no_net() -> Error {
+    Error::new(Kind::Unsupported, "there is no network here")
+}
+
+impl Net for NoNet {
+    fn resolve(&self, _: &str) -> Result<Vec<Address>> {
+        Err(no_net())
+    }
+    fn listen(&self, _: &Address) -> Result<ListenerId> {
+        Err(no_net())
+    }
+    fn address(&self, _: ListenerId) -> Result<Address> {
+        Err(no_net())
+    }
+    fn accept(&self, _: ListenerId) -> Accepting {
+        Accepting::failed(no_net())
+    }
+    fn close_listener(&self, _: ListenerId) {}
+    fn connect(&self, _: &Address) -> Connecting {
+        Connecting::failed(no_net())
+    }
+    fn receive(&self, _: ConnectionId, buffer: Buf, _: usize) -> Receiving {
+        Receiving::failed(buffer, no_net())
+    }
+    fn send(&self, _: ConnectionId, slices: Vec<Slice>) -> Sending {
+        Sending::failed(slices, no_net())
+    }
+    fn close(&self, _: ConnectionId) {}
+    fn way(&self, _: ConnectionId) -> Result<WayFigures> {
+        Err(no_net())
+    }
+    fn caller(&self, _: ConnectionId) -> Result<Option<Caller>> {
+        Err(no_net())
     }
 }

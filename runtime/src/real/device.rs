@@ -7,6 +7,7 @@ use super::files::{Files, Handle, failed};
 use super::held::Held;
 use super::ring::{Plain, Ring, Wait};
 use super::ring_entry::RingEntry;
+use super::socket::{Call, Message};
 use crate::OBSERVED;
 use crate::disk::FileId;
 use crate::stamp::Stamp;
@@ -47,6 +48,8 @@ pub(super) enum Event {
     Finished(Arc<Slot>, Result<()>, Stamp),
     /// A poll ended, or a ring entry came back: wake its task.
     Wake(Waker),
+    /// A call ended, with this result.
+    Called(Call, i32),
 }
 
 enum Work {
@@ -55,6 +58,7 @@ enum Work {
     Poll(PollState),
     Fetch(RingEntry, Waiting),
     Alarm(Alarm),
+    Call(Call),
 }
 
 /// Wakes the core at a time of CLOCK_BOOTTIME.
@@ -119,6 +123,7 @@ struct Op {
     /// Number of uses of this place, so that a completion can be checked to be of the present one.
     generation: u32,
     iovecs: Vec<libc::iovec>,
+    message: Message,
 }
 
 /// The kind of concurrency limit that a transfer is under.
@@ -222,9 +227,7 @@ impl Device {
         let entry = opcode::Timeout::new(&raw const *alarm.time).flags(flags).build();
         let index = self.take_op(Work::Alarm(alarm));
         self.alarms_ns.push(due_ns);
-        let entry = entry.user_data(self.tag(index));
-        // SAFETY: the operation owns the time until its completion, and it lies on the heap.
-        unsafe { self.ring.push(entry) }
+        self.push(index, entry);
     }
     fn complete_alarm(&mut self, index: usize) -> Event {
         let Work::Alarm(alarm) = self.free_op(index) else { unreachable!("the caller looked") };
@@ -235,7 +238,7 @@ impl Device {
     /// Number of operations that the kernel will end soon. Entries of FUSE queues do not count: they come back with the
     /// next request, or when the mount or the ring ends.
     pub fn in_flight(&self) -> usize {
-        self.ops.iter().filter(|op| matches!(op.work, Work::Transfer(_) | Work::Poll(_))).count()
+        self.ops.iter().filter(|op| matches!(op.work, Work::Transfer(_) | Work::Poll(_) | Work::Call(_))).count()
     }
     /// Releases the brick's lock.
     pub fn release(&self) {
@@ -246,7 +249,7 @@ impl Device {
             self.ops[index].work = work;
             return index;
         }
-        self.ops.push(Op { work, generation: 0, iovecs: Vec::new() });
+        self.ops.push(Op { work, generation: 0, iovecs: Vec::new(), message: Message::default() });
         // So that giving an operation back never allocates.
         self.free.reserve(self.ops.len());
         self.ops.len() - 1
@@ -357,13 +360,36 @@ impl Device {
         Ok(handle)
     }
     fn issue(&mut self, index: usize) {
-        let tag = self.tag(index);
         let Op { work, iovecs, .. } = &mut self.ops[index];
         let Work::Transfer(progress) = work else { panic!("only transfers are issued") };
-        let entry = progress.slot.with_request(|request| entry(request, progress, iovecs)).user_data(tag);
-        // SAFETY: the slot owns the buffers until `finish`, the operation owns slot and iovecs until its completion,
-        // and iovecs lie on the heap, where they stay when `ops` grows.
+        let entry = progress.slot.with_request(|request| entry(request, progress, iovecs));
+        self.push(index, entry);
+    }
+    /// Queues an operation's entry for the kernel.
+    fn push(&mut self, index: usize, entry: impl Into<squeue::Entry128>) {
+        let entry = entry.into().user_data(self.tag(index));
+        // SAFETY: an entry points to what its operation owns until its completion, on the heap, where it stays when `ops`
+        // grows: the time of an alarm; a transfer's slot, which owns the buffers until `finish`, and the iovecs; a ring
+        // entry's memory, which a device that ends before leaves alone for ever; what a call holds, whose streams own
+        // their buffers until they are told of its end, the iovecs and the message.
         unsafe { self.ring.push(entry) }
+    }
+    /// Starts a call.
+    pub fn call(&mut self, call: Call) {
+        let index = self.take_op(Work::Call(call));
+        let Op { work: Work::Call(call), iovecs, message, .. } = &mut self.ops[index] else {
+            unreachable!("just made")
+        };
+        let entry = call.entry(message, iovecs);
+        self.push(index, entry);
+    }
+    /// Has the kernel end all calls soon.
+    pub fn cancel_calls(&mut self) {
+        let calls = self.ops.iter().enumerate().filter(|(_, op)| matches!(op.work, Work::Call(_)));
+        let tags: Vec<u64> = calls.map(|(index, _)| self.tag(index)).collect();
+        for tag in tags {
+            self.ring.push_plain(Plain::Cancel(opcode::AsyncCancel::new(tag)), TAG_IGNORED);
+        }
     }
     /// Processes the next completion, if there is one.
     pub fn complete(&mut self, files: &Files) -> Option<Event> {
@@ -385,6 +411,10 @@ impl Device {
             Work::Poll(_) => self.complete_poll(index, completion.result()),
             Work::Fetch(..) => self.complete_fetch(index, completion.result()),
             Work::Alarm(..) => self.complete_alarm(index),
+            Work::Call(_) => {
+                let Work::Call(call) = self.free_op(index) else { unreachable!("just looked") };
+                Event::Called(call, completion.result())
+            }
             Work::Free => panic!("a completion belongs to an operation in flight"),
         })
     }
@@ -461,12 +491,9 @@ impl Device {
     /// below.
     pub fn fetch_start(&mut self, entry: RingEntry, waker: &Waker) -> usize {
         let index = self.take_op(Work::Fetch(entry, Waiting::new(waker)));
-        let tag = self.tag(index);
         let Op { work: Work::Fetch(entry, _), iovecs, .. } = &mut self.ops[index] else { unreachable!("just made") };
-        let submission = entry.submission(iovecs).user_data(tag);
-        // SAFETY: the operation owns the entry's memory and the iovecs until its completion, and neither moves when
-        // `ops` grows. A device that ends before that leaves the memory alone for ever.
-        unsafe { self.ring.push(submission) }
+        let submission = entry.submission(iovecs);
+        self.push(index, submission);
         index
     }
     fn complete_fetch(&mut self, index: usize, result: i32) -> Event {
@@ -568,7 +595,8 @@ fn entry(request: &mut Request, progress: &Progress, iovecs: &mut Vec<libc::iove
     }
 }
 
-fn collect(slices: &[crate::buffer::Slice], done_bytes: usize, iovecs: &mut Vec<libc::iovec>) {
+/// The parts of the slices that remain after so many bytes, as far as one call takes them.
+pub(super) fn collect(slices: &[crate::buffer::Slice], done_bytes: usize, iovecs: &mut Vec<libc::iovec>) {
     iovecs.clear();
     let mut skip = done_bytes;
     for slice in slices {

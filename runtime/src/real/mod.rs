@@ -1,5 +1,5 @@
-//! The real world: one thread per core on io_uring, files of a directory that bypass the page cache, the machine's
-//! clocks, and an adaptive pool for blocking jobs.
+//! The real world: one thread per core on io_uring, files of a directory that bypass the page cache, sockets, the
+//! machine's clocks, and an adaptive pool for blocking jobs.
 //!
 //! Promises: a transfer's buffers live until the kernel is done with them, whatever happens to its future; a warm I/O
 //! or wake-up allocates nothing; an idle daemon uses no CPU; several worlds fit in one process (tests). Absent by
@@ -22,6 +22,8 @@ mod figures;
 mod files;
 mod held;
 mod inbox;
+mod listener;
+mod net;
 mod pm_qos;
 mod poller;
 mod pool;
@@ -30,6 +32,7 @@ mod ring;
 mod ring_entry;
 mod scheduling;
 mod shares;
+mod socket;
 mod stamps;
 #[cfg(test)]
 mod tests;
@@ -132,7 +135,8 @@ pub fn start(options: Options) -> Result<(Runtime, Reactors)> {
     let (pm_qos, watcher) = watched.unzip();
     let foreign_slots = crate::transfer::SlotPool::new();
     let active = inboxes.iter().map(|_| reactor::Active::default()).collect();
-    let world = Arc::new(reactor::World { inboxes, figures, files, foreign_slots, active, pm_qos });
+    let net = listener::Network::new(count);
+    let world = Arc::new(reactor::World { inboxes, figures, files, net, foreign_slots, active, pm_qos });
     let mut threads = cores::start(&world, &cpus)?;
     threads.extend(watcher);
     let (pool, background) = match pools(&options, cpus.len(), &stamps) {
@@ -148,6 +152,7 @@ pub fn start(options: Options) -> Result<(Runtime, Reactors)> {
         budget: Arc::new(Budget::new(clock::now_ns())),
         clock: Arc::new(clock::RealClock(stamps.clone())),
         disk: disk(&options, &cores)?,
+        net: Arc::new(net::RealNet::new(cores.world.clone())),
         tasks: cores,
         random: Arc::new(Entropy::new()?),
         slabs: Arc::new(Slabs::prepared(count, options.memory_max_bytes, ask_huge)),
@@ -223,7 +228,7 @@ impl Reactors {
         Probe(self.cores.clone())
     }
     /// Ends everything: drops the tasks of every core, waits for I/O in flight and for the pool's jobs, joins the
-    /// threads, releases the brick's lock. Requests fail with `Interrupted` from then on. Not to be called on a core.
+    /// threads, closes connections, releases the brick's lock. Requests fail with `Interrupted` from then on. Not to be called on a core.
     pub fn stop(self) {}
 }
 
@@ -231,6 +236,7 @@ impl Drop for Reactors {
     fn drop(&mut self) {
         assert!(self.cores.here().is_none(), "a core cannot wait for its own end");
         cores::stop(&self.cores.world, std::mem::take(&mut self.threads));
+        self.cores.world.net.clear();
         self.cores.pool.stop();
         self.cores.background.stop();
         self.cores.world.files.unlock();

@@ -9,9 +9,11 @@ use super::executor::Executor;
 use super::figures::Figures;
 use super::files::Files;
 use super::inbox::{Inbox, Mail, stopped};
+use super::listener::Network;
 use super::pm_qos::PmQos;
 use super::ring::Ring;
 use super::shares::CORRECTION_NS;
+use super::socket::Call;
 use crate::sync::{AtomicU64, thread_local};
 use crate::transfer::{Slot, SlotPool};
 use base::Result;
@@ -54,6 +56,7 @@ pub(super) struct World {
     pub inboxes: Vec<Arc<Inbox>>,
     pub figures: Vec<Arc<Figures>>,
     pub files: Files,
+    pub net: Network,
     /// Slots for I/O started by threads that are not cores.
     pub foreign_slots: Arc<SlotPool>,
     /// The flows that each core has.
@@ -149,6 +152,13 @@ impl Core {
             slot.finish(result);
         }
     }
+    /// Starts a call of this core.
+    pub fn call(&self, call: Call) {
+        if self.stopping.get() {
+            return call.end(self, -libc::ECANCELED);
+        }
+        self.device.borrow_mut().call(call);
+    }
     fn turn(&self) {
         self.figures.turn();
         self.take_mail();
@@ -229,6 +239,7 @@ impl Core {
                 Event::Nothing => {}
                 Event::Finished(slot, result, ended) => slot.finish_at(result, ended),
                 Event::Wake(waker) => waker.wake(),
+                Event::Called(call, result) => call.end(self, result),
             }
         }
     }
@@ -254,6 +265,7 @@ impl Core {
         mail.slots.into_iter().for_each(|slot| slot.finish(Err(stopped())));
         drop(mail.made);
         self.executor.clear();
+        self.device.borrow_mut().cancel_calls();
         while self.device.borrow().in_flight() > 0 {
             self.device.borrow_mut().sleep_until(None);
             self.take_completions(usize::MAX);

@@ -28,6 +28,8 @@ pub(super) enum Plain {
     Poll(opcode::PollAdd),
     /// Ends such a wait.
     EndPoll(opcode::PollRemove),
+    /// Ends a call.
+    Cancel(opcode::AsyncCancel),
 }
 
 pub(super) struct Ring {
@@ -80,8 +82,9 @@ impl Ring {
         let entry = match plain {
             Plain::Poll(poll) => poll.build(),
             Plain::EndPoll(end) => end.build(),
+            Plain::Cancel(cancel) => cancel.build(),
         };
-        // SAFETY: neither kind has a pointer.
+        // SAFETY: no kind has a pointer.
         unsafe { self.push(entry.user_data(tag)) }
     }
     fn refill(&mut self) {

@@ -154,6 +154,7 @@ impl World {
         let runtime = Runtime {
             clock: Arc::new(SimClock(schedule.clone())),
             disk: disk.clone(),
+            net: Arc::new(crate::noop::NoNet),
             tasks: schedule.clone(),
             random: schedule.clone(),
             slabs,
