@@ -110,6 +110,7 @@ impl Client {
             volume: self.volume,
             session: SessionId(1),
             request: RequestId(self.request.get()),
+            done: 0,
             uid: 0,
             gid: 0,
             umask: 0,

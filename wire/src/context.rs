@@ -12,6 +12,9 @@ pub struct Context {
     pub session: SessionId,
     /// The request within the session. If it is delivered twice, it has one effect and one reply (rule R1).
     pub request: RequestId,
+    /// The requests of the session with a lower number are all answered, and the client has the answers: their results need not
+    /// be kept any longer (rule R1).
+    pub done: u64,
     /// The caller's user.
     pub uid: u32,
     /// The caller's primary group of users (others are checked by the kernel: default_permissions).
@@ -39,6 +42,7 @@ impl Context {
             volume,
             session: SessionId(0),
             request: RequestId(0),
+            done: 0,
             uid: 0,
             gid: 0,
             umask: 0,

@@ -172,6 +172,7 @@ impl<T: Target> Handler<T> {
             volume: self.identity.volume,
             session: self.identity.session,
             request: RequestId(header.unique << STEP_BITS),
+            done: 0,
             uid: header.uid,
             gid: header.gid,
             umask: header.umask,

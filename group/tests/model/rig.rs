@@ -238,6 +238,7 @@ impl Rig {
             volume: self.volume.id,
             session: self.session,
             request: RequestId(request),
+            done: 0,
             uid: 7,
             gid: 8,
             umask: 0,
