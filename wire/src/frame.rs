@@ -47,7 +47,7 @@ pub enum FrameKind {
     Reply = 9,
     /// The server can't take the request now, or not here: the router's affair, never the application's.
     Refusal = 10,
-    /// What a client has open and knows, for a server that does not know it.
+    /// Opens, knowledge and locks of a client, for a server that does not know of them.
     Reclaim = 11,
     /// The server has it.
     ReclaimDone = 12,

@@ -5,6 +5,7 @@ mod samples;
 use base::limits::{BLOCK_BYTES, IO_BYTES_MAX};
 use base::{At, Error, Ino, Kind, Op, Reply, Result, Sync};
 use runtime::{Span, Stamp};
+use wire::codec::hello::{Join, VERSIONS, Versions};
 use wire::codec::reply::{Failure, Told};
 use wire::codec::{Sums, op, reply};
 use wire::{Context, FrameKind, Header, frame};
@@ -192,6 +193,40 @@ fn an_error_tells_its_kind_and_a_text_of_bounded_length() {
     assert!(failure.text.starts_with("it is full: é") && failure.text.len() <= 1024);
     let back = Error::from(failure.clone());
     assert!(back.kind == Kind::Quota && back.to_string().contains("it is full: é"));
+}
+
+#[test]
+fn every_body_reads_back_and_none_may_be_cut_or_go_on() {
+    let bodies = samples::bodies();
+    for kind in FrameKind::ALL {
+        let Some(again) = samples::codec(kind) else { continue };
+        let mut of_kind = bodies.iter().filter(|(of, _)| *of == kind).map(|(_, body)| body).peekable();
+        assert!(of_kind.peek().is_some(), "{kind:?} has no sample");
+        for body in of_kind {
+            assert_eq!(again(body).as_ref(), Ok(body), "{kind:?}");
+            assert!((0..body.len()).all(|cut| again(&body[..cut]).is_err()), "{kind:?} cut");
+            assert!(again(&[&body[..], &[0]].concat()).is_err(), "{kind:?} goes on");
+        }
+    }
+}
+
+#[test]
+fn the_highest_common_version_is_spoken_or_both_ranges_are_told() {
+    let of = |lowest, highest| Versions { lowest, highest };
+    let common = |server: Versions, client| server.common(client).map_err(|refused| refused.text.to_string());
+    assert_eq!(common(of(1, 3), of(2, 5)), Ok(3));
+    assert_eq!(common(of(2, 5), of(1, 3)), Ok(3));
+    assert_eq!(common(of(1, 3), of(3, 3)), Ok(3));
+    let text = common(of(1, 2), of(3, 4)).expect_err("they have none in common");
+    assert!(text.contains("1 to 2") && text.contains("3 to 4") && text.contains("upgrade the server"), "{text}");
+    assert!(common(of(4, 4), of(1, 3)).is_err_and(|text| text.contains("upgrade the client")));
+    assert_eq!(VERSIONS.common(VERSIONS).ok(), Some(VERSIONS.highest));
+}
+
+#[test]
+fn a_secret_is_not_in_a_debug_line() {
+    let join = Join { secret: [199; 32].into(), name: "c1".into(), request: [1].into() };
+    assert!(!format!("{join:?}").contains("199"));
 }
 
 fn sealed(header: Header, body: &[u8], payload: usize) -> Vec<u8> {

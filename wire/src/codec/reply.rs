@@ -1,5 +1,6 @@
 //! The body of a reply: what the operation came to, its position, and the server's account of its time.
 
+use super::TEXT_BYTES_MAX;
 use super::bytes::{Put, Take, corrupt};
 use super::sums::Sums;
 use crate::Position;
@@ -14,8 +15,6 @@ const SHORT_BYTES_MAX: usize = 96 << 10;
 const FAILED: u8 = 0;
 /// The tag of a reply that travels as payload.
 const LONG: u8 = 255;
-/// Longest text of a failure: for people, who do not read more.
-const TEXT_BYTES_MAX: usize = 1 << 10;
 
 /// An error as another process has told it.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -136,7 +135,7 @@ pub fn encode(out: &mut Vec<u8>, told: &Told) -> Result<Option<Vec<u8>>> {
     let reply = put.0.len();
     match &told.result {
         Ok(ok) => put_reply(&mut put, ok),
-        Err(Failure { kind, text }) => _ = put.u8(FAILED).kind(*kind).long(text.as_bytes()),
+        Err(failure) => _ = put.u8(FAILED).failure(failure),
     }
     if out.len() - reply <= SHORT_BYTES_MAX {
         return Ok(None);
@@ -169,7 +168,7 @@ pub fn decode(body: &[u8], payload: &[u8]) -> Result<Told> {
                 is_long = true;
                 Take::all(payload, |take| take.u8().and_then(|tag| take_reply(take, tag))).map(Ok)?
             }
-            FAILED => Err(take_failure(take)?),
+            FAILED => Err(take.failure()?),
             tag => Ok(take_reply(take, tag)?),
         };
         Ok(Told { result, position, stages, sums })
@@ -187,10 +186,16 @@ pub fn decode(body: &[u8], payload: &[u8]) -> Result<Told> {
     }
 }
 
-fn take_failure(take: &mut Take<'_>) -> Result<Failure> {
-    let (kind, text) = (take.kind()?, take.long()?);
-    let text = str::from_utf8(text).map_err(|_| corrupt("a reply has a text that is none"))?;
-    Ok(Failure { kind, text: text.into() })
+impl Put<'_> {
+    pub(super) fn failure(&mut self, failure: &Failure) -> &mut Self {
+        self.kind(failure.kind).text(&failure.text)
+    }
+}
+
+impl Take<'_> {
+    pub(super) fn failure(&mut self) -> Result<Failure> {
+        Ok(Failure { kind: self.kind()?, text: self.text()? })
+    }
 }
 
 fn put_reply(put: &mut Put<'_>, reply: &Reply) {

@@ -2,8 +2,12 @@
 
 use base::*;
 use runtime::{Span, Stage, Stamp};
+use wire::codec::Body;
+use wire::codec::hello::{Caching, Hello, HelloOk, Join, Joined, Reason, Refused, VERSIONS};
+use wire::codec::lock::{Family, Lock, LockCall, LockDone, Mode};
 use wire::codec::reply::{Failure, Stages, Told};
-use wire::{Context, Position};
+use wire::codec::session::{Held, Pulse, PulseOk, Recall, RecallDone, Reclaim, ReclaimDone, Refusal};
+use wire::{Context, FrameKind, Position};
 
 fn name(text: &str) -> Name {
     Name::new(text.as_bytes()).expect("a name")
@@ -181,4 +185,117 @@ pub fn told() -> Vec<Told> {
         sums: wire::codec::Sums::NONE,
     };
     results.chain(failed).enumerate().map(told).collect()
+}
+
+/// The bytes of a body, encoded again from what they are decoded to.
+type Again = fn(&[u8]) -> Result<Vec<u8>>;
+
+fn again<B: Body>(body: &[u8]) -> Result<Vec<u8>> {
+    let mut out = Vec::new();
+    B::decode(body)?.encode(&mut out);
+    Ok(out)
+}
+
+/// The codec of each kind's body; None for kinds without one of their own.
+pub fn codec(kind: FrameKind) -> Option<Again> {
+    match kind {
+        FrameKind::Hello => Some(again::<Hello>),
+        FrameKind::HelloOk => Some(again::<HelloOk>),
+        FrameKind::Refused => Some(again::<Refused>),
+        FrameKind::Join => Some(again::<Join>),
+        FrameKind::Joined => Some(again::<Joined>),
+        FrameKind::Pulse => Some(again::<Pulse>),
+        FrameKind::PulseOk => Some(again::<PulseOk>),
+        FrameKind::Refusal => Some(again::<Refusal>),
+        FrameKind::Reclaim => Some(again::<Reclaim>),
+        FrameKind::ReclaimDone => Some(again::<ReclaimDone>),
+        FrameKind::Recall => Some(again::<Recall>),
+        FrameKind::RecallDone => Some(again::<RecallDone>),
+        FrameKind::Lock => Some(again::<LockCall>),
+        FrameKind::LockDone => Some(again::<LockDone>),
+        FrameKind::Op | FrameKind::Reply | FrameKind::Cancel | FrameKind::Bye | FrameKind::ByeOk => None,
+    }
+}
+
+fn encoded<B: Body>(bodies: &[B]) -> Vec<(FrameKind, Vec<u8>)> {
+    let one = |body: &B| {
+        let mut out = Vec::new();
+        body.encode(&mut out);
+        (B::KIND, out)
+    };
+    bodies.iter().map(one).collect()
+}
+
+/// Bodies of every kind that has one of its own, but for operations and replies, in every shape.
+pub fn bodies() -> Vec<(FrameKind, Vec<u8>)> {
+    let (cluster, who, boot, volume) = ([7; 16], Box::from("büro-3"), 0x1234_5678, VolumeId(3));
+    let hello = Hello {
+        versions: VERSIONS,
+        features: 5,
+        cluster: Some(cluster),
+        who,
+        boot,
+        volume: Some(name("home")),
+        read_only: true,
+    };
+    let bare = Hello { cluster: None, volume: None, ..hello.clone() };
+    let ok = |caching| HelloOk {
+        version: 1,
+        features: 1,
+        cluster,
+        who: "server".into(),
+        boot,
+        epoch: 3,
+        lease_ms: 10_000,
+        volume: (caching == Caching::Alone).then(self::volume),
+        read_only: false,
+        squash_root: true,
+        caching,
+    };
+    let refused = Reason::ALL.map(|reason| Refused { reason, text: "ask for a token: sinter token create".into() });
+    let join = Join { secret: [3; 32].into(), name: "c1".into(), request: [0x30, 0x82, 1, 2].into() };
+    let joined = Joined { chain: vec![[0x30, 0x82].into(), [0x30, 0x83, 0].into()] };
+    let range = Lock {
+        ino: Ino(9 << 20),
+        family: Family::Range,
+        mode: Mode::Exclusive,
+        owner: 77,
+        pid: 4000,
+        first: 0,
+        last: u64::MAX,
+    };
+    let whole = Lock { family: Family::Whole, mode: Mode::Shared, ..range };
+    let calls = [LockCall::Test(range), LockCall::Take(whole), LockCall::Wait(range), LockCall::Release(whole)];
+    let failure = Failure { kind: Kind::Interrupted, text: "nobody waits".into() };
+    let answers = [LockDone::Done, LockDone::Held(whole), LockDone::Failed(failure)];
+    let (session, group, term) = (SessionId(7), GroupId(2), Term(4));
+    let refusals = [
+        Refusal::NotLeader { brick: Some(cluster), term },
+        Refusal::NotLeader { brick: None, term },
+        Refusal::OldMap { version: 8 },
+        Refusal::Busy,
+        Refusal::Fenced { session },
+        Refusal::Reclaim { group, term },
+    ];
+    let held = Held { ino: Ino(5), opens: 2, known: 3 };
+    let reclaim = Reclaim { volume, held: vec![held; 3], locks: vec![range, whole], more: true };
+    let reclaimed = ReclaimDone { gone: vec![Ino(5)], lost: vec![whole] };
+    let recalls = [Caching::Alone, Caching::Shared].map(|caching| Recall { volume, caching });
+    [
+        encoded(&[hello, bare]),
+        encoded(&[Caching::Alone, Caching::Shared].map(ok)),
+        encoded(&refused),
+        encoded(&[join]),
+        encoded(&[joined]),
+        encoded(&[Pulse { sequence: 4, seen: 3, done: 70, clock: Time(1) }]),
+        encoded(&[PulseOk { sequence: 4, boot, lease_ms: 10_000 }]),
+        encoded(&refusals),
+        encoded(&[reclaim]),
+        encoded(&[reclaimed]),
+        encoded(&recalls),
+        encoded(&[RecallDone { volume }]),
+        encoded(&calls),
+        encoded(&answers),
+    ]
+    .concat()
 }
