@@ -219,11 +219,15 @@ pub enum Bug {
     PinsReadEarly,
     /// A request waits for something that no stage of its span is named after (promise 3).
     WaitUnnamed,
+    /// A frame is taken although its checksum is wrong (rule R3).
+    FrameCrcUnchecked,
+    /// A payload is taken although a checksum of its blocks is wrong (rule K8).
+    PayloadCrcUnchecked,
 }
 
 impl Bug {
     /// Every bug, for tests and for naming one on a command line.
-    pub const ALL: [Bug; 106] = [
+    pub const ALL: [Bug; 108] = [
         Bug::FuaAfterPlain,
         Bug::AckOutOfOrder,
         Bug::TailReused,
@@ -330,6 +334,8 @@ impl Bug {
         Bug::SlotFreedEarly,
         Bug::PinsReadEarly,
         Bug::WaitUnnamed,
+        Bug::FrameCrcUnchecked,
+        Bug::PayloadCrcUnchecked,
     ];
 }
 

@@ -10,6 +10,7 @@ mod mutate;
 mod recordings;
 mod request;
 mod targets;
+mod wire_frames;
 
 pub use driver::{Failure, Plan, fuzz};
 pub use targets::{Answer, TARGETS, Target, canary, greedy};

@@ -1,7 +1,7 @@
 //! The targets of fuzzing: each has inputs that the product's own encoders made, and a parser. Inputs with a checksum
 //! are also tried with the right one, or nothing behind it would ever be reached.
 
-use crate::{acl, recordings, request};
+use crate::{acl, recordings, request, wire_frames};
 use base::checksum::{crc32c, crc32c_append};
 use base::*;
 use std::collections::hash_map::DefaultHasher;
@@ -39,7 +39,7 @@ pub struct Target {
 }
 
 /// All targets.
-pub const TARGETS: [Target; 12] = [
+pub const TARGETS: [Target; 16] = [
     binary("superblock", superblocks, superblock, 400_000),
     binary("label", labels, label, 2_000_000),
     binary("device_table", device_tables, device_table, 200_000),
@@ -52,6 +52,10 @@ pub const TARGETS: [Target; 12] = [
     binary("request", request::seeds, request::run, 3_000_000),
     binary("acl", acl::seeds, acl::run, 1_000_000),
     binary("recording", recordings::seeds, recordings::run, 60_000),
+    binary("wire_frame", wire_frames::frames, wire_frames::frame, 200_000),
+    binary("wire_request", wire_frames::requests, wire_frames::request, 300_000),
+    binary("wire_reply", wire_frames::replies, wire_frames::reply, 300_000),
+    binary("wire_message", wire_frames::messages, wire_frames::message, 600_000),
 ];
 
 /// A target that fails on purpose: a panic three fields deep in what the superblock's encoder makes.
@@ -89,7 +93,7 @@ pub fn answer<T>(result: &Result<T>, shape: impl FnOnce(&T) -> u64) -> Answer {
 }
 
 /// The size of a number, in powers of two: the shape of a count.
-fn scale(count: usize) -> u64 {
+pub fn scale(count: usize) -> u64 {
     u64::from(usize::BITS - count.leading_zeros())
 }
 

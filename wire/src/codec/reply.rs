@@ -1,0 +1,237 @@
+//! The body of a reply: what the operation came to, its position, and the server's account of its time.
+
+use super::TEXT_BYTES_MAX;
+use super::bytes::{Put, Take, corrupt};
+use super::sums::Sums;
+use crate::Position;
+use base::limits::IO_BYTES_MAX;
+use base::{Error, GroupId, Index, Kind, Reply, Result, Term};
+use runtime::Stage;
+
+/// Bytes of a reply that travels in the body, which has room for the largest attribute and for what else there is. Longer ones,
+/// of large directories and many volumes, travel as payload.
+const SHORT_BYTES_MAX: usize = 96 << 10;
+/// The tag of an error.
+const FAILED: u8 = 0;
+/// The tag of a reply that travels as payload.
+const LONG: u8 = 255;
+
+/// An error as another process has told it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Failure {
+    /// Its kind.
+    pub kind: Kind,
+    /// Its text.
+    pub text: Box<str>,
+}
+
+impl From<&Error> for Failure {
+    fn from(error: &Error) -> Failure {
+        let mut text = error.to_string();
+        text.truncate(text.floor_char_boundary(TEXT_BYTES_MAX));
+        Failure { kind: error.kind, text: text.into() }
+    }
+}
+
+impl From<Failure> for Error {
+    fn from(failure: Failure) -> Error {
+        Error { kind: failure.kind, what: "the server answers", context: Some(failure.text) }
+    }
+}
+
+/// Microseconds that a request has spent in stages at the server.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Stages([u32; Stage::ALL.len()]);
+
+const _: () = assert!(Stage::ALL.len() <= 32, "the stages that took any time are a bit each");
+
+impl Default for Stages {
+    fn default() -> Stages {
+        Stages([0; Stage::ALL.len()])
+    }
+}
+
+impl Stages {
+    /// Gives a stage its time.
+    pub fn set(&mut self, stage: Stage, us: u32) {
+        self.0[code(stage)] = us;
+    }
+    /// The stages that took any time.
+    pub fn spent(&self) -> impl Iterator<Item = (Stage, u32)> {
+        Stage::ALL.into_iter().map(|stage| (stage, self.0[code(stage)])).filter(|(_, us)| *us > 0)
+    }
+    fn put(&self, put: &mut Put<'_>) {
+        let met = self.0.iter().enumerate().fold(0, |met, (code, us)| met | u32::from(*us > 0) << code);
+        put.u32(met);
+        self.0.iter().filter(|us| **us > 0).for_each(|us| _ = put.u32(*us));
+    }
+    fn take(take: &mut Take<'_>) -> Result<Stages> {
+        let met = take.u32()?;
+        if u64::from(met) >> Stage::ALL.len() != 0 {
+            return Err(corrupt("a reply has a stage that is not known"));
+        }
+        let mut stages = Stages::default();
+        for (_, us) in stages.0.iter_mut().enumerate().filter(|(code, _)| met >> code & 1 == 1) {
+            *us = take.u32()?;
+            if *us == 0 {
+                return Err(corrupt("a reply has a stage that took no time"));
+            }
+        }
+        Ok(stages)
+    }
+}
+
+/// The bit of a stage.
+fn code(stage: Stage) -> usize {
+    match stage {
+        Stage::Core => 0,
+        Stage::Front => 1,
+        Stage::Layers => 2,
+        Stage::Limit => 3,
+        Stage::Buffer => 4,
+        Stage::Space => 5,
+        Stage::Quota => 6,
+        Stage::Backlog => 7,
+        Stage::Range => 8,
+        Stage::Lock => 9,
+        Stage::Order => 10,
+        Stage::Pool => 11,
+        Stage::Index => 12,
+        Stage::Held => 13,
+        Stage::Queue => 14,
+        Stage::Write => 15,
+        Stage::Flush => 16,
+        Stage::Read => 17,
+        Stage::Verify => 18,
+        Stage::Other => 19,
+        Stage::Reply => 20,
+    }
+}
+
+/// A reply that has come over the wire.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Told {
+    /// The reply, or the error.
+    pub result: Result<Reply, Failure>,
+    /// The position of the change, or of the last one that was seen.
+    pub position: Option<Position>,
+    /// The server's account.
+    pub stages: Stages,
+    /// The checksums of the payload, which are right.
+    pub sums: Sums,
+}
+
+/// Appends the body of a reply. A reply that is too long for a body is returned: it is the frame's payload. Errors: `TooLarge`,
+/// if it is too long even for that; nothing is appended then.
+pub fn encode(out: &mut Vec<u8>, told: &Told) -> Result<Option<Vec<u8>>> {
+    let start = out.len();
+    let mut put = Put(out);
+    put.option(told.position.as_ref(), |put, Position { group, term, index, durable }| {
+        put.u32(group.0).u64(term.0).u64(index.0).bool(*durable)
+    });
+    told.stages.put(&mut put);
+    let sums = put.0.len();
+    told.sums.put(&mut put);
+    let reply = put.0.len();
+    match &told.result {
+        Ok(ok) => put_reply(&mut put, ok),
+        Err(failure) => _ = put.u8(FAILED).failure(failure),
+    }
+    if out.len() - reply <= SHORT_BYTES_MAX {
+        return Ok(None);
+    }
+    let long = out.split_off(reply);
+    if long.len() > IO_BYTES_MAX {
+        out.truncate(start);
+        return Err(Error::new(Kind::TooLarge, "the answer is longer than the longest message; ask for less at once"));
+    }
+    assert!(told.sums == Sums::NONE, "a long reply is the only payload");
+    out.truncate(sums);
+    let mut put = Put(out);
+    Sums::of(0, &long).put(&mut put);
+    put.u8(LONG);
+    Ok(Some(long))
+}
+
+/// Decodes the body of a reply, and checks its payload. Errors: `Corrupt`.
+pub fn decode(body: &[u8], payload: &[u8]) -> Result<Told> {
+    let mut is_long = false;
+    let mut told = Take::all(body, |take| {
+        let position = take.option(|take| {
+            let (group, term, index) = (GroupId(take.u32()?), Term(take.u64()?), Index(take.u64()?));
+            Ok(Position { group, term, index, durable: take.bool()? })
+        })?;
+        let (stages, sums) = (Stages::take(take)?, Sums::take(take)?);
+        sums.check(payload)?;
+        let result = match take.u8()? {
+            LONG => {
+                is_long = true;
+                Take::all(payload, |take| take.u8().and_then(|tag| take_reply(take, tag))).map(Ok)?
+            }
+            FAILED => Err(take.failure()?),
+            tag => Ok(take_reply(take, tag)?),
+        };
+        Ok(Told { result, position, stages, sums })
+    })?;
+    if is_long {
+        let is_so = payload.len() > SHORT_BYTES_MAX && told.sums == Sums::of(0, payload);
+        told.sums = Sums::NONE;
+        return if is_so { Ok(told) } else { Err(corrupt("a short reply travels as payload")) };
+    }
+    let beside = if let Ok(Reply::Data { length }) = &told.result { *length as usize } else { 0 };
+    if beside == payload.len() {
+        Ok(told)
+    } else {
+        Err(corrupt("a reply has a payload of another length than it says"))
+    }
+}
+
+impl Put<'_> {
+    pub(super) fn failure(&mut self, failure: &Failure) -> &mut Self {
+        self.kind(failure.kind).text(&failure.text)
+    }
+}
+
+impl Take<'_> {
+    pub(super) fn failure(&mut self) -> Result<Failure> {
+        Ok(Failure { kind: self.kind()?, text: self.text()? })
+    }
+}
+
+fn put_reply(put: &mut Put<'_>, reply: &Reply) {
+    match reply {
+        Reply::Done => put.u8(1),
+        Reply::Attr(attr) => put.u8(2).attr(attr),
+        Reply::Target(target) => put.u8(3).long(target),
+        Reply::Value(value) => put.u8(4).long(value),
+        Reply::Names(names) => put.u8(5).long(names),
+        Reply::Data { length } => put.u8(6).u32(*length),
+        Reply::Wrote { offset, length } => put.u8(7).u64(*offset).u32(*length),
+        Reply::Found(position) => put.u8(8).option(*position, Put::u64),
+        Reply::Entries { entries, next_cookie } => put.u8(9).u64(*next_cookie).items(entries, Put::entry),
+        Reply::StatFs(space) => put.u8(10).space(*space),
+        Reply::Volume(volume) => put.u8(11).volume(volume),
+        Reply::Volumes(volumes) => put.u8(12).items(volumes, Put::volume),
+    };
+}
+
+fn take_reply(take: &mut Take<'_>, tag: u8) -> Result<Reply> {
+    Ok(match tag {
+        1 => Reply::Done,
+        2 => Reply::Attr(take.attr()?),
+        3 => Reply::Target(take.long()?.into()),
+        4 => Reply::Value(take.long()?.into()),
+        5 => Reply::Names(take.long()?.into()),
+        6 => Reply::Data { length: take.u32()? },
+        7 => Reply::Wrote { offset: take.u64()?, length: take.u32()? },
+        8 => Reply::Found(take.option(Take::u64)?),
+        9 => {
+            let next_cookie = take.u64()?;
+            Reply::Entries { entries: take.items(Take::entry)?, next_cookie }
+        }
+        10 => Reply::StatFs(take.space()?),
+        11 => Reply::Volume(take.volume()?),
+        12 => Reply::Volumes(take.items(Take::volume)?),
+        _ => return Err(corrupt("a reply has a tag that is not known")),
+    })
+}
