@@ -140,7 +140,8 @@ impl PublicKey {
 impl Key {
     /// A new key, from the kernel's random numbers.
     pub fn generate() -> Result<Key> {
-        let pair = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256).map_err(|error| failed("a key can't be made", &error))?;
+        let pair =
+            KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256).map_err(|error| failed("a key can't be made", &error))?;
         Ok(Key(pair.serialize_der()))
     }
     /// The key of a file. Errors: `Corrupt`.
@@ -196,7 +197,8 @@ impl Certificate {
             return refused("a CA's certificate is nobody's identity");
         }
         let names = parsed.subject_alternative_name().map_err(|_| unreadable())?;
-        let uris: Vec<&str> = names.map_or(Vec::new(), |names| names.value.general_names.iter().filter_map(uri).collect());
+        let uris: Vec<&str> =
+            names.map_or(Vec::new(), |names| names.value.general_names.iter().filter_map(uri).collect());
         let &[uri] = uris.as_slice() else {
             return refused("a certificate has to name one bearer: this one is not of Sinter's making");
         };
@@ -240,7 +242,8 @@ impl Identity {
         } else {
             return Ok(());
         };
-        let context = format!("{}, valid from {} to {}, and now is {now_s}", self.subject, self.not_before_s, self.not_after_s);
+        let context =
+            format!("{}, valid from {} to {}, and now is {now_s}", self.subject, self.not_before_s, self.not_after_s);
         Err(Error::new(Kind::Permission, what).with(context))
     }
 }
@@ -317,7 +320,9 @@ pub fn read_request(request: &[u8]) -> Result<PublicKey> {
     };
     let key = PublicKey::checked(parsed.certification_request_info.subject_pki.raw)?;
     let signed = parsed.verify_signature();
-    signed.map_err(|_| refused("a request for a certificate is not signed by its key: let `sinter client join` make it"))?;
+    signed.map_err(|_| {
+        refused("a request for a certificate is not signed by its key: let `sinter client join` make it")
+    })?;
     Ok(key)
 }
 

@@ -68,7 +68,8 @@ pub fn begin<'a>(files: &'a dyn Files, name: &ClientName, token: Token) -> Resul
     if let Some(found) = present
         && fields(&found.bytes).map_err(|error| error.with(files.shown(&config)))?.cluster != token.cluster.to_string()
     {
-        let what = "this name leads to another cluster: choose another name, or remove its two files to leave that cluster";
+        let what =
+            "this name leads to another cluster: choose another name, or remove its two files to leave that cluster";
         return Err(Error::new(Kind::Exists, what).with(files.shown(&config)));
     }
     let key = match read_key(files, name)? {
@@ -94,7 +95,9 @@ impl Joining<'_> {
         let refused = |what| Err(Error::new(Kind::Permission, what));
         let Chain { certificate, ca } = answer;
         if !self.token.pins(&ca) {
-            return refused("the server is not the one that made the token: somebody may stand between; nothing was written");
+            return refused(
+                "the server is not the one that made the token: somebody may stand between; nothing was written",
+            );
         }
         let Token { cluster, addresses, .. } = self.token;
         let membership = Membership { name: self.name, cluster, addresses, ca, certificate, key: self.key };
@@ -164,8 +167,14 @@ impl Membership {
     }
     fn write(&self, files: &dyn Files) -> Result<()> {
         let quoted: Vec<String> = self.addresses.iter().map(|address| format!("\"{address}\"")).collect();
-        let mut text = "# A cluster that this machine has joined; `sinter client join` wrote it. The addresses may be changed.\n".to_string();
-        let fields = [("cluster", self.cluster.to_string()), ("ca", self.ca.to_pem()), ("certificate", self.certificate.to_pem())];
+        let mut text =
+            "# A cluster that this machine has joined; `sinter client join` wrote it. The addresses may be changed.\n"
+                .to_string();
+        let fields = [
+            ("cluster", self.cluster.to_string()),
+            ("ca", self.ca.to_pem()),
+            ("certificate", self.certificate.to_pem()),
+        ];
         writeln!(text, "format = {FORMAT}\naddresses = [{}]", quoted.join(", ")).expect("a string takes all");
         for (name, value) in fields {
             let quote = if value.contains('\n') { "\"\"\"" } else { "\"" };
@@ -176,7 +185,8 @@ impl Membership {
 }
 
 fn fields(bytes: &[u8]) -> Result<Fields> {
-    let wrong = |error: toml::de::Error| Error::new(Kind::Invalid, "the file can't be read").with(error.to_string().trim_end());
+    let wrong =
+        |error: toml::de::Error| Error::new(Kind::Invalid, "the file can't be read").with(error.to_string().trim_end());
     let text = std::str::from_utf8(bytes).map_err(|_| Error::new(Kind::Invalid, "the file is no text"))?;
     let version: Version = toml::from_str(text).map_err(wrong)?;
     if version.format != FORMAT {
@@ -191,8 +201,11 @@ fn fields(bytes: &[u8]) -> Result<Fields> {
 fn read_key(files: &dyn Files, name: &ClientName) -> Result<Option<Key>> {
     let file = key_file(name);
     let Some(bytes) = read_secret(files, &file, FILE_BYTES_MAX)? else { return Ok(None) };
-    let key = std::str::from_utf8(&bytes).map_err(|_| Error::new(Kind::Corrupt, "the key's file is no text")).and_then(Key::of_pem);
-    let next = "restore it from a backup, or remove it, revoke the client on the server and join again with a new token";
+    let key = std::str::from_utf8(&bytes)
+        .map_err(|_| Error::new(Kind::Corrupt, "the key's file is no text"))
+        .and_then(Key::of_pem);
+    let next =
+        "restore it from a backup, or remove it, revoke the client on the server and join again with a new token";
     key.map(Some).map_err(|error| error.with(files.shown(&file)).with(next))
 }
 

@@ -6,8 +6,8 @@
 use crate::certificates::{self, Certificate, Hash, Identity, Pair, PublicKey, Serial};
 use crate::files::{Files, read_secret, replace};
 use crate::identity::{Bearer, ClientName, Subject, Uuid};
-use crate::state::{Client, FILE_BYTES_MAX, Invitation, Issued, Rights, State, Use};
 use crate::state::{CLIENTS_MAX, TOKENS_MAX, USES_MAX};
+use crate::state::{Client, FILE_BYTES_MAX, Invitation, Issued, Rights, State, Use};
 use crate::tokens::{ADDRESSES_MAX, Address, Role, Secret, Token};
 use base::{Error, Kind, Result};
 use std::collections::BTreeMap;
@@ -65,7 +65,8 @@ impl<F: Files> Network<F> {
         let (public, subject) = (key.public()?, Subject { cluster, bearer: Bearer::Brick(brick) });
         let certificate = certificates::sign(&ca, &Serial::new(1, &public), &subject, &public, now_s)?;
         let server = Pair { certificate, key };
-        let state = State { cluster, brick, epoch: 1, made: 1, ca, server, tokens: Vec::new(), clients: BTreeMap::new() };
+        let state =
+            State { cluster, brick, epoch: 1, made: 1, ca, server, tokens: Vec::new(), clients: BTreeMap::new() };
         replace(&files, FILE, &state.encode())?;
         Ok(Network { files, state })
     }
@@ -180,7 +181,11 @@ impl<F: Files> Network<F> {
         let (name, key): (ClientName, Hash) = (name.parse()?, public.hash());
         let mut next = self.state.clone();
         let at = next.find_token(secret, now_s)?;
-        if next.clients.values().any(|client| client.certificates.iter().any(|it| it.key == key && it.revoked_s.is_some())) {
+        if next
+            .clients
+            .values()
+            .any(|client| client.certificates.iter().any(|it| it.key == key && it.revoked_s.is_some()))
+        {
             let what = "this key was revoked: remove the key's file on the client, and join again with a new token";
             return Err(Error::new(Kind::Permission, what).with(name));
         }
@@ -240,7 +245,9 @@ impl<F: Files> Network<F> {
         let (_, client) = self.state.client_of(identity)?;
         match client.certificates.iter().find(|it| it.serial == identity.serial) {
             Some(issued) if issued.revoked_s.is_none() => Ok(&client.rights),
-            Some(_) => refused("this client was revoked: if it is to come back, remove its key's file and join with a new token"),
+            Some(_) => refused(
+                "this client was revoked: if it is to come back, remove its key's file and join with a new token",
+            ),
             None => refused("the server does not know this certificate: join again, with a new token"),
         }
     }
@@ -302,7 +309,8 @@ impl State {
             return Err(Error::new(Kind::Exists, what).with(other));
         }
         if !self.clients.contains_key(name) {
-            self.clients.retain(|_, it| it.revoked_s.is_none() || it.certificates.iter().any(|it| now_s <= it.not_after_s));
+            self.clients
+                .retain(|_, it| it.revoked_s.is_none() || it.certificates.iter().any(|it| now_s <= it.not_after_s));
             if self.clients.len() >= CLIENTS_MAX {
                 return Err(Error::new(Kind::NoSpace, "there are 4096 clients: revoke those that are gone for good"));
             }
@@ -341,7 +349,13 @@ impl State {
         if client.certificates.len() >= CERTIFICATES_MAX {
             client.certificates.remove(0);
         }
-        client.certificates.push(Issued { serial, key, not_after_s, revoked_s: None, certificate: certificate.clone() });
+        client.certificates.push(Issued {
+            serial,
+            key,
+            not_after_s,
+            revoked_s: None,
+            certificate: certificate.clone(),
+        });
         Ok(certificate)
     }
     fn sign(&mut self, subject: &Subject, public: &PublicKey, now_s: u64) -> Result<(Identity, Certificate)> {
@@ -349,7 +363,10 @@ impl State {
         let certificate = certificates::sign(&self.ca, &Serial::new(self.made, public), subject, public, now_s)?;
         // What is handed out is what will be read back at each hello.
         let identity = certificate.identity()?;
-        assert!(identity.subject == *subject && identity.not_after_s > now_s, "a certificate says what it was made for");
+        assert!(
+            identity.subject == *subject && identity.not_after_s > now_s,
+            "a certificate says what it was made for"
+        );
         Ok((identity, certificate))
     }
     /// The record of a client's identity.
@@ -358,6 +375,8 @@ impl State {
         let Bearer::Client(name) = &identity.subject.bearer else {
             return Err(refused("this is the certificate of a brick, not of a client: join as a client, with a token"));
         };
-        self.clients.get_key_value(name).ok_or_else(|| refused("the server does not know this client: join again, with a new token"))
+        self.clients
+            .get_key_value(name)
+            .ok_or_else(|| refused("the server does not know this client: join again, with a new token"))
     }
 }

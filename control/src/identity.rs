@@ -169,7 +169,8 @@ mod tests {
         for name in ["", ".", "-a", "a b", "a/b", "a\u{e4}", "a\n", long.as_str()] {
             assert_eq!(client(name).parse::<Subject>().expect_err(name).kind, Kind::Invalid);
         }
-        for text in ["", "sinter://", "https://x/client/c1", &format!("sinter://{uuid}/client"), "sinter://x/client/c1"] {
+        for text in ["", "sinter://", "https://x/client/c1", &format!("sinter://{uuid}/client"), "sinter://x/client/c1"]
+        {
             assert_eq!(text.parse::<Subject>().expect_err(text).kind, Kind::Invalid);
         }
         let newer = format!("sinter://{uuid}/admin/a").parse::<Subject>().expect_err("not yet");

@@ -67,7 +67,8 @@ impl Rights {
     /// The grant for a volume. Errors: `Permission` if there is none.
     pub fn of(&self, volume: VolumeId) -> Result<Grant> {
         let found = self.0.binary_search_by_key(&volume, |grant| grant.volume);
-        let what = "this client may not mount this volume: a token for it, used on the same machine, gives it that right";
+        let what =
+            "this client may not mount this volume: a token for it, used on the same machine, gives it that right";
         found.map(|at| self.0[at]).map_err(|_| Error::new(Kind::Permission, what))
     }
     /// All grants.

@@ -156,7 +156,10 @@ impl FromStr for Token {
         let bytes = letters().decode(body.as_bytes()).map_err(|wrong| not_letters(body, wrong))?;
         let (fields, crc) = bytes.split_at(bytes.len() - 4);
         if crc32c(fields).to_le_bytes() != crc {
-            return Err(Error::new(Kind::Invalid, "a letter of the token is wrong (its checksum differs): copy it again"));
+            return Err(Error::new(
+                Kind::Invalid,
+                "a letter of the token is wrong (its checksum differs): copy it again",
+            ));
         }
         fields_of(&fields[2..]).ok_or_else(newer)?
     }
@@ -172,7 +175,9 @@ fn check_whole(body: &str) -> Result<()> {
     let bytes = usize::from(u16::from_le_bytes([head[0], head[1]]));
     let wanted = letters().encode_len(bytes);
     if body.len() < wanted {
-        return Err(Error::new(Kind::Invalid, cut).with(format!("{} of its {wanted} letters are missing", wanted - body.len())));
+        return Err(
+            Error::new(Kind::Invalid, cut).with(format!("{} of its {wanted} letters are missing", wanted - body.len()))
+        );
     }
     if body.len() > wanted || bytes < 4 {
         // An early letter may be wrong, too.
@@ -205,7 +210,10 @@ fn no_token(text: &str) -> Error {
     if version.is_some_and(|version| version.parse::<u32>().is_ok()) {
         return newer();
     }
-    Error::new(Kind::Invalid, "this is no token: one begins with `sinter1.`; `sinter token create` on the server makes one")
+    Error::new(
+        Kind::Invalid,
+        "this is no token: one begins with `sinter1.`; `sinter token create` on the server makes one",
+    )
 }
 
 fn newer() -> Error {
