@@ -156,7 +156,7 @@ impl<F: Files> Network<F> {
             rights: wish.rights,
             used: Vec::new(),
         };
-        assert!(next.tokens.iter().all(|token| token.id() != made.id()), "random secrets differ");
+        assert!(next.tokens.iter().all(|token| token.secret != made.secret), "random secrets differ");
         next.tokens.push(made);
         self.change(next)?;
         Ok(Token { cluster: self.cluster(), ca: self.ca().hash(), role: wish.role, secret, addresses })
