@@ -39,7 +39,7 @@ pub struct Wish {
     pub role: Role,
     /// The rights that it gives.
     pub rights: Rights,
-    /// How many keys may join with it: 1 to 1,024, 1 unless somebody said more.
+    /// Number of keys that may join with it: 1 to 1,024, 1 unless somebody said more.
     pub uses: u32,
     /// Its life in seconds, at most 30 days.
     pub life_s: u64,
@@ -256,7 +256,13 @@ impl<F: Files> Network<F> {
     }
     fn change(&mut self, next: State) -> Result<()> {
         assert!(next.epoch >= self.state.epoch && next.made >= self.state.made, "numbers rise");
-        replace(&self.files, FILE, &next.encode())?;
+        let bytes = next.encode();
+        if bytes.len() > FILE_BYTES_MAX {
+            let what = "there are more tokens, uses and grants than a file may hold: revoke clients that are gone, and make tokens \
+                        for fewer volumes";
+            return Err(Error::new(Kind::NoSpace, what).with(format_args!("{} bytes", bytes.len())));
+        }
+        replace(&self.files, FILE, &bytes)?;
         self.state = next;
         Ok(())
     }
@@ -378,5 +384,82 @@ impl State {
         self.clients
             .get_key_value(name)
             .ok_or_else(|| refused("the server does not know this client: join again, with a new token"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::files::Found;
+    use crate::state::Grant;
+    use base::ids::VolumeId;
+
+    /// A directory that takes everything and has nothing.
+    struct Nowhere;
+    impl Files for Nowhere {
+        fn read(&self, _: &str, _: usize) -> Result<Option<Found>> {
+            Ok(None)
+        }
+        fn write(&self, _: &str, bytes: &[u8]) -> Result<()> {
+            assert!(bytes.len() <= FILE_BYTES_MAX, "it could not be read again");
+            Ok(())
+        }
+        fn flush(&self, _: &str) -> Result<()> {
+            Ok(())
+        }
+        fn rename(&self, _: &str, _: &str) -> Result<()> {
+            Ok(())
+        }
+        fn sync_names(&self) -> Result<()> {
+            Ok(())
+        }
+        fn shown(&self, name: &str) -> String {
+            name.to_string()
+        }
+    }
+
+    const NOW_S: u64 = 1_800_000_000;
+
+    fn network() -> Network<Nowhere> {
+        Network::create(Nowhere, Uuid([1; 16]), Uuid([2; 16]), NOW_S).expect("nothing there")
+    }
+
+    #[test]
+    fn no_file_is_written_that_could_not_be_read() {
+        let mut network = network();
+        let grant = |volume| Grant { volume: VolumeId(volume), read_only: false, root_squash: false };
+        let rights = Rights::new((0..256).map(grant)).expect("256 are allowed");
+        let wish = Wish { role: Role::Client, rights, uses: 1024, life_s: TOKEN_LIFE_S };
+        let address = vec!["a:1".parse().expect("an address")];
+        let make = |network: &mut Network<Nowhere>, byte| {
+            network.create_token(wish.clone(), Secret([byte; 16]), address.clone(), NOW_S).map(drop)
+        };
+        make(&mut network, 1).expect("room");
+        let used = Use { name: "c1".parse().expect("a name"), key: Hash([0; 32]), at_s: NOW_S };
+        network.state.tokens[0].used = vec![used; 1024];
+        let full = network.state.tokens[0].clone();
+        network.state.tokens.extend((0..400).map(|_| full.clone()));
+        let error = make(&mut network, 2).expect_err("too large");
+        assert_eq!((error.kind, network.tokens().len()), (Kind::NoSpace, 401));
+    }
+
+    #[test]
+    fn all_clients_fit() {
+        let mut network = network();
+        let key = certificates::Key::generate().expect("random numbers");
+        let grant = Grant { volume: VolumeId(1), read_only: false, root_squash: false };
+        let rights = Rights::new([grant]).expect("one");
+        let (name, public): (ClientName, _) = ("c".repeat(64).parse().expect("a name"), key.public().expect("whole"));
+        network.state.join(&name, &public, rights, NOW_S).expect("room");
+        let client = network.state.clients[&name].clone();
+        for number in 1..CLIENTS_MAX {
+            network.state.clients.insert(format!("c{number}").parse().expect("a name"), client.clone());
+        }
+        let bytes = network.state.encode().len();
+        assert!((4 << 20..8 << 20).contains(&bytes), "docs tell {bytes}");
+        network.change(network.state.clone()).expect("room");
+        let key = certificates::Key::generate().expect("random numbers").public().expect("whole");
+        let more = network.state.join(&"more".parse().expect("a name"), &key, client.rights, NOW_S);
+        assert_eq!(more.expect_err("one too many").kind, Kind::NoSpace);
     }
 }

@@ -14,8 +14,8 @@ use std::collections::BTreeMap;
 const MAGIC: &str = "sinter-network ";
 /// The version of its format.
 const FORMAT: u32 = 1;
-/// Largest file: 4,096 clients with certificates take a tenth.
-pub const FILE_BYTES_MAX: usize = 64 << 20;
+/// Largest file: 4,096 clients take a fifth. No larger one is written.
+pub const FILE_BYTES_MAX: usize = 32 << 20;
 /// Most clients; each has a certificate in a file that is written whole at each change.
 pub const CLIENTS_MAX: usize = 4096;
 /// Most tokens that are not forgotten yet.
@@ -93,13 +93,13 @@ pub struct Invitation {
     pub made_s: u64,
     /// The time from which on it is refused.
     pub expires_s: u64,
-    /// How many keys may join with it.
+    /// Number of keys that may join with it.
     pub uses: u32,
     /// The time when it was revoked.
     pub revoked_s: Option<u64>,
     /// The rights that it gives.
     pub rights: Rights,
-    /// Who joined with it.
+    /// Its uses, in their order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub used: Vec<Use>,
 }
@@ -119,7 +119,7 @@ pub struct Use {
     pub name: ClientName,
     /// The hash of the public key that joined.
     pub key: Hash,
-    /// When.
+    /// The time of the use.
     pub at_s: u64,
 }
 

@@ -1,4 +1,4 @@
-//! Who is let in, by what, and for how long.
+//! Joins, renewals and revocations: admission by tokens, rights by certificates.
 
 use super::world::World;
 use super::*;

@@ -1,4 +1,4 @@
-//! What rustls makes of our certificates, with a CA that the client has pinned.
+//! Handshakes of rustls with our certificates, and a CA that the client has pinned.
 
 use super::world::World;
 use super::*;
