@@ -64,13 +64,13 @@ pub struct Joining<'a> {
 /// cluster; `Permission` if others may read the key; `Corrupt`; those of writing.
 pub fn begin<'a>(files: &'a dyn Files, name: &ClientName, token: Token) -> Result<Joining<'a>> {
     let (config, file) = (config_file(name), key_file(name));
-    let present = files.read(&config, FILE_BYTES_MAX)?;
-    if let Some(found) = present
-        && fields(&found.bytes).map_err(|error| error.with(files.shown(&config)))?.cluster != token.cluster.to_string()
-    {
-        let what =
-            "this name leads to another cluster: choose another name, or remove its two files to leave that cluster";
-        return Err(Error::new(Kind::Exists, what).with(files.shown(&config)));
+    if let Some(found) = files.read(&config, FILE_BYTES_MAX)? {
+        let present = fields(&found.bytes);
+        let next = "correct it, or remove it to join anew";
+        if present.map_err(|error| error.with(files.shown(&config)).with(next))?.cluster != token.cluster.to_string() {
+            let what = "this name leads to another cluster: choose another name, or remove its two files to leave that cluster";
+            return Err(Error::new(Kind::Exists, what).with(files.shown(&config)));
+        }
     }
     let key = match read_key(files, name)? {
         Some(key) => key,

@@ -70,15 +70,19 @@ impl<F: Files> Network<F> {
         replace(&files, FILE, &state.encode())?;
         Ok(Network { files, state })
     }
-    /// Opens what `create` made. Errors: `NotFound`; `Permission` if others may read it; `Corrupt` and `Newer`, with the
-    /// file's name and the next step.
-    pub fn open(files: F) -> Result<Network<F>> {
+    /// Opens the network side that `create` made for this brick. Errors: `NotFound`; `Permission` if others may read it;
+    /// `Corrupt`, also for the file of another brick, and `Newer`, with the file's name and the next step.
+    pub fn open(files: F, brick: Uuid) -> Result<Network<F>> {
         let Some(bytes) = read_secret(&files, FILE, FILE_BYTES_MAX)? else {
             let what = "the brick's identity for the network is missing: restore the file from a backup, or remove its \
                         directory to make a new one, which clients have to join again";
             return Err(Error::new(Kind::NotFound, what).with(files.shown(FILE)));
         };
-        let state = State::decode(&bytes).map_err(|error| match error.kind {
+        let decoded = State::decode(&bytes).and_then(|state| {
+            let foreign = || Error::new(Kind::Corrupt, "the file is of another brick").with(state.brick);
+            if state.brick == brick { Ok(state) } else { Err(foreign()) }
+        });
+        let state = decoded.map_err(|error| match error.kind {
             Kind::Newer => error.with(files.shown(FILE)),
             _ => {
                 let next = "restore it from a backup, or remove its directory to make a new one, which clients have to join again";

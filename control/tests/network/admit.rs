@@ -95,7 +95,7 @@ fn who_asks_again_gets_the_same_answer_as_long_as_the_token_lives() {
     // Requests are signed with random numbers: it is the key that is the same.
     assert_eq!(network.admit(&token.secret, &request(&key), "c1", NOW_S + 60).expect("again"), first);
     assert_eq!(world.steps(), steps, "nothing is written");
-    let mut reopened = Network::open(world.copy()).expect("whole");
+    let mut reopened = reopen(world.copy()).expect("whole");
     assert_eq!(reopened.admit(&token.secret, &request(&key), "c1", NOW_S + 60).expect("after a restart"), first);
     refused(network.admit(&token.secret, &request(&key), "other", NOW_S + 60), Kind::Permission, "was used already");
     let late = NOW_S + TOKEN_LIFE_S;
@@ -142,7 +142,7 @@ fn a_revoked_client_is_refused_and_told_and_its_key_never_comes_back() {
     }
     // Another machine takes the name, with none of the old rights.
     let new = network.admit(&tokens[1].secret, &request(&super::key()), "c1", NOW_S + 3).expect("a new key");
-    for network in [&network, &Network::open(world.copy()).expect("whole")] {
+    for network in [&network, &reopen(world.copy()).expect("whole")] {
         assert_eq!(network.rights_of(&identity(&new), NOW_S + 4).expect("joined").grants(), [grant(2)]);
         refused(network.rights_of(&identity(&old), NOW_S + 4), Kind::Permission, "was revoked");
         assert!(network.epoch() > epoch, "the number survives");

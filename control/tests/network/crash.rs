@@ -43,18 +43,17 @@ fn begun() -> World {
 fn an_end_at_any_step_leaves_the_old_or_the_new_and_what_was_answered() {
     for (name, change) in CHANGES {
         let (start, key) = (begun(), key());
-        let old = seen(&Network::open(start.copy()).expect("whole"));
+        let old = seen(&reopen(start.copy()).expect("whole"));
         let (mut olds, mut news) = (0, 0);
         for steps in 0..=4 {
             let world = start.copy();
-            let mut network = Network::open(world.clone()).expect("whole");
+            let mut network = reopen(world.clone()).expect("whole");
             world.end_after(steps);
             let answer = change(&mut network, &key);
             assert_eq!(answer.is_ok(), steps == 4, "{name} takes four steps");
             assert_eq!(seen(&network) == old, answer.is_err(), "{name}: memory has what is durable");
             for image in world.images() {
-                let mut found =
-                    Network::open(image.clone()).unwrap_or_else(|error| panic!("{name}, {steps}: {error:?}"));
+                let mut found = reopen(image.clone()).unwrap_or_else(|error| panic!("{name}, {steps}: {error:?}"));
                 let is_old = seen(&found) == old;
                 assert!(!is_old || answer.is_err(), "{name}: an answer was lost");
                 // Whoever asks again is answered, once the server is back.
@@ -77,7 +76,7 @@ fn an_end_while_it_is_made_leaves_nothing_or_all_of_it() {
         let made = Network::create(world.clone(), CLUSTER, BRICK, NOW_S);
         assert_eq!(made.is_ok(), steps == 4);
         for image in world.images() {
-            match Network::open(image.clone()) {
+            match reopen(image.clone()) {
                 Ok(found) => {
                     assert!(made.as_ref().is_err() || seen(&found) == seen(made.as_ref().expect("just asked")))
                 }
@@ -95,14 +94,14 @@ fn a_step_that_fails_changes_nothing_and_may_be_tried_again() {
     for (name, change) in CHANGES {
         for steps in 0..4 {
             let (world, key) = (begun(), key());
-            let mut network = Network::open(world.clone()).expect("whole");
+            let mut network = reopen(world.clone()).expect("whole");
             let (old, epoch) = (seen(&network), network.epoch());
             world.fail_after(steps);
             change(&mut network, &key).expect_err("a full device");
             assert_eq!((seen(&network), network.epoch()), (old.clone(), epoch), "{name}");
             change(&mut network, &key).expect("there is room again");
             assert_ne!(seen(&network), old);
-            assert_eq!(seen(&Network::open(world.copy()).expect("whole")), seen(&network), "{name}");
+            assert_eq!(seen(&reopen(world.copy()).expect("whole")), seen(&network), "{name}");
         }
     }
 }

@@ -10,7 +10,7 @@ use runtime::random::SplitMix;
 fn open(bytes: &[u8]) -> base::Result<Network<World>> {
     let world = World::default();
     world.put("state", bytes);
-    let opened = Network::open(world.clone());
+    let opened = reopen(world.clone());
     let made = Network::create(world.clone(), CLUSTER, BRICK, NOW_S);
     assert_eq!(made.err().map(|error| error.kind), Some(Kind::Exists), "a file that is there is never made anew");
     assert_eq!(world.bytes("state").as_deref(), Some(bytes));
@@ -56,7 +56,7 @@ fn other_files_are_told_apart() {
         let error = open(bytes.as_bytes()).map(drop).expect_err(says);
         assert!(error.kind == kind && error.to_string().contains(says), "{error:?}");
     }
-    let none = Network::open(World::default()).map(drop).expect_err("nothing there");
+    let none = reopen(World::default()).map(drop).expect_err("nothing there");
     assert!(none.kind == Kind::NotFound && none.to_string().contains("restore the file"), "{none}");
 }
 
@@ -81,6 +81,10 @@ fn parts_of_two_bricks_make_none() {
     }
     let moved = body(&one).replace(&CLUSTER.to_string(), &Uuid([3; 16]).to_string());
     assert_eq!(open(&signed(&moved)).map(drop).expect_err("of another cluster").kind, Kind::Corrupt);
+    let world = World::default();
+    world.put("state", one.as_bytes());
+    let foreign = Network::open(world, Uuid([4; 16])).map(drop).expect_err("copied from another brick");
+    assert!(foreign.kind == Kind::Corrupt && foreign.to_string().contains("of another brick"), "{foreign}");
     let unknown = open(&signed(&format!("new = 1\n{}", body(&one)))).map(drop).expect_err("a field of another version");
     assert_eq!(unknown.kind, Kind::Corrupt);
 }
@@ -122,7 +126,7 @@ fn keys_that_others_may_read_are_refused() {
     let world = World::default();
     drop(network(&world));
     world.open_to_others();
-    let error = Network::open(world).map(drop).expect_err("open to others");
+    let error = reopen(world).map(drop).expect_err("open to others");
     assert!(error.kind == Kind::Permission && error.to_string().contains("chmod 600"), "{error}");
 }
 
@@ -140,14 +144,14 @@ fn real_files_are_their_owners_only_and_one_process_has_them() {
     assert!(second.kind == Kind::Busy && second.to_string().contains("another process"), "{second}");
     let served = network.server().clone();
     drop(network);
-    assert_eq!(*Network::open(scratch.lock().expect("free again")).expect("whole").server(), served);
+    assert_eq!(*reopen(scratch.lock().expect("free again")).expect("whole").server(), served);
     std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o640)).expect("ours");
-    let open = Network::open(scratch.lock().expect("free")).map(drop).expect_err("the group may read it");
+    let open = reopen(scratch.lock().expect("free")).map(drop).expect_err("the group may read it");
     assert!(
         open.to_string().contains("chmod 600") && open.to_string().contains(file.to_str().expect("text")),
         "{open}"
     );
     std::fs::remove_file(&file).expect("ours");
     std::os::unix::fs::symlink("/etc/hostname", &file).expect("ours");
-    assert_eq!(Network::open(scratch.lock().expect("free")).map(drop).expect_err("a link").kind, Kind::Permission);
+    assert_eq!(reopen(scratch.lock().expect("free")).map(drop).expect_err("a link").kind, Kind::Permission);
 }

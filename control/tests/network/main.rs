@@ -37,6 +37,11 @@ pub fn network(world: &world::World) -> Network<world::World> {
     Network::create(world.clone(), CLUSTER, BRICK, NOW_S).expect("an empty directory")
 }
 
+/// The network side of the brick again, after its end.
+pub fn reopen<F: Files>(files: F) -> base::Result<Network<F>> {
+    Network::open(files, BRICK)
+}
+
 /// A token for a volume, whose secret is made of `seed`.
 pub fn token<F: Files>(network: &mut Network<F>, seed: u8, volumes: &[u32]) -> Token {
     network.create_token(wish(volumes), Secret([seed; 16]), addresses(), NOW_S).expect("within bounds")

@@ -86,7 +86,7 @@ fn a_renewed_certificate_takes_the_old_ones_place() {
 #[test]
 fn files_that_were_changed_are_refused_by_name_and_place() {
     let world = World::default();
-    joined(&world);
+    let (_, token, _) = joined(&world);
     let config = String::from_utf8(world.bytes("prod.toml").expect("written")).expect("text");
     let key = world.bytes("prod.key").expect("written");
     let read = |file: &str, bytes: &[u8]| -> Error {
@@ -117,6 +117,10 @@ fn files_that_were_changed_are_refused_by_name_and_place() {
     }
     let strange = read_or_same(&world, Key::generate().expect("a key").to_pem().as_bytes());
     assert_eq!(strange, Some(Kind::Permission), "another machine's key");
+    let damaged = World::default();
+    damaged.put("prod.toml", b"format = 1\n");
+    let error = begin(&damaged, &name(), token).map(drop).expect_err("no cluster");
+    assert!(error.to_string().contains("remove it") && damaged.bytes("prod.key").is_none(), "{error}");
     let empty = Membership::read(&World::default(), &name()).expect_err("nothing there");
     assert!(empty.kind == Kind::NotFound && empty.to_string().contains("sinter client join"), "{empty}");
     let keyless = World::default();
