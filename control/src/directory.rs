@@ -181,23 +181,21 @@ impl<F: Files> Network<F> {
     /// expired or used; `Invalid` for a request or name that is wrong; `Exists` for a name of another machine;
     /// `NoSpace` for too many clients; those of writing.
     pub fn admit(&mut self, secret: &Secret, request: &[u8], name: &str, now_s: u64) -> Result<Chain> {
+        // The secret first: strangers cost nothing but its hash.
+        let at = self.state.find_token(secret, now_s)?;
         let public = certificates::read_request(request)?;
         let (name, key): (ClientName, Hash) = (name.parse()?, public.hash());
-        let mut next = self.state.clone();
-        let at = next.find_token(secret, now_s)?;
-        if next
-            .clients
-            .values()
-            .any(|client| client.certificates.iter().any(|it| it.key == key && it.revoked_s.is_some()))
-        {
+        let mut issued = self.state.clients.values().flat_map(|client| &client.certificates);
+        if issued.any(|it| it.key == key && it.revoked_s.is_some()) {
             let what = "this key was revoked: remove the key's file on the client, and join again with a new token";
             return Err(Error::new(Kind::Permission, what).with(name));
         }
-        if next.tokens[at].used.iter().any(|it| it.key == key && it.name == name)
-            && let Some(issued) = next.clients.get(&name).and_then(|client| client.newest(&key))
+        if self.state.tokens[at].used.iter().any(|it| it.key == key && it.name == name)
+            && let Some(issued) = self.state.clients.get(&name).and_then(|client| client.newest(&key))
         {
             return Ok(self.chain(issued.certificate.clone()));
         }
+        let mut next = self.state.clone();
         next.use_token(at, &name, key, now_s)?;
         let rights = next.tokens[at].rights.clone();
         let certificate = next.join(&name, &public, rights, now_s)?;

@@ -70,6 +70,8 @@ fn each_token_that_does_not_count_has_its_own_answer() {
     let unknown =
         refused(network.admit(&Secret([9; 16]), &request(&key()), "c4", NOW_S), Kind::NotFound, "does not know");
     assert!(unknown.to_string().contains(create));
+    // A stranger's request is not even read.
+    refused(network.admit(&Secret([9; 16]), b"noise", "", NOW_S), Kind::NotFound, "does not know");
     assert_eq!(network.clients().len(), 2);
 }
 
