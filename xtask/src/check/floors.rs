@@ -22,7 +22,11 @@ const ROOMS: [Room; 14] = [
     Room { name: "recording", below: &["base"], outside: &["postcard", "serde", "siphasher", "zstd"] },
     Room { name: "index_rocksdb", below: &["store", "base", "runtime"], outside: &["rocksdb"] },
     Room { name: "group", below: &["store", "names", "wire", "base", "runtime"], outside: &[] },
-    Room { name: "control", below: &["wire", "base", "runtime"], outside: &[] },
+    Room {
+        name: "control",
+        below: &["wire", "base", "runtime"],
+        outside: &["data-encoding", "pem", "rcgen", "ring", "serde", "time", "toml", "x509-parser"],
+    },
     Room { name: "layer", below: &["group", "wire", "base", "runtime"], outside: &[] },
     Room { name: "front", below: &["layer", "recording", "base", "runtime"], outside: &["libc", "rustix"] },
     Room {
