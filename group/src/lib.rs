@@ -221,7 +221,7 @@ impl Groups {
                 self.ahead.closed(context.volume, ino);
                 self.release(context, ino).await
             }
-            Op::Forget { ino, times } => Ok(self.forget(context, ino, times)),
+            Op::Forget { ino, times } => self.forget(context, ino, times),
             Op::Fsync { ino, sync } => self.fsync(context, ino, sync).await,
             Op::SyncAll => {
                 self.sync_all(context).await?;

@@ -1,14 +1,20 @@
 //! Floor 2: what travels between the process of a client and that of a brick, and between machines: an operation's context on the
-//! way there, its answer on the way back, and the frames and bodies that both become on a wire.
+//! way there, its answer on the way back, the frames and bodies that both become on a wire, and both ends of a connection.
 //!
-//! Promises: bytes in, bytes out. Absent by design: I/O, clocks, waiting.
+//! Promises: of the frames and bodies: bytes in, bytes out, without I/O, clocks or waiting; of the ends: see `client` and `server`.
+//! Absent by design: what an operation does.
 #![forbid(unsafe_code)]
 
 mod answer;
+pub mod client;
 pub mod codec;
 mod context;
 pub mod frame;
+pub mod lane;
+pub mod server;
 
 pub use answer::{Answer, Position};
+pub use client::Client;
 pub use context::Context;
 pub use frame::{FrameKind, Header};
+pub use server::Server;

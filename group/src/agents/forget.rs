@@ -10,7 +10,7 @@ use crate::state::State;
 use crate::state::known::Left;
 use crate::state::load::Wanted;
 use crate::{Answer, Groups, closing};
-use base::{Edit, Ino, Kind, Reply, Result, Sync, VolumeId};
+use base::{Edit, Ino, Kind, Outcome, Reply, Result, Sync, VolumeId};
 use names::{Part, Seen};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -58,10 +58,16 @@ pub async fn run(groups: Arc<Groups>) {
 }
 
 impl Groups {
-    /// Takes back, for a client, `times` answers by which it learnt of the inode.
-    pub(crate) fn forget(&self, context: &Context, ino: Ino, times: u64) -> Answer {
+    /// Takes back, for a client, `times` answers by which it learnt of the inode. Errors: `Fenced`.
+    pub(crate) fn forget(&self, context: &Context, ino: Ino, times: u64) -> Result<Answer> {
+        let done = Answer { reply: Reply::Done, data: None, position: None };
         let left = {
             let mut state = self.state(ino.group()).state.lock();
+            // A second delivery takes nothing back.
+            if state.result(context.session, context.request)?.is_some() {
+                return Ok(done);
+            }
+            state.keep_result(context.session, context.request, Outcome::Done, context.done);
             let left = state.known.forget((context.volume, context.session), ino, times);
             // If the file is open, its last release frees it.
             if state.known.opens(context.volume, ino) > 0 { Left::Told } else { left }
@@ -75,7 +81,7 @@ impl Groups {
                 self.forgotten_came.notify();
             }
         }
-        Answer { reply: Reply::Done, data: None, position: None }
+        Ok(done)
     }
 
     /// Number of inodes that clients know.

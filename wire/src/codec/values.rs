@@ -237,6 +237,7 @@ fn kind_code(kind: Kind) -> u8 {
         Kind::Newer => 21,
         Kind::Interrupted => 22,
         Kind::Host => 23,
+        Kind::Fenced => 24,
     }
 }
 

@@ -1,0 +1,53 @@
+//! What a session's client has open and knows: it tells a server that was started anew (rule P11).
+//!
+//! Promise: as many opens and answers are counted here as the server has counted, once all requests are answered.
+
+use crate::Context;
+use crate::codec::session::{Held, RECLAIM_ITEMS_MAX};
+use base::{DirEntry, Ino, Op, Reply};
+use std::collections::BTreeMap;
+
+/// Opens and answers by inode.
+#[derive(Default)]
+pub struct Holdings(BTreeMap<Ino, (u64, u64)>);
+
+impl Holdings {
+    /// Counts what an answered request has changed.
+    pub fn note(&mut self, context: &Context, op: &Op, reply: &Reply) {
+        match (op, reply) {
+            (Op::Open { .. }, Reply::Attr(attr)) => self.0.entry(attr.ino).or_default().0 += 1,
+            (Op::Create { .. } | Op::TempFile { .. }, Reply::Attr(attr)) => {
+                let (opens, known) = self.0.entry(attr.ino).or_default();
+                (*opens, *known) = (*opens + 1, *known + u64::from(context.keeps));
+            }
+            (
+                Op::Lookup { .. }
+                | Op::Recall { .. }
+                | Op::MakeDir { .. }
+                | Op::SymLink { .. }
+                | Op::MakeNode { .. }
+                | Op::Link { .. },
+                Reply::Attr(attr),
+            ) if context.keeps => self.0.entry(attr.ino).or_default().1 += 1,
+            (Op::ReadDir { .. }, Reply::Entries { entries, .. }) if context.keeps => {
+                let told = |entry: &&DirEntry| entry.attr.is_some();
+                entries.iter().filter(told).for_each(|entry| self.0.entry(entry.ino).or_default().1 += 1);
+            }
+            (Op::Release { ino }, _) => self.less(*ino, 1, 0),
+            (Op::Forget { ino, times }, _) => self.less(*ino, 0, *times),
+            _ => {}
+        }
+    }
+    fn less(&mut self, ino: Ino, opens: u64, known: u64) {
+        let Some(held) = self.0.get_mut(&ino) else { return };
+        *held = (held.0.saturating_sub(opens), held.1.saturating_sub(known));
+        if *held == (0, 0) {
+            self.0.remove(&ino);
+        }
+    }
+    /// All, in parts of a size that a frame has; at least one part.
+    pub fn parts(&self) -> Vec<Vec<Held>> {
+        let held: Vec<_> = self.0.iter().map(|(&ino, &(opens, known))| Held { ino, opens, known }).collect();
+        if held.is_empty() { vec![held] } else { held.chunks(RECLAIM_ITEMS_MAX).map(<[Held]>::to_vec).collect() }
+    }
+}

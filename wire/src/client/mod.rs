@@ -1,0 +1,432 @@
+//! The side of a client's process: one session of a volume, over a connection per core.
+//!
+//! Promises: a request takes effect once, whatever becomes of connections and of the server's process (rule P9); a failover is no
+//! error: a request waits until the server is back. Absent by design: caches, and who decides how long to wait.
+
+mod holdings;
+mod window;
+
+use crate::codec::hello::{Hello, HelloOk, Refused, VERSIONS};
+use crate::codec::reply::Told;
+use crate::codec::session::{Pulse, PulseOk, Reclaim, ReclaimDone, Refusal};
+use crate::codec::{Body, Sums, op, reply};
+use crate::lane::{Came, Lane, Reader};
+use crate::{Answer, Context, FrameKind, Header, frame};
+use base::{Error, Kind, Name, Op, RequestId, Result, SessionId, VolumeId};
+use holdings::Holdings;
+use runtime::net::Address;
+use runtime::tasks::{Local, either};
+use runtime::{Buf, Event, Lock, Runtime, Slice};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use window::Window;
+
+/// Shortest and longest pause before a connection is tried again.
+const PAUSE_NS_MIN: u64 = 10_000_000;
+const PAUSE_NS_MAX: u64 = 1_000_000_000;
+/// Interval of pulses.
+const PULSE_NS: u64 = 1_000_000_000;
+
+/// What a client asks of a server.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Where the server listens.
+    pub address: Address,
+    /// The volume.
+    pub volume: Name,
+    /// The client's name, for people.
+    pub who: Box<str>,
+    /// True if it wants to change nothing.
+    pub read_only: bool,
+}
+
+/// A reply, and the bytes beside it; or why there is none.
+type Outcome = Result<(Told, Option<Buf>)>;
+
+/// A request that is under way.
+struct Pending {
+    /// Header and body.
+    frame: Vec<u8>,
+    payload: Option<Slice>,
+    outcome: Lock<Option<Outcome>>,
+    came: Event,
+}
+
+/// A core's connection, and the requests of that core, by number.
+#[derive(Default)]
+struct Wire {
+    lane: Option<Arc<Lane>>,
+    pending: BTreeMap<u64, Arc<Pending>>,
+}
+
+/// Progress with a start of the server.
+#[derive(Default)]
+struct Server {
+    welcome: Option<HelloOk>,
+    /// The start to which this client has told what it has open.
+    told_boot: Option<u64>,
+    /// A connection tells it now.
+    is_telling: bool,
+    /// Why the client does not get in, or no longer.
+    refused: Option<Refused>,
+}
+
+/// A session with a server; see the module.
+pub struct Client {
+    runtime: Runtime,
+    options: Options,
+    session: SessionId,
+    boot: u64,
+    window: Lock<Window>,
+    answered: Event,
+    wires: Vec<Lock<Wire>>,
+    holdings: Lock<Holdings>,
+    server: Lock<Server>,
+    changed: Event,
+    pulses: AtomicU64,
+    is_closed: AtomicBool,
+}
+
+impl Client {
+    /// Starts a session. It connects by itself; `volume` waits for it.
+    pub fn start(runtime: &Runtime, options: Options) -> Arc<Client> {
+        let cores = runtime.tasks.cores();
+        let client = Arc::new(Client {
+            runtime: runtime.clone(),
+            options,
+            session: SessionId(runtime.random.next_u64() | 1),
+            boot: runtime.random.next_u64(),
+            window: Lock::new("window", Window::default()),
+            answered: Event::new(),
+            wires: (0..cores).map(|_| Lock::new("wire", Wire::default())).collect(),
+            holdings: Lock::new("holdings", Holdings::default()),
+            server: Lock::new("server", Server::default()),
+            changed: Event::new(),
+            pulses: AtomicU64::new(0),
+            is_closed: AtomicBool::new(false),
+        });
+        for core in 0..cores {
+            let there = client.clone();
+            runtime.tasks.spawn(core, Box::new(move || -> Local { Box::pin(connect(there, core)) }));
+        }
+        let there = client.clone();
+        runtime.tasks.spawn(0, Box::new(move || -> Local { Box::pin(pulse(there)) }));
+        client
+    }
+    /// The session.
+    pub fn session(&self) -> SessionId {
+        self.session
+    }
+    /// The world that the client lives in.
+    pub fn runtime(&self) -> &Runtime {
+        &self.runtime
+    }
+    /// The server's welcome, once it has let the client in. Errors: the reason why it does not.
+    pub async fn welcome(&self) -> Result<HelloOk, Refused> {
+        loop {
+            let ticket = self.changed.ticket();
+            {
+                let server = self.server.lock();
+                if let Some(refused) = &server.refused {
+                    return Err(refused.clone());
+                }
+                if let Some(welcome) = &server.welcome {
+                    return Ok(welcome.clone());
+                }
+            }
+            self.changed.after(ticket).await;
+        }
+    }
+    /// Performs an operation at the server. Waits while the server is away.
+    pub async fn call(&self, context: &Context, op: Op, data: Option<Buf>) -> Result<Answer> {
+        let payload = match (&op, data) {
+            (Op::Write { .. }, Some(data)) => Some(whole(data)),
+            _ => None,
+        };
+        let sums = payload.as_ref().map_or(Sums::NONE, |payload| Sums::of_op(&op, payload));
+        let (number, done) = self.open().await?;
+        let own = Context { session: self.session, request: RequestId(number), done, ..context.copied() };
+        let mut bytes = Vec::with_capacity(256);
+        let payload_bytes = payload.as_ref().map_or(0, |payload| payload.len());
+        frame::put(&mut bytes, Header::of(&own), payload_bytes, |out| op::encode(out, &own, &op, &sums));
+        let pending =
+            Arc::new(Pending { frame: bytes, payload, outcome: Lock::new("pending", None), came: Event::new() });
+        let wire = &self.wires[self.runtime.tasks.core()];
+        {
+            let mut wire = wire.lock();
+            if let Some(lane) = &wire.lane {
+                send(lane, &pending);
+            }
+            wire.pending.insert(number, pending.clone());
+        }
+        // It may have been refused before it was listed.
+        self.fail_if_refused();
+        let outcome = loop {
+            let ticket = pending.came.ticket();
+            if let Some(outcome) = pending.outcome.lock().take() {
+                break outcome;
+            }
+            pending.came.after(ticket).await;
+        };
+        if let Ok((Told { result: Ok(reply), .. }, _)) = &outcome {
+            self.holdings.lock().note(context, &op, reply);
+        }
+        self.window.lock().answered(number);
+        self.answered.notify();
+        let (told, data) = outcome?;
+        Ok(Answer { reply: told.result?, data: data.map(whole), position: told.position })
+    }
+    /// Ends the session, and all requests that are under way with an error.
+    pub fn close(&self) {
+        self.is_closed.store(true, Ordering::Release);
+        for wire in &self.wires {
+            if let Some(lane) = &wire.lock().lane {
+                lane.bare(FrameKind::Bye, Header { session: self.session, ..Header::new(FrameKind::Bye) });
+            }
+        }
+        self.fail_all(&Error::new(Kind::Interrupted, "the mount is ending"));
+        self.changed.notify();
+    }
+
+    /// The number of the next request, and that below which all are answered.
+    async fn open(&self) -> Result<(u64, u64)> {
+        loop {
+            let ticket = self.answered.ticket();
+            {
+                let mut window = self.window.lock();
+                if let Some(number) = window.open() {
+                    return Ok((number, window.done()));
+                }
+            }
+            self.answered.after(ticket).await;
+        }
+    }
+    /// Answers everything that is under way.
+    fn fail_all(&self, error: &Error) {
+        for wire in &self.wires {
+            let pending = std::mem::take(&mut wire.lock().pending);
+            pending.values().for_each(|pending| answer(pending, Err(error.clone())));
+        }
+    }
+    fn fail_if_refused(&self) {
+        if self.is_closed.load(Ordering::Acquire) {
+            return self.fail_all(&Error::new(Kind::Interrupted, "the mount is ending"));
+        }
+        let refused = self.server.lock().refused.clone();
+        if let Some(refused) = refused {
+            self.fail_all(
+                &Error::new(Kind::Fenced, "the server does not serve this mount any more").with(refused.text),
+            );
+        }
+    }
+    fn refuse(&self, refused: Refused) {
+        self.server.lock().refused = Some(refused);
+        self.fail_if_refused();
+        self.changed.notify();
+    }
+    /// Greets the server, tells what the session has open if the server does not know, and takes replies until the connection
+    /// breaks. Errors: why it broke, or was not made.
+    async fn converse(&self, core: usize) -> Result<()> {
+        let connection = self.runtime.net.connect(&self.options.address).await?;
+        let lane = Lane::start(&self.runtime, connection);
+        let mut reader = Reader::new(&self.runtime, connection);
+        let conversed = self.greet(&lane, &mut reader).await;
+        let ended = match conversed {
+            Ok(true) => {
+                self.install(core, &lane);
+                let ended = self.take_replies(core, &mut reader).await;
+                self.wires[core].lock().lane = None;
+                ended
+            }
+            Ok(false) => Ok(()),
+            Err(error) => Err(error),
+        };
+        lane.close(&self.runtime);
+        ended
+    }
+    /// False if the client was refused.
+    async fn greet(&self, lane: &Lane, reader: &mut Reader) -> Result<bool> {
+        let Options { volume, who, read_only, .. } = &self.options;
+        let hello = Hello {
+            versions: VERSIONS,
+            features: 0,
+            cluster: None,
+            who: who.clone(),
+            boot: self.boot,
+            volume: Some(volume.clone()),
+            read_only: *read_only,
+        };
+        let header = Header { session: self.session, ..Header::new(FrameKind::Hello) };
+        lane.outbox.push(None, |out| hello.frame(out, header));
+        let came = reader.next().await?.ok_or_else(gone)?;
+        match came.header.kind {
+            FrameKind::HelloOk => {}
+            FrameKind::Refused => return self.refused(Refused::decode(reader.body())?).map(|()| false),
+            _ => return Err(unexpected()),
+        }
+        let welcome = HelloOk::decode(reader.body())?;
+        let boot = welcome.boot;
+        loop {
+            let ticket = self.changed.ticket();
+            let tells = {
+                let mut server = self.server.lock();
+                // The first server to let the session in knows all that there is.
+                if server.welcome.is_none() {
+                    server.told_boot = Some(boot);
+                }
+                server.welcome = Some(welcome.clone());
+                let has_told = server.told_boot == Some(boot);
+                if has_told || server.is_telling { has_told.then_some(false) } else { Some(true) }
+            };
+            match tells {
+                Some(false) => break,
+                Some(true) => {
+                    self.server.lock().is_telling = true;
+                    let told =
+                        self.tell(lane, reader, welcome.volume.as_ref().map_or(VolumeId(0), |volume| volume.id)).await;
+                    let mut server = self.server.lock();
+                    server.is_telling = false;
+                    if matches!(told, Ok(true)) {
+                        server.told_boot = Some(boot);
+                    }
+                    drop(server);
+                    self.changed.notify();
+                    if !told? {
+                        return Ok(false);
+                    }
+                    break;
+                }
+                // Another connection tells.
+                None => self.changed.after(ticket).await,
+            }
+        }
+        self.changed.notify();
+        Ok(true)
+    }
+    /// Tells what the session has open. False if the session is over.
+    async fn tell(&self, lane: &Lane, reader: &mut Reader, volume: VolumeId) -> Result<bool> {
+        let parts = self.holdings.lock().parts();
+        let last = parts.len() - 1;
+        for (part, held) in parts.into_iter().enumerate() {
+            let reclaim = Reclaim { volume, held, locks: Vec::new(), more: part < last };
+            let header = Header { session: self.session, ..Header::new(FrameKind::Reclaim) };
+            lane.outbox.push(None, |out| reclaim.frame(out, header));
+            let came = reader.next().await?.ok_or_else(gone)?;
+            match came.header.kind {
+                FrameKind::ReclaimDone => _ = ReclaimDone::decode(reader.body())?,
+                FrameKind::Refused => return self.refused(Refused::decode(reader.body())?).map(|()| false),
+                _ => return Err(unexpected()),
+            }
+        }
+        Ok(true)
+    }
+    /// Gives up for good, unless the reason passes. Errors: it does.
+    fn refused(&self, refused: Refused) -> Result<()> {
+        if refused.reason.passes() {
+            return Err(Error::new(Kind::Busy, "the server lets nobody in now").with(refused.text));
+        }
+        self.refuse(refused);
+        Ok(())
+    }
+    /// Sends all requests of the core that have no answer, in their order, and those to come.
+    fn install(&self, core: usize, lane: &Arc<Lane>) {
+        let mut wire = self.wires[core].lock();
+        wire.pending.values().for_each(|pending| send(lane, pending));
+        wire.lane = Some(lane.clone());
+    }
+    async fn take_replies(&self, core: usize, reader: &mut Reader) -> Result<()> {
+        while let Some(Came { header, payload }) = reader.next().await? {
+            match header.kind {
+                FrameKind::Reply => {
+                    let told = reply::decode(reader.body(), payload.as_deref().unwrap_or(&[]))?;
+                    let pending = self.wires[core].lock().pending.remove(&header.request.0);
+                    // An answer to what was sent twice comes twice.
+                    if let Some(pending) = pending {
+                        let is_data = matches!(told.result, Ok(base::Reply::Data { .. }));
+                        answer(&pending, Ok((told, payload.filter(|_| is_data))));
+                    }
+                }
+                FrameKind::PulseOk => _ = PulseOk::decode(reader.body())?,
+                FrameKind::Refusal => match Refusal::decode(reader.body())? {
+                    Refusal::Fenced { .. } => {
+                        let text = "the server has ended the session, since it had not heard from this machine".into();
+                        self.refuse(Refused { reason: crate::codec::hello::Reason::Fenced, text });
+                        return Ok(());
+                    }
+                    Refusal::Reclaim { .. } => {
+                        self.server.lock().told_boot = None;
+                        return Err(Error::new(Kind::Busy, "the server does not know what the session has open"));
+                    }
+                    // Connecting again tells the server what it lacks, and tries again.
+                    _ => return Err(Error::new(Kind::Busy, "the server can't take requests now")),
+                },
+                FrameKind::Refused => return self.refused(Refused::decode(reader.body())?),
+                FrameKind::ByeOk => return Ok(()),
+                _ => return Err(unexpected()),
+            }
+        }
+        Err(gone())
+    }
+    fn is_through(&self) -> bool {
+        self.is_closed.load(Ordering::Acquire) || self.server.lock().refused.is_some()
+    }
+}
+
+/// Keeps a core's connection.
+async fn connect(client: Arc<Client>, core: usize) {
+    let clock = client.runtime.clock.clone();
+    let mut pause_ns = PAUSE_NS_MIN;
+    while !client.is_through() {
+        let began_ns = clock.now_ns();
+        drop(client.converse(core).await);
+        if clock.now_ns() - began_ns > PAUSE_NS_MAX {
+            pause_ns = PAUSE_NS_MIN;
+        }
+        // Clients that lost a server at the same moment come back at different ones.
+        let jitter_ns = client.runtime.random.next_u64() % pause_ns;
+        let ticket = client.changed.ticket();
+        if client.is_through() {
+            return;
+        }
+        either(clock.sleep(pause_ns / 2 + jitter_ns), client.changed.after(ticket)).await;
+        pause_ns = (pause_ns * 2).min(PAUSE_NS_MAX);
+    }
+}
+
+/// Tells the server each second that the client lives, and which answers it has.
+async fn pulse(client: Arc<Client>) {
+    while !client.is_through() {
+        let clock = &client.runtime.clock;
+        clock.sleep(PULSE_NS).await;
+        let sequence = client.pulses.fetch_add(1, Ordering::Relaxed) + 1;
+        let pulse = Pulse { sequence, seen: 0, done: client.window.lock().done(), clock: clock.wall() };
+        let lane = client.wires.iter().find_map(|wire| wire.lock().lane.clone());
+        let header = Header { session: client.session, ..Header::new(FrameKind::Pulse) };
+        if let Some(lane) = lane {
+            lane.outbox.push(None, |out| pulse.frame(out, header));
+        }
+    }
+}
+
+fn send(lane: &Lane, pending: &Pending) {
+    lane.outbox.push(pending.payload.clone(), |out| out.extend_from_slice(&pending.frame));
+}
+
+fn answer(pending: &Pending, outcome: Outcome) {
+    *pending.outcome.lock() = Some(outcome);
+    pending.came.notify();
+}
+
+fn whole(buffer: Buf) -> Slice {
+    let length = buffer.len();
+    buffer.share().slice(0..length)
+}
+
+fn gone() -> Error {
+    Error::new(Kind::Interrupted, "the server has ended the connection")
+}
+
+fn unexpected() -> Error {
+    Error::new(Kind::Corrupt, "the server has sent a message that it does not send here")
+}

@@ -1,0 +1,294 @@
+//! A connection as frames. Whatever is to be sent while a send is under way goes out together in the next one, in one system call:
+//! how many messages share a call matters more than what a message costs (docs/decisions/0077).
+//!
+//! Promises: frames arrive in the order in which they were queued, whole or not at all; memory for what is to be sent is bounded by
+//! whoever queues it (`Outbox::room`), that for what comes by one frame. Absent by design: what frames mean, and trying again.
+
+use crate::FrameKind;
+use crate::frame::{self, HEADER_BYTES, Header};
+use base::{Error, Kind, Result};
+use runtime::net::ConnectionId;
+use runtime::{Buf, Event, Lock, Need, Runtime, Slice};
+use std::sync::Arc;
+
+/// Bytes that a connection receives at a time: several small frames, or a part of a large one.
+const RECEIVED_BYTES: usize = 64 << 10;
+/// Bytes of headers and bodies that are laid into one buffer.
+const LAID_BYTES: usize = 64 << 10;
+/// Largest number of payloads of one send: with the headers between them they stay below what one system call takes.
+const PAYLOADS_MAX: usize = 256;
+/// Queued bytes above which `Outbox::room` waits.
+const QUEUED_BYTES_MAX: usize = 16 << 20;
+
+/// What waits to be sent.
+#[derive(Default)]
+struct Queued {
+    /// Headers and bodies, one behind the other.
+    bytes: Vec<u8>,
+    /// Payloads, each with the position in `bytes` before which it is sent.
+    payloads: Vec<(usize, Slice)>,
+    payload_bytes: usize,
+    is_closed: bool,
+}
+
+impl Queued {
+    fn len(&self) -> usize {
+        self.bytes.len() + self.payload_bytes
+    }
+}
+
+/// The frames that wait for a connection. Any task on any core may add to them.
+pub struct Outbox {
+    queued: Lock<Queued>,
+    came: Event,
+    went: Event,
+}
+
+impl Default for Outbox {
+    fn default() -> Outbox {
+        Outbox { queued: Lock::new("outbox", Queued::default()), came: Event::new(), went: Event::new() }
+    }
+}
+
+impl Outbox {
+    /// Queues a frame: `put` appends its header and body.
+    pub fn push(&self, payload: Option<Slice>, put: impl FnOnce(&mut Vec<u8>)) {
+        let was_empty = {
+            let mut queued = self.queued.lock();
+            if queued.is_closed {
+                return;
+            }
+            let was_empty = queued.bytes.is_empty();
+            put(&mut queued.bytes);
+            if let Some(payload) = payload.filter(|payload| !payload.is_empty()) {
+                queued.payload_bytes += payload.len();
+                let at = queued.bytes.len();
+                queued.payloads.push((at, payload));
+            }
+            was_empty
+        };
+        if was_empty {
+            self.came.notify();
+        }
+    }
+    /// Waits while more is queued than a peer that reads would leave there, or until the outbox is closed.
+    pub async fn room(&self) {
+        loop {
+            let ticket = self.went.ticket();
+            {
+                let queued = self.queued.lock();
+                if queued.len() < QUEUED_BYTES_MAX || queued.is_closed {
+                    return;
+                }
+            }
+            self.went.after(ticket).await;
+        }
+    }
+    /// Drops what is queued; nothing is queued any more.
+    pub fn close(&self) {
+        let dropped = {
+            let mut queued = self.queued.lock();
+            std::mem::replace(&mut *queued, Queued { is_closed: true, ..Queued::default() })
+        };
+        drop(dropped);
+        self.came.notify();
+        self.went.notify();
+    }
+    /// Takes the first of what is queued. None once the outbox is closed.
+    async fn take(&self) -> Option<Queued> {
+        loop {
+            let ticket = self.came.ticket();
+            {
+                let mut queued = self.queued.lock();
+                if queued.is_closed {
+                    return None;
+                }
+                if !queued.bytes.is_empty() {
+                    return Some(first_of(&mut queued));
+                }
+            }
+            self.came.after(ticket).await;
+        }
+    }
+    /// Sends what is queued, as it comes, until the outbox is closed or the connection breaks.
+    pub async fn send_all(&self, runtime: &Runtime, connection: ConnectionId) -> Result<()> {
+        while let Some(batch) = self.take().await {
+            self.went.notify();
+            let slices = laid(runtime, batch).await?;
+            let (_, sent) = runtime.net.send(connection, slices).await;
+            sent?;
+        }
+        Ok(())
+    }
+}
+
+/// Everything that is queued, or as much of it as one send takes.
+fn first_of(queued: &mut Queued) -> Queued {
+    if queued.payloads.len() <= PAYLOADS_MAX {
+        return std::mem::take(queued);
+    }
+    let rest = queued.payloads.split_off(PAYLOADS_MAX);
+    let end = queued.payloads[PAYLOADS_MAX - 1].0;
+    let bytes = queued.bytes.split_off(end);
+    let first = std::mem::take(queued);
+    queued.payload_bytes = rest.iter().map(|(_, payload)| payload.len()).sum();
+    queued.payloads = rest.into_iter().map(|(at, payload)| (at - end, payload)).collect();
+    queued.bytes = bytes;
+    first
+}
+
+/// The slices of a send: headers and bodies are copied into buffers, payloads are not.
+async fn laid(runtime: &Runtime, batch: Queued) -> Result<Vec<Slice>> {
+    let mut buffers = Vec::with_capacity(batch.bytes.len().div_ceil(LAID_BYTES));
+    for bytes in batch.bytes.chunks(LAID_BYTES) {
+        let mut buffer = runtime.own_buffer(bytes.len()).await?;
+        buffer.copy_from_slice(bytes);
+        buffers.push(buffer.share());
+    }
+    let mut slices = Vec::with_capacity(buffers.len() + 2 * batch.payloads.len());
+    let mut at = 0;
+    let mut lay = |slices: &mut Vec<Slice>, end: usize| {
+        while at < end {
+            let (buffer, from) = (&buffers[at / LAID_BYTES], at % LAID_BYTES);
+            let to = buffer.len().min(from + end - at);
+            slices.push(buffer.slice(from..to));
+            at += to - from;
+        }
+    };
+    for (end, payload) in batch.payloads {
+        lay(&mut slices, end);
+        slices.push(payload);
+    }
+    lay(&mut slices, batch.bytes.len());
+    Ok(slices)
+}
+
+/// A frame that has come; its header and body lie in the reader (`Reader::body`).
+pub struct Came {
+    /// The header.
+    pub header: Header,
+    /// The payload; None if there is none.
+    pub payload: Option<Buf>,
+}
+
+/// The receiving end of a connection.
+pub struct Reader {
+    runtime: Runtime,
+    connection: ConnectionId,
+    buffer: Option<Buf>,
+    /// The bytes of the buffer that have come and were not looked at.
+    at: usize,
+    end: usize,
+    /// Header and body of the last frame.
+    frame: Vec<u8>,
+}
+
+impl Reader {
+    /// The reader of a connection from which nothing was received.
+    pub fn new(runtime: &Runtime, connection: ConnectionId) -> Reader {
+        Reader { runtime: runtime.clone(), connection, buffer: None, at: 0, end: 0, frame: Vec::new() }
+    }
+    /// The next frame; None if the peer has ended the connection between two frames. Errors: `Corrupt` for what is no frame;
+    /// `Interrupted` if the connection broke; `Host` if memory is short for half a minute.
+    pub async fn next(&mut self) -> Result<Option<Came>> {
+        self.frame.clear();
+        if !self.read(HEADER_BYTES).await? {
+            if self.frame.is_empty() {
+                return Ok(None);
+            }
+            return Err(cut_off());
+        }
+        let header = Header::peek(self.frame.first_chunk().expect("a header was read"))?;
+        if !self.read(header.body_bytes as usize).await? {
+            return Err(cut_off());
+        }
+        // Before memory is taken for a payload that was never sent.
+        frame::check(&self.frame)?;
+        let payload = match header.payload_bytes as usize {
+            0 => None,
+            length => Some(self.read_payload(length).await?),
+        };
+        Ok(Some(Came { header, payload }))
+    }
+    /// The body of the last frame.
+    pub fn body(&self) -> &[u8] {
+        &self.frame[HEADER_BYTES..]
+    }
+    /// Appends so many bytes to `frame`; false if the stream ends before.
+    async fn read(&mut self, length: usize) -> Result<bool> {
+        let wanted = self.frame.len() + length;
+        while self.frame.len() < wanted {
+            if self.at == self.end && !self.receive().await? {
+                return Ok(false);
+            }
+            let count = (wanted - self.frame.len()).min(self.end - self.at);
+            let buffer = self.buffer.as_ref().expect("what was received lies there");
+            self.frame.extend_from_slice(&buffer[self.at..self.at + count]);
+            self.at += count;
+        }
+        Ok(true)
+    }
+    async fn read_payload(&mut self, length: usize) -> Result<Buf> {
+        let mut payload = self.runtime.client_buffer(length, Need::Starting, None).await?;
+        let mut filled = 0;
+        while filled < length {
+            if self.at == self.end && !self.receive().await? {
+                return Err(cut_off());
+            }
+            let count = (length - filled).min(self.end - self.at);
+            let buffer = self.buffer.as_ref().expect("what was received lies there");
+            payload[filled..filled + count].copy_from_slice(&buffer[self.at..self.at + count]);
+            (self.at, filled) = (self.at + count, filled + count);
+        }
+        Ok(payload)
+    }
+    /// Receives more; false at the end of the stream.
+    async fn receive(&mut self) -> Result<bool> {
+        let buffer = match self.buffer.take() {
+            Some(buffer) => buffer,
+            None => self.runtime.own_buffer(RECEIVED_BYTES).await?,
+        };
+        let (buffer, received) = self.runtime.net.receive(self.connection, buffer, 1).await;
+        self.buffer = Some(buffer);
+        (self.at, self.end) = (0, received?);
+        Ok(self.end > 0)
+    }
+}
+
+fn cut_off() -> Error {
+    Error::new(Kind::Interrupted, "the connection ended within a message")
+}
+
+/// A connection that is used by many: frames are queued on any core.
+pub struct Lane {
+    /// The connection.
+    pub connection: ConnectionId,
+    /// What waits to be sent.
+    pub outbox: Outbox,
+}
+
+impl Lane {
+    /// A lane, and the task that sends what is queued.
+    pub fn start(runtime: &Runtime, connection: ConnectionId) -> Arc<Lane> {
+        let lane = Arc::new(Lane { connection, outbox: Outbox::default() });
+        let (sender, world) = (lane.clone(), runtime.clone());
+        let send = move || -> runtime::tasks::Local {
+            Box::pin(async move {
+                // The reader of the connection learns of what went wrong.
+                drop(sender.outbox.send_all(&world, sender.connection).await);
+                world.net.close(sender.connection);
+            })
+        };
+        runtime.tasks.spawn(runtime.tasks.core(), Box::new(send));
+        lane
+    }
+    /// Queues a frame without a payload that has no body.
+    pub fn bare(&self, kind: FrameKind, header: Header) {
+        self.outbox.push(None, |out| frame::put(out, Header { kind, ..header }, 0, |_| ()));
+    }
+    /// Ends the connection.
+    pub fn close(&self, runtime: &Runtime) {
+        self.outbox.close();
+        runtime.net.close(self.connection);
+    }
+}

@@ -1,0 +1,347 @@
+//! The side of a brick's process: takes connections, and answers the requests of sessions.
+//!
+//! Promises: a request has one effect, however often it is delivered and over whichever connection (with the results that the brick
+//! keeps, rule R1); a peer that speaks nonsense, says nothing, or never reads its replies costs bounded memory and nobody else's
+//! time. Absent by design: what an operation does, and who has which rights (`Service` says both).
+
+mod sessions;
+
+use crate::codec::Body;
+use crate::codec::hello::{Hello, HelloOk, Reason, Refused};
+use crate::codec::reply::{Failure, Stages, Told};
+use crate::codec::session::{Held, Pulse, PulseOk, Reclaim, ReclaimDone, Refusal};
+use crate::codec::{Sums, op, reply};
+use crate::lane::{Came, Lane, Reader};
+use crate::{Answer, Context, FrameKind, Header, frame};
+use base::limits::SESSION_OPEN_MAX;
+use base::{Error, GroupId, Kind, Op, Result, SessionId, Term};
+use runtime::net::{ConnectionId, ListenerId};
+use runtime::tasks::{Flow, Local, either};
+use runtime::{Buf, Event, Runtime, Slice, Span};
+use sessions::{Begin, Session, Sessions};
+use std::future::Future;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+/// Time within which a connection says who it is.
+const HELLO_WITHIN_NS: u64 = 10_000_000_000;
+/// Largest number of connections that have not said who they are. Each takes a few KiB.
+const STRANGERS_MAX: usize = 1024;
+/// Time without a sign of life after which a session may be ended if somebody wants what it has. Clients give a pulse each second.
+pub const LEASE_NS: u64 = 10_000_000_000;
+/// The server's clock and a client's may differ in speed by less than this part of a lease.
+const LEASE_OVER_NS: u64 = LEASE_NS / 10 * 11;
+/// Time after which a session that nobody has heard of ends in any case.
+const COURTESY_NS: u64 = 600_000_000_000;
+/// Interval at which sessions are looked at.
+const LOOK_NS: u64 = 1_000_000_000;
+
+/// A client that was let in.
+pub struct Admitted {
+    /// The welcome.
+    pub welcome: HelloOk,
+    /// The flow of its requests.
+    pub flow: Option<Arc<Flow>>,
+}
+
+/// What a server serves.
+pub trait Service: Send + Sync + 'static {
+    /// Lets a client's session in, or says why not. A session that is let in again is the same one.
+    fn admit(&self, session: SessionId, hello: &Hello) -> impl Future<Output = Result<Admitted, Refused>>;
+    /// Performs an operation of a session's volume.
+    fn call(&self, context: &Context, op: Op, data: Option<Buf>) -> impl Future<Output = Result<Answer>>;
+    /// Takes in a part of what a session from before the start has open and knows.
+    fn reclaim(
+        &self,
+        session: SessionId,
+        held: &[Held],
+        is_first: bool,
+        is_last: bool,
+    ) -> impl Future<Output = Result<()>>;
+    /// Lets go of results of a session's requests below `done`.
+    fn answered(&self, session: SessionId, done: u64);
+    /// Ends a session, none of whose requests is under way.
+    fn end(&self, session: SessionId) -> impl Future<Output = Result<()>>;
+}
+
+/// A server.
+pub struct Server<S> {
+    runtime: Runtime,
+    listener: ListenerId,
+    service: Arc<S>,
+    sessions: Sessions,
+    strangers: AtomicUsize,
+    is_stopping: AtomicBool,
+    stopped: Event,
+}
+
+impl<S: Service> Server<S> {
+    /// Serves whoever connects. `known`: sessions from before the start, which have not told what they have open.
+    pub fn start(runtime: &Runtime, listener: ListenerId, service: Arc<S>, known: &[SessionId]) -> Arc<Server<S>> {
+        let server = Arc::new(Server {
+            runtime: runtime.clone(),
+            listener,
+            service,
+            sessions: Sessions::known(known, runtime.clock.now_ns()),
+            strangers: AtomicUsize::new(0),
+            is_stopping: AtomicBool::new(false),
+            stopped: Event::new(),
+        });
+        for core in 0..runtime.tasks.cores() {
+            let there = server.clone();
+            runtime.tasks.spawn(core, Box::new(move || -> Local { Box::pin(accept(there)) }));
+        }
+        let there = server.clone();
+        runtime.tasks.spawn(0, Box::new(move || -> Local { Box::pin(look(there)) }));
+        server
+    }
+    /// Takes no connection any more.
+    pub fn stop(&self) {
+        self.is_stopping.store(true, Ordering::Release);
+        self.stopped.notify();
+        self.runtime.net.close_listener(self.listener);
+    }
+    fn now_ns(&self) -> u64 {
+        self.runtime.clock.now_ns()
+    }
+    /// Ends a session for good.
+    async fn end(&self, session: &Session) {
+        if session.stop().await {
+            // If the brick can't note it now, it does at the next start, when nobody reclaims the session.
+            drop(self.service.end(session.id).await);
+            self.sessions.remove(session.id);
+        }
+    }
+}
+
+/// Takes connections on a core.
+async fn accept<S: Service>(server: Arc<Server<S>>) {
+    while let Ok((connection, _)) = server.runtime.net.accept(server.listener).await {
+        let there = server.clone();
+        let serve = move || -> Local { Box::pin(serve(there, connection)) };
+        server.runtime.tasks.spawn(server.runtime.tasks.core(), Box::new(serve));
+    }
+}
+
+/// Ends the sessions that nobody has heard of.
+async fn look<S: Service>(server: Arc<Server<S>>) {
+    loop {
+        let ticket = server.stopped.ticket();
+        if server.is_stopping.load(Ordering::Acquire) {
+            return;
+        }
+        either(server.stopped.after(ticket), server.runtime.clock.sleep(LOOK_NS)).await;
+        let now_ns = server.now_ns();
+        for session in server.sessions.all() {
+            let patience_ns = if session.has_told() { COURTESY_NS } else { LEASE_OVER_NS };
+            if now_ns.saturating_sub(session.heard_ns()) > patience_ns {
+                server.end(&session).await;
+            }
+        }
+    }
+}
+
+/// Serves a connection until it ends.
+async fn serve<S: Service>(server: Arc<Server<S>>, connection: ConnectionId) {
+    let runtime = server.runtime.clone();
+    let lane = Lane::start(&runtime, connection);
+    let mut reader = Reader::new(&runtime, connection);
+    if let Err(refused) = converse(&server, &lane, &mut reader).await {
+        lane.outbox.push(None, |out| refused.frame(out, Header::new(FrameKind::Refused)));
+        // Time for the reason to get there.
+        runtime.clock.sleep(LOOK_NS).await;
+    }
+    lane.close(&runtime);
+}
+
+/// The first frame, if it comes in time.
+async fn first(server: &Server<impl Service>, reader: &mut Reader) -> Result<Option<Came>> {
+    if server.strangers.fetch_add(1, Ordering::AcqRel) >= STRANGERS_MAX {
+        server.strangers.fetch_sub(1, Ordering::AcqRel);
+        return Ok(None);
+    }
+    let mut came = Ok(None);
+    either(async { came = reader.next().await }, server.runtime.clock.sleep(HELLO_WITHIN_NS)).await;
+    server.strangers.fetch_sub(1, Ordering::AcqRel);
+    came
+}
+
+/// The conversation with a client, from its hello to its end. Errors: the reason to tell it.
+async fn converse<S: Service>(server: &Arc<Server<S>>, lane: &Arc<Lane>, reader: &mut Reader) -> Result<(), Refused> {
+    let Some(came) = first(server, reader).await.map_err(nonsense)? else { return Ok(()) };
+    if came.header.kind != FrameKind::Hello || came.header.session == SessionId(0) {
+        return Err(protocol("the first message says who the client is"));
+    }
+    let hello = Hello::decode(reader.body()).map_err(nonsense)?;
+    let id = came.header.session;
+    let Admitted { welcome, flow } = server.service.admit(id, &hello).await?;
+    let session = server.sessions.get_or_begin(id, server.now_ns());
+    if session.is_over() {
+        return Err(Refused { reason: Reason::Fenced, text: "the session is over".into() });
+    }
+    session.hear(server.now_ns());
+    let header = Header { session: id, ..Header::new(FrameKind::HelloOk) };
+    lane.outbox.push(None, |out| welcome.frame(out, header));
+    let talk = Talk {
+        server: server.clone(),
+        lane: lane.clone(),
+        session,
+        flow,
+        volume: welcome.volume.map(|volume| volume.id),
+        boot: welcome.boot,
+    };
+    let mut has_begun_to_tell = false;
+    loop {
+        // A client that reads no replies gets no further requests in.
+        lane.outbox.room().await;
+        let came = match reader.next().await {
+            Ok(Some(came)) => came,
+            Ok(None) => return Ok(()),
+            Err(error) if error.kind == Kind::Interrupted => return Ok(()),
+            Err(error) => return Err(nonsense(error)),
+        };
+        talk.session.hear(server.now_ns());
+        match came.header.kind {
+            FrameKind::Op => talk.request(came, reader.body())?,
+            FrameKind::Pulse => talk.pulse(&came.header, reader.body())?,
+            FrameKind::Reclaim => talk.reclaim(&came.header, reader.body(), &mut has_begun_to_tell).await?,
+            FrameKind::Bye => {
+                server.end(&talk.session).await;
+                lane.bare(FrameKind::ByeOk, came.header);
+            }
+            FrameKind::Cancel => {}
+            _ => return Err(protocol("a server takes no such message")),
+        }
+    }
+}
+
+/// A client's conversation.
+struct Talk<S> {
+    server: Arc<Server<S>>,
+    lane: Arc<Lane>,
+    session: Arc<Session>,
+    flow: Option<Arc<Flow>>,
+    volume: Option<base::VolumeId>,
+    boot: u64,
+}
+
+impl<S> Clone for Talk<S> {
+    fn clone(&self) -> Talk<S> {
+        let (server, lane, session) = (self.server.clone(), self.lane.clone(), self.session.clone());
+        Talk { server, lane, session, flow: self.flow.clone(), volume: self.volume, boot: self.boot }
+    }
+}
+
+impl<S: Service> Talk<S> {
+    fn refuse(&self, header: &Header, refusal: Refusal) {
+        self.lane.outbox.push(None, |out| refusal.frame(out, *header));
+    }
+    fn pulse(&self, header: &Header, body: &[u8]) -> Result<(), Refused> {
+        let pulse = Pulse::decode(body).map_err(nonsense)?;
+        self.server.service.answered(self.session.id, pulse.done);
+        let answer = PulseOk { sequence: pulse.sequence, boot: self.boot, lease_ms: (LEASE_NS / 1_000_000) as u32 };
+        self.lane.outbox.push(None, |out| answer.frame(out, *header));
+        Ok(())
+    }
+    async fn reclaim(&self, header: &Header, body: &[u8], has_begun: &mut bool) -> Result<(), Refused> {
+        let Reclaim { held, more, .. } = Reclaim::decode(body).map_err(nonsense)?;
+        let is_first = !std::mem::replace(has_begun, more);
+        match self.server.service.reclaim(self.session.id, &held, is_first, !more).await {
+            Ok(()) => {
+                if !more {
+                    self.session.told();
+                }
+                let done = ReclaimDone { gone: Vec::new(), lost: Vec::new() };
+                self.lane.outbox.push(None, |out| done.frame(out, *header));
+            }
+            Err(error) if error.kind == Kind::Fenced => {
+                return Err(Refused { reason: Reason::Fenced, text: error.to_string().into() });
+            }
+            Err(_) => self.refuse(header, Refusal::Busy),
+        }
+        Ok(())
+    }
+    /// Starts a request.
+    fn request(&self, Came { header, payload }: Came, body: &[u8]) -> Result<(), Refused> {
+        if header.session != self.session.id {
+            return Err(protocol("a request is of another session than its connection"));
+        }
+        if self.session.under_way() > SESSION_OPEN_MAX as usize {
+            return Err(protocol("the client has more requests under way than a session may have"));
+        }
+        if !self.session.has_told() {
+            self.refuse(&header, Refusal::Reclaim { group: GroupId(0), term: Term(0) });
+            return Ok(());
+        }
+        let runtime = &self.server.runtime;
+        let span = Span::start(runtime.stamp());
+        let bytes: &[u8] = payload.as_deref().unwrap_or(&[]);
+        let asked = op::decode(&header, body, bytes, span).map_err(nonsense)?;
+        // Rights go by the session, not by what a request says.
+        let context = Context { volume: self.volume.unwrap_or(asked.context.volume), ..asked.context };
+        let (talk, op) = (self.clone(), asked.op);
+        let perform = move || -> Local { Box::pin(async move { talk.perform(header, context, op, payload).await }) };
+        match &self.flow {
+            Some(flow) => runtime.tasks.spawn_in(runtime.tasks.core(), flow, Box::new(perform)),
+            None => runtime.tasks.spawn(runtime.tasks.core(), Box::new(perform)),
+        }
+        Ok(())
+    }
+    /// Performs a request and replies.
+    async fn perform(self, header: Header, context: Context, op: Op, data: Option<Buf>) {
+        let request = header.request.0;
+        loop {
+            match self.session.begin(request) {
+                Begin::Begun => break,
+                Begin::UnderWay(event, ticket) => event.after(ticket).await,
+                Begin::Over => return self.refuse(&header, Refusal::Fenced { session: self.session.id }),
+            }
+        }
+        let asked = op.clone();
+        let answer = self.server.service.call(&context, op, data).await;
+        self.session.finish(request);
+        self.reply(&header, &asked, answer).await;
+    }
+    async fn reply(&self, header: &Header, op: &Op, answer: Result<Answer>) {
+        let (result, position, mut payload) = match answer {
+            Ok(Answer { reply, data, position }) => (Ok(reply), position, data),
+            Err(error) => (Err(Failure::from(&error)), None, None),
+        };
+        let sums = payload.as_ref().map_or(Sums::NONE, |payload| Sums::of_op(op, payload));
+        let told = Told { result, position, stages: Stages::default(), sums };
+        let header = Header { kind: FrameKind::Reply, ..*header };
+        let mut body = Vec::with_capacity(256);
+        match reply::encode(&mut body, &told) {
+            Ok(None) => {}
+            Ok(Some(long)) => match self.held(&long).await {
+                Ok(long) => payload = Some(long),
+                Err(error) => return self.fail(header, &error),
+            },
+            Err(error) => return self.fail(header, &error),
+        }
+        let bytes = payload.as_ref().map_or(0, |payload| payload.len());
+        self.lane.outbox.push(payload, |out| frame::put(out, header, bytes, |out| out.extend_from_slice(&body)));
+    }
+    fn fail(&self, header: Header, error: &Error) {
+        let told = Told { result: Err(error.into()), position: None, stages: Stages::default(), sums: Sums::NONE };
+        self.lane.outbox.push(None, |out| {
+            frame::put(out, header, 0, |out| drop(reply::encode(out, &told).expect("an error is short")));
+        });
+    }
+    /// The bytes in a buffer.
+    async fn held(&self, bytes: &[u8]) -> Result<Slice> {
+        let mut buffer = self.server.runtime.own_buffer(bytes.len()).await?;
+        buffer.copy_from_slice(bytes);
+        Ok(buffer.share().slice(0..bytes.len()))
+    }
+}
+
+fn protocol(text: &str) -> Refused {
+    Refused { reason: Reason::Protocol, text: text.into() }
+}
+
+fn nonsense(error: Error) -> Refused {
+    let mut text = error.to_string();
+    text.truncate(text.floor_char_boundary(crate::codec::TEXT_BYTES_MAX));
+    Refused { reason: Reason::Protocol, text: text.into() }
+}

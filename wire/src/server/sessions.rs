@@ -1,0 +1,133 @@
+//! The sessions of a server's clients: which requests of each are under way, when it was heard last, and whether it is over.
+//!
+//! Promises: a request that is delivered while its first delivery is under way waits for that one's end (rule R1); a session whose
+//! end has begun begins no request any more.
+
+use base::SessionId;
+use runtime::{Event, Lock};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+/// A session.
+pub struct Session {
+    /// Its number.
+    pub id: SessionId,
+    under_way: Lock<BTreeMap<u64, Arc<Event>>>,
+    ended: Event,
+    /// When a frame of it came last, by the clock of the process.
+    heard_ns: AtomicU64,
+    /// True once the brick knows what the session has open.
+    has_told: AtomicBool,
+    is_over: AtomicBool,
+}
+
+/// The way to begin a request.
+pub enum Begin {
+    /// Nobody does it.
+    Begun,
+    /// A delivery before this one is under way; the event tells its end.
+    UnderWay(Arc<Event>, u64),
+    /// The session is over.
+    Over,
+}
+
+impl Session {
+    fn new(id: SessionId, now_ns: u64, has_told: bool) -> Session {
+        Session {
+            id,
+            under_way: Lock::new("session", BTreeMap::new()),
+            ended: Event::new(),
+            heard_ns: AtomicU64::new(now_ns),
+            has_told: AtomicBool::new(has_told),
+            is_over: AtomicBool::new(false),
+        }
+    }
+    /// Begins a request.
+    pub fn begin(&self, request: u64) -> Begin {
+        let mut under_way = self.under_way.lock();
+        if self.is_over.load(Ordering::Acquire) {
+            return Begin::Over;
+        }
+        match under_way.get(&request) {
+            Some(event) => Begin::UnderWay(event.clone(), event.ticket()),
+            None => {
+                under_way.insert(request, Arc::default());
+                Begin::Begun
+            }
+        }
+    }
+    /// Ends a request that was begun.
+    pub fn finish(&self, request: u64) {
+        let event = self.under_way.lock().remove(&request).expect("a request ends once");
+        event.notify();
+        self.ended.notify();
+    }
+    /// Number of requests under way.
+    pub fn under_way(&self) -> usize {
+        self.under_way.lock().len()
+    }
+    /// Notes that a frame of it has come.
+    pub fn hear(&self, now_ns: u64) {
+        self.heard_ns.fetch_max(now_ns, Ordering::Relaxed);
+    }
+    /// When it was heard last.
+    pub fn heard_ns(&self) -> u64 {
+        self.heard_ns.load(Ordering::Relaxed)
+    }
+    /// True once the brick knows what it has open.
+    pub fn has_told(&self) -> bool {
+        self.has_told.load(Ordering::Acquire)
+    }
+    /// Notes that the brick knows what it has open.
+    pub fn told(&self) {
+        self.has_told.store(true, Ordering::Release);
+    }
+    /// True if it is over.
+    pub fn is_over(&self) -> bool {
+        self.is_over.load(Ordering::Acquire)
+    }
+    /// Begins no request any more, and waits until those under way have ended. False if somebody else ends the session already.
+    pub async fn stop(&self) -> bool {
+        {
+            let _still = self.under_way.lock();
+            if self.is_over.swap(true, Ordering::AcqRel) {
+                return false;
+            }
+        }
+        loop {
+            let ticket = self.ended.ticket();
+            if self.under_way() == 0 {
+                return true;
+            }
+            self.ended.after(ticket).await;
+        }
+    }
+}
+
+/// All sessions of a server.
+pub struct Sessions(Lock<BTreeMap<SessionId, Arc<Session>>>);
+
+impl Sessions {
+    /// Those that the brick knows from before its start.
+    pub fn known(sessions: &[SessionId], now_ns: u64) -> Sessions {
+        let known = |id: &SessionId| (*id, Arc::new(Session::new(*id, now_ns, false)));
+        Sessions(Lock::new("sessions", sessions.iter().map(known).collect()))
+    }
+    /// The session of this number.
+    pub fn get(&self, id: SessionId) -> Option<Arc<Session>> {
+        self.0.lock().get(&id).cloned()
+    }
+    /// The session of this number, a new one if there is none.
+    pub fn get_or_begin(&self, id: SessionId, now_ns: u64) -> Arc<Session> {
+        self.0.lock().entry(id).or_insert_with(|| Arc::new(Session::new(id, now_ns, true))).clone()
+    }
+    /// Forgets a session that is over.
+    pub fn remove(&self, id: SessionId) {
+        self.0.lock().remove(&id);
+    }
+    /// All sessions.
+    pub fn all(&self) -> Vec<Arc<Session>> {
+        self.0.lock().values().cloned().collect()
+    }
+}
