@@ -3,9 +3,9 @@
 
 use super::content::{Content, Fates, Patch};
 use super::fault::{Counter, FaultPlan};
+use super::host::Host;
 use super::image::{DiskImage, Survival, rot_mask};
 use super::pages::Page;
-use super::schedule::Schedule;
 use super::spindle::{self, Ask, COMMAND_NS, Spindle, Verb};
 use super::trace::TraceKind;
 use crate::disk::{Disk, FileId, OpenMode, is_device};
@@ -48,7 +48,7 @@ pub struct FileFigures {
 
 /// The files of a simulated brick.
 pub struct SimDisk {
-    schedule: Arc<Schedule>,
+    host: Arc<Host>,
     slots: Arc<SlotPool>,
     state: Mutex<State>,
 }
@@ -131,10 +131,10 @@ struct Platter {
 
 impl Platter {
     /// Has it looked at when something may have ended. An earlier moment that was asked for is not heeded any more.
-    fn look_later(&mut self, schedule: &Schedule, file: usize) {
+    fn look_later(&mut self, host: &Host, file: usize) {
         let next_ns = self.spindle.next_ns();
         if let Some(at_ns) = next_ns.filter(|_| next_ns != self.look_ns) {
-            schedule.add_look(at_ns, file as u64);
+            host.add_look(at_ns, file as u64);
         }
         self.look_ns = next_ns;
     }
@@ -180,7 +180,7 @@ fn crashed() -> Error {
 }
 
 impl SimDisk {
-    pub(super) fn new(schedule: Arc<Schedule>, mut rng: SplitMix, image: &DiskImage) -> SimDisk {
+    pub(super) fn new(host: Arc<Host>, mut rng: SplitMix, image: &DiskImage) -> SimDisk {
         let file = |(name, file): (&String, _)| File {
             name: name.clone(),
             name_durable: true,
@@ -208,7 +208,7 @@ impl SimDisk {
             counters: Counters::default(),
             tap: None,
         };
-        let disk = SimDisk { schedule, slots: SlotPool::new(), state: Mutex::new(state) };
+        let disk = SimDisk { host, slots: SlotPool::new(), state: Mutex::new(state) };
         disk.expect_late(image);
         disk
     }
@@ -218,7 +218,7 @@ impl SimDisk {
             // From at once to a third of a second: before, during and after a recovery.
             let bits = 10 + state.rng.below(19);
             let delay_ns = state.rng.below(1 << bits);
-            let id = self.schedule.add_transfer(delay_ns);
+            let id = self.host.add_transfer(delay_ns);
             let file = state.names[name];
             state.late.insert(id, (file, patch.clone()));
         }
@@ -237,8 +237,8 @@ impl SimDisk {
         state.faults = faults;
         state.counters = Counters::default();
         for (&file, platter) in &mut state.spindles {
-            platter.spindle.set_slowness(self.schedule.now(), faults.slowness);
-            platter.look_later(&self.schedule, file);
+            platter.spindle.set_slowness(self.host.now(), faults.slowness);
+            platter.look_later(&self.host, file);
         }
     }
     /// Operations that have failed by plan since it was set.
@@ -264,8 +264,8 @@ impl SimDisk {
     pub fn crash_now(&self) {
         let mut state = self.state();
         state.crashed = true;
-        self.schedule.note(TraceKind::Crash, state.steps, 0);
-        self.schedule.stop();
+        self.host.note(TraceKind::Crash, state.steps, 0);
+        self.host.stop();
     }
     /// True once the machine has crashed.
     pub fn has_crashed(&self) -> bool {
@@ -295,7 +295,7 @@ impl SimDisk {
         let mut fates = Fates::new(survival, rng);
         let mut image = DiskImage {
             capacity_bytes: state.capacity_bytes,
-            wall_ns: self.schedule.wall_ns(),
+            wall_ns: self.host.wall_ns(),
             files: BTreeMap::new(),
             late: Vec::new(),
             spindles: state.spindles.keys().map(|&index| state.files[index].name.clone()).collect(),
@@ -335,33 +335,33 @@ impl SimDisk {
         let mut state = self.state();
         if let Some((file, patch)) = state.late.remove(&id) {
             let sequence = state.tick();
-            self.schedule.note(TraceKind::End, id, 0);
+            self.host.note(TraceKind::End, id, 0);
             return state.files[file].content.write(patch, sequence, false);
         }
         let pending = state.pending.get(&id).expect("a transfer ends once");
         let step = matches!(pending.work, Work::Write { durable: true, .. } | Work::Flush { .. });
-        if state.crashed || step && !state.step(&self.schedule) {
+        if state.crashed || step && !state.step(&self.host) {
             return;
         }
         let pending = state.pending.remove(&id).expect("just seen");
         let result = state.perform(pending.file, pending.work, pending.fails, &pending.slot);
         drop(state);
-        self.schedule.note(TraceKind::End, id, u64::from(result.is_err()));
+        self.host.note(TraceKind::End, id, u64::from(result.is_err()));
         pending.slot.finish(result);
     }
     /// Ends the transfers that a hard disk has done by now.
     pub(super) fn look(&self, file: usize) {
         let mut state = self.state();
         let platter = state.spindles.get_mut(&file).expect("only spindles are looked at");
-        if platter.look_ns.is_none_or(|at_ns| at_ns > self.schedule.now()) {
+        if platter.look_ns.is_none_or(|at_ns| at_ns > self.host.now()) {
             return;
         }
-        let ended = platter.spindle.complete(self.schedule.now());
+        let ended = platter.spindle.complete(self.host.now());
         platter.look_ns = None;
-        platter.look_later(&self.schedule, file);
+        platter.look_later(&self.host, file);
         drop(state);
         for id in ended {
-            self.schedule.end_transfer();
+            self.host.end_transfer();
             self.end(id);
         }
     }
@@ -396,13 +396,13 @@ impl Pending {
 
 impl State {
     /// Counts a durable step that is about to happen. False: the crash comes first.
-    fn step(&mut self, schedule: &Schedule) -> bool {
+    fn step(&mut self, host: &Host) -> bool {
         let step = self.steps + 1;
         let crash = self.crash_at.filter(|&(at, _)| at == step).map(|(_, side)| side);
         if crash.is_some() {
             self.crashed = true;
-            schedule.note(TraceKind::Crash, step, 0);
-            schedule.stop();
+            host.note(TraceKind::Crash, step, 0);
+            host.stop();
         }
         let happens = crash != Some(Side::Before);
         if happens {
@@ -501,21 +501,21 @@ impl State {
         (fails, stall_ns)
     }
     /// Hands a transfer to its device. Returns the number under which it ends.
-    fn start(&mut self, schedule: &Schedule, file: usize, work: &Work, bytes: u64, stall_ns: u64) -> u64 {
+    fn start(&mut self, host: &Host, file: usize, work: &Work, bytes: u64, stall_ns: u64) -> u64 {
         let slowness = self.faults.slowness;
         let late_ns = |ns: u64| ns.saturating_mul(slowness).saturating_add(stall_ns);
         let Some(platter) = self.spindles.get_mut(&file) else {
-            return schedule.add_transfer(late_ns(self.latency.of(work, &mut self.rng)));
+            return host.add_transfer(late_ns(self.latency.of(work, &mut self.rng)));
         };
         let (verb, offset) = match work {
             Work::Read { offset, .. } => (Verb::Read, *offset),
             Work::Write { patch, .. } => (Verb::Write, patch.first * BLOCK_BYTES as u64),
             // Without a write cache a flush has nothing to do.
-            Work::Flush { .. } | Work::Refused(_) => return schedule.add_transfer(late_ns(COMMAND_NS)),
+            Work::Flush { .. } | Work::Refused(_) => return host.add_transfer(late_ns(COMMAND_NS)),
         };
-        let id = schedule.start_transfer();
-        platter.spindle.queue(schedule.now(), Ask { stall_ns, ..Ask::new(id, verb, offset, bytes) });
-        platter.look_later(schedule, file);
+        let id = host.start_transfer();
+        platter.spindle.queue(host.now(), Ask { stall_ns, ..Ask::new(id, verb, offset, bytes) });
+        platter.look_later(host, file);
         id
     }
     /// Performs a transfer at its end.
@@ -610,7 +610,7 @@ impl Disk for SimDisk {
         let file = &mut state.files[index];
         file.opened = true;
         file.writable |= mode != OpenMode::ReadOnly;
-        self.schedule.note(TraceKind::Open, index as u64, file.content.length());
+        self.host.note(TraceKind::Open, index as u64, file.content.length());
         Ok(FileId(index as u32))
     }
     fn mark_disk(&self, _: FileId) {}
@@ -641,7 +641,7 @@ impl Disk for SimDisk {
             self.space(&mut state, bytes - length)?;
             let sequence = state.tick();
             state.file(file).content.grow(bytes, sequence);
-            self.schedule.note(TraceKind::Grow, u64::from(file.0), bytes);
+            self.host.note(TraceKind::Grow, u64::from(file.0), bytes);
         }
         Ok(())
     }
@@ -652,7 +652,7 @@ impl Disk for SimDisk {
         }
         assert!(state.pending.values().all(|pending| pending.file != file.0 as usize), "nobody reads or writes it");
         state.file(file).content.release();
-        self.schedule.note(TraceKind::Grow, u64::from(file.0), 0);
+        self.host.note(TraceKind::Grow, u64::from(file.0), 0);
         Ok(())
     }
     fn sync_names(&self) -> Result<()> {
@@ -662,14 +662,14 @@ impl Disk for SimDisk {
         if counters.meet(fails) {
             return Err(Error::new(faults.error.unwrap_or(Kind::Io), "the simulated host failed"));
         }
-        if state.crashed || !state.step(&self.schedule) {
+        if state.crashed || !state.step(&self.host) {
             return Err(crashed());
         }
         state.files.iter_mut().for_each(|file| file.name_durable = true);
         // A journal commit on a typical file system.
         let spent_ns = 100_000 + state.rng.below(1_000_000);
-        self.schedule.spend(spent_ns);
-        self.schedule.note(TraceKind::Names, state.steps, 0);
+        self.host.spend(spent_ns);
+        self.host.note(TraceKind::Names, state.steps, 0);
         Ok(())
     }
     fn free_bytes(&self) -> Result<u64> {
@@ -687,7 +687,7 @@ impl Disk for SimDisk {
         if counters.meet(fails) {
             return Err(Error::new(Kind::Unsupported, "the simulated device has no use for discards"));
         }
-        if state.crashed || !state.step(&self.schedule) {
+        if state.crashed || !state.step(&self.host) {
             return Err(crashed());
         }
         // Some devices give zeros from then on, some what they like; some forget at once, some with their next flush.
@@ -702,8 +702,8 @@ impl Disk for SimDisk {
         file_state.content.write(patch, sequence, at_once);
         file_state.figures.discarded_bytes += bytes;
         let spent_ns = 50_000 + state.rng.below(500_000);
-        self.schedule.spend(spent_ns);
-        self.schedule.note(TraceKind::Discard, offset, bytes);
+        self.host.spend(spent_ns);
+        self.host.note(TraceKind::Discard, offset, bytes);
         Ok(())
     }
     fn submit_for(&self, purpose: Purpose, request: Request) -> Transfer {
@@ -713,16 +713,16 @@ impl Disk for SimDisk {
         let (slot, transfer) = self.slots.start(purpose, request);
         let write = matches!(work, Work::Write { .. });
         // After a crash or the world's end nothing reaches the device, and no answer comes back.
-        if state.crashed || self.schedule.stopped() || write && !state.step(&self.schedule) {
+        if state.crashed || self.host.stopped() || write && !state.step(&self.host) {
             return transfer;
         }
         let (fails, stall_ns) = state.fate(file, &work, bytes);
-        let id = state.start(&self.schedule, file, &work, bytes, stall_ns);
+        let id = state.start(&self.host, file, &work, bytes, stall_ns);
         if let Work::Read { offset, early: true } = work {
             state.fill(file, offset, &slot);
         }
-        self.schedule.note(kind, file as u64, detail);
-        self.schedule.note(TraceKind::Transfer, id, u64::from(checksum));
+        self.host.note(kind, file as u64, detail);
+        self.host.note(TraceKind::Transfer, id, u64::from(checksum));
         state.pending.insert(id, Pending { slot, file, work, fails });
         transfer
     }

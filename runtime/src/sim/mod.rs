@@ -8,8 +8,13 @@
 
 mod content;
 mod disk;
+mod ends;
 mod fault;
+mod fleet;
+mod host;
 mod image;
+mod links;
+mod net;
 mod pages;
 mod schedule;
 pub mod spindle;
@@ -21,6 +26,9 @@ mod tests;
 
 pub use disk::{FileFigures, Side, SimDisk};
 pub use fault::{Fail, FaultPlan};
+pub use fleet::{Fleet, Hosts};
+pub use host::BootClock;
 pub use image::{DiskImage, Survival};
+pub use links::{LinkPlan, Links};
 pub use trace::{TraceEvent, TraceKind};
 pub use world::{Ran, Setup, World};

@@ -32,6 +32,12 @@ pub enum TraceKind {
     End,
     /// The requested crash came (durable step, 0).
     Crash,
+    /// A connection was made (the client's end, the server's).
+    Connect,
+    /// Bytes came from an end to the other (end, bytes).
+    Arrive,
+    /// A connection broke for an end (end, 0).
+    Break,
 }
 
 /// One event.
