@@ -8,6 +8,7 @@ mod answer;
 pub mod codec;
 mod context;
 pub mod frame;
+pub mod tls;
 
 pub use answer::{Answer, Position};
 pub use context::Context;
