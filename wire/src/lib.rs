@@ -12,6 +12,7 @@ mod context;
 pub mod frame;
 pub mod lane;
 pub mod server;
+pub mod tls;
 
 pub use answer::{Answer, Position};
 pub use client::Client;
