@@ -15,18 +15,21 @@ mod delay;
 mod fault;
 mod limit;
 mod read_only;
+mod service;
+mod target;
 #[cfg(test)]
 mod tests;
 
 pub use change::{Change, Plan};
 pub use group::{Answer, Context, Position};
 pub use limit::LimitSummary;
+pub use service::Served;
+pub use target::Target;
 
 use base::limits::WEIGHT;
 use base::{Layer, Limit, Limits, Op, Result};
 use delay::Delay;
 use fault::Fault;
-use group::Groups;
 use limit::{Limiter, Trees};
 use read_only::ReadOnly;
 use runtime::seeded::{Bug, active};
@@ -162,7 +165,7 @@ const TREES: u8 = 4;
 
 /// The limits and layers of one volume above the groups.
 pub struct Stack {
-    groups: Arc<Groups>,
+    target: Target,
     /// `LAYERS`, `LIMITS` and `TREES`, as far as there are any: without either, an operation looks at nothing else.
     more: AtomicU8,
     layers: Lock<Arc<Layers>>,
@@ -175,10 +178,11 @@ pub struct Stack {
 
 impl Stack {
     /// A stack with `layers` from the top down, at most `LAYERS_MAX`, below `limits`.
-    pub fn new(groups: Arc<Groups>, layers: &[Layer], limits: &Limits) -> Stack {
-        let limiter = Limiter::new(limits, groups.store().runtime.clock.now_ns());
+    pub fn new(target: impl Into<Target>, layers: &[Layer], limits: &Limits) -> Stack {
+        let target = target.into();
+        let limiter = Limiter::new(limits, target.runtime().clock.now_ns());
         let stack = Stack {
-            groups,
+            target,
             more: AtomicU8::new(0),
             layers: Lock::new("layers", Arc::default()),
             limiter,
@@ -195,28 +199,39 @@ impl Stack {
     /// Passes an operation down the stack and its answer up again.
     pub async fn call(&self, context: &Context, call: Call) -> Result<Answer> {
         match self.more.load(Ordering::Acquire) {
-            0 => self.groups.call(context, call.op, call.data).await,
+            0 => self.target.call(context, call.op, call.data).await,
             more => self.hold_and_pass(context, call, more).await,
         }
     }
 
     /// The same through limits and layers.
     async fn hold_and_pass(&self, context: &Context, call: Call, more: u8) -> Result<Answer> {
-        let runtime = &self.groups.store().runtime;
-        if more & TREES != 0
-            && let Some(limiter) = self.tree_of(context, &call).await
-            && limiter.pass(runtime, &call).await
-        {
-            context.span.mark(Stage::Limit, runtime.stamp());
-        }
-        if more & LIMITS != 0 && self.limiter.pass(runtime, &call).await {
-            context.span.mark(Stage::Limit, runtime.stamp());
-        }
+        self.hold(context, &call, more).await;
         // Layers that came while it was held are met too.
         if self.more.load(Ordering::Acquire) & LAYERS != 0 {
             return self.pass(context, call).await;
         }
-        self.groups.call(context, call.op, call.data).await
+        self.target.call(context, call.op, call.data).await
+    }
+
+    /// Performs an operation that has passed the volume's layers elsewhere: its limits hold.
+    pub async fn call_below_layers(&self, context: &Context, call: Call) -> Result<Answer> {
+        self.hold(context, &call, self.more.load(Ordering::Acquire)).await;
+        self.target.call(context, call.op, call.data).await
+    }
+
+    /// Waits as limits want it.
+    async fn hold(&self, context: &Context, call: &Call, more: u8) {
+        let runtime = self.target.runtime();
+        if more & TREES != 0
+            && let Some(limiter) = self.tree_of(context, call).await
+            && limiter.pass(runtime, call).await
+        {
+            context.span.mark(Stage::Limit, runtime.stamp());
+        }
+        if more & LIMITS != 0 && self.limiter.pass(runtime, call).await {
+            context.span.mark(Stage::Limit, runtime.stamp());
+        }
     }
 
     /// The limits of the tree that an operation's inode belongs to.
@@ -224,12 +239,12 @@ impl Stack {
         if !limit::may_hold(call) {
             return None;
         }
-        self.trees.of(self.groups.project(context, call.op.home()?).await)
+        self.trees.of(self.target.project(context, call.op.home()?).await)
     }
 
     /// Changes the limits and the share, for what waits and for every operation that begins from now on.
     pub fn limit(&self, limits: &Limits) {
-        let now_ns = self.groups.store().runtime.clock.now_ns();
+        let now_ns = self.target.runtime().clock.now_ns();
         self.limiter.change(limits, now_ns);
         let treed = self.trees.change(limits, now_ns);
         self.set_more(TREES, treed);
@@ -273,7 +288,7 @@ impl Stack {
     /// The same through layers. They change a copy of the context: the caller may ask for more in its name.
     async fn pass(&self, context: &Context, mut call: Call) -> Result<Answer> {
         let layers = self.layers.lock().clone();
-        let runtime = &self.groups.store().runtime;
+        let runtime = self.target.runtime();
         let mut own = context.copied();
         let mut met = 0;
         let mut answered = None;
@@ -287,7 +302,7 @@ impl Stack {
         own.span.mark(Stage::Layers, runtime.stamp());
         let mut answer = match answered {
             Some(answer) => answer,
-            None => self.groups.call(&own, call.op, call.data).await,
+            None => self.target.call(&own, call.op, call.data).await,
         };
         context.span.take_over(&own.span);
         for placed in layers.placed[..met].iter().rev() {

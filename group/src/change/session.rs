@@ -201,6 +201,12 @@ impl Groups {
         holders.into_iter().map(known).collect()
     }
 
+    /// True if a session other than this one is served from the volume.
+    pub fn has_other_session(&self, volume: VolumeId, session: SessionId) -> bool {
+        let sessions = self.sessions.lock();
+        sessions.served.iter().any(|(id, served)| served.volume == volume && *id != session)
+    }
+
     /// True if a change that a client was told of is not in its group's order any more (rule P3).
     pub fn is_lost(&self, position: &wire::Position, start: u64) -> bool {
         match self.hosted(position.group) {

@@ -14,7 +14,7 @@ use crate::codec::{Sums, op, reply};
 use crate::lane::{Came, Lane, Reader};
 use crate::{Answer, Context, FrameKind, Header, frame};
 use base::limits::SESSION_OPEN_MAX;
-use base::{Error, GroupId, Kind, Op, Result, SessionId, Term};
+use base::{Error, GroupId, Kind, Op, Result, SessionId, Term, VolumeId};
 use runtime::net::{ConnectionId, ListenerId};
 use runtime::tasks::{Flow, Local, either};
 use runtime::{Buf, Event, Runtime, Slice, Span};
@@ -37,19 +37,31 @@ const COURTESY_NS: u64 = 600_000_000_000;
 const LOOK_NS: u64 = 1_000_000_000;
 
 /// A client that was let in.
-pub struct Admitted {
+pub struct Admitted<V> {
     /// The welcome.
     pub welcome: HelloOk,
     /// The flow of its requests.
     pub flow: Option<Arc<Flow>>,
+    /// What its operations are performed on.
+    pub volume: V,
 }
 
 /// What a server serves.
 pub trait Service: Send + Sync + 'static {
+    /// What a session's operations are performed on.
+    type Volume: Clone + Send + 'static;
+
     /// Lets a client's session in, or says why not. A session that is let in again is the same one.
-    fn admit(&self, session: SessionId, hello: &Hello) -> impl Future<Output = Result<Admitted, Refused>>;
+    fn admit(&self, session: SessionId, hello: &Hello)
+    -> impl Future<Output = Result<Admitted<Self::Volume>, Refused>>;
     /// Performs an operation of a session's volume.
-    fn call(&self, context: &Context, op: Op, data: Option<Buf>) -> impl Future<Output = Result<Answer>>;
+    fn call(
+        &self,
+        volume: &Self::Volume,
+        context: &Context,
+        op: Op,
+        data: Option<Buf>,
+    ) -> impl Future<Output = Result<Answer>>;
     /// Takes in a part of what a session from before the start has open and knows.
     fn reclaim(
         &self,
@@ -174,7 +186,7 @@ async fn converse<S: Service>(server: &Arc<Server<S>>, lane: &Arc<Lane>, reader:
     }
     let hello = Hello::decode(reader.body()).map_err(nonsense)?;
     let id = came.header.session;
-    let Admitted { welcome, flow } = server.service.admit(id, &hello).await?;
+    let Admitted { welcome, flow, volume } = server.service.admit(id, &hello).await?;
     let session = server.sessions.get_or_begin(id, server.now_ns());
     if session.is_over() {
         return Err(Refused { reason: Reason::Fenced, text: "the session is over".into() });
@@ -182,14 +194,8 @@ async fn converse<S: Service>(server: &Arc<Server<S>>, lane: &Arc<Lane>, reader:
     session.hear(server.now_ns());
     let header = Header { session: id, ..Header::new(FrameKind::HelloOk) };
     lane.outbox.push(None, |out| welcome.frame(out, header));
-    let talk = Talk {
-        server: server.clone(),
-        lane: lane.clone(),
-        session,
-        flow,
-        volume: welcome.volume.map(|volume| volume.id),
-        boot: welcome.boot,
-    };
+    let numbers = (welcome.volume.map(|volume| volume.id), welcome.boot);
+    let talk = Talk { server: server.clone(), lane: lane.clone(), session, flow, volume, numbers };
     let mut has_begun_to_tell = false;
     loop {
         // A client that reads no replies gets no further requests in.
@@ -216,19 +222,20 @@ async fn converse<S: Service>(server: &Arc<Server<S>>, lane: &Arc<Lane>, reader:
 }
 
 /// A client's conversation.
-struct Talk<S> {
+struct Talk<S: Service> {
     server: Arc<Server<S>>,
     lane: Arc<Lane>,
     session: Arc<Session>,
     flow: Option<Arc<Flow>>,
-    volume: Option<base::VolumeId>,
-    boot: u64,
+    volume: S::Volume,
+    /// The number of the volume, and that of the server's start.
+    numbers: (Option<VolumeId>, u64),
 }
 
-impl<S> Clone for Talk<S> {
+impl<S: Service> Clone for Talk<S> {
     fn clone(&self) -> Talk<S> {
         let (server, lane, session) = (self.server.clone(), self.lane.clone(), self.session.clone());
-        Talk { server, lane, session, flow: self.flow.clone(), volume: self.volume, boot: self.boot }
+        Talk { server, lane, session, flow: self.flow.clone(), volume: self.volume.clone(), numbers: self.numbers }
     }
 }
 
@@ -239,7 +246,8 @@ impl<S: Service> Talk<S> {
     fn pulse(&self, header: &Header, body: &[u8]) -> Result<(), Refused> {
         let pulse = Pulse::decode(body).map_err(nonsense)?;
         self.server.service.answered(self.session.id, pulse.done);
-        let answer = PulseOk { sequence: pulse.sequence, boot: self.boot, lease_ms: (LEASE_NS / 1_000_000) as u32 };
+        let answer =
+            PulseOk { sequence: pulse.sequence, boot: self.numbers.1, lease_ms: (LEASE_NS / 1_000_000) as u32 };
         self.lane.outbox.push(None, |out| answer.frame(out, *header));
         Ok(())
     }
@@ -278,7 +286,7 @@ impl<S: Service> Talk<S> {
         let bytes: &[u8] = payload.as_deref().unwrap_or(&[]);
         let asked = op::decode(&header, body, bytes, span).map_err(nonsense)?;
         // Rights go by the session, not by what a request says.
-        let context = Context { volume: self.volume.unwrap_or(asked.context.volume), ..asked.context };
+        let context = Context { volume: self.numbers.0.unwrap_or(asked.context.volume), ..asked.context };
         let (talk, op) = (self.clone(), asked.op);
         let perform = move || -> Local { Box::pin(async move { talk.perform(header, context, op, payload).await }) };
         match &self.flow {
@@ -298,7 +306,7 @@ impl<S: Service> Talk<S> {
             }
         }
         let asked = op.clone();
-        let answer = self.server.service.call(&context, op, data).await;
+        let answer = self.server.service.call(&self.volume, &context, op, data).await;
         self.session.finish(request);
         self.reply(&header, &asked, answer).await;
     }

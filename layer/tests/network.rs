@@ -1,0 +1,336 @@
+//! A client's session over a simulated network: requests take effect once, whatever becomes of connections and of the server.
+
+use base::limits::SEGMENT_BYTES_MIN;
+use base::{At, Ino, Kind, Limits, Name, Op, Reply, Sync, VolumeId};
+use group::{Answer, Context, Groups, Options};
+use layer::{Call, Served, Stack};
+use runtime::random::SplitMix;
+use runtime::sim::{Fleet, Hosts, LinkPlan, Setup, Survival};
+use runtime::tasks::Local;
+use runtime::{Runtime, Span};
+use std::collections::{BTreeMap, BTreeSet};
+use std::future::Future;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use store::index::model::ModelIndex;
+use store::{FormatOptions, Opening};
+use wire::client::{Client, Options as ClientOptions};
+use wire::server::Server;
+
+const SERVER: usize = 0;
+const CLIENT: usize = 1;
+const PORT: u16 = 7400;
+/// Seeds per property.
+const SEEDS: u64 = 8;
+/// Tasks of the client, and what each does.
+const TASKS: usize = 4;
+const ROUNDS: usize = 30;
+const MS: u64 = 1_000_000;
+
+fn name(text: &str) -> Name {
+    Name::new(text.as_bytes()).expect("a name")
+}
+
+fn spawn<F: Future<Output = ()> + 'static>(runtime: &Runtime, core: usize, make: impl FnOnce() -> F + Send + 'static) {
+    runtime.tasks.spawn(core, Box::new(move || -> Local { Box::pin(make()) }));
+}
+
+/// The server's process: a brick with the volume "main" that listens.
+fn start_server(hosts: &Hosts, index: &ModelIndex, is_new: bool) {
+    let (runtime, index) = (hosts.runtime(SERVER), index.clone());
+    let address = hosts.links().address(SERVER, PORT);
+    let world = runtime.clone();
+    spawn(&world, 0, move || async move {
+        if is_new {
+            let options = FormatOptions {
+                size_bytes: Some(256 * SEGMENT_BYTES_MIN),
+                segment_bytes: SEGMENT_BYTES_MIN,
+                groups: 8,
+                size_bytes_min: 0,
+                ..FormatOptions::default()
+            };
+            store::format_brick(&runtime, options, async || Ok(())).await.expect("a blank disk can be formatted");
+        }
+        let opening = Opening::read(runtime.clone(), Arc::new(index), true).await.expect("a healthy brick opens");
+        let (groups, _) = Groups::open(opening, Options::for_memory(256 << 20)).await.expect("a healthy brick replays");
+        groups.forget_sessions().await.expect("a healthy brick forgets");
+        if is_new {
+            let context = Context::own(VolumeId(0), Span::start(runtime.stamp()));
+            let create = Op::VolumeCreate { name: name("main"), size_bytes: None };
+            groups.call(&context, create, None).await.expect("a new volume");
+        }
+        let known: Vec<_> = groups.network_sessions().iter().map(|known| known.session).collect();
+        let listener = runtime.net.listen(&address).expect("nobody listens there");
+        let stacks = groups.clone();
+        let stack_of = move |volume: &base::Volume| Arc::new(Stack::new(stacks.clone(), &[], &volume.limits));
+        Server::start(&runtime, listener, Arc::new(Served::new(groups, "server", [7; 16], stack_of)), &known);
+    });
+}
+
+/// A mount of the client, as its tasks use it.
+#[derive(Clone)]
+struct Mount {
+    runtime: Runtime,
+    stack: Arc<Stack>,
+    client: Arc<Client>,
+    root: Ino,
+    volume: VolumeId,
+}
+
+impl Mount {
+    async fn new(runtime: Runtime, address: runtime::net::Address) -> Mount {
+        let options = ClientOptions { address, volume: name("main"), who: "client".into(), read_only: false };
+        let client = Client::start(&runtime, options);
+        let volume = client.welcome().await.expect("it is let in").volume.expect("it asked for one");
+        let stack = Arc::new(Stack::new(client.clone(), &[], &Limits::NONE));
+        Mount { runtime, stack, client, root: volume.root, volume: volume.id }
+    }
+    async fn call(&self, op: Op, data: Option<&[u8]>) -> base::Result<Answer> {
+        let own = Context::own(VolumeId(1), Span::start(self.runtime.stamp()));
+        let context = Context { keeps: true, volume: self.volume, ..own };
+        let data = data.map(|bytes| {
+            let mut buffer = self.runtime.buffer(bytes.len()).expect("within the bound");
+            buffer.copy_from_slice(bytes);
+            buffer
+        });
+        self.stack.call(&context, Call { op, data }).await
+    }
+    async fn create(&self, text: &str) -> Ino {
+        let op = Op::Create { parent: self.root, name: name(text), mode: 0o644, exclusive: true };
+        match self.call(op, None).await.map(|answer| answer.reply) {
+            Ok(Reply::Attr(attr)) => attr.ino,
+            other => panic!("a new file: {other:?}"),
+        }
+    }
+    async fn append(&self, ino: Ino, bytes: &[u8], sync: Sync) -> u64 {
+        let op = Op::Write { ino, at: At::End, sync, kill_privileges: false };
+        match self.call(op, Some(bytes)).await.map(|answer| answer.reply) {
+            Ok(Reply::Wrote { offset, length }) if length as usize == bytes.len() => offset,
+            other => panic!("appended: {other:?}"),
+        }
+    }
+    async fn done(&self, op: Op) -> Result<(), Kind> {
+        self.call(op, None).await.map(drop).map_err(|error| error.kind)
+    }
+    async fn names(&self) -> BTreeSet<String> {
+        let mut names = BTreeSet::new();
+        let mut cookie = 0;
+        loop {
+            let op = Op::ReadDir { ino: self.root, cookie, count: 50, plus: true };
+            let Ok(Answer { reply: Reply::Entries { entries, .. }, .. }) = self.call(op, None).await else {
+                panic!("a directory is listed")
+            };
+            let Some(last) = entries.last() else { return names };
+            cookie = last.cookie;
+            names.extend(entries.iter().map(|entry| String::from_utf8_lossy(entry.name.as_bytes()).into_owned()));
+        }
+    }
+}
+
+/// A record of a task, some of which make bulk writes.
+fn record(task: usize, round: usize) -> Vec<u8> {
+    let length = if round.is_multiple_of(7) { 150_000 + task } else { 300 + 17 * task + round };
+    (0..length).map(|at| (at * 31 + task * 7 + round * 13) as u8).collect()
+}
+
+/// What is in a file of records, by the offsets that were told.
+fn check_log(log: &[u8], told: &BTreeMap<u64, (usize, usize)>) {
+    let mut end = 0;
+    for (&offset, &(task, round)) in told {
+        assert_eq!(offset, end, "no gap and nothing twice before the record of task {task} in round {round}");
+        let wanted = record(task, round);
+        assert!(log[offset as usize..][..wanted.len()] == wanted[..], "the record of task {task} in round {round}");
+        end += wanted.len() as u64;
+    }
+    assert_eq!(end, log.len() as u64, "nothing behind the last record");
+}
+
+/// The state that tests share with the client's tasks.
+#[derive(Clone, Default)]
+struct Progress {
+    mount: Arc<Mutex<Option<(Mount, Ino)>>>,
+    told: Arc<Mutex<BTreeMap<u64, (usize, usize)>>>,
+    ended: Arc<AtomicUsize>,
+}
+
+/// Waits for something, in simulated time.
+async fn until(hosts: &Hosts, mut what: impl FnMut() -> bool) {
+    while !what() {
+        hosts.clock().sleep(MS).await;
+    }
+}
+
+/// The client's process: mounts, makes the log, and has each task do its rounds.
+fn start_client(hosts: &Hosts, progress: &Progress, sync: Sync, with_names: bool) {
+    let (runtime, progress) = (hosts.runtime(CLIENT), progress.clone());
+    let address = hosts.links().address(SERVER, PORT);
+    spawn(&runtime.clone(), 0, move || async move {
+        let mount = Mount::new(runtime.clone(), address).await;
+        let log = mount.create("log").await;
+        mount.done(Op::SyncAll).await.expect("a healthy brick syncs");
+        *progress.mount.lock().expect("no panic") = Some((mount.clone(), log));
+        for task in 0..TASKS {
+            let (mount, progress) = (mount.clone(), progress.clone());
+            spawn(&runtime, task % 2, move || async move {
+                for round in 0..ROUNDS {
+                    let offset = mount.append(log, &record(task, round), sync).await;
+                    progress.told.lock().expect("no panic").insert(offset, (task, round));
+                    match with_names {
+                        true => names(&mount, task, round).await,
+                        false => mount.runtime.clock.sleep(40 * MS).await,
+                    }
+                }
+                progress.ended.fetch_add(1, Ordering::Relaxed);
+            });
+        }
+    });
+}
+
+/// Changes that fail if they are done twice.
+async fn names(mount: &Mount, task: usize, round: usize) {
+    let (made, moved) = (format!("made-{task}-{round}"), format!("moved-{task}-{round}"));
+    let ino = mount.create(&made).await;
+    let (parent, new_parent) = (mount.root, mount.root);
+    let (no_replace, whiteout) = (true, false);
+    let rename = Op::Rename { parent, name: name(&made), new_parent, new_name: name(&moved), no_replace, whiteout };
+    assert_eq!(mount.done(rename).await, Ok(()), "renamed once");
+    if round.is_multiple_of(2) {
+        assert_eq!(mount.done(Op::Unlink { parent, name: name(&moved) }).await, Ok(()), "removed once");
+    }
+    assert_eq!(mount.done(Op::Release { ino }).await, Ok(()));
+    assert_eq!(mount.done(Op::Forget { ino, times: 1 }).await, Ok(()));
+}
+
+/// Breaks connections and ways, until the client is through.
+async fn disturb(hosts: &Hosts, rng: &mut SplitMix, progress: &Progress) {
+    while progress.ended.load(Ordering::Relaxed) < TASKS {
+        hosts.clock().sleep(rng.below(40) * MS).await;
+        match rng.below(6) {
+            0 => hosts.links().reset(SERVER, CLIENT),
+            1 => hosts.links().reset_after(SERVER, CLIENT, rng.below(20_000)),
+            2 => hosts.links().reset_after(CLIENT, SERVER, rng.below(200_000)),
+            3 => {
+                hosts.links().cut(SERVER, CLIENT);
+                hosts.clock().sleep(rng.below(3_000) * MS).await;
+                hosts.links().heal(SERVER, CLIENT);
+            }
+            4 => {
+                let way = LinkPlan::draw(rng);
+                hosts.links().set_plan(SERVER, CLIENT, way);
+            }
+            _ => {}
+        }
+    }
+    hosts.links().heal_all();
+}
+
+fn fleet(seed: u64) -> Fleet {
+    let fleet = Fleet::with_patience(seed, 3600 * 1000 * MS);
+    for number in [SERVER, CLIENT] {
+        fleet.hosts().boot(number, Setup::new(seed));
+    }
+    fleet
+}
+
+/// The file's content and the names, as the client sees them in the end.
+async fn seen(hosts: &Hosts, progress: &Progress) -> (Vec<u8>, BTreeSet<String>) {
+    let (mount, log) = progress.mount.lock().expect("no panic").clone().expect("it was mounted");
+    let result = Arc::new(Mutex::new(None));
+    let there = result.clone();
+    spawn(&hosts.runtime(CLIENT), 1, move || async move {
+        let mut log_bytes = Vec::new();
+        loop {
+            let op = Op::Read { ino: log, offset: log_bytes.len() as u64, length: 1 << 20 };
+            let answer = mount.call(op, None).await.expect("it can be read");
+            match answer.data.filter(|data| !data.is_empty()) {
+                Some(data) => log_bytes.extend_from_slice(&data),
+                None => break,
+            }
+        }
+        let names = mount.names().await;
+        *there.lock().expect("no panic") = Some((log_bytes, names));
+        mount.client.close();
+    });
+    until(hosts, || result.lock().expect("no panic").is_some()).await;
+    let seen = result.lock().expect("no panic").take();
+    seen.expect("it is there")
+}
+
+#[test]
+fn requests_take_effect_once_whatever_becomes_of_connections() {
+    for seed in 0..SEEDS {
+        let mut fleet = fleet(seed);
+        let (hosts, mut rng) = (fleet.hosts().clone(), SplitMix(seed));
+        fleet.block_on(async {
+            start_server(&hosts, &ModelIndex::new(store::format::leaf::merge), true);
+            let progress = Progress::default();
+            start_client(&hosts, &progress, Sync::Ordered, true);
+            disturb(&hosts, &mut rng, &progress).await;
+            let (log, names) = seen(&hosts, &progress).await;
+            check_log(&log, &progress.told.lock().expect("no panic"));
+            let odd =
+                (0..TASKS).flat_map(|task| (1..ROUNDS).step_by(2).map(move |round| format!("moved-{task}-{round}")));
+            assert_eq!(names, odd.chain(["log".to_string()]).collect(), "seed {seed}");
+        });
+    }
+}
+
+/// The server is switched off and comes back, again and again: what was acknowledged as durable is there once, no request fails,
+/// and a file that is open without a name stays.
+#[test]
+fn requests_take_effect_once_although_the_server_crashes() {
+    for seed in 0..SEEDS {
+        let mut fleet = fleet(seed);
+        let (hosts, mut rng) = (fleet.hosts().clone(), SplitMix(seed));
+        fleet.block_on(async {
+            let mut index = ModelIndex::new(store::format::leaf::merge);
+            start_server(&hosts, &index, true);
+            let progress = Progress::default();
+            start_client(&hosts, &progress, Sync::All, false);
+            until(&hosts, || progress.mount.lock().expect("no panic").is_some()).await;
+            let nameless = nameless(&hosts, &progress).await;
+            for _ in 0..4 {
+                hosts.clock().sleep(rng.below(300) * MS).await;
+                let image = match rng.one_in(2) {
+                    true => hosts.kill(SERVER),
+                    false => hosts.crash(SERVER, Survival::Nothing),
+                };
+                hosts.clock().sleep(rng.below(2_000) * MS).await;
+                index = index.crashed(0);
+                hosts.boot(SERVER, Setup { image: Some(image), ..Setup::new(seed) });
+                start_server(&hosts, &index, false);
+            }
+            until(&hosts, || progress.ended.load(Ordering::Relaxed) == TASKS).await;
+            // It is still there after the last start.
+            let before = *nameless.lock().expect("no panic");
+            until(&hosts, || *nameless.lock().expect("no panic") > before + 1).await;
+            let (log, _) = seen(&hosts, &progress).await;
+            check_log(&log, &progress.told.lock().expect("no panic"));
+        });
+    }
+}
+
+/// A file that is open and has no name, durably; a task reads it again and again. The number of times that it did.
+async fn nameless(hosts: &Hosts, progress: &Progress) -> Arc<Mutex<usize>> {
+    let reads = Arc::new(Mutex::new(0));
+    let there = reads.clone();
+    let (mount, _) = progress.mount.lock().expect("no panic").clone().expect("it was mounted");
+    let begun = Arc::new(AtomicUsize::new(0));
+    let has_begun = begun.clone();
+    spawn(&hosts.runtime(CLIENT), 1, move || async move {
+        let ino = mount.create("nameless").await;
+        mount.append(ino, &record(1, 7), Sync::Ordered).await;
+        assert_eq!(mount.done(Op::Unlink { parent: mount.root, name: name("nameless") }).await, Ok(()));
+        assert_eq!(mount.done(Op::Forget { ino, times: 1 }).await, Ok(()));
+        assert_eq!(mount.done(Op::SyncAll).await, Ok(()));
+        has_begun.store(1, Ordering::Relaxed);
+        // Until the mount ends.
+        while let Ok(answer) = mount.call(Op::Read { ino, offset: 0, length: 1 << 20 }, None).await {
+            assert!(answer.data.is_some_and(|data| data[..] == record(1, 7)[..]), "it is open");
+            *there.lock().expect("no panic") += 1;
+            mount.runtime.clock.sleep(50 * MS).await;
+        }
+    });
+    until(hosts, || begun.load(Ordering::Relaxed) == 1).await;
+    reads
+}
