@@ -12,6 +12,9 @@ use std::sync::Arc;
 /// Largest number of bytes that travel together.
 const SEGMENT_BYTES_MAX: u64 = 64 << 10;
 
+/// Time after which a kernel that has heard nothing asks the other one.
+const ASK_NS: u64 = DEAD_AFTER_NS / 3;
+
 /// One end of a connection.
 pub(super) struct End {
     pub host: Arc<Host>,
@@ -202,8 +205,12 @@ impl State {
         }
         let end = self.ends.get_mut(&id).expect("just seen");
         let segment = end.flying.pop_front().expect("just seen");
-        end.troubled_ns = None;
-        if end.closed && end.flying.is_empty() {
+        let is_last = end.closed && end.flying.is_empty();
+        if !self.way(to, from).is_blocked() {
+            // Its arrival is acknowledged.
+            self.ends.get_mut(&id).expect("just seen").troubled_ns = None;
+        }
+        if is_last {
             self.ends.remove(&id);
         }
         self.note(TraceKind::Arrive, id, segment.length() as u64);
@@ -238,13 +245,20 @@ impl State {
             self.break_end(id, &broken_off());
         }
     }
+    /// True if the other end does not know the connection any more, and this one has not been told of its end.
+    pub fn is_alone(&self, end: &End) -> bool {
+        let is_over = |other: &End| other.outgoing_end.is_some();
+        end.incoming_end.is_none() && self.ends.get(&end.other).is_none_or(is_over)
+    }
     /// Ends a connection for one end: what has come can still be received, what is on its way is lost.
     pub fn break_end(&mut self, id: ConnectionId, error: &Error) {
         let Some(end) = self.ends.get_mut(&id) else { return };
         end.incoming_end.get_or_insert_with(|| Err(error.clone()));
         end.outgoing_end.get_or_insert_with(|| error.clone());
         end.flying.clear();
+        let other = end.other;
         self.note(TraceKind::Break, id, 0);
+        self.look(other, ASK_NS);
         if self.ends[&id].closed {
             self.ends.remove(&id);
         } else {

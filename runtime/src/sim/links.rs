@@ -514,16 +514,19 @@ impl State {
             (end.stuck, end.arrives_ns) = (false, at_ns);
         }
     }
-    /// A look whether an end has been in trouble for too long.
+    /// A look whether an end has been in trouble for too long, or alone.
     fn look_now(&mut self, id: ConnectionId) {
-        let Some(end) = self.ends.get(&id) else { return };
-        let (from, to, is_local) = (end.from, end.to, end.is_local);
-        let waits = end.stream.is_sending() && end.is_full;
-        let is_troubled =
-            waits || self.is_down(to) || self.way(from, to).is_blocked() || self.way(to, from).is_blocked();
+        let Some(end) = self.ends.get(&id).filter(|end| !end.is_local) else { return };
+        let (from, to, waits) = (end.from, end.to, end.stream.is_sending() && end.is_full);
+        let is_alone = self.is_alone(end);
+        let is_cut_off = self.is_down(to) || self.way(from, to).is_blocked() || self.way(to, from).is_blocked();
+        if is_alone && !is_cut_off {
+            // Its kernel asks now and then, and is told that nobody knows the connection any more.
+            return self.break_end(id, &broken_off());
+        }
         let now = self.now();
         let end = self.ends.get_mut(&id).expect("just seen");
-        if !is_troubled || is_local {
+        if !is_cut_off && !waits {
             end.troubled_ns = None;
             return;
         }

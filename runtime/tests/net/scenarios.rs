@@ -67,12 +67,12 @@ pub fn slices(runtime: &Runtime, from: usize, length: usize, piece: usize) -> Ve
 }
 
 /// Sends bytes of a stream.
-async fn send(runtime: &Runtime, connection: ConnectionId, from: usize, length: usize) -> base::Result<()> {
+pub async fn send(runtime: &Runtime, connection: ConnectionId, from: usize, length: usize) -> base::Result<()> {
     runtime.net.send(connection, slices(runtime, from, length, MIB)).await.1
 }
 
 /// Receives exactly so many bytes of a stream, and checks them. Returns how many came before its end.
-async fn receive(runtime: &Runtime, connection: ConnectionId, from: usize, length: usize) -> base::Result<usize> {
+pub async fn receive(runtime: &Runtime, connection: ConnectionId, from: usize, length: usize) -> base::Result<usize> {
     let (buffer, result) = runtime.net.receive(connection, runtime.buffer(length)?, length).await;
     let came = result?;
     assert_eq!(buffer.len(), length);
@@ -109,7 +109,7 @@ async fn echo(runtime: Runtime, connection: ConnectionId) {
 }
 
 /// A server that echoes, on all of its cores. Returns its listener, and where that listens.
-pub fn serve_echo(stage: &Stage) -> (ListenerId, Address) {
+fn serve_echo(stage: &Stage) -> (ListenerId, Address) {
     let net = &stage.server.net;
     let listener = net.listen(&stage.address).expect("a free address");
     let address = net.address(listener).expect("it listens");
