@@ -208,8 +208,11 @@ impl Certificate {
         Ok(Identity { subject: uri.parse()?, serial, not_before_s, not_after_s })
     }
     fn parsed(&self) -> Result<X509Certificate<'_>> {
+        if self.0.len() > DER_BYTES_MAX {
+            return Err(unreadable());
+        }
         match X509Certificate::from_der(&self.0) {
-            Ok(([], parsed)) if self.0.len() <= DER_BYTES_MAX => Ok(parsed),
+            Ok(([], parsed)) => Ok(parsed),
             _ => Err(unreadable()),
         }
     }
@@ -314,10 +317,11 @@ pub fn make_request(key: &Key) -> Result<Vec<u8>> {
 /// or not signed by it.
 pub fn read_request(request: &[u8]) -> Result<PublicKey> {
     let refused = |what| Error::new(Kind::Invalid, what);
-    let parsed = match X509CertificationRequest::from_der(request) {
-        Ok(([], parsed)) if request.len() <= DER_BYTES_MAX => parsed,
-        _ => return Err(refused("a request for a certificate can't be read: let `sinter client join` make it")),
-    };
+    let unreadable = || refused("a request for a certificate can't be read: let `sinter client join` make it");
+    if request.len() > DER_BYTES_MAX {
+        return Err(unreadable());
+    }
+    let Ok(([], parsed)) = X509CertificationRequest::from_der(request) else { return Err(unreadable()) };
     let key = PublicKey::checked(parsed.certification_request_info.subject_pki.raw)?;
     let signed = parsed.verify_signature();
     signed.map_err(|_| {

@@ -190,7 +190,7 @@ impl<F: Files> Network<F> {
             let what = "this key was revoked: remove the key's file on the client, and join again with a new token";
             return Err(Error::new(Kind::Permission, what).with(name));
         }
-        if self.state.tokens[at].used.iter().any(|it| it.key == key && it.name == name)
+        if self.state.tokens[at].used.iter().any(|it| it.key == key)
             && let Some(issued) = self.state.clients.get(&name).and_then(|client| client.newest(&key))
         {
             return Ok(self.chain(issued.certificate.clone()));

@@ -182,6 +182,7 @@ fn certificates_end_after_90_days_and_are_renewed_from_the_60th_on() {
     refused(network.renew(&who, &request(&super::key()), NOW_S + 61 * DAY_S), Kind::Permission, "the key that it has");
     let second = network.renew(&who, &request(&key), NOW_S + 60 * DAY_S).expect("due");
     assert_ne!(second, first);
+    assert_ne!(identity(&second).serial, who.serial, "each certificate has its own number, also of one key");
     assert_eq!(network.renew(&who, &request(&key), NOW_S + 61 * DAY_S).expect("asked again"), second);
     // Both count as long as they last.
     for (chain, lasts) in [(&first, 90), (&second, 150)] {
@@ -221,8 +222,10 @@ fn only_requests_of_our_kind_of_key_are_signed() {
         // What is not signed is not read either.
         assert!(certificates::read_request(&bad).map_or(true, |read| read.hash() == hash), "byte {at}");
     }
-    let longer = [&good[..], &[0]].concat();
-    assert!(certificates::read_request(&longer).is_err());
+    for more in [1, 10_000] {
+        let longer = [&good[..], &vec![0; more]].concat();
+        refused(network.admit(&token.secret, &longer, "c1", NOW_S), Kind::Invalid, "can't be read");
+    }
     assert!(network.tokens()[0].used.is_empty());
     network.admit(&token.secret, &good, "c1", NOW_S).expect("ours");
 }
@@ -238,6 +241,19 @@ fn what_a_request_asks_for_beside_its_key_does_not_count() {
     let chain = network.admit(&token.secret, greedy.der(), "c1", NOW_S).expect("invited");
     let text = String::from_utf8_lossy(&chain.certificate.0).into_owned();
     assert!(!text.contains("sinter.internal") && text.contains("/client/c1"));
+}
+
+#[test]
+fn a_clients_certificate_is_for_clients_and_a_bricks_for_both_ends() {
+    use x509_parser::prelude::{FromDer, X509Certificate};
+    let mut network = network(&World::default());
+    let token = token(&mut network, 1, &[1]);
+    let chain = network.admit(&token.secret, &request(&key()), "c1", NOW_S).expect("invited");
+    for (certificate, is_server) in [(&chain.certificate, false), (&network.server().certificate, true)] {
+        let (_, parsed) = X509Certificate::from_der(&certificate.0).expect("ours");
+        let usage = parsed.extended_key_usage().expect("one").expect("said").value;
+        assert_eq!((usage.client_auth, usage.server_auth, usage.any), (true, is_server, false));
+    }
 }
 
 #[test]

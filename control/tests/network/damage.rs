@@ -79,6 +79,16 @@ fn parts_of_two_bricks_make_none() {
         let error = open(&signed(&mixed)).map(drop).expect_err("mixed");
         assert!(matches!(error.kind, Kind::Corrupt | Kind::Permission), "{error:?}");
     }
+    // A key alone, of the CA and of the server.
+    let keys = |text: &str| -> Vec<String> {
+        text.lines().filter(|line| line.starts_with("key = \"") && line.len() > 100).map(str::to_string).collect()
+    };
+    let (keys_one, keys_two) = (keys(&one), keys(&two));
+    assert_eq!((keys_one.len(), keys_two.len()), (2, 2));
+    for (ours, other) in keys_one.iter().zip(&keys_two) {
+        let error = open(&signed(&body(&one).replace(ours, other))).map(drop).expect_err("another key");
+        assert!(error.to_string().contains("don't belong together"), "{error}");
+    }
     let moved = body(&one).replace(&CLUSTER.to_string(), &Uuid([3; 16]).to_string());
     assert_eq!(open(&signed(&moved)).map(drop).expect_err("of another cluster").kind, Kind::Corrupt);
     let world = World::default();
