@@ -256,7 +256,7 @@ fn what_was_changed_on_its_way_ends_the_connection() {
     }
 }
 
-/// What the client and the server say of each other, and that neither takes it for a connection.
+/// The words of client and server on each other, neither of whom takes it for a connection.
 fn refused(client: &Credentials, server: &Credentials) -> (String, String) {
     let (mut client, mut server) = ends(client, server);
     let (client_says, server_says) = greet(&mut client, &mut server);

@@ -47,7 +47,7 @@ pub enum Authority<'a> {
     Pinned(Pin),
 }
 
-/// What a server does with peers that have no certificate.
+/// A server's way with peers that have no certificate.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Strangers {
     /// It refuses them.
