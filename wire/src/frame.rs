@@ -4,7 +4,7 @@
 //! and body have a checksum, and a payload has checksums in its body (`codec::Sums`).
 
 use crate::Context;
-use base::checksum::{crc32c, crc32c_append};
+use base::checksum::crc32c;
 use base::limits::IO_BYTES_MAX;
 use base::seeded::{Bug, active};
 use base::{Error, GroupId, Kind, RequestId, Result, SessionId};
@@ -20,8 +20,9 @@ pub const PAYLOAD_BYTES_MAX: usize = IO_BYTES_MAX;
 const MAGIC: [u8; 4] = *b"SIW\x01";
 /// A deadline that there is not.
 const ENDLESS: u32 = u32::MAX;
-/// The checksum's place, behind all that it covers of the header.
-const CRC: usize = HEADER_BYTES - 4;
+/// The place behind the checksum: from here on it covers the header and the body in one piece. What is before it can be checked by
+/// itself.
+const COVERED: usize = 8;
 
 /// The kind of a frame, which says what its body is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -147,13 +148,13 @@ impl Header {
             let newer = Error::new(Kind::Newer, "the peer sends frames of another version; upgrade the older side");
             return Err(newer.with(bytes[3]));
         }
-        let kind = FrameKind::ALL.into_iter().find(|kind| *kind as u16 == u16_at(4));
+        let kind = FrameKind::ALL.into_iter().find(|kind| *kind as u16 == u16_at(8));
         let kind = kind.ok_or_else(|| corrupt("a frame is of a kind that is not known"))?;
-        let (flags, header_bytes, spare) = (u16_at(6), u16_at(8), u16_at(10));
+        let (flags, header_bytes, spare) = (u16_at(10), u16_at(12), u16_at(14));
         if flags != 0 || usize::from(header_bytes) != HEADER_BYTES || spare != 0 {
             return Err(corrupt("a frame's header has fields that are not known"));
         }
-        let (body_bytes, payload_bytes) = (u32_at(12), u32_at(16));
+        let (body_bytes, payload_bytes) = (u32_at(16), u32_at(20));
         if body_bytes as usize > BODY_BYTES_MAX || payload_bytes as usize > PAYLOAD_BYTES_MAX {
             return Err(corrupt("a frame is longer than any may be"));
         }
@@ -161,12 +162,12 @@ impl Header {
             kind,
             body_bytes,
             payload_bytes,
-            deadline_ms: Some(u32_at(20)).filter(|ms| *ms != ENDLESS),
-            request: RequestId(u64_at(24)),
-            session: SessionId(u64_at(32)),
-            trace: u64_at(40),
-            membership: u64_at(48),
-            group: GroupId(u32_at(56)),
+            deadline_ms: Some(u32_at(24)).filter(|ms| *ms != ENDLESS),
+            group: GroupId(u32_at(28)),
+            request: RequestId(u64_at(32)),
+            session: SessionId(u64_at(40)),
+            trace: u64_at(48),
+            membership: u64_at(56),
         })
     }
     /// Bytes of the frame.
@@ -180,6 +181,7 @@ impl Header {
             at += field.len();
         };
         put(&MAGIC);
+        put(&[0; 4]);
         put(&(self.kind as u16).to_le_bytes());
         put(&[0; 2]);
         put(&(HEADER_BYTES as u16).to_le_bytes());
@@ -187,23 +189,33 @@ impl Header {
         put(&self.body_bytes.to_le_bytes());
         put(&self.payload_bytes.to_le_bytes());
         put(&self.deadline_ms.unwrap_or(ENDLESS).to_le_bytes());
+        put(&self.group.0.to_le_bytes());
         put(&self.request.0.to_le_bytes());
         put(&self.session.0.to_le_bytes());
         put(&self.trace.to_le_bytes());
         put(&self.membership.to_le_bytes());
-        put(&self.group.0.to_le_bytes());
-        assert!(at == CRC, "the header's fields end where its checksum lies");
-        let crc = crc_of(frame);
-        frame[CRC..HEADER_BYTES].copy_from_slice(&crc.to_le_bytes());
+        assert!(at == HEADER_BYTES, "the header's fields end where the body begins");
+        let crc = crc32c(&frame[COVERED..]);
+        frame[COVERED - 4..COVERED].copy_from_slice(&crc.to_le_bytes());
     }
 }
 
 /// Appends a frame but for its payload, which the sender sends behind it: the header, with the lengths as they are, and the body
 /// that `body` appends.
 pub fn put(out: &mut Vec<u8>, header: Header, payload_bytes: usize, body: impl FnOnce(&mut Vec<u8>)) {
-    let start = out.len();
-    out.resize(start + HEADER_BYTES, 0);
+    let start = begin(out);
     body(out);
+    seal(out, start, header, payload_bytes);
+}
+
+/// Appends room for a header, behind which the body comes. Returns where the frame begins.
+pub(crate) fn begin(out: &mut Vec<u8>) -> usize {
+    out.resize(out.len() + HEADER_BYTES, 0);
+    out.len() - HEADER_BYTES
+}
+
+/// Puts the header before the body, which is whole.
+pub(crate) fn seal(out: &mut [u8], start: usize, header: Header, payload_bytes: usize) {
     let body_bytes = out.len() - start - HEADER_BYTES;
     assert!(body_bytes <= BODY_BYTES_MAX && payload_bytes <= PAYLOAD_BYTES_MAX, "a frame keeps to its bounds");
     let header = Header { body_bytes: body_bytes as u32, payload_bytes: payload_bytes as u32, ..header };
@@ -220,15 +232,10 @@ pub fn check(frame: &[u8]) -> Result<(Header, &[u8])> {
     if header.body_bytes as usize != body.len() {
         return Err(corrupt("a frame's body is not as long as its header says"));
     }
-    if head[CRC..] != crc_of(frame).to_le_bytes() && !active(Bug::FrameCrcUnchecked) {
+    if head[COVERED - 4..COVERED] != crc32c(&frame[COVERED..]).to_le_bytes() && !active(Bug::FrameCrcUnchecked) {
         return Err(corrupt("a frame fails its checksum: it was changed on its way"));
     }
     Ok((header, body))
-}
-
-/// The checksum of header and body.
-fn crc_of(frame: &[u8]) -> u32 {
-    crc32c_append(crc32c(&frame[..CRC]), &frame[HEADER_BYTES..])
 }
 
 fn corrupt(what: &'static str) -> Error {

@@ -4,11 +4,11 @@ mod samples;
 
 use base::limits::{BLOCK_BYTES, IO_BYTES_MAX};
 use base::{At, Error, Ino, Kind, Op, Reply, Result, Sync};
-use runtime::{Span, Stamp};
+use runtime::{Need, Slabs, Span, Stamp};
 use wire::codec::hello::{Join, VERSIONS, Versions};
-use wire::codec::reply::{Failure, Told};
+use wire::codec::reply::{Failure, Stages, Told};
 use wire::codec::{Sums, op, reply};
-use wire::{Context, FrameKind, Header, frame};
+use wire::{Answer, Context, FrameKind, Header, frame};
 
 fn payload(length: usize) -> Vec<u8> {
     (0..length as u32).map(|at| (at.wrapping_mul(2_654_435_761) >> 24) as u8).collect()
@@ -182,7 +182,7 @@ fn a_payload_that_was_changed_on_its_way_is_refused() {
     }
     assert!(decoded(&context, &asked(&context, &Op::StatFs, &[]), &whole).is_err(), "an operation without payload");
     let mut bare = Vec::new();
-    op::encode(&mut bare, &context, &write, &Sums::NONE);
+    op::encode(&mut bare, &context, &write, &Sums::default());
     assert!(decoded(&context, &bare, &whole).is_err(), "a payload without checksums");
 }
 
@@ -257,6 +257,52 @@ fn a_frame_reads_back_and_tells_its_lengths_first() {
 }
 
 #[test]
+fn an_answer_comes_back_as_it_was_given() {
+    let context = samples::context(1);
+    let op = Op::Read { ino: Ino(9), offset: 100, length: 9000 };
+    let mut out = b"before".to_vec();
+    let deadline_ms = Some(5);
+    op::frame(&mut out, Header { deadline_ms, ..Header::new(FrameKind::Op) }, (&context, &op), &Sums::default(), 0);
+    let (asked_for, body) = frame::check(&out[6..]).expect("it is whole");
+    assert_eq!(asked_for, Header { body_bytes: body.len() as u32, deadline_ms, ..Header::of(&context) });
+    assert_eq!(op::decode(&asked_for, body, &[], Span::start(Stamp(0))).expect("it was encoded").op, op);
+
+    let slabs = Slabs::new(1, 4 << 20);
+    let mut data = slabs.take(0, 9000, Need::Starting).expect("within the bound");
+    data.copy_from_slice(&payload(9000));
+    let position = samples::told()[1].position;
+    let answer = Answer { reply: Reply::Data { length: 9000 }, data: Some(data.share().slice(0..9000)), position };
+    let told = Told::of(&op, &Ok(answer.clone()), Stages::default());
+    let mut out = Vec::new();
+    assert_eq!(reply::frame(&mut out, asked_for, &told, 9000), None);
+    let (header, body) = frame::check(&out).expect("it is whole");
+    assert_eq!((header.kind, header.request, header.payload_bytes), (FrameKind::Reply, context.request, 9000));
+    let back = reply::decode(body, &payload(9000)).expect("it was encoded").answer(answer.data).expect("no error");
+    assert_eq!((back.reply, back.position), (answer.reply, position));
+    assert!(back.data.is_some_and(|data| *data == payload(9000)[..]));
+
+    let error = Err(Error::new(Kind::Stale, "gone"));
+    let mut out = Vec::new();
+    reply::frame(&mut out, asked_for, &Told::of(&op, &error, Stages::default()), 0);
+    let told = reply::decode(frame::check(&out).expect("it is whole").1, &[]).expect("it was encoded");
+    assert!(told.answer(None).is_err_and(|error| error.kind == Kind::Stale));
+
+    // A list that no frame carries is an error for whoever asked.
+    let many = Told { result: Ok(Reply::Volumes(vec![samples::volume(); 10_000])), ..samples::told().remove(0) };
+    let mut out = Vec::new();
+    assert_eq!(reply::frame(&mut out, asked_for, &many, 0), None);
+    let (header, body) = frame::check(&out).expect("it is whole");
+    let told = reply::decode(body, &[]).expect("it was encoded");
+    assert!(header.payload_bytes == 0 && told.result.is_err_and(|failure| failure.kind == Kind::TooLarge));
+    // One that is only too long for a body is the payload.
+    let large = Told { result: Ok(samples::entries(1024)), ..samples::told().remove(0) };
+    let mut out = Vec::new();
+    let long = reply::frame(&mut out, asked_for, &large, 0).expect("it is long");
+    let (header, body) = frame::check(&out).expect("it is whole");
+    assert_eq!((header.payload_bytes as usize, reply::decode(body, &long)), (long.len(), Ok(large)));
+}
+
+#[test]
 fn lengths_out_of_bounds_are_refused_before_anything_else_comes() {
     let with = |at: usize, field: [u8; 4]| {
         let mut bytes = sealed(Header::new(FrameKind::Op), &[], 0);
@@ -264,18 +310,18 @@ fn lengths_out_of_bounds_are_refused_before_anything_else_comes() {
         Header::peek(bytes.first_chunk().expect("64 bytes")).map_err(|error| error.kind)
     };
     let length = |at, length: usize| with(at, (length as u32).to_le_bytes()).is_ok();
-    assert!(length(12, frame::BODY_BYTES_MAX) && !length(12, frame::BODY_BYTES_MAX + 1) && !length(12, usize::MAX));
+    assert!(length(16, frame::BODY_BYTES_MAX) && !length(16, frame::BODY_BYTES_MAX + 1) && !length(16, usize::MAX));
     assert!(
-        length(16, frame::PAYLOAD_BYTES_MAX) && !length(16, frame::PAYLOAD_BYTES_MAX + 1) && !length(16, usize::MAX)
+        length(20, frame::PAYLOAD_BYTES_MAX) && !length(20, frame::PAYLOAD_BYTES_MAX + 1) && !length(20, usize::MAX)
     );
     assert_eq!(with(0, *b"SIW\x02").err(), Some(Kind::Newer));
     for (at, field) in [
         (0, *b"HTTP"),
-        (4, [0, 0, 0, 0]),
-        (4, [20, 0, 0, 0]),
-        (4, [8, 0, 1, 0]),
-        (8, [65, 0, 0, 0]),
-        (8, [64, 0, 1, 0]),
+        (8, [0, 0, 0, 0]),
+        (8, [20, 0, 0, 0]),
+        (8, [8, 0, 1, 0]),
+        (12, [65, 0, 0, 0]),
+        (12, [64, 0, 1, 0]),
     ] {
         assert_eq!(with(at, field).err(), Some(Kind::Corrupt), "{at}");
     }
@@ -295,6 +341,43 @@ fn changed_frames_are_refused() -> bool {
 #[test]
 fn a_frame_that_was_changed_on_its_way_is_refused() {
     assert!(changed_frames_are_refused());
+}
+
+/// Prints the cost of a write of 4 KiB and of its reply at both ends, checksums of the payload included.
+/// `cargo test --release -p wire --test codec -- --ignored --nocapture`
+#[test]
+#[ignore = "measures, and says so by printing"]
+#[allow(clippy::disallowed_methods)]
+fn cost_of_a_request() {
+    let (context, payload) = (samples::context(1), payload(4096));
+    let write = Op::Write { ino: Ino(9), at: At::Offset(8192), sync: Sync::Written, kill_privileges: false };
+    let done = Told { result: Ok(Reply::Wrote { offset: 8192, length: 4096 }), ..samples::told().remove(1) };
+    let mut out = Vec::new();
+    let rounds = 1_000_000;
+    let mut print = |what: &str, call: &mut dyn FnMut(&mut Vec<u8>)| {
+        let start = std::time::Instant::now();
+        for _ in 0..rounds {
+            out.clear();
+            call(&mut out);
+        }
+        println!("{what}: {} ns, {} bytes", start.elapsed().as_nanos() / rounds, out.len());
+    };
+    print("sums", &mut |_| assert_eq!(std::hint::black_box(Sums::of_op(&write, &payload)).crcs().len(), 1));
+    let sums = Sums::of_op(&write, &payload);
+    let ask = |out: &mut Vec<u8>| op::frame(out, Header::new(FrameKind::Op), (&context, &write), &sums, payload.len());
+    print("a request is encoded", &mut |out| ask(out));
+    let (mut request, mut reply) = (Vec::new(), Vec::new());
+    ask(&mut request);
+    print("a request is decoded", &mut |_| {
+        let (header, body) = frame::check(&request).expect("it is whole");
+        drop(std::hint::black_box(op::decode(&header, body, &payload, Span::start(Stamp(0)))));
+    });
+    print("a reply is encoded", &mut |out| drop(reply::frame(out, Header::of(&context), &done, 0)));
+    reply::frame(&mut reply, Header::of(&context), &done, 0);
+    print("a reply is decoded", &mut |_| {
+        let (_, body) = frame::check(&reply).expect("it is whole");
+        drop(std::hint::black_box(reply::decode(body, &[])));
+    });
 }
 
 #[cfg(feature = "seeded-bugs")]

@@ -29,7 +29,7 @@ cargo xtask list                the house rules
 cargo xtask ratchet             store how far sizes, doc comments and unsafe code have shrunk, and assertions grown
 cargo xtask subjects [PACKAGE]  doc comments that open without a subject: how many, or those of a package
 cargo xtask assertions [PACKAGE]  assertions per thousand lines, of all packages or of a package's files
-cargo xtask format-hash         the hash that the document of the disk format must hold
+cargo xtask format-hash         the hashes that the documents of disk and wire format must hold
 cargo xtask citations           each rule, and the files that cite it
 cargo xtask product BINARY      refuse a binary that holds seeded bugs
 cargo xtask campaign NAME ...   a long test; see cargo xtask campaign --help
@@ -77,8 +77,9 @@ fn run(arguments: &[String]) -> Result<(), String> {
             Ok(())
         }
         ("format-hash", []) => {
-            let hash = check::format_hash(&load()?).ok_or("there is no disk format yet")?;
-            println!("format-hash: {hash}");
+            for (document, hash) in check::format_hashes(&load()?) {
+                println!("{document}: format-hash: {hash}");
+            }
             Ok(())
         }
         ("citations", []) => {

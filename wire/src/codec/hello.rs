@@ -38,7 +38,7 @@ impl Versions {
 pub struct Hello {
     /// The versions that it speaks.
     pub versions: Versions,
-    /// What it can do beyond these, a bit each; the bits of both sides count.
+    /// Abilities beyond these, a bit each; the bits of both sides count.
     pub features: u64,
     /// The cluster that it belongs to; None, if it does not know.
     pub cluster: Option<[u8; 16]>,

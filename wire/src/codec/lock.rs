@@ -10,9 +10,9 @@ use base::{Ino, Result};
 /// The family of a lock. Families don't know of each other.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Family {
-    /// Of ranges of bytes: those of fcntl, the owner being a process (POSIX) or an open file (OFD).
+    /// Locks of ranges of bytes: those of fcntl, the owner being a process (POSIX) or an open file (OFD).
     Range,
-    /// Of the whole file: flock, the owner being an open file.
+    /// Locks of whole files: flock, the owner being an open file.
     Whole,
 }
 

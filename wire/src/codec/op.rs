@@ -2,7 +2,7 @@
 
 use super::bytes::{Put, Take, corrupt};
 use super::sums::Sums;
-use crate::{Context, Header};
+use crate::{Context, FrameKind, Header, frame};
 use base::{At, Ino, Name, Op, Result, Room, Seek, SetAttr, SetHow, SetTime, Sync, VolumeId};
 use runtime::Span;
 
@@ -15,6 +15,12 @@ pub struct Asked {
     pub op: Op,
     /// The checksums of its payload, which are right.
     pub sums: Sums,
+}
+
+/// Appends the frame of a request, but for its payload, which has so many bytes; the header has what else there is.
+pub fn frame(out: &mut Vec<u8>, header: Header, (context, op): (&Context, &Op), sums: &Sums, payload_bytes: usize) {
+    let header = Header { kind: FrameKind::Op, session: context.session, request: context.request, ..header };
+    frame::put(out, header, payload_bytes, |out| encode(out, context, op, sums));
 }
 
 /// Appends the body of a request. The header has the context's session and request (`Header::of`).

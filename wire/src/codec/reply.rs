@@ -3,10 +3,10 @@
 use super::TEXT_BYTES_MAX;
 use super::bytes::{Put, Take, corrupt};
 use super::sums::Sums;
-use crate::Position;
+use crate::{Answer, FrameKind, Header, Position, frame};
 use base::limits::IO_BYTES_MAX;
-use base::{Error, GroupId, Index, Kind, Reply, Result, Term};
-use runtime::Stage;
+use base::{Error, GroupId, Index, Kind, Op, Reply, Result, Term};
+use runtime::{Slice, Stage};
 
 /// Bytes of a reply that travels in the body, which has room for the largest attribute and for what else there is. Longer ones,
 /// of large directories and many volumes, travel as payload.
@@ -108,8 +108,8 @@ fn code(stage: Stage) -> usize {
     }
 }
 
-/// A reply that has come over the wire.
-#[derive(Clone, PartialEq, Eq, Debug)]
+/// A reply as it travels.
+#[derive(Clone, PartialEq, Debug)]
 pub struct Told {
     /// The reply, or the error.
     pub result: Result<Reply, Failure>,
@@ -119,6 +119,37 @@ pub struct Told {
     pub stages: Stages,
     /// The checksums of the payload, which are right.
     pub sums: Sums,
+}
+
+impl Told {
+    /// The reply to an operation, for which `Answer` has the payload.
+    pub fn of(op: &Op, result: &Result<Answer>, stages: Stages) -> Told {
+        match result {
+            Ok(Answer { reply, data, position }) => {
+                let sums = data.as_ref().map_or_else(Sums::default, |data| Sums::of_op(op, data));
+                Told { result: Ok(reply.clone()), position: *position, stages, sums }
+            }
+            Err(error) => Told { result: Err(error.into()), position: None, stages, sums: Sums::default() },
+        }
+    }
+    /// The answer, with the payload that came beside it.
+    pub fn answer(self, data: Option<Slice>) -> Result<Answer> {
+        Ok(Answer { reply: self.result?, data, position: self.position })
+    }
+}
+
+/// Appends the frame of a reply to the request of `header`, but for the payload, which has so many bytes. A reply that is too long for a
+/// body is returned and is the payload; one that is too long even for that becomes the error `TooLarge`.
+pub fn frame(out: &mut Vec<u8>, header: Header, told: &Told, payload_bytes: usize) -> Option<Vec<u8>> {
+    let start = frame::begin(out);
+    let long = encode(out, told).unwrap_or_else(|error| {
+        let told =
+            Told { result: Err((&error).into()), stages: told.stages.clone(), position: None, sums: Sums::default() };
+        encode(out, &told).expect("an error is short")
+    });
+    let payload_bytes = long.as_ref().map_or(payload_bytes, Vec::len);
+    frame::seal(out, start, Header { kind: FrameKind::Reply, ..header }, payload_bytes);
+    long
 }
 
 /// Appends the body of a reply. A reply that is too long for a body is returned: it is the frame's payload. Errors: `TooLarge`,
@@ -145,7 +176,7 @@ pub fn encode(out: &mut Vec<u8>, told: &Told) -> Result<Option<Vec<u8>>> {
         out.truncate(start);
         return Err(Error::new(Kind::TooLarge, "the answer is longer than the longest message; ask for less at once"));
     }
-    assert!(told.sums == Sums::NONE, "a long reply is the only payload");
+    assert!(told.sums == Sums::default(), "a long reply is the only payload");
     out.truncate(sums);
     let mut put = Put(out);
     Sums::of(0, &long).put(&mut put);
@@ -175,7 +206,7 @@ pub fn decode(body: &[u8], payload: &[u8]) -> Result<Told> {
     })?;
     if is_long {
         let is_so = payload.len() > SHORT_BYTES_MAX && told.sums == Sums::of(0, payload);
-        told.sums = Sums::NONE;
+        told.sums = Sums::default();
         return if is_so { Ok(told) } else { Err(corrupt("a short reply travels as payload")) };
     }
     let beside = if let Ok(Reply::Data { length }) = &told.result { *length as usize } else { 0 };

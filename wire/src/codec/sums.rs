@@ -5,7 +5,7 @@ use super::bytes::{Put, Take, corrupt};
 use base::checksum::crc32c;
 use base::limits::{BLOCK_BYTES, IO_BYTES_MAX};
 use base::seeded::{Bug, active};
-use base::{At, Op, Result};
+use base::{At, Crcs, Op, Result};
 use std::ops::Range;
 
 /// The largest number of pieces: those of the largest payload, if it begins within a block.
@@ -13,17 +13,14 @@ const PIECES_MAX: usize = IO_BYTES_MAX / BLOCK_BYTES + 1;
 
 /// The CRC-32C of each piece of a payload. Its bytes belong to blocks of a file, and the pieces are cut where these meet: whole
 /// blocks, and at the ends what there is of one.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, PartialEq, Debug, Default)]
 pub struct Sums {
     /// The place of the first byte within its block.
     phase: u16,
-    crcs: Vec<u32>,
+    crcs: Crcs,
 }
 
 impl Sums {
-    /// No payload.
-    pub const NONE: Sums = Sums { phase: 0, crcs: Vec::new() };
-
     /// Those of a payload whose first byte belongs to the byte `offset` of a file.
     pub fn of(offset: u64, payload: &[u8]) -> Sums {
         let phase = (offset % BLOCK_BYTES as u64) as u16;
@@ -40,24 +37,24 @@ impl Sums {
         Sums::of(offset, payload)
     }
     /// Those of pieces that were computed elsewhere: of the whole blocks and ends of a payload that begins at `offset`.
-    pub fn known(offset: u64, crcs: Vec<u32>) -> Sums {
+    pub fn known(offset: u64, crcs: Crcs) -> Sums {
         assert!(crcs.len() <= PIECES_MAX, "a payload has at most {PIECES_MAX} pieces");
         Sums { phase: (offset % BLOCK_BYTES as u64) as u16, crcs }
     }
     /// The checksums, in order.
     pub fn crcs(&self) -> &[u32] {
-        &self.crcs
+        self.crcs.as_slice()
     }
     /// Those of whole blocks of a payload of this length, and the number of bytes before the first of them.
     pub fn whole(&self, length: usize) -> (usize, &[u32]) {
         let lacking = pieces(self.phase, length).take_while(|piece| piece.len() < BLOCK_BYTES).take(1);
         let before = lacking.map(|piece| piece.len()).sum();
         let from = usize::from(before > 0);
-        (before, &self.crcs[from..from + length.saturating_sub(before) / BLOCK_BYTES])
+        (before, &self.crcs()[from..from + length.saturating_sub(before) / BLOCK_BYTES])
     }
     /// Compares them with a payload. Errors: `Corrupt`.
     pub fn check(&self, payload: &[u8]) -> Result<()> {
-        let mut given = self.crcs.iter();
+        let mut given = self.crcs().iter();
         for piece in pieces(self.phase, payload.len()) {
             let crc = given.next().ok_or_else(|| corrupt("a payload has fewer checksums than blocks"))?;
             let is_right = crc32c(&payload[piece]) == *crc || active(Bug::PayloadCrcUnchecked);
@@ -70,7 +67,7 @@ impl Sums {
     }
     pub(super) fn put(&self, put: &mut Put<'_>) {
         put.u16(self.phase).u16(u16::try_from(self.crcs.len()).expect("a payload has few pieces"));
-        self.crcs.iter().for_each(|crc| _ = put.u32(*crc));
+        self.crcs().iter().for_each(|crc| _ = put.u32(*crc));
     }
     pub(super) fn take(take: &mut Take<'_>) -> Result<Sums> {
         let (phase, count) = (take.u16()?, usize::from(take.u16()?));

@@ -47,7 +47,7 @@ pub enum Authority<'a> {
     Pinned(Pin),
 }
 
-/// What a server does with peers that have no certificate.
+/// A server's way with peers that have no certificate.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Strangers {
     /// It refuses them.
@@ -70,7 +70,15 @@ impl Credentials {
         authority: Authority<'_>,
         clock: Arc<dyn Clock>,
     ) -> Result<Credentials> {
-        let (provider, time) = (provider(), Arc::new(Time(clock)));
+        Credentials::client_with(provider(), identity, authority, clock)
+    }
+    pub(super) fn client_with(
+        provider: Arc<CryptoProvider>,
+        identity: Option<&Identity>,
+        authority: Authority<'_>,
+        clock: Arc<dyn Clock>,
+    ) -> Result<Credentials> {
+        let time = Arc::new(Time(clock));
         let builder = ClientConfig::builder_with_details(provider.clone(), time).with_protocol_versions(&[&TLS13]);
         let builder = builder.map_err(invalid)?;
         let builder = match authority {
@@ -94,8 +102,17 @@ impl Credentials {
         strangers: Strangers,
         clock: Arc<dyn Clock>,
     ) -> Result<Credentials> {
-        let as_client = Credentials::of_client(Some(identity), Authority::Known(authority), clock.clone())?;
-        let provider = provider();
+        Credentials::server_with(provider(), identity, authority, strangers, clock)
+    }
+    pub(super) fn server_with(
+        provider: Arc<CryptoProvider>,
+        identity: &Identity,
+        authority: &[u8],
+        strangers: Strangers,
+        clock: Arc<dyn Clock>,
+    ) -> Result<Credentials> {
+        let known = Authority::Known(authority);
+        let as_client = Credentials::client_with(provider.clone(), Some(identity), known, clock.clone())?;
         let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots(authority)?), provider.clone());
         let verifier = match strangers {
             Strangers::Refused => verifier,
@@ -121,7 +138,7 @@ impl Credentials {
 
 /// Cryptography as this product uses it: what every processor of the last ten years has instructions for comes first, and one key
 /// exchange, so that no handshake takes a second round.
-fn provider() -> Arc<CryptoProvider> {
+pub(super) fn provider() -> Arc<CryptoProvider> {
     let aes = [ring::cipher_suite::TLS13_AES_128_GCM_SHA256, ring::cipher_suite::TLS13_CHACHA20_POLY1305_SHA256];
     let cipher_suites = if has_aes() { aes.to_vec() } else { aes.into_iter().rev().collect() };
     let kx_groups = vec![ring::kx_group::X25519];

@@ -4,6 +4,8 @@
 //! Absent by design: I/O; tickets, resumption and early data, whose replay would be a second delivery; older versions.
 
 mod credentials;
+#[cfg(test)]
+mod tests;
 
 pub use credentials::{Authority, Credentials, Identity, Pin, Strangers};
 
@@ -11,7 +13,7 @@ use base::{Error, Kind, Result};
 use rustls::client::UnbufferedClientConnection;
 use rustls::pki_types::ServerName;
 use rustls::server::UnbufferedServerConnection;
-use rustls::unbuffered::{ConnectionState, EncodeError, EncryptError, WriteTraffic};
+use rustls::unbuffered::{ConnectionState, EncodeError};
 use rustls::{CertificateError, CommonState};
 use std::ops::Deref;
 
@@ -131,27 +133,30 @@ impl Tls {
     /// Puts into `out` what is to be sent: what the handshake has to say, then, once there is a connection, as much of the plaintext
     /// as there is room for (`encrypted_bytes`). Errors: `Corrupt`, if the connection can't be used any more.
     pub fn send(&mut self, plain: &[&[u8]], out: &mut [u8]) -> Result<Sent> {
-        let written = self.pending.len().min(out.len());
-        out[..written].copy_from_slice(&self.pending[..written]);
-        self.pending.drain(..written);
-        let mut sent = Sent { taken: 0, written };
-        if !self.is_established() || self.wants_send() || self.failed.is_some() {
-            return Ok(sent);
-        }
-        let mut plain = Plain { slices: plain, at: 0 };
-        match &mut self.end {
-            End::Client(end) => {
-                if let Ok(ConnectionState::WriteTraffic(traffic)) = end.process_tls_records(&mut []).state {
-                    encrypt(traffic, &mut plain, &mut self.gathered, out, &mut sent)?;
-                }
+        let (mut plain, mut sent) = (Plain { slices: plain, at: 0 }, Sent::default());
+        loop {
+            let room = &mut out[sent.written..];
+            let handed = self.pending.len().min(room.len());
+            room[..handed].copy_from_slice(&self.pending[..handed]);
+            self.pending.drain(..handed);
+            sent.written += handed;
+            if !self.is_established() || self.wants_send() || self.failed.is_some() {
+                return Ok(sent);
             }
-            End::Server(end) => {
-                if let Ok(ConnectionState::WriteTraffic(traffic)) = end.process_tls_records(&mut []).state {
-                    encrypt(traffic, &mut plain, &mut self.gathered, out, &mut sent)?;
+            let Tls { end, pending, gathered, ended, .. } = self;
+            let taking = Taking { pending, ended, each: |_: &[u8]| () };
+            let goes_on = match end {
+                End::Client(end) => {
+                    encrypt(end.process_tls_records(&mut []).state, taking, &mut plain, gathered, out, &mut sent)
                 }
+                End::Server(end) => {
+                    encrypt(end.process_tls_records(&mut []).state, taking, &mut plain, gathered, out, &mut sent)
+                }
+            };
+            if !goes_on? {
+                return Ok(sent);
             }
         }
-        Ok(sent)
     }
     /// Has the next `send` say that nothing more comes.
     pub fn end(&mut self) {
@@ -271,29 +276,34 @@ impl<'a> Plain<'a> {
     }
 }
 
+/// Encrypts, if that is what the connection is ready for; else does what it asks for first, such as a change of keys. Returns
+/// true if there may be more to do.
 fn encrypt<Data>(
-    mut traffic: WriteTraffic<'_, Data>,
+    state: State<'_, '_, Data>,
+    mut taking: Taking<'_, impl FnMut(&[u8])>,
     plain: &mut Plain<'_>,
     gathered: &mut Vec<u8>,
     out: &mut [u8],
     sent: &mut Sent,
-) -> Result<()> {
+) -> Result<bool> {
+    let mut traffic = match state.map_err(refused)? {
+        ConnectionState::WriteTraffic(traffic) => traffic,
+        other => return Ok(taking.step(other).1),
+    };
     loop {
         let room = (out.len() - sent.written).saturating_sub(RECORD_EXTRA + KEYS_BYTES).min(PLAIN_BYTES_MAX);
         if room == 0 {
-            return Ok(());
+            return Ok(false);
         }
-        let Some(piece) = plain.next(room, gathered) else { return Ok(()) };
+        let Some(piece) = plain.next(room, gathered) else { return Ok(false) };
         match traffic.encrypt(piece, &mut out[sent.written..]) {
             Ok(written) => {
                 assert!(written <= piece.len() + RECORD_EXTRA + KEYS_BYTES, "a record is as long as was thought");
                 sent.written += written;
                 sent.taken += piece.len();
             }
-            Err(EncryptError::InsufficientSize(_)) => return Ok(()),
-            Err(EncryptError::EncryptExhausted) => {
-                return Err(Error::new(Kind::Corrupt, "the keys of a connection are used up; connect again"));
-            }
+            // Not for want of room, of which there is enough also for new keys.
+            Err(_) => return Err(Error::new(Kind::Corrupt, "the keys of a connection are used up; connect again")),
         }
     }
 }

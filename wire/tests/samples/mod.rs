@@ -182,7 +182,7 @@ pub fn told() -> Vec<Told> {
         result,
         position: (number % 2 == 1).then_some(position),
         stages: if number % 3 == 0 { Stages::default() } else { stages.clone() },
-        sums: wire::codec::Sums::NONE,
+        sums: wire::codec::Sums::default(),
     };
     results.chain(failed).enumerate().map(told).collect()
 }

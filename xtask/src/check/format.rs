@@ -1,17 +1,29 @@
-//! Bytes on disk and their document change together: the document holds a hash of the code that lays them out.
+//! Bytes on disk and on the wire change together with their documents: each document holds a hash of the code that lays them out.
 
 use crate::tree::Tree;
 
-/// Path of the only room that knows the disk format.
-const CODE: &str = "store/src/format/";
-/// Path of its document (a file or a directory of this name).
-const DOCUMENT: &str = "docs/format";
+/// A format: the only rooms that know its bytes, and their document (a file or a directory of this name).
+struct Format {
+    code: &'static [&'static str],
+    document: &'static str,
+}
+
+const FORMATS: [Format; 2] = [
+    Format { code: &["store/src/format/"], document: "docs/format" },
+    Format { code: &["wire/src/codec/", "wire/src/frame.rs"], document: "docs/wire.md" },
+];
+
 /// The line that holds the hash.
 const LINE: &str = "format-hash: ";
 
-/// Hash of the format's product code; comments, white space and tests don't count. `None` while there is no code.
-pub fn format_hash(tree: &Tree) -> Option<String> {
-    let files: Vec<_> = tree.product().filter(|(path, _)| path.starts_with(CODE)).collect();
+/// Hashes of the formats' product code, with their documents; comments, white space and tests don't count. Formats without code
+/// have none.
+pub fn format_hashes(tree: &Tree) -> Vec<(&'static str, String)> {
+    FORMATS.iter().filter_map(|format| Some((format.document, hash_of(tree, format.code)?))).collect()
+}
+
+fn hash_of(tree: &Tree, code: &[&str]) -> Option<String> {
+    let files: Vec<_> = tree.product().filter(|(path, _)| code.iter().any(|code| path.starts_with(code))).collect();
     // FNV-1a, 64 bits (Fowler, Noll, Vo): against accidents, not against malice.
     let mut hash = 0xcbf2_9ce4_8422_2325u64;
     let mut add = |byte: u8| hash = (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
@@ -27,15 +39,15 @@ pub fn format_hash(tree: &Tree) -> Option<String> {
 
 /// Refuses a document that belongs to other code.
 pub fn check(tree: &Tree) -> Vec<String> {
-    let Some(hash) = format_hash(tree) else { return Vec::new() };
-    let line = format!("{LINE}{hash}");
-    let documents = tree.files.iter().filter(|(path, _)| path.starts_with(DOCUMENT));
-    if documents.into_iter().any(|(_, file)| file.text.lines().any(|text| text.trim() == line)) {
-        return Vec::new();
-    }
-    vec![format!(
-        "{DOCUMENT}: the code in {CODE} changed: bring the document up to date, then put in the line `{line}`"
-    )]
+    let outdated = |(document, hash): &(&str, String)| {
+        let line = format!("{LINE}{hash}");
+        let mut documents = tree.files.iter().filter(|(path, _)| path.starts_with(document));
+        !documents.any(|(_, file)| file.text.lines().any(|text| text.trim() == line))
+    };
+    let problem = |(document, hash): (&str, String)| {
+        format!("{document}: its code changed: bring the document up to date, then put in the line `{LINE}{hash}`")
+    };
+    format_hashes(tree).into_iter().filter(outdated).map(problem).collect()
 }
 
 #[cfg(test)]
@@ -46,7 +58,7 @@ mod tests {
     const CODE_TEXT: &str = "//! Head.\nconst MAGIC: &[u8] = b\"SINTER01\";\n";
 
     fn hash_of(text: &str) -> Option<String> {
-        format_hash(&tree(&[("store/src/format/batch.rs", text)]))
+        format_hashes(&tree(&[("store/src/format/batch.rs", text)])).pop().map(|(_, hash)| hash)
     }
 
     #[test]
@@ -58,6 +70,10 @@ mod tests {
         assert_eq!(with("format-hash: 0000000000000000\n").len(), 1);
         assert_eq!(with("").len(), 1);
         assert_eq!(check(&tree(&[])), [""; 0]);
+        let wire = ("wire/src/codec/op.rs", CODE_TEXT);
+        let [(document, hash)] = &format_hashes(&tree(&[wire]))[..] else { panic!("it has a hash") };
+        assert_eq!(check(&tree(&[wire, (document, &format!("{LINE}{hash}"))])), [""; 0]);
+        assert_eq!(check(&tree(&[wire, ("docs/format.md", &format!("{LINE}{hash}"))])).len(), 1);
     }
 
     #[test]

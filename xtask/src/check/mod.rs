@@ -20,7 +20,7 @@ mod unsafe_code;
 mod words;
 
 pub use assertions::table as assertions_table;
-pub use format::format_hash;
+pub use format::format_hashes;
 pub use rules::citations;
 pub use subjects::{listed, table};
 
