@@ -8,9 +8,9 @@ const NONE: u32 = u32::MAX;
 
 /// The hosted groups.
 pub(crate) struct Hosted {
-    /// In ascending order of their numbers.
+    /// All, in ascending order of their numbers.
     groups: Vec<Group>,
-    /// By number: the group's position in `groups`, or `NONE`. As long as the highest number needs.
+    /// Positions by number: that of the group in `groups`, or `NONE`. As long as the highest number needs.
     positions: Vec<u32>,
 }
 

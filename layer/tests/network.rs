@@ -133,7 +133,7 @@ fn record(task: usize, round: usize) -> Vec<u8> {
     (0..length).map(|at| (at * 31 + task * 7 + round * 13) as u8).collect()
 }
 
-/// What is in a file of records, by the offsets that were told.
+/// Compares a file of records with the offsets that were told.
 fn check_log(log: &[u8], told: &BTreeMap<u64, (usize, usize)>) {
     let mut end = 0;
     for (&offset, &(task, round)) in told {

@@ -20,7 +20,7 @@ const PAYLOADS_MAX: usize = 256;
 /// Queued bytes above which `Outbox::room` waits.
 const QUEUED_BYTES_MAX: usize = 16 << 20;
 
-/// What waits to be sent.
+/// Frames that wait to be sent.
 #[derive(Default)]
 struct Queued {
     /// Headers and bodies, one behind the other.
@@ -263,7 +263,7 @@ fn cut_off() -> Error {
 pub struct Lane {
     /// The connection.
     pub connection: ConnectionId,
-    /// What waits to be sent.
+    /// The frames that wait to be sent.
     pub outbox: Outbox,
 }
 

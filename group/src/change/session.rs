@@ -36,7 +36,7 @@ pub struct Begun {
     pub start: u64,
 }
 
-/// What a client has of one inode.
+/// One inode that a client has open or knows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Kept {
     /// The inode.
@@ -52,7 +52,7 @@ pub struct Kept {
 pub struct Known {
     /// The session.
     pub session: SessionId,
-    /// Who has it.
+    /// The client that has it.
     pub holder: Holder,
     /// False after a start until the client has told what it has open.
     pub has_told: bool,

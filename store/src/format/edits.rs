@@ -432,6 +432,15 @@ pub fn put_edit(out: &mut Vec<u8>, edit: &Edit) {
         Edit::VolumeDrop { id } => {
             Writer(out).u8(code::VOLUME_DROP).u32(id.0);
         }
+        Edit::SessionPut { .. } | Edit::Term { .. } | Edit::SessionDrop { .. } => put_session_edit(out, edit),
+        Edit::Numbers { numbers } => {
+            Writer(out).u8(code::NUMBERS).u64(numbers.ino).u64(numbers.cookie).u64(numbers.intent);
+        }
+    }
+}
+
+fn put_session_edit(out: &mut Vec<u8>, edit: &Edit) {
+    match edit {
         Edit::SessionPut { session, holder } => {
             Writer(out).u8(code::SESSION_PUT).u64(session.0);
             put_holder(out, holder);
@@ -442,9 +451,7 @@ pub fn put_edit(out: &mut Vec<u8>, edit: &Edit) {
         Edit::SessionDrop { session } => {
             Writer(out).u8(code::SESSION_DROP).u64(session.0);
         }
-        Edit::Numbers { numbers } => {
-            Writer(out).u8(code::NUMBERS).u64(numbers.ino).u64(numbers.cookie).u64(numbers.intent);
-        }
+        _ => unreachable!("the caller picks edits of sessions"),
     }
 }
 

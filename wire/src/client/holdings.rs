@@ -1,4 +1,4 @@
-//! What a session's client has open and knows: it tells a server that was started anew (rule P11).
+//! The inodes that a session's client has open and knows: it tells a server that was started anew (rule P11).
 //!
 //! Promise: as many opens and answers are counted here as the server has counted, once all requests are answered.
 

@@ -28,10 +28,10 @@ const PAUSE_NS_MAX: u64 = 1_000_000_000;
 /// Interval of pulses.
 const PULSE_NS: u64 = 1_000_000_000;
 
-/// What a client asks of a server.
+/// The wishes of a client.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Where the server listens.
+    /// The address where the server listens.
     pub address: Address,
     /// The volume.
     pub volume: Name,
@@ -68,7 +68,7 @@ struct Server {
     told_boot: Option<u64>,
     /// A connection tells it now.
     is_telling: bool,
-    /// Why the client does not get in, or no longer.
+    /// The reason why the client does not get in, or no longer.
     refused: Option<Refused>,
 }
 

@@ -42,13 +42,13 @@ pub struct Admitted<V> {
     pub welcome: HelloOk,
     /// The flow of its requests.
     pub flow: Option<Arc<Flow>>,
-    /// What its operations are performed on.
+    /// The target of its operations.
     pub volume: V,
 }
 
-/// What a server serves.
+/// The brick behind a server.
 pub trait Service: Send + Sync + 'static {
-    /// What a session's operations are performed on.
+    /// The target of a session's operations.
     type Volume: Clone + Send + 'static;
 
     /// Lets a client's session in, or says why not. A session that is let in again is the same one.

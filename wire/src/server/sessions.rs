@@ -15,7 +15,7 @@ pub struct Session {
     pub id: SessionId,
     under_way: Lock<BTreeMap<u64, Arc<Event>>>,
     ended: Event,
-    /// When a frame of it came last, by the clock of the process.
+    /// The time at which a frame of it came last, by the clock of the process.
     heard_ns: AtomicU64,
     /// True once the brick knows what the session has open.
     has_told: AtomicBool,
@@ -71,7 +71,7 @@ impl Session {
     pub fn hear(&self, now_ns: u64) {
         self.heard_ns.fetch_max(now_ns, Ordering::Relaxed);
     }
-    /// When it was heard last.
+    /// The time at which it was heard last.
     pub fn heard_ns(&self) -> u64 {
         self.heard_ns.load(Ordering::Relaxed)
     }
