@@ -17,7 +17,7 @@ use crate::state::hash::Map;
 use crate::state::known::Known;
 use crate::state::overlay::{Generation, InodeSlot, blocks_of};
 use crate::state::session::Session;
-use base::limits::{BLOCK_BYTES, BLOCKS_PER_LEAF, TERMS_MAX};
+use base::limits::{BLOCK_BYTES, BLOCKS_PER_LEAF};
 use base::{
     Edit, FileKind, GroupId, Index, Ino, Inode, LeafKey, Name, Numbers, Outcome, Place, RequestId, Result, SessionId,
     Term, Volume, VolumeId, Xattrs,

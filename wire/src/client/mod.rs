@@ -144,7 +144,7 @@ impl Client {
             (Op::Write { .. }, Some(data)) => Some(whole(data)),
             _ => None,
         };
-        let sums = payload.as_ref().map_or(Sums::NONE, |payload| Sums::of_op(&op, payload));
+        let sums = payload.as_ref().map_or_else(Sums::default, |payload| Sums::of_op(&op, payload));
         let (number, done) = self.open().await?;
         let own = Context { session: self.session, request: RequestId(number), done, ..context.copied() };
         let mut bytes = Vec::with_capacity(256);

@@ -315,7 +315,7 @@ impl<S: Service> Talk<S> {
             Ok(Answer { reply, data, position }) => (Ok(reply), position, data),
             Err(error) => (Err(Failure::from(&error)), None, None),
         };
-        let sums = payload.as_ref().map_or(Sums::NONE, |payload| Sums::of_op(op, payload));
+        let sums = payload.as_ref().map_or_else(Sums::default, |payload| Sums::of_op(op, payload));
         let told = Told { result, position, stages: Stages::default(), sums };
         let header = Header { kind: FrameKind::Reply, ..*header };
         let mut body = Vec::with_capacity(256);
@@ -331,7 +331,7 @@ impl<S: Service> Talk<S> {
         self.lane.outbox.push(payload, |out| frame::put(out, header, bytes, |out| out.extend_from_slice(&body)));
     }
     fn fail(&self, header: Header, error: &Error) {
-        let told = Told { result: Err(error.into()), position: None, stages: Stages::default(), sums: Sums::NONE };
+        let told = Told { result: Err(error.into()), position: None, stages: Stages::default(), sums: Sums::default() };
         self.lane.outbox.push(None, |out| {
             frame::put(out, header, 0, |out| drop(reply::encode(out, &told).expect("an error is short")));
         });
