@@ -141,6 +141,8 @@ fn payloads_are_cut_where_blocks_of_the_file_meet() {
     assert_eq!(crcs(&Sums::of(4095, &bytes[..2])), 2);
     assert_eq!(crcs(&Sums::of(1, &payload(IO_BYTES_MAX))), 257);
     assert_eq!(Sums::of(7, &[]).whole(0), (0, &[][..]));
+    let sums = Sums::of(100, &bytes);
+    assert_eq!(Sums::known(4196, sums.crcs().iter().copied().collect()), sums);
     for (offset, length, before, blocks) in [
         (0, 8192, 0, 2),
         (0, 8191, 0, 1),
