@@ -17,8 +17,8 @@ use crate::accepts::{Accepting, Connecting};
 use crate::buffer::{Buf, Slice};
 use crate::stream::{Receiving, Sending};
 use base::{Error, Kind, Result};
+use core::net::SocketAddr;
 use std::fmt;
-use std::net::SocketAddr;
 use std::path::PathBuf;
 
 /// Time without an acknowledgement after which a connection counts as dead, and the longest time that making one takes.
@@ -65,9 +65,9 @@ pub struct Caller {
     pub pid: u32,
 }
 
-/// The kernel's figures of a connection's way through the network; all are 0 for Unix sockets.
+/// The quality of a connection's way through the network, as the kernel sees it; all is 0 for Unix sockets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct WayFigures {
+pub struct WayQuality {
     /// Smoothed round-trip time in nanoseconds.
     pub round_trip_ns: u64,
     /// Segments that were sent again so far.
@@ -107,8 +107,8 @@ pub trait Net: Send + Sync {
     /// Ends a connection, on any thread. What was sent before may still arrive; a send or receive that is under way ends with `Interrupted`.
     /// For a number that is closed already it does nothing.
     fn close(&self, connection: ConnectionId);
-    /// Figures of a connection's way.
-    fn way(&self, connection: ConnectionId) -> Result<WayFigures>;
+    /// The quality of a connection's way.
+    fn way(&self, connection: ConnectionId) -> Result<WayQuality>;
     /// The process at the other end of a Unix socket; None over TCP.
     fn caller(&self, connection: ConnectionId) -> Result<Option<Caller>>;
 }

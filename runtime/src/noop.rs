@@ -4,7 +4,7 @@ use crate::accepts::{Accepting, Connecting};
 use crate::buffer::{Buf, Slice};
 use crate::clock::{Clock, Sleep};
 use crate::disk::{Disk, FileId, OpenMode};
-use crate::net::{Address, Caller, ConnectionId, ListenerId, Net, WayFigures};
+use crate::net::{Address, Caller, ConnectionId, ListenerId, Net, WayQuality};
 use crate::random::Random;
 use crate::stream::{Receiving, Sending};
 use crate::tasks::{MakeTask, Tasks};
@@ -125,7 +125,7 @@ impl Net for NoNet {
         Sending::failed(slices, no_net())
     }
     fn close(&self, _: ConnectionId) {}
-    fn way(&self, _: ConnectionId) -> Result<WayFigures> {
+    fn way(&self, _: ConnectionId) -> Result<WayQuality> {
         Err(no_net())
     }
     fn caller(&self, _: ConnectionId) -> Result<Option<Caller>> {

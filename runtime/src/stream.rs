@@ -20,9 +20,9 @@ use std::task::{Context, Poll, Waker};
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[must_use]
 pub(crate) enum Step {
-    /// To begin an I/O, or to go on with it.
+    /// An I/O is to be begun, or gone on with.
     Issue,
-    /// Nothing: there is no I/O.
+    /// There is nothing to do.
     Rest,
 }
 

@@ -2,7 +2,7 @@
 
 use runtime::disk::{flush, read, write};
 use runtime::tasks::yield_now;
-use runtime::{OpenMode, Runtime, real};
+use runtime::{Address, ConnectionId, OpenMode, Runtime, real};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::io::{PipeReader, PipeWriter, Read, Write};
@@ -66,6 +66,50 @@ async fn round(runtime: &Runtime, file: runtime::FileId, pipe: &mut (PipeReader,
     real::readable(pipe.0.as_raw_fd()).await.expect("a pipe can be polled");
     pipe.0.read_exact(&mut [0]).expect("it is readable");
     yield_now().await;
+}
+
+/// A message there and back, in several parts, of which the first comes alone.
+async fn exchange(runtime: &Runtime, ends: [ConnectionId; 2]) {
+    for [from, to] in [ends, [ends[1], ends[0]]] {
+        let mut slices = SLICES.take();
+        slices.extend((0..8).map(|_| runtime.buffer(4096).expect("within the bound").share().slice(0..100)));
+        let buffer = runtime.buffer(4096).expect("within the bound");
+        let receiving = runtime.net.receive(to, buffer, 800);
+        let (mut slices, result) = runtime.net.send(from, slices).await;
+        result.expect("it is open");
+        slices.clear();
+        SLICES.set(slices);
+        assert_eq!(receiving.await.1, Ok(800));
+    }
+}
+
+#[test]
+fn a_warm_connection_allocates_nothing() {
+    let directory = std::env::temp_dir().join(format!("sinter-no-alloc-net-{}", std::process::id()));
+    std::fs::create_dir(&directory).expect("the temporary directory can be written");
+    let options = real::Options {
+        cores: Some(1),
+        ..real::Options::new(real::Directory::open(&directory).expect("ours"), 16 << 20, &[])
+    };
+    let (runtime, reactors) = real::start(options).expect("io_uring works here");
+    let counted = reactors.run(0, move || async move {
+        let anywhere = Address::Tcp("127.0.0.1:0".parse().expect("an address"));
+        let listener = runtime.net.listen(&anywhere).expect("a free address");
+        let address = runtime.net.address(listener).expect("it listens");
+        let client = runtime.net.connect(&address).await.expect("somebody listens");
+        let (server, _) = runtime.net.accept(listener).await.expect("somebody came");
+        for _ in 0..50 {
+            exchange(&runtime, [client, server]).await;
+        }
+        COUNT.set(Some(0));
+        for _ in 0..200 {
+            exchange(&runtime, [client, server]).await;
+        }
+        COUNT.take()
+    });
+    assert_eq!(counted.expect("the core runs"), Some(0));
+    reactors.stop();
+    std::fs::remove_dir_all(directory).expect("the test made it");
 }
 
 #[test]

@@ -5,7 +5,7 @@ use super::reactor::{self, Core, World};
 use super::socket::{Call, Connect, Socket, make};
 use crate::accepts::{Accepting, Attempt, Connecting};
 use crate::buffer::{Buf, Slice};
-use crate::net::{Address, Caller, ConnectionId, ListenerId, Net, WayFigures};
+use crate::net::{Address, Caller, ConnectionId, ListenerId, Net, WayQuality};
 use crate::stream::{Receiving, Sending, Step};
 use base::Result;
 use std::rc::Rc;
@@ -87,7 +87,7 @@ impl Net for RealNet {
     fn close(&self, connection: ConnectionId) {
         self.world.net.close(connection);
     }
-    fn way(&self, connection: ConnectionId) -> Result<WayFigures> {
+    fn way(&self, connection: ConnectionId) -> Result<WayQuality> {
         self.world.net.socket(connection)?.way()
     }
     fn caller(&self, connection: ConnectionId) -> Result<Option<Caller>> {

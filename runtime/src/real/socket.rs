@@ -9,7 +9,7 @@ use super::inbox::stopped;
 use super::listener::{Listener, arrival};
 use super::reactor::Core;
 use crate::accepts::Attempt;
-use crate::net::{Address, Caller, DEAD_AFTER_NS, WayFigures, closed};
+use crate::net::{Address, Caller, DEAD_AFTER_NS, WayQuality, closed};
 use crate::stream::{Step, Stream};
 use base::{Error, Kind, Result};
 use io_uring::{opcode, squeue, types};
@@ -123,19 +123,19 @@ impl Socket {
         let _ = shutdown(&self.fd, Shutdown::Both);
     }
     /// See `Net::way`.
-    pub fn way(&self) -> Result<WayFigures> {
+    pub fn way(&self) -> Result<WayQuality> {
         let mut info = std::mem::MaybeUninit::<libc::tcp_info>::zeroed();
         let mut length = size_of::<libc::tcp_info>() as libc::socklen_t;
         let (fd, level, option) = (self.fd.as_raw_fd(), libc::IPPROTO_TCP, libc::TCP_INFO);
         // SAFETY: the kernel writes at most `length` bytes, and any bytes are a valid value of this plain structure.
         let info = unsafe {
             if libc::getsockopt(fd, level, option, info.as_mut_ptr().cast(), &mut length) < 0 {
-                return Ok(WayFigures::default());
+                return Ok(WayQuality::default());
             }
             info.assume_init()
         };
         let round_trip_ns = u64::from(info.tcpi_rtt) * 1_000;
-        Ok(WayFigures { round_trip_ns, retransmits: u64::from(info.tcpi_total_retrans) })
+        Ok(WayQuality { round_trip_ns, retransmits: u64::from(info.tcpi_total_retrans) })
     }
     /// See `Net::caller`.
     pub fn caller(&self) -> Option<Caller> {

@@ -11,6 +11,8 @@ use std::sync::Arc;
 
 /// Largest number of bytes that travel together.
 const SEGMENT_BYTES_MAX: u64 = 64 << 10;
+/// Time between two bytes that trickle.
+const TRICKLE_NS: u64 = 1_000_000;
 
 /// Time after which a kernel that has heard nothing asks the other one.
 const ASK_NS: u64 = DEAD_AFTER_NS / 3;
@@ -30,8 +32,10 @@ pub(super) struct End {
     incoming_end: Option<Result<()>>,
     /// The error of each further send.
     outgoing_end: Option<Error>,
-    /// What is on its way to the other end.
+    /// Segments on their way to the other end.
     pub flying: VecDeque<Segment>,
+    /// Their bytes.
+    flying_bytes: usize,
     /// The time at which the last of it arrives.
     pub arrives_ns: u64,
     /// True if it can't arrive at present.
@@ -66,9 +70,9 @@ impl Segment {
 /// The way in which an end is closed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Close {
-    /// By its process.
+    /// Its process wants it.
     Wanted,
-    /// By the kernel, because the process was killed.
+    /// The kernel does it, because the process was killed.
     Killed,
     /// The same, and not all that was sent leaves.
     Cut,
@@ -87,6 +91,7 @@ impl End {
             incoming_end: None,
             outgoing_end: None,
             flying: VecDeque::new(),
+            flying_bytes: 0,
             arrives_ns: 0,
             stuck: false,
             is_full: false,
@@ -95,9 +100,6 @@ impl End {
             troubled_ns: None,
             retransmits: 0,
         }
-    }
-    fn flying_bytes(&self) -> usize {
-        self.flying.iter().map(Segment::length).sum()
     }
 }
 
@@ -152,7 +154,7 @@ impl State {
             return end.stream.sent(Err(error.clone())) == Step::Issue;
         }
         let waiting = self.ends.get(&end.other).map_or(0, |other| other.arrived.len());
-        let room = self.window.saturating_sub(end.flying_bytes() + waiting);
+        let room = self.window.saturating_sub(end.flying_bytes + waiting);
         let (from, to) = (end.from, end.to);
         if room == 0 {
             self.ends.get_mut(&id).expect("just seen").is_full = true;
@@ -182,8 +184,10 @@ impl State {
     fn fly(&mut self, id: ConnectionId, segment: Segment) {
         let end = &self.ends[&id];
         let (from, to, before_ns) = (end.from, end.to, end.arrives_ns);
-        let at_ns = self.arrival_ns(from, to, segment.length()).max(before_ns + 1);
+        let gap_ns = if self.way(from, to).plan.trickles { TRICKLE_NS } else { 1 };
+        let at_ns = self.arrival_ns(from, to, segment.length()).max(before_ns + gap_ns);
         let end = self.ends.get_mut(&id).expect("just seen");
+        end.flying_bytes += segment.length();
         end.flying.push_back(segment);
         end.arrives_ns = at_ns;
         if !end.stuck {
@@ -205,6 +209,7 @@ impl State {
         }
         let end = self.ends.get_mut(&id).expect("just seen");
         let segment = end.flying.pop_front().expect("just seen");
+        end.flying_bytes -= segment.length();
         let is_last = end.closed && end.flying.is_empty();
         if !self.way(to, from).is_blocked() {
             // Its arrival is acknowledged.
@@ -256,6 +261,7 @@ impl State {
         end.incoming_end.get_or_insert_with(|| Err(error.clone()));
         end.outgoing_end.get_or_insert_with(|| error.clone());
         end.flying.clear();
+        end.flying_bytes = 0;
         let other = end.other;
         self.note(TraceKind::Break, id, 0);
         self.look(other, ASK_NS);
@@ -285,6 +291,7 @@ impl State {
         if close == Close::Cut {
             let kept = self.rng.below(end.flying.len() as u64 + 1) as usize;
             end.flying.truncate(kept);
+            end.flying_bytes = end.flying.iter().map(Segment::length).sum();
         }
         if is_over {
             self.ends.remove(&id);

@@ -50,7 +50,7 @@ pub struct Hosts {
 
 struct State {
     rng: SplitMix,
-    /// What the first boot takes, drawn as it always was, so that seeds of a single host replay as they did.
+    /// The draws of the first boot, made as it always was, so that seeds of a single host replay as they did.
     first: Option<(u64, SplitMix, SplitMix)>,
     boots: usize,
     machines: BTreeMap<usize, Machine>,
@@ -125,7 +125,7 @@ impl Hosts {
     pub fn disk(&self, number: usize) -> Arc<SimDisk> {
         self.machine(number).disk
     }
-    /// What is between the hosts.
+    /// The links between the hosts.
     pub fn links(&self) -> &Arc<Links> {
         &self.links
     }

@@ -153,7 +153,7 @@ impl Host {
     }
 }
 
-/// What code on a host sees of it.
+/// A host as its own code sees it.
 pub(super) struct Inside(pub(super) Arc<Host>);
 
 impl Tasks for Inside {

@@ -1,4 +1,4 @@
-//! What is between simulated hosts: links with delay, bandwidth and faults, and the connections over them.
+//! Links between simulated hosts, with delay, bandwidth and faults, and the connections over them.
 //!
 //! Promises: what arrives is a prefix of what was sent, in order; when a connection breaks, what was sent may or may not
 //! have arrived; each I/O ends once the faults have ended; nothing but the seed decides when. Absent by design: packets.
@@ -9,12 +9,12 @@ use super::host::Host;
 use super::schedule::{Due, Schedule};
 use super::trace::TraceKind;
 use crate::accepts::{Accepting, Accepts, Attempt};
-use crate::net::{Address, BACKLOG, ConnectionId, DEAD_AFTER_NS, ListenerId, WayFigures, closed, not_listening};
+use crate::net::{Address, BACKLOG, ConnectionId, DEAD_AFTER_NS, ListenerId, WayQuality, closed, not_listening};
 use crate::random::SplitMix;
 use crate::stream::Stream;
 use base::{Error, Kind, Result};
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// The first port that a host gives by itself.
@@ -31,7 +31,7 @@ pub struct LinkPlan {
     pub jitter_ns: u64,
     /// Bytes per second.
     pub bandwidth: u64,
-    /// True if each byte travels alone.
+    /// True if each byte travels alone, a millisecond behind the one before.
     pub trickles: bool,
 }
 
@@ -332,16 +332,16 @@ impl Links {
     pub(super) fn close(&self, connection: ConnectionId) {
         self.state().close(connection, Close::Wanted);
     }
-    pub(super) fn way(&self, host: &Host, connection: ConnectionId) -> Result<WayFigures> {
+    pub(super) fn way(&self, host: &Host, connection: ConnectionId) -> Result<WayQuality> {
         let mut state = self.state();
         let end = state.ends.get(&connection).filter(|end| !end.closed && end.host.boot() == host.boot());
         let (from, to, retransmits, is_local) =
             end.map(|end| (end.from, end.to, end.retransmits, end.is_local)).ok_or_else(closed)?;
         if is_local {
-            return Ok(WayFigures::default());
+            return Ok(WayQuality::default());
         }
         let round_trip_ns = state.way(from, to).plan.delay_ns + state.way(to, from).plan.delay_ns;
-        Ok(WayFigures { round_trip_ns, retransmits })
+        Ok(WayQuality { round_trip_ns, retransmits })
     }
     pub(super) fn is_local(&self, connection: ConnectionId) -> bool {
         self.state().ends.get(&connection).is_some_and(|end| end.is_local)

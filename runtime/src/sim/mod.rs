@@ -1,8 +1,8 @@
-//! The simulated world (decision D9): clock, cores, blocking pool, randomness, and a disk that loses all that it may.
-//! One thread runs everything, and one seed decides everything.
+//! The simulated world (decision D9): hosts, each with clocks, cores, a blocking pool, randomness, and a disk that loses all
+//! that it may; and a network between them. One thread runs everything, and one seed decides everything. A `World` is a `Fleet` of one host.
 //!
 //! Promises: the same seed and the same code give the same run, bit by bit (`World::fingerprint`); whatever the
-//! durability model in `disk` allows can happen, and nothing that it forbids; a world that is dropped frees all that it
+//! durability model in `disk` and the promises of `links` allow can happen, and nothing that they forbid; a world that is dropped frees all that it
 //! held. Absent by design: threads, real time, the operating system. Jobs of the pool run inline, so a job that waits
 //! for a task would wait for ever.
 

@@ -4,10 +4,10 @@ use super::host::Host;
 use super::links::{Links, address_of};
 use crate::accepts::{Accepting, Attempt, Connecting};
 use crate::buffer::{Buf, Slice};
-use crate::net::{Address, Caller, ConnectionId, ListenerId, Net, WayFigures};
+use crate::net::{Address, Caller, ConnectionId, ListenerId, Net, WayQuality};
 use crate::stream::{Receiving, Sending, Step};
 use base::{Error, Kind, Result};
-use std::net::SocketAddr;
+use core::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -87,7 +87,7 @@ impl Net for SimNet {
     fn close(&self, connection: ConnectionId) {
         self.links.close(connection);
     }
-    fn way(&self, connection: ConnectionId) -> Result<WayFigures> {
+    fn way(&self, connection: ConnectionId) -> Result<WayQuality> {
         self.links.way(&self.host, connection)
     }
     fn caller(&self, connection: ConnectionId) -> Result<Option<Caller>> {

@@ -1,4 +1,4 @@
-//! What must hold of connections, whoever performs them. A server's part runs on tasks of the server, the client's part in
+//! Scenarios that must hold of connections, whoever performs them. A server's part runs on tasks of the server, the client's part in
 //! the test's own future.
 
 use base::Kind;
@@ -10,7 +10,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Where a scenario plays.
+/// The place of a scenario.
 #[derive(Clone)]
 pub struct Stage {
     pub server: Runtime,

@@ -136,11 +136,11 @@ fn tasks_of_a_moment_run_in_any_order() {
 #[test]
 fn events_of_a_nanosecond_come_in_any_order() {
     let first = |seed| {
-        let schedule = schedule::Schedule::new(SplitMix(seed), 1, 0);
-        let _ = [0; 3].map(|delay_ns| schedule.add_transfer(delay_ns));
+        let schedule = schedule::Schedule::new(SplitMix(seed));
+        let _ = [0; 3].map(|delay_ns| schedule.add_transfer(schedule::Boot(1), delay_ns));
         schedule.take_due()
     };
-    let transfers = [0, 1, 2].map(schedule::Due::Transfer);
+    let transfers = [0, 1, 2].map(|id| schedule::Due::Transfer(schedule::Boot(1), id));
     assert!(transfers.iter().all(|&due| (0..SEEDS).any(|seed| first(seed) == Some(due))));
 }
 
