@@ -3,6 +3,7 @@
 use super::*;
 use base::limits::{LAYERS_MAX, SEGMENT_BYTES_MIN};
 use base::{Ino, Kind, Name, Operations, Reply, RequestId, SessionId, Time, VolumeId};
+use group::Groups;
 use runtime::Span;
 use runtime::sim::World;
 use runtime::tasks::both;

@@ -19,8 +19,8 @@ use crate::state::overlay::{Generation, InodeSlot, blocks_of};
 use crate::state::session::Session;
 use base::limits::{BLOCK_BYTES, BLOCKS_PER_LEAF};
 use base::{
-    Edit, FileKind, GroupId, Index, Ino, Inode, LeafKey, Name, Numbers, Outcome, Place, RequestId, Result, SessionId,
-    Term, Volume, VolumeId, Xattrs,
+    Edit, FileKind, GroupId, Index, Ino, Inode, LeafKey, Name, Numbers, Outcome, Place, RequestId, SessionId, Term,
+    Volume, VolumeId, Xattrs,
 };
 use names::{Entry, Seen, apply_inode};
 use runtime::Slice;
@@ -35,7 +35,6 @@ use store::format::values::{GroupRow, TermRow};
 use store::purge::{DROPPED, Purges};
 use store::reserve::Reserves;
 use store::{Cut, Left};
-use wire::Context;
 
 /// The blocks of a range lock, both ends inclusive.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -655,25 +654,6 @@ impl State {
         self.active.records += 1;
         if self.keep_result(head.session, head.request, head.outcome, done) {
             self.active.sessions.entry(head.session).or_insert(None);
-        }
-    }
-    /// Keeps a request's outcome for a second delivery (rule R1), and lets go of those of requests below `done`. A request that
-    /// changes only memory, such as an open, has no record: a crash loses its result together with its effect. False if there is
-    /// nothing to keep: the request is no session's, or is delivered once.
-    pub fn keep_result(&mut self, session: SessionId, request: RequestId, outcome: Outcome, done: u64) -> bool {
-        if session == SessionId(0) || done == Context::ONCE {
-            return false;
-        }
-        let session = self.sessions.entry(session).or_default();
-        session.close(done);
-        session.keep(request, outcome);
-        true
-    }
-    /// The result of a request that was delivered before. Errors: `Fenced` if its client has the answer already.
-    pub fn result(&self, session: SessionId, request: RequestId) -> Result<Option<Outcome>> {
-        match self.sessions.get(&session) {
-            Some(session) if !active(Bug::ResultForgotten) => session.of(request),
-            _ => Ok(None),
         }
     }
 

@@ -2,11 +2,13 @@
 //! requests that are delivered twice (rules R1, P9). Request numbers ascend and nearly all requests are new, so a comparison
 //! with the highest number tells that there is no result.
 
+use super::State;
 use base::limits::SESSION_OPEN_MAX;
-use base::{Error, Holder, Kind, Outcome, RequestId, Result};
+use base::{Error, Holder, Kind, Outcome, RequestId, Result, SessionId};
 use runtime::seeded::{Bug, active};
 use std::collections::VecDeque;
 use store::format::values::SessionRow;
+use wire::Context;
 
 /// A session; see the module.
 #[derive(Default)]
@@ -60,6 +62,28 @@ impl From<SessionRow> for Session {
     fn from(row: SessionRow) -> Session {
         let highest = row.results.iter().map(|(request, _)| request.0).max().unwrap_or(0);
         Session { holder: row.holder, kept: row.results.into(), highest, done: 0 }
+    }
+}
+
+impl State {
+    /// Keeps a request's outcome for a second delivery (rule R1), and lets go of those of requests below `done`. A request that
+    /// changes only memory, such as an open, has no record: a crash loses its result together with its effect. False if there is
+    /// nothing to keep: the request is no session's, or is delivered once.
+    pub fn keep_result(&mut self, session: SessionId, request: RequestId, outcome: Outcome, done: u64) -> bool {
+        if session == SessionId(0) || done == Context::ONCE {
+            return false;
+        }
+        let session = self.sessions.entry(session).or_default();
+        session.close(done);
+        session.keep(request, outcome);
+        true
+    }
+    /// The result of a request that was delivered before. Errors: `Fenced` if its client has the answer already.
+    pub fn result(&self, session: SessionId, request: RequestId) -> Result<Option<Outcome>> {
+        match self.sessions.get(&session) {
+            Some(session) if !active(Bug::ResultForgotten) => session.of(request),
+            _ => Ok(None),
+        }
     }
 }
 

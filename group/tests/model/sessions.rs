@@ -95,7 +95,7 @@ pub fn clients_of_other_machines_keep_their_open_files_through_a_crash() {
         after.groups.forget_sessions().await.expect("a healthy brick forgets");
         let (first, second) = (after.client(rig.session.0, rig.volume.clone()), after.client(900, rig.volume.clone()));
         // Their next requests have numbers behind those of before the crash.
-        (0..600).for_each(|_| drop((first.context(), second.context())));
+        (0..600).for_each(|_| _ = (first.context(), second.context()));
         let known = first.groups.network_sessions();
         assert_eq!(known.len(), 2);
         assert!(known.iter().all(|known| !known.has_told && known.holder == holder(&rig)));

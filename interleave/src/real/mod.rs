@@ -87,6 +87,26 @@ mod files {
     }
 }
 
+/// No connections.
+mod listener {
+    pub struct Network;
+}
+
+/// No calls.
+mod socket {
+    use super::reactor::Core;
+
+    pub enum Call {}
+
+    impl Call {
+        pub const CANCELLED: i32 = 0;
+
+        pub fn end(self, _core: &Core, _result: i32) {
+            match self {}
+        }
+    }
+}
+
 /// No ring.
 mod ring {
     use base::Result;
@@ -149,6 +169,7 @@ pub fn start() -> (Door, JoinHandle<()>) {
         inboxes: vec![Arc::new(Inbox::new().expect("nothing to run out of"))],
         figures: vec![Arc::new(figures::Figures)],
         files: files::Files,
+        net: listener::Network,
         active: vec![reactor::Active::default()],
         foreign_slots: SlotPool::new(),
         pm_qos: None,

@@ -155,7 +155,7 @@ impl Core {
     /// Starts a call of this core.
     pub fn call(&self, call: Call) {
         if self.stopping.get() {
-            return call.end(self, -libc::ECANCELED);
+            return call.end(self, Call::CANCELLED);
         }
         self.device.borrow_mut().call(call);
     }

@@ -163,6 +163,9 @@ pub(super) struct Connect {
 }
 
 impl Call {
+    /// The result of a call that was not made.
+    pub const CANCELLED: i32 = -libc::ECANCELED;
+
     /// The submission. What it points to belongs to the call, to `message` and to `parts`.
     pub fn entry(&self, message: &mut Message, parts: &mut Vec<libc::iovec>) -> squeue::Entry {
         match self {
