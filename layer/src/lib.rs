@@ -199,7 +199,11 @@ impl Stack {
     /// Passes an operation down the stack and its answer up again.
     pub async fn call(&self, context: &Context, call: Call) -> Result<Answer> {
         match self.more.load(Ordering::Acquire) {
-            0 => self.target.call(context, call.op, call.data).await,
+            // Here and not in a function of its own: each that an answer passes copies it.
+            0 => match &self.target {
+                Target::Local(groups) => groups.call(context, call.op, call.data).await,
+                Target::Cluster(client) => Box::pin(client.call(context, call.op, call.data)).await,
+            },
             more => self.hold_and_pass(context, call, more).await,
         }
     }

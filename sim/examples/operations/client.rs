@@ -102,7 +102,7 @@ impl Client {
             volume: self.volume,
             session: SessionId(1),
             request: RequestId(unique << 2),
-            done: 0,
+            done: Context::ONCE,
             uid: 0,
             gid: 0,
             umask,
