@@ -48,9 +48,8 @@ async fn fill(served: &Served) {
     let name = |number: u64| Name::new(format!("{number}").as_bytes()).expect("a good name");
     for number in 0..DIRECTORIES {
         let directory = Op::MakeDir { parent: root, name: name(number), mode: 0o755 };
-        let (_, parent) = make(served, volume, 2 + number, directory).await;
-        let request = 2 + DIRECTORIES + number;
-        make(served, volume, request, Op::Create { parent, name: name(0), mode: 0o644, exclusive: true }).await;
+        let (_, parent) = make(served, volume, 2 + 2 * number, directory).await;
+        make(served, volume, 3 + 2 * number, Op::Create { parent, name: name(0), mode: 0o644, exclusive: true }).await;
     }
     served.groups.checkpoint().await.expect("a healthy brick checkpoints");
 }
