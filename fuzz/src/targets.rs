@@ -280,12 +280,14 @@ fn some_edits() -> Vec<Vec<Edit>> {
             Edit::VolumePut(volume()),
             Edit::VolumeChange { name: attribute.clone(), volume: volume() },
             Edit::VolumeDrop { id: VolumeId(6) },
-            Edit::SessionPut { session: SessionId(2), holder: Box::new(holder()) },
-            Edit::Term { term: Term(2), start: 3 },
             Edit::SessionDrop { session: SessionId(2) },
             Edit::Numbers { numbers: Numbers { ino: 2, cookie: 3, intent: 4 } },
             Edit::XattrPut { ino, name: attribute.clone(), value: (*b"ab").into() },
             Edit::XattrDrop { ino, name: attribute },
+        ],
+        vec![
+            Edit::SessionPut { session: SessionId(2), holder: Box::new(holder()) },
+            Edit::Term { term: Term(2), start: 3 },
         ],
     ]
 }

@@ -353,7 +353,7 @@ fn a_full_brick_waits_for_what_was_removed() {
             let late = move || -> runtime::tasks::Local {
                 Box::pin(async move {
                     client.runtime.clock.sleep(20_000_000).await;
-                    let context = Context { keeps: true, ..client.context_of(1 << 40 | round) };
+                    let context = Context { keeps: true, done: Context::ONCE, ..client.context_of(1 << 40 | round) };
                     client.call_as(&context, Op::Forget { ino, times: 1 }, None).await.expect("a client may forget");
                 })
             };

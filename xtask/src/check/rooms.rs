@@ -196,7 +196,7 @@ mod tests {
     fn problems_with(path: &str, text: &str) -> Vec<String> {
         let rooms = ["agents", "change", "data", "order", "state"].map(|room| format!("group/src/{room}/mod.rs"));
         let mut files = vec![("group/src/lib.rs", "pub use agents::{clean, forget};\nuse order::token::Token;\n")];
-        files.extend(["group/src/context.rs", "group/src/open.rs"].map(|path| (path, "")));
+        files.extend(["group/src/hosted.rs", "group/src/open.rs"].map(|path| (path, "")));
         files.extend(rooms.iter().map(|path| (path.as_str(), "")));
         files.push((path, text));
         check(&tree(&files))
