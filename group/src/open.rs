@@ -202,8 +202,8 @@ impl Groups {
         if !active(Bug::IntentNotRedone) {
             groups.redo_intents().await?;
         }
+        let untold = groups.expect_sessions();
         if !active(Bug::OrphansKept) {
-            let untold = groups.expect_sessions();
             let ended = volumes.iter().map(|volume| volume.id).filter(|volume| !untold.contains(volume));
             groups.purge_orphans(ended.collect()).await?;
         }

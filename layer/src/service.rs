@@ -2,7 +2,7 @@
 //! here.
 
 use crate::{Call, Stack};
-use base::{Error, Holder, Kind, Name, Op, Result, SessionId};
+use base::{Error, Holder, Name, Op, Result, SessionId};
 use group::{Answer, Context, Groups, Kept};
 use runtime::Buf;
 use std::sync::Arc;
@@ -31,7 +31,13 @@ impl Served {
     ) -> Served {
         Served { groups, who: who.into(), cluster, stack_of: Box::new(stack_of) }
     }
-    async fn admitted(&self, session: SessionId, hello: &Hello, version: u16) -> Result<Admitted<Arc<Stack>>, Refused> {
+}
+
+impl Service for Served {
+    type Volume = Arc<Stack>;
+
+    async fn admit(&self, session: SessionId, hello: &Hello) -> Result<Admitted<Arc<Stack>>, Refused> {
+        let version = VERSIONS.common(hello.versions)?;
         let Some(name) = &hello.volume else { return Err(refused(Reason::Volume, "a client asks for a volume")) };
         let volume = self.groups.volume(name).await.map_err(|error| told(Reason::Volume, &error))?;
         // Its kernel may cache all of the volume (rule R2).
@@ -40,10 +46,7 @@ impl Served {
         }
         let client = Name::new(hello.who.as_bytes()).map_err(|error| told(Reason::Protocol, &error))?;
         let holder = Holder { client, volume: volume.id, locks: false };
-        let begun = self.groups.admit_session(session, &holder).await.map_err(|error| match error.kind {
-            Kind::Fenced => told(Reason::Fenced, &error),
-            _ => told(Reason::Busy, &error),
-        })?;
+        let begun = self.groups.admit_session(session, &holder).await.map_err(|error| told(Reason::Busy, &error))?;
         let stack = (self.stack_of)(&volume);
         let welcome = HelloOk {
             version,
@@ -60,15 +63,6 @@ impl Served {
         };
         let flow = Some(Arc::new(stack.flow().sibling()));
         Ok(Admitted { welcome, flow, volume: stack })
-    }
-}
-
-impl Service for Served {
-    type Volume = Arc<Stack>;
-
-    async fn admit(&self, session: SessionId, hello: &Hello) -> Result<Admitted<Arc<Stack>>, Refused> {
-        let version = VERSIONS.common(hello.versions)?;
-        self.admitted(session, hello, version).await
     }
     async fn call(&self, stack: &Arc<Stack>, context: &Context, op: Op, data: Option<Buf>) -> Result<Answer> {
         stack.call_below_layers(context, Call { op, data }).await

@@ -334,3 +334,33 @@ async fn nameless(hosts: &Hosts, progress: &Progress) -> Arc<Mutex<usize>> {
     until(hosts, || begun.load(Ordering::Relaxed) == 1).await;
     reads
 }
+
+/// A client that was away for so long that its session was ended gets errors: what it had under way is not done in another session.
+#[test]
+fn nothing_of_a_session_that_was_ended_is_done_afterwards() {
+    for seed in 0..SEEDS {
+        let mut fleet = fleet(seed);
+        let hosts = fleet.hosts().clone();
+        fleet.block_on(async {
+            start_server(&hosts, &ModelIndex::new(store::format::leaf::merge), true);
+            let progress = Progress::default();
+            start_client(&hosts, &progress, Sync::Ordered, false);
+            until(&hosts, || progress.ended.load(Ordering::Relaxed) == TASKS).await;
+            let (mount, log) = progress.mount.lock().expect("no panic").clone().expect("it was mounted");
+            hosts.links().cut(SERVER, CLIENT);
+            let told = Arc::new(Mutex::new(None));
+            let there = told.clone();
+            spawn(&hosts.runtime(CLIENT), 1, move || async move {
+                let append = Op::Write { ino: log, at: At::End, sync: Sync::Ordered, kill_privileges: false };
+                let answer = mount.call(append, Some(&record(1, 1))).await;
+                *there.lock().expect("no panic") = Some(answer.map(drop).map_err(|error| error.kind));
+            });
+            // Longer than a session lives without a pulse.
+            hosts.clock().sleep(620_000 * MS).await;
+            assert_eq!(*told.lock().expect("no panic"), None, "it waits");
+            hosts.links().heal(SERVER, CLIENT);
+            until(&hosts, || told.lock().expect("no panic").is_some()).await;
+            assert_eq!(*told.lock().expect("no panic"), Some(Err(Kind::Fenced)), "seed {seed}");
+        });
+    }
+}

@@ -68,9 +68,7 @@ impl Groups {
                 return Ok(done);
             }
             state.keep_result(context.session, context.request, Outcome::Done, context.done);
-            let left = state.known.forget((context.volume, context.session), ino, times);
-            // If the file is open, its last release frees it.
-            if state.known.opens(context.volume, ino) > 0 { Left::Told } else { left }
+            state.known.forget((context.volume, context.session), ino, times)
         };
         if left == Left::Nameless {
             let mut forgotten = self.forgotten.lock();

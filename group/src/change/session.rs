@@ -62,18 +62,14 @@ impl Groups {
     /// Begins the session of a mount of this machine. Ends the one that the volume's mount had before. Errors: those of a change.
     /// The new session has begun all the same, and open files of the former one are freed at the next start.
     pub async fn begin_session(&self, volume: VolumeId, session: SessionId) -> Result<()> {
-        let former = {
-            let mut sessions = self.sessions.lock();
-            let is_former = |(_, served): &(&SessionId, &Served)| served.is_local && served.volume == volume;
-            let former = sessions.served.iter().find(is_former).map(|(session, _)| *session);
-            sessions.served.insert(session, Served { volume, is_local: true, has_told: true });
-            former
-        };
-        match former {
-            Some(former) if former != session => self.end_session(former).await,
-            Some(former) => self.close_files(volume, former).await,
+        let is_former = |(_, served): &(&SessionId, &Served)| served.is_local && served.volume == volume;
+        let former = self.sessions.lock().served.iter().find(is_former).map(|(session, _)| *session);
+        let ended = match former {
+            Some(former) => self.end_session(former).await,
             None => Ok(()),
-        }
+        };
+        self.sessions.lock().served.insert(session, Served { volume, is_local: true, has_told: true });
+        ended
     }
 
     /// Admits the session of a client on another machine, or one of before a start again. When this returns, the session is durable:
@@ -156,8 +152,9 @@ impl Groups {
             return Ok(());
         }
         let Some(served) = self.sessions.lock().served.remove(&session) else { return Ok(()) };
-        self.close_files(served.volume, session).await?;
-        self.settle_volume(served.volume).await
+        self.states().iter().for_each(|group| group.state.lock().known.end(session));
+        self.settle_volume(served.volume).await?;
+        self.drop_sessions(|of, _| of == session).await
     }
 
     /// Ends all sessions of a volume. Errors: as `begin_session`.
@@ -244,16 +241,8 @@ impl Groups {
         for group in self.states() {
             group.state.lock().known.set_untold(volume, false);
         }
-        self.purge_orphans(vec![volume]).await
-    }
-
-    async fn close_files(&self, volume: VolumeId, session: SessionId) -> Result<()> {
-        for group in self.states() {
-            group.state.lock().known.end(session);
-        }
         // Inodes in `forgotten` are orphans too, and are freed here.
-        self.purge_orphans(vec![volume]).await?;
-        self.drop_sessions(|of, _| of == session).await
+        self.purge_orphans(vec![volume]).await
     }
 
     async fn drop_sessions(&self, is_over: impl Fn(SessionId, bool) -> bool) -> Result<()> {

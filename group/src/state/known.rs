@@ -134,7 +134,7 @@ impl Known {
         self.nameless -= usize::from(nameless);
         self.settle();
         match nameless {
-            // Another session's client may know it, or have it open.
+            // If it is open, its last release frees it; another session's client may know it, too.
             true if self.holds(session.0, ino) => Left::Told,
             true => Left::Nameless,
             false => Left::Nobody,

@@ -11,7 +11,7 @@ use crate::codec::reply::Told;
 use crate::codec::session::{Pulse, PulseOk, Reclaim, ReclaimDone, Refusal};
 use crate::codec::{Body, Sums, op, reply};
 use crate::lane::{Came, Lane, Reader};
-use crate::{Answer, Context, FrameKind, Header, frame};
+use crate::{Answer, Context, FrameKind, Header};
 use base::{Error, Kind, Name, Op, RequestId, Result, SessionId, VolumeId};
 use holdings::Holdings;
 use runtime::net::Address;
@@ -85,7 +85,8 @@ pub struct Client {
     server: Lock<Server>,
     changed: Event,
     pulses: AtomicU64,
-    is_closed: AtomicBool,
+    /// True once the client was refused for good, or was closed.
+    is_over: AtomicBool,
 }
 
 impl Client {
@@ -104,7 +105,7 @@ impl Client {
             server: Lock::new("server", Server::default()),
             changed: Event::new(),
             pulses: AtomicU64::new(0),
-            is_closed: AtomicBool::new(false),
+            is_over: AtomicBool::new(false),
         });
         for core in 0..cores {
             let there = client.clone();
@@ -149,7 +150,7 @@ impl Client {
         let own = Context { session: self.session, request: RequestId(number), done, ..context.copied() };
         let mut bytes = Vec::with_capacity(256);
         let payload_bytes = payload.as_ref().map_or(0, |payload| payload.len());
-        frame::put(&mut bytes, Header::of(&own), payload_bytes, |out| op::encode(out, &own, &op, &sums));
+        op::frame(&mut bytes, Header::of(&own), (&own, &op), &sums, payload_bytes);
         let pending =
             Arc::new(Pending { frame: bytes, payload, outcome: Lock::new("pending", None), came: Event::new() });
         let wire = &self.wires[self.runtime.tasks.core()];
@@ -161,7 +162,7 @@ impl Client {
             wire.pending.insert(number, pending.clone());
         }
         // It may have been refused before it was listed.
-        self.fail_if_refused();
+        self.fail_if_over();
         let outcome = loop {
             let ticket = pending.came.ticket();
             if let Some(outcome) = pending.outcome.lock().take() {
@@ -175,18 +176,16 @@ impl Client {
         self.window.lock().answered(number);
         self.answered.notify();
         let (told, data) = outcome?;
-        Ok(Answer { reply: told.result?, data: data.map(whole), position: told.position })
+        told.answer(data.map(whole))
     }
     /// Ends the session, and all requests that are under way with an error.
     pub fn close(&self) {
-        self.is_closed.store(true, Ordering::Release);
         for wire in &self.wires {
             if let Some(lane) = &wire.lock().lane {
                 lane.bare(FrameKind::Bye, Header { session: self.session, ..Header::new(FrameKind::Bye) });
             }
         }
-        self.fail_all(&Error::new(Kind::Interrupted, "the mount is ending"));
-        self.changed.notify();
+        self.end();
     }
 
     /// The number of the next request, and that below which all are answered.
@@ -202,6 +201,12 @@ impl Client {
             self.answered.after(ticket).await;
         }
     }
+    /// Nothing is asked of the server any more.
+    fn end(&self) {
+        self.is_over.store(true, Ordering::Release);
+        self.fail_if_over();
+        self.changed.notify();
+    }
     /// Answers everything that is under way.
     fn fail_all(&self, error: &Error) {
         for wire in &self.wires {
@@ -209,21 +214,22 @@ impl Client {
             pending.values().for_each(|pending| answer(pending, Err(error.clone())));
         }
     }
-    fn fail_if_refused(&self) {
-        if self.is_closed.load(Ordering::Acquire) {
-            return self.fail_all(&Error::new(Kind::Interrupted, "the mount is ending"));
+    /// Answers everything that is under way with the reason, if the session is over.
+    fn fail_if_over(&self) {
+        if !self.is_over.load(Ordering::Acquire) {
+            return;
         }
         let refused = self.server.lock().refused.clone();
-        if let Some(refused) = refused {
-            self.fail_all(
-                &Error::new(Kind::Fenced, "the server does not serve this mount any more").with(refused.text),
-            );
-        }
+        self.fail_all(&match refused {
+            Some(refused) => {
+                Error::new(Kind::Fenced, "the server does not serve this mount any more").with(refused.text)
+            }
+            None => Error::new(Kind::Interrupted, "the mount is ending"),
+        });
     }
     fn refuse(&self, refused: Refused) {
         self.server.lock().refused = Some(refused);
-        self.fail_if_refused();
-        self.changed.notify();
+        self.end();
     }
     /// Greets the server, tells what the session has open if the server does not know, and takes replies until the connection
     /// breaks. Errors: why it broke, or was not made.
@@ -256,6 +262,7 @@ impl Client {
             boot: self.boot,
             volume: Some(volume.clone()),
             read_only: *read_only,
+            begins: self.server.lock().welcome.is_none(),
         };
         let header = Header { session: self.session, ..Header::new(FrameKind::Hello) };
         lane.outbox.push(None, |out| hello.frame(out, header));
@@ -368,16 +375,13 @@ impl Client {
         }
         Err(gone())
     }
-    fn is_through(&self) -> bool {
-        self.is_closed.load(Ordering::Acquire) || self.server.lock().refused.is_some()
-    }
 }
 
 /// Keeps a core's connection.
 async fn connect(client: Arc<Client>, core: usize) {
     let clock = client.runtime.clock.clone();
     let mut pause_ns = PAUSE_NS_MIN;
-    while !client.is_through() {
+    while !client.is_over.load(Ordering::Acquire) {
         let began_ns = clock.now_ns();
         drop(client.converse(core).await);
         if clock.now_ns() - began_ns > PAUSE_NS_MAX {
@@ -386,7 +390,7 @@ async fn connect(client: Arc<Client>, core: usize) {
         // Clients that lost a server at the same moment come back at different ones.
         let jitter_ns = client.runtime.random.next_u64() % pause_ns;
         let ticket = client.changed.ticket();
-        if client.is_through() {
+        if client.is_over.load(Ordering::Acquire) {
             return;
         }
         either(clock.sleep(pause_ns / 2 + jitter_ns), client.changed.after(ticket)).await;
@@ -396,7 +400,7 @@ async fn connect(client: Arc<Client>, core: usize) {
 
 /// Tells the server each second that the client lives, and which answers it has.
 async fn pulse(client: Arc<Client>) {
-    while !client.is_through() {
+    while !client.is_over.load(Ordering::Acquire) {
         let clock = &client.runtime.clock;
         clock.sleep(PULSE_NS).await;
         let sequence = client.pulses.fetch_add(1, Ordering::Relaxed) + 1;

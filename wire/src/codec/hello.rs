@@ -50,6 +50,8 @@ pub struct Hello {
     pub volume: Option<Name>,
     /// True if it wants to change nothing.
     pub read_only: bool,
+    /// True until the session was let in for the first time. A server that does not know a session which was has ended it.
+    pub begins: bool,
 }
 
 /// The server takes the client.
@@ -222,11 +224,11 @@ impl Body for Hello {
     const KIND: FrameKind = FrameKind::Hello;
 
     fn encode(&self, out: &mut Vec<u8>) {
-        let Hello { versions, features, cluster, who, boot, volume, read_only } = self;
+        let Hello { versions, features, cluster, who, boot, volume, read_only, begins } = self;
         let mut put = Put(out);
         put.u16(versions.lowest).u16(versions.highest).u64(*features);
         put.option(cluster.as_ref(), |put, cluster| put.bytes(cluster)).text(who).u64(*boot);
-        put.option(volume.as_ref(), Put::name).bool(*read_only);
+        put.option(volume.as_ref(), Put::name).bool(*read_only).bool(*begins);
     }
     fn decode(body: &[u8]) -> Result<Hello> {
         Take::all(body, |take| {
@@ -238,6 +240,7 @@ impl Body for Hello {
                 boot: take.u64()?,
                 volume: take.option(Take::name)?,
                 read_only: take.bool()?,
+                begins: take.bool()?,
             })
         })
     }

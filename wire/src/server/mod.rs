@@ -8,11 +8,11 @@ mod sessions;
 
 use crate::codec::Body;
 use crate::codec::hello::{Hello, HelloOk, Reason, Refused};
-use crate::codec::reply::{Failure, Stages, Told};
+use crate::codec::reply::{Stages, Told};
 use crate::codec::session::{Held, Pulse, PulseOk, Reclaim, ReclaimDone, Refusal};
-use crate::codec::{Sums, op, reply};
+use crate::codec::{op, reply};
 use crate::lane::{Came, Lane, Reader};
-use crate::{Answer, Context, FrameKind, Header, frame};
+use crate::{Answer, Context, FrameKind, Header};
 use base::limits::SESSION_OPEN_MAX;
 use base::{Error, GroupId, Kind, Op, Result, SessionId, Term, VolumeId};
 use runtime::net::{ConnectionId, ListenerId};
@@ -186,11 +186,13 @@ async fn converse<S: Service>(server: &Arc<Server<S>>, lane: &Arc<Lane>, reader:
     }
     let hello = Hello::decode(reader.body()).map_err(nonsense)?;
     let id = came.header.session;
+    // What an ended session had under way must not be done again as a new one's.
+    let is_over = server.sessions.get(id).map_or(!hello.begins, |session| session.is_over());
+    if is_over {
+        return Err(Refused { reason: Reason::Fenced, text: "the session is over: mount the volume again".into() });
+    }
     let Admitted { welcome, flow, volume } = server.service.admit(id, &hello).await?;
     let session = server.sessions.get_or_begin(id, server.now_ns());
-    if session.is_over() {
-        return Err(Refused { reason: Reason::Fenced, text: "the session is over".into() });
-    }
     session.hear(server.now_ns());
     let header = Header { session: id, ..Header::new(FrameKind::HelloOk) };
     lane.outbox.push(None, |out| welcome.frame(out, header));
@@ -311,30 +313,22 @@ impl<S: Service> Talk<S> {
         self.reply(&header, &asked, answer).await;
     }
     async fn reply(&self, header: &Header, op: &Op, answer: Result<Answer>) {
-        let (result, position, mut payload) = match answer {
-            Ok(Answer { reply, data, position }) => (Ok(reply), position, data),
-            Err(error) => (Err(Failure::from(&error)), None, None),
-        };
-        let sums = payload.as_ref().map_or_else(Sums::default, |payload| Sums::of_op(op, payload));
-        let told = Told { result, position, stages: Stages::default(), sums };
-        let header = Header { kind: FrameKind::Reply, ..*header };
-        let mut body = Vec::with_capacity(256);
-        match reply::encode(&mut body, &told) {
-            Ok(None) => {}
-            Ok(Some(long)) => match self.held(&long).await {
-                Ok(long) => payload = Some(long),
-                Err(error) => return self.fail(header, &error),
+        let told = Told::of(op, &answer, Stages::default());
+        let payload = answer.ok().and_then(|answer| answer.data);
+        let mut bytes = Vec::with_capacity(256);
+        let payload = match reply::frame(&mut bytes, *header, &told, payload.as_ref().map_or(0, |data| data.len())) {
+            None => payload,
+            Some(long) => match self.held(&long).await {
+                Ok(long) => Some(long),
+                Err(error) => {
+                    bytes.clear();
+                    let long = reply::frame(&mut bytes, *header, &Told::of(op, &Err(error), Stages::default()), 0);
+                    assert!(long.is_none(), "an error is short");
+                    None
+                }
             },
-            Err(error) => return self.fail(header, &error),
-        }
-        let bytes = payload.as_ref().map_or(0, |payload| payload.len());
-        self.lane.outbox.push(payload, |out| frame::put(out, header, bytes, |out| out.extend_from_slice(&body)));
-    }
-    fn fail(&self, header: Header, error: &Error) {
-        let told = Told { result: Err(error.into()), position: None, stages: Stages::default(), sums: Sums::default() };
-        self.lane.outbox.push(None, |out| {
-            frame::put(out, header, 0, |out| drop(reply::encode(out, &told).expect("an error is short")));
-        });
+        };
+        self.lane.outbox.push(payload, |out| out.extend_from_slice(&bytes));
     }
     /// The bytes in a buffer.
     async fn held(&self, bytes: &[u8]) -> Result<Slice> {

@@ -114,6 +114,10 @@ impl Sessions {
         let known = |id: &SessionId| (*id, Arc::new(Session::new(*id, now_ns, false)));
         Sessions(Lock::new("sessions", sessions.iter().map(known).collect()))
     }
+    /// The session of this number.
+    pub fn get(&self, id: SessionId) -> Option<Arc<Session>> {
+        self.0.lock().get(&id).cloned()
+    }
     /// The session of this number, a new one if there is none.
     pub fn get_or_begin(&self, id: SessionId, now_ns: u64) -> Arc<Session> {
         self.0.lock().entry(id).or_insert_with(|| Arc::new(Session::new(id, now_ns, true))).clone()

@@ -237,6 +237,7 @@ pub fn bodies() -> Vec<(FrameKind, Vec<u8>)> {
         boot,
         volume: Some(name("home")),
         read_only: true,
+        begins: true,
     };
     let bare = Hello { cluster: None, volume: None, ..hello.clone() };
     let ok = |caching| HelloOk {
