@@ -66,7 +66,12 @@ impl Served {
 impl Service for Served {
     type Volume = Arc<Stack>;
 
-    async fn admit(&self, session: SessionId, hello: &Hello) -> Result<Admitted<Arc<Stack>>, Refused> {
+    async fn admit(
+        &self,
+        session: SessionId,
+        hello: &Hello,
+        _peer: Option<&[u8]>,
+    ) -> Result<Admitted<Arc<Stack>>, Refused> {
         let version = VERSIONS.common(hello.versions)?;
         self.admitted(session, hello, version).await
     }

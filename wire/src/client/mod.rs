@@ -11,7 +11,8 @@ use crate::codec::reply::Told;
 use crate::codec::session::{Pulse, PulseOk, Reclaim, ReclaimDone, Refusal};
 use crate::codec::{Body, Sums, op, reply};
 use crate::lane::{Came, Lane, Reader};
-use crate::{Answer, Context, FrameKind, Header, frame};
+use crate::tls::{Credentials, Tls};
+use crate::{Answer, Context, FrameKind, Header};
 use base::{Error, Kind, Name, Op, RequestId, Result, SessionId, VolumeId};
 use holdings::Holdings;
 use runtime::net::Address;
@@ -29,7 +30,7 @@ const PAUSE_NS_MAX: u64 = 1_000_000_000;
 const PULSE_NS: u64 = 1_000_000_000;
 
 /// The wishes of a client.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Options {
     /// The address where the server listens.
     pub address: Address,
@@ -39,6 +40,8 @@ pub struct Options {
     pub who: Box<str>,
     /// True if it wants to change nothing.
     pub read_only: bool,
+    /// The client's credentials, and the name that the server's certificate must have; None on one machine.
+    pub credentials: Option<(Credentials, Box<str>)>,
 }
 
 /// A reply, and the bytes beside it; or why there is none.
@@ -149,7 +152,7 @@ impl Client {
         let own = Context { session: self.session, request: RequestId(number), done, ..context.copied() };
         let mut bytes = Vec::with_capacity(256);
         let payload_bytes = payload.as_ref().map_or(0, |payload| payload.len());
-        frame::put(&mut bytes, Header::of(&own), payload_bytes, |out| op::encode(out, &own, &op, &sums));
+        op::frame(&mut bytes, Header::of(&own), (&own, &op), &sums, payload_bytes);
         let pending =
             Arc::new(Pending { frame: bytes, payload, outcome: Lock::new("pending", None), came: Event::new() });
         let wire = &self.wires[self.runtime.tasks.core()];
@@ -175,7 +178,7 @@ impl Client {
         self.window.lock().answered(number);
         self.answered.notify();
         let (told, data) = outcome?;
-        Ok(Answer { reply: told.result?, data: data.map(whole), position: told.position })
+        told.answer(data.map(whole))
     }
     /// Ends the session, and all requests that are under way with an error.
     pub fn close(&self) {
@@ -229,8 +232,12 @@ impl Client {
     /// breaks. Errors: why it broke, or was not made.
     async fn converse(&self, core: usize) -> Result<()> {
         let connection = self.runtime.net.connect(&self.options.address).await?;
-        let lane = Lane::start(&self.runtime, connection);
-        let mut reader = Reader::new(&self.runtime, connection);
+        let tls = match &self.options.credentials {
+            Some((credentials, name)) => Some(Tls::client(credentials, name)?),
+            None => None,
+        };
+        let lane = Lane::start(&self.runtime, connection, tls);
+        let mut reader = Reader::new(&self.runtime, &lane);
         let conversed = self.greet(&lane, &mut reader).await;
         let ended = match conversed {
             Ok(true) => {

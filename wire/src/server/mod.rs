@@ -8,11 +8,12 @@ mod sessions;
 
 use crate::codec::Body;
 use crate::codec::hello::{Hello, HelloOk, Reason, Refused};
-use crate::codec::reply::{Failure, Stages, Told};
+use crate::codec::reply::{Stages, Told};
 use crate::codec::session::{Held, Pulse, PulseOk, Reclaim, ReclaimDone, Refusal};
-use crate::codec::{Sums, op, reply};
-use crate::lane::{Came, Lane, Reader};
-use crate::{Answer, Context, FrameKind, Header, frame};
+use crate::codec::{op, reply};
+use crate::lane::{Came, Cipher, Lane, Reader};
+use crate::tls::{Credentials, Tls};
+use crate::{Answer, Context, FrameKind, Header};
 use base::limits::SESSION_OPEN_MAX;
 use base::{Error, GroupId, Kind, Op, Result, SessionId, Term, VolumeId};
 use runtime::net::{ConnectionId, ListenerId};
@@ -52,8 +53,13 @@ pub trait Service: Send + Sync + 'static {
     type Volume: Clone + Send + 'static;
 
     /// Lets a client's session in, or says why not. A session that is let in again is the same one.
-    fn admit(&self, session: SessionId, hello: &Hello)
-    -> impl Future<Output = Result<Admitted<Self::Volume>, Refused>>;
+    /// `peer`: the client's certificate in DER; None on one machine.
+    fn admit(
+        &self,
+        session: SessionId,
+        hello: &Hello,
+        peer: Option<&[u8]>,
+    ) -> impl Future<Output = Result<Admitted<Self::Volume>, Refused>>;
     /// Performs an operation of a session's volume.
     fn call(
         &self,
@@ -81,6 +87,8 @@ pub struct Server<S> {
     runtime: Runtime,
     listener: ListenerId,
     service: Arc<S>,
+    /// Those of connections that are encrypted; None: they are of this machine.
+    credentials: Option<Credentials>,
     sessions: Sessions,
     strangers: AtomicUsize,
     is_stopping: AtomicBool,
@@ -89,11 +97,18 @@ pub struct Server<S> {
 
 impl<S: Service> Server<S> {
     /// Serves whoever connects. `known`: sessions from before the start, which have not told what they have open.
-    pub fn start(runtime: &Runtime, listener: ListenerId, service: Arc<S>, known: &[SessionId]) -> Arc<Server<S>> {
+    pub fn start(
+        runtime: &Runtime,
+        listener: ListenerId,
+        credentials: Option<Credentials>,
+        service: Arc<S>,
+        known: &[SessionId],
+    ) -> Arc<Server<S>> {
         let server = Arc::new(Server {
             runtime: runtime.clone(),
             listener,
             service,
+            credentials,
             sessions: Sessions::known(known, runtime.clock.now_ns()),
             strangers: AtomicUsize::new(0),
             is_stopping: AtomicBool::new(false),
@@ -156,8 +171,12 @@ async fn look<S: Service>(server: Arc<Server<S>>) {
 /// Serves a connection until it ends.
 async fn serve<S: Service>(server: Arc<Server<S>>, connection: ConnectionId) {
     let runtime = server.runtime.clone();
-    let lane = Lane::start(&runtime, connection);
-    let mut reader = Reader::new(&runtime, connection);
+    let tls = match server.credentials.as_ref().map(Tls::server).transpose() {
+        Ok(tls) => tls,
+        Err(_) => return runtime.net.close(connection),
+    };
+    let lane = Lane::start(&runtime, connection, tls);
+    let mut reader = Reader::new(&runtime, &lane);
     if let Err(refused) = converse(&server, &lane, &mut reader).await {
         lane.outbox.push(None, |out| refused.frame(out, Header::new(FrameKind::Refused)));
         // Time for the reason to get there.
@@ -186,7 +205,8 @@ async fn converse<S: Service>(server: &Arc<Server<S>>, lane: &Arc<Lane>, reader:
     }
     let hello = Hello::decode(reader.body()).map_err(nonsense)?;
     let id = came.header.session;
-    let Admitted { welcome, flow, volume } = server.service.admit(id, &hello).await?;
+    let Admitted { welcome, flow, volume } =
+        server.service.admit(id, &hello, lane.cipher.as_ref().and_then(Cipher::peer).as_deref()).await?;
     let session = server.sessions.get_or_begin(id, server.now_ns());
     if session.is_over() {
         return Err(Refused { reason: Reason::Fenced, text: "the session is over".into() });
@@ -311,30 +331,23 @@ impl<S: Service> Talk<S> {
         self.reply(&header, &asked, answer).await;
     }
     async fn reply(&self, header: &Header, op: &Op, answer: Result<Answer>) {
-        let (result, position, mut payload) = match answer {
-            Ok(Answer { reply, data, position }) => (Ok(reply), position, data),
-            Err(error) => (Err(Failure::from(&error)), None, None),
-        };
-        let sums = payload.as_ref().map_or_else(Sums::default, |payload| Sums::of_op(op, payload));
-        let told = Told { result, position, stages: Stages::default(), sums };
-        let header = Header { kind: FrameKind::Reply, ..*header };
-        let mut body = Vec::with_capacity(256);
-        match reply::encode(&mut body, &told) {
-            Ok(None) => {}
-            Ok(Some(long)) => match self.held(&long).await {
-                Ok(long) => payload = Some(long),
-                Err(error) => return self.fail(header, &error),
+        let told = Told::of(op, &answer, Stages::default());
+        let payload = answer.ok().and_then(|answer| answer.data);
+        let mut bytes = Vec::with_capacity(256);
+        let payload = match reply::frame(&mut bytes, *header, &told, payload.as_ref().map_or(0, |data| data.len())) {
+            None => payload,
+            Some(long) => match self.held(&long).await {
+                Ok(long) => Some(long),
+                Err(error) => {
+                    bytes.clear();
+                    let told = Told::of(op, &Err(error), Stages::default());
+                    let long = reply::frame(&mut bytes, *header, &told, 0);
+                    assert!(long.is_none(), "an error is short");
+                    None
+                }
             },
-            Err(error) => return self.fail(header, &error),
-        }
-        let bytes = payload.as_ref().map_or(0, |payload| payload.len());
-        self.lane.outbox.push(payload, |out| frame::put(out, header, bytes, |out| out.extend_from_slice(&body)));
-    }
-    fn fail(&self, header: Header, error: &Error) {
-        let told = Told { result: Err(error.into()), position: None, stages: Stages::default(), sums: Sums::default() };
-        self.lane.outbox.push(None, |out| {
-            frame::put(out, header, 0, |out| drop(reply::encode(out, &told).expect("an error is short")));
-        });
+        };
+        self.lane.outbox.push(payload, |out| out.extend_from_slice(&bytes));
     }
     /// The bytes in a buffer.
     async fn held(&self, bytes: &[u8]) -> Result<Slice> {
