@@ -36,7 +36,12 @@ impl Served {
 impl Service for Served {
     type Volume = Arc<Stack>;
 
-    async fn admit(&self, session: SessionId, hello: &Hello) -> Result<Admitted<Arc<Stack>>, Refused> {
+    async fn admit(
+        &self,
+        session: SessionId,
+        hello: &Hello,
+        _peer: Option<&[u8]>,
+    ) -> Result<Admitted<Arc<Stack>>, Refused> {
         let version = VERSIONS.common(hello.versions)?;
         let Some(name) = &hello.volume else { return Err(refused(Reason::Volume, "a client asks for a volume")) };
         let volume = self.groups.volume(name).await.map_err(|error| told(Reason::Volume, &error))?;

@@ -5,6 +5,8 @@ use base::{At, Ino, Kind, Limits, Name, Op, Reply, Sync, VolumeId};
 use group::{Answer, Context, Groups, Options};
 use layer::{Call, Served, Stack};
 use runtime::random::SplitMix;
+#[cfg(feature = "seeded-bugs")]
+use runtime::seeded::{Bug, fails};
 use runtime::sim::{Fleet, Hosts, LinkPlan, Setup, Survival};
 use runtime::tasks::Local;
 use runtime::{Runtime, Span};
@@ -20,7 +22,7 @@ use wire::server::Server;
 const SERVER: usize = 0;
 const CLIENT: usize = 1;
 const PORT: u16 = 7400;
-/// Seeds per property.
+/// Seeds per property, unless the environment says how many.
 const SEEDS: u64 = 8;
 /// Tasks of the client, and what each does.
 const TASKS: usize = 4;
@@ -29,6 +31,10 @@ const MS: u64 = 1_000_000;
 
 fn name(text: &str) -> Name {
     Name::new(text.as_bytes()).expect("a name")
+}
+
+fn seeds() -> u64 {
+    std::env::var("SINTER_SEEDS").map_or(SEEDS, |seeds| seeds.parse().expect("a number of seeds"))
 }
 
 fn spawn<F: Future<Output = ()> + 'static>(runtime: &Runtime, core: usize, make: impl FnOnce() -> F + Send + 'static) {
@@ -63,7 +69,8 @@ fn start_server(hosts: &Hosts, index: &ModelIndex, is_new: bool) {
         let listener = runtime.net.listen(&address).expect("nobody listens there");
         let stacks = groups.clone();
         let stack_of = move |volume: &base::Volume| Arc::new(Stack::new(stacks.clone(), &[], &volume.limits));
-        Server::start(&runtime, listener, Arc::new(Served::new(groups, "server", [7; 16], stack_of)), &known);
+        let served = Arc::new(Served::new(groups, "server", [7; 16], stack_of));
+        Server::start(&runtime, listener, None, served, &known);
     });
 }
 
@@ -79,7 +86,8 @@ struct Mount {
 
 impl Mount {
     async fn new(runtime: Runtime, address: runtime::net::Address) -> Mount {
-        let options = ClientOptions { address, volume: name("main"), who: "client".into(), read_only: false };
+        let (volume, who, read_only, credentials) = (name("main"), "client".into(), false, None);
+        let options = ClientOptions { address, volume, who, read_only, credentials };
         let client = Client::start(&runtime, options);
         let volume = client.welcome().await.expect("it is let in").volume.expect("it asked for one");
         let stack = Arc::new(Stack::new(client.clone(), &[], &Limits::NONE));
@@ -258,56 +266,59 @@ async fn seen(hosts: &Hosts, progress: &Progress) -> (Vec<u8>, BTreeSet<String>)
 
 #[test]
 fn requests_take_effect_once_whatever_becomes_of_connections() {
-    for seed in 0..SEEDS {
-        let mut fleet = fleet(seed);
-        let (hosts, mut rng) = (fleet.hosts().clone(), SplitMix(seed));
-        fleet.block_on(async {
-            start_server(&hosts, &ModelIndex::new(store::format::leaf::merge), true);
-            let progress = Progress::default();
-            start_client(&hosts, &progress, Sync::Ordered, true);
-            disturb(&hosts, &mut rng, &progress).await;
-            let (log, names) = seen(&hosts, &progress).await;
-            check_log(&log, &progress.told.lock().expect("no panic"));
-            let odd =
-                (0..TASKS).flat_map(|task| (1..ROUNDS).step_by(2).map(move |round| format!("moved-{task}-{round}")));
-            assert_eq!(names, odd.chain(["log".to_string()]).collect(), "seed {seed}");
-        });
-    }
+    (0..seeds()).for_each(through_breaks);
+}
+
+fn through_breaks(seed: u64) {
+    let mut fleet = fleet(seed);
+    let (hosts, mut rng) = (fleet.hosts().clone(), SplitMix(seed));
+    fleet.block_on(async {
+        start_server(&hosts, &ModelIndex::new(store::format::leaf::merge), true);
+        let progress = Progress::default();
+        start_client(&hosts, &progress, Sync::Ordered, true);
+        disturb(&hosts, &mut rng, &progress).await;
+        let (log, names) = seen(&hosts, &progress).await;
+        check_log(&log, &progress.told.lock().expect("no panic"));
+        let odd = (0..TASKS).flat_map(|task| (1..ROUNDS).step_by(2).map(move |round| format!("moved-{task}-{round}")));
+        assert_eq!(names, odd.chain(["log".to_string()]).collect(), "seed {seed}");
+    });
 }
 
 /// The server is switched off and comes back, again and again: what was acknowledged as durable is there once, no request fails,
 /// and a file that is open without a name stays.
 #[test]
 fn requests_take_effect_once_although_the_server_crashes() {
-    for seed in 0..SEEDS {
-        let mut fleet = fleet(seed);
-        let (hosts, mut rng) = (fleet.hosts().clone(), SplitMix(seed));
-        fleet.block_on(async {
-            let mut index = ModelIndex::new(store::format::leaf::merge);
-            start_server(&hosts, &index, true);
-            let progress = Progress::default();
-            start_client(&hosts, &progress, Sync::All, false);
-            until(&hosts, || progress.mount.lock().expect("no panic").is_some()).await;
-            let nameless = nameless(&hosts, &progress).await;
-            for _ in 0..4 {
-                hosts.clock().sleep(rng.below(300) * MS).await;
-                let image = match rng.one_in(2) {
-                    true => hosts.kill(SERVER),
-                    false => hosts.crash(SERVER, Survival::Nothing),
-                };
-                hosts.clock().sleep(rng.below(2_000) * MS).await;
-                index = index.crashed(0);
-                hosts.boot(SERVER, Setup { image: Some(image), ..Setup::new(seed) });
-                start_server(&hosts, &index, false);
-            }
-            until(&hosts, || progress.ended.load(Ordering::Relaxed) == TASKS).await;
-            // It is still there after the last start.
-            let before = *nameless.lock().expect("no panic");
-            until(&hosts, || *nameless.lock().expect("no panic") > before + 1).await;
-            let (log, _) = seen(&hosts, &progress).await;
-            check_log(&log, &progress.told.lock().expect("no panic"));
-        });
-    }
+    (0..seeds()).for_each(through_crashes);
+}
+
+fn through_crashes(seed: u64) {
+    let mut fleet = fleet(seed);
+    let (hosts, mut rng) = (fleet.hosts().clone(), SplitMix(seed));
+    fleet.block_on(async {
+        let mut index = ModelIndex::new(store::format::leaf::merge);
+        start_server(&hosts, &index, true);
+        let progress = Progress::default();
+        start_client(&hosts, &progress, Sync::All, false);
+        until(&hosts, || progress.mount.lock().expect("no panic").is_some()).await;
+        let nameless = nameless(&hosts, &progress).await;
+        for _ in 0..4 {
+            hosts.clock().sleep(rng.below(300) * MS).await;
+            let image = match rng.one_in(2) {
+                true => hosts.kill(SERVER),
+                false => hosts.crash(SERVER, Survival::Nothing),
+            };
+            hosts.clock().sleep(rng.below(2_000) * MS).await;
+            index = index.crashed(0);
+            hosts.boot(SERVER, Setup { image: Some(image), ..Setup::new(seed) });
+            start_server(&hosts, &index, false);
+        }
+        until(&hosts, || progress.ended.load(Ordering::Relaxed) == TASKS).await;
+        // It is still there after the last start.
+        let before = *nameless.lock().expect("no panic");
+        until(&hosts, || *nameless.lock().expect("no panic") > before + 1).await;
+        let (log, _) = seen(&hosts, &progress).await;
+        check_log(&log, &progress.told.lock().expect("no panic"));
+    });
 }
 
 /// A file that is open and has no name, durably; a task reads it again and again. The number of times that it did.
@@ -362,5 +373,16 @@ fn nothing_of_a_session_that_was_ended_is_done_afterwards() {
             until(&hosts, || told.lock().expect("no panic").is_some()).await;
             assert_eq!(*told.lock().expect("no panic"), Some(Err(Kind::Fenced)), "seed {seed}");
         });
+    }
+}
+
+/// Bugs of the brick that a client on another machine meets: each has a property fail for a seed.
+#[cfg(feature = "seeded-bugs")]
+#[test]
+fn each_bug_is_noticed() {
+    let noticed: [(Bug, fn(u64)); 2] =
+        [(Bug::ResultForgotten, through_breaks), (Bug::OrphansNotAwaited, through_crashes)];
+    for (bug, property) in noticed {
+        assert!((0..SEEDS).any(|seed| fails(move || property(seed), bug)), "went unnoticed: {bug:?}");
     }
 }

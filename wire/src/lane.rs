@@ -6,6 +6,7 @@
 
 use crate::FrameKind;
 use crate::frame::{self, HEADER_BYTES, Header};
+use crate::tls::{self, Sent, Tls};
 use base::{Error, Kind, Result};
 use runtime::net::ConnectionId;
 use runtime::{Buf, Event, Lock, Need, Runtime, Slice};
@@ -13,6 +14,8 @@ use std::sync::Arc;
 
 /// Bytes that a connection receives at a time: several small frames, or a part of a large one.
 const RECEIVED_BYTES: usize = 64 << 10;
+/// Bytes of a buffer for what is encrypted.
+const ENCRYPTED_BYTES: usize = 256 << 10;
 /// Bytes of headers and bodies that are laid into one buffer.
 const LAID_BYTES: usize = 64 << 10;
 /// Largest number of payloads of one send: with the headers between them they stay below what one system call takes.
@@ -94,32 +97,105 @@ impl Outbox {
         self.came.notify();
         self.went.notify();
     }
-    /// Takes the first of what is queued. None once the outbox is closed.
-    async fn take(&self) -> Option<Queued> {
+    /// Takes the first of what is queued; nothing while the two ends don't know each other. None once the outbox is closed.
+    async fn take(&self, cipher: Option<&Cipher>) -> Option<Queued> {
         loop {
             let ticket = self.came.ticket();
+            let is_ready = cipher.is_none_or(Cipher::is_established);
             {
                 let mut queued = self.queued.lock();
                 if queued.is_closed {
                     return None;
                 }
-                if !queued.bytes.is_empty() {
+                if is_ready && !queued.bytes.is_empty() {
                     return Some(first_of(&mut queued));
                 }
+            }
+            if cipher.is_some_and(Cipher::wants_send) {
+                return Some(Queued::default());
             }
             self.came.after(ticket).await;
         }
     }
     /// Sends what is queued, as it comes, until the outbox is closed or the connection breaks.
-    pub async fn send_all(&self, runtime: &Runtime, connection: ConnectionId) -> Result<()> {
-        while let Some(batch) = self.take().await {
+    async fn send_all(&self, runtime: &Runtime, connection: ConnectionId, cipher: Option<&Cipher>) -> Result<()> {
+        while let Some(batch) = self.take(cipher).await {
             self.went.notify();
-            let slices = laid(runtime, batch).await?;
+            let slices = match cipher {
+                None => laid(runtime, batch).await?,
+                Some(cipher) => cipher.encrypted(runtime, batch).await?,
+            };
             let (_, sent) = runtime.net.send(connection, slices).await;
             sent?;
         }
         Ok(())
     }
+}
+
+/// The encryption of a connection, which its reader and its sender share.
+#[derive(Clone)]
+pub struct Cipher(Arc<Lock<Tls>>);
+
+impl Cipher {
+    /// The cipher of a connection's end on which nothing was sent or received.
+    pub fn new(tls: Tls) -> Cipher {
+        Cipher(Arc::new(Lock::new("tls", tls)))
+    }
+    /// The peer's certificate, in DER; None of a stranger.
+    pub fn peer(&self) -> Option<Box<[u8]>> {
+        self.0.lock().peer().map(Box::from)
+    }
+    fn is_established(&self) -> bool {
+        self.0.lock().is_established()
+    }
+    fn wants_send(&self) -> bool {
+        self.0.lock().wants_send()
+    }
+    /// What is to be sent for a batch, the handshake's part first.
+    async fn encrypted(&self, runtime: &Runtime, batch: Queued) -> Result<Vec<Slice>> {
+        let plain = pieces(&batch);
+        let (mut slices, mut at, mut within) = (Vec::new(), 0, 0);
+        loop {
+            let left: usize = plain[at..].iter().map(|piece| piece.len()).sum::<usize>() - within;
+            let mut buffer = runtime.own_buffer(tls::encrypted_bytes(left).min(ENCRYPTED_BYTES)).await?;
+            let mut rest: Vec<&[u8]> = plain[at..].to_vec();
+            if let Some(first) = rest.first_mut() {
+                *first = &first[within..];
+            }
+            let Sent { mut taken, written } = self.0.lock().send(&rest, &mut buffer)?;
+            if written > 0 {
+                slices.push(buffer.share().slice(0..written));
+            }
+            while taken > 0 {
+                let step = taken.min(plain[at].len() - within);
+                (taken, within) = (taken - step, within + step);
+                if within == plain[at].len() {
+                    (at, within) = (at + 1, 0);
+                }
+            }
+            if at == plain.len() {
+                return Ok(slices);
+            }
+        }
+    }
+    /// Decrypts what has come, in place, and appends the plaintext to `plain`. Returns how many bytes of it are used up.
+    fn decrypt(&self, came: &mut [u8], plain: &mut Vec<u8>) -> Result<usize> {
+        self.0.lock().receive(came, |piece| plain.extend_from_slice(piece))
+    }
+}
+
+/// The plaintext of a batch in order.
+fn pieces(batch: &Queued) -> Vec<&[u8]> {
+    let mut pieces = Vec::with_capacity(2 * batch.payloads.len() + 1);
+    let mut at = 0;
+    for (end, payload) in &batch.payloads {
+        pieces.push(&batch.bytes[at..*end]);
+        pieces.push(payload);
+        at = *end;
+    }
+    pieces.push(&batch.bytes[at..]);
+    pieces.retain(|piece| !piece.is_empty());
+    pieces
 }
 
 /// Everything that is queued, or as much of it as one send takes.
@@ -174,19 +250,23 @@ pub struct Came {
 /// The receiving end of a connection.
 pub struct Reader {
     runtime: Runtime,
-    connection: ConnectionId,
+    lane: Arc<Lane>,
     buffer: Option<Buf>,
-    /// The bytes of the buffer that have come and were not looked at.
+    /// The bytes that have come and were not looked at: of the buffer or, of an encrypted connection, of `plain`.
     at: usize,
     end: usize,
+    plain: Vec<u8>,
+    /// A part of a record that has come.
+    cipher: Vec<u8>,
     /// Header and body of the last frame.
     frame: Vec<u8>,
 }
 
 impl Reader {
-    /// The reader of a connection from which nothing was received.
-    pub fn new(runtime: &Runtime, connection: ConnectionId) -> Reader {
-        Reader { runtime: runtime.clone(), connection, buffer: None, at: 0, end: 0, frame: Vec::new() }
+    /// The reader of a lane from which nothing was received.
+    pub fn new(runtime: &Runtime, lane: &Arc<Lane>) -> Reader {
+        let (runtime, lane) = (runtime.clone(), lane.clone());
+        Reader { runtime, lane, buffer: None, at: 0, end: 0, plain: Vec::new(), cipher: Vec::new(), frame: Vec::new() }
     }
     /// The next frame; None if the peer has ended the connection between two frames. Errors: `Corrupt` for what is no frame;
     /// `Interrupted` if the connection broke; `Host` if memory is short for half a minute.
@@ -222,8 +302,8 @@ impl Reader {
                 return Ok(false);
             }
             let count = (wanted - self.frame.len()).min(self.end - self.at);
-            let buffer = self.buffer.as_ref().expect("what was received lies there");
-            self.frame.extend_from_slice(&buffer[self.at..self.at + count]);
+            let Reader { buffer, plain, frame, at, lane, .. } = self;
+            frame.extend_from_slice(&received(lane, buffer.as_ref(), plain)[*at..*at + count]);
             self.at += count;
         }
         Ok(true)
@@ -236,22 +316,50 @@ impl Reader {
                 return Err(cut_off());
             }
             let count = (length - filled).min(self.end - self.at);
-            let buffer = self.buffer.as_ref().expect("what was received lies there");
-            payload[filled..filled + count].copy_from_slice(&buffer[self.at..self.at + count]);
+            let came = received(&self.lane, self.buffer.as_ref(), &self.plain);
+            payload[filled..filled + count].copy_from_slice(&came[self.at..self.at + count]);
             (self.at, filled) = (self.at + count, filled + count);
         }
         Ok(payload)
     }
     /// Receives more; false at the end of the stream.
     async fn receive(&mut self) -> Result<bool> {
-        let buffer = match self.buffer.take() {
-            Some(buffer) => buffer,
-            None => self.runtime.own_buffer(RECEIVED_BYTES).await?,
-        };
-        let (buffer, received) = self.runtime.net.receive(self.connection, buffer, 1).await;
-        self.buffer = Some(buffer);
-        (self.at, self.end) = (0, received?);
-        Ok(self.end > 0)
+        let cipher = self.lane.cipher.clone();
+        self.plain.clear();
+        loop {
+            let buffer = match self.buffer.take() {
+                Some(buffer) => buffer,
+                None => self.runtime.own_buffer(RECEIVED_BYTES).await?,
+            };
+            let (buffer, received) = self.runtime.net.receive(self.lane.connection, buffer, 1).await;
+            let received = received?;
+            let came = self.buffer.insert(buffer);
+            let Some(cipher) = &cipher else {
+                (self.at, self.end) = (0, received);
+                return Ok(received > 0);
+            };
+            // A stream that was cut short ends as one that was ended: frames are whole, or they are not.
+            if received == 0 {
+                return Ok(false);
+            }
+            self.cipher.extend_from_slice(&came[..received]);
+            let used = cipher.decrypt(&mut self.cipher, &mut self.plain)?;
+            self.cipher.drain(..used);
+            // The handshake may have something to say, or what waits may go out now.
+            self.lane.outbox.came.notify();
+            if !self.plain.is_empty() {
+                (self.at, self.end) = (0, self.plain.len());
+                return Ok(true);
+            }
+        }
+    }
+}
+
+/// The bytes that have come.
+fn received<'a>(lane: &Lane, buffer: Option<&'a Buf>, plain: &'a [u8]) -> &'a [u8] {
+    match lane.cipher {
+        Some(_) => plain,
+        None => buffer.expect("what was received lies there"),
     }
 }
 
@@ -263,19 +371,22 @@ fn cut_off() -> Error {
 pub struct Lane {
     /// The connection.
     pub connection: ConnectionId,
+    /// Its encryption; None on one machine.
+    pub cipher: Option<Cipher>,
     /// The frames that wait to be sent.
     pub outbox: Outbox,
 }
 
 impl Lane {
-    /// A lane, and the task that sends what is queued.
-    pub fn start(runtime: &Runtime, connection: ConnectionId) -> Arc<Lane> {
-        let lane = Arc::new(Lane { connection, outbox: Outbox::default() });
+    /// A lane, and the task that sends what is queued. The ends of an encrypted one come to know each other as soon as both have a
+    /// reader.
+    pub fn start(runtime: &Runtime, connection: ConnectionId, tls: Option<Tls>) -> Arc<Lane> {
+        let lane = Arc::new(Lane { connection, cipher: tls.map(Cipher::new), outbox: Outbox::default() });
         let (sender, world) = (lane.clone(), runtime.clone());
         let send = move || -> runtime::tasks::Local {
             Box::pin(async move {
                 // The reader of the connection learns of what went wrong.
-                drop(sender.outbox.send_all(&world, sender.connection).await);
+                drop(sender.outbox.send_all(&world, sender.connection, sender.cipher.as_ref()).await);
                 world.net.close(sender.connection);
             })
         };

@@ -11,6 +11,7 @@ use crate::codec::reply::Told;
 use crate::codec::session::{Pulse, PulseOk, Reclaim, ReclaimDone, Refusal};
 use crate::codec::{Body, Sums, op, reply};
 use crate::lane::{Came, Lane, Reader};
+use crate::tls::{Credentials, Tls};
 use crate::{Answer, Context, FrameKind, Header};
 use base::{Error, Kind, Name, Op, RequestId, Result, SessionId, VolumeId};
 use holdings::Holdings;
@@ -29,7 +30,7 @@ const PAUSE_NS_MAX: u64 = 1_000_000_000;
 const PULSE_NS: u64 = 1_000_000_000;
 
 /// The wishes of a client.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Options {
     /// The address where the server listens.
     pub address: Address,
@@ -39,6 +40,8 @@ pub struct Options {
     pub who: Box<str>,
     /// True if it wants to change nothing.
     pub read_only: bool,
+    /// The client's credentials, and the name that the server's certificate must have; None on one machine.
+    pub credentials: Option<(Credentials, Box<str>)>,
 }
 
 /// A reply, and the bytes beside it; or why there is none.
@@ -235,8 +238,12 @@ impl Client {
     /// breaks. Errors: why it broke, or was not made.
     async fn converse(&self, core: usize) -> Result<()> {
         let connection = self.runtime.net.connect(&self.options.address).await?;
-        let lane = Lane::start(&self.runtime, connection);
-        let mut reader = Reader::new(&self.runtime, connection);
+        let tls = match &self.options.credentials {
+            Some((credentials, name)) => Some(Tls::client(credentials, name)?),
+            None => None,
+        };
+        let lane = Lane::start(&self.runtime, connection, tls);
+        let mut reader = Reader::new(&self.runtime, &lane);
         let conversed = self.greet(&lane, &mut reader).await;
         let ended = match conversed {
             Ok(true) => {

@@ -11,7 +11,8 @@ use crate::codec::hello::{Hello, HelloOk, Reason, Refused};
 use crate::codec::reply::{Stages, Told};
 use crate::codec::session::{Held, Pulse, PulseOk, Reclaim, ReclaimDone, Refusal};
 use crate::codec::{op, reply};
-use crate::lane::{Came, Lane, Reader};
+use crate::lane::{Came, Cipher, Lane, Reader};
+use crate::tls::{Credentials, Tls};
 use crate::{Answer, Context, FrameKind, Header};
 use base::limits::SESSION_OPEN_MAX;
 use base::{Error, GroupId, Kind, Op, Result, SessionId, Term, VolumeId};
@@ -52,8 +53,13 @@ pub trait Service: Send + Sync + 'static {
     type Volume: Clone + Send + 'static;
 
     /// Lets a client's session in, or says why not. A session that is let in again is the same one.
-    fn admit(&self, session: SessionId, hello: &Hello)
-    -> impl Future<Output = Result<Admitted<Self::Volume>, Refused>>;
+    /// `peer`: the client's certificate in DER; None on one machine.
+    fn admit(
+        &self,
+        session: SessionId,
+        hello: &Hello,
+        peer: Option<&[u8]>,
+    ) -> impl Future<Output = Result<Admitted<Self::Volume>, Refused>>;
     /// Performs an operation of a session's volume.
     fn call(
         &self,
@@ -81,6 +87,8 @@ pub struct Server<S> {
     runtime: Runtime,
     listener: ListenerId,
     service: Arc<S>,
+    /// Those of connections that are encrypted; None: they are of this machine.
+    credentials: Option<Credentials>,
     sessions: Sessions,
     strangers: AtomicUsize,
     is_stopping: AtomicBool,
@@ -89,11 +97,18 @@ pub struct Server<S> {
 
 impl<S: Service> Server<S> {
     /// Serves whoever connects. `known`: sessions from before the start, which have not told what they have open.
-    pub fn start(runtime: &Runtime, listener: ListenerId, service: Arc<S>, known: &[SessionId]) -> Arc<Server<S>> {
+    pub fn start(
+        runtime: &Runtime,
+        listener: ListenerId,
+        credentials: Option<Credentials>,
+        service: Arc<S>,
+        known: &[SessionId],
+    ) -> Arc<Server<S>> {
         let server = Arc::new(Server {
             runtime: runtime.clone(),
             listener,
             service,
+            credentials,
             sessions: Sessions::known(known, runtime.clock.now_ns()),
             strangers: AtomicUsize::new(0),
             is_stopping: AtomicBool::new(false),
@@ -156,8 +171,12 @@ async fn look<S: Service>(server: Arc<Server<S>>) {
 /// Serves a connection until it ends.
 async fn serve<S: Service>(server: Arc<Server<S>>, connection: ConnectionId) {
     let runtime = server.runtime.clone();
-    let lane = Lane::start(&runtime, connection);
-    let mut reader = Reader::new(&runtime, connection);
+    let tls = match server.credentials.as_ref().map(Tls::server).transpose() {
+        Ok(tls) => tls,
+        Err(_) => return runtime.net.close(connection),
+    };
+    let lane = Lane::start(&runtime, connection, tls);
+    let mut reader = Reader::new(&runtime, &lane);
     if let Err(refused) = converse(&server, &lane, &mut reader).await {
         lane.outbox.push(None, |out| refused.frame(out, Header::new(FrameKind::Refused)));
         // Time for the reason to get there.
@@ -191,7 +210,8 @@ async fn converse<S: Service>(server: &Arc<Server<S>>, lane: &Arc<Lane>, reader:
     if is_over {
         return Err(Refused { reason: Reason::Fenced, text: "the session is over: mount the volume again".into() });
     }
-    let Admitted { welcome, flow, volume } = server.service.admit(id, &hello).await?;
+    let Admitted { welcome, flow, volume } =
+        server.service.admit(id, &hello, lane.cipher.as_ref().and_then(Cipher::peer).as_deref()).await?;
     let session = server.sessions.get_or_begin(id, server.now_ns());
     session.hear(server.now_ns());
     let header = Header { session: id, ..Header::new(FrameKind::HelloOk) };
@@ -322,7 +342,8 @@ impl<S: Service> Talk<S> {
                 Ok(long) => Some(long),
                 Err(error) => {
                     bytes.clear();
-                    let long = reply::frame(&mut bytes, *header, &Told::of(op, &Err(error), Stages::default()), 0);
+                    let told = Told::of(op, &Err(error), Stages::default());
+                    let long = reply::frame(&mut bytes, *header, &told, 0);
                     assert!(long.is_none(), "an error is short");
                     None
                 }

@@ -1,0 +1,161 @@
+//! Lanes between two hosts, plain and encrypted: frames arrive in order, whole and unchanged.
+
+use base::RequestId;
+use rcgen::{
+    BasicConstraints, CertificateParams, ExtendedKeyUsagePurpose as Purpose, IsCa, Issuer, KeyPair, KeyUsagePurpose,
+};
+use runtime::net::Address;
+use runtime::random::SplitMix;
+use runtime::real::{self, Directory};
+use runtime::sim::{Fleet, LinkPlan, Setup};
+use runtime::tasks::Local;
+use runtime::{Runtime, Slice};
+use std::future::Future;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use wire::lane::{Lane, Reader};
+use wire::tls::{Authority, Credentials, Identity, Strangers, Tls};
+use wire::{FrameKind, Header, frame};
+
+/// Frames in each direction.
+const FRAMES: u64 = 60;
+const NAME: &str = "server.sinter";
+
+fn spawn<F: Future<Output = ()> + 'static>(runtime: &Runtime, core: usize, make: impl FnOnce() -> F + Send + 'static) {
+    runtime.tasks.spawn(core, Box::new(move || -> Local { Box::pin(make()) }));
+}
+
+/// Bytes that follow from a number, up to as many as a frame may have.
+fn bytes(number: u64, most: u64) -> Vec<u8> {
+    let mut rng = SplitMix(number);
+    let length = if rng.one_in(8) { rng.below(most) } else { rng.below(5_000) };
+    (0..length).map(|at| (at * 7 + number) as u8).collect()
+}
+
+/// Sends frames, and takes as many of the other end.
+async fn talk(runtime: Runtime, lane: Arc<Lane>, ended: Arc<AtomicUsize>) {
+    let (sender, world) = (lane.clone(), runtime.clone());
+    spawn(&runtime, runtime.tasks.core(), move || async move {
+        for number in 0..FRAMES {
+            let (body, payload) = (bytes(number, 100_000), bytes(number + 1000, 1 << 20));
+            let payload = slice(&world, &payload).await;
+            let header = Header { request: RequestId(number), ..Header::new(FrameKind::Op) };
+            let length = payload.as_ref().map_or(0, |payload| payload.len());
+            sender.outbox.room().await;
+            sender.outbox.push(payload, |out| frame::put(out, header, length, |out| out.extend_from_slice(&body)));
+        }
+    });
+    let mut reader = Reader::new(&runtime, &lane);
+    for number in 0..FRAMES {
+        let came = reader.next().await.expect("a frame").expect("the stream goes on");
+        assert_eq!(came.header.request, RequestId(number));
+        assert!(reader.body() == bytes(number, 100_000), "the body of frame {number}");
+        let payload = came.payload.map_or(Vec::new(), |payload| payload.to_vec());
+        assert!(payload == bytes(number + 1000, 1 << 20), "the payload of frame {number}");
+    }
+    ended.fetch_add(1, Ordering::Relaxed);
+}
+
+async fn slice(runtime: &Runtime, bytes: &[u8]) -> Option<Slice> {
+    if bytes.is_empty() {
+        return None;
+    }
+    let mut buffer = runtime.own_buffer(bytes.len()).await.expect("memory");
+    buffer.copy_from_slice(bytes);
+    Some(buffer.share().slice(0..bytes.len()))
+}
+
+/// The credentials of both ends.
+type Both = Option<(Credentials, Credentials)>;
+
+fn credentials(server: &Runtime, client: &Runtime) -> Both {
+    let key = || KeyPair::generate_for(&rcgen::PKCS_ED25519).expect("a key");
+    let mut params = CertificateParams::new(Vec::new()).expect("no names");
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    params.key_usages = vec![KeyUsagePurpose::KeyCertSign];
+    let authority = key();
+    let certificate = params.self_signed(&authority).expect("signed").der().to_vec();
+    let issuer = Issuer::new(params, authority);
+    let identity = |name: &str, purpose: Purpose| {
+        let key = key();
+        let mut params = CertificateParams::new(vec![name.to_string()]).expect("a name");
+        params.extended_key_usages = vec![purpose];
+        (params.not_before, params.not_after) = (rcgen::date_time_ymd(1970, 1, 1), rcgen::date_time_ymd(2200, 1, 1));
+        let signed = params.signed_by(&key, &issuer).expect("signed").der().to_vec();
+        Identity { chain: vec![signed.into(), certificate.clone().into()], key: key.serialize_der().into() }
+    };
+    let of_server = identity(NAME, Purpose::ServerAuth);
+    let of_server = Credentials::of_server(&of_server, &certificate, Strangers::Refused, server.clock.clone());
+    let of_client = identity("client", Purpose::ClientAuth);
+    let of_client = Credentials::of_client(Some(&of_client), Authority::Known(&certificate), client.clock.clone());
+    Some((of_server.expect("good certificates"), of_client.expect("good certificates")))
+}
+
+/// Connects both ends and has them talk; the number of those that are through.
+fn converse(server: &Runtime, client: &Runtime, address: Address, both: Both) -> Arc<AtomicUsize> {
+    let ended = Arc::new(AtomicUsize::new(0));
+    let (of_server, of_client) = both.unzip();
+    let listener = server.net.listen(&address).expect("nobody listens there");
+    let address = server.net.address(listener).expect("it listens");
+    let (runtime, progress) = (server.clone(), ended.clone());
+    spawn(server, 0, move || async move {
+        let (connection, _) = runtime.net.accept(listener).await.expect("it connects");
+        let tls = of_server.map(|credentials| Tls::server(&credentials).expect("it begins"));
+        talk(runtime.clone(), Lane::start(&runtime, connection, tls), progress).await;
+    });
+    let (runtime, progress) = (client.clone(), ended.clone());
+    spawn(client, 1, move || async move {
+        let connection = runtime.net.connect(&address).await.expect("it is let in");
+        let tls = of_client.map(|credentials| Tls::client(&credentials, NAME).expect("it begins"));
+        talk(runtime.clone(), Lane::start(&runtime, connection, tls), progress).await;
+    });
+    ended
+}
+
+#[test]
+fn frames_arrive_whole_and_in_order_between_simulated_hosts() {
+    for seed in 0..6 {
+        for encrypts in [false, true] {
+            let mut fleet = Fleet::with_patience(seed, 3_600_000_000_000);
+            let hosts = fleet.hosts().clone();
+            (0..2).for_each(|number| drop(hosts.boot(number, Setup::new(seed))));
+            let mut rng = SplitMix(seed);
+            hosts.links().set_plan(0, 1, LinkPlan::draw(&mut rng));
+            hosts.links().set_plan(1, 0, LinkPlan::draw(&mut rng));
+            let (server, client) = (hosts.runtime(0), hosts.runtime(1));
+            let both = encrypts.then(|| credentials(&server, &client)).flatten();
+            let ended = converse(&server, &client, hosts.links().address(0, 7400), both);
+            fleet.block_on(async {
+                while ended.load(Ordering::Relaxed) < 2 {
+                    hosts.clock().sleep(1_000_000).await;
+                }
+            });
+        }
+    }
+}
+
+#[test]
+fn frames_arrive_whole_and_in_order_over_real_sockets() {
+    let directory = std::env::temp_dir().join(format!("sinter-lanes-{}", std::process::id()));
+    std::fs::create_dir(&directory).expect("the temporary directory can be written");
+    let there = Directory::open(&directory).expect("ours");
+    let options = real::Options { cores: Some(2), ..real::Options::new(there, 256 << 20, &[]) };
+    let (runtime, reactors) = real::start(options).expect("io_uring works here");
+    for encrypts in [false, true] {
+        let both = encrypts.then(|| credentials(&runtime, &runtime)).flatten();
+        let address = Address::Tcp("127.0.0.1:0".parse().expect("an address"));
+        let ended = converse(&runtime, &runtime, address, both);
+        let (progress, clock) = (ended.clone(), runtime.clock.clone());
+        let waited = reactors.run(0, move || async move {
+            for _ in 0..20_000 {
+                if progress.load(Ordering::Relaxed) == 2 {
+                    break;
+                }
+                clock.sleep(1_000_000).await;
+            }
+        });
+        assert_eq!((waited.is_ok(), ended.load(Ordering::Relaxed)), (true, 2), "encrypted: {encrypts}");
+    }
+    reactors.stop();
+    std::fs::remove_dir_all(directory).expect("the test made it");
+}
