@@ -151,7 +151,7 @@ impl Cipher {
     fn wants_send(&self) -> bool {
         self.0.lock().wants_send()
     }
-    /// What is to be sent for a batch, the handshake's part first.
+    /// The bytes to send for a batch, the handshake's part first.
     async fn encrypted(&self, runtime: &Runtime, batch: Queued) -> Result<Vec<Slice>> {
         let plain = pieces(&batch);
         let (mut slices, mut at, mut within) = (Vec::new(), 0, 0);
