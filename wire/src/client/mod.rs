@@ -4,6 +4,7 @@
 //! error: a request waits until the server is back. Absent by design: caches, and who decides how long to wait.
 
 mod holdings;
+mod join;
 mod window;
 
 use crate::codec::hello::{Hello, HelloOk, Refused, VERSIONS};
@@ -15,6 +16,7 @@ use crate::tls::{Credentials, Tls};
 use crate::{Answer, Context, FrameKind, Header};
 use base::{Error, Kind, Name, Op, RequestId, Result, SessionId, VolumeId};
 use holdings::Holdings;
+pub use join::join;
 use runtime::net::Address;
 use runtime::tasks::{Local, either};
 use runtime::{Buf, Event, Lock, Runtime, Slice};
