@@ -86,8 +86,9 @@ struct Mount {
 
 impl Mount {
     async fn new(runtime: Runtime, address: runtime::net::Address) -> Mount {
-        let (volume, who, read_only, credentials) = (name("main"), "client".into(), false, None);
-        let options = ClientOptions { address, volume, who, read_only, credentials };
+        let (addresses, volume, who, read_only, credentials) =
+            (vec![address], name("main"), "client".into(), false, None);
+        let options = ClientOptions { addresses, volume, who, read_only, credentials };
         let client = Client::start(&runtime, options);
         let volume = client.welcome().await.expect("it is let in").volume.expect("it asked for one");
         let stack = Arc::new(Stack::new(client.clone(), &[], &Limits::NONE));
@@ -257,7 +258,7 @@ async fn seen(hosts: &Hosts, progress: &Progress) -> (Vec<u8>, BTreeSet<String>)
         }
         let names = mount.names().await;
         *there.lock().expect("no panic") = Some((log_bytes, names));
-        mount.client.close();
+        mount.client.close(1_000 * MS).await;
     });
     until(hosts, || result.lock().expect("no panic").is_some()).await;
     let seen = result.lock().expect("no panic").take();

@@ -8,22 +8,20 @@ use crate::daemon::{described, say};
 use crate::directory;
 use crate::failure::{Exit, Failure};
 use crate::memory::buffer_shares;
-use crate::observe::{Gatherer, Learner};
 use crate::progress::Progress;
 use crate::scrub;
 use base::limits::{BLOCK_BYTES, GROUPS_DEFAULT, SEGMENT_BYTES_DEFAULT};
-use base::{Attr, Error, Ino, Kind, Name, Op, Reply, Result, SessionId, StatFs, VolumeId};
+use base::{Error, Kind, Name, Op, Reply, Result, SessionId, StatFs, VolumeId};
 use front::fuse::{Entries, Identity, MountOptions, OP_NAMES, Rings, Serving};
 use group::{Context, Groups};
 use index_rocksdb::{RocksIndex, Salvaged};
-use layer::{Change, HopSummary, Stack};
+use layer::{Change, Stack};
 use runtime::budget::Figures;
 use runtime::real::{self, Directory, Reactors};
 use runtime::{Ledger, Runtime, Span, tasks};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex};
 use store::brick::{FormatOptions, Found, format_brick, look};
 use store::check::Report;
 use store::cleaner::State;
@@ -81,7 +79,8 @@ pub struct Brick {
     stacks: Mutex<BTreeMap<VolumeId, Arc<Stack>>>,
 }
 
-fn start(
+/// Starts the cores, over the files of a directory.
+pub fn start(
     data: &Directory,
     (device, further): (Option<&Path>, Vec<PathBuf>),
     memory_max: u64,
@@ -100,7 +99,7 @@ fn start(
 }
 
 /// Runs a future on core 0 and waits for it, from a plain thread.
-fn on_core<T: Send + 'static, F>(reactors: &Reactors, make: impl FnOnce() -> F + Send + 'static) -> Result<T>
+pub fn on_core<T: Send + 'static, F>(reactors: &Reactors, make: impl FnOnce() -> F + Send + 'static) -> Result<T>
 where
     F: Future<Output = Result<T>> + 'static,
 {
@@ -339,27 +338,25 @@ impl Brick {
     pub fn bad_news(&self) -> Vec<String> {
         crate::scrub::news(self.groups.store())
     }
-    /// The places from which snapshots come; it begins to learn what the device's service usually is.
-    pub fn gatherer(&self, data: &Directory) -> Result<Gatherer> {
-        let probe = self.reactors()?.probe();
-        Ok(Gatherer {
-            runtime: self.runtime.clone(),
-            groups: self.groups.clone(),
-            data: data.path().to_path_buf(),
-            disks: OnceLock::new(),
-            buffer_bytes_max: buffer_shares(self.shape.memory_max_bytes).0,
-            learner: Learner::start(data.clone(), self.runtime.clone(), probe.clone()),
-            started_ns: self.runtime.clock.now_ns(),
-            is_ending: AtomicBool::new(false),
-            probe,
-        })
+    /// The world that the brick lives in.
+    pub fn runtime(&self) -> &Runtime {
+        &self.runtime
+    }
+    /// The groups.
+    pub fn groups(&self) -> &Arc<Groups> {
+        &self.groups
+    }
+    /// The bound of the daemon's memory.
+    pub fn memory_max_bytes(&self) -> u64 {
+        self.shape.memory_max_bytes
     }
     /// The times of all requests.
     pub fn ledger(&self) -> &Ledger {
         &self.runtime.ledger
     }
 
-    fn reactors(&self) -> Result<Arc<Reactors>> {
+    /// The cores. Errors: the brick is closed.
+    pub fn reactors(&self) -> Result<Arc<Reactors>> {
         let reactors = self.reactors.lock().expect("no panic while held");
         reactors.clone().ok_or_else(|| Error::new(Kind::Interrupted, "the brick is closed"))
     }
@@ -375,24 +372,6 @@ impl Brick {
         on_core(&reactors, move || async move {
             let context = Context::own(volume, Span::start(runtime.stamp()));
             groups.call(&context, op, None).await.map(|answer| answer.reply)
-        })
-    }
-
-    /// The attributes of those of these inodes that exist.
-    pub fn attributes(&self, inodes: Vec<(VolumeId, Ino)>) -> Result<Vec<(VolumeId, Attr)>> {
-        let (groups, runtime) = (self.groups.clone(), self.runtime.clone());
-        on_core(&*self.reactors()?, move || async move {
-            let mut found = Vec::with_capacity(inodes.len());
-            for (volume, ino) in inodes {
-                let context = Context::own(volume, Span::start(runtime.stamp()));
-                match groups.call(&context, Op::GetAttr { ino }, None).await.map(|answer| answer.reply) {
-                    Ok(Reply::Attr(attr)) => found.push((volume, attr)),
-                    Ok(other) => panic!("attributes are answered with them, not {other:?}"),
-                    // It is gone meanwhile.
-                    Err(_) => {}
-                }
-            }
-            Ok(found)
         })
     }
 
@@ -417,10 +396,6 @@ impl Brick {
     }
     pub(crate) fn each_stack(&self, act: impl Fn(&Stack)) {
         self.stacks.lock().expect("no panic while held").values().for_each(|stack| act(stack));
-    }
-    /// The volume's layers, with their figures.
-    pub fn layers(&self, volume: &base::Volume) -> Vec<HopSummary> {
-        self.stack(volume).hops()
     }
     /// Changes the volume's layers, first durably, then for all operations that begin after this has returned. One change at a
     /// time. Errors: `Invalid`; those of the catalogue, and then the stack is as it was.
@@ -511,16 +486,7 @@ impl Brick {
 
     /// Mounts a volume and serves it. Blocks; not on a core.
     pub fn serve(&self, volume: &base::Volume, options: &MountOptions, transport: Transport) -> Result<Serving> {
-        let wanted = match transport {
-            Transport::Uring => true,
-            // Their memory is not taken in vain.
-            Transport::Auto => front::fuse::rings_are_on(),
-            Transport::Dev => false,
-        };
-        // What memory does not allow, reading the device does.
-        let rings = wanted.then(|| Rings::new(&self.runtime, &self.entries));
-        let rings = rings.and_then(|made| made.inspect_err(|error| say(&format!("FUSE over io_uring: {error}"))).ok());
-        let mount = front::fuse::mount(options, rings)?;
+        let mount = mount(&self.runtime, &self.entries, options, transport)?;
         let stack = self.stack(volume);
         // Never zero, which means "no session".
         let session = SessionId(self.runtime.random.next_u64() | 1);
@@ -530,12 +496,6 @@ impl Brick {
         let brick = self.groups.store().uuid.mark();
         let identity = Identity { volume: volume.id, root: volume.root, session, brick };
         front::fuse::serve(&self.runtime, mount, stack, identity)
-    }
-
-    /// Returns once every core has done something: a core that hangs is seen by whoever waits for this.
-    pub fn turn_round(&self) -> Result<()> {
-        let reactors = self.reactors()?;
-        (0..reactors.cores()).try_for_each(|core| reactors.run(core, || async {}))
     }
 
     /// The space that a volume used at the last checkpoint; another one follows soon if there is anything new to count.
@@ -612,6 +572,25 @@ impl Brick {
         self.stop();
         committed
     }
+}
+
+/// Makes a mount, whose requests come as `transport` says.
+pub fn mount(
+    runtime: &Runtime,
+    entries: &Arc<Entries>,
+    options: &MountOptions,
+    transport: Transport,
+) -> Result<front::fuse::Mount> {
+    let wanted = match transport {
+        Transport::Uring => true,
+        // Their memory is not taken in vain.
+        Transport::Auto => front::fuse::rings_are_on(),
+        Transport::Dev => false,
+    };
+    // What memory does not allow, reading the device does.
+    let rings = wanted.then(|| Rings::new(runtime, entries));
+    let rings = rings.and_then(|made| made.inspect_err(|error| say(&format!("FUSE over io_uring: {error}"))).ok());
+    front::fuse::mount(options, rings)
 }
 
 /// The state of the cleaner; of a hybrid brick that of the flash, then that of the disks.

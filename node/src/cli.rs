@@ -53,7 +53,7 @@ pub enum Command {
     Serve(Serve),
     /// End a brick's daemon: unmount its volumes, make everything durable
     Down(Down),
-    /// Ask a brick's daemon to mount a volume
+    /// Mount a volume of a brick, or of a server
     Mount(Mount),
     /// Unmount a volume, or all that is mounted of a brick
     Umount(Umount),
@@ -361,14 +361,29 @@ impl DeviceTier {
 
 /// `sinter mount`.
 #[derive(Args, Debug)]
+#[command(allow_missing_positional = true)]
 pub struct Mount {
-    /// Directory of the brick; its daemon must be running
-    pub data: PathBuf,
-    /// Volume to mount
+    /// Directory of a brick whose daemon is running; or NAME/VOLUME, a volume of a server that this machine has joined as NAME
+    pub source: PathBuf,
+    /// Volume to mount, if the source is a brick
     #[arg(value_parser = volume_name)]
-    pub volume: String,
+    pub volume: Option<String>,
     /// Directory at which the volume appears
     pub mount: PathBuf,
+    /// Of NAME/VOLUME: change nothing, and let the server refuse changes [default: off]
+    #[arg(long, conflicts_with = "volume")]
+    pub read_only: bool,
+    /// Of NAME/VOLUME: serve the mount here, until it is unmounted, SIGINT or SIGTERM [default: a daemon does, in the background]
+    #[arg(long, conflicts_with = "volume")]
+    pub foreground: bool,
+    /// Of NAME/VOLUME: directory with the files that `sinter client join` wrote
+    #[arg(long, value_name = "DIR", default_value = crate::remote::MEMBERSHIPS, conflicts_with = "volume")]
+    pub directory: PathBuf,
+    /// Of NAME/VOLUME: file for the daemon's messages [default: the journal, else /var/log/sinter/NAME-VOLUME.log]
+    #[arg(long, value_name = "FILE", conflicts_with = "volume")]
+    pub log: Option<PathBuf>,
+    #[command(flatten)]
+    pub resources: Resources,
     /// Print JSON [default: nothing]
     #[arg(long)]
     pub json: bool,
@@ -766,7 +781,7 @@ pub fn group_count(text: &str) -> Result<u32, String> {
     within.ok_or_else(|| format!("must be a count, 1 to {GROUPS_MAX}"))
 }
 
-/// Volume names appear in commands, mount tables and JSON: no bytes that need quoting there.
+/// Reads a volume's name. These appear in commands, mount tables and JSON: no bytes that need quoting there.
 pub fn volume_name(text: &str) -> Result<String, String> {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
     if text.len() > VOLUME_NAME_BYTES_MAX {

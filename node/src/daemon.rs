@@ -1,9 +1,10 @@
-//! A brick being served: its mounts, its admin socket, and what ends it (a signal, the socket, somebody who unmounts). The
+//! A brick or a server's volume being served: its mounts, its admin socket, and what ends it (a signal, the socket, somebody who unmounts). The
 //! end itself is told in `ending`.
 
 use crate::admin::protocol::{self, Answer, Layered, Operation, Request, StageTimes, Status, Times};
 use crate::admin::server::{self, Server};
 use crate::assembly::Brick;
+use crate::backend::Backend;
 use crate::cli;
 use crate::ending;
 use crate::failure::Failure;
@@ -93,9 +94,9 @@ struct Changing {
     made: u64,
 }
 
-/// A brick, its mounts and who may end it.
+/// The owner of volumes, its mounts and who may end it.
 pub struct Daemon {
-    brick: Brick,
+    backend: Backend,
     transport: cli::Transport,
     started: Instant,
     mounts: Mutex<Vec<Mounted>>,
@@ -123,7 +124,7 @@ pub struct Running {
 impl Running {
     /// Starts the admin socket and the watch for signals. `signals` was made before any thread.
     pub fn start(
-        brick: Brick,
+        backend: Backend,
         data: &Directory,
         transport: cli::Transport,
         mut signals: Signals,
@@ -140,9 +141,9 @@ impl Running {
         };
         let spawned = std::thread::Builder::new().name("signals".into()).spawn(watch);
         spawned.map_err(|error| Failure::io("can't watch for signals", &error))?;
-        let gatherer = brick.gatherer(data).map_err(|error| Failure::of("can't look at the brick", &error))?;
+        let gatherer = backend.gatherer(data).map_err(|error| Failure::of("can't look at the brick", &error))?;
         let daemon = Arc::new(Daemon {
-            brick,
+            backend,
             gatherer,
             recorder: Recorder::default(),
             transport,
@@ -189,9 +190,9 @@ impl Running {
                 Err(RecvTimeoutError::Disconnected) => unreachable!("the daemon holds a sender"),
             }
             self.daemon.recorder.forget_abandoned();
-            self.daemon.brick.bad_news().iter().for_each(|line| say(line));
+            self.daemon.backend.news().iter().for_each(|line| say(line));
             // If a core hangs, so does this thread, and the watchdog barks.
-            if self.notifier.is_watched() && self.daemon.brick.turn_round().is_ok() {
+            if self.notifier.is_watched() && self.daemon.backend.turn_round().is_ok() {
                 self.notifier.alive();
             }
         }
@@ -210,7 +211,7 @@ impl Daemon {
         if changing.ending {
             return Err(Error::new(Kind::Interrupted, "the daemon is ending"));
         }
-        let found = self.brick.volume(volume)?;
+        let found = self.backend.volume(volume)?;
         // The kernel caches all of it for as long as it likes, and is never told of changes: these rights are the lease
         // of the one session that the volume has (rule R2).
         if let Some(mounted) = self.mounted_of(volume)
@@ -219,7 +220,7 @@ impl Daemon {
         {
             return Ok(mounted);
         }
-        let serving = Arc::new(self.brick.serve(&found, options, self.transport)?);
+        let serving = Arc::new(self.backend.serve(&found, options, self.transport)?);
         let path = serving.mount().path();
         if let Err(error) = answers(&path).and_then(|()| self.watch(serving.clone())) {
             // The first error is the one to tell.
@@ -253,9 +254,9 @@ impl Daemon {
 
     /// Creates the volume if there is none of this name; true if it did.
     pub fn ensure_volume(&self, name: &str) -> Result<bool> {
-        match self.brick.volume(name) {
+        match self.backend.volume(name) {
             Err(error) if error.kind == Kind::NotFound => {
-                self.brick.create_volume(&Name::new(name.as_bytes())?, None).map(|_| true)
+                self.brick()?.create_volume(&Name::new(name.as_bytes())?, None).map(|_| true)
             }
             found => found.map(|_| false),
         }
@@ -286,9 +287,12 @@ impl Daemon {
     pub fn mounted(&self) -> Vec<Mounted> {
         self.mounts.lock().expect("no panic while held").clone()
     }
-    /// The brick.
-    pub fn brick(&self) -> &Brick {
-        &self.brick
+    /// The owner of its volumes.
+    pub fn backend(&self) -> &Backend {
+        &self.backend
+    }
+    fn brick(&self) -> Result<&Brick> {
+        self.backend.brick()
     }
     /// Time for which files that stay open are served when the daemon ends.
     pub fn patience(&self) -> Duration {
@@ -322,18 +326,18 @@ impl Daemon {
 
     fn delete_volume(&self, name: &str, force: bool) -> Result<()> {
         let _alone = self.changing.lock().expect("no panic while held");
-        let found = self.brick.volume(name)?;
+        let found = self.backend.volume(name)?;
         if force {
             self.end_detached(name)?;
         }
         self.refuse_mounted(name, "the volume is mounted; unmount it first, or give --force if it is detached")?;
-        self.brick.delete_volume(&found)
+        self.brick()?.delete_volume(&found)
     }
 
     /// Gives a volume another name, also while it is mounted: its session knows it by its number.
     fn rename_volume(&self, name: &str, new_name: &str) -> Result<base::Volume> {
         let _alone = self.changing.lock().expect("no panic while held");
-        let renamed = self.brick.rename_volume(name, new_name)?;
+        let renamed = self.brick()?.rename_volume(name, new_name)?;
         let mut mounts = self.mounts.lock().expect("no panic while held");
         let of = mounts.iter_mut().filter(|mounted| mounted.volume == name);
         of.for_each(|mounted| mounted.volume = new_name.to_string());
@@ -344,7 +348,7 @@ impl Daemon {
     fn change_layers(&self, name: &str, change: &Change) -> Result<Answer> {
         let servings: Vec<_> = {
             let _alone = self.changing.lock().expect("no panic while held");
-            self.brick.change_layers(&self.brick.volume(name)?, change)?;
+            self.brick()?.change_layers(&self.backend.volume(name)?, change)?;
             let mounts = self.mounts.lock().expect("no panic while held");
             mounts.iter().filter(|mounted| mounted.volume == name).map(|mounted| mounted.serving.clone()).collect()
         };
@@ -354,18 +358,18 @@ impl Daemon {
     }
 
     fn layers(&self, name: &str) -> Result<Answer> {
-        Ok(Answer::Layers(layers::told(&self.brick.layers(&self.brick.volume(name)?))))
+        Ok(Answer::Layers(layers::told(&self.backend.stack(&self.backend.volume(name)?).hops())))
     }
 
     fn profile(&self) -> Result<protocol::Profile> {
         let mut volumes = Vec::new();
-        for volume in self.brick.volumes()? {
-            let layers = layers::told(&self.brick.layers(&volume));
+        for volume in self.backend.volumes()? {
+            let layers = layers::told(&self.backend.stack(&volume).hops());
             if !layers.is_empty() {
                 volumes.push(Layered { volume: String::from_utf8_lossy(volume.name.as_bytes()).into_owned(), layers });
             }
         }
-        Ok(protocol::Profile { operations: profile(self.brick.ledger()), volumes })
+        Ok(protocol::Profile { operations: profile(self.backend.ledger()), volumes })
     }
 
     fn signals(&self, milliseconds: u64) -> Result<Answer> {
@@ -379,22 +383,22 @@ impl Daemon {
     fn look(&self, looking: Duration) -> Result<Snapshot> {
         let mounts: Vec<_> = self.mounted().into_iter().map(|mounted| mounted.serving).collect();
         let (mut layers, mut limits, mut tenants) = (Vec::new(), Vec::new(), Vec::new());
-        for volume in self.brick.volumes()? {
+        for volume in self.backend.volumes()? {
             let name = String::from_utf8_lossy(volume.name.as_bytes()).into_owned();
-            layers.extend(layers::figures(&name, &self.brick.layers(&volume)));
-            limits.extend(self.brick.limits(&volume));
-            tenants.push(self.brick.tenant(&volume));
+            layers.extend(layers::figures(&name, &self.backend.stack(&volume).hops()));
+            limits.extend(self.backend.limits(&volume));
+            tenants.push(self.backend.tenant(&volume));
         }
         Ok(self.gatherer.snapshot(looking, &mounts, (layers, limits, tenants)))
     }
 
     fn begin_recording(&self) -> Result<Part> {
-        let roots = self.brick.volumes()?.iter().map(|volume| (volume.id.0, volume.root.0)).collect();
+        let roots = self.backend.volumes()?.iter().map(|volume| (volume.id.0, volume.root.0)).collect();
         self.recorder.begin(&self.gatherer.runtime, roots)
     }
 
     fn take_recorded(&self, number: u64, last: bool) -> Result<Part> {
-        self.recorder.take(&self.gatherer.runtime, number, last, |inodes| self.brick.attributes(inodes))
+        self.recorder.take(&self.gatherer.runtime, number, last, |inodes| self.backend.attributes(inodes))
     }
 
     fn refuse_mounted(&self, volume: &str, why: &'static str) -> Result<()> {
@@ -453,11 +457,11 @@ impl Daemon {
         (!openers.is_empty()).then(|| ending::described(&openers))
     }
 
-    fn describe(&self, volume: &base::Volume) -> protocol::Volume {
-        let mut described = described(&self.brick, volume);
+    fn describe(&self, volume: &base::Volume) -> Result<protocol::Volume> {
+        let mut described = described(self.brick()?, volume);
         (described.mounts, described.detached) = self.mounts_of(&described.name);
         described.open = self.openers_of(&described.name);
-        described
+        Ok(described)
     }
 
     /// The stage of the daemon's end, if that has begun. A mount or a deletion under way is not waited for.
@@ -481,7 +485,7 @@ impl Daemon {
             uptime_seconds: self.started.elapsed().as_secs(),
             ending,
             mounts: told.collect(),
-            ..self.brick.status()
+            ..self.backend.status()
         }
     }
 }
@@ -491,35 +495,35 @@ impl server::Daemon for Daemon {
         match request {
             Request::Status => Ok(Answer::Status(self.status())),
             Request::Profile => Ok(Answer::Profile(self.profile()?)),
-            Request::History => Ok(Answer::History(self.brick.ledger().history().iter().map(whole).collect())),
+            Request::History => Ok(Answer::History(self.backend.ledger().history().iter().map(whole).collect())),
             Request::Slow => Ok(Answer::History(self.gatherer.slowest())),
             Request::Signals { milliseconds } => self.signals(milliseconds),
             Request::RecordBegin => self.begin_recording().map(recorded),
             Request::RecordTake { number, last } => self.take_recorded(number, last).map(recorded),
             Request::VolumeCreate { name, size_bytes } => {
-                let volume = self.brick.create_volume(&Name::new(name.as_bytes())?, size_bytes)?;
-                Ok(Answer::Volume(self.describe(&volume)))
+                let volume = self.brick()?.create_volume(&Name::new(name.as_bytes())?, size_bytes)?;
+                self.describe(&volume).map(Answer::Volume)
             }
             Request::VolumeList => {
-                let volumes = self.brick.volumes()?;
-                Ok(Answer::Volumes(volumes.iter().map(|volume| self.describe(volume)).collect()))
+                let volumes = self.backend.volumes()?;
+                volumes.iter().map(|volume| self.describe(volume)).collect::<Result<_>>().map(Answer::Volumes)
             }
-            Request::VolumeInfo { name } => Ok(Answer::Volume(self.describe(&self.brick.volume(&name)?))),
+            Request::VolumeInfo { name } => self.describe(&self.backend.volume(&name)?).map(Answer::Volume),
             Request::VolumeResize { name, size_bytes } => {
                 // One after the other: the last one told is the one that holds.
                 let _alone = self.changing.lock().expect("no panic while held");
-                Ok(Answer::Volume(self.describe(&self.brick.resize_volume(&name, size_bytes)?)))
+                self.describe(&self.brick()?.resize_volume(&name, size_bytes)?).map(Answer::Volume)
             }
             Request::VolumePolicy { name, policy } => {
                 let _alone = self.changing.lock().expect("no panic while held");
-                Ok(Answer::Volume(self.describe(&self.brick.set_policy(&name, &policy)?)))
+                self.describe(&self.brick()?.set_policy(&name, &policy)?).map(Answer::Volume)
             }
             Request::VolumeLimits { name, tree, changed } => {
                 let _alone = self.changing.lock().expect("no panic while held");
-                Ok(Answer::Volume(self.describe(&self.brick.set_limits(&name, tree.as_deref(), &changed)?)))
+                self.describe(&self.brick()?.set_limits(&name, tree.as_deref(), &changed)?).map(Answer::Volume)
             }
             Request::VolumeRename { name, new_name } => {
-                Ok(Answer::Volume(self.describe(&self.rename_volume(&name, &new_name)?)))
+                self.describe(&self.rename_volume(&name, &new_name)?).map(Answer::Volume)
             }
             Request::LayerList { volume } => self.layers(&volume),
             Request::LayerAdd { volume, layer, at } => {
@@ -537,15 +541,15 @@ impl server::Daemon for Daemon {
                 self.mount(&volume, &MountOptions { path: path.into(), source, restrictions }).map(|_| Answer::Done)
             }
             Request::Umount { path, lazy } => self.unmount(Path::new(&path), lazy).map(|()| Answer::Done),
-            Request::Grow { size_bytes } => self.brick.grow(size_bytes),
-            Request::Tiers => Ok(Answer::Tiers(tiers::tiers(&self.gatherer.groups))),
-            Request::Devices => Ok(self.brick.devices(&self.gatherer.data)),
-            Request::Affected { number, after } => self.brick.affected(number, after),
+            Request::Grow { size_bytes } => self.brick()?.grow(size_bytes),
+            Request::Tiers => Ok(Answer::Tiers(tiers::tiers(self.brick()?.groups()))),
+            Request::Devices => Ok(self.brick()?.devices(&self.gatherer.data)),
+            Request::Affected { number, after } => self.brick()?.affected(number, after),
             Request::AddDevice { path, tier, force } => {
-                self.brick.add_device(&self.gatherer.data, (Path::new(&path), Tier::named(&tier)?), force)
+                self.brick()?.add_device(&self.gatherer.data, (Path::new(&path), Tier::named(&tier)?), force)
             }
-            Request::RemoveDevice { number } => self.brick.remove_device(&self.gatherer.data, number),
-            Request::ScrubStart | Request::ScrubStop | Request::ScrubStatus => self.brick.scrub(&request),
+            Request::RemoveDevice { number } => self.brick()?.remove_device(&self.gatherer.data, number),
+            Request::ScrubStart | Request::ScrubStop | Request::ScrubStatus => self.brick()?.scrub(&request),
             Request::Shutdown => {
                 // Full only when the daemon is ending already.
                 drop(self.events.try_send(Event::Shutdown));
@@ -563,7 +567,7 @@ impl console::Source for Daemon {
         self.gatherer.slowest()
     }
     fn liveness(&self) -> Vec<u64> {
-        self.gatherer.groups.store().liveness().to_vec()
+        self.brick().map(|brick| brick.store().liveness().to_vec()).unwrap_or_default()
     }
     fn version(&self) -> String {
         crate::VERSION.to_string()

@@ -35,7 +35,7 @@ impl Running {
         let mounts = daemon.mounted();
         serve_what_is_open(&daemon, &mounts, &notifier);
         // What they hold would otherwise be waited for.
-        daemon.brick().lift_limits();
+        daemon.backend().lift_limits();
         for mounted in &mounts {
             if let Err(error) = mounted.serving.refuse_all() {
                 say(&format!("requests of {}: {error}", mounted.path().display()));
@@ -45,13 +45,13 @@ impl Running {
             console.stop();
         }
         server.stop();
-        let committed = daemon.brick().commit();
+        let committed = daemon.backend().commit();
         for mounted in &mounts {
             if let Err(error) = mounted.serving.detach() {
                 say(&format!("{} could not be unmounted: {error}", mounted.path().display()));
             }
         }
-        daemon.brick().stop();
+        daemon.backend().stop();
         committed.map_err(|error| Failure::of("the brick was not closed cleanly", &error))
     }
 }

@@ -8,6 +8,7 @@ mod ablations;
 mod admin;
 mod affected;
 mod assembly;
+mod backend;
 mod bench;
 mod cli;
 mod commands;
@@ -27,6 +28,7 @@ mod notify;
 mod observe;
 mod proc;
 mod progress;
+mod remote;
 mod replay;
 #[cfg(test)]
 mod scratch;

@@ -2,7 +2,7 @@
 
 use crate::assembly::Brick;
 use base::{Error, Kind, Limit, Name, Op, Reply, Result};
-use explain::snapshot::{LimitFigures, Tenant};
+use explain::snapshot::LimitFigures;
 use layer::LimitSummary;
 use std::collections::BTreeMap;
 
@@ -82,11 +82,6 @@ impl Brick {
         }));
         all.retain(|limits| limits.held > 0 || !limits.set.is_empty());
         all
-    }
-    /// A volume's share of the cores.
-    pub fn tenant(&self, volume: &base::Volume) -> Tenant {
-        let name = String::from_utf8_lossy(volume.name.as_bytes()).into_owned();
-        Tenant { volume: name, served_ns: self.stack(volume).flow().served_ns() }
     }
     /// Lets all that waits for limits pass, and holds nothing any more until the daemon has ended.
     pub fn lift_limits(&self) {

@@ -4,6 +4,7 @@ use super::protocol::{Answer, REPLY_BYTES_MAX, Request, Response};
 use super::{SOCKET, SocketPath};
 use crate::failure::{Exit, Failure};
 use crate::host;
+use crate::remote::Place;
 use base::Kind;
 use runtime::real::Directory;
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
@@ -41,7 +42,14 @@ impl Client {
     pub fn connect_until(data: &Path, until: Option<Instant>) -> Result<Option<Client>, Failure> {
         let shown = data.display().to_string();
         let what = || format!("can't reach the daemon of {shown}");
-        let directory = Directory::open(data).map_err(|error| match error.kind {
+        // A place is no path but for who has a directory of that name here.
+        let place = data.to_str().filter(|_| !data.exists()).and_then(|text| text.parse::<Place>().ok());
+        let state = place.as_ref().map(Place::state);
+        if let (Some(place), Some(false)) = (&place, state.as_deref().map(Path::exists)) {
+            let failure = Failure::new(Exit::Failed, format!("{place} is not mounted here"));
+            return Err(failure.next(format!("sinter mount {place} DIRECTORY")));
+        }
+        let directory = Directory::open(state.as_deref().unwrap_or(data)).map_err(|error| match error.kind {
             Kind::NotFound => Failure::new(Exit::Failed, format!("no brick at {shown}: it does not exist"))
                 .next("check the path; `sinter format` makes a brick"),
             Kind::NotDirectory => Failure::new(Exit::Failed, format!("{shown} is not a directory ({error})"))
@@ -76,7 +84,10 @@ impl Client {
     pub fn need(data: &Path) -> Result<Client, Failure> {
         let missing = || {
             let failure = Failure::new(Exit::Failed, format!("no daemon serves {}", data.display()));
-            failure.next(format!("start one: sinter serve {}", data.display()))
+            failure.next(match data.to_str().and_then(|text| text.parse::<Place>().ok()) {
+                Some(place) if !data.exists() => format!("mount it: sinter mount {place} DIRECTORY"),
+                _ => format!("start one: sinter serve {}", data.display()),
+            })
         };
         Client::connect(data)?.ok_or_else(missing)
     }

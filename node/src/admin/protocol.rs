@@ -216,8 +216,11 @@ pub struct Status {
     pub ending: Option<String>,
     /// Reactor threads.
     pub cores: u32,
-    /// The brick's identity.
+    /// The brick's identity; at a client `NAME/VOLUME`.
     pub brick: String,
+    /// At a client: its server, and the way there.
+    #[serde(default)]
+    pub server: Option<String>,
     /// The reason why the brick takes no changes, if it takes none.
     pub read_only: Option<String>,
     /// Usable size.

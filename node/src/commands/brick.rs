@@ -4,6 +4,7 @@ use super::{ask, print, print_json};
 use crate::admin::client::{Client, unexpected};
 use crate::admin::protocol::{Answer, Request};
 use crate::assembly::{self, Brick, Formatted, IfNew};
+use crate::backend::Backend;
 use crate::cli::{Format, Grow, Resources, Serve, Surfaces, Up};
 use crate::config;
 use crate::daemon::{Mounted, Running, Until, say};
@@ -132,12 +133,13 @@ fn described(data: &Path, formatted: &Formatted) -> String {
     format!("formatted{again} {}: {}, {groups} groups", data.display(), bytes(*size_bytes))
 }
 
-fn memory_max(resources: &Resources) -> u64 {
+/// The bound of a daemon's memory.
+pub(super) fn memory_max(resources: &Resources) -> u64 {
     resources.memory_max.unwrap_or_else(memory::default_max_bytes)
 }
 
 /// Preparations of every daemon before it starts a thread or creates a file.
-fn become_daemon() -> Result<Signals, Failure> {
+pub(super) fn become_daemon() -> Result<Signals, Failure> {
     host::make_files_private();
     host::become_io_flusher();
     host::check_file_size().map_err(|error| Failure::of("can't start", &error))?;
@@ -174,7 +176,7 @@ fn open(
     let transport = resources.transport;
     #[cfg(feature = "ablations")]
     let transport = crate::ablations::transport(transport);
-    Running::start(brick, data, transport, signals, listening)
+    Running::start(Backend::Brick(brick), data, transport, signals, listening)
 }
 
 /// Takes the addresses of the daemon's figures; they answer once it runs. Errors: an address can't be had.
@@ -193,7 +195,7 @@ fn listen(surfaces: &Surfaces) -> Result<Listening, Failure> {
 }
 
 /// The mount point's path. A dead mount there can't be resolved; mounting will take it over or say what it is.
-fn mount_point(path: &Path) -> Result<PathBuf, Failure> {
+pub(super) fn mount_point(path: &Path) -> Result<PathBuf, Failure> {
     let shown = path.display();
     match std::fs::metadata(path) {
         Ok(found) if found.is_dir() => path.canonicalize().map_err(|error| Failure::io(shown, &error)),

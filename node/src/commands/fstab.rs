@@ -6,23 +6,18 @@
 //! own, and that daemon ends when its last volume is unmounted. It never formats: a file system that is missing below a
 //! brick's directory must not make an empty brick there.
 
-use super::volume::{absolute, text_of};
+use super::mount::{absolute, text_of};
+use super::{mount, start};
 use crate::admin::client::Client;
 use crate::admin::protocol::{Answer, Request};
 use crate::cli;
 use crate::config::Settings;
-use crate::directory;
 use crate::failure::{Exit, Failure};
-use crate::host;
+use crate::remote::{MEMBERSHIPS, Place};
 use clap::{CommandFactory, Parser};
 use front::fuse::Restriction;
-use runtime::real::Access;
 use std::ffi::OsString;
-use std::fs::File;
-use std::io::{BufRead, BufReader, Read, Seek, SeekFrom};
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 /// The names by which mount(8) calls: the type of a line of /etc/fstab, and that in the mount table.
@@ -31,15 +26,13 @@ const NAME_IN_TABLE: &str = "mount.fuse.sinter";
 /// Exit codes that mount(8) passes on: wrong usage, and a mount that failed.
 const USAGE: u8 = 1;
 const FAILED: u8 = 32;
-/// Directory for the logs of daemons that have no journal.
-const LOGS: &str = "/var/log/sinter";
 /// A brick that is in use may be on its way up or down: at boot all lines of /etc/fstab are mounted at once, and an
 /// unmounted brick's daemon ends a moment later.
 const PATIENCE: Duration = Duration::from_secs(60);
 const PAUSE: Duration = Duration::from_millis(200);
 
 /// The permitted options of a volume's mount.
-const ALLOWED: &str = "volume=NAME, memory-max=BYTES, device=PATH, log=FILE, ro, nosuid, nodev, noexec, noatime, nodiratime, strictatime, lazytime, sync, dirsync, idmap, remount";
+const ALLOWED: &str = "volume=NAME, memory-max=BYTES, device=PATH, log=FILE, directory=DIR, ro, nosuid, nodev, noexec, noatime, nodiratime, strictatime, lazytime, sync, dirsync, idmap, remount";
 /// The same for its manual page.
 const OPTIONS: &str = "\
 Options after -o, separated by commas:
@@ -47,6 +40,7 @@ Options after -o, separated by commas:
   memory-max=BYTES  memory of a daemon that is started, 256M to 1T [default: 25% of the machine's or the control group's]
   device=PATH       where the brick's block device is now [default: as at the last start]
   log=FILE          where a daemon that is started writes [default: the journal, else /var/log/sinter/BRICK.log]
+  directory=DIR     of NAME/VOLUME: the files that `sinter client join` wrote [default: /etc/sinter]
   ro nosuid nodev noexec noatime nodiratime
                     as for every file system
   strictatime lazytime
@@ -57,7 +51,7 @@ Options after -o, separated by commas:
 
 Options of mount(8) and systemd (nofail, noauto, _netdev, x-systemd.automount ...) may stand among them.
 
-A daemon is started unless one serves the brick already; it ends when its last volume is unmounted. Mounting never
+A daemon is started unless one serves the brick (of NAME/VOLUME: that volume) already; it ends when its last volume is unmounted. Mounting never
 formats: see sinter-format(1) and sinter-volume-create(1).
 
 Exit codes:
@@ -65,8 +59,9 @@ Exit codes:
    1  wrong command line or option
   32  failed
 
-A line of /etc/fstab:
-  /srv/brick  /mnt/home  sinter  volume=home,nofail  0  0";
+Lines of /etc/fstab, for a brick of this machine and for a volume of a server that this machine has joined as prod:
+  /srv/brick  /mnt/home  sinter  volume=home,nofail  0  0
+  prod/home   /mnt/home  sinter  _netdev,nofail      0  0";
 /// Options for mount(8) or systemd, and the names of what is so anyway.
 const IGNORED: [&str; 25] = [
     "",
@@ -97,11 +92,11 @@ const IGNORED: [&str; 25] = [
     "silent",
 ];
 
-/// Mount a volume of a Sinter brick; called by mount(8).
+/// Mount a volume of a Sinter brick or server; called by mount(8).
 #[derive(Parser, Debug)]
 #[command(name = NAME, version = crate::VERSION, after_help = OPTIONS)]
 struct Helper {
-    /// Directory of the brick
+    /// Directory of the brick, or NAME/VOLUME
     data: PathBuf,
     /// Directory at which the volume appears
     mount: PathBuf,
@@ -131,6 +126,8 @@ struct Wanted {
     settings: Settings,
     log: Option<PathBuf>,
     restrictions: Vec<String>,
+    /// Directory with the files of memberships, of a server's volume.
+    directory: Option<PathBuf>,
     /// True to change the mount there; nothing is mounted.
     remount: bool,
 }
@@ -155,7 +152,7 @@ pub fn run() -> u8 {
             return if error.use_stderr() { USAGE } else { 0 };
         }
     };
-    match mount(&helper) {
+    match mounted(&helper) {
         Ok(()) => 0,
         Err(failure) => {
             eprintln!("{NAME}: {failure}");
@@ -164,10 +161,8 @@ pub fn run() -> u8 {
     }
 }
 
-fn mount(helper: &Helper) -> Result<(), Failure> {
+fn mounted(helper: &Helper) -> Result<(), Failure> {
     let wanted = wanted(&helper.options.join(","), helper.sloppy)?;
-    // Kept with its links: mount(8) recognises the line of /etc/fstab by it.
-    let data = absolute(&helper.data)?;
     let path = absolute(&helper.mount)?;
     if helper.fake {
         return Ok(());
@@ -177,6 +172,11 @@ fn mount(helper: &Helper) -> Result<(), Failure> {
         let remounted = front::fuse::remount(&path, &restrictions);
         return remounted.map_err(|error| Failure::of("can't remount", &error));
     }
+    if let Some(place) = helper.data.to_str().and_then(|text| text.parse().ok()) {
+        return of_server(place, path, wanted);
+    }
+    // Kept with its links: mount(8) recognises the line of /etc/fstab by it.
+    let data = absolute(&helper.data)?;
     let request = Request::Mount {
         volume: wanted.settings.volume.clone().unwrap_or_else(|| cli::VOLUME_DEFAULT.to_string()),
         path: text_of(&path)?,
@@ -209,6 +209,18 @@ fn mount(helper: &Helper) -> Result<(), Failure> {
     }
 }
 
+/// Mounts a volume of a server.
+fn of_server(place: Place, path: PathBuf, wanted: Wanted) -> Result<(), Failure> {
+    let Wanted { settings, log, restrictions, directory, .. } = wanted;
+    if settings.volume.is_some() || settings.device.is_some() {
+        let failure =
+            Failure::new(Exit::Usage, format!("volume= and device= are for bricks; {place} names its volume"));
+        return Err(failure.next("take them out of the options"));
+    }
+    let directory = directory.unwrap_or_else(|| MEMBERSHIPS.into());
+    mount::Wanted { place, path, restrictions, memory_max: settings.memory_max, directory, log }.mount()
+}
+
 /// True if the brick's daemon is on its way down, or is gone.
 pub(super) fn is_ending(data: &Path) -> Result<bool, Failure> {
     let Some(mut client) = Client::connect(data)? else { return Ok(true) };
@@ -232,8 +244,9 @@ fn wanted(options: &str, sloppy: bool) -> Result<Wanted, Failure> {
             Some((key @ ("volume" | "memory-max" | "device"), value)) => {
                 wanted.settings.take(key, value).map_err(|why| refused(&why))?;
             }
+            Some(("directory", path)) if Path::new(path).is_absolute() => wanted.directory = Some(path.into()),
             Some(("log", path)) if Path::new(path).is_absolute() => wanted.log = Some(path.into()),
-            Some(("log", _)) => return Err(refused("not an absolute path")),
+            Some(("log" | "directory", _)) => return Err(refused("not an absolute path")),
             Some(("size" | "segment-size" | "groups", _)) => {
                 return Err(refused("given to `sinter format`, which makes bricks; mounting never does"));
             }
@@ -250,28 +263,9 @@ fn wanted(options: &str, sloppy: bool) -> Result<Wanted, Failure> {
 
 /// Starts a daemon and waits until it serves the brick.
 fn start(data: &Path, wanted: &Wanted) -> Result<(), Failure> {
-    let own = std::env::current_exe().map_err(|error| Failure::io("can't find this program", &error))?;
-    let mut command = Command::new(own);
-    std::os::unix::process::CommandExt::arg0(&mut command, "sinter");
-    command.arg("serve").arg(data).arg("--until-unmounted").args(arguments(&wanted.settings));
-    command.current_dir("/").stdin(Stdio::null()).stdout(Stdio::piped());
-    // They are mount(8)'s or the mount unit's, not the daemon's.
-    command.env_remove("NOTIFY_SOCKET").env_remove("WATCHDOG_USEC").env_remove("WATCHDOG_PID");
-    let log = open_log(data, wanted)?;
-    let heard_before = log.as_ref().and_then(|log| log.metadata().ok()).map_or(0, |found| found.len());
-    if let Some(log) = log {
-        command.stderr(log);
-    }
-    host::in_own_session(&mut command);
-    let mut child = command.spawn().map_err(|error| Failure::io("can't start the daemon", &error))?;
-    let mut line = String::new();
-    let stdout = child.stdout.take().expect("piped");
-    let heard = BufReader::new(stdout).read_line(&mut line);
-    if heard.is_ok() && line.starts_with("ready") {
-        return Ok(());
-    }
-    let status = child.wait().map_err(|error| Failure::io("can't wait for the daemon", &error))?;
-    Err(failed(status, log_path(data, wanted).map(|path| (said_since(&path, heard_before), path))))
+    let mut all: Vec<OsString> = vec!["serve".into(), data.into(), "--until-unmounted".into()];
+    all.extend(arguments(&wanted.settings));
+    start::daemon(&all, &data.to_string_lossy(), wanted.log.as_deref())
 }
 
 fn arguments(settings: &Settings) -> Vec<OsString> {
@@ -283,65 +277,6 @@ fn arguments(settings: &Settings) -> Vec<OsString> {
         arguments.extend(["--memory-max".into(), bytes.to_string().into()]);
     }
     arguments
-}
-
-/// The file for the daemon's messages, if they don't go to the journal, which they do if this process writes there.
-fn log_path(data: &Path, wanted: &Wanted) -> Option<PathBuf> {
-    match &wanted.log {
-        None if writes_to_journal() => None,
-        None => Some(default_log(data)),
-        path => path.clone(),
-    }
-}
-
-fn open_log(data: &Path, wanted: &Wanted) -> Result<Option<File>, Failure> {
-    let Some(path) = log_path(data, wanted) else { return Ok(None) };
-    let failed = |error: std::io::Error| Failure::io(format!("can't write the log {}", path.display()), &error);
-    host::make_files_private();
-    if wanted.log.is_none() {
-        std::fs::create_dir_all(LOGS).map_err(failed)?;
-    }
-    let opened = directory::named_file(&path, Access::Append);
-    opened.map(Some).map_err(|error| Failure::of(format!("can't write the log {}", path.display()), &error))
-}
-
-/// The text written to a log after its first `bytes` bytes. Text that can't be read is in the file all the same.
-fn said_since(path: &Path, bytes: u64) -> String {
-    let mut said = String::new();
-    if let Ok(mut file) = directory::named_file(path, Access::Read)
-        && file.seek(SeekFrom::Start(bytes)).is_ok()
-    {
-        drop(file.read_to_string(&mut said));
-    }
-    said
-}
-
-/// `/srv/brick` writes to `srv-brick.log`.
-fn default_log(data: &Path) -> PathBuf {
-    let name = data.to_string_lossy().trim_matches('/').replace('/', "-");
-    Path::new(LOGS).join(format!("{name}.log"))
-}
-
-/// systemd says which file it made standard error; a shell may have replaced it since.
-fn writes_to_journal() -> bool {
-    let Ok(named) = std::env::var("JOURNAL_STREAM") else { return false };
-    std::fs::metadata("/proc/self/fd/2").is_ok_and(|file| format!("{}:{}", file.dev(), file.ino()) == named)
-}
-
-/// A daemon's failure as it told it, in its last line.
-fn failed(status: ExitStatus, log: Option<(String, PathBuf)>) -> Failure {
-    let exit = match status.code() {
-        Some(code) if code == Exit::InUse as i32 => Exit::InUse,
-        _ => Exit::Failed,
-    };
-    let text = match &log {
-        Some((said, path)) => {
-            let last = said.lines().last().unwrap_or("it said nothing").trim_start_matches("sinter: ");
-            format!("{last} (log: {})", path.display())
-        }
-        None => "see the journal".to_string(),
-    };
-    Failure::new(exit, format!("the daemon did not start: {text}"))
 }
 
 #[cfg(test)]
@@ -364,6 +299,7 @@ mod tests {
                 settings,
                 log: Some("/l".into()),
                 restrictions: vec!["ro".into(), "nosuid".into()],
+                directory: None,
                 remount: false
             }
         );
@@ -389,10 +325,5 @@ mod tests {
         }
         assert!(wanted("fast,volumes=a", true).is_ok(), "mount -s ignores what it does not know");
         assert!(wanted("volume=a/b", true).is_err(), "but not what is wrong");
-    }
-
-    #[test]
-    fn logs_are_told_apart() {
-        assert_eq!(default_log(Path::new("/srv/a/b")), Path::new("/var/log/sinter/srv-a-b.log"));
     }
 }

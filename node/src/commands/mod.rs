@@ -12,12 +12,14 @@ mod explain;
 mod figures;
 mod fstab;
 mod layer;
+mod mount;
 mod pages;
 mod profile;
 mod record;
 mod replay;
 mod scrub;
 mod snapshots;
+mod start;
 mod status;
 mod sweep;
 mod tiers;
@@ -41,14 +43,19 @@ use std::path::Path;
 
 /// Runs a command; the exit code if it could be done.
 pub fn run(cli: Cli) -> Result<Exit, Failure> {
-    if !matches!(cli.command, Command::Up(_) | Command::Serve(_)) {
+    let is_daemon = match &cli.command {
+        Command::Up(_) | Command::Serve(_) => true,
+        Command::Mount(options) => options.foreground,
+        _ => false,
+    };
+    if !is_daemon {
         host::end_on_broken_pipe();
     }
     match cli.command {
         Command::Up(options) => brick::up(&options),
         Command::Format(options) => brick::format(&options),
         Command::Serve(options) => brick::serve(&options),
-        Command::Mount(options) => volume::mount(&options),
+        Command::Mount(options) => mount::run(&options),
         Command::Umount(options) => umount::run(&options),
         Command::Volume(command) => volume::run(&command),
         Command::Limit(options) => volume::limit(&options),

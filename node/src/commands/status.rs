@@ -26,11 +26,36 @@ fn table(status: &Status) -> String {
     row("version", status.version.clone());
     row("process", status.pid.to_string());
     row("up", format!("{} s", count(status.uptime_seconds)));
-    row("brick", status.brick.clone());
+    let is_client = status.server.is_some();
+    row(if is_client { "volume" } else { "brick" }, status.brick.clone());
+    if let Some(server) = &status.server {
+        row("server", server.clone());
+    }
     row("state", status.read_only.as_ref().map_or("ready".to_string(), |why| format!("read-only: {why}")));
     if let Some(what) = &status.ending {
         row("ending", what.clone());
     }
+    for warning in &status.warnings {
+        row("warning", warning.clone());
+    }
+    if !is_client {
+        of_brick(status, &mut row);
+    }
+    row("cores", status.cores.to_string());
+    row("buffers", format!("{} of at most {}", bytes(status.buffer_bytes), bytes(status.memory_max_bytes)));
+    for mounted in &status.mounts {
+        let detached = if mounted.detached { " (detached, still used)" } else { "" };
+        row("mount", format!("{} at {}{detached}", mounted.volume, mounted.path));
+    }
+    for figure in &status.figures {
+        row(&figure.name, count(figure.value));
+    }
+    // The columns have no names: the first line is empty.
+    table.render().trim_start().to_string()
+}
+
+/// The rows of a brick's own state.
+fn of_brick(status: &Status, row: &mut impl FnMut(&str, String)) {
     row("size", bytes(status.size_bytes));
     row("free", bytes(status.free_bytes));
     let Space { physical_bytes, logical_bytes, reclaimable_bytes, client_bytes, device_bytes, .. } = status.space;
@@ -48,22 +73,8 @@ fn table(status: &Status) -> String {
     if let Some(working) = background(&status.agents) {
         row("background", working);
     }
-    for warning in &status.warnings {
-        row("warning", warning.clone());
-    }
     row("segments", format!("{} of {}", count(status.segments), bytes(status.segment_bytes)));
     row("groups", count(status.groups));
-    row("cores", status.cores.to_string());
-    row("buffers", format!("{} of at most {}", bytes(status.buffer_bytes), bytes(status.memory_max_bytes)));
-    for mounted in &status.mounts {
-        let detached = if mounted.detached { " (detached, still used)" } else { "" };
-        row("mount", format!("{} at {}{detached}", mounted.volume, mounted.path));
-    }
-    for figure in &status.figures {
-        row(&figure.name, count(figure.value));
-    }
-    // The columns have no names: the first line is empty.
-    table.render().trim_start().to_string()
 }
 
 /// The agents that have something to do; None if none has.

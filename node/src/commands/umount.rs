@@ -2,7 +2,7 @@
 //! daemon notices. For a brick it returns once nobody uses those mounts any more, and says for whom it waits.
 
 use super::fstab::is_ending;
-use super::volume::absolute;
+use super::mount::absolute;
 use super::{print, print_json};
 use crate::admin::client::{Client, unexpected};
 use crate::admin::protocol::{Answer, Request, Volume};

@@ -1,19 +1,17 @@
-//! Volumes: creating, listing, describing, changing, deleting and mounting them. A running daemon is asked;
+//! Volumes: creating, listing, describing, changing and deleting them. A running daemon is asked;
 //! without one, the brick is opened for the moment.
 
 use super::{ask, print, print_json};
-use crate::admin::client::{Client, unexpected};
+use crate::admin::client::unexpected;
 use crate::admin::protocol::{Answer, Request, Volume};
 use crate::cli;
 use crate::daemon::say;
 use crate::failure::{Exit, Failure};
-use crate::host;
 use crate::table::{Align, Table, bytes};
 use crate::volumes::named;
 use base::limits::RESERVE_MAX;
 use std::collections::BTreeMap;
 use std::io::IsTerminal;
-use std::path::{Path, PathBuf};
 
 /// Runs `sinter volume ...`.
 pub fn run(command: &cli::Volume) -> Result<Exit, Failure> {
@@ -179,33 +177,6 @@ pub fn utc(ns: i64) -> String {
     let month = if from_march < 10 { from_march + 3 } else { from_march - 9 };
     let year = era * 400 + year_of_era + i64::from(month <= 2);
     format!("{year:04}-{month:02}-{day:02} {:02}:{:02}:{:02}", second / 3_600, second / 60 % 60, second % 60)
-}
-
-/// `sinter mount`: the daemon mounts.
-pub fn mount(options: &cli::Mount) -> Result<Exit, Failure> {
-    let path = absolute(&options.mount)?;
-    let mut client = Client::need(&options.data)?;
-    if host::is_not_empty(&path) {
-        say(&format!("what {} holds is hidden while the volume is mounted there", path.display()));
-    }
-    let (volume, path) = (options.volume.clone(), text_of(&path)?);
-    let told = serde_json::json!({ "volume": volume, "mount": path });
-    client.ask(&Request::Mount { volume, path, source: None, restrictions: Vec::new() })?;
-    if options.json {
-        print_json(&told)?;
-    }
-    Ok(Exit::Done)
-}
-
-/// The daemon has another working directory, so it gets an absolute path. Not followed: a link could change.
-pub fn absolute(path: &Path) -> Result<PathBuf, Failure> {
-    std::path::absolute(path).map_err(|error| Failure::io(format!("can't use {}", path.display()), &error))
-}
-
-/// A path as JSON can hold it.
-pub fn text_of(path: &Path) -> Result<String, Failure> {
-    let text = path.to_str().map(str::to_string);
-    text.ok_or_else(|| Failure::new(Exit::Usage, format!("{} is not text (UTF-8)", path.display())))
 }
 
 #[cfg(test)]

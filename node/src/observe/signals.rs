@@ -33,8 +33,8 @@ pub struct Gatherer {
     pub runtime: Runtime,
     /// The cores' figures.
     pub probe: Probe,
-    /// The brick.
-    pub groups: Arc<Groups>,
+    /// The brick's groups; none at a client.
+    pub groups: Option<Arc<Groups>>,
     /// The brick's directory.
     pub data: PathBuf,
     /// The brick's disks, once somebody has asked: they stay while it is served.
@@ -91,10 +91,10 @@ impl Gatherer {
             limits,
             tenants,
             memory: Memory { bytes_max: self.buffer_bytes_max, bytes: self.runtime.slabs.bytes() },
-            agents: self.agents(),
-            space: self.space(),
-            tiers: self.tiers(),
-            log: self.log(),
+            agents: self.groups.as_deref().map(|groups| self.agents(groups)).unwrap_or_default(),
+            space: self.groups.as_deref().map(space).unwrap_or_default(),
+            tiers: self.groups.as_deref().and_then(tiers),
+            log: self.groups.as_deref().map(log).unwrap_or_default(),
             baseline: self.learner.baseline(),
         }
     }
@@ -105,8 +105,11 @@ impl Gatherer {
     }
 
     fn locks(&self) -> Vec<Lock> {
-        let mut all = self.groups.lock_summaries();
-        all.extend(self.groups.store().lock_summaries());
+        let mut all = Vec::new();
+        if let Some(groups) = &self.groups {
+            all.extend(groups.lock_summaries());
+            all.extend(groups.store().lock_summaries());
+        }
         all.extend([self.probe.pool().lock, self.probe.background().lock]);
         let mut by_name: BTreeMap<&str, Lock> = BTreeMap::new();
         for LockSummary { name, acquired, contended, wait, hold } in &all {
@@ -120,64 +123,64 @@ impl Gatherer {
         by_name.into_values().collect()
     }
 
-    fn space(&self) -> Space {
-        let (store, segments) = (self.groups.store(), self.groups.store().segments());
-        let StatFs { size_bytes, free_bytes, .. } = store.space.statfs();
-        let missing = store.missing();
-        Space {
-            size_bytes,
-            free_bytes,
-            live_bytes: segments.live_bytes(),
-            segments: segments.segments,
-            free_segments: segments.free_segments,
-            emptied_segments: segments.emptied_segments,
-            is_read_only: store.log.failed().is_some(),
-            missing_disks: missing.iter().map(|(disk, _)| disk.0).collect(),
-            missing_bytes: missing.iter().map(|(_, blocks)| blocks * BLOCK_BYTES as u64).sum(),
-        }
-    }
-
-    /// The tiers; none of a brick without disks.
-    fn tiers(&self) -> Option<Tiers> {
-        let (groups, store) = (&self.groups, self.groups.store());
-        if store.destage().is_empty() {
-            return None;
-        }
-        let bytes = |blocks: u64| blocks * BLOCK_BYTES as u64;
-        let tier = |tier: Tier| {
-            let totals = store.segments_of(tier);
-            explain::snapshot::Tier {
-                size_bytes: totals.segments * store.segment_bytes(),
-                free_bytes: totals.free_segments * store.segment_bytes(),
-                live_bytes: totals.live_bytes(),
-                moved_bytes: bytes(groups.cleaner_of(tier).moved_blocks),
-            }
-        };
-        Some(Tiers {
-            flash: tier(Tier::Flash),
-            disks: tier(Tier::Disk),
-            destaged_bytes: bytes(groups.destaged_blocks()),
-            unpinned_bytes: bytes(groups.unpinned_blocks()),
-            destage_ns: groups.destage_ns(),
-            pinned_bytes: bytes(groups.cleaner().pinned_blocks),
-        })
-    }
-
-    fn log(&self) -> Log {
-        let log = self.groups.store().log.figures();
-        let (batches, records, bytes, flushes) = (log.batches, log.records, log.bytes, log.flushes);
-        Log { batches, records, bytes, flushes, backlog_bytes: self.groups.backlog_bytes() }
-    }
-
-    fn agents(&self) -> Agents {
-        let cleaner = self.groups.cleaner();
+    fn agents(&self, groups: &Groups) -> Agents {
+        let cleaner = groups.cleaner();
         Agents {
-            checkpoints: self.groups.checkpoints(),
-            cleaned_blocks: self.groups.moved_blocks(),
+            checkpoints: groups.checkpoints(),
+            cleaned_blocks: groups.moved_blocks(),
             delay_ns: cleaner.client_delay_ns,
             worked_ns: self.runtime.agents().iter().map(|one| (one.agent.name().into(), one.worked_ns)).collect(),
         }
     }
+}
+
+fn space(groups: &Groups) -> Space {
+    let (store, segments) = (groups.store(), groups.store().segments());
+    let StatFs { size_bytes, free_bytes, .. } = store.space.statfs();
+    let missing = store.missing();
+    Space {
+        size_bytes,
+        free_bytes,
+        live_bytes: segments.live_bytes(),
+        segments: segments.segments,
+        free_segments: segments.free_segments,
+        emptied_segments: segments.emptied_segments,
+        is_read_only: store.log.failed().is_some(),
+        missing_disks: missing.iter().map(|(disk, _)| disk.0).collect(),
+        missing_bytes: missing.iter().map(|(_, blocks)| blocks * BLOCK_BYTES as u64).sum(),
+    }
+}
+
+/// The tiers; none of a brick without disks.
+fn tiers(groups: &Groups) -> Option<Tiers> {
+    let store = groups.store();
+    if store.destage().is_empty() {
+        return None;
+    }
+    let bytes = |blocks: u64| blocks * BLOCK_BYTES as u64;
+    let tier = |tier: Tier| {
+        let totals = store.segments_of(tier);
+        explain::snapshot::Tier {
+            size_bytes: totals.segments * store.segment_bytes(),
+            free_bytes: totals.free_segments * store.segment_bytes(),
+            live_bytes: totals.live_bytes(),
+            moved_bytes: bytes(groups.cleaner_of(tier).moved_blocks),
+        }
+    };
+    Some(Tiers {
+        flash: tier(Tier::Flash),
+        disks: tier(Tier::Disk),
+        destaged_bytes: bytes(groups.destaged_blocks()),
+        unpinned_bytes: bytes(groups.unpinned_blocks()),
+        destage_ns: groups.destage_ns(),
+        pinned_bytes: bytes(groups.cleaner().pinned_blocks),
+    })
+}
+
+fn log(groups: &Groups) -> Log {
+    let log = groups.store().log.figures();
+    let (batches, records, bytes, flushes) = (log.batches, log.records, log.bytes, log.flushes);
+    Log { batches, records, bytes, flushes, backlog_bytes: groups.backlog_bytes() }
 }
 
 /// Number of requests of all mounts that the kernel has; none if it does not tell.

@@ -34,8 +34,8 @@ const PULSE_NS: u64 = 1_000_000_000;
 /// The wishes of a client.
 #[derive(Clone)]
 pub struct Options {
-    /// The address where the server listens.
-    pub address: Address,
+    /// The addresses where the server listens, at least one. They are tried in turn.
+    pub addresses: Vec<Address>,
     /// The volume.
     pub volume: Name,
     /// The client's name, for people.
@@ -65,9 +65,21 @@ struct Wire {
     pending: BTreeMap<u64, Arc<Pending>>,
 }
 
+/// The way to the server, as an operator wants to know it.
+#[derive(Clone, Default, Debug)]
+pub struct Reach {
+    /// Connections that are up; one per core, if all is well.
+    pub connections: usize,
+    /// The time since which there is none; None while there is one, or before the first one.
+    pub away_since_ns: Option<u64>,
+    /// The reason why the last connection broke or was not made.
+    pub error: Option<Error>,
+}
+
 /// Progress with a start of the server.
 #[derive(Default)]
 struct Server {
+    reach: Reach,
     welcome: Option<HelloOk>,
     /// The start to which this client has told what it has open.
     told_boot: Option<u64>,
@@ -92,6 +104,8 @@ pub struct Client {
     pulses: AtomicU64,
     /// True once the client was refused for good, or was closed.
     is_over: AtomicBool,
+    /// True once the server has noted the end of the session.
+    has_left: AtomicBool,
 }
 
 impl Client {
@@ -111,6 +125,7 @@ impl Client {
             changed: Event::new(),
             pulses: AtomicU64::new(0),
             is_over: AtomicBool::new(false),
+            has_left: AtomicBool::new(false),
         });
         for core in 0..cores {
             let there = client.clone();
@@ -143,6 +158,14 @@ impl Client {
             }
             self.changed.after(ticket).await;
         }
+    }
+    /// The way to the server.
+    pub fn reach(&self) -> Reach {
+        self.server.lock().reach.clone()
+    }
+    /// The reason why the session is over, if the server has ended it.
+    pub fn end_reason(&self) -> Option<Refused> {
+        self.server.lock().refused.clone()
     }
     /// Performs an operation at the server. Waits while the server is away.
     pub async fn call(&self, context: &Context, op: Op, data: Option<Buf>) -> Result<Answer> {
@@ -183,13 +206,22 @@ impl Client {
         let (told, data) = outcome?;
         told.answer(data.map(whole))
     }
-    /// Ends the session, and all requests that are under way with an error.
-    pub fn close(&self) {
-        for wire in &self.wires {
-            if let Some(lane) = &wire.lock().lane {
-                lane.bare(FrameKind::Bye, Header { session: self.session, ..Header::new(FrameKind::Bye) });
+    /// Ends the session, and all requests that are under way with an error. Returns once the server has noted that, or cannot be asked
+    /// within so many nanoseconds: then it ends the session when it has not heard of it for long.
+    pub async fn close(&self, patience_ns: u64) {
+        let noted = async {
+            let lane = self.wires.iter().find_map(|wire| wire.lock().lane.clone());
+            let Some(lane) = lane else { return };
+            lane.bare(FrameKind::Bye, Header { session: self.session, ..Header::new(FrameKind::Bye) });
+            loop {
+                let ticket = self.changed.ticket();
+                if self.has_left.load(Ordering::Acquire) {
+                    return;
+                }
+                self.changed.after(ticket).await;
             }
-        }
+        };
+        either(noted, self.runtime.clock.sleep(patience_ns)).await;
         self.end();
     }
 
@@ -232,14 +264,27 @@ impl Client {
             None => Error::new(Kind::Interrupted, "the mount is ending"),
         });
     }
+    fn arrived(&self) {
+        let reach = &mut self.server.lock().reach;
+        reach.connections += 1;
+        reach.away_since_ns = None;
+    }
+    fn left(&self) {
+        let reach = &mut self.server.lock().reach;
+        reach.connections -= 1;
+        if reach.connections == 0 {
+            reach.away_since_ns = Some(self.runtime.clock.now_ns());
+        }
+    }
     fn refuse(&self, refused: Refused) {
         self.server.lock().refused = Some(refused);
         self.end();
     }
     /// Greets the server, tells what the session has open if the server does not know, and takes replies until the connection
     /// breaks. Errors: why it broke, or was not made.
-    async fn converse(&self, core: usize) -> Result<()> {
-        let connection = self.runtime.net.connect(&self.options.address).await?;
+    async fn converse(&self, core: usize, attempt: usize) -> Result<()> {
+        let addresses = &self.options.addresses;
+        let connection = self.runtime.net.connect(&addresses[attempt % addresses.len()]).await?;
         let tls = match &self.options.credentials {
             Some((credentials, name)) => Some(Tls::client(credentials, name)?),
             None => None,
@@ -250,8 +295,10 @@ impl Client {
         let ended = match conversed {
             Ok(true) => {
                 self.install(core, &lane);
+                self.arrived();
                 let ended = self.take_replies(core, &mut reader).await;
                 self.wires[core].lock().lane = None;
+                self.left();
                 ended
             }
             Ok(false) => Ok(()),
@@ -378,7 +425,11 @@ impl Client {
                     _ => return Err(Error::new(Kind::Busy, "the server can't take requests now")),
                 },
                 FrameKind::Refused => return self.refused(Refused::decode(reader.body())?),
-                FrameKind::ByeOk => return Ok(()),
+                FrameKind::ByeOk => {
+                    self.has_left.store(true, Ordering::Release);
+                    self.changed.notify();
+                    return Ok(());
+                }
                 _ => return Err(unexpected()),
             }
         }
@@ -390,9 +441,11 @@ impl Client {
 async fn connect(client: Arc<Client>, core: usize) {
     let clock = client.runtime.clock.clone();
     let mut pause_ns = PAUSE_NS_MIN;
-    while !client.is_over.load(Ordering::Acquire) {
+    for attempt in core.. {
         let began_ns = clock.now_ns();
-        drop(client.converse(core).await);
+        if let Err(error) = client.converse(core, attempt).await {
+            client.server.lock().reach.error = Some(error);
+        }
         if clock.now_ns() - began_ns > PAUSE_NS_MAX {
             pause_ns = PAUSE_NS_MIN;
         }

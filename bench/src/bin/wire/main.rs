@@ -169,7 +169,7 @@ fn requests(runtime: &Runtime, both: Option<(Credentials, Credentials)>) -> Way 
     let address = runtime.net.address(listener).expect("it listens");
     Server::start(runtime, listener, of_server, Arc::new(Echo), &[]);
     let options = Options {
-        address,
+        addresses: vec![address],
         volume: Name::new(b"any").expect("a name"),
         who: "client".into(),
         read_only: false,

@@ -1,0 +1,170 @@
+//! `sinter mount`: a volume of a brick, which its daemon mounts, or of a server, for which a daemon is started.
+
+use super::brick::{become_daemon, memory_max, mount_point};
+use super::fstab::is_ending;
+use super::{print, print_json, start};
+use crate::admin::client::Client;
+use crate::admin::protocol::Request;
+use crate::backend::Backend;
+use crate::cli::Mount;
+use crate::daemon::{Running, Until, say};
+use crate::failure::{Exit, Failure};
+use crate::host;
+use crate::remote::{self, Place};
+use console::{Addresses, Listening};
+use front::fuse::{self, MountOptions, Restriction};
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// Time for a daemon that is on its way down when the volume is mounted again.
+const PATIENCE: Duration = Duration::from_secs(60);
+const PAUSE: Duration = Duration::from_millis(200);
+
+/// Runs `sinter mount`.
+pub fn run(options: &Mount) -> Result<Exit, Failure> {
+    let Some(volume) = &options.volume else { return of_server(options) };
+    let data = &options.source;
+    let path = absolute(&options.mount)?;
+    let mut client = Client::need(data)?;
+    warn_if_hidden(&path);
+    let (volume, path) = (volume.clone(), text_of(&path)?);
+    let told = serde_json::json!({ "volume": volume, "mount": path });
+    client.ask(&Request::Mount { volume, path, source: None, restrictions: Vec::new() })?;
+    if options.json {
+        print_json(&told)?;
+    }
+    Ok(Exit::Done)
+}
+
+fn warn_if_hidden(path: &Path) {
+    if host::is_not_empty(path) {
+        say(&format!("what {} holds is hidden while the volume is mounted there", path.display()));
+    }
+}
+
+fn of_server(options: &Mount) -> Result<Exit, Failure> {
+    let place: Place = text_of(&options.source)?.parse().map_err(|error: base::Error| {
+        let failure = Failure::new(Exit::Usage, error.to_string());
+        failure.next(
+            "sinter mount NAME/VOLUME DIRECTORY, or for a brick of this machine: sinter mount BRICK VOLUME DIRECTORY",
+        )
+    })?;
+    let restrictions = if options.read_only { vec!["ro".to_string()] } else { Vec::new() };
+    let wanted = Wanted {
+        place,
+        path: absolute(&options.mount)?,
+        restrictions,
+        memory_max: options.resources.memory_max,
+        directory: options.directory.clone(),
+        log: options.log.clone(),
+    };
+    if options.foreground {
+        return serve(&wanted, options);
+    }
+    warn_if_hidden(&wanted.path);
+    wanted.mount()?;
+    if options.json {
+        print_json(&serde_json::json!({ "source": wanted.place.to_string(), "mount": wanted.path }))?;
+    }
+    Ok(Exit::Done)
+}
+
+/// A mount of a server's volume, as somebody wants it.
+pub struct Wanted {
+    /// The volume.
+    pub place: Place,
+    /// The directory at which it is to appear.
+    pub path: PathBuf,
+    /// Restrictions of the mount, by name.
+    pub restrictions: Vec<String>,
+    /// Bytes of memory for its daemon.
+    pub memory_max: Option<u64>,
+    /// The directory with the files of memberships.
+    pub directory: PathBuf,
+    /// The file for its daemon's messages.
+    pub log: Option<PathBuf>,
+}
+
+impl Wanted {
+    /// Has a daemon mount it: a new one, or the one that still serves what is open of a former mount.
+    pub fn mount(&self) -> Result<(), Failure> {
+        let state = self.place.make_state()?;
+        let request = Request::Mount {
+            volume: self.place.volume.clone(),
+            path: text_of(&self.path)?,
+            source: Some(self.place.to_string()),
+            restrictions: self.restrictions.clone(),
+        };
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let outcome = match Client::connect(state.path())? {
+                Some(mut client) => client.ask(&request).map(drop),
+                None => self.start(),
+            };
+            let Err(failure) = outcome else { return Ok(()) };
+            let may_pass = failure.exit == Exit::InUse || is_ending(state.path())?;
+            let is_served = Client::connect(state.path())?.is_some();
+            if !may_pass || (is_served && !is_ending(state.path())?) || Instant::now() >= deadline {
+                return Err(failure);
+            }
+            std::thread::sleep(PAUSE);
+        }
+    }
+    fn start(&self) -> Result<(), Failure> {
+        let mut arguments: Vec<OsString> = vec!["mount".into(), "--foreground".into()];
+        if self.restrictions.iter().any(|name| name == "ro") {
+            arguments.push("--read-only".into());
+        }
+        if let Some(bytes) = self.memory_max {
+            arguments.extend(["--memory-max".into(), bytes.to_string().into()]);
+        }
+        arguments.extend(["--directory".into(), self.directory.clone().into()]);
+        arguments.extend([self.place.to_string().into(), self.path.clone().into()]);
+        start::daemon(&arguments, &self.place.to_string(), self.log.as_deref())
+    }
+}
+
+/// Mounts a server's volume and serves it until it is unmounted.
+fn serve(wanted: &Wanted, options: &Mount) -> Result<Exit, Failure> {
+    let place = &wanted.place;
+    let signals = become_daemon()?;
+    let path = mount_point(&wanted.path)?;
+    host::check_may_mount().map_err(|error| Failure::of("can't mount", &error))?;
+    fuse::check(&path).map_err(|error| Failure::of(format!("can't mount at {}", path.display()), &error))?;
+    let state = place.make_state()?;
+    let memory_max = memory_max(&options.resources);
+    host::check_address_space(memory_max).map_err(|error| Failure::of("can't start", &error))?;
+    let remote = remote::open(&state, place, &wanted.directory, options.read_only, memory_max)?;
+    let listening = Listening::at(&Addresses::default()).expect("no address is asked for");
+    let running = Running::start(Backend::Remote(remote), &state, options.resources.transport, signals, listening)?;
+    let restrictions = wanted.restrictions.iter().filter_map(|name| Restriction::of(name)).collect();
+    let mount = MountOptions { path, source: place.to_string(), restrictions };
+    match running.daemon().mount(&place.volume, &mount) {
+        Ok(mounted) => {
+            let shown = mounted.path();
+            drop(mounted);
+            // Whoever started it may have stopped listening; the mount is what counts.
+            drop(print(&running.ready(&format!("{place} at {}", shown.display()))));
+            running.wait(Until::AllUnmounted);
+            running.end()?;
+            Ok(Exit::Done)
+        }
+        Err(error) => {
+            // The first failure is the one to tell.
+            drop(running.end());
+            Err(Failure::of(format!("can't mount {place}"), &error))
+        }
+    }
+}
+
+/// The daemon has another working directory, so it gets an absolute path. Not followed: a link could change.
+pub fn absolute(path: &Path) -> Result<PathBuf, Failure> {
+    std::path::absolute(path).map_err(|error| Failure::io(format!("can't use {}", path.display()), &error))
+}
+
+/// A path as JSON can hold it.
+pub fn text_of(path: &Path) -> Result<String, Failure> {
+    let text = path.to_str().map(str::to_string);
+    text.ok_or_else(|| Failure::new(Exit::Usage, format!("{} is not text (UTF-8)", path.display())))
+}

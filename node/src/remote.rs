@@ -1,0 +1,355 @@
+//! A volume of a server, as a client's daemon mounts it: the session with the server, and the volume's layers.
+//!
+//! Promises: a server that is away is waited for, and who asks is told for what and since when; the daemon's end makes durable what
+//! the server has acknowledged, or says that it could not. Absent by design: a store; rights, which the server knows.
+
+use crate::admin::protocol::Status;
+use crate::assembly::{on_core, start};
+use crate::directory;
+use crate::failure::{Exit, Failure};
+use crate::host;
+use base::{Error, Kind, Name, Op, Result, SessionId};
+use control::client::Membership;
+use control::{ClientName, Held, server_name};
+use front::fuse::{Entries, Identity};
+use group::Context;
+use layer::{Call, Stack};
+use runtime::net::Address;
+use runtime::real::{Directory, Reactors};
+use runtime::tasks::either;
+use runtime::{Runtime, Span};
+use std::fmt;
+use std::net::ToSocketAddrs;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+use wire::Client;
+use wire::client::{Options, Reach};
+use wire::codec::hello::{HelloOk, Reason, Refused};
+use wire::tls::{Authority, Credentials, Identity as Bearer};
+
+/// The directory with the files of the clusters that this machine has joined.
+pub const MEMBERSHIPS: &str = "/etc/sinter";
+/// The directory below which each mounted volume has one, with its daemon's socket.
+const STATES: &str = "/run/sinter";
+/// Time for a first connection: a server that is up answers within a second, and who mounts waits.
+const FIRST: Duration = Duration::from_secs(20);
+/// Time for the last requests when the daemon ends while the server is away.
+const LAST: Duration = Duration::from_secs(20);
+/// Time for another process of this machine that is changing the files of memberships.
+const CHANGING: Duration = Duration::from_secs(5);
+/// Pause between two looks.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// A volume of a server: `NAME/VOLUME`.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Place {
+    /// The name under which this machine has joined the server's cluster.
+    pub name: ClientName,
+    /// The volume.
+    pub volume: String,
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.name, self.volume)
+    }
+}
+
+impl FromStr for Place {
+    type Err = Error;
+    /// Errors: `Invalid`.
+    fn from_str(text: &str) -> Result<Place> {
+        let what = "a volume of a server is NAME/VOLUME, where NAME is the server's as `sinter client join` gave it";
+        let wrong = || Error::new(Kind::Invalid, what).with(text.escape_debug());
+        let (name, volume) = text.split_once('/').ok_or_else(wrong)?;
+        let volume = crate::cli::volume_name(volume).map_err(|_| wrong())?;
+        Ok(Place { name: name.parse().map_err(|_| wrong())?, volume })
+    }
+}
+
+impl Place {
+    /// The directory of its daemon while it is mounted.
+    pub fn state(&self) -> PathBuf {
+        Path::new(STATES).join(self.name.as_str()).join(&self.volume)
+    }
+    /// The same, made if it is not there.
+    pub fn make_state(&self) -> Result<Directory, Failure> {
+        host::make_files_private();
+        let state = self.state();
+        let parent = state.parent().expect("it lies below the others");
+        let failed = |error: std::io::Error| Failure::io(format!("can't make {}", state.display()), &error);
+        std::fs::create_dir_all(parent).map_err(failed)?;
+        directory::make(&state)
+    }
+}
+
+/// A session with a server for one volume.
+pub struct Remote {
+    place: Place,
+    runtime: Runtime,
+    reactors: Mutex<Option<Arc<Reactors>>>,
+    client: Arc<Client>,
+    welcome: HelloOk,
+    volume: base::Volume,
+    stack: Arc<Stack>,
+    /// The io_uring entries that its mounts may have.
+    pub entries: Arc<Entries>,
+    memory_max_bytes: u64,
+    /// The state of the way to the server that an operator was told last.
+    told: Mutex<Told>,
+}
+
+/// The states of the way to a server.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+enum Told {
+    #[default]
+    Up,
+    Away,
+    Over,
+}
+
+/// Opens a session.
+pub fn open(
+    state: &Directory,
+    place: &Place,
+    memberships: &Path,
+    read_only: bool,
+    memory_max: u64,
+) -> Result<Remote, Failure> {
+    let failed = |error: Error| Failure::of(format!("can't mount {place}"), &error);
+    let membership = membership(memberships, &place.name).map_err(failed)?;
+    let addresses = resolved(&membership).map_err(failed)?;
+    let (runtime, reactors) = start(state, (None, Vec::new()), memory_max, false).map_err(failed)?;
+    let options = Options {
+        addresses,
+        volume: Name::new(place.volume.as_bytes()).map_err(failed)?,
+        who: who(&membership),
+        read_only,
+        credentials: Some(credentials(&membership, &runtime).map_err(failed)?),
+    };
+    let client = Client::start(&runtime, options);
+    let (welcome, volume) = match welcome(&reactors, &runtime, &client).map_err(failed)? {
+        Ok(welcomed) => welcomed,
+        Err(refused) => return Err(refusal(place, &refused)),
+    };
+    let stack = Arc::new(Stack::new(client.clone(), &volume.layers, &base::Limits::NONE));
+    let (entries, reactors) = (Entries::of(&runtime), Mutex::new(Some(Arc::new(reactors))));
+    let (place, told) = (place.clone(), Mutex::default());
+    let memory_max_bytes = memory_max;
+    Ok(Remote { place, runtime, reactors, client, welcome, volume, stack, entries, memory_max_bytes, told })
+}
+
+/// The files of a membership. Another process may just be changing them.
+fn membership(directory: &Path, name: &ClientName) -> Result<Membership> {
+    let began = Instant::now();
+    let directory = Directory::open(directory).map_err(|error| match error.kind {
+        Kind::NotFound => {
+            let what = "this machine has joined no cluster: make a token on the server (sinter token create BRICK --volume \
+                        VOLUME), and here: sinter client join TOKEN";
+            Error::new(Kind::NotFound, what)
+        }
+        _ => error,
+    })?;
+    loop {
+        match Held::lock(directory.clone(), |from, to| std::fs::rename(from, to)) {
+            Ok(files) => return Membership::read(&files, name),
+            Err(error) if error.kind != Kind::Busy || began.elapsed() > CHANGING => return Err(error),
+            Err(_) => std::thread::sleep(PAUSE),
+        }
+    }
+}
+
+/// The servers' addresses, each name looked up.
+fn resolved(membership: &Membership) -> Result<Vec<Address>> {
+    let (mut found, mut failed) = (Vec::new(), None);
+    for address in &membership.addresses {
+        match address.to_string().to_socket_addrs() {
+            Ok(addresses) => found.extend(addresses.map(Address::Tcp)),
+            Err(error) => failed = Some((address, error)),
+        }
+    }
+    match failed {
+        Some((address, error)) if found.is_empty() => {
+            let what = "the server's name is not known: look at DNS, or at the addresses in the file of /etc/sinter";
+            Err(Error::new(Kind::Host, what).with(address).with(error))
+        }
+        _ => Ok(found),
+    }
+}
+
+/// The name by which a server's operator knows this machine.
+fn who(membership: &Membership) -> Box<str> {
+    let named = membership.identity().ok().and_then(|identity| match identity.subject.bearer {
+        control::Bearer::Client(name) => Some(name.as_str().into()),
+        control::Bearer::Brick(_) => None,
+    });
+    named.unwrap_or_else(|| membership.name.as_str().into())
+}
+
+fn credentials(membership: &Membership, runtime: &Runtime) -> Result<(Credentials, Box<str>)> {
+    let (certificate, ca) = (&membership.certificate.0, &membership.ca.0);
+    let bearer = Bearer { chain: vec![certificate.clone().into()], key: membership.key.0.clone().into() };
+    let credentials = Credentials::of_client(Some(&bearer), Authority::Known(ca), runtime.clock.clone())?;
+    Ok((credentials, server_name(membership.cluster).into()))
+}
+
+/// Waits for the server's welcome. Errors: it can't be reached; the reason why it does not let the client in.
+fn welcome(
+    reactors: &Reactors,
+    runtime: &Runtime,
+    client: &Arc<Client>,
+) -> Result<std::result::Result<(HelloOk, base::Volume), Refused>> {
+    let (there, clock) = (client.clone(), runtime.clock.clone());
+    let welcomed = reactors.run(0, move || async move {
+        let mut welcomed = None;
+        either(async { welcomed = Some(there.welcome().await) }, clock.sleep(FIRST.as_nanos() as u64)).await;
+        welcomed
+    })?;
+    match welcomed {
+        Some(Ok(mut welcome)) => {
+            let nothing = || Error::new(Kind::Corrupt, "the server has welcomed this machine to no volume");
+            let volume = welcome.volume.take().ok_or_else(nothing)?;
+            Ok(Ok((welcome, volume)))
+        }
+        Some(Err(refused)) => Ok(Err(refused)),
+        None => {
+            let what = "the server does not answer: look whether it runs and listens (sinter status BRICK there), and whether a \
+                        firewall lets this machine through";
+            let why = client.reach().error;
+            let why = why.map_or(format!("tried for {} s", FIRST.as_secs()), |error| error.to_string());
+            Err(Error::new(Kind::Host, what).with(why))
+        }
+    }
+}
+
+/// The failure of a mount that the server refuses.
+fn refusal(place: &Place, refused: &Refused) -> Failure {
+    let exit = match refused.reason {
+        Reason::Busy => Exit::InUse,
+        Reason::Version => Exit::Newer,
+        _ => Exit::Failed,
+    };
+    let (wrong, step) = match refused.text.split_once(": ") {
+        Some((wrong, step)) => (wrong, Some(step)),
+        None => (&*refused.text, None),
+    };
+    let failure = Failure::new(exit, format!("can't mount {place}: {wrong}"));
+    match step {
+        Some(step) => failure.next(step),
+        None => failure,
+    }
+}
+
+impl Remote {
+    /// The volume that is mounted.
+    pub fn volume(&self) -> &base::Volume {
+        &self.volume
+    }
+    /// Its stack.
+    pub fn stack(&self) -> &Arc<Stack> {
+        &self.stack
+    }
+    /// Its session.
+    pub fn client(&self) -> &Arc<Client> {
+        &self.client
+    }
+    /// The world that it lives in.
+    pub fn runtime(&self) -> &Runtime {
+        &self.runtime
+    }
+    /// The identity of its mounts' requests.
+    pub fn identity(&self) -> Identity {
+        let [a, b, c, d, ..] = self.welcome.cluster;
+        let session: SessionId = self.client.session();
+        Identity { volume: self.volume.id, root: self.volume.root, session, brick: u32::from_le_bytes([a, b, c, d]) }
+    }
+    /// The cores.
+    pub fn reactors(&self) -> Result<Arc<Reactors>> {
+        let reactors = self.reactors.lock().expect("no panic while held");
+        reactors.clone().ok_or_else(|| Error::new(Kind::Interrupted, "the mount has ended"))
+    }
+    /// The figures for `sinter status`.
+    pub fn status(&self) -> Status {
+        let cores = self.reactors().map_or(0, |reactors| reactors.cores());
+        Status {
+            brick: self.place.to_string(),
+            server: Some(self.server()),
+            cores: cores as u32,
+            buffer_bytes: self.runtime.slabs.bytes(),
+            memory_max_bytes: self.memory_max_bytes,
+            warnings: self.trouble().into_iter().collect(),
+            ..Status::default()
+        }
+    }
+    fn server(&self) -> String {
+        let (reach, cores) = (self.client.reach(), self.runtime.tasks.cores());
+        format!("{}, over {} of {cores} connections", self.welcome.who, reach.connections)
+    }
+    /// What keeps it from the server, and since when.
+    fn trouble(&self) -> Option<String> {
+        if let Some(refused) = self.client.end_reason() {
+            let what = "the server has ended this mount's session, and all that is asked of it fails";
+            return Some(format!("{what}: {}", refused.text));
+        }
+        let Reach { away_since_ns, error, .. } = self.client.reach();
+        let seconds = (self.runtime.clock.now_ns() - away_since_ns?) / 1_000_000_000;
+        let why = error.map_or(String::new(), |error| format!(" ({error})"));
+        let who = &self.welcome.who;
+        Some(format!("the server {who} has been away for {seconds} s{why}: programs wait until it is back"))
+    }
+    /// News of the way to the server since the last call, for an operator.
+    pub fn news(&self) -> Option<String> {
+        let now = match (self.client.end_reason(), self.client.reach().away_since_ns) {
+            (Some(_), _) => Told::Over,
+            (None, Some(_)) => Told::Away,
+            (None, None) => Told::Up,
+        };
+        let before = std::mem::replace(&mut *self.told.lock().expect("no panic while held"), now);
+        match now {
+            _ if before == now => None,
+            Told::Up => Some(format!("the server {} is back", self.welcome.who)),
+            Told::Away | Told::Over => self.trouble(),
+        }
+    }
+    /// Has the server make durable what it has acknowledged, and ends the session. Errors: those of the server; it is away.
+    pub fn commit(&self) -> Result<()> {
+        let (stack, client, runtime) = (self.stack.clone(), self.client.clone(), self.runtime.clone());
+        let volume = self.volume.id;
+        let committed = on_core(&*self.reactors()?, move || async move {
+            let context = Context::own(volume, Span::start(runtime.stamp()));
+            let (mut committed, patience_ns) = (None, LAST.as_nanos() as u64);
+            let sync = async { committed = Some(stack.call(&context, Call { op: Op::SyncAll, data: None }).await) };
+            either(sync, runtime.clock.sleep(patience_ns)).await;
+            client.close(patience_ns / 10).await;
+            committed.unwrap_or_else(|| {
+                let what = "the server is away: what was written and not synced may be lost if it does not come back";
+                Err(Error::new(Kind::Interrupted, what))
+            })
+        });
+        committed.map(drop)
+    }
+    /// Stops the cores, after `commit`.
+    pub fn stop(&self) {
+        let reactors = self.reactors.lock().expect("no panic while held").take();
+        let alone = reactors.map(Arc::try_unwrap);
+        alone.into_iter().for_each(|alone| alone.ok().expect("nobody calls a mount that is being closed").stop());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_are_told_from_paths() {
+        let place: Place = "prod/home".parse().expect("a place");
+        assert_eq!((place.name.as_str(), place.volume.as_str()), ("prod", "home"));
+        assert_eq!(place.state(), Path::new("/run/sinter/prod/home"));
+        for text in ["/srv/brick", "prod", "prod/", "/home", "./home", "../home", "prod/a/b", "pr od/home", ""] {
+            let error = text.parse::<Place>().expect_err(text);
+            assert!(error.kind == Kind::Invalid && error.what.contains("NAME/VOLUME"), "{text}");
+        }
+    }
+}
