@@ -9,11 +9,13 @@ use store::format::devices::Tier;
 
 mod bench;
 mod layer;
+mod network;
 mod observe;
 mod record;
 
 pub use bench::*;
 pub use layer::*;
+pub use network::*;
 pub use observe::*;
 pub use record::*;
 
@@ -65,6 +67,12 @@ pub enum Command {
     /// List, add, remove or move the layers that a volume's operations pass
     #[command(subcommand)]
     Layer(Layer),
+    /// Make, list or revoke tokens, with which other machines join
+    #[command(subcommand)]
+    Token(TokenCommand),
+    /// Join a server as a client; list or revoke a brick's clients
+    #[command(subcommand)]
+    Client(ClientCommand),
     /// Give a brick more room, served or not
     Grow(Grow),
     /// List the devices of a brick, or add one
@@ -209,6 +217,8 @@ pub struct Up {
     pub resources: Resources,
     #[command(flatten)]
     pub surfaces: Surfaces,
+    #[command(flatten)]
+    pub listen: Listen,
 }
 
 /// `sinter config`.
@@ -254,6 +264,8 @@ pub struct Serve {
     pub resources: Resources,
     #[command(flatten)]
     pub surfaces: Surfaces,
+    #[command(flatten)]
+    pub listen: Listen,
 }
 
 /// `sinter down`.
@@ -430,7 +442,7 @@ pub enum Volume {
 pub struct VolumeDelete {
     #[command(flatten)]
     pub volume: VolumeNamed,
-    /// Also if files of a mount that was taken away are still open, whose programs get errors then [default: refuse that]
+    /// Also if a client has it mounted, or files of a mount that was taken away are still open: their programs get errors then [default: refuse that]
     #[arg(long)]
     pub force: bool,
 }
